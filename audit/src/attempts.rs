@@ -1,39 +1,39 @@
-//! Whether a count has the same distribution for every row: the number of attempts shows in the time a device takes.
+//! Whether a count has the same distribution for every row: the number of attempts shows in a device's running time.
 
 use serde::Serialize;
 use statrs::function::gamma::gamma_ur;
 
 use crate::PairKind;
 
-/// What the counts say.
+/// Verdict of the attempts test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AttemptsVerdict {
     /// No difference between the rows was found.
     SameForEveryRow,
-    /// Whoever sees the time learns something about the row.
+    /// The running time reveals something about the row.
     DependsOnTheRow,
 }
 
 /// Result of [`attempts_test`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct AttemptsTest {
-    /// Probability of attempts at least this different in some pair when they have one distribution in each.
+    /// Probability of a difference at least this large in some pair if no pair differs in distribution.
     pub p_value: f64,
-    /// The p-value below which the rows are said to differ.
+    /// The p-value below which the rows count as different.
     pub false_alarm: f64,
-    /// What was found.
+    /// The verdict.
     pub verdict: AttemptsVerdict,
     /// Draws of each row.
     pub trials: usize,
     /// The pair that differs most.
     pub pair: PairKind,
-    /// Its mean attempts under row A and row B.
+    /// Mean attempts of that pair under row A and row B.
     pub mean: [f64; 2],
 }
 
-/// χ² tests that a count has one distribution under both rows of each pair, the smallest p-value multiplied by the
-/// number of pairs (Bonferroni). Bins are chosen on the pooled counts of a pair alone, at least 25 expected in
+/// χ² tests that a count has the same distribution under both rows of each pair; the smallest p-value is multiplied by
+/// the number of pairs (Bonferroni). Bins are chosen from the pooled counts of a pair, with at least 25 expected in
 /// each. `None` without pairs.
 pub fn attempts_test(
     counts: &[(PairKind, [Vec<u64>; 2])],
@@ -66,7 +66,7 @@ fn homogeneity_p_value(samples: &[Vec<u64>]) -> f64 {
     const MAX_BINS: usize = 50;
     let mut pooled: Vec<u64> = samples.iter().flatten().copied().collect();
     pooled.sort_unstable();
-    // Upper ends of the bins, each with enough pooled counts; the last bin takes what is left.
+    // Upper ends of the bins, each with enough pooled counts; the last bin takes the rest.
     let enough = (EXPECTED * samples.len()).max(pooled.len() / MAX_BINS);
     let mut ends = Vec::new();
     let mut begin = 0;
@@ -121,7 +121,7 @@ mod tests {
         (0..trials).map(|_| count(&mut rng)).collect()
     }
 
-    /// A geometric count: false alarms at 5 % come in at most 5 % of 400 seeds, within 4 standard deviations.
+    /// For a geometric count the false alarms at 5 % occur for at most 5 % of 400 seeds, within 4 standard deviations.
     #[test]
     fn false_alarms_come_as_often_as_stated() {
         let geometric =

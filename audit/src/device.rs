@@ -1,4 +1,4 @@
-//! What is audited: whatever turns a participant's row into bytes that leave.
+//! The device under audit: anything that turns a participant's row into bytes that leave.
 
 use std::str::FromStr;
 
@@ -14,30 +14,29 @@ use eigenveil_shared::{
 use rand::{Rng, rngs::ChaCha20Rng};
 use serde::Serialize;
 
-/// All that somebody who watches and times a device sees of one report.
+/// One report as somebody sees it who observes and times a device.
 #[derive(Clone, Debug, Default)]
 pub struct DeviceOutput {
     /// The report on the wire, identifier and all.
     pub bytes: Vec<u8>,
-    /// What a clock sees of its making.
+    /// The work of producing it, which a clock reveals.
     pub work: Work,
 }
 
-/// A device under audit, right or wrong.
+/// A device under audit, correct or not.
 pub trait Device: Sync {
-    /// One report of this row, as it came from its owner. A device with randomness of its own leaves `rng`
-    /// alone.
+    /// One report of this raw row. A device with its own randomness ignores `rng`.
     ///
     /// # Errors
-    /// Whatever stops the audit.
+    /// Any error stops the audit.
     fn report(&self, row: &Row, rng: &mut ChaCha20Rng) -> Result<DeviceOutput>;
 }
 
-/// Where the randomness of the trials comes from.
+/// Source of the trials' randomness.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Randomness {
-    /// The operating system: the device's own path, [`SdkDevice`]. No two runs give the same numbers.
+    /// The operating system, as on a device: [`SdkDevice`]. No two runs have the same numbers.
     #[default]
     System,
     /// The audit's seed: [`SeededDevice`]. The same seed gives the same numbers.
@@ -53,7 +52,7 @@ impl Randomness {
         }
     }
 
-    /// The device of this study that draws from here.
+    /// A device of this study with this randomness.
     pub fn device(self, params: &StudyParams) -> Box<dyn Device> {
         match self {
             Self::System => Box::new(SdkDevice::new(params)),
@@ -71,7 +70,7 @@ impl FromStr for Randomness {
             .find(|randomness| randomness.as_str() == text)
             .ok_or_else(|| {
                 Error::invalid_request(format!(
-                    "there is no randomness {text:?}; use system or seeded"
+                    "there is no source of randomness {text:?}; use system or seeded"
                 ))
             })
     }
@@ -82,7 +81,7 @@ impl FromStr for Randomness {
 pub struct SdkDevice(Participant);
 
 impl SdkDevice {
-    /// A participant of this study. Its clock stands still: the time of preparation is in the identifier, and
+    /// A participant of this study. Its clock is frozen, because the identifier contains the time of preparation and
     /// the trials under row B come after those under row A.
     pub fn new(params: &StudyParams) -> Self {
         Self(Participant::new(params.clone()).with_clock(|| 0))
@@ -100,7 +99,7 @@ impl Device for SdkDevice {
     }
 }
 
-/// The same steps with the audit's generator where [`SdkDevice`] asks the operating system.
+/// The same steps as [`SdkDevice`], with the audit's generator instead of the operating system.
 pub struct SeededDevice {
     params: StudyParams,
     fingerprint: Fingerprint,
@@ -127,7 +126,7 @@ impl Device for SeededDevice {
     }
 }
 
-/// The row as this study's devices perturb it: the zero row where it cannot be used.
+/// The row as this study's devices prepare it: the zero row if it is unusable.
 ///
 /// # Errors
 /// `wrong-dimension`.
@@ -135,7 +134,7 @@ pub fn prepare(params: &StudyParams, row: &Row) -> Result<BoundedRow> {
     params.preprocessor().prepare(row)
 }
 
-/// This payload on the wire, with a random identifier.
+/// This payload encoded as a report with a random identifier.
 pub fn wire(fingerprint: Fingerprint, payload: Vec<u8>, rng: &mut ChaCha20Rng) -> Vec<u8> {
     let mut random = [0; 16];
     rng.fill_bytes(&mut random);

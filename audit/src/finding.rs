@@ -4,7 +4,7 @@ use eigenveil_shared::privacy::{delta_text, epsilon_text};
 
 use crate::{AttemptsTest, AttemptsVerdict, AuditReport, AuditVerdict, Observed};
 
-/// What the report says, against this claim.
+/// Describes the report's verdict on this claim.
 pub(crate) fn finding(report: &AuditReport, claim: f64) -> String {
     let AuditReport {
         epsilon,
@@ -19,18 +19,18 @@ pub(crate) fn finding(report: &AuditReport, claim: f64) -> String {
             "from the transcript: report, envelope, attempts and words of randomness together"
         }
     };
-    let seen =
+    let bound_text =
         format!("at {percent} % confidence epsilon is at least {bound:.4} (pair {pair}, {from})");
     let exceeds = *bound > claim;
     let mut text = match report.verdict {
         AuditVerdict::Consistent => {
-            format!("Consistent: nothing seen contradicts epsilon {epsilon}; {seen}.")
+            format!("Consistent: no observation contradicts epsilon {epsilon}; {bound_text}.")
         }
         AuditVerdict::Refuted if exceeds => {
-            format!("Refuted: epsilon {epsilon} is claimed, and {seen}.")
+            format!("Refuted: epsilon {epsilon} is claimed, and {bound_text}.")
         }
         AuditVerdict::Refuted => format!(
-            "Refuted: the number of attempts should have the same distribution for every row, and it does not; {seen}."
+            "Refuted: the number of attempts should have the same distribution for every row, and it does not; {bound_text}."
         ),
     };
     match report.true_epsilon {

@@ -1,40 +1,40 @@
-//! A statistic of everything an observer with a clock sees, learned from trials that are not judged.
+//! A statistic of the transcript (everything an observer with a clock sees), learned from separate training trials.
 //!
-//! A report may keep its claim alone, and the work it took may be independent of the row alone, while the two
-//! together give the row away. So trials fall into classes by what the report says (for `double-cap` the
-//! caps of the two rows that it lies in, else the quarter its likelihood ratio lies in), and within each class every
-//! further thing is asked whether it leans to one of the rows: attempts and words of randomness, their
-//! remainders, and each bit on the wire. What leans beyond chance adds its log-ratio to that of the class. The
-//! choice may be any; the bound is made from fresh trials.
+//! A report by itself may satisfy the claim, and the work by itself may be independent of the row, while both together
+//! reveal the row. So trials are divided into classes by the report (for `double-cap` by the caps of the two rows that
+//! it lies in, otherwise by quartiles of its likelihood ratio). Within each class every further observation is tested
+//! for a difference between the rows: attempts and random words, their remainders, and each bit on the wire. A
+//! significant difference adds its log-ratio to that of the class. Any choice of features is valid, because the bound
+//! is computed from fresh trials.
 
 use eigenveil_shared::mechanism::Work;
 
-/// How many standard deviations a difference must have to count: several thousand are looked at.
+/// Standard deviations of a significant difference; several thousand differences are tested.
 const SIGNIFICANT: f64 = 4.5;
-/// Bytes of a report that are looked at bit by bit: the envelope and the first hundred numbers.
+/// Bytes of a report that are tested bit by bit: the envelope and the first hundred numbers.
 const MAX_BYTES: usize = 458;
-/// Most classes of reports.
+/// Maximum classes of reports.
 const CLASSES: usize = 4;
-/// Most values of a count that are distinguished; larger ones share a bin.
+/// Maximum distinct values of a count; larger ones share a bin.
 const BINS: usize = 32;
 /// Moduli of the remainders.
 const MODULI: std::ops::RangeInclusive<u64> = 2..=8;
 
-/// One trial, before it is reduced to numbers.
+/// One trial, before it is reduced to a statistic.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Observation {
     /// The report's own statistic.
     pub(crate) value: f64,
-    /// Its class, where the mechanism has classes.
+    /// Its class, if the mechanism has classes.
     pub(crate) class: Option<usize>,
     pub(crate) work: Work,
-    /// The report on the wire.
+    /// The encoded report.
     pub(crate) bytes: Vec<u8>,
 }
 
-/// The learned statistic.
+/// The trained statistic.
 pub(crate) struct TranscriptStatistic {
-    /// Bounds of the quarters, for reports without classes.
+    /// Quartiles of the statistic, for reports without classes.
     cuts: Vec<f64>,
     of_class: [f64; CLASSES],
     counts: Vec<(Count, Weights)>,
@@ -44,7 +44,7 @@ pub(crate) struct TranscriptStatistic {
 /// By class, then by category.
 type Weights = [Vec<f64>; CLASSES];
 
-/// A category of the work: which count, and its bin or its remainder.
+/// A categorical feature of the work: one of its counts, by bin or by remainder.
 struct Count {
     of: fn(&Work) -> u64,
     by: By,
@@ -57,7 +57,7 @@ enum By {
 }
 
 impl Count {
-    /// Every category of both counts.
+    /// All features of both counts.
     fn all(trials: &[&[Observation]; 2]) -> Vec<Self> {
         let counts: [fn(&Work) -> u64; 2] = [|work| work.tries, |work| work.words];
         counts
@@ -68,7 +68,7 @@ impl Count {
                     .flat_map(|side| side.iter().map(|observation| of(&observation.work)))
                     .collect();
                 pooled.sort_unstable();
-                // All values where there are few, quantiles where there are many.
+                // All values if there are few, otherwise quantiles.
                 let mut ends = pooled.clone();
                 ends.dedup();
                 if ends.len() > BINS {
@@ -94,7 +94,7 @@ impl Count {
 }
 
 impl TranscriptStatistic {
-    /// Learns from trials under row A and row B.
+    /// Learns the statistic from trials under row A and row B.
     pub(crate) fn train(a: &[Observation], b: &[Observation]) -> Self {
         let trials = [a, b];
         let mut values: Vec<f64> = a
@@ -171,7 +171,7 @@ impl TranscriptStatistic {
             .unwrap_or_else(|| self.cuts.partition_point(|&cut| cut < observation.value))
     }
 
-    /// How often each category came, by side and class.
+    /// Frequencies of the categories, by side and class.
     fn tally(
         &self,
         trials: &[&[Observation]; 2],
@@ -188,7 +188,7 @@ impl TranscriptStatistic {
     }
 }
 
-/// Weights of every class from its tallies under both rows and its totals.
+/// Weights of every class, from its tallies and totals under both rows.
 fn weights(
     tally: &[[Vec<f64>; CLASSES]; 2],
     totals: &[[Vec<f64>; CLASSES]; 2],
@@ -202,7 +202,7 @@ fn weights(
     })
 }
 
-/// Weights of the 256 values of a byte: each bit adds its own.
+/// Weights of the 256 values of a byte: the sum of the weights of its bits.
 fn weights_from_bits(found: [&[f64]; 2], of: [f64; 2]) -> Vec<f64> {
     let mut table = vec![0.0; 256];
     for bit in 0..8 {
@@ -229,7 +229,7 @@ fn any_significant(weights: &Weights) -> bool {
     weights.iter().flatten().any(|&weight| weight != 0.0)
 }
 
-/// The log-ratio of two frequencies where they differ beyond chance, otherwise 0.
+/// The log-ratio of two frequencies if they differ significantly, otherwise 0.
 fn significant_log_ratio(found: [f64; 2], of: [f64; 2]) -> f64 {
     if of[0] == 0.0 || of[1] == 0.0 {
         return 0.0;
@@ -254,7 +254,7 @@ mod tests {
 
     use super::*;
 
-    /// Trials with a fair class, attempts and bytes, changed by `leak`.
+    /// Trials with random class, attempts and bytes, modified by `leak`.
     fn trials(seed: u64, leak: impl Fn(&mut Observation)) -> Vec<Observation> {
         let mut rng = ChaCha20Rng::seed_from_u64(seed);
         (0..20_000)
@@ -286,7 +286,7 @@ mod tests {
 
     #[test]
     fn what_leans_in_one_class_only_is_learned_there() {
-        // The bit is fair under both rows: its meaning turns with the class.
+        // The bit is balanced under both rows: only together with the class does it reveal the row.
         let bit = |value: bool| {
             move |observation: &mut Observation| {
                 if let Some(class @ (1 | 2)) = observation.class {

@@ -21,7 +21,7 @@ impl Rows {
     /// Collects prepared rows.
     ///
     /// # Errors
-    /// The first error of the rows; `wrong-dimension` for a row of another dimension than the first;
+    /// The first error of the rows; `wrong-dimension` for a row whose dimension differs from the first one's;
     /// `invalid-request` without any.
     pub fn collect(rows: impl IntoIterator<Item = Result<FeatureRow>>) -> Result<Self> {
         let rows: Vec<FeatureRow> = rows.into_iter().collect::<Result<_>>()?;
@@ -72,7 +72,7 @@ impl Rows {
     /// `(Σxxᵀ)·X` for `X` of `p × k`, without forming the `p × p` sum.
     ///
     /// # Panics
-    /// If `X` has another number of rows than p.
+    /// If `X` does not have p rows.
     pub fn multiply(&self, x: &DMatrix<f64>) -> DMatrix<f64> {
         assert_eq!(x.nrows(), self.dimension, "matrix of another dimension");
         let mut sum = DMatrix::zeros(self.dimension, x.ncols());

@@ -104,7 +104,7 @@ impl Figure for AlignmentChart {
     }
 }
 
-/// Nothing for what is not known.
+/// Empty for an unknown value.
 pub(crate) fn known(value: f64) -> String {
     match value.is_finite() {
         true => compact(value),

@@ -1,6 +1,6 @@
-//! The scatter people expect of a PCA: rows in the plane of two components, the features' loadings as arrows.
+//! The usual biplot of a PCA: rows in the plane of two components, the features' loadings as arrows.
 //!
-//! It shows rows, so it is drawn from one's own on one's own machine, and nothing of it is sent.
+//! It shows raw rows, so it is drawn from local rows only and never sent.
 
 use std::collections::BTreeMap;
 
@@ -22,17 +22,17 @@ use crate::{
     text::Role,
 };
 
-/// Most points drawn: more make a file that nothing opens, and no other figure.
+/// Maximum number of points: more make the file too large to open and the figure no different.
 const MAX_POINTS: usize = 5_000;
-/// Most labels with a colour and a shape of their own.
+/// Maximum number of labels with a colour and a shape of their own.
 const MAX_LABELS: usize = 12;
-/// More labels than this are no labels but numbers.
+/// Maximum number of distinct labels: more are probably numbers, not labels.
 const MAX_DISTINCT_LABELS: usize = 100;
-/// Most arrows drawn, the longest.
+/// Maximum number of arrows; the longest are drawn.
 const MAX_ARROWS: usize = 10;
 
-/// Points that belong together, of one colour and one shape: what they have in common (without names there is no
-/// legend), and their scores on the two components.
+/// A group of points of one colour and shape: its name (without names there is no legend), and the scores on the two
+/// components.
 type PointGroup = (String, Vec<(f64, f64)>);
 
 /// Loadings of one feature on the two components.
@@ -44,7 +44,7 @@ struct Arrow {
 }
 
 /// A scatter of rows over two components, one unit of both equally long, with the longest loadings as arrows from the
-/// origin. Arrows are to one scale of their own, as in any biplot: their lengths compare with each other, not with the
+/// origin. Arrows have a scale of their own, as in any biplot: their lengths compare with each other, not with the
 /// points.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Biplot {
@@ -59,7 +59,7 @@ pub struct Biplot {
     pub width: f64,
 }
 
-/// Least and greatest height of the plot, as a share of its width.
+/// Minimum and maximum height of the plot, as a share of its width.
 const HEIGHTS: (f64, f64) = (0.35, 0.85);
 /// How far the longest arrow reaches towards the edge.
 const REACH: f64 = 0.8;
@@ -102,7 +102,7 @@ impl Biplot {
         named.map(label).collect()
     }
 
-    /// Draws arrows with their names; gives the names that found no room.
+    /// Draws arrows with their names; returns the names that did not fit.
     fn draw_arrows<'a>(
         svg: &mut Svg,
         arrows: &[&'a Arrow],
@@ -243,7 +243,7 @@ impl Biplot {
 /// none.
 ///
 /// # Errors
-/// In words: components that there are not, labels that are none.
+/// For components that do not exist and for unusable labels.
 pub fn biplot(
     estimate: &Estimate,
     (first, second): (usize, usize),
@@ -263,13 +263,13 @@ pub fn biplot(
     let arrows = estimate.feature_names().into_iter().zip(loadings);
     let arrow = |(name, (&x, &y)): (String, (&f64, &f64))| Arrow { name, x, y };
     let names = labels.map_or(Ok(Vec::new()), group_names)?;
-    // Those of no name of their own come last; without labels they are all.
+    // Unnamed points come last; without labels that is all of them.
     let mut groups: Vec<PointGroup> = names
         .iter()
         .chain([&labels.map_or("", |_| "other")])
         .map(|name| ((*name).to_owned(), Vec::new()))
         .collect();
-    // Every so many rows, from the first to the last.
+    // Every `step`-th row.
     let step = scores.len().div_ceil(MAX_POINTS).max(1);
     for row in (0..scores.len()).step_by(step) {
         let label = labels.map(|labels| labels[row].as_str());

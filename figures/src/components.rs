@@ -6,14 +6,14 @@ use eigenveil_shared::estimate::{Component, Estimate};
 use crate::number::{rounded, rounded_error, with_error};
 
 /// A line of the table: a component, or after the last of those that cannot be distinguished the space they span. "–"
-/// where nothing is known.
+/// for unknown values.
 #[derive(Clone, Debug)]
 pub struct ComponentRow {
     /// Its number from 1, or the range of a group: "2–4".
     pub component: String,
     /// Where it stands relative to the noise floor.
     pub verdict: String,
-    /// How many made-up reports suffice for it.
+    /// Number of forged reports that would suffice to make it.
     pub made_up_by: String,
     /// Variance with its standard error.
     pub variance: String,

@@ -1,4 +1,4 @@
-//! Which figures an estimate has: from its document to charts, for pages and files.
+//! The figures of an estimate, for pages and files.
 
 use eigenveil_estimation::format::with_thousands;
 use eigenveil_shared::estimate::{Estimate, LambdaPath, SparseOutcome};
@@ -12,9 +12,9 @@ use crate::{
 pub struct EstimateFigure {
     /// Name of its file.
     pub file: &'static str,
-    /// What it shows, for those who do not see it.
+    /// Alternative text.
     pub what: &'static str,
-    /// The drawing and its numbers.
+    /// The figure and its numbers.
     pub figure: Box<dyn Figure>,
 }
 
@@ -221,10 +221,10 @@ fn lambda_path(estimate: &Estimate, path: &LambdaPath) -> LineChart {
     chart
 }
 
-/// Most features drawn as lines of their own.
+/// Maximum number of features drawn as separate lines.
 const MAX_ROWS: usize = 7;
 
-/// The row norms of the features that load most along a path of λ; `None` where they are not told.
+/// The row norms of the features that load most along a path of λ; `None` if they are not reported.
 fn lambda_rows(estimate: &Estimate, path: &LambdaPath) -> Option<LineChart> {
     let norms: Vec<(f64, &Vec<f64>)> = path
         .points

@@ -10,12 +10,12 @@ use crate::{
 /// White space around a figure.
 pub(crate) const MARGIN: f64 = 22.0;
 
-/// Width that a figure gets: wide enough for its parts, and not absurdly wide.
+/// The width of a figure, within limits.
 pub(crate) fn usable_width(width: f64) -> f64 {
     usable(width, 320.0, 720.0)
 }
 
-/// Height that a figure gets.
+/// The height of a figure, within limits.
 pub(crate) fn usable_height(height: f64) -> f64 {
     usable(height, 220.0, 420.0)
 }
@@ -27,7 +27,7 @@ fn usable(size: f64, least: f64, otherwise: f64) -> f64 {
     }
 }
 
-/// Writes title and subtitle; gives the y below them.
+/// Writes title and subtitle; returns the y below them.
 pub(crate) fn heading(svg: &mut Svg, title: &str, subtitle: Option<&str>, width: f64) -> f64 {
     let room = width - 2.0 * MARGIN;
     let mut y = MARGIN;
@@ -45,7 +45,7 @@ pub(crate) fn heading(svg: &mut Svg, title: &str, subtitle: Option<&str>, width:
     y
 }
 
-/// Begins a figure with its heading and a legend; gives the y below them.
+/// Begins a figure with its heading and a legend; returns the y below them.
 pub(crate) fn heading_and_legend(
     title: &str,
     subtitle: Option<&str>,
@@ -59,7 +59,7 @@ pub(crate) fn heading_and_legend(
     (svg, top + rows.height + 10.0)
 }
 
-/// Says that there is nothing to draw.
+/// Writes that there is nothing to draw.
 pub(crate) fn no_data(svg: &mut Svg, area: Area) {
     let at = area.centre();
     svg.text(Role::Subtitle, "mut", at, Anchor::Middle, "no data");
@@ -78,7 +78,7 @@ pub(crate) fn block(svg: &mut Svg, role: Role, lines: &[String], x: f64, top: f6
     }
 }
 
-/// Most lines of a name beside its row.
+/// Maximum number of lines of a row's name.
 const NAME_LINES: usize = 6;
 
 /// Names in a column to the left of their rows, each whole, on as many lines as it takes.
@@ -91,7 +91,7 @@ pub(crate) struct RowNames {
 }
 
 impl RowNames {
-    /// Breaks names into lines no wider than `room`.
+    /// Breaks names into lines no wider than `max_width`.
     pub(crate) fn new<'a>(names: impl Iterator<Item = &'a str>, max_width: f64, step: f64) -> Self {
         let role = Role::Label;
         let names: Vec<Vec<String>> = names
@@ -168,7 +168,7 @@ pub(crate) fn whisker(svg: &mut Svg, x: f64, (upper, lower): (f64, f64)) {
     svg.path("eb", &path);
 }
 
-/// A horizontal axis with as many ticks as have room.
+/// A horizontal axis with as many ticks as fit.
 pub(crate) fn fit_x(axis: &Axis, values: &[f64], range: (f64, f64)) -> AxisScale {
     let most = (((range.1 - range.0) / 64.0) as usize).clamp(2, 12);
     let room = |label: &str| Role::Small.width(label) + 10.0;

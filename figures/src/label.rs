@@ -1,4 +1,4 @@
-//! Names beside a plot: at the end of what they name, moved apart until none touches another.
+//! Labels next to a plot, at the end of their lines, moved apart until none overlap.
 
 use crate::{
     marker::{LineStyle, Marker},
@@ -11,20 +11,20 @@ const KEY: f64 = 31.0;
 const KEY_GAP: f64 = 7.0;
 const GAP: f64 = 5.0;
 
-/// A name with a sample of what it names.
+/// A label with a swatch.
 #[derive(Clone, Debug)]
 pub(crate) struct Label {
     /// The name.
     pub(crate) text: String,
     /// Colour class.
     pub(crate) colour: String,
-    /// What the sample shows.
+    /// The swatch.
     pub(crate) swatch: Swatch,
-    /// Where what it names ends; `None` when it crosses the whole plot.
+    /// Where the labelled line ends; `None` if it crosses the whole plot.
     pub(crate) x: Option<f64>,
     /// Height of that end; a value until [`LabelColumn::place`] makes it a pixel.
     pub(crate) y: f64,
-    /// Whether what it names reaches the right edge, so a leader may join the two.
+    /// Whether the labelled line reaches the right edge, so that a leader may connect the two.
     pub(crate) at_edge: bool,
 }
 
@@ -99,7 +99,7 @@ impl LabelColumn {
     /// From the plot to the samples.
     const LEAD: f64 = 14.0;
 
-    /// Breaks the labels into lines of at most `room`.
+    /// Breaks the labels into lines of at most `max_width`.
     pub(crate) fn new(labels: Vec<Label>, max_width: f64) -> Self {
         let labels: Vec<_> = labels
             .into_iter()
@@ -135,7 +135,7 @@ impl LabelColumn {
     /// Turns the values where the labelled things end into pixels.
     pub(crate) fn place(&mut self, x: impl Fn(f64) -> f64, y: impl Fn(f64) -> f64, plot: Area) {
         for (label, _) in &mut self.labels {
-            // What ends early has no end at the edge for a leader to join.
+            // A line that ends early gets no leader.
             label.at_edge &= label.x.is_none_or(|v| x(v) >= plot.right() - 12.0);
             label.y = y(label.y).clamp(plot.y, plot.bottom());
         }
@@ -205,7 +205,7 @@ pub(crate) struct LegendRows {
 }
 
 impl LegendRows {
-    /// Lays the labels out in rows of at most `room`.
+    /// Lays the labels out in rows of at most `max_width`.
     pub(crate) fn new(labels: Vec<Label>, max_width: f64) -> Self {
         let (mut x, mut y, mut row) = (0.0, 0.0, 0.0_f64);
         let mut placed = Vec::new();

@@ -24,7 +24,7 @@ pub struct LoadingTable {
     pub columns: Vec<String>,
     /// Names of the features with a loading for each component, in any order; rows of zeros are left out.
     pub rows: Vec<(String, Vec<f64>)>,
-    /// Width in pixels, at min_column 320; as many columns are shown as have room.
+    /// Width in pixels, at least 320; as many columns are shown as fit.
     pub width: f64,
 }
 
@@ -32,10 +32,10 @@ pub struct LoadingTable {
 const MAX_ROWS: usize = 40;
 const STEP: f64 = 22.0;
 const BAR: f64 = 12.0;
-/// Least width of the bars to one side of zero.
+/// Minimum width of the bars on one side of zero.
 const MIN_BAR_SPACE: f64 = 18.0;
 
-/// Two decimals, which tell loadings well enough and leave room for more columns.
+/// Two decimals: precise enough for loadings, and short enough for more columns.
 fn short(value: f64) -> String {
     match value.abs() {
         0.0..100.0 => format!("{value:.2}").replace('-', "−"),
@@ -82,7 +82,7 @@ impl Figure for LoadingTable {
         let rows = &all[..all.len().min(MAX_ROWS)];
         let names = RowNames::new(rows.iter().map(|row| row.0.as_str()), width * 0.3, STEP);
         let left = MARGIN + names.width + 14.0;
-        // Of what is shown at all: NaN and the like are left out.
+        // Of the values shown: those that are not finite are left out.
         let numbers = |(_, of_row): &Row| -> Vec<Option<(f64, String)>> {
             let loadings = self.columns.iter().enumerate();
             loadings

@@ -1,11 +1,11 @@
-//! Marks of a point and strokes of a line: what tells series apart without colour.
+//! Markers and strokes, which distinguish series without colour.
 
 use crate::svg::{Path, Svg};
 
 /// Shape of a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Marker {
-    /// Another shape for each series, in turn.
+    /// The next shape of the cycle for each series.
     #[default]
     Auto,
     /// Filled circle.

@@ -1,4 +1,4 @@
-//! Numbers as people read them.
+//! Numbers formatted for people.
 
 /// Values further from zero than this are treated as not finite.
 pub(crate) const MAX_DRAWABLE: f64 = 1e300;
@@ -56,8 +56,8 @@ pub fn with_error(value: f64, error: Option<f64>) -> String {
     })
 }
 
-/// Five significant digits for a table in a file, as a power of ten where it would be long; empty for what is no
-/// number.
+/// Five significant digits for a table in a file, as a power of ten where it would be long; empty for a value that is
+/// not finite.
 #[must_use]
 pub fn short(value: f64) -> String {
     if value.is_nan() {
@@ -74,7 +74,7 @@ pub fn short(value: f64) -> String {
     }
 }
 
-/// So many significant digits for a table in a text; "–" for what is no number.
+/// So many significant digits for a table in a text; "–" for a value that is not finite.
 #[must_use]
 pub fn digits(value: f64, digits: usize) -> String {
     if value.is_nan() {
@@ -91,8 +91,8 @@ pub fn digits(value: f64, digits: usize) -> String {
     format!("{value:.places$}")
 }
 
-/// Labels of an axis of evenly spaced values, `step` apart: one unit and one number of decimals for
-/// all of them, as many as it takes to tell neighbours apart.
+/// Labels of an axis of evenly spaced values, `step` apart: one unit and one number of decimals for all of them, as
+/// many as are needed to distinguish neighbours.
 pub(crate) fn linear_labels(values: &[f64], step: f64) -> Vec<String> {
     let largest = values.iter().fold(0.0_f64, |m, v| m.max(v.abs()));
     if largest < MIN_DRAWABLE {

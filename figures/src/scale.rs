@@ -1,4 +1,4 @@
-//! Axes: from values to pixels, and which values to write beside them.
+//! Axes: from values to pixels, and the choice of tick labels.
 
 use crate::{
     number::{
@@ -17,7 +17,7 @@ pub enum ScaleKind {
     Log10,
 }
 
-/// What to put on an axis.
+/// The specification of an axis.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Axis {
     /// What is measured, with its unit.
@@ -55,7 +55,7 @@ impl Axis {
         self
     }
 
-    /// The same axis with these values written beside it.
+    /// The same axis with these ticks.
     #[must_use]
     pub fn ticks(mut self, values: impl IntoIterator<Item = f64>) -> Self {
         self.ticks = values.into_iter().collect();
@@ -72,7 +72,7 @@ fn can_show(kind: ScaleKind, value: f64) -> bool {
     drawable(value) && (kind == ScaleKind::Linear || value >= MIN_DRAWABLE)
 }
 
-/// A value written beside an axis; its label is empty where there is no room for it.
+/// A tick; its label is empty if it does not fit.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Tick {
     /// Where.
@@ -94,7 +94,7 @@ pub(crate) struct AxisScale {
     /// First and last value.
     pub(crate) domain: (f64, f64),
     range: (f64, f64),
-    /// Written values, ascending.
+    /// Labelled ticks, ascending.
     pub(crate) ticks: Vec<Tick>,
     /// Values with a short unlabelled mark.
     pub(crate) minor: Vec<f64>,
@@ -157,7 +157,7 @@ impl AxisScale {
         }
     }
 
-    /// A linear scale with everything given.
+    /// A linear scale with the given domain, range and ticks.
     pub(crate) fn fixed(domain: (f64, f64), range: (f64, f64), ticks: Vec<Tick>) -> Self {
         Self {
             kind: ScaleKind::Linear,
@@ -193,7 +193,7 @@ impl AxisScale {
         can_show(self.kind, value) && at >= a - 0.5 && at <= b + 0.5
     }
 
-    /// Empties the labels that would touch the one before; says whether any did.
+    /// Removes the labels that would touch the one before; returns whether any did.
     pub(crate) fn thin(&mut self, size: impl Fn(&str) -> f64) -> bool {
         let mut end = f64::NEG_INFINITY;
         let mut thinned = false;
@@ -212,7 +212,7 @@ impl AxisScale {
         thinned
     }
 
-    /// Empties the labels centred on their ticks that would reach beyond `from` or `to`.
+    /// Removes the labels centred on their ticks that would reach beyond `from` or `to`.
     pub(crate) fn keep_within(&mut self, from: f64, to: f64) {
         for i in 0..self.ticks.len() {
             let at = self.at(self.ticks[i].value);
@@ -229,7 +229,7 @@ impl AxisScale {
     }
 }
 
-/// A range that is not empty and not narrower than the numbers can tell apart.
+/// A range that is not empty and not narrower than the resolution of the numbers.
 fn widen(kind: ScaleKind, extent: Option<(f64, f64)>) -> (f64, f64) {
     match kind {
         ScaleKind::Linear => {

@@ -1,4 +1,4 @@
-//! Colours and type, as one stylesheet for every figure.
+//! Colours and fonts, as one stylesheet for all figures.
 
 /// Number of series colours, `c0` to `c7`.
 pub(crate) const SERIES_COLOURS: usize = 8;

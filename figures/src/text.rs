@@ -1,4 +1,4 @@
-//! Room for text: its size per role, its width by estimate, and breaking it into lines.
+//! Text layout: size per role, estimated width, line breaks.
 
 /// The role of a piece of text; the stylesheet gives each its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,7 +9,7 @@ pub(crate) enum Role {
     Subtitle,
     /// Names of axes, series and panels.
     Label,
-    /// Numbers on axes and small remarks.
+    /// Numbers on axes and small notes.
     Small,
 }
 
@@ -39,7 +39,7 @@ impl Role {
         (self.size() * 1.3).round()
     }
 
-    /// Width a text may take in a wide typeface: 0.6 em for most characters.
+    /// Maximum width of a text in a wide typeface: 0.6 em for most characters.
     pub(crate) fn width(self, text: &str) -> f64 {
         text.chars().map(|c| self.advance(c)).sum()
     }
@@ -61,8 +61,8 @@ impl Role {
         em * self.size()
     }
 
-    /// Breaks a text at its ordinary spaces into at most `most` lines no wider than `room`; what does not fit ends in
-    /// "…".
+    /// Breaks a text at its ordinary spaces into at most `max_lines` lines no wider than `max_width`; a text that does
+    /// not fit ends in "…".
     pub(crate) fn wrap(self, text: &str, max_width: f64, max_lines: usize) -> Vec<String> {
         let mut lines: Vec<String> = Vec::new();
         let mut line = String::new();
@@ -97,7 +97,7 @@ impl Role {
         lines
     }
 
-    /// Cuts a text to `room`, ending in "…" when something is missing.
+    /// Cuts a text to `max_width`; a shortened one ends in "…".
     pub(crate) fn shorten(self, text: &str, max_width: f64) -> String {
         if self.width(text) <= room {
             return text.to_owned();

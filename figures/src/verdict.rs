@@ -1,4 +1,4 @@
-//! Components by rank and verdict: what the charts of them have in common.
+//! Components by rank and verdict, as all their charts show them.
 
 use eigenveil_shared::estimate::{VarianceFloor, Verdict};
 
@@ -9,7 +9,7 @@ use crate::{
     text::Role,
 };
 
-/// Components shown at most, one by one.
+/// Maximum number of components shown one by one.
 pub(crate) const MAX_COMPONENTS: usize = 30;
 
 /// What is known about one estimated component.
@@ -46,7 +46,7 @@ pub(crate) fn marker(verdict: Verdict) -> Marker {
     }
 }
 
-/// The legend of the verdicts that are there.
+/// The legend of the verdicts present.
 pub(crate) fn legend(present: &[Option<Verdict>]) -> Vec<Label> {
     ALL.into_iter()
         .filter(|verdict| present.contains(&Some(*verdict)))

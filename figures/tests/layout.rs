@@ -1,4 +1,4 @@
-//! Every picture is well-formed, finite, and has no text that is clipped or touches another.
+//! Every figure is well-formed and finite, and has no clipped or overlapping text.
 
 // Helpers of tests, not only tests, may stop at what should not be.
 #![allow(clippy::unwrap_used, clippy::panic)]
@@ -161,7 +161,7 @@ fn the_longest_names_of_features_are_whole() {
             assert!(!cut, "{written}");
         }
     }
-    // Arrows have room for one line each; a name that finds none is said under the picture.
+    // Arrows have room for one line each; a name that does not fit is listed under the figure.
     let written = texts(&samples::rows(720.0).to_svg()).concat();
     for name in &names {
         assert!(written.contains(name), "{name} is not in {written}");

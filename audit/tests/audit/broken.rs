@@ -1,7 +1,6 @@
-//! Mechanisms broken on purpose: each is caught, by the report or by what it takes to make one.
+//! Deliberately broken mechanisms: each is refuted, by its reports or by its transcripts.
 //!
-//! Seeds are fixed. A refutation here is not an accident: a correct mechanism is refuted for at most 5 % of
-//! seeds, and the margins below are far beyond that.
+//! Seeds are fixed. A correct mechanism is refuted for at most 5 % of seeds, and the margins below are far beyond that.
 
 use eigenveil_audit::{
     AttemptsVerdict, AuditReport, AuditSettings, AuditVerdict, Method, Observed, PairKind,
@@ -44,7 +43,7 @@ fn row(pair: &(BoundedRow, BoundedRow), side: Side) -> &BoundedRow {
     }
 }
 
-/// The audit of the command line, of a device with this leak, at a claim of 1.
+/// The audit as on the command line, of a device with this leak, at a claim of ε = 1.
 fn audit_of(leak: Leak, trials: usize) -> AuditReport {
     let mechanism = leak.mechanism();
     let budget = mechanism.budget(1.0, None).unwrap();
@@ -55,8 +54,8 @@ fn audit_of(leak: Leak, trials: usize) -> AuditReport {
     audit_devices(&settings, &|params| Ok(leak.device(params)), &|_| ()).unwrap()
 }
 
-/// What the audit said that looked at the payload alone, on pairs of the unit ball without centring, and left
-/// the test of the attempts out of its verdict.
+/// Whether an audit of payloads alone would accept, on pairs in the unit ball without centring and without the attempts
+/// test.
 fn passes_the_report_test(report: &AuditReport) -> bool {
     let inside = [PairKind::Axes, PairKind::Orthogonal, PairKind::UnitZero];
     report
@@ -67,7 +66,7 @@ fn passes_the_report_test(report: &AuditReport) -> bool {
 }
 
 fn every_leak_is_convicted(trials: usize) {
-    // What an audit of payloads alone does not see.
+    // Leaks that an audit of payloads alone misses.
     let unseen = [
         Leak::None,
         Leak::ParityOfAttempts,
@@ -112,7 +111,7 @@ fn every_leak_is_convicted(trials: usize) {
     }
 }
 
-/// Report alone and attempts alone are those of a correct mechanism; together they name the row.
+/// Reports alone and attempts alone look like those of a correct mechanism; together they reveal the row.
 fn the_parity_of_the_attempts_is_seen_with_the_report(trials: usize) {
     let report = audit_of(Leak::ParityOfAttempts, trials);
     assert_eq!(report.observed, Observed::Transcript);
@@ -121,7 +120,7 @@ fn the_parity_of_the_attempts_is_seen_with_the_report(trials: usize) {
     for pair in &report.pairs {
         assert!(pair.epsilon_lower_bound <= 1.0, "{pair:?}");
     }
-    // Nothing seen under the other row, nearly always: as much as so many trials can prove.
+    // The event nearly never occurs under the other row, so the bound is nearly the maximum provable one.
     assert!(
         report.epsilon_lower_bound > report.max_provable_epsilon - 2.0,
         "{report:?}"
@@ -129,7 +128,7 @@ fn the_parity_of_the_attempts_is_seen_with_the_report(trials: usize) {
     assert!(report.finding.starts_with("Refuted") && report.finding.contains("together"));
 }
 
-/// The Gaussian mechanisms with σ multiplied by `factor`, judged against the claim ε = 1.
+/// Lower bounds of the Gaussian mechanisms with σ multiplied by `factor`, at a claim of ε = 1.
 fn gaussian_with_noise_times(factor: f64, trials: usize) -> Vec<(MechanismKind, f64)> {
     [
         MechanismKind::SymmetricGaussian,
@@ -166,7 +165,7 @@ fn half_the_noise(trials: usize) {
     }
 }
 
-/// A retry must resend the same bytes. Ten fresh reports of one row spend ten budgets.
+/// A retry must resend the same bytes: ten fresh reports of one row spend ten budgets.
 fn retries_randomised_again(trials: usize) {
     let params = study(MechanismKind::DoubleCap, 1.0);
     let pair = rows(&params, PairKind::Axes);
@@ -189,7 +188,7 @@ fn retries_randomised_again(trials: usize) {
     assert!(bound.epsilon_lower_bound > 2.5, "{bound:?}");
 }
 
-/// Exact, not statistical: the words drawn are a fixed number a try, whatever the row and the outcome.
+/// Exact, not statistical: every attempt draws the same number of words, whatever the row and the outcome.
 #[test]
 fn every_attempt_of_double_cap_costs_the_same() {
     for epsilon in [0.1, 1.0, 4.0] {

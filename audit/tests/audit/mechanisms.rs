@@ -84,7 +84,7 @@ fn as_published_is_convicted(trials: usize) {
             report.finding
         );
         assert_eq!(report.observed, Observed::Report);
-        // The whole triangle is worst at coordinate axes only: a random pair acquits there.
+        // Noise on the whole triangle is worst for coordinate axes only: a random pair does not refute it.
         if mechanism == MechanismKind::SymmetricGaussian {
             let axes = [PairKind::Axes, PairKind::Clipped, PairKind::Normalized];
             assert!(axes.contains(&report.pair), "{report:?}");
@@ -99,7 +99,7 @@ fn correct_mechanisms_stay_below_their_claim_and_near_it() {
     correct_ones_stay_below(4.0, 25_000, 0.7);
 }
 
-/// The operating system's randomness, as on a device: false alarms once in 10⁹ runs of each mechanism.
+/// With the operating system's randomness, as on a device: one false alarm in 10⁹ runs of each mechanism.
 #[test]
 fn what_devices_release_stays_below_the_claim() {
     for &mechanism in MechanismKind::ALL {
@@ -114,7 +114,7 @@ fn what_devices_release_stays_below_the_claim() {
     }
 }
 
-/// Convictions of correct ones come for at most 5 % of seeds: more than 9 of 60 then in one of 1,000 tests.
+/// Correct mechanisms are refuted for at most 5 % of seeds: more than 9 of 60 then in one of 1,000 tests.
 #[test]
 fn correct_mechanisms_are_convicted_as_rarely_as_stated() {
     for mechanism in [MechanismKind::DoubleCap, MechanismKind::IsotropicGaussian] {

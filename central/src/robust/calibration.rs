@@ -17,7 +17,7 @@ const START_SHARE: f64 = 0.2;
 /// The releases of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Releases {
-    /// Schedule, each the sum of gradients of norm ≤ 1.
+    /// Steps, each the sum of gradients of norm ≤ 1.
     pub(super) steps: Schedule,
     /// Releases of `Σxxᵀ`, or of its product with a frame, before them.
     pub(super) start: u64,

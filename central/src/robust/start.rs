@@ -20,7 +20,7 @@ use crate::{
 /// Maximum dimension whose `p × p` sum is formed.
 const MAX_SUM_DIMENSION: usize = 2_000;
 
-/// Schedule of the noisy power start.
+/// Steps of the noisy power start.
 const POWER_STEPS: u64 = 4;
 
 /// How the initial subspace is found.

@@ -21,7 +21,7 @@ pub(super) struct Penalty {
     /// Ascending: those with an off-diagonal entry above λ, and of the others the k with the largest diagonal. The
     /// relaxation has an optimum that is zero on the rest.
     pub(super) candidates: Vec<usize>,
-    /// Accuracy of the relaxation: the default for a given λ, otherwise a gap of 1e-3.
+    /// Accuracy of the relaxation: the solver's default for a given λ, otherwise a gap of 1e-3.
     pub(super) settings: AdmmSettings,
 }
 

@@ -23,7 +23,7 @@ pub(super) struct StepPlan {
     pub(super) n: usize,
     /// Sampling rate B/n.
     pub(super) rate: f64,
-    /// StepSizes T, of an epoch where there are any.
+    /// Steps T, of an epoch where there are any.
     pub(super) steps: usize,
     /// Epochs m, or 1.
     pub(super) epochs: usize,

@@ -79,7 +79,7 @@ pub(super) struct StochasticRun<'a> {
     scatter: DMatrix<f64>,
     /// Sum of the iterates after the burn-in, which the polar factor keeps aligned; its polar factor is the result.
     iterate_sum: Option<DMatrix<f64>>,
-    /// StepSizes before the first of these.
+    /// Steps before the first of these.
     burn_in: usize,
     steps_done: usize,
     trace_every: usize,

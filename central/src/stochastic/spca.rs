@@ -28,7 +28,7 @@ pub(crate) static INFO: AlgorithmInfo = AlgorithmInfo {
     })
 };
 
-/// StepSizes over all rows, unless published.
+/// Steps over all rows, unless published.
 const DEFAULT_STEPS: usize = 60;
 
 /// `dp-spca`: `V ← polar(V + η/B·(Σ x(xᵀV) + N(0, sd²)))` over Poisson samples of B rows on average.
@@ -38,7 +38,7 @@ const DEFAULT_STEPS: usize = 60;
 ///   The result is the polar factor of the mean of the last two thirds of the iterates. η = 1/R, R the typical spectral
 ///   norm of the noise on `Σ/B` plus its sampling error; at most 1,000.
 /// * `as-published`: sd = Bλ₁ with `λ₁² = 20Tα/(n²εμ)`, `α = ln(1/δ)/((1−μ)ε) + 1`, μ = 1/2, G = 1; B = 1, T = n; the
-///   last iterate. StepSizes `c/(o + t)` as `minibatch-oja`'s, or constant. The paper's is `1/2n`: with T = n no
+///   last iterate. Step sizes `c/(o + t)` as `minibatch-oja`'s, or constant. The paper's is `1/2n`: with T = n no
 ///   direction grows by more than √e, so the result stays close to the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DpSpca {

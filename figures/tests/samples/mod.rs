@@ -1,4 +1,4 @@
-//! Sample pictures, shared by the gallery and the layout tests.
+//! Sample figures, shared by the gallery and the layout tests.
 
 use eigenveil_figures::{
     Axis, Biplot, ColourScale, Figure, ImageGrid, LineChart, LineStyle, LoadingImage, Series,

@@ -17,7 +17,7 @@ use crate::{
     trace::{Tracer, is_recorded},
 };
 
-/// Schedule without privacy: twenty halvings of the first step.
+/// Steps without privacy: twenty halvings of the first step size.
 const DEFAULT_NONPRIVATE_STEPS: usize = 1000;
 /// Halvings of a short private run, spread over its steps; longer runs use the paper's interval.
 const HALVINGS: usize = 8;

@@ -32,7 +32,7 @@ pub(super) struct Inside {
 
 impl Span {
     /// The span of these rows, which are zero after their first `support` coordinates, and of this iterate; `None` if
-    /// it does not pay.
+    /// it is not worthwhile.
     ///
     /// The first `support` coordinates stay if that is cheaper than spanning the rows, as when they are the same at
     /// every step.

@@ -15,7 +15,7 @@ const NODES: usize = 64;
 ///
 /// Scaling and squaring (Higham 2005) with the Chebyshev polynomial of degree 15, evaluated in six products (Paterson &
 /// Stockmeyer 1973): for a spectrum of width 40 and an accuracy of 1e-6 eight products of `p³` operations, where an
-/// eigendecomposition takes `9p³`, half of them at the speed of the memory. Six matrices are held. On
+/// eigendecomposition takes `9p³`, half of them bound by memory bandwidth. Six matrices are in memory. On
 /// [`Threads::current`](eigenveil_estimation::linalg::Threads::current) threads.
 ///
 /// # Panics

@@ -78,7 +78,7 @@ fn squared_distance(a: &[f64], b: &[f64], overlap: &DMatrix<f64>) -> f64 {
 /// If p exceeds the dimension of H, the vectors are in coordinates: H's, then as many as were needed beyond
 /// ([`LazyGoe`]). The result is the point of `F^k` supported on the Krylov space that is nearest to H + W, so it is
 /// exactly feasible; the space grows until the residuals bound the distance to the projection by `accuracy` relative to
-/// the projection's norm, or the result moves by less than that while the space grows by a seventh. The second
+/// the projection's norm, or until the result moves by less than that while the space grows by a seventh. The second
 /// criterion is no proof; on noise the remaining distance was at most a tenth of the move.
 ///
 /// `near` is the projection of a nearby matrix, if known: its vectors start the iteration, and its space tells when to
@@ -289,7 +289,7 @@ mod tests {
         }
     }
 
-    /// From the vectors of a neighbouring matrix less is krylov_dimension.
+    /// From the vectors of a neighbouring matrix a smaller space suffices.
     #[test]
     fn a_good_start_helps() {
         let p = 600;
