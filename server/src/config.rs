@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use eigenveil_estimation::{large::SMALLEST_LARGE, linalg::Threads};
+use eigenveil_estimation::{linalg::Threads, sparse_from_seeds::MIN_STREAMED_DIMENSION};
 use eigenveil_shared::{Error, Result};
 use serde::{Deserialize, Serialize};
 
@@ -116,7 +116,7 @@ impl Default for Tuning {
             max_commit_reports: 8_192,
             max_response_bytes: 64 << 20,
             max_waiting_estimates: 100,
-            sparse_streaming_min_dimension: SMALLEST_LARGE,
+            sparse_streaming_min_dimension: MIN_STREAMED_DIMENSION,
             handshake_timeout: Duration::from_secs(10),
         }
     }

@@ -6,7 +6,7 @@ use eigenveil_estimation::{
     centring::planned_noise,
     floor::Spectrum,
     linalg::{GramSum, packed_to_dense, symmetric_eigen},
-    plan::{Wish, plan},
+    plan::{PlanTarget, plan},
 };
 use eigenveil_shared::{
     mechanism::MechanismKind,
@@ -196,7 +196,7 @@ fn choice(
             spectrum.with_excess_along_mean(along.iter().map(|m| (m / a).powi(2)).collect())?;
     }
     let noise = planned_noise(params, spectrum.total(), mean.norm())?;
-    let planned = plan(&spectrum, &noise, Wish::Participants(setting.n))?;
+    let planned = plan(&spectrum, &noise, PlanTarget::Participants(setting.n))?;
     let first = eigen.vectors.column(0);
     let (column, weight) =
         first

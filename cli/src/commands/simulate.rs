@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use eigenveil_central::{Baseline as _, Request, Rows, SparsePca, generator};
 use eigenveil_estimation::{
     models::Model,
-    simulate::{Experiment, NoiseSource, RowSource, run as simulate},
+    simulate::{Experiment, NoisePath, RowSource, run as simulate},
 };
 use eigenveil_shared::{
     mechanism::{Calibration, MechanismKind},
@@ -131,8 +131,8 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "R", default_value_t = 1)]
     repeats: usize,
     /// from-sum: noise from the exact distribution of the sum; per-report: every report perturbed, encoded and decoded
-    #[arg(long, default_value = "from-sum", value_parser = crate::args::parse::<NoiseSource>)]
-    noise: NoiseSource,
+    #[arg(long, default_value = "from-sum", value_parser = crate::args::parse::<NoisePath>)]
+    noise: NoisePath,
     /// Seed; the same seed gives the same numbers
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
@@ -279,7 +279,7 @@ impl References {
             ..SparsePca::default()
         };
         // Seeded: it is what others are compared with.
-        let fit = method.fit(&rows, &Request::plain(k), &mut generator(Some(1))?)?;
+        let fit = method.fit(&rows, &Request::nonprivate(k), &mut generator(Some(1))?)?;
         Ok(entry.insert(fit.subspace))
     }
 }
@@ -355,7 +355,7 @@ fn one(
         n: setting.n,
         k: setting.k,
         sparse: sparse.as_ref(),
-        noise: args.noise,
+        noise_path: args.noise,
         repeats: args.repeats,
         seed: args.seed,
     };
@@ -412,7 +412,7 @@ pub(super) fn model_of(
             of_model.inliers,
             of_model.inlier_noise,
         )),
-        (ModelArg::Signs, None) => Ok(Model::signs(p, k, of_model.sign_noise)),
+        (ModelArg::Signs, None) => Ok(Model::plus_minus(p, k, of_model.sign_noise)),
         (ModelArg::Spiked | ModelArg::Haystack | ModelArg::Signs, Some(_)) => Err(CliError::usage(
             "--s belongs to --model sparse or published",
         )),
@@ -420,7 +420,7 @@ pub(super) fn model_of(
         (ModelArg::Sparse, None) => Err(CliError::usage(
             "--model sparse needs --s, the number of rows of V that are not zero",
         )),
-        (ModelArg::Published, s) => Ok(Model::published(p, k, s, 1.0)),
+        (ModelArg::Published, s) => Ok(Model::wang_xu(p, k, s, 1.0)),
     }
 }
 

@@ -21,7 +21,7 @@ const QUANTITIES: [Quantity; 5] = [
 fn equals(name: &str, value: f64) -> String {
     let letter = name.rsplit(' ').next().unwrap_or(name);
     let text = if value >= 1000.0 && value.fract() == 0.0 {
-        grouped(value as u64)
+        with_thousands(value as u64)
     } else {
         value.to_string()
     };

@@ -272,7 +272,7 @@ fn write_results(
     let described = format!(
         "{}; {} participants hold rows drawn from these with replacement",
         rows.described,
-        grouped(result.n)
+        with_thousands(result.n)
     );
     // The rows of the demo are on this machine anyway; a study's stay with their owners.
     let scatter = match estimate.k {
@@ -301,7 +301,7 @@ fn print(result: &DemoResult, estimate: &Estimate, rows: &DemoRows) -> Result<()
     output::text(&format!(
         "{}\n{} participants drawn from them with replacement, {}, {}",
         rows.described,
-        grouped(result.n),
+        with_thousands(result.n),
         result.mechanism,
         output::budget_text(result.epsilon, result.delta)
     ))?;

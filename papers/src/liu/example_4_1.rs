@@ -1,6 +1,6 @@
 //! Example 4.1, signal and noise apart: what its separation is worth to `dp-pca`.
 
-use eigenveil_central::{Neighbours, NoiseRule, Options, Rows, generator};
+use eigenveil_central::{CentralCalibration, Neighbours, Options, Rows, generator};
 use eigenveil_estimation::models::uniform_frame;
 use eigenveil_figures::Axis;
 use eigenveil_shared::{
@@ -43,7 +43,12 @@ fn example(sigma: f64, repeat: u64) -> Result<(Rows, DMatrix<f64>)> {
 }
 
 fn error(algorithm: &str, sigma: f64, repeat: u64) -> Result<Vec<Point>> {
-    let privacy = private(EPSILON, DELTA, Neighbours::Replace, NoiseRule::Accounted)?;
+    let privacy = private(
+        EPSILON,
+        DELTA,
+        Neighbours::Replace,
+        CentralCalibration::Accounted,
+    )?;
     let rows = example(sigma, repeat)?;
     let mut rng = generator(Some(repeat))?;
     let (fit, error) = fitted(algorithm, &Options::default(), privacy, &rows, &mut rng)?;

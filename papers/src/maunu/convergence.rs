@@ -1,6 +1,6 @@
 //! Figure 1: the six algorithms along their iterations.
 
-use eigenveil_central::NoiseRule;
+use eigenveil_central::CentralCalibration;
 use eigenveil_figures::{Axis, Figure, LineChart, LineStyle, Series};
 use eigenveil_shared::Result;
 
@@ -29,12 +29,12 @@ fn plan(_: &Data, scale: Scale) -> Result<Plan> {
 struct Course(Vec<(f64, f64)>);
 
 impl Course {
-    fn new(table: &Table, form: Form, rule: NoiseRule, measure: &str) -> Self {
+    fn new(table: &Table, form: Form, rule: CentralCalibration, measure: &str) -> Self {
         let wanted = [("algorithm", form.name()), ("calibration", rule.as_str())];
         Self(table.line(&wanted, "iteration", measure))
     }
 
-    fn errors(table: &Table, form: Form, rule: NoiseRule) -> Self {
+    fn errors(table: &Table, form: Form, rule: CentralCalibration) -> Self {
         Self::new(table, form, rule, "error_median")
     }
 

@@ -3,7 +3,8 @@
 use std::{sync::Arc, time::Instant};
 
 use eigenveil_central::{
-    AnalyzeGauss, Baseline, NoiseRule, Privacy, Request, Rows, generator, robust::GladForm,
+    AnalyzeGauss, Baseline, CentralCalibration, Privacy, Request, Rows, generator,
+    robust::GladVariant,
 };
 use eigenveil_estimation::models::uniform_frame;
 use eigenveil_figures::{BarChart, Figure};
@@ -116,7 +117,7 @@ impl Maps {
         popres: &Arc<Popres>,
         name: &str,
         mapper: Mapper,
-        budget: Option<(f64, NoiseRule)>,
+        budget: Option<(f64, CentralCalibration)>,
         repeats: u64,
     ) {
         let (mut iterations, mut stage, mut paper) = (String::new(), String::new(), f64::NAN);
@@ -158,13 +159,18 @@ impl Maps {
     /// What the private maps are compared with.
     fn add_references(&mut self, popres: &Arc<Popres>, repeats: u64) {
         self.add(popres, ALONE, Mapper::PeopleAlone, None, 1);
-        let ggd = Method::printed(Form::Glad(GladForm::Ggd), 100);
+        let ggd = Method::printed(Form::Glad(GladVariant::Ggd), 100);
         let plain = self.noises.shared(ggd, (self.n, popres.d), Privacy::None);
         self.add(popres, "ggd", Mapper::Run(ggd, plain), None, 1);
         self.add(popres, RANDOM, Mapper::Random, None, repeats);
     }
 
-    fn add_pca(&mut self, popres: &Arc<Popres>, rule: NoiseRule, repeats: u64) -> Result<()> {
+    fn add_pca(
+        &mut self,
+        popres: &Arc<Popres>,
+        rule: CentralCalibration,
+        repeats: u64,
+    ) -> Result<()> {
         let privacy = private(EPSILON, DELTA, rule)?;
         let budget = Some((EPSILON, rule));
         self.add(popres, DP_PCA, Mapper::DpPca(privacy), budget, repeats);
@@ -175,7 +181,7 @@ impl Maps {
         &mut self,
         popres: &Arc<Popres>,
         method: Method,
-        (epsilon, rule): (f64, NoiseRule),
+        (epsilon, rule): (f64, CentralCalibration),
         repeats: u64,
     ) -> Result<()> {
         let privacy = private(epsilon, DELTA, rule)?;
@@ -220,8 +226,8 @@ fn figure_3(data: &Data, scale: Scale) -> Result<Plan> {
         let reaper = Method::printed(DP_SGD, scale.choose(20, 100));
         // Printed noise is a whole matrix in every step, whose spectrum is wanted: minutes a run at D = 2,000.
         let of_reaper = match rule {
-            NoiseRule::Accounted => &popres,
-            NoiseRule::AsPublished => &small,
+            CentralCalibration::Accounted => &popres,
+            CentralCalibration::AsPublished => &small,
         };
         maps.add_run(of_reaper, reaper, budget, 5)?;
     }
@@ -237,7 +243,12 @@ fn figure_3(data: &Data, scale: Scale) -> Result<Plan> {
                 stage: None,
                 ..Method::printed(form, iterations)
             };
-            maps.add_run(&popres, method, (epsilon, NoiseRule::Accounted), 32)?;
+            maps.add_run(
+                &popres,
+                method,
+                (epsilon, CentralCalibration::Accounted),
+                32,
+            )?;
         }
     }
     Ok(maps.plan)

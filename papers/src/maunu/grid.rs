@@ -1,6 +1,6 @@
 //! What figures over two settings have in common: how they are drawn, and how two algorithms are compared on them.
 
-use eigenveil_central::NoiseRule;
+use eigenveil_central::CentralCalibration;
 use eigenveil_figures::{ColourScale, ImageGrid, LoadingImage};
 
 use super::{haystack::NOISES, method::Form};
@@ -10,12 +10,12 @@ use crate::{Record, Table, Verdict, number::digits, sweep};
 #[derive(Clone, Copy)]
 pub(super) struct Grid<'a> {
     pub(super) table: &'a Table,
-    rule: NoiseRule,
+    rule: CentralCalibration,
     column: &'a str,
 }
 
 impl<'a> Grid<'a> {
-    pub(super) fn new(table: &'a Table, rule: NoiseRule, column: &'a str) -> Self {
+    pub(super) fn new(table: &'a Table, rule: CentralCalibration, column: &'a str) -> Self {
         Self {
             table,
             rule,
@@ -74,10 +74,10 @@ impl<'a> Grid<'a> {
 }
 
 /// How a claim names the noise.
-pub(super) fn noise_clause(rule: NoiseRule) -> &'static str {
+pub(super) fn noise_clause(rule: CentralCalibration) -> &'static str {
     match rule {
-        NoiseRule::AsPublished => "at printed noise",
-        NoiseRule::Accounted => "at noise that holds",
+        CentralCalibration::AsPublished => "at printed noise",
+        CentralCalibration::Accounted => "at noise that holds",
     }
 }
 
@@ -129,7 +129,7 @@ pub(super) fn picture(
         scale: ColourScale::Shared,
         ..ImageGrid::new(title)
     };
-    let drawn = |rule: &NoiseRule| table.values("calibration").contains(&rule.as_str());
+    let drawn = |rule: &CentralCalibration| table.values("calibration").contains(&rule.as_str());
     for rule in NOISES.into_iter().filter(drawn) {
         let images = forms.iter().filter_map(|form| {
             let cells = rows.iter().flat_map(|row| {

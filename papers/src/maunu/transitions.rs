@@ -1,6 +1,6 @@
 //! Figures 4 and 6: over the budget, and over the dimensions of the space and of the subspace.
 
-use eigenveil_central::NoiseRule;
+use eigenveil_central::CentralCalibration;
 use eigenveil_shared::Result;
 
 use super::{
@@ -69,7 +69,7 @@ const OVER_DIMENSIONS: Axes<'_> = Axes {
 };
 
 /// The largest change of log₁₀ of the median error between neighbours on the grid of budgets.
-fn largest_change(table: &Table, rule: NoiseRule, form: Form) -> f64 {
+fn largest_change(table: &Table, rule: CentralCalibration, form: Form) -> f64 {
     let (deltas, epsilons) = (table.values("delta"), table.values("epsilon"));
     let error = |delta: &str, epsilon: &str| {
         let wanted = [

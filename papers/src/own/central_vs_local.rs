@@ -2,7 +2,7 @@
 //! neighbours on both sides.
 
 use eigenveil_central::{
-    AnalyzeGauss, Baseline, Neighbours, NoiseRule, Privacy, Request, generator,
+    AnalyzeGauss, Baseline, CentralCalibration, Neighbours, Privacy, Request, generator,
 };
 use eigenveil_estimation::{metrics::projector_distance, models::Model, simulate::RowSource};
 use eigenveil_figures::{Axis, LineStyle};
@@ -54,7 +54,12 @@ fn central(n: u64, epsilon: f64, repeat: u64) -> Result<Vec<Point>> {
         projector_distance(&fit.subspace, &rows.1)
     };
     let nonprivate = error(Privacy::None)?;
-    let accounted = private(epsilon, DELTA, Neighbours::Replace, NoiseRule::Accounted)?;
+    let accounted = private(
+        epsilon,
+        DELTA,
+        Neighbours::Replace,
+        CentralCalibration::Accounted,
+    )?;
     Ok(vec![Point::only([epsilon, error(accounted)?, nonprivate])])
 }
 

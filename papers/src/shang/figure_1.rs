@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, OnceLock};
 
-use eigenveil_central::{Neighbours, NoiseRule, Options, Request, Rows, find, generator, pca};
+use eigenveil_central::{
+    CentralCalibration, Neighbours, Options, Request, Rows, find, generator, pca,
+};
 use eigenveil_estimation::metrics::projector_distance;
 use eigenveil_figures::{Axis, LineStyle};
 use eigenveil_shared::{
@@ -49,7 +51,7 @@ impl Prepared {
 fn error(
     rows: &Prepared,
     algorithm: &str,
-    calibration: NoiseRule,
+    calibration: CentralCalibration,
     epsilon: f64,
     repeat: u64,
 ) -> Result<Vec<Point>> {
@@ -85,10 +87,10 @@ fn plan(data: &Data, scale: Scale) -> Result<Plan> {
                 made: OnceLock::new(),
             });
             for algorithm in ALGORITHMS {
-                for calibration in NoiseRule::ALL {
+                for calibration in CentralCalibration::ALL {
                     // As printed they take n steps, one row each.
-                    let long =
-                        STOCHASTIC.contains(&algorithm) && calibration == NoiseRule::AsPublished;
+                    let long = STOCHASTIC.contains(&algorithm)
+                        && calibration == CentralCalibration::AsPublished;
                     if long && scale == Scale::Quick {
                         continue;
                     }

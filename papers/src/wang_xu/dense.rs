@@ -55,7 +55,7 @@ fn error(source: &Source, setting: Setting, repeat: u64) -> Result<Vec<Point>> {
     let (norm, source) = match source {
         Source::Published => (
             Norm::Clip { radius: 1.0 },
-            RowSource::Model(Model::published(p, k, None, 1.0)),
+            RowSource::Model(Model::wang_xu(p, k, None, 1.0)),
         ),
         Source::Rows(rows) => (Norm::Normalize, RowSource::Rows(rows)),
     };

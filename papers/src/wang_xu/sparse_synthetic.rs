@@ -47,7 +47,7 @@ fn error(reports: Reports, setting: Setting, repeat: u64) -> Result<Vec<Point>> 
         tolerance: 1e-4,
         ..SparseSettings::default()
     };
-    let model = Model::published(p, k, Some(s), 1.0);
+    let model = Model::wang_xu(p, k, Some(s), 1.0);
     let source = RowSource::Model(model);
     let summary = study(&params, source, n, k, Some(&settings), repeat)?;
     Ok(vec![Point::only([

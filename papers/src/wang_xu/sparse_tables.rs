@@ -144,7 +144,11 @@ impl Shared {
                 starts: STARTS,
                 ..SparsePca::default()
             };
-            let fit = method.fit(&self.rows, &Request::plain(K), &mut generator(Some(1))?)?;
+            let fit = method.fit(
+                &self.rows,
+                &Request::nonprivate(K),
+                &mut generator(Some(1))?,
+            )?;
             Ok(fit.subspace)
         });
         found.clone()

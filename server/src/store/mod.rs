@@ -41,7 +41,7 @@ use std::{
 };
 
 use eigenveil_estimation::{
-    Cancel, accumulate::Accumulator, large::SeedSource as _, sums_of_seeds,
+    Cancel, accumulate::Accumulator, sparse_from_seeds::SeedSource as _, sums_of_seeds,
 };
 use eigenveil_shared::{
     Error, ErrorCode, Result,

@@ -6,7 +6,7 @@
 
 use std::{cell::RefCell, sync::Arc};
 
-use eigenveil_estimation::{Cancel, large::SeedSource};
+use eigenveil_estimation::{Cancel, sparse_from_seeds::SeedSource};
 use eigenveil_shared::{
     Result,
     mechanism::double_cap::{SEED_LEN, Seed},

@@ -46,9 +46,9 @@ fn every_listed_algorithm_runs_and_prints_the_agreed_keys() {
         }
     }
     let said = succeeded(&run("central list"));
-    for card in ALGORITHMS {
-        assert!(said.contains(card.name) && said.contains(card.source));
-        for parameter in card.parameters {
+    for info in ALGORITHMS {
+        assert!(said.contains(info.name) && said.contains(info.source));
+        for parameter in info.parameters {
             assert!(said.contains(&format!("--{}", parameter.name)), "{said}");
         }
     }
@@ -57,11 +57,11 @@ fn every_listed_algorithm_runs_and_prints_the_agreed_keys() {
 /// A trace of what has iterations ends at the error that is reported; it does not change the answer.
 #[test]
 fn a_trace_changes_nothing() {
-    for card in ALGORITHMS {
-        let name = card.name;
+    for info in ALGORITHMS {
+        let name = info.name;
         let plain = format!("central {name} --seed 1 --model haystack --p 8 --n 500 --k 2");
         let traced = format!("{plain} --trace");
-        if !card.traced {
+        if !info.has_trace {
             refused(&run(&traced), 2, &["no iterations", "--trace"]);
             continue;
         }

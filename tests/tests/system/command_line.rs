@@ -164,7 +164,7 @@ fn simulate_prints_the_agreed_keys_for_every_source_and_path() {
     for source in [
         "--model spiked --p 6 --spike 20",
         "--model sparse --p 8 --s 3 --spike 20 --sparse --refit",
-        "--model published --p 6",
+        "--model wang-xu --p 6",
         &format!("--rows {csv}"),
         &format!("--rows {libsvm}"),
         // Against the rows' own components on two of the three columns.
