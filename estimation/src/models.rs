@@ -1,7 +1,8 @@
 //! Synthetic populations with a known principal subspace.
 //!
 //! Three are `x ~ N(0, w·I + d·VVᵀ)` and differ in `w`, `d` and how the frame V is drawn; the haystack is a mixture of
-//! inliers near V and outliers around, and rows of signs are a direction of V or its opposite, with noise. Rows are raw: they still have to be prepared (clipped or normalised) like any participant's.
+//! inliers near V and outliers around, and rows of signs are a direction of V or its opposite, with noise. Rows are
+//! raw: they still have to be prepared (clipped or normalised) like any participant's.
 
 use eigenveil_shared::{Error, Result};
 use nalgebra::DMatrix;
@@ -37,7 +38,7 @@ pub enum Model {
         spike: f64,
     },
     /// Section 6 of Wang & Xu: `N(0, λ/(5p(λ+1))·VVᵀ + 1/(5p(λ+1))·I)`; to be clipped at radius 1.
-    Published {
+    WangXu {
         /// Dimension.
         p: usize,
         /// Rank of the subspace.
@@ -48,7 +49,8 @@ pub enum Model {
         lambda: f64,
     },
     /// The haystack of Lerman, McCoy, Tropp & Zhang (2015): each row an inlier `V·N(0, I/k) + N(0, ν²I/p)` with
-    /// probability `inliers`, otherwise an outlier `N(0, I/p)`. Inliers and outliers have the same mean square norm at ν = 0.
+    /// probability `inliers`, otherwise an outlier `N(0, I/p)`. Inliers and outliers have the same mean square norm at
+    /// ν = 0.
     Haystack {
         /// Dimension.
         p: usize,
@@ -59,9 +61,9 @@ pub enum Model {
         /// ν ≥ 0; with 0 the inliers lie on the subspace.
         noise: f64,
     },
-    /// Example 4.1 of Liu, Kong, Jain & Oh (2022), `x = ±v + σ·N(0, I)` with a fair sign; for k > 1 v is one of the k columns
-    /// of V, each as likely. Its covariance is `VVᵀ/k + σ²I`; the paper's has k = 1.
-    Signs {
+    /// Example 4.1 of Liu, Kong, Jain & Oh (2022), `x = ±v + σ·N(0, I)` with a fair sign; for k > 1 v is one of the k
+    /// columns of V, each as likely. Its covariance is `VVᵀ/k + σ²I`; the paper's has k = 1.
+    PlusMinus {
         /// Dimension.
         p: usize,
         /// Rank of the subspace.
@@ -83,8 +85,8 @@ impl Model {
     }
 
     /// [`Model::WangXu`].
-    pub const fn published(p: usize, k: usize, s: Option<usize>, lambda: f64) -> Self {
-        Self::Published { p, k, s, lambda }
+    pub const fn wang_xu(p: usize, k: usize, s: Option<usize>, lambda: f64) -> Self {
+        Self::WangXu { p, k, s, lambda }
     }
 
     /// [`Model::Haystack`].
@@ -98,8 +100,8 @@ impl Model {
     }
 
     /// [`Model::PlusMinus`].
-    pub const fn signs(p: usize, k: usize, noise: f64) -> Self {
-        Self::Signs { p, k, noise }
+    pub const fn plus_minus(p: usize, k: usize, noise: f64) -> Self {
+        Self::PlusMinus { p, k, noise }
     }
 
     /// Draws the frame.
@@ -238,7 +240,7 @@ impl Population {
     /// Writes one row.
     ///
     /// # Panics
-    /// If `row` has another length than p.
+    /// If the length of `row` is not p.
     pub fn fill_row<R: Rng + ?Sized>(&self, rng: &mut R, row: &mut [f64]) {
         assert_eq!(row.len(), self.dimension(), "row of another dimension");
         let outlier = self.inlier_share < 1.0 && !rng.random_bool(self.inlier_share);
@@ -290,7 +292,7 @@ pub fn uniform_frame<R: Rng + ?Sized>(rng: &mut R, p: usize, k: usize) -> Result
             "a frame of {k} directions in dimension {p}; 1 ≤ k ≤ p is needed"
         )));
     }
-    // QR with a positive diagonal of R maps a Gaussian matrix to the uniform law.
+    // QR with a positive diagonal of R maps a Gaussian matrix to the uniform distribution.
     orthonormalize(DMatrix::from_fn(p, k, |_, _| normal(rng)))
 }
 

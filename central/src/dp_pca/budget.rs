@@ -1,4 +1,4 @@
-//! How a step divides its budget, and how many rows its parts need.
+//! How a step splits its budget, and how many rows its parts need.
 
 use eigenveil_shared::{Result, privacy::Budget};
 
@@ -13,26 +13,27 @@ const ROWS_PER_THRESHOLD: f64 = 3.0;
 /// The parts of one step.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StepBudget {
-    /// Of the eigenvalue's histogram, over the first part of the rows.
+    /// The eigenvalue's histogram, over the first part of the rows.
     pub(super) eigenvalue: StableHistogram,
-    /// Of each coordinate's histogram, over the second part.
+    /// Each coordinate's histogram, over the second part.
     pub(super) coordinate: StableHistogram,
     /// Multiplier of the Gaussian on the truncated mean, over the second part.
     pub(super) multiplier: f64,
     /// ε of the whole step at the budget's δ.
     pub(super) epsilon: f64,
-    /// What one row can do to the sum of the gradients before truncation, which moves no two points apart; the noise
-    /// need not exceed this. Infinite where the paper's noise is wanted.
+    /// How far one row can move the sum of the gradients before truncation, which is non-expansive; the noise need not
+    /// exceed this. Infinite for the paper's noise.
     pub(super) cap: f64,
     /// Groups of the first part.
     pub(super) groups: usize,
-    /// What the paper leaves open.
+    /// Constants that the paper leaves open.
     pub(super) constants: Constants,
 }
 
 impl StepBudget {
-    /// A step with gradients of `coordinates` numbers, of which one row moves the sum by at most `sensitivity`. The two parts are disjoint, so each may spend the whole budget
-    /// (`accounted`); the paper gives each half of it. Of its share the mean spends half on the ranges, half on the Gaussian.
+    /// A step with gradients of `coordinates` numbers, of which one row moves the sum by at most `sensitivity`. The two
+    /// parts are disjoint, so each may spend the whole budget (`accounted`); the paper gives each half of it. Of its
+    /// share the mean spends half on the ranges, half on the Gaussian.
     pub(super) fn new(
         budget: Budget,
         calibration: CentralCalibration,
@@ -49,7 +50,7 @@ impl StepBudget {
         let d = coordinates as f64;
         let coordinate_delta = delta / (4.0 * d);
         let coordinate_epsilon = match calibration {
-            CentralCalibration::Accounted => largest_part(0.5 * epsilon, coordinates, delta),
+            CentralCalibration::Accounted => max_part_epsilon(0.5 * epsilon, coordinates, delta),
             CentralCalibration::AsPublished => {
                 epsilon / (4.0 * (2.0 * d * (4.0 / delta).ln()).sqrt())
             }
@@ -76,8 +77,8 @@ impl StepBudget {
         self.constants.group_rows * self.groups
     }
 
-    /// Fewest rows of a whole step.
-    pub(super) fn fewest_rows(&self) -> usize {
+    /// Minimum rows of a whole step.
+    pub(super) fn min_rows(&self) -> usize {
         let mean = (ROWS_PER_THRESHOLD * self.coordinate.threshold()).ceil() as usize;
         self.eigenvalue_rows() + mean
     }
@@ -91,7 +92,7 @@ fn composed(each: f64, parts: usize, delta: f64) -> f64 {
 }
 
 /// The largest ε₀ for which [`composed`] is at most `epsilon`.
-fn largest_part(epsilon: f64, parts: usize, delta: f64) -> f64 {
+fn max_part_epsilon(epsilon: f64, parts: usize, delta: f64) -> f64 {
     let (mut low, mut high) = (0.0, epsilon);
     for _ in 0..100 {
         let middle = 0.5 * (low + high);
@@ -109,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_parts_add_up_and_the_printed_split_holds() {
+    fn parts_add_up_and_the_published_split_holds() {
         for (epsilon, delta, d) in [(1.0, 1e-6, 123), (0.3, 1e-5, 10), (4.0, 1e-8, 784)] {
             let budget = Budget::approximate(epsilon, delta).unwrap();
             let new =
@@ -126,7 +127,7 @@ mod tests {
                 "{}",
                 published.epsilon
             );
-            assert!(published.fewest_rows() > accounted.fewest_rows());
+            assert!(published.min_rows() > accounted.min_rows());
         }
     }
 }

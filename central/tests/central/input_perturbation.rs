@@ -1,4 +1,4 @@
-//! `analyze-gauss`, `mod-sulq`, `ppi` and `amin`: their errors, and the order of them.
+//! `analyze-gauss`, `mod-sulq`, `ppi` and `amin`: their errors, and their order.
 
 use eigenveil_central::{
     Amin, AnalyzeGauss, Baseline, CentralCalibration, ModSulq, Neighbours, PrivatePowerIteration,
@@ -14,8 +14,8 @@ fn published(n: usize, seed: u64) -> (Rows, nalgebra::DMatrix<f64>) {
     (clipped(&raw, 1.0), truth)
 }
 
-/// Measured by a program in numpy: 2.24, 0.63, 0.34, 0.20. Five repeats; the bands are 10 % and some five standard
-/// errors of the mean wide (the s.d. of a repeat is 5 % or less).
+/// Measured by a numpy program: 2.24, 0.63, 0.34, 0.20. Five repeats; the bands of 10 % are about five standard errors
+/// of the mean (the s.d. of a repeat is 5 % or less).
 #[test]
 fn analyze_gauss_at_the_measured_setting() {
     let mut sums = [0.0; 4];
@@ -39,7 +39,7 @@ fn analyze_gauss_at_the_measured_setting() {
     }
 }
 
-/// `mod-sulq` as published is some p times noisier than `analyze-gauss`, and `amin` at p = 40 far behind it.
+/// `mod-sulq` as published has about p times the noise of `analyze-gauss`, and `amin` is far worse at p = 40.
 #[test]
 fn the_order_of_the_mechanisms() {
     let (rows, truth) = published(30_000, 7);
@@ -57,7 +57,7 @@ fn the_order_of_the_mechanisms() {
         (&ppi, CentralCalibration::Accounted),
     ] {
         let error = error(other, calibration);
-        let name = other.card().name;
+        let name = other.info().name;
         assert!(error > gauss, "{name}: {error} {gauss}");
     }
 }

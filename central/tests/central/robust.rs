@@ -1,4 +1,4 @@
-//! Robust PCA: recovery, optima against a convex solver, and the noise against the budget.
+//! Robust PCA: recovery, optima against a convex solver, and noise against budget.
 
 use eigenveil_central::{
     Baseline, CentralCalibration, Neighbours, Privacy, Request, Rows, pca,
@@ -32,8 +32,8 @@ fn haystack(
     (prepared(&raw, Norm::Normalize), truth)
 }
 
-/// `S_ρ` of the paper's Section 3.2 with its bound (3.3) on the outliers' part: positive means that ggd recovers the subspace
-/// from any start within ρ.
+/// `S_ρ` of the paper's Section 3.2 with its bound (3.3) on the outliers' part: positive means that ggd recovers the
+/// subspace from any start within ρ.
 fn stability(rows: &Rows, truth: &DMatrix<f64>, rho: f64) -> f64 {
     let (p, n) = (rows.dimension(), rows.n() as f64);
     let (mut inside, mut outside, mut outliers) = (DMatrix::zeros(p, p), DMatrix::zeros(p, p), 0.0);
@@ -68,7 +68,7 @@ fn error_of(method: &dyn Baseline, rows: &Rows, truth: &DMatrix<f64>) -> f64 {
     projector_distance(&fit.subspace, truth).unwrap()
 }
 
-/// Half the rows are outliers, and the subspace is found as if there were none; PCA is led astray by them.
+/// With half the rows outliers the subspace is recovered exactly; PCA is misled by them.
 #[test]
 fn a_noiseless_haystack_is_recovered_exactly() {
     for (n, p, k, inliers) in [(400, 20, 2, 0.5), (600, 10, 1, 0.4), (800, 50, 3, 0.6)] {
@@ -83,13 +83,13 @@ fn a_noiseless_haystack_is_recovered_exactly() {
         assert!(full < 1e-6, "ggd, p = {p}: {full}");
         let sampled = error_of(&Glad::new(GladVariant::Sggd), &rows, &truth);
         assert!(sampled < 1e-5, "sggd, p = {p}: {sampled}");
-        for form in [ReaperVariant::Gd, ReaperVariant::Md] {
+        for variant in [ReaperVariant::Gd, ReaperVariant::Md] {
             let method = Reaper {
                 iterations: Some(400),
-                ..Reaper::new(form)
+                ..Reaper::new(variant)
             };
             let share = error_of(&method, &rows, &truth) / of_pca;
-            assert!(share < 0.3, "{form:?}, p = {p}: {share}");
+            assert!(share < 0.3, "{variant:?}, p = {p}: {share}");
         }
     }
 }
@@ -98,10 +98,11 @@ fn numbers(value: &serde_json::Value) -> Vec<f64> {
     serde_json::from_value(value.clone()).unwrap()
 }
 
-/// The optima of `vectors/reaper.json` (cvxpy with Clarabel, by `central/tests/vectors/reaper.py`): the average iterate of both geometries comes
-/// near them from above, and GLAD, whose feasible set is smaller, ends above; at them where the relaxation is tight.
+/// The optima of `vectors/reaper.json` (cvxpy with Clarabel, by `central/tests/vectors/reaper.py`): the average iterate
+/// approaches them from above in both geometries, and GLAD, whose feasible set is smaller, ends above them, or at them
+/// if the relaxation is tight.
 #[test]
-fn the_optima_are_those_of_a_convex_solver() {
+fn optima_agree_with_a_convex_solver() {
     let text = include_str!("../vectors/reaper.json");
     let cases: serde_json::Value = serde_json::from_str(text).unwrap();
     let mut tight = 0;
@@ -113,16 +114,16 @@ fn the_optima_are_those_of_a_convex_solver() {
         let best = case["objective"].as_f64().unwrap();
         let projector = DMatrix::from_fn(p, p, |i, j| case["projector"][i][j].as_f64().unwrap());
         assert!((objective(&rows, &projector) - best).abs() < 1e-6);
-        for form in [ReaperVariant::Gd, ReaperVariant::Md] {
+        for variant in [ReaperVariant::Gd, ReaperVariant::Md] {
             let method = Reaper {
                 iterations: Some(20_000),
                 step: 0.5,
-                ..Reaper::new(form)
+                ..Reaper::new(variant)
             };
             let average =
                 method.fit_calibrated(&rows, &Request::nonprivate(k), None, &mut seeded(1));
             let above = objective(&rows, &average.unwrap().0.matrix()) - best;
-            assert!(above > -1e-6 && above < 2e-3, "{form:?}: {above}");
+            assert!(above > -1e-6 && above < 2e-3, "{variant:?}: {above}");
         }
         let fit = fitted(
             &Glad::new(GladVariant::Ggd),
@@ -141,26 +142,26 @@ fn the_optima_are_those_of_a_convex_solver() {
     assert!(tight >= 1);
 }
 
-/// The paper's first experiment: N = T = 2,000, B = 20, ε = 0.8, δ = 1/√N. By an independent
-/// accountant: multiplier 1.09 gives ε = 0.776 (zero-out); the printed one is a hundred times smaller, and dp-GGD's steps
-/// hold ε = 0.19 (zero-out) and 0.57 (replace).
+/// The paper's first experiment: N = T = 2,000, B = 20, ε = 0.8, δ = 1/√N. By an independent accountant multiplier 1.09
+/// gives ε = 0.776 (zero-out); the published one is a hundred times smaller, and dp-GGD's steps have ε = 0.19
+/// (zero-out) and 0.57 (replace).
 #[test]
-fn the_printed_noise_holds_what_it_really_holds() {
+fn published_noise_has_the_independent_true_epsilon() {
     let (n, p, delta) = (2000, 20, 1.0 / f64::sqrt(2000.0));
-    let method = |form| Glad {
+    let method = |variant| Glad {
         iterations: Some(2000),
         start: Start::Random,
-        ..Glad::new(form)
+        ..Glad::new(variant)
     };
-    let of = |form, neighbours, calibration| {
+    let of = |variant, neighbours, calibration| {
         let privacy = private(0.8, delta, neighbours, calibration);
-        method(form).calibrate(n, p, &privacy).unwrap().unwrap()
+        method(variant).calibrate(n, p, &privacy).unwrap().unwrap()
     };
-    let [accounted, printed] =
+    let [accounted, published] =
         CentralCalibration::ALL.map(|rule| of(GladVariant::DpSggd, Neighbours::ZeroOut, rule));
-    println!("{printed:?} {accounted:?}");
-    assert!((printed.step_sd - 0.0109).abs() < 1e-4);
-    let holds = printed.guarantee.true_epsilon;
+    println!("{published:?} {accounted:?}");
+    assert!((published.step_sd - 0.0109).abs() < 1e-4);
+    let holds = published.guarantee.true_epsilon;
     assert!(holds.is_none_or(|epsilon| epsilon > 1000.0));
     assert!(accounted.guarantee.holds());
     assert!(accounted.step_sd > 1.0 && accounted.step_sd < 1.09);
@@ -176,10 +177,10 @@ fn the_printed_noise_holds_what_it_really_holds() {
     }
 }
 
-/// One step from a known frame on zero rows shows the noise alone, in 400 × 3 and 200 × 199/2 entries: relative standard errors
-/// of 2.1 and 0.5 %, so 13 and 3 % are false alarms below 1e-8; halved noise is seen.
+/// One step from a known frame on zero rows shows the noise alone, in 400 × 3 and 200 × 199/2 entries: relative
+/// standard errors of 2.1 and 0.5 %, so deviations of 13 and 3 % are false alarms below 1e-8; halved noise would fail.
 #[test]
-fn the_noise_is_what_the_budget_needs() {
+fn noise_matches_the_budget() {
     let (epsilon, delta, n, step) = (0.7, 1e-5, 10, 1e-7);
     let budget = Budget::approximate(epsilon, delta).unwrap();
     for neighbours in Neighbours::ALL {
@@ -222,9 +223,9 @@ fn the_noise_is_what_the_budget_needs() {
     }
 }
 
-/// The noise of one run is not taken for another.
+/// Noise calibrated for another run is rejected.
 #[test]
-fn noise_of_another_run_is_refused() {
+fn noise_of_another_run_is_rejected() {
     let (rows, _) = haystack(50, 4, 1, 0.6, 0.1, 3);
     let privacy = accounted(1.0);
     let short = Glad {

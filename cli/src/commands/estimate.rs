@@ -116,7 +116,7 @@ pub(crate) async fn run(args: &EstimateArgs, json: bool) -> Result<()> {
     let estimate = document.estimate.as_ref();
     let estimated = Estimated {
         study: study.clone(),
-        number,
+        job: number,
         state: document.state,
         n: estimate.map(|e| e.n),
         p: estimate.map(|e| e.p),

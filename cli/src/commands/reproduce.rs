@@ -237,7 +237,7 @@ fn list(json: bool) -> Result<()> {
             output::text(&format!("    data       {}", exhibit.data.join(", ")))?;
         }
         if let Some(differs_from_paper) = exhibit.differs_from_paper {
-            output::text(&format!("    differs_from_paper      {difference}"))?;
+            output::text(&format!("    differs_from_paper      {differs_from_paper}"))?;
         }
     }
     Ok(())

@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use eigenveil_central::{Baseline as _, Request, Rows, SparsePca, generator};
 use eigenveil_estimation::{
     models::Model,
-    simulate::{Experiment, NoiseSource, RowSource, run as simulate},
+    simulate::{Experiment, NoisePath, RowSource, run as simulate},
 };
 use eigenveil_shared::{
     mechanism::{Calibration, MechanismKind},
@@ -131,8 +131,8 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "R", default_value_t = 1)]
     repeats: usize,
     /// from-sum: noise from the exact distribution of the sum; per-report: every report perturbed, encoded and decoded
-    #[arg(long, default_value = "from-sum", value_parser = crate::args::parse::<NoiseSource>)]
-    noise: NoiseSource,
+    #[arg(long, default_value = "from-sum", value_parser = crate::args::parse::<NoisePath>)]
+    noise: NoisePath,
     /// Seed; the same seed gives the same numbers
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
@@ -355,7 +355,7 @@ fn run_setting(
         n: setting.n,
         k: setting.k,
         sparse: sparse.as_ref(),
-        noise: args.noise,
+        noise_path: args.noise,
         repeats: args.repeats,
         seed: args.seed,
     };

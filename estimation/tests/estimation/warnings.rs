@@ -1,10 +1,10 @@
 //! The number of participants a warning names is the planner's.
 
 use eigenveil_estimation::{
-    estimate::principal_components,
+    components::principal_components,
     models::Model,
-    plan::{Total, Wish, plan, spectrum_from_eigenvalues},
-    simulate::{NoiseSource, Participants, RowSource, noisy_sum},
+    plan::{MeanSquaredLength, PlanTarget, plan, spectrum_from_eigenvalues},
+    simulate::{NoisePath, Participants, RowSource, noisy_sum},
 };
 use eigenveil_shared::{estimate::Rank, mechanism::MechanismKind};
 use rand::{SeedableRng, rngs::ChaCha20Rng};
@@ -43,14 +43,14 @@ fn the_number_named_is_enough_for_the_planner() {
             &params,
             &people,
             1_797,
-            NoiseSource::FromSum,
+            NoisePath::FromSum,
             &mut rng,
             &mut |_| {},
         )
         .unwrap();
         let setting = format!("ε = {epsilon}");
         let found = principal_components(&moment, Rank::Fixed(k), &setting).unwrap();
-        let warning = &found.assessment.warnings[0];
+        let warning = &found.floor_report.warnings[0];
         let opening = format!("At n = 1,797 and ε = {epsilon} no component stands above the noise");
         assert!(warning.starts_with(&opening), "{warning}");
 
@@ -61,9 +61,15 @@ fn the_number_named_is_enough_for_the_planner() {
         let share = share / 100.0;
         let rest = (1.0 - share * k as f64) / p as f64;
         let spectrum =
-            spectrum_from_eigenvalues(p, k, &vec![share + rest; k], Total::UnitRows).unwrap();
+            spectrum_from_eigenvalues(p, k, &vec![share + rest; k], MeanSquaredLength::UnitRows)
+                .unwrap();
         let above = |n: u64| {
-            let planned = plan(&spectrum, &params.noise_model(), Wish::Participants(n)).unwrap();
+            let planned = plan(
+                &spectrum,
+                &params.noise_model(),
+                PlanTarget::Participants(n),
+            )
+            .unwrap();
             planned.components_above.unwrap()
         };
         assert_eq!(above(n), k, "{warning}");
@@ -77,9 +83,10 @@ fn the_number_named_is_enough_for_the_planner() {
         let least = number_before(warning, " cannot be enough");
         assert!(least < n);
         let kindest =
-            spectrum_from_eigenvalues(p, k, &vec![1.0 / k as f64; k], Total::UnitRows).unwrap();
-        let wish = Wish::Participants(least - 1);
-        let planned = plan(&kindest, &params.noise_model(), wish).unwrap();
+            spectrum_from_eigenvalues(p, k, &vec![1.0 / k as f64; k], MeanSquaredLength::UnitRows)
+                .unwrap();
+        let target = PlanTarget::Participants(least - 1);
+        let planned = plan(&kindest, &params.noise_model(), target).unwrap();
         assert!(planned.components_above.unwrap() < k, "{warning}");
     }
 }

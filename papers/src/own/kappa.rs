@@ -12,7 +12,7 @@ use eigenveil_estimation::{
     metrics::{projector_distance, support_score},
     models::Model,
     pca::pca,
-    simulate::{NoiseSource, Participants, RowSource, noisy_sum},
+    simulate::{NoisePath, Participants, RowSource, noisy_sum},
 };
 use eigenveil_figures::{Axis, Series};
 use eigenveil_shared::{
@@ -68,7 +68,7 @@ fn errors(setting: Setting, repeat: u64) -> Result<Vec<Point>> {
         &params,
         &people,
         n,
-        NoiseSource::FromSum,
+        NoisePath::FromSum,
         &mut rng,
         &mut |_| {},
     )?;

@@ -1,7 +1,8 @@
-//! The privacy loss of one Gaussian step, as a pair of one-dimensional laws that dominates it.
+//! The privacy loss of one Gaussian step, as a dominating pair of one-dimensional distributions.
 //!
-//! A step adds `N(0, z²)` noise to a sum of contributions of norm ≤ 1. The loss is `L = ln dP/dQ`, drawn under P;
-//! `δ(ε) = E_P (1 − e^{ε−L})₊`. Per neighbours and sampling rate q, with φ the law `N(0, z²)` and φ_m its shift by m:
+//! A step adds `N(0, z²)` noise to a sum of contributions of norm ≤ 1. The loss is `L = ln dP/dQ`, drawn under P; `δ(ε)
+//! = E_P (1 − e^{ε−L})₊`. By neighbouring relation and sampling rate q, with φ the distribution `N(0, z²)` and φ_m its
+//! shift by m:
 //!
 //! | | P | Q |
 //! |---|---|---|
@@ -16,7 +17,7 @@
 //! `−E ab e^{U+V} δ(c + a e^U − b e^V) ≤ 0` (Plackett's identity), so it is largest for g, g' opposite; and by Jensen
 //! (independent noise added to U or V) it rises with ‖g‖ and ‖g'‖. So it is largest at 1 and −1.
 
-/// Standard deviations of the noise beyond which mass counts as lost altogether (tail 8e-24).
+/// Standard deviations of the noise beyond which mass counts as infinite loss (tail 8e-24).
 const REACH: f64 = 10.0;
 /// Width of a panel of the quadrature, in standard deviations.
 const PANEL: f64 = 0.25;
@@ -30,9 +31,9 @@ const RULE: [(f64, f64); 6] = [
     (0.966_234_757_101_576, 0.085_662_246_189_585_18),
 ];
 
-/// Which pair of the table.
+/// A dominating pair: a row of the table above.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Pair {
+pub(super) enum DominatingPair {
     /// The row against the zero row.
     Remove { rate: f64 },
     /// The zero row against the row.
@@ -44,27 +45,27 @@ pub(super) enum Pair {
 /// One step: a pair and the multiplier z.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Step {
-    pub(super) pair: Pair,
+    pub(super) pair: DominatingPair,
     pub(super) multiplier: f64,
 }
 
-/// P-masses of losses on the grid `h·i`, `first ≤ i`, dominating the step; what is missing from one has an
-/// infinite loss.
-pub(super) struct GridLaw {
+/// A discrete privacy loss distribution (PLD) that dominates the step: P-masses of losses on the grid `h·i`, `first ≤
+/// i`. The mass missing from one has infinite loss.
+pub(super) struct DiscretePld {
     pub(super) first: i64,
     pub(super) masses: Vec<f64>,
     /// Mass of infinite loss.
-    pub(super) lost: f64,
+    pub(super) infinite_mass: f64,
 }
 
 impl Step {
-    /// ln dP/dQ at x; rises with x. (`Add` is read from right to left, so that it does too.)
+    /// ln dP/dQ at x; increases with x. (`Add` is read from right to left, so that its loss increases too.)
     pub(super) fn loss(&self, x: f64) -> f64 {
         let z2 = self.multiplier * self.multiplier;
         match self.pair {
-            Pair::Remove { rate } => ln_mixture(rate, (x - 0.5) / z2),
-            Pair::Add { rate } => -ln_mixture(rate, (-x - 0.5) / z2),
-            Pair::Replace { rate } => {
+            DominatingPair::Remove { rate } => ln_mixture(rate, (x - 0.5) / z2),
+            DominatingPair::Add { rate } => -ln_mixture(rate, (-x - 0.5) / z2),
+            DominatingPair::Replace { rate } => {
                 ln_mixture(rate, (x - 0.5) / z2) - ln_mixture(rate, (-x - 0.5) / z2)
             }
         }
@@ -74,9 +75,9 @@ impl Step {
     fn position(&self, loss: f64) -> f64 {
         let z2 = self.multiplier * self.multiplier;
         match self.pair {
-            Pair::Remove { rate } => z2 * inverse_ln_mixture(rate, loss) + 0.5,
-            Pair::Add { rate } => -(z2 * inverse_ln_mixture(rate, -loss) + 0.5),
-            Pair::Replace { rate } => {
+            DominatingPair::Remove { rate } => z2 * inverse_ln_mixture(rate, loss) + 0.5,
+            DominatingPair::Add { rate } => -(z2 * inverse_ln_mixture(rate, -loss) + 0.5),
+            DominatingPair::Replace { rate } => {
                 // r w² + (1−q)(1−α) w − α r = 0 with w = e^{x/z²}, r = q e^{−1/2z²}, α = e^loss; for a loss < 0
                 // by symmetry. Divided by α: no overflow.
                 let size = loss.abs();
@@ -95,10 +96,10 @@ impl Step {
         let z = self.multiplier;
         let normal = |x: f64| (-0.5 * (x / z).powi(2)).exp() / (z * SQRT_TWO_PI);
         match self.pair {
-            Pair::Remove { rate } | Pair::Replace { rate } => {
+            DominatingPair::Remove { rate } | DominatingPair::Replace { rate } => {
                 (1.0 - rate) * normal(x) + rate * normal(x - 1.0)
             }
-            Pair::Add { .. } => normal(x),
+            DominatingPair::Add { .. } => normal(x),
         }
     }
 
@@ -107,10 +108,10 @@ impl Step {
         let z = self.multiplier;
         let base = -0.5 * (x / z).powi(2) - (z * SQRT_TWO_PI).ln();
         match self.pair {
-            Pair::Remove { rate } | Pair::Replace { rate } => {
+            DominatingPair::Remove { rate } | DominatingPair::Replace { rate } => {
                 base + ln_mixture(rate, (x - 0.5) / (z * z))
             }
-            Pair::Add { .. } => base,
+            DominatingPair::Add { .. } => base,
         }
     }
 
@@ -118,11 +119,11 @@ impl Step {
     fn range(&self) -> (f64, f64) {
         let reach = REACH * self.multiplier;
         match self.pair {
-            Pair::Add { .. } => (-reach, reach),
-            Pair::Remove { rate } | Pair::Replace { rate } if rate >= 1.0 => {
+            DominatingPair::Add { .. } => (-reach, reach),
+            DominatingPair::Remove { rate } | DominatingPair::Replace { rate } if rate >= 1.0 => {
                 (1.0 - reach, 1.0 + reach)
             }
-            Pair::Remove { .. } | Pair::Replace { .. } => (-reach, 1.0 + reach),
+            DominatingPair::Remove { .. } | DominatingPair::Replace { .. } => (-reach, 1.0 + reach),
         }
     }
 
@@ -153,10 +154,10 @@ impl Step {
         }
     }
 
-    /// The step on the grid of this width, each loss split between the two grid points around it so that its
-    /// masses under P and under Q both stay ("connect the dots", Doroshenko et al. 2022): the smallest law on
+    /// Discretizes the step on a grid of this width. Each loss is split between its two neighbouring grid points so
+    /// that its masses under P and Q are unchanged ("connect the dots", Doroshenko et al. 2022): the smallest PLD on
     /// the grid that dominates the step.
-    pub(super) fn on_grid(&self, width: f64) -> GridLaw {
+    pub(super) fn on_grid(&self, width: f64) -> DiscretePld {
         let (low, high) = self.range();
         let first = (self.loss(low) / width).floor() as i64;
         let last = ((self.loss(high) / width).ceil() as i64).max(first + 1);
@@ -181,16 +182,16 @@ impl Step {
                 start = end;
             }
         }
-        // What lies below the range has a loss of at most the first point's, what lies above any.
-        let lost = 1e-23;
+        // Mass below the range has at most the loss of the first point; mass above may have any.
+        let infinite_mass = 1e-23;
         let total: f64 = masses.iter().sum();
         for mass in &mut masses {
-            *mass *= (1.0 - lost) / total;
+            *mass *= (1.0 - infinite_mass) / total;
         }
-        GridLaw {
+        DiscretePld {
             first,
             masses,
-            lost,
+            infinite_mass,
         }
     }
 }
@@ -234,9 +235,9 @@ mod tests {
         for rate in [1.0, 0.3, 0.01, 0.0005] {
             for multiplier in [0.5, 1.0, 4.0] {
                 for pair in [
-                    Pair::Remove { rate },
-                    Pair::Add { rate },
-                    Pair::Replace { rate },
+                    DominatingPair::Remove { rate },
+                    DominatingPair::Add { rate },
+                    DominatingPair::Replace { rate },
                 ] {
                     steps.push(Step { pair, multiplier });
                 }
@@ -252,7 +253,7 @@ mod tests {
             for part in 1..50 {
                 let x = low + (high - low) * f64::from(part) / 50.0;
                 let loss = step.loss(x);
-                // Where the loss is flat (far from the row's shift) no x can be told from its neighbours.
+                // Where the loss is flat (far from the row's shift) an x cannot be distinguished from its neighbours.
                 let slope = (step.loss(x + 1e-4) - loss) / 1e-4;
                 if slope < 1e-6 {
                     continue;
@@ -264,18 +265,18 @@ mod tests {
     }
 
     #[test]
-    fn masses_and_both_laws_are_kept_on_the_grid() {
+    fn discretization_keeps_the_masses_and_both_distributions() {
         for step in steps() {
             let nodes = step.nodes();
             let mass: f64 = nodes.iter().map(|(mass, _)| mass).sum();
             assert!((mass - 1.0).abs() < 1e-13, "{step:?} {mass}");
             // E_P e^{−L} is the mass of Q: 1, wherever the reach of P covers Q.
             let other: f64 = nodes.iter().map(|(mass, loss)| mass * (-loss).exp()).sum();
-            let law = step.on_grid(1e-2);
-            let grid: f64 = law
+            let pld = step.on_grid(1e-2);
+            let grid: f64 = pld
                 .masses
                 .iter()
-                .zip(law.first..)
+                .zip(pld.first..)
                 .map(|(mass, index)| mass * (-1e-2 * index as f64).exp())
                 .sum();
             assert!(

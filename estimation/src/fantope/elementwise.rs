@@ -1,4 +1,4 @@
-//! Everything elementwise of one ADMM iteration, in one pass over the lower triangles.
+//! All elementwise work of one ADMM iteration, in one pass over the lower triangles.
 //!
 //! The state is `W = Y + U`, from which both come back: `U = clip(W, ±λ/ρ)` off the diagonal and 0 on it,
 //! `Y = W − U`. X never exists as a matrix: a panel of its columns is made while the pass is there.
@@ -124,7 +124,7 @@ fn update(
     *target = next - clipped + s * inverse;
 }
 
-/// Not `clamp`, whose check of the bounds stands in the way of vector code.
+/// Not `clamp`, whose check of the bounds prevents vectorization.
 #[inline(always)]
 fn clip(w: f64, step: f64) -> f64 {
     w.min(step).max(-step)

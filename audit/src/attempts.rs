@@ -1,53 +1,56 @@
-//! Whether a count has the same law for every row: the number of tries shows in the time a device takes.
+//! Whether a count has the same distribution for every row: the number of attempts shows in a device's running time.
 
 use serde::Serialize;
 use statrs::function::gamma::gamma_ur;
 
 use crate::PairKind;
 
-/// What the counts say.
+/// Verdict of the attempts test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum TriesVerdict {
+pub enum AttemptsVerdict {
     /// No difference between the rows was found.
     SameForEveryRow,
-    /// Whoever sees the time learns something about the row.
+    /// The running time reveals something about the row.
     DependsOnTheRow,
 }
 
-/// Result of [`tries_test`].
+/// Result of [`attempts_test`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct TriesTest {
-    /// Probability of tries at least this different in some pair when they have one law in each.
+pub struct AttemptsTest {
+    /// Probability of a difference at least this large in some pair if no pair differs in distribution.
     pub p_value: f64,
-    /// The p-value below which the rows are said to differ.
+    /// The p-value below which the rows count as different.
     pub false_alarm: f64,
-    /// What was found.
-    pub verdict: TriesVerdict,
+    /// The verdict.
+    pub verdict: AttemptsVerdict,
     /// Draws of each row.
     pub trials: usize,
     /// The pair that differs most.
     pub pair: PairKind,
-    /// Its mean tries under row A and row B.
+    /// Mean attempts of that pair under row A and row B.
     pub mean: [f64; 2],
 }
 
-/// χ² tests that a count has one law under both rows of each pair, the smallest p-value multiplied by the
-/// number of pairs (Bonferroni). Bins are chosen on the pooled counts of a pair alone, at least 25 expected in
+/// χ² tests that a count has the same distribution under both rows of each pair; the smallest p-value is multiplied by
+/// the number of pairs (Bonferroni). Bins are chosen from the pooled counts of a pair, with at least 25 expected in
 /// each. `None` without pairs.
-pub fn tries_test(counts: &[(PairKind, [Vec<u64>; 2])], false_alarm: f64) -> Option<TriesTest> {
+pub fn attempts_test(
+    counts: &[(PairKind, [Vec<u64>; 2])],
+    false_alarm: f64,
+) -> Option<AttemptsTest> {
     let tested = counts
         .iter()
-        .map(|(pair, samples)| (same_law(samples), pair, samples));
+        .map(|(pair, samples)| (homogeneity_p_value(samples), pair, samples));
     let (smallest, &pair, samples) = tested.min_by(|x, y| x.0.total_cmp(&y.0))?;
     let p_value = (smallest * counts.len() as f64).min(1.0);
-    Some(TriesTest {
+    Some(AttemptsTest {
         p_value,
         false_alarm,
         verdict: if p_value < false_alarm {
-            TriesVerdict::DependsOnTheRow
+            AttemptsVerdict::DependsOnTheRow
         } else {
-            TriesVerdict::SameForEveryRow
+            AttemptsVerdict::SameForEveryRow
         },
         trials: samples[0].len(),
         pair,
@@ -58,13 +61,13 @@ pub fn tries_test(counts: &[(PairKind, [Vec<u64>; 2])], false_alarm: f64) -> Opt
 }
 
 /// p-value of the χ² test of homogeneity for samples of one size.
-fn same_law(samples: &[Vec<u64>]) -> f64 {
+fn homogeneity_p_value(samples: &[Vec<u64>]) -> f64 {
     const EXPECTED: usize = 25;
-    const MOST_BINS: usize = 50;
+    const MAX_BINS: usize = 50;
     let mut pooled: Vec<u64> = samples.iter().flatten().copied().collect();
     pooled.sort_unstable();
-    // Upper ends of the bins, each with enough pooled counts; the last bin takes what is left.
-    let enough = (EXPECTED * samples.len()).max(pooled.len() / MOST_BINS);
+    // Upper ends of the bins, each with enough pooled counts; the last bin takes the rest.
+    let enough = (EXPECTED * samples.len()).max(pooled.len() / MAX_BINS);
     let mut ends = Vec::new();
     let mut begin = 0;
     while begin + enough <= pooled.len() {
@@ -118,7 +121,7 @@ mod tests {
         (0..trials).map(|_| count(&mut rng)).collect()
     }
 
-    /// A geometric count: false alarms at 5 % come in at most 5 % of 400 seeds, within 4 standard deviations.
+    /// For a geometric count the false alarms at 5 % occur for at most 5 % of 400 seeds, within 4 standard deviations.
     #[test]
     fn false_alarms_come_as_often_as_stated() {
         let geometric =
@@ -129,8 +132,8 @@ mod tests {
                     let sample = |side| sample(10_000 * seed + 2 * pair + side, 600, geometric);
                     (PAIR, [sample(0), sample(1)])
                 };
-                let test = tries_test(&[pair(0), pair(1), pair(2)], 0.05).unwrap();
-                test.verdict == TriesVerdict::DependsOnTheRow
+                let test = attempts_test(&[pair(0), pair(1), pair(2)], 0.05).unwrap();
+                test.verdict == AttemptsVerdict::DependsOnTheRow
             })
             .count();
         assert!((3..=37).contains(&alarms), "{alarms} of 400");
@@ -143,16 +146,16 @@ mod tests {
                 u64::from(rng.next_u32() % 100 < percent)
             })
         };
-        let test = tries_test(&[(PAIR, [with(50), with(60)])], 1e-3).unwrap();
-        assert_eq!(test.verdict, TriesVerdict::DependsOnTheRow);
+        let test = attempts_test(&[(PAIR, [with(50), with(60)])], 1e-3).unwrap();
+        assert_eq!(test.verdict, AttemptsVerdict::DependsOnTheRow);
         let constant = || sample(1, 5000, |_| 1);
-        let test = tries_test(&[(PAIR, [constant(), constant()])], 1e-3).unwrap();
+        let test = attempts_test(&[(PAIR, [constant(), constant()])], 1e-3).unwrap();
         assert_eq!(
             (test.p_value, test.verdict),
-            (1.0, TriesVerdict::SameForEveryRow)
+            (1.0, AttemptsVerdict::SameForEveryRow)
         );
-        let test = tries_test(&[(PAIR, [with(0), with(100)])], 1e-3).unwrap();
+        let test = attempts_test(&[(PAIR, [with(0), with(100)])], 1e-3).unwrap();
         assert!(test.p_value < 1e-100, "{}", test.p_value);
-        assert_eq!(tries_test(&[], 1e-3), None);
+        assert_eq!(attempts_test(&[], 1e-3), None);
     }
 }

@@ -1,88 +1,92 @@
-//! The three forms of the algorithm.
+//! The three variants of the algorithm.
 
 use eigenveil_shared::{Error, Result, privacy::Budget};
 
 use super::{
-    calibration::{largest_shuffled_epsilon, published_batch_sd, published_one_row_sd},
-    step_size::{DEFAULT_NUMERATOR, numerator_for_gap},
+    calibration::{max_shuffled_epsilon, published_batch_sd, published_one_row_sd},
+    step_size::{DEFAULT_NUMERATOR, numerator_for_eigengap},
 };
 use crate::{
-    Card,
-    parameter::{BATCH, CLIP, GAP, ITERATIONS, Options, STEP},
-    stream::{both_set, whole_steps},
+    AlgorithmInfo,
+    parameter::{BATCH, EIGENGAP, GRADIENT_CLIP, ITERATIONS, Options, STEP_SIZE},
+    stream::{conflicting_steps_error, whole_steps},
 };
 
-/// β: at 1 no row of the unit ball is clipped.
-const USUAL_CLIP: f64 = 1.0;
+/// Default β: at 1 no row of the unit ball is clipped.
+const DEFAULT_CLIP: f64 = 1.0;
 
-pub(crate) static PLAIN: Card = Card {
+pub(crate) static PLAIN: AlgorithmInfo = AlgorithmInfo {
     name: "oja",
     source: "Liu et al. 2022, Algorithm 1",
     description: "stochastic gradient ascent, one row a step; one pass, O(pk) memory",
     guarantee: "none of its own: use private-oja or minibatch-oja for privacy",
-    parameters: &[STEP.or(DEFAULT_NUMERATOR), GAP],
-    ..Card::plain(|options| {
+    parameters: &[STEP_SIZE.or(DEFAULT_NUMERATOR), EIGENGAP],
+    ..AlgorithmInfo::nonprivate(|options| {
         Ok(Box::new(Oja {
             numerator: numerator(options)?,
-            form: Form::Plain,
+            variant: OjaVariant::Plain,
         }))
     })
 };
 
-pub(crate) static PRIVATE: Card = Card {
+pub(crate) static PRIVATE: AlgorithmInfo = AlgorithmInfo {
     name: "private-oja",
     source: "Liu et al. 2022, Algorithm 2",
-    description: "Oja with every row's gradient clipped and noise on it; one pass, O(pk) memory",
-    guarantee: "accounted: (eps,delta) by parallel composition, no shuffling needed; the printed noise needs shuffling and tiny eps",
-    parameters: &[STEP.or(DEFAULT_NUMERATOR), GAP, CLIP.or(USUAL_CLIP)],
-    ..Card::private(|options| {
-        let clip = options.number(CLIP).unwrap_or(USUAL_CLIP);
+    description: "Oja with every row's gradient clipped and perturbed; one pass, O(pk) memory",
+    guarantee: "accounted: (eps,delta) by parallel composition, no shuffling needed; the published noise requires shuffling and a tiny eps",
+    parameters: &[
+        STEP_SIZE.or(DEFAULT_NUMERATOR),
+        EIGENGAP,
+        GRADIENT_CLIP.or(DEFAULT_CLIP),
+    ],
+    ..AlgorithmInfo::private(|options| {
+        let clip = options.number(GRADIENT_CLIP).unwrap_or(DEFAULT_CLIP);
         Ok(Box::new(Oja {
             numerator: numerator(options)?,
-            form: Form::Private { clip },
+            variant: OjaVariant::Private { clip },
         }))
     })
 };
 
-pub(crate) static MINIBATCH: Card = Card {
+pub(crate) static MINIBATCH: AlgorithmInfo = AlgorithmInfo {
     name: "minibatch-oja",
     source: "Liu et al. 2022, equation 7",
     description: "Oja with noise on the sum of a batch's clipped gradients; one pass, O(pk) memory",
-    guarantee: "accounted: (eps,delta) by parallel composition; the printed noise charges every step and is far more than needed",
+    guarantee: "accounted: (eps,delta) by parallel composition; the published noise charges every step, far more than needed",
     parameters: &[
         ITERATIONS,
         BATCH,
-        STEP.or(DEFAULT_NUMERATOR),
-        GAP,
-        CLIP.or(USUAL_CLIP),
+        STEP_SIZE.or(DEFAULT_NUMERATOR),
+        EIGENGAP,
+        GRADIENT_CLIP.or(DEFAULT_CLIP),
     ],
-    ..Card::private(|options| {
+    ..AlgorithmInfo::private(|options| {
         let steps = match (options.count(ITERATIONS), options.count(BATCH)) {
-            (Some(_), Some(_)) => return Err(both_set()),
-            (Some(steps), None) => Some(Steps::Count(steps)),
-            (None, batch) => batch.map(Steps::Batch),
+            (Some(_), Some(_)) => return Err(conflicting_steps_error()),
+            (Some(steps), None) => Some(Batching::Count(steps)),
+            (None, batch) => batch.map(Batching::Batch),
         };
-        let clip = options.number(CLIP).unwrap_or(USUAL_CLIP);
+        let clip = options.number(GRADIENT_CLIP).unwrap_or(DEFAULT_CLIP);
         Ok(Box::new(Oja {
             numerator: numerator(options)?,
-            form: Form::Minibatch { clip, steps },
+            variant: OjaVariant::Minibatch { clip, steps },
         }))
     })
 };
 
-/// c: as set, or 1 over a gap that is known.
+/// c: the step size if set, or the inverse of a known eigengap.
 fn numerator(options: &Options) -> Result<Option<f64>> {
-    match (options.number(STEP), options.number(GAP)) {
+    match (options.number(STEP_SIZE), options.number(EIGENGAP)) {
         (Some(_), Some(_)) => Err(Error::invalid_request(
-            "step and gap are both set; the gap gives the step's constant 1/gap: leave one out",
+            "step-size and eigengap are both set; an eigengap sets the step's constant to 1/eigengap: leave one out",
         )),
-        (step, gap) => Ok(step.or(gap.map(numerator_for_gap))),
+        (step, gap) => Ok(step.or(gap.map(numerator_for_eigengap))),
     }
 }
 
-/// Which of the three.
+/// The variants.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Form {
+pub enum OjaVariant {
     /// `oja`: one row a step, no clipping, no noise.
     Plain,
     /// `private-oja`: one row a step, its gradient clipped to Frobenius norm `clip`, and noise on it.
@@ -91,31 +95,31 @@ pub enum Form {
         clip: f64,
     },
     /// `minibatch-oja`: T steps of `⌊n/T⌋` rows, each gradient clipped, and noise on their sum. Rows after the last
-    /// whole batch are not used.
+    /// complete batch are not used.
     Minibatch {
         /// β, in (0, 1]; at 1 no row of the unit ball is clipped.
         clip: f64,
         /// T or B; `None`: `T = ⌈ln² n⌉`, the paper's `O(log² n)`.
-        steps: Option<Steps>,
+        batching: Option<Batching>,
     },
 }
 
 /// How the rows are divided into batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Steps {
+pub enum Batching {
     /// This many steps T; the batch is `⌊n/T⌋`.
     Count(usize),
     /// This many rows B a batch; the steps are `⌊n/B⌋`.
     Batch(usize),
 }
 
-/// Oja's algorithm, plain or private, with k components kept orthonormal by QR.
+/// Oja's algorithm, plain or private, with k components orthonormalised by QR.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Oja {
-    /// Which form.
-    pub form: Form,
+    /// The variant.
+    pub variant: OjaVariant,
     /// c of the step sizes `c/(o + t)`; `None`: [`DEFAULT_NUMERATOR`](super::DEFAULT_NUMERATOR); for a known eigengap
-    /// [`numerator_for_gap`](super::numerator_for_gap). The offset follows from
+    /// [`numerator_for_eigengap`](super::numerator_for_eigengap). The offset follows from
     /// the batch and the noise ([`StepSize::for_variance`](super::StepSize::for_variance)).
     pub numerator: Option<f64>,
 }
@@ -123,26 +127,26 @@ pub struct Oja {
 impl Oja {
     /// `oja`.
     pub const PLAIN: Self = Self {
-        form: Form::Plain,
+        variant: OjaVariant::Plain,
         numerator: None,
     };
     /// `private-oja` without clipping in the unit ball.
     pub const PRIVATE: Self = Self {
-        form: Form::Private { clip: USUAL_CLIP },
+        variant: OjaVariant::Private { clip: DEFAULT_CLIP },
         numerator: None,
     };
     /// `minibatch-oja` without clipping in the unit ball, `T = ⌈ln² n⌉`.
     pub const MINIBATCH: Self = Self {
-        form: Form::Minibatch {
-            clip: USUAL_CLIP,
+        variant: OjaVariant::Minibatch {
+            clip: DEFAULT_CLIP,
             steps: None,
         },
         numerator: None,
     };
 }
 
-impl Form {
-    pub(super) fn card(&self) -> &'static Card {
+impl OjaVariant {
+    pub(super) fn info(&self) -> &'static AlgorithmInfo {
         match self {
             Self::Plain => &PLAIN,
             Self::Private { .. } => &PRIVATE,
@@ -155,21 +159,21 @@ impl Form {
         match *self {
             Self::Plain => Ok(None),
             Self::Private { clip } | Self::Minibatch { clip, .. } => {
-                CLIP.check(clip)?;
+                GRADIENT_CLIP.check(clip)?;
                 Ok(Some(clip))
             }
         }
     }
 
-    /// Steps, and rows of a step.
+    /// Batching, and rows of a step.
     pub(super) fn steps(&self, n: u64) -> Result<(usize, usize)> {
         let Self::Minibatch { steps, .. } = *self else {
             return Ok((whole_steps(n, 1)?, 1));
         };
-        let usual = || Steps::Count(((n as f64).ln().powi(2).ceil() as usize).max(1));
-        match steps.unwrap_or_else(usual) {
-            Steps::Batch(batch) => Ok((whole_steps(n, batch)?, batch)),
-            Steps::Count(steps) => {
+        let default = || Batching::Count(((n as f64).ln().powi(2).ceil() as usize).max(1));
+        match steps.unwrap_or_else(default) {
+            Batching::Batch(batch) => Ok((whole_steps(n, batch)?, batch)),
+            Batching::Count(steps) => {
                 let batch = n.checked_div(steps as u64).unwrap_or(0);
                 if batch == 0 {
                     return Err(Error::invalid_request(format!(
@@ -181,7 +185,7 @@ impl Form {
         }
     }
 
-    /// The paper's noise on a step's sum of gradients, and what is to be said of it.
+    /// The paper's noise on a step's sum of gradients, and a note about it.
     pub(super) fn published(
         &self,
         budget: Budget,
@@ -190,22 +194,22 @@ impl Form {
         clip: f64,
     ) -> (f64, Option<String>) {
         if let Self::Minibatch { .. } = self {
-            let remark = "the printed noise composes the steps one after another, but each row is in one step only";
+            let note = "the published noise composes the steps sequentially, but each row is used in only one step";
             return (
                 published_batch_sd(budget, steps, clip),
-                Some(remark.to_owned()),
+                Some(note.to_owned()),
             );
         }
-        let limit = largest_shuffled_epsilon(budget.delta(), n);
-        let remark = if budget.epsilon() <= limit {
+        let limit = max_shuffled_epsilon(budget.delta(), n);
+        let note = if budget.epsilon() <= limit {
             format!(
                 "the true epsilon is without shuffling; the paper's amplification, up to constants, covers epsilon <= {limit:.3e} at this n"
             )
         } else {
             format!(
-                "the printed noise relies on shuffling, whose amplification needs epsilon <= {limit:.3e} at this n"
+                "the published noise relies on shuffling, whose amplification needs epsilon <= {limit:.3e} at this n"
             )
         };
-        (published_one_row_sd(budget, n, clip), Some(remark))
+        (published_one_row_sd(budget, n, clip), Some(note))
     }
 }

@@ -14,8 +14,8 @@
 
 use nalgebra::{Cholesky, DMatrix, DVector};
 
-use super::moment::LargeMoment;
-use crate::linalg::{Symmetric, share_out};
+use super::matrix::LargeMatrix;
+use crate::linalg::{Symmetric, parallel_for_each};
 
 /// How much more than its length the part of a row along V weighs: it stays below 1e-8 of a row's length where it
 /// can vanish.
@@ -24,15 +24,15 @@ const WEIGHT: f64 = 1e8;
 const STEPS: usize = 60;
 
 /// A row not among the candidates.
-const OUTSIDE: u32 = u32::MAX;
+const NOT_A_CANDIDATE: u32 = u32::MAX;
 
 /// `M = S − Z − centre·I` as an operator.
 pub(super) struct DualMatrix<'a> {
-    moment: &'a LargeMoment,
+    moment: &'a LargeMatrix,
     lambda: f64,
     centre: f64,
     candidates: &'a [usize],
-    /// Place among the candidates, or [`OUTSIDE`].
+    /// Place among the candidates, or [`NOT_A_CANDIDATE`].
     place: Vec<u32>,
     /// `|J| × p`: rows J of M.
     rows: DMatrix<f64>,
@@ -40,20 +40,20 @@ pub(super) struct DualMatrix<'a> {
 
 impl<'a> DualMatrix<'a> {
     /// `soft(S − centre·I, λ)` off the diagonal: nothing is known of any row. With λ = 0 it is S.
-    pub(super) fn soft(moment: &'a LargeMoment, lambda: f64, centre: f64) -> Self {
+    pub(super) fn soft(moment: &'a LargeMatrix, lambda: f64, centre: f64) -> Self {
         Self {
             moment,
             lambda,
             centre,
             candidates: &[],
-            place: vec![OUTSIDE; moment.dimension()],
+            place: vec![NOT_A_CANDIDATE; moment.dimension()],
             rows: DMatrix::zeros(0, moment.dimension()),
         }
     }
 
     /// From `inside`, M on the candidates (ascending), and the orthonormal columns V to keep invariant.
     pub(super) fn extend(
-        moment: &'a LargeMoment,
+        moment: &'a LargeMatrix,
         lambda: f64,
         centre: f64,
         candidates: &'a [usize],
@@ -68,12 +68,12 @@ impl<'a> DualMatrix<'a> {
         let mut rows = DMatrix::zeros(size, moment.dimension());
         let place = &matrix.place;
         let columns = rows.as_mut_slice().chunks_exact_mut(size.max(1));
-        share_out(columns.enumerate(), |(i, column)| match place[i] {
-            OUTSIDE => {
+        parallel_for_each(columns.enumerate(), |(i, column)| match place[i] {
+            NOT_A_CANDIDATE => {
                 for (out, &j) in column.iter_mut().zip(candidates) {
                     *out = moment.get(i, j);
                 }
-                smallest_row(column, protected, lambda);
+                min_row(column, protected, lambda);
             }
             at => column.copy_from_slice(inside.column(at as usize).as_slice()),
         });
@@ -84,7 +84,7 @@ impl<'a> DualMatrix<'a> {
 
     /// Whether row `i` is a candidate.
     pub(super) fn has(&self, i: usize) -> bool {
-        self.place[i] != OUTSIDE
+        self.place[i] != NOT_A_CANDIDATE
     }
 
     /// The panel of M from row and column `from`: the lower triangle of its square, and all below it.
@@ -113,11 +113,11 @@ impl<'a> DualMatrix<'a> {
     }
 
     fn position(&self, row: usize) -> Option<usize> {
-        (self.place[row] != OUTSIDE).then(|| self.place[row] as usize)
+        (self.place[row] != NOT_A_CANDIDATE).then(|| self.place[row] as usize)
     }
 
     /// The panels of the moment, to be filled.
-    pub(super) fn moment(&self) -> &LargeMoment {
+    pub(super) fn moment(&self) -> &LargeMatrix {
         self.moment
     }
 }
@@ -140,7 +140,7 @@ impl Symmetric for DualMatrix<'_> {
 /// The minimiser is `r = Π(Vμ)`, Π the clamp to `[s − λ, s + λ]`, where μ minimises the convex
 /// `‖μ‖²/(2w) + Σ (cⱼyⱼ − ½cⱼ²)`, `y = Vμ`, `c = Π(y)`: a semismooth Newton method in as many unknowns as V has
 /// columns.
-fn smallest_row(row: &mut [f64], v: &DMatrix<f64>, lambda: f64) {
+fn min_row(row: &mut [f64], v: &DMatrix<f64>, lambda: f64) {
     let k = v.ncols();
     let s = row.to_vec();
     let value = |mu: &DVector<f64>, r: &mut [f64], free: &mut [bool]| {
@@ -216,7 +216,7 @@ mod tests {
             let s: Vec<f64> = all.column(j).iter().copied().collect();
             for lambda in [0.05, 0.2, 1.0] {
                 let mut r = s.clone();
-                smallest_row(&mut r, &v, lambda);
+                min_row(&mut r, &v, lambda);
                 let mut pairs = r.iter().zip(&s);
                 assert!(pairs.all(|(r, s)| (r - s).abs() <= lambda + 1e-15));
                 let along = v.tr_mul(&DVector::from_column_slice(&r));
@@ -237,7 +237,7 @@ mod tests {
             }
             // Nothing can be moved: the row stays.
             let mut r = s.clone();
-            smallest_row(&mut r, &v, 0.0);
+            min_row(&mut r, &v, 0.0);
             assert_eq!(r, s);
         }
     }

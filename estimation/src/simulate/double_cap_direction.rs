@@ -1,4 +1,4 @@
-//! The exact law of a released direction given the row, without expanding a seed or trying twice.
+//! The exact distribution of a released direction given the row, without expanding a seed or a second attempt.
 
 use eigenveil_shared::mechanism::double_cap::DoubleCapParameters;
 use rand::{Rng, RngExt};
@@ -6,7 +6,7 @@ use rand_distr::{ChiSquared, Distribution, StandardNormal};
 
 /// Draws g given a row x = r·u: `(gᵀu)²` is a Beta(1/2, (p−1)/2) variable truncated to the cap or to its
 /// complement, and g is uniform given that. With probability 1 − r² it is uniform altogether.
-pub(super) struct DirectionLaw {
+pub(super) struct DirectionDistribution {
     threshold: f64,
     /// q e^ε / Z: how often a released direction lies in the cap.
     inside: f64,
@@ -16,8 +16,8 @@ pub(super) struct DirectionLaw {
     b: f64,
 }
 
-impl DirectionLaw {
-    /// The law for these constants; `None` for a dimension below 2.
+impl DirectionDistribution {
+    /// The distribution for these constants; `None` for a dimension below 2.
     pub(super) fn new(parameters: &DoubleCapParameters) -> Option<Self> {
         let degrees = parameters.dimension as f64 - 1.0;
         Some(Self {

@@ -1,4 +1,4 @@
-//! The law of one `double-cap` report, by the law path and by the device's, against exact moments.
+//! The distribution of one `double-cap` report, drawn from the sum and report by report, against exact moments.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use eigenveil_shared::{
 };
 use rand::{SeedableRng, rngs::ChaCha20Rng};
 
-use super::DirectionLaw;
+use super::DirectionDistribution;
 
 const DIMENSIONS: [usize; 5] = [2, 3, 10, 40, 400];
 const EPSILONS: [f64; 5] = [0.1, 1.0, 2.0, 4.0, 8.0];
@@ -76,13 +76,13 @@ fn plus(a: &Polynomial, b: &Polynomial) -> Polynomial {
 /// quadrature over the angle to the row: nothing of `DoubleCapMoments` is used.
 ///
 /// g = √B·u + h with h = (h₁, h₂, …) of length √(1−B), uniform of direction in p − 1 dimensions.
-struct Released {
+struct ReleasedDirection {
     p: f64,
     /// `E B^i (1−B)^j`.
     shares: [[f64; 5]; 5],
 }
 
-impl Released {
+impl ReleasedDirection {
     fn new(parameters: &DoubleCapParameters, lean: f64) -> Self {
         let p = parameters.dimension as f64;
         // B = sin²φ has density ∝ cos^(p−2)φ; the cap is φ > asin √τ. Simpson's rule on both sides of it.
@@ -144,7 +144,7 @@ struct Exact {
 
 fn exact(
     parameters: &DoubleCapParameters,
-    [unit, uniform]: &[Released; 2],
+    [unit, uniform]: &[ReleasedDirection; 2],
     length: f64,
     (v, w): ([f64; 3], [f64; 3]),
 ) -> Exact {
@@ -192,10 +192,10 @@ fn double_cap(p: usize, epsilon: f64) -> DoubleCap {
     }
 }
 
-fn parameters(p: usize, epsilon: f64) -> (DoubleCap, [Released; 2]) {
+fn parameters(p: usize, epsilon: f64) -> (DoubleCap, [ReleasedDirection; 2]) {
     let cap = double_cap(p, epsilon);
     let constants = cap.parameters();
-    let released = [epsilon.exp_m1(), 0.0].map(|lean| Released::new(&constants, lean));
+    let released = [epsilon.exp_m1(), 0.0].map(|lean| ReleasedDirection::new(&constants, lean));
     (cap, released)
 }
 
@@ -209,13 +209,17 @@ fn the_exact_variances_are_those_of_the_density() {
             for r in LENGTHS {
                 for pair in pairs(p) {
                     let (v, w) = pair;
-                    let law = exact(&constants, &released, r, pair);
+                    let exact_moments = exact(&constants, &released, r, pair);
                     let trace = if v == w { r * r / p as f64 } else { 0.0 };
                     let mean = r * r * v[0] * w[0] - trace;
                     let scale = constants.scale;
-                    assert!((law.mean - mean).abs() < 1e-9 * scale, "p={p} ε={epsilon}");
+                    assert!(
+                        (exact_moments.mean - mean).abs() < 1e-9 * scale,
+                        "p={p} ε={epsilon}"
+                    );
                     let stated = derived(&constants, r, pair);
-                    let apart = (law.variance - stated).abs() / (scale / p as f64).powi(2);
+                    let apart =
+                        (exact_moments.variance - stated).abs() / (scale / p as f64).powi(2);
                     assert!(apart < 1e-7, "p={p} ε={epsilon} r={r} {pair:?}: {apart}");
                 }
             }
@@ -255,14 +259,14 @@ fn bounded(row: Vec<f64>) -> BoundedRow {
 /// Draws directions of a row of length r along u and holds means and variances to the exact ones.
 ///
 /// Every mean is within 6.5 of its exact standard deviations and every mean square deviation within 8
-/// of its own. For the first that is 8e-11 by the normal law, with room for the skewness of these
+/// of its own. For the first that is 8e-11 by the normal distribution, with room for the skewness of these
 /// numbers at 5,000 draws and more. Squares are heavy-tailed (at worst that of a χ²₁ variable), and the
 /// likeliest way past 8 is one huge draw: n·P(one draw reaches 8 − z)·P(normal > z) is below 1e-10 at
 /// every z. With fewer than 3,000 of both in all tests of this file: false alarms below 1e-6.
-fn hold_to_the_law(
+fn check_against_exact_moments(
     what: &str,
     cap: &DoubleCap,
-    released: &[Released; 2],
+    released: &[ReleasedDirection; 2],
     r: f64,
     draws: usize,
     mut draw: impl FnMut(&BoundedRow, &mut [f64]),
@@ -273,7 +277,7 @@ fn hold_to_the_law(
     let frame = frame(p);
     let row = bounded(frame[0].iter().map(|u| r * u).collect());
     let pairs = pairs(p);
-    let laws: Vec<Exact> = pairs
+    let exact_moments: Vec<Exact> = pairs
         .iter()
         .map(|&pair| exact(&constants, released, r, pair))
         .collect();
@@ -283,17 +287,19 @@ fn hold_to_the_law(
         draw(&row, &mut g);
         let along = [0, 1, 2].map(|k| frame[k].iter().zip(&g).map(|(a, b)| a * b).sum::<f64>());
         let on = |v: [f64; 3]| v.iter().zip(along).map(|(a, b)| a * b).sum::<f64>();
-        for ((&(v, w), law), (first, second)) in pairs.iter().zip(&laws).zip(&mut sums) {
+        for ((&(v, w), exact_moments), (first, second)) in
+            pairs.iter().zip(&exact_moments).zip(&mut sums)
+        {
             let trace = if v == w { 1.0 / p as f64 } else { 0.0 };
-            let deviation = constants.scale * (on(v) * on(w) - trace) - law.mean;
+            let deviation = constants.scale * (on(v) * on(w) - trace) - exact_moments.mean;
             *first += deviation;
-            *second += deviation * deviation - law.variance;
+            *second += deviation * deviation - exact_moments.variance;
         }
     }
     let root = (draws as f64).sqrt();
-    for ((pair, law), (first, second)) in pairs.iter().zip(&laws).zip(&sums) {
-        let mean = first / (root * law.variance.sqrt());
-        let square = second / (root * law.square_variance.sqrt());
+    for ((pair, exact_moments), (first, second)) in pairs.iter().zip(&exact_moments).zip(&sums) {
+        let mean = first / (root * exact_moments.variance.sqrt());
+        let square = second / (root * exact_moments.square_variance.sqrt());
         let place = format!("{what}, {constants:?}, r = {r}, {pair:?}: {mean} {square}");
         assert!(mean.abs() < 6.5, "the mean: {place}");
         assert!(square.abs() < 8.0, "the variance: {place}");
@@ -305,12 +311,19 @@ fn the_law_path_has_the_exact_means_and_variances() {
     for (i, p) in DIMENSIONS.into_iter().enumerate() {
         for (j, epsilon) in EPSILONS.into_iter().enumerate() {
             let (cap, released) = parameters(p, epsilon);
-            let law = DirectionLaw::new(&cap.parameters()).unwrap();
+            let exact_moments = DirectionDistribution::new(&cap.parameters()).unwrap();
             let mut rng = ChaCha20Rng::seed_from_u64((10 * i + j) as u64);
             for r in LENGTHS {
-                hold_to_the_law("law", &cap, &released, r, 20_000, |row, g| {
-                    law.sample(row.as_slice(), &mut rng, g);
-                });
+                check_against_exact_moments(
+                    "exact_moments",
+                    &cap,
+                    &released,
+                    r,
+                    20_000,
+                    |row, g| {
+                        exact_moments.sample(row.as_slice(), &mut rng, g);
+                    },
+                );
             }
         }
     }
@@ -320,7 +333,7 @@ fn the_law_path_has_the_exact_means_and_variances() {
 fn the_device_path_has_the_exact_means_and_variances() {
     for (i, p) in DIMENSIONS.into_iter().enumerate() {
         for (j, epsilon) in EPSILONS.into_iter().enumerate() {
-            // It would take minutes.
+            // Skipped: it would take minutes.
             if (p, epsilon) == (400, 8.0) {
                 continue;
             }
@@ -330,7 +343,7 @@ fn the_device_path_has_the_exact_means_and_variances() {
             let draws = (1e7 / cost).clamp(5_000.0, 20_000.0) as usize;
             let mut rng = ChaCha20Rng::seed_from_u64((100 + 10 * i + j) as u64);
             for r in LENGTHS {
-                hold_to_the_law("device", &cap, &released, r, draws, |row, g| {
+                check_against_exact_moments("device", &cap, &released, r, draws, |row, g| {
                     let (seed, _) = cap.draw_with(row, &mut rng);
                     let length = expand(&seed, g).sqrt();
                     g.iter_mut().for_each(|g| *g /= length);
@@ -340,7 +353,7 @@ fn the_device_path_has_the_exact_means_and_variances() {
     }
 }
 
-/// The number of tries tells nothing of the row: counts of unit, short and zero rows are one law, the
+/// The number of attempts does not depend on the row: counts of unit, short and zero rows have one distribution, the
 /// geometric one with mean e^ε/Z.
 ///
 /// False alarms: a χ² variable with d degrees of freedom exceeds d + 2√(dx) + 2x with probability at most
@@ -355,7 +368,7 @@ fn the_number_of_tries_has_one_law_for_all_rows() {
         let (cap, _) = parameters(p, epsilon);
         let mean = cap.parameters().expected_tries();
         let stop = 1.0 / mean;
-        // Cells between deciles of the geometric law, none of them empty.
+        // Cells between deciles of the geometric distribution, none of them empty.
         let mut ends: Vec<u64> = (1..CELLS)
             .map(|i| {
                 let survival = 1.0 - i as f64 / CELLS as f64;
@@ -412,10 +425,11 @@ fn the_limits_are_tight_enough_to_see_faults() {
     let (cap, released) = parameters(40, 4.0);
     let constants = cap.parameters();
     for pair in pairs(40) {
-        let law = exact(&constants, &released, 1.0, pair);
+        let exact_moments = exact(&constants, &released, 1.0, pair);
         // A standard deviation too large by 10 % moves the variance by 21 %.
-        let moved = 0.21 * law.variance * 20_000.0_f64.sqrt() / law.square_variance.sqrt();
-        let z = 20_000.0_f64.sqrt() * 0.1 * law.mean / law.variance.sqrt();
+        let moved = 0.21 * exact_moments.variance * 20_000.0_f64.sqrt()
+            / exact_moments.square_variance.sqrt();
+        let z = 20_000.0_f64.sqrt() * 0.1 * exact_moments.mean / exact_moments.variance.sqrt();
         assert!(moved > 8.0 || z > 6.5, "{pair:?}: {moved} {z}");
     }
 }

@@ -1,4 +1,4 @@
-//! The large way against the small one, where both can be taken.
+//! Seeds read twice against the whole moment, where both methods are possible.
 
 use eigenveil_shared::{
     ErrorCode, Result,
@@ -9,7 +9,7 @@ use eigenveil_shared::{
         double_cap::{DoubleCap, Seed},
     },
     preprocess::Row,
-    privacy::Budget,
+    privacy::WorkLimit,
     study::{StudyDesign, StudyParams},
 };
 use nalgebra::DMatrix;
@@ -18,10 +18,10 @@ use rand_distr::{Distribution, StandardNormal};
 
 use super::{
     can_stream,
-    certificate::{Claim, Proof},
+    certificate::{LeadingSumBound, Proof},
     dual::DualMatrix,
-    moment::LargeMoment,
-    solve::{Problem, Solved},
+    matrix::LargeMatrix,
+    solve::{Problem, SolveResult},
     source::SeedSource,
     sparse_components,
 };
@@ -49,12 +49,12 @@ fn spiked(p: usize, k: usize, s: usize, sd: f64, seed: u64) -> (DMatrix<f64>, Ve
             matrix[(j, i)] = matrix[(i, j)];
         }
     }
-    // As both ways see it.
+    // The moment as both methods see it.
     let single = matrix.map(|x| f64::from(x as f32));
     (single, population.support().to_vec())
 }
 
-fn problem<'a>(moment: &'a LargeMoment, k: usize, lambda: f64, sd: f64) -> Problem<'a> {
+fn problem<'a>(moment: &'a LargeMatrix, k: usize, lambda: f64, sd: f64) -> Problem<'a> {
     let p = moment.dimension() as f64;
     Problem {
         moment,
@@ -75,7 +75,7 @@ fn unit(matrix: &DMatrix<f64>, k: usize) -> f64 {
 }
 
 #[track_caller]
-fn agrees(matrix: &DMatrix<f64>, problem: &Problem<'_>, solved: &Solved) {
+fn agrees(matrix: &DMatrix<f64>, problem: &Problem<'_>, solved: &SolveResult) {
     let Problem { k, lambda, .. } = *problem;
     let small = fantope::solve(matrix, k, lambda, &problem.settings, Cancel::NEVER).unwrap();
     assert!(small.converged() && solved.converged);
@@ -97,7 +97,7 @@ fn the_whole_problem_is_solved_on_few_rows() {
         (400, 5, 30, 0.025, 100, 3),
     ] {
         let (matrix, rows) = spiked(p, k, s, sd, 7 + p as u64);
-        let moment = LargeMoment::from_dense(&matrix, 1_000, width);
+        let moment = LargeMatrix::from_dense(&matrix, 1_000, width);
         let problem = problem(&moment, k, 2.0 * sd, sd);
         let solved = Threads::new(threads)
             .unwrap()
@@ -108,12 +108,12 @@ fn the_whole_problem_is_solved_on_few_rows() {
     }
 }
 
-/// Begun with half of the true rows the proof does not close, and the others are called in.
+/// Started with half of the true rows the proof does not close, and the others join.
 #[test]
 fn rows_that_are_missing_join() {
     let (p, k, sd) = (300, 2, 0.02);
     let (matrix, rows) = spiked(p, k, 16, sd, 5);
-    let moment = LargeMoment::from_dense(&matrix, 1_000, 64);
+    let moment = LargeMatrix::from_dense(&matrix, 1_000, 64);
     let problem = problem(&moment, k, 2.0 * sd, sd);
     let unit = unit(&matrix, k);
     let mut candidates: Vec<usize> = rows.iter().copied().step_by(2).collect();
@@ -125,26 +125,26 @@ fn rows_that_are_missing_join() {
     assert!(solved.candidates > 8 && solved.candidates < p);
 }
 
-/// A claim that does not know of a direction cannot be proved; one that does can, and bounds the exact sum.
+/// A bound that misses a direction cannot be proved; one that does not can, and bounds the exact sum.
 #[test]
 fn a_direction_left_out_is_not_certified() {
     let (p, k, sd) = (150, 2, 0.02);
     let (matrix, _) = spiked(p, k, 12, sd, 3);
-    let moment = LargeMoment::from_dense(&matrix, 1_000, 40);
+    let moment = LargeMatrix::from_dense(&matrix, 1_000, 40);
     let whole = DualMatrix::soft(&moment, 0.0, 0.0);
     let exact: f64 = symmetric_eigenvalues(&matrix).unwrap().iter().take(k).sum();
     let mut random = StartVectors::default();
     let none = DMatrix::zeros(p, 0);
-    let claim = Claim::find(&whole, &none, k, 1e-7, &mut random).unwrap();
+    let claim = LeadingSumBound::find(&whole, &none, k, 1e-7, &mut random).unwrap();
     let Proof::Proved(bound) = claim.prove(&whole, 1.0, Cancel::NEVER).unwrap() else {
         unreachable!("a true claim")
     };
     assert!(bound >= exact && bound < exact + 1e-6, "{bound} {exact}");
     assert!(claim.at_least() <= exact + 1e-12);
-    // The same claim of a matrix with one more direction.
+    // The same bound for a matrix with one more direction.
     let mut hidden = matrix.clone();
     hidden[(p - 1, p - 1)] += 3.0;
-    let more = LargeMoment::from_dense(&hidden, 1_000, 40);
+    let more = LargeMatrix::from_dense(&hidden, 1_000, 40);
     let more = DualMatrix::soft(&more, 0.0, 0.0);
     let proof = claim.prove(&more, 1.0, Cancel::NEVER);
     assert!(matches!(proof, Ok(Proof::Failed)));
@@ -156,7 +156,7 @@ fn a_direction_left_out_is_not_certified() {
 fn what_cannot_be_proved_has_an_honest_gap() {
     let (p, k, sd) = (400, 1, 0.3);
     let (matrix, _) = spiked(p, k, 5, sd, 8);
-    let moment = LargeMoment::from_dense(&matrix, 1_000, 64);
+    let moment = LargeMatrix::from_dense(&matrix, 1_000, 64);
     let mut problem = problem(&moment, k, 0.01, sd);
     problem.settings.max_iterations = 3;
     let unit = unit(&matrix, k);
@@ -171,7 +171,7 @@ fn what_cannot_be_proved_has_an_honest_gap() {
 fn study(p: usize, centring: Option<f64>) -> StudyParams {
     StudyParams::freeze(StudyDesign {
         centring,
-        ..StudyDesign::new(MechanismKind::DoubleCap, p, Budget::pure(6.0).unwrap())
+        ..StudyDesign::new(MechanismKind::DoubleCap, p, WorkLimit::pure(6.0).unwrap())
     })
     .unwrap()
 }
@@ -215,7 +215,7 @@ fn seeds_give_the_components_that_bucket_sums_give() {
     let moment = NoisyMoment::decode(buckets, &params).unwrap();
     // Single precision is far below the noise of an entry: u·√n would be 5e-6 of it.
     let constants = cap(&params).parameters();
-    let single = LargeMoment::gather_in(&seeds, &constants, 64, Cancel::NEVER).unwrap();
+    let single = LargeMatrix::gather_in(&seeds, &constants, 64, Cancel::NEVER).unwrap();
     let sd = params.noise_model().off_diagonal_sd() / (moment.n() as f64).sqrt();
     let off = (single.submatrix(&(0..p).collect::<Vec<_>>()) - moment.dense()).amax();
     assert!(off < 1e-4 * sd, "{off} {sd}");
@@ -232,8 +232,8 @@ fn seeds_give_the_components_that_bucket_sums_give() {
             tolerance: 1e-5,
             ..SparseSettings::default()
         };
-        let small =
-            estimate::sparse_components(&moment, rank, &settings, "ε = 6", Cancel::NEVER).unwrap();
+        let small = components::sparse_components(&moment, rank, &settings, "ε = 6", Cancel::NEVER)
+            .unwrap();
         let (large, n) =
             sparse_components(&seeds, &params, rank, &settings, "ε = 6", Cancel::NEVER).unwrap();
         assert_eq!(n, moment.n());
@@ -250,7 +250,7 @@ fn seeds_give_the_components_that_bucket_sums_give() {
         for (a, b) in small.spectrum.iter().zip(&large.spectrum) {
             assert!(b <= &(a + 1e-6) && *b > 0.9 * a, "{a} {b}");
         }
-        let (a, b) = (&small.assessment, &large.assessment);
+        let (a, b) = (&small.floor_report, &large.floor_report);
         if all_proved {
             assert_eq!(a.warnings, b.warnings);
         }
@@ -299,7 +299,7 @@ fn what_cannot_be_streamed_is_refused_and_cancelling_works() {
     let rank = Rank::Fixed(1);
     let error = sparse_components(&empty, &params, rank, &plain, "", Cancel::NEVER).unwrap_err();
     assert!(error.detail().contains("n = 0"), "{error}");
-    // A source that changes between the passes is found out.
+    // A source that changes between the passes is detected.
     struct Shrinking<'a>(&'a [Vec<Seed>], std::cell::Cell<usize>);
     impl SeedSource for Shrinking<'_> {
         fn buckets(&self) -> u32 {

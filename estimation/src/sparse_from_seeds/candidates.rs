@@ -1,4 +1,4 @@
-//! Which rows the small problem is made of.
+//! The choice of the candidate rows.
 
 use eigenveil_shared::Result;
 use nalgebra::DMatrix;
@@ -6,13 +6,15 @@ use nalgebra::DMatrix;
 use super::{
     certificate::{GUARD, start_block},
     dual::DualMatrix,
-    moment::LargeMoment,
+    matrix::LargeMatrix,
 };
-use crate::linalg::{Budget, RitzPairs, StartVectors, Wanted, block_ritz, share_out};
+use crate::linalg::{
+    RitzPairs, RitzTarget, StartVectors, WorkLimit, block_ritz, parallel_for_each,
+};
 
 /// Rows taken by the leading vectors of soft(S̃, λ), and by their entries above the noise.
-const BY_VECTORS: usize = 192;
-const BY_ENERGY: usize = 64;
+const CANDIDATES_BY_VECTORS: usize = 192;
+const CANDIDATES_BY_ENERGY: usize = 64;
 /// Products with a block for the first choice: it need not be good.
 const PRODUCTS: usize = 16;
 
@@ -27,13 +29,13 @@ pub(super) fn leading_pairs(
     random: &mut StartVectors,
 ) -> Result<RitzPairs> {
     let start = start_block(known, known.ncols().max(k) + GUARD, random);
-    let budget = Budget {
+    let budget = WorkLimit {
         products,
         pairs: start.ncols(),
     };
     block_ritz(matrix, &start, &budget, &|values| {
         let size = values.iter().take(k).map(|v| v * v).sum::<f64>().sqrt();
-        Ok(Wanted {
+        Ok(RitzTarget {
             count: k,
             accuracy: accuracy * size,
         })
@@ -43,21 +45,24 @@ pub(super) fn leading_pairs(
 /// The rows to begin with, ascending: those the leading vectors of soft(S̃, λ) are on, and those with most energy above
 /// `loud`, what the largest of all noise entries reaches.
 pub(super) fn first_candidates(
-    moment: &LargeMoment,
+    moment: &LargeMatrix,
     k: usize,
     lambda: f64,
     loud: f64,
     random: &mut StartVectors,
 ) -> Result<Vec<usize>> {
     let p = moment.dimension();
-    if p <= BY_VECTORS.max(4 * k) {
+    if p <= CANDIDATES_BY_VECTORS.max(4 * k) {
         return Ok((0..p).collect());
     }
     let soft = DualMatrix::soft(moment, lambda, moment.trace() / p as f64);
     let none = DMatrix::zeros(p, 0);
     let pairs = leading_pairs(&soft, &none, k, 0.05, PRODUCTS, random)?;
-    let mut rows = largest(&mass(&pairs.vectors, k), BY_VECTORS.max(4 * k));
-    rows.extend(largest(&energies(moment, loud), BY_ENERGY.max(2 * k)));
+    let mut rows = largest(&mass(&pairs.vectors, k), CANDIDATES_BY_VECTORS.max(4 * k));
+    rows.extend(largest(
+        &energies(moment, loud),
+        CANDIDATES_BY_ENERGY.max(2 * k),
+    ));
     rows.sort_unstable();
     rows.dedup();
     Ok(rows)
@@ -81,12 +86,12 @@ pub(super) fn largest(scores: &[f64], count: usize) -> Vec<usize> {
 }
 
 /// `Σ_{j≠i} soft(Sᵢⱼ, level)²` of every row i.
-fn energies(moment: &LargeMoment, level: f64) -> Vec<f64> {
+fn energies(moment: &LargeMatrix, level: f64) -> Vec<f64> {
     let p = moment.dimension();
     let level = level as f32;
     let panels: Vec<_> = moment.panels().iter().collect();
     let mut shares = vec![Vec::new(); panels.len()];
-    share_out(panels.iter().zip(&mut shares), |((_, panel), share)| {
+    parallel_for_each(panels.iter().zip(&mut shares), |((_, panel), share)| {
         // From the panel's first row on.
         let mut sums = vec![0.0; panel.nrows()];
         for (c, column) in panel.column_iter().enumerate() {

@@ -5,9 +5,9 @@ use nalgebra::DMatrix;
 
 use super::{
     candidates::{first_candidates, largest, leading_pairs, mass},
-    certificate::{Claim, GUARD, Proof},
+    certificate::{GUARD, LeadingSumBound, Proof},
     dual::DualMatrix,
-    moment::LargeMoment,
+    matrix::LargeMatrix,
 };
 use crate::{
     cancel::Cancel,
@@ -17,24 +17,24 @@ use crate::{
 
 /// Rows that may join the candidates in one round.
 const GROWTH: usize = 128;
-/// Most candidates: the small solver then takes minutes.
-pub(super) const MOST_CANDIDATES: usize = 2_000;
+/// Maximum number of candidates: the small solver then takes minutes.
+pub(super) const MAX_CANDIDATES: usize = 2_000;
 /// Share of the tolerance that the small problem may use.
 const INNER_SHARE: f64 = 0.3;
 /// Directions of the small dual matrix within this share of the k-th eigenvalue are kept invariant as well: where X has
 /// fractional eigenvalues they are all at one level.
 const LEVEL: f64 = 0.9;
-/// Rounds in a row that may leave more than this share of the gap: more rows do not help then.
+/// Number of consecutive rounds that may leave more than this share of the gap: then more rows do not help.
 const PROGRESS: f64 = 0.9;
-const PATIENCE: usize = 3;
+const MAX_ROUNDS_WITHOUT_PROGRESS: usize = 3;
 /// A bound this many times the k-th eigenvalue away is none.
-const FURTHEST: f64 = 1e6;
+const MAX_STEP: f64 = 1e6;
 /// A row with less of the leading vectors than this share of an even spread is not worth adding.
-const WORTH: f64 = 1e-3;
+const MIN_WORTHWHILE_GAIN: f64 = 1e-3;
 
 /// The whole problem.
 pub(super) struct Problem<'a> {
-    pub(super) moment: &'a LargeMoment,
+    pub(super) moment: &'a LargeMatrix,
     pub(super) k: usize,
     pub(super) lambda: f64,
     /// What the largest of all noise entries reaches.
@@ -43,7 +43,7 @@ pub(super) struct Problem<'a> {
 }
 
 /// A solution of the whole problem.
-pub(super) struct Solved {
+pub(super) struct SolveResult {
     /// `p × k` orthonormal.
     pub(super) vectors: DMatrix<f64>,
     /// Rows selected, ascending.
@@ -62,8 +62,8 @@ pub(super) struct Solved {
 }
 
 impl Problem<'_> {
-    /// Solves; `unit` is `Σ_{i≤k} λᵢ` of the centred S̃, from below. `cancel` is asked between steps.
-    pub(super) fn solve(&self, unit: f64, cancel: Cancel<'_>) -> Result<Solved> {
+    /// Solves; `unit` is `Σ_{i≤k} λᵢ` of the centred S̃, from below. `cancel` is checked between steps.
+    pub(super) fn solve(&self, unit: f64, cancel: Cancel<'_>) -> Result<SolveResult> {
         let Self {
             moment, k, lambda, ..
         } = *self;
@@ -79,7 +79,7 @@ impl Problem<'_> {
         unit: f64,
         random: &mut StartVectors,
         cancel: Cancel<'_>,
-    ) -> Result<Solved> {
+    ) -> Result<SolveResult> {
         let Self {
             moment, k, lambda, ..
         } = *self;
@@ -111,16 +111,16 @@ impl Problem<'_> {
             // Those that come next bound what the proof has to leave below t.
             let known = (protected.ncols() + GUARD).min(candidates.len());
             let known = embed(&leading_columns(&eigen.vectors, known), candidates, p);
-            let mut claim = Claim::find(&dual, &known, k, slack, random)?;
+            let mut claim = LeadingSumBound::find(&dual, &known, k, slack, random)?;
             // A factorisation is worth its time only where the Ritz values allow the gap to close.
             let mut proved = None;
             if claim.at_least() - reached <= allowed {
-                // Twice: what the first claim missed may show to other random vectors.
+                // Twice: new random vectors may show what the first bound missed.
                 for _ in 0..2 {
                     match claim.prove(&dual, 1.0, cancel)? {
                         Proof::Proved(bound) => proved = Some(bound),
                         Proof::Failed => {
-                            claim = claim.again(&dual, random)?;
+                            claim = claim.refine(&dual, random)?;
                             continue;
                         }
                     }
@@ -135,7 +135,7 @@ impl Problem<'_> {
                 stalled + 1
             };
             least = least.min(open);
-            let more = match closed || stalled >= PATIENCE {
+            let more = match closed || stalled >= MAX_ROUNDS_WITHOUT_PROGRESS {
                 true => Vec::new(),
                 false => missing_rows(&dual, &claim.leading(), candidates.len()),
             };
@@ -152,7 +152,7 @@ impl Problem<'_> {
                 }
                 match claim.prove(&dual, loose, cancel)? {
                     Proof::Proved(bound) => proved = Some(bound),
-                    Proof::Failed if loose < FURTHEST => loose *= 2.0,
+                    Proof::Failed if loose < MAX_STEP => loose *= 2.0,
                     Proof::Failed => {
                         return Err(Error::estimate_failed(
                             "no bound on the optimum could be proved; the moment may hold enormous numbers",
@@ -161,7 +161,7 @@ impl Problem<'_> {
                 }
             };
             let gap = (bound - reached).max(0.0);
-            return Ok(Solved {
+            return Ok(SolveResult {
                 vectors: embed(&small.vectors, candidates, p),
                 support: small.support.iter().map(|&a| candidates[a]).collect(),
                 gap,
@@ -181,21 +181,21 @@ fn objective(inside: &DMatrix<f64>, x: &DMatrix<f64>, lambda: f64) -> f64 {
     inside.dot(x) - lambda * (all - x.diagonal().iter().map(|v| v.abs()).sum::<f64>())
 }
 
-/// The rows outside that the leading vectors of M lean on: they, if any, lift its eigenvalues.
+/// The non-candidates with weight in the leading vectors of M: if any rows raise its eigenvalues, these do.
 fn missing_rows(dual: &DualMatrix<'_>, leading: &DMatrix<f64>, have: usize) -> Vec<usize> {
     let (p, k) = leading.shape();
     let mut scores = mass(leading, k);
     for (i, score) in scores.iter_mut().enumerate() {
-        if dual.has(i) || *score < WORTH * k as f64 / p as f64 {
+        if dual.has(i) || *score < MIN_WORTHWHILE_GAIN * k as f64 / p as f64 {
             *score = 0.0;
         }
     }
-    largest(&scores, GROWTH.min(MOST_CANDIDATES.saturating_sub(have)))
+    largest(&scores, GROWTH.min(MAX_CANDIDATES.saturating_sub(have)))
 }
 
 /// Leading eigenvalues of S̃, descending, and their vectors: Ritz values with residuals of `accuracy` of the largest.
 pub(super) fn leading_of_moment(
-    moment: &LargeMoment,
+    moment: &LargeMatrix,
     count: usize,
     accuracy: f64,
     products: usize,

@@ -1,14 +1,17 @@
-//! Independent pieces of work over as many threads as the caller may take.
+//! Independent work items on as many threads as the caller may use.
 
 use std::sync::{Mutex, PoisonError};
 
 use super::Threads;
 
-/// Calls `work` once for every item, on [`Threads::current`] threads; the next item goes to whoever is free.
+/// Calls `work` once for every item, on [`Threads::current`] threads; the next item goes to the next free thread.
 ///
 /// # Panics
 /// If `work` does, after the other threads have ended.
-pub(crate) fn share_out<T: Send>(items: impl Iterator<Item = T> + Send, work: impl Fn(T) + Sync) {
+pub(crate) fn parallel_for_each<T: Send>(
+    items: impl Iterator<Item = T> + Send,
+    work: impl Fn(T) + Sync,
+) {
     let threads = Threads::current().count();
     if threads == 1 {
         items.for_each(work);
@@ -38,7 +41,7 @@ mod tests {
         for threads in [1, 2, 5] {
             let mut numbers = vec![0_u32; 100];
             Threads::new(threads).unwrap().run(|| {
-                share_out(numbers.iter_mut().enumerate(), |(i, number)| {
+                parallel_for_each(numbers.iter_mut().enumerate(), |(i, number)| {
                     *number += i as u32;
                 });
             });

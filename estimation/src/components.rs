@@ -1,5 +1,4 @@
-//! One call from a noisy moment to components that have been judged: what the server and the
-//! simulation run.
+//! From a noisy second-moment matrix to judged components in one call, as the server and the simulation make it.
 
 use eigenveil_shared::{
     Error, Result,
@@ -12,36 +11,36 @@ use crate::{
     agreement,
     cancel::Cancel,
     fantope::{self, AdmmSettings, Solution, Stop, resolve_lambda},
-    floor::{Assessment, Eigenvalues, Floor, Measured, assess},
-    jackknife::{Again, error_bars},
+    floor::{Eigenvalues, Floor, FloorReport, Measured, assess},
+    jackknife::{Reestimate, error_bars},
     linalg::{LazySpectrum, symmetric_eigenvalues},
     moment::NoisyMoment,
     pca::rayleigh_quotients,
 };
 
-/// Judged components of a noisy moment.
+/// Judged components of a noisy second-moment matrix.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Findings {
+pub struct ComponentsReport {
     /// `p × k` orthonormal loadings, leading first. k may be 0 (`k = auto` and nothing above the noise).
     pub vectors: DMatrix<f64>,
-    /// Eigenvalues of S̃, descending: all p, or the leading ones of a [large](crate::large) sparse estimate.
+    /// Eigenvalues of S̃, descending: all p, or the leading ones of a [large](crate::sparse_from_seeds) sparse estimate.
     pub spectrum: Vec<f64>,
     /// Components, floor, expected error and warnings.
-    pub assessment: Assessment,
+    pub floor_report: FloorReport,
     /// How the sparse solver ended; `None` for plain PCA.
     pub sparse: Option<SparseOutcome>,
     /// Whether the buckets agree; `None` as [`bucket_agreement`](agreement::bucket_agreement).
     pub bucket_agreement: Option<BucketAgreement>,
 }
 
-/// Compares the buckets and adds what an analyst must be told.
+/// Compares the buckets and adds a warning where they disagree.
 fn compare_buckets(
     moment: &NoisyMoment,
     vectors: &DMatrix<f64>,
     warnings: &mut Vec<String>,
 ) -> Option<BucketAgreement> {
     let agreement = agreement::bucket_agreement(moment, vectors)?;
-    // First of all: it puts everything else in doubt.
+    // The first warning, because it puts all others in doubt.
     if let Some(warning) = agreement::in_words(&agreement) {
         warnings.insert(0, warning);
     }
@@ -54,7 +53,7 @@ fn compare_buckets(
 /// `invalid-request` unless `1 ≤ k ≤ p`; `estimate-failed` when the moment holds a number that is not finite.
 ///
 /// ```
-/// use eigenveil_estimation::{accumulate::Accumulator, estimate::principal_components, moment::NoisyMoment};
+/// use eigenveil_estimation::{accumulate::Accumulator, components::principal_components, moment::NoisyMoment};
 /// use eigenveil_shared::{estimate::Rank, mechanism::NoiseModel, packed::PackedSymmetric};
 /// let mut sum = PackedSymmetric::zeros(3);
 /// sum.add_outer(&[0.0, 1.0, 0.0], 1000.0);
@@ -64,7 +63,11 @@ fn compare_buckets(
 /// assert_eq!(findings.vectors.as_slice(), &[0.0, 1.0, 0.0]);
 /// # Ok::<(), eigenveil_shared::Error>(())
 /// ```
-pub fn principal_components(moment: &NoisyMoment, rank: Rank, setting: &str) -> Result<Findings> {
+pub fn principal_components(
+    moment: &NoisyMoment,
+    rank: Rank,
+    setting: &str,
+) -> Result<ComponentsReport> {
     principal(moment, rank, setting, true)
 }
 
@@ -74,7 +77,7 @@ pub(crate) fn principal(
     rank: Rank,
     setting: &str,
     with_bars: bool,
-) -> Result<Findings> {
+) -> Result<ComponentsReport> {
     let dense = moment.dense();
     let decomposed = LazySpectrum::new(&dense)?;
     let spectrum = decomposed.values().to_vec();
@@ -91,10 +94,10 @@ pub(crate) fn principal(
         (leading.vectors, leading.values.iter().copied().collect())
     };
     let bars = match with_bars {
-        true => error_bars(moment, &vectors, Again::Pca)?,
+        true => error_bars(moment, &vectors, Reestimate::Pca)?,
         false => None,
     };
-    let mut assessment = assess(&Measured {
+    let mut floor_report = assess(&Measured {
         vectors: &vectors,
         values: &values,
         spectrum: Eigenvalues::all(&spectrum),
@@ -106,12 +109,12 @@ pub(crate) fn principal(
         setting,
     })?;
     let bucket_agreement = with_bars
-        .then(|| compare_buckets(moment, &vectors, &mut assessment.warnings))
+        .then(|| compare_buckets(moment, &vectors, &mut floor_report.warnings))
         .flatten();
-    Ok(Findings {
+    Ok(ComponentsReport {
         vectors,
         spectrum,
-        assessment,
+        floor_report,
         sparse: None,
         bucket_agreement,
     })
@@ -119,20 +122,20 @@ pub(crate) fn principal(
 
 /// Row-sparse components (Algorithm 2): Fantope, and with `settings.refit` PCA on the rows it selects.
 ///
-/// With `k = auto` the components above the plain floor are counted; where there is none, one sparse
-/// component is still looked for, because selecting rows also leaves their noise out, and judged on
-/// its own rows. `cancel` is asked after every iteration.
+/// With `k = auto` the components above the plain floor are counted. If there is none, one sparse component is still
+/// searched for and judged on its own rows, because selecting features also leaves out the others' noise. `cancel` is
+/// checked after every iteration.
 ///
 /// # Errors
-/// As [`principal_components`]; `invalid-request` for settings out of range; `estimate-failed` when
-/// it was called off. An iteration cap that is hit is a warning, and `converged` is false.
+/// As [`principal_components`]; `invalid-request` for settings out of range; `estimate-failed` when it was cancelled.
+/// Reaching the iteration cap is a warning, and `converged` is false.
 pub fn sparse_components(
     moment: &NoisyMoment,
     rank: Rank,
     settings: &SparseSettings,
     setting: &str,
     cancel: Cancel<'_>,
-) -> Result<Findings> {
+) -> Result<ComponentsReport> {
     let dense = moment.dense();
     let p = moment.dimension();
     let resolved = resolve_lambda(settings, moment.noise(), p, moment.n())?;
@@ -171,8 +174,8 @@ pub fn sparse_components(
         .copied()
         .collect();
     let again = match settings.refit {
-        true => Again::PcaOnRows(&solution.support),
-        false => Again::Nothing,
+        true => Reestimate::PcaOnRows(&solution.support),
+        false => Reestimate::Nothing,
     };
     let bars = error_bars(moment, &vectors, again)?;
     let measured = Measured {
@@ -189,10 +192,10 @@ pub fn sparse_components(
     let outcome = SparseOutcome {
         cross_validation,
         path,
-        ..outcome_of(&solution, settings)
+        ..sparse_outcome(&solution, settings)
     };
-    let mut findings = sparse_findings(&measured, outcome, unproved(&solution))?;
-    let warnings = &mut findings.assessment.warnings;
+    let mut findings = sparse_report(&measured, outcome, unproved(&solution))?;
+    let warnings = &mut findings.floor_report.warnings;
     findings.bucket_agreement = compare_buckets(moment, &vectors, warnings);
     Ok(findings)
 }
@@ -212,7 +215,7 @@ fn unproved(solution: &Solution) -> Option<String> {
 }
 
 /// How the solver ended, λ neither by cross-validation nor from a path.
-pub(crate) fn outcome_of(solution: &Solution, settings: &SparseSettings) -> SparseOutcome {
+pub(crate) fn sparse_outcome(solution: &Solution, settings: &SparseSettings) -> SparseOutcome {
     SparseOutcome {
         settings: settings.clone(),
         lambda: solution.lambda,
@@ -229,28 +232,28 @@ pub(crate) fn outcome_of(solution: &Solution, settings: &SparseSettings) -> Spar
 }
 
 /// A sparse estimate, judged; `unproved` is the warning where the solver did not reach its tolerance.
-pub(crate) fn sparse_findings(
+pub(crate) fn sparse_report(
     measured: &Measured<'_>,
     outcome: SparseOutcome,
     unproved: Option<String>,
-) -> Result<Findings> {
-    let mut assessment = assess(measured)?;
-    if assessment
+) -> Result<ComponentsReport> {
+    let mut floor_report = assess(measured)?;
+    if floor_report
         .components
         .iter()
         .any(|component| component.verdict == Verdict::At && component.expected_alignment > 0.0)
     {
-        assessment.warnings.push(format!(
+        floor_report.warnings.push(format!(
             "Choosing {} of {} rows could by itself lift noise as high as the components marked \"at\" the floor; the expected error assumes that the right rows were chosen.",
             outcome.support.len(),
             measured.spectrum.dimension
         ));
     }
-    assessment.warnings.extend(unproved);
-    Ok(Findings {
+    floor_report.warnings.extend(unproved);
+    Ok(ComponentsReport {
         vectors: measured.vectors.clone(),
         spectrum: measured.spectrum.leading.to_vec(),
-        assessment,
+        floor_report,
         sparse: Some(outcome),
         bucket_agreement: None,
     })
@@ -300,7 +303,7 @@ mod tests {
         (moment, truth, population.support().to_vec())
     }
 
-    fn sparse(moment: &NoisyMoment, rank: Rank, settings: &SparseSettings) -> Findings {
+    fn sparse(moment: &NoisyMoment, rank: Rank, settings: &SparseSettings) -> ComponentsReport {
         sparse_components(moment, rank, settings, "ε = 1", Cancel::NEVER).unwrap()
     }
 
@@ -314,7 +317,7 @@ mod tests {
             ..SparseSettings::default()
         };
         let automatic = sparse(&moment, Rank::Auto, &settings);
-        let above = plain.assessment.floor.components_above;
+        let above = plain.floor_report.floor.components_above;
         assert_eq!(automatic.vectors.ncols(), above.max(1));
         let sparse = sparse(&moment, Rank::Fixed(2), &settings);
         let outcome = sparse.sparse.as_ref().unwrap();
@@ -326,10 +329,10 @@ mod tests {
             sparse_error < 0.5 * plain_error,
             "{sparse_error} {plain_error}"
         );
-        assert!(sparse.assessment.expected_error < plain.assessment.expected_error);
-        assert!((sparse.assessment.expected_error / sparse_error - 1.0).abs() < 0.5);
-        // What the expectation takes for granted is said.
-        let warnings = sparse.assessment.warnings.join(" ");
+        assert!(sparse.floor_report.expected_error < plain.floor_report.expected_error);
+        assert!((sparse.floor_report.expected_error / sparse_error - 1.0).abs() < 0.5);
+        // The assumptions of the expected error are stated.
+        let warnings = sparse.floor_report.warnings.join(" ");
         let assumed = "assumes that the right rows were chosen";
         assert!(warnings.contains(assumed), "{warnings}");
     }
@@ -339,12 +342,12 @@ mod tests {
         let (moment, ..) = noisy(40, 4, 300.0);
         let plain = principal_components(&moment, Rank::Auto, "ε = 0.01").unwrap();
         assert_eq!(plain.vectors.ncols(), 0);
-        assert_eq!(plain.assessment.expected_error, 0.0);
-        let warning = &plain.assessment.warnings[0];
+        assert_eq!(plain.floor_report.expected_error, 0.0);
+        let warning = &plain.floor_report.warnings[0];
         assert!(warning.starts_with("At n = 100,000 and ε = 0.01 no component"));
         let sparse = sparse(&moment, Rank::Auto, &SparseSettings::default());
         assert_eq!(sparse.vectors.ncols(), 1);
-        assert!(!sparse.assessment.warnings.is_empty());
+        assert!(!sparse.floor_report.warnings.is_empty());
     }
 
     /// Pure noise: the solver stops when its gap is far below what the noise does, and says so.
@@ -356,7 +359,7 @@ mod tests {
         let negligible = fantope::negligible_gap(moment.noise(), 2, N);
         assert!(!outcome.converged && outcome.iterations < 1_000);
         assert!(outcome.duality_gap > 0.0 && outcome.duality_gap <= negligible);
-        let warnings = drowned.assessment.warnings.join(" ");
+        let warnings = drowned.floor_report.warnings.join(" ");
         assert!(warnings.contains("noise drowns the signal"), "{warnings}");
     }
 
@@ -370,7 +373,7 @@ mod tests {
         };
         let capped = sparse(&moment, Rank::Fixed(2), &short);
         assert!(!capped.sparse.unwrap().converged);
-        let said = capped.assessment.warnings.join(" ");
+        let said = capped.floor_report.warnings.join(" ");
         assert!(said.contains("limit of 2 iterations"), "{said}");
         let asked = std::cell::Cell::new(1);
         let third = || asked.replace(asked.get() + 1) == 3;

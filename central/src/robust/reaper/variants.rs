@@ -1,27 +1,28 @@
-//! The four private REAPER algorithms as baselines.
+//! The baselines of the four private REAPER algorithms.
 
 use super::{
     average::AverageIterate,
     descent::{Descent, Geometry, StepNoise, objective},
 };
 use crate::{
-    Baseline, Card, CentralCalibration, Fit, Generator, Options, Privacy, Request, Rows, check,
-    parameter::{BATCH, ITERATIONS, Parameter, STEP},
+    AlgorithmInfo, Baseline, CentralCalibration, Fit, Generator, Options, Privacy, Request, Rows,
+    check,
+    parameter::{BATCH, ITERATIONS, Parameter, STEP_SIZE},
     robust::{
         calibration::{Calibrated, Releases, noise_of, published_for_batches},
-        sampling::Steps,
+        sampling::Schedule,
         table::Table,
     },
-    trace::{Tracer, is_watched},
+    trace::{Tracer, is_recorded},
 };
 use eigenveil_shared::{Result, privacy::Budget};
 
 /// Steps without privacy.
-const PLAIN_STEPS: usize = 300;
+const DEFAULT_NONPRIVATE_STEPS: usize = 300;
 /// c of the paper's step sizes `c/√t`.
-const USUAL_STEP: f64 = 8.0;
+const DEFAULT_STEP_SIZE: f64 = 8.0;
 
-/// Which of the four.
+/// The variants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReaperVariant {
     /// `dp-gd-reap`: all rows, Euclidean projection.
@@ -34,61 +35,62 @@ pub enum ReaperVariant {
     Smd,
 }
 
-/// REAPER: least absolute deviations over `{0 ≼ P ≼ I, tr P = k}` by (mirror) subgradient descent on spherised rows (Maunu, Yu
-/// & Lerman, Section 4.3 and Appendix A); the answer is the top-k subspace of the average iterate.
+/// REAPER: least absolute deviations over `{0 ≼ P ≼ I, tr P = k}` by (mirror) subgradient descent on spherised rows
+/// (Maunu, Yu & Lerman, Section 4.3 and Appendix A); the result is the top-k subspace of the average iterate.
 ///
-/// Starts at `(k/p)I`; the paper's `AᵀA`, `A_ij ~ N(1, 0.01)`, is not in the set. The noise is on the **sum** of equation 4.1 over the rows of a step, symmetric; the sum is then divided
-/// by n, or by the mean size of a batch. Without a budget there is none, which is the non-private REAPER.
+/// Starts at `(k/p)I`; the paper's `AᵀA`, `A_ij ~ N(1, 0.01)`, is not in the set. The noise is on the **sum** of
+/// equation 4.1 over the rows of a step, symmetric; the sum is then divided by n, or by the mean size of a batch.
+/// Without a budget there is none, which is the non-private REAPER.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reaper {
-    /// Which form.
-    pub form: ReaperVariant,
-    /// T; `None`: 300 without privacy; with, 100 over all rows, 500 over batches.
+    /// The variant.
+    pub variant: ReaperVariant,
+    /// T; `None`: 300 without privacy; with privacy, 100 over all rows, 500 over batches.
     pub iterations: Option<usize>,
-    /// Mean size B of a batch; `None`: 20 without privacy, the paper's `max(N√(ε/4T), 1)` with.
+    /// Expected batch size B; `None`: 20 without privacy, the paper's `max(N√(ε/4T), 1)` with privacy.
     pub batch: Option<usize>,
     /// c of the step sizes `c/√t`; the paper's is 8.
     pub step: f64,
 }
 
-const FULL: [Parameter; 2] = [ITERATIONS, STEP.or(USUAL_STEP)];
-const SAMPLED: [Parameter; 3] = [ITERATIONS, STEP.or(USUAL_STEP), BATCH];
+const FULL_BATCH_PARAMETERS: [Parameter; 2] = [ITERATIONS, STEP_SIZE.or(DEFAULT_STEP_SIZE)];
+const SAMPLED_PARAMETERS: [Parameter; 3] = [ITERATIONS, STEP_SIZE.or(DEFAULT_STEP_SIZE), BATCH];
 
-pub(crate) static GD: Card = Card {
+pub(crate) static GD: AlgorithmInfo = AlgorithmInfo {
     name: "dp-gd-reap",
     source: "Maunu, Yu & Lerman, Appendix A",
     description: "private robust PCA by convex relaxation: gradient descent over the Fantope",
     guarantee: "accounted: (eps,delta); as-published: holds for small eps, with far more noise than needed",
-    parameters: &FULL,
-    quadratic: true,
-    ..Card::private(|options| Reaper::build(ReaperVariant::Gd, options))
+    parameters: &FULL_BATCH_PARAMETERS,
+    quadratic_memory: true,
+    ..AlgorithmInfo::private(|options| Reaper::build(ReaperVariant::Gd, options))
 };
-pub(crate) static SGD: Card = Card {
+pub(crate) static SGD: AlgorithmInfo = AlgorithmInfo {
     name: "dp-sgd-reap",
     source: "Maunu, Yu & Lerman, Algorithm 1",
     description: "dp-gd-reap on Poisson batches",
-    guarantee: "accounted: (eps,delta); the printed noise is too small by N/B on a batch's mean: no meaningful guarantee",
-    parameters: &SAMPLED,
-    quadratic: true,
-    ..Card::private(|options| Reaper::build(ReaperVariant::Sgd, options))
+    guarantee: "accounted: (eps,delta); the published noise is too small by a factor of N/B for a batch's mean: no meaningful guarantee",
+    parameters: &SAMPLED_PARAMETERS,
+    quadratic_memory: true,
+    ..AlgorithmInfo::private(|options| Reaper::build(ReaperVariant::Sgd, options))
 };
-pub(crate) static MD: Card = Card {
+pub(crate) static MD: AlgorithmInfo = AlgorithmInfo {
     name: "dp-md-reap",
     source: "Maunu, Yu & Lerman, Appendix A",
     description: "private robust PCA by convex relaxation: mirror descent in von Neumann entropy",
     guarantee: "accounted: (eps,delta); as-published: holds for small eps, with far more noise than needed",
-    parameters: &FULL,
-    quadratic: true,
-    ..Card::private(|options| Reaper::build(ReaperVariant::Md, options))
+    parameters: &FULL_BATCH_PARAMETERS,
+    quadratic_memory: true,
+    ..AlgorithmInfo::private(|options| Reaper::build(ReaperVariant::Md, options))
 };
-pub(crate) static SMD: Card = Card {
+pub(crate) static SMD: AlgorithmInfo = AlgorithmInfo {
     name: "dp-smd-reap",
     source: "Maunu, Yu & Lerman, Algorithm 2",
     description: "dp-md-reap on Poisson batches",
-    guarantee: "accounted: (eps,delta); the printed noise is too small by N/B on a batch's mean: no meaningful guarantee",
-    parameters: &SAMPLED,
-    quadratic: true,
-    ..Card::private(|options| Reaper::build(ReaperVariant::Smd, options))
+    guarantee: "accounted: (eps,delta); the published noise is too small by a factor of N/B for a batch's mean: no meaningful guarantee",
+    parameters: &SAMPLED_PARAMETERS,
+    quadratic_memory: true,
+    ..AlgorithmInfo::private(|options| Reaper::build(ReaperVariant::Smd, options))
 };
 
 impl ReaperVariant {
@@ -103,7 +105,7 @@ impl ReaperVariant {
         }
     }
 
-    fn card(self) -> &'static Card {
+    fn info(self) -> &'static AlgorithmInfo {
         match self {
             Self::Gd => &GD,
             Self::Sgd => &SGD,
@@ -114,49 +116,49 @@ impl ReaperVariant {
 }
 
 impl Reaper {
-    /// A form with the defaults.
-    pub fn new(form: ReaperVariant) -> Self {
+    /// A variant with default settings.
+    pub fn new(variant: ReaperVariant) -> Self {
         Self {
-            form,
+            variant,
             iterations: None,
             batch: None,
-            step: USUAL_STEP,
+            step: DEFAULT_STEP_SIZE,
         }
     }
 
-    fn build(form: ReaperVariant, options: &Options) -> Result<Box<dyn Baseline>> {
+    fn build(variant: ReaperVariant, options: &Options) -> Result<Box<dyn Baseline>> {
         Ok(Box::new(Self {
-            form,
+            variant,
             iterations: options.count(ITERATIONS),
             batch: options.count(BATCH),
-            step: options.number(STEP).unwrap_or(USUAL_STEP),
+            step: options.number(STEP_SIZE).unwrap_or(DEFAULT_STEP_SIZE),
         }))
     }
 
-    fn steps(&self, n: usize, privacy: &Privacy) -> Result<Steps> {
-        let sampled = self.form.is_sampled();
-        let usual = Steps::usual_count(PLAIN_STEPS, sampled, privacy);
-        let count = self.iterations.unwrap_or(usual);
+    fn steps(&self, n: usize, privacy: &Privacy) -> Result<Schedule> {
+        let sampled = self.variant.is_sampled();
+        let default = Schedule::default_count(DEFAULT_NONPRIVATE_STEPS, sampled, privacy);
+        let count = self.iterations.unwrap_or(default);
         ITERATIONS.check(count)?;
-        STEP.check(self.step)?;
-        Steps::new(count, sampled, self.batch, n, privacy)
+        STEP_SIZE.check(self.step)?;
+        Schedule::new(count, sampled, self.batch, n, privacy)
     }
 
     /// The noise of a run over n rows; `None` without privacy.
     ///
     /// # Errors
-    /// `invalid-request` for parameters that do not fit n; `invalid-budget` where the budget cannot be met.
+    /// `invalid-request` for parameters that do not fit n; `invalid-budget` if the budget cannot be met.
     pub fn calibrate(&self, n: usize, privacy: &Privacy) -> Result<Option<Calibrated>> {
-        check(self.card(), 1, n as u64, &Request::new(1, *privacy))?;
+        check(self.info(), 1, n as u64, &Request::new(1, *privacy))?;
         let steps = self.steps(n, privacy)?;
         Releases { steps, start: 0 }.calibrate(privacy, |budget| published(budget, n, steps))
     }
 
-    /// The average iterate `P̄`, which is what the relaxation answers before it is rounded to a subspace, and the fit; with the
-    /// noise of [`Reaper::calibrate`].
+    /// The average iterate `P̄`, the solution of the relaxation before it is rounded to a subspace, and the fit; with
+    /// noise from [`Reaper::calibrate`].
     ///
     /// # Errors
-    /// As [`Baseline::fit`]; `invalid-request` for the noise of another run.
+    /// Those of [`Baseline::fit`]; `invalid-request` for the noise of another run.
     pub fn fit_calibrated(
         &self,
         rows: &Rows,
@@ -165,19 +167,19 @@ impl Reaper {
         rng: &mut Generator,
     ) -> Result<(AverageIterate, Fit)> {
         let (n, k) = (rows.n(), request.k);
-        check(self.card(), rows.dimension(), n as u64, request)?;
+        check(self.info(), rows.dimension(), n as u64, request)?;
         let steps = self.steps(n, &request.privacy)?;
         let denominator = steps.denominator(n);
-        let mut facts = vec![("steps", steps.count as f64), ("batch", denominator)];
+        let mut diagnostics = vec![("steps", steps.count as f64), ("batch", denominator)];
         let mut step_noise = StepNoise::None;
         let promised = noise_of(&request.privacy, Releases { steps, start: 0 }, calibrated)?;
         if let Some(noise) = promised {
-            // The paper has σ on every entry, whose weakest directions, the diagonal's, have σ as well.
+            // The paper adds noise σ to every entry, so its weakest directions, on the diagonal, also have σ.
             step_noise = match noise.guarantee.calibration {
                 CentralCalibration::Accounted => StepNoise::Isotropic(noise.step_sd),
                 CentralCalibration::AsPublished => StepNoise::Entrywise(noise.step_sd),
             };
-            facts.extend([
+            diagnostics.extend([
                 ("noise_sd", noise.step_sd),
                 ("published_noise_sd", noise.published_step_sd),
             ]);
@@ -186,13 +188,13 @@ impl Reaper {
         let accuracy = step_noise.leading_accuracy();
         let mut tracer = Tracer::new(request.truth);
         let descent = Descent {
-            geometry: self.form.geometry(),
+            geometry: self.variant.geometry(),
             steps,
             step: self.step,
             noise: step_noise,
         };
         let average = descent.run(&table, k, rng, |t, average| {
-            if request.truth.is_some() && is_watched(t, steps.count) {
+            if request.truth.is_some() && is_recorded(t, steps.count) {
                 let passes = t as f64 * denominator / n as f64;
                 let leading = average.leading(k, accuracy)?;
                 tracer.record(t, passes, &leading, |_| Some(objective(&table, average)))?;
@@ -204,35 +206,35 @@ impl Reaper {
             n: n as u64,
             privacy: promised.map(|noise| noise.guarantee.clone()),
             trace: tracer.finish(),
-            facts,
+            diagnostics,
         };
         Ok((average, fit))
     }
 }
 
-/// Appendix A with constants 1, as the standard deviation on a *sum* of gradients, and what is to be said of it.
+/// Appendix A with constants 1, as the standard deviation on a *sum* of gradients, and a note about it.
 ///
-/// The paper prints three: Algorithms 1 and 2 `(B/N)²T log(1/δ)/(ε²N²)`, Theorem 9 `B²T log(1/δ)/(ε²N²)`, its proof the same with
-/// log². Its gradient (4.1) has no 1/N. Here the first is taken, on the *mean* over a batch as for dp-SGGD; on the sum of
-/// (4.1) it would be smaller still by B.
-fn published(budget: Budget, n: usize, steps: Steps) -> (f64, &'static str) {
+/// The paper has three formulas: Algorithms 1 and 2 `(B/N)²T log(1/δ)/(ε²N²)`, Theorem 9 `B²T log(1/δ)/(ε²N²)`, its
+/// proof the same with log². Its gradient (4.1) has no 1/N. We use the first, on the *mean* over a batch as for
+/// dp-SGGD; on the sum of (4.1) it would be smaller still by a factor of B.
+fn published(budget: Budget, n: usize, steps: Schedule) -> (f64, &'static str) {
     let (epsilon, t) = (budget.epsilon(), steps.count as f64);
     match steps.rate {
         // σ² = 32T·log²(T/δ)/(ε²N²) on the mean over N rows.
         None => (
             (32.0 * t).sqrt() * (t / budget.delta()).ln() / epsilon,
-            "the printed noise holds for small epsilon, with room to spare",
+            "the published noise holds for small epsilon, with more noise than needed",
         ),
         Some(rate) => (
             published_for_batches(budget, n, steps.count, rate),
-            "of the three printed formulas this is the one of Algorithms 1 and 2, on the mean over a batch: too small by N/B",
+            "of the three published formulas this is the one of Algorithms 1 and 2, on the mean over a batch: too small by a factor of N/B",
         ),
     }
 }
 
 impl Baseline for Reaper {
-    fn card(&self) -> &'static Card {
-        self.form.card()
+    fn info(&self) -> &'static AlgorithmInfo {
+        self.variant.info()
     }
 
     fn fit(&self, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit> {

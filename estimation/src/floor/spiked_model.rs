@@ -1,4 +1,4 @@
-//! The law of a spike in noise, in both directions.
+//! The distribution of a spike in noise, in both directions.
 
 use eigenveil_shared::{Error, ErrorCode, Result, mechanism::NoiseModel};
 
@@ -6,9 +6,10 @@ use eigenveil_shared::{Error, ErrorCode, Result, mechanism::NoiseModel};
 /// rows have mean squares λ and λ': `V = constant + linear·(λ + λ') + bilinear·λλ'`.
 ///
 /// For `double-cap` it is the variance of one report (`docs/derivations/double-cap.md`, "Variance") averaged over rows
-/// of independent length and direction (`docs/derivations/floor.md`, "The noise of a mean"), `E‖x‖² = ρ`: constant `(c²/n)[ρa₀ + (1−ρ)/(p(p+2))]`, linear `(c²/n)a₁`, bilinear
-/// `(c²/n)a₂·p/((p+2)ρ)`. The last factor makes V exactly `c²/(n p(p+2))` for rows of
-/// uniform direction and any length, so that the floor under pure noise is right in small dimensions too.
+/// of independent length and direction (`docs/derivations/floor.md`, "The noise of a mean"), `E‖x‖² = ρ`: constant
+/// `(c²/n)[ρa₀ + (1−ρ)/(p(p+2))]`, linear `(c²/n)a₁`, bilinear `(c²/n)a₂·p/((p+2)ρ)`. The last factor makes V exactly
+/// `c²/(n p(p+2))` for rows of uniform direction and any length, so that the floor under pure noise is right in small
+/// dimensions too.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct NoiseProfile {
     /// χ.
@@ -106,7 +107,7 @@ impl NoiseProfile {
     }
 
     /// Whether there is no noise at all.
-    pub(super) fn is_silent(&self) -> bool {
+    pub(super) fn is_noiseless(&self) -> bool {
         self.constant == 0.0 && self.linear == 0.0 && self.bilinear == 0.0 && self.shift == 0.0
     }
 
@@ -157,7 +158,7 @@ impl SpectralNoise {
     /// selects), outside `components` directions whose sizes θ add up to `signal`.
     ///
     /// Gaussian noise does not depend on the signal. That of `double-cap` does, through the bulk's level
-    /// `(ρ − Σθ)/p`, `ρ = E‖x‖²`. Where the study does not fix ρ it lies between Σθ and 1; the law is
+    /// `(ρ − Σθ)/p`, `ρ = E‖x‖²`. Where the study does not fix ρ it lies between Σθ and 1; the distribution is
     /// linear or nearly so in ρ, and each of its numbers is the larger of those at the two ends, so that
     /// noise is never understated (the two differ by less than 1 % for p ≥ 40, ε ≤ 8).
     ///
@@ -206,7 +207,7 @@ impl SpectralNoise {
         }
     }
 
-    /// The law over a bulk that is flat at `level`.
+    /// The distribution over a bulk that is flat at `level`.
     pub(super) fn flat(profile: &NoiseProfile, directions: usize, level: f64) -> Self {
         let count = directions as f64;
         let variance = count * profile.variance(level, level);
@@ -349,16 +350,16 @@ mod tests {
     #[test]
     fn gaussian_noise_is_the_textbook_formula() {
         let noise = NoiseModel::gaussian(3.0);
-        let law = SpectralNoise::new(&noise, 45, 5, 1000, 0.0).unwrap();
+        let spectral_noise = SpectralNoise::new(&noise, 45, 5, 1000, 0.0).unwrap();
         let r = 3.0 * (40.0_f64 / 1000.0).sqrt();
-        assert!((law.bulk_radius - r).abs() < 1e-15);
+        assert!((spectral_noise.bulk_radius - r).abs() < 1e-15);
         let theta = 2.5 * r;
-        let spike = law.spike_from_signal(theta).unwrap();
+        let spike = spectral_noise.spike_from_signal(theta).unwrap();
         assert!((spike.displacement - (theta + r * r / theta)).abs() < 1e-14);
         assert!((spike.squared_cosine - (1.0 - r * r / (theta * theta))).abs() < 1e-14);
-        assert!(law.spike_from_signal(0.999 * r).is_none());
-        assert!(law.spike_from_eigenvalue(1.999 * r).is_none());
-        assert!(law.spike_from_eigenvalue(f64::NAN).is_none());
+        assert!(spectral_noise.spike_from_signal(0.999 * r).is_none());
+        assert!(spectral_noise.spike_from_eigenvalue(1.999 * r).is_none());
+        assert!(spectral_noise.spike_from_eigenvalue(f64::NAN).is_none());
     }
 
     #[test]
@@ -375,7 +376,7 @@ mod tests {
 
     #[test]
     fn without_noise_a_component_is_itself() {
-        let law = SpectralNoise {
+        let spectral_noise = SpectralNoise {
             shift: 0.0,
             bulk_radius: 0.0,
             signal_variance: 0.0,
@@ -385,9 +386,9 @@ mod tests {
             along_mean: 0.0,
             mean_ratio: 0.0,
         };
-        let spike = law.spike_from_eigenvalue(0.3).unwrap();
+        let spike = spectral_noise.spike_from_eigenvalue(0.3).unwrap();
         assert_eq!((spike.theta, spike.squared_cosine), (0.3, 1.0));
-        assert!(law.spike_from_eigenvalue(0.0).is_none());
+        assert!(spectral_noise.spike_from_eigenvalue(0.0).is_none());
     }
 
     proptest! {
@@ -401,7 +402,7 @@ mod tests {
             signal in 0.1_f64..4.0,
             slope in 0.0_f64..0.5,
         ) {
-            let law = SpectralNoise {
+            let spectral_noise = SpectralNoise {
                 shift,
                 bulk_radius,
                 signal_variance: signal * bulk_radius * bulk_radius,
@@ -411,11 +412,11 @@ mod tests {
             along_mean: 0.0,
             mean_ratio: 0.0,
             };
-            if let Some(spike) = law.spike_from_signal(theta) {
+            if let Some(spike) = spectral_noise.spike_from_signal(theta) {
                 prop_assert!(spike.squared_cosine > 0.0 && spike.squared_cosine <= 1.0);
                 // At the very edge the map is flat: the inverse loses half the digits there.
-                if spike.displacement > law.edge() * (1.0 + 1e-6) {
-                    let back = law.spike_from_eigenvalue(spike.displacement).unwrap();
+                if spike.displacement > spectral_noise.edge() * (1.0 + 1e-6) {
+                    let back = spectral_noise.spike_from_eigenvalue(spike.displacement).unwrap();
                     prop_assert!((back.theta - theta).abs() < 1e-9 * (theta + bulk_radius + shift));
                     prop_assert!((back.squared_cosine - spike.squared_cosine).abs() < 1e-6);
                 }

@@ -8,24 +8,24 @@ use crate::{
     cancel::Cancel,
     fantope::{Accuracy, LeadingSum},
     linalg::{
-        Budget, Definiteness, Panels, StartVectors, add_outer_to_panel, blocked_cholesky,
-        rounding_of_cholesky, share_out,
+        Definiteness, Panels, StartVectors, WorkLimit, add_outer_to_panel, blocked_cholesky,
+        parallel_for_each, rounding_of_cholesky,
     },
 };
 
-/// Vectors beyond the k asked for.
+/// Vectors beyond the k requested.
 pub(super) const GUARD: usize = 6;
 /// Products of M with a block of vectors for one set of Ritz pairs.
 const PRODUCTS: usize = 40;
 
 /// `Σ_{i≤k} λᵢ(M)` as Ritz values know it, ready to be proved.
-pub(super) struct Claim {
+pub(super) struct LeadingSumBound {
     sum: LeadingSum,
     k: usize,
     slack: f64,
 }
 
-/// What became of a proof.
+/// The outcome of a proof.
 pub(super) enum Proof {
     /// The sum is at most this.
     Proved(f64),
@@ -33,7 +33,7 @@ pub(super) enum Proof {
     Failed,
 }
 
-impl Claim {
+impl LeadingSumBound {
     /// Ritz pairs of M from `known` (orthonormal, `p × j`) and random vectors; each of the k eigenvalues may be
     /// overstated by `slack`.
     pub(super) fn find(
@@ -55,8 +55,12 @@ impl Claim {
         )
     }
 
-    /// The claim once more, ten times as accurate, with other random vectors for what it missed.
-    pub(super) fn again(&self, matrix: &DualMatrix<'_>, random: &mut StartVectors) -> Result<Self> {
+    /// Refines the bound: ten times as accurate, with new random vectors for directions it missed.
+    pub(super) fn refine(
+        &self,
+        matrix: &DualMatrix<'_>,
+        random: &mut StartVectors,
+    ) -> Result<Self> {
         let accuracy = Accuracy {
             slack: self.slack,
             sharpen: 0.1,
@@ -72,7 +76,7 @@ impl Claim {
         random: &mut StartVectors,
     ) -> Result<Self> {
         let start = start_block(known, known.ncols().max(k) + GUARD, random);
-        let budget = Budget {
+        let budget = WorkLimit {
             products: PRODUCTS,
             pairs: start.ncols(),
         };
@@ -113,7 +117,7 @@ impl Claim {
         let raised = (loose - 1.0) * (t.abs() + self.slack);
         let t = t + raised;
         let mut shifted = Panels::zeros(p, stored.width());
-        share_out(
+        parallel_for_each(
             stored.iter().zip(shifted.iter_mut()),
             |((from, stored), (_, panel))| {
                 matrix.fill_panel(from, stored, panel);
@@ -156,8 +160,8 @@ pub(super) fn start_block(
     start
 }
 
-/// More than what rounding can have done to the smallest eigenvalue: by the factorisation, and by making the matrix, whose
-/// entries are each off by `(g+3)u` of the sum of the g+2 terms they are made of.
+/// More than what rounding can have done to the smallest eigenvalue: by the factorisation, and by making the matrix,
+/// whose entries are each off by `(g+3)u` of the sum of the g+2 terms they are made of.
 fn rounding_allowance(shifted: &Panels<f64>, weights: &[f64]) -> f64 {
     let (mut trace, mut squares) = (0.0, 0.0);
     for (_, panel) in shifted.iter() {

@@ -1,4 +1,4 @@
-//! The one way from the reports of a study to the document an analyst gets.
+//! The pipeline from the reports of a study to the analyst's document.
 
 use std::time::Instant;
 
@@ -13,13 +13,14 @@ use eigenveil_shared::{
 use crate::{
     accumulate::Accumulator,
     cancel::Cancel,
-    estimate::{Findings, principal_components, sparse_components},
-    floor::{grouped, probably_the_mean},
-    large::{self, SeedSource},
+    components::{ComponentsReport, principal_components, sparse_components},
+    floor::probably_the_mean,
+    format,
     linalg::Threads,
     moment::NoisyMoment,
     row_check,
     seed_sums::{check_memory, sums_of_seeds},
+    sparse_from_seeds::{self, SeedSource},
 };
 
 /// Version of the [`Estimate`] document.
@@ -29,11 +30,11 @@ const FORMAT: u32 = 1;
 pub enum Source<'a> {
     /// Added up: the sums of the buckets that have reports, with their numbers.
     Sums(Vec<(u32, Accumulator)>),
-    /// Kept as seeds, which can be read again and again.
+    /// Stored as seeds, which can be read repeatedly.
     Seeds(&'a dyn SeedSource),
 }
 
-/// What is asked of a study, and what it may take.
+/// An estimation request and its limits.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     /// Name of the study.
@@ -44,18 +45,18 @@ pub struct Request<'a> {
     pub sparse: Option<&'a SparseSettings>,
     /// Bytes that adding up seeds, or reading them twice, may take.
     pub memory_bytes: u64,
-    /// Dimension from which seeds are read twice for row-sparse components, where [`can_stream`](large::can_stream) says
-    /// that this is possible.
+    /// Dimension from which seeds are read twice for row-sparse components, where
+    /// [`can_stream`](sparse_from_seeds::can_stream) says that this is possible.
     pub stream_from: usize,
 }
 
 /// Estimates the principal subspace of a study: the document that an analyst gets. Works on
 /// [`Threads::current`] threads, and for seeds that are added up on this one.
 ///
-/// `cancel` is asked every 256 seeds, before and after plain PCA and after every iteration of the sparse solver.
+/// `cancel` is checked every 256 seeds, before and after plain PCA and after every iteration of the sparse solver.
 ///
 /// # Errors
-/// `estimate-failed` when called off, when there is no report, when a number is not finite or memory does not suffice;
+/// `estimate-failed` when cancelled, when there is no report, when a number is not finite or memory does not suffice;
 /// `invalid-request` for a k or a setting out of range; those of reading the seeds.
 pub fn estimate(
     source: Source<'_>,
@@ -73,13 +74,13 @@ pub fn estimate(
     };
     let mut estimate = match (source, request.sparse) {
         (Source::Seeds(seeds), Some(settings))
-            if p >= request.stream_from && large::can_stream(params, k, settings) =>
+            if p >= request.stream_from && sparse_from_seeds::can_stream(params, k, settings) =>
         {
-            let needed = large::bytes_needed(p, Threads::current().count());
+            let needed = sparse_from_seeds::bytes_needed(p, Threads::current().count());
             let what = format!("estimating row-sparse components of dimension {p} from seeds");
             check_memory(&what, needed, request.memory_bytes)?;
             let (findings, n) =
-                large::sparse_components(seeds, params, k, settings, &setting, cancel)?;
+                sparse_from_seeds::sparse_components(seeds, params, k, settings, &setting, cancel)?;
             document(params, request.name, n, k, findings)
         }
         (source, sparse) => {
@@ -115,7 +116,7 @@ pub fn estimate(
     Ok(estimate)
 }
 
-/// Puts what rows can and cannot do into the document, and first of all what they cannot.
+/// Adds the row check to the document, with its warnings first.
 fn note_row_check(estimate: &mut Estimate, check: RowCheck) {
     // JSON has no infinity; sums of enormous reports are refused elsewhere.
     if check.length.found.is_finite() {
@@ -124,7 +125,7 @@ fn note_row_check(estimate: &mut Estimate, check: RowCheck) {
     }
 }
 
-/// Says how many reports were left out because another one with their seed is counted.
+/// Warns of reports that were left out because their seed was already counted.
 fn note_repeated(estimate: &mut Estimate, repeated: u64) {
     estimate.repeated_seeds = repeated;
     if repeated > 0 {
@@ -136,29 +137,35 @@ fn note_repeated(estimate: &mut Estimate, repeated: u64) {
             0,
             format!(
                 "{} {reports} {repeat} the seed of another report, which honest devices do not do (two seeds are equal once in 10³⁸): each seed is counted once, and they are not among the {} reports of this estimate. Somebody sends made-up reports, or a device sends one report again under new identifiers.",
-                grouped(repeated),
-                grouped(estimate.n)
+                format::with_thousands(repeated),
+                format::with_thousands(estimate.n)
             ),
         );
     }
 }
 
-/// The document of these findings from `n` reports, without what is known of the mean, the rows and the time.
-fn document(params: &StudyParams, name: &str, n: u64, k: Rank, findings: Findings) -> Estimate {
-    let Findings {
+/// The document for these components from `n` reports, without the mean, the row check and the time.
+fn document(
+    params: &StudyParams,
+    name: &str,
+    n: u64,
+    k: Rank,
+    findings: ComponentsReport,
+) -> Estimate {
+    let ComponentsReport {
         vectors,
         spectrum,
-        mut assessment,
+        mut floor_report,
         sparse,
         bucket_agreement,
         ..
     } = findings;
-    match probably_the_mean(params, &assessment) {
-        // Then the others are small beside it, and asking for more people would be the wrong advice.
-        Some(mean) => assessment.warnings.insert(0, mean),
-        None => assessment.warnings.extend(assessment.outlook.take()),
+    match probably_the_mean(params, &floor_report) {
+        // Then the others are small compared with it, and asking for more people would be the wrong advice.
+        Some(mean) => floor_report.warnings.insert(0, mean),
+        None => floor_report.warnings.extend(floor_report.outlook.take()),
     }
-    assessment
+    floor_report
         .warnings
         .extend(delta_warning(params.budget().delta(), n));
     Estimate {
@@ -169,17 +176,17 @@ fn document(params: &StudyParams, name: &str, n: u64, k: Rank, findings: Finding
         n,
         repeated_seeds: 0,
         p: vectors.nrows(),
-        k: assessment.components.len(),
+        k: floor_report.components.len(),
         requested_k: k,
-        components: assessment.components,
-        groups: assessment.groups,
+        components: floor_report.components,
+        groups: floor_report.groups,
         mean: None,
         mean_standard_error: None,
-        variances: assessment.variances,
+        variances: floor_report.variances,
         eigenvalues: spectrum,
-        total_variance: assessment.total_variance,
-        floor: assessment.floor,
-        expected_error: assessment.expected_error,
+        total_variance: floor_report.total_variance,
+        floor: floor_report.floor,
+        expected_error: floor_report.expected_error,
         influence: Some(
             params
                 .mechanism()
@@ -190,12 +197,12 @@ fn document(params: &StudyParams, name: &str, n: u64, k: Rank, findings: Finding
         bucket_agreement,
         row_check: None,
         privacy: PrivacyStatement::new(params),
-        warnings: assessment.warnings,
+        warnings: floor_report.warnings,
         seconds: 0.0,
     }
 }
 
-/// Refuses a document that would not be read as it was written: JSON has neither NaN nor infinity.
+/// Rejects a document that would not survive a round trip: JSON has neither NaN nor infinity.
 fn check_readable(estimate: &Estimate) -> Result<()> {
     let read = serde_json::to_vec(estimate).and_then(|json| serde_json::from_slice(&json));
     if read.is_ok_and(|read: Estimate| read == *estimate) {

@@ -1,4 +1,4 @@
-//! S̃ in single precision: half a triangle of f32 where memory decides.
+//! S̃ in single precision: one triangle of f32, where memory is the limit.
 
 use eigenveil_shared::{Error, Result, mechanism::double_cap::DoubleCapParameters};
 use nalgebra::DMatrix;
@@ -6,23 +6,23 @@ use nalgebra::DMatrix;
 use super::source::{BLOCK, Directions, SeedSource};
 use crate::{
     cancel::Cancel,
-    linalg::{PANEL_WIDTH, Panels, share_out},
+    linalg::{PANEL_WIDTH, Panels, parallel_for_each},
 };
 
 /// The mean of n decoded `double-cap` reports `c(ggᵀ − I/p)`: the triangle in f32, the diagonal and the trace in f64.
 ///
-/// Directions are rounded to f32 and added up in blocks of [`BLOCK`], so that a term of an entry passes
-/// `B + n/B` roundings: the sum is off by at most `(B + n/B + 2)·u·c·E|gᵢgⱼ|`, u = 2⁻²⁴, which in standard deviations
-/// `c/(p√n)` of the noise is below `0.64·√n·(B + n/B + 2)·u`: 0.8 % at n = 10⁵, 0.16 at 10⁶. Roundings are not all in one
+/// Directions are rounded to f32 and added up in blocks of [`BLOCK`], so that a term of an entry passes `B + n/B`
+/// roundings: the sum is off by at most `(B + n/B + 2)·u·c·E|gᵢgⱼ|`, u = 2⁻²⁴, which in standard deviations `c/(p√n)`
+/// of the noise is below `0.64·√n·(B + n/B + 2)·u`: 0.8 % at n = 10⁵, 0.16 at 10⁶. Roundings are not all in one
 /// direction: measured, they are some thousand times less (a test compares).
-pub(super) struct LargeMoment {
+pub(super) struct LargeMatrix {
     lower: Panels<f32>,
     diagonal: Vec<f64>,
     n: u64,
 }
 
-impl LargeMoment {
-    /// One pass over the seeds; `cancel` is asked once a block.
+impl LargeMatrix {
+    /// One pass over the seeds; `cancel` is checked once a block.
     pub(super) fn gather(
         source: &(impl SeedSource + ?Sized),
         parameters: &DoubleCapParameters,
@@ -85,7 +85,7 @@ impl LargeMoment {
             *sum = scale * (*sum / self.n as f64 - 1.0 / p);
         }
         let factor = (scale / self.n as f64) as f32;
-        share_out(self.lower.iter_mut(), |(_, panel)| *panel *= factor);
+        parallel_for_each(self.lower.iter_mut(), |(_, panel)| *panel *= factor);
     }
 
     /// A symmetric matrix as if it were the mean of n reports.

@@ -1,4 +1,4 @@
-//! Where the reports come from: seeds that can be read more than once.
+//! The source of the reports: seeds that can be read more than once.
 
 use eigenveil_shared::{
     Error, Result,
@@ -9,7 +9,7 @@ use nalgebra::DMatrix;
 use crate::{
     accumulate::Accumulator,
     cancel::Cancel,
-    linalg::{GramSum, share_out},
+    linalg::{GramSum, parallel_for_each},
 };
 
 /// Seeds expanded at a time.
@@ -25,7 +25,7 @@ pub trait SeedSource {
         0
     }
 
-    /// Hands over all seeds in pieces, each with the number of its bucket.
+    /// Passes all seeds to `take` in chunks, each with the number of its bucket.
     ///
     /// # Errors
     /// When they cannot be read; those of `take`, which end it.
@@ -71,7 +71,7 @@ impl<T: nalgebra::Scalar + Default + Send> Directions<T> {
         let rows = rows.as_deref();
         let kept = block.nrows().max(1);
         let columns = block.as_mut_slice().chunks_exact_mut(kept);
-        share_out(seeds.iter().zip(columns), |(seed, column)| {
+        parallel_for_each(seeds.iter().zip(columns), |(seed, column)| {
             let mut normals = vec![0.0; *p];
             let inverse = expand(seed, &mut normals).sqrt().recip();
             match rows {
@@ -90,7 +90,7 @@ impl<T: nalgebra::Scalar + Default + Send> Directions<T> {
     }
 }
 
-/// `Σ ggᵀ` on `rows` (and their columns) in f64, bucket by bucket; `cancel` is asked once a block.
+/// `Σ ggᵀ` on `rows` (and their columns) in f64, bucket by bucket; `cancel` is checked once a block.
 pub(super) fn sums_of_rows(
     source: &(impl SeedSource + ?Sized),
     p: usize,
