@@ -1,4 +1,5 @@
-//! Who gets in: guesses behind the operator's own address, connections that take every descriptor, a disk that is full.
+//! Attacks on access: guessed tokens from the operator's own address, connections that take every descriptor, a full
+//! disk.
 
 use std::{
     io::Write as _,
@@ -17,18 +18,18 @@ use tokio::task::JoinSet;
 
 use crate::{
     Target,
-    program::{Folder, ServerProcess},
+    harness::{Folder, ServerProcess},
     wire::Wire,
     withstand,
 };
 
-/// The address of honest devices, of the operator and of the attacker: one proxy before them all.
+/// The address of honest devices, operator and attacker alike: they share a proxy.
 const HOME: [u8; 4] = [127, 0, 0, 1];
 
-/// Wrong tokens by the thousand, spelt in every way, from the operator's address: the operator is let in every time.
+/// Thousands of wrong tokens, spelt in every way, from the operator's address: the operator always gets in.
 #[test]
 #[ignore = "half a minute of two processors"]
-fn guesses_from_the_operators_address() {
+fn guessed_tokens_do_not_lock_out_the_operator() {
     withstand("wrong tokens", "", |target: Target, begun| async move {
         let mut guessers = JoinSet::new();
         for guesser in 0..8 {
@@ -57,10 +58,10 @@ fn guesses_from_the_operators_address() {
     });
 }
 
-/// More connections than there are descriptors: the store still opens what it needs, and an estimate is made.
+/// More connections than descriptors: the store can still open its files, and an estimate completes.
 #[test]
 #[ignore = "half a minute of two processors"]
-fn connections_take_every_descriptor() {
+fn connections_do_not_starve_the_store_of_descriptors() {
     withstand("300 connections", "", |target: Target, begun| async move {
         let mut operator = Wire::connect(target.address, HOME).await.unwrap();
         let path = format!("/v1/studies/{}", target.seeds.id);
@@ -100,13 +101,13 @@ fn connections_take_every_descriptor() {
                 }
             }
         }
-        // Until the end.
+        // Hold them until the end.
         std::future::pending::<()>().await;
         drop(held);
     });
 }
 
-/// A file system of 40 MiB of its own, in a namespace that lives as long as this.
+/// A separate file system of 40 MiB, in a mount namespace that lives as long as this value.
 struct Disk {
     holder: Child,
     path: PathBuf,
@@ -131,13 +132,13 @@ impl Disk {
         Self { holder, path }
     }
 
-    /// What a shell does for the program to see the disk.
+    /// The shell command that lets the program see the disk.
     fn within(&self) -> String {
         let holder = self.holder.id();
         format!("exec nsenter --preserve-credentials -U -m -t {holder}")
     }
 
-    /// The disk as it is seen from here.
+    /// The path of the disk from outside the namespace.
     fn seen(&self) -> PathBuf {
         PathBuf::from(format!(
             "/proc/{}/root{}",
@@ -146,7 +147,7 @@ impl Disk {
         ))
     }
 
-    /// To the last byte.
+    /// Fills the disk to the last byte.
     fn fill(&self, name: &str) {
         let mut ballast = std::fs::File::create(self.seen().join(name)).unwrap();
         while ballast.write(&[1; 4_096]).is_ok_and(|written| written > 0) {}
@@ -160,10 +161,10 @@ impl Drop for Disk {
     }
 }
 
-/// Stopped on a full disk of which nothing is kept back: the next start says what to do, and after that all is there.
+/// Stopped on a full disk without ballast: the next start says what to do, and afterwards everything is there.
 #[test]
 #[ignore = "needs user namespaces (unshare -rm)"]
-fn a_start_on_a_full_file_system_says_what_to_do() {
+fn start_on_a_full_disk_says_what_to_do() {
     let folder = Folder::new();
     let disk = Disk::new(folder.path().join("disk"));
     let (data, log) = (disk.path.join("data"), folder.path().join("log"));
@@ -177,7 +178,7 @@ fn a_start_on_a_full_file_system_says_what_to_do() {
     let id = server.create_study("--p 16 --epsilon 4");
     let address = server.listen().parse().unwrap();
     let study = runtime.block_on(crate::study(address, &id));
-    // The log holds more than fits into the main file as it is.
+    // The write-ahead log has more than fits into the main file.
     for number in 0..40 {
         let sent = runtime.block_on(send_thousand(address, &study, number));
         assert_eq!(sent, 200);
@@ -200,7 +201,7 @@ fn a_start_on_a_full_file_system_says_what_to_do() {
     assert!(server.stop());
 }
 
-/// Sends the thousand reports of this number, and gives the status of the answer.
+/// Sends a batch of a thousand reports and returns the status of the response.
 async fn send_thousand(server: SocketAddr, study: &StudyDocument, number: u64) -> u16 {
     let reports: Vec<_> = (0..1_000)
         .map(|i| {
@@ -216,11 +217,11 @@ async fn send_thousand(server: SocketAddr, study: &StudyDocument, number: u64) -
     wire.send("POST", &path, &head, &body).await.unwrap().status
 }
 
-/// A file system of 40 MiB of the server's own is filled to the last byte: closing and deleting a study goes through,
-/// by what was kept back, and the other study takes reports again.
+/// The server's file system of 40 MiB is filled to the last byte: a study can still be closed and deleted, thanks to
+/// the ballast file, and the other study accepts reports again.
 #[test]
 #[ignore = "needs user namespaces (unshare -rm)"]
-fn a_full_file_system_is_emptied_by_deleting() {
+fn deleting_frees_a_full_disk() {
     let folder = Folder::new();
     let disk = Disk::new(folder.path().join("disk"));
     let log = folder.path().join("log");

@@ -18,14 +18,14 @@ use tokio::task::JoinSet;
 
 use crate::wire::Wire;
 
-/// Where honest devices are: one network behind one address.
+/// The address of honest devices: one network behind one address.
 const HOME: [u8; 4] = [127, 0, 0, 1];
-/// Devices that send at once to each study.
+/// Devices that send concurrently to each study.
 const DEVICES: u64 = 8;
-/// A device that got no answer for so long tries again on a new connection.
+/// A device without a response for this long retries on a new connection.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A study that honest devices take part in.
+/// Honest devices reporting to one study.
 pub(crate) struct Honest {
     study: StudyDocument,
     acknowledged: Mutex<Vec<ReportId>>,
@@ -79,7 +79,7 @@ impl Honest {
         }
     }
 
-    /// Whether this try was acknowledged. Refusals of a busy server are tried again, as our client does.
+    /// Whether this attempt was acknowledged. Refusals of a busy server are retried, as in our client.
     async fn try_once(&self, server: SocketAddr, wire: &mut Option<Wire>, body: &[u8]) -> bool {
         let head = format!("content-type: {REPORT_MEDIA_TYPE}\r\n");
         let path = format!("/v1/studies/{}/reports", self.study.id);
@@ -100,8 +100,8 @@ impl Honest {
         }
     }
 
-    /// Every acknowledged report is counted exactly once: the server's count is theirs, and sent again each is a
-    /// duplicate.
+    /// Checks that every acknowledged report is counted exactly once: the counts agree, and each is a duplicate when
+    /// sent again.
     pub(crate) async fn verify(&self, server: SocketAddr) {
         let acknowledged = self.acknowledged.lock().unwrap().clone();
         let mut wire = Wire::connect(server, HOME).await.unwrap();
@@ -132,7 +132,7 @@ fn report_id(device: u64, number: u64) -> ReportId {
     ReportId::from_parts(1_700_000_000_000 + number, random)
 }
 
-/// A whole report; what it says does not matter here, but seeds differ.
+/// An encoded report; its contents do not matter here, but seeds differ.
 pub(crate) fn report(study: &StudyDocument, id: ReportId) -> Vec<u8> {
     let shape = StudyShape::new(&study.params);
     let mut payload = vec![0; shape.payload_len()];

@@ -1,8 +1,9 @@
 //! Attacks against a real server with 1 GiB of memory and 256 descriptors, while honest devices upload.
 //!
-//! `cargo test -p eigenveil-tests --test attacks -- --ignored --test-threads=1 --nocapture` prints a line an attack. Each
-//! measures what honest devices get before the attack and under it, in the same process, and checks afterwards
-//! that every acknowledged report is counted exactly once. A new attack is a file with a test that calls [`withstand`].
+//! `cargo test -p eigenveil-tests --test attacks -- --ignored --test-threads=1 --nocapture` prints a line for each
+//! attack. Each measures the throughput of honest devices before and during the attack, in the same process, and checks
+//! afterwards that every acknowledged report is counted exactly once. To add an attack write a test that calls
+//! [`withstand`].
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -11,11 +12,11 @@
 )]
 
 mod access;
+#[allow(dead_code, reason = "the system tests use all of it")]
+#[path = "../system/harness.rs"]
+mod harness;
 mod honest;
 mod memory;
-#[allow(dead_code, reason = "the system tests use all of it")]
-#[path = "../system/program.rs"]
-mod program;
 mod wire;
 
 use std::{
@@ -30,35 +31,35 @@ use eigenveil_shared::api::StudyDocument;
 use tokio::sync::oneshot;
 
 use crate::{
+    harness::{Folder, ServerProcess},
     honest::Honest,
-    program::{Folder, ServerProcess},
     wire::Wire,
 };
 
-/// What the server's process may have: virtual memory in KiB, and descriptors.
+/// Limits of the server's process: virtual memory in KiB, and descriptors.
 const LIMITS: &str = "ulimit -v 1048576; ulimit -n 256; exec";
-/// Honest devices get at least this share of what they get without an attack.
+/// Honest devices must get at least this share of their throughput without an attack.
 const SHARE: f64 = 0.5;
-/// How long honest devices are counted, before the attack and under it.
+/// How long throughput is measured, before and during the attack.
 const COUNTED: Duration = Duration::from_secs(8);
-/// How long devices and attackers are given to come into their stride.
+/// Warm-up time of devices and attackers.
 const STRIDE: Duration = Duration::from_secs(2);
-/// Where the health check comes from.
+/// The address of the health check.
 const PROBE: [u8; 4] = [127, 0, 9, 9];
 
-/// What an attack is told of the server.
+/// What an attack knows of the server.
 #[derive(Clone)]
 pub(crate) struct Target {
     pub(crate) address: SocketAddr,
-    /// An open study of seeds that honest devices do not take part in.
+    /// An open study of seeds without honest devices.
     pub(crate) seeds: StudyDocument,
     /// One of matrices of p = 2,048: a report has 8 MiB.
     pub(crate) large: StudyDocument,
-    /// The operator's token: for what an attack needs set up, not for attackers.
+    /// The operator's token: to set up an attack, not for attackers.
     pub(crate) token: String,
 }
 
-/// What honest devices saw for a while.
+/// What honest devices measured.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seen {
     /// Seeds a second, by devices that send 74 bytes each.
@@ -69,8 +70,8 @@ pub(crate) struct Seen {
     pub(crate) health: Duration,
 }
 
-/// Plays an attack against a server with these settings (TOML) and these limits. `attack` runs on a thread of its own
-/// until the end; it sends on its channel when it is set up.
+/// Runs an attack against a server with these settings (TOML) and limits. `attack` runs on its own thread until the end
+/// and sends on its channel once it is set up.
 pub(crate) fn withstand<F>(
     name: &str,
     settings: &str,
@@ -118,7 +119,7 @@ where
         });
     });
     let under = runtime.block_on(async {
-        // Where the attack ended without saying so there is nothing to measure.
+        // If the attack ended early there is nothing to measure.
         tokio::time::timeout(Duration::from_secs(120), begins)
             .await
             .unwrap()
@@ -163,7 +164,7 @@ where
     (before, under)
 }
 
-/// One thread: what attackers and devices take of the machine is not the server's.
+/// One thread, so that attackers and devices leave the machine to the server.
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -202,7 +203,7 @@ async fn see(address: SocketAddr, seeds: &Honest, matrices: &Honest) -> Seen {
     }
 }
 
-/// Most physical memory that the process had.
+/// Peak physical memory of the process.
 fn peak_mib(process: u32) -> f64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -210,7 +211,7 @@ fn peak_mib(process: u32) -> f64 {
     kib.map_or(f64::NAN, |kib| kib / 1024.0)
 }
 
-/// The last of what the server said.
+/// The last lines of the server's log.
 fn tail(log: &Path) -> String {
     let text = std::fs::read_to_string(log).unwrap_or_default();
     let lines: Vec<&str> = text.lines().collect();

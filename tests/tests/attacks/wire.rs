@@ -1,4 +1,4 @@
-//! HTTP by hand, from any address of this machine: what an attacker does is not what a client's library does.
+//! HTTP by hand, from any address of this machine, because attackers do not behave like a client library.
 
 use std::{io, net::SocketAddr};
 
@@ -13,7 +13,7 @@ pub(crate) struct Wire {
     buffer: Vec<u8>,
 }
 
-/// Status and body of an answer.
+/// Status and body of a response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -26,7 +26,7 @@ impl Wire {
         Self::connect_with(to, from, None).await
     }
 
-    /// The same with a receive buffer of so many bytes: for answers that nobody takes.
+    /// The same with a receive buffer of this size, for responses that are never read.
     pub(crate) async fn connect_with(
         to: SocketAddr,
         from: [u8; 4],
@@ -55,7 +55,7 @@ impl Wire {
         self.answer().await
     }
 
-    /// Sends a whole request with a body; `head` is further lines, each with its end.
+    /// Sends a whole request with a body; `head` is further header lines, each with its line end.
     pub(crate) async fn send(
         &mut self,
         method: &str,
@@ -73,7 +73,7 @@ impl Wire {
         self.answer().await
     }
 
-    /// Reads one answer of a stated length.
+    /// Reads one response with a Content-Length.
     pub(crate) async fn answer(&mut self) -> io::Result<Answer> {
         let broken = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
         let end = loop {

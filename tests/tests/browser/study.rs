@@ -1,19 +1,19 @@
-//! A study as its people see it: made, watched, estimated from.
+//! A study as its users see it: created, watched, estimated.
 
 use rand::{RngExt as _, SeedableRng as _, rngs::ChaCha12Rng};
 
 use crate::{
     chromium::{Browser, DESKTOP},
-    program::{Folder, ServerProcess},
+    harness::{Folder, ServerProcess},
 };
 
 /// Features of a row.
 pub(crate) const FEATURES: usize = 12;
-/// Rows, and so reports.
+/// Number of rows and of reports.
 pub(crate) const ROWS: usize = 5_000;
-/// Rows of those who come first.
+/// Number of rows reported first.
 pub(crate) const FIRST: usize = 100;
-/// `ROWS` as pages write it.
+/// `ROWS` as formatted on pages.
 pub(crate) const ROWS_SHOWN: &str = "5,000";
 
 /// A running server, and rows with two strong directions in their first features.
@@ -84,7 +84,7 @@ impl World {
     }
 }
 
-/// Fills the form and creates the study; its identifier.
+/// Fills the form, creates the study and returns its identifier.
 pub(crate) async fn create(browser: &Browser, name: &str) -> String {
     browser.open("/studies/new").await;
     browser.fill("#name", name).await;

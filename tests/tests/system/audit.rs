@@ -1,6 +1,6 @@
 //! `eigenveil audit` as a process.
 
-use crate::program::{has_keys, refuses, run_json};
+use crate::harness::{has_keys, refuses, run_json};
 
 const KEYS: &str = "mechanism epsilon delta epsilon_lower_bound method trials verdict calibration p true_epsilon \
     model_based event_epsilon_lower_bound transcript_epsilon_lower_bound observed randomness max_provable_epsilon confidence pair \
@@ -41,12 +41,12 @@ fn audit_prints_the_agreed_keys_and_refuses_wrong_usage() {
     assert_eq!(published["verdict"], "refuted");
     assert_eq!(published["pair"], "axes");
     assert!(published["attempts"].is_null());
-    // A seed gives the same numbers.
+    // The same seed gives the same numbers.
     let again = audit("--randomness seeded --epsilon 1");
     for key in ["epsilon_lower_bound", "transcript_epsilon_lower_bound"] {
         assert_eq!(again[key], cap[key]);
     }
-    // The device's own release, by default: a false alarm once in 10⁶ runs.
+    // The default is the device's own randomness: a false alarm once in 10⁶ runs.
     let released = audit("--epsilon 1 --confidence 0.999999");
     assert_eq!(
         (&released["randomness"], &released["verdict"]),

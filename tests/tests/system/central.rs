@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use eigenveil_central::ALGORITHMS;
 
-use crate::program::{Folder, has_keys, refused, refuses, run, run_json, succeeded};
+use crate::harness::{Folder, has_keys, refused, refuses, run, run_json, succeeded};
 
 /// The keys that every algorithm prints.
 const KEYS: &str = "algorithm epsilon delta true_epsilon neighbours calibration error captured_variance seconds \
@@ -54,9 +54,9 @@ fn every_listed_algorithm_runs_and_prints_the_agreed_keys() {
     }
 }
 
-/// A trace of what has iterations ends at the error that is reported; it does not change the answer.
+/// The trace of an iterative algorithm ends at the reported error and does not change the result.
 #[test]
-fn a_trace_changes_nothing() {
+fn trace_does_not_change_the_result() {
     for info in ALGORITHMS {
         let name = info.name;
         let plain = format!("central {name} --seed 1 --model haystack --p 8 --n 500 --k 2");
@@ -104,7 +104,7 @@ fn central_reads_rows_writes_loadings_and_repeats_with_a_seed() {
     assert_eq!(written.lines().count(), 4);
     assert!(written.starts_with("feature,component1\n0,"), "{written}");
     assert_eq!(of("--n 1000")["n"], 1000);
-    // No guarantee is null, and said.
+    // A missing guarantee is null in JSON, and the text says so.
     let said = succeeded(&run(&format!(
         "central wishart --rows {rows} --k 1 --epsilon 1 --calibration as-published"
     )));
@@ -112,7 +112,7 @@ fn central_reads_rows_writes_loadings_and_repeats_with_a_seed() {
         said.contains("nothing at delta") && said.contains("0.283"),
         "{said}"
     );
-    // Fewer rows than a batch.
+    // Fewer rows than one batch.
     let few = run(&format!(
         "central minibatch-oja --rows {rows} --k 1 --batch 1000"
     ));
@@ -120,7 +120,7 @@ fn central_reads_rows_writes_loadings_and_repeats_with_a_seed() {
 }
 
 #[test]
-fn central_refuses_what_it_cannot_use() {
+fn central_refuses_wrong_usage() {
     let folder = Folder::new();
     let long = folder.write("long.csv", "a,b\n0.5,0.1\n9.25,0\n");
     let nan = folder.write("nan.csv", "a,b\n0.5,0.1\nNaN,0\n");
@@ -138,7 +138,7 @@ fn central_refuses_what_it_cannot_use() {
             ("--neighbours add", "replace"),
         ],
     );
-    // Never a value of a row.
+    // Messages never contain a value of a row.
     assert!(!said.contains("9.25"), "{said}");
     let of_nan = format!("analyze-gauss --k 1 --rows {nan}");
     refuses(
@@ -150,7 +150,7 @@ fn central_refuses_what_it_cannot_use() {
             ("", "ALGORITHM"),
         ],
     );
-    // A matrix of 137 GB; products with the rows need none.
+    // The p × p matrix would take 137 GB; the algorithms that use products with the rows do not need it.
     let wide = folder.write("wide.libsvm", "1 131072:1\n");
     let much = run(&format!("central analyze-gauss --rows {wide} --k 2"));
     refused(&much, 2, &["131072 columns", "at most 20000"]);

@@ -1,8 +1,8 @@
-//! What scripts rely on: keys, exit codes, one line on standard output.
+//! The interface for scripts: keys, exit codes, one line on standard output.
 
 use std::{fmt::Write as _, process::Command};
 
-use crate::program::{
+use crate::harness::{
     Folder, PROGRAM, ServerProcess, has_keys, refused, refuses, run, run_json, stderr, succeeded,
 };
 
@@ -29,7 +29,7 @@ fn demo_prints_the_agreed_keys_and_writes_its_files() {
     assert_eq!(result["bytes_per_report"], 58 + 16);
     let [captured, best] =
         ["captured", "nonprivate_captured"].map(|key| result[key].as_f64().unwrap());
-    // The first component holds two thirds of the energy and stands 20 times above the noise at n = 3,000.
+    // The first component has two thirds of the variance and stands 20 times above the noise at n = 3,000.
     assert!(
         captured > 0.9 * best && captured <= best + 1e-9,
         "{captured} of {best}"
@@ -72,7 +72,7 @@ fn demo_takes_own_rows_and_refuses_bad_ones() {
 }
 
 #[test]
-fn the_whole_path_by_hand() {
+fn create_report_estimate_project_by_hand() {
     let folder = Folder::new();
     let server = folder.server();
     let features = folder.write(
@@ -97,7 +97,7 @@ fn the_whole_path_by_hand() {
     let id = study["id"].as_str().unwrap();
 
     let report = format!("report --study {id} --rows {rows}");
-    // Running it again sends nothing: every row has its one report.
+    // Running it again sends nothing, because every row has its report.
     for (line, accepted) in [(&report, 4000), (&format!("{report} --no-batch"), 0)] {
         let sent = server.cli_json(line);
         assert_eq!(
@@ -125,11 +125,11 @@ fn the_whole_path_by_hand() {
     let npy = std::fs::read(folder.at("result/components.npy")).unwrap();
     assert!(npy.starts_with(b"\x93NUMPY") && npy.len() >= 128 + 3 * 8 - 64);
     let estimate = folder.read_json("result/estimate.json");
-    // An upload of a few kilobytes is in many commits all the same: there is something to take error bars from.
+    // Even a small upload is split into many commits, which the error bars need.
     let component = &estimate["components"][0];
     assert!(component["eigenvalue_se"].as_f64().unwrap() > 0.0);
     assert!(!estimate["bucket_agreement"].is_null());
-    // Height and weight move together: both loadings are large and of one sign.
+    // Height and weight are correlated: both loadings are large and have the same sign.
     let [height, weight] = [0_usize, 1].map(|i| component["loadings"][i].as_f64().unwrap());
     assert!(height > 0.4 && weight > 0.4, "{component}");
 
@@ -156,7 +156,7 @@ fn the_whole_path_by_hand() {
 }
 
 #[test]
-fn simulate_prints_the_agreed_keys_for_every_source_and_path() {
+fn simulate_prints_the_agreed_keys_for_every_source_and_noise() {
     let folder = Folder::new();
     let csv = folder.write("rows.csv", "a,b,c\n1,2,0\n2,1,0\n3,3,1\n");
     let libsvm = folder.write("rows.libsvm", "+1 1:1 2:2\n-1 1:2 2:1\n+1 1:3 2:3 3:1\n");
@@ -167,7 +167,7 @@ fn simulate_prints_the_agreed_keys_for_every_source_and_path() {
         "--model wang-xu --p 6",
         &format!("--rows {csv}"),
         &format!("--rows {libsvm}"),
-        // Against the rows' own components on two of the three columns.
+        // Compared with the rows' own components on two of the three columns.
         &format!("--rows {csv} --s 2 --sparse"),
     ] {
         for noise in ["from-sum", "per-report"] {
@@ -185,7 +185,7 @@ fn simulate_prints_the_agreed_keys_for_every_source_and_path() {
             );
         }
     }
-    // The two text formats hold the same rows, and a seed gives the same numbers.
+    // Both text formats have the same rows, and a seed gives the same numbers.
     let of = |rows: &str| {
         let mut result = run_json(&format!("{simulate} --rows {rows}"));
         result.as_object_mut().unwrap().remove("seconds");
@@ -212,8 +212,8 @@ fn simulate_prints_the_agreed_keys_for_every_source_and_path() {
     );
 }
 
-/// A server with a study of 6,000 rows in which two features move together and six are noise of the data's own.
-fn study_of_a_pair(folder: &Folder) -> (ServerProcess, String) {
+/// A server with a study of 6,000 rows in which two features are correlated and six are noise.
+fn study_with_two_correlated_features(folder: &Folder) -> (ServerProcess, String) {
     let mut text = String::new();
     for i in 0..6000_u64 {
         let tall = (i * 37 % 101) as f64 - 50.0;
@@ -232,7 +232,7 @@ fn study_of_a_pair(folder: &Folder) -> (ServerProcess, String) {
 #[test]
 fn a_sparse_estimate_over_http_carries_its_settings() {
     let folder = Folder::new();
-    let (server, id) = study_of_a_pair(&folder);
+    let (server, id) = study_with_two_correlated_features(&folder);
     let out = folder.at("result");
     let done = server.cli_json(&format!(
         "estimate --study {id} --k 1 --sparse --lambda 0.12 --rho 0.5 --refit --max-iterations 777 \
@@ -258,10 +258,10 @@ fn a_sparse_estimate_over_http_carries_its_settings() {
         loadings[2..].iter().all(|loading| loading == 0.0),
         "{loadings:?}"
     );
-    // Four reports are in four commits at most: too few buckets for folds.
+    // Four reports are in at most four commits: too few buckets for cross-validation.
     let id = server.create_study("--p 8 --epsilon 8");
     server.report(&id, &folder.write("few.csv", "1,2,3,4,5,6,7,8\n".repeat(4)));
-    // Were it not refused, its files would not land in the source tree.
+    // In the temporary folder, in case it is not refused.
     let cv = format!("estimate --study {id} --sparse --lambda cv --wait --out {out}");
     refused(&server.cli(&cv), 2, &["hold reports"]);
 }
@@ -269,8 +269,8 @@ fn a_sparse_estimate_over_http_carries_its_settings() {
 #[test]
 fn error_bars_and_cross_validation_over_the_buckets_of_a_server() {
     let folder = Folder::new();
-    // One upload, which is divided.
-    let (server, id) = study_of_a_pair(&folder);
+    // One upload, split into many commits.
+    let (server, id) = study_with_two_correlated_features(&folder);
     let estimate = format!(
         "estimate --study {id} --sparse --wait --out {}",
         folder.at("result")
@@ -291,11 +291,11 @@ fn error_bars_and_cross_validation_over_the_buckets_of_a_server() {
     assert_eq!(cv["chosen"], sparse["lambda"]);
     assert!(cv["path"].as_array().unwrap().len() > 3, "{cv}");
     let text = succeeded(&server.cli(&format!("{estimate} --k 2 --lambda path")));
-    every_file_of_a_path(&folder, &text);
+    check_files_of_a_lambda_path(&folder, &text);
 }
 
-/// With `--lambda path` every table and picture is written, and they agree with the document.
-fn every_file_of_a_path(folder: &Folder, text: &str) {
+/// With `--lambda path` every table and figure is written, and they agree with the document.
+fn check_files_of_a_lambda_path(folder: &Folder, text: &str) {
     let read = |name: &str| {
         assert!(text.contains(name), "{name} is not in {text}");
         folder.read(&format!("result/{name}"))
@@ -319,7 +319,7 @@ fn every_file_of_a_path(folder: &Folder, text: &str) {
         let component = &estimate["components"][j];
         assert_eq!(line[0], (j + 1).to_string());
         assert_eq!(component["verdict"], line[1].as_str());
-        // Of two numbers in the document the smaller one is the alignment.
+        // The alignment is the smaller of two numbers in the document.
         for (name, cell) in lines[0].iter().zip(line).skip(3) {
             if !name.starts_with("alignment") {
                 assert_eq!(cell.parse().ok(), component[name].as_f64(), "{name}");
@@ -371,10 +371,9 @@ fn usage_errors_exit_with_two_and_help_with_zero() {
     }
 }
 
-/// Descriptors that do not suffice are said before the server starts and when it does; with those that there are it
-/// serves.
+/// Too few file descriptors are reported by the check and at the start; the server serves with those it has.
 #[test]
-fn too_few_descriptors_are_said() {
+fn too_few_descriptors_are_reported() {
     let folder = Folder::new();
     let log = folder.path().join("log");
     let checked = Command::new("sh")

@@ -2,10 +2,10 @@
 
 use std::fs;
 
-use crate::program::{Folder, ServerProcess, refused, succeeded};
+use crate::harness::{Folder, ServerProcess, refused, succeeded};
 
 #[test]
-fn a_study_is_exported_imported_merged_and_deleted() {
+fn studies_are_exported_imported_merged_and_deleted() {
     let folder = Folder::new();
     let rows = (0..40).map(|i| format!("{},{},1\n", i % 7, i % 3));
     let rows = folder.write("rows.csv", rows.collect::<String>());
@@ -18,7 +18,7 @@ fn a_study_is_exported_imported_merged_and_deleted() {
     let export = format!("study export {id} --out {file}");
     let exported = one.cli_json(&export);
     assert_eq!(exported["bytes"], fs::metadata(&file).unwrap().len());
-    // What is there already is not written over.
+    // An existing file is not overwritten.
     refused(&one.cli(&export), 2, &["exists", "a.evstudy"]);
 
     let import = format!("study import {file}");
@@ -31,7 +31,7 @@ fn a_study_is_exported_imported_merged_and_deleted() {
         assert_eq!(imported["study"]["id"], id.as_str());
     }
 
-    // Two studies of the same parameters become one; a study of others is refused.
+    // Two studies with the same parameters are merged; one with other parameters is refused.
     let second = two.create_study(flags);
     let merged = two.cli_json(&format!("{import} --into {second}"));
     assert_eq!(merged["outcome"], "merged");
@@ -41,14 +41,14 @@ fn a_study_is_exported_imported_merged_and_deleted() {
     refused(&refusal, 1, &["only studies of the same parameters"]);
     let own = two.cli(&format!("study import {rows}"));
     refused(&own, 1, &["not a complete export of a study"]);
-    // The estimate of the imported study says what one report can do.
+    // The estimate of the imported study states the influence of one report.
     let estimate = format!("estimate --study {id} --wait --out {}", folder.at("result"));
     let done = two.cli_json(&estimate);
     assert!(done["influence"].as_f64().unwrap() > 0.0, "{done}");
     let shown = succeeded(&two.cli(&estimate));
     assert!(shown.contains("influence: replacing one report"), "{shown}");
 
-    // Deleting wants to be meant, and a closed study.
+    // Deleting needs a confirmation and a closed study.
     refused(&two.cli(&format!("study delete {id}")), 2, &["--yes"]);
     let delete = format!("study delete {id} --yes");
     refused(&two.cli(&delete), 1, &["close it"]);
@@ -61,7 +61,7 @@ fn a_study_is_exported_imported_merged_and_deleted() {
 }
 
 #[test]
-fn a_backup_of_a_running_server_is_restored() {
+fn backup_of_a_running_server_can_be_restored() {
     let folder = Folder::new();
     let mut server = folder.server();
     let id = server.create_study("--p 3 --epsilon 4");
@@ -78,15 +78,15 @@ fn a_backup_of_a_running_server_is_restored() {
     fs::create_dir(&restored).unwrap();
     fs::copy(file, restored.join("eigenveil.db")).unwrap();
     let server = ServerProcess::start(&restored);
-    // The token is the same; its file is the operator's to keep.
+    // The token is the same, but the backup does not contain its file.
     fs::write(server.token_file(), token).unwrap();
     assert_eq!(server.accepted(&id), 3);
     server.cli_json(&format!("study close {id}"));
 }
 
-/// A second estimate into the same directory takes away what the first one left there, and nothing else.
+/// A second estimate into the same directory removes the files of the first, and nothing else.
 #[test]
-fn nothing_of_an_earlier_estimate_stays() {
+fn files_of_an_earlier_estimate_are_removed() {
     let folder = Folder::new();
     let server = folder.server();
     let study = server.create_study("--p 6 --epsilon 8");
@@ -97,7 +97,7 @@ fn nothing_of_an_earlier_estimate_stays() {
     server.report(&study, &folder.write("rows.csv", rows.collect::<String>()));
     let out = folder.at("out");
     fs::create_dir(&out).unwrap();
-    // Somebody's own, one with the name of a picture that only a path has.
+    // The user's own files, one with the name of a figure that only a path of λ has.
     for own in ["out/notes.txt", "out/lambda_rows.svg"] {
         folder.write(own, "mine");
     }
@@ -116,7 +116,7 @@ fn nothing_of_an_earlier_estimate_stays() {
     assert_eq!(folder.read("out/lambda_rows.svg"), "mine");
     let sparse = estimate("--sparse --lambda path");
     assert!(sparse.contains(&"lambda_path.csv".to_owned()), "{sparse:?}");
-    // What the path overwrote was its own from then on.
+    // A file that the path overwrote belonged to the result from then on.
     let mut wanted = plain;
     wanted.retain(|name| name != "lambda_rows.svg");
     assert_eq!(estimate(""), wanted);

@@ -20,19 +20,20 @@ mod documentation;
 mod enrolment;
 mod export_backup;
 mod full_disk;
+mod harness;
 #[path = "../../../server/tests/common/html.rs"]
 mod html;
 #[path = "../../../server/tests/common/identifiable.rs"]
 mod identifiable;
 mod killed_client;
 mod messages;
+mod no_personal_data;
 mod noiseless_oracle;
 mod participants;
 #[path = "../../../server/tests/common/patience.rs"]
 mod patience;
 mod plan;
 mod prepare;
-mod program;
 mod proxy;
 mod readme_numbers;
 mod renames;
@@ -41,4 +42,3 @@ mod row_ledger;
 mod stderr_broken;
 mod tables;
 mod tls_and_config;
-mod traces;

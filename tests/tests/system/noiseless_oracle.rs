@@ -1,4 +1,4 @@
-//! The noise-off oracle over HTTP: with no noise, what the server answers is plain PCA.
+//! The noiseless oracle over HTTP: without noise the server's estimate equals plain PCA.
 //!
 //! No noiseless mechanism exists in the product. The test writes the wire bytes of tri(xxᵀ) itself, from
 //! `docs/protocol.md`, without the project's codec.
@@ -8,7 +8,7 @@ use eigenveil_shared::{estimate::Estimate, study::from_hex};
 use nalgebra::{DMatrix, DVector};
 use rand::{RngExt, SeedableRng, rngs::ChaCha20Rng};
 
-use crate::program::Folder;
+use crate::harness::Folder;
 
 const P: usize = 12;
 const N: usize = 400;

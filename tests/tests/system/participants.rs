@@ -1,4 +1,4 @@
-//! Somebody is asked to take part: opens the study's page, does what it prints, and reads the receipt.
+//! A participant opens the study's page, runs the printed command, and reads the receipt.
 
 use std::process::Output;
 
@@ -6,8 +6,8 @@ use roxmltree::Document;
 
 use crate::{
     documentation::as_typed,
+    harness::{Folder, ServerProcess, refused, stderr, succeeded},
     html,
-    program::{Folder, ServerProcess, refused, stderr, succeeded},
 };
 
 const LONG_NAME: &str =
@@ -22,7 +22,7 @@ const TOLD: [(&str, &str); 4] = [
     ("--last-day", "2099-12-31"),
 ];
 
-/// The page that a study's participants open, over HTTP.
+/// The participants' page of a study, over HTTP.
 async fn page(server: &ServerProcess, id: &str) -> Document<'static> {
     let url = format!("{}/studies/{id}/participate", server.url);
     let answer = reqwest::get(url).await.unwrap().error_for_status().unwrap();
@@ -33,13 +33,13 @@ fn text(page: &Document<'static>, selector: &str) -> String {
     html::text(html::select(page, selector)[0])
 }
 
-/// Runs a printed command as it is printed, as a participant without the operator's token.
+/// Runs a printed command as a participant, without the operator's token.
 fn as_printed(folder: &Folder, command: &str) -> Output {
     as_typed(folder, command).output().unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_page_prints_commands_that_work_and_the_receipt_says_all() {
+async fn printed_commands_work_and_the_receipt_is_complete() {
     let folder = Folder::new();
     let server = folder.server();
     let lines = format!("name,center,scale\nalcohol,13,0.8125\n\"{LONG_NAME}\",2.6,0.75\n");
@@ -58,7 +58,7 @@ async fn the_page_prints_commands_that_work_and_the_receipt_says_all() {
     let told = text(&page, "#about");
     let features = text(&page, "#features");
     assert!(features.contains("alcohol") && features.contains(LONG_NAME));
-    // The columns in another order, and one that is no feature.
+    // The columns in another order, and one that is not a feature.
     let table = format!("\"{LONG_NAME}\",alcohol\n2.5,13.2\n3.1,12.9\n1.8,14.0\n");
     folder.write("mine.csv", table);
     let report = text(&page, "#report-command").replace("ROWS.csv", "mine.csv");
@@ -94,7 +94,7 @@ async fn the_page_prints_commands_that_work_and_the_receipt_says_all() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_participant_with_a_token_is_told_what_to_do_with_it() {
+async fn the_page_explains_what_to_do_with_a_token() {
     let folder = Folder::new();
     let server = folder.server();
     let id = server.create_study("--p 3 --epsilon 4 --enrolment token");
@@ -105,7 +105,7 @@ async fn a_participant_with_a_token_is_told_what_to_do_with_it() {
     assert!(text(&page, "#tokens").contains("one-time token"));
     let report = text(&page, "#report-command").replace("ROWS.csv", "mine.csv");
     assert!(report.ends_with(" --tokens TOKENS.txt"), "{report}");
-    // Without the token nothing arrives, and the way out is named.
+    // Without the token nothing arrives, and the error says what to do.
     let without = report.replace(" --tokens TOKENS.txt", "");
     refused(
         &as_printed(&folder, &without),
@@ -120,7 +120,7 @@ async fn a_participant_with_a_token_is_told_what_to_do_with_it() {
 }
 
 #[test]
-fn what_is_not_stated_is_pointed_out_and_what_is_no_contact_refused() {
+fn missing_terms_are_noted_and_bad_contacts_refused() {
     let folder = Folder::new();
     let server = folder.server();
     let create =
@@ -143,9 +143,9 @@ fn what_is_not_stated_is_pointed_out_and_what_is_no_contact_refused() {
     }
 }
 
-/// What was prepared for one purpose is not sent for another without a word.
+/// Reports prepared for one purpose are not silently sent for another.
 #[test]
-fn a_purpose_that_changed_is_told_before_anything_is_sent() {
+fn reports_are_not_sent_for_a_changed_purpose() {
     let folder = Folder::new();
     let mut server = folder.server();
     let id = server.create_study("--p 2 --epsilon 4 --enrolment token --purpose sleep");
@@ -159,7 +159,7 @@ fn a_purpose_that_changed_is_told_before_anything_is_sent() {
             "report --header no --study {id} --rows {rows} {more}"
         ))
     };
-    // Prepared and charged, and not sent for want of tokens.
+    // Prepared and charged, but not sent because tokens are missing.
     refused(&report(&server, ""), 1, &["[token-required]"]);
     let listen = server.listen().to_owned();
     assert!(server.stop());

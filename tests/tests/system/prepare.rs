@@ -1,4 +1,4 @@
-//! A table as it comes is told of before anybody spends a report, and `prepare` mends it.
+//! Problems of a raw table are reported before anybody spends a report, and `prepare` fixes them.
 
 use std::{
     fmt::Write as _,
@@ -10,9 +10,9 @@ use std::{
 
 use serde_json::Value;
 
-use crate::program::{Folder, PROGRAM, json_of, refused, run, run_json, stderr, succeeded};
+use crate::harness::{Folder, PROGRAM, json_of, refused, run, run_json, stderr, succeeded};
 
-/// 200 public rows of four columns: two that move together, a small one, and a large one far from 0.
+/// 200 public rows of four columns: two correlated ones, a small one, and a large one far from 0.
 fn public_rows() -> String {
     let mut text = String::from("a,b,c,salary\n");
     for i in 0..200_u32 {
@@ -32,7 +32,7 @@ fn prepare(rows: &str, out: &str, more: &str) -> Value {
 }
 
 #[test]
-fn a_column_that_would_be_everything_is_told_and_mended() {
+fn prepare_warns_of_a_dominant_column_and_rescales_it() {
     let folder = Folder::new();
     let rows = folder.write("public.csv", public_rows());
     let out = folder.at("features.csv");
@@ -60,7 +60,7 @@ fn a_column_that_would_be_everything_is_told_and_mended() {
     );
     let written = folder.read("features.csv");
     assert!(written.starts_with("name,center,scale\na,") && written.lines().count() == 5);
-    // What is written is what study create reads, and is not written over.
+    // The written file is accepted by study create, and is not overwritten.
     let again = run(&format!(
         "prepare --rows {rows} --out {out} --k 1 --n 9 --epsilon 4"
     ));
@@ -80,7 +80,7 @@ fn a_column_that_would_be_everything_is_told_and_mended() {
 }
 
 #[test]
-fn creation_and_report_say_what_the_rows_are_made_of_before_it_is_spent() {
+fn create_and_report_warn_of_dominant_columns() {
     let folder = Folder::new();
     let rows = folder.write("people.csv", public_rows());
     let server = folder.server();
@@ -103,7 +103,7 @@ fn creation_and_report_say_what_the_rows_are_made_of_before_it_is_spent() {
         let output = server.cli(&format!(
             "report --study {id} --rows {rows} --outbox {rows}.{id} --ledger {rows}.{id}.ledger --json"
         ));
-        // Without a terminal nothing but the words depends on the rows.
+        // Without a terminal only the messages depend on the rows.
         assert_eq!(json_of(&output)["acknowledged"], count);
         stderr(&output)
     };
@@ -115,15 +115,15 @@ fn creation_and_report_say_what_the_rows_are_made_of_before_it_is_spent() {
         said.contains("shares of the squared length") && !said.contains("warning"),
         "{said}"
     );
-    // Of one's own single row nothing is said.
+    // For a single row nothing is shown.
     let one = folder.write("one.csv", "a,b,c,salary\n1,2,3,40000\n");
     let said = report(&bare, &one, 1);
     assert!(!said.contains("only"), "{said}");
 }
 
-/// Nothing of a row is perturbed, charged or sent before the person has said yes.
+/// No row is perturbed, charged or sent before the person has said yes.
 #[test]
-fn at_a_terminal_a_person_is_asked() {
+fn report_asks_at_a_terminal() {
     if Command::new("script").arg("--version").output().is_err() {
         println!("SKIPPED: script (util-linux), which gives a program a terminal, is not here");
         return;
@@ -159,7 +159,7 @@ fn at_a_terminal_a_person_is_asked() {
         let said = String::from_utf8_lossy(&spent.stdout);
         assert!(!said.contains(&study), "{said}");
     }
-    // What the answer no advises: the rows are mended, and nothing is held against the new file.
+    // After a "no" the rows are corrected, and the new file is accepted.
     fs::write(&rows, public_rows().replacen("\n-9.5,", "\n-9.4,", 1)).unwrap();
     let (done, said) = report("y\n");
     assert!(done && said.contains("200 of 200 rows"), "{said}");
@@ -169,7 +169,7 @@ fn at_a_terminal_a_person_is_asked() {
 /// 569 rows of 30 columns, drawn from 20,000 times. The seed is fixed: no false alarms. Measured: error 0.234, expected
 /// 0.239, planned 0.244.
 #[test]
-fn breast_cancer_through_prepare() {
+fn prepare_gives_the_predicted_error_on_breast_cancer() {
     let rows = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data/breast_cancer.npy");
     if !rows.exists() {
         eprintln!("SKIPPED: {} is absent", rows.display());
@@ -178,7 +178,7 @@ fn breast_cancer_through_prepare() {
     let folder = Folder::new();
     let (rows, out) = (format!("'{}'", rows.display()), folder.at("features.csv"));
     let told = prepare(&rows, &out, "--k 3 --n 20000");
-    // Told so before any report.
+    // The warning comes before any report.
     let before = &told["choices"][0];
     assert!(
         before["uses_centers_and_scales"] == false && before["warning"].is_string(),
@@ -197,7 +197,7 @@ fn breast_cancer_through_prepare() {
         line += " --centring";
     }
     let simulated = run_json(&line);
-    // Of all 30, and the largest first: 3 or more are all that were asked for.
+    // All 30 columns, the largest first; at least the 3 requested components are above the floor.
     assert!(
         simulated["components_above_floor"].as_f64() >= Some(3.0),
         "{simulated}"
@@ -207,9 +207,9 @@ fn breast_cancer_through_prepare() {
     }
 }
 
-/// A header of numbers would be in every center and scale.
+/// A header of numbers read as a row would spoil every center and scale.
 #[test]
-fn a_first_line_of_numbers_is_asked_about() {
+fn prepare_asks_about_a_first_line_of_numbers() {
     let folder = Folder::new();
     let text = public_rows().replacen("a,b,c,salary", "450,451,452,453", 1);
     let (rows, out) = (folder.write("spectra.csv", text), folder.at("features.csv"));
@@ -222,7 +222,7 @@ fn a_first_line_of_numbers_is_asked_about() {
 }
 
 #[test]
-fn prepare_refuses_what_it_cannot_use() {
+fn prepare_refuses_wrong_usage() {
     let folder = Folder::new();
     let rows = folder.write("rows.csv", public_rows());
     let out = folder.at("f.csv");

@@ -1,4 +1,4 @@
-//! A proxy between client and server that writes down every report that passes, loses some, or holds them.
+//! A proxy between client and server that records every report, and can lose or hold requests.
 
 use std::{
     collections::HashMap,
@@ -19,18 +19,19 @@ use eigenveil_shared::codec::{self, StudyShape};
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 use tokio::sync::Semaphore;
 
-/// What the proxy knows of the reports that came by.
+/// The proxy's state and the reports it has recorded.
 pub(crate) struct Passed {
     server: String,
     client: reqwest::Client,
     shape: Mutex<Option<StudyShape>>,
-    /// Every body each identifier was seen with.
+    /// All bodies seen for each identifier.
     pub(crate) seen: Mutex<HashMap<[u8; 16], Vec<Vec<u8>>>>,
     pub(crate) losses: Option<Mutex<Losses>>,
     gate: Option<Gate>,
 }
 
-/// Lets through so many requests with reports; the next ones wait, in turn before and after the server has them.
+/// Lets a number of requests with reports through; the next ones wait, alternately before and after the server has
+/// received them.
 struct Gate {
     passes: Semaphore,
     turn: AtomicUsize,
@@ -49,13 +50,13 @@ impl Gate {
             return pass.forget();
         }
         self.held.fetch_add(1, Ordering::Relaxed);
-        // Counted until it passes or its client is gone.
+        // Counted until it passes or its client has gone.
         let _held = Held(&self.held);
         self.passes.acquire().await.unwrap().forget();
     }
 }
 
-/// What is lost, drawn from a seed, and how often it was.
+/// Random losses, and how many there were.
 pub(crate) struct Losses {
     rng: ChaCha8Rng,
     pub(crate) requests: u32,
@@ -68,7 +69,7 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
-    /// Lets nothing through until told.
+    /// Lets nothing through until [`Self::let_through`].
     pub(crate) async fn gated(server: &str) -> Self {
         let gate = Gate {
             passes: Semaphore::new(0),
@@ -78,7 +79,7 @@ impl Proxy {
         Self::serve(server, None, Some(gate)).await
     }
 
-    /// Of the requests with reports one in ten is lost, and the answers of two in ten.
+    /// Loses one in ten requests with reports, and the responses of two in ten.
     pub(crate) async fn losing(server: &str, seed: u64) -> Self {
         let losses = Losses {
             rng: ChaCha8Rng::seed_from_u64(seed),
@@ -107,7 +108,7 @@ impl Proxy {
         Self { url, passed }
     }
 
-    /// From now on batches of this study are written down.
+    /// From now on records batches of this study.
     pub(crate) fn record(&self, shape: StudyShape) {
         *self.passed.shape.lock().unwrap() = Some(shape);
     }
@@ -116,7 +117,7 @@ impl Proxy {
         self.passed.gate.as_ref().unwrap()
     }
 
-    /// So many more requests with reports pass.
+    /// Lets this many more requests with reports through.
     pub(crate) fn let_through(&self, requests: usize) {
         self.gate().passes.add_permits(requests);
     }

@@ -1,6 +1,6 @@
 //! The tables of renames in CHANGELOG.md: an old name is refused with an error that names the new one.
 
-use crate::program::{Folder, PROGRAM, run, stderr};
+use crate::harness::{Folder, PROGRAM, run, stderr};
 
 /// Kind, old name and new name of every rename; a row may list several of one kind.
 fn renames() -> Vec<(String, String, String)> {
@@ -40,7 +40,7 @@ fn old_names_are_refused_with_the_new_one() {
                     "serve --check-config --data {data} --config {config}"
                 ))
             }
-            // Documents and code: tested where they are read.
+            // JSON, columns and code are tested where they are read.
             _ => continue,
         };
         let said = stderr(&output);

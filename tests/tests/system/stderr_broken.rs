@@ -1,4 +1,4 @@
-//! Nobody can be told anything any more: standard error is on the disk that is full, or its reader has gone.
+//! Standard error cannot be written: it is on a full disk, or its reader has gone.
 
 use std::path::Path;
 
@@ -6,13 +6,13 @@ use eigenveil_shared::api::REPORT_MEDIA_TYPE;
 use rusqlite::Connection;
 
 use crate::{
+    harness::{Folder, ServerProcess, program, words},
     patience::until,
-    program::{Folder, ServerProcess, program, words},
 };
 
 const LISTEN: &str = "--listen 127.0.0.1:0";
 
-/// What fails is logged by the thread that writes; it goes on writing.
+/// The writer thread logs failures; it must survive that.
 async fn goes_on(mut server: ServerProcess) {
     let id = server.create_study("--p 4 --epsilon 4");
     let client = eigenveil_client::http::StudyClient::new(&server.url).unwrap();
@@ -54,14 +54,14 @@ async fn goes_on(mut server: ServerProcess) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_whose_log_is_on_a_full_disk_goes_on() {
+async fn server_survives_a_log_on_a_full_disk() {
     let folder = Folder::new();
     let (data, full) = (folder.path().join("data"), Path::new("/dev/full"));
     goes_on(ServerProcess::start_logged("trace", &data, LISTEN, full)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_whose_log_nobody_reads_any_more_goes_on() {
+async fn server_survives_a_closed_stderr_pipe() {
     let folder = Folder::new();
     let talkative = || {
         let mut program = program();
@@ -74,9 +74,9 @@ async fn a_server_whose_log_nobody_reads_any_more_goes_on() {
     goes_on(server).await;
 }
 
-/// Only a server that runs can delete what fills the disk that standard output is on.
+/// If standard output is on the full disk the server must still start, because only it can delete studies.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_whose_output_is_on_a_full_disk_starts() {
+async fn server_starts_with_stdout_on_a_full_disk() {
     let folder = Folder::new();
     let full = std::fs::File::options().write(true).open("/dev/full");
     let mut server = program()
@@ -87,7 +87,7 @@ async fn a_server_whose_output_is_on_a_full_disk_starts() {
         .stdout(full.unwrap())
         .spawn()
         .unwrap();
-    // It cannot say where it listens, but the system can.
+    // It cannot print its address, but the system knows it.
     let mut port = None;
     until("the server to listen", async || {
         assert!(server.try_wait().unwrap().is_none(), "it ended");
@@ -101,7 +101,7 @@ async fn a_server_whose_output_is_on_a_full_disk_starts() {
     assert_eq!(answer.unwrap().status(), 200);
 }
 
-/// The port that a process listens on, from its sockets and the table of the system's (proc(5)).
+/// The port that a process listens on, from /proc (proc(5)).
 fn listening_port(process: u32) -> Option<u16> {
     let sockets = std::fs::read_dir(format!("/proc/{process}/fd")).ok()?;
     let sockets: Vec<String> = sockets

@@ -1,14 +1,14 @@
-//! HTTPS, the configuration file and the check of it, with the real program.
+//! HTTPS, the configuration file and --check-config, with the real program.
 
 use std::{fs, path::Path};
 
 use crate::{
     certificates::Authority,
+    harness::{Folder, ServerProcess, json_of, program, refused, run, succeeded, words},
     patience::until,
-    program::{Folder, ServerProcess, json_of, program, refused, run, succeeded, words},
 };
 
-/// A directory with a configuration file, a certificate for 127.0.0.1 and its authority's.
+/// A directory with a configuration file, a certificate for 127.0.0.1 and that of its authority.
 struct Site {
     folder: Folder,
     authority: Authority,
@@ -34,7 +34,7 @@ impl Site {
         set_mode(self.at("key.pem"), 0o600);
     }
 
-    /// Writes the configuration with these lines in it.
+    /// Writes a configuration with these lines.
     fn configure(&self, lines: &str) {
         let [data, certificate, key] = ["data", "cert.pem", "key.pem"].map(|name| self.at(name));
         let text = format!(
@@ -66,13 +66,13 @@ fn set_mode(path: impl AsRef<Path>, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// Once the log says so.
+/// Waits until the log contains these words.
 async fn logged(folder: &Folder, words: &str) {
     until(words, async || folder.read("log").contains(words)).await;
 }
 
 #[tokio::test]
-async fn the_whole_path_over_https_with_a_renewed_certificate() {
+async fn full_run_over_https_with_a_renewed_certificate() {
     let site = Site::new();
     let mut server = site.server("data");
     let listens = server.url.strip_prefix("https://").unwrap().to_owned();
@@ -82,13 +82,13 @@ async fn the_whole_path_over_https_with_a_renewed_certificate() {
     let sent = server.report(&study, &format!("{rows} {ca}"));
     assert_eq!(sent["accepted"], 3);
 
-    // Without the authority nobody talks to it, and http:// gets nothing either.
+    // Without the authority's certificate clients refuse it, and http:// fails too.
     let list = |more: &str| server.cli(&format!("study list {more}"));
     refused(&list(""), 1, &["is not trusted", "--ca-cert"]);
     let plain = format!("--server http://{listens}");
     refused(&list(&plain), 1, &["400"]);
 
-    // A pair that does not fit is told of and not used; the right one is.
+    // A certificate and key that do not match are reported and not used; the right pair is.
     let next = Authority::new("another organisation");
     site.folder
         .write("cert.pem", next.issue("127.0.0.1").certificate);
@@ -108,7 +108,7 @@ async fn the_whole_path_over_https_with_a_renewed_certificate() {
 }
 
 #[tokio::test]
-async fn without_a_certificate_a_hangup_is_noted_and_the_server_goes_on() {
+async fn sighup_without_a_certificate_is_harmless() {
     let folder = Folder::new();
     let (data, log) = (folder.path().join("data"), folder.path().join("log"));
     let mut server = ServerProcess::start_logged("info", &data, "--listen 127.0.0.1:0", &log);
@@ -119,14 +119,14 @@ async fn without_a_certificate_a_hangup_is_noted_and_the_server_goes_on() {
 }
 
 #[test]
-fn the_check_says_what_is_wrong_and_changes_nothing() {
+fn check_config_reports_problems_and_changes_nothing() {
     let site = Site::new();
     succeeded(&site.check(""));
     let checked = json_of(&site.check("--json"));
     assert_eq!(checked, serde_json::json!({"ok": true, "warnings": []}));
     assert!(!Path::new(&site.at("data")).exists());
 
-    // 2: what was written in the file or on the line.
+    // Exit code 2: errors in the file or on the command line.
     for (line, says) in [
         (
             "max_conections = 5\n",
@@ -163,7 +163,7 @@ fn the_check_says_what_is_wrong_and_changes_nothing() {
     refused(&served, 2, &["cert.pem", "key.pem"]);
     site.issue(&site.authority);
 
-    // 1: what the machine does not let.
+    // Exit code 1: the machine does not allow it.
     let elsewhere = site.check("--listen 192.0.2.1:0");
     refused(&elsewhere, 1, &["cannot listen on 192.0.2.1:0"]);
     fs::create_dir(site.at("data")).unwrap();
@@ -173,7 +173,7 @@ fn the_check_says_what_is_wrong_and_changes_nothing() {
     let file = site.folder.write("rows.csv", "x");
     refused(&site.check(&format!("--data {file}")), 1, &["rows.csv"]);
 
-    // Warned of.
+    // Warnings.
     set_mode(site.at("key.pem"), 0o644);
     let warnings = site.warnings("");
     assert!(warnings.contains("chmod 600"), "{warnings}");
@@ -181,7 +181,7 @@ fn the_check_says_what_is_wrong_and_changes_nothing() {
 }
 
 #[test]
-fn flags_win_over_the_file() {
+fn flags_override_the_config_file() {
     let site = Site::new();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let listen = taken.local_addr().unwrap().to_string();
@@ -196,7 +196,7 @@ fn flags_win_over_the_file() {
 }
 
 #[test]
-fn clients_do_not_speak_plain_http_to_other_machines() {
+fn clients_refuse_plain_http_to_other_machines() {
     for line in ["study list", "report --header no --study 0 --rows none.csv"] {
         let mut program = program();
         program

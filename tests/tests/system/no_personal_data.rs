@@ -1,8 +1,8 @@
-//! What must be nowhere after a full run: values of rows, addresses and programs of clients, tokens.
+//! After a full run values of rows, addresses and programs of clients, and tokens must be nowhere.
 //!
-//! All is looked for as text and as bytes, in the log at its most talkative level, the answers, the output of the
-//! commands, what `Debug` shows, and every file that servers and commands leave. By chance: four patterns have 32 bits, two
-//! 32 bits as hexadecimal text, the others 40 or more, and there are fewer than 10⁵ random bytes to find them in: less than
+//! They are searched for as text and as bytes in the log at its most verbose level, the responses, the output of
+//! commands, `Debug` output, and every file that servers and commands leave. A match by chance: four patterns have 32
+//! bits, two 32 bits as hexadecimal text, the others 40 or more, and there are fewer than 10⁵ random bytes: less than
 //! one run in 5,000.
 
 use std::{
@@ -27,10 +27,10 @@ use reqwest::{Client, RequestBuilder};
 
 use crate::{
     certificates::Authority,
-    program::{Folder, ServerProcess, stderr, succeeded},
+    harness::{Folder, ServerProcess, stderr, succeeded},
 };
 
-/// What no other number looks like.
+/// Values that nothing else looks like.
 const ROWS: [[f64; 4]; 3] = [
     [
         271_828.182_84,
@@ -51,14 +51,14 @@ const ROWS: [[f64; 4]; 3] = [
         258_498.175_79,
     ],
 ];
-/// Where clients sit, and whom a proxy says that they speak for.
+/// Addresses of clients, and the address that a proxy forwards.
 const PEERS: [Ipv4Addr; 2] = [
     Ipv4Addr::new(127, 83, 97, 113),
     Ipv4Addr::new(127, 89, 101, 107),
 ];
 const FORWARDED: Ipv4Addr = Ipv4Addr::new(198, 51, 101, 119);
 const AGENT: &str = "marker-agent-zebra/7.7";
-/// What was given to the program, and where tokens are kept.
+/// Input files, and the file that stores the token.
 const OWN_FILES: [&str; 3] = ["rows.csv", "broken.csv", "operator.token"];
 
 /// Something to look for, with its name.
@@ -85,7 +85,7 @@ fn needles() -> Vec<Needle> {
         let length = row.iter().map(|x| x * x).sum::<f64>().sqrt();
         for value in row {
             let text = value.abs().to_string();
-            // With a dot, which times and identifiers have not there.
+            // With a dot, which times and identifiers do not have there.
             needles.push(Needle(text.clone(), text.as_bytes()[..8].to_vec()));
             for number in [value, value / length] {
                 let name = format!("{number} as f64");
@@ -107,7 +107,7 @@ fn needles() -> Vec<Needle> {
     needles
 }
 
-/// Half of a token counts, as text and as bytes.
+/// Half a token is enough, as text or as bytes.
 fn secret(whose: &str, token: &str) -> [Needle; 3] {
     let half = &token[..token.len() / 2];
     let forms = [
@@ -122,9 +122,9 @@ fn holds(hay: &[u8], needle: &[u8]) -> bool {
     hay.windows(needle.len()).any(|window| window == needle)
 }
 
-/// Which of them are there.
+/// The needles that occur.
 fn found<'a>(hay: &[u8], needles: &'a [Needle]) -> Vec<&'a str> {
-    // What most of them begin with is nowhere.
+    // Their common beginnings must not occur either.
     let beginnings: HashSet<&[u8]> = hay.windows(4).collect();
     let there = |needle: &&Needle| beginnings.contains(&needle.1[..4]) && holds(hay, &needle.1);
     needles
@@ -135,7 +135,7 @@ fn found<'a>(hay: &[u8], needles: &'a [Needle]) -> Vec<&'a str> {
 }
 
 #[test]
-fn the_search_finds_what_is_there() {
+fn the_search_finds_planted_needles() {
     let mut needles = needles();
     needles.extend(secret("somebody's", &"5a".repeat(32)));
     for Needle(name, bytes) in &needles {
@@ -155,13 +155,13 @@ fn csv() -> String {
         .collect()
 }
 
-/// The rows as a device would have them that sends them as they are.
+/// The unperturbed rows, as a device might send them by mistake.
 fn raw() -> Vec<u8> {
     let numbers = ROWS.as_flattened().iter();
     numbers.flat_map(|x| x.to_le_bytes()).collect()
 }
 
-/// Every file below this directory but our own.
+/// Every file below this directory except the inputs.
 fn files(folder: &Path, places: &mut Vec<(String, Vec<u8>)>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -169,7 +169,7 @@ fn files(folder: &Path, places: &mut Vec<(String, Vec<u8>)>) {
             files(&path, places);
         } else if !OWN_FILES.iter().any(|own| path.ends_with(own)) {
             let bytes = fs::read(&path).unwrap();
-            // The room that the server keeps back is 40 MiB of nothing.
+            // The server's ballast file is 40 MiB of zeros.
             if bytes.iter().any(|byte| *byte != 0) {
                 places.push((path.display().to_string(), bytes));
             }
@@ -178,12 +178,12 @@ fn files(folder: &Path, places: &mut Vec<(String, Vec<u8>)>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rows_clients_and_tokens_leave_no_trace() {
+async fn no_rows_addresses_or_tokens_are_left_behind() {
     let folder = Folder::new();
     let authority = Authority::new("an organisation");
     authority.issue("127.0.0.1").write(folder.path());
     let ca = folder.write("ca.pem", &authority.root_pem);
-    // All that looks at addresses and tokens is in use.
+    // Everything that handles addresses and tokens is enabled.
     let config = format!(
         "listen = \"127.0.0.1:0\"\ntls_cert = {:?}\ntls_key = {:?}\ntrusted_proxies = [\"127.0.0.0/8\"]\n\
          address_requests_per_minute = 100000\ntoken_requests_per_minute = 100000\nwrong_tokens_per_minute = 3\n",
@@ -197,7 +197,7 @@ async fn rows_clients_and_tokens_leave_no_trace() {
     let mut spoken = reported_rows(&folder, &server, &format!("--ca-cert {ca}"));
     let (answers, secrets, hash) = used_tokens(&server, &ca, &authority.root_pem).await;
     spoken.extend(answers);
-    // The log in use, and the database with its own log, before and after the server has stopped.
+    // The log, and the database with its write-ahead log, before and after the server has stopped.
     let mut places = vec![("what was said".to_owned(), spoken)];
     files(folder.path(), &mut places);
     assert!(server.stop());
@@ -210,7 +210,7 @@ async fn rows_clients_and_tokens_leave_no_trace() {
         let found = found(hay, &needles);
         assert!(found.is_empty(), "{place} holds {found:?}");
     }
-    // The search finds what is there: the log knows what it was asked, and the database has hashes.
+    // The search itself works: the log has request paths, and the database has hashes.
     let logged = fs::read(&log).unwrap();
     for word in [
         "DEBUG",
@@ -225,10 +225,10 @@ async fn rows_clients_and_tokens_leave_no_trace() {
     assert!(places.iter().any(|(_, hay)| holds(hay, &hash)));
 }
 
-/// Studies of three mechanisms with reports and an estimate each. Gives all that was said.
+/// Studies of three mechanisms with reports and an estimate each. Returns all output.
 fn reported_rows(folder: &Folder, server: &ServerProcess, ca: &str) -> Vec<u8> {
     let rows = folder.write("rows.csv", csv());
-    // A row that cannot be used is sent as the zero row, and not shown.
+    // An unusable row is sent as the zero row, and not shown.
     let broken = folder.write("broken.csv", csv() + "223606.79774,inf,1,2\n");
     let mut said = String::new();
     for mechanism in ["double-cap", "isotropic-gaussian", "discrete-gaussian"] {
@@ -249,7 +249,7 @@ fn reported_rows(folder: &Folder, server: &ServerProcess, ca: &str) -> Vec<u8> {
     said.into_bytes()
 }
 
-/// A client that can be recognised.
+/// A client with a recognisable address and user agent.
 fn client(peer: usize, root: &str) -> Client {
     Client::builder()
         .tls_certs_only([reqwest::Certificate::from_pem(root.as_bytes()).unwrap()])
@@ -259,7 +259,7 @@ fn client(peer: usize, root: &str) -> Client {
         .unwrap()
 }
 
-/// Sends requests that must be answered like this, 0 for anything but a failure. Gives the answers.
+/// Sends requests that must get these statuses, 0 for anything but a server error. Returns the responses.
 async fn answers(requests: impl IntoIterator<Item = (RequestBuilder, u16)>) -> Vec<u8> {
     let mut answers = Vec::new();
     for (request, wanted) in requests {
@@ -276,7 +276,7 @@ async fn answers(requests: impl IntoIterator<Item = (RequestBuilder, u16)>) -> V
     answers
 }
 
-/// Everything that is refused, with rows where none belong.
+/// All kinds of refused requests, with rows where none belong.
 async fn wrong_requests(url: &str, root: &str, study: &str) -> Vec<u8> {
     let client = client(0, root);
     let studies = format!("{url}/v1/studies");
@@ -291,7 +291,7 @@ async fn wrong_requests(url: &str, root: &str, study: &str) -> Vec<u8> {
     let json = format!("[{}]", text.replace('\n', ","));
     let requests = [
         (get("/v1/studies"), 200),
-        // A device that sends its rows as they are.
+        // A device that sends unperturbed rows.
         (post(&reports, REPORT_MEDIA_TYPE, &raw()), 0),
         (post(&reports, REPORT_BATCH_MEDIA_TYPE, &raw()), 0),
         (post(&reports, "text/csv", text.as_bytes()), 415),
@@ -310,8 +310,8 @@ async fn wrong_requests(url: &str, root: &str, study: &str) -> Vec<u8> {
     answers(requests.map(|(request, status)| (forwarded(request), status))).await
 }
 
-/// Tokens of every kind, used rightly and wrongly, beside everything else that is refused. Gives the answers, what is
-/// secret, and the hash of a token, which the database has.
+/// Tokens of every kind, used rightly and wrongly, and other refused requests. Returns the responses, the secrets, and
+/// the hash of a token, which the database has.
 async fn used_tokens(
     server: &ServerProcess,
     ca: &str,
@@ -366,7 +366,7 @@ async fn used_tokens(
         // A token where a report should be.
         (post(REPORT_MEDIA_TYPE, with_token(&tokens[4], &[])), 400),
         (post("text/plain", tokens[5].reveal().into_bytes()), 415),
-        // Tokens in the wrong place: as bearers, in the path.
+        // Tokens in the wrong place: as bearer tokens, in the path.
         (get("/v1/tokens").bearer_auth(&participant), 403),
         (get("/v1/tokens").bearer_auth(&analyst.token), 403),
         (

@@ -19,7 +19,7 @@ pub(crate) fn program() -> Command {
     without_settings(Command::new(PROGRAM))
 }
 
-/// A command that nothing of the environment of the tests changes.
+/// A command without settings from the tests' environment.
 pub(crate) fn without_settings(mut command: Command) -> Command {
     for name in ["EIGENVEIL_TOKEN", "EIGENVEIL_SERVER", "RUST_LOG"] {
         command.env_remove(name);
@@ -27,7 +27,7 @@ pub(crate) fn without_settings(mut command: Command) -> Command {
     command
 }
 
-/// A shell that does this and then becomes the program; what it says goes to `log`.
+/// A shell that runs `before` and then becomes the program; its standard error goes to `log`.
 fn shell(before: &str, log: &Path) -> Command {
     let script = format!("{before} \"$0\" \"$@\" 2>\"$EIGENVEIL_LOG\"");
     let mut shell = without_settings(Command::new("sh"));
@@ -37,7 +37,7 @@ fn shell(before: &str, log: &Path) -> Command {
     shell
 }
 
-/// The arguments of a command line as one types it: split at blanks, but for what stands in single quotes.
+/// Splits a command line at blanks, except within single quotes.
 pub(crate) fn words(line: &str) -> Vec<&str> {
     let parts = line.split('\'').enumerate();
     let words = parts.flat_map(|(at, part)| match at % 2 {
@@ -79,7 +79,7 @@ pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// A directory that goes with its owner.
+/// A temporary directory, removed when dropped.
 pub(crate) struct Folder(tempfile::TempDir);
 
 impl Folder {
@@ -96,7 +96,7 @@ impl Folder {
         self.path().join(name).to_str().unwrap().to_owned()
     }
 
-    /// Writes a file, and gives its path.
+    /// Writes a file and returns its path.
     pub(crate) fn write(&self, name: &str, text: impl AsRef<[u8]>) -> String {
         std::fs::write(self.at(name), text).unwrap();
         self.at(name)
@@ -110,7 +110,7 @@ impl Folder {
         serde_json::from_str(&self.read(name)).unwrap()
     }
 
-    /// A server on a data directory in it.
+    /// Starts a server with a data directory in it.
     pub(crate) fn server(&self) -> ServerProcess {
         ServerProcess::start(&self.path().join("data"))
     }
@@ -129,12 +129,12 @@ impl ServerProcess {
         Self::start_on(data, "127.0.0.1:0")
     }
 
-    /// Starts on this address; a port just left by a killed server may need a moment.
+    /// Starts on this address; the port of a killed server may be busy for a while.
     pub(crate) fn start_on(data: &Path, listen: &str) -> Self {
         Self::start_as(program, data, &format!("--listen {listen}"))
     }
 
-    /// Starts with these flags besides `--data` and `--json`; what it says at this level goes to `log`.
+    /// Starts with these flags besides `--data` and `--json`, logging at this level to `log`.
     pub(crate) fn start_logged(level: &str, data: &Path, flags: &str, log: &Path) -> Self {
         let logged = || {
             let mut shell = shell("exec", log);
@@ -144,13 +144,13 @@ impl ServerProcess {
         Self::start_as(logged, data, flags)
     }
 
-    /// Starts after this of a shell, such as `ulimit -n 256; exec`. What it says goes to `log`, as JSON.
+    /// Starts from a shell after `before`, such as `ulimit -n 256; exec`, logging JSON to `log`.
     pub(crate) fn start_limited(data: &Path, before: &str, flags: &str, log: &Path) -> Self {
         let flags = format!("--listen 127.0.0.1:0 --log-json {flags}");
         Self::start_as(|| shell(before, log), data, &flags)
     }
 
-    /// Starts with these flags besides `--data` and `--json`; what it says is read when it does not start.
+    /// Starts with these flags besides `--data` and `--json`; panics with its standard error if it does not start.
     pub(crate) fn start_as(program: impl Fn() -> Command, data: &Path, flags: &str) -> Self {
         let piped = || {
             let mut program = program();
@@ -171,7 +171,7 @@ impl ServerProcess {
         panic!("{flags}: the address stayed taken");
     }
 
-    /// A server that says where it listens, or what it says instead.
+    /// The server once it has printed its address, or its standard error.
     fn spawn(program: &impl Fn() -> Command, data: &Path, flags: &str) -> Result<Self, String> {
         let mut child = program()
             .args(["serve", "--json", "--data"])
@@ -201,19 +201,19 @@ impl ServerProcess {
         Err(why)
     }
 
-    /// Nobody reads what it says any more: its standard error is a pipe without an end.
+    /// Closes the reading end of its standard error.
     pub(crate) fn deafen(&mut self) {
         self.child.as_mut().unwrap().stderr.take();
     }
 
-    /// SIGKILL: no farewell, nothing flushed.
+    /// SIGKILL: nothing is flushed.
     pub(crate) fn kill(&mut self) {
         let mut child = self.child.take().unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
     }
 
-    /// SIGTERM, and waits for the end. Returns whether it ended well.
+    /// SIGTERM, and waits. Returns whether it exited successfully.
     pub(crate) fn stop(&mut self) -> bool {
         self.signal("-TERM");
         self.child.take().unwrap().wait().unwrap().success()
@@ -271,7 +271,7 @@ impl ServerProcess {
         made["id"].as_str().unwrap().to_owned()
     }
 
-    /// Reports the rows of a file without a header, all of which are taken.
+    /// Reports all rows of a file without a header.
     #[track_caller]
     pub(crate) fn report(&self, study: &str, rows: &str) -> Value {
         self.cli_json(&format!("report --header no --study {study} --rows {rows}"))
@@ -287,14 +287,14 @@ impl ServerProcess {
 impl Drop for ServerProcess {
     fn drop(&mut self) {
         if let Some(mut child) = self.child.take() {
-            // Already gone is as good.
+            // It may have exited already.
             let _ = child.kill();
             let _ = child.wait();
         }
     }
 }
 
-/// What may be done with a file, and by whom.
+/// The permissions of a file.
 pub(crate) fn mode_of(path: impl AsRef<Path>) -> u32 {
     use std::os::unix::fs::PermissionsExt as _;
     std::fs::metadata(path).unwrap().permissions().mode() & 0o777
@@ -308,7 +308,7 @@ pub(crate) fn add_payload(sum: &mut [f64], payload: &[u8]) {
     }
 }
 
-/// What is on the disk of a server that has stopped: exactly `count` reports with this sum.
+/// Asserts that a stopped server's store has exactly `count` reports with this sum.
 pub(crate) fn assert_stored(data: &Path, study: &str, count: u64, expected: &[f64]) {
     let store = Store::open(&ServerConfig::new(data), Environment::system()).unwrap();
     let study = store.study(StudyId::parse(study).unwrap()).unwrap();
@@ -325,7 +325,7 @@ pub(crate) fn assert_stored(data: &Path, study: &str, count: u64, expected: &[f6
         (count, count, count)
     );
     let scale = expected.iter().fold(0.0_f64, |m, v| m.max(v.abs()));
-    // Products of directions are made in single precision.
+    // Seeds are expanded in single precision.
     let tolerance = match study.params().mechanism().payload_form() {
         PayloadForm::Seed => 1e-6,
         _ => 1e-12,
@@ -338,7 +338,7 @@ pub(crate) fn assert_stored(data: &Path, study: &str, count: u64, expected: &[f6
     }
 }
 
-/// The command failed with this exit code and said these words on standard error alone.
+/// Asserts that the command failed with this exit code and printed these words, on standard error only.
 #[track_caller]
 pub(crate) fn refused(output: &Output, exit: i32, words: &[&str]) {
     let stderr = stderr(output);
@@ -350,7 +350,8 @@ pub(crate) fn refused(output: &Output, exit: i32, words: &[&str]) {
     }
 }
 
-/// Wrong usage: the command line with each of these added is refused with these words. Returns all that was said.
+/// Asserts that the command line with each of these additions is refused as wrong usage with these words. Returns all
+/// messages.
 #[track_caller]
 pub(crate) fn refuses(line: &str, wrong: &[(&str, &str)]) -> String {
     let mut said = String::new();
@@ -363,7 +364,7 @@ pub(crate) fn refuses(line: &str, wrong: &[(&str, &str)]) -> String {
     said
 }
 
-/// The keys that are promised, named with blanks between, in any order, with room for more.
+/// Asserts that these keys, separated by blanks, are present.
 #[track_caller]
 pub(crate) fn has_keys(value: &Value, wanted: &str) {
     for key in wanted.split_whitespace() {
