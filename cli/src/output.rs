@@ -214,14 +214,14 @@ pub(crate) fn privacy_text(privacy: &PrivacyStatement) -> String {
 }
 
 /// Expected attempts × coordinates from which a report is called slow: a few milliseconds on one core.
-const SLOW: f64 = 200_000.0;
+const SLOW_ATTEMPTS_TIMES_P: f64 = 200_000.0;
 
 /// A note if one report takes noticeably long.
 pub(crate) fn slow_text(params: &StudyParams) -> Option<String> {
-    let tries = params.mechanism().expected_tries()?;
+    let attempts = params.mechanism().expected_tries()?;
     let p = params.report_dimension();
-    (tries * (p as f64) >= SLOW).then(|| {
-        format!("one report takes {tries:.0} tries of {p} numbers on average; a smaller epsilon takes fewer")
+    (attempts * (p as f64) >= SLOW_ATTEMPTS_TIMES_P).then(|| {
+        format!("one report takes {attempts:.0} attempts of {p} numbers on average; a smaller epsilon takes fewer")
     })
 }
 

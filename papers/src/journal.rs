@@ -63,10 +63,10 @@ impl Journal {
         })?;
         let text = std::fs::read(path).map_err(failed)?;
         let mut done = CompletedRuns::new();
-        let mut kept = 0;
+        let mut valid_bytes = 0;
         for line in text.split_inclusive(|&byte| byte == b'\n') {
             let complete = line.ends_with(b"\n");
-            let fits = if kept == 0 {
+            let fits = if valid_bytes == 0 {
                 serde_json::from_slice::<Header>(line).is_ok_and(|found| found == *header)
             } else {
                 match serde_json::from_slice::<Line>(line) {
@@ -87,12 +87,12 @@ impl Journal {
             if !(fits && complete) {
                 break;
             }
-            kept += line.len();
+            valid_bytes += line.len();
         }
-        file.set_len(kept as u64).map_err(failed)?;
+        file.set_len(valid_bytes as u64).map_err(failed)?;
         file.seek(std::io::SeekFrom::End(0)).map_err(failed)?;
         let mut journal = Self { file };
-        if kept == 0 {
+        if valid_bytes == 0 {
             journal.append(header)?;
         }
         Ok((journal, done))

@@ -77,13 +77,13 @@ fn section(exhibit: &Exhibit, table: Option<&Table>) -> String {
     let verdict = (exhibit.check_claims)(table);
     text.push_str(&wrapped(&format!("**It {}.**", verdict.word())));
     for claim in &verdict.claims {
-        let held = if claim.holds {
+        let word = if claim.holds {
             "holds"
         } else {
             "**does not hold**"
         };
         text.push_str(&wrapped(&format!(
-            "* {}: {held}. {}.",
+            "* {}: {word}. {}.",
             claim.claim, claim.evidence
         )));
     }

@@ -48,7 +48,7 @@ pub fn run(
     exhibit: &Exhibit,
     data: &Data,
     options: &RunOptions,
-    tell: &(dyn Fn(Progress) + Sync),
+    on_progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<Table> {
     data.require(exhibit)?;
     let plan = (exhibit.plan)(data, options.size)?;
@@ -78,7 +78,7 @@ pub fn run(
         .collect();
     let total = all.len();
     let resumed = total - left.len();
-    tell(Progress {
+    on_progress(Progress {
         done: resumed,
         resumed,
         total,
@@ -115,7 +115,7 @@ pub fn run(
             let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
             state.0.add(&cell.key, repeat, &points)?;
             state.1.insert((cell.key.clone(), repeat), points);
-            tell(Progress {
+            on_progress(Progress {
                 done: total - left.len() + finished.fetch_add(1, Ordering::Relaxed) + 1,
                 resumed,
                 total,

@@ -43,7 +43,7 @@ impl Verdict {
     /// One word: "agrees", "disagrees", or "agrees in part".
     pub fn word(&self) -> &'static str {
         match self.claims.iter().filter(|claim| claim.holds).count() {
-            held if held == self.claims.len() => "agrees",
+            holding if holding == self.claims.len() => "agrees",
             0 => "disagrees",
             _ => "agrees in part",
         }
@@ -55,12 +55,12 @@ impl Verdict {
             .claims
             .iter()
             .map(|claim| {
-                let held = if claim.holds {
+                let word = if claim.holds {
                     "holds"
                 } else {
                     "does not hold"
                 };
-                format!("{} {held}: {}", claim.claim, claim.evidence)
+                format!("{} {word}: {}", claim.claim, claim.evidence)
             })
             .collect();
         format!("{}: {}", self.word(), reasons.join("; "))

@@ -86,8 +86,8 @@ fn an_interrupted_run_resumes_and_gives_the_same() {
     FAILS_AFTER.store(u64::MAX, Ordering::SeqCst);
     RUNS.store(0, Ordering::SeqCst);
     let seen = Mutex::new(Vec::new());
-    let tell = |progress: Progress| seen.lock().unwrap().push(progress);
-    let table = run(&SQUARES, &data, &options(broken.path()), &tell).unwrap();
+    let on_progress = |progress: Progress| seen.lock().unwrap().push(progress);
+    let table = run(&SQUARES, &data, &options(broken.path()), &on_progress).unwrap();
     assert_eq!(RUNS.load(Ordering::SeqCst), 13, "seven were finished");
     let seen = seen.into_inner().unwrap();
     assert_eq!((seen[0].done, seen[0].resumed, seen[0].total), (7, 7, 20));

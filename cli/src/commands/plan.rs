@@ -116,7 +116,7 @@ pub(super) struct PlanRow {
     components_above_floor: Option<usize>,
     reason: Option<String>,
     /// Expected attempts of one report on its device; double-cap only.
-    expected_tries: Option<f64>,
+    expected_attempts: Option<f64>,
     #[serde(skip)]
     pub(super) noise: NoiseModel,
 }
@@ -183,7 +183,7 @@ pub(crate) fn run(args: &PlanArgs, json: bool) -> Result<()> {
                     claim_holds: privacy.claim_holds,
                     components_above_floor: planned.components_above,
                     reason: planned.reason,
-                    expected_tries: params.mechanism().expected_tries(),
+                    expected_attempts: params.mechanism().expected_tries(),
                     noise,
                 });
             }

@@ -170,11 +170,11 @@ fn run_exhibit_to_files(
         journal: journal(&args.out, exhibit),
         restart: args.restart,
     };
-    let told = std::sync::Once::new();
-    let tell = |progress: Progress| {
+    let noted = std::sync::Once::new();
+    let on_progress = |progress: Progress| {
         bar.set_length(progress.total as u64);
         bar.set_position(progress.done as u64);
-        told.call_once(|| {
+        noted.call_once(|| {
             if progress.resumed > 0 {
                 bar.suspend(|| {
                     output::notes(&[format!(
@@ -185,7 +185,7 @@ fn run_exhibit_to_files(
             }
         });
     };
-    let table = run_exhibit(exhibit, data, &options, &tell);
+    let table = run_exhibit(exhibit, data, &options, &on_progress);
     bar.finish_and_clear();
     let table = table?;
     let file = |kind: &str| args.out.join(format!("{}.{kind}", exhibit.id));

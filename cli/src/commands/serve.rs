@@ -137,13 +137,13 @@ pub(crate) async fn run(args: &ServeArgs, json: bool) -> Result<()> {
     }
     let stop = stop_signal()?;
     let renewing = renew_on_hangup(hangup, server.certificates().cloned());
-    let said = output::either(
+    let printed = output::either(
         json,
         &serde_json::json!({ "listening": listening, "token_file": token_file }),
         &format!("listening on {listening}\noperator token: {token_file}"),
     );
     // If log and store share a full disk, only a running server can delete studies.
-    if let Err(error) = said {
+    if let Err(error) = printed {
         tracing::warn!(%error, "standard output cannot be written");
     }
     let ended = server.run(stop).await;
@@ -186,8 +186,8 @@ fn uncatchable(error: &std::io::Error) -> CliError {
 }
 
 /// The filter in `RUST_LOG`, warnings by default. Empty entries between commas are allowed.
-fn log_filter(said: &str) -> std::result::Result<Targets, String> {
-    let parts = said.split(',').map(str::trim);
+fn log_filter(setting: &str) -> std::result::Result<Targets, String> {
+    let parts = setting.split(',').map(str::trim);
     let parts: Vec<&str> = parts.filter(|part| !part.is_empty()).collect();
     if let Some(part) = parts.iter().find(|part| part.ends_with('=')) {
         return Err(format!("{part} names no level"));
@@ -203,10 +203,10 @@ fn log_filter(said: &str) -> std::result::Result<Targets, String> {
 
 /// Logs to standard error: `RUST_LOG` decides how much, warnings by default.
 fn start_logging(as_json: bool) {
-    let said = std::env::var("RUST_LOG").unwrap_or_default();
-    let filter = log_filter(&said).unwrap_or_else(|error| {
+    let setting = std::env::var("RUST_LOG").unwrap_or_default();
+    let filter = log_filter(&setting).unwrap_or_else(|error| {
         output::warn(&format!(
-            "RUST_LOG={said} is not understood ({error}); warnings are logged. Give a level, or levels of targets: \
+            "RUST_LOG={setting} is not understood ({error}); warnings are logged. Give a level, or levels of targets: \
              warn,eigenveil_server=debug"
         ));
         Targets::new().with_default(LevelFilter::WARN)
@@ -244,22 +244,22 @@ mod tests {
 
     #[test]
     fn a_mistake_in_rust_log_does_not_silence_the_log() {
-        for (said, level) in [
+        for (setting, level) in [
             ("", LevelFilter::WARN),
             (",", LevelFilter::WARN),
             ("info,", LevelFilter::INFO),
             ("info,,", LevelFilter::INFO),
             ("info,eigenveil_server=debug", LevelFilter::INFO),
         ] {
-            let filter = log_filter(said).ok().and_then(|f| f.default_level());
-            assert_eq!(filter, Some(level), "{said:?}");
+            let filter = log_filter(setting).ok().and_then(|f| f.default_level());
+            assert_eq!(filter, Some(level), "{setting:?}");
         }
-        for said in [
+        for setting in [
             "info,,debug=a=b",
             "eigenveil_server=",
             "info,x[{id=1}]=debug",
         ] {
-            assert!(log_filter(said).is_err(), "{said:?}");
+            assert!(log_filter(setting).is_err(), "{setting:?}");
         }
     }
 }

@@ -250,8 +250,8 @@ async fn tokens(
 ) -> Result<()> {
     let Some((count, out)) = wanted else {
         let counts = client.token_counts(id).await?;
-        let said = format!("{} made, {} spent", counts.issued, counts.spent);
-        return output::either(json, &counts, &said);
+        let text = format!("{} made, {} spent", counts.issued, counts.spent);
+        return output::either(json, &counts, &text);
     };
     let mut file = output::NewFile::create(out)?;
     let mut left = usize::try_from(count).unwrap_or(usize::MAX);

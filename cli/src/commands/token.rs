@@ -114,8 +114,8 @@ pub(crate) async fn run(args: &TokenCommandArgs, json: bool) -> Result<()> {
             };
             let path = path.display().to_string();
             let rotated = serde_json::json!({ "token_file": path });
-            let said = format!("the operator's new token is in {path}");
-            output::either(json, &rotated, &said)
+            let text = format!("the operator's new token is in {path}");
+            output::either(json, &rotated, &text)
         }
     }
 }

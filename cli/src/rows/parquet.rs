@@ -307,7 +307,7 @@ mod tests {
         let places: Vec<usize> = (footer..good.len() - 8)
             .filter(|&at| good[at] == 154)
             .collect();
-        let said: Vec<String> = places
+        let messages: Vec<String> = places
             .iter()
             .filter_map(|&at| {
                 let mut bad = good.clone();
@@ -315,10 +315,10 @@ mod tests {
                 table(&bad).err().map(|error| error.to_string())
             })
             .collect();
-        let parts = said
+        let parts = messages
             .iter()
             .filter(|error| error.contains("rows but its row groups have"));
-        assert_eq!(parts.count(), 2, "{said:?}");
+        assert_eq!(parts.count(), 2, "{messages:?}");
     }
 
     /// The metadata pandas 2.2 writes for `pandas.to_timedelta([1, 2], "s")`.

@@ -684,8 +684,8 @@ mod tests {
         assert_eq!(table.len(), 3);
         assert!(table.check_header_is_known().is_err());
         assert!(table.notes().join(" ").contains("--header yes"));
-        let told = parse(b"450,451\n1,2\n", false, &with(Header::Yes), None).unwrap();
-        assert!(told.check_header_is_known().is_ok());
+        let with_flag = parse(b"450,451\n1,2\n", false, &with(Header::Yes), None).unwrap();
+        assert!(with_flag.check_header_is_known().is_ok());
     }
 
     #[test]

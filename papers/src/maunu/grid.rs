@@ -42,8 +42,8 @@ impl<'a> Grid<'a> {
     /// Their mean over the lines for which `keep` is true; NaN values are left out.
     pub(super) fn mean(self, variant: Variant, keep: impl Fn(&Record) -> bool) -> f64 {
         let lines = self.lines(variant);
-        let kept = lines.into_iter().filter(|line| keep(line));
-        let numbers: Vec<f64> = kept
+        let selected = lines.into_iter().filter(|line| keep(line));
+        let numbers: Vec<f64> = selected
             .map(|line| line.number(self.column))
             .filter(|number| !number.is_nan())
             .collect();

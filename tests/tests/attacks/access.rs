@@ -24,34 +24,34 @@ use crate::{
 };
 
 /// The address of honest devices, operator and attacker alike: they share a proxy.
-const HOME: [u8; 4] = [127, 0, 0, 1];
+const HONEST_ADDRESS: [u8; 4] = [127, 0, 0, 1];
 
 /// Thousands of wrong tokens, spelt in every way, from the operator's address: the operator always gets in.
 #[test]
 #[ignore = "half a minute of two processors"]
 fn guessed_tokens_do_not_lock_out_the_operator() {
-    withstand("wrong tokens", "", |target: Target, begun| async move {
+    withstand("wrong tokens", "", |target: Target, started| async move {
         let mut guessers = JoinSet::new();
         for guesser in 0..8 {
             let server = target.address;
             guessers.spawn(async move {
-                let mut wire = Wire::connect(server, HOME).await.unwrap();
+                let mut wire = Wire::connect(server, HONEST_ADDRESS).await.unwrap();
                 for guess in 0_u64.. {
                     let scheme = ["Bearer", "bearer", "BEARER "][guess as usize % 3];
                     let head = format!("authorization: {scheme} {guesser}-{guess}\r\n");
-                    let answer = wire.send("GET", "/v1/tokens", &head, b"").await.unwrap();
-                    assert!([403, 429].contains(&answer.status), "{answer:?}");
+                    let response = wire.send("GET", "/v1/tokens", &head, b"").await.unwrap();
+                    assert!([403, 429].contains(&response.status), "{response:?}");
                 }
             });
         }
-        let mut operator = Wire::connect(target.address, HOME).await.unwrap();
+        let mut operator = Wire::connect(target.address, HONEST_ADDRESS).await.unwrap();
         let head = format!("authorization: Bearer {}\r\n", target.token);
-        let mut begun = Some(begun);
+        let mut started = Some(started);
         for asked in 0_u64.. {
-            let answer = operator.send("GET", "/v1/tokens", &head, b"").await;
-            assert_eq!(answer.unwrap().status, 200);
+            let response = operator.send("GET", "/v1/tokens", &head, b"").await;
+            assert_eq!(response.unwrap().status, 200);
             if asked == 100 {
-                begun.take().unwrap().send(()).unwrap();
+                started.take().unwrap().send(()).unwrap();
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
@@ -62,49 +62,53 @@ fn guessed_tokens_do_not_lock_out_the_operator() {
 #[test]
 #[ignore = "half a minute of two processors"]
 fn connections_do_not_starve_the_store_of_descriptors() {
-    withstand("300 connections", "", |target: Target, begun| async move {
-        let mut operator = Wire::connect(target.address, HOME).await.unwrap();
-        let path = format!("/v1/studies/{}", target.seeds.id);
-        let report = codec::encode_report(&Report {
-            id: ReportId::from_parts(1_700_000_000_000, [7; 16]),
-            fingerprint: StudyShape::new(&target.seeds.params).fingerprint(),
-            payload: vec![5; 16],
-        });
-        let head = format!("content-type: {REPORT_MEDIA_TYPE}\r\n");
-        let sent = operator
-            .send("POST", &format!("{path}/reports"), &head, &report)
-            .await;
-        assert_eq!(sent.unwrap().status, 201);
-        let mut held = Vec::new();
-        for number in 0..300_u16 {
-            let from = [127, 0, 2, u8::try_from(number % 250).unwrap() + 1];
-            held.push(Wire::connect(target.address, from).await.unwrap());
-        }
-        begun.send(()).unwrap();
-        let token = format!("authorization: Bearer {}\r\n", target.token);
-        let head = format!("{token}content-type: application/json\r\n");
-        let asked = operator
-            .send("POST", &format!("{path}/estimates"), &head, b"{}")
-            .await;
-        assert_eq!(asked.unwrap().status, 202);
-        loop {
-            let answer = operator
-                .send("GET", &format!("{path}/estimates/1"), &token, b"")
-                .await
-                .unwrap();
-            let document: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
-            match document["state"].as_str().unwrap() {
-                "running" => tokio::time::sleep(Duration::from_millis(100)).await,
-                state => {
-                    assert_eq!(state, "done", "{document}");
-                    break;
+    withstand(
+        "300 connections",
+        "",
+        |target: Target, started| async move {
+            let mut operator = Wire::connect(target.address, HONEST_ADDRESS).await.unwrap();
+            let path = format!("/v1/studies/{}", target.seeds.id);
+            let report = codec::encode_report(&Report {
+                id: ReportId::from_parts(1_700_000_000_000, [7; 16]),
+                fingerprint: StudyShape::new(&target.seeds.params).fingerprint(),
+                payload: vec![5; 16],
+            });
+            let head = format!("content-type: {REPORT_MEDIA_TYPE}\r\n");
+            let sent = operator
+                .send("POST", &format!("{path}/reports"), &head, &report)
+                .await;
+            assert_eq!(sent.unwrap().status, 201);
+            let mut connections = Vec::new();
+            for number in 0..300_u16 {
+                let from = [127, 0, 2, u8::try_from(number % 250).unwrap() + 1];
+                connections.push(Wire::connect(target.address, from).await.unwrap());
+            }
+            started.send(()).unwrap();
+            let token = format!("authorization: Bearer {}\r\n", target.token);
+            let head = format!("{token}content-type: application/json\r\n");
+            let asked = operator
+                .send("POST", &format!("{path}/estimates"), &head, b"{}")
+                .await;
+            assert_eq!(asked.unwrap().status, 202);
+            loop {
+                let response = operator
+                    .send("GET", &format!("{path}/estimates/1"), &token, b"")
+                    .await
+                    .unwrap();
+                let document: serde_json::Value = serde_json::from_slice(&response.body).unwrap();
+                match document["state"].as_str().unwrap() {
+                    "running" => tokio::time::sleep(Duration::from_millis(100)).await,
+                    state => {
+                        assert_eq!(state, "done", "{document}");
+                        break;
+                    }
                 }
             }
-        }
-        // Hold them until the end.
-        std::future::pending::<()>().await;
-        drop(held);
-    });
+            // Hold them until the end.
+            std::future::pending::<()>().await;
+            drop(connections);
+        },
+    );
 }
 
 /// A separate file system of 40 MiB, in a mount namespace that lives as long as this value.
@@ -125,10 +129,10 @@ impl Disk {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut said = [0; 7];
+        let mut message = [0; 7];
         let out = holder.stdout.as_mut().unwrap();
-        std::io::Read::read_exact(out, &mut said).unwrap();
-        assert_eq!(&said, b"mounted");
+        std::io::Read::read_exact(out, &mut message).unwrap();
+        assert_eq!(&message, b"mounted");
         Self { holder, path }
     }
 
@@ -189,9 +193,9 @@ fn start_on_a_full_disk_says_what_to_do() {
     assert!(server.stop());
     let failed = std::panic::catch_unwind(start);
     assert!(failed.is_err(), "it started on a full disk");
-    let said = std::fs::read_to_string(&log).unwrap();
+    let message = std::fs::read_to_string(&log).unwrap();
     for word in ["[store-full]", "Free 41943040 bytes there", "start again"] {
-        assert!(said.contains(word), "{word:?} is not in: {said}");
+        assert!(message.contains(word), "{word:?} is not in: {message}");
     }
     std::fs::remove_file(disk.seen().join("ballast")).unwrap();
     let mut server = start();
@@ -213,7 +217,7 @@ async fn send_thousand(server: SocketAddr, study: &StudyDocument, number: u64) -
     let body = codec::encode_batch(&StudyShape::new(&study.params), pairs).unwrap();
     let path = format!("/v1/studies/{}/reports", study.id);
     let head = format!("content-type: {REPORT_BATCH_MEDIA_TYPE}\r\n");
-    let mut wire = Wire::connect(server, HOME).await.unwrap();
+    let mut wire = Wire::connect(server, HONEST_ADDRESS).await.unwrap();
     wire.send("POST", &path, &head, &body).await.unwrap().status
 }
 

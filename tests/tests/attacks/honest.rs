@@ -19,11 +19,11 @@ use tokio::task::JoinSet;
 use crate::wire::Wire;
 
 /// The address of honest devices: one network behind one address.
-const HOME: [u8; 4] = [127, 0, 0, 1];
+const HONEST_ADDRESS: [u8; 4] = [127, 0, 0, 1];
 /// Devices that send concurrently to each study.
 const DEVICES: u64 = 8;
 /// A device without a response for this long retries on a new connection.
-const PATIENCE: Duration = Duration::from_secs(20);
+const RETRY_AFTER: Duration = Duration::from_secs(20);
 
 /// Honest devices reporting to one study.
 pub(crate) struct Honest {
@@ -86,17 +86,17 @@ impl Honest {
         let attempt = async {
             let wire = match wire {
                 Some(wire) => wire,
-                none => none.insert(Wire::connect(server, HOME).await?),
+                none => none.insert(Wire::connect(server, HONEST_ADDRESS).await?),
             };
             wire.send("POST", &path, &head, body).await
         };
-        let Ok(Ok(answer)) = tokio::time::timeout(PATIENCE, attempt).await else {
+        let Ok(Ok(response)) = tokio::time::timeout(RETRY_AFTER, attempt).await else {
             return false;
         };
-        match answer.status {
+        match response.status {
             200 | 201 => true,
             408 | 429 | 503 | 507 => false,
-            _ => panic!("{answer:?}"),
+            _ => panic!("{response:?}"),
         }
     }
 
@@ -104,7 +104,7 @@ impl Honest {
     /// sent again.
     pub(crate) async fn verify(&self, server: SocketAddr) {
         let acknowledged = self.acknowledged.lock().unwrap().clone();
-        let mut wire = Wire::connect(server, HOME).await.unwrap();
+        let mut wire = Wire::connect(server, HONEST_ADDRESS).await.unwrap();
         let path = format!("/v1/studies/{}", self.study.id);
         let shown = wire.get(&path).await.unwrap();
         let shown: StudyDocument = serde_json::from_slice(&shown.body).unwrap();
@@ -116,9 +116,9 @@ impl Honest {
         for ids in acknowledged.chunks(codec::max_batch(shape.payload_len())) {
             let pairs = ids.iter().map(|id| (*id, payload.as_slice()));
             let body = codec::encode_batch(&shape, pairs).unwrap();
-            let answer = wire.send("POST", &reports, &head, &body).await.unwrap();
-            let answer: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
-            assert_eq!(answer["duplicates"], ids.len(), "{answer}");
+            let response = wire.send("POST", &reports, &head, &body).await.unwrap();
+            let response: serde_json::Value = serde_json::from_slice(&response.body).unwrap();
+            assert_eq!(response["duplicates"], ids.len(), "{response}");
         }
     }
 }

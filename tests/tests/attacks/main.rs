@@ -39,13 +39,13 @@ use crate::{
 /// Limits of the server's process: virtual memory in KiB, and descriptors.
 const LIMITS: &str = "ulimit -v 1048576; ulimit -n 256; exec";
 /// Honest devices must get at least this share of their throughput without an attack.
-const SHARE: f64 = 0.5;
+const MIN_SHARE: f64 = 0.5;
 /// How long throughput is measured, before and during the attack.
-const COUNTED: Duration = Duration::from_secs(8);
+const MEASURED_FOR: Duration = Duration::from_secs(8);
 /// Warm-up time of devices and attackers.
-const STRIDE: Duration = Duration::from_secs(2);
+const WARM_UP: Duration = Duration::from_secs(2);
 /// The address of the health check.
-const PROBE: [u8; 4] = [127, 0, 9, 9];
+const PROBE_ADDRESS: [u8; 4] = [127, 0, 9, 9];
 
 /// What an attack knows of the server.
 #[derive(Clone)]
@@ -61,12 +61,12 @@ pub(crate) struct Target {
 
 /// What honest devices measured.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct Measurement {
     /// Seeds a second, by devices that send 74 bytes each.
     pub(crate) seeds: f64,
     /// Reports of 20 KiB a second.
     pub(crate) matrices: f64,
-    /// Slowest answer of the health check.
+    /// Slowest response of the health check.
     pub(crate) health: Duration,
 }
 
@@ -76,7 +76,7 @@ pub(crate) fn withstand<F>(
     name: &str,
     settings: &str,
     attack: impl FnOnce(Target, oneshot::Sender<()>) -> F + Send + 'static,
-) -> (Seen, Seen)
+) -> (Measurement, Measurement)
 where
     F: Future<Output = ()>,
 {
@@ -103,17 +103,17 @@ where
             .to_owned(),
     };
     let running = [&seeds, &matrices].map(|honest| runtime.spawn(Arc::clone(honest).run(address)));
-    let look = async || see(address, &seeds, &matrices).await;
+    let look = async || measure(address, &seeds, &matrices).await;
     let before = runtime.block_on(async {
-        tokio::time::sleep(STRIDE).await;
+        tokio::time::sleep(WARM_UP).await;
         look().await
     });
-    let (begun, begins) = oneshot::channel();
+    let (started, begins) = oneshot::channel();
     let (end, ended) = oneshot::channel::<()>();
     let attacker = std::thread::spawn(move || {
         self::runtime().block_on(async {
             tokio::select! {
-                () = attack(target, begun) => {}
+                () = attack(target, started) => {}
                 _ = ended => {}
             }
         });
@@ -124,7 +124,7 @@ where
             .await
             .unwrap()
             .unwrap();
-        tokio::time::sleep(STRIDE).await;
+        tokio::time::sleep(WARM_UP).await;
         look().await
     });
     let memory = peak_mib(server.id());
@@ -156,7 +156,7 @@ where
         ("matrices", before.matrices, under.matrices),
     ] {
         assert!(
-            under >= SHARE * before,
+            under >= MIN_SHARE * before,
             "{name}: {what} fell from {before:.0} to {under:.0} a second; {}",
             tail(&log)
         );
@@ -174,29 +174,29 @@ fn runtime() -> tokio::runtime::Runtime {
 }
 
 async fn study(address: SocketAddr, id: &str) -> StudyDocument {
-    let mut wire = Wire::connect(address, PROBE).await.unwrap();
-    let answer = wire.get(&format!("/v1/studies/{id}")).await.unwrap();
-    serde_json::from_slice(&answer.body).unwrap()
+    let mut wire = Wire::connect(address, PROBE_ADDRESS).await.unwrap();
+    let response = wire.get(&format!("/v1/studies/{id}")).await.unwrap();
+    serde_json::from_slice(&response.body).unwrap()
 }
 
-async fn see(address: SocketAddr, seeds: &Honest, matrices: &Honest) -> Seen {
+async fn measure(address: SocketAddr, seeds: &Honest, matrices: &Honest) -> Measurement {
     let (started, before) = (Instant::now(), [seeds.count(), matrices.count()]);
     let mut health = Duration::ZERO;
-    while started.elapsed() < COUNTED {
+    while started.elapsed() < MEASURED_FOR {
         let asked = Instant::now();
         let healthy = async {
-            let mut wire = Wire::connect(address, PROBE).await?;
+            let mut wire = Wire::connect(address, PROBE_ADDRESS).await?;
             wire.get("/healthz").await
         };
-        let healthy = tokio::time::timeout(COUNTED, healthy).await;
+        let healthy = tokio::time::timeout(MEASURED_FOR, healthy).await;
         health = health.max(asked.elapsed());
-        if let Ok(Ok(answer)) = healthy {
-            assert_eq!(answer.status, 200);
+        if let Ok(Ok(response)) = healthy {
+            assert_eq!(response.status, 200);
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     let rate = |now: u64, then: u64| (now - then) as f64 / started.elapsed().as_secs_f64();
-    Seen {
+    Measurement {
         seeds: rate(seeds.count(), before[0]),
         matrices: rate(matrices.count(), before[1]),
         health,

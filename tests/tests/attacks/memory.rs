@@ -13,14 +13,14 @@ use crate::{Target, wire::Wire, withstand};
 /// Connections of an attacker; together with the honest ones they fit into 256 descriptors.
 const CONNECTIONS: u8 = 128;
 
-/// Signals that the attack has begun.
-fn begin(begun: oneshot::Sender<()>) {
-    begun.send(()).unwrap();
+/// Signals that the attack has started.
+fn signal_start(started: oneshot::Sender<()>) {
+    started.send(()).unwrap();
 }
 
 /// 128 connections hold 2 MiB of a body each, from the addresses that `address` gives.
 fn held_bodies(name: &str, address: fn(u8) -> [u8; 4]) {
-    withstand(name, "", move |target: Target, begun| async move {
+    withstand(name, "", move |target: Target, started| async move {
         let length = codec::report_len(StudyShape::new(&target.large.params).payload_len());
         let path = format!("/v1/studies/{}/reports", target.large.id);
         let head = format!(
@@ -31,20 +31,20 @@ fn held_bodies(name: &str, address: fn(u8) -> [u8; 4]) {
             let (head, address, server) = (head.clone(), address(number), target.address);
             holders.spawn(async move {
                 loop {
-                    let held = async {
+                    let exchange = async {
                         let mut wire = Wire::connect(server, address).await?;
                         wire.write(head.as_bytes()).await?;
                         wire.write(&vec![0; 2 << 20]).await?;
                         // Until the server closes the connection.
-                        wire.answer().await
+                        wire.response().await
                     };
-                    let _ = held.await;
+                    let _ = exchange.await;
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
             });
         }
         tokio::time::sleep(Duration::from_secs(3)).await;
-        begin(begun);
+        signal_start(started);
         holders.join_next().await;
     });
 }
@@ -82,7 +82,7 @@ fn unread_responses_are_bounded() {
     withstand(
         "answers that nobody takes",
         "",
-        |target: Target, begun| async move {
+        |target: Target, started| async move {
             let features: Vec<_> = (0..4_096)
             .map(|i| serde_json::json!({"name": format!("{i:0>150}"), "center": 0.0, "scale": 1.0}))
             .collect();
@@ -98,7 +98,7 @@ fn unread_responses_are_bounded() {
                 holders.spawn(async move {
                     loop {
                         let from = [127, 0, 1, 1 + number];
-                        let held = async {
+                        let exchange = async {
                             let mut wire = Wire::connect_with(server, from, Some(4_096)).await?;
                             // Pipelined, as far as the server reads.
                             let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n");
@@ -106,21 +106,21 @@ fn unread_responses_are_bounded() {
                             tokio::time::sleep(Duration::from_secs(5)).await;
                             std::io::Result::Ok(())
                         };
-                        if held.await.is_err() {
+                        if exchange.await.is_err() {
                             tokio::time::sleep(Duration::from_millis(100)).await;
                         }
                     }
                 });
             }
             tokio::time::sleep(Duration::from_secs(3)).await;
-            begin(begun);
+            signal_start(started);
             holders.join_next().await;
         },
     );
 }
 
 /// Each connection requests the path repeatedly, at most once in 10 ms.
-async fn ask_for(target: Target, connections: u8, path: String, begun: oneshot::Sender<()>) {
+async fn ask_for(target: Target, connections: u8, path: String, started: oneshot::Sender<()>) {
     let mut asking = JoinSet::new();
     for number in 0..connections {
         let (path, server) = (path.clone(), target.address);
@@ -135,15 +135,15 @@ async fn ask_for(target: Target, connections: u8, path: String, begun: oneshot::
             }
         });
     }
-    begin(begun);
+    signal_start(started);
     asking.join_next().await;
 }
 
 #[test]
 #[ignore = "half a minute of two processors"]
 fn repeated_readiness_probes_are_bounded() {
-    withstand("readiness asked by 16", "", |target: Target, begun| {
-        ask_for(target, 16, "/readyz".to_owned(), begun)
+    withstand("readiness asked by 16", "", |target: Target, started| {
+        ask_for(target, 16, "/readyz".to_owned(), started)
     });
 }
 
@@ -154,13 +154,13 @@ fn figures_of_the_largest_study_are_bounded() {
     withstand(
         "pictures asked by 64",
         "",
-        |target: Target, begun| async move {
+        |target: Target, started| async move {
             let design = serde_json::json!({
                 "name": "large", "dimension": 65_536, "epsilon": 4.0, "default_k": 32_768,
             });
             let made = make(&target, design).await;
             let path = format!("/studies/{}/expected-error.svg", made.id);
-            ask_for(target, 64, path, begun).await;
+            ask_for(target, 64, path, started).await;
         },
     );
 }
@@ -169,8 +169,8 @@ fn figures_of_the_largest_study_are_bounded() {
 #[test]
 #[ignore = "half a minute of two processors"]
 fn many_page_requests_are_bounded() {
-    withstand("pages asked by 150", "", |target: Target, begun| {
+    withstand("pages asked by 150", "", |target: Target, started| {
         let path = format!("/studies/{}", target.seeds.id);
-        ask_for(target, 150, path, begun)
+        ask_for(target, 150, path, started)
     });
 }

@@ -10,7 +10,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 /// Timeout for a page to show what it should; longer than a busy machine needs.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Settings of a browser.
 #[derive(Clone, Copy, Debug)]
@@ -77,7 +77,7 @@ impl Browser {
             "browserName": "chrome",
             "goog:chromeOptions": options,
             "goog:loggingPrefs": { "browser": "ALL", "performance": "ALL" },
-            "timeouts": { "script": PATIENCE.as_millis() as u64, "pageLoad": PATIENCE.as_millis() as u64 },
+            "timeouts": { "script": TIMEOUT.as_millis() as u64, "pageLoad": TIMEOUT.as_millis() as u64 },
         });
         let mut browser = Self {
             http: reqwest::Client::new(),
@@ -87,7 +87,7 @@ impl Browser {
             driver,
         };
         let asked = json!({"capabilities": {"alwaysMatch": capabilities}});
-        let made = browser.ask(Method::POST, "", asked).await;
+        let made = browser.command(Method::POST, "", asked).await;
         let id = made
             .as_ref()
             .map(|made| made["sessionId"].as_str().unwrap());
@@ -113,7 +113,7 @@ impl Browser {
     }
 
     /// A WebDriver command: the response's value, or the name of the error.
-    async fn ask(&self, method: Method, path: &str, body: Value) -> Result<Value, String> {
+    async fn command(&self, method: Method, path: &str, body: Value) -> Result<Value, String> {
         let mut request = self
             .http
             .request(method.clone(), format!("{}{path}", self.session));
@@ -121,21 +121,21 @@ impl Browser {
             request = request.body(body.to_string());
         }
         let text = request.send().await.unwrap().text().await.unwrap();
-        let mut answer: Value = serde_json::from_str(&text).unwrap();
-        match answer["value"]["error"].as_str() {
+        let mut response: Value = serde_json::from_str(&text).unwrap();
+        match response["value"]["error"].as_str() {
             Some(error) => Err(error.to_owned()),
-            None => Ok(answer["value"].take()),
+            None => Ok(response["value"].take()),
         }
     }
 
     async fn get(&self, path: &str) -> Value {
-        let answer = self.ask(Method::GET, path, Value::Null).await;
-        answer.unwrap_or_else(|error| panic!("{path}: {error}"))
+        let response = self.command(Method::GET, path, Value::Null).await;
+        response.unwrap_or_else(|error| panic!("{path}: {error}"))
     }
 
     async fn post(&self, path: &str, body: Value) -> Value {
-        let answer = self.ask(Method::POST, path, body).await;
-        answer.unwrap_or_else(|error| panic!("{path}: {error}"))
+        let response = self.command(Method::POST, path, body).await;
+        response.unwrap_or_else(|error| panic!("{path}: {error}"))
     }
 
     /// Opens a path of the origin.
@@ -161,12 +161,12 @@ impl Browser {
         let started = Instant::now();
         loop {
             let wanted = json!({"using": "css selector", "value": css});
-            match self.ask(Method::POST, "/element", wanted).await {
+            match self.command(Method::POST, "/element", wanted).await {
                 Ok(found) => {
                     let (_, id) = found.as_object().unwrap().iter().next().unwrap();
                     return format!("/element/{}", id.as_str().unwrap());
                 }
-                Err(error) if error == "no such element" && started.elapsed() < PATIENCE => {
+                Err(error) if error == "no such element" && started.elapsed() < TIMEOUT => {
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
                 Err(error) => panic!("{css}: {error}"),
@@ -183,7 +183,7 @@ impl Browser {
     pub(crate) async fn text(&self, css: &str) -> String {
         loop {
             let path = format!("{}/text", self.element(css).await);
-            match self.ask(Method::GET, &path, Value::Null).await {
+            match self.command(Method::GET, &path, Value::Null).await {
                 Ok(text) => return text.as_str().unwrap().to_owned(),
                 Err(error) if error == "stale element reference" => {}
                 Err(error) => panic!("{css}: {error}"),
@@ -256,7 +256,7 @@ impl Browser {
 
     /// Closes the browser cleanly.
     pub(crate) async fn close(self) {
-        self.ask(Method::DELETE, "", Value::Null).await.unwrap();
+        self.command(Method::DELETE, "", Value::Null).await.unwrap();
     }
 }
 

@@ -23,12 +23,12 @@ use std::{
     time::Instant,
 };
 
-use chromium::{Browser, DESKTOP, PATIENCE, PHONE, Settings};
+use chromium::{Browser, DESKTOP, PHONE, Settings, TIMEOUT};
 use study::{ROWS_SHOWN, World, create};
 use tokio::time::{Duration, sleep};
 
 /// Environment variable: file for README's picture of the form, to make it again.
-const PICTURE: &str = "EIGENVEIL_WRITE_PICTURE";
+const PICTURE_VARIABLE: &str = "EIGENVEIL_WRITE_PICTURE";
 
 /// The whole page as a PNG, on a screen as tall as the page.
 async fn picture(browser: &Browser, file: &Path) {
@@ -68,7 +68,7 @@ async fn picture(browser: &Browser, file: &Path) {
 async fn until(what: &str, condition: impl AsyncFn() -> bool) {
     let started = Instant::now();
     while !condition().await {
-        assert!(started.elapsed() < PATIENCE, "never: {what}");
+        assert!(started.elapsed() < TIMEOUT, "never: {what}");
         sleep(Duration::from_millis(50)).await;
     }
 }
@@ -113,7 +113,7 @@ async fn a_study_is_created_watched_and_estimated() {
 
     // The planner responds to typing.
     browser.open("/studies/new").await;
-    if let Some(file) = std::env::var_os(PICTURE) {
+    if let Some(file) = std::env::var_os(PICTURE_VARIABLE) {
         picture(&browser, Path::new(&file)).await;
     }
     let before = browser.text("#expected").await;

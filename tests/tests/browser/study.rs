@@ -93,7 +93,7 @@ pub(crate) async fn create(browser: &Browser, name: &str) -> String {
     browser.fill("#epsilon", "8").await;
     browser.fill("#users", &ROWS.to_string()).await;
     browser.fill("#share", "80").await;
-    for (field, told) in [
+    for (field, text) in [
         ("#purpose", "Which daily habits go together with bad sleep"),
         (
             "#responsible_party",
@@ -102,7 +102,7 @@ pub(crate) async fn create(browser: &Browser, name: &str) -> String {
         ("#contact", "sleep@example.org"),
         ("#ends", "2099-12-31"),
     ] {
-        browser.fill(field, told).await;
+        browser.fill(field, text).await;
     }
     browser.click("#create button[value=create]").await;
     browser.find("#study").await;

@@ -86,12 +86,12 @@ fn unusable_rows_and_files_are_refused_or_sent_as_zeros() {
         (&sent["accepted"], &sent["unusable"]),
         (&4.into(), &3.into())
     );
-    let said = report(&folder.write("word.csv", "1,2,3\n4,secretvalue,6\n"));
-    let text = succeeded(&said);
+    let message = report(&folder.write("word.csv", "1,2,3\n4,secretvalue,6\n"));
+    let text = succeeded(&message);
     assert!(text.contains("1 rows could not be used"), "{text}");
     assert!(text.contains("line 2, column 2"), "{text}");
     assert!(
-        !(text + &stderr(&said)).contains("secretvalue"),
+        !(text + &stderr(&message)).contains("secretvalue"),
         "a value was shown"
     );
     // A file that changed after its reports were made is not sent as other participants.

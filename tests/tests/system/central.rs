@@ -45,11 +45,14 @@ fn every_listed_algorithm_runs_and_prints_the_agreed_keys() {
             }
         }
     }
-    let said = succeeded(&run("central list"));
+    let message = succeeded(&run("central list"));
     for info in ALGORITHMS {
-        assert!(said.contains(info.name) && said.contains(info.source));
+        assert!(message.contains(info.name) && message.contains(info.source));
         for parameter in info.parameters {
-            assert!(said.contains(&format!("--{}", parameter.name)), "{said}");
+            assert!(
+                message.contains(&format!("--{}", parameter.name)),
+                "{message}"
+            );
         }
     }
 }
@@ -105,12 +108,12 @@ fn central_reads_rows_writes_loadings_and_repeats_with_a_seed() {
     assert!(written.starts_with("feature,component1\n0,"), "{written}");
     assert_eq!(of("--n 1000")["n"], 1000);
     // A missing guarantee is null in JSON, and the text says so.
-    let said = succeeded(&run(&format!(
+    let message = succeeded(&run(&format!(
         "central wishart --rows {rows} --k 1 --epsilon 1 --calibration as-published"
     )));
     assert!(
-        said.contains("nothing at delta") && said.contains("0.283"),
-        "{said}"
+        message.contains("nothing at delta") && message.contains("0.283"),
+        "{message}"
     );
     // Fewer rows than one batch.
     let few = run(&format!(
@@ -124,7 +127,7 @@ fn central_refuses_wrong_usage() {
     let folder = Folder::new();
     let long = folder.write("long.csv", "a,b\n0.5,0.1\n9.25,0\n");
     let nan = folder.write("nan.csv", "a,b\n0.5,0.1\nNaN,0\n");
-    let said = refuses(
+    let message = refuses(
         &format!("central analyze-gauss --k 1 --rows {long}"),
         &[
             ("--norm require", "row 2"),
@@ -139,7 +142,7 @@ fn central_refuses_wrong_usage() {
         ],
     );
     // Messages never contain a value of a row.
-    assert!(!said.contains("9.25"), "{said}");
+    assert!(!message.contains("9.25"), "{message}");
     let of_nan = format!("analyze-gauss --k 1 --rows {nan}");
     refuses(
         "central",

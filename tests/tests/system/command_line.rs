@@ -66,9 +66,9 @@ fn demo_takes_own_rows_and_refuses_bad_ones() {
     assert!(folder.read("result/index.html").contains("gamma"));
     refuses(&demo, &[("4", "k")]);
     folder.write("rows.csv", "1,2,3\n4,inf,6\n");
-    let said = stderr(&run(&format!("{demo} 1")));
+    let message = stderr(&run(&format!("{demo} 1")));
     let words = "rows.csv: row 2, column 2: the value is infinite";
-    assert!(said.contains(words), "{said}");
+    assert!(message.contains(words), "{message}");
 }
 
 #[test]
@@ -383,9 +383,9 @@ fn too_few_descriptors_are_reported() {
         .output()
         .unwrap();
     succeeded(&checked);
-    let said = stderr(&checked);
+    let message = stderr(&checked);
     for word in ["max_connections is 4096", "256 files", "LimitNOFILE"] {
-        assert!(said.contains(word), "{word:?} is not in {said}");
+        assert!(message.contains(word), "{word:?} is not in {message}");
     }
     let start = |data: &str, limit: &str| {
         let before = format!("ulimit {limit} 256; exec");

@@ -113,8 +113,8 @@ async fn tokens_are_spent_once_although_responses_are_lost() {
     );
     assert_eq!((summary.pending, summary.refused), (0, 0));
     {
-        let losses = proxy.passed.losses.as_ref().unwrap().lock().unwrap();
-        assert!(losses.answers > 400 && losses.requests > 200);
+        let losses = proxy.state.losses.as_ref().unwrap().lock().unwrap();
+        assert!(losses.responses > 400 && losses.requests > 200);
     }
 
     // A spent token is useless to whoever finds it; its owner's retry is acknowledged as a duplicate.

@@ -202,7 +202,7 @@ impl ServerProcess {
     }
 
     /// Closes the reading end of its standard error.
-    pub(crate) fn deafen(&mut self) {
+    pub(crate) fn close_stderr(&mut self) {
         self.child.as_mut().unwrap().stderr.take();
     }
 
@@ -354,14 +354,14 @@ pub(crate) fn refused(output: &Output, exit: i32, words: &[&str]) {
 /// messages.
 #[track_caller]
 pub(crate) fn refuses(line: &str, wrong: &[(&str, &str)]) -> String {
-    let mut said = String::new();
+    let mut message = String::new();
     for (more, word) in wrong {
         let output = run(&format!("{line} {more}"));
         println!("{more}");
         refused(&output, 2, &[word]);
-        said += &stderr(&output);
+        message += &stderr(&output);
     }
-    said
+    message
 }
 
 /// Asserts that these keys, separated by blanks, are present.

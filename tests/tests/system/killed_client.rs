@@ -57,13 +57,13 @@ async fn after_sigkill_every_row_is_counted_once_with_the_same_bytes() {
             assert!(child.try_wait().unwrap().is_none(), "it ended");
             match first {
                 true => std::fs::metadata(&outbox).is_ok_and(|file| file.len() > 100_000),
-                false => proxy.holds_one(),
+                false => proxy.is_holding(),
             }
         })
         .await;
         child.kill().unwrap();
         child.wait().unwrap();
-        until("the connections to be gone", async || !proxy.holds_one()).await;
+        until("the connections to be gone", async || !proxy.is_holding()).await;
     }
     proxy.let_through(1_000_000);
     let output = tokio::task::block_in_place(|| report().output().unwrap());
@@ -73,7 +73,7 @@ async fn after_sigkill_every_row_is_counted_once_with_the_same_bytes() {
 
     // One identifier for each row, and never two different bodies for one identifier.
     let mut expected = vec![0.0; P * (P + 1) / 2];
-    let seen = proxy.passed.seen.lock().unwrap();
+    let seen = proxy.state.seen.lock().unwrap();
     assert_eq!(seen.len(), ROWS);
     assert!(seen.values().any(|bodies| bodies.len() > 1), "none twice");
     for bodies in seen.values() {

@@ -69,8 +69,8 @@ fn closed_pipes_are_not_errors() {
             .unwrap();
         drop(child.stdout.take());
         let output = child.wait_with_output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(said, "", "{line}");
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(message, "", "{line}");
         assert!(output.status.success(), "{line}");
     }
 }
@@ -85,13 +85,13 @@ fn an_outbox_of_another_study_is_refused_with_both_names_and_a_remedy() {
         server.cli(&format!("report --study {study} --rows {rows} {flags}"))
     };
     let [first, second] = ["first", "second"].map(|name| create(&server, name));
-    let said = succeeded(&report(&first, ""));
+    let message = succeeded(&report(&first, ""));
     // A pure mechanism shows no δ.
     assert!(
-        said.contains("epsilon 1.00000095367431") && said.contains("delta 0;"),
-        "{said}"
+        message.contains("epsilon 1.00000095367431") && message.contains("delta 0;"),
+        "{message}"
     );
-    assert!(!said.contains("0e0"), "{said}");
+    assert!(!message.contains("0e0"), "{message}");
     let other = format!("{rows}.{second}");
     let refusal = report(&second, "");
     refused(&refusal, 1, &[&first, &second, "--outbox", &other]);
@@ -118,7 +118,7 @@ fn printed_numbers_are_labelled() {
         ("--n 100000", " of at most 2.83."),
         ("--target-error 0.3", "error of 0.3 of at most 2.83:"),
     ] {
-        let said = succeeded(&run(&format!("{plan} {more}")));
-        assert!(said.contains(says), "{said}");
+        let message = succeeded(&run(&format!("{plan} {more}")));
+        assert!(message.contains(says), "{message}");
     }
 }

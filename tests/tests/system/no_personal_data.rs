@@ -195,10 +195,10 @@ async fn no_rows_addresses_or_tokens_are_left_behind() {
     let mut server = ServerProcess::start_logged("trace", &data, &config, &log);
 
     let mut spoken = reported_rows(&folder, &server, &format!("--ca-cert {ca}"));
-    let (answers, secrets, hash) = used_tokens(&server, &ca, &authority.root_pem).await;
-    spoken.extend(answers);
+    let (responses, secrets, hash) = used_tokens(&server, &ca, &authority.root_pem).await;
+    spoken.extend(responses);
     // The log, and the database with its write-ahead log, before and after the server has stopped.
-    let mut places = vec![("what was said".to_owned(), spoken)];
+    let mut places = vec![("output of the commands".to_owned(), spoken)];
     files(folder.path(), &mut places);
     assert!(server.stop());
     files(folder.path(), &mut places);
@@ -230,7 +230,7 @@ fn reported_rows(folder: &Folder, server: &ServerProcess, ca: &str) -> Vec<u8> {
     let rows = folder.write("rows.csv", csv());
     // An unusable row is sent as the zero row, and not shown.
     let broken = folder.write("broken.csv", csv() + "223606.79774,inf,1,2\n");
-    let mut said = String::new();
+    let mut collected = String::new();
     for mechanism in ["double-cap", "isotropic-gaussian", "discrete-gaussian"] {
         let study = server.create_study(&format!("--p 4 --epsilon 4 --mechanism {mechanism} {ca}"));
         let state = folder.at(mechanism);
@@ -242,11 +242,11 @@ fn reported_rows(folder: &Folder, server: &ServerProcess, ca: &str) -> Vec<u8> {
             &format!("{report} --rows {broken} --outbox {state}-broken"),
         ] {
             let output = server.cli(&format!("{line} {ca}"));
-            said += &succeeded(&output);
-            said += &stderr(&output);
+            collected += &succeeded(&output);
+            collected += &stderr(&output);
         }
     }
-    said.into_bytes()
+    collected.into_bytes()
 }
 
 /// A client with a recognisable address and user agent.
@@ -260,8 +260,8 @@ fn client(peer: usize, root: &str) -> Client {
 }
 
 /// Sends requests that must get these statuses, 0 for anything but a server error. Returns the responses.
-async fn answers(requests: impl IntoIterator<Item = (RequestBuilder, u16)>) -> Vec<u8> {
-    let mut answers = Vec::new();
+async fn responses(requests: impl IntoIterator<Item = (RequestBuilder, u16)>) -> Vec<u8> {
+    let mut responses = Vec::new();
     for (request, wanted) in requests {
         let answer = request.send().await.unwrap();
         let status = answer.status().as_u16();
@@ -270,10 +270,10 @@ async fn answers(requests: impl IntoIterator<Item = (RequestBuilder, u16)>) -> V
             status == wanted || (wanted == 0 && status < 500),
             "{url}: {status}, not {wanted}"
         );
-        answers.extend(format!("{:?}", answer.headers()).into_bytes());
-        answers.extend(answer.bytes().await.unwrap());
+        responses.extend(format!("{:?}", answer.headers()).into_bytes());
+        responses.extend(answer.bytes().await.unwrap());
     }
-    answers
+    responses
 }
 
 /// All kinds of refused requests, with rows where none belong.
@@ -307,7 +307,7 @@ async fn wrong_requests(url: &str, root: &str, study: &str) -> Vec<u8> {
     ];
     let address = FORWARDED.to_string();
     let forwarded = |request: RequestBuilder| request.header("x-forwarded-for", &address);
-    answers(requests.map(|(request, status)| (forwarded(request), status))).await
+    responses(requests.map(|(request, status)| (forwarded(request), status))).await
 }
 
 /// Tokens of every kind, used rightly and wrongly, and other refused requests. Returns the responses, the secrets, and
@@ -353,7 +353,7 @@ async fn used_tokens(
     let get = |path: &str| http.get(format!("{url}{path}"));
     let participant = tokens[0].reveal();
     let delete = http.delete(format!("{url}/v1/tokens/{}", analyst.token));
-    let mut said = answers([
+    let mut collected = responses([
         (post(one, with_token(&tokens[0], &wire())), 201),
         (post(one, with_token(&tokens[0], &wire())), 409),
         (post(one, with_token(&stranger, &wire())), 403),
@@ -389,10 +389,10 @@ async fn used_tokens(
         (delete.bearer_auth(first.reveal()), 404),
     ])
     .await;
-    said.extend(wrong_requests(url, root, &id).await);
+    collected.extend(wrong_requests(url, root, &id).await);
     let second = operator.rotate_token().await.unwrap();
     let shown = format!("{first:?} {second:?} {analyst:?} {tokens:?} {operator:?} {stranger:?}");
-    said.extend(shown.into_bytes());
+    collected.extend(shown.into_bytes());
 
     let mut secrets: Vec<Needle> = [
         secret("the operator's first", first.reveal()),
@@ -406,5 +406,5 @@ async fn used_tokens(
     for token in &tokens {
         secrets.extend(secret("a participant's", &token.reveal()));
     }
-    (said, secrets, tokens[0].digest().to_vec())
+    (collected, secrets, tokens[0].digest().to_vec())
 }

@@ -12,7 +12,7 @@ use crate::{
 
 const LONG_NAME: &str =
     "od280/od315 of diluted wines, written out whole to the last of its many words";
-const TOLD: [(&str, &str); 4] = [
+const TERMS: [(&str, &str); 4] = [
     (
         "--purpose",
         "What makes wines differ, in a <sentence> & a half",
@@ -44,10 +44,10 @@ async fn printed_commands_work_and_the_receipt_is_complete() {
     let server = folder.server();
     let lines = format!("name,center,scale\nalcohol,13,0.8125\n\"{LONG_NAME}\",2.6,0.75\n");
     let constants = folder.write("constants.csv", lines);
-    let told = TOLD
+    let terms = TERMS
         .map(|(flag, value)| format!("{flag} '{value}'"))
         .join(" ");
-    let id = server.create_study(&format!("--features {constants} --epsilon 4 {told}"));
+    let id = server.create_study(&format!("--features {constants} --epsilon 4 {terms}"));
     let show = format!("study show {id}");
     let shown = server.cli_json(&show);
     assert_eq!(shown["about"]["contact"], "wine@example.org");
@@ -55,7 +55,7 @@ async fn printed_commands_work_and_the_receipt_is_complete() {
     let shown = succeeded(&server.cli(&show));
 
     let page = page(&server, &id).await;
-    let told = text(&page, "#about");
+    let shown_terms = text(&page, "#about");
     let features = text(&page, "#features");
     assert!(features.contains("alcohol") && features.contains(LONG_NAME));
     // The columns in another order, and one that is not a feature.
@@ -67,8 +67,8 @@ async fn printed_commands_work_and_the_receipt_is_complete() {
     assert!(printed.contains("3 of 3 rows acknowledged"), "{printed}");
     let receipt = text(&page, "#receipt-command").replace("ROWS.csv", "mine.csv");
     let receipt = succeeded(&as_printed(&folder, &receipt));
-    for (_, value) in TOLD {
-        for place in [&told, &asked, &receipt, &shown] {
+    for (_, value) in TERMS {
+        for place in [&shown_terms, &asked, &receipt, &shown] {
             assert!(place.contains(value), "{value:?} is not in {place}");
         }
     }
@@ -127,10 +127,10 @@ fn missing_terms_are_noted_and_bad_contacts_refused() {
         |flags: &str| server.cli(&format!("study create --name x --p 3 --epsilon 4 {flags}"));
     let silent = create("--purpose 'To see'");
     succeeded(&silent);
-    let said = stderr(&silent);
+    let message = stderr(&silent);
     assert!(
-        said.contains("not stated") && said.contains("responsible party, contact, last day"),
-        "{said}"
+        message.contains("not stated") && message.contains("responsible party, contact, last day"),
+        "{message}"
     );
     let (mail, none) = ("--contact javascript:alert(1)", "--purpose ''");
     for (flags, words) in [

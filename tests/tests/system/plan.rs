@@ -56,10 +56,10 @@ fn plan_prints_the_agreed_keys() {
     let reason = never["rows"][0]["reason"].as_str().unwrap();
     assert!(reason.contains("component 1"), "{reason}");
 
-    let said = succeeded(&run(&format!("{BASE} --epsilon 4 --target-error 0.3")));
+    let message = succeeded(&run(&format!("{BASE} --epsilon 4 --target-error 0.3")));
     assert!(
-        said.contains("How many users do I need?") && !said.contains("as-published"),
-        "{said}"
+        message.contains("How many users do I need?") && !message.contains("as-published"),
+        "{message}"
     );
 }
 
@@ -170,10 +170,10 @@ fn plan_reports_expected_attempts() {
     };
     let (slow, fast) = (planned(16), planned(4));
     assert!(
-        slow["notes"].to_string().contains("tries of 40 numbers"),
+        slow["notes"].to_string().contains("attempts of 40 numbers"),
         "{slow}"
     );
     assert_eq!(fast["notes"], serde_json::json!([]));
-    let tries = |plan: &serde_json::Value| plan["rows"][0]["expected_tries"].as_f64().unwrap();
+    let tries = |plan: &serde_json::Value| plan["rows"][0]["expected_attempts"].as_f64().unwrap();
     assert!(tries(&slow) > 100.0 * tries(&fast) && tries(&fast) >= 1.0);
 }

@@ -36,17 +36,17 @@ fn prepare_warns_of_a_dominant_column_and_rescales_it() {
     let folder = Folder::new();
     let rows = folder.write("public.csv", public_rows());
     let out = folder.at("features.csv");
-    let told = prepare(&rows, &out, "--k 1 --n 20000");
-    let warnings = told["warnings"].to_string();
+    let answer = prepare(&rows, &out, "--k 1 --n 20000");
+    let warnings = answer["warnings"].to_string();
     assert!(
         warnings.contains("salary") && warnings.contains("100.0 %"),
         "{warnings}"
     );
-    let as_they_are = &told["choices"][0];
+    let as_they_are = &answer["choices"][0];
     assert_eq!(as_they_are["uses_centers_and_scales"], false);
     let warning = as_they_are["warning"].as_str().unwrap();
     assert!(warning.contains("salary"), "{as_they_are}");
-    let chosen = &told["chosen"];
+    let chosen = &answer["chosen"];
     assert_eq!(
         (
             &chosen["uses_centers_and_scales"],
@@ -69,10 +69,10 @@ fn prepare_warns_of_a_dominant_column_and_rescales_it() {
     let text = "name,mean,sd\nsalary,40000,3000\nage,40,12\n";
     let description = folder.write("columns.csv", text);
     let described = folder.at("described.csv");
-    let told = run_json(&format!(
+    let answer = run_json(&format!(
         "prepare --description {description} --out {described}"
     ));
-    assert!(told["warnings"][0].as_str().unwrap().contains("salary"));
+    assert!(answer["warnings"][0].as_str().unwrap().contains("salary"));
     assert_eq!(
         folder.read("described.csv"),
         "name,center,scale\nsalary,40000.0,3000.0\nage,40.0,12.0\n"
@@ -90,14 +90,14 @@ fn create_and_report_warn_of_dominant_columns() {
         (id, stderr(&made))
     };
     let names = folder.write("names.csv", "name\na\nb\nc\nsalary\n");
-    let (bare, said) = create(&format!("--epsilon 4 --features {names}"));
-    assert!(said.contains("no center is subtracted"), "{said}");
+    let (bare, message) = create(&format!("--epsilon 4 --features {names}"));
+    assert!(message.contains("no center is subtracted"), "{message}");
     let features = folder.at("features.csv");
     prepare(&rows, &features, "--k 1 --n 20000");
-    let (centred, said) = create(&format!("--epsilon 4 --features {features}"));
-    assert!(!said.contains("center"), "{said}");
-    let (_, said) = create("--epsilon 16 --p 64 --centring");
-    assert!(said.contains("tries of 65 numbers"), "{said}");
+    let (centred, message) = create(&format!("--epsilon 4 --features {features}"));
+    assert!(!message.contains("center"), "{message}");
+    let (_, message) = create("--epsilon 16 --p 64 --centring");
+    assert!(message.contains("attempts of 65 numbers"), "{message}");
 
     let report = |id: &str, rows: &str, count: usize| {
         let output = server.cli(&format!(
@@ -107,21 +107,21 @@ fn create_and_report_warn_of_dominant_columns() {
         assert_eq!(json_of(&output)["acknowledged"], count);
         stderr(&output)
     };
-    let said = report(&bare, &rows, 200);
+    let message = report(&bare, &rows, 200);
     let warning = "warning, shown only to you: column \"salary\" has 100.0 %";
-    assert!(said.contains(warning), "{said}");
-    let said = report(&centred, &rows, 200);
+    assert!(message.contains(warning), "{message}");
+    let message = report(&centred, &rows, 200);
     assert!(
-        said.contains("shares of the squared length") && !said.contains("warning"),
-        "{said}"
+        message.contains("shares of the squared length") && !message.contains("warning"),
+        "{message}"
     );
     // For a single row nothing is shown.
     let one = folder.write("one.csv", "a,b,c,salary\n1,2,3,40000\n");
-    let said = report(&bare, &one, 1);
-    assert!(!said.contains("only"), "{said}");
+    let message = report(&bare, &one, 1);
+    assert!(!message.contains("only"), "{message}");
 }
 
-/// No row is perturbed, charged or sent before the person has said yes.
+/// No row is perturbed, charged or sent before the person has answered yes.
 #[test]
 fn report_asks_at_a_terminal() {
     if Command::new("script").arg("--version").output().is_err() {
@@ -147,22 +147,25 @@ fn report_asks_at_a_terminal() {
         stdin.write_all(answer.as_bytes()).unwrap();
         drop(stdin);
         let output = child.wait_with_output().unwrap();
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        (output.status.success(), said)
+        let message = String::from_utf8_lossy(&output.stdout).into_owned();
+        (output.status.success(), message)
     };
     for answer in ["n\n", "\n", "what?\n"] {
-        let (done, said) = report(answer);
-        assert!(!done && said.contains("Go on? [y/N]"), "{said}");
-        assert!(said.contains("nothing was perturbed or sent"), "{said}");
+        let (done, message) = report(answer);
+        assert!(!done && message.contains("Go on? [y/N]"), "{message}");
+        assert!(
+            message.contains("nothing was perturbed or sent"),
+            "{message}"
+        );
         assert_eq!(server.accepted(&study), 0);
         let spent = run(&format!("receipt --ledger {rows}.ledger"));
-        let said = String::from_utf8_lossy(&spent.stdout);
-        assert!(!said.contains(&study), "{said}");
+        let message = String::from_utf8_lossy(&spent.stdout);
+        assert!(!message.contains(&study), "{message}");
     }
     // After a "no" the rows are corrected, and the new file is accepted.
     fs::write(&rows, public_rows().replacen("\n-9.5,", "\n-9.4,", 1)).unwrap();
-    let (done, said) = report("y\n");
-    assert!(done && said.contains("200 of 200 rows"), "{said}");
+    let (done, message) = report("y\n");
+    assert!(done && message.contains("200 of 200 rows"), "{message}");
     assert_eq!(server.accepted(&study), 200);
 }
 
@@ -177,15 +180,15 @@ fn prepare_gives_the_predicted_error_on_breast_cancer() {
     }
     let folder = Folder::new();
     let (rows, out) = (format!("'{}'", rows.display()), folder.at("features.csv"));
-    let told = prepare(&rows, &out, "--k 3 --n 20000");
+    let answer = prepare(&rows, &out, "--k 3 --n 20000");
     // The warning comes before any report.
-    let before = &told["choices"][0];
+    let before = &answer["choices"][0];
     assert!(
         before["uses_centers_and_scales"] == false && before["warning"].is_string(),
         "{before}"
     );
-    assert!(!told["warnings"].as_array().unwrap().is_empty());
-    let chosen = &told["chosen"];
+    assert!(!answer["warnings"].as_array().unwrap().is_empty());
+    let chosen = &answer["chosen"];
     assert_eq!(chosen["components_above_floor"], 3, "{chosen}");
     assert!(chosen["error"].as_f64().unwrap() <= 0.3, "{chosen}");
     let mut line =

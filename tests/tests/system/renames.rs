@@ -43,10 +43,14 @@ fn old_names_are_refused_with_the_new_one() {
             // JSON, columns and code are tested where they are read.
             _ => continue,
         };
-        let said = stderr(&output);
-        assert_eq!(output.status.code(), Some(2), "{PROGRAM} {before}: {said}");
+        let message = stderr(&output);
+        assert_eq!(
+            output.status.code(),
+            Some(2),
+            "{PROGRAM} {before}: {message}"
+        );
         let new = now.split(' ').next_back().unwrap();
-        assert!(said.contains(new), "{before} became {now}: {said}");
+        assert!(message.contains(new), "{before} became {now}: {message}");
         checked.push(kind);
     }
     for kind in ["flag", "value", "exhibit", "key"] {

@@ -213,9 +213,12 @@ fn concurrent_commands_give_one_report_a_row() {
             if output.status.success() {
                 succeeded += 1;
             } else {
-                let said = stderr(&output);
+                let message = stderr(&output);
                 let known = ["another process has it open", "already-participated"];
-                assert!(known.iter().any(|known| said.contains(known)), "{said}");
+                assert!(
+                    known.iter().any(|known| message.contains(known)),
+                    "{message}"
+                );
             }
         }
         assert_eq!(succeeded, usize::from(round == 0), "round {round}");

@@ -70,7 +70,7 @@ async fn server_survives_a_closed_stderr_pipe() {
     };
     let flags = format!("{LISTEN} --log-json");
     let mut server = ServerProcess::start_as(talkative, &folder.path().join("data"), &flags);
-    server.deafen();
+    server.close_stderr();
     goes_on(server).await;
 }
 

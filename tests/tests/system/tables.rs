@@ -70,7 +70,7 @@ fn all_commands_read_tables_alike() {
     let folder = &bench.folder;
     let (result, loadings) = (folder.at("result"), folder.at("loadings.csv"));
     let features = folder.at("features.csv");
-    let mut told = Vec::new();
+    let mut results = Vec::new();
     for (name, text) in [
         ("plain.csv", bench.csv(&bench.names)),
         ("moved.csv", bench.reordered(bench.rows.iter().cloned())),
@@ -95,10 +95,10 @@ fn all_commands_read_tables_alike() {
         run_json(&format!(
             "central pca --k 2 --rows {rows} --features {features} --out {loadings}"
         ));
-        told.push((succeeded(&run(&project)), folder.read("loadings.csv")));
+        results.push((succeeded(&run(&project)), folder.read("loadings.csv")));
     }
-    assert_eq!(told[0].0.lines().count(), 179);
-    assert_eq!(told[0], told[1]);
+    assert_eq!(results[0].0.lines().count(), 179);
+    assert_eq!(results[0], results[1]);
 
     // An index column: nothing is perturbed or charged.
     let header = [&[String::new()][..], &bench.names[..]].concat();
@@ -197,10 +197,10 @@ fn studies_without_names_use_the_files_order() {
         &["--header yes or --header no"],
     );
     let output = bench.report(&rows, "--header yes");
-    let said = stderr(&output);
+    let message = stderr(&output);
     assert!(
-        said.contains("in its order: \"alcohol\", \"malic_acid\""),
-        "{said}"
+        message.contains("in its order: \"alcohol\", \"malic_acid\""),
+        "{message}"
     );
     assert_eq!(json_of(&output)["accepted"], 178);
 }
