@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// Version of the [`Estimate`] document.
-const FORMAT: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Where the reports of a study are.
 pub enum Source<'a> {
@@ -169,7 +169,7 @@ fn document(
         .warnings
         .extend(delta_warning(params.budget().delta(), n));
     Estimate {
-        format: FORMAT,
+        version: VERSION,
         name: name.to_owned(),
         study: params.clone(),
         fingerprint: params.fingerprint().to_string(),
