@@ -79,7 +79,7 @@ fn as_published_is_convicted(trials: usize) {
             "{report:?}"
         );
         assert!(
-            report.finding.contains("really holds is epsilon 5.26"),
+            report.finding.contains("the true value is epsilon 5.26"),
             "{}",
             report.finding
         );
