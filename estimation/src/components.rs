@@ -352,7 +352,7 @@ mod tests {
 
     /// Pure noise: the solver stops when its gap is far below what the noise does, and says so.
     #[test]
-    fn drowned_in_noise_it_stops_early_and_says_so() {
+    fn pure_noise_stops_early_with_a_warning() {
         let (moment, ..) = noisy(60, 4, 300.0);
         let drowned = sparse(&moment, Rank::Fixed(2), &SparseSettings::default());
         let outcome = drowned.sparse.unwrap();
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn caps_and_cancellations_are_reported() {
+    fn iteration_caps_and_cancellations_are_reported() {
         let (moment, ..) = noisy(60, 8, 3.0);
         let short = SparseSettings {
             max_iterations: 2,

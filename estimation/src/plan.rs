@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn the_two_wishes_are_inverse() {
+    fn the_two_targets_are_inverse() {
         let spectrum =
             spectrum_from_eigenvalues(40, 3, &[0.2, 0.15, 0.1, 0.02], MeanSquaredLength::UnitRows)
                 .unwrap();
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_had_says_why() {
+    fn unreachable_targets_have_a_reason() {
         let noise = noise(MechanismKind::DoubleCap, 10, 4.0);
         // Two equal eigenvalues: no number tells the second from the third.
         let tied = spectrum_from_eigenvalues(10, 2, &[0.4, 0.1, 0.1], MeanSquaredLength::UnitRows)

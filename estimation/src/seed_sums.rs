@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn too_little_memory_is_said_with_a_way_out() {
+    fn too_little_memory_is_an_error_with_a_way_out() {
         assert_eq!(bytes_needed(3, 2), 8 * (9 + 2 * 6));
         check_memory("adding up", 168, 168).unwrap();
         let needed = bytes_needed(65_536, 1);

@@ -96,8 +96,8 @@ impl Biplot {
         let named = self.groups.iter().enumerate();
         let named = named.filter(|(_, (name, points))| !name.is_empty() && !points.is_empty());
         let label = |(i, (name, _)): (usize, &PointGroup)| {
-            let key = Swatch::Series(LineStyle::None, shape(i));
-            Label::above(name, &colour(i), key)
+            let swatch = Swatch::Series(LineStyle::None, shape(i));
+            Label::above(name, &colour(i), swatch)
         };
         named.map(label).collect()
     }

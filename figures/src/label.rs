@@ -249,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stays_put_where_there_is_room() {
+    fn labels_stay_in_place_where_they_fit() {
         for (wanted, placed) in [
             ([20.0, 80.0], [20.0, 80.0]),
             ([50.0, 50.0], [45.0, 55.0]),

@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_well() {
+    fn numbers_are_readable() {
         for (value, text) in [
             (0.0, "0"),
             (-0.0, "0"),

@@ -74,8 +74,8 @@ impl Scree {
         let present: Vec<_> = values.iter().map(|&(i, v)| self.verdict(i, v)).collect();
         let mut labels = verdict::legend(&present);
         if reference {
-            let key = Swatch::Series(LineStyle::Dashed, Marker::Cross);
-            labels.push(Label::above(WITHOUT_NOISE, "c5 fine", key));
+            let swatch = Swatch::Series(LineStyle::Dashed, Marker::Cross);
+            labels.push(Label::above(WITHOUT_NOISE, "c5 fine", swatch));
         }
         if self.floor.is_some() {
             labels.push(Label::above("hidden by the noise", "", Swatch::Band));

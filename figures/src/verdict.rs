@@ -51,8 +51,8 @@ pub(crate) fn legend(present: &[Option<Verdict>]) -> Vec<Label> {
     ALL.into_iter()
         .filter(|verdict| present.contains(&Some(*verdict)))
         .map(|verdict| {
-            let key = Swatch::Series(LineStyle::None, marker(verdict));
-            Label::above(verdict.in_words(), class(verdict), key)
+            let swatch = Swatch::Series(LineStyle::None, marker(verdict));
+            Label::above(verdict.in_words(), class(verdict), swatch)
         })
         .collect()
 }

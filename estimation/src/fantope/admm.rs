@@ -549,7 +549,7 @@ mod tests {
 
     /// A warm start ends where a cold one does, with a gap that is a proof.
     #[test]
-    fn a_warm_start_is_the_same_answer() {
+    fn a_warm_start_gives_the_same_solution() {
         let p = 30;
         let moment = DMatrix::from_fn(p, p, |i, j| {
             let (a, b) = (i.min(j) as f64, i.max(j) as f64);

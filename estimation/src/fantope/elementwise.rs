@@ -200,7 +200,7 @@ mod tests {
 
     /// One pass against the formulas written out on whole matrices, beyond one panel.
     #[test]
-    fn a_pass_is_the_formulas() {
+    fn one_pass_equals_the_formulas() {
         let (step, rho) = (0.3, 2.5);
         for p in [1, 5, PANEL, 2 * PANEL + 7] {
             let symmetric = |shift| {

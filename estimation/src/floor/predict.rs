@@ -571,7 +571,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_spectra_are_refused() {
+    fn impossible_spectra_are_rejected() {
         for (p, leading, bulk) in [
             (2, vec![1.0, 1.0], 0.0),
             (3, vec![], 0.0),

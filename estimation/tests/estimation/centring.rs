@@ -141,7 +141,7 @@ fn without_noise_it_is_the_plain_mean_and_covariance() {
 }
 
 #[test]
-fn what_cannot_be_centred_is_an_error() {
+fn uncentrable_noise_is_an_error() {
     let rows = rows(3, 10);
     let kind = MechanismKind::IsotropicGaussian;
     let gaussian = params_with(3, kind, 1.0, Norm::Normalize, Some(0.5));
@@ -307,7 +307,7 @@ fn the_price_of_centring() {
 /// the bulk's edge: 1.178, 1.939, 1.029, and 1 for a = 1. The floor's edge must be there, and what stands at it is
 /// called no component.
 #[test]
-fn the_spurious_component_is_where_the_floor_says_and_is_not_counted() {
+fn the_spurious_component_is_at_the_floors_edge_and_not_counted() {
     let p = 300;
     // Small, so that the second order in the noise does not show.
     let s = 1e-6;
@@ -367,7 +367,7 @@ fn noise_around_a_mean_is_not_counted() {
 /// A weak direction along the mean, just above the edge, is said to be no evidence; a strong component elsewhere
 /// is counted as ever, without a warning.
 #[test]
-fn a_component_near_the_mean_just_above_the_noise_is_doubted() {
+fn a_component_along_the_mean_just_above_the_noise_has_a_warning() {
     let (p, s, a) = (60, 1e-3, 0.5);
     let mut mean = DVector::zeros(p);
     mean[0] = 0.9;
@@ -439,7 +439,7 @@ fn a_model_around_zero_is_found_with_centring_too() {
 
 /// Real rows whose first uncentred component is their mean: with centring the centred components come out.
 #[test]
-fn real_data_centred_components_instead_of_the_mean() {
+fn real_data_gives_centred_components_instead_of_the_mean() {
     for (name, k) in [("breast_cancer", 1), ("digits", 3)] {
         let Some(mut rows) = shared_rows(&format!("{name}.npy")) else {
             continue;
@@ -518,7 +518,7 @@ fn a_centred_study_of_the_planned_size_reaches_the_target() {
 
 /// What is planned with is what the estimate finds of the noise.
 #[test]
-fn the_planned_noise_is_the_estimates() {
+fn planned_noise_equals_the_estimates_noise() {
     let rows = rows(6, 4_000);
     for mechanism in [MechanismKind::DoubleCap, MechanismKind::IsotropicGaussian] {
         for norm in [Norm::Normalize, Norm::Clip { radius: 3.0 }] {

@@ -58,7 +58,7 @@ fn rows(mean: f64, deviations: &[f64], n: usize) -> Vec<Row> {
 /// Three equal components form one group, whose alignment is the space's with the truth: the mean over 20 studies of
 /// what is expected is within 0.02 of what is there.
 #[test]
-fn equal_components_have_one_verdict_that_is_true() {
+fn equal_components_share_one_correct_verdict() {
     for mechanism in [MechanismKind::DoubleCap, MechanismKind::SymmetricGaussian] {
         let (p, k) = (20, 3);
         let params = params(p, mechanism, 4.0);
@@ -97,7 +97,7 @@ fn equal_components_have_one_verdict_that_is_true() {
 /// would come once in 3,000 times. The last has few rows, whose choice moves eigenvalues more than the mechanism does:
 /// its noise alone would tell a quarter of them apart.
 #[test]
-fn two_equal_components_are_hardly_ever_told_apart() {
+fn two_equal_components_are_rarely_distinguished() {
     for (mechanism, p, epsilon, spike, n, seeds) in [
         (MechanismKind::DoubleCap, 8, 4.0, 20.0, 16_000, 0),
         (MechanismKind::SymmetricGaussian, 8, 4.0, 20.0, 16_000, 0),
@@ -156,7 +156,7 @@ fn half_a_plane_is_not_above() {
 
 /// Rows without negative entries about a mean far from zero: that is the message, and not a call for more people.
 #[test]
-fn the_mean_is_called_the_mean() {
+fn an_uncentred_mean_is_recognised() {
     let (p, k) = (12, 3);
     let params = params(p, MechanismKind::DoubleCap, 4.0);
     let rows = rows(3.0, &vec![1.0; p], 4_000);
@@ -178,7 +178,7 @@ fn the_mean_is_called_the_mean() {
 /// Of 200 studies of centred rows (p = 12, one spike) hardly any is said to show its mean: a direction has nine clear
 /// loadings or so, which agree once in 256, so more than 5 come once in 1,000 times.
 #[test]
-fn centred_rows_are_hardly_ever_called_a_mean() {
+fn centred_rows_are_rarely_called_a_mean() {
     let p = 12;
     let params = params(p, MechanismKind::DoubleCap, 4.0);
     let source = RowSource::Model(Model::spiked(p, 1, 8.0));

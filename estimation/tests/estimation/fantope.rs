@@ -211,7 +211,7 @@ fn the_gap_is_valid_from_the_first_iteration() {
 }
 
 #[test]
-fn without_penalty_it_is_pca() {
+fn zero_lambda_is_pca() {
     for (p, k, seed) in [(2, 1, 1), (7, 3, 2), (40, 5, 3)] {
         let (moment, _) = noisy_sparse(p, k, p.min(6).max(k), 0.3, seed);
         let solution = solved(&moment, k, 0.0, &AdmmSettings::default());
@@ -278,7 +278,7 @@ fn scale_and_offset_do_not_matter() {
 }
 
 #[test]
-fn nasty_matrices_have_answers() {
+fn nasty_matrices_are_solved() {
     let repeated = DMatrix::from_diagonal(&nalgebra::dvector![2.0, 2.0, 2.0, 1.0, 1.0]);
     let rank_one = DMatrix::from_element(5, 5, 1.0);
     let indefinite = dmatrix![0.0, 1.0, 0.0; 1.0, 0.0, 1.0; 0.0, 1.0, 0.0];
@@ -324,7 +324,7 @@ fn nasty_matrices_have_answers() {
 }
 
 #[test]
-fn the_caller_can_stop_it() {
+fn the_caller_can_cancel() {
     let (moment, _) = noisy_sparse(30, 2, 6, 0.3, 9);
     let seen = Cell::new(0);
     let called_off = || seen.replace(seen.get() + 1) == 3;
@@ -334,7 +334,7 @@ fn the_caller_can_stop_it() {
 }
 
 #[test]
-fn settings_out_of_range_are_refused() {
+fn settings_out_of_range_are_rejected() {
     let moment = DMatrix::identity(3, 3);
     let usual = AdmmSettings::default();
     let started = |rho| AdmmSettings {

@@ -70,7 +70,7 @@ fn sparse(
 }
 
 #[test]
-fn the_path_is_what_single_estimates_give() {
+fn the_path_equals_single_estimates() {
     let (moment, _, truth) = study(MechanismKind::SymmetricGaussian, 60, 60_000, 4);
     for refit in [false, true] {
         let found = sparse(&moment, &settings(Lambda::NoisePath, refit), Cancel::NEVER).unwrap();

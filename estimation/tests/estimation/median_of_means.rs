@@ -65,7 +65,7 @@ fn settings() -> Vec<(StudyParams, u64)> {
 /// 8 settings, 60 honest studies each. At the stated rate of 1e-3 (or less) 0.48 alarms are expected; more than 4 come
 /// with probability 2e-4.
 #[test]
-fn honest_reports_hardly_ever_disagree() {
+fn honest_reports_rarely_disagree() {
     let total: usize = settings()
         .iter()
         .map(|(params, n)| alarms(params, *n, 60))

@@ -99,7 +99,7 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
 /// Predicted within 15 % of measured wherever every component has θ > 1.3 r, both when planning from
 /// the spectrum and when judging from the noisy data alone. Both Gaussian mechanisms' diagonals.
 #[test]
-fn predicted_error_is_the_measured_one() {
+fn predicted_error_equals_the_measured_one() {
     let r = 0.05;
     let mut rng = ChaCha8Rng::seed_from_u64(2026);
     for diagonal_factor in [1.0, 2.0_f64.sqrt()] {
@@ -148,7 +148,7 @@ fn spiked(params: &StudyParams) -> (Vec<Repeat>, Summary) {
 /// the mean of six by 4 % at most: 15 % is three deviations and more); and what the mechanism is for: at most this
 /// share of the error that the published mechanism leaves at the same ε.
 #[test]
-fn predicted_error_is_the_measured_one_of_double_cap() {
+fn predicted_error_equals_the_measured_one_for_double_cap() {
     for (epsilon, share) in [(1.0, 0.42), (2.0, 0.35), (4.0, 0.30), (8.0, 0.28)] {
         let (repeats, summary) = spiked(&params(40, epsilon, Norm::Normalize));
         let measured = summary.error_mean;

@@ -62,7 +62,7 @@ fn run(kind: MechanismKind, epsilon: f64, n: usize, seed: u64) -> Study {
 }
 
 #[test]
-fn every_gaussian_mechanism_ends_where_it_was_predicted() {
+fn gaussian_mechanisms_reach_their_predicted_error() {
     for kind in [
         MechanismKind::SymmetricGaussian,
         MechanismKind::IsotropicGaussian,

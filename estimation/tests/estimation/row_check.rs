@@ -67,7 +67,7 @@ fn alarms(runs: usize, n: usize) -> usize {
 
 /// 270 honest studies at a rate of 1e-3 at most: 0.27 alarms expected, more than 3 come with probability 2e-4.
 #[test]
-fn honest_rows_are_hardly_ever_called_impossible() {
+fn honest_rows_are_rarely_called_impossible() {
     assert_eq!(FALSE_ALARM_RATE, 1e-3);
     let alarms = alarms(10, 2_000);
     assert!(alarms <= 3, "{alarms}");
@@ -140,7 +140,7 @@ fn dense_mechanisms_keep_the_length_of_rows() {
 /// 1 % of the reports, each the best of a million seeds, spread evenly: at p = 40 they are the first component, every
 /// verdict of the noise floor and of the buckets is as without them, and the seeds tell.
 #[test]
-fn chosen_seeds_are_pointed_out() {
+fn chosen_seeds_are_detected() {
     let params = params(40, MechanismKind::DoubleCap, 4.0);
     let mut rng = ChaCha20Rng::seed_from_u64(33);
     let n = 20_000;
@@ -163,7 +163,7 @@ fn chosen_seeds_are_pointed_out() {
 
 /// Liars who keep within what rows can do are not found, and move an eigenvalue by a few times their share.
 #[test]
-fn what_rows_could_do_is_let_pass() {
+fn possible_rows_pass() {
     let params = params(40, MechanismKind::DoubleCap, 4.0);
     let cap = cap(&params);
     let mut rng = ChaCha20Rng::seed_from_u64(34);
