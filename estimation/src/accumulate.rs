@@ -250,7 +250,7 @@ impl ReportSum {
             }
             _ => Err(Error::new(
                 ErrorCode::InvalidMechanism,
-                "the payload is that of another mechanism than the sum's",
+                "the payload belongs to a different mechanism than the sum",
             )),
         }
     }

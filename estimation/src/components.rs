@@ -205,7 +205,7 @@ fn unproved(solution: &Solution) -> Option<String> {
     let (iterations, gap) = (solution.iterations, solution.relative_gap);
     match solution.stop {
         Stop::WithinNoise => Some(format!(
-            "The sparse solver stopped after {iterations} iterations at a relative duality gap of {gap:.1e}: what is left is less than a hundredth of what the noise alone does to the objective. Convergence this slow is usual where noise drowns the signal."
+            "The sparse solver stopped after {iterations} iterations at a relative duality gap of {gap:.1e}: the rest is less than 1 % of the noise's own effect on the objective. Such slow convergence is common where noise hides the signal."
         )),
         Stop::IterationCap => Some(format!(
             "The sparse solver stopped at its limit of {iterations} iterations with a relative duality gap of {gap:.1e}; raise max_iterations or the tolerance."
@@ -244,7 +244,7 @@ pub(crate) fn sparse_report(
         .any(|component| component.verdict == Verdict::At && component.expected_alignment > 0.0)
     {
         floor_report.warnings.push(format!(
-            "Choosing {} of {} rows could by itself lift noise as high as the components marked \"at\" the floor; the expected error assumes that the right rows were chosen.",
+            "Selecting {} of {} features could by itself lift noise as high as the components marked \"at\" the floor; the expected error assumes that the right features were selected.",
             outcome.support.len(),
             measured.spectrum.dimension
         ));

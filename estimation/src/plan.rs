@@ -181,7 +181,7 @@ pub fn spectrum_from_pilot(
         .collect();
     if standing.len() < k {
         return reject(match standing.len() {
-            0 => "no component of the pilot stands above its noise floor: its eigenvalues are noise and tell nothing about the population; run a larger pilot or give --spectrum".to_owned(),
+            0 => "no component of the pilot stands above its noise floor: its eigenvalues are noise and say nothing about the population; run a larger pilot or give --spectrum".to_owned(),
             seen => format!(
                 "component {} of the pilot does not stand above its noise floor: its eigenvalue is noise; plan for k = {seen}, run a larger pilot or give --spectrum",
                 seen + 1

@@ -40,7 +40,7 @@ pub(crate) fn check_memory(what: &str, needed: u64, limit: u64) -> Result<()> {
         return Ok(());
     }
     Err(Error::estimate_failed(format!(
-        "{what} needs {needed} bytes and memory_bytes is {limit}; the reports are safe: restart the server with memory_bytes of {needed} or more and ask again"
+        "{what} needs {needed} bytes and memory_bytes is {limit}; the reports are safe: restart the server with memory_bytes of {needed} or more and request the estimate again"
     )))
 }
 

@@ -39,13 +39,13 @@ pub fn pursue(
     let refuse = |detail: String| Err(Error::invalid_request(detail));
     if matrix.dimension() != p {
         return refuse(format!(
-            "the start has {p} rows and the matrix {}; they belong together",
+            "the start has {p} rows and the matrix {}; they must be equal",
             matrix.dimension()
         ));
     }
     if rows < k || rows > p {
         return refuse(format!(
-            "{rows} rows are asked for; k = {k} components need between {k} and p = {p}"
+            "{rows} rows are requested; k = {k} components need between {k} and p = {p}"
         ));
     }
     if max_iterations == 0 {

@@ -51,7 +51,7 @@ pub fn refit_within_blocks(moment: &DMatrix<f64>, solution: &Solution) -> Result
     let (p, k) = solution.vectors.shape();
     if moment.nrows() != p {
         return Err(Error::invalid_request(format!(
-            "the relaxed solution has {p} rows and the moment {}; they belong together",
+            "the relaxed solution has {p} rows and the moment {}; they must be equal",
             moment.nrows()
         )));
     }

@@ -58,7 +58,7 @@ pub fn tighten(
     let (p, k) = relaxed.vectors.shape();
     if moment.nrows() != p {
         return Err(Error::invalid_request(format!(
-            "the relaxed solution has {p} rows and the moment {}; they belong together",
+            "the relaxed solution has {p} rows and the moment {}; they must be equal",
             moment.nrows()
         )));
     }

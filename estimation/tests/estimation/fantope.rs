@@ -241,10 +241,10 @@ fn sparse_signal_is_found_exactly() {
     // The support does not depend on how far past the default tolerance one goes; with little penalty
     // some rows of noise are selected, but not those that only an unfinished iterate carries.
     for share in [1.0, 0.4] {
-        let usual = solved(&moment, 3, share * lambda, &AdmmSettings::default());
+        let default = solved(&moment, 3, share * lambda, &AdmmSettings::default());
         let exact = solved(&moment, 3, share * lambda, &tight());
         assert!(exact.converged());
-        assert_eq!(exact.support, usual.support);
+        assert_eq!(exact.support, default.support);
     }
 }
 
@@ -336,7 +336,7 @@ fn the_caller_can_cancel() {
 #[test]
 fn settings_out_of_range_are_rejected() {
     let moment = DMatrix::identity(3, 3);
-    let usual = AdmmSettings::default();
+    let default = AdmmSettings::default();
     let started = |rho| AdmmSettings {
         rho: Some(rho),
         ..tight()
@@ -344,9 +344,9 @@ fn settings_out_of_range_are_rejected() {
     let bad_settings = [
         started(0.0),
         started(f64::NAN),
-        within(usual.tolerance, 0),
-        within(0.0, usual.max_iterations),
-        within(f64::NAN, usual.max_iterations),
+        within(default.tolerance, 0),
+        within(0.0, default.max_iterations),
+        within(f64::NAN, default.max_iterations),
     ];
     for settings in bad_settings {
         let error = solve(&moment, 1, 0.1, &settings, Cancel::NEVER).unwrap_err();
@@ -359,11 +359,11 @@ fn settings_out_of_range_are_rejected() {
         (1, f64::NAN),
         (1, f64::INFINITY),
     ] {
-        let error = solve(&moment, k, lambda, &usual, Cancel::NEVER).unwrap_err();
+        let error = solve(&moment, k, lambda, &default, Cancel::NEVER).unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidRequest);
     }
     let broken = dmatrix![1.0, f64::NAN; f64::NAN, 1.0];
-    let error = solve(&broken, 1, 0.1, &usual, Cancel::NEVER).unwrap_err();
+    let error = solve(&broken, 1, 0.1, &default, Cancel::NEVER).unwrap_err();
     assert_eq!(error.code(), ErrorCode::EstimateFailed);
     // Any start of ρ leads to the same place.
     let (moment, _) = noisy_sparse(20, 2, 5, 0.1, 10);

@@ -236,7 +236,7 @@ fn a_component_is_debiased_with_and_without_known_lengths() {
 /// Real data has a spread bulk: planned as it is it comes out within 8 %, as a flat one it is 8 % or more too
 /// optimistic.
 #[test]
-fn a_spread_bulk_is_planned_as_it_is() {
+fn a_spread_bulk_is_planned_as_spread() {
     let mut rng = ChaCha8Rng::seed_from_u64(99);
     let k = 2;
     let mut eigenvalues = vec![0.40, 0.30];

@@ -27,7 +27,7 @@ fn number_before(text: &str, before: &str) -> u64 {
 
 /// A drowned study of 1,797 participants: that many participants see the components, four fifths of them do not.
 #[test]
-fn the_number_named_is_enough_for_the_planner() {
+fn the_number_in_the_warning_is_enough_for_the_planner() {
     for (mechanism, epsilon, k) in [
         (MechanismKind::SymmetricGaussian, 1.0, 3),
         (MechanismKind::DoubleCap, 1.0, 3),
