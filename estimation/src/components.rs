@@ -395,7 +395,7 @@ mod tests {
         };
         let error = sparse_components(&moment, Rank::Fixed(1), &cv, "", Cancel::NEVER).unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidRequest);
-        let why = "makes 5 folds of the buckets and 1 of them hold";
+        let why = "needs 5 buckets with reports and there are 1";
         assert!(error.detail().contains(why), "{error}");
     }
 }
