@@ -67,7 +67,7 @@ fn equal_components_share_one_correct_verdict() {
         for seed in 0..20 {
             let (findings, truth) = found(&params, &source, k, 60_000, seed);
             let floor_report = &findings.floor_report;
-            // Equal eigenvalues come out apart by chance, two of them once in 20 studies.
+            // Equal eigenvalues are separated by chance, two of them once in 20 studies.
             let [group] = &floor_report.groups[..] else {
                 continue;
             };
@@ -95,7 +95,7 @@ fn equal_components_share_one_correct_verdict() {
 
 /// Two equal eigenvalues have no directions: they are distinguished by mistake in one study of 20. More than 14 of 100
 /// would come once in 3,000 times. The last has few rows, whose choice moves eigenvalues more than the mechanism does:
-/// its noise alone would tell a quarter of them apart.
+/// by its noise alone a quarter of them would be distinguished.
 #[test]
 fn two_equal_components_are_rarely_distinguished() {
     for (mechanism, p, epsilon, spike, n, seeds) in [
@@ -132,7 +132,7 @@ fn components_far_apart_are_single_findings() {
     assert!((0.9..1.0).contains(&total), "{total}");
 }
 
-/// A component whose neighbour was not requested: what stands above the floor does not hold still, and is not "above".
+/// A component whose neighbour was not requested: its direction is not stable, so it is not "above".
 #[test]
 fn half_a_plane_is_not_above() {
     let params = params(12, MechanismKind::DoubleCap, 8.0);
@@ -154,7 +154,8 @@ fn half_a_plane_is_not_above() {
     assert!(lowered >= 2, "{lowered}");
 }
 
-/// Rows without negative entries about a mean far from zero: that is the message, and not a call for more people.
+/// Rows without negative entries around a mean far from zero: the warning names the mean and does not ask for more
+/// participants.
 #[test]
 fn an_uncentred_mean_is_recognised() {
     let (p, k) = (12, 3);
@@ -165,18 +166,18 @@ fn an_uncentred_mean_is_recognised() {
     let words = probably_the_mean(&params, floor_report).unwrap();
     assert!(words.starts_with("Component 1 is probably the mean of the rows"));
     assert!(words.contains("Unless they were centred before"), "{words}");
-    // The call for more people is apart from the warnings, so that it can be left out.
+    // The number of further participants is separate from the warnings, so that it can be omitted.
     assert!(floor_report.outlook.is_some(), "{floor_report:?}");
     let warnings = floor_report.warnings.join(" ");
     assert!(!warnings.contains("would be needed"), "{warnings}");
-    // Where the study centres, nothing is the mean.
+    // In a study that centres no component is the mean.
     let kind = MechanismKind::DoubleCap;
     let centred = params_with(p, kind, 4.0, Norm::Normalize, Some(0.7));
     assert_eq!(probably_the_mean(&centred, floor_report), None);
 }
 
-/// Of 200 studies of centred rows (p = 12, one spike) hardly any is said to show its mean: a direction has nine clear
-/// loadings or so, which agree once in 256, so more than 5 come once in 1,000 times.
+/// Of 200 studies of centred rows (p = 12, one spike) almost none has the warning: a direction has nine clear loadings
+/// or so, which agree once in 256, so more than 5 come once in 1,000 times.
 #[test]
 fn centred_rows_are_rarely_called_a_mean() {
     let p = 12;

@@ -1,6 +1,6 @@
 //! The Fantope solver against a public convex solver, against PCA, and on matrices that break solvers.
 
-// Helpers of tests may unwrap as tests do: a failure names its line.
+// Test helpers may unwrap: a failure names its line.
 use std::cell::Cell;
 
 use eigenveil_estimation::{
@@ -34,7 +34,7 @@ fn solved(moment: &DMatrix<f64>, k: usize, lambda: f64, settings: &AdmmSettings)
     solve(moment, k, lambda, settings, Cancel::NEVER).unwrap()
 }
 
-/// Everything a solution promises, whatever the problem.
+/// The invariants of every solution.
 fn assert_sound(moment: &DMatrix<f64>, k: usize, solution: &Solution) {
     let p = moment.nrows();
     let eigen = symmetric_eigen(&solution.x).unwrap();
@@ -98,8 +98,8 @@ fn agrees_with_a_public_convex_solver() {
     }
 }
 
-/// Partial and full projections: both certified, so the objectives are within the gaps, from a clear
-/// signal to noise that drowns it.
+/// Partial and full projections: both certified, so the objectives are within the gaps, from a clear signal to one
+/// hidden by noise.
 #[test]
 fn partial_projections_agree_with_full_ones() {
     for (p, k, s, sd, share) in [
@@ -248,7 +248,7 @@ fn sparse_signal_is_found_exactly() {
     }
 }
 
-/// The answer scales with the problem and does not see a multiple of the identity.
+/// The solution scales with the problem and is invariant to a multiple of the identity.
 #[test]
 fn scale_and_offset_do_not_matter() {
     let (moment, _) = noisy_sparse(30, 2, 6, 0.1, 6);
@@ -365,7 +365,7 @@ fn settings_out_of_range_are_rejected() {
     let broken = dmatrix![1.0, f64::NAN; f64::NAN, 1.0];
     let error = solve(&broken, 1, 0.1, &default, Cancel::NEVER).unwrap_err();
     assert_eq!(error.code(), ErrorCode::EstimateFailed);
-    // Any start of ρ leads to the same place.
+    // Any initial ρ leads to the same solution.
     let (moment, _) = noisy_sparse(20, 2, 5, 0.1, 10);
     let base = solved(&moment, 2, 0.08, &tight());
     for rho in [1e-3, 1.0, 1e3, 1e12] {

@@ -169,8 +169,8 @@ fn predicted_error_equals_the_measured_one_for_double_cap() {
     }
 }
 
-/// One strong component: what is seen from the noisy data is its true share, its error and its place, for
-/// unit rows and for short ones whose length the study does not know.
+/// One strong component: the noisy data shows its true share, its error and its place, for unit rows and for shorter
+/// ones of unknown length.
 #[test]
 fn a_component_is_debiased_with_and_without_known_lengths() {
     let (p, n, epsilon) = (30, 100_000, 4.0);

@@ -1,4 +1,4 @@
-//! Simulation: both paths have one distribution, the oracle without noise, trends, reproducibility.
+//! Simulation: both noise paths have one distribution, the oracle without noise, trends, reproducibility.
 
 use eigenveil_estimation::{
     models::Model,
@@ -83,7 +83,7 @@ fn both_noise_paths_have_one_distribution() {
 #[test]
 fn the_test_of_both_paths_can_fail() {
     let mut a: Vec<f64> = (0..4_000).map(f64::from).collect();
-    // A tenth of a standard deviation wider is caught at this size.
+    // A standard deviation larger by a tenth is detected at this size.
     let mut b: Vec<f64> = a.iter().map(|v| 2_000.0 + (v - 2_000.0) * 1.2).collect();
     assert!(kolmogorov_smirnov(&mut a, &mut b) > 2.69);
     let mut same = a.clone();
@@ -198,7 +198,7 @@ fn unsupported_simulations_are_errors() {
         let error = run(&bad, &mut |_| {}).unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidRequest);
     }
-    // k = p: everything is the subspace, and there is no bulk to predict from.
+    // k = p: the subspace is the whole space, and there is no bulk to predict from.
     let whole = RowSource::Model(Model::spiked(4, 4, 1.0));
     let (repeats, _) = simulated(&params, whole, (10, 4), (1, 1));
     println!("{repeats:?}");
