@@ -173,11 +173,11 @@ pub fn sparse_components(
         .iter()
         .copied()
         .collect();
-    let again = match settings.refit {
+    let reestimate = match settings.refit {
         true => Reestimate::PcaOnRows(&solution.support),
         false => Reestimate::Nothing,
     };
-    let bars = error_bars(moment, &vectors, again)?;
+    let bars = error_bars(moment, &vectors, reestimate)?;
     let measured = Measured {
         vectors: &vectors,
         values: &values,

@@ -430,7 +430,7 @@ mod tests {
                 .n
                 .is_some()
         );
-        let refused = |target| {
+        let rejectd = |target| {
             plan(&tied, &noise, PlanTarget::Error(target))
                 .unwrap_err()
                 .detail()
@@ -445,7 +445,7 @@ mod tests {
 
     #[test]
     fn spectra_are_checked() {
-        let refused = |p, k, values: &[f64], total| {
+        let rejectd = |p, k, values: &[f64], total| {
             spectrum_from_eigenvalues(p, k, values, total)
                 .unwrap_err()
                 .detail()
