@@ -181,7 +181,7 @@ pub fn spectrum_from_pilot(
         .collect();
     if standing.len() < k {
         return reject(match standing.len() {
-            0 => "no component of the pilot stands above its noise floor: its eigenvalues are noise and tell nothing about the population; run a larger pilot or give --spectrum".to_owned(),
+            0 => "no component of the pilot stands above its noise floor: its eigenvalues are noise and say nothing about the population; run a larger pilot or give --spectrum".to_owned(),
             seen => format!(
                 "component {} of the pilot does not stand above its noise floor: its eigenvalue is noise; plan for k = {seen}, run a larger pilot or give --spectrum",
                 seen + 1
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn the_two_wishes_are_inverse() {
+    fn the_two_targets_are_inverse() {
         let spectrum =
             spectrum_from_eigenvalues(40, 3, &[0.2, 0.15, 0.1, 0.02], MeanSquaredLength::UnitRows)
                 .unwrap();
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_had_says_why() {
+    fn unreachable_targets_have_a_reason() {
         let noise = noise(MechanismKind::DoubleCap, 10, 4.0);
         // Two equal eigenvalues: no number tells the second from the third.
         let tied = spectrum_from_eigenvalues(10, 2, &[0.4, 0.1, 0.1], MeanSquaredLength::UnitRows)
@@ -430,7 +430,7 @@ mod tests {
                 .n
                 .is_some()
         );
-        let refused = |target| {
+        let rejectd = |target| {
             plan(&tied, &noise, PlanTarget::Error(target))
                 .unwrap_err()
                 .detail()
@@ -445,7 +445,7 @@ mod tests {
 
     #[test]
     fn spectra_are_checked() {
-        let refused = |p, k, values: &[f64], total| {
+        let rejectd = |p, k, values: &[f64], total| {
             spectrum_from_eigenvalues(p, k, values, total)
                 .unwrap_err()
                 .detail()

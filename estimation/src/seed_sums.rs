@@ -40,7 +40,7 @@ pub(crate) fn check_memory(what: &str, needed: u64, limit: u64) -> Result<()> {
         return Ok(());
     }
     Err(Error::estimate_failed(format!(
-        "{what} needs {needed} bytes and sum_cache_bytes is {limit}; the reports are safe: restart the server with memory_bytes of {needed} or more and ask again"
+        "{what} needs {needed} bytes and memory_bytes is {limit}; the reports are safe: restart the server with memory_bytes of {needed} or more and request the estimate again"
     )))
 }
 
@@ -100,13 +100,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn too_little_memory_is_said_with_a_way_out() {
+    fn too_little_memory_is_an_error_with_a_way_out() {
         assert_eq!(bytes_needed(3, 2), 8 * (9 + 2 * 6));
         check_memory("adding up", 168, 168).unwrap();
         let needed = bytes_needed(65_536, 1);
         let error = check_memory("dimension 65536", needed, 1 << 30).unwrap_err();
         assert_eq!(error.code(), ErrorCode::EstimateFailed);
-        for word in ["51539869696", "1073741824", "sum_cache_bytes", "65536"] {
+        for word in ["51539869696", "1073741824", "memory_bytes", "65536"] {
             assert!(error.detail().contains(word), "{error}");
         }
         assert_eq!((sums_within(167, 3), sums_within(168, 3)), (1, 2));

@@ -197,7 +197,7 @@ impl<'a, 'n> BlockLanczos<'a, 'n> {
         lanczos
     }
 
-    /// Dimension of the space that was krylov_dimension.
+    /// Dimension of the Krylov space.
     pub(crate) fn krylov_dimension(&self) -> usize {
         self.open
     }

@@ -2,7 +2,7 @@
 
 use eigenveil_central::{
     Baseline, CentralCalibration, Neighbours, Privacy, Request, Rows,
-    dp_pca::{DpPca, Rank},
+    dp_pca::{DpPca, MultiComponent},
     oja::Oja,
 };
 use eigenveil_estimation::{metrics::projector_distance, models::uniform_frame};
@@ -57,9 +57,9 @@ fn block_and_deflation_find_two_components() {
     let mut rng = seeded(4);
     let rows = clipped(&gaussian(60_000, &[0.5, 0.3, 0.01, 0.01], &mut rng), 1.0);
     let truth = exact(&rows, 2);
-    for rank in [Rank::Block, Rank::Deflation] {
+    for multi_component in [MultiComponent::Block, MultiComponent::Deflation] {
         let method = DpPca {
-            rank,
+            multi_component,
             ..DpPca::default()
         };
         let privacy = private(
@@ -70,7 +70,7 @@ fn block_and_deflation_find_two_components() {
         );
         let fit = method.fit(&rows, &Request::new(2, privacy), &mut rng);
         let error = projector_distance(&fit.unwrap().subspace, &truth).unwrap();
-        assert!(error < 0.5, "{rank:?}: {error}");
+        assert!(error < 0.5, "{multi_component:?}: {error}");
     }
 }
 

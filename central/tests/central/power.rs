@@ -2,7 +2,7 @@
 
 use eigenveil_central::{
     CentralCalibration, Neighbours, Request, Rows, SparsePca, StreamingBaseline,
-    power::{BlockSettings, NoisyPower, PrivatePower, StreamingPower, largest_entry_product},
+    power::{BlockSettings, NoisyPower, PrivatePower, StreamingPower, entry_sensitivity_factor},
 };
 use eigenveil_estimation::{metrics::projector_distance, models::Model};
 use eigenveil_shared::{
@@ -175,7 +175,7 @@ fn both_noise_scales_are_reported() {
     );
     assert!(!fit.privacy.unwrap().holds());
     let sigma = (4.0 * 1e3_f64.ln()).sqrt() / 8.0; // m = L = 1
-    let delta = gaussian::true_delta(sigma * largest_entry_product(1) / 2.0, 1.0, 8.0);
+    let delta = gaussian::true_delta(sigma * entry_sensitivity_factor(1) / 2.0, 1.0, 8.0);
     assert!((delta / 1e-3 - 1.7).abs() < 0.05, "{delta}");
 }
 

@@ -1,4 +1,4 @@
-//! What several tests of this crate need: a study's parameters, and a matrix from an npy file.
+//! Helpers of several tests: a study's parameters, and a matrix from an npy file.
 #![allow(
     dead_code,
     clippy::unwrap_used,
@@ -57,7 +57,7 @@ pub fn simulated(
     run(&experiment, &mut |_| {}).unwrap()
 }
 
-/// The rows of a data set that lies beside the checkout (f64, f32 or u8, C order); `None`, loudly, without one.
+/// The rows of a data set next to the checkout (f64, f32 or u8, C order); `None`, with a message, without one.
 pub fn shared_rows(name: &str) -> Option<Vec<Row>> {
     let directory = NoisePath::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data");
     if !directory.exists() {

@@ -50,7 +50,7 @@ fn settings() -> Vec<(StudyParams, u64)> {
     use MechanismKind::{DiscreteGaussian, DoubleCap, IsotropicGaussian, SymmetricGaussian};
     vec![
         (params(SymmetricGaussian, 1.0, None, 20), 6_400),
-        // The least noise there is: sampling is most of what differs.
+        // The least noise possible: most of the differences are due to sampling.
         (params(IsotropicGaussian, 16.0, None, 12), 6_400),
         (params(DiscreteGaussian, 2.0, None, 10), 6_400),
         (params(DoubleCap, 1.0, None, 20), 6_400),
@@ -65,7 +65,7 @@ fn settings() -> Vec<(StudyParams, u64)> {
 /// 8 settings, 60 honest studies each. At the stated rate of 1e-3 (or less) 0.48 alarms are expected; more than 4 come
 /// with probability 2e-4.
 #[test]
-fn honest_reports_hardly_ever_disagree() {
+fn honest_reports_rarely_disagree() {
     let total: usize = settings()
         .iter()
         .map(|(params, n)| alarms(params, *n, 60))
@@ -116,7 +116,7 @@ fn with_repeated_seeds(params: &StudyParams, bad: u64) -> ComponentsReport {
     principal_components(&moment, Rank::Fixed(2), "ε = 4").unwrap()
 }
 
-/// One commit of 64, or four, of one seed sent again and again: the mean moves by c/64 each, and the flag is raised.
+/// One commit of 64, or four, of one seed sent repeatedly: the mean moves by c/64 each, and the buckets disagree.
 #[test]
 fn repeated_seeds_are_noticed_with_and_without_centring() {
     for centring in [None, Some(0.7)] {

@@ -1,4 +1,4 @@
-//! The plan is kept: a study of the planned size reaches the planned error.
+//! A study of the planned size reaches the planned error.
 
 use eigenveil_estimation::{
     models::Model,

@@ -1,4 +1,4 @@
-//! The number of participants a warning names is the planner's.
+//! The number of participants in a warning is the planner's.
 
 use eigenveil_estimation::{
     components::principal_components,
@@ -25,9 +25,10 @@ fn number_before(text: &str, before: &str) -> u64 {
     (words[words.len() - 2].parse::<f64>().unwrap() * unit).round() as u64
 }
 
-/// A drowned study of 1,797 participants: that many participants see the components, four fifths of them do not.
+/// A study of 1,797 participants below the noise: with the number in the warning the components are visible, with four
+/// fifths of it they are not.
 #[test]
-fn the_number_named_is_enough_for_the_planner() {
+fn the_number_in_the_warning_is_enough_for_the_planner() {
     for (mechanism, epsilon, k) in [
         (MechanismKind::SymmetricGaussian, 1.0, 3),
         (MechanismKind::DoubleCap, 1.0, 3),
@@ -54,7 +55,7 @@ fn the_number_named_is_enough_for_the_planner() {
         let opening = format!("At n = 1,797 and ε = {epsilon} no component stands above the noise");
         assert!(warning.starts_with(&opening), "{warning}");
 
-        // What the words say, given to the planner.
+        // The population of the warning, given to the planner.
         let n = number_before(warning, " participants would be needed");
         let start = warning.find(" held ").unwrap() + " held ".len();
         let share: f64 = warning[start..].split(' ').next().unwrap().parse().unwrap();
@@ -75,7 +76,8 @@ fn the_number_named_is_enough_for_the_planner() {
         assert_eq!(above(n), k, "{warning}");
         assert!(above(n * 4 / 5) < k, "{warning}");
 
-        // And below the last number not even the kindest rows are enough. (With one component they would have been.)
+        // And below the last number not even the most favourable rows are enough. (With one component they would have
+        // been.)
         if k == 1 {
             assert!(!warning.contains("cannot be enough"), "{warning}");
             continue;
