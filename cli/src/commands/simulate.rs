@@ -450,7 +450,7 @@ fn print(args: &SimulateArgs, simulated: &Simulated) -> Result<()> {
         number(simulated.error_predicted_from_truth)
     ))?;
     output::text(&format!(
-        "expected           {}   what an analyst would be told",
+        "expected           {}   as an analyst would see it",
         output::decimals(simulated.error_predicted_from_data, 4)
     ))?;
     output::text(&format!(
