@@ -17,7 +17,7 @@ use crate::{
 /// Show the privacy cost of one report, or of several studies together
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  eigenveil account --epsilon 4 --studies 5\n  eigenveil account --mechanism isotropic-gaussian --epsilon 1 --delta 1e-6 --studies 5\n  eigenveil account --sigma 5.3 --sensitivity 1.4142135623730951 --delta 1e-6\n\nNeighbours are any two rows of one participant. Every number is rounded up, to the safe side; what floating point adds to Gaussian reports (below 1e-6 up to p = 200) is in a study's own statement, not here.\nSeveral studies: what they come to together holds too where number and parameters are chosen from earlier outcomes, provided that this total is a limit set beforehand and never exceeded."
+    after_help = "Examples:\n  eigenveil account --epsilon 4 --studies 5\n  eigenveil account --mechanism isotropic-gaussian --epsilon 1 --delta 1e-6 --studies 5\n  eigenveil account --sigma 5.3 --sensitivity 1.4142135623730951 --delta 1e-6\n\nNeighbours are any two rows of one participant. All numbers are rounded up (conservatively); what floating point adds to Gaussian reports (below 1e-6 up to p = 200) is in a study's privacy statement, not here.\nThe total of several studies also holds for adaptive choices, if number and parameters are chosen from earlier outcomes within a limit that was set beforehand."
 )]
 pub(crate) struct AccountArgs {
     /// Local randomizer of the reports

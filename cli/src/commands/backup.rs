@@ -14,7 +14,7 @@ use crate::{
 /// Fetch a backup of a running server's store
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Example:\n  eigenveil backup --out eigenveil-backup.db\n\nTo restore it: put it into an empty directory as eigenveil.db and run eigenveil serve --data on that directory.\nThe operator's token stays the same; what was acknowledged after the backup is not in it."
+    after_help = "Example:\n  eigenveil backup --out eigenveil-backup.db\n\nTo restore it, put it into an empty directory as eigenveil.db and run eigenveil serve --data on that directory.\nThe operator's token stays the same; reports acknowledged after the backup are not in it."
 )]
 pub(crate) struct BackupArgs {
     #[command(flatten)]

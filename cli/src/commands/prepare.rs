@@ -20,7 +20,7 @@ use crate::{
 /// Make a study's features file (centers and scales) from public rows or a description
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  eigenveil prepare --rows public.csv --k 3 --n 20000 --epsilon 4 --out features.csv\n  eigenveil prepare --description columns.csv --out features.csv\n\nEverything that is written is public and stays in the study. Use public rows of the same kind (a published table,\nan earlier survey), never the participants' own rows. A description is CSV with the columns name,mean,sd\nor name,min,max, as data sheets and health surveys print them."
+    after_help = "Examples:\n  eigenveil prepare --rows public.csv --k 3 --n 20000 --epsilon 4 --out features.csv\n  eigenveil prepare --description columns.csv --out features.csv\n\nThe constants are public and fixed with the study. Use public rows of the same kind (a published table, an earlier\nsurvey), never the participants' rows. A description is CSV with the columns name,mean,sd or name,min,max, as in data\nsheets and health surveys."
 )]
 pub(crate) struct PrepareArgs {
     /// Public rows: .csv, .tsv, .parquet, .npy or .libsvm

@@ -40,7 +40,7 @@ const READ_AS_KEY: &str = "rows_read_as";
 /// Perturb the rows of a file, one participant each, and upload them
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  eigenveil report --server http://127.0.0.1:8080 --study ID --rows rows.npy\n  eigenveil report --study ID --rows people.csv --drop id --ledger people.ledger --limit-epsilon 20\n\nColumns are matched by name with the study's features, where it has names, before anything is perturbed or charged.\nCSV and TSV: where the features have no names, --header yes or --header no says what the first line is; it is not\nguessed, because that would depend on the first participant's row.\n\nEach row is perturbed once and its report is written to the outbox (--outbox, default FILE.eigenveil) before it is sent.\nRunning the command again finishes what an earlier run did not, and never counts a row twice.\nThe outbox remembers which token goes with which row: --tokens is needed once.\nA row with a field that is missing, infinite or not a number, with too many fields or a LIBSVM index beyond the\nstudy's dimension, or longer than --norm require allows, is sent as the zero row: whether a row is sent must not tell what is in it. Only you are told how many such rows there were.\n\nThe ledger (--ledger, default FILE.ledger beside the rows) keeps what each row has spent in all studies, whatever\noutbox it was in, and refuses what would pass its limits, and a second report of a row for the same study. Row i of\nevery file that is used with a ledger is participant i. eigenveil receipt shows it."
+    after_help = "Examples:\n  eigenveil report --server http://127.0.0.1:8080 --study ID --rows rows.npy\n  eigenveil report --study ID --rows people.csv --drop id --ledger people.ledger --limit-epsilon 20\n\nColumns are matched by name with the study's features, if they have names, before anything is perturbed or charged.\nIf they have no names, --header yes or --header no says what the first line of CSV or TSV is: a guess would depend on\nthe first participant's row.\n\nEach row is perturbed once and its report is written to the outbox (--outbox, default FILE.eigenveil) before it is sent.\nRunning the command again finishes an interrupted run, and never counts a row twice.\nThe outbox stores which token belongs to which row: --tokens is needed once.\nA row with a field that is missing, infinite or not a number, with too many fields or a LIBSVM index beyond the\nstudy's dimension, or longer than --norm require allows, is sent as the zero row, because whether a row is sent must\nnot reveal its data. Only you are told how many such rows there were.\n\nThe ledger (--ledger, default FILE.ledger beside the rows) stores what each row has spent in all studies, whatever\nthe outbox, and refuses reports beyond its limits and a second report of a row for the same study. Row i of every file\nused with a ledger is participant i. eigenveil receipt shows it."
 )]
 pub(crate) struct ReportArgs {
     #[command(flatten)]
@@ -164,7 +164,7 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
     let outbox_dir = args
         .outbox
         .clone()
-        .unwrap_or_else(|| beside(&args.rows, ".eigenveil"));
+        .unwrap_or_else(|| with_suffix(&args.rows, ".eigenveil"));
     let participant = study.participant();
     // Checked before anything is created. Reports of an earlier run are sent anyway: the server may have counted some.
     if !outbox_dir.join(OUTBOX_FILE).exists() {
@@ -179,7 +179,7 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
     output::notes(table.notes());
     let ledger_path = args.ledger.clone().unwrap_or_else(|| {
         // A symbolic link shares the ledger of the file it points to.
-        beside(
+        with_suffix(
             &fs::canonicalize(&args.rows).unwrap_or_else(|_| args.rows.clone()),
             ".ledger",
         )
@@ -196,7 +196,7 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
             if !error.is_outbox_of_other_study() {
                 return CliError::from(error);
             }
-            let other = beside(&args.rows, &format!(".{}", study.id()));
+            let other = with_suffix(&args.rows, &format!(".{}", study.id()));
             let message = format!(
                 "{}; for this study give --outbox DIR of its own, such as --outbox {}",
                 error.detail(),
@@ -566,8 +566,8 @@ fn with_flags(error: eigenveil_client::Error) -> CliError {
     CliError::from(error).with_message(message)
 }
 
-fn beside(rows: &Path, ending: &str) -> PathBuf {
-    let mut name: OsString = rows.as_os_str().to_owned();
-    name.push(ending);
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name: OsString = path.as_os_str().to_owned();
+    name.push(suffix);
     name.into()
 }

@@ -23,7 +23,7 @@ use crate::{
 /// Run the aggregation server until Ctrl-C or SIGTERM
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  eigenveil serve --data ./data --listen 127.0.0.1:8080\n  eigenveil serve --data ./data --listen 0.0.0.0:443 --tls-cert fullchain.pem --tls-key privkey.pem\n  eigenveil serve --config eigenveil.toml --check-config\n\nThe operator's token is written once to DATA/operator.token (readable by its owner only).\nSIGHUP reads the certificate again and closes no connection. Logs go to standard error; RUST_LOG=debug shows more.\nNo address, token or payload is ever logged."
+    after_help = "Examples:\n  eigenveil serve --data ./data --listen 127.0.0.1:8080\n  eigenveil serve --data ./data --listen 0.0.0.0:443 --tls-cert fullchain.pem --tls-key privkey.pem\n  eigenveil serve --config eigenveil.toml --check-config\n\nThe operator's token is written once to DATA/operator.token (readable by its owner only).\nSIGHUP reloads the certificate without closing connections. Logs go to standard error; RUST_LOG=debug shows more.\nAddresses, tokens and payloads are never logged."
 )]
 pub(crate) struct ServeArgs {
     /// TOML file with settings (docs/eigenveil.toml shows all); the flags below override it
@@ -131,7 +131,7 @@ pub(crate) async fn run(args: &ServeArgs, json: bool) -> Result<()> {
     let token_file = server.app().store().token_path().display().to_string();
     if plain && reachable {
         output::say(&format!(
-            "warning: {} is reachable from other machines and this server speaks plain HTTP; let nobody but a TLS proxy reach it",
+            "warning: {} is reachable from other machines and this server speaks plain HTTP; only a TLS proxy should reach it",
             server.local_addr()
         ));
     }

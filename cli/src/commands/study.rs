@@ -39,7 +39,7 @@ pub(crate) struct StudyArgs {
 enum StudyCommand {
     /// Create a study and open it
     #[command(
-        after_help = "Example:\n  eigenveil study create --name heights --p 2 --k 1 --epsilon 4 --features features.csv --norm clip --radius 3 \\\n    --purpose \"How height and weight vary together\" --responsible-party \"University of Example\" \\\n    --contact study@example.org --last-day 2027-03-31\n\nfeatures.csv has the columns name,center,scale: public constants, one line per feature.\nTake them from what is published about the population, never from the participants' rows."
+        after_help = "Example:\n  eigenveil study create --name heights --p 2 --k 1 --epsilon 4 --features features.csv --norm clip --radius 3 \\\n    --purpose \"How height and weight vary together\" --responsible-party \"University of Example\" \\\n    --contact study@example.org --last-day 2027-03-31\n\nfeatures.csv has the columns name,center,scale: public constants, one line per feature.\nTake them from published data about the population, never from the participants' rows."
     )]
     Create(Box<CreateArgs>),
     /// List studies
@@ -65,7 +65,7 @@ enum StudyCommand {
     },
     /// Make one-time participant tokens for a study created with --enrolment token
     #[command(
-        after_help = "Example:\n  eigenveil study tokens 0193c0ffee0193c0ffee0193c0ffee01 --count 500 --out tokens.txt\n\nThe file has one token a line and is readable by its owner only; the server keeps hashes.\nEach token is good for one report. Without --count: how many were made and spent."
+        after_help = "Example:\n  eigenveil study tokens 0193c0ffee0193c0ffee0193c0ffee01 --count 500 --out tokens.txt\n\nThe file has one token a line and is readable by its owner only; the server stores hashes.\nEach token is valid for one report. Without --count the command shows how many were made and spent."
     )]
     Tokens {
         /// Identifier of the study, the beginning of it, or the study's name
@@ -90,7 +90,7 @@ enum StudyCommand {
     },
     /// Add the reports of an export to a study; the same export is added once
     #[command(
-        after_help = "Example:\n  eigenveil study import study.evstudy\n  eigenveil study import study.evstudy --into 0193c0ffee0193c0ffee0193c0ffee01\n\nWithout --into the study keeps its identifier and is made where it is missing. With --into both studies must\nhave the same fingerprint, and no report may be in both."
+        after_help = "Example:\n  eigenveil study import study.evstudy\n  eigenveil study import study.evstudy --into 0193c0ffee0193c0ffee0193c0ffee01\n\nWithout --into the study keeps its identifier and is created if it does not exist. With --into both studies must\nhave the same fingerprint, and no report may be in both."
     )]
     Import {
         /// The file

@@ -56,7 +56,7 @@ enum TokenCommand {
     },
     /// Replace the operator's token: the old one stops working
     #[command(
-        after_help = "Example:\n  eigenveil token rotate --out operator.token      # of a running server\n  eigenveil token rotate --data ./data             # of a server that is stopped, with no token at all\n\nEither way DATA/operator.token has the new token."
+        after_help = "Example:\n  eigenveil token rotate --out operator.token      # of a running server\n  eigenveil token rotate --data ./data             # of a server that is stopped, with no token at all\n\nIn both cases DATA/operator.token has the new token."
     )]
     Rotate {
         /// Data directory of a stopped server

@@ -87,7 +87,7 @@ pub(super) fn render(page: &Page<'_>) -> String {
                     }
                 }
                 section {
-                    h2 { "The components, private beside non-private" }
+                    h2 { "The components, private and non-private" }
                     @match images(page) {
                         Some(images) => (figure(&images.to_svg())),
                         None => { @for chart in loading_bars(estimate).take(MAX_CHARTS) { (figure(&chart.to_svg())) } }

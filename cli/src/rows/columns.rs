@@ -107,7 +107,7 @@ pub(super) fn map_columns(
         }
         chosen.names = Some(features.into_iter().map(|feature| feature.name).collect());
         chosen.shown = true;
-        notes.push("the columns have the names of the features file, in its order".to_owned());
+        notes.push("the columns are named by the features file, in its order".to_owned());
     }
     let Some(wanted) = wanted else {
         chosen.check_names(&[], true)?;
@@ -129,7 +129,7 @@ pub(super) fn map_columns(
             )
         });
         Err(wrong_dimension(format!(
-            "it has {} columns but the {of} has {p} features; give the features the {of} names, in its order{hint}",
+            "it has {} columns but the {of} has {p} features; give the features of the {of} in its order{hint}",
             chosen.take.len(),
         )))
     };
@@ -160,7 +160,7 @@ pub(super) fn map_columns(
                 }
             }
             notes.push(format!(
-                "--by-position: the file's columns are taken for {}",
+                "--by-position: the file's columns are read as {}",
                 listed(wanted_names)
             ));
             chosen.names = Some(wanted_names.clone());
@@ -175,7 +175,7 @@ pub(super) fn map_columns(
                 )));
             }
             notes.push(format!(
-                "--header no: the file's columns are taken for {}",
+                "--header no: the file's columns are read as {}",
                 listed(wanted_names)
             ));
             chosen.names = Some(wanted_names.clone());
@@ -301,7 +301,7 @@ impl SelectedColumns {
             names.iter().partition(|name| is_index(name));
         match index.iter().find(|name| !wanted.contains(name)) {
             Some(name) if names_for_sure || is_numbering(&rest) => Err(CliError::usage(format!(
-                "column {name:?} is probably the index that pandas writes beside the rows; leave it out with {} (or write the table with index=False), or give the column a name",
+                "column {name:?} is probably the index that pandas writes; leave it out with {} (or write the table with index=False), or give the column a name",
                 drop_flag(&[name])
             ))),
             _ => Ok(()),
@@ -376,12 +376,9 @@ fn match_by_name(
     }
     let mut way = Vec::new();
     if !more.is_empty() && more.len() <= MAX_NAMES_SHOWN && chosen.shown {
-        way.push(format!(
-            "leave out what is not wanted with {}",
-            drop_flag(&more)
-        ));
+        way.push(format!("leave out the others with {}", drop_flag(&more)));
     } else if !more.is_empty() {
-        way.push("take the columns that are wanted with --keep".to_owned());
+        way.push("select the right columns with --keep".to_owned());
     }
     if !missing.is_empty() {
         way.push(format!(
@@ -429,7 +426,7 @@ fn drop_flag(names: &[impl AsRef<str>]) -> String {
         })
         .collect();
     let list = cells.join(",");
-    // A name such as -x would be taken for a flag.
+    // A name such as -x would be read as a flag.
     let flag = if list.starts_with('-') {
         "--drop="
     } else {

@@ -85,7 +85,7 @@ pub(super) fn parse(
     let mapping = mapping(columns)?;
     if columns.saturating_mul(sparse.len()) > MAX_VALUES {
         return Err(CliError::usage(format!(
-            "{} rows of {columns} values need more memory than is sensible; give fewer rows",
+            "{} rows of {columns} values need too much memory; give fewer rows",
             sparse.len()
         )));
     }

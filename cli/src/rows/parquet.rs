@@ -63,7 +63,7 @@ pub(super) fn parse(
     let wide = mapping.take.len();
     if rows.saturating_mul(wide) > MAX_VALUES {
         return Err(CliError::usage(format!(
-            "{rows} rows of {wide} values need more memory than is sensible; give fewer rows or columns"
+            "{rows} rows of {wide} values need too much memory; give fewer rows or columns"
         )));
     }
     let of_groups = metadata.row_groups().iter().map(RowGroupMetaData::num_rows);

@@ -138,7 +138,7 @@ impl RowTable {
             UnreadableReason::Outside => format!("{place}: there is no such column in the study"),
             UnreadableReason::IndexZero => format!("{place}: {INDEX_ZERO}"),
             UnreadableReason::NotLibsvm => format!(
-                "{place}: not LIBSVM text, which is a number and then index:value, indices from 1 and rising"
+                "{place}: not LIBSVM text, which is a label and then index:value with increasing indices from 1"
             ),
             UnreadableReason::DecimalComma => format!(
                 "{place}: a decimal comma, or one between thousands; write numbers as 1234.5, or separate the columns by ';'"
@@ -148,7 +148,7 @@ impl RowTable {
                 if open {
                     "; a quoted cell must end on its line"
                 } else {
-                    "; a decimal comma makes one more"
+                    "; a decimal comma adds one"
                 }
             ),
         }))

@@ -195,7 +195,7 @@ fn values(
     check_types(&texts, lines.len(), &mapping, unreadable)?;
     for (at, _) in (0..).zip(&commas).filter(|(_, seen)| seen.ambiguous()) {
         mapping.notes.push(format!(
-            "{}: every comma stands before three digits; they were read as decimals: if they separate thousands, write 1234 for 1,234",
+            "{}: every comma is followed by three digits; they were read as decimal commas: if they separate thousands, write 1234 for 1,234",
             mapping.column(at)
         ));
     }
@@ -306,9 +306,9 @@ fn has_header(
 }
 
 /// Notes for a first line that could be either.
-const NUMBERS_NOTE: &str = "line 1 is 0, 1, 2, …: it is taken for pandas' numbers of the columns; if it is a row, give --header no";
+const NUMBERS_NOTE: &str = "line 1 is 0, 1, 2, …: it was read as column numbers written by pandas; if it is a row, give --header no";
 const FIRST_ROW_NOTE: &str =
-    "line 1 has numbers: it is taken for the first row; if it names the columns, give --header yes";
+    "line 1 has numbers: it was read as the first row; if it names the columns, give --header yes";
 
 /// Whether these look like names: none is a number, only the first may be empty; or 0, 1, 2, …, as pandas writes them.
 fn looks_like_header(cells: &[String]) -> bool {
