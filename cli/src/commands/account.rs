@@ -63,7 +63,8 @@ struct Account {
     studies: u32,
     composed_epsilon: Option<f64>,
     composed_pure_epsilon: Option<f64>,
-    /// δ at the same ε if number and parameters of the studies are chosen adaptively, within the same total.
+    /// The ε for studies whose number and parameters are chosen adaptively within the same total: equal to
+    /// `composed_epsilon`.
     filter_epsilon: Option<f64>,
     /// The sums of the reports' ε and δ: what a ledger counts.
     sum_epsilon: Option<f64>,
@@ -160,7 +161,7 @@ fn print(account: &Account) -> Result<()> {
     }
     if account.studies > 1 {
         output::text(&format!(
-            "{:<6} studies     epsilon {} at delta {}, also where they are chosen from outcomes within this total",
+            "{:<6} studies     epsilon {} at delta {}, also if they are chosen adaptively within this total",
             account.studies,
             number(account.composed_epsilon),
             account

@@ -48,7 +48,7 @@ pub(super) struct RowsArgs {
     /// Number of rows n
     #[arg(long, value_name = "N")]
     n: Option<u64>,
-    /// Rows of V that are not zero, for --model sparse and published
+    /// Nonzero rows of V, for --model sparse and wang-xu
     #[arg(long, value_name = "S", conflicts_with = "rows")]
     s: Option<usize>,
     /// Variance along V, for --model spiked and sparse
@@ -95,7 +95,7 @@ impl RowsArgs {
             (None, None) => return Err(CliError::usage("give --model or --rows")),
         };
         if let Some(model) = self.model {
-            norm = model.usual_norm(norm);
+            norm = model.default_norm(norm);
         }
         if self.n == Some(0) {
             return Err(CliError::usage("--n is 0; at least one row is needed"));

@@ -35,20 +35,20 @@ pub(crate) enum ModelArg {
     /// The same with V supported on --s random rows
     Sparse,
     /// Section 6 of Wang & Xu: N(0, λ/(5p(λ+1))·VVᵀ + 1/(5p(λ+1))·I) with λ = 1, clipped at radius 1
-    Published,
+    WangXu,
     /// --inliers of the rows near a random subspace, N(0, VVᵀ/k + ν²I/p), the others N(0, I/p)
     Haystack,
     /// Example 4.1 of Liu et al.: x = ±v + σ·N(0, I), v one of the k columns of V, clipped at radius 1.5
-    Signs,
+    PlusMinus,
 }
 
 impl ModelArg {
     /// The given norm, otherwise the model's: two models are stated for rows in the unit ball, not on its surface.
-    pub(super) fn usual_norm(self, given: NormArgs) -> NormArgs {
+    pub(super) fn default_norm(self, given: NormArgs) -> NormArgs {
         let radius = match self {
-            Self::Published => None,
+            Self::WangXu => None,
             // The signal then has length 2/3, which clipping does not reach.
-            Self::Signs => Some(1.5),
+            Self::PlusMinus => Some(1.5),
             Self::Spiked | Self::Sparse | Self::Haystack => return given,
         };
         if given.norm.is_some() {
@@ -61,7 +61,7 @@ impl ModelArg {
     }
 }
 
-/// What the models haystack and signs have of their own.
+/// Parameters of the models haystack and plus-minus.
 #[derive(Clone, Copy, Debug, Args)]
 pub(super) struct ModelArgs {
     /// Share of inliers of the model haystack
@@ -70,7 +70,7 @@ pub(super) struct ModelArgs {
     /// ν: root mean square distance of its inliers from the subspace
     #[arg(long, value_name = "X", default_value_t = 0.0, conflicts_with = "rows")]
     inlier_noise: f64,
-    /// σ of the model signs: noise on every entry of a row
+    /// σ of the model plus-minus: noise on every entry of a row
     #[arg(
         long,
         value_name = "X",
@@ -112,7 +112,8 @@ pub(crate) struct SimulateArgs {
     /// Components; also the rank of the model's subspace
     #[arg(long, value_name = "K,…", value_delimiter = ',', required = true)]
     k: Vec<usize>,
-    /// Rows of V that are not zero, for --model sparse, and for published in the paper's sparse experiments; with --rows the error is against the file's own components on S rows (`central sparse-pca`, best of 50 starts) instead of its PCA
+    /// Nonzero rows of V, for --model sparse, and for wang-xu in the paper's sparse experiments; with --rows the error
+    /// is against the file's own components on S rows (`central sparse-pca`, best of 50 starts) instead of its PCA
     #[arg(long, value_name = "S,…", value_delimiter = ',')]
     s: Vec<usize>,
     /// Variance along V, for --model spiked and sparse
@@ -327,7 +328,7 @@ fn run_setting(
     };
     let mut mechanism = args.mechanism.clone();
     if let Some(model) = args.model {
-        mechanism.norm = model.usual_norm(mechanism.norm);
+        mechanism.norm = model.default_norm(mechanism.norm);
     }
     let params = mechanism.freeze(p, setting.epsilon, raw.and_then(|raw| raw.features.clone()))?;
     let source = match (raw, args.model) {
@@ -411,15 +412,15 @@ pub(super) fn model_of(
             of_model.inliers,
             of_model.inlier_noise,
         )),
-        (ModelArg::Signs, None) => Ok(Model::plus_minus(p, k, of_model.sign_noise)),
-        (ModelArg::Spiked | ModelArg::Haystack | ModelArg::Signs, Some(_)) => Err(CliError::usage(
-            "--s belongs to --model sparse or published",
-        )),
+        (ModelArg::PlusMinus, None) => Ok(Model::plus_minus(p, k, of_model.sign_noise)),
+        (ModelArg::Spiked | ModelArg::Haystack | ModelArg::PlusMinus, Some(_)) => {
+            Err(CliError::usage("--s belongs to --model sparse or wang-xu"))
+        }
         (ModelArg::Sparse, Some(s)) => Ok(Model::sparse(p, k, s, spike)),
         (ModelArg::Sparse, None) => Err(CliError::usage(
-            "--model sparse needs --s, the number of rows of V that are not zero",
+            "--model sparse needs --s, the number of nonzero rows of V",
         )),
-        (ModelArg::Published, s) => Ok(Model::wang_xu(p, k, s, 1.0)),
+        (ModelArg::WangXu, s) => Ok(Model::wang_xu(p, k, s, 1.0)),
     }
 }
 

@@ -539,7 +539,7 @@ mod tests {
         assert!(map_columns(found(&["x", "y"], true), &by_position, Some(&wanted)).is_ok());
     }
 
-    /// One cell that is a wanted name does not make the others of its line names.
+    /// One expected name in a line does not make its other cells names.
     #[test]
     fn a_first_line_that_may_be_a_row_is_not_shown() {
         let wanted = study(Some(&["a", "b", "c"]), 3);

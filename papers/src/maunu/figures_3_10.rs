@@ -279,9 +279,10 @@ fn figure_10(data: &Data, size: RunSize) -> Result<RunPlan> {
 /// The lines of an algorithm at one calibration and the default ε.
 fn lines<'a>(table: &'a Table, name: &str, rule: &str) -> Vec<&'a Record> {
     let wanted = [("algorithm", name), ("calibration", rule)];
-    let usual = short(EPSILON);
-    let fits =
-        |line: &&Record| line.matches(&wanted) && (rule == "none" || line.text("epsilon") == usual);
+    let epsilon = short(EPSILON);
+    let fits = |line: &&Record| {
+        line.matches(&wanted) && (rule == "none" || line.text("epsilon") == epsilon)
+    };
     table.records().iter().filter(fits).collect()
 }
 

@@ -85,8 +85,8 @@ impl Setting {
         if !method.variant.is_sampled() {
             return self.n;
         }
-        let usual = self.n as f64 * (self.epsilon / (4.0 * method.iterations as f64)).sqrt();
-        method.batch.unwrap_or((usual as usize).clamp(1, self.n))
+        let default = self.n as f64 * (self.epsilon / (4.0 * method.iterations as f64)).sqrt();
+        method.batch.unwrap_or((default as usize).clamp(1, self.n))
     }
 }
 
