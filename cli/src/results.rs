@@ -21,7 +21,7 @@ pub(crate) type ResultFile = (&'static str, Vec<u8>);
 ///
 /// # Errors If a file cannot be written or removed; the error names it.
 pub(crate) fn write(out: &Path, files: &[ResultFile]) -> Result<()> {
-    output::make_dir(out)?;
+    output::create_dir(out)?;
     let manifest = out.join(MANIFEST);
     let before = std::fs::read_to_string(&manifest).unwrap_or_default();
     let names = || files.iter().map(|(name, _)| *name);

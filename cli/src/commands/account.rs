@@ -52,7 +52,7 @@ pub(crate) struct AccountArgs {
 }
 
 #[derive(Serialize)]
-struct Account {
+struct AccountAnswer {
     mechanism: Option<MechanismKind>,
     calibration: Option<Calibration>,
     epsilon: Option<f64>,
@@ -89,7 +89,7 @@ pub(crate) fn run(args: &AccountArgs, json: bool) -> Result<()> {
         several => guarantee.times(several)?.epsilon(delta),
     };
     let studies = f64::from(args.studies.get());
-    let account = Account {
+    let account = AccountAnswer {
         mechanism: spec.as_ref().map(|(spec, _)| spec.kind()),
         calibration: spec.as_ref().and_then(|(spec, _)| spec.calibration()),
         epsilon: args.epsilon,
@@ -130,7 +130,7 @@ fn report(args: &AccountArgs) -> Result<(Option<(MechanismSpec, f64)>, Guarantee
     Ok((Some((spec, epsilon)), guarantee))
 }
 
-fn print(account: &Account) -> Result<()> {
+fn print(account: &AccountAnswer) -> Result<()> {
     let number =
         |value: Option<f64>| value.map_or("none".to_owned(), |value| epsilon_text(value, 6));
     let delta = delta_text(account.delta);

@@ -33,5 +33,5 @@ pub(crate) async fn run(args: &BackupArgs, json: bool) -> Result<()> {
     file.persist()?;
     let out = args.out.display().to_string();
     let written = serde_json::json!({ "bytes": bytes, "out": out });
-    output::either(json, &written, &format!("{bytes} bytes written to {out}"))
+    output::json_or_text(json, &written, &format!("{bytes} bytes written to {out}"))
 }

@@ -166,7 +166,7 @@ pub(crate) fn run(args: &PlanArgs, json: bool) -> Result<()> {
             })?;
             let noise = planned_noise(&params, spectrum.total(), mean_length)?;
             let privacy = PrivacyStatement::new(&params);
-            if let Some(slow) = output::slow_text(&params) {
+            if let Some(slow) = output::slow_report_note(&params) {
                 notes.push(format!("{mechanism} at epsilon {epsilon}: {slow}."));
             }
             for &wish in &wishes {
@@ -245,8 +245,8 @@ fn from_spectrum(args: &PlanArgs) -> Result<Population> {
                 "--mean-squared-length is {total}, but under --norm normalize every row has length 1; leave it out, or give --norm clip or require"
             )));
         }
-        (NormArg::Clip, total) => (Norm::Clip { radius: 1.0 }, total_of(total)),
-        (NormArg::Require, total) => (Norm::Require { radius: 1.0 }, total_of(total)),
+        (NormArg::Clip, total) => (Norm::Clip { radius: 1.0 }, mean_squared_length(total)),
+        (NormArg::Require, total) => (Norm::Require { radius: 1.0 }, mean_squared_length(total)),
     };
     let mean_length = args.mean_length.unwrap_or(0.0);
     let mut notes = Vec::new();
@@ -280,7 +280,7 @@ fn from_pilot(args: &PlanArgs, pilot: &Estimate) -> Result<Population> {
         )));
     }
     let k = args.k.unwrap_or(pilot.k);
-    let spectrum = spectrum_from_pilot(pilot, k, total_of(args.mean_squared_length))?;
+    let spectrum = spectrum_from_pilot(pilot, k, mean_squared_length(args.mean_squared_length))?;
     let mut notes = vec![format!(
         "The pilot's debiased eigenvalues are themselves uncertain, each by ±{:.2e} at least (one standard deviation, n = {}); so are the numbers below.",
         pilot_uncertainty(pilot),
@@ -302,7 +302,7 @@ fn from_pilot(args: &PlanArgs, pilot: &Estimate) -> Result<Population> {
     })
 }
 
-fn total_of(total: Option<f64>) -> Total {
+fn mean_squared_length(total: Option<f64>) -> Total {
     total.map_or(MeanSquaredLength::Unknown, MeanSquaredLength::Known)
 }
 
@@ -357,12 +357,12 @@ fn warn(rows: &[PlanRow]) {
         .into_iter()
         .flatten()
     {
-        crate::output::warn(&warning);
+        crate::output::print_warnings(&warning);
     }
 }
 
 /// Three significant digits, rounded up so that it is never too few.
-fn readable(n: u64) -> String {
+fn row_text(n: u64) -> String {
     with_thousands(round_up(n, 3))
 }
 
@@ -410,7 +410,7 @@ fn print(plan: &PlanAnswer) -> Result<()> {
             row.bytes_per_report,
         ))?;
     }
-    output::text(&format!("\n{}", answer(plan)))?;
+    output::text(&format!("\n{}", summary(plan)))?;
     if let Some(row) = plan.rows.iter().find(|row| !row.claim_holds) {
         output::text(&format!(
             "warning: the noise of {}, {} is smaller than claimed; the column \"true epsilon\" says what holds",
@@ -422,7 +422,7 @@ fn print(plan: &PlanAnswer) -> Result<()> {
 }
 
 /// One sentence with the best mechanism whose claim holds.
-fn answer(plan: &PlanAnswer) -> String {
+fn summary(plan: &PlanAnswer) -> String {
     let honest = || plan.rows.iter().filter(|row| row.claim_holds);
     let mut epsilons: Vec<f64> = Vec::new();
     for row in &plan.rows {

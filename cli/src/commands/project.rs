@@ -53,7 +53,7 @@ fn axes(text: &str) -> std::result::Result<(usize, usize), String> {
 }
 
 #[derive(Serialize)]
-struct Projected {
+struct ProjectAnswer {
     n: usize,
     p: usize,
     k: usize,
@@ -81,7 +81,7 @@ pub(crate) fn run(args: &ProjectArgs, json: bool) -> Result<()> {
         }
         None => (rows::read(&args.rows, &args.table, Some(&wanted))?, None),
     };
-    output::notes(table.notes());
+    output::print_notes(table.notes());
     let scores = scores::from_rows(&estimate, &table)?;
     if let Some(plot) = &args.plot {
         let picture = biplot(&estimate, args.axes, &scores, labels.as_deref());
@@ -103,7 +103,7 @@ pub(crate) fn run(args: &ProjectArgs, json: bool) -> Result<()> {
         return output::text(String::from_utf8_lossy(&bytes).trim_end());
     };
     output::write_file(out, &bytes)?;
-    let projected = Projected {
+    let projected = ProjectAnswer {
         n: table.len(),
         p: estimate.p,
         k: estimate.k,

@@ -27,5 +27,5 @@ pub(crate) fn run(args: &ReceiptArgs, json: bool) -> Result<()> {
 }
 
 fn show(receipt: &(impl Serialize + Display), json: bool) -> Result<()> {
-    output::either(json, receipt, receipt.to_string().trim_end())
+    output::json_or_text(json, receipt, receipt.to_string().trim_end())
 }

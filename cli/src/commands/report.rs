@@ -117,7 +117,7 @@ impl LimitArgs {
 
 /// The ledger after this run.
 #[derive(Serialize)]
-struct Charged {
+struct LedgerCharge {
     /// What this study costs each row: what the ledger was charged.
     epsilon: f64,
     delta: f64,
@@ -130,7 +130,7 @@ struct Charged {
 }
 
 #[derive(Serialize)]
-struct Reported {
+struct ReportAnswer {
     study: String,
     rows: u64,
     accepted: u64,
@@ -143,7 +143,7 @@ struct Reported {
     retries: u64,
     seconds: f64,
     outbox: String,
-    charged: Charged,
+    charged: LedgerCharge,
 }
 
 pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
@@ -176,7 +176,7 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
     let params = study.params();
     let wanted = ExpectedColumns::study(params.dimension(), params.feature_names());
     let table = rows::parse(&args.rows, &bytes, &args.table, Some(&wanted))?;
-    output::notes(table.notes());
+    output::print_notes(table.notes());
     let ledger_path = args.ledger.clone().unwrap_or_else(|| {
         // A symbolic link shares the ledger of the file it points to.
         with_suffix(
@@ -190,7 +190,7 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
         file = file.of_the_same_participants();
     }
     drop(bytes);
-    output::make_dir(&outbox_dir)?;
+    output::create_dir(&outbox_dir)?;
     let mut outbox =
         Outbox::open(outbox_dir.join(OUTBOX_FILE), study.binding()).map_err(|error| {
             if !error.is_outbox_of_other_study() {
@@ -200,7 +200,7 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
             let message = format!(
                 "{}; for this study give --outbox DIR of its own, such as --outbox {}",
                 error.detail(),
-                output::quoted(&other.display().to_string())
+                output::shell_quoted(&other.display().to_string())
             );
             CliError::from(error).with_message(message)
         })?;
@@ -233,7 +233,7 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
     }
     // Shown before anybody agrees. The ledger stores the same for the receipt.
     if !json {
-        output::say(&describe_request(study.document()));
+        output::print_error_line(&describe_request(study.document()));
     }
     // Nothing is asked about reports prepared before: they are sent unchanged, for the purpose shown then.
     if is_empty {
@@ -250,13 +250,13 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
         outbox.assign_tokens((0..).zip(&tokens))?;
     }
     let unusable = prepare(&table, &participant, &mut outbox)?;
-    // Charged before anything is sent; then the ledger is released for others.
+    // LedgerCharge before anything is sent; then the ledger is released for others.
     let rows = ledger
         .charge(&participant, study.binding(), &file, &outbox)
         .map_err(with_flags)?;
     let receipt = ledger.receipt()?;
     drop(ledger);
-    let charged = Charged {
+    let charged = LedgerCharge {
         epsilon: cost.epsilon(),
         delta: cost.delta(),
         rows,
@@ -318,11 +318,11 @@ fn finish(
     table: &RowTable,
     summary: Sent,
     unusable: u64,
-    charged: Charged,
+    charged: LedgerCharge,
     json: bool,
 ) -> Result<()> {
     let counts = outbox.counts()?;
-    let reported = Reported {
+    let reported = ReportAnswer {
         study: outbox.binding().study().to_owned(),
         rows: table.len() as u64,
         accepted: summary.accepted,
@@ -475,15 +475,15 @@ fn warn_about_dominant_column(
             |names| format!("{:?}", names[column]),
         )
     };
-    output::say(&format!("shown only to you: {}", shares.summary(name)));
+    output::print_error_line(&format!("shown only to you: {}", shares.summary(name)));
     let Some(warning) = shares.warning(name) else {
         return Ok(());
     };
-    output::say(&format!("warning, shown only to you: {warning}"));
+    output::print_error_line(&format!("warning, shown only to you: {warning}"));
     if yes || !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         return Ok(());
     }
-    output::say(
+    output::print_error_line(
         "Nothing has been perturbed or sent. Whoever runs the study can see whether you take part. Go on? [y/N]",
     );
     let mut answer = String::new();

@@ -130,14 +130,14 @@ pub(crate) async fn run(args: &ServeArgs, json: bool) -> Result<()> {
     let listening = format!("{scheme}://{}", server.local_addr());
     let token_file = server.app().store().token_path().display().to_string();
     if plain && reachable {
-        output::say(&format!(
+        output::print_error_line(&format!(
             "warning: {} is reachable from other machines and this server speaks plain HTTP; only a TLS proxy should reach it",
             server.local_addr()
         ));
     }
     let stop = stop_signal()?;
     let renewing = renew_on_hangup(hangup, server.certificates().cloned());
-    let printed = output::either(
+    let printed = output::json_or_text(
         json,
         &serde_json::json!({ "listening": listening, "token_file": token_file }),
         &format!("listening on {listening}\noperator token: {token_file}"),
@@ -158,7 +158,7 @@ fn check(config: &ServerConfig, json: bool) -> Result<()> {
         return output::json(&serde_json::json!({ "ok": true, "warnings": warnings }));
     }
     for warning in &warnings {
-        output::say(&format!("warning: {warning}"));
+        output::print_error_line(&format!("warning: {warning}"));
     }
     output::text("the configuration is usable")
 }
@@ -205,7 +205,7 @@ fn log_filter(setting: &str) -> std::result::Result<Targets, String> {
 fn start_logging(as_json: bool) {
     let setting = std::env::var("RUST_LOG").unwrap_or_default();
     let filter = log_filter(&setting).unwrap_or_else(|error| {
-        output::warn(&format!(
+        output::print_warnings(&format!(
             "RUST_LOG={setting} is not understood ({error}); warnings are logged. Give a level, or levels of targets: \
              warn,eigenveil_server=debug"
         ));

@@ -148,7 +148,7 @@ pub(crate) struct SimulateArgs {
 }
 
 /// The rows of a file, with the public constants of a features file.
-struct Raw {
+struct RawTable {
     rows: Vec<Row>,
     features: Option<Vec<Feature>>,
 }
@@ -165,7 +165,7 @@ struct Setting {
 
 /// The JSON answer; scripts rely on its keys.
 #[derive(Serialize)]
-pub(super) struct Simulated {
+pub(super) struct SimulateAnswer {
     pub(super) mechanism: MechanismKind,
     pub(super) calibration: Option<Calibration>,
     pub(super) epsilon: f64,
@@ -201,11 +201,11 @@ pub(crate) fn run(args: &SimulateArgs, json: bool) -> Result<()> {
         .as_deref()
         .map(|path| rows::read_with_constants(path, &args.table))
         .transpose()?;
-    let raw = read.map(|(table, features)| Raw {
+    let raw = read.map(|(table, features)| RawTable {
         rows: (0..table.len()).map(|index| table.row(index)).collect(),
         features,
     });
-    let settings = settings_of(args);
+    let settings = settings(args);
     let participants = settings.iter().map(|setting| setting.n).sum::<u64>();
     let bar = output::bar(
         participants.saturating_mul(args.repeats as u64),
@@ -221,7 +221,7 @@ pub(crate) fn run(args: &SimulateArgs, json: bool) -> Result<()> {
     let largest = simulated.iter().map(|row| row.n).max().unwrap_or(0);
     let delta = simulated.iter().map(|row| row.delta).fold(0.0, f64::max);
     if let Some(warning) = delta_warning(delta, largest) {
-        crate::output::warn(&warning);
+        crate::output::print_warnings(&warning);
     }
     if let Some(warning) = args
         .epsilon
@@ -230,7 +230,7 @@ pub(crate) fn run(args: &SimulateArgs, json: bool) -> Result<()> {
         .reduce(f64::max)
         .and_then(epsilon_warning)
     {
-        crate::output::warn(&warning);
+        crate::output::print_warnings(&warning);
     }
     if let Some(path) = &args.plot {
         let chart = sweep::chart(&simulated, args.title.as_deref(), args.sparse.sparse);
@@ -286,7 +286,7 @@ impl References {
 }
 
 /// Every combination of the given values.
-fn settings_of(args: &SimulateArgs) -> Vec<Setting> {
+fn settings(args: &SimulateArgs) -> Vec<Setting> {
     fn optional<T: Copy>(values: &[T]) -> Vec<Option<T>> {
         if values.is_empty() {
             vec![None]
@@ -316,10 +316,10 @@ fn settings_of(args: &SimulateArgs) -> Vec<Setting> {
 fn run_setting(
     args: &SimulateArgs,
     setting: &Setting,
-    raw: Option<&Raw>,
+    raw: Option<&RawTable>,
     references: &mut References,
     bar: &indicatif::ProgressBar,
-) -> Result<Simulated> {
+) -> Result<SimulateAnswer> {
     let p = match raw {
         Some(raw) => raw.rows.first().map_or(0, |row| row.values().len()),
         None => setting
@@ -363,7 +363,7 @@ fn run_setting(
     let (_, summary) = simulate(&experiment, &mut |done| bar.inc(done))?;
     let privacy = PrivacyStatement::new(&params);
     let support = summary.support;
-    Ok(Simulated {
+    Ok(SimulateAnswer {
         mechanism: privacy.mechanism,
         calibration: privacy.calibration,
         epsilon: privacy.epsilon,
@@ -424,7 +424,7 @@ pub(super) fn model_of(
     }
 }
 
-fn print(args: &SimulateArgs, simulated: &Simulated) -> Result<()> {
+fn print(args: &SimulateArgs, simulated: &SimulateAnswer) -> Result<()> {
     output::text(&format!(
         "{} participants, p = {}, k = {}, {}, {}, noise {}, {} repeats in {:.1} s",
         simulated.n,
@@ -439,7 +439,7 @@ fn print(args: &SimulateArgs, simulated: &Simulated) -> Result<()> {
     let number = |value: Option<f64>| value.map_or("-".to_owned(), |v| output::decimals(v, 4));
     output::text(&format!(
         "error              {}   (0 is perfect; at most {:.3})",
-        output::over_runs(
+        output::mean_and_sd(
             simulated.error_mean,
             simulated.error_sd,
             simulated.repeats as u64
@@ -494,7 +494,7 @@ fn print(args: &SimulateArgs, simulated: &Simulated) -> Result<()> {
 }
 
 /// A sweep as a table for people.
-fn print_table(rows: &[Simulated], sparse: bool) -> Result<()> {
+fn print_table(rows: &[SimulateAnswer], sparse: bool) -> Result<()> {
     output::text(&format!(
         "{:>9} {:>6} {:>4} {:>4} {:>7}  {:>8} {:>7} {:>9} {:>11} {:>10}{}",
         "n",

@@ -140,7 +140,7 @@ pub(super) fn map_columns(
             notes.push(match names {
                 Some(names) if chosen.shown => format!(
                     "the {of}'s columns have no names: those of the file are taken in its order: {}",
-                    listed(names)
+                    list_names(names)
                 ),
                 _ => format!("the {of}'s columns have no names: those of the file are taken in its order"),
             });
@@ -161,7 +161,7 @@ pub(super) fn map_columns(
             }
             notes.push(format!(
                 "--by-position: the file's columns are read as {}",
-                listed(wanted_names)
+                list_names(wanted_names)
             ));
             chosen.names = Some(wanted_names.clone());
             Ok(chosen.into_mapping(notes))
@@ -171,12 +171,12 @@ pub(super) fn map_columns(
             if !chosen.headerless {
                 return Err(CliError::usage(format!(
                     "its columns have no names, those of the {of} are {}; name them with --features FILE (one name a line, in the file's order), or give --by-position if they are in the {of}'s order",
-                    listed(wanted_names)
+                    list_names(wanted_names)
                 )));
             }
             notes.push(format!(
                 "--header no: the file's columns are read as {}",
-                listed(wanted_names)
+                list_names(wanted_names)
             ));
             chosen.names = Some(wanted_names.clone());
             Ok(chosen.into_mapping(notes))
@@ -353,21 +353,21 @@ fn match_by_name(
     if chosen.numbered {
         return Err(CliError::usage(format!(
             "its columns are named 0, 1, 2, …, as pandas does with columns without names, those of the {of} are {}; name them with --features FILE (one name a line, in the file's order), or give --by-position if they are in the {of}'s order",
-            listed(wanted)
+            list_names(wanted)
         )));
     }
     if !chosen.shown && known == 0 {
         return Err(CliError::usage(format!(
             "line 1 names none of the {of}'s columns, which are {}; give --header no if it is the first row and the columns are in this order, or write the names there",
-            listed(wanted)
+            list_names(wanted)
         )));
     }
     let mut what = Vec::new();
     if !missing.is_empty() {
-        what.push(format!("it lacks {}", listed(&missing)));
+        what.push(format!("it lacks {}", list_names(&missing)));
     }
     if !more.is_empty() && chosen.shown {
-        what.push(format!("the {of} does not have {}", listed(&more)));
+        what.push(format!("the {of} does not have {}", list_names(&more)));
     } else if !more.is_empty() {
         what.push(format!(
             "{} of its columns the {of} does not have",
@@ -383,7 +383,7 @@ fn match_by_name(
     if !missing.is_empty() {
         way.push(format!(
             "name the columns as the {of} does ({})",
-            listed(wanted)
+            list_names(wanted)
         ));
     }
     Err(CliError::usage(format!(
@@ -432,7 +432,7 @@ fn drop_flag(names: &[impl AsRef<str>]) -> String {
     } else {
         "--drop "
     };
-    format!("{flag}{}", crate::output::quoted(&list))
+    format!("{flag}{}", crate::output::shell_quoted(&list))
 }
 
 /// A column of the file, from 0, and its name where it has one, for a message.
@@ -445,7 +445,7 @@ pub(super) fn column_called(column: usize, name: Option<&str>) -> String {
 }
 
 /// Names for a message: not more than a line or two.
-fn listed(names: &[impl AsRef<str>]) -> String {
+fn list_names(names: &[impl AsRef<str>]) -> String {
     let shown: Vec<String> = names
         .iter()
         .take(MAX_NAMES_SHOWN)

@@ -55,7 +55,7 @@ pub(super) fn parse(
                 };
                 bad_lines += 1;
                 first_error.get_or_insert(error);
-                Parsed {
+                ParsedLine {
                     entries: vec![(1, f64::NAN)],
                     largest: 0,
                     reason: Some((None, reason)),
@@ -97,7 +97,7 @@ pub(super) fn parse(
     }
     Ok(RowTable::new(columns, values, None)?
         .with_unreadable(unreadable)
-        .rearranged(mapping))
+        .with_columns_selected(mapping))
 }
 
 /// Why a line is not LIBSVM text.
@@ -126,7 +126,7 @@ impl<T: Into<String>> From<T> for LineError {
 }
 
 /// One line.
-struct Parsed {
+struct ParsedLine {
     entries: Vec<(usize, f64)>,
     largest: usize,
     reason: Option<(Option<usize>, UnreadableReason)>,
@@ -137,7 +137,7 @@ fn row(
     line: &str,
     first: usize,
     dimension: Option<usize>,
-) -> std::result::Result<Parsed, LineError> {
+) -> std::result::Result<ParsedLine, LineError> {
     let mut fields = line.split_ascii_whitespace().peekable();
     let label = fields
         .next_if(|field| !field.contains(':'))
@@ -147,7 +147,7 @@ fn row(
     if !is_label || (label.contains(',') && fields.peek().is_none()) {
         return Err("its label is not a number: is this CSV? (--format csv)".into());
     }
-    let mut parsed = Parsed {
+    let mut parsed = ParsedLine {
         entries: Vec::new(),
         largest: 0,
         reason: None,

@@ -57,7 +57,7 @@ pub fn read_with_constants(
         reports: false,
     });
     let table = read(path, how, wanted.as_ref())?;
-    crate::output::notes(table.notes());
+    crate::output::print_notes(table.notes());
     Ok((table, features))
 }
 
@@ -113,7 +113,7 @@ pub fn parse(
     };
     let mut table = read().map_err(|error| error.context(path.display()))?;
     if wanted.is_none_or(|wanted| wanted.names.is_none()) {
-        table.note_index();
+        table.note_row_numbers();
     }
     Ok(table)
 }

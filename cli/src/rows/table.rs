@@ -94,7 +94,7 @@ impl RowTable {
     }
 
     /// Selects the columns of a mapping from a table with all columns.
-    pub(super) fn rearranged(mut self, mapping: ColumnMapping) -> Self {
+    pub(super) fn with_columns_selected(mut self, mapping: ColumnMapping) -> Self {
         if !mapping.is_identity(self.columns) {
             self.values = self
                 .values
@@ -224,7 +224,7 @@ impl RowTable {
     }
 
     /// Notes a column that only counts the rows, which is nobody's principal component.
-    pub(super) fn note_index(&mut self) {
+    pub(super) fn note_row_numbers(&mut self) {
         let counts = |column: usize| {
             let mut own = self.values.iter().skip(column).step_by(self.columns);
             let first = own.next().copied().unwrap_or(f64::NAN);

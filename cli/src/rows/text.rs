@@ -177,7 +177,7 @@ fn values(
             let cell = splitter.cell(column);
             // In comma-separated files a number with a comma is unreadable anyway.
             if delimiter != b',' {
-                commas[named].see(cell);
+                commas[named].record(cell);
             }
             values.push(number(cell, delimiter).unwrap_or_else(|reason| {
                 texts[named] +=
@@ -193,7 +193,7 @@ fn values(
         }
     }
     check_types(&texts, lines.len(), &mapping, unreadable)?;
-    for (at, _) in (0..).zip(&commas).filter(|(_, seen)| seen.ambiguous()) {
+    for (at, _) in (0..).zip(&commas).filter(|(_, seen)| seen.is_ambiguous()) {
         mapping.notes.push(format!(
             "{}: every comma is followed by three digits; they were read as decimal commas: if they separate thousands, write 1234 for 1,234",
             mapping.column(at)

@@ -10,7 +10,7 @@ use eigenveil_shared::Result;
 use crate::{
     Cell, Data, Exhibit, Minutes, Paper, Point, RunPlan, RunSize, Table, Verdict,
     number::{digits, short},
-    runs::{fitted, model_rows, private, share_of_claim, true_epsilon},
+    runs::{fit_with_error, model_rows, private, share_of_claim, true_epsilon},
     sweep,
 };
 
@@ -59,7 +59,7 @@ impl Setting {
         let rows = model_rows(&model, N, &mut rng)?;
         let privacy = private(self.epsilon, self.delta, self.neighbours, self.calibration)?;
         let options = Options::default().with(BLOCK_SIZE, self.columns);
-        let (fit, error) = fitted("private-power", &options, privacy, &rows, &mut rng)?;
+        let (fit, error) = fit_with_error("private-power", &options, privacy, &rows, &mut rng)?;
         Ok(vec![Point::single([
             true_epsilon(&fit),
             error,

@@ -1,4 +1,4 @@
-//! Runs on haystacks: the synthetic data of the paper.
+//! PlanBuilder on haystacks: the synthetic data of the paper.
 
 use std::time::Instant;
 
@@ -177,12 +177,12 @@ pub(super) enum Recorded {
 
 /// A plan of runs on haystacks.
 #[derive(Default)]
-pub(super) struct Runs {
+pub(super) struct PlanBuilder {
     pub(super) plan: RunPlan,
     noise_cache: NoiseCache,
 }
 
-impl Runs {
+impl PlanBuilder {
     /// Adds a cell.
     pub(super) fn add(
         &mut self,
