@@ -19,7 +19,8 @@ pub(crate) type ResultFile = (&'static str, Vec<u8>);
 /// Writes the files of a result into a directory, which is created if necessary, and removes files that only an earlier
 /// run wrote there: a figure of one estimate beside the numbers of another would mislead. Other files stay.
 ///
-/// # Errors If a file cannot be written or removed; the error names it.
+/// # Errors
+/// If a file cannot be written or removed; the error names it.
 pub(crate) fn write(out: &Path, files: &[ResultFile]) -> Result<()> {
     output::create_dir(out)?;
     let manifest = out.join(MANIFEST);

@@ -68,7 +68,7 @@ pub(crate) fn run(args: &ProjectArgs, json: bool) -> Result<()> {
         ));
     }
     let estimate = read_estimate(&args.estimate)?;
-    let wanted = ExpectedColumns {
+    let expected = ExpectedColumns {
         of: "estimate",
         dimension: estimate.p,
         names: estimate.study.feature_names(),
@@ -76,10 +76,11 @@ pub(crate) fn run(args: &ProjectArgs, json: bool) -> Result<()> {
     };
     let (table, labels) = match &args.label {
         Some(column) => {
-            let (table, labels) = scores::read_labelled(&args.rows, column, &args.table, &wanted)?;
+            let (table, labels) =
+                scores::read_labelled(&args.rows, column, &args.table, &expected)?;
             (table, Some(labels))
         }
-        None => (rows::read(&args.rows, &args.table, Some(&wanted))?, None),
+        None => (rows::read(&args.rows, &args.table, Some(&expected))?, None),
     };
     output::print_notes(table.notes());
     let scores = scores::from_rows(&estimate, &table)?;

@@ -102,14 +102,14 @@ impl LimitArgs {
     /// Stores the given limits in the ledger.
     fn save(&self, ledger: &mut RowLedger) -> Result<()> {
         let current = ledger.limits()?;
-        let wanted = Limits::new(
+        let expected = Limits::new(
             self.limit_epsilon_per_study
                 .unwrap_or(current.epsilon_per_study()),
             self.limit_epsilon.unwrap_or(current.epsilon_total()),
             self.limit_delta.unwrap_or(current.delta_total()),
         )?;
-        if wanted != current {
-            ledger.set_limits(wanted)?;
+        if expected != current {
+            ledger.set_limits(expected)?;
         }
         Ok(())
     }
@@ -174,8 +174,8 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
     let bytes = rows::read_bytes(&args.rows)?;
     let digest: [u8; 32] = Sha256::digest(&bytes).into();
     let params = study.params();
-    let wanted = ExpectedColumns::study(params.dimension(), params.feature_names());
-    let table = rows::parse(&args.rows, &bytes, &args.table, Some(&wanted))?;
+    let expected = ExpectedColumns::study(params.dimension(), params.feature_names());
+    let table = rows::parse(&args.rows, &bytes, &args.table, Some(&expected))?;
     output::print_notes(table.notes());
     let ledger_path = args.ledger.clone().unwrap_or_else(|| {
         // A symbolic link shares the ledger of the file it points to.

@@ -395,7 +395,8 @@ fn run_setting(
 
 /// The model of these flags.
 ///
-/// # Errors Wrong usage if `--s` is missing or does not belong to the model.
+/// # Errors
+/// Wrong usage if `--s` is missing or does not belong to the model.
 pub(super) fn model_of(
     model: ModelArg,
     p: usize,

@@ -20,17 +20,17 @@ const MAX_VALUES: usize = 1 << 30;
 /// Number of lines from which "most lines" means something.
 const MIN_LINES_FOR_MAJORITY: usize = 3;
 
-/// Parses LIBSVM text; without `wanted` the largest index is the dimension. An unreadable value becomes NaN, as does a
+/// Parses LIBSVM text; without `expected` the largest index is the dimension. An unreadable value becomes NaN, as does a
 /// row with an index beyond the dimension. `first` is the index of the first column, 0 or 1; `mapping` says which of
 /// the columns are taken.
 pub(super) fn parse(
     bytes: &[u8],
     first: usize,
-    wanted: Option<&ExpectedColumns>,
+    expected: Option<&ExpectedColumns>,
     mapping: impl FnOnce(usize) -> Result<ColumnMapping>,
 ) -> Result<RowTable> {
-    let dimension = wanted.map(|wanted| wanted.dimension);
-    let reports = wanted.is_some_and(|wanted| wanted.reports);
+    let dimension = expected.map(|expected| expected.dimension);
+    let reports = expected.is_some_and(|expected| expected.reports);
     let text = text_of(bytes)?;
     let mut sparse: Vec<Vec<(usize, f64)>> = Vec::new();
     let (mut largest, mut bad_lines) = (0, 0);
@@ -208,11 +208,11 @@ mod tests {
     use crate::rows::{TableArgs, table::mapping_without_names};
 
     fn read(bytes: &[u8], dimension: Option<usize>, reports: bool) -> Result<RowTable> {
-        let wanted = dimension.map(|dimension| ExpectedColumns {
+        let expected = dimension.map(|dimension| ExpectedColumns {
             reports,
             ..ExpectedColumns::study(dimension, None)
         });
-        super::parse(bytes, 1, wanted.as_ref(), |count| {
+        super::parse(bytes, 1, expected.as_ref(), |count| {
             mapping_without_names(count, &TableArgs::default(), None)
         })
     }

@@ -33,7 +33,7 @@ const BATCH_ROWS: usize = 1 << 16;
 pub(super) fn parse(
     bytes: &[u8],
     how: &TableArgs,
-    wanted: Option<&ExpectedColumns>,
+    expected: Option<&ExpectedColumns>,
 ) -> Result<RowTable> {
     let file = SerializedFileReader::new(Bytes::copy_from_slice(bytes))
         .map_err(|error| parquet_error(&error))?;
@@ -52,7 +52,7 @@ pub(super) fn parse(
         headerless: false,
     };
     check_columns(found.count)?;
-    let mapping = columns::map_columns(found, how, wanted)?;
+    let mapping = columns::map_columns(found, how, expected)?;
     let durations = durations(metadata.file_metadata().key_value_metadata());
     let numbers = mapping
         .take

@@ -269,20 +269,21 @@ pub(super) fn check_columns(count: usize) -> Result<()> {
 pub(super) fn mapping_without_names(
     count: usize,
     how: &TableArgs,
-    wanted: Option<&ExpectedColumns>,
+    expected: Option<&ExpectedColumns>,
 ) -> Result<ColumnMapping> {
     check_columns(count)?;
     let found = FileColumns {
         count,
         ..FileColumns::default()
     };
-    columns::map_columns(found, how, wanted)
+    columns::map_columns(found, how, expected)
 }
 
 /// The bytes as text. Invalid UTF-8 becomes a replacement character, which no number contains: one cell in another
 /// encoding (`<5 µg`) must not decide whether the rows are sent.
 ///
-/// # Errors Wrong usage for UTF-16 text with a byte-order mark.
+/// # Errors
+/// Wrong usage for UTF-16 text with a byte-order mark.
 pub(super) fn text_of(bytes: &[u8]) -> Result<Cow<'_, str>> {
     if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
         return Err(CliError::usage("it is UTF-16 text; save it as UTF-8"));
