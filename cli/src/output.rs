@@ -75,8 +75,8 @@ fn printable(text: &str) -> String {
         .collect()
 }
 
-/// Prints warnings on standard error.
-pub(crate) fn print_warnings(warning: &str) {
+/// Prints a warning on standard error.
+pub(crate) fn print_warning(warning: &str) {
     print_error_line(&format!("warning: {warning}"));
 }
 

@@ -72,7 +72,7 @@ pub(crate) fn run(args: &AuditArgs, json: bool) -> Result<()> {
     let report = run_audit(&settings, &|done| bar.inc(done))?;
     bar.finish_and_clear();
     if let Some(warning) = epsilon_warning(args.epsilon) {
-        crate::output::print_warnings(&warning);
+        crate::output::print_warning(&warning);
     }
     if json {
         output::json(&report)

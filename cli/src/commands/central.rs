@@ -325,7 +325,7 @@ fn warn(privacy: &Privacy, n: u64) {
         delta_warning(budget.delta(), n),
     ];
     for warning in warnings.into_iter().flatten() {
-        crate::output::print_warnings(&warning);
+        crate::output::print_warning(&warning);
     }
 }
 

@@ -141,7 +141,7 @@ pub(crate) fn run(args: &PlanArgs, json: bool) -> Result<()> {
         Some(path) => from_pilot(args, &read_estimate(path)?)?,
         None => from_spectrum(args)?,
     };
-    let wishes: Vec<PlanTarget> = match args.target_error {
+    let targets: Vec<PlanTarget> = match args.target_error {
         Some(target) => vec![PlanTarget::Error(target)],
         None => args
             .n
@@ -169,8 +169,8 @@ pub(crate) fn run(args: &PlanArgs, json: bool) -> Result<()> {
             if let Some(slow) = output::slow_report_note(&params) {
                 notes.push(format!("{mechanism} at epsilon {epsilon}: {slow}."));
             }
-            for &wish in &wishes {
-                let planned = plan(&spectrum, &noise, wish)?;
+            for &target in &targets {
+                let planned = plan(&spectrum, &noise, target)?;
                 rows.push(PlanRow {
                     mechanism,
                     epsilon,
@@ -302,7 +302,7 @@ fn from_pilot(args: &PlanArgs, pilot: &Estimate) -> Result<Population> {
     })
 }
 
-fn mean_squared_length(total: Option<f64>) -> Total {
+fn mean_squared_length(total: Option<f64>) -> MeanSquaredLength {
     total.map_or(MeanSquaredLength::Unknown, MeanSquaredLength::Known)
 }
 
@@ -357,12 +357,12 @@ fn warn(rows: &[PlanRow]) {
         .into_iter()
         .flatten()
     {
-        crate::output::print_warnings(&warning);
+        crate::output::print_warning(&warning);
     }
 }
 
 /// Three significant digits, rounded up so that it is never too few.
-fn row_text(n: u64) -> String {
+fn rounded_users(n: u64) -> String {
     with_thousands(round_up(n, 3))
 }
 
@@ -400,7 +400,7 @@ fn print(plan: &PlanAnswer) -> Result<()> {
                 .map_or("none".to_owned(), |e| epsilon_text(e, 4)),
             match (plan.target_error, row.n) {
                 (_, None) => "never".to_owned(),
-                (Some(_), Some(n)) => readable(n),
+                (Some(_), Some(n)) => rounded_users(n),
                 (None, Some(n)) => with_thousands(n),
             },
             row.error
@@ -441,7 +441,7 @@ fn summary(plan: &PlanAnswer) -> String {
                     .min_by_key(|row| row.n)?;
                 Some(format!(
                     "about {} at epsilon {epsilon} ({})",
-                    readable(best.n?),
+                    rounded_users(best.n?),
                     best.mechanism
                 ))
             })

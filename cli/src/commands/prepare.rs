@@ -96,21 +96,21 @@ pub(crate) fn run(args: &PrepareArgs, json: bool) -> Result<()> {
         }
         None => None,
     };
-    let known = match (&table, &args.description) {
+    let statistics = match (&table, &args.description) {
         (Some(table), _) => from_rows(table),
         (None, Some(path)) => from_description(path)?,
         (None, None) => return Err(CliError::usage("give --rows or --description")),
     };
-    let squared_means: Vec<f64> = known.iter().map(|c| c.mean * c.mean).collect();
-    let mean_squares: Vec<f64> = known
+    let squared_means: Vec<f64> = statistics.iter().map(|c| c.mean * c.mean).collect();
+    let mean_squares: Vec<f64> = statistics
         .iter()
         .map(|c| c.mean * c.mean + c.deviation * c.deviation)
         .collect();
     let shares = LengthShares::from_moments(&squared_means, &mean_squares);
-    let columns = columns(&known, &shares)?;
+    let columns = columns(&statistics, &shares)?;
     let features: Vec<Feature> = columns.iter().map(|c| c.feature.clone()).collect();
     let mut warnings: Vec<String> = shares
-        .warning(|column| format!("{:?}", known[column].name))
+        .warning(|column| format!("{:?}", statistics[column].name))
         .map(|warning| format!("as the columns are, {warning}"))
         .into_iter()
         .collect();
@@ -212,7 +212,7 @@ fn from_description(path: &std::path::Path) -> Result<Vec<ColumnStatistics>> {
             path.display()
         ))
     };
-    let mut known = Vec::new();
+    let mut statistics = Vec::new();
     for line in csv::ReaderBuilder::new()
         .trim(csv::Trim::All)
         .from_path(path)
@@ -242,23 +242,23 @@ fn from_description(path: &std::path::Path) -> Result<Vec<ColumnStatistics>> {
                 line.name
             )));
         }
-        known.push(ColumnStatistics {
+        statistics.push(ColumnStatistics {
             name: line.name,
             mean,
             deviation,
             source,
         });
     }
-    if known.is_empty() {
+    if statistics.is_empty() {
         return Err(refused("it has no lines".to_owned()));
     }
-    Ok(known)
+    Ok(statistics)
 }
 
 /// Constants of few digits, and where they come from.
-fn columns(known: &[ColumnStatistics], shares: &LengthShares) -> Result<Vec<Column>> {
-    let squared: f64 = known.iter().map(|c| c.mean * c.mean).sum();
-    known
+fn columns(statistics: &[ColumnStatistics], shares: &LengthShares) -> Result<Vec<Column>> {
+    let squared: f64 = statistics.iter().map(|c| c.mean * c.mean).sum();
+    statistics
         .iter()
         .zip(&shares.columns)
         .map(|(column, &share)| {
@@ -428,10 +428,10 @@ mod tests {
             std::fs::write(&path, text).unwrap();
             from_description(&path)
         };
-        let known = of("name,mean,sd,min,max\nheight,170,10,,\nshare,,,0,12\n").unwrap();
-        assert_eq!((known[0].mean, known[0].deviation), (170.0, 10.0));
-        assert_eq!(known[1].mean, 6.0);
-        assert!((known[1].deviation - 12_f64.sqrt()).abs() < 1e-12);
+        let statistics = of("name,mean,sd,min,max\nheight,170,10,,\nshare,,,0,12\n").unwrap();
+        assert_eq!((statistics[0].mean, statistics[0].deviation), (170.0, 10.0));
+        assert_eq!(statistics[1].mean, 6.0);
+        assert!((statistics[1].deviation - 12_f64.sqrt()).abs() < 1e-12);
         for bad in [
             "name,mean\na,1\n",
             "name,mean,sd\na,1,-2\n",

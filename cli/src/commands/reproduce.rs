@@ -115,7 +115,7 @@ pub(crate) fn run(args: &ReproduceArgs, json: bool) -> Result<()> {
         let outcome = match data.require(exhibit) {
             // The others run anyway, and the command fails.
             Err(error) => {
-                output::print_warnings(error.detail());
+                output::print_warning(error.detail());
                 Outcome {
                     id: exhibit.id,
                     not_run: Some(error.detail().to_owned()),

@@ -205,7 +205,7 @@ fn log_filter(setting: &str) -> std::result::Result<Targets, String> {
 fn start_logging(as_json: bool) {
     let setting = std::env::var("RUST_LOG").unwrap_or_default();
     let filter = log_filter(&setting).unwrap_or_else(|error| {
-        output::print_warnings(&format!(
+        output::print_warning(&format!(
             "RUST_LOG={setting} is not understood ({error}); warnings are logged. Give a level, or levels of targets: \
              warn,eigenveil_server=debug"
         ));

@@ -221,7 +221,7 @@ pub(crate) fn run(args: &SimulateArgs, json: bool) -> Result<()> {
     let largest = simulated.iter().map(|row| row.n).max().unwrap_or(0);
     let delta = simulated.iter().map(|row| row.delta).fold(0.0, f64::max);
     if let Some(warning) = delta_warning(delta, largest) {
-        crate::output::print_warnings(&warning);
+        crate::output::print_warning(&warning);
     }
     if let Some(warning) = args
         .epsilon
@@ -230,7 +230,7 @@ pub(crate) fn run(args: &SimulateArgs, json: bool) -> Result<()> {
         .reduce(f64::max)
         .and_then(epsilon_warning)
     {
-        crate::output::print_warnings(&warning);
+        crate::output::print_warning(&warning);
     }
     if let Some(path) = &args.plot {
         let chart = sweep::chart(&simulated, args.title.as_deref(), args.sparse.sparse);
