@@ -11,7 +11,7 @@ use crate::tables::{clipped, drawn, fitted, private, seeded};
 
 /// `n` clipped rows of the local paper's model with their true subspace.
 fn published(n: usize, seed: u64) -> (Rows, nalgebra::DMatrix<f64>) {
-    let (raw, truth) = drawn(Model::published(40, 5, None, 1.0), n, &mut seeded(seed));
+    let (raw, truth) = drawn(Model::wang_xu(40, 5, None, 1.0), n, &mut seeded(seed));
     (clipped(&raw, 1.0), truth)
 }
 
