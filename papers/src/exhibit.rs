@@ -84,7 +84,7 @@ impl Minutes {
 
 /// One figure or table, and how it is made again.
 pub struct Exhibit {
-    /// Name on the command line: the paper's number and the item, `002-table-1`.
+    /// Name on the command line: the paper's number and the item, `wang-xu-table-1`.
     pub id: &'static str,
     /// Whose it is.
     pub paper: Paper,

@@ -72,8 +72,8 @@ mod tests {
             );
             assert!(!exhibit.measures.is_empty() && !exhibit.columns.is_empty());
         }
-        let error = find("002-table-9").err().unwrap();
-        assert!(error.detail().contains("002-table-2"), "{error}");
+        let error = find("wang-xu-table-9").err().unwrap();
+        assert!(error.detail().contains("wang-xu-table-2"), "{error}");
         let error = find("nothing").err().unwrap();
         assert!(error.detail().contains("reproduce list"), "{error}");
     }

@@ -151,12 +151,12 @@ fn the_csv_has_mean_and_spread_and_is_read_back() {
 #[test]
 fn missing_data_is_named_with_its_source() {
     let directory = tempfile::tempdir().unwrap();
-    let table_1 = eigenveil_papers::find("002-table-1").unwrap();
+    let table_1 = eigenveil_papers::find("wang-xu-table-1").unwrap();
     let error = Data::new(Some(directory.path()))
         .require(table_1)
         .unwrap_err();
     for part in [
-        "002-table-1 needs",
+        "wang-xu-table-1 needs",
         "isolet.npy",
         "scikit-feature",
         "not in",

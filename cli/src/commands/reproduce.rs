@@ -19,7 +19,7 @@ use crate::{
 #[command(
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
-    after_help = "Examples:\n  eigenveil reproduce list\n  eigenveil reproduce 002-figure-3\n  eigenveil reproduce 002-table-1 002-table-2 --full --data ../shared/data\n  eigenveil reproduce all --data ../shared/data --out reproduced\n\nEach writes ID.csv and ID.svg to --out and prints one line: whether what the paper says comes out, and why. A run that was broken off goes on where it ended; one that was finished starts anew. Seeds are fixed: the same command gives the same numbers."
+    after_help = "Examples:\n  eigenveil reproduce list\n  eigenveil reproduce wang-xu-figure-3\n  eigenveil reproduce wang-xu-table-1 wang-xu-table-2 --full --data ../shared/data\n  eigenveil reproduce all --data ../shared/data --out reproduced\n\nEach writes ID.csv and ID.svg to --out and prints one line: whether what the paper says comes out, and why. A run that was broken off goes on where it ended; one that was finished starts anew. Seeds are fixed: the same command gives the same numbers."
 )]
 pub(crate) struct ReproduceArgs {
     #[command(subcommand)]

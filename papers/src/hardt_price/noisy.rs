@@ -166,7 +166,7 @@ fn picture(table: &Table) -> String {
 }
 
 pub(crate) const FIGURE_1: Exhibit = Exhibit {
-    id: "004-figure-1",
+    id: "hardt-price-figure-1",
     item: "Figure 1",
     shows: "the noisy power method (a box, no plot): its error over the bound of Corollary 1.1",
     lacks: Some(

@@ -193,7 +193,7 @@ fn numbers(table: &Table) -> String {
 }
 
 pub(crate) const FIGURE_3: Exhibit = Exhibit {
-    id: "004-figure-3",
+    id: "hardt-price-figure-3",
     item: "Figure 3",
     shows: "the private power method (a box, no plot): its error over ε, spiked model, p = 40, n = 10,000",
     lacks: Some(

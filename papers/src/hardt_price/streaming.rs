@@ -82,7 +82,7 @@ fn picture(table: &Table) -> String {
 }
 
 pub(crate) const FIGURE_2: Exhibit = Exhibit {
-    id: "004-figure-2",
+    id: "hardt-price-figure-2",
     item: "Figure 2",
     shows: "the streaming power method (a box, no plot): its error over n, spiked model, p = 40, k = 2",
     lacks: Some(

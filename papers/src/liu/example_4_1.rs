@@ -110,7 +110,7 @@ fn picture(table: &Table) -> String {
 }
 
 pub(crate) const EXAMPLE_4_1: Exhibit = Exhibit {
-    id: "003-example-4-1",
+    id: "liu-example-4-1",
     item: "Example 4.1 (not a figure)",
     shows: "the errors of dp-pca, private-oja and minibatch-oja where signal and noise are apart, ε = 2",
     lacks: Some(

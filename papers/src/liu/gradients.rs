@@ -130,7 +130,7 @@ fn picture(table: &Table) -> String {
 }
 
 pub(crate) const FIGURE_1: Exhibit = Exhibit {
-    id: "003-figure-1",
+    id: "liu-figure-1",
     item: "Figure 1",
     shows: "how far apart the gradients of a minibatch lie, over the length of their average",
     lacks: Some(

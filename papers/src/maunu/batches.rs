@@ -100,7 +100,7 @@ fn numbers(table: &Table) -> String {
 }
 
 pub(crate) const FIGURE_5: Exhibit = Exhibit {
-    id: "000-figure-5",
+    id: "maunu-figure-5",
     item: "Figure 5",
     shows: "share of repeats that reach a squared distance of 10⁻², over inliers and batches, N = T = 2,000, D = 20",
     lacks: Some(

@@ -195,7 +195,7 @@ fn numbers(table: &Table) -> String {
 }
 
 pub(crate) const FIGURE_1: Exhibit = Exhibit {
-    id: "000-figure-1",
+    id: "maunu-figure-1",
     item: "Figure 1",
     shows: "convergence of the six private methods, N = T = 2,000, D = 20",
     lacks: Some(

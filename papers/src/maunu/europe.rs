@@ -433,7 +433,7 @@ fn numbers(table: &Table) -> String {
 }
 
 pub(crate) const FIGURE_3: Exhibit = Exhibit {
-    id: "000-figure-3",
+    id: "maunu-figure-3",
     item: "Figure 3",
     shows: "the map of Europe among outliers, stylised POPRES, N = 2,387, D = 10,000: R² of the people's places",
     data: FILES,
@@ -464,7 +464,7 @@ pub(crate) const FIGURE_3: Exhibit = Exhibit {
 };
 
 pub(crate) const FIGURE_10: Exhibit = Exhibit {
-    id: "000-figure-10",
+    id: "maunu-figure-10",
     item: "Figure 10",
     shows: "the map of Europe by all methods, and their times",
     lacks: Some(

@@ -259,7 +259,7 @@ fn numbers_of_shares(table: &Table) -> String {
 }
 
 pub(crate) const FIGURE_2: Exhibit = Exhibit {
-    id: "000-figure-2",
+    id: "maunu-figure-2",
     item: "Figure 2",
     shows: "four private methods over N and D: mean log₁₀ error, T = 2N",
     lacks: Some("10 repeats where the paper has 50; the axes' values are not in the text we have"),
@@ -275,7 +275,7 @@ pub(crate) const FIGURE_2: Exhibit = Exhibit {
 };
 
 pub(crate) const FIGURE_7: Exhibit = Exhibit {
-    id: "000-figure-7",
+    id: "maunu-figure-7",
     item: "Figure 7",
     shows: "the six private methods over N and D: log₁₀ of the last error, T = 2N",
     minutes: Minutes::new(0.5, 25.0),
@@ -291,7 +291,7 @@ const TOLERANCE_IS: Option<&str> = Some(
 );
 
 pub(crate) const FIGURE_8: Exhibit = Exhibit {
-    id: "000-figure-8",
+    id: "maunu-figure-8",
     item: "Figure 8",
     shows: "the six private methods over N and D: seconds to a squared distance of 10⁻², T = 2N",
     lacks: TOLERANCE_IS,
@@ -302,7 +302,7 @@ pub(crate) const FIGURE_8: Exhibit = Exhibit {
 };
 
 pub(crate) const FIGURE_9: Exhibit = Exhibit {
-    id: "000-figure-9",
+    id: "maunu-figure-9",
     item: "Figure 9",
     shows: "the six private methods over N and D: share of repeats that fail to reach a squared distance of 10⁻²",
     lacks: TOLERANCE_IS,

@@ -185,7 +185,7 @@ fn numbers_6(table: &Table) -> String {
 }
 
 pub(crate) const FIGURE_4: Exhibit = Exhibit {
-    id: "000-figure-4",
+    id: "maunu-figure-4",
     item: "Figure 4",
     shows: "the six private methods over δ and ε, N = T = 2,000, D = 20",
     minutes: Minutes::new(0.8, 9.0),
@@ -197,7 +197,7 @@ pub(crate) const FIGURE_4: Exhibit = Exhibit {
 };
 
 pub(crate) const FIGURE_6: Exhibit = Exhibit {
-    id: "000-figure-6",
+    id: "maunu-figure-6",
     item: "Figure 6",
     shows: "the six private methods over D and r, N = T = 2,000",
     minutes: Minutes::new(1.2, 45.0),

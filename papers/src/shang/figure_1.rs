@@ -204,7 +204,7 @@ fn numbers(table: &Table) -> String {
 }
 
 pub(crate) const FIGURE_1: Exhibit = Exhibit {
-    id: "001-figure-1",
+    id: "shang-figure-1",
     item: "Figure 1",
     shows: "the private algorithms on real rows, error over ε",
     data: &["a9a.npy", "mnist_t10k.npy", "cifar10_test2500.npy"],

@@ -103,7 +103,7 @@ fn numbers(table: &Table) -> String {
 }
 
 pub(crate) const TABLE_2: Exhibit = Exhibit {
-    id: "001-table-2",
+    id: "shang-table-2",
     item: "Table 2",
     shows: "the data sets: rows, columns, sparsity",
     data: &["a9a.npy", "mnist_train.npy", "cifar10_test2500.npy"],

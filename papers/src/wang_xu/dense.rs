@@ -301,7 +301,7 @@ fn numbers(table: &Table) -> String {
 }
 
 pub(crate) const FIGURE_1: Exhibit = Exhibit {
-    id: "002-figure-1",
+    id: "wang-xu-figure-1",
     item: "Figure 1",
     shows: "Algorithm 1 on real rows, error over the sample size",
     data: REAL_FILES,
@@ -321,7 +321,7 @@ pub(crate) const FIGURE_1: Exhibit = Exhibit {
 };
 
 pub(crate) const FIGURE_2: Exhibit = Exhibit {
-    id: "002-figure-2",
+    id: "wang-xu-figure-2",
     item: "Figure 2",
     shows: "Algorithm 1 on real rows, error over ε",
     plan: figure_2,
@@ -334,7 +334,7 @@ pub(crate) const FIGURE_2: Exhibit = Exhibit {
 };
 
 pub(crate) const FIGURE_3: Exhibit = Exhibit {
-    id: "002-figure-3",
+    id: "wang-xu-figure-3",
     item: "Figure 3",
     shows: "Algorithm 1 on the paper's model: error over n and k, p, and ε",
     data: &[],

@@ -158,7 +158,7 @@ fn numbers(table: &Table) -> String {
 }
 
 pub(crate) const FIGURE_4: Exhibit = Exhibit {
-    id: "002-figure-4",
+    id: "wang-xu-figure-4",
     item: "Figure 4",
     shows: "Algorithm 2 on the paper's sparse model: error over n and k, p, s, and ε",
     lacks: Some(

@@ -330,7 +330,7 @@ fn numbers(table: &Table) -> String {
 }
 
 pub(crate) const TABLE_1: Exhibit = Exhibit {
-    id: "002-table-1",
+    id: "wang-xu-table-1",
     item: "Table 1",
     shows: "Algorithm 2 on real rows: error at s = 10, 20, 40, ε = 2",
     data: FILES,
@@ -357,7 +357,7 @@ pub(crate) const TABLE_1: Exhibit = Exhibit {
 };
 
 pub(crate) const TABLE_2: Exhibit = Exhibit {
-    id: "002-table-2",
+    id: "wang-xu-table-2",
     item: "Table 2",
     shows: "Algorithm 2 on real rows: error at ε = 1, 0.5, 0.1, s = 20",
     plan: table_2,
