@@ -67,11 +67,11 @@ def figure_3():
     rng = np.random.default_rng(1)
     for r in records("wang-xu-figure-3"):
         n, p, k, epsilon = int(r["n"]), int(r["p"]), int(r["k"]), float(r["epsilon"])
-        if r["reports"] != "as-printed" or n > 100_000:
+        if r["calibration"] != "as-published" or n > 100_000:
             continue
         errors = [model_errors(n, p, k, epsilon, rng) for _ in range(given.repeats)]
         name = f"wang-xu-figure-3 n = {n}, p = {p}, k = {k}, eps = {epsilon}"
-        show(name, float(r["error_mean"]), float(r["error_std"]), int(r["repeats"]), errors)
+        show(name, float(r["error_mean"]), float(r["error_sd"]), int(r["repeats"]), errors)
 
 
 def covertype():
@@ -79,7 +79,7 @@ def covertype():
     rows = np.load(pathlib.Path(given.data) / "covtype15k.npy").astype(float)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     for r in records("wang-xu-figure-1"):
-        if r["reports"] != "as-printed" or r["panel"] != "Covertype":
+        if r["calibration"] != "as-published" or r["data_set"] != "Covertype":
             continue
         n, p, k, epsilon = int(r["n"]), int(r["p"]), int(r["k"]), float(r["epsilon"])
         truth = leading(rows.T @ rows / len(rows), k)
@@ -89,7 +89,7 @@ def covertype():
             moment = (rows * times[:, None]).T @ rows / n
             errors.append(distance(leading(moment + printed_noise(p, epsilon, n, rng), k), truth))
         name = f"wang-xu-figure-1 Covertype n = {n}"
-        show(name, float(r["error_mean"]), float(r["error_std"]), int(r["repeats"]), errors)
+        show(name, float(r["error_mean"]), float(r["error_sd"]), int(r["repeats"]), errors)
 
 
 def polar(a):
@@ -129,7 +129,7 @@ def convergence():
     rng = np.random.default_rng(3)
     last = {}
     for r in records("maunu-figure-1"):
-        if r["noise"] == "as-published" and r["algorithm"] in ("dp-ggd", "dp-sggd"):
+        if r["calibration"] == "as-published" and r["algorithm"] in ("dp-ggd", "dp-sggd"):
             last[r["algorithm"]] = r
     for name, r in last.items():
         errors = [descent(name == "dp-sggd", rng) for _ in range(given.repeats)]

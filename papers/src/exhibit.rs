@@ -4,12 +4,12 @@ use eigenveil_shared::Result;
 
 use crate::{
     data::Data,
-    plan::{Plan, Scale},
+    plan::{RunPlan, RunSize},
     table::Table,
     verdict::Verdict,
 };
 
-/// The source papers, by the numbers they have in the project.
+/// The source papers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Paper {
     /// Maunu, Yu & Lerman, *Stochastic and Private Nonconvex Outlier-Robust PCA*.
@@ -22,12 +22,12 @@ pub enum Paper {
     Liu,
     /// Hardt & Price, *The Noisy Power Method* (NeurIPS 2014).
     HardtPrice,
-    /// None of them: what our own claims rest on.
+    /// Our own experiments.
     Ours,
 }
 
 impl Paper {
-    /// All five, and our own.
+    /// The five papers, then our own.
     pub const ALL: [Self; 6] = [
         Self::WangXu,
         Self::Maunu,
@@ -37,14 +37,14 @@ impl Paper {
         Self::Ours,
     ];
 
-    /// Its number, with which the names of its exhibits begin.
-    pub fn number(self) -> &'static str {
+    /// Authors as the names of its exhibits begin.
+    pub fn id_prefix(self) -> &'static str {
         match self {
-            Self::Maunu => "000",
-            Self::Shang => "001",
-            Self::WangXu => "002",
-            Self::Liu => "003",
-            Self::HardtPrice => "004",
+            Self::Maunu => "maunu",
+            Self::Shang => "shang",
+            Self::WangXu => "wang-xu",
+            Self::Liu => "liu",
+            Self::HardtPrice => "hardt-price",
             Self::Ours => "own",
         }
     }
@@ -84,36 +84,36 @@ impl Minutes {
 
 /// One figure or table, and how it is made again.
 pub struct Exhibit {
-    /// Name on the command line: the paper's number and the item, `wang-xu-table-1`.
+    /// Name on the command line: the paper's authors and the item, `wang-xu-table-1`.
     pub id: &'static str,
-    /// Whose it is.
+    /// Its paper.
     pub paper: Paper,
-    /// As the paper calls it.
+    /// Its name in the paper.
     pub item: &'static str,
-    /// One line: what it shows.
-    pub shows: &'static str,
+    /// What it shows, in one line.
+    pub caption: &'static str,
     /// Files it needs.
     pub data: &'static [&'static str],
-    /// What of the paper's setting cannot be had, and what stands for it.
-    pub lacks: Option<&'static str>,
+    /// Where the setting is not the paper's: what is missing, and its substitute.
+    pub differs_from_paper: Option<&'static str>,
     /// How long it takes.
     pub minutes: Minutes,
-    /// Names of the parts of a cell's key, the first columns of the CSV.
-    pub columns: &'static [&'static str],
-    /// Name of the coordinate of a point, where a run gives several: `iteration`.
-    pub along: Option<&'static str>,
-    /// Numbers that are the same in all repeats of a cell: `true_epsilon`.
-    pub constants: &'static [&'static str],
-    /// Numbers that differ.
+    /// The first columns of the CSV, which together identify a cell.
+    pub key_columns: &'static [&'static str],
+    /// Column of the coordinate, where a run gives several points: `iteration`.
+    pub coordinate: Option<&'static str>,
+    /// Numbers equal in all repeats of a cell: `true_epsilon`.
+    pub per_cell: &'static [&'static str],
+    /// Numbers that differ between repeats.
     pub measures: &'static [&'static str],
-    /// What is to be run.
-    pub plan: fn(&Data, Scale) -> Result<Plan>,
-    /// What the paper says, held against the results.
-    pub judge: fn(&Table) -> Verdict,
+    /// The cells to run.
+    pub plan: fn(&Data, RunSize) -> Result<RunPlan>,
+    /// Compares the paper's claims with the results.
+    pub check_claims: fn(&Table) -> Verdict,
     /// SVG of the results.
-    pub picture: fn(&Table) -> String,
-    /// Markdown table for `docs/papers.md`: printed, ours, spread.
-    pub numbers: fn(&Table) -> String,
+    pub to_svg: fn(&Table) -> String,
+    /// Markdown table for `docs/papers.md`: the paper's number, ours, spread.
+    pub to_markdown: fn(&Table) -> String,
 }
 
 impl Exhibit {
@@ -124,32 +124,32 @@ impl Exhibit {
             id: "",
             paper,
             item: "",
-            shows: "",
+            caption: "",
             data: &[],
-            lacks: None,
+            differs_from_paper: None,
             minutes: Minutes::new(0.0, 0.0),
-            columns: &[],
-            along: None,
-            constants: &[],
+            key_columns: &[],
+            coordinate: None,
+            per_cell: &[],
             measures: &["error"],
-            plan: |_, _| Ok(Plan::default()),
-            judge: |_| Verdict { claims: Vec::new() },
-            picture: |_| String::new(),
-            numbers: |_| String::new(),
+            plan: |_, _| Ok(RunPlan::default()),
+            check_claims: |_| Verdict { claims: Vec::new() },
+            to_svg: |_| String::new(),
+            to_markdown: |_| String::new(),
         }
     }
 
     /// Header of its CSV.
     pub fn header(&self) -> Vec<String> {
         let spread = self.measures.iter().flat_map(|measure| {
-            ["mean", "std", "q1", "median", "q3"].map(|what| format!("{measure}_{what}"))
+            ["mean", "sd", "q1", "median", "q3"].map(|what| format!("{measure}_{what}"))
         });
-        let fixed = [self.columns, self.along.as_slice(), self.constants].concat();
+        let fixed = [self.columns, self.coordinate.as_slice(), self.constants].concat();
         fixed
             .into_iter()
             .map(str::to_owned)
             .chain(spread)
-            .chain(["repeats", "scale"].map(str::to_owned))
+            .chain(["repeats", "run_size"].map(str::to_owned))
             .collect()
     }
 }

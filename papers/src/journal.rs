@@ -16,7 +16,7 @@ use crate::plan::Point;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Header {
     pub(crate) exhibit: String,
-    pub(crate) scale: String,
+    pub(crate) run_size: String,
     pub(crate) version: String,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// Opens the journal and reads what is in it: nothing where it is of another exhibit, scale or version. A last line
+    /// Opens the journal and reads what is in it: nothing where it is of another exhibit, run size or version. A last line
     /// that was torn is cut off.
     pub(crate) fn open(path: &Path, header: &Header) -> Result<(Self, Done)> {
         let failed = |error: std::io::Error| {
@@ -132,10 +132,10 @@ impl Journal {
 mod tests {
     use super::*;
 
-    fn header(scale: &str) -> Header {
+    fn header(run_size: &str) -> Header {
         Header {
             exhibit: "wang-xu-table-1".to_owned(),
-            scale: scale.to_owned(),
+            run_size: scale.to_owned(),
             version: "1".to_owned(),
         }
     }
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn another_scale_starts_anew() {
+    fn another_run_size_starts_over() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("journal");
         let (mut journal, _) = Journal::open(&path, &header("quick")).unwrap();

@@ -2,7 +2,7 @@
 //!
 //! * [`ALL`]: the exhibits; [`find`] by name.
 //! * [`run()`]: runs one on all cores, resumes where an earlier run ended, and gives a [`Table`].
-//! * [`Exhibit::judge`]: what the paper says, held against the table.
+//! * [`Exhibit::check_claims`]: what the paper says, held against the table.
 //! * [`page()`]: `docs/papers.md`, out of the tables that are kept in `docs/papers`.
 //!
 //! ```
@@ -33,7 +33,7 @@ mod wang_xu;
 pub use data::Data;
 pub use exhibit::{Exhibit, Minutes, Paper};
 pub use page::page;
-pub use plan::{Cell, Plan, Point, Scale};
+pub use plan::{Cell, Point, RunPlan, RunSize};
 pub use registry::{ALL, find};
 pub use runner::{Progress, RunOptions, run};
 pub use table::{Record, Table};

@@ -6,15 +6,15 @@ use eigenveil_shared::Result;
 
 /// How much is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scale {
+pub enum RunSize {
     /// Enough to see what it shows: fewer repeats, never below five seeds, and coarser sweeps.
     Quick,
     /// As the paper has it.
     Full,
 }
 
-impl Scale {
-    /// The one of two settings that belongs to this scale.
+impl RunSize {
+    /// The one of two settings that belongs to this run size.
     pub fn choose<T>(self, quick: T, full: T) -> T {
         match self {
             Self::Quick => quick,
@@ -28,7 +28,7 @@ impl Scale {
     }
 }
 
-impl fmt::Display for Scale {
+impl fmt::Display for RunSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
@@ -39,7 +39,7 @@ impl fmt::Display for Scale {
 pub struct Point {
     /// The coordinate, where the exhibit has one.
     pub at: Option<f64>,
-    /// Those of [`Exhibit::constants`](crate::Exhibit::constants), then those of
+    /// Those of [`Exhibit::per_cell`](crate::Exhibit::constants), then those of
     /// [`Exhibit::measures`](crate::Exhibit::measures); not a number where there is none.
     pub values: Vec<f64>,
 }
@@ -59,7 +59,7 @@ type Work = Box<dyn Fn(u64) -> Result<Vec<Point>> + Send + Sync>;
 
 /// A setting with its repeats.
 pub struct Cell {
-    /// One part for each of [`Exhibit::columns`](crate::Exhibit::columns).
+    /// One part for each of [`Exhibit::key_columns`](crate::Exhibit::key_columns).
     pub key: Vec<String>,
     /// How often it runs.
     pub repeats: u64,
@@ -83,7 +83,7 @@ impl Cell {
 
 /// All of an exhibit's cells.
 #[derive(Default)]
-pub struct Plan {
+pub struct RunPlan {
     /// In the order of the CSV.
     pub cells: Vec<Cell>,
     /// Whether one run takes all cores; otherwise each takes one, and as many run at once as there are cores.

@@ -70,7 +70,7 @@ mod tests {
                 "{}",
                 exhibit.id
             );
-            assert!(!exhibit.measures.is_empty() && !exhibit.columns.is_empty());
+            assert!(!exhibit.measures.is_empty() && !exhibit.key_columns.is_empty());
         }
         let error = find("wang-xu-table-9").err().unwrap();
         assert!(error.detail().contains("wang-xu-table-2"), "{error}");

@@ -15,7 +15,7 @@ use crate::{
     data::Data,
     exhibit::Exhibit,
     journal::{Done, Header, Journal},
-    plan::{Point, Scale},
+    plan::{Point, RunSize},
     table::Table,
 };
 
@@ -23,11 +23,11 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct RunOptions {
     /// How much.
-    pub scale: Scale,
+    pub run_size: RunSize,
     /// The journal of what is done, which a later call reads.
     pub journal: PathBuf,
     /// Whether to forget what an earlier call has done.
-    pub anew: bool,
+    pub restart: bool,
 }
 
 /// What is told of a run while it goes on.
@@ -53,14 +53,14 @@ pub fn run(
     tell: &(dyn Fn(Progress) + Sync),
 ) -> Result<Table> {
     data.require(exhibit)?;
-    let plan = (exhibit.plan)(data, options.scale)?;
-    if options.anew {
+    let plan = (exhibit.plan)(data, options.run_size)?;
+    if options.restart {
         // Not being there is as good.
         let _ = std::fs::remove_file(&options.journal);
     }
     let header = Header {
         exhibit: exhibit.id.to_owned(),
-        scale: options.scale.to_string(),
+        scale: options.run_size.to_string(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     let (journal, done) = Journal::open(&options.journal, &header)?;
@@ -149,12 +149,12 @@ pub fn run(
             (cell.key.clone(), points.collect())
         })
         .collect();
-    Ok(Table::summarize(exhibit, options.scale, &cells))
+    Ok(Table::summarize(exhibit, options.run_size, &cells))
 }
 
 /// Points with as many values as the exhibit has names.
 fn checked(exhibit: &Exhibit, points: Vec<Point>) -> Result<Vec<Point>> {
-    let wanted = exhibit.constants.len() + exhibit.measures.len();
+    let wanted = exhibit.per_cell.len() + exhibit.measures.len();
     match points.iter().all(|point| point.values.len() == wanted) {
         true => Ok(points),
         false => Err(Error::new(

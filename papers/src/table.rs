@@ -7,7 +7,7 @@ use eigenveil_shared::{Error, Result};
 use crate::{
     exhibit::Exhibit,
     number::short,
-    plan::{Point, Scale},
+    plan::{Point, RunSize},
 };
 
 /// One line: a cell, at one coordinate.
@@ -116,7 +116,7 @@ impl Table {
     /// Mean and spread over the repeats of each cell.
     pub(crate) fn summarize(
         exhibit: &Exhibit,
-        scale: Scale,
+        run_size: RunSize,
         cells: &[(Vec<String>, Vec<Vec<Point>>)],
     ) -> Self {
         let header = exhibit.header();
@@ -126,11 +126,11 @@ impl Table {
             for place in 0..most {
                 let points: Vec<&Point> = repeats.iter().filter_map(|run| run.get(place)).collect();
                 let mut fields = key.clone();
-                if exhibit.along.is_some() {
+                if exhibit.coordinate.is_some() {
                     let at = points.first().and_then(|point| point.at);
                     fields.push(short(at.unwrap_or(f64::NAN)));
                 }
-                let constants = exhibit.constants.len();
+                let constants = exhibit.per_cell.len();
                 if let Some(first) = points.first() {
                     fields.extend(first.values[..constants].iter().map(|&v| short(v)));
                 }
@@ -139,7 +139,7 @@ impl Table {
                     fields.extend(spread(&values).map(short));
                 }
                 fields.push(points.len().to_string());
-                fields.push(scale.to_string());
+                fields.push(run_size.to_string());
                 records.push(Record(header.iter().cloned().zip(fields).collect()));
             }
         }

@@ -1,17 +1,17 @@
-//! Whether what a paper says is what comes out.
+//! Whether our results agree with a paper's claims.
 
-/// One thing that the paper says of an exhibit, held against our numbers.
+/// One claim of the paper about an exhibit, compared with our numbers.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Claim {
     /// What the paper says, in our words.
-    pub says: String,
-    /// Whether our numbers bear it out.
+    pub claim: String,
+    /// Whether it holds in our numbers.
     pub holds: bool,
     /// The numbers that decide.
-    pub because: String,
+    pub evidence: String,
 }
 
-/// What is to be thought of an exhibit.
+/// The claims of an exhibit, checked.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Verdict {
     /// Its claims.
@@ -19,18 +19,18 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// With one claim more.
+    /// Adds a claim.
     #[must_use]
     pub fn with(
         mut self,
-        says: impl Into<String>,
+        claim: impl Into<String>,
         holds: bool,
-        because: impl Into<String>,
+        evidence: impl Into<String>,
     ) -> Self {
         self.claims.push(Claim {
-            says: says.into(),
+            claim: claim.into(),
             holds,
-            because: because.into(),
+            evidence: evidence.into(),
         });
         self
     }
@@ -43,7 +43,7 @@ impl Verdict {
     /// One word: "agrees", "disagrees", or "agrees in part".
     pub fn word(&self) -> &'static str {
         match self.claims.iter().filter(|claim| claim.holds).count() {
-            held if held == self.claims.len() => "agrees",
+            count if count == self.claims.len() => "agrees",
             0 => "disagrees",
             _ => "agrees in part",
         }
@@ -55,12 +55,12 @@ impl Verdict {
             .claims
             .iter()
             .map(|claim| {
-                let held = if claim.holds {
+                let holds = if claim.holds {
                     "holds"
                 } else {
                     "does not hold"
                 };
-                format!("{} {held}: {}", claim.says, claim.because)
+                format!("{} {holds}: {}", claim.claim, claim.evidence)
             })
             .collect();
         format!("{}: {}", self.word(), reasons.join("; "))

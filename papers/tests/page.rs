@@ -1,4 +1,4 @@
-//! `docs/papers.md` and its pictures are made from the tables in `docs/papers`, and by nobody's hand.
+//! `docs/papers.md` and its pictures are made from the tables in `docs/papers`, not by hand.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -42,7 +42,7 @@ fn pictures_are_those_of_the_tables() {
         let path = docs().join("papers").join(format!("{}.svg", exhibit.id));
         let written = std::fs::read_to_string(&path).unwrap();
         assert!(
-            written.trim_end() == (exhibit.picture)(&table).trim_end(),
+            written.trim_end() == (exhibit.to_svg)(&table).trim_end(),
             "{} is not what its table makes: eigenveil reproduce {}",
             path.display(),
             exhibit.id

@@ -14,8 +14,8 @@ use std::{
 };
 
 use eigenveil_papers::{
-    Cell, Data, Exhibit, Minutes, Paper, Plan, Point, Progress, RunOptions, Scale, Table, Verdict,
-    run,
+    Cell, Data, Exhibit, Minutes, Paper, Point, Progress, RunOptions, RunPlan, RunSize, Table,
+    Verdict, run,
 };
 use eigenveil_shared::Error;
 
@@ -28,15 +28,15 @@ static FAILS_AFTER: AtomicU64 = AtomicU64::new(u64::MAX);
 const SQUARES: Exhibit = Exhibit {
     id: "squares",
     item: "squares (a test)",
-    shows: "squares",
+    caption: "squares",
     minutes: Minutes::new(0.0, 0.0),
-    columns: &["x"],
-    along: Some("power"),
-    constants: &["double"],
+    key_columns: &["x"],
+    coordinate: Some("power"),
+    per_cell: &["double"],
     measures: &["value"],
-    plan: |_, scale| {
-        let mut plan = Plan::default();
-        for x in 0..scale.choose(4_u32, 6) {
+    plan: |_, run_size| {
+        let mut plan = RunPlan::default();
+        for x in 0..run_size.choose(4_u32, 6) {
             plan.cells.push(Cell::new([&x], 5, move |repeat| {
                 if RUNS.fetch_add(1, Ordering::SeqCst) >= FAILS_AFTER.load(Ordering::SeqCst) {
                     return Err(Error::invalid_request("on purpose"));
@@ -51,17 +51,17 @@ const SQUARES: Exhibit = Exhibit {
         }
         Ok(plan)
     },
-    judge: |_| Verdict::default(),
-    picture: |_| String::new(),
-    numbers: |_| String::new(),
+    check_claims: |_| Verdict::default(),
+    to_svg: |_| String::new(),
+    to_markdown: |_| String::new(),
     ..Exhibit::of(Paper::Liu)
 };
 
 fn options(directory: &Path) -> RunOptions {
     RunOptions {
-        scale: Scale::Quick,
+        run_size: RunSize::Quick,
         journal: directory.join("journal"),
-        anew: false,
+        restart: false,
     }
 }
 
@@ -98,16 +98,16 @@ fn a_broken_run_goes_on_and_gives_the_same() {
     RUNS.store(0, Ordering::SeqCst);
     let again = run(&SQUARES, &data, &options(broken.path()), &|_| ()).unwrap();
     assert_eq!((RUNS.load(Ordering::SeqCst), again), (0, table));
-    let anew = RunOptions {
-        anew: true,
+    let restart = RunOptions {
+        restart: true,
         ..options(broken.path())
     };
-    run(&SQUARES, &data, &anew, &|_| ()).unwrap();
+    run(&SQUARES, &data, &restart, &|_| ()).unwrap();
     assert_eq!(RUNS.load(Ordering::SeqCst), 20);
-    // Another scale does not take these for its own.
+    // Another run size does not take these for its own.
     RUNS.store(0, Ordering::SeqCst);
     let full = RunOptions {
-        scale: Scale::Full,
+        run_size: RunSize::Full,
         ..options(broken.path())
     };
     run(&SQUARES, &data, &full, &|_| ()).unwrap();
@@ -132,7 +132,7 @@ fn the_csv_has_mean_and_spread_and_is_read_back() {
     let mut lines = csv.lines();
     assert_eq!(
         lines.next().unwrap(),
-        "x,power,double,value_mean,value_std,value_q1,value_median,value_q3,repeats,scale"
+        "x,power,double,value_mean,value_sd,value_q1,value_median,value_q3,repeats,run_size"
     );
     // 3² + 0, 1, 2, 3, 4.
     let line = lines.find(|line| line.starts_with("3,2,")).unwrap();

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use eigenveil_papers::{
-    ALL, Claim, Data, Exhibit, Progress, RunOptions, Scale, Table, Verdict, find, page,
+    ALL, Claim, Data, Exhibit, Progress, RunOptions, RunSize, Table, Verdict, find, page,
     run as run_exhibit,
 };
 use serde::Serialize;
@@ -69,9 +69,9 @@ struct Listed {
     id: &'static str,
     paper: &'static str,
     item: &'static str,
-    shows: &'static str,
+    caption: &'static str,
     data: &'static [&'static str],
-    lacks: Option<&'static str>,
+    differs_from_paper: Option<&'static str>,
     minutes_quick: f64,
     minutes_full: f64,
 }
@@ -104,7 +104,11 @@ pub(crate) fn run(args: &ReproduceArgs, json: bool) -> Result<()> {
             .collect::<std::result::Result<_, _>>()?,
     };
     output::make_dir(&args.out)?;
-    let scale = if args.full { Scale::Full } else { Scale::Quick };
+    let run_size = if args.full {
+        RunSize::Full
+    } else {
+        RunSize::Quick
+    };
     let mut outcomes = Vec::new();
     for (place, exhibit) in exhibits.iter().enumerate() {
         let data = Data::new(args.data.as_deref());
@@ -120,7 +124,7 @@ pub(crate) fn run(args: &ReproduceArgs, json: bool) -> Result<()> {
             }
             Ok(()) => {
                 let title = format!("{} ({} of {})", exhibit.id, place + 1, exhibits.len());
-                one(exhibit, &data, args, scale, &title, json)?
+                one(exhibit, &data, args, run_size, &title, json)?
             }
         };
         outcomes.push(outcome);
@@ -136,7 +140,7 @@ pub(crate) fn run(args: &ReproduceArgs, json: bool) -> Result<()> {
         .map(|outcome| outcome.id)
         .collect();
     if json {
-        output::json(&serde_json::json!({ "scale": scale.as_str(), "exhibits": outcomes }))?;
+        output::json(&serde_json::json!({ "run_size": run_size.as_str(), "exhibits": outcomes }))?;
     }
     match missing.len() {
         0 => Ok(()),
@@ -156,15 +160,15 @@ fn one(
     exhibit: &'static Exhibit,
     data: &Data,
     args: &ReproduceArgs,
-    scale: Scale,
+    run_size: RunSize,
     title: &str,
     json: bool,
 ) -> Result<Outcome> {
     let bar = output::bar(0, title);
     let options = RunOptions {
-        scale,
+        run_size,
         journal: journal(&args.out, exhibit),
-        anew: args.fresh,
+        restart: args.fresh,
     };
     let told = std::sync::Once::new();
     let tell = |progress: Progress| {
@@ -187,8 +191,8 @@ fn one(
     let file = |kind: &str| args.out.join(format!("{}.{kind}", exhibit.id));
     let (csv, svg) = (file("csv"), file("svg"));
     output::write_file(&csv, table.to_csv().as_bytes())?;
-    output::write_file(&svg, (exhibit.picture)(&table).as_bytes())?;
-    let verdict: Verdict = (exhibit.judge)(&table);
+    output::write_file(&svg, (exhibit.to_svg)(&table).as_bytes())?;
+    let verdict: Verdict = (exhibit.check_claims)(&table);
     if !json {
         output::text(&format!("{} {}", exhibit.id, verdict.line()))?;
     }
@@ -210,9 +214,9 @@ fn list(json: bool) -> Result<()> {
                 id: exhibit.id,
                 paper: exhibit.paper.citation(),
                 item: exhibit.item,
-                shows: exhibit.shows,
+                caption: exhibit.caption,
                 data: exhibit.data,
-                lacks: exhibit.lacks,
+                differs_from_paper: exhibit.differs_from_paper,
                 minutes_quick: exhibit.minutes.quick,
                 minutes_full: exhibit.minutes.full,
             })
@@ -227,13 +231,13 @@ fn list(json: bool) -> Result<()> {
         }
         output::text(&format!(
             "  {:<18} {:<10} {}\n    minutes    {} quick, {} full",
-            exhibit.id, exhibit.item, exhibit.shows, exhibit.minutes.quick, exhibit.minutes.full
+            exhibit.id, exhibit.item, exhibit.caption, exhibit.minutes.quick, exhibit.minutes.full
         ))?;
         if !exhibit.data.is_empty() {
             output::text(&format!("    data       {}", exhibit.data.join(", ")))?;
         }
-        if let Some(lacks) = exhibit.lacks {
-            output::text(&format!("    lacks      {lacks}"))?;
+        if let Some(difference) = exhibit.differs_from_paper {
+            output::text(&format!("    differs from the paper  {difference}"))?;
         }
     }
     Ok(())

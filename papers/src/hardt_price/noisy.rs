@@ -13,7 +13,7 @@ use nalgebra::DMatrix;
 use rand_distr::{Distribution, StandardNormal};
 
 use crate::{
-    Cell, Data, Exhibit, Minutes, Paper, Plan, Point, Scale, Table, Verdict,
+    Cell, Data, Exhibit, Minutes, Paper, Point, RunPlan, RunSize, Table, Verdict,
     number::{digits, short},
     sweep,
 };
@@ -97,14 +97,14 @@ fn error(noise: Noise, columns: usize, bound: f64, repeat: u64) -> Result<Vec<Po
     Ok(vec![Point::only([error, error / bound, tau.min(1e6)])])
 }
 
-fn plan(_: &Data, scale: Scale) -> Result<Plan> {
-    let mut plan = Plan::default();
+fn plan(_: &Data, run_size: RunSize) -> Result<RunPlan> {
+    let mut plan = RunPlan::default();
     for noise in Noise::ALL {
         for columns in [K, 2 * K, 4 * K] {
             for bound in [0.4, 0.1, 1e-2, 1e-3] {
                 plan.cells.push(Cell::new(
                     [&noise.as_str(), &columns, &short(bound)],
-                    scale.choose(20, 100),
+                    run_size.choose(20, 100),
                     move |repeat| error(noise, columns, bound, repeat),
                 ));
             }
@@ -113,7 +113,7 @@ fn plan(_: &Data, scale: Scale) -> Result<Plan> {
     Ok(plan)
 }
 
-fn judge(table: &Table) -> Verdict {
+fn check_claims(table: &Table) -> Verdict {
     let mut verdict = Verdict::default();
     for noise in Noise::ALL {
         // The mean, and two standard deviations above it: no run is to be above the bound.
@@ -143,7 +143,7 @@ fn judge(table: &Table) -> Verdict {
     verdict
 }
 
-fn picture(table: &Table) -> String {
+fn to_svg(table: &Table) -> String {
     let mut lines = Vec::new();
     for (noise, style) in [
         (Noise::Gaussian, LineStyle::Solid),
@@ -168,17 +168,17 @@ fn picture(table: &Table) -> String {
 pub(crate) const FIGURE_1: Exhibit = Exhibit {
     id: "hardt-price-figure-1",
     item: "Figure 1",
-    shows: "the noisy power method (a box, no plot): its error over the bound of Corollary 1.1",
-    lacks: Some(
+    caption: "the noisy power method (a box, no plot): its error over the bound of Corollary 1.1",
+    differs_from_paper: Some(
         "the figure is the algorithm itself; the matrix is ours: d = 50, k = 2, singular values 1, 0.9, then from 0.5 \
          evenly down to 0; L = σ_k/gap·ln(10d/ε′) steps, the constant of the O taken as 1",
     ),
     minutes: Minutes::new(0.02, 0.1),
-    columns: &["noise", "columns", "bound"],
+    key_columns: &["noise", "columns", "bound"],
     measures: &["error", "ratio", "tau"],
     plan,
-    judge,
-    picture,
-    numbers: |table| sweep::markdown(table, &["noise", "columns"], "bound", "ratio", &[]),
+    check_claims,
+    to_svg,
+    to_markdown: |table| sweep::markdown(table, &["noise", "columns"], "bound", "ratio", &[]),
     ..Exhibit::of(Paper::HardtPrice)
 };

@@ -6,7 +6,7 @@ use eigenveil_figures::{Axis, LineStyle};
 use eigenveil_shared::Result;
 
 use crate::{
-    Cell, Data, Exhibit, Minutes, Paper, Plan, Point, Scale, Table, Verdict,
+    Cell, Data, Exhibit, Minutes, Paper, Point, RunPlan, RunSize, Table, Verdict,
     number::{digits, short},
     runs::{fitted, model_rows, private, share_of_claim, true_epsilon},
     sweep,
@@ -67,10 +67,10 @@ impl Setting {
     }
 }
 
-fn plan(_: &Data, scale: Scale) -> Result<Plan> {
-    let mut plan = Plan::default();
-    let repeats = scale.choose(5, 20);
-    let budgets: &[f64] = scale.choose(&[0.25, 1.0, 4.0], &[0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0]);
+fn plan(_: &Data, run_size: RunSize) -> Result<RunPlan> {
+    let mut plan = RunPlan::default();
+    let repeats = run_size.choose(5, 20);
+    let budgets: &[f64] = run_size.choose(&[0.25, 1.0, 4.0], &[0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0]);
     for neighbours in Neighbours::WITH_ENTRY {
         for calibration in NoiseRule::ALL {
             let usual = Setting {
@@ -103,7 +103,7 @@ fn plan(_: &Data, scale: Scale) -> Result<Plan> {
     Ok(plan)
 }
 
-fn judge(table: &Table) -> Verdict {
+fn check_claims(table: &Table) -> Verdict {
     let printed = NoiseRule::AsPublished.as_str();
     let (mut worst, mut settings) = (0.0_f64, 0);
     for neighbours in Neighbours::ALL {
@@ -161,7 +161,7 @@ fn judge(table: &Table) -> Verdict {
     )
 }
 
-fn picture(table: &Table) -> String {
+fn to_svg(table: &Table) -> String {
     let mut lines = Vec::new();
     for (place, neighbours) in Neighbours::WITH_ENTRY.into_iter().enumerate() {
         for (calibration, style) in [
@@ -187,7 +187,7 @@ fn picture(table: &Table) -> String {
     )
 }
 
-fn numbers(table: &Table) -> String {
+fn to_markdown(table: &Table) -> String {
     let rows = ["neighbours", "calibration", "columns", "delta"];
     sweep::markdown(table, &rows, "epsilon", "error", &[])
 }
@@ -195,12 +195,12 @@ fn numbers(table: &Table) -> String {
 pub(crate) const FIGURE_3: Exhibit = Exhibit {
     id: "hardt-price-figure-3",
     item: "Figure 3",
-    shows: "the private power method (a box, no plot): its error over ε, spiked model, p = 40, n = 10,000",
-    lacks: Some(
+    caption: "the private power method (a box, no plot): its error over ε, spiked model, p = 40, n = 10,000",
+    differs_from_paper: Some(
         "the figure is the algorithm itself; the paper's number of steps needs the eigengap, here it is ⌈2 ln p⌉",
     ),
     minutes: Minutes::new(0.2, 1.0),
-    columns: &[
+    key_columns: &[
         "neighbours",
         "calibration",
         "k",
@@ -208,11 +208,11 @@ pub(crate) const FIGURE_3: Exhibit = Exhibit {
         "delta",
         "epsilon",
     ],
-    constants: &["true_epsilon"],
+    per_cell: &["true_epsilon"],
     measures: &["error", "published_sd", "accounted_sd"],
     plan,
-    judge,
-    picture,
-    numbers,
+    check_claims,
+    to_svg,
+    to_markdown,
     ..Exhibit::of(Paper::HardtPrice)
 };

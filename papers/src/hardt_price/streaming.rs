@@ -6,7 +6,7 @@ use eigenveil_figures::Axis;
 use eigenveil_shared::Result;
 
 use crate::{
-    Cell, Data, Exhibit, Minutes, Paper, Plan, Point, Scale, Table, Verdict,
+    Cell, Data, Exhibit, Minutes, Paper, Point, RunPlan, RunSize, Table, Verdict,
     number::digits,
     runs::{ends, fitted, model_rows, slope},
     sweep,
@@ -32,9 +32,9 @@ fn error(algorithm: &str, n: usize, repeat: u64) -> Result<Vec<Point>> {
     Ok(vec![Point::only([error, angle.sin()])])
 }
 
-fn plan(_: &Data, scale: Scale) -> Result<Plan> {
-    let mut plan = Plan::default();
-    let sizes: &[usize] = scale.choose(
+fn plan(_: &Data, run_size: RunSize) -> Result<RunPlan> {
+    let mut plan = RunPlan::default();
+    let sizes: &[usize] = run_size.choose(
         &[2_000, 8_000, 32_000, 128_000],
         &[
             1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000, 128_000, 256_000,
@@ -44,7 +44,7 @@ fn plan(_: &Data, scale: Scale) -> Result<Plan> {
         for &n in sizes {
             plan.cells.push(Cell::new(
                 [&algorithm, &n],
-                scale.choose(5, 20),
+                run_size.choose(5, 20),
                 move |repeat| error(algorithm, n, repeat),
             ));
         }
@@ -52,7 +52,7 @@ fn plan(_: &Data, scale: Scale) -> Result<Plan> {
     Ok(plan)
 }
 
-fn judge(table: &Table) -> Verdict {
+fn check_claims(table: &Table) -> Verdict {
     let line = |algorithm| table.line(&[("algorithm", algorithm)], "n", "sine_mean");
     let found = slope(&line("streaming-power"));
     let wanted = [("algorithm", "streaming-power")];
@@ -70,7 +70,7 @@ fn judge(table: &Table) -> Verdict {
     )
 }
 
-fn picture(table: &Table) -> String {
+fn to_svg(table: &Table) -> String {
     let line = |name| sweep::series(table, name, &[("algorithm", name)], "n", "sine");
     sweep::chart(
         "The streaming power method over n",
@@ -84,17 +84,17 @@ fn picture(table: &Table) -> String {
 pub(crate) const FIGURE_2: Exhibit = Exhibit {
     id: "hardt-price-figure-2",
     item: "Figure 2",
-    shows: "the streaming power method (a box, no plot): its error over n, spiked model, p = 40, k = 2",
-    lacks: Some(
+    caption: "the streaming power method (a box, no plot): its error over n, spiked model, p = 40, k = 2",
+    differs_from_paper: Some(
         "the figure is the algorithm itself; the paper's number of steps needs the eigengap, here it is ⌈2 ln p⌉, and \
          the rows have length 1",
     ),
     minutes: Minutes::new(0.1, 1.0),
-    columns: &["algorithm", "n"],
+    key_columns: &["algorithm", "n"],
     measures: &["error", "sine"],
     plan,
-    judge,
-    picture,
-    numbers: |table| sweep::markdown(table, &["n"], "algorithm", "sine", &[]),
+    check_claims,
+    to_svg,
+    to_markdown: |table| sweep::markdown(table, &["n"], "algorithm", "sine", &[]),
     ..Exhibit::of(Paper::HardtPrice)
 };

@@ -11,7 +11,7 @@ use nalgebra::DMatrix;
 use rand_distr::{Distribution, StandardNormal};
 
 use crate::{
-    Cell, Data, Exhibit, Minutes, Paper, Plan, Point, Scale, Table, Verdict,
+    Cell, Data, Exhibit, Minutes, Paper, Point, RunPlan, RunSize, Table, Verdict,
     data::prepared,
     number::{digits, short},
     runs::{ends, fitted, private, true_epsilon},
@@ -50,9 +50,9 @@ fn error(algorithm: &str, sigma: f64, repeat: u64) -> Result<Vec<Point>> {
     Ok(vec![Point::only([true_epsilon(&fit), error])])
 }
 
-fn plan(_: &Data, scale: Scale) -> Result<Plan> {
-    let mut plan = Plan::default();
-    let sigmas: &[f64] = scale.choose(
+fn plan(_: &Data, run_size: RunSize) -> Result<RunPlan> {
+    let mut plan = RunPlan::default();
+    let sigmas: &[f64] = run_size.choose(
         &[1e-1, 1e-2, 1e-3, 1e-4, 1e-6],
         &[1e-1, 3e-2, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6],
     );
@@ -60,7 +60,7 @@ fn plan(_: &Data, scale: Scale) -> Result<Plan> {
         for &sigma in sigmas {
             plan.cells.push(Cell::new(
                 [&algorithm, &short(sigma)],
-                scale.choose(5, 20),
+                run_size.choose(5, 20),
                 move |repeat| error(algorithm, sigma, repeat),
             ));
         }
@@ -68,7 +68,7 @@ fn plan(_: &Data, scale: Scale) -> Result<Plan> {
     Ok(plan)
 }
 
-fn judge(table: &Table) -> Verdict {
+fn check_claims(table: &Table) -> Verdict {
     let mut verdict = Verdict::default();
     for algorithm in ALGORITHMS {
         let wanted = [("algorithm", algorithm)];
@@ -98,7 +98,7 @@ fn judge(table: &Table) -> Verdict {
     verdict
 }
 
-fn picture(table: &Table) -> String {
+fn to_svg(table: &Table) -> String {
     let line = |name| sweep::series(table, name, &[("algorithm", name)], "sigma", "error");
     sweep::chart(
         "Example 4.1: rows ±v + σ·noise",
@@ -112,17 +112,17 @@ fn picture(table: &Table) -> String {
 pub(crate) const EXAMPLE_4_1: Exhibit = Exhibit {
     id: "liu-example-4-1",
     item: "Example 4.1 (not a figure)",
-    shows: "the errors of dp-pca, private-oja and minibatch-oja where signal and noise are apart, ε = 2",
-    lacks: Some(
+    caption: "the errors of dp-pca, private-oja and minibatch-oja where signal and noise are apart, ε = 2",
+    differs_from_paper: Some(
         "the paper's rows are not bounded; here they are divided by 1.5 and clipped to the unit ball. Its β and step \
          sizes, made of unknown constants, are the defaults",
     ),
     minutes: Minutes::new(0.05, 0.3),
-    columns: &["algorithm", "sigma"],
-    constants: &["true_epsilon"],
+    key_columns: &["algorithm", "sigma"],
+    per_cell: &["true_epsilon"],
     plan,
-    judge,
-    picture,
-    numbers: |table| sweep::markdown(table, &["algorithm"], "sigma", "error", &[]),
+    check_claims,
+    to_svg,
+    to_markdown: |table| sweep::markdown(table, &["algorithm"], "sigma", "error", &[]),
     ..Exhibit::of(Paper::Liu)
 };

@@ -6,7 +6,7 @@ use eigenveil_shared::Result;
 use rand_distr::{Distribution, StandardNormal};
 
 use crate::{
-    Cell, Data, Exhibit, Minutes, Paper, Plan, Point, Scale, Table, Verdict,
+    Cell, Data, Exhibit, Minutes, Paper, Point, RunPlan, RunSize, Table, Verdict,
     number::{digits, short},
     sweep,
 };
@@ -65,13 +65,13 @@ fn lengths(source: Source, sigma: f64, repeat: u64) -> Result<Vec<Point>> {
     Ok(vec![Point::only([average, range, range / average])])
 }
 
-fn plan(_: &Data, scale: Scale) -> Result<Plan> {
-    let mut plan = Plan::default();
+fn plan(_: &Data, run_size: RunSize) -> Result<RunPlan> {
+    let mut plan = RunPlan::default();
     for source in Source::ALL {
         for sigma in [1e-1, 1e-2, 1e-3, 1e-4] {
             plan.cells.push(Cell::new(
                 [&source.as_str(), &short(sigma)],
-                scale.choose(20, 100),
+                run_size.choose(20, 100),
                 move |repeat| lengths(source, sigma, repeat),
             ));
         }
@@ -79,7 +79,7 @@ fn plan(_: &Data, scale: Scale) -> Result<Plan> {
     Ok(plan)
 }
 
-fn judge(table: &Table) -> Verdict {
+fn check_claims(table: &Table) -> Verdict {
     let ratios = |source: Source| {
         let mut line = table.line(&[("rows", source.as_str())], "sigma", "ratio_mean");
         line.sort_by(|a, b| b.0.total_cmp(&a.0));
@@ -115,7 +115,7 @@ fn judge(table: &Table) -> Verdict {
         )
 }
 
-fn picture(table: &Table) -> String {
+fn to_svg(table: &Table) -> String {
     let line = |source: Source| {
         let name = source.as_str();
         sweep::series(table, name, &[("rows", name)], "sigma", "ratio")
@@ -132,17 +132,17 @@ fn picture(table: &Table) -> String {
 pub(crate) const FIGURE_1: Exhibit = Exhibit {
     id: "liu-figure-1",
     item: "Figure 1",
-    shows: "how far apart the gradients of a minibatch lie, over the length of their average",
-    lacks: Some(
+    caption: "how far apart the gradients of a minibatch lie, over the length of their average",
+    differs_from_paper: Some(
         "the paper gives neither the Gaussian covariance nor w: both kinds of rows have the second moment vvᵀ + σ²I, \
          and w is at 45° to v",
     ),
     minutes: Minutes::new(0.01, 0.05),
-    columns: &["rows", "sigma"],
+    key_columns: &["rows", "sigma"],
     measures: &["average", "range", "ratio"],
     plan,
-    judge,
-    picture,
-    numbers: |table| sweep::markdown(table, &["rows"], "sigma", "ratio", &[]),
+    check_claims,
+    to_svg,
+    to_markdown: |table| sweep::markdown(table, &["rows"], "sigma", "ratio", &[]),
     ..Exhibit::of(Paper::Liu)
 };

@@ -8,16 +8,17 @@ use super::{
     method::{DP_SGD, DP_SGGD, DP_SMD, Form, Method},
     sizes::FIGURE_2,
 };
-use crate::{Data, Exhibit, Minutes, Plan, Record, Scale, Table, Verdict, number::digits};
+use crate::{Data, Exhibit, Minutes, Record, RunPlan, RunSize, Table, Verdict, number::digits};
 
 const SAMPLED: [Form; 3] = [DP_SGGD, DP_SGD, DP_SMD];
 
 /// Of a regime: at least nine of ten repeats converge on average.
 const CONVERGES: f64 = 0.9;
 
-fn plan(_: &Data, scale: Scale) -> Result<Plan> {
-    let shares: &[f64] = scale.choose(&[0.1, 0.3, 0.7], &[0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8]);
-    let batches: &[usize] = scale.choose(&[1, 20], &[1, 2, 5, 10, 20, 50, 100]);
+fn plan(_: &Data, run_size: RunSize) -> Result<RunPlan> {
+    let shares: &[f64] =
+        run_size.choose(&[0.1, 0.3, 0.7], &[0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8]);
+    let batches: &[usize] = run_size.choose(&[1, 20], &[1, 2, 5, 10, 20, 50, 100]);
     let mut runs = Runs::default();
     for rule in NOISES {
         for form in SAMPLED {
@@ -31,7 +32,7 @@ fn plan(_: &Data, scale: Scale) -> Result<Plan> {
                         inliers,
                         ..Setting::printed(2_000, 20)
                     };
-                    let repeats = scale.choose(5, 10);
+                    let repeats = run_size.choose(5, 10);
                     runs.add(setting, method, rule, Keep::End, repeats)?;
                 }
             }
@@ -57,7 +58,7 @@ const REGIMES: [Regime; 3] = [
     ),
 ];
 
-fn judge(table: &Table) -> Verdict {
+fn check_claims(table: &Table) -> Verdict {
     let mut verdict = Verdict::default();
     for rule in NOISES {
         let grid = Grid::new(table, rule, "reached_mean");
@@ -79,7 +80,7 @@ fn judge(table: &Table) -> Verdict {
     verdict
 }
 
-fn picture(table: &Table) -> String {
+fn to_svg(table: &Table) -> String {
     grid::picture(
         table,
         &SAMPLED,
@@ -94,7 +95,7 @@ fn picture(table: &Table) -> String {
     )
 }
 
-fn numbers(table: &Table) -> String {
+fn to_markdown(table: &Table) -> String {
     let text = grid::markdown(table, &["inliers", "batch"], "reached");
     format!("Share of the repeats whose error stays within the tolerance:\n\n{text}")
 }
@@ -102,15 +103,15 @@ fn numbers(table: &Table) -> String {
 pub(crate) const FIGURE_5: Exhibit = Exhibit {
     id: "maunu-figure-5",
     item: "Figure 5",
-    shows: "share of repeats that reach a squared distance of 10⁻², over inliers and batches, N = T = 2,000, D = 20",
-    lacks: Some(
+    caption: "share of repeats that reach a squared distance of 10⁻², over inliers and batches, N = T = 2,000, D = 20",
+    differs_from_paper: Some(
         "10 repeats where the paper has 50; the axes' values are not in the text we have; a batch is a Poisson sample, \
          B its mean size",
     ),
     minutes: Minutes::new(0.4, 15.0),
     plan,
-    judge,
-    picture,
-    numbers,
+    check_claims,
+    to_svg,
+    to_markdown,
     ..FIGURE_2
 };

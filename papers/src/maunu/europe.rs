@@ -16,7 +16,7 @@ use super::{
     popres::{FILES, Popres, row_count},
 };
 use crate::{
-    Cell, Data, Exhibit, Minutes, Paper, Plan, Point, Record, Scale, Table, Verdict,
+    Cell, Data, Exhibit, Minutes, Paper, Point, Record, RunPlan, RunSize, Table, Verdict,
     number::{digits, short},
     runs::true_epsilon,
     sweep,
@@ -93,7 +93,7 @@ fn paper_seconds(form: Form) -> f64 {
 
 /// A plan of maps.
 struct Maps {
-    plan: Plan,
+    plan: RunPlan,
     n: usize,
     noises: Noises,
 }
@@ -102,9 +102,9 @@ impl Maps {
     /// With all cores for each run where it is large.
     fn new(data: &Data, together: bool) -> Result<Self> {
         Ok(Self {
-            plan: Plan {
+            plan: RunPlan {
                 together,
-                ..Plan::default()
+                ..RunPlan::default()
             },
             n: row_count(data)?,
             noises: Noises::default(),
@@ -203,21 +203,21 @@ const SGGD: [Method; 2] = [
     },
 ];
 
-fn figure_3(data: &Data, scale: Scale) -> Result<Plan> {
-    let repeats = scale.choose(5, 20);
-    let popres = Popres::new(data, scale.choose(2_000, 10_000))?;
-    let small = Popres::new(data, scale.choose(500, 1_000))?;
-    let mut maps = Maps::new(data, scale == Scale::Full)?;
+fn figure_3(data: &Data, run_size: RunSize) -> Result<RunPlan> {
+    let repeats = run_size.choose(5, 20);
+    let popres = Popres::new(data, run_size.choose(2_000, 10_000))?;
+    let small = Popres::new(data, run_size.choose(500, 1_000))?;
+    let mut maps = Maps::new(data, run_size == RunSize::Full)?;
     maps.add_references(&popres, repeats);
     for rule in NOISES {
         let budget = (EPSILON, rule);
         // A whole D × D matrix: minutes and 2.6 GB a run at D = 10,000.
         maps.add_pca(&popres, rule, 5)?;
-        for (method, repeats) in SGGD.into_iter().zip([scale.choose(5, 32), repeats]) {
+        for (method, repeats) in SGGD.into_iter().zip([run_size.choose(5, 32), repeats]) {
             maps.add_run(&popres, method, budget, repeats)?;
         }
         maps.add_run(&popres, Method::printed(DP_GGD, 100), budget, repeats)?;
-        let reaper = Method::printed(DP_SGD, scale.choose(20, 100));
+        let reaper = Method::printed(DP_SGD, run_size.choose(20, 100));
         // Printed noise is a whole matrix in every step, whose spectrum is wanted: minutes a run at D = 2,000.
         let of_reaper = match rule {
             NoiseRule::Accounted => &popres,
@@ -225,7 +225,7 @@ fn figure_3(data: &Data, scale: Scale) -> Result<Plan> {
         };
         maps.add_run(of_reaper, reaper, budget, 5)?;
     }
-    if scale == Scale::Full {
+    if run_size == RunSize::Full {
         // What it takes to see the map at noise that holds.
         for (form, iterations, epsilon) in [
             (DP_GGD, 50, 1.0),
@@ -243,18 +243,18 @@ fn figure_3(data: &Data, scale: Scale) -> Result<Plan> {
     Ok(maps.plan)
 }
 
-fn figure_10(data: &Data, scale: Scale) -> Result<Plan> {
-    let large = Popres::new(data, scale.choose(1_000, 10_000))?;
-    let small = Popres::new(data, scale.choose(500, 1_000))?;
-    let mut maps = Maps::new(data, scale == Scale::Full)?;
-    maps.add_references(&large, scale.choose(5, 20));
+fn figure_10(data: &Data, run_size: RunSize) -> Result<RunPlan> {
+    let large = Popres::new(data, run_size.choose(1_000, 10_000))?;
+    let small = Popres::new(data, run_size.choose(500, 1_000))?;
+    let mut maps = Maps::new(data, run_size == RunSize::Full)?;
+    maps.add_references(&large, run_size.choose(5, 20));
     for rule in NOISES {
         let budget = (EPSILON, rule);
-        maps.add_run(&large, SGGD[1], budget, scale.choose(5, 10))?;
+        maps.add_run(&large, SGGD[1], budget, run_size.choose(5, 10))?;
         let ggd = Method::printed(DP_GGD, 100);
-        maps.add_run(&large, ggd, budget, scale.choose(5, 10))?;
+        maps.add_run(&large, ggd, budget, run_size.choose(5, 10))?;
         for form in [DP_SMD, DP_MD, DP_GD, DP_SGD] {
-            let method = Method::printed(form, scale.choose(20, 100));
+            let method = Method::printed(form, run_size.choose(20, 100));
             maps.add_run(&small, method, budget, 5)?;
         }
     }
@@ -263,7 +263,7 @@ fn figure_10(data: &Data, scale: Scale) -> Result<Plan> {
 
 /// The lines of an algorithm at one noise and the usual ε.
 fn lines<'a>(table: &'a Table, name: &str, rule: &str) -> Vec<&'a Record> {
-    let wanted = [("algorithm", name), ("noise", rule)];
+    let wanted = [("algorithm", name), ("calibration", rule)];
     let usual = short(EPSILON);
     let fits =
         |line: &&Record| line.matches(&wanted) && (rule == "none" || line.text("epsilon") == usual);
@@ -297,7 +297,7 @@ fn settings_told(table: &Table, name: &str, rule: &str) -> String {
     told.join("; ")
 }
 
-fn judge_3(table: &Table) -> Verdict {
+fn check_3(table: &Table) -> Verdict {
     let mut verdict = Verdict::default();
     for rule in NOISES {
         let noise = rule.as_str();
@@ -332,7 +332,7 @@ fn judge_3(table: &Table) -> Verdict {
     verdict
 }
 
-fn judge_10(table: &Table) -> Verdict {
+fn check_10(table: &Table) -> Verdict {
     let mut verdict = Verdict::default();
     let random = lines(table, RANDOM, "none");
     let alone = best_median(table, ALONE, "none");
@@ -381,7 +381,7 @@ fn judge_10(table: &Table) -> Verdict {
     verdict
 }
 
-fn picture(table: &Table) -> String {
+fn to_svg(table: &Table) -> String {
     let bars = table.records().iter().map(|line| {
         let mut name = line.text("algorithm").to_owned();
         for (column, what) in [("iterations", "T"), ("epsilon", "ε"), ("p", "D")] {
@@ -390,7 +390,7 @@ fn picture(table: &Table) -> String {
                 value => name.push_str(&format!(", {what}\u{a0}=\u{a0}{value}")),
             }
         }
-        match line.text("noise") {
+        match line.text("calibration") {
             "none" => {}
             noise => name.push_str(&format!(", {noise}")),
         }
@@ -409,7 +409,7 @@ fn picture(table: &Table) -> String {
     chart.to_svg()
 }
 
-fn numbers(table: &Table) -> String {
+fn to_markdown(table: &Table) -> String {
     let rows = table.records().iter().map(|line| {
         let [median, low, high] =
             ["median", "q1", "q3"].map(|what| digits(line.number(&format!("r2_{what}")), 2));
@@ -417,7 +417,7 @@ fn numbers(table: &Table) -> String {
             true => format!("{median} ({low}–{high})"),
             false => median,
         };
-        let setting = ["algorithm", "noise", "p", "epsilon"].map(|column| line.text(column));
+        let setting = ["algorithm", "calibration", "p", "epsilon"].map(|column| line.text(column));
         format!(
             "{} | {} | {} | {} | {share} | {} | {}",
             setting.join(" | "),
@@ -435,18 +435,18 @@ fn numbers(table: &Table) -> String {
 pub(crate) const FIGURE_3: Exhibit = Exhibit {
     id: "maunu-figure-3",
     item: "Figure 3",
-    shows: "the map of Europe among outliers, stylised POPRES, N = 2,387, D = 10,000: R² of the people's places",
+    caption: "the map of Europe among outliers, stylised POPRES, N = 2,387, D = 10,000: R² of the people's places",
     data: FILES,
-    lacks: Some(
+    differs_from_paper: Some(
         "the paper states neither the budget nor T nor the thresholds: ε = 0.8, δ = 1e-5, thirds; dp-pca is Analyze \
          Gauss, for the paper's Wishart noise has no guarantee; the maps are judged by R²; dp-pca and dp-sgd-reap have \
          five seeds; dp-sgd-reap has D = 1,000 at printed noise (quick: 500), and T = 20 in quick runs, which have \
          D = 2,000 otherwise",
     ),
     minutes: Minutes::new(0.8, 60.0),
-    columns: &[
+    key_columns: &[
         "algorithm",
-        "noise",
+        "calibration",
         "n",
         "p",
         "epsilon",
@@ -454,20 +454,20 @@ pub(crate) const FIGURE_3: Exhibit = Exhibit {
         "iterations",
         "stage",
     ],
-    constants: &["true_epsilon", "paper_seconds"],
+    per_cell: &["true_epsilon", "paper_seconds"],
     measures: &["r2", "seconds"],
     plan: figure_3,
-    judge: judge_3,
-    picture,
-    numbers,
+    check_claims: check_3,
+    to_svg,
+    to_markdown,
     ..Exhibit::of(Paper::Maunu)
 };
 
 pub(crate) const FIGURE_10: Exhibit = Exhibit {
     id: "maunu-figure-10",
     item: "Figure 10",
-    shows: "the map of Europe by all methods, and their times",
-    lacks: Some(
+    caption: "the map of Europe by all methods, and their times",
+    differs_from_paper: Some(
         "the paper states neither the budget nor T of dp-(s)ggd nor the thresholds: ε = 0.8, δ = 1e-5, thirds; the \
          maps are judged by R²; the four REAPER methods run at D = 1,000 (quick: 500, T = 20), the others at 10,000 \
          (quick: 1,000); \
@@ -475,6 +475,6 @@ pub(crate) const FIGURE_10: Exhibit = Exhibit {
     ),
     minutes: Minutes::new(0.9, 30.0),
     plan: figure_10,
-    judge: judge_10,
+    check_claims: check_10,
     ..FIGURE_3
 };

@@ -25,7 +25,10 @@ impl<'a> Grid<'a> {
 
     /// The lines of an algorithm.
     pub(super) fn lines(self, form: Form) -> Vec<&'a Record> {
-        let wanted = [("algorithm", form.name()), ("noise", self.rule.as_str())];
+        let wanted = [
+            ("algorithm", form.name()),
+            ("calibration", self.rule.as_str()),
+        ];
         let records = self.table.records().iter();
         records.filter(|line| line.matches(&wanted)).collect()
     }
@@ -79,7 +82,7 @@ pub(super) fn noise_clause(rule: NoiseRule) -> &'static str {
 }
 
 /// Adds that the first algorithm is below the second in every cell.
-pub(super) fn judge_below(
+pub(super) fn check_below(
     verdict: Verdict,
     grid: Grid<'_>,
     (first, second): (Form, Form),
@@ -126,14 +129,14 @@ pub(super) fn picture(
         scale: ColourScale::Shared,
         ..ImageGrid::new(title)
     };
-    let drawn = |rule: &NoiseRule| table.values("noise").contains(&rule.as_str());
+    let drawn = |rule: &NoiseRule| table.values("calibration").contains(&rule.as_str());
     for rule in NOISES.into_iter().filter(drawn) {
         let images = forms.iter().filter_map(|form| {
             let cells = rows.iter().flat_map(|row| {
                 columns.iter().map(move |column| {
                     let wanted = [
                         ("algorithm", form.name()),
-                        ("noise", rule.as_str()),
+                        ("calibration", rule.as_str()),
                         (axes.down.0, *row),
                         (axes.across.0, *column),
                     ];
@@ -153,6 +156,6 @@ pub(super) fn picture(
 
 /// A row for each setting and kind of noise, a column for each algorithm.
 pub(super) fn markdown(table: &Table, settings: &[&str], measure: &str) -> String {
-    let rows = [&["noise"], settings].concat();
+    let rows = [&["calibration"], settings].concat();
     sweep::markdown(table, &rows, "algorithm", measure, &[])
 }

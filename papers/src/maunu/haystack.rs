@@ -8,12 +8,12 @@ use eigenveil_shared::Result;
 use nalgebra::DMatrix;
 
 use super::method::{DP_SGGD, Method, Noise, Noises, private};
-use crate::{Cell, Plan, Point, number::short, runs::model_rows};
+use crate::{Cell, Point, RunPlan, number::short, runs::model_rows};
 
 /// Of the key of every exhibit on haystacks.
 pub(super) const COLUMNS: &[&str] = &[
     "algorithm",
-    "noise",
+    "calibration",
     "n",
     "p",
     "k",
@@ -175,7 +175,7 @@ pub(super) enum Keep {
 /// A plan of runs on haystacks.
 #[derive(Default)]
 pub(super) struct Runs {
-    pub(super) plan: Plan,
+    pub(super) plan: RunPlan,
     noises: Noises,
 }
 

@@ -3,11 +3,13 @@
 use eigenveil_shared::Result;
 
 use super::{
-    grid::{self, Axes, Grid, judge_below, noise_clause},
+    grid::{self, Axes, Grid, check_below, noise_clause},
     haystack::{COLUMNS, CONSTANTS, Keep, MEASURES, NOISES, Runs, Setting},
     method::{DP_GD, DP_GGD, DP_MD, DP_SGD, DP_SGGD, DP_SMD, Form, Method},
 };
-use crate::{Data, Exhibit, Minutes, Paper, Plan, Record, Scale, Table, Verdict, number::digits};
+use crate::{
+    Data, Exhibit, Minutes, Paper, Record, RunPlan, RunSize, Table, Verdict, number::digits,
+};
 
 /// Those of Figure 2, in the paper's order.
 pub(super) const FOUR: [Form; 4] = [DP_GGD, DP_GD, DP_SGGD, DP_SGD];
@@ -18,7 +20,7 @@ const OVER_SIZES: Axes<'_> = Axes {
     column: "log10_error_mean",
 };
 
-fn plan(forms: &[Form], sizes: &[usize], dimensions: &[usize], repeats: u64) -> Result<Plan> {
+fn plan(forms: &[Form], sizes: &[usize], dimensions: &[usize], repeats: u64) -> Result<RunPlan> {
     let mut runs = Runs::default();
     for rule in NOISES {
         for &form in forms {
@@ -33,17 +35,17 @@ fn plan(forms: &[Form], sizes: &[usize], dimensions: &[usize], repeats: u64) -> 
     Ok(runs.plan)
 }
 
-fn figure_2(_: &Data, scale: Scale) -> Result<Plan> {
-    match scale {
-        Scale::Quick => plan(&FOUR, &[250, 1_000], &[10, 50], 5),
-        Scale::Full => plan(&FOUR, &[250, 500, 1_000, 2_000], &[10, 20, 50, 100], 10),
+fn figure_2(_: &Data, run_size: RunSize) -> Result<RunPlan> {
+    match run_size {
+        RunSize::Quick => plan(&FOUR, &[250, 1_000], &[10, 50], 5),
+        RunSize::Full => plan(&FOUR, &[250, 500, 1_000, 2_000], &[10, 20, 50, 100], 10),
     }
 }
 
-fn all_six(_: &Data, scale: Scale) -> Result<Plan> {
-    match scale {
-        Scale::Quick => plan(&Form::ALL, &[250, 1_000], &[10, 40], 5),
-        Scale::Full => plan(&Form::ALL, &[250, 500, 1_000, 2_000], &[10, 20, 40, 80], 10),
+fn all_six(_: &Data, run_size: RunSize) -> Result<RunPlan> {
+    match run_size {
+        RunSize::Quick => plan(&Form::ALL, &[250, 1_000], &[10, 40], 5),
+        RunSize::Full => plan(&Form::ALL, &[250, 500, 1_000, 2_000], &[10, 20, 40, 80], 10),
     }
 }
 
@@ -70,13 +72,13 @@ fn mean_at(grid: Grid<'_>, form: Form, p: f64) -> (f64, f64) {
     )
 }
 
-fn judge_2(table: &Table) -> Verdict {
+fn check_2(table: &Table) -> Verdict {
     let mut verdict = Verdict::default();
     let (_, largest) = extremes(table, "p");
     for rule in NOISES {
         let grid = Grid::new(table, rule, "log10_error_mean");
-        verdict = judge_below(verdict, grid, (DP_GGD, DP_GD), "outperforms");
-        verdict = judge_below(verdict, grid, (DP_SGGD, DP_SGD), "is more accurate than");
+        verdict = check_below(verdict, grid, (DP_GGD, DP_GD), "outperforms");
+        verdict = check_below(verdict, grid, (DP_SGGD, DP_SGD), "is more accurate than");
         for (sampled, full) in [(DP_SGGD, DP_GGD), (DP_SGD, DP_GD)] {
             let [of_batches, of_all] = [sampled, full].map(|form| mean_at(grid, form, largest));
             let noise = of_batches.1.hypot(of_all.1);
@@ -111,7 +113,7 @@ fn corners(grid: Grid<'_>, form: Form) -> (f64, f64) {
     (corner(many, low), corner(few, high))
 }
 
-fn judge_corners(
+fn check_corners(
     table: &Table,
     column: &str,
     what: &str,
@@ -141,10 +143,10 @@ fn judge_corners(
     verdict
 }
 
-fn judge_7(table: &Table) -> Verdict {
+fn check_7(table: &Table) -> Verdict {
     // The tolerance of the other figures, on this scale.
     let works = super::haystack::TOLERANCE.log10();
-    judge_corners(
+    check_corners(
         table,
         "log10_error_mean",
         "works well (log₁₀ error)",
@@ -152,7 +154,7 @@ fn judge_7(table: &Table) -> Verdict {
     )
 }
 
-fn judge_8(table: &Table) -> Verdict {
+fn check_8(table: &Table) -> Verdict {
     let mut verdict = Verdict::default();
     for rule in NOISES {
         let grid = Grid::new(table, rule, "seconds_to_tolerance_median");
@@ -182,8 +184,8 @@ fn judge_8(table: &Table) -> Verdict {
     verdict
 }
 
-fn judge_9(table: &Table) -> Verdict {
-    judge_corners(
+fn check_9(table: &Table) -> Verdict {
+    check_corners(
         table,
         "reached_mean",
         "seldom fails (share that reaches the tolerance)",
@@ -191,7 +193,7 @@ fn judge_9(table: &Table) -> Verdict {
     )
 }
 
-fn picture_2(table: &Table) -> String {
+fn svg_2(table: &Table) -> String {
     grid::picture(
         table,
         &FOUR,
@@ -202,7 +204,7 @@ fn picture_2(table: &Table) -> String {
     )
 }
 
-fn picture_7(table: &Table) -> String {
+fn svg_7(table: &Table) -> String {
     grid::picture(
         table,
         &Form::ALL,
@@ -213,7 +215,7 @@ fn picture_7(table: &Table) -> String {
     )
 }
 
-fn picture_8(table: &Table) -> String {
+fn svg_8(table: &Table) -> String {
     grid::picture(
         table,
         &Form::ALL,
@@ -227,7 +229,7 @@ fn picture_8(table: &Table) -> String {
     )
 }
 
-fn picture_9(table: &Table) -> String {
+fn svg_9(table: &Table) -> String {
     grid::picture(
         table,
         &Form::ALL,
@@ -241,19 +243,19 @@ fn picture_9(table: &Table) -> String {
     )
 }
 
-fn numbers_of_errors(table: &Table) -> String {
+fn markdown_of_errors(table: &Table) -> String {
     let text = grid::markdown(table, &["n", "p"], "log10_error");
     format!("log₁₀ of the error:\n\n{text}")
 }
 
-fn numbers_of_times(table: &Table) -> String {
+fn markdown_of_times(table: &Table) -> String {
     let text = grid::markdown(table, &["n", "p"], "seconds_to_tolerance");
     format!(
         "Seconds until the error stays within the tolerance, of the repeats in which it does:\n\n{text}"
     )
 }
 
-fn numbers_of_shares(table: &Table) -> String {
+fn markdown_of_shares(table: &Table) -> String {
     let text = grid::markdown(table, &["n", "p"], "reached");
     format!("Share of the repeats whose error stays within the tolerance:\n\n{text}")
 }
@@ -261,27 +263,29 @@ fn numbers_of_shares(table: &Table) -> String {
 pub(crate) const FIGURE_2: Exhibit = Exhibit {
     id: "maunu-figure-2",
     item: "Figure 2",
-    shows: "four private methods over N and D: mean log₁₀ error, T = 2N",
-    lacks: Some("10 repeats where the paper has 50; the axes' values are not in the text we have"),
+    caption: "four private methods over N and D: mean log₁₀ error, T = 2N",
+    differs_from_paper: Some(
+        "10 repeats where the paper has 50; the axes' values are not in the text we have",
+    ),
     minutes: Minutes::new(0.4, 20.0),
-    columns: COLUMNS,
-    constants: CONSTANTS,
+    key_columns: COLUMNS,
+    per_cell: CONSTANTS,
     measures: MEASURES,
     plan: figure_2,
-    judge: judge_2,
-    picture: picture_2,
-    numbers: numbers_of_errors,
+    check_claims: check_2,
+    to_svg: svg_2,
+    to_markdown: markdown_of_errors,
     ..Exhibit::of(Paper::Maunu)
 };
 
 pub(crate) const FIGURE_7: Exhibit = Exhibit {
     id: "maunu-figure-7",
     item: "Figure 7",
-    shows: "the six private methods over N and D: log₁₀ of the last error, T = 2N",
+    caption: "the six private methods over N and D: log₁₀ of the last error, T = 2N",
     minutes: Minutes::new(0.5, 25.0),
     plan: all_six,
-    judge: judge_7,
-    picture: picture_7,
+    check_claims: check_7,
+    to_svg: svg_7,
     ..FIGURE_2
 };
 
@@ -293,21 +297,21 @@ const TOLERANCE_IS: Option<&str> = Some(
 pub(crate) const FIGURE_8: Exhibit = Exhibit {
     id: "maunu-figure-8",
     item: "Figure 8",
-    shows: "the six private methods over N and D: seconds to a squared distance of 10⁻², T = 2N",
-    lacks: TOLERANCE_IS,
-    judge: judge_8,
-    picture: picture_8,
-    numbers: numbers_of_times,
+    caption: "the six private methods over N and D: seconds to a squared distance of 10⁻², T = 2N",
+    differs_from_paper: TOLERANCE_IS,
+    check_claims: check_8,
+    to_svg: svg_8,
+    to_markdown: markdown_of_times,
     ..FIGURE_7
 };
 
 pub(crate) const FIGURE_9: Exhibit = Exhibit {
     id: "maunu-figure-9",
     item: "Figure 9",
-    shows: "the six private methods over N and D: share of repeats that fail to reach a squared distance of 10⁻²",
-    lacks: TOLERANCE_IS,
-    judge: judge_9,
-    picture: picture_9,
-    numbers: numbers_of_shares,
+    caption: "the six private methods over N and D: share of repeats that fail to reach a squared distance of 10⁻²",
+    differs_from_paper: TOLERANCE_IS,
+    check_claims: check_9,
+    to_svg: svg_9,
+    to_markdown: markdown_of_shares,
     ..FIGURE_7
 };

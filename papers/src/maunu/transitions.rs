@@ -9,11 +9,11 @@ use super::{
     method::{DP_GD, DP_GGD, DP_MD, Form, Method},
     sizes::FIGURE_2,
 };
-use crate::{Data, Exhibit, Minutes, Plan, Scale, Table, Verdict, number::digits};
+use crate::{Data, Exhibit, Minutes, RunPlan, RunSize, Table, Verdict, number::digits};
 
 const N: usize = 2_000;
 
-fn plan(settings: &[Setting], repeats: u64) -> Result<Plan> {
+fn plan(settings: &[Setting], repeats: u64) -> Result<RunPlan> {
     let mut runs = Runs::default();
     for rule in NOISES {
         for form in Form::ALL {
@@ -26,9 +26,9 @@ fn plan(settings: &[Setting], repeats: u64) -> Result<Plan> {
     Ok(runs.plan)
 }
 
-fn figure_4(_: &Data, scale: Scale) -> Result<Plan> {
-    let epsilons: &[f64] = scale.choose(&[0.1, 0.8], &[0.05, 0.1, 0.2, 0.4, 0.8, 1.6]);
-    let deltas: &[f64] = scale.choose(&[1e-6, 1e-2], &[1e-8, 1e-6, 1e-4, 1e-2]);
+fn figure_4(_: &Data, run_size: RunSize) -> Result<RunPlan> {
+    let epsilons: &[f64] = run_size.choose(&[0.1, 0.8], &[0.05, 0.1, 0.2, 0.4, 0.8, 1.6]);
+    let deltas: &[f64] = run_size.choose(&[1e-6, 1e-2], &[1e-8, 1e-6, 1e-4, 1e-2]);
     let settings: Vec<Setting> = deltas
         .iter()
         .flat_map(|&delta| {
@@ -39,12 +39,12 @@ fn figure_4(_: &Data, scale: Scale) -> Result<Plan> {
             })
         })
         .collect();
-    plan(&settings, scale.choose(5, 10))
+    plan(&settings, run_size.choose(5, 10))
 }
 
-fn figure_6(_: &Data, scale: Scale) -> Result<Plan> {
-    let dimensions: &[usize] = scale.choose(&[10, 40], &[10, 20, 40, 80]);
-    let ranks: &[usize] = scale.choose(&[1, 5], &[1, 2, 4, 8]);
+fn figure_6(_: &Data, run_size: RunSize) -> Result<RunPlan> {
+    let dimensions: &[usize] = run_size.choose(&[10, 40], &[10, 20, 40, 80]);
+    let ranks: &[usize] = run_size.choose(&[1, 5], &[1, 2, 4, 8]);
     let settings: Vec<Setting> = ranks
         .iter()
         .flat_map(|&k| {
@@ -54,7 +54,7 @@ fn figure_6(_: &Data, scale: Scale) -> Result<Plan> {
             })
         })
         .collect();
-    plan(&settings, scale.choose(5, 10))
+    plan(&settings, run_size.choose(5, 10))
 }
 
 const OVER_BUDGETS: Axes<'_> = Axes {
@@ -74,7 +74,7 @@ fn largest_change(table: &Table, rule: NoiseRule, form: Form) -> f64 {
     let error = |delta: &str, epsilon: &str| {
         let wanted = [
             ("algorithm", form.name()),
-            ("noise", rule.as_str()),
+            ("calibration", rule.as_str()),
             ("delta", delta),
             ("epsilon", epsilon),
         ];
@@ -91,7 +91,7 @@ fn largest_change(table: &Table, rule: NoiseRule, form: Form) -> f64 {
     along_epsilon.chain(along_delta).fold(0.0, f64::max)
 }
 
-fn judge_4(table: &Table) -> Verdict {
+fn check_4(table: &Table) -> Verdict {
     let mut verdict = Verdict::default();
     for rule in NOISES {
         let [glad, gd, md] = [DP_GGD, DP_GD, DP_MD].map(|form| largest_change(table, rule, form));
@@ -114,7 +114,7 @@ fn judge_4(table: &Table) -> Verdict {
     verdict
 }
 
-fn judge_6(table: &Table) -> Verdict {
+fn check_6(table: &Table) -> Verdict {
     let mut verdict = Verdict::default();
     let (ranks, dimensions) = (table.values("k"), table.values("p"));
     let ends = [
@@ -126,7 +126,7 @@ fn judge_6(table: &Table) -> Verdict {
             let [small, large] = ends.map(|(k, p)| {
                 let wanted = [
                     ("algorithm", form.name()),
-                    ("noise", rule.as_str()),
+                    ("calibration", rule.as_str()),
                     ("k", k.copied().unwrap_or_default()),
                     ("p", p.copied().unwrap_or_default()),
                 ];
@@ -152,7 +152,7 @@ fn judge_6(table: &Table) -> Verdict {
     verdict
 }
 
-fn picture_4(table: &Table) -> String {
+fn svg_4(table: &Table) -> String {
     grid::picture(
         table,
         &Form::ALL,
@@ -163,7 +163,7 @@ fn picture_4(table: &Table) -> String {
     )
 }
 
-fn picture_6(table: &Table) -> String {
+fn svg_6(table: &Table) -> String {
     grid::picture(
         table,
         &Form::ALL,
@@ -174,12 +174,12 @@ fn picture_6(table: &Table) -> String {
     )
 }
 
-fn numbers_4(table: &Table) -> String {
+fn markdown_4(table: &Table) -> String {
     let text = grid::markdown(table, &["delta", "epsilon"], "log10_error");
     format!("log₁₀ of the error:\n\n{text}")
 }
 
-fn numbers_6(table: &Table) -> String {
+fn markdown_6(table: &Table) -> String {
     let text = grid::markdown(table, &["k", "p"], "log10_error");
     format!("log₁₀ of the error:\n\n{text}")
 }
@@ -187,23 +187,23 @@ fn numbers_6(table: &Table) -> String {
 pub(crate) const FIGURE_4: Exhibit = Exhibit {
     id: "maunu-figure-4",
     item: "Figure 4",
-    shows: "the six private methods over δ and ε, N = T = 2,000, D = 20",
+    caption: "the six private methods over δ and ε, N = T = 2,000, D = 20",
     minutes: Minutes::new(0.8, 9.0),
     plan: figure_4,
-    judge: judge_4,
-    picture: picture_4,
-    numbers: numbers_4,
+    check_claims: check_4,
+    to_svg: svg_4,
+    to_markdown: markdown_4,
     ..FIGURE_2
 };
 
 pub(crate) const FIGURE_6: Exhibit = Exhibit {
     id: "maunu-figure-6",
     item: "Figure 6",
-    shows: "the six private methods over D and r, N = T = 2,000",
+    caption: "the six private methods over D and r, N = T = 2,000",
     minutes: Minutes::new(1.2, 45.0),
     plan: figure_6,
-    judge: judge_6,
-    picture: picture_6,
-    numbers: numbers_6,
+    check_claims: check_6,
+    to_svg: svg_6,
+    to_markdown: markdown_6,
     ..FIGURE_2
 };

@@ -13,7 +13,7 @@ use eigenveil_shared::{
 };
 
 use crate::{
-    Cell, Data, Exhibit, Minutes, Paper, Plan, Point, Scale, Table, Verdict,
+    Cell, Data, Exhibit, Minutes, Paper, Point, RunPlan, RunSize, Table, Verdict,
     number::digits,
     runs::{model_rows, params, private, random_error, study, study_epsilon},
     sweep,
@@ -77,16 +77,16 @@ fn local(n: u64, epsilon: f64, trust: Trust, repeat: u64) -> Result<Vec<Point>> 
     ])])
 }
 
-fn plan(_: &Data, scale: Scale) -> Result<Plan> {
-    let mut plan = Plan::default();
-    let sizes: &[u64] = scale.choose(&[10_000, 100_000], &[10_000, 100_000, 1_000_000]);
-    let budgets: &[f64] = scale.choose(&[1.0, 4.0], &[1.0, 2.0, 4.0, 8.0]);
+fn plan(_: &Data, run_size: RunSize) -> Result<RunPlan> {
+    let mut plan = RunPlan::default();
+    let sizes: &[u64] = run_size.choose(&[10_000, 100_000], &[10_000, 100_000, 1_000_000]);
+    let budgets: &[f64] = run_size.choose(&[1.0, 4.0], &[1.0, 2.0, 4.0, 8.0]);
     for trust in Trust::ALL {
         for &epsilon in budgets {
             for &n in sizes {
                 plan.cells.push(Cell::new(
                     [&trust.as_str(), &epsilon, &n],
-                    scale.choose(5, 10),
+                    run_size.choose(5, 10),
                     move |repeat| match trust {
                         Trust::Curator => central(n, epsilon, repeat),
                         _ => local(n, epsilon, trust, repeat),
@@ -98,14 +98,18 @@ fn plan(_: &Data, scale: Scale) -> Result<Plan> {
     Ok(plan)
 }
 
-fn judge(table: &Table) -> Verdict {
+fn check_claims(table: &Table) -> Verdict {
     let mut verdict = Verdict::default();
     let (mut worst, mut settings) = (f64::INFINITY, 0);
     for epsilon in table.values("epsilon") {
         for n in table.values("n") {
             let at = |trust: Trust, column| {
                 table.number(
-                    &[("trust", trust.as_str()), ("epsilon", epsilon), ("n", n)],
+                    &[
+                        ("privacy_model", trust.as_str()),
+                        ("epsilon", epsilon),
+                        ("n", n),
+                    ],
                     column,
                 )
             };
@@ -128,7 +132,11 @@ fn judge(table: &Table) -> Verdict {
     if let (Some(epsilon), Some(n)) = (last("epsilon"), last("n")) {
         let at = |trust: Trust| {
             table.number(
-                &[("trust", trust.as_str()), ("epsilon", &epsilon), ("n", &n)],
+                &[
+                    ("privacy_model", trust.as_str()),
+                    ("epsilon", &epsilon),
+                    ("n", &n),
+                ],
                 "error_mean",
             )
         };
@@ -146,11 +154,11 @@ fn judge(table: &Table) -> Verdict {
     verdict
 }
 
-fn picture(table: &Table) -> String {
+fn to_svg(table: &Table) -> String {
     let mut lines = Vec::new();
     for (place, trust) in Trust::ALL.into_iter().enumerate() {
         for (epsilon, style) in [("1", LineStyle::Dashed), ("4", LineStyle::Solid)] {
-            let fixed = [("trust", trust.as_str()), ("epsilon", epsilon)];
+            let fixed = [("privacy_model", trust.as_str()), ("epsilon", epsilon)];
             let name = format!("{}, ε\u{a0}=\u{a0}{epsilon}", trust.as_str());
             let line = sweep::series(table, name, &fixed, "n", "error");
             lines.push(line.with_style(style).with_colour_of(place));
@@ -168,14 +176,14 @@ fn picture(table: &Table) -> String {
 pub(crate) const CENTRAL_VS_LOCAL: Exhibit = Exhibit {
     id: "own-central-vs-local",
     item: "central beside local (ours)",
-    shows: "a trusted curator beside the local mechanisms at the same ε, replace neighbours",
+    caption: "a trusted curator beside the local mechanisms at the same ε, replace neighbours",
     minutes: Minutes::new(0.1, 6.0),
-    columns: &["trust", "epsilon", "n"],
-    constants: &["true_epsilon"],
+    key_columns: &["privacy_model", "epsilon", "n"],
+    per_cell: &["true_epsilon"],
     measures: &["error", "nonprivate_error"],
     plan,
-    judge,
-    picture,
-    numbers: |table| sweep::markdown(table, &["n", "epsilon"], "trust", "error", &[]),
+    check_claims,
+    to_svg,
+    to_markdown: |table| sweep::markdown(table, &["n", "epsilon"], "privacy_model", "error", &[]),
     ..Exhibit::of(Paper::Ours)
 };

@@ -11,7 +11,7 @@ use eigenveil_shared::{
 };
 
 use crate::{
-    Cell, Data, Exhibit, Minutes, Paper, Plan, Point, Record, Scale, Table, Verdict,
+    Cell, Data, Exhibit, Minutes, Paper, Point, Record, RunPlan, RunSize, Table, Verdict,
     number::digits,
     runs::{params, study},
     sweep,
@@ -54,9 +54,9 @@ fn error(
     ])])
 }
 
-fn add(plan: &mut Plan, source: &Source, p: usize, k: usize, scale: Scale, repeats: u64) {
-    let budgets: &[f64] = scale.choose(&[2.0, 8.0], &[1.0, 2.0, 4.0, 8.0]);
-    let sizes: &[u64] = scale.choose(&[10_000, 100_000], &[10_000, 100_000, 1_000_000]);
+fn add(plan: &mut RunPlan, source: &Source, p: usize, k: usize, run_size: RunSize, repeats: u64) {
+    let budgets: &[f64] = run_size.choose(&[2.0, 8.0], &[1.0, 2.0, 4.0, 8.0]);
+    let sizes: &[u64] = run_size.choose(&[10_000, 100_000], &[10_000, 100_000, 1_000_000]);
     for &mechanism in MechanismKind::ALL {
         for &epsilon in budgets {
             for &n in sizes {
@@ -71,37 +71,37 @@ fn add(plan: &mut Plan, source: &Source, p: usize, k: usize, scale: Scale, repea
     }
 }
 
-fn floor(_: &Data, scale: Scale) -> Result<Plan> {
-    let mut plan = Plan::default();
-    let dimensions: &[usize] = scale.choose(&[40], &[40, 200]);
+fn floor(_: &Data, run_size: RunSize) -> Result<RunPlan> {
+    let mut plan = RunPlan::default();
+    let dimensions: &[usize] = run_size.choose(&[40], &[40, 200]);
     for &p in dimensions {
         let model = Source::Model(Model::spiked(p, 5, 20.0));
-        add(&mut plan, &model, p, 5, scale, scale.choose(5, 20));
+        add(&mut plan, &model, p, 5, run_size, run_size.choose(5, 20));
     }
     Ok(plan)
 }
 
-fn floor_digits(data: &Data, scale: Scale) -> Result<Plan> {
-    let mut plan = Plan::default();
+fn floor_digits(data: &Data, run_size: RunSize) -> Result<RunPlan> {
+    let mut plan = RunPlan::default();
     let rows = Source::Rows(data.raw("digits.npy")?);
     for k in [3, 5] {
-        add(&mut plan, &rows, 64, k, scale, scale.choose(5, 20));
+        add(&mut plan, &rows, 64, k, run_size, run_size.choose(5, 20));
     }
     Ok(plan)
 }
 
-fn pure_noise(_: &Data, scale: Scale) -> Result<Plan> {
-    let mut plan = Plan::default();
-    let dimensions: &[usize] = scale.choose(&[40], &[40, 200]);
+fn pure_noise(_: &Data, run_size: RunSize) -> Result<RunPlan> {
+    let mut plan = RunPlan::default();
+    let dimensions: &[usize] = run_size.choose(&[40], &[40, 200]);
     for &p in dimensions {
         for &mechanism in MechanismKind::ALL {
             for epsilon in [1.0, 4.0] {
-                for n in scale.choose([1_000_u64, 4_000], [1_000, 10_000]) {
+                for n in run_size.choose([1_000_u64, 4_000], [1_000, 10_000]) {
                     // A spike of 1e-9 is drawn like any other and is nothing.
                     let model = Source::Model(Model::spiked(p, 1, 1e-9));
                     plan.cells.push(Cell::new(
                         [&mechanism, &p, &1, &epsilon, &n],
-                        scale.choose(100, 400),
+                        run_size.choose(100, 400),
                         move |repeat| error(&model, p, 1, (mechanism, epsilon, n), repeat),
                     ));
                 }
@@ -115,7 +115,7 @@ fn deviation(record: &Record) -> f64 {
     (record.number("predicted_mean") / record.number("error_mean") - 1.0).abs()
 }
 
-fn judge(table: &Table) -> Verdict {
+fn check_claims(table: &Table) -> Verdict {
     let clear: Vec<&Record> = table
         .records()
         .iter()
@@ -134,7 +134,7 @@ fn judge(table: &Table) -> Verdict {
     )
 }
 
-fn judge_noise(table: &Table) -> Verdict {
+fn check_noise(table: &Table) -> Verdict {
     let records = table.records();
     let kept = records.iter().map(|record| record.number("kept_mean"));
     let worst = kept.fold(0.0, f64::max);
@@ -152,7 +152,7 @@ fn judge_noise(table: &Table) -> Verdict {
     )
 }
 
-fn picture(table: &Table) -> String {
+fn to_svg(table: &Table) -> String {
     let scatter = |mechanism| {
         let mut points = table.line(&[("mechanism", mechanism)], "error_mean", "predicted_mean");
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -172,7 +172,7 @@ fn picture(table: &Table) -> String {
     )
 }
 
-fn picture_noise(table: &Table) -> String {
+fn svg_noise(table: &Table) -> String {
     let mut lines = Vec::new();
     let p = table.values("p").first().copied().unwrap_or("40");
     for mechanism in table.values("mechanism") {
@@ -191,7 +191,7 @@ fn picture_noise(table: &Table) -> String {
     )
 }
 
-fn numbers(table: &Table) -> String {
+fn to_markdown(table: &Table) -> String {
     let rows = table.records().iter().map(|r| {
         let setting = ["mechanism", "p", "k", "epsilon", "n"].map(|column| r.text(column));
         format!(
@@ -207,7 +207,7 @@ fn numbers(table: &Table) -> String {
     sweep::grid(heads, rows)
 }
 
-fn numbers_noise(table: &Table) -> String {
+fn markdown_noise(table: &Table) -> String {
     let rows = table.records().iter().map(|r| {
         let setting = ["mechanism", "p", "epsilon", "n"].map(|column| r.text(column));
         let kept = digits(100.0 * r.number("kept_mean"), 2);
@@ -223,14 +223,14 @@ fn numbers_noise(table: &Table) -> String {
 pub(crate) const FLOOR: Exhibit = Exhibit {
     id: "own-floor",
     item: "the noise floor on a model (ours)",
-    shows: "predicted and measured error over all mechanisms, ε and n",
+    caption: "predicted and measured error over all mechanisms, ε and n",
     minutes: Minutes::new(0.2, 90.0),
-    columns: &["mechanism", "p", "k", "epsilon", "n"],
+    key_columns: &["mechanism", "p", "k", "epsilon", "n"],
     measures: &["error", "predicted", "alignment", "expected", "kept"],
     plan: floor,
-    judge,
-    picture,
-    numbers,
+    check_claims,
+    to_svg,
+    to_markdown,
     ..Exhibit::of(Paper::Ours)
 };
 
@@ -245,10 +245,10 @@ pub(crate) const FLOOR_DIGITS: Exhibit = Exhibit {
 pub(crate) const PURE_NOISE: Exhibit = Exhibit {
     id: "own-pure-noise",
     item: "pure noise (ours)",
-    shows: "how often a component is kept of rows that have none",
+    caption: "how often a component is kept of rows that have none",
     plan: pure_noise,
-    judge: judge_noise,
-    picture: picture_noise,
-    numbers: numbers_noise,
+    check_claims: check_noise,
+    to_svg: svg_noise,
+    to_markdown: markdown_noise,
     ..FLOOR
 };

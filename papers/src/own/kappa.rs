@@ -27,7 +27,7 @@ use nalgebra::DMatrix;
 use rand::{SeedableRng, rngs::ChaCha20Rng};
 
 use crate::{
-    Cell, Data, Exhibit, Minutes, Paper, Plan, Point, Scale, Table, Verdict, number::digits,
+    Cell, Data, Exhibit, Minutes, Paper, Point, RunPlan, RunSize, Table, Verdict, number::digits,
     runs::params, sweep,
 };
 
@@ -94,9 +94,9 @@ fn errors(setting: Setting, repeat: u64) -> Result<Vec<Point>> {
         .collect()
 }
 
-fn plan(_: &Data, scale: Scale) -> Result<Plan> {
-    let mut plan = Plan::default();
-    for &setting in &SETTINGS[..scale.choose(QUICK, SETTINGS.len())] {
+fn plan(_: &Data, run_size: RunSize) -> Result<RunPlan> {
+    let mut plan = RunPlan::default();
+    for &setting in &SETTINGS[..run_size.choose(QUICK, SETTINGS.len())] {
         let (mechanism, p, s, k, n, epsilon, spike) = setting;
         plan.cells.push(Cell::new(
             [&mechanism, &p, &s, &k, &n, &epsilon, &spike],
@@ -122,7 +122,7 @@ fn losses(table: &Table, measure: &str) -> [f64; KAPPAS.len()] {
     logarithms.map(f64::exp)
 }
 
-fn judge(table: &Table) -> Verdict {
+fn check_claims(table: &Table) -> Verdict {
     let mut verdict = Verdict::default();
     for (measure, chosen) in [("relaxed", KAPPA), ("refitted", KAPPA_REFIT)] {
         let losses = losses(table, measure);
@@ -144,7 +144,7 @@ fn judge(table: &Table) -> Verdict {
     verdict
 }
 
-fn picture(table: &Table) -> String {
+fn to_svg(table: &Table) -> String {
     let line = |measure| Series::new(measure, KAPPAS.into_iter().zip(losses(table, measure)));
     sweep::chart(
         "The constant of --lambda auto: error over that of each setting's best κ",
@@ -155,7 +155,7 @@ fn picture(table: &Table) -> String {
     )
 }
 
-fn numbers(table: &Table) -> String {
+fn to_markdown(table: &Table) -> String {
     let (relaxed, refitted) = (losses(table, "relaxed"), losses(table, "refitted"));
     let rows = KAPPAS.iter().zip(relaxed).zip(refitted);
     let row = |((kappa, relaxed), refitted): ((&f64, _), _)| {
@@ -167,14 +167,14 @@ fn numbers(table: &Table) -> String {
 pub(crate) const KAPPA_GRID: Exhibit = Exhibit {
     id: "own-kappa",
     item: "the constant of λ (ours)",
-    shows: "the error of sparse estimates over the constant of --lambda auto",
+    caption: "the error of sparse estimates over the constant of --lambda auto",
     minutes: Minutes::new(0.5, 20.0),
-    columns: &["mechanism", "p", "s", "k", "n", "epsilon", "spike"],
-    along: Some("kappa"),
+    key_columns: &["mechanism", "p", "s", "k", "n", "epsilon", "spike"],
+    coordinate: Some("kappa"),
     measures: &["plain", "relaxed", "refitted", "precision", "recall"],
     plan,
-    judge,
-    picture,
-    numbers,
+    check_claims,
+    to_svg,
+    to_markdown,
     ..Exhibit::of(Paper::Ours)
 };

@@ -12,7 +12,7 @@ use eigenveil_shared::{
 use nalgebra::DMatrix;
 
 use crate::{
-    Cell, Data, Exhibit, Minutes, Paper, Plan, Point, Scale, Table, Verdict,
+    Cell, Data, Exhibit, Minutes, Paper, Point, RunPlan, RunSize, Table, Verdict,
     data::prepared,
     number::digits,
     runs::{private, random_error, true_epsilon},
@@ -67,9 +67,9 @@ fn error(
     ])])
 }
 
-fn plan(data: &Data, scale: Scale) -> Result<Plan> {
-    let mut plan = Plan::default();
-    let files: &[(&str, &str)] = scale.choose(
+fn plan(data: &Data, run_size: RunSize) -> Result<RunPlan> {
+    let mut plan = RunPlan::default();
+    let files: &[(&str, &str)] = run_size.choose(
         &[("a9a", "a9a.npy")],
         &[
             ("a9a", "a9a.npy"),
@@ -78,7 +78,7 @@ fn plan(data: &Data, scale: Scale) -> Result<Plan> {
         ],
     );
     for &(name, file) in files {
-        for &k in scale.choose::<&[usize]>(&[5], &[5, 10]) {
+        for &k in run_size.choose::<&[usize]>(&[5], &[5, 10]) {
             let rows = Arc::new(Prepared {
                 raw: data.raw(file)?,
                 k,
@@ -89,7 +89,7 @@ fn plan(data: &Data, scale: Scale) -> Result<Plan> {
                     // As printed they take n steps, one row each.
                     let long =
                         STOCHASTIC.contains(&algorithm) && calibration == NoiseRule::AsPublished;
-                    if long && scale == Scale::Quick {
+                    if long && run_size == RunSize::Quick {
                         continue;
                     }
                     for epsilon in [0.1, 0.5, 1.0] {
@@ -107,14 +107,14 @@ fn plan(data: &Data, scale: Scale) -> Result<Plan> {
     Ok(plan)
 }
 
-fn judge(table: &Table) -> Verdict {
+fn check_claims(table: &Table) -> Verdict {
     let mut verdict = Verdict::default();
-    for data in table.values("data") {
+    for data in table.values("data_set") {
         for calibration in table.values("calibration") {
             let at = |algorithm: &str, column: &str| {
                 table.number(
                     &[
-                        ("data", data),
+                        ("data_set", data),
                         ("algorithm", algorithm),
                         ("calibration", calibration),
                         ("k", "5"),
@@ -148,7 +148,7 @@ fn judge(table: &Table) -> Verdict {
             let sweep = Sweep {
                 table,
                 fixed: &[
-                    ("data", data),
+                    ("data_set", data),
                     ("algorithm", algorithm),
                     ("calibration", "accounted"),
                     ("k", "5"),
@@ -163,7 +163,7 @@ fn judge(table: &Table) -> Verdict {
     verdict
 }
 
-fn picture(table: &Table) -> String {
+fn to_svg(table: &Table) -> String {
     let mut lines = Vec::new();
     for (place, algorithm) in ALGORITHMS.into_iter().enumerate() {
         for (calibration, style) in [
@@ -171,7 +171,7 @@ fn picture(table: &Table) -> String {
             ("as-published", LineStyle::Dotted),
         ] {
             let fixed = [
-                ("data", "a9a"),
+                ("data_set", "a9a"),
                 ("algorithm", algorithm),
                 ("calibration", calibration),
                 ("k", "5"),
@@ -183,7 +183,7 @@ fn picture(table: &Table) -> String {
             }
         }
     }
-    let random = table.number(&[("data", "a9a"), ("k", "5")], "random_error");
+    let random = table.number(&[("data_set", "a9a"), ("k", "5")], "random_error");
     sweep::chart(
         "a9a, k = 5: error over ε, accounted (solid) and as printed (dotted)",
         Axis::log("ε"),
@@ -193,10 +193,10 @@ fn picture(table: &Table) -> String {
     )
 }
 
-fn numbers(table: &Table) -> String {
+fn to_markdown(table: &Table) -> String {
     sweep::markdown(
         table,
-        &["data", "algorithm", "k", "epsilon"],
+        &["data_set", "algorithm", "k", "epsilon"],
         "calibration",
         "error",
         &["random_error"],
@@ -206,19 +206,19 @@ fn numbers(table: &Table) -> String {
 pub(crate) const FIGURE_1: Exhibit = Exhibit {
     id: "shang-figure-1",
     item: "Figure 1",
-    shows: "the private algorithms on real rows, error over ε",
+    caption: "the private algorithms on real rows, error over ε",
     data: &["a9a.npy", "mnist_t10k.npy", "cifar10_test2500.npy"],
-    lacks: Some(
+    differs_from_paper: Some(
         "MNIST's 10,000 test pictures and 2,500 of CIFAR-10's stand for the training ones; rows are divided by their \
          length, for the paper's scaling of columns by norms taken from the rows is not private; a quick run leaves out \
          dp-spca and dp-vrpca as printed, which take n steps",
     ),
     minutes: Minutes::new(2.0, 120.0),
-    columns: &["data", "algorithm", "calibration", "k", "epsilon"],
-    constants: &["true_epsilon", "random_error"],
+    key_columns: &["data_set", "algorithm", "calibration", "k", "epsilon"],
+    per_cell: &["true_epsilon", "random_error"],
     plan,
-    judge,
-    picture,
-    numbers,
+    check_claims,
+    to_svg,
+    to_markdown,
     ..Exhibit::of(Paper::Shang)
 };

@@ -11,13 +11,14 @@ use eigenveil_shared::{
 
 use super::{Reports, noise_edge};
 use crate::{
-    Cell, Data, Exhibit, Minutes, Paper, Plan, Point, Scale, Table, Verdict,
+    Cell, Data, Exhibit, Minutes, Paper, Point, RunPlan, RunSize, Table, Verdict,
     number::digits,
     runs::{random_error, study, study_epsilon},
     sweep::{self, Sweep},
 };
 
-const COLUMNS: &[&str] = &["panel", "reports", "n", "p", "k", "epsilon"];
+/// Of the figures on real rows.
+const COLUMNS: &[&str] = &["data_set", "calibration", "n", "p", "k", "epsilon"];
 const CONSTANTS: &[&str] = &[
     "true_epsilon",
     "noise_edge",
@@ -78,7 +79,7 @@ fn error(source: &Source, setting: Setting, repeat: u64) -> Result<Vec<Point>> {
 }
 
 /// A cell for each kind of report.
-fn add(plan: &mut Plan, panel: &'static str, source: &Source, at: Setting, repeats: u64) {
+fn add(plan: &mut RunPlan, panel: &'static str, source: &Source, at: Setting, repeats: u64) {
     for reports in Reports::ALL {
         let setting = Setting { reports, ..at };
         let source = source.clone();
@@ -119,82 +120,83 @@ fn real_sources(data: &Data) -> Result<Vec<(&'static str, Source, usize)>> {
         .collect()
 }
 
-fn figure_1(data: &Data, scale: Scale) -> Result<Plan> {
-    let mut plan = Plan::default();
+fn figure_1(data: &Data, run_size: RunSize) -> Result<RunPlan> {
+    let mut plan = RunPlan::default();
     for (panel, source, p) in real_sources(data)? {
-        let sizes: &[u64] = scale.choose(
+        let sizes: &[u64] = run_size.choose(
             &[10_000, 100_000],
             &[10_000, 30_000, 100_000, 300_000, 1_000_000],
         );
         for &n in sizes {
             let at = Setting {
-                reports: Reports::Held,
+                reports: Reports::Accounted,
                 n,
                 p,
                 k: 5,
                 epsilon: 0.5,
             };
-            add(&mut plan, panel, &source, at, scale.choose(5, 20));
+            add(&mut plan, panel, &source, at, run_size.choose(5, 20));
         }
     }
     Ok(plan)
 }
 
-fn figure_2(data: &Data, scale: Scale) -> Result<Plan> {
-    let mut plan = Plan::default();
+fn figure_2(data: &Data, run_size: RunSize) -> Result<RunPlan> {
+    let mut plan = RunPlan::default();
     for (panel, source, p) in real_sources(data)? {
-        let budgets: &[f64] = scale.choose(&[0.5, 2.0], &[0.25, 0.5, 1.0, 2.0, 4.0]);
+        let budgets: &[f64] = run_size.choose(&[0.5, 2.0], &[0.25, 0.5, 1.0, 2.0, 4.0]);
         for &epsilon in budgets {
             let at = Setting {
-                reports: Reports::Held,
+                reports: Reports::Accounted,
                 n: 100_000,
                 p,
                 k: 5,
                 epsilon,
             };
-            add(&mut plan, panel, &source, at, scale.choose(5, 20));
+            add(&mut plan, panel, &source, at, run_size.choose(5, 20));
         }
     }
     Ok(plan)
 }
 
-fn figure_3(_: &Data, scale: Scale) -> Result<Plan> {
-    let mut plan = Plan::default();
+fn figure_3(_: &Data, run_size: RunSize) -> Result<RunPlan> {
+    let mut plan = RunPlan::default();
     let usual = Setting {
-        reports: Reports::Held,
+        reports: Reports::Accounted,
         n: 100_000,
         p: 40,
         k: 10,
         epsilon: 0.5,
     };
     let mut add = |panel, at| {
-        let repeats = scale.choose(5, 20);
+        let repeats = run_size.choose(5, 20);
         add(&mut plan, panel, &Source::Published, at, repeats);
     };
-    let ranks: &[usize] = scale.choose(&[5, 20], &[5, 10, 15, 20]);
+    let ranks: &[usize] = run_size.choose(&[5, 20], &[5, 10, 15, 20]);
     for &k in ranks {
-        let sizes: &[u64] = scale.choose(&[10_000, 100_000], &[10_000, 30_000, 100_000, 300_000]);
+        let sizes: &[u64] =
+            run_size.choose(&[10_000, 100_000], &[10_000, 30_000, 100_000, 300_000]);
         for &n in sizes {
             add("k over n", Setting { n, k, ..usual });
         }
     }
-    let dimensions: &[usize] = scale.choose(&[40, 80], &[30, 40, 60, 80, 100]);
+    let dimensions: &[usize] = run_size.choose(&[40, 80], &[30, 40, 60, 80, 100]);
     for &p in dimensions {
         add("p", Setting { p, ..usual });
     }
-    let budgets: &[f64] = scale.choose(&[0.5, 8.0], &[0.25, 0.5, 1.0, 2.0, 4.0, 8.0]);
+    let budgets: &[f64] = run_size.choose(&[0.5, 8.0], &[0.25, 0.5, 1.0, 2.0, 4.0, 8.0]);
     for &epsilon in budgets {
         add("epsilon", Setting { epsilon, ..usual });
     }
     Ok(plan)
 }
 
-fn judge_over(table: &Table, x: &'static str, claim: &str) -> Verdict {
+fn check_over(table: &Table, x: &'static str, claim: &str) -> Verdict {
     let mut verdict = Verdict::default();
-    for panel in table.values("panel") {
+    for panel in table.values("data_set") {
         let sweep = Sweep {
             table,
-            fixed: &[("panel", panel), ("reports", "as-printed")],
+            fixed: &[("data_set", panel), ("calibration", "as-published")],
             x,
             measure: "error",
         };
@@ -203,9 +205,9 @@ fn judge_over(table: &Table, x: &'static str, claim: &str) -> Verdict {
     verdict
 }
 
-fn judge_3(table: &Table) -> Verdict {
+fn check_3(table: &Table) -> Verdict {
     let mut verdict = Verdict::default();
-    let printed = ("reports", "as-printed");
+    let printed = ("calibration", "as-published");
     for (panel, x, falls, says) in [
         ("k over n", "n", true, "the error falls as n grows"),
         ("p", "p", false, "the error grows with p"),
@@ -243,11 +245,11 @@ fn judge_3(table: &Table) -> Verdict {
     )
 }
 
-fn picture_over(table: &Table, title: &str, x: &'static str, label: &str) -> String {
+fn svg_over(table: &Table, title: &str, x: &'static str, label: &str) -> String {
     let mut lines = Vec::new();
-    for (place, panel) in table.values("panel").into_iter().enumerate() {
+    for (place, panel) in table.values("data_set").into_iter().enumerate() {
         for (reports, style) in Reports::STYLES {
-            let fixed = [("panel", panel), ("reports", reports.as_str())];
+            let fixed = [("data_set", panel), ("calibration", reports.as_str())];
             let name = format!("{panel}, {}", reports.as_str());
             let line = sweep::series(table, name, &fixed, x, "error");
             lines.push(line.with_style(style).with_colour_of(place));
@@ -257,18 +259,18 @@ fn picture_over(table: &Table, title: &str, x: &'static str, label: &str) -> Str
     sweep::chart(title, Axis::log(label), error, lines, [])
 }
 
-fn picture_3(table: &Table) -> String {
+fn svg_3(table: &Table) -> String {
     let (mut lines, mut random) = (Vec::new(), Vec::new());
     let ranks = table.values("k");
     for (place, k) in ranks.iter().enumerate() {
         for (reports, style) in [
-            (Reports::AsPrinted, LineStyle::Dashed),
+            (Reports::AsPublished, LineStyle::Dashed),
             (Reports::DoubleCap, LineStyle::Solid),
         ] {
             let fixed = [
                 ("panel", "k over n"),
                 ("k", *k),
-                ("reports", reports.as_str()),
+                ("calibration", reports.as_str()),
             ];
             if table.matching(&fixed).next().is_none() {
                 continue;
@@ -290,11 +292,11 @@ fn picture_3(table: &Table) -> String {
     )
 }
 
-fn numbers(table: &Table) -> String {
+fn to_markdown(table: &Table, panel: &'static str) -> String {
     sweep::markdown(
         table,
-        &["panel", "n", "p", "k", "epsilon"],
-        "reports",
+        &[panel, "n", "p", "k", "epsilon"],
+        "calibration",
         "error",
         &["random_error", "noise_edge", "largest_eigenvalue"],
     )
@@ -303,32 +305,32 @@ fn numbers(table: &Table) -> String {
 pub(crate) const FIGURE_1: Exhibit = Exhibit {
     id: "wang-xu-figure-1",
     item: "Figure 1",
-    shows: "Algorithm 1 on real rows, error over the sample size",
+    caption: "Algorithm 1 on real rows, error over the sample size",
     data: REAL_FILES,
-    lacks: REAL_LACKS,
+    differs_from_paper: REAL_LACKS,
     minutes: Minutes::new(0.1, 1.5),
-    columns: COLUMNS,
-    constants: CONSTANTS,
+    key_columns: COLUMNS,
+    per_cell: CONSTANTS,
     measures: &["error", "nonprivate_error"],
     plan: figure_1,
-    judge: |table| judge_over(table, "n", "the error falls as n grows,"),
-    picture: |table| {
+    check_claims: |table| check_over(table, "n", "the error falls as n grows,"),
+    to_svg: |table| {
         let title = "Algorithm 1 on real rows: error over n";
-        picture_over(table, title, "n", "participants n")
+        svg_over(table, title, "n", "participants n")
     },
-    numbers,
+    to_markdown: |table| to_markdown(table, "data_set"),
     ..Exhibit::of(Paper::WangXu)
 };
 
 pub(crate) const FIGURE_2: Exhibit = Exhibit {
     id: "wang-xu-figure-2",
     item: "Figure 2",
-    shows: "Algorithm 1 on real rows, error over ε",
+    caption: "Algorithm 1 on real rows, error over ε",
     plan: figure_2,
-    judge: |table| judge_over(table, "epsilon", "the error falls as ε grows,"),
-    picture: |table| {
+    check_claims: |table| check_over(table, "epsilon", "the error falls as ε grows,"),
+    to_svg: |table| {
         let title = "Algorithm 1 on real rows: error over ε";
-        picture_over(table, title, "epsilon", "ε")
+        svg_over(table, title, "epsilon", "ε")
     },
     ..FIGURE_1
 };
@@ -336,12 +338,14 @@ pub(crate) const FIGURE_2: Exhibit = Exhibit {
 pub(crate) const FIGURE_3: Exhibit = Exhibit {
     id: "wang-xu-figure-3",
     item: "Figure 3",
-    shows: "Algorithm 1 on the paper's model: error over n and k, p, and ε",
+    caption: "Algorithm 1 on the paper's model: error over n and k, p, and ε",
     data: &[],
-    lacks: None,
+    differs_from_paper: None,
     minutes: Minutes::new(0.3, 8.0),
+    key_columns: &["panel", "calibration", "n", "p", "k", "epsilon"],
     plan: figure_3,
-    judge: judge_3,
-    picture: picture_3,
+    check_claims: check_3,
+    to_svg: svg_3,
+    to_markdown: |table| to_markdown(table, "panel"),
     ..FIGURE_1
 };

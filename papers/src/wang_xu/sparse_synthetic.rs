@@ -10,7 +10,7 @@ use eigenveil_shared::{
 
 use super::{Reports, noise_edge, theorem_4_lambda};
 use crate::{
-    Cell, Data, Exhibit, Minutes, Paper, Plan, Point, Scale, Table, Verdict,
+    Cell, Data, Exhibit, Minutes, Paper, Point, RunPlan, RunSize, Table, Verdict,
     number::digits,
     runs::{random_error, study, study_epsilon},
     sweep::{self, Sweep},
@@ -61,9 +61,9 @@ fn error(reports: Reports, setting: Setting, repeat: u64) -> Result<Vec<Point>> 
     ])])
 }
 
-fn figure_4(_: &Data, scale: Scale) -> Result<Plan> {
-    let mut plan = Plan::default();
-    let repeats = scale.choose(5, 20);
+fn figure_4(_: &Data, run_size: RunSize) -> Result<RunPlan> {
+    let mut plan = RunPlan::default();
+    let repeats = run_size.choose(5, 20);
     let mut add = |panel: &'static str, setting: Setting| {
         for reports in Reports::ALL {
             let Setting {
@@ -80,31 +80,31 @@ fn figure_4(_: &Data, scale: Scale) -> Result<Plan> {
             ));
         }
     };
-    let ranks: &[usize] = scale.choose(&[10], &[5, 10, 15, 20]);
+    let ranks: &[usize] = run_size.choose(&[10], &[5, 10, 15, 20]);
     for &k in ranks {
-        let sizes: &[u64] = scale.choose(&[1_000, 4_000], &[1_000, 2_000, 4_000, 8_000]);
+        let sizes: &[u64] = run_size.choose(&[1_000, 4_000], &[1_000, 2_000, 4_000, 8_000]);
         for &n in sizes {
             add("k over n", Setting { n, k, ..USUAL });
         }
     }
-    let dimensions: &[usize] = scale.choose(&[200, 400], &[100, 200, 400, 800]);
+    let dimensions: &[usize] = run_size.choose(&[200, 400], &[100, 200, 400, 800]);
     for &p in dimensions {
         add("p", Setting { p, ..USUAL });
     }
-    let supports: &[usize] = scale.choose(&[15, 80], &[15, 20, 40, 80]);
+    let supports: &[usize] = run_size.choose(&[15, 80], &[15, 20, 40, 80]);
     for &s in supports {
         add("s", Setting { s, ..USUAL });
     }
-    let budgets: &[f64] = scale.choose(&[0.5, 4.0], &[0.5, 1.0, 2.0, 4.0]);
+    let budgets: &[f64] = run_size.choose(&[0.5, 4.0], &[0.5, 1.0, 2.0, 4.0]);
     for &epsilon in budgets {
         add("epsilon", Setting { epsilon, ..USUAL });
     }
     Ok(plan)
 }
 
-fn judge(table: &Table) -> Verdict {
+fn check_claims(table: &Table) -> Verdict {
     let mut verdict = Verdict::default();
-    let printed = ("reports", "as-printed");
+    let printed = ("calibration", "as-published");
     for (panel, x, says) in [
         ("k over n", "n", "the error falls as n grows"),
         ("epsilon", "epsilon", "the error falls as ε grows"),
@@ -132,10 +132,10 @@ fn judge(table: &Table) -> Verdict {
     )
 }
 
-fn picture(table: &Table) -> String {
+fn to_svg(table: &Table) -> String {
     let line = |(reports, style): (Reports, LineStyle)| {
         let name = reports.as_str();
-        let fixed = [("panel", "epsilon"), ("reports", name)];
+        let fixed = [("panel", "epsilon"), ("calibration", name)];
         sweep::series(table, name, &fixed, "epsilon", "error").with_style(style)
     };
     sweep::chart(
@@ -147,11 +147,11 @@ fn picture(table: &Table) -> String {
     )
 }
 
-fn numbers(table: &Table) -> String {
+fn to_markdown(table: &Table) -> String {
     sweep::markdown(
         table,
         &["panel", "n", "p", "k", "s", "epsilon"],
-        "reports",
+        "calibration",
         "error",
         &["random_error", "noise_edge", "largest_eigenvalue"],
     )
@@ -160,14 +160,14 @@ fn numbers(table: &Table) -> String {
 pub(crate) const FIGURE_4: Exhibit = Exhibit {
     id: "wang-xu-figure-4",
     item: "Figure 4",
-    shows: "Algorithm 2 on the paper's sparse model: error over n and k, p, s, and ε",
-    lacks: Some(
+    caption: "Algorithm 2 on the paper's sparse model: error over n and k, p, s, and ε",
+    differs_from_paper: Some(
         "the paper states neither λ nor δ of these runs: λ is as large as the largest entry of the noise, of the order \
          that Theorem 4 asks for, δ = 1e-4",
     ),
     minutes: Minutes::new(0.3, 15.0),
-    columns: &["panel", "reports", "n", "p", "k", "s", "epsilon"],
-    constants: &[
+    key_columns: &["panel", "calibration", "n", "p", "k", "s", "epsilon"],
+    per_cell: &[
         "true_epsilon",
         "noise_edge",
         "largest_eigenvalue",
@@ -175,8 +175,8 @@ pub(crate) const FIGURE_4: Exhibit = Exhibit {
     ],
     measures: &["error", "pca_error", "support_f1"],
     plan: figure_4,
-    judge,
-    picture,
-    numbers,
+    check_claims,
+    to_svg,
+    to_markdown,
     ..Exhibit::of(Paper::WangXu)
 };
