@@ -13,7 +13,7 @@ use eigenveil_shared::{
     study::{StudyDesign, StudyParams},
 };
 
-/// How a row is brought into the unit ball.
+/// How rows are brought into the unit ball.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum NormArg {
     /// Divide each row by its length; a zero row stays zero
@@ -24,10 +24,10 @@ pub(crate) enum NormArg {
     Require,
 }
 
-/// How a row is brought into the unit ball, with the radius.
+/// How rows are brought into the unit ball, with the radius.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct NormArgs {
-    /// How a row is brought into the unit ball [default: normalize]
+    /// How rows are brought into the unit ball [default: normalize]
     #[arg(long, value_enum)]
     pub(crate) norm: Option<NormArg>,
     /// Radius R of --norm clip and --norm require [default: 1]
@@ -38,8 +38,7 @@ pub(crate) struct NormArgs {
 impl NormArgs {
     /// The norm with its radius.
     ///
-    /// # Errors
-    /// Wrong usage for a radius that would not be used.
+    /// # Errors Wrong usage for a radius that the norm does not use.
     pub(crate) fn norm(&self) -> crate::error::Result<Norm> {
         let radius = self.radius.unwrap_or(1.0);
         match self.norm.unwrap_or(NormArg::Normalize) {
@@ -61,7 +60,8 @@ pub(crate) struct MechanismArgs {
     /// Local randomizer: double-cap (pure ε, 16 bytes), symmetric-gaussian (Algorithms 1 and 2 of Wang & Xu), isotropic-gaussian (half the off-diagonal variance) or discrete-gaussian (exact noise in integers)
     #[arg(long, default_value = "double-cap", value_parser = parse::<MechanismKind>)]
     pub(crate) mechanism: MechanismKind,
-    /// How Gaussian noise is chosen: analytic (the claim holds) or as-published (the paper's formula; the guarantee it really gives is shown)
+    /// How Gaussian noise is chosen: analytic (the claim holds) or as-published (the paper's formula; its true ε is
+    /// shown)
     #[arg(long, default_value = "analytic", value_parser = parse::<Calibration>)]
     pub(crate) calibration: Calibration,
     /// Failure probability δ of one report, well below 1/n; not for double-cap, whose δ is 0 [default: 1e-6]
@@ -98,7 +98,7 @@ impl MechanismArgs {
         })?)
     }
 
-    /// A study with these flags, open to everybody, that says nothing of itself.
+    /// A study design with these flags, open to everybody, without a description.
     pub(crate) fn study(
         &self,
         name: &str,
@@ -130,13 +130,14 @@ pub(crate) struct SparseArgs {
     /// Row-sparse components: Fantope projection by ADMM (Algorithm 2 of Wang & Xu) instead of PCA
     #[arg(long)]
     pub(crate) sparse: bool,
-    /// Penalty: a number ≥ 0 in units of the moment's entries, auto (from the known noise), cv (cross-validation over the buckets of reports) or path (the value nearest to auto, with the solutions from the largest useful penalty down)
+    /// Penalty λ: a number ≥ 0 in units of the second-moment matrix, auto (from the known noise), cv (cross-validation
+    /// over the buckets of reports) or path (auto, and the solutions from the largest useful penalty down)
     #[arg(long, value_name = "auto|cv|path|X", default_value = "auto", value_parser = parse::<Lambda>, requires = "sparse")]
     pub(crate) lambda: Lambda,
     /// Initial ADMM step [default: chosen from the spectrum]
     #[arg(long, value_name = "X", requires = "sparse")]
     pub(crate) rho: Option<f64>,
-    /// Keep the selected rows and run PCA on them, which removes the shrinkage
+    /// Run PCA on the selected features, which removes the shrinkage
     #[arg(long, requires = "sparse")]
     pub(crate) refit: bool,
     /// Largest number of iterations; reaching it is reported
@@ -148,7 +149,7 @@ pub(crate) struct SparseArgs {
 }
 
 impl SparseArgs {
-    /// The settings, when `--sparse` was given.
+    /// The settings, if `--sparse` was given.
     pub(crate) fn settings(&self) -> Option<SparseSettings> {
         self.sparse.then_some(SparseSettings {
             lambda: self.lambda,
@@ -160,7 +161,7 @@ impl SparseArgs {
     }
 }
 
-/// Which server, and who asks.
+/// Address and connection settings of the server.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ServerArgs {
     /// Address of the server
@@ -221,7 +222,7 @@ pub(crate) fn rank(text: &str) -> Result<Rank, String> {
     }
 }
 
-/// A clap parser for the vocabulary's own types.
+/// A clap parser for types of the shared crate.
 pub(crate) fn parse<T: std::str::FromStr<Err = eigenveil_shared::Error>>(
     text: &str,
 ) -> Result<T, String> {

@@ -1,4 +1,4 @@
-//! What a command says when it fails, and the exit code it leaves.
+//! Error messages of commands, and their exit codes.
 
 use std::{fmt, process::ExitCode};
 
@@ -7,7 +7,7 @@ use eigenveil_shared::ErrorCode;
 /// Result of a command.
 pub type Result<T, E = CliError> = std::result::Result<T, E>;
 
-/// An error a person reads on standard error. Never holds a value of a row.
+/// An error that a person reads on standard error. Never contains a value of a row.
 #[derive(Debug)]
 pub struct CliError {
     message: String,
@@ -34,7 +34,7 @@ impl CliError {
         }
     }
 
-    /// Puts words before the message.
+    /// Prefixes the message with context.
     #[must_use]
     pub fn context(mut self, before: impl fmt::Display) -> Self {
         self.message = format!("{before}: {}", self.message);
@@ -48,7 +48,7 @@ impl CliError {
         self
     }
 
-    /// The stable code, where the error has one.
+    /// The stable code, if the error has one.
     pub fn code(&self) -> Option<ErrorCode> {
         self.code
     }

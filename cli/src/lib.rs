@@ -1,10 +1,11 @@
-//! The `eigenveil` command as a library, so that whole-system tests run the fresh program.
+//! The `eigenveil` command as a library, so that whole-system tests run the current code.
 
 mod args;
 mod commands;
 mod demo;
 mod error;
 mod output;
+mod renamed;
 mod results;
 pub mod rows;
 mod scores;
@@ -26,7 +27,7 @@ pub use crate::error::{CliError, Result};
     after_help = "Example, everything on this machine in seconds:\n  eigenveil demo\n\nExit codes: 0 done, 1 failed, 2 wrong usage."
 )]
 struct Cli {
-    /// Print one JSON object on one line and nothing else on standard output
+    /// Print only one JSON object, on one line, on standard output
     #[arg(long, global = true)]
     json: bool,
     #[command(subcommand)]
@@ -67,6 +68,11 @@ pub fn main() -> ExitCode {
     let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => {
+            let command = std::env::args().skip(1).find(|word| !word.starts_with('-'));
+            let error = match renamed::hint(&error, command.as_deref().unwrap_or_default()) {
+                Some(hint) => Cli::command().error(error.kind(), hint),
+                None => error,
+            };
             // clap's own codes are 2 for wrong usage and 0 for help and version.
             let code = u8::try_from(error.exit_code()).unwrap_or(2);
             return match error.print() {
@@ -84,7 +90,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Takes "-1" for a number everywhere: what is wrong with it is said by whoever reads it.
+/// Accepts "-1" as a value everywhere: the flag's own parser says what is wrong with it.
 fn with_negative_numbers(command: clap::Command) -> clap::Command {
     command
         .allow_negative_numbers(true)
@@ -118,8 +124,8 @@ fn run(cli: Cli) -> Result<()> {
     }
 }
 
-/// Threads that read the disk for requests. Each takes a stack and, with its first query, a heap of its own of 64 MiB of
-/// addresses: as many as there are connections (tokio's 512) do not fit into 1 GiB, and a refused allocation ends the process.
+/// Threads that read the disk for requests. Each takes a stack and, with its first query, a heap with 64 MiB of address
+/// space: tokio's default of 512 does not fit into 1 GiB, and a failed allocation ends the process.
 const READING_THREADS: usize = 4;
 
 fn runtime() -> Result<tokio::runtime::Runtime> {

@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-/// A report is a handful of small allocations, most of them freed by another thread than the one that made
-/// them, which costs the system's allocator a tenth of the server's processor time.
+/// A report needs a handful of small allocations, mostly freed by another thread than the one that made them; with the
+/// system's allocator that takes a tenth of the server's processor time.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

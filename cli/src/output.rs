@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use eigenveil_estimation::{floor::grouped, plan::largest_error};
+use eigenveil_estimation::{floor::grouped, plan::max_error};
 use eigenveil_figures::Figure;
 use eigenveil_shared::{
     estimate::{Estimate, SparseOutcome},
@@ -25,7 +25,7 @@ pub(crate) fn json(value: &impl Serialize) -> Result<()> {
     bytes(format!("{line}\n").as_bytes())
 }
 
-/// Prints the one for programs, or the other for people.
+/// Prints JSON for programs or text for people.
 pub(crate) fn either(as_json: bool, value: &impl Serialize, line: &str) -> Result<()> {
     match as_json {
         true => json(value),
@@ -33,13 +33,12 @@ pub(crate) fn either(as_json: bool, value: &impl Serialize, line: &str) -> Resul
     }
 }
 
-/// Prints a line of text. What would steer the terminal, such as an escape in the name that a server gives a study, is
-/// shown as a sign.
+/// Prints a line of text. Control characters, such as an escape in a study's name, are replaced by a visible sign.
 pub(crate) fn text(line: &str) -> Result<()> {
     bytes(format!("{}\n", printable(line)).as_bytes())
 }
 
-/// Prints these bytes. A reader that has had enough (`… | head`) is no error.
+/// Prints these bytes. A closed pipe (`… | head`) is not an error.
 pub(crate) fn bytes(bytes: &[u8]) -> Result<()> {
     let mut out = std::io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
@@ -48,13 +47,13 @@ pub(crate) fn bytes(bytes: &[u8]) -> Result<()> {
     }
 }
 
-/// A line on standard error, for as long as anybody can be told: a log that cannot be written is no reason to stop.
-/// What would steer the terminal (an escape in a file's column name) is shown as a sign.
+/// Prints a line on standard error; failing to write it is not a reason to stop. Control characters (an escape in a
+/// file's column name) are replaced by a visible sign.
 pub(crate) fn say(line: &str) {
     let _ = writeln!(std::io::stderr(), "{}", printable(line));
 }
 
-/// A word as a shell takes it.
+/// Quotes a word for a shell.
 pub(crate) fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "_-.,/".contains(c);
     match word.chars().all(plain) {
@@ -76,27 +75,27 @@ fn printable(text: &str) -> String {
         .collect()
 }
 
-/// What the user should think about, on standard error.
+/// Prints warnings on standard error.
 pub(crate) fn warn(warning: &str) {
     say(&format!("warning: {warning}"));
 }
 
-/// What the user is told once, on standard error.
+/// Prints notes on standard error.
 pub(crate) fn notes(notes: &[String]) {
     for note in notes {
         say(&format!("note: {note}"));
     }
 }
 
-/// A bar on standard error: hidden when that is not a terminal.
+/// A progress bar on standard error, hidden if that is not a terminal.
 pub(crate) fn bar(total: u64, what: &str) -> ProgressBar {
     let bar = ProgressBar::new(total);
-    // The template is a constant; should it ever not parse, the default style is as good.
+    // The template is a constant; if it ever fails to parse the default style will do.
     if let Ok(style) =
         ProgressStyle::with_template("{msg} {wide_bar} {human_pos}/{human_len} {rate} {eta}")
     {
         let rate = |state: &ProgressState, text: &mut dyn std::fmt::Write| {
-            // A bar that cannot be written is no reason to stop.
+            // Failing to draw the bar is not a reason to stop.
             let _ = write!(text, "{}/s", rounded_rate(state.per_sec()));
         };
         bar.set_style(style.with_key("rate", rate));
@@ -105,16 +104,16 @@ pub(crate) fn bar(total: u64, what: &str) -> ProgressBar {
     bar
 }
 
-/// A rate without decimals that mean nothing: two digits below 10, whole numbers above.
+/// A rate without meaningless decimals: two digits below 10, whole numbers above.
 fn rounded_rate(rate: f64) -> String {
     if rate < 10.0 {
         format!("{rate:.1}")
     } else {
-        grouped(rate.round() as u64)
+        with_thousands(rate.round() as u64)
     }
 }
 
-/// Mean and standard deviation over some runs; of one run there is no deviation.
+/// Mean and standard deviation over runs; a single run has no deviation.
 pub(crate) fn over_runs(mean: f64, deviation: f64, runs: u64) -> String {
     let mean = decimals(mean, 4);
     if runs == 1 {
@@ -124,7 +123,7 @@ pub(crate) fn over_runs(mean: f64, deviation: f64, runs: u64) -> String {
     }
 }
 
-/// A number to so many decimals; to two digits where those would all be zero ("3.2e-6").
+/// A number with this many decimals, or with two digits if those would all be zero ("3.2e-6").
 pub(crate) fn decimals(value: f64, places: usize) -> String {
     let text = format!("{value:.places$}");
     if value != 0.0 && text.chars().all(|c| matches!(c, '-' | '0' | '.')) {
@@ -134,7 +133,7 @@ pub(crate) fn decimals(value: f64, places: usize) -> String {
     }
 }
 
-/// A mechanism's name, with the calibration where there is a choice.
+/// A mechanism's name, with the calibration if it has a choice.
 pub(crate) fn mechanism_text(kind: MechanismKind, calibration: Option<Calibration>) -> String {
     calibration.map_or_else(
         || kind.to_string(),
@@ -142,7 +141,7 @@ pub(crate) fn mechanism_text(kind: MechanismKind, calibration: Option<Calibratio
     )
 }
 
-/// A budget in words: pure budgets have no δ worth showing.
+/// A budget in words; δ is omitted if it is 0.
 pub(crate) fn budget_text(epsilon: f64, delta: f64) -> String {
     if delta == 0.0 {
         format!("epsilon {epsilon}, pure (delta 0)")
@@ -151,20 +150,20 @@ pub(crate) fn budget_text(epsilon: f64, delta: f64) -> String {
     }
 }
 
-/// The error of a subspace beside the largest there is, that of spaces with nothing in common: "0.61 of at most 2.83".
+/// The error of a subspace and the largest possible, that of orthogonal subspaces: "0.61 of at most 2.83".
 pub(crate) fn error_text(error: f64, p: usize, k: usize) -> String {
-    format!("{error:.2} of at most {:.2}", largest_error(p, k))
+    format!("{error:.2} of at most {:.2}", max_error(p, k))
 }
 
-/// Most rows of a sparse estimate named on the terminal.
-const MOST_NAMED: usize = 40;
+/// Largest number of selected features listed on the terminal.
+const MAX_LISTED: usize = 40;
 
-/// What a sparse estimate selected: λ, how many rows, and which.
+/// What a sparse estimate selected: λ, the number of features, and their names.
 pub(crate) fn selection_text(estimate: &Estimate, sparse: &SparseOutcome) -> String {
     let names = estimate.feature_names();
     let of = |row: &usize| names.get(*row).map_or("", String::as_str);
-    let named: Vec<&str> = sparse.support.iter().take(MOST_NAMED).map(of).collect();
-    let more = match sparse.support.len().saturating_sub(MOST_NAMED) {
+    let named: Vec<&str> = sparse.support.iter().take(MAX_LISTED).map(of).collect();
+    let more = match sparse.support.len().saturating_sub(MAX_LISTED) {
         0 => String::new(),
         more => format!(", and {more} more (components.csv has all)"),
     };
@@ -181,7 +180,7 @@ pub(crate) fn selection_text(estimate: &Estimate, sparse: &SparseOutcome) -> Str
     )
 }
 
-/// What private centring did, where the study has it.
+/// What private centring did, if the study has it.
 pub(crate) fn centring_text(estimate: &Estimate) -> Option<String> {
     let mean = estimate.mean.as_ref()?;
     let length = mean.iter().map(|x| x * x).sum::<f64>().sqrt();
@@ -192,14 +191,14 @@ pub(crate) fn centring_text(estimate: &Estimate) -> Option<String> {
     ))
 }
 
-/// The whole privacy statement, for people.
+/// The privacy statement, for people.
 pub(crate) fn privacy_text(privacy: &PrivacyStatement) -> String {
     let holds = match privacy.true_epsilon {
         Some(epsilon) => budget_text((1e6 * epsilon).ceil() / 1e6, privacy.delta),
         None => format!("nothing at delta {}", delta_text(privacy.delta)),
     };
     let mut text = format!(
-        "mechanism    {}\nneighbours   {}\nclaimed      {}\nreally holds {holds}\none report   {} bytes ({} of payload)\n\n{}",
+        "mechanism    {}\nneighbours   {}\nclaimed      {}\ntrue epsilon {holds}\none report   {} bytes ({} of payload)\n\n{}",
         mechanism_text(privacy.mechanism, privacy.calibration),
         privacy.neighbours,
         budget_text(privacy.epsilon, privacy.delta),
@@ -214,19 +213,19 @@ pub(crate) fn privacy_text(privacy: &PrivacyStatement) -> String {
     text
 }
 
-/// Expected tries × coordinates from which a report is called slow: a few milliseconds on one core.
-const SLOW: f64 = 200_000.0;
+/// Expected attempts × coordinates from which a report is called slow: a few milliseconds on one core.
+const SLOW_ATTEMPTS_TIMES_P: f64 = 200_000.0;
 
-/// A sentence for people where one report takes noticeably long.
+/// A note if one report takes noticeably long.
 pub(crate) fn slow_text(params: &StudyParams) -> Option<String> {
-    let tries = params.mechanism().expected_tries()?;
+    let attempts = params.mechanism().expected_tries()?;
     let p = params.report_dimension();
-    (tries * (p as f64) >= SLOW).then(|| {
-        format!("one report takes {tries:.0} tries of {p} numbers on average; a smaller epsilon takes fewer")
+    (attempts * (p as f64) >= SLOW_ATTEMPTS_TIMES_P).then(|| {
+        format!("one report takes {attempts:.0} attempts of {p} numbers on average; a smaller epsilon takes fewer")
     })
 }
 
-/// Writes a file so that a reader never sees half of it.
+/// Writes a file atomically.
 pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
     let mut partial = path.as_os_str().to_owned();
     partial.push(".partial");
@@ -240,7 +239,7 @@ pub(crate) fn write_figure(path: &Path, figure: &impl Figure) -> Result<()> {
     write_file(path, figure.to_svg().as_bytes())
 }
 
-/// Makes a directory for results.
+/// Creates a directory for results.
 pub(crate) fn make_dir(path: &Path) -> Result<()> {
     fs::create_dir_all(path).map_err(|error| {
         CliError::failed(format!(
@@ -250,7 +249,7 @@ pub(crate) fn make_dir(path: &Path) -> Result<()> {
     })
 }
 
-/// A file that appears under its name when it is whole, and not before.
+/// A file that appears under its name only once it is complete.
 pub(crate) struct NewFile {
     path: PathBuf,
     partial: PathBuf,
@@ -258,7 +257,7 @@ pub(crate) struct NewFile {
 }
 
 impl NewFile {
-    /// Begins a file that must not exist.
+    /// Creates a file that must not exist yet.
     pub(crate) fn create(path: &Path) -> Result<Self> {
         if path.exists() {
             return Err(CliError::usage(format!(
@@ -271,7 +270,7 @@ impl NewFile {
         let partial = PathBuf::from(partial);
         let mut options = fs::OpenOptions::new();
         options.write(true).create(true).truncate(true);
-        // Identifiers and perturbed reports: nobody else's business.
+        // Identifiers and perturbed reports are readable by their owner only.
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         match options.open(&partial) {
             Ok(file) => Ok(Self {
@@ -292,7 +291,7 @@ impl NewFile {
     }
 
     /// Syncs it and gives it its name.
-    pub(crate) fn keep(self) -> Result<()> {
+    pub(crate) fn persist(self) -> Result<()> {
         self.file
             .sync_all()
             .and_then(|()| fs::rename(&self.partial, &self.path))
@@ -314,14 +313,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn others_words_do_not_steer_the_terminal() {
+    fn control_characters_do_not_reach_the_terminal() {
         assert_eq!(printable("a\u{1b}]0;x\u{7}\n\tb\u{9b}"), "a�]0;x�\n\tb�");
         assert_eq!(quoted("a/b-1.csv"), "a/b-1.csv");
         assert_eq!(quoted("it's;x"), "'it'\\''s;x'");
     }
 
     #[test]
-    fn an_error_that_is_not_zero_is_not_shown_as_zero() {
+    fn small_errors_are_not_shown_as_zero() {
         assert_eq!(over_runs(0.25, 3.2e-6, 5), "0.2500 ± 3.2e-6");
         assert_eq!(over_runs(4.12e-13, 5e-14, 5), "4.1e-13 ± 5.0e-14");
         assert_eq!(over_runs(0.25, 0.001_23, 5), "0.2500 ± 0.0012");
@@ -333,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pure_budget_has_no_exponent() {
+    fn delta_zero_is_omitted_from_budgets() {
         assert_eq!(budget_text(4.0, 0.0), "epsilon 4, pure (delta 0)");
         assert_eq!(budget_text(4.0, 1e-6), "epsilon 4, delta 1e-6");
     }

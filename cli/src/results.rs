@@ -1,4 +1,4 @@
-//! The files of an estimate: tables and pictures.
+//! The files of an estimate: tables and figures.
 
 use std::path::Path;
 
@@ -13,20 +13,19 @@ use crate::{
 /// The file in a result's directory that names the files of the last run.
 const MANIFEST: &str = ".eigenveil-files";
 
-/// A file of a result: its name and what is in it.
+/// A file of a result: its name and contents.
 pub(crate) type ResultFile = (&'static str, Vec<u8>);
 
-/// Writes the files of a result into a directory, which is made if need be, and removes those that an earlier run wrote
-/// there and this one did not: a picture of one estimate beside the numbers of another misleads. Files of anybody else stay.
+/// Writes the files of a result into a directory, which is created if necessary, and removes files that only an earlier
+/// run wrote there: a figure of one estimate beside the numbers of another would mislead. Other files stay.
 ///
-/// # Errors
-/// Names the file that cannot be written or removed.
+/// # Errors If a file cannot be written or removed; the error names it.
 pub(crate) fn write(out: &Path, files: &[ResultFile]) -> Result<()> {
     output::make_dir(out)?;
     let manifest = out.join(MANIFEST);
     let before = std::fs::read_to_string(&manifest).unwrap_or_default();
     let names = || files.iter().map(|(name, _)| *name);
-    // One name a line, and never a way out of the directory.
+    // One plain name a line, so that nothing outside the directory is removed.
     let stale = || {
         before
             .lines()
@@ -37,7 +36,7 @@ pub(crate) fn write(out: &Path, files: &[ResultFile]) -> Result<()> {
         text.push('\n');
         text
     };
-    // First both lists: what an interrupted run leaves behind is still known to the next one.
+    // First the union of both lists, so that the next run knows the files of an interrupted one.
     let both = listed(names().chain(stale()).collect());
     output::write_file(&manifest, both.as_bytes())?;
     for (name, bytes) in files {
@@ -66,7 +65,7 @@ fn is_plain_name(line: &str) -> bool {
     )
 }
 
-/// `summary.csv`, `features.txt` and the figures of an estimate, and what a path of λ gives.
+/// `summary.csv`, `features.txt`, the figures of an estimate, and the table of a path of λ.
 ///
 /// # Errors
 /// When a table cannot be written.
@@ -89,7 +88,7 @@ pub(crate) fn files(estimate: &Estimate, figures: &[EstimateFigure]) -> Result<V
     Ok(files)
 }
 
-/// One line for each component; cells are empty where nothing is known.
+/// One line for each component; unknown values are empty cells.
 fn summary(estimate: &Estimate) -> Result<Vec<u8>> {
     let number = |value: Option<f64>| value.map_or(String::new(), |x| x.to_string());
     let header = [
@@ -132,7 +131,7 @@ fn summary(estimate: &Estimate) -> Result<Vec<u8>> {
     table(header.map(str::to_owned).to_vec(), rows)
 }
 
-/// One line for each λ of a path; rows by their names, joined by "; ".
+/// One line for each λ of a path; features by their names, joined by "; ".
 fn path_table(estimate: &Estimate, path: &LambdaPath) -> Result<Vec<u8>> {
     let names = estimate.feature_names();
     let joined = |rows: &[usize]| {
@@ -157,7 +156,7 @@ fn path_table(estimate: &Estimate, path: &LambdaPath) -> Result<Vec<u8>> {
     if path.points.iter().all(|point| point.row_norms.is_some()) {
         header.extend(names.iter().map(|name| format!("norm of {name}")));
     }
-    // In units of E[xxᵀ], as every variance in a table.
+    // In units of E[xxᵀ], like every variance in a table.
     let missing = estimate.k as f64 * estimate.missing_trace();
     let rows = path.points.iter().map(|point| {
         let mut row = vec![

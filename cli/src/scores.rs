@@ -1,4 +1,4 @@
-//! Scores of one's own rows, and a column of labels beside the rows.
+//! Scores of local rows, and a column of labels.
 
 use std::path::Path;
 
@@ -6,14 +6,13 @@ use eigenveil_shared::estimate::Estimate;
 
 use crate::{
     error::{CliError, Result},
-    rows::{self, RowTable, TableArgs, Wanted},
+    rows::{self, ExpectedColumns, RowTable, TableArgs},
 };
 
 /// Scores of every row on every component, around the estimated mean if there is one.
 ///
-/// # Errors
-/// Those of preparing a row: names the row, never a value.
-pub(crate) fn of_rows(estimate: &Estimate, table: &RowTable) -> Result<Vec<Vec<f64>>> {
+/// # Errors Errors of preparing a row: they name the row, never a value.
+pub(crate) fn from_rows(estimate: &Estimate, table: &RowTable) -> Result<Vec<Vec<f64>>> {
     let preprocessor = estimate.study.preprocessor();
     let of_row = |index: usize| {
         let row = preprocessor.prepare_features_nth(index, &table.row(index))?;
@@ -32,13 +31,12 @@ pub(crate) fn of_rows(estimate: &Estimate, table: &RowTable) -> Result<Vec<Vec<f
 
 /// A text table with one column of labels: the table without it, and the labels.
 ///
-/// # Errors
-/// Wrong usage for a file that is no text table with this column in its header; those of reading rows.
+/// # Errors Wrong usage if the file is not a text table with this column in its header; errors of reading rows.
 pub(crate) fn read_labelled(
     path: &Path,
     column: &str,
     how: &TableArgs,
-    wanted: &Wanted,
+    wanted: &ExpectedColumns,
 ) -> Result<(RowTable, Vec<String>)> {
     let ending = path.extension().and_then(|ending| ending.to_str());
     let ending = ending.unwrap_or_default().to_ascii_lowercase();
@@ -71,8 +69,8 @@ pub(crate) fn read_labelled(
     Ok((table, labels))
 }
 
-/// The cells of the column of this name, and the table without it. Of the delimiters the first counts by which line 1
-/// has the name.
+/// The cells of the column of this name, and the table without it. Uses the first delimiter with which line 1 contains
+/// the name.
 fn take_column(bytes: &[u8], column: &str, delimiters: &[u8]) -> Result<(Vec<String>, Vec<u8>)> {
     let reader = |delimiter: u8| {
         csv::ReaderBuilder::new()
@@ -96,7 +94,7 @@ fn take_column(bytes: &[u8], column: &str, delimiters: &[u8]) -> Result<(Vec<Str
         .from_writer(Vec::new());
     let mut labels = Vec::new();
     for (line, record) in reader(delimiter).byte_records().enumerate() {
-        // The crate's own words may hold fields of the row.
+        // The csv crate's messages may contain fields of the row.
         let record = record.map_err(|_| {
             CliError::usage(format!(
                 "line {} does not have the fields of line 1",
@@ -123,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_column_is_taken_out_by_its_name() {
+    fn the_label_column_is_removed_by_name() {
         let text = b"a, kind ,b\n1,red,2\n3,\"dark, blue\",4\n";
         let (labels, rest) = take_column(text, "kind", b",;").unwrap();
         assert_eq!(labels, ["red", "dark, blue"]);
@@ -132,7 +130,7 @@ mod tests {
         assert_eq!((labels, rest), (vec!["red".to_owned()], b"a\n1\n".to_vec()));
         let error = take_column(text, "color", b",;").unwrap_err().to_string();
         assert!(error.contains("no column named \"color\""), "{error}");
-        // No value of a row is in it.
+        // The message contains no value of a row.
         let error = take_column(b"a,kind\nsecret\n", "kind", b",").unwrap_err();
         assert!(!error.to_string().contains("secret"));
     }

@@ -1,19 +1,19 @@
-//! What the squared length of rows is made of: its columns and its mean.
+//! Shares of the columns and of the mean in the squared length of rows.
 
-/// Share above which a column or the mean is called most of it.
-pub(crate) const MOST: f64 = 0.5;
+/// Share above which a column or the mean is called dominant.
+pub(crate) const DOMINANT_SHARE: f64 = 0.5;
 
-/// `E xxᵀ` summed up along its diagonal, of rows of p numbers.
+/// Shares of `E‖x‖²`, the trace of `E xxᵀ`.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Shares {
-    /// `E xⱼ²/E‖x‖²`, p shares that sum to 1; all 0 where every row is 0.
+pub(crate) struct LengthShares {
+    /// `E xⱼ²/E‖x‖²`, p shares that sum to 1; all 0 if every row is 0.
     pub(crate) columns: Vec<f64>,
     /// `‖E x‖²/E‖x‖²`, 0 to 1.
     pub(crate) mean: f64,
 }
 
-impl Shares {
-    /// Of rows of dimension `p`.
+impl LengthShares {
+    /// Computes the shares of rows of dimension `p`.
     pub(crate) fn new<R: AsRef<[f64]>>(p: usize, rows: impl IntoIterator<Item = R>) -> Self {
         let (mut sums, mut squares, mut n) = (vec![0.0_f64; p], vec![0.0_f64; p], 0.0);
         for row in rows {
@@ -26,11 +26,11 @@ impl Shares {
         let n = f64::max(n, 1.0);
         let means: Vec<f64> = sums.into_iter().map(|sum| (sum / n) * (sum / n)).collect();
         let squares: Vec<f64> = squares.into_iter().map(|s| s / n).collect();
-        Self::of_moments(&means, &squares)
+        Self::from_moments(&means, &squares)
     }
 
-    /// Of the columns' squared means and mean squares.
-    pub(crate) fn of_moments(squared_means: &[f64], mean_squares: &[f64]) -> Self {
+    /// From the columns' squared means and mean squares.
+    pub(crate) fn from_moments(squared_means: &[f64], mean_squares: &[f64]) -> Self {
         let total: f64 = mean_squares.iter().sum();
         let total = if total > 0.0 { total } else { 1.0 };
         Self {
@@ -47,17 +47,17 @@ impl Shares {
         all
     }
 
-    /// What holds more than half, in words.
+    /// A warning if a column or the mean has more than half.
     pub(crate) fn warning(&self, name: impl Fn(usize) -> String) -> Option<String> {
         let (column, share) = self.largest(1).first().copied()?;
-        if share > MOST {
+        if share > DOMINANT_SHARE {
             return Some(format!(
                 "column {} has {} of the squared length: the first component would be little else",
                 name(column),
                 percent(share)
             ));
         }
-        (self.mean > MOST).then(|| {
+        (self.mean > DOMINANT_SHARE).then(|| {
             format!(
                 "the mean has {} of the squared length: the first component would be the mean",
                 percent(self.mean)
@@ -80,7 +80,7 @@ impl Shares {
     }
 }
 
-/// A share for people.
+/// A share as a percentage.
 pub(crate) fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
 }
@@ -90,8 +90,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_of_rows() {
-        let shares = Shares::new(2, [[3.0, 1.0], [3.0, -1.0]]);
+    fn shares_of_columns_and_mean() {
+        let shares = LengthShares::new(2, [[3.0, 1.0], [3.0, -1.0]]);
         assert_eq!(shares.columns, [0.9, 0.1]);
         assert_eq!(shares.mean, 0.9);
         let name = |column: usize| ["a", "b"][column].to_owned();
@@ -102,10 +102,10 @@ mod tests {
                 .contains("column a has 90.0 %")
         );
         assert_eq!(shares.largest(1), [(0, 0.9)]);
-        let even = Shares::new(2, [[1.0, -1.0], [-1.0, 1.0]]);
+        let even = LengthShares::new(2, [[1.0, -1.0], [-1.0, 1.0]]);
         assert_eq!((even.mean, even.warning(name)), (0.0, None));
-        let mean = Shares::new(2, [[1.0, 1.0], [1.0, 1.0]]);
+        let mean = LengthShares::new(2, [[1.0, 1.0], [1.0, 1.0]]);
         assert!(mean.warning(name).unwrap().contains("the mean has 100.0 %"));
-        assert_eq!(Shares::new(1, [[0.0]]).columns, [0.0]);
+        assert_eq!(LengthShares::new(1, [[0.0]]).columns, [0.0]);
     }
 }

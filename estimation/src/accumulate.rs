@@ -1,4 +1,4 @@
-//! Sums of reports: the only thing an estimate needs of them.
+//! Sums of reports, which are all that an estimate needs.
 
 use eigenveil_shared::{
     Error, ErrorCode, Result,
@@ -49,7 +49,7 @@ impl Accumulator {
         Self::from_parts(PackedSymmetric::zeros(p), 0)
     }
 
-    /// A sum that was stored before: `sum` of `count` reports.
+    /// Restores a stored sum: `sum` of `count` reports.
     ///
     /// # Errors
     /// `invalid-dimension` for dimension 0, `estimate-failed` for an entry that is not finite.
@@ -132,7 +132,7 @@ impl Accumulator {
         }
     }
 
-    /// Adds everything another accumulator has.
+    /// Adds the sum and the count of another accumulator.
     ///
     /// # Errors
     /// `wrong-dimension` when the dimensions differ.
@@ -153,9 +153,8 @@ impl Accumulator {
     }
 }
 
-/// `Σ ggᵀ` over the directions of `double-cap` seeds, gathered in blocks: p normals and p(p+1) flops a
-/// report, the flops in single precision. What that rounds off is of either sign, and about 1e-5 of the noise that
-/// the directions are made of.
+/// `Σ ggᵀ` over the directions of `double-cap` seeds, gathered in blocks: p normals and p(p+1) flops a report, the
+/// flops in single precision. Its rounding errors have either sign and are about 1e-5 of the directions' own noise.
 ///
 /// ```
 /// use eigenveil_estimation::accumulate::SeedSum;
@@ -199,7 +198,7 @@ impl SeedSum {
     /// Adds a direction of length one that is known already, as a simulation has it.
     ///
     /// # Panics
-    /// If it has another length than p.
+    /// If its length is not p.
     pub fn add_direction(&mut self, direction: &[f64]) {
         self.gram.add(direction, 1.0);
         self.count += 1;
@@ -251,7 +250,7 @@ impl ReportSum {
             }
             _ => Err(Error::new(
                 ErrorCode::InvalidMechanism,
-                "the payload is that of another mechanism than the sum's",
+                "the payload belongs to a different mechanism than the sum",
             )),
         }
     }
@@ -290,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_device_sends_does_not_become_a_payload() {
+    fn malformed_payloads_are_rejected() {
         for bad in [f32::NAN, -f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
             for place in 0..3 {
                 let mut numbers = [0.5; 3];
@@ -322,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_are_held_to_their_bound() {
+    fn integers_beyond_their_bound_are_rejected() {
         let shape = shape(2, PayloadForm::Integers { bound: 100 });
         let payload = |numbers: [i32; 3]| {
             let bytes: Vec<u8> = numbers.iter().flat_map(|x| x.to_le_bytes()).collect();

@@ -1,10 +1,10 @@
-//! The scatter people expect of a PCA: rows in the plane of two components, the features' loadings as arrows.
+//! The usual biplot of a PCA: rows in the plane of two components, the features' loadings as arrows.
 //!
-//! It shows rows, so it is drawn from one's own on one's own machine, and nothing of it is sent.
+//! It shows raw rows, so it is drawn from local rows only and never sent.
 
 use std::collections::BTreeMap;
 
-use eigenveil_estimation::floor::grouped;
+use eigenveil_estimation::format::with_thousands;
 use eigenveil_shared::estimate::{Estimate, Verdict};
 
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
     frame::{
         MARGIN, axes, block, caption_under, fit_x, fit_y, heading_and_legend, no_data, usable_width,
     },
-    label::{Key, Label},
+    label::{Label, Swatch},
     marker::{LineStyle, Marker},
     number::{compact, drawable},
     scale::Axis,
@@ -22,17 +22,17 @@ use crate::{
     text::Role,
 };
 
-/// Most points drawn: more make a file that nothing opens, and no other picture.
-const MOST_POINTS: usize = 5_000;
-/// Most labels with a colour and a shape of their own.
-const MOST_LABELS: usize = 12;
-/// More labels than this are no labels but numbers.
-const MOST_DIFFERENT: usize = 100;
-/// Most arrows drawn, the longest.
-const MOST_ARROWS: usize = 10;
+/// Maximum number of points: more make the file too large to open and the figure no different.
+const MAX_POINTS: usize = 5_000;
+/// Maximum number of labels with a colour and a shape of their own.
+const MAX_LABELS: usize = 12;
+/// Maximum number of distinct labels: more are probably numbers, not labels.
+const MAX_DISTINCT_LABELS: usize = 100;
+/// Maximum number of arrows; the longest are drawn.
+const MAX_ARROWS: usize = 10;
 
-/// Points that belong together, of one colour and one shape: what they have in common (without names there is no legend),
-/// and their scores on the two components.
+/// A group of points of one colour and shape: its name (without names there is no legend), and the scores on the two
+/// components.
 type PointGroup = (String, Vec<(f64, f64)>);
 
 /// Loadings of one feature on the two components.
@@ -43,8 +43,9 @@ struct Arrow {
     y: f64,
 }
 
-/// A scatter of rows over two components, one unit of both equally long, with the longest loadings as arrows from the origin.
-/// Arrows are to one scale of their own, as in any biplot: their lengths compare with each other, not with the points.
+/// A scatter of rows over two components, one unit of both equally long, with the longest loadings as arrows from the
+/// origin. Arrows have a scale of their own, as in any biplot: their lengths compare with each other, not with the
+/// points.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Biplot {
     title: String,
@@ -58,13 +59,13 @@ pub struct Biplot {
     pub width: f64,
 }
 
-/// Least and greatest height of the plot, as a share of its width.
+/// Minimum and maximum height of the plot, as a share of its width.
 const HEIGHTS: (f64, f64) = (0.35, 0.85);
-/// How far the longest arrow reaches towards the edge.
+/// Length of the longest arrow, relative to the distance to the edge.
 const REACH: f64 = 0.8;
 
 impl Biplot {
-    /// Longest first, those that have a direction.
+    /// The arrows of nonzero length, longest first.
     fn sorted(&self) -> Vec<&Arrow> {
         let length = |arrow: &Arrow| arrow.x.hypot(arrow.y);
         let mut arrows: Vec<&Arrow> = self
@@ -81,7 +82,7 @@ impl Biplot {
         all.copied().filter(|(x, y)| drawable(*x) && drawable(*y))
     }
 
-    /// What the points span, with some air; zero is in it, where the arrows begin.
+    /// The range of the points with a margin; it includes zero, where the arrows begin.
     fn extent(&self, of: impl Fn((f64, f64)) -> f64) -> (f64, f64) {
         let (from, to) = self
             .points()
@@ -95,20 +96,20 @@ impl Biplot {
         let named = self.groups.iter().enumerate();
         let named = named.filter(|(_, (name, points))| !name.is_empty() && !points.is_empty());
         let label = |(i, (name, _)): (usize, &PointGroup)| {
-            let key = Key::Series(LineStyle::None, shape(i));
-            Label::above(name, &colour(i), key)
+            let swatch = Swatch::Series(LineStyle::None, shape(i));
+            Label::above(name, &colour(i), swatch)
         };
         named.map(label).collect()
     }
 
-    /// Draws arrows with their names; gives the names that found no room.
+    /// Draws arrows with their names; returns the names that did not fit.
     fn draw_arrows<'a>(
         svg: &mut Svg,
         arrows: &[&'a Arrow],
         area: Area,
         from: (f64, f64),
     ) -> Vec<&'a str> {
-        // Pixels for a loading of one: no arrow leaves the plot.
+        // Pixels per unit loading, such that no arrow leaves the plot.
         let room = |loading: f64, ahead: f64, behind: f64| match loading {
             l if l > 0.0 => ahead / l,
             l if l < 0.0 => behind / -l,
@@ -136,7 +137,7 @@ impl Biplot {
                 None => missing.push(arrow.name.as_str()),
             }
         }
-        // Names lie over every arrow.
+        // Names are drawn on top of all arrows.
         for (name, place) in names.into_iter().zip(places) {
             svg.tinted("bg", place, 0.8);
             let baseline = (place.x + 2.0, place.y + Role::Small.size());
@@ -182,7 +183,7 @@ impl Biplot {
             .max(f64::MIN_POSITIVE);
         let h = (unit * (y_extent.1 - y_extent.0)).clamp(HEIGHTS.0 * w, HEIGHTS.1 * w);
         let area = Area::new(left, top, w, h);
-        // One unit of both is equally long: whichever needs less room gets more of the plane.
+        // Both axes have the same unit: the one that needs less space shows a larger range.
         let around = |(from, to): (f64, f64), pixels: f64| {
             let (middle, half) = (0.5 * (from + to), 0.5 * pixels / unit);
             Axis::linear("").between(middle - half, middle + half)
@@ -216,7 +217,7 @@ impl Biplot {
             y.at(0.0).clamp(area.y, area.bottom()),
         );
         let all = self.sorted();
-        let arrows = &all[..all.len().min(MOST_ARROWS)];
+        let arrows = &all[..all.len().min(MAX_ARROWS)];
         let missing = Self::draw_arrows(&mut svg, arrows, area, origin);
 
         let mut under = vec![self.x.clone()];
@@ -238,10 +239,11 @@ impl Biplot {
     }
 }
 
-/// Rows in the plane of these two components (from 0), by their scores on every component, with one label a row or none.
+/// The biplot of rows with these `scores` on all components over two components `(x, y)` (from 0), with one label per
+/// row or none.
 ///
 /// # Errors
-/// In words: components that there are not, labels that are none.
+/// For components that do not exist and for unusable labels.
 pub fn biplot(
     estimate: &Estimate,
     (first, second): (usize, usize),
@@ -251,7 +253,7 @@ pub fn biplot(
     let components = &estimate.components;
     let (Some(x), Some(y)) = (components.get(first), components.get(second)) else {
         return Err(format!(
-            "the picture needs components {} and {}, but the estimate has {}; estimate with a larger --k, or choose others with --axes",
+            "the figure needs components {} and {}, but the estimate has {}; estimate with a larger --k, or choose others with --axes",
             first + 1,
             second + 1,
             estimate.k
@@ -261,14 +263,14 @@ pub fn biplot(
     let arrows = estimate.feature_names().into_iter().zip(loadings);
     let arrow = |(name, (&x, &y)): (String, (&f64, &f64))| Arrow { name, x, y };
     let names = labels.map_or(Ok(Vec::new()), group_names)?;
-    // Those of no name of their own come last; without labels they are all.
+    // Unnamed points come last; without labels that is all of them.
     let mut groups: Vec<PointGroup> = names
         .iter()
         .chain([&labels.map_or("", |_| "other")])
         .map(|name| ((*name).to_owned(), Vec::new()))
         .collect();
-    // Every so many rows, from the first to the last.
-    let step = scores.len().div_ceil(MOST_POINTS).max(1);
+    // Every `step`-th row.
+    let step = scores.len().div_ceil(MAX_POINTS).max(1);
     for row in (0..scores.len()).step_by(step) {
         let label = labels.map(|labels| labels[row].as_str());
         let group = names.iter().position(|name| Some(*name) == label);
@@ -288,8 +290,8 @@ pub fn biplot(
         });
         format!("Component {}{share}{verdict}", index + 1)
     };
-    let drawn = grouped(scores.len().div_ceil(step) as u64);
-    let all = grouped(scores.len() as u64);
+    let drawn = with_thousands(scores.len().div_ceil(step) as u64);
+    let all = with_thousands(scores.len() as u64);
     Ok(Biplot {
         title: titled("Rows by component", estimate),
         subtitle: match step {
@@ -304,27 +306,27 @@ pub fn biplot(
     })
 }
 
-/// The labels that get a colour of their own, most frequent first, then by name.
+/// The labels with their own colour, most frequent first, then by name.
 fn group_names(labels: &[String]) -> Result<Vec<&str>, String> {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for label in labels {
         *counts.entry(label).or_default() += 1;
     }
-    if counts.len() > MOST_DIFFERENT {
+    if counts.len() > MAX_DISTINCT_LABELS {
         return Err(format!(
-            "the label column has {} different values; at most {MOST_DIFFERENT} can be drawn: give a column with fewer",
+            "the label column has {} different values; at most {MAX_DISTINCT_LABELS} can be drawn: give a column with fewer",
             counts.len()
         ));
     }
     let mut names: Vec<(&str, usize)> = counts.into_iter().collect();
-    if names.len() > MOST_LABELS {
+    if names.len() > MAX_LABELS {
         names.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-        names.truncate(MOST_LABELS - 1);
+        names.truncate(MAX_LABELS - 1);
     }
     Ok(names.into_iter().map(|(name, _)| name).collect())
 }
 
-/// The ninth group has the first one's colour and the second one's shape.
+/// The shape changes after every eight colours: the ninth group has the first colour and the second shape.
 fn shape(index: usize) -> Marker {
     Marker::Auto.resolve(index + index / SERIES_COLOURS)
 }
@@ -342,7 +344,8 @@ fn shaft((ox, oy): (f64, f64), (x, y): (f64, f64)) -> Path {
     path
 }
 
-/// Where a name by the tip of an arrow touches no other and stays in the plot: beside the tip, then further up or down.
+/// A place for a name near the tip of an arrow where it overlaps no other and stays in the plot: next to the tip, or
+/// further up or down.
 fn place_for(name: &str, (x, y): (f64, f64), area: Area, taken: &[Area]) -> Option<Area> {
     let (w, h) = (Role::Small.width(name) + 4.0, Role::Small.size() + 4.0);
     let beside = [x + 5.0, x - w - 5.0, x - w / 2.0];
@@ -374,7 +377,7 @@ mod tests {
     fn rare_labels_share_a_group() {
         let labels: Vec<String> = (0..40).map(|i| format!("l{}", i * i % 23)).collect();
         let names = group_names(&labels).unwrap();
-        assert_eq!(names.len(), MOST_LABELS);
+        assert_eq!(names.len(), MAX_LABELS);
         let names = group_names(&labels[..3]).unwrap();
         assert_eq!(names, ["l0", "l1", "l4"]);
         let many: Vec<String> = (0..101).map(|i| i.to_string()).collect();

@@ -6,10 +6,10 @@ use crate::{
         MARGIN, axes, block, block_height, fit_x, fit_y, heading, keep_inside, no_data,
         usable_height, usable_width, whisker,
     },
-    label::{Column, Key, Label, Rows, reference_class},
+    label::{Label, LabelColumn, LegendRows, Swatch, reference_class},
     marker::{LineStyle, Marker},
     number::compact,
-    scale::{Axis, Scale, ScaleKind},
+    scale::{Axis, AxisScale, ScaleKind},
     style::SERIES_COLOURS,
     svg::{Anchor, Area, Path, Svg},
     table::DataTable,
@@ -19,22 +19,22 @@ use crate::{
 /// One line of a chart.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Series {
-    /// What the line shows.
+    /// Name of the line.
     pub name: String,
-    /// Points, joined in this order.
+    /// Points, connected in this order.
     pub points: Vec<(f64, f64)>,
-    /// One standard deviation for each point, drawn up and down.
+    /// One standard deviation for each point, drawn in both directions.
     pub error_bars: Option<Vec<f64>>,
     /// Stroke of the line.
     pub style: LineStyle,
     /// Shape of the points.
     pub marker: Marker,
-    /// Number of its colour; its own place among the series when `None`.
+    /// Index of its colour; `None`: its index among the series.
     pub colour: Option<usize>,
 }
 
 impl Series {
-    /// A solid line with a marker of its own.
+    /// A solid line with an automatic marker.
     pub fn new(name: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
         Self {
             name: name.into(),
@@ -64,7 +64,7 @@ impl Series {
         self
     }
 
-    /// The same line in the colour of the series at this place: two lines that belong together.
+    /// The same line in the colour of the series at this index, for two lines that belong together.
     #[must_use]
     pub fn with_colour_of(mut self, place: usize) -> Self {
         self.colour = Some(place);
@@ -74,10 +74,10 @@ impl Series {
 
 /// A line chart.
 ///
-/// Points that are not finite, or not positive on a logarithmic axis, are left out.
+/// Points that are not finite, or not positive on a logarithmic axis, are omitted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LineChart {
-    /// Title: what the reader should see.
+    /// Title: the message of the chart.
     pub title: String,
     /// A line under the title: the setting.
     pub subtitle: Option<String>,
@@ -87,7 +87,7 @@ pub struct LineChart {
     pub y: Axis,
     /// The lines.
     pub series: Vec<Series>,
-    /// Levels to compare with, drawn across the chart: what each means, and its height.
+    /// Reference levels drawn across the chart: label and value.
     pub reference_lines: Vec<(String, f64)>,
     /// Width in pixels, at least 320.
     pub width: f64,
@@ -119,7 +119,7 @@ impl LineChart {
             .points
             .iter()
             .enumerate()
-            .filter(|(_, (x, y))| self.x.takes(*x) && self.y.takes(*y))
+            .filter(|(_, (x, y))| self.x.can_show(*x) && self.y.can_show(*y))
             .map(|(i, &(x, y))| {
                 let deviation = deviations.get(i).copied();
                 (x, y, deviation.filter(|d| d.is_finite() && *d > 0.0))
@@ -134,7 +134,7 @@ impl LineChart {
             Some(Label {
                 text: s.name.clone(),
                 colour: colour(s.colour.unwrap_or(i)),
-                key: Key::Series(s.style, s.marker.resolve(i)),
+                swatch: Swatch::Series(s.style, s.marker.resolve(i)),
                 x: Some(last.0),
                 y: last.1,
                 at_edge: s.style != LineStyle::None,
@@ -143,7 +143,7 @@ impl LineChart {
         let levels = lines.iter().enumerate().map(|(i, (label, y))| Label {
             text: label.clone(),
             colour: String::new(),
-            key: Key::Reference(i),
+            swatch: Swatch::Reference(i),
             x: None,
             y: *y,
             at_edge: true,
@@ -193,12 +193,12 @@ impl Figure for LineChart {
         let width = usable_width(self.width);
         let points: Vec<Vec<Point>> = self.series.iter().map(|s| self.drawable(s)).collect();
         let lines = self.reference_lines.iter();
-        let lines: Vec<&(String, f64)> = lines.filter(|l| self.y.takes(l.1)).collect();
+        let lines: Vec<&(String, f64)> = lines.filter(|l| self.y.can_show(l.1)).collect();
         let xs: Vec<f64> = points.iter().flatten().map(|p| p.0).collect();
         let mut ys: Vec<f64> = lines.iter().map(|l| l.1).collect();
         for &(_, y, deviation) in points.iter().flatten() {
             let d = deviation.unwrap_or(0.0);
-            ys.extend([y, y + d, y - d].iter().filter(|&&v| self.y.takes(v)));
+            ys.extend([y, y + d, y - d].iter().filter(|&&v| self.y.can_show(v)));
         }
 
         let mut svg = Svg::default();
@@ -210,12 +210,12 @@ impl Figure for LineChart {
         let below = 26.0 + block_height(Role::Label, &x_title) + MARGIN;
         let plot_height = (usable_height(self.height) - top - above - below).max(150.0);
 
-        // Names go right of the plot when there is room, otherwise into a legend above it.
+        // Names go to the right of the plot if they fit, otherwise into a legend above it.
         let labels = self.labels(&points, &lines);
-        let mut column = Column::new(labels.clone(), width * 0.26);
+        let mut column = LabelColumn::new(labels.clone(), width * 0.26);
         let beside = column.fits(plot_height) && width >= 480.0;
         if !beside {
-            let rows = Rows::new(labels, width - 2.0 * MARGIN);
+            let rows = LegendRows::new(labels, width - 2.0 * MARGIN);
             rows.draw(&mut svg, (MARGIN, top + 8.0));
             top += 8.0 + rows.height;
         }
@@ -228,7 +228,7 @@ impl Figure for LineChart {
         area.w = width - MARGIN - right - area.x;
         let mut x = fit_x(&self.x, &xs, (area.x, area.right()));
         if let Some(last) = x.ticks.last().filter(|_| right == 0.0) {
-            // The last number is centred on its tick and may stand out to the right.
+            // The last number is centred on its tick and may extend to the right.
             area.w -= (Role::Small.width(&last.label) / 2.0 - MARGIN + 6.0).max(0.0);
             x = fit_x(&self.x, &xs, (area.x, area.right()));
         }
@@ -274,7 +274,7 @@ impl Figure for LineChart {
                 rows.push(row);
             }
         }
-        let levels = self.reference_lines.iter().filter(|l| self.y.takes(l.1));
+        let levels = self.reference_lines.iter().filter(|l| self.y.can_show(l.1));
         for (label, level) in levels {
             let mut row = vec![label.clone(), String::new(), compact(*level)];
             row.resize(headers.len(), String::new());
@@ -292,7 +292,7 @@ fn or<'a>(text: &'a str, otherwise: &'a str) -> &'a str {
     if text.is_empty() { otherwise } else { text }
 }
 
-/// Class of the colour of the series at this place.
+/// CSS class of the colour of the series at this index.
 pub(crate) fn colour(index: usize) -> String {
     format!("c{}", index % SERIES_COLOURS)
 }
@@ -302,7 +302,7 @@ fn draw_series(
     index: usize,
     series: &Series,
     points: &[Point],
-    (x, y): (&Scale, &Scale),
+    (x, y): (&AxisScale, &AxisScale),
     area: Area,
 ) {
     let at: Vec<(f64, f64)> = points.iter().map(|p| (x.at(p.0), y.at(p.1))).collect();
@@ -314,7 +314,7 @@ fn draw_series(
         if !x.shows(px) {
             continue;
         }
-        // On a logarithmic axis a bar that reaches zero runs off the lower edge.
+        // On a logarithmic axis an error bar that reaches zero extends to the lower edge.
         let (upper, lower) = (y.at((py + d).min(1e300)), y.at((py - d).max(-1e300)));
         whisker(svg, cx, (upper, lower));
     }
@@ -323,7 +323,7 @@ fn draw_series(
     }
     svg.close_clip();
     let marker = series.marker.resolve(index);
-    // On a long line the markers thin out; a point that stands alone always shows.
+    // Long lines have fewer markers; an isolated point always has one.
     let every = if series.style == LineStyle::None {
         1
     } else {

@@ -1,17 +1,17 @@
-//! What all figures can do.
+//! The common interface of figures.
 
 use crate::table::DataTable;
 
-/// A figure that has a width and numbers behind it.
+/// A figure with a width and underlying numbers.
 pub trait Figure {
-    /// Makes it about so many pixels wide.
+    /// Sets its approximate width in pixels.
     fn set_width(&mut self, width: f64);
 
     /// The figure as SVG.
     #[must_use]
     fn to_svg(&self) -> String;
 
-    /// Its numbers, for readers who want those.
+    /// Its numbers as a table.
     #[must_use]
     fn to_table(&self) -> DataTable;
 }

@@ -1,4 +1,4 @@
-//! Names beside a plot: at the end of what they name, moved apart until none touches another.
+//! Labels next to a plot, at the end of their lines, moved apart until none overlap.
 
 use crate::{
     marker::{LineStyle, Marker},
@@ -6,35 +6,35 @@ use crate::{
     text::Role,
 };
 
-/// Three dashes and the two gaps between them.
+/// Width of a swatch: three dashes and two gaps.
 const KEY: f64 = 31.0;
 const KEY_GAP: f64 = 7.0;
 const GAP: f64 = 5.0;
 
-/// A name with a sample of what it names.
+/// A label with a swatch.
 #[derive(Clone, Debug)]
 pub(crate) struct Label {
     /// The name.
     pub(crate) text: String,
     /// Colour class.
     pub(crate) colour: String,
-    /// What the sample shows.
-    pub(crate) key: Key,
-    /// Where what it names ends; `None` when it crosses the whole plot.
+    /// The swatch.
+    pub(crate) swatch: Swatch,
+    /// Where the labelled line ends; `None` if it crosses the whole plot.
     pub(crate) x: Option<f64>,
-    /// Height of that end; a value until [`Column::place`] makes it a pixel.
+    /// Height of that end: a value, which [`LabelColumn::place`] converts to pixels.
     pub(crate) y: f64,
-    /// Whether what it names reaches the right edge, so a leader may join the two.
+    /// Whether the labelled line reaches the right edge, so that a leader may connect the two.
     pub(crate) at_edge: bool,
 }
 
 impl Label {
-    /// A name in a legend above a plot.
-    pub(crate) fn above(text: &str, colour: &str, key: Key) -> Self {
+    /// A label in a legend above a plot.
+    pub(crate) fn above(text: &str, colour: &str, swatch: Swatch) -> Self {
         Self {
             text: text.to_owned(),
             colour: colour.to_owned(),
-            key,
+            swatch,
             x: None,
             y: 0.0,
             at_edge: false,
@@ -42,27 +42,27 @@ impl Label {
     }
 }
 
-/// A sample of a mark.
+/// A sample of a line, marker or band.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Key {
-    /// A stretch of a series.
+pub(crate) enum Swatch {
+    /// A segment of a series.
     Series(LineStyle, Marker),
-    /// A stretch of the reference line of this number.
+    /// A segment of the reference line with this number.
     Reference(usize),
-    /// A stretch of the edge of a band.
+    /// A segment of the edge of a band.
     Edge,
     /// A shaded band.
     Band,
 }
 
-/// Class of a reference line: each number has its own dashes.
+/// CSS class of a reference line: each number has its own dashes.
 pub(crate) fn reference_class(number: usize) -> &'static str {
     ["ref", "ref r1", "ref r2"][number % 3]
 }
 
-impl Key {
+impl Swatch {
     fn width(self) -> f64 {
-        if matches!(self, Key::Series(LineStyle::None, _)) {
+        if matches!(self, Swatch::Series(LineStyle::None, _)) {
             12.0
         } else {
             KEY
@@ -71,7 +71,7 @@ impl Key {
 
     fn draw(self, svg: &mut Svg, colour: &str, x: f64, y: f64) {
         match self {
-            Key::Series(style, marker) => {
+            Swatch::Series(style, marker) => {
                 svg.open_group(colour, "");
                 if let Some(class) = style.class() {
                     svg.line(class, (x, y), (x + KEY, y));
@@ -79,32 +79,32 @@ impl Key {
                 marker.draw(svg, (x + self.width() / 2.0, y), 4.0);
                 svg.close_group();
             }
-            Key::Reference(i) => svg.line(reference_class(i), (x, y), (x + KEY, y)),
-            Key::Edge => svg.line("bound", (x, y), (x + KEY, y)),
-            Key::Band => svg.rect("band", Area::new(x, y - 6.0, KEY, 12.0)),
+            Swatch::Reference(i) => svg.line(reference_class(i), (x, y), (x + KEY, y)),
+            Swatch::Edge => svg.line("bound", (x, y), (x + KEY, y)),
+            Swatch::Band => svg.rect("band", Area::new(x, y - 6.0, KEY, 12.0)),
         }
     }
 }
 
-/// Labels in a column right of the plot.
+/// A column of labels to the right of the plot.
 #[derive(Debug)]
-pub(crate) struct Column {
+pub(crate) struct LabelColumn {
     labels: Vec<(Label, Vec<String>)>,
     /// Width of the column, including the gap to the plot.
     pub(crate) width: f64,
     height: f64,
 }
 
-impl Column {
-    /// From the plot to the samples.
+impl LabelColumn {
+    /// Gap between the plot and the swatches.
     const LEAD: f64 = 14.0;
 
-    /// Breaks the labels into lines of at most `room`.
-    pub(crate) fn new(labels: Vec<Label>, room: f64) -> Self {
+    /// Breaks the labels into lines of at most `max_width`.
+    pub(crate) fn new(labels: Vec<Label>, max_width: f64) -> Self {
         let labels: Vec<_> = labels
             .into_iter()
             .map(|l| {
-                let lines = Role::Label.wrap(&l.text, room, 4);
+                let lines = Role::Label.wrap(&l.text, max_width, 4);
                 (l, lines)
             })
             .filter(|(_, lines)| !lines.is_empty())
@@ -127,21 +127,21 @@ impl Column {
         Role::Label.line_height() * lines.len() as f64 + GAP
     }
 
-    /// Whether the column is no taller than the plot.
+    /// Whether the column fits into this height.
     pub(crate) fn fits(&self, height: f64) -> bool {
         self.height <= height
     }
 
-    /// Turns the values where the labelled things end into pixels.
+    /// Converts the ends of the labelled lines from values to pixels.
     pub(crate) fn place(&mut self, x: impl Fn(f64) -> f64, y: impl Fn(f64) -> f64, plot: Area) {
         for (label, _) in &mut self.labels {
-            // What ends early has no end at the edge for a leader to join.
+            // A line that ends early gets no leader.
             label.at_edge &= label.x.is_none_or(|v| x(v) >= plot.right() - 12.0);
             label.y = y(label.y).clamp(plot.y, plot.bottom());
         }
     }
 
-    /// Writes the labels, none touching another.
+    /// Writes the labels without overlaps.
     pub(crate) fn draw(mut self, svg: &mut Svg, plot: Area) {
         self.labels.sort_by(|a, b| a.0.y.total_cmp(&b.0.y));
         let heights = self.labels.iter().map(|(_, l)| Self::height_of(l));
@@ -154,14 +154,14 @@ impl Column {
                 let path = [(plot.right() + 1.0, label.y), (x - 3.0, y)];
                 svg.path("lead", &Path::through(&path, false));
             }
-            label.key.draw(svg, &label.colour, x, y);
+            label.swatch.draw(svg, &label.colour, x, y);
             svg.lines_around(lines, (x + KEY + KEY_GAP, y), Anchor::Start);
         }
     }
 }
 
-/// Centres as near as possible to the wanted ones (ascending) such that nothing overlaps and all
-/// lies between `top` and `bottom`: least squares, by pooling neighbours that push each other.
+/// The centres closest to the wanted ones (ascending) such that nothing overlaps and everything lies between `top` and
+/// `bottom`: least squares, by pooling adjacent violators.
 fn spread(wanted: &[f64], heights: &[f64], top: f64, bottom: f64) -> Vec<f64> {
     let mut offset = 0.0;
     let offsets: Vec<f64> = heights
@@ -196,27 +196,28 @@ fn spread(wanted: &[f64], heights: &[f64], top: f64, bottom: f64) -> Vec<f64> {
         .collect()
 }
 
-/// Labels in rows, as a legend above a plot.
+/// A legend above a plot: labels in rows.
 #[derive(Debug)]
-pub(crate) struct Rows {
+pub(crate) struct LegendRows {
     placed: Vec<(Label, Vec<String>, f64, f64)>,
     /// Height of the legend.
     pub(crate) height: f64,
 }
 
-impl Rows {
-    /// Lays the labels out in rows of at most `room`.
-    pub(crate) fn new(labels: Vec<Label>, room: f64) -> Self {
+impl LegendRows {
+    /// Lays the labels out in rows of at most `max_width`.
+    pub(crate) fn new(labels: Vec<Label>, max_width: f64) -> Self {
         let (mut x, mut y, mut row) = (0.0, 0.0, 0.0_f64);
         let mut placed = Vec::new();
         for label in labels {
-            let lines = Role::Label.wrap(&label.text, room - label.key.width() - KEY_GAP, 4);
+            let lines =
+                Role::Label.wrap(&label.text, max_width - label.swatch.width() - KEY_GAP, 4);
             if lines.is_empty() {
                 continue;
             }
             let text = Role::Label.widest(&lines);
-            let width = label.key.width() + KEY_GAP + text;
-            if x > 0.0 && x + width > room {
+            let width = label.swatch.width() + KEY_GAP + text;
+            if x > 0.0 && x + width > max_width {
                 (x, y, row) = (0.0, y + row, 0.0);
             }
             let height = Role::Label.line_height() * lines.len() as f64 + GAP;
@@ -234,8 +235,8 @@ impl Rows {
     pub(crate) fn draw(&self, svg: &mut Svg, at: (f64, f64)) {
         for (label, lines, x, centre) in &self.placed {
             let (x, y) = (at.0 + x, at.1 + centre);
-            label.key.draw(svg, &label.colour, x, y);
-            let x = x + label.key.width() + KEY_GAP;
+            label.swatch.draw(svg, &label.colour, x, y);
+            let x = x + label.swatch.width() + KEY_GAP;
             svg.lines_around(lines, (x, y), Anchor::Start);
         }
     }
@@ -248,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stays_put_where_there_is_room() {
+    fn labels_stay_in_place_where_they_fit() {
         for (wanted, placed) in [
             ([20.0, 80.0], [20.0, 80.0]),
             ([50.0, 50.0], [45.0, 55.0]),

@@ -1,4 +1,4 @@
-//! The rows of a sparse subspace: features by components.
+//! The loadings of a sparse subspace: features by components.
 
 use crate::{
     figure::Figure,
@@ -12,8 +12,7 @@ use crate::{
 /// Name of a feature, and its loading on each component.
 type Row = (String, Vec<f64>);
 
-/// A table of bars: one row for each feature, one column for each component, all to one scale; features of longest
-/// row first.
+/// A table of bars to one scale: one row per feature, one column per component, features with the longest row first.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoadingTable {
     /// Title.
@@ -22,20 +21,20 @@ pub struct LoadingTable {
     pub subtitle: Option<String>,
     /// Names of the components.
     pub columns: Vec<String>,
-    /// Names of the features with a loading for each component, in any order; rows of zeros are left out.
+    /// Names of the features with a loading for each component, in any order; zero rows are omitted.
     pub rows: Vec<(String, Vec<f64>)>,
-    /// Width in pixels, at least 320; as many columns are shown as have room.
+    /// Width in pixels, at least 320; as many columns are shown as fit.
     pub width: f64,
 }
 
-/// Features shown at most.
-const MOST: usize = 40;
+/// Maximum features shown.
+const MAX_ROWS: usize = 40;
 const STEP: f64 = 22.0;
 const BAR: f64 = 12.0;
-/// Least width of the bars to one side of zero.
-const LEAST: f64 = 18.0;
+/// Minimum width of the bars on one side of zero.
+const MIN_BAR_SPACE: f64 = 18.0;
 
-/// Two decimals, which tell loadings well enough and leave room for more columns.
+/// Two decimals: precise enough for loadings, and short enough for more columns.
 fn short(value: f64) -> String {
     match value.abs() {
         0.0..100.0 => format!("{value:.2}").replace('-', "−"),
@@ -59,7 +58,7 @@ impl LoadingTable {
         }
     }
 
-    /// The features that are not all zero, longest row first.
+    /// The features with nonzero loadings, longest row first.
     fn sorted(&self) -> Vec<&Row> {
         let length = |(_, loadings): &Row| -> f64 {
             let finite = loadings.iter().filter(|x| drawable(**x));
@@ -79,10 +78,10 @@ impl Figure for LoadingTable {
     fn to_svg(&self) -> String {
         let width = usable_width(self.width);
         let all = self.sorted();
-        let rows = &all[..all.len().min(MOST)];
+        let rows = &all[..all.len().min(MAX_ROWS)];
         let names = RowNames::new(rows.iter().map(|row| row.0.as_str()), width * 0.3, STEP);
         let left = MARGIN + names.width + 14.0;
-        // Of what is shown at all: NaN and the like are left out.
+        // Of the values shown: those that are not finite are left out.
         let numbers = |(_, of_row): &Row| -> Vec<Option<(f64, String)>> {
             let loadings = self.columns.iter().enumerate();
             loadings
@@ -96,11 +95,11 @@ impl Figure for LoadingTable {
         let present = || cells.iter().flatten().flatten();
         let pad = Role::Small.widest(present().map(|(_, text)| text)) + 8.0;
         let largest = present().fold(0.0_f64, |most, (value, _)| most.max(value.abs()));
-        let least = 2.0 * (pad + LEAST);
+        let min_column = 2.0 * (pad + MIN_BAR_SPACE);
         let room = width - MARGIN - left;
-        let columns = ((room / least) as usize).clamp(1, self.columns.len().max(1));
-        // A column may take more than there is on a narrow picture with long numbers.
-        let column = (room / columns as f64).max(least);
+        let columns = ((room / min_column) as usize).clamp(1, self.columns.len().max(1));
+        // With long numbers a column may be wider than a narrow figure.
+        let column = (room / columns as f64).max(min_column);
         let width = width.max(left + columns as f64 * column + MARGIN);
 
         let mut svg = Svg::default();
@@ -139,7 +138,7 @@ impl Figure for LoadingTable {
                 let bar = Area::new(from, centre - BAR / 2.0, length.max(0.75), BAR);
                 svg.rect("fill", bar);
                 svg.close_group();
-                // The line of the row must not cross the number.
+                // The row's line must not cross the number.
                 let text = Role::Small.width(number) + 4.0;
                 let x = match *value < 0.0 {
                     true => at - text + 2.0,

@@ -1,11 +1,11 @@
-//! Marks of a point and strokes of a line: what tells series apart without colour.
+//! Markers and strokes, which distinguish series without colour.
 
 use crate::svg::{Path, Svg};
 
 /// Shape of a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Marker {
-    /// Another shape for each series, in turn.
+    /// The next shape of the cycle for each series.
     #[default]
     Auto,
     /// Filled circle.
@@ -55,7 +55,7 @@ impl LineStyle {
 }
 
 impl Marker {
-    const TURN: [Marker; 8] = [
+    const CYCLE: [Marker; 8] = [
         Marker::Circle,
         Marker::Square,
         Marker::Triangle,
@@ -69,13 +69,13 @@ impl Marker {
     /// The shape for the series at `index`.
     pub(crate) fn resolve(self, index: usize) -> Marker {
         if self == Marker::Auto {
-            Self::TURN[index % Self::TURN.len()]
+            Self::CYCLE[index % Self::CYCLE.len()]
         } else {
             self
         }
     }
 
-    /// Draws the shape; colour comes from the group around it.
+    /// Draws the shape; its colour is that of the enclosing group.
     pub(crate) fn draw(self, svg: &mut Svg, (x, y): (f64, f64), radius: f64) {
         let r = radius;
         let closed = |svg: &mut Svg, points: &[(f64, f64)]| {

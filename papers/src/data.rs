@@ -16,7 +16,7 @@ use nalgebra::DMatrix;
 
 use crate::exhibit::Exhibit;
 
-/// Where each file came from, which is where somebody without it can get it.
+/// Where to get each file.
 const SOURCES: &str = "\
 allaml.npy: GitHub jundongl/scikit-feature, skfeature/data/ALLAML.mat, as float32
 colon.npy: GitHub jundongl/scikit-feature, skfeature/data/colon.mat, as float32
@@ -34,18 +34,18 @@ popres_pcs.npy: GitHub NovembreLab/Novembre_etal_2008_misc, the 20 smartpca coor
 popres_eigenvalues.npy: GitHub NovembreLab/Novembre_etal_2008_misc, smartpca's eigenvalues, n x 1
 popres_labels.csv: GitHub NovembreLab/Novembre_etal_2008_misc, files/PCA.txt, with longitude and latitude";
 
-/// A file as it lies there: rows of numbers.
-pub(crate) type Raw = Arc<Vec<Row>>;
+/// The rows of a file as stored.
+pub(crate) type RawRows = Arc<Vec<Row>>;
 
-/// The data directory; what was read from it is read once.
+/// The data directory; each file is read once.
 #[derive(Default)]
 pub struct Data {
     directory: Option<PathBuf>,
-    read: Mutex<BTreeMap<String, Raw>>,
+    read: Mutex<BTreeMap<String, RawRows>>,
 }
 
 impl Data {
-    /// The files of this directory; without one, none.
+    /// Reads from this directory; without one no file is found.
     pub fn new(directory: Option<&Path>) -> Self {
         Self {
             directory: directory.map(Path::to_owned),
@@ -53,10 +53,9 @@ impl Data {
         }
     }
 
-    /// Refuses an exhibit whose files are not all there.
+    /// Fails unless all files of the exhibit are there.
     ///
-    /// # Errors
-    /// `not-found`, naming what is missing and where it comes from.
+    /// # Errors `not-found`, naming the missing files and where to get them.
     pub fn require(&self, exhibit: &Exhibit) -> Result<()> {
         let missing: Vec<&str> = exhibit
             .data
@@ -67,7 +66,7 @@ impl Data {
         if missing.is_empty() {
             return Ok(());
         }
-        let place = match &self.directory {
+        let location = match &self.directory {
             None => "give their directory with --data".to_owned(),
             Some(directory) => format!("not in {}", directory.display()),
         };
@@ -81,7 +80,7 @@ impl Data {
         Err(Error::new(
             ErrorCode::NotFound,
             format!(
-                "{} needs {} ({place}); a .npy file is n x p:{}",
+                "{} needs {} ({location}); a .npy file is n x p:{}",
                 exhibit.id,
                 missing.join(", "),
                 sources.concat()
@@ -106,18 +105,18 @@ impl Data {
     }
 
     /// The rows of an `.npy` file.
-    pub(crate) fn raw(&self, file: &str) -> Result<Raw> {
+    pub(crate) fn raw(&self, file: &str) -> Result<RawRows> {
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(rows) = read.get(file) {
             return Ok(Arc::clone(rows));
         }
-        let rows: Raw = Arc::new(npy_rows(file, &self.bytes(file)?)?);
+        let rows: RawRows = Arc::new(npy_rows(file, &self.bytes(file)?)?);
         read.insert(file.to_owned(), Arc::clone(&rows));
         Ok(rows)
     }
 }
 
-/// Raw rows, prepared under this norm.
+/// Prepares raw rows under this norm.
 pub(crate) fn prepared(raw: &[Row], norm: Norm) -> Result<Rows> {
     let preprocessing = Preprocessing::new(raw.first().map_or(0, |row| row.values().len()), norm);
     let preprocessor = preprocessing.preprocessor()?;

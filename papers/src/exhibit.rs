@@ -22,12 +22,12 @@ pub enum Paper {
     Liu,
     /// Hardt & Price, *The Noisy Power Method* (NeurIPS 2014).
     HardtPrice,
-    /// Our own experiments.
+    /// None of them: our own experiments.
     Ours,
 }
 
 impl Paper {
-    /// The five papers, then our own.
+    /// All five, and our own.
     pub const ALL: [Self; 6] = [
         Self::WangXu,
         Self::Maunu,
@@ -37,8 +37,8 @@ impl Paper {
         Self::Ours,
     ];
 
-    /// Authors as the names of its exhibits begin.
-    pub fn id_prefix(self) -> &'static str {
+    /// The authors: the beginning of the names of its exhibits.
+    pub fn slug(self) -> &'static str {
         match self {
             Self::Maunu => "maunu",
             Self::Shang => "shang",
@@ -76,50 +76,50 @@ pub struct Minutes {
 }
 
 impl Minutes {
-    /// Of a quick run, and of a full one.
+    /// Minutes of a quick and of a full run.
     pub const fn new(quick: f64, full: f64) -> Self {
         Self { quick, full }
     }
 }
 
-/// One figure or table, and how it is made again.
+/// One figure or table and how to reproduce it.
 pub struct Exhibit {
     /// Name on the command line: the paper's authors and the item, `wang-xu-table-1`.
     pub id: &'static str,
-    /// Its paper.
+    /// The paper.
     pub paper: Paper,
-    /// Its name in the paper.
+    /// As the paper calls it.
     pub item: &'static str,
-    /// What it shows, in one line.
+    /// One line: what it shows.
     pub caption: &'static str,
     /// Files it needs.
     pub data: &'static [&'static str],
-    /// Where the setting is not the paper's: what is missing, and its substitute.
+    /// How it differs from the paper's setting, such as which data set stands in for an unavailable one.
     pub differs_from_paper: Option<&'static str>,
     /// How long it takes.
     pub minutes: Minutes,
-    /// The first columns of the CSV, which together identify a cell.
+    /// Names of the parts of a cell's key, the first columns of the CSV.
     pub key_columns: &'static [&'static str],
-    /// Column of the coordinate, where a run gives several points: `iteration`.
+    /// Name of a point's coordinate if a run gives several points: `iteration`.
     pub coordinate: Option<&'static str>,
-    /// Numbers equal in all repeats of a cell: `true_epsilon`.
+    /// Numbers that are equal in all repeats of a cell: `true_epsilon`.
     pub per_cell: &'static [&'static str],
     /// Numbers that differ between repeats.
     pub measures: &'static [&'static str],
     /// The cells to run.
     pub plan: fn(&Data, RunSize) -> Result<RunPlan>,
-    /// Compares the paper's claims with the results.
+    /// Checks the paper's claims against the results.
     pub check_claims: fn(&Table) -> Verdict,
     /// SVG of the results.
     pub to_svg: fn(&Table) -> String,
-    /// Markdown table for `docs/papers.md`: the paper's number, ours, spread.
+    /// Markdown table for `docs/papers.md`.
     pub to_markdown: fn(&Table) -> String,
 }
 
 impl Exhibit {
-    /// An exhibit of this paper that shows nothing yet: no files, nothing that cannot be had, one point a run, and the
-    /// error as its only measure.
-    pub const fn of(paper: Paper) -> Self {
+    /// An empty exhibit of this paper, to complete with `..`: no files, one point a run, and the error as its only
+    /// measure.
+    pub const fn of_paper(paper: Paper) -> Self {
         Self {
             id: "",
             paper,
@@ -142,9 +142,9 @@ impl Exhibit {
     /// Header of its CSV.
     pub fn header(&self) -> Vec<String> {
         let spread = self.measures.iter().flat_map(|measure| {
-            ["mean", "sd", "q1", "median", "q3"].map(|what| format!("{measure}_{what}"))
+            ["mean", "std", "q1", "median", "q3"].map(|what| format!("{measure}_{what}"))
         });
-        let fixed = [self.columns, self.coordinate.as_slice(), self.constants].concat();
+        let fixed = [self.key_columns, self.coordinate.as_slice(), self.per_cell].concat();
         fixed
             .into_iter()
             .map(str::to_owned)

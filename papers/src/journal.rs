@@ -1,4 +1,4 @@
-//! What has been run, one line a run, so that nothing is run twice.
+//! The journal of finished runs, one line a run, from which an interrupted exhibit resumes.
 
 use std::{
     collections::BTreeMap,
@@ -12,35 +12,35 @@ use serde::{Deserialize, Serialize};
 
 use crate::plan::Point;
 
-/// The first line: what the others belong to.
+/// The first line: the exhibit, size and version of the runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Header {
     pub(crate) exhibit: String,
-    pub(crate) run_size: String,
+    pub(crate) size: String,
     pub(crate) version: String,
 }
 
-/// A run that is done.
+/// A finished run.
 #[derive(Serialize, Deserialize)]
 struct Line {
     cell: Vec<String>,
     repeat: u64,
-    /// The coordinate and the values of each point; null for what is not a number.
+    /// Coordinate and values of each point; null for NaN.
     points: Vec<(Option<f64>, Vec<Option<f64>>)>,
 }
 
-/// The runs that are done, by cell and repeat.
-pub(crate) type Done = BTreeMap<(Vec<String>, u64), Vec<Point>>;
+/// The finished runs, by cell and repeat.
+pub(crate) type CompletedRuns = BTreeMap<(Vec<String>, u64), Vec<Point>>;
 
-/// The file to which they are added.
+/// The file they are appended to.
 pub(crate) struct Journal {
     file: File,
 }
 
 impl Journal {
-    /// Opens the journal and reads what is in it: nothing where it is of another exhibit, run size or version. A last line
-    /// that was torn is cut off.
-    pub(crate) fn open(path: &Path, header: &Header) -> Result<(Self, Done)> {
+    /// Opens the journal and reads its runs: none if it belongs to another exhibit, size or version. A torn last line
+    /// is cut off.
+    pub(crate) fn open(path: &Path, header: &Header) -> Result<(Self, CompletedRuns)> {
         let failed = |error: std::io::Error| {
             Error::new(
                 ErrorCode::Internal,
@@ -54,19 +54,19 @@ impl Journal {
             .truncate(false)
             .open(path)
             .map_err(failed)?;
-        // Two at once would run everything twice, and each would cut what the other is writing.
+        // Two processes would run everything twice and truncate each other's lines.
         file.try_lock().map_err(|_| {
             Error::invalid_request(format!(
-                "{} is in use by another run; wait for it, or take another directory",
+                "{} is in use by another run; wait for it, or give another directory",
                 path.display()
             ))
         })?;
         let text = std::fs::read(path).map_err(failed)?;
-        let mut done = Done::new();
-        let mut kept = 0;
+        let mut done = CompletedRuns::new();
+        let mut valid_bytes = 0;
         for line in text.split_inclusive(|&byte| byte == b'\n') {
             let complete = line.ends_with(b"\n");
-            let fits = if kept == 0 {
+            let fits = if valid_bytes == 0 {
                 serde_json::from_slice::<Header>(line).is_ok_and(|found| found == *header)
             } else {
                 match serde_json::from_slice::<Line>(line) {
@@ -87,18 +87,18 @@ impl Journal {
             if !(fits && complete) {
                 break;
             }
-            kept += line.len();
+            valid_bytes += line.len();
         }
-        file.set_len(kept as u64).map_err(failed)?;
+        file.set_len(valid_bytes as u64).map_err(failed)?;
         file.seek(std::io::SeekFrom::End(0)).map_err(failed)?;
         let mut journal = Self { file };
-        if kept == 0 {
+        if valid_bytes == 0 {
             journal.append(header)?;
         }
         Ok((journal, done))
     }
 
-    /// Adds a run, durably.
+    /// Appends a run and syncs it to disk.
     pub(crate) fn add(&mut self, cell: &[String], repeat: u64, points: &[Point]) -> Result<()> {
         let number = |value: &f64| Some(*value).filter(|value| value.is_finite());
         self.append(&Line {
@@ -120,7 +120,7 @@ impl Journal {
         };
         let mut line = serde_json::to_vec(line).map_err(|error| failed(error.to_string()))?;
         line.push(b'\n');
-        // In one piece: a line is whole or torn at the end of the file.
+        // In one write: only the last line can be torn.
         self.file
             .write_all(&line)
             .and_then(|()| self.file.sync_data())
@@ -132,16 +132,16 @@ impl Journal {
 mod tests {
     use super::*;
 
-    fn header(run_size: &str) -> Header {
+    fn header(size: &str) -> Header {
         Header {
             exhibit: "wang-xu-table-1".to_owned(),
-            run_size: scale.to_owned(),
+            size: size.to_owned(),
             version: "1".to_owned(),
         }
     }
 
     #[test]
-    fn what_was_added_is_there_and_a_torn_line_is_not() {
+    fn appended_runs_are_read_back_and_a_torn_line_is_dropped() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("journal");
         let key = ["isolet".to_owned()];
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn another_run_size_starts_over() {
+    fn another_size_starts_over() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("journal");
         let (mut journal, _) = Journal::open(&path, &header("quick")).unwrap();

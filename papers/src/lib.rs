@@ -1,9 +1,9 @@
-//! Every figure and table of the five papers, each as an [`Exhibit`] that runs again.
+//! Every figure and table of the five papers, each as an [`Exhibit`] that can be run again.
 //!
 //! * [`ALL`]: the exhibits; [`find`] by name.
-//! * [`run()`]: runs one on all cores, resumes where an earlier run ended, and gives a [`Table`].
-//! * [`Exhibit::check_claims`]: what the paper says, held against the table.
-//! * [`page()`]: `docs/papers.md`, out of the tables that are kept in `docs/papers`.
+//! * [`run()`]: runs one on all cores, resuming an interrupted run, and returns a [`Table`].
+//! * [`Exhibit::check_claims`]: checks the paper's claims against the table.
+//! * [`page()`]: makes `docs/papers.md` from the tables in `docs/papers`.
 //!
 //! ```
 //! let table_1 = eigenveil_papers::find("wang-xu-table-1")?;

@@ -1,4 +1,4 @@
-//! `docs/papers.md`, from the stored tables.
+//! `docs/papers.md`, made from the stored tables.
 
 use crate::{
     exhibit::{Exhibit, Paper},
@@ -6,8 +6,8 @@ use crate::{
     table::Table,
 };
 
-/// The start of the page.
-const HEAD: &str = "\
+/// The beginning of the page.
+const PAGE_HEAD: &str = "\
 # The papers, run again
 
 Every figure and table of the five papers, each with the command that makes it again. This page is made from the tables
@@ -15,16 +15,16 @@ in [papers/](papers), which `eigenveil reproduce` writes; neither is written by 
 
 <!-- made by: cargo run --release -p eigenveil -- reproduce page --results docs/papers --out docs/papers.md -->
 
-**How to read it.** Cells are mean ± standard deviation over the repeats, in brackets the ε that really holds at the
-same δ. `as-published` is the paper's noise; `accounted` is the same algorithm with the least noise that keeps its
-claim; `double-cap` is what we use in its place. An item \"agrees\" when each of its claims holds in our numbers. We
-have the papers' text, not their pictures: a figure is compared with what the text says of it. What was refuted on the
-way is in [what did not hold](findings.md).
+**How to read it.** Cells are mean ± standard deviation over the repeats, with the true ε at the same δ in brackets.
+`as-published` is the paper's noise; `accounted` is the same algorithm with the least noise that keeps its claim;
+`double-cap` is what we use instead. An item \"agrees\" if each of its claims holds in our numbers. We have the papers'
+text, not their figures, so each figure is compared with what the text says about it. What we refuted on the way is in
+[what did not hold](findings.md).
 ";
 
-/// The page of all exhibits; one without a table is listed as not run.
+/// The page, from the stored tables; an exhibit without a table is listed as not run.
 pub fn page(mut table: impl FnMut(&Exhibit) -> Option<Table>) -> String {
-    let mut text = HEAD.to_owned();
+    let mut text = PAGE_HEAD.to_owned();
     let run: Vec<(&Exhibit, Option<Table>)> = ALL
         .iter()
         .map(|exhibit| (exhibit, table(exhibit)))
@@ -50,19 +50,25 @@ pub fn page(mut table: impl FnMut(&Exhibit) -> Option<Table>) -> String {
 
 fn section(exhibit: &Exhibit, table: Option<&Table>) -> String {
     let Exhibit { id, caption, .. } = exhibit;
-    let run_size = table
+    let size = table
         .and_then(|table| table.records().first())
         .map_or("full", |record| record.text("run_size"));
     let mut text = format!(
-        "\n### {id}\n{}`eigenveil reproduce {id} --{run_size}",
+        "\n### {id}\n{}`eigenveil reproduce {id} --{size}",
         wrapped(&format!("{caption}."))
     );
     if !exhibit.data.is_empty() {
         text.push_str(" --data DIR");
     }
-    text.push_str(&format!("` · [CSV](papers/{id}.csv)\n"));
-    if let Some(difference) = exhibit.differs_from_paper {
-        text.push_str(&wrapped(&format!("**Not as in the paper**: {difference}.")));
+    text.push('`');
+    if table.is_some() {
+        text.push_str(&format!(" · [CSV](papers/{id}.csv)"));
+    }
+    text.push('\n');
+    if let Some(differs_from_paper) = exhibit.differs_from_paper {
+        text.push_str(&wrapped(&format!(
+            "**Not as in the paper**: {differs_from_paper}."
+        )));
     }
     let Some(table) = table else {
         text.push_str("\nNot run yet.\n");
@@ -71,13 +77,13 @@ fn section(exhibit: &Exhibit, table: Option<&Table>) -> String {
     let verdict = (exhibit.check_claims)(table);
     text.push_str(&wrapped(&format!("**It {}.**", verdict.word())));
     for claim in &verdict.claims {
-        let holds = if claim.holds {
+        let word = if claim.holds {
             "holds"
         } else {
             "**does not hold**"
         };
         text.push_str(&wrapped(&format!(
-            "* {}: {holds}. {}.",
+            "* {}: {word}. {}.",
             claim.claim, claim.evidence
         )));
     }

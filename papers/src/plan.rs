@@ -1,20 +1,20 @@
-//! What an exhibit runs: cells, each so many times.
+//! What an exhibit runs: cells, each with its repeats.
 
 use std::fmt;
 
 use eigenveil_shared::Result;
 
-/// How much is run.
+/// How much to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunSize {
-    /// Enough to see what it shows: fewer repeats, never below five seeds, and coarser sweeps.
+    /// Fewer repeats (at least five) and coarser sweeps.
     Quick,
-    /// As the paper has it.
+    /// As in the paper.
     Full,
 }
 
 impl RunSize {
-    /// The one of two settings that belongs to this run size.
+    /// Picks the setting for this size.
     pub fn choose<T>(self, quick: T, full: T) -> T {
         match self {
             Self::Quick => quick,
@@ -37,16 +37,16 @@ impl fmt::Display for RunSize {
 /// What one run gives at one coordinate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Point {
-    /// The coordinate, where the exhibit has one.
+    /// The coordinate, if the exhibit has one.
     pub at: Option<f64>,
-    /// Those of [`Exhibit::per_cell`](crate::Exhibit::constants), then those of
-    /// [`Exhibit::measures`](crate::Exhibit::measures); not a number where there is none.
+    /// Those of [`Exhibit::per_cell`](crate::Exhibit::per_cell), then those of
+    /// [`Exhibit::measures`](crate::Exhibit::measures); NaN where there is none.
     pub values: Vec<f64>,
 }
 
 impl Point {
     /// The only point of a run.
-    pub fn only(values: impl Into<Vec<f64>>) -> Self {
+    pub fn single(values: impl Into<Vec<f64>>) -> Self {
         Self {
             at: None,
             values: values.into(),
@@ -54,20 +54,20 @@ impl Point {
     }
 }
 
-/// A run: from the number of the repeat, which is its seed, to its points.
-type Work = Box<dyn Fn(u64) -> Result<Vec<Point>> + Send + Sync>;
+/// A run: takes the number of the repeat, which is its seed, and returns its points.
+type RunFn = Box<dyn Fn(u64) -> Result<Vec<Point>> + Send + Sync>;
 
 /// A setting with its repeats.
 pub struct Cell {
     /// One part for each of [`Exhibit::key_columns`](crate::Exhibit::key_columns).
     pub key: Vec<String>,
-    /// How often it runs.
+    /// Number of repeats.
     pub repeats: u64,
-    pub(crate) work: Work,
+    pub(crate) work: RunFn,
 }
 
 impl Cell {
-    /// A cell that `work` runs.
+    /// A cell whose runs are calls of `work`.
     pub fn new<const N: usize>(
         key: [&dyn fmt::Display; N],
         repeats: u64,
@@ -86,6 +86,6 @@ impl Cell {
 pub struct RunPlan {
     /// In the order of the CSV.
     pub cells: Vec<Cell>,
-    /// Whether one run takes all cores; otherwise each takes one, and as many run at once as there are cores.
-    pub together: bool,
+    /// Whether one run uses all cores; otherwise each run uses one core, and as many run at once as there are cores.
+    pub one_run_at_a_time: bool,
 }

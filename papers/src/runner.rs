@@ -1,4 +1,4 @@
-//! Runs an exhibit on all cores, and goes on where an earlier run ended.
+//! Runs an exhibit on all cores, resuming an interrupted run.
 
 use std::{
     path::PathBuf,
@@ -14,7 +14,7 @@ use eigenveil_shared::{Error, ErrorCode, Result};
 use crate::{
     data::Data,
     exhibit::Exhibit,
-    journal::{Done, Header, Journal},
+    journal::{CompletedRuns, Header, Journal},
     plan::{Point, RunSize},
     table::Table,
 };
@@ -22,55 +22,53 @@ use crate::{
 /// How an exhibit is run.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
-    /// How much.
-    pub run_size: RunSize,
-    /// The journal of what is done, which a later call reads.
+    /// Quick or full.
+    pub size: RunSize,
+    /// The journal, from which a later call resumes.
     pub journal: PathBuf,
-    /// Whether to forget what an earlier call has done.
+    /// Whether to start over instead of resuming.
     pub restart: bool,
 }
 
-/// What is told of a run while it goes on.
+/// Progress of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Runs that are done, those of earlier calls included.
+    /// Finished runs, including those of earlier calls.
     pub done: usize,
-    /// Of these, those of earlier calls.
+    /// Of these, finished by earlier calls.
     pub resumed: usize,
-    /// All.
+    /// Number of runs in all.
     pub total: usize,
 }
 
-/// Runs what is not yet in the journal and sums it up.
+/// Runs what is not in the journal yet and summarises all runs.
 ///
-/// # Errors
-/// Those of the data and of the algorithms, with the cell in which they came; `internal` where the journal cannot be
-/// written.
+/// # Errors Errors of the data and of the algorithms, naming the cell; `internal` if the journal cannot be written.
 pub fn run(
     exhibit: &Exhibit,
     data: &Data,
     options: &RunOptions,
-    tell: &(dyn Fn(Progress) + Sync),
+    on_progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<Table> {
     data.require(exhibit)?;
-    let plan = (exhibit.plan)(data, options.run_size)?;
+    let plan = (exhibit.plan)(data, options.size)?;
     if options.restart {
-        // Not being there is as good.
+        // It may not exist.
         let _ = std::fs::remove_file(&options.journal);
     }
     let header = Header {
         exhibit: exhibit.id.to_owned(),
-        scale: options.run_size.to_string(),
+        size: options.size.to_string(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     let (journal, done) = Journal::open(&options.journal, &header)?;
-    // The first repeats of all cells first: what is slow, and what fails, shows early.
+    // First repeats first, so that slow and failing cells show early.
     let most = plan.cells.iter().map(|cell| cell.repeats).max();
     let all: Vec<(usize, u64)> = (0..most.unwrap_or(0))
         .flat_map(|repeat| (0..plan.cells.len()).map(move |cell| (cell, repeat)))
         .filter(|&(cell, repeat)| repeat < plan.cells[cell].repeats)
         .collect();
-    let is_done = |done: &Done, &(cell, repeat): &(usize, u64)| {
+    let is_done = |done: &CompletedRuns, &(cell, repeat): &(usize, u64)| {
         done.contains_key(&(plan.cells[cell].key.clone(), repeat))
     };
     let left: Vec<(usize, u64)> = all
@@ -80,7 +78,7 @@ pub fn run(
         .collect();
     let total = all.len();
     let resumed = total - left.len();
-    tell(Progress {
+    on_progress(Progress {
         done: resumed,
         resumed,
         total,
@@ -89,7 +87,7 @@ pub fn run(
     let (next, finished) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let failed = AtomicBool::new(false);
     let cores = Threads::available();
-    let (workers, threads) = match plan.together {
+    let (workers, threads) = match plan.one_run_at_a_time {
         true => (1, cores),
         false => (cores.count(), Threads::current()),
     };
@@ -117,7 +115,7 @@ pub fn run(
             let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
             state.0.add(&cell.key, repeat, &points)?;
             state.1.insert((cell.key.clone(), repeat), points);
-            tell(Progress {
+            on_progress(Progress {
                 done: total - left.len() + finished.fetch_add(1, Ordering::Relaxed) + 1,
                 resumed,
                 total,
@@ -133,7 +131,7 @@ pub fn run(
                 worker.join().unwrap_or_else(|_| {
                     Err(Error::new(
                         ErrorCode::Internal,
-                        format!("a run of {} ended in a panic", exhibit.id),
+                        format!("a run of {} panicked", exhibit.id),
                     ))
                 })
             })
@@ -149,17 +147,17 @@ pub fn run(
             (cell.key.clone(), points.collect())
         })
         .collect();
-    Ok(Table::summarize(exhibit, options.run_size, &cells))
+    Ok(Table::summarize(exhibit, options.size, &cells))
 }
 
-/// Points with as many values as the exhibit has names.
+/// Checks that each point has one value for each name of the exhibit.
 fn checked(exhibit: &Exhibit, points: Vec<Point>) -> Result<Vec<Point>> {
     let wanted = exhibit.per_cell.len() + exhibit.measures.len();
     match points.iter().all(|point| point.values.len() == wanted) {
         true => Ok(points),
         false => Err(Error::new(
             ErrorCode::Internal,
-            format!("a point has not the {wanted} values that the exhibit names"),
+            format!("a point does not have the {wanted} values that the exhibit names"),
         )),
     }
 }

@@ -1,7 +1,7 @@
-//! What exhibits share: rows, budgets, a run of an algorithm by its name, and of a study.
+//! Helpers of the exhibits: rows, budgets, one run of an algorithm or of a study.
 
 use eigenveil_central::{
-    Fit, Generator, Neighbours, NoiseRule, Options, Privacy, Request, Rows, find,
+    CentralCalibration, Fit, Generator, Neighbours, Options, Privacy, Request, Rows, find,
 };
 use eigenveil_estimation::{
     metrics::projector_distance,
@@ -35,7 +35,7 @@ pub(crate) fn model_rows(
     Ok((rows, population.subspace().clone()))
 }
 
-/// The parameters of a study of p columns without centring; the mechanism's own δ where none is given.
+/// Parameters of a study of p columns without centring; the mechanism's default δ if none is given.
 pub(crate) fn params(
     p: usize,
     norm: Norm,
@@ -51,7 +51,7 @@ pub(crate) fn params(
     })
 }
 
-/// One study of n of these rows, by the exact law of its sum.
+/// Simulates one study of n of these rows, drawn from the exact distribution of its sum.
 pub(crate) fn study(
     params: &StudyParams,
     source: RowSource<'_>,
@@ -68,13 +68,13 @@ pub(crate) fn study(
     Ok(run(&experiment, &mut |_| ())?.1)
 }
 
-/// The ε that holds at the study's δ; not a number where none does.
+/// The true ε at the study's δ; NaN if there is none.
 pub(crate) fn study_epsilon(params: &StudyParams) -> f64 {
     let holds = params.mechanism().true_epsilon(params.budget().delta());
     holds.unwrap_or(f64::NAN)
 }
 
-/// `‖VVᵀ − V̂V̂ᵀ‖_F` to expect of a subspace drawn without looking at any data.
+/// Expected `‖VVᵀ − V̂V̂ᵀ‖_F` of a random subspace.
 pub(crate) fn random_error(p: usize, k: usize) -> f64 {
     (2.0 * k as f64 * (1.0 - k as f64 / p as f64)).sqrt()
 }
@@ -84,13 +84,13 @@ pub(crate) fn private(
     epsilon: f64,
     delta: f64,
     neighbours: Neighbours,
-    calibration: NoiseRule,
+    calibration: CentralCalibration,
 ) -> Result<Privacy> {
     let budget = Budget::new(epsilon, delta)?;
     Ok(Privacy::with_budget(budget, neighbours, calibration))
 }
 
-/// One run: the fit, and its error against this subspace, whose dimension is the k asked for.
+/// One run: the fit, and its error against `truth`, whose dimension is k.
 pub(crate) fn fitted(
     name: &str,
     options: &Options,
@@ -104,7 +104,7 @@ pub(crate) fn fitted(
     Ok((fit, error))
 }
 
-/// The ε that really holds; not a number without privacy.
+/// The true ε; NaN without privacy.
 pub(crate) fn true_epsilon(fit: &Fit) -> f64 {
     let privacy = fit.privacy.as_ref();
     privacy
@@ -112,7 +112,7 @@ pub(crate) fn true_epsilon(fit: &Fit) -> f64 {
         .unwrap_or(f64::NAN)
 }
 
-/// The true ε over the claimed one; infinite where it is not known.
+/// The true ε over the claimed one; infinite if it is unknown.
 pub(crate) fn share_of_claim(record: &Record) -> f64 {
     let share = record.number("true_epsilon") / record.number("epsilon");
     if share.is_nan() { f64::INFINITY } else { share }
@@ -132,8 +132,8 @@ pub(crate) fn slope(points: &[(f64, f64)]) -> f64 {
     both / across
 }
 
-/// The line with the smallest `x` and that with the largest, as (`x`, `y`).
-pub(crate) fn ends(
+/// The points (`x`, `y`) with the smallest and the largest `x`.
+pub(crate) fn first_and_last(
     table: &Table,
     wanted: &[(&str, &str)],
     x: &str,
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_slope_is_the_power() {
+    fn slope_of_a_power_law_is_its_exponent() {
         let points = [1.0, 10.0, 100.0_f64].map(|x| (x, 3.0 * x.powf(-0.5)));
         assert!((slope(&points) + 0.5).abs() < 1e-12);
     }

@@ -1,10 +1,10 @@
-//! What many exhibits have: an error over something that grows.
+//! Helpers for exhibits that plot an error over one parameter.
 
 use eigenveil_figures::{Axis, Figure, LineChart, Series};
 
 use crate::{Record, Table, Verdict, number::digits};
 
-/// A measure over a column, all else fixed.
+/// A measure over one column, with the other columns fixed.
 pub(crate) struct Sweep<'a> {
     pub(crate) table: &'a Table,
     pub(crate) fixed: &'a [(&'a str, &'a str)],
@@ -13,9 +13,9 @@ pub(crate) struct Sweep<'a> {
 }
 
 impl Sweep<'_> {
-    /// Adds whether the measure falls (or grows) from the first to the last value of x, by more than two standard errors
-    /// of the difference of the means.
-    pub(crate) fn judge(&self, verdict: Verdict, says: &str, falls: bool) -> Verdict {
+    /// Adds the claim that the measure falls (or grows) from the first to the last value of x by more than two standard
+    /// errors of the difference of the means.
+    pub(crate) fn check_trend(&self, verdict: Verdict, says: &str, falls: bool) -> Verdict {
         let mut lines: Vec<_> = self.table.matching(self.fixed).collect();
         lines.sort_by(|a, b| a.number(self.x).total_cmp(&b.number(self.x)));
         let (Some(first), Some(last)) = (lines.first(), lines.last()) else {
@@ -42,7 +42,7 @@ impl Sweep<'_> {
     }
 }
 
-/// A line of a chart: mean and standard deviation of a measure over x, all else fixed.
+/// A line of a chart: mean and standard deviation of a measure over x, with the other columns fixed.
 pub(crate) fn series(
     table: &Table,
     name: impl Into<String>,
@@ -50,12 +50,12 @@ pub(crate) fn series(
     x: &str,
     measure: &str,
 ) -> Series {
-    let std = format!("{measure}_std");
+    let std = format!("{measure}_sd");
     Series::new(name, table.line(fixed, x, &format!("{measure}_mean")))
         .with_error_bars(table.matching(fixed).map(|record| record.number(&std)))
 }
 
-/// A chart of lines, and of what they are compared with.
+/// A line chart with reference lines.
 pub(crate) fn chart(
     title: &str,
     x: Axis,
@@ -69,7 +69,7 @@ pub(crate) fn chart(
     chart.to_svg()
 }
 
-/// A table of these heads and rows, whose cells are separated by ` | `.
+/// A Markdown table; the cells of heads and rows are separated by ` | `.
 pub(crate) fn grid(heads: &str, rows: impl IntoIterator<Item = String>) -> String {
     let columns = heads.split(" | ").count();
     let mut text = format!("| {heads} |\n|{}\n", "---|".repeat(columns));
@@ -79,17 +79,17 @@ pub(crate) fn grid(heads: &str, rows: impl IntoIterator<Item = String>) -> Strin
     text
 }
 
-/// A table: a row for each setting, a column for each value of `across`, mean ± standard deviation in the cells; then
-/// the constants, of the first column.
+/// A Markdown table: a row for each setting, a column for each value of `across`, mean ± standard deviation in the
+/// cells, then the per-cell numbers of the first column.
 pub(crate) fn markdown(
     table: &Table,
     rows: &[&str],
     across: &str,
     measure: &str,
-    constants: &[&str],
+    per_cell: &[&str],
 ) -> String {
     let columns = table.values(across);
-    let named = constants.iter().map(|constant| constant.replace('_', " "));
+    let named = per_cell.iter().map(|constant| constant.replace('_', " "));
     let heads: Vec<String> = [rows, &columns]
         .concat()
         .into_iter()
@@ -107,7 +107,7 @@ pub(crate) fn markdown(
         for column in &columns {
             let wanted = [key.as_slice(), &[(across, *column)]].concat();
             let mean = table.number(&wanted, &format!("{measure}_mean"));
-            let std = table.number(&wanted, &format!("{measure}_std"));
+            let std = table.number(&wanted, &format!("{measure}_sd"));
             let holds = table.number(&wanted, "true_epsilon");
             let mut cell = if mean.is_nan() {
                 String::new()
@@ -119,7 +119,7 @@ pub(crate) fn markdown(
             }
             cells.push(cell);
         }
-        let constants = constants.iter().map(|name| record.number(name));
+        let constants = per_cell.iter().map(|name| record.number(name));
         cells.extend(constants.map(|number| digits(number, 2)));
         lines.push(cells.join(" | "));
         seen.push(key);

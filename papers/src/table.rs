@@ -1,4 +1,4 @@
-//! The results of an exhibit, as its CSV has them.
+//! The results of an exhibit, as in its CSV.
 
 use std::collections::BTreeMap;
 
@@ -15,12 +15,12 @@ use crate::{
 pub struct Record(BTreeMap<String, String>);
 
 impl Record {
-    /// What stands in this column, empty where there is none.
+    /// The text in this column; empty if there is none.
     pub fn text(&self, column: &str) -> &str {
         self.0.get(column).map_or("", String::as_str)
     }
 
-    /// The number in this column; not a number where there is none.
+    /// The number in this column; NaN if there is none.
     pub fn number(&self, column: &str) -> f64 {
         self.text(column).parse().unwrap_or(f64::NAN)
     }
@@ -54,14 +54,14 @@ impl Table {
         self.records.iter().filter(|record| record.matches(wanted))
     }
 
-    /// The number in `column` of the first line whose columns have these values; not a number without one.
+    /// The number in `column` of the first line whose columns have these values; NaN if there is none.
     pub fn number(&self, wanted: &[(&str, &str)], column: &str) -> f64 {
         self.matching(wanted)
             .next()
             .map_or(f64::NAN, |record| record.number(column))
     }
 
-    /// The values of a column, each once, in the order in which they come.
+    /// The distinct values of a column, in order of appearance.
     pub fn values(&self, column: &str) -> Vec<&str> {
         let mut values: Vec<&str> = Vec::new();
         for record in &self.records {
@@ -80,16 +80,15 @@ impl Table {
             .collect()
     }
 
-    /// Reads a CSV that an exhibit has written.
+    /// Reads the CSV of an exhibit.
     ///
-    /// # Errors
-    /// `invalid-request` where its columns are not the exhibit's.
+    /// # Errors `invalid-request` if its columns are not the exhibit's.
     pub fn parse(exhibit: &Exhibit, text: &str) -> Result<Self> {
         let header = exhibit.header();
         let mut lines = text.lines();
         if lines.next() != Some(header.join(",").as_str()) {
             return Err(Error::invalid_request(format!(
-                "the table of {0} has other columns than {0} writes; run it again: eigenveil reproduce {0}",
+                "the table of {0} was written by another version, its columns differ; run it again: eigenveil reproduce {0}",
                 exhibit.id
             )));
         }
@@ -116,7 +115,7 @@ impl Table {
     /// Mean and spread over the repeats of each cell.
     pub(crate) fn summarize(
         exhibit: &Exhibit,
-        run_size: RunSize,
+        size: RunSize,
         cells: &[(Vec<String>, Vec<Vec<Point>>)],
     ) -> Self {
         let header = exhibit.header();
@@ -139,7 +138,7 @@ impl Table {
                     fields.extend(spread(&values).map(short));
                 }
                 fields.push(points.len().to_string());
-                fields.push(run_size.to_string());
+                fields.push(size.to_string());
                 records.push(Record(header.iter().cloned().zip(fields).collect()));
             }
         }
@@ -147,8 +146,8 @@ impl Table {
     }
 }
 
-/// Mean, standard deviation (denominator R − 1; 0 for one), lower quartile, median, upper quartile of the values that
-/// are numbers.
+/// Mean, standard deviation (denominator R − 1; 0 for a single value), lower quartile, median and upper quartile; NaN
+/// values are left out.
 fn spread(values: &[f64]) -> [f64; 5] {
     let mut values: Vec<f64> = values.iter().copied().filter(|v| !v.is_nan()).collect();
     if values.is_empty() {
@@ -178,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_spread_is_that_of_numpy() {
+    fn spread_matches_numpy() {
         // numpy: mean 4, std(ddof=1) 3.1622776601683795, percentiles 25, 50, 75.
         assert_eq!(
             spread(&[1.0, 9.0, 3.0, 5.0, 2.0]),

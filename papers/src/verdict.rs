@@ -1,13 +1,13 @@
-//! Whether our results agree with a paper's claims.
+//! Whether a paper's claims hold in our results.
 
 /// One claim of the paper about an exhibit, compared with our numbers.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Claim {
     /// What the paper says, in our words.
     pub claim: String,
-    /// Whether it holds in our numbers.
+    /// Whether it holds in our results.
     pub holds: bool,
-    /// The numbers that decide.
+    /// The numbers that decide it.
     pub evidence: String,
 }
 
@@ -43,24 +43,24 @@ impl Verdict {
     /// One word: "agrees", "disagrees", or "agrees in part".
     pub fn word(&self) -> &'static str {
         match self.claims.iter().filter(|claim| claim.holds).count() {
-            count if count == self.claims.len() => "agrees",
+            holding if holding == self.claims.len() => "agrees",
             0 => "disagrees",
             _ => "agrees in part",
         }
     }
 
-    /// One line: the word, and why.
+    /// One line: the word and the reasons.
     pub fn line(&self) -> String {
         let reasons: Vec<String> = self
             .claims
             .iter()
             .map(|claim| {
-                let holds = if claim.holds {
+                let word = if claim.holds {
                     "holds"
                 } else {
                     "does not hold"
                 };
-                format!("{} {holds}: {}", claim.claim, claim.evidence)
+                format!("{} {word}: {}", claim.claim, claim.evidence)
             })
             .collect();
         format!("{}: {}", self.word(), reasons.join("; "))
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_word_says_how_many_claims_hold() {
+    fn verdict_word_counts_the_claims_that_hold() {
         let one = Verdict::default().with("more is more", true, "2 > 1");
         assert_eq!((one.word(), one.agrees()), ("agrees", true));
         let both = one.with("less is more", false, "1 < 2");

@@ -1,4 +1,4 @@
-//! `docs/papers.md` and its pictures are made from the tables in `docs/papers`, not by hand.
+//! `docs/papers.md` and its figures are generated from the tables in `docs/papers`.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -13,17 +13,17 @@ fn docs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs")
 }
 
-fn kept(exhibit: &Exhibit) -> Option<Table> {
+fn stored_table(exhibit: &Exhibit) -> Option<Table> {
     let path = docs().join("papers").join(format!("{}.csv", exhibit.id));
     let text = std::fs::read_to_string(path).ok()?;
     Some(Table::parse(exhibit, &text).unwrap())
 }
 
 #[test]
-fn the_page_is_the_one_that_the_tables_make() {
+fn the_page_matches_the_tables() {
     let path = docs().join("papers.md");
     let written = std::fs::read_to_string(path).unwrap();
-    let made = page(kept);
+    let made = page(stored_table);
     for (number, (made, written)) in (1..).zip(made.lines().zip(written.lines())) {
         assert_eq!(
             made, written,
@@ -34,9 +34,9 @@ fn the_page_is_the_one_that_the_tables_make() {
 }
 
 #[test]
-fn pictures_are_those_of_the_tables() {
+fn figures_match_the_tables() {
     for exhibit in ALL {
-        let Some(table) = kept(exhibit) else {
+        let Some(table) = stored_table(exhibit) else {
             continue;
         };
         let path = docs().join("papers").join(format!("{}.svg", exhibit.id));
@@ -47,7 +47,7 @@ fn pictures_are_those_of_the_tables() {
             path.display(),
             exhibit.id
         );
-        // At least five seeds wherever something is drawn at random.
+        // At least five seeds for whatever is random.
         for record in table.records() {
             let repeats = record.number("repeats");
             assert!(

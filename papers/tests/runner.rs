@@ -1,4 +1,4 @@
-//! What was run is not run again, and what was broken off gives what an unbroken run gives.
+//! An interrupted run resumes without repeating runs and gives the same results as an uninterrupted one.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -19,10 +19,10 @@ use eigenveil_papers::{
 };
 use eigenveil_shared::Error;
 
-/// One test at a time: the exhibit counts in statics.
-static ONE: Mutex<()> = Mutex::new(());
+/// One test at a time, because the exhibit counts in statics.
+static SERIAL: Mutex<()> = Mutex::new(());
 static RUNS: AtomicU64 = AtomicU64::new(0);
-/// After so many runs the exhibit fails.
+/// Number of runs after which the exhibit fails.
 static FAILS_AFTER: AtomicU64 = AtomicU64::new(u64::MAX);
 
 const SQUARES: Exhibit = Exhibit {
@@ -34,9 +34,9 @@ const SQUARES: Exhibit = Exhibit {
     coordinate: Some("power"),
     per_cell: &["double"],
     measures: &["value"],
-    plan: |_, run_size| {
+    plan: |_, size| {
         let mut plan = RunPlan::default();
-        for x in 0..run_size.choose(4_u32, 6) {
+        for x in 0..size.choose(4_u32, 6) {
             plan.cells.push(Cell::new([&x], 5, move |repeat| {
                 if RUNS.fetch_add(1, Ordering::SeqCst) >= FAILS_AFTER.load(Ordering::SeqCst) {
                     return Err(Error::invalid_request("on purpose"));
@@ -54,20 +54,20 @@ const SQUARES: Exhibit = Exhibit {
     check_claims: |_| Verdict::default(),
     to_svg: |_| String::new(),
     to_markdown: |_| String::new(),
-    ..Exhibit::of(Paper::Liu)
+    ..Exhibit::of_paper(Paper::Liu)
 };
 
 fn options(directory: &Path) -> RunOptions {
     RunOptions {
-        run_size: RunSize::Quick,
+        size: RunSize::Quick,
         journal: directory.join("journal"),
         restart: false,
     }
 }
 
 #[test]
-fn a_broken_run_goes_on_and_gives_the_same() {
-    let _one = ONE
+fn an_interrupted_run_resumes_and_gives_the_same() {
+    let _serial = SERIAL
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner);
     let data = Data::new(None);
@@ -86,28 +86,28 @@ fn a_broken_run_goes_on_and_gives_the_same() {
     FAILS_AFTER.store(u64::MAX, Ordering::SeqCst);
     RUNS.store(0, Ordering::SeqCst);
     let seen = Mutex::new(Vec::new());
-    let tell = |progress: Progress| seen.lock().unwrap().push(progress);
-    let table = run(&SQUARES, &data, &options(broken.path()), &tell).unwrap();
-    assert_eq!(RUNS.load(Ordering::SeqCst), 13, "seven were done");
+    let on_progress = |progress: Progress| seen.lock().unwrap().push(progress);
+    let table = run(&SQUARES, &data, &options(broken.path()), &on_progress).unwrap();
+    assert_eq!(RUNS.load(Ordering::SeqCst), 13, "seven were finished");
     let seen = seen.into_inner().unwrap();
     assert_eq!((seen[0].done, seen[0].resumed, seen[0].total), (7, 7, 20));
     assert!(seen.iter().any(|progress| progress.done == 20));
     assert_eq!(table, expected);
 
-    // All is done: nothing is run, the same comes out; anew, everything is run.
+    // Nothing is left to run, and the results are the same; with `restart` everything runs again.
     RUNS.store(0, Ordering::SeqCst);
     let again = run(&SQUARES, &data, &options(broken.path()), &|_| ()).unwrap();
     assert_eq!((RUNS.load(Ordering::SeqCst), again), (0, table));
-    let restart = RunOptions {
+    let restarted = RunOptions {
         restart: true,
         ..options(broken.path())
     };
-    run(&SQUARES, &data, &restart, &|_| ()).unwrap();
+    run(&SQUARES, &data, &restarted, &|_| ()).unwrap();
     assert_eq!(RUNS.load(Ordering::SeqCst), 20);
-    // Another run size does not take these for its own.
+    // A full run does not resume from a quick one.
     RUNS.store(0, Ordering::SeqCst);
     let full = RunOptions {
-        run_size: RunSize::Full,
+        size: RunSize::Full,
         ..options(broken.path())
     };
     run(&SQUARES, &data, &full, &|_| ()).unwrap();
@@ -115,8 +115,8 @@ fn a_broken_run_goes_on_and_gives_the_same() {
 }
 
 #[test]
-fn the_csv_has_mean_and_spread_and_is_read_back() {
-    let _one = ONE
+fn the_csv_has_mean_and_spread_and_round_trips() {
+    let _serial = SERIAL
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner);
     FAILS_AFTER.store(u64::MAX, Ordering::SeqCst);

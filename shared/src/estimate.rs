@@ -159,7 +159,8 @@ pub struct ComponentGroup {
     /// `span_se` leaves.
     pub alignment: f64,
     /// Root mean squared sine of the space's error, over its dimensions, by the jackknife; `null` without error bars.
-    pub span_se: Option<f64>,
+    #[serde(alias = "span_se")]
+    pub subspace_se: Option<f64>,
 }
 
 impl ComponentGroup {
@@ -205,11 +206,13 @@ pub struct BucketAgreement {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
-pub enum RowVerdict {
+pub enum Feasibility {
     /// Some rows can; that these did is not said.
-    Possible,
+    #[serde(alias = "possible")]
+    Feasible,
     /// No rows can: reports that no device made are in the sums.
-    Impossible,
+    #[serde(alias = "impossible")]
+    Infeasible,
 }
 
 /// Along directions found in the buckets of even number, the reports of the others beside what the mechanism allows,
@@ -217,15 +220,15 @@ pub enum RowVerdict {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
-pub struct RowCheck {
+pub struct FeasibilityCheck {
     /// Reports looked at: those in the buckets of odd number.
     pub reports: u64,
     /// Probability of `impossible` where a device made every report, at most.
     pub false_alarm_rate: f64,
     /// What came out.
-    pub verdict: RowVerdict,
+    pub verdict: Feasibility,
     /// How much of the rows' squared length lies along the directions.
-    pub length: LengthCheck,
+    pub length: SquaredNormCheck,
     /// How many seeds lie close to the directions; `null` without seeds.
     pub seeds: Option<SeedCheck>,
 }
@@ -234,7 +237,7 @@ pub struct RowCheck {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
-pub struct LengthCheck {
+pub struct SquaredNormCheck {
     /// Leading directions taken together: the number for which `found` comes nearest to `limit`, or exceeds it most.
     pub directions: usize,
     /// `Σ vᵀS̃v` over them.
@@ -252,9 +255,11 @@ pub struct SeedCheck {
     /// Which direction, from 1, or how many leading ones together: the set of seeds least likely to hold so many.
     pub direction: usize,
     /// Whether it is the space spanned by so many leading directions.
-    pub together: bool,
+    #[serde(alias = "together")]
+    pub is_subspace: bool,
     /// Probability that a random seed lies as close.
-    pub chance: f64,
+    #[serde(alias = "chance")]
+    pub null_probability: f64,
     /// Seeds that lie as close.
     pub found: u64,
     /// The most to be expected of devices, whatever the rows.
@@ -269,7 +274,8 @@ pub struct SeedCheck {
 #[serde(deny_unknown_fields)]
 pub struct FloorDocument {
     /// Centre `b` of the noise bulk, `(tr S̃ − Σθ̂)/p` over the eigenvalues counted as components.
-    pub centre: f64,
+    #[serde(alias = "centre")]
+    pub center: f64,
     /// Half-radius `r_b`; the bulk of pure noise ends near `b + χ + 2 r_b` (χ = c/n for `double-cap`, else 0).
     pub radius: f64,
     /// Upper edge of the noise bulk.
@@ -333,11 +339,14 @@ pub struct LambdaPath {
     /// Smallest λ at which no two rows share a component: the grid starts here.
     pub lambda_max: f64,
     /// λ `auto`.
-    pub automatic: f64,
+    #[serde(alias = "automatic")]
+    pub lambda_auto: f64,
     /// The value of the grid nearest to `auto`, in its logarithm; the estimate's components are those at this λ.
-    pub chosen: f64,
+    #[serde(alias = "chosen")]
+    pub lambda_chosen: f64,
     /// Sum of the k leading eigenvalues of the moment: the most variance that k components can capture.
-    pub most_variance: f64,
+    #[serde(alias = "most_variance")]
+    pub max_captured_variance: f64,
     /// The solutions, from the largest λ down.
     pub points: Vec<PathPoint>,
 }
@@ -350,7 +359,8 @@ pub struct PathPoint {
     /// λ, in units of the moment's entries.
     pub lambda: f64,
     /// Rows selected.
-    pub support: usize,
+    #[serde(alias = "support")]
+    pub support_size: usize,
     /// `Σ vᵀS̃v` of the components (refitted with `refit`), noise included.
     pub captured_variance: f64,
     /// Relative duality gap reached.
@@ -373,11 +383,14 @@ pub struct CrossValidation {
     /// Folds made of the buckets.
     pub folds: usize,
     /// λ of the best score.
-    pub best: f64,
+    #[serde(alias = "best")]
+    pub lambda_best: f64,
     /// The largest λ whose score is behind the best by at most one standard error.
-    pub chosen: f64,
+    #[serde(alias = "chosen")]
+    pub lambda_1se: f64,
     /// The values tried, from the largest down.
-    pub path: Vec<ScoredLambda>,
+    #[serde(alias = "path")]
+    pub grid: Vec<ScoredLambda>,
 }
 
 /// One value of λ that cross-validation tried.
@@ -390,7 +403,8 @@ pub struct ScoredLambda {
     /// Mean over the folds of the held-out `Σ vᵀS̃v`.
     pub score: f64,
     /// By how much the score is behind the best one.
-    pub behind: f64,
+    #[serde(alias = "behind")]
+    pub score_deficit: f64,
     /// Standard error of `behind`.
     pub standard_error: f64,
 }
@@ -401,18 +415,20 @@ pub struct ScoredLambda {
 #[serde(deny_unknown_fields)]
 pub struct Estimate {
     /// Version of this document.
-    pub format: u32,
+    #[serde(alias = "format")]
+    pub version: u32,
     /// Name of the study.
     pub name: String,
     /// The study's frozen parameters (preprocessing is needed to project new rows).
-    pub study: StudyParams,
+    #[serde(alias = "study")]
+    pub params: StudyParams,
     /// Fingerprint of the parameters, lower-case hex.
     pub fingerprint: String,
     /// Reports summed; a seed that came more than once counts once.
     pub n: u64,
     /// Reports left out of `n` because another one with their seed is in it.
-    #[serde(default)]
-    pub repeated_seeds: u64,
+    #[serde(default, alias = "repeated_seeds")]
+    pub duplicate_seeds: u64,
     /// Dimension of the components.
     pub p: usize,
     /// Components given.
@@ -453,7 +469,8 @@ pub struct Estimate {
     pub bucket_agreement: Option<BucketAgreement>,
     /// Whether rows in the unit ball can have made the reports; `null` with fewer than 64 reports in the buckets of even or of
     /// odd number, and for sparse estimates from seeds read twice.
-    pub row_check: Option<RowCheck>,
+    #[serde(alias = "row_check")]
+    pub feasibility: Option<FeasibilityCheck>,
     /// What was promised to each participant.
     pub privacy: PrivacyStatement,
     /// Plain-words warnings; empty when there is nothing to warn of.
@@ -468,7 +485,7 @@ impl Estimate {
     pub fn reports_that_suffice(&self, component: &Component) -> Option<u64> {
         let (size, influence) = (component.debiased_eigenvalue?, self.influence?);
         // With private centring components are in units of the rows, not of the lifted ones that reports show.
-        let unit = match self.study.preprocessing().centring {
+        let unit = match self.params.preprocessing().centring {
             Some(a) => 1.0 + a * a,
             None => 1.0,
         };
@@ -496,7 +513,7 @@ impl Estimate {
                 };
                 (total - trace) / self.p as f64
             }
-            None => -self.floor.centre,
+            None => -self.floor.center,
         }
     }
 

@@ -1,4 +1,4 @@
-//! `eigenveil account`: what a report or several reports give away.
+//! `eigenveil account`: the privacy cost of one report or of several.
 
 use std::num::NonZeroU32;
 
@@ -14,7 +14,7 @@ use crate::{
     output,
 };
 
-/// Show what one report, or several studies together, gives away
+/// Show the privacy cost of one report, or of several studies together
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  eigenveil account --epsilon 4 --studies 5\n  eigenveil account --mechanism isotropic-gaussian --epsilon 1 --delta 1e-6 --studies 5\n  eigenveil account --sigma 5.3 --sensitivity 1.4142135623730951 --delta 1e-6\n\nNeighbours are any two rows of one participant. Every number is rounded up, to the safe side; what floating point adds to Gaussian reports (below 1e-6 up to p = 200) is in a study's own statement, not here.\nSeveral studies: what they come to together holds too where number and parameters are chosen from earlier outcomes, provided that this total is a limit set beforehand and never exceeded."
@@ -56,16 +56,16 @@ struct Account {
     mechanism: Option<MechanismKind>,
     calibration: Option<Calibration>,
     epsilon: Option<f64>,
-    /// The δ of everything below.
+    /// The δ of the numbers below.
     delta: f64,
     true_epsilon: Option<f64>,
     true_delta: Option<f64>,
     studies: u32,
     composed_epsilon: Option<f64>,
     composed_pure_epsilon: Option<f64>,
-    /// Where number and parameters of the studies are chosen from outcomes, within the same total: the same ε.
+    /// δ at the same ε if number and parameters of the studies are chosen adaptively, within the same total.
     filter_epsilon: Option<f64>,
-    /// Every report's own ε and δ added up: what a ledger counts.
+    /// The sums of the reports' ε and δ: what a ledger counts.
     sum_epsilon: Option<f64>,
     sum_delta: f64,
 }
@@ -113,7 +113,7 @@ pub(crate) fn run(args: &AccountArgs, json: bool) -> Result<()> {
     }
 }
 
-/// What one report satisfies, and its mechanism with the claimed ε where there is one.
+/// The guarantee of one report, and its mechanism with the claimed ε if there is one.
 fn report(args: &AccountArgs) -> Result<(Option<(MechanismSpec, f64)>, Guarantee)> {
     if let (Some(sigma), Some(sensitivity)) = (args.sigma, args.sensitivity) {
         return Ok((None, Guarantee::gaussian(sigma, sensitivity)?));
@@ -121,7 +121,7 @@ fn report(args: &AccountArgs) -> Result<(Option<(MechanismSpec, f64)>, Guarantee
     let epsilon = args
         .epsilon
         .ok_or_else(|| CliError::usage("give --epsilon, or --sigma and --sensitivity"))?;
-    // δ here is also where a pure mechanism's composition is asked for: no mistake then.
+    // A δ is not a mistake with a pure mechanism: it is where the composition is evaluated.
     let claimed = (!args.mechanism.is_pure()).then_some(args.delta).flatten();
     let budget = args.mechanism.budget(epsilon, claimed)?;
     let spec = MechanismSpec::derive(args.mechanism, args.calibration, args.p, budget)?;
@@ -141,7 +141,7 @@ fn print(account: &Account) -> Result<()> {
             output::budget_text(epsilon, if pure { 0.0 } else { account.delta })
         ))?;
         output::text(&format!(
-            "really holds       epsilon {}{}",
+            "true epsilon       {}{}",
             number(account.true_epsilon),
             if pure {
                 ", delta 0".to_owned()

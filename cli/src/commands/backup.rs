@@ -1,4 +1,4 @@
-//! `eigenveil backup`: the whole store of a running server as one file.
+//! `eigenveil backup`: the store of a running server as one file.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use crate::{
     output,
 };
 
-/// Fetch a backup of a running server's whole store
+/// Fetch a backup of a running server's store
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  eigenveil backup --out eigenveil-backup.db\n\nTo restore it: put it into an empty directory as eigenveil.db and run eigenveil serve --data on that directory.\nThe operator's token stays the same; what was acknowledged after the backup is not in it."
@@ -30,7 +30,7 @@ pub(crate) async fn run(args: &BackupArgs, json: bool) -> Result<()> {
     let client = analyst(&args.server, &args.token)?;
     let mut file = output::NewFile::create(&args.out)?;
     let bytes = client.backup(file.writer()).await?;
-    file.keep()?;
+    file.persist()?;
     let out = args.out.display().to_string();
     let written = serde_json::json!({ "bytes": bytes, "out": out });
     output::either(json, &written, &format!("{bytes} bytes written to {out}"))

@@ -7,7 +7,7 @@ use std::{
 
 use clap::Args;
 use eigenveil_central::{
-    Baseline, Card, Fit, Generator, Privacy, Request, Rows, principal_components,
+    AlgorithmInfo, Baseline, Fit, Generator, Privacy, Request, Rows, principal_components,
 };
 use eigenveil_estimation::{
     linalg::Threads,
@@ -28,9 +28,9 @@ use crate::{
     rows::{self, TableArgs},
 };
 
-/// Most columns for the algorithms that hold matrices of p × p: one takes 3.2 GB then, and some hold several.
+/// Largest p of the algorithms that hold p × p matrices: at this size one takes 3.2 GB, and some hold several.
 const MAX_QUADRATIC: usize = 20_000;
-/// Most columns for the others: as many as a file may have.
+/// Largest p of the others: as many columns as a file may have.
 const MAX_DIMENSION: usize = 1 << 17;
 
 /// Where rows come from and how they are prepared.
@@ -74,20 +74,20 @@ enum Kind {
     Table { rows: Rows, truth: DMatrix<f64> },
 }
 
-/// What one repeat found, and how good that is.
+/// The fit of one repeat and how good it is.
 pub(super) struct Compared {
     pub(super) fit: Fit,
     /// ‖V̂V̂ᵀ − VVᵀ‖_F, V that of the model, or the non-private top-k of the file's rows.
     pub(super) error: f64,
     /// Share of the population's variance, or of the second moment of the file's rows.
     pub(super) captured: f64,
-    /// What the algorithm itself took, without reading or making rows and without this comparison.
+    /// Time of the algorithm itself, without reading or drawing rows and without this comparison.
     pub(super) algorithm: Duration,
 }
 
 impl RowsArgs {
-    /// Reads and prepares a file, or fixes the model.
-    pub(super) fn source(&self, card: &Card, k: usize) -> Result<Source> {
+    /// Reads and prepares a file, or draws the model.
+    pub(super) fn source(&self, info: &AlgorithmInfo, k: usize) -> Result<Source> {
         let mut norm = self.norm;
         let table = match (&self.rows, self.model) {
             (Some(path), _) => Some(rows::read_with_constants(path, &self.table)?),
@@ -104,7 +104,7 @@ impl RowsArgs {
         let dimension = table
             .as_ref()
             .map_or(self.p.unwrap_or(0), rows::RowTable::dimension);
-        check_dimension(card, dimension)?;
+        check_dimension(info, dimension)?;
         let preprocessing = Preprocessing {
             dimension,
             features: features.flatten(),
@@ -155,8 +155,8 @@ impl Source {
         (n, self.preprocessing.dimension)
     }
 
-    /// Runs the algorithm once, on rows of its own, and where asked traces its iterations; the rows of a model are not kept
-    /// where the algorithm takes a stream.
+    /// Runs the algorithm once on its own rows and, if asked, traces its iterations; rows of a model are not stored if
+    /// the algorithm takes a stream.
     pub(super) fn run(
         &self,
         baseline: &dyn Baseline,
@@ -199,7 +199,7 @@ impl Source {
                 let request = request_for(population.subspace());
                 let (fit, algorithm) = match baseline.streaming() {
                     Some(streaming) => {
-                        // Rows from a generator of their own: the algorithm draws from the other.
+                        // Rows have a generator of their own, so that the algorithm's draws do not change them.
                         let mut rows_rng = Generator::from_rng(rng);
                         let mut making = Duration::ZERO;
                         let mut rows = (0..n).map(|_| {
@@ -232,8 +232,8 @@ impl Source {
 }
 
 /// Refuses more columns than the algorithm can hold.
-fn check_dimension(card: &Card, dimension: usize) -> Result<()> {
-    let (most, because) = if card.quadratic {
+fn check_dimension(info: &AlgorithmInfo, dimension: usize) -> Result<()> {
+    let (most, because) = if info.quadratic_memory {
         (MAX_QUADRATIC, "holds matrices of p × p")
     } else {
         (MAX_DIMENSION, "holds frames of p × k")
@@ -243,7 +243,7 @@ fn check_dimension(card: &Card, dimension: usize) -> Result<()> {
     }
     Err(CliError::usage(format!(
         "the rows have {dimension} columns; {} {because}, for at most {most} columns: take some of them with --keep",
-        card.name
+        info.name
     )))
 }
 

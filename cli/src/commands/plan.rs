@@ -1,13 +1,15 @@
-//! `eigenveil plan`: how many participants a wish needs.
+//! `eigenveil plan`: how many participants a target error needs.
 
 use std::{num::NonZeroU64, path::PathBuf};
 
 use clap::Args;
 use eigenveil_estimation::{
     centring::planned_noise,
-    floor::{Spectrum, grouped, rounded_up},
+    floor::Spectrum,
+    format::{round_up, with_thousands},
     plan::{
-        Total, Wish, pilot_mean_length, pilot_uncertainty, plan, spectrum_of, spectrum_of_pilot,
+        MeanSquaredLength, PlanTarget, pilot_mean_length, pilot_uncertainty, plan,
+        spectrum_from_eigenvalues, spectrum_from_pilot,
     },
 };
 use eigenveil_shared::{
@@ -26,7 +28,7 @@ use crate::{
     output,
 };
 
-/// Plan a study: how many users an error needs, or what error to expect with so many users, for every mechanism
+/// Plan a study: how many users a target error needs, or the error to expect with a given number, for every mechanism
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  eigenveil plan --p 40 --k 2 --spectrum 0.3,0.2 --epsilon 1,2,4 --target-error 0.3\n  eigenveil plan --p 40 --k 2 --spectrum 0.3,0.2 --epsilon 4 --n 100000,1000000 --plot plan.svg\n  eigenveil plan --pilot result/estimate.json --k 2 --epsilon 4 --target-error 0.3\n  eigenveil plan --p 40 --k 2 --spectrum 0.15,0.1 --centring --mean-length 0.8 --epsilon 4 --target-error 0.3\n\nThe error is the expected distance between projectors, 0 to √(2k), of PCA without --sparse; single runs vary around it.\nTake the spectrum from public data, from a pilot, or from a guess, never from the participants' own rows.\nA pilot's debiased eigenvalues are themselves uncertain, and so is what follows from them."
@@ -47,10 +49,11 @@ pub(crate) struct PlanArgs {
     /// Mechanisms to compare [default: all]
     #[arg(long, value_name = "M,…", value_delimiter = ',', value_parser = crate::args::parse::<MechanismKind>)]
     mechanism: Vec<MechanismKind>,
-    /// as-published adds a row for the paper's own noise of symmetric-gaussian, with the ε that really holds
+    /// as-published adds a row for the paper's own noise of symmetric-gaussian, with its true ε
     #[arg(long, default_value = "analytic", value_parser = crate::args::parse::<Calibration>)]
     calibration: Calibration,
-    /// The k leading eigenvalues of E[xxᵀ] of prepared rows, or more. Under --norm normalize all p of them sum to 1; what the given ones leave is spread evenly over the other directions
+    /// The k leading eigenvalues of E[xxᵀ] of prepared rows, or more. With --norm normalize all p of them sum to 1; the
+    /// rest is spread evenly over the other directions
     #[arg(
         long,
         value_name = "A,B,…",
@@ -63,7 +66,7 @@ pub(crate) struct PlanArgs {
     /// An estimate.json of this program: its debiased eigenvalues (themselves uncertain), its p and its preprocessing
     #[arg(long, value_name = "FILE")]
     pilot: Option<PathBuf>,
-    /// Wanted error ‖V̂V̂ᵀ−VVᵀ‖_F, below √(2k)
+    /// Target error ‖V̂V̂ᵀ−VVᵀ‖_F, below √(2k)
     #[arg(
         long,
         value_name = "X",
@@ -75,16 +78,17 @@ pub(crate) struct PlanArgs {
     /// Participants expected; several values with commas
     #[arg(long, value_name = "N,…", value_delimiter = ',')]
     n: Vec<NonZeroU64>,
-    /// How a row is brought into the unit ball [default: normalize]
+    /// How rows are brought into the unit ball [default: normalize]
     #[arg(long, value_enum, conflicts_with = "pilot")]
     norm: Option<NormArg>,
     /// Mean squared length of the prepared rows, at most 1 (for --norm clip and require; normalize makes it 1)
     #[arg(long, value_name = "T", allow_negative_numbers = true)]
-    total: Option<f64>,
+    mean_squared_length: Option<f64>,
     /// Plan for private centring with the constant A [default A: 1/√2]: the spectrum is then that of the covariance; components are assumed to be orthogonal to the mean
     #[arg(long, value_name = "A", num_args = 0..=1, require_equals = true, default_missing_value = DEFAULT_CENTRING_TEXT, requires = "mean_length", conflicts_with = "pilot")]
     centring: Option<f64>,
-    /// Length of the mean E x of the prepared rows, 0 to 1, for --centring; 0.7 to 0.9 is usual where every feature is positive
+    /// Length of the mean E x of the prepared rows, 0 to 1, for --centring; typically 0.7 to 0.9 if every feature is
+    /// positive
     #[arg(
         long,
         value_name = "L",
@@ -97,7 +101,7 @@ pub(crate) struct PlanArgs {
     plot: Option<PathBuf>,
 }
 
-/// One row; the first keys are what scripts rely on.
+/// One row of the plan; scripts rely on its keys.
 #[derive(Serialize)]
 pub(super) struct PlanRow {
     pub(super) mechanism: MechanismKind,
@@ -111,14 +115,14 @@ pub(super) struct PlanRow {
     claim_holds: bool,
     components_above_floor: Option<usize>,
     reason: Option<String>,
-    /// Of one report on its device; double-cap only.
-    expected_tries: Option<f64>,
+    /// Expected attempts of one report on its device; double-cap only.
+    expected_attempts: Option<f64>,
     #[serde(skip)]
     pub(super) noise: NoiseModel,
 }
 
 #[derive(Serialize)]
-struct Plan {
+struct PlanAnswer {
     rows: Vec<PlanRow>,
     p: usize,
     k: usize,
@@ -134,16 +138,20 @@ pub(crate) fn run(args: &PlanArgs, json: bool) -> Result<()> {
         mean_length,
         mut notes,
     } = match &args.pilot {
-        Some(path) => of_pilot(args, &read_estimate(path)?)?,
-        None => of_spectrum(args)?,
+        Some(path) => from_pilot(args, &read_estimate(path)?)?,
+        None => from_spectrum(args)?,
     };
-    let wishes: Vec<Wish> = match args.target_error {
-        Some(target) => vec![Wish::Error(target)],
-        None => args.n.iter().map(|n| Wish::Participants(n.get())).collect(),
+    let wishes: Vec<PlanTarget> = match args.target_error {
+        Some(target) => vec![PlanTarget::Error(target)],
+        None => args
+            .n
+            .iter()
+            .map(|n| PlanTarget::Participants(n.get()))
+            .collect(),
     };
     let mut rows = Vec::new();
     for (mechanism, calibration) in mechanisms(args, spectrum.dimension(), &mut notes)? {
-        // δ belongs to the others where both kinds are compared.
+        // If both kinds are compared, δ is that of the other mechanisms.
         let delta = (!mechanism.is_pure()).then_some(args.delta).flatten();
         for &epsilon in &args.epsilon {
             let params = StudyParams::freeze(StudyDesign {
@@ -175,7 +183,7 @@ pub(crate) fn run(args: &PlanArgs, json: bool) -> Result<()> {
                     claim_holds: privacy.claim_holds,
                     components_above_floor: planned.components_above,
                     reason: planned.reason,
-                    expected_tries: params.mechanism().expected_tries(),
+                    expected_attempts: params.mechanism().expected_tries(),
                     noise,
                 });
             }
@@ -186,7 +194,7 @@ pub(crate) fn run(args: &PlanArgs, json: bool) -> Result<()> {
         let chart = plan_chart::chart(&rows, &spectrum, args.target_error)?;
         output::write_figure(path, &chart)?;
     }
-    let plan = Plan {
+    let plan = PlanAnswer {
         rows,
         p: spectrum.dimension(),
         k: spectrum.rank(),
@@ -200,7 +208,7 @@ pub(crate) fn run(args: &PlanArgs, json: bool) -> Result<()> {
     }
 }
 
-/// What is planned for.
+/// The population that is planned for.
 struct Population {
     spectrum: Spectrum,
     norm: Norm,
@@ -210,7 +218,7 @@ struct Population {
     notes: Vec<String>,
 }
 
-/// The mean squared length that a mean of this length leaves of the rows': their total variance.
+/// The total variance: the rows' mean squared length less that of their mean.
 fn without_mean(total: f64, mean_length: f64) -> Result<f64> {
     if !(mean_length >= 0.0 && mean_length * mean_length < total) {
         return Err(CliError::usage(format!(
@@ -221,17 +229,20 @@ fn without_mean(total: f64, mean_length: f64) -> Result<f64> {
     Ok(total - mean_length * mean_length)
 }
 
-/// The spectrum on the command line.
-fn of_spectrum(args: &PlanArgs) -> Result<Population> {
+/// The population given by the flags.
+fn from_spectrum(args: &PlanArgs) -> Result<Population> {
     let (Some(p), Some(k)) = (args.p, args.k) else {
         return Err(CliError::usage("--spectrum needs --p and --k"));
     };
-    // Eigenvalues and total are those of prepared rows: the radius is behind them.
-    let (norm, total) = match (args.norm.unwrap_or(NormArg::Normalize), args.total) {
-        (NormArg::Normalize, None) => (Norm::Normalize, Total::UnitRows),
+    // Eigenvalues and total are those of prepared rows, after division by the radius.
+    let (norm, total) = match (
+        args.norm.unwrap_or(NormArg::Normalize),
+        args.mean_squared_length,
+    ) {
+        (NormArg::Normalize, None) => (Norm::Normalize, MeanSquaredLength::UnitRows),
         (NormArg::Normalize, Some(total)) => {
             return Err(CliError::usage(format!(
-                "--total is {total}, but under --norm normalize every row has length 1; leave it out, or give --norm clip or require"
+                "--mean-squared-length is {total}, but under --norm normalize every row has length 1; leave it out, or give --norm clip or require"
             )));
         }
         (NormArg::Clip, total) => (Norm::Clip { radius: 1.0 }, total_of(total)),
@@ -240,15 +251,19 @@ fn of_spectrum(args: &PlanArgs) -> Result<Population> {
     let mean_length = args.mean_length.unwrap_or(0.0);
     let mut notes = Vec::new();
     let total = match (args.centring, total) {
-        (None, total) | (Some(_), total @ Total::Unknown) => total,
-        (Some(_), Total::UnitRows) => Total::Known(without_mean(1.0, mean_length)?),
-        (Some(_), Total::Known(total)) => Total::Known(without_mean(total, mean_length)?),
+        (None, total) | (Some(_), total @ MeanSquaredLength::Unknown) => total,
+        (Some(_), MeanSquaredLength::UnitRows) => {
+            MeanSquaredLength::Known(without_mean(1.0, mean_length)?)
+        }
+        (Some(_), MeanSquaredLength::Known(total)) => {
+            MeanSquaredLength::Known(without_mean(total, mean_length)?)
+        }
     };
     if args.centring.is_some() {
         notes.push("Private centring: the spectrum is that of the covariance, and the components are assumed to be orthogonal to the mean; a component along the mean has more noise.".to_owned());
     }
     Ok(Population {
-        spectrum: spectrum_of(p, k, &args.spectrum, total)?,
+        spectrum: spectrum_from_eigenvalues(p, k, &args.spectrum, total)?,
         norm,
         centring: args.centring,
         mean_length,
@@ -256,8 +271,8 @@ fn of_spectrum(args: &PlanArgs) -> Result<Population> {
     })
 }
 
-/// What a pilot says.
-fn of_pilot(args: &PlanArgs, pilot: &Estimate) -> Result<Population> {
+/// The population estimated by a pilot.
+fn from_pilot(args: &PlanArgs, pilot: &Estimate) -> Result<Population> {
     if let Some(p) = args.p.filter(|&p| p != pilot.p) {
         return Err(CliError::usage(format!(
             "--p is {p}, but the pilot has dimension {}; leave --p out",
@@ -265,11 +280,11 @@ fn of_pilot(args: &PlanArgs, pilot: &Estimate) -> Result<Population> {
         )));
     }
     let k = args.k.unwrap_or(pilot.k);
-    let spectrum = spectrum_of_pilot(pilot, k, total_of(args.total))?;
+    let spectrum = spectrum_from_pilot(pilot, k, total_of(args.mean_squared_length))?;
     let mut notes = vec![format!(
         "The pilot's debiased eigenvalues are themselves uncertain, each by ±{:.2e} at least (one standard deviation, n = {}); so are the numbers below.",
         pilot_uncertainty(pilot),
-        grouped(pilot.n)
+        with_thousands(pilot.n)
     )];
     if pilot.sparse.is_some() {
         notes.push(
@@ -288,10 +303,10 @@ fn of_pilot(args: &PlanArgs, pilot: &Estimate) -> Result<Population> {
 }
 
 fn total_of(total: Option<f64>) -> Total {
-    total.map_or(Total::Unknown, Total::Known)
+    total.map_or(MeanSquaredLength::Unknown, MeanSquaredLength::Known)
 }
 
-/// What to compare, mechanisms that p is too large for left out unless they were named.
+/// The mechanisms to compare; without --mechanism those that p is too large for are left out.
 fn mechanisms(
     args: &PlanArgs,
     p: usize,
@@ -346,12 +361,12 @@ fn warn(rows: &[PlanRow]) {
     }
 }
 
-/// Three significant digits, rounded up: not a promise of too little.
+/// Three significant digits, rounded up so that it is never too few.
 fn readable(n: u64) -> String {
-    grouped(rounded_up(n, 3))
+    with_thousands(round_up(n, 3))
 }
 
-fn print(plan: &Plan) -> Result<()> {
+fn print(plan: &PlanAnswer) -> Result<()> {
     for note in &plan.notes {
         output::text(note)?;
     }
@@ -367,7 +382,7 @@ fn print(plan: &Plan) -> Result<()> {
         "bytes a report"
     ))?;
     for row in &plan.rows {
-        // The usual calibration needs no words.
+        // The default calibration is not mentioned.
         let calibration = row.calibration.filter(|c| *c != Calibration::Analytic);
         output::text(&format!(
             "{:<34} {:>7} {:>8} {:>12} {:>18} {:>8} {:>7} {:>14}",
@@ -386,7 +401,7 @@ fn print(plan: &Plan) -> Result<()> {
             match (plan.target_error, row.n) {
                 (_, None) => "never".to_owned(),
                 (Some(_), Some(n)) => readable(n),
-                (None, Some(n)) => grouped(n),
+                (None, Some(n)) => with_thousands(n),
             },
             row.error
                 .map_or("-".to_owned(), |error| format!("{error:.3}")),
@@ -406,8 +421,8 @@ fn print(plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-/// One sentence, with the best mechanism whose claim holds.
-fn answer(plan: &Plan) -> String {
+/// One sentence with the best mechanism whose claim holds.
+fn answer(plan: &PlanAnswer) -> String {
     let honest = || plan.rows.iter().filter(|row| row.claim_holds);
     let mut epsilons: Vec<f64> = Vec::new();
     for row in &plan.rows {
@@ -416,7 +431,7 @@ fn answer(plan: &Plan) -> String {
         }
     }
     if let Some(target) = plan.target_error {
-        let largest = eigenveil_estimation::plan::largest_error(plan.p, plan.k);
+        let largest = eigenveil_estimation::plan::max_error(plan.p, plan.k);
         let of = format!("{target} of at most {largest:.2}");
         let parts: Vec<String> = epsilons
             .iter()
@@ -450,7 +465,7 @@ fn answer(plan: &Plan) -> String {
         .map_or(String::new(), |(row, n, error)| {
             format!(
                 "The best of these: {} users with {} at epsilon {} can expect an error of about {}.",
-                grouped(n),
+                with_thousands(n),
                 row.mechanism,
                 row.epsilon,
                 output::error_text(error, plan.p, plan.k)

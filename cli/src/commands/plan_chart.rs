@@ -1,9 +1,6 @@
-//! The picture of a plan: expected error against n, a line for each mechanism and ε.
+//! The chart of a plan: expected error against n, a line for each mechanism and ε.
 
-use eigenveil_estimation::{
-    floor::{Spectrum, grouped},
-    plan::error_curve,
-};
+use eigenveil_estimation::{floor::Spectrum, format::with_thousands, plan::error_curve};
 use eigenveil_figures::{LineChart, LineStyle, Marker, Series, expected_error};
 use eigenveil_shared::mechanism::{Calibration, MechanismKind};
 
@@ -13,7 +10,7 @@ use crate::error::Result;
 /// Points of one line.
 const POINTS: usize = 49;
 
-/// Lines over the decades around the answers.
+/// Lines over the decades around the planned n.
 pub(super) fn chart(
     rows: &[PlanRow],
     spectrum: &Spectrum,
@@ -44,7 +41,7 @@ pub(super) fn chart(
         }
         let curve = error_curve(spectrum, &row.noise, (from, to), POINTS)?;
         let style = match (row.mechanism, row.calibration) {
-            // Nearly on the isotropic line: both must be seen.
+            // It is nearly on the isotropic line, and both must be visible.
             (MechanismKind::DiscreteGaussian, _) => LineStyle::Dotted,
             (_, Some(Calibration::AsPublished)) => LineStyle::Dashed,
             _ => LineStyle::Solid,
@@ -56,7 +53,10 @@ pub(super) fn chart(
         );
     }
     let mut chart = expected_error("How many users?", spectrum, (from, to), series);
-    let mut subtitle = format!("p\u{a0}=\u{a0}{}, k\u{a0}=\u{a0}{k}", grouped(p as u64));
+    let mut subtitle = format!(
+        "p\u{a0}=\u{a0}{}, k\u{a0}=\u{a0}{k}",
+        with_thousands(p as u64)
+    );
     if !several && let Some(row) = rows.first() {
         subtitle.push_str(&format!(", ε\u{a0}=\u{a0}{}", row.epsilon));
     }

@@ -1,4 +1,4 @@
-//! `eigenveil prepare`: the public constants of a study, from public rows or from what is published of the columns.
+//! `eigenveil prepare`: makes the public constants of a study from public rows or published statistics.
 
 use std::{io::Write as _, num::NonZeroU64, path::PathBuf};
 
@@ -14,7 +14,7 @@ use crate::{
     error::{CliError, Result},
     output,
     rows::{self, RowTable, TableArgs},
-    shares::{Shares, percent},
+    shares::{LengthShares, percent},
 };
 
 /// Make a study's features file (centers and scales) from public rows or a description
@@ -26,7 +26,7 @@ pub(crate) struct PrepareArgs {
     /// Public rows: .csv, .tsv, .parquet, .npy or .libsvm
     #[arg(long, value_name = "FILE", required_unless_present = "description")]
     rows: Option<PathBuf>,
-    /// What is published about the columns: CSV with name,mean,sd or name,min,max
+    /// Published statistics of the columns: CSV with name,mean,sd or name,min,max
     #[arg(long, value_name = "FILE", conflicts_with_all = ["rows", "k", "n", "epsilon"])]
     description: Option<PathBuf>,
     /// Components wanted
@@ -51,16 +51,16 @@ pub(crate) struct PrepareArgs {
     table: TableArgs,
 }
 
-/// One column, as it is and with its constants.
+/// One column with its constants.
 #[derive(Serialize)]
 struct Column {
     #[serde(flatten)]
     feature: Feature,
     reason: String,
     /// Share of the squared length of the raw rows.
-    share: f64,
+    share_of_squared_length: f64,
     /// Share of the squared length of the mean of the raw rows.
-    share_of_mean: f64,
+    share_of_squared_mean: f64,
 }
 
 #[derive(Serialize)]
@@ -68,19 +68,19 @@ struct Prepared {
     out: String,
     columns: Vec<Column>,
     /// `‖E x‖²/E‖x‖²` of the raw rows.
-    mean_share: f64,
+    squared_mean_over_squared_length: f64,
     /// Empty without rows.
     choices: Vec<Choice>,
     chosen: Option<Choice>,
     warnings: Vec<String>,
 }
 
-/// What is known of one column.
+/// The statistics of one column.
 struct Known {
     name: String,
     mean: f64,
     deviation: f64,
-    /// Where both come from.
+    /// Where mean and scale come from.
     source: String,
 }
 
@@ -88,7 +88,7 @@ pub(crate) fn run(args: &PrepareArgs, json: bool) -> Result<()> {
     let table = match &args.rows {
         Some(path) => {
             let table = rows::read_with_constants(path, &args.table)?.0;
-            // Names that were taken for a row would be in every center and scale.
+            // Names read as a row would spoil every center and scale.
             table
                 .check_header_is_known()
                 .map_err(|error| error.context(path.display()))?;
@@ -97,7 +97,7 @@ pub(crate) fn run(args: &PrepareArgs, json: bool) -> Result<()> {
         None => None,
     };
     let known = match (&table, &args.description) {
-        (Some(table), _) => of_rows(table),
+        (Some(table), _) => from_rows(table),
         (None, Some(path)) => described(path)?,
         (None, None) => return Err(CliError::usage("give --rows or --description")),
     };
@@ -106,7 +106,7 @@ pub(crate) fn run(args: &PrepareArgs, json: bool) -> Result<()> {
         .iter()
         .map(|c| c.mean * c.mean + c.deviation * c.deviation)
         .collect();
-    let shares = Shares::of_moments(&squared_means, &mean_squares);
+    let shares = LengthShares::from_moments(&squared_means, &mean_squares);
     let columns = columns(&known, &shares)?;
     let features: Vec<Feature> = columns.iter().map(|c| c.feature.clone()).collect();
     let mut warnings: Vec<String> = shares
@@ -114,7 +114,7 @@ pub(crate) fn run(args: &PrepareArgs, json: bool) -> Result<()> {
         .map(|warning| format!("as the columns are, {warning}"))
         .into_iter()
         .collect();
-    // What study create would refuse.
+    // The same checks as study create.
     Preprocessing {
         features: Some(features.clone()),
         ..Preprocessing::new(features.len(), Norm::Normalize)
@@ -132,10 +132,10 @@ pub(crate) fn run(args: &PrepareArgs, json: bool) -> Result<()> {
         }
         _ => Vec::new(),
     };
-    // Only what uses the file that is written, and does not spend the first component on the mean or one column.
+    // Only choices that use the written file and whose first component is neither the mean nor one column.
     let chosen = choices
         .iter()
-        .filter(|choice| choice.prepared && choice.warning.is_none())
+        .filter(|choice| choice.uses_centers_and_scales && choice.warning.is_none())
         .min_by(|a, b| a.error.total_cmp(&b.error))
         .cloned();
     if !choices.is_empty() && chosen.is_none() {
@@ -146,11 +146,11 @@ pub(crate) fn run(args: &PrepareArgs, json: bool) -> Result<()> {
     }
     let mut file = output::NewFile::create(&args.out)?;
     file.writer().write_all(&features_csv(&features)?)?;
-    file.keep()?;
+    file.persist()?;
     let prepared = Prepared {
         out: args.out.display().to_string(),
         columns,
-        mean_share: shares.mean,
+        squared_mean_over_squared_length: shares.mean,
         choices,
         chosen,
         warnings,
@@ -162,7 +162,7 @@ pub(crate) fn run(args: &PrepareArgs, json: bool) -> Result<()> {
 }
 
 /// Means and standard deviations of public rows.
-fn of_rows(table: &RowTable) -> Vec<Known> {
+fn from_rows(table: &RowTable) -> Vec<Known> {
     let n = table.len() as f64;
     let p = table.dimension();
     let mut means = vec![0.0; p];
@@ -222,7 +222,7 @@ fn described(path: &std::path::Path) -> Result<Vec<Known>> {
         let line: Line = line.map_err(|error| refused(error.to_string()))?;
         let (mean, deviation, source) = match (line.mean, line.sd, line.min, line.max) {
             (Some(mean), Some(sd), _, _) => (mean, sd, "as described".to_owned()),
-            // As if every value of the range were as likely: what a range alone says.
+            // A range alone suggests a uniform distribution.
             (_, _, Some(min), Some(max)) => (
                 0.5 * (min + max),
                 (max - min) / 12_f64.sqrt(),
@@ -255,8 +255,8 @@ fn described(path: &std::path::Path) -> Result<Vec<Known>> {
     Ok(known)
 }
 
-/// Constants of few digits, with where they come from.
-fn columns(known: &[Known], shares: &Shares) -> Result<Vec<Column>> {
+/// Constants of few digits, and where they come from.
+fn columns(known: &[Known], shares: &LengthShares) -> Result<Vec<Column>> {
     let squared: f64 = known.iter().map(|c| c.mean * c.mean).sum();
     known
         .iter()
@@ -287,8 +287,8 @@ fn columns(known: &[Known], shares: &Shares) -> Result<Vec<Column>> {
             Ok(Column {
                 feature: Feature::new(&column.name, center, scale),
                 reason,
-                share,
-                share_of_mean: if squared > 0.0 {
+                share_of_squared_length: share,
+                share_of_squared_mean: if squared > 0.0 {
                     column.mean * column.mean / squared
                 } else {
                     0.0
@@ -329,34 +329,34 @@ fn features_csv(features: &[Feature]) -> Result<Vec<u8>> {
         .map_err(|error| CliError::failed(error.to_string()))
 }
 
-/// Columns shown on a terminal; all are in the file and in JSON.
-const SHOWN: usize = 40;
+/// Largest number of columns shown on a terminal; the file and the JSON have all.
+const MAX_COLUMNS_SHOWN: usize = 40;
 
 fn print(args: &PrepareArgs, prepared: &Prepared) -> Result<()> {
     output::text(&format!(
         "{:<30} {:>12} {:>12} {:>9} {:>9}  reason",
         "column", "center", "scale", "length", "mean"
     ))?;
-    for column in prepared.columns.iter().take(SHOWN) {
+    for column in prepared.columns.iter().take(MAX_COLUMNS_SHOWN) {
         output::text(&format!(
             "{:<30} {:>12} {:>12} {:>9} {:>9}  {}",
             column.feature.name,
             column.feature.center,
             column.feature.scale,
-            percent(column.share),
-            percent(column.share_of_mean),
+            percent(column.share_of_squared_length),
+            percent(column.share_of_squared_mean),
             column.reason
         ))?;
     }
-    if prepared.columns.len() > SHOWN {
+    if prepared.columns.len() > MAX_COLUMNS_SHOWN {
         output::text(&format!(
             "… and {} columns more",
-            prepared.columns.len() - SHOWN
+            prepared.columns.len() - MAX_COLUMNS_SHOWN
         ))?;
     }
     output::text(&format!(
         "\nlength: the column's share of the raw rows' squared length; mean: its share of their mean's squared length, which is {} of the rows'",
-        percent(prepared.mean_share)
+        percent(prepared.squared_mean_over_squared_length)
     ))?;
     for warning in &prepared.warnings {
         output::text(&format!("warning: {warning}"))?;
@@ -364,7 +364,7 @@ fn print(args: &PrepareArgs, prepared: &Prepared) -> Result<()> {
     if !prepared.choices.is_empty() {
         output::text(&format!(
             "\n{:<40} {:>6} {:>6} {:>11}  first component",
-            "what a study would get", "error", "clear", "mean's share"
+            "what a study would get", "error", "above", "mean's share"
         ))?;
     }
     for choice in &prepared.choices {
@@ -373,7 +373,7 @@ fn print(args: &PrepareArgs, prepared: &Prepared) -> Result<()> {
             choice.to_string(),
             choice.error,
             format!("{}/{}", choice.components_above_floor, choice.k),
-            percent(choice.mean_share),
+            percent(choice.squared_mean_over_squared_length),
             choice.warning.as_deref().unwrap_or("of several columns")
         ))?;
     }
@@ -409,7 +409,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn constants_have_few_digits() {
+    fn constants_are_rounded_to_few_digits() {
         assert_eq!((rounded(3.5240), rounded(0.001_234_5)), (3.52, 0.00123));
         assert_eq!(on_grid(14.127_291, 3.52), 14.13);
         assert_eq!(on_grid(880.583, 569.0), 881.0);
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_or_moments_describe_a_column() {
+    fn a_column_is_described_by_range_or_mean_and_sd() {
         let folder = tempfile::tempdir().unwrap();
         let of = |text: &str| {
             let path = folder.path().join("columns.csv");

@@ -1,4 +1,4 @@
-//! What `normalize`, `clip` and private centring would do to a study of rows like these.
+//! The effect of `normalize`, `clip` and private centring on a study of rows like these.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use eigenveil_estimation::{
     centring::planned_noise,
     floor::Spectrum,
     linalg::{GramSum, packed_to_dense, symmetric_eigen},
-    plan::{Wish, plan},
+    plan::{PlanTarget, plan},
 };
 use eigenveil_shared::{
     mechanism::MechanismKind,
@@ -21,7 +21,7 @@ use super::prepare::{norm_flags, rounded};
 use crate::{
     error::{CliError, Result},
     rows::RowTable,
-    shares::{MOST, percent},
+    shares::{DOMINANT_SHARE, percent},
 };
 
 /// Quantiles of the rows' lengths that are tried as radius of `clip`.
@@ -35,11 +35,11 @@ pub(super) struct Setting {
     pub(super) budget: Budget,
 }
 
-/// One way to prepare rows, and what the study would get.
+/// One way to prepare rows and the error to expect.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Choice {
     /// Whether the centers and scales are used.
-    pub(super) prepared: bool,
+    pub(super) uses_centers_and_scales: bool,
     norm: Norm,
     centring: Option<f64>,
     pub(super) k: usize,
@@ -47,8 +47,8 @@ pub(super) struct Choice {
     pub(super) error: f64,
     pub(super) components_above_floor: usize,
     /// `‖E x‖²/E‖x‖²` of the prepared rows; what centring removes.
-    pub(super) mean_share: f64,
-    /// When the first component is one column or the mean.
+    pub(super) squared_mean_over_squared_length: f64,
+    /// Set if the first component is one column or the mean.
     pub(super) warning: Option<String>,
 }
 
@@ -66,7 +66,7 @@ impl Choice {
 
 impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let before = if self.prepared {
+        let before = if self.uses_centers_and_scales {
             "prepared"
         } else {
             "as they are"
@@ -76,7 +76,7 @@ impl fmt::Display for Choice {
     }
 }
 
-/// Every way, for public rows.
+/// All choices for public rows.
 pub(super) fn choices(
     table: &RowTable,
     features: &[Feature],
@@ -122,7 +122,7 @@ pub(super) fn choices(
     Ok(all)
 }
 
-/// Lengths of the rows with these constants, at the quantiles, each once.
+/// Distinct quantiles of the lengths of rows prepared with these constants.
 fn radii(table: &RowTable, features: &[Feature]) -> Vec<f64> {
     let mut lengths: Vec<f64> = (0..table.len())
         .map(|index| {
@@ -187,7 +187,7 @@ fn choice(
         moment -= &mean * mean.transpose();
     }
     let eigen = symmetric_eigen(&moment)?;
-    // Rounding leaves what is 0 a little below.
+    // Rounding can leave a zero slightly negative.
     let values: Vec<f64> = eigen.values.iter().map(|x| x.max(0.0)).collect();
     let mut spectrum = Spectrum::from_eigenvalues(&values, setting.k)?;
     if let Some(a) = centring {
@@ -196,7 +196,7 @@ fn choice(
             spectrum.with_excess_along_mean(along.iter().map(|m| (m / a).powi(2)).collect())?;
     }
     let noise = planned_noise(params, spectrum.total(), mean.norm())?;
-    let planned = plan(&spectrum, &noise, Wish::Participants(setting.n))?;
+    let planned = plan(&spectrum, &noise, PlanTarget::Participants(setting.n))?;
     let first = eigen.vectors.column(0);
     let (column, weight) =
         first
@@ -208,13 +208,13 @@ fn choice(
                 |best, (at, x)| if x > best.1 { (at, x) } else { best },
             );
     let along = first.dot(&mean).powi(2);
-    let warning = if weight > MOST {
+    let warning = if weight > DOMINANT_SHARE {
         Some(format!(
             "{} of it is {:?}",
             percent(weight),
             features[column].name
         ))
-    } else if centring.is_none() && along > MOST * values[0] {
+    } else if centring.is_none() && along > DOMINANT_SHARE * values[0] {
         Some(format!(
             "the mean ({} of its variance)",
             percent(along / values[0])
@@ -223,13 +223,13 @@ fn choice(
         None
     };
     Ok(Choice {
-        prepared,
+        uses_centers_and_scales: prepared,
         norm: params.preprocessing().norm,
         centring,
         k: setting.k,
         error: planned.error.unwrap_or(f64::INFINITY),
         components_above_floor: planned.components_above.unwrap_or(0),
-        mean_share,
+        squared_mean_over_squared_length: mean_share,
         warning,
     })
 }

@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::{
     error::{CliError, Result},
     output,
-    rows::{self, TableArgs, Wanted},
+    rows::{self, ExpectedColumns, TableArgs},
     scores,
 };
 
@@ -31,18 +31,19 @@ pub(crate) struct ProjectArgs {
     out: Option<PathBuf>,
     #[command(flatten)]
     table: TableArgs,
-    /// SVG file that shows the rows in the plane of two components, with the loadings as arrows; it shows rows, so protect it as you protect them
+    /// SVG file of the rows in the plane of two components, with the loadings as arrows; it shows rows, so protect it
+    /// as you protect them
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
-    /// Column of the .csv file with the label of each row, which becomes its colour in the picture; not a feature
+    /// Column of the .csv file with the label of each row, which decides its colour in the figure; not a feature
     #[arg(long, value_name = "COLUMN", requires = "plot")]
     label: Option<String>,
-    /// The two components of the picture
+    /// The two components of the figure
     #[arg(long, value_name = "I,J", requires = "plot", default_value = "1,2", value_parser = axes)]
     axes: (usize, usize),
 }
 
-/// "1,2" as places from 0.
+/// "1,2" as indices from 0.
 fn axes(text: &str) -> std::result::Result<(usize, usize), String> {
     let number = |text: &str| text.trim().parse::<usize>().ok()?.checked_sub(1);
     text.split_once(',')
@@ -67,7 +68,7 @@ pub(crate) fn run(args: &ProjectArgs, json: bool) -> Result<()> {
         ));
     }
     let estimate = read_estimate(&args.estimate)?;
-    let wanted = Wanted {
+    let wanted = ExpectedColumns {
         of: "estimate",
         dimension: estimate.p,
         names: estimate.study.feature_names(),
@@ -81,7 +82,7 @@ pub(crate) fn run(args: &ProjectArgs, json: bool) -> Result<()> {
         None => (rows::read(&args.rows, &args.table, Some(&wanted))?, None),
     };
     output::notes(table.notes());
-    let scores = scores::of_rows(&estimate, &table)?;
+    let scores = scores::from_rows(&estimate, &table)?;
     if let Some(plot) = &args.plot {
         let picture = biplot(&estimate, args.axes, &scores, labels.as_deref());
         let picture = picture.map_err(CliError::usage)?;

@@ -24,23 +24,23 @@ use crate::{
     args::ServerArgs,
     error::{CliError, Result},
     output,
-    rows::{self, RowTable, TableArgs, Wanted},
-    shares::Shares,
+    rows::{self, ExpectedColumns, RowTable, TableArgs},
+    shares::LengthShares,
 };
 
-/// Rows perturbed before they are synced to the outbox together.
-const PREPARED_AT_ONCE: usize = 1_024;
+/// Reports synced to the outbox together.
+const ROWS_PER_SYNC: usize = 1_024;
 /// Name of the outbox in its directory.
-const OUTBOX: &str = "outbox.db";
-/// What of the row file the outbox remembers.
-const ROWS_DIGEST: &str = "rows_sha256";
-/// How it was read: rows of another header or of other columns are other rows.
-const READ_AS: &str = "rows_read_as";
+const OUTBOX_FILE: &str = "outbox.db";
+/// Key under which the outbox stores the digest of the row file.
+const ROWS_DIGEST_KEY: &str = "rows_sha256";
+/// Key under which it stores how the file was read: with another header or other columns the rows differ.
+const READ_AS_KEY: &str = "rows_read_as";
 
 /// Perturb the rows of a file, one participant each, and upload them
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  eigenveil report --server http://127.0.0.1:8080 --study ID --rows rows.npy\n  eigenveil report --study ID --rows people.csv --drop id --ledger people.ledger --limit-epsilon 20\n\nColumns are matched by name with the study's features, where it has names, before anything is perturbed or charged.\nCSV and TSV: where the features have no names, --header yes or --header no says what the first line is; it is not\nguessed, because that would depend on the first participant's row.\n\nEach row is perturbed once and its report is written to the outbox (--state, default FILE.eigenveil) before it is sent.\nRunning the command again finishes what an earlier run did not, and never counts a row twice.\nThe outbox remembers which token goes with which row: --tokens is needed once.\nA row with a field that is missing, infinite or not a number, with too many fields or a LIBSVM index beyond the\nstudy's dimension, or longer than --norm require allows, is sent as the zero row: whether a row is sent must not tell what is in it. Only you are told how many such rows there were.\n\nThe ledger (--ledger, default FILE.ledger beside the rows) keeps what each row has spent in all studies, whatever\noutbox it was in, and refuses what would pass its limits, and a second report of a row for the same study. Row i of\nevery file that is used with a ledger is participant i. eigenveil receipt shows it."
+    after_help = "Examples:\n  eigenveil report --server http://127.0.0.1:8080 --study ID --rows rows.npy\n  eigenveil report --study ID --rows people.csv --drop id --ledger people.ledger --limit-epsilon 20\n\nColumns are matched by name with the study's features, where it has names, before anything is perturbed or charged.\nCSV and TSV: where the features have no names, --header yes or --header no says what the first line is; it is not\nguessed, because that would depend on the first participant's row.\n\nEach row is perturbed once and its report is written to the outbox (--outbox, default FILE.eigenveil) before it is sent.\nRunning the command again finishes what an earlier run did not, and never counts a row twice.\nThe outbox remembers which token goes with which row: --tokens is needed once.\nA row with a field that is missing, infinite or not a number, with too many fields or a LIBSVM index beyond the\nstudy's dimension, or longer than --norm require allows, is sent as the zero row: whether a row is sent must not tell what is in it. Only you are told how many such rows there were.\n\nThe ledger (--ledger, default FILE.ledger beside the rows) keeps what each row has spent in all studies, whatever\noutbox it was in, and refuses what would pass its limits, and a second report of a row for the same study. Row i of\nevery file that is used with a ledger is participant i. eigenveil receipt shows it."
 )]
 pub(crate) struct ReportArgs {
     #[command(flatten)]
@@ -48,16 +48,16 @@ pub(crate) struct ReportArgs {
     /// Identifier of the study
     #[arg(long, value_name = "ID")]
     study: String,
-    /// Fingerprint the study must have; refuses to take part in anything else
+    /// Fingerprint that the study must have; any other study is refused
     #[arg(long, value_name = "HEX")]
     fingerprint: Option<String>,
     /// Rows: .csv, .tsv, .parquet, .npy or .libsvm; one row = one participant
     #[arg(long, value_name = "FILE")]
     rows: PathBuf,
-    /// Directory of the outbox; beside the row file when absent
+    /// Directory of the outbox [default: beside the row file]
     #[arg(long, value_name = "DIR")]
-    state: Option<PathBuf>,
-    /// What each row has spent, over all studies and outboxes; beside the row file when absent
+    outbox: Option<PathBuf>,
+    /// Ledger of what each row has spent, over all studies and outboxes [default: beside the row file]
     #[arg(long, value_name = "FILE")]
     ledger: Option<PathBuf>,
     #[command(flatten)]
@@ -65,65 +65,65 @@ pub(crate) struct ReportArgs {
     /// The file has changed, but row i is still the same participant as row i of the earlier files
     #[arg(long)]
     same_participants: bool,
-    /// One-time tokens of a study that wants them, one a line: line i is for row i (see study tokens)
+    /// Participant tokens, for a study that requires them, one a line: line i is for row i (see study tokens)
     #[arg(long, value_name = "FILE")]
     tokens: Option<PathBuf>,
     /// Send one report per request instead of batches
     #[arg(long)]
-    single: bool,
+    no_batch: bool,
     /// Number of connections to use at once
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=1024))]
     connections: u16,
-    /// Send what was prepared although the study states another purpose or responsible party now
+    /// Send prepared reports although the study's purpose or responsible party has changed since
     #[arg(long)]
-    accept_changes: bool,
-    /// Do not ask, on a terminal, when one column or the mean has most of the rows' squared length
+    accept_new_purpose: bool,
+    /// Do not ask, on a terminal, if one column or the mean has most of the rows' squared length
     #[arg(long)]
     yes: bool,
     #[command(flatten)]
     table: TableArgs,
 }
 
-/// What each row may spend, as kept in the ledger.
+/// The spending limits of each row, as stored in the ledger.
 #[derive(Debug, Args)]
 struct LimitArgs {
-    /// Largest ε that a row may spend in all studies together; kept in the ledger [default in a new ledger: 16.01]
+    /// Limit of ε for each row in all studies together; stored in the ledger [default in a new ledger: 16.01]
     #[arg(long, value_name = "EPSILON")]
     limit_epsilon: Option<f64>,
-    /// Largest ε that a row may spend in one study; kept in the ledger [default in a new ledger: 8.001]
+    /// Limit of ε for each row in one study; stored in the ledger [default in a new ledger: 8.001]
     #[arg(long, value_name = "EPSILON")]
     limit_epsilon_per_study: Option<f64>,
-    /// Largest δ that a row may spend in all studies together; kept in the ledger [default in a new ledger: 1e-5]
+    /// Limit of δ for each row in all studies together; stored in the ledger [default in a new ledger: 1e-5]
     #[arg(long, value_name = "DELTA")]
     limit_delta: Option<f64>,
 }
 
 impl LimitArgs {
-    /// Writes the limits that were given into the ledger.
-    fn keep(&self, ledger: &mut RowLedger) -> Result<()> {
-        let kept = ledger.limits()?;
+    /// Stores the given limits in the ledger.
+    fn save(&self, ledger: &mut RowLedger) -> Result<()> {
+        let current = ledger.limits()?;
         let wanted = Limits::new(
             self.limit_epsilon_per_study
-                .unwrap_or(kept.epsilon_per_study()),
-            self.limit_epsilon.unwrap_or(kept.epsilon_total()),
-            self.limit_delta.unwrap_or(kept.delta_total()),
+                .unwrap_or(current.epsilon_per_study()),
+            self.limit_epsilon.unwrap_or(current.epsilon_total()),
+            self.limit_delta.unwrap_or(current.delta_total()),
         )?;
-        if wanted != kept {
+        if wanted != current {
             ledger.set_limits(wanted)?;
         }
         Ok(())
     }
 }
 
-/// What the ledger says after this run.
+/// The ledger after this run.
 #[derive(Serialize)]
 struct Charged {
     /// What this study costs each row: what the ledger was charged.
     epsilon: f64,
     delta: f64,
-    /// Rows charged by this run; the others were before.
+    /// Rows charged by this run; the others were charged before.
     rows: u64,
-    /// What the row that spent most has spent, and may spend, in all studies.
+    /// The spending of the row that spent most in all studies, and the limits.
     spent: Spent,
     limits: Limits,
     ledger: String,
@@ -142,7 +142,7 @@ struct Reported {
     bytes: u64,
     retries: u64,
     seconds: f64,
-    state: String,
+    outbox: String,
     charged: Charged,
 }
 
@@ -161,67 +161,67 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
         )
         .into());
     }
-    let state = args
-        .state
+    let outbox_dir = args
+        .outbox
         .clone()
         .unwrap_or_else(|| beside(&args.rows, ".eigenveil"));
     let participant = study.participant();
-    // Before anything is made for it. What an earlier run has prepared is sent all the same: the server may have
-    // counted it.
-    if !state.join(OUTBOX).exists() {
+    // Checked before anything is created. Reports of an earlier run are sent anyway: the server may have counted some.
+    if !outbox_dir.join(OUTBOX_FILE).exists() {
         participant.check_open()?;
     }
-    // One read: what is fingerprinted is what is perturbed.
+    // Read once, so that the digest is that of the perturbed bytes.
     let bytes = rows::read_bytes(&args.rows)?;
     let digest: [u8; 32] = Sha256::digest(&bytes).into();
     let params = study.params();
-    let wanted = Wanted::study(params.dimension(), params.feature_names());
+    let wanted = ExpectedColumns::study(params.dimension(), params.feature_names());
     let table = rows::parse(&args.rows, &bytes, &args.table, Some(&wanted))?;
     output::notes(table.notes());
-    let book = args.ledger.clone().unwrap_or_else(|| {
-        // A link to the rows has the ledger of the rows.
+    let ledger_path = args.ledger.clone().unwrap_or_else(|| {
+        // A symbolic link shares the ledger of the file it points to.
         beside(
             &fs::canonicalize(&args.rows).unwrap_or_else(|_| args.rows.clone()),
             ".ledger",
         )
     });
-    let mut ledger = RowLedger::open(&book)?;
+    let mut ledger = RowLedger::open(&ledger_path)?;
     let mut file = ledger.row_file(table.len() as u64, &bytes)?;
     if args.same_participants {
         file = file.of_the_same_participants();
     }
     drop(bytes);
-    output::make_dir(&state)?;
-    let mut outbox = Outbox::open(state.join(OUTBOX), study.binding()).map_err(|error| {
-        if !error.is_outbox_of_other_study() {
-            return CliError::from(error);
-        }
-        let other = beside(&args.rows, &format!(".{}", study.id()));
-        let message = format!(
-            "{}; for this study give --state DIR of its own, such as --state {}",
-            error.detail(),
-            output::quoted(&other.display().to_string())
-        );
-        CliError::from(error).with_message(message)
-    })?;
+    output::make_dir(&outbox_dir)?;
+    let mut outbox =
+        Outbox::open(outbox_dir.join(OUTBOX_FILE), study.binding()).map_err(|error| {
+            if !error.is_outbox_of_other_study() {
+                return CliError::from(error);
+            }
+            let other = beside(&args.rows, &format!(".{}", study.id()));
+            let message = format!(
+                "{}; for this study give --outbox DIR of its own, such as --outbox {}",
+                error.detail(),
+                output::quoted(&other.display().to_string())
+            );
+            CliError::from(error).with_message(message)
+        })?;
     let counts = outbox.counts()?;
     let is_empty = counts.pending + counts.acknowledged + counts.refused == 0;
-    // Not what the digest is and was: one of a short file can be compared with guesses at it.
+    // The digests are not shown: guesses at a short file could be compared with them.
     for (key, value, differs) in [
         (
-            ROWS_DIGEST,
+            ROWS_DIGEST_KEY,
             digest.to_vec(),
-            "has changed since its reports were prepared; each row's report is made only once: restore the file, or use another --state for other participants",
+            "has changed since its reports were prepared; each row's report is made only once: restore the file, or use another --outbox for other participants",
         ),
         (
-            READ_AS,
+            READ_AS_KEY,
             read_as(&table),
             "was read with another header or other columns when its reports were prepared; each row's report is made only once: give the flags that were given then",
         ),
     ] {
         match outbox.get_meta(key)? {
             Some(known) if known == value => {}
-            // Of a run that prepared nothing: the file may have been mended since.
+            // An earlier run prepared nothing: the file may have been corrected since.
             Some(_) if !is_empty => {
                 return Err(CliError::usage(format!(
                     "{} {differs}",
@@ -231,17 +231,17 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
             _ => outbox.set_meta(key, &value)?,
         }
     }
-    // Before it is agreed to. The ledger keeps the same for the receipt.
+    // Shown before anybody agrees. The ledger stores the same for the receipt.
     if !json {
-        output::say(&who_asks(study.document()));
+        output::say(&describe_request(study.document()));
     }
-    // What is prepared already is not asked about: it will be sent as it is, for what its owner was told.
+    // Nothing is asked about reports prepared before: they are sent unchanged, for the purpose shown then.
     if is_empty {
-        look(&table, &participant, args.yes)?;
-    } else if counts.pending > 0 && !args.accept_changes {
-        check_told(&ledger, &study)?;
+        warn_about_dominant_column(&table, &participant, args.yes)?;
+    } else if counts.pending > 0 && !args.accept_new_purpose {
+        check_terms_unchanged(&ledger, &study)?;
     }
-    args.limits.keep(&mut ledger)?;
+    args.limits.save(&mut ledger)?;
     let cost = ledger
         .admit(&participant, study.binding(), &file, &outbox)
         .map_err(with_flags)?;
@@ -250,7 +250,7 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
         outbox.assign_tokens((0..).zip(&tokens))?;
     }
     let unusable = prepare(&table, &participant, &mut outbox)?;
-    // Before anything is sent; then others may use the ledger.
+    // Charged before anything is sent; then the ledger is released for others.
     let rows = ledger
         .charge(&participant, study.binding(), &file, &outbox)
         .map_err(with_flags)?;
@@ -262,12 +262,12 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
         rows,
         spent: receipt.spent,
         limits: receipt.limits,
-        ledger: book.display().to_string(),
+        ledger: ledger_path.display().to_string(),
     };
 
     let settings = UploadSettings {
         connections: usize::from(args.connections),
-        mode: if args.single {
+        mode: if args.no_batch {
             UploadMode::Single
         } else {
             UploadMode::Batch { reports: None }
@@ -294,7 +294,15 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
         let message = format!("{failure}; {more}");
         CliError::from(failure.error).with_message(message)
     })?;
-    finish(&state, &outbox, &table, summary, unusable, charged, json)?;
+    finish(
+        &outbox_dir,
+        &outbox,
+        &table,
+        summary,
+        unusable,
+        charged,
+        json,
+    )?;
     if !json {
         output::text(&format!(
             "\nwhat each row's owner gave away\n{}",
@@ -305,7 +313,7 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
 }
 
 fn finish(
-    state: &Path,
+    outbox_dir: &Path,
     outbox: &Outbox,
     table: &RowTable,
     summary: Sent,
@@ -326,7 +334,7 @@ fn finish(
         bytes: summary.bytes,
         retries: summary.retries,
         seconds: summary.seconds,
-        state: state.display().to_string(),
+        outbox: outbox_dir.display().to_string(),
         charged,
     };
     if json {
@@ -341,7 +349,7 @@ fn finish(
             reported.refused,
             reported.bytes,
             reported.seconds,
-            reported.state
+            reported.outbox
         ))?;
         let charged = &reported.charged;
         let (spent, limits) = (charged.spent, &charged.limits);
@@ -379,22 +387,22 @@ fn finish(
     Ok(())
 }
 
-/// Who asks for the rows, and what for.
-fn who_asks(study: &StudyDocument) -> String {
+/// Who asks for reports, and for what purpose.
+fn describe_request(study: &StudyDocument) -> String {
     let stated = |text: &Option<String>| text.clone().unwrap_or_else(|| "not stated".to_owned());
     let about = &study.about;
     format!(
         "study {:?}\n  purpose      {}\n  responsible  {}\n  contact      {}\n  last day     {}",
         study.name,
         stated(&about.purpose),
-        stated(&about.responsible),
+        stated(&about.responsible_party),
         stated(&about.contact),
-        stated(&about.ends.map(|day| format!("{day} (UTC)")))
+        stated(&about.last_day.map(|day| format!("{day} (UTC)")))
     )
 }
 
-/// Refuses to send what was prepared for another purpose than the study states now.
-fn check_told(ledger: &RowLedger, study: &Study) -> Result<()> {
+/// Refuses to send reports prepared for another purpose than the study states now.
+fn check_terms_unchanged(ledger: &RowLedger, study: &Study) -> Result<()> {
     let binding = study.binding();
     let entries = ledger.receipt()?.studies;
     let mut entries = entries
@@ -405,14 +413,14 @@ fn check_told(ledger: &RowLedger, study: &Study) -> Result<()> {
             .told
             .check_unchanged(&study.document().about)
             .map_err(|error| {
-                let message = format!("{}; or give --accept-changes", error.detail());
+                let message = format!("{}; or give --accept-new-purpose", error.detail());
                 CliError::from(error).with_message(message)
             }),
         None => Ok(()),
     }
 }
 
-/// The number of rows and the columns that were taken.
+/// The number of rows and the selected columns.
 fn read_as(table: &RowTable) -> Vec<u8> {
     let mut hash = Sha256::new();
     hash.update((table.len() as u64).to_le_bytes());
@@ -422,7 +430,7 @@ fn read_as(table: &RowTable) -> Vec<u8> {
     hash.finalize().to_vec()
 }
 
-/// One token for each row. Errors name lines, never what is in them.
+/// One token for each row. Errors name lines, never their contents.
 fn read_tokens(path: &Path, rows: usize) -> Result<Vec<ParticipantToken>> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| CliError::usage(format!("cannot read {}: {error}", path.display())))?;
@@ -444,17 +452,22 @@ fn read_tokens(path: &Path, rows: usize) -> Result<Vec<ParticipantToken>> {
     Ok(tokens)
 }
 
-/// Shows what the rows of a file are made of, here only, and asks a person at a terminal whether to go on. Never of one
-/// row: there a column's share is nearly its value, and a "no" would tell it. Without a terminal nothing depends on it.
-fn look(table: &RowTable, participant: &eigenveil_client::Participant, yes: bool) -> Result<()> {
+/// Shows the columns' shares of the rows' squared length, on this machine only, and asks a person at a terminal whether
+/// to continue. Not for a single row: there a column's share is nearly its value, and a "no" would reveal it. Without a
+/// terminal nothing depends on it.
+fn warn_about_dominant_column(
+    table: &RowTable,
+    participant: &eigenveil_client::Participant,
+    yes: bool,
+) -> Result<()> {
     if table.len() < 2 {
         return Ok(());
     }
     let params = participant.params();
     let preprocessor = params.preprocessor();
-    // A row that cannot be used is sent as the zero row.
+    // An unusable row is sent as the zero row.
     let rows = (0..table.len()).filter_map(|i| preprocessor.prepare_features(&table.row(i)).ok());
-    let shares = Shares::new(params.dimension(), rows.map(|row| row.as_slice().to_vec()));
+    let shares = LengthShares::new(params.dimension(), rows.map(|row| row.as_slice().to_vec()));
     let names = params.feature_names();
     let name = |column: usize| {
         names.as_ref().map_or_else(
@@ -483,7 +496,7 @@ fn look(table: &RowTable, participant: &eigenveil_client::Participant, yes: bool
     ))
 }
 
-/// Perturbs the rows that have no report yet, on all cores; each batch is durable before the next is made.
+/// Perturbs the rows that have no report yet, on all cores; each batch is on disk before the next is made.
 fn prepare(
     table: &RowTable,
     participant: &eigenveil_client::Participant,
@@ -492,7 +505,7 @@ fn prepare(
     let missing = outbox.missing(0..table.len() as u64)?;
     let bar = output::bar(missing.len() as u64, "perturbing");
     let mut unusable = 0;
-    for chunk in missing.chunks(PREPARED_AT_ONCE) {
+    for chunk in missing.chunks(ROWS_PER_SYNC) {
         let prepared = perturb(chunk, table, participant, &bar)?;
         unusable += prepared
             .iter()
@@ -504,7 +517,7 @@ fn prepare(
     Ok(unusable)
 }
 
-/// The reports of these rows, in their order, a part of the rows on each core.
+/// The reports of these rows, in order, with a share of the rows on each core.
 fn perturb(
     indices: &[u64],
     table: &RowTable,
@@ -539,13 +552,13 @@ fn perturb(
     })
 }
 
-/// What of this command's flags may help.
+/// The flags of this command that may help.
 fn with_flags(error: eigenveil_client::Error) -> CliError {
     let flags = match error.code() {
         Some(ErrorCode::BudgetExceeded) => {
             "; the flags are --limit-epsilon, --limit-epsilon-per-study and --limit-delta"
         }
-        Some(ErrorCode::AlreadyParticipated) => "; the outbox is chosen by --state",
+        Some(ErrorCode::AlreadyParticipated) => "; the outbox is chosen by --outbox",
         _ if error.is_ledger_of_other_rows() => "; the flags are --same-participants and --ledger",
         _ => return error.into(),
     };

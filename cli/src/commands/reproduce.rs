@@ -1,4 +1,4 @@
-//! `eigenveil reproduce`: the papers' figures and tables, run again.
+//! `eigenveil reproduce`: runs the papers' figures and tables again.
 
 use std::path::{Path, PathBuf};
 
@@ -14,12 +14,12 @@ use crate::{
     output,
 };
 
-/// Run figures and tables of the papers again, and say whether they agree
+/// Run figures and tables of the papers again and say whether they agree
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
-    after_help = "Examples:\n  eigenveil reproduce list\n  eigenveil reproduce wang-xu-figure-3\n  eigenveil reproduce wang-xu-table-1 wang-xu-table-2 --full --data ../shared/data\n  eigenveil reproduce all --data ../shared/data --out reproduced\n\nEach writes ID.csv and ID.svg to --out and prints one line: whether what the paper says comes out, and why. A run that was broken off goes on where it ended; one that was finished starts anew. Seeds are fixed: the same command gives the same numbers."
+    after_help = "Examples:\n  eigenveil reproduce list\n  eigenveil reproduce wang-xu-figure-3\n  eigenveil reproduce wang-xu-table-1 wang-xu-table-2 --full --data ../shared/data\n  eigenveil reproduce all --data ../shared/data --out reproduced\n\nEach writes ID.csv and ID.svg to --out and prints one line: whether what the paper says comes out, and why. An interrupted run resumes where it stopped; a finished one starts over. Seeds are fixed: the same command gives the same numbers."
 )]
 pub(crate) struct ReproduceArgs {
     #[command(subcommand)]
@@ -27,29 +27,29 @@ pub(crate) struct ReproduceArgs {
     /// Names from `eigenveil reproduce list`, or all
     #[arg(required = true, value_name = "ID")]
     exhibits: Vec<String>,
-    /// Fewer repeats (five at least) and coarser sweeps: all within 20 minutes on two cores (the default)
+    /// Fewer repeats (at least five) and coarser sweeps: all within 20 minutes on two cores (the default)
     #[arg(long, conflicts_with = "full")]
     quick: bool,
-    /// As the papers have it: hours
+    /// As in the papers: hours
     #[arg(long)]
     full: bool,
-    /// Directory of the data sets; each exhibit says which it needs
+    /// Directory of the data sets; the list says which an exhibit needs
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Directory for the results, and for what a later run goes on from
+    /// Directory for the results and for checkpoints
     #[arg(long, value_name = "DIR", default_value = "reproduced")]
     out: PathBuf,
-    /// Forget what a run that was broken off has done
+    /// Start over instead of resuming an interrupted run
     #[arg(long)]
-    fresh: bool,
+    restart: bool,
 }
 
 #[derive(Debug, Subcommand)]
 enum ReproduceCommand {
-    /// Every figure and table: what it shows, how long it takes, what data it needs
+    /// List all figures and tables: what each shows, how long it takes, what data it needs
     #[command(after_help = "Example:\n  eigenveil reproduce list --json")]
     List,
-    /// The page docs/papers.md, from a directory of results
+    /// Make the page docs/papers.md from a directory of results
     #[command(
         after_help = "Example:\n  eigenveil reproduce page --results docs/papers --out docs/papers.md"
     )]
@@ -76,7 +76,7 @@ struct Listed {
     minutes_full: f64,
 }
 
-/// What became of one exhibit.
+/// The outcome of one exhibit.
 #[derive(Default, Serialize)]
 struct Outcome {
     id: &'static str,
@@ -104,7 +104,7 @@ pub(crate) fn run(args: &ReproduceArgs, json: bool) -> Result<()> {
             .collect::<std::result::Result<_, _>>()?,
     };
     output::make_dir(&args.out)?;
-    let run_size = if args.full {
+    let size = if args.full {
         RunSize::Full
     } else {
         RunSize::Quick
@@ -113,7 +113,7 @@ pub(crate) fn run(args: &ReproduceArgs, json: bool) -> Result<()> {
     for (place, exhibit) in exhibits.iter().enumerate() {
         let data = Data::new(args.data.as_deref());
         let outcome = match data.require(exhibit) {
-            // The others are run all the same, and the whole is no success.
+            // The others run anyway, and the command fails.
             Err(error) => {
                 output::warn(error.detail());
                 Outcome {
@@ -124,14 +124,14 @@ pub(crate) fn run(args: &ReproduceArgs, json: bool) -> Result<()> {
             }
             Ok(()) => {
                 let title = format!("{} ({} of {})", exhibit.id, place + 1, exhibits.len());
-                one(exhibit, &data, args, run_size, &title, json)?
+                run_exhibit_to_files(exhibit, &data, args, size, &title, json)?
             }
         };
         outcomes.push(outcome);
     }
-    // Only now: a run that is broken off in the middle does not repeat what it has finished.
+    // Removed only now, so that an interrupted command does not repeat finished exhibits.
     for exhibit in &exhibits {
-        // One that was not run has none.
+        // An exhibit that was not run has none.
         let _ = std::fs::remove_file(journal(&args.out, exhibit));
     }
     let missing: Vec<&str> = outcomes
@@ -140,7 +140,7 @@ pub(crate) fn run(args: &ReproduceArgs, json: bool) -> Result<()> {
         .map(|outcome| outcome.id)
         .collect();
     if json {
-        output::json(&serde_json::json!({ "run_size": run_size.as_str(), "exhibits": outcomes }))?;
+        output::json(&serde_json::json!({ "run_size": size.as_str(), "exhibits": outcomes }))?;
     }
     match missing.len() {
         0 => Ok(()),
@@ -156,36 +156,36 @@ fn journal(out: &Path, exhibit: &Exhibit) -> PathBuf {
     out.join(format!("{}.journal", exhibit.id))
 }
 
-fn one(
+fn run_exhibit_to_files(
     exhibit: &'static Exhibit,
     data: &Data,
     args: &ReproduceArgs,
-    run_size: RunSize,
+    size: RunSize,
     title: &str,
     json: bool,
 ) -> Result<Outcome> {
     let bar = output::bar(0, title);
     let options = RunOptions {
-        run_size,
+        size,
         journal: journal(&args.out, exhibit),
-        restart: args.fresh,
+        restart: args.restart,
     };
-    let told = std::sync::Once::new();
-    let tell = |progress: Progress| {
+    let noted = std::sync::Once::new();
+    let on_progress = |progress: Progress| {
         bar.set_length(progress.total as u64);
         bar.set_position(progress.done as u64);
-        told.call_once(|| {
+        noted.call_once(|| {
             if progress.resumed > 0 {
                 bar.suspend(|| {
                     output::notes(&[format!(
-                        "{}: {} of {} runs were done before; --fresh forgets them",
+                        "{}: {} of {} runs were done before; --restart forgets them",
                         exhibit.id, progress.resumed, progress.total
                     )]);
                 });
             }
         });
     };
-    let table = run_exhibit(exhibit, data, &options, &tell);
+    let table = run_exhibit(exhibit, data, &options, &on_progress);
     bar.finish_and_clear();
     let table = table?;
     let file = |kind: &str| args.out.join(format!("{}.{kind}", exhibit.id));
@@ -236,8 +236,8 @@ fn list(json: bool) -> Result<()> {
         if !exhibit.data.is_empty() {
             output::text(&format!("    data       {}", exhibit.data.join(", ")))?;
         }
-        if let Some(difference) = exhibit.differs_from_paper {
-            output::text(&format!("    differs from the paper  {difference}"))?;
+        if let Some(differs_from_paper) = exhibit.differs_from_paper {
+            output::text(&format!("    differs_from_paper      {differs_from_paper}"))?;
         }
     }
     Ok(())

@@ -29,10 +29,10 @@ pub(crate) struct ServeArgs {
     /// TOML file with settings (docs/eigenveil.toml shows all); the flags below override it
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Check the settings, the certificate, the data directory and the address, say what is wrong, and stop; changes nothing
+    /// Check settings, certificate, data directory and address, report what is wrong, and exit; changes nothing
     #[arg(long)]
     check_config: bool,
-    /// Directory of the store; made when missing
+    /// Directory of the store; created if missing
     #[arg(long, value_name = "DIR", required_unless_present = "config")]
     data: Option<PathBuf>,
     /// Address to listen on, such as 0.0.0.0:8080 or localhost:8080; port 0 lets the system choose [default: 127.0.0.1:8080]
@@ -44,22 +44,22 @@ pub(crate) struct ServeArgs {
     /// PEM file with the certificate's key
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// Allow plain HTTP on an address that other machines reach, for a TLS proxy in front of the server
+    /// Allow plain HTTP on an address that other machines can reach, for a TLS proxy in front of the server
     #[arg(long)]
     insecure_http: bool,
     /// Bytes of memory for sums of reports: one takes 4p² bytes, or 12p² while it is computed from double-cap seeds [default: 1073741824]
     #[arg(long, value_name = "BYTES")]
-    memory_bytes: Option<u64>,
+    sum_cache_bytes: Option<u64>,
     /// Threads that one estimate may take [default: 1]
     #[arg(long, value_name = "N")]
     estimate_threads: Option<usize>,
     /// Largest size of the database in bytes; beyond it reports are refused until studies are deleted
     #[arg(long, value_name = "BYTES")]
-    store_bytes: Option<u64>,
-    /// Finished estimates kept of each study [default: 1000]
+    max_store_bytes: Option<u64>,
+    /// Finished estimates kept for each study [default: 1000]
     #[arg(long, value_name = "N")]
     retain_estimates: Option<u32>,
-    /// Days for which the identifiers of a closed study are kept; for ever when absent
+    /// Days for which the report identifiers of a closed study are kept [default: for ever]
     #[arg(long, value_name = "DAYS")]
     retain_ids_days: Option<u32>,
     /// Write logs as JSON lines
@@ -67,7 +67,7 @@ pub(crate) struct ServeArgs {
     log_json: bool,
 }
 
-/// An address, or a name with a port, which is looked up.
+/// An address, or a host name with a port, which is resolved.
 fn address(text: &str) -> std::result::Result<SocketAddr, String> {
     if let Ok(address) = text.parse() {
         return Ok(address);
@@ -83,14 +83,14 @@ fn address(text: &str) -> std::result::Result<SocketAddr, String> {
     let found = text
         .to_socket_addrs()
         .map_err(|error| unknown(format!(" ({error})")))?;
-    // IPv4 first, which is what a browser or curl on this machine tries when IPv6 does not answer.
+    // IPv4 first: browsers and curl on this machine fall back to it when IPv6 does not answer.
     found
         .min_by_key(SocketAddr::is_ipv6)
         .ok_or_else(|| unknown(String::new()))
 }
 
 impl ServeArgs {
-    /// The file's settings, or the defaults, with the flags over them.
+    /// The file's settings, or the defaults, overridden by the flags.
     fn settings(&self) -> Result<ServerConfig> {
         let mut config = match &self.config {
             Some(path) => ServerConfig::from_file(path)?,
@@ -98,13 +98,13 @@ impl ServeArgs {
         };
         set(&mut config.data_dir, self.data.clone());
         set(&mut config.listen, self.listen);
-        set(&mut config.memory_bytes, self.memory_bytes);
+        set(&mut config.sum_cache_bytes, self.sum_cache_bytes);
         set(&mut config.estimate_threads, self.estimate_threads);
         set(&mut config.retain_estimates, self.retain_estimates);
         config.insecure_http |= self.insecure_http;
         config.tls_cert = self.tls_cert.clone().or(config.tls_cert);
         config.tls_key = self.tls_key.clone().or(config.tls_key);
-        config.store_bytes = self.store_bytes.or(config.store_bytes);
+        config.max_store_bytes = self.max_store_bytes.or(config.max_store_bytes);
         config.retain_ids_days = self.retain_ids_days.or(config.retain_ids_days);
         Ok(config)
     }
@@ -123,7 +123,7 @@ pub(crate) async fn run(args: &ServeArgs, json: bool) -> Result<()> {
         return check(&config, json);
     }
     let (reachable, plain) = (!config.listen.ip().is_loopback(), config.tls_cert.is_none());
-    // Before anything that takes time: until it is caught, a hangup ends the process, and systemd takes that for a wish.
+    // Before anything slow: an uncaught SIGHUP ends the process, and systemd takes that for an intended stop.
     let hangup = signal(SignalKind::hangup()).map_err(|error| uncatchable(&error))?;
     let server = Server::bind(config, Environment::system()).await?;
     let scheme = if plain { "http" } else { "https" };
@@ -137,13 +137,13 @@ pub(crate) async fn run(args: &ServeArgs, json: bool) -> Result<()> {
     }
     let stop = stop_signal()?;
     let renewing = renew_on_hangup(hangup, server.certificates().cloned());
-    let said = output::either(
+    let printed = output::either(
         json,
         &serde_json::json!({ "listening": listening, "token_file": token_file }),
         &format!("listening on {listening}\noperator token: {token_file}"),
     );
-    // On a full disk that has the log too, only a server that runs can delete.
-    if let Err(error) = said {
+    // If log and store share a full disk, only a running server can delete studies.
+    if let Err(error) = printed {
         tracing::warn!(%error, "standard output cannot be written");
     }
     let ended = server.run(stop).await;
@@ -151,7 +151,7 @@ pub(crate) async fn run(args: &ServeArgs, json: bool) -> Result<()> {
     Ok(ended?)
 }
 
-/// Looks at the settings only.
+/// Checks the settings only.
 fn check(config: &ServerConfig, json: bool) -> Result<()> {
     let warnings = eigenveil_server::check(config)?;
     if json {
@@ -163,7 +163,7 @@ fn check(config: &ServerConfig, json: bool) -> Result<()> {
     output::text("the configuration is usable")
 }
 
-/// Reads the certificate again at every SIGHUP; without one there is nothing to read, and the server goes on.
+/// Reloads the certificate at every SIGHUP; without a certificate only logs it.
 fn renew_on_hangup(
     mut hangup: Signal,
     certificates: Option<Arc<Certificates>>,
@@ -171,7 +171,7 @@ fn renew_on_hangup(
     tokio::spawn(async move {
         while hangup.recv().await.is_some() {
             match &certificates {
-                // It says itself what it came to; where it failed the certificate before goes on.
+                // It logs the result itself; if it fails the previous certificate stays in use.
                 Some(certificates) => drop(certificates.reload()),
                 None => tracing::info!(
                     "SIGHUP: no certificate to read again; other settings need a restart"
@@ -185,9 +185,9 @@ fn uncatchable(error: &std::io::Error) -> CliError {
     CliError::failed(format!("signals cannot be caught: {error}"))
 }
 
-/// What `RUST_LOG` asks for, warnings by default. What stands between two commas may be nothing.
-fn log_filter(said: &str) -> std::result::Result<Targets, String> {
-    let parts = said.split(',').map(str::trim);
+/// The filter in `RUST_LOG`, warnings by default. Empty entries between commas are allowed.
+fn log_filter(setting: &str) -> std::result::Result<Targets, String> {
+    let parts = setting.split(',').map(str::trim);
     let parts: Vec<&str> = parts.filter(|part| !part.is_empty()).collect();
     if let Some(part) = parts.iter().find(|part| part.ends_with('=')) {
         return Err(format!("{part} names no level"));
@@ -203,20 +203,20 @@ fn log_filter(said: &str) -> std::result::Result<Targets, String> {
 
 /// Logs to standard error: `RUST_LOG` decides how much, warnings by default.
 fn start_logging(as_json: bool) {
-    let said = std::env::var("RUST_LOG").unwrap_or_default();
-    let filter = log_filter(&said).unwrap_or_else(|error| {
+    let setting = std::env::var("RUST_LOG").unwrap_or_default();
+    let filter = log_filter(&setting).unwrap_or_else(|error| {
         output::warn(&format!(
-            "RUST_LOG={said} is not understood ({error}); warnings are logged. Give a level, or levels of targets: \
+            "RUST_LOG={setting} is not understood ({error}); warnings are logged. Give a level, or levels of targets: \
              warn,eigenveil_server=debug"
         ));
         Targets::new().with_default(LevelFilter::WARN)
     });
     let layer = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
-        // It would say on standard error that standard error cannot be written, and panic: a full disk or a dead pipe must
-        // not end the thread that has something to log.
+        // The default writer panics if standard error cannot be written: a full disk or a broken pipe must not end the
+        // thread that logs.
         .log_internal_errors(false);
-    // A second start in one process keeps the first: there is one standard error.
+    // A second start in one process keeps the first subscriber.
     let subscriber = tracing_subscriber::registry().with(filter);
     let _ = if as_json {
         subscriber.with(layer.json()).try_init()
@@ -225,7 +225,7 @@ fn start_logging(as_json: bool) {
     };
 }
 
-/// Done when the process is asked to stop.
+/// Resolves when the process is asked to stop.
 pub(crate) fn stop_signal() -> Result<impl Future<Output = ()>> {
     let catch = |kind| signal(kind).map_err(|error| uncatchable(&error));
     let mut terminate = catch(SignalKind::terminate())?;
@@ -243,23 +243,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slip_in_rust_log_silences_nothing() {
-        for (said, level) in [
+    fn a_mistake_in_rust_log_does_not_silence_the_log() {
+        for (setting, level) in [
             ("", LevelFilter::WARN),
             (",", LevelFilter::WARN),
             ("info,", LevelFilter::INFO),
             ("info,,", LevelFilter::INFO),
             ("info,eigenveil_server=debug", LevelFilter::INFO),
         ] {
-            let filter = log_filter(said).ok().and_then(|f| f.default_level());
-            assert_eq!(filter, Some(level), "{said:?}");
+            let filter = log_filter(setting).ok().and_then(|f| f.default_level());
+            assert_eq!(filter, Some(level), "{setting:?}");
         }
-        for said in [
+        for setting in [
             "info,,debug=a=b",
             "eigenveil_server=",
             "info,x[{id=1}]=debug",
         ] {
-            assert!(log_filter(said).is_err(), "{said:?}");
+            assert!(log_filter(setting).is_err(), "{setting:?}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `eigenveil simulate`: an in-process experiment with the true subspace known.
+//! `eigenveil simulate`: an in-process experiment with a known true subspace.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use eigenveil_central::{Baseline as _, Request, Rows, SparsePca, generator};
 use eigenveil_estimation::{
     models::Model,
-    simulate::{Experiment, Path, RowSource, run as simulate},
+    simulate::{Experiment, NoisePath, RowSource, run as simulate},
 };
 use eigenveil_shared::{
     mechanism::{Calibration, MechanismKind},
@@ -43,11 +43,11 @@ pub(crate) enum ModelArg {
 }
 
 impl ModelArg {
-    /// The norm that was given, otherwise the model's own: two are stated for rows in the unit ball, not on its surface.
+    /// The given norm, otherwise the model's: two models are stated for rows in the unit ball, not on its surface.
     pub(super) fn usual_norm(self, given: NormArgs) -> NormArgs {
         let radius = match self {
             Self::Published => None,
-            // The signal has length 2/3 then: clipping does not reach it.
+            // The signal then has length 2/3, which clipping does not reach.
             Self::Signs => Some(1.5),
             Self::Spiked | Self::Sparse | Self::Haystack => return given,
         };
@@ -80,7 +80,7 @@ pub(super) struct ModelArgs {
     sign_noise: f64,
 }
 
-/// Run an experiment in this process, with the true subspace known
+/// Run an experiment in this process, with a known true subspace
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  eigenveil simulate --model spiked --p 40 --k 5 --spike 20 --n 100000 --epsilon 4 --repeats 20\n  eigenveil simulate --model sparse --p 200 --k 3 --s 15 --spike 60 --n 100000 --epsilon 4 --sparse --refit\n  eigenveil simulate --rows rows.npy --k 3 --n 1000000 --epsilon 2 --json\n  eigenveil simulate --rows rows.npy --k 3 --s 10 --sparse --n 100000 --epsilon 4\n\nThe noise comes from a seeded generator: a simulation protects nobody."
@@ -127,19 +127,19 @@ pub(crate) struct SimulateArgs {
     mechanism: MechanismArgs,
     #[command(flatten)]
     sparse: SparseArgs,
-    /// Number of runs, each with a population and noise of its own
+    /// Number of runs, each with its own population and noise
     #[arg(long, value_name = "R", default_value_t = 1)]
     repeats: usize,
-    /// law: noise from the exact law of the sum; device: every report perturbed, encoded and decoded
-    #[arg(long, default_value = "law", value_parser = crate::args::parse::<Path>)]
-    path: Path,
+    /// from-sum: noise from the exact distribution of the sum; per-report: every report perturbed, encoded and decoded
+    #[arg(long, default_value = "from-sum", value_parser = crate::args::parse::<NoisePath>)]
+    noise: NoisePath,
     /// Seed; the same seed gives the same numbers
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
     /// Draw the errors of a sweep as SVG, over the flag with the most values
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
-    /// Title of the picture
+    /// Title of the figure
     #[arg(long, value_name = "TEXT", requires = "plot")]
     title: Option<String>,
     #[command(flatten)]
@@ -162,7 +162,7 @@ struct Setting {
     epsilon: f64,
 }
 
-/// What scripts rely on, and a few keys more.
+/// The JSON answer; scripts rely on its keys.
 #[derive(Serialize)]
 pub(super) struct Simulated {
     pub(super) mechanism: MechanismKind,
@@ -177,15 +177,15 @@ pub(super) struct Simulated {
     pub(super) k: usize,
     pub(super) s: Option<usize>,
     pub(super) centring: Option<f64>,
-    pub(super) path: &'static str,
+    pub(super) noise: &'static str,
     pub(super) error_mean: f64,
-    pub(super) error_std: f64,
-    pub(super) predicted_error: Option<f64>,
+    pub(super) error_sd: f64,
+    pub(super) error_predicted_from_truth: Option<f64>,
     pub(super) nonprivate_error: f64,
     pub(super) support_f1: Option<f64>,
     pub(super) seconds: f64,
     pub(super) repeats: usize,
-    pub(super) expected_error: f64,
+    pub(super) error_predicted_from_data: f64,
     pub(super) pca_error: f64,
     pub(super) support_precision: Option<f64>,
     pub(super) support_recall: Option<f64>,
@@ -213,10 +213,10 @@ pub(crate) fn run(args: &SimulateArgs, json: bool) -> Result<()> {
     let mut references = References::default();
     let simulated = settings
         .iter()
-        .map(|setting| one(args, setting, raw.as_ref(), &mut references, &bar))
+        .map(|setting| run_setting(args, setting, raw.as_ref(), &mut references, &bar))
         .collect::<Result<Vec<_>>>()?;
     bar.finish_and_clear();
-    // On standard error, so that JSON stays alone on standard output.
+    // On standard error, so that standard output has the JSON only.
     let largest = simulated.iter().map(|row| row.n).max().unwrap_or(0);
     let delta = simulated.iter().map(|row| row.delta).fold(0.0, f64::max);
     if let Some(warning) = delta_warning(delta, largest) {
@@ -243,15 +243,15 @@ pub(crate) fn run(args: &SimulateArgs, json: bool) -> Result<()> {
     }
 }
 
-/// Starts of the sparse reference, of which the one that captures most is taken, as in Wang & Xu's experiments.
+/// Starts of the sparse reference; the one that captures most is used, as in Wang & Xu's experiments.
 const REFERENCE_STARTS: usize = 50;
 
-/// The file's own components on s rows, by (k, s), each found once in a sweep.
+/// The file's own components on s features, by (k, s), each computed once in a sweep.
 #[derive(Default)]
 struct References(BTreeMap<(usize, usize), DMatrix<f64>>);
 
 impl References {
-    /// The components that rows prepared in this way have on `s` rows, `p × k`.
+    /// The components of these prepared rows on `s` features, `p × k`.
     fn find(
         &mut self,
         rows: &[Row],
@@ -278,13 +278,13 @@ impl References {
             starts: REFERENCE_STARTS,
             ..SparsePca::default()
         };
-        // Seeded: it is what others are compared with.
-        let fit = method.fit(&rows, &Request::plain(k), &mut generator(Some(1))?)?;
+        // Seeded, because it is a reference.
+        let fit = method.fit(&rows, &Request::nonprivate(k), &mut generator(Some(1))?)?;
         Ok(entry.insert(fit.subspace))
     }
 }
 
-/// Every combination of the values given.
+/// Every combination of the given values.
 fn settings_of(args: &SimulateArgs) -> Vec<Setting> {
     fn optional<T: Copy>(values: &[T]) -> Vec<Option<T>> {
         if values.is_empty() {
@@ -312,7 +312,7 @@ fn settings_of(args: &SimulateArgs) -> Vec<Setting> {
     settings
 }
 
-fn one(
+fn run_setting(
     args: &SimulateArgs,
     setting: &Setting,
     raw: Option<&Raw>,
@@ -355,7 +355,7 @@ fn one(
         n: setting.n,
         k: setting.k,
         sparse: sparse.as_ref(),
-        path: args.path,
+        noise_path: args.noise,
         repeats: args.repeats,
         seed: args.seed,
     };
@@ -374,15 +374,15 @@ fn one(
         k: setting.k,
         s: setting.s,
         centring: params.preprocessing().centring,
-        path: args.path.as_str(),
+        noise: args.noise.as_str(),
         error_mean: summary.error_mean,
-        error_std: summary.error_std,
-        predicted_error: summary.predicted_error,
+        error_sd: summary.error_sd,
+        error_predicted_from_truth: summary.predicted_error,
         nonprivate_error: summary.nonprivate_error,
         support_f1: support.map(|s| s.f1),
         seconds: summary.seconds,
         repeats: summary.repeats,
-        expected_error: summary.expected_error,
+        error_predicted_from_data: summary.expected_error,
         pca_error: summary.pca_error,
         support_precision: support.map(|s| s.precision),
         support_recall: support.map(|s| s.recall),
@@ -394,8 +394,7 @@ fn one(
 
 /// The model of these flags.
 ///
-/// # Errors
-/// Wrong usage where `--s` is missing or does not belong.
+/// # Errors Wrong usage if `--s` is missing or does not belong to the model.
 pub(super) fn model_of(
     model: ModelArg,
     p: usize,
@@ -412,7 +411,7 @@ pub(super) fn model_of(
             of_model.inliers,
             of_model.inlier_noise,
         )),
-        (ModelArg::Signs, None) => Ok(Model::signs(p, k, of_model.sign_noise)),
+        (ModelArg::Signs, None) => Ok(Model::plus_minus(p, k, of_model.sign_noise)),
         (ModelArg::Spiked | ModelArg::Haystack | ModelArg::Signs, Some(_)) => Err(CliError::usage(
             "--s belongs to --model sparse or published",
         )),
@@ -420,19 +419,19 @@ pub(super) fn model_of(
         (ModelArg::Sparse, None) => Err(CliError::usage(
             "--model sparse needs --s, the number of rows of V that are not zero",
         )),
-        (ModelArg::Published, s) => Ok(Model::published(p, k, s, 1.0)),
+        (ModelArg::Published, s) => Ok(Model::wang_xu(p, k, s, 1.0)),
     }
 }
 
 fn print(args: &SimulateArgs, simulated: &Simulated) -> Result<()> {
     output::text(&format!(
-        "{} participants, p = {}, k = {}, {}, {}, path {}, {} repeats in {:.1} s",
+        "{} participants, p = {}, k = {}, {}, {}, noise {}, {} repeats in {:.1} s",
         simulated.n,
         simulated.p,
         simulated.k,
         output::mechanism_text(simulated.mechanism, simulated.calibration),
         output::budget_text(simulated.epsilon, simulated.delta),
-        simulated.path,
+        simulated.noise,
         simulated.repeats,
         simulated.seconds
     ))?;
@@ -441,18 +440,18 @@ fn print(args: &SimulateArgs, simulated: &Simulated) -> Result<()> {
         "error              {}   (0 is perfect; at most {:.3})",
         output::over_runs(
             simulated.error_mean,
-            simulated.error_std,
+            simulated.error_sd,
             simulated.repeats as u64
         ),
         (2.0 * simulated.k.min(simulated.p - simulated.k) as f64).sqrt()
     ))?;
     output::text(&format!(
         "predicted          {}   from the noiseless spectrum",
-        number(simulated.predicted_error)
+        number(simulated.error_predicted_from_truth)
     ))?;
     output::text(&format!(
         "expected           {}   what an analyst would be told",
-        output::decimals(simulated.expected_error, 4)
+        output::decimals(simulated.error_predicted_from_data, 4)
     ))?;
     output::text(&format!(
         "without privacy    {}",
@@ -483,7 +482,7 @@ fn print(args: &SimulateArgs, simulated: &Simulated) -> Result<()> {
     ))?;
     if !simulated.claim_holds {
         output::text(&format!(
-            "warning: the noise is smaller than claimed; what really holds is epsilon {} at delta {}",
+            "warning: the noise is smaller than claimed; the true epsilon is {} at delta {}",
             simulated
                 .true_epsilon
                 .map_or("-".to_owned(), |epsilon| epsilon_text(epsilon, 4)),
@@ -523,8 +522,8 @@ fn print_table(rows: &[Simulated], sparse: bool) -> Result<()> {
             row.s.map_or("-".to_owned(), |s| s.to_string()),
             row.epsilon,
             output::decimals(row.error_mean, 4),
-            output::decimals(row.error_std, 4),
-            number(row.predicted_error),
+            output::decimals(row.error_sd, 4),
+            number(row.error_predicted_from_truth),
             output::decimals(row.nonprivate_error, 4),
             row.components_above_floor
         );

@@ -14,7 +14,7 @@ use eigenveil_shared::{
     estimate::Rank,
 };
 
-use super::{analyst, study_name::identifier};
+use super::{analyst, study_name::resolve_study_id};
 use crate::{
     args::{MechanismArgs, ServerArgs, TokenArgs, parse, rank},
     error::{CliError, Result},
@@ -39,7 +39,7 @@ pub(crate) struct StudyArgs {
 enum StudyCommand {
     /// Create a study and open it
     #[command(
-        after_help = "Example:\n  eigenveil study create --name heights --p 2 --k 1 --epsilon 4 --features features.csv --norm clip --radius 3 \\\n    --purpose \"How height and weight vary together\" --responsible \"University of Example\" \\\n    --contact study@example.org --ends 2027-03-31\n\nfeatures.csv has the columns name,center,scale: public constants, one line per feature.\nTake them from what is published about the population, never from the participants' rows."
+        after_help = "Example:\n  eigenveil study create --name heights --p 2 --k 1 --epsilon 4 --features features.csv --norm clip --radius 3 \\\n    --purpose \"How height and weight vary together\" --responsible-party \"University of Example\" \\\n    --contact study@example.org --last-day 2027-03-31\n\nfeatures.csv has the columns name,center,scale: public constants, one line per feature.\nTake them from what is published about the population, never from the participants' rows."
     )]
     Create(Box<CreateArgs>),
     /// List studies
@@ -51,13 +51,13 @@ enum StudyCommand {
         /// Identifier of the study, the beginning of it, or the study's name
         id: String,
     },
-    /// Open a draft: it takes reports from now on
+    /// Open a draft: it accepts reports from now on
     #[command(after_help = "Example:\n  eigenveil study open 0193c0ffee0193c0ffee0193c0ffee01")]
     Open {
         /// Identifier of the study, the beginning of it, or the study's name
         id: String,
     },
-    /// Close a study: it takes no more reports
+    /// Close a study: it accepts no more reports
     #[command(after_help = "Example:\n  eigenveil study close 0193c0ffee0193c0ffee0193c0ffee01")]
     Close {
         /// Identifier of the study, the beginning of it, or the study's name
@@ -104,9 +104,9 @@ enum StudyCommand {
         after_help = "Example:\n  eigenveil study delete 0193c0ffee0193c0ffee0193c0ffee01 --yes"
     )]
     Delete {
-        /// Identifier of the study, all of it: a deletion cannot be undone
+        /// Full identifier of the study: a deletion cannot be undone
         id: String,
-        /// Really delete it
+        /// Confirm the deletion
         #[arg(long, required = true)]
         yes: bool,
     },
@@ -120,7 +120,7 @@ struct CreateArgs {
     /// Dimension of a row; the number of lines of --features when absent
     #[arg(long, value_name = "P", required_unless_present = "features")]
     p: Option<usize>,
-    /// Components of an estimate that does not say how many
+    /// Default number of components of an estimate
     #[arg(long, value_name = "K|auto", default_value = "auto", value_parser = rank)]
     k: Rank,
     /// Privacy-loss bound ε of one report, at most 16
@@ -141,31 +141,31 @@ struct CreateArgs {
     about: AboutArgs,
 }
 
-/// What participants read on the study's page, and keep in their receipts.
+/// What participants read on the study's page and in their receipts.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "What participants are told (fixed with the study)")]
 struct AboutArgs {
-    /// What the answer is wanted for, in a sentence or two
+    /// What the results are for, in a sentence or two
     #[arg(long, value_name = "TEXT")]
     purpose: Option<String>,
-    /// The person or organisation that answers for the study
+    /// The person or organisation responsible for the study
     #[arg(long, value_name = "NAME")]
-    responsible: Option<String>,
+    responsible_party: Option<String>,
     /// How to reach them: an e-mail address, or a page that begins with https://
     #[arg(long, value_name = "ADDRESS")]
     contact: Option<String>,
-    /// Last day on which reports are taken, UTC, such as 2027-03-31; without it until the study is closed
+    /// Last day on which reports are accepted, UTC, such as 2027-03-31; without it until the study is closed
     #[arg(long, value_name = "DATE", value_parser = parse::<Day>)]
-    ends: Option<Day>,
+    last_day: Option<Day>,
 }
 
 impl AboutArgs {
     fn about(&self) -> Result<About> {
         let about = About {
             purpose: self.purpose.clone(),
-            responsible: self.responsible.clone(),
+            responsible_party: self.responsible_party.clone(),
             contact: self.contact.clone(),
-            ends: self.ends,
+            last_day: self.last_day,
         };
         about.check()?;
         Ok(about)
@@ -180,18 +180,18 @@ pub(crate) async fn run(args: &StudyArgs, json: bool) -> Result<()> {
             output::notes(&cautions(create, &request)?);
             client.create_study(&request).await?
         }
-        StudyCommand::Show { id } => client.study(&identifier(&client, id).await?).await?,
-        StudyCommand::Open { id } => client.open(&identifier(&client, id).await?).await?,
-        StudyCommand::Close { id } => client.close(&identifier(&client, id).await?).await?,
+        StudyCommand::Show { id } => client.study(&resolve_study_id(&client, id).await?).await?,
+        StudyCommand::Open { id } => client.open(&resolve_study_id(&client, id).await?).await?,
+        StudyCommand::Close { id } => client.close(&resolve_study_id(&client, id).await?).await?,
         StudyCommand::Tokens { id, count, out } => {
-            let id = identifier(&client, id).await?;
+            let id = resolve_study_id(&client, id).await?;
             return tokens(&client, &id, count.zip(out.as_deref()), json).await;
         }
         StudyCommand::Export { id, out } => {
-            let id = &identifier(&client, id).await?;
+            let id = &resolve_study_id(&client, id).await?;
             let mut file = output::NewFile::create(out)?;
             let bytes = client.export(id, file.writer()).await?;
-            file.keep()?;
+            file.persist()?;
             let out = out.display().to_string();
             let written = serde_json::json!({ "bytes": bytes, "out": out });
             return output::either(json, &written, &format!("{bytes} bytes written to {out}"));
@@ -199,7 +199,7 @@ pub(crate) async fn run(args: &StudyArgs, json: bool) -> Result<()> {
         StudyCommand::Import { file, into } => {
             let bytes = rows::read_bytes(file)?;
             let into = match into {
-                Some(into) => Some(identifier(&client, into).await?),
+                Some(into) => Some(resolve_study_id(&client, into).await?),
                 None => None,
             };
             let receipt = client.import(bytes.into(), into.as_deref()).await?;
@@ -241,7 +241,7 @@ pub(crate) async fn run(args: &StudyArgs, json: bool) -> Result<()> {
     show(&document, json)
 }
 
-/// Makes tokens, in as many requests as it takes, or counts them.
+/// Creates tokens, in as many requests as necessary, or counts them.
 async fn tokens(
     client: &AnalystClient,
     id: &str,
@@ -250,8 +250,8 @@ async fn tokens(
 ) -> Result<()> {
     let Some((count, out)) = wanted else {
         let counts = client.token_counts(id).await?;
-        let said = format!("{} made, {} spent", counts.issued, counts.spent);
-        return output::either(json, &counts, &said);
+        let text = format!("{} made, {} spent", counts.issued, counts.spent);
+        return output::either(json, &counts, &text);
     };
     let mut file = output::NewFile::create(out)?;
     let mut left = usize::try_from(count).unwrap_or(usize::MAX);
@@ -265,7 +265,7 @@ async fn tokens(
         file.writer().write_all(lines.as_bytes())?;
         left -= now;
     }
-    file.keep()?;
+    file.persist()?;
     let out = out.display().to_string();
     let made = serde_json::json!({ "count": count, "out": out });
     output::either(json, &made, &format!("{count} tokens written to {out}"))
@@ -282,7 +282,7 @@ fn request(create: &CreateArgs) -> Result<CreateStudy> {
         (None, Some(features)) => features.len(),
         (None, None) => return Err(CliError::usage("give --p or --features")),
     };
-    // Fails here, with the same words, before anything is sent.
+    // Fails here, with the server's message, before anything is sent.
     let mechanism = &create.mechanism;
     mechanism.freeze(dimension, create.epsilon, features.clone())?;
     Ok(CreateStudy {
@@ -294,7 +294,7 @@ fn request(create: &CreateArgs) -> Result<CreateStudy> {
     })
 }
 
-/// What whoever creates a study should know of it before anybody spends a report.
+/// Notes for whoever creates a study, before anybody spends a report.
 fn cautions(create: &CreateArgs, request: &CreateStudy) -> Result<Vec<String>> {
     let params =
         create
@@ -304,7 +304,7 @@ fn cautions(create: &CreateArgs, request: &CreateStudy) -> Result<Vec<String>> {
     let missing = request.about.missing();
     if !missing.is_empty() {
         cautions.push(format!(
-            "participants read \"not stated\" for: {}; it cannot be stated later (--purpose, --responsible, --contact, --ends)",
+            "participants read \"not stated\" for: {}; it cannot be stated later (--purpose, --responsible-party, --contact, --last-day)",
             missing.join(", ")
         ));
     }

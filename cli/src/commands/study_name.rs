@@ -1,4 +1,4 @@
-//! Studies as people call them: by name, or by the first digits of an identifier.
+//! Finds a study by its name or by the first digits of its identifier.
 
 use eigenveil_client::http::AnalystClient;
 use eigenveil_shared::api::StudySummary;
@@ -6,20 +6,19 @@ use eigenveil_shared::api::StudySummary;
 use crate::error::{CliError, Result};
 
 /// Digits of an identifier.
-const LENGTH: usize = 32;
-/// Fewest digits that stand for an identifier.
-const FEWEST: usize = 4;
-/// Studies in a message, at most.
-const SHOWN: usize = 5;
+const ID_DIGITS: usize = 32;
+/// Fewest digits accepted as the beginning of an identifier.
+const MIN_DIGITS: usize = 4;
+/// Largest number of studies listed in a message.
+const MAX_STUDIES_SHOWN: usize = 5;
 
-/// The identifier of the one study whose identifier or name this is, or whose identifier begins with it. A whole identifier
-/// is passed on without asking the server.
+/// The identifier of the one study with this identifier or name, or whose identifier begins with it. A whole identifier
+/// is returned without asking the server.
 ///
-/// # Errors
-/// Wrong usage where there is none, or several; network failures.
-pub(crate) async fn identifier(client: &AnalystClient, text: &str) -> Result<String> {
+/// # Errors Wrong usage if there is none, or several; network failures.
+pub(crate) async fn resolve_study_id(client: &AnalystClient, text: &str) -> Result<String> {
     let digits = text.bytes().all(|b| b.is_ascii_hexdigit());
-    if digits && text.len() == LENGTH {
+    if digits && text.len() == ID_DIGITS {
         return Ok(text.to_owned());
     }
     one_of(&client.list().await?, text)
@@ -28,7 +27,7 @@ pub(crate) async fn identifier(client: &AnalystClient, text: &str) -> Result<Str
 fn one_of(studies: &[StudySummary], text: &str) -> Result<String> {
     let named: Vec<&StudySummary> = studies.iter().filter(|study| study.name == text).collect();
     let lower = text.to_ascii_lowercase();
-    let begun = |study: &&StudySummary| text.len() >= FEWEST && study.id.starts_with(&lower);
+    let begun = |study: &&StudySummary| text.len() >= MIN_DIGITS && study.id.starts_with(&lower);
     let found = if named.is_empty() {
         studies.iter().filter(begun).collect()
     } else {
@@ -41,7 +40,7 @@ fn one_of(studies: &[StudySummary], text: &str) -> Result<String> {
         ))),
         several => {
             let line = |study: &&StudySummary| format!("\n  {}  {}", study.id, study.name);
-            let shown: String = several.iter().take(SHOWN).map(line).collect();
+            let shown: String = several.iter().take(MAX_STUDIES_SHOWN).map(line).collect();
             Err(CliError::usage(format!(
                 "{} studies have the name {text:?} or an identifier that begins with it; give more of the identifier:{shown}",
                 several.len()
@@ -74,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_study_is_found_by_name_or_by_how_its_identifier_begins() {
+    fn a_study_is_found_by_name_or_prefix_of_its_identifier() {
         let studies = [
             study("abcd1", "wine"),
             study("abcd2", "heights"),
@@ -85,7 +84,7 @@ mod tests {
         let found = |text: &str| one_of(&studies, text).map_err(|error| error.to_string());
         assert_eq!(found("wine").unwrap(), studies[0].id);
         assert_eq!(found("ABCD2").unwrap(), studies[1].id);
-        // A name goes before a beginning.
+        // A name takes precedence over the beginning of an identifier.
         assert_eq!(found("abcd1").unwrap(), studies[2].id);
         assert!(found("abcd").unwrap_err().contains("2 studies"));
         assert!(found("twice").unwrap_err().contains(&studies[4].id));

@@ -1,4 +1,4 @@
-//! The picture of a sweep: error over one quantity, a line for each of the others.
+//! The chart of a sweep: error over one quantity, a line for each combination of the others.
 
 use eigenveil_estimation::floor::grouped;
 use eigenveil_figures::{Axis, LineChart, LineStyle, Marker, Series};
@@ -17,18 +17,18 @@ const QUANTITIES: [Quantity; 5] = [
     ("rows s", |row| row.s.map_or(0.0, |s| s as f64)),
 ];
 
-/// "n = 100,000", kept on one line.
+/// "n = 100,000" with non-breaking spaces.
 fn equals(name: &str, value: f64) -> String {
     let letter = name.rsplit(' ').next().unwrap_or(name);
     let text = if value >= 1000.0 && value.fract() == 0.0 {
-        grouped(value as u64)
+        with_thousands(value as u64)
     } else {
         value.to_string()
     };
     format!("{letter}\u{a0}=\u{a0}{text}")
 }
 
-/// Error ± s.d. with the floor's prediction, over the quantity with the most values.
+/// Error ± standard deviation and the predicted error, over the quantity with the most values.
 pub(super) fn chart(rows: &[Simulated], title: Option<&str>, sparse: bool) -> LineChart {
     let values = |of: fn(&Simulated) -> f64| {
         let mut values: Vec<f64> = rows.iter().map(of).collect();
@@ -81,7 +81,7 @@ pub(super) fn chart(rows: &[Simulated], title: Option<&str>, sparse: bool) -> Li
         let place = series.len();
         series.push(
             Series::new(measured, points(|row| Some(row.error_mean)))
-                .with_error_bars(of.iter().map(|row| row.error_std).collect::<Vec<_>>()),
+                .with_error_bars(of.iter().map(|row| row.error_sd).collect::<Vec<_>>()),
         );
         if sparse {
             series.push(
@@ -91,10 +91,13 @@ pub(super) fn chart(rows: &[Simulated], title: Option<&str>, sparse: bool) -> Li
             );
         } else {
             series.push(
-                Series::new(labelled("predicted"), points(|row| row.predicted_error))
-                    .with_style(LineStyle::Dotted)
-                    .with_colour_of(place)
-                    .with_marker(Marker::None),
+                Series::new(
+                    labelled("predicted"),
+                    points(|row| row.error_predicted_from_truth),
+                )
+                .with_style(LineStyle::Dotted)
+                .with_colour_of(place)
+                .with_marker(Marker::None),
             );
         }
     }
@@ -132,14 +135,14 @@ pub(super) fn chart(rows: &[Simulated], title: Option<&str>, sparse: bool) -> Li
         .iter()
         .flat_map(|row| {
             [
-                row.error_mean + row.error_std,
+                row.error_mean + row.error_sd,
                 row.pca_error,
-                row.predicted_error.unwrap_or(0.0),
+                row.error_predicted_from_truth.unwrap_or(0.0),
             ]
         })
         .fold(0.0, f64::max);
-    // Where every setting has the same k, what a subspace that shares nothing with the truth has; far
-    // above every error it would only squeeze the picture.
+    // The error of an orthogonal subspace, if every setting has the same k; far above all errors it would only squeeze
+    // the chart.
     let nothing_in_common = match values(|row| row.k as f64)[..] {
         [k] => Some((2.0 * k).sqrt()).filter(|&y| y <= 1.5 * highest),
         _ => None,
@@ -148,7 +151,7 @@ pub(super) fn chart(rows: &[Simulated], title: Option<&str>, sparse: bool) -> Li
     let mut chart = LineChart::new(
         title.unwrap_or("Subspace error"),
         x_axis,
-        // From zero: a difference must look as large as it is.
+        // From zero, so that differences look as large as they are.
         Axis::linear("error ‖V̂V̂ᵀ − VVᵀ‖F").between(0.0, top),
     );
     chart.subtitle = subtitle;

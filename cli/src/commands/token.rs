@@ -1,4 +1,4 @@
-//! `eigenveil token`: the operator's own token, and those of analysts.
+//! `eigenveil token`: the operator's token and those of analysts.
 
 use std::{io::Write as _, path::PathBuf};
 
@@ -7,7 +7,7 @@ use eigenveil_client::http::AnalystClient;
 use eigenveil_server::{Environment, store::rotate_operator_token};
 use eigenveil_shared::api::CreateAnalyst;
 
-use super::{analyst, study_name::identifier};
+use super::{analyst, study_name::resolve_study_id};
 use crate::{
     args::{ServerArgs, TokenArgs},
     error::Result,
@@ -17,7 +17,7 @@ use crate::{
 /// Make, list and revoke analysts' tokens; rotate the operator's
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Example:\n  eigenveil token create --name alice --out alice.token\n  eigenveil estimate --study ID --token-file alice.token --number 1 --wait --out result/"
+    after_help = "Example:\n  eigenveil token create --name alice --out alice.token\n  eigenveil estimate --study ID --token-file alice.token --job 1 --wait --out result/"
 )]
 pub(crate) struct TokenCommandArgs {
     #[command(flatten)]
@@ -59,7 +59,7 @@ enum TokenCommand {
         after_help = "Example:\n  eigenveil token rotate --out operator.token      # of a running server\n  eigenveil token rotate --data ./data             # of a server that is stopped, with no token at all\n\nEither way DATA/operator.token has the new token."
     )]
     Rotate {
-        /// Data directory of a server that is stopped
+        /// Data directory of a stopped server
         #[arg(long, value_name = "DIR", conflicts_with = "out")]
         data: Option<PathBuf>,
         /// File for the new token, readable by its owner only; an existing one is refused
@@ -74,7 +74,7 @@ pub(crate) async fn run(args: &TokenCommandArgs, json: bool) -> Result<()> {
         TokenCommand::Create { name, study, out } => {
             let client = client()?;
             let study = match study {
-                Some(study) => Some(identifier(&client, study).await?),
+                Some(study) => Some(resolve_study_id(&client, study).await?),
                 None => None,
             };
             let file = output::NewFile::create(out)?;
@@ -84,7 +84,7 @@ pub(crate) async fn run(args: &TokenCommandArgs, json: bool) -> Result<()> {
                     study,
                 })
                 .await?;
-            keep(file, &created.token)?;
+            save_token(file, &created.token)?;
             let (analyst, out) = (created.analyst, out.display().to_string());
             let made = serde_json::json!({
                 "id": analyst.id, "name": analyst.name, "study": analyst.study, "out": out,
@@ -106,16 +106,16 @@ pub(crate) async fn run(args: &TokenCommandArgs, json: bool) -> Result<()> {
                 (Some(data), _) => rotate_operator_token(data, &Environment::system())?,
                 (None, Some(out)) => {
                     let file = output::NewFile::create(out)?;
-                    keep(file, client()?.rotate_token().await?.reveal())?;
+                    save_token(file, client()?.rotate_token().await?.reveal())?;
                     out.clone()
                 }
-                // clap asks for one of them.
+                // clap requires one of them.
                 (None, None) => return Ok(()),
             };
             let path = path.display().to_string();
             let rotated = serde_json::json!({ "token_file": path });
-            let said = format!("the operator's new token is in {path}");
-            output::either(json, &rotated, &said)
+            let text = format!("the operator's new token is in {path}");
+            output::either(json, &rotated, &text)
         }
     }
 }
@@ -135,7 +135,7 @@ async fn list(client: &AnalystClient, json: bool) -> Result<()> {
     Ok(())
 }
 
-fn keep(mut file: output::NewFile, token: &str) -> Result<()> {
+fn save_token(mut file: output::NewFile, token: &str) -> Result<()> {
     writeln!(file.writer(), "{token}")?;
-    file.keep()
+    file.persist()
 }

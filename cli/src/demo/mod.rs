@@ -1,4 +1,4 @@
-//! `eigenveil demo`: the whole story on this machine in seconds.
+//! `eigenveil demo`: the whole pipeline on this machine in seconds.
 
 mod page;
 mod rows;
@@ -41,10 +41,10 @@ use crate::{
 /// has many reports to acknowledge.
 const CONNECTIONS: usize = 128;
 
-/// The whole story on this machine: server, participants, upload, estimate, comparison
+/// Run the whole pipeline on this machine: server, participants, upload, estimate, comparison
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Example:\n  eigenveil demo\n  eigenveil demo --rows rows.csv --n 100000 --k 2 --epsilon 4 --out result/\n  eigenveil demo --sparse --refit --lambda path --k 3\n\nWrites report.html, estimate.json, summary.csv, features.txt and the pictures (those of eigenveil estimate, and biplot.svg). The built-in rows are 1,797 handwritten digits of 8 × 8 pixels (UCI Optdigits, CC BY 4.0)."
+    after_help = "Example:\n  eigenveil demo\n  eigenveil demo --rows rows.csv --n 100000 --k 2 --epsilon 4 --out result/\n  eigenveil demo --sparse --refit --lambda path --k 3\n\nWrites index.html, estimate.json, summary.csv, features.txt and the pictures (those of eigenveil estimate, and biplot.svg). The built-in rows are 1,797 handwritten digits of 8 × 8 pixels (UCI Optdigits, CC BY 4.0)."
 )]
 pub(crate) struct DemoArgs {
     /// Rows: .csv, .tsv, .parquet, .npy or .libsvm; the built-in digits when absent
@@ -63,7 +63,7 @@ pub(crate) struct DemoArgs {
     mechanism: MechanismArgs,
     #[command(flatten)]
     sparse: SparseArgs,
-    /// Directory for the result
+    /// Directory for the results
     #[arg(long, value_name = "DIR", default_value = "eigenveil-demo")]
     out: PathBuf,
     /// Leave the server running until Ctrl-C
@@ -73,7 +73,7 @@ pub(crate) struct DemoArgs {
     table: crate::rows::TableArgs,
 }
 
-/// What the demo measured; the keys are what scripts rely on.
+/// What the demo measured; scripts rely on its keys.
 #[derive(Debug, Serialize)]
 struct DemoResult {
     n: u64,
@@ -102,7 +102,7 @@ pub(crate) async fn run(args: &DemoArgs, json: bool) -> Result<()> {
         .mechanism
         .freeze(rows.table.dimension(), args.epsilon, rows.features())?;
     let k = usize::from(args.k);
-    // The answer of a curator who sees every row, and the check that every row can be prepared.
+    // PCA as a curator who sees every row would compute it; also checks that every row can be prepared.
     let preprocessor = params.preprocessor();
     let prepared = (0..rows.table.len())
         .map(|index| preprocessor.prepare_features_nth(index, &rows.table.row(index)));
@@ -179,15 +179,15 @@ fn study_request(args: &DemoArgs, rows: &DemoRows) -> Result<CreateStudy> {
         default_k: Rank::Fixed(usize::from(args.k)),
         about: About {
             purpose: Some("To show on one machine what a study does".to_owned()),
-            responsible: Some("Whoever runs this demonstration".to_owned()),
+            responsible_party: Some("Whoever runs this demonstration".to_owned()),
             ..About::default()
         },
         ..mechanism.study(&rows.name, dimension, args.epsilon, features)?
     })
 }
 
-/// Every participant perturbs its own row and uploads it, over a shared pool of connections.
-/// Returns the seconds it took.
+/// Every participant perturbs its own row and uploads the report over a shared pool of connections. Returns the seconds
+/// it took.
 async fn take_part(devices: &StudyClient, study: &Study, rows: &DemoRows, n: u64) -> Result<f64> {
     let bar = output::bar(n, "participants");
     let next = Arc::new(AtomicU64::new(0));
@@ -198,7 +198,7 @@ async fn take_part(devices: &StudyClient, study: &Study, rows: &DemoRows, n: u64
         let (devices, study, participant) = (devices.clone(), study.clone(), participant.clone());
         let (table, next, bar) = (Arc::clone(&rows.table), Arc::clone(&next), bar.clone());
         connections.spawn(async move {
-            // Which row a participant holds is no secret; it is drawn so that runs differ.
+            // Which row a participant holds is not a secret; it is drawn so that runs differ.
             let mut draw = ChaCha20Rng::try_from_rng(&mut SysRng).map_err(|error| {
                 CliError::failed(format!("the operating system gave no randomness: {error}"))
             })?;
@@ -272,13 +272,13 @@ fn write_results(
     let described = format!(
         "{}; {} participants hold rows drawn from these with replacement",
         rows.described,
-        grouped(result.n)
+        with_thousands(result.n)
     );
-    // The rows of the demo are on this machine anyway; a study's stay with their owners.
+    // The demo's rows are on this machine anyway; a study's rows stay with their owners.
     let scatter = match estimate.k {
         0 | 1 => None,
         _ => {
-            let scores = scores::of_rows(estimate, &rows.table)?;
+            let scores = scores::from_rows(estimate, &rows.table)?;
             let picture = biplot(estimate, (0, 1), &scores, None);
             Some(picture.map_err(CliError::failed)?.to_svg())
         }
@@ -293,7 +293,7 @@ fn write_results(
         rows_described: &described,
     });
     files.extend(scatter.map(|svg| ("biplot.svg", svg.into_bytes())));
-    files.push(("report.html", page.into_bytes()));
+    files.push(("index.html", page.into_bytes()));
     results::write(out, &files)
 }
 
@@ -301,7 +301,7 @@ fn print(result: &DemoResult, estimate: &Estimate, rows: &DemoRows) -> Result<()
     output::text(&format!(
         "{}\n{} participants drawn from them with replacement, {}, {}",
         rows.described,
-        grouped(result.n),
+        with_thousands(result.n),
         result.mechanism,
         output::budget_text(result.epsilon, result.delta)
     ))?;
@@ -317,5 +317,5 @@ fn print(result: &DemoResult, estimate: &Estimate, rows: &DemoRows) -> Result<()
         result.nonprivate_captured,
         100.0 * result.captured / result.nonprivate_captured
     ))?;
-    output::text(&format!("open {}/report.html", result.out))
+    output::text(&format!("open {}/index.html", result.out))
 }

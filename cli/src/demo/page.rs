@@ -1,4 +1,4 @@
-//! `report.html`: the demo's result as one self-contained page.
+//! `index.html`: the demo's result as one self-contained page.
 
 use eigenveil_estimation::floor::grouped;
 use eigenveil_figures::{
@@ -17,8 +17,8 @@ use crate::output;
 
 const STYLE: &str = include_str!("page.css");
 
-/// Most components drawn one by one.
-const DRAWN: usize = 8;
+/// Largest number of components drawn individually.
+const MAX_CHARTS: usize = 8;
 
 /// Everything the page shows.
 pub(super) struct Page<'a> {
@@ -30,15 +30,15 @@ pub(super) struct Page<'a> {
     pub figures: &'a [EstimateFigure],
     /// The non-private components, p × k, signs fixed.
     pub nonprivate: &'a DMatrix<f64>,
-    /// Eigenvalues of the non-private moment, descending.
+    /// Eigenvalues of the non-private second-moment matrix, descending.
     pub nonprivate_eigenvalues: &'a [f64],
     /// The rows in the plane of the first two components, as SVG; `None` with fewer.
     pub scatter: Option<&'a str>,
-    /// What the rows are, in words.
+    /// Description of the rows.
     pub rows_described: &'a str,
 }
 
-/// The page as HTML: no script, no request to anywhere.
+/// The page as HTML, without scripts and without requests to other hosts.
 pub(super) fn render(page: &Page<'_>) -> String {
     let Page {
         result, estimate, ..
@@ -49,7 +49,7 @@ pub(super) fn render(page: &Page<'_>) -> String {
         .partition(|shown| !matches!(shown.file, "scree.svg" | "alignment.svg"));
     let title = format!(
         "Eigenveil demo: {} reports at ε = {}",
-        grouped(result.n),
+        with_thousands(result.n),
         result.epsilon
     );
     let markup = html! {
@@ -66,9 +66,9 @@ pub(super) fn render(page: &Page<'_>) -> String {
                     p .eyebrow { "Eigenveil demo" }
                     h1 { (result.k) " principal components of rows that never left their owners" }
                     p .lead {
-                        (grouped(result.n)) " participants each perturbed their own row under " (result.mechanism.as_str())
+                        (with_thousands(result.n)) " participants each perturbed their own row under " (result.mechanism.as_str())
                         " (ε\u{a0}=\u{a0}" (result.epsilon) ", δ\u{a0}=\u{a0}" (delta_text(result.delta)) ") and sent "
-                        (grouped(result.bytes_per_report as u64)) " bytes over HTTP to a server on this machine. The subspace learned from their noisy sum captures "
+                        (with_thousands(result.bytes_per_report as u64)) " bytes over HTTP to a server on this machine. The subspace learned from their noisy sum captures "
                         strong { (format!("{:.1}\u{a0}%", 100.0 * result.captured / result.nonprivate_captured)) }
                         " of the variance that the non-private one does."
                     }
@@ -90,7 +90,7 @@ pub(super) fn render(page: &Page<'_>) -> String {
                     h2 { "The components, private beside non-private" }
                     @match images(page) {
                         Some(images) => (figure(&images.to_svg())),
-                        None => { @for chart in loading_bars(estimate).take(DRAWN) { (figure(&chart.to_svg())) } }
+                        None => { @for chart in loading_bars(estimate).take(MAX_CHARTS) { (figure(&chart.to_svg())) } }
                     }
                 }
                 @if let Some(scatter) = page.scatter {
@@ -108,7 +108,7 @@ pub(super) fn render(page: &Page<'_>) -> String {
 
 fn tiles(result: &DemoResult) -> Markup {
     let above = result.components_above_floor.min(result.k as u64);
-    let rate = grouped(result.reports_per_second.round() as u64);
+    let rate = with_thousands(result.reports_per_second.round() as u64);
     html! {
         @for (value, label) in [
             (
@@ -124,7 +124,7 @@ fn tiles(result: &DemoResult) -> Markup {
                 html! { "reports acknowledged, each durable" },
             ),
             (
-                format!("{} B", grouped(result.payload_bytes as u64)),
+                format!("{} B", with_thousands(result.payload_bytes as u64)),
                 html! { "payload of one report" },
             ),
         ] {
@@ -159,7 +159,7 @@ fn components_table(estimate: &Estimate) -> Markup {
     }
 }
 
-/// The components as square pictures, where p is a square.
+/// The components as square images, if p is a square.
 fn images(page: &Page<'_>) -> Option<ImageGrid> {
     let estimate = page.estimate;
     let side = estimate.p.isqrt();
@@ -167,7 +167,7 @@ fn images(page: &Page<'_>) -> Option<ImageGrid> {
         return None;
     }
     let (mut private, mut open) = (Vec::new(), Vec::new());
-    for (index, component) in estimate.components.iter().take(DRAWN).enumerate() {
+    for (index, component) in estimate.components.iter().take(MAX_CHARTS).enumerate() {
         let reference: Vec<f64> = page.nonprivate.column(index).iter().copied().collect();
         let trust = format!("alignment {:.2}", component.alignment());
         let eigenvalue = page.nonprivate_eigenvalues[index];
@@ -177,7 +177,7 @@ fn images(page: &Page<'_>) -> Option<ImageGrid> {
             LoadingImage::new(title, label.clone(), (side, side), loadings)
         };
         let theirs = image(eigenvalue, &reference)?;
-        private.push(image(trust, &component.loadings)?.facing(&theirs));
+        private.push(image(trust, &component.loadings)?.with_sign_of(&theirs));
         open.push(theirs);
     }
     let mut grid = ImageGrid::new("Loadings of the leading components")
@@ -187,7 +187,7 @@ fn images(page: &Page<'_>) -> Option<ImageGrid> {
     Some(grid)
 }
 
-/// A picture that keeps its size on a narrow screen and scrolls there.
+/// A figure that keeps its size on a narrow screen and scrolls.
 fn figure(svg: &str) -> Markup {
     html! { div .figure { (PreEscaped(svg)) } }
 }
@@ -211,13 +211,13 @@ fn privacy_section(page: &Page<'_>) -> Markup {
         ),
         ("neighbours", privacy.neighbours.clone()),
         ("claimed", claimed),
-        ("what really holds", truth),
+        ("true epsilon", truth),
         (
             "one report",
             format!(
                 "{} bytes of payload, {} with identifier, fingerprint and envelope",
-                grouped(privacy.payload_bytes as u64),
-                grouped(privacy.bytes_per_report as u64)
+                with_thousands(privacy.payload_bytes as u64),
+                with_thousands(privacy.bytes_per_report as u64)
             ),
         ),
         ("rows", page.rows_described.to_owned()),

@@ -1,4 +1,4 @@
-//! The rows of the demo: a file's, or the digits in the binary.
+//! The rows of the demo: from a file, or the built-in digits.
 
 use std::{path::Path, sync::Arc};
 
@@ -12,7 +12,7 @@ use crate::{
 /// 1,797 × 64 bytes; origin and licence in `examples/data/README.md`.
 const DIGITS: &[u8] = include_bytes!("../../../examples/data/digits.npy");
 
-/// Rows with a name for people.
+/// Rows with a description.
 pub(super) struct DemoRows {
     pub(super) table: Arc<RowTable>,
     pub(super) name: String,
@@ -60,7 +60,7 @@ impl DemoRows {
     }
 }
 
-/// A feature that is left as it is.
+/// A feature that is not shifted or scaled.
 fn named(name: String) -> Feature {
     Feature::new(name, 0.0, 1.0)
 }
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_digits_are_the_digits() {
+    fn built_in_digits_are_unchanged() {
         let rows = DemoRows::load(None, &TableArgs::default()).unwrap();
         assert_eq!((rows.table.len(), rows.table.dimension()), (1_797, 64));
         let first = rows.table.row(0);

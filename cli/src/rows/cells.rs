@@ -1,14 +1,14 @@
-//! What a cell of a text table says: a number, that there is none, or something else.
+//! Cells of a text table: numbers, missing values, and everything else.
 
-use super::table::Why;
+use super::table::UnreadableReason;
 
-/// Whether it is a number, one that a laboratory writes (`<0.5`, `> 100`, `~3`), or a sign for a missing value.
+/// Whether it is a number, a bound as laboratories write it (`<0.5`, `> 100`, `~3`), or a mark for a missing value.
 pub(super) fn is_value(cell: &str) -> bool {
     let bound = cell.trim_start_matches(['<', '>', '=', '~', '≤', '≥', '≈', ' ']);
     is_missing(cell) || number(bound, b';').is_ok()
 }
 
-/// What people and programs write where there is no value.
+/// How people and programs mark a missing value.
 fn is_missing(cell: &str) -> bool {
     const MISSING: [&str; 15] = [
         "", "-", "?", ".", "na", "n/a", "<na>", "#n/a", "#na", "nan", "-nan", "null", "none",
@@ -17,10 +17,10 @@ fn is_missing(cell: &str) -> bool {
     MISSING.contains(&cell.to_ascii_lowercase().as_str())
 }
 
-/// The number in a field. Where columns are not separated by commas, a comma may stand before the decimals.
-pub(super) fn number(cell: &str, delimiter: u8) -> Result<f64, Why> {
+/// Parses the number in a field. If columns are not separated by commas, a decimal comma is accepted.
+pub(super) fn number(cell: &str, delimiter: u8) -> Result<f64, UnreadableReason> {
     if is_missing(cell) {
-        return Err(Why::Missing);
+        return Err(UnreadableReason::Missing);
     }
     if let Ok(number) = cell.parse::<f64>() {
         return Ok(number);
@@ -31,7 +31,7 @@ pub(super) fn number(cell: &str, delimiter: u8) -> Result<f64, Why> {
         _ => {}
     }
     let Some((before, after)) = cell.split_once(',') else {
-        return Err(Why::NotANumber);
+        return Err(UnreadableReason::NotANumber);
     };
     let whole = |text: &str| {
         text.trim_start_matches(['-', '+'])
@@ -40,17 +40,17 @@ pub(super) fn number(cell: &str, delimiter: u8) -> Result<f64, Why> {
     };
     match format!("{before}.{after}").parse::<f64>() {
         Ok(number) if whole(before) && delimiter != b',' => Ok(number),
-        Ok(_) if whole(before) => Err(Why::DecimalComma),
-        _ => Err(Why::NotANumber),
+        Ok(_) if whole(before) => Err(UnreadableReason::DecimalComma),
+        _ => Err(UnreadableReason::NotANumber),
     }
 }
 
 /// The commas in a column's numbers.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Commas {
-    /// As between thousands: 12,500.
+    /// Could separate thousands: 12,500.
     thousands: usize,
-    /// Before decimals for sure: 0,125 and 1,5.
+    /// Certainly decimal commas: 0,125 and 1,5.
     decimals: usize,
 }
 

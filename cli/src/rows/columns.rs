@@ -1,7 +1,7 @@
-//! Which columns of a table are taken, and in which order: by name.
+//! Selects the columns of a table and their order, by name.
 //!
-//! All of it is decided on the names and the number of columns, before any value is read, and so before anything is
-//! perturbed or charged.
+//! Only names and number of columns decide it, before any value is read, and so before anything is perturbed or
+//! charged.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,26 +10,26 @@ use eigenveil_shared::ErrorCode;
 use super::flags::TableArgs;
 use crate::error::{CliError, Result};
 
-/// Names in a message, at most.
-const SHOWN: usize = 8;
-/// Characters of a name in a message, at most.
-const SHOWN_CHARACTERS: usize = 40;
+/// Largest number of names listed in a message.
+const MAX_NAMES_SHOWN: usize = 8;
+/// Largest number of characters of a name in a message.
+const MAX_NAME_CHARACTERS_SHOWN: usize = 40;
 
-/// What the columns of a table are matched with.
+/// The columns that a table must provide.
 #[derive(Clone, Debug)]
-pub struct Wanted {
+pub struct ExpectedColumns {
     /// Whose features they are, for messages: `study`, `estimate` or `features file`.
     pub of: &'static str,
     /// Number of features p.
     pub dimension: usize,
-    /// Names of the features, where they have names.
+    /// Names of the features, if they have names.
     pub names: Option<Vec<String>>,
-    /// Reports are made of the rows: no value may decide how the table is read.
+    /// Whether the rows become reports: then no value may decide how the table is read.
     pub reports: bool,
 }
 
-impl Wanted {
-    /// For reports to a study with so many features, and these names of them.
+impl ExpectedColumns {
+    /// For reports to a study of this dimension, with these names of its features.
     pub fn study(dimension: usize, names: Option<Vec<String>>) -> Self {
         Self {
             of: "study",
@@ -40,49 +40,52 @@ impl Wanted {
     }
 }
 
-/// What a table says of its columns.
+/// The columns of a table, as found in the file.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Found {
+pub(super) struct FileColumns {
     /// Number of columns.
     pub(super) count: usize,
     /// Their names.
     pub(super) names: Option<Vec<String>>,
-    /// The names are names for sure, and not the values of a first row: they may be shown.
+    /// The names are certainly names, not the values of a first row, so they may be shown.
     pub(super) shown: bool,
-    /// The user said that there is no header.
+    /// `--header no` was given.
     pub(super) headerless: bool,
 }
 
-/// The columns to take.
+/// Which columns of the file become the columns of the table.
 #[derive(Debug)]
-pub(super) struct Layout {
+pub(super) struct ColumnMapping {
     /// Column of the table, from 0, for each column of the result.
     pub(super) take: Vec<usize>,
     /// Their names.
     pub(super) names: Option<Vec<String>>,
-    /// What the user is told once.
+    /// Notes for the user.
     pub(super) notes: Vec<String>,
 }
 
-impl Layout {
-    /// A column of the result as it is called in messages.
+impl ColumnMapping {
+    /// How messages call a column of the result.
     pub(super) fn column(&self, at: usize) -> String {
         let names = self.names.as_ref();
         column_called(self.take[at], names.map(|names| names[at].as_str()))
     }
 
-    /// Whether the columns are taken as they stand.
+    /// Whether all columns are taken in the file's order.
     pub(super) fn is_identity(&self, count: usize) -> bool {
         self.take.len() == count && self.take.iter().enumerate().all(|(i, &at)| i == at)
     }
 }
 
-/// Decides which columns are taken.
+/// Maps the columns of the file to the expected ones.
 ///
-/// # Errors
-/// Wrong usage that names the columns concerned and the way out.
-pub(super) fn layout(found: Found, how: &TableArgs, wanted: Option<&Wanted>) -> Result<Layout> {
-    // They would reach the terminal.
+/// # Errors Wrong usage that names the columns and what to do.
+pub(super) fn map_columns(
+    found: FileColumns,
+    how: &TableArgs,
+    wanted: Option<&ExpectedColumns>,
+) -> Result<ColumnMapping> {
+    // Names are shown on the terminal.
     let unprintable = |name: &String| name.chars().any(char::is_control);
     if let Some(at) = found.names.iter().flatten().position(unprintable) {
         return Err(CliError::usage(format!(
@@ -90,7 +93,7 @@ pub(super) fn layout(found: Found, how: &TableArgs, wanted: Option<&Wanted>) -> 
             at + 1
         )));
     }
-    let mut chosen = chosen(found, how)?;
+    let mut chosen = select(found, how)?;
     let mut notes = Vec::new();
     if let Some(features) = how.features()?
         && (chosen.names.is_none() || chosen.numbered)
@@ -108,10 +111,10 @@ pub(super) fn layout(found: Found, how: &TableArgs, wanted: Option<&Wanted>) -> 
     }
     let Some(wanted) = wanted else {
         chosen.check_names(&[], true)?;
-        return Ok(chosen.into_layout(notes));
+        return Ok(chosen.into_mapping(notes));
     };
     let (p, of) = (wanted.dimension, wanted.of);
-    let count = |chosen: &Chosen| {
+    let count = |chosen: &SelectedColumns| {
         if chosen.take.len() == p {
             return Ok(());
         }
@@ -141,9 +144,9 @@ pub(super) fn layout(found: Found, how: &TableArgs, wanted: Option<&Wanted>) -> 
                 ),
                 _ => format!("the {of}'s columns have no names: those of the file are taken in its order"),
             });
-            Ok(chosen.into_layout(notes))
+            Ok(chosen.into_mapping(notes))
         }
-        (Some(wanted_names), _) if how.in_order => {
+        (Some(wanted_names), _) if how.by_position => {
             count(&chosen)?;
             let mut own = chosen.names.clone().unwrap_or_default();
             if own != *wanted_names {
@@ -152,22 +155,22 @@ pub(super) fn layout(found: Found, how: &TableArgs, wanted: Option<&Wanted>) -> 
                 theirs.sort();
                 if own == theirs {
                     return Err(CliError::usage(format!(
-                        "its columns are those of the {of} in another order, which --in-order would mix up; leave --in-order out: they are matched by name"
+                        "its columns are those of the {of} in another order, which --by-position would mix up; leave --by-position out: they are matched by name"
                     )));
                 }
             }
             notes.push(format!(
-                "--in-order: the file's columns are taken for {}",
+                "--by-position: the file's columns are taken for {}",
                 listed(wanted_names)
             ));
             chosen.names = Some(wanted_names.clone());
-            Ok(chosen.into_layout(notes))
+            Ok(chosen.into_mapping(notes))
         }
         (Some(wanted_names), None) => {
             count(&chosen)?;
             if !chosen.headerless {
                 return Err(CliError::usage(format!(
-                    "its columns have no names, those of the {of} are {}; name them with --features FILE (one name a line, in the file's order), or give --in-order if they are in the {of}'s order",
+                    "its columns have no names, those of the {of} are {}; name them with --features FILE (one name a line, in the file's order), or give --by-position if they are in the {of}'s order",
                     listed(wanted_names)
                 )));
             }
@@ -176,14 +179,14 @@ pub(super) fn layout(found: Found, how: &TableArgs, wanted: Option<&Wanted>) -> 
                 listed(wanted_names)
             ));
             chosen.names = Some(wanted_names.clone());
-            Ok(chosen.into_layout(notes))
+            Ok(chosen.into_mapping(notes))
         }
-        (Some(wanted_names), Some(_)) => matched(chosen, wanted_names, of, notes),
+        (Some(wanted_names), Some(_)) => match_by_name(chosen, wanted_names, of, notes),
     }
 }
 
 /// The columns that `--keep` and `--drop` leave.
-struct Chosen {
+struct SelectedColumns {
     take: Vec<usize>,
     names: Option<Vec<String>>,
     /// The names are 0, 1, 2, …: what pandas writes for columns without names.
@@ -192,8 +195,8 @@ struct Chosen {
     headerless: bool,
 }
 
-fn chosen(found: Found, how: &TableArgs) -> Result<Chosen> {
-    // A column without a name gets the one that pandas would give it.
+fn select(found: FileColumns, how: &TableArgs) -> Result<SelectedColumns> {
+    // A column without a name gets the name that pandas would give it.
     let names: Option<Vec<String>> = found.names.map(|names| {
         (0..)
             .zip(names)
@@ -215,7 +218,7 @@ fn chosen(found: Found, how: &TableArgs) -> Result<Chosen> {
                 _ => None,
             },
         };
-        // Who names a column of the first line knows that it is a header.
+        // A flag that names a column of line 1 confirms that line 1 is a header.
         shown |= at.is_some() && names.is_some();
         at.ok_or_else(|| {
             CliError::usage(match &names {
@@ -251,7 +254,7 @@ fn chosen(found: Found, how: &TableArgs) -> Result<Chosen> {
     if take.iter().collect::<BTreeSet<_>>().len() < take.len() {
         return Err(CliError::usage("--keep names a column twice"));
     }
-    // Beside an index, or some of them left out, they still are.
+    // They still count as numbered beside an index column, or with some columns left out.
     let all = names.as_deref().unwrap_or_default();
     let named: Vec<&String> = all.iter().filter(|name| !is_index(name)).collect();
     let taken: Option<Vec<String>> = names
@@ -260,7 +263,7 @@ fn chosen(found: Found, how: &TableArgs) -> Result<Chosen> {
     let numbered = taken
         .as_deref()
         .is_some_and(|taken| is_numbering(taken) || is_numbering(&named));
-    Ok(Chosen {
+    Ok(SelectedColumns {
         take,
         names: taken,
         numbered,
@@ -269,8 +272,8 @@ fn chosen(found: Found, how: &TableArgs) -> Result<Chosen> {
     })
 }
 
-impl Chosen {
-    /// Refuses two columns of one name, and a probable index, unless it is wanted or the names may be values.
+impl SelectedColumns {
+    /// Refuses duplicate names, and a probable index column unless it is expected or the names may be values.
     fn check_names(&self, wanted: &[String], names_for_sure: bool) -> Result<()> {
         let Some(names) = &self.names else {
             return Ok(());
@@ -305,8 +308,8 @@ impl Chosen {
         }
     }
 
-    fn into_layout(self, notes: Vec<String>) -> Layout {
-        Layout {
+    fn into_mapping(self, notes: Vec<String>) -> ColumnMapping {
+        ColumnMapping {
             take: self.take,
             names: self.names,
             notes,
@@ -314,16 +317,16 @@ impl Chosen {
     }
 }
 
-/// The columns in the order wanted; the same names or an error.
-fn matched(
-    mut chosen: Chosen,
+/// Orders the columns as expected; the names must be the same.
+fn match_by_name(
+    mut chosen: SelectedColumns,
     wanted: &[String],
     of: &str,
     mut notes: Vec<String>,
-) -> Result<Layout> {
+) -> Result<ColumnMapping> {
     let names = chosen.names.clone().unwrap_or_default();
     let own: BTreeSet<&String> = names.iter().collect();
-    // Where most are wanted the line is a header; otherwise it may be a row, which is never shown.
+    // If most expected names are there the line is a header; otherwise it may be a row, which is never shown.
     let known = wanted.iter().filter(|name| own.contains(name)).count();
     chosen.shown |= 2 * known > wanted.len();
     chosen.check_names(wanted, chosen.shown || known > 0)?;
@@ -341,7 +344,7 @@ fn matched(
             .filter_map(|name| names.iter().position(|own| own == name))
             .map(|at| chosen.take[at])
             .collect();
-        return Ok(Layout {
+        return Ok(ColumnMapping {
             take,
             names: Some(wanted.to_vec()),
             notes,
@@ -349,7 +352,7 @@ fn matched(
     }
     if chosen.numbered {
         return Err(CliError::usage(format!(
-            "its columns are named 0, 1, 2, …, as pandas does with columns without names, those of the {of} are {}; name them with --features FILE (one name a line, in the file's order), or give --in-order if they are in the {of}'s order",
+            "its columns are named 0, 1, 2, …, as pandas does with columns without names, those of the {of} are {}; name them with --features FILE (one name a line, in the file's order), or give --by-position if they are in the {of}'s order",
             listed(wanted)
         )));
     }
@@ -372,7 +375,7 @@ fn matched(
         ));
     }
     let mut way = Vec::new();
-    if !more.is_empty() && more.len() <= SHOWN && chosen.shown {
+    if !more.is_empty() && more.len() <= MAX_NAMES_SHOWN && chosen.shown {
         way.push(format!(
             "leave out what is not wanted with {}",
             drop_flag(&more)
@@ -401,7 +404,7 @@ pub(super) fn is_numbering(names: &[impl AsRef<str>]) -> bool {
         .all(|(at, name)| name.as_ref() == at.to_string())
 }
 
-/// Names that only an index has: pandas', in CSV and in Parquet.
+/// Names that pandas gives to an index column, in CSV and in Parquet.
 fn is_index(name: &str) -> bool {
     name.strip_prefix("Unnamed: ")
         .is_some_and(|number| number.bytes().all(|b| b.is_ascii_digit()))
@@ -448,21 +451,21 @@ pub(super) fn column_called(column: usize, name: Option<&str>) -> String {
 fn listed(names: &[impl AsRef<str>]) -> String {
     let shown: Vec<String> = names
         .iter()
-        .take(SHOWN)
+        .take(MAX_NAMES_SHOWN)
         .map(|name| format!("{:?}", shortened(name.as_ref())))
         .collect();
     let mut text = shown.join(", ");
-    if names.len() > SHOWN {
-        text.push_str(&format!(" and {} more", names.len() - SHOWN));
+    if names.len() > MAX_NAMES_SHOWN {
+        text.push_str(&format!(" and {} more", names.len() - MAX_NAMES_SHOWN));
     }
     text
 }
 
 fn shortened(name: &str) -> String {
-    if name.chars().count() <= SHOWN_CHARACTERS {
+    if name.chars().count() <= MAX_NAME_CHARACTERS_SHOWN {
         return name.to_owned();
     }
-    let begun: String = name.chars().take(SHOWN_CHARACTERS).collect();
+    let begun: String = name.chars().take(MAX_NAME_CHARACTERS_SHOWN).collect();
     format!("{begun}…")
 }
 
@@ -475,8 +478,8 @@ mod tests {
         names.iter().map(|&name| name.to_owned()).collect()
     }
 
-    fn found(names: &[&str], shown: bool) -> Found {
-        Found {
+    fn found(names: &[&str], shown: bool) -> FileColumns {
+        FileColumns {
             count: names.len(),
             names: Some(strings(names)),
             shown,
@@ -484,19 +487,19 @@ mod tests {
         }
     }
 
-    fn study(names: Option<&[&str]>, dimension: usize) -> Wanted {
-        Wanted::study(dimension, names.map(strings))
+    fn study(names: Option<&[&str]>, dimension: usize) -> ExpectedColumns {
+        ExpectedColumns::study(dimension, names.map(strings))
     }
 
-    fn nameless(count: usize) -> Found {
-        Found {
+    fn unnamed(count: usize) -> FileColumns {
+        FileColumns {
             count,
-            ..Found::default()
+            ..FileColumns::default()
         }
     }
 
-    fn usual_layout(found: Found, wanted: &Wanted) -> Result<Layout> {
-        layout(found, &TableArgs::default(), Some(wanted))
+    fn default_mapping(found: FileColumns, wanted: &ExpectedColumns) -> Result<ColumnMapping> {
+        map_columns(found, &TableArgs::default(), Some(wanted))
     }
 
     fn drop(names: &[&str]) -> TableArgs {
@@ -506,17 +509,17 @@ mod tests {
         }
     }
 
-    fn in_order() -> TableArgs {
+    fn by_position() -> TableArgs {
         TableArgs {
-            in_order: true,
+            by_position: true,
             ..TableArgs::default()
         }
     }
 
     #[test]
-    fn names_that_would_steer_a_terminal_are_refused() {
+    fn names_with_control_characters_are_refused() {
         let names = found(&["a\u{1b}[2J", "b"], true);
-        let error = layout(names, &TableArgs::default(), None).unwrap_err();
+        let error = map_columns(names, &TableArgs::default(), None).unwrap_err();
         let error = error.to_string();
         assert!(
             error.contains("column 1 has a control character"),
@@ -525,25 +528,25 @@ mod tests {
     }
 
     #[test]
-    fn no_column_is_taken_twice_or_mixed_up() {
+    fn columns_are_not_duplicated_or_reordered_by_position() {
         let twice = TableArgs {
             keep: Some(Names(strings(&["a", "a"]))),
-            ..in_order()
+            ..by_position()
         };
         let wanted = study(Some(&["a", "b"]), 2);
-        let error = layout(found(&["a", "b"], true), &twice, Some(&wanted)).unwrap_err();
+        let error = map_columns(found(&["a", "b"], true), &twice, Some(&wanted)).unwrap_err();
         assert!(error.to_string().contains("twice"), "{error}");
-        let in_order = in_order();
-        let error = layout(found(&["b", "a"], true), &in_order, Some(&wanted)).unwrap_err();
+        let by_position = by_position();
+        let error = map_columns(found(&["b", "a"], true), &by_position, Some(&wanted)).unwrap_err();
         assert!(error.to_string().contains("another order"), "{error}");
-        assert!(layout(found(&["x", "y"], true), &in_order, Some(&wanted)).is_ok());
+        assert!(map_columns(found(&["x", "y"], true), &by_position, Some(&wanted)).is_ok());
     }
 
     /// One cell that is a wanted name does not make the others of its line names.
     #[test]
-    fn a_row_is_not_shown() {
+    fn a_first_line_that_may_be_a_row_is_not_shown() {
         let wanted = study(Some(&["a", "b", "c"]), 3);
-        let error = usual_layout(found(&["a", "17.25", "99.5"], false), &wanted);
+        let error = default_mapping(found(&["a", "17.25", "99.5"], false), &wanted);
         let error = error.unwrap_err().to_string();
         assert!(
             !error.contains("17.25") && error.contains("lacks \"b\""),
@@ -554,19 +557,19 @@ mod tests {
     #[test]
     fn columns_are_matched_by_name() {
         let wanted = study(Some(&["a", "b", "c"]), 3);
-        let same = usual_layout(found(&["a", "b", "c"], false), &wanted).unwrap();
+        let same = default_mapping(found(&["a", "b", "c"], false), &wanted).unwrap();
         assert!(same.is_identity(3) && same.notes.is_empty());
-        let moved = usual_layout(found(&["c", "a", "b"], false), &wanted).unwrap();
+        let moved = default_mapping(found(&["c", "a", "b"], false), &wanted).unwrap();
         assert_eq!(moved.take, [1, 2, 0]);
         assert_eq!(moved.names.unwrap(), ["a", "b", "c"]);
         assert!(moved.notes[0].contains("matched by name"));
         let more = found(&["id", "c", "a", "b"], false);
-        let with = layout(more, &drop(&["id"]), Some(&wanted)).unwrap();
+        let with = map_columns(more, &drop(&["id"]), Some(&wanted)).unwrap();
         assert_eq!(with.take, [2, 3, 1]);
     }
 
     #[test]
-    fn what_differs_is_named_with_the_way_out() {
+    fn errors_name_the_difference_and_the_remedy() {
         let wanted = study(Some(&["a", "b", "c"]), 3);
         for (names, words) in [
             (&["a", "b"][..], &["lacks \"c\"", "name the columns"][..]),
@@ -583,9 +586,9 @@ mod tests {
                 &["index", "--drop __index_level_0__"],
             ),
             (&["", "0", "1", "2"], &["index", "--drop 'Unnamed: 0'"]),
-            (&["0", "1", "2"], &["pandas", "--features", "--in-order"]),
+            (&["0", "1", "2"], &["pandas", "--features", "--by-position"]),
         ] {
-            let error = usual_layout(found(names, false), &wanted)
+            let error = default_mapping(found(names, false), &wanted)
                 .unwrap_err()
                 .to_string();
             for word in words {
@@ -596,7 +599,7 @@ mod tests {
 
     /// A first line that may be a row is not shown.
     #[test]
-    fn values_of_a_row_are_in_no_message() {
+    fn messages_contain_no_values() {
         let wanted = study(Some(&["a", "b"]), 2);
         for line in [
             &["17.25", "secret"][..],
@@ -604,7 +607,7 @@ mod tests {
             &["secret", "secret"],
             &["secret"],
         ] {
-            let error = usual_layout(found(line, false), &wanted)
+            let error = default_mapping(found(line, false), &wanted)
                 .unwrap_err()
                 .to_string();
             assert!(
@@ -613,45 +616,45 @@ mod tests {
             );
             assert!(error.contains("--header no"), "{error}");
         }
-        let nameless = usual_layout(found(&["secret", "x"], false), &study(None, 2)).unwrap();
-        assert!(!nameless.notes[0].contains("secret"));
+        let mapping = default_mapping(found(&["secret", "x"], false), &study(None, 2)).unwrap();
+        assert!(!mapping.notes[0].contains("secret"));
     }
 
     #[test]
     fn tables_and_studies_without_names() {
         let (named, plain) = (study(Some(&["a", "b"]), 2), study(None, 2));
-        let error = usual_layout(nameless(2), &named).unwrap_err().to_string();
+        let error = default_mapping(unnamed(2), &named).unwrap_err().to_string();
         assert!(
-            error.contains("--features") && error.contains("--in-order"),
+            error.contains("--features") && error.contains("--by-position"),
             "{error}"
         );
-        let in_order = in_order();
-        let taken = layout(nameless(2), &in_order, Some(&named)).unwrap();
+        let by_position = by_position();
+        let taken = map_columns(unnamed(2), &by_position, Some(&named)).unwrap();
         assert_eq!(taken.names.unwrap(), ["a", "b"]);
-        let renamed = layout(found(&["x", "y"], true), &in_order, Some(&named)).unwrap();
+        let renamed = map_columns(found(&["x", "y"], true), &by_position, Some(&named)).unwrap();
         assert_eq!(renamed.take, [0, 1]);
-        let said = Found {
+        let without_header = FileColumns {
             headerless: true,
-            ..nameless(2)
+            ..unnamed(2)
         };
-        assert!(usual_layout(said, &named).unwrap().notes[0].contains("--header no"));
-        assert!(usual_layout(nameless(2), &plain).unwrap().notes[0].contains("no names"));
+        assert!(default_mapping(without_header, &named).unwrap().notes[0].contains("--header no"));
+        assert!(default_mapping(unnamed(2), &plain).unwrap().notes[0].contains("no names"));
         for wanted in [&named, &plain] {
-            let error = layout(nameless(3), &in_order, Some(wanted)).unwrap_err();
+            let error = map_columns(unnamed(3), &by_position, Some(wanted)).unwrap_err();
             assert_eq!(error.code(), Some(ErrorCode::WrongDimension));
         }
         // Numbers from 1 where there are no names.
         assert_eq!(
-            layout(nameless(3), &drop(&["1"]), None).unwrap().take,
+            map_columns(unnamed(3), &drop(&["1"]), None).unwrap().take,
             [1, 2]
         );
         for bad in ["0", "4", "a"] {
-            assert!(layout(nameless(3), &drop(&[bad]), None).is_err());
+            assert!(map_columns(unnamed(3), &drop(&[bad]), None).is_err());
         }
     }
 
     #[test]
-    fn a_features_file_names_what_has_no_names() {
+    fn a_features_file_names_unnamed_columns() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("names.txt");
         std::fs::write(&path, "b\na\n").unwrap();
@@ -660,13 +663,16 @@ mod tests {
             ..TableArgs::default()
         };
         let wanted = study(Some(&["a", "b"]), 2);
-        for found in [nameless(2), found(&["0", "1"], true)] {
-            assert_eq!(layout(found, &how, Some(&wanted)).unwrap().take, [1, 0]);
+        for found in [unnamed(2), found(&["0", "1"], true)] {
+            assert_eq!(
+                map_columns(found, &how, Some(&wanted)).unwrap().take,
+                [1, 0]
+            );
         }
         // Names that are there stay.
-        let own = layout(found(&["a", "b"], true), &how, Some(&wanted)).unwrap();
+        let own = map_columns(found(&["a", "b"], true), &how, Some(&wanted)).unwrap();
         assert_eq!(own.take, [0, 1]);
-        assert!(layout(nameless(3), &how, None).is_err());
+        assert!(map_columns(unnamed(3), &how, None).is_err());
         // pandas' numbers stay numbers when some of them, or an index, are left out.
         for (names, left) in [
             (["0", "1", "2"], "0"),
@@ -676,7 +682,7 @@ mod tests {
                 features: how.features.clone(),
                 ..drop(&[left])
             };
-            let taken = layout(found(&names, false), &how, None).unwrap();
+            let taken = map_columns(found(&names, false), &how, None).unwrap();
             assert_eq!(taken.take, [1, 2]);
             assert_eq!(taken.names.unwrap(), ["b", "a"]);
         }

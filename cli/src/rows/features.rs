@@ -6,7 +6,7 @@ use eigenveil_shared::preprocess::Feature;
 
 use crate::error::{CliError, Result};
 
-/// Reads either form: a first line with the column `name` makes it CSV.
+/// Reads either form; the file is CSV if its first line has a column `name`.
 pub fn read(path: &Path) -> Result<Vec<Feature>> {
     let text = text_of(path)?;
     let first = text.lines().next().unwrap_or_default();
@@ -28,7 +28,7 @@ pub fn read(path: &Path) -> Result<Vec<Feature>> {
     Ok(features)
 }
 
-/// Reads a file with the columns `name,center,scale`; what is left out is 0 and 1.
+/// Reads a file with the columns `name,center,scale`; a missing center is 0, a missing scale 1.
 pub fn read_constants(path: &Path) -> Result<Vec<Feature>> {
     constants(path, &text_of(path)?)
 }
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_forms() {
+    fn names_alone_and_constants_are_read() {
         let folder = tempfile::tempdir().unwrap();
         let of = |text: &str| {
             let path = folder.path().join("features");

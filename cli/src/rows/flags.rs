@@ -15,12 +15,13 @@ pub enum Header {
     Yes,
     /// It is the first row; the columns are in the study's order
     No,
-    /// `report`: the names of the study must be there; for a study without names, give yes or no. Other commands look at the line
+    /// `report`: it must have the study's names; for a study without names give yes or no. Other commands decide by the
+    /// line
     #[default]
     Auto,
 }
 
-/// What a table is written in.
+/// File format of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// Text, a line a row: .csv
@@ -39,34 +40,35 @@ pub enum Format {
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "The table")]
 pub struct TableArgs {
-    /// What the table is written in [default: as its name ends]
+    /// File format [default: by extension]
     #[arg(long, value_enum)]
     pub format: Option<Format>,
-    /// Whether line 1 of CSV or TSV names the columns: --header yes where pandas wrote 0,1,2,…
+    /// Whether line 1 of CSV or TSV names the columns; yes if pandas wrote 0,1,2,…
     #[arg(long, value_enum, default_value_t)]
     pub header: Header,
-    /// What stands between the columns of a text table, such as ';' or tab [default: found from the first line]
+    /// Column separator of a text table, such as ';' or tab [default: found from the first line]
     #[arg(long, value_name = "CHAR|tab", value_parser = delimiter)]
     pub delimiter: Option<u8>,
-    /// Columns to take, such as height,weight; a name with a comma in double quotes, numbers from 1 where there are no names
+    /// Columns to use, such as height,weight; a name with a comma in double quotes, numbers from 1 if there are no
+    /// names
     #[arg(long, value_name = "NAMES", value_parser = names)]
     pub keep: Option<Names>,
     /// Columns to leave out, such as id,"Unnamed: 0"
     #[arg(long, value_name = "NAMES", value_parser = names, conflicts_with = "keep")]
     pub drop: Option<Names>,
-    /// Names of the columns where the table has none: one a line, or the features file of study create
+    /// Names of the columns of a table without names: one a line, or the features file of study create
     #[arg(long, value_name = "FILE")]
     pub features: Option<PathBuf>,
-    /// What the first column is called in LIBSVM text: 0 where scikit-learn wrote it [default: 1]
+    /// Index of the first column in LIBSVM text: 0 if scikit-learn wrote it [default: 1]
     #[arg(long, value_name = "0|1", value_parser = first_index)]
     pub first_index: Option<usize>,
-    /// The columns are in the order wanted, whatever they are called
+    /// Match columns by position and ignore their names
     #[arg(long)]
-    pub in_order: bool,
+    pub by_position: bool,
 }
 
 impl TableArgs {
-    /// The features file's lines, where one was given.
+    /// The features of the features file, if one was given.
     pub fn features(&self) -> Result<Option<Vec<Feature>>> {
         self.features.as_deref().map(features::read).transpose()
     }

@@ -1,39 +1,40 @@
-//! LIBSVM text: `label index:value index:value …`, indices from 1, or from 0 where the user says so; labels are dropped.
+//! LIBSVM text: `label index:value index:value …`, indices from 1, or from 0 with `--first-index 0`; labels are
+//! dropped.
 //!
-//! Which indices a line has is what the row holds: zeros are left out. So nothing about them may decide whether the
-//! other rows are read: for reports a line that is no LIBSVM text is a row that cannot be used, unless most are. Labels
-//! must be there: without them the line of a zero row is a blank one.
+//! Zeros are left out, so the indices of a line are data of its row, and must not decide whether other rows are read:
+//! for reports a line that is not LIBSVM text is an unusable row, unless most lines are. Labels are required: without
+//! them the line of a zero row would be blank.
 
 use std::fmt;
 
 use super::{
-    columns::{Layout, Wanted},
-    table::{INDEX_ZERO, RowTable, Unreadable, Why, no_rows, text_of},
+    columns::{ColumnMapping, ExpectedColumns},
+    table::{INDEX_ZERO, RowTable, Unreadable, UnreadableReason, no_rows, text_of},
 };
 use crate::error::{CliError, Result};
 
-/// Largest dimension taken from a file: beyond it an index is surely a mistake.
+/// Largest index accepted without a known dimension: a larger one is surely a mistake.
 const MAX_INDEX: usize = 1 << 20;
-/// Largest number of values a file may unfold to (8 GiB of memory).
+/// Largest number of values of the dense table (8 GiB of memory).
 const MAX_VALUES: usize = 1 << 30;
-/// Lines from which most can be said to be something else.
-const MOST_OF: usize = 3;
+/// Number of lines from which "most lines" means something.
+const MIN_LINES_FOR_MAJORITY: usize = 3;
 
-/// Parses LIBSVM text; without `wanted` the largest index decides the dimension. A value that is no number is NaN, and so
-/// is a row with an index beyond the dimension.
-/// `first` is the index of the first column, 0 or 1; `layout` says which of the columns are taken.
+/// Parses LIBSVM text; without `wanted` the largest index is the dimension. An unreadable value becomes NaN, as does a
+/// row with an index beyond the dimension. `first` is the index of the first column, 0 or 1; `mapping` says which of
+/// the columns are taken.
 pub(super) fn parse(
     bytes: &[u8],
     first: usize,
-    wanted: Option<&Wanted>,
-    layout: impl FnOnce(usize) -> Result<Layout>,
+    wanted: Option<&ExpectedColumns>,
+    mapping: impl FnOnce(usize) -> Result<ColumnMapping>,
 ) -> Result<RowTable> {
     let dimension = wanted.map(|wanted| wanted.dimension);
     let reports = wanted.is_some_and(|wanted| wanted.reports);
     let text = text_of(bytes)?;
     let mut sparse: Vec<Vec<(usize, f64)>> = Vec::new();
-    let (mut largest, mut wrong) = (0, 0);
-    let mut first_wrong = None;
+    let (mut largest, mut bad_lines) = (0, 0);
+    let mut first_error = None;
     let mut unreadable = None;
     for (line, text) in (1..).zip(text.lines()) {
         let text = text.split('#').next().unwrap_or_default().trim();
@@ -44,35 +45,36 @@ pub(super) fn parse(
             Ok(row) => row,
             Err(what) => {
                 let error = CliError::usage(format!("line {line}: {what}"));
-                // A label is no part of the row: that it is missing tells nothing of it.
-                if !reports || matches!(what, Wrong::NoLabel) {
+                // The label is not part of the row: a missing label reveals nothing about it.
+                if !reports || matches!(what, LineError::NoLabel) {
                     return Err(error);
                 }
-                let why = match what {
-                    Wrong::IndexZero => Why::IndexZero,
-                    Wrong::NoLabel | Wrong::Other(_) => Why::NotLibsvm,
+                let reason = match what {
+                    LineError::IndexZero => UnreadableReason::IndexZero,
+                    LineError::NoLabel | LineError::Other(_) => UnreadableReason::NotLibsvm,
                 };
-                wrong += 1;
-                first_wrong.get_or_insert(error);
+                bad_lines += 1;
+                first_error.get_or_insert(error);
                 Parsed {
                     entries: vec![(1, f64::NAN)],
                     largest: 0,
-                    why: Some((None, why)),
+                    reason: Some((None, reason)),
                 }
             }
         };
-        if let Some((column, why)) = row.why {
+        if let Some((column, reason)) = row.reason {
             unreadable.get_or_insert(Unreadable {
                 line,
                 column,
                 named: None,
-                why,
+                reason,
             });
         }
         largest = largest.max(row.largest);
         sparse.push(row.entries);
     }
-    if let Some(error) = first_wrong.filter(|_| sparse.len() >= MOST_OF && 2 * wrong > sparse.len())
+    if let Some(error) = first_error
+        .filter(|_| sparse.len() >= MIN_LINES_FOR_MAJORITY && 2 * bad_lines > sparse.len())
     {
         return Err(error);
     }
@@ -80,7 +82,7 @@ pub(super) fn parse(
     if columns == 0 {
         return Err(no_rows());
     }
-    let layout = layout(columns)?;
+    let mapping = mapping(columns)?;
     if columns.saturating_mul(sparse.len()) > MAX_VALUES {
         return Err(CliError::usage(format!(
             "{} rows of {columns} values need more memory than is sensible; give fewer rows",
@@ -95,31 +97,31 @@ pub(super) fn parse(
     }
     Ok(RowTable::new(columns, values, None)?
         .with_unreadable(unreadable)
-        .rearranged(layout))
+        .rearranged(mapping))
 }
 
-/// Why a line is no LIBSVM text.
-enum Wrong {
+/// Why a line is not LIBSVM text.
+enum LineError {
     NoLabel,
     IndexZero,
     Other(String),
 }
 
-impl fmt::Display for Wrong {
+impl fmt::Display for LineError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Wrong::NoLabel => {
+            LineError::NoLabel => {
                 "it does not begin with a label; every line needs one (0 will do), or a row of zeros is a blank line"
             }
-            Wrong::IndexZero => INDEX_ZERO,
-            Wrong::Other(what) => what,
+            LineError::IndexZero => INDEX_ZERO,
+            LineError::Other(what) => what,
         })
     }
 }
 
-impl<T: Into<String>> From<T> for Wrong {
+impl<T: Into<String>> From<T> for LineError {
     fn from(what: T) -> Self {
-        Wrong::Other(what.into())
+        LineError::Other(what.into())
     }
 }
 
@@ -127,39 +129,43 @@ impl<T: Into<String>> From<T> for Wrong {
 struct Parsed {
     entries: Vec<(usize, f64)>,
     largest: usize,
-    why: Option<(Option<usize>, Why)>,
+    reason: Option<(Option<usize>, UnreadableReason)>,
 }
 
-/// The entries of a line; what is wrong with it where it is no LIBSVM text.
-fn row(line: &str, first: usize, dimension: Option<usize>) -> std::result::Result<Parsed, Wrong> {
+/// Parses the entries of a line.
+fn row(
+    line: &str,
+    first: usize,
+    dimension: Option<usize>,
+) -> std::result::Result<Parsed, LineError> {
     let mut fields = line.split_ascii_whitespace().peekable();
     let label = fields
         .next_if(|field| !field.contains(':'))
-        .ok_or(Wrong::NoLabel)?;
-    // Several labels have commas between them; so has a line of CSV, which is one field.
+        .ok_or(LineError::NoLabel)?;
+    // Multiple labels are separated by commas; but a line of CSV is one such field too.
     let is_label = label.split(',').all(|part| part.parse::<f64>().is_ok());
     if !is_label || (label.contains(',') && fields.peek().is_none()) {
-        return Err("its label is no number: is this CSV? (--format csv)".into());
+        return Err("its label is not a number: is this CSV? (--format csv)".into());
     }
     let mut parsed = Parsed {
         entries: Vec::new(),
         largest: 0,
-        why: None,
+        reason: None,
     };
     let mut outside = false;
     for field in fields {
         let (index, value) = field
             .split_once(':')
-            .ok_or("a field is not index:value, as LIBSVM text has it")?;
+            .ok_or("a field is not index:value, as in LIBSVM text")?;
         if index == "qid" {
             continue;
         }
         let index: usize = index
             .parse()
             .map_err(|_| "an index is not a whole number")?;
-        // Counted from 1 from here on.
+        // From here on indices count from 1.
         let Some(index) = index.checked_add(1 - first).filter(|&index| index > 0) else {
-            return Err(Wrong::IndexZero);
+            return Err(LineError::IndexZero);
         };
         if dimension.is_none() && index > MAX_INDEX {
             return Err(format!(
@@ -174,14 +180,18 @@ fn row(line: &str, first: usize, dimension: Option<usize>) -> std::result::Resul
             return Err(format!("index {after} does not come after index {before}").into());
         }
         parsed.largest = index;
-        // Refusing the file would tell a server that picks the dimension which rows reach beyond it.
+        // Refusing the file would tell a server, which picks the dimension, that a row reaches beyond it.
         if dimension.is_some_and(|p| index > p) {
             outside = true;
-            parsed.why.get_or_insert((Some(index), Why::Outside));
+            parsed
+                .reason
+                .get_or_insert((Some(index), UnreadableReason::Outside));
             continue;
         }
         let value = value.parse().unwrap_or_else(|_| {
-            parsed.why.get_or_insert((Some(index), Why::NotANumber));
+            parsed
+                .reason
+                .get_or_insert((Some(index), UnreadableReason::NotANumber));
             f64::NAN
         });
         parsed.entries.push((index, value));
@@ -195,15 +205,15 @@ fn row(line: &str, first: usize, dimension: Option<usize>) -> std::result::Resul
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rows::{TableArgs, table::nameless};
+    use crate::rows::{TableArgs, table::mapping_without_names};
 
     fn read(bytes: &[u8], dimension: Option<usize>, reports: bool) -> Result<RowTable> {
-        let wanted = dimension.map(|dimension| Wanted {
+        let wanted = dimension.map(|dimension| ExpectedColumns {
             reports,
-            ..Wanted::study(dimension, None)
+            ..ExpectedColumns::study(dimension, None)
         });
         super::parse(bytes, 1, wanted.as_ref(), |count| {
-            nameless(count, &TableArgs::default(), None)
+            mapping_without_names(count, &TableArgs::default(), None)
         })
     }
 
@@ -211,9 +221,9 @@ mod tests {
         read(bytes, dimension, false)
     }
 
-    /// One line that is no LIBSVM text is one row that cannot be used; a file of them is no LIBSVM text.
+    /// A line that is not LIBSVM text is one unusable row; a file of such lines is refused.
     #[test]
-    fn one_line_does_not_decide_for_the_others() {
+    fn a_malformed_line_does_not_affect_other_rows() {
         for line in [
             "1 0:5 2:1",
             "1 2:1 1:1",
@@ -229,7 +239,7 @@ mod tests {
                 let table = read(text.as_bytes(), Some(2), true).unwrap();
                 assert_eq!(table.len(), text.lines().count(), "{text:?}");
                 assert!(table.check_readable().is_err(), "{text:?}");
-                // Elsewhere it is an error that says where.
+                // Outside reports it is an error that names the line.
                 assert!(parse(text.as_bytes(), Some(2)).is_err(), "{text:?}");
             }
         }
@@ -243,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_unfold() {
+    fn sparse_rows_become_dense() {
         let table = parse(b"-1 2:1 4:0.5 # comment\n\n+1 qid:3 1:-1\n0 1:2\n", None).unwrap();
         assert_eq!((table.len(), table.dimension()), (3, 4));
         assert_eq!(table.row(0).values(), &[0.0, 1.0, 0.0, 0.5]);
@@ -255,10 +265,10 @@ mod tests {
         );
     }
 
-    /// Whether rows are sent must not depend on them: a server picks the dimension, and would learn from a refusal
-    /// that some row has an index beyond it. And a row of zeros, without a label, was a blank line and not sent.
+    /// Whether rows are sent must not depend on them: a server picks the dimension and would learn from a refusal that
+    /// some row has an index beyond it. And without labels a row of zeros would be a blank line and not be sent.
     #[test]
-    fn what_a_row_holds_does_not_decide_whether_it_is_read() {
+    fn reading_does_not_depend_on_the_data() {
         for zeros in [&b"0"[..], b"0 3:1", b"0 1:1 2:1 4000000000:1", b"0 1:\xb5"] {
             let text = [b"1 1:1\n", zeros, b"\n1 2:1\n"].concat();
             let table = parse(&text, Some(2)).unwrap();
@@ -273,18 +283,18 @@ mod tests {
         }
     }
 
-    /// scikit-learn writes indices from 0 unless told otherwise, and no line need show it.
+    /// scikit-learn writes indices from 0 by default, and the file need not show it.
     #[test]
-    fn files_that_count_from_0_are_read_when_told() {
+    fn first_index_0_reads_files_that_count_from_0() {
         let text = b"1 0:5 1:2\n0 1:3\n0\n";
         let table = super::parse(text, 0, None, |count| {
-            nameless(count, &TableArgs::default(), None)
+            mapping_without_names(count, &TableArgs::default(), None)
         })
         .unwrap();
         assert_eq!((table.len(), table.dimension()), (3, 2));
         assert_eq!(table.row(0).values(), &[5.0, 2.0]);
         assert_eq!(table.row(1).values(), &[0.0, 3.0]);
-        // Not told: the line is not sent as it stands, and its owner learns why.
+        // Without the flag the line is not sent as it stands, and the user learns why.
         let table = read(text, Some(2), true).unwrap();
         let error = table.check_readable().unwrap_err().to_string();
         assert!(error.contains("--first-index 0"), "{error}");
@@ -293,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_say_where() {
+    fn errors_name_line_and_column() {
         for (text, dimension, words) in [
             ("1 0:1", None, "index 0"),
             (

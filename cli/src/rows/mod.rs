@@ -1,7 +1,7 @@
-//! Tables of rows: CSV and its relatives, `.npy`, Parquet and LIBSVM text. One row of a file = one participant.
+//! Tables of rows: CSV and similar text, `.npy`, Parquet and LIBSVM text. One row of a file = one participant.
 //!
-//! The columns to take are chosen by name before a value is read (`columns`). Errors name the row and the column,
-//! never the value.
+//! Columns are selected by name before any value is read (`columns`). Errors name the row and the column, never the
+//! value.
 
 mod cells;
 mod columns;
@@ -18,19 +18,18 @@ use std::path::Path;
 
 use eigenveil_shared::preprocess::Feature;
 
-use self::table::nameless;
+use self::table::mapping_without_names;
 pub use self::{
-    columns::Wanted,
+    columns::ExpectedColumns,
     flags::{Format, Header, Names, TableArgs},
     table::RowTable,
 };
 use crate::error::{CliError, Result};
 
-/// Reads a row file of which every value must be a number; the ending decides the format, as in [`parse`].
+/// Reads a row file in which every value must be a number; the extension decides the format, as in [`parse`].
 ///
-/// # Errors
-/// Wrong usage that names the file, the row and the column; those of [`parse`].
-pub fn read(path: &Path, how: &TableArgs, wanted: Option<&Wanted>) -> Result<RowTable> {
+/// # Errors Wrong usage that names the file, the row and the column; errors of [`parse`].
+pub fn read(path: &Path, how: &TableArgs, wanted: Option<&ExpectedColumns>) -> Result<RowTable> {
     let table = parse(path, &read_bytes(path)?, how, wanted)?;
     table
         .check_readable()
@@ -39,14 +38,14 @@ pub fn read(path: &Path, how: &TableArgs, wanted: Option<&Wanted>) -> Result<Row
     Ok(table)
 }
 
-/// As [`read`], for commands without a study: a features file (`--features`) gives the names and order of the columns,
-/// and the public constants that are returned beside the table.
+/// As [`read`], for commands without a study: a features file (`--features`) gives names and order of the columns, and
+/// the public constants, which are returned too.
 pub fn read_with_constants(
     path: &Path,
     how: &TableArgs,
 ) -> Result<(RowTable, Option<Vec<Feature>>)> {
     let features = how.features()?;
-    let wanted = features.as_ref().map(|features| Wanted {
+    let wanted = features.as_ref().map(|features| ExpectedColumns {
         of: "features file",
         dimension: features.len(),
         names: Some(
@@ -68,20 +67,20 @@ pub fn read_bytes(path: &Path) -> Result<Vec<u8>> {
         .map_err(|error| CliError::usage(format!("cannot read {}: {error}", path.display())))
 }
 
-/// As [`read`], for reports, from bytes that were read before; `path` gives the format by its ending, and the name in errors.
+/// As [`read`], for reports, from bytes already in memory; the extension of `path` decides the format, and errors name
+/// it.
 ///
-/// Where a field is no number the value is NaN, and no error: its row is sent as the zero row, because whether a row
-/// is sent must not depend on what is in it (`<0.5` in a laboratory's file says a lot). So is a row of LIBSVM text with
-/// an index beyond the dimension, and a line with another number of fields than the header. What is an error is the
-/// form: names and number of the columns, their types, a line of LIBSVM text without a label, bytes of another format.
+/// A field that is not a number becomes NaN, not an error: its row is sent as the zero row, because whether a row is
+/// sent must not depend on its data (`<0.5` in a laboratory's file says a lot). The same holds for a row of LIBSVM text
+/// with an index beyond the dimension, and for a line with another number of fields than the header. Only the form can
+/// be an error: names and number of columns, their types, LIBSVM text without labels, bytes of another format.
 ///
-/// # Errors
-/// Wrong usage that names the file and the columns; `wrong-dimension` where their number is not that of `wanted`.
+/// # Errors Wrong usage that names the file and the columns; `wrong-dimension` if their number is not that of `wanted`.
 pub fn parse(
     path: &Path,
     bytes: &[u8],
     how: &TableArgs,
-    wanted: Option<&Wanted>,
+    wanted: Option<&ExpectedColumns>,
 ) -> Result<RowTable> {
     let read = || {
         let format = match how.format {
@@ -100,7 +99,7 @@ pub fn parse(
         match format {
             Format::Csv => text::parse(bytes, false, how, wanted),
             Format::Tsv => text::parse(bytes, true, how, wanted),
-            Format::Npy => npy::parse(bytes, |count| nameless(count, how, wanted)),
+            Format::Npy => npy::parse(bytes, |count| mapping_without_names(count, how, wanted)),
             #[cfg(feature = "parquet")]
             Format::Parquet => parquet::parse(bytes, how, wanted),
             #[cfg(not(feature = "parquet"))]
@@ -108,7 +107,7 @@ pub fn parse(
                 "this eigenveil was built without Parquet; write the table as CSV, or build with --features parquet",
             )),
             Format::Libsvm => libsvm::parse(bytes, how.first_index.unwrap_or(1), wanted, |count| {
-                nameless(count, how, wanted)
+                mapping_without_names(count, how, wanted)
             }),
         }
     };
@@ -119,8 +118,8 @@ pub fn parse(
     Ok(table)
 }
 
-/// The format that the ending stands for. What is in the file decides nothing: a table taken for another format would be
-/// rows of zeros, each of which costs its budget.
+/// The format of this extension. The contents do not decide it: a table read as another format would become rows of
+/// zeros, each of which would cost its budget.
 fn format_of(path: &Path) -> Result<Format> {
     let ending = path.extension().and_then(|e| e.to_str());
     let ending = ending.unwrap_or_default().to_ascii_lowercase();
@@ -135,14 +134,16 @@ fn format_of(path: &Path) -> Result<Format> {
             "a .{ending} file is not read; write the table as Parquet (.parquet), CSV or .npy"
         ))),
         _ => Err(CliError::usage(
-            "its name does not end as a table's does (.csv, .tsv, .tab, .parquet, .npy, .libsvm, .svm, .svmlight); say what it is with --format csv, tsv, parquet, npy or libsvm",
+            "its extension is none of .csv, .tsv, .tab, .parquet, .npy, .libsvm, .svm and .svmlight; name the format with --format csv, tsv, parquet, npy or libsvm",
         )),
     }
 }
 
 /// Reads the bytes of a `.npy` file.
 pub fn read_npy(bytes: &[u8]) -> Result<RowTable> {
-    npy::parse(bytes, |count| nameless(count, &TableArgs::default(), None))
+    npy::parse(bytes, |count| {
+        mapping_without_names(count, &TableArgs::default(), None)
+    })
 }
 
 #[cfg(test)]
@@ -152,14 +153,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ending_decides_and_the_dimension_is_checked() {
+    fn the_extension_decides_and_the_dimension_is_checked() {
         let dir = tempfile::tempdir().unwrap();
         let csv = dir.path().join("rows.csv");
         std::fs::write(&csv, "a,b\n1,2\n3,4\n").unwrap();
         let how = TableArgs::default();
-        let study = |dimension| Wanted {
+        let study = |dimension| ExpectedColumns {
             reports: false,
-            ..Wanted::study(dimension, None)
+            ..ExpectedColumns::study(dimension, None)
         };
         let table = read(&csv, &how, None).unwrap();
         assert_eq!((table.len(), table.dimension()), (2, 2));
@@ -174,10 +175,10 @@ mod tests {
         );
         let missing = read(&dir.path().join("none.npy"), &how, None).unwrap_err();
         assert!(missing.to_string().contains("none.npy"));
-        // The header can be anything that separates columns, in a file of any of these endings.
+        // A header can use any separator, whatever the extension.
         let tsv = dir.path().join("rows.tsv");
         std::fs::write(&tsv, "b\ta\n1,5\t2\n3\t4\n").unwrap();
-        let named = Wanted {
+        let named = ExpectedColumns {
             names: Some(vec!["a".into(), "b".into()]),
             ..study(2)
         };
@@ -196,9 +197,9 @@ mod tests {
         assert!(error.contains("--header"), "{error}");
     }
 
-    /// Taken for LIBSVM text, a table of another format would be rows of zeros.
+    /// Read as LIBSVM text, a table of another format would be rows of zeros.
     #[test]
-    fn an_unknown_ending_is_no_format() {
+    fn an_unknown_extension_is_refused() {
         let rows = b"1.5,2.5,3.5\n4.5,5.5,6.5\n";
         for name in ["wine.data", "wine.txt", "wine", "rnd.bin", "x.sav"] {
             let error = parse(Path::new(name), rows, &TableArgs::default(), None).unwrap_err();
@@ -214,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_column_that_counts_is_pointed_out() {
+    fn a_column_of_row_numbers_is_noted() {
         let how = TableArgs::default();
         let of = |text: &str| {
             let table = parse(Path::new("rows.csv"), text.as_bytes(), &how, None).unwrap();
@@ -226,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn debug_and_not_finite() {
+    fn debug_shows_no_values_and_infinite_values_are_located() {
         let table = RowTable::new(2, vec![1.0, 2.0, 3.0, f64::NAN], None).unwrap();
         let error = table.check_finite().unwrap_err().to_string();
         assert!(

@@ -1,6 +1,6 @@
 //! Parquet tables: columns of numbers, by name.
 //!
-//! Types and names come from the file's footer; only the columns that are taken are read. A null is a missing value.
+//! Types and names come from the file's footer; only the selected columns are read. A null is a missing value.
 
 use bytes::Bytes;
 use parquet::{
@@ -18,24 +18,28 @@ use parquet::{
 use serde::Deserialize;
 
 use super::{
-    columns::{self, Found, Wanted},
+    columns::{self, ExpectedColumns, FileColumns},
     flags::TableArgs,
-    table::{RowTable, Unreadable, Why, check_columns},
+    table::{RowTable, Unreadable, UnreadableReason, check_columns},
 };
 use crate::error::{CliError, Result};
 
-/// Most values that are read (1 GiB of memory, and as much again on the way): a small file can stand for many.
+/// Largest number of values read (1 GiB of memory, and as much again temporarily): a small file can expand to many.
 const MAX_VALUES: usize = 1 << 27;
-/// Rows of a column that are read at a time.
-const AT_ONCE: usize = 1 << 16;
+/// Rows of a column read at a time.
+const BATCH_ROWS: usize = 1 << 16;
 
 /// Parses a Parquet file.
-pub(super) fn parse(bytes: &[u8], how: &TableArgs, wanted: Option<&Wanted>) -> Result<RowTable> {
+pub(super) fn parse(
+    bytes: &[u8],
+    how: &TableArgs,
+    wanted: Option<&ExpectedColumns>,
+) -> Result<RowTable> {
     let file = SerializedFileReader::new(Bytes::copy_from_slice(bytes))
         .map_err(|error| refused(&error))?;
     let metadata = file.metadata();
     let schema = metadata.file_metadata().schema_descr();
-    let found = Found {
+    let found = FileColumns {
         count: schema.num_columns(),
         names: Some(
             schema
@@ -48,15 +52,15 @@ pub(super) fn parse(bytes: &[u8], how: &TableArgs, wanted: Option<&Wanted>) -> R
         headerless: false,
     };
     check_columns(found.count)?;
-    let layout = columns::layout(found, how, wanted)?;
+    let mapping = columns::map_columns(found, how, wanted)?;
     let durations = durations(metadata.file_metadata().key_value_metadata());
-    let numbers = layout
+    let numbers = mapping
         .take
         .iter()
-        .map(|&at| Numbers::of_column(&schema.column(at), &durations))
+        .map(|&at| Numbers::from_column(&schema.column(at), &durations))
         .collect::<Result<Vec<_>>>()?;
     let rows = usize::try_from(metadata.file_metadata().num_rows()).unwrap_or_default();
-    let wide = layout.take.len();
+    let wide = mapping.take.len();
     if rows.saturating_mul(wide) > MAX_VALUES {
         return Err(CliError::usage(format!(
             "{rows} rows of {wide} values need more memory than is sensible; give fewer rows or columns"
@@ -66,16 +70,16 @@ pub(super) fn parse(bytes: &[u8], how: &TableArgs, wanted: Option<&Wanted>) -> R
     let of_groups = of_groups.fold(0_i64, i64::saturating_add);
     if usize::try_from(of_groups) != Ok(rows) {
         return Err(CliError::usage(format!(
-            "it says {rows} rows but its parts have {of_groups}; write it again"
+            "its footer says {rows} rows but its row groups have {of_groups}; write it again"
         )));
     }
     let mut columns: Vec<Vec<f64>> = vec![Vec::new(); wide];
     for group in 0..file.num_row_groups() {
         let group = file.get_row_group(group).map_err(|error| refused(&error))?;
-        for ((&at, numbers), column) in layout.take.iter().zip(&numbers).zip(&mut columns) {
+        for ((&at, numbers), column) in mapping.take.iter().zip(&numbers).zip(&mut columns) {
             let chunk = group.metadata().column(at);
             check_compression(chunk.compression())?;
-            // The crate panics at negative ones.
+            // The crate panics if one is negative.
             let start = chunk.dictionary_page_offset().unwrap_or(0);
             if start
                 .min(chunk.data_page_offset())
@@ -99,14 +103,16 @@ pub(super) fn parse(bytes: &[u8], how: &TableArgs, wanted: Option<&Wanted>) -> R
     for row in 0..rows {
         for (named, column) in columns.iter().enumerate() {
             let value = column.get(row).copied().ok_or_else(|| {
-                CliError::usage(format!("it says {rows} rows but has fewer; write it again"))
+                CliError::usage(format!(
+                    "its footer says {rows} rows but it has fewer; write it again"
+                ))
             })?;
             if value.is_nan() {
                 unreadable.get_or_insert(Unreadable {
                     line: row + 1,
-                    column: Some(layout.take[named] + 1),
+                    column: Some(mapping.take[named] + 1),
                     named: Some(named),
-                    why: Why::Missing,
+                    reason: UnreadableReason::Missing,
                 });
             }
             values.push(value);
@@ -114,11 +120,11 @@ pub(super) fn parse(bytes: &[u8], how: &TableArgs, wanted: Option<&Wanted>) -> R
     }
     Ok(RowTable::new(wide, values, None)?
         .with_unreadable(unreadable)
-        .of_layout(layout))
+        .with_mapping(mapping))
 }
 
-/// Names of the columns that pandas says are durations. Parquet has no such type: they stand there as whole numbers of
-/// nanoseconds or of another unit.
+/// Names of the columns that pandas marks as durations. Parquet has no such type and stores them as integers of
+/// nanoseconds or another unit.
 fn durations(metadata: Option<&Vec<KeyValue>>) -> Vec<String> {
     #[derive(Deserialize)]
     struct Pandas {
@@ -143,7 +149,7 @@ fn durations(metadata: Option<&Vec<KeyValue>>) -> Vec<String> {
         .collect()
 }
 
-/// How the values of a column become numbers.
+/// How the values of a column are converted to numbers.
 #[derive(Clone, Copy)]
 struct Numbers {
     unsigned: bool,
@@ -152,7 +158,7 @@ struct Numbers {
 impl Numbers {
     /// # Errors
     /// Wrong usage that names a column that does not hold numbers.
-    fn of_column(column: &ColumnDescriptor, durations: &[String]) -> Result<Self> {
+    fn from_column(column: &ColumnDescriptor, durations: &[String]) -> Result<Self> {
         let refused = |what: &str| {
             Err(CliError::usage(format!(
                 "column {:?} holds {what}, not numbers; leave it out with --drop, or write it as floats, integers or booleans",
@@ -166,7 +172,7 @@ impl Numbers {
             return refused("durations");
         }
         let unsigned = match column.logical_type_ref() {
-            // Nothing but missing values: pandas gives such a column no type.
+            // pandas gives a column of missing values no type.
             None | Some(LogicalType::Unknown) => false,
             Some(LogicalType::Integer(integer)) => !integer.is_signed,
             Some(LogicalType::String | LogicalType::Enum | LogicalType::Json) => {
@@ -175,7 +181,7 @@ impl Numbers {
             Some(LogicalType::Date | LogicalType::Time(_) | LogicalType::Timestamp(_)) => {
                 return refused("dates or times");
             }
-            Some(LogicalType::Decimal(_)) => return refused("decimals of fixed point"),
+            Some(LogicalType::Decimal(_)) => return refused("fixed-point decimals"),
             Some(_) => return refused("values of another type"),
         };
         match column.physical_type() {
@@ -188,7 +194,7 @@ impl Numbers {
         }
     }
 
-    /// Adds the values of one row group, NaN where there is none.
+    /// Appends the values of one row group; a null becomes NaN.
     fn read(
         self,
         reader: ColumnReader,
@@ -202,7 +208,7 @@ impl Numbers {
                 all(r, optional, rows, |x| f64::from(x.cast_unsigned()), into)
             }
             ColumnReader::Int32ColumnReader(r) => all(r, optional, rows, f64::from, into),
-            // Beyond 2⁵³ to the nearest that there is.
+            // Beyond 2⁵³ rounded to the nearest f64.
             ColumnReader::Int64ColumnReader(r) if self.unsigned => {
                 all(r, optional, rows, |x| x.cast_unsigned() as f64, into)
             }
@@ -225,7 +231,7 @@ fn all<T: DataType>(
     while left > 0 {
         let (mut present, mut values) = (Vec::new(), Vec::new());
         let (read, _, _) =
-            reader.read_records(left.min(AT_ONCE), Some(&mut present), None, &mut values)?;
+            reader.read_records(left.min(BATCH_ROWS), Some(&mut present), None, &mut values)?;
         if read == 0 {
             break;
         }
@@ -253,7 +259,7 @@ fn check_compression(compression: Compression) -> Result<()> {
     }
 }
 
-/// The crate's words are about bytes and pages; none holds a value.
+/// The crate's messages are about bytes and pages; none contains a value.
 fn refused(error: &ParquetError) -> CliError {
     CliError::usage(format!("it cannot be read as Parquet ({error})"))
 }
@@ -285,9 +291,9 @@ mod tests {
         column.close().unwrap();
     }
 
-    /// A footer that says another number of rows than its groups: room would be made for either.
+    /// A footer whose number of rows differs from that of its groups: memory would be reserved for either.
     #[test]
-    fn rows_are_those_of_its_groups() {
+    fn the_footer_must_agree_with_the_row_groups() {
         let schema = Arc::new(parse_message_type("message schema { required float a; }").unwrap());
         let mut writer = SerializedFileWriter::new(Vec::new(), schema, Arc::default()).unwrap();
         let mut group = writer.next_row_group().unwrap();
@@ -301,7 +307,7 @@ mod tests {
         let places: Vec<usize> = (footer..good.len() - 8)
             .filter(|&at| good[at] == 154)
             .collect();
-        let said: Vec<String> = places
+        let messages: Vec<String> = places
             .iter()
             .filter_map(|&at| {
                 let mut bad = good.clone();
@@ -309,15 +315,15 @@ mod tests {
                 table(&bad).err().map(|error| error.to_string())
             })
             .collect();
-        let parts = said
+        let parts = messages
             .iter()
-            .filter(|error| error.contains("rows but its parts have"));
-        assert_eq!(parts.count(), 2, "{said:?}");
+            .filter(|error| error.contains("rows but its row groups have"));
+        assert_eq!(parts.count(), 2, "{messages:?}");
     }
 
-    /// What pandas 2.2 writes of `pandas.to_timedelta([1, 2], "s")`.
+    /// The metadata pandas 2.2 writes for `pandas.to_timedelta([1, 2], "s")`.
     #[test]
-    fn durations_are_no_numbers() {
+    fn durations_are_refused() {
         let pandas = r#"{"columns": [
             {"name": "a", "field_name": "a", "pandas_type": "timedelta", "numpy_type": "timedelta64[ns]"},
             {"name": null, "field_name": null, "pandas_type": "int64", "numpy_type": "int64"}]}"#;
@@ -345,9 +351,9 @@ mod tests {
         );
     }
 
-    /// pandas gives a column of missing values alone no type.
+    /// pandas gives a column of only missing values no type.
     #[test]
-    fn a_column_without_a_value_is_one_of_missing_values() {
+    fn a_column_without_values_is_read_as_missing() {
         let schema = "message schema { optional int32 a (unknown); required float b; }";
         let schema = Arc::new(parse_message_type(schema).unwrap());
         let mut writer = SerializedFileWriter::new(Vec::new(), schema, Arc::default()).unwrap();
@@ -393,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_every_type() {
+    fn numbers_of_all_types_are_read() {
         let table = parse(&written(Compression::SNAPPY), &without(&["day"]), None).unwrap();
         assert_eq!(table.names().unwrap(), ["flag", "small", "large", "half"]);
         assert_eq!((table.len(), table.dimension()), (4, 4));
@@ -411,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_cannot_use_is_a_clear_error() {
+    fn unusable_columns_and_damaged_files_are_errors() {
         let good = written(Compression::UNCOMPRESSED);
         let error = parse(&good, &TableArgs::default(), None)
             .unwrap_err()
@@ -424,7 +430,7 @@ mod tests {
         for cut in 0..good.len() {
             assert!(parse(&good[..cut], &how, None).is_err(), "cut to {cut}");
         }
-        // Any byte of it another: a table or an error.
+        // With any one byte changed it is a table or an error, never a panic.
         for at in 0..good.len() {
             let mut bad = good.clone();
             bad[at] ^= 0x55;

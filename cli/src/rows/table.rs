@@ -1,21 +1,21 @@
-//! The rows of a file, and what was no number in it.
+//! The rows of a file, and its first unreadable value.
 
 use std::borrow::Cow;
 
 use eigenveil_shared::{mechanism::double_cap::MAX_DIMENSION, preprocess::Row};
 
 use super::{
-    columns::{self, Found, Layout, Wanted},
+    columns::{self, ColumnMapping, ExpectedColumns, FileColumns},
     flags::TableArgs,
 };
 use crate::error::{CliError, Result};
 
-/// What is said of a LIBSVM index 0.
+/// Error message for a LIBSVM index 0.
 pub(super) const INDEX_ZERO: &str = "index 0, but indices are taken from 1; if the file counts from 0 (as scikit-learn's dump_svmlight_file does), give --first-index 0";
-/// Most columns that a table may have: what a study can have, and as many beside them.
+/// Largest number of columns of a table: twice the largest dimension of a study.
 pub(super) const MAX_COLUMNS: usize = 2 * MAX_DIMENSION;
 
-/// The rows of a file, with the columns that were chosen.
+/// The rows of a file, with the selected columns.
 pub struct RowTable {
     rows: usize,
     columns: usize,
@@ -24,24 +24,24 @@ pub struct RowTable {
     unreadable: Option<Unreadable>,
     notes: Vec<String>,
     taken: Vec<usize>,
-    /// Line 1 could be names or a row, and nobody said which.
+    /// Line 1 could be names or a row, and no flag says which.
     pub(super) guessed_header: bool,
 }
 
-/// Where a file has something else than a number, counted from 1.
+/// Position of a value that is not a number, counted from 1.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unreadable {
     pub(super) line: usize,
-    /// Column of the file; the whole line when absent.
+    /// Column of the file; `None` for the whole line.
     pub(super) column: Option<usize>,
-    /// The same column of the table, from 0, where it may have a name.
+    /// The same column of the table, from 0, which may have a name.
     pub(super) named: Option<usize>,
-    pub(super) why: Why,
+    pub(super) reason: UnreadableReason,
 }
 
-/// Why it is no number.
+/// Why a value is unreadable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Why {
+pub(super) enum UnreadableReason {
     Missing,
     NotANumber,
     DecimalComma,
@@ -49,9 +49,9 @@ pub(super) enum Why {
     Outside,
     /// A LIBSVM index 0 in a file taken to count from 1.
     IndexZero,
-    /// A line that is no LIBSVM text.
+    /// A line that is not LIBSVM text.
     NotLibsvm,
-    /// A line with another number of fields than the first; with a quote that the line does not close.
+    /// A line with another number of fields than the first; `open` if a quote is not closed on the line.
     Fields {
         has: usize,
         wants: usize,
@@ -85,28 +85,28 @@ impl RowTable {
         self
     }
 
-    /// Columns that were taken as the layout says.
-    pub(super) fn of_layout(mut self, layout: Layout) -> Self {
-        self.names = layout.names;
-        self.notes = layout.notes;
-        self.taken = layout.take;
+    /// For columns that were already selected by the mapping.
+    pub(super) fn with_mapping(mut self, mapping: ColumnMapping) -> Self {
+        self.names = mapping.names;
+        self.notes = mapping.notes;
+        self.taken = mapping.take;
         self
     }
 
-    /// The columns of a layout, from a table with all of them.
-    pub(super) fn rearranged(mut self, layout: Layout) -> Self {
-        if !layout.is_identity(self.columns) {
+    /// Selects the columns of a mapping from a table with all columns.
+    pub(super) fn rearranged(mut self, mapping: ColumnMapping) -> Self {
+        if !mapping.is_identity(self.columns) {
             self.values = self
                 .values
                 .chunks_exact(self.columns)
-                .flat_map(|row| layout.take.iter().map(|&at| row[at]))
+                .flat_map(|row| mapping.take.iter().map(|&at| row[at]))
                 .collect();
-            self.columns = layout.take.len();
+            self.columns = mapping.take.len();
         }
-        self.of_layout(layout)
+        self.with_mapping(mapping)
     }
 
-    /// Refuses a table in which a field was no number (and is NaN).
+    /// Refuses a table with an unreadable field (which is NaN).
     ///
     /// # Errors
     /// Wrong usage that names the first such line and column.
@@ -115,7 +115,7 @@ impl RowTable {
             line,
             column,
             named,
-            why,
+            reason,
         }) = self.unreadable
         else {
             return Ok(());
@@ -128,20 +128,22 @@ impl RowTable {
             }
             None => format!("line {line}"),
         };
-        Err(CliError::usage(match why {
-            Why::Missing => format!(
+        Err(CliError::usage(match reason {
+            UnreadableReason::Missing => format!(
                 "{place}: the value is missing; fill it in, or leave the row or the column out"
             ),
-            Why::NotANumber => format!("{place}: not a number; every field must be a number"),
-            Why::Outside => format!("{place}: there is no such column in the study"),
-            Why::IndexZero => format!("{place}: {INDEX_ZERO}"),
-            Why::NotLibsvm => format!(
+            UnreadableReason::NotANumber => {
+                format!("{place}: not a number; every field must be a number")
+            }
+            UnreadableReason::Outside => format!("{place}: there is no such column in the study"),
+            UnreadableReason::IndexZero => format!("{place}: {INDEX_ZERO}"),
+            UnreadableReason::NotLibsvm => format!(
                 "{place}: not LIBSVM text, which is a number and then index:value, indices from 1 and rising"
             ),
-            Why::DecimalComma => format!(
+            UnreadableReason::DecimalComma => format!(
                 "{place}: a decimal comma, or one between thousands; write numbers as 1234.5, or separate the columns by ';'"
             ),
-            Why::Fields { has, wants, open } => format!(
+            UnreadableReason::Fields { has, wants, open } => format!(
                 "{place} has {has} fields but the first line has {wants}{}",
                 if open {
                     "; a quoted cell must end on its line"
@@ -152,7 +154,7 @@ impl RowTable {
         }))
     }
 
-    /// Refuses a table whose first line could be names or a row, where nobody said which.
+    /// Refuses a table whose first line could be names or a row, if no flag says which.
     pub fn check_header_is_known(&self) -> Result<()> {
         if !self.guessed_header {
             return Ok(());
@@ -162,7 +164,7 @@ impl RowTable {
         ))
     }
 
-    /// What the user should be told once of how the columns were taken.
+    /// Notes on how the columns were selected.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -187,7 +189,7 @@ impl RowTable {
         self.columns
     }
 
-    /// Column names, where there are any.
+    /// Column names, if there are any.
     pub fn names(&self) -> Option<&[String]> {
         self.names.as_deref()
     }
@@ -221,7 +223,7 @@ impl RowTable {
         )))
     }
 
-    /// Says when a column only counts the rows: nobody's principal component.
+    /// Notes a column that only counts the rows, which is nobody's principal component.
     pub(super) fn note_index(&mut self) {
         let counts = |column: usize| {
             let mut own = self.values.iter().skip(column).step_by(self.columns);
@@ -253,7 +255,7 @@ impl std::fmt::Debug for RowTable {
     }
 }
 
-/// Refuses more columns than any study has, before room is made for them.
+/// Refuses more columns than any study has, before memory is reserved for them.
 pub(super) fn check_columns(count: usize) -> Result<()> {
     if count <= MAX_COLUMNS {
         return Ok(());
@@ -263,21 +265,24 @@ pub(super) fn check_columns(count: usize) -> Result<()> {
     )))
 }
 
-/// The layout of a format without names.
-pub(super) fn nameless(count: usize, how: &TableArgs, wanted: Option<&Wanted>) -> Result<Layout> {
+/// The mapping of a format without names.
+pub(super) fn mapping_without_names(
+    count: usize,
+    how: &TableArgs,
+    wanted: Option<&ExpectedColumns>,
+) -> Result<ColumnMapping> {
     check_columns(count)?;
-    let found = Found {
+    let found = FileColumns {
         count,
-        ..Found::default()
+        ..FileColumns::default()
     };
-    columns::layout(found, how, wanted)
+    columns::map_columns(found, how, wanted)
 }
 
-/// The bytes as text. What is no UTF-8 becomes a sign that is in no number: one cell in another encoding (`<5 µg`)
-/// must not decide whether the rows are sent.
+/// The bytes as text. Invalid UTF-8 becomes a replacement character, which no number contains: one cell in another
+/// encoding (`<5 µg`) must not decide whether the rows are sent.
 ///
-/// # Errors
-/// Wrong usage for text of 16-bit units, which says so at its beginning.
+/// # Errors Wrong usage for UTF-16 text with a byte-order mark.
 pub(super) fn text_of(bytes: &[u8]) -> Result<Cow<'_, str>> {
     if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
         return Err(CliError::usage("it is UTF-16 text; save it as UTF-8"));

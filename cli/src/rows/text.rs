@@ -1,8 +1,8 @@
-//! CSV and its relatives: columns separated by commas, semicolons, tabs or `|`. One line is one participant.
+//! CSV and similar text: columns separated by commas, semicolons, tabs or `|`. One line is one participant.
 //!
-//! In a table whose first line names the columns, that line alone decides how the others are read; a line that does
-//! not fit, or a field that is no number, makes its row unusable and no other. Lines are split before quotes are
-//! looked at, so that no field can swallow the rows after it.
+//! If the first line names the columns, it alone decides how the others are read; a line that does not fit, or a field
+//! that is not a number, makes only its own row unusable. Lines are split before quotes are interpreted, so that no
+//! field can swallow the rows after it.
 
 use std::collections::BTreeMap;
 
@@ -10,56 +10,56 @@ use csv_core::{ReadRecordResult, Reader, ReaderBuilder, Terminator};
 
 use super::{
     cells::{Commas, is_value, number},
-    columns::{self, Found, Layout, Wanted},
+    columns::{self, ColumnMapping, ExpectedColumns, FileColumns},
     flags::{Header, TableArgs},
-    table::{RowTable, Unreadable, Why, check_columns, no_rows, text_of},
+    table::{RowTable, Unreadable, UnreadableReason, check_columns, no_rows, text_of},
 };
 use crate::error::{CliError, Result};
 
-/// What may separate columns.
+/// Possible column separators.
 const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
-/// Longest line that is looked at.
-const MAX_LINE: usize = 1 << 24;
-/// Lines from which most can be said to have another number of fields than the header.
-const MOST_OF: usize = 3;
+/// Longest line that is parsed.
+const MAX_LINE_BYTES: usize = 1 << 24;
+/// Number of lines from which "most lines" means something.
+const MIN_LINES_FOR_MAJORITY: usize = 3;
 
-/// Parses a text table. `tabs`: the file's ending says that tabs separate the columns.
+/// Parses a text table. `tabs`: by its extension the file is tab-separated.
 pub(super) fn parse(
     bytes: &[u8],
     tabs: bool,
     how: &TableArgs,
-    wanted: Option<&Wanted>,
+    wanted: Option<&ExpectedColumns>,
 ) -> Result<RowTable> {
     let text = text_of(bytes)?;
     let text = text.trim_start_matches('\u{feff}');
-    // All of it would be line 1, whose cells are taken for names and may be shown.
+    // The whole file would be line 1, whose cells are taken for names and may be shown.
     if !text.contains('\n') && text.trim_end().contains('\r') {
         return Err(CliError::usage(
-            "its lines end in carriage returns alone, as on the Macs of the nineties; save it with line feeds",
+            "its lines end in carriage returns without line feeds, as on old Macs; save it with line feeds",
         ));
     }
     let mut lines: Vec<(usize, &str)> = (1..).zip(text.lines()).collect();
-    // Spreadsheets write such a line for each other: no row, and no names.
-    let said = lines.first().and_then(|(_, line)| separator(line));
-    lines.drain(..usize::from(said.is_some()));
-    let candidates = match (how.delimiter.or(said), tabs) {
+    // Spreadsheets write a `sep=` line for each other: neither a row nor names.
+    let declared = lines.first().and_then(|(_, line)| separator(line));
+    lines.drain(..usize::from(declared.is_some()));
+    let candidates = match (how.delimiter.or(declared), tabs) {
         (Some(delimiter), _) => vec![delimiter],
         (None, true) => vec![b'\t'],
         (None, false) => DELIMITERS.to_vec(),
     };
     if how.header != Header::No {
-        // Of tabs alone a line is a row without a value.
-        let says_nothing = |line: &str| match candidates[..] {
+        // In a tab-separated file a line of tabs alone is a row of missing values.
+        let is_empty_line = |line: &str| match candidates[..] {
             [delimiter] => is_blank(line, 2, delimiter),
             _ => line.trim().is_empty(),
         };
-        let begin = lines.iter().position(|(_, line)| !says_nothing(line));
+        let begin = lines.iter().position(|(_, line)| !is_empty_line(line));
         lines.drain(..begin.unwrap_or(lines.len()));
     }
     let &(_, first) = lines.first().ok_or_else(no_rows)?;
-    if first.len() > MAX_LINE {
+    if first.len() > MAX_LINE_BYTES {
         return Err(CliError::usage(format!(
-            "its first line has {} bytes; a line may have {MAX_LINE}",
+            "its first line has {} bytes; a line may have {MAX_LINE_BYTES}",
             first.len()
         )));
     }
@@ -67,35 +67,35 @@ pub(super) fn parse(
     let (delimiter, count) = if header {
         by_header(first, &candidates, wanted)
     } else {
-        // Without a header the study says how many fields a line has, where all of them are taken.
+        // Without a header the study's dimension is the number of fields, if all columns are taken.
         let all = how.keep.is_none() && how.drop.is_none();
         by_lines(&lines, &candidates, wanted.filter(|_| all))
     };
     let mut splitter = Splitter::new(delimiter);
-    let found = Found {
+    let found = FileColumns {
         count,
         names: header.then(|| splitter.cells(first)),
         shown: how.header == Header::Yes,
         headerless: how.header == Header::No,
     };
     let lines = &lines[usize::from(header)..];
-    let wrong = lines
+    let bad_lines = lines
         .iter()
         .filter(|(_, line)| !is_blank(line, count, delimiter) && splitter.split(line) != count)
         .count();
-    if 2 * wrong > lines.len() && (!header || lines.len() >= MOST_OF) {
-        return Err(refused_count(lines, count, header, delimiter, wanted));
+    if 2 * bad_lines > lines.len() && (!header || lines.len() >= MIN_LINES_FOR_MAJORITY) {
+        return Err(field_count_error(lines, count, header, delimiter, wanted));
     }
     check_columns(count)?;
-    let mut layout = columns::layout(found, how, wanted)?;
-    layout.notes.extend(guess.map(str::to_owned));
-    let mut table = values(lines, count, splitter, delimiter, layout)?;
+    let mut mapping = columns::map_columns(found, how, wanted)?;
+    mapping.notes.extend(guess.map(str::to_owned));
+    let mut table = values(lines, count, splitter, delimiter, mapping)?;
     table.guessed_header = guess.is_some();
     Ok(table)
 }
 
-/// The delimiter of a header and its number of fields: the one that gives most of the names wanted, else most names.
-fn by_header(first: &str, candidates: &[u8], wanted: Option<&Wanted>) -> (u8, usize) {
+/// The delimiter and number of fields of a header: the delimiter that yields most expected names, then most names.
+fn by_header(first: &str, candidates: &[u8], wanted: Option<&ExpectedColumns>) -> (u8, usize) {
     let known = wanted.and_then(|wanted| wanted.names.as_deref());
     let known = known.unwrap_or_default();
     let scored = candidates.iter().map(|&delimiter| {
@@ -103,16 +103,20 @@ fn by_header(first: &str, candidates: &[u8], wanted: Option<&Wanted>) -> (u8, us
         let matched = cells.iter().filter(|cell| known.contains(cell)).count();
         (matched, cells.len(), delimiter)
     });
-    // Of equal ones the first.
+    // The first of equally good ones.
     let best = scored
         .rev()
         .max_by_key(|&(matched, count, _)| (matched, count));
     best.map_or((b',', 0), |(_, count, delimiter)| (delimiter, count))
 }
 
-/// The delimiter of lines without a header and their number of fields: what suits most lines. No line alone decides
-/// it, where the others agree.
-fn by_lines(lines: &[(usize, &str)], candidates: &[u8], wanted: Option<&Wanted>) -> (u8, usize) {
+/// The delimiter and number of fields of lines without a header: those that suit most lines, so that no single line
+/// decides.
+fn by_lines(
+    lines: &[(usize, &str)],
+    candidates: &[u8],
+    wanted: Option<&ExpectedColumns>,
+) -> (u8, usize) {
     let scored = candidates.iter().map(|&delimiter| {
         let mut splitter = Splitter::new(delimiter);
         let mut lines_with: BTreeMap<usize, usize> = BTreeMap::new();
@@ -130,7 +134,7 @@ fn by_lines(lines: &[(usize, &str)], candidates: &[u8], wanted: Option<&Wanted>)
         (if count > 1 { suited } else { 0 }, count, delimiter)
     });
     let scored: Vec<(usize, usize, u8)> = scored.collect();
-    // Of equal ones the last: in 1,5;2,5 the semicolon. The first, which is the comma, where none suits.
+    // The last of equally good ones: in 1,5;2,5 the semicolon. The first, the comma, if none suits.
     let best = scored.iter().max_by_key(|&&(suited, _, _)| suited);
     let best = best
         .filter(|&&(suited, _, _)| suited > 0)
@@ -138,18 +142,18 @@ fn by_lines(lines: &[(usize, &str)], candidates: &[u8], wanted: Option<&Wanted>)
     best.map_or((b',', 0), |&(_, count, delimiter)| (delimiter, count))
 }
 
-/// The values of these lines.
+/// Reads the values of the lines.
 fn values(
     lines: &[(usize, &str)],
     count: usize,
     mut splitter: Splitter,
     delimiter: u8,
-    mut layout: Layout,
+    mut mapping: ColumnMapping,
 ) -> Result<RowTable> {
-    let mut values = Vec::with_capacity(lines.len() * layout.take.len());
+    let mut values = Vec::with_capacity(lines.len() * mapping.take.len());
     let mut unreadable: Option<Unreadable> = None;
-    let mut texts = vec![0_usize; layout.take.len()];
-    let mut commas = vec![Commas::default(); layout.take.len()];
+    let mut texts = vec![0_usize; mapping.take.len()];
+    let mut commas = vec![Commas::default(); mapping.take.len()];
     for &(line, text) in lines {
         if is_blank(text, count, delimiter) {
             continue;
@@ -160,60 +164,61 @@ fn values(
                 line,
                 column: None,
                 named: None,
-                why: Why::Fields {
+                reason: UnreadableReason::Fields {
                     has,
                     wants: count,
                     open: text.matches('"').count() % 2 == 1,
                 },
             });
-            values.extend(layout.take.iter().map(|_| f64::NAN));
+            values.extend(mapping.take.iter().map(|_| f64::NAN));
             continue;
         }
-        for (named, &column) in layout.take.iter().enumerate() {
+        for (named, &column) in mapping.take.iter().enumerate() {
             let cell = splitter.cell(column);
-            // Where commas separate the columns a number with one is refused.
+            // In comma-separated files a number with a comma is unreadable anyway.
             if delimiter != b',' {
                 commas[named].see(cell);
             }
-            values.push(number(cell, delimiter).unwrap_or_else(|why| {
-                texts[named] += usize::from(why == Why::DecimalComma || !is_value(cell));
+            values.push(number(cell, delimiter).unwrap_or_else(|reason| {
+                texts[named] +=
+                    usize::from(reason == UnreadableReason::DecimalComma || !is_value(cell));
                 unreadable.get_or_insert(Unreadable {
                     line,
                     column: Some(column + 1),
                     named: Some(named),
-                    why,
+                    reason,
                 });
                 f64::NAN
             }));
         }
     }
-    check_types(&texts, lines.len(), &layout, unreadable)?;
+    check_types(&texts, lines.len(), &mapping, unreadable)?;
     for (at, _) in (0..).zip(&commas).filter(|(_, seen)| seen.ambiguous()) {
-        layout.notes.push(format!(
+        mapping.notes.push(format!(
             "{}: every comma stands before three digits; they were read as decimals: if they separate thousands, write 1234 for 1,234",
-            layout.column(at)
+            mapping.column(at)
         ));
     }
-    Ok(RowTable::new(layout.take.len(), values, None)?
+    Ok(RowTable::new(mapping.take.len(), values, None)?
         .with_unreadable(unreadable)
-        .of_layout(layout))
+        .with_mapping(mapping))
 }
 
-/// Refuses a column most of whose fields are text, as Parquet would say of its type: all rows would be unusable. One
-/// row does not decide it where the others agree.
+/// Refuses a column that is mostly text, as the type of a Parquet column would: all rows would be unusable. A single
+/// row cannot decide it unless the others are evenly split.
 fn check_types(
     texts: &[usize],
     rows: usize,
-    layout: &Layout,
+    mapping: &ColumnMapping,
     first: Option<Unreadable>,
 ) -> Result<()> {
-    let most = |&count: &usize| rows >= MOST_OF && 2 * count > rows;
+    let most = |&count: &usize| rows >= MIN_LINES_FOR_MAJORITY && 2 * count > rows;
     let Some(at) = texts.iter().position(most) else {
         return Ok(());
     };
-    let name = layout.column(at);
-    Err(CliError::usage(match first.map(|first| first.why) {
-        Some(Why::DecimalComma) => format!(
+    let name = mapping.column(at);
+    Err(CliError::usage(match first.map(|first| first.reason) {
+        Some(UnreadableReason::DecimalComma) => format!(
             "{name}: most numbers have a decimal comma, or one between thousands; write them as 1234.5, or separate the columns by ';'"
         ),
         _ => format!(
@@ -231,23 +236,23 @@ fn separator(line: &str) -> Option<u8> {
     }
 }
 
-/// Whether a line says nothing. In a table of one column it is a row whose value is missing, and so is one of delimiters
-/// alone, tabs among them.
+/// Whether a line is blank and no row. In a table of one column a blank line is a row with a missing value; a line of
+/// delimiters alone is a row too.
 fn is_blank(line: &str, columns: usize, delimiter: u8) -> bool {
     columns > 1 && line.trim().is_empty() && !line.as_bytes().contains(&delimiter)
 }
 
-/// Whether the first line names the columns, and what to tell of it where it was a guess.
+/// Whether the first line names the columns, and a note if that was a guess.
 ///
-/// Of a table for reports no value may decide it: where the study has names they stand there, and where nobody says
-/// so the user does. Elsewhere the line itself shows it.
+/// For reports no value may decide it: if the study has names the line must have them, otherwise a flag says so. For
+/// other commands the line itself decides.
 fn has_header(
     first: &str,
     delimiters: &[u8],
     how: &TableArgs,
-    wanted: Option<&Wanted>,
+    wanted: Option<&ExpectedColumns>,
 ) -> Result<(bool, Option<&'static str>)> {
-    let ask = |why: &str| {
+    let header_error = |why: &str| {
         Err(CliError::usage(format!(
             "{why}, and line 1 may be names or the first participant: give --header yes or --header no"
         )))
@@ -256,18 +261,20 @@ fn has_header(
         (Header::Yes, _) => Ok((true, None)),
         (Header::No, _) => Ok((false, None)),
         (Header::Auto, Some(wanted)) if wanted.reports => match &wanted.names {
-            _ if how.in_order => ask("--in-order takes the columns whatever they are called"),
-            _ if how.features.is_some() => ask("--features names the columns"),
-            None => ask("the study's columns have no names"),
-            // A server picks the names: it could ask whether the first row is this.
-            Some(names) if names.iter().any(|name| is_value(name)) => {
-                ask("some names of the study's columns are numbers or stand for missing values")
+            _ if how.by_position => {
+                header_error("--by-position takes the columns whatever they are called")
             }
+            _ if how.features.is_some() => header_error("--features names the columns"),
+            None => header_error("the study's columns have no names"),
+            // A server picks the names: with names that are values it could probe the first row.
+            Some(names) if names.iter().any(|name| is_value(name)) => header_error(
+                "some names of the study's columns are numbers or stand for missing values",
+            ),
             Some(_) => Ok((true, None)),
         },
         (Header::Auto, wanted) => {
             let names = wanted.and_then(|wanted| wanted.names.as_deref());
-            // By any delimiter that separates something; a line that has none is one column.
+            // Split by each delimiter that occurs; a line without any is one column.
             let some = |delimiter: &&u8| first.as_bytes().contains(*delimiter);
             let mut read: Vec<Vec<String>> = delimiters
                 .iter()
@@ -289,21 +296,21 @@ fn has_header(
                 header,
                 match (header, numbers) {
                     (true, false) => None,
-                    (true, true) => Some(NUMBERED),
-                    // Names may be among the numbers: sample,450,451.
-                    (false, _) => Some(FIRST_ROW),
+                    (true, true) => Some(NUMBERS_NOTE),
+                    // Names and numbers can be mixed: sample,450,451.
+                    (false, _) => Some(FIRST_ROW_NOTE),
                 },
             ))
         }
     }
 }
 
-/// Said where the first line could be either.
-const NUMBERED: &str = "line 1 is 0, 1, 2, …: it is taken for pandas' numbers of the columns; if it is a row, give --header no";
-const FIRST_ROW: &str =
+/// Notes for a first line that could be either.
+const NUMBERS_NOTE: &str = "line 1 is 0, 1, 2, …: it is taken for pandas' numbers of the columns; if it is a row, give --header no";
+const FIRST_ROW_NOTE: &str =
     "line 1 has numbers: it is taken for the first row; if it names the columns, give --header yes";
 
-/// Whether these are names of columns: none a number, at most one missing; or 0, 1, 2, …, as pandas writes them.
+/// Whether these look like names: none is a number, only the first may be empty; or 0, 1, 2, …, as pandas writes them.
 fn looks_like_header(cells: &[String]) -> bool {
     let rest = match cells {
         [index, rest @ ..] if index.is_empty() => rest,
@@ -315,13 +322,13 @@ fn looks_like_header(cells: &[String]) -> bool {
     !rest.is_empty() && !rest.iter().any(|cell| is_value(cell))
 }
 
-/// Says that most lines have another number of fields than they should.
-fn refused_count(
+/// The error if most lines have another number of fields than expected.
+fn field_count_error(
     lines: &[(usize, &str)],
     count: usize,
     header: bool,
     delimiter: u8,
-    wanted: Option<&Wanted>,
+    wanted: Option<&ExpectedColumns>,
 ) -> CliError {
     let mut splitter = Splitter::new(delimiter);
     let (line, has) = lines
@@ -359,7 +366,7 @@ fn refused_count(
     }
 }
 
-/// Splits lines into fields, with the quotes of CSV.
+/// Splits lines into fields, with CSV quoting.
 struct Splitter {
     reader: Reader,
     text: Vec<u8>,
@@ -380,15 +387,15 @@ impl Splitter {
         }
     }
 
-    /// Splits one line; gives the number of fields. An empty line is one empty field.
+    /// Splits one line and returns the number of fields. An empty line is one empty field.
     fn split(&mut self, line: &str) -> usize {
         self.reader.reset();
-        // One that is too long has too many fields, whatever is in it.
-        if line.len() > MAX_LINE {
+        // A line that is too long counts as having too many fields.
+        if line.len() > MAX_LINE_BYTES {
             self.fields = 0;
             return usize::MAX;
         }
-        // Enough for any line, so that the reader is never short of room.
+        // Enough for any line, so that the reader's buffers never overflow.
         if self.text.len() <= line.len() {
             self.text.resize(line.len() + 1, 0);
             self.ends.resize(line.len() + 2, 0);
@@ -401,7 +408,7 @@ impl Splitter {
             written += wrote;
             ended += ends;
             match result {
-                // No input is the end of the last field.
+                // Empty input ends the last field.
                 ReadRecordResult::InputEmpty => input = &[],
                 _ => break,
             }
@@ -413,10 +420,10 @@ impl Splitter {
         self.fields
     }
 
-    /// A field of the line that was split last, without blanks around it.
+    /// A field of the last split line, trimmed.
     fn cell(&self, field: usize) -> &str {
         let begin = if field == 0 { 0 } else { self.ends[field - 1] };
-        // It was text before: quotes are cut out between characters.
+        // The line was valid UTF-8, and quotes are removed between characters.
         std::str::from_utf8(&self.text[begin..self.ends[field]])
             .unwrap_or_default()
             .trim()
@@ -441,17 +448,17 @@ mod tests {
         }
     }
 
-    /// As `project` and `central` read it, but lenient.
+    /// As `project` and `central` read it, but without refusing unreadable values.
     fn local(text: &str) -> Result<RowTable> {
         parse(text.as_bytes(), false, &with(Header::Auto), None)
     }
 
-    fn study(names: Option<&[&str]>, dimension: usize) -> Wanted {
+    fn study(names: Option<&[&str]>, dimension: usize) -> ExpectedColumns {
         let strings = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
-        Wanted::study(dimension, names.map(strings))
+        ExpectedColumns::study(dimension, names.map(strings))
     }
 
-    fn report(text: &str, header: Header, wanted: &Wanted) -> Result<RowTable> {
+    fn report(text: &str, header: Header, wanted: &ExpectedColumns) -> Result<RowTable> {
         parse(text.as_bytes(), false, &with(header), Some(wanted))
     }
 
@@ -463,7 +470,7 @@ mod tests {
         let without = local("1,2\r\n3,4").unwrap();
         assert!(without.names().is_none());
         assert_eq!(without.row(1).values(), &[3.0, 4.0]);
-        // As pandas writes columns without names, and with a byte-order mark as Excel does.
+        // Columns without names as pandas writes them, and a byte-order mark as Excel writes it.
         assert_eq!(local("0,1,2\n5,6,7\n").unwrap().len(), 1);
         assert_eq!(
             local("\u{feff}a,b\n5,6\n").unwrap().names().unwrap()[0],
@@ -471,13 +478,13 @@ mod tests {
         );
         let one = local("x\n5\n\n6\n").unwrap();
         assert_eq!((one.len(), one.dimension()), (3, 1));
-        // The line of an index without a name.
+        // A header with an unnamed index column.
         let error = local(",height\n0,1.5\n").unwrap_err().to_string();
         assert!(error.contains("--drop 'Unnamed: 0'"), "{error}");
     }
 
     #[test]
-    fn delimiters_are_found() {
+    fn delimiters_are_detected() {
         for text in [
             "a,b\n1.5,2\n",
             "a;b\n1.5;2\n",
@@ -500,14 +507,14 @@ mod tests {
         assert_eq!(table.dimension(), 2);
         let tabs = parse(b"a,b\tc\n1\t2\n", true, &TableArgs::default(), None).unwrap();
         assert_eq!(tabs.names().unwrap(), ["a,b", "c"]);
-        // Names with other signs in them: those that the study knows decide.
+        // Names that contain other separators: the study's names decide.
         let wanted = study(Some(&["a; b; c", "d"]), 2);
         let table = report("d,a; b; c\n1,2\n", Header::Auto, &wanted).unwrap();
         assert_eq!(table.row(0).values(), &[2.0, 1.0]);
     }
 
     #[test]
-    fn what_cells_hold() {
+    fn cells_are_read_as_numbers_or_missing() {
         let cells = "a,b,c,d,e\n1,True,FALSE,1e3,+2\n";
         assert_eq!(
             local(cells).unwrap().row(0).values(),
@@ -526,7 +533,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_say_where_but_not_what() {
+    fn errors_name_the_place_but_not_the_value() {
         for (text, place) in [
             ("a,b\n1,secret\n", "line 2, column 2 (b): not a number"),
             ("1,2\n3\n", "line 2 has 1 fields"),
@@ -551,9 +558,9 @@ mod tests {
         assert!(parse(b"\xff\xfe1\0,\x002\0", false, &TableArgs::default(), None).is_err());
     }
 
-    /// Whether a row is sent must not depend on what is in it, nor on what is in another.
+    /// Whether a row is sent must not depend on its own data, nor on another row's.
     #[test]
-    fn what_a_row_holds_does_not_decide_whether_it_is_read() {
+    fn reading_does_not_depend_on_the_data() {
         let named = study(Some(&["a", "b"]), 2);
         let plain = study(None, 2);
         for row in [
@@ -583,7 +590,7 @@ mod tests {
                     report(&format!("a,b\n{body}"), Header::Auto, &named),
                     report(&format!("b,a\n{body}"), Header::Yes, &named),
                     report(&format!("x,y\n{body}"), Header::Yes, &plain),
-                    // Without a header at least half of the lines must have the fields that the study has.
+                    // Without a header at least half of the lines must have the study's number of fields.
                     report(&format!("{body}3,4\n3,4\n"), Header::No, &plain),
                     report(&format!("{body}3,4\n3,4\n"), Header::No, &named),
                 ] {
@@ -594,22 +601,22 @@ mod tests {
                         0
                     };
                     assert_eq!(table.len(), rows + more, "{body:?}");
-                    // The others are what they are.
+                    // The other rows are unchanged.
                     let first = table.row(0);
                     if !before.is_empty() {
                         assert_eq!(first.values().iter().sum::<f64>(), 15.0, "{body:?}");
                     }
                 }
-                // Nobody said: the same answer whatever is in the line.
+                // Without a flag: the same error whatever the line contains.
                 let error = report(&body, Header::Auto, &plain).unwrap_err().to_string();
                 assert!(error.contains("--header yes or --header no"), "{error}");
             }
         }
-        // One cell in another encoding is missing, and not a file that is refused.
+        // A cell in another encoding is a missing value; the file is not refused.
         let latin = b"1,2\n3,<5 \xb5g\n";
         let table = parse(latin, false, &with(Header::No), Some(&plain)).unwrap();
         assert_eq!((table.len(), table.check_readable().is_ok()), (2, false));
-        // Names that a server could choose so that they ask what the first row is.
+        // Names with which a server could probe the first row.
         for names in [["0", "1"], ["a", "<0.5"], ["NA", "b"]] {
             let line = format!("{}\n1,2\n", names.join(","));
             let wanted = study(Some(&names), 2);
@@ -618,9 +625,9 @@ mod tests {
         }
     }
 
-    /// A row of delimiters alone is a row, whatever they are.
+    /// A line of delimiters alone is a row, whatever the delimiter.
     #[test]
-    fn a_row_without_a_value_is_a_row() {
+    fn a_line_of_delimiters_is_a_row() {
         let named = study(Some(&["a", "b"]), 2);
         let tabs = |text: &str, header| {
             parse(text.as_bytes(), true, &with(header), Some(&named))
@@ -633,9 +640,9 @@ mod tests {
         assert_eq!(tabs("a\tb\n1\t2\n\n", Header::Auto), 1);
     }
 
-    /// Whoever names the columns elsewhere must say what line 1 is: it may be a participant with the values 0 and 1.
+    /// If a flag names the columns, another must say what line 1 is: it may be a participant with the values 0 and 1.
     #[test]
-    fn names_from_elsewhere_do_not_make_a_header() {
+    fn names_given_by_flags_do_not_make_line_1_a_header() {
         let folder = tempfile::tempdir().unwrap();
         let features = folder.path().join("names.txt");
         std::fs::write(&features, "a\nb\n").unwrap();
@@ -652,7 +659,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guess_is_said() {
+    fn guesses_are_noted() {
         for (text, rows, words) in [
             ("450,451\n1,2\n", 2, "--header yes"),
             ("7,451\n1,2\n", 2, "--header yes"),
@@ -668,7 +675,7 @@ mod tests {
             assert!(table.check_header_is_known().is_err());
         }
         assert!(local("a,b\n1,2\n").unwrap().check_header_is_known().is_ok());
-        // A name among numbers, and its column left out.
+        // A name among numbers, with its column left out.
         let how = TableArgs {
             drop: Some(crate::rows::Names(vec!["1".to_owned()])),
             ..TableArgs::default()
@@ -677,12 +684,12 @@ mod tests {
         assert_eq!(table.len(), 3);
         assert!(table.check_header_is_known().is_err());
         assert!(table.notes().join(" ").contains("--header yes"));
-        let told = parse(b"450,451\n1,2\n", false, &with(Header::Yes), None).unwrap();
-        assert!(told.check_header_is_known().is_ok());
+        let with_flag = parse(b"450,451\n1,2\n", false, &with(Header::Yes), None).unwrap();
+        assert!(with_flag.check_header_is_known().is_ok());
     }
 
     #[test]
-    fn commas_that_may_stand_between_thousands_are_said() {
+    fn ambiguous_thousands_separators_are_noted() {
         let notes = |text: &str| local(text).unwrap().notes().join("; ");
         assert!(notes("a;b\n1,234;5\n12,500;6\n").contains("column 1 (a): every comma"));
         for decimal in [
@@ -695,13 +702,13 @@ mod tests {
     }
 
     #[test]
-    fn what_programs_put_around_a_table() {
+    fn lines_that_programs_add_are_skipped() {
         // Excel's line that names the delimiter.
         let table = local("sep=;\na;b\n1,5;2\n").unwrap();
         assert_eq!(table.names().unwrap(), ["a", "b"]);
         assert_eq!(table.row(0).values(), [1.5, 2.0]);
         assert_eq!(local("SEP=|\r\na|b\r\n1|2\r\n").unwrap().dimension(), 2);
-        // Lines that end in CR alone would all be the first one, and its cells are shown.
+        // Lines that end in CR alone would all be line 1, whose cells are shown.
         let named = study(Some(&["a", "b", "c"]), 3);
         for text in ["a,b,c\r17.25,99.5,3\r", "a,b,c\r17.25,99.5,3"] {
             let error = report(text, Header::Auto, &named).unwrap_err().to_string();
@@ -714,8 +721,8 @@ mod tests {
     }
 
     #[test]
-    fn lines_without_end_are_refused() {
-        let commas = ",".repeat(MAX_LINE + 1);
+    fn overlong_lines_are_refused() {
+        let commas = ",".repeat(MAX_LINE_BYTES + 1);
         assert!(local(&commas).is_err());
         let wide = ",".repeat(super::super::table::MAX_COLUMNS + 1);
         let error = local(&format!("{wide}\n{wide}\n")).unwrap_err().to_string();
@@ -728,7 +735,7 @@ mod tests {
     }
 
     #[test]
-    fn the_form_is_refused_before_a_value_is_read() {
+    fn a_wrong_form_is_refused_before_values_are_read() {
         let named = study(Some(&["a", "b"]), 2);
         for (text, header, words) in [
             ("1,2,3\n", Header::No, "has 3 columns"),

@@ -3,7 +3,7 @@
 use eigenveil_shared::{Error, Result};
 use nalgebra::DMatrix;
 
-use super::{Pursued, Solution, pursue, refit};
+use super::{PursuitResult, Solution, pursue, refit};
 use crate::{
     linalg::{require_square_and_finite, top_k},
     pca::rayleigh_quotients,
@@ -11,7 +11,7 @@ use crate::{
 
 /// Components on a chosen number of rows.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Tightened {
+pub struct TightenResult {
     /// V: `p × k`, orthonormal, rows outside the support exactly zero; the principal components of
     /// the moment on the support, leading first.
     pub vectors: DMatrix<f64>,
@@ -53,12 +53,12 @@ pub fn tighten(
     relaxed: &Solution,
     rows: usize,
     max_iterations: usize,
-) -> Result<Tightened> {
+) -> Result<TightenResult> {
     require_square_and_finite(moment)?;
     let (p, k) = relaxed.vectors.shape();
     if moment.nrows() != p {
         return Err(Error::invalid_request(format!(
-            "the relaxed solution has {p} rows and the moment {}; they belong together",
+            "the relaxed solution has {p} rows and the moment {}; they must be equal",
             moment.nrows()
         )));
     }
@@ -67,7 +67,7 @@ pub fn tighten(
     for i in 0..p {
         shifted[(i, i)] -= lowest.min(0.0);
     }
-    let Pursued {
+    let PursuitResult {
         first,
         support,
         iterations,
@@ -81,7 +81,7 @@ pub fn tighten(
     let (start_vectors, start_captured) = captured_on(&first)?;
     let (vectors, captured) = captured_on(&support)?;
     Ok(if start_captured > captured {
-        Tightened {
+        TightenResult {
             vectors: start_vectors,
             support: first,
             captured: start_captured,
@@ -89,7 +89,7 @@ pub fn tighten(
             settled,
         }
     } else {
-        Tightened {
+        TightenResult {
             vectors,
             support,
             captured,
@@ -151,7 +151,7 @@ mod tests {
     /// With noise it is nearer to the truth than the relaxed solution; twelve seeds, each fixed, so the
     /// outcome is too.
     #[test]
-    fn it_improves_on_the_relaxed_solution() {
+    fn tightening_improves_on_the_relaxed_solution() {
         let (mut before, mut after, mut found) = (0.0, 0.0, 0);
         for seed in 0..12 {
             let (moment, truth, rows) = planted(0.1, seed);
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn out_of_range_is_refused() {
+    fn out_of_range_is_rejected() {
         let (moment, ..) = planted(0.0, 3);
         let start = relaxed(&moment, 0.05);
         for (rows, cap) in [(2, 10), (91, 10), (12, 0)] {

@@ -1,8 +1,8 @@
-//! Studies with poison in them: directions of honest reports by the law of the mechanism, and those of liars.
+//! Poisoned studies: honest reports' directions drawn from the mechanism's distribution, and chosen ones.
 
 use eigenveil_estimation::{
     accumulate::{Accumulator, SeedSum},
-    row_check::{Halves, SeedCounts, judge},
+    row_check::{SampleSplit, SeedCounts, judge},
 };
 use eigenveil_shared::{
     codec::StudyShape,
@@ -40,7 +40,8 @@ pub fn with_share(along: &[f64], share: f64, rng: &mut impl Rng) -> Vec<f64> {
     g
 }
 
-/// What a device with this unit row sends: a uniform squared cosine, taken if it is in the cap or a coin says so.
+/// The direction that a device with this unit row releases: a uniform squared cosine, accepted if it is in the cap or
+/// by a coin.
 pub fn honest(cap: &DoubleCap, row: &[f64], rng: &mut impl Rng) -> Vec<f64> {
     let across = ChiSquared::new(row.len() as f64 - 1.0).unwrap();
     let constants = cap.parameters();
@@ -73,7 +74,7 @@ pub fn share_at(p: usize, tail: f64) -> f64 {
     low
 }
 
-/// A study of directions, bucket by bucket, which are kept: the check reads them twice.
+/// A study of directions, bucket by bucket, stored because the check reads them twice.
 pub struct Directions {
     pub buckets: Vec<Vec<Vec<f64>>>,
 }
@@ -98,17 +99,17 @@ impl Directions {
     /// The check of the rows, as the server makes it of seeds.
     pub fn check(&self, params: &StudyParams) -> RowCheck {
         let sums = self.sums(params.report_dimension());
-        let halves = Halves::new(&sums, params).unwrap().unwrap();
-        let mut counts = SeedCounts::new(&halves.directions, cap(params).parameters());
+        let split = SampleSplit::new(&sums, params).unwrap().unwrap();
+        let mut counts = SeedCounts::new(&split.directions, cap(params).parameters());
         for bucket in self.buckets.iter().skip(1).step_by(2) {
             bucket.iter().for_each(|g| counts.add_direction(g));
         }
         let seeds = counts.finish();
-        judge(&halves, params, seeds)
+        judge(&split, params, seeds)
     }
 }
 
-/// The longest payload along the unit vector `v` that the norm test lets through, for the mechanisms with numbers.
+/// The longest payload along the unit vector `v` that passes the norm test, for the mechanisms with numbers.
 pub fn dense(params: &StudyParams, v: &[f64]) -> Vec<u8> {
     let p = v.len();
     let shape = StudyShape::new(params);

@@ -1,13 +1,12 @@
 //! The Fantope solver against a public convex solver, against PCA, and on matrices that break solvers.
 
-// Helpers of tests may unwrap as tests do: a failure names its line.
+// Test helpers may unwrap: a failure names its line.
 use std::cell::Cell;
 
 use eigenveil_estimation::{
     Cancel,
     fantope::{
-        AdmmSettings, Solution, Stop, largest_useful_lambda, refit, solve,
-        solve_by_full_projections,
+        AdmmSettings, Solution, Stop, max_useful_lambda, refit, solve, solve_by_full_projections,
     },
     linalg::{orthonormality_defect, symmetric_eigen, symmetric_eigenvalues, top_k},
     metrics::projector_distance,
@@ -35,7 +34,7 @@ fn solved(moment: &DMatrix<f64>, k: usize, lambda: f64, settings: &AdmmSettings)
     solve(moment, k, lambda, settings, Cancel::NEVER).unwrap()
 }
 
-/// Everything a solution promises, whatever the problem.
+/// The invariants of every solution.
 fn assert_sound(moment: &DMatrix<f64>, k: usize, solution: &Solution) {
     let p = moment.nrows();
     let eigen = symmetric_eigen(&solution.x).unwrap();
@@ -99,8 +98,8 @@ fn agrees_with_a_public_convex_solver() {
     }
 }
 
-/// Partial and full projections: both certified, so the objectives are within the gaps, from a clear
-/// signal to noise that drowns it.
+/// Partial and full projections: both certified, so the objectives are within the gaps, from a clear signal to one
+/// hidden by noise.
 #[test]
 fn partial_projections_agree_with_full_ones() {
     for (p, k, s, sd, share) in [
@@ -161,7 +160,7 @@ fn screening_is_exact() {
     }
 }
 
-/// A gap that means nothing beside the noise is enough once convergence proves slow, and only then.
+/// A gap that means nothing compared with the noise is enough once convergence proves slow, and only then.
 #[test]
 fn it_stops_within_the_noise() {
     let (moment, _) = noisy_sparse(60, 2, 8, 1.0, 8);
@@ -212,7 +211,7 @@ fn the_gap_is_valid_from_the_first_iteration() {
 }
 
 #[test]
-fn without_penalty_it_is_pca() {
+fn zero_lambda_is_pca() {
     for (p, k, seed) in [(2, 1, 1), (7, 3, 2), (40, 5, 3)] {
         let (moment, _) = noisy_sparse(p, k, p.min(6).max(k), 0.3, seed);
         let solution = solved(&moment, k, 0.0, &AdmmSettings::default());
@@ -242,14 +241,14 @@ fn sparse_signal_is_found_exactly() {
     // The support does not depend on how far past the default tolerance one goes; with little penalty
     // some rows of noise are selected, but not those that only an unfinished iterate carries.
     for share in [1.0, 0.4] {
-        let usual = solved(&moment, 3, share * lambda, &AdmmSettings::default());
+        let default = solved(&moment, 3, share * lambda, &AdmmSettings::default());
         let exact = solved(&moment, 3, share * lambda, &tight());
         assert!(exact.converged());
-        assert_eq!(exact.support, usual.support);
+        assert_eq!(exact.support, default.support);
     }
 }
 
-/// The answer scales with the problem and does not see a multiple of the identity.
+/// The solution scales with the problem and is invariant to a multiple of the identity.
 #[test]
 fn scale_and_offset_do_not_matter() {
     let (moment, _) = noisy_sparse(30, 2, 6, 0.1, 6);
@@ -279,7 +278,7 @@ fn scale_and_offset_do_not_matter() {
 }
 
 #[test]
-fn nasty_matrices_have_answers() {
+fn nasty_matrices_are_solved() {
     let repeated = DMatrix::from_diagonal(&nalgebra::dvector![2.0, 2.0, 2.0, 1.0, 1.0]);
     let rank_one = DMatrix::from_element(5, 5, 1.0);
     let indefinite = dmatrix![0.0, 1.0, 0.0; 1.0, 0.0, 1.0; 0.0, 1.0, 0.0];
@@ -304,7 +303,7 @@ fn nasty_matrices_have_answers() {
         let p = moment.nrows();
         for scale in [1.0, 1e-6, 1e6, 1e-300] {
             let moment = moment * scale;
-            let largest = largest_useful_lambda(&moment);
+            let largest = max_useful_lambda(&moment);
             for k in 1..=p {
                 let [few, many] = [0.01, 0.5].map(|share| share * largest);
                 for lambda in [0.0, few, many, largest, 3.0 * largest + scale] {
@@ -325,7 +324,7 @@ fn nasty_matrices_have_answers() {
 }
 
 #[test]
-fn the_caller_can_stop_it() {
+fn the_caller_can_cancel() {
     let (moment, _) = noisy_sparse(30, 2, 6, 0.3, 9);
     let seen = Cell::new(0);
     let called_off = || seen.replace(seen.get() + 1) == 3;
@@ -335,9 +334,9 @@ fn the_caller_can_stop_it() {
 }
 
 #[test]
-fn settings_out_of_range_are_refused() {
+fn settings_out_of_range_are_rejected() {
     let moment = DMatrix::identity(3, 3);
-    let usual = AdmmSettings::default();
+    let default = AdmmSettings::default();
     let started = |rho| AdmmSettings {
         rho: Some(rho),
         ..tight()
@@ -345,9 +344,9 @@ fn settings_out_of_range_are_refused() {
     let bad_settings = [
         started(0.0),
         started(f64::NAN),
-        within(usual.tolerance, 0),
-        within(0.0, usual.max_iterations),
-        within(f64::NAN, usual.max_iterations),
+        within(default.tolerance, 0),
+        within(0.0, default.max_iterations),
+        within(f64::NAN, default.max_iterations),
     ];
     for settings in bad_settings {
         let error = solve(&moment, 1, 0.1, &settings, Cancel::NEVER).unwrap_err();
@@ -360,13 +359,13 @@ fn settings_out_of_range_are_refused() {
         (1, f64::NAN),
         (1, f64::INFINITY),
     ] {
-        let error = solve(&moment, k, lambda, &usual, Cancel::NEVER).unwrap_err();
+        let error = solve(&moment, k, lambda, &default, Cancel::NEVER).unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidRequest);
     }
     let broken = dmatrix![1.0, f64::NAN; f64::NAN, 1.0];
-    let error = solve(&broken, 1, 0.1, &usual, Cancel::NEVER).unwrap_err();
+    let error = solve(&broken, 1, 0.1, &default, Cancel::NEVER).unwrap_err();
     assert_eq!(error.code(), ErrorCode::EstimateFailed);
-    // Any start of ρ leads to the same place.
+    // Any initial ρ leads to the same solution.
     let (moment, _) = noisy_sparse(20, 2, 5, 0.1, 10);
     let base = solved(&moment, 2, 0.08, &tight());
     for rho in [1e-3, 1.0, 1e3, 1e12] {
@@ -384,7 +383,7 @@ proptest! {
                          k in 1_usize..6, share in 0.0_f64..1.2) {
         let k = k.min(p);
         let moment = DMatrix::from_fn(p, p, |i, j| entries[i.min(j) * 6 + i.max(j)]);
-        let lambda = share * largest_useful_lambda(&moment);
+        let lambda = share * max_useful_lambda(&moment);
         let solution = solved(&moment, k, lambda, &AdmmSettings::default());
         assert_sound(&moment, k, &solution);
         let objective =

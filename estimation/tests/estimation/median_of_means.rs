@@ -2,10 +2,10 @@
 
 use eigenveil_estimation::{
     accumulate::{Accumulator, ReportSum},
-    estimate::{Findings, principal_components},
+    components::{ComponentsReport, principal_components},
     models::Model,
     moment::NoisyMoment,
-    simulate::{Participants, Path, RowSource, noisy_sum},
+    simulate::{NoisePath, Participants, RowSource, noisy_sum},
 };
 use eigenveil_shared::{
     codec::StudyShape,
@@ -29,8 +29,15 @@ fn alarms(params: &StudyParams, n: u64, runs: u64) -> usize {
     let people = Participants::draw(&model, 2, params, &mut rng).unwrap();
     (0..runs)
         .filter(|_| {
-            let (moment, _) =
-                noisy_sum(params, &people, n, Path::Law, &mut rng, &mut |_| {}).unwrap();
+            let (moment, _) = noisy_sum(
+                params,
+                &people,
+                n,
+                NoisePath::FromSum,
+                &mut rng,
+                &mut |_| {},
+            )
+            .unwrap();
             let found = principal_components(&moment, Rank::Fixed(2), "").unwrap();
             let agreement = found.bucket_agreement.unwrap();
             assert_eq!(agreement.buckets, 32);
@@ -43,7 +50,7 @@ fn settings() -> Vec<(StudyParams, u64)> {
     use MechanismKind::{DiscreteGaussian, DoubleCap, IsotropicGaussian, SymmetricGaussian};
     vec![
         (params(SymmetricGaussian, 1.0, None, 20), 6_400),
-        // The least noise there is: sampling is most of what differs.
+        // The least noise possible: most of the differences are due to sampling.
         (params(IsotropicGaussian, 16.0, None, 12), 6_400),
         (params(DiscreteGaussian, 2.0, None, 10), 6_400),
         (params(DoubleCap, 1.0, None, 20), 6_400),
@@ -55,10 +62,10 @@ fn settings() -> Vec<(StudyParams, u64)> {
     ]
 }
 
-/// 8 settings, 60 honest studies each. At the stated rate of 1e-3 (or less) 0.48 alarms are expected; more than 4 come with
-/// probability 2e-4.
+/// 8 settings, 60 honest studies each. At the stated rate of 1e-3 (or less) 0.48 alarms are expected; more than 4 come
+/// with probability 2e-4.
 #[test]
-fn honest_reports_hardly_ever_disagree() {
+fn honest_reports_rarely_disagree() {
     let total: usize = settings()
         .iter()
         .map(|(params, n)| alarms(params, *n, 60))
@@ -66,8 +73,8 @@ fn honest_reports_hardly_ever_disagree() {
     assert!(total <= 4, "{total}");
 }
 
-/// The same with 2,000 studies of each setting: at most 9 alarms each, which 2 expected ones exceed with probability 5e-5.
-/// Minutes: `cargo test --release --workspace --test estimation median_of_means:: -- --ignored --nocapture`.
+/// The same with 2,000 studies of each setting: at most 9 alarms each, which 2 expected ones exceed with probability
+/// 5e-5. Minutes: `cargo test --release --workspace --test estimation median_of_means:: -- --ignored --nocapture`.
 #[test]
 #[ignore = "minutes"]
 fn the_false_alarm_rate_of_each_setting() {
@@ -79,7 +86,7 @@ fn the_false_alarm_rate_of_each_setting() {
 }
 
 /// Honest buckets of a `double-cap` study, `bad` of 64 commits made of one seed each.
-fn with_repeated_seeds(params: &StudyParams, bad: u64) -> Findings {
+fn with_repeated_seeds(params: &StudyParams, bad: u64) -> ComponentsReport {
     let model = RowSource::Model(Model::spiked(params.dimension(), 2, 20.0));
     let mut rng = ChaCha20Rng::seed_from_u64(5);
     let people = Participants::draw(&model, 2, params, &mut rng).unwrap();
@@ -109,7 +116,7 @@ fn with_repeated_seeds(params: &StudyParams, bad: u64) -> Findings {
     principal_components(&moment, Rank::Fixed(2), "ε = 4").unwrap()
 }
 
-/// One commit of 64, or four, of one seed sent again and again: the mean moves by c/64 each, and the flag is raised.
+/// One commit of 64, or four, of one seed sent repeatedly: the mean moves by c/64 each, and the buckets disagree.
 #[test]
 fn repeated_seeds_are_noticed_with_and_without_centring() {
     for centring in [None, Some(0.7)] {
@@ -122,7 +129,7 @@ fn repeated_seeds_are_noticed_with_and_without_centring() {
             assert_eq!(agreement.verdict, BucketVerdict::Disagree);
             assert!(agreement.suspicious_buckets as u64 >= 1);
             assert!(agreement.suspicious_buckets as u64 <= bad);
-            let warning = &found.assessment.warnings[0];
+            let warning = &found.floor_report.warnings[0];
             let expected = "a poisoned or broken batch may be in the sums";
             assert!(warning.contains(expected), "{warning}");
         }
@@ -136,8 +143,15 @@ fn a_broken_scale_is_noticed() {
     let model = RowSource::Model(Model::spiked(20, 2, 20.0));
     let mut rng = ChaCha20Rng::seed_from_u64(9);
     let people = Participants::draw(&model, 2, &params, &mut rng).unwrap();
-    let (moment, _) =
-        noisy_sum(&params, &people, 64_000, Path::Law, &mut rng, &mut |_| {}).unwrap();
+    let (moment, _) = noisy_sum(
+        &params,
+        &people,
+        64_000,
+        NoisePath::FromSum,
+        &mut rng,
+        &mut |_| {},
+    )
+    .unwrap();
     let mut buckets = moment.buckets().to_vec();
     let broken = rng.random_range(0..32);
     let count = buckets[broken].count();

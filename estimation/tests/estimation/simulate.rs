@@ -1,8 +1,8 @@
-//! Simulation: both paths have one law, the oracle without noise, trends, reproducibility.
+//! Simulation: both noise paths have one distribution, the oracle without noise, trends, reproducibility.
 
 use eigenveil_estimation::{
     models::Model,
-    simulate::{Experiment, Participants, Path, RowSource, noisy_sum, run},
+    simulate::{Experiment, NoisePath, Participants, RowSource, noisy_sum, run},
 };
 use eigenveil_shared::{
     ErrorCode,
@@ -33,10 +33,10 @@ fn kolmogorov_smirnov(a: &mut [f64], b: &mut [f64]) -> f64 {
 
 /// The noisy sum of the same participants by both paths, entry by entry and in a few combinations.
 ///
-/// False-alarm rate: each statistic exceeds 2.69 with probability 1e-6 when the laws are equal; there are
+/// False-alarm rate: each statistic exceeds 2.69 with probability 1e-6 when the distributions are equal; there are
 /// 41 of them, so a correct program fails for one choice of seeds in about 24,000.
 #[test]
-fn law_and_device_paths_have_one_distribution() {
+fn both_noise_paths_have_one_distribution() {
     const SAMPLES: usize = 4_000;
     let rows = [
         Row::new(vec![1.0, 0.0, 0.0, 0.0]),
@@ -45,7 +45,7 @@ fn law_and_device_paths_have_one_distribution() {
     ];
     for (number, &mechanism) in MechanismKind::ALL.iter().enumerate() {
         let params = params(4, mechanism, 4.0);
-        let draw = |path: Path, seed: u64| -> Vec<Vec<f64>> {
+        let draw = |noise_path: NoisePath, seed: u64| -> Vec<Vec<f64>> {
             let mut rng = ChaCha20Rng::seed_from_u64(seed);
             let participants =
                 Participants::draw(&RowSource::Rows(&rows), 1, &params, &mut rng).unwrap();
@@ -58,7 +58,7 @@ fn law_and_device_paths_have_one_distribution() {
                         v.iter().step_by(2).sum::<f64>() - v.iter().skip(1).step_by(2).sum::<f64>()
                     };
                     if mechanism != MechanismKind::DoubleCap {
-                        // There the trace is zero but for rounding, which has no law to compare.
+                        // There the trace is zero but for rounding, which has no distribution to compare.
                         values.push(moment.mean().trace());
                     }
                     values.extend([
@@ -70,11 +70,11 @@ fn law_and_device_paths_have_one_distribution() {
                 })
                 .collect()
         };
-        let law = draw(Path::Law, 10 + number as u64);
-        let device = draw(Path::Device, 20 + number as u64);
-        for at in 0..law[0].len() {
+        let from_sum = draw(NoisePath::FromSum, 10 + number as u64);
+        let device = draw(NoisePath::PerReport, 20 + number as u64);
+        for at in 0..from_sum[0].len() {
             let column = |samples: &[Vec<f64>]| samples.iter().map(|v| v[at]).collect::<Vec<f64>>();
-            let statistic = kolmogorov_smirnov(&mut column(&law), &mut column(&device));
+            let statistic = kolmogorov_smirnov(&mut column(&from_sum), &mut column(&device));
             assert!(statistic < 2.69, "{mechanism}, statistic {at}: {statistic}");
         }
     }
@@ -83,7 +83,7 @@ fn law_and_device_paths_have_one_distribution() {
 #[test]
 fn the_test_of_both_paths_can_fail() {
     let mut a: Vec<f64> = (0..4_000).map(f64::from).collect();
-    // A tenth of a standard deviation wider is caught at this size.
+    // A standard deviation larger by a tenth is detected at this size.
     let mut b: Vec<f64> = a.iter().map(|v| 2_000.0 + (v - 2_000.0) * 1.2).collect();
     assert!(kolmogorov_smirnov(&mut a, &mut b) > 2.69);
     let mut same = a.clone();
@@ -111,10 +111,10 @@ fn error_falls_with_n_and_epsilon_and_grows_with_p_and_k() {
 }
 
 #[test]
-fn the_published_model_is_far_below_the_floor_and_the_floor_says_so() {
+fn the_wang_xu_model_is_far_below_the_floor_with_a_warning() {
     let (kind, ball) = (MechanismKind::SymmetricGaussian, Norm::Clip { radius: 1.0 });
     let params = params_with(40, kind, 0.5, ball, None);
-    let source = RowSource::Model(Model::published(40, 5, None, 1.0));
+    let source = RowSource::Model(Model::wang_xu(40, 5, None, 1.0));
     let (repeats, summary) = simulated(&params, source, (100_000, 5), (2, 2));
     println!("{summary:?}");
     // A random subspace has √(2k(1 − k/p)) = 2.96 of at most √10.
@@ -150,7 +150,7 @@ fn the_sparse_estimator_beats_pca_on_the_same_reports() {
 fn a_seed_gives_the_same_numbers_and_more_repeats_keep_them() {
     let params = params(6, MechanismKind::SymmetricGaussian, 2.0);
     let experiment = |seed, repeats| Experiment {
-        path: Path::Device,
+        noise_path: NoisePath::PerReport,
         repeats,
         seed,
         ..Experiment::new(&params, RowSource::Model(Model::spiked(6, 1, 5.0)), 500, 1)
@@ -176,7 +176,7 @@ fn rows_are_resampled_and_their_own_subspace_is_the_truth() {
 }
 
 #[test]
-fn what_cannot_be_simulated_is_an_error() {
+fn unsupported_simulations_are_errors() {
     let params = params(4, MechanismKind::IsotropicGaussian, 1.0);
     let good = Experiment::new(&params, RowSource::Model(Model::spiked(4, 1, 1.0)), 10, 1);
     assert!(run(&good, &mut |_| {}).is_ok());
@@ -198,7 +198,7 @@ fn what_cannot_be_simulated_is_an_error() {
         let error = run(&bad, &mut |_| {}).unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidRequest);
     }
-    // k = p: everything is the subspace, and there is no bulk to predict from.
+    // k = p: the subspace is the whole space, and there is no bulk to predict from.
     let whole = RowSource::Model(Model::spiked(4, 4, 1.0));
     let (repeats, _) = simulated(&params, whole, (10, 4), (1, 1));
     println!("{repeats:?}");
@@ -211,7 +211,7 @@ fn what_cannot_be_simulated_is_an_error() {
 
 /// Rows compared with a subspace of the caller's: the error is against it, and its zero rows are not its support.
 #[test]
-fn rows_are_compared_with_the_reference_that_is_given() {
+fn rows_are_compared_with_the_given_reference() {
     let params = params(64, MechanismKind::DoubleCap, 8.0);
     let rows = digits();
     let mut reference = DMatrix::zeros(64, 1);
@@ -225,19 +225,19 @@ fn rows_are_compared_with_the_reference_that_is_given() {
         ..Experiment::new(&params, RowSource::Referenced(&rows, &reference), 20_000, 1)
     };
     let (compared, _) = run(&experiment, &mut |_| {}).unwrap();
-    let usual = Experiment {
+    let without_reference = Experiment {
         source: RowSource::Rows(&rows),
         ..experiment.clone()
     };
-    let (usual, _) = run(&usual, &mut |_| {}).unwrap();
-    for (compared, usual) in compared.iter().zip(&usual) {
+    let (without_reference, _) = run(&without_reference, &mut |_| {}).unwrap();
+    for (compared, without_reference) in compared.iter().zip(&without_reference) {
         // The same reports; the digits' first component is nothing like a difference of two pixels.
-        assert!(usual.error < 0.5, "{usual:?}");
+        assert!(without_reference.error < 0.5, "{without_reference:?}");
         assert!(compared.error > 1.2 && compared.error <= 2.0_f64.sqrt() + 1e-9);
         let support = compared.support.unwrap();
         assert_eq!(support.recall, 1.0);
         assert!(support.precision < 0.1, "{support:?}");
-        assert!(usual.support.is_none());
+        assert!(without_reference.support.is_none());
     }
     let wrong = DMatrix::zeros(64, 2);
     let refused = Experiment {

@@ -1,9 +1,9 @@
 //! Hardt & Price, *The Noisy Power Method* (NeurIPS 2014): the methods of their three boxes.
 
-mod noisy;
-mod private;
-mod streaming;
+mod figure_1;
+mod figure_2;
+mod figure_3;
 
-pub(crate) use noisy::FIGURE_1;
-pub(crate) use private::FIGURE_3;
-pub(crate) use streaming::FIGURE_2;
+pub(crate) use figure_1::FIGURE_1;
+pub(crate) use figure_2::FIGURE_2;
+pub(crate) use figure_3::FIGURE_3;

@@ -1,6 +1,6 @@
-//! Example 4.1, signal and noise apart: what its separation is worth to `dp-pca`.
+//! Example 4.1, where signal and noise are separate: what the separation is worth to `dp-pca`.
 
-use eigenveil_central::{Neighbours, NoiseRule, Options, Rows, generator};
+use eigenveil_central::{CentralCalibration, Neighbours, Options, Rows, generator};
 use eigenveil_estimation::models::uniform_frame;
 use eigenveil_figures::Axis;
 use eigenveil_shared::{
@@ -14,7 +14,7 @@ use crate::{
     Cell, Data, Exhibit, Minutes, Paper, Point, RunPlan, RunSize, Table, Verdict,
     data::prepared,
     number::{digits, short},
-    runs::{ends, fitted, private, true_epsilon},
+    runs::{first_and_last, fitted, private, true_epsilon},
     sweep,
 };
 
@@ -24,8 +24,7 @@ const EPSILON: f64 = 2.0;
 const DELTA: f64 = 1e-6;
 const ALGORITHMS: [&str; 3] = ["dp-pca", "private-oja", "minibatch-oja"];
 
-/// Rows ±v + σ·noise, divided by 1.5 and clipped to the unit ball, which the signal, of length 2/3, is well inside;
-/// and v.
+/// Rows ±v + σ·noise, divided by 1.5 and clipped to the unit ball (the signal, of length 2/3, is well inside); and v.
 fn example(sigma: f64, repeat: u64) -> Result<(Rows, DMatrix<f64>)> {
     let mut rng = generator(Some(100 + repeat))?;
     let v = uniform_frame(&mut rng, P, 1)?;
@@ -43,16 +42,21 @@ fn example(sigma: f64, repeat: u64) -> Result<(Rows, DMatrix<f64>)> {
 }
 
 fn error(algorithm: &str, sigma: f64, repeat: u64) -> Result<Vec<Point>> {
-    let privacy = private(EPSILON, DELTA, Neighbours::Replace, NoiseRule::Accounted)?;
+    let privacy = private(
+        EPSILON,
+        DELTA,
+        Neighbours::Replace,
+        CentralCalibration::Accounted,
+    )?;
     let rows = example(sigma, repeat)?;
     let mut rng = generator(Some(repeat))?;
     let (fit, error) = fitted(algorithm, &Options::default(), privacy, &rows, &mut rng)?;
-    Ok(vec![Point::only([true_epsilon(&fit), error])])
+    Ok(vec![Point::single([true_epsilon(&fit), error])])
 }
 
-fn plan(_: &Data, run_size: RunSize) -> Result<RunPlan> {
+fn plan(_: &Data, size: RunSize) -> Result<RunPlan> {
     let mut plan = RunPlan::default();
-    let sigmas: &[f64] = run_size.choose(
+    let sigmas: &[f64] = size.choose(
         &[1e-1, 1e-2, 1e-3, 1e-4, 1e-6],
         &[1e-1, 3e-2, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6],
     );
@@ -60,7 +64,7 @@ fn plan(_: &Data, run_size: RunSize) -> Result<RunPlan> {
         for &sigma in sigmas {
             plan.cells.push(Cell::new(
                 [&algorithm, &short(sigma)],
-                run_size.choose(5, 20),
+                size.choose(5, 20),
                 move |repeat| error(algorithm, sigma, repeat),
             ));
         }
@@ -72,8 +76,9 @@ fn check_claims(table: &Table) -> Verdict {
     let mut verdict = Verdict::default();
     for algorithm in ALGORITHMS {
         let wanted = [("algorithm", algorithm)];
-        let ((little, small), (much, large)) = ends(table, &wanted, "sigma", "error_mean");
-        let because = format!(
+        let ((little, small), (much, large)) =
+            first_and_last(table, &wanted, "sigma", "error_mean");
+        let evidence = format!(
             "{} at σ = {}, {} at σ = {}",
             digits(large, 3),
             short(much),
@@ -85,13 +90,13 @@ fn check_claims(table: &Table) -> Verdict {
             verdict.with(
                 format!("{algorithm}'s error vanishes with σ"),
                 ratio < 0.01,
-                because,
+                evidence,
             )
         } else {
             verdict.with(
                 format!("{algorithm}'s error does not vanish with σ"),
                 ratio > 0.5,
-                because,
+                evidence,
             )
         };
     }
@@ -124,5 +129,5 @@ pub(crate) const EXAMPLE_4_1: Exhibit = Exhibit {
     check_claims,
     to_svg,
     to_markdown: |table| sweep::markdown(table, &["algorithm"], "sigma", "error", &[]),
-    ..Exhibit::of(Paper::Liu)
+    ..Exhibit::of_paper(Paper::Liu)
 };

@@ -1,7 +1,7 @@
 //! Liu, Kong, Jain & Oh, *DP-PCA* (NeurIPS 2022): their figure, and the example it is of.
 
 mod example_4_1;
-mod gradients;
+mod figure_1;
 
 pub(crate) use example_4_1::EXAMPLE_4_1;
-pub(crate) use gradients::FIGURE_1;
+pub(crate) use figure_1::FIGURE_1;

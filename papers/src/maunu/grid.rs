@@ -1,21 +1,21 @@
-//! What figures over two settings have in common: how they are drawn, and how two algorithms are compared on them.
+//! Figures over two parameters: drawing them and comparing two algorithms on them.
 
-use eigenveil_central::NoiseRule;
+use eigenveil_central::CentralCalibration;
 use eigenveil_figures::{ColourScale, ImageGrid, LoadingImage};
 
-use super::{haystack::NOISES, method::Form};
+use super::{haystack::CALIBRATIONS, method::Variant};
 use crate::{Record, Table, Verdict, number::digits, sweep};
 
-/// One algorithm at one noise over a grid, by one column of the table.
+/// One column of the table over a grid, at one calibration.
 #[derive(Clone, Copy)]
 pub(super) struct Grid<'a> {
     pub(super) table: &'a Table,
-    rule: NoiseRule,
+    rule: CentralCalibration,
     column: &'a str,
 }
 
 impl<'a> Grid<'a> {
-    pub(super) fn new(table: &'a Table, rule: NoiseRule, column: &'a str) -> Self {
+    pub(super) fn new(table: &'a Table, rule: CentralCalibration, column: &'a str) -> Self {
         Self {
             table,
             rule,
@@ -24,9 +24,9 @@ impl<'a> Grid<'a> {
     }
 
     /// The lines of an algorithm.
-    pub(super) fn lines(self, form: Form) -> Vec<&'a Record> {
+    pub(super) fn lines(self, variant: Variant) -> Vec<&'a Record> {
         let wanted = [
-            ("algorithm", form.name()),
+            ("algorithm", variant.name()),
             ("calibration", self.rule.as_str()),
         ];
         let records = self.table.records().iter();
@@ -34,32 +34,32 @@ impl<'a> Grid<'a> {
     }
 
     /// The numbers of an algorithm.
-    pub(super) fn numbers(self, form: Form) -> Vec<f64> {
-        let lines = self.lines(form);
+    pub(super) fn numbers(self, variant: Variant) -> Vec<f64> {
+        let lines = self.lines(variant);
         lines.iter().map(|line| line.number(self.column)).collect()
     }
 
-    /// Their mean over the lines for which `keep` is true, without those that are no number.
-    pub(super) fn mean(self, form: Form, keep: impl Fn(&Record) -> bool) -> f64 {
-        let lines = self.lines(form);
-        let kept = lines.into_iter().filter(|line| keep(line));
-        let numbers: Vec<f64> = kept
+    /// Their mean over the lines for which `keep` is true; NaN values are left out.
+    pub(super) fn mean(self, variant: Variant, keep: impl Fn(&Record) -> bool) -> f64 {
+        let lines = self.lines(variant);
+        let selected = lines.into_iter().filter(|line| keep(line));
+        let numbers: Vec<f64> = selected
             .map(|line| line.number(self.column))
             .filter(|number| !number.is_nan())
             .collect();
         numbers.iter().sum::<f64>() / numbers.len() as f64
     }
 
-    /// In how many cells the first is below the second, of those in which both have a number.
-    pub(super) fn below(self, first: Form, second: Form) -> (usize, usize) {
+    /// In how many cells the first is below the second, and in how many both have a number.
+    pub(super) fn below(self, first: Variant, second: Variant) -> (usize, usize) {
         let pairs = self.numbers(first).into_iter().zip(self.numbers(second));
         let both: Vec<(f64, f64)> = pairs.filter(|(a, b)| !a.is_nan() && !b.is_nan()).collect();
         (both.iter().filter(|(a, b)| a < b).count(), both.len())
     }
 
-    /// The ε that hold for an algorithm on the grid: "0.80", or "0.1 to 0.9".
-    pub(super) fn holds(self, form: Form) -> String {
-        let lines = self.lines(form);
+    /// The range of true ε of an algorithm on the grid: "0.80", or "0.1 to 0.9".
+    pub(super) fn true_epsilons(self, variant: Variant) -> String {
+        let lines = self.lines(variant);
         let mut found: Vec<f64> = lines.iter().map(|l| l.number("true_epsilon")).collect();
         found.retain(|epsilon| !epsilon.is_nan());
         found.sort_unstable_by(f64::total_cmp);
@@ -73,19 +73,19 @@ impl<'a> Grid<'a> {
     }
 }
 
-/// How a claim names the noise.
-pub(super) fn noise_clause(rule: NoiseRule) -> &'static str {
+/// The words of a claim for the calibration.
+pub(super) fn noise_clause(rule: CentralCalibration) -> &'static str {
     match rule {
-        NoiseRule::AsPublished => "at printed noise",
-        NoiseRule::Accounted => "at noise that holds",
+        CentralCalibration::AsPublished => "at printed noise",
+        CentralCalibration::Accounted => "at noise that holds",
     }
 }
 
-/// Adds that the first algorithm is below the second in every cell.
+/// Adds the claim that the first algorithm is below the second in every cell.
 pub(super) fn check_below(
     verdict: Verdict,
     grid: Grid<'_>,
-    (first, second): (Form, Form),
+    (first, second): (Variant, Variant),
     what: &str,
 ) -> Verdict {
     let (below, cells) = grid.below(first, second);
@@ -100,24 +100,24 @@ pub(super) fn check_below(
         format!(
             "in {below} of {cells} cells; the true ε of {} is {}, of {} {}",
             first.name(),
-            grid.holds(first),
+            grid.true_epsilons(first),
             second.name(),
-            grid.holds(second)
+            grid.true_epsilons(second)
         ),
     )
 }
 
-/// The two settings that vary, and the number that is drawn.
+/// The two parameters that vary, and the column that is drawn.
 pub(super) struct Axes<'a> {
     pub(super) down: (&'a str, &'a str),
     pub(super) across: (&'a str, &'a str),
     pub(super) column: &'a str,
 }
 
-/// A heat map for each algorithm, a row of them for each kind of noise.
-pub(super) fn picture(
+/// A heat map for each algorithm, one row of maps for each calibration.
+pub(super) fn svg(
     table: &Table,
-    forms: &[Form],
+    variants: &[Variant],
     axes: &Axes<'_>,
     title: &str,
     subtitle: &str,
@@ -129,13 +129,13 @@ pub(super) fn picture(
         scale: ColourScale::Shared,
         ..ImageGrid::new(title)
     };
-    let drawn = |rule: &NoiseRule| table.values("calibration").contains(&rule.as_str());
-    for rule in NOISES.into_iter().filter(drawn) {
-        let images = forms.iter().filter_map(|form| {
+    let drawn = |rule: &CentralCalibration| table.values("calibration").contains(&rule.as_str());
+    for rule in CALIBRATIONS.into_iter().filter(drawn) {
+        let images = variants.iter().filter_map(|variant| {
             let cells = rows.iter().flat_map(|row| {
                 columns.iter().map(move |column| {
                     let wanted = [
-                        ("algorithm", form.name()),
+                        ("algorithm", variant.name()),
                         ("calibration", rule.as_str()),
                         (axes.down.0, *row),
                         (axes.across.0, *column),
@@ -145,7 +145,7 @@ pub(super) fn picture(
             });
             let values: Vec<f64> = cells.collect();
             let label = format!("{}\u{a0}=\u{a0}{} →", axes.across.1, columns.join(", "));
-            LoadingImage::new(form.name(), label, (rows.len(), columns.len()), &values)
+            LoadingImage::new(variant.name(), label, (rows.len(), columns.len()), &values)
         });
         let images: Vec<LoadingImage> = images.collect();
         let name = format!("{rule}: {}\u{a0}=\u{a0}{} ↓", axes.down.1, rows.join(", "));
@@ -154,7 +154,7 @@ pub(super) fn picture(
     chart.to_svg()
 }
 
-/// A row for each setting and kind of noise, a column for each algorithm.
+/// A row for each setting and calibration, a column for each algorithm.
 pub(super) fn markdown(table: &Table, settings: &[&str], measure: &str) -> String {
     let rows = [&["calibration"], settings].concat();
     sweep::markdown(table, &rows, "algorithm", measure, &[])

@@ -2,15 +2,15 @@
 
 use std::time::Instant;
 
-use eigenveil_central::{NoiseRule, Request, Rows, TracePoint, generator};
+use eigenveil_central::{CentralCalibration, Request, Rows, TracePoint, generator};
 use eigenveil_estimation::{metrics::projector_distance, models::Model};
 use eigenveil_shared::Result;
 use nalgebra::DMatrix;
 
-use super::method::{DP_SGGD, Method, Noise, Noises, private};
+use super::method::{DP_SGGD, Method, Noise, NoiseCache, private};
 use crate::{Cell, Point, RunPlan, number::short, runs::model_rows};
 
-/// Of the key of every exhibit on haystacks.
+/// Key columns of every exhibit on haystacks.
 pub(super) const COLUMNS: &[&str] = &[
     "algorithm",
     "calibration",
@@ -25,7 +25,7 @@ pub(super) const COLUMNS: &[&str] = &[
     "batch",
 ];
 pub(super) const CONSTANTS: &[&str] = &["true_epsilon"];
-/// What the end of a run is measured by.
+/// Measures of the final point of a run.
 pub(super) const MEASURES: &[&str] = &[
     "error",
     "log10_error",
@@ -38,8 +38,11 @@ pub(super) const MEASURES: &[&str] = &[
 /// error: `√0.02`.
 pub(super) const TOLERANCE: f64 = 0.141_421;
 
-/// Both kinds of noise, the paper's first.
-pub(super) const NOISES: [NoiseRule; 2] = [NoiseRule::AsPublished, NoiseRule::Accounted];
+/// Both calibrations, the paper's first.
+pub(super) const CALIBRATIONS: [CentralCalibration; 2] = [
+    CentralCalibration::AsPublished,
+    CentralCalibration::Accounted,
+];
 
 /// Data and budget of a cell.
 #[derive(Clone, Copy, Debug)]
@@ -56,8 +59,8 @@ pub(super) struct Setting {
 }
 
 impl Setting {
-    /// N rows of dimension p with all else as in the paper's experiments: r = 2, half inliers, ε = 0.8, δ = 1/√N.
-    pub(super) fn printed(n: usize, p: usize) -> Self {
+    /// N rows of dimension p, otherwise as in the paper's experiments: r = 2, half inliers, ε = 0.8, δ = 1/√N.
+    pub(super) fn from_paper(n: usize, p: usize) -> Self {
         Self {
             n,
             p,
@@ -77,9 +80,9 @@ impl Setting {
         model_rows(&model, self.n, &mut rng)
     }
 
-    /// Rows of a step: the paper's `max(N√(ε/4T), 1)` where the method has no other.
+    /// Rows of a step: the paper's `max(N√(ε/4T), 1)` unless the method sets it.
     fn batch(&self, method: &Method) -> usize {
-        if !method.form.is_sampled() {
+        if !method.variant.is_sampled() {
             return self.n;
         }
         let usual = self.n as f64 * (self.epsilon / (4.0 * method.iterations as f64)).sqrt();
@@ -87,7 +90,7 @@ impl Setting {
     }
 }
 
-/// What a run gives.
+/// The outcome of a run.
 struct Outcome {
     true_epsilon: f64,
     /// ‖V̂V̂ᵀ − VVᵀ‖_F.
@@ -110,8 +113,8 @@ fn outcome(setting: &Setting, method: &Method, noise: &Noise, repeat: u64) -> Re
         Ok::<_, eigenveil_shared::Error>((fit, started.elapsed().as_secs_f64()))
     };
     let (fit, mut seconds) = timed(&request)?;
-    if method.form == DP_SGGD {
-        // Its steps cost less than being watched: it is timed alone.
+    if method.variant == DP_SGGD {
+        // Measuring the error costs more than its steps, so it is timed without the trace.
         request.truth = None;
         seconds = timed(&request)?.1;
     }
@@ -126,9 +129,9 @@ fn outcome(setting: &Setting, method: &Method, noise: &Noise, repeat: u64) -> Re
 }
 
 impl Outcome {
-    /// Share of the iterations after which the error stays within the tolerance. (A start may be within it that the
-    /// first steps leave again.)
-    fn settled(&self) -> Option<f64> {
+    /// Share of the iterations after which the error stays within the tolerance. (It may start within it and leave it
+    /// again.)
+    fn tolerance_share(&self) -> Option<f64> {
         let last = self.trace.last()?.iteration.max(1) as f64;
         let within = |point: &&TracePoint| point.error <= TOLERANCE;
         let settled = self.trace.iter().rev().take_while(within).last()?;
@@ -136,9 +139,9 @@ impl Outcome {
     }
 
     /// The values of [`MEASURES`], after the true ε.
-    fn end(&self) -> Point {
-        let settled = self.settled();
-        Point::only([
+    fn final_point(&self) -> Point {
+        let settled = self.tolerance_share();
+        Point::single([
             self.true_epsilon,
             self.error,
             self.error.log10(),
@@ -148,8 +151,8 @@ impl Outcome {
         ])
     }
 
-    /// True ε, error and seconds along the iterations, which all take as long.
-    fn along(&self) -> Vec<Point> {
+    /// True ε, error and seconds over the iterations, which all take equally long.
+    fn trace_points(&self) -> Vec<Point> {
         let last = self.trace.last().map_or(1, |point| point.iteration.max(1));
         self.trace
             .iter()
@@ -165,9 +168,9 @@ impl Outcome {
     }
 }
 
-/// What a cell keeps of its runs.
+/// What a cell records of its runs.
 #[derive(Clone, Copy)]
-pub(super) enum Keep {
+pub(super) enum Recorded {
     End,
     Trace,
 }
@@ -176,7 +179,7 @@ pub(super) enum Keep {
 #[derive(Default)]
 pub(super) struct Runs {
     pub(super) plan: RunPlan,
-    noises: Noises,
+    noise_cache: NoiseCache,
 }
 
 impl Runs {
@@ -185,15 +188,17 @@ impl Runs {
         &mut self,
         setting: Setting,
         method: Method,
-        rule: NoiseRule,
-        keep: Keep,
+        rule: CentralCalibration,
+        recorded: Recorded,
         repeats: u64,
     ) -> Result<()> {
         let privacy = private(setting.epsilon, setting.delta, rule)?;
-        let noise = self.noises.shared(method, (setting.n, setting.p), privacy);
+        let noise = self
+            .noise_cache
+            .shared(method, (setting.n, setting.p), privacy);
         self.plan.cells.push(Cell::new(
             [
-                &method.form.name(),
+                &method.variant.name(),
                 &rule,
                 &setting.n,
                 &setting.p,
@@ -208,9 +213,9 @@ impl Runs {
             repeats,
             move |repeat| {
                 let outcome = outcome(&setting, &method, &noise, repeat)?;
-                Ok(match keep {
-                    Keep::End => vec![outcome.end()],
-                    Keep::Trace => outcome.along(),
+                Ok(match recorded {
+                    Recorded::End => vec![outcome.final_point()],
+                    Recorded::Trace => outcome.trace_points(),
                 })
             },
         ));

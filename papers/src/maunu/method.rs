@@ -1,53 +1,53 @@
-//! The six private algorithms of the paper, with their iterations and their noise.
+//! The six private algorithms of the paper, with their iterations and noise.
 
 use std::sync::{Arc, OnceLock};
 
 use eigenveil_central::{
-    Fit, Generator, Neighbours, NoiseRule, Privacy, Request, Rows,
-    robust::{Calibrated, Glad, GladForm, Reaper, ReaperForm},
+    CentralCalibration, Fit, Generator, Neighbours, Privacy, Request, Rows,
+    robust::{Calibrated, Glad, GladVariant, Reaper, ReaperVariant},
 };
 use eigenveil_shared::Result;
 
 /// Which algorithm.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Form {
-    Glad(GladForm),
-    Reaper(ReaperForm),
+pub(super) enum Variant {
+    Glad(GladVariant),
+    Reaper(ReaperVariant),
 }
 
-pub(super) const DP_GGD: Form = Form::Glad(GladForm::DpGgd);
-pub(super) const DP_SGGD: Form = Form::Glad(GladForm::DpSggd);
-pub(super) const DP_GD: Form = Form::Reaper(ReaperForm::Gd);
-pub(super) const DP_SGD: Form = Form::Reaper(ReaperForm::Sgd);
-pub(super) const DP_MD: Form = Form::Reaper(ReaperForm::Md);
-pub(super) const DP_SMD: Form = Form::Reaper(ReaperForm::Smd);
+pub(super) const DP_GGD: Variant = Variant::Glad(GladVariant::DpGgd);
+pub(super) const DP_SGGD: Variant = Variant::Glad(GladVariant::DpSggd);
+pub(super) const DP_GD: Variant = Variant::Reaper(ReaperVariant::Gd);
+pub(super) const DP_SGD: Variant = Variant::Reaper(ReaperVariant::Sgd);
+pub(super) const DP_MD: Variant = Variant::Reaper(ReaperVariant::Md);
+pub(super) const DP_SMD: Variant = Variant::Reaper(ReaperVariant::Smd);
 
-impl Form {
-    /// The six, those over all rows first.
+impl Variant {
+    /// The six, full-batch variants first.
     pub(super) const ALL: [Self; 6] = [DP_GGD, DP_GD, DP_MD, DP_SGGD, DP_SGD, DP_SMD];
 
-    /// As it stands in a CSV.
+    /// As in the CSV.
     pub(super) fn name(self) -> &'static str {
         match self {
-            Self::Glad(GladForm::Ggd) => "ggd",
-            Self::Glad(GladForm::Nggd { .. }) => "nggd",
-            Self::Glad(GladForm::Sggd) => "sggd",
-            Self::Glad(GladForm::Nsggd { .. }) => "nsggd",
-            Self::Glad(GladForm::DpGgd) => "dp-ggd",
-            Self::Glad(GladForm::DpSggd) => "dp-sggd",
-            Self::Reaper(ReaperForm::Gd) => "dp-gd-reap",
-            Self::Reaper(ReaperForm::Sgd) => "dp-sgd-reap",
-            Self::Reaper(ReaperForm::Md) => "dp-md-reap",
-            Self::Reaper(ReaperForm::Smd) => "dp-smd-reap",
+            Self::Glad(GladVariant::Ggd) => "ggd",
+            Self::Glad(GladVariant::Nggd { .. }) => "nggd",
+            Self::Glad(GladVariant::Sggd) => "sggd",
+            Self::Glad(GladVariant::Nsggd { .. }) => "nsggd",
+            Self::Glad(GladVariant::DpGgd) => "dp-ggd",
+            Self::Glad(GladVariant::DpSggd) => "dp-sggd",
+            Self::Reaper(ReaperVariant::Gd) => "dp-gd-reap",
+            Self::Reaper(ReaperVariant::Sgd) => "dp-sgd-reap",
+            Self::Reaper(ReaperVariant::Md) => "dp-md-reap",
+            Self::Reaper(ReaperVariant::Smd) => "dp-smd-reap",
         }
     }
 
-    /// Whether a step sees a batch.
+    /// Whether a step uses a batch.
     pub(super) fn is_sampled(self) -> bool {
         matches!(self, DP_SGGD | DP_SGD | DP_SMD)
             || matches!(
                 self,
-                Self::Glad(GladForm::Sggd) | Self::Glad(GladForm::Nsggd { .. })
+                Self::Glad(GladVariant::Sggd) | Self::Glad(GladVariant::Nsggd { .. })
             )
     }
 }
@@ -55,7 +55,7 @@ impl Form {
 /// An algorithm with its settings.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Method {
-    pub(super) form: Form,
+    pub(super) variant: Variant,
     /// T.
     pub(super) iterations: usize,
     /// Mean size of a batch; `None`: the paper's `max(N√(ε/4T), 1)`.
@@ -65,34 +65,34 @@ pub(super) struct Method {
 }
 
 impl Method {
-    /// With the paper's batches, and its stages of 50.
-    pub(super) fn printed(form: Form, iterations: usize) -> Self {
+    /// With the paper's batches and stages of 50 iterations.
+    pub(super) fn from_paper(variant: Variant, iterations: usize) -> Self {
         Self {
-            form,
+            variant,
             iterations,
             batch: None,
             stage: Some(50),
         }
     }
 
-    fn glad(&self, form: GladForm) -> Glad {
+    fn glad(&self, variant: GladVariant) -> Glad {
         Glad {
             iterations: Some(self.iterations),
             batch: self.batch,
-            stage: self.stage,
-            ..Glad::new(form)
+            halve_step_every: self.stage,
+            ..Glad::new(variant)
         }
     }
 
-    fn reaper(&self, form: ReaperForm) -> Reaper {
+    fn reaper(&self, variant: ReaperVariant) -> Reaper {
         Reaper {
             iterations: Some(self.iterations),
             batch: self.batch,
-            ..Reaper::new(form)
+            ..Reaper::new(variant)
         }
     }
 
-    /// One run, with noise that was found for it.
+    /// One run with calibrated noise.
     pub(super) fn fit(
         &self,
         rows: &Rows,
@@ -100,22 +100,26 @@ impl Method {
         noise: Option<&Calibrated>,
         rng: &mut Generator,
     ) -> Result<Fit> {
-        match self.form {
-            Form::Glad(form) => self.glad(form).fit_calibrated(rows, request, noise, rng),
-            Form::Reaper(form) => {
-                let run = self.reaper(form);
+        match self.variant {
+            Variant::Glad(variant) => self.glad(variant).fit_calibrated(rows, request, noise, rng),
+            Variant::Reaper(variant) => {
+                let run = self.reaper(variant);
                 Ok(run.fit_calibrated(rows, request, noise, rng)?.1)
             }
         }
     }
 }
 
-/// A budget for neighbours of which one row is replaced.
-pub(super) fn private(epsilon: f64, delta: f64, calibration: NoiseRule) -> Result<Privacy> {
+/// A budget for replacement neighbours.
+pub(super) fn private(
+    epsilon: f64,
+    delta: f64,
+    calibration: CentralCalibration,
+) -> Result<Privacy> {
     crate::runs::private(epsilon, delta, Neighbours::Replace, calibration)
 }
 
-/// The noise of a run, found when the first repeat asks for it: for batches that takes seconds.
+/// The noise of a run, calibrated when the first repeat needs it: for batches that takes seconds.
 pub(super) struct Noise {
     method: Method,
     n: usize,
@@ -125,24 +129,27 @@ pub(super) struct Noise {
 }
 
 impl Noise {
-    /// The noise; none without privacy.
+    /// The noise; `None` without privacy.
     pub(super) fn calibrated(&self) -> Result<Option<&Calibrated>> {
-        let found = self.found.get_or_init(|| match self.method.form {
-            Form::Glad(form) => self
-                .method
-                .glad(form)
-                .calibrate(self.n, self.p, &self.privacy),
-            Form::Reaper(form) => self.method.reaper(form).calibrate(self.n, &self.privacy),
+        let found = self.found.get_or_init(|| match self.method.variant {
+            Variant::Glad(variant) => {
+                self.method
+                    .glad(variant)
+                    .calibrate(self.n, self.p, &self.privacy)
+            }
+            Variant::Reaper(variant) => {
+                self.method.reaper(variant).calibrate(self.n, &self.privacy)
+            }
         });
         found.as_ref().map(Option::as_ref).map_err(Clone::clone)
     }
 }
 
-/// Noise that is found once for all cells of a plan whose runs release the same.
+/// Noise calibrated once for all cells whose runs release the same quantities.
 #[derive(Default)]
-pub(super) struct Noises(Vec<Arc<Noise>>);
+pub(super) struct NoiseCache(Vec<Arc<Noise>>);
 
-impl Noises {
+impl NoiseCache {
     /// The noise of runs of this method over n rows of dimension p.
     pub(super) fn shared(
         &mut self,
@@ -150,10 +157,10 @@ impl Noises {
         (n, p): (usize, usize),
         privacy: Privacy,
     ) -> Arc<Noise> {
-        // REAPER's two geometries, and GGD's dimensions up to where its start changes, release the same.
+        // REAPER's two geometries release the same; so does GGD in all dimensions up to where its start changes.
         let released = |m: &Method, p: usize| {
-            let start = matches!(m.form, Form::Glad(_)).then_some(p > 2_000);
-            (m.form.is_sampled(), start, m.iterations, m.batch)
+            let start = matches!(m.variant, Variant::Glad(_)).then_some(p > 2_000);
+            (m.variant.is_sampled(), start, m.iterations, m.batch)
         };
         let same = |noise: &&Arc<Noise>| {
             (noise.n, noise.privacy) == (n, privacy)

@@ -1,4 +1,4 @@
-//! The stylised POPRES data of Section 5.2: people of Europe among outliers, and the map that a subspace gives of them.
+//! The stylised POPRES data of Section 5.2: people of Europe among outliers, and the map that a subspace gives.
 
 use std::sync::{Arc, OnceLock};
 
@@ -12,7 +12,7 @@ use nalgebra::DMatrix;
 use rand::RngExt;
 use rand_distr::{Distribution, StandardNormal};
 
-use crate::data::{Data, Raw, prepared};
+use crate::data::{Data, RawRows, prepared};
 
 pub(super) const FILES: &[&str] = &[
     "popres_pcs.npy",
@@ -21,22 +21,22 @@ pub(super) const FILES: &[&str] = &[
 ];
 
 const OUTLIERS: usize = 1_000;
-/// Of the columns that make the outliers.
+/// Number of columns that span the outliers.
 const OUTLIER_RANK: usize = 30;
 /// Cuts a standard Gaussian into thirds.
-const THIRD: f64 = 0.43;
+const TERCILE: f64 = 0.43;
 
-/// What the files hold, and rows of dimension D that are made of it when the first run asks for them.
+/// The contents of the files, and the rows of dimension D made from them when the first run needs them.
 pub(super) struct Popres {
-    scores: Raw,
-    eigenvalues: Raw,
+    scores: RawRows,
+    eigenvalues: RawRows,
     /// Longitude and latitude, a row for each person.
     places: DMatrix<f64>,
     pub(super) d: usize,
     rows: OnceLock<Result<Rows>>,
 }
 
-/// As many rows as the stylised data have.
+/// Number of rows of the stylised data.
 pub(super) fn row_count(data: &Data) -> Result<usize> {
     Ok(data.raw(FILES[0])?.len() + OUTLIERS)
 }
@@ -50,7 +50,7 @@ impl Popres {
             .map_err(|error| wrong(format!("{}: {error}", FILES[2])))?;
         let mut places = Vec::new();
         for line in labels.lines().skip(1) {
-            // From the end: a name may have a comma.
+            // From the end, because a name may contain a comma.
             let fields: Vec<&str> = line.rsplit(',').collect();
             for place in [5, 4] {
                 let number = fields.get(place).and_then(|field| field.parse().ok());
@@ -81,13 +81,14 @@ impl Popres {
         }))
     }
 
-    /// The people, then the outliers; made once.
+    /// The people, then the outliers; computed once.
     pub(super) fn rows(&self) -> Result<&Rows> {
         let rows = self.rows.get_or_init(|| self.stylised());
         rows.as_ref().map_err(Clone::clone)
     }
 
-    /// The scores of the twenty components carry the roots of their eigenvalues: the files hold unit columns.
+    /// The files hold unit columns, so the scores of the twenty components are scaled by the square roots of the
+    /// eigenvalues.
     fn stylised(&self) -> Result<Rows> {
         let mut rng = generator(Some(1))?;
         let n = self.scores.len();
@@ -114,7 +115,7 @@ impl Popres {
         Ok(DMatrix::from_iterator(self.d, self.places.nrows(), values))
     }
 
-    /// The share of the places' variance that a linear function of the people's scores on this subspace gives.
+    /// The share of the places' variance explained by a linear function of the people's scores on this subspace (R²).
     pub(super) fn map_share(&self, subspace: &DMatrix<f64>) -> Result<f64> {
         let mut scores = cross_product(&self.people()?, subspace);
         let mut wanted = self.places.clone();
@@ -142,7 +143,7 @@ fn gaussian(rows: usize, columns: usize, rng: &mut Generator) -> DMatrix<f64> {
 
 /// Three values, −1, 0 and 1 (the paper's 0, 1 and 2, centred): the thirds of a Gaussian of this matrix's scale.
 fn alleles(mut values: DMatrix<f64>) -> DMatrix<f64> {
-    let cut = THIRD * values.norm() / (values.len() as f64).sqrt();
+    let cut = TERCILE * values.norm() / (values.len() as f64).sqrt();
     values.apply(|x| *x = f64::from(u8::from(*x > cut)) - f64::from(u8::from(*x < -cut)));
     values
 }

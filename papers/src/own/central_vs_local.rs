@@ -1,8 +1,8 @@
-//! What trust in a curator is worth: the best central algorithm beside the local mechanisms, one budget, replace
-//! neighbours on both sides.
+//! What a trusted curator is worth: the best central algorithm against the local mechanisms at one budget, with
+//! replacement neighbours on both sides.
 
 use eigenveil_central::{
-    AnalyzeGauss, Baseline, Neighbours, NoiseRule, Privacy, Request, generator,
+    AnalyzeGauss, Baseline, CentralCalibration, Neighbours, Privacy, Request, generator,
 };
 use eigenveil_estimation::{metrics::projector_distance, models::Model, simulate::RowSource};
 use eigenveil_figures::{Axis, LineStyle};
@@ -26,14 +26,14 @@ const MODEL: Model = Model::spiked(P, K, 20.0);
 
 /// Who adds the noise.
 #[derive(Clone, Copy, PartialEq)]
-enum Trust {
+enum PrivacyModel {
     Curator,
     DoubleCap,
-    /// Algorithm 1 of Wang & Xu with its printed noise.
+    /// Algorithm 1 of Wang & Xu with its published noise.
     Algorithm1,
 }
 
-impl Trust {
+impl PrivacyModel {
     const ALL: [Self; 3] = [Self::Curator, Self::DoubleCap, Self::Algorithm1];
 
     fn as_str(self) -> &'static str {
@@ -54,14 +54,23 @@ fn central(n: u64, epsilon: f64, repeat: u64) -> Result<Vec<Point>> {
         projector_distance(&fit.subspace, &rows.1)
     };
     let nonprivate = error(Privacy::None)?;
-    let accounted = private(epsilon, DELTA, Neighbours::Replace, NoiseRule::Accounted)?;
-    Ok(vec![Point::only([epsilon, error(accounted)?, nonprivate])])
+    let accounted = private(
+        epsilon,
+        DELTA,
+        Neighbours::Replace,
+        CentralCalibration::Accounted,
+    )?;
+    Ok(vec![Point::single([
+        epsilon,
+        error(accounted)?,
+        nonprivate,
+    ])])
 }
 
-fn local(n: u64, epsilon: f64, trust: Trust, repeat: u64) -> Result<Vec<Point>> {
-    // Algorithm 1 as printed; the other has no choice of calibration.
-    let (mechanism, calibration, delta) = match trust {
-        Trust::Algorithm1 => (
+fn local(n: u64, epsilon: f64, model: PrivacyModel, repeat: u64) -> Result<Vec<Point>> {
+    // Algorithm 1 as published; double-cap has no choice of calibration.
+    let (mechanism, calibration, delta) = match model {
+        PrivacyModel::Algorithm1 => (
             MechanismKind::SymmetricGaussian,
             Calibration::AsPublished,
             Some(DELTA),
@@ -70,26 +79,26 @@ fn local(n: u64, epsilon: f64, trust: Trust, repeat: u64) -> Result<Vec<Point>> 
     };
     let params = params(P, Norm::Normalize, mechanism, calibration, epsilon, delta)?;
     let summary = study(&params, RowSource::Model(MODEL), n, K, None, repeat)?;
-    Ok(vec![Point::only([
+    Ok(vec![Point::single([
         study_epsilon(&params),
         summary.error_mean,
         summary.nonprivate_error,
     ])])
 }
 
-fn plan(_: &Data, run_size: RunSize) -> Result<RunPlan> {
+fn plan(_: &Data, size: RunSize) -> Result<RunPlan> {
     let mut plan = RunPlan::default();
-    let sizes: &[u64] = run_size.choose(&[10_000, 100_000], &[10_000, 100_000, 1_000_000]);
-    let budgets: &[f64] = run_size.choose(&[1.0, 4.0], &[1.0, 2.0, 4.0, 8.0]);
-    for trust in Trust::ALL {
+    let sizes: &[u64] = size.choose(&[10_000, 100_000], &[10_000, 100_000, 1_000_000]);
+    let budgets: &[f64] = size.choose(&[1.0, 4.0], &[1.0, 2.0, 4.0, 8.0]);
+    for model in PrivacyModel::ALL {
         for &epsilon in budgets {
             for &n in sizes {
                 plan.cells.push(Cell::new(
-                    [&trust.as_str(), &epsilon, &n],
-                    run_size.choose(5, 10),
-                    move |repeat| match trust {
-                        Trust::Curator => central(n, epsilon, repeat),
-                        _ => local(n, epsilon, trust, repeat),
+                    [&model.as_str(), &epsilon, &n],
+                    size.choose(5, 10),
+                    move |repeat| match model {
+                        PrivacyModel::Curator => central(n, epsilon, repeat),
+                        _ => local(n, epsilon, model, repeat),
                     },
                 ));
             }
@@ -103,20 +112,20 @@ fn check_claims(table: &Table) -> Verdict {
     let (mut worst, mut settings) = (f64::INFINITY, 0);
     for epsilon in table.values("epsilon") {
         for n in table.values("n") {
-            let at = |trust: Trust, column| {
+            let at = |model: PrivacyModel, column| {
                 table.number(
                     &[
-                        ("privacy_model", trust.as_str()),
+                        ("privacy_model", model.as_str()),
                         ("epsilon", epsilon),
                         ("n", n),
                     ],
                     column,
                 )
             };
-            let curator = at(Trust::Curator, "error_mean");
-            for trust in [Trust::DoubleCap, Trust::Algorithm1] {
+            let curator = at(PrivacyModel::Curator, "error_mean");
+            for model in [PrivacyModel::DoubleCap, PrivacyModel::Algorithm1] {
                 settings += 1;
-                worst = f64::min(worst, at(trust, "error_mean") / curator);
+                worst = f64::min(worst, at(model, "error_mean") / curator);
             }
         }
     }
@@ -130,17 +139,17 @@ fn check_claims(table: &Table) -> Verdict {
     );
     let last = |column: &str| table.values(column).last().map(|value| (*value).to_owned());
     if let (Some(epsilon), Some(n)) = (last("epsilon"), last("n")) {
-        let at = |trust: Trust| {
+        let at = |model: PrivacyModel| {
             table.number(
                 &[
-                    ("privacy_model", trust.as_str()),
+                    ("privacy_model", model.as_str()),
                     ("epsilon", &epsilon),
                     ("n", &n),
                 ],
                 "error_mean",
             )
         };
-        let (cap, paper) = (at(Trust::DoubleCap), at(Trust::Algorithm1));
+        let (cap, paper) = (at(PrivacyModel::DoubleCap), at(PrivacyModel::Algorithm1));
         verdict = verdict.with(
             "double-cap is ahead of Algorithm 1 with its printed noise",
             cap < paper,
@@ -156,10 +165,10 @@ fn check_claims(table: &Table) -> Verdict {
 
 fn to_svg(table: &Table) -> String {
     let mut lines = Vec::new();
-    for (place, trust) in Trust::ALL.into_iter().enumerate() {
+    for (place, model) in PrivacyModel::ALL.into_iter().enumerate() {
         for (epsilon, style) in [("1", LineStyle::Dashed), ("4", LineStyle::Solid)] {
-            let fixed = [("privacy_model", trust.as_str()), ("epsilon", epsilon)];
-            let name = format!("{}, ε\u{a0}=\u{a0}{epsilon}", trust.as_str());
+            let fixed = [("privacy_model", model.as_str()), ("epsilon", epsilon)];
+            let name = format!("{}, ε\u{a0}=\u{a0}{epsilon}", model.as_str());
             let line = sweep::series(table, name, &fixed, "n", "error");
             lines.push(line.with_style(style).with_colour_of(place));
         }
@@ -185,5 +194,5 @@ pub(crate) const CENTRAL_VS_LOCAL: Exhibit = Exhibit {
     check_claims,
     to_svg,
     to_markdown: |table| sweep::markdown(table, &["n", "epsilon"], "privacy_model", "error", &[]),
-    ..Exhibit::of(Paper::Ours)
+    ..Exhibit::of_paper(Paper::Ours)
 };

@@ -1,4 +1,4 @@
-//! The noise floor: predicted and measured error over mechanisms and sizes, and what it says of pure noise.
+//! The noise floor: predicted and measured error over mechanisms and sizes, and its false alarms on pure noise.
 
 use std::sync::Arc;
 
@@ -17,12 +17,12 @@ use crate::{
     sweep,
 };
 
-/// With Gaussian noise θ > 1.3 r is an expected squared cosine 1 − (r/θ)² above this: a component is clear.
-const CLEAR: f64 = 1.0 - 1.0 / (1.3 * 1.3);
+/// A component is clear if θ > 1.3 r: with Gaussian noise its expected squared cosine 1 − (r/θ)² is then above this.
+const CLEAR_ALIGNMENT: f64 = 1.0 - 1.0 / (1.3 * 1.3);
 /// Largest deviation of predicted from measured error where every component is clear.
-const TOLERANCE: f64 = 0.15;
-/// Least share of runs of pure noise in which `k = auto` may keep a component.
-const FALSE_ALARMS: f64 = 0.05;
+const MAX_DEVIATION: f64 = 0.15;
+/// Largest share of runs on pure noise in which `k = auto` may keep a component.
+const MAX_FALSE_ALARMS: f64 = 0.05;
 
 #[derive(Clone)]
 enum Source {
@@ -45,7 +45,7 @@ fn error(
         Source::Rows(rows) => RowSource::Rows(rows),
     };
     let summary = study(&params, source, n, k, None, seed)?;
-    Ok(vec![Point::only([
+    Ok(vec![Point::single([
         summary.error_mean,
         summary.predicted_error.unwrap_or(f64::NAN),
         summary.predicted_alignment.unwrap_or(f64::NAN),
@@ -54,9 +54,9 @@ fn error(
     ])])
 }
 
-fn add(plan: &mut RunPlan, source: &Source, p: usize, k: usize, run_size: RunSize, repeats: u64) {
-    let budgets: &[f64] = run_size.choose(&[2.0, 8.0], &[1.0, 2.0, 4.0, 8.0]);
-    let sizes: &[u64] = run_size.choose(&[10_000, 100_000], &[10_000, 100_000, 1_000_000]);
+fn add(plan: &mut RunPlan, source: &Source, p: usize, k: usize, size: RunSize, repeats: u64) {
+    let budgets: &[f64] = size.choose(&[2.0, 8.0], &[1.0, 2.0, 4.0, 8.0]);
+    let sizes: &[u64] = size.choose(&[10_000, 100_000], &[10_000, 100_000, 1_000_000]);
     for &mechanism in MechanismKind::ALL {
         for &epsilon in budgets {
             for &n in sizes {
@@ -71,37 +71,37 @@ fn add(plan: &mut RunPlan, source: &Source, p: usize, k: usize, run_size: RunSiz
     }
 }
 
-fn floor(_: &Data, run_size: RunSize) -> Result<RunPlan> {
+fn floor(_: &Data, size: RunSize) -> Result<RunPlan> {
     let mut plan = RunPlan::default();
-    let dimensions: &[usize] = run_size.choose(&[40], &[40, 200]);
+    let dimensions: &[usize] = size.choose(&[40], &[40, 200]);
     for &p in dimensions {
         let model = Source::Model(Model::spiked(p, 5, 20.0));
-        add(&mut plan, &model, p, 5, run_size, run_size.choose(5, 20));
+        add(&mut plan, &model, p, 5, size, size.choose(5, 20));
     }
     Ok(plan)
 }
 
-fn floor_digits(data: &Data, run_size: RunSize) -> Result<RunPlan> {
+fn floor_digits(data: &Data, size: RunSize) -> Result<RunPlan> {
     let mut plan = RunPlan::default();
     let rows = Source::Rows(data.raw("digits.npy")?);
     for k in [3, 5] {
-        add(&mut plan, &rows, 64, k, run_size, run_size.choose(5, 20));
+        add(&mut plan, &rows, 64, k, size, size.choose(5, 20));
     }
     Ok(plan)
 }
 
-fn pure_noise(_: &Data, run_size: RunSize) -> Result<RunPlan> {
+fn pure_noise(_: &Data, size: RunSize) -> Result<RunPlan> {
     let mut plan = RunPlan::default();
-    let dimensions: &[usize] = run_size.choose(&[40], &[40, 200]);
+    let dimensions: &[usize] = size.choose(&[40], &[40, 200]);
     for &p in dimensions {
         for &mechanism in MechanismKind::ALL {
             for epsilon in [1.0, 4.0] {
-                for n in run_size.choose([1_000_u64, 4_000], [1_000, 10_000]) {
-                    // A spike of 1e-9 is drawn like any other and is nothing.
+                for n in size.choose([1_000_u64, 4_000], [1_000, 10_000]) {
+                    // A spike of 1e-9 stands for none.
                     let model = Source::Model(Model::spiked(p, 1, 1e-9));
                     plan.cells.push(Cell::new(
                         [&mechanism, &p, &1, &epsilon, &n],
-                        run_size.choose(100, 400),
+                        size.choose(100, 400),
                         move |repeat| error(&model, p, 1, (mechanism, epsilon, n), repeat),
                     ));
                 }
@@ -119,12 +119,12 @@ fn check_claims(table: &Table) -> Verdict {
     let clear: Vec<&Record> = table
         .records()
         .iter()
-        .filter(|record| record.number("alignment_mean") > CLEAR)
+        .filter(|record| record.number("alignment_mean") > CLEAR_ALIGNMENT)
         .collect();
     let worst = clear.iter().map(|r| deviation(r)).fold(0.0, f64::max);
     Verdict::default().with(
         "where every component is clear, the error predicted is the error measured, within 15 %",
-        worst < TOLERANCE && !clear.is_empty(),
+        worst < MAX_DEVIATION && !clear.is_empty(),
         format!(
             "{} of {} settings are clear; the worst is {} % off",
             clear.len(),
@@ -138,12 +138,12 @@ fn check_noise(table: &Table) -> Verdict {
     let records = table.records();
     let kept = records.iter().map(|record| record.number("kept_mean"));
     let worst = kept.fold(0.0, f64::max);
-    // By chance too: three standard errors of so many runs.
+    // Three standard errors of that many runs.
     let runs = records.first().map_or(1.0, |r| r.number("repeats"));
-    let chance = 3.0 * (FALSE_ALARMS * (1.0 - FALSE_ALARMS) / runs).sqrt();
+    let chance = 3.0 * (MAX_FALSE_ALARMS * (1.0 - MAX_FALSE_ALARMS) / runs).sqrt();
     Verdict::default().with(
         "of rows without a component `k = auto` keeps one in at most 5 % of runs",
-        worst <= FALSE_ALARMS + chance,
+        worst <= MAX_FALSE_ALARMS + chance,
         format!(
             "at most {} % of {runs} runs in any of {} settings",
             digits(100.0 * worst, 2),
@@ -187,7 +187,7 @@ fn svg_noise(table: &Table) -> String {
         Axis::log("participants n"),
         Axis::linear("share of runs"),
         lines,
-        [("5 %".to_owned(), FALSE_ALARMS)],
+        [("5 %".to_owned(), MAX_FALSE_ALARMS)],
     )
 }
 
@@ -198,7 +198,7 @@ fn to_markdown(table: &Table) -> String {
             "{} | {} ± {} | {} | {}",
             setting.join(" | "),
             digits(r.number("error_mean"), 3),
-            digits(r.number("error_std"), 1),
+            digits(r.number("error_sd"), 1),
             digits(r.number("predicted_mean"), 3),
             digits(r.number("alignment_mean"), 2)
         )
@@ -231,7 +231,7 @@ pub(crate) const FLOOR: Exhibit = Exhibit {
     check_claims,
     to_svg,
     to_markdown,
-    ..Exhibit::of(Paper::Ours)
+    ..Exhibit::of_paper(Paper::Ours)
 };
 
 pub(crate) const FLOOR_DIGITS: Exhibit = Exhibit {

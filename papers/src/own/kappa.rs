@@ -1,7 +1,7 @@
-//! The constant of `--lambda auto`, by experiment.
+//! The constant of `--lambda auto`, found by experiment.
 //!
-//! λ = κ·s·√(2 ln(p(p−1)/2)/n), s the off-diagonal standard deviation of one report. For each setting and κ: the error of
-//! the relaxed solution and of PCA refitted on its rows, beside plain PCA on the same reports.
+//! λ = κ·s·√(2 ln(p(p−1)/2)/n), s the off-diagonal standard deviation of one report. For each setting and κ: the error
+//! of the relaxed solution, of PCA refitted on its selected features, and of plain PCA on the same reports.
 
 use eigenveil_estimation::{
     Cancel,
@@ -12,7 +12,7 @@ use eigenveil_estimation::{
     metrics::{projector_distance, support_score},
     models::Model,
     pca::pca,
-    simulate::{Participants, Path, RowSource, noisy_sum},
+    simulate::{NoisePath, Participants, RowSource, noisy_sum},
 };
 use eigenveil_figures::{Axis, Series};
 use eigenveil_shared::{
@@ -53,8 +53,8 @@ const SETTINGS: [Setting; 16] = [
     (IsotropicGaussian, 200, 15, 3, 100_000, 4.0, 60.0),
     (IsotropicGaussian, 200, 15, 3, 1_000_000, 2.0, 20.0),
 ];
-/// Those of a quick run: the first, whose p is at most 200.
-const QUICK: usize = 10;
+/// Number of settings of a quick run: the first ones, with p at most 200.
+const QUICK_SETTINGS: usize = 10;
 
 /// A point for each κ.
 fn errors(setting: Setting, repeat: u64) -> Result<Vec<Point>> {
@@ -64,7 +64,14 @@ fn errors(setting: Setting, repeat: u64) -> Result<Vec<Point>> {
     let mut rng = ChaCha20Rng::seed_from_u64(2026 + repeat);
     let model = RowSource::Model(Model::sparse(p, k, s, spike));
     let people = Participants::draw(&model, k, &params, &mut rng)?;
-    let (noisy, _) = noisy_sum(&params, &people, n, Path::Law, &mut rng, &mut |_| {})?;
+    let (noisy, _) = noisy_sum(
+        &params,
+        &people,
+        n,
+        NoisePath::FromSum,
+        &mut rng,
+        &mut |_| {},
+    )?;
     let moment = noisy.dense();
     let distance = |v: &DMatrix<f64>| projector_distance(v, people.truth());
     let plain = distance(&pca(&moment, k)?.vectors)?;
@@ -94,9 +101,9 @@ fn errors(setting: Setting, repeat: u64) -> Result<Vec<Point>> {
         .collect()
 }
 
-fn plan(_: &Data, run_size: RunSize) -> Result<RunPlan> {
+fn plan(_: &Data, size: RunSize) -> Result<RunPlan> {
     let mut plan = RunPlan::default();
-    for &setting in &SETTINGS[..run_size.choose(QUICK, SETTINGS.len())] {
+    for &setting in &SETTINGS[..size.choose(QUICK_SETTINGS, SETTINGS.len())] {
         let (mechanism, p, s, k, n, epsilon, spike) = setting;
         plan.cells.push(Cell::new(
             [&mechanism, &p, &s, &k, &n, &epsilon, &spike],
@@ -176,5 +183,5 @@ pub(crate) const KAPPA_GRID: Exhibit = Exhibit {
     check_claims,
     to_svg,
     to_markdown,
-    ..Exhibit::of(Paper::Ours)
+    ..Exhibit::of_paper(Paper::Ours)
 };

@@ -1,4 +1,4 @@
-//! Our own grids: what the papers do not ask and our claims rest on.
+//! Our own experiments, which the papers do not have and our claims rest on.
 
 mod central_vs_local;
 mod floor;

@@ -1,8 +1,10 @@
-//! Figure 1: the private algorithms over ε on real rows, accounted and as printed.
+//! Figure 1: the private algorithms over ε on real rows, accounted and as published.
 
 use std::sync::{Arc, OnceLock};
 
-use eigenveil_central::{Neighbours, NoiseRule, Options, Request, Rows, find, generator, pca};
+use eigenveil_central::{
+    CentralCalibration, Neighbours, Options, Request, Rows, find, generator, pca,
+};
 use eigenveil_estimation::metrics::projector_distance;
 use eigenveil_figures::{Axis, LineStyle};
 use eigenveil_shared::{
@@ -19,27 +21,27 @@ use crate::{
     sweep::{self, Sweep},
 };
 
-/// The paper's, which is above 1/n of every table here.
+/// The paper's; above 1/n for every table here.
 const DELTA: f64 = 1e-3;
 const ALGORITHMS: [&str; 5] = ["mod-sulq", "analyze-gauss", "ppi", "dp-spca", "dp-vrpca"];
-/// Those of the paper.
+/// The paper's own.
 const STOCHASTIC: [&str; 2] = ["dp-spca", "dp-vrpca"];
 
-/// Unit rows and their own leading subspace, made when a run needs them.
-struct Prepared {
+/// Unit rows and their leading subspace, computed when a run first needs them.
+struct LazyRows {
     raw: Arc<Vec<Row>>,
     k: usize,
-    made: OnceLock<Result<(Rows, DMatrix<f64>)>>,
+    prepared_rows: OnceLock<Result<(Rows, DMatrix<f64>)>>,
 }
 
-impl Prepared {
+impl LazyRows {
     fn rows(&self) -> Result<(&Rows, &DMatrix<f64>)> {
-        let made = self.made.get_or_init(|| {
+        let prepared_rows = self.prepared_rows.get_or_init(|| {
             let rows = prepared(&self.raw, Norm::Normalize)?;
             let truth = pca(rows.stream(), rows.dimension(), self.k)?.subspace;
             Ok((rows, truth))
         });
-        match made {
+        match prepared_rows {
             Ok((rows, truth)) => Ok((rows, truth)),
             Err(error) => Err(error.clone()),
         }
@@ -47,9 +49,9 @@ impl Prepared {
 }
 
 fn error(
-    rows: &Prepared,
+    rows: &LazyRows,
     algorithm: &str,
-    calibration: NoiseRule,
+    calibration: CentralCalibration,
     epsilon: f64,
     repeat: u64,
 ) -> Result<Vec<Point>> {
@@ -60,16 +62,16 @@ fn error(
     rng.set_stream(repeat);
     let method = find(algorithm)?.build(&Options::default())?;
     let fit = method.fit(rows, &Request::new(k, privacy), &mut rng)?;
-    Ok(vec![Point::only([
+    Ok(vec![Point::single([
         true_epsilon(&fit),
         random_error(p, k),
         projector_distance(&fit.subspace, truth)?,
     ])])
 }
 
-fn plan(data: &Data, run_size: RunSize) -> Result<RunPlan> {
+fn plan(data: &Data, size: RunSize) -> Result<RunPlan> {
     let mut plan = RunPlan::default();
-    let files: &[(&str, &str)] = run_size.choose(
+    let files: &[(&str, &str)] = size.choose(
         &[("a9a", "a9a.npy")],
         &[
             ("a9a", "a9a.npy"),
@@ -78,18 +80,18 @@ fn plan(data: &Data, run_size: RunSize) -> Result<RunPlan> {
         ],
     );
     for &(name, file) in files {
-        for &k in run_size.choose::<&[usize]>(&[5], &[5, 10]) {
-            let rows = Arc::new(Prepared {
+        for &k in size.choose::<&[usize]>(&[5], &[5, 10]) {
+            let rows = Arc::new(LazyRows {
                 raw: data.raw(file)?,
                 k,
-                made: OnceLock::new(),
+                prepared_rows: OnceLock::new(),
             });
             for algorithm in ALGORITHMS {
-                for calibration in NoiseRule::ALL {
-                    // As printed they take n steps, one row each.
-                    let long =
-                        STOCHASTIC.contains(&algorithm) && calibration == NoiseRule::AsPublished;
-                    if long && run_size == RunSize::Quick {
+                for calibration in CentralCalibration::ALL {
+                    // As published they take n steps of one row each.
+                    let long = STOCHASTIC.contains(&algorithm)
+                        && calibration == CentralCalibration::AsPublished;
+                    if long && size == RunSize::Quick {
                         continue;
                     }
                     for epsilon in [0.1, 0.5, 1.0] {
@@ -157,7 +159,7 @@ fn check_claims(table: &Table) -> Verdict {
                 measure: "error",
             };
             let says = format!("{data}: {algorithm}'s error falls as ε grows, accounted");
-            verdict = sweep.judge(verdict, &says, true);
+            verdict = sweep.check_trend(verdict, &says, true);
         }
     }
     verdict
@@ -185,7 +187,7 @@ fn to_svg(table: &Table) -> String {
     }
     let random = table.number(&[("data_set", "a9a"), ("k", "5")], "random_error");
     sweep::chart(
-        "a9a, k = 5: error over ε, accounted (solid) and as printed (dotted)",
+        "a9a, k = 5: error over ε, accounted (solid) and as published (dotted)",
         Axis::log("ε"),
         Axis::linear("error ‖V̂V̂ᵀ − VVᵀ‖_F"),
         lines,
@@ -211,7 +213,7 @@ pub(crate) const FIGURE_1: Exhibit = Exhibit {
     differs_from_paper: Some(
         "MNIST's 10,000 test pictures and 2,500 of CIFAR-10's stand for the training ones; rows are divided by their \
          length, for the paper's scaling of columns by norms taken from the rows is not private; a quick run leaves out \
-         dp-spca and dp-vrpca as printed, which take n steps",
+         dp-spca and dp-vrpca as published, which take n steps",
     ),
     minutes: Minutes::new(2.0, 120.0),
     key_columns: &["data_set", "algorithm", "calibration", "k", "epsilon"],
@@ -220,5 +222,5 @@ pub(crate) const FIGURE_1: Exhibit = Exhibit {
     check_claims,
     to_svg,
     to_markdown,
-    ..Exhibit::of(Paper::Shang)
+    ..Exhibit::of_paper(Paper::Shang)
 };

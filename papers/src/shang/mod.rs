@@ -1,4 +1,4 @@
-//! Shang et al., *PCA in the Stochastic Differential Privacy Model*: its data sets, and its comparison.
+//! Shang et al., *PCA in the Stochastic Differential Privacy Model*: its data sets and its comparison.
 
 mod figure_1;
 mod table_2;

@@ -8,8 +8,8 @@ use crate::{
     number::digits, sweep,
 };
 
-/// Name, file, and what is printed: n, d, "sparsity" in percent.
-const SETS: [(&str, &str, [f64; 3]); 3] = [
+/// Name, file, and the printed n, d and "sparsity" in percent.
+const DATA_SETS: [(&str, &str, [f64; 3]); 3] = [
     ("a9a", "a9a.npy", [32_561.0, 123.0, 11.2757]),
     ("MNIST", "mnist_train.npy", [60_000.0, 784.0, 80.8798]),
     (
@@ -21,8 +21,8 @@ const SETS: [(&str, &str, [f64; 3]); 3] = [
 
 fn plan(data: &Data, _: RunSize) -> Result<RunPlan> {
     let mut plan = RunPlan::default();
-    for (name, file, [n, d, sparsity]) in SETS {
-        // Read here, once; what is counted is little.
+    for (name, file, [n, d, sparsity]) in DATA_SETS {
+        // Read here, once; only the counts are kept.
         let rows = data.raw(file)?;
         let columns = rows.first().map_or(0, |row| row.values().len());
         let values = rows.iter().flat_map(Row::values);
@@ -30,7 +30,7 @@ fn plan(data: &Data, _: RunSize) -> Result<RunPlan> {
         let filled = 100.0 * filled as f64 / (rows.len() * columns) as f64;
         let counted = [n, d, sparsity, rows.len() as f64, columns as f64, filled];
         plan.cells.push(Cell::new([&name], 1, move |_| {
-            Ok(vec![Point::only(counted)])
+            Ok(vec![Point::single(counted)])
         }));
     }
     Ok(plan)
@@ -74,7 +74,7 @@ fn to_svg(table: &Table) -> String {
         let point = (line.number("printed_sparsity"), line.number("nonzero_mean"));
         Series::new(line.text("data_set"), [point]).with_style(LineStyle::None)
     };
-    let diagonal = Series::new("as printed", [(0.0, 0.0), (100.0, 100.0)]);
+    let diagonal = Series::new("as published", [(0.0, 0.0), (100.0, 100.0)]);
     let dots = table.records().iter().map(dot);
     sweep::chart(
         "Entries that are not zero, over the printed sparsity",
@@ -118,5 +118,5 @@ pub(crate) const TABLE_2: Exhibit = Exhibit {
     check_claims,
     to_svg,
     to_markdown,
-    ..Exhibit::of(Paper::Shang)
+    ..Exhibit::of_paper(Paper::Shang)
 };

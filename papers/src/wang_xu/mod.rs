@@ -1,13 +1,12 @@
-//! Wang & Xu, *PCA in the Local Differential Privacy Model*: Algorithms 1 and 2 with their noise, and with noise that
-//! holds.
+//! Wang & Xu, *PCA in the Local Differential Privacy Model*: Algorithms 1 and 2, as published and with accounted noise.
 
-mod dense;
-mod sparse_synthetic;
-mod sparse_tables;
+mod figure_4;
+mod figures_1_2_3;
+mod tables_1_2;
 
-pub(crate) use dense::{FIGURE_1, FIGURE_2, FIGURE_3};
-pub(crate) use sparse_synthetic::FIGURE_4;
-pub(crate) use sparse_tables::{TABLE_1, TABLE_2};
+pub(crate) use figure_4::FIGURE_4;
+pub(crate) use figures_1_2_3::{FIGURE_1, FIGURE_2, FIGURE_3};
+pub(crate) use tables_1_2::{TABLE_1, TABLE_2};
 
 use eigenveil_estimation::fantope::{automatic_lambda, lambda::KAPPA};
 use eigenveil_figures::LineStyle;
@@ -18,30 +17,30 @@ use eigenveil_shared::{
     study::StudyParams,
 };
 
-/// Of the low-dimensional experiments; the others print none, and have the same here.
+/// δ of the low-dimensional experiments; the paper states none for the others, which use the same here.
 const DELTA: f64 = 1e-4;
 
-/// Whose reports are summed.
+/// Which reports are summed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reports {
+enum ReportKind {
     /// `σ² = 2 ln(1.25/δ)/ε²`, as Algorithms 1 and 2 print it.
     AsPublished,
     /// The same mechanism with the smallest σ that keeps (ε, δ) between any two rows of the unit ball.
     Accounted,
-    /// What replaced it here: pure ε.
+    /// The mechanism we use instead: pure ε.
     DoubleCap,
 }
 
-impl Reports {
+impl ReportKind {
     const ALL: [Self; 3] = [Self::AsPublished, Self::Accounted, Self::DoubleCap];
-    /// As they are drawn.
+    /// Line styles in the figures.
     const STYLES: [(Self, LineStyle); 3] = [
         (Self::AsPublished, LineStyle::Dotted),
         (Self::Accounted, LineStyle::Dashed),
         (Self::DoubleCap, LineStyle::Solid),
     ];
 
-    /// As it stands in a CSV.
+    /// As in the CSV.
     fn as_str(self) -> &'static str {
         match self {
             Self::AsPublished => "as-published",

@@ -1,4 +1,5 @@
-//! Who gets in: guesses behind the operator's own address, connections that take every descriptor, a disk that is full.
+//! Attacks on access: guessed tokens from the operator's own address, connections that take every descriptor, a full
+//! disk.
 
 use std::{
     io::Write as _,
@@ -17,96 +18,100 @@ use tokio::task::JoinSet;
 
 use crate::{
     Target,
-    program::{Folder, ServerProcess},
+    harness::{Folder, ServerProcess},
     wire::Wire,
     withstand,
 };
 
-/// The address of honest devices, of the operator and of the attacker: one proxy before them all.
-const HOME: [u8; 4] = [127, 0, 0, 1];
+/// The address of honest devices, operator and attacker alike: they share a proxy.
+const HONEST_ADDRESS: [u8; 4] = [127, 0, 0, 1];
 
-/// Wrong tokens by the thousand, spelt in every way, from the operator's address: the operator is let in every time.
+/// Thousands of wrong tokens, spelt in every way, from the operator's address: the operator always gets in.
 #[test]
 #[ignore = "half a minute of two processors"]
-fn guesses_from_the_operators_address() {
-    withstand("wrong tokens", "", |target: Target, begun| async move {
+fn guessed_tokens_do_not_lock_out_the_operator() {
+    withstand("wrong tokens", "", |target: Target, started| async move {
         let mut guessers = JoinSet::new();
         for guesser in 0..8 {
             let server = target.address;
             guessers.spawn(async move {
-                let mut wire = Wire::connect(server, HOME).await.unwrap();
+                let mut wire = Wire::connect(server, HONEST_ADDRESS).await.unwrap();
                 for guess in 0_u64.. {
                     let scheme = ["Bearer", "bearer", "BEARER "][guess as usize % 3];
                     let head = format!("authorization: {scheme} {guesser}-{guess}\r\n");
-                    let answer = wire.send("GET", "/v1/tokens", &head, b"").await.unwrap();
-                    assert!([403, 429].contains(&answer.status), "{answer:?}");
+                    let response = wire.send("GET", "/v1/tokens", &head, b"").await.unwrap();
+                    assert!([403, 429].contains(&response.status), "{response:?}");
                 }
             });
         }
-        let mut operator = Wire::connect(target.address, HOME).await.unwrap();
+        let mut operator = Wire::connect(target.address, HONEST_ADDRESS).await.unwrap();
         let head = format!("authorization: Bearer {}\r\n", target.token);
-        let mut begun = Some(begun);
+        let mut started = Some(started);
         for asked in 0_u64.. {
-            let answer = operator.send("GET", "/v1/tokens", &head, b"").await;
-            assert_eq!(answer.unwrap().status, 200);
+            let response = operator.send("GET", "/v1/tokens", &head, b"").await;
+            assert_eq!(response.unwrap().status, 200);
             if asked == 100 {
-                begun.take().unwrap().send(()).unwrap();
+                started.take().unwrap().send(()).unwrap();
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     });
 }
 
-/// More connections than there are descriptors: the store still opens what it needs, and an estimate is made.
+/// More connections than descriptors: the store can still open its files, and an estimate completes.
 #[test]
 #[ignore = "half a minute of two processors"]
-fn connections_take_every_descriptor() {
-    withstand("300 connections", "", |target: Target, begun| async move {
-        let mut operator = Wire::connect(target.address, HOME).await.unwrap();
-        let path = format!("/v1/studies/{}", target.seeds.id);
-        let report = codec::encode_report(&Report {
-            id: ReportId::from_parts(1_700_000_000_000, [7; 16]),
-            fingerprint: StudyShape::new(&target.seeds.params).fingerprint(),
-            payload: vec![5; 16],
-        });
-        let head = format!("content-type: {REPORT_MEDIA_TYPE}\r\n");
-        let sent = operator
-            .send("POST", &format!("{path}/reports"), &head, &report)
-            .await;
-        assert_eq!(sent.unwrap().status, 201);
-        let mut held = Vec::new();
-        for number in 0..300_u16 {
-            let from = [127, 0, 2, u8::try_from(number % 250).unwrap() + 1];
-            held.push(Wire::connect(target.address, from).await.unwrap());
-        }
-        begun.send(()).unwrap();
-        let token = format!("authorization: Bearer {}\r\n", target.token);
-        let head = format!("{token}content-type: application/json\r\n");
-        let asked = operator
-            .send("POST", &format!("{path}/estimates"), &head, b"{}")
-            .await;
-        assert_eq!(asked.unwrap().status, 202);
-        loop {
-            let answer = operator
-                .send("GET", &format!("{path}/estimates/1"), &token, b"")
-                .await
-                .unwrap();
-            let document: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
-            match document["state"].as_str().unwrap() {
-                "running" => tokio::time::sleep(Duration::from_millis(100)).await,
-                state => {
-                    assert_eq!(state, "done", "{document}");
-                    break;
+fn connections_do_not_starve_the_store_of_descriptors() {
+    withstand(
+        "300 connections",
+        "",
+        |target: Target, started| async move {
+            let mut operator = Wire::connect(target.address, HONEST_ADDRESS).await.unwrap();
+            let path = format!("/v1/studies/{}", target.seeds.id);
+            let report = codec::encode_report(&Report {
+                id: ReportId::from_parts(1_700_000_000_000, [7; 16]),
+                fingerprint: StudyShape::new(&target.seeds.params).fingerprint(),
+                payload: vec![5; 16],
+            });
+            let head = format!("content-type: {REPORT_MEDIA_TYPE}\r\n");
+            let sent = operator
+                .send("POST", &format!("{path}/reports"), &head, &report)
+                .await;
+            assert_eq!(sent.unwrap().status, 201);
+            let mut connections = Vec::new();
+            for number in 0..300_u16 {
+                let from = [127, 0, 2, u8::try_from(number % 250).unwrap() + 1];
+                connections.push(Wire::connect(target.address, from).await.unwrap());
+            }
+            started.send(()).unwrap();
+            let token = format!("authorization: Bearer {}\r\n", target.token);
+            let head = format!("{token}content-type: application/json\r\n");
+            let asked = operator
+                .send("POST", &format!("{path}/estimates"), &head, b"{}")
+                .await;
+            assert_eq!(asked.unwrap().status, 202);
+            loop {
+                let response = operator
+                    .send("GET", &format!("{path}/estimates/1"), &token, b"")
+                    .await
+                    .unwrap();
+                let document: serde_json::Value = serde_json::from_slice(&response.body).unwrap();
+                match document["state"].as_str().unwrap() {
+                    "running" => tokio::time::sleep(Duration::from_millis(100)).await,
+                    state => {
+                        assert_eq!(state, "done", "{document}");
+                        break;
+                    }
                 }
             }
-        }
-        // Until the end.
-        std::future::pending::<()>().await;
-        drop(held);
-    });
+            // Hold them until the end.
+            std::future::pending::<()>().await;
+            drop(connections);
+        },
+    );
 }
 
-/// A file system of 40 MiB of its own, in a namespace that lives as long as this.
+/// A separate file system of 40 MiB, in a mount namespace that lives as long as this value.
 struct Disk {
     holder: Child,
     path: PathBuf,
@@ -124,20 +129,20 @@ impl Disk {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut said = [0; 7];
+        let mut message = [0; 7];
         let out = holder.stdout.as_mut().unwrap();
-        std::io::Read::read_exact(out, &mut said).unwrap();
-        assert_eq!(&said, b"mounted");
+        std::io::Read::read_exact(out, &mut message).unwrap();
+        assert_eq!(&message, b"mounted");
         Self { holder, path }
     }
 
-    /// What a shell does for the program to see the disk.
+    /// The shell command that lets the program see the disk.
     fn within(&self) -> String {
         let holder = self.holder.id();
         format!("exec nsenter --preserve-credentials -U -m -t {holder}")
     }
 
-    /// The disk as it is seen from here.
+    /// The path of the disk from outside the namespace.
     fn seen(&self) -> PathBuf {
         PathBuf::from(format!(
             "/proc/{}/root{}",
@@ -146,7 +151,7 @@ impl Disk {
         ))
     }
 
-    /// To the last byte.
+    /// Fills the disk to the last byte.
     fn fill(&self, name: &str) {
         let mut ballast = std::fs::File::create(self.seen().join(name)).unwrap();
         while ballast.write(&[1; 4_096]).is_ok_and(|written| written > 0) {}
@@ -160,10 +165,10 @@ impl Drop for Disk {
     }
 }
 
-/// Stopped on a full disk of which nothing is kept back: the next start says what to do, and after that all is there.
+/// Stopped on a full disk without ballast: the next start says what to do, and afterwards everything is there.
 #[test]
 #[ignore = "needs user namespaces (unshare -rm)"]
-fn a_start_on_a_full_file_system_says_what_to_do() {
+fn start_on_a_full_disk_says_what_to_do() {
     let folder = Folder::new();
     let disk = Disk::new(folder.path().join("disk"));
     let (data, log) = (disk.path.join("data"), folder.path().join("log"));
@@ -177,7 +182,7 @@ fn a_start_on_a_full_file_system_says_what_to_do() {
     let id = server.create_study("--p 16 --epsilon 4");
     let address = server.listen().parse().unwrap();
     let study = runtime.block_on(crate::study(address, &id));
-    // The log holds more than fits into the main file as it is.
+    // The write-ahead log has more than fits into the main file.
     for number in 0..40 {
         let sent = runtime.block_on(send_thousand(address, &study, number));
         assert_eq!(sent, 200);
@@ -188,9 +193,9 @@ fn a_start_on_a_full_file_system_says_what_to_do() {
     assert!(server.stop());
     let failed = std::panic::catch_unwind(start);
     assert!(failed.is_err(), "it started on a full disk");
-    let said = std::fs::read_to_string(&log).unwrap();
+    let message = std::fs::read_to_string(&log).unwrap();
     for word in ["[store-full]", "Free 41943040 bytes there", "start again"] {
-        assert!(said.contains(word), "{word:?} is not in: {said}");
+        assert!(message.contains(word), "{word:?} is not in: {message}");
     }
     std::fs::remove_file(disk.seen().join("ballast")).unwrap();
     let mut server = start();
@@ -200,7 +205,7 @@ fn a_start_on_a_full_file_system_says_what_to_do() {
     assert!(server.stop());
 }
 
-/// Sends the thousand reports of this number, and gives the status of the answer.
+/// Sends a batch of a thousand reports and returns the status of the response.
 async fn send_thousand(server: SocketAddr, study: &StudyDocument, number: u64) -> u16 {
     let reports: Vec<_> = (0..1_000)
         .map(|i| {
@@ -212,15 +217,15 @@ async fn send_thousand(server: SocketAddr, study: &StudyDocument, number: u64) -
     let body = codec::encode_batch(&StudyShape::new(&study.params), pairs).unwrap();
     let path = format!("/v1/studies/{}/reports", study.id);
     let head = format!("content-type: {REPORT_BATCH_MEDIA_TYPE}\r\n");
-    let mut wire = Wire::connect(server, HOME).await.unwrap();
+    let mut wire = Wire::connect(server, HONEST_ADDRESS).await.unwrap();
     wire.send("POST", &path, &head, &body).await.unwrap().status
 }
 
-/// A file system of 40 MiB of the server's own is filled to the last byte: closing and deleting a study goes through,
-/// by what was kept back, and the other study takes reports again.
+/// The server's file system of 40 MiB is filled to the last byte: a study can still be closed and deleted, thanks to
+/// the ballast file, and the other study accepts reports again.
 #[test]
 #[ignore = "needs user namespaces (unshare -rm)"]
-fn a_full_file_system_is_emptied_by_deleting() {
+fn deleting_frees_a_full_disk() {
     let folder = Folder::new();
     let disk = Disk::new(folder.path().join("disk"));
     let log = folder.path().join("log");

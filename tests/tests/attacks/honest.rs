@@ -18,14 +18,14 @@ use tokio::task::JoinSet;
 
 use crate::wire::Wire;
 
-/// Where honest devices are: one network behind one address.
-const HOME: [u8; 4] = [127, 0, 0, 1];
-/// Devices that send at once to each study.
+/// The address of honest devices: one network behind one address.
+const HONEST_ADDRESS: [u8; 4] = [127, 0, 0, 1];
+/// Devices that send concurrently to each study.
 const DEVICES: u64 = 8;
-/// A device that got no answer for so long tries again on a new connection.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// A device without a response for this long retries on a new connection.
+const RETRY_AFTER: Duration = Duration::from_secs(20);
 
-/// A study that honest devices take part in.
+/// Honest devices reporting to one study.
 pub(crate) struct Honest {
     study: StudyDocument,
     acknowledged: Mutex<Vec<ReportId>>,
@@ -79,32 +79,32 @@ impl Honest {
         }
     }
 
-    /// Whether this try was acknowledged. Refusals of a busy server are tried again, as our client does.
+    /// Whether this attempt was acknowledged. Refusals of a busy server are retried, as in our client.
     async fn try_once(&self, server: SocketAddr, wire: &mut Option<Wire>, body: &[u8]) -> bool {
         let head = format!("content-type: {REPORT_MEDIA_TYPE}\r\n");
         let path = format!("/v1/studies/{}/reports", self.study.id);
         let attempt = async {
             let wire = match wire {
                 Some(wire) => wire,
-                none => none.insert(Wire::connect(server, HOME).await?),
+                none => none.insert(Wire::connect(server, HONEST_ADDRESS).await?),
             };
             wire.send("POST", &path, &head, body).await
         };
-        let Ok(Ok(answer)) = tokio::time::timeout(PATIENCE, attempt).await else {
+        let Ok(Ok(response)) = tokio::time::timeout(RETRY_AFTER, attempt).await else {
             return false;
         };
-        match answer.status {
+        match response.status {
             200 | 201 => true,
             408 | 429 | 503 | 507 => false,
-            _ => panic!("{answer:?}"),
+            _ => panic!("{response:?}"),
         }
     }
 
-    /// Every acknowledged report is counted exactly once: the server's count is theirs, and sent again each is a
-    /// duplicate.
+    /// Checks that every acknowledged report is counted exactly once: the counts agree, and each is a duplicate when
+    /// sent again.
     pub(crate) async fn verify(&self, server: SocketAddr) {
         let acknowledged = self.acknowledged.lock().unwrap().clone();
-        let mut wire = Wire::connect(server, HOME).await.unwrap();
+        let mut wire = Wire::connect(server, HONEST_ADDRESS).await.unwrap();
         let path = format!("/v1/studies/{}", self.study.id);
         let shown = wire.get(&path).await.unwrap();
         let shown: StudyDocument = serde_json::from_slice(&shown.body).unwrap();
@@ -116,9 +116,9 @@ impl Honest {
         for ids in acknowledged.chunks(codec::max_batch(shape.payload_len())) {
             let pairs = ids.iter().map(|id| (*id, payload.as_slice()));
             let body = codec::encode_batch(&shape, pairs).unwrap();
-            let answer = wire.send("POST", &reports, &head, &body).await.unwrap();
-            let answer: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
-            assert_eq!(answer["duplicates"], ids.len(), "{answer}");
+            let response = wire.send("POST", &reports, &head, &body).await.unwrap();
+            let response: serde_json::Value = serde_json::from_slice(&response.body).unwrap();
+            assert_eq!(response["duplicates"], ids.len(), "{response}");
         }
     }
 }
@@ -132,7 +132,7 @@ fn report_id(device: u64, number: u64) -> ReportId {
     ReportId::from_parts(1_700_000_000_000 + number, random)
 }
 
-/// A whole report; what it says does not matter here, but seeds differ.
+/// An encoded report; its contents do not matter here, but seeds differ.
 pub(crate) fn report(study: &StudyDocument, id: ReportId) -> Vec<u8> {
     let shape = StudyShape::new(&study.params);
     let mut payload = vec![0; shape.payload_len()];

@@ -1,8 +1,9 @@
 //! Attacks against a real server with 1 GiB of memory and 256 descriptors, while honest devices upload.
 //!
-//! `cargo test -p eigenveil-tests --test attacks -- --ignored --test-threads=1 --nocapture` prints a line an attack. Each
-//! measures what honest devices get before the attack and under it, in the same process, and checks afterwards
-//! that every acknowledged report is counted exactly once. A new attack is a file with a test that calls [`withstand`].
+//! `cargo test -p eigenveil-tests --test attacks -- --ignored --test-threads=1 --nocapture` prints a line for each
+//! attack. Each measures the throughput of honest devices before and during the attack, in the same process, and checks
+//! afterwards that every acknowledged report is counted exactly once. To add an attack write a test that calls
+//! [`withstand`].
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -11,11 +12,11 @@
 )]
 
 mod access;
+#[allow(dead_code, reason = "the system tests use all of it")]
+#[path = "../system/harness.rs"]
+mod harness;
 mod honest;
 mod memory;
-#[allow(dead_code, reason = "the system tests use all of it")]
-#[path = "../system/program.rs"]
-mod program;
 mod wire;
 
 use std::{
@@ -30,52 +31,52 @@ use eigenveil_shared::api::StudyDocument;
 use tokio::sync::oneshot;
 
 use crate::{
+    harness::{Folder, ServerProcess},
     honest::Honest,
-    program::{Folder, ServerProcess},
     wire::Wire,
 };
 
-/// What the server's process may have: virtual memory in KiB, and descriptors.
+/// Limits of the server's process: virtual memory in KiB, and descriptors.
 const LIMITS: &str = "ulimit -v 1048576; ulimit -n 256; exec";
-/// Honest devices get at least this share of what they get without an attack.
-const SHARE: f64 = 0.5;
-/// How long honest devices are counted, before the attack and under it.
-const COUNTED: Duration = Duration::from_secs(8);
-/// How long devices and attackers are given to come into their stride.
-const STRIDE: Duration = Duration::from_secs(2);
-/// Where the health check comes from.
-const PROBE: [u8; 4] = [127, 0, 9, 9];
+/// Honest devices must get at least this share of their throughput without an attack.
+const MIN_SHARE: f64 = 0.5;
+/// How long throughput is measured, before and during the attack.
+const MEASURED_FOR: Duration = Duration::from_secs(8);
+/// Warm-up time of devices and attackers.
+const WARM_UP: Duration = Duration::from_secs(2);
+/// The address of the health check.
+const PROBE_ADDRESS: [u8; 4] = [127, 0, 9, 9];
 
-/// What an attack is told of the server.
+/// What an attack knows of the server.
 #[derive(Clone)]
 pub(crate) struct Target {
     pub(crate) address: SocketAddr,
-    /// An open study of seeds that honest devices do not take part in.
+    /// An open study of seeds without honest devices.
     pub(crate) seeds: StudyDocument,
     /// One of matrices of p = 2,048: a report has 8 MiB.
     pub(crate) large: StudyDocument,
-    /// The operator's token: for what an attack needs set up, not for attackers.
+    /// The operator's token: to set up an attack, not for attackers.
     pub(crate) token: String,
 }
 
-/// What honest devices saw for a while.
+/// What honest devices measured.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct Measurement {
     /// Seeds a second, by devices that send 74 bytes each.
     pub(crate) seeds: f64,
     /// Reports of 20 KiB a second.
     pub(crate) matrices: f64,
-    /// Slowest answer of the health check.
+    /// Slowest response of the health check.
     pub(crate) health: Duration,
 }
 
-/// Plays an attack against a server with these settings (TOML) and these limits. `attack` runs on a thread of its own
-/// until the end; it sends on its channel when it is set up.
+/// Runs an attack against a server with these settings (TOML) and limits. `attack` runs on its own thread until the end
+/// and sends on its channel once it is set up.
 pub(crate) fn withstand<F>(
     name: &str,
     settings: &str,
     attack: impl FnOnce(Target, oneshot::Sender<()>) -> F + Send + 'static,
-) -> (Seen, Seen)
+) -> (Measurement, Measurement)
 where
     F: Future<Output = ()>,
 {
@@ -102,28 +103,28 @@ where
             .to_owned(),
     };
     let running = [&seeds, &matrices].map(|honest| runtime.spawn(Arc::clone(honest).run(address)));
-    let look = async || see(address, &seeds, &matrices).await;
+    let look = async || measure(address, &seeds, &matrices).await;
     let before = runtime.block_on(async {
-        tokio::time::sleep(STRIDE).await;
+        tokio::time::sleep(WARM_UP).await;
         look().await
     });
-    let (begun, begins) = oneshot::channel();
+    let (started, begins) = oneshot::channel();
     let (end, ended) = oneshot::channel::<()>();
     let attacker = std::thread::spawn(move || {
         self::runtime().block_on(async {
             tokio::select! {
-                () = attack(target, begun) => {}
+                () = attack(target, started) => {}
                 _ = ended => {}
             }
         });
     });
     let under = runtime.block_on(async {
-        // Where the attack ended without saying so there is nothing to measure.
+        // If the attack ended early there is nothing to measure.
         tokio::time::timeout(Duration::from_secs(120), begins)
             .await
             .unwrap()
             .unwrap();
-        tokio::time::sleep(STRIDE).await;
+        tokio::time::sleep(WARM_UP).await;
         look().await
     });
     let memory = peak_mib(server.id());
@@ -155,7 +156,7 @@ where
         ("matrices", before.matrices, under.matrices),
     ] {
         assert!(
-            under >= SHARE * before,
+            under >= MIN_SHARE * before,
             "{name}: {what} fell from {before:.0} to {under:.0} a second; {}",
             tail(&log)
         );
@@ -163,7 +164,7 @@ where
     (before, under)
 }
 
-/// One thread: what attackers and devices take of the machine is not the server's.
+/// One thread, so that attackers and devices leave the machine to the server.
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -173,36 +174,36 @@ fn runtime() -> tokio::runtime::Runtime {
 }
 
 async fn study(address: SocketAddr, id: &str) -> StudyDocument {
-    let mut wire = Wire::connect(address, PROBE).await.unwrap();
-    let answer = wire.get(&format!("/v1/studies/{id}")).await.unwrap();
-    serde_json::from_slice(&answer.body).unwrap()
+    let mut wire = Wire::connect(address, PROBE_ADDRESS).await.unwrap();
+    let response = wire.get(&format!("/v1/studies/{id}")).await.unwrap();
+    serde_json::from_slice(&response.body).unwrap()
 }
 
-async fn see(address: SocketAddr, seeds: &Honest, matrices: &Honest) -> Seen {
+async fn measure(address: SocketAddr, seeds: &Honest, matrices: &Honest) -> Measurement {
     let (started, before) = (Instant::now(), [seeds.count(), matrices.count()]);
     let mut health = Duration::ZERO;
-    while started.elapsed() < COUNTED {
+    while started.elapsed() < MEASURED_FOR {
         let asked = Instant::now();
         let healthy = async {
-            let mut wire = Wire::connect(address, PROBE).await?;
+            let mut wire = Wire::connect(address, PROBE_ADDRESS).await?;
             wire.get("/healthz").await
         };
-        let healthy = tokio::time::timeout(COUNTED, healthy).await;
+        let healthy = tokio::time::timeout(MEASURED_FOR, healthy).await;
         health = health.max(asked.elapsed());
-        if let Ok(Ok(answer)) = healthy {
-            assert_eq!(answer.status, 200);
+        if let Ok(Ok(response)) = healthy {
+            assert_eq!(response.status, 200);
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     let rate = |now: u64, then: u64| (now - then) as f64 / started.elapsed().as_secs_f64();
-    Seen {
+    Measurement {
         seeds: rate(seeds.count(), before[0]),
         matrices: rate(matrices.count(), before[1]),
         health,
     }
 }
 
-/// Most physical memory that the process had.
+/// Peak physical memory of the process.
 fn peak_mib(process: u32) -> f64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -210,7 +211,7 @@ fn peak_mib(process: u32) -> f64 {
     kib.map_or(f64::NAN, |kib| kib / 1024.0)
 }
 
-/// The last of what the server said.
+/// The last lines of the server's log.
 fn tail(log: &Path) -> String {
     let text = std::fs::read_to_string(log).unwrap_or_default();
     let lines: Vec<&str> = text.lines().collect();

@@ -1,4 +1,4 @@
-//! Point by point: bodies that do not come, answers that nobody takes, pictures and probes without end.
+//! Attacks on memory: unfinished bodies, unread responses, endless figures and probes.
 
 use std::time::Duration;
 
@@ -10,17 +10,17 @@ use tokio::{sync::oneshot, task::JoinSet};
 
 use crate::{Target, wire::Wire, withstand};
 
-/// Connections of an attacker: with the honest ones they fit into 256 descriptors.
+/// Connections of an attacker; together with the honest ones they fit into 256 descriptors.
 const CONNECTIONS: u8 = 128;
 
-/// Tells that the attack is on.
-fn begin(begun: oneshot::Sender<()>) {
-    begun.send(()).unwrap();
+/// Signals that the attack has started.
+fn signal_start(started: oneshot::Sender<()>) {
+    started.send(()).unwrap();
 }
 
-/// 128 connections hold 2 MiB of a body each, from as many addresses as `address` gives.
+/// 128 connections hold 2 MiB of a body each, from the addresses that `address` gives.
 fn held_bodies(name: &str, address: fn(u8) -> [u8; 4]) {
-    withstand(name, "", move |target: Target, begun| async move {
+    withstand(name, "", move |target: Target, started| async move {
         let length = codec::report_len(StudyShape::new(&target.large.params).payload_len());
         let path = format!("/v1/studies/{}/reports", target.large.id);
         let head = format!(
@@ -31,39 +31,39 @@ fn held_bodies(name: &str, address: fn(u8) -> [u8; 4]) {
             let (head, address, server) = (head.clone(), address(number), target.address);
             holders.spawn(async move {
                 loop {
-                    let held = async {
+                    let exchange = async {
                         let mut wire = Wire::connect(server, address).await?;
                         wire.write(head.as_bytes()).await?;
                         wire.write(&vec![0; 2 << 20]).await?;
-                        // Until the server has had enough.
-                        wire.answer().await
+                        // Until the server closes the connection.
+                        wire.response().await
                     };
-                    let _ = held.await;
+                    let _ = exchange.await;
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
             });
         }
         tokio::time::sleep(Duration::from_secs(3)).await;
-        begin(begun);
+        signal_start(started);
         holders.join_next().await;
     });
 }
 
 #[test]
 #[ignore = "half a minute of two processors"]
-fn bodies_held_by_one_address() {
+fn bodies_held_by_one_address_are_bounded() {
     held_bodies("bodies held by one address", |_| [127, 0, 1, 1]);
 }
 
 #[test]
 #[ignore = "half a minute of two processors"]
-fn bodies_held_by_many_addresses() {
+fn bodies_held_by_many_addresses_are_bounded() {
     held_bodies("bodies held by 128 addresses", |number| {
         [127, 0, 1, 1 + number]
     });
 }
 
-/// Makes a study of this design, as the operator.
+/// Creates a study as the operator.
 async fn make(target: &Target, design: serde_json::Value) -> StudyDocument {
     let head = format!(
         "authorization: Bearer {}\r\ncontent-type: application/json\r\n",
@@ -75,14 +75,14 @@ async fn make(target: &Target, design: serde_json::Value) -> StudyDocument {
     serde_json::from_slice(&made.await.unwrap().body).unwrap()
 }
 
-/// Answers of a megabyte, of which nothing is taken.
+/// Responses of a megabyte that are never read.
 #[test]
 #[ignore = "half a minute of two processors"]
-fn answers_that_nobody_takes() {
+fn unread_responses_are_bounded() {
     withstand(
         "answers that nobody takes",
         "",
-        |target: Target, begun| async move {
+        |target: Target, started| async move {
             let features: Vec<_> = (0..4_096)
             .map(|i| serde_json::json!({"name": format!("{i:0>150}"), "center": 0.0, "scale": 1.0}))
             .collect();
@@ -98,29 +98,29 @@ fn answers_that_nobody_takes() {
                 holders.spawn(async move {
                     loop {
                         let from = [127, 0, 1, 1 + number];
-                        let held = async {
+                        let exchange = async {
                             let mut wire = Wire::connect_with(server, from, Some(4_096)).await?;
-                            // One after the other, as far as the server reads.
+                            // Pipelined, as far as the server reads.
                             let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n");
                             wire.write(request.repeat(16).as_bytes()).await?;
                             tokio::time::sleep(Duration::from_secs(5)).await;
                             std::io::Result::Ok(())
                         };
-                        if held.await.is_err() {
+                        if exchange.await.is_err() {
                             tokio::time::sleep(Duration::from_millis(100)).await;
                         }
                     }
                 });
             }
             tokio::time::sleep(Duration::from_secs(3)).await;
-            begin(begun);
+            signal_start(started);
             holders.join_next().await;
         },
     );
 }
 
-/// So many connections ask for this again and again; at most one after 10 ms each.
-async fn ask_for(target: Target, connections: u8, path: String, begun: oneshot::Sender<()>) {
+/// Each connection requests the path repeatedly, at most once in 10 ms.
+async fn ask_for(target: Target, connections: u8, path: String, started: oneshot::Sender<()>) {
     let mut asking = JoinSet::new();
     for number in 0..connections {
         let (path, server) = (path.clone(), target.address);
@@ -135,42 +135,42 @@ async fn ask_for(target: Target, connections: u8, path: String, begun: oneshot::
             }
         });
     }
-    begin(begun);
+    signal_start(started);
     asking.join_next().await;
 }
 
 #[test]
 #[ignore = "half a minute of two processors"]
-fn readiness_asked_again_and_again() {
-    withstand("readiness asked by 16", "", |target: Target, begun| {
-        ask_for(target, 16, "/readyz".to_owned(), begun)
+fn repeated_readiness_probes_are_bounded() {
+    withstand("readiness asked by 16", "", |target: Target, started| {
+        ask_for(target, 16, "/readyz".to_owned(), started)
     });
 }
 
-/// The largest study, and the picture of it that took 79 s.
+/// The largest study, and its figure that once took 79 s.
 #[test]
 #[ignore = "half a minute of two processors"]
-fn pictures_of_the_largest_study() {
+fn figures_of_the_largest_study_are_bounded() {
     withstand(
         "pictures asked by 64",
         "",
-        |target: Target, begun| async move {
+        |target: Target, started| async move {
             let design = serde_json::json!({
                 "name": "large", "dimension": 65_536, "epsilon": 4.0, "default_k": 32_768,
             });
             let made = make(&target, design).await;
             let path = format!("/studies/{}/expected-error.svg", made.id);
-            ask_for(target, 64, path, begun).await;
+            ask_for(target, 64, path, started).await;
         },
     );
 }
 
-/// A page is made by a thread that reads the disk: nearly as many connections as the server takes ask for one.
+/// Pages are rendered by threads that read the disk: nearly as many connections as the server accepts ask for one.
 #[test]
 #[ignore = "half a minute of two processors"]
-fn pages_asked_for_by_many() {
-    withstand("pages asked by 150", "", |target: Target, begun| {
+fn many_page_requests_are_bounded() {
+    withstand("pages asked by 150", "", |target: Target, started| {
         let path = format!("/studies/{}", target.seeds.id);
-        ask_for(target, 150, path, begun)
+        ask_for(target, 150, path, started)
     });
 }

@@ -1,4 +1,4 @@
-//! HTTP by hand, from any address of this machine: what an attacker does is not what a client's library does.
+//! HTTP by hand, from any address of this machine, because attackers do not behave like a client library.
 
 use std::{io, net::SocketAddr};
 
@@ -13,9 +13,9 @@ pub(crate) struct Wire {
     buffer: Vec<u8>,
 }
 
-/// Status and body of an answer.
+/// Status and body of a response.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct Response {
     pub(crate) status: u16,
     pub(crate) body: Vec<u8>,
 }
@@ -26,7 +26,7 @@ impl Wire {
         Self::connect_with(to, from, None).await
     }
 
-    /// The same with a receive buffer of so many bytes: for answers that nobody takes.
+    /// The same with a receive buffer of this size, for responses that are never read.
     pub(crate) async fn connect_with(
         to: SocketAddr,
         from: [u8; 4],
@@ -49,20 +49,20 @@ impl Wire {
         self.stream.write_all(bytes).await
     }
 
-    pub(crate) async fn get(&mut self, path: &str) -> io::Result<Answer> {
+    pub(crate) async fn get(&mut self, path: &str) -> io::Result<Response> {
         self.write(format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n").as_bytes())
             .await?;
-        self.answer().await
+        self.response().await
     }
 
-    /// Sends a whole request with a body; `head` is further lines, each with its end.
+    /// Sends a whole request with a body; `head` is further header lines, each with its line end.
     pub(crate) async fn send(
         &mut self,
         method: &str,
         path: &str,
         head: &str,
         body: &[u8],
-    ) -> io::Result<Answer> {
+    ) -> io::Result<Response> {
         let length = body.len();
         let mut request = format!(
             "{method} {path} HTTP/1.1\r\nhost: x\r\n{head}content-length: {length}\r\n\r\n"
@@ -70,11 +70,11 @@ impl Wire {
         .into_bytes();
         request.extend_from_slice(body);
         self.write(&request).await?;
-        self.answer().await
+        self.response().await
     }
 
-    /// Reads one answer of a stated length.
-    pub(crate) async fn answer(&mut self) -> io::Result<Answer> {
+    /// Reads one response with a Content-Length.
+    pub(crate) async fn response(&mut self) -> io::Result<Response> {
         let broken = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
         let end = loop {
             if let Some(at) = self.buffer.windows(4).position(|w| w == b"\r\n\r\n") {
@@ -94,7 +94,7 @@ impl Wire {
         }
         let body = self.buffer[end..end + length].to_vec();
         self.buffer.drain(..end + length);
-        Ok(Answer { status, body })
+        Ok(Response { status, body })
     }
 
     async fn more(&mut self) -> io::Result<()> {

@@ -1,4 +1,4 @@
-//! What everybody must be able to use: axe-core's rules, the keyboard alone, nothing wider than the screen.
+//! Accessibility: axe-core's rules, keyboard operation, nothing wider than the screen.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use crate::chromium::Browser;
 
 const AXE: &str = include_str!("../../vendor/axe-core/axe.min.js");
 
-/// Runs the rules of WCAG 2.2 AA and best practice over the page shown, contrast among them.
+/// Checks the page against WCAG 2.2 AA and best practice, including contrast.
 pub(crate) async fn check_rules(browser: &Browser, page: &str) {
     browser.execute("sync", AXE).await;
     let run = "const done = arguments[arguments.length - 1];
@@ -40,8 +40,7 @@ pub(crate) async fn check_rules(browser: &Browser, page: &str) {
     );
 }
 
-/// Goes through the page with the Tab key: everything that can be operated is reached, in the order of the document, and
-/// shows that it has the focus.
+/// Walks through the page with the Tab key: every control is reached in document order and shows its focus.
 pub(crate) async fn check_keyboard(browser: &Browser, page: &str) {
     let wanted = browser
         .evaluate(
@@ -91,7 +90,7 @@ pub(crate) async fn check_keyboard(browser: &Browser, page: &str) {
 
 /// Nothing is wider than the window, and no text is cut off.
 pub(crate) async fn check_fits(browser: &Browser, page: &str) {
-    // Pictures below the window come late otherwise.
+    // Otherwise images below the window load late.
     let load = "const done = arguments[arguments.length - 1];
         const images = [...document.images];
         images.forEach((image) => { image.loading = 'eager'; });
@@ -106,7 +105,8 @@ pub(crate) async fn check_fits(browser: &Browser, page: &str) {
                     const s = getComputedStyle(e);
                     const hidden = s.clipPath === 'inset(50%)' || e.closest('svg') || !e.checkVisibility();
                     if (hidden) return false;
-                    // A select does not say that its text is cut: it is as wide as it wants to be only without a width.
+                    // A select does not report cut text: compare with its natural width, which it has only without a
+                    // set width.
                     const selects = (e) => {
                         const free = e.cloneNode(true);
                         free.style.cssText = 'position: absolute; width: max-content; max-width: none;';

@@ -1,4 +1,4 @@
-//! Chromium without a screen, driven over WebDriver.
+//! Headless Chromium, driven over WebDriver.
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -9,10 +9,10 @@ use std::{
 use reqwest::Method;
 use serde_json::{Value, json};
 
-/// How long is waited for a page to show what it should: longer than a busy machine takes.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
+/// Timeout for a page to show what it should; longer than a busy machine needs.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(300);
 
-/// What a browser is set to.
+/// Settings of a browser.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
     pub(crate) width: u32,
@@ -22,7 +22,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Chromium's own windows are 500 pixels wide at least; narrower ones are a phone's screen.
+    /// Chromium's windows are at least 500 pixels wide; narrower ones are emulated phone screens.
     fn is_phone(self) -> bool {
         self.width < 500
     }
@@ -41,10 +41,10 @@ pub(crate) const PHONE: Settings = Settings {
     ..DESKTOP
 };
 
-/// A browser with an empty profile, and the driver that it came with; both end with it.
+/// A browser with an empty profile and its driver; both end when it is dropped.
 pub(crate) struct Browser {
     http: reqwest::Client,
-    /// Where WebDriver has this browser.
+    /// The WebDriver URL of this session.
     session: String,
     origin: String,
     settings: Settings,
@@ -52,7 +52,7 @@ pub(crate) struct Browser {
 }
 
 impl Browser {
-    /// Starts one that is to see nothing but this origin.
+    /// Starts a browser that may request nothing but this origin.
     pub(crate) async fn start(origin: &str, settings: Settings) -> Self {
         let (driver, port) = start_driver();
         let scripts = if settings.scripts { 1 } else { 2 };
@@ -63,7 +63,7 @@ impl Browser {
             ..
         } = settings;
         let mut options = json!({
-            // Tests run as root in containers, where Chromium's own sandbox cannot be.
+            // Tests run as root in containers, where Chromium's sandbox does not work.
             "args": ["--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu",
                 "--hide-scrollbars", "--force-color-profile=srgb", "--lang=en",
                 format!("--window-size={width},{height}")],
@@ -77,7 +77,7 @@ impl Browser {
             "browserName": "chrome",
             "goog:chromeOptions": options,
             "goog:loggingPrefs": { "browser": "ALL", "performance": "ALL" },
-            "timeouts": { "script": PATIENCE.as_millis() as u64, "pageLoad": PATIENCE.as_millis() as u64 },
+            "timeouts": { "script": TIMEOUT.as_millis() as u64, "pageLoad": TIMEOUT.as_millis() as u64 },
         });
         let mut browser = Self {
             http: reqwest::Client::new(),
@@ -87,14 +87,14 @@ impl Browser {
             driver,
         };
         let asked = json!({"capabilities": {"alwaysMatch": capabilities}});
-        let made = browser.ask(Method::POST, "", asked).await;
+        let made = browser.command(Method::POST, "", asked).await;
         let id = made
             .as_ref()
             .map(|made| made["sessionId"].as_str().unwrap());
         let id = id.unwrap_or_else(|error| panic!("chromedriver starts Chromium: {error}"));
         browser.session = format!("{}/{id}", browser.session);
         let scheme = if dark { "dark" } else { "light" };
-        // The driver clicks where a thing is, and does not wait for smooth scrolling.
+        // The driver clicks at an element's position and does not wait for smooth scrolling.
         let features = json!([
             {"name": "prefers-color-scheme", "value": scheme},
             {"name": "prefers-reduced-motion", "value": "reduce"},
@@ -112,8 +112,8 @@ impl Browser {
         self.settings
     }
 
-    /// A command of WebDriver: what it answers, or the name of what went wrong.
-    async fn ask(&self, method: Method, path: &str, body: Value) -> Result<Value, String> {
+    /// A WebDriver command: the response's value, or the name of the error.
+    async fn command(&self, method: Method, path: &str, body: Value) -> Result<Value, String> {
         let mut request = self
             .http
             .request(method.clone(), format!("{}{path}", self.session));
@@ -121,21 +121,21 @@ impl Browser {
             request = request.body(body.to_string());
         }
         let text = request.send().await.unwrap().text().await.unwrap();
-        let mut answer: Value = serde_json::from_str(&text).unwrap();
-        match answer["value"]["error"].as_str() {
+        let mut response: Value = serde_json::from_str(&text).unwrap();
+        match response["value"]["error"].as_str() {
             Some(error) => Err(error.to_owned()),
-            None => Ok(answer["value"].take()),
+            None => Ok(response["value"].take()),
         }
     }
 
     async fn get(&self, path: &str) -> Value {
-        let answer = self.ask(Method::GET, path, Value::Null).await;
-        answer.unwrap_or_else(|error| panic!("{path}: {error}"))
+        let response = self.command(Method::GET, path, Value::Null).await;
+        response.unwrap_or_else(|error| panic!("{path}: {error}"))
     }
 
     async fn post(&self, path: &str, body: Value) -> Value {
-        let answer = self.ask(Method::POST, path, body).await;
-        answer.unwrap_or_else(|error| panic!("{path}: {error}"))
+        let response = self.command(Method::POST, path, body).await;
+        response.unwrap_or_else(|error| panic!("{path}: {error}"))
     }
 
     /// Opens a path of the origin.
@@ -144,29 +144,29 @@ impl Browser {
         self.post("/url", json!({ "url": url })).await;
     }
 
-    /// The path of the page that is shown.
+    /// The path of the current page.
     pub(crate) async fn path(&self) -> String {
         let url = self.get("/url").await;
         let rest = url.as_str().unwrap().strip_prefix(&self.origin).unwrap();
         rest.split(['?', '#']).next().unwrap().to_owned()
     }
 
-    /// The page's text as it is now.
+    /// The page's current source.
     pub(crate) async fn source(&self) -> String {
         self.get("/source").await.as_str().unwrap().to_owned()
     }
 
-    /// Where WebDriver has the element, once it is there.
+    /// Waits for an element and returns its WebDriver path.
     async fn element(&self, css: &str) -> String {
         let started = Instant::now();
         loop {
             let wanted = json!({"using": "css selector", "value": css});
-            match self.ask(Method::POST, "/element", wanted).await {
+            match self.command(Method::POST, "/element", wanted).await {
                 Ok(found) => {
                     let (_, id) = found.as_object().unwrap().iter().next().unwrap();
                     return format!("/element/{}", id.as_str().unwrap());
                 }
-                Err(error) if error == "no such element" && started.elapsed() < PATIENCE => {
+                Err(error) if error == "no such element" && started.elapsed() < TIMEOUT => {
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
                 Err(error) => panic!("{css}: {error}"),
@@ -183,7 +183,7 @@ impl Browser {
     pub(crate) async fn text(&self, css: &str) -> String {
         loop {
             let path = format!("{}/text", self.element(css).await);
-            match self.ask(Method::GET, &path, Value::Null).await {
+            match self.command(Method::GET, &path, Value::Null).await {
                 Ok(text) => return text.as_str().unwrap().to_owned(),
                 Err(error) if error == "stale element reference" => {}
                 Err(error) => panic!("{css}: {error}"),
@@ -196,7 +196,7 @@ impl Browser {
         self.post(&format!("{element}/click"), json!({})).await;
     }
 
-    /// Replaces what a field holds.
+    /// Replaces the text of a field.
     pub(crate) async fn fill(&self, css: &str, text: &str) {
         let element = self.element(css).await;
         self.post(&format!("{element}/clear"), json!({})).await;
@@ -210,7 +210,7 @@ impl Browser {
         self.post(&format!("/execute/{kind}"), script).await
     }
 
-    /// What a script of ours finds in the page; for pages with scripts only.
+    /// Evaluates an expression in the page; only if scripts are enabled.
     pub(crate) async fn evaluate(&self, expression: &str) -> Value {
         self.execute("sync", &format!("return ({expression});"))
             .await
@@ -222,12 +222,12 @@ impl Browser {
         self.post("/goog/cdp/execute", body).await
     }
 
-    /// Fails when the page has complained since the last call, or anything was asked for beyond the origin. Returns
-    /// how many requests there were.
+    /// Fails if the console has warnings since the last call, or a request left the origin. Returns the number of
+    /// requests.
     pub(crate) async fn check_log(&self) -> usize {
         let complaints = self.log("browser").await;
         for entry in complaints.as_array().unwrap() {
-            // Below are recommendations of the browser to whoever develops the page.
+            // Lower levels are recommendations to the page's developer.
             let serious = ["WARNING", "SEVERE"].contains(&entry["level"].as_str().unwrap());
             assert!(!serious, "the console has: {entry}");
         }
@@ -254,9 +254,9 @@ impl Browser {
         self.post("/se/log", json!({ "type": kind })).await
     }
 
-    /// Closes the browser in good order.
+    /// Closes the browser cleanly.
     pub(crate) async fn close(self) {
-        self.ask(Method::DELETE, "", Value::Null).await.unwrap();
+        self.command(Method::DELETE, "", Value::Null).await.unwrap();
     }
 }
 
@@ -268,8 +268,8 @@ impl Drop for Browser {
     }
 }
 
-/// Starts the driver on a port that the system chooses. It ends at once where another driver has taken the same number for
-/// the other protocol of the internet meanwhile.
+/// Starts the driver on a port that the system chooses. It exits at once if another driver has taken the same port for
+/// the other IP version in the meantime.
 fn start_driver() -> (Child, u16) {
     (0..10)
         .find_map(|_| try_driver())
@@ -293,7 +293,7 @@ fn try_driver() -> Option<(Child, u16)> {
         driver.wait().unwrap();
         return None;
     };
-    // What it says later must go somewhere.
+    // Its later output must be drained.
     std::thread::spawn(move || lines.for_each(drop));
     Some((driver, port))
 }

@@ -10,9 +10,9 @@
 
 mod accessible;
 mod chromium;
-#[path = "../system/program.rs"]
+#[path = "../system/harness.rs"]
 #[allow(dead_code, reason = "the whole-system tests use the rest")]
-mod program;
+mod harness;
 mod study;
 
 use std::{
@@ -23,14 +23,14 @@ use std::{
     time::Instant,
 };
 
-use chromium::{Browser, DESKTOP, PATIENCE, PHONE, Settings};
+use chromium::{Browser, DESKTOP, PHONE, Settings, TIMEOUT};
 use study::{ROWS_SHOWN, World, create};
 use tokio::time::{Duration, sleep};
 
-/// Where README's picture of the form goes, if it is to be made again.
-const PICTURE: &str = "EIGENVEIL_WRITE_PICTURE";
+/// Environment variable: file for README's picture of the form, to make it again.
+const PICTURE_VARIABLE: &str = "EIGENVEIL_WRITE_PICTURE";
 
-/// The whole page, on a screen as tall as it is, as a PNG.
+/// The whole page as a PNG, on a screen as tall as the page.
 async fn picture(browser: &Browser, file: &Path) {
     let metrics = browser
         .devtools("Page.getLayoutMetrics", serde_json::json!({}))
@@ -64,16 +64,16 @@ async fn picture(browser: &Browser, file: &Path) {
         .await;
 }
 
-/// Once `condition` holds.
+/// Waits until `condition` holds.
 async fn until(what: &str, condition: impl AsyncFn() -> bool) {
     let started = Instant::now();
     while !condition().await {
-        assert!(started.elapsed() < PATIENCE, "never: {what}");
+        assert!(started.elapsed() < TIMEOUT, "never: {what}");
         sleep(Duration::from_millis(50)).await;
     }
 }
 
-/// Clicks a download and reads what came.
+/// Clicks a download link and reads the file.
 async fn download(browser: &Browser, css: &str, folder: &Path, file: &str) -> Vec<u8> {
     let behaviour = serde_json::json!({"behavior": "allow", "downloadPath": folder});
     browser
@@ -85,7 +85,7 @@ async fn download(browser: &Browser, css: &str, folder: &Path, file: &str) -> Ve
     std::fs::read(path).unwrap()
 }
 
-/// Downloads the estimate; nothing was complained of and nothing left the origin.
+/// Downloads the estimate and checks the log.
 async fn finish(world: &World, browser: Browser, study: &str) {
     let link = "#downloads a[href$='estimate.json']";
     let json = download(&browser, link, world.folder.path(), "estimate.json").await;
@@ -94,7 +94,7 @@ async fn finish(world: &World, browser: Browser, study: &str) {
     browser.close().await;
 }
 
-/// The estimate that was downloaded is the one that the interface gives.
+/// Checks that the downloaded estimate is the one that the API returns.
 fn is_the_estimate(world: &World, study: &str, downloaded: &[u8]) {
     let downloaded: serde_json::Value = serde_json::from_slice(downloaded).unwrap();
     assert_eq!(downloaded["n"], study::ROWS);
@@ -104,16 +104,16 @@ fn is_the_estimate(world: &World, study: &str, downloaded: &[u8]) {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs Chromium: cargo test --workspace --test browser -- --ignored"]
-async fn a_study_is_made_watched_and_estimated_from() {
+async fn a_study_is_created_watched_and_estimated() {
     let world = World::new();
     let browser = Browser::start(&world.server.url, DESKTOP).await;
     browser.open("/").await;
     browser.find("#empty").await;
     world.log_in(&browser).await;
 
-    // The planner answers while somebody types.
+    // The planner responds to typing.
     browser.open("/studies/new").await;
-    if let Some(file) = std::env::var_os(PICTURE) {
+    if let Some(file) = std::env::var_os(PICTURE_VARIABLE) {
         picture(&browser, Path::new(&file)).await;
     }
     let before = browser.text("#expected").await;
@@ -126,7 +126,7 @@ async fn a_study_is_made_watched_and_estimated_from() {
     let id = create(&browser, "Watched").await;
     assert_eq!(browser.text("#reports").await, "0");
     browser.evaluate("window.same = true").await;
-    // The first report brings a picture into the page.
+    // The first report adds a figure to the page.
     world.report_first(&id);
     until("the first reports are shown", async || {
         browser.text("#reports").await == study::FIRST.to_string()
@@ -151,7 +151,7 @@ async fn a_study_is_made_watched_and_estimated_from() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs Chromium: cargo test --workspace --test browser -- --ignored"]
-async fn everything_works_without_scripts() {
+async fn all_pages_work_without_scripts() {
     let world = World::new();
     let settings = Settings {
         scripts: false,
@@ -174,7 +174,7 @@ async fn everything_works_without_scripts() {
     browser.open(&format!("/studies/{id}")).await;
     assert_eq!(browser.text("#reports").await, ROWS_SHOWN);
     browser.click("#ask button[type=submit]").await;
-    // To go elsewhere sooner would call the form's own way off.
+    // Navigating away sooner would cancel the form's submission.
     browser.find("p.running, #verdict").await;
     until("the estimate", async || {
         browser.open(&format!("/studies/{id}")).await;
@@ -186,7 +186,7 @@ async fn everything_works_without_scripts() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs Chromium: cargo test --workspace --test browser -- --ignored"]
-async fn pages_are_for_everybody() {
+async fn pages_are_accessible() {
     let world = World::new();
     let id = world.estimated("For everybody").await;
     let pages = [

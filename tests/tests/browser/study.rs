@@ -1,19 +1,19 @@
-//! A study as its people see it: made, watched, estimated from.
+//! A study as its users see it: created, watched, estimated.
 
 use rand::{RngExt as _, SeedableRng as _, rngs::ChaCha12Rng};
 
 use crate::{
     chromium::{Browser, DESKTOP},
-    program::{Folder, ServerProcess},
+    harness::{Folder, ServerProcess},
 };
 
 /// Features of a row.
 pub(crate) const FEATURES: usize = 12;
-/// Rows, and so reports.
+/// Number of rows and of reports.
 pub(crate) const ROWS: usize = 5_000;
-/// Rows of those who come first.
+/// Number of rows reported first.
 pub(crate) const FIRST: usize = 100;
-/// `ROWS` as pages write it.
+/// `ROWS` as formatted on pages.
 pub(crate) const ROWS_SHOWN: &str = "5,000";
 
 /// A running server, and rows with two strong directions in their first features.
@@ -53,7 +53,7 @@ impl World {
 
     fn report_rows(&self, study: &str, file: &str) {
         let state = self.folder.at(&format!("{study}-{file}.state"));
-        let rows = format!("{} --state {state}", self.folder.at(file));
+        let rows = format!("{} --outbox {state}", self.folder.at(file));
         self.server.report(study, &rows);
     }
 
@@ -84,7 +84,7 @@ impl World {
     }
 }
 
-/// Fills the form and creates the study; its identifier.
+/// Fills the form, creates the study and returns its identifier.
 pub(crate) async fn create(browser: &Browser, name: &str) -> String {
     browser.open("/studies/new").await;
     browser.fill("#name", name).await;
@@ -93,13 +93,16 @@ pub(crate) async fn create(browser: &Browser, name: &str) -> String {
     browser.fill("#epsilon", "8").await;
     browser.fill("#users", &ROWS.to_string()).await;
     browser.fill("#share", "80").await;
-    for (field, told) in [
+    for (field, text) in [
         ("#purpose", "Which daily habits go together with bad sleep"),
-        ("#responsible", "Sleep laboratory, University of Example"),
+        (
+            "#responsible_party",
+            "Sleep laboratory, University of Example",
+        ),
         ("#contact", "sleep@example.org"),
         ("#ends", "2099-12-31"),
     ] {
-        browser.fill(field, told).await;
+        browser.fill(field, text).await;
     }
     browser.click("#create button[value=create]").await;
     browser.find("#study").await;

@@ -1,10 +1,11 @@
-//! `eigenveil account` as a process: what it says of several studies.
+//! `eigenveil account` as a process: the composition of several studies.
 
-use crate::program::run_json;
+use crate::harness::run_json;
 
-/// ε adds for pure reports, μ² for Gaussian ones (50-digit arithmetic), ρ for discrete ones; the plain sum beside it.
+/// ε adds up for pure reports, μ² for Gaussian ones (50-digit arithmetic), ρ for discrete ones; the plain sum is
+/// printed too.
 #[test]
-fn several_studies_add_up() {
+fn accountant_composes_several_studies() {
     let five = |mechanism: &str| {
         run_json(&format!(
             "account --mechanism {mechanism} --epsilon 1 --delta 1e-6 --studies 5"

@@ -1,11 +1,11 @@
-//! Bad input from the command line: a stable code and a sentence that says what to do; the store unchanged, the server
-//! up. One case a code: every value that is out of range is in the tests of `shared`, every body that is no report in
-//! those of the server.
+//! Bad input on the command line: a stable code and a message that says what to do; the store is unchanged and the
+//! server stays up. One case for each code: all values out of range are in the tests of `shared`, all malformed bodies
+//! in those of the server.
 
-use crate::program::{Folder, refused, run, stderr, succeeded};
+use crate::harness::{Folder, refused, run, stderr, succeeded};
 
 #[test]
-fn study_parameters_out_of_range() {
+fn study_parameters_out_of_range_are_refused() {
     let folder = Folder::new();
     let server = folder.server();
     for (flags, words) in [
@@ -25,7 +25,7 @@ fn study_parameters_out_of_range() {
             "--p 4 --epsilon 1 --delta 1 --mechanism symmetric-gaussian",
             ["[invalid-budget]", "between 0 and 1"],
         ),
-        // So much noise that its grid would not fit the integers of a report.
+        // The noise would not fit the integers of a report.
         (
             "--p 4096 --epsilon 0.001 --mechanism discrete-gaussian",
             ["[invalid-budget]", ""],
@@ -38,7 +38,7 @@ fn study_parameters_out_of_range() {
             "--p 4 --epsilon 1 --norm clip --radius 0",
             ["[invalid-preprocessing]", "radius is 0"],
         ),
-        // With the constant of private centring the reports have one dimension more.
+        // Private centring adds one dimension to the reports.
         (
             "--p 65536 --epsilon 1 --centring",
             ["[invalid-dimension]", "65537"],
@@ -61,7 +61,7 @@ fn study_parameters_out_of_range() {
 }
 
 #[test]
-fn rows_that_cannot_be_used() {
+fn unusable_rows_and_files_are_refused_or_sent_as_zeros() {
     let folder = Folder::new();
     let server = folder.server();
     let id = server.create_study("--p 3 --epsilon 1");
@@ -76,7 +76,7 @@ fn rows_that_cannot_be_used() {
     let bad = folder.write("bad.npy", "not numpy");
     let output = server.cli(&format!("report --study {id} --rows {bad}"));
     refused(&output, 2, &["not a .npy file"]);
-    // A row that cannot be used is sent as zeros, whatever is in it: that it was is said here only.
+    // An unusable row is sent as the zero row, and only this command's user is told.
     let nan = folder.write(
         "nan.csv",
         "1,2,3\n4,NaN,0.7391\n,1e999,1e200\n4,secretvalue,6\n",
@@ -86,22 +86,22 @@ fn rows_that_cannot_be_used() {
         (&sent["accepted"], &sent["unusable"]),
         (&4.into(), &3.into())
     );
-    let said = report(&folder.write("word.csv", "1,2,3\n4,secretvalue,6\n"));
-    let text = succeeded(&said);
+    let message = report(&folder.write("word.csv", "1,2,3\n4,secretvalue,6\n"));
+    let text = succeeded(&message);
     assert!(text.contains("1 rows could not be used"), "{text}");
     assert!(text.contains("line 2, column 2"), "{text}");
     assert!(
-        !(text + &stderr(&said)).contains("secretvalue"),
+        !(text + &stderr(&message)).contains("secretvalue"),
         "a value was shown"
     );
-    // A file that changed after its reports were made is not sent again as other participants.
+    // A file that changed after its reports were made is not sent as other participants.
     folder.write("nan.csv", "1,2,3\n4,5,6\n");
-    refused(&report(&nan), 2, &["has changed", "--state"]);
+    refused(&report(&nan), 2, &["has changed", "--outbox"]);
     assert_eq!(server.accepted(&id), 6);
 }
 
 #[test]
-fn studies_that_cannot_be_used() {
+fn reports_to_unavailable_studies_are_refused() {
     let folder = Folder::new();
     let server = folder.server();
     let rows = folder.write("rows.csv", "1,2\n3,4\n");
@@ -124,7 +124,7 @@ fn studies_that_cannot_be_used() {
     refused(&report(&draft, ""), 1, &["[study-not-found]"]);
     let closed = create("");
     server.cli_json(&format!("study close {closed}"));
-    let state = format!("--state {}", folder.at("closed-state"));
+    let state = format!("--outbox {}", folder.at("closed-state"));
     refused(&report(&closed, &state), 1, &["[study-not-open]"]);
     let reopened = server.cli(&format!("study open {closed}"));
     refused(&reopened, 1, &["[invalid-transition]"]);
@@ -143,7 +143,7 @@ fn studies_that_cannot_be_used() {
 }
 
 #[test]
-fn tokens_and_directories() {
+fn bad_tokens_and_directories_are_refused() {
     let folder = Folder::new();
     let server = folder.server();
     let wrong = folder.write("wrong.token", "00".repeat(32));
@@ -152,7 +152,7 @@ fn tokens_and_directories() {
     refused(&list(&server.url, &stranger), 1, &["[forbidden]"]);
     refused(&list(&server.url, ""), 2, &["EIGENVEIL_TOKEN"]);
     refused(&list("http://127.0.0.1:1", &stranger), 1, &["127.0.0.1:1"]);
-    // A directory of somebody else, a file.
+    // A directory that is not the server's, and a file.
     let serve = |dir: &str| run(&format!("serve --listen 127.0.0.1:0 --data {dir}"));
     let used = folder.at("used");
     std::fs::create_dir(&used).unwrap();
@@ -161,6 +161,6 @@ fn tokens_and_directories() {
     let left = std::fs::read_dir(&used).unwrap().count();
     assert_eq!(left, 1, "somebody else's directory was touched");
     refused(&serve(&wrong), 1, &["[store-unavailable]"]);
-    // The token is readable by its owner only.
-    assert_eq!(crate::program::mode_of(server.token_file()), 0o600);
+    // The token file is readable by its owner only.
+    assert_eq!(crate::harness::mode_of(server.token_file()), 0o600);
 }

@@ -1,10 +1,10 @@
-//! `project --plot`: one's own rows in the plane of two components.
+//! `project --plot`: the user's rows in the plane of two components.
 
 use std::fmt::Write as _;
 
-use crate::program::{Folder, refuses, run_json};
+use crate::harness::{Folder, refuses, run_json};
 
-/// Rows of three kinds, with and without the column that says which.
+/// Rows of three groups, with and without the column of labels.
 fn tables() -> (String, String) {
     let (mut plain, mut labelled) = ("a,b,c\n".to_owned(), "a,kind,b,c\n".to_owned());
     for i in 0..300 {
@@ -22,7 +22,7 @@ fn tables() -> (String, String) {
 }
 
 #[test]
-fn a_scatter_has_every_row_its_label_and_the_loadings() {
+fn biplot_shows_rows_labels_and_loadings() {
     let folder = Folder::new();
     let (plain, labelled) = tables();
     let rows = folder.write("rows.csv", plain);
@@ -31,17 +31,14 @@ fn a_scatter_has_every_row_its_label_and_the_loadings() {
     run_json(&format!(
         "demo --rows {rows} --n 3000 --k 2 --epsilon 8 --out {out}"
     ));
-    let (report, picture) = (
-        folder.read("out/report.html"),
-        folder.read("out/biplot.svg"),
-    );
+    let (report, picture) = (folder.read("out/index.html"), folder.read("out/biplot.svg"));
     assert!(report.contains("The rows by component") && report.contains(&picture));
     let project =
         format!("project --estimate {out}/estimate.json --out {scores} --plot {plot} --rows");
     let done = run_json(&format!("{project} {labelled} --label kind"));
     assert_eq!((&done["n"], &done["plot"]), (&300.into(), &plot.into()));
     let svg = folder.read("scatter.svg");
-    // Each kind in a group of a shape of its own, each row a mark in it.
+    // Each label has a group with its own marker, each row is one marker.
     for (kind, mark) in [
         ("red", "<path class=\"mk\""),
         ("green", "<path class=\"mk\""),
@@ -60,12 +57,12 @@ fn a_scatter_has_every_row_its_label_and_the_loadings() {
         assert!(svg.contains(words), "{words}");
     }
     let labelled_scores = folder.read("scores.csv");
-    // A label is not a feature: the scores are those of the table without it.
+    // The label is not a feature: the scores equal those of the table without it.
     run_json(&format!("{project} {rows} --axes 2,1"));
     assert_eq!(folder.read("scores.csv"), labelled_scores);
     assert!(!folder.read("scatter.svg").contains("<title>red</title>"));
 
-    // What is wrong is named; no value of a row is.
+    // Errors name what is wrong, never a value of a row.
     let sort = format!("{labelled} --label sort");
     refuses(&project, &[(&sort, "has no column named \"sort\"")]);
     refuses(

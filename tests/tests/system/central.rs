@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use eigenveil_central::ALGORITHMS;
 
-use crate::program::{Folder, has_keys, refused, refuses, run, run_json, succeeded};
+use crate::harness::{Folder, has_keys, refused, refuses, run, run_json, succeeded};
 
 /// The keys that every algorithm prints.
 const KEYS: &str = "algorithm epsilon delta true_epsilon neighbours calibration error captured_variance seconds \
@@ -27,7 +27,7 @@ fn every_listed_algorithm_runs_and_prints_the_agreed_keys() {
         for key in ["epsilon", "true_epsilon", "neighbours", "calibration"] {
             assert!(result[key].is_null(), "{name}: {result}");
         }
-        let error = result["error"].as_f64().unwrap();
+        let error = result["error_mean"].as_f64().unwrap();
         assert!(error < 0.5, "{name}: {error}");
         for calibration in entry["calibrations"].as_array().unwrap() {
             for neighbours in entry["neighbours"].as_array().unwrap() {
@@ -45,30 +45,33 @@ fn every_listed_algorithm_runs_and_prints_the_agreed_keys() {
             }
         }
     }
-    let said = succeeded(&run("central list"));
-    for card in ALGORITHMS {
-        assert!(said.contains(card.name) && said.contains(card.source));
-        for parameter in card.parameters {
-            assert!(said.contains(&format!("--{}", parameter.name)), "{said}");
+    let message = succeeded(&run("central list"));
+    for info in ALGORITHMS {
+        assert!(message.contains(info.name) && message.contains(info.source));
+        for parameter in info.parameters {
+            assert!(
+                message.contains(&format!("--{}", parameter.name)),
+                "{message}"
+            );
         }
     }
 }
 
-/// A trace of what has iterations ends at the error that is reported; it does not change the answer.
+/// The trace of an iterative algorithm ends at the reported error and does not change the result.
 #[test]
-fn a_trace_changes_nothing() {
-    for card in ALGORITHMS {
-        let name = card.name;
+fn trace_does_not_change_the_result() {
+    for info in ALGORITHMS {
+        let name = info.name;
         let plain = format!("central {name} --seed 1 --model haystack --p 8 --n 500 --k 2");
         let traced = format!("{plain} --trace");
-        if !card.traced {
+        if !info.has_trace {
             refused(&run(&traced), 2, &["no iterations", "--trace"]);
             continue;
         }
         let without = run_json(&plain);
         assert!(without.get("trace").is_none());
         let with = run_json(&traced);
-        assert_eq!(without["error"], with["error"], "{name}");
+        assert_eq!(without["error_mean"], with["error_mean"], "{name}");
         let last = with["trace"].as_array().unwrap().last().unwrap();
         has_keys(last, "iteration passes error objective");
         assert!(last["error"].as_f64().unwrap() < 3.0 && last["passes"].as_f64().unwrap() > 0.0);
@@ -104,15 +107,15 @@ fn central_reads_rows_writes_loadings_and_repeats_with_a_seed() {
     assert_eq!(written.lines().count(), 4);
     assert!(written.starts_with("feature,component1\n0,"), "{written}");
     assert_eq!(of("--n 1000")["n"], 1000);
-    // No guarantee is null, and said.
-    let said = succeeded(&run(&format!(
+    // A missing guarantee is null in JSON, and the text says so.
+    let message = succeeded(&run(&format!(
         "central wishart --rows {rows} --k 1 --epsilon 1 --calibration as-published"
     )));
     assert!(
-        said.contains("nothing at delta") && said.contains("0.283"),
-        "{said}"
+        message.contains("nothing at delta") && message.contains("0.283"),
+        "{message}"
     );
-    // Fewer rows than a batch.
+    // Fewer rows than one batch.
     let few = run(&format!(
         "central minibatch-oja --rows {rows} --k 1 --batch 1000"
     ));
@@ -120,11 +123,11 @@ fn central_reads_rows_writes_loadings_and_repeats_with_a_seed() {
 }
 
 #[test]
-fn central_refuses_what_it_cannot_use() {
+fn central_refuses_wrong_usage() {
     let folder = Folder::new();
     let long = folder.write("long.csv", "a,b\n0.5,0.1\n9.25,0\n");
     let nan = folder.write("nan.csv", "a,b\n0.5,0.1\nNaN,0\n");
-    let said = refuses(
+    let message = refuses(
         &format!("central analyze-gauss --k 1 --rows {long}"),
         &[
             ("--norm require", "row 2"),
@@ -138,8 +141,8 @@ fn central_refuses_what_it_cannot_use() {
             ("--neighbours add", "replace"),
         ],
     );
-    // Never a value of a row.
-    assert!(!said.contains("9.25"), "{said}");
+    // Messages never contain a value of a row.
+    assert!(!message.contains("9.25"), "{message}");
     let of_nan = format!("analyze-gauss --k 1 --rows {nan}");
     refuses(
         "central",
@@ -150,7 +153,7 @@ fn central_refuses_what_it_cannot_use() {
             ("", "ALGORITHM"),
         ],
     );
-    // A matrix of 137 GB; products with the rows need none.
+    // The p × p matrix would take 137 GB; the algorithms that use products with the rows do not need it.
     let wide = folder.write("wide.libsvm", "1 131072:1\n");
     let much = run(&format!("central analyze-gauss --rows {wide} --k 2"));
     refused(&much, 2, &["131072 columns", "at most 20000"]);

@@ -1,12 +1,12 @@
-//! Private centring through the program: the mean is estimated, removed, written and used.
+//! Private centring through the program: the mean is estimated, removed, written and used for scores.
 
 use std::fmt::Write as _;
 
 use eigenveil_shared::estimate::Estimate;
 
-use crate::program::{Folder, refuses, run, run_json, succeeded};
+use crate::harness::{Folder, refuses, run, run_json, succeeded};
 
-/// Rows around (0.6, 0.5, 0.3) that spread along (0, 3, 4)/5: the longest direction of the second moment is the
+/// Rows around (0.6, 0.5, 0.3) that spread along (0, 3, 4)/5: the leading direction of the second-moment matrix is the
 /// mean, that of the covariance is not.
 fn rows() -> String {
     let mut text = String::from("alpha,beta,gamma\n");
@@ -18,14 +18,14 @@ fn rows() -> String {
 }
 
 #[test]
-fn the_demo_removes_the_mean_and_project_uses_it() {
+fn demo_removes_the_mean_and_project_uses_it() {
     let folder = Folder::new();
     let (rows, out) = (folder.write("rows.csv", rows()), folder.at("out"));
     let result = run_json(&format!(
         "demo --n 6000 --k 1 --epsilon 8 --norm clip --centring --rows {rows} --out {out}"
     ));
     assert_eq!((&result["p"], &result["k"]), (&3.into(), &1.into()));
-    // Both answers are those of the covariance; the noise at ε = 8 hardly turns a component of 0.045.
+    // Both results are those of the covariance; at ε = 8 the noise hardly turns a component of variance 0.045.
     assert!(result["error"].as_f64().unwrap() < 0.5, "{result}");
     let estimate: Estimate = serde_json::from_str(&folder.read("out/estimate.json")).unwrap();
     assert_eq!(estimate.eigenvalues.len(), 3);
@@ -33,13 +33,14 @@ fn the_demo_removes_the_mean_and_project_uses_it() {
     let error = estimate.mean_standard_error.unwrap();
     assert!(error > 0.0 && error < 0.03, "{error}");
     for (found, expected) in mean.iter().zip([0.6, 0.5, 0.3]) {
-        // Five standard errors of the noise, and the sample's own.
+        // Five standard errors of the noise, plus the sampling error.
         assert!((found - expected).abs() < 5.0 * error + 0.02, "{mean:?}");
     }
-    for name in ["out/report.html", "out/scree.svg"] {
+    for name in ["out/index.html", "out/scree.svg"] {
         assert!(folder.read(name).contains("covariance"), "{name}");
     }
-    // As many users again can expect what the estimate says of itself (25 %: the noise is the operating system's).
+    // A plan for the same number of users expects the error that the estimate states (within 25 %: the noise is not
+    // seeded).
     let again = run_json(&format!(
         "plan --pilot {out}/estimate.json --epsilon 8 --n 6000 --mechanism double-cap"
     ));
@@ -58,12 +59,12 @@ fn the_demo_removes_the_mean_and_project_uses_it() {
 }
 
 #[test]
-fn simulate_centres_on_both_paths_and_refuses_a_wrong_constant() {
+fn simulate_centres_with_both_noise_sources_and_refuses_a_wrong_constant() {
     let folder = Folder::new();
     let rows = folder.write("rows.csv", rows());
-    for path in ["law", "device"] {
+    for noise in ["from-sum", "per-report"] {
         let result = run_json(&format!(
-            "simulate --n 6000 --k 1 --epsilon 8 --norm clip --centring=0.6 --rows {rows} --path {path}"
+            "simulate --n 6000 --k 1 --epsilon 8 --norm clip --centring=0.6 --rows {rows} --noise {noise}"
         ));
         assert_eq!(
             (&result["p"], &result["centring"]),

@@ -1,15 +1,15 @@
-//! What scripts rely on: keys, exit codes, one line on standard output.
+//! The interface for scripts: keys, exit codes, one line on standard output.
 
 use std::{fmt::Write as _, process::Command};
 
-use crate::program::{
+use crate::harness::{
     Folder, PROGRAM, ServerProcess, has_keys, refused, refuses, run, run_json, stderr, succeeded,
 };
 
 const DEMO_KEYS: &str = "n p k mechanism epsilon delta error nonprivate_captured captured payload_bytes \
     bytes_per_report reports_per_second components_above_floor out";
-const SIMULATE_KEYS: &str = "mechanism calibration epsilon delta true_epsilon n p k path error_mean error_std \
-    predicted_error nonprivate_error support_f1 seconds repeats";
+const SIMULATE_KEYS: &str = "mechanism calibration epsilon delta true_epsilon n p k noise error_mean error_sd \
+    error_predicted_from_truth nonprivate_error support_f1 seconds repeats";
 
 #[test]
 fn demo_prints_the_agreed_keys_and_writes_its_files() {
@@ -29,7 +29,7 @@ fn demo_prints_the_agreed_keys_and_writes_its_files() {
     assert_eq!(result["bytes_per_report"], 58 + 16);
     let [captured, best] =
         ["captured", "nonprivate_captured"].map(|key| result[key].as_f64().unwrap());
-    // The first component holds two thirds of the energy and stands 20 times above the noise at n = 3,000.
+    // The first component has two thirds of the variance and stands 20 times above the noise at n = 3,000.
     assert!(
         captured > 0.9 * best && captured <= best + 1e-9,
         "{captured} of {best}"
@@ -40,7 +40,7 @@ fn demo_prints_the_agreed_keys_and_writes_its_files() {
         ("summary.csv", "alignment_se"),
         ("features.txt", "pixel_7_7"),
         ("alignment.svg", "How far to trust"),
-        ("report.html", "non-private"),
+        ("index.html", "non-private"),
     ] {
         let text = folder.read(&format!("result/{file}"));
         assert!(text.contains(holds), "{file} does not hold {holds:?}");
@@ -63,16 +63,16 @@ fn demo_takes_own_rows_and_refuses_bad_ones() {
         folder.at("result")
     );
     assert_eq!(run_json(&format!("{demo} 1"))["p"], 3);
-    assert!(folder.read("result/report.html").contains("gamma"));
+    assert!(folder.read("result/index.html").contains("gamma"));
     refuses(&demo, &[("4", "k")]);
     folder.write("rows.csv", "1,2,3\n4,inf,6\n");
-    let said = stderr(&run(&format!("{demo} 1")));
+    let message = stderr(&run(&format!("{demo} 1")));
     let words = "rows.csv: row 2, column 2: the value is infinite";
-    assert!(said.contains(words), "{said}");
+    assert!(message.contains(words), "{message}");
 }
 
 #[test]
-fn the_whole_path_by_hand() {
+fn create_report_estimate_project_by_hand() {
     let folder = Folder::new();
     let server = folder.server();
     let features = folder.write(
@@ -91,14 +91,14 @@ fn the_whole_path_by_hand() {
     ));
     has_keys(
         &study,
-        "id fingerprint state params canonical reports_accepted privacy",
+        "id fingerprint state params canonical_params reports_accepted privacy",
     );
     assert_eq!(study["state"], "open");
     let id = study["id"].as_str().unwrap();
 
     let report = format!("report --study {id} --rows {rows}");
-    // Running it again sends nothing: every row has its one report.
-    for (line, accepted) in [(&report, 4000), (&format!("{report} --single"), 0)] {
+    // Running it again sends nothing, because every row has its report.
+    for (line, accepted) in [(&report, 4000), (&format!("{report} --no-batch"), 0)] {
         let sent = server.cli_json(line);
         assert_eq!(
             (
@@ -111,8 +111,8 @@ fn the_whole_path_by_hand() {
     }
 
     let estimate = format!("estimate --study {id} --out {}", folder.at("result"));
-    let number = server.cli_json(&estimate)["number"].clone();
-    let done = server.cli_json(&format!("{estimate} --number {number} --wait"));
+    let number = server.cli_json(&estimate)["job"].clone();
+    let done = server.cli_json(&format!("{estimate} --job {number} --wait"));
     assert_eq!(
         (&done["state"], &done["n"], &done["k"]),
         (&"done".into(), &4000.into(), &1.into())
@@ -125,11 +125,11 @@ fn the_whole_path_by_hand() {
     let npy = std::fs::read(folder.at("result/components.npy")).unwrap();
     assert!(npy.starts_with(b"\x93NUMPY") && npy.len() >= 128 + 3 * 8 - 64);
     let estimate = folder.read_json("result/estimate.json");
-    // An upload of a few kilobytes is in many commits all the same: there is something to take error bars from.
+    // Even a small upload is split into many commits, which the error bars need.
     let component = &estimate["components"][0];
     assert!(component["eigenvalue_se"].as_f64().unwrap() > 0.0);
     assert!(!estimate["bucket_agreement"].is_null());
-    // Height and weight move together: both loadings are large and of one sign.
+    // Height and weight are correlated: both loadings are large and have the same sign.
     let [height, weight] = [0_usize, 1].map(|i| component["loadings"][i].as_f64().unwrap());
     assert!(height > 0.4 && weight > 0.4, "{component}");
 
@@ -156,7 +156,7 @@ fn the_whole_path_by_hand() {
 }
 
 #[test]
-fn simulate_prints_the_agreed_keys_for_every_source_and_path() {
+fn simulate_prints_the_agreed_keys_for_every_source_and_noise() {
     let folder = Folder::new();
     let csv = folder.write("rows.csv", "a,b,c\n1,2,0\n2,1,0\n3,3,1\n");
     let libsvm = folder.write("rows.libsvm", "+1 1:1 2:2\n-1 1:2 2:1\n+1 1:3 2:3 3:1\n");
@@ -164,18 +164,18 @@ fn simulate_prints_the_agreed_keys_for_every_source_and_path() {
     for source in [
         "--model spiked --p 6 --spike 20",
         "--model sparse --p 8 --s 3 --spike 20 --sparse --refit",
-        "--model published --p 6",
+        "--model wang-xu --p 6",
         &format!("--rows {csv}"),
         &format!("--rows {libsvm}"),
-        // Against the rows' own components on two of the three columns.
+        // Compared with the rows' own components on two of the three columns.
         &format!("--rows {csv} --s 2 --sparse"),
     ] {
-        for path in ["law", "device"] {
-            let result = run_json(&format!("{simulate} --repeats 2 --path {path} {source}"));
+        for noise in ["from-sum", "per-report"] {
+            let result = run_json(&format!("{simulate} --repeats 2 --noise {noise} {source}"));
             has_keys(&result, SIMULATE_KEYS);
             assert_eq!(
-                (&result["path"], &result["repeats"]),
-                (&path.into(), &2.into()),
+                (&result["noise"], &result["repeats"]),
+                (&noise.into(), &2.into()),
                 "{source}"
             );
             assert_eq!(
@@ -185,7 +185,7 @@ fn simulate_prints_the_agreed_keys_for_every_source_and_path() {
             );
         }
     }
-    // The two text formats hold the same rows, and a seed gives the same numbers.
+    // Both text formats have the same rows, and a seed gives the same numbers.
     let of = |rows: &str| {
         let mut result = run_json(&format!("{simulate} --rows {rows}"));
         result.as_object_mut().unwrap().remove("seconds");
@@ -200,7 +200,7 @@ fn simulate_prints_the_agreed_keys_for_every_source_and_path() {
         &format!("--model spiked --p 8 {rows}"),
         "--model spiked --p 8 --lambda 1",
         "--model spiked --p 8 --sparse --lambda -1",
-        "--model spiked --p 8 --path air",
+        "--model spiked --p 8 --noise air",
         "--model spiked --p 0",
         &format!("{rows} --s 9"),
         &format!("{rows} --s 2 --centring=0.5"),
@@ -212,8 +212,8 @@ fn simulate_prints_the_agreed_keys_for_every_source_and_path() {
     );
 }
 
-/// A server with a study of 6,000 rows in which two features move together and six are noise of the data's own.
-fn study_of_a_pair(folder: &Folder) -> (ServerProcess, String) {
+/// A server with a study of 6,000 rows in which two features are correlated and six are noise.
+fn study_with_two_correlated_features(folder: &Folder) -> (ServerProcess, String) {
     let mut text = String::new();
     for i in 0..6000_u64 {
         let tall = (i * 37 % 101) as f64 - 50.0;
@@ -232,7 +232,7 @@ fn study_of_a_pair(folder: &Folder) -> (ServerProcess, String) {
 #[test]
 fn a_sparse_estimate_over_http_carries_its_settings() {
     let folder = Folder::new();
-    let (server, id) = study_of_a_pair(&folder);
+    let (server, id) = study_with_two_correlated_features(&folder);
     let out = folder.at("result");
     let done = server.cli_json(&format!(
         "estimate --study {id} --k 1 --sparse --lambda 0.12 --rho 0.5 --refit --max-iterations 777 \
@@ -258,10 +258,10 @@ fn a_sparse_estimate_over_http_carries_its_settings() {
         loadings[2..].iter().all(|loading| loading == 0.0),
         "{loadings:?}"
     );
-    // Four reports are in four commits at most: too few buckets for folds.
+    // Four reports are in at most four commits: too few buckets for cross-validation.
     let id = server.create_study("--p 8 --epsilon 8");
     server.report(&id, &folder.write("few.csv", "1,2,3,4,5,6,7,8\n".repeat(4)));
-    // Were it not refused, its files would not land in the source tree.
+    // In the temporary folder, in case it is not refused.
     let cv = format!("estimate --study {id} --sparse --lambda cv --wait --out {out}");
     refused(&server.cli(&cv), 2, &["hold reports"]);
 }
@@ -269,8 +269,8 @@ fn a_sparse_estimate_over_http_carries_its_settings() {
 #[test]
 fn error_bars_and_cross_validation_over_the_buckets_of_a_server() {
     let folder = Folder::new();
-    // One upload, which is divided.
-    let (server, id) = study_of_a_pair(&folder);
+    // One upload, split into many commits.
+    let (server, id) = study_with_two_correlated_features(&folder);
     let estimate = format!(
         "estimate --study {id} --sparse --wait --out {}",
         folder.at("result")
@@ -291,11 +291,11 @@ fn error_bars_and_cross_validation_over_the_buckets_of_a_server() {
     assert_eq!(cv["chosen"], sparse["lambda"]);
     assert!(cv["path"].as_array().unwrap().len() > 3, "{cv}");
     let text = succeeded(&server.cli(&format!("{estimate} --k 2 --lambda path")));
-    every_file_of_a_path(&folder, &text);
+    check_files_of_a_lambda_path(&folder, &text);
 }
 
-/// With `--lambda path` every table and picture is written, and they agree with the document.
-fn every_file_of_a_path(folder: &Folder, text: &str) {
+/// With `--lambda path` every table and figure is written, and they agree with the document.
+fn check_files_of_a_lambda_path(folder: &Folder, text: &str) {
     let read = |name: &str| {
         assert!(text.contains(name), "{name} is not in {text}");
         folder.read(&format!("result/{name}"))
@@ -319,7 +319,7 @@ fn every_file_of_a_path(folder: &Folder, text: &str) {
         let component = &estimate["components"][j];
         assert_eq!(line[0], (j + 1).to_string());
         assert_eq!(component["verdict"], line[1].as_str());
-        // Of two numbers in the document the smaller one is the alignment.
+        // The alignment is the smaller of two numbers in the document.
         for (name, cell) in lines[0].iter().zip(line).skip(3) {
             if !name.starts_with("alignment") {
                 assert_eq!(cell.parse().ok(), component[name].as_f64(), "{name}");
@@ -371,10 +371,9 @@ fn usage_errors_exit_with_two_and_help_with_zero() {
     }
 }
 
-/// Descriptors that do not suffice are said before the server starts and when it does; with those that there are it
-/// serves.
+/// Too few file descriptors are reported by the check and at the start; the server serves with those it has.
 #[test]
-fn too_few_descriptors_are_said() {
+fn too_few_descriptors_are_reported() {
     let folder = Folder::new();
     let log = folder.path().join("log");
     let checked = Command::new("sh")
@@ -384,9 +383,9 @@ fn too_few_descriptors_are_said() {
         .output()
         .unwrap();
     succeeded(&checked);
-    let said = stderr(&checked);
+    let message = stderr(&checked);
     for word in ["max_connections is 4096", "256 files", "LimitNOFILE"] {
-        assert!(said.contains(word), "{word:?} is not in {said}");
+        assert!(message.contains(word), "{word:?} is not in {message}");
     }
     let start = |data: &str, limit: &str| {
         let before = format!("ulimit {limit} 256; exec");

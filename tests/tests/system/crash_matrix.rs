@@ -1,4 +1,4 @@
-//! SIGKILL of the server at random moments under load, and how long it takes to be back.
+//! SIGKILL of the server at random times under load, and how long recovery takes.
 
 use std::{
     path::Path,
@@ -19,15 +19,16 @@ use eigenveil_shared::{
 use rand::{Rng, RngExt, SeedableRng, rngs::ChaCha8Rng};
 
 use crate::{
+    harness::{Folder, ServerProcess},
     identifiable,
     patience::until,
-    program::{Folder, ServerProcess},
 };
 
-/// Dimension of the study of numbers: 820 entries of 26 digits make 21,320 reports that sums tell apart.
+/// Dimension of the study of numbers: 820 entries with 26 digits each encode 21,320 reports that can be read back from
+/// a sum.
 const P: usize = 40;
 
-/// Reports that are told apart in what the server keeps, each sent until it is acknowledged.
+/// Devices whose reports can be recognised individually in the store; each is sent until it is acknowledged.
 struct Devices {
     study: Study,
     reports: Vec<Report>,
@@ -52,7 +53,7 @@ impl Devices {
         }
     }
 
-    /// Sends the next `count` reports, again and again until they are acknowledged; `false` when there are no more.
+    /// Sends the next `count` reports and retries until they are acknowledged; `false` if there are none left.
     async fn send(&self, client: &StudyClient, count: usize, stop: &AtomicBool) -> bool {
         let first = self.next.fetch_add(count, Ordering::Relaxed);
         let Some(reports) = self.reports.get(first..first + count) else {
@@ -85,7 +86,7 @@ impl Devices {
         self.next.load(Ordering::Relaxed).min(self.reports.len())
     }
 
-    /// Every acknowledged report is there once, no report twice; how many are there.
+    /// Checks that every acknowledged report is stored exactly once and no report twice; returns the number stored.
     fn check(&self, counted: &[u32]) -> u64 {
         for (number, (&times, flag)) in counted.iter().zip(&self.acknowledged).enumerate() {
             assert!(times <= 1, "report {number} is counted {times} times");
@@ -99,7 +100,7 @@ impl Devices {
     }
 }
 
-/// How often each report is in the stored sums.
+/// How often each report is contained in the stored sums.
 fn digits_on_disk(data: &Path, study: &str) -> Vec<u32> {
     let store = Store::open(&ServerConfig::new(data), Environment::system()).unwrap();
     let study = store.study(StudyId::parse(study).unwrap()).unwrap();
@@ -126,8 +127,8 @@ fn seeds_on_disk(data: &Path, devices: &Devices) -> Vec<u32> {
     identifiable::in_runs(seeds, &runs).unwrap()
 }
 
-/// Kills the server so often, at moments 20 to 400 ms after it came up, with four devices sending numbers one by one and
-/// four sending seeds in batches.
+/// Kills the server `kills` times, each 20 to 400 ms after its start, while four devices send numbers one by one and
+/// four send seeds in batches.
 async fn survive(kills: usize, seed: u64) {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let folder = Folder::new();
@@ -163,7 +164,7 @@ async fn survive(kills: usize, seed: u64) {
         let (client, stop) = (client.clone(), Arc::clone(&stop));
         tasks.spawn(async move {
             while devices.send(&client, count, &stop).await {
-                // So that the load lasts until the last kill.
+                // Enough reports that the load lasts until the last kill.
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         });
@@ -172,7 +173,7 @@ async fn survive(kills: usize, seed: u64) {
     for kill in 0..=kills {
         let before = (numbers.sent(), drawn.sent());
         tokio::time::sleep(Duration::from_millis(rng.random_range(20..400))).await;
-        // Every second time whatever it was doing, else and at the end under load.
+        // Every second time whatever the server is doing, otherwise and at the end under load.
         if kill % 2 == 0 || kill == kills {
             until("reports of both kinds", async || {
                 numbers.sent() > before.0 && drawn.sent() > before.1

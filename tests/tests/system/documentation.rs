@@ -1,13 +1,14 @@
-//! The commands that README and docs print are run as they are printed.
+//! Runs the commands of README and docs exactly as printed.
 
 use std::{
     path::{Path, PathBuf},
     process::Command,
 };
 
-use crate::program::{Folder, PROGRAM, stderr, without_settings};
+use crate::harness::{Folder, PROGRAM, stderr, without_settings};
 
-/// The lines of every `console` block of a page, prompts removed; one that ends with a backslash goes on in the next.
+/// The lines of every `console` block of a page without prompts; a line that ends with a backslash continues in the
+/// next.
 fn console_lines(page: &str) -> Vec<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(page);
     let text = std::fs::read_to_string(path).unwrap().replace("\\\n", "");
@@ -18,7 +19,7 @@ fn console_lines(page: &str) -> Vec<String> {
         .collect()
 }
 
-/// A command as it is printed, typed in this folder, where `eigenveil` is the program under test.
+/// A printed command, run in this folder, where `eigenveil` is the program under test.
 pub(crate) fn as_typed(folder: &Folder, line: &str) -> Command {
     let bin = folder.at("bin");
     if std::fs::create_dir(&bin).is_ok() {
@@ -32,18 +33,18 @@ pub(crate) fn as_typed(folder: &Folder, line: &str) -> Command {
     command
 }
 
-/// What the pages about studies end with.
+/// Files that the pages about studies produce.
 const STUDY_FILES: [&str; 2] = ["scores.csv", "result/estimate.json"];
 
-/// README's commands that `readme_numbers.rs` runs.
+/// README's commands that `readme_numbers.rs` runs instead.
 const READ_ELSEWHERE: [&str; 3] = [
     "eigenveil simulate ",
     "eigenveil plan ",
     "eigenveil central analyze-gauss ",
 ];
 
-/// Runs the printed commands of a page against a server of our own, with `eigenveil` meaning the
-/// program under test and `ID` the study that was created; they leave the files `made`.
+/// Runs the printed commands of a page against a server of the test, with `eigenveil` replaced by the program under
+/// test and `ID` by the created study; afterwards the files `made` must exist.
 fn follow(page: &str, made: &[&str]) {
     let folder = Folder::new();
     let server = folder.server();
@@ -58,13 +59,13 @@ fn follow(page: &str, made: &[&str]) {
     let mut id = String::from("ID");
     let mut ran = 0;
     for line in console_lines(page) {
-        // The server is already there, on a port and a directory of its own.
+        // The server already runs, on its own port and directory.
         let line = line
             .replace("http://127.0.0.1:8080", &server.url)
             .replace(" ID", &format!(" {id}"));
         let is = |beginning: &&str| line.starts_with(*beginning);
         let runs = ["eigenveil ", "awk "].iter().any(is);
-        // `readme_numbers.rs` runs three of README's, and reads what they print.
+        // `readme_numbers.rs` runs three of README's commands and reads their output.
         let elsewhere = page == "README.md" && READ_ELSEWHERE.iter().any(is);
         if !runs || elsewhere || is(&"eigenveil serve") {
             continue;
@@ -94,16 +95,16 @@ fn follow(page: &str, made: &[&str]) {
 }
 
 #[test]
-fn the_readmes_commands_work() {
+fn readme_commands_work() {
     follow("README.md", &STUDY_FILES);
-    // The two commands of the first screen are run by .ci/run; here only that they are there.
+    // .ci/run runs the two commands of the first screen; here they only must be there.
     let lines = console_lines("README.md");
     assert!(lines.contains(&"cargo run --release -p eigenveil -- demo".to_owned()));
     assert!(lines.contains(&"cargo test --workspace".to_owned()));
 }
 
 #[test]
-fn the_server_and_study_guides_commands_work() {
+fn server_and_study_guide_commands_work() {
     follow("docs/run-a-study.md", &STUDY_FILES);
     follow(
         "docs/run-a-server.md",
@@ -112,24 +113,24 @@ fn the_server_and_study_guides_commands_work() {
 }
 
 #[test]
-fn the_tutorial_can_be_followed() {
+fn tutorial_commands_work() {
     let made = ["constants.csv", "scatter.svg"];
     follow("docs/tutorial.md", &[&STUDY_FILES[..], &made].concat());
 }
 
 #[test]
-fn the_commands_of_the_page_on_tables_work() {
+fn tables_page_commands_work() {
     follow("docs/tables.md", &STUDY_FILES);
 }
 
 #[test]
-fn the_central_pages_commands_work() {
+fn central_page_commands_work() {
     follow("docs/central.md", &["components.csv"]);
     follow("docs/central-robust.md", &[]);
     follow("docs/central-power-oja.md", &[]);
 }
 
-/// What a link to this heading is called.
+/// The anchor of a heading.
 fn anchor(heading: &str) -> String {
     let text = heading.trim_start_matches('#').trim().to_lowercase();
     text.chars()
@@ -138,7 +139,7 @@ fn anchor(heading: &str) -> String {
         .collect()
 }
 
-/// Every page: those at the top, in the crates' folders, and all of `docs`.
+/// All pages: at the top, in the crates' folders, and in `docs`.
 fn pages(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -155,7 +156,7 @@ fn pages(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) {
 }
 
 #[test]
-fn pictures_and_pages_that_are_linked_exist() {
+fn linked_pages_and_figures_exist() {
     let mut found = Vec::new();
     pages(
         &Path::new(env!("CARGO_MANIFEST_DIR")).join(".."),

@@ -1,4 +1,4 @@
-//! Four thousand participants with a one-time token each, over a network that loses requests and answers.
+//! Four thousand participants with a one-time token each, over a network that loses requests and responses.
 
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ use eigenveil_shared::{
 };
 
 use crate::{
-    program::{Folder, ServerProcess, mode_of, refused, run_json, stderr, succeeded},
+    harness::{Folder, ServerProcess, mode_of, refused, run_json, stderr, succeeded},
     proxy::Proxy,
 };
 
 const PARTICIPANTS: u64 = 4_000;
 
-/// So many tokens of a study, which are in `tokens.txt`.
+/// Creates tokens of a study in `tokens.txt`.
 fn make_tokens(
     folder: &Folder,
     server: &ServerProcess,
@@ -41,7 +41,7 @@ fn make_tokens(
     tokens
 }
 
-/// The tokens of a study that were made, and those that were spent.
+/// Checks how many tokens of a study were issued and how many were spent.
 #[track_caller]
 fn counted(server: &ServerProcess, id: &str, issued: u64, spent: u64) {
     let counts = server.cli_json(&format!("study tokens {id}"));
@@ -52,7 +52,7 @@ fn counted(server: &ServerProcess, id: &str, issued: u64, spent: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn thousands_of_tokens_are_spent_once_though_answers_are_lost() {
+async fn tokens_are_spent_once_although_responses_are_lost() {
     let folder = Folder::new();
     let mut server = folder.server();
     let id = server.create_study("--p 8 --epsilon 4 --enrolment token");
@@ -74,7 +74,7 @@ async fn thousands_of_tokens_are_spent_once_though_answers_are_lost() {
         .enqueue_batch(reports.iter().map(|(number, report)| (*number, report)))
         .unwrap();
 
-    // Half of them one by one, the others in batches. Without tokens nothing is sent.
+    // Half of them one by one, the others in batches. Without tokens nothing is accepted.
     let settings = |mode| UploadSettings {
         connections: 8,
         mode,
@@ -98,7 +98,7 @@ async fn thousands_of_tokens_are_spent_once_though_answers_are_lost() {
         failure.summary.accepted + failure.summary.duplicates,
         PARTICIPANTS / 2
     );
-    // An answer that was lost makes a duplicate of the next attempt.
+    // After a lost response the next attempt is a duplicate.
     assert!(failure.summary.duplicates > 200, "{failure:?}");
     outbox.assign_tokens((0..).zip(&tokens)).unwrap();
     let batches = UploadMode::Batch { reports: Some(37) };
@@ -113,11 +113,11 @@ async fn thousands_of_tokens_are_spent_once_though_answers_are_lost() {
     );
     assert_eq!((summary.pending, summary.refused), (0, 0));
     {
-        let losses = proxy.passed.losses.as_ref().unwrap().lock().unwrap();
-        assert!(losses.answers > 400 && losses.requests > 200);
+        let losses = proxy.state.losses.as_ref().unwrap().lock().unwrap();
+        assert!(losses.responses > 400 && losses.requests > 200);
     }
 
-    // Whoever finds a token that was used has no use for it; whoever sends his report again is told so.
+    // A spent token is useless to whoever finds it; its owner's retry is acknowledged as a duplicate.
     let direct = StudyClient::new(&server.url).unwrap();
     for (number, token) in tokens.iter().enumerate().step_by(100) {
         let own = reports[number].1.report();
@@ -164,24 +164,27 @@ fn rows_are_reported_with_tokens_from_a_file() {
     let bad = with(&folder.write("bad.txt", "not-a-token\n"));
     refused(&bad, 2, &["token 1", "64 hexadecimal digits"]);
     assert!(!stderr(&bad).contains("not-a-token"));
-    // Tokens of another study are refused, and the right ones make it good.
+    // Tokens of another study are refused; then the right ones work.
     let other = server.create_study(flags);
     let tokens = folder.at("tokens.txt");
     make_tokens(&folder, &server, &other, 4);
     let unknown = with(&tokens);
     assert_eq!(unknown.status.code(), Some(1), "{unknown:?}");
-    assert!(stderr(&unknown).contains("token-unknown"), "{unknown:?}");
+    assert!(
+        stderr(&unknown).contains("participant-token-unknown"),
+        "{unknown:?}"
+    );
     std::fs::remove_file(&tokens).unwrap();
     make_tokens(&folder, &server, &id, 4);
     succeeded(&with(&tokens));
-    // Again, without naming the tokens.
+    // Again, without --tokens.
     succeeded(&report(""));
     counted(&server, &id, 4, 3);
 }
 
-/// A device whose acknowledgement was lost sends the same report with the same token, and is told it is there.
+/// A device whose acknowledgement was lost sends the same report with the same token, and it counts as a duplicate.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_device_keeps_its_token_with_its_report() {
+async fn a_retry_uses_the_same_token_and_is_a_duplicate() {
     let folder = Folder::new();
     let server = folder.server();
     let id = server.create_study("--p 2 --epsilon 1 --enrolment token");
@@ -197,7 +200,7 @@ async fn a_device_keeps_its_token_with_its_report() {
     ledger
         .take_part(&study.participant(), study.binding(), &row)
         .unwrap();
-    // Without a token the report is still owed; the token of nobody is refused; the right one is taken.
+    // Without a token the report stays pending; an unknown token is refused; the right one is accepted.
     let settings = HttpSettings::default();
     let (sent, failures) = send_owed(&mut ledger, &settings).await.unwrap();
     assert_eq!((sent.pending, sent.refused), (1, 0));
@@ -207,7 +210,7 @@ async fn a_device_keeps_its_token_with_its_report() {
     let (sent, _) = send_owed(&mut ledger, &settings).await.unwrap();
     assert_eq!((sent.pending, sent.refused), (0, 1));
     assert!(ledger.keep_token(&id, &tokens[0]).unwrap());
-    // As before the answer arrived.
+    // The device's state before the response arrived.
     let owed = ledger.owed().unwrap().remove(0);
     let direct = StudyClient::new(&server.url).unwrap();
     direct
@@ -220,7 +223,7 @@ async fn a_device_keeps_its_token_with_its_report() {
 }
 
 #[test]
-fn analysts_and_rotation_from_the_command_line() {
+fn analyst_tokens_and_rotation_work() {
     let folder = Folder::new();
     let mut server = folder.server();
     let id = server.create_study("--p 2 --epsilon 4");
@@ -239,7 +242,7 @@ fn analysts_and_rotation_from_the_command_line() {
         "estimate --study {id} --token-file {alice} --out {}",
         folder.at("hers")
     );
-    let fetch = format!("{hers} --number 1 --wait");
+    let fetch = format!("{hers} --job 1 --wait");
     succeeded(&server.cli(&fetch));
     refused(&server.cli(&format!("{hers} --k 1")), 1, &["[forbidden]"]);
     let token = made["id"].as_str().unwrap();

@@ -1,4 +1,4 @@
-//! The disk fills up under a running server, and a second server wants the same directory.
+//! The disk of a running server fills up; a second server tries to use the same directory.
 
 use eigenveil_client::http::{HttpSettings, RetryPolicy, Study, StudyClient};
 use eigenveil_estimation::accumulate::ReportSum;
@@ -10,14 +10,14 @@ use eigenveil_shared::{
 };
 
 use crate::{
+    harness::{Folder, ServerProcess, assert_stored, refused, run},
     patience::until,
-    program::{Folder, ServerProcess, assert_stored, refused, run},
 };
 
-/// Files may not grow beyond 1 MiB: the log of the database is the first to feel it.
+/// Files may not grow beyond 1 MiB: the database's write-ahead log hits the limit first.
 const LIMIT: &str = "trap '' XFSZ; ulimit -f 2048; exec";
 
-/// One that does not try again by itself.
+/// A client that does not retry by itself.
 fn client(server: &ServerProcess) -> StudyClient {
     let settings = HttpSettings {
         retry: RetryPolicy::never(),
@@ -26,7 +26,7 @@ fn client(server: &ServerProcess) -> StudyClient {
     StudyClient::with_settings(&server.url, &settings).unwrap()
 }
 
-/// Reports of a device each, which perturbs a row; what they add up to is theirs alone.
+/// Reports of one device each; their sum identifies them.
 fn reports(study: &Study, count: usize) -> Vec<Report> {
     let participant = study.participant();
     let row = Row::new(vec![0.5; study.params().dimension()]);
@@ -52,7 +52,7 @@ fn sum(reports: &[Report], p: usize, study: &Study) -> Vec<f64> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_full_disk_loses_nothing_that_was_acknowledged() {
+async fn full_disk_loses_no_acknowledged_report() {
     let folder = Folder::new();
     let (data, log) = (folder.path().join("data"), folder.path().join("log"));
     let mut server = ServerProcess::start_limited(&data, LIMIT, "", &log);
@@ -67,7 +67,7 @@ async fn a_full_disk_loses_nothing_that_was_acknowledged() {
     assert_eq!(readiness().await.status(), 200);
     let mut acknowledged = Vec::new();
     let mut failed = 0;
-    // The server neither ends nor hangs, and goes on refusing.
+    // The server neither exits nor hangs, and keeps refusing.
     for _ in 0..200 {
         let batch = reports(&study, 200);
         match client.upload_batch(&study, &batch).await {
@@ -94,7 +94,7 @@ async fn a_full_disk_loses_nothing_that_was_acknowledged() {
         failed == 5 && !acknowledged.is_empty(),
         "the limit was never felt"
     );
-    // The number that the answer carries is in the line that says why.
+    // The request id of the response is in the log line with the reason.
     let refused = reqwest::Client::new()
         .post(format!("{}/v1/studies/{id}/reports", server.url))
         .header("content-type", REPORT_BATCH_MEDIA_TYPE)
@@ -118,7 +118,7 @@ async fn a_full_disk_loses_nothing_that_was_acknowledged() {
         acknowledged.len() as u64
     );
     server.kill();
-    // With room again: everything is there, and new reports are taken.
+    // With free space again everything is there, and new reports are accepted.
     let mut server = ServerProcess::start(&data);
     let client = self::client(&server);
     let again = client
@@ -138,7 +138,7 @@ async fn a_full_disk_loses_nothing_that_was_acknowledged() {
 }
 
 #[test]
-fn a_directory_has_one_server_process() {
+fn a_second_server_on_a_directory_is_refused() {
     let folder = Folder::new();
     let mut server = folder.server();
     let data = folder.at("data");
@@ -148,7 +148,7 @@ fn a_directory_has_one_server_process() {
         1,
         &["[store-unavailable]", "another server is using", &data],
     );
-    // The first one is not disturbed, and after a crash its directory is free.
+    // The first server is not disturbed; after its crash the directory is free.
     let study = server.create_study("--p 4 --epsilon 1");
     server.kill();
     let mut third = folder.server();
@@ -159,9 +159,9 @@ fn a_directory_has_one_server_process() {
     assert!(third.stop());
 }
 
-/// What takes the room can be closed and deleted while there is none, and then there is some.
+/// A study can be closed and deleted on a full disk, which frees space.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_full_disk_is_emptied_by_deleting() {
+async fn deleting_a_study_frees_a_full_disk() {
     let folder = Folder::new();
     let (data, log) = (folder.path().join("data"), folder.path().join("log"));
     let mut server = ServerProcess::start_limited(&data, LIMIT, "", &log);
@@ -182,7 +182,7 @@ async fn a_full_disk_is_emptied_by_deleting() {
     assert!(full, "the limit was never felt");
     server.cli_json(&format!("study close {large}"));
     server.cli_json(&format!("study delete {large} --yes"));
-    // Cleared away step by step: the other study takes reports again, without a restart.
+    // Deleted step by step: the other study accepts reports again, without a restart.
     let study = client.fetch_study(&small).await.unwrap();
     let batch = reports(&study, 200);
     until("room", async || {

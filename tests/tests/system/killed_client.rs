@@ -6,8 +6,8 @@ use eigenveil_client::http::StudyClient;
 use eigenveil_shared::codec::StudyShape;
 
 use crate::{
+    harness::{Folder, add_payload, assert_stored, json_of, program, words},
     patience::until,
-    program::{Folder, add_payload, assert_stored, json_of, program, words},
     proxy::Proxy,
 };
 
@@ -15,7 +15,7 @@ const P: usize = 24;
 const ROWS: usize = 4_000;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_row_is_counted_once_and_always_sent_with_the_same_bytes() {
+async fn after_sigkill_every_row_is_counted_once_with_the_same_bytes() {
     let folder = Folder::new();
     let mut server = folder.server();
     let id = server.create_study("--p 24 --epsilon 4 --mechanism symmetric-gaussian");
@@ -45,8 +45,9 @@ async fn every_row_is_counted_once_and_always_sent_with_the_same_bytes() {
             .stderr(Stdio::piped());
         command
     };
-    // Each run goes on where the disk says. None can end before it is killed: the proxy lets through so many requests and
-    // then holds one, before the server has it or after. The first run is killed as soon as a report is on the disk.
+    // Each run resumes from the outbox. None can finish before it is killed: the proxy lets a number of requests
+    // through and then holds one, before or after the server has received it. The first run is killed as soon as a
+    // report is on disk.
     let outbox = folder.path().join("rows.csv.eigenveil/outbox.db");
     for passed in [0, 0, 1, 2, 4, 7, 11] {
         let first = !outbox.exists();
@@ -56,13 +57,13 @@ async fn every_row_is_counted_once_and_always_sent_with_the_same_bytes() {
             assert!(child.try_wait().unwrap().is_none(), "it ended");
             match first {
                 true => std::fs::metadata(&outbox).is_ok_and(|file| file.len() > 100_000),
-                false => proxy.holds_one(),
+                false => proxy.is_holding(),
             }
         })
         .await;
         child.kill().unwrap();
         child.wait().unwrap();
-        until("the connections to be gone", async || !proxy.holds_one()).await;
+        until("the connections to be gone", async || !proxy.is_holding()).await;
     }
     proxy.let_through(1_000_000);
     let output = tokio::task::block_in_place(|| report().output().unwrap());
@@ -70,9 +71,9 @@ async fn every_row_is_counted_once_and_always_sent_with_the_same_bytes() {
     assert_eq!(reported["acknowledged"], ROWS as u64, "{reported}");
     assert_eq!(reported["pending"], 0);
 
-    // One identifier a row, and never two different bodies for one identifier.
+    // One identifier for each row, and never two different bodies for one identifier.
     let mut expected = vec![0.0; P * (P + 1) / 2];
-    let seen = proxy.passed.seen.lock().unwrap();
+    let seen = proxy.state.seen.lock().unwrap();
     assert_eq!(seen.len(), ROWS);
     assert!(seen.values().any(|bodies| bodies.len() > 1), "none twice");
     for bodies in seen.values() {

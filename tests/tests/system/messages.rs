@@ -1,8 +1,8 @@
-//! What the program says to people: studies by name, numbers below zero, flags without effect, closed pipes.
+//! Messages to people: studies by name, negative numbers, flags without effect, closed pipes.
 
 use std::process::Stdio;
 
-use crate::program::{Folder, ServerProcess, program, refused, refuses, run, succeeded, words};
+use crate::harness::{Folder, ServerProcess, program, refused, refuses, run, succeeded, words};
 
 fn create(server: &ServerProcess, name: &str) -> String {
     let made = server.cli_json(&format!("study create --name {name} --p 3 --epsilon 1"));
@@ -10,11 +10,11 @@ fn create(server: &ServerProcess, name: &str) -> String {
 }
 
 #[test]
-fn studies_are_found_by_name_and_by_how_their_identifiers_begin() {
+fn studies_are_found_by_name_and_identifier_prefix() {
     let folder = Folder::new();
     let server = folder.server();
     let [wine, twice, _] = ["wine", "twice", "twice"].map(|name| create(&server, name));
-    // Identifiers begin with the time: two made in one moment share most digits.
+    // Identifiers begin with the time, so two created at the same time share most digits.
     for text in ["wine", &wine, &wine[..31]] {
         assert_eq!(
             server.cli_json(&format!("study show {text}"))["id"],
@@ -29,7 +29,7 @@ fn studies_are_found_by_name_and_by_how_their_identifiers_begin() {
 }
 
 #[test]
-fn what_a_flag_is_given_is_read_and_used() {
+fn flags_without_effect_and_bad_values_are_refused() {
     let simulate = "simulate --model spiked --p 4 --k 1 --n 50 --seed 1";
     refuses(
         simulate,
@@ -47,7 +47,7 @@ fn what_a_flag_is_given_is_read_and_used() {
 }
 
 #[test]
-fn an_address_to_listen_on_may_be_a_name() {
+fn listen_accepts_host_names() {
     let folder = Folder::new();
     let data = folder.at("data");
     let check = format!("serve --data {data} --check-config --listen");
@@ -56,9 +56,9 @@ fn an_address_to_listen_on_may_be_a_name() {
     refuses(&check, &wrong.map(|address| (address, "localhost:8080")));
 }
 
-/// `eigenveil completions bash | head -3` and its like: a reader that has had enough is no failure, and no panic.
+/// `eigenveil completions bash | head -3`: a reader that closes the pipe is neither a failure nor a panic.
 #[test]
-fn a_reader_may_close_the_pipe() {
+fn closed_pipes_are_not_errors() {
     for line in ["completions bash", "--help", "central list"] {
         let mut child = program()
             .args(words(line))
@@ -69,39 +69,39 @@ fn a_reader_may_close_the_pipe() {
             .unwrap();
         drop(child.stdout.take());
         let output = child.wait_with_output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(said, "", "{line}");
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(message, "", "{line}");
         assert!(output.status.success(), "{line}");
     }
 }
 
 #[test]
-fn a_second_study_on_one_outbox_is_told_both_studies_and_the_way_out() {
+fn an_outbox_of_another_study_is_refused_with_both_names_and_a_remedy() {
     let folder = Folder::new();
     let server = folder.server();
     let rows = folder.write("rows.csv", "a,b,c\n1,2,3\n2,1,0\n");
     let report = |study: &str, more: &str| {
-        let flags = format!("--header yes --in-order {more}");
+        let flags = format!("--header yes --by-position {more}");
         server.cli(&format!("report --study {study} --rows {rows} {flags}"))
     };
     let [first, second] = ["first", "second"].map(|name| create(&server, name));
-    let said = succeeded(&report(&first, ""));
-    // A pure mechanism has no δ to show.
+    let message = succeeded(&report(&first, ""));
+    // A pure mechanism shows no δ.
     assert!(
-        said.contains("epsilon 1.00000095367431") && said.contains("delta 0;"),
-        "{said}"
+        message.contains("epsilon 1.00000095367431") && message.contains("delta 0;"),
+        "{message}"
     );
-    assert!(!said.contains("0e0"), "{said}");
+    assert!(!message.contains("0e0"), "{message}");
     let other = format!("{rows}.{second}");
     let refusal = report(&second, "");
-    refused(&refusal, 1, &[&first, &second, "--state", &other]);
-    // The way out is one.
-    succeeded(&report(&second, &format!("--state {other}")));
+    refused(&refusal, 1, &[&first, &second, "--outbox", &other]);
+    // The suggested command works.
+    succeeded(&report(&second, &format!("--outbox {other}")));
 }
 
 #[test]
-fn what_is_printed_beside_a_number_says_what_it_is() {
-    // Six directions stand clear of the noise, and two components are asked for.
+fn printed_numbers_are_labelled() {
+    // Six directions stand above the noise, and two components are requested.
     let text = succeeded(&run(
         "simulate --model spiked --p 12 --k 6 --n 200000 --spike 20 --epsilon 8 --repeats 2 --seed 1",
     ));
@@ -118,7 +118,7 @@ fn what_is_printed_beside_a_number_says_what_it_is() {
         ("--n 100000", " of at most 2.83."),
         ("--target-error 0.3", "error of 0.3 of at most 2.83:"),
     ] {
-        let said = succeeded(&run(&format!("{plan} {more}")));
-        assert!(said.contains(says), "{said}");
+        let message = succeeded(&run(&format!("{plan} {more}")));
+        assert!(message.contains(says), "{message}");
     }
 }

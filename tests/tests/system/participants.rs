@@ -1,4 +1,4 @@
-//! Somebody is asked to take part: opens the study's page, does what it prints, and reads the receipt.
+//! A participant opens the study's page, runs the printed command, and reads the receipt.
 
 use std::process::Output;
 
@@ -6,23 +6,23 @@ use roxmltree::Document;
 
 use crate::{
     documentation::as_typed,
+    harness::{Folder, ServerProcess, refused, stderr, succeeded},
     html,
-    program::{Folder, ServerProcess, refused, stderr, succeeded},
 };
 
 const LONG_NAME: &str =
     "od280/od315 of diluted wines, written out whole to the last of its many words";
-const TOLD: [(&str, &str); 4] = [
+const TERMS: [(&str, &str); 4] = [
     (
         "--purpose",
         "What makes wines differ, in a <sentence> & a half",
     ),
-    ("--responsible", "Institute of Wine"),
+    ("--responsible-party", "Institute of Wine"),
     ("--contact", "wine@example.org"),
-    ("--ends", "2099-12-31"),
+    ("--last-day", "2099-12-31"),
 ];
 
-/// The page that a study's participants open, over HTTP.
+/// The participants' page of a study, over HTTP.
 async fn page(server: &ServerProcess, id: &str) -> Document<'static> {
     let url = format!("{}/studies/{id}/participate", server.url);
     let answer = reqwest::get(url).await.unwrap().error_for_status().unwrap();
@@ -33,32 +33,32 @@ fn text(page: &Document<'static>, selector: &str) -> String {
     html::text(html::select(page, selector)[0])
 }
 
-/// Runs a printed command as it is printed, as a participant without the operator's token.
+/// Runs a printed command as a participant, without the operator's token.
 fn as_printed(folder: &Folder, command: &str) -> Output {
     as_typed(folder, command).output().unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_page_prints_commands_that_work_and_the_receipt_says_all() {
+async fn printed_commands_work_and_the_receipt_is_complete() {
     let folder = Folder::new();
     let server = folder.server();
     let lines = format!("name,center,scale\nalcohol,13,0.8125\n\"{LONG_NAME}\",2.6,0.75\n");
     let constants = folder.write("constants.csv", lines);
-    let told = TOLD
+    let terms = TERMS
         .map(|(flag, value)| format!("{flag} '{value}'"))
         .join(" ");
-    let id = server.create_study(&format!("--features {constants} --epsilon 4 {told}"));
+    let id = server.create_study(&format!("--features {constants} --epsilon 4 {terms}"));
     let show = format!("study show {id}");
     let shown = server.cli_json(&show);
     assert_eq!(shown["about"]["contact"], "wine@example.org");
-    assert_eq!(shown["about"]["ends"], "2099-12-31");
+    assert_eq!(shown["about"]["last_day"], "2099-12-31");
     let shown = succeeded(&server.cli(&show));
 
     let page = page(&server, &id).await;
-    let told = text(&page, "#about");
+    let shown_terms = text(&page, "#about");
     let features = text(&page, "#features");
     assert!(features.contains("alcohol") && features.contains(LONG_NAME));
-    // The columns in another order, and one that is no feature.
+    // The columns in another order, and one that is not a feature.
     let table = format!("\"{LONG_NAME}\",alcohol\n2.5,13.2\n3.1,12.9\n1.8,14.0\n");
     folder.write("mine.csv", table);
     let report = text(&page, "#report-command").replace("ROWS.csv", "mine.csv");
@@ -67,8 +67,8 @@ async fn the_page_prints_commands_that_work_and_the_receipt_says_all() {
     assert!(printed.contains("3 of 3 rows acknowledged"), "{printed}");
     let receipt = text(&page, "#receipt-command").replace("ROWS.csv", "mine.csv");
     let receipt = succeeded(&as_printed(&folder, &receipt));
-    for (_, value) in TOLD {
-        for place in [&told, &asked, &receipt, &shown] {
+    for (_, value) in TERMS {
+        for place in [&shown_terms, &asked, &receipt, &shown] {
             assert!(place.contains(value), "{value:?} is not in {place}");
         }
     }
@@ -94,7 +94,7 @@ async fn the_page_prints_commands_that_work_and_the_receipt_says_all() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_participant_with_a_token_is_told_what_to_do_with_it() {
+async fn the_page_explains_what_to_do_with_a_token() {
     let folder = Folder::new();
     let server = folder.server();
     let id = server.create_study("--p 3 --epsilon 4 --enrolment token");
@@ -105,7 +105,7 @@ async fn a_participant_with_a_token_is_told_what_to_do_with_it() {
     assert!(text(&page, "#tokens").contains("one-time token"));
     let report = text(&page, "#report-command").replace("ROWS.csv", "mine.csv");
     assert!(report.ends_with(" --tokens TOKENS.txt"), "{report}");
-    // Without the token nothing arrives, and the way out is named.
+    // Without the token nothing arrives, and the error says what to do.
     let without = report.replace(" --tokens TOKENS.txt", "");
     refused(
         &as_printed(&folder, &without),
@@ -120,32 +120,32 @@ async fn a_participant_with_a_token_is_told_what_to_do_with_it() {
 }
 
 #[test]
-fn what_is_not_stated_is_pointed_out_and_what_is_no_contact_refused() {
+fn missing_terms_are_noted_and_bad_contacts_refused() {
     let folder = Folder::new();
     let server = folder.server();
     let create =
         |flags: &str| server.cli(&format!("study create --name x --p 3 --epsilon 4 {flags}"));
     let silent = create("--purpose 'To see'");
     succeeded(&silent);
-    let said = stderr(&silent);
+    let message = stderr(&silent);
     assert!(
-        said.contains("not stated") && said.contains("responsible party, contact, last day"),
-        "{said}"
+        message.contains("not stated") && message.contains("responsible party, contact, last day"),
+        "{message}"
     );
     let (mail, none) = ("--contact javascript:alert(1)", "--purpose ''");
     for (flags, words) in [
         (mail, ["the contact is", "https://"]),
         (none, ["the purpose has 0 bytes", "1 to 1000"]),
-        ("--ends 31.03.2027", ["2027-03-31", "--ends"]),
-        ("--ends 2020-01-01", ["2020-01-01", "is over"]),
+        ("--last-day 31.03.2027", ["2027-03-31", "--last-day"]),
+        ("--last-day 2020-01-01", ["2020-01-01", "is over"]),
     ] {
         refused(&create(flags), 2, &words);
     }
 }
 
-/// What was prepared for one purpose is not sent for another without a word.
+/// Reports prepared for one purpose are not silently sent for another.
 #[test]
-fn a_purpose_that_changed_is_told_before_anything_is_sent() {
+fn reports_are_not_sent_for_a_changed_purpose() {
     let folder = Folder::new();
     let mut server = folder.server();
     let id = server.create_study("--p 2 --epsilon 4 --enrolment token --purpose sleep");
@@ -159,7 +159,7 @@ fn a_purpose_that_changed_is_told_before_anything_is_sent() {
             "report --header no --study {id} --rows {rows} {more}"
         ))
     };
-    // Prepared and charged, and not sent for want of tokens.
+    // Prepared and charged, but not sent because tokens are missing.
     refused(&report(&server, ""), 1, &["[token-required]"]);
     let listen = server.listen().to_owned();
     assert!(server.stop());
@@ -176,10 +176,10 @@ fn a_purpose_that_changed_is_told_before_anything_is_sent() {
             "\"sleep\"",
             "\"sales\" now",
             "nothing was sent",
-            "--accept-changes",
+            "--accept-new-purpose",
         ],
     );
     assert_eq!(server.accepted(&id), 0);
-    let agreed = succeeded(&report(&server, &format!("{tokens} --accept-changes")));
+    let agreed = succeeded(&report(&server, &format!("{tokens} --accept-new-purpose")));
     assert!(agreed.contains("2 of 2 rows acknowledged"), "{agreed}");
 }

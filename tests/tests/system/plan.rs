@@ -1,6 +1,6 @@
 //! `eigenveil plan` as a process.
 
-use crate::program::{Folder, has_keys, refused, refuses, run, run_json, succeeded};
+use crate::harness::{Folder, has_keys, refused, refuses, run, run_json, succeeded};
 
 const BASE: &str = "plan --p 40 --k 2 --spectrum 0.3,0.2";
 const KEYS: &str = "mechanism epsilon delta n error bytes_per_report calibration true_epsilon claim_holds \
@@ -40,7 +40,7 @@ fn plan_prints_the_agreed_keys() {
         svg.contains("How many users?") && svg.contains("as published") && !svg.contains("NaN")
     );
 
-    // The answer turned round.
+    // The inverse: the planned n gives the target error.
     let back = run_json(&format!(
         "{BASE} --epsilon 4 --mechanism double-cap --n {}",
         cap["n"]
@@ -48,7 +48,7 @@ fn plan_prints_the_agreed_keys() {
     assert_eq!(back["rows"].as_array().unwrap().len(), 1);
     assert_eq!(back["rows"][0]["error"], cap["error"]);
 
-    // No number of users is enough for the second of equal components: null, and why.
+    // No number of users is enough for the second of two equal components: null, with the reason.
     let never = run_json(
         "plan --p 4 --k 1 --spectrum 0.3,0.3 --epsilon 4 --target-error 0.3 --mechanism double-cap",
     );
@@ -56,10 +56,10 @@ fn plan_prints_the_agreed_keys() {
     let reason = never["rows"][0]["reason"].as_str().unwrap();
     assert!(reason.contains("component 1"), "{reason}");
 
-    let said = succeeded(&run(&format!("{BASE} --epsilon 4 --target-error 0.3")));
+    let message = succeeded(&run(&format!("{BASE} --epsilon 4 --target-error 0.3")));
     assert!(
-        said.contains("How many users do I need?") && !said.contains("as-published"),
-        "{said}"
+        message.contains("How many users do I need?") && !message.contains("as-published"),
+        "{message}"
     );
 }
 
@@ -85,8 +85,8 @@ fn plan_refuses_wrong_usage() {
                 "--mechanism double-cap --calibration as-published",
                 "not among",
             ),
-            ("--norm clip", "--total"),
-            ("--total 0.5", "normalize"),
+            ("--norm clip", "--mean-squared-length"),
+            ("--mean-squared-length 0.5", "normalize"),
             ("--pilot none.json", "cannot be used"),
         ],
     );
@@ -103,25 +103,25 @@ fn plan_refuses_wrong_usage() {
 }
 
 #[test]
-fn a_pilot_is_planned_from_its_components_above_the_floor_alone() {
+fn a_plan_from_a_pilot_uses_only_components_above_the_floor() {
     let folder = Folder::new();
     let out = folder.at("pilot");
     let demo = run_json(&format!("demo --n 3000 --k 5 --epsilon 4 --out {out}"));
     let estimate = folder.read_json("pilot/estimate.json");
     let components = estimate["components"].as_array().unwrap();
-    // A weak third may stand above by chance where the second does not.
+    // A weak third component may stand above by chance when the second does not.
     let above = components
         .iter()
         .take_while(|c| c["verdict"] == "above")
         .count();
     assert!(demo["components_above_floor"].as_u64().unwrap() >= above as u64);
-    // 3,000 reports show the strong first component of the digits and not all of the weak fifth.
+    // 3,000 reports show the strong first component of the digits, but not the weak fifth.
     assert!((1..5).contains(&above), "{above}");
     let plan = format!("plan --pilot {out}/estimate.json --epsilon 4");
     let planned = run_json(&format!("{plan} --k 1 --n 3000"));
     assert_eq!((&planned["p"], &planned["k"]), (&64.into(), &1.into()));
     assert!(planned["notes"][0].as_str().unwrap().contains("uncertain"));
-    // As many users again can expect what the pilot says of itself.
+    // A plan for the same number of users expects the error that the pilot states.
     let alignment = components[0]["expected_alignment"].as_f64().unwrap();
     let itself = (2.0 * (1.0 - alignment)).sqrt();
     let again = planned["rows"][0]["error"].as_f64().unwrap();
@@ -134,7 +134,7 @@ fn a_pilot_is_planned_from_its_components_above_the_floor_alone() {
 }
 
 #[test]
-fn centring_has_its_price_and_needs_the_mean() {
+fn planning_with_centring_needs_the_mean_and_costs_more() {
     let base = "plan --p 40 --k 2 --epsilon 4 --target-error 0.3 --spectrum 0.2,0.15";
     let users = |more: &str| {
         let planned = run_json(&format!("{base} --mechanism symmetric-gaussian {more}"));
@@ -142,7 +142,7 @@ fn centring_has_its_price_and_needs_the_mean() {
     };
     // A mean of length 0.6 leaves 0.64 of the rows' variance.
     let centred = users("--centring --mean-length 0.6");
-    let plain = users("--norm clip --total 0.64");
+    let plain = users("--norm clip --mean-squared-length 0.64");
     // Gaussian noise across the mean: (1 + a²)² = 2.25, times the change from p to p + 1 (none here).
     let price = centred / plain / 2.25;
     assert!((price - 1.0).abs() < 0.02, "{centred} {plain}");
@@ -162,7 +162,7 @@ fn centring_has_its_price_and_needs_the_mean() {
 }
 
 #[test]
-fn plan_says_how_many_tries() {
+fn plan_reports_expected_attempts() {
     let planned = |epsilon| {
         run_json(&format!(
             "plan --p 40 --k 1 --spectrum 0.4 --n 1000 --mechanism double-cap --epsilon {epsilon}"
@@ -170,10 +170,10 @@ fn plan_says_how_many_tries() {
     };
     let (slow, fast) = (planned(16), planned(4));
     assert!(
-        slow["notes"].to_string().contains("tries of 40 numbers"),
+        slow["notes"].to_string().contains("attempts of 40 numbers"),
         "{slow}"
     );
     assert_eq!(fast["notes"], serde_json::json!([]));
-    let tries = |plan: &serde_json::Value| plan["rows"][0]["expected_tries"].as_f64().unwrap();
+    let tries = |plan: &serde_json::Value| plan["rows"][0]["expected_attempts"].as_f64().unwrap();
     assert!(tries(&slow) > 100.0 * tries(&fast) && tries(&fast) >= 1.0);
 }

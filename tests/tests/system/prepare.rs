@@ -1,4 +1,4 @@
-//! A table as it comes is told of before anybody spends a report, and `prepare` mends it.
+//! Problems of a raw table are reported before anybody spends a report, and `prepare` fixes them.
 
 use std::{
     fmt::Write as _,
@@ -10,9 +10,9 @@ use std::{
 
 use serde_json::Value;
 
-use crate::program::{Folder, PROGRAM, json_of, refused, run, run_json, stderr, succeeded};
+use crate::harness::{Folder, PROGRAM, json_of, refused, run, run_json, stderr, succeeded};
 
-/// 200 public rows of four columns: two that move together, a small one, and a large one far from 0.
+/// 200 public rows of four columns: two correlated ones, a small one, and a large one far from 0.
 fn public_rows() -> String {
     let mut text = String::from("a,b,c,salary\n");
     for i in 0..200_u32 {
@@ -32,29 +32,35 @@ fn prepare(rows: &str, out: &str, more: &str) -> Value {
 }
 
 #[test]
-fn a_column_that_would_be_everything_is_told_and_mended() {
+fn prepare_warns_of_a_dominant_column_and_rescales_it() {
     let folder = Folder::new();
     let rows = folder.write("public.csv", public_rows());
     let out = folder.at("features.csv");
-    let told = prepare(&rows, &out, "--k 1 --n 20000");
-    let warnings = told["warnings"].to_string();
+    let answer = prepare(&rows, &out, "--k 1 --n 20000");
+    let warnings = answer["warnings"].to_string();
     assert!(
         warnings.contains("salary") && warnings.contains("100.0 %"),
         "{warnings}"
     );
-    let as_they_are = &told["choices"][0];
-    assert_eq!(as_they_are["prepared"], false);
+    let as_they_are = &answer["choices"][0];
+    assert_eq!(as_they_are["uses_centers_and_scales"], false);
     let warning = as_they_are["warning"].as_str().unwrap();
     assert!(warning.contains("salary"), "{as_they_are}");
-    let chosen = &told["chosen"];
+    let chosen = &answer["chosen"];
     assert_eq!(
-        (&chosen["prepared"], &chosen["components_above_floor"]),
+        (
+            &chosen["uses_centers_and_scales"],
+            &chosen["components_above_floor"]
+        ),
         (&true.into(), &1.into())
     );
-    assert!(chosen["warning"].is_null() && chosen["mean_share"].as_f64().unwrap() < 0.1);
+    assert!(
+        chosen["warning"].is_null()
+            && chosen["squared_mean_over_squared_length"].as_f64().unwrap() < 0.1
+    );
     let written = folder.read("features.csv");
     assert!(written.starts_with("name,center,scale\na,") && written.lines().count() == 5);
-    // What is written is what study create reads, and is not written over.
+    // The written file is accepted by study create, and is not overwritten.
     let again = run(&format!(
         "prepare --rows {rows} --out {out} --k 1 --n 9 --epsilon 4"
     ));
@@ -63,10 +69,10 @@ fn a_column_that_would_be_everything_is_told_and_mended() {
     let text = "name,mean,sd\nsalary,40000,3000\nage,40,12\n";
     let description = folder.write("columns.csv", text);
     let described = folder.at("described.csv");
-    let told = run_json(&format!(
+    let answer = run_json(&format!(
         "prepare --description {description} --out {described}"
     ));
-    assert!(told["warnings"][0].as_str().unwrap().contains("salary"));
+    assert!(answer["warnings"][0].as_str().unwrap().contains("salary"));
     assert_eq!(
         folder.read("described.csv"),
         "name,center,scale\nsalary,40000.0,3000.0\nage,40.0,12.0\n"
@@ -74,7 +80,7 @@ fn a_column_that_would_be_everything_is_told_and_mended() {
 }
 
 #[test]
-fn creation_and_report_say_what_the_rows_are_made_of_before_it_is_spent() {
+fn create_and_report_warn_of_dominant_columns() {
     let folder = Folder::new();
     let rows = folder.write("people.csv", public_rows());
     let server = folder.server();
@@ -84,40 +90,40 @@ fn creation_and_report_say_what_the_rows_are_made_of_before_it_is_spent() {
         (id, stderr(&made))
     };
     let names = folder.write("names.csv", "name\na\nb\nc\nsalary\n");
-    let (bare, said) = create(&format!("--epsilon 4 --features {names}"));
-    assert!(said.contains("no center is subtracted"), "{said}");
+    let (bare, message) = create(&format!("--epsilon 4 --features {names}"));
+    assert!(message.contains("no center is subtracted"), "{message}");
     let features = folder.at("features.csv");
     prepare(&rows, &features, "--k 1 --n 20000");
-    let (centred, said) = create(&format!("--epsilon 4 --features {features}"));
-    assert!(!said.contains("center"), "{said}");
-    let (_, said) = create("--epsilon 16 --p 64 --centring");
-    assert!(said.contains("tries of 65 numbers"), "{said}");
+    let (centred, message) = create(&format!("--epsilon 4 --features {features}"));
+    assert!(!message.contains("center"), "{message}");
+    let (_, message) = create("--epsilon 16 --p 64 --centring");
+    assert!(message.contains("attempts of 65 numbers"), "{message}");
 
     let report = |id: &str, rows: &str, count: usize| {
         let output = server.cli(&format!(
-            "report --study {id} --rows {rows} --state {rows}.{id} --ledger {rows}.{id}.ledger --json"
+            "report --study {id} --rows {rows} --outbox {rows}.{id} --ledger {rows}.{id}.ledger --json"
         ));
-        // Without a terminal nothing but the words depends on the rows.
+        // Without a terminal only the messages depend on the rows.
         assert_eq!(json_of(&output)["acknowledged"], count);
         stderr(&output)
     };
-    let said = report(&bare, &rows, 200);
+    let message = report(&bare, &rows, 200);
     let warning = "warning, shown only to you: column \"salary\" has 100.0 %";
-    assert!(said.contains(warning), "{said}");
-    let said = report(&centred, &rows, 200);
+    assert!(message.contains(warning), "{message}");
+    let message = report(&centred, &rows, 200);
     assert!(
-        said.contains("shares of the squared length") && !said.contains("warning"),
-        "{said}"
+        message.contains("shares of the squared length") && !message.contains("warning"),
+        "{message}"
     );
-    // Of one's own single row nothing is said.
+    // For a single row nothing is shown.
     let one = folder.write("one.csv", "a,b,c,salary\n1,2,3,40000\n");
-    let said = report(&bare, &one, 1);
-    assert!(!said.contains("only"), "{said}");
+    let message = report(&bare, &one, 1);
+    assert!(!message.contains("only"), "{message}");
 }
 
-/// Nothing of a row is perturbed, charged or sent before the person has said yes.
+/// No row is perturbed, charged or sent before the person has answered yes.
 #[test]
-fn at_a_terminal_a_person_is_asked() {
+fn report_asks_at_a_terminal() {
     if Command::new("script").arg("--version").output().is_err() {
         println!("SKIPPED: script (util-linux), which gives a program a terminal, is not here");
         return;
@@ -128,7 +134,7 @@ fn at_a_terminal_a_person_is_asked() {
     let study = server.create_study("--p 4 --epsilon 4");
     let url = &server.url;
     let command = format!(
-        "{PROGRAM} report --server {url} --study {study} --rows {rows} --header yes --in-order"
+        "{PROGRAM} report --server {url} --study {study} --rows {rows} --header yes --by-position"
     );
     let report = |answer: &str| {
         let mut child = Command::new("script")
@@ -141,29 +147,32 @@ fn at_a_terminal_a_person_is_asked() {
         stdin.write_all(answer.as_bytes()).unwrap();
         drop(stdin);
         let output = child.wait_with_output().unwrap();
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        (output.status.success(), said)
+        let message = String::from_utf8_lossy(&output.stdout).into_owned();
+        (output.status.success(), message)
     };
     for answer in ["n\n", "\n", "what?\n"] {
-        let (done, said) = report(answer);
-        assert!(!done && said.contains("Go on? [y/N]"), "{said}");
-        assert!(said.contains("nothing was perturbed or sent"), "{said}");
+        let (done, message) = report(answer);
+        assert!(!done && message.contains("Go on? [y/N]"), "{message}");
+        assert!(
+            message.contains("nothing was perturbed or sent"),
+            "{message}"
+        );
         assert_eq!(server.accepted(&study), 0);
         let spent = run(&format!("receipt --ledger {rows}.ledger"));
-        let said = String::from_utf8_lossy(&spent.stdout);
-        assert!(!said.contains(&study), "{said}");
+        let message = String::from_utf8_lossy(&spent.stdout);
+        assert!(!message.contains(&study), "{message}");
     }
-    // What the answer no advises: the rows are mended, and nothing is held against the new file.
+    // After a "no" the rows are corrected, and the new file is accepted.
     fs::write(&rows, public_rows().replacen("\n-9.5,", "\n-9.4,", 1)).unwrap();
-    let (done, said) = report("y\n");
-    assert!(done && said.contains("200 of 200 rows"), "{said}");
+    let (done, message) = report("y\n");
+    assert!(done && message.contains("200 of 200 rows"), "{message}");
     assert_eq!(server.accepted(&study), 200);
 }
 
 /// 569 rows of 30 columns, drawn from 20,000 times. The seed is fixed: no false alarms. Measured: error 0.234, expected
 /// 0.239, planned 0.244.
 #[test]
-fn breast_cancer_through_prepare() {
+fn prepare_gives_the_predicted_error_on_breast_cancer() {
     let rows = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data/breast_cancer.npy");
     if !rows.exists() {
         eprintln!("SKIPPED: {} is absent", rows.display());
@@ -171,15 +180,15 @@ fn breast_cancer_through_prepare() {
     }
     let folder = Folder::new();
     let (rows, out) = (format!("'{}'", rows.display()), folder.at("features.csv"));
-    let told = prepare(&rows, &out, "--k 3 --n 20000");
-    // Told so before any report.
-    let before = &told["choices"][0];
+    let answer = prepare(&rows, &out, "--k 3 --n 20000");
+    // The warning comes before any report.
+    let before = &answer["choices"][0];
     assert!(
-        before["prepared"] == false && before["warning"].is_string(),
+        before["uses_centers_and_scales"] == false && before["warning"].is_string(),
         "{before}"
     );
-    assert!(!told["warnings"].as_array().unwrap().is_empty());
-    let chosen = &told["chosen"];
+    assert!(!answer["warnings"].as_array().unwrap().is_empty());
+    let chosen = &answer["chosen"];
     assert_eq!(chosen["components_above_floor"], 3, "{chosen}");
     assert!(chosen["error"].as_f64().unwrap() <= 0.3, "{chosen}");
     let mut line =
@@ -191,19 +200,19 @@ fn breast_cancer_through_prepare() {
         line += " --centring";
     }
     let simulated = run_json(&line);
-    // Of all 30, and the largest first: 3 or more are all that were asked for.
+    // All 30 columns, the largest first; at least the 3 requested components are above the floor.
     assert!(
         simulated["components_above_floor"].as_f64() >= Some(3.0),
         "{simulated}"
     );
-    for error in ["error_mean", "expected_error"] {
+    for error in ["error_mean", "error_predicted_from_data"] {
         assert!(simulated[error].as_f64().unwrap() <= 0.3, "{simulated}");
     }
 }
 
-/// A header of numbers would be in every center and scale.
+/// A header of numbers read as a row would spoil every center and scale.
 #[test]
-fn a_first_line_of_numbers_is_asked_about() {
+fn prepare_asks_about_a_first_line_of_numbers() {
     let folder = Folder::new();
     let text = public_rows().replacen("a,b,c,salary", "450,451,452,453", 1);
     let (rows, out) = (folder.write("spectra.csv", text), folder.at("features.csv"));
@@ -216,7 +225,7 @@ fn a_first_line_of_numbers_is_asked_about() {
 }
 
 #[test]
-fn prepare_refuses_what_it_cannot_use() {
+fn prepare_refuses_wrong_usage() {
     let folder = Folder::new();
     let rows = folder.write("rows.csv", public_rows());
     let out = folder.at("f.csv");

@@ -1,4 +1,4 @@
-//! A proxy between client and server that writes down every report that passes, loses some, or holds them.
+//! A proxy between client and server that records every report, and can lose or hold requests.
 
 use std::{
     collections::HashMap,
@@ -19,28 +19,29 @@ use eigenveil_shared::codec::{self, StudyShape};
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 use tokio::sync::Semaphore;
 
-/// What the proxy knows of the reports that came by.
-pub(crate) struct Passed {
+/// The proxy's state and the reports it has recorded.
+pub(crate) struct ProxyState {
     server: String,
     client: reqwest::Client,
     shape: Mutex<Option<StudyShape>>,
-    /// Every body each identifier was seen with.
+    /// All bodies seen for each identifier.
     pub(crate) seen: Mutex<HashMap<[u8; 16], Vec<Vec<u8>>>>,
-    pub(crate) losses: Option<Mutex<Losses>>,
+    pub(crate) losses: Option<Mutex<RandomLosses>>,
     gate: Option<Gate>,
 }
 
-/// Lets through so many requests with reports; the next ones wait, in turn before and after the server has them.
+/// Lets a number of requests with reports through; the next ones wait, alternately before and after the server has
+/// received them.
 struct Gate {
     passes: Semaphore,
     turn: AtomicUsize,
-    held: AtomicUsize,
+    waiting: AtomicUsize,
 }
 
 impl Gate {
     async fn wait(&self) {
-        struct Held<'a>(&'a AtomicUsize);
-        impl Drop for Held<'_> {
+        struct WaitGuard<'a>(&'a AtomicUsize);
+        impl Drop for WaitGuard<'_> {
             fn drop(&mut self) {
                 self.0.fetch_sub(1, Ordering::Relaxed);
             }
@@ -48,48 +49,48 @@ impl Gate {
         if let Ok(pass) = self.passes.try_acquire() {
             return pass.forget();
         }
-        self.held.fetch_add(1, Ordering::Relaxed);
-        // Counted until it passes or its client is gone.
-        let _held = Held(&self.held);
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        // Counted until it passes or its client has gone.
+        let _guard = WaitGuard(&self.waiting);
         self.passes.acquire().await.unwrap().forget();
     }
 }
 
-/// What is lost, drawn from a seed, and how often it was.
-pub(crate) struct Losses {
+/// Random losses, and how many there were.
+pub(crate) struct RandomLosses {
     rng: ChaCha8Rng,
     pub(crate) requests: u32,
-    pub(crate) answers: u32,
+    pub(crate) responses: u32,
 }
 
 pub(crate) struct Proxy {
     pub(crate) url: String,
-    pub(crate) passed: Arc<Passed>,
+    pub(crate) state: Arc<ProxyState>,
 }
 
 impl Proxy {
-    /// Lets nothing through until told.
+    /// Lets nothing through until [`Self::let_through`].
     pub(crate) async fn gated(server: &str) -> Self {
         let gate = Gate {
             passes: Semaphore::new(0),
             turn: AtomicUsize::new(0),
-            held: AtomicUsize::new(0),
+            waiting: AtomicUsize::new(0),
         };
         Self::serve(server, None, Some(gate)).await
     }
 
-    /// Of the requests with reports one in ten is lost, and the answers of two in ten.
+    /// Loses one in ten requests with reports, and the responses of two in ten.
     pub(crate) async fn losing(server: &str, seed: u64) -> Self {
-        let losses = Losses {
+        let losses = RandomLosses {
             rng: ChaCha8Rng::seed_from_u64(seed),
             requests: 0,
-            answers: 0,
+            responses: 0,
         };
         Self::serve(server, Some(Mutex::new(losses)), None).await
     }
 
-    async fn serve(server: &str, losses: Option<Mutex<Losses>>, gate: Option<Gate>) -> Self {
-        let passed = Arc::new(Passed {
+    async fn serve(server: &str, losses: Option<Mutex<RandomLosses>>, gate: Option<Gate>) -> Self {
+        let state = Arc::new(ProxyState {
             server: server.to_owned(),
             client: reqwest::Client::new(),
             shape: Mutex::default(),
@@ -100,43 +101,43 @@ impl Proxy {
         let routes = Router::new()
             .fallback(pass)
             .layer(axum::extract::DefaultBodyLimit::max(64 << 20))
-            .with_state(Arc::clone(&passed));
+            .with_state(Arc::clone(&state));
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         tokio::spawn(async move { axum::serve(listener, routes).await.unwrap() });
-        Self { url, passed }
+        Self { url, state }
     }
 
-    /// From now on batches of this study are written down.
+    /// From now on records batches of this study.
     pub(crate) fn record(&self, shape: StudyShape) {
-        *self.passed.shape.lock().unwrap() = Some(shape);
+        *self.state.shape.lock().unwrap() = Some(shape);
     }
 
     fn gate(&self) -> &Gate {
-        self.passed.gate.as_ref().unwrap()
+        self.state.gate.as_ref().unwrap()
     }
 
-    /// So many more requests with reports pass.
+    /// Lets this many more requests with reports through.
     pub(crate) fn let_through(&self, requests: usize) {
         self.gate().passes.add_permits(requests);
     }
 
     /// Whether a request is held.
-    pub(crate) fn holds_one(&self) -> bool {
-        self.gate().held.load(Ordering::Relaxed) > 0
+    pub(crate) fn is_holding(&self) -> bool {
+        self.gate().waiting.load(Ordering::Relaxed) > 0
     }
 }
 
 async fn pass(
-    State(passed): State<Arc<Passed>>,
+    State(state): State<Arc<ProxyState>>,
     method: Method,
     uri: Uri,
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
     let reports = method == Method::POST && uri.path().ends_with("/reports");
-    let mut answer_is_lost = false;
-    if reports && let Some(losses) = &passed.losses {
+    let mut response_is_lost = false;
+    if reports && let Some(losses) = &state.losses {
         let mut losses = losses.lock().unwrap();
         match losses.rng.random_range(0..10) {
             0 => {
@@ -144,15 +145,15 @@ async fn pass(
                 return StatusCode::BAD_GATEWAY.into_response();
             }
             1 | 2 => {
-                losses.answers += 1;
-                answer_is_lost = true;
+                losses.responses += 1;
+                response_is_lost = true;
             }
             _ => {}
         }
     }
-    let shape = *passed.shape.lock().unwrap();
+    let shape = *state.shape.lock().unwrap();
     if reports && let Some(shape) = shape {
-        let mut seen = passed.seen.lock().unwrap();
+        let mut seen = state.seen.lock().unwrap();
         for report in codec::decode_batch(&body, &shape).unwrap() {
             let report = report.unwrap();
             seen.entry(report.id().0)
@@ -160,34 +161,34 @@ async fn pass(
                 .push(report.payload().as_bytes().to_vec());
         }
     }
-    let gate = passed.gate.as_ref().filter(|_| reports);
+    let gate = state.gate.as_ref().filter(|_| reports);
     let before = gate.is_some_and(|gate| gate.turn.fetch_add(1, Ordering::Relaxed) % 2 == 0);
     if let Some(gate) = gate
         && before
     {
         gate.wait().await;
     }
-    let mut request = passed
+    let mut request = state
         .client
-        .request(method, format!("{}{}", passed.server, uri))
+        .request(method, format!("{}{}", state.server, uri))
         .body(body);
     for name in ["content-type", "authorization"] {
         if let Some(value) = headers.get(name) {
             request = request.header(name, value);
         }
     }
-    let answer = request.send().await;
+    let response = request.send().await;
     if let Some(gate) = gate
         && !before
     {
         gate.wait().await;
     }
-    match answer {
-        Ok(_) if answer_is_lost => StatusCode::BAD_GATEWAY.into_response(),
-        Ok(answer) => {
-            let status = answer.status();
-            let kind = answer.headers().get("content-type").cloned();
-            let mut response = (status, answer.bytes().await.unwrap_or_default()).into_response();
+    match response {
+        Ok(_) if response_is_lost => StatusCode::BAD_GATEWAY.into_response(),
+        Ok(response) => {
+            let status = response.status();
+            let kind = response.headers().get("content-type").cloned();
+            let mut response = (status, response.bytes().await.unwrap_or_default()).into_response();
             if let Some(kind) = kind {
                 response.headers_mut().insert("content-type", kind);
             }

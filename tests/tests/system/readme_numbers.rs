@@ -1,4 +1,4 @@
-//! The numbers that README quotes are those that its commands print.
+//! The numbers in README are those that its commands print.
 
 use std::path::Path;
 
@@ -11,16 +11,16 @@ use eigenveil_shared::{
 };
 use serde_json::Value;
 
-use crate::program::run_json;
+use crate::harness::run_json;
 
 fn readme() -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");
     let text = std::fs::read_to_string(path).unwrap();
-    // A sentence goes on over a line's end.
+    // Sentences continue over line ends.
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The numbers after these words, up to the first that is none: "0.80, 0.36 and 0.16;" has three.
+/// The numbers after these words, up to the first word that is not a number: "0.80, 0.36 and 0.16;" has three.
 fn quoted(text: &str, before: &str) -> Vec<String> {
     assert_eq!(
         text.matches(before).count(),
@@ -42,7 +42,7 @@ fn quoted(text: &str, before: &str) -> Vec<String> {
     numbers
 }
 
-/// The command of README that begins like this, with more flags.
+/// Runs the command of README that begins like this, with more flags.
 fn printed(text: &str, beginning: &str, more: &str) -> Value {
     let (_, rest) = text.split_once(beginning).unwrap();
     let (rest, _) = rest.split_once("```").unwrap();
@@ -51,7 +51,7 @@ fn printed(text: &str, beginning: &str, more: &str) -> Value {
     run_json(&format!("{arguments} {more}"))
 }
 
-/// As README rounds them.
+/// Rounded as in README.
 fn two_decimals(values: &Value, key: &str) -> Vec<String> {
     let rows = values["rows"].as_array().unwrap();
     rows.iter()
@@ -59,13 +59,13 @@ fn two_decimals(values: &Value, key: &str) -> Vec<String> {
         .collect()
 }
 
-/// Three significant digits, rounded up as a number of people is, thousands apart.
+/// Three significant digits, rounded up, with thousands separators.
 fn people(n: u64) -> String {
-    eigenveil_estimation::floor::grouped(eigenveil_estimation::floor::rounded_up(n, 3))
+    eigenveil_estimation::floor::with_thousands(eigenveil_estimation::floor::rounded_up(n, 3))
 }
 
 #[test]
-fn errors_and_numbers_of_users_are_what_the_commands_print() {
+fn readme_numbers_match_the_commands() {
     let text = readme();
     let simulate = "eigenveil simulate --model spiked";
     let ours = two_decimals(&printed(&text, simulate, ""), "error_mean");
@@ -83,14 +83,14 @@ fn errors_and_numbers_of_users_are_what_the_commands_print() {
     assert_eq!(quoted(&text, "`double-cap` needs "), users);
 
     let central = printed(&text, "eigenveil central analyze-gauss", "");
-    let error = format!("{:.3}", central["error"].as_f64().unwrap());
+    let error = format!("{:.3}", central["error_mean"].as_f64().unwrap());
     assert_eq!(quoted(&text, "would get at the same ε (error "), [error]);
     assert_eq!(quoted(&text, "; `double-cap` "), [ours[0].clone()]);
 }
 
-/// What leaves a device: the payload, and with it identifier, fingerprint and envelope.
+/// The size of a report: the payload, and the whole with identifier, fingerprint and envelope.
 #[test]
-fn a_report_has_as_many_bytes_as_readme_says() {
+fn readme_report_size_is_right() {
     let text = readme();
     let (p, kind) = (64, MechanismKind::DoubleCap);
     let study =

@@ -1,4 +1,4 @@
-//! `eigenveil reproduce`: killed and started again it repeats nothing; without its data it says what is missing.
+//! `eigenveil reproduce`: after SIGKILL it repeats nothing; without data it says what is missing.
 
 use std::{
     collections::BTreeSet,
@@ -8,8 +8,8 @@ use std::{
 };
 
 use crate::{
+    harness::{program, refused, run, run_json, succeeded},
     patience::PATIENCE,
-    program::{program, refused, run, run_json, succeeded},
 };
 
 /// The complete lines of a journal after its header.
@@ -22,7 +22,7 @@ fn runs(journal: &Path) -> Vec<String> {
         .collect()
 }
 
-/// Starts the exhibit, waits until its journal has so many runs, and kills it.
+/// Starts the exhibit, waits until its journal has this many runs, and kills it.
 fn killed_after(out: &Path, exhibit: &str, wanted: usize) -> Vec<String> {
     let journal = out.join(format!("{exhibit}.journal"));
     let mut child = program()
@@ -44,7 +44,7 @@ fn killed_after(out: &Path, exhibit: &str, wanted: usize) -> Vec<String> {
 }
 
 #[test]
-fn after_sigkill_no_run_is_repeated() {
+fn no_run_is_repeated_after_sigkill() {
     let out = tempfile::tempdir().unwrap();
     let first = killed_after(out.path(), "wang-xu-figure-3", 3);
     let second = killed_after(out.path(), "wang-xu-figure-3", first.len() + 3);
@@ -54,14 +54,19 @@ fn after_sigkill_no_run_is_repeated() {
 }
 
 #[test]
-fn the_list_names_data_minutes_and_what_is_lacking() {
+fn list_names_data_minutes_and_differences() {
     let listed = run_json("reproduce list");
     let exhibits = listed["exhibits"].as_array().unwrap();
     let table_1 = exhibits
         .iter()
         .find(|exhibit| exhibit["id"] == "wang-xu-table-1")
         .unwrap();
-    assert!(table_1["lacks"].as_str().unwrap().contains("NIPS"));
+    assert!(
+        table_1["differs_from_paper"]
+            .as_str()
+            .unwrap()
+            .contains("NIPS")
+    );
     assert!(table_1["data"].to_string().contains("isolet.npy"));
     for exhibit in exhibits {
         let [quick, full] =
@@ -79,7 +84,7 @@ fn the_list_names_data_minutes_and_what_is_lacking() {
 }
 
 #[test]
-fn without_its_data_nothing_passes() {
+fn missing_data_is_an_error() {
     let out = tempfile::tempdir().unwrap();
     let reproduce = |name: &str| run(&format!("reproduce {name} --out {}", out.path().display()));
     refused(
@@ -91,7 +96,7 @@ fn without_its_data_nothing_passes() {
 }
 
 #[test]
-fn the_page_is_made_from_tables_that_fit() {
+fn page_is_made_from_matching_tables_only() {
     let results = tempfile::tempdir().unwrap();
     let page = || {
         run(&format!(

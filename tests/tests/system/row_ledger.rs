@@ -1,4 +1,4 @@
-//! What each row of a file has spent, whatever the outbox, the study and the moment of a kill.
+//! What each row of a file has spent, whatever the outbox, the study and the time of a crash.
 
 use std::{
     fs,
@@ -8,14 +8,14 @@ use std::{
 };
 
 use crate::{
+    harness::{Folder, ServerProcess, json_of, refused, run, run_json, stderr, succeeded},
     patience::until,
-    program::{Folder, ServerProcess, json_of, refused, run, run_json, stderr, succeeded},
     proxy::Proxy,
 };
 
 const ROWS: u64 = 300;
 
-/// A server, a file of rows of three numbers, and room for outboxes.
+/// A server, a file of rows of three numbers, and a folder for outboxes.
 struct Bench {
     folder: Folder,
     server: ServerProcess,
@@ -46,7 +46,7 @@ impl Bench {
     fn command(&self, study: &str, state: &str, more: &str) -> Command {
         let (rows, state) = (&self.rows, self.folder.at(state));
         self.server.command(&format!(
-            "report --header no --json --study {study} --rows {rows} --state {state} {more}"
+            "report --header no --json --study {study} --rows {rows} --outbox {state} {more}"
         ))
     }
 
@@ -67,9 +67,9 @@ fn copy_folder(from: &Path, to: &Path) {
     }
 }
 
-/// A study that is closed costs nobody anything: it is said before a row is perturbed, and nothing is made for it.
+/// A closed study costs nothing: it is refused before a row is perturbed or a file is created.
 #[test]
-fn a_closed_study_is_refused_before_anything_is_perturbed_or_charged() {
+fn closed_studies_are_refused_before_anything_is_charged() {
     let bench = Bench::new(ROWS);
     let [closed, reported] = [(); 2].map(|()| bench.study("4"));
     json_of(&bench.report(&reported, "reported", ""));
@@ -85,14 +85,14 @@ fn a_closed_study_is_refused_before_anything_is_perturbed_or_charged() {
         &["[study-not-open]", &closed, "is closed", nothing],
     );
     assert!(!bench.at("state").exists());
-    // What was sent before can be finished, and no row that came later is perturbed.
+    // An interrupted upload can be finished, but no further row is perturbed.
     let again = json_of(&bench.report(&reported, "reported", ""));
     assert_eq!(again["acknowledged"], ROWS);
     assert_eq!(bench.receipt()["spent"], before["spent"]);
 }
 
 #[test]
-fn three_outboxes_are_one_report_a_row() {
+fn several_outboxes_give_one_report_a_row() {
     let bench = Bench::new(ROWS);
     let study = bench.study("4");
     let first = json_of(&bench.report(&study, "state-1", ""));
@@ -101,17 +101,17 @@ fn three_outboxes_are_one_report_a_row() {
         (&first["accepted"], &charged["rows"]),
         (&ROWS.into(), &ROWS.into())
     );
-    // What is charged is what the study says that holds.
+    // The charge is the study's true cost.
     let shown = bench.server.cli_json(&format!("study show {study}"));
     assert_eq!(charged["epsilon"], shown["privacy"]["true_epsilon"]);
     assert_eq!(charged["spent"]["epsilon"], charged["epsilon"]);
     assert_eq!(charged["limits"]["epsilon_total"], 16.01);
     for state in ["state-2", "state-3"] {
         let output = bench.report(&study, state, "");
-        let words = ["[already-participated]", "rows 1 to 300", "--state"];
+        let words = ["[already-participated]", "rows 1 to 300", "--outbox"];
         refused(&output, 1, &words);
     }
-    // The outbox that has them, and a copy of it, send nothing new.
+    // The outbox with the reports, and a copy of it, send nothing new.
     copy_folder(&bench.at("state-1"), &bench.at("copy"));
     for state in ["state-1", "copy"] {
         let again = json_of(&bench.report(&study, state, ""));
@@ -121,7 +121,7 @@ fn three_outboxes_are_one_report_a_row() {
         );
     }
     assert_eq!(bench.server.accepted(&study), ROWS);
-    // A link to the rows has their ledger.
+    // A symbolic link to the rows shares their ledger.
     let link = bench.folder.at("link.csv");
     std::os::unix::fs::symlink(&bench.rows, &link).unwrap();
     let output = bench
@@ -139,7 +139,7 @@ fn three_outboxes_are_one_report_a_row() {
 }
 
 #[test]
-fn studies_add_up_and_what_would_pass_the_limit_is_refused_before_anything_is_perturbed() {
+fn studies_add_up_and_limits_are_enforced_before_perturbing() {
     let bench = Bench::new(ROWS);
     for state in ["state-1", "state-2"] {
         let sent = json_of(&bench.report(&bench.study("8"), state, ""));
@@ -163,7 +163,7 @@ fn studies_add_up_and_what_would_pass_the_limit_is_refused_before_anything_is_pe
             row.get::<_, i64>(0)
         });
     assert_eq!(made.unwrap(), 0, "something was perturbed");
-    // The limit is whoever's who answers for the rows, and stays.
+    // Whoever is responsible for the rows can change the limit, and it is stored.
     let sent = json_of(&bench.report(&third, "state-3", "--limit-epsilon 20.01"));
     assert_eq!(sent["charged"]["limits"]["epsilon_total"], 20.01);
     let fourth = bench.study("1");
@@ -175,11 +175,11 @@ fn studies_add_up_and_what_would_pass_the_limit_is_refused_before_anything_is_pe
 }
 
 #[test]
-fn another_file_of_the_same_name_is_asked_about() {
+fn a_changed_file_needs_confirmation() {
     let bench = Bench::new(ROWS);
     json_of(&bench.report(&bench.study("4"), "state-1", ""));
     let text = fs::read_to_string(&bench.rows).unwrap();
-    // The same rows in another order, and one more.
+    // The same rows in another order, plus one.
     let mut lines: Vec<&str> = text.lines().rev().collect();
     lines.push("9,9,9");
     fs::write(&bench.rows, lines.join("\n") + "\n").unwrap();
@@ -188,13 +188,13 @@ fn another_file_of_the_same_name_is_asked_about() {
     refused(&output, 1, &["number of the row", "--same-participants"]);
     let sent = json_of(&bench.report(&second, "state-2", "--same-participants"));
     assert_eq!(sent["accepted"], ROWS + 1);
-    // Row 301 has spent less than the others, who are refused for all.
+    // Row 301 has spent less than the others, whose limits refuse the whole file.
     let output = bench.report(&bench.study("5"), "state-3", "--same-participants");
     refused(&output, 1, &["[budget-exceeded]", "rows 1 to 300"]);
 }
 
 #[test]
-fn two_at_once_are_one_report_a_row() {
+fn concurrent_commands_give_one_report_a_row() {
     let rows = 5_000;
     let bench = Bench::new(rows);
     let study = bench.study("4");
@@ -213,9 +213,12 @@ fn two_at_once_are_one_report_a_row() {
             if output.status.success() {
                 succeeded += 1;
             } else {
-                let said = stderr(&output);
+                let message = stderr(&output);
                 let known = ["another process has it open", "already-participated"];
-                assert!(known.iter().any(|known| said.contains(known)), "{said}");
+                assert!(
+                    known.iter().any(|known| message.contains(known)),
+                    "{message}"
+                );
             }
         }
         assert_eq!(succeeded, usize::from(round == 0), "round {round}");
@@ -223,13 +226,13 @@ fn two_at_once_are_one_report_a_row() {
     assert_eq!(bench.server.accepted(&study), rows);
 }
 
-/// Killed anywhere, then tried with other outboxes and older copies of the first: one report a row.
+/// Killed at any time, then retried with other outboxes and older copies of the first: one report for each row.
 #[tokio::test(flavor = "multi_thread")]
-async fn killed_and_tried_with_other_outboxes_a_row_has_one_report() {
+async fn one_report_a_row_after_kills_and_other_outboxes() {
     let rows = 5_000;
     let bench = Bench::new(rows);
     let study = bench.study("4");
-    // Nothing arrives: nobody ends well before the kill.
+    // Nothing arrives, so no command succeeds before the kill.
     let proxy = Proxy::gated(&bench.server.url).await;
     let report = |state: &str| {
         let mut command = bench.command(&study, state, "");
@@ -245,7 +248,8 @@ async fn killed_and_tried_with_other_outboxes_a_row_has_one_report() {
             .spawn()
             .unwrap();
         let outbox = bench.at(&state).join("outbox.db");
-        // Refused when another outbox was charged before its kill; else until its first reports are on the disk.
+        // Refused if another outbox was charged before it was killed; otherwise runs until its first reports are on
+        // disk.
         until("a run to be killed", async || {
             child.try_wait().unwrap().is_some()
                 || fs::metadata(&outbox).is_ok_and(|file| file.len() >= 100_000)
@@ -258,7 +262,7 @@ async fn killed_and_tried_with_other_outboxes_a_row_has_one_report() {
         copy_folder(&bench.at(&state), &bench.at(&format!("copy-{number}")));
     }
     assert!(killed > 0, "nobody was killed");
-    // All go on, the copies first: one of them, or one and its copy, holds what was charged.
+    // All are retried, the copies first: only the charged outbox, or its copy, may send.
     proxy.let_through(1_000_000);
     let mut finished = 0;
     for number in 0..4 {

@@ -1,9 +1,9 @@
-//! Tables as people have them: every command reads them alike, or refuses before anything is perturbed or charged.
-//! Each form of a table is in the tests of `cli/src/rows`.
+//! Tables as people have them: all commands read them alike, or refuse before anything is perturbed or charged. The
+//! details of each format are in the tests of `cli/src/rows`.
 
 use std::{fs, path::Path};
 
-use crate::program::{Folder, ServerProcess, json_of, refused, run, run_json, stderr, succeeded};
+use crate::harness::{Folder, ServerProcess, json_of, refused, run, run_json, stderr, succeeded};
 
 /// The rows of scikit-learn's `load_wine` and a study of its 13 features.
 struct Bench {
@@ -18,12 +18,12 @@ impl Bench {
     fn new() -> Self {
         let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/data");
         let text = fs::read_to_string(data.join("wine.csv")).unwrap();
-        // The last column says which wine it is.
+        // The last column is the kind of wine.
         let mut lines = text
             .lines()
             .map(|line| line.split(',').take(13).map(str::to_owned).collect());
         let folder = Folder::new();
-        // Centers and scales are what is published with it.
+        // Centers and scales are published with the data.
         let constants = fs::read(data.join("wine_features.csv")).unwrap();
         let features = folder.write("features.csv", constants);
         let server = folder.server();
@@ -40,7 +40,7 @@ impl Bench {
         csv(header, &self.rows)
     }
 
-    /// Every column but in another order, as a European spreadsheet writes them.
+    /// The same columns in another order, as a European spreadsheet writes them.
     fn reordered(&self, rows: impl Iterator<Item = Vec<String>>) -> String {
         let line = |cells: &[String]| {
             let cells: Vec<&str> = (0..13).map(|i| cells[(5 * i + 3) % 13].as_str()).collect();
@@ -58,19 +58,19 @@ impl Bench {
     }
 }
 
-/// `to_csv` of pandas: a header and the rows.
+/// A header and the rows, like pandas' `to_csv`.
 fn csv(header: &[String], rows: &[Vec<String>]) -> String {
     let lines = std::iter::once(header).chain(rows.iter().map(Vec::as_slice));
     lines.map(|line| line.join(",") + "\n").collect()
 }
 
 #[test]
-fn every_command_reads_a_table_alike() {
+fn all_commands_read_tables_alike() {
     let bench = Bench::new();
     let folder = &bench.folder;
     let (result, loadings) = (folder.at("result"), folder.at("loadings.csv"));
     let features = folder.at("features.csv");
-    let mut told = Vec::new();
+    let mut results = Vec::new();
     for (name, text) in [
         ("plain.csv", bench.csv(&bench.names)),
         ("moved.csv", bench.reordered(bench.rows.iter().cloned())),
@@ -95,12 +95,12 @@ fn every_command_reads_a_table_alike() {
         run_json(&format!(
             "central pca --k 2 --rows {rows} --features {features} --out {loadings}"
         ));
-        told.push((succeeded(&run(&project)), folder.read("loadings.csv")));
+        results.push((succeeded(&run(&project)), folder.read("loadings.csv")));
     }
-    assert_eq!(told[0].0.lines().count(), 179);
-    assert_eq!(told[0], told[1]);
+    assert_eq!(results[0].0.lines().count(), 179);
+    assert_eq!(results[0], results[1]);
 
-    // An index that stands before the columns: nothing is perturbed or charged.
+    // An index column: nothing is perturbed or charged.
     let header = [&[String::new()][..], &bench.names[..]].concat();
     let numbered = bench.rows.iter().enumerate();
     let numbered = numbered.map(|(number, row)| [&[number.to_string()][..], &row[..]].concat());
@@ -117,7 +117,7 @@ fn every_command_reads_a_table_alike() {
     let dropped = bench.report(&rows, "--drop 'Unnamed: 0'");
     assert_eq!(json_of(&dropped)["accepted"], 178);
 
-    // A missing cell is a zero row of a report, and no row of a projection.
+    // A missing cell becomes a zero row in `report`, and an error in `project`.
     let mut holes = bench.rows.clone();
     holes[3][7].clear();
     let text = csv(&bench.names, &holes);
@@ -129,13 +129,13 @@ fn every_command_reads_a_table_alike() {
     refused(&project, 2, &["the value is missing"]);
 }
 
-/// Columns in another order, in European writing: the reports are of the right ones. The first component of 20,000
-/// wines at ε = 8 is known to about 3°; a false alarm is beyond reach (0.8 is 37°).
+/// With reordered columns and decimal commas the reports use the right columns. The first component of 20,000 wines at
+/// ε = 8 is known to about 3°, so a false alarm is practically impossible (0.8 is 37°).
 #[test]
-fn reports_of_reordered_columns_find_the_component() {
+fn reordered_columns_are_reported_in_the_studys_order() {
     let mut bench = Bench::new();
     let folder = &bench.folder;
-    // Every wine about as often.
+    // Every wine about equally often.
     let many = bench.reordered(bench.rows.iter().cycle().take(20_000).cloned());
     let (rows, features) = (folder.write("many.csv", many), folder.at("features.csv"));
     bench.study = bench
@@ -166,28 +166,28 @@ fn reports_of_reordered_columns_find_the_component() {
     assert!(cosine.abs() > 0.8, "{cosine}");
 }
 
-/// A second run must read the file as the first did: with another header its rows are other participants.
+/// A second run must read the file like the first: with another header its rows are other participants.
 #[test]
-fn an_outbox_remembers_how_the_table_was_read() {
+fn rereading_a_table_differently_is_refused() {
     let bench = Bench::new();
     let numbers: Vec<String> = (0..13).map(|number| number.to_string()).collect();
     let rows = bench.folder.write("rows.csv", bench.csv(&numbers));
-    json_of(&bench.report(&rows, "--header yes --in-order"));
+    json_of(&bench.report(&rows, "--header yes --by-position"));
     let words = [
         "another header or other columns",
         "the flags that were given then",
     ];
     refused(&bench.report(&rows, "--header no"), 2, &words);
-    let again = json_of(&bench.report(&rows, "--header yes --in-order"));
+    let again = json_of(&bench.report(&rows, "--header yes --by-position"));
     assert_eq!(
         (&again["accepted"], &again["acknowledged"]),
         (&0.into(), &178.into())
     );
 }
 
-/// A study without names: `report` asks what line 1 is, and says that columns are taken in the file's order.
+/// For a study without names `report` asks what line 1 is, and notes that columns are taken in the file's order.
 #[test]
-fn a_study_without_names_takes_the_files_order() {
+fn studies_without_names_use_the_files_order() {
     let mut bench = Bench::new();
     bench.study = bench.server.create_study("--epsilon 4 --p 13");
     let rows = bench.folder.write("rows.csv", bench.csv(&bench.names));
@@ -197,10 +197,10 @@ fn a_study_without_names_takes_the_files_order() {
         &["--header yes or --header no"],
     );
     let output = bench.report(&rows, "--header yes");
-    let said = stderr(&output);
+    let message = stderr(&output);
     assert!(
-        said.contains("in its order: \"alcohol\", \"malic_acid\""),
-        "{said}"
+        message.contains("in its order: \"alcohol\", \"malic_acid\""),
+        "{message}"
     );
     assert_eq!(json_of(&output)["accepted"], 178);
 }

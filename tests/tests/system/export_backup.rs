@@ -1,0 +1,124 @@
+//! Studies, stores and estimates as files, by the command line: export, import, delete, backup, restore.
+
+use std::fs;
+
+use crate::harness::{Folder, ServerProcess, refused, succeeded};
+
+#[test]
+fn studies_are_exported_imported_merged_and_deleted() {
+    let folder = Folder::new();
+    let rows = (0..40).map(|i| format!("{},{},1\n", i % 7, i % 3));
+    let rows = folder.write("rows.csv", rows.collect::<String>());
+    let [one, two] = ["one", "two"].map(|name| ServerProcess::start(&folder.path().join(name)));
+    let flags = "--p 3 --epsilon 4 --k 1";
+    let id = one.create_study(flags);
+    one.report(&id, &rows);
+
+    let file = folder.at("a.evstudy");
+    let export = format!("study export {id} --out {file}");
+    let exported = one.cli_json(&export);
+    assert_eq!(exported["bytes"], fs::metadata(&file).unwrap().len());
+    // An existing file is not overwritten.
+    refused(&one.cli(&export), 2, &["exists", "a.evstudy"]);
+
+    let import = format!("study import {file}");
+    for (outcome, reports) in [("created", 40), ("already-imported", 0)] {
+        let imported = two.cli_json(&import);
+        assert_eq!(
+            (&imported["outcome"], &imported["reports"]),
+            (&outcome.into(), &reports.into())
+        );
+        assert_eq!(imported["study"]["id"], id.as_str());
+    }
+
+    // Two studies with the same parameters are merged; one with other parameters is refused.
+    let second = two.create_study(flags);
+    let merged = two.cli_json(&format!("{import} --into {second}"));
+    assert_eq!(merged["outcome"], "merged");
+    assert_eq!(merged["study"]["reports_accepted"], 40);
+    let other = two.create_study("--p 3 --epsilon 1");
+    let refusal = two.cli(&format!("{import} --into {other}"));
+    refused(&refusal, 1, &["only studies of the same parameters"]);
+    let own = two.cli(&format!("study import {rows}"));
+    refused(&own, 1, &["not a complete export of a study"]);
+    // The estimate of the imported study states the influence of one report.
+    let estimate = format!("estimate --study {id} --wait --out {}", folder.at("result"));
+    let done = two.cli_json(&estimate);
+    assert!(done["influence"].as_f64().unwrap() > 0.0, "{done}");
+    let shown = succeeded(&two.cli(&estimate));
+    assert!(shown.contains("influence: replacing one report"), "{shown}");
+
+    // Deleting needs a confirmation and a closed study.
+    refused(&two.cli(&format!("study delete {id}")), 2, &["--yes"]);
+    let delete = format!("study delete {id} --yes");
+    refused(&two.cli(&delete), 1, &["close it"]);
+    two.cli_json(&format!("study close {id}"));
+    assert_eq!(two.cli_json(&delete)["deleted"], id.as_str());
+    let shown = two.cli(&format!("study show {id}"));
+    refused(&shown, 1, &["there is no study"]);
+    let left = two.cli_json("study list");
+    assert_eq!(left["studies"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn backup_of_a_running_server_can_be_restored() {
+    let folder = Folder::new();
+    let mut server = folder.server();
+    let id = server.create_study("--p 3 --epsilon 4");
+    server.report(&id, &folder.write("rows.csv", "1,2,3\n4,5,6\n7,8,10\n"));
+    let file = folder.at("backup.db");
+    let backup = format!("backup --out {file}");
+    let written = server.cli_json(&backup);
+    assert_eq!(written["bytes"], fs::metadata(&file).unwrap().len());
+    refused(&server.cli(&backup), 2, &["exists"]);
+    let token = server.token();
+    server.kill();
+
+    let restored = folder.path().join("restored");
+    fs::create_dir(&restored).unwrap();
+    fs::copy(file, restored.join("eigenveil.db")).unwrap();
+    let server = ServerProcess::start(&restored);
+    // The token is the same, but the backup does not contain its file.
+    fs::write(server.token_file(), token).unwrap();
+    assert_eq!(server.accepted(&id), 3);
+    server.cli_json(&format!("study close {id}"));
+}
+
+/// A second estimate into the same directory removes the files of the first, and nothing else.
+#[test]
+fn files_of_an_earlier_estimate_are_removed() {
+    let folder = Folder::new();
+    let server = folder.server();
+    let study = server.create_study("--p 6 --epsilon 8");
+    let rows = (0..400).map(|i| {
+        let x = f64::from(i % 7) - 3.0;
+        format!("{x},{},0.1,0.2,-0.1,0.3\n", 0.5 * x)
+    });
+    server.report(&study, &folder.write("rows.csv", rows.collect::<String>()));
+    let out = folder.at("out");
+    fs::create_dir(&out).unwrap();
+    // The user's own files, one with the name of a figure that only a path of λ has.
+    for own in ["out/notes.txt", "out/lambda_rows.svg"] {
+        folder.write(own, "mine");
+    }
+    let estimate = |more: &str| {
+        server.cli_json(&format!(
+            "estimate --study {study} --k 2 --wait --out {out} {more}"
+        ));
+        let names = fs::read_dir(&out).unwrap();
+        let mut names: Vec<String> = names
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    };
+    let plain = estimate("");
+    assert_eq!(folder.read("out/lambda_rows.svg"), "mine");
+    let sparse = estimate("--sparse --lambda path");
+    assert!(sparse.contains(&"lambda_path.csv".to_owned()), "{sparse:?}");
+    // A file that the path overwrote belonged to the result from then on.
+    let mut wanted = plain;
+    wanted.retain(|name| name != "lambda_rows.svg");
+    assert_eq!(estimate(""), wanted);
+    assert_eq!(folder.read("out/notes.txt"), "mine");
+}

@@ -1,0 +1,410 @@
+//! After a full run values of rows, addresses and programs of clients, and tokens must be nowhere.
+//!
+//! They are searched for as text and as bytes in the log at its most verbose level, the responses, the output of
+//! commands, `Debug` output, and every file that servers and commands leave. A match by chance: four patterns have 32
+//! bits, two 32 bits as hexadecimal text, the others 40 or more, and there are fewer than 10⁵ random bytes: less than
+//! one run in 5,000.
+
+use std::{
+    collections::HashSet,
+    fs,
+    net::{IpAddr, Ipv4Addr},
+    path::Path,
+};
+
+use eigenveil_client::http::{AnalystClient, HttpSettings, StudyClient, Token};
+use eigenveil_shared::{
+    api::{CreateAnalyst, REPORT_BATCH_MEDIA_TYPE, REPORT_MEDIA_TYPE},
+    codec,
+    enrolment::{
+        ENROLLED_BATCH_MEDIA_TYPE, ENROLLED_REPORT_MEDIA_TYPE, ParticipantToken, with_token,
+        with_tokens,
+    },
+    preprocess::Row,
+    study::{from_hex, to_hex},
+};
+use reqwest::{Client, RequestBuilder};
+
+use crate::{
+    certificates::Authority,
+    harness::{Folder, ServerProcess, stderr, succeeded},
+};
+
+/// Values that nothing else looks like.
+const ROWS: [[f64; 4]; 3] = [
+    [
+        271_828.182_84,
+        -314_159.265_35,
+        141_421.356_23,
+        57_721.566_49,
+    ],
+    [
+        -161_803.398_87,
+        69_314.718_05,
+        230_258.509_29,
+        -173_205.080_75,
+    ],
+    [
+        223_606.797_74,
+        91_596.559_41,
+        -120_205.690_31,
+        258_498.175_79,
+    ],
+];
+/// Addresses of clients, and the address that a proxy forwards.
+const PEERS: [Ipv4Addr; 2] = [
+    Ipv4Addr::new(127, 83, 97, 113),
+    Ipv4Addr::new(127, 89, 101, 107),
+];
+const FORWARDED: Ipv4Addr = Ipv4Addr::new(198, 51, 101, 119);
+const AGENT: &str = "marker-agent-zebra/7.7";
+/// Input files, and the file that stores the token.
+const OWN_FILES: [&str; 3] = ["rows.csv", "broken.csv", "operator.token"];
+
+/// Something to look for, with its name.
+struct Needle(String, Vec<u8>);
+
+fn needles() -> Vec<Needle> {
+    let mut needles = vec![Needle(
+        "the user agent".into(),
+        b"marker-agent-zebra".into(),
+    )];
+    for address in [PEERS[0], PEERS[1], FORWARDED] {
+        let bytes = address.octets();
+        let backwards: Vec<u8> = bytes.iter().rev().copied().collect();
+        for form in [
+            address.to_string().into_bytes(),
+            to_hex(&bytes).into_bytes(),
+            bytes.to_vec(),
+            backwards,
+        ] {
+            needles.push(Needle(address.to_string(), form));
+        }
+    }
+    for row in ROWS {
+        let length = row.iter().map(|x| x * x).sum::<f64>().sqrt();
+        for value in row {
+            let text = value.abs().to_string();
+            // With a dot, which times and identifiers do not have there.
+            needles.push(Needle(text.clone(), text.as_bytes()[..8].to_vec()));
+            for number in [value, value / length] {
+                let name = format!("{number} as f64");
+                needles.push(Needle(name.clone(), number.to_be_bytes()[..5].to_vec()));
+                needles.push(Needle(name, number.to_le_bytes()[3..].to_vec()));
+            }
+            let unit = format!("{:.7}", (value / length).abs());
+            needles.push(Needle(unit.clone(), unit.into_bytes()));
+        }
+        for pair in row.windows(2) {
+            for scale in [1.0, length] {
+                let numbers = [pair[0] / scale, pair[1] / scale].map(|x| x as f32);
+                let name = format!("{numbers:?} as f32");
+                needles.push(Needle(name.clone(), numbers.map(f32::to_be_bytes).concat()));
+                needles.push(Needle(name, numbers.map(f32::to_le_bytes).concat()));
+            }
+        }
+    }
+    needles
+}
+
+/// Half a token is enough, as text or as bytes.
+fn secret(whose: &str, token: &str) -> [Needle; 3] {
+    let half = &token[..token.len() / 2];
+    let forms = [
+        half.to_lowercase().into_bytes(),
+        half.to_uppercase().into_bytes(),
+        from_hex(half).unwrap(),
+    ];
+    forms.map(|form| Needle(format!("the token that is {whose}"), form))
+}
+
+fn holds(hay: &[u8], needle: &[u8]) -> bool {
+    hay.windows(needle.len()).any(|window| window == needle)
+}
+
+/// The needles that occur.
+fn found<'a>(hay: &[u8], needles: &'a [Needle]) -> Vec<&'a str> {
+    // Their common beginnings must not occur either.
+    let beginnings: HashSet<&[u8]> = hay.windows(4).collect();
+    let there = |needle: &&Needle| beginnings.contains(&needle.1[..4]) && holds(hay, &needle.1);
+    needles
+        .iter()
+        .filter(there)
+        .map(|needle| needle.0.as_str())
+        .collect()
+}
+
+#[test]
+fn the_search_finds_planted_needles() {
+    let mut needles = needles();
+    needles.extend(secret("somebody's", &"5a".repeat(32)));
+    for Needle(name, bytes) in &needles {
+        let hay = [&[0; 99], bytes.as_slice(), &[1; 99]].concat();
+        assert!(found(&hay, &needles).contains(&name.as_str()), "{name}");
+    }
+    assert!(found(&[0; 99], &needles).is_empty());
+    assert_eq!(found(csv().as_bytes(), &needles).len(), 12);
+    assert_eq!(found(&raw(), &needles).len(), 12);
+    let line = format!("peer {}:40000", PEERS[0]);
+    assert_eq!(found(line.as_bytes(), &needles).len(), 1);
+}
+
+fn csv() -> String {
+    ROWS.iter()
+        .map(|row| row.map(|x| x.to_string()).join(",") + "\n")
+        .collect()
+}
+
+/// The unperturbed rows, as a device might send them by mistake.
+fn raw() -> Vec<u8> {
+    let numbers = ROWS.as_flattened().iter();
+    numbers.flat_map(|x| x.to_le_bytes()).collect()
+}
+
+/// Every file below this directory except the inputs.
+fn files(folder: &Path, places: &mut Vec<(String, Vec<u8>)>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files(&path, places);
+        } else if !OWN_FILES.iter().any(|own| path.ends_with(own)) {
+            let bytes = fs::read(&path).unwrap();
+            // The server's ballast file is 40 MiB of zeros.
+            if bytes.iter().any(|byte| *byte != 0) {
+                places.push((path.display().to_string(), bytes));
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_rows_addresses_or_tokens_are_left_behind() {
+    let folder = Folder::new();
+    let authority = Authority::new("an organisation");
+    authority.issue("127.0.0.1").write(folder.path());
+    let ca = folder.write("ca.pem", &authority.root_pem);
+    // Everything that handles addresses and tokens is enabled.
+    let config = format!(
+        "listen = \"127.0.0.1:0\"\ntls_cert = {:?}\ntls_key = {:?}\ntrusted_proxies = [\"127.0.0.0/8\"]\n\
+         address_requests_per_minute = 100000\ntoken_requests_per_minute = 100000\nwrong_tokens_per_minute = 3\n",
+        folder.at("cert.pem"),
+        folder.at("key.pem")
+    );
+    let config = format!("--config {}", folder.write("eigenveil.toml", config));
+    let (data, log) = (folder.path().join("data"), folder.path().join("log"));
+    let mut server = ServerProcess::start_logged("trace", &data, &config, &log);
+
+    let mut spoken = reported_rows(&folder, &server, &format!("--ca-cert {ca}"));
+    let (responses, secrets, hash) = used_tokens(&server, &ca, &authority.root_pem).await;
+    spoken.extend(responses);
+    // The log, and the database with its write-ahead log, before and after the server has stopped.
+    let mut places = vec![("output of the commands".to_owned(), spoken)];
+    files(folder.path(), &mut places);
+    assert!(server.stop());
+    files(folder.path(), &mut places);
+    assert!(places.len() >= 20, "{}", places.len());
+
+    let mut needles = needles();
+    needles.extend(secrets);
+    for (place, hay) in &places {
+        let found = found(hay, &needles);
+        assert!(found.is_empty(), "{place} holds {found:?}");
+    }
+    // The search itself works: the log has request paths, and the database has hashes.
+    let logged = fs::read(&log).unwrap();
+    for word in [
+        "DEBUG",
+        "request",
+        "/v1/studies/{id}/reports",
+        "status=403",
+        "status=429",
+        "operator token rotated",
+    ] {
+        assert!(holds(&logged, word.as_bytes()), "the log has no {word}");
+    }
+    assert!(places.iter().any(|(_, hay)| holds(hay, &hash)));
+}
+
+/// Studies of three mechanisms with reports and an estimate each. Returns all output.
+fn reported_rows(folder: &Folder, server: &ServerProcess, ca: &str) -> Vec<u8> {
+    let rows = folder.write("rows.csv", csv());
+    // An unusable row is sent as the zero row, and not shown.
+    let broken = folder.write("broken.csv", csv() + "223606.79774,inf,1,2\n");
+    let mut collected = String::new();
+    for mechanism in ["double-cap", "isotropic-gaussian", "discrete-gaussian"] {
+        let study = server.create_study(&format!("--p 4 --epsilon 4 --mechanism {mechanism} {ca}"));
+        let state = folder.at(mechanism);
+        let report = format!("report --header no --study {study}");
+        for line in [
+            &format!("{report} --rows {rows} --outbox {state}"),
+            &format!("estimate --study {study} --k 1 --wait --out {state}"),
+            &format!("study show {study}"),
+            &format!("{report} --rows {broken} --outbox {state}-broken"),
+        ] {
+            let output = server.cli(&format!("{line} {ca}"));
+            collected += &succeeded(&output);
+            collected += &stderr(&output);
+        }
+    }
+    collected.into_bytes()
+}
+
+/// A client with a recognisable address and user agent.
+fn client(peer: usize, root: &str) -> Client {
+    Client::builder()
+        .tls_certs_only([reqwest::Certificate::from_pem(root.as_bytes()).unwrap()])
+        .local_address(IpAddr::from(PEERS[peer]))
+        .user_agent(AGENT)
+        .build()
+        .unwrap()
+}
+
+/// Sends requests that must get these statuses, 0 for anything but a server error. Returns the responses.
+async fn responses(requests: impl IntoIterator<Item = (RequestBuilder, u16)>) -> Vec<u8> {
+    let mut responses = Vec::new();
+    for (request, wanted) in requests {
+        let answer = request.send().await.unwrap();
+        let status = answer.status().as_u16();
+        let url = answer.url().clone();
+        assert!(
+            status == wanted || (wanted == 0 && status < 500),
+            "{url}: {status}, not {wanted}"
+        );
+        responses.extend(format!("{:?}", answer.headers()).into_bytes());
+        responses.extend(answer.bytes().await.unwrap());
+    }
+    responses
+}
+
+/// All kinds of refused requests, with rows where none belong.
+async fn wrong_requests(url: &str, root: &str, study: &str) -> Vec<u8> {
+    let client = client(0, root);
+    let studies = format!("{url}/v1/studies");
+    let reports = format!("{studies}/{study}/reports");
+    let text = csv();
+    let post = |to: &String, media_type: &str, body: &[u8]| {
+        let request = client.post(to).header("content-type", media_type);
+        request.body(body.to_vec())
+    };
+    let get = |to: &str| client.get(format!("{url}{to}"));
+    let guess = || client.post(&studies).bearer_auth("wrong");
+    let json = format!("[{}]", text.replace('\n', ","));
+    let requests = [
+        (get("/v1/studies"), 200),
+        // A device that sends unperturbed rows.
+        (post(&reports, REPORT_MEDIA_TYPE, &raw()), 0),
+        (post(&reports, REPORT_BATCH_MEDIA_TYPE, &raw()), 0),
+        (post(&reports, "text/csv", text.as_bytes()), 415),
+        (get(&format!("/rows/{}", text.lines().next().unwrap())), 404),
+        (get("/v1/studies/271828.18284"), 404),
+        (post(&studies, "application/json", json.as_bytes()), 401),
+        (guess(), 0),
+        (guess(), 0),
+        (guess(), 0),
+        (guess(), 429),
+        (client.put(&reports).body(text), 405),
+        (get("/metrics"), 0),
+    ];
+    let address = FORWARDED.to_string();
+    let forwarded = |request: RequestBuilder| request.header("x-forwarded-for", &address);
+    responses(requests.map(|(request, status)| (forwarded(request), status))).await
+}
+
+/// Tokens of every kind, used rightly and wrongly, and other refused requests. Returns the responses, the secrets, and
+/// the hash of a token, which the database has.
+async fn used_tokens(
+    server: &ServerProcess,
+    ca: &str,
+    root: &str,
+) -> (Vec<u8>, Vec<Needle>, Vec<u8>) {
+    let url = &server.url;
+    let settings = HttpSettings::default().add_root_certificate_pem(root.as_bytes());
+    let settings = settings.unwrap();
+    let flags = format!("--p 4 --epsilon 4 --enrolment token --ca-cert {ca}");
+    let id = server.create_study(&flags);
+    let first = Token::from_file(server.token_file()).unwrap();
+    let operator = AnalystClient::with_settings(url, &first, &settings).unwrap();
+    let tokens = operator.issue_tokens(&id, 6).await.unwrap();
+    let alice = CreateAnalyst {
+        name: "alice".into(),
+        study: None,
+    };
+    let analyst = operator.create_token(&alice).await.unwrap();
+    let devices = StudyClient::with_settings(url, &settings).unwrap();
+    let study = devices.fetch_study(&id).await.unwrap();
+    let stranger = ParticipantToken::from_bytes([0x5a; 32]);
+    let report = || {
+        let report = study.participant().report(&Row::new(vec![1.0; 4])).unwrap();
+        report.into_report()
+    };
+    let wire = || codec::encode_report(&report());
+    let batch = {
+        let [one, two] = [report(), report()];
+        let pairs = [&one, &two].map(|report| (report.id, report.payload.as_slice()));
+        codec::encode_batch(&codec::StudyShape::new(study.params()), pairs).unwrap()
+    };
+    let (one, many) = (ENROLLED_REPORT_MEDIA_TYPE, ENROLLED_BATCH_MEDIA_TYPE);
+    let http = client(1, root);
+    let post = |media_type: &str, body: Vec<u8>| {
+        http.post(format!("{url}/v1/studies/{id}/reports"))
+            .header("content-type", media_type)
+            .body(body)
+    };
+    let get = |path: &str| http.get(format!("{url}{path}"));
+    let participant = tokens[0].reveal();
+    let delete = http.delete(format!("{url}/v1/tokens/{}", analyst.token));
+    let mut collected = responses([
+        (post(one, with_token(&tokens[0], &wire())), 201),
+        (post(one, with_token(&tokens[0], &wire())), 409),
+        (post(one, with_token(&stranger, &wire())), 403),
+        (post(one, with_token(&tokens[1], &[1, 2, 3])), 400),
+        (
+            post(many, with_tokens(&[&tokens[2], &stranger], &batch)),
+            200,
+        ),
+        (post(many, with_tokens(&[&tokens[3]], &batch)), 400),
+        // A token where a report should be.
+        (post(REPORT_MEDIA_TYPE, with_token(&tokens[4], &[])), 400),
+        (post("text/plain", tokens[5].reveal().into_bytes()), 415),
+        // Tokens in the wrong place: as bearer tokens, in the path.
+        (get("/v1/tokens").bearer_auth(&participant), 403),
+        (get("/v1/tokens").bearer_auth(&analyst.token), 403),
+        (
+            get(&format!("/v1/studies/{id}/estimates")).bearer_auth(&analyst.token),
+            200,
+        ),
+        (
+            get(&format!("/v1/studies/{participant}")).bearer_auth("x"),
+            403,
+        ),
+        (
+            get(&format!("/v1/{participant}?token={participant}")).bearer_auth("x"),
+            404,
+        ),
+        (get("/metrics"), 0),
+        (get("/openapi.json"), 200),
+        (get("/readyz"), 200),
+        (get("/v1/studies"), 200),
+        (get("/v1/tokens").bearer_auth(first.reveal()), 200),
+        (delete.bearer_auth(first.reveal()), 404),
+    ])
+    .await;
+    collected.extend(wrong_requests(url, root, &id).await);
+    let second = operator.rotate_token().await.unwrap();
+    let shown = format!("{first:?} {second:?} {analyst:?} {tokens:?} {operator:?} {stranger:?}");
+    collected.extend(shown.into_bytes());
+
+    let mut secrets: Vec<Needle> = [
+        secret("the operator's first", first.reveal()),
+        secret("the operator's second", second.reveal()),
+        secret("the analyst's", &analyst.token),
+        secret("a stranger's", &stranger.reveal()),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    for token in &tokens {
+        secrets.extend(secret("a participant's", &token.reveal()));
+    }
+    (collected, secrets, tokens[0].digest().to_vec())
+}

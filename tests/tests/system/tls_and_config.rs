@@ -1,0 +1,209 @@
+//! HTTPS, the configuration file and --check-config, with the real program.
+
+use std::{fs, path::Path};
+
+use crate::{
+    certificates::Authority,
+    harness::{Folder, ServerProcess, json_of, program, refused, run, succeeded, words},
+    patience::until,
+};
+
+/// A directory with a configuration file, a certificate for 127.0.0.1 and that of its authority.
+struct Site {
+    folder: Folder,
+    authority: Authority,
+}
+
+impl Site {
+    fn new() -> Self {
+        let folder = Folder::new();
+        let authority = Authority::new("an organisation");
+        let site = Self { folder, authority };
+        site.issue(&site.authority);
+        site.configure("");
+        site
+    }
+
+    fn at(&self, name: &str) -> String {
+        self.folder.at(name)
+    }
+
+    fn issue(&self, authority: &Authority) {
+        authority.issue("127.0.0.1").write(self.folder.path());
+        self.folder.write("ca.pem", &authority.root_pem);
+        set_mode(self.at("key.pem"), 0o600);
+    }
+
+    /// Writes a configuration with these lines.
+    fn configure(&self, lines: &str) {
+        let [data, certificate, key] = ["data", "cert.pem", "key.pem"].map(|name| self.at(name));
+        let text = format!(
+            "listen = \"127.0.0.1:0\"\ndata_dir = {data:?}\ntls_cert = {certificate:?}\ntls_key = {key:?}\n\
+             tls_reload_seconds = 0\n{lines}"
+        );
+        self.folder.write("eigenveil.toml", text);
+    }
+
+    fn check(&self, flags: &str) -> std::process::Output {
+        let config = self.at("eigenveil.toml");
+        run(&format!("serve --config {config} --check-config {flags}"))
+    }
+
+    fn warnings(&self, flags: &str) -> String {
+        json_of(&self.check(&format!("{flags} --json")))["warnings"].to_string()
+    }
+
+    /// A server with this configuration on this data directory.
+    fn server(&self, data: &str) -> ServerProcess {
+        let config = format!("--config {}", self.at("eigenveil.toml"));
+        let (data, log) = (self.at(data), self.at("log"));
+        ServerProcess::start_logged("info", Path::new(&data), &config, Path::new(&log))
+    }
+}
+
+fn set_mode(path: impl AsRef<Path>, mode: u32) {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// Waits until the log contains these words.
+async fn logged(folder: &Folder, words: &str) {
+    until(words, async || folder.read("log").contains(words)).await;
+}
+
+#[tokio::test]
+async fn full_run_over_https_with_a_renewed_certificate() {
+    let site = Site::new();
+    let mut server = site.server("data");
+    let listens = server.url.strip_prefix("https://").unwrap().to_owned();
+    let ca = format!("--ca-cert {}", site.at("ca.pem"));
+    let study = server.create_study(&format!("{ca} --p 2 --epsilon 4"));
+    let rows = site.folder.write("rows.csv", "1,2\n2,1\n1,1\n");
+    let sent = server.report(&study, &format!("{rows} {ca}"));
+    assert_eq!(sent["accepted"], 3);
+
+    // Without the authority's certificate clients refuse it, and http:// fails too.
+    let list = |more: &str| server.cli(&format!("study list {more}"));
+    refused(&list(""), 1, &["is not trusted", "--ca-cert"]);
+    let plain = format!("--server http://{listens}");
+    refused(&list(&plain), 1, &["400"]);
+
+    // A certificate and key that do not match are reported and not used; the right pair is.
+    let next = Authority::new("another organisation");
+    site.folder
+        .write("cert.pem", next.issue("127.0.0.1").certificate);
+    server.signal("-HUP");
+    logged(&site.folder, "is not that of the certificate").await;
+    succeeded(&list(&ca));
+    fs::rename(site.at("ca.pem"), site.at("old-ca.pem")).unwrap();
+    site.issue(&next);
+    server.signal("-HUP");
+    until("the new certificate is used", async || {
+        list(&ca).status.success()
+    })
+    .await;
+    let old = list(&format!("--ca-cert {}", site.at("old-ca.pem")));
+    assert!(!old.status.success());
+    assert!(server.stop());
+}
+
+#[tokio::test]
+async fn sighup_without_a_certificate_is_harmless() {
+    let folder = Folder::new();
+    let (data, log) = (folder.path().join("data"), folder.path().join("log"));
+    let mut server = ServerProcess::start_logged("info", &data, "--listen 127.0.0.1:0", &log);
+    server.signal("-HUP");
+    logged(&folder, "no certificate to read again").await;
+    succeeded(&server.cli("study list"));
+    assert!(server.stop());
+}
+
+#[test]
+fn check_config_reports_problems_and_changes_nothing() {
+    let site = Site::new();
+    succeeded(&site.check(""));
+    let checked = json_of(&site.check("--json"));
+    assert_eq!(checked, serde_json::json!({"ok": true, "warnings": []}));
+    assert!(!Path::new(&site.at("data")).exists());
+
+    // Exit code 2: errors in the file or on the command line.
+    for (line, says) in [
+        (
+            "max_conections = 5\n",
+            &["eigenveil.toml", "max_conections", "max_connections"][..],
+        ),
+        (
+            "max_connections = 0\n",
+            &["max_connections is 0", "at least 1"][..],
+        ),
+        ("max_connections = \"many\"\n", &["line 6"][..]),
+    ] {
+        site.configure(line);
+        refused(&site.check(""), 2, says);
+    }
+    refused(
+        &run("serve --config /none.toml --check-config"),
+        2,
+        &["/none.toml"],
+    );
+    refused(&run("serve --check-config"), 2, &["--data"]);
+    site.folder.write("eigenveil.toml", "");
+    refused(&site.check(""), 2, &["data_dir", "--data"]);
+    let open = run("serve --data /none/data --listen 0.0.0.0:0");
+    refused(&open, 2, &["0.0.0.0:0", "--tls-cert", "--insecure-http"]);
+    site.configure("");
+    let other = Authority::new("x").issue("127.0.0.1").key;
+    site.folder.write("key.pem", other);
+    refused(
+        &site.check(""),
+        2,
+        &["cert.pem", "key.pem", "made together"],
+    );
+    let served = run(&format!("serve --config {}", site.at("eigenveil.toml")));
+    refused(&served, 2, &["cert.pem", "key.pem"]);
+    site.issue(&site.authority);
+
+    // Exit code 1: the machine does not allow it.
+    let elsewhere = site.check("--listen 192.0.2.1:0");
+    refused(&elsewhere, 1, &["cannot listen on 192.0.2.1:0"]);
+    fs::create_dir(site.at("data")).unwrap();
+    let thesis = site.folder.write("data/thesis.tex", "x");
+    refused(&site.check(""), 1, &["thesis.tex"]);
+    fs::remove_file(thesis).unwrap();
+    let file = site.folder.write("rows.csv", "x");
+    refused(&site.check(&format!("--data {file}")), 1, &["rows.csv"]);
+
+    // Warnings.
+    set_mode(site.at("key.pem"), 0o644);
+    let warnings = site.warnings("");
+    assert!(warnings.contains("chmod 600"), "{warnings}");
+    assert_eq!(fs::read_dir(site.at("data")).unwrap().count(), 0);
+}
+
+#[test]
+fn flags_override_the_config_file() {
+    let site = Site::new();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let listen = taken.local_addr().unwrap().to_string();
+    let warnings = site.warnings(&format!("--listen {listen}"));
+    assert!(
+        warnings.contains(&format!("{listen} is in use")),
+        "{warnings}"
+    );
+    let mut server = site.server("other");
+    assert!(server.token_file().exists() && !Path::new(&site.at("data")).exists());
+    assert!(server.stop());
+}
+
+#[test]
+fn clients_refuse_plain_http_to_other_machines() {
+    for line in ["study list", "report --header no --study 0 --rows none.csv"] {
+        let mut program = program();
+        program
+            .args(words(&format!("{line} --server http://192.0.2.1:9")))
+            .env("EIGENVEIL_TOKEN", "x");
+        let output = program.output().unwrap();
+        let words = ["http://192.0.2.1:9", "https://", "--insecure-http"];
+        refused(&output, 1, &words);
+    }
+}
