@@ -420,7 +420,7 @@ struct Listed {
     guarantee: &'static str,
     neighbours: Vec<&'static str>,
     calibrations: Vec<&'static str>,
-    pure: bool,
+    supports_delta_zero: bool,
 }
 
 fn list(json: bool) -> Result<()> {
@@ -434,7 +434,7 @@ fn list(json: bool) -> Result<()> {
                 guarantee: info.guarantee,
                 neighbours: info.neighbours.iter().map(|kind| kind.as_str()).collect(),
                 calibrations: info.calibrations.iter().map(|kind| kind.as_str()).collect(),
-                pure: info.delta != DeltaSupport::Positive,
+                supports_delta_zero: info.delta != DeltaSupport::Positive,
             })
             .collect();
         return output::json(&serde_json::json!({ "algorithms": listed }));

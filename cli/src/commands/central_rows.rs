@@ -95,7 +95,7 @@ impl RowsArgs {
             (None, None) => return Err(CliError::usage("give --model or --rows")),
         };
         if let Some(model) = self.model {
-            norm = model.usual_norm(norm);
+            norm = model.default_norm(norm);
         }
         if self.n == Some(0) {
             return Err(CliError::usage("--n is 0; at least one row is needed"));

@@ -44,7 +44,7 @@ pub(crate) enum ModelArg {
 
 impl ModelArg {
     /// The given norm, otherwise the model's: two models are stated for rows in the unit ball, not on its surface.
-    pub(super) fn usual_norm(self, given: NormArgs) -> NormArgs {
+    pub(super) fn default_norm(self, given: NormArgs) -> NormArgs {
         let radius = match self {
             Self::Published => None,
             // The signal then has length 2/3, which clipping does not reach.
@@ -327,7 +327,7 @@ fn run_setting(
     };
     let mut mechanism = args.mechanism.clone();
     if let Some(model) = args.model {
-        mechanism.norm = model.usual_norm(mechanism.norm);
+        mechanism.norm = model.default_norm(mechanism.norm);
     }
     let params = mechanism.freeze(p, setting.epsilon, raw.and_then(|raw| raw.features.clone()))?;
     let source = match (raw, args.model) {
