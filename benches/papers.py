@@ -79,7 +79,7 @@ def covertype():
     rows = np.load(pathlib.Path(given.data) / "covtype15k.npy").astype(float)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     for r in records("wang-xu-figure-1"):
-        if r["calibration"] != "as-published" or r["panel"] != "Covertype":
+        if r["calibration"] != "as-published" or r["data_set"] != "Covertype":
             continue
         n, p, k, epsilon = int(r["n"]), int(r["p"]), int(r["k"]), float(r["epsilon"])
         truth = leading(rows.T @ rows / len(rows), k)

@@ -28,9 +28,9 @@ pub(crate) enum NormArg {
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct NormArgs {
     /// How rows are brought into the unit ball [default: normalize]
-    #[arg(long, value_enum)]
+    #[arg(long = "bound-rows", value_enum)]
     pub(crate) norm: Option<NormArg>,
-    /// Radius R of --norm clip and --norm require [default: 1]
+    /// Radius R of --bound-rows clip and --bound-rows require [default: 1]
     #[arg(long, value_name = "R")]
     pub(crate) radius: Option<f64>,
 }
@@ -45,7 +45,7 @@ impl NormArgs {
         match self.norm.unwrap_or(NormArg::Normalize) {
             NormArg::Normalize if self.radius.is_some() => {
                 Err(crate::error::CliError::usage(format!(
-                    "--radius {radius} is not used with --norm normalize, which divides each row by its own length; leave it out, or give --norm clip"
+                    "--radius {radius} is not used with --bound-rows normalize, which divides each row by its own length; leave it out, or give --bound-rows clip"
                 )))
             }
             NormArg::Normalize => Ok(Norm::Normalize),

@@ -5,6 +5,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 /// Command (empty: any command), old flag, new flag.
 const FLAGS: &[(&str, &str, &str)] = &[
     ("", "--in-order", "--by-position"),
+    ("", "--norm", "--bound-rows"),
     ("audit", "--source", "--randomness"),
     ("central", "--clip", "--gradient-clip"),
     ("central", "--columns", "--block-size"),

@@ -52,7 +52,7 @@ pub(crate) struct PlanArgs {
     /// as-published adds a row for the paper's own noise of symmetric-gaussian, with its true ε
     #[arg(long, default_value = "analytic", value_parser = crate::args::parse::<Calibration>)]
     calibration: Calibration,
-    /// The k leading eigenvalues of E[xxᵀ] of prepared rows, or more. With --norm normalize all p of them sum to 1; the
+    /// The k leading eigenvalues of E[xxᵀ] of prepared rows, or more. With --bound-rows normalize all p of them sum to 1; the
     /// rest is spread evenly over the other directions
     #[arg(
         long,
@@ -79,9 +79,9 @@ pub(crate) struct PlanArgs {
     #[arg(long, value_name = "N,…", value_delimiter = ',')]
     n: Vec<NonZeroU64>,
     /// How rows are brought into the unit ball [default: normalize]
-    #[arg(long, value_enum, conflicts_with = "pilot")]
+    #[arg(long = "bound-rows", value_enum, conflicts_with = "pilot")]
     norm: Option<NormArg>,
-    /// Mean squared length of the prepared rows, at most 1 (for --norm clip and require; normalize makes it 1)
+    /// Mean squared length of the prepared rows, at most 1 (for --bound-rows clip and require; normalize makes it 1)
     #[arg(long, value_name = "T", allow_negative_numbers = true)]
     mean_squared_length: Option<f64>,
     /// Plan for private centring with the constant A [default A: 1/√2]: the spectrum is then that of the covariance; components are assumed to be orthogonal to the mean
@@ -242,7 +242,7 @@ fn from_spectrum(args: &PlanArgs) -> Result<Population> {
         (NormArg::Normalize, None) => (Norm::Normalize, MeanSquaredLength::UnitRows),
         (NormArg::Normalize, Some(total)) => {
             return Err(CliError::usage(format!(
-                "--mean-squared-length is {total}, but under --norm normalize every row has length 1; leave it out, or give --norm clip or require"
+                "--mean-squared-length is {total}, but under --bound-rows normalize every row has length 1; leave it out, or give --bound-rows clip or require"
             )));
         }
         (NormArg::Clip, total) => (Norm::Clip { radius: 1.0 }, mean_squared_length(total)),

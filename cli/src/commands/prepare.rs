@@ -388,7 +388,7 @@ fn print(args: &PrepareArgs, prepared: &PrepareAnswer) -> Result<()> {
             chosen.flags()
         )),
         _ => output::text(&format!(
-            "  eigenveil study create --name NAME --features {} --epsilon 4\n--norm normalize needs no radius; for --norm clip, --radius {} (√p) is about the length of rows scaled this way",
+            "  eigenveil study create --name NAME --features {} --epsilon 4\n--bound-rows normalize needs no radius; for --bound-rows clip, --radius {} (√p) is about the length of rows scaled this way",
             prepared.out,
             rounded((prepared.columns.len() as f64).sqrt())
         )),
@@ -398,9 +398,9 @@ fn print(args: &PrepareArgs, prepared: &PrepareAnswer) -> Result<()> {
 /// The flags of `study create` for a norm.
 pub(super) fn norm_flags(norm: Norm) -> String {
     match norm {
-        Norm::Normalize => " --norm normalize".to_owned(),
-        Norm::Clip { radius } => format!(" --norm clip --radius {radius}"),
-        Norm::Require { radius } => format!(" --norm require --radius {radius}"),
+        Norm::Normalize => " --bound-rows normalize".to_owned(),
+        Norm::Clip { radius } => format!(" --bound-rows clip --radius {radius}"),
+        Norm::Require { radius } => format!(" --bound-rows require --radius {radius}"),
     }
 }
 

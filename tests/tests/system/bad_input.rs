@@ -35,7 +35,7 @@ fn study_parameters_out_of_range_are_refused() {
             ["[invalid-preprocessing]", "1.5"],
         ),
         (
-            "--p 4 --epsilon 1 --norm clip --radius 0",
+            "--p 4 --epsilon 1 --bound-rows clip --radius 0",
             ["[invalid-preprocessing]", "radius is 0"],
         ),
         // Private centring adds one dimension to the reports.

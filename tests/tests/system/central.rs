@@ -130,7 +130,7 @@ fn central_refuses_wrong_usage() {
     let message = refuses(
         &format!("central analyze-gauss --k 1 --rows {long}"),
         &[
-            ("--norm require", "row 2"),
+            ("--bound-rows require", "row 2"),
             ("--epsilon 0", "epsilon is 0"),
             ("--epsilon nan", "epsilon is NaN"),
             ("--epsilon 17", "at most 16"),

@@ -22,7 +22,7 @@ fn demo_removes_the_mean_and_project_uses_it() {
     let folder = Folder::new();
     let (rows, out) = (folder.write("rows.csv", rows()), folder.at("out"));
     let result = run_json(&format!(
-        "demo --n 6000 --k 1 --epsilon 8 --norm clip --centring --rows {rows} --out {out}"
+        "demo --n 6000 --k 1 --epsilon 8 --bound-rows clip --centring --rows {rows} --out {out}"
     ));
     assert_eq!((&result["p"], &result["k"]), (&3.into(), &1.into()));
     // Both results are those of the covariance; at ε = 8 the noise hardly turns a component of variance 0.045.
@@ -64,7 +64,7 @@ fn simulate_centres_with_both_noise_sources_and_refuses_a_wrong_constant() {
     let rows = folder.write("rows.csv", rows());
     for noise in ["from-sum", "per-report"] {
         let result = run_json(&format!(
-            "simulate --n 6000 --k 1 --epsilon 8 --norm clip --centring=0.6 --rows {rows} --noise {noise}"
+            "simulate --n 6000 --k 1 --epsilon 8 --bound-rows clip --centring=0.6 --rows {rows} --noise {noise}"
         ));
         assert_eq!(
             (&result["p"], &result["centring"]),

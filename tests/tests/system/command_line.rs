@@ -87,7 +87,7 @@ fn create_report_estimate_project_by_hand() {
     }
     let rows = folder.write("rows.csv", text);
     let study = server.cli_json(&format!(
-        "study create --name bodies --k 1 --epsilon 8 --features {features} --norm clip --radius 3"
+        "study create --name bodies --k 1 --epsilon 8 --features {features} --bound-rows clip --radius 3"
     ));
     has_keys(
         &study,

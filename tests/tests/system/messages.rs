@@ -36,7 +36,7 @@ fn flags_without_effect_and_bad_values_are_refused() {
         &[
             ("--epsilon -1", "epsilon is -1"),
             ("--epsilon 1 --radius 3", "--radius 3 is not used"),
-            ("--epsilon 1 --radius 3", "--norm clip"),
+            ("--epsilon 1 --radius 3", "--bound-rows clip"),
         ],
     );
     let repeated = |times| succeeded(&run(&format!("{simulate} --epsilon 1 --repeats {times}")));

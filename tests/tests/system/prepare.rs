@@ -194,7 +194,7 @@ fn prepare_gives_the_predicted_error_on_breast_cancer() {
     let mut line =
         format!("simulate --rows {rows} --features {out} --k 3 --n 20000 --epsilon 4 --seed 7");
     if let Some(radius) = chosen["norm"]["radius"].as_f64() {
-        write!(line, " --norm clip --radius {radius}").unwrap();
+        write!(line, " --bound-rows clip --radius {radius}").unwrap();
     }
     if chosen["centring"].is_number() {
         line += " --centring";
