@@ -1,4 +1,4 @@
-"""What the acceptance rule of two published libraries draws in place of the Bingham law, by integration.
+"""What the acceptance rule of two published libraries draws instead of the Bingham distribution, by integration.
 
     pip install numpy && python benches/bingham.py
 

@@ -1,4 +1,4 @@
-"""Three exhibits of `eigenveil reproduce`, computed again by plain numpy that shares no code with them.
+"""Three exhibits of `eigenveil reproduce`, recomputed in plain numpy that shares no code with them.
 
     pip install numpy && python benches/papers.py [--results docs/papers] [--data ../shared/data]
 

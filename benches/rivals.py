@@ -1,4 +1,4 @@
-"""Eigenveil's solver beside numpy and scikit-learn, on the same matrices in the same run.
+"""Eigenveil's solver against numpy and scikit-learn, on the same matrices in the same run.
 
     python -m venv /tmp/rivals && /tmp/rivals/bin/pip install -r benches/requirements.txt
     /tmp/rivals/bin/python benches/rivals.py [--skip-sklearn] [--json FILE]
@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def spikes(p, k, rng):
-    """k orthonormal directions on ten rows of their own each, and their sizes from 1 to 2."""
+    """k orthonormal directions, each on its own ten rows, and their sizes from 1 to 2."""
     vectors = np.zeros((p, k))
     for j in range(k):
         vectors[10 * j : 10 * j + 10, j] = rng.choice([-1.0, 1.0], 10) / np.sqrt(10)
@@ -146,7 +146,7 @@ def leading(binary, folder, p, repeats, k=10):
 
 
 def sparse_pca(binary, folder, p=400, n=2000, k=10):
-    """Rows without noise of privacy: unit variance plus the spikes. Several alphas for each rival, its best
+    """Rows without privacy noise: unit variance plus the spikes. Several alphas for each rival, its best
     error and that fit's time; ours gets one lambda, from n and p alone."""
     from sklearn.decomposition import MiniBatchSparsePCA, SparsePCA
 
@@ -194,7 +194,7 @@ def main():
         runs = [
             lambda: fantope(binary, folder, 400, 0.05, arguments.repeats),
             lambda: fantope(binary, folder, 1000, 0.035, arguments.repeats),
-            # A smaller lambda, which rules fewer rows out beforehand.
+            # A smaller lambda, which screens out fewer rows.
             lambda: fantope(binary, folder, 1000, 0.02, arguments.repeats),
             lambda: leading(binary, folder, 2000, arguments.repeats),
         ]

@@ -10,7 +10,7 @@ float64 vector, the answer is 204. No disk, no duplicates check, no crash safety
 
 import os
 
-# One thread: a pool of them on a busy two-core machine only waits for itself.
+# One thread: on a busy two-core machine a pool only competes with itself.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import asyncio

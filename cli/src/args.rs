@@ -38,7 +38,8 @@ pub(crate) struct NormArgs {
 impl NormArgs {
     /// The norm with its radius.
     ///
-    /// # Errors Wrong usage for a radius that the norm does not use.
+    /// # Errors
+    /// Wrong usage for a radius that the norm does not use.
     pub(crate) fn norm(&self) -> crate::error::Result<Norm> {
         let radius = self.radius.unwrap_or(1.0);
         match self.norm.unwrap_or(NormArg::Normalize) {

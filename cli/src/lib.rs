@@ -84,7 +84,7 @@ pub fn main() -> ExitCode {
     match run(cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            output::say(&format!("error: {error}"));
+            output::print_error_line(&format!("error: {error}"));
             error.exit_code()
         }
     }

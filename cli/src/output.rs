@@ -26,7 +26,7 @@ pub(crate) fn json(value: &impl Serialize) -> Result<()> {
 }
 
 /// Prints JSON for programs or text for people.
-pub(crate) fn either(as_json: bool, value: &impl Serialize, line: &str) -> Result<()> {
+pub(crate) fn json_or_text(as_json: bool, value: &impl Serialize, line: &str) -> Result<()> {
     match as_json {
         true => json(value),
         false => text(line),
@@ -49,12 +49,12 @@ pub(crate) fn bytes(bytes: &[u8]) -> Result<()> {
 
 /// Prints a line on standard error; failing to write it is not a reason to stop. Control characters (an escape in a
 /// file's column name) are replaced by a visible sign.
-pub(crate) fn say(line: &str) {
+pub(crate) fn print_error_line(line: &str) {
     let _ = writeln!(std::io::stderr(), "{}", printable(line));
 }
 
 /// Quotes a word for a shell.
-pub(crate) fn quoted(word: &str) -> String {
+pub(crate) fn shell_quoted(word: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "_-.,/".contains(c);
     match word.chars().all(plain) {
         true => word.to_owned(),
@@ -75,15 +75,15 @@ fn printable(text: &str) -> String {
         .collect()
 }
 
-/// Prints warnings on standard error.
-pub(crate) fn warn(warning: &str) {
-    say(&format!("warning: {warning}"));
+/// Prints a warning on standard error.
+pub(crate) fn print_warning(warning: &str) {
+    print_error_line(&format!("warning: {warning}"));
 }
 
 /// Prints notes on standard error.
-pub(crate) fn notes(notes: &[String]) {
+pub(crate) fn print_notes(notes: &[String]) {
     for note in notes {
-        say(&format!("note: {note}"));
+        print_error_line(&format!("note: {note}"));
     }
 }
 
@@ -114,7 +114,7 @@ fn rounded_rate(rate: f64) -> String {
 }
 
 /// Mean and standard deviation over runs; a single run has no deviation.
-pub(crate) fn over_runs(mean: f64, deviation: f64, runs: u64) -> String {
+pub(crate) fn mean_and_sd(mean: f64, deviation: f64, runs: u64) -> String {
     let mean = decimals(mean, 4);
     if runs == 1 {
         mean
@@ -217,7 +217,7 @@ pub(crate) fn privacy_text(privacy: &PrivacyStatement) -> String {
 const SLOW_ATTEMPTS_TIMES_P: f64 = 200_000.0;
 
 /// A note if one report takes noticeably long.
-pub(crate) fn slow_text(params: &StudyParams) -> Option<String> {
+pub(crate) fn slow_report_note(params: &StudyParams) -> Option<String> {
     let attempts = params.mechanism().expected_tries()?;
     let p = params.report_dimension();
     (attempts * (p as f64) >= SLOW_ATTEMPTS_TIMES_P).then(|| {
@@ -240,7 +240,7 @@ pub(crate) fn write_figure(path: &Path, figure: &impl Figure) -> Result<()> {
 }
 
 /// Creates a directory for results.
-pub(crate) fn make_dir(path: &Path) -> Result<()> {
+pub(crate) fn create_dir(path: &Path) -> Result<()> {
     fs::create_dir_all(path).map_err(|error| {
         CliError::failed(format!(
             "cannot make the directory {}: {error}",
@@ -315,16 +315,16 @@ mod tests {
     #[test]
     fn control_characters_do_not_reach_the_terminal() {
         assert_eq!(printable("a\u{1b}]0;x\u{7}\n\tb\u{9b}"), "a�]0;x�\n\tb�");
-        assert_eq!(quoted("a/b-1.csv"), "a/b-1.csv");
-        assert_eq!(quoted("it's;x"), "'it'\\''s;x'");
+        assert_eq!(shell_quoted("a/b-1.csv"), "a/b-1.csv");
+        assert_eq!(shell_quoted("it's;x"), "'it'\\''s;x'");
     }
 
     #[test]
     fn small_errors_are_not_shown_as_zero() {
-        assert_eq!(over_runs(0.25, 3.2e-6, 5), "0.2500 ± 3.2e-6");
-        assert_eq!(over_runs(4.12e-13, 5e-14, 5), "4.1e-13 ± 5.0e-14");
-        assert_eq!(over_runs(0.25, 0.001_23, 5), "0.2500 ± 0.0012");
-        assert_eq!(over_runs(0.25, 0.0, 5), "0.2500 ± 0.0000");
+        assert_eq!(mean_and_sd(0.25, 3.2e-6, 5), "0.2500 ± 3.2e-6");
+        assert_eq!(mean_and_sd(4.12e-13, 5e-14, 5), "4.1e-13 ± 5.0e-14");
+        assert_eq!(mean_and_sd(0.25, 0.001_23, 5), "0.2500 ± 0.0012");
+        assert_eq!(mean_and_sd(0.25, 0.0, 5), "0.2500 ± 0.0000");
         assert_eq!(decimals(4e-7, 5), "4.0e-7");
         assert_eq!(decimals(-0.000_06, 4), "-0.0001");
         assert_eq!(decimals(0.04, 1), "4.0e-2");

@@ -1,8 +1,8 @@
-//! Names of before: an error that names what they are called now.
+//! Old names of flags and values, for errors that name the new ones.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-/// Command (any where empty), old flag, new flag.
+/// Command (empty: any command), old flag, new flag.
 const FLAGS: &[(&str, &str, &str)] = &[
     ("", "--in-order", "--by-position"),
     ("", "--norm", "--bound-rows"),
@@ -22,6 +22,8 @@ const FLAGS: &[(&str, &str, &str)] = &[
     ("serve", "--memory-bytes", "--sum-cache-bytes"),
     ("serve", "--store-bytes", "--max-store-bytes"),
     ("simulate", "--path", "--noise"),
+    ("study", "--ends", "--last-day"),
+    ("study", "--responsible", "--responsible-party"),
 ];
 
 /// Flag, old value, new value.
@@ -32,13 +34,13 @@ const VALUES: &[(&str, &str, &str)] = &[
     ("--noise", "law", "from-sum"),
 ];
 
-/// What to say instead of clap's own words if a name of before was used.
+/// The message instead of clap's own, if the error is about an old name.
 pub(crate) fn hint(error: &clap::Error, command: &str) -> Option<String> {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.as_str()),
         _ => None,
     };
-    // `--model <MODEL>` where the value is what is wrong.
+    // `--model <MODEL>` if the value is wrong.
     let flag = text(ContextKind::InvalidArg)?.split([' ', '=']).next()?;
     match error.kind() {
         ErrorKind::UnknownArgument => FLAGS

@@ -19,9 +19,10 @@ pub(crate) type ResultFile = (&'static str, Vec<u8>);
 /// Writes the files of a result into a directory, which is created if necessary, and removes files that only an earlier
 /// run wrote there: a figure of one estimate beside the numbers of another would mislead. Other files stay.
 ///
-/// # Errors If a file cannot be written or removed; the error names it.
+/// # Errors
+/// If a file cannot be written or removed; the error names it.
 pub(crate) fn write(out: &Path, files: &[ResultFile]) -> Result<()> {
-    output::make_dir(out)?;
+    output::create_dir(out)?;
     let manifest = out.join(MANIFEST);
     let before = std::fs::read_to_string(&manifest).unwrap_or_default();
     let names = || files.iter().map(|(name, _)| *name);

@@ -11,7 +11,8 @@ use crate::{
 
 /// Scores of every row on every component, around the estimated mean if there is one.
 ///
-/// # Errors Errors of preparing a row: they name the row, never a value.
+/// # Errors
+/// Errors of preparing a row: they name the row, never a value.
 pub(crate) fn from_rows(estimate: &Estimate, table: &RowTable) -> Result<Vec<Vec<f64>>> {
     let preprocessor = estimate.study.preprocessor();
     let of_row = |index: usize| {
@@ -31,12 +32,13 @@ pub(crate) fn from_rows(estimate: &Estimate, table: &RowTable) -> Result<Vec<Vec
 
 /// A text table with one column of labels: the table without it, and the labels.
 ///
-/// # Errors Wrong usage if the file is not a text table with this column in its header; errors of reading rows.
+/// # Errors
+/// Wrong usage if the file is not a text table with this column in its header; errors of reading rows.
 pub(crate) fn read_labelled(
     path: &Path,
     column: &str,
     how: &TableArgs,
-    wanted: &ExpectedColumns,
+    expected: &ExpectedColumns,
 ) -> Result<(RowTable, Vec<String>)> {
     let ending = path.extension().and_then(|ending| ending.to_str());
     let ending = ending.unwrap_or_default().to_ascii_lowercase();
@@ -54,7 +56,7 @@ pub(crate) fn read_labelled(
     let bytes = rows::read_bytes(path)?;
     let (labels, rest) =
         take_column(&bytes, column, &delimiters).map_err(|error| error.context(path.display()))?;
-    let table = rows::parse(path, &rest, how, Some(wanted))?;
+    let table = rows::parse(path, &rest, how, Some(expected))?;
     table
         .check_readable()
         .map_err(|error| error.context(path.display()))?;

@@ -28,35 +28,35 @@ fn groups(fit: u32, buckets: u32) -> u32 {
 }
 
 /// How many sums fit, one of them still a full square: at least one, whose memory is checked when it is made.
-fn sums_within(memory_bytes: u64, p: usize) -> u32 {
+fn sums_within(sum_cache_bytes: u64, p: usize) -> u32 {
     let one = 8 * packed_len(p).max(1) as u64;
-    let fit = memory_bytes.saturating_sub(bytes_needed(p, 0)) / one;
+    let fit = sum_cache_bytes.saturating_sub(bytes_needed(p, 0)) / one;
     u32::try_from(fit).unwrap_or(u32::MAX).max(1)
 }
 
-/// Whether `memory_bytes` allows `what`.
+/// Whether `sum_cache_bytes` allows `what`.
 pub(crate) fn check_memory(what: &str, needed: u64, limit: u64) -> Result<()> {
     if needed <= limit {
         return Ok(());
     }
     Err(Error::estimate_failed(format!(
-        "{what} needs {needed} bytes and memory_bytes is {limit}; the reports are safe: restart the server with memory_bytes of {needed} or more and request the estimate again"
+        "{what} needs {needed} bytes and sum_cache_bytes is {limit}; the reports are safe: restart the server with sum_cache_bytes of {needed} or more and request the estimate again"
     )))
 }
 
-/// The sums of these seeds in dimension p: one a bucket, or as many sums of several buckets as `memory_bytes` holds,
+/// The sums of these seeds in dimension p: one a bucket, or as many sums of several buckets as `sum_cache_bytes` holds,
 /// with the number of the first of them. Works on this thread; `cancel` is checked once every 256 seeds.
 ///
 /// # Errors
-/// Those of the source; `estimate-failed` when a single sum needs more than `memory_bytes`, or when it was cancelled.
+/// Those of the source; `estimate-failed` when a single sum needs more than `sum_cache_bytes`, or when it was cancelled.
 pub fn sums_of_seeds(
     source: &dyn SeedSource,
     p: usize,
-    memory_bytes: u64,
+    sum_cache_bytes: u64,
     cancel: Cancel<'_>,
 ) -> Result<Vec<(u32, Accumulator)>> {
     let buckets = source.buckets();
-    let groups = groups(sums_within(memory_bytes, p), buckets).max(1);
+    let groups = groups(sums_within(sum_cache_bytes, p), buckets).max(1);
     let mut sums = Vec::new();
     // Buckets come one after the other: where each has a sum of its own, one pass has them all.
     let passes = if groups == buckets { 1 } else { groups };
@@ -74,7 +74,7 @@ pub fn sums_of_seeds(
                 Some(sum) => sum,
                 none => {
                     let what = format!("adding up reports of dimension {p}");
-                    check_memory(&what, bytes_needed(p, 1), memory_bytes)?;
+                    check_memory(&what, bytes_needed(p, 1), sum_cache_bytes)?;
                     none.insert((group, SeedSum::new(p)?))
                 }
             };
@@ -106,7 +106,7 @@ mod tests {
         let needed = bytes_needed(65_536, 1);
         let error = check_memory("dimension 65536", needed, 1 << 30).unwrap_err();
         assert_eq!(error.code(), ErrorCode::EstimateFailed);
-        for word in ["51539869696", "1073741824", "memory_bytes", "65536"] {
+        for word in ["51539869696", "1073741824", "sum_cache_bytes", "65536"] {
             assert!(error.detail().contains(word), "{error}");
         }
         assert_eq!((sums_within(167, 3), sums_within(168, 3)), (1, 2));

@@ -55,7 +55,8 @@ impl Data {
 
     /// Fails unless all files of the exhibit are there.
     ///
-    /// # Errors `not-found`, naming the missing files and where to get them.
+    /// # Errors
+    /// `not-found`, naming the missing files and where to get them.
     pub fn require(&self, exhibit: &Exhibit) -> Result<()> {
         let missing: Vec<&str> = exhibit
             .data

@@ -31,9 +31,9 @@ pub fn page(mut table: impl FnMut(&Exhibit) -> Option<Table>) -> String {
         .collect();
     text.push_str("\n| | item | verdict | what it shows |\n|---|---|---|---|\n");
     for (exhibit, table) in &run {
-        let word = table
-            .as_ref()
-            .map_or("not run", |table| (exhibit.check_claims)(table).word());
+        let word = table.as_ref().map_or("not run", |table| {
+            (exhibit.check_claims)(table).summary_word()
+        });
         text.push_str(&format!(
             "| [{0}](#{0}) | {1} | {word} | {2} |\n",
             exhibit.id, exhibit.item, exhibit.caption
@@ -55,7 +55,7 @@ fn section(exhibit: &Exhibit, table: Option<&Table>) -> String {
         .map_or("full", |record| record.text("run_size"));
     let mut text = format!(
         "\n### {id}\n{}`eigenveil reproduce {id} --{size}",
-        wrapped(&format!("{caption}."))
+        wrap(&format!("{caption}."))
     );
     if !exhibit.data.is_empty() {
         text.push_str(" --data DIR");
@@ -66,7 +66,7 @@ fn section(exhibit: &Exhibit, table: Option<&Table>) -> String {
     }
     text.push('\n');
     if let Some(differs_from_paper) = exhibit.differs_from_paper {
-        text.push_str(&wrapped(&format!(
+        text.push_str(&wrap(&format!(
             "**Not as in the paper**: {differs_from_paper}."
         )));
     }
@@ -75,26 +75,26 @@ fn section(exhibit: &Exhibit, table: Option<&Table>) -> String {
         return text;
     };
     let verdict = (exhibit.check_claims)(table);
-    text.push_str(&wrapped(&format!("**It {}.**", verdict.word())));
+    text.push_str(&wrap(&format!("**It {}.**", verdict.summary_word())));
     for claim in &verdict.claims {
         let word = if claim.holds {
             "holds"
         } else {
             "**does not hold**"
         };
-        text.push_str(&wrapped(&format!(
+        text.push_str(&wrap(&format!(
             "* {}: {word}. {}.",
             claim.claim, claim.evidence
         )));
     }
-    let picture = wrapped(&format!("![{caption}](papers/{id}.svg)"));
+    let picture = wrap(&format!("![{caption}](papers/{id}.svg)"));
     text.push_str(&format!("\n{picture}\n"));
     text.push_str(&(exhibit.to_markdown)(table));
     text
 }
 
 /// Lines of at most 120 characters.
-fn wrapped(text: &str) -> String {
+fn wrap(text: &str) -> String {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
         let line = lines.last().map_or(0, |line| line.chars().count());

@@ -50,7 +50,8 @@ const OLD_NUMBERS: [(&str, Paper); 5] = [
 
 /// Finds an exhibit by name.
 ///
-/// # Errors `invalid-request`, listing the names that begin alike, or the new name of an old one.
+/// # Errors
+/// `invalid-request`, listing the names that begin alike, or the new name of an old one.
 pub fn find(id: &str) -> Result<&'static Exhibit> {
     ALL.iter().find(|exhibit| exhibit.id == id).ok_or_else(|| {
         let paper = id.split('-').next().unwrap_or_default();

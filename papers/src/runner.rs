@@ -43,7 +43,8 @@ pub struct Progress {
 
 /// Runs what is not in the journal yet and summarises all runs.
 ///
-/// # Errors Errors of the data and of the algorithms, naming the cell; `internal` if the journal cannot be written.
+/// # Errors
+/// Errors of the data and of the algorithms, naming the cell; `internal` if the journal cannot be written.
 pub fn run(
     exhibit: &Exhibit,
     data: &Data,

@@ -91,7 +91,7 @@ pub(crate) fn private(
 }
 
 /// One run: the fit, and its error against `truth`, whose dimension is k.
-pub(crate) fn fitted(
+pub(crate) fn fit_with_error(
     name: &str,
     options: &Options,
     privacy: Privacy,

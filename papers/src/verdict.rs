@@ -41,7 +41,7 @@ impl Verdict {
     }
 
     /// One word: "agrees", "disagrees", or "agrees in part".
-    pub fn word(&self) -> &'static str {
+    pub fn summary_word(&self) -> &'static str {
         match self.claims.iter().filter(|claim| claim.holds).count() {
             holding if holding == self.claims.len() => "agrees",
             0 => "disagrees",
@@ -63,7 +63,7 @@ impl Verdict {
                 format!("{} {word}: {}", claim.claim, claim.evidence)
             })
             .collect();
-        format!("{}: {}", self.word(), reasons.join("; "))
+        format!("{}: {}", self.summary_word(), reasons.join("; "))
     }
 }
 
@@ -74,14 +74,14 @@ mod tests {
     #[test]
     fn verdict_word_counts_the_claims_that_hold() {
         let one = Verdict::default().with("more is more", true, "2 > 1");
-        assert_eq!((one.word(), one.agrees()), ("agrees", true));
+        assert_eq!((one.summary_word(), one.agrees()), ("agrees", true));
         let both = one.with("less is more", false, "1 < 2");
-        assert_eq!(both.word(), "agrees in part");
+        assert_eq!(both.summary_word(), "agrees in part");
         assert_eq!(
             both.line(),
             "agrees in part: more is more holds: 2 > 1; less is more does not hold: 1 < 2"
         );
         let none = Verdict::default().with("less is more", false, "1 < 2");
-        assert_eq!(none.word(), "disagrees");
+        assert_eq!(none.summary_word(), "disagrees");
     }
 }

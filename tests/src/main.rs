@@ -1,4 +1,4 @@
-//! The `eigenveil` program, built with the tests that run it.
+//! The `eigenveil` program, built together with the tests that run it.
 
 use std::process::ExitCode;
 

@@ -1,7 +1,9 @@
 //! `dp-pca`: Example 4.1, two components by either method, and too few rows.
 
 use eigenveil_central::{
-    Baseline, CentralCalibration, Neighbours, Privacy, Request, Rows,
+    Baseline,
+    CentralCalibration::Accounted,
+    Neighbours, Privacy, Request, Rows,
     dp_pca::{DpPca, MultiComponent},
     oja::Oja,
 };
@@ -62,12 +64,7 @@ fn block_and_deflation_find_two_components() {
             multi_component,
             ..DpPca::default()
         };
-        let privacy = private(
-            8.0,
-            1e-6,
-            Neighbours::ZeroOut,
-            CentralCalibration::Accounted,
-        );
+        let privacy = private(8.0, 1e-6, Neighbours::ZeroOut, Accounted);
         let fit = method.fit(&rows, &Request::new(2, privacy), &mut rng);
         let error = projector_distance(&fit.unwrap().subspace, &truth).unwrap();
         assert!(error < 0.5, "{multi_component:?}: {error}");

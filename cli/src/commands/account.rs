@@ -17,7 +17,7 @@ use crate::{
 /// Show the privacy cost of one report, or of several studies together
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  eigenveil account --epsilon 4 --studies 5\n  eigenveil account --mechanism isotropic-gaussian --epsilon 1 --delta 1e-6 --studies 5\n  eigenveil account --sigma 5.3 --sensitivity 1.4142135623730951 --delta 1e-6\n\nNeighbours are any two rows of one participant. Every number is rounded up, to the safe side; what floating point adds to Gaussian reports (below 1e-6 up to p = 200) is in a study's own statement, not here.\nSeveral studies: what they come to together holds too where number and parameters are chosen from earlier outcomes, provided that this total is a limit set beforehand and never exceeded."
+    after_help = "Examples:\n  eigenveil account --epsilon 4 --studies 5\n  eigenveil account --mechanism isotropic-gaussian --epsilon 1 --delta 1e-6 --studies 5\n  eigenveil account --sigma 5.3 --sensitivity 1.4142135623730951 --delta 1e-6\n\nNeighbours are any two rows of one participant. All numbers are rounded up (conservatively); what floating point adds to Gaussian reports (below 1e-6 up to p = 200) is in a study's privacy statement, not here.\nThe total of several studies also holds for adaptive choices, if number and parameters are chosen from earlier outcomes within a limit that was set beforehand."
 )]
 pub(crate) struct AccountArgs {
     /// Local randomizer of the reports
@@ -52,7 +52,7 @@ pub(crate) struct AccountArgs {
 }
 
 #[derive(Serialize)]
-struct Account {
+struct AccountAnswer {
     mechanism: Option<MechanismKind>,
     calibration: Option<Calibration>,
     epsilon: Option<f64>,
@@ -63,7 +63,8 @@ struct Account {
     studies: u32,
     composed_epsilon: Option<f64>,
     composed_pure_epsilon: Option<f64>,
-    /// δ at the same ε if number and parameters of the studies are chosen adaptively, within the same total.
+    /// The ε for studies whose number and parameters are chosen adaptively within the same total: equal to
+    /// `composed_epsilon`.
     filter_epsilon: Option<f64>,
     /// The sums of the reports' ε and δ: what a ledger counts.
     sum_epsilon: Option<f64>,
@@ -88,7 +89,7 @@ pub(crate) fn run(args: &AccountArgs, json: bool) -> Result<()> {
         several => guarantee.times(several)?.epsilon(delta),
     };
     let studies = f64::from(args.studies.get());
-    let account = Account {
+    let account = AccountAnswer {
         mechanism: spec.as_ref().map(|(spec, _)| spec.kind()),
         calibration: spec.as_ref().and_then(|(spec, _)| spec.calibration()),
         epsilon: args.epsilon,
@@ -129,7 +130,7 @@ fn report(args: &AccountArgs) -> Result<(Option<(MechanismSpec, f64)>, Guarantee
     Ok((Some((spec, epsilon)), guarantee))
 }
 
-fn print(account: &Account) -> Result<()> {
+fn print(account: &AccountAnswer) -> Result<()> {
     let number =
         |value: Option<f64>| value.map_or("none".to_owned(), |value| epsilon_text(value, 6));
     let delta = delta_text(account.delta);
@@ -160,7 +161,7 @@ fn print(account: &Account) -> Result<()> {
     }
     if account.studies > 1 {
         output::text(&format!(
-            "{:<6} studies     epsilon {} at delta {}, also where they are chosen from outcomes within this total",
+            "{:<6} studies     epsilon {} at delta {}, also if they are chosen adaptively within this total",
             account.studies,
             number(account.composed_epsilon),
             account

@@ -15,7 +15,7 @@ use crate::{args::parse, error::Result, output};
 /// Try to refute a mechanism's ε: a lower bound from many reports of chosen rows
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  eigenveil audit --mechanism double-cap --p 8 --epsilon 1 --trials 1000000\n  eigenveil audit --mechanism symmetric-gaussian --calibration as-published --p 40 --epsilon 4\n\nReports are made as a device makes them, from the raw row to the wire; what is seen is the report, its envelope and the work it took.\nA refuted mechanism is a result, not a failure: the exit code is 0 and the verdict says it.\nAn audit can refute a claim and never prove one; docs/audit.md says how to read it."
+    after_help = "Examples:\n  eigenveil audit --mechanism double-cap --p 8 --epsilon 1 --trials 1000000\n  eigenveil audit --mechanism symmetric-gaussian --calibration as-published --p 40 --epsilon 4\n\nReports are made as on a device, from the raw row to the wire; the audit sees the report, its envelope and the attempts it took.\nA refuted mechanism is a result, not a failure: the exit code is 0 and the verdict says so.\nAn audit can refute a claim and never prove one; docs/audit.md says how to read it."
 )]
 pub(crate) struct AuditArgs {
     /// Local randomizer: double-cap, symmetric-gaussian, isotropic-gaussian or discrete-gaussian
@@ -72,7 +72,7 @@ pub(crate) fn run(args: &AuditArgs, json: bool) -> Result<()> {
     let report = run_audit(&settings, &|done| bar.inc(done))?;
     bar.finish_and_clear();
     if let Some(warning) = epsilon_warning(args.epsilon) {
-        crate::output::warn(&warning);
+        crate::output::print_warning(&warning);
     }
     if json {
         output::json(&report)

@@ -14,7 +14,7 @@ use crate::{
 /// Fetch a backup of a running server's store
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Example:\n  eigenveil backup --out eigenveil-backup.db\n\nTo restore it: put it into an empty directory as eigenveil.db and run eigenveil serve --data on that directory.\nThe operator's token stays the same; what was acknowledged after the backup is not in it."
+    after_help = "Example:\n  eigenveil backup --out eigenveil-backup.db\n\nTo restore it, put it into an empty directory as eigenveil.db and run eigenveil serve --data on that directory.\nThe operator's token stays the same; reports acknowledged after the backup are not in it."
 )]
 pub(crate) struct BackupArgs {
     #[command(flatten)]
@@ -33,5 +33,5 @@ pub(crate) async fn run(args: &BackupArgs, json: bool) -> Result<()> {
     file.persist()?;
     let out = args.out.display().to_string();
     let written = serde_json::json!({ "bytes": bytes, "out": out });
-    output::either(json, &written, &format!("{bytes} bytes written to {out}"))
+    output::json_or_text(json, &written, &format!("{bytes} bytes written to {out}"))
 }

@@ -31,7 +31,7 @@ const DEFAULT_DELTA: f64 = 1e-6;
 #[command(
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
-    after_help = "Examples:\n  eigenveil central list\n  eigenveil central analyze-gauss --model wang-xu --p 40 --n 100000 --k 5 --epsilon 1 --delta 1e-4 --repeats 20 --seed 1\n  eigenveil central private-power --rows rows.npy --k 3 --epsilon 2 --neighbours zero-out --out components.csv\n  eigenveil central dp-sggd --model haystack --p 20 --n 2000 --k 2 --epsilon 0.8\n  eigenveil central pca --rows people.csv --drop id --features features.csv --k 3 --json\n\nThe error and the captured variance are computed from the rows, or from a model's truth: they are not private. With --seed the noise can be repeated and protects nobody; leave it out for a result that you release."
+    after_help = "Examples:\n  eigenveil central list\n  eigenveil central analyze-gauss --model wang-xu --p 40 --n 100000 --k 5 --epsilon 1 --delta 1e-4 --repeats 20 --seed 1\n  eigenveil central private-power --rows rows.npy --k 3 --epsilon 2 --neighbours zero-out --out components.csv\n  eigenveil central dp-sggd --model haystack --p 20 --n 2000 --k 2 --epsilon 0.8\n  eigenveil central pca --rows people.csv --drop id --features features.csv --k 3 --json\n\nError and captured variance are computed from the rows, or from the model's truth, and are not private. With --seed the noise is reproducible and protects nobody; leave it out for a result that you release."
 )]
 pub(crate) struct CentralArgs {
     #[command(subcommand)]
@@ -150,7 +150,7 @@ fn common_default(parameter: &Parameter) -> Option<f64> {
 
 /// The JSON answer; scripts rely on its keys.
 #[derive(Serialize)]
-struct Answer<'a> {
+struct CentralAnswer<'a> {
     algorithm: &'static str,
     epsilon: Option<f64>,
     delta: Option<f64>,
@@ -170,7 +170,7 @@ struct Answer<'a> {
     seed: Option<u64>,
     claim_holds: Option<bool>,
     note: Option<&'a str>,
-    diagnostics: Vec<Fact>,
+    diagnostics: Vec<Diagnostic>,
     /// Of the first run, with `--trace`. **Not private.**
     #[serde(skip_serializing_if = "Option::is_none")]
     trace: Option<Vec<Point>>,
@@ -187,7 +187,7 @@ struct Point {
 
 /// One diagnostic of the first run.
 #[derive(Serialize)]
-struct Fact {
+struct Diagnostic {
     name: &'static str,
     value: f64,
 }
@@ -246,7 +246,7 @@ pub(crate) fn run(args: &CentralArgs, json: bool) -> Result<()> {
     let count = errors.len() as f64;
     let error = errors.iter().sum::<f64>() / count;
     let spread = errors.iter().map(|e| (e - error).powi(2)).sum::<f64>();
-    let answer = Answer {
+    let answer = CentralAnswer {
         algorithm: info.name,
         epsilon: guarantee.map(|g| g.budget.epsilon()),
         delta: guarantee.map(|g| g.budget.delta()),
@@ -268,7 +268,7 @@ pub(crate) fn run(args: &CentralArgs, json: bool) -> Result<()> {
         diagnostics: fit
             .diagnostics
             .iter()
-            .map(|&(name, value)| Fact { name, value })
+            .map(|&(name, value)| Diagnostic { name, value })
             .collect(),
         trace: args.trace.then(|| fit.trace.iter().map(point).collect()),
     };
@@ -285,7 +285,7 @@ fn no_iterations(name: &str) -> CliError {
     ))
 }
 
-fn point(point: &TracePoint) -> Point {
+fn trace_point(point: &TracePoint) -> Point {
     Point {
         iteration: point.iteration,
         passes: point.passes,
@@ -325,7 +325,7 @@ fn warn(privacy: &Privacy, n: u64) {
         delta_warning(budget.delta(), n),
     ];
     for warning in warnings.into_iter().flatten() {
-        crate::output::warn(&warning);
+        crate::output::print_warning(&warning);
     }
 }
 
@@ -347,7 +347,7 @@ fn table(subspace: &DMatrix<f64>) -> String {
     text
 }
 
-fn print(answer: &Answer<'_>, guarantee: Option<&RunGuarantee>) -> Result<()> {
+fn print(answer: &CentralAnswer<'_>, guarantee: Option<&RunGuarantee>) -> Result<()> {
     output::text(&format!(
         "{}: n = {}, p = {}, k = {}, {} runs in {:.2} s ({} s in the algorithm)",
         answer.algorithm,
@@ -381,16 +381,16 @@ fn print(answer: &Answer<'_>, guarantee: Option<&RunGuarantee>) -> Result<()> {
     }
     output::text(&format!(
         "error              {}   (0 is perfect; at most {:.3}; not private)",
-        output::over_runs(answer.error_mean, answer.error_sd, answer.repeats),
+        output::mean_and_sd(answer.error_mean, answer.error_sd, answer.repeats),
         (2.0 * answer.k.min(answer.p - answer.k) as f64).sqrt()
     ))?;
     output::text(&format!(
         "captured variance  {}   (not private)",
         output::decimals(answer.captured_variance, 4)
     ))?;
-    for fact in &answer.diagnostics {
-        let value = output::decimals(fact.value, 6);
-        output::text(&format!("{:<18} {value}", fact.name))?;
+    for diagnostic in &answer.diagnostics {
+        let value = output::decimals(diagnostic.value, 6);
+        output::text(&format!("{:<18} {value}", diagnostic.name))?;
     }
     let Some(trace) = &answer.trace else {
         return Ok(());
@@ -413,7 +413,7 @@ fn print(answer: &Answer<'_>, guarantee: Option<&RunGuarantee>) -> Result<()> {
 
 /// One algorithm in the list.
 #[derive(Serialize)]
-struct Listed {
+struct AlgorithmEntry {
     algorithm: &'static str,
     source: &'static str,
     description: &'static str,
@@ -425,9 +425,9 @@ struct Listed {
 
 fn list(json: bool) -> Result<()> {
     if json {
-        let listed: Vec<Listed> = ALGORITHMS
+        let listed: Vec<AlgorithmEntry> = ALGORITHMS
             .iter()
-            .map(|info| Listed {
+            .map(|info| AlgorithmEntry {
                 algorithm: info.name,
                 source: info.source,
                 description: info.description,
@@ -444,7 +444,7 @@ fn list(json: bool) -> Result<()> {
             "{}\n    {}\n    source     {}\n    guarantee  {}",
             info.name, info.description, info.source, info.guarantee
         ))?;
-        let parameters: Vec<String> = info.parameters.iter().map(listed).collect();
+        let parameters: Vec<String> = info.parameters.iter().map(parameter_text).collect();
         if !parameters.is_empty() {
             output::text(&format!("    parameters {}", parameters.join(", ")))?;
         }
@@ -453,7 +453,7 @@ fn list(json: bool) -> Result<()> {
 }
 
 /// A parameter as its flag, with its default if that is a number.
-fn listed(parameter: &Parameter) -> String {
+fn parameter_text(parameter: &Parameter) -> String {
     let value = match parameter.default {
         Some(default) => format!(" (default {default})"),
         None => String::new(),

@@ -48,7 +48,7 @@ pub(super) struct RowsArgs {
     /// Number of rows n
     #[arg(long, value_name = "N")]
     n: Option<u64>,
-    /// Rows of V that are not zero, for --model sparse and published
+    /// Nonzero rows of V, for --model sparse and wang-xu
     #[arg(long, value_name = "S", conflicts_with = "rows")]
     s: Option<usize>,
     /// Variance along V, for --model spiked and sparse
@@ -75,7 +75,7 @@ enum Kind {
 }
 
 /// The fit of one repeat and how good it is.
-pub(super) struct Compared {
+pub(super) struct Comparison {
     pub(super) fit: Fit,
     /// ‖V̂V̂ᵀ − VVᵀ‖_F, V that of the model, or the non-private top-k of the file's rows.
     pub(super) error: f64,
@@ -164,7 +164,7 @@ impl Source {
         privacy: Privacy,
         traced: bool,
         rng: &mut Generator,
-    ) -> Result<Compared> {
+    ) -> Result<Comparison> {
         let request_for = |truth| Request {
             truth: traced.then_some(truth),
             ..Request::new(k, privacy)
@@ -185,7 +185,7 @@ impl Source {
                 let started = Instant::now();
                 let fit = baseline.fit(taken, &request_for(truth), rng)?;
                 let algorithm = started.elapsed();
-                Ok(Compared {
+                Ok(Comparison {
                     error: projector_distance(&fit.subspace, truth)?,
                     captured: rows.captured_variance(&fit.subspace)?,
                     fit,
@@ -204,7 +204,7 @@ impl Source {
                         let mut making = Duration::ZERO;
                         let mut rows = (0..n).map(|_| {
                             let started = Instant::now();
-                            let row = row_of(&population, preprocessor, &mut rows_rng);
+                            let row = model_row(&population, preprocessor, &mut rows_rng);
                             making += started.elapsed();
                             row
                         });
@@ -213,14 +213,15 @@ impl Source {
                         (fit, started.elapsed().saturating_sub(making))
                     }
                     None => {
-                        let rows =
-                            Rows::collect((0..n).map(|_| row_of(&population, preprocessor, rng)))?;
+                        let rows = Rows::collect(
+                            (0..n).map(|_| model_row(&population, preprocessor, rng)),
+                        )?;
                         let started = Instant::now();
                         let fit = baseline.fit(&rows, &request, rng)?;
                         (fit, started.elapsed())
                     }
                 };
-                Ok(Compared {
+                Ok(Comparison {
                     error: projector_distance(&fit.subspace, population.subspace())?,
                     captured: population.captured_variance(&fit.subspace)?,
                     fit,
@@ -247,7 +248,7 @@ fn check_dimension(info: &AlgorithmInfo, dimension: usize) -> Result<()> {
     )))
 }
 
-fn row_of(
+fn model_row(
     population: &Population,
     preprocessor: Preprocessor<'_>,
     rng: &mut Generator,

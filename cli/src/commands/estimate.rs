@@ -52,7 +52,7 @@ pub(crate) struct EstimateArgs {
 }
 
 #[derive(Serialize)]
-struct Estimated {
+struct EstimateAnswer {
     study: String,
     job: u64,
     state: EstimateState,
@@ -114,7 +114,7 @@ pub(crate) async fn run(args: &EstimateArgs, json: bool) -> Result<()> {
         out = Some(args.out.display().to_string());
     }
     let estimate = document.estimate.as_ref();
-    let estimated = Estimated {
+    let estimated = EstimateAnswer {
         study: study.clone(),
         job: number,
         state: document.state,

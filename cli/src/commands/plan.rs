@@ -31,7 +31,7 @@ use crate::{
 /// Plan a study: how many users a target error needs, or the error to expect with a given number, for every mechanism
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  eigenveil plan --p 40 --k 2 --spectrum 0.3,0.2 --epsilon 1,2,4 --target-error 0.3\n  eigenveil plan --p 40 --k 2 --spectrum 0.3,0.2 --epsilon 4 --n 100000,1000000 --plot plan.svg\n  eigenveil plan --pilot result/estimate.json --k 2 --epsilon 4 --target-error 0.3\n  eigenveil plan --p 40 --k 2 --spectrum 0.15,0.1 --centring --mean-length 0.8 --epsilon 4 --target-error 0.3\n\nThe error is the expected distance between projectors, 0 to √(2k), of PCA without --sparse; single runs vary around it.\nTake the spectrum from public data, from a pilot, or from a guess, never from the participants' own rows.\nA pilot's debiased eigenvalues are themselves uncertain, and so is what follows from them."
+    after_help = "Examples:\n  eigenveil plan --p 40 --k 2 --spectrum 0.3,0.2 --epsilon 1,2,4 --target-error 0.3\n  eigenveil plan --p 40 --k 2 --spectrum 0.3,0.2 --epsilon 4 --n 100000,1000000 --plot plan.svg\n  eigenveil plan --pilot result/estimate.json --k 2 --epsilon 4 --target-error 0.3\n  eigenveil plan --p 40 --k 2 --spectrum 0.15,0.1 --centring --mean-length 0.8 --epsilon 4 --target-error 0.3\n\nThe error is the expected distance between projectors, 0 to √(2k), for PCA without --sparse; single runs vary around it.\nTake the spectrum from public data, from a pilot, or from a guess, never from the participants' own rows.\nA pilot's debiased eigenvalues are uncertain, and so is the plan."
 )]
 pub(crate) struct PlanArgs {
     /// Dimension of the rows
@@ -141,7 +141,7 @@ pub(crate) fn run(args: &PlanArgs, json: bool) -> Result<()> {
         Some(path) => from_pilot(args, &read_estimate(path)?)?,
         None => from_spectrum(args)?,
     };
-    let wishes: Vec<PlanTarget> = match args.target_error {
+    let targets: Vec<PlanTarget> = match args.target_error {
         Some(target) => vec![PlanTarget::Error(target)],
         None => args
             .n
@@ -166,11 +166,11 @@ pub(crate) fn run(args: &PlanArgs, json: bool) -> Result<()> {
             })?;
             let noise = planned_noise(&params, spectrum.total(), mean_length)?;
             let privacy = PrivacyStatement::new(&params);
-            if let Some(slow) = output::slow_text(&params) {
+            if let Some(slow) = output::slow_report_note(&params) {
                 notes.push(format!("{mechanism} at epsilon {epsilon}: {slow}."));
             }
-            for &wish in &wishes {
-                let planned = plan(&spectrum, &noise, wish)?;
+            for &target in &targets {
+                let planned = plan(&spectrum, &noise, target)?;
                 rows.push(PlanRow {
                     mechanism,
                     epsilon,
@@ -245,8 +245,8 @@ fn from_spectrum(args: &PlanArgs) -> Result<Population> {
                 "--mean-squared-length is {total}, but under --bound-rows normalize every row has length 1; leave it out, or give --bound-rows clip or require"
             )));
         }
-        (NormArg::Clip, total) => (Norm::Clip { radius: 1.0 }, total_of(total)),
-        (NormArg::Require, total) => (Norm::Require { radius: 1.0 }, total_of(total)),
+        (NormArg::Clip, total) => (Norm::Clip { radius: 1.0 }, mean_squared_length(total)),
+        (NormArg::Require, total) => (Norm::Require { radius: 1.0 }, mean_squared_length(total)),
     };
     let mean_length = args.mean_length.unwrap_or(0.0);
     let mut notes = Vec::new();
@@ -280,7 +280,7 @@ fn from_pilot(args: &PlanArgs, pilot: &Estimate) -> Result<Population> {
         )));
     }
     let k = args.k.unwrap_or(pilot.k);
-    let spectrum = spectrum_from_pilot(pilot, k, total_of(args.mean_squared_length))?;
+    let spectrum = spectrum_from_pilot(pilot, k, mean_squared_length(args.mean_squared_length))?;
     let mut notes = vec![format!(
         "The pilot's debiased eigenvalues are themselves uncertain, each by ±{:.2e} at least (one standard deviation, n = {}); so are the numbers below.",
         pilot_uncertainty(pilot),
@@ -302,7 +302,7 @@ fn from_pilot(args: &PlanArgs, pilot: &Estimate) -> Result<Population> {
     })
 }
 
-fn total_of(total: Option<f64>) -> Total {
+fn mean_squared_length(total: Option<f64>) -> MeanSquaredLength {
     total.map_or(MeanSquaredLength::Unknown, MeanSquaredLength::Known)
 }
 
@@ -357,12 +357,12 @@ fn warn(rows: &[PlanRow]) {
         .into_iter()
         .flatten()
     {
-        crate::output::warn(&warning);
+        crate::output::print_warning(&warning);
     }
 }
 
 /// Three significant digits, rounded up so that it is never too few.
-fn readable(n: u64) -> String {
+fn rounded_users(n: u64) -> String {
     with_thousands(round_up(n, 3))
 }
 
@@ -400,7 +400,7 @@ fn print(plan: &PlanAnswer) -> Result<()> {
                 .map_or("none".to_owned(), |e| epsilon_text(e, 4)),
             match (plan.target_error, row.n) {
                 (_, None) => "never".to_owned(),
-                (Some(_), Some(n)) => readable(n),
+                (Some(_), Some(n)) => rounded_users(n),
                 (None, Some(n)) => with_thousands(n),
             },
             row.error
@@ -410,7 +410,7 @@ fn print(plan: &PlanAnswer) -> Result<()> {
             row.bytes_per_report,
         ))?;
     }
-    output::text(&format!("\n{}", answer(plan)))?;
+    output::text(&format!("\n{}", summary(plan)))?;
     if let Some(row) = plan.rows.iter().find(|row| !row.claim_holds) {
         output::text(&format!(
             "warning: the noise of {}, {} is smaller than claimed; the column \"true epsilon\" says what holds",
@@ -422,7 +422,7 @@ fn print(plan: &PlanAnswer) -> Result<()> {
 }
 
 /// One sentence with the best mechanism whose claim holds.
-fn answer(plan: &PlanAnswer) -> String {
+fn summary(plan: &PlanAnswer) -> String {
     let honest = || plan.rows.iter().filter(|row| row.claim_holds);
     let mut epsilons: Vec<f64> = Vec::new();
     for row in &plan.rows {
@@ -441,7 +441,7 @@ fn answer(plan: &PlanAnswer) -> String {
                     .min_by_key(|row| row.n)?;
                 Some(format!(
                     "about {} at epsilon {epsilon} ({})",
-                    readable(best.n?),
+                    rounded_users(best.n?),
                     best.mechanism
                 ))
             })

@@ -20,7 +20,7 @@ use crate::{
 /// Make a study's features file (centers and scales) from public rows or a description
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  eigenveil prepare --rows public.csv --k 3 --n 20000 --epsilon 4 --out features.csv\n  eigenveil prepare --description columns.csv --out features.csv\n\nEverything that is written is public and stays in the study. Use public rows of the same kind (a published table,\nan earlier survey), never the participants' own rows. A description is CSV with the columns name,mean,sd\nor name,min,max, as data sheets and health surveys print them."
+    after_help = "Examples:\n  eigenveil prepare --rows public.csv --k 3 --n 20000 --epsilon 4 --out features.csv\n  eigenveil prepare --description columns.csv --out features.csv\n\nThe constants are public and fixed with the study. Use public rows of the same kind (a published table, an earlier\nsurvey), never the participants' rows. A description is CSV with the columns name,mean,sd or name,min,max, as in data\nsheets and health surveys."
 )]
 pub(crate) struct PrepareArgs {
     /// Public rows: .csv, .tsv, .parquet, .npy or .libsvm
@@ -64,7 +64,7 @@ struct Column {
 }
 
 #[derive(Serialize)]
-struct Prepared {
+struct PrepareAnswer {
     out: String,
     columns: Vec<Column>,
     /// `‖E x‖²/E‖x‖²` of the raw rows.
@@ -76,7 +76,7 @@ struct Prepared {
 }
 
 /// The statistics of one column.
-struct Known {
+struct ColumnStatistics {
     name: String,
     mean: f64,
     deviation: f64,
@@ -96,21 +96,21 @@ pub(crate) fn run(args: &PrepareArgs, json: bool) -> Result<()> {
         }
         None => None,
     };
-    let known = match (&table, &args.description) {
+    let statistics = match (&table, &args.description) {
         (Some(table), _) => from_rows(table),
-        (None, Some(path)) => described(path)?,
+        (None, Some(path)) => from_description(path)?,
         (None, None) => return Err(CliError::usage("give --rows or --description")),
     };
-    let squared_means: Vec<f64> = known.iter().map(|c| c.mean * c.mean).collect();
-    let mean_squares: Vec<f64> = known
+    let squared_means: Vec<f64> = statistics.iter().map(|c| c.mean * c.mean).collect();
+    let mean_squares: Vec<f64> = statistics
         .iter()
         .map(|c| c.mean * c.mean + c.deviation * c.deviation)
         .collect();
     let shares = LengthShares::from_moments(&squared_means, &mean_squares);
-    let columns = columns(&known, &shares)?;
+    let columns = columns(&statistics, &shares)?;
     let features: Vec<Feature> = columns.iter().map(|c| c.feature.clone()).collect();
     let mut warnings: Vec<String> = shares
-        .warning(|column| format!("{:?}", known[column].name))
+        .warning(|column| format!("{:?}", statistics[column].name))
         .map(|warning| format!("as the columns are, {warning}"))
         .into_iter()
         .collect();
@@ -147,7 +147,7 @@ pub(crate) fn run(args: &PrepareArgs, json: bool) -> Result<()> {
     let mut file = output::NewFile::create(&args.out)?;
     file.writer().write_all(&features_csv(&features)?)?;
     file.persist()?;
-    let prepared = Prepared {
+    let prepared = PrepareAnswer {
         out: args.out.display().to_string(),
         columns,
         squared_mean_over_squared_length: shares.mean,
@@ -162,7 +162,7 @@ pub(crate) fn run(args: &PrepareArgs, json: bool) -> Result<()> {
 }
 
 /// Means and standard deviations of public rows.
-fn from_rows(table: &RowTable) -> Vec<Known> {
+fn from_rows(table: &RowTable) -> Vec<ColumnStatistics> {
     let n = table.len() as f64;
     let p = table.dimension();
     let mut means = vec![0.0; p];
@@ -183,7 +183,7 @@ fn from_rows(table: &RowTable) -> Vec<Known> {
         .into_iter()
         .zip(variances)
         .enumerate()
-        .map(|(at, (mean, variance))| Known {
+        .map(|(at, (mean, variance))| ColumnStatistics {
             name: table
                 .names()
                 .map_or_else(|| format!("column_{}", at + 1), |names| names[at].clone()),
@@ -197,7 +197,7 @@ fn from_rows(table: &RowTable) -> Vec<Known> {
 /// A line of a description.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Line {
+struct DescriptionLine {
     name: String,
     mean: Option<f64>,
     sd: Option<f64>,
@@ -205,21 +205,21 @@ struct Line {
     max: Option<f64>,
 }
 
-fn described(path: &std::path::Path) -> Result<Vec<Known>> {
+fn from_description(path: &std::path::Path) -> Result<Vec<ColumnStatistics>> {
     let refused = |why: String| {
         CliError::usage(format!(
             "{}: {why}; it must have the columns name,mean,sd or name,min,max",
             path.display()
         ))
     };
-    let mut known = Vec::new();
+    let mut statistics = Vec::new();
     for line in csv::ReaderBuilder::new()
         .trim(csv::Trim::All)
         .from_path(path)
         .map_err(|error| refused(error.to_string()))?
         .deserialize()
     {
-        let line: Line = line.map_err(|error| refused(error.to_string()))?;
+        let line: DescriptionLine = line.map_err(|error| refused(error.to_string()))?;
         let (mean, deviation, source) = match (line.mean, line.sd, line.min, line.max) {
             (Some(mean), Some(sd), _, _) => (mean, sd, "as described".to_owned()),
             // A range alone suggests a uniform distribution.
@@ -242,23 +242,23 @@ fn described(path: &std::path::Path) -> Result<Vec<Known>> {
                 line.name
             )));
         }
-        known.push(Known {
+        statistics.push(ColumnStatistics {
             name: line.name,
             mean,
             deviation,
             source,
         });
     }
-    if known.is_empty() {
+    if statistics.is_empty() {
         return Err(refused("it has no lines".to_owned()));
     }
-    Ok(known)
+    Ok(statistics)
 }
 
 /// Constants of few digits, and where they come from.
-fn columns(known: &[Known], shares: &LengthShares) -> Result<Vec<Column>> {
-    let squared: f64 = known.iter().map(|c| c.mean * c.mean).sum();
-    known
+fn columns(statistics: &[ColumnStatistics], shares: &LengthShares) -> Result<Vec<Column>> {
+    let squared: f64 = statistics.iter().map(|c| c.mean * c.mean).sum();
+    statistics
         .iter()
         .zip(&shares.columns)
         .map(|(column, &share)| {
@@ -271,7 +271,7 @@ fn columns(known: &[Known], shares: &LengthShares) -> Result<Vec<Column>> {
             let center = if constant {
                 column.mean
             } else {
-                on_grid(column.mean, scale)
+                round_to_scale(column.mean, scale)
             };
             let reason = if constant {
                 format!(
@@ -304,7 +304,7 @@ pub(super) fn rounded(x: f64) -> f64 {
 }
 
 /// Rounded to about a hundredth of the scale.
-fn on_grid(x: f64, scale: f64) -> f64 {
+fn round_to_scale(x: f64, scale: f64) -> f64 {
     let digits = 2.0 - scale.log10().floor();
     if (0.0..=15.0).contains(&digits) {
         // Adding 0 makes −0 a 0.
@@ -332,7 +332,7 @@ fn features_csv(features: &[Feature]) -> Result<Vec<u8>> {
 /// Largest number of columns shown on a terminal; the file and the JSON have all.
 const MAX_COLUMNS_SHOWN: usize = 40;
 
-fn print(args: &PrepareArgs, prepared: &Prepared) -> Result<()> {
+fn print(args: &PrepareArgs, prepared: &PrepareAnswer) -> Result<()> {
     output::text(&format!(
         "{:<30} {:>12} {:>12} {:>9} {:>9}  reason",
         "column", "center", "scale", "length", "mean"
@@ -411,10 +411,13 @@ mod tests {
     #[test]
     fn constants_are_rounded_to_few_digits() {
         assert_eq!((rounded(3.5240), rounded(0.001_234_5)), (3.52, 0.00123));
-        assert_eq!(on_grid(14.127_291, 3.52), 14.13);
-        assert_eq!(on_grid(880.583, 569.0), 881.0);
-        assert_eq!(on_grid(123_456.0, 56_900.0), 123_500.0);
-        assert!(on_grid(-0.000_1, 1.0).is_sign_positive() && on_grid(-3.0, 5e4).is_sign_positive());
+        assert_eq!(round_to_scale(14.127_291, 3.52), 14.13);
+        assert_eq!(round_to_scale(880.583, 569.0), 881.0);
+        assert_eq!(round_to_scale(123_456.0, 56_900.0), 123_500.0);
+        assert!(
+            round_to_scale(-0.000_1, 1.0).is_sign_positive()
+                && round_to_scale(-3.0, 5e4).is_sign_positive()
+        );
     }
 
     #[test]
@@ -423,12 +426,12 @@ mod tests {
         let of = |text: &str| {
             let path = folder.path().join("columns.csv");
             std::fs::write(&path, text).unwrap();
-            described(&path)
+            from_description(&path)
         };
-        let known = of("name,mean,sd,min,max\nheight,170,10,,\nshare,,,0,12\n").unwrap();
-        assert_eq!((known[0].mean, known[0].deviation), (170.0, 10.0));
-        assert_eq!(known[1].mean, 6.0);
-        assert!((known[1].deviation - 12_f64.sqrt()).abs() < 1e-12);
+        let statistics = of("name,mean,sd,min,max\nheight,170,10,,\nshare,,,0,12\n").unwrap();
+        assert_eq!((statistics[0].mean, statistics[0].deviation), (170.0, 10.0));
+        assert_eq!(statistics[1].mean, 6.0);
+        assert!((statistics[1].deviation - 12_f64.sqrt()).abs() < 1e-12);
         for bad in [
             "name,mean\na,1\n",
             "name,mean,sd\na,1,-2\n",

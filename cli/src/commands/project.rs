@@ -17,7 +17,7 @@ use crate::{
 /// Scores of rows in the estimated subspace, around the estimated mean if there is one; nothing is sent anywhere
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  eigenveil project --estimate result/estimate.json --rows rows.npy --out scores.csv\n  eigenveil project --estimate result/estimate.json --rows people.csv --drop id --out scores.csv\n  eigenveil project --estimate result/estimate.json --rows rows.csv --out scores.csv --plot scatter.svg --label kind\n\nColumns are matched by name with the features of the estimate, where they have names."
+    after_help = "Examples:\n  eigenveil project --estimate result/estimate.json --rows rows.npy --out scores.csv\n  eigenveil project --estimate result/estimate.json --rows people.csv --drop id --out scores.csv\n  eigenveil project --estimate result/estimate.json --rows rows.csv --out scores.csv --plot scatter.svg --label kind\n\nColumns are matched by name with the features of the estimate, if they have names."
 )]
 pub(crate) struct ProjectArgs {
     /// The estimate, as `eigenveil estimate` and `eigenveil demo` write it
@@ -53,7 +53,7 @@ fn axes(text: &str) -> std::result::Result<(usize, usize), String> {
 }
 
 #[derive(Serialize)]
-struct Projected {
+struct ProjectAnswer {
     n: usize,
     p: usize,
     k: usize,
@@ -68,7 +68,7 @@ pub(crate) fn run(args: &ProjectArgs, json: bool) -> Result<()> {
         ));
     }
     let estimate = read_estimate(&args.estimate)?;
-    let wanted = ExpectedColumns {
+    let expected = ExpectedColumns {
         of: "estimate",
         dimension: estimate.p,
         names: estimate.study.feature_names(),
@@ -76,12 +76,13 @@ pub(crate) fn run(args: &ProjectArgs, json: bool) -> Result<()> {
     };
     let (table, labels) = match &args.label {
         Some(column) => {
-            let (table, labels) = scores::read_labelled(&args.rows, column, &args.table, &wanted)?;
+            let (table, labels) =
+                scores::read_labelled(&args.rows, column, &args.table, &expected)?;
             (table, Some(labels))
         }
-        None => (rows::read(&args.rows, &args.table, Some(&wanted))?, None),
+        None => (rows::read(&args.rows, &args.table, Some(&expected))?, None),
     };
-    output::notes(table.notes());
+    output::print_notes(table.notes());
     let scores = scores::from_rows(&estimate, &table)?;
     if let Some(plot) = &args.plot {
         let picture = biplot(&estimate, args.axes, &scores, labels.as_deref());
@@ -103,7 +104,7 @@ pub(crate) fn run(args: &ProjectArgs, json: bool) -> Result<()> {
         return output::text(String::from_utf8_lossy(&bytes).trim_end());
     };
     output::write_file(out, &bytes)?;
-    let projected = Projected {
+    let projected = ProjectAnswer {
         n: table.len(),
         p: estimate.p,
         k: estimate.k,

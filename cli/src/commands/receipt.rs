@@ -11,7 +11,7 @@ use crate::{error::Result, output};
 /// Show the receipt of a ledger: which studies a device, or each row of a file, reported to, and what it spent
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Example:\n  eigenveil receipt device.ledger\n  eigenveil receipt device.ledger --json > receipt.json\n\nThe ledger is the file a device keeps (Ledger::open of the client SDK), or that of eigenveil report (rows.npy.ledger). The\nreceipt names the studies, what each report was charged and can tell, and what is left under the limits. It contains\nnothing of any row."
+    after_help = "Example:\n  eigenveil receipt device.ledger\n  eigenveil receipt device.ledger --json > receipt.json\n\nThe ledger is the file of a device (Ledger::open of the client SDK) or of eigenveil report (rows.npy.ledger). The\nreceipt names the studies, what each report was charged and can reveal, and the budget left under the limits. It contains\nno data of any row."
 )]
 pub(crate) struct ReceiptArgs {
     /// The ledger of a device, or of a file of rows
@@ -27,5 +27,5 @@ pub(crate) fn run(args: &ReceiptArgs, json: bool) -> Result<()> {
 }
 
 fn show(receipt: &(impl Serialize + Display), json: bool) -> Result<()> {
-    output::either(json, receipt, receipt.to_string().trim_end())
+    output::json_or_text(json, receipt, receipt.to_string().trim_end())
 }

@@ -40,7 +40,7 @@ const READ_AS_KEY: &str = "rows_read_as";
 /// Perturb the rows of a file, one participant each, and upload them
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  eigenveil report --server http://127.0.0.1:8080 --study ID --rows rows.npy\n  eigenveil report --study ID --rows people.csv --drop id --ledger people.ledger --limit-epsilon 20\n\nColumns are matched by name with the study's features, where it has names, before anything is perturbed or charged.\nCSV and TSV: where the features have no names, --header yes or --header no says what the first line is; it is not\nguessed, because that would depend on the first participant's row.\n\nEach row is perturbed once and its report is written to the outbox (--outbox, default FILE.eigenveil) before it is sent.\nRunning the command again finishes what an earlier run did not, and never counts a row twice.\nThe outbox remembers which token goes with which row: --tokens is needed once.\nA row with a field that is missing, infinite or not a number, with too many fields or a LIBSVM index beyond the\nstudy's dimension, or longer than --bound-rows require allows, is sent as the zero row: whether a row is sent must not tell what is in it. Only you are told how many such rows there were.\n\nThe ledger (--ledger, default FILE.ledger beside the rows) keeps what each row has spent in all studies, whatever\noutbox it was in, and refuses what would pass its limits, and a second report of a row for the same study. Row i of\nevery file that is used with a ledger is participant i. eigenveil receipt shows it."
+    after_help = "Examples:\n  eigenveil report --server http://127.0.0.1:8080 --study ID --rows rows.npy\n  eigenveil report --study ID --rows people.csv --drop id --ledger people.ledger --limit-epsilon 20\n\nColumns are matched by name with the study's features, if they have names, before anything is perturbed or charged.\nIf they have no names, --header yes or --header no says what the first line of CSV or TSV is: a guess would depend on\nthe first participant's row.\n\nEach row is perturbed once and its report is written to the outbox (--outbox, default FILE.eigenveil) before it is sent.\nRunning the command again finishes an interrupted run, and never counts a row twice.\nThe outbox stores which token belongs to which row: --tokens is needed once.\nA row with a field that is missing, infinite or not a number, with too many fields or a LIBSVM index beyond the\nstudy's dimension, or longer than --norm require allows, is sent as the zero row, because whether a row is sent must\nnot reveal its data. Only you are told how many such rows there were.\n\nThe ledger (--ledger, default FILE.ledger beside the rows) stores what each row has spent in all studies, whatever\nthe outbox, and refuses reports beyond its limits and a second report of a row for the same study. Row i of every file\nused with a ledger is participant i. eigenveil receipt shows it."
 )]
 pub(crate) struct ReportArgs {
     #[command(flatten)]
@@ -102,14 +102,14 @@ impl LimitArgs {
     /// Stores the given limits in the ledger.
     fn save(&self, ledger: &mut RowLedger) -> Result<()> {
         let current = ledger.limits()?;
-        let wanted = Limits::new(
+        let expected = Limits::new(
             self.limit_epsilon_per_study
                 .unwrap_or(current.epsilon_per_study()),
             self.limit_epsilon.unwrap_or(current.epsilon_total()),
             self.limit_delta.unwrap_or(current.delta_total()),
         )?;
-        if wanted != current {
-            ledger.set_limits(wanted)?;
+        if expected != current {
+            ledger.set_limits(expected)?;
         }
         Ok(())
     }
@@ -117,7 +117,7 @@ impl LimitArgs {
 
 /// The ledger after this run.
 #[derive(Serialize)]
-struct Charged {
+struct LedgerCharge {
     /// What this study costs each row: what the ledger was charged.
     epsilon: f64,
     delta: f64,
@@ -130,7 +130,7 @@ struct Charged {
 }
 
 #[derive(Serialize)]
-struct Reported {
+struct ReportAnswer {
     study: String,
     rows: u64,
     accepted: u64,
@@ -143,7 +143,7 @@ struct Reported {
     retries: u64,
     seconds: f64,
     outbox: String,
-    charged: Charged,
+    charged: LedgerCharge,
 }
 
 pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
@@ -164,7 +164,7 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
     let outbox_dir = args
         .outbox
         .clone()
-        .unwrap_or_else(|| beside(&args.rows, ".eigenveil"));
+        .unwrap_or_else(|| with_suffix(&args.rows, ".eigenveil"));
     let participant = study.participant();
     // Checked before anything is created. Reports of an earlier run are sent anyway: the server may have counted some.
     if !outbox_dir.join(OUTBOX_FILE).exists() {
@@ -174,12 +174,12 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
     let bytes = rows::read_bytes(&args.rows)?;
     let digest: [u8; 32] = Sha256::digest(&bytes).into();
     let params = study.params();
-    let wanted = ExpectedColumns::study(params.dimension(), params.feature_names());
-    let table = rows::parse(&args.rows, &bytes, &args.table, Some(&wanted))?;
-    output::notes(table.notes());
+    let expected = ExpectedColumns::study(params.dimension(), params.feature_names());
+    let table = rows::parse(&args.rows, &bytes, &args.table, Some(&expected))?;
+    output::print_notes(table.notes());
     let ledger_path = args.ledger.clone().unwrap_or_else(|| {
         // A symbolic link shares the ledger of the file it points to.
-        beside(
+        with_suffix(
             &fs::canonicalize(&args.rows).unwrap_or_else(|_| args.rows.clone()),
             ".ledger",
         )
@@ -190,17 +190,17 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
         file = file.of_the_same_participants();
     }
     drop(bytes);
-    output::make_dir(&outbox_dir)?;
+    output::create_dir(&outbox_dir)?;
     let mut outbox =
         Outbox::open(outbox_dir.join(OUTBOX_FILE), study.binding()).map_err(|error| {
             if !error.is_outbox_of_other_study() {
                 return CliError::from(error);
             }
-            let other = beside(&args.rows, &format!(".{}", study.id()));
+            let other = with_suffix(&args.rows, &format!(".{}", study.id()));
             let message = format!(
                 "{}; for this study give --outbox DIR of its own, such as --outbox {}",
                 error.detail(),
-                output::quoted(&other.display().to_string())
+                output::shell_quoted(&other.display().to_string())
             );
             CliError::from(error).with_message(message)
         })?;
@@ -233,7 +233,7 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
     }
     // Shown before anybody agrees. The ledger stores the same for the receipt.
     if !json {
-        output::say(&describe_request(study.document()));
+        output::print_error_line(&describe_request(study.document()));
     }
     // Nothing is asked about reports prepared before: they are sent unchanged, for the purpose shown then.
     if is_empty {
@@ -250,13 +250,13 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
         outbox.assign_tokens((0..).zip(&tokens))?;
     }
     let unusable = prepare(&table, &participant, &mut outbox)?;
-    // Charged before anything is sent; then the ledger is released for others.
+    // LedgerCharge before anything is sent; then the ledger is released for others.
     let rows = ledger
         .charge(&participant, study.binding(), &file, &outbox)
         .map_err(with_flags)?;
     let receipt = ledger.receipt()?;
     drop(ledger);
-    let charged = Charged {
+    let charged = LedgerCharge {
         epsilon: cost.epsilon(),
         delta: cost.delta(),
         rows,
@@ -318,11 +318,11 @@ fn finish(
     table: &RowTable,
     summary: Sent,
     unusable: u64,
-    charged: Charged,
+    charged: LedgerCharge,
     json: bool,
 ) -> Result<()> {
     let counts = outbox.counts()?;
-    let reported = Reported {
+    let reported = ReportAnswer {
         study: outbox.binding().study().to_owned(),
         rows: table.len() as u64,
         accepted: summary.accepted,
@@ -475,15 +475,15 @@ fn warn_about_dominant_column(
             |names| format!("{:?}", names[column]),
         )
     };
-    output::say(&format!("shown only to you: {}", shares.summary(name)));
+    output::print_error_line(&format!("shown only to you: {}", shares.summary(name)));
     let Some(warning) = shares.warning(name) else {
         return Ok(());
     };
-    output::say(&format!("warning, shown only to you: {warning}"));
+    output::print_error_line(&format!("warning, shown only to you: {warning}"));
     if yes || !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         return Ok(());
     }
-    output::say(
+    output::print_error_line(
         "Nothing has been perturbed or sent. Whoever runs the study can see whether you take part. Go on? [y/N]",
     );
     let mut answer = String::new();
@@ -566,8 +566,8 @@ fn with_flags(error: eigenveil_client::Error) -> CliError {
     CliError::from(error).with_message(message)
 }
 
-fn beside(rows: &Path, ending: &str) -> PathBuf {
-    let mut name: OsString = rows.as_os_str().to_owned();
-    name.push(ending);
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name: OsString = path.as_os_str().to_owned();
+    name.push(suffix);
     name.into()
 }

@@ -19,7 +19,7 @@ use crate::{
 #[command(
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
-    after_help = "Examples:\n  eigenveil reproduce list\n  eigenveil reproduce wang-xu-figure-3\n  eigenveil reproduce wang-xu-table-1 wang-xu-table-2 --full --data ../shared/data\n  eigenveil reproduce all --data ../shared/data --out reproduced\n\nEach writes ID.csv and ID.svg to --out and prints one line: whether what the paper says comes out, and why. An interrupted run resumes where it stopped; a finished one starts over. Seeds are fixed: the same command gives the same numbers."
+    after_help = "Examples:\n  eigenveil reproduce list\n  eigenveil reproduce wang-xu-figure-3\n  eigenveil reproduce wang-xu-table-1 wang-xu-table-2 --full --data ../shared/data\n  eigenveil reproduce all --data ../shared/data --out reproduced\n\nEach writes ID.csv and ID.svg to --out and prints one line: whether the paper's claims hold, and the evidence. An interrupted run resumes where it stopped; a finished one starts over. Seeds are fixed: the same command gives the same numbers."
 )]
 pub(crate) struct ReproduceArgs {
     #[command(subcommand)]
@@ -65,7 +65,7 @@ enum ReproduceCommand {
 
 /// One exhibit in the list.
 #[derive(Serialize)]
-struct Listed {
+struct ExhibitEntry {
     id: &'static str,
     paper: &'static str,
     item: &'static str,
@@ -103,7 +103,7 @@ pub(crate) fn run(args: &ReproduceArgs, json: bool) -> Result<()> {
             .map(|name| find(name))
             .collect::<std::result::Result<_, _>>()?,
     };
-    output::make_dir(&args.out)?;
+    output::create_dir(&args.out)?;
     let size = if args.full {
         RunSize::Full
     } else {
@@ -115,7 +115,7 @@ pub(crate) fn run(args: &ReproduceArgs, json: bool) -> Result<()> {
         let outcome = match data.require(exhibit) {
             // The others run anyway, and the command fails.
             Err(error) => {
-                output::warn(error.detail());
+                output::print_warning(error.detail());
                 Outcome {
                     id: exhibit.id,
                     not_run: Some(error.detail().to_owned()),
@@ -132,7 +132,7 @@ pub(crate) fn run(args: &ReproduceArgs, json: bool) -> Result<()> {
     // Removed only now, so that an interrupted command does not repeat finished exhibits.
     for exhibit in &exhibits {
         // An exhibit that was not run has none.
-        let _ = std::fs::remove_file(journal(&args.out, exhibit));
+        let _ = std::fs::remove_file(journal_path(&args.out, exhibit));
     }
     let missing: Vec<&str> = outcomes
         .iter()
@@ -152,7 +152,7 @@ pub(crate) fn run(args: &ReproduceArgs, json: bool) -> Result<()> {
     }
 }
 
-fn journal(out: &Path, exhibit: &Exhibit) -> PathBuf {
+fn journal_path(out: &Path, exhibit: &Exhibit) -> PathBuf {
     out.join(format!("{}.journal", exhibit.id))
 }
 
@@ -167,7 +167,7 @@ fn run_exhibit_to_files(
     let bar = output::bar(0, title);
     let options = RunOptions {
         size,
-        journal: journal(&args.out, exhibit),
+        journal: journal_path(&args.out, exhibit),
         restart: args.restart,
     };
     let noted = std::sync::Once::new();
@@ -177,7 +177,7 @@ fn run_exhibit_to_files(
         noted.call_once(|| {
             if progress.resumed > 0 {
                 bar.suspend(|| {
-                    output::notes(&[format!(
+                    output::print_notes(&[format!(
                         "{}: {} of {} runs were done before; --restart forgets them",
                         exhibit.id, progress.resumed, progress.total
                     )]);
@@ -198,7 +198,7 @@ fn run_exhibit_to_files(
     }
     Ok(Outcome {
         id: exhibit.id,
-        verdict: Some(verdict.word()),
+        verdict: Some(verdict.summary_word()),
         claims: verdict.claims,
         csv: Some(csv),
         svg: Some(svg),
@@ -208,9 +208,9 @@ fn run_exhibit_to_files(
 
 fn list(json: bool) -> Result<()> {
     if json {
-        let listed: Vec<Listed> = ALL
+        let listed: Vec<ExhibitEntry> = ALL
             .iter()
-            .map(|exhibit| Listed {
+            .map(|exhibit| ExhibitEntry {
                 id: exhibit.id,
                 paper: exhibit.paper.citation(),
                 item: exhibit.item,

@@ -23,7 +23,7 @@ use crate::{
 /// Run the aggregation server until Ctrl-C or SIGTERM
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  eigenveil serve --data ./data --listen 127.0.0.1:8080\n  eigenveil serve --data ./data --listen 0.0.0.0:443 --tls-cert fullchain.pem --tls-key privkey.pem\n  eigenveil serve --config eigenveil.toml --check-config\n\nThe operator's token is written once to DATA/operator.token (readable by its owner only).\nSIGHUP reads the certificate again and closes no connection. Logs go to standard error; RUST_LOG=debug shows more.\nNo address, token or payload is ever logged."
+    after_help = "Examples:\n  eigenveil serve --data ./data --listen 127.0.0.1:8080\n  eigenveil serve --data ./data --listen 0.0.0.0:443 --tls-cert fullchain.pem --tls-key privkey.pem\n  eigenveil serve --config eigenveil.toml --check-config\n\nThe operator's token is written once to DATA/operator.token (readable by its owner only).\nSIGHUP reloads the certificate without closing connections. Logs go to standard error; RUST_LOG=debug shows more.\nAddresses, tokens and payloads are never logged."
 )]
 pub(crate) struct ServeArgs {
     /// TOML file with settings (docs/eigenveil.toml shows all); the flags below override it
@@ -130,14 +130,14 @@ pub(crate) async fn run(args: &ServeArgs, json: bool) -> Result<()> {
     let listening = format!("{scheme}://{}", server.local_addr());
     let token_file = server.app().store().token_path().display().to_string();
     if plain && reachable {
-        output::say(&format!(
-            "warning: {} is reachable from other machines and this server speaks plain HTTP; let nobody but a TLS proxy reach it",
+        output::print_error_line(&format!(
+            "warning: {} is reachable from other machines and this server speaks plain HTTP; only a TLS proxy should reach it",
             server.local_addr()
         ));
     }
     let stop = stop_signal()?;
     let renewing = renew_on_hangup(hangup, server.certificates().cloned());
-    let printed = output::either(
+    let printed = output::json_or_text(
         json,
         &serde_json::json!({ "listening": listening, "token_file": token_file }),
         &format!("listening on {listening}\noperator token: {token_file}"),
@@ -158,7 +158,7 @@ fn check(config: &ServerConfig, json: bool) -> Result<()> {
         return output::json(&serde_json::json!({ "ok": true, "warnings": warnings }));
     }
     for warning in &warnings {
-        output::say(&format!("warning: {warning}"));
+        output::print_error_line(&format!("warning: {warning}"));
     }
     output::text("the configuration is usable")
 }
@@ -205,7 +205,7 @@ fn log_filter(setting: &str) -> std::result::Result<Targets, String> {
 fn start_logging(as_json: bool) {
     let setting = std::env::var("RUST_LOG").unwrap_or_default();
     let filter = log_filter(&setting).unwrap_or_else(|error| {
-        output::warn(&format!(
+        output::print_warning(&format!(
             "RUST_LOG={setting} is not understood ({error}); warnings are logged. Give a level, or levels of targets: \
              warn,eigenveil_server=debug"
         ));

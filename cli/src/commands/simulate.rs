@@ -35,20 +35,20 @@ pub(crate) enum ModelArg {
     /// The same with V supported on --s random rows
     Sparse,
     /// Section 6 of Wang & Xu: N(0, λ/(5p(λ+1))·VVᵀ + 1/(5p(λ+1))·I) with λ = 1, clipped at radius 1
-    Published,
+    WangXu,
     /// --inliers of the rows near a random subspace, N(0, VVᵀ/k + ν²I/p), the others N(0, I/p)
     Haystack,
     /// Example 4.1 of Liu et al.: x = ±v + σ·N(0, I), v one of the k columns of V, clipped at radius 1.5
-    Signs,
+    PlusMinus,
 }
 
 impl ModelArg {
     /// The given norm, otherwise the model's: two models are stated for rows in the unit ball, not on its surface.
     pub(super) fn default_norm(self, given: NormArgs) -> NormArgs {
         let radius = match self {
-            Self::Published => None,
+            Self::WangXu => None,
             // The signal then has length 2/3, which clipping does not reach.
-            Self::Signs => Some(1.5),
+            Self::PlusMinus => Some(1.5),
             Self::Spiked | Self::Sparse | Self::Haystack => return given,
         };
         if given.norm.is_some() {
@@ -61,7 +61,7 @@ impl ModelArg {
     }
 }
 
-/// What the models haystack and signs have of their own.
+/// Parameters of the models haystack and plus-minus.
 #[derive(Clone, Copy, Debug, Args)]
 pub(super) struct ModelArgs {
     /// Share of inliers of the model haystack
@@ -70,7 +70,7 @@ pub(super) struct ModelArgs {
     /// ν: root mean square distance of its inliers from the subspace
     #[arg(long, value_name = "X", default_value_t = 0.0, conflicts_with = "rows")]
     inlier_noise: f64,
-    /// σ of the model signs: noise on every entry of a row
+    /// σ of the model plus-minus: noise on every entry of a row
     #[arg(
         long,
         value_name = "X",
@@ -112,7 +112,8 @@ pub(crate) struct SimulateArgs {
     /// Components; also the rank of the model's subspace
     #[arg(long, value_name = "K,…", value_delimiter = ',', required = true)]
     k: Vec<usize>,
-    /// Rows of V that are not zero, for --model sparse, and for published in the paper's sparse experiments; with --rows the error is against the file's own components on S rows (`central sparse-pca`, best of 50 starts) instead of its PCA
+    /// Nonzero rows of V, for --model sparse, and for wang-xu in the paper's sparse experiments; with --rows the error
+    /// is against the file's own components on S rows (`central sparse-pca`, best of 50 starts) instead of its PCA
     #[arg(long, value_name = "S,…", value_delimiter = ',')]
     s: Vec<usize>,
     /// Variance along V, for --model spiked and sparse
@@ -147,7 +148,7 @@ pub(crate) struct SimulateArgs {
 }
 
 /// The rows of a file, with the public constants of a features file.
-struct Raw {
+struct RawTable {
     rows: Vec<Row>,
     features: Option<Vec<Feature>>,
 }
@@ -164,7 +165,7 @@ struct Setting {
 
 /// The JSON answer; scripts rely on its keys.
 #[derive(Serialize)]
-pub(super) struct Simulated {
+pub(super) struct SimulateAnswer {
     pub(super) mechanism: MechanismKind,
     pub(super) calibration: Option<Calibration>,
     pub(super) epsilon: f64,
@@ -200,11 +201,11 @@ pub(crate) fn run(args: &SimulateArgs, json: bool) -> Result<()> {
         .as_deref()
         .map(|path| rows::read_with_constants(path, &args.table))
         .transpose()?;
-    let raw = read.map(|(table, features)| Raw {
+    let raw = read.map(|(table, features)| RawTable {
         rows: (0..table.len()).map(|index| table.row(index)).collect(),
         features,
     });
-    let settings = settings_of(args);
+    let settings = settings(args);
     let participants = settings.iter().map(|setting| setting.n).sum::<u64>();
     let bar = output::bar(
         participants.saturating_mul(args.repeats as u64),
@@ -220,7 +221,7 @@ pub(crate) fn run(args: &SimulateArgs, json: bool) -> Result<()> {
     let largest = simulated.iter().map(|row| row.n).max().unwrap_or(0);
     let delta = simulated.iter().map(|row| row.delta).fold(0.0, f64::max);
     if let Some(warning) = delta_warning(delta, largest) {
-        crate::output::warn(&warning);
+        crate::output::print_warning(&warning);
     }
     if let Some(warning) = args
         .epsilon
@@ -229,7 +230,7 @@ pub(crate) fn run(args: &SimulateArgs, json: bool) -> Result<()> {
         .reduce(f64::max)
         .and_then(epsilon_warning)
     {
-        crate::output::warn(&warning);
+        crate::output::print_warning(&warning);
     }
     if let Some(path) = &args.plot {
         let chart = sweep::chart(&simulated, args.title.as_deref(), args.sparse.sparse);
@@ -285,7 +286,7 @@ impl References {
 }
 
 /// Every combination of the given values.
-fn settings_of(args: &SimulateArgs) -> Vec<Setting> {
+fn settings(args: &SimulateArgs) -> Vec<Setting> {
     fn optional<T: Copy>(values: &[T]) -> Vec<Option<T>> {
         if values.is_empty() {
             vec![None]
@@ -315,10 +316,10 @@ fn settings_of(args: &SimulateArgs) -> Vec<Setting> {
 fn run_setting(
     args: &SimulateArgs,
     setting: &Setting,
-    raw: Option<&Raw>,
+    raw: Option<&RawTable>,
     references: &mut References,
     bar: &indicatif::ProgressBar,
-) -> Result<Simulated> {
+) -> Result<SimulateAnswer> {
     let p = match raw {
         Some(raw) => raw.rows.first().map_or(0, |row| row.values().len()),
         None => setting
@@ -362,7 +363,7 @@ fn run_setting(
     let (_, summary) = simulate(&experiment, &mut |done| bar.inc(done))?;
     let privacy = PrivacyStatement::new(&params);
     let support = summary.support;
-    Ok(Simulated {
+    Ok(SimulateAnswer {
         mechanism: privacy.mechanism,
         calibration: privacy.calibration,
         epsilon: privacy.epsilon,
@@ -394,7 +395,8 @@ fn run_setting(
 
 /// The model of these flags.
 ///
-/// # Errors Wrong usage if `--s` is missing or does not belong to the model.
+/// # Errors
+/// Wrong usage if `--s` is missing or does not belong to the model.
 pub(super) fn model_of(
     model: ModelArg,
     p: usize,
@@ -411,19 +413,19 @@ pub(super) fn model_of(
             of_model.inliers,
             of_model.inlier_noise,
         )),
-        (ModelArg::Signs, None) => Ok(Model::plus_minus(p, k, of_model.sign_noise)),
-        (ModelArg::Spiked | ModelArg::Haystack | ModelArg::Signs, Some(_)) => Err(CliError::usage(
-            "--s belongs to --model sparse or published",
-        )),
+        (ModelArg::PlusMinus, None) => Ok(Model::plus_minus(p, k, of_model.sign_noise)),
+        (ModelArg::Spiked | ModelArg::Haystack | ModelArg::PlusMinus, Some(_)) => {
+            Err(CliError::usage("--s belongs to --model sparse or wang-xu"))
+        }
         (ModelArg::Sparse, Some(s)) => Ok(Model::sparse(p, k, s, spike)),
         (ModelArg::Sparse, None) => Err(CliError::usage(
-            "--model sparse needs --s, the number of rows of V that are not zero",
+            "--model sparse needs --s, the number of nonzero rows of V",
         )),
-        (ModelArg::Published, s) => Ok(Model::wang_xu(p, k, s, 1.0)),
+        (ModelArg::WangXu, s) => Ok(Model::wang_xu(p, k, s, 1.0)),
     }
 }
 
-fn print(args: &SimulateArgs, simulated: &Simulated) -> Result<()> {
+fn print(args: &SimulateArgs, simulated: &SimulateAnswer) -> Result<()> {
     output::text(&format!(
         "{} participants, p = {}, k = {}, {}, {}, noise {}, {} repeats in {:.1} s",
         simulated.n,
@@ -438,7 +440,7 @@ fn print(args: &SimulateArgs, simulated: &Simulated) -> Result<()> {
     let number = |value: Option<f64>| value.map_or("-".to_owned(), |v| output::decimals(v, 4));
     output::text(&format!(
         "error              {}   (0 is perfect; at most {:.3})",
-        output::over_runs(
+        output::mean_and_sd(
             simulated.error_mean,
             simulated.error_sd,
             simulated.repeats as u64
@@ -450,7 +452,7 @@ fn print(args: &SimulateArgs, simulated: &Simulated) -> Result<()> {
         number(simulated.error_predicted_from_truth)
     ))?;
     output::text(&format!(
-        "expected           {}   what an analyst would be told",
+        "expected           {}   as an analyst would see it",
         output::decimals(simulated.error_predicted_from_data, 4)
     ))?;
     output::text(&format!(
@@ -493,7 +495,7 @@ fn print(args: &SimulateArgs, simulated: &Simulated) -> Result<()> {
 }
 
 /// A sweep as a table for people.
-fn print_table(rows: &[Simulated], sparse: bool) -> Result<()> {
+fn print_table(rows: &[SimulateAnswer], sparse: bool) -> Result<()> {
     output::text(&format!(
         "{:>9} {:>6} {:>4} {:>4} {:>7}  {:>8} {:>7} {:>9} {:>11} {:>10}{}",
         "n",

@@ -39,7 +39,7 @@ pub(crate) struct StudyArgs {
 enum StudyCommand {
     /// Create a study and open it
     #[command(
-        after_help = "Example:\n  eigenveil study create --name heights --p 2 --k 1 --epsilon 4 --features features.csv --bound-rows clip --radius 3 \\\n    --purpose \"How height and weight vary together\" --responsible-party \"University of Example\" \\\n    --contact study@example.org --last-day 2027-03-31\n\nfeatures.csv has the columns name,center,scale: public constants, one line per feature.\nTake them from what is published about the population, never from the participants' rows."
+        after_help = "Example:\n  eigenveil study create --name heights --p 2 --k 1 --epsilon 4 --features features.csv --norm clip --radius 3 \\\n    --purpose \"How height and weight vary together\" --responsible-party \"University of Example\" \\\n    --contact study@example.org --last-day 2027-03-31\n\nfeatures.csv has the columns name,center,scale: public constants, one line per feature.\nTake them from published data about the population, never from the participants' rows."
     )]
     Create(Box<CreateArgs>),
     /// List studies
@@ -65,7 +65,7 @@ enum StudyCommand {
     },
     /// Make one-time participant tokens for a study created with --enrolment token
     #[command(
-        after_help = "Example:\n  eigenveil study tokens 0193c0ffee0193c0ffee0193c0ffee01 --count 500 --out tokens.txt\n\nThe file has one token a line and is readable by its owner only; the server keeps hashes.\nEach token is good for one report. Without --count: how many were made and spent."
+        after_help = "Example:\n  eigenveil study tokens 0193c0ffee0193c0ffee0193c0ffee01 --count 500 --out tokens.txt\n\nThe file has one token a line and is readable by its owner only; the server stores hashes.\nEach token is valid for one report. Without --count the command shows how many were made and spent."
     )]
     Tokens {
         /// Identifier of the study, the beginning of it, or the study's name
@@ -90,7 +90,7 @@ enum StudyCommand {
     },
     /// Add the reports of an export to a study; the same export is added once
     #[command(
-        after_help = "Example:\n  eigenveil study import study.evstudy\n  eigenveil study import study.evstudy --into 0193c0ffee0193c0ffee0193c0ffee01\n\nWithout --into the study keeps its identifier and is made where it is missing. With --into both studies must\nhave the same fingerprint, and no report may be in both."
+        after_help = "Example:\n  eigenveil study import study.evstudy\n  eigenveil study import study.evstudy --into 0193c0ffee0193c0ffee0193c0ffee01\n\nWithout --into the study keeps its identifier and is created if it does not exist. With --into both studies must\nhave the same fingerprint, and no report may be in both."
     )]
     Import {
         /// The file
@@ -177,7 +177,7 @@ pub(crate) async fn run(args: &StudyArgs, json: bool) -> Result<()> {
     let document = match &args.command {
         StudyCommand::Create(create) => {
             let request = request(create)?;
-            output::notes(&cautions(create, &request)?);
+            output::print_notes(&creation_notes(create, &request)?);
             client.create_study(&request).await?
         }
         StudyCommand::Show { id } => client.study(&resolve_study_id(&client, id).await?).await?,
@@ -194,7 +194,11 @@ pub(crate) async fn run(args: &StudyArgs, json: bool) -> Result<()> {
             file.persist()?;
             let out = out.display().to_string();
             let written = serde_json::json!({ "bytes": bytes, "out": out });
-            return output::either(json, &written, &format!("{bytes} bytes written to {out}"));
+            return output::json_or_text(
+                json,
+                &written,
+                &format!("{bytes} bytes written to {out}"),
+            );
         }
         StudyCommand::Import { file, into } => {
             let bytes = rows::read_bytes(file)?;
@@ -216,7 +220,7 @@ pub(crate) async fn run(args: &StudyArgs, json: bool) -> Result<()> {
         StudyCommand::Delete { id, .. } => {
             client.delete(id).await?;
             let deleted = serde_json::json!({ "deleted": id });
-            return output::either(json, &deleted, &format!("study {id} is deleted"));
+            return output::json_or_text(json, &deleted, &format!("study {id} is deleted"));
         }
         StudyCommand::List => {
             let studies = client.list().await?;
@@ -251,7 +255,7 @@ async fn tokens(
     let Some((count, out)) = wanted else {
         let counts = client.token_counts(id).await?;
         let text = format!("{} made, {} spent", counts.issued, counts.spent);
-        return output::either(json, &counts, &text);
+        return output::json_or_text(json, &counts, &text);
     };
     let mut file = output::NewFile::create(out)?;
     let mut left = usize::try_from(count).unwrap_or(usize::MAX);
@@ -268,7 +272,7 @@ async fn tokens(
     file.persist()?;
     let out = out.display().to_string();
     let made = serde_json::json!({ "count": count, "out": out });
-    output::either(json, &made, &format!("{count} tokens written to {out}"))
+    output::json_or_text(json, &made, &format!("{count} tokens written to {out}"))
 }
 
 fn request(create: &CreateArgs) -> Result<CreateStudy> {
@@ -295,28 +299,28 @@ fn request(create: &CreateArgs) -> Result<CreateStudy> {
 }
 
 /// Notes for whoever creates a study, before anybody spends a report.
-fn cautions(create: &CreateArgs, request: &CreateStudy) -> Result<Vec<String>> {
+fn creation_notes(create: &CreateArgs, request: &CreateStudy) -> Result<Vec<String>> {
     let params =
         create
             .mechanism
             .freeze(request.dimension, request.epsilon, request.features.clone())?;
-    let mut cautions = Vec::new();
+    let mut notes = Vec::new();
     let missing = request.about.missing();
     if !missing.is_empty() {
-        cautions.push(format!(
+        notes.push(format!(
             "participants read \"not stated\" for: {}; it cannot be stated later (--purpose, --responsible-party, --contact, --last-day)",
             missing.join(", ")
         ));
     }
     let features = request.features.as_deref().unwrap_or_default();
     if request.centring.is_none() && features.iter().all(|feature| feature.center == 0.0) {
-        cautions.push(
+        notes.push(
             "no center is subtracted: where the values are not around 0, the first component is the mean, or the column with the largest numbers; eigenveil prepare makes centers and scales from public rows, --centring removes the mean privately"
                 .to_owned(),
         );
     }
-    cautions.extend(output::slow_text(&params));
-    Ok(cautions)
+    notes.extend(output::slow_report_note(&params));
+    Ok(notes)
 }
 
 fn show(study: &StudyDocument, json: bool) -> Result<()> {

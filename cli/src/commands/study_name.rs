@@ -15,7 +15,8 @@ const MAX_STUDIES_SHOWN: usize = 5;
 /// The identifier of the one study with this identifier or name, or whose identifier begins with it. A whole identifier
 /// is returned without asking the server.
 ///
-/// # Errors Wrong usage if there is none, or several; network failures.
+/// # Errors
+/// Wrong usage if there is none, or several; network failures.
 pub(crate) async fn resolve_study_id(client: &AnalystClient, text: &str) -> Result<String> {
     let digits = text.bytes().all(|b| b.is_ascii_hexdigit());
     if digits && text.len() == ID_DIGITS {

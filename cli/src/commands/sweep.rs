@@ -3,11 +3,11 @@
 use eigenveil_estimation::floor::grouped;
 use eigenveil_figures::{Axis, LineChart, LineStyle, Marker, Series};
 
-use super::simulate::Simulated;
+use super::simulate::SimulateAnswer;
 use crate::output;
 
 /// A quantity of a sweep: its name, and its value in a setting.
-type Quantity = (&'static str, fn(&Simulated) -> f64);
+type Quantity = (&'static str, fn(&SimulateAnswer) -> f64);
 
 const QUANTITIES: [Quantity; 5] = [
     ("participants n", |row| row.n as f64),
@@ -29,8 +29,8 @@ fn equals(name: &str, value: f64) -> String {
 }
 
 /// Error ± standard deviation and the predicted error, over the quantity with the most values.
-pub(super) fn chart(rows: &[Simulated], title: Option<&str>, sparse: bool) -> LineChart {
-    let values = |of: fn(&Simulated) -> f64| {
+pub(super) fn chart(rows: &[SimulateAnswer], title: Option<&str>, sparse: bool) -> LineChart {
+    let values = |of: fn(&SimulateAnswer) -> f64| {
         let mut values: Vec<f64> = rows.iter().map(of).collect();
         values.sort_by(f64::total_cmp);
         values.dedup();
@@ -46,7 +46,7 @@ pub(super) fn chart(rows: &[Simulated], title: Option<&str>, sparse: bool) -> Li
         .into_iter()
         .filter(|(name, of)| *name != x_name && values(*of).len() > 1)
         .collect();
-    let name_of = |row: &Simulated| {
+    let name_of = |row: &SimulateAnswer| {
         let parts: Vec<String> = others
             .iter()
             .map(|(name, of)| equals(name, of(row)))
@@ -62,8 +62,8 @@ pub(super) fn chart(rows: &[Simulated], title: Option<&str>, sparse: bool) -> Li
     }
     let mut series = Vec::new();
     for name in &names {
-        let of: Vec<&Simulated> = rows.iter().filter(|row| name_of(row) == *name).collect();
-        let points = |y: fn(&Simulated) -> Option<f64>| -> Vec<(f64, f64)> {
+        let of: Vec<&SimulateAnswer> = rows.iter().filter(|row| name_of(row) == *name).collect();
+        let points = |y: fn(&SimulateAnswer) -> Option<f64>| -> Vec<(f64, f64)> {
             of.iter()
                 .filter_map(|row| Some((x(row), y(row)?)))
                 .collect()

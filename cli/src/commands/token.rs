@@ -56,7 +56,7 @@ enum TokenCommand {
     },
     /// Replace the operator's token: the old one stops working
     #[command(
-        after_help = "Example:\n  eigenveil token rotate --out operator.token      # of a running server\n  eigenveil token rotate --data ./data             # of a server that is stopped, with no token at all\n\nEither way DATA/operator.token has the new token."
+        after_help = "Example:\n  eigenveil token rotate --out operator.token      # of a running server\n  eigenveil token rotate --data ./data             # of a server that is stopped, with no token at all\n\nIn both cases DATA/operator.token has the new token."
     )]
     Rotate {
         /// Data directory of a stopped server
@@ -89,7 +89,7 @@ pub(crate) async fn run(args: &TokenCommandArgs, json: bool) -> Result<()> {
             let made = serde_json::json!({
                 "id": analyst.id, "name": analyst.name, "study": analyst.study, "out": out,
             });
-            output::either(
+            output::json_or_text(
                 json,
                 &made,
                 &format!("token {} written to {out}", analyst.id),
@@ -99,7 +99,7 @@ pub(crate) async fn run(args: &TokenCommandArgs, json: bool) -> Result<()> {
         TokenCommand::Revoke { id } => {
             client()?.revoke_token(id).await?;
             let revoked = serde_json::json!({ "revoked": id });
-            output::either(json, &revoked, &format!("token {id} is revoked"))
+            output::json_or_text(json, &revoked, &format!("token {id} is revoked"))
         }
         TokenCommand::Rotate { data, out } => {
             let path = match (data, out) {
@@ -115,7 +115,7 @@ pub(crate) async fn run(args: &TokenCommandArgs, json: bool) -> Result<()> {
             let path = path.display().to_string();
             let rotated = serde_json::json!({ "token_file": path });
             let text = format!("the operator's new token is in {path}");
-            output::either(json, &rotated, &text)
+            output::json_or_text(json, &rotated, &text)
         }
     }
 }

@@ -44,7 +44,7 @@ const CONNECTIONS: usize = 128;
 /// Run the whole pipeline on this machine: server, participants, upload, estimate, comparison
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Example:\n  eigenveil demo\n  eigenveil demo --rows rows.csv --n 100000 --k 2 --epsilon 4 --out result/\n  eigenveil demo --sparse --refit --lambda path --k 3\n\nWrites index.html, estimate.json, summary.csv, features.txt and the pictures (those of eigenveil estimate, and biplot.svg). The built-in rows are 1,797 handwritten digits of 8 × 8 pixels (UCI Optdigits, CC BY 4.0)."
+    after_help = "Example:\n  eigenveil demo\n  eigenveil demo --rows rows.csv --n 100000 --k 2 --epsilon 4 --out result/\n  eigenveil demo --sparse --refit --lambda path --k 3\n\nWrites index.html, estimate.json, summary.csv, features.txt and the figures (those of eigenveil estimate, and biplot.svg). The built-in rows are 1,797 handwritten digits of 8 × 8 pixels (UCI Optdigits, CC BY 4.0)."
 )]
 pub(crate) struct DemoArgs {
     /// Rows: .csv, .tsv, .parquet, .npy or .libsvm; the built-in digits when absent
@@ -110,7 +110,7 @@ pub(crate) async fn run(args: &DemoArgs, json: bool) -> Result<()> {
         Some(_) => eigenveil_central::centred_pca(prepared, params.dimension(), k)?,
         None => eigenveil_central::pca(prepared, params.dimension(), k)?,
     };
-    output::make_dir(&args.out)?;
+    output::create_dir(&args.out)?;
 
     let data = tempfile::tempdir().map_err(|error| {
         CliError::failed(format!(
@@ -136,7 +136,7 @@ pub(crate) async fn run(args: &DemoArgs, json: bool) -> Result<()> {
     let study = devices
         .fetch_study_pinned(&document.id, params.fingerprint())
         .await?;
-    let upload_seconds = take_part(&devices, &study, &rows, args.n).await?;
+    let upload_seconds = upload_all(&devices, &study, &rows, args.n).await?;
     analyst.close(&document.id).await?;
     let request = EstimateRequest {
         k: Some(Rank::Fixed(k)),
@@ -157,7 +157,7 @@ pub(crate) async fn run(args: &DemoArgs, json: bool) -> Result<()> {
         print(&result, &estimate, &rows)?;
     }
     if args.keep_serving {
-        output::say(&format!(
+        output::print_error_line(&format!(
             "serving {url} (study {}, operator token in {}) until Ctrl-C; the store is thrown away then",
             document.id,
             token_path.display()
@@ -188,7 +188,7 @@ fn study_request(args: &DemoArgs, rows: &DemoRows) -> Result<CreateStudy> {
 
 /// Every participant perturbs its own row and uploads the report over a shared pool of connections. Returns the seconds
 /// it took.
-async fn take_part(devices: &StudyClient, study: &Study, rows: &DemoRows, n: u64) -> Result<f64> {
+async fn upload_all(devices: &StudyClient, study: &Study, rows: &DemoRows, n: u64) -> Result<f64> {
     let bar = output::bar(n, "participants");
     let next = Arc::new(AtomicU64::new(0));
     let participant = study.participant();

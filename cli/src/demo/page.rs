@@ -73,7 +73,7 @@ pub(super) fn render(page: &Page<'_>) -> String {
                         " of the variance that the non-private one does."
                     }
                 }
-                section .tiles { (tiles(result)) }
+                section .tiles { (number_tiles(result)) }
                 section {
                     h2 { "How much of it is real" }
                     @for shown in judged { (figure(&shown.figure.to_svg())) }
@@ -87,7 +87,7 @@ pub(super) fn render(page: &Page<'_>) -> String {
                     }
                 }
                 section {
-                    h2 { "The components, private beside non-private" }
+                    h2 { "The components, private and non-private" }
                     @match images(page) {
                         Some(images) => (figure(&images.to_svg())),
                         None => { @for chart in loading_bars(estimate).take(MAX_CHARTS) { (figure(&chart.to_svg())) } }
@@ -106,7 +106,7 @@ pub(super) fn render(page: &Page<'_>) -> String {
     markup.into_string()
 }
 
-fn tiles(result: &DemoResult) -> Markup {
+fn number_tiles(result: &DemoResult) -> Markup {
     let above = result.components_above_floor.min(result.k as u64);
     let rate = with_thousands(result.reports_per_second.round() as u64);
     html! {

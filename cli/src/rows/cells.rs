@@ -55,7 +55,7 @@ pub(super) struct Commas {
 }
 
 impl Commas {
-    pub(super) fn see(&mut self, cell: &str) {
+    pub(super) fn record(&mut self, cell: &str) {
         let Some((before, after)) = cell.split_once(',') else {
             return;
         };
@@ -69,7 +69,7 @@ impl Commas {
         }
     }
 
-    pub(super) fn ambiguous(self) -> bool {
+    pub(super) fn is_ambiguous(self) -> bool {
         self.thousands > 0 && self.decimals == 0
     }
 }

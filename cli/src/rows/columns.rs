@@ -79,11 +79,12 @@ impl ColumnMapping {
 
 /// Maps the columns of the file to the expected ones.
 ///
-/// # Errors Wrong usage that names the columns and what to do.
+/// # Errors
+/// Wrong usage that names the columns and what to do.
 pub(super) fn map_columns(
     found: FileColumns,
     how: &TableArgs,
-    wanted: Option<&ExpectedColumns>,
+    expected: Option<&ExpectedColumns>,
 ) -> Result<ColumnMapping> {
     // Names are shown on the terminal.
     let unprintable = |name: &String| name.chars().any(char::is_control);
@@ -107,13 +108,13 @@ pub(super) fn map_columns(
         }
         chosen.names = Some(features.into_iter().map(|feature| feature.name).collect());
         chosen.shown = true;
-        notes.push("the columns have the names of the features file, in its order".to_owned());
+        notes.push("the columns are named by the features file, in its order".to_owned());
     }
-    let Some(wanted) = wanted else {
+    let Some(expected) = expected else {
         chosen.check_names(&[], true)?;
         return Ok(chosen.into_mapping(notes));
     };
-    let (p, of) = (wanted.dimension, wanted.of);
+    let (p, of) = (expected.dimension, expected.of);
     let count = |chosen: &SelectedColumns| {
         if chosen.take.len() == p {
             return Ok(());
@@ -129,28 +130,28 @@ pub(super) fn map_columns(
             )
         });
         Err(wrong_dimension(format!(
-            "it has {} columns but the {of} has {p} features; give the features the {of} names, in its order{hint}",
+            "it has {} columns but the {of} has {p} features; give the features of the {of} in its order{hint}",
             chosen.take.len(),
         )))
     };
-    match (&wanted.names, &chosen.names) {
+    match (&expected.names, &chosen.names) {
         (None, names) => {
             count(&chosen)?;
             chosen.check_names(&[], true)?;
             notes.push(match names {
                 Some(names) if chosen.shown => format!(
                     "the {of}'s columns have no names: those of the file are taken in its order: {}",
-                    listed(names)
+                    list_names(names)
                 ),
                 _ => format!("the {of}'s columns have no names: those of the file are taken in its order"),
             });
             Ok(chosen.into_mapping(notes))
         }
-        (Some(wanted_names), _) if how.by_position => {
+        (Some(expected_names), _) if how.by_position => {
             count(&chosen)?;
             let mut own = chosen.names.clone().unwrap_or_default();
-            if own != *wanted_names {
-                let mut theirs = wanted_names.clone();
+            if own != *expected_names {
+                let mut theirs = expected_names.clone();
                 own.sort();
                 theirs.sort();
                 if own == theirs {
@@ -160,28 +161,28 @@ pub(super) fn map_columns(
                 }
             }
             notes.push(format!(
-                "--by-position: the file's columns are taken for {}",
-                listed(wanted_names)
+                "--by-position: the file's columns are read as {}",
+                list_names(expected_names)
             ));
-            chosen.names = Some(wanted_names.clone());
+            chosen.names = Some(expected_names.clone());
             Ok(chosen.into_mapping(notes))
         }
-        (Some(wanted_names), None) => {
+        (Some(expected_names), None) => {
             count(&chosen)?;
             if !chosen.headerless {
                 return Err(CliError::usage(format!(
                     "its columns have no names, those of the {of} are {}; name them with --features FILE (one name a line, in the file's order), or give --by-position if they are in the {of}'s order",
-                    listed(wanted_names)
+                    list_names(expected_names)
                 )));
             }
             notes.push(format!(
-                "--header no: the file's columns are taken for {}",
-                listed(wanted_names)
+                "--header no: the file's columns are read as {}",
+                list_names(expected_names)
             ));
-            chosen.names = Some(wanted_names.clone());
+            chosen.names = Some(expected_names.clone());
             Ok(chosen.into_mapping(notes))
         }
-        (Some(wanted_names), Some(_)) => match_by_name(chosen, wanted_names, of, notes),
+        (Some(expected_names), Some(_)) => match_by_name(chosen, expected_names, of, notes),
     }
 }
 
@@ -274,7 +275,7 @@ fn select(found: FileColumns, how: &TableArgs) -> Result<SelectedColumns> {
 
 impl SelectedColumns {
     /// Refuses duplicate names, and a probable index column unless it is expected or the names may be values.
-    fn check_names(&self, wanted: &[String], names_for_sure: bool) -> Result<()> {
+    fn check_names(&self, expected: &[String], names_for_sure: bool) -> Result<()> {
         let Some(names) = &self.names else {
             return Ok(());
         };
@@ -299,9 +300,9 @@ impl SelectedColumns {
         }
         let (index, rest): (Vec<&String>, Vec<&String>) =
             names.iter().partition(|name| is_index(name));
-        match index.iter().find(|name| !wanted.contains(name)) {
+        match index.iter().find(|name| !expected.contains(name)) {
             Some(name) if names_for_sure || is_numbering(&rest) => Err(CliError::usage(format!(
-                "column {name:?} is probably the index that pandas writes beside the rows; leave it out with {} (or write the table with index=False), or give the column a name",
+                "column {name:?} is probably the index that pandas writes; leave it out with {} (or write the table with index=False), or give the column a name",
                 drop_flag(&[name])
             ))),
             _ => Ok(()),
@@ -320,54 +321,54 @@ impl SelectedColumns {
 /// Orders the columns as expected; the names must be the same.
 fn match_by_name(
     mut chosen: SelectedColumns,
-    wanted: &[String],
+    expected: &[String],
     of: &str,
     mut notes: Vec<String>,
 ) -> Result<ColumnMapping> {
     let names = chosen.names.clone().unwrap_or_default();
     let own: BTreeSet<&String> = names.iter().collect();
     // If most expected names are there the line is a header; otherwise it may be a row, which is never shown.
-    let known = wanted.iter().filter(|name| own.contains(name)).count();
-    chosen.shown |= 2 * known > wanted.len();
-    chosen.check_names(wanted, chosen.shown || known > 0)?;
-    let missing: Vec<&String> = wanted.iter().filter(|name| !own.contains(name)).collect();
-    let theirs: BTreeSet<&String> = wanted.iter().collect();
+    let known = expected.iter().filter(|name| own.contains(name)).count();
+    chosen.shown |= 2 * known > expected.len();
+    chosen.check_names(expected, chosen.shown || known > 0)?;
+    let missing: Vec<&String> = expected.iter().filter(|name| !own.contains(name)).collect();
+    let theirs: BTreeSet<&String> = expected.iter().collect();
     let more: Vec<&String> = names.iter().filter(|name| !theirs.contains(name)).collect();
     if missing.is_empty() && more.is_empty() {
-        if names != wanted {
+        if names != expected {
             notes.push(format!(
                 "the file's columns are in another order than the {of}'s; they were matched by name"
             ));
         }
-        let take = wanted
+        let take = expected
             .iter()
             .filter_map(|name| names.iter().position(|own| own == name))
             .map(|at| chosen.take[at])
             .collect();
         return Ok(ColumnMapping {
             take,
-            names: Some(wanted.to_vec()),
+            names: Some(expected.to_vec()),
             notes,
         });
     }
     if chosen.numbered {
         return Err(CliError::usage(format!(
             "its columns are named 0, 1, 2, …, as pandas does with columns without names, those of the {of} are {}; name them with --features FILE (one name a line, in the file's order), or give --by-position if they are in the {of}'s order",
-            listed(wanted)
+            list_names(expected)
         )));
     }
     if !chosen.shown && known == 0 {
         return Err(CliError::usage(format!(
             "line 1 names none of the {of}'s columns, which are {}; give --header no if it is the first row and the columns are in this order, or write the names there",
-            listed(wanted)
+            list_names(expected)
         )));
     }
     let mut what = Vec::new();
     if !missing.is_empty() {
-        what.push(format!("it lacks {}", listed(&missing)));
+        what.push(format!("it lacks {}", list_names(&missing)));
     }
     if !more.is_empty() && chosen.shown {
-        what.push(format!("the {of} does not have {}", listed(&more)));
+        what.push(format!("the {of} does not have {}", list_names(&more)));
     } else if !more.is_empty() {
         what.push(format!(
             "{} of its columns the {of} does not have",
@@ -376,17 +377,14 @@ fn match_by_name(
     }
     let mut way = Vec::new();
     if !more.is_empty() && more.len() <= MAX_NAMES_SHOWN && chosen.shown {
-        way.push(format!(
-            "leave out what is not wanted with {}",
-            drop_flag(&more)
-        ));
+        way.push(format!("leave out the others with {}", drop_flag(&more)));
     } else if !more.is_empty() {
-        way.push("take the columns that are wanted with --keep".to_owned());
+        way.push("select the right columns with --keep".to_owned());
     }
     if !missing.is_empty() {
         way.push(format!(
             "name the columns as the {of} does ({})",
-            listed(wanted)
+            list_names(expected)
         ));
     }
     Err(CliError::usage(format!(
@@ -429,13 +427,13 @@ fn drop_flag(names: &[impl AsRef<str>]) -> String {
         })
         .collect();
     let list = cells.join(",");
-    // A name such as -x would be taken for a flag.
+    // A name such as -x would be read as a flag.
     let flag = if list.starts_with('-') {
         "--drop="
     } else {
         "--drop "
     };
-    format!("{flag}{}", crate::output::quoted(&list))
+    format!("{flag}{}", crate::output::shell_quoted(&list))
 }
 
 /// A column of the file, from 0, and its name where it has one, for a message.
@@ -448,7 +446,7 @@ pub(super) fn column_called(column: usize, name: Option<&str>) -> String {
 }
 
 /// Names for a message: not more than a line or two.
-fn listed(names: &[impl AsRef<str>]) -> String {
+fn list_names(names: &[impl AsRef<str>]) -> String {
     let shown: Vec<String> = names
         .iter()
         .take(MAX_NAMES_SHOWN)
@@ -498,8 +496,8 @@ mod tests {
         }
     }
 
-    fn default_mapping(found: FileColumns, wanted: &ExpectedColumns) -> Result<ColumnMapping> {
-        map_columns(found, &TableArgs::default(), Some(wanted))
+    fn default_mapping(found: FileColumns, expected: &ExpectedColumns) -> Result<ColumnMapping> {
+        map_columns(found, &TableArgs::default(), Some(expected))
     }
 
     fn drop(names: &[&str]) -> TableArgs {
@@ -533,20 +531,21 @@ mod tests {
             keep: Some(Names(strings(&["a", "a"]))),
             ..by_position()
         };
-        let wanted = study(Some(&["a", "b"]), 2);
-        let error = map_columns(found(&["a", "b"], true), &twice, Some(&wanted)).unwrap_err();
+        let expected = study(Some(&["a", "b"]), 2);
+        let error = map_columns(found(&["a", "b"], true), &twice, Some(&expected)).unwrap_err();
         assert!(error.to_string().contains("twice"), "{error}");
         let by_position = by_position();
-        let error = map_columns(found(&["b", "a"], true), &by_position, Some(&wanted)).unwrap_err();
+        let error =
+            map_columns(found(&["b", "a"], true), &by_position, Some(&expected)).unwrap_err();
         assert!(error.to_string().contains("another order"), "{error}");
-        assert!(map_columns(found(&["x", "y"], true), &by_position, Some(&wanted)).is_ok());
+        assert!(map_columns(found(&["x", "y"], true), &by_position, Some(&expected)).is_ok());
     }
 
-    /// One cell that is a wanted name does not make the others of its line names.
+    /// One expected name in a line does not make its other cells names.
     #[test]
     fn a_first_line_that_may_be_a_row_is_not_shown() {
-        let wanted = study(Some(&["a", "b", "c"]), 3);
-        let error = default_mapping(found(&["a", "17.25", "99.5"], false), &wanted);
+        let expected = study(Some(&["a", "b", "c"]), 3);
+        let error = default_mapping(found(&["a", "17.25", "99.5"], false), &expected);
         let error = error.unwrap_err().to_string();
         assert!(
             !error.contains("17.25") && error.contains("lacks \"b\""),
@@ -556,21 +555,21 @@ mod tests {
 
     #[test]
     fn columns_are_matched_by_name() {
-        let wanted = study(Some(&["a", "b", "c"]), 3);
-        let same = default_mapping(found(&["a", "b", "c"], false), &wanted).unwrap();
+        let expected = study(Some(&["a", "b", "c"]), 3);
+        let same = default_mapping(found(&["a", "b", "c"], false), &expected).unwrap();
         assert!(same.is_identity(3) && same.notes.is_empty());
-        let moved = default_mapping(found(&["c", "a", "b"], false), &wanted).unwrap();
+        let moved = default_mapping(found(&["c", "a", "b"], false), &expected).unwrap();
         assert_eq!(moved.take, [1, 2, 0]);
         assert_eq!(moved.names.unwrap(), ["a", "b", "c"]);
         assert!(moved.notes[0].contains("matched by name"));
         let more = found(&["id", "c", "a", "b"], false);
-        let with = map_columns(more, &drop(&["id"]), Some(&wanted)).unwrap();
+        let with = map_columns(more, &drop(&["id"]), Some(&expected)).unwrap();
         assert_eq!(with.take, [2, 3, 1]);
     }
 
     #[test]
     fn errors_name_the_difference_and_the_remedy() {
-        let wanted = study(Some(&["a", "b", "c"]), 3);
+        let expected = study(Some(&["a", "b", "c"]), 3);
         for (names, words) in [
             (&["a", "b"][..], &["lacks \"c\"", "name the columns"][..]),
             (
@@ -588,7 +587,7 @@ mod tests {
             (&["", "0", "1", "2"], &["index", "--drop 'Unnamed: 0'"]),
             (&["0", "1", "2"], &["pandas", "--features", "--by-position"]),
         ] {
-            let error = default_mapping(found(names, false), &wanted)
+            let error = default_mapping(found(names, false), &expected)
                 .unwrap_err()
                 .to_string();
             for word in words {
@@ -600,14 +599,14 @@ mod tests {
     /// A first line that may be a row is not shown.
     #[test]
     fn messages_contain_no_values() {
-        let wanted = study(Some(&["a", "b"]), 2);
+        let expected = study(Some(&["a", "b"]), 2);
         for line in [
             &["17.25", "secret"][..],
             &["", "17.25"],
             &["secret", "secret"],
             &["secret"],
         ] {
-            let error = default_mapping(found(line, false), &wanted)
+            let error = default_mapping(found(line, false), &expected)
                 .unwrap_err()
                 .to_string();
             assert!(
@@ -639,8 +638,8 @@ mod tests {
         };
         assert!(default_mapping(without_header, &named).unwrap().notes[0].contains("--header no"));
         assert!(default_mapping(unnamed(2), &plain).unwrap().notes[0].contains("no names"));
-        for wanted in [&named, &plain] {
-            let error = map_columns(unnamed(3), &by_position, Some(wanted)).unwrap_err();
+        for expected in [&named, &plain] {
+            let error = map_columns(unnamed(3), &by_position, Some(expected)).unwrap_err();
             assert_eq!(error.code(), Some(ErrorCode::WrongDimension));
         }
         // Numbers from 1 where there are no names.
@@ -662,15 +661,15 @@ mod tests {
             features: Some(path),
             ..TableArgs::default()
         };
-        let wanted = study(Some(&["a", "b"]), 2);
+        let expected = study(Some(&["a", "b"]), 2);
         for found in [unnamed(2), found(&["0", "1"], true)] {
             assert_eq!(
-                map_columns(found, &how, Some(&wanted)).unwrap().take,
+                map_columns(found, &how, Some(&expected)).unwrap().take,
                 [1, 0]
             );
         }
         // Names that are there stay.
-        let own = map_columns(found(&["a", "b"], true), &how, Some(&wanted)).unwrap();
+        let own = map_columns(found(&["a", "b"], true), &how, Some(&expected)).unwrap();
         assert_eq!(own.take, [0, 1]);
         assert!(map_columns(unnamed(3), &how, None).is_err());
         // pandas' numbers stay numbers when some of them, or an index, are left out.

@@ -20,17 +20,17 @@ const MAX_VALUES: usize = 1 << 30;
 /// Number of lines from which "most lines" means something.
 const MIN_LINES_FOR_MAJORITY: usize = 3;
 
-/// Parses LIBSVM text; without `wanted` the largest index is the dimension. An unreadable value becomes NaN, as does a
+/// Parses LIBSVM text; without `expected` the largest index is the dimension. An unreadable value becomes NaN, as does a
 /// row with an index beyond the dimension. `first` is the index of the first column, 0 or 1; `mapping` says which of
 /// the columns are taken.
 pub(super) fn parse(
     bytes: &[u8],
     first: usize,
-    wanted: Option<&ExpectedColumns>,
+    expected: Option<&ExpectedColumns>,
     mapping: impl FnOnce(usize) -> Result<ColumnMapping>,
 ) -> Result<RowTable> {
-    let dimension = wanted.map(|wanted| wanted.dimension);
-    let reports = wanted.is_some_and(|wanted| wanted.reports);
+    let dimension = expected.map(|expected| expected.dimension);
+    let reports = expected.is_some_and(|expected| expected.reports);
     let text = text_of(bytes)?;
     let mut sparse: Vec<Vec<(usize, f64)>> = Vec::new();
     let (mut largest, mut bad_lines) = (0, 0);
@@ -55,7 +55,7 @@ pub(super) fn parse(
                 };
                 bad_lines += 1;
                 first_error.get_or_insert(error);
-                Parsed {
+                ParsedLine {
                     entries: vec![(1, f64::NAN)],
                     largest: 0,
                     reason: Some((None, reason)),
@@ -85,7 +85,7 @@ pub(super) fn parse(
     let mapping = mapping(columns)?;
     if columns.saturating_mul(sparse.len()) > MAX_VALUES {
         return Err(CliError::usage(format!(
-            "{} rows of {columns} values need more memory than is sensible; give fewer rows",
+            "{} rows of {columns} values need too much memory; give fewer rows",
             sparse.len()
         )));
     }
@@ -97,7 +97,7 @@ pub(super) fn parse(
     }
     Ok(RowTable::new(columns, values, None)?
         .with_unreadable(unreadable)
-        .rearranged(mapping))
+        .with_columns_selected(mapping))
 }
 
 /// Why a line is not LIBSVM text.
@@ -126,7 +126,7 @@ impl<T: Into<String>> From<T> for LineError {
 }
 
 /// One line.
-struct Parsed {
+struct ParsedLine {
     entries: Vec<(usize, f64)>,
     largest: usize,
     reason: Option<(Option<usize>, UnreadableReason)>,
@@ -137,7 +137,7 @@ fn row(
     line: &str,
     first: usize,
     dimension: Option<usize>,
-) -> std::result::Result<Parsed, LineError> {
+) -> std::result::Result<ParsedLine, LineError> {
     let mut fields = line.split_ascii_whitespace().peekable();
     let label = fields
         .next_if(|field| !field.contains(':'))
@@ -147,7 +147,7 @@ fn row(
     if !is_label || (label.contains(',') && fields.peek().is_none()) {
         return Err("its label is not a number: is this CSV? (--format csv)".into());
     }
-    let mut parsed = Parsed {
+    let mut parsed = ParsedLine {
         entries: Vec::new(),
         largest: 0,
         reason: None,
@@ -208,11 +208,11 @@ mod tests {
     use crate::rows::{TableArgs, table::mapping_without_names};
 
     fn read(bytes: &[u8], dimension: Option<usize>, reports: bool) -> Result<RowTable> {
-        let wanted = dimension.map(|dimension| ExpectedColumns {
+        let expected = dimension.map(|dimension| ExpectedColumns {
             reports,
             ..ExpectedColumns::study(dimension, None)
         });
-        super::parse(bytes, 1, wanted.as_ref(), |count| {
+        super::parse(bytes, 1, expected.as_ref(), |count| {
             mapping_without_names(count, &TableArgs::default(), None)
         })
     }

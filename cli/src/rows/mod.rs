@@ -28,9 +28,10 @@ use crate::error::{CliError, Result};
 
 /// Reads a row file in which every value must be a number; the extension decides the format, as in [`parse`].
 ///
-/// # Errors Wrong usage that names the file, the row and the column; errors of [`parse`].
-pub fn read(path: &Path, how: &TableArgs, wanted: Option<&ExpectedColumns>) -> Result<RowTable> {
-    let table = parse(path, &read_bytes(path)?, how, wanted)?;
+/// # Errors
+/// Wrong usage that names the file, the row and the column; errors of [`parse`].
+pub fn read(path: &Path, how: &TableArgs, expected: Option<&ExpectedColumns>) -> Result<RowTable> {
+    let table = parse(path, &read_bytes(path)?, how, expected)?;
     table
         .check_readable()
         .and_then(|()| table.check_finite())
@@ -45,7 +46,7 @@ pub fn read_with_constants(
     how: &TableArgs,
 ) -> Result<(RowTable, Option<Vec<Feature>>)> {
     let features = how.features()?;
-    let wanted = features.as_ref().map(|features| ExpectedColumns {
+    let expected = features.as_ref().map(|features| ExpectedColumns {
         of: "features file",
         dimension: features.len(),
         names: Some(
@@ -56,8 +57,8 @@ pub fn read_with_constants(
         ),
         reports: false,
     });
-    let table = read(path, how, wanted.as_ref())?;
-    crate::output::notes(table.notes());
+    let table = read(path, how, expected.as_ref())?;
+    crate::output::print_notes(table.notes());
     Ok((table, features))
 }
 
@@ -75,12 +76,13 @@ pub fn read_bytes(path: &Path) -> Result<Vec<u8>> {
 /// with an index beyond the dimension, and for a line with another number of fields than the header. Only the form can
 /// be an error: names and number of columns, their types, LIBSVM text without labels, bytes of another format.
 ///
-/// # Errors Wrong usage that names the file and the columns; `wrong-dimension` if their number is not that of `wanted`.
+/// # Errors
+/// Wrong usage that names the file and the columns; `wrong-dimension` if their number is not that of `expected`.
 pub fn parse(
     path: &Path,
     bytes: &[u8],
     how: &TableArgs,
-    wanted: Option<&ExpectedColumns>,
+    expected: Option<&ExpectedColumns>,
 ) -> Result<RowTable> {
     let read = || {
         let format = match how.format {
@@ -97,23 +99,25 @@ pub fn parse(
             return Err(CliError::usage("--first-index is for LIBSVM text"));
         }
         match format {
-            Format::Csv => text::parse(bytes, false, how, wanted),
-            Format::Tsv => text::parse(bytes, true, how, wanted),
-            Format::Npy => npy::parse(bytes, |count| mapping_without_names(count, how, wanted)),
+            Format::Csv => text::parse(bytes, false, how, expected),
+            Format::Tsv => text::parse(bytes, true, how, expected),
+            Format::Npy => npy::parse(bytes, |count| mapping_without_names(count, how, expected)),
             #[cfg(feature = "parquet")]
-            Format::Parquet => parquet::parse(bytes, how, wanted),
+            Format::Parquet => parquet::parse(bytes, how, expected),
             #[cfg(not(feature = "parquet"))]
             Format::Parquet => Err(CliError::usage(
                 "this eigenveil was built without Parquet; write the table as CSV, or build with --features parquet",
             )),
-            Format::Libsvm => libsvm::parse(bytes, how.first_index.unwrap_or(1), wanted, |count| {
-                mapping_without_names(count, how, wanted)
-            }),
+            Format::Libsvm => {
+                libsvm::parse(bytes, how.first_index.unwrap_or(1), expected, |count| {
+                    mapping_without_names(count, how, expected)
+                })
+            }
         }
     };
     let mut table = read().map_err(|error| error.context(path.display()))?;
-    if wanted.is_none_or(|wanted| wanted.names.is_none()) {
-        table.note_index();
+    if expected.is_none_or(|expected| expected.names.is_none()) {
+        table.note_row_numbers();
     }
     Ok(table)
 }

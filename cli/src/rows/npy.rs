@@ -12,5 +12,5 @@ pub(super) fn parse(
 ) -> Result<RowTable> {
     let array = npy::read(bytes).map_err(|error| CliError::usage(error.detail()))?;
     let mapping = mapping(array.columns)?;
-    Ok(RowTable::new(array.columns, array.values, None)?.rearranged(mapping))
+    Ok(RowTable::new(array.columns, array.values, None)?.with_columns_selected(mapping))
 }

@@ -33,10 +33,10 @@ const BATCH_ROWS: usize = 1 << 16;
 pub(super) fn parse(
     bytes: &[u8],
     how: &TableArgs,
-    wanted: Option<&ExpectedColumns>,
+    expected: Option<&ExpectedColumns>,
 ) -> Result<RowTable> {
     let file = SerializedFileReader::new(Bytes::copy_from_slice(bytes))
-        .map_err(|error| refused(&error))?;
+        .map_err(|error| parquet_error(&error))?;
     let metadata = file.metadata();
     let schema = metadata.file_metadata().schema_descr();
     let found = FileColumns {
@@ -52,18 +52,18 @@ pub(super) fn parse(
         headerless: false,
     };
     check_columns(found.count)?;
-    let mapping = columns::map_columns(found, how, wanted)?;
+    let mapping = columns::map_columns(found, how, expected)?;
     let durations = durations(metadata.file_metadata().key_value_metadata());
     let numbers = mapping
         .take
         .iter()
-        .map(|&at| Numbers::from_column(&schema.column(at), &durations))
+        .map(|&at| NumericType::from_column(&schema.column(at), &durations))
         .collect::<Result<Vec<_>>>()?;
     let rows = usize::try_from(metadata.file_metadata().num_rows()).unwrap_or_default();
     let wide = mapping.take.len();
     if rows.saturating_mul(wide) > MAX_VALUES {
         return Err(CliError::usage(format!(
-            "{rows} rows of {wide} values need more memory than is sensible; give fewer rows or columns"
+            "{rows} rows of {wide} values need too much memory; give fewer rows or columns"
         )));
     }
     let of_groups = metadata.row_groups().iter().map(RowGroupMetaData::num_rows);
@@ -75,7 +75,9 @@ pub(super) fn parse(
     }
     let mut columns: Vec<Vec<f64>> = vec![Vec::new(); wide];
     for group in 0..file.num_row_groups() {
-        let group = file.get_row_group(group).map_err(|error| refused(&error))?;
+        let group = file
+            .get_row_group(group)
+            .map_err(|error| parquet_error(&error))?;
         for ((&at, numbers), column) in mapping.take.iter().zip(&numbers).zip(&mut columns) {
             let chunk = group.metadata().column(at);
             check_compression(chunk.compression())?;
@@ -90,12 +92,12 @@ pub(super) fn parse(
             }
             let reader = group
                 .get_column_reader(at)
-                .map_err(|error| refused(&error))?;
+                .map_err(|error| parquet_error(&error))?;
             let optional = group.metadata().schema_descr().column(at).max_def_level() > 0;
             let wants = usize::try_from(group.metadata().num_rows()).unwrap_or_default();
             numbers
                 .read(reader, optional, wants, column)
-                .map_err(|error| refused(&error))?;
+                .map_err(|error| parquet_error(&error))?;
         }
     }
     let mut values = Vec::with_capacity(rows.min(columns[0].len()) * wide);
@@ -151,11 +153,11 @@ fn durations(metadata: Option<&Vec<KeyValue>>) -> Vec<String> {
 
 /// How the values of a column are converted to numbers.
 #[derive(Clone, Copy)]
-struct Numbers {
+struct NumericType {
     unsigned: bool,
 }
 
-impl Numbers {
+impl NumericType {
     /// # Errors
     /// Wrong usage that names a column that does not hold numbers.
     fn from_column(column: &ColumnDescriptor, durations: &[String]) -> Result<Self> {
@@ -203,24 +205,24 @@ impl Numbers {
         into: &mut Vec<f64>,
     ) -> std::result::Result<(), ParquetError> {
         match reader {
-            ColumnReader::BoolColumnReader(r) => all(r, optional, rows, f64::from, into),
+            ColumnReader::BoolColumnReader(r) => append_all(r, optional, rows, f64::from, into),
             ColumnReader::Int32ColumnReader(r) if self.unsigned => {
-                all(r, optional, rows, |x| f64::from(x.cast_unsigned()), into)
+                append_all(r, optional, rows, |x| f64::from(x.cast_unsigned()), into)
             }
-            ColumnReader::Int32ColumnReader(r) => all(r, optional, rows, f64::from, into),
+            ColumnReader::Int32ColumnReader(r) => append_all(r, optional, rows, f64::from, into),
             // Beyond 2⁵³ rounded to the nearest f64.
             ColumnReader::Int64ColumnReader(r) if self.unsigned => {
-                all(r, optional, rows, |x| x.cast_unsigned() as f64, into)
+                append_all(r, optional, rows, |x| x.cast_unsigned() as f64, into)
             }
-            ColumnReader::Int64ColumnReader(r) => all(r, optional, rows, |x| x as f64, into),
-            ColumnReader::FloatColumnReader(r) => all(r, optional, rows, f64::from, into),
-            ColumnReader::DoubleColumnReader(r) => all(r, optional, rows, |x| x, into),
+            ColumnReader::Int64ColumnReader(r) => append_all(r, optional, rows, |x| x as f64, into),
+            ColumnReader::FloatColumnReader(r) => append_all(r, optional, rows, f64::from, into),
+            ColumnReader::DoubleColumnReader(r) => append_all(r, optional, rows, |x| x, into),
             _ => Err(ParquetError::General("a column of another type".to_owned())),
         }
     }
 }
 
-fn all<T: DataType>(
+fn append_all<T: DataType>(
     mut reader: ColumnReaderImpl<T>,
     optional: bool,
     rows: usize,
@@ -260,7 +262,7 @@ fn check_compression(compression: Compression) -> Result<()> {
 }
 
 /// The crate's messages are about bytes and pages; none contains a value.
-fn refused(error: &ParquetError) -> CliError {
+fn parquet_error(error: &ParquetError) -> CliError {
     CliError::usage(format!("it cannot be read as Parquet ({error})"))
 }
 

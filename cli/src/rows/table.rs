@@ -94,7 +94,7 @@ impl RowTable {
     }
 
     /// Selects the columns of a mapping from a table with all columns.
-    pub(super) fn rearranged(mut self, mapping: ColumnMapping) -> Self {
+    pub(super) fn with_columns_selected(mut self, mapping: ColumnMapping) -> Self {
         if !mapping.is_identity(self.columns) {
             self.values = self
                 .values
@@ -138,7 +138,7 @@ impl RowTable {
             UnreadableReason::Outside => format!("{place}: there is no such column in the study"),
             UnreadableReason::IndexZero => format!("{place}: {INDEX_ZERO}"),
             UnreadableReason::NotLibsvm => format!(
-                "{place}: not LIBSVM text, which is a number and then index:value, indices from 1 and rising"
+                "{place}: not LIBSVM text, which is a label and then index:value with increasing indices from 1"
             ),
             UnreadableReason::DecimalComma => format!(
                 "{place}: a decimal comma, or one between thousands; write numbers as 1234.5, or separate the columns by ';'"
@@ -148,7 +148,7 @@ impl RowTable {
                 if open {
                     "; a quoted cell must end on its line"
                 } else {
-                    "; a decimal comma makes one more"
+                    "; a decimal comma adds one"
                 }
             ),
         }))
@@ -224,7 +224,7 @@ impl RowTable {
     }
 
     /// Notes a column that only counts the rows, which is nobody's principal component.
-    pub(super) fn note_index(&mut self) {
+    pub(super) fn note_row_numbers(&mut self) {
         let counts = |column: usize| {
             let mut own = self.values.iter().skip(column).step_by(self.columns);
             let first = own.next().copied().unwrap_or(f64::NAN);
@@ -269,20 +269,21 @@ pub(super) fn check_columns(count: usize) -> Result<()> {
 pub(super) fn mapping_without_names(
     count: usize,
     how: &TableArgs,
-    wanted: Option<&ExpectedColumns>,
+    expected: Option<&ExpectedColumns>,
 ) -> Result<ColumnMapping> {
     check_columns(count)?;
     let found = FileColumns {
         count,
         ..FileColumns::default()
     };
-    columns::map_columns(found, how, wanted)
+    columns::map_columns(found, how, expected)
 }
 
 /// The bytes as text. Invalid UTF-8 becomes a replacement character, which no number contains: one cell in another
 /// encoding (`<5 µg`) must not decide whether the rows are sent.
 ///
-/// # Errors Wrong usage for UTF-16 text with a byte-order mark.
+/// # Errors
+/// Wrong usage for UTF-16 text with a byte-order mark.
 pub(super) fn text_of(bytes: &[u8]) -> Result<Cow<'_, str>> {
     if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
         return Err(CliError::usage("it is UTF-16 text; save it as UTF-8"));

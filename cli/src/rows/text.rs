@@ -28,7 +28,7 @@ pub(super) fn parse(
     bytes: &[u8],
     tabs: bool,
     how: &TableArgs,
-    wanted: Option<&ExpectedColumns>,
+    expected: Option<&ExpectedColumns>,
 ) -> Result<RowTable> {
     let text = text_of(bytes)?;
     let text = text.trim_start_matches('\u{feff}');
@@ -63,13 +63,13 @@ pub(super) fn parse(
             first.len()
         )));
     }
-    let (header, guess) = has_header(first, &candidates, how, wanted)?;
+    let (header, guess) = has_header(first, &candidates, how, expected)?;
     let (delimiter, count) = if header {
-        by_header(first, &candidates, wanted)
+        by_header(first, &candidates, expected)
     } else {
         // Without a header the study's dimension is the number of fields, if all columns are taken.
         let all = how.keep.is_none() && how.drop.is_none();
-        by_lines(&lines, &candidates, wanted.filter(|_| all))
+        by_lines(&lines, &candidates, expected.filter(|_| all))
     };
     let mut splitter = Splitter::new(delimiter);
     let found = FileColumns {
@@ -84,10 +84,10 @@ pub(super) fn parse(
         .filter(|(_, line)| !is_blank(line, count, delimiter) && splitter.split(line) != count)
         .count();
     if 2 * bad_lines > lines.len() && (!header || lines.len() >= MIN_LINES_FOR_MAJORITY) {
-        return Err(field_count_error(lines, count, header, delimiter, wanted));
+        return Err(field_count_error(lines, count, header, delimiter, expected));
     }
     check_columns(count)?;
-    let mut mapping = columns::map_columns(found, how, wanted)?;
+    let mut mapping = columns::map_columns(found, how, expected)?;
     mapping.notes.extend(guess.map(str::to_owned));
     let mut table = values(lines, count, splitter, delimiter, mapping)?;
     table.guessed_header = guess.is_some();
@@ -95,8 +95,8 @@ pub(super) fn parse(
 }
 
 /// The delimiter and number of fields of a header: the delimiter that yields most expected names, then most names.
-fn by_header(first: &str, candidates: &[u8], wanted: Option<&ExpectedColumns>) -> (u8, usize) {
-    let known = wanted.and_then(|wanted| wanted.names.as_deref());
+fn by_header(first: &str, candidates: &[u8], expected: Option<&ExpectedColumns>) -> (u8, usize) {
+    let known = expected.and_then(|expected| expected.names.as_deref());
     let known = known.unwrap_or_default();
     let scored = candidates.iter().map(|&delimiter| {
         let cells = Splitter::new(delimiter).cells(first);
@@ -115,7 +115,7 @@ fn by_header(first: &str, candidates: &[u8], wanted: Option<&ExpectedColumns>) -
 fn by_lines(
     lines: &[(usize, &str)],
     candidates: &[u8],
-    wanted: Option<&ExpectedColumns>,
+    expected: Option<&ExpectedColumns>,
 ) -> (u8, usize) {
     let scored = candidates.iter().map(|&delimiter| {
         let mut splitter = Splitter::new(delimiter);
@@ -123,7 +123,7 @@ fn by_lines(
         for (_, line) in lines {
             *lines_with.entry(splitter.split(line)).or_default() += 1;
         }
-        let (suited, count) = match wanted.map(|wanted| wanted.dimension) {
+        let (suited, count) = match expected.map(|expected| expected.dimension) {
             Some(p) => (lines_with.get(&p).copied().unwrap_or_default(), p),
             None => lines_with
                 .into_iter()
@@ -177,7 +177,7 @@ fn values(
             let cell = splitter.cell(column);
             // In comma-separated files a number with a comma is unreadable anyway.
             if delimiter != b',' {
-                commas[named].see(cell);
+                commas[named].record(cell);
             }
             values.push(number(cell, delimiter).unwrap_or_else(|reason| {
                 texts[named] +=
@@ -193,9 +193,9 @@ fn values(
         }
     }
     check_types(&texts, lines.len(), &mapping, unreadable)?;
-    for (at, _) in (0..).zip(&commas).filter(|(_, seen)| seen.ambiguous()) {
+    for (at, _) in (0..).zip(&commas).filter(|(_, seen)| seen.is_ambiguous()) {
         mapping.notes.push(format!(
-            "{}: every comma stands before three digits; they were read as decimals: if they separate thousands, write 1234 for 1,234",
+            "{}: every comma is followed by three digits; they were read as decimal commas: if they separate thousands, write 1234 for 1,234",
             mapping.column(at)
         ));
     }
@@ -250,17 +250,17 @@ fn has_header(
     first: &str,
     delimiters: &[u8],
     how: &TableArgs,
-    wanted: Option<&ExpectedColumns>,
+    expected: Option<&ExpectedColumns>,
 ) -> Result<(bool, Option<&'static str>)> {
     let header_error = |why: &str| {
         Err(CliError::usage(format!(
             "{why}, and line 1 may be names or the first participant: give --header yes or --header no"
         )))
     };
-    match (how.header, wanted) {
+    match (how.header, expected) {
         (Header::Yes, _) => Ok((true, None)),
         (Header::No, _) => Ok((false, None)),
-        (Header::Auto, Some(wanted)) if wanted.reports => match &wanted.names {
+        (Header::Auto, Some(expected)) if expected.reports => match &expected.names {
             _ if how.by_position => {
                 header_error("--by-position takes the columns whatever they are called")
             }
@@ -272,8 +272,8 @@ fn has_header(
             ),
             Some(_) => Ok((true, None)),
         },
-        (Header::Auto, wanted) => {
-            let names = wanted.and_then(|wanted| wanted.names.as_deref());
+        (Header::Auto, expected) => {
+            let names = expected.and_then(|expected| expected.names.as_deref());
             // Split by each delimiter that occurs; a line without any is one column.
             let some = |delimiter: &&u8| first.as_bytes().contains(*delimiter);
             let mut read: Vec<Vec<String>> = delimiters
@@ -306,9 +306,9 @@ fn has_header(
 }
 
 /// Notes for a first line that could be either.
-const NUMBERS_NOTE: &str = "line 1 is 0, 1, 2, …: it is taken for pandas' numbers of the columns; if it is a row, give --header no";
+const NUMBERS_NOTE: &str = "line 1 is 0, 1, 2, …: it was read as column numbers written by pandas; if it is a row, give --header no";
 const FIRST_ROW_NOTE: &str =
-    "line 1 has numbers: it is taken for the first row; if it names the columns, give --header yes";
+    "line 1 has numbers: it was read as the first row; if it names the columns, give --header yes";
 
 /// Whether these look like names: none is a number, only the first may be empty; or 0, 1, 2, …, as pandas writes them.
 fn looks_like_header(cells: &[String]) -> bool {
@@ -328,7 +328,7 @@ fn field_count_error(
     count: usize,
     header: bool,
     delimiter: u8,
-    wanted: Option<&ExpectedColumns>,
+    expected: Option<&ExpectedColumns>,
 ) -> CliError {
     let mut splitter = Splitter::new(delimiter);
     let (line, has) = lines
@@ -351,12 +351,12 @@ fn field_count_error(
     } else {
         ""
     };
-    match (header, wanted) {
-        (false, Some(wanted)) => eigenveil_shared::Error::new(
+    match (header, expected) {
+        (false, Some(expected)) => eigenveil_shared::Error::new(
             eigenveil_shared::ErrorCode::WrongDimension,
             format!(
                 "it has {has} columns separated by {separated} (line {line}) but the {} has {count} features{hint}",
-                wanted.of
+                expected.of
             ),
         )
         .into(),
@@ -458,8 +458,8 @@ mod tests {
         ExpectedColumns::study(dimension, names.map(strings))
     }
 
-    fn report(text: &str, header: Header, wanted: &ExpectedColumns) -> Result<RowTable> {
-        parse(text.as_bytes(), false, &with(header), Some(wanted))
+    fn report(text: &str, header: Header, expected: &ExpectedColumns) -> Result<RowTable> {
+        parse(text.as_bytes(), false, &with(header), Some(expected))
     }
 
     #[test]
@@ -508,8 +508,8 @@ mod tests {
         let tabs = parse(b"a,b\tc\n1\t2\n", true, &TableArgs::default(), None).unwrap();
         assert_eq!(tabs.names().unwrap(), ["a,b", "c"]);
         // Names that contain other separators: the study's names decide.
-        let wanted = study(Some(&["a; b; c", "d"]), 2);
-        let table = report("d,a; b; c\n1,2\n", Header::Auto, &wanted).unwrap();
+        let expected = study(Some(&["a; b; c", "d"]), 2);
+        let table = report("d,a; b; c\n1,2\n", Header::Auto, &expected).unwrap();
         assert_eq!(table.row(0).values(), &[2.0, 1.0]);
     }
 
@@ -619,9 +619,9 @@ mod tests {
         // Names with which a server could probe the first row.
         for names in [["0", "1"], ["a", "<0.5"], ["NA", "b"]] {
             let line = format!("{}\n1,2\n", names.join(","));
-            let wanted = study(Some(&names), 2);
-            assert!(report(&line, Header::Auto, &wanted).is_err());
-            assert_eq!(report(&line, Header::Yes, &wanted).unwrap().len(), 1);
+            let expected = study(Some(&names), 2);
+            assert!(report(&line, Header::Auto, &expected).is_err());
+            assert_eq!(report(&line, Header::Yes, &expected).unwrap().len(), 1);
         }
     }
 

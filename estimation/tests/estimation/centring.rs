@@ -10,7 +10,7 @@ use eigenveil_estimation::{
     models::Model,
     moment::NoisyMoment,
     pca::pca,
-    plan::{MeanSquaredLength, PlanTarget, plan, spectrum_from_eigenvalues},
+    plan::{MeanSquaredLength::Unknown, PlanTarget, plan, spectrum_from_eigenvalues},
     simulate::RowSource,
 };
 use eigenveil_shared::{
@@ -495,9 +495,7 @@ fn a_centred_study_of_the_planned_size_reaches_the_target() {
         let params = params_with(p, mechanism, 4.0, norm, Some(DEFAULT_CENTRING));
         let (mean, covariance) = plain(&params, &rows);
         let eigenvalues = symmetric_eigenvalues(&covariance).unwrap();
-        let spectrum =
-            spectrum_from_eigenvalues(p, k, eigenvalues.as_slice(), MeanSquaredLength::Unknown)
-                .unwrap();
+        let spectrum = spectrum_from_eigenvalues(p, k, eigenvalues.as_slice(), Unknown).unwrap();
         let noise = planned_noise(&params, spectrum.total(), mean.norm()).unwrap();
         let planned = plan(&spectrum, &noise, PlanTarget::Error(target)).unwrap();
         let n = planned.n.unwrap();

@@ -5,7 +5,7 @@ use eigenveil_estimation::{
     floor::probably_the_mean,
     metrics::projector_distance,
     models::Model,
-    simulate::{NoisePath, Participants, RowSource, noisy_sum},
+    simulate::{NoisePath::FromSum, Participants, RowSource, noisy_sum},
 };
 use eigenveil_shared::{
     estimate::{Rank, Verdict},
@@ -29,15 +29,7 @@ fn found(
 ) -> (ComponentsReport, DMatrix<f64>) {
     let mut rng = ChaCha20Rng::seed_from_u64(seed);
     let people = Participants::draw(source, k, params, &mut rng).unwrap();
-    let (moment, _) = noisy_sum(
-        params,
-        &people,
-        n,
-        NoisePath::FromSum,
-        &mut rng,
-        &mut |_| {},
-    )
-    .unwrap();
+    let (moment, _) = noisy_sum(params, &people, n, FromSum, &mut rng, &mut |_| {}).unwrap();
     let findings = principal_components(&moment, Rank::Fixed(k), "ε = 4").unwrap();
     (findings, people.truth().clone())
 }

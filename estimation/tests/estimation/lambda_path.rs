@@ -11,7 +11,7 @@ use eigenveil_estimation::{
     metrics::projector_distance,
     models::Model,
     moment::NoisyMoment,
-    simulate::{NoisePath, Participants, RowSource, noisy_sum},
+    simulate::{NoisePath::FromSum, Participants, RowSource, noisy_sum},
 };
 use eigenveil_shared::{
     Error, ErrorCode, Result,
@@ -37,15 +37,7 @@ fn study(
     let mut rng = ChaCha20Rng::seed_from_u64(seed);
     let model = Model::sparse(p, K, 6, 40.0);
     let people = Participants::draw(&RowSource::Model(model), K, &params, &mut rng).unwrap();
-    let (noisy, _) = noisy_sum(
-        &params,
-        &people,
-        n,
-        NoisePath::FromSum,
-        &mut rng,
-        &mut |_| {},
-    )
-    .unwrap();
+    let (noisy, _) = noisy_sum(&params, &people, n, FromSum, &mut rng, &mut |_| {}).unwrap();
     (
         noisy,
         people.truth().clone(),
@@ -73,7 +65,7 @@ fn sparse(
 fn the_path_equals_single_estimates() {
     let (moment, _, truth) = study(MechanismKind::SymmetricGaussian, 60, 60_000, 4);
     for refit in [false, true] {
-        let found = sparse(&moment, &settings(Lambda::NoisePath, refit), Cancel::NEVER).unwrap();
+        let found = sparse(&moment, &settings(Lambda::Path, refit), Cancel::NEVER).unwrap();
         let outcome = found.sparse.unwrap();
         let path = outcome.path.unwrap();
         assert_eq!((path.chosen, path.points.len()), (outcome.lambda, 16));
@@ -139,7 +131,7 @@ fn the_path_equals_single_estimates() {
 #[test]
 fn large_paths_leave_the_row_norms_out_and_cancelling_stops_them() {
     let (moment, ..) = study(MechanismKind::SymmetricGaussian, 110, 400_000, 4);
-    let settings = settings(Lambda::NoisePath, false);
+    let settings = settings(Lambda::Path, false);
     let found = sparse(&moment, &settings, Cancel::NEVER).unwrap();
     let path = found.sparse.unwrap().path.unwrap();
     assert!(path.points.iter().all(|point| point.row_norms.is_none()));

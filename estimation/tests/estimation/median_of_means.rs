@@ -5,7 +5,7 @@ use eigenveil_estimation::{
     components::{ComponentsReport, principal_components},
     models::Model,
     moment::NoisyMoment,
-    simulate::{NoisePath, Participants, RowSource, noisy_sum},
+    simulate::{NoisePath::FromSum, Participants, RowSource, noisy_sum},
 };
 use eigenveil_shared::{
     codec::StudyShape,
@@ -29,15 +29,8 @@ fn alarms(params: &StudyParams, n: u64, runs: u64) -> usize {
     let people = Participants::draw(&model, 2, params, &mut rng).unwrap();
     (0..runs)
         .filter(|_| {
-            let (moment, _) = noisy_sum(
-                params,
-                &people,
-                n,
-                NoisePath::FromSum,
-                &mut rng,
-                &mut |_| {},
-            )
-            .unwrap();
+            let (moment, _) =
+                noisy_sum(params, &people, n, FromSum, &mut rng, &mut |_| {}).unwrap();
             let found = principal_components(&moment, Rank::Fixed(2), "").unwrap();
             let agreement = found.bucket_agreement.unwrap();
             assert_eq!(agreement.buckets, 32);
@@ -143,15 +136,7 @@ fn a_broken_scale_is_noticed() {
     let model = RowSource::Model(Model::spiked(20, 2, 20.0));
     let mut rng = ChaCha20Rng::seed_from_u64(9);
     let people = Participants::draw(&model, 2, &params, &mut rng).unwrap();
-    let (moment, _) = noisy_sum(
-        &params,
-        &people,
-        64_000,
-        NoisePath::FromSum,
-        &mut rng,
-        &mut |_| {},
-    )
-    .unwrap();
+    let (moment, _) = noisy_sum(&params, &people, 64_000, FromSum, &mut rng, &mut |_| {}).unwrap();
     let mut buckets = moment.buckets().to_vec();
     let broken = rng.random_range(0..32);
     let count = buckets[broken].count();

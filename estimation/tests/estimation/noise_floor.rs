@@ -9,7 +9,7 @@ use eigenveil_estimation::{
     metrics::projector_distance,
     models::{Model, uniform_frame},
     moment::NoisyMoment,
-    simulate::{NoisePath, Participants, Repeat, RowSource, Summary, noisy_sum},
+    simulate::{NoisePath::FromSum, Participants, Repeat, RowSource, Summary, noisy_sum},
 };
 use eigenveil_shared::{
     estimate::{Rank, Verdict},
@@ -191,15 +191,8 @@ fn a_component_is_debiased_with_and_without_known_lengths() {
         let (mut theta, mut squares, mut expected, mut share) = (0.0, 0.0, 0.0, 0.0);
         let runs = 20;
         for _ in 0..runs {
-            let (moment, _) = noisy_sum(
-                &params,
-                &participants,
-                n,
-                NoisePath::FromSum,
-                &mut rng,
-                &mut |_| {},
-            )
-            .unwrap();
+            let (moment, _) =
+                noisy_sum(&params, &participants, n, FromSum, &mut rng, &mut |_| {}).unwrap();
             let findings = principal_components(&moment, Rank::Auto, "ε = 4").unwrap();
             let floor_report = findings.floor_report;
             assert_eq!(floor_report.components.len(), 1);

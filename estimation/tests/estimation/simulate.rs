@@ -2,7 +2,11 @@
 
 use eigenveil_estimation::{
     models::Model,
-    simulate::{Experiment, NoisePath, Participants, RowSource, noisy_sum, run},
+    simulate::{
+        Experiment,
+        NoisePath::{self, FromSum, PerReport},
+        Participants, RowSource, noisy_sum, run,
+    },
 };
 use eigenveil_shared::{
     ErrorCode,
@@ -51,8 +55,15 @@ fn both_noise_paths_have_one_distribution() {
                 Participants::draw(&RowSource::Rows(&rows), 1, &params, &mut rng).unwrap();
             (0..SAMPLES)
                 .map(|_| {
-                    let (moment, _) =
-                        noisy_sum(&params, &participants, 40, path, &mut rng, &mut |_| {}).unwrap();
+                    let (moment, _) = noisy_sum(
+                        &params,
+                        &participants,
+                        40,
+                        noise_path,
+                        &mut rng,
+                        &mut |_| {},
+                    )
+                    .unwrap();
                     let mut values = moment.mean().as_slice().to_vec();
                     let alternating = |v: &[f64]| {
                         v.iter().step_by(2).sum::<f64>() - v.iter().skip(1).step_by(2).sum::<f64>()
@@ -70,8 +81,8 @@ fn both_noise_paths_have_one_distribution() {
                 })
                 .collect()
         };
-        let from_sum = draw(NoisePath::FromSum, 10 + number as u64);
-        let device = draw(NoisePath::PerReport, 20 + number as u64);
+        let from_sum = draw(FromSum, 10 + number as u64);
+        let device = draw(PerReport, 20 + number as u64);
         for at in 0..from_sum[0].len() {
             let column = |samples: &[Vec<f64>]| samples.iter().map(|v| v[at]).collect::<Vec<f64>>();
             let statistic = kolmogorov_smirnov(&mut column(&from_sum), &mut column(&device));
@@ -150,7 +161,7 @@ fn the_sparse_estimator_beats_pca_on_the_same_reports() {
 fn a_seed_gives_the_same_numbers_and_more_repeats_keep_them() {
     let params = params(6, MechanismKind::SymmetricGaussian, 2.0);
     let experiment = |seed, repeats| Experiment {
-        noise_path: NoisePath::PerReport,
+        noise_path: PerReport,
         repeats,
         seed,
         ..Experiment::new(&params, RowSource::Model(Model::spiked(6, 1, 5.0)), 500, 1)

@@ -3,8 +3,8 @@
 use eigenveil_estimation::{
     components::principal_components,
     models::Model,
-    plan::{MeanSquaredLength, PlanTarget, plan, spectrum_from_eigenvalues},
-    simulate::{NoisePath, Participants, RowSource, noisy_sum},
+    plan::{MeanSquaredLength::UnitRows, PlanTarget, plan, spectrum_from_eigenvalues},
+    simulate::{NoisePath::FromSum, Participants, RowSource, noisy_sum},
 };
 use eigenveil_shared::{estimate::Rank, mechanism::MechanismKind};
 use rand::{SeedableRng, rngs::ChaCha20Rng};
@@ -40,15 +40,8 @@ fn the_number_in_the_warning_is_enough_for_the_planner() {
         let mut rng = ChaCha20Rng::seed_from_u64(2);
         let model = RowSource::Model(Model::spiked(p, k, 5.0));
         let people = Participants::draw(&model, k, &params, &mut rng).unwrap();
-        let (moment, _) = noisy_sum(
-            &params,
-            &people,
-            1_797,
-            NoisePath::FromSum,
-            &mut rng,
-            &mut |_| {},
-        )
-        .unwrap();
+        let (moment, _) =
+            noisy_sum(&params, &people, 1_797, FromSum, &mut rng, &mut |_| {}).unwrap();
         let setting = format!("ε = {epsilon}");
         let found = principal_components(&moment, Rank::Fixed(k), &setting).unwrap();
         let warning = &found.floor_report.warnings[0];
@@ -61,9 +54,7 @@ fn the_number_in_the_warning_is_enough_for_the_planner() {
         let share: f64 = warning[start..].split(' ').next().unwrap().parse().unwrap();
         let share = share / 100.0;
         let rest = (1.0 - share * k as f64) / p as f64;
-        let spectrum =
-            spectrum_from_eigenvalues(p, k, &vec![share + rest; k], MeanSquaredLength::UnitRows)
-                .unwrap();
+        let spectrum = spectrum_from_eigenvalues(p, k, &vec![share + rest; k], UnitRows).unwrap();
         let above = |n: u64| {
             let planned = plan(
                 &spectrum,
@@ -84,9 +75,7 @@ fn the_number_in_the_warning_is_enough_for_the_planner() {
         }
         let least = number_before(warning, " cannot be enough");
         assert!(least < n);
-        let kindest =
-            spectrum_from_eigenvalues(p, k, &vec![1.0 / k as f64; k], MeanSquaredLength::UnitRows)
-                .unwrap();
+        let kindest = spectrum_from_eigenvalues(p, k, &vec![1.0 / k as f64; k], UnitRows).unwrap();
         let target = PlanTarget::Participants(least - 1);
         let planned = plan(&kindest, &params.noise_model(), target).unwrap();
         assert!(planned.components_above.unwrap() < k, "{warning}");

@@ -8,7 +8,7 @@ use eigenveil_shared::Result;
 use crate::{
     Cell, Data, Exhibit, Minutes, Paper, Point, RunPlan, RunSize, Table, Verdict,
     number::digits,
-    runs::{first_and_last, fitted, model_rows, slope},
+    runs::{first_and_last, fit_with_error, model_rows, slope},
     sweep,
 };
 
@@ -21,7 +21,7 @@ const SLOPE_TOLERANCE: f64 = 0.1;
 fn error(algorithm: &str, n: usize, repeat: u64) -> Result<Vec<Point>> {
     let mut rng = generator(Some(repeat))?;
     let rows = model_rows(&MODEL, n, &mut rng)?;
-    let (fit, error) = fitted(
+    let (fit, error) = fit_with_error(
         algorithm,
         &Options::default(),
         Privacy::None,

@@ -10,7 +10,7 @@ use eigenveil_shared::Result;
 use crate::{
     Cell, Data, Exhibit, Minutes, Paper, Point, RunPlan, RunSize, Table, Verdict,
     number::{digits, short},
-    runs::{fitted, model_rows, private, share_of_claim, true_epsilon},
+    runs::{fit_with_error, model_rows, private, share_of_claim, true_epsilon},
     sweep,
 };
 
@@ -59,7 +59,7 @@ impl Setting {
         let rows = model_rows(&model, N, &mut rng)?;
         let privacy = private(self.epsilon, self.delta, self.neighbours, self.calibration)?;
         let options = Options::default().with(BLOCK_SIZE, self.columns);
-        let (fit, error) = fitted("private-power", &options, privacy, &rows, &mut rng)?;
+        let (fit, error) = fit_with_error("private-power", &options, privacy, &rows, &mut rng)?;
         Ok(vec![Point::single([
             true_epsilon(&fit),
             error,
@@ -75,7 +75,7 @@ fn plan(_: &Data, size: RunSize) -> Result<RunPlan> {
     let budgets: &[f64] = size.choose(&[0.25, 1.0, 4.0], &[0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0]);
     for neighbours in Neighbours::WITH_ENTRY {
         for calibration in CentralCalibration::ALL {
-            let usual = Setting {
+            let base = Setting {
                 neighbours,
                 calibration,
                 k: 2,
@@ -84,12 +84,12 @@ fn plan(_: &Data, size: RunSize) -> Result<RunPlan> {
                 delta: DELTA,
             };
             for &epsilon in budgets {
-                let setting = Setting { epsilon, ..usual };
+                let setting = Setting { epsilon, ..base };
                 plan.cells.push(setting.cell(repeats));
             }
             // More and fewer columns, at ε = 1.
             for columns in [2, 8, 16] {
-                let setting = Setting { columns, ..usual };
+                let setting = Setting { columns, ..base };
                 plan.cells.push(setting.cell(repeats));
             }
             let one_column = Setting {
@@ -97,7 +97,7 @@ fn plan(_: &Data, size: RunSize) -> Result<RunPlan> {
                 columns: 1,
                 epsilon: ENTRY_BUDGET.0,
                 delta: ENTRY_BUDGET.1,
-                ..usual
+                ..base
             };
             plan.cells.push(one_column.cell(repeats));
         }

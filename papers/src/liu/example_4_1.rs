@@ -14,7 +14,7 @@ use crate::{
     Cell, Data, Exhibit, Minutes, Paper, Point, RunPlan, RunSize, Table, Verdict,
     data::prepared,
     number::{digits, short},
-    runs::{first_and_last, fitted, private, true_epsilon},
+    runs::{first_and_last, fit_with_error, private, true_epsilon},
     sweep,
 };
 
@@ -50,7 +50,7 @@ fn error(algorithm: &str, sigma: f64, repeat: u64) -> Result<Vec<Point>> {
     )?;
     let rows = example(sigma, repeat)?;
     let mut rng = generator(Some(repeat))?;
-    let (fit, error) = fitted(algorithm, &Options::default(), privacy, &rows, &mut rng)?;
+    let (fit, error) = fit_with_error(algorithm, &Options::default(), privacy, &rows, &mut rng)?;
     Ok(vec![Point::single([true_epsilon(&fit), error])])
 }
 

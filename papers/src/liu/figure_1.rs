@@ -22,16 +22,16 @@ enum Source {
     /// N(0, vvᵀ + σ²I).
     Gaussian,
     /// ±v + σ·N(0, I).
-    Signs,
+    PlusMinus,
 }
 
 impl Source {
-    const ALL: [Self; 2] = [Self::Gaussian, Self::Signs];
+    const ALL: [Self; 2] = [Self::Gaussian, Self::PlusMinus];
 
     fn as_str(self) -> &'static str {
         match self {
             Self::Gaussian => "Gaussian",
-            Self::Signs => "Example 4.1",
+            Self::PlusMinus => "Example 4.1",
         }
     }
 }
@@ -45,7 +45,7 @@ fn lengths(source: Source, sigma: f64, repeat: u64) -> Result<Vec<Point>> {
             let drawn = normal();
             let signal = match source {
                 Source::Gaussian => drawn,
-                Source::Signs => drawn.signum(),
+                Source::PlusMinus => drawn.signum(),
             };
             let (x0, x1) = (signal + sigma * normal(), sigma * normal());
             let along = x0 * w0 + x1 * w1;
@@ -88,13 +88,15 @@ fn check_claims(table: &Table) -> Verdict {
     let gaussian = ratios(Source::Gaussian);
     let least = gaussian.iter().fold(f64::INFINITY, |a, b| a.min(b.1));
     let most = gaussian.iter().fold(0.0, |a, b| f64::max(a, b.1));
-    let signs = ratios(Source::Signs);
+    let plus_minus = ratios(Source::PlusMinus);
     // Ten times less noise must give at least five times less range.
-    let falls = signs.windows(2).all(|pair| pair[1].1 < 0.2 * pair[0].1);
+    let falls = plus_minus
+        .windows(2)
+        .all(|pair| pair[1].1 < 0.2 * pair[0].1);
     let none = (f64::NAN, f64::NAN);
     let (first, last) = (
-        signs.first().copied().unwrap_or(none),
-        signs.last().copied().unwrap_or(none),
+        plus_minus.first().copied().unwrap_or(none),
+        plus_minus.last().copied().unwrap_or(none),
     );
     Verdict::default()
         .with(

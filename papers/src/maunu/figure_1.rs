@@ -6,7 +6,7 @@ use eigenveil_shared::Result;
 
 use super::{
     grid::noise_clause,
-    haystack::{CALIBRATIONS, COLUMNS, CONSTANTS, Recorded, Runs, Setting},
+    haystack::{CALIBRATIONS, COLUMNS, CONSTANTS, PlanBuilder, Recorded, Setting},
     method::{DP_GD, DP_GGD, DP_MD, DP_SGD, DP_SGGD, DP_SMD, Method, Variant},
 };
 use crate::{Data, Exhibit, Minutes, Paper, RunPlan, RunSize, Table, Verdict, number::digits};
@@ -14,15 +14,15 @@ use crate::{Data, Exhibit, Minutes, Paper, RunPlan, RunSize, Table, Verdict, num
 const ITERATIONS: usize = 2_000;
 
 fn plan(_: &Data, size: RunSize) -> Result<RunPlan> {
-    let mut runs = Runs::default();
+    let mut builder = PlanBuilder::default();
     for rule in CALIBRATIONS {
         for variant in Variant::ALL {
             let method = Method::from_paper(variant, ITERATIONS);
             let setting = Setting::from_paper(2_000, 20);
-            runs.add(setting, method, rule, Recorded::Trace, size.choose(5, 100))?;
+            builder.add(setting, method, rule, Recorded::Trace, size.choose(5, 100))?;
         }
     }
-    Ok(runs.plan)
+    Ok(builder.plan)
 }
 
 /// The medians of one algorithm over its iterations.

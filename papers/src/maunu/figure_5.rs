@@ -5,7 +5,7 @@ use eigenveil_shared::Result;
 use super::{
     figures_2_7_8_9::FIGURE_2,
     grid::{self, Axes, Grid, noise_clause},
-    haystack::{CALIBRATIONS, Recorded, Runs, Setting},
+    haystack::{CALIBRATIONS, PlanBuilder, Recorded, Setting},
     method::{DP_SGD, DP_SGGD, DP_SMD, Method, Variant},
 };
 use crate::{Data, Exhibit, Minutes, Record, RunPlan, RunSize, Table, Verdict, number::digits};
@@ -18,7 +18,7 @@ const CONVERGED_SHARE: f64 = 0.9;
 fn plan(_: &Data, size: RunSize) -> Result<RunPlan> {
     let shares: &[f64] = size.choose(&[0.1, 0.3, 0.7], &[0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8]);
     let batches: &[usize] = size.choose(&[1, 20], &[1, 2, 5, 10, 20, 50, 100]);
-    let mut runs = Runs::default();
+    let mut builder = PlanBuilder::default();
     for rule in CALIBRATIONS {
         for variant in SAMPLED {
             for &inliers in shares {
@@ -32,12 +32,12 @@ fn plan(_: &Data, size: RunSize) -> Result<RunPlan> {
                         ..Setting::from_paper(2_000, 20)
                     };
                     let repeats = size.choose(5, 10);
-                    runs.add(setting, method, rule, Recorded::End, repeats)?;
+                    builder.add(setting, method, rule, Recorded::End, repeats)?;
                 }
             }
         }
     }
-    Ok(runs.plan)
+    Ok(builder.plan)
 }
 
 /// A regime in which the paper sees an algorithm converge.

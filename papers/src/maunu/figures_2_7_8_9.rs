@@ -4,7 +4,7 @@ use eigenveil_shared::Result;
 
 use super::{
     grid::{self, Axes, Grid, check_below, noise_clause},
-    haystack::{CALIBRATIONS, COLUMNS, CONSTANTS, MEASURES, Recorded, Runs, Setting},
+    haystack::{CALIBRATIONS, COLUMNS, CONSTANTS, MEASURES, PlanBuilder, Recorded, Setting},
     method::{DP_GD, DP_GGD, DP_MD, DP_SGD, DP_SGGD, DP_SMD, Method, Variant},
 };
 use crate::{
@@ -26,13 +26,13 @@ fn plan(
     dimensions: &[usize],
     repeats: u64,
 ) -> Result<RunPlan> {
-    let mut runs = Runs::default();
+    let mut builder = PlanBuilder::default();
     for rule in CALIBRATIONS {
         for &variant in variants {
             for &n in sizes {
                 for &p in dimensions {
                     let method = Method::from_paper(variant, 2 * n);
-                    runs.add(
+                    builder.add(
                         Setting::from_paper(n, p),
                         method,
                         rule,
@@ -43,7 +43,7 @@ fn plan(
             }
         }
     }
-    Ok(runs.plan)
+    Ok(builder.plan)
 }
 
 fn figure_2(_: &Data, size: RunSize) -> Result<RunPlan> {

@@ -95,13 +95,13 @@ fn paper_seconds(variant: Variant) -> f64 {
 }
 
 /// A plan of maps.
-struct Maps {
+struct MapPlanBuilder {
     plan: RunPlan,
     n: usize,
     noise_cache: NoiseCache,
 }
 
-impl Maps {
+impl MapPlanBuilder {
     /// With `one_run_at_a_time` each run gets all cores.
     fn new(data: &Data, one_run_at_a_time: bool) -> Result<Self> {
         Ok(Self {
@@ -217,7 +217,7 @@ fn figure_3(data: &Data, size: RunSize) -> Result<RunPlan> {
     let repeats = size.choose(5, 20);
     let popres = Popres::new(data, size.choose(2_000, 10_000))?;
     let small = Popres::new(data, size.choose(500, 1_000))?;
-    let mut maps = Maps::new(data, size == RunSize::Full)?;
+    let mut maps = MapPlanBuilder::new(data, size == RunSize::Full)?;
     maps.add_references(&popres, repeats);
     for rule in CALIBRATIONS {
         let budget = (EPSILON, rule);
@@ -261,7 +261,7 @@ fn figure_3(data: &Data, size: RunSize) -> Result<RunPlan> {
 fn figure_10(data: &Data, size: RunSize) -> Result<RunPlan> {
     let large = Popres::new(data, size.choose(1_000, 10_000))?;
     let small = Popres::new(data, size.choose(500, 1_000))?;
-    let mut maps = Maps::new(data, size == RunSize::Full)?;
+    let mut maps = MapPlanBuilder::new(data, size == RunSize::Full)?;
     maps.add_references(&large, size.choose(5, 20));
     for rule in CALIBRATIONS {
         let budget = (EPSILON, rule);
@@ -279,9 +279,10 @@ fn figure_10(data: &Data, size: RunSize) -> Result<RunPlan> {
 /// The lines of an algorithm at one calibration and the default ε.
 fn lines<'a>(table: &'a Table, name: &str, rule: &str) -> Vec<&'a Record> {
     let wanted = [("algorithm", name), ("calibration", rule)];
-    let usual = short(EPSILON);
-    let fits =
-        |line: &&Record| line.matches(&wanted) && (rule == "none" || line.text("epsilon") == usual);
+    let epsilon = short(EPSILON);
+    let fits = |line: &&Record| {
+        line.matches(&wanted) && (rule == "none" || line.text("epsilon") == epsilon)
+    };
     table.records().iter().filter(fits).collect()
 }
 

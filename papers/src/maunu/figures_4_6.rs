@@ -6,7 +6,7 @@ use eigenveil_shared::Result;
 use super::{
     figures_2_7_8_9::FIGURE_2,
     grid::{self, Axes, Grid, noise_clause},
-    haystack::{CALIBRATIONS, Recorded, Runs, Setting, TOLERANCE},
+    haystack::{CALIBRATIONS, PlanBuilder, Recorded, Setting, TOLERANCE},
     method::{DP_GD, DP_GGD, DP_MD, Method, Variant},
 };
 use crate::{Data, Exhibit, Minutes, RunPlan, RunSize, Table, Verdict, number::digits};
@@ -14,16 +14,16 @@ use crate::{Data, Exhibit, Minutes, RunPlan, RunSize, Table, Verdict, number::di
 const N: usize = 2_000;
 
 fn plan(settings: &[Setting], repeats: u64) -> Result<RunPlan> {
-    let mut runs = Runs::default();
+    let mut builder = PlanBuilder::default();
     for rule in CALIBRATIONS {
         for variant in Variant::ALL {
             for setting in settings {
                 let method = Method::from_paper(variant, N);
-                runs.add(*setting, method, rule, Recorded::End, repeats)?;
+                builder.add(*setting, method, rule, Recorded::End, repeats)?;
             }
         }
     }
-    Ok(runs.plan)
+    Ok(builder.plan)
 }
 
 fn figure_4(_: &Data, size: RunSize) -> Result<RunPlan> {

@@ -1,4 +1,4 @@
-//! Runs on haystacks: the synthetic data of the paper.
+//! PlanBuilder on haystacks: the synthetic data of the paper.
 
 use std::time::Instant;
 
@@ -85,8 +85,8 @@ impl Setting {
         if !method.variant.is_sampled() {
             return self.n;
         }
-        let usual = self.n as f64 * (self.epsilon / (4.0 * method.iterations as f64)).sqrt();
-        method.batch.unwrap_or((usual as usize).clamp(1, self.n))
+        let default = self.n as f64 * (self.epsilon / (4.0 * method.iterations as f64)).sqrt();
+        method.batch.unwrap_or((default as usize).clamp(1, self.n))
     }
 }
 
@@ -177,12 +177,12 @@ pub(super) enum Recorded {
 
 /// A plan of runs on haystacks.
 #[derive(Default)]
-pub(super) struct Runs {
+pub(super) struct PlanBuilder {
     pub(super) plan: RunPlan,
     noise_cache: NoiseCache,
 }
 
-impl Runs {
+impl PlanBuilder {
     /// Adds a cell.
     pub(super) fn add(
         &mut self,

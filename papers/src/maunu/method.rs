@@ -60,7 +60,7 @@ pub(super) struct Method {
     pub(super) iterations: usize,
     /// Mean size of a batch; `None`: the paper's `max(N√(ε/4T), 1)`.
     pub(super) batch: Option<usize>,
-    /// Iterations before GGD's step halves; `None`: the usual.
+    /// Iterations before GGD's step halves; `None`: the default.
     pub(super) stage: Option<usize>,
 }
 

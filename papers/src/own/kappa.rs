@@ -115,7 +115,7 @@ fn plan(_: &Data, size: RunSize) -> Result<RunPlan> {
 }
 
 /// For each κ the geometric mean over the settings of the error over that of the setting's best κ.
-fn losses(table: &Table, measure: &str) -> [f64; KAPPAS.len()] {
+fn error_ratios(table: &Table, measure: &str) -> [f64; KAPPAS.len()] {
     let column = format!("{measure}_mean");
     let mut logarithms = [0.0; KAPPAS.len()];
     let settings: Vec<_> = table.records().chunks(KAPPAS.len()).collect();
@@ -132,12 +132,12 @@ fn losses(table: &Table, measure: &str) -> [f64; KAPPAS.len()] {
 fn check_claims(table: &Table) -> Verdict {
     let mut verdict = Verdict::default();
     for (measure, chosen) in [("relaxed", KAPPA), ("refitted", KAPPA_REFIT)] {
-        let losses = losses(table, measure);
-        let best = losses.iter().copied().fold(f64::INFINITY, f64::min);
+        let error_ratios = error_ratios(table, measure);
+        let best = error_ratios.iter().copied().fold(f64::INFINITY, f64::min);
         let ours = KAPPAS
             .iter()
             .position(|&kappa| kappa == chosen)
-            .map_or(f64::NAN, |at| losses[at]);
+            .map_or(f64::NAN, |at| error_ratios[at]);
         verdict = verdict.with(
             format!("{measure}: κ = {chosen} is within a tenth of the best κ of the grid"),
             ours < 1.1 * best,
@@ -152,7 +152,12 @@ fn check_claims(table: &Table) -> Verdict {
 }
 
 fn to_svg(table: &Table) -> String {
-    let line = |measure| Series::new(measure, KAPPAS.into_iter().zip(losses(table, measure)));
+    let line = |measure| {
+        Series::new(
+            measure,
+            KAPPAS.into_iter().zip(error_ratios(table, measure)),
+        )
+    };
     sweep::chart(
         "The constant of --lambda auto: error over that of each setting's best κ",
         Axis::log("κ"),
@@ -163,7 +168,10 @@ fn to_svg(table: &Table) -> String {
 }
 
 fn to_markdown(table: &Table) -> String {
-    let (relaxed, refitted) = (losses(table, "relaxed"), losses(table, "refitted"));
+    let (relaxed, refitted) = (
+        error_ratios(table, "relaxed"),
+        error_ratios(table, "refitted"),
+    );
     let rows = KAPPAS.iter().zip(relaxed).zip(refitted);
     let row = |((kappa, relaxed), refitted): ((&f64, _), _)| {
         format!("{kappa} | {} | {}", digits(relaxed, 3), digits(refitted, 3))

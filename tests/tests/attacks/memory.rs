@@ -80,7 +80,7 @@ async fn make(target: &Target, design: serde_json::Value) -> StudyDocument {
 #[ignore = "half a minute of two processors"]
 fn unread_responses_are_bounded() {
     withstand(
-        "answers that nobody takes",
+        "responses that nobody reads",
         "",
         |target: Target, started| async move {
             let features: Vec<_> = (0..4_096)

@@ -159,7 +159,7 @@ fn bad_tokens_and_directories_are_refused() {
     folder.write("used/thesis.tex", "x");
     refused(&serve(&used), 1, &["[store-unavailable]"]);
     let left = std::fs::read_dir(&used).unwrap().count();
-    assert_eq!(left, 1, "somebody else's directory was touched");
+    assert_eq!(left, 1, "another owner's directory was changed");
     refused(&serve(&wrong), 1, &["[store-unavailable]"]);
     // The token file is readable by its owner only.
     assert_eq!(crate::harness::mode_of(server.token_file()), 0o600);

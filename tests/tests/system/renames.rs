@@ -1,4 +1,4 @@
-//! The tables of renames in CHANGELOG.md: an old name is refused with an error that names the new one.
+//! The table of renames in CHANGELOG.md: an old name is refused with an error that names the new one.
 
 use crate::harness::{Folder, PROGRAM, run, stderr};
 

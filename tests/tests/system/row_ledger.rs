@@ -261,7 +261,7 @@ async fn one_report_a_row_after_kills_and_other_outboxes() {
         child.wait().unwrap();
         copy_folder(&bench.at(&state), &bench.at(&format!("copy-{number}")));
     }
-    assert!(killed > 0, "nobody was killed");
+    assert!(killed > 0, "no command was killed");
     // All are retried, the copies first: only the charged outbox, or its copy, may send.
     proxy.let_through(1_000_000);
     let mut finished = 0;
