@@ -39,7 +39,7 @@ pub(crate) struct StudyArgs {
 enum StudyCommand {
     /// Create a study and open it
     #[command(
-        after_help = "Example:\n  eigenveil study create --name heights --p 2 --k 1 --epsilon 4 --features features.csv --norm clip --radius 3 \\\n    --purpose \"How height and weight vary together\" --responsible-party \"University of Example\" \\\n    --contact study@example.org --last-day 2027-03-31\n\nfeatures.csv has the columns name,center,scale: public constants, one line per feature.\nTake them from published data about the population, never from the participants' rows."
+        after_help = "Example:\n  eigenveil study create --name heights --p 2 --k 1 --epsilon 4 --features features.csv --bound-rows clip --radius 3 \\\n    --purpose \"How height and weight vary together\" --responsible-party \"University of Example\" \\\n    --contact study@example.org --last-day 2027-03-31\n\nfeatures.csv has the columns name,center,scale: public constants, one line per feature.\nTake them from published data about the population, never from the participants' rows."
     )]
     Create(Box<CreateArgs>),
     /// List studies
