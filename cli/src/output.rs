@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use eigenveil_estimation::{floor::grouped, plan::max_error};
+use eigenveil_estimation::{format::with_thousands, plan::max_error};
 use eigenveil_figures::Figure;
 use eigenveil_shared::{
     estimate::{Estimate, SparseOutcome},

@@ -270,7 +270,9 @@ pub(crate) fn run(args: &CentralArgs, json: bool) -> Result<()> {
             .iter()
             .map(|&(name, value)| Diagnostic { name, value })
             .collect(),
-        trace: args.trace.then(|| fit.trace.iter().map(point).collect()),
+        trace: args
+            .trace
+            .then(|| fit.trace.iter().map(trace_point).collect()),
     };
     if json {
         output::json(&answer)

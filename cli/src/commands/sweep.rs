@@ -1,6 +1,6 @@
 //! The chart of a sweep: error over one quantity, a line for each combination of the others.
 
-use eigenveil_estimation::floor::grouped;
+use eigenveil_estimation::format::with_thousands;
 use eigenveil_figures::{Axis, LineChart, LineStyle, Marker, Series};
 
 use super::simulate::SimulateAnswer;

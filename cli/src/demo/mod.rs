@@ -15,7 +15,7 @@ use std::{
 use clap::Args;
 use eigenveil_central::Reference;
 use eigenveil_client::http::{AnalystClient, Study, StudyClient, Token};
-use eigenveil_estimation::{floor::grouped, metrics};
+use eigenveil_estimation::{format::with_thousands, metrics};
 use eigenveil_figures::{biplot, estimate_figures};
 use eigenveil_server::{Environment, Server, ServerConfig};
 use eigenveil_shared::{

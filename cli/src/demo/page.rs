@@ -1,6 +1,6 @@
 //! `index.html`: the demo's result as one self-contained page.
 
-use eigenveil_estimation::floor::grouped;
+use eigenveil_estimation::format::with_thousands;
 use eigenveil_figures::{
     ColourScale, EstimateFigure, Figure, ImageGrid, LoadingImage, component_rows, loading_bars,
     number::compact,

@@ -41,7 +41,7 @@ fn error(kind: ReportKind, setting: Setting, repeat: u64) -> Result<Vec<Point>> 
         s,
         epsilon,
     } = setting;
-    let params = reports.params(p, epsilon, Norm::Clip { radius: 1.0 })?;
+    let params = kind.params(p, epsilon, Norm::Clip { radius: 1.0 })?;
     let settings = SparseSettings {
         lambda: Lambda::Fixed(theorem_4_lambda(&params.noise_model(), p, n)?),
         tolerance: 1e-4,
@@ -65,7 +65,7 @@ fn figure_4(_: &Data, size: RunSize) -> Result<RunPlan> {
     let mut plan = RunPlan::default();
     let repeats = size.choose(5, 20);
     let mut add = |panel: &'static str, setting: Setting| {
-        for reports in ReportKind::ALL {
+        for kind in ReportKind::ALL {
             let Setting {
                 n,
                 p,
@@ -74,9 +74,9 @@ fn figure_4(_: &Data, size: RunSize) -> Result<RunPlan> {
                 epsilon,
             } = setting;
             plan.cells.push(Cell::new(
-                [&panel, &reports.as_str(), &n, &p, &k, &s, &epsilon],
+                [&panel, &kind.as_str(), &n, &p, &k, &s, &epsilon],
                 repeats,
-                move |repeat| error(reports, setting, repeat),
+                move |repeat| error(kind, setting, repeat),
             ));
         }
     };
@@ -133,8 +133,8 @@ fn check_claims(table: &Table) -> Verdict {
 }
 
 fn to_svg(table: &Table) -> String {
-    let line = |(reports, style): (ReportKind, LineStyle)| {
-        let name = reports.as_str();
+    let line = |(kind, style): (ReportKind, LineStyle)| {
+        let name = kind.as_str();
         let fixed = [("panel", "epsilon"), ("calibration", name)];
         sweep::series(table, name, &fixed, "epsilon", "error").with_style(style)
     };

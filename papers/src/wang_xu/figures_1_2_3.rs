@@ -46,7 +46,7 @@ struct Setting {
 /// The error of one run, and the numbers to compare it with.
 fn error(source: &Source, setting: Setting, repeat: u64) -> Result<Vec<Point>> {
     let Setting {
-        reports,
+        kind,
         n,
         p,
         k,
@@ -60,7 +60,7 @@ fn error(source: &Source, setting: Setting, repeat: u64) -> Result<Vec<Point>> {
         ),
         Source::Rows(rows) => (Norm::Normalize, RowSource::Rows(rows)),
     };
-    let params = reports.params(p, epsilon, norm)?;
+    let params = kind.params(p, epsilon, norm)?;
     let summary = study(&params, source, n, k, None, repeat)?;
     let largest = match source {
         // λ₁ = λ/(5p(λ + 1)) + 1/(5p(λ + 1)).
@@ -80,13 +80,13 @@ fn error(source: &Source, setting: Setting, repeat: u64) -> Result<Vec<Point>> {
 
 /// A cell for each kind of report.
 fn add(plan: &mut RunPlan, panel: &'static str, source: &Source, at: Setting, repeats: u64) {
-    for reports in ReportKind::ALL {
-        let setting = Setting { reports, ..at };
+    for kind in ReportKind::ALL {
+        let setting = Setting { kind, ..at };
         let source = source.clone();
         plan.cells.push(Cell::new(
             [
                 &panel,
-                &reports.as_str(),
+                &kind.as_str(),
                 &setting.n,
                 &setting.p,
                 &setting.k,
@@ -248,9 +248,9 @@ fn check_claims_3(table: &Table) -> Verdict {
 fn svg_over(table: &Table, title: &str, x: &'static str, label: &str) -> String {
     let mut lines = Vec::new();
     for (place, panel) in table.values("data_set").into_iter().enumerate() {
-        for (reports, style) in ReportKind::STYLES {
-            let fixed = [("data_set", panel), ("calibration", reports.as_str())];
-            let name = format!("{panel}, {}", reports.as_str());
+        for (kind, style) in ReportKind::STYLES {
+            let fixed = [("data_set", panel), ("calibration", kind.as_str())];
+            let name = format!("{panel}, {}", kind.as_str());
             let line = sweep::series(table, name, &fixed, x, "error");
             lines.push(line.with_style(style).with_colour_of(place));
         }
@@ -263,22 +263,22 @@ fn svg_3(table: &Table) -> String {
     let (mut lines, mut random) = (Vec::new(), Vec::new());
     let ranks = table.values("k");
     for (place, k) in ranks.iter().enumerate() {
-        for (reports, style) in [
+        for (kind, style) in [
             (ReportKind::AsPublished, LineStyle::Dashed),
             (ReportKind::DoubleCap, LineStyle::Solid),
         ] {
             let fixed = [
                 ("panel", "k over n"),
                 ("k", *k),
-                ("calibration", reports.as_str()),
+                ("calibration", kind.as_str()),
             ];
             if table.matching(&fixed).next().is_none() {
                 continue;
             }
-            let name = format!("k = {k}, {}", reports.as_str());
+            let name = format!("k = {k}, {}", kind.as_str());
             let line = sweep::series(table, name, &fixed, "n", "error");
             lines.push(line.with_style(style).with_colour_of(place));
-            if let (ReportKind::DoubleCap, Ok(number)) = (reports, k.parse()) {
+            if let (ReportKind::DoubleCap, Ok(number)) = (kind, k.parse()) {
                 random.push((format!("random, k = {k}"), random_error(40, number)));
             }
         }

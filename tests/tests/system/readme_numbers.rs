@@ -61,7 +61,7 @@ fn two_decimals(values: &Value, key: &str) -> Vec<String> {
 
 /// Three significant digits, rounded up, with thousands separators.
 fn people(n: u64) -> String {
-    eigenveil_estimation::floor::with_thousands(eigenveil_estimation::floor::rounded_up(n, 3))
+    eigenveil_estimation::format::with_thousands(eigenveil_estimation::format::round_up(n, 3))
 }
 
 #[test]
