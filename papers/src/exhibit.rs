@@ -142,7 +142,7 @@ impl Exhibit {
     /// Header of its CSV.
     pub fn header(&self) -> Vec<String> {
         let spread = self.measures.iter().flat_map(|measure| {
-            ["mean", "std", "q1", "median", "q3"].map(|what| format!("{measure}_{what}"))
+            ["mean", "sd", "q1", "median", "q3"].map(|what| format!("{measure}_{what}"))
         });
         let fixed = [self.key_columns, self.coordinate.as_slice(), self.per_cell].concat();
         fixed

@@ -21,8 +21,8 @@ impl Sweep<'_> {
         let (Some(first), Some(last)) = (lines.first(), lines.last()) else {
             return verdict.with(says, false, "nothing was run");
         };
-        let [mean, std] = ["mean", "std"].map(|what| format!("{}_{what}", self.measure));
-        let variance = |line: &Record| line.number(&std).powi(2) / line.number("repeats").max(1.0);
+        let [mean, sd] = ["mean", "sd"].map(|what| format!("{}_{what}", self.measure));
+        let variance = |line: &Record| line.number(&sd).powi(2) / line.number("repeats").max(1.0);
         let sign = if falls { 1.0 } else { -1.0 };
         let difference = sign * (first.number(&mean) - last.number(&mean));
         let noise = (variance(first) + variance(last)).sqrt();
@@ -30,7 +30,7 @@ impl Sweep<'_> {
             format!(
                 "{} ± {} at {}",
                 digits(line.number(&mean), 3),
-                digits(line.number(&std), 1),
+                digits(line.number(&sd), 1),
                 line.text(self.x)
             )
         };
@@ -50,9 +50,9 @@ pub(crate) fn series(
     x: &str,
     measure: &str,
 ) -> Series {
-    let std = format!("{measure}_sd");
+    let sd = format!("{measure}_sd");
     Series::new(name, table.line(fixed, x, &format!("{measure}_mean")))
-        .with_error_bars(table.matching(fixed).map(|record| record.number(&std)))
+        .with_error_bars(table.matching(fixed).map(|record| record.number(&sd)))
 }
 
 /// A line chart with reference lines.
@@ -107,12 +107,12 @@ pub(crate) fn markdown(
         for column in &columns {
             let wanted = [key.as_slice(), &[(across, *column)]].concat();
             let mean = table.number(&wanted, &format!("{measure}_mean"));
-            let std = table.number(&wanted, &format!("{measure}_sd"));
+            let sd = table.number(&wanted, &format!("{measure}_sd"));
             let holds = table.number(&wanted, "true_epsilon");
             let mut cell = if mean.is_nan() {
                 String::new()
             } else {
-                format!("{} ± {}", digits(mean, 3), digits(std, 1))
+                format!("{} ± {}", digits(mean, 3), digits(sd, 1))
             };
             if !holds.is_nan() {
                 cell.push_str(&format!(" [{}]", digits(holds, 2)));

@@ -7,7 +7,7 @@ use eigenveil_central::ALGORITHMS;
 use crate::harness::{Folder, has_keys, refused, refuses, run, run_json, succeeded};
 
 /// The keys that every algorithm prints.
-const KEYS: &str = "algorithm epsilon delta true_epsilon neighbours calibration error captured_variance seconds \
+const KEYS: &str = "algorithm epsilon delta true_epsilon neighbours calibration error_mean captured_variance seconds \
     algorithm_seconds";
 
 #[test]

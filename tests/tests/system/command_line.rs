@@ -263,7 +263,7 @@ fn a_sparse_estimate_over_http_carries_its_settings() {
     server.report(&id, &folder.write("few.csv", "1,2,3,4,5,6,7,8\n".repeat(4)));
     // In the temporary folder, in case it is not refused.
     let cv = format!("estimate --study {id} --sparse --lambda cv --wait --out {out}");
-    refused(&server.cli(&cv), 2, &["hold reports"]);
+    refused(&server.cli(&cv), 2, &["buckets with reports"]);
 }
 
 #[test]
