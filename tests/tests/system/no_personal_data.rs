@@ -186,7 +186,7 @@ async fn no_rows_addresses_or_tokens_are_left_behind() {
     // Everything that handles addresses and tokens is enabled.
     let config = format!(
         "listen = \"127.0.0.1:0\"\ntls_cert = {:?}\ntls_key = {:?}\ntrusted_proxies = [\"127.0.0.0/8\"]\n\
-         address_requests_per_minute = 100000\ntoken_requests_per_minute = 100000\nwrong_tokens_per_minute = 3\n",
+         address_requests_per_minute = 100000\ntoken_requests_per_minute = 100000\nfailed_auth_per_minute = 3\n",
         folder.at("cert.pem"),
         folder.at("key.pem")
     );
