@@ -53,4 +53,4 @@ for d in [2, 10, 40, 64, 400]:
                 more = log_density(d, eps / 4 * (c + 1), grid, measure, coded)
                 ratios.append(np.max(np.abs(more - one)) / eps)
         worst[coded] = max(ratios)
-    print(f"d = {d}: one draw gives away {worst[False]:.2f} eps by the Bingham law, {worst[True]:.2f} eps as coded")
+    print(f"d = {d}: one draw gives away {worst[False]:.2f} eps by the Bingham distribution, {worst[True]:.2f} eps as coded")
