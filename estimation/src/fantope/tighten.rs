@@ -148,8 +148,7 @@ mod tests {
         assert!(projector_distance(&start.vectors, &truth).unwrap() > 1e-4);
     }
 
-    /// With noise it is nearer to the truth than the relaxed solution; twelve seeds, each fixed, so the
-    /// outcome is too.
+    /// With noise it is nearer to the truth than the relaxed solution; twelve seeds, each fixed, so the outcome is too.
     #[test]
     fn tightening_improves_on_the_relaxed_solution() {
         let (mut before, mut after, mut found) = (0.0, 0.0, 0);

@@ -57,9 +57,8 @@ impl Spectrum {
         Self::checked(leading, vec![bulk; rest])
     }
 
-    /// The `k` leading of all `eigenvalues` (descending) over the others as they are: real data has
-    /// a spread bulk, and components near its upper end are tilted into it
-    /// (`docs/derivations/floor.md`, "A spread bulk").
+    /// The `k` leading of all `eigenvalues` (descending) over the others as they are: real data has a spread bulk, and
+    /// components near its upper end are tilted into it (`docs/derivations/floor.md`, "A spread bulk").
     ///
     /// # Errors
     /// `invalid-request` unless `1 ≤ k < p` and the eigenvalues are finite and descending.
