@@ -46,7 +46,7 @@ pub enum MeanSquaredLength {
 }
 
 impl MeanSquaredLength {
-    /// The value where it is known.
+    /// The value, if known.
     fn value(self) -> Result<Option<f64>> {
         match self {
             UnitRows => Ok(Some(1.0)),
@@ -90,9 +90,9 @@ pub fn max_error(p: usize, k: usize) -> f64 {
     (2.0 * k.min(p.saturating_sub(k)) as f64).sqrt()
 }
 
-/// The spectrum of `E[xxᵀ]` with these leading `eigenvalues` (k or more, descending); what they leave of the total is
-/// spread evenly over the other directions, which is the most favourable assumption: a component close to the next is
-/// harder to find.
+/// The spectrum of `E[xxᵀ]` with these leading `eigenvalues` (k or more, descending); the rest of the total is spread
+/// evenly over the other directions, which is the most favourable assumption: a component close to the next is harder
+/// to find.
 ///
 /// # Errors
 /// `invalid-request` unless `1 ≤ k < p`, there are k to p eigenvalues, they are positive, descending (down to

@@ -2,11 +2,11 @@
 //!
 //! Join two rows when `|S̃ᵢⱼ| > λ`, and let the *blocks* be the connected components. Taking any feasible X and setting
 //! its entries between blocks to zero keeps it in the Fantope (the diagonal blocks of `0 ≼ X ≼ I` are again between 0
-//! and I) and loses nothing: such an entry adds `S̃ᵢⱼXᵢⱼ − λ|Xᵢⱼ| ≤ 0`. Of the rows that are a block of their own only
-//! the k with the largest diagonal can matter, since `Xᵢᵢ ≤ 1`. So the optimum of the rows kept is the optimum of all,
-//! and with `Zᵢⱼ = S̃ᵢⱼ` between blocks so is its dual bound: `S̃ − Z` is block diagonal there, and of the rows left
-//! out no diagonal entry is among its k largest eigenvalues. The same argument splits the graphical lasso (Witten,
-//! Friedman & Simon 2011; Mazumder & Hastie 2012).
+//! and I) and loses nothing: such an entry adds `S̃ᵢⱼXᵢⱼ − λ|Xᵢⱼ| ≤ 0`. Of the rows that form a block by themselves
+//! only the k with the largest diagonal can matter, since `Xᵢᵢ ≤ 1`. So the optimum over the remaining rows is the
+//! optimum over all, and with `Zᵢⱼ = S̃ᵢⱼ` between blocks so is its dual bound: `S̃ − Z` is block diagonal there, and
+//! no diagonal entry of an omitted row is among its k largest eigenvalues. The same argument splits the graphical lasso
+//! (Witten, Friedman & Simon 2011; Mazumder & Hastie 2012).
 
 use nalgebra::DMatrix;
 

@@ -181,7 +181,7 @@ fn objective(inside: &DMatrix<f64>, x: &DMatrix<f64>, lambda: f64) -> f64 {
     inside.dot(x) - lambda * (all - x.diagonal().iter().map(|v| v.abs()).sum::<f64>())
 }
 
-/// The non-candidates with weight in the leading vectors of M: if any rows raise its eigenvalues, these do.
+/// The non-candidates with weight in the leading vectors of M: these are the rows that can raise its eigenvalues.
 fn missing_rows(dual: &DualMatrix<'_>, leading: &DMatrix<f64>, have: usize) -> Vec<usize> {
     let (p, k) = leading.shape();
     let mut scores = mass(leading, k);
