@@ -144,10 +144,10 @@ impl Spectrum {
 
     /// Where an eigenvalue `y` above the bulk shows, without regard to whether it does.
     ///
-    /// The equations of `docs/derivations/floor.md`, "A spread bulk", `g_w = 1/(z − λ_w − Σ_w' V_ww' g_w')` and `z = λⱼ
-    /// + Σ_w V_jw g_w`, with the shift χ in them: every sum over V g is divided by `1 − χ·mean(g)`, as for a sample
-    /// covariance. Because V has rank two they have a closed form. With `m₀ = Σ 1/(y−λ_w)`, `m₁ = Σ λ_w/(y−λ_w)`, `D =
-    /// 1 − χ·m₀/(p−k)` and V = α + β(λ+λ') + γλλ':
+    /// The equations of `docs/derivations/floor.md`, "A spread bulk", with the shift χ, are
+    /// `g_w = 1/(z − λ_w − Σ_w' V_ww' g_w')` and `z = λⱼ + Σ_w V_jw g_w`, where every sum over V g is divided by
+    /// `1 − χ·mean(g)`, as for a sample covariance. Because V has rank two they have a closed form. With
+    /// `m₀ = Σ 1/(y−λ_w)`, `m₁ = Σ λ_w/(y−λ_w)`, `D = 1 − χ·m₀/(p−k)` and V = α + β(λ+λ') + γλλ':
     ///
     /// ```text
     /// h = ½[D + √(D² + 4(βm₀+γm₁))]        S₀ = m₀/h   S₁ = m₁/h
