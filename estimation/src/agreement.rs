@@ -2,14 +2,14 @@
 //!
 //! Buckets hold whole commits, so a batch of poisoned or broken reports is in one of them, or in a few. Along a unit
 //! vector v the buckets' means `xⱼ = vᵀMⱼv` have, for honest reports, one expectation and variance `σ_v²/mⱼ`, σ_v being
-//! noise *and* sampling and not known exactly. With the weighted median c of the xⱼ (the median of means), `zⱼ = √mⱼ(xⱼ
-//! − c)` and `σ̂ = median|zⱼ|/0.6745` the statistic is `max |zⱼ|/σ̂`: location and scale drop out, so that its
-//! distribution under the null hypothesis is known whatever the mechanism, the rows and the centring.
+//! noise *and* sampling and not known exactly. With the weighted median c of the xⱼ (the median of means),
+//! `zⱼ = √mⱼ(xⱼ − c)` and `σ̂ = median|zⱼ|/0.6745` the statistic is `max |zⱼ|/σ̂`: location and scale drop out, so that
+//! its distribution under the null hypothesis is known whatever the mechanism, the rows and the centring.
 //!
-//! **Directions.** Those of the estimate's components, and the two leading ones of the scatter `W = Σⱼ Aⱼ²/mⱼ`, `Aⱼ =
-//! Sⱼ − mⱼS̃`, by block iteration. Bucket sums are nearly Gaussian, so S̃ is independent of the Aⱼ, and given W the
-//! deviations of the buckets are uniform over rotations (Langsrud 2005, "Rotation tests"): choosing directions by S̃
-//! and W costs only the factor d of the Bonferroni bound over d directions.
+//! **Directions.** Those of the estimate's components, and the two leading ones of the scatter `W = Σⱼ Aⱼ²/mⱼ`,
+//! `Aⱼ = Sⱼ − mⱼS̃`, by block iteration. Bucket sums are nearly Gaussian, so S̃ is independent of the Aⱼ, and given W
+//! the deviations of the buckets are uniform over rotations (Langsrud 2005, "Rotation tests"): choosing directions by
+//! S̃ and W costs only the factor d of the Bonferroni bound over d directions.
 //!
 //! **Threshold.** Of the |z| of g buckets one belongs to the median itself, and g − 1 are nearly independent. The scale
 //! is that of rank ⌊g/2⌋ among the other g − 2, so `P(max > t) ≈ (g−1) ∫ f(s)·2Φ(−ts) ds` with f the density of that

@@ -137,8 +137,9 @@ impl Symmetric for DualMatrix<'_> {
 
 /// Replaces a row s by the r with `|s − r| ≤ λ` that minimises `½‖r‖² + (w/2)‖Vᵀr‖²`, w = [`WEIGHT`].
 ///
-/// The minimiser is `r = Π(Vμ)`, Π the clamp to `[s − λ, s + λ]`, where μ minimises the convex `‖μ‖²/(2w) + Σ (cⱼyⱼ −
-/// ½cⱼ²)`, `y = Vμ`, `c = Π(y)`: a semismooth Newton method in as many unknowns as V has columns.
+/// The minimiser is `r = Π(Vμ)`, Π the clamp to `[s − λ, s + λ]`, where μ minimises the convex
+/// `‖μ‖²/(2w) + Σ (cⱼyⱼ − ½cⱼ²)`, `y = Vμ`, `c = Π(y)`: a semismooth Newton method in as many unknowns as V has
+/// columns.
 fn min_row(row: &mut [f64], v: &DMatrix<f64>, lambda: f64) {
     let k = v.ncols();
     let s = row.to_vec();
