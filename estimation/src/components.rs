@@ -71,7 +71,7 @@ pub fn principal_components(
     principal(moment, rank, setting, true)
 }
 
-/// The same, without error bars and the comparison of buckets if they are not wanted.
+/// The same, optionally without error bars and comparison of buckets.
 pub(crate) fn principal(
     moment: &NoisyMoment,
     rank: Rank,

@@ -48,7 +48,7 @@ const DEPTH: usize = 8;
 pub struct ErrorBars {
     /// Of the eigenvalues (of `vᵀS̃v` for directions that are held fixed), in units of the moment.
     pub eigenvalues: Vec<f64>,
-    /// How the directions move; `None` where they were held fixed.
+    /// Errors of the directions; `None` if they were fixed.
     pub directions: Option<DirectionErrors>,
 }
 

@@ -39,7 +39,7 @@ pub enum Source<'a> {
 pub struct Request<'a> {
     /// Name of the study.
     pub name: &'a str,
-    /// Components wanted.
+    /// Components requested.
     pub k: Rank,
     /// Row-sparse components with these settings; without, PCA.
     pub sparse: Option<&'a SparseSettings>,

@@ -44,9 +44,8 @@ pub(crate) fn check_memory(what: &str, needed: u64, limit: u64) -> Result<()> {
     )))
 }
 
-/// The sums of these seeds in dimension p: one per bucket, or as many sums of several buckets as fit into
-/// `memory_bytes`, each with the number of its first bucket. Works on this thread; `cancel` is checked once every 256
-/// seeds.
+/// The sums of these seeds in dimension p: one a bucket, or as many sums of several buckets as `memory_bytes` holds,
+/// with the number of the first of them. Works on this thread; `cancel` is checked once every 256 seeds.
 ///
 /// # Errors
 /// Those of the source; `estimate-failed` when a single sum needs more than `memory_bytes`, or when it was cancelled.

@@ -28,7 +28,7 @@ pub(super) struct Anderson {
     differences: VecDeque<(Vec<f64>, Vec<f64>)>,
     /// Inner products of the differences of F.
     gram: DMatrix<f64>,
-    /// ‖F‖ of the last step kept.
+    /// ‖F‖ of the last accepted step.
     residual: f64,
 }
 

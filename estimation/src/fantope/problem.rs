@@ -37,7 +37,7 @@ pub(super) struct ScaledProblem {
     centre: f64,
 }
 
-/// An (X, Y) pair on the rows kept, with its certificate, in scaled units.
+/// An (X, Y) pair on the screened rows, with its certificate, in scaled units.
 pub(super) struct ScaledSolution {
     pub(super) x: DMatrix<f64>,
     pub(super) y: DMatrix<f64>,

@@ -12,16 +12,16 @@ use nalgebra::DMatrix;
 
 /// The rows that matter and the blocks they fall into.
 pub(super) struct Screen {
-    /// Rows kept, ascending.
+    /// Remaining rows, ascending.
     pub(super) rows: Vec<usize>,
-    /// Block of each row kept; equal numbers, one block.
+    /// Block of each remaining row; equal numbers mean one block.
     pub(super) blocks: Vec<usize>,
     /// Whether any two rows are joined; if not, a diagonal X is optimal.
     pub(super) joined: bool,
 }
 
 impl Screen {
-    /// Everything kept, as one block.
+    /// All rows, as one block.
     pub(super) fn keep_every_row(p: usize) -> Self {
         Self {
             rows: (0..p).collect(),
@@ -78,7 +78,7 @@ impl Screen {
         }
     }
 
-    /// Sets the entries of `matrix` (its rows and columns those kept) between blocks to zero.
+    /// Sets the entries of `matrix` (over the remaining rows) between blocks to zero.
     pub(super) fn pinch(&self, matrix: &mut DMatrix<f64>) {
         if self.keeps_every_row(matrix.nrows()) {
             return;
@@ -92,7 +92,7 @@ impl Screen {
         }
     }
 
-    /// `matrix` of the rows kept, written over those entries of `whole` whose rows share a block.
+    /// Writes `matrix`, over the remaining rows, into those entries of `whole` whose rows share a block.
     pub(super) fn embed(&self, matrix: &DMatrix<f64>, whole: &mut DMatrix<f64>) {
         for (b, &column) in self.rows.iter().enumerate() {
             for (a, &row) in self.rows.iter().enumerate() {

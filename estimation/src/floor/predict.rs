@@ -201,7 +201,7 @@ impl Spectrum {
         let stretch = 1.0 + linear * s0 + bilinear * s1;
         let slope = stretch + own0 * ds0 + own1 * ds1 + dmean;
         let place = y + own0 * s0 + own1 * s1 + mean;
-        // Not finite where the sums overflow beside an equal eigenvalue.
+        // Not finite if the sums overflow next to an equal eigenvalue.
         (place.is_finite() && slope.is_finite() && h > 0.0).then_some(OutlierPosition {
             place,
             slope,

@@ -97,8 +97,8 @@ impl LeadingSumBound {
         self.sum.vectors.columns(0, self.k).into_owned()
     }
 
-    /// Factorises `t·I − M + V·diag(w)·Vᵀ`: p³/3 multiplications and 4p² bytes. `loose` ≥ 1 multiplies the
-    /// distance of t from the k-th value, for when a bound is wanted rather than a good one.
+    /// Factorises `t·I − M + V·diag(w)·Vᵀ`: p³/3 multiplications and 4p² bytes. `loose` ≥ 1 multiplies the distance of
+    /// t from the k-th value, when any bound is needed rather than a sharp one.
     pub(super) fn prove(
         &self,
         matrix: &DualMatrix<'_>,

@@ -150,7 +150,7 @@ fn a_direction_left_out_is_not_certified() {
     assert!(claim.prove(&whole, 1.0, Cancel::when(&|| true)).is_err());
 }
 
-/// More noise than λ leaves out: no proof within the tolerance, and that is said with a bound that holds.
+/// More noise than λ removes: there is no proof within the tolerance, and the reported gap is valid.
 #[test]
 fn unproved_problems_report_a_valid_gap() {
     let (p, k, sd) = (400, 1, 0.3);
