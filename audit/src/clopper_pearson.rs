@@ -5,7 +5,8 @@ use statrs::function::gamma::ln_gamma;
 /// Lower limit at one-sided level `confidence` for the probability after `hits` of `trials`.
 ///
 /// ```
-/// // 0 hits give no lower limit. assert_eq!(eigenveil_audit::lower_limit(0, 100, 0.975), 0.0);
+/// // 0 hits give no lower limit.
+/// assert_eq!(eigenveil_audit::lower_limit(0, 100, 0.975), 0.0);
 /// ```
 pub fn lower_limit(hits: u64, trials: u64, confidence: f64) -> f64 {
     if hits == 0 {

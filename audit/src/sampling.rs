@@ -17,8 +17,8 @@ pub enum Side {
 /// A randomizer under test, correct or not, observed through one number per trial.
 ///
 /// The number may be any function of what an observer sees: the report, the time, several of them. It should be large
-/// if row A is likelier than row B; a poor choice weakens the bound but never invalidates it. Closures `Fn(Side, &mut
-/// ChaCha20Rng) -> Result<f64>` are subjects.
+/// if row A is likelier than row B; a poor choice weakens the bound but never invalidates it. Closures
+/// `Fn(Side, &mut ChaCha20Rng) -> Result<f64>` are subjects.
 pub trait Subject: Sync {
     /// One fresh trial with this side's row.
     ///

@@ -1,10 +1,9 @@
 //! The kernels of an estimate, each compared with a lower bound on its work.
 //!
-//! `cargo bench -p eigenveil-estimation`. The floors: for the accumulator a copy of the bytes it must
-//! move (payload read, f64 sums read and written); for a decomposition one dense product of the same
-//! size (2p³ operations; a decomposition with vectors needs several times that); for the leading pairs
-//! one pass over the matrix, whose bytes every matrix–vector product must read; for `double-cap` the
-//! expansion of the seeds alone.
+//! `cargo bench -p eigenveil-estimation`. The lower bounds: for the accumulator a copy of the bytes it must move
+//! (payload read, f64 sums read and written); for a decomposition one dense product of the same size (2p³ operations; a
+//! decomposition with vectors needs several times that); for the leading pairs one pass over the matrix, whose bytes
+//! every matrix–vector product must read; for `double-cap` the expansion of the seeds alone.
 
 use std::hint::black_box;
 

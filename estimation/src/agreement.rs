@@ -2,23 +2,23 @@
 //!
 //! Buckets hold whole commits, so a batch of poisoned or broken reports is in one of them, or in a few. Along a unit
 //! vector v the buckets' means `xⱼ = vᵀMⱼv` have, for honest reports, one expectation and variance `σ_v²/mⱼ`, σ_v being
-//! noise *and* sampling and not known exactly. With the weighted median c of the xⱼ (the median of means), `zⱼ = √mⱼ(xⱼ
-//! − c)` and `σ̂ = median|zⱼ|/0.6745` the statistic is `max |zⱼ|/σ̂`: location and scale drop out, so that its
-//! distribution under the null hypothesis is known whatever the mechanism, the rows and the centring.
+//! noise *and* sampling and not known exactly. With the weighted median c of the xⱼ (the median of means),
+//! `zⱼ = √mⱼ(xⱼ − c)` and `σ̂ = median|zⱼ|/0.6745` the statistic is `max |zⱼ|/σ̂`: location and scale drop out, so that
+//! its distribution under the null hypothesis is known whatever the mechanism, the rows and the centring.
 //!
-//! **Directions.** Those of the estimate's components, and the two leading ones of the scatter `W = Σⱼ Aⱼ²/mⱼ`, `Aⱼ =
-//! Sⱼ − mⱼS̃`, by block iteration. Bucket sums are nearly Gaussian, so S̃ is independent of the Aⱼ, and given W the
-//! deviations of the buckets are still turned uniformly (Langsrud 2005, "Rotation tests"): choosing directions by S̃
-//! and W costs nothing but the factor d of the Bonferroni bound over d directions.
+//! **Directions.** Those of the estimate's components, and the two leading ones of the scatter `W = Σⱼ Aⱼ²/mⱼ`,
+//! `Aⱼ = Sⱼ − mⱼS̃`, by block iteration. Bucket sums are nearly Gaussian, so S̃ is independent of the Aⱼ, and given W
+//! the deviations of the buckets are uniform over rotations (Langsrud 2005, "Rotation tests"): choosing directions by
+//! S̃ and W costs only the factor d of the Bonferroni bound over d directions.
 //!
-//! **Threshold.** With g buckets one |z| is the median itself and g − 1 are nearly free. The scale is that of rank
-//! ⌊g/2⌋ among the other g − 2, so `P(max > t) ≈ (g−1) ∫ f(s)·2Φ(−ts) ds` with f the density of that order statistic.
-//! Against 400,000 draws for g = 4 to 32 and equal, rising and 20-fold unequal sizes the true rate was 0.88 to 1.30
-//! times this; hence `FALSE_ALARM_SLACK`.
+//! **Threshold.** Of the |z| of g buckets one belongs to the median itself, and g − 1 are nearly independent. The scale
+//! is that of rank ⌊g/2⌋ among the other g − 2, so `P(max > t) ≈ (g−1) ∫ f(s)·2Φ(−ts) ds` with f the density of that
+//! order statistic. Against 400,000 draws for g = 4 to 32 and equal, rising and 20-fold unequal sizes the true rate was
+//! 0.88 to 1.30 times this; hence `FALSE_ALARM_SLACK`.
 //!
 //! **Skewness.** A `double-cap` report is of rank one: a sum of m of them along v is nearly a gamma variable of
-//! skewness up to √(8/m). Positive deviations are brought back to normal by the cube root of Wilson and Hilferty
-//! (1931).
+//! skewness up to √(8/m). The cube-root transformation of Wilson and Hilferty (1931) makes positive deviations nearly
+//! normal.
 
 use eigenveil_shared::{
     estimate::{BucketAgreement, BucketVerdict},
@@ -54,7 +54,7 @@ const MEDIAN_OF_HALF_NORMAL: f64 = 0.674_489_750_196_081_7;
 
 /// Compares the buckets along the components `vectors` (`p × k`, k may be 0) and along their own scatter.
 ///
-/// `None` with fewer than four buckets of 64 reports or more, above p = [`MAX_DIMENSION`], and without noise.
+/// `None` if fewer than four buckets have 64 reports or more, above p = [`MAX_DIMENSION`], and without noise.
 pub fn bucket_agreement(moment: &NoisyMoment, vectors: &DMatrix<f64>) -> Option<BucketAgreement> {
     let buckets: Vec<&Accumulator> = moment
         .buckets()

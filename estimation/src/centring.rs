@@ -188,8 +188,8 @@ impl ReportNoise {
                 let length = (dimension * identity).min(1.0);
                 let uniform = 1.0 / (dimension * (dimension + 2.0));
                 let outside = length * a0 + (1.0 - length) * uniform;
-                // ‖D e_P‖² without the corner is c²·g_P²(1 − g_P²): the variance of one report has both moments. What
-                // the rows themselves put there is not noise.
+                // ‖D e_P‖² without the corner is c²·g_P²(1 − g_P²): the variance of one report involves both moments.
+                // The rows' own contribution is not noise.
                 let second = 1.0 / dimension + (last - identity) / scale;
                 let fourth = 3.0 * outside + 6.0 * a1 * last + a2 * last * last / length;
                 let squared = scale * scale * (second - fourth) - last * (length - last);
@@ -243,8 +243,8 @@ impl ReportNoise {
 /// [`NoisyMoment::centred`] will find it.
 ///
 /// # Errors
-/// `invalid-request` unless the two are ≥ 0 and rows in the unit ball can have them; `invalid-mechanism` for a noise
-/// family that cannot be centred.
+/// `invalid-request` unless both are ≥ 0 and possible for rows in the unit ball; `invalid-mechanism` for a noise family
+/// that cannot be centred.
 pub fn planned_noise(
     params: &StudyParams,
     total_variance: f64,

@@ -71,7 +71,7 @@ pub fn principal_components(
     principal(moment, rank, setting, true)
 }
 
-/// The same, without error bars and the comparison of buckets if they are not wanted.
+/// The same, optionally without error bars and comparison of buckets.
 pub(crate) fn principal(
     moment: &NoisyMoment,
     rank: Rank,
@@ -333,7 +333,7 @@ mod tests {
         assert!((sparse.floor_report.expected_error / sparse_error - 1.0).abs() < 0.5);
         // The assumptions of the expected error are stated.
         let warnings = sparse.floor_report.warnings.join(" ");
-        let assumed = "assumes that the right rows were chosen";
+        let assumed = "assumes that the right features were selected";
         assert!(warnings.contains(assumed), "{warnings}");
     }
 
@@ -360,7 +360,7 @@ mod tests {
         assert!(!outcome.converged && outcome.iterations < 1_000);
         assert!(outcome.duality_gap > 0.0 && outcome.duality_gap <= negligible);
         let warnings = drowned.floor_report.warnings.join(" ");
-        assert!(warnings.contains("noise drowns the signal"), "{warnings}");
+        assert!(warnings.contains("noise hides the signal"), "{warnings}");
     }
 
     #[test]

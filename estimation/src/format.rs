@@ -1,6 +1,6 @@
 //! Whole numbers written for people.
 
-/// A whole number with its thousands separated, for people.
+/// A whole number with thousands separators.
 ///
 /// ```
 /// assert_eq!(eigenveil_estimation::format::with_thousands(1_234_567), "1,234,567");

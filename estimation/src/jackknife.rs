@@ -11,8 +11,8 @@
 //! For a direction `θ̃ⱼ − θ̂_J` is `(hⱼ−1)` times the sine between the direction with and without the group, so
 //! `se² = (1/g) Σ (hⱼ−1) sin²ⱼ`: the mean squared sine to the direction without sampling and noise, where it is small.
 //!
-//! A bucket's sine splits into parts, one towards each other component and one out of their span, so that the error of
-//! the space that some components span is a sum of parts too ([`DirectionErrors::squared_sine_of_span`]).
+//! The squared sine of a bucket splits into parts, one towards each other component and one out of their span, so that
+//! the error of a span of components is a sum of parts too ([`DirectionErrors::squared_sine_of_span`]).
 //!
 //! Both the noise of the mechanism and the choice of the participants are in it. g = 32 buckets determine it to 1/√62 =
 //! 13 %. It assumes that buckets are exchangeable: reports that belong together and come in one batch share a commit.
@@ -32,7 +32,7 @@ use crate::{
 
 /// Minimum number of non-empty buckets.
 pub const MIN_BUCKETS: usize = 4;
-/// Maximum dimension: a bucket costs some 20·k·p² flops, or a decomposition where k is not small compared with p < 300.
+/// Maximum dimension: a bucket costs about 20·k·p² flops, or a decomposition if k is not small compared with p < 300.
 pub const MAX_DIMENSION: usize = 2_000;
 /// Maximum number of components, from p = [`MIN_LARGE_DIMENSION`].
 pub const MAX_COMPONENTS: usize = 32;
@@ -48,7 +48,7 @@ const DEPTH: usize = 8;
 pub struct ErrorBars {
     /// Of the eigenvalues (of `vᵀS̃v` for directions that are held fixed), in units of the moment.
     pub eigenvalues: Vec<f64>,
-    /// How the directions move; `None` where they were held fixed.
+    /// Errors of the directions; `None` if they were fixed.
     pub directions: Option<DirectionErrors>,
 }
 
@@ -217,8 +217,8 @@ fn restricted(moment: &PackedSymmetric, reestimate: Reestimate<'_>) -> DMatrix<f
 
 /// The leading eigenpairs of a matrix whose leading eigenvectors are nearly `start`.
 ///
-/// Rayleigh–Ritz in a block Krylov space from `start`, where that is small compared with p: its error beyond the
-/// first-order change is far below the 13 % to which 32 groups determine a standard error (a test compares).
+/// Rayleigh–Ritz in a block Krylov space from `start`, where that is small compared with p: its error is far below the
+/// 13 % accuracy of a standard error from 32 groups (a test compares).
 fn leading_near(matrix: &DMatrix<f64>, start: &DMatrix<f64>) -> Result<SymmetricEigen> {
     let (p, k) = start.shape();
     let depth = DEPTH.min(p / (3 * k));

@@ -18,7 +18,7 @@
 //! * [`metrics`]: distances between subspaces. [`models`]: synthetic populations with a known truth.
 //! * [`simulate`]: the whole path from rows to estimate, repeated, with the truth known.
 //! * [`jackknife`]: standard errors from the buckets. [`agreement`]: do the buckets agree?
-//! * [`row_check`](mod@row_check): can rows in the unit ball have made the reports?
+//! * [`feasibility`]: could rows in the unit ball have produced the reports?
 //! * [`sparse_from_seeds`]: row-sparse components at p in the tens of thousands, from seeds read twice.
 //! * [`linalg`]: the only module that names the kernel library.
 //!
@@ -32,6 +32,7 @@ mod cancel;
 pub mod centring;
 pub mod components;
 pub mod fantope;
+pub mod feasibility;
 pub mod floor;
 pub mod format;
 pub mod jackknife;
@@ -43,7 +44,6 @@ pub mod npy;
 pub mod pca;
 mod pipeline;
 pub mod plan;
-pub mod row_check;
 mod seed_sums;
 pub mod simulate;
 pub mod sparse_from_seeds;

@@ -14,11 +14,11 @@ use crate::{
     accumulate::Accumulator,
     cancel::Cancel,
     components::{ComponentsReport, principal_components, sparse_components},
+    feasibility,
     floor::probably_the_mean,
     format,
     linalg::Threads,
     moment::NoisyMoment,
-    row_check,
     seed_sums::{check_memory, sums_of_seeds},
     sparse_from_seeds::{self, SeedSource},
 };
@@ -39,7 +39,7 @@ pub enum Source<'a> {
 pub struct Request<'a> {
     /// Name of the study.
     pub name: &'a str,
-    /// Components wanted.
+    /// Components requested.
     pub k: Rank,
     /// Row-sparse components with these settings; without, PCA.
     pub sparse: Option<&'a SparseSettings>,
@@ -91,7 +91,7 @@ pub fn estimate(
                     Some(seeds),
                 ),
             };
-            let rows = row_check::row_check(&buckets, params, seeds, cancel)?;
+            let rows = feasibility::check_feasibility(&buckets, params, seeds, cancel)?;
             let buckets = buckets.into_iter().map(|(_, sums)| sums).collect();
             let moment = NoisyMoment::decode(buckets, params)?;
             let findings = match sparse {
@@ -105,7 +105,7 @@ pub fn estimate(
                 estimate.mean_standard_error = Some(mean.standard_error());
             }
             if let Some(rows) = rows {
-                note_row_check(&mut estimate, rows);
+                note_feasibility(&mut estimate, rows);
             }
             estimate
         }
@@ -116,11 +116,13 @@ pub fn estimate(
     Ok(estimate)
 }
 
-/// Adds the row check to the document, with its warnings first.
-fn note_row_check(estimate: &mut Estimate, check: RowCheck) {
+/// Adds the feasibility check to the document, with its warnings first.
+fn note_feasibility(estimate: &mut Estimate, check: RowCheck) {
     // JSON has no infinity; sums of enormous reports are refused elsewhere.
     if check.length.found.is_finite() {
-        estimate.warnings.splice(0..0, row_check::in_words(&check));
+        estimate
+            .warnings
+            .splice(0..0, feasibility::in_words(&check));
         estimate.row_check = Some(check);
     }
 }
@@ -144,7 +146,7 @@ fn note_repeated(estimate: &mut Estimate, repeated: u64) {
     }
 }
 
-/// The document for these components from `n` reports, without the mean, the row check and the time.
+/// The document for these components from `n` reports, without the mean, the feasibility check and the time.
 fn document(
     params: &StudyParams,
     name: &str,

@@ -46,7 +46,7 @@ pub enum MeanSquaredLength {
 }
 
 impl MeanSquaredLength {
-    /// The value where it is known.
+    /// The value, if known.
     fn value(self) -> Result<Option<f64>> {
         match self {
             UnitRows => Ok(Some(1.0)),
@@ -90,9 +90,9 @@ pub fn max_error(p: usize, k: usize) -> f64 {
     (2.0 * k.min(p.saturating_sub(k)) as f64).sqrt()
 }
 
-/// The spectrum of `E[xxᵀ]` with these leading `eigenvalues` (k or more, descending); what they leave of the total is
-/// spread evenly over the other directions, which is the most favourable assumption: a component close to the next is
-/// harder to find.
+/// The spectrum of `E[xxᵀ]` with these leading `eigenvalues` (k or more, descending); the rest of the total is spread
+/// evenly over the other directions, which is the most favourable assumption: a component close to the next is harder
+/// to find.
 ///
 /// # Errors
 /// `invalid-request` unless `1 ≤ k < p`, there are k to p eigenvalues, they are positive, descending (down to
@@ -430,14 +430,14 @@ mod tests {
                 .n
                 .is_some()
         );
-        let rejectd = |target| {
+        let rejected = |target| {
             plan(&tied, &noise, PlanTarget::Error(target))
                 .unwrap_err()
                 .detail()
                 .to_owned()
         };
-        assert!(refused(2.0).contains("nothing in common"));
-        assert!(refused(-1.0).contains("positive") && refused(f64::NAN).contains("positive"));
+        assert!(rejected(2.0).contains("nothing in common"));
+        assert!(rejected(-1.0).contains("positive") && rejected(f64::NAN).contains("positive"));
         assert!(plan(&tied, &noise, PlanTarget::Participants(0)).is_err());
         assert_eq!(max_error(10, 8), 2.0);
         assert!(error_curve(&tied, &noise, (0, 5), 3).is_err());
@@ -445,23 +445,23 @@ mod tests {
 
     #[test]
     fn spectra_are_checked() {
-        let rejectd = |p, k, values: &[f64], total| {
+        let rejected = |p, k, values: &[f64], total| {
             spectrum_from_eigenvalues(p, k, values, total)
                 .unwrap_err()
                 .detail()
                 .to_owned()
         };
-        assert!(refused(10, 2, &[0.7, 0.4], UnitRows).contains("sum to"));
-        assert!(refused(10, 2, &[0.3, 0.4], UnitRows).contains("not descending"));
-        assert!(refused(10, 2, &[0.3], UnitRows).contains("needs 2"));
-        assert!(refused(3, 2, &[0.3, 0.2, 0.1, 0.1], UnitRows).contains("no more than 3"));
-        assert!(refused(3, 3, &[0.3, 0.2, 0.1], UnitRows).contains("between 1"));
-        assert!(refused(10, 1, &[0.05], UnitRows).contains("not the leading ones"));
-        assert!(refused(10, 1, &[f64::NAN], UnitRows).contains("NaN"));
-        assert!(refused(10, 1, &[-0.1], UnitRows).contains("below 0"));
-        assert!(refused(10, 1, &[0.5], Unknown).contains("squared length"));
-        assert!(refused(10, 1, &[0.5], Known(1.5)).contains("at most 1"));
-        assert!(refused(10, 1, &[0.5], Known(0.4)).contains("0.4 at most"));
+        assert!(rejected(10, 2, &[0.7, 0.4], UnitRows).contains("sum to"));
+        assert!(rejected(10, 2, &[0.3, 0.4], UnitRows).contains("not descending"));
+        assert!(rejected(10, 2, &[0.3], UnitRows).contains("needs 2"));
+        assert!(rejected(3, 2, &[0.3, 0.2, 0.1, 0.1], UnitRows).contains("no more than 3"));
+        assert!(rejected(3, 3, &[0.3, 0.2, 0.1], UnitRows).contains("between 1"));
+        assert!(rejected(10, 1, &[0.05], UnitRows).contains("not the leading ones"));
+        assert!(rejected(10, 1, &[f64::NAN], UnitRows).contains("NaN"));
+        assert!(rejected(10, 1, &[-0.1], UnitRows).contains("below 0"));
+        assert!(rejected(10, 1, &[0.5], Unknown).contains("squared length"));
+        assert!(rejected(10, 1, &[0.5], Known(1.5)).contains("at most 1"));
+        assert!(rejected(10, 1, &[0.5], Known(0.4)).contains("0.4 at most"));
         // All of them leave nothing to know.
         spectrum_from_eigenvalues(3, 1, &[0.3, 0.2, 0.1], Unknown).unwrap();
         let spectrum = spectrum_from_eigenvalues(5, 1, &[0.5], Known(0.75)).unwrap();

@@ -17,8 +17,8 @@ fn bytes_needed(p: usize, buckets: u32) -> u64 {
     square.saturating_add(u64::from(buckets).saturating_mul(8 * packed_len(p) as u64))
 }
 
-/// Sums that the buckets are divided among, where `fit` of them fit: one each, or bucket b in that of b mod so many.
-/// Even then, so that buckets of even and of odd number stay apart, as the check of the rows needs them.
+/// Number of sums if `fit` of them fit into memory: one per bucket, or fewer, with bucket b in sum b mod their number.
+/// It is then even, so that even and odd buckets stay separate, as the feasibility check requires.
 fn groups(fit: u32, buckets: u32) -> u32 {
     match fit.min(buckets) {
         all if all == buckets => all,

@@ -1,7 +1,6 @@
 //! Correct mechanisms stay below their claim and close to it; `as-published` is refuted.
 //!
-//! Seeds are fixed. A correct mechanism exceeds its claim for at most 5 % of seeds, by the confidence of
-//! the bound.
+//! Seeds are fixed. A correct mechanism exceeds its claim for at most 5 % of seeds, by the confidence of the bound.
 
 use eigenveil_audit::{
     AttemptsVerdict, AuditReport, AuditSettings, AuditVerdict, Observed, PairKind, Randomness,

@@ -1,8 +1,8 @@
 //! The privacy loss of one Gaussian step, as a dominating pair of one-dimensional distributions.
 //!
-//! A step adds `N(0, z²)` noise to a sum of contributions of norm ≤ 1. The loss is `L = ln dP/dQ`, drawn under P; `δ(ε)
-//! = E_P (1 − e^{ε−L})₊`. By neighbouring relation and sampling rate q, with φ the distribution `N(0, z²)` and φ_m its
-//! shift by m:
+//! A step adds `N(0, z²)` noise to a sum of contributions of norm ≤ 1. The loss is `L = ln dP/dQ`, drawn under P;
+//! `δ(ε) = E_P (1 − e^{ε−L})₊`. By neighbouring relation and sampling rate q, with φ the distribution `N(0, z²)` and
+//! φ_m its shift by m:
 //!
 //! | | P | Q |
 //! |---|---|---|
@@ -49,8 +49,8 @@ pub(super) struct Step {
     pub(super) multiplier: f64,
 }
 
-/// A discrete privacy loss distribution (PLD) that dominates the step: P-masses of losses on the grid `h·i`, `first ≤
-/// i`. The mass missing from one has infinite loss.
+/// A discrete privacy loss distribution (PLD) that dominates the step: P-masses of losses on the grid `h·i`,
+/// `first ≤ i`. The mass missing from one has infinite loss.
 pub(super) struct DiscretePld {
     pub(super) first: i64,
     pub(super) masses: Vec<f64>,

@@ -59,8 +59,7 @@ impl RunAccountant {
         Ok(self)
     }
 
-    /// `times` releases of Poisson samples of rate q with noise z per unit of the norm bound of one
-    /// contribution.
+    /// `times` releases of Poisson samples of rate q with noise z per unit of the norm bound of one contribution.
     ///
     /// # Errors
     /// `invalid-request` unless 0 < q ≤ 1 and z is positive and finite, and for entry neighbours.
@@ -82,8 +81,7 @@ impl RunAccountant {
         Ok(self)
     }
 
-    /// A δ such that the run is (`epsilon`, δ)-differentially private, by the composed privacy loss, rounded
-    /// up.
+    /// A δ such that the run is (`epsilon`, δ)-differentially private, by the composed privacy loss, rounded up.
     ///
     /// # Errors
     /// `invalid-request` unless ε ≥ 0; `invalid-budget` where the noise is too small to be accounted.

@@ -27,10 +27,10 @@ const REORTHOGONALIZE_BELOW: f64 = std::f64::consts::FRAC_1_SQRT_2;
 /// A matrix W from the Gaussian orthogonal ensemble (GOE) that is drawn lazily: standard deviation `sd` along every
 /// direction of unit Frobenius norm, which is `sd` on the diagonal and `sd/√2` off it.
 ///
-/// Its distribution is the same in every orthonormal basis. So once `WQ` is known for orthonormal Q, the rest of W, `(I
-/// − QQᵀ)W(I − QQᵀ)`, is again a GOE matrix, independent of everything drawn so far even if Q was chosen adaptively. A
-/// Lanczos iteration on H + W may therefore draw the numbers of W as it needs them: everything it computes has the same
-/// distribution as with W drawn at the start, and `p × m` numbers are drawn instead of `p × p`.
+/// Its distribution is the same in every orthonormal basis. So once `WQ` is known for orthonormal Q, the rest of W,
+/// `(I − QQᵀ)W(I − QQᵀ)`, is again a GOE matrix, independent of everything drawn so far even if Q was chosen
+/// adaptively. A Lanczos iteration on H + W may therefore draw the numbers of W as it needs them: everything it
+/// computes has the same distribution as with W drawn at the start, and `p × m` numbers are drawn instead of `p × p`.
 ///
 /// If H is zero outside d of the p dimensions, the other `beyond = p − d` are exchangeable: there `W·q` has a Gaussian
 /// part G, `beyond × b`, of which only R of `G = FR` matters, since F is a uniformly distributed frame independent of
@@ -242,8 +242,8 @@ impl<'a, 'n> BlockLanczos<'a, 'n> {
         true
     }
 
-    /// Projects the span so far out of `directions`, appends an orthonormal basis B of the rest, and returns R with `(I
-    /// − QQᵀ)·directions = B·R`.
+    /// Projects the span so far out of `directions`, appends an orthonormal basis B of the rest, and returns R with
+    /// `(I − QQᵀ)·directions = B·R`.
     fn append(&mut self, mut directions: DMatrix<f64>) -> DMatrix<f64> {
         let smallest = DEPENDENCE_TOLERANCE * self.scale;
         // Nearly all of the part in the span lies along the last two blocks; once these are removed, one pass over the

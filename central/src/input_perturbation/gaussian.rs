@@ -18,8 +18,8 @@ use crate::{
 /// Analyze Gauss (Dwork, Talwar, Thakurta & Zhang 2014, Algorithm 1): independent `N(0, σ²)` on the upper triangle of
 /// `Σxxᵀ` with its diagonal, mirrored; then its top-k eigenvectors.
 ///
-/// * Neighbours: both relations; the packed triangle moves by at most Δ = 1 (zero-out) or √2 (replace), as `Σ_{i≤j}
-///   (D_ij)² ≤ ‖D‖_F²`.
+/// * Neighbours: both relations; the packed triangle moves by at most Δ = 1 (zero-out) or √2 (replace), as
+///   `Σ_{i≤j} (D_ij)² ≤ ‖D‖_F²`.
 /// * `accounted`: σ of the analytic Gaussian mechanism. `as-published`: `√(2 ln(1.25/δ))/ε` with Δ = 1, the
 ///   classical formula, for every ε.
 #[derive(Default)]

@@ -25,8 +25,8 @@ impl BlockSettings {
         }
     }
 
-    /// L of a run with noise or over a stream: the setting, or `⌈2 ln d⌉`. The paper's L is `O(σ_k/(σ_k−σ_{k+1})·log
-    /// d)`, of which only d is public.
+    /// L of a run with noise or over a stream: the setting, or `⌈2 ln d⌉`. The paper's L is
+    /// `O(σ_k/(σ_k−σ_{k+1})·log d)`, of which only d is public.
     pub fn iterations(&self, dimension: usize) -> usize {
         let default = (2.0 * (dimension.max(2) as f64).ln()).ceil() as usize;
         self.iterations.unwrap_or(default)

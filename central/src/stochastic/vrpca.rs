@@ -41,8 +41,8 @@ const STEP_SHARE: f64 = 0.2;
 /// `dp-vrpca`: each epoch releases `Ã = Σx(xᵀṼ)` at its start Ṽ, then makes T steps
 /// `V ← polar(V + η(Ã/n + S/B))`, `S = Σ x(xᵀ(V − Ṽ))` over a Poisson sample of B rows on average.
 ///
-/// * `accounted`: noise on Ã for its sensitivity (1, or √2 between `replace` neighbours with k > 1) and on S for `‖V −
-///   Ṽ‖` (spectral), which is public: `‖x(xᵀD)‖_F = ‖x‖‖Dᵀx‖ ≤ ‖D‖`. All mT + m releases are composed; the full
+/// * `accounted`: noise on Ã for its sensitivity (1, or √2 between `replace` neighbours with k > 1) and on S for
+///   `‖V − Ṽ‖` (spectral), which is public: `‖x(xᵀD)‖_F = ‖x‖‖Dᵀx‖ ≤ ‖D‖`. All mT + m releases are composed; the full
 ///   gradients get three quarters of the budget (in μ²). m = 30, T = 3, B = ⌈n/2⌉. The result is the polar factor of
 ///   the mean of the last two thirds of the iterates.
 /// * `as-published`: fresh noise `λ₂² = Tm ln(1/δ)/(n²ε²)` on the gradient of every step; B = 1, T = n,

@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 use eigenveil_central::{
     ALGORITHMS, AlgorithmInfo,
     CentralCalibration::{self, Accounted, AsPublished},
-    Delta, Fit, Neighbours, Options, Privacy, Request, Rows, find, generator,
+    DeltaSupport, Fit, Neighbours, Options, Privacy, Request, Rows, find, generator,
     parameter::{
         BATCH, BLOCK_SIZE, DEFLATION, EIGENGAP, EPOCHS, GRADIENT_CLIP, GRADIENT_NOISE, ITERATIONS,
         LAMBDA, STEP_SIZE, SUPPORT, Value,
@@ -78,13 +78,13 @@ fn without_a_budget_each_is_pca_on_three_data_sets() {
     for (table, rows) in real_tables() {
         let repeated = Rows::collect((0..30).flat_map(|_| rows.stream())).unwrap();
         let near = |(name, options, times, ranks, limit): &Plain, rows: &Rows| {
-            let table = if *times == 1 { rows } else { &repeated };
+            let read = if *times == 1 { rows } else { &repeated };
             for &k in *ranks {
-                let found = fit(name, &options(rows), table, k, Privacy::None).unwrap();
+                let found = fit(name, &options(rows), read, k, Privacy::None).unwrap();
                 let error = projector_distance(&found.subspace, &exact(rows, k)).unwrap();
                 println!("{name} on {table}, k = {k}: {error:e}");
                 assert!(error < *limit, "{name} on {table}, k = {k}: {error}");
-                assert!(found.privacy.is_none() && found.n == table.n() as u64);
+                assert!(found.privacy.is_none() && found.n == read.n() as u64);
                 assert!(orthonormality_defect(&found.subspace) < 1e-12);
             }
         };
@@ -237,7 +237,7 @@ fn unsupported_requests_are_rejected() {
                 refused(2, privacy, InvalidRequest, &format!("only {rule}"));
             }
         }
-        if info.delta == Delta::Positive {
+        if info.delta == DeltaSupport::Positive {
             let pure = private(1.0, 0.0, Neighbours::Replace, rule);
             refused(2, pure, InvalidBudget, "delta is 0");
         }
@@ -262,7 +262,7 @@ fn parameters_that_do_not_fit_are_rejected() {
         ("private-power", with(&[(BLOCK_SIZE, 1)]), "between 2 and 6"),
         ("noisy-power", with(&[(BLOCK_SIZE, 7)]), "between 2 and 6"),
         ("streaming-power", with(&[(BATCH, 21)]), "n = 20"),
-        ("streaming-power", with(&[(BATCH, 3)]), "4 columns"),
+        ("streaming-power", with(&[(BATCH, 3)]), "a block size of 4"),
         ("streaming-power", with(&[(ITERATIONS, 30)]), "n = 20"),
         ("streaming-power", both.clone(), "both set"),
         ("minibatch-oja", with(&[(BATCH, 21)]), "n = 20"),

@@ -9,7 +9,7 @@
 use eigenveil_central::{
     AlgorithmInfo, Baseline,
     CentralCalibration::{self, Accounted},
-    Delta, Fit, Generator, Neighbours, Privacy, Request, Rows, generator,
+    DeltaSupport, Fit, Generator, Neighbours, Privacy, Request, Rows, generator,
     parameter::ZETA,
     pca,
 };
@@ -133,9 +133,9 @@ pub fn rows_enough_for(info: &AlgorithmInfo) -> Rows {
 /// Budgets (ε, δ) of the kinds that it supports.
 pub fn budget_of(info: &AlgorithmInfo) -> Vec<(f64, f64)> {
     match info.delta {
-        Delta::Positive if has_constants(info) => vec![(12.0, 1e-2)],
-        Delta::Positive => vec![(1.0, 1e-6)],
-        Delta::Any => vec![(1.0, 1e-6), (1.0, 0.0)],
-        Delta::Zero => vec![(1.0, 0.0)],
+        DeltaSupport::Positive if has_constants(info) => vec![(12.0, 1e-2)],
+        DeltaSupport::Positive => vec![(1.0, 1e-6)],
+        DeltaSupport::Any => vec![(1.0, 1e-6), (1.0, 0.0)],
+        DeltaSupport::Zero => vec![(1.0, 0.0)],
     }
 }

@@ -159,8 +159,9 @@ pub struct Solution {
     pub stop: Stop,
 }
 
-/// A warm start: Z and ρ at the end of a solve at a nearby λ. Y is made of Z as in a cold start: over the path of a
-/// cross-validation (p = 60, some 900 solves) that took 3,092 iterations, with the old Y 4,037, cold 4,637.
+/// A warm start: Z and ρ at the end of a solve at a nearby λ. Y is computed from Z as in a cold start: over the path of
+/// a cross-validation (p = 60, about 900 solves) this took 3,092 iterations, with the old Y 4,037, from a cold start
+/// 4,637.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Start {
     dual: DMatrix<f64>,

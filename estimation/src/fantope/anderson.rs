@@ -1,8 +1,8 @@
 //! Anderson acceleration (type II) of the fixed-point iteration of the solver, safeguarded.
 //!
-//! The ADMM step is a map G of the state W, and the solver looks for `W = G(W)`. From the last steps, with `F = G(W) −
-//! W`, the next state is the combination of the G's whose F's combine to the smallest sum (Walker & Ni 2011). A
-//! combination whose residual turns out larger than the one before is undone and the plain step made instead, as in
+//! The ADMM step is a map G of the state W, and the solver looks for `W = G(W)`. From the last steps, with
+//! `F = G(W) − W`, the next state is the combination of the G's whose F's combine to the smallest sum (Walker & Ni
+//! 2011). A combination with a larger residual than the previous one is undone and replaced by the plain step, as in
 //! Zhang, O'Donoghue & Boyd (2020): the residual of the plain map never grows, so the iteration converges wherever the
 //! plain one does.
 
@@ -28,7 +28,7 @@ pub(super) struct Anderson {
     differences: VecDeque<(Vec<f64>, Vec<f64>)>,
     /// Inner products of the differences of F.
     gram: DMatrix<f64>,
-    /// ‖F‖ of the last step kept.
+    /// ‖F‖ of the last accepted step.
     residual: f64,
 }
 

@@ -13,7 +13,7 @@ use nalgebra::DMatrix;
 /// Both constants come from `eigenveil reproduce own-kappa` (table: `docs/experiments/kappa.csv`): 16 settings of
 /// `double-cap` and `isotropic-gaussian`, p = 100 to 400, s = 10 to 30, ε = 2 to 8, n = 2e4 to 1e6. The error over that
 /// of each setting's best κ, as a geometric mean, is 1.04, 1.01, 1.06, 1.26, 1.66, 2.27, 3.21 for κ = 0.15, 0.2, 0.25,
-/// 0.35, 0.5, 0.7, 1; of the three that are as good this one selects the fewest rows of noise.
+/// 0.35, 0.5, 0.7, 1; of the three best this one selects the fewest noise features.
 pub const KAPPA: f64 = 0.25;
 
 /// κ where PCA is refitted on the selected features: then shrinkage does no harm and a feature of pure noise does. In
@@ -38,9 +38,9 @@ pub fn automatic_lambda(noise: &NoiseModel, p: usize, n: u64, refit: bool) -> Re
 /// Share of the noise's own effect on the objective that is not worth iterating for.
 const NEGLIGIBLE: f64 = 0.01;
 
-/// A duality gap that means nothing compared with the noise: 1 % of `s√(2k/n)`, the most that the standard
-/// deviation of `⟨noise, X⟩` can be for an X of the Fantope (`‖X‖_F ≤ √k`; s is the off-diagonal noise of one
-/// report). In units of the moment's entries; what [`AdmmSettings::noise_gap`](super::AdmmSettings) is for.
+/// A duality gap that is negligible compared with the noise: 1 % of `s√(2k/n)`, the maximum standard deviation of
+/// `⟨noise, X⟩` for an X in the Fantope (`‖X‖_F ≤ √k`; s is the off-diagonal noise of one report). In units of the
+/// moment's entries; what [`AdmmSettings::noise_gap`](super::AdmmSettings) is for.
 ///
 /// ```
 /// use eigenveil_estimation::fantope::negligible_gap;

@@ -1,5 +1,4 @@
-//! Row-sparse principal components: the Fantope relaxation (Algorithm 2 of Wang & Xu; Vu, Cho, Lei &
-//! Rohe 2013).
+//! Row-sparse principal components: the Fantope relaxation (Algorithm 2 of Wang & Xu; Vu, Cho, Lei & Rohe 2013).
 //!
 //! ```text
 //! max ⟨S̃,X⟩ − λ‖X‖₁,₁   over   F^k = {0 ≼ X ≼ I, tr X = k}

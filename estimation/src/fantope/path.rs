@@ -43,7 +43,7 @@ pub(super) fn coarse(settings: &SparseSettings) -> AdmmSettings {
 }
 
 /// A geometric grid of 16 values from `largest` down to half of `automatic`: at least to an eighth of the largest and
-/// at most to a thousandth. One value where the largest is 0.
+/// at most to a thousandth. A single value if the largest is 0.
 pub(super) fn grid(largest: f64, automatic: f64) -> impl Iterator<Item = f64> {
     // Where the signal is far above the noise the grid continues down to the noise, within a limit.
     let smallest = (largest / 8.0).min(automatic / 2.0).max(largest / 1_000.0);
@@ -56,8 +56,8 @@ pub(super) fn grid(largest: f64, automatic: f64) -> impl Iterator<Item = f64> {
     (0..steps).map(move |i| largest * step.powi(i as i32))
 }
 
-/// Solves the Fantope problem over a grid of 16 values of λ from [`diagonal_lambda`] down to below `auto`, each from
-/// where the one before ended, and chooses the value nearest to `auto` (in its logarithm).
+/// Solves the Fantope problem over a grid of 16 values of λ from [`diagonal_lambda`] down to below `auto`, each
+/// warm-started from the previous solution, and chooses the value nearest to `auto` (in its logarithm).
 ///
 /// # Errors
 /// Those of [`solve`](super::solve) and [`refit`](super::refit()); `estimate-failed` when it was cancelled.
@@ -114,8 +114,8 @@ pub fn lambda_path(
 /// diagonal entries J.
 ///
 /// The dual point Z = clip(S̃, ±λ) proves that solution optimal if soft(S̃, λ) joins no row of J with another one
-/// (which is necessary) and its eigenvalues on J are not below those on the others. The smallest λ for which it does is
-/// found by bisection to 0.1 %; with another Z a slightly smaller λ might do where the second condition decides.
+/// (which is necessary) and its eigenvalues on J are not below those on the others. Bisection finds the smallest such λ
+/// to 0.1 %; if the second condition decides, another Z might allow a slightly smaller λ.
 ///
 /// # Errors
 /// `estimate-failed` when an entry is not finite.

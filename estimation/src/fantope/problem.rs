@@ -37,7 +37,7 @@ pub(super) struct ScaledProblem {
     centre: f64,
 }
 
-/// An (X, Y) pair on the rows kept, with its certificate, in scaled units.
+/// An (X, Y) pair on the screened rows, with its certificate, in scaled units.
 pub(super) struct ScaledSolution {
     pub(super) x: DMatrix<f64>,
     pub(super) y: DMatrix<f64>,
@@ -81,7 +81,7 @@ impl ScaledProblem {
         }
     }
 
-    /// The solution where it needs no iteration.
+    /// The solution if it needs no iteration.
     pub(super) fn closed_form(&self) -> Option<ScaledSolution> {
         let m = self.s.nrows();
         let chosen: Vec<usize> = if self.k == m {
@@ -188,11 +188,11 @@ impl ScaledProblem {
 
     /// Rows of Y with an off-diagonal entry larger than ‖X−Y‖_F, or a diagonal one ten times that.
     ///
-    /// An entry below the primal residual is not distinguished from zero: at a gap of 1e-6 the iterates still carried
-    /// up to fifty rows of such entries in addition to the fifteen that matter; with this rule the support at 1e-6
-    /// equalled the one at 1e-9 in every case tried. As the residual vanishes only round-off is pruned. The trace is k
-    /// and no diagonal entry of X exceeds 1, so at least k rows carry something; an iterate stopped far from the
-    /// optimum is filled up with the rows of largest diagonal.
+    /// An entry below the primal residual is not distinguished from zero: at a gap of 1e-6 the iterates still had up to
+    /// fifty rows of such entries in addition to the fifteen that matter; with this rule the support at 1e-6 equalled
+    /// the one at 1e-9 in every case tried. As the residual vanishes only round-off is pruned. The trace is k and no
+    /// diagonal entry of X exceeds 1, so at least k rows are nonzero; an iterate that stops far from the optimum is
+    /// completed with the rows of largest diagonal.
     fn support(&self, found: &ScaledSolution) -> Vec<usize> {
         let m = self.s.nrows();
         let off_diagonal = min_representable_entry(&found.y, found.primal_residual);

@@ -22,8 +22,8 @@ pub struct PursuitResult {
 }
 
 /// Sparse orthogonal iteration pursuit (Wang, Lu & Liu 2014, Algorithm 1) from `start` (`p × k`): keep the `rows` rows
-/// of largest norm, orthonormalise, multiply by the matrix, orthonormalise, and again until the rows stay. The paper's
-/// matrix is positive semidefinite: an eigenvalue far below zero would attract the iteration too.
+/// of largest norm, orthonormalise, multiply by the matrix, orthonormalise, and repeat until the rows are stable. The
+/// paper's matrix is positive semidefinite: an eigenvalue far below zero would attract the iteration too.
 ///
 /// The result depends on the start: it is a local optimum at best, so a caller without a good start tries several.
 ///
@@ -91,8 +91,8 @@ fn truncated(vectors: &DMatrix<f64>, support: &[usize]) -> Result<DMatrix<f64>> 
     filled_basis(&kept, support)
 }
 
-/// An orthonormal basis of the columns, of which there are as many; where these do not carry as many directions, unit
-/// vectors of these rows fill up.
+/// An orthonormal basis with as many vectors as columns; if the columns span fewer dimensions, unit vectors of these
+/// rows complete it.
 fn filled_basis(columns: &DMatrix<f64>, rows: &[usize]) -> Result<DMatrix<f64>> {
     if let Ok(basis) = orthonormalize(columns.clone()) {
         return Ok(basis);

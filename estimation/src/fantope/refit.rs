@@ -30,9 +30,8 @@ pub fn refit(moment: &DMatrix<f64>, support: &[usize], k: usize) -> Result<DMatr
 /// PCA of the moment within the blocks of rows that the relaxed solution joins: [`refit`] with the entries of
 /// the moment between rows that no chain of nonzero entries of Y connects taken as the noise they then are.
 ///
-/// Where components live on rows of their own this leaves out what those entries add (k = 10 components on
-/// ten of 400 rows each, 2,000 rows of data: ‖V̂V̂ᵀ−VVᵀ‖_F 0.30, with [`refit`] 1.03); where all share their rows
-/// it is [`refit`].
+/// If components have disjoint supports this omits the noise of those entries (k = 10 components on ten of 400 features
+/// each, 2,000 rows of data: ‖V̂V̂ᵀ−VVᵀ‖_F 0.30, with [`refit`] 1.03); if all share one support it equals [`refit`].
 ///
 /// # Errors
 /// As [`refit`]; `invalid-request` when the solution is of another size than the moment.
@@ -56,7 +55,7 @@ pub fn refit_within_blocks(moment: &DMatrix<f64>, solution: &Solution) -> Result
         )));
     }
     let support = &solution.support;
-    // Every row selected is to stay, so as many lone ones are kept as there can be.
+    // Every selected row must remain, so the screen retains as many single rows as possible.
     let chosen = submatrix(&solution.y, support);
     let blocks = Screen::new(&chosen, support.len(), solution.min_representable_entry());
     let mut within = submatrix(moment, support);

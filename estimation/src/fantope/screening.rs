@@ -1,28 +1,27 @@
 //! Rows that cannot carry a component together are taken out before the solver starts, exactly.
 //!
-//! Join two rows when `|S̃ᵢⱼ| > λ`, and let the *blocks* be the connected components. Taking any feasible
-//! X and setting its entries between blocks to zero keeps it in the Fantope (the diagonal blocks of
-//! `0 ≼ X ≼ I` are again between 0 and I) and loses nothing: such an entry adds `S̃ᵢⱼXᵢⱼ − λ|Xᵢⱼ| ≤ 0`. Of
-//! the rows that are a block of their own only the k with the largest diagonal can matter, since `Xᵢᵢ ≤ 1`.
-//! So the optimum of the rows kept is the optimum of all, and with `Zᵢⱼ = S̃ᵢⱼ` between blocks so is its
-//! dual bound: `S̃ − Z` is block diagonal there, and of the rows left out no diagonal entry is among its
-//! k largest eigenvalues. The same argument splits the graphical lasso (Witten, Friedman & Simon 2011;
-//! Mazumder & Hastie 2012).
+//! Join two rows when `|S̃ᵢⱼ| > λ`, and let the *blocks* be the connected components. Taking any feasible X and setting
+//! its entries between blocks to zero keeps it in the Fantope (the diagonal blocks of `0 ≼ X ≼ I` are again between 0
+//! and I) and loses nothing: such an entry adds `S̃ᵢⱼXᵢⱼ − λ|Xᵢⱼ| ≤ 0`. Of the rows that form a block by themselves
+//! only the k with the largest diagonal can matter, since `Xᵢᵢ ≤ 1`. So the optimum over the remaining rows is the
+//! optimum over all, and with `Zᵢⱼ = S̃ᵢⱼ` between blocks so is its dual bound: `S̃ − Z` is block diagonal there, and
+//! no diagonal entry of an omitted row is among its k largest eigenvalues. The same argument splits the graphical lasso
+//! (Witten, Friedman & Simon 2011; Mazumder & Hastie 2012).
 
 use nalgebra::DMatrix;
 
 /// The rows that matter and the blocks they fall into.
 pub(super) struct Screen {
-    /// Rows kept, ascending.
+    /// Remaining rows, ascending.
     pub(super) rows: Vec<usize>,
-    /// Block of each row kept; equal numbers, one block.
+    /// Block of each remaining row; equal numbers mean one block.
     pub(super) blocks: Vec<usize>,
     /// Whether any two rows are joined; if not, a diagonal X is optimal.
     pub(super) joined: bool,
 }
 
 impl Screen {
-    /// Everything kept, as one block.
+    /// All rows, as one block.
     pub(super) fn keep_every_row(p: usize) -> Self {
         Self {
             rows: (0..p).collect(),
@@ -79,7 +78,7 @@ impl Screen {
         }
     }
 
-    /// Sets the entries of `matrix` (its rows and columns those kept) between blocks to zero.
+    /// Sets the entries of `matrix` (over the remaining rows) between blocks to zero.
     pub(super) fn pinch(&self, matrix: &mut DMatrix<f64>) {
         if self.keeps_every_row(matrix.nrows()) {
             return;
@@ -93,7 +92,7 @@ impl Screen {
         }
     }
 
-    /// `matrix` of the rows kept, written over those entries of `whole` whose rows share a block.
+    /// Writes `matrix`, over the remaining rows, into those entries of `whole` whose rows share a block.
     pub(super) fn embed(&self, matrix: &DMatrix<f64>, whole: &mut DMatrix<f64>) {
         for (b, &column) in self.rows.iter().enumerate() {
             for (a, &row) in self.rows.iter().enumerate() {

@@ -9,7 +9,7 @@ use crate::linalg::{
     spectrum_is_below, symmetric_eigen, symmetric_eigenvalues,
 };
 
-/// Vectors kept beyond those that matter.
+/// Additional vectors in the block.
 const GUARD: usize = 6;
 /// The rank may be 1/6 of p, k a tenth; beyond that, or below this dimension, full decompositions win.
 const MIN_PARTIAL_DIMENSION: usize = 80;
@@ -92,9 +92,9 @@ fn positive(projected: &[f64]) -> usize {
     projected.iter().take_while(|&&value| value > 0.0).count()
 }
 
-/// Block Krylov from the vectors of the last call. X is feasible whatever was found; that nothing
-/// above θ was missed is proved by Cholesky every few projections and on [`SpectralSolver::request_certificate`], and the
-/// bound, which proves the answer itself optimal, by Cholesky always.
+/// Block Krylov from the vectors of the last call. X is feasible whatever was found; that nothing above θ was missed is
+/// proved by Cholesky every few projections and on [`SpectralSolver::request_certificate`], and the bound, which proves
+/// the solution optimal, always by Cholesky.
 pub(super) struct WarmSpectrum {
     block: DMatrix<f64>,
     random: StartVectors,
@@ -122,8 +122,8 @@ impl WarmSpectrum {
         p >= MIN_PARTIAL_DIMENSION && k <= p / 10
     }
 
-    /// The kept block filled up to `width` columns, the last always random: a direction the block
-    /// is orthogonal to would stay unseen.
+    /// The stored block, filled up to `width` columns, the last always random: a direction orthogonal to the block
+    /// would never be found.
     fn start(&mut self, p: usize, width: usize) -> DMatrix<f64> {
         let width = width.min(p);
         let known = self.block.ncols().min(width - 1);

@@ -15,7 +15,7 @@ pub struct TightenResult {
     /// V: `p × k`, orthonormal, rows outside the support exactly zero; the principal components of
     /// the moment on the support, leading first.
     pub vectors: DMatrix<f64>,
-    /// The rows kept, ascending.
+    /// The selected rows, ascending.
     pub support: Vec<usize>,
     /// `tr(VᵀS̃V)`, in units of the moment's entries.
     pub captured: f64,
@@ -30,9 +30,9 @@ pub struct TightenResult {
 /// until the rows stay; then PCA on them. The relaxation gives a start from which this converges, and the
 /// pursuit takes the relaxation's shrinkage and its superfluous rows out.
 ///
-/// The paper's matrix is positive semidefinite. A noisy moment is not, and an eigenvalue far below zero would
-/// attract the iteration too: it runs on `S̃ + cI` with c just large enough that none is below zero. If the rows
-/// it ends on capture less of S̃ than the start's own, those are kept.
+/// The paper's matrix is positive semidefinite. A noisy moment is not, and an eigenvalue far below zero would attract
+/// the iteration too: it runs on `S̃ + cI` with c just large enough that none is below zero. If the rows it ends on
+/// capture less of S̃ than those of the start, the latter are returned.
 ///
 /// # Errors
 /// `invalid-request` unless `k ≤ rows ≤ p`, the shapes agree and `max_iterations ≥ 1`; otherwise as [`top_k`].
@@ -148,8 +148,7 @@ mod tests {
         assert!(projector_distance(&start.vectors, &truth).unwrap() > 1e-4);
     }
 
-    /// With noise it is nearer to the truth than the relaxed solution; twelve seeds, each fixed, so the
-    /// outcome is too.
+    /// With noise it is nearer to the truth than the relaxed solution; twelve seeds, each fixed, so the outcome is too.
     #[test]
     fn tightening_improves_on_the_relaxed_solution() {
         let (mut before, mut after, mut found) = (0.0, 0.0, 0);

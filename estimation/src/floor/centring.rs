@@ -7,7 +7,7 @@
 
 use super::{EigenvalueVerdict, Floor, Measured};
 
-/// The excess noise along a component, `m_v²/a²`, from which a warning is due.
+/// Excess noise along a component, `m_v²/a²`, that triggers a warning.
 const EXCESS_TO_WARN_OF: f64 = 0.25;
 
 /// `m_v²/a²` of component `j`; 0 without private centring.

@@ -87,8 +87,8 @@ pub fn assess(measured: &Measured<'_>) -> Result<FloorReport> {
             judged
         })
         .collect();
-    // What the trace of the reports leaves out (all of it, with `double-cap`), spread evenly. Where it is not known the
-    // bulk counts as zero, the least it can be.
+    // The variance missing from the trace of the reports (all of it for `double-cap`), spread evenly. If it is unknown
+    // the bulk counts as zero, its minimum.
     let shift = match total_variance {
         Some(total) => (total - trace) / p as f64,
         None => -floor.centre,

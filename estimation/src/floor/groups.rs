@@ -1,10 +1,10 @@
 //! Components that cannot be distinguished.
 //!
-//! Noise of variance V between two directions turns components whose eigenvalues are a gap apart into each other by
-//! about `√V/gap`; where that is large, each direction is an accident and the space they span is not. Three things link
-//! two neighbours above the floor: a gap that two equal eigenvalues come to ([`EQUAL_EIGENVALUES_GAP`]) by the
-//! mechanism's noise alone, or by whatever their error bars hold, the choice of the participants included; and, for a
-//! component whose direction the error bars leave undetermined (more than 45°), the neighbour that it mixes with.
+//! Noise of variance V between two directions rotates components with an eigengap into each other by about `√V/gap`; if
+//! that is large, each single direction is arbitrary, but their span is not. Two neighbours above the floor are linked
+//! if equal eigenvalues could show their gap ([`EQUAL_EIGENVALUES_GAP`]), either by the mechanism's noise alone or
+//! within their error bars, which include the choice of participants; or if the direction of one is undetermined (an
+//! error bar of more than 45°) and it mixes with the other.
 
 use eigenveil_shared::estimate::{Component, ComponentGroup, Verdict, smaller_alignment};
 
@@ -15,14 +15,14 @@ use crate::{
 };
 
 /// In units of √V: two equal eigenvalues come out further apart in one study of 20. Their gap is that of a symmetric 2
-/// × 2 matrix of noise, off the diagonal of variance V and on it 2V: 2√V times a number with the distribution of
-/// Rayleigh, which exceeds √(2 ln 20) once in 20.
+/// × 2 noise matrix with variance V off the diagonal and 2V on it: 2√V times a Rayleigh variable, which exceeds √(2 ln
+/// 20) once in 20.
 const EQUAL_EIGENVALUES_GAP: f64 = 4.895;
 
 /// Mean squared sine beyond which a direction, or a space, is undetermined: 45°.
 const MAX_SQUARED_SINE: f64 = 0.5;
 
-/// Runs `first..=last` (from 0) of two components or more that stand and cannot be distinguished, leading first.
+/// Runs `first..=last` (from 0) of two or more components above the floor that cannot be distinguished, leading first.
 pub(super) fn runs(
     floor: &Floor,
     verdicts: &[EigenvalueVerdict],
@@ -60,8 +60,8 @@ fn close(floor: &Floor, verdicts: &[EigenvalueVerdict], j: usize) -> bool {
     (first - second).abs() < EQUAL_EIGENVALUES_GAP * sd
 }
 
-/// Whether eigenvalues j and j + 1 could be equal, and apart by what their error bars hold. The variance of an
-/// eigenvalue is 2V, so that V is a quarter of the sum of two.
+/// Whether eigenvalues j and j + 1 could be equal within their error bars. The variance of an eigenvalue is 2V, so V is
+/// a quarter of the sum of two.
 fn within_bars(values: &[f64], bars: Option<&ErrorBars>, j: usize) -> bool {
     let bar = |j: usize| Some((*values.get(j)?, *bars?.eigenvalues.get(j)?));
     bar(j)
@@ -104,8 +104,8 @@ fn next_link(
             .flatten()
             .filter(|other| standing(other.0))
             .max_by(|a, b| mixing(*run, **a).total_cmp(&mixing(*run, **b)))?;
-        // At least half of the error must be towards it: any two directions have a smaller error on average than the
-        // worse one.
+        // At least half of the error must point towards it, because any pair has a smaller average error than its worse
+        // member.
         let most = mixing(*run, *other) > 0.5 * directions.squared_sines(run.0, run.1);
         most.then_some(run.1.min(other.1))
     };

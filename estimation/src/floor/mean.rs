@@ -1,8 +1,8 @@
 //! When the first component is probably the mean.
 //!
-//! Reports show `E[xxᵀ]` = Σ + μμᵀ and never μ: where nothing centres the rows, the mean is one of the directions, and
-//! mostly the first. From the moment alone that cannot be proved. Two signs of it are looked for, only in studies that
-//! neither state a centre nor centre privately:
+//! Reports show `E[xxᵀ]` = Σ + μμᵀ and never μ: if rows are not centred, the mean is one of the directions, usually the
+//! first. The matrix alone cannot prove this. There are two indications, checked only in studies that neither state a
+//! centre nor centre privately:
 //!
 //! * **Loadings of one sign.** Rows without negative entries have an `E[xxᵀ]` without negative entries, and its leading
 //!   eigenvector has one sign (Perron and Frobenius). Centred rows have no preferred sign: a column may be coded either
@@ -14,7 +14,7 @@ use eigenveil_shared::{estimate::Verdict, study::StudyParams};
 
 use super::components::FloorReport;
 
-/// Minimum number of loadings of one sign: by chance once in 32.
+/// Minimum number of loadings with the same sign: this happens by chance once in 32.
 const MIN_OF_ONE_SIGN: usize = 6;
 /// Share of the squared length that one direction of centred rows hardly has.
 const LARGE_SHARE: f64 = 0.8;

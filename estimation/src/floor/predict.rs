@@ -57,9 +57,8 @@ impl Spectrum {
         Self::checked(leading, vec![bulk; rest])
     }
 
-    /// The `k` leading of all `eigenvalues` (descending) over the others as they are: real data has
-    /// a spread bulk, and components near its upper end are tilted into it
-    /// (`docs/derivations/floor.md`, "A spread bulk").
+    /// The `k` leading of all `eigenvalues` (descending) over the others as they are: real data has a spread bulk, and
+    /// components near its upper end are tilted into it (`docs/derivations/floor.md`, "A spread bulk").
     ///
     /// # Errors
     /// `invalid-request` unless `1 ≤ k < p` and the eigenvalues are finite and descending.
@@ -145,10 +144,10 @@ impl Spectrum {
 
     /// Where an eigenvalue `y` above the bulk shows, without regard to whether it does.
     ///
-    /// The equations of `docs/derivations/floor.md`, "A spread bulk", `g_w = 1/(z − λ_w − Σ_w' V_ww' g_w')` and `z = λⱼ
-    /// + Σ_w V_jw g_w`, with the shift χ in them: every sum over V g is divided by `1 − χ·mean(g)`, as in the
-    /// distribution of a sample covariance. Because V has rank two they have a closed form. With `m₀ = Σ 1/(y−λ_w)`,
-    /// `m₁ = Σ λ_w/(y−λ_w)`, `D = 1 − χ·m₀/(p−k)` and V = α + β(λ+λ') + γλλ':
+    /// The equations of `docs/derivations/floor.md`, "A spread bulk", with the shift χ, are
+    /// `g_w = 1/(z − λ_w − Σ_w' V_ww' g_w')` and `z = λⱼ + Σ_w V_jw g_w`, where every sum over V g is divided by
+    /// `1 − χ·mean(g)`, as for a sample covariance. Because V has rank two they have a closed form. With
+    /// `m₀ = Σ 1/(y−λ_w)`, `m₁ = Σ λ_w/(y−λ_w)`, `D = 1 − χ·m₀/(p−k)` and V = α + β(λ+λ') + γλλ':
     ///
     /// ```text
     /// h = ½[D + √(D² + 4(βm₀+γm₁))]        S₀ = m₀/h   S₁ = m₁/h
@@ -156,8 +155,8 @@ impl Spectrum {
     /// ```
     ///
     /// Over a flat bulk this is the closed form of [`SpectralNoise`]; for noise of one variance V it is `z = y + V m₀`,
-    /// `cos² = 1 − V Σ 1/(y−λ_w)²`. What private centring adds along the mean, for the component (`excess`) and the
-    /// others, comes in to first order.
+    /// `cos² = 1 − V Σ 1/(y−λ_w)²`. The extra noise of private centring along the mean, for the component (`excess`)
+    /// and the others, is included to first order.
     fn emergence(&self, y: f64, excess: f64, profile: &NoiseProfile) -> Option<OutlierPosition> {
         if y <= self.rest[0] {
             return None;
@@ -202,7 +201,7 @@ impl Spectrum {
         let stretch = 1.0 + linear * s0 + bilinear * s1;
         let slope = stretch + own0 * ds0 + own1 * ds1 + dmean;
         let place = y + own0 * s0 + own1 * s1 + mean;
-        // Not finite where the sums overflow beside an equal eigenvalue.
+        // Not finite if the sums overflow next to an equal eigenvalue.
         (place.is_finite() && slope.is_finite() && h > 0.0).then_some(OutlierPosition {
             place,
             slope,
@@ -262,7 +261,7 @@ impl Spectrum {
             .map_or(f64::INFINITY, |e| e.place - self.bulk)
     }
 
-    /// The distribution over this bulk taken as flat.
+    /// The spectral noise over this bulk, taken as flat.
     fn flat_law(&self, profile: &NoiseProfile) -> SpectralNoise {
         SpectralNoise::flat(profile, self.rest.len(), self.bulk)
     }
@@ -307,7 +306,7 @@ pub struct PredictedComponent {
     pub above_threshold: bool,
 }
 
-/// What the mean of `n` reports with noise of this distribution would show of `spectrum`.
+/// What the mean of `n` reports with this noise would show of `spectrum`.
 ///
 /// # Errors
 /// `invalid-request` for n = 0; `invalid-mechanism` as [`SpectralNoise::new`].

@@ -1,4 +1,4 @@
-//! The distribution of a spike in noise, in both directions.
+//! The spiked model: from a component's size to its noisy eigenvalue, and back.
 
 use eigenveil_shared::{Error, ErrorCode, Result, mechanism::NoiseModel};
 
@@ -207,7 +207,7 @@ impl SpectralNoise {
         }
     }
 
-    /// The distribution over a bulk that is flat at `level`.
+    /// The spectral noise over a bulk that is flat at `level`.
     pub(super) fn flat(profile: &NoiseProfile, directions: usize, level: f64) -> Self {
         let count = directions as f64;
         let variance = count * profile.variance(level, level);

@@ -50,8 +50,8 @@ pub(super) fn plain_words(
     (warnings, rest)
 }
 
-/// How many participants it would take for the first `k`, as `eigenveil plan` says: if each of those that are not seen
-/// held a tenth of the variance of unit rows, and below which number it is hopeless.
+/// The number of participants needed for the first `k`, as in `eigenveil plan`, if each invisible component held a
+/// tenth of the variance of unit rows; and the number below which it is hopeless.
 fn outlook(measured: &Measured<'_>, verdicts: &[EigenvalueVerdict], k: usize) -> String {
     let p = measured.spectrum.dimension;
     let seen: Vec<f64> = verdicts

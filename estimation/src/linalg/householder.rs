@@ -1,4 +1,4 @@
-//! The orthogonal factor of a QR factorisation, kept as its reflections.
+//! The orthogonal factor of a QR factorisation, stored as reflections.
 
 use faer::{
     Conj, Mat, MatMut, MatRef, Par,

@@ -56,9 +56,8 @@ impl Symmetric for DMatrix<f64> {
     }
 }
 
-/// Ritz pairs of the symmetric `matrix` from the span of `start`: one product with
-/// the block, then the residuals of the leading pairs join the basis until `wanted` is met or the
-/// budget is spent. At most three blocks are held.
+/// Ritz pairs of the symmetric `matrix` from the span of `start`: one product with the block, then the residuals of the
+/// leading pairs join the basis until `wanted` is met or the budget is spent. At most three blocks are held.
 pub(crate) fn block_ritz(
     matrix: &dyn Symmetric,
     start: &DMatrix<f64>,

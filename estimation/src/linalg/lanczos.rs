@@ -20,10 +20,10 @@ const RESIDUAL_TOLERANCE: f64 = 1e-11;
 /// The `k` algebraically largest eigenvalues of a symmetric `p × p` matrix, descending, with their
 /// eigenvectors, signs fixed so that the loading of largest magnitude is positive.
 ///
-/// For p ≥ 300 and k ≪ p single-vector Lanczos with full reorthogonalisation is tried first. Its
-/// answer is used only if every residual is below 1e-11 of the spectral norm *and* a Cholesky
-/// factorisation proves that no eigenvalue above the last one was missed (a Krylov space cannot see
-/// a second copy of a repeated eigenvalue); otherwise the full decomposition is made.
+/// For p ≥ 300 and k ≪ p single-vector Lanczos with full reorthogonalisation is tried first. Its result is used only if
+/// every residual is below 1e-11 of the spectral norm *and* a Cholesky factorisation proves that no eigenvalue above
+/// the last one was missed (a Krylov space cannot see a second copy of a repeated eigenvalue); otherwise the full
+/// decomposition is made.
 ///
 /// # Errors
 /// `invalid-request` unless `1 ≤ k ≤ p`; otherwise as [`symmetric_eigen`].
@@ -178,8 +178,8 @@ fn residuals_hold(matrix: &DMatrix<f64>, leading: &SymmetricEigen, scale: f64) -
     })
 }
 
-/// Whether `t·I − (A − V(Θ − t₀)Vᵀ)` is positive definite, `t` a hair above the last value kept: then
-/// every eigenvalue not among the ones found is below `t`.
+/// Whether `t·I − (A − V(Θ − t₀)Vᵀ)` is positive definite, `t` slightly above the last leading value: then every other
+/// eigenvalue is below `t`.
 fn nothing_was_missed(matrix: &DMatrix<f64>, leading: &SymmetricEigen, scale: f64) -> bool {
     let last = leading.values[leading.values.len() - 1];
     let threshold = last + 1e-9 * scale;

@@ -6,8 +6,7 @@ use super::cross_product;
 /// An orthonormal basis of the columns of `matrix` (`p × k`): the Q of its QR factorisation with a
 /// positive diagonal of R, so that a Gaussian matrix gives a uniformly distributed frame.
 ///
-/// Gram–Schmidt with every projection made twice, which keeps orthogonality to rounding (Parlett's
-/// "twice is enough").
+/// Gram–Schmidt with every projection made twice, which keeps orthogonality to rounding (Parlett's "twice is enough").
 ///
 /// # Errors
 /// `estimate-failed` when the columns are dependent to 1e-12 relative or not finite.
@@ -34,8 +33,7 @@ pub fn orthonormalize(mut matrix: DMatrix<f64>) -> Result<DMatrix<f64>> {
     Ok(matrix)
 }
 
-/// Largest entry of `|VᵀV − I|`: 0 for orthonormal columns, 1 where a column is zero. NaN where an
-/// entry is NaN.
+/// Largest entry of `|VᵀV − I|`: 0 for orthonormal columns, 1 where a column is zero. NaN where an entry is NaN.
 pub fn orthonormality_defect(vectors: &DMatrix<f64>) -> f64 {
     let mut gram = cross_product(vectors, vectors);
     for i in 0..gram.nrows() {

@@ -59,8 +59,8 @@ pub fn outer_scaled(vectors: &DMatrix<f64>, weights: &[f64]) -> DMatrix<f64> {
 
 /// Columns of one chunk of a lower triangle.
 const CHUNK: usize = 512;
-/// Inner dimension and rows of one product within it: each column of a large matrix is on pages of its own, and few
-/// pages are at hand.
+/// Inner dimension and rows of one product within it: every column of a large matrix lies on different pages, and the
+/// TLB holds few.
 const INNER: usize = 512;
 const HEIGHT: usize = 1024;
 
@@ -99,8 +99,8 @@ pub fn add_symmetrised_outer_lower(
 /// If they are not square and of one dimension.
 pub fn commuting_product(a: &DMatrix<f64>, b: &DMatrix<f64>) -> DMatrix<f64> {
     let mut out = DMatrix::zeros(a.nrows(), a.nrows());
-    // Transposed, the left one is packed before it is multiplied; as it lies every column of a strip is on a page of
-    // its own.
+    // The transposed left matrix is packed before it is multiplied; untransposed, every column of a strip would lie on
+    // a different page.
     add_products_lower(&mut out, view(a).transpose(), view(b), 1.0);
     out.fill_upper_triangle_with_lower_triangle();
     out

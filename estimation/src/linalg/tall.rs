@@ -1,5 +1,5 @@
-//! Products with tall matrices in chunks of a fixed size, over as many threads as the caller may take: what is computed
-//! does not depend on the number.
+//! Products with tall matrices in chunks of a fixed size, on as many threads as the caller may use: the result does not
+//! depend on their number.
 
 use std::ops::Range;
 

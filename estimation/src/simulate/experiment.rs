@@ -1,4 +1,4 @@
-//! One setting, repeated: errors, the floor's prediction beside them.
+//! One setting, repeated: errors, and the floor's predictions.
 
 use std::time::Instant;
 

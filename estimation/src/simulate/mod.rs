@@ -2,7 +2,7 @@
 //!
 //! Two ways to the noisy sum ([`NoisePath`]): `from-sum` draws the noise of the sum from its exact distribution, once
 //! per bucket; `per-report` perturbs, encodes and decodes every participant's report as a device and a server do. Both
-//! give the same distribution (a test with a stated false-alarm rate holds them to it).
+//! have the same distribution (a test with a stated false-alarm rate compares them).
 //!
 //! Noise comes from a seeded generator, so that a run can be repeated: a simulation has nobody to protect.
 

@@ -97,8 +97,8 @@ impl LeadingSumBound {
         self.sum.vectors.columns(0, self.k).into_owned()
     }
 
-    /// Factorises `t·I − M + V·diag(w)·Vᵀ`: p³/3 multiplications and 4p² bytes. `loose` ≥ 1 multiplies the
-    /// distance of t from the k-th value, for when a bound is wanted rather than a good one.
+    /// Factorises `t·I − M + V·diag(w)·Vᵀ`: p³/3 multiplications and 4p² bytes. `loose` ≥ 1 multiplies the distance of
+    /// t from the k-th value, when any bound is needed rather than a sharp one.
     pub(super) fn prove(
         &self,
         matrix: &DualMatrix<'_>,
@@ -160,8 +160,8 @@ pub(super) fn start_block(
     start
 }
 
-/// More than what rounding can have done to the smallest eigenvalue: by the factorisation, and by making the matrix,
-/// whose entries are each off by `(g+3)u` of the sum of the g+2 terms they are made of.
+/// An upper bound on the effect of rounding on the smallest eigenvalue: of the factorisation, and of computing the
+/// matrix, whose entries are off by `(g+3)u` times the sum of their g+2 terms.
 fn rounding_allowance(shifted: &Panels<f64>, weights: &[f64]) -> f64 {
     let (mut trace, mut squares) = (0.0, 0.0);
     for (_, panel) in shifted.iter() {

@@ -36,8 +36,8 @@ const EXTRA_EIGENVALUES: usize = 8;
 const EIGENVALUE_ACCURACY: f64 = 3e-3;
 const EIGENVALUE_PRODUCTS: usize = 60;
 
-/// Bytes that [`sparse_components`] takes at most, with this many threads: both triangles, the candidates' rows of the
-/// dual matrix, the small solver's matrices, blocks of vectors and a tile a thread.
+/// Maximum memory of [`sparse_components`] with this many threads: both triangles, the candidates' rows of the dual
+/// matrix, the small solver's matrices, blocks of vectors and one tile per thread.
 pub fn bytes_needed(p: usize, threads: usize) -> u64 {
     let (p, width) = (p as u64, PANEL_WIDTH as u64);
     let triangle = p * (p + width) / 2;
@@ -48,7 +48,7 @@ pub fn bytes_needed(p: usize, threads: usize) -> u64 {
 }
 
 /// As [`components::sparse_components`](crate::components::sparse_components) for a `double-cap` study, from its seeds,
-/// with memory for [`bytes_needed`] instead of the sums of every bucket. Also gives the number of reports.
+/// with memory for [`bytes_needed`] instead of the sums of every bucket. Also returns the number of reports.
 ///
 /// The duality gap is that of the whole problem. [`ComponentsReport::spectrum`] holds the leading eigenvalues of S̃
 /// only, as Ritz values (never above the true ones) with residuals of about 0.3 % of the largest. Works on

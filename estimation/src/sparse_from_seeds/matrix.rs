@@ -11,10 +11,10 @@ use crate::{
 
 /// The mean of n decoded `double-cap` reports `c(ggᵀ − I/p)`: the triangle in f32, the diagonal and the trace in f64.
 ///
-/// Directions are rounded to f32 and added up in blocks of [`BLOCK`], so that a term of an entry passes `B + n/B`
-/// roundings: the sum is off by at most `(B + n/B + 2)·u·c·E|gᵢgⱼ|`, u = 2⁻²⁴, which in standard deviations `c/(p√n)`
-/// of the noise is below `0.64·√n·(B + n/B + 2)·u`: 0.8 % at n = 10⁵, 0.16 at 10⁶. Roundings are not all in one
-/// direction: measured, they are some thousand times less (a test compares).
+/// Directions are rounded to f32 and added up in blocks of [`BLOCK`], so that each term of an entry is rounded
+/// `B + n/B` times: the sum is off by at most `(B + n/B + 2)·u·c·E|gᵢgⱼ|`, u = 2⁻²⁴, which in standard deviations
+/// `c/(p√n)` of the noise is below `0.64·√n·(B + n/B + 2)·u`: 0.8 % at n = 10⁵, 0.16 at 10⁶. Roundings are not all in
+/// one direction: measured, they are some thousand times less (a test compares).
 pub(super) struct LargeMatrix {
     lower: Panels<f32>,
     diagonal: Vec<f64>,

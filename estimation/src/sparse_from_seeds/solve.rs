@@ -21,7 +21,7 @@ const GROWTH: usize = 128;
 pub(super) const MAX_CANDIDATES: usize = 2_000;
 /// Share of the tolerance that the small problem may use.
 const INNER_SHARE: f64 = 0.3;
-/// Directions of the small dual matrix within this share of the k-th eigenvalue are kept invariant as well: where X has
+/// Directions of the small dual matrix within this share of the k-th eigenvalue are invariant as well: where X has
 /// fractional eigenvalues they are all at one level.
 const LEVEL: f64 = 0.9;
 /// Number of consecutive rounds that may leave more than this share of the gap: then more rows do not help.
@@ -181,7 +181,7 @@ fn objective(inside: &DMatrix<f64>, x: &DMatrix<f64>, lambda: f64) -> f64 {
     inside.dot(x) - lambda * (all - x.diagonal().iter().map(|v| v.abs()).sum::<f64>())
 }
 
-/// The non-candidates with weight in the leading vectors of M: if any rows raise its eigenvalues, these do.
+/// The non-candidates with weight in the leading vectors of M: these are the rows that can raise its eigenvalues.
 fn missing_rows(dual: &DualMatrix<'_>, leading: &DMatrix<f64>, have: usize) -> Vec<usize> {
     let (p, k) = leading.shape();
     let mut scores = mass(leading, k);

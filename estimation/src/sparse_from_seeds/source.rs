@@ -49,7 +49,7 @@ impl SeedSource for Vec<Vec<Seed>> {
 /// Expanded directions of some rows, one report a column; squared lengths are those of all p numbers.
 pub(super) struct Directions<T> {
     p: usize,
-    /// What of a direction is kept: these rows, or all of them.
+    /// The rows of a direction that are stored; `None`: all of them.
     rows: Option<Vec<usize>>,
     /// `rows × BLOCK`, directions of length one.
     pub(super) block: DMatrix<T>,

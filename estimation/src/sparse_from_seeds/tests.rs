@@ -9,7 +9,7 @@ use eigenveil_shared::{
         double_cap::{DoubleCap, Seed},
     },
     preprocess::Row,
-    privacy::WorkLimit,
+    privacy::Budget,
     study::{StudyDesign, StudyParams},
 };
 use nalgebra::DMatrix;
@@ -28,7 +28,6 @@ use super::{
 use crate::{
     accumulate::SeedSum,
     cancel::Cancel,
-    estimate,
     fantope::{self, AdmmSettings},
     linalg::{StartVectors, Threads, symmetric_eigenvalues},
     metrics::projector_distance,
@@ -151,7 +150,7 @@ fn a_direction_left_out_is_not_certified() {
     assert!(claim.prove(&whole, 1.0, Cancel::when(&|| true)).is_err());
 }
 
-/// More noise than λ leaves out: no proof within the tolerance, and that is said with a bound that holds.
+/// More noise than λ removes: there is no proof within the tolerance, and the reported gap is valid.
 #[test]
 fn unproved_problems_report_a_valid_gap() {
     let (p, k, sd) = (400, 1, 0.3);
@@ -171,7 +170,7 @@ fn unproved_problems_report_a_valid_gap() {
 fn study(p: usize, centring: Option<f64>) -> StudyParams {
     StudyParams::freeze(StudyDesign {
         centring,
-        ..StudyDesign::new(MechanismKind::DoubleCap, p, WorkLimit::pure(6.0).unwrap())
+        ..StudyDesign::new(MechanismKind::DoubleCap, p, Budget::pure(6.0).unwrap())
     })
     .unwrap()
 }
@@ -232,8 +231,9 @@ fn seeds_give_the_same_components_as_bucket_sums() {
             tolerance: 1e-5,
             ..SparseSettings::default()
         };
-        let small = components::sparse_components(&moment, rank, &settings, "ε = 6", Cancel::NEVER)
-            .unwrap();
+        let small =
+            crate::components::sparse_components(&moment, rank, &settings, "ε = 6", Cancel::NEVER)
+                .unwrap();
         let (large, n) =
             sparse_components(&seeds, &params, rank, &settings, "ε = 6", Cancel::NEVER).unwrap();
         assert_eq!(n, moment.n());

@@ -2,7 +2,7 @@
 
 use eigenveil_estimation::{
     accumulate::{Accumulator, SeedSum},
-    row_check::{SampleSplit, SeedCounts, judge},
+    feasibility::{SampleSplit, SeedCounts, judge},
 };
 use eigenveil_shared::{
     codec::StudyShape,

@@ -271,7 +271,8 @@ fn price(a: f64, squared_mean_along: f64) -> f64 {
 
 /// `docs/derivations/centring.md`, "Price": the variance in direction v, relative to an uncentred report, is
 /// `(1+a²)²(1+m_v²/a²)`. 4,000 draws of 38 independent entries: the ratio has a relative standard error of √(2/152,000)
-/// = 0.4 %, so 3 % fails about never by chance; the rest of the tolerance is the second order in the noise.
+/// = 0.4 %, so a deviation of 3 % practically never happens by chance; the rest of the tolerance is the second order in
+/// the noise.
 #[test]
 fn the_price_of_centring() {
     let (p, s) = (40, 1e-3);

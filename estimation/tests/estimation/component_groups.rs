@@ -47,8 +47,8 @@ fn rows(mean: f64, deviations: &[f64], n: usize) -> Vec<Row> {
     (0..n).map(row).collect()
 }
 
-/// Three equal components form one group, whose alignment is the space's with the truth: the mean over 20 studies of
-/// what is expected is within 0.02 of what is there.
+/// Three equal components form one group, whose alignment is that of their span with the truth: over 20 studies the
+/// mean expected alignment is within 0.02 of the actual one.
 #[test]
 fn equal_components_share_one_correct_verdict() {
     for mechanism in [MechanismKind::DoubleCap, MechanismKind::SymmetricGaussian] {
@@ -86,7 +86,7 @@ fn equal_components_share_one_correct_verdict() {
 }
 
 /// Two equal eigenvalues have no directions: they are distinguished by mistake in one study of 20. More than 14 of 100
-/// would come once in 3,000 times. The last has few rows, whose choice moves eigenvalues more than the mechanism does:
+/// would occur once in 3,000 times. The last has few rows, whose choice moves eigenvalues more than the mechanism does:
 /// by its noise alone a quarter of them would be distinguished.
 #[test]
 fn two_equal_components_are_rarely_distinguished() {
@@ -168,8 +168,8 @@ fn an_uncentred_mean_is_recognised() {
     assert_eq!(probably_the_mean(&centred, floor_report), None);
 }
 
-/// Of 200 studies of centred rows (p = 12, one spike) almost none has the warning: a direction has nine clear loadings
-/// or so, which agree once in 256, so more than 5 come once in 1,000 times.
+/// Of 200 studies of centred rows (p = 12, one spike) almost none has the warning: a direction has about nine clear
+/// loadings, whose signs agree once in 256, so more than 5 occur once in 1,000 times.
 #[test]
 fn centred_rows_are_rarely_called_a_mean() {
     let p = 12;

@@ -160,7 +160,7 @@ fn screening_is_exact() {
     }
 }
 
-/// A gap that means nothing compared with the noise is enough once convergence proves slow, and only then.
+/// A gap that is negligible compared with the noise is accepted once convergence proves slow, and only then.
 #[test]
 fn it_stops_within_the_noise() {
     let (moment, _) = noisy_sparse(60, 2, 8, 1.0, 8);

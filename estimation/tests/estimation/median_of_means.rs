@@ -66,8 +66,8 @@ fn honest_reports_rarely_disagree() {
     assert!(total <= 4, "{total}");
 }
 
-/// The same with 2,000 studies of each setting: at most 9 alarms each, which 2 expected ones exceed with probability
-/// 5e-5. Minutes: `cargo test --release --workspace --test estimation median_of_means:: -- --ignored --nocapture`.
+/// The same with 2,000 studies of each setting: at most 9 alarms each; with 2 expected, more have probability 5e-5.
+/// Minutes: `cargo test --release --workspace --test estimation median_of_means:: -- --ignored --nocapture`.
 #[test]
 #[ignore = "minutes"]
 fn the_false_alarm_rate_of_each_setting() {

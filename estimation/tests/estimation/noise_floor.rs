@@ -145,8 +145,8 @@ fn spiked(params: &StudyParams) -> (Vec<Repeat>, Summary) {
 }
 
 /// The same of `double-cap` with all components visible (here 4 r_b and more; the error of a run spreads by 5 to 10 %,
-/// the mean of six by 4 % at most: 15 % is three deviations and more); and what the mechanism is for: at most this
-/// share of the error that the published mechanism leaves at the same ε.
+/// the mean of six by 4 % at most: 15 % is three deviations and more); and the purpose of the mechanism: at most this
+/// share of the published mechanism's error at the same ε.
 #[test]
 fn predicted_error_equals_the_measured_one_for_double_cap() {
     for (epsilon, share) in [(1.0, 0.42), (2.0, 0.35), (4.0, 0.30), (8.0, 0.28)] {
@@ -169,8 +169,8 @@ fn predicted_error_equals_the_measured_one_for_double_cap() {
     }
 }
 
-/// One strong component: the noisy data shows its true share, its error and its place, for unit rows and for shorter
-/// ones of unknown length.
+/// One strong component: the noisy data reveals its true share, its error and its eigenvalue, for unit rows and for
+/// shorter ones of unknown length.
 #[test]
 fn a_component_is_debiased_with_and_without_known_lengths() {
     let (p, n, epsilon) = (30, 100_000, 4.0);

@@ -69,7 +69,7 @@ fn both_noise_paths_have_one_distribution() {
                         v.iter().step_by(2).sum::<f64>() - v.iter().skip(1).step_by(2).sum::<f64>()
                     };
                     if mechanism != MechanismKind::DoubleCap {
-                        // There the trace is zero but for rounding, which has no distribution to compare.
+                        // There the trace is zero up to rounding, so there is no distribution to compare.
                         values.push(moment.mean().trace());
                     }
                     values.extend([

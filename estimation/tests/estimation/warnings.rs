@@ -67,8 +67,7 @@ fn the_number_in_the_warning_is_enough_for_the_planner() {
         assert_eq!(above(n), k, "{warning}");
         assert!(above(n * 4 / 5) < k, "{warning}");
 
-        // And below the last number not even the most favourable rows are enough. (With one component they would have
-        // been.)
+        // Below the last number not even the most favourable rows suffice. (With one component they would.)
         if k == 1 {
             assert!(!warning.contains("cannot be enough"), "{warning}");
             continue;

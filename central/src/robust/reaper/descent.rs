@@ -246,9 +246,9 @@ impl Descent {
     }
 }
 
-/// A step with isotropic noise, of standard deviation σ along every direction on the sum of gradients: without any `p ×
-/// p` matrix, and in the coordinates of its span if that is small. `(η, σ)`; `support` is the number of coordinates
-/// after which the rows are known to be zero.
+/// A step with isotropic noise, of standard deviation σ along every direction on the sum of gradients: without any
+/// `p × p` matrix, and in the coordinates of its span if that is small. `(η, σ)`; `support` is the number of
+/// coordinates after which the rows are known to be zero.
 fn step_by_span(
     p: &Iterate,
     rows: &DMatrix<f64>,

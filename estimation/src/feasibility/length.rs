@@ -39,8 +39,8 @@ pub(super) fn check(split: &SampleSplit, params: &StudyParams) -> LengthCheck {
         })
 }
 
-/// What `Σ vᵀS̃v` over `directions` orthonormal vectors exceeds with probability e^{−ln_alarms} at most, S̃ the mean of
-/// n reports.
+/// The limit that `Σ vᵀS̃v` over `directions` orthonormal vectors exceeds with probability e^{−ln_alarms} at most, S̃
+/// the mean of n reports.
 fn limit(params: &StudyParams, directions: usize, n: f64, ln_alarms: f64) -> f64 {
     let j = directions as f64;
     let p = params.report_dimension() as f64;
@@ -67,7 +67,7 @@ fn limit(params: &StudyParams, directions: usize, n: f64, ln_alarms: f64) -> f64
             let variance = j * (2.0 * off_diagonal_sd.powi(2)).max(diagonal_sd.powi(2));
             1.0 + j * rounding + (2.0 * ln_alarms * variance / n).sqrt()
         }
-        // A distribution that is not known here limits nothing.
+        // An unknown distribution has no limit.
         NoiseModel::DoubleCap { .. } | NoiseModel::Centred { .. } => f64::MAX,
     }
 }

@@ -1,9 +1,9 @@
-//! The row check: false alarms over rows and mechanisms, and poison spread evenly. Fixed seeds.
+//! The feasibility check: false alarms over rows and mechanisms, and evenly spread poison. Fixed seeds.
 
 use eigenveil_estimation::{
     Cancel,
     accumulate::{Accumulator, ReportSum},
-    row_check::{FALSE_ALARM_RATE, in_words, row_check},
+    feasibility::{FALSE_ALARM_RATE, check_feasibility, in_words},
 };
 use eigenveil_shared::{
     codec::StudyShape,
@@ -73,9 +73,8 @@ fn honest_rows_are_rarely_called_impossible() {
     assert!(alarms <= 3, "{alarms}");
 }
 
-/// 27 settings, 1,000 studies each: 27 alarms at the stated rate, more than 48 with probability 1e-4. Minutes: `cargo
-/// test --release -p eigenveil-estimation --test estimation row_check::the_false_alarm_rate_of_each_setting --
-/// --ignored --nocapture`.
+/// 27 settings, 1,000 studies each: 27 alarms at the stated rate, more than 48 with probability 1e-4. Takes minutes;
+/// run with `--release --test estimation feasibility:: -- --ignored`.
 #[test]
 #[ignore = "minutes"]
 fn the_false_alarm_rate_of_each_setting() {
@@ -84,8 +83,8 @@ fn the_false_alarm_rate_of_each_setting() {
     assert!(alarms <= 48, "{alarms}");
 }
 
-/// Rows that are all the same, so that one eigenvalue is 1: 60 studies, more than one alarm comes with probability
-/// 2e-3. A length of 1.2 is detected.
+/// Rows that are all the same, so that one eigenvalue is 1: 60 studies; more than one alarm has probability 2e-3. A
+/// length of 1.2 is detected.
 #[test]
 fn dense_mechanisms_keep_the_length_of_rows() {
     use MechanismKind::{DiscreteGaussian, IsotropicGaussian, SymmetricGaussian};
@@ -118,7 +117,7 @@ fn dense_mechanisms_keep_the_length_of_rows() {
                 let sums: Vec<Accumulator> =
                     sums.into_iter().map(|sum| sum.finish().unwrap()).collect();
                 let sums: Vec<(u32, Accumulator)> = (0..).zip(sums).collect();
-                row_check(&sums, &params, None, Cancel::NEVER)
+                check_feasibility(&sums, &params, None, Cancel::NEVER)
                     .unwrap()
                     .unwrap()
             };
@@ -212,12 +211,15 @@ fn seeds_are_counted_as_their_directions() {
     }
     let sums = study.sums(6);
     let source = seeds;
-    let check = row_check(&sums, &params, Some(&source), Cancel::NEVER);
+    let check = check_feasibility(&sums, &params, Some(&source), Cancel::NEVER);
     let check = check.unwrap().unwrap();
     assert_eq!(check.reports, 400);
     assert_eq!(check, study.check(&params));
-    row_check(&sums, &params, Some(&source), Cancel::when(&|| true)).unwrap_err();
+    check_feasibility(&sums, &params, Some(&source), Cancel::when(&|| true)).unwrap_err();
     // A half with fewer than 64 reports gives no directions.
     let few = &sums[1..2];
-    assert_eq!(row_check(few, &params, None, Cancel::NEVER).unwrap(), None);
+    assert_eq!(
+        check_feasibility(few, &params, None, Cancel::NEVER).unwrap(),
+        None
+    );
 }

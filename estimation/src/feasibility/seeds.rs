@@ -106,9 +106,9 @@ impl<'a> SeedCounts<'a> {
 
     /// The cap whose number of reports is the least likely; `None` without reports.
     ///
-    /// A cap that a random seed hits with probability u holds a report with probability π ≤ (u + (e^ε − 1)·min(q,
-    /// u))/Z, whatever its row: the mechanism makes at most q of all directions e^ε times as likely as the others. Of n
-    /// independent reports k or more are in it with probability `exp(−n·KL(k/n‖π))` at most (Chernoff, Hoeffding).
+    /// A cap that a random seed hits with probability u contains a report with probability π ≤ (u + (e^ε − 1)·min(q,
+    /// u))/Z, whatever its row: the mechanism makes at most q of all directions e^ε times as likely as the others. It
+    /// contains k or more of n independent reports with probability `exp(−n·KL(k/n‖π))` at most (Chernoff, Hoeffding).
     pub fn finish(&self) -> Option<SeedCheck> {
         let n = self.reports as f64;
         let sets: usize = self.regions.iter().map(|place| place.chances.len()).sum();

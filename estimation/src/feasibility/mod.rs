@@ -5,8 +5,8 @@
 //! buckets of even number) and are tested on the other half: given the directions, its reports are independent draws of
 //! the mechanism, so the search costs nothing. Two limits:
 //!
-//! * **Length** (every mechanism). Rows in the unit ball have `Σᵢ E(vᵢᵀx)² ≤ 1` over orthonormal directions. What noise
-//!   adds is bounded by its own distribution.
+//! * **Length** (every mechanism). Rows in the unit ball have `Σᵢ E(vᵢᵀx)² ≤ 1` over orthonormal directions. The
+//!   contribution of noise is bounded by its distribution.
 //! * **Seeds** (`double-cap`). A report's direction has a density between 1/Z and e^ε/Z, whatever the row: this is what
 //!   privacy says. So no set of directions is hit more than e^ε/Z times as often as by random seeds. Seeds
 //!   chosen to lie close to a direction do exactly that.
@@ -57,7 +57,7 @@ fn gives_directions(bucket: u32) -> bool {
 }
 
 impl SampleSplit {
-    /// Divides the sums of payloads of a study by the parity of their numbers; `None` where a half has fewer than 64
+    /// Splits the sums of a study's payloads by the parity of their bucket numbers; `None` if a half has fewer than 64
     /// reports.
     ///
     /// # Errors
@@ -80,15 +80,15 @@ impl SampleSplit {
     }
 }
 
-/// Compares the sums of a study's payloads, and its seeds where it has some, with what rows can do. `buckets` are those
-/// of [`ReportSum`](crate::accumulate::ReportSum), with their numbers; `seeds` are the same reports, with bucket
-/// numbers of the same parity.
+/// Checks whether real rows could have produced the sums of a study's payloads, and its seeds if it stores them.
+/// `buckets` are those of [`ReportSum`](crate::accumulate::ReportSum), with their numbers; `seeds` are the same
+/// reports, with bucket numbers of the same parity.
 ///
 /// `None` with fewer than 64 reports in a half. `cancel` is checked for every chunk of seeds.
 ///
 /// # Errors
 /// As [`SampleSplit::new`]; those of reading the seeds; when it was cancelled.
-pub fn row_check(
+pub fn check_feasibility(
     buckets: &[(u32, Accumulator)],
     params: &StudyParams,
     seeds: Option<&dyn SeedSource>,
