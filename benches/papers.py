@@ -2,9 +2,9 @@
 
     pip install numpy && python benches/papers.py [--results docs/papers] [--data ../shared/data]
 
-* 002-figure-3: Algorithm 1 of Wang & Xu with its printed noise, on the paper's model.
-* 000-figure-1: dp-ggd and dp-sggd of Maunu, Yu & Lerman with their printed noise, on the haystack.
-* 002-figure-1: Algorithm 1 on Covertype, with the printed noise.
+* wang-xu-figure-3: Algorithm 1 of Wang & Xu with its printed noise, on the paper's model.
+* maunu-figure-1: dp-ggd and dp-sggd of Maunu, Yu & Lerman with their printed noise, on the haystack.
+* wang-xu-figure-1: Algorithm 1 on Covertype, with the printed noise.
 
 Each line has numpy's mean ± standard deviation beside the CSV's. They agree when they are less than four standard errors
 of the difference apart (two-sided false-alarm rate 6e-5 a line) or within a factor of 10 where errors are below 1e-6,
@@ -65,21 +65,21 @@ def model_errors(n, p, k, epsilon, rng):
 
 def figure_3():
     rng = np.random.default_rng(1)
-    for r in records("002-figure-3"):
+    for r in records("wang-xu-figure-3"):
         n, p, k, epsilon = int(r["n"]), int(r["p"]), int(r["k"]), float(r["epsilon"])
-        if r["reports"] != "as-printed" or n > 100_000:
+        if r["calibration"] != "as-published" or n > 100_000:
             continue
         errors = [model_errors(n, p, k, epsilon, rng) for _ in range(given.repeats)]
-        name = f"002-figure-3 n = {n}, p = {p}, k = {k}, eps = {epsilon}"
-        show(name, float(r["error_mean"]), float(r["error_std"]), int(r["repeats"]), errors)
+        name = f"wang-xu-figure-3 n = {n}, p = {p}, k = {k}, eps = {epsilon}"
+        show(name, float(r["error_mean"]), float(r["error_sd"]), int(r["repeats"]), errors)
 
 
 def covertype():
     rng = np.random.default_rng(2)
     rows = np.load(pathlib.Path(given.data) / "covtype15k.npy").astype(float)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    for r in records("002-figure-1"):
-        if r["reports"] != "as-printed" or r["panel"] != "Covertype":
+    for r in records("wang-xu-figure-1"):
+        if r["calibration"] != "as-published" or r["panel"] != "Covertype":
             continue
         n, p, k, epsilon = int(r["n"]), int(r["p"]), int(r["k"]), float(r["epsilon"])
         truth = leading(rows.T @ rows / len(rows), k)
@@ -88,8 +88,8 @@ def covertype():
             times = np.bincount(rng.integers(len(rows), size=n), minlength=len(rows))
             moment = (rows * times[:, None]).T @ rows / n
             errors.append(distance(leading(moment + printed_noise(p, epsilon, n, rng), k), truth))
-        name = f"002-figure-1 Covertype n = {n}"
-        show(name, float(r["error_mean"]), float(r["error_std"]), int(r["repeats"]), errors)
+        name = f"wang-xu-figure-1 Covertype n = {n}"
+        show(name, float(r["error_mean"]), float(r["error_sd"]), int(r["repeats"]), errors)
 
 
 def polar(a):
@@ -128,18 +128,18 @@ def descent(stochastic, rng, n=2_000, d=20, r=2, epsilon=0.8):
 def convergence():
     rng = np.random.default_rng(3)
     last = {}
-    for r in records("000-figure-1"):
-        if r["noise"] == "as-published" and r["algorithm"] in ("dp-ggd", "dp-sggd"):
+    for r in records("maunu-figure-1"):
+        if r["calibration"] == "as-published" and r["algorithm"] in ("dp-ggd", "dp-sggd"):
             last[r["algorithm"]] = r
     for name, r in last.items():
         errors = [descent(name == "dp-sggd", rng) for _ in range(given.repeats)]
         ours = float(r["error_median"])
-        show(f"000-figure-1 {name}, as printed, {r['iteration']} steps (medians)", ours, 0.0, int(r["repeats"]),
+        show(f"maunu-figure-1 {name}, as printed, {r['iteration']} steps (medians)", ours, 0.0, int(r["repeats"]),
              [np.median(errors)] * 2)
 
 
 figure_3()
 covertype()
-if (pathlib.Path(given.results) / "000-figure-1.csv").exists():
+if (pathlib.Path(given.results) / "maunu-figure-1.csv").exists():
     convergence()
 raise SystemExit(1 if failures else 0)

@@ -1,4 +1,4 @@
-//! The audit of one mechanism: which rows, which bound, what is said about it.
+//! The audit of one mechanism: its settings, its run and its report.
 
 use std::time::Instant;
 
@@ -14,48 +14,49 @@ use rand::rngs::ChaCha20Rng;
 use serde::Serialize;
 
 use crate::{
-    Bound, Device, PairKind, Samples, Sampling, Source, Statistic, TriesTest, TriesVerdict,
+    AttemptsTest, AttemptsVerdict, Bound, Device, PairKind, Randomness, Samples, Sampling,
+    Statistic, attempts_test,
     bounds::check_gaussian,
     device::prepared,
     event_bound,
     finding::finding,
-    joint::{Joint, Seen},
-    mu_bound, tries_test,
+    mu_bound,
+    transcript::{Observation, TranscriptStatistic},
 };
 
-/// Confidence of a verdict when nobody says.
+/// Default confidence of a verdict.
 pub const CONFIDENCE: f64 = 0.95;
 
-/// Fewest trials a row: with fewer, no event proves an ε of 5.
+/// Minimum trials per row: with fewer, no event proves an ε of 5.
 pub const MIN_TRIALS: usize = 1_000;
 
-/// Most trials a row: what is observed of one pair is held in memory, some 100 bytes a trial while it is judged.
+/// Maximum trials per row: the observations of one pair are held in memory, about 100 bytes a trial.
 pub const MAX_TRIALS: usize = 10_000_000;
 
-/// Most counts of tries of each row that are compared: plenty for it.
-const MAX_TRIES: usize = 200_000;
+/// Maximum attempt counts of each row that are compared.
+const MAX_ATTEMPT_COUNTS: usize = 200_000;
 
-/// Most trials of each row that the statistic of everything is learned from.
-const MAX_LEARNED: usize = 50_000;
+/// Maximum training trials of each row for the transcript statistic.
+const MAX_TRAINING_TRIALS: usize = 50_000;
 
-/// Part of a verdict's false alarms that is the test of the tries'; the bound has the rest.
-const TRIES_SHARE: f64 = 0.02;
+/// Share of a verdict's false alarms for the test of the attempts; the bound has the rest.
+const ATTEMPTS_SHARE: f64 = 0.02;
 
-/// Streams of the trials that are learned from lie beyond those of the trials that are judged.
-const LEARNING: u64 = 1_000;
+/// The random streams of training trials follow those of the test trials.
+const TRAINING_STREAM: u64 = 1_000;
 
-/// How the bound is made.
+/// How the bound is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Method {
     /// Black box: [`event_bound`].
     Event,
-    /// Takes the Gaussian shape on trust: [`mu_bound`].
+    /// Assumes Gaussian noise: [`mu_bound`].
     MuGdp,
 }
 
 impl Method {
-    /// The tightest method whose assumptions this mechanism meets by construction.
+    /// The tightest method whose assumptions this mechanism satisfies by construction.
     pub fn for_mechanism(spec: &MechanismSpec) -> Self {
         if check_gaussian(spec).is_ok() {
             Self::MuGdp
@@ -72,7 +73,7 @@ impl Method {
         }
     }
 
-    /// Whether the bound assumes a law of the noise.
+    /// Whether the bound assumes a noise distribution.
     pub const fn is_model_based(self) -> bool {
         matches!(self, Self::MuGdp)
     }
@@ -100,20 +101,20 @@ pub struct AuditSettings {
     pub calibration: Calibration,
     /// Dimension p of a row.
     pub dimension: usize,
-    /// What is claimed.
+    /// The claimed budget.
     pub budget: Budget,
     /// Trials under each row of each pair, [`MIN_TRIALS`] to [`MAX_TRIALS`].
     pub trials: usize,
-    /// Chooses the random pair, and the trials of [`Source::Seeded`].
+    /// Seed of the random pair, and of the trials with [`Randomness::Seeded`].
     pub seed: u64,
-    /// Where the trials' randomness comes from.
-    pub source: Source,
-    /// Pairs to try; none means all that fit.
+    /// Source of the trials' randomness.
+    pub randomness: Randomness,
+    /// Pairs to try; if empty, all that fit.
     pub pairs: Vec<PairKind>,
-    /// The bound; none means [`Method::for_mechanism`] the mechanism.
+    /// The bound; `None`: [`Method::for_mechanism`].
     pub method: Option<Method>,
-    /// Confidence of the verdict, ½ to 1 exclusive: a correct mechanism is convicted at most once in
-    /// 1/(1 − confidence) audits.
+    /// Confidence of the verdict, from ½ to below 1: a correct mechanism is refuted at most once in 1/(1 − confidence)
+    /// audits.
     pub confidence: f64,
 }
 
@@ -127,14 +128,14 @@ impl AuditSettings {
             budget,
             trials,
             seed: 1,
-            source: Source::Seeded,
+            randomness: Randomness::Seeded,
             pairs: Vec::new(),
             method: None,
             confidence: CONFIDENCE,
         }
     }
 
-    /// Each once, in one order, whatever was asked for.
+    /// The requested pairs, each once, in a fixed order.
     fn pairs(&self) -> Vec<PairKind> {
         let mut pairs = PairKind::ALL.to_vec();
         pairs.retain(|pair| {
@@ -147,17 +148,17 @@ impl AuditSettings {
         pairs
     }
 
-    /// Trials of each row that are learned from, beside those that are judged.
-    fn learned(&self) -> usize {
-        (self.trials / 4).min(MAX_LEARNED)
+    /// Training trials of each row, in addition to the test trials.
+    fn training_trials(&self) -> usize {
+        (self.trials / 4).min(MAX_TRAINING_TRIALS)
     }
 
-    /// Draws the whole audit makes, for a progress bar.
+    /// Total number of draws of the audit, for a progress bar.
     pub fn draws(&self) -> u64 {
-        (2 * self.pairs().len() * (self.trials + self.learned())) as u64
+        (2 * self.pairs().len() * (self.trials + self.training_trials())) as u64
     }
 
-    /// The study whose devices make the reports of this pair.
+    /// The study whose devices produce the reports of this pair.
     pub(crate) fn study(&self, pair: PairKind) -> Result<StudyParams> {
         StudyParams::freeze(StudyDesign {
             norm: pair.norm(),
@@ -185,36 +186,36 @@ impl AuditSettings {
     }
 }
 
-/// Whether what was seen is compatible with the claim.
+/// Whether the observations are compatible with the claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AuditVerdict {
-    /// The lower bound does not exceed the claim, and the tries have one law. This proves nothing beyond
-    /// the bound.
+    /// The lower bound does not exceed the claim, and the number of attempts does not depend on the row. This proves
+    /// nothing beyond the bound.
     Consistent,
-    /// The lower bound exceeds the claim, or the number of tries depends on the row.
-    Convicted,
+    /// The lower bound exceeds the claim, or the number of attempts depends on the row.
+    Refuted,
 }
 
-/// What a bound was made from.
+/// The observations behind a bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Observed {
     /// The payload of the report, by the statistic that the mechanism's claim suggests.
     Report,
-    /// Everything together: the report, every bit on the wire, the tries and the words of randomness.
-    Joint,
+    /// The whole transcript: the report, every bit on the wire, the attempts and the random words.
+    Transcript,
 }
 
-/// What one pair shows.
+/// The bounds of one pair.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct PairReport {
     /// The pair.
     pub name: PairKind,
-    /// The bound from its reports by the audit's method, valid for this pair alone.
+    /// The bound from its reports by the audit's method, valid for this pair only.
     pub epsilon_lower_bound: f64,
-    /// The black-box bound from everything seen together, valid for this pair alone.
-    pub joint_epsilon_lower_bound: f64,
+    /// The black-box bound from the whole transcript, valid for this pair only.
+    pub transcript_epsilon_lower_bound: f64,
 }
 
 /// Result of [`audit`].
@@ -222,7 +223,7 @@ pub struct PairReport {
 pub struct AuditReport {
     /// The mechanism.
     pub mechanism: MechanismKind,
-    /// How its noise is chosen, where there is a choice.
+    /// Calibration of its noise, if it has several.
     pub calibration: Option<Calibration>,
     /// Dimension of a row.
     pub p: usize,
@@ -230,48 +231,48 @@ pub struct AuditReport {
     pub epsilon: f64,
     /// δ claimed.
     pub delta: f64,
-    /// ε that really holds at this δ, by analysis.
+    /// True ε at this δ, by analysis.
     pub true_epsilon: Option<f64>,
-    /// No ε below this fits what was seen: over all pairs, from the report and from everything.
+    /// No smaller ε is compatible with the observations: over all pairs, from report and transcript.
     pub epsilon_lower_bound: f64,
-    /// What that bound was made from.
+    /// The observations behind that bound.
     pub observed: Observed,
-    /// How it was made.
+    /// How it was computed.
     pub method: Method,
-    /// Whether it takes the shape of the noise on trust.
+    /// Whether it assumes a noise distribution.
     pub model_based: bool,
-    /// The black-box bound from the reports alone, for which nothing is assumed.
+    /// The black-box bound from the reports alone, without any assumption.
     pub event_epsilon_lower_bound: f64,
-    /// The black-box bound from everything seen together.
-    pub joint_epsilon_lower_bound: f64,
-    /// Largest bound that this many trials can give: a claim above it cannot be refuted by them.
-    pub epsilon_provable: f64,
+    /// The black-box bound from the whole transcript.
+    pub transcript_epsilon_lower_bound: f64,
+    /// The largest bound that this many trials can prove: they cannot refute a claim above it.
+    pub max_provable_epsilon: f64,
     /// Confidence of the verdict.
     pub confidence: f64,
-    /// Trials under each row of each pair; half of them choose the event, half judge it.
+    /// Trials under each row of each pair; half of them choose the event, half compute the bound.
     pub trials: usize,
-    /// Where their randomness came from.
-    pub source: Source,
+    /// Source of their randomness.
+    pub randomness: Randomness,
     /// The pair whose bound is reported, chosen on the first half.
     pub pair: PairKind,
-    /// Every pair's bounds.
+    /// The bounds of every pair.
     pub pairs: Vec<PairReport>,
-    /// Bound against claim.
+    /// The verdict on the claim.
     pub verdict: AuditVerdict,
-    /// p-value of the test that the tries have one law, for mechanisms that try.
-    pub tries_p_value: Option<f64>,
-    /// That test, over all pairs.
-    pub tries: Option<TriesTest>,
+    /// p-value of the attempts test, for mechanisms that sample by rejection.
+    pub attempts_p_value: Option<f64>,
+    /// The attempts test over all pairs.
+    pub attempts: Option<AttemptsTest>,
     /// The verdict in words.
     pub finding: String,
     /// Seed.
     pub seed: u64,
-    /// Time taken.
+    /// Duration of the audit.
     pub seconds: f64,
 }
 
-/// Audits a mechanism as devices run it: raw rows of chosen pairs through the preprocessing of a study, the
-/// release and the wire, and a lower bound on ε from what came out.
+/// Audits a mechanism as devices run it: passes raw rows of chosen pairs through a study's preprocessing, randomizer
+/// and wire format, and computes a lower bound on ε from the output.
 ///
 /// ```
 /// use eigenveil_audit::{AuditSettings, AuditVerdict, audit};
@@ -284,22 +285,21 @@ pub struct AuditReport {
 /// ```
 ///
 /// # Errors
-/// `invalid-dimension`, `invalid-budget`, `invalid-mechanism` for a study that cannot be, or a method that
-/// does not fit the mechanism; `invalid-request` for trials or a confidence out of range.
+/// `invalid-dimension`, `invalid-budget`, `invalid-mechanism` for an impossible study or a method that does not fit the
+/// mechanism; `invalid-request` for trials or a confidence out of range.
 pub fn audit(settings: &AuditSettings, progress: &(dyn Fn(u64) + Sync)) -> Result<AuditReport> {
-    let device = |params: &StudyParams| Ok(settings.source.device(params));
+    let device = |params: &StudyParams| Ok(settings.randomness.device(params));
     audit_devices(settings, &device, progress)
 }
 
-/// As [`audit`], of devices from elsewhere: the claim and the studies are those of the settings, what comes
-/// out of a row is the device's own.
+/// Like [`audit`], for other devices: claim and studies come from the settings, the reports from the device.
 pub fn audit_devices(
     settings: &AuditSettings,
     device: &dyn Fn(&StudyParams) -> Result<Box<dyn Device>>,
     progress: &(dyn Fn(u64) + Sync),
 ) -> Result<AuditReport> {
     settings.check()?;
-    // The claim is the budget's, whatever the pair: only the dimension of a report differs between studies.
+    // The claim is the budget for every pair: the studies differ only in the dimension of a report.
     let params = settings.study(PairKind::Axes)?;
     let spec = params.mechanism();
     let method = settings
@@ -318,27 +318,27 @@ pub fn audit_devices(
             .ok_or_else(|| Error::invalid_request("no pair of rows to audit"))?;
         Ok::<(usize, Bound), Error>((at, bounds[at]))
     };
-    let of = |which: fn(&PairFinding) -> Bound| findings.iter().map(which).collect::<Vec<_>>();
+    let of = |which: fn(&PairResult) -> Bound| findings.iter().map(which).collect::<Vec<_>>();
     let (_, event) = worst(of(|finding| finding.event))?;
-    let (_, joint) = worst(of(|finding| finding.joint))?;
-    // One choice among all of them, on the selection halves: the chosen bound keeps its confidence.
+    let (_, transcript) = worst(of(|finding| finding.transcript))?;
+    // A single choice among all bounds, made on the selection halves: the chosen bound keeps its confidence.
     let mut all = of(|finding| finding.report);
-    all.extend(of(|finding| finding.joint));
+    all.extend(of(|finding| finding.transcript));
     let (at, bound) = worst(all)?;
     let (observed, method) = if at < findings.len() {
         (Observed::Report, method)
     } else {
-        (Observed::Joint, Method::Event)
+        (Observed::Transcript, Method::Event)
     };
-    let tries = spec
+    let attempts = spec
         .expected_tries()
         .is_some()
         .then(|| {
             let counts: Vec<_> = findings
                 .iter()
-                .map(|finding| (finding.pair, finding.tries.clone()))
+                .map(|finding| (finding.pair, finding.attempts.clone()))
                 .collect();
-            tries_test(&counts, TRIES_SHARE * (1.0 - settings.confidence))
+            attempts_test(&counts, ATTEMPTS_SHARE * (1.0 - settings.confidence))
         })
         .flatten();
     let delta = settings.budget.delta();
@@ -354,62 +354,62 @@ pub fn audit_devices(
         method,
         model_based: method.is_model_based(),
         event_epsilon_lower_bound: event.epsilon_lower_bound,
-        joint_epsilon_lower_bound: joint.epsilon_lower_bound,
-        epsilon_provable: bound.provable,
+        transcript_epsilon_lower_bound: transcript.epsilon_lower_bound,
+        max_provable_epsilon: bound.provable,
         confidence: settings.confidence,
         trials: settings.trials,
-        source: settings.source,
+        randomness: settings.randomness,
         pair: findings[at % findings.len()].pair,
-        pairs: findings.iter().map(PairFinding::report).collect(),
+        pairs: findings.iter().map(PairResult::report).collect(),
         verdict: AuditVerdict::Consistent,
-        tries_p_value: tries.as_ref().map(|tries| tries.p_value),
-        tries,
+        attempts_p_value: attempts.as_ref().map(|attempts| attempts.p_value),
+        attempts,
         finding: String::new(),
         seed: settings.seed,
         seconds: 0.0,
     };
-    // A pure mechanism claims ε plus the slack of its generator (docs/mechanisms.md).
+    // The claim of a pure mechanism is ε plus the slack of its generator (docs/mechanisms.md).
     let claim = if spec.kind().is_pure() {
         report.true_epsilon.unwrap_or(report.epsilon)
     } else {
         report.epsilon
     };
     let tries_tell = report
-        .tries
+        .attempts
         .as_ref()
-        .is_some_and(|tries| tries.verdict == TriesVerdict::DependsOnTheRow);
+        .is_some_and(|attempts| attempts.verdict == AttemptsVerdict::DependsOnTheRow);
     if report.epsilon_lower_bound > claim || tries_tell {
-        report.verdict = AuditVerdict::Convicted;
+        report.verdict = AuditVerdict::Refuted;
     }
     report.finding = finding(&report, claim);
     report.seconds = started.elapsed().as_secs_f64();
     Ok(report)
 }
 
-/// What the trials of one pair show.
-struct PairFinding {
+/// The observations of one pair.
+struct PairResult {
     pair: PairKind,
     /// From the report, by the audit's method.
     report: Bound,
     /// From the report, black box.
     event: Bound,
-    /// From everything, black box.
-    joint: Bound,
-    /// Tries under row A and row B.
-    tries: [Vec<u64>; 2],
+    /// From the transcript, black box.
+    transcript: Bound,
+    /// Attempts under row A and row B.
+    attempts: [Vec<u64>; 2],
 }
 
-impl PairFinding {
+impl PairResult {
     fn report(&self) -> PairReport {
         PairReport {
             name: self.pair,
             epsilon_lower_bound: self.report.epsilon_lower_bound,
-            joint_epsilon_lower_bound: self.joint.epsilon_lower_bound,
+            transcript_epsilon_lower_bound: self.transcript.epsilon_lower_bound,
         }
     }
 }
 
-/// One judged trial: the report's statistic, that of everything, and the tries.
+/// One test trial: the statistics of report and transcript, and the attempts.
 type Trial = (f64, f64, u64);
 
 fn try_pair(
@@ -418,7 +418,7 @@ fn try_pair(
     method: Method,
     device: &dyn Fn(&StudyParams) -> Result<Box<dyn Device>>,
     progress: &(dyn Fn(u64) + Sync),
-) -> Result<PairFinding> {
+) -> Result<PairResult> {
     let params = settings.study(pair)?;
     let device = device(&params)?;
     let rows = pair.rows(settings.dimension, settings.seed);
@@ -426,7 +426,7 @@ fn try_pair(
         shape: StudyShape::new(&params),
         statistic: Statistic::new(
             params.mechanism(),
-            &(prepared(&params, &rows.0)?, prepared(&params, &rows.1)?),
+            &(prepare(&params, &rows.0)?, prepare(&params, &rows.1)?),
         )?,
         device: &*device,
     };
@@ -434,18 +434,21 @@ fn try_pair(
         progress,
         ..Sampling::quiet(settings.trials, settings.seed)
     };
-    // A pair's numbers do not depend on which others are tried.
+    // The numbers of a pair do not depend on the other pairs.
     let stream = 2 * pair as u64;
-    let learn = |row, stream| {
-        sampling.draw(stream + LEARNING, settings.learned(), &|rng| {
-            observer.look(row, rng)
-        })
+    let train = |row, stream| {
+        sampling.draw(
+            stream + TRAINING_STREAM,
+            settings.training_trials(),
+            &|rng| observer.observe(row, rng),
+        )
     };
-    let joint = Joint::learn(&learn(&rows.0, stream)?, &learn(&rows.1, stream + 1)?);
+    let transcript =
+        TranscriptStatistic::train(&train(&rows.0, stream)?, &train(&rows.1, stream + 1)?);
     let judge = |row, stream| -> Result<Vec<Trial>> {
         sampling.draw(stream, settings.trials, &|rng| {
-            let seen = observer.look(row, rng)?;
-            Ok((seen.value, joint.score(&seen), seen.work.tries))
+            let seen = observer.observe(row, rng)?;
+            Ok((seen.value, transcript.score(&seen), seen.work.tries))
         })
     };
     let (a, b) = (judge(&rows.0, stream)?, judge(&rows.1, stream + 1)?);
@@ -456,31 +459,31 @@ fn try_pair(
     let delta = settings.budget.delta();
     let spec = params.mechanism();
     let confidence = if spec.expected_tries().is_some() {
-        1.0 - (1.0 - TRIES_SHARE) * (1.0 - settings.confidence)
+        1.0 - (1.0 - ATTEMPTS_SHARE) * (1.0 - settings.confidence)
     } else {
         settings.confidence
     };
-    let joint = event_bound(&samples(|trial| trial.1), delta, confidence)?;
+    let transcript = event_bound(&samples(|trial| trial.1), delta, confidence)?;
     let reports = samples(|trial| trial.0);
     let event = event_bound(&reports, delta, confidence)?;
     let report = match method {
         Method::Event => event,
         Method::MuGdp => mu_bound(spec, &reports, delta, confidence)?,
     };
-    let tries = |trials: &[Trial]| {
-        let tries = trials.iter().map(|trial| trial.2);
-        tries.take(MAX_TRIES).collect()
+    let attempts = |trials: &[Trial]| {
+        let attempts = trials.iter().map(|trial| trial.2);
+        attempts.take(MAX_ATTEMPT_COUNTS).collect()
     };
-    Ok(PairFinding {
+    Ok(PairResult {
         pair,
         report,
         event,
-        joint,
-        tries: [tries(&a), tries(&b)],
+        transcript,
+        attempts: [attempts(&a), attempts(&b)],
     })
 }
 
-/// Who reads what a device sends, and times it.
+/// An observer who reads the reports of a device and measures its work.
 struct Observer<'a> {
     shape: StudyShape,
     statistic: Statistic,
@@ -488,11 +491,11 @@ struct Observer<'a> {
 }
 
 impl Observer<'_> {
-    fn look(&self, row: &Row, rng: &mut ChaCha20Rng) -> Result<Seen> {
+    fn observe(&self, row: &Row, rng: &mut ChaCha20Rng) -> Result<Observation> {
         let sent = self.device.report(row, rng)?;
         let report = decode_report(&sent.bytes, &self.shape)?;
         let (value, class) = self.statistic.read(&report.payload())?;
-        Ok(Seen {
+        Ok(Observation {
             value,
             class,
             work: sent.work,

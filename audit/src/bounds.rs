@@ -1,4 +1,4 @@
-//! Lower bounds on ε from what was observed under two rows.
+//! Lower bounds on ε from the observations under two rows.
 
 use eigenveil_shared::{
     Error, ErrorCode, Result,
@@ -9,22 +9,22 @@ use statrs::function::erf::erfc_inv;
 
 use crate::{Samples, lower_limit, upper_limit};
 
-/// A lower bound on ε, with what a set of pairs is judged by.
+/// A lower bound on ε, with the numbers for choosing among pairs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bound {
-    /// No ε below this is compatible with the judged half, at the stated confidence.
+    /// No smaller ε is compatible with the test half, at the stated confidence.
     pub epsilon_lower_bound: f64,
-    /// The same figure on the half that chose the event. It is biased upwards and proves nothing; the
-    /// worst of several pairs is chosen by it, and the chosen pair's bound keeps its confidence.
+    /// The same bound on the half that chose the event. It is biased upwards and proves nothing; it only chooses the
+    /// worst of several pairs, whose bound then keeps its confidence.
     pub selection: f64,
-    /// Largest bound that this many outputs can give.
+    /// The largest bound that this many outputs can prove.
     pub provable: f64,
-    /// Outputs judged under each row: half of those given.
+    /// Test outputs under each row: half of all.
     pub judged: u64,
 }
 
 impl Bound {
-    /// The pair to report: chosen on the selection halves alone, the first of equals.
+    /// Index of the pair to report: chosen on the selection halves only, the first of equals.
     pub fn worst(bounds: &[Bound]) -> Option<usize> {
         (0..bounds.len()).reduce(|best, i| {
             if bounds[i].selection > bounds[best].selection {
@@ -44,8 +44,8 @@ impl Bound {
 /// is assumed about the mechanism.
 ///
 /// # Errors
-/// `invalid-request` when a sample has fewer than two outputs, δ or the confidence lies outside (0, 1)
-/// (δ = 0 is allowed), or a statistic is not a number.
+/// `invalid-request` if a sample has fewer than two outputs, δ or the confidence lies outside (0, 1) (δ = 0 is
+/// allowed), or a statistic is not a number.
 pub fn event_bound(samples: &Samples, delta: f64, confidence: f64) -> Result<Bound> {
     if !(0.0..1.0).contains(&delta) {
         return Err(Error::invalid_request(format!(
@@ -61,12 +61,11 @@ pub fn event_bound(samples: &Samples, delta: f64, confidence: f64) -> Result<Bou
 /// event with true-positive rate ≥ TPR_lo and false-positive rate ≤ FPR_hi needs a Gaussian mechanism with
 /// `μ ≥ Φ⁻¹(TPR_lo) − Φ⁻¹(FPR_hi)`, and that μ has exactly one ε at this δ (Balle & Wang 2018).
 ///
-/// It measures the scale of the noise and takes its shape on trust; halves and limits are those of
-/// [`event_bound`].
+/// It measures the scale of the noise and assumes its shape; halves and limits are those of [`event_bound`].
 ///
 /// # Errors
 /// `invalid-mechanism` for any other mechanism: μ says nothing about its ε, and a correct `double-cap`
-/// would be convicted. `invalid-request` as [`event_bound`], and for δ = 0.
+/// would be refuted. `invalid-request` as [`event_bound`], and for δ = 0.
 pub fn mu_bound(
     spec: &MechanismSpec,
     samples: &Samples,
@@ -79,10 +78,10 @@ pub fn mu_bound(
             "delta {delta} must lie strictly between 0 and 1"
         )));
     }
-    mu_bound_of_anything(samples, delta, confidence)
+    unchecked_mu_bound(samples, delta, confidence)
 }
 
-/// Refuses the model-based bound where its model does not hold.
+/// Rejects the model-based bound for a mechanism that does not satisfy the model.
 pub(crate) fn check_gaussian(spec: &MechanismSpec) -> Result<()> {
     if let AuditStatistic::Linear { gaussian: true, .. } = spec.audit_statistic() {
         return Ok(());
@@ -90,18 +89,18 @@ pub(crate) fn check_gaussian(spec: &MechanismSpec) -> Result<()> {
     Err(Error::new(
         ErrorCode::InvalidMechanism,
         format!(
-            "the mu-gdp bound assumes Gaussian noise and {} has none: it would convict a correct mechanism; use the event bound",
+            "the mu-gdp bound assumes Gaussian noise and {} has none: it would refute a correct mechanism; use the event bound",
             spec.kind()
         ),
     ))
 }
 
-fn mu_bound_of_anything(samples: &Samples, delta: f64, confidence: f64) -> Result<Bound> {
+fn unchecked_mu_bound(samples: &Samples, delta: f64, confidence: f64) -> Result<Bound> {
     let mu = best_event(samples, confidence, &|p_low, p_high| {
         (normal_quantile(p_low) - normal_quantile(p_high)).max(0.0)
     })?;
     let epsilon = |mu: f64| {
-        // Noise 1 on a query of sensitivity μ. An ε beyond what a number holds is far above any claim.
+        // Noise 1 on a query of sensitivity μ. An ε beyond the range of f64 is far above any claim.
         if mu > 0.0 {
             gaussian::true_epsilon(1.0, mu, delta).unwrap_or(f64::MAX)
         } else {
@@ -121,12 +120,12 @@ fn normal_quantile(probability: f64) -> f64 {
     -std::f64::consts::SQRT_2 * erfc_inv(2.0 * probability)
 }
 
-/// The choosing half is read this many times more cautiously than the judging one: the best of many events
-/// there is too often a lucky one of a few outputs, and judged it proves nothing. Any choice is valid;
-/// over 30 seeds of 10⁵ trials this one raised the mean bound of `double-cap` at ε = 1 from 0.87 to 0.97.
+/// The error probability of the selection half is divided by this: otherwise the best of many events is too often a
+/// lucky one of few outputs, which proves nothing on the test half. Any choice is valid; over 30 seeds of 10⁵ trials
+/// this one raised the mean bound of `double-cap` at ε = 1 from 0.87 to 0.97.
 const CAUTION: f64 = 1e4;
 
-/// Chooses direction and threshold by this score of (P_A,lo, P_B,hi), and judges them by it.
+/// Chooses direction and threshold by this score of (P_A,lo, P_B,hi) on one half, and evaluates them on the other.
 fn best_event(
     samples: &Samples,
     confidence: f64,
@@ -148,8 +147,8 @@ fn best_event(
     }
     let each = 0.5 * (1.0 + confidence);
     let (a_choose, b_choose) = (half(a, 0), half(b, 0));
-    // B against A is A against B with the statistic's sign turned.
-    let (a_turned, b_turned) = (turned(&a_choose), turned(&b_choose));
+    // B against A is A against B with the statistic negated.
+    let (a_turned, b_turned) = (negated(&a_choose), negated(&b_choose));
     let cautious = 1.0 - (1.0 - each) / CAUTION;
     let forward = best_threshold(&a_choose, &b_choose, cautious, score);
     let backward = best_threshold(&b_turned, &a_turned, cautious, score);
@@ -161,7 +160,7 @@ fn best_event(
             score_at(&a_judge, &b_judge, forward.0, each, score),
         )
     } else {
-        let (a_judge, b_judge) = (turned(&a_judge), turned(&b_judge));
+        let (a_judge, b_judge) = (negated(&a_judge), negated(&b_judge));
         (
             backward.1,
             score_at(&b_judge, &a_judge, backward.0, each, score),
@@ -185,7 +184,7 @@ fn half(sample: &[f64], parity: usize) -> Vec<f64> {
     half
 }
 
-fn turned(sorted: &[f64]) -> Vec<f64> {
+fn negated(sorted: &[f64]) -> Vec<f64> {
     sorted.iter().rev().map(|v| -v).collect()
 }
 
@@ -193,7 +192,7 @@ fn turned(sorted: &[f64]) -> Vec<f64> {
 fn best_threshold(a: &[f64], b: &[f64], each: f64, score: &dyn Fn(f64, f64) -> f64) -> (f64, f64) {
     let candidates = [a, b].into_iter().flat_map(|sample| {
         (0..200).map(move |step| {
-            // Finer towards the top, where the ratio is largest.
+            // Finer towards the maximum, where the ratio is largest.
             let share = 1.0 - (f64::from(step) / 199.0).powi(3);
             sample[((sample.len() - 1) as f64 * share) as usize]
         })
@@ -271,7 +270,7 @@ mod tests {
         assert_eq!(Bound::worst(&[]), None);
     }
 
-    /// Why the μ bound refuses it: at p = 40 a correct `double-cap` would be "convicted" at every ε.
+    /// Why the μ bound rejects `double-cap`: at p = 40 it would "refute" a correct one at every ε.
     #[test]
     fn the_mu_bound_would_convict_a_correct_double_cap_and_refuses_it() {
         for (epsilon, at_least) in [(1.0, 2.0), (4.0, 8.0)] {
@@ -279,10 +278,7 @@ mod tests {
             let settings = AuditSettings::new(MechanismKind::DoubleCap, 40, budget, 20_000);
             let params = settings.study(PairKind::UnitZero).unwrap();
             let (a, b) = PairKind::UnitZero.rows(40, 1);
-            let pair = (
-                prepared(&params, &a).unwrap(),
-                prepared(&params, &b).unwrap(),
-            );
+            let pair = (prepare(&params, &a).unwrap(), prepare(&params, &b).unwrap());
             let statistic = Statistic::new(params.mechanism(), &pair).unwrap();
             let shape = StudyShape::new(&params);
             let report = |side: Side, rng: &mut ChaCha20Rng| {
@@ -293,7 +289,7 @@ mod tests {
             let samples = observe(&report, 0, &Sampling::quiet(20_000, 1)).unwrap();
             let claim = event_bound(&samples, 0.0, 0.95).unwrap();
             assert!(claim.epsilon_lower_bound <= epsilon, "{claim:?}");
-            let wrong = mu_bound_of_anything(&samples, 1e-6, 0.95).unwrap();
+            let wrong = unchecked_mu_bound(&samples, 1e-6, 0.95).unwrap();
             assert!(wrong.epsilon_lower_bound > at_least, "{wrong:?}");
             let refused = mu_bound(params.mechanism(), &samples, 1e-6, 0.95).unwrap_err();
             assert_eq!(refused.code(), ErrorCode::InvalidMechanism);

@@ -5,8 +5,7 @@ use statrs::function::gamma::ln_gamma;
 /// Lower limit at one-sided level `confidence` for the probability after `hits` of `trials`.
 ///
 /// ```
-/// // 0 hits say nothing from below.
-/// assert_eq!(eigenveil_audit::lower_limit(0, 100, 0.975), 0.0);
+/// // 0 hits give no lower limit. assert_eq!(eigenveil_audit::lower_limit(0, 100, 0.975), 0.0);
 /// ```
 pub fn lower_limit(hits: u64, trials: u64, confidence: f64) -> f64 {
     if hits == 0 {
@@ -112,7 +111,7 @@ mod tests {
     use super::*;
 
     /// P(Binomial(n, q) ≥ hits), summed term by term.
-    fn tail_from(hits: u64, n: u64, q: f64) -> f64 {
+    fn upper_tail(hits: u64, n: u64, q: f64) -> f64 {
         let mut term = (1.0 - q).powi(n as i32);
         let mut sum = 0.0;
         for j in 0..=n {
@@ -129,12 +128,12 @@ mod tests {
         for (hits, n) in [(1, 20), (7, 20), (19, 20), (20, 20), (50, 400)] {
             let low = lower_limit(hits, n, 0.975);
             assert!(
-                (tail_from(hits, n, low) - 0.025).abs() < 1e-8,
+                (upper_tail(hits, n, low) - 0.025).abs() < 1e-8,
                 "{hits} of {n}: {low}"
             );
             let high = upper_limit(hits - 1, n, 0.975);
             assert!(
-                (tail_from(hits, n, high) - 0.975).abs() < 1e-8,
+                (upper_tail(hits, n, high) - 0.975).abs() < 1e-8,
                 "{hits} of {n}: {high}"
             );
         }

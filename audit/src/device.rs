@@ -1,4 +1,4 @@
-//! What is audited: whatever turns a participant's row into bytes that leave.
+//! The device under audit: anything that turns a participant's row into bytes that leave.
 
 use std::str::FromStr;
 
@@ -14,37 +14,36 @@ use eigenveil_shared::{
 use rand::{Rng, rngs::ChaCha20Rng};
 use serde::Serialize;
 
-/// All that somebody who watches and times a device sees of one report.
+/// One report as somebody sees it who observes and times a device.
 #[derive(Clone, Debug, Default)]
-pub struct Sent {
+pub struct DeviceOutput {
     /// The report on the wire, identifier and all.
     pub bytes: Vec<u8>,
-    /// What a clock sees of its making.
+    /// The work of producing it, which a clock reveals.
     pub work: Work,
 }
 
-/// A device under audit, right or wrong.
+/// A device under audit, correct or not.
 pub trait Device: Sync {
-    /// One report of this row, as it came from its owner. A device with randomness of its own leaves `rng`
-    /// alone.
+    /// One report of this raw row. A device with its own randomness ignores `rng`.
     ///
     /// # Errors
-    /// Whatever stops the audit.
-    fn report(&self, row: &Row, rng: &mut ChaCha20Rng) -> Result<Sent>;
+    /// Any error stops the audit.
+    fn report(&self, row: &Row, rng: &mut ChaCha20Rng) -> Result<DeviceOutput>;
 }
 
-/// Where the randomness of the trials comes from.
+/// Source of the trials' randomness.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Source {
-    /// The operating system: the device's own path, [`Released`]. No two runs give the same numbers.
+pub enum Randomness {
+    /// The operating system, as on a device: [`SdkDevice`]. No two runs have the same numbers.
     #[default]
     System,
-    /// The audit's seed: [`Seeded`]. The same seed gives the same numbers.
+    /// The audit's seed: [`SeededDevice`]. The same seed gives the same numbers.
     Seeded,
 }
 
-impl Source {
+impl Randomness {
     /// The name as written on the command line.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -53,58 +52,60 @@ impl Source {
         }
     }
 
-    /// The device of this study that draws from here.
+    /// A device of this study with this randomness.
     pub fn device(self, params: &StudyParams) -> Box<dyn Device> {
         match self {
-            Self::System => Box::new(Released::new(params)),
-            Self::Seeded => Box::new(Seeded::new(params)),
+            Self::System => Box::new(SdkDevice::new(params)),
+            Self::Seeded => Box::new(SeededDevice::new(params)),
         }
     }
 }
 
-impl FromStr for Source {
+impl FromStr for Randomness {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
         [Self::System, Self::Seeded]
             .into_iter()
-            .find(|source| source.as_str() == text)
+            .find(|randomness| randomness.as_str() == text)
             .ok_or_else(|| {
-                Error::invalid_request(format!("there is no source {text:?}; use system or seeded"))
+                Error::invalid_request(format!(
+                    "there is no source of randomness {text:?}; use system or seeded"
+                ))
             })
     }
 }
 
 /// The SDK as applications call it: [`Participant`] prepares the row, perturbs it with randomness of the
 /// operating system and gives the report its identifier.
-pub struct Released(Participant);
+pub struct SdkDevice(Participant);
 
-impl Released {
-    /// A participant of this study. Its clock stands still: the time of preparation is in the identifier, and
+impl SdkDevice {
+    /// A participant of this study. Its clock is frozen, because the identifier contains the time of preparation and
     /// the trials under row B come after those under row A.
     pub fn new(params: &StudyParams) -> Self {
         Self(Participant::new(params.clone()).with_clock(|| 0))
     }
 }
 
-impl Device for Released {
-    fn report(&self, row: &Row, _: &mut ChaCha20Rng) -> Result<Sent> {
+impl Device for SdkDevice {
+    fn report(&self, row: &Row, _: &mut ChaCha20Rng) -> Result<DeviceOutput> {
         let (prepared, work) = self.0.report_counted(row).map_err(|error| {
             let code = error.code().unwrap_or(ErrorCode::RandomnessUnavailable);
             Error::new(code, error.to_string())
         })?;
         let bytes = encode_report(prepared.report());
-        Ok(Sent { bytes, work })
+        Ok(DeviceOutput { bytes, work })
     }
 }
 
-/// The same steps with the audit's generator where [`Released`] asks the operating system.
-pub struct Seeded {
+/// The same steps as [`SdkDevice`], with the audit's generator instead of the operating system.
+pub struct SeededDevice {
     params: StudyParams,
     fingerprint: Fingerprint,
 }
 
-impl Seeded {
+impl SeededDevice {
     /// A device of this study.
     pub fn new(params: &StudyParams) -> Self {
         Self {
@@ -114,26 +115,26 @@ impl Seeded {
     }
 }
 
-impl Device for Seeded {
-    fn report(&self, row: &Row, rng: &mut ChaCha20Rng) -> Result<Sent> {
-        let bounded = prepared(&self.params, row)?;
+impl Device for SeededDevice {
+    fn report(&self, row: &Row, rng: &mut ChaCha20Rng) -> Result<DeviceOutput> {
+        let bounded = prepare(&self.params, row)?;
         let (payload, work) = self.params.mechanism().perturb_counted(&bounded, rng);
-        Ok(Sent {
+        Ok(DeviceOutput {
             bytes: wire(self.fingerprint, payload, rng),
             work,
         })
     }
 }
 
-/// The row as this study's devices perturb it: the zero row where it cannot be used.
+/// The row as this study's devices prepare it: the zero row if it is unusable.
 ///
 /// # Errors
 /// `wrong-dimension`.
-pub fn prepared(params: &StudyParams, row: &Row) -> Result<BoundedRow> {
+pub fn prepare(params: &StudyParams, row: &Row) -> Result<BoundedRow> {
     params.preprocessor().prepare(row)
 }
 
-/// This payload on the wire, with a random identifier.
+/// This payload encoded as a report with a random identifier.
 pub fn wire(fingerprint: Fingerprint, payload: Vec<u8>, rng: &mut ChaCha20Rng) -> Vec<u8> {
     let mut random = [0; 16];
     rng.fill_bytes(&mut random);

@@ -2,9 +2,9 @@
 
 use eigenveil_shared::privacy::{delta_text, epsilon_text};
 
-use crate::{AuditReport, AuditVerdict, Observed, TriesTest, TriesVerdict};
+use crate::{AttemptsTest, AttemptsVerdict, AuditReport, AuditVerdict, Observed};
 
-/// What the report says, against this claim.
+/// Describes the report's verdict on this claim.
 pub(crate) fn finding(report: &AuditReport, claim: f64) -> String {
     let AuditReport {
         epsilon,
@@ -15,53 +15,55 @@ pub(crate) fn finding(report: &AuditReport, claim: f64) -> String {
     let percent = 100.0 * report.confidence;
     let from = match report.observed {
         Observed::Report => "from the report alone",
-        Observed::Joint => "from the report, its envelope and the work it took together",
+        Observed::Transcript => {
+            "from the transcript: report, envelope, attempts and words of randomness together"
+        }
     };
-    let seen =
+    let bound_text =
         format!("at {percent} % confidence epsilon is at least {bound:.4} (pair {pair}, {from})");
     let exceeds = *bound > claim;
     let mut text = match report.verdict {
         AuditVerdict::Consistent => {
-            format!("Consistent: nothing seen contradicts epsilon {epsilon}; {seen}.")
+            format!("Consistent: no observation contradicts epsilon {epsilon}; {bound_text}.")
         }
-        AuditVerdict::Convicted if exceeds => {
-            format!("Convicted: epsilon {epsilon} is claimed, and {seen}.")
+        AuditVerdict::Refuted if exceeds => {
+            format!("Refuted: epsilon {epsilon} is claimed, and {bound_text}.")
         }
-        AuditVerdict::Convicted => format!(
-            "Convicted: the number of tries should have the same distribution for every row, and it does not; {seen}."
+        AuditVerdict::Refuted => format!(
+            "Refuted: the number of attempts should have the same distribution for every row, and it does not; {bound_text}."
         ),
     };
     match report.true_epsilon {
         Some(really) if exceeds && really >= *bound => text.push_str(&format!(
-            " The noise is smaller than the claim needs: what really holds is epsilon {} at delta {}.",
+            " The noise is smaller than the claim needs: the true value is epsilon {} at delta {}.",
             epsilon_text(really, 4),
             delta_text(report.delta)
         )),
-        _ if report.verdict == AuditVerdict::Convicted => text.push_str(
+        _ if report.verdict == AuditVerdict::Refuted => text.push_str(
             " The analysis rules this out, so the implementation does not do what it claims: do not use it.",
         ),
         Some(really) if really > epsilon * 1.000_01 => text.push_str(&format!(
-            " But by analysis the claim is too small: what really holds is epsilon {} at delta {}.",
+            " But by analysis the claim is too small: the true value is epsilon {} at delta {}.",
             epsilon_text(really, 4),
             delta_text(report.delta)
         )),
         _ => {}
     }
-    if report.epsilon_provable < *epsilon {
+    if report.max_provable_epsilon < *epsilon {
         text.push_str(&format!(
             " {} trials cannot refute a claim above {:.2}: give more --trials.",
-            report.trials, report.epsilon_provable
+            report.trials, report.max_provable_epsilon
         ));
     }
-    if let Some(TriesTest {
-        verdict: TriesVerdict::DependsOnTheRow,
+    if let Some(AttemptsTest {
+        verdict: AttemptsVerdict::DependsOnTheRow,
         p_value,
         pair,
         ..
-    }) = &report.tries
+    }) = &report.attempts
     {
         text.push_str(&format!(
-            " The number of tries depends on the row (pair {pair}, p = {p_value:.1e}): the time a device takes tells about its data."
+            " The number of attempts depends on the row (pair {pair}, p = {p_value:.1e}): the time that a device takes reveals something about its data."
         ));
     }
     text

@@ -1,10 +1,10 @@
-//! Empirical lower bounds on ε: a test that would catch a mechanism that lies.
+//! Empirical lower bounds on ε: a test that can catch a mechanism with a false claim.
 //!
-//! Black box: outputs under each of two rows through the device's own path, from the raw row to the bytes on
-//! the wire and the work they took; a threshold event is chosen on one half of them and judged on the other, so
-//! that the bound is valid whatever the choice. [`audit()`] does that for the mechanisms of this workspace,
-//! [`audit_devices`] for any [`Device`], also one that is broken on purpose; [`Subject`], [`observe`] and
-//! [`event_bound`] do it for any randomizer seen through one number.
+//! The audit is black box: it runs the device's own path under each of two rows, from the raw row to the bytes on the
+//! wire and the work they took. A threshold event is chosen on one half of the outputs and tested on the other, so that
+//! the bound is valid for any choice. [`audit()`] does this for the mechanisms of this workspace, [`audit_devices`] for
+//! any [`Device`], including deliberately broken ones; [`Subject`], [`observe`] and [`event_bound`] do it for any
+//! randomizer observed through one number.
 //!
 //! ```
 //! use eigenveil_audit::{Sampling, Side, event_bound, observe};
@@ -20,25 +20,25 @@
 //! # Ok::<(), eigenveil_shared::Error>(())
 //! ```
 
+mod attempts;
 mod audit;
 mod bounds;
 mod clopper_pearson;
 mod device;
 mod finding;
-mod joint;
 mod pairs;
 mod sampling;
 mod statistic;
-mod tries;
+mod transcript;
 
+pub use attempts::{AttemptsTest, AttemptsVerdict, attempts_test};
 pub use audit::{
     AuditReport, AuditSettings, AuditVerdict, CONFIDENCE, MAX_TRIALS, MIN_TRIALS, Method, Observed,
     PairReport, audit, audit_devices,
 };
 pub use bounds::{Bound, event_bound, mu_bound};
 pub use clopper_pearson::{lower_limit, upper_limit};
-pub use device::{Device, Released, Seeded, Sent, Source, prepared, wire};
+pub use device::{Device, DeviceOutput, Randomness, SdkDevice, SeededDevice, prepare, wire};
 pub use pairs::PairKind;
 pub use sampling::{Samples, Sampling, Side, Subject, observe};
 pub use statistic::{CapStatistic, LinearStatistic, Statistic};
-pub use tries::{TriesTest, TriesVerdict, tries_test};

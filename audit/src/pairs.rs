@@ -1,4 +1,4 @@
-//! The pairs of rows that are tried, and the study each is tried in.
+//! The pairs of rows to try, each with its study.
 
 use std::{fmt, str::FromStr};
 
@@ -9,7 +9,7 @@ use eigenveil_shared::{
 };
 use serde::Serialize;
 
-/// A pair of rows as their owners have them, and how their study prepares them.
+/// A pair of raw rows, and how their study prepares them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PairKind {
@@ -23,19 +23,19 @@ pub enum PairKind {
     Clipped,
     /// (e₁/1,000, 1,000 e₂) under `normalize`.
     Normalized,
-    /// (e₁, 2 e₂) under `require`: the second is too long, and sent as the zero row.
+    /// (e₁, 2 e₂) under `require`: the second is too long and becomes the zero row.
     Required,
     /// (e₁, a row with a NaN) under `normalize`.
     Unusable,
-    /// Two rows outside the ball under `clip` with private centring, such that the rows with the constant are
-    /// orthogonal: the worst pair there.
+    /// Two rows outside the ball under `clip` with private centring, orthogonal once the constant is appended: the
+    /// worst pair there.
     Centred,
-    /// (5 e₁, a row with a NaN) under `normalize` with private centring: the second keeps the constant only.
+    /// (5 e₁, a row with a NaN) under `normalize` with private centring: the second retains only the constant.
     CentredUnusable,
 }
 
 impl PairKind {
-    /// Every pair, in the order in which they are tried.
+    /// All pairs, in the order of the audit.
     pub const ALL: [PairKind; 9] = [
         Self::Axes,
         Self::Orthogonal,
@@ -63,7 +63,7 @@ impl PairKind {
         }
     }
 
-    /// How the pair's study brings rows into the unit ball.
+    /// The norm rule of the pair's study.
     pub const fn norm(self) -> Norm {
         match self {
             Self::Normalized | Self::Unusable | Self::CentredUnusable => Norm::Normalize,
@@ -72,7 +72,7 @@ impl PairKind {
         }
     }
 
-    /// The constant of private centring, where the pair's study has one.
+    /// The constant of private centring, if the pair's study has one.
     pub const fn centring(self) -> Option<f64> {
         match self {
             Self::Centred | Self::CentredUnusable => Some(DEFAULT_CENTRING),
@@ -80,7 +80,7 @@ impl PairKind {
         }
     }
 
-    /// Whether a study of rows of this dimension can be: private centring needs room for its constant.
+    /// Whether such a study exists in this dimension: private centring needs one more for its constant.
     pub fn fits(self, mechanism: MechanismKind, dimension: usize) -> bool {
         self.centring().is_none() || dimension < mechanism.max_dimension()
     }
@@ -101,7 +101,7 @@ impl PairKind {
             Self::Required => (axis(1.0, 0), axis(2.0, 1)),
             Self::Unusable => (axis(1.0, 0), axis(f64::NAN, 1)),
             Self::Centred => {
-                // Cosine −a²: with the constant a behind both, the product is zero.
+                // Cosine −a²: with the constant a appended to both, the inner product is zero.
                 let cosine = -DEFAULT_CENTRING * DEFAULT_CENTRING;
                 let mut b = axis(10.0 * cosine, 0);
                 b[1] = 10.0 * (1.0 - cosine * cosine).sqrt();
@@ -149,7 +149,7 @@ fn orthogonal(p: usize, seed: u64) -> (Vec<f64>, Vec<f64>) {
     };
     let (a, mut b) = (gaussian(1), gaussian(2));
     let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
-    // Twice, for two rows that happen to be close.
+    // Twice, in case the two rows happen to be close.
     for _ in 0..2 {
         let along = dot(&a, &b);
         for (b, a) in b.iter_mut().zip(&a) {

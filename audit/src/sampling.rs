@@ -1,11 +1,11 @@
-//! Many independent trials, the same numbers whatever the number of threads.
+//! Many independent trials, reproducible with any number of threads.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use eigenveil_shared::Result;
 use rand::{SeedableRng, rngs::ChaCha20Rng};
 
-/// Which of a pair's two rows goes in.
+/// Which row of a pair is the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// The first row.
@@ -14,16 +14,16 @@ pub enum Side {
     B,
 }
 
-/// A randomizer under test, right or wrong, seen through one number per trial.
+/// A randomizer under test, correct or not, observed through one number per trial.
 ///
-/// Any function of everything an observer sees will do: the report, the time it took, several of them.
-/// The number should be large where row A is likelier than row B; a poor choice weakens the bound and
-/// never makes it wrong. Closures `Fn(Side, &mut ChaCha20Rng) -> Result<f64>` are subjects.
+/// The number may be any function of what an observer sees: the report, the time, several of them. It should be large
+/// if row A is likelier than row B; a poor choice weakens the bound but never invalidates it. Closures `Fn(Side, &mut
+/// ChaCha20Rng) -> Result<f64>` are subjects.
 pub trait Subject: Sync {
-    /// One fresh trial with the row of this side.
+    /// One fresh trial with this side's row.
     ///
     /// # Errors
-    /// Whatever stops the audit.
+    /// Any error stops the audit.
     fn observe(&self, side: Side, rng: &mut ChaCha20Rng) -> Result<f64>;
 }
 
@@ -33,21 +33,21 @@ impl<F: Fn(Side, &mut ChaCha20Rng) -> Result<f64> + Sync> Subject for F {
     }
 }
 
-/// How many trials, from which seed, on how many threads.
+/// Number of trials, seed and threads.
 #[derive(Clone, Copy)]
 pub struct Sampling<'a> {
     /// Trials under each row.
     pub trials: usize,
     /// The same seed gives the same numbers.
     pub seed: u64,
-    /// Threads; they change the time and nothing else.
+    /// Number of threads, which only affects the time.
     pub threads: usize,
-    /// Told how many trials were done since the last call.
+    /// Called with the number of trials done since the last call.
     pub progress: &'a (dyn Fn(u64) + Sync),
 }
 
 impl Sampling<'_> {
-    /// Two threads where there are two, and no progress.
+    /// At most two threads, without progress.
     pub fn quiet(trials: usize, seed: u64) -> Self {
         Self {
             trials,
@@ -57,7 +57,7 @@ impl Sampling<'_> {
         }
     }
 
-    /// `count` draws of test number `test`, each chunk of them from a ChaCha20 stream of its own.
+    /// `count` draws of test number `test`, each chunk from its own ChaCha20 stream.
     pub(crate) fn draw<T: Send + Default + Clone>(
         &self,
         test: u64,
@@ -70,7 +70,7 @@ impl Sampling<'_> {
         let failure = Mutex::new(None);
         let work = || {
             loop {
-                // Taken before the draws, so that the other thread need not wait for them.
+                // Taken before the draws, so that the other thread does not wait for them.
                 let next = locked(&chunks).next();
                 let Some((index, chunk)) = next else { return };
                 let mut rng = ChaCha20Rng::seed_from_u64(self.seed);
@@ -102,7 +102,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What was observed under the rows of one pair.
+/// The observations under both rows of a pair.
 #[derive(Clone, Debug, Default)]
 pub struct Samples {
     /// Under row A.
@@ -111,10 +111,10 @@ pub struct Samples {
     pub b: Vec<f64>,
 }
 
-/// Runs the trials of one pair. Give every pair of one audit another `number` (below 2²²).
+/// Runs the trials of one pair. Every pair of an audit needs its own `number` (below 2²²).
 ///
 /// # Errors
-/// The first error of a trial.
+/// The first error of any trial.
 pub fn observe(subject: &dyn Subject, number: u64, sampling: &Sampling<'_>) -> Result<Samples> {
     let side = |side, offset| {
         sampling.draw(2 * number + offset, sampling.trials, &|rng| {

@@ -1,4 +1,4 @@
-//! The number a report is reduced to.
+//! The statistic of a report.
 
 use eigenveil_shared::{
     Error, ErrorCode, Result,
@@ -9,7 +9,7 @@ use eigenveil_shared::{
     preprocess::BoundedRow,
 };
 
-/// Log-likelihood ratio of row A against row B, as far as the mechanism's claim tells it.
+/// Log-likelihood ratio of row A against row B, assuming the mechanism is as claimed.
 #[derive(Clone, Debug)]
 pub enum Statistic {
     /// A weighted sum of the payload's numbers: Gaussian noise, continuous or on a grid.
@@ -22,7 +22,7 @@ impl Statistic {
     /// The statistic of this mechanism for these rows.
     ///
     /// # Errors
-    /// `wrong-dimension` when the rows differ in length.
+    /// `wrong-dimension` if the rows differ in length.
     pub fn new(spec: &MechanismSpec, rows: &(BoundedRow, BoundedRow)) -> Result<Self> {
         let (a, b) = (rows.0.as_slice(), rows.1.as_slice());
         if a.len() != b.len() {
@@ -71,7 +71,7 @@ impl Statistic {
             (Self::Linear(_), Payload::Seed(_))
             | (Self::Caps(_), Payload::Floats(_) | Payload::Integers(_)) => Err(Error::new(
                 ErrorCode::InvalidMechanism,
-                "the payload is that of another mechanism than the audited one",
+                "the payload belongs to another mechanism than the audited one",
             )),
         }
     }
@@ -114,8 +114,8 @@ impl LinearStatistic {
     }
 }
 
-/// ln of the ratio of densities of a released direction under the two rows, plus up to ε/4 for its depth
-/// in the caps, so that the audit can also choose an event inside one of them.
+/// Log-ratio of the densities of a released direction under the two rows, plus up to ε/4 for its depth in the caps, so
+/// that the audit can also choose an event inside a cap.
 #[derive(Clone, Debug)]
 pub struct CapStatistic {
     parameters: DoubleCapParameters,
@@ -156,7 +156,7 @@ impl CapStatistic {
         }
     }
 
-    /// Whether the direction this seed stands for lies in the caps of row A and of row B.
+    /// Whether the direction of this seed lies in the caps of row A and of row B.
     pub fn inside(&self, seed: &[u8; 16]) -> (bool, bool) {
         self.inside_at(self.depths(seed))
     }
@@ -182,14 +182,14 @@ impl CapStatistic {
         (self.a.depth(&z, squared), self.b.depth(&z, squared))
     }
 
-    /// A row of length r has density r²·{1, e^ε}/Z + 1 − r² against the uniform one.
+    /// The density for a row of length r, relative to the uniform one: r²·{1, e^ε}/Z + 1 − r².
     fn ln_density(&self, row: &Direction, depth: f64) -> f64 {
         let inside = depth > self.parameters.threshold;
-        let leaning = if inside {
+        let significant_log_ratio = if inside {
             self.parameters.epsilon.exp()
         } else {
             1.0
         } / self.parameters.normaliser();
-        (row.squared_length * leaning + 1.0 - row.squared_length).ln()
+        (row.squared_length * significant_log_ratio + 1.0 - row.squared_length).ln()
     }
 }

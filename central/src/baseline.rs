@@ -1,4 +1,4 @@
-//! The one trait every algorithm is behind.
+//! The trait that every algorithm implements.
 
 use eigenveil_shared::{Error, ErrorCode, Result, preprocess::FeatureRow};
 
@@ -6,43 +6,43 @@ use crate::{
     fit::{Fit, Request},
     generator::Generator,
     parameter::{Options, Parameter},
-    privacy::{Neighbours, NoiseRule, Privacy},
+    privacy::{CentralCalibration, Neighbours, Privacy},
     rows::Rows,
 };
 
-/// What there is to say of an algorithm before running it; the command line is made from it.
+/// Static description of an algorithm; the command line is generated from it.
 #[derive(Clone, Copy, Debug)]
-pub struct Card {
+pub struct AlgorithmInfo {
     /// Name on the command line, in kebab case.
     pub name: &'static str,
     /// Paper, and algorithm or equation in it.
     pub source: &'static str,
     /// One line: what it does.
     pub description: &'static str,
-    /// One line: what holds under `accounted`, and what of the paper's claim holds under `as-published`.
+    /// One line: the guarantee under `accounted`, and how much of the paper's claim holds under `as-published`.
     pub guarantee: &'static str,
-    /// Neighbouring relations it can protect; empty where it has no private form.
+    /// Neighbouring relations it can protect; empty if it has no private form.
     pub neighbours: &'static [Neighbours],
-    /// Calibrations it has; empty where it has no private form.
-    pub calibrations: &'static [NoiseRule],
-    /// The δ it is made for.
-    pub delta: Delta,
-    /// Whether it may hold matrices of `p × p`; the others keep the rows, or a few of them, and `p × k` numbers.
-    pub quadratic: bool,
-    /// Whether it has iterations, which [`Fit::trace`] shows.
-    pub traced: bool,
+    /// Supported calibrations; empty if it has no private form.
+    pub calibrations: &'static [CentralCalibration],
+    /// Which δ it supports.
+    pub delta: DeltaSupport,
+    /// Whether it may allocate `p × p` matrices; the others hold the rows, or a few of them, and `p × k` numbers.
+    pub quadratic_memory: bool,
+    /// Whether it iterates and so can fill [`Fit::trace`].
+    pub has_trace: bool,
     /// Its parameters.
     pub parameters: &'static [Parameter],
-    /// How it is made.
-    pub(crate) make: Make,
+    /// Creates the algorithm.
+    pub(crate) constructor: Constructor,
 }
 
-/// Makes an algorithm with these parameters, which are within their limits.
-type Make = fn(&Options) -> Result<Box<dyn Baseline>>;
+/// Creates an algorithm with these parameters, which have been checked against their limits.
+type Constructor = fn(&Options) -> Result<Box<dyn Baseline>>;
 
-impl Card {
-    /// What the algorithms without a private form have in common.
-    pub(crate) const fn plain(make: Make) -> Self {
+impl AlgorithmInfo {
+    /// Defaults for algorithms without a private form.
+    pub(crate) const fn nonprivate(constructor: Constructor) -> Self {
         Self {
             name: "",
             source: "",
@@ -50,27 +50,27 @@ impl Card {
             guarantee: "",
             neighbours: &[],
             calibrations: &[],
-            delta: Delta::Positive,
-            quadratic: false,
-            traced: true,
+            delta: DeltaSupport::Positive,
+            quadratic_memory: false,
+            has_trace: true,
             parameters: &[],
             make,
         }
     }
 
-    /// What those have in common that protect rows by Gaussian noise.
-    pub(crate) const fn private(make: Make) -> Self {
+    /// Defaults for algorithms that protect rows by Gaussian noise.
+    pub(crate) const fn private(constructor: Constructor) -> Self {
         Self {
             neighbours: &Neighbours::ALL,
-            calibrations: &NoiseRule::ALL,
+            calibrations: &CentralCalibration::ALL,
             ..Self::plain(make)
         }
     }
 
-    /// The algorithm with these parameters, the others as usual.
+    /// The algorithm with these parameters, the others at their defaults.
     ///
     /// # Errors
-    /// `invalid-request` for a parameter that it does not have, a value out of its limits, and two that exclude each
+    /// `invalid-request` for an unknown parameter, a value out of its limits, and two parameters that exclude each
     /// other.
     pub fn build(&self, options: &Options) -> Result<Box<dyn Baseline>> {
         for (parameter, value) in options.iter() {
@@ -91,30 +91,30 @@ impl Card {
     }
 }
 
-/// Which δ an algorithm is made for.
+/// Which δ an algorithm supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Delta {
-    /// Its noise has no pure form.
+pub enum DeltaSupport {
+    /// δ > 0 only: its noise has no pure form.
     Positive,
-    /// With δ = 0 it takes other noise.
+    /// Any δ: with δ = 0 it uses other noise.
     Any,
-    /// Its claim is pure.
+    /// δ = 0 only: its guarantee is pure.
     Zero,
 }
 
 /// A trusted-curator algorithm with its parameters.
 pub trait Baseline {
-    /// What there is to say of it.
-    fn card(&self) -> &'static Card;
+    /// Its static description.
+    fn info(&self) -> &'static AlgorithmInfo;
 
-    /// The top-`k` subspace of the rows. With [`Privacy::None`] the algorithm's non-private counterpart.
+    /// The top-`k` subspace of the rows. With [`Privacy::None`] this is the algorithm's non-private counterpart.
     ///
     /// # Errors
-    /// `invalid-request` for a request [`check`] refuses and for parameters that do not fit the rows;
-    /// `invalid-budget` where the budget cannot be met.
+    /// `invalid-request` for a request that [`check`] rejects and for parameters that do not fit the rows;
+    /// `invalid-budget` if the budget cannot be met.
     fn fit(&self, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit>;
 
-    /// The same algorithm over a stream, where it needs one pass and no table.
+    /// The same algorithm over a stream, if it needs only one pass.
     fn streaming(&self) -> Option<&dyn StreamingBaseline> {
         None
     }
@@ -123,7 +123,7 @@ pub trait Baseline {
 /// A stream of prepared rows.
 pub type RowStream<'a> = dyn Iterator<Item = Result<FeatureRow>> + 'a;
 
-/// A baseline that sees each row once and keeps `O(pk)` numbers.
+/// A baseline that reads each row once and uses `O(pk)` memory.
 pub trait StreamingBaseline: Baseline {
     /// As [`Baseline::fit`] over a stream of `n` rows (public) of dimension `dimension`.
     ///
@@ -140,16 +140,16 @@ pub trait StreamingBaseline: Baseline {
     ) -> Result<Fit>;
 }
 
-/// Refuses what no run of this algorithm can do: k outside `1..=p`, no rows, neighbours, a calibration or
-/// δ = 0 the algorithm does not have. Every [`Baseline::fit`] begins with it.
+/// Rejects requests that this algorithm cannot fulfil: k outside `1..=p`, no rows, and neighbours, a calibration or δ =
+/// 0 that it does not support. Every [`Baseline::fit`] begins with it.
 ///
 /// # Errors
-/// `invalid-request`, `invalid-budget`; the message names the value, the limit and the way out.
-pub fn check(card: &Card, dimension: usize, n: u64, request: &Request<'_>) -> Result<()> {
+/// `invalid-request`, `invalid-budget`; the message names the value, the limit and the remedy.
+pub fn check(info: &AlgorithmInfo, dimension: usize, n: u64, request: &Request<'_>) -> Result<()> {
     let refuse = |detail: String| Err(Error::invalid_request(detail));
     let k = request.k;
     if n == 0 {
-        return Err(crate::rows::no_rows());
+        return Err(crate::rows::no_rows_error());
     }
     if k == 0 || k > dimension {
         return refuse(format!(
@@ -164,30 +164,30 @@ pub fn check(card: &Card, dimension: usize, n: u64, request: &Request<'_>) -> Re
             truth.shape()
         ));
     }
-    let Privacy::Budget(target) = request.privacy else {
+    let Privacy::Private(target) = request.privacy else {
         return Ok(());
     };
-    let name = card.name;
-    if card.calibrations.is_empty() {
+    let name = info.name;
+    if info.calibrations.is_empty() {
         return refuse(format!(
             "{name} has no private form; run it without a budget (--epsilon inf), or use another algorithm"
         ));
     }
-    if !card.calibrations.contains(&target.calibration) {
+    if !info.calibrations.contains(&target.calibration) {
         return refuse(format!(
             "{name} has no {} noise, only {}",
             target.calibration,
-            names(card.calibrations.iter().map(|kind| kind.as_str()))
+            names(info.calibrations.iter().map(|kind| kind.as_str()))
         ));
     }
-    if !card.neighbours.contains(&target.neighbours) {
+    if !info.neighbours.contains(&target.neighbours) {
         return refuse(format!(
             "{name} does not protect {} neighbours, only {}",
             target.neighbours,
-            names(card.neighbours.iter().map(|kind| kind.as_str()))
+            names(info.neighbours.iter().map(|kind| kind.as_str()))
         ));
     }
-    if target.budget.is_pure() && card.delta == Delta::Positive {
+    if target.budget.is_pure() && info.delta == DeltaSupport::Positive {
         return Err(Error::new(
             ErrorCode::InvalidBudget,
             format!("delta is 0, which {name} cannot give; set delta, such as 1e-6"),

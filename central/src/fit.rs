@@ -1,24 +1,24 @@
-//! What is asked of a baseline and what it answers.
+//! The request to a baseline and its result.
 
 use nalgebra::DMatrix;
 
-use crate::privacy::{Guarantee, Privacy};
+use crate::privacy::{Privacy, RunGuarantee};
 
-/// What is asked of a baseline.
+/// A request to a baseline.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// Components wanted, `1 ≤ k ≤ p`.
+    /// Components requested, `1 ≤ k ≤ p`.
     pub k: usize,
     /// With or without noise.
     pub privacy: Privacy,
-    /// Where given (`p × k`), [`Fit::trace`] is filled, with errors against this subspace. The trace is made
-    /// from the rows and from this truth: it is for experiments and is **never private**.
+    /// If given (`p × k`), [`Fit::trace`] is filled with errors against this subspace. The trace is computed from the
+    /// rows and this truth: it is for experiments and is **never private**.
     pub truth: Option<&'a DMatrix<f64>>,
 }
 
 impl Request<'_> {
     /// `k` components without privacy and without a trace.
-    pub fn plain(k: usize) -> Self {
+    pub fn nonprivate(k: usize) -> Self {
         Self {
             k,
             privacy: Privacy::None,
@@ -36,19 +36,19 @@ impl Request<'_> {
     }
 }
 
-/// What a baseline found.
+/// The result of a baseline.
 #[derive(Clone, Debug)]
 pub struct Fit {
     /// `p × k` orthonormal loadings, leading first.
     pub subspace: DMatrix<f64>,
-    /// Rows seen.
+    /// Rows used.
     pub n: u64,
-    /// What the noise gives; `None` for a run without any.
-    pub privacy: Option<Guarantee>,
-    /// Error and objective after each iteration, where a truth was given and there are iterations.
+    /// The guarantee of the noise; `None` without noise.
+    pub privacy: Option<RunGuarantee>,
+    /// Error and objective after each iteration, if a truth was given and the algorithm iterates.
     pub trace: Vec<TracePoint>,
-    /// Numbers of the run worth showing: noise scales, steps, coherence; each with its name.
-    pub facts: Vec<(&'static str, f64)>,
+    /// Named diagnostics of the run: noise scales, steps, coherence.
+    pub diagnostics: Vec<(&'static str, f64)>,
 }
 
 /// One iteration.

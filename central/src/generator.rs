@@ -3,21 +3,21 @@
 use eigenveil_shared::{Error, ErrorCode, Result};
 use rand::{SeedableRng, rngs::SysRng};
 
-/// The one generator every baseline draws from: cryptographic, so that a released result may rest on it.
+/// The generator of every baseline: cryptographic, so that results may be released.
 pub type Generator = rand::rngs::ChaCha20Rng;
 
-/// A generator with this seed, for simulations and reproductions, which protect nobody; without one, a
-/// generator seeded by the operating system, which a released result needs.
+/// A generator with this seed, for simulations and reproductions, which protect nobody; without a seed, a generator
+/// seeded by the operating system, as a released result requires.
 ///
 /// # Errors
-/// `randomness-unavailable` when the operating system gives no seed.
+/// `randomness-unavailable` if the operating system provides no seed.
 pub fn generator(seed: Option<u64>) -> Result<Generator> {
     match seed {
         Some(seed) => Ok(Generator::seed_from_u64(seed)),
         None => Generator::try_from_rng(&mut SysRng).map_err(|error| {
             Error::new(
                 ErrorCode::RandomnessUnavailable,
-                format!("the operating system gave no random seed ({error}); try again later"),
+                format!("the operating system provided no random seed ({error}); try again later"),
             )
         }),
     }

@@ -8,7 +8,7 @@ const BLOCK: usize = 128;
 
 /// Adds up `x·(xᵀX)` for a fixed `d × m` matrix X, a row at a time: `2·d·m` numbers and a block of rows.
 ///
-/// With a clipping threshold β every summand is first shortened to Frobenius norm β.
+/// With a clipping threshold β every summand is first clipped to Frobenius norm β.
 ///
 /// ```
 /// use eigenveil_central::GradientSum;
@@ -27,7 +27,7 @@ pub struct GradientSum {
 }
 
 impl GradientSum {
-    /// The empty sum for `factor` = X; `clip` is β > 0; `rows` is how many are expected, which bounds the block.
+    /// The empty sum for `factor` = X; `clip` is β > 0; `rows` is the expected number, which bounds the block.
     pub fn new(factor: DMatrix<f64>, clip: Option<f64>, rows: usize) -> Self {
         let (d, m) = factor.shape();
         Self {
@@ -39,7 +39,7 @@ impl GradientSum {
         }
     }
 
-    /// Adds one row's share.
+    /// Adds one row's summand.
     ///
     /// # Panics
     /// If `row` has another length than d.
@@ -62,26 +62,26 @@ impl GradientSum {
 
     fn flush(&mut self) {
         if self.filled == self.block.ncols() {
-            self.sum += summed(&self.block, &self.factor, self.clip);
+            self.sum += clipped_sum(&self.block, &self.factor, self.clip);
         } else if self.filled > 0 {
             let rows = self.block.columns(0, self.filled).into_owned();
-            self.sum += summed(&rows, &self.factor, self.clip);
+            self.sum += clipped_sum(&rows, &self.factor, self.clip);
         }
         self.filled = 0;
     }
 }
 
 /// `Σ clip_β(x·(xᵀX))` over the columns x of `rows` (`d × n`).
-fn summed(rows: &DMatrix<f64>, factor: &DMatrix<f64>, clip: Option<f64>) -> DMatrix<f64> {
+fn clipped_sum(rows: &DMatrix<f64>, factor: &DMatrix<f64>, clip: Option<f64>) -> DMatrix<f64> {
     let mut scores = cross_product(rows, factor);
     if let Some(threshold) = clip {
-        shorten(&mut scores, rows.as_view(), threshold);
+        clip_summands(&mut scores, rows.as_view(), threshold);
     }
     product(rows, &scores)
 }
 
 /// Scales row i of `scores` so that ‖xᵢ‖·‖scoresᵢ‖, the Frobenius norm of the summand, is at most `threshold`.
-fn shorten(scores: &mut DMatrix<f64>, rows: DMatrixView<'_, f64>, threshold: f64) {
+fn clip_summands(scores: &mut DMatrix<f64>, rows: DMatrixView<'_, f64>, threshold: f64) {
     for (x, mut score) in rows.column_iter().zip(scores.row_iter_mut()) {
         let norm = x.norm() * score.norm();
         if norm > threshold {
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn every_summand_is_shortened_on_its_own() {
+    fn every_summand_is_clipped_separately() {
         let (data, factor, threshold) = (rows(5, 40), rows(5, 2), 0.3);
         let mut direct = DMatrix::zeros(5, 2);
         let mut shortened = 0;
@@ -124,6 +124,6 @@ mod tests {
             direct += summand * scale;
         }
         assert!((1..40).contains(&shortened), "{shortened}");
-        assert!((summed(&data, &factor, Some(threshold)) - direct).amax() < 1e-12);
+        assert!((clipped_sum(&data, &factor, Some(threshold)) - direct).amax() < 1e-12);
     }
 }

@@ -1,4 +1,4 @@
-//! The leading principal components of rows, without their `p × p` sum where that is large.
+//! The leading principal components of rows, without forming a large `p × p` sum.
 
 use eigenveil_estimation::linalg::{Symmetric, SymmetricEigen, top_k};
 use eigenveil_shared::{Error, Result};
@@ -6,18 +6,18 @@ use nalgebra::DMatrix;
 
 use crate::{Rows, block_lanczos::leading_pairs};
 
-/// Up to this dimension a full sum costs milliseconds.
-const SMALL: usize = 300;
-/// Largest dimension whose sum is formed where there are as many rows: it holds 32 MB.
-const LARGEST_SUM: usize = 2_000;
-/// Residuals ‖Av − θv‖ accepted, relative to the largest eigenvalue: those of [`top_k`].
+/// Up to this dimension forming the sum takes milliseconds.
+const MAX_CHEAP_DIMENSION: usize = 300;
+/// Maximum dimension whose sum is formed if there are at least as many rows: it takes 32 MB.
+const MAX_SUM_DIMENSION: usize = 2_000;
+/// Accepted residuals ‖Av − θv‖, relative to the largest eigenvalue: as in [`top_k`].
 const RESIDUAL: f64 = 1e-11;
 
 /// The `k` largest eigenvalues of the rows' second moment `(1/n)Σxxᵀ`, descending, and their eigenvectors (`p × k`,
 /// orthonormal, signs as [`top_k`] fixes them). **No privacy whatsoever.**
 ///
-/// The sum is formed up to p = 300, and up to 2,000 where there are as many rows; otherwise the pairs come from products
-/// with the rows, by block Lanczos to residuals of 1e-11 relative.
+/// The sum is formed up to p = 300, and up to 2,000 if there are at least as many rows; otherwise the pairs come from
+/// products with the rows, by block Lanczos to relative residuals of 1e-11.
 ///
 /// # Errors
 /// `invalid-request` unless `1 ≤ k ≤ p`.
@@ -40,7 +40,7 @@ pub fn principal_components(rows: &Rows, k: usize) -> Result<SymmetricEigen> {
     Ok(found)
 }
 
-/// The `k` leading eigenpairs of the sum of n outer products that `products` multiplies with; `sum` forms it.
+/// The `k` leading eigenpairs of the sum of n outer products: `products` multiplies by it, `sum` forms it.
 pub(crate) fn leading_of_sum(
     products: &dyn Symmetric,
     n: usize,
@@ -48,7 +48,7 @@ pub(crate) fn leading_of_sum(
     sum: impl FnOnce() -> DMatrix<f64>,
 ) -> Result<SymmetricEigen> {
     let p = products.dimension();
-    if p <= SMALL || (p <= LARGEST_SUM && p <= n) {
+    if p <= MAX_CHEAP_DIMENSION || (p <= MAX_SUM_DIMENSION && p <= n) {
         return top_k(&sum(), k);
     }
     if k == 0 || k > p {
@@ -56,7 +56,8 @@ pub(crate) fn leading_of_sum(
             "k is {k}; it must be between 1 and p = {p}, the length of a row"
         )));
     }
-    // All p dimensions may be searched: a spectrum without gaps takes thousands, which is still less than the sum.
+    // The Krylov space may grow to p dimensions: a spectrum without gaps needs thousands, which is still less work than
+    // the sum.
     leading_pairs(products, k, RESIDUAL, p)?.ok_or_else(|| {
         Error::estimate_failed(format!(
             "the {k} leading components of dimension {p} did not converge; use fewer components"
@@ -71,9 +72,10 @@ mod tests {
     use super::*;
     use crate::testing::gaussian_rows;
 
-    /// More rows than columns and fewer, a gap and none, more components than rows: as the full decomposition.
+    /// Agrees with the full decomposition: more rows than columns or fewer, with a gap or without, more components than
+    /// rows.
     #[test]
-    fn products_give_what_the_sum_gives() {
+    fn products_agree_with_the_sum() {
         let mut deviations = vec![0.01; 330];
         for (deviation, value) in deviations.iter_mut().zip([0.5, 0.4, 0.3, 0.2, 0.1]) {
             *deviation = value;
@@ -90,7 +92,7 @@ mod tests {
             let chosen = principal_components(&rows, k).unwrap();
             assert!((chosen.values * n as f64 - &exact.values).amax() < 1e-11 * exact.values[0]);
         }
-        // Three rows span three dimensions; the other two components have variance 0.
+        // Three rows span three dimensions, so the other two components have variance 0.
         let few = gaussian_rows(3, &deviations, 8);
         let found = principal_components(&few, 5).unwrap();
         assert!(

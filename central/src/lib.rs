@@ -1,11 +1,12 @@
-//! Trusted-curator baselines: what somebody who may see every row would answer.
+//! Trusted-curator baselines: PCA by somebody who may see every row.
 //!
-//! * [`pca`], [`centred_pca`] and, without a `p × p` matrix, [`principal_components`]: the non-private answer everything
-//!   is compared with.
-//! * [`Baseline`]: the trait every algorithm of the source papers is behind; [`ALGORITHMS`] lists them.
-//! * [`parameter`]: what an algorithm can be given, as data.
-//! * [`Privacy`], [`Neighbours`], [`NoiseRule`], [`Guarantee`]: what is asked for and what really holds.
-//! * [`power`], [`oja`], [`dp_pca`], [`robust`]: algorithms with parts worth having on their own.
+//! * [`pca`], [`centred_pca`] and, without a `p × p` matrix, [`principal_components`]: the non-private reference of
+//!   every comparison.
+//! * [`Baseline`]: the trait that every algorithm of the source papers implements; [`ALGORITHMS`] lists them.
+//! * [`parameter`]: the parameters of the algorithms, as data.
+//! * [`Privacy`], [`Neighbours`], [`CentralCalibration`], [`RunGuarantee`]: the privacy requested, and the guarantee
+//!   that actually holds.
+//! * [`power`], [`oja`], [`dp_pca`], [`robust`]: algorithms with parts that are useful separately.
 //! * [`accountant`]: how much noise a whole run needs.
 //!
 //! ```
@@ -30,7 +31,7 @@ mod amin;
 mod baseline;
 mod block_lanczos;
 pub mod dp_pca;
-mod exact;
+mod exact_pca;
 mod fit;
 mod generator;
 mod gradient_sum;
@@ -56,8 +57,8 @@ mod testing;
 mod trace;
 
 pub use amin::Amin;
-pub use baseline::{Baseline, Card, Delta, RowStream, StreamingBaseline, check};
-pub use exact::Pca;
+pub use baseline::{AlgorithmInfo, Baseline, Delta, RowStream, StreamingBaseline, check};
+pub use exact_pca::Pca;
 pub use fit::{Fit, Request, TracePoint};
 pub use generator::{Generator, generator};
 pub use gradient_sum::GradientSum;
@@ -65,7 +66,7 @@ pub use input_perturbation::{AnalyzeGauss, ModSulq, Wishart};
 pub use leading::principal_components;
 pub use parameter::Options;
 pub use pca::{Reference, centred_pca, pca};
-pub use privacy::{Guarantee, Neighbours, NoiseRule, Privacy, PrivacyTarget};
+pub use privacy::{CentralCalibration, Neighbours, Privacy, PrivacyTarget, RunGuarantee};
 pub use private_power_iteration::PrivatePowerIteration;
 pub use registry::{ALGORITHMS, find};
 pub use rows::Rows;

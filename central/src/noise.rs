@@ -1,11 +1,11 @@
-//! Independent noise on every entry of a release.
+//! Independent noise for every entry of a release.
 
 use nalgebra::DMatrix;
 use rand_distr::{Distribution, Exp1, StandardNormal};
 
 use crate::Generator;
 
-/// The law of one entry's noise.
+/// Distribution of one entry's noise.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum EntryNoise {
     /// `N(0, sd²)`.
@@ -68,11 +68,11 @@ mod tests {
     use super::*;
     use crate::generator;
 
-    /// 200,000 draws: the standard error of the mean absolute value is below 0.23 % of it for both laws, so 6 of
-    /// them are 1.4 %; false alarm below 1e-8. The mean absolute value is √(2/π)·sd, or λ; the variance tells the
-    /// two laws apart (standard error 0.5 % for the Laplace law).
+    /// 200,000 draws: the standard error of the mean absolute value is below 0.23 % of it for both distributions, so 6
+    /// of them are 1.4 %; false alarm below 1e-8. The mean absolute value is √(2/π)·sd, or λ; the variance
+    /// distinguishes the two (standard error 0.5 % for Laplace).
     #[test]
-    fn both_laws_have_their_scale() {
+    fn both_distributions_have_their_scale() {
         let mut rng = generator(Some(5)).unwrap();
         for noise in [
             EntryNoise::Gaussian { sd: 3.0 },

@@ -1,8 +1,8 @@
 //! The parameters of the algorithms as data.
 //!
-//! A line of the table below is a parameter; a [`Card`](crate::Card) says which an algorithm has, and what each is
-//! where it is not set. From these come the flags of `eigenveil central`, the checks of their values, and what
-//! `eigenveil central list` says of them.
+//! Each line of the table below is a parameter; an [`AlgorithmInfo`](crate::AlgorithmInfo) names those of an algorithm
+//! and their defaults. The flags of `eigenveil central`, the checks of their values and `eigenveil central list` are
+//! generated from them.
 
 use std::{
     fmt,
@@ -14,7 +14,7 @@ use std::{
 
 use eigenveil_shared::{Error, Result};
 
-/// What kind of value a parameter has.
+/// The kind of value of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A whole number.
@@ -28,17 +28,17 @@ pub enum Kind {
 /// A parameter of an algorithm.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Parameter {
-    /// Name, of the flag too.
+    /// Name, also of the flag.
     pub name: &'static str,
-    /// What stands for its value in help.
+    /// Placeholder for its value in help texts.
     pub symbol: &'static str,
-    /// One line: what it is.
+    /// Description in one line.
     pub help: &'static str,
     /// Kind of its value.
     pub kind: Kind,
-    /// Where its value lies, whatever the rows.
+    /// Limits of its value, whatever the rows.
     pub limits: (Bound<f64>, Bound<f64>),
-    /// Its value where it is not set, if that is a number: it may follow from the rows' number and the budget.
+    /// Its default, if that is a constant; it may also depend on the number of rows and the budget.
     pub default: Option<f64>,
 }
 
@@ -100,18 +100,18 @@ macro_rules! parameters {
 }
 
 parameters! {
-    ITERATIONS: Count "iterations" "T", FROM_ONE, "Iterations (steps) of iterative algorithms";
+    ITERATIONS: Count "iterations" "T", FROM_ONE, "Iterations of iterative algorithms";
     EPOCHS: Count "epochs" "M", FROM_ONE, "Epochs of dp-vrpca";
     BATCH: Count "batch" "B", FROM_ONE, "Rows of a batch or block";
-    STEP: Number "step" "X", POSITIVE, "Step size, or the constant of its schedule";
-    GAP: Number "gap" "X", POSITIVE,
-        "Eigengap λ_k − λ_{k+1} of the rows' second moment, where it is known: oja's steps are 1/(gap·(o + t))";
-    COLUMNS: Count "columns" "C", FROM_ONE, "Columns of the iterate of block power methods, k to p";
-    CLIP: Number "clip" "X", (Excluded(0.0), Included(1.0)), "Threshold that gradients are clipped to";
+    STEP_SIZE: Number "step-size" "X", POSITIVE, "Step size, or the constant of its schedule";
+    EIGENGAP: Number "eigengap" "X", POSITIVE,
+        "Known eigengap λ_k − λ_{k+1} of the rows' second-moment matrix: oja's step sizes are 1/(eigengap·(o + t))";
+    BLOCK_SIZE: Count "block-size" "C", FROM_ONE, "Columns of the iterate of block power methods, k to p";
+    GRADIENT_CLIP: Number "gradient-clip" "X", (Excluded(0.0), Included(1.0)), "Threshold that gradients are clipped to";
     LAMBDA: Number "lambda" "X", FROM_ZERO, "Penalty λ of sparse-pca";
-    SUPPORT: Count "support" "S", FROM_ONE, "Rows of the subspace that sparse-pca keeps";
+    SUPPORT: Count "support" "S", FROM_ONE, "Number of features that sparse-pca selects";
     STARTS: Count "starts" "R", FROM_ONE,
-        "Starts of sparse-pca on s rows: the relaxed one, the others random; the best answer wins";
+        "Starts of sparse-pca on s features: the relaxed one, then random ones; the best result wins";
     DEFLATION: Switch "deflation" "", ANY,
         "Find the components of dp-pca one after another, each over n/k rows, instead of all at once";
     ZETA: Number "zeta" "Z", (Excluded(0.0), Excluded(1.0)), "ζ of dp-pca, its failure probability";
@@ -120,12 +120,14 @@ parameters! {
     GROUPS: Number "groups" "X", (Included(1.0), Excluded(1e6)),
         "Groups of rows in dp-pca's eigenvalue histogram, as a multiple of its threshold";
     GROUP_ROWS: Count "group-rows" "R", (Included(2.0), Excluded(1e6)), "Rows in each group of that histogram";
-    STAGE: Count "stage" "I", FROM_ONE, "Iterations before the step of ggd and its relatives halves";
-    SIGMA: Number "sigma" "X", FROM_ZERO, "Noise of nggd and nsggd on every entry of the mean gradient";
+    HALVE_STEP_EVERY: Count "halve-step-every" "I", FROM_ONE,
+        "Iterations after which ggd and its relatives halve the step size";
+    GRADIENT_NOISE: Number "gradient-noise" "X", FROM_ZERO,
+        "Standard deviation of the noise that nggd and nsggd add to every entry of the mean gradient";
 }
 
 impl Parameter {
-    /// With this value where it is not set.
+    /// The same parameter with this default.
     pub(crate) const fn or(self, default: f64) -> Self {
         Self {
             default: Some(default),
@@ -134,7 +136,7 @@ impl Parameter {
     }
 
     /// # Errors
-    /// `invalid-request` names the value and the limits it is not within.
+    /// `invalid-request`, which names the value and its limits.
     pub fn check(&self, value: impl Into<Value>) -> Result<()> {
         let value = value.into();
         let number = match value {
@@ -163,17 +165,17 @@ impl Parameter {
     }
 }
 
-/// Parameters that are set, each with its value.
+/// The parameters that are set, with their values.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Options(Vec<(Parameter, Value)>);
 
 impl Options {
-    /// With this parameter set.
+    /// Sets this parameter.
     ///
     /// ```
-    /// use eigenveil_central::{Options, find, parameter::{BATCH, COLUMNS}};
+    /// use eigenveil_central::{Options, find, parameter::{BATCH, BLOCK_SIZE}};
     /// let entry = find("noisy-power")?;
-    /// assert!(entry.build(&Options::default().with(COLUMNS, 4)).is_ok());
+    /// assert!(entry.build(&Options::default().with(BLOCK_SIZE, 4)).is_ok());
     /// let refused = entry.build(&Options::default().with(BATCH, 100)).err().unwrap();
     /// assert!(refused.detail().starts_with("noisy-power has no parameter batch"));
     /// # Ok::<(), eigenveil_shared::Error>(())
@@ -185,7 +187,7 @@ impl Options {
         self
     }
 
-    /// Those that are set.
+    /// The parameters that are set.
     pub fn iter(&self) -> impl Iterator<Item = &(Parameter, Value)> {
         self.0.iter()
     }

@@ -1,25 +1,25 @@
-//! Plain PCA of the prepared rows: no privacy, the reference of every comparison.
+//! Plain PCA of the prepared rows: not private, the reference of every comparison.
 
 use eigenveil_estimation::{linalg, pca::pca as pca_of_moment};
 use eigenveil_shared::{Result, packed::PackedSymmetric, preprocess::FeatureRow};
 use nalgebra::{DMatrix, DVector};
 
-use crate::rows::{check_dimension, no_rows};
+use crate::rows::{check_dimension, no_rows_error};
 
-/// The non-private answer.
+/// Result of non-private PCA.
 #[derive(Clone, Debug)]
 pub struct Reference {
     /// `p × k` orthonormal loadings, leading first.
     pub subspace: DMatrix<f64>,
-    /// Eigenvalues of the second moment, descending, all p of them.
+    /// All p eigenvalues of the second-moment matrix, descending.
     pub eigenvalues: Vec<f64>,
-    /// The second moment `(1/n)Σxxᵀ`, `p × p`; of [`centred_pca`], the covariance around the mean.
+    /// The second-moment matrix `(1/n)Σxxᵀ`, `p × p`; for [`centred_pca`], the covariance around the mean.
     pub moment: DMatrix<f64>,
-    /// Rows seen.
+    /// Rows used.
     pub n: u64,
 }
 
-/// Top-`k` eigenvectors of the second moment of the rows. **No privacy whatsoever.**
+/// Top-`k` eigenvectors of the second-moment matrix of the rows. **No privacy whatsoever.**
 ///
 /// Rows are consumed one at a time; memory is O(p²).
 ///
@@ -35,7 +35,7 @@ pub fn pca(
     fit(moment, n, k)
 }
 
-/// As [`pca`] of the covariance `(1/n)Σ(x−m)(x−m)ᵀ` around the rows' mean: the reference of studies with private
+/// Like [`pca`], of the covariance `(1/n)Σ(x−m)(x−m)ᵀ` around the rows' mean: the reference of studies with private
 /// centring. **No privacy whatsoever.**
 pub fn centred_pca(
     rows: impl IntoIterator<Item = Result<FeatureRow>>,
@@ -67,7 +67,7 @@ fn add_up(rows: impl IntoIterator<Item = Result<FeatureRow>>, dimension: usize) 
         n += 1;
     }
     if n == 0 {
-        return Err(no_rows());
+        return Err(no_rows_error());
     }
     sum.scale(1.0 / n as f64);
     Ok(Sums {
@@ -121,7 +121,8 @@ mod tests {
         );
     }
 
-    /// Points around (0.3, 0.4): the second moment's first axis is the mean, the covariance's is across it.
+    /// Points around (0.3, 0.4): the first eigenvector of the second-moment matrix is the mean, that of the covariance
+    /// is orthogonal to it.
     #[test]
     fn centring_removes_the_mean() {
         let rows: Vec<Vec<f64>> = [-2.0, -1.0, 0.0, 1.0, 2.0]

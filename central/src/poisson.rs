@@ -1,11 +1,11 @@
-//! Poisson samples: each row by itself, so that their size is random and only its mean is public.
+//! Poisson samples: rows are included independently, so the sample size is random and only its mean is public.
 
 use eigenveil_shared::{Error, Result};
 use rand::RngExt as _;
 
 use crate::Generator;
 
-/// A batch of `batch` rows in the mean, as a sampling rate.
+/// The sampling rate of an expected batch of `batch` rows.
 pub(crate) fn sampling_rate(batch: usize, n: usize) -> Result<f64> {
     if batch == 0 || batch > n {
         return Err(Error::invalid_request(format!(
@@ -15,9 +15,10 @@ pub(crate) fn sampling_rate(batch: usize, n: usize) -> Result<f64> {
     Ok(batch as f64 / n as f64)
 }
 
-/// Calls `take` with the indices of a sample of 0..n in rising order, each in it with probability `rate`, independently.
+/// Calls `take` with the indices of a sample of 0..n in ascending order; each is included with probability `rate`,
+/// independently.
 ///
-/// The gaps between them are geometric, so the work is that of the sample, not of n.
+/// The gaps between them are geometric, so the work is proportional to the sample, not to n.
 pub(crate) fn poisson_sample(
     n: usize,
     rate: f64,
@@ -47,9 +48,9 @@ mod tests {
     use super::*;
     use crate::generator;
 
-    /// 20,000 samples of 50 indices at rate 0.1: each is in 2,000 ± 42 of them; within 6 deviations for all 50, false
-    /// alarm 1e-7. The sizes have the binomial variance 4.5, whose estimate has a standard error of 1 %; neighbours are
-    /// both in 200 ± 14 samples, within 6 deviations for all 49.
+    /// 20,000 samples of 50 indices at rate 0.1: each index occurs in 2,000 ± 42 of them; within 6 deviations for all
+    /// 50, false alarm 1e-7. The sizes have the binomial variance 4.5, whose estimate has a standard error of 1 %;
+    /// adjacent indices occur together in 200 ± 14 samples, within 6 deviations for all 49.
     #[test]
     fn every_index_is_as_likely_and_sizes_are_binomial() {
         let mut rng = generator(Some(1)).unwrap();
@@ -73,7 +74,7 @@ mod tests {
         assert!((squares - 4.5).abs() < 0.27, "{squares}");
     }
 
-    /// One of a million in the mean, a thousand times: 1,000 ± 32 in all, within 6 deviations; false alarm 2e-9.
+    /// One index of a million on average, a thousand times: 1,000 ± 32 in all, within 6 deviations; false alarm 2e-9.
     #[test]
     fn small_rates_and_all() {
         let mut rng = generator(Some(2)).unwrap();

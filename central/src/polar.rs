@@ -6,20 +6,21 @@ use eigenveil_estimation::linalg::{
 use eigenveil_shared::{Error, Result};
 use nalgebra::DMatrix;
 
-/// Smallest over largest eigenvalue of a Gram matrix that needs no QR factorisation before it.
+/// A Gram matrix with a larger ratio of smallest to largest eigenvalue needs no QR factorisation first.
 const WELL_CONDITIONED: f64 = 1e-4;
 
-/// `P_{O(D,r)}(A) = A(AᵀA)^{−1/2}`: the orthonormal frame nearest to A (`D × r`), its polar factor (Fan & Hoffman 1955).
+/// `P_{O(D,r)}(A) = A(AᵀA)^{−1/2}`: the orthonormal frame nearest to A (`D × r`), its polar factor (Fan & Hoffman
+/// 1955).
 ///
-/// By the `r × r` Gram matrix where A is well conditioned, as a frame after a short step is; after a QR factorisation
-/// otherwise, for the Gram matrix squares the condition.
+/// From the `r × r` Gram matrix if A is well conditioned, as a frame after a short step is; otherwise after a QR
+/// factorisation, because a Gram matrix squares the condition number.
 pub(crate) fn polar(a: &DMatrix<f64>) -> Result<DMatrix<f64>> {
     let gram = symmetric_eigen(&cross_product(a, a))?;
     let (largest, smallest) = (gram.values.max(), gram.values.min());
     // Written so that NaN fails.
     if smallest > WELL_CONDITIONED * largest && largest.is_finite() {
         let mut frame = product(a, &inverse_root(&gram));
-        // What rounding left, up to 1e-12: one step of Newton and Schulz squares it.
+        // One Newton–Schulz step squares the rounding error, up to 1e-12.
         let defect = cross_product(&frame, &frame);
         let r = defect.ncols();
         let correction = DMatrix::identity(r, r) * 1.5 - defect * 0.5;
@@ -33,7 +34,7 @@ pub(crate) fn polar(a: &DMatrix<f64>) -> Result<DMatrix<f64>> {
         let gram = symmetric_eigen(&cross_product(&r, &r))?;
         if gram.values.min() <= 1e-20 * gram.values.max() {
             return Err(Error::estimate_failed(
-                "the columns of a frame are dependent: the noise swamps it, or the step is too long; use a larger budget, a smaller --step or a smaller k",
+                "the columns of a frame are linearly dependent: the noise swamps it, or the step is too long; use a larger budget, a smaller --step-size or a smaller k",
             ));
         }
         r *= inverse_root(&gram);
@@ -59,7 +60,7 @@ mod tests {
 
     /// A = V·S with S symmetric and positive has the polar factor V, for condition numbers up to 1e4.
     #[test]
-    fn it_finds_the_factor_a_matrix_was_made_of() {
+    fn polar_factor_is_recovered() {
         let mut rng = generator(Some(3)).unwrap();
         for (d, r) in [(5, 1), (20, 2), (200, 10)] {
             let frame = uniform_frame(&mut rng, d, r).unwrap();
@@ -81,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_a_frame_also_where_columns_are_nearly_dependent() {
+    fn nearly_dependent_columns_give_a_frame() {
         let mut rng = generator(Some(1)).unwrap();
         for spread in [1.0, 1e-3, 1e-5] {
             let mut v = DMatrix::from_element(30, 4, 1.0);
@@ -95,7 +96,7 @@ mod tests {
 
     /// `V = Q·S` with S positive definite gives back Q.
     #[test]
-    fn a_stretched_frame_comes_back() {
+    fn stretched_frame_is_recovered() {
         let mut rng = generator(Some(2)).unwrap();
         let q = uniform_frame(&mut rng, 12, 3).unwrap();
         let s = DMatrix::from_row_slice(3, 3, &[3.0, 1.0, 0.5, 1.0, 2.0, 0.2, 0.5, 0.2, 1.0]);

@@ -1,26 +1,27 @@
-//! What a private run is asked to protect, and what it then protects.
+//! The privacy requested of a run, and the guarantee it achieves.
 
 use std::{fmt, str::FromStr};
 
 use eigenveil_shared::{Error, Result, privacy::Budget};
 
-/// Which two data sets of n rows a result must not tell apart. n is public: no row is added or taken away.
+/// The neighbouring relation: which data sets of n rows must be indistinguishable. n is public: no row is added or
+/// removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Neighbours {
     /// One row is replaced by the zero row.
     ZeroOut,
-    /// One row is replaced by another row of the unit ball: the notion of the local mechanisms.
+    /// One row is replaced by another row of the unit ball: the relation of the local mechanisms.
     Replace,
-    /// One entry of `A = Σxxᵀ`, and its mirror image, moves by at most 1: far weaker than either, for a row has p²
-    /// entries. Only algorithms that work on A have it.
+    /// One entry of `A = Σxxᵀ`, and its mirror image, changes by at most 1: far weaker than the other two, because a
+    /// row changes p² entries. Only algorithms that work on A support it.
     Entry,
 }
 
 impl Neighbours {
-    /// Both relations between rows: what most algorithms protect.
+    /// Both relations between rows, which most algorithms support.
     pub const ALL: [Self; 2] = [Self::ZeroOut, Self::Replace];
 
-    /// And that between entries.
+    /// All three relations.
     pub const WITH_ENTRY: [Self; 3] = [Self::ZeroOut, Self::Replace, Self::Entry];
 
     /// Frobenius sensitivity of `Σxxᵀ`, also after multiplication by a matrix of spectral norm 1: 1, or √2
@@ -52,17 +53,17 @@ impl Neighbours {
     }
 }
 
-/// How the noise of a private run is chosen.
+/// Calibration of the noise of a central run. (The local mechanisms have `analytic` instead of `accounted`.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum NoiseRule {
+pub enum CentralCalibration {
     /// By an accountant, so that the whole run keeps its budget.
     Accounted,
-    /// By the paper's formula, unstated constants taken as 1; the result says what really holds.
+    /// By the paper's formula, with unstated constants set to 1; the result reports the guarantee that actually holds.
     AsPublished,
 }
 
-impl NoiseRule {
-    /// Both.
+impl CentralCalibration {
+    /// Both calibrations.
     pub const ALL: [Self; 2] = [Self::Accounted, Self::AsPublished];
 
     /// As written on the command line.
@@ -74,7 +75,7 @@ impl NoiseRule {
     }
 }
 
-macro_rules! named {
+macro_rules! impl_names {
     ($kind:ident, $all:ident, $what:literal) => {
         impl fmt::Display for $kind {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -98,79 +99,82 @@ macro_rules! named {
     };
 }
 
-named!(Neighbours, WITH_ENTRY, "a neighbouring relation");
-named!(NoiseRule, ALL, "a calibration");
+impl_names!(Neighbours, WITH_ENTRY, "a neighbouring relation");
+impl_names!(CentralCalibration, ALL, "a calibration");
 
-/// A budget is always finite; without one there is no noise.
+/// Whether a run is private. A budget is always finite; without one there is no noise.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Privacy {
     /// No noise: the algorithm equals its non-private counterpart.
     None,
-    /// The whole run, initialisation included, is to keep this budget.
-    Budget(PrivacyTarget),
+    /// The whole run, including its start, must keep this budget.
+    Private(PrivacyTarget),
 }
 
 impl Privacy {
-    /// A budget between these neighbours, by this noise.
-    pub fn with_budget(budget: Budget, neighbours: Neighbours, calibration: NoiseRule) -> Self {
-        Self::Budget(PrivacyTarget {
+    /// A private run with this budget, neighbouring relation and calibration.
+    pub fn with_budget(
+        budget: Budget,
+        neighbours: Neighbours,
+        calibration: CentralCalibration,
+    ) -> Self {
+        Self::Private(PrivacyTarget {
             budget,
             neighbours,
             calibration,
         })
     }
 
-    /// How the noise is chosen, where there is any.
-    pub(crate) fn calibration(&self) -> Option<NoiseRule> {
+    /// The calibration, if the run is private.
+    pub(crate) fn calibration(&self) -> Option<CentralCalibration> {
         match self {
             Self::None => None,
-            Self::Budget(target) => Some(target.calibration),
+            Self::Private(target) => Some(target.calibration),
         }
     }
 }
 
-/// What a private run is asked to keep.
+/// The privacy requested of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PrivacyTarget {
     /// (ε, δ); pure where δ = 0.
     pub budget: Budget,
-    /// Between which data sets.
+    /// The neighbouring relation.
     pub neighbours: Neighbours,
-    /// How the noise is chosen.
-    pub calibration: NoiseRule,
+    /// The calibration of the noise.
+    pub calibration: CentralCalibration,
 }
 
 impl PrivacyTarget {
-    /// What is told of a run with this ε at the budget's δ.
-    pub(crate) fn guarantee(self, true_epsilon: Option<f64>, remark: Option<String>) -> Guarantee {
-        Guarantee {
+    /// The guarantee of a run with this ε at the budget's δ.
+    pub(crate) fn guarantee(self, true_epsilon: Option<f64>, note: Option<String>) -> RunGuarantee {
+        RunGuarantee {
             budget: self.budget,
             neighbours: self.neighbours,
             calibration: self.calibration,
             true_epsilon,
-            remark,
+            note,
         }
     }
 }
 
-/// What a private run was asked for and what its noise really gives.
+/// The privacy requested of a run and the guarantee it actually has.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Guarantee {
-    /// The budget asked for.
+pub struct RunGuarantee {
+    /// The requested budget.
     pub budget: Budget,
-    /// Between which data sets.
+    /// The neighbouring relation.
     pub neighbours: Neighbours,
-    /// How the noise was chosen.
-    pub calibration: NoiseRule,
-    /// An ε that holds for the whole run at δ of the budget between these neighbours, rounded up; `None`
-    /// where none does.
+    /// The calibration of the noise.
+    pub calibration: CentralCalibration,
+    /// An ε that holds for the whole run at the budget's δ between these neighbours, rounded up; `None` if none does.
     pub true_epsilon: Option<f64>,
-    /// What a reader must know besides (why none holds, say).
-    pub remark: Option<String>,
+    /// A note for the reader (why no ε holds, say).
+    pub note: Option<String>,
 }
 
-impl Guarantee {
-    /// Whether the budget asked for is kept.
+impl RunGuarantee {
+    /// Whether the requested budget is kept.
     pub fn holds(&self) -> bool {
         self.true_epsilon
             .is_some_and(|epsilon| epsilon <= self.budget.epsilon())

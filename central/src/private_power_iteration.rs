@@ -7,40 +7,40 @@ use rand_distr::{Distribution, StandardNormal};
 
 use crate::{
     accountant::full_batch,
-    baseline::{Baseline, Card, check},
+    baseline::{AlgorithmInfo, Baseline, check},
     fit::{Fit, Request},
     generator::Generator,
     parameter::ITERATIONS,
-    privacy::{NoiseRule, Privacy},
+    privacy::{CentralCalibration, Privacy},
     rows::Rows,
 };
 
-/// Steps without noise after which convergence is no longer waited for.
-const PATIENCE: usize = 200_000;
-/// Change of a vector in one step at which it stands still.
-const STILL: f64 = 1e-14;
+/// Maximum steps of a run without noise that does not converge.
+const MAX_STEPS: usize = 200_000;
+/// Maximum change of a converged vector in one step.
+const CONVERGENCE_TOLERANCE: f64 = 1e-14;
 
 /// Private power iteration (Hardt & Roth 2013; the PPI of Shang et al.): for each component T steps
 /// `v ← (I − VVᵀ)(Av + g)`, normalised, A = Σxxᵀ and V the components found before.
 ///
-/// * Neighbours: either, Δ = 1 for both: `‖xxᵀv‖ ≤ 1`, and `xxᵀ − yyᵀ` has its eigenvalues in [−1, 1], so
-///   `‖(xxᵀ − yyᵀ)v‖ ≤ 1` too. All `k·T` steps are full-batch releases; the start and the deflation see no row.
-/// * `accounted`: g of `N(0, σ²I)`, σ for kT releases. `as-published`: `N(0, ρ²‖v‖_∞²I)` with
-///   `ρ = √(4kT ln(1/δ))/ε`, which is meant for one *entry* of A; for a row what holds is that of ρ/√p, the worst `‖v‖_∞`.
+/// * Neighbours: both relations, Δ = 1 for each: `‖xxᵀv‖ ≤ 1`, and `xxᵀ − yyᵀ` has its eigenvalues in [−1, 1], so
+///   `‖(xxᵀ − yyᵀ)v‖ ≤ 1` too. All `k·T` steps are full-batch releases; start and deflation use no row.
+/// * `accounted`: g of `N(0, σ²I)`, σ for kT releases. `as-published`: `N(0, ρ²‖v‖_∞²I)` with `ρ = √(4kT ln(1/δ))/ε`,
+///   made for one *entry* of A; for a row the guarantee is that of ρ/√p, the smallest `‖v‖_∞`.
 pub struct PrivatePowerIteration {
     /// Steps T per component; ⌈2 ln p⌉ + 2 where not given.
     pub iterations: Option<usize>,
 }
 
-pub(crate) static CARD: Card = Card {
+pub(crate) static INFO: AlgorithmInfo = AlgorithmInfo {
     name: "ppi",
     source: "Hardt & Roth 2013, private power iteration with deflation (PPI of Shang et al.)",
-    description: "power iteration with noise in every step, one component after another",
-    guarantee: "accounted: (ε, δ) for a row, all steps composed exactly; as-published: made for one entry of the matrix, for a row the true ε is printed",
+    description: "power iteration with noise in every step, one component at a time",
+    guarantee: "accounted: (ε, δ) for a row, all steps composed exactly; as-published: made for one entry of the matrix; the true ε for a row is reported",
     parameters: &[ITERATIONS],
-    quadratic: true,
-    traced: false,
-    ..Card::private(|options| {
+    quadratic_memory: true,
+    has_trace: false,
+    ..AlgorithmInfo::private(|options| {
         Ok(Box::new(PrivatePowerIteration {
             iterations: options.count(ITERATIONS),
         }))
@@ -51,7 +51,7 @@ pub(crate) static CARD: Card = Card {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum StepNoise {
     None,
-    /// Whatever v is.
+    /// Independent of v.
     Fixed(f64),
     /// Times `‖v‖_∞`.
     WithCoherence(f64),
@@ -68,22 +68,22 @@ impl StepNoise {
 }
 
 impl Baseline for PrivatePowerIteration {
-    fn card(&self) -> &'static Card {
-        &CARD
+    fn info(&self) -> &'static AlgorithmInfo {
+        &INFO
     }
 
     fn fit(&self, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit> {
         let (n, p, k) = (rows.n() as u64, rows.dimension(), request.k);
-        check(&CARD, p, n, request)?;
-        let Privacy::Budget(target) = request.privacy else {
-            let steps = self.iterations.unwrap_or(PATIENCE);
+        check(&INFO, p, n, request)?;
+        let Privacy::Private(target) = request.privacy else {
+            let steps = self.iterations.unwrap_or(MAX_STEPS);
             let subspace = deflate(rows, k, steps, StepNoise::None, rng)?;
             return Ok(Fit {
                 subspace,
                 n,
                 privacy: None,
                 trace: Vec::new(),
-                facts: Vec::new(),
+                diagnostics: Vec::new(),
             });
         };
         let steps = self.iterations.unwrap_or_else(|| default_steps(p));
@@ -92,27 +92,27 @@ impl Baseline for PrivatePowerIteration {
         let budget = target.budget;
         let (epsilon, delta) = (budget.epsilon(), budget.delta());
         let (noise, multiplier) = match target.calibration {
-            NoiseRule::Accounted => {
+            CentralCalibration::Accounted => {
                 let sigma = full_batch::noise_multiplier(budget, releases)?;
                 (StepNoise::Fixed(sigma), sigma)
             }
-            NoiseRule::AsPublished => {
+            CentralCalibration::AsPublished => {
                 let rho = (4.0 * releases as f64 * (1.0 / delta).ln()).sqrt() / epsilon;
                 (StepNoise::WithCoherence(rho), rho / (p as f64).sqrt())
             }
         };
         let subspace = deflate(rows, k, steps, noise, rng)?;
-        let remark = (target.calibration == NoiseRule::AsPublished).then(|| {
-            "the noise is made for a change of one entry of the matrix; true_epsilon is for a row"
+        let note = (target.calibration == CentralCalibration::AsPublished).then(|| {
+            "the noise is calibrated for one entry of the matrix; true_epsilon is for a row"
                 .to_owned()
         });
         let holds = full_batch::true_epsilon(multiplier, releases, delta);
         Ok(Fit {
             subspace,
             n,
-            privacy: Some(target.guarantee(holds, remark)),
+            privacy: Some(target.guarantee(holds, note)),
             trace: Vec::new(),
-            facts: vec![
+            diagnostics: vec![
                 ("steps_per_component", steps as f64),
                 ("least_sigma_of_step", multiplier),
             ],
@@ -137,7 +137,7 @@ fn deflate(
     for component in 0..k {
         let done = found.columns(0, component).clone_owned();
         let away = |v: DVector<f64>| -> DVector<f64> {
-            // Twice: once leaves rounding of the size of what was removed.
+            // Twice: one pass leaves rounding errors relative to the part removed.
             let once = &v - &done * (done.transpose() * &v);
             let twice = &once - &done * (done.transpose() * &once);
             let length = twice.norm();
@@ -150,21 +150,21 @@ fn deflate(
             if deviation > 0.0 {
                 next += normal(p, deviation, rng);
             }
-            // Nothing is left where the rank is exhausted: any direction will do.
+            // If the rank is exhausted, any direction will do.
             if next.norm() <= 1e-14 * sum.trace() {
                 break;
             }
             let next = away(next);
             let change = (&next - &v).norm();
             v = next;
-            if noise == StepNoise::None && change < STILL {
+            if noise == StepNoise::None && change < CONVERGENCE_TOLERANCE {
                 break;
             }
         }
         found.set_column(component, &v);
     }
     if noise == StepNoise::None {
-        // Equal or nearly equal eigenvalues keep the iteration from settling, not its span: order within it.
+        // Nearly equal eigenvalues keep the vectors from converging, but not their span: order within the span.
         let small = found.transpose() * &sum * &found;
         found = &found * top_k(&small, k)?.vectors;
     }
@@ -186,7 +186,7 @@ mod tests {
     use super::*;
     use crate::{Neighbours, generator, testing::gaussian_rows};
 
-    fn private(calibration: NoiseRule, iterations: Option<usize>) -> Fit {
+    fn private(calibration: CentralCalibration, iterations: Option<usize>) -> Fit {
         let rows = gaussian_rows(200, &[0.5, 0.3, 0.1, 0.05], 3);
         let budget = Budget::approximate(1.0, 1e-6).unwrap();
         let privacy = Privacy::with_budget(budget, Neighbours::Replace, calibration);
@@ -196,21 +196,27 @@ mod tests {
     }
 
     #[test]
-    fn all_steps_are_paid_for() {
-        let fit = private(NoiseRule::Accounted, Some(8));
+    fn all_steps_are_accounted_for() {
+        let fit = private(CentralCalibration::Accounted, Some(8));
         // 2 components of 8 steps: four times the noise of one release.
         let one = gaussian::analytic_sigma(Budget::approximate(1.0, 1e-6).unwrap(), 1.0).unwrap();
-        assert!((fit.facts[1].1 / one - 4.0).abs() < 1e-9, "{:?}", fit.facts);
+        assert!(
+            (fit.diagnostics[1].1 / one - 4.0).abs() < 1e-9,
+            "{:?}",
+            fit.diagnostics
+        );
         let privacy = fit.privacy.unwrap();
         assert!(privacy.holds() && privacy.true_epsilon.unwrap() > 0.999);
-        let published = private(NoiseRule::AsPublished, None).privacy.unwrap();
-        assert!(published.true_epsilon.unwrap() > 0.0 && published.remark.is_some());
+        let published = private(CentralCalibration::AsPublished, None)
+            .privacy
+            .unwrap();
+        assert!(published.true_epsilon.unwrap() > 0.0 && published.note.is_some());
     }
 
-    /// One step on the zero table from a fixed generator: 20,000 squared entries of g, five standard deviations
-    /// (false alarm 6e-7). Half the noise is off by a factor of four.
+    /// One step on a table of zeros: 20,000 squared entries of g, five standard deviations (false alarm 6e-7). Half the
+    /// noise is off by a factor of four.
     #[test]
-    fn the_noise_of_a_step_has_the_size_it_names() {
+    fn noise_of_a_step_has_the_reported_scale() {
         let mut rng = generator(Some(2)).unwrap();
         let sigma = 3.0;
         let v = DVector::from_vec(vec![0.6, -0.8]);

@@ -1,30 +1,30 @@
-//! Every algorithm by name: the only module that knows them all.
+//! The registry of algorithms, by name.
 
 use eigenveil_shared::{Error, Result};
 
 use crate::{
-    amin, baseline::Card, dp_pca, exact, input_perturbation, oja, power, private_power_iteration,
-    robust, sparse_pca, stochastic,
+    amin, baseline::AlgorithmInfo, dp_pca, exact, input_perturbation, oja, power,
+    private_power_iteration, robust, sparse_pca, stochastic,
 };
 
-/// Every algorithm, in the order of the documentation.
-pub static ALGORITHMS: &[&Card] = &[
-    &exact::CARD,
-    &sparse_pca::CARD,
+/// All algorithms, in the order of the documentation.
+pub static ALGORITHMS: &[&AlgorithmInfo] = &[
+    &exact_pca::INFO,
+    &sparse_pca::INFO,
     &power::PLAIN,
     &power::STREAMING,
     &power::PRIVATE,
     &oja::PLAIN,
     &oja::PRIVATE,
     &oja::MINIBATCH,
-    &dp_pca::CARD,
+    &dp_pca::INFO,
     &stochastic::SPCA,
     &stochastic::VRPCA,
     &input_perturbation::ANALYZE_GAUSS,
     &input_perturbation::MOD_SULQ,
-    &private_power_iteration::CARD,
+    &private_power_iteration::INFO,
     &input_perturbation::WISHART,
-    &amin::CARD,
+    &amin::INFO,
     &robust::GGD,
     &robust::NGGD,
     &robust::SGGD,
@@ -40,11 +40,11 @@ pub static ALGORITHMS: &[&Card] = &[
 /// The algorithm of this name.
 ///
 /// # Errors
-/// `invalid-request` lists the names there are.
-pub fn find(name: &str) -> Result<&'static Card> {
-    let found = ALGORITHMS.iter().find(|card| card.name == name);
+/// `invalid-request`, which lists the names.
+pub fn find(name: &str) -> Result<&'static AlgorithmInfo> {
+    let found = ALGORITHMS.iter().find(|info| info.name == name);
     found.copied().ok_or_else(|| {
-        let names: Vec<&str> = ALGORITHMS.iter().map(|card| card.name).collect();
+        let names: Vec<&str> = ALGORITHMS.iter().map(|info| info.name).collect();
         Error::invalid_request(format!(
             "there is no algorithm {name:?}; use one of {}",
             names.join(", ")

@@ -10,7 +10,7 @@ use nalgebra::DMatrix;
 /// Rows gathered into one matrix for a product.
 const BLOCK: usize = 256;
 
-/// `n ≥ 1` rows of dimension `p`, each of norm at most 1. Does not print its values.
+/// `n ≥ 1` rows of dimension `p`, each of norm at most 1. Its `Debug` output hides the values.
 #[derive(Clone, Debug)]
 pub struct Rows {
     rows: Vec<FeatureRow>,
@@ -21,11 +21,11 @@ impl Rows {
     /// Collects prepared rows.
     ///
     /// # Errors
-    /// The first error of the rows; `wrong-dimension` for a row of another dimension than the first;
+    /// The first error of the rows; `wrong-dimension` for a row whose dimension differs from the first one's;
     /// `invalid-request` without any.
     pub fn collect(rows: impl IntoIterator<Item = Result<FeatureRow>>) -> Result<Self> {
         let rows: Vec<FeatureRow> = rows.into_iter().collect::<Result<_>>()?;
-        let dimension = rows.first().ok_or_else(no_rows)?.dimension();
+        let dimension = rows.first().ok_or_else(no_rows_error)?.dimension();
         for (index, row) in rows.iter().enumerate() {
             check_dimension(index as u64, row, dimension)?;
         }
@@ -72,7 +72,7 @@ impl Rows {
     /// `(Σxxᵀ)·X` for `X` of `p × k`, without forming the `p × p` sum.
     ///
     /// # Panics
-    /// If `X` has another number of rows than p.
+    /// If `X` does not have p rows.
     pub fn multiply(&self, x: &DMatrix<f64>) -> DMatrix<f64> {
         assert_eq!(x.nrows(), self.dimension, "matrix of another dimension");
         let mut sum = DMatrix::zeros(self.dimension, x.ncols());
@@ -87,15 +87,15 @@ impl Rows {
         sum
     }
 
-    /// `‖XV̂‖²/‖X‖²`, X the rows: the share of their second moment that V̂ (`p × k`, orthonormal) holds, as
-    /// [`captured_variance`](eigenveil_estimation::metrics::captured_variance) of that moment.
+    /// `‖XV̂‖²/‖X‖²`, X the rows: the share of their second-moment matrix that V̂ (`p × k`, orthonormal) captures, like
+    /// [`captured_variance`](eigenveil_estimation::metrics::captured_variance) of that matrix.
     ///
     /// # Errors
     /// `invalid-request` unless V̂ is an orthonormal basis of the rows' dimension and a row is not zero.
     pub fn captured_variance(&self, estimated: &DMatrix<f64>) -> Result<f64> {
         if estimated.nrows() != self.dimension {
             return Err(Error::invalid_request(format!(
-                "the estimate has {} rows and the table {} columns; they must be as many",
+                "the estimate has {} rows and the table {} columns; they must be equal",
                 estimated.nrows(),
                 self.dimension
             )));
@@ -106,7 +106,7 @@ impl Rows {
     }
 }
 
-/// `Σxxᵀ` by its products.
+/// `Σxxᵀ`, given by its products.
 impl Symmetric for Rows {
     fn dimension(&self) -> usize {
         self.dimension
@@ -118,7 +118,7 @@ impl Symmetric for Rows {
 }
 
 /// The error of an empty table.
-pub(crate) fn no_rows() -> Error {
+pub(crate) fn no_rows_error() -> Error {
     Error::invalid_request("there are no rows; give at least one")
 }
 
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_different_length_and_no_rows_are_refused() {
+    fn rows_of_different_length_and_empty_tables_are_rejected() {
         let error = Rows::collect([bounded(&[1.0, 0.0]), bounded(&[1.0])]).unwrap_err();
         assert_eq!(error.code(), ErrorCode::WrongDimension);
         assert!(error.detail().contains("row 2"));

@@ -1,4 +1,4 @@
-//! A stream of rows of an announced number and dimension.
+//! A stream of rows with an announced number and dimension.
 
 use eigenveil_shared::{Error, Result, preprocess::FeatureRow};
 
@@ -6,12 +6,12 @@ use rand::seq::SliceRandom;
 
 use crate::{Generator, RowStream, Rows, rows::check_dimension};
 
-/// Rows one after another, each checked; running dry is an error.
+/// Reads and checks rows one at a time; a stream that ends early is an error.
 pub(crate) struct Feed<'a, 'b> {
     rows: &'a mut RowStream<'b>,
     dimension: usize,
     announced: u64,
-    seen: u64,
+    read: u64,
 }
 
 impl<'a, 'b> Feed<'a, 'b> {
@@ -21,7 +21,7 @@ impl<'a, 'b> Feed<'a, 'b> {
             rows,
             dimension,
             announced,
-            seen: 0,
+            read: 0,
         }
     }
 
@@ -29,18 +29,18 @@ impl<'a, 'b> Feed<'a, 'b> {
     pub(crate) fn next_row(&mut self) -> Result<FeatureRow> {
         let Some(row) = self.rows.next() else {
             return Err(Error::invalid_request(format!(
-                "the stream ended after {} rows; n = {} was announced: give the number there are",
-                self.seen, self.announced
+                "the stream ended after {} rows; n = {} was announced: give the actual number",
+                self.read, self.announced
             )));
         };
         let row = row?;
-        check_dimension(self.seen, &row, self.dimension)?;
-        self.seen += 1;
+        check_dimension(self.read, &row, self.dimension)?;
+        self.read += 1;
         Ok(row)
     }
 }
 
-/// The table's rows in random order: a table may be sorted, and a method that sees each row once forgets.
+/// The table's rows in random order: a table may be sorted, and single-pass methods favour late rows.
 pub(crate) fn shuffled<'a>(
     rows: &'a Rows,
     rng: &mut Generator,
@@ -50,24 +50,24 @@ pub(crate) fn shuffled<'a>(
     order.into_iter().cloned().map(Ok)
 }
 
-/// The error of a number of steps beside a number of rows a step.
-pub(crate) fn both_set() -> Error {
+/// The error for setting both the steps and the rows per step.
+pub(crate) fn conflicting_steps_error() -> Error {
     Error::invalid_request(
         "iterations and batch are both set; each follows from n and the other: leave one out",
     )
 }
 
-/// `batch` rows a step of `n` in all: the number of whole steps.
+/// The number of complete steps of `batch` rows in `n` rows.
 pub(crate) fn whole_steps(n: u64, batch: usize) -> Result<usize> {
     let steps = n.checked_div(batch as u64).unwrap_or(0);
     if steps == 0 {
         return Err(Error::invalid_request(format!(
-            "a batch of {batch} rows and n = {n} rows make no step; use between 1 and n rows a batch"
+            "a batch of {batch} rows of n = {n}; use between 1 and n rows per batch"
         )));
     }
     usize::try_from(steps).map_err(|_| {
         Error::invalid_request(format!(
-            "{steps} steps are more than this machine counts; use a larger batch"
+            "{steps} steps exceed what this machine can count; use a larger batch"
         ))
     })
 }

@@ -1,4 +1,4 @@
-//! What a trace keeps of every iteration.
+//! The trace of a run.
 
 use eigenveil_estimation::metrics::projector_distance;
 use eigenveil_shared::Result;
@@ -6,12 +6,12 @@ use nalgebra::DMatrix;
 
 use crate::TracePoint;
 
-/// Whether step t of `steps` is worth a trace point: every step of a short run, a hundred of a long one.
-pub(crate) fn is_watched(t: usize, steps: usize) -> bool {
+/// Whether step t of `steps` gets a trace point: every step of a short run, a hundred of a long one.
+pub(crate) fn is_recorded(t: usize, steps: usize) -> bool {
     t.is_multiple_of(steps.div_ceil(100)) || t == steps
 }
 
-/// Collects trace points where a truth is given, and costs nothing where none is.
+/// Collects trace points if a truth is given, and costs nothing otherwise.
 pub(crate) struct Tracer<'a> {
     truth: Option<&'a DMatrix<f64>>,
     points: Vec<TracePoint>,
@@ -31,7 +31,7 @@ impl<'a> Tracer<'a> {
         self.truth.is_some()
     }
 
-    /// Records the leading k columns of `basis`; `objective` is asked for only where it is recorded.
+    /// Records the leading k columns of `basis`; `objective` is evaluated only if it is recorded.
     pub(crate) fn record(
         &mut self,
         iteration: usize,

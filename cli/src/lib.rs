@@ -5,6 +5,7 @@ mod commands;
 mod demo;
 mod error;
 mod output;
+mod renamed;
 mod results;
 pub mod rows;
 mod scores;
@@ -67,6 +68,11 @@ pub fn main() -> ExitCode {
     let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => {
+            let command = std::env::args().skip(1).find(|word| !word.starts_with('-'));
+            let error = match renamed::hint(&error, command.as_deref().unwrap_or_default()) {
+                Some(hint) => Cli::command().error(error.kind(), hint),
+                None => error,
+            };
             // clap's own codes are 2 for wrong usage and 0 for help and version.
             let code = u8::try_from(error.exit_code()).unwrap_or(2);
             return match error.print() {

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use eigenveil_estimation::{floor::grouped, plan::largest_error};
+use eigenveil_estimation::{floor::grouped, plan::max_error};
 use eigenveil_figures::Figure;
 use eigenveil_shared::{
     estimate::{Estimate, SparseOutcome},
@@ -110,7 +110,7 @@ fn rounded_rate(rate: f64) -> String {
     if rate < 10.0 {
         format!("{rate:.1}")
     } else {
-        grouped(rate.round() as u64)
+        with_thousands(rate.round() as u64)
     }
 }
 
@@ -153,7 +153,7 @@ pub(crate) fn budget_text(epsilon: f64, delta: f64) -> String {
 
 /// The error of a subspace beside the largest there is, that of spaces with nothing in common: "0.61 of at most 2.83".
 pub(crate) fn error_text(error: f64, p: usize, k: usize) -> String {
-    format!("{error:.2} of at most {:.2}", largest_error(p, k))
+    format!("{error:.2} of at most {:.2}", max_error(p, k))
 }
 
 /// Most rows of a sparse estimate named on the terminal.
@@ -199,7 +199,7 @@ pub(crate) fn privacy_text(privacy: &PrivacyStatement) -> String {
         None => format!("nothing at delta {}", delta_text(privacy.delta)),
     };
     let mut text = format!(
-        "mechanism    {}\nneighbours   {}\nclaimed      {}\nreally holds {holds}\none report   {} bytes ({} of payload)\n\n{}",
+        "mechanism    {}\nneighbours   {}\nclaimed      {}\ntrue epsilon {holds}\none report   {} bytes ({} of payload)\n\n{}",
         mechanism_text(privacy.mechanism, privacy.calibration),
         privacy.neighbours,
         budget_text(privacy.epsilon, privacy.delta),

@@ -84,7 +84,7 @@ impl Participant {
     /// `study-not-open`, `study-ended`.
     pub fn check_open(&self) -> Result<()> {
         if let (Some(day), true) = (
-            self.about().ends,
+            self.about().last_day,
             self.about().is_over(self.clock.unix_ms()),
         ) {
             let name = self.study_name().unwrap_or_default();

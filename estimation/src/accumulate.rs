@@ -1,4 +1,4 @@
-//! Sums of reports: the only thing an estimate needs of them.
+//! Sums of reports, which are all that an estimate needs.
 
 use eigenveil_shared::{
     Error, ErrorCode, Result,
@@ -49,7 +49,7 @@ impl Accumulator {
         Self::from_parts(PackedSymmetric::zeros(p), 0)
     }
 
-    /// A sum that was stored before: `sum` of `count` reports.
+    /// Restores a stored sum: `sum` of `count` reports.
     ///
     /// # Errors
     /// `invalid-dimension` for dimension 0, `estimate-failed` for an entry that is not finite.
@@ -132,7 +132,7 @@ impl Accumulator {
         }
     }
 
-    /// Adds everything another accumulator has.
+    /// Adds the sum and the count of another accumulator.
     ///
     /// # Errors
     /// `wrong-dimension` when the dimensions differ.
@@ -153,9 +153,8 @@ impl Accumulator {
     }
 }
 
-/// `Σ ggᵀ` over the directions of `double-cap` seeds, gathered in blocks: p normals and p(p+1) flops a
-/// report, the flops in single precision. What that rounds off is of either sign, and about 1e-5 of the noise that
-/// the directions are made of.
+/// `Σ ggᵀ` over the directions of `double-cap` seeds, gathered in blocks: p normals and p(p+1) flops a report, the
+/// flops in single precision. Its rounding errors have either sign and are about 1e-5 of the directions' own noise.
 ///
 /// ```
 /// use eigenveil_estimation::accumulate::SeedSum;
@@ -199,7 +198,7 @@ impl SeedSum {
     /// Adds a direction of length one that is known already, as a simulation has it.
     ///
     /// # Panics
-    /// If it has another length than p.
+    /// If its length is not p.
     pub fn add_direction(&mut self, direction: &[f64]) {
         self.gram.add(direction, 1.0);
         self.count += 1;

@@ -2,21 +2,23 @@
 //!
 //! Buckets hold whole commits, so a batch of poisoned or broken reports is in one of them, or in a few. Along a unit
 //! vector v the buckets' means `xⱼ = vᵀMⱼv` have, for honest reports, one expectation and variance `σ_v²/mⱼ`, σ_v being
-//! noise *and* sampling and not known exactly. With the weighted median c of the xⱼ (the median of means),
-//! `zⱼ = √mⱼ(xⱼ − c)` and `σ̂ = median|zⱼ|/0.6745` the statistic is `max |zⱼ|/σ̂`: location and scale drop out, so that its law
-//! under the null hypothesis is known whatever the mechanism, the rows and the centring.
+//! noise *and* sampling and not known exactly. With the weighted median c of the xⱼ (the median of means), `zⱼ = √mⱼ(xⱼ
+//! − c)` and `σ̂ = median|zⱼ|/0.6745` the statistic is `max |zⱼ|/σ̂`: location and scale drop out, so that its
+//! distribution under the null hypothesis is known whatever the mechanism, the rows and the centring.
 //!
-//! **Directions.** Those of the estimate's components, and the two leading ones of the scatter `W = Σⱼ Aⱼ²/mⱼ`,
-//! `Aⱼ = Sⱼ − mⱼS̃`, by block iteration. Bucket sums are nearly Gaussian, so S̃ is independent of the Aⱼ, and given W the deviations of
-//! the buckets are still turned uniformly (Langsrud 2005, "Rotation tests"): choosing directions by S̃ and W costs
-//! nothing but the factor d of the Bonferroni bound over d directions.
+//! **Directions.** Those of the estimate's components, and the two leading ones of the scatter `W = Σⱼ Aⱼ²/mⱼ`, `Aⱼ =
+//! Sⱼ − mⱼS̃`, by block iteration. Bucket sums are nearly Gaussian, so S̃ is independent of the Aⱼ, and given W the
+//! deviations of the buckets are still turned uniformly (Langsrud 2005, "Rotation tests"): choosing directions by S̃
+//! and W costs nothing but the factor d of the Bonferroni bound over d directions.
 //!
-//! **Threshold.** With g buckets one |z| is the median itself and g − 1 are nearly free. The scale is that of rank ⌊g/2⌋ among
-//! the other g − 2, so `P(max > t) ≈ (g−1) ∫ f(s)·2Φ(−ts) ds` with f the density of that order statistic. Against 400,000
-//! draws for g = 4 to 32 and equal, rising and 20-fold unequal sizes the true rate was 0.88 to 1.30 times this; hence `ROOM`.
+//! **Threshold.** With g buckets one |z| is the median itself and g − 1 are nearly free. The scale is that of rank
+//! ⌊g/2⌋ among the other g − 2, so `P(max > t) ≈ (g−1) ∫ f(s)·2Φ(−ts) ds` with f the density of that order statistic.
+//! Against 400,000 draws for g = 4 to 32 and equal, rising and 20-fold unequal sizes the true rate was 0.88 to 1.30
+//! times this; hence `FALSE_ALARM_SLACK`.
 //!
-//! **Skewness.** A `double-cap` report is of rank one: a sum of m of them along v is nearly a gamma variable of skewness up
-//! to √(8/m). Positive deviations are brought back to normal by the cube root of Wilson and Hilferty (1931).
+//! **Skewness.** A `double-cap` report is of rank one: a sum of m of them along v is nearly a gamma variable of
+//! skewness up to √(8/m). Positive deviations are brought back to normal by the cube root of Wilson and Hilferty
+//! (1931).
 
 use eigenveil_shared::{
     estimate::{BucketAgreement, BucketVerdict},
@@ -31,40 +33,41 @@ use crate::{accumulate::Accumulator, linalg::orthonormalize, moment::NoisyMoment
 
 /// Probability of `Disagree` where all reports are honest.
 pub const FALSE_ALARM_RATE: f64 = 1e-3;
-/// Largest dimension: two products with every bucket in each of 8 rounds, 5 s at 2,000 (measured on a loaded machine), as long as the error bars.
-pub const LARGEST_DIMENSION: usize = 2_000;
-/// Fewest buckets that can be compared.
-const FEWEST_BUCKETS: usize = 4;
+/// Maximum dimension: two products with every bucket in each of 8 rounds, 5 s at 2,000 (measured on a loaded machine),
+/// as long as the error bars.
+pub const MAX_DIMENSION: usize = 2_000;
+/// Minimum number of buckets that can be compared.
+const MIN_BUCKETS: usize = 4;
 /// A bucket with fewer reports is left out: its sum is not Gaussian enough.
-const FEWEST_REPORTS: u64 = 64;
+const MIN_REPORTS: u64 = 64;
 /// How much larger than the formula's the true rate may be.
-const ROOM: f64 = 1.35;
-/// Most components looked at: each makes the threshold a little higher.
-const MOST_COMPONENTS: usize = 8;
+const FALSE_ALARM_SLACK: f64 = 1.35;
+/// Maximum number of components compared: each raises the threshold a little.
+const MAX_COMPONENTS: usize = 8;
 /// Directions of the scatter.
 const SCATTER_DIRECTIONS: usize = 2;
-/// Rounds of the block iteration. A batch that can be seen is so far above the others that no more are needed, and
-/// under the null hypothesis any direction is right.
+/// Rounds of the block iteration. A visible batch is so far above the others that this is enough, and under the null
+/// hypothesis any direction is valid.
 const ROUNDS: usize = 8;
 /// Median of |N(0, 1)|.
 const MEDIAN_OF_HALF_NORMAL: f64 = 0.674_489_750_196_081_7;
 
 /// Compares the buckets along the components `vectors` (`p × k`, k may be 0) and along their own scatter.
 ///
-/// `None` with fewer than four buckets of 64 reports or more, above p = [`LARGEST_DIMENSION`], and without noise.
+/// `None` with fewer than four buckets of 64 reports or more, above p = [`MAX_DIMENSION`], and without noise.
 pub fn bucket_agreement(moment: &NoisyMoment, vectors: &DMatrix<f64>) -> Option<BucketAgreement> {
     let buckets: Vec<&Accumulator> = moment
         .buckets()
         .iter()
-        .filter(|bucket| bucket.count() >= FEWEST_REPORTS)
+        .filter(|bucket| bucket.count() >= MIN_REPORTS)
         .collect();
     let sd = moment.noise().off_diagonal_sd();
     let noisy = sd.is_finite() && sd > 0.0;
-    if buckets.len() < FEWEST_BUCKETS || moment.dimension() > LARGEST_DIMENSION || !noisy {
+    if buckets.len() < MIN_BUCKETS || moment.dimension() > MAX_DIMENSION || !noisy {
         return None;
     }
     let mut directions = vectors
-        .columns(0, vectors.ncols().min(MOST_COMPONENTS))
+        .columns(0, vectors.ncols().min(MAX_COMPONENTS))
         .into_owned();
     if let Some(scatter) = scatter_directions(moment.mean(), &buckets) {
         let (before, more) = (directions.ncols(), scatter.ncols());
@@ -89,7 +92,10 @@ pub fn bucket_agreement(moment: &NoisyMoment, vectors: &DMatrix<f64>) -> Option<
         })
         .collect();
     let sizes: Vec<f64> = buckets.iter().map(|bucket| bucket.count() as f64).collect();
-    let threshold = threshold(buckets.len(), FALSE_ALARM_RATE / ROOM / tried as f64);
+    let threshold = threshold(
+        buckets.len(),
+        FALSE_ALARM_RATE / FALSE_ALARM_SLACK / tried as f64,
+    );
     let skewness = skewness_of_one_report(moment.noise());
     let mut suspicious = vec![false; buckets.len()];
     let (mut statistic, mut shift) = (0.0_f64, 0.0);
@@ -146,8 +152,8 @@ fn skewness_of_one_report(noise: &NoiseModel) -> f64 {
     }
 }
 
-/// The median of means of the values `x` of buckets of these sizes, and every bucket's deviation from it in robust standard
-/// deviations (of one report's spread at least `least`).
+/// The median of means of the values `x` of buckets of these sizes, and every bucket's deviation from it in robust
+/// standard deviations (of one report's spread at least `least`).
 fn deviations(x: &[f64], sizes: &[f64], least: f64, skewness: f64) -> (f64, Vec<f64>) {
     let mut order: Vec<usize> = (0..x.len()).collect();
     order.sort_by(|&a, &b| x[a].total_cmp(&x[b]));
@@ -199,7 +205,7 @@ fn threshold(buckets: usize, probability: f64) -> f64 {
 /// `(g−1) ∫ f(s)·2Φ(−ts) ds`, f the density of the ⌊g/2⌋-th of g − 2 half-normal variables.
 fn exceedance(buckets: usize, t: f64) -> f64 {
     const STEPS: u32 = 1_000;
-    const LARGEST: f64 = 8.0;
+    const MAX_QUANTILE: f64 = 8.0;
     let root_two = std::f64::consts::SQRT_2;
     let (others, rank) = ((buckets - 2) as f64, (buckets / 2) as f64);
     let ln_choices =
@@ -208,7 +214,7 @@ fn exceedance(buckets: usize, t: f64) -> f64 {
     let step = 16.0 / f64::from(STEPS);
     let sum: f64 = (0..STEPS)
         .map(|i| {
-            let s = LARGEST * (-(f64::from(i) + 0.5) * step).exp();
+            let s = MAX_QUANTILE * (-(f64::from(i) + 0.5) * step).exp();
             let below = libm::erf(s / root_two);
             let above = libm::erfc(s / root_two);
             let density = (2.0 / std::f64::consts::PI).sqrt() * (-0.5 * s * s).exp();
@@ -279,8 +285,8 @@ mod tests {
     use super::*;
     use crate::linalg::packed_to_dense;
 
-    /// The law of the statistic along one direction, by 40,000 draws: the rate is at most 1.35 times the formula's, and
-    /// not far below it. At a rate of 1 % 400 are expected: five standard deviations are 25 %.
+    /// The distribution of the statistic along one direction, by 40,000 draws: the rate is at most 1.35 times the
+    /// formula's, and not far below it. At a rate of 1 % 400 are expected: five standard deviations are 25 %.
     #[test]
     fn the_threshold_has_the_stated_rate() {
         let mut rng = ChaCha8Rng::seed_from_u64(3);
@@ -303,7 +309,8 @@ mod tests {
         }
     }
 
-    /// Thresholds of the same integral in another program (Python, 400,000 draws beside it), in units of the median.
+    /// Thresholds of the same integral from an independent program (Python, checked with 400,000 draws), in units of
+    /// the median.
     #[test]
     fn thresholds_are_those_of_another_program() {
         for (g, probability, exact) in [
@@ -369,7 +376,7 @@ mod tests {
             let found = bucket_agreement(&moment(32, poisoned, 3.0), &none).unwrap();
             assert_eq!(found.verdict, BucketVerdict::Disagree, "{found:?}");
             assert_eq!(found.suspicious_buckets, poisoned);
-            // What the poison adds to the mean, less what the median gives way.
+            // The poison's contribution to the mean, minus the shift of the median.
             let moved = 3.0 * poisoned as f64 / 32.0;
             assert!((found.shift / moved - 1.0).abs() < 0.2, "{found:?}");
             let words = in_words(&found).unwrap();

@@ -1,10 +1,10 @@
-//! Whether anybody still waits for what is being computed.
+//! Cancellation of a computation whose result is no longer needed.
 
 use std::fmt;
 
 use eigenveil_shared::{Error, Result};
 
-/// Asked between the steps of a long computation.
+/// A cancellation token, checked between the steps of a long computation.
 ///
 /// ```
 /// use eigenveil_estimation::Cancel;
@@ -15,16 +15,16 @@ use eigenveil_shared::{Error, Result};
 pub struct Cancel<'a>(&'a dyn Fn() -> bool);
 
 impl<'a> Cancel<'a> {
-    /// Nobody will call it off.
+    /// Never cancelled.
     pub const NEVER: Self = Self(&|| false);
 
-    /// Called off as soon as this says so.
+    /// Cancelled once this returns true.
     pub fn when(called_off: &'a dyn Fn() -> bool) -> Self {
         Self(called_off)
     }
 
     /// # Errors
-    /// `estimate-failed` when it was called off.
+    /// `estimate-failed` when it was cancelled.
     pub fn check(self) -> Result<()> {
         match (self.0)() {
             false => Ok(()),

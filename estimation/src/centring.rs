@@ -58,7 +58,7 @@ impl EstimatedMean {
     /// `m_v²/a²` of the unit vector `v`, without the noise's part: by how much noise is larger along it.
     ///
     /// # Panics
-    /// If `v` has another length than p.
+    /// If the length of `v` is not p.
     pub fn excess_along(&self, v: DVectorView<'_, f64>) -> f64 {
         let along = v.dot(&DVectorView::from_slice(&self.values, self.values.len()));
         let squared = along * along - self.standard_error * self.standard_error;
@@ -80,8 +80,8 @@ impl EstimatedMean {
 impl NoisyMoment {
     /// Ĉ, of dimension p = P − 1, from the mean decoded report of rows with the constant `a` appended.
     ///
-    /// `double-cap` does not show a multiple of I: under `normalize` ‖y‖ = 1 and it is f/P; otherwise the
-    /// corner says it, `f·b` with `b = a²/f − D̄₂₂`, held to the range that rows in the unit ball allow.
+    /// `double-cap` does not show a multiple of I: under `normalize` ‖y‖ = 1 and it is f/P; otherwise the corner gives
+    /// it, `f·b` with `b = a²/f − D̄₂₂`, clamped to the range that rows in the unit ball allow.
     ///
     /// Every bucket is mapped by the *total's* U, not by its own mean: that is linear in its reports, so the
     /// buckets still add up to the whole and any of them can be merged or left out, and what a bucket's own
@@ -126,16 +126,16 @@ impl NoisyMoment {
         let deviation =
             factor * report_dimension as f64 * (report.identity_variance / self.n() as f64).sqrt();
         let total_variance = centred.mean().trace().max(0.0);
-        let known = deviation <= LARGEST_DEVIATION_OF_TOTAL;
+        let known = deviation <= MAX_DEVIATION_OF_TOTAL;
         centred.set_centred(noise(known.then_some(total_variance)), estimated);
         Ok(centred)
     }
 }
 
-/// Standard deviation of the total variance above which it is not told: rows lie in the unit ball.
-const LARGEST_DEVIATION_OF_TOTAL: f64 = 0.1;
+/// Standard deviation of the total variance above which it is not reported: rows lie in the unit ball.
+const MAX_DEVIATION_OF_TOTAL: f64 = 0.1;
 
-/// What centring needs to know of a report of dimension P.
+/// The noise of a report of dimension P, as far as centring depends on it.
 struct ReportNoise {
     /// b: what multiple of I the mean decoded report lacks of E[yyᵀ].
     identity: f64,
@@ -188,8 +188,8 @@ impl ReportNoise {
                 let length = (dimension * identity).min(1.0);
                 let uniform = 1.0 / (dimension * (dimension + 2.0));
                 let outside = length * a0 + (1.0 - length) * uniform;
-                // ‖D e_P‖² without the corner is c²·g_P²(1 − g_P²): the variance of one report has both moments. What the rows
-                // themselves put there is not noise.
+                // ‖D e_P‖² without the corner is c²·g_P²(1 − g_P²): the variance of one report has both moments. What
+                // the rows themselves put there is not noise.
                 let second = 1.0 / dimension + (last - identity) / scale;
                 let fourth = 3.0 * outside + 6.0 * a1 * last + a2 * last * last / length;
                 let squared = scale * scale * (second - fourth) - last * (length - last);
@@ -243,8 +243,8 @@ impl ReportNoise {
 /// [`NoisyMoment::centred`] will find it.
 ///
 /// # Errors
-/// `invalid-request` unless the two are ≥ 0 and rows in the unit ball can have them; `invalid-mechanism` for a noise family
-/// that cannot be centred.
+/// `invalid-request` unless the two are ≥ 0 and rows in the unit ball can have them; `invalid-mechanism` for a noise
+/// family that cannot be centred.
 pub fn planned_noise(
     params: &StudyParams,
     total_variance: f64,

@@ -1,4 +1,4 @@
-//! Standard errors from the buckets: what the estimate does when one of them is left out.
+//! Standard errors from the buckets: how the estimate changes when one of them is left out.
 //!
 //! The delete-a-group jackknife for groups of unequal size (Busing, Meijer & van der Leeden, *Statistics and
 //! Computing* 9, 1999, eqs. 7–9). With g groups of m₁ … m_g of the n reports, `hⱼ = n/mⱼ`, θ̂₍ⱼ₎ the estimate without
@@ -11,8 +11,8 @@
 //! For a direction `θ̃ⱼ − θ̂_J` is `(hⱼ−1)` times the sine between the direction with and without the group, so
 //! `se² = (1/g) Σ (hⱼ−1) sin²ⱼ`: the mean squared sine to the direction without sampling and noise, where it is small.
 //!
-//! A bucket's sine splits into parts, one towards each other component and one out of their span, so that the error of the
-//! space that some components span is a sum of parts too ([`DirectionErrors::squared_sine_of_span`]).
+//! A bucket's sine splits into parts, one towards each other component and one out of their span, so that the error of
+//! the space that some components span is a sum of parts too ([`DirectionErrors::squared_sine_of_span`]).
 //!
 //! Both the noise of the mechanism and the choice of the participants are in it. g = 32 buckets determine it to 1/√62 =
 //! 13 %. It assumes that buckets are exchangeable: reports that belong together and come in one batch share a commit.
@@ -23,23 +23,23 @@ use nalgebra::{DMatrix, DVector};
 use crate::{
     accumulate::Accumulator,
     linalg::{
-        SymmetricEigen, cross_product, leading_columns, orthonormalize, packed_to_dense, product,
-        share_out, symmetric_eigen, top_k,
+        SymmetricEigen, cross_product, leading_columns, orthonormalize, packed_to_dense,
+        parallel_for_each, product, symmetric_eigen, top_k,
     },
     moment::NoisyMoment,
     pca::rayleigh_quotients,
 };
 
-/// Fewest non-empty buckets.
-pub const FEWEST_BUCKETS: usize = 4;
-/// Largest dimension: a bucket costs some 20·k·p² flops, or a decomposition where k is not small beside p < 300.
-pub const LARGEST_DIMENSION: usize = 2_000;
-/// Most components, from p = [`MANY_DIMENSIONS`].
-pub const MOST_COMPONENTS: usize = 32;
-/// From this dimension [`MOST_COMPONENTS`] is a limit.
-pub const MANY_DIMENSIONS: usize = 300;
+/// Minimum number of non-empty buckets.
+pub const MIN_BUCKETS: usize = 4;
+/// Maximum dimension: a bucket costs some 20·k·p² flops, or a decomposition where k is not small compared with p < 300.
+pub const MAX_DIMENSION: usize = 2_000;
+/// Maximum number of components, from p = [`MIN_LARGE_DIMENSION`].
+pub const MAX_COMPONENTS: usize = 32;
+/// From this dimension [`MAX_COMPONENTS`] is a limit.
+pub const MIN_LARGE_DIMENSION: usize = 300;
 /// Below this dimension a full decomposition is as fast.
-const SMALLEST_KRYLOV: usize = 60;
+const MIN_KRYLOV_DIMENSION: usize = 60;
 /// Blocks of the Krylov space that starts from the full estimate's directions.
 const DEPTH: usize = 8;
 
@@ -89,9 +89,9 @@ impl DirectionErrors {
     }
 }
 
-/// What is estimated again without each bucket.
+/// The estimator that is repeated without each bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Again<'a> {
+pub enum Reestimate<'a> {
     /// Plain PCA.
     Pca,
     /// PCA on these rows; that they were selected is not in the error bars.
@@ -103,48 +103,48 @@ pub enum Again<'a> {
 /// Standard errors of the components `vectors` (`p × k`) of the moment.
 ///
 /// `None` with fewer than four non-empty buckets or one that holds more than half of all reports, without
-/// components, and above [`LARGEST_DIMENSION`] or (from p = 300) [`MOST_COMPONENTS`], where it would take long.
+/// components, and above [`MAX_DIMENSION`] or (from p = 300) [`MAX_COMPONENTS`], where it would take long.
 pub fn error_bars(
     moment: &NoisyMoment,
     vectors: &DMatrix<f64>,
-    again: Again<'_>,
+    reestimate: Reestimate<'_>,
 ) -> Result<Option<ErrorBars>> {
     let k = vectors.ncols();
-    let rows = match again {
-        Again::PcaOnRows(rows) => rows.len(),
+    let rows = match reestimate {
+        Reestimate::PcaOnRows(rows) => rows.len(),
         _ => moment.dimension(),
     };
-    let costly = rows > LARGEST_DIMENSION || (rows >= MANY_DIMENSIONS && k > MOST_COMPONENTS);
+    let costly = rows > MAX_DIMENSION || (rows >= MIN_LARGE_DIMENSION && k > MAX_COMPONENTS);
     let Some(groups) = groups(moment).filter(|_| k > 0 && !costly) else {
         return Ok(None);
     };
-    let on_rows = match again {
-        Again::PcaOnRows(rows) => vectors.select_rows(rows),
+    let on_rows = match reestimate {
+        Reestimate::PcaOnRows(rows) => vectors.select_rows(rows),
         _ => vectors.clone(),
     };
-    let whole = rayleigh_quotients(&restricted(moment.mean(), again), &on_rows);
+    let whole = rayleigh_quotients(&restricted(moment.mean(), reestimate), &on_rows);
     let n = moment.n() as f64;
     let estimate_without = |group: &Accumulator| {
-        let left = restricted(&without(moment, group), again);
-        if again == Again::Nothing {
-            return Ok(Without {
+        let left = restricted(&without(moment, group), reestimate);
+        if reestimate == Reestimate::Nothing {
+            return Ok(LeaveOneOut {
                 values: rayleigh_quotients(&left, &on_rows),
                 cosines: DMatrix::zeros(0, 0),
             });
         }
         let leading = leading_near(&left, &on_rows)?;
-        Ok(Without {
+        Ok(LeaveOneOut {
             cosines: cross_product(&on_rows, &leading.vectors),
             values: leading.values,
         })
     };
-    let mut estimates: Vec<Option<Result<Without>>> = groups.iter().map(|_| None).collect();
-    share_out(groups.iter().zip(&mut estimates), |(group, estimate)| {
+    let mut estimates: Vec<Option<Result<LeaveOneOut>>> = groups.iter().map(|_| None).collect();
+    parallel_for_each(groups.iter().zip(&mut estimates), |(group, estimate)| {
         *estimate = Some(estimate_without(group));
     });
     let mut sizes = Vec::with_capacity(groups.len());
     let mut values = vec![Vec::with_capacity(groups.len()); k];
-    let moving = again != Again::Nothing;
+    let moving = reestimate != Reestimate::Nothing;
     let mut directions = moving.then(|| DirectionErrors {
         mixing: DMatrix::zeros(k, k),
         outside: DVector::zeros(k),
@@ -170,7 +170,7 @@ pub fn error_bars(
 }
 
 /// The components without one bucket.
-struct Without {
+struct LeaveOneOut {
     values: DVector<f64>,
     /// `k × k`, of the angles between the whole's directions (rows) and these; empty where they were held fixed.
     cosines: DMatrix<f64>,
@@ -191,7 +191,7 @@ impl DirectionErrors {
 fn groups(moment: &NoisyMoment) -> Option<Vec<&Accumulator>> {
     let groups: Vec<&Accumulator> = moment.buckets().iter().filter(|b| b.count() > 0).collect();
     let largest = groups.iter().map(|bucket| bucket.count()).max()?;
-    (groups.len() >= FEWEST_BUCKETS && largest <= moment.n() / 2).then_some(groups)
+    (groups.len() >= MIN_BUCKETS && largest <= moment.n() / 2).then_some(groups)
 }
 
 /// The moment without one bucket.
@@ -205,9 +205,9 @@ fn without(moment: &NoisyMoment, group: &Accumulator) -> PackedSymmetric {
     left
 }
 
-fn restricted(moment: &PackedSymmetric, again: Again<'_>) -> DMatrix<f64> {
-    match again {
-        Again::PcaOnRows(rows) => DMatrix::from_fn(rows.len(), rows.len(), |a, b| {
+fn restricted(moment: &PackedSymmetric, reestimate: Reestimate<'_>) -> DMatrix<f64> {
+    match reestimate {
+        Reestimate::PcaOnRows(rows) => DMatrix::from_fn(rows.len(), rows.len(), |a, b| {
             let (i, j) = (rows[a].min(rows[b]), rows[a].max(rows[b]));
             moment.get(i, j)
         }),
@@ -217,12 +217,12 @@ fn restricted(moment: &PackedSymmetric, again: Again<'_>) -> DMatrix<f64> {
 
 /// The leading eigenpairs of a matrix whose leading eigenvectors are nearly `start`.
 ///
-/// Rayleigh–Ritz in a block Krylov space from `start`, where that is small beside p: its error beyond the first-order
-/// change is far below the 13 % to which 32 groups determine a standard error (a test compares).
+/// Rayleigh–Ritz in a block Krylov space from `start`, where that is small compared with p: its error beyond the
+/// first-order change is far below the 13 % to which 32 groups determine a standard error (a test compares).
 fn leading_near(matrix: &DMatrix<f64>, start: &DMatrix<f64>) -> Result<SymmetricEigen> {
     let (p, k) = start.shape();
     let depth = DEPTH.min(p / (3 * k));
-    if p < SMALLEST_KRYLOV || depth < 3 {
+    if p < MIN_KRYLOV_DIMENSION || depth < 3 {
         return top_k(matrix, k);
     }
     let mut basis = start.clone();
@@ -294,7 +294,11 @@ mod tests {
         let vectors = top_k(&moment.dense(), 2).unwrap().vectors;
         let bars = |threads| {
             let threads = Threads::new(threads).unwrap();
-            threads.run(|| error_bars(&moment, &vectors, Again::Pca).unwrap().unwrap())
+            threads.run(|| {
+                error_bars(&moment, &vectors, Reestimate::Pca)
+                    .unwrap()
+                    .unwrap()
+            })
         };
         assert_eq!(bars(1), bars(3));
     }
@@ -320,8 +324,8 @@ mod tests {
         assert!(se > 0.0);
     }
 
-    /// Equal sizes and very unequal ones agree with the noise's law, 24 and 20 groups: within 40 % (2.7 standard
-    /// deviations of a jackknife).
+    /// Equal sizes and very unequal ones agree with the noise's distribution, 24 and 20 groups: within 40 % (2.7
+    /// standard deviations of a jackknife).
     #[test]
     fn unequal_buckets_give_the_same_errors() {
         let unequal: Vec<u64> = (0..20).map(|i| 500 + 100 * i).collect();
@@ -329,7 +333,7 @@ mod tests {
             let moment = moment(30, &sizes, 2.0);
             let dense = moment.dense();
             let leading = top_k(&dense, 1).unwrap();
-            let bars = error_bars(&moment, &leading.vectors, Again::Pca)
+            let bars = error_bars(&moment, &leading.vectors, Reestimate::Pca)
                 .unwrap()
                 .unwrap();
             let n = moment.n() as f64;
@@ -373,9 +377,9 @@ mod tests {
         });
         moment = NoisyMoment::from_buckets(buckets.collect(), *moment.noise()).unwrap();
         let leading = top_k(&moment.dense(), 2).unwrap();
-        let bars = error_bars(&moment, &leading.vectors, Again::Pca).unwrap();
+        let bars = error_bars(&moment, &leading.vectors, Reestimate::Pca).unwrap();
         let directions = bars.unwrap().directions.unwrap();
-        // The noise's law: 28 directions outside, variance 1/n each.
+        // The noise's distribution: 28 directions outside, variance 1/n each.
         let exact = 28.0 / 24_000.0;
         let plane = directions.squared_sine_of_span(0, 1);
         assert!((plane / exact - 1.0).abs() < 0.4, "{plane} {exact}");
@@ -390,14 +394,16 @@ mod tests {
         let axis = leading_columns(&DMatrix::identity(5, 5), 1);
         for sizes in [&[10, 10, 10][..], &[100, 10, 10, 10], &[10, 10, 0, 10, 0]] {
             let moment = moment(5, sizes, 1.0);
-            assert_eq!(error_bars(&moment, &axis, Again::Pca).unwrap(), None);
+            assert_eq!(error_bars(&moment, &axis, Reestimate::Pca).unwrap(), None);
         }
         let moment = moment(5, &[10, 10, 10, 10], 1.0);
         let none = DMatrix::zeros(5, 0);
-        assert_eq!(error_bars(&moment, &none, Again::Pca).unwrap(), None);
-        let fixed = error_bars(&moment, &axis, Again::Nothing).unwrap().unwrap();
+        assert_eq!(error_bars(&moment, &none, Reestimate::Pca).unwrap(), None);
+        let fixed = error_bars(&moment, &axis, Reestimate::Nothing)
+            .unwrap()
+            .unwrap();
         assert_eq!(fixed.directions, None);
-        let rows = error_bars(&moment, &axis, Again::PcaOnRows(&[0])).unwrap();
+        let rows = error_bars(&moment, &axis, Reestimate::PcaOnRows(&[0])).unwrap();
         let rows = rows.unwrap();
         // Alone on its row a direction cannot move, and its eigenvalue is the fixed one's.
         assert_eq!(rows.directions.unwrap().sine(0), 0.0);

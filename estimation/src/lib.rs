@@ -1,52 +1,53 @@
-//! From noisy sums to principal subspaces that can be trusted.
+//! From noisy sums of reports to principal subspaces with error bars and verdicts.
 //!
 //! ```text
 //! payloads ─▶ Accumulator ─▶ NoisyMoment ─┬▶ pca ─────────────┬▶ floor::assess ─▶ components with a verdict
-//!            (bucket sums)   (S̃, n, law)  └▶ fantope::solve ──┘
+//!            (bucket sums)   (S̃, n, noise) └▶ fantope::solve ──┘
 //! ```
 //!
-//! * [`estimate()`]: the one way from a study's reports to the document an analyst gets.
+//! * [`estimate()`]: from a study's reports to the analyst's document.
 //! * [`accumulate`], [`moment`]: sums of decoded reports, and their mean with the noise of one report.
 //! * [`centring`]: the mean, and the covariance around it, from reports with a constant appended.
-//! * [`estimate`](mod@estimate): from a moment to judged components.
+//! * [`components`]: from a moment to judged components.
 //! * [`pca`](mod@pca): top-k eigenvectors (Algorithm 1 of Wang & Xu).
 //! * [`fantope`]: row-sparse components (Algorithm 2) with a duality gap as certificate.
-//! * [`floor`]: what the noise alone would look like, so that every component gets a verdict, a
-//!   debiased eigenvalue and an expected alignment; how many participants would be needed.
-//! * [`plan`]: how many participants a wish needs, from eigenvalues or a pilot's estimate.
+//! * [`floor`]: the spectrum of pure noise, from which every component gets a verdict, a debiased eigenvalue and an
+//!   expected alignment; the number of participants needed.
+//! * [`format`](mod@format): whole numbers for people.
+//! * [`plan`]: how many participants a target needs, from eigenvalues or a pilot's estimate.
 //! * [`metrics`]: distances between subspaces. [`models`]: synthetic populations with a known truth.
 //! * [`simulate`]: the whole path from rows to estimate, repeated, with the truth known.
 //! * [`jackknife`]: standard errors from the buckets. [`agreement`]: do the buckets agree?
 //! * [`row_check`](mod@row_check): can rows in the unit ball have made the reports?
-//! * [`large`]: row-sparse components at p in the tens of thousands, from seeds read twice.
+//! * [`sparse_from_seeds`]: row-sparse components at p in the tens of thousands, from seeds read twice.
 //! * [`linalg`]: the only module that names the kernel library.
 //!
 //! # What is not here
 //!
-//! TLS, storage, HTTP: the server has them.
-//! Nothing here touches a raw row except [`models`] and [`simulate`], which make them up.
+//! TLS, storage, HTTP: the server has them. Only [`models`] and [`simulate`] touch raw rows, and those are synthetic.
 
 pub mod accumulate;
 pub mod agreement;
 mod cancel;
 pub mod centring;
-mod document;
-pub mod estimate;
+pub mod components;
 pub mod fantope;
 pub mod floor;
+pub mod format;
 pub mod jackknife;
-pub mod large;
 pub mod linalg;
 pub mod metrics;
 pub mod models;
 pub mod moment;
 pub mod npy;
 pub mod pca;
+mod pipeline;
 pub mod plan;
 pub mod row_check;
 mod seed_sums;
 pub mod simulate;
+pub mod sparse_from_seeds;
 
 pub use cancel::Cancel;
-pub use document::{Request, Source, estimate};
+pub use pipeline::{Request, Source, estimate};
 pub use seed_sums::sums_of_seeds;

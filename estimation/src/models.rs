@@ -1,7 +1,8 @@
 //! Synthetic populations with a known principal subspace.
 //!
 //! Three are `x ~ N(0, w·I + d·VVᵀ)` and differ in `w`, `d` and how the frame V is drawn; the haystack is a mixture of
-//! inliers near V and outliers around, and rows of signs are a direction of V or its opposite, with noise. Rows are raw: they still have to be prepared (clipped or normalised) like any participant's.
+//! inliers near V and outliers around, and rows of signs are a direction of V or its opposite, with noise. Rows are
+//! raw: they still have to be prepared (clipped or normalised) like any participant's.
 
 use eigenveil_shared::{Error, Result};
 use nalgebra::DMatrix;
@@ -37,7 +38,7 @@ pub enum Model {
         spike: f64,
     },
     /// Section 6 of Wang & Xu: `N(0, λ/(5p(λ+1))·VVᵀ + 1/(5p(λ+1))·I)`; to be clipped at radius 1.
-    Published {
+    WangXu {
         /// Dimension.
         p: usize,
         /// Rank of the subspace.
@@ -48,7 +49,8 @@ pub enum Model {
         lambda: f64,
     },
     /// The haystack of Lerman, McCoy, Tropp & Zhang (2015): each row an inlier `V·N(0, I/k) + N(0, ν²I/p)` with
-    /// probability `inliers`, otherwise an outlier `N(0, I/p)`. Inliers and outliers have the same mean square norm at ν = 0.
+    /// probability `inliers`, otherwise an outlier `N(0, I/p)`. Inliers and outliers have the same mean square norm at
+    /// ν = 0.
     Haystack {
         /// Dimension.
         p: usize,
@@ -59,9 +61,9 @@ pub enum Model {
         /// ν ≥ 0; with 0 the inliers lie on the subspace.
         noise: f64,
     },
-    /// Example 4.1 of Liu, Kong, Jain & Oh (2022), `x = ±v + σ·N(0, I)` with a fair sign; for k > 1 v is one of the k columns
-    /// of V, each as likely. Its covariance is `VVᵀ/k + σ²I`; the paper's has k = 1.
-    Signs {
+    /// Example 4.1 of Liu, Kong, Jain & Oh (2022), `x = ±v + σ·N(0, I)` with a fair sign; for k > 1 v is one of the k
+    /// columns of V, each as likely. Its covariance is `VVᵀ/k + σ²I`; the paper's has k = 1.
+    PlusMinus {
         /// Dimension.
         p: usize,
         /// Rank of the subspace.
@@ -82,9 +84,9 @@ impl Model {
         Self::Sparse { p, k, s, spike }
     }
 
-    /// [`Model::Published`].
-    pub const fn published(p: usize, k: usize, s: Option<usize>, lambda: f64) -> Self {
-        Self::Published { p, k, s, lambda }
+    /// [`Model::WangXu`].
+    pub const fn wang_xu(p: usize, k: usize, s: Option<usize>, lambda: f64) -> Self {
+        Self::WangXu { p, k, s, lambda }
     }
 
     /// [`Model::Haystack`].
@@ -97,9 +99,9 @@ impl Model {
         }
     }
 
-    /// [`Model::Signs`].
-    pub const fn signs(p: usize, k: usize, noise: f64) -> Self {
-        Self::Signs { p, k, noise }
+    /// [`Model::PlusMinus`].
+    pub const fn plus_minus(p: usize, k: usize, noise: f64) -> Self {
+        Self::PlusMinus { p, k, noise }
     }
 
     /// Draws the frame.
@@ -111,14 +113,14 @@ impl Model {
         let (p, k, s, bulk, along) = match *self {
             Model::Spiked { p, k, spike } => (p, k, p, 1.0, spike),
             Model::Sparse { p, k, s, spike } => (p, k, s, 1.0, spike),
-            Model::Published { p, k, s, lambda } => {
+            Model::WangXu { p, k, s, lambda } => {
                 let unit = 1.0 / (5.0 * p as f64 * (lambda + 1.0));
                 (p, k, s.unwrap_or(p), unit, lambda * unit)
             }
             Model::Haystack { p, k, noise, .. } => {
                 (p, k, p, noise * noise / p as f64, 1.0 / k.max(1) as f64)
             }
-            Model::Signs { p, k, noise } => (p, k, p, noise * noise, 1.0 / k.max(1) as f64),
+            Model::PlusMinus { p, k, noise } => (p, k, p, noise * noise, 1.0 / k.max(1) as f64),
         };
         let inlier_share = match *self {
             Model::Haystack { inliers, .. } => inliers,
@@ -156,7 +158,7 @@ impl Model {
             bulk_variance: bulk,
             signal_variance: along,
             inlier_share,
-            is_one_sign: matches!(self, Model::Signs { .. }),
+            is_one_sign: matches!(self, Model::PlusMinus { .. }),
         })
     }
 }
@@ -238,7 +240,7 @@ impl Population {
     /// Writes one row.
     ///
     /// # Panics
-    /// If `row` has another length than p.
+    /// If the length of `row` is not p.
     pub fn fill_row<R: Rng + ?Sized>(&self, rng: &mut R, row: &mut [f64]) {
         assert_eq!(row.len(), self.dimension(), "row of another dimension");
         let outlier = self.inlier_share < 1.0 && !rng.random_bool(self.inlier_share);
@@ -290,7 +292,7 @@ pub fn uniform_frame<R: Rng + ?Sized>(rng: &mut R, p: usize, k: usize) -> Result
             "a frame of {k} directions in dimension {p}; 1 ≤ k ≤ p is needed"
         )));
     }
-    // QR with a positive diagonal of R maps a Gaussian matrix to the uniform law.
+    // QR with a positive diagonal of R maps a Gaussian matrix to the uniform distribution.
     orthonormalize(DMatrix::from_fn(p, k, |_, _| normal(rng)))
 }
 
@@ -325,11 +327,11 @@ mod tests {
         for model in [
             Model::spiked(6, 2, 4.0),
             Model::sparse(6, 2, 3, 4.0),
-            Model::published(6, 2, None, 1.0),
-            Model::published(6, 1, Some(2), 3.0),
+            Model::wang_xu(6, 2, None, 1.0),
+            Model::wang_xu(6, 1, Some(2), 3.0),
             Model::haystack(6, 2, 0.6, 0.5),
-            Model::signs(6, 1, 0.2),
-            Model::signs(6, 3, 0.1),
+            Model::plus_minus(6, 1, 0.2),
+            Model::plus_minus(6, 3, 0.1),
         ] {
             let population = model.draw(&mut rng).unwrap();
             assert!(orthonormality_defect(population.subspace()) < 1e-14);
@@ -358,7 +360,7 @@ mod tests {
     #[test]
     fn the_published_model_has_rows_in_the_unit_ball() {
         let mut rng = ChaCha8Rng::seed_from_u64(3);
-        let population = Model::published(40, 5, None, 1.0).draw(&mut rng).unwrap();
+        let population = Model::wang_xu(40, 5, None, 1.0).draw(&mut rng).unwrap();
         // tr = (40 + 5)/(5·40·2) = 0.1125: the paper's "with high probability".
         assert!((population.covariance().trace() - 0.1125).abs() < 1e-12);
         let outside = (0..2000)
@@ -388,7 +390,7 @@ mod tests {
     #[test]
     fn rows_of_signs_are_directions() {
         let mut rng = ChaCha8Rng::seed_from_u64(8);
-        let model = Model::signs(5, 2, 0.0);
+        let model = Model::plus_minus(5, 2, 0.0);
         let population = model.draw(&mut rng).unwrap();
         let mut counts = [0_u32; 4];
         for _ in 0..400 {
@@ -413,8 +415,8 @@ mod tests {
             Model::spiked(3, 1, f64::NAN),
             Model::sparse(3, 2, 1, 1.0),
             Model::sparse(3, 2, 4, 1.0),
-            Model::published(3, 1, None, -1.0),
-            Model::published(0, 0, None, 1.0),
+            Model::wang_xu(3, 1, None, -1.0),
+            Model::wang_xu(0, 0, None, 1.0),
         ] {
             assert_eq!(
                 model.draw(&mut rng).unwrap_err().code(),

@@ -1,4 +1,4 @@
-//! The noisy second moment: what the server knows about the rows.
+//! The noisy second-moment matrix: all that the server knows about the rows.
 
 use eigenveil_shared::{
     Error, ErrorCode, Result, mechanism::NoiseModel, packed::PackedSymmetric, study::StudyParams,
@@ -34,7 +34,7 @@ impl NoisyMoment {
         }
     }
 
-    /// The mean of all decoded reports in `buckets` (empty buckets are fine), each with noise of law `noise`.
+    /// The mean of all decoded reports in `buckets` (empty buckets are fine), each with noise of distribution `noise`.
     ///
     /// # Errors
     /// `estimate-failed` when there is no report at all (or no bucket), `wrong-dimension` when buckets
@@ -70,7 +70,7 @@ impl NoisyMoment {
         })
     }
 
-    /// Says of a moment that it is the covariance around this mean, with this noise.
+    /// Marks a moment as the covariance around this mean, with this noise.
     pub(crate) fn set_centred(&mut self, noise: NoiseModel, mean: EstimatedMean) {
         self.noise = noise;
         self.estimated_mean = Some(mean);

@@ -141,7 +141,7 @@ impl<'a> Header<'a> {
             let value = value.trim_start().strip_prefix(':')?.trim_start();
             let (twice, after) = match key {
                 "descr" => {
-                    // Structured types are lists; what they hold is not looked at.
+                    // Structured types are lists; their contents are ignored.
                     let (value, after) = quoted(value).or_else(|| enclosed(value, '[', ']'))?;
                     (dtype.replace(value).is_some(), after)
                 }
@@ -178,13 +178,13 @@ impl<'a> Header<'a> {
     }
 }
 
-/// A string without escapes, and what follows it.
+/// A string without escapes, and the remainder.
 fn quoted(text: &str) -> Option<(&str, &str)> {
     let quote = text.chars().next().filter(|c| matches!(c, '\'' | '"'))?;
     text[1..].split_once(quote)
 }
 
-/// What stands between these, the last one that closes, and what follows.
+/// The text between these delimiters, up to the last closing one, and the remainder.
 fn enclosed(text: &str, open: char, close: char) -> Option<(&str, &str)> {
     let inside = text.strip_prefix(open)?;
     if open == '[' {
@@ -296,7 +296,7 @@ mod tests {
         let nested = file(&"[".repeat(1_000), "False", "(1, 1)", &[0; 8]);
         assert!(read(&nested).is_err());
         assert!(read(b"not numpy at all").is_err());
-        // What NumPy refuses, or reads otherwise, is not guessed at.
+        // Headers that NumPy rejects or reads differently are rejected.
         for (from, to) in [
             ("(2, 2)", "(2, 2), 'shape': (1, 4)"),
             ("(2, 2)", "(2, 2), 'x': (1, 4)"),

@@ -1,22 +1,16 @@
-//! The planner: how many participants a wish needs, and what n participants would get.
+//! The planner: how many participants a target needs, and what n participants would get.
 //!
-//! Everything comes from the floor's formulas ([`crate::floor`]); here are the ways to a spectrum (typed in, or
-//! a pilot's debiased eigenvalues) and the answers in a form that says why there is none.
+//! Everything comes from the floor's formulas ([`crate::floor`]); this module obtains a spectrum (typed in, or a
+//! pilot's debiased eigenvalues) and returns results that explain why there is no number.
 //!
 //! ```
-//! use eigenveil_estimation::plan::{Total, Wish, plan, spectrum_of};
-//! use eigenveil_shared::{
-//!     mechanism::MechanismKind, privacy::Budget, study::{StudyDesign, StudyParams},
-//! };
-//! let design = StudyDesign::new(MechanismKind::DoubleCap, 40, Budget::pure(4.0)?);
-//! let params = StudyParams::freeze(design)?;
-//! // Two components hold half of the variance of unit rows.
-//! let spectrum = spectrum_of(40, 2, &[0.3, 0.2], Total::UnitRows)?;
-//! let planned = plan(&spectrum, &params.noise_model(), Wish::Error(0.2))?;
-//! let n = planned.n.expect("both stand out of the bulk");
-//! // What that many get is what was wished for.
-//! let back = plan(&spectrum, &params.noise_model(), Wish::Participants(n))?;
-//! assert_eq!(back.error, planned.error);
+//! use eigenveil_estimation::plan::{MeanSquaredLength, PlanTarget, plan, spectrum_from_eigenvalues}; use
+//! eigenveil_shared::{ mechanism::MechanismKind, privacy::Budget, study::{StudyDesign, StudyParams}, }; let design =
+//! StudyDesign::new(MechanismKind::DoubleCap, 40, Budget::pure(4.0)?); let params = StudyParams::freeze(design)?; //
+//! Two components hold half of the variance of unit rows. let spectrum = spectrum_from_eigenvalues(40, 2, &[0.3, 0.2],
+//! MeanSquaredLength::UnitRows)?; let planned = plan(&spectrum, &params.noise_model(), PlanTarget::Error(0.2))?; let n
+//! = planned.n.expect("both stand out of the bulk"); // The plan for that number of participants meets the target. let
+//! back = plan(&spectrum, &params.noise_model(), PlanTarget::Participants(n))?; assert_eq!(back.error, planned.error);
 //! assert!(planned.error <= Some(0.2));
 //! # Ok::<(), eigenveil_shared::Error>(())
 //! ```
@@ -35,41 +29,41 @@ const ROUND_OFF: f64 = 1e-6;
 
 /// `E‖x‖²` of the prepared rows: the sum of all p eigenvalues of `E[xxᵀ]`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Total {
+pub enum MeanSquaredLength {
     /// 1: every row is divided by its length.
     UnitRows,
     /// This, in (0, 1].
     Known(f64),
-    /// Nobody says; enough only where all p eigenvalues are given.
+    /// Not given; sufficient only if all p eigenvalues are given.
     Unknown,
 }
 
-impl Total {
-    /// The sum where it is known.
+impl MeanSquaredLength {
+    /// The value where it is known.
     fn value(self) -> Result<Option<f64>> {
         match self {
-            Total::UnitRows => Ok(Some(1.0)),
-            Total::Unknown => Ok(None),
-            Total::Known(total) if total > 0.0 && total <= 1.0 => Ok(Some(total)),
-            Total::Known(total) => refuse(format!(
+            MeanSquaredLength::UnitRows => Ok(Some(1.0)),
+            MeanSquaredLength::Unknown => Ok(None),
+            MeanSquaredLength::Known(total) if total > 0.0 && total <= 1.0 => Ok(Some(total)),
+            MeanSquaredLength::Known(total) => reject(format!(
                 "the mean squared length of the prepared rows is {total}; it must be above 0 and at most 1"
             )),
         }
     }
 }
 
-/// What is wanted.
+/// The planning target.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Wish {
+pub enum PlanTarget {
     /// Participants for which the expected ‖V̂V̂ᵀ−VVᵀ‖_F is at most this.
     Error(f64),
     /// The error to expect of so many participants.
     Participants(u64),
 }
 
-/// The answer for one mechanism and budget.
+/// The result for one mechanism and budget.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Planned {
+pub struct PlanResult {
     /// Participants; `None` when no number is enough.
     pub n: Option<u64>,
     /// Expected ‖V̂V̂ᵀ−VVᵀ‖_F of so many.
@@ -80,41 +74,47 @@ pub struct Planned {
     pub reason: Option<String>,
 }
 
-fn refuse<T>(detail: String) -> Result<T> {
+fn reject<T>(detail: String) -> Result<T> {
     Err(Error::invalid_request(detail))
 }
 
 /// The largest ‖V̂V̂ᵀ−VVᵀ‖_F there is: √(2·min(k, p−k)).
-pub fn largest_error(p: usize, k: usize) -> f64 {
+pub fn max_error(p: usize, k: usize) -> f64 {
     (2.0 * k.min(p.saturating_sub(k)) as f64).sqrt()
 }
 
-/// The spectrum of `E[xxᵀ]` with these leading `eigenvalues` (k or more, descending); what they leave of the
-/// total is spread evenly over the other directions, which is the kindest guess: a component near to the next is harder to find.
+/// The spectrum of `E[xxᵀ]` with these leading `eigenvalues` (k or more, descending); what they leave of the total is
+/// spread evenly over the other directions, which is the most favourable assumption: a component close to the next is
+/// harder to find.
 ///
 /// # Errors
 /// `invalid-request` unless `1 ≤ k < p`, there are k to p eigenvalues, they are positive, descending (down to
 /// the spread rest) and sum to at most the total.
-pub fn spectrum_of(p: usize, k: usize, eigenvalues: &[f64], total: Total) -> Result<Spectrum> {
+pub fn spectrum_from_eigenvalues(
+    p: usize,
+    k: usize,
+    eigenvalues: &[f64],
+    total: MeanSquaredLength,
+) -> Result<Spectrum> {
     if k == 0 || k >= p {
-        return refuse(format!(
+        return reject(format!(
             "k is {k}; it must be between 1 and p − 1 = {}",
             p.saturating_sub(1)
         ));
     }
     if eigenvalues.len() < k || eigenvalues.len() > p {
-        return refuse(format!(
+        return reject(format!(
             "the eigenvalues given are {}; k = {k} needs {k} of them, and p = {p} has no more than {p}",
             eigenvalues.len()
         ));
     }
     if let Some(wrong) = eigenvalues.iter().find(|x| !(x.is_finite() && **x >= 0.0)) {
-        return refuse(format!(
+        return reject(format!(
             "an eigenvalue is {wrong}; a second moment has none below 0"
         ));
     }
     if let Some(pair) = eigenvalues.windows(2).find(|pair| pair[0] < pair[1]) {
-        return refuse(format!(
+        return reject(format!(
             "the eigenvalues are not descending: {} comes before {}",
             pair[0], pair[1]
         ));
@@ -124,7 +124,7 @@ pub fn spectrum_of(p: usize, k: usize, eigenvalues: &[f64], total: Total) -> Res
     // Prepared rows lie in the unit ball, whatever the total.
     let most = total.unwrap_or(1.0);
     if given > most + ROUND_OFF {
-        return refuse(format!(
+        return reject(format!(
             "the eigenvalues sum to {given}; those of prepared rows sum to {most} at most: divide them by the mean squared length of the raw rows"
         ));
     }
@@ -132,15 +132,15 @@ pub fn spectrum_of(p: usize, k: usize, eigenvalues: &[f64], total: Total) -> Res
     let mut all = eigenvalues.to_vec();
     if missing > 0 {
         let Some(total) = total else {
-            return refuse(format!(
-                "{} of {p} eigenvalues say nothing about the others unless the mean squared length of the prepared rows is known: give it (--total), or all {p}",
+            return reject(format!(
+                "{} of {p} eigenvalues say nothing about the others unless the mean squared length of the prepared rows is known: give it (--mean-squared-length), or all {p}",
                 eigenvalues.len()
             ));
         };
         let rest = (total - given).max(0.0) / missing as f64;
         let last = eigenvalues.last().copied().unwrap_or(0.0);
         if rest > last {
-            return refuse(format!(
+            return reject(format!(
                 "the eigenvalues leave {:.4} of {total} for the other {missing} directions, {rest:.4} each, which is more than the last one given, {last}: they are not the leading ones",
                 total - given
             ));
@@ -158,10 +158,14 @@ pub fn spectrum_of(p: usize, k: usize, eigenvalues: &[f64], total: Total) -> Res
 /// # Errors
 /// `invalid-request` for a k it does not have, for components that do not
 /// stand above its floor, and where the total is not known.
-pub fn spectrum_of_pilot(pilot: &Estimate, k: usize, total: Total) -> Result<Spectrum> {
+pub fn spectrum_from_pilot(
+    pilot: &Estimate,
+    k: usize,
+    total: MeanSquaredLength,
+) -> Result<Spectrum> {
     let p = pilot.p;
     if k == 0 || k > pilot.components.len() || k >= p {
-        return refuse(format!(
+        return reject(format!(
             "k is {k}; the pilot has {} components of dimension {p}",
             pilot.components.len()
         ));
@@ -176,7 +180,7 @@ pub fn spectrum_of_pilot(pilot: &Estimate, k: usize, total: Total) -> Result<Spe
         })
         .collect();
     if standing.len() < k {
-        return refuse(match standing.len() {
+        return reject(match standing.len() {
             0 => "no component of the pilot stands above its noise floor: its eigenvalues are noise and tell nothing about the population; run a larger pilot or give --spectrum".to_owned(),
             seen => format!(
                 "component {} of the pilot does not stand above its noise floor: its eigenvalue is noise; plan for k = {seen}, run a larger pilot or give --spectrum",
@@ -197,8 +201,8 @@ pub fn spectrum_of_pilot(pilot: &Estimate, k: usize, total: Total) -> Result<Spe
         (_, Some(total), _) => total,
         (_, None, Some(measured)) if measured > 0.0 || centred => measured.min(1.0),
         _ => {
-            return refuse(
-                "the pilot does not show how long its clipped rows are: the mean squared length of the prepared rows is needed (--total)".to_owned(),
+            return reject(
+                "the pilot does not show how long its clipped rows are: the mean squared length of the prepared rows is needed (--mean-squared-length)".to_owned(),
             );
         }
     };
@@ -252,26 +256,26 @@ pub fn pilot_uncertainty(pilot: &Estimate) -> f64 {
     sd * (2.0 / pilot.n.max(1) as f64).sqrt()
 }
 
-/// Answers a wish for a population of this spectrum and the noise of one report.
+/// Plans for a target in a population of this spectrum and the noise of one report.
 ///
 /// # Errors
 /// `invalid-request` for a target error that is not positive or that any subspace meets, and for n = 0;
 /// `invalid-mechanism` as [`crate::floor::SpectralNoise::new`].
-pub fn plan(spectrum: &Spectrum, noise: &NoiseModel, wish: Wish) -> Result<Planned> {
+pub fn plan(spectrum: &Spectrum, noise: &NoiseModel, target: PlanTarget) -> Result<PlanResult> {
     let (p, k) = (spectrum.dimension(), spectrum.rank());
-    let n = match wish {
-        Wish::Participants(n) => n,
-        Wish::Error(target) => {
-            let largest = largest_error(p, k);
+    let n = match target {
+        PlanTarget::Participants(n) => n,
+        PlanTarget::Error(target) => {
+            let largest = max_error(p, k);
             if target >= largest {
-                return refuse(format!(
+                return reject(format!(
                     "the target error is {target}; it must be below {largest:.4}, the error of a subspace that has nothing in common with the true one (k = {k}, p = {p})"
                 ));
             }
             match participants_for_error(spectrum, noise, target)? {
                 Some(n) => n,
                 None => {
-                    return Ok(Planned {
+                    return Ok(PlanResult {
                         n: None,
                         error: None,
                         components_above: None,
@@ -284,7 +288,7 @@ pub fn plan(spectrum: &Spectrum, noise: &NoiseModel, wish: Wish) -> Result<Plann
         }
     };
     let prediction = predict(spectrum, noise, n)?;
-    Ok(Planned {
+    Ok(PlanResult {
         n: Some(n),
         error: Some(prediction.expected_error),
         components_above: Some(
@@ -309,7 +313,7 @@ pub fn error_curve(
     points: usize,
 ) -> Result<Vec<(u64, f64)>> {
     if from == 0 || from > to {
-        return refuse(format!("participants from {from} to {to} are not a range"));
+        return reject(format!("participants from {from} to {to} are not a range"));
     }
     let ratio = to as f64 / from as f64;
     let steps = points.saturating_sub(1).max(1) as f64;
@@ -343,22 +347,30 @@ mod tests {
     }
 
     fn needed(kind: MechanismKind, epsilon: f64, target: f64) -> u64 {
-        let spectrum = spectrum_of(40, 3, &[0.2, 0.15, 0.1], Total::UnitRows).unwrap();
-        plan(&spectrum, &noise(kind, 40, epsilon), Wish::Error(target))
-            .unwrap()
-            .n
-            .unwrap()
+        let spectrum =
+            spectrum_from_eigenvalues(40, 3, &[0.2, 0.15, 0.1], MeanSquaredLength::UnitRows)
+                .unwrap();
+        plan(
+            &spectrum,
+            &noise(kind, 40, epsilon),
+            PlanTarget::Error(target),
+        )
+        .unwrap()
+        .n
+        .unwrap()
     }
 
     #[test]
     fn the_two_wishes_are_inverse() {
-        let spectrum = spectrum_of(40, 3, &[0.2, 0.15, 0.1, 0.02], Total::UnitRows).unwrap();
+        let spectrum =
+            spectrum_from_eigenvalues(40, 3, &[0.2, 0.15, 0.1, 0.02], MeanSquaredLength::UnitRows)
+                .unwrap();
         for &kind in MechanismKind::ALL {
             for target in [0.05, 0.3, 1.0, 2.0] {
                 let noise = noise(kind, 40, 4.0);
-                let planned = plan(&spectrum, &noise, Wish::Error(target)).unwrap();
+                let planned = plan(&spectrum, &noise, PlanTarget::Error(target)).unwrap();
                 let n = planned.n.unwrap();
-                let of = |n| plan(&spectrum, &noise, Wish::Participants(n)).unwrap();
+                let of = |n| plan(&spectrum, &noise, PlanTarget::Participants(n)).unwrap();
                 assert_eq!(of(n), planned);
                 assert!(planned.error.unwrap() <= target, "{kind} {target}");
                 assert!(of(n - 1).error.unwrap() > target, "{kind} {target}");
@@ -380,7 +392,9 @@ mod tests {
             assert!(ns.windows(2).all(|pair| pair[0] > pair[1]), "{kind} {ns:?}");
             let ns = [0.1, 0.2, 0.5, 1.5].map(|target| needed(kind, 2.0, target));
             assert!(ns.windows(2).all(|pair| pair[0] > pair[1]), "{kind} {ns:?}");
-            let spectrum = spectrum_of(40, 3, &[0.2, 0.15, 0.1], Total::UnitRows).unwrap();
+            let spectrum =
+                spectrum_from_eigenvalues(40, 3, &[0.2, 0.15, 0.1], MeanSquaredLength::UnitRows)
+                    .unwrap();
             let curve = error_curve(&spectrum, &noise(kind, 40, 2.0), (10, 1 << 40), 50).unwrap();
             assert_eq!((curve[0].0, curve[49].0), (10, 1 << 40));
             assert!(curve.is_sorted_by(|a, b| a.1 >= b.1), "{kind}");
@@ -404,47 +418,61 @@ mod tests {
     fn what_cannot_be_had_says_why() {
         let noise = noise(MechanismKind::DoubleCap, 10, 4.0);
         // Two equal eigenvalues: no number tells the second from the third.
-        let tied = spectrum_of(10, 2, &[0.4, 0.1, 0.1], Total::UnitRows).unwrap();
-        let planned = plan(&tied, &noise, Wish::Error(0.5)).unwrap();
+        let tied = spectrum_from_eigenvalues(10, 2, &[0.4, 0.1, 0.1], MeanSquaredLength::UnitRows)
+            .unwrap();
+        let planned = plan(&tied, &noise, PlanTarget::Error(0.5)).unwrap();
         assert_eq!((planned.n, planned.error), (None, None));
         assert!(planned.reason.unwrap().contains("component 2"));
-        // Half of the wish is still to be had: one component found, one not is √2.
-        assert!(plan(&tied, &noise, Wish::Error(1.5)).unwrap().n.is_some());
+        // Half of the target is still reachable: one component found, one not is √2.
+        assert!(
+            plan(&tied, &noise, PlanTarget::Error(1.5))
+                .unwrap()
+                .n
+                .is_some()
+        );
         let refused = |target| {
-            plan(&tied, &noise, Wish::Error(target))
+            plan(&tied, &noise, PlanTarget::Error(target))
                 .unwrap_err()
                 .detail()
                 .to_owned()
         };
         assert!(refused(2.0).contains("nothing in common"));
         assert!(refused(-1.0).contains("positive") && refused(f64::NAN).contains("positive"));
-        assert!(plan(&tied, &noise, Wish::Participants(0)).is_err());
-        assert_eq!(largest_error(10, 8), 2.0);
+        assert!(plan(&tied, &noise, PlanTarget::Participants(0)).is_err());
+        assert_eq!(max_error(10, 8), 2.0);
         assert!(error_curve(&tied, &noise, (0, 5), 3).is_err());
     }
 
     #[test]
     fn spectra_are_checked() {
         let refused = |p, k, values: &[f64], total| {
-            spectrum_of(p, k, values, total)
+            spectrum_from_eigenvalues(p, k, values, total)
                 .unwrap_err()
                 .detail()
                 .to_owned()
         };
-        assert!(refused(10, 2, &[0.7, 0.4], Total::UnitRows).contains("sum to"));
-        assert!(refused(10, 2, &[0.3, 0.4], Total::UnitRows).contains("not descending"));
-        assert!(refused(10, 2, &[0.3], Total::UnitRows).contains("needs 2"));
-        assert!(refused(3, 2, &[0.3, 0.2, 0.1, 0.1], Total::UnitRows).contains("no more than 3"));
-        assert!(refused(3, 3, &[0.3, 0.2, 0.1], Total::UnitRows).contains("between 1"));
-        assert!(refused(10, 1, &[0.05], Total::UnitRows).contains("not the leading ones"));
-        assert!(refused(10, 1, &[f64::NAN], Total::UnitRows).contains("NaN"));
-        assert!(refused(10, 1, &[-0.1], Total::UnitRows).contains("below 0"));
-        assert!(refused(10, 1, &[0.5], Total::Unknown).contains("squared length"));
-        assert!(refused(10, 1, &[0.5], Total::Known(1.5)).contains("at most 1"));
-        assert!(refused(10, 1, &[0.5], Total::Known(0.4)).contains("0.4 at most"));
+        assert!(refused(10, 2, &[0.7, 0.4], MeanSquaredLength::UnitRows).contains("sum to"));
+        assert!(
+            refused(10, 2, &[0.3, 0.4], MeanSquaredLength::UnitRows).contains("not descending")
+        );
+        assert!(refused(10, 2, &[0.3], MeanSquaredLength::UnitRows).contains("needs 2"));
+        assert!(
+            refused(3, 2, &[0.3, 0.2, 0.1, 0.1], MeanSquaredLength::UnitRows)
+                .contains("no more than 3")
+        );
+        assert!(refused(3, 3, &[0.3, 0.2, 0.1], MeanSquaredLength::UnitRows).contains("between 1"));
+        assert!(
+            refused(10, 1, &[0.05], MeanSquaredLength::UnitRows).contains("not the leading ones")
+        );
+        assert!(refused(10, 1, &[f64::NAN], MeanSquaredLength::UnitRows).contains("NaN"));
+        assert!(refused(10, 1, &[-0.1], MeanSquaredLength::UnitRows).contains("below 0"));
+        assert!(refused(10, 1, &[0.5], MeanSquaredLength::Unknown).contains("squared length"));
+        assert!(refused(10, 1, &[0.5], MeanSquaredLength::Known(1.5)).contains("at most 1"));
+        assert!(refused(10, 1, &[0.5], MeanSquaredLength::Known(0.4)).contains("0.4 at most"));
         // All of them leave nothing to know.
-        spectrum_of(3, 1, &[0.3, 0.2, 0.1], Total::Unknown).unwrap();
-        let spectrum = spectrum_of(5, 1, &[0.5], Total::Known(0.75)).unwrap();
+        spectrum_from_eigenvalues(3, 1, &[0.3, 0.2, 0.1], MeanSquaredLength::Unknown).unwrap();
+        let spectrum =
+            spectrum_from_eigenvalues(5, 1, &[0.5], MeanSquaredLength::Known(0.75)).unwrap();
         assert_eq!(spectrum, Spectrum::new(5, vec![0.5], 0.0625).unwrap());
     }
 }

@@ -1,14 +1,14 @@
-//! Seeds added up: a sum a bucket, or as many as memory holds.
+//! Sums of seeds: one per bucket, or as many as memory holds.
 
 use eigenveil_shared::{Error, Result, packed::packed_len};
 
 use crate::{
     accumulate::{Accumulator, SeedSum},
     cancel::Cancel,
-    large::SeedSource,
+    sparse_from_seeds::SeedSource,
 };
 
-/// Seeds added between two questions whether anybody still wants the sum: one block of [`SeedSum`].
+/// Seeds added between two checks for cancellation: one block of [`SeedSum`].
 const BLOCK: usize = 256;
 
 /// Bytes that adding up takes at most: the sums of all buckets, one of them still a full square.
@@ -17,8 +17,8 @@ fn bytes_needed(p: usize, buckets: u32) -> u64 {
     square.saturating_add(u64::from(buckets).saturating_mul(8 * packed_len(p) as u64))
 }
 
-/// Sums that the buckets are divided among, where `fit` of them fit: one each, or bucket b in that of b mod so many. Even then, so
-/// that buckets of even and of odd number stay apart, as the check of the rows needs them.
+/// Sums that the buckets are divided among, where `fit` of them fit: one each, or bucket b in that of b mod so many.
+/// Even then, so that buckets of even and of odd number stay apart, as the check of the rows needs them.
 fn groups(fit: u32, buckets: u32) -> u32 {
     match fit.min(buckets) {
         all if all == buckets => all,
@@ -40,15 +40,15 @@ pub(crate) fn check_memory(what: &str, needed: u64, limit: u64) -> Result<()> {
         return Ok(());
     }
     Err(Error::estimate_failed(format!(
-        "{what} needs {needed} bytes and memory_bytes is {limit}; the reports are safe: restart the server with memory_bytes of {needed} or more and ask again"
+        "{what} needs {needed} bytes and sum_cache_bytes is {limit}; the reports are safe: restart the server with memory_bytes of {needed} or more and ask again"
     )))
 }
 
-/// The sums of these seeds in dimension p: one a bucket, or as many sums of several buckets as `memory_bytes` holds, with
-/// the number of the first of them. Works on this thread; `cancel` is asked once every 256 seeds.
+/// The sums of these seeds in dimension p: one a bucket, or as many sums of several buckets as `memory_bytes` holds,
+/// with the number of the first of them. Works on this thread; `cancel` is checked once every 256 seeds.
 ///
 /// # Errors
-/// Those of the source; `estimate-failed` when a single sum needs more than `memory_bytes`, or when it was called off.
+/// Those of the source; `estimate-failed` when a single sum needs more than `memory_bytes`, or when it was cancelled.
 pub fn sums_of_seeds(
     source: &dyn SeedSource,
     p: usize,
@@ -106,7 +106,7 @@ mod tests {
         let needed = bytes_needed(65_536, 1);
         let error = check_memory("dimension 65536", needed, 1 << 30).unwrap_err();
         assert_eq!(error.code(), ErrorCode::EstimateFailed);
-        for word in ["51539869696", "1073741824", "memory_bytes", "65536"] {
+        for word in ["51539869696", "1073741824", "sum_cache_bytes", "65536"] {
             assert!(error.detail().contains(word), "{error}");
         }
         assert_eq!((sums_within(167, 3), sums_within(168, 3)), (1, 2));

@@ -1,4 +1,4 @@
-//! Writes sample pictures, and a page that shows them all, into a directory.
+//! Writes sample figures, and a page that shows them all, into a directory.
 //!
 //! `cargo run -p eigenveil-figures --example gallery -- DIRECTORY`
 

@@ -7,11 +7,11 @@ use crate::{
         usable_width, whisker,
     },
     number::compact,
-    scale::{Scale, Tick},
+    scale::{AxisScale, Tick},
     svg::{Anchor, Area, Svg},
     table::DataTable,
     text::Role,
-    verdict::{self, MOST, ScreeComponent, rank, ranks},
+    verdict::{self, MAX_COMPONENTS, ScreeComponent, rank, ranks},
 };
 
 pub(crate) const ALIGNMENT: &str = "Expected squared cosine with the true component";
@@ -47,7 +47,7 @@ impl AlignmentChart {
     }
 
     fn shown(&self) -> &[ScreeComponent] {
-        &self.components[..self.components.len().min(MOST)]
+        &self.components[..self.components.len().min(MAX_COMPONENTS)]
     }
 }
 
@@ -104,7 +104,7 @@ impl Figure for AlignmentChart {
     }
 }
 
-/// Nothing for what is not known.
+/// Empty for an unknown value.
 pub(crate) fn known(value: f64) -> String {
     match value.is_finite() {
         true => compact(value),
@@ -131,8 +131,8 @@ fn in_words((i, component): (usize, &ScreeComponent)) -> String {
     )
 }
 
-/// Bars of the alignments from 0 to 1 in `n` slots under their name at the top of `area`, as wide as that and as tall; gives
-/// the area drawn in.
+/// Bars of the alignments from 0 to 1 in `n` slots under their name at the top of `area`, as wide as that and as tall;
+/// gives the area drawn in.
 pub(crate) fn panel(
     svg: &mut Svg,
     components: &[ScreeComponent],
@@ -151,7 +151,7 @@ pub(crate) fn panel(
         ..area
     };
     let ticks = [0.0, 0.5, 1.0].map(|value| Tick::new(value, compact(value)));
-    let y = Scale::fixed((0.0, 1.0), (area.bottom(), area.y), ticks.to_vec());
+    let y = AxisScale::fixed((0.0, 1.0), (area.bottom(), area.y), ticks.to_vec());
     let x = ranks(n, (area.x, area.right()));
     axes(svg, area, &x, &y);
     let slot = area.w / n.max(1) as f64;

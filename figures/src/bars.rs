@@ -4,7 +4,7 @@ use crate::{
     figure::Figure,
     frame::{MARGIN, RowNames, caption_left, heading, no_data, usable_width},
     number::{compact, drawable},
-    scale::{Axis, Scale},
+    scale::{Axis, AxisScale},
     svg::{Anchor, Area, Svg},
     table::DataTable,
     text::Role,
@@ -91,7 +91,7 @@ impl Figure for BarChart {
             (0.0, 0.0) => Axis::linear("").between(0.0, 1.0),
             (low, high) => Axis::linear("").between(low, high),
         };
-        let x = Scale::fit(&axis, std::iter::empty(), range, 4);
+        let x = AxisScale::fit(&axis, std::iter::empty(), range, 4);
         let zero = x.at(0.0);
 
         let height = names.height().max(STEP);

@@ -1,10 +1,10 @@
-//! The scatter people expect of a PCA: rows in the plane of two components, the features' loadings as arrows.
+//! The usual biplot of a PCA: rows in the plane of two components, the features' loadings as arrows.
 //!
-//! It shows rows, so it is drawn from one's own on one's own machine, and nothing of it is sent.
+//! It shows raw rows, so it is drawn from local rows only and never sent.
 
 use std::collections::BTreeMap;
 
-use eigenveil_estimation::floor::grouped;
+use eigenveil_estimation::format::with_thousands;
 use eigenveil_shared::estimate::{Estimate, Verdict};
 
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
     frame::{
         MARGIN, axes, block, caption_under, fit_x, fit_y, heading_and_legend, no_data, usable_width,
     },
-    label::{Key, Label},
+    label::{Label, Swatch},
     marker::{LineStyle, Marker},
     number::{compact, drawable},
     scale::Axis,
@@ -22,17 +22,17 @@ use crate::{
     text::Role,
 };
 
-/// Most points drawn: more make a file that nothing opens, and no other picture.
-const MOST_POINTS: usize = 5_000;
-/// Most labels with a colour and a shape of their own.
-const MOST_LABELS: usize = 12;
-/// More labels than this are no labels but numbers.
-const MOST_DIFFERENT: usize = 100;
-/// Most arrows drawn, the longest.
-const MOST_ARROWS: usize = 10;
+/// Maximum number of points: more make the file too large to open and the figure no different.
+const MAX_POINTS: usize = 5_000;
+/// Maximum number of labels with a colour and a shape of their own.
+const MAX_LABELS: usize = 12;
+/// Maximum number of distinct labels: more are probably numbers, not labels.
+const MAX_DISTINCT_LABELS: usize = 100;
+/// Maximum number of arrows; the longest are drawn.
+const MAX_ARROWS: usize = 10;
 
-/// Points that belong together, of one colour and one shape: what they have in common (without names there is no legend),
-/// and their scores on the two components.
+/// A group of points of one colour and shape: its name (without names there is no legend), and the scores on the two
+/// components.
 type PointGroup = (String, Vec<(f64, f64)>);
 
 /// Loadings of one feature on the two components.
@@ -43,8 +43,9 @@ struct Arrow {
     y: f64,
 }
 
-/// A scatter of rows over two components, one unit of both equally long, with the longest loadings as arrows from the origin.
-/// Arrows are to one scale of their own, as in any biplot: their lengths compare with each other, not with the points.
+/// A scatter of rows over two components, one unit of both equally long, with the longest loadings as arrows from the
+/// origin. Arrows have a scale of their own, as in any biplot: their lengths compare with each other, not with the
+/// points.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Biplot {
     title: String,
@@ -58,7 +59,7 @@ pub struct Biplot {
     pub width: f64,
 }
 
-/// Least and greatest height of the plot, as a share of its width.
+/// Minimum and maximum height of the plot, as a share of its width.
 const HEIGHTS: (f64, f64) = (0.35, 0.85);
 /// How far the longest arrow reaches towards the edge.
 const REACH: f64 = 0.8;
@@ -95,13 +96,13 @@ impl Biplot {
         let named = self.groups.iter().enumerate();
         let named = named.filter(|(_, (name, points))| !name.is_empty() && !points.is_empty());
         let label = |(i, (name, _)): (usize, &PointGroup)| {
-            let key = Key::Series(LineStyle::None, shape(i));
+            let key = Swatch::Series(LineStyle::None, shape(i));
             Label::above(name, &colour(i), key)
         };
         named.map(label).collect()
     }
 
-    /// Draws arrows with their names; gives the names that found no room.
+    /// Draws arrows with their names; returns the names that did not fit.
     fn draw_arrows<'a>(
         svg: &mut Svg,
         arrows: &[&'a Arrow],
@@ -216,7 +217,7 @@ impl Biplot {
             y.at(0.0).clamp(area.y, area.bottom()),
         );
         let all = self.sorted();
-        let arrows = &all[..all.len().min(MOST_ARROWS)];
+        let arrows = &all[..all.len().min(MAX_ARROWS)];
         let missing = Self::draw_arrows(&mut svg, arrows, area, origin);
 
         let mut under = vec![self.x.clone()];
@@ -238,10 +239,11 @@ impl Biplot {
     }
 }
 
-/// Rows in the plane of these two components (from 0), by their scores on every component, with one label a row or none.
+/// Rows in the plane of these two components (from 0), by their scores on every component, with one label a row or
+/// none.
 ///
 /// # Errors
-/// In words: components that there are not, labels that are none.
+/// For components that do not exist and for unusable labels.
 pub fn biplot(
     estimate: &Estimate,
     (first, second): (usize, usize),
@@ -261,14 +263,14 @@ pub fn biplot(
     let arrows = estimate.feature_names().into_iter().zip(loadings);
     let arrow = |(name, (&x, &y)): (String, (&f64, &f64))| Arrow { name, x, y };
     let names = labels.map_or(Ok(Vec::new()), group_names)?;
-    // Those of no name of their own come last; without labels they are all.
+    // Unnamed points come last; without labels that is all of them.
     let mut groups: Vec<PointGroup> = names
         .iter()
         .chain([&labels.map_or("", |_| "other")])
         .map(|name| ((*name).to_owned(), Vec::new()))
         .collect();
-    // Every so many rows, from the first to the last.
-    let step = scores.len().div_ceil(MOST_POINTS).max(1);
+    // Every `step`-th row.
+    let step = scores.len().div_ceil(MAX_POINTS).max(1);
     for row in (0..scores.len()).step_by(step) {
         let label = labels.map(|labels| labels[row].as_str());
         let group = names.iter().position(|name| Some(*name) == label);
@@ -288,10 +290,10 @@ pub fn biplot(
         });
         format!("Component {}{share}{verdict}", index + 1)
     };
-    let drawn = grouped(scores.len().div_ceil(step) as u64);
-    let all = grouped(scores.len() as u64);
+    let drawn = with_thousands(scores.len().div_ceil(step) as u64);
+    let all = with_thousands(scores.len() as u64);
     Ok(Biplot {
-        title: titled("Rows by component", estimate),
+        title: titled("LegendRows by component", estimate),
         subtitle: match step {
             1 => format!("{all} rows"),
             _ => format!("{drawn} of {all} rows, one in {step}"),
@@ -310,16 +312,16 @@ fn group_names(labels: &[String]) -> Result<Vec<&str>, String> {
     for label in labels {
         *counts.entry(label).or_default() += 1;
     }
-    if counts.len() > MOST_DIFFERENT {
+    if counts.len() > MAX_DISTINCT_LABELS {
         return Err(format!(
-            "the label column has {} different values; at most {MOST_DIFFERENT} can be drawn: give a column with fewer",
+            "the label column has {} different values; at most {MAX_DISTINCT_LABELS} can be drawn: give a column with fewer",
             counts.len()
         ));
     }
     let mut names: Vec<(&str, usize)> = counts.into_iter().collect();
-    if names.len() > MOST_LABELS {
+    if names.len() > MAX_LABELS {
         names.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-        names.truncate(MOST_LABELS - 1);
+        names.truncate(MAX_LABELS - 1);
     }
     Ok(names.into_iter().map(|(name, _)| name).collect())
 }
@@ -374,7 +376,7 @@ mod tests {
     fn rare_labels_share_a_group() {
         let labels: Vec<String> = (0..40).map(|i| format!("l{}", i * i % 23)).collect();
         let names = group_names(&labels).unwrap();
-        assert_eq!(names.len(), MOST_LABELS);
+        assert_eq!(names.len(), MAX_LABELS);
         let names = group_names(&labels[..3]).unwrap();
         assert_eq!(names, ["l0", "l1", "l4"]);
         let many: Vec<String> = (0..101).map(|i| i.to_string()).collect();

@@ -6,10 +6,10 @@ use crate::{
         MARGIN, axes, block, block_height, fit_x, fit_y, heading, keep_inside, no_data,
         usable_height, usable_width, whisker,
     },
-    label::{Column, Key, Label, Rows, reference_class},
+    label::{Label, LabelColumn, LegendRows, Swatch, reference_class},
     marker::{LineStyle, Marker},
     number::compact,
-    scale::{Axis, Scale, ScaleKind},
+    scale::{Axis, AxisScale, ScaleKind},
     style::SERIES_COLOURS,
     svg::{Anchor, Area, Path, Svg},
     table::DataTable,
@@ -119,7 +119,7 @@ impl LineChart {
             .points
             .iter()
             .enumerate()
-            .filter(|(_, (x, y))| self.x.takes(*x) && self.y.takes(*y))
+            .filter(|(_, (x, y))| self.x.can_show(*x) && self.y.can_show(*y))
             .map(|(i, &(x, y))| {
                 let deviation = deviations.get(i).copied();
                 (x, y, deviation.filter(|d| d.is_finite() && *d > 0.0))
@@ -134,7 +134,7 @@ impl LineChart {
             Some(Label {
                 text: s.name.clone(),
                 colour: colour(s.colour.unwrap_or(i)),
-                key: Key::Series(s.style, s.marker.resolve(i)),
+                swatch: Swatch::Series(s.style, s.marker.resolve(i)),
                 x: Some(last.0),
                 y: last.1,
                 at_edge: s.style != LineStyle::None,
@@ -143,7 +143,7 @@ impl LineChart {
         let levels = lines.iter().enumerate().map(|(i, (label, y))| Label {
             text: label.clone(),
             colour: String::new(),
-            key: Key::Reference(i),
+            swatch: Swatch::Reference(i),
             x: None,
             y: *y,
             at_edge: true,
@@ -193,12 +193,12 @@ impl Figure for LineChart {
         let width = usable_width(self.width);
         let points: Vec<Vec<Point>> = self.series.iter().map(|s| self.drawable(s)).collect();
         let lines = self.reference_lines.iter();
-        let lines: Vec<&(String, f64)> = lines.filter(|l| self.y.takes(l.1)).collect();
+        let lines: Vec<&(String, f64)> = lines.filter(|l| self.y.can_show(l.1)).collect();
         let xs: Vec<f64> = points.iter().flatten().map(|p| p.0).collect();
         let mut ys: Vec<f64> = lines.iter().map(|l| l.1).collect();
         for &(_, y, deviation) in points.iter().flatten() {
             let d = deviation.unwrap_or(0.0);
-            ys.extend([y, y + d, y - d].iter().filter(|&&v| self.y.takes(v)));
+            ys.extend([y, y + d, y - d].iter().filter(|&&v| self.y.can_show(v)));
         }
 
         let mut svg = Svg::default();
@@ -212,10 +212,10 @@ impl Figure for LineChart {
 
         // Names go right of the plot when there is room, otherwise into a legend above it.
         let labels = self.labels(&points, &lines);
-        let mut column = Column::new(labels.clone(), width * 0.26);
+        let mut column = LabelColumn::new(labels.clone(), width * 0.26);
         let beside = column.fits(plot_height) && width >= 480.0;
         if !beside {
-            let rows = Rows::new(labels, width - 2.0 * MARGIN);
+            let rows = LegendRows::new(labels, width - 2.0 * MARGIN);
             rows.draw(&mut svg, (MARGIN, top + 8.0));
             top += 8.0 + rows.height;
         }
@@ -274,7 +274,7 @@ impl Figure for LineChart {
                 rows.push(row);
             }
         }
-        let levels = self.reference_lines.iter().filter(|l| self.y.takes(l.1));
+        let levels = self.reference_lines.iter().filter(|l| self.y.can_show(l.1));
         for (label, level) in levels {
             let mut row = vec![label.clone(), String::new(), compact(*level)];
             row.resize(headers.len(), String::new());
@@ -302,7 +302,7 @@ fn draw_series(
     index: usize,
     series: &Series,
     points: &[Point],
-    (x, y): (&Scale, &Scale),
+    (x, y): (&AxisScale, &AxisScale),
     area: Area,
 ) {
     let at: Vec<(f64, f64)> = points.iter().map(|p| (x.at(p.0), y.at(p.1))).collect();

@@ -1,19 +1,19 @@
 //! The components of an estimate as a table: each number written once for pages, files and the terminal.
 
-use eigenveil_estimation::floor::grouped;
+use eigenveil_estimation::format::with_thousands;
 use eigenveil_shared::estimate::{Component, Estimate};
 
 use crate::number::{rounded, rounded_error, with_error};
 
-/// A line of the table: a component, or after the last of those that cannot be told apart the space they span. "–" where
-/// nothing is known.
+/// A line of the table: a component, or after the last of those that cannot be distinguished the space they span. "–"
+/// for unknown values.
 #[derive(Clone, Debug)]
 pub struct ComponentRow {
     /// Its number from 1, or the range of a group: "2–4".
     pub component: String,
     /// Where it stands relative to the noise floor.
     pub verdict: String,
-    /// How many made-up reports suffice for it.
+    /// Number of forged reports that would suffice to make it.
     pub made_up_by: String,
     /// Variance with its standard error.
     pub variance: String,
@@ -41,7 +41,9 @@ pub fn component_rows(estimate: &Estimate) -> impl Iterator<Item = ComponentRow>
                 || component.verdict.in_words().to_owned(),
                 |group| format!("cannot be told apart from others in {}", group.range()),
             ),
-            made_up_by: known(suffice, |reports| format!("{} reports", grouped(reports))),
+            made_up_by: known(suffice, |reports| {
+                format!("{} reports", with_thousands(reports))
+            }),
             variance: known(variance, |value| with_error(value, component.variance_se)),
             explained: share(component.explained_variance_ratio),
             alignment: with_error(component.alignment(), component.alignment_se()),

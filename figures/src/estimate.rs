@@ -1,6 +1,6 @@
-//! Which figures an estimate has: from its document to charts, for pages and files.
+//! The figures of an estimate, for pages and files.
 
-use eigenveil_estimation::floor::grouped;
+use eigenveil_estimation::format::with_thousands;
 use eigenveil_shared::estimate::{Estimate, LambdaPath, SparseOutcome};
 
 use crate::{
@@ -12,14 +12,14 @@ use crate::{
 pub struct EstimateFigure {
     /// Name of its file.
     pub file: &'static str,
-    /// What it shows, for those who do not see it.
+    /// Alternative text.
     pub what: &'static str,
-    /// The drawing and its numbers.
+    /// The figure and its numbers.
     pub figure: Box<dyn Figure>,
 }
 
-/// The figures of an estimate in the order in which they are shown, the scree plot first; `without_noise`, the non-private
-/// spectrum, goes into that. Where the estimate has no name, their titles have none.
+/// The figures of an estimate in the order in which they are shown, the scree plot first; `without_noise`, the
+/// non-private spectrum, goes into that. Where the estimate has no name, their titles have none.
 pub fn estimate_figures(estimate: &Estimate, without_noise: Option<&[f64]>) -> Vec<EstimateFigure> {
     let mut figures = Vec::new();
     let mut add = |file, what, figure: Box<dyn Figure>| {
@@ -116,13 +116,13 @@ fn setting(estimate: &Estimate) -> String {
     };
     format!(
         "n\u{a0}=\u{a0}{}, {}, ε\u{a0}=\u{a0}{}, {delta}",
-        grouped(estimate.n),
+        with_thousands(estimate.n),
         estimate.privacy.mechanism,
         estimate.privacy.epsilon,
     )
 }
 
-/// The setting, and which components cannot be told apart.
+/// The setting, and which components cannot be distinguished.
 fn setting_and_groups(estimate: &Estimate) -> String {
     let mut text = setting(estimate);
     for group in &estimate.groups {
@@ -221,10 +221,10 @@ fn lambda_path(estimate: &Estimate, path: &LambdaPath) -> LineChart {
     chart
 }
 
-/// Most features drawn as lines of their own.
-const MOST_ROWS: usize = 7;
+/// Maximum number of features drawn as separate lines.
+const MAX_ROWS: usize = 7;
 
-/// The row norms of the features that load most along a path of λ; `None` where they are not told.
+/// The row norms of the features that load most along a path of λ; `None` if they are not reported.
 fn lambda_rows(estimate: &Estimate, path: &LambdaPath) -> Option<LineChart> {
     let norms: Vec<(f64, &Vec<f64>)> = path
         .points
@@ -237,7 +237,7 @@ fn lambda_rows(estimate: &Estimate, path: &LambdaPath) -> Option<LineChart> {
     };
     let mut rows: Vec<usize> = (0..estimate.p).collect();
     rows.sort_by(|&a, &b| largest(b).total_cmp(&largest(a)));
-    rows.truncate(MOST_ROWS);
+    rows.truncate(MAX_ROWS);
     let names = estimate.feature_names();
     let mut chart = LineChart::new(
         titled("Which features enter when", estimate),

@@ -1,10 +1,10 @@
-//! What all figures can do.
+//! The common interface of figures.
 
 use crate::table::DataTable;
 
 /// A figure that has a width and numbers behind it.
 pub trait Figure {
-    /// Makes it about so many pixels wide.
+    /// Sets its approximate width in pixels.
     fn set_width(&mut self, width: f64);
 
     /// The figure as SVG.

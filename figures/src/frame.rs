@@ -1,21 +1,21 @@
-//! What all pictures share: margins, the heading, and drawn axes.
+//! What all figures share: margins, the heading, and drawn axes.
 
 use crate::{
-    label::{Label, Rows},
-    scale::{Axis, Scale},
+    label::{Label, LegendRows},
+    scale::{Axis, AxisScale},
     svg::{Anchor, Area, Path, Svg},
     text::Role,
 };
 
-/// White space around a picture.
+/// White space around a figure.
 pub(crate) const MARGIN: f64 = 22.0;
 
-/// Width that a picture really gets: wide enough for its parts, and not absurdly wide.
+/// The width of a figure, within limits.
 pub(crate) fn usable_width(width: f64) -> f64 {
     usable(width, 320.0, 720.0)
 }
 
-/// Height that a picture really gets.
+/// The height of a figure, within limits.
 pub(crate) fn usable_height(height: f64) -> f64 {
     usable(height, 220.0, 420.0)
 }
@@ -27,7 +27,7 @@ fn usable(size: f64, least: f64, otherwise: f64) -> f64 {
     }
 }
 
-/// Writes title and subtitle; gives the y below them.
+/// Writes title and subtitle; returns the y below them.
 pub(crate) fn heading(svg: &mut Svg, title: &str, subtitle: Option<&str>, width: f64) -> f64 {
     let room = width - 2.0 * MARGIN;
     let mut y = MARGIN;
@@ -45,7 +45,7 @@ pub(crate) fn heading(svg: &mut Svg, title: &str, subtitle: Option<&str>, width:
     y
 }
 
-/// Begins a picture with its heading and a legend; gives the y below them.
+/// Begins a figure with its heading and a legend; returns the y below them.
 pub(crate) fn heading_and_legend(
     title: &str,
     subtitle: Option<&str>,
@@ -54,12 +54,12 @@ pub(crate) fn heading_and_legend(
 ) -> (Svg, f64) {
     let mut svg = Svg::default();
     let top = heading(&mut svg, title, subtitle, width) + 8.0;
-    let rows = Rows::new(legend, width - 2.0 * MARGIN);
+    let rows = LegendRows::new(legend, width - 2.0 * MARGIN);
     rows.draw(&mut svg, (MARGIN, top));
     (svg, top + rows.height + 10.0)
 }
 
-/// Says that there is nothing to draw.
+/// Writes that there is nothing to draw.
 pub(crate) fn no_data(svg: &mut Svg, area: Area) {
     let at = area.centre();
     svg.text(Role::Subtitle, "mut", at, Anchor::Middle, "no data");
@@ -78,7 +78,7 @@ pub(crate) fn block(svg: &mut Svg, role: Role, lines: &[String], x: f64, top: f6
     }
 }
 
-/// Most lines of a name beside its row.
+/// Maximum number of lines of a row's name.
 const NAME_LINES: usize = 6;
 
 /// Names in a column to the left of their rows, each whole, on as many lines as it takes.
@@ -86,13 +86,13 @@ pub(crate) struct RowNames {
     names: Vec<Vec<String>>,
     /// Of the widest line.
     pub(crate) width: f64,
-    /// Height of each row, at least the step asked for.
+    /// Height of each row, at least the step requested.
     heights: Vec<f64>,
 }
 
 impl RowNames {
-    /// Breaks names into lines no wider than `room`.
-    pub(crate) fn new<'a>(names: impl Iterator<Item = &'a str>, room: f64, step: f64) -> Self {
+    /// Breaks names into lines no wider than `max_width`.
+    pub(crate) fn new<'a>(names: impl Iterator<Item = &'a str>, max_width: f64, step: f64) -> Self {
         let role = Role::Label;
         let names: Vec<Vec<String>> = names
             .map(|name| role.wrap(name, room, NAME_LINES))
@@ -132,20 +132,20 @@ fn wrapped(lines: &[String], width: f64) -> Vec<String> {
         .collect()
 }
 
-/// Moves a centred text so that it stays in the picture.
+/// Moves a centred text so that it stays in the figure.
 pub(crate) fn keep_inside(centre: f64, lines: &[String], width: f64) -> f64 {
     let half = Role::Label.widest(lines) / 2.0;
     centre.clamp(half.min(width / 2.0), (width - half).max(width / 2.0))
 }
 
-/// Lines under a picture, from its left edge, wrapped; the height of the whole picture.
+/// Lines under a figure, from its left edge, wrapped; the height of the whole figure.
 pub(crate) fn caption_left(svg: &mut Svg, lines: &[String], top: f64, width: f64) -> f64 {
     let lines = wrapped(lines, width);
     block(svg, Role::Label, &lines, MARGIN, top, Anchor::Start);
     (top + block_height(Role::Label, &lines) + MARGIN).round()
 }
 
-/// Lines under the middle of a plot, wrapped and kept inside the picture; the height of the whole picture.
+/// Lines under the middle of a plot, wrapped and kept inside the figure; the height of the whole figure.
 pub(crate) fn caption_under(
     svg: &mut Svg,
     lines: &[String],
@@ -168,13 +168,13 @@ pub(crate) fn whisker(svg: &mut Svg, x: f64, (upper, lower): (f64, f64)) {
     svg.path("eb", &path);
 }
 
-/// A horizontal axis with as many ticks as have room.
-pub(crate) fn fit_x(axis: &Axis, values: &[f64], range: (f64, f64)) -> Scale {
+/// A horizontal axis with as many ticks as fit.
+pub(crate) fn fit_x(axis: &Axis, values: &[f64], range: (f64, f64)) -> AxisScale {
     let most = (((range.1 - range.0) / 64.0) as usize).clamp(2, 12);
     let room = |label: &str| Role::Small.width(label) + 10.0;
-    let mut scale = Scale::fit(axis, values.iter().copied(), range, most);
+    let mut scale = AxisScale::fit(axis, values.iter().copied(), range, most);
     for target in (2..=most).rev() {
-        scale = Scale::fit(axis, values.iter().copied(), range, target);
+        scale = AxisScale::fit(axis, values.iter().copied(), range, target);
         if !scale.thin(room) {
             break;
         }
@@ -183,16 +183,16 @@ pub(crate) fn fit_x(axis: &Axis, values: &[f64], range: (f64, f64)) -> Scale {
 }
 
 /// A vertical axis from `area.bottom()` up.
-pub(crate) fn fit_y(axis: &Axis, values: &[f64], area: Area) -> Scale {
+pub(crate) fn fit_y(axis: &Axis, values: &[f64], area: Area) -> AxisScale {
     let target = ((area.h / 42.0) as usize).clamp(2, 10);
     let range = (area.bottom(), area.y);
-    let mut scale = Scale::fit(axis, values.iter().copied(), range, target);
+    let mut scale = AxisScale::fit(axis, values.iter().copied(), range, target);
     scale.thin(|_| Role::Small.size() * 1.5);
     scale
 }
 
 /// Draws gridlines, both axes and their numbers.
-pub(crate) fn axes(svg: &mut Svg, area: Area, x: &Scale, y: &Scale) {
+pub(crate) fn axes(svg: &mut Svg, area: Area, x: &AxisScale, y: &AxisScale) {
     for tick in &y.ticks {
         let at = y.at(tick.value);
         svg.line("grid", (area.x, at), (area.right(), at));

@@ -18,8 +18,8 @@ pub struct LoadingImage {
 }
 
 impl LoadingImage {
-    /// A picture of `rows × cols` values, row by row, with a title above and a label below it; `None` where the values are
-    /// not so many, or none.
+    /// A picture of `rows × cols` values, row by row, with a title above and a label below it; `None` where the values
+    /// are not so many, or none.
     pub fn new(
         title: impl Into<String>,
         label: impl Into<String>,
@@ -36,10 +36,10 @@ impl LoadingImage {
         })
     }
 
-    /// The picture, or its negative when that points more the way of `other`: the sign of a
-    /// component means nothing, and two of them compare best with the same sign.
+    /// The picture, negated if its inner product with `other` is negative: the sign of a component is arbitrary, and
+    /// two of them compare best with the same sign.
     #[must_use]
-    pub fn facing(mut self, other: &LoadingImage) -> Self {
+    pub fn with_sign_of(mut self, other: &LoadingImage) -> Self {
         let pairs = self.values.iter().zip(&other.values);
         let product: f64 = pairs.map(|(a, b)| a * b).filter(|v| v.is_finite()).sum();
         if product < 0.0 {
@@ -154,7 +154,7 @@ impl ImageGrid {
         self.rows.iter().flat_map(|(_, images)| images)
     }
 
-    /// What stands at the ends of the colour key.
+    /// The labels at the ends of the colour key.
     fn key_ends(&self) -> (String, String) {
         if self.own_scales() {
             ("−max".to_owned(), "+max".to_owned())
@@ -178,7 +178,7 @@ impl ImageGrid {
         Role::Small.width(&low) + Role::Small.width(&high) + 14.0 + KEY_CELLS * step
     }
 
-    /// The colour key; gives the y below it.
+    /// The colour key; returns the y below it.
     fn draw_key(&self, svg: &mut Svg, (x, y): (f64, f64), width: f64) -> f64 {
         let room = width - 2.0 * MARGIN;
         let step = if self.key_width(5.0) <= room {
@@ -222,7 +222,7 @@ impl ImageGrid {
     }
 }
 
-/// Draws a row from `top`; gives the y below it.
+/// Draws a row from `top`; returns the y below it.
 fn draw_row(
     svg: &mut Svg,
     (name, images): &(String, Vec<LoadingImage>),

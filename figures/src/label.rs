@@ -1,4 +1,4 @@
-//! Names beside a plot: at the end of what they name, moved apart until none touches another.
+//! Labels next to a plot, at the end of their lines, moved apart until none overlap.
 
 use crate::{
     marker::{LineStyle, Marker},
@@ -11,26 +11,26 @@ const KEY: f64 = 31.0;
 const KEY_GAP: f64 = 7.0;
 const GAP: f64 = 5.0;
 
-/// A name with a sample of what it names.
+/// A label with a swatch.
 #[derive(Clone, Debug)]
 pub(crate) struct Label {
     /// The name.
     pub(crate) text: String,
     /// Colour class.
     pub(crate) colour: String,
-    /// What the sample shows.
-    pub(crate) key: Key,
-    /// Where what it names ends; `None` when it crosses the whole plot.
+    /// The swatch.
+    pub(crate) swatch: Swatch,
+    /// Where the labelled line ends; `None` if it crosses the whole plot.
     pub(crate) x: Option<f64>,
-    /// Height of that end; a value until [`Column::place`] makes it a pixel.
+    /// Height of that end; a value until [`LabelColumn::place`] makes it a pixel.
     pub(crate) y: f64,
-    /// Whether what it names reaches the right edge, so a leader may join the two.
+    /// Whether the labelled line reaches the right edge, so that a leader may connect the two.
     pub(crate) at_edge: bool,
 }
 
 impl Label {
     /// A name in a legend above a plot.
-    pub(crate) fn above(text: &str, colour: &str, key: Key) -> Self {
+    pub(crate) fn above(text: &str, colour: &str, swatch: Swatch) -> Self {
         Self {
             text: text.to_owned(),
             colour: colour.to_owned(),
@@ -44,7 +44,7 @@ impl Label {
 
 /// A sample of a mark.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Key {
+pub(crate) enum Swatch {
     /// A stretch of a series.
     Series(LineStyle, Marker),
     /// A stretch of the reference line of this number.
@@ -60,9 +60,9 @@ pub(crate) fn reference_class(number: usize) -> &'static str {
     ["ref", "ref r1", "ref r2"][number % 3]
 }
 
-impl Key {
+impl Swatch {
     fn width(self) -> f64 {
-        if matches!(self, Key::Series(LineStyle::None, _)) {
+        if matches!(self, Swatch::Series(LineStyle::None, _)) {
             12.0
         } else {
             KEY
@@ -71,7 +71,7 @@ impl Key {
 
     fn draw(self, svg: &mut Svg, colour: &str, x: f64, y: f64) {
         match self {
-            Key::Series(style, marker) => {
+            Swatch::Series(style, marker) => {
                 svg.open_group(colour, "");
                 if let Some(class) = style.class() {
                     svg.line(class, (x, y), (x + KEY, y));
@@ -79,28 +79,28 @@ impl Key {
                 marker.draw(svg, (x + self.width() / 2.0, y), 4.0);
                 svg.close_group();
             }
-            Key::Reference(i) => svg.line(reference_class(i), (x, y), (x + KEY, y)),
-            Key::Edge => svg.line("bound", (x, y), (x + KEY, y)),
-            Key::Band => svg.rect("band", Area::new(x, y - 6.0, KEY, 12.0)),
+            Swatch::Reference(i) => svg.line(reference_class(i), (x, y), (x + KEY, y)),
+            Swatch::Edge => svg.line("bound", (x, y), (x + KEY, y)),
+            Swatch::Band => svg.rect("band", Area::new(x, y - 6.0, KEY, 12.0)),
         }
     }
 }
 
 /// Labels in a column right of the plot.
 #[derive(Debug)]
-pub(crate) struct Column {
+pub(crate) struct LabelColumn {
     labels: Vec<(Label, Vec<String>)>,
     /// Width of the column, including the gap to the plot.
     pub(crate) width: f64,
     height: f64,
 }
 
-impl Column {
+impl LabelColumn {
     /// From the plot to the samples.
     const LEAD: f64 = 14.0;
 
-    /// Breaks the labels into lines of at most `room`.
-    pub(crate) fn new(labels: Vec<Label>, room: f64) -> Self {
+    /// Breaks the labels into lines of at most `max_width`.
+    pub(crate) fn new(labels: Vec<Label>, max_width: f64) -> Self {
         let labels: Vec<_> = labels
             .into_iter()
             .map(|l| {
@@ -135,7 +135,7 @@ impl Column {
     /// Turns the values where the labelled things end into pixels.
     pub(crate) fn place(&mut self, x: impl Fn(f64) -> f64, y: impl Fn(f64) -> f64, plot: Area) {
         for (label, _) in &mut self.labels {
-            // What ends early has no end at the edge for a leader to join.
+            // A line that ends early gets no leader.
             label.at_edge &= label.x.is_none_or(|v| x(v) >= plot.right() - 12.0);
             label.y = y(label.y).clamp(plot.y, plot.bottom());
         }
@@ -198,15 +198,15 @@ fn spread(wanted: &[f64], heights: &[f64], top: f64, bottom: f64) -> Vec<f64> {
 
 /// Labels in rows, as a legend above a plot.
 #[derive(Debug)]
-pub(crate) struct Rows {
+pub(crate) struct LegendRows {
     placed: Vec<(Label, Vec<String>, f64, f64)>,
     /// Height of the legend.
     pub(crate) height: f64,
 }
 
-impl Rows {
-    /// Lays the labels out in rows of at most `room`.
-    pub(crate) fn new(labels: Vec<Label>, room: f64) -> Self {
+impl LegendRows {
+    /// Lays the labels out in rows of at most `max_width`.
+    pub(crate) fn new(labels: Vec<Label>, max_width: f64) -> Self {
         let (mut x, mut y, mut row) = (0.0, 0.0, 0.0_f64);
         let mut placed = Vec::new();
         for label in labels {

@@ -1,11 +1,12 @@
-//! How estimates, plans and experiments are shown: the table of an estimate's components ([`component_rows`]), its figures
-//! ([`estimate_figures`]), that of a plan ([`expected_error`]), [numbers](number), and the charts they are made of.
+//! How estimates, plans and experiments are shown: the table of an estimate's components ([`component_rows`]), its
+//! figures ([`estimate_figures`]), that of a plan ([`expected_error`]), [numbers](number), and the charts they are made
+//! of.
 //!
 //! Every chart is a plain struct that is filled in and turned into a string (most are a [`Figure`]):
 //!
 //! * [`LineChart`]: one or more series over a linear or logarithmic axis, with error bars;
 //! * [`Scree`]: the variances of an estimate's components against its noise floor;
-//! * [`AlignmentChart`]: how well each component is expected to be recovered;
+//! * [`AlignmentChart`]: the expected alignment of each component with the true one;
 //! * [`LoadingTable`]: features by components, for sparse subspaces;
 //! * [`ImageGrid`] of [`LoadingImage`]s: components of pictures, drawn as pictures;
 //! * [`BarChart`]: the largest loadings of a component, by name;
@@ -23,10 +24,9 @@
 //!
 //! The same input gives the same bytes. Numbers that are not finite are left out, never written.
 //!
-//! Why no plotting library: `plotters` (0.3.7) writes colours into every element, so a picture
-//! cannot follow a dark page, and measures text with the fonts of the machine it runs on, so the
-//! output differs between machines. Here the colours are classes, and text is given room for a wide
-//! typeface.
+//! Why no plotting library: `plotters` (0.3.7) writes colours into every element, so a figure cannot follow a dark
+//! page, and measures text with the fonts of the machine it runs on, so the output differs between machines. Here the
+//! colours are classes, and text is given room for a wide typeface.
 
 mod alignment;
 mod bars;

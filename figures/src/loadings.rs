@@ -24,18 +24,18 @@ pub struct LoadingTable {
     pub columns: Vec<String>,
     /// Names of the features with a loading for each component, in any order; rows of zeros are left out.
     pub rows: Vec<(String, Vec<f64>)>,
-    /// Width in pixels, at least 320; as many columns are shown as have room.
+    /// Width in pixels, at least 320; as many columns are shown as fit.
     pub width: f64,
 }
 
 /// Features shown at most.
-const MOST: usize = 40;
+const MAX_ROWS: usize = 40;
 const STEP: f64 = 22.0;
 const BAR: f64 = 12.0;
-/// Least width of the bars to one side of zero.
-const LEAST: f64 = 18.0;
+/// Minimum width of the bars on one side of zero.
+const MIN_BAR_SPACE: f64 = 18.0;
 
-/// Two decimals, which tell loadings well enough and leave room for more columns.
+/// Two decimals: precise enough for loadings, and short enough for more columns.
 fn short(value: f64) -> String {
     match value.abs() {
         0.0..100.0 => format!("{value:.2}").replace('-', "−"),
@@ -79,10 +79,10 @@ impl Figure for LoadingTable {
     fn to_svg(&self) -> String {
         let width = usable_width(self.width);
         let all = self.sorted();
-        let rows = &all[..all.len().min(MOST)];
+        let rows = &all[..all.len().min(MAX_ROWS)];
         let names = RowNames::new(rows.iter().map(|row| row.0.as_str()), width * 0.3, STEP);
         let left = MARGIN + names.width + 14.0;
-        // Of what is shown at all: NaN and the like are left out.
+        // Of the values shown: those that are not finite are left out.
         let numbers = |(_, of_row): &Row| -> Vec<Option<(f64, String)>> {
             let loadings = self.columns.iter().enumerate();
             loadings
@@ -96,11 +96,11 @@ impl Figure for LoadingTable {
         let present = || cells.iter().flatten().flatten();
         let pad = Role::Small.widest(present().map(|(_, text)| text)) + 8.0;
         let largest = present().fold(0.0_f64, |most, (value, _)| most.max(value.abs()));
-        let least = 2.0 * (pad + LEAST);
+        let min_column = 2.0 * (pad + MIN_BAR_SPACE);
         let room = width - MARGIN - left;
-        let columns = ((room / least) as usize).clamp(1, self.columns.len().max(1));
-        // A column may take more than there is on a narrow picture with long numbers.
-        let column = (room / columns as f64).max(least);
+        let columns = ((room / min_column) as usize).clamp(1, self.columns.len().max(1));
+        // A column may take more than there is on a narrow figure with long numbers.
+        let column = (room / columns as f64).max(min_column);
         let width = width.max(left + columns as f64 * column + MARGIN);
 
         let mut svg = Svg::default();

@@ -1,11 +1,11 @@
-//! Marks of a point and strokes of a line: what tells series apart without colour.
+//! Markers and strokes, which distinguish series without colour.
 
 use crate::svg::{Path, Svg};
 
 /// Shape of a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Marker {
-    /// Another shape for each series, in turn.
+    /// The next shape of the cycle for each series.
     #[default]
     Auto,
     /// Filled circle.
@@ -55,7 +55,7 @@ impl LineStyle {
 }
 
 impl Marker {
-    const TURN: [Marker; 8] = [
+    const CYCLE: [Marker; 8] = [
         Marker::Circle,
         Marker::Square,
         Marker::Triangle,
@@ -69,7 +69,7 @@ impl Marker {
     /// The shape for the series at `index`.
     pub(crate) fn resolve(self, index: usize) -> Marker {
         if self == Marker::Auto {
-            Self::TURN[index % Self::TURN.len()]
+            Self::CYCLE[index % Self::CYCLE.len()]
         } else {
             self
         }

@@ -1,13 +1,13 @@
-//! Numbers as people read them.
+//! Numbers formatted for people.
 
 /// Values further from zero than this are treated as not finite.
-pub(crate) const HUGE: f64 = 1e300;
+pub(crate) const MAX_DRAWABLE: f64 = 1e300;
 /// Values closer to zero than this are treated as zero.
-pub(crate) const TINY: f64 = 1e-300;
+pub(crate) const MIN_DRAWABLE: f64 = 1e-300;
 
 /// Whether a value can be drawn.
 pub(crate) fn drawable(value: f64) -> bool {
-    value.is_finite() && value.abs() <= HUGE
+    value.is_finite() && value.abs() <= MAX_DRAWABLE
 }
 
 /// A number in at most four significant digits: `0.1235`, `9876`, `12.3k`, `5M`, `2.5×10⁹`, `−3`.
@@ -18,7 +18,7 @@ pub fn compact(value: f64) -> String {
     if !drawable(value) {
         return "n/a".to_owned();
     }
-    if value.abs() < TINY {
+    if value.abs() < MIN_DRAWABLE {
         return "0".to_owned();
     }
     let exponent = exponent_of(value, 4);
@@ -56,7 +56,8 @@ pub fn with_error(value: f64, error: Option<f64>) -> String {
     })
 }
 
-/// Five significant digits for a table in a file, as a power of ten where it would be long; empty for what is no number.
+/// Five significant digits for a table in a file, as a power of ten where it would be long; empty for a value that is
+/// not finite.
 #[must_use]
 pub fn short(value: f64) -> String {
     if value.is_nan() {
@@ -73,7 +74,7 @@ pub fn short(value: f64) -> String {
     }
 }
 
-/// So many significant digits for a table in a text; "–" for what is no number.
+/// So many significant digits for a table in a text; "–" for a value that is not finite.
 #[must_use]
 pub fn digits(value: f64, digits: usize) -> String {
     if value.is_nan() {
@@ -90,11 +91,11 @@ pub fn digits(value: f64, digits: usize) -> String {
     format!("{value:.places$}")
 }
 
-/// Labels of an axis of evenly spaced values, `step` apart: one unit and one number of decimals for
-/// all of them, as many as it takes to tell neighbours apart.
+/// Labels of an axis of evenly spaced values, `step` apart: one unit and one number of decimals for all of them, as
+/// many as are needed to distinguish neighbours.
 pub(crate) fn linear_labels(values: &[f64], step: f64) -> Vec<String> {
     let largest = values.iter().fold(0.0_f64, |m, v| m.max(v.abs()));
-    if largest < TINY {
+    if largest < MIN_DRAWABLE {
         return values.iter().map(|_| "0".to_owned()).collect();
     }
     let top = floor_log10(largest);

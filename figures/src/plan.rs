@@ -1,6 +1,6 @@
 //! The figure of a plan.
 
-use eigenveil_estimation::{floor::Spectrum, plan::largest_error};
+use eigenveil_estimation::{floor::Spectrum, plan::max_error};
 
 use crate::{Axis, LineChart, Series};
 
@@ -11,7 +11,7 @@ pub fn expected_error(
     (from, to): (u64, u64),
     lines: Vec<Series>,
 ) -> LineChart {
-    let largest = largest_error(spectrum.dimension(), spectrum.rank());
+    let largest = max_error(spectrum.dimension(), spectrum.rank());
     let mut chart = LineChart::new(
         title,
         Axis::log("participants n").between(from as f64, to as f64),

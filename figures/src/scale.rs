@@ -1,7 +1,9 @@
-//! Axes: from values to pixels, and which values to write beside them.
+//! Axes: from values to pixels, and the choice of tick labels.
 
 use crate::{
-    number::{HUGE, TINY, compact, drawable, floor_log10, linear_labels, log_labels},
+    number::{
+        MAX_DRAWABLE, MIN_DRAWABLE, compact, drawable, floor_log10, linear_labels, log_labels,
+    },
     text::Role,
 };
 
@@ -15,7 +17,7 @@ pub enum ScaleKind {
     Log10,
 }
 
-/// What to put on an axis.
+/// The specification of an axis.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Axis {
     /// What is measured, with its unit.
@@ -53,7 +55,7 @@ impl Axis {
         self
     }
 
-    /// The same axis with these values written beside it.
+    /// The same axis with these ticks.
     #[must_use]
     pub fn ticks(mut self, values: impl IntoIterator<Item = f64>) -> Self {
         self.ticks = values.into_iter().collect();
@@ -61,16 +63,16 @@ impl Axis {
     }
 
     /// Whether a value has a place on this axis.
-    pub(crate) fn takes(&self, value: f64) -> bool {
-        takes(self.scale, value)
+    pub(crate) fn can_show(&self, value: f64) -> bool {
+        can_show(self.scale, value)
     }
 }
 
-fn takes(kind: ScaleKind, value: f64) -> bool {
-    drawable(value) && (kind == ScaleKind::Linear || value >= TINY)
+fn can_show(kind: ScaleKind, value: f64) -> bool {
+    drawable(value) && (kind == ScaleKind::Linear || value >= MIN_DRAWABLE)
 }
 
-/// A value written beside an axis; its label is empty where there is no room for it.
+/// A tick; its label is empty if it does not fit.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Tick {
     /// Where.
@@ -87,18 +89,18 @@ impl Tick {
 
 /// An axis fitted to data and to a stretch of pixels.
 #[derive(Clone, Debug)]
-pub(crate) struct Scale {
+pub(crate) struct AxisScale {
     kind: ScaleKind,
     /// First and last value.
     pub(crate) domain: (f64, f64),
     range: (f64, f64),
-    /// Written values, ascending.
+    /// Labelled ticks, ascending.
     pub(crate) ticks: Vec<Tick>,
     /// Values with a short unlabelled mark.
     pub(crate) minor: Vec<f64>,
 }
 
-impl Scale {
+impl AxisScale {
     /// Fits an axis to values, with about `target` ticks.
     pub(crate) fn fit(
         axis: &Axis,
@@ -109,14 +111,14 @@ impl Scale {
         let kind = axis.scale;
         let given = axis
             .domain
-            .filter(|&(a, b)| takes(kind, a) && takes(kind, b) && a < b);
+            .filter(|&(a, b)| can_show(kind, a) && can_show(kind, b) && a < b);
         let mut wanted = axis.ticks.clone();
-        wanted.retain(|&t| takes(kind, t));
+        wanted.retain(|&t| can_show(kind, t));
         wanted.sort_by(f64::total_cmp);
         wanted.dedup();
         let data = values
             .chain(wanted.iter().copied())
-            .filter(|&v| takes(kind, v));
+            .filter(|&v| can_show(kind, v));
         let extent = given.or_else(|| {
             data.fold(None, |e: Option<(f64, f64)>, v| {
                 Some(e.map_or((v, v), |(a, b)| (a.min(v), b.max(v))))
@@ -155,7 +157,7 @@ impl Scale {
         }
     }
 
-    /// A linear scale with everything given.
+    /// A linear scale with the given domain, range and ticks.
     pub(crate) fn fixed(domain: (f64, f64), range: (f64, f64), ticks: Vec<Tick>) -> Self {
         Self {
             kind: ScaleKind::Linear,
@@ -172,7 +174,9 @@ impl Scale {
         let share = match self.kind {
             // Halves keep the differences finite.
             ScaleKind::Linear => (value / 2.0 - a / 2.0) / (b / 2.0 - a / 2.0),
-            ScaleKind::Log10 => (value.max(TINY).log10() - a.log10()) / (b.log10() - a.log10()),
+            ScaleKind::Log10 => {
+                (value.max(MIN_DRAWABLE).log10() - a.log10()) / (b.log10() - a.log10())
+            }
         };
         let share = match share.is_finite() {
             true => share.clamp(-50.0, 50.0),
@@ -186,10 +190,10 @@ impl Scale {
         let at = self.at(value);
         let (a, b) = (self.range.0, self.range.1);
         let (a, b) = (a.min(b), a.max(b));
-        takes(self.kind, value) && at >= a - 0.5 && at <= b + 0.5
+        can_show(self.kind, value) && at >= a - 0.5 && at <= b + 0.5
     }
 
-    /// Empties the labels that would touch the one before; says whether any did.
+    /// Removes the labels that would touch the one before; returns whether any did.
     pub(crate) fn thin(&mut self, size: impl Fn(&str) -> f64) -> bool {
         let mut end = f64::NEG_INFINITY;
         let mut thinned = false;
@@ -208,7 +212,7 @@ impl Scale {
         thinned
     }
 
-    /// Empties the labels centred on their ticks that would reach beyond `from` or `to`.
+    /// Removes the labels centred on their ticks that would reach beyond `from` or `to`.
     pub(crate) fn keep_within(&mut self, from: f64, to: f64) {
         for i in 0..self.ticks.len() {
             let at = self.at(self.ticks[i].value);
@@ -225,16 +229,19 @@ impl Scale {
     }
 }
 
-/// A range that is not empty and not narrower than the numbers can tell apart.
+/// A range that is not empty and not narrower than the resolution of the numbers.
 fn widen(kind: ScaleKind, extent: Option<(f64, f64)>) -> (f64, f64) {
     match kind {
         ScaleKind::Linear => {
             let (a, b) = extent.unwrap_or((0.0, 1.0));
             let largest = a.abs().max(b.abs());
-            if largest < TINY {
+            if largest < MIN_DRAWABLE {
                 (-1.0, 1.0)
             } else if b - a < largest * 1e-9 {
-                ((a - largest).max(-HUGE), (b + largest).min(HUGE))
+                (
+                    (a - largest).max(-MAX_DRAWABLE),
+                    (b + largest).min(MAX_DRAWABLE),
+                )
             } else {
                 (a, b)
             }
@@ -242,7 +249,7 @@ fn widen(kind: ScaleKind, extent: Option<(f64, f64)>) -> (f64, f64) {
         ScaleKind::Log10 => {
             let (a, b) = extent.unwrap_or((1.0, 10.0));
             if b / a < 1.0 + 1e-9 {
-                ((a / 3.0).max(TINY), (b * 3.0).min(HUGE))
+                ((a / 3.0).max(MIN_DRAWABLE), (b * 3.0).min(MAX_DRAWABLE))
             } else {
                 (a, b)
             }

@@ -9,18 +9,18 @@ use crate::{
         MARGIN, axes, block, caption_under, fit_y, heading_and_legend, no_data, usable_width,
         whisker,
     },
-    label::{Column, Key, Label},
+    label::{Label, LabelColumn, Swatch},
     marker::{LineStyle, Marker},
     number::{compact, drawable},
-    scale::{Axis, Scale},
+    scale::{Axis, AxisScale},
     svg::{Anchor, Area, Path, Svg},
     table::DataTable,
     text::Role,
-    verdict::{self, MOST, ScreeComponent, rank, ranks},
+    verdict::{self, MAX_COMPONENTS, ScreeComponent, rank, ranks},
 };
 
-/// A scree plot: variances (eigenvalues of `E[xxᵀ]`) by rank, the noise floor, and how well each component is expected to
-/// be recovered.
+/// A scree plot: variances (eigenvalues of `E[xxᵀ]`) by rank, the noise floor, and how well each component is expected
+/// to be recovered.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scree {
     /// Title.
@@ -60,7 +60,7 @@ impl Scree {
 
     fn verdict(&self, index: usize, eigenvalue: f64) -> Option<Verdict> {
         let known = self.components.get(index).map(|c| c.verdict);
-        known.or_else(|| self.floor.map(|f| verdict::of_variance(f, eigenvalue)))
+        known.or_else(|| self.floor.map(|f| verdict::from_variance(f, eigenvalue)))
     }
 
     /// One standard error above and below the eigenvalue at `index`.
@@ -74,17 +74,17 @@ impl Scree {
         let present: Vec<_> = values.iter().map(|&(i, v)| self.verdict(i, v)).collect();
         let mut labels = verdict::legend(&present);
         if reference {
-            let key = Key::Series(LineStyle::Dashed, Marker::Cross);
+            let key = Swatch::Series(LineStyle::Dashed, Marker::Cross);
             labels.push(Label::above(WITHOUT_NOISE, "c5 fine", key));
         }
         if self.floor.is_some() {
-            labels.push(Label::above("hidden by the noise", "", Key::Band));
+            labels.push(Label::above("hidden by the noise", "", Swatch::Band));
         }
         labels
     }
 
     fn levels(&self) -> Vec<Label> {
-        let level = |name: &str, key: Key, y: f64| Label {
+        let level = |name: &str, swatch: Swatch, y: f64| Label {
             text: format!("{name} {}", compact(y)),
             colour: String::new(),
             key,
@@ -94,20 +94,20 @@ impl Scree {
         };
         self.floor.map_or_else(Vec::new, |floor| {
             vec![
-                level("threshold", Key::Reference(0), floor.threshold),
-                level("noise edge", Key::Edge, floor.edge),
+                level("threshold", Swatch::Reference(0), floor.threshold),
+                level("noise edge", Swatch::Edge, floor.edge),
             ]
         })
     }
 
-    fn draw_floor(&self, svg: &mut Svg, area: Area, y: &Scale) {
+    fn draw_floor(&self, svg: &mut Svg, area: Area, y: &AxisScale) {
         let Some(floor) = self.floor else { return };
         let clamp = |v: f64| y.at(v).clamp(area.y, area.bottom());
         let (y, h) = (clamp(floor.edge), clamp(floor.level) - clamp(floor.edge));
         svg.rect("band", Area { y, h, ..area });
     }
 
-    fn draw_levels(&self, svg: &mut Svg, area: Area, y: &Scale) {
+    fn draw_levels(&self, svg: &mut Svg, area: Area, y: &AxisScale) {
         let Some(floor) = self.floor else { return };
         for (class, value) in [("bound", floor.edge), ("ref", floor.threshold)] {
             if y.shows(value) {
@@ -116,7 +116,7 @@ impl Scree {
         }
     }
 
-    fn draw_values(&self, svg: &mut Svg, values: &[(usize, f64)], x: &Scale, y: &Scale) {
+    fn draw_values(&self, svg: &mut Svg, values: &[(usize, f64)], x: &AxisScale, y: &AxisScale) {
         let at: Vec<_> = values
             .iter()
             .map(|&(i, v)| (x.at(rank(i)), y.at(v)))
@@ -185,7 +185,7 @@ impl Figure for Scree {
     fn to_svg(&self) -> String {
         let width = usable_width(self.width);
         let total = self.eigenvalues.len();
-        let n = total.min(MOST);
+        let n = total.min(MAX_COMPONENTS);
         let first = |values: &[f64]| -> Vec<(usize, f64)> {
             let shown = values.iter().copied().enumerate().take(n.max(1));
             shown.filter(|(_, v)| drawable(*v)).collect()
@@ -196,7 +196,7 @@ impl Figure for Scree {
 
         let mut labels = self.legend(&values, reference.is_some());
         let levels = self.levels();
-        let mut column = Column::new(levels.clone(), width * 0.18);
+        let mut column = LabelColumn::new(levels.clone(), width * 0.18);
         let beside = width >= 480.0;
         if !beside {
             labels.extend(levels);
@@ -277,7 +277,7 @@ impl Figure for Scree {
             ALIGNMENT,
         ];
         headers.extend(self.without_noise.as_ref().map(|_| WITHOUT_NOISE));
-        let values = self.eigenvalues.iter().enumerate().take(MOST);
+        let values = self.eigenvalues.iter().enumerate().take(MAX_COMPONENTS);
         let rows = values.map(|(i, &value)| {
             let component = self.components.get(i);
             let error = component.and_then(|c| c.standard_error);

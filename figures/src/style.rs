@@ -1,9 +1,9 @@
-//! Colours and type, as one stylesheet for every picture.
+//! Colours and fonts, as one stylesheet for all figures.
 
 /// Number of series colours, `c0` to `c7`.
 pub(crate) const SERIES_COLOURS: usize = 8;
 
-/// The stylesheet inside every picture of this crate, the same text in each.
+/// The stylesheet inside every figure of this crate, the same text in each.
 ///
 /// All selectors start with `.ev-plot`. Colour is given through `color`, and shapes and text use
 /// `currentColor`, so the dark half only lists colours.

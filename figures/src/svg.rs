@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::{style::STYLESHEET, text::Role};
 
-/// Where a text has its x.
+/// The horizontal anchor of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Anchor {
     Start,
@@ -12,7 +12,7 @@ pub(crate) enum Anchor {
     End,
 }
 
-/// A picture being written.
+/// A figure being written.
 #[derive(Debug, Default)]
 pub(crate) struct Svg {
     body: String,
@@ -36,7 +36,7 @@ impl Svg {
         self.rect_with(class, area, "");
     }
 
-    /// A rectangle that lets what is under it through.
+    /// A translucent rectangle.
     pub(crate) fn tinted(&mut self, class: &str, area: Area, opacity: f64) {
         // Cells of a grid meet without seams when their edges fall on whole pixels.
         let more = format!(
@@ -120,7 +120,7 @@ impl Svg {
         self.body.push_str("</g>");
     }
 
-    /// Opens a part of which only what lies in `area` shows (a nested picture: needs no `id`).
+    /// Opens a part clipped to `area` (a nested figure, which needs no `id`).
     pub(crate) fn open_clip(&mut self, area: Area) {
         let Area { x, y, w, h } = area;
         let (x, y, w, h) = (num(x), num(y), num(w.max(1.0)), num(h.max(1.0)));
@@ -135,7 +135,7 @@ impl Svg {
         self.body.push_str("</svg>");
     }
 
-    /// The finished picture.
+    /// The finished figure.
     pub(crate) fn finish(self, width: f64, height: f64, title: &str, description: &str) -> String {
         let (w, h) = (num(width), num(height));
         let title = escape(title);

@@ -1,8 +1,8 @@
-//! Numbers of a picture as an HTML table.
+//! Numbers of a figure as an HTML table.
 
 use crate::svg::escape;
 
-/// A small table, written as HTML beside a picture for readers who want the numbers.
+/// A small table, written as HTML beside a figure for readers who want the numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DataTable {
     /// What the table shows.

@@ -1,15 +1,15 @@
-//! Room for text: its size per role, its width by estimate, and breaking it into lines.
+//! Text layout: size per role, estimated width, line breaks.
 
 /// The role of a piece of text; the stylesheet gives each its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// Title of the picture.
+    /// Title of the figure.
     Title,
     /// Line under the title.
     Subtitle,
     /// Names of axes, series and panels.
     Label,
-    /// Numbers on axes and small remarks.
+    /// Numbers on axes and small notes.
     Small,
 }
 
@@ -39,7 +39,7 @@ impl Role {
         (self.size() * 1.3).round()
     }
 
-    /// Width a text may take in a wide typeface: 0.6 em for most characters.
+    /// Maximum width of a text in a wide typeface: 0.6 em for most characters.
     pub(crate) fn width(self, text: &str) -> f64 {
         text.chars().map(|c| self.advance(c)).sum()
     }
@@ -61,8 +61,9 @@ impl Role {
         em * self.size()
     }
 
-    /// Breaks a text at its ordinary spaces into at most `most` lines no wider than `room`; what does not fit ends in "…".
-    pub(crate) fn wrap(self, text: &str, room: f64, most: usize) -> Vec<String> {
+    /// Breaks a text at its ordinary spaces into at most `max_lines` lines no wider than `max_width`; a text that does
+    /// not fit ends in "…".
+    pub(crate) fn wrap(self, text: &str, max_width: f64, max_lines: usize) -> Vec<String> {
         let mut lines: Vec<String> = Vec::new();
         let mut line = String::new();
         for word in text
@@ -96,8 +97,8 @@ impl Role {
         lines
     }
 
-    /// Cuts a text to `room`, ending in "…" when something is missing.
-    pub(crate) fn shorten(self, text: &str, room: f64) -> String {
+    /// Cuts a text to `max_width`; a shortened one ends in "…".
+    pub(crate) fn shorten(self, text: &str, max_width: f64) -> String {
         if self.width(text) <= room {
             return text.to_owned();
         }
@@ -107,7 +108,7 @@ impl Role {
     }
 
     /// How many characters fit.
-    fn prefix(self, text: &str, room: f64) -> usize {
+    fn prefix(self, text: &str, max_width: f64) -> usize {
         let mut used = 0.0;
         text.chars()
             .take_while(|&c| {
@@ -118,8 +119,8 @@ impl Role {
     }
 }
 
-/// Where to break a word of which `fits` characters fit: after the last `_`, `-`, `/`, `.` or `:` among them, if there is one
-/// that leaves a part of some length, as names of features have them.
+/// Where to break a word of which `fits` characters fit: after the last `_`, `-`, `/`, `.` or `:` among them, if there
+/// is one that leaves a part of some length, as names of features have them.
 fn after_separator(word: &str, fits: usize) -> usize {
     let separators = word.chars().take(fits).enumerate();
     let last = separators

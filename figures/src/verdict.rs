@@ -1,16 +1,16 @@
-//! Components by rank and verdict: what the charts of them have in common.
+//! Components by rank and verdict, as all their charts show them.
 
 use eigenveil_shared::estimate::{VarianceFloor, Verdict};
 
 use crate::{
     label::{Key, Label},
     marker::{LineStyle, Marker},
-    scale::{Scale, Tick},
+    scale::{AxisScale, Tick},
     text::Role,
 };
 
-/// Components shown at most, one by one.
-pub(crate) const MOST: usize = 30;
+/// Maximum number of components shown one by one.
+pub(crate) const MAX_COMPONENTS: usize = 30;
 
 /// What is known about one estimated component.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -46,7 +46,7 @@ pub(crate) fn marker(verdict: Verdict) -> Marker {
     }
 }
 
-/// The legend of the verdicts that are there.
+/// The legend of the verdicts present.
 pub(crate) fn legend(present: &[Option<Verdict>]) -> Vec<Label> {
     ALL.into_iter()
         .filter(|verdict| present.contains(&Some(*verdict)))
@@ -58,7 +58,7 @@ pub(crate) fn legend(present: &[Option<Verdict>]) -> Vec<Label> {
 }
 
 /// Where a variance stands relative to the floor.
-pub(crate) fn of_variance(floor: VarianceFloor, variance: f64) -> Verdict {
+pub(crate) fn from_variance(floor: VarianceFloor, variance: f64) -> Verdict {
     if variance > floor.threshold {
         Verdict::Above
     } else if variance > floor.edge {
@@ -73,12 +73,12 @@ pub(crate) fn rank(index: usize) -> f64 {
 }
 
 /// The horizontal axis: ranks 1 to n, each with its own slot.
-pub(crate) fn ranks(n: usize, range: (f64, f64)) -> Scale {
+pub(crate) fn ranks(n: usize, range: (f64, f64)) -> AxisScale {
     let n = n.max(1);
     let every = if n <= 16 { 1 } else { 5 };
     let ticks = (1..=n).filter(|r| *r == 1 || r % every == 0);
     let ticks = ticks.map(|r| Tick::new(r as f64, r.to_string()));
-    let mut scale = Scale::fixed((0.5, n as f64 + 0.5), range, ticks.collect());
+    let mut scale = AxisScale::fixed((0.5, n as f64 + 0.5), range, ticks.collect());
     scale.thin(|label| Role::Small.width(label) + 8.0);
     scale
 }

@@ -1,4 +1,4 @@
-//! Every picture is well-formed, finite, and has no text that is clipped or touches another.
+//! Every figure is well-formed and finite, and has no clipped or overlapping text.
 
 // Helpers of tests, not only tests, may stop at what should not be.
 #![allow(clippy::unwrap_used, clippy::panic)]
@@ -161,7 +161,7 @@ fn the_longest_names_of_features_are_whole() {
             assert!(!cut, "{written}");
         }
     }
-    // Arrows have room for one line each; a name that finds none is said under the picture.
+    // Arrows have room for one line each; a name that does not fit is listed under the figure.
     let written = texts(&samples::rows(720.0).to_svg()).concat();
     for name in &names {
         assert!(written.contains(name), "{name} is not in {written}");
@@ -238,7 +238,7 @@ fn images_know_their_shape_and_their_sign() {
     assert!(LoadingImage::new("", "", (usize::MAX, 2), &[1.0]).is_none());
     let up = LoadingImage::new("", "", (1, 2), &[1.0, 0.5]).unwrap();
     let down = LoadingImage::new("", "", (1, 2), &[-1.0, -0.5]).unwrap();
-    assert_eq!(down.facing(&up), up);
+    assert_eq!(down.with_sign_of(&up), up);
 }
 
 fn value() -> impl Strategy<Value = f64> {

@@ -9,7 +9,7 @@ use crate::{
     verdict::Verdict,
 };
 
-/// The source papers, by the numbers they have in the project.
+/// The source papers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Paper {
     /// Maunu, Yu & Lerman, *Stochastic and Private Nonconvex Outlier-Robust PCA*.
@@ -37,14 +37,14 @@ impl Paper {
         Self::Ours,
     ];
 
-    /// Its number, with which the names of its exhibits begin.
-    pub fn number(self) -> &'static str {
+    /// Its authors, with whom the names of its exhibits begin.
+    pub fn slug(self) -> &'static str {
         match self {
-            Self::Maunu => "000",
-            Self::Shang => "001",
-            Self::WangXu => "002",
-            Self::Liu => "003",
-            Self::HardtPrice => "004",
+            Self::Maunu => "maunu",
+            Self::Shang => "shang",
+            Self::WangXu => "wang-xu",
+            Self::Liu => "liu",
+            Self::HardtPrice => "hardt-price",
             Self::Ours => "own",
         }
     }
@@ -84,36 +84,36 @@ impl Minutes {
 
 /// One figure or table, and how it is made again.
 pub struct Exhibit {
-    /// Name on the command line: the paper's number and the item, `002-table-1`.
+    /// Name on the command line: the paper's authors and the item, `wang-xu-table-1`.
     pub id: &'static str,
     /// Whose it is.
     pub paper: Paper,
     /// As the paper calls it.
     pub item: &'static str,
     /// One line: what it shows.
-    pub shows: &'static str,
+    pub caption: &'static str,
     /// Files it needs.
     pub data: &'static [&'static str],
     /// What of the paper's setting cannot be had, and what stands for it.
-    pub lacks: Option<&'static str>,
+    pub differs_from_paper: Option<&'static str>,
     /// How long it takes.
     pub minutes: Minutes,
     /// Names of the parts of a cell's key, the first columns of the CSV.
-    pub columns: &'static [&'static str],
+    pub key_columns: &'static [&'static str],
     /// Name of the coordinate of a point, where a run gives several: `iteration`.
-    pub along: Option<&'static str>,
+    pub coordinate: Option<&'static str>,
     /// Numbers that are the same in all repeats of a cell: `true_epsilon`.
-    pub constants: &'static [&'static str],
+    pub per_cell: &'static [&'static str],
     /// Numbers that differ.
     pub measures: &'static [&'static str],
     /// What is to be run.
     pub plan: fn(&Data, Scale) -> Result<Plan>,
     /// What the paper says, held against the results.
-    pub judge: fn(&Table) -> Verdict,
+    pub check_claims: fn(&Table) -> Verdict,
     /// SVG of the results.
-    pub picture: fn(&Table) -> String,
+    pub to_svg: fn(&Table) -> String,
     /// Markdown table for `docs/papers.md`: printed, ours, spread.
-    pub numbers: fn(&Table) -> String,
+    pub to_markdown: fn(&Table) -> String,
 }
 
 impl Exhibit {
@@ -124,18 +124,18 @@ impl Exhibit {
             id: "",
             paper,
             item: "",
-            shows: "",
+            caption: "",
             data: &[],
-            lacks: None,
+            differs_from_paper: None,
             minutes: Minutes::new(0.0, 0.0),
-            columns: &[],
-            along: None,
-            constants: &[],
+            key_columns: &[],
+            coordinate: None,
+            per_cell: &[],
             measures: &["error"],
             plan: |_, _| Ok(Plan::default()),
-            judge: |_| Verdict { claims: Vec::new() },
-            picture: |_| String::new(),
-            numbers: |_| String::new(),
+            check_claims: |_| Verdict { claims: Vec::new() },
+            to_svg: |_| String::new(),
+            to_markdown: |_| String::new(),
         }
     }
 
@@ -144,12 +144,12 @@ impl Exhibit {
         let spread = self.measures.iter().flat_map(|measure| {
             ["mean", "std", "q1", "median", "q3"].map(|what| format!("{measure}_{what}"))
         });
-        let fixed = [self.columns, self.along.as_slice(), self.constants].concat();
+        let fixed = [self.key_columns, self.coordinate.as_slice(), self.per_cell].concat();
         fixed
             .into_iter()
             .map(str::to_owned)
             .chain(spread)
-            .chain(["repeats", "scale"].map(str::to_owned))
+            .chain(["repeats", "run_size"].map(str::to_owned))
             .collect()
     }
 }

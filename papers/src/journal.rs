@@ -134,7 +134,7 @@ mod tests {
 
     fn header(scale: &str) -> Header {
         Header {
-            exhibit: "002-table-1".to_owned(),
+            exhibit: "wang-xu-table-1".to_owned(),
             scale: scale.to_owned(),
             version: "1".to_owned(),
         }

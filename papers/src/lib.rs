@@ -2,11 +2,11 @@
 //!
 //! * [`ALL`]: the exhibits; [`find`] by name.
 //! * [`run()`]: runs one on all cores, resumes where an earlier run ended, and gives a [`Table`].
-//! * [`Exhibit::judge`]: what the paper says, held against the table.
+//! * [`Exhibit::check_claims`]: what the paper says, held against the table.
 //! * [`page()`]: `docs/papers.md`, out of the tables that are kept in `docs/papers`.
 //!
 //! ```
-//! let table_1 = eigenveil_papers::find("002-table-1")?;
+//! let table_1 = eigenveil_papers::find("wang-xu-table-1")?;
 //! assert_eq!(table_1.item, "Table 1");
 //! assert!(table_1.data.contains(&"isolet.npy"));
 //! # Ok::<(), eigenveil_shared::Error>(())

@@ -15,10 +15,10 @@ in [papers/](papers), which `eigenveil reproduce` writes; neither is written by 
 
 <!-- made by: cargo run --release -p eigenveil -- reproduce page --results docs/papers --out docs/papers.md -->
 
-**How to read it.** Cells are mean ± standard deviation over the repeats, in brackets the ε that really holds at the
-same δ. `as-printed` is the paper's noise; `held` is the same algorithm with the least noise that keeps its claim;
-`double-cap` is what we use in its place. An item \"agrees\" when each of its claims holds in our numbers. We have the
-papers' text, not their pictures: a figure is held against what the text says of it. What was refuted on the way is in
+**How to read it.** Cells are mean ± standard deviation over the repeats, with the true ε at the same δ in brackets.
+`as-published` is the paper's noise; `accounted` is the same algorithm with the least noise that keeps its claim;
+`double-cap` is what we use instead. An item \"agrees\" if each of its claims holds in our numbers. We have the papers'
+text, not their figures, so each figure is compared with what the text says about it. What we refuted on the way is in
 [what did not hold](findings.md).
 ";
 
@@ -33,10 +33,10 @@ pub fn page(mut table: impl FnMut(&Exhibit) -> Option<Table>) -> String {
     for (exhibit, table) in &run {
         let word = table
             .as_ref()
-            .map_or("not run", |table| (exhibit.judge)(table).word());
+            .map_or("not run", |table| (exhibit.check_claims)(table).word());
         text.push_str(&format!(
             "| [{0}](#{0}) | {1} | {word} | {2} |\n",
-            exhibit.id, exhibit.item, exhibit.shows
+            exhibit.id, exhibit.item, exhibit.caption
         ));
     }
     for paper in Paper::ALL {
@@ -49,26 +49,32 @@ pub fn page(mut table: impl FnMut(&Exhibit) -> Option<Table>) -> String {
 }
 
 fn section(exhibit: &Exhibit, table: Option<&Table>) -> String {
-    let Exhibit { id, shows, .. } = exhibit;
+    let Exhibit { id, caption, .. } = exhibit;
     let scale = table
         .and_then(|table| table.records().first())
-        .map_or("full", |record| record.text("scale"));
+        .map_or("full", |record| record.text("run_size"));
     let mut text = format!(
         "\n### {id}\n{}`eigenveil reproduce {id} --{scale}",
-        wrapped(&format!("{shows}."))
+        wrapped(&format!("{caption}."))
     );
     if !exhibit.data.is_empty() {
         text.push_str(" --data DIR");
     }
-    text.push_str("`\n");
-    if let Some(lacks) = exhibit.lacks {
-        text.push_str(&wrapped(&format!("**Not as in the paper**: {lacks}.")));
+    text.push('`');
+    if table.is_some() {
+        text.push_str(&format!(" · [CSV](papers/{id}.csv)"));
+    }
+    text.push('\n');
+    if let Some(differs_from_paper) = exhibit.differs_from_paper {
+        text.push_str(&wrapped(&format!(
+            "**Not as in the paper**: {differs_from_paper}."
+        )));
     }
     let Some(table) = table else {
         text.push_str("\nNot run yet.\n");
         return text;
     };
-    let verdict = (exhibit.judge)(table);
+    let verdict = (exhibit.check_claims)(table);
     text.push_str(&wrapped(&format!("**It {}.**", verdict.word())));
     for claim in &verdict.claims {
         let held = if claim.holds {
@@ -78,13 +84,12 @@ fn section(exhibit: &Exhibit, table: Option<&Table>) -> String {
         };
         text.push_str(&wrapped(&format!(
             "* {}: {held}. {}.",
-            claim.says, claim.because
+            claim.claim, claim.evidence
         )));
     }
-    let picture = wrapped(&format!("![{shows}](papers/{id}.svg)"));
+    let picture = wrapped(&format!("![{caption}](papers/{id}.svg)"));
     text.push_str(&format!("\n{picture}\n"));
-    text.push_str(&(exhibit.numbers)(table));
-    text.push_str(&format!("\n[CSV](papers/{id}.csv)\n"));
+    text.push_str(&(exhibit.to_markdown)(table));
     text
 }
 

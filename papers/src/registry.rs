@@ -2,7 +2,10 @@
 
 use eigenveil_shared::{Error, Result};
 
-use crate::{exhibit::Exhibit, hardt_price, liu, maunu, own, shang, wang_xu};
+use crate::{
+    exhibit::{Exhibit, Paper},
+    hardt_price, liu, maunu, own, shang, wang_xu,
+};
 
 /// Every figure and table.
 pub const ALL: &[Exhibit] = &[
@@ -36,6 +39,15 @@ pub const ALL: &[Exhibit] = &[
     own::KAPPA_GRID,
 ];
 
+/// The numbers that names began with until 0.2.0.
+const BY_NUMBER: [(&str, Paper); 5] = [
+    ("000", Paper::Maunu),
+    ("001", Paper::Shang),
+    ("002", Paper::WangXu),
+    ("003", Paper::Liu),
+    ("004", Paper::HardtPrice),
+];
+
 /// The exhibit of this name.
 ///
 /// # Errors
@@ -43,6 +55,11 @@ pub const ALL: &[Exhibit] = &[
 pub fn find(id: &str) -> Result<&'static Exhibit> {
     ALL.iter().find(|exhibit| exhibit.id == id).ok_or_else(|| {
         let paper = id.split('-').next().unwrap_or_default();
+        let number = BY_NUMBER.iter().find(|(number, _)| *number == paper);
+        if let Some((number, paper)) = number {
+            let now = id.replacen(number, paper.slug(), 1);
+            return Error::invalid_request(format!("{id} is now called {now}"));
+        }
         let near: Vec<&str> = ALL
             .iter()
             .map(|exhibit| exhibit.id)
@@ -66,14 +83,16 @@ mod tests {
             assert_eq!(find(exhibit.id).unwrap().item, exhibit.item);
             assert!(ALL[..place].iter().all(|other| other.id != exhibit.id));
             assert!(
-                exhibit.id.starts_with(exhibit.paper.number()),
+                exhibit.id.starts_with(exhibit.paper.slug()),
                 "{}",
                 exhibit.id
             );
-            assert!(!exhibit.measures.is_empty() && !exhibit.columns.is_empty());
+            assert!(!exhibit.measures.is_empty() && !exhibit.key_columns.is_empty());
         }
-        let error = find("002-table-9").err().unwrap();
-        assert!(error.detail().contains("002-table-2"), "{error}");
+        let error = find("wang-xu-table-9").err().unwrap();
+        assert!(error.detail().contains("wang-xu-table-2"), "{error}");
+        let error = find("002-table-1").err().unwrap();
+        assert!(error.detail().contains("wang-xu-table-1"), "{error}");
         let error = find("nothing").err().unwrap();
         assert!(error.detail().contains("reproduce list"), "{error}");
     }

@@ -27,7 +27,7 @@ pub struct RunOptions {
     /// The journal of what is done, which a later call reads.
     pub journal: PathBuf,
     /// Whether to forget what an earlier call has done.
-    pub anew: bool,
+    pub restart: bool,
 }
 
 /// What is told of a run while it goes on.
@@ -54,7 +54,7 @@ pub fn run(
 ) -> Result<Table> {
     data.require(exhibit)?;
     let plan = (exhibit.plan)(data, options.scale)?;
-    if options.anew {
+    if options.restart {
         // Not being there is as good.
         let _ = std::fs::remove_file(&options.journal);
     }
@@ -154,7 +154,7 @@ pub fn run(
 
 /// Points with as many values as the exhibit has names.
 fn checked(exhibit: &Exhibit, points: Vec<Point>) -> Result<Vec<Point>> {
-    let wanted = exhibit.constants.len() + exhibit.measures.len();
+    let wanted = exhibit.per_cell.len() + exhibit.measures.len();
     match points.iter().all(|point| point.values.len() == wanted) {
         true => Ok(points),
         false => Err(Error::new(

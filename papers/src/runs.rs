@@ -1,7 +1,7 @@
 //! What exhibits share: rows, budgets, a run of an algorithm by its name, and of a study.
 
 use eigenveil_central::{
-    Fit, Generator, Neighbours, NoiseRule, Options, Privacy, Request, Rows, find,
+    CentralCalibration, Fit, Generator, Neighbours, Options, Privacy, Request, Rows, find,
 };
 use eigenveil_estimation::{
     metrics::projector_distance,
@@ -84,7 +84,7 @@ pub(crate) fn private(
     epsilon: f64,
     delta: f64,
     neighbours: Neighbours,
-    calibration: NoiseRule,
+    calibration: CentralCalibration,
 ) -> Result<Privacy> {
     let budget = Budget::new(epsilon, delta)?;
     Ok(Privacy::with_budget(budget, neighbours, calibration))

@@ -50,7 +50,7 @@ pub(crate) fn series(
     x: &str,
     measure: &str,
 ) -> Series {
-    let std = format!("{measure}_std");
+    let std = format!("{measure}_sd");
     Series::new(name, table.line(fixed, x, &format!("{measure}_mean")))
         .with_error_bars(table.matching(fixed).map(|record| record.number(&std)))
 }
@@ -86,10 +86,10 @@ pub(crate) fn markdown(
     rows: &[&str],
     across: &str,
     measure: &str,
-    constants: &[&str],
+    per_cell: &[&str],
 ) -> String {
     let columns = table.values(across);
-    let named = constants.iter().map(|constant| constant.replace('_', " "));
+    let named = per_cell.iter().map(|constant| constant.replace('_', " "));
     let heads: Vec<String> = [rows, &columns]
         .concat()
         .into_iter()
@@ -107,7 +107,7 @@ pub(crate) fn markdown(
         for column in &columns {
             let wanted = [key.as_slice(), &[(across, *column)]].concat();
             let mean = table.number(&wanted, &format!("{measure}_mean"));
-            let std = table.number(&wanted, &format!("{measure}_std"));
+            let std = table.number(&wanted, &format!("{measure}_sd"));
             let holds = table.number(&wanted, "true_epsilon");
             let mut cell = if mean.is_nan() {
                 String::new()
@@ -119,7 +119,7 @@ pub(crate) fn markdown(
             }
             cells.push(cell);
         }
-        let constants = constants.iter().map(|name| record.number(name));
+        let constants = per_cell.iter().map(|name| record.number(name));
         cells.extend(constants.map(|number| digits(number, 2)));
         lines.push(cells.join(" | "));
         seen.push(key);

@@ -126,11 +126,11 @@ impl Table {
             for place in 0..most {
                 let points: Vec<&Point> = repeats.iter().filter_map(|run| run.get(place)).collect();
                 let mut fields = key.clone();
-                if exhibit.along.is_some() {
+                if exhibit.coordinate.is_some() {
                     let at = points.first().and_then(|point| point.at);
                     fields.push(short(at.unwrap_or(f64::NAN)));
                 }
-                let constants = exhibit.constants.len();
+                let constants = exhibit.per_cell.len();
                 if let Some(first) = points.first() {
                     fields.extend(first.values[..constants].iter().map(|&v| short(v)));
                 }

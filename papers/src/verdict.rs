@@ -1,17 +1,17 @@
-//! Whether what a paper says is what comes out.
+//! Whether a paper's claims hold in our numbers.
 
-/// One thing that the paper says of an exhibit, held against our numbers.
+/// One claim of the paper about an exhibit, compared with our numbers.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Claim {
     /// What the paper says, in our words.
-    pub says: String,
-    /// Whether our numbers bear it out.
+    pub claim: String,
+    /// Whether it holds in our numbers.
     pub holds: bool,
     /// The numbers that decide.
-    pub because: String,
+    pub evidence: String,
 }
 
-/// What is to be thought of an exhibit.
+/// The claims of an exhibit, checked.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Verdict {
     /// Its claims.
@@ -23,14 +23,14 @@ impl Verdict {
     #[must_use]
     pub fn with(
         mut self,
-        says: impl Into<String>,
+        claim: impl Into<String>,
         holds: bool,
-        because: impl Into<String>,
+        evidence: impl Into<String>,
     ) -> Self {
         self.claims.push(Claim {
-            says: says.into(),
+            claim: claim.into(),
             holds,
-            because: because.into(),
+            evidence: evidence.into(),
         });
         self
     }
@@ -60,7 +60,7 @@ impl Verdict {
                 } else {
                     "does not hold"
                 };
-                format!("{} {held}: {}", claim.says, claim.because)
+                format!("{} {held}: {}", claim.claim, claim.evidence)
             })
             .collect();
         format!("{}: {}", self.word(), reasons.join("; "))

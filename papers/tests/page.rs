@@ -42,7 +42,7 @@ fn pictures_are_those_of_the_tables() {
         let path = docs().join("papers").join(format!("{}.svg", exhibit.id));
         let written = std::fs::read_to_string(&path).unwrap();
         assert!(
-            written.trim_end() == (exhibit.picture)(&table).trim_end(),
+            written.trim_end() == (exhibit.to_svg)(&table).trim_end(),
             "{} is not what its table makes: eigenveil reproduce {}",
             path.display(),
             exhibit.id

@@ -28,11 +28,11 @@ static FAILS_AFTER: AtomicU64 = AtomicU64::new(u64::MAX);
 const SQUARES: Exhibit = Exhibit {
     id: "squares",
     item: "squares (a test)",
-    shows: "squares",
+    caption: "squares",
     minutes: Minutes::new(0.0, 0.0),
-    columns: &["x"],
-    along: Some("power"),
-    constants: &["double"],
+    key_columns: &["x"],
+    coordinate: Some("power"),
+    per_cell: &["double"],
     measures: &["value"],
     plan: |_, scale| {
         let mut plan = Plan::default();
@@ -51,9 +51,9 @@ const SQUARES: Exhibit = Exhibit {
         }
         Ok(plan)
     },
-    judge: |_| Verdict::default(),
-    picture: |_| String::new(),
-    numbers: |_| String::new(),
+    check_claims: |_| Verdict::default(),
+    to_svg: |_| String::new(),
+    to_markdown: |_| String::new(),
     ..Exhibit::of(Paper::Liu)
 };
 
@@ -61,7 +61,7 @@ fn options(directory: &Path) -> RunOptions {
     RunOptions {
         scale: Scale::Quick,
         journal: directory.join("journal"),
-        anew: false,
+        restart: false,
     }
 }
 
@@ -99,7 +99,7 @@ fn a_broken_run_goes_on_and_gives_the_same() {
     let again = run(&SQUARES, &data, &options(broken.path()), &|_| ()).unwrap();
     assert_eq!((RUNS.load(Ordering::SeqCst), again), (0, table));
     let anew = RunOptions {
-        anew: true,
+        restart: true,
         ..options(broken.path())
     };
     run(&SQUARES, &data, &anew, &|_| ()).unwrap();
@@ -132,7 +132,7 @@ fn the_csv_has_mean_and_spread_and_is_read_back() {
     let mut lines = csv.lines();
     assert_eq!(
         lines.next().unwrap(),
-        "x,power,double,value_mean,value_std,value_q1,value_median,value_q3,repeats,scale"
+        "x,power,double,value_mean,value_sd,value_q1,value_median,value_q3,repeats,scale"
     );
     // 3² + 0, 1, 2, 3, 4.
     let line = lines.find(|line| line.starts_with("3,2,")).unwrap();
@@ -151,12 +151,12 @@ fn the_csv_has_mean_and_spread_and_is_read_back() {
 #[test]
 fn missing_data_is_named_with_its_source() {
     let directory = tempfile::tempdir().unwrap();
-    let table_1 = eigenveil_papers::find("002-table-1").unwrap();
+    let table_1 = eigenveil_papers::find("wang-xu-table-1").unwrap();
     let error = Data::new(Some(directory.path()))
         .require(table_1)
         .unwrap_err();
     for part in [
-        "002-table-1 needs",
+        "wang-xu-table-1 needs",
         "isolet.npy",
         "scikit-feature",
         "not in",

@@ -62,7 +62,7 @@ impl AppState {
                 jobs,
                 limits,
                 answers: Budget::new(
-                    config.tuning.answer_bytes,
+                    config.tuning.max_response_bytes,
                     "other answers have not been read yet: ask again after a second",
                 ),
                 config,

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use eigenveil_estimation::{large::SMALLEST_LARGE, linalg::Threads};
+use eigenveil_estimation::{linalg::Threads, sparse_from_seeds::MIN_STREAMED_DIMENSION};
 use eigenveil_shared::{Error, Result};
 use serde::{Deserialize, Serialize};
 
@@ -25,7 +25,7 @@ pub(crate) const MIN_BYTES_PER_SECOND: u64 = 65_536;
 /// use eigenveil_server::ServerConfig;
 /// let config = ServerConfig { max_connections: 64, ..ServerConfig::new("/var/lib/eigenveil") };
 /// assert!(config.check().is_ok());
-/// assert!(ServerConfig { ingest_bytes: 0, ..config }.check().is_err());
+/// assert!(ServerConfig { max_ingest_bytes: 0, ..config }.check().is_err());
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -36,10 +36,10 @@ pub struct ServerConfig {
     pub listen: SocketAddr,
     /// Bytes of bucket sums kept in memory, over all studies. Also decides, when a study is created,
     /// how many of the 32 buckets it gets. Default 1 GiB.
-    pub memory_bytes: u64,
+    pub sum_cache_bytes: u64,
     /// Bytes of report bodies that may be in memory at once, being read or waiting for a commit;
     /// beyond it requests are answered 429. Default 256 MiB.
-    pub ingest_bytes: usize,
+    pub max_ingest_bytes: usize,
     /// Connections served at once; further ones wait to be accepted. The process needs 64 open files more: with fewer
     /// it serves as many as fit. Default 4,096.
     pub max_connections: usize,
@@ -56,7 +56,7 @@ pub struct ServerConfig {
     pub metrics_without_token: bool,
     /// Bytes the database may have; beyond it reports are answered 507 until studies are deleted. Absent: as many
     /// as the disk takes.
-    pub store_bytes: Option<u64>,
+    pub max_store_bytes: Option<u64>,
     /// Finished estimates kept of each study; older ones are deleted. Default 1,000.
     pub retain_estimates: u32,
     /// Days for which the identifiers of a closed study are kept. Without them a device that never learnt that
@@ -83,7 +83,7 @@ pub struct ServerConfig {
     pub token_requests_per_minute: Option<u32>,
     /// Refused tokens a minute that one address (of IPv6: one /64) may try; beyond it further wrong ones are answered
     /// 429, and never the right one. Default 60.
-    pub wrong_tokens_per_minute: u32,
+    pub failed_auth_per_minute: u32,
     /// What is no key of the file.
     #[serde(skip)]
     pub tuning: Tuning,
@@ -93,18 +93,18 @@ pub struct ServerConfig {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tuning {
     /// Requests that may wait for the writer; beyond it requests are answered 429. Default 4,096.
-    pub queue_requests: usize,
+    pub max_queued_requests: usize,
     /// Reports after which a commit takes no further request. Default 8,192.
-    pub commit_reports: usize,
+    pub max_commit_reports: usize,
     /// Bytes of answers that may be in memory at once until clients take them; beyond it requests are answered 429.
     /// Default 64 MiB.
-    pub answer_bytes: usize,
+    pub max_response_bytes: usize,
     /// Estimates that may wait, over all studies; beyond it requests are answered 429. Default 100.
-    pub waiting_estimates: u32,
+    pub max_waiting_estimates: u32,
     /// Dimension from which row-sparse estimates of `double-cap` studies (without private centring, λ neither `cv` nor
     /// `path`) read the seeds twice and keep half a triangle of p² in memory, not a sum a bucket: about 6p²
-    /// bytes of `memory_bytes`. They then have the leading eigenvalues only. Default 1,500.
-    pub stream_sparse_from: usize,
+    /// bytes of `sum_cache_bytes`. They then have the leading eigenvalues only. Default 1,500.
+    pub sparse_streaming_min_dimension: usize,
     /// Time a client may take for the TLS handshake. Default 10 s.
     pub handshake_timeout: Duration,
 }
@@ -112,11 +112,11 @@ pub struct Tuning {
 impl Default for Tuning {
     fn default() -> Self {
         Self {
-            queue_requests: 4_096,
-            commit_reports: 8_192,
-            answer_bytes: 64 << 20,
-            waiting_estimates: 100,
-            stream_sparse_from: SMALLEST_LARGE,
+            max_queued_requests: 4_096,
+            max_commit_reports: 8_192,
+            max_response_bytes: 64 << 20,
+            max_waiting_estimates: 100,
+            sparse_streaming_min_dimension: MIN_STREAMED_DIMENSION,
             handshake_timeout: Duration::from_secs(10),
         }
     }
@@ -128,14 +128,14 @@ impl Default for ServerConfig {
         Self {
             data_dir: PathBuf::new(),
             listen: (Ipv4Addr::LOCALHOST, 8080).into(),
-            memory_bytes: 1 << 30,
-            ingest_bytes: 256 << 20,
+            sum_cache_bytes: 1 << 30,
+            max_ingest_bytes: 256 << 20,
             max_connections: 4_096,
             header_timeout_ms: 30_000,
             body_timeout_ms: 60_000,
             shutdown_timeout_ms: 10_000,
             estimate_threads: 1,
-            store_bytes: None,
+            max_store_bytes: None,
             retain_estimates: 1_000,
             retain_ids_days: None,
             tls_cert: None,
@@ -146,7 +146,7 @@ impl Default for ServerConfig {
             trusted_proxies: Vec::new(),
             address_requests_per_minute: None,
             token_requests_per_minute: None,
-            wrong_tokens_per_minute: 60,
+            failed_auth_per_minute: 60,
             tuning: Tuning::default(),
         }
     }
@@ -179,14 +179,11 @@ impl ServerConfig {
             );
         }
         let at_least_one = [
-            ("ingest_bytes", self.ingest_bytes as u64),
+            ("max_ingest_bytes", self.max_ingest_bytes as u64),
             ("retain_estimates", self.retain_estimates.into()),
             ("header_timeout_ms", self.header_timeout_ms),
             ("body_timeout_ms", self.body_timeout_ms),
-            (
-                "wrong_tokens_per_minute",
-                self.wrong_tokens_per_minute.into(),
-            ),
+            ("failed_auth_per_minute", self.failed_auth_per_minute.into()),
             (
                 "address_requests_per_minute",
                 self.address_requests_per_minute.unwrap_or(1).into(),
@@ -196,12 +193,12 @@ impl ServerConfig {
                 self.token_requests_per_minute.unwrap_or(1).into(),
             ),
         ];
-        let store_bytes = self.store_bytes.unwrap_or(u64::MAX);
+        let max_store_bytes = self.max_store_bytes.unwrap_or(u64::MAX);
         let between = [
             ("max_connections", self.max_connections as u64, 1, 1 << 20),
             ("estimate_threads", self.estimate_threads as u64, 1, 1_024),
             ("tls_reload_seconds", self.tls_reload_seconds, 0, 31_536_000),
-            ("store_bytes", store_bytes, 1 << 20, u64::MAX),
+            ("max_store_bytes", max_store_bytes, 1 << 20, u64::MAX),
         ];
         let at_least_one = at_least_one.map(|(setting, value)| (setting, value, 1, u64::MAX));
         for (setting, value, least, most) in at_least_one.into_iter().chain(between) {

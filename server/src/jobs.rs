@@ -283,8 +283,8 @@ fn compute(
         name: study.name(),
         k: request.k.unwrap_or(study.default_k()),
         sparse: request.sparse.as_ref(),
-        memory_bytes: config.memory_bytes,
-        stream_from: config.tuning.stream_sparse_from,
+        memory_bytes: config.sum_cache_bytes,
+        stream_from: config.tuning.sparse_streaming_min_dimension,
     };
     if study.shape().payload_form() == PayloadForm::Seed {
         let seeds = store.seeds(study, cancel)?;

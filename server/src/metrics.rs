@@ -83,12 +83,12 @@ pub(crate) struct Metrics {
     pub(crate) ingest_bytes: Gauge,
     /// 1 while the last commit went through and no damage was met.
     pub(crate) store_healthy: Gauge,
-    memory_bytes: Gauge,
+    sum_cache_bytes: Gauge,
 }
 
 impl Metrics {
     /// Counters at zero, for a queue of so many requests.
-    pub(crate) fn new(queue_requests: usize) -> Arc<Self> {
+    pub(crate) fn new(max_queued_requests: usize) -> Arc<Self> {
         let requests = Family::<RequestLabels, Counter>::default();
         let reports = Family::<Label, Counter>::default();
         let of = |outcome| reports.get_or_create_owned(&[("outcome", outcome)]);
@@ -120,30 +120,30 @@ impl Metrics {
             disk_free_bytes: Gauge::default(),
             ingest_bytes: Gauge::default(),
             store_healthy: Gauge::default(),
-            memory_bytes: Gauge::default(),
+            sum_cache_bytes: Gauge::default(),
         };
         for end in EstimateEnd::ALL {
             drop(metrics.estimate_seconds.get_or_create(&end.label()));
         }
-        Arc::new(metrics.registered(queue_requests))
+        Arc::new(metrics.registered(max_queued_requests))
     }
 
-    fn registered(mut self, queue_requests: usize) -> Self {
+    fn registered(mut self, max_queued_requests: usize) -> Self {
         let mut registry = std::mem::take(&mut self.registry);
-        registry.register("requests", "Requests answered", self.requests.clone());
+        registry.register("http_requests", "Requests answered", self.requests.clone());
         registry.register(
             "reports",
             "Reports answered, by outcome; a batch refused as a whole is one",
             self.reports.clone(),
         );
         registry.register_with_unit(
-            "body",
+            "request_body",
             "Bytes of request bodies read",
             Unit::Bytes,
             self.body_bytes.clone(),
         );
         registry.register_with_unit(
-            "commit",
+            "commit_duration",
             "Time from taking up a group of reports until it is on disk",
             Unit::Seconds,
             self.commit_seconds.clone(),
@@ -166,7 +166,7 @@ impl Metrics {
         );
         registry.register("studies", "Studies by state", self.studies.clone());
         let capacity = Gauge::default();
-        capacity.set(signed(queue_requests as u64));
+        capacity.set(signed(max_queued_requests as u64));
         for (name, help, gauge) in [
             (
                 "queue_depth",
@@ -211,7 +211,7 @@ impl Metrics {
             (
                 "resident_memory",
                 "Physical memory of the process",
-                &self.memory_bytes,
+                &self.sum_cache_bytes,
             ),
         ] {
             registry.register_with_unit(name, help, Unit::Bytes, gauge.clone());
@@ -219,7 +219,7 @@ impl Metrics {
         let build = Family::<Label, Gauge>::default();
         let version = [("version", env!("CARGO_PKG_VERSION"))];
         build.get_or_create(&version).set(1);
-        registry.register("build", "The version that runs", build);
+        registry.register("build_info", "The version that runs", build);
         self.registry = registry;
         self
     }
@@ -277,7 +277,7 @@ impl Metrics {
 
     /// Everything in the text format of OpenMetrics, which Prometheus reads.
     pub(crate) fn render(&self) -> Result<String, fmt::Error> {
-        self.memory_bytes.set(resident_memory());
+        self.sum_cache_bytes.set(resident_memory());
         let mut text = String::new();
         text::encode(&mut text, &self.registry)?;
         Ok(text)
@@ -326,7 +326,7 @@ mod tests {
         }
         let mut text = String::new();
         text::encode(&mut text, &metrics.registry).unwrap();
-        let lines = text.matches("eigenveil_requests_total{").count();
+        let lines = text.matches("eigenveil_http_requests_total{").count();
         // And the one for reports.
         assert_eq!(lines, 2, "{text}");
         assert!(text.contains("method=\"other\""));

@@ -7,12 +7,15 @@ use eigenveil_shared::ErrorCode;
 pub fn status_of(code: ErrorCode) -> StatusCode {
     use ErrorCode as E;
     match code {
-        E::MalformedReport | E::UnsupportedVersion | E::MalformedJson | E::MalformedExport => {
-            StatusCode::BAD_REQUEST
-        }
+        E::MalformedReport
+        | E::MalformedParams
+        | E::IncompleteBody
+        | E::UnsupportedVersion
+        | E::MalformedJson
+        | E::MalformedExport => StatusCode::BAD_REQUEST,
         E::Unauthorized => StatusCode::UNAUTHORIZED,
-        E::Forbidden | E::TokenRequired | E::TokenUnknown => StatusCode::FORBIDDEN,
-        E::NotFound | E::StudyNotFound | E::EstimateNotFound | E::TokenNotFound => {
+        E::Forbidden | E::TokenRequired | E::ParticipantTokenUnknown => StatusCode::FORBIDDEN,
+        E::NotFound | E::StudyNotFound | E::EstimateNotFound | E::AnalystTokenNotFound => {
             StatusCode::NOT_FOUND
         }
         E::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,

@@ -25,9 +25,9 @@ const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 /// use eigenveil_shared::about::About;
 /// let about = About {
 ///     purpose: Some("What makes people sleep badly".to_owned()),
-///     responsible: Some("Sleep laboratory, University of Example".to_owned()),
+///     responsible_party: Some("Sleep laboratory, University of Example".to_owned()),
 ///     contact: Some("sleep@example.org".to_owned()),
-///     ends: Some("2027-03-31".parse()?),
+///     last_day: Some("2027-03-31".parse()?),
 /// };
 /// about.check()?;
 /// assert_eq!(about.contact_link().as_deref(), Some("mailto:sleep@example.org"));
@@ -45,12 +45,12 @@ pub struct About {
     pub purpose: Option<String>,
     /// The person or organisation that answers for the study; at most 200 bytes.
     #[cfg_attr(feature = "openapi", schema(max_length = 200))]
-    pub responsible: Option<String>,
+    pub responsible_party: Option<String>,
     /// How to reach them: an e-mail address, or an address that begins with `https://`; at most 254 bytes.
     #[cfg_attr(feature = "openapi", schema(max_length = 254))]
     pub contact: Option<String>,
     /// The last day on which reports are taken, UTC; `null`: until somebody closes the study.
-    pub ends: Option<Day>,
+    pub last_day: Option<Day>,
 }
 
 impl About {
@@ -63,9 +63,9 @@ impl About {
     pub fn missing(&self) -> Vec<&'static str> {
         let stated = [
             (self.purpose.is_some(), "purpose"),
-            (self.responsible.is_some(), "responsible party"),
+            (self.responsible_party.is_some(), "responsible party"),
             (self.contact.is_some(), "contact"),
-            (self.ends.is_some(), "last day"),
+            (self.last_day.is_some(), "last day"),
         ];
         stated
             .into_iter()
@@ -80,7 +80,11 @@ impl About {
     pub fn check(&self) -> Result<()> {
         for (what, text, most) in [
             ("the purpose", &self.purpose, MAX_PURPOSE),
-            ("the responsible party", &self.responsible, MAX_RESPONSIBLE),
+            (
+                "the responsible party",
+                &self.responsible_party,
+                MAX_RESPONSIBLE,
+            ),
             ("the contact", &self.contact, MAX_CONTACT),
         ] {
             let Some(text) = text else { continue };
@@ -106,7 +110,11 @@ impl About {
     ) -> Option<(&'static str, Option<&'a str>, Option<&'a str>)> {
         let terms = [
             ("purpose", &self.purpose, &other.purpose),
-            ("responsible party", &self.responsible, &other.responsible),
+            (
+                "responsible party",
+                &self.responsible_party,
+                &other.responsible_party,
+            ),
         ];
         let differing = terms.into_iter().find(|(_, here, there)| here != there);
         differing.map(|(what, here, there)| (what, here.as_deref(), there.as_deref()))
@@ -124,7 +132,7 @@ impl About {
 
     /// Whether the last day is over at this time, in milliseconds since 1970-01-01 UTC.
     pub fn is_over(&self, now_ms: u64) -> bool {
-        self.ends.is_some_and(|day| day.is_over(now_ms))
+        self.last_day.is_some_and(|day| day.is_over(now_ms))
     }
 }
 
@@ -428,7 +436,7 @@ mod tests {
                     ..About::default()
                 },
                 About {
-                    responsible: Some(text.to_owned()),
+                    responsible_party: Some(text.to_owned()),
                     ..About::default()
                 },
             ]
@@ -467,21 +475,21 @@ mod tests {
     fn json_of_today_and_of_before() {
         let about = About {
             purpose: Some("p".to_owned()),
-            ends: Some("2027-03-31".parse().unwrap()),
+            last_day: Some("2027-03-31".parse().unwrap()),
             ..About::default()
         };
         let text = serde_json::to_string(&about).unwrap();
         assert_eq!(
             text,
-            r#"{"purpose":"p","responsible":null,"contact":null,"ends":"2027-03-31"}"#
+            r#"{"purpose":"p","responsible_party":null,"contact":null,"last_day":"2027-03-31"}"#
         );
         assert_eq!(serde_json::from_str::<About>(&text).unwrap(), about);
         assert_eq!(about.missing(), ["responsible party", "contact"]);
         let nothing: About = serde_json::from_str("{}").unwrap();
         assert!(nothing.is_empty() && nothing.check().is_ok() && !nothing.is_over(u64::MAX));
         for wrong in [
-            r#"{"ends":"soon"}"#,
-            r#"{"ends":20000}"#,
+            r#"{"last_day":"soon"}"#,
+            r#"{"last_day":20000}"#,
             r#"{"purpos":"p"}"#,
         ] {
             assert!(serde_json::from_str::<About>(wrong).is_err(), "{wrong}");

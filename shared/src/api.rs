@@ -169,7 +169,7 @@ pub struct StudyDocument {
     /// SHA-256 of the canonical bytes, lower-case hex.
     pub fingerprint: String,
     /// The canonical bytes of the parameters, lower-case hex: what a device must use.
-    pub canonical: String,
+    pub canonical_params: String,
     /// The same parameters for reading (a JSON parser may move a float by an ulp).
     pub params: StudyParams,
     /// Distinct reports durably accepted.
@@ -179,7 +179,7 @@ pub struct StudyDocument {
     /// Size limit of a report body in bytes.
     pub report_bytes: usize,
     /// Most reports in one batch.
-    pub max_batch: usize,
+    pub max_batch_reports: usize,
     /// Milliseconds since 1970-01-01 UTC.
     pub created_at_ms: u64,
     /// What is promised to each participant.

@@ -310,20 +310,23 @@ pub(crate) fn encode_params(params: &StudyParams) -> Vec<u8> {
 
 /// Reads canonical bytes; the result has been checked as a device must.
 pub(crate) fn decode_params(bytes: &[u8]) -> Result<StudyParams> {
-    match version_of(bytes)? {
+    let version = version_of(bytes).map_err(|error| malformed_params(error.detail().to_owned()))?;
+    match version {
         PARAMS_VERSION => {}
         version => return Err(unsupported_version(version)),
     }
     let wire: WireParams = options()
         .with_limit(MAX_PARAMS_BYTES)
         .deserialize(bytes)
-        .map_err(|error| malformed(format!("the study parameters cannot be read: {error}")))?;
+        .map_err(|error| {
+            malformed_params(format!("the study parameters cannot be read: {error}"))
+        })?;
     let norm = match (wire.norm, wire.radius) {
         (0, 0.0) => Norm::Normalize,
         (1, radius) => Norm::Clip { radius },
         (2, radius) => Norm::Require { radius },
         (tag, radius) => {
-            return Err(malformed(format!(
+            return Err(malformed_params(format!(
                 "unknown norm {tag} with radius {radius}"
             )));
         }
@@ -340,7 +343,7 @@ pub(crate) fn decode_params(bytes: &[u8]) -> Result<StudyParams> {
     let calibration = match wire.calibration {
         0 => Calibration::Analytic,
         1 => Calibration::AsPublished,
-        tag => return Err(malformed(format!("unknown calibration {tag}"))),
+        tag => return Err(malformed_params(format!("unknown calibration {tag}"))),
     };
     let features = wire.features.map(|features| {
         let features = features.into_iter();
@@ -361,7 +364,7 @@ pub(crate) fn decode_params(bytes: &[u8]) -> Result<StudyParams> {
         &wire.constants,
     )
     .ok_or_else(|| {
-        malformed(format!(
+        malformed_params(format!(
             "{} constants do not fit {kind}",
             wire.constants.len()
         ))
@@ -373,7 +376,7 @@ pub(crate) fn decode_params(bytes: &[u8]) -> Result<StudyParams> {
     )?;
     // One set of parameters has one spelling (−0.0, say, would be a second one).
     if encode_params(&params) != bytes {
-        return Err(malformed(
+        return Err(malformed_params(
             "the study parameters are not in canonical form".to_owned(),
         ));
     }
@@ -447,6 +450,10 @@ fn write<T: Serialize>(bytes: &mut Vec<u8>, value: &T) {
     options()
         .serialize_into(bytes, value)
         .expect("encoding to memory");
+}
+
+fn malformed_params(detail: String) -> Error {
+    Error::new(ErrorCode::MalformedParams, detail)
 }
 
 fn malformed(detail: String) -> Error {

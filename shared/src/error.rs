@@ -58,6 +58,10 @@ error_codes! {
     RowOutsideBall = "row-outside-ball", "The row lies outside the ball the study requires";
     /// Bytes that are not a report at all.
     MalformedReport = "malformed-report", "The bytes are not a report";
+    /// Bytes that are not the canonical parameters of a study.
+    MalformedParams = "malformed-params", "The bytes are not the parameters of a study";
+    /// A body of which only a part arrived.
+    IncompleteBody = "incomplete-body", "The body broke off";
     /// A report of a newer or older wire version.
     UnsupportedVersion = "unsupported-version", "The wire version is not supported";
     /// A report made for other study parameters.
@@ -99,13 +103,13 @@ error_codes! {
     /// A report without a one-time token for a study that wants one.
     TokenRequired = "token-required", "The study takes reports with a one-time token";
     /// A one-time token that the study never had.
-    TokenUnknown = "token-unknown", "The study has no such token";
+    ParticipantTokenUnknown = "participant-token-unknown", "The study has no such token";
     /// A one-time token with which another report was counted.
     TokenSpent = "token-spent", "The token was used for another report";
     /// No analyst's token of that identifier.
-    TokenNotFound = "token-not-found", "There is no such token";
+    AnalystTokenNotFound = "analyst-token-not-found", "There is no such token";
     /// A queue is full; try again after `Retry-After`.
-    TooManyRequests = "too-many-requests", "The server is busy";
+    TooManyRequests = "too-many-requests", "Too many requests";
     /// A body that did not arrive in time.
     RequestTimeout = "request-timeout", "The request took too long to arrive";
     /// No route of that name.

@@ -1,11 +1,10 @@
-//! Mechanisms broken on purpose: each is caught, by the report or by what it takes to make one.
+//! Deliberately broken mechanisms: each is refuted, by its reports or by its transcripts.
 //!
-//! Seeds are fixed. A conviction here is not an accident: a correct mechanism is convicted for at most 5 % of
-//! seeds, and the margins below are far beyond that.
+//! Seeds are fixed. A correct mechanism is refuted for at most 5 % of seeds, and the margins below are far beyond that.
 
 use eigenveil_audit::{
-    AuditReport, AuditSettings, AuditVerdict, Method, Observed, PairKind, Sampling, Side,
-    Statistic, TriesVerdict, audit_devices, event_bound, mu_bound, observe, prepared,
+    AttemptsVerdict, AuditReport, AuditSettings, AuditVerdict, Method, Observed, PairKind,
+    Sampling, Side, Statistic, audit_devices, event_bound, mu_bound, observe, prepared,
 };
 use eigenveil_shared::{
     codec::StudyShape,
@@ -34,7 +33,7 @@ fn study(mechanism: MechanismKind, epsilon: f64) -> StudyParams {
 /// The pair's rows, prepared.
 fn rows(params: &StudyParams, pair: PairKind) -> (BoundedRow, BoundedRow) {
     let (a, b) = pair.rows(P, SEED);
-    (prepared(params, &a).unwrap(), prepared(params, &b).unwrap())
+    (prepare(params, &a).unwrap(), prepare(params, &b).unwrap())
 }
 
 fn row(pair: &(BoundedRow, BoundedRow), side: Side) -> &BoundedRow {
@@ -44,7 +43,7 @@ fn row(pair: &(BoundedRow, BoundedRow), side: Side) -> &BoundedRow {
     }
 }
 
-/// The audit of the command line, of a device with this leak, at a claim of 1.
+/// The audit as on the command line, of a device with this leak, at a claim of ε = 1.
 fn audit_of(leak: Leak, trials: usize) -> AuditReport {
     let mechanism = leak.mechanism();
     let budget = mechanism.budget(1.0, None).unwrap();
@@ -55,9 +54,9 @@ fn audit_of(leak: Leak, trials: usize) -> AuditReport {
     audit_devices(&settings, &|params| Ok(leak.device(params)), &|_| ()).unwrap()
 }
 
-/// What the audit said that looked at the payload alone, on pairs of the unit ball without centring, and left
-/// the test of the tries out of its verdict.
-fn passed_before(report: &AuditReport) -> bool {
+/// Whether an audit of payloads alone would accept, on pairs in the unit ball without centring and without the attempts
+/// test.
+fn passes_the_report_test(report: &AuditReport) -> bool {
     let inside = [PairKind::Axes, PairKind::Orthogonal, PairKind::UnitZero];
     report
         .pairs
@@ -67,10 +66,10 @@ fn passed_before(report: &AuditReport) -> bool {
 }
 
 fn every_leak_is_convicted(trials: usize) {
-    // What an audit of payloads alone does not see.
+    // Leaks that an audit of payloads alone misses.
     let unseen = [
         Leak::None,
-        Leak::ParityOfTries,
+        Leak::ParityOfAttempts,
         Leak::OneTryForShortRows,
         Leak::LazyCoin,
         Leak::LastBitOfTheSeed,
@@ -91,41 +90,45 @@ fn every_leak_is_convicted(trials: usize) {
             report.pair,
             report.observed,
             report.verdict,
-            if passed_before(&report) {
+            if passes_the_report_test(&report) {
                 "passed"
             } else {
-                "convicted"
+                "refuted"
             },
         );
         let wanted = if leak.leaks() {
-            AuditVerdict::Convicted
+            AuditVerdict::Refuted
         } else {
             AuditVerdict::Consistent
         };
         assert_eq!(report.verdict, wanted, "{leak:?}: {report:?}");
         let unseen = unseen.contains(&leak);
-        assert_eq!(passed_before(&report), unseen, "{leak:?}: {report:?}");
+        assert_eq!(
+            passes_the_report_test(&report),
+            unseen,
+            "{leak:?}: {report:?}"
+        );
     }
 }
 
-/// Report alone and tries alone are those of a correct mechanism; together they name the row.
-fn the_parity_of_the_tries_is_seen_with_the_report(trials: usize) {
-    let report = audit_of(Leak::ParityOfTries, trials);
-    assert_eq!(report.observed, Observed::Joint);
-    let tries = report.tries.as_ref().unwrap();
-    assert_eq!(tries.verdict, TriesVerdict::SameForEveryRow);
+/// Reports alone and attempts alone look like those of a correct mechanism; together they reveal the row.
+fn the_parity_of_the_attempts_is_seen_with_the_report(trials: usize) {
+    let report = audit_of(Leak::ParityOfAttempts, trials);
+    assert_eq!(report.observed, Observed::Transcript);
+    let attempts = report.attempts.as_ref().unwrap();
+    assert_eq!(attempts.verdict, AttemptsVerdict::SameForEveryRow);
     for pair in &report.pairs {
         assert!(pair.epsilon_lower_bound <= 1.0, "{pair:?}");
     }
-    // Nothing seen under the other row, nearly always: as much as so many trials can prove.
+    // The event nearly never occurs under the other row, so the bound is nearly the maximum provable one.
     assert!(
-        report.epsilon_lower_bound > report.epsilon_provable - 2.0,
+        report.epsilon_lower_bound > report.max_provable_epsilon - 2.0,
         "{report:?}"
     );
-    assert!(report.finding.starts_with("Convicted") && report.finding.contains("together"));
+    assert!(report.finding.starts_with("Refuted") && report.finding.contains("together"));
 }
 
-/// The Gaussian mechanisms with σ multiplied by `factor`, judged against the claim ε = 1.
+/// Lower bounds of the Gaussian mechanisms with σ multiplied by `factor`, at a claim of ε = 1.
 fn gaussian_with_noise_times(factor: f64, trials: usize) -> Vec<(MechanismKind, f64)> {
     [
         MechanismKind::SymmetricGaussian,
@@ -162,7 +165,7 @@ fn half_the_noise(trials: usize) {
     }
 }
 
-/// A retry must resend the same bytes. Ten fresh reports of one row spend ten budgets.
+/// A retry must resend the same bytes: ten fresh reports of one row spend ten budgets.
 fn retries_randomised_again(trials: usize) {
     let params = study(MechanismKind::DoubleCap, 1.0);
     let pair = rows(&params, PairKind::Axes);
@@ -185,9 +188,9 @@ fn retries_randomised_again(trials: usize) {
     assert!(bound.epsilon_lower_bound > 2.5, "{bound:?}");
 }
 
-/// Exact, not statistical: the words drawn are a fixed number a try, whatever the row and the outcome.
+/// Exact, not statistical: every attempt draws the same number of words, whatever the row and the outcome.
 #[test]
-fn every_try_of_double_cap_costs_the_same() {
+fn every_attempt_of_double_cap_costs_the_same() {
     for epsilon in [0.1, 1.0, 4.0] {
         let params = study(MechanismKind::DoubleCap, epsilon);
         let mut rng = ChaCha20Rng::seed_from_u64(SEED);
@@ -207,12 +210,12 @@ fn planted_leaks_are_convicted() {
 }
 
 #[test]
-fn parity_of_the_tries_is_convicted_by_the_joint_statistic() {
-    the_parity_of_the_tries_is_seen_with_the_report(TRIALS);
+fn parity_of_the_attempts_is_convicted_by_the_transcript() {
+    the_parity_of_the_attempts_is_seen_with_the_report(TRIALS);
 }
 
 #[test]
-fn half_the_noise_is_caught() {
+fn half_the_noise_is_refuted() {
     half_the_noise(TRIALS);
 }
 
@@ -225,7 +228,7 @@ fn retries_randomised_again_are_caught() {
 #[ignore = "10⁶ trials a row: some ten minutes in release"]
 fn a_million_trials_of_everything_broken() {
     every_leak_is_convicted(MANY);
-    the_parity_of_the_tries_is_seen_with_the_report(MANY);
+    the_parity_of_the_attempts_is_seen_with_the_report(MANY);
     half_the_noise(MANY);
     retries_randomised_again(MANY);
 }

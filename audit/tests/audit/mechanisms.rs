@@ -1,10 +1,11 @@
-//! Correct mechanisms stay below their claim and close to it; `as-published` is convicted.
+//! Correct mechanisms stay below their claim and close to it; `as-published` is refuted.
 //!
 //! Seeds are fixed. A correct mechanism exceeds its claim for at most 5 % of seeds, by the confidence of
 //! the bound.
 
 use eigenveil_audit::{
-    AuditReport, AuditSettings, AuditVerdict, Observed, PairKind, Source, TriesVerdict, audit,
+    AttemptsVerdict, AuditReport, AuditSettings, AuditVerdict, Observed, PairKind, Randomness,
+    audit,
 };
 use eigenveil_shared::mechanism::{Calibration, MechanismKind};
 
@@ -30,17 +31,17 @@ fn run(
         .map(|pair| {
             format!(
                 "{} {:.4} {:.4}",
-                pair.name, pair.epsilon_lower_bound, pair.joint_epsilon_lower_bound
+                pair.name, pair.epsilon_lower_bound, pair.transcript_epsilon_lower_bound
             )
         })
         .collect();
     eprintln!(
-        "{mechanism} {calibration} epsilon {epsilon}, {trials} trials: {:.4} on {} ({}), black box {:.4}, tries p {:?}, {:.1} s",
+        "{mechanism} {calibration} epsilon {epsilon}, {trials} trials: {:.4} on {} ({}), black box {:.4}, attempts p {:?}, {:.1} s",
         report.epsilon_lower_bound,
         report.pair,
         pairs.join(", "),
         report.event_epsilon_lower_bound,
-        report.tries_p_value,
+        report.attempts_p_value,
         report.seconds
     );
     report
@@ -55,8 +56,12 @@ fn correct_ones_stay_below(epsilon: f64, trials: usize, at_least: f64) {
             report.epsilon_lower_bound >= at_least * epsilon,
             "{report:?}"
         );
-        if let Some(tries) = &report.tries {
-            assert_eq!(tries.verdict, TriesVerdict::SameForEveryRow, "{tries:?}");
+        if let Some(attempts) = &report.attempts {
+            assert_eq!(
+                attempts.verdict,
+                AttemptsVerdict::SameForEveryRow,
+                "{attempts:?}"
+            );
         }
     }
 }
@@ -67,7 +72,7 @@ fn as_published_is_convicted(trials: usize) {
         MechanismKind::IsotropicGaussian,
     ] {
         let report = run(mechanism, Calibration::AsPublished, 4.0, trials);
-        assert_eq!(report.verdict, AuditVerdict::Convicted, "{report:?}");
+        assert_eq!(report.verdict, AuditVerdict::Refuted, "{report:?}");
         let axes = &report.pairs[0];
         assert!(
             axes.name == PairKind::Axes && axes.epsilon_lower_bound > 4.0,
@@ -79,7 +84,7 @@ fn as_published_is_convicted(trials: usize) {
             report.finding
         );
         assert_eq!(report.observed, Observed::Report);
-        // The whole triangle is worst at coordinate axes only: a random pair acquits there.
+        // Noise on the whole triangle is worst for coordinate axes only: a random pair does not refute it.
         if mechanism == MechanismKind::SymmetricGaussian {
             let axes = [PairKind::Axes, PairKind::Clipped, PairKind::Normalized];
             assert!(axes.contains(&report.pair), "{report:?}");
@@ -94,12 +99,12 @@ fn correct_mechanisms_stay_below_their_claim_and_near_it() {
     correct_ones_stay_below(4.0, 25_000, 0.7);
 }
 
-/// The operating system's randomness, as on a device: false alarms once in 10⁹ runs of each mechanism.
+/// With the operating system's randomness, as on a device: one false alarm in 10⁹ runs of each mechanism.
 #[test]
 fn what_devices_release_stays_below_the_claim() {
     for &mechanism in MechanismKind::ALL {
         let settings = AuditSettings {
-            source: Source::System,
+            randomness: Randomness::System,
             confidence: 1.0 - 1e-9,
             ..settings(mechanism, 4.0, 10_000)
         };
@@ -109,11 +114,11 @@ fn what_devices_release_stays_below_the_claim() {
     }
 }
 
-/// Convictions of correct ones come for at most 5 % of seeds: more than 9 of 60 then in one of 1,000 tests.
+/// Correct mechanisms are refuted for at most 5 % of seeds: more than 9 of 60 then in one of 1,000 tests.
 #[test]
 fn correct_mechanisms_are_convicted_as_rarely_as_stated() {
     for mechanism in [MechanismKind::DoubleCap, MechanismKind::IsotropicGaussian] {
-        let convicted = (0..60)
+        let refuted = (0..60)
             .filter(|&seed| {
                 let settings = AuditSettings {
                     seed,
@@ -121,11 +126,11 @@ fn correct_mechanisms_are_convicted_as_rarely_as_stated() {
                     ..settings(mechanism, 0.5, 1_000)
                 };
                 let report = audit(&settings, &|_| ()).unwrap();
-                report.verdict == AuditVerdict::Convicted
+                report.verdict == AuditVerdict::Refuted
             })
             .count();
-        eprintln!("{mechanism}: {convicted} of 60 seeds convicted");
-        assert!(convicted <= 9, "{mechanism}: {convicted} of 60");
+        eprintln!("{mechanism}: {refuted} of 60 seeds refuted");
+        assert!(refuted <= 9, "{mechanism}: {refuted} of 60");
     }
 }
 

@@ -1,6 +1,6 @@
-//! Devices with a leak, planted on purpose.
+//! Devices with a deliberately planted leak.
 
-use eigenveil_audit::{Device, Sent, prepared, wire};
+use eigenveil_audit::{Device, DeviceOutput, prepare, wire};
 use eigenveil_shared::{
     Result,
     mechanism::{
@@ -15,14 +15,14 @@ use rand::{Rng, rngs::ChaCha20Rng};
 /// A leak, by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leak {
-    /// None: the loop of `double-cap` written afresh.
+    /// No leak: `double-cap` implemented again.
     None,
-    /// One try more where needed, so that their number is even if and only if the seed lies in the row's
-    /// own cap. Report alone and tries alone have their right laws.
-    ParityOfTries,
-    /// A short row takes one try and no cap.
+    /// One more attempt if needed, so that their number is even if and only if the seed lies in the row's own cap.
+    /// Reports alone and attempts alone have the right distributions.
+    ParityOfAttempts,
+    /// A short row takes one attempt and no cap.
     OneTryForShortRows,
-    /// The coin is drawn outside the cap only.
+    /// The coin is only drawn outside the cap.
     LazyCoin,
     /// Outsiders are accepted with e^(−2ε).
     TooFewOutsiders,
@@ -32,22 +32,22 @@ pub(crate) enum Leak {
     LastBitOfTheIdentifier,
     /// Gaussian noise of half the size.
     HalfTheNoise,
-    /// The row is perturbed as it came.
+    /// The row is perturbed without preprocessing.
     NoPreprocessing,
     /// The lowest bit of the last number says whether the row's first value is positive.
     LowestBitOfANumber,
-    /// The constant of private centring is appended, and the row with it not brought back into the ball.
+    /// The constant of private centring is appended without scaling the row back into the ball.
     ConstantOutsideTheBall,
-    /// The constant is appended first and the whole normalised: the estimate is wrong, the privacy is not.
+    /// The constant is appended before normalising: the estimate is wrong, but privacy holds.
     ConstantBeforeNormalising,
-    /// A row that cannot be used is sent as a row of its own choosing, not as the zero row, and longer than one.
+    /// An unusable row is sent as a fixed row longer than one instead of the zero row.
     UnusableRowsMarked,
 }
 
 impl Leak {
     pub(crate) const ALL: [Leak; 13] = [
         Self::None,
-        Self::ParityOfTries,
+        Self::ParityOfAttempts,
         Self::OneTryForShortRows,
         Self::LazyCoin,
         Self::TooFewOutsiders,
@@ -61,16 +61,16 @@ impl Leak {
         Self::UnusableRowsMarked,
     ];
 
-    /// Whether it is one: whether the audit must convict.
+    /// Whether it violates privacy, so that the audit must refute it.
     pub(crate) fn leaks(self) -> bool {
         !matches!(self, Self::None | Self::ConstantBeforeNormalising)
     }
 
-    /// The mechanism it is planted in.
+    /// The mechanism with this leak.
     pub(crate) fn mechanism(self) -> MechanismKind {
         match self {
             Self::None
-            | Self::ParityOfTries
+            | Self::ParityOfAttempts
             | Self::OneTryForShortRows
             | Self::LazyCoin
             | Self::TooFewOutsiders
@@ -97,7 +97,7 @@ struct Leaky {
 }
 
 impl Device for Leaky {
-    fn report(&self, row: &Row, rng: &mut ChaCha20Rng) -> Result<Sent> {
+    fn report(&self, row: &Row, rng: &mut ChaCha20Rng) -> Result<DeviceOutput> {
         match self.params.mechanism() {
             MechanismSpec::DoubleCap(cap) => self.of_caps(cap, row, rng),
             _ => self.of_numbers(row, rng),
@@ -106,16 +106,17 @@ impl Device for Leaky {
 }
 
 impl Leaky {
-    fn of_caps(&self, cap: &DoubleCap, row: &Row, rng: &mut ChaCha20Rng) -> Result<Sent> {
-        let bounded = prepared(&self.params, row)?;
+    fn of_caps(&self, cap: &DoubleCap, row: &Row, rng: &mut ChaCha20Rng) -> Result<DeviceOutput> {
+        let bounded = prepare(&self.params, row)?;
         let mut drawn = draw(cap, self.leak, bounded.as_slice(), rng);
         if self.leak == Leak::LastBitOfTheSeed {
-            // Again until the bit is right: a search that an optimisation could bring in.
+            // Repeats until the bit is right: a search that an optimisation might introduce.
             while (drawn.seed[15] & 1 == 1) != drawn.inside {
                 drawn = draw(cap, self.leak, bounded.as_slice(), rng);
             }
         }
-        if self.leak == Leak::ParityOfTries && drawn.work.tries.is_multiple_of(2) != drawn.inside {
+        if self.leak == Leak::ParityOfAttempts && drawn.work.tries.is_multiple_of(2) != drawn.inside
+        {
             drawn.work.tries += 1;
             drawn.work.words += 3;
         }
@@ -125,17 +126,16 @@ impl Leaky {
             let last = 2 + 32 + 15;
             bytes[last] = bytes[last] & !1 | u8::from(drawn.inside);
         }
-        Ok(Sent {
+        Ok(DeviceOutput {
             bytes,
             work: drawn.work,
         })
     }
 
-    fn of_numbers(&self, row: &Row, rng: &mut ChaCha20Rng) -> Result<Sent> {
+    fn of_numbers(&self, row: &Row, rng: &mut ChaCha20Rng) -> Result<DeviceOutput> {
         let mechanism = self.params.mechanism();
-        let bounded = self.prepared(row)?;
-        // A row of the unit ball stands for one that is longer: noise of 1/length² times the size, and the sum
-        // brought back to scale.
+        let bounded = self.prepare(row)?;
+        // A row of the unit ball represents a longer one: noise of 1/length² times the size, and the sum scaled back.
         let (bounded, length) = bounded;
         let quieter = match self.leak {
             Leak::HalfTheNoise => 0.5,
@@ -152,14 +152,14 @@ impl Leaky {
             let positive = row.values()[0] > 0.0;
             payload[at] = payload[at] & !1 | u8::from(positive);
         }
-        Ok(Sent {
+        Ok(DeviceOutput {
             bytes: wire(self.fingerprint, payload, rng),
             work,
         })
     }
 
-    /// What is perturbed, as a row of the unit ball and the length it really has.
-    fn prepared(&self, row: &Row) -> Result<(BoundedRow, f64)> {
+    /// The row to perturb, as a row of the unit ball and its actual length.
+    fn prepare(&self, row: &Row) -> Result<(BoundedRow, f64)> {
         let values = row.values();
         let constant = self.params.preprocessing().centring;
         let raw: Vec<f64> = match (self.leak, constant) {
@@ -171,20 +171,20 @@ impl Leaky {
             }
             (Leak::ConstantOutsideTheBall, Some(a)) => {
                 let a_factor = a.hypot(1.0);
-                let bounded = prepared(&self.params, row)?;
+                let bounded = prepare(&self.params, row)?;
                 bounded.as_slice().iter().map(|y| y * a_factor).collect()
             }
             (Leak::ConstantBeforeNormalising, Some(a)) if values.iter().all(|v| v.is_finite()) => {
                 values.iter().copied().chain([a]).collect()
             }
-            _ => return Ok((prepared(&self.params, row)?, 1.0)),
+            _ => return Ok((prepare(&self.params, row)?, 1.0)),
         };
         let length = raw.iter().map(|v| v * v).sum::<f64>().sqrt();
         let unit = Preprocessing::new(raw.len(), Norm::Normalize);
         let bounded = unit.preprocessor()?.prepare(&Row::new(raw))?;
         let length = match self.leak {
             Leak::ConstantBeforeNormalising => 1.0,
-            // Noise and numbers stay in the range that the wire takes.
+            // Keeps noise and numbers within the range of the wire format.
             _ => length.clamp(1e-3, 4.0),
         };
         Ok((bounded, length))
@@ -207,11 +207,11 @@ pub(crate) fn with_noise_times(mechanism: &MechanismSpec, factor: f64) -> Mechan
 struct Drawn {
     seed: Seed,
     work: Work,
-    /// Whether the seed lies in the cap of the direction that was used.
+    /// Whether the seed lies in the cap of the chosen direction.
     inside: bool,
 }
 
-/// The design's loop written afresh, with its leak.
+/// `double-cap`'s rejection sampling implemented again, with this leak.
 fn draw(cap: &DoubleCap, leak: Leak, x: &[f64], rng: &mut ChaCha20Rng) -> Drawn {
     let uniform = |rng: &mut ChaCha20Rng| (rng.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
     let fresh_seed = |rng: &mut ChaCha20Rng| {

@@ -1,34 +1,36 @@
 //! Composition of privacy losses: convolution on a grid by FFT.
 //!
-//! The law of the sum is tilted by `e^{λL}` (λ half the Chernoff exponent at the δ of interest) before the transform and
-//! back after it, so that a δ of 1e-12 keeps as many digits as one of 0.1. Everything that is lost is added to δ:
-//! mass outside the window (Chernoff's bound on the law on the grid), infinite losses, and a bound of the transform's rounding.
+//! The privacy loss distribution (PLD) of the sum is tilted by `e^{λL}` (λ half the Chernoff exponent at the δ of
+//! interest) before the transform and back after it, so that a δ of 1e-12 keeps as many digits as one of 0.1.
+//! Everything lost on the way is added to δ: mass outside the window (Chernoff's bound on the discrete PLD), infinite
+//! losses, and a bound on the transform's rounding error.
 
 use eigenveil_shared::{Error, ErrorCode, Result};
 use realfft::{RealFftPlanner, num_complex::Complex64};
 
-use super::loss::{GridLaw, Step};
+use super::privacy_loss::{DiscretePld, Step};
 
 /// Points of the window.
 const POINTS: usize = 1 << 17;
-/// Grid points one step may have.
+/// Maximum grid points of one step.
 const MAX_CELLS: f64 = 4.0 * POINTS as f64;
 /// Smallest λ tried.
-const SMALLEST_EXPONENT: f64 = 1e-6;
+const MIN_EXPONENT: f64 = 1e-6;
 /// Tilted mass that may fall outside the window on each side.
 const LN_OUTSIDE: f64 = -25.0;
 
-/// Where the composed loss is wanted with full precision.
+/// Where the composed loss needs full precision.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Focus {
+pub(super) enum Target {
     /// Around the ε of this δ.
     Delta(f64),
     /// Around this ε.
     Epsilon(f64),
 }
 
-/// The composed loss of several steps, on a window around the losses that decide the δ asked for.
-pub(super) struct Composed {
+/// The composed privacy loss distribution (PLD) of several steps, on a window around the losses that decide the
+/// requested δ.
+pub(super) struct ComposedPld {
     /// Grid width.
     width: f64,
     /// Grid index of the first point of the window.
@@ -36,19 +38,19 @@ pub(super) struct Composed {
     /// Tilted masses of the window.
     tilted: Vec<f64>,
     lambda: f64,
-    /// `ln E e^{λL}` of the law on the grid.
+    /// `ln E e^{λL}` of the discrete PLD.
     ln_moment: f64,
     /// Mass of infinite loss.
-    lost: f64,
+    infinite_mass: f64,
     /// Tilted mass above the window.
     above: f64,
-    /// Bound of the rounding of one tilted mass, and the same for all together.
+    /// Bound on the rounding error of one tilted mass, and of all masses together.
     rounding: f64,
 }
 
-impl Composed {
-    /// Steps with how often each is taken.
-    pub(super) fn new(steps: &[(Step, u64)], focus: Focus) -> Result<Self> {
+impl ComposedPld {
+    /// Composes steps, each with its number of repetitions.
+    pub(super) fn new(steps: &[(Step, u64)], focus: Target) -> Result<Self> {
         let nodes: Vec<(Vec<(f64, f64)>, f64)> = steps
             .iter()
             .map(|(step, times)| (step.nodes(), *times as f64))
@@ -66,23 +68,24 @@ impl Composed {
                 high - low
             })
             .sum();
-        // Half of it: the whole exponent would lift rare large losses so far that the window has to hold them.
+        // Half the exponent: the whole one would lift rare large losses so far that the window would have to include
+        // them.
         let mut lambda = 0.5 * chernoff_exponent(&cumulant, focus);
         let (first, width) = loop {
             let (bottom, top) = window(&cumulant, lambda, cumulant(lambda));
-            // A little more than the quadrature says: the law on the grid is a little wider.
+            // A little wider than the quadrature says, because the discrete PLD is.
             let centre = 0.5 * (bottom + top);
             let half = 0.55 * (top - bottom) + 1e-9;
             let width = 2.0 * half / POINTS as f64;
             if spread < width * MAX_CELLS {
                 break (((centre - half) / width).floor() as i64, width);
             }
-            // Losses are bounded, and the exponent has gone to their upper end: tilt less.
+            // Losses are bounded and the exponent has reached their upper end: tilt less.
             lambda *= 0.5;
-            if lambda < SMALLEST_EXPONENT || width.is_nan() {
+            if lambda < MIN_EXPONENT || width.is_nan() {
                 return Err(Error::new(
                     ErrorCode::InvalidBudget,
-                    "the noise is too small for these steps to be accounted; use more noise, fewer steps or a larger epsilon",
+                    "the noise is too small to account for these steps; use more noise, fewer steps or a larger epsilon",
                 ));
             }
         };
@@ -96,19 +99,19 @@ impl Composed {
         let failed = |_| {
             Error::new(
                 ErrorCode::Internal,
-                "the Fourier transform refused its input",
+                "the Fourier transform rejected its input",
             )
         };
         let mut product = vec![Complex64::new(1.0, 0.0); POINTS / 2 + 1];
         // Σ over steps of times/|f|: how the relative rounding of each factor adds up.
         let mut amplification = vec![0.0; POINTS / 2 + 1];
-        let (mut total_moment, mut lost) = (0.0, 0.0);
-        let mut laws = Vec::with_capacity(steps.len());
+        let (mut total_moment, mut infinite_mass) = (0.0, 0.0);
+        let mut plds = Vec::with_capacity(steps.len());
         for (step, times) in steps {
-            let law = step.on_grid(width);
-            let moment = ln_moment(points(&law, width), lambda);
+            let pld = step.on_grid(width);
+            let moment = ln_moment(points(&pld, width), lambda);
             let mut signal = vec![0.0; POINTS];
-            for (mass, index) in law.masses.iter().zip(law.first..) {
+            for (mass, index) in pld.masses.iter().zip(pld.first..) {
                 let tilted = mass * (lambda * width * index as f64 - moment).exp();
                 signal[index.rem_euclid(POINTS as i64) as usize] += tilted;
             }
@@ -127,8 +130,8 @@ impl Composed {
                 *amplification += *times as f64 / radius.max(1e-12);
             }
             total_moment += *times as f64 * moment;
-            lost += *times as f64 * law.lost;
-            laws.push((law, *times as f64));
+            infinite_mass += *times as f64 * pld.infinite_mass;
+            plds.push((pld, *times as f64));
         }
         let one = 8.0 * f64::EPSILON * (POINTS as f64).log2();
         let rounding = 2.0 * one / POINTS as f64
@@ -146,14 +149,14 @@ impl Composed {
         for sum in &mut sums {
             *sum = (*sum / POINTS as f64).max(0.0);
         }
-        // Chernoff's bound on the tilted mass above the window, over the law on the grid itself.
+        // Chernoff's bound on the tilted mass above the window, for the discrete PLD itself.
         let top = width * (first + POINTS as i64) as f64;
         let above = (0..40)
             .map(|power| lambda.max(1e-3) * 1.5_f64.powi(power - 20))
             .map(|more| {
-                let cumulant: f64 = laws
+                let cumulant: f64 = plds
                     .iter()
-                    .map(|(law, times)| times * ln_moment(points(law, width), lambda + more))
+                    .map(|(pld, times)| times * ln_moment(points(pld, width), lambda + more))
                     .sum();
                 cumulant - total_moment - more * top
             })
@@ -165,7 +168,7 @@ impl Composed {
             tilted: sums,
             lambda,
             ln_moment: total_moment,
-            lost,
+            infinite_mass,
             above,
             rounding,
         })
@@ -174,7 +177,7 @@ impl Composed {
     /// A δ that holds at this ε, rounded up.
     pub(super) fn delta(&self, epsilon: f64) -> f64 {
         let bottom = self.width * self.first as f64;
-        // Below the window nothing is known .
+        // Nothing is known below the window.
         if epsilon < bottom {
             return 1.0;
         }
@@ -194,14 +197,14 @@ impl Composed {
                 }
             })
             .sum();
-        (scale * (sum + self.above) + self.lost).min(1.0)
+        (scale * (sum + self.above) + self.infinite_mass).min(1.0)
     }
 }
 
-fn points(law: &GridLaw, width: f64) -> impl Iterator<Item = (f64, f64)> + Clone {
-    law.masses
+fn points(pld: &DiscretePld, width: f64) -> impl Iterator<Item = (f64, f64)> + Clone {
+    pld.masses
         .iter()
-        .zip(law.first..)
+        .zip(pld.first..)
         .map(move |(mass, index)| (*mass, width * index as f64))
 }
 
@@ -226,12 +229,12 @@ fn ln_moment(points: impl Iterator<Item = (f64, f64)> + Clone, s: f64) -> f64 {
 }
 
 /// The λ > 0 that minimises Chernoff's bound: of ε, `(K(λ) + ln 1/δ)/λ`, or of δ, `K(λ) − λε`.
-fn chernoff_exponent(cumulant: &impl Fn(f64) -> f64, focus: Focus) -> f64 {
+fn chernoff_exponent(cumulant: &impl Fn(f64) -> f64, focus: Target) -> f64 {
     let bound = |ln_lambda: f64| {
         let lambda = ln_lambda.exp();
         match focus {
-            Focus::Delta(delta) => (cumulant(lambda) - delta.ln()) / lambda,
-            Focus::Epsilon(epsilon) => cumulant(lambda) - lambda * epsilon,
+            Target::Delta(delta) => (cumulant(lambda) - delta.ln()) / lambda,
+            Target::Epsilon(epsilon) => cumulant(lambda) - lambda * epsilon,
         }
     };
     let (mut low, mut high) = (1e-4_f64.ln(), 1e5_f64.ln());

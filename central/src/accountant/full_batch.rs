@@ -1,4 +1,4 @@
-//! T Gaussian releases of the whole data, each chosen with the earlier ones in sight.
+//! T Gaussian releases of the whole data, composed adaptively: each may depend on the earlier ones.
 //!
 //! T releases with multiplier z are together as private as one with multiplier z/√T, exactly: μ = √T/z (Dong,
 //! Roth & Su 2022, Corollary 3.3). So the analytic Gaussian calibration of one release is that of all.
@@ -8,8 +8,8 @@ use eigenveil_shared::{
     privacy::{Budget, gaussian},
 };
 
-/// The smallest multiplier z for which `releases` releases together keep the budget, for neighbours that may
-/// move every one of them by Δ.
+/// The smallest multiplier z for which `releases` releases together keep the budget, if neighbours may move each of
+/// them by Δ.
 ///
 /// ```
 /// use eigenveil_central::accountant::full_batch;

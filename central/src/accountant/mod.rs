@@ -1,19 +1,19 @@
-//! How much noise a whole run needs, and what a given noise gives.
+//! How much noise a whole run needs, and the privacy a given noise provides.
 //!
-//! Noise is counted in **multipliers** z = σ/Δ, σ the standard deviation of the noise on each coordinate and
-//! Δ the L2 sensitivity of what it is added to (see [`Neighbours`](crate::Neighbours)).
+//! Noise is measured as **multipliers** z = σ/Δ: σ is the standard deviation of the noise on each coordinate, Δ the L2
+//! sensitivity of the released value (see [`Neighbours`](crate::Neighbours)).
 //!
-//! * [`full_batch`]: T releases of all rows, exactly.
+//! * [`full_batch`]: T releases computed from all rows, composed exactly.
 //! * [`RunAccountant`]: any mixture of full-batch and Poisson-subsampled releases, by Rényi divergences (quick) or by
-//!   composing the privacy losses numerically (tight).
-//!   Releases of **disjoint** sets of rows, fixed before the data are seen, compose in parallel: the worst set decides.
+//!   composing the privacy losses numerically (tight). Releases of **disjoint** sets of rows that are fixed before
+//!   looking at the data compose in parallel: the worst set decides.
 //! * [`laplace`]: pure ε.
 //! * [`noise_multiplier`]: the noise of a whole run.
 
 mod convolution;
 pub mod full_batch;
 pub mod laplace;
-mod loss;
+mod privacy_loss;
 mod renyi;
 mod run;
 

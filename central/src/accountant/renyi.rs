@@ -1,6 +1,6 @@
-//! Rényi differential privacy of the same steps: a quick bound, looser than the numerical one.
+//! Rényi differential privacy of the same steps: a faster bound, looser than the numerical one.
 
-use super::loss::Step;
+use super::privacy_loss::Step;
 
 /// Orders tried: the fractional ones matter at large ε, the large ones at small.
 const ORDERS: [f64; 36] = [
@@ -83,14 +83,14 @@ pub(super) fn epsilon(steps: &[(Step, u64)], delta: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::accountant::loss::Pair;
+    use crate::accountant::privacy_loss::DominatingPair;
 
     #[test]
     fn quadrature_agrees_with_the_closed_form_at_integer_orders() {
         for (rate, multiplier) in [(0.01, 1.0), (0.001, 0.8), (0.1, 2.0), (0.5, 4.0)] {
             for order in [2, 3, 8, 32, 128] {
                 let step = Step {
-                    pair: Pair::Remove { rate },
+                    pair: DominatingPair::Remove { rate },
                     multiplier,
                 };
                 let (ours, exact) = (
@@ -109,8 +109,8 @@ mod tests {
     fn full_batch_is_that_of_the_gaussian() {
         // D_α(N(1, z²)‖N(0, z²)) = α/2z²; replacement doubles the distance.
         for (pair, squared) in [
-            (Pair::Remove { rate: 1.0 }, 1.0),
-            (Pair::Replace { rate: 1.0 }, 4.0),
+            (DominatingPair::Remove { rate: 1.0 }, 1.0),
+            (DominatingPair::Replace { rate: 1.0 }, 4.0),
         ] {
             for order in [1.5, 4.0, 33.3] {
                 let step = Step {

@@ -1,4 +1,4 @@
-//! A whole run: releases of all rows and of Poisson samples of them, each chosen with the earlier ones in sight.
+//! A whole run: releases of all rows and of Poisson samples of them, composed adaptively.
 
 use eigenveil_shared::{
     Error, ErrorCode, Result,
@@ -6,28 +6,26 @@ use eigenveil_shared::{
 };
 
 use super::{
-    convolution::{Composed, Focus},
-    loss::{Pair, Step},
+    convolution::{ComposedPld, Target},
+    privacy_loss::{DominatingPair, Step},
     renyi,
 };
 use crate::privacy::Neighbours;
 
-/// Precision of an ε or a multiplier found by search, as a part of itself.
+/// Relative precision of an ε or a multiplier found by search.
 const PRECISION: f64 = 1e-5;
 
-/// Releases that make up a run, and the ε they give together.
+/// The releases of a run, and the ε they compose to.
 ///
-/// Two kinds: *full-batch* (all rows, the sum moves by at most Δ; z = σ/Δ) and *subsampled* (each row taking part
-/// with probability q, independently: a Poisson sample; contributions of norm ≤ 1, z = σ; the sum is divided by a public
-/// number, never by the size the sample happens to have). Between `replace` neighbours a subsampled contribution
-/// may turn round, from g to −g: the bound does not use that outer products never do.
+/// Two kinds: *full-batch* (all rows, the sum moves by at most Δ; z = σ/Δ) and *subsampled* (each row taking part with
+/// probability q, independently: a Poisson sample; contributions of norm ≤ 1, z = σ; the sum is divided by a public
+/// number, never by the size the sample happens to have). Between `replace` neighbours a subsampled contribution may
+/// change sign, from g to −g: the bound does not use that outer products never do.
 ///
 /// ```
-/// use eigenveil_central::{Neighbours, accountant::RunAccountant};
-/// // A thousand steps over samples of 1 % of the rows, noise as large as the largest contribution.
-/// let mut run = RunAccountant::new(Neighbours::ZeroOut);
-/// run.subsampled(0.01, 1.0, 1000)?;
-/// assert!((run.epsilon(1e-5)? - 1.82824).abs() < 1e-3);
+/// use eigenveil_central::{Neighbours, accountant::RunAccountant}; // A thousand steps over samples of 1 % of the rows,
+/// with noise as large as the largest contribution. let mut run = RunAccountant::new(Neighbours::ZeroOut);
+/// run.subsampled(0.01, 1.0, 1000)?; assert!((run.epsilon(1e-5)? - 1.82824).abs() < 1e-3);
 /// assert!((run.renyi_epsilon(1e-5)? - 2.1014).abs() < 1e-2);
 /// # Ok::<(), eigenveil_shared::Error>(())
 /// ```
@@ -40,7 +38,7 @@ pub struct RunAccountant {
 }
 
 impl RunAccountant {
-    /// No release yet.
+    /// A run without releases.
     pub fn new(neighbours: Neighbours) -> Self {
         Self {
             neighbours,
@@ -96,11 +94,11 @@ impl RunAccountant {
         if self.subsampled.is_empty() {
             return Ok(self.gaussian_delta(epsilon));
         }
-        self.worst(|steps| Ok(Composed::new(steps, Focus::Epsilon(epsilon))?.delta(epsilon)))
+        self.worst(|steps| Ok(ComposedPld::new(steps, Target::Epsilon(epsilon))?.delta(epsilon)))
     }
 
-    /// An ε such that the run is (ε, `delta`)-differentially private, by the composed privacy loss, rounded
-    /// up: above the smallest by some 1e-4 of itself.
+    /// An ε such that the run is (ε, `delta`)-differentially private, by the composed privacy loss, rounded up: about
+    /// 1e-4 (relative) above the smallest one.
     ///
     /// # Errors
     /// `invalid-budget` unless 0 < δ < 1 and where no ε below 10¹² holds.
@@ -120,12 +118,12 @@ impl RunAccountant {
                 .ok_or_else(none);
         }
         self.worst(|steps| {
-            let composed = Composed::new(steps, Focus::Delta(delta))?;
+            let composed = ComposedPld::new(steps, Target::Delta(delta))?;
             smallest_epsilon(|epsilon| composed.delta(epsilon), delta, PRECISION).ok_or_else(none)
         })
     }
 
-    /// As [`RunAccountant::epsilon`] by Rényi differential privacy: quicker and looser.
+    /// Like [`RunAccountant::epsilon`], by Rényi differential privacy: faster and looser.
     ///
     /// # Errors
     /// `invalid-budget` unless 0 < δ < 1.
@@ -141,12 +139,15 @@ impl RunAccountant {
         gaussian::true_delta(1.0, self.mu_squared.sqrt().next_up(), epsilon)
     }
 
-    /// The larger of what both orders of the neighbours give.
+    /// The worse bound of both orders of the neighbours.
     fn worst(&self, bound: impl Fn(&[(Step, u64)]) -> Result<f64>) -> Result<f64> {
-        let pairs: &[fn(f64) -> Pair] = match self.neighbours {
-            Neighbours::ZeroOut => &[|rate| Pair::Remove { rate }, |rate| Pair::Add { rate }],
+        let pairs: &[fn(f64) -> DominatingPair] = match self.neighbours {
+            Neighbours::ZeroOut => &[
+                |rate| DominatingPair::Remove { rate },
+                |rate| DominatingPair::Add { rate },
+            ],
             // Symmetric. Entries have no subsampled steps.
-            Neighbours::Replace | Neighbours::Entry => &[|rate| Pair::Replace { rate }],
+            Neighbours::Replace | Neighbours::Entry => &[|rate| DominatingPair::Replace { rate }],
         };
         let mut worst = 0.0_f64;
         for pair in pairs {
@@ -164,7 +165,7 @@ impl RunAccountant {
             if self.mu_squared > 0.0 {
                 // A Gaussian moved by Δ, whatever the neighbours.
                 let step = Step {
-                    pair: Pair::Remove { rate: 1.0 },
+                    pair: DominatingPair::Remove { rate: 1.0 },
                     multiplier: 1.0 / self.mu_squared.sqrt().next_up(),
                 };
                 steps.push((step, 1));
@@ -175,7 +176,7 @@ impl RunAccountant {
     }
 }
 
-/// The smallest noise multiplier z, to 1e-5 of itself, for which the run that `build` makes of z keeps the budget.
+/// The smallest noise multiplier z, to a relative 1e-5, for which the run that `build` creates from z keeps the budget.
 ///
 /// ```
 /// use eigenveil_central::{Neighbours, accountant::{RunAccountant, noise_multiplier}};
@@ -201,7 +202,7 @@ pub fn noise_multiplier(
         let run = build(multiplier)?;
         match run.delta(budget.epsilon()) {
             Ok(delta) => Ok(delta <= budget.delta()),
-            // Noise that is too small to be accounted is too small.
+            // Noise too small to be accounted for is too small.
             Err(error) if error.code() == ErrorCode::InvalidBudget => Ok(false),
             Err(error) => Err(error),
         }

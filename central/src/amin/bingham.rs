@@ -1,4 +1,4 @@
-//! Exact draws from the Bingham law on the unit sphere.
+//! Exact draws from the Bingham distribution on the unit sphere.
 
 use eigenveil_estimation::linalg::symmetric_eigen;
 use eigenveil_shared::{Error, Result};
@@ -8,15 +8,15 @@ use rand_distr::{Distribution, StandardNormal};
 
 use crate::generator::Generator;
 
-/// Proposals after which something is wrong: the acceptance is above 1/50 up to d in the thousands.
+/// More proposals than this indicate an error: the acceptance rate is above 1/50 up to d in the thousands.
 const MAX_PROPOSALS: usize = 1_000_000;
 
 /// A unit vector u of density `∝ exp(uᵀBu)`, B symmetric `d × d`: rejection from an angular central Gaussian (Kent,
 /// Ganeiban & Mardia 2013).
 ///
-/// With A = λ_max I − B ≽ 0 and Ω = I + 2A/b the envelope has density ∝ (uᵀΩu)^{−d/2}, so that a proposal is kept with
-/// probability `e^{−uᵀAu}·(uᵀΩu)^{d/2}/M`, `M = e^{−(d−b)/2}(d/b)^{d/2}`. The power is **+d/2**: with −d/2, as in two
-/// published libraries, the law is another one and ε does not hold (`docs/central.md`).
+/// With A = λ_max I − B ≽ 0 and Ω = I + 2A/b the envelope has density ∝ (uᵀΩu)^{−d/2}, so that a proposal is accepted
+/// with probability `e^{−uᵀAu}·(uᵀΩu)^{d/2}/M`, `M = e^{−(d−b)/2}(d/b)^{d/2}`. The power is **+d/2**: with −d/2, as in
+/// two published libraries, the distribution is a different one and ε does not hold (`docs/central.md`).
 pub(super) fn draw(b_matrix: &DMatrix<f64>, rng: &mut Generator) -> Result<DVector<f64>> {
     let eigen = symmetric_eigen(b_matrix)?;
     let d = eigen.values.len();
@@ -55,17 +55,17 @@ fn draw_diagonal(a: &[f64], rng: &mut Generator) -> Result<Vec<f64>> {
                 .map(|(weight, u)| weight * u * u)
                 .sum()
         };
-        let ln_kept = -form(a) + 0.5 * d * form(&omega).ln() - ln_bound;
-        if rng.random::<f64>().ln() < ln_kept {
+        let ln_acceptance = -form(a) + 0.5 * d * form(&omega).ln() - ln_bound;
+        if rng.random::<f64>().ln() < ln_acceptance {
             return Ok(u);
         }
     }
     Err(Error::estimate_failed(format!(
-        "no draw was kept out of {MAX_PROPOSALS}; use a smaller epsilon or fewer rows"
+        "no proposal of {MAX_PROPOSALS} was accepted; use a smaller epsilon or fewer rows"
     )))
 }
 
-/// The b in (0, d] with `Σ 1/(b + 2aᵢ) = 1`, which makes the bound M smallest.
+/// The b in (0, d] with `Σ 1/(b + 2aᵢ) = 1`, which minimizes the bound M.
 fn envelope(a: &[f64]) -> f64 {
     let (mut low, mut high) = (0.0_f64, a.len() as f64);
     for _ in 0..200 {
@@ -91,8 +91,8 @@ mod tests {
 
     const DRAWS: u32 = 40_000;
 
-    /// Mean of u₁² … over draws against the exact ones, five standard errors of a quantity in [0, 1] with its own
-    /// spread (false alarm 6e-7 each).
+    /// Compares the means of u₁² … over the draws with the exact ones: within five standard errors (false alarm 6e-7
+    /// each).
     fn compare(a: &[f64], exact: &[f64], seed: u64) {
         let mut rng = generator(Some(seed)).unwrap();
         let (mut sums, mut squares) = (vec![0.0; a.len()], vec![0.0; a.len()]);
@@ -162,8 +162,8 @@ mod tests {
         }
     }
 
-    /// The constant of the law up to a factor: with yᵢ ~ N(0, 1/2(aᵢ+s)) it is `Π(aᵢ+s)^{−1/2}·e^s` times the density of
-    /// Σyᵢ² at 1, by inversion of its characteristic function (the trapezoidal rule; s shifts all aᵢ above 0).
+    /// The normalizing constant up to a factor: with yᵢ ~ N(0, 1/2(aᵢ+s)) it is `Π(aᵢ+s)^{−1/2}·e^s` times the density
+    /// of Σyᵢ² at 1, by inversion of its characteristic function (the trapezoidal rule; s shifts all aᵢ above 0).
     fn ln_constant(a: &[f64]) -> f64 {
         let shifted: Vec<f64> = a.iter().map(|a| a + 2.0).collect();
         let step = 0.01;
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn sharp_laws_are_drawn_too() {
+    fn concentrated_distributions_are_drawn_too() {
         // n = 10⁵ rows at ε = 2, p = 40: exponents in the tens of thousands.
         let mut a = vec![0.0; 40];
         for (index, a) in a.iter_mut().enumerate().skip(1) {

@@ -8,34 +8,34 @@ use nalgebra::{DMatrix, DVector};
 
 use crate::{
     accountant::laplace,
-    baseline::{Baseline, Card, Delta, check},
+    baseline::{AlgorithmInfo, Baseline, Delta, check},
     fit::{Fit, Request},
     generator::Generator,
     noise::EntryNoise,
-    privacy::{Neighbours, NoiseRule, Privacy, PrivacyTarget},
+    privacy::{CentralCalibration, Neighbours, Privacy, PrivacyTarget},
     rows::Rows,
 };
 
 /// Differentially private covariance estimation (Amin, Dick, Kulesza, Muñoz Medina & Vassilvitskii 2019, Algorithm 1),
-/// its first k eigenvectors and eigenvalues: the budget goes in k+1 equal parts to the eigenvalues (Laplace) and to each
-/// eigenvector, a draw from the density `∝ exp(c·uᵀCu)` on the unit sphere across the ones before (C = Σxxᵀ;
-/// a Bingham law, drawn exactly).
+/// its first k eigenvectors and eigenvalues: the budget goes in k+1 equal parts to the eigenvalues (Laplace) and to
+/// each eigenvector, a draw from the density `∝ exp(c·uᵀCu)` on the unit sphere orthogonal to the earlier ones (C =
+/// Σxxᵀ; a Bingham distribution, drawn exactly).
 ///
 /// * Zero-out: `uᵀCu` moves by at most 1, one way, so c = ε' makes a draw ε'-private; the eigenvalues move by 1
 ///   in sum. Replace: both ways, c = ε'/2; 2 in sum.
-/// * `as-published`: c = ε'/4 and Laplace scale 2/ε', which holds and wastes a part.
+/// * `as-published`: c = ε'/4 and Laplace scale 2/ε': the claim holds, and part of the budget is wasted.
 #[derive(Default)]
 pub struct Amin;
 
-pub(crate) static CARD: Card = Card {
+pub(crate) static INFO: AlgorithmInfo = AlgorithmInfo {
     name: "amin",
     source: "Amin, Dick, Kulesza, Muñoz Medina & Vassilvitskii 2019, Algorithm 1",
     description: "eigenvectors one after another by the exponential mechanism on the sphere",
-    guarantee: "accounted: pure ε; as-published: pure, with less than the ε it claims to spend (printed)",
-    delta: Delta::Zero,
-    quadratic: true,
-    traced: false,
-    ..Card::private(|_| Ok(Box::new(Amin)))
+    guarantee: "accounted: pure ε; as-published: pure, spends less than the ε it claims (the true ε is reported)",
+    delta: DeltaSupport::Zero,
+    quadratic_memory: true,
+    has_trace: false,
+    ..AlgorithmInfo::private(|_| Ok(Box::new(Amin)))
 };
 
 /// Constants of a run.
@@ -45,28 +45,28 @@ struct Noise {
     concentration: f64,
     /// Scale of the Laplace noise on an eigenvalue.
     scale: f64,
-    /// What all of it gives.
+    /// ε of the whole run.
     true_epsilon: f64,
 }
 
 impl Noise {
     fn new(target: PrivacyTarget, k: usize) -> Result<Self> {
         let budget = target.budget;
-        // What a draw of constant c costs per c, and how far the eigenvalues move in sum.
+        // Cost of a draw per unit of c, and how far the eigenvalues move in sum.
         let (cost, moved) = match target.neighbours {
             Neighbours::ZeroOut => (1.0, 1.0),
-            // Entries: refused before by the card.
+            // Entry neighbours are rejected earlier, by `check`.
             Neighbours::Replace | Neighbours::Entry => (2.0, 2.0),
         };
         let part = budget.epsilon() / (k as f64 + 1.0);
         let (concentration, scale) = match target.calibration {
-            NoiseRule::Accounted => (part / cost, laplace::scale(part, moved, 1)?),
-            NoiseRule::AsPublished => (part / 4.0, 2.0 / part),
+            CentralCalibration::Accounted => (part / cost, laplace::scale(part, moved, 1)?),
+            CentralCalibration::AsPublished => (part / 4.0, 2.0 / part),
         };
-        // Of the budget asked for, rounding can only be in the last digits.
+        // Rounding can only change the last digits of the requested budget.
         let spent = match target.calibration {
-            NoiseRule::Accounted => budget.epsilon(),
-            NoiseRule::AsPublished => {
+            CentralCalibration::Accounted => budget.epsilon(),
+            CentralCalibration::AsPublished => {
                 k as f64 * concentration * cost + laplace::true_epsilon(scale, moved, 1)
             }
         };
@@ -79,29 +79,29 @@ impl Noise {
 }
 
 impl Baseline for Amin {
-    fn card(&self) -> &'static Card {
-        &CARD
+    fn info(&self) -> &'static AlgorithmInfo {
+        &INFO
     }
 
     fn fit(&self, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit> {
         let (n, k) = (rows.n() as u64, request.k);
-        check(&CARD, rows.dimension(), n, request)?;
+        check(&INFO, rows.dimension(), n, request)?;
         let sum = rows.sum_of_outer_products();
         let leading = top_k(&sum, k)?;
-        let Privacy::Budget(target) = request.privacy else {
+        let Privacy::Private(target) = request.privacy else {
             return Ok(Fit {
                 subspace: leading.vectors,
                 n,
                 privacy: None,
                 trace: Vec::new(),
-                facts: Vec::new(),
+                diagnostics: Vec::new(),
             });
         };
         let noise = Noise::new(target, k)?;
         let mut noisy_values = DMatrix::from_column_slice(k, 1, leading.values.as_slice());
         EntryNoise::Laplace { scale: noise.scale }.add_to(&mut noisy_values, rng);
-        let mut facts = vec![("concentration", noise.concentration)];
-        facts.extend(
+        let mut diagnostics = vec![("concentration", noise.concentration)];
+        diagnostics.extend(
             noisy_values
                 .iter()
                 .map(|&value| ("noisy_eigenvalue_of_sum", value)),
@@ -111,16 +111,16 @@ impl Baseline for Amin {
             n,
             privacy: Some(target.guarantee(Some(noise.true_epsilon), None)),
             trace: Vec::new(),
-            facts,
+            diagnostics,
         })
     }
 }
 
-/// k orthonormal vectors, each drawn from `∝ exp(c·uᵀCu)` across the ones before.
+/// k orthonormal vectors, each drawn from `∝ exp(c·uᵀCu)` orthogonally to the earlier ones.
 fn draw_vectors(sum: &DMatrix<f64>, k: usize, c: f64, rng: &mut Generator) -> Result<DMatrix<f64>> {
     let p = sum.nrows();
     let mut found = DMatrix::zeros(p, k);
-    // The sum in an orthonormal basis of what is left, and that basis.
+    // The sum in an orthonormal basis of the remaining space, and that basis.
     let (mut rest, mut basis) = (sum * c, DMatrix::identity(p, p));
     for component in 0..k {
         let u = bingham::draw(&rest, rng)?;
@@ -135,12 +135,12 @@ fn draw_vectors(sum: &DMatrix<f64>, k: usize, c: f64, rng: &mut Generator) -> Re
     Ok(found)
 }
 
-/// An orthonormal basis of what is across the unit vector u, `d × (d−1)`: the other columns of the Householder
-/// reflection that takes the first axis to ±u.
+/// An orthonormal basis of the complement of the unit vector u, `d × (d−1)`: the other columns of the Householder
+/// reflection that maps the first axis to ±u.
 fn complement(u: &DVector<f64>) -> DMatrix<f64> {
     let d = u.len();
     let mut normal = u.clone();
-    // Away from cancellation.
+    // The sign that avoids cancellation.
     normal[0] += if u[0] >= 0.0 { 1.0 } else { -1.0 };
     let scale = 2.0 / normal.norm_squared();
     DMatrix::from_fn(d, d - 1, |i, j| {
@@ -172,21 +172,21 @@ mod tests {
             };
             Noise::new(target, 3).unwrap()
         };
-        let zero_out = of(Neighbours::ZeroOut, NoiseRule::Accounted);
+        let zero_out = of(Neighbours::ZeroOut, CentralCalibration::Accounted);
         assert!(
             (zero_out.concentration - 0.3).abs() < 1e-12
                 && (zero_out.scale - 1.0 / 0.3).abs() < 1e-12
         );
-        let replace = of(Neighbours::Replace, NoiseRule::Accounted);
+        let replace = of(Neighbours::Replace, CentralCalibration::Accounted);
         assert!(
             (replace.concentration - 0.15).abs() < 1e-12
                 && (replace.scale - 2.0 / 0.3).abs() < 1e-12
         );
         assert_eq!(replace.true_epsilon, 1.2);
         // 3·(0.3/4)·2 + 0.3, and half of that.
-        let published = of(Neighbours::Replace, NoiseRule::AsPublished).true_epsilon;
+        let published = of(Neighbours::Replace, CentralCalibration::AsPublished).true_epsilon;
         assert!((published - 0.75).abs() < 1e-12, "{published}");
-        let published = of(Neighbours::ZeroOut, NoiseRule::AsPublished).true_epsilon;
+        let published = of(Neighbours::ZeroOut, CentralCalibration::AsPublished).true_epsilon;
         assert!((published - 0.375).abs() < 1e-12, "{published}");
     }
 
@@ -202,10 +202,10 @@ mod tests {
         assert!(plane > 1.95, "{plane}");
     }
 
-    /// One draw, rows e₁ against the zero row, 40,000 each: the bound on what c = ε' gives stays below ε' (95 %
-    /// confidence; with this seed it does) and passes it where c is four times too large.
+    /// 40,000 draws each for row e₁ and the zero row: the lower bound on ε stays below ε' for c = ε' (95 % confidence;
+    /// with this seed it does) and exceeds it if c is four times too large.
     #[test]
-    fn the_audit_acquits_a_draw_and_convicts_a_sharper_one() {
+    fn audit_accepts_a_draw_and_refutes_a_sharper_one() {
         let bound = |c: f64| {
             let subject = move |side: Side, rng: &mut Generator| {
                 let row = match side {

@@ -1,32 +1,34 @@
-//! Leading eigenpairs of a symmetric band matrix: all values by way of a tridiagonal matrix (Schwarz 1968, *Tridiagonalization
-//! of a symmetric band matrix*), the vectors that are wanted by inverse iteration (Parlett 1998, Section 4.3).
+//! Leading eigenpairs of a symmetric band matrix: all values from a tridiagonal matrix (Schwarz 1968,
+//! *Tridiagonalization of a symmetric band matrix*), the requested vectors by inverse iteration (Parlett 1998, Section
+//! 4.3).
 //!
-//! For bandwidth b and dimension m that is about `6bm²` operations, and `m(2b² + r)` for each of r vectors, where a full decomposition
-//! takes `9m³`.
+//! For bandwidth b and dimension m that is about `6bm²` operations, and `m(2b² + r)` for each of r vectors, where a
+//! full decomposition takes `9m³`.
 
 use eigenveil_estimation::linalg::{StartVectors, symmetric_eigen, tridiagonal_eigenvalues};
 use eigenveil_shared::Result;
 use nalgebra::{DMatrix, DVector};
 
-/// Below this dimension, and where more than the second share of the vectors is wanted, a full decomposition is as good.
-const SMALLEST: usize = 256;
-const LARGEST_SHARE: usize = 3;
-/// Of the largest entry: squares neither vanish nor overflow. The full decomposition scales its matrix.
-const SAFE: std::ops::Range<f64> = 1e-100..1e100;
-/// ‖Tv − λv‖ of a pair, relative to the largest |λ|. Where a vector does not come to it, it is left to a full decomposition.
-const ACCURACY: f64 = 1e-12;
-/// Solves before that.
-const SOLVES: usize = 4;
+/// Below this dimension, or if more than a third of the vectors is requested, a full decomposition is as fast.
+const MIN_DIMENSION: usize = 256;
+const MIN_DIMENSIONS_PER_VECTOR: usize = 3;
+/// Range of the largest entry in which squares neither vanish nor overflow. The full decomposition scales its matrix.
+const SAFE_RANGE: std::ops::Range<f64> = 1e-100..1e100;
+/// Maximum ‖Tv − λv‖ of a pair, relative to the largest |λ|. If a vector does not reach it, a full decomposition is
+/// made instead.
+const RESIDUAL_TOLERANCE: f64 = 1e-12;
+/// Linear solves before giving up on a vector.
+const MAX_SOLVES: usize = 4;
 
 /// A symmetric matrix whose entries further than b from the diagonal are zero.
 pub(crate) struct Band {
     dimension: usize,
     width: usize,
-    /// A column after another: entries `(j, j)` to `(j + b + 1, j)`, the last of which is room for the reduction.
+    /// Column by column: entries `(j, j)` to `(j + b + 1, j)`, the last of which is workspace for the reduction.
     entries: Vec<f64>,
 }
 
-/// Eigenvalues, and the leading ones' vectors.
+/// Eigenvalues, and the vectors of the leading ones.
 pub(crate) struct Leading {
     /// All, descending.
     pub(crate) values: Vec<f64>,
@@ -58,9 +60,9 @@ impl Band {
         self.entries[self.at(i, j)]
     }
 
-    /// All eigenvalues, and the vectors of as many leading ones as `wanted` says on seeing them.
+    /// All eigenvalues, and the vectors of as many leading ones as `wanted` returns when given them.
     pub(crate) fn leading(&self, wanted: impl FnOnce(&[f64]) -> Result<usize>) -> Result<Leading> {
-        let here = self.dimension >= SMALLEST && SAFE.contains(&self.largest());
+        let here = self.dimension >= MIN_DIMENSION && SAFE_RANGE.contains(&self.largest());
         let values = here.then(|| self.values()).flatten();
         let (values, full) = match values {
             Some(values) => (values, None),
@@ -70,7 +72,7 @@ impl Band {
             }
         };
         let count = wanted(&values)?;
-        let few = full.is_none() && count * LARGEST_SHARE <= self.dimension;
+        let few = full.is_none() && count * MIN_DIMENSIONS_PER_VECTOR <= self.dimension;
         let vectors = few.then(|| self.vectors(&values, count)).flatten();
         let vectors = match (vectors, full) {
             (Some(vectors), _) => vectors,
@@ -103,8 +105,9 @@ impl Band {
         tridiagonal_eigenvalues(&diagonal, &below)
     }
 
-    /// Diagonal and subdiagonal (with a last 0) of a similar tridiagonal matrix. Each entry outside is turned to zero by a plane
-    /// rotation of two neighbouring rows, and what that makes appear b rows further down is chased off the end.
+    /// Diagonal and subdiagonal (with a last 0) of a similar tridiagonal matrix. Each entry outside is rotated to zero
+    /// in the plane of two neighbouring rows, and the fill-in that this creates b rows further down is chased off the
+    /// end.
     fn tridiagonal(&self) -> (Vec<f64>, Vec<f64>) {
         let (n, b) = (self.dimension, self.width);
         let mut work = Self {
@@ -132,7 +135,8 @@ impl Band {
         (diagonal, below)
     }
 
-    /// Turns rows and columns `row − 1` and `row` so that entry `(row, column)` becomes zero; `false` where it is.
+    /// Rotates rows and columns `row − 1` and `row` so that entry `(row, column)` becomes zero; `false` if it is zero
+    /// already.
     fn rotate(&mut self, column: usize, row: usize) -> bool {
         let (n, b) = (self.dimension, self.width);
         let stride = b + 1;
@@ -173,7 +177,7 @@ impl Band {
         true
     }
 
-    /// Orthonormal eigenvectors of the `count` first of `values`; `None` where one does not come near enough.
+    /// Orthonormal eigenvectors of the first `count` of `values`; `None` if one does not converge.
     fn vectors(&self, values: &[f64], count: usize) -> Option<DMatrix<f64>> {
         let n = self.dimension;
         let largest = values.iter().fold(0.0_f64, |m, v| m.max(v.abs()));
@@ -183,17 +187,18 @@ impl Band {
             let solver = Shifted::new(self, value, largest);
             let mut vector = random.draw(n);
             let mut found = false;
-            for _ in 0..SOLVES {
+            for _ in 0..MAX_SOLVES {
                 solver.solve(vector.as_mut_slice());
                 let before = vectors.columns(0, j);
-                // Twice: of a repeated value most of what comes out may lie along the vectors there are.
+                // Twice: for a repeated eigenvalue most of the result may lie along the vectors found so far.
                 for _ in 0..2 {
                     vector /= vector.norm();
                     let overlap = before.tr_mul(&vector);
                     vector.gemv(-1.0, &before, &overlap, 1.0);
                 }
                 vector /= vector.norm();
-                found = (self.times(&vector) - &vector * value).norm() <= ACCURACY * largest;
+                found =
+                    (self.times(&vector) - &vector * value).norm() <= RESIDUAL_TOLERANCE * largest;
                 if found {
                     break;
                 }
@@ -226,9 +231,9 @@ impl Band {
 struct Shifted {
     dimension: usize,
     width: usize,
-    /// A row after another: columns `i − b` to `i + 2b`, multipliers left of the diagonal.
+    /// Row by row: columns `i − b` to `i + 2b`, multipliers left of the diagonal.
     rows: Vec<f64>,
-    /// The row that each was exchanged with.
+    /// The row that each row was exchanged with.
     pivots: Vec<usize>,
 }
 
@@ -245,7 +250,7 @@ impl Shifted {
             }
             rows[j * line + b] -= value;
         }
-        // λ is an eigenvalue to rounding: a pivot of zero is one as well.
+        // λ is an eigenvalue up to rounding, so a pivot may be zero: replace it by rounding noise.
         let smallest = f64::EPSILON * largest.max(f64::MIN_POSITIVE / f64::EPSILON);
         let mut pivots = Vec::with_capacity(n);
         for k in 0..n {
@@ -287,7 +292,7 @@ impl Shifted {
         }
     }
 
-    /// Replaces `x` by the solution, scaled so that it stays finite.
+    /// Replaces `x` by the solution, scaled to stay finite.
     fn solve(&self, x: &mut [f64]) {
         let (n, b) = (self.dimension, self.width);
         let line = 3 * b + 1;
@@ -297,7 +302,7 @@ impl Shifted {
                 x[i] -= self.rows[i * line + k + b - i] * x[k];
             }
         }
-        // Solutions grow by one over the pivots, of which one is tiny.
+        // Solutions grow by the inverse pivots, one of which is tiny.
         let scale = f64::EPSILON;
         for k in (0..n).rev() {
             let reach = (n - k).min(2 * b + 1);
@@ -328,7 +333,7 @@ mod tests {
     }
 
     fn assert_is_decomposed(band: &Band, values: &[f64], vectors: &DMatrix<f64>) {
-        // The full one is 6e-12 off on numbers of 1e-9.
+        // The full decomposition is off by 6e-12 on numbers of 1e-9.
         let unit = band.largest().max(f64::MIN_POSITIVE);
         let mut dense = band.dense() / unit;
         let full = symmetric_eigen(&dense).unwrap();
@@ -346,12 +351,12 @@ mod tests {
         dense.fill_upper_triangle_with_lower_triangle();
         for (column, value) in vectors.column_iter().zip(values) {
             let residual = &dense * column - column * (*value / unit);
-            assert!(residual.norm() <= 2.0 * ACCURACY * scale);
+            assert!(residual.norm() <= 2.0 * RESIDUAL_TOLERANCE * scale);
         }
     }
 
     #[test]
-    fn it_agrees_with_the_full_decomposition() {
+    fn band_agrees_with_the_full_decomposition() {
         for (n, b) in [(300, 7), (400, 16), (257, 1), (300, 0)] {
             for scale in [1.0, 1e-9, 1e9] {
                 let band = random(n, b, scale);
@@ -360,7 +365,7 @@ mod tests {
                 assert_is_decomposed(&band, &found.values, &found.vectors);
             }
         }
-        // Most of the vectors, and few dimensions.
+        // Most of the vectors, and a small dimension.
         for (n, count) in [(300, 290), (40, 3)] {
             let band = random(n, 5, 1.0);
             let found = band.leading(|_| Ok(count)).unwrap();
@@ -368,7 +373,7 @@ mod tests {
         }
     }
 
-    /// Copies of one block that know nothing of each other: every value six times. And a matrix of zeros.
+    /// Uncoupled copies of one block, so that every eigenvalue occurs six times; and a zero matrix.
     #[test]
     fn repeated_values_have_as_many_vectors() {
         let (copies, size, b) = (6, 50, 4);
@@ -389,7 +394,7 @@ mod tests {
         assert!(orthonormality_defect(&nothing.vectors) < 1e-12);
     }
 
-    /// Numbers near the ends of the range go to the full decomposition, which scales them.
+    /// Numbers near the limits of the range are left to the full decomposition, which scales them.
     #[test]
     fn extreme_numbers_are_decomposed() {
         for scale in [1e-300, 1e300] {
@@ -403,9 +408,9 @@ mod tests {
     }
 
     proptest! {
-        /// Small ones, wider than they are long among them, with entries that are often zero or alike.
+        /// Small matrices, some with a band wider than the matrix, with many zero or equal entries.
         #[test]
-        fn small_ones_too(n in 1_usize..24, b in 0_usize..8, entries in proptest::collection::vec(-2_i8..3, 24 * 9)) {
+        fn small_matrices_are_decomposed(n in 1_usize..24, b in 0_usize..8, entries in proptest::collection::vec(-2_i8..3, 24 * 9)) {
             let mut band = Band::zeros(n, b);
             let mut next = entries.iter();
             for j in 0..n {

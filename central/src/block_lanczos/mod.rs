@@ -1,4 +1,5 @@
-//! Block Lanczos with full reorthogonalisation, of a matrix plus Gaussian noise that is drawn only where the iteration looks.
+//! Block Lanczos with full reorthogonalisation, of a matrix plus Gaussian noise that is drawn lazily: only where the
+//! iteration needs it.
 
 mod band;
 
@@ -15,36 +16,36 @@ use rand_distr::{ChiSquared, Distribution, StandardNormal};
 
 use band::{Band, Leading};
 
-/// A new direction smaller than this share of the matrix's size is rounding.
-const DEPENDENT: f64 = 1e-11;
+/// A new direction shorter than this share of the matrix's norm is rounding error.
+const DEPENDENCE_TOLERANCE: f64 = 1e-11;
 /// Residuals of [`spectrum_edges`], relative.
 const EDGE_ACCURACY: f64 = 0.005;
-/// A direction that keeps this share of its length is as orthogonal to the span as the span's own basis is: below it what is missing there
-/// would be amplified from block to block. A shorter one has the span taken out again.
-const KEPT: f64 = std::f64::consts::FRAC_1_SQRT_2;
+/// A direction that retains this share of its length after projection is as orthogonal to the span as the span's own
+/// basis. A shorter one is orthogonalized again; otherwise its error would be amplified from block to block.
+const REORTHOGONALIZE_BELOW: f64 = std::f64::consts::FRAC_1_SQRT_2;
 
-/// A symmetric Gaussian matrix W that nobody has looked at: standard deviation `sd` along every direction of unit Frobenius
-/// norm, which is `sd` on the diagonal and `sd/√2` off it (the Gaussian orthogonal ensemble).
+/// A matrix W from the Gaussian orthogonal ensemble (GOE) that is drawn lazily: standard deviation `sd` along every
+/// direction of unit Frobenius norm, which is `sd` on the diagonal and `sd/√2` off it.
 ///
-/// Its law is the same in every orthonormal basis. So once `WQ` is known for orthonormal Q, what W does between the other
-/// directions, `(I − QQᵀ)W(I − QQᵀ)`, is such a matrix again and independent of all that was seen, also when Q was chosen by
-/// looking. A Lanczos iteration on H + W may therefore draw the numbers of W as it comes to them: everything it computes
-/// has the law it would have with W drawn at the start, and `p × m` numbers are drawn in place of `p × p`.
+/// Its distribution is the same in every orthonormal basis. So once `WQ` is known for orthonormal Q, the rest of W, `(I
+/// − QQᵀ)W(I − QQᵀ)`, is again a GOE matrix, independent of everything drawn so far even if Q was chosen adaptively. A
+/// Lanczos iteration on H + W may therefore draw the numbers of W as it needs them: everything it computes has the same
+/// distribution as with W drawn at the start, and `p × m` numbers are drawn instead of `p × p`.
 ///
-/// Where H lives in d of the p dimensions, the other `beyond = p − d` are alike as well: `W·q` has a part G there, `beyond × b` and
-/// Gaussian, of which only R of `G = FR` matters, since F is a uniformly distributed frame and independent of R. So R is drawn
-/// (Bartlett: `χ` on its diagonal, normal above), and F gives b further coordinates to count in. In coordinates d + 1, d + 2, … a result stands
-/// for what it is in any uniformly distributed frame of the dimensions beyond.
-pub(crate) struct UnseenNoise<'a> {
+/// If H is zero outside d of the p dimensions, the other `beyond = p − d` are exchangeable: there `W·q` has a Gaussian
+/// part G, `beyond × b`, of which only R of `G = FR` matters, since F is a uniformly distributed frame independent of
+/// R. So R is drawn (Bartlett: `χ` on its diagonal, normal above), and F contributes b further coordinates. In
+/// coordinates d + 1, d + 2, … a result is relative to any uniformly distributed frame of the dimensions beyond.
+pub(crate) struct LazyGoe<'a> {
     /// Standard deviation along a direction of unit Frobenius norm.
     pub sd: f64,
-    /// Dimensions in which the matrix is zero, after its own.
+    /// Further dimensions, in which the matrix is zero.
     pub beyond: usize,
-    /// Where the numbers come from.
+    /// The random number generator.
     pub rng: &'a mut dyn Rng,
 }
 
-impl UnseenNoise<'_> {
+impl LazyGoe<'_> {
     fn normal(&mut self) -> f64 {
         StandardNormal.sample(&mut self.rng)
     }
@@ -63,8 +64,8 @@ impl UnseenNoise<'_> {
         block
     }
 
-    /// Adds what W takes the columns of a block to, before the directions seen so far are taken out; where `left` of the dimensions
-    /// beyond have no coordinate yet, appends those that they reach.
+    /// Adds W times the columns of a block, before the span so far is projected out; if `left` of the dimensions beyond
+    /// have no coordinate yet, appends those that the product reaches.
     fn add_across(&mut self, image: &mut DMatrix<f64>, left: usize) {
         let off_diagonal = self.sd * std::f64::consts::FRAC_1_SQRT_2;
         for entry in image.iter_mut() {
@@ -74,9 +75,9 @@ impl UnseenNoise<'_> {
         let reached = left.min(b);
         image.resize_vertically_mut(height + reached, 0.0);
         for i in 0..reached {
-            // At least one degree of freedom; NaN would be met with at the next Ritz pairs.
+            // At least one degree of freedom; a NaN would show at the next Ritz pairs.
             let squared = ChiSquared::new((left - i) as f64)
-                .map_or(f64::NAN, |law| law.sample(&mut self.rng));
+                .map_or(f64::NAN, |distribution| distribution.sample(&mut self.rng));
             image[(height + i, i)] = off_diagonal * squared.sqrt();
             for j in i + 1..b {
                 image[(height + i, j)] = off_diagonal * self.normal();
@@ -85,15 +86,15 @@ impl UnseenNoise<'_> {
     }
 }
 
-/// The `k` algebraically largest eigenpairs of a symmetric matrix that is known by its products, by block Lanczos until each
-/// residual ‖Av − θv‖ is below `accuracy` of the largest |θ|; signs as in `top_k`. Unlike there nothing proves that none
-/// was missed: with a block of random vectors that is an event of probability zero. `None` where a space of `most`
+/// The `k` algebraically largest eigenpairs of a symmetric matrix given by its products, by block Lanczos until each
+/// residual ‖Av − θv‖ is below `accuracy` times the largest |θ|; signs as in `top_k`. Unlike there nothing proves that
+/// no pair was missed; with a block of random vectors that has probability zero. `None` if a space of `max_dimension`
 /// dimensions is not enough.
 pub(crate) fn leading_pairs(
     matrix: &dyn Symmetric,
     k: usize,
     accuracy: f64,
-    most: usize,
+    max_dimension: usize,
 ) -> Result<Option<SymmetricEigen>> {
     let p = matrix.dimension();
     let width = (k + 2).max(8).min(p);
@@ -102,11 +103,11 @@ pub(crate) fn leading_pairs(
     let mut look_at = 4 * width;
     loop {
         let grown = lanczos.grow();
-        if grown && lanczos.multiplied() < look_at {
+        if grown && lanczos.krylov_dimension() < look_at {
             continue;
         }
         let Ritz { pairs, residuals } = lanczos.ritz(|values| Ok(k.min(values.len())))?;
-        let searched = lanczos.multiplied();
+        let searched = lanczos.krylov_dimension();
         let allowed = accuracy * pairs.values.iter().fold(0.0, |m: f64, v| m.max(v.abs()));
         if searched >= k && residuals.iter().all(|&r| r <= allowed) {
             let mut vectors = lanczos.vectors(&pairs.vectors);
@@ -123,8 +124,8 @@ pub(crate) fn leading_pairs(
     }
 }
 
-/// About the smallest and the largest eigenvalue of a symmetric matrix that is known by its products, to half a per cent of the
-/// larger magnitude; `None` where a third of p dimensions are not enough.
+/// The smallest and largest eigenvalue of a symmetric matrix given by its products, to half a per cent of the larger
+/// magnitude; `None` if a third of p dimensions is not enough.
 pub(crate) fn spectrum_edges(matrix: &dyn Symmetric) -> Result<Option<(f64, f64)>> {
     let most = matrix.dimension() / 3;
     let largest = leading_pairs(matrix, 1, EDGE_ACCURACY, most)?;
@@ -147,37 +148,37 @@ impl Symmetric for Negative<'_> {
     }
 }
 
-/// `A = QTQᵀ + (the last block's way out)` with A = H + W, T block tridiagonal.
+/// `A = QTQᵀ + (residual of the last block)` with A = H + W, T block tridiagonal.
 pub(crate) struct BlockLanczos<'a, 'n> {
     matrix: &'a dyn Symmetric,
-    noise: Option<&'a mut UnseenNoise<'n>>,
-    /// Q, in the leading `width` of its columns and `height` of its rows: those after the matrix's own are coordinates of the noise
-    /// beyond it.
+    noise: Option<&'a mut LazyGoe<'n>>,
+    /// Q, in its leading `width` columns and `height` rows; rows after the matrix's own dimensions are coordinates of
+    /// the noise beyond it.
     basis: DMatrix<f64>,
     width: usize,
     height: usize,
-    /// First column of the last block, whose product with A is not known yet.
+    /// First column of the last block, which has not been multiplied by A yet.
     open: usize,
     /// The blocks of T on the diagonal, and below it.
     diagonal: Vec<DMatrix<f64>>,
     below: Vec<DMatrix<f64>>,
-    /// Norm of the longest column that A has given.
+    /// Norm of the longest column of any product with A.
     scale: f64,
 }
 
 /// Ritz pairs in the coordinates of the basis.
 pub(crate) struct Ritz {
-    /// All Ritz values, descending, and the coordinates in Q of the vectors that were wanted.
+    /// All Ritz values, descending, and the coordinates in Q of the requested vectors.
     pub(crate) pairs: Leading,
     /// ‖Av − θv‖ of each of these.
     pub(crate) residuals: Vec<f64>,
 }
 
 impl<'a, 'n> BlockLanczos<'a, 'n> {
-    /// From the span of `start`, which must not depend on the noise.
+    /// Starts from the span of `start`, which must not depend on the noise.
     pub(crate) fn new(
         matrix: &'a dyn Symmetric,
-        noise: Option<&'a mut UnseenNoise<'n>>,
+        noise: Option<&'a mut LazyGoe<'n>>,
         start: &DMatrix<f64>,
     ) -> Self {
         let mut lanczos = Self {
@@ -196,17 +197,17 @@ impl<'a, 'n> BlockLanczos<'a, 'n> {
         lanczos
     }
 
-    /// Dimension of the space that was multiplied.
-    pub(crate) fn multiplied(&self) -> usize {
+    /// Dimension of the space that was krylov_dimension.
+    pub(crate) fn krylov_dimension(&self) -> usize {
         self.open
     }
 
     /// Whether a block gave fewer new directions than it has columns.
-    pub(crate) fn lost_directions(&self) -> bool {
+    pub(crate) fn is_rank_deficient(&self) -> bool {
         self.below.iter().any(|below| below.nrows() < below.ncols())
     }
 
-    /// Multiplies the last block and appends what is new; `false` when there is nothing left to multiply.
+    /// Multiplies the last block and appends the new directions; `false` if nothing is left to multiply.
     pub(crate) fn grow(&mut self) -> bool {
         let b = self.width - self.open;
         if b == 0 {
@@ -235,35 +236,37 @@ impl<'a, 'n> BlockLanczos<'a, 'n> {
         self.scale = self.scale.max(longest);
         self.diagonal.push(within);
         self.open = self.width;
-        // Q'AQ is known where the noise has been seen; only the way out of the span is new.
+        // Q'AQ is known where the noise has been drawn; only the part outside the span is new.
         let out = self.append(image);
         self.below.push(out);
         true
     }
 
-    /// Takes the span so far out of `directions`, appends an orthonormal basis B of the rest, and gives R with
-    /// `(I − QQᵀ)·directions = B·R`.
+    /// Projects the span so far out of `directions`, appends an orthonormal basis B of the rest, and returns R with `(I
+    /// − QQᵀ)·directions = B·R`.
     fn append(&mut self, mut directions: DMatrix<f64>) -> DMatrix<f64> {
-        let smallest = DEPENDENT * self.scale;
-        // Nearly all that is in the span is along the last two blocks; without them one pass over the whole span mostly does.
+        let smallest = DEPENDENCE_TOLERANCE * self.scale;
+        // Nearly all of the part in the span lies along the last two blocks; once these are removed, one pass over the
+        // whole span is mostly enough.
         let recent = 2 * self.diagonal.first().map_or(0, DMatrix::ncols);
-        self.take_out(&mut directions, self.width.saturating_sub(recent));
+        self.orthogonalize(&mut directions, self.width.saturating_sub(recent));
         let lengths: Vec<f64> = directions.column_iter().map(|c| c.norm()).collect();
-        self.take_out(&mut directions, 0);
+        self.orthogonalize(&mut directions, 0);
         let (mut r, left) = orthonormal_part(&mut directions, smallest);
-        // A short column has been blown up, and with it its rounding along the span. Twice is enough (Parlett 1998, Section 6.9).
+        // A short column has been scaled up, and with it its rounding error along the span. Twice is enough (Parlett
+        // 1998, Section 6.9).
         if left
             .iter()
             .zip(&lengths)
-            .any(|(left, all)| *left < KEPT * all)
+            .any(|(left, all)| *left < REORTHOGONALIZE_BELOW * all)
         {
-            self.take_out(&mut directions, 0);
+            self.orthogonalize(&mut directions, 0);
             r = orthonormal_part(&mut directions, 0.5).0 * r;
         }
         let b = directions.ncols();
         if self.width + b > self.basis.ncols() {
             let room = (2 * self.basis.ncols()).clamp(self.width + b, self.width + b + 1024);
-            // Not more coordinates beyond the matrix than directions.
+            // There are no more coordinates beyond the matrix than directions.
             let beyond = self.noise.as_ref().map_or(0, |noise| noise.beyond);
             let rows = self.matrix.dimension() + beyond.min(room);
             self.basis.resize_mut(rows, room, 0.0);
@@ -274,7 +277,7 @@ impl<'a, 'n> BlockLanczos<'a, 'n> {
         r
     }
 
-    fn seen(&self, columns: Range<usize>) -> Part<'_> {
+    fn basis_block(&self, columns: Range<usize>) -> Part<'_> {
         Part {
             matrix: &self.basis,
             rows: self.height,
@@ -282,18 +285,18 @@ impl<'a, 'n> BlockLanczos<'a, 'n> {
         }
     }
 
-    /// The basis from column `from` on out of `directions`.
-    fn take_out(&self, directions: &mut DMatrix<f64>, from: usize) {
+    /// Projects the basis from column `from` on out of `directions`.
+    fn orthogonalize(&self, directions: &mut DMatrix<f64>, from: usize) {
         let count = self.width - from;
         if count == 0 || directions.ncols() == 0 {
             return;
         }
-        let basis = self.seen(from..self.width);
+        let basis = self.basis_block(from..self.width);
         let overlap = part_cross_product(&basis, directions);
         add_part_product(directions, &basis, &overlap, -1.0);
     }
 
-    /// All values of T, and as many leading pairs as `wanted` says on seeing them.
+    /// All values of T, and as many leading pairs as `wanted` returns when given them.
     pub(crate) fn ritz(&self, wanted: impl FnOnce(&[f64]) -> Result<usize>) -> Result<Ritz> {
         let m = self.open;
         let pairs = self.projected(m).leading(wanted)?;
@@ -330,12 +333,12 @@ impl<'a, 'n> BlockLanczos<'a, 'n> {
         t
     }
 
-    /// `Q·coordinates`: as many rows as the matrix, and one for each coordinate of the noise beyond it.
+    /// `Q·coordinates`: one row for each dimension of the matrix, and one for each coordinate of the noise beyond it.
     pub(crate) fn vectors(&self, coordinates: &DMatrix<f64>) -> DMatrix<f64> {
         let mut out = DMatrix::zeros(self.height, coordinates.ncols());
         add_part_product(
             &mut out,
-            &self.seen(0..coordinates.nrows()),
+            &self.basis_block(0..coordinates.nrows()),
             coordinates,
             1.0,
         );
@@ -343,8 +346,8 @@ impl<'a, 'n> BlockLanczos<'a, 'n> {
     }
 }
 
-/// Replaces the columns by an orthonormal basis B of their span and gives R with `old = B·R`, and the length of each column's
-/// part across the ones before it; where that is not more than `smallest` the column gives no direction.
+/// Replaces the columns by an orthonormal basis B of their span and returns R with `old = B·R`, and the length of each
+/// column orthogonal to the earlier ones; a column with at most `smallest` adds no direction.
 fn orthonormal_part(columns: &mut DMatrix<f64>, smallest: f64) -> (DMatrix<f64>, Vec<f64>) {
     let b = columns.ncols();
     let mut r = DMatrix::zeros(b, b);
@@ -361,7 +364,7 @@ fn orthonormal_part(columns: &mut DMatrix<f64>, smallest: f64) -> (DMatrix<f64>,
         }
         let norm = columns.column(j).norm();
         across.push(norm);
-        // Written so that NaN gives none.
+        // Written so that NaN adds none.
         if norm > smallest {
             r[(done, j)] = norm;
             let unit = columns.column(j) / norm;
@@ -387,7 +390,7 @@ mod tests {
         let mut random = StartVectors::default();
         let frame: Vec<_> = (0..p).map(|_| random.draw(p)).collect();
         let vectors = orthonormalize(DMatrix::from_columns(&frame)).unwrap();
-        // Two alike among the leading ones, and a tail that decays.
+        // Two equal leading eigenvalues, and a decaying tail.
         let values: Vec<f64> = (0..p)
             .map(|i| {
                 if i < 4 {
@@ -409,13 +412,14 @@ mod tests {
                 assert!(residual.norm() < 1e-10);
             }
         }
-        // Too many for a third of the dimensions.
+        // Too many components for a third of the dimensions.
         let evenly = DMatrix::from_diagonal(&nalgebra::DVector::from_fn(p, |i, _| i as f64));
         assert!(leading_pairs(&evenly, 30, 1e-11, p / 3).unwrap().is_none());
     }
 
-    /// A multiple of the identity moves the values and nothing else, however large it is beside the rest: what a block then has outside the
-    /// span is short, and its part in the span is not amplified from block to block.
+    /// A multiple of the identity shifts the values and changes nothing else, however large it is compared with the
+    /// rest: the part of a block outside the span is then short, and its part in the span must not be amplified from
+    /// block to block.
     #[test]
     fn a_shift_costs_no_orthogonality() {
         let p = 600;
@@ -426,7 +430,7 @@ mod tests {
         let leading = |shift: f64| {
             let shifted = &matrix + DMatrix::from_diagonal_element(p, p, shift);
             let mut lanczos = BlockLanczos::new(&shifted, None, &start);
-            while lanczos.multiplied() < 240 {
+            while lanczos.krylov_dimension() < 240 {
                 assert!(lanczos.grow());
             }
             let basis = lanczos.vectors(&DMatrix::identity(240, 240));
@@ -439,7 +443,8 @@ mod tests {
         }
     }
 
-    /// The basis stays orthonormal, and T is what the matrix is on it, also when the space is invariant before it is full.
+    /// The basis stays orthonormal and T is the matrix restricted to it, also if the space becomes invariant before it
+    /// is full.
     #[test]
     fn the_factorisation_holds() {
         let p = 60;
@@ -452,10 +457,10 @@ mod tests {
         let mut lanczos = BlockLanczos::new(&matrix, None, &start);
         while lanczos.grow() {}
         // The range has 20 dimensions, the start three more.
-        assert!(lanczos.multiplied() >= 20 && lanczos.multiplied() <= 26);
+        assert!(lanczos.krylov_dimension() >= 20 && lanczos.krylov_dimension() <= 26);
         let basis = lanczos.vectors(&DMatrix::identity(
-            lanczos.multiplied(),
-            lanczos.multiplied(),
+            lanczos.krylov_dimension(),
+            lanczos.krylov_dimension(),
         ));
         assert!(orthonormality_defect(&basis) < 1e-13);
         let pairs = lanczos.ritz(|values| Ok(values.len())).unwrap().pairs;

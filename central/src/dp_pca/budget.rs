@@ -1,9 +1,9 @@
-//! How a step divides its budget, and how many rows its parts need.
+//! How a step splits its budget, and how many rows its parts need.
 
 use eigenveil_shared::{Result, privacy::Budget};
 
 use super::{constants::Constants, histogram::StableHistogram};
-use crate::{NoiseRule, accountant::full_batch};
+use crate::{CentralCalibration, accountant::full_batch};
 
 /// Bins per power of two of the eigenvalue's histogram.
 pub(super) const BINS_PER_DOUBLING: f64 = 4.0;
@@ -13,44 +13,47 @@ const ROWS_PER_THRESHOLD: f64 = 3.0;
 /// The parts of one step.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StepBudget {
-    /// Of the eigenvalue's histogram, over the first part of the rows.
+    /// The eigenvalue's histogram, over the first part of the rows.
     pub(super) eigenvalue: StableHistogram,
-    /// Of each coordinate's histogram, over the second part.
+    /// Each coordinate's histogram, over the second part.
     pub(super) coordinate: StableHistogram,
     /// Multiplier of the Gaussian on the truncated mean, over the second part.
     pub(super) multiplier: f64,
     /// ε of the whole step at the budget's δ.
     pub(super) epsilon: f64,
-    /// What one row can do to the sum of the gradients before truncation, which moves no two points apart; the noise
-    /// need not exceed this. Infinite where the paper's noise is wanted.
+    /// How far one row can move the sum of the gradients before truncation, which is non-expansive; the noise need not
+    /// exceed this. Infinite for the paper's noise.
     pub(super) cap: f64,
     /// Groups of the first part.
     pub(super) groups: usize,
-    /// What the paper leaves open.
+    /// Constants that the paper leaves open.
     pub(super) constants: Constants,
 }
 
 impl StepBudget {
-    /// A step with gradients of `coordinates` numbers, of which one row moves the sum by at most `sensitivity`. The two parts are disjoint, so each may spend the whole budget
-    /// (`accounted`); the paper gives each half of it. Of its share the mean spends half on the ranges, half on the Gaussian.
+    /// A step with gradients of `coordinates` numbers, of which one row moves the sum by at most `sensitivity`. The two
+    /// parts are disjoint, so each may spend the whole budget (`accounted`); the paper gives each half of it. Of its
+    /// share the mean spends half on the ranges, half on the Gaussian.
     pub(super) fn new(
         budget: Budget,
-        calibration: NoiseRule,
+        calibration: CentralCalibration,
         coordinates: usize,
         sensitivity: f64,
         constants: Constants,
     ) -> Result<Self> {
         constants.check()?;
         let (share, cap) = match calibration {
-            NoiseRule::Accounted => (1.0, sensitivity),
-            NoiseRule::AsPublished => (0.5, f64::INFINITY),
+            CentralCalibration::Accounted => (1.0, sensitivity),
+            CentralCalibration::AsPublished => (0.5, f64::INFINITY),
         };
         let (epsilon, delta) = (share * budget.epsilon(), share * budget.delta());
         let d = coordinates as f64;
         let coordinate_delta = delta / (4.0 * d);
         let coordinate_epsilon = match calibration {
-            NoiseRule::Accounted => largest_part(0.5 * epsilon, coordinates, delta),
-            NoiseRule::AsPublished => epsilon / (4.0 * (2.0 * d * (4.0 / delta).ln()).sqrt()),
+            CentralCalibration::Accounted => max_part_epsilon(0.5 * epsilon, coordinates, delta),
+            CentralCalibration::AsPublished => {
+                epsilon / (4.0 * (2.0 * d * (4.0 / delta).ln()).sqrt())
+            }
         };
         let half = Budget::approximate(0.5 * epsilon, 0.5 * delta)?;
         let eigenvalue = StableHistogram { epsilon, delta };
@@ -74,8 +77,8 @@ impl StepBudget {
         self.constants.group_rows * self.groups
     }
 
-    /// Fewest rows of a whole step.
-    pub(super) fn fewest_rows(&self) -> usize {
+    /// Minimum rows of a whole step.
+    pub(super) fn min_rows(&self) -> usize {
         let mean = (ROWS_PER_THRESHOLD * self.coordinate.threshold()).ceil() as usize;
         self.eigenvalue_rows() + mean
     }
@@ -89,7 +92,7 @@ fn composed(each: f64, parts: usize, delta: f64) -> f64 {
 }
 
 /// The largest ε₀ for which [`composed`] is at most `epsilon`.
-fn largest_part(epsilon: f64, parts: usize, delta: f64) -> f64 {
+fn max_part_epsilon(epsilon: f64, parts: usize, delta: f64) -> f64 {
     let (mut low, mut high) = (0.0, epsilon);
     for _ in 0..100 {
         let middle = 0.5 * (low + high);
@@ -107,24 +110,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_parts_add_up_and_the_printed_split_holds() {
+    fn parts_add_up_and_the_published_split_holds() {
         for (epsilon, delta, d) in [(1.0, 1e-6, 123), (0.3, 1e-5, 10), (4.0, 1e-8, 784)] {
             let budget = Budget::approximate(epsilon, delta).unwrap();
             let new =
                 |calibration| StepBudget::new(budget, calibration, d, 1.0, Constants::default());
-            let accounted = new(NoiseRule::Accounted).unwrap();
+            let accounted = new(CentralCalibration::Accounted).unwrap();
             assert!(accounted.epsilon <= epsilon && accounted.epsilon > 0.999 * epsilon);
             let spent = composed(accounted.coordinate.epsilon, d, delta);
             assert!(spent <= 0.5 * epsilon && spent > 0.499 * epsilon, "{spent}");
             let coordinates = 4.0 * d as f64 * accounted.coordinate.delta;
             assert!((coordinates - delta).abs() < 1e-12 * delta);
-            let published = new(NoiseRule::AsPublished).unwrap();
+            let published = new(CentralCalibration::AsPublished).unwrap();
             assert!(
                 (published.epsilon - 0.5 * epsilon).abs() < 1e-9,
                 "{}",
                 published.epsilon
             );
-            assert!(published.fewest_rows() > accounted.fewest_rows());
+            assert!(published.min_rows() > accounted.min_rows());
         }
     }
 }

@@ -1,11 +1,11 @@
-//! What Algorithm 3 leaves open.
+//! Constants that Algorithm 3 leaves open.
 
 use eigenveil_shared::Result;
 
 use crate::parameter::{GROUP_ROWS, GROUPS, Options, TAIL_POWER, TAIL_SCALE, ZETA};
 
-/// Constants of the two private estimates. None depends on the data and none touches privacy: other values make the
-/// estimates wider, or rarer.
+/// Constants of the two private estimates. None depends on the data and none affects privacy: other values make the
+/// estimates wider, or make them fail more often.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Constants {
     /// ζ in (0, 1): failure probability that the box of the mean allows for.
@@ -14,22 +14,22 @@ pub struct Constants {
     pub tail_scale: f64,
     /// a ≥ 0.
     pub tail_power: f64,
-    /// Groups of the eigenvalue's histogram, as a multiple ≥ 1 of its threshold: with one or two times `ln(1/δζ)/ε` groups
-    /// the fullest bin stays under it.
+    /// Groups of the eigenvalue's histogram, as a multiple ≥ 1 of its threshold: with only one or two times
+    /// `ln(1/δζ)/ε` groups the fullest bin would stay below it.
     pub groups: f64,
-    /// Rows of a group, at least 2: a top eigenvalue of few rows means little.
+    /// Rows of a group, at least 2: the top eigenvalue of few rows is unreliable.
     pub group_rows: usize,
 }
 
 impl Default for Constants {
     fn default() -> Self {
-        Self::USUAL
+        Self::DEFAULT
     }
 }
 
 impl Constants {
-    /// Where nothing is set.
-    pub(super) const USUAL: Self = Self {
+    /// The defaults.
+    pub(super) const DEFAULT: Self = Self {
         zeta: 0.01,
         tail_scale: 1.0,
         tail_power: 1.0,
@@ -37,15 +37,15 @@ impl Constants {
         group_rows: 20,
     };
 
-    /// As set, the others as usual.
+    /// The constants set in `options`, the others at their defaults.
     pub(super) fn with(options: &Options) -> Self {
-        let usual = Self::USUAL;
+        let default = Self::DEFAULT;
         Self {
-            zeta: options.number(ZETA).unwrap_or(usual.zeta),
-            tail_scale: options.number(TAIL_SCALE).unwrap_or(usual.tail_scale),
-            tail_power: options.number(TAIL_POWER).unwrap_or(usual.tail_power),
-            groups: options.number(GROUPS).unwrap_or(usual.groups),
-            group_rows: options.count(GROUP_ROWS).unwrap_or(usual.group_rows),
+            zeta: options.number(ZETA).unwrap_or(default.zeta),
+            tail_scale: options.number(TAIL_SCALE).unwrap_or(default.tail_scale),
+            tail_power: options.number(TAIL_POWER).unwrap_or(default.tail_power),
+            groups: options.number(GROUPS).unwrap_or(default.groups),
+            group_rows: options.count(GROUP_ROWS).unwrap_or(default.group_rows),
         }
     }
 
@@ -63,10 +63,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn out_of_range_is_refused_by_name() {
+    fn values_out_of_range_are_rejected_by_name() {
         type Change = fn(&mut Constants);
-        let usual = Constants::default();
-        assert!(usual.check().is_ok());
+        let default = Constants::default();
+        assert!(default.check().is_ok());
         let wrong: [(&str, Change); 6] = [
             ("zeta", |c| c.zeta = 0.0),
             ("zeta", |c| c.zeta = f64::NAN),
@@ -76,7 +76,7 @@ mod tests {
             ("group-rows", |c| c.group_rows = 1),
         ];
         for (name, make_wrong) in wrong {
-            let mut constants = usual;
+            let mut constants = default;
             make_wrong(&mut constants);
             let error = constants.check().unwrap_err();
             assert!(error.detail().starts_with(name), "{error}");

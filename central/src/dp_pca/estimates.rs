@@ -1,4 +1,4 @@
-//! The two private estimates of a step: how far gradients spread, and their mean.
+//! The two private estimates of a step: the spread of the gradients, and their mean.
 
 use eigenveil_estimation::linalg::{cross_product, symmetric_eigenvalues};
 use eigenveil_shared::Result;
@@ -7,12 +7,12 @@ use nalgebra::{DMatrix, DVector};
 use super::budget::{BINS_PER_DOUBLING, StepBudget};
 use crate::{Generator, noise::EntryNoise};
 
-/// Eigenvalues below this count as this: gradients that do not spread at all have no logarithm.
-const SMALLEST: f64 = 1e-24;
+/// Smaller eigenvalues count as this, because gradients without any spread have no logarithm.
+const MIN_EIGENVALUE: f64 = 1e-24;
 
-/// Top eigenvalue of the gradients' covariance (columns of `gradients`), to a factor of about √2; `None` where no bin
-/// of the histogram is full enough. Pairs are subtracted, which removes the mean, and grouped; the groups' top
-/// eigenvalues fall into bins of ratio 2^{1/4}, and the lower edge of the fullest is the answer.
+/// Top eigenvalue of the gradients' covariance (columns of `gradients`), to a factor of about √2; `None` if no bin of
+/// the histogram is full enough. Pairs are subtracted, which removes the mean, and grouped; the groups' top eigenvalues
+/// fall into bins of ratio 2^{1/4}, and the lower edge of the fullest bin is the result.
 pub(super) fn top_eigenvalue(
     gradients: &DMatrix<f64>,
     budget: &StepBudget,
@@ -25,17 +25,17 @@ pub(super) fn top_eigenvalue(
             let first = 2 * (group * pairs + j);
             gradients[(i, first)] - gradients[(i, first + 1)]
         });
-        // ΔᵀΔ has the eigenvalues of ΔΔᵀ, and is small; a difference has twice the covariance.
+        // ΔᵀΔ is small and has the eigenvalues of ΔΔᵀ; a difference has twice the covariance.
         let top = symmetric_eigenvalues(&cross_product(&differences, &differences))?[0];
-        let value = (top / (2 * pairs) as f64).max(SMALLEST);
+        let value = (top / (2 * pairs) as f64).max(MIN_EIGENVALUE);
         bins.push((BINS_PER_DOUBLING * value.log2()).floor() as i64);
     }
     let fullest = budget.eigenvalue.fullest(bins.into_iter(), rng);
     Ok(fullest.map(|bin| (bin as f64 / BINS_PER_DOUBLING).exp2()))
 }
 
-/// The mean of the gradients (columns), truncated to a box and with Gaussian noise that fits it; `None` where a
-/// coordinate has no bin that is full enough. `eigenvalue` is about their covariance's largest.
+/// The mean of the gradients (columns), truncated to a box, with Gaussian noise scaled to the box; `None` if no bin of
+/// a coordinate is full enough. `eigenvalue` is approximately the largest of their covariance.
 pub(super) fn mean(
     gradients: &DMatrix<f64>,
     eigenvalue: f64,
@@ -55,7 +55,7 @@ pub(super) fn mean(
         let (low, high) = (bin * width - margin, (bin + 1.0) * width + margin);
         mean[i] = row.iter().map(|x| x.clamp(low, high)).sum::<f64>() / rows as f64;
     }
-    // One row moves every coordinate by at most the box, also where it becomes the zero row.
+    // One row moves every coordinate by at most the width of the box, also if it becomes the zero row.
     let diagonal = (width + 2.0 * margin) * (d as f64).sqrt();
     let sensitivity = diagonal.min(budget.cap) / rows as f64;
     let noise = EntryNoise::Gaussian {
@@ -70,11 +70,18 @@ mod tests {
     use eigenveil_shared::privacy::{Budget, gaussian};
 
     use super::*;
-    use crate::{NoiseRule, dp_pca::Constants, generator};
+    use crate::{CentralCalibration, dp_pca::Constants, generator};
 
     fn budget(epsilon: f64, d: usize) -> StepBudget {
         let budget = Budget::approximate(epsilon, 1e-6).unwrap();
-        StepBudget::new(budget, NoiseRule::Accounted, d, 1e9, Constants::default()).unwrap()
+        StepBudget::new(
+            budget,
+            CentralCalibration::Accounted,
+            d,
+            1e9,
+            Constants::default(),
+        )
+        .unwrap()
     }
 
     fn normal(d: usize, n: usize, sd: f64, center: f64) -> DMatrix<f64> {
@@ -83,8 +90,8 @@ mod tests {
         matrix
     }
 
-    /// The spread comes out whatever the mean; a group of ten pairs overstates the top eigenvalue (of 1 in ten
-    /// dimensions: about 3.6), never by an order of magnitude. Equal gradients give the floor.
+    /// The spread does not depend on the mean; a group of ten pairs overstates the top eigenvalue (1 in ten dimensions:
+    /// about 3.6), but not by an order of magnitude. Equal gradients give `MIN_EIGENVALUE`.
     #[test]
     fn the_spread_is_found() {
         let budget = budget(2.0, 10);
@@ -100,16 +107,17 @@ mod tests {
         }
         let still = DMatrix::from_element(10, rows, 0.3);
         let found = top_eigenvalue(&still, &budget, &mut rng).unwrap().unwrap();
-        assert!(found < 2.0 * SMALLEST);
+        assert!(found < 2.0 * MIN_EIGENVALUE);
     }
 
-    /// Equal gradients: the mean is theirs and the noise that of the box, computed here from the analytic formula.
-    /// 40 × 25 numbers: relative standard error 2.2 %, so 12 % is a false alarm below 1e-7; halved noise is seen.
+    /// For equal gradients the mean is exact and the noise follows from the box, computed here from the analytic
+    /// formula. 40 × 25 numbers: relative standard error 2.2 %, so a deviation of 12 % is a false alarm below 1e-7;
+    /// halved noise would fail.
     #[test]
     fn the_mean_has_the_noise_of_its_box() {
         let (d, epsilon) = (25, 1.5);
         let budget = budget(epsilon, d);
-        let rows = 2 * budget.fewest_rows();
+        let rows = 2 * budget.min_rows();
         let gradients = DMatrix::from_element(d, rows, 0.4);
         let eigenvalue: f64 = 1e-4;
         let mut rng = generator(Some(2)).unwrap();

@@ -1,14 +1,14 @@
-//! A stability-based histogram: the fullest of endlessly many bins.
+//! A stability-based histogram: the fullest of infinitely many bins.
 
 use std::collections::BTreeMap;
 
 use crate::{Generator, noise::EntryNoise};
 
-/// Releases the fullest bin of a histogram under (ε, δ): Laplace noise of scale 2/ε on the bins that are not empty, and
-/// none below the threshold.
+/// Releases the fullest bin of a histogram under (ε, δ): Laplace noise of scale 2/ε on the non-empty bins; counts below
+/// the threshold are suppressed.
 ///
-/// Neighbours move one item from a bin to another (replace) or to where a zero row falls (zero-out): two counts by 1.
-/// A bin that only one of them has comes out with probability at most δ/2.
+/// Neighbours move one item from a bin to another (replace) or to the bin of the zero row (zero-out): two counts change
+/// by 1. A bin that is non-empty for only one of them is released with probability at most δ/2.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StableHistogram {
     pub(super) epsilon: f64,
@@ -21,7 +21,7 @@ impl StableHistogram {
         1.0 + 2.0 * (1.0 / self.delta).ln() / self.epsilon
     }
 
-    /// The bin with the largest noisy count; `None` where none reaches the threshold.
+    /// The bin with the largest noisy count; `None` if none reaches the threshold.
     pub(super) fn fullest(
         self,
         bins: impl Iterator<Item = i64>,
@@ -48,8 +48,9 @@ mod tests {
     use super::*;
     use crate::generator;
 
-    /// A bin that holds one item comes out with probability δ/2 and a bin at the threshold with 1/2; δ is large here so
-    /// that 100,000 draws see it: 2,500 expected, standard deviation 49; six of them. Half the noise would give 125.
+    /// A bin with one item is released with probability δ/2 and a bin at the threshold with 1/2; δ is so large here
+    /// that 100,000 draws show it: 2,500 expected, standard deviation 49; the tolerance is six. Half the noise would
+    /// give 125.
     #[test]
     fn the_threshold_hides_a_single_item() {
         let histogram = StableHistogram {

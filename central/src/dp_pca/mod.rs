@@ -18,52 +18,52 @@ use self::{
     estimates::{mean, top_eigenvalue},
 };
 use crate::{
-    Baseline, Card, Fit, Generator, Privacy, Request, Rows, check,
+    AlgorithmInfo, Baseline, Fit, Generator, Privacy, Request, Rows, check,
     oja::{StepSize, gradient_sensitivity},
-    parameter::{BATCH, DEFLATION, GROUP_ROWS, GROUPS, STEP, TAIL_POWER, TAIL_SCALE, ZETA},
+    parameter::{BATCH, DEFLATION, GROUP_ROWS, GROUPS, STEP_SIZE, TAIL_POWER, TAIL_SCALE, ZETA},
     stream::shuffled,
     trace::Tracer,
 };
 
-pub(crate) static CARD: Card = Card {
+pub(crate) static INFO: AlgorithmInfo = AlgorithmInfo {
     name: "dp-pca",
     source: "Liu et al. 2022, Algorithm 3",
     description: "Oja over minibatches, each with a private estimate of its gradients' spread and then of their mean",
-    guarantee: "accounted: (eps,delta), the halves of a batch and the batches being disjoint; the printed split spends half of it",
+    guarantee: "accounted: (eps,delta), since batches and their halves are disjoint; the published split spends half of it",
     parameters: &[
         BATCH,
-        STEP.or(NUMERATOR),
+        STEP_SIZE.or(NUMERATOR),
         DEFLATION,
-        ZETA.or(Constants::USUAL.zeta),
-        TAIL_SCALE.or(Constants::USUAL.tail_scale),
-        TAIL_POWER.or(Constants::USUAL.tail_power),
-        GROUPS.or(Constants::USUAL.groups),
-        GROUP_ROWS.or(Constants::USUAL.group_rows as f64),
+        ZETA.or(Constants::DEFAULT.zeta),
+        TAIL_SCALE.or(Constants::DEFAULT.tail_scale),
+        TAIL_POWER.or(Constants::DEFAULT.tail_power),
+        GROUPS.or(Constants::DEFAULT.groups),
+        GROUP_ROWS.or(Constants::DEFAULT.group_rows as f64),
     ],
-    ..Card::private(|options| {
+    ..AlgorithmInfo::private(|options| {
         Ok(Box::new(DpPca {
-            rank: if options.is_set(DEFLATION) {
-                Rank::Deflation
+            multi_component: if options.is_set(DEFLATION) {
+                MultiComponent::Deflation
             } else {
-                Rank::Block
+                MultiComponent::Block
             },
             batch: options.count(BATCH),
-            numerator: options.number(STEP),
+            numerator: options.number(STEP_SIZE),
             constants: Constants::with(options),
         }))
     })
 };
 
-/// Steps, where the rows of one are not set and suffice for so many: noise falls with the batch, and few steps of
+/// Steps, if the batch is not set and there are enough rows: noise decreases with the batch size, and few steps of
 /// nearly the power method are better than many noisy ones.
-const USUAL_STEPS: usize = 10;
+const DEFAULT_STEPS: usize = 10;
 
-/// c of the step sizes `c/t`: so large that the few steps are nearly power steps.
+/// c of the step sizes `c/t`: large enough that the few steps are nearly power steps.
 const NUMERATOR: f64 = 1_000.0;
 
-/// How more than one component is found.
+/// How several components are found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Rank {
+pub enum MultiComponent {
     /// All at once: an orthonormal block, its gradient one vector of p·k numbers.
     #[default]
     Block,
@@ -71,29 +71,29 @@ pub enum Rank {
     Deflation,
 }
 
-/// `dp-pca`: its noise follows how far the gradients of a batch spread, not how long they are, so it vanishes where rows
-/// agree. It needs many rows: each estimate is a histogram that must fill.
+/// `dp-pca`: its noise scales with the spread of a batch's gradients, not their length, so it vanishes if rows agree.
+/// It needs many rows: each estimate is a histogram that must fill.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DpPca {
-    /// For k > 1.
-    pub rank: Rank,
+    /// How k > 1 components are found.
+    pub multi_component: MultiComponent,
     /// Rows of a step; `None`: a tenth of them, or as many as the budget needs.
     pub batch: Option<usize>,
     /// c of the step sizes `c/t`; `None`: 1,000, nearly the power method.
     pub numerator: Option<f64>,
-    /// What the paper leaves open.
+    /// Constants that the paper leaves open.
     pub constants: Constants,
 }
 
 impl DpPca {
     /// Steps over `n` rows and rows of each.
     fn steps(&self, n: usize, budget: Option<&StepBudget>) -> Result<(usize, usize)> {
-        let fewest = budget.map_or(1, StepBudget::fewest_rows);
-        let usual = n.div_ceil(USUAL_STEPS).max(fewest);
-        let batch = self.batch.unwrap_or(usual);
-        if batch < fewest {
+        let least = budget.map_or(1, StepBudget::min_rows);
+        let default = n.div_ceil(DEFAULT_STEPS).max(least);
+        let batch = self.batch.unwrap_or(default);
+        if batch < least {
             return Err(Error::invalid_request(format!(
-                "a batch of {batch} rows; this budget needs {fewest} for the histograms to fill: use more, or a larger budget"
+                "a batch of {batch} rows; this budget needs {least} for the histograms to fill: use more, or a larger budget"
             )));
         }
         let steps = n / batch;
@@ -105,7 +105,7 @@ impl DpPca {
         Ok((steps, n / steps))
     }
 
-    /// `k` directions from these rows, across `found`.
+    /// `k` directions from these rows, orthogonal to `found`.
     #[expect(clippy::too_many_arguments, reason = "one step of a private helper")]
     fn ascend(
         &self,
@@ -177,8 +177,8 @@ impl DpPca {
 }
 
 impl Baseline for DpPca {
-    fn card(&self) -> &'static Card {
-        &CARD
+    fn info(&self) -> &'static AlgorithmInfo {
+        &INFO
     }
 
     /// # Errors
@@ -186,14 +186,14 @@ impl Baseline for DpPca {
     /// histogram does not fill.
     fn fit(&self, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit> {
         let (n, d, k) = (rows.n(), rows.dimension(), request.k);
-        check(&CARD, d, n as u64, request)?;
-        let (runs, block) = match self.rank {
-            Rank::Block => (1, k),
-            Rank::Deflation => (k, 1),
+        check(&INFO, d, n as u64, request)?;
+        let (runs, block) = match self.multi_component {
+            MultiComponent::Block => (1, k),
+            MultiComponent::Deflation => (k, 1),
         };
         let (budget, promised) = match request.privacy {
             Privacy::None => (None, None),
-            Privacy::Budget(target) => {
+            Privacy::Private(target) => {
                 let step = StepBudget::new(
                     target.budget,
                     target.calibration,
@@ -201,7 +201,7 @@ impl Baseline for DpPca {
                     gradient_sensitivity(target.neighbours, 1.0, block),
                     self.constants,
                 )?;
-                // Every row is in one part of one step of one run.
+                // Every row is used in one part of one step of one run.
                 let promised = target.guarantee(Some(step.epsilon), None);
                 (Some(step), Some(promised))
             }
@@ -234,7 +234,7 @@ impl Baseline for DpPca {
             n: n as u64,
             privacy: promised,
             trace: tracer.finish(),
-            facts: vec![("steps", steps as f64), ("batch", batch as f64)],
+            diagnostics: vec![("steps", steps as f64), ("batch", batch as f64)],
         })
     }
 }

@@ -5,21 +5,21 @@ use eigenveil_shared::{
     privacy::{Budget, gaussian},
 };
 
-use super::fit_of_sum;
+use super::fit_from_sum;
 use crate::{
-    baseline::{Baseline, Card, check},
+    baseline::{AlgorithmInfo, Baseline, check},
     fit::{Fit, Request},
     generator::Generator,
     noise::add_symmetric_noise,
-    privacy::{NoiseRule, Privacy, PrivacyTarget},
+    privacy::{CentralCalibration, Privacy, PrivacyTarget},
     rows::Rows,
 };
 
 /// Analyze Gauss (Dwork, Talwar, Thakurta & Zhang 2014, Algorithm 1): independent `N(0, σ²)` on the upper triangle of
 /// `Σxxᵀ` with its diagonal, mirrored; then its top-k eigenvectors.
 ///
-/// * Neighbours: either; the packed triangle moves by at most Δ = 1 (zero-out) or √2 (replace), as
-///   `Σ_{i≤j} (D_ij)² ≤ ‖D‖_F²`.
+/// * Neighbours: both relations; the packed triangle moves by at most Δ = 1 (zero-out) or √2 (replace), as `Σ_{i≤j}
+///   (D_ij)² ≤ ‖D‖_F²`.
 /// * `accounted`: σ of the analytic Gaussian mechanism. `as-published`: `√(2 ln(1.25/δ))/ε` with Δ = 1, the
 ///   classical formula, for every ε.
 #[derive(Default)]
@@ -28,40 +28,40 @@ pub struct AnalyzeGauss;
 /// Mod-SuLQ (Chaudhuri, Sarwate & Sinha 2012, Algorithm 1): the same release with the noise
 /// `β = ((p+1)/nε)·√(2 ln((p²+p)/(2√(2π)δ))) + 1/(n√ε)` on each entry of the mean `(1/n)Σxxᵀ`.
 ///
-/// The (p+1) covers each of the p(p+1)/2 entries as if it moved by its own maximum; by its L2 sensitivity the triangle
-/// needs p times less. So `as-published` keeps far less than it claims to spend, and `accounted` is
+/// The factor (p+1) treats each of the p(p+1)/2 entries as if it moved by its own maximum; by its L2 sensitivity the
+/// triangle needs p times less noise. So `as-published` spends far less than it claims, and `accounted` equals
 /// [`AnalyzeGauss`].
 #[derive(Default)]
 pub struct ModSulq;
 
-pub(crate) static ANALYZE_GAUSS: Card = Card {
+pub(crate) static ANALYZE_GAUSS: AlgorithmInfo = AlgorithmInfo {
     name: "analyze-gauss",
     source: "Dwork, Talwar, Thakurta & Zhang 2014, Algorithm 1",
     description: "PCA of the second moment with symmetric Gaussian noise",
-    guarantee: "accounted: (ε, δ), exactly; as-published: the classical formula, too small for large ε (the true ε is printed)",
-    quadratic: true,
-    traced: false,
-    ..Card::private(|_| Ok(Box::new(AnalyzeGauss)))
+    guarantee: "accounted: (ε, δ), exactly; as-published: the classical formula, too little noise for large ε (the true ε is reported)",
+    quadratic_memory: true,
+    has_trace: false,
+    ..AlgorithmInfo::private(|_| Ok(Box::new(AnalyzeGauss)))
 };
 
-pub(crate) static MOD_SULQ: Card = Card {
+pub(crate) static MOD_SULQ: AlgorithmInfo = AlgorithmInfo {
     name: "mod-sulq",
     source: "Chaudhuri, Sarwate & Sinha 2012, Algorithm 1",
-    description: "as analyze-gauss with noise that grows with p",
-    guarantee: "accounted: the noise of analyze-gauss; as-published: holds, with some p times the noise it needs",
-    quadratic: true,
-    traced: false,
-    ..Card::private(|_| Ok(Box::new(ModSulq)))
+    description: "like analyze-gauss, with noise that grows with p",
+    guarantee: "accounted: the noise of analyze-gauss; as-published: holds, with about p times the noise needed",
+    quadratic_memory: true,
+    has_trace: false,
+    ..AlgorithmInfo::private(|_| Ok(Box::new(ModSulq)))
 };
 
 impl Baseline for AnalyzeGauss {
-    fn card(&self) -> &'static Card {
+    fn info(&self) -> &'static AlgorithmInfo {
         &ANALYZE_GAUSS
     }
 
     fn fit(&self, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit> {
         fit_with(
-            self.card(),
+            self.info(),
             rows,
             request,
             rng,
@@ -71,52 +71,52 @@ impl Baseline for AnalyzeGauss {
 }
 
 impl Baseline for ModSulq {
-    fn card(&self) -> &'static Card {
+    fn info(&self) -> &'static AlgorithmInfo {
         &MOD_SULQ
     }
 
     fn fit(&self, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit> {
         let (n, p) = (rows.n() as f64, rows.dimension() as f64);
-        fit_with(self.card(), rows, request, rng, |budget| {
+        fit_with(self.info(), rows, request, rng, |budget| {
             Ok(n * mod_sulq_beta(budget, n, p))
         })
     }
 }
 
-/// β of the mean, as printed.
+/// β of the noise on the mean, as published.
 fn mod_sulq_beta(budget: Budget, n: f64, p: f64) -> f64 {
     let (epsilon, delta) = (budget.epsilon(), budget.delta());
     let ratio = (p * p + p) / (2.0 * (2.0 * std::f64::consts::PI).sqrt() * delta);
     (p + 1.0) / (n * epsilon) * (2.0 * ratio.ln()).max(0.0).sqrt() + 1.0 / (n * epsilon.sqrt())
 }
 
-/// σ of the noise on the sum, `published` where the paper's formula is asked for.
+/// σ of the noise on the sum; `published` computes it by the paper's formula.
 fn sigma(target: PrivacyTarget, published: impl Fn(Budget) -> Result<f64>) -> Result<f64> {
     match target.calibration {
-        NoiseRule::Accounted => {
+        CentralCalibration::Accounted => {
             gaussian::analytic_sigma(target.budget, target.neighbours.outer_sensitivity())
         }
-        NoiseRule::AsPublished => published(target.budget),
+        CentralCalibration::AsPublished => published(target.budget),
     }
 }
 
 fn fit_with(
-    card: &Card,
+    info: &AlgorithmInfo,
     rows: &Rows,
     request: &Request<'_>,
     rng: &mut Generator,
     published: impl Fn(Budget) -> Result<f64>,
 ) -> Result<Fit> {
-    check(card, rows.dimension(), rows.n() as u64, request)?;
+    check(info, rows.dimension(), rows.n() as u64, request)?;
     let mut sum = rows.sum_of_outer_products();
-    let Privacy::Budget(target) = request.privacy else {
-        return fit_of_sum(rows, &sum, request.k, None, Vec::new());
+    let Privacy::Private(target) = request.privacy else {
+        return fit_from_sum(rows, &sum, request.k, None, Vec::new());
     };
     let sigma = sigma(target, published)?;
     add_symmetric_noise(&mut sum, sigma, rng);
     let sensitivity = target.neighbours.outer_sensitivity();
     let holds = gaussian::true_epsilon(sigma, sensitivity, target.budget.delta());
-    fit_of_sum(
+    fit_from_sum(
         rows,
         &sum,
         request.k,
@@ -139,16 +139,16 @@ mod tests {
         Budget::approximate(epsilon, delta).unwrap()
     }
 
-    /// The release, audited: rows e₁ and e₂ (which move the triangle by √2) or e₁ and the zero row. The bound must stay
-    /// below the claim (false alarm 5 %, with this seed it does), and pass it with half the noise.
+    /// Audits the release on rows e₁ and e₂ (which move the triangle by √2) or e₁ and the zero row. The lower bound
+    /// must stay below the claim (false alarm 5 %; with this seed it does), and exceed it with half the noise.
     #[test]
-    fn the_audit_acquits_the_noise_and_convicts_half_of_it() {
+    fn audit_accepts_the_noise_and_refutes_half_of_it() {
         let claim = budget(1.0, 1e-2);
         for neighbours in Neighbours::ALL {
             let target = PrivacyTarget {
                 budget: claim,
                 neighbours,
-                calibration: NoiseRule::Accounted,
+                calibration: CentralCalibration::Accounted,
             };
             let sigma = sigma(target, gaussian::as_published_sigma).unwrap();
             let other = match neighbours {
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn the_noise_of_a_fit_is_the_one_it_names() {
+    fn noise_of_a_fit_has_the_reported_scale() {
         // 40·41/2 independent entries: the sum of squares is χ²(820); ±0.25 is five standard deviations
         // (false alarm 1e-6).
         let rows = gaussian_rows(3, &[0.1; 40], 2);
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_formulas_give() {
+    fn formulas_have_known_values() {
         let rows = gaussian_rows(50, &[0.3; 4], 1);
         let fit = |baseline: &dyn Baseline, epsilon, neighbours, calibration| {
             let privacy = Privacy::with_budget(budget(epsilon, 1e-6), neighbours, calibration);
@@ -209,23 +209,33 @@ mod tests {
         };
         for baseline in [&AnalyzeGauss as &dyn Baseline, &ModSulq] {
             for neighbours in Neighbours::ALL {
-                let fit = fit(baseline, 1.0, neighbours, NoiseRule::Accounted);
+                let fit = fit(baseline, 1.0, neighbours, CentralCalibration::Accounted);
                 let privacy = fit.privacy.unwrap();
                 let real = privacy.true_epsilon.unwrap();
                 assert!(privacy.holds() && real > 0.999, "{real}");
             }
         }
-        // The classical formula: enough between zero-out neighbours at ε = 1, not between replace at 4.
+        // The classical formula is enough for zero-out neighbours at ε = 1, not for replace neighbours at 4.
         let holds = |epsilon, neighbours| {
-            let fit = fit(&AnalyzeGauss, epsilon, neighbours, NoiseRule::AsPublished);
+            let fit = fit(
+                &AnalyzeGauss,
+                epsilon,
+                neighbours,
+                CentralCalibration::AsPublished,
+            );
             fit.privacy.unwrap().holds()
         };
         assert!(holds(1.0, Neighbours::ZeroOut) && !holds(4.0, Neighbours::Replace));
-        let wasteful = fit(&ModSulq, 1.0, Neighbours::Replace, NoiseRule::AsPublished);
+        let wasteful = fit(
+            &ModSulq,
+            1.0,
+            Neighbours::Replace,
+            CentralCalibration::AsPublished,
+        );
         let privacy = wasteful.privacy.unwrap();
         assert!(privacy.true_epsilon.unwrap() < 0.3, "{privacy:?}");
         // By hand: 5·√(2 ln(20/(2√(2π)·1e-6))) + 1.
-        let sd = wasteful.facts[0].1;
+        let sd = wasteful.diagnostics[0].1;
         assert!((sd - 28.567_3).abs() < 1e-3, "{sd}");
     }
 }

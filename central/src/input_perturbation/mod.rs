@@ -8,28 +8,28 @@ pub use wishart::Wishart;
 
 pub(crate) use {
     gaussian::{ANALYZE_GAUSS, MOD_SULQ},
-    wishart::CARD as WISHART,
+    wishart::INFO as WISHART,
 };
 
 use eigenveil_estimation::linalg::top_k;
 use eigenveil_shared::Result;
 use nalgebra::DMatrix;
 
-use crate::{fit::Fit, privacy::Guarantee, rows::Rows};
+use crate::{fit::Fit, privacy::RunGuarantee, rows::Rows};
 
 /// The top-k eigenvectors of the (noisy) sum.
-fn fit_of_sum(
+fn fit_from_sum(
     rows: &Rows,
     sum: &DMatrix<f64>,
     k: usize,
-    privacy: Option<Guarantee>,
-    facts: Vec<(&'static str, f64)>,
+    privacy: Option<RunGuarantee>,
+    diagnostics: Vec<(&'static str, f64)>,
 ) -> Result<Fit> {
     Ok(Fit {
         subspace: top_k(sum, k)?.vectors,
         n: rows.n() as u64,
         privacy,
         trace: Vec::new(),
-        facts,
+        diagnostics,
     })
 }

@@ -1,61 +1,61 @@
-//! Wishart noise on the sum: `wishart`. It has no guarantee.
+//! Wishart noise on the sum: `wishart`, without a guarantee.
 
 use eigenveil_estimation::linalg::product;
 use eigenveil_shared::{Result, privacy::Budget};
 use nalgebra::DMatrix;
 use rand_distr::{Distribution, StandardNormal};
 
-use super::fit_of_sum;
+use super::fit_from_sum;
 use crate::{
-    baseline::{Baseline, Card, Delta, check},
+    baseline::{AlgorithmInfo, Baseline, Delta, check},
     fit::{Fit, Request},
     generator::Generator,
-    privacy::{NoiseRule, Privacy},
+    privacy::{CentralCalibration, Privacy},
     rows::Rows,
 };
 
-/// The Wishart mechanism (Jiang, Xie & Zhang 2016): `Σxxᵀ + W`, W of law `W_p(p+1, (3/2ε)·I)`; then its top-k
-/// eigenvectors. **No guarantee**: the output always exceeds `Σxxᵀ` (in the Loewner order), which a neighbour's
-/// output does not always do; it leaves the neighbour's support with probability `1 − e^{−ε/3}`, whatever p (the
-/// event is `xᵀW⁻¹x > 1`, and `1/xᵀW⁻¹x` is (3/2ε)·χ²₂). So it is not (ε', δ)-private for any ε' unless δ is that large.
+/// The Wishart mechanism (Jiang, Xie & Zhang 2016): `Σxxᵀ + W`, W distributed as `W_p(p+1, (3/2ε)·I)`; then its top-k
+/// eigenvectors. **No guarantee**: the output always exceeds `Σxxᵀ` in the Loewner order, which a neighbour's output
+/// need not do; it leaves the support of the neighbour's output with probability `1 − e^{−ε/3}`, for every p (the event
+/// is `xᵀW⁻¹x > 1`, and `1/xᵀW⁻¹x` is (3/2ε)·χ²₂). So it is not (ε', δ)-private for any ε' unless δ is that large.
 #[derive(Default)]
 pub struct Wishart;
 
-pub(crate) static CARD: Card = Card {
+pub(crate) static INFO: AlgorithmInfo = AlgorithmInfo {
     name: "wishart",
     source: "Jiang, Xie & Zhang 2016 (dp-PCA of Maunu, Yu & Lerman; Table 1 of Shang et al.)",
     description: "PCA of the second moment with Wishart noise",
     guarantee: "none: as-published claims pure ε, no ε holds unless δ ≥ 1 − e^(−ε/3)",
-    calibrations: &[NoiseRule::AsPublished],
-    delta: Delta::Zero,
-    quadratic: true,
-    traced: false,
-    ..Card::private(|_| Ok(Box::new(Wishart)))
+    calibrations: &[CentralCalibration::AsPublished],
+    delta: DeltaSupport::Zero,
+    quadratic_memory: true,
+    has_trace: false,
+    ..AlgorithmInfo::private(|_| Ok(Box::new(Wishart)))
 };
 
 impl Baseline for Wishart {
-    fn card(&self) -> &'static Card {
-        &CARD
+    fn info(&self) -> &'static AlgorithmInfo {
+        &INFO
     }
 
     fn fit(&self, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit> {
-        check(&CARD, rows.dimension(), rows.n() as u64, request)?;
+        check(&INFO, rows.dimension(), rows.n() as u64, request)?;
         let mut sum = rows.sum_of_outer_products();
-        let Privacy::Budget(target) = request.privacy else {
-            return fit_of_sum(rows, &sum, request.k, None, Vec::new());
+        let Privacy::Private(target) = request.privacy else {
+            return fit_from_sum(rows, &sum, request.k, None, Vec::new());
         };
         sum += wishart_noise(rows.dimension(), target.budget, rng);
         let least_delta = -(-target.budget.epsilon() / 3.0).exp_m1();
-        let remark = format!(
-            "the output shows with probability {least_delta:.3} that a row was there: no epsilon holds below that delta"
+        let note = format!(
+            "the output reveals with probability {least_delta:.3} that a row is present: no epsilon holds below that delta"
         );
-        let facts = vec![("delta_lower_bound", least_delta)];
-        fit_of_sum(
+        let diagnostics = vec![("delta_lower_bound", least_delta)];
+        fit_from_sum(
             rows,
             &sum,
             request.k,
-            Some(target.guarantee(None, Some(remark))),
-            facts,
+            Some(target.guarantee(None, Some(note))),
+            diagnostics,
         )
     }
 }
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
     use crate::generator;
 
-    /// The noise alone leaves the support `{O ≽ xxᵀ}` with probability `1 − e^{−ε/3}`: 4,000 draws, five standard
+    /// Noise alone leaves the support `{O ≽ xxᵀ}` with probability `1 − e^{−ε/3}`: 4,000 draws, five standard
     /// deviations (false alarm 6e-7 each).
     #[test]
     fn the_output_leaves_the_neighbours_support() {

@@ -1,4 +1,4 @@
-//! The noise of one step, and what it gives to the whole run.
+//! The noise of one step, and the guarantee for the whole run.
 
 use eigenveil_shared::{Result, privacy::Budget};
 
@@ -8,9 +8,9 @@ use crate::{Neighbours, accountant::full_batch};
 ///
 /// * Zero-out: `min(β, 1)`, for `‖x(xᵀW)‖_F = ‖x‖·‖Wᵀx‖ ≤ 1`.
 /// * Replace: `min(2β, √2)`, or `min(2β, 1)` for k = 1. Without clipping `(xxᵀ−yyᵀ)W` has at most the Frobenius norm of
-///   `xxᵀ−yyᵀ`, √2, and for one column its spectral norm, 1; clipping projects on a ball, which moves no two points
-///   apart. The usual bound is 2.
-/// * Entry: none, a row's gradient is not a function of single entries of A.
+///   `xxᵀ−yyᵀ`, √2, and for one column its spectral norm, 1; clipping projects onto a ball, which is non-expansive. The
+///   textbook bound is 2.
+/// * Entry: no bound, because a row's gradient is not a function of single entries of A.
 ///
 /// ```
 /// use eigenveil_central::{Neighbours, oja::gradient_sensitivity};
@@ -27,7 +27,7 @@ pub fn gradient_sensitivity(neighbours: Neighbours, clip: f64, k: usize) -> f64 
     }
 }
 
-/// The standard deviation that keeps the budget: each row is in one step only, so the run is as private as one
+/// The standard deviation that keeps the budget: each row is used in only one step, so the run is as private as one
 /// release (parallel composition).
 pub(super) fn accounted_sd(budget: Budget, sensitivity: f64) -> Result<f64> {
     Ok(full_batch::noise_multiplier(budget, 1)? * sensitivity)
@@ -39,12 +39,12 @@ pub(super) fn published_one_row_sd(budget: Budget, n: u64, clip: f64) -> f64 {
     2.0 * clip * (n / budget.delta()).ln() / (budget.epsilon() * n.sqrt())
 }
 
-/// Lemma 3.1 needs `ε = O(√(ln(n/δ)/n))`: this, with the constant taken as 1.
-pub(super) fn largest_shuffled_epsilon(delta: f64, n: u64) -> f64 {
+/// Lemma 3.1 requires `ε = O(√(ln(n/δ)/n))`: this bound, with constant 1.
+pub(super) fn max_shuffled_epsilon(delta: f64, n: u64) -> f64 {
     ((n as f64 / delta).ln() / n as f64).sqrt()
 }
 
-/// Equation 7's noise on the sum of a batch. Its size follows from the paper's Gaussian mechanism (Lemma 2.4) with
+/// Equation 7's noise on the sum of a batch. Its scale follows from the paper's Gaussian mechanism (Lemma 2.4) with
 /// sensitivity 2β and T-fold serial composition, `ε₀ = ε/(2√(2T·ln(2/δ)))`, `δ₀ = δ/2T`; the appendix that states it is
 /// not in our copy.
 pub(super) fn published_batch_sd(budget: Budget, steps: usize, clip: f64) -> f64 {
@@ -76,7 +76,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_neighbour_moves_the_gradient_further(
+        fn no_neighbour_exceeds_the_gradient_sensitivity(
             frame in proptest::collection::vec(-1.0..1.0_f64, 12),
             k in 1_usize..=3,
             x in proptest::collection::vec(-1.5..1.5_f64, 4),

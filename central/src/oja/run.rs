@@ -1,4 +1,4 @@
-//! A run, from the request to the fit.
+//! A run, from request to result.
 
 use eigenveil_estimation::{linalg::fix_signs, models::uniform_frame};
 use eigenveil_shared::Result;
@@ -9,7 +9,7 @@ use super::{
     calibration::{accounted_sd, gradient_sensitivity},
 };
 use crate::{
-    Baseline, Card, Fit, Generator, NoiseRule, Privacy, Request, RowStream, Rows,
+    AlgorithmInfo, Baseline, CentralCalibration, Fit, Generator, Privacy, Request, RowStream, Rows,
     StreamingBaseline,
     accountant::full_batch,
     check,
@@ -18,8 +18,8 @@ use crate::{
 };
 
 impl Baseline for Oja {
-    fn card(&self) -> &'static Card {
-        self.form.card()
+    fn info(&self) -> &'static AlgorithmInfo {
+        self.variant.info()
     }
 
     /// One pass over the table in random order.
@@ -48,7 +48,7 @@ impl StreamingBaseline for Oja {
 }
 
 impl Oja {
-    /// One pass over the stream; `table` is what the trace's objective is computed from.
+    /// One pass over the stream; the trace's objective is computed from `table`.
     fn run(
         &self,
         rows: &mut RowStream<'_>,
@@ -58,27 +58,27 @@ impl Oja {
         request: &Request<'_>,
         rng: &mut Generator,
     ) -> Result<Fit> {
-        check(self.card(), dimension, n, request)?;
+        check(self.info(), dimension, n, request)?;
         let k = request.k;
-        let (steps, batch) = self.form.steps(n)?;
-        let clip = self.form.clip()?;
-        let mut facts = vec![("steps", steps as f64), ("batch", batch as f64)];
+        let (steps, batch) = self.variant.steps(n)?;
+        let clip = self.variant.clip()?;
+        let mut diagnostics = vec![("steps", steps as f64), ("batch", batch as f64)];
         let (mut noise_sd, mut promised) = (0.0, None);
-        if let Privacy::Budget(target) = request.privacy {
+        if let Privacy::Private(target) = request.privacy {
             let budget = target.budget;
             let clip = clip.unwrap_or(1.0);
             let sensitivity = gradient_sensitivity(target.neighbours, clip, k);
             let accounted = accounted_sd(budget, sensitivity)?;
-            let (published, published_remark) = self.form.published(budget, n, steps, clip);
-            let (sd, remark) = match target.calibration {
-                NoiseRule::Accounted => (accounted, None),
-                NoiseRule::AsPublished => (published, published_remark),
+            let (published, published_remark) = self.variant.published(budget, n, steps, clip);
+            let (sd, note) = match target.calibration {
+                CentralCalibration::Accounted => (accounted, None),
+                CentralCalibration::AsPublished => (published, published_remark),
             };
             noise_sd = sd;
-            // Each row is in one step.
+            // Each row is used in one step.
             let holds = full_batch::true_epsilon(sd / sensitivity, 1, budget.delta());
-            promised = Some(target.guarantee(holds, remark));
-            facts.extend([
+            promised = Some(target.guarantee(holds, note));
+            diagnostics.extend([
                 ("noise_sd", sd),
                 ("accounted_noise_sd", accounted),
                 ("published_noise_sd", published),
@@ -109,7 +109,7 @@ impl Oja {
             n,
             privacy: promised,
             trace: tracer.finish(),
-            facts,
+            diagnostics,
         })
     }
 }

@@ -2,18 +2,18 @@
 
 use eigenveil_shared::{Error, Result};
 
-/// The numerator c where nothing is known of the spectrum: right for an eigengap of about 1/20 (rows in the unit
-/// ball have a second moment of trace at most 1).
+/// Default numerator c if nothing is known about the spectrum: right for an eigengap of about 1/20 (rows in the unit
+/// ball have a second-moment matrix of trace at most 1).
 pub const DEFAULT_NUMERATOR: f64 = 20.0;
 
-/// c for a known eigengap λ_k − λ_{k+1} > 0: that of the paper's `α/((λ₁−λ₂)(ξ+t))` (Theorem 2.2, which asks for α > 1/2)
-/// with α = 1. [`StepSize::for_variance`] has ξ.
-pub fn numerator_for_gap(gap: f64) -> f64 {
+/// c for a known eigengap λ_k − λ_{k+1} > 0: that of the paper's `α/((λ₁−λ₂)(ξ+t))` (Theorem 2.2, which asks for α >
+/// 1/2) with α = 1. [`StepSize::for_variance`] has ξ.
+pub fn numerator_for_eigengap(gap: f64) -> f64 {
     1.0 / gap
 }
 
 /// `η_t = c/(o + t)` for t = 1, 2, …: the schedule of the paper (Theorem 2.2, after Jain et al. 2016), and the family
-/// its tuning searches.
+/// that its tuning searches.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StepSize {
     numerator: f64,
@@ -42,7 +42,7 @@ impl StepSize {
     }
 
     /// The schedule with offset `c²·v`, v a bound on `E‖gradient − its mean‖²` per step: the paper's `ξ ≥ κ²(V+1)α²` up
-    /// to constants, which keeps `Σ η_t² v` below 1. Uses nothing of the data: v is at most `1/B` for a batch of B
+    /// to constants, which keeps `Σ η_t² v` below 1. Does not depend on the data: v is at most `1/B` for a batch of B
     /// rows in the unit ball, and the noise adds `d·sd²/B²`.
     pub fn for_variance(numerator: f64, variance: f64) -> Result<Self> {
         Self::new(numerator, numerator * numerator * variance)
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn out_of_range_is_refused() {
+    fn values_out_of_range_are_rejected() {
         for (numerator, offset) in [
             (0.0, 1.0),
             (-1.0, 1.0),
@@ -69,7 +69,7 @@ mod tests {
         ] {
             assert!(StepSize::new(numerator, offset).is_err());
         }
-        assert_eq!(numerator_for_gap(0.1), 10.0);
+        assert_eq!(numerator_for_eigengap(0.1), 10.0);
     }
 
     /// `Σ η_t²·v < 1` for the schedule made for v, however long.

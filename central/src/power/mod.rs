@@ -1,22 +1,22 @@
-//! The noisy power method of Hardt & Price (2014) and what they make of it.
+//! The noisy power method of Hardt & Price (2014) and their algorithms based on it.
 //!
-//! * [`noisy_power`]: the meta-algorithm, any perturbation as a closure; [`NoisyPower`] runs it without one.
+//! * [`noisy_power`]: the meta-algorithm, with any perturbation as a closure; [`NoisyPower`] runs it without one.
 //! * [`StreamingPower`]: one pass, O(pk) memory, no privacy.
 //! * [`PrivatePower`]: Gaussian or Laplace noise on every product, rows or entries protected.
-//! * [`product_sensitivity`]: what the noise depends on.
+//! * [`product_sensitivity`]: the sensitivity that scales the noise.
 
+mod block_settings;
 mod noisy;
 mod plain;
 mod private;
 mod sensitivity;
-mod settings;
 mod streaming;
 
+pub use block_settings::BlockSettings;
 pub use noisy::{PowerRun, noisy_power};
 pub use plain::NoisyPower;
 pub use private::PrivatePower;
-pub use sensitivity::{largest_entry_product, product_sensitivity, product_sensitivity_l1};
-pub use settings::Shape;
+pub use sensitivity::{entry_sensitivity_factor, product_sensitivity, product_sensitivity_l1};
 pub use streaming::StreamingPower;
 
-pub(crate) use {plain::CARD as PLAIN, private::CARD as PRIVATE, streaming::CARD as STREAMING};
+pub(crate) use {plain::INFO as PLAIN, private::INFO as PRIVATE, streaming::INFO as STREAMING};

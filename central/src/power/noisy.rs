@@ -8,7 +8,7 @@ use eigenveil_estimation::linalg::{
 use eigenveil_shared::{Error, Result};
 use nalgebra::DMatrix;
 
-/// The iterates a run ends with.
+/// The last iterates of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PowerRun {
     /// `X_L`: `d × p`, orthonormal.
@@ -20,10 +20,10 @@ pub struct PowerRun {
 }
 
 impl PowerRun {
-    /// The leading `k ≤ p` left singular vectors of `Y_L` (`d × k`), largest first, and its singular values: the
-    /// best k-dimensional part of the last release. Only the iterates are used, so it costs no privacy.
+    /// The leading `k ≤ p` left singular vectors of `Y_L` (`d × k`), largest first, and its singular values: the best
+    /// k-dimensional part of the last release. It is post-processing of the iterates, so it costs no privacy.
     pub fn leading(&self, k: usize) -> Result<(DMatrix<f64>, Vec<f64>)> {
-        // Y = X·R: the left singular vectors of the small R, turned by X.
+        // Y = X·R: the left singular vectors of the small R, multiplied by X.
         let r = cross_product(&self.basis, &self.image);
         let eigen = symmetric_eigen(&(&r * r.transpose()))?;
         let mut vectors = product(&self.basis, &eigen.vectors.columns(0, k).into_owned());
@@ -34,13 +34,13 @@ impl PowerRun {
 }
 
 /// The noisy power method (Hardt & Price 2014, Figure 1): from the orthonormal `start` (`d × p`) makes `iterations`
-/// steps `Y ← AX + G`, `X ← QR(Y)`. **No privacy of its own**: it has what the closure's releases have.
+/// steps `Y ← AX + G`, `X ← QR(Y)`. **No privacy of its own**: its guarantee is that of the closure's releases.
 ///
-/// `image(ℓ, X_{ℓ−1})` returns `A·X_{ℓ−1} + G_ℓ`, for ℓ = 1 … L; any perturbation may be in it: noise, a sample
-/// instead of A, rounding. `watch` sees the run after every step and may stop it.
+/// `image(ℓ, X_{ℓ−1})` returns `A·X_{ℓ−1} + G_ℓ`, for ℓ = 1 … L; G may be any perturbation: noise, a sample instead of
+/// A, rounding. `watch` is called after every step and may stop the run.
 ///
 /// # Errors
-/// What `image` and `watch` return; `invalid-request` for no iterations; `estimate-failed` where an image has fewer than p
+/// Those of `image` and `watch`; `invalid-request` for no iterations; `estimate-failed` if an image has fewer than p
 /// independent columns.
 ///
 /// ```

@@ -1,4 +1,4 @@
-//! The power method on a table, without a perturbation.
+//! The unperturbed power method on a table.
 
 use std::ops::ControlFlow;
 
@@ -6,77 +6,77 @@ use eigenveil_estimation::{linalg::product, metrics::projector_distance, models:
 use eigenveil_shared::Result;
 use nalgebra::DMatrix;
 
-use super::{PowerRun, Shape, noisy_power, settings::SETTLING_STEPS};
+use super::{BlockSettings, PowerRun, block_settings::MAX_SETTLING_STEPS, noisy_power};
 use crate::{
-    Baseline, Card, Fit, Generator, Request, Rows, check,
-    parameter::{COLUMNS, ITERATIONS},
+    AlgorithmInfo, Baseline, Fit, Generator, Request, Rows, check,
+    parameter::{BLOCK_SIZE, ITERATIONS},
     trace::Tracer,
 };
 
-/// A step that moves the leading subspace by less than this has settled.
-const SETTLED: f64 = 1e-11;
+/// The run has converged once a step moves the leading subspace by less than this.
+const CONVERGENCE_TOLERANCE: f64 = 1e-11;
 
-/// Steps a run that waits to settle is expected to make, for planning its products.
-const LIKELY_STEPS: usize = 100;
+/// Steps expected until convergence, for choosing how to multiply.
+const EXPECTED_STEPS: usize = 100;
 
 /// Largest dimension whose `d × d` sum is formed (0.5 GB).
-const LARGEST_SUM: usize = 8_000;
+const MAX_SUM_DIMENSION: usize = 8_000;
 
-pub(crate) static CARD: Card = Card {
+pub(crate) static INFO: AlgorithmInfo = AlgorithmInfo {
     name: "noisy-power",
     source: "Hardt & Price 2014, Figure 1",
-    description: "block power method, X <- QR(AX + G); with any G as a closure in the library, without one here",
+    description: "block power method, X <- QR(AX + G); the library takes any G as a closure, here G = 0",
     guarantee: "none of its own: use private-power for privacy",
-    parameters: &[ITERATIONS, COLUMNS],
-    ..Card::plain(|options| {
+    parameters: &[ITERATIONS, BLOCK_SIZE],
+    ..AlgorithmInfo::nonprivate(|options| {
         Ok(Box::new(NoisyPower {
-            shape: Shape::set(options),
+            settings: BlockSettings::from_options(options),
         }))
     })
 };
 
-/// `noisy-power`: the meta-algorithm with G = 0, until it settles or for [`Shape::iterations`] steps where they are set.
+/// `noisy-power`: the meta-algorithm with G = 0, until convergence or for [`BlockSettings::iterations`] steps if set.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoisyPower {
     /// Steps and columns.
-    pub shape: Shape,
+    pub settings: BlockSettings,
 }
 
 impl Baseline for NoisyPower {
-    fn card(&self) -> &'static Card {
-        &CARD
+    fn info(&self) -> &'static AlgorithmInfo {
+        &INFO
     }
 
     fn fit(&self, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit> {
-        check(&CARD, rows.dimension(), rows.n() as u64, request)?;
-        run_without_noise(self.shape, rows, request, rng)
+        check(&INFO, rows.dimension(), rows.n() as u64, request)?;
+        run_without_noise(self.settings, rows, request, rng)
     }
 }
 
 /// The power method on the rows, without noise.
 pub(super) fn run_without_noise(
-    shape: Shape,
+    settings: BlockSettings,
     rows: &Rows,
     request: &Request<'_>,
     rng: &mut Generator,
 ) -> Result<Fit> {
     let (d, k) = (rows.dimension(), request.k);
-    let columns = shape.columns(k, d)?;
-    let multiply = multiplier(rows, columns, shape.iterations.unwrap_or(LIKELY_STEPS));
+    let columns = settings.block_size(k, d)?;
+    let multiply = multiplier(rows, columns, settings.iterations.unwrap_or(EXPECTED_STEPS));
     let mut tracer = Tracer::new(request.truth);
     let mut before: Option<DMatrix<f64>> = None;
     let run = noisy_power(
         uniform_frame(rng, d, columns)?,
-        shape.iterations.unwrap_or(SETTLING_STEPS),
+        settings.iterations.unwrap_or(MAX_SETTLING_STEPS),
         |_, x| Ok(multiply(x)),
         |run| {
             record(&mut tracer, run, &multiply, rows.n())?;
-            if shape.iterations.is_some() {
+            if settings.iterations.is_some() {
                 return Ok(ControlFlow::Continue(()));
             }
             let (now, _) = run.leading(k)?;
             let settled = match &before {
-                Some(before) => projector_distance(before, &now)? < SETTLED,
+                Some(before) => projector_distance(before, &now)? < CONVERGENCE_TOLERANCE,
                 None => false,
             };
             before = Some(now);
@@ -92,19 +92,19 @@ pub(super) fn run_without_noise(
         n: rows.n() as u64,
         privacy: None,
         trace: tracer.finish(),
-        facts: vec![("steps", run.steps as f64), ("columns", columns as f64)],
+        diagnostics: vec![("steps", run.steps as f64), ("block_size", columns as f64)],
     })
 }
 
-/// `X ↦ (Σxxᵀ)X` for `steps` matrices of `columns` columns: by the `d × d` sum where that is less work than the rows
-/// each time (`n·d²` once against `4·n·d·m` a step), and fits.
+/// `X ↦ (Σxxᵀ)X` for `steps` matrices of `columns` columns: from the `d × d` sum if that fits and is less work than
+/// multiplying by the rows (`n·d²` once against `4·n·d·m` a step).
 pub(super) fn multiplier(
     rows: &Rows,
     columns: usize,
     steps: usize,
 ) -> impl Fn(&DMatrix<f64>) -> DMatrix<f64> {
     let d = rows.dimension();
-    let pays = d <= LARGEST_SUM && d < 4 * columns * steps && d < rows.n();
+    let pays = d <= MAX_SUM_DIMENSION && d < 4 * columns * steps && d < rows.n();
     let sum = pays.then(|| rows.sum_of_outer_products());
     move |x| match &sum {
         Some(sum) => product(sum, x),

@@ -1,4 +1,4 @@
-//! The private power method: noise on every product.
+//! The private power method: noise added to every product.
 
 use std::ops::ControlFlow;
 
@@ -7,69 +7,70 @@ use eigenveil_shared::{Result, privacy::Budget};
 use nalgebra::DMatrix;
 
 use super::{
-    Shape, largest_entry_product, noisy_power,
+    BlockSettings, entry_sensitivity_factor, noisy_power,
     plain::{multiplier, record, run_without_noise},
     product_sensitivity, product_sensitivity_l1,
 };
 use crate::{
-    Baseline, Card, Delta, Fit, Generator, Neighbours, NoiseRule, Privacy, Request, Rows,
+    AlgorithmInfo, Baseline, CentralCalibration, Delta, Fit, Generator, Neighbours, Privacy,
+    Request, Rows,
     accountant::{full_batch, laplace},
     check,
     noise::EntryNoise,
-    parameter::{COLUMNS, ITERATIONS},
+    parameter::{BLOCK_SIZE, ITERATIONS},
     trace::Tracer,
 };
 
-pub(crate) static CARD: Card = Card {
+pub(crate) static INFO: AlgorithmInfo = AlgorithmInfo {
     name: "private-power",
     source: "Hardt & Price 2014, Figure 3 (PPM) and Lemma 4.5",
     description: "block power method with Gaussian noise on every product (Laplace for delta = 0)",
-    guarantee: "accounted: (eps,delta) over all L steps; the printed noise holds too, for rows with sqrt(columns) more than needed",
+    guarantee: "accounted: (eps,delta) over all L steps; the published noise holds too, for rows with sqrt(block size) more than needed",
     neighbours: &Neighbours::WITH_ENTRY,
-    delta: Delta::Any,
-    parameters: &[ITERATIONS, COLUMNS],
-    ..Card::private(|options| {
+    delta: DeltaSupport::Any,
+    parameters: &[ITERATIONS, BLOCK_SIZE],
+    ..AlgorithmInfo::private(|options| {
         Ok(Box::new(PrivatePower {
-            shape: Shape::set(options),
+            settings: BlockSettings::from_options(options),
         }))
     })
 };
 
-/// `private-power`: L releases of `AX`, A = Σxxᵀ, each with independent noise on its `d × m` entries; Gaussian for
-/// δ > 0, Laplace for δ = 0. The start is random and made without the data.
+/// `private-power`: L releases of `AX`, A = Σxxᵀ, each with independent noise on its `d × m` entries; Gaussian for δ >
+/// 0, Laplace for δ = 0. The start is random and independent of the data.
 ///
-/// With entry neighbours the noise follows the iterate's largest entries, which is what makes the error depend on
-/// the coherence of A instead of on d.
+/// With entry neighbours the noise scales with the iterate's largest entries, so the error depends on the coherence of
+/// A instead of d.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PrivatePower {
     /// Steps L and columns m.
-    pub shape: Shape,
+    pub settings: BlockSettings,
 }
 
 impl Baseline for PrivatePower {
-    fn card(&self) -> &'static Card {
-        &CARD
+    fn info(&self) -> &'static AlgorithmInfo {
+        &INFO
     }
 
     fn fit(&self, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit> {
-        check(&CARD, rows.dimension(), rows.n() as u64, request)?;
+        check(&INFO, rows.dimension(), rows.n() as u64, request)?;
         let (d, k) = (rows.dimension(), request.k);
-        let columns = self.shape.columns(k, d)?;
-        let Privacy::Budget(target) = request.privacy else {
-            return run_without_noise(self.shape, rows, request, rng);
+        let columns = self.settings.block_size(k, d)?;
+        let Privacy::Private(target) = request.privacy else {
+            return run_without_noise(self.settings, rows, request, rng);
         };
-        let steps = self.shape.iterations(d);
-        let asked = Asked {
+        let steps = self.settings.iterations(d);
+        let inputs = NoiseInputs {
             budget: target.budget,
             neighbours: target.neighbours,
             steps,
             shape: (d, columns),
         };
-        let accounted = asked.accounted()?;
-        let published = asked.published();
+        let accounted = inputs.accounted()?;
+        let published = inputs.published();
         let scale = match target.calibration {
-            NoiseRule::Accounted => accounted,
-            NoiseRule::AsPublished => published,
+            CentralCalibration::Accounted => accounted,
+            CentralCalibration::AsPublished => published,
         };
         let multiply = multiplier(rows, columns, steps);
         let mut tracer = Tracer::new(request.truth);
@@ -93,11 +94,11 @@ impl Baseline for PrivatePower {
         Ok(Fit {
             subspace: run.leading(k)?.0,
             n: rows.n() as u64,
-            privacy: Some(target.guarantee(asked.true_epsilon(scale), asked.remark())),
+            privacy: Some(target.guarantee(inputs.true_epsilon(scale), inputs.note())),
             trace: tracer.finish(),
-            facts: vec![
+            diagnostics: vec![
                 ("steps", steps as f64),
-                ("columns", columns as f64),
+                ("block_size", columns as f64),
                 ("noise_sd", scale.noise(&before).sd()),
                 ("accounted_noise_sd", accounted.noise(&before).sd()),
                 ("published_noise_sd", published.noise(&before).sd()),
@@ -107,15 +108,15 @@ impl Baseline for PrivatePower {
     }
 }
 
-/// `d·max|Xᵢⱼ|²` of an iterate: what stands for the coherence of A (Hardt & Price 2014, Definition 4.8) in a private run,
-/// which may look at its own iterates only.
+/// `d·max|Xᵢⱼ|²` of an iterate: a proxy for the coherence of A (Hardt & Price 2014, Definition 4.8) in a private run,
+/// which may only use its own iterates.
 fn iterate_coherence(iterate: &DMatrix<f64>) -> f64 {
     iterate.nrows() as f64 * iterate.amax().powi(2)
 }
 
-/// Noise as a function of the iterate it is added to.
+/// Noise scale as a function of the iterate.
 #[derive(Clone, Copy, Debug)]
-enum Scale {
+enum NoiseScale {
     /// Gaussian: this many times the L2 sensitivity of the step.
     PerSensitivity(Neighbours, f64),
     /// Laplace: this many times the L1 sensitivity of the step.
@@ -128,7 +129,7 @@ enum Scale {
     FixedLaplace(f64),
 }
 
-impl Scale {
+impl NoiseScale {
     /// The noise of a step from `x`.
     fn noise(self, x: &DMatrix<f64>) -> EntryNoise {
         match self {
@@ -147,8 +148,8 @@ impl Scale {
     }
 }
 
-/// What the noise of a run depends on; the iterate apart, all of it is public.
-struct Asked {
+/// The inputs of a run's noise; all public, apart from the iterate.
+struct NoiseInputs {
     budget: Budget,
     neighbours: Neighbours,
     steps: usize,
@@ -156,53 +157,55 @@ struct Asked {
     shape: (usize, usize),
 }
 
-impl Asked {
+impl NoiseInputs {
     /// The smallest noise that keeps the budget over all releases.
-    fn accounted(&self) -> Result<Scale> {
+    fn accounted(&self) -> Result<NoiseScale> {
         Ok(if self.budget.is_pure() {
-            // ε/L for each release, and a little more for rounding.
+            // ε/L for each release, and a margin for rounding.
             let multiplier =
                 laplace::scale(self.budget.epsilon(), 1.0, self.steps as u64)? * (1.0 + 1e-12);
-            Scale::PerSensitivityL1(self.neighbours, multiplier)
+            NoiseScale::PerSensitivityL1(self.neighbours, multiplier)
         } else {
             let multiplier = full_batch::noise_multiplier(self.budget, self.steps as u64)?;
-            Scale::PerSensitivity(self.neighbours, multiplier)
+            NoiseScale::PerSensitivity(self.neighbours, multiplier)
         })
     }
 
-    /// The printed noise: σ = √(4mL·ln(1/δ))/ε, times max|Xᵢⱼ| for entries (Figure 3), as it is for rows (Lemma 4.5);
+    /// The published noise: σ = √(4mL·ln(1/δ))/ε, times max|Xᵢⱼ| for entries (Figure 3), as it is for rows (Lemma 4.5);
     /// λ = 10mL√d/ε for δ = 0.
-    fn published(&self) -> Scale {
+    fn published(&self) -> NoiseScale {
         let (epsilon, delta) = (self.budget.epsilon(), self.budget.delta());
-        let products = (self.shape.1 * self.steps) as f64;
+        let products = (self.settings.1 * self.steps) as f64;
         if self.budget.is_pure() {
-            return Scale::FixedLaplace(10.0 * products * (self.shape.0 as f64).sqrt() / epsilon);
+            return NoiseScale::FixedLaplace(
+                10.0 * products * (self.settings.0 as f64).sqrt() / epsilon,
+            );
         }
         let sigma = (4.0 * products * (1.0 / delta).ln()).sqrt() / epsilon;
         match self.neighbours {
-            Neighbours::Entry => Scale::PerLargestEntry(sigma),
-            Neighbours::ZeroOut | Neighbours::Replace => Scale::Fixed(sigma),
+            Neighbours::Entry => NoiseScale::PerLargestEntry(sigma),
+            Neighbours::ZeroOut | Neighbours::Replace => NoiseScale::Fixed(sigma),
         }
     }
 
-    /// What the noise gives, whatever the iterates turn out to be.
-    fn true_epsilon(&self, scale: Scale) -> Option<f64> {
+    /// The ε of this noise, for any iterates.
+    fn true_epsilon(&self, scale: NoiseScale) -> Option<f64> {
         let gaussian = |multiplier: f64| {
             full_batch::true_epsilon(multiplier, self.steps as u64, self.budget.delta())
         };
-        let (d, m) = self.shape;
-        // Of rows, the sensitivity is that of any orthonormal frame.
+        let (d, m) = self.settings;
+        // For rows the sensitivity is the same for every orthonormal frame.
         let frame = DMatrix::identity(d, m);
         match scale {
-            Scale::PerSensitivity(_, multiplier) => gaussian(multiplier),
-            Scale::Fixed(sd) => gaussian(sd / product_sensitivity(self.neighbours, &frame)),
-            Scale::PerLargestEntry(sigma) => gaussian(sigma / largest_entry_product(m)),
-            Scale::PerSensitivityL1(_, multiplier) => {
+            NoiseScale::PerSensitivity(_, multiplier) => gaussian(multiplier),
+            NoiseScale::Fixed(sd) => gaussian(sd / product_sensitivity(self.neighbours, &frame)),
+            NoiseScale::PerLargestEntry(sigma) => gaussian(sigma / entry_sensitivity_factor(m)),
+            NoiseScale::PerSensitivityL1(_, multiplier) => {
                 Some(laplace::true_epsilon(multiplier, 1.0, self.steps as u64))
             }
-            Scale::FixedLaplace(scale) => {
+            NoiseScale::FixedLaplace(scale) => {
                 let sensitivity = match self.neighbours {
-                    // Two rows of a frame have norm at most 1 each, and together √2 in one column.
+                    // Two rows of a frame have norm at most 1 each, and a joint norm of √2 in one column.
                     Neighbours::Entry => 2.0 * (m as f64).sqrt(),
                     Neighbours::ZeroOut | Neighbours::Replace => {
                         product_sensitivity_l1(self.neighbours, &frame)
@@ -213,10 +216,10 @@ impl Asked {
         }
     }
 
-    fn remark(&self) -> Option<String> {
+    fn note(&self) -> Option<String> {
         match self.neighbours {
             Neighbours::Entry => Some(
-                "protects one entry of the sum of outer products, not a row: a row moves all of them"
+                "protects one entry of the sum of outer products, not a row: a row moves all entries"
                     .to_owned(),
             ),
             Neighbours::ZeroOut | Neighbours::Replace => None,

@@ -1,4 +1,4 @@
-//! How far one step `X ↦ AX`, A = Σxxᵀ, moves between neighbours.
+//! The sensitivity of one step `X ↦ AX`, A = Σxxᵀ.
 
 use std::f64::consts::SQRT_2;
 
@@ -8,12 +8,12 @@ use crate::Neighbours;
 
 /// L2 (Frobenius) sensitivity of `AX` for an orthonormal X (`d × m`).
 ///
-/// * Zero-out: `‖xxᵀX‖_F = ‖x‖·‖Xᵀx‖ ≤ 1` whatever m. The paper charges every column on its own and so √m.
+/// * Zero-out: `‖xxᵀX‖_F = ‖x‖·‖Xᵀx‖ ≤ 1` for any m. The paper charges every column separately, hence √m.
 /// * Replace: `‖(xxᵀ−yyᵀ)X‖_F ≤ ‖xxᵀ−yyᵀ‖_F ≤ √2`; for one column `≤ ‖xxᵀ−yyᵀ‖₂ ≤ 1`.
-/// * Entry: `A_ij` and `A_ji` move by at most 1, so rows i and j of AX move by `X_j` and `X_i`: the two largest rows
-///   of X decide, `√(‖X_i‖²+‖X_j‖²) ≤ √(2m)·max|Xᵢⱼ|`.
+/// * Entry: `A_ij` and `A_ji` move by at most 1, so rows i and j of AX move by `X_j` and `X_i`: the two largest rows of
+///   X determine it, `√(‖X_i‖²+‖X_j‖²) ≤ √(2m)·max|Xᵢⱼ|`.
 ///
-/// Each is attained. X is public by then (an earlier release, or drawn without the data).
+/// Each bound is attained. X is public at that point (an earlier release, or drawn without the data).
 pub fn product_sensitivity(neighbours: Neighbours, x: &DMatrix<f64>) -> f64 {
     match neighbours {
         Neighbours::ZeroOut => 1.0,
@@ -42,9 +42,9 @@ pub fn product_sensitivity_l1(neighbours: Neighbours, x: &DMatrix<f64>) -> f64 {
     }
 }
 
-/// `√(2m)`: the most that the L2 sensitivity for entry neighbours can be beside `max|Xᵢⱼ|`, which is what the paper
-/// scales its noise with.
-pub fn largest_entry_product(columns: usize) -> f64 {
+/// `√(2m)`: the maximum ratio of the L2 sensitivity for entry neighbours to `max|Xᵢⱼ|`, by which the paper scales its
+/// noise.
+pub fn entry_sensitivity_factor(columns: usize) -> f64 {
     (2.0 * columns as f64).sqrt()
 }
 
@@ -70,7 +70,7 @@ mod tests {
         matrix.iter().map(|x| x.abs()).sum()
     }
 
-    /// A vector of the unit ball, often on its surface, from any numbers.
+    /// Maps any numbers to a vector of the unit ball, often on its surface.
     fn in_ball(values: &[f64]) -> DVector<f64> {
         let x = DVector::from_column_slice(values);
         let norm = x.norm();
@@ -78,9 +78,9 @@ mod tests {
     }
 
     proptest! {
-        /// No pair of neighbouring data sets moves the product further than the sensitivity says.
+        /// No pair of neighbouring data sets moves the product by more than the sensitivity.
         #[test]
-        fn no_neighbour_moves_the_product_further(
+        fn no_neighbour_exceeds_the_product_sensitivity(
             frame in proptest::collection::vec(-1.0..1.0_f64, 15),
             m in 1_usize..=3,
             x in proptest::collection::vec(-1.5..1.5_f64, 5),
@@ -103,7 +103,7 @@ mod tests {
                 let moved = difference * &frame;
                 prop_assert!(moved.norm() <= product_sensitivity(neighbours, &frame) * (1.0 + 1e-12));
                 prop_assert!(l1(&moved) <= product_sensitivity_l1(neighbours, &frame) * (1.0 + 1e-12));
-                let published = largest_entry_product(m) * frame.amax();
+                let published = entry_sensitivity_factor(m) * frame.amax();
                 prop_assert!(neighbours != Neighbours::Entry || moved.norm() <= published * (1.0 + 1e-12));
             }
         }

@@ -5,42 +5,42 @@ use std::ops::ControlFlow;
 use eigenveil_estimation::models::uniform_frame;
 use eigenveil_shared::{Error, Result};
 
-use super::{Shape, noisy_power};
+use super::{BlockSettings, noisy_power};
 use crate::{
-    Baseline, Card, Fit, Generator, GradientSum, Request, RowStream, Rows, StreamingBaseline,
-    check,
-    parameter::{BATCH, COLUMNS, ITERATIONS},
-    stream::{Feed, both_set, shuffled, whole_steps},
+    AlgorithmInfo, Baseline, Fit, Generator, GradientSum, Request, RowStream, Rows,
+    StreamingBaseline, check,
+    parameter::{BATCH, BLOCK_SIZE, ITERATIONS},
+    stream::{Feed, conflicting_steps_error, shuffled, whole_steps},
     trace::Tracer,
 };
 
-pub(crate) static CARD: Card = Card {
+pub(crate) static INFO: AlgorithmInfo = AlgorithmInfo {
     name: "streaming-power",
     source: "Hardt & Price 2014, Figure 2 (SPM)",
     description: "one power step per block of a stream of rows; one pass, O(pk) memory",
     guarantee: "none of its own: use private-power or private-oja for privacy",
-    parameters: &[ITERATIONS, BATCH, COLUMNS],
-    ..Card::plain(|options| {
+    parameters: &[ITERATIONS, BATCH, BLOCK_SIZE],
+    ..AlgorithmInfo::nonprivate(|options| {
         Ok(Box::new(StreamingPower {
-            shape: Shape::set(options),
+            settings: BlockSettings::from_options(options),
             block: options.count(BATCH),
         }))
     })
 };
 
-/// `streaming-power`: L steps, each with the sum `A_ℓ = Σxxᵀ` over its own block of `⌊n/L⌋` rows. It keeps two
-/// `d × m` matrices and a block of 128 rows, never A; rows after the last whole block are not used.
+/// `streaming-power`: L steps, each with the sum `A_ℓ = Σxxᵀ` over its own block of `⌊n/L⌋` rows. It holds two `d × m`
+/// matrices and a block of 128 rows, never A; rows after the last complete block are not used.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StreamingPower {
     /// Steps L and columns m.
-    pub shape: Shape,
+    pub settings: BlockSettings,
     /// Rows in a block, instead of `⌊n/L⌋`; then L = `⌊n/block⌋`.
     pub block: Option<usize>,
 }
 
 impl Baseline for StreamingPower {
-    fn card(&self) -> &'static Card {
-        &CARD
+    fn info(&self) -> &'static AlgorithmInfo {
+        &INFO
     }
 
     /// One pass over the table in random order.
@@ -64,8 +64,8 @@ impl StreamingBaseline for StreamingPower {
         request: &Request<'_>,
         rng: &mut Generator,
     ) -> Result<Fit> {
-        check(&CARD, dimension, n, request)?;
-        let columns = self.shape.columns(request.k, dimension)?;
+        check(&INFO, dimension, n, request)?;
+        let columns = self.settings.block_size(request.k, dimension)?;
         let (steps, block) = blocks(self, dimension, columns, n)?;
         let mut feed = Feed::new(rows, dimension, n);
         let mut tracer = Tracer::new(request.truth);
@@ -90,33 +90,33 @@ impl StreamingBaseline for StreamingPower {
             n,
             privacy: None,
             trace: tracer.finish(),
-            facts: vec![
+            diagnostics: vec![
                 ("steps", steps as f64),
                 ("block", block as f64),
-                ("columns", columns as f64),
+                ("block_size", columns as f64),
             ],
         })
     }
 }
 
-/// Steps and rows a block. A block of fewer rows than columns has no image of full rank.
+/// Steps and rows per block. A block with fewer rows than columns has no image of full rank.
 fn blocks(
     method: &StreamingPower,
     dimension: usize,
     columns: usize,
     n: u64,
 ) -> Result<(usize, usize)> {
-    let (steps, block) = match (method.block, method.shape.iterations) {
-        (Some(_), Some(_)) => return Err(both_set()),
+    let (steps, block) = match (method.block, method.settings.iterations) {
+        (Some(_), Some(_)) => return Err(conflicting_steps_error()),
         (Some(block), None) => (whole_steps(n, block)?, block),
         (None, _) => {
-            let steps = method.shape.iterations(dimension);
+            let steps = method.settings.iterations(dimension);
             (steps, n.checked_div(steps as u64).unwrap_or(0) as usize)
         }
     };
     if block < columns {
         return Err(Error::invalid_request(format!(
-            "a block has {block} of the n = {n} rows; {columns} columns need at least {columns}: use fewer iterations, fewer columns or more rows"
+            "a block has {block} of the n = {n} rows; a block size of {columns} needs at least {columns}: use fewer iterations, a smaller --block-size or more rows"
         )));
     }
     Ok((steps, block))

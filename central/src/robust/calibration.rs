@@ -1,47 +1,47 @@
-//! The noise of a whole run, start included.
+//! The noise of a whole run, including its start.
 
 use eigenveil_shared::{
     Error, ErrorCode, Result,
     privacy::{Budget, gaussian},
 };
 
-use super::sampling::Steps;
+use super::sampling::Schedule;
 use crate::{
-    Guarantee, Neighbours, NoiseRule, Privacy,
+    CentralCalibration, Neighbours, Privacy, RunGuarantee,
     accountant::{RunAccountant, full_batch, noise_multiplier},
 };
 
-/// Part of μ² that the start gets under `accounted`.
+/// Share of μ² for the start under `accounted`.
 const START_SHARE: f64 = 0.2;
 
-/// What a run releases.
+/// The releases of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Releases {
     /// Steps, each the sum of gradients of norm ≤ 1.
-    pub(super) steps: Steps,
+    pub(super) steps: Schedule,
     /// Releases of `Σxxᵀ`, or of its product with a frame, before them.
     pub(super) start: u64,
 }
 
-/// The noise of a run, and what it gives. It follows from public numbers alone, so that one serves many runs; finding it for
-/// batches takes seconds.
+/// The noise of a run and its guarantee. It depends on public numbers only and can be reused for many runs; for batches
+/// the calibration takes seconds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Calibrated {
-    /// Standard deviation of the noise on a release of the start; 0 where there is none.
+    /// Standard deviation of the noise on a release of the start; 0 without such releases.
     pub start_sd: f64,
-    /// Of the noise on a sum of gradients, along every direction of unit length.
+    /// Standard deviation of the noise on a sum of gradients, along every direction of unit length.
     pub step_sd: f64,
-    /// The paper's for `step_sd`.
+    /// The paper's value of `step_sd`.
     pub published_step_sd: f64,
-    /// What holds for the whole run.
-    pub guarantee: Guarantee,
-    /// The ε of the steps alone; `None` where none holds.
+    /// The guarantee of the whole run.
+    pub guarantee: RunGuarantee,
+    /// ε of the steps alone; `None` if none holds.
     pub epsilon_of_steps: Option<f64>,
     releases: Releases,
 }
 
 impl Releases {
-    /// The accountant's view of it.
+    /// The accountant of these releases.
     fn run(&self, neighbours: Neighbours, start_sd: f64, step_sd: f64) -> Result<RunAccountant> {
         let mut run = RunAccountant::new(neighbours);
         if self.start > 0 {
@@ -71,25 +71,25 @@ impl Releases {
             }
             Some(_) => noise_multiplier(budget, |z| self.run(neighbours, start_sd, z))?,
         };
-        // Upwards past the rounding of the sums of squares.
+        // Rounded up past the rounding error of the sums of squares.
         Ok((start_sd * (1.0 + 1e-12), step_sd * (1.0 + 1e-12)))
     }
 
-    /// The noise of the run, `None` without privacy. `published` gives the paper's on a sum of gradients, and what is to be said
-    /// of it.
+    /// The noise of the run, `None` without privacy. `published` returns the paper's noise on a sum of gradients, and a
+    /// note about it.
     pub(super) fn calibrate(
         &self,
         privacy: &Privacy,
         published: impl FnOnce(Budget) -> (f64, &'static str),
     ) -> Result<Option<Calibrated>> {
-        let Privacy::Budget(target) = *privacy else {
+        let Privacy::Private(target) = *privacy else {
             return Ok(None);
         };
         let (budget, neighbours) = (target.budget, target.neighbours);
-        let (published, remark) = published(budget);
+        let (published, note) = published(budget);
         let (start_sd, step_sd) = match target.calibration {
-            NoiseRule::Accounted => self.accounted(budget, neighbours)?,
-            NoiseRule::AsPublished => {
+            CentralCalibration::Accounted => self.accounted(budget, neighbours)?,
+            CentralCalibration::AsPublished => {
                 let one = gaussian::as_published_sigma(budget)?;
                 (one * (self.start as f64).sqrt(), published)
             }
@@ -97,24 +97,26 @@ impl Releases {
         let delta = budget.delta();
         let whole = self.run(neighbours, start_sd, step_sd)?;
         let steps_alone = Self { start: 0, ..*self }.run(neighbours, 0.0, step_sd)?;
-        let mut true_epsilon = held(&whole, delta)?;
-        if target.calibration == NoiseRule::Accounted && whole.delta(budget.epsilon())? <= delta {
-            // The search rounds up; that the budget is kept was seen directly.
+        let mut true_epsilon = accountable_epsilon(&whole, delta)?;
+        if target.calibration == CentralCalibration::Accounted
+            && whole.delta(budget.epsilon())? <= delta
+        {
+            // The search rounds up; that the budget is kept was checked directly.
             true_epsilon = true_epsilon.map(|found| found.min(budget.epsilon()));
         }
-        let remark = (target.calibration == NoiseRule::AsPublished).then(|| remark.to_owned());
+        let note = (target.calibration == CentralCalibration::AsPublished).then(|| note.to_owned());
         Ok(Some(Calibrated {
             start_sd,
             step_sd,
             published_step_sd: published,
-            guarantee: target.guarantee(true_epsilon, remark),
+            guarantee: target.guarantee(true_epsilon, note),
             releases: *self,
-            epsilon_of_steps: held(&steps_alone, delta)?,
+            epsilon_of_steps: accountable_epsilon(&steps_alone, delta)?,
         }))
     }
 }
 
-/// The noise of a private run, checked to be its own; `None` without privacy.
+/// The noise of a private run, after checking that it was calibrated for it; `None` without privacy.
 pub(super) fn noise_of<'a>(
     privacy: &Privacy,
     releases: Releases,
@@ -122,7 +124,7 @@ pub(super) fn noise_of<'a>(
 ) -> Result<Option<&'a Calibrated>> {
     let promised = match (privacy, calibrated) {
         (Privacy::None, None) => return Ok(None),
-        (Privacy::Budget(target), Some(noise)) => {
+        (Privacy::Private(target), Some(noise)) => {
             let made_for = &noise.guarantee;
             (made_for.budget, made_for.neighbours, made_for.calibration)
                 == (target.budget, target.neighbours, target.calibration)
@@ -134,12 +136,12 @@ pub(super) fn noise_of<'a>(
         return Ok(calibrated);
     }
     Err(Error::invalid_request(
-        "the noise was found for another budget, other steps or batches; calibrate for this run",
+        "the noise was calibrated for another budget, other steps or batches; calibrate it for this run",
     ))
 }
 
-/// The ε of a run; `None` where the noise is too small to be accounted.
-fn held(run: &RunAccountant, delta: f64) -> Result<Option<f64>> {
+/// The ε of a run; `None` if the noise is too small to account for.
+fn accountable_epsilon(run: &RunAccountant, delta: f64) -> Result<Option<f64>> {
     match run.epsilon(delta) {
         Ok(epsilon) => Ok(Some(epsilon)),
         Err(error) if error.code() == ErrorCode::InvalidBudget => Ok(None),
@@ -147,8 +149,8 @@ fn held(run: &RunAccountant, delta: f64) -> Result<Option<f64>> {
     }
 }
 
-/// The noise of Theorem 6 and Algorithms 1 and 2 for a batch, constant 1: `σ² = (B/N)²·T·log(1/δ)/(ε²N²)` on the *mean* over B
-/// rows, as the standard deviation on their sum.
+/// The noise of Theorem 6 and Algorithms 1 and 2 for a batch, constant 1: `σ² = (B/N)²·T·log(1/δ)/(ε²N²)` on the *mean*
+/// over B rows, as the standard deviation on their sum.
 pub(super) fn published_for_batches(budget: Budget, n: usize, steps: usize, rate: f64) -> f64 {
     let log = -budget.delta().ln();
     let sigma = rate * (steps as f64 * log).sqrt() / (budget.epsilon() * n as f64);
@@ -159,13 +161,13 @@ pub(super) fn published_for_batches(budget: Budget, n: usize, steps: usize, rate
 mod tests {
     use super::*;
 
-    /// The noise of every kind of run keeps its budget, 3 % less of it does not.
+    /// The noise of every kind of run keeps its budget; 3 % less noise does not.
     #[test]
-    fn the_noise_is_needed() {
+    fn noise_is_enough_and_tight() {
         let budget = Budget::approximate(0.8, 1e-5).unwrap();
         for neighbours in Neighbours::ALL {
             for (rate, start) in [(None, 1), (None, 0), (Some(0.05), 1)] {
-                let steps = Steps { count: 50, rate };
+                let steps = Schedule { count: 50, rate };
                 let releases = Releases { steps, start };
                 let (start_sd, step_sd) = releases.accounted(budget, neighbours).unwrap();
                 let delta = |factor: f64| {

@@ -1,11 +1,11 @@
-//! Robust PCA of Maunu, Yu & Lerman: the subspace most rows lie near, however the others lie.
+//! Robust PCA of Maunu, Yu & Lerman: the subspace that most rows lie close to, wherever the outliers are.
 //!
 //! * [`Glad`]: gradient descent on `(1/N)Σ‖(I − VVᵀ)x‖` over the Grassmannian: `ggd`, `nggd`, `sggd`, `nsggd`,
 //!   `dp-ggd`, `dp-sggd`.
 //! * [`Reaper`]: its convex relaxation `(1/N)Σ‖(I − P)x‖` over the Fantope: `dp-gd-reap`, `dp-sgd-reap`,
 //!   `dp-md-reap`, `dp-smd-reap`.
 //!
-//! Rows are spherised: each is divided by its length, and a zero row stays zero. That is a map of one row at a time, so
+//! Rows are spherised: each is divided by its length, and a zero row stays zero. This maps each row separately, so
 //! neighbours stay neighbours.
 
 mod calibration;
@@ -16,8 +16,8 @@ mod start;
 mod table;
 
 pub use calibration::Calibrated;
-pub use glad::{Glad, GladForm};
-pub use reaper::{AverageIterate, Reaper, ReaperForm};
+pub use glad::{Glad, GladVariant};
+pub use reaper::{AverageIterate, Reaper, ReaperVariant};
 pub use start::Start;
 
 pub(crate) use {

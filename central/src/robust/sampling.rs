@@ -1,4 +1,4 @@
-//! Which rows a step sees.
+//! Sampling of the rows of each step.
 
 use std::borrow::Cow;
 
@@ -8,32 +8,33 @@ use nalgebra::DMatrix;
 use super::table::Table;
 use crate::{Generator, Privacy, poisson::sampling_rate};
 
-/// Steps of the private forms: each costs noise.
-const FULL_STEPS: usize = 100;
-const SAMPLED_STEPS: usize = 500;
+/// Default steps of the private variants; each step needs noise.
+const DEFAULT_FULL_BATCH_STEPS: usize = 100;
+const DEFAULT_SAMPLED_STEPS: usize = 500;
 /// Rows of a batch without privacy.
-const PLAIN_BATCH: usize = 20;
+const DEFAULT_NONPRIVATE_BATCH: usize = 20;
 
-/// Number of steps, and the rows of one.
+/// Number of steps, and the sampling of their rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Steps {
+pub(super) struct Schedule {
     /// T.
     pub(super) count: usize,
     /// Poisson sampling rate q; `None`: all rows.
     pub(super) rate: Option<f64>,
 }
 
-impl Steps {
-    /// T where it is not set: `plain` without privacy.
-    pub(super) fn usual_count(plain: usize, sampled: bool, privacy: &Privacy) -> usize {
+impl Schedule {
+    /// Default T: `plain` without privacy.
+    pub(super) fn default_count(plain: usize, sampled: bool, privacy: &Privacy) -> usize {
         match privacy {
             Privacy::None => plain,
-            Privacy::Budget(_) if sampled => SAMPLED_STEPS,
-            Privacy::Budget(_) => FULL_STEPS,
+            Privacy::Private(_) if sampled => DEFAULT_SAMPLED_STEPS,
+            Privacy::Private(_) => DEFAULT_FULL_BATCH_STEPS,
         }
     }
 
-    /// Over all n rows, or over batches of `batch` in the mean; `None`: 20 without privacy, the paper's with.
+    /// Steps over all n rows, or over batches of expected size `batch`; `None`: 20 without privacy, the paper's size
+    /// with privacy.
     pub(super) fn new(
         count: usize,
         sampled: bool,
@@ -41,17 +42,17 @@ impl Steps {
         n: usize,
         privacy: &Privacy,
     ) -> Result<Self> {
-        let usual = match privacy {
-            Privacy::None => PLAIN_BATCH.min(n),
-            Privacy::Budget(target) => usual_batch(n, target.budget.epsilon(), count),
+        let default = match privacy {
+            Privacy::None => DEFAULT_NONPRIVATE_BATCH.min(n),
+            Privacy::Private(target) => default_batch(n, target.budget.epsilon(), count),
         };
         let rate = sampled
-            .then(|| sampling_rate(batch.unwrap_or(usual), n))
+            .then(|| sampling_rate(batch.unwrap_or(default), n))
             .transpose()?;
         Ok(Self { count, rate })
     }
 
-    /// The rows of one step, a column each.
+    /// The rows of one step, as columns.
     pub(super) fn rows<'a>(&self, table: &'a Table, rng: &mut Generator) -> Cow<'a, DMatrix<f64>> {
         match self.rate {
             Some(rate) => Cow::Owned(table.poisson_sample(rate, rng)),
@@ -59,14 +60,14 @@ impl Steps {
         }
     }
 
-    /// The public number a sum is divided by: n, or the *expected* size of a batch, never the size it has.
+    /// The public divisor of a sum: n, or the *expected* size of a batch, never its actual size.
     pub(super) fn denominator(&self, n: usize) -> f64 {
         n as f64 * self.rate.unwrap_or(1.0)
     }
 }
 
 /// The batch of the papers' experiments, `max(N√(ε/4T), 1)` (after Bassily et al. 2019).
-fn usual_batch(n: usize, epsilon: f64, steps: usize) -> usize {
+fn default_batch(n: usize, epsilon: f64, steps: usize) -> usize {
     let batch = n as f64 * (epsilon / (4.0 * steps as f64)).sqrt();
     (batch as usize).clamp(1, n)
 }
@@ -77,8 +78,8 @@ mod tests {
 
     #[test]
     fn the_batch_of_the_first_experiment() {
-        assert_eq!(usual_batch(2000, 0.8, 2000), 20);
-        assert_eq!(usual_batch(100, 0.8, 1_000_000), 1);
-        assert_eq!(usual_batch(100, 800.0, 10), 100);
+        assert_eq!(default_batch(2000, 0.8, 2000), 20);
+        assert_eq!(default_batch(100, 0.8, 1_000_000), 1);
+        assert_eq!(default_batch(100, 800.0, 10), 100);
     }
 }

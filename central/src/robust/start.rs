@@ -1,4 +1,4 @@
-//! Where the descent begins.
+//! The initial subspace of the descent.
 
 use std::ops::ControlFlow;
 
@@ -17,38 +17,38 @@ use crate::{
     power::noisy_power,
 };
 
-/// Largest dimension whose `p × p` sum is formed.
-const LARGEST_SUM: usize = 2_000;
+/// Maximum dimension whose `p × p` sum is formed.
+const MAX_SUM_DIMENSION: usize = 2_000;
 
 /// Steps of the noisy power start.
 const POWER_STEPS: u64 = 4;
 
-/// How the first frame is found.
+/// How the initial subspace is found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Start {
     /// [`Start::AnalyzeGauss`] up to p = 2,000, [`Start::Power`] above.
     #[default]
     ByDimension,
-    /// PCA, with the noise of Analyze Gauss on `Σxxᵀ` where the run is private.
+    /// PCA; in a private run with the noise of Analyze Gauss on `Σxxᵀ`.
     AnalyzeGauss,
-    /// PCA; where the run is private four steps of the power method with noise on `p × k` numbers, so that no `p × p`
-    /// matrix is formed.
+    /// PCA; in a private run four steps of the power method with noise on `p × k` numbers, so that no `p × p` matrix is
+    /// formed.
     Power,
-    /// A uniformly random frame, which costs no budget.
+    /// A uniformly random frame, which spends no budget.
     Random,
 }
 
 impl Start {
-    /// The kind for dimension p.
+    /// The start to use in dimension p.
     pub(super) fn resolve(self, p: usize) -> Self {
         match self {
-            Self::ByDimension if p <= LARGEST_SUM => Self::AnalyzeGauss,
+            Self::ByDimension if p <= MAX_SUM_DIMENSION => Self::AnalyzeGauss,
             Self::ByDimension => Self::Power,
             chosen => chosen,
         }
     }
 
-    /// Releases it makes of `Σxxᵀ` (times a frame) in a private run.
+    /// Number of releases of `Σxxᵀ` (times a frame) in a private run.
     pub(super) fn releases(self) -> u64 {
         match self {
             Self::Random => 0,
@@ -57,7 +57,7 @@ impl Start {
         }
     }
 
-    /// The frame, `p × k`; `noise_sd` is that of one release, 0 without privacy.
+    /// The frame, `p × k`; `noise_sd` is the noise of one release, 0 without privacy.
     pub(super) fn frame(
         self,
         table: &Table,
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
     use crate::{generator, testing::gaussian_rows};
 
-    /// PCA, and the power start with next to no noise comes near it.
+    /// Equals PCA; the power start with negligible noise comes close to it.
     #[test]
     fn every_start_is_pca_without_noise() {
         let mut rng = generator(Some(2)).unwrap();

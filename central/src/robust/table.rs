@@ -5,10 +5,10 @@ use nalgebra::DMatrix;
 
 use crate::{Generator, Rows, poisson};
 
-/// `x/‖x‖`, a column for each row; zero rows stay zero.
+/// The rows `x/‖x‖` as columns; zero rows stay zero.
 pub(super) struct Table {
     columns: DMatrix<f64>,
-    /// Where rows are known to be zero after their first so many coordinates.
+    /// Number of coordinates after which all rows are known to be zero.
     support: Option<usize>,
 }
 
@@ -35,18 +35,18 @@ impl Table {
         self.columns.nrows()
     }
 
-    /// How many coordinates, if the rows are known to be zero after them.
+    /// Number of coordinates after which the rows are known to be zero, if any.
     pub(super) fn support(&self) -> Option<usize> {
         self.support
     }
 
     /// Q and the rows `Qᵀx` for n < p rows: zero after n coordinates.
-    pub(super) fn turned(&self) -> (HouseholderQr, Self) {
-        let turn = HouseholderQr::new(&self.columns);
-        let mut columns = turn.r();
+    pub(super) fn rotated(&self) -> (HouseholderQr, Self) {
+        let rotation = HouseholderQr::new(&self.columns);
+        let mut columns = rotation.r();
         columns.resize_vertically_mut(self.dimension(), 0.0);
         let support = Some(self.n());
-        (turn, Self { columns, support })
+        (rotation, Self { columns, support })
     }
 
     /// Rows n.
@@ -67,7 +67,7 @@ impl Table {
     }
 }
 
-/// `Σxxᵀ` by its products.
+/// `Σxxᵀ`, given by its products.
 impl Symmetric for Table {
     fn dimension(&self) -> usize {
         self.columns().nrows()

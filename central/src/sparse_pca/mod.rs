@@ -1,4 +1,4 @@
-//! `sparse-pca`: row-sparse components by tighten after relax.
+//! `sparse-pca`: row-sparse components by "tighten after relax".
 
 mod penalty;
 mod second_moment;
@@ -15,48 +15,48 @@ use rand::seq::index;
 
 use self::{penalty::Penalty, second_moment::SecondMoment};
 use crate::{
-    Baseline, Card, Fit, Generator, Request, Rows, check,
+    AlgorithmInfo, Baseline, Fit, Generator, Request, Rows, check,
     parameter::{LAMBDA, STARTS, SUPPORT},
     trace::Tracer,
 };
 
-/// Iterations of one pursuit.
-const PURSUIT: usize = 1_000;
+/// Maximum iterations of one pursuit.
+const MAX_PURSUIT_ITERATIONS: usize = 1_000;
 
-/// Starts where none are asked for: the relaxed one.
-const USUAL_STARTS: usize = 1;
+/// Default number of starts: only the relaxed one.
+const DEFAULT_STARTS: usize = 1;
 
-pub(crate) static CARD: Card = Card {
+pub(crate) static INFO: AlgorithmInfo = AlgorithmInfo {
     name: "sparse-pca",
     source: "Wang, Lu & Liu 2014 (tighten after relax); Vu et al. 2013",
-    description: "row-sparse components: Fantope relaxation, then sparse orthogonal iteration on a fixed number of rows",
+    description: "row-sparse components: Fantope relaxation, then sparse orthogonal iteration on a fixed number of features",
     guarantee: "none: it is the non-private sparse reference",
-    parameters: &[LAMBDA, SUPPORT, STARTS.or(USUAL_STARTS as f64)],
-    quadratic: true,
-    traced: false,
-    ..Card::plain(|options| {
+    parameters: &[LAMBDA, SUPPORT, STARTS.or(DEFAULT_STARTS as f64)],
+    quadratic_memory: true,
+    has_trace: false,
+    ..AlgorithmInfo::nonprivate(|options| {
         Ok(Box::new(SparsePca {
             lambda: options.number(LAMBDA),
             support: options.count(SUPPORT),
-            starts: options.count(STARTS).unwrap_or(USUAL_STARTS),
+            starts: options.count(STARTS).unwrap_or(DEFAULT_STARTS),
         }))
     })
 };
 
-/// `sparse-pca`: the relaxation ([`solve`]) of the rows' second moment, tightened ([`pursue`]) to exactly s rows, and PCA
-/// on them.
+/// `sparse-pca`: the relaxation ([`solve`]) of the second-moment matrix, tightened ([`pursue`]) to exactly s features,
+/// and PCA on them.
 ///
-/// The relaxation is solved over the rows that λ does not rule out ([`solve`] would leave the others out too), so that
-/// they alone decide how long it takes.
+/// The relaxation is solved over the features that λ does not rule out ([`solve`] would drop the others too), so that
+/// only they determine the running time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SparsePca {
-    /// λ, in units of the second moment's entries; `None`: the one that leaves four rows for each of the s asked for, and at most 200;
-    /// without s a tenth of the largest entry beside the diagonal where that leaves at most 200 rows.
+    /// λ, in units of the matrix entries; `None`: the value that leaves four features for each of the s requested, and
+    /// at most 200; without s a tenth of the largest off-diagonal entry if that leaves at most 200 features.
     pub lambda: Option<f64>,
-    /// s, from k to p; `None`: as many as the relaxation keeps.
+    /// s, from k to p; `None`: as many as the relaxation selects.
     pub support: Option<usize>,
-    /// Starts of the pursuit, at least 1: the relaxed solution, then uniformly random frames on s random rows; the answer
-    /// that captures most wins. Wang & Xu's experiments take the best of 50.
+    /// Starts of the pursuit, at least 1: the relaxed solution, then uniformly random frames on s random features; the
+    /// result that captures most wins. Wang & Xu's experiments take the best of 50.
     pub starts: usize,
 }
 
@@ -65,12 +65,12 @@ impl Default for SparsePca {
         Self {
             lambda: None,
             support: None,
-            starts: USUAL_STARTS,
+            starts: DEFAULT_STARTS,
         }
     }
 }
 
-/// PCA on some rows.
+/// PCA on some features.
 struct Candidate {
     vectors: DMatrix<f64>,
     support: Vec<usize>,
@@ -78,10 +78,11 @@ struct Candidate {
 }
 
 impl Candidate {
-    /// On the s rows that a pursuit from `start` (`p × k`) ends on, or on those that it begins with if these capture more.
+    /// On the s features that a pursuit from `start` (`p × k`) ends with, or on those it begins with if they capture
+    /// more.
     fn pursued(moment: &SecondMoment, start: &DMatrix<f64>, s: usize) -> Result<Self> {
         let (p, k) = start.shape();
-        let pursued = pursue(moment, start, s, PURSUIT)?;
+        let pursued = pursue(moment, start, s, MAX_PURSUIT_ITERATIONS)?;
         let first = Self::on_rows(moment, pursued.first, p, k)?;
         let last = Self::on_rows(moment, pursued.support, p, k)?;
         Ok(if first.captured > last.captured {
@@ -91,7 +92,7 @@ impl Candidate {
         })
     }
 
-    /// The k leading components of the moment on these rows.
+    /// The k leading components of the matrix on these features.
     fn on_rows(moment: &SecondMoment, support: Vec<usize>, p: usize, k: usize) -> Result<Self> {
         let leading = top_k(&moment.block(&support), k)?;
         Ok(Self {
@@ -102,7 +103,7 @@ impl Candidate {
     }
 }
 
-/// As the given rows of a `p × k` matrix whose others are zero.
+/// A `p × k` matrix with these rows, the others zero.
 fn embedded(vectors: &DMatrix<f64>, rows: &[usize], p: usize) -> DMatrix<f64> {
     let mut whole = DMatrix::zeros(p, vectors.ncols());
     for (from, &to) in rows.iter().enumerate() {
@@ -111,28 +112,28 @@ fn embedded(vectors: &DMatrix<f64>, rows: &[usize], p: usize) -> DMatrix<f64> {
     whole
 }
 
-/// A uniformly random frame on s uniformly random rows.
+/// A uniformly random frame on s uniformly random features.
 fn random_start(p: usize, s: usize, k: usize, rng: &mut Generator) -> Result<DMatrix<f64>> {
     let rows = index::sample(rng, p, s).into_vec();
     Ok(embedded(&uniform_frame(rng, s, k)?, &rows, p))
 }
 
 impl Baseline for SparsePca {
-    fn card(&self) -> &'static Card {
-        &CARD
+    fn info(&self) -> &'static AlgorithmInfo {
+        &INFO
     }
 
     /// # Errors
-    /// Besides those of the trait `invalid-request` for a λ that is negative or not finite, an s outside `k..=p` and no
-    /// starts.
+    /// Besides those of the trait, `invalid-request` for a λ that is negative or not finite, an s outside `k..=p`, or
+    /// no starts.
     fn fit(&self, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit> {
         let (n, p, k) = (rows.n() as u64, rows.dimension(), request.k);
-        check(&CARD, p, n, request)?;
+        check(&INFO, p, n, request)?;
         STARTS.check(self.starts)?;
         let moment = SecondMoment::new(rows);
         let penalty = Penalty::new(&moment, self.lambda, self.support, k)?;
         let relaxed = solve(
-            &moment.block(&penalty.kept),
+            &moment.block(&penalty.candidates),
             k,
             penalty.lambda,
             &penalty.settings,
@@ -140,7 +141,7 @@ impl Baseline for SparsePca {
         )?;
         let s = self.support.unwrap_or(relaxed.support.len());
         let pursue_from = |start: &DMatrix<f64>| Candidate::pursued(&moment, start, s);
-        let mut best = pursue_from(&embedded(&relaxed.vectors, &penalty.kept, p))?;
+        let mut best = pursue_from(&embedded(&relaxed.vectors, &penalty.candidates, p))?;
         let mut best_start = 1;
         for start in 2..=self.starts {
             let candidate = pursue_from(&random_start(p, s, k, rng)?)?;
@@ -156,10 +157,10 @@ impl Baseline for SparsePca {
             n,
             privacy: None,
             trace: tracer.finish(),
-            facts: vec![
+            diagnostics: vec![
                 ("lambda", penalty.lambda),
                 ("support", best.support.len() as f64),
-                ("screened_rows", penalty.kept.len() as f64),
+                ("screened_rows", penalty.candidates.len() as f64),
                 ("relaxed_support", relaxed.support.len() as f64),
                 ("relaxed_gap", relaxed.relative_gap),
                 ("starts", self.starts as f64),
@@ -176,7 +177,7 @@ mod tests {
     use super::*;
     use crate::{generator, testing::gaussian_rows};
 
-    /// Every set of s of p rows.
+    /// All sets of s of p features.
     fn supports(p: usize, s: usize) -> Vec<Vec<usize>> {
         (0_u32..1 << p)
             .filter(|set| set.count_ones() as usize == s)
@@ -184,10 +185,10 @@ mod tests {
             .collect()
     }
 
-    /// The best of 50 starts is the best of all supports, on twelve tables without structure, where the relaxed start alone
-    /// is not always.
+    /// On twelve tables without structure the best of 50 starts is the best of all supports; the relaxed start alone
+    /// not always is.
     #[test]
-    fn many_starts_find_the_best_rows() {
+    fn many_starts_find_the_best_features() {
         let (p, s, k) = (10, 4, 2);
         let mut missed = 0;
         for seed in 0..12 {
@@ -204,7 +205,9 @@ mod tests {
                     ..SparsePca::default()
                 };
                 let mut rng = generator(Some(seed)).unwrap();
-                let fit = method.fit(&rows, &Request::plain(k), &mut rng).unwrap();
+                let fit = method
+                    .fit(&rows, &Request::nonprivate(k), &mut rng)
+                    .unwrap();
                 let zero = fit.subspace.row_iter().filter(|row| row.norm() == 0.0);
                 assert!(zero.count() >= p - s);
                 moment.times(&fit.subspace).dot(&fit.subspace)
@@ -216,7 +219,7 @@ mod tests {
         assert!((1..12).contains(&missed), "{missed}");
     }
 
-    /// As many numbers as columns but fewer rows: directions that no row has are filled up.
+    /// Fewer rows than components: missing directions are filled up.
     #[test]
     fn fewer_rows_than_components_are_no_error() {
         let rows = gaussian_rows(2, &[0.3; 12], 5);
@@ -225,7 +228,7 @@ mod tests {
             starts: 3,
             ..SparsePca::default()
         };
-        let (request, mut rng) = (Request::plain(4), generator(Some(1)).unwrap());
+        let (request, mut rng) = (Request::nonprivate(4), generator(Some(1)).unwrap());
         let fit = method.fit(&rows, &request, &mut rng).unwrap();
         assert!((rows.captured_variance(&fit.subspace).unwrap()) > 0.5);
         let none = SparsePca {

@@ -1,4 +1,4 @@
-//! λ where it is not given, and the rows that it does not rule out.
+//! The default λ, and the features that λ does not rule out.
 
 use eigenveil_estimation::fantope::AdmmSettings;
 use eigenveil_shared::Result;
@@ -6,27 +6,27 @@ use eigenveil_shared::Result;
 use super::second_moment::SecondMoment;
 use crate::parameter::LAMBDA;
 
-/// λ as a share of the largest entry beside the diagonal, where so few rows are left that this is soon solved.
-const USUAL_SHARE: f64 = 0.1;
-/// Most rows that a λ which is not given leaves to the relaxation: so many take seconds, thousands minutes.
-const MOST_ROWS: usize = 200;
-/// Gap and iterations of a relaxation whose λ is not given: it is where a pursuit starts, as on a path of λ.
-const COARSE: (f64, usize) = (1e-3, 300);
-/// Rows that it leaves for each that is asked for.
-const ROOM: usize = 4;
+/// λ as a share of the largest off-diagonal entry, if that leaves few enough features.
+const DEFAULT_LAMBDA_SHARE: f64 = 0.1;
+/// Maximum number of features that the default λ leaves to the relaxation: 200 take seconds, thousands minutes.
+const MAX_CANDIDATES: usize = 200;
+/// Gap and iterations of a relaxation with the default λ: it only starts a pursuit, as on a path of λ.
+const COARSE_SOLVE: (f64, usize) = (1e-3, 300);
+/// Features that the default λ leaves for each one requested.
+const CANDIDATES_PER_FEATURE: usize = 4;
 
-/// A penalty, and the rows that matter under it.
+/// A penalty, and the features that matter under it.
 pub(super) struct Penalty {
     pub(super) lambda: f64,
-    /// Ascending: those with an entry beside the diagonal that is above λ, and of the others the k with the largest
-    /// diagonal. The relaxation has an optimum that is zero on the rest.
-    pub(super) kept: Vec<usize>,
-    /// How far the relaxation is solved: as usual where λ is given, otherwise to a gap of 1e-3.
+    /// Ascending: those with an off-diagonal entry above λ, and of the others the k with the largest diagonal. The
+    /// relaxation has an optimum that is zero on the rest.
+    pub(super) candidates: Vec<usize>,
+    /// Accuracy of the relaxation: the solver's default for a given λ, otherwise a gap of 1e-3.
     pub(super) settings: AdmmSettings,
 }
 
 impl Penalty {
-    /// As given, or as is usual for s rows of the answer.
+    /// The given λ, or the default for s selected features.
     pub(super) fn new(
         moment: &SecondMoment,
         lambda: Option<f64>,
@@ -36,33 +36,33 @@ impl Penalty {
         let (diagonal, largest) = moment.row_sizes();
         let mut settings = AdmmSettings::default();
         if lambda.is_none() {
-            (settings.tolerance, settings.max_iterations) = COARSE;
+            (settings.tolerance, settings.max_iterations) = COARSE_SOLVE;
         }
-        let lambda = lambda.unwrap_or_else(|| usual(&largest, support));
+        let lambda = lambda.unwrap_or_else(|| default_lambda(&largest, support));
         LAMBDA.check(lambda)?;
-        let (mut kept, mut alone): (Vec<usize>, Vec<usize>) =
+        let (mut candidates, mut alone): (Vec<usize>, Vec<usize>) =
             (0..diagonal.len()).partition(|&row| largest[row] > lambda);
         alone.sort_by(|&a, &b| diagonal[b].total_cmp(&diagonal[a]).then(a.cmp(&b)));
-        kept.extend(alone.into_iter().take(k));
-        kept.sort_unstable();
+        candidates.extend(alone.into_iter().take(k));
+        candidates.sort_unstable();
         Ok(Self {
             lambda,
-            kept,
+            candidates,
             settings,
         })
     }
 }
 
-/// The λ that leaves four rows for each of the s asked for, 200 at most; without s, and where there are not as many, a tenth of
-/// the largest entry beside the diagonal, or more where that would leave more than 200 rows.
-fn usual(largest: &[f64], support: Option<usize>) -> f64 {
+/// The λ that leaves four features for each of the s requested, 200 at most; without s, or if there are fewer, a tenth
+/// of the largest off-diagonal entry, or more if that would leave more than 200 features.
+fn default_lambda(largest: &[f64], support: Option<usize>) -> f64 {
     let mut sizes = largest.to_vec();
     sizes.sort_unstable_by(|a, b| b.total_cmp(a));
-    // What leaves as many rows as there are larger ones.
+    // This value leaves as many features as there are larger entries.
     let leaves = |rows: usize| sizes.get(rows).copied();
-    let share = USUAL_SHARE * sizes.first().copied().unwrap_or(0.0);
-    let most = leaves(MOST_ROWS).unwrap_or(0.0);
-    let asked = support.and_then(|s| leaves(s.saturating_mul(ROOM)));
+    let share = DEFAULT_LAMBDA_SHARE * sizes.first().copied().unwrap_or(0.0);
+    let most = leaves(MAX_CANDIDATES).unwrap_or(0.0);
+    let asked = support.and_then(|s| leaves(s.saturating_mul(CANDIDATES_PER_FEATURE)));
     asked.unwrap_or(share).max(most)
 }
 
@@ -71,10 +71,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_leaves_the_rows_it_says() {
+    fn default_lambda_leaves_the_stated_features() {
         let sizes: Vec<f64> = (1..=1_000).map(f64::from).collect();
         let left = |support| {
-            let lambda = usual(&sizes, support);
+            let lambda = default_lambda(&sizes, support);
             sizes.iter().filter(|&&size| size > lambda).count()
         };
         assert_eq!(
@@ -82,8 +82,11 @@ mod tests {
             (80, 200, 200)
         );
         let few: Vec<f64> = (1..=100).map(f64::from).collect();
-        assert_eq!((usual(&few, None), usual(&few, Some(50))), (10.0, 10.0));
-        assert_eq!(usual(&few, Some(10)), 60.0);
-        assert_eq!(usual(&[0.0], None), 0.0);
+        assert_eq!(
+            (default_lambda(&few, None), default_lambda(&few, Some(50))),
+            (10.0, 10.0)
+        );
+        assert_eq!(default_lambda(&few, Some(10)), 60.0);
+        assert_eq!(default_lambda(&[0.0], None), 0.0);
     }
 }

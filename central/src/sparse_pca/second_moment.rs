@@ -1,4 +1,4 @@
-//! The rows' second moment as `sparse-pca` needs it.
+//! The second-moment matrix as `sparse-pca` needs it.
 
 use eigenveil_estimation::linalg::{
     GramSum, Symmetric, cross_product, packed_to_dense, product, tall_cross_product, tall_product,
@@ -8,23 +8,23 @@ use nalgebra::DMatrix;
 
 use crate::Rows;
 
-/// Largest dimension whose matrix is formed where there are fewer rows: it holds 128 MB.
-const LARGEST_MATRIX: usize = 4_000;
-/// Columns of the matrix that are made and forgotten together.
-const PANEL: usize = 256;
+/// Maximum dimension whose matrix is formed if there are fewer rows: it takes 128 MB.
+const MAX_MATRIX_DIMENSION: usize = 4_000;
+/// Columns of the matrix computed at a time.
+const PANEL_COLUMNS: usize = 256;
 
 /// `(1/n)Σxxᵀ`.
 pub(super) enum SecondMoment {
     /// As a `p × p` matrix.
     Matrix(DMatrix<f64>),
-    /// By the rows over √n, a column each (`p × n`), where there are fewer rows than columns and many columns.
+    /// As the rows over √n, one column each (`p × n`), if there are many columns and fewer rows.
     Rows(DMatrix<f64>),
 }
 
 impl SecondMoment {
     pub(super) fn new(rows: &Rows) -> Self {
         let (n, p) = (rows.n(), rows.dimension());
-        if p <= n || p <= LARGEST_MATRIX {
+        if p <= n || p <= MAX_MATRIX_DIMENSION {
             return Self::Matrix(rows.sum_of_outer_products() / n as f64);
         }
         let scale = (n as f64).sqrt();
@@ -32,12 +32,12 @@ impl SecondMoment {
         Self::Rows(DMatrix::from_iterator(p, n, values.map(|x| x / scale)))
     }
 
-    /// The diagonal, and in each row the largest magnitude beside it.
+    /// The diagonal, and in each row the largest off-diagonal magnitude.
     pub(super) fn row_sizes(&self) -> (Vec<f64>, Vec<f64>) {
         let p = self.dimension();
         let (mut diagonal, mut largest) = (vec![0.0; p], vec![0.0_f64; p]);
-        for from in (0..p).step_by(PANEL) {
-            let width = PANEL.min(p - from);
+        for from in (0..p).step_by(PANEL_COLUMNS) {
+            let width = PANEL_COLUMNS.min(p - from);
             let panel = match self {
                 Self::Matrix(matrix) => matrix.columns(from, width).into_owned(),
                 Self::Rows(rows) => tall_product(rows, &rows.rows(from, width).transpose()),
@@ -56,7 +56,7 @@ impl SecondMoment {
         (diagonal, largest)
     }
 
-    /// Its part on these coordinates.
+    /// The submatrix of these coordinates.
     pub(super) fn block(&self, coordinates: &[usize]) -> DMatrix<f64> {
         match self {
             Self::Matrix(matrix) => matrix.select_rows(coordinates).select_columns(coordinates),
@@ -79,7 +79,7 @@ impl Symmetric for SecondMoment {
         }
     }
 
-    /// Only what meets a row of the block that is not zero is multiplied.
+    /// Zero rows of the block are skipped.
     fn times(&self, block: &DMatrix<f64>) -> DMatrix<f64> {
         let active: Vec<usize> = (0..block.nrows())
             .filter(|&row| block.row(row).iter().any(|x| *x != 0.0))
@@ -105,7 +105,7 @@ mod tests {
     use crate::testing::gaussian_rows;
 
     #[test]
-    fn both_forms_are_one_matrix() {
+    fn both_representations_agree() {
         let rows = gaussian_rows(7, &[0.5, 0.4, 0.3, 0.2, 0.1, 0.1, 0.1, 0.1, 0.1], 3);
         let exact = rows.sum_of_outer_products() / 7.0;
         let by_rows = DMatrix::from_iterator(
@@ -120,16 +120,16 @@ mod tests {
         sparse.fill_row(2, 0.0);
         sparse.fill_row(7, 0.0);
         let off_diagonal = |i: usize| {
-            let beside = (0..9).filter(|&j| j != i).map(|j| exact[(i, j)].abs());
-            beside.fold(0.0, f64::max)
+            let off_diagonal = (0..9).filter(|&j| j != i).map(|j| exact[(i, j)].abs());
+            off_diagonal.fold(0.0, f64::max)
         };
-        for form in [SecondMoment::new(&rows), SecondMoment::Rows(by_rows)] {
+        for representation in [SecondMoment::new(&rows), SecondMoment::Rows(by_rows)] {
             for block in [&sparse, &full] {
-                assert!((form.times(block) - &exact * block).amax() < 1e-14);
+                assert!((representation.times(block) - &exact * block).amax() < 1e-14);
             }
             let part = exact.select_rows(&[1, 4, 8]).select_columns(&[1, 4, 8]);
-            assert!((form.block(&[1, 4, 8]) - part).amax() < 1e-15);
-            let (diagonal, largest) = form.row_sizes();
+            assert!((representation.block(&[1, 4, 8]) - part).amax() < 1e-15);
+            let (diagonal, largest) = representation.row_sizes();
             for i in 0..9 {
                 assert!((diagonal[i] - exact[(i, i)]).abs() < 1e-15);
                 assert!((largest[i] - off_diagonal(i)).abs() < 1e-15);

@@ -32,12 +32,13 @@ impl<'a> Batches<'a> {
         self.expected() / self.rows.n() as f64
     }
 
-    /// `√((1 − B/n)/B)`: no less than what sampling moves `Σ x(xᵀX)/B` by for ‖X‖ ≤ 1 (root mean square, Frobenius).
+    /// `√((1 − B/n)/B)`: an upper bound on the sampling error of `Σ x(xᵀX)/B` for ‖X‖ ≤ 1 (root mean square,
+    /// Frobenius).
     pub(super) fn sampling_deviation(&self) -> f64 {
         ((1.0 - self.rate()) / self.expected()).sqrt()
     }
 
-    /// `Σ x(xᵀX)` over a new sample for `factor` = X, each summand shortened to norm `clip`; and X again.
+    /// `Σ x(xᵀX)` over a new sample for `factor` = X, each summand clipped to norm `clip`; returns X too.
     pub(super) fn sum(
         &self,
         factor: DMatrix<f64>,
@@ -58,7 +59,7 @@ mod tests {
     use crate::{generator, testing::gaussian_rows};
 
     #[test]
-    fn everybody_and_nobody() {
+    fn rate_one_and_tiny_rates() {
         let rows = gaussian_rows(20, &[0.5, 0.3], 1);
         let mut rng = generator(Some(2)).unwrap();
         let all = Batches::new(&rows, 20).unwrap();

@@ -1,24 +1,24 @@
-//! The noise of both algorithms, and what it gives to the whole run.
+//! The noise of both algorithms, and the guarantee for the whole run.
 
 use eigenveil_shared::{ErrorCode, Result, privacy::Budget};
 
 use crate::{
-    Guarantee, Neighbours, NoiseRule, PrivacyTarget,
+    CentralCalibration, Neighbours, PrivacyTarget, RunGuarantee,
     accountant::{RunAccountant, noise_multiplier},
     oja::gradient_sensitivity,
 };
 
-/// μ of DP-SPCA's formula, which leaves it open in (0, 1): `1/μ(1−μ)` is smallest here.
+/// μ of DP-SPCA's formula, which leaves it open in (0, 1): this value minimizes `1/μ(1−μ)`.
 const MU: f64 = 0.5;
-/// Part of the squared privacy parameter of `dp-vrpca` that goes to the full gradients: their noise stays for a whole
-/// epoch, that of the differences is averaged over its steps.
+/// Share of the squared privacy parameter of `dp-vrpca` for the full gradients: their noise remains for a whole epoch,
+/// that of the differences is averaged over its steps.
 const FULL_SHARE: f64 = 0.75;
-/// Parts of the printed noise tried for the full gradient in [`VrNoise::published_epsilon`].
+/// Shares of the published noise tried for the full gradient in [`VrNoise::published_epsilon`].
 const SPLITS: [f64; 4] = [0.02, 0.1, 0.3, 0.6];
 
-/// How a run is divided.
+/// Sizes of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Plan {
+pub(super) struct StepPlan {
     /// Rows n.
     pub(super) n: usize,
     /// Sampling rate B/n.
@@ -29,13 +29,13 @@ pub(super) struct Plan {
     pub(super) epochs: usize,
 }
 
-impl Plan {
+impl StepPlan {
     fn all_steps(&self) -> u64 {
         self.steps as u64 * self.epochs as u64
     }
 
-    /// Adds all steps to `run`: noise `z` per unit of the bound of a row's share. Where every step takes all rows nothing is
-    /// sampled, and a pair of rows moves a sum by `sensitivity` of these units, which is less than twice the bound.
+    /// Adds all steps to `run`: noise `z` per unit of the bound on a row's summand. If every step uses all rows there
+    /// is no sampling, and a pair of rows moves a sum by `sensitivity` of these units, less than twice the bound.
     fn account(&self, run: &mut RunAccountant, z: f64, sensitivity: f64) -> Result<()> {
         if self.rate < 1.0 {
             run.subsampled(self.rate, z, self.all_steps())?;
@@ -47,20 +47,24 @@ impl Plan {
 }
 
 /// DP-SPCA's λ₁ on the gradient of a step: `λ₁² = 20Tα/(n²εμ)`, `α = ln(1/δ)/((1−μ)ε) + 1`, G = 1.
-pub(super) fn printed_spca_sd(budget: Budget, n: usize, steps: usize) -> f64 {
+pub(super) fn published_spca_sd(budget: Budget, n: usize, steps: usize) -> f64 {
     let (epsilon, n) = (budget.epsilon(), n as f64);
     let alpha = (1.0 / budget.delta()).ln() / ((1.0 - MU) * epsilon) + 1.0;
     (20.0 * steps as f64 * alpha / (n * n * epsilon * MU)).sqrt()
 }
 
 /// DP-VRPCA's λ₂ on the gradient of a step: `λ₂² = Tm ln(1/δ)/(n²ε²)`, G = 1.
-pub(super) fn printed_vrpca_sd(budget: Budget, plan: Plan) -> f64 {
+pub(super) fn published_vrpca_sd(budget: Budget, plan: StepPlan) -> f64 {
     (plan.all_steps() as f64 * (1.0 / budget.delta()).ln()).sqrt()
         / (plan.n as f64 * budget.epsilon())
 }
 
-/// Noise of `dp-spca`: its standard deviation on the sum of a sample, 0 for none.
-pub(super) fn spca_noise(target: PrivacyTarget, plan: Plan, k: usize) -> Result<(f64, Guarantee)> {
+/// Noise of `dp-spca`: its standard deviation on the sum of a sample, 0 without noise.
+pub(super) fn spca_noise(
+    target: PrivacyTarget,
+    plan: StepPlan,
+    k: usize,
+) -> Result<(f64, RunGuarantee)> {
     let (budget, neighbours) = (target.budget, target.neighbours);
     let sensitivity = gradient_sensitivity(neighbours, 1.0, k);
     let run = |sd: f64| {
@@ -69,36 +73,42 @@ pub(super) fn spca_noise(target: PrivacyTarget, plan: Plan, k: usize) -> Result<
         Ok(run)
     };
     let sd = match target.calibration {
-        NoiseRule::Accounted => noise_multiplier(budget, run)?,
-        NoiseRule::AsPublished => {
-            plan.rate * plan.n as f64 * printed_spca_sd(budget, plan.n, plan.steps)
+        CentralCalibration::Accounted => noise_multiplier(budget, run)?,
+        CentralCalibration::AsPublished => {
+            plan.rate * plan.n as f64 * published_spca_sd(budget, plan.n, plan.steps)
         }
     };
     let holds = true_epsilon(&run(sd)?, budget.delta())?;
     Ok((sd, guarantee(target, holds)))
 }
 
-/// Noise of `dp-vrpca`. All three zero: none.
+/// Noise of `dp-vrpca`; all zero without noise.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct VrNoise {
     /// Standard deviation on the full sum `Σx(xᵀṼ)`, once an epoch.
     pub(super) full_sd: f64,
-    /// On the sum over a sample of `x(xᵀ(V − Ṽ))`, per unit of `‖V − Ṽ‖`, which is public.
+    /// Standard deviation on the sum over a sample of `x(xᵀ(V − Ṽ))`, per unit of `‖V − Ṽ‖`, which is public.
     pub(super) difference: f64,
-    /// On the whole (mean) gradient of every step, as printed.
+    /// Standard deviation on the whole (mean) gradient of every step, as published.
     pub(super) step_sd: f64,
 }
 
 impl VrNoise {
-    /// The noise of this calibration, and what holds.
-    pub(super) fn new(target: PrivacyTarget, plan: Plan, k: usize) -> Result<(Self, Guarantee)> {
+    /// The noise of this calibration, and its guarantee.
+    pub(super) fn new(
+        target: PrivacyTarget,
+        plan: StepPlan,
+        k: usize,
+    ) -> Result<(Self, RunGuarantee)> {
         let (budget, neighbours) = (target.budget, target.neighbours);
         let sensitivity = gradient_sensitivity(neighbours, 1.0, k);
         let (noise, holds) = match target.calibration {
-            NoiseRule::Accounted => Self::accounted(budget, neighbours, plan, sensitivity)?,
-            NoiseRule::AsPublished => {
+            CentralCalibration::Accounted => {
+                Self::accounted(budget, neighbours, plan, sensitivity)?
+            }
+            CentralCalibration::AsPublished => {
                 let noise = Self {
-                    step_sd: printed_vrpca_sd(budget, plan),
+                    step_sd: published_vrpca_sd(budget, plan),
                     ..Self::default()
                 };
                 let holds =
@@ -113,10 +123,10 @@ impl VrNoise {
     fn accounted(
         budget: Budget,
         neighbours: Neighbours,
-        plan: Plan,
+        plan: StepPlan,
         sensitivity: f64,
     ) -> Result<(Self, Option<f64>)> {
-        // With much noise a subsampled run has μ² = mT(qΔ/z)², Δ = 1 or 2, the full releases m/z².
+        // For large noise a subsampled run has μ² = mT(qΔ/z)², Δ = 1 or 2, the full releases m/z².
         let swing = if plan.rate < 1.0 {
             neighbours.gradient_sensitivity() * plan.rate
         } else {
@@ -139,12 +149,12 @@ impl VrNoise {
         Ok((noise, true_epsilon(&run(difference)?, budget.delta())?))
     }
 
-    /// The ε of fresh noise on every whole gradient `S/B + Ã/n`: no more than that of S and Ã released each with its part of
-    /// the noise, whatever the part; the differences S are clipped to norm 1.
+    /// The ε of fresh noise on every whole gradient `S/B + Ã/n`: at most that of releasing S and Ã separately, each
+    /// with a share of the noise, for any share; the differences S are clipped to norm 1.
     fn published_epsilon(
         self,
         neighbours: Neighbours,
-        plan: Plan,
+        plan: StepPlan,
         sensitivity: f64,
         delta: f64,
     ) -> Result<Option<f64>> {
@@ -169,7 +179,7 @@ impl VrNoise {
     }
 }
 
-/// By privacy losses; where these are too large for that, by Rényi divergences; `None` where that fails too.
+/// By privacy losses; if these are too large, by Rényi divergences; `None` if that fails too.
 fn true_epsilon(run: &RunAccountant, delta: f64) -> Result<Option<f64>> {
     match run.epsilon(delta) {
         Ok(epsilon) => Ok(Some(epsilon)),
@@ -181,19 +191,19 @@ fn true_epsilon(run: &RunAccountant, delta: f64) -> Result<Option<f64>> {
     }
 }
 
-fn guarantee(target: PrivacyTarget, true_epsilon: Option<f64>) -> Guarantee {
-    let remark = (target.calibration == NoiseRule::AsPublished).then(|| {
-        "the printed noise relies on amplification by sampling, which noise far below the gradients does not give"
+fn guarantee(target: PrivacyTarget, true_epsilon: Option<f64>) -> RunGuarantee {
+    let note = (target.calibration == CentralCalibration::AsPublished).then(|| {
+        "the published noise relies on amplification by sampling, which does not work for noise far below the gradients"
             .to_owned()
     });
-    target.guarantee(true_epsilon, remark)
+    target.guarantee(true_epsilon, note)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const ALL: Plan = Plan {
+    const ALL: StepPlan = StepPlan {
         n: 1_000,
         rate: 0.1,
         steps: 30,
@@ -204,13 +214,13 @@ mod tests {
         PrivacyTarget {
             budget: Budget::approximate(1.0, 1e-6).unwrap(),
             neighbours,
-            calibration: NoiseRule::Accounted,
+            calibration: CentralCalibration::Accounted,
         }
     }
 
-    /// The run is composed here anew: all of the budget is used, half the noise breaks it.
+    /// Composes the run again: all of the budget is used, and half the noise exceeds it.
     #[test]
-    fn half_the_noise_of_spca_breaks_the_budget() {
+    fn half_the_noise_of_spca_exceeds_the_budget() {
         for neighbours in Neighbours::ALL {
             let (sd, promised) = spca_noise(accounted(neighbours), ALL, 3).unwrap();
             assert!(promised.holds(), "{promised:?}");
@@ -225,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn half_of_either_noise_of_vrpca_breaks_the_budget() {
+    fn half_of_either_noise_of_vrpca_exceeds_the_budget() {
         for (neighbours, sensitivity) in [
             (Neighbours::ZeroOut, 1.0),
             (Neighbours::Replace, std::f64::consts::SQRT_2),
@@ -247,11 +257,11 @@ mod tests {
         }
     }
 
-    /// By another accountant, written apart: a9a, T = n, δ = 1e-3, zero-out. DP-SPCA's true ε is 8.8 at 0.5 and about 100 at 1; at 0.1 the
-    /// claim holds. DP-VRPCA's (m = 10) is about 1 at a claimed 0.1 and above 1,000 at 0.5.
+    /// Values from an independent accountant: a9a, T = n, δ = 1e-3, zero-out. DP-SPCA's true ε is 8.8 at 0.5 and about
+    /// 100 at 1; at 0.1 the claim holds. DP-VRPCA's (m = 10) is about 1 at a claimed 0.1 and above 1,000 at 0.5.
     #[test]
-    fn what_the_printed_noise_gives_has_the_independent_values() {
-        let plan = Plan {
+    fn published_noise_has_independently_computed_epsilon() {
+        let plan = StepPlan {
             n: 32_561,
             rate: 1.0 / 32_561.0,
             steps: 32_561,
@@ -261,10 +271,10 @@ mod tests {
             let target = PrivacyTarget {
                 budget: Budget::approximate(epsilon, 1e-3).unwrap(),
                 neighbours: Neighbours::ZeroOut,
-                calibration: NoiseRule::AsPublished,
+                calibration: CentralCalibration::AsPublished,
             };
             let (_, spca) = spca_noise(target, plan, 1).unwrap();
-            let plan = Plan { epochs: 10, ..plan };
+            let plan = StepPlan { epochs: 10, ..plan };
             let (_, vrpca) = VrNoise::new(target, plan, 1).unwrap();
             (spca.true_epsilon.unwrap(), vrpca.true_epsilon.unwrap())
         };

@@ -4,42 +4,42 @@ use eigenveil_shared::Result;
 
 use super::{
     batches::Batches,
-    calibration::{Plan, spca_noise},
-    course::{Course, Steps, is_published, step_set, usual_norm},
+    calibration::{StepPlan, spca_noise},
+    run::{StepSizes, StochasticRun, explicit_step, is_as_published, typical_spectral_norm},
 };
 use crate::{
-    Baseline, Card, Fit, Generator, Privacy, Request, Rows, check,
+    AlgorithmInfo, Baseline, Fit, Generator, Privacy, Request, Rows, check,
     noise::EntryNoise,
-    parameter::{BATCH, ITERATIONS, STEP},
+    parameter::{BATCH, ITERATIONS, STEP_SIZE},
 };
 
-pub(crate) static CARD: Card = Card {
+pub(crate) static INFO: AlgorithmInfo = AlgorithmInfo {
     name: "dp-spca",
     source: "Shang et al. 2021, Algorithm 1",
     description: "stochastic gradient ascent over sampled rows with noise on every step",
-    guarantee: "accounted: (eps,delta) by the privacy losses of all sampled steps; the printed noise gives tens to hundreds at a claimed 1",
-    parameters: &[ITERATIONS, BATCH, STEP],
-    ..Card::private(|options| {
+    guarantee: "accounted: (eps,delta) by the privacy losses of all sampled steps; the published noise has a true eps of tens to hundreds at a claimed 1",
+    parameters: &[ITERATIONS, BATCH, STEP_SIZE],
+    ..AlgorithmInfo::private(|options| {
         Ok(Box::new(DpSpca {
             iterations: options.count(ITERATIONS),
             batch: options.count(BATCH),
-            step: options.number(STEP),
+            step: options.number(STEP_SIZE),
         }))
     })
 };
 
 /// Steps over all rows, unless published.
-const STEPS: usize = 60;
+const DEFAULT_STEPS: usize = 60;
 
 /// `dp-spca`: `V ← polar(V + η/B·(Σ x(xᵀV) + N(0, sd²)))` over Poisson samples of B rows on average.
 ///
-/// * `accounted`: sd by the privacy losses of T samples; B = n, T = 60. Sampling gives back no more than what fewer rows
-///   cost, and between `replace` neighbours a sum over all rows moves by √2 (1 for k = 1) where a sampled one may by 2. The
-///   answer is the polar factor of the mean of the last two thirds of the iterates. η = 1/R, R the usual spectral norm of
-///   the noise on `Σ/B`, its own and the sample's; at most 1,000.
-/// * `as-published`: sd = Bλ₁ with `λ₁² = 20Tα/(n²εμ)`, `α = ln(1/δ)/((1−μ)ε) + 1`, μ = 1/2, G = 1; B = 1, T = n; the last
-///   iterate. Steps `c/(o + t)` as `minibatch-oja`'s, or constant. The paper's is `1/2n`: with T = n no direction grows by
-///   more than √e, so the answer stays where it began.
+/// * `accounted`: sd by the privacy losses of T samples; B = n, T = 60. Sampling gains no more than the smaller batch
+///   costs, and between `replace` neighbours a sum over all rows moves by √2 (1 for k = 1), a sampled one by up to 2.
+///   The result is the polar factor of the mean of the last two thirds of the iterates. η = 1/R, R the typical spectral
+///   norm of the noise on `Σ/B` plus its sampling error; at most 1,000.
+/// * `as-published`: sd = Bλ₁ with `λ₁² = 20Tα/(n²εμ)`, `α = ln(1/δ)/((1−μ)ε) + 1`, μ = 1/2, G = 1; B = 1, T = n; the
+///   last iterate. Step sizes `c/(o + t)` as `minibatch-oja`'s, or constant. The paper's is `1/2n`: with T = n no
+///   direction grows by more than √e, so the result stays close to the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DpSpca {
     /// T.
@@ -51,22 +51,26 @@ pub struct DpSpca {
 }
 
 impl Baseline for DpSpca {
-    fn card(&self) -> &'static Card {
-        &CARD
+    fn info(&self) -> &'static AlgorithmInfo {
+        &INFO
     }
 
     fn fit(&self, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit> {
         let (n, p) = (rows.n(), rows.dimension());
-        check(&CARD, p, n as u64, request)?;
-        let published = is_published(&request.privacy);
-        let (steps, batch) = if published { (n, 1) } else { (STEPS, n) };
+        check(&INFO, p, n as u64, request)?;
+        let published = is_as_published(&request.privacy);
+        let (steps, batch) = if published {
+            (n, 1)
+        } else {
+            (DEFAULT_STEPS, n)
+        };
         let steps = self.iterations.unwrap_or(steps);
         let batches = Batches::new(rows, self.batch.unwrap_or(batch))?;
         let expected = batches.expected();
         let (sd, promised) = match request.privacy {
             Privacy::None => (0.0, None),
-            Privacy::Budget(target) => {
-                let plan = Plan {
+            Privacy::Private(target) => {
+                let plan = StepPlan {
                     n,
                     rate: batches.rate(),
                     steps,
@@ -76,33 +80,33 @@ impl Baseline for DpSpca {
                 (sd, Some(promised))
             }
         };
-        let sizes = match step_set(self.step)? {
+        let sizes = match explicit_step(self.step)? {
             Some(set) => set,
             None if published => {
                 let variance = 1.0 / expected + p as f64 * (sd / expected).powi(2);
-                Steps::for_variance(variance, true)?
+                StepSizes::for_variance(variance, true)?
             }
             None => {
-                let noise = usual_norm(sd / expected, (p, request.k));
-                Steps::for_noise(1.0, noise.hypot(batches.sampling_deviation()))
+                let noise = typical_spectral_norm(sd / expected, (p, request.k));
+                StepSizes::for_noise(1.0, noise.hypot(batches.sampling_deviation()))
             }
         };
         let averaged = !published && (sd > 0.0 || batches.rate() < 1.0);
-        let mut course = Course::start(rows, request, steps, averaged, rng)?;
+        let mut run = StochasticRun::start(rows, request, steps, averaged, rng)?;
         let noise = EntryNoise::Gaussian { sd };
         for t in 1..=steps {
-            let (_, mut sum) = batches.sum(course.frame().clone(), 1.0, rng);
+            let (_, mut sum) = batches.sum(run.frame().clone(), 1.0, rng);
             if sd > 0.0 {
                 noise.add_to(&mut sum, rng);
             }
-            course.step(&(sum / expected), sizes.at(t), t as f64 * batches.rate())?;
+            run.step(&(sum / expected), sizes.at(t), t as f64 * batches.rate())?;
         }
-        let facts = vec![
+        let diagnostics = vec![
             ("steps", steps as f64),
             ("batch", expected),
             ("noise_sd", sd),
             ("first_step", sizes.at(1)),
         ];
-        course.finish(promised, facts)
+        run.finish(promised, diagnostics)
     }
 }

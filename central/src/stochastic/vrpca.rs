@@ -6,50 +6,50 @@ use nalgebra::DMatrix;
 
 use super::{
     batches::Batches,
-    calibration::{Plan, VrNoise},
-    course::{Course, Steps, is_published, step_set, usual_norm},
+    calibration::{StepPlan, VrNoise},
+    run::{StepSizes, StochasticRun, explicit_step, is_as_published, typical_spectral_norm},
 };
 use crate::{
-    Baseline, Card, Fit, Generator, Privacy, PrivacyTarget, Request, Rows, check,
+    AlgorithmInfo, Baseline, Fit, Generator, Privacy, PrivacyTarget, Request, Rows, check,
     noise::EntryNoise,
-    parameter::{BATCH, EPOCHS, ITERATIONS, STEP},
+    parameter::{BATCH, EPOCHS, ITERATIONS, STEP_SIZE},
 };
 
-pub(crate) static CARD: Card = Card {
+pub(crate) static INFO: AlgorithmInfo = AlgorithmInfo {
     name: "dp-vrpca",
     source: "Shang et al. 2021, Algorithm 2",
-    description: "a noisy full gradient once an epoch, then sampled corrections to it with noise that follows the distance gone",
-    guarantee: "accounted: (eps,delta), full gradients and sampled differences composed by their privacy losses; the printed noise gives hundreds at a claimed 1",
-    parameters: &[EPOCHS, ITERATIONS, BATCH, STEP],
-    ..Card::private(|options| {
+    description: "a noisy full gradient once an epoch, then sampled corrections with noise proportional to the distance moved",
+    guarantee: "accounted: (eps,delta), full gradients and sampled differences composed by their privacy losses; the published noise has a true eps of hundreds at a claimed 1",
+    parameters: &[EPOCHS, ITERATIONS, BATCH, STEP_SIZE],
+    ..AlgorithmInfo::private(|options| {
         Ok(Box::new(DpVrpca {
             epochs: options.count(EPOCHS),
             iterations: options.count(ITERATIONS),
             batch: options.count(BATCH),
-            step: options.number(STEP),
+            step: options.number(STEP_SIZE),
         }))
     })
 };
 
-/// Epochs, steps of each, and steps to a pass over the rows, unless published.
-const USUAL_EPOCHS: usize = 30;
-const STEPS: usize = 3;
-const STEPS_A_PASS: usize = 2;
-/// η as a part of the reciprocal noise of a full gradient.
+/// Default epochs, steps per epoch, and steps per pass over the rows, unless as published.
+const DEFAULT_EPOCHS: usize = 30;
+const DEFAULT_STEPS: usize = 3;
+const STEPS_PER_PASS: usize = 2;
+/// η relative to the reciprocal noise of a full gradient.
 const STEP_SHARE: f64 = 0.2;
 
 /// `dp-vrpca`: each epoch releases `Ã = Σx(xᵀṼ)` at its start Ṽ, then makes T steps
 /// `V ← polar(V + η(Ã/n + S/B))`, `S = Σ x(xᵀ(V − Ṽ))` over a Poisson sample of B rows on average.
 ///
-/// * `accounted`: noise on Ã for its sensitivity (1, or √2 between `replace` neighbours with k > 1) and on S for `‖V − Ṽ‖`
-///   (spectral), which is public: `‖x(xᵀD)‖_F = ‖x‖‖Dᵀx‖ ≤ ‖D‖`. All mT + m releases are composed; three quarters of the
-///   budget (in μ²) for the full ones. m = 30, T = 3, B = ⌈n/2⌉. The answer is the polar factor of the mean of the last two
-///   thirds of the iterates.
+/// * `accounted`: noise on Ã for its sensitivity (1, or √2 between `replace` neighbours with k > 1) and on S for `‖V −
+///   Ṽ‖` (spectral), which is public: `‖x(xᵀD)‖_F = ‖x‖‖Dᵀx‖ ≤ ‖D‖`. All mT + m releases are composed; the full
+///   gradients get three quarters of the budget (in μ²). m = 30, T = 3, B = ⌈n/2⌉. The result is the polar factor of
+///   the mean of the last two thirds of the iterates.
 /// * `as-published`: fresh noise `λ₂² = Tm ln(1/δ)/(n²ε²)` on the gradient of every step; B = 1, T = n,
 ///   `m = ⌈ln(n²ε²/(p ln(1/δ)))⌉` (its constants 1, γ = 0); differences are clipped to norm 1, the paper's G.
-/// * Step: `0.2/R`, R the usual spectral norm of the noise on `Ã/n` and of what sampling adds, at most 1,000; as published
-///   `c/(o + 1)`, [`StepSize::for_variance`](crate::oja::StepSize::for_variance)'s first; or as set. The paper's is `1/n`,
-///   with which no direction grows by more than e in an epoch.
+/// * Step: `0.2/R`, R the typical spectral norm of the noise on `Ã/n` plus the sampling error, at most 1,000; as
+///   published `c/(o + 1)`, the first of [`StepSize::for_variance`](crate::oja::StepSize::for_variance); or the
+///   setting. With the paper's `1/n` no direction grows by more than e in an epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DpVrpca {
     /// m.
@@ -65,67 +65,67 @@ pub struct DpVrpca {
 impl DpVrpca {
     /// m, T and B for n rows of dimension p.
     fn sizes(&self, n: usize, p: usize, privacy: &Privacy) -> (usize, usize, usize) {
-        let usual = match privacy {
-            Privacy::Budget(PrivacyTarget { budget, .. }) if is_published(privacy) => {
+        let default = match privacy {
+            Privacy::Private(PrivacyTarget { budget, .. }) if is_as_published(privacy) => {
                 let signal = (n as f64 * budget.epsilon()).powi(2);
                 let log = (signal / (p as f64 * (1.0 / budget.delta()).ln())).ln();
                 (log.ceil().max(1.0) as usize, n, 1)
             }
-            _ => (USUAL_EPOCHS, STEPS, n.div_ceil(STEPS_A_PASS)),
+            _ => (DEFAULT_EPOCHS, DEFAULT_STEPS, n.div_ceil(STEPS_PER_PASS)),
         };
         (
-            self.epochs.unwrap_or(usual.0),
-            self.iterations.unwrap_or(usual.1),
-            self.batch.unwrap_or(usual.2),
+            self.epochs.unwrap_or(default.0),
+            self.iterations.unwrap_or(default.1),
+            self.batch.unwrap_or(default.2),
         )
     }
 }
 
 impl Baseline for DpVrpca {
-    fn card(&self) -> &'static Card {
-        &CARD
+    fn info(&self) -> &'static AlgorithmInfo {
+        &INFO
     }
 
     fn fit(&self, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit> {
         let (n, p, k) = (rows.n(), rows.dimension(), request.k);
-        check(&CARD, p, n as u64, request)?;
+        check(&INFO, p, n as u64, request)?;
         let (epochs, steps, batch) = self.sizes(n, p, &request.privacy);
         EPOCHS.check(epochs)?;
         let batches = Batches::new(rows, batch)?;
-        let plan = Plan {
+        let plan = StepPlan {
             n,
             rate: batches.rate(),
             steps,
             epochs,
         };
-        let all_steps = epochs.checked_mul(steps).ok_or_else(too_many)?;
-        let published = is_published(&request.privacy);
+        let all_steps = epochs.checked_mul(steps).ok_or_else(too_many_steps_error)?;
+        let published = is_as_published(&request.privacy);
         let (noise, promised) = match request.privacy {
             Privacy::None => (VrNoise::default(), None),
-            Privacy::Budget(target) => {
+            Privacy::Private(target) => {
                 let (noise, promised) = VrNoise::new(target, plan, k)?;
                 (noise, Some(promised))
             }
         };
         let b = batches.expected();
-        let sizes = match step_set(self.step)? {
+        let sizes = match explicit_step(self.step)? {
             Some(set) => set,
             None if published => {
                 let entries = noise.step_sd.powi(2);
-                Steps::for_variance(1.0 / b + p as f64 * entries, false)?
+                StepSizes::for_variance(1.0 / b + p as f64 * entries, false)?
             }
             None => {
-                let full = usual_norm(noise.full_sd / n as f64, (p, k));
-                Steps::for_noise(STEP_SHARE, full.hypot(batches.sampling_deviation()))
+                let full = typical_spectral_norm(noise.full_sd / n as f64, (p, k));
+                StepSizes::for_noise(STEP_SHARE, full.hypot(batches.sampling_deviation()))
             }
         };
         let averaged = !published && noise.full_sd > 0.0;
-        let mut course = Course::start(rows, request, all_steps, averaged, rng)?;
+        let mut run = StochasticRun::start(rows, request, all_steps, averaged, rng)?;
         for epoch in 0..epochs {
-            let start = course.frame().clone();
+            let start = run.frame().clone();
             let full = full_gradient(rows, &start, &noise, rng);
             for t in 1..=steps {
-                let away = course.frame() - &start;
+                let away = run.frame() - &start;
                 let correction = difference(&batches, away, &noise, published, rng)?;
                 let mut gradient = &full + correction;
                 if noise.step_sd > 0.0 {
@@ -133,10 +133,10 @@ impl Baseline for DpVrpca {
                 }
                 let done = epoch * steps + t;
                 let passes = (epoch + 1) as f64 + done as f64 * batches.rate();
-                course.step(&gradient, sizes.at(done), passes)?;
+                run.step(&gradient, sizes.at(done), passes)?;
             }
         }
-        let facts = vec![
+        let diagnostics = vec![
             ("epochs", epochs as f64),
             ("steps", steps as f64),
             ("batch", b),
@@ -145,7 +145,7 @@ impl Baseline for DpVrpca {
             ("step_noise_sd", noise.step_sd),
             ("first_step", sizes.at(1)),
         ];
-        course.finish(promised, facts)
+        run.finish(promised, diagnostics)
     }
 }
 
@@ -163,8 +163,8 @@ fn full_gradient(
     full / rows.n() as f64
 }
 
-/// `(Σ x(xᵀD) + noise)/B` over a sample, for D = `away`; every summand clipped to `‖D‖`, the bound the noise is for, or, as
-/// published, to 1.
+/// `(Σ x(xᵀD) + noise)/B` over a sample, for D = `away`; every summand is clipped to `‖D‖`, the bound the noise is
+/// calibrated for, or, as published, to 1.
 fn difference(
     batches: &Batches<'_>,
     away: DMatrix<f64>,
@@ -187,8 +187,8 @@ fn difference(
     Ok(sum / batches.expected())
 }
 
-fn too_many() -> Error {
-    Error::invalid_request("epochs times iterations are more than this machine counts; use fewer")
+fn too_many_steps_error() -> Error {
+    Error::invalid_request("epochs times iterations exceeds what this machine can count; use fewer")
 }
 
 #[cfg(test)]
@@ -202,7 +202,7 @@ mod tests {
         step_sd: 0.0,
     };
 
-    /// Zero rows: what is left is the noise. 40,000 entries: relative standard error 0.35 %, bound 3 %, false alarm far
+    /// On zero rows only the noise remains. 40,000 entries: relative standard error 0.35 %, bound 3 %, false alarm far
     /// below 1e-9; half the noise is off by 50 %.
     #[test]
     fn both_noises_have_their_size() {
@@ -219,9 +219,9 @@ mod tests {
         assert!((sd / (0.5 * 0.7 / 4.0) - 1.0).abs() < 0.03, "{sd}");
     }
 
-    /// No row's share is above `‖D‖`, and one along D's largest direction attains it.
+    /// No row's summand exceeds `‖D‖`, and one along D's largest direction attains it.
     #[test]
-    fn a_rows_share_is_within_the_distance() {
+    fn summand_of_a_row_is_bounded_by_the_distance() {
         let rows = gaussian_rows(1, &[5.0, 0.0, 0.0], 2);
         let away = DMatrix::from_row_slice(3, 2, &[0.3, 0.4, 0.1, 0.0, 0.0, 0.2]);
         let bound = symmetric_eigenvalues(&cross_product(&away, &away)).unwrap()[0].sqrt();

@@ -1,4 +1,4 @@
-//! The accountant against independent values, its limits, and what must be monotone.
+//! The accountant against independent values, at its limits, and its monotonicity.
 
 use eigenveil_central::{
     Neighbours,
@@ -45,7 +45,7 @@ fn run(neighbours: Neighbours, rate: f64, multiplier: f64, times: u64) -> RunAcc
     run
 }
 
-/// What is accounted is a bound, and a near one.
+/// The accounted value is an upper bound, and a tight one.
 #[track_caller]
 fn just_above(ours: f64, exact: f64, share: f64, rounding: f64) {
     println!("{ours:e} for {exact:e}");
@@ -60,14 +60,14 @@ fn reference_values() {
         let tight = run.epsilon(delta).unwrap();
         assert!((quick / renyi - 1.0).abs() < 0.01, "{quick} {renyi}");
         assert!((tight / losses - 1.0).abs() < 0.02, "{tight} {losses}");
-        // The reference rounds to a grid of its own: the fourth row is 1.2859 by another accountant, written apart.
+        // The reference rounds to its own grid: an independent accountant gives 1.2859 for the fourth row.
         assert!(tight >= losses * (1.0 - 3e-4), "{tight} {losses}");
         assert!(run.delta(tight).unwrap() <= delta * (1.0 + 1e-3));
     }
 }
 
 #[test]
-fn sampling_everybody_is_the_analytic_gaussian() {
+fn sampling_rate_one_is_the_analytic_gaussian() {
     for (neighbours, sensitivity) in [(Neighbours::ZeroOut, 1.0), (Neighbours::Replace, 2.0)] {
         for (multiplier, times) in [(0.7, 1), (5.0, 100), (40.0, 10)] {
             for delta in [1e-3, 1e-6, 1e-10] {
@@ -99,7 +99,7 @@ fn one_step_agrees_with_its_closed_form() {
 
 #[test]
 fn full_and_sampled_releases_together() {
-    // With q = 1 the sampled ones are full-batch too, and the sum is exact.
+    // With q = 1 the sampled releases are full-batch too, and the composition is exact.
     let mut mixed = RunAccountant::new(Neighbours::ZeroOut);
     mixed
         .full_batch(4.0, 3)
@@ -108,7 +108,7 @@ fn full_and_sampled_releases_together() {
         .unwrap();
     let exact = gaussian::true_epsilon(1.0, (3.0_f64 / 16.0 + 7.0 / 25.0).sqrt(), 1e-6).unwrap();
     just_above(mixed.epsilon(1e-6).unwrap(), exact, 1e-4, 0.0);
-    // More than either alone, less than their sum.
+    // More than either kind alone, less than their sum.
     let mut both = RunAccountant::new(Neighbours::Replace);
     both.full_batch(6.0, 2)
         .unwrap()
@@ -133,7 +133,7 @@ fn the_noise_of_a_run_is_enough_and_tight() {
 }
 
 #[test]
-fn nonsense_is_refused() {
+fn invalid_input_is_rejected() {
     let mut run = RunAccountant::new(Neighbours::ZeroOut);
     assert!(run.subsampled(0.0, 1.0, 1).is_err());
     assert!(run.subsampled(1.5, 1.0, 1).is_err());
@@ -166,7 +166,7 @@ proptest! {
         prop_assert!(epsilon(rate, multiplier * 1.05, times) <= here * (1.0 + 1e-5) + 1e-9);
         prop_assert!(epsilon(rate, multiplier, times + times / 10 + 1) >= here * (1.0 - 1e-5) - 1e-9);
         prop_assert!(epsilon(rate * 0.9, multiplier, times) <= here * (1.0 + 1e-5) + 1e-9);
-        // The numerical bound is never worse than the Rényi one, replacement never better than zero-out.
+        // The numerical bound is never worse than the Rényi bound; replace is never better than zero-out.
         let same = run(neighbours, rate, multiplier, times);
         prop_assert!(here <= same.renyi_epsilon(1e-6).unwrap() * (1.0 + 1e-3) + 1e-6);
         let zero_out = run(Neighbours::ZeroOut, rate, multiplier, times).epsilon(1e-6).unwrap();

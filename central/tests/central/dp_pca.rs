@@ -1,7 +1,7 @@
-//! `dp-pca`: Example 4.1, both ways to two components, and too few rows.
+//! `dp-pca`: Example 4.1, two components by either method, and too few rows.
 
 use eigenveil_central::{
-    Baseline, Neighbours, NoiseRule, Privacy, Request, Rows,
+    Baseline, CentralCalibration, Neighbours, Privacy, Request, Rows,
     dp_pca::{DpPca, Rank},
     oja::Oja,
 };
@@ -14,8 +14,8 @@ use crate::{
     tables::{accounted, clipped, exact, fitted, gaussian, prepared, private, seeded},
 };
 
-/// Example 4.1 of the paper, `x = ±v + σ·noise`; and v. The paper's rows are not bounded; here they are divided by 1.5 and
-/// clipped to the unit ball, which the signal, of length 2/3, is well inside.
+/// Example 4.1 of the paper, `x = ±v + σ·noise`; and v. The paper's rows are unbounded; here they are divided by 1.5
+/// and clipped to the unit ball, well outside the signal of length 2/3.
 fn example(n: usize, d: usize, sigma: f64, seed: u64) -> (Rows, DMatrix<f64>) {
     let mut rng = seeded(seed);
     let v = uniform_frame(&mut rng, d, 1).unwrap();
@@ -27,7 +27,8 @@ fn example(n: usize, d: usize, sigma: f64, seed: u64) -> (Rows, DMatrix<f64>) {
     (clipped(&raw, 1.5), v)
 }
 
-/// As σ → 0 the error of `dp-pca` vanishes and that of `private-oja` does not, at equal accounted budgets; means of ten.
+/// As σ → 0 the error of `dp-pca` vanishes and that of `private-oja` does not, at equal accounted budgets; means of ten
+/// runs.
 #[test]
 fn example_4_1_separates_it_from_private_oja() {
     let error = |method: &dyn Baseline, sigma: f64| {
@@ -43,16 +44,16 @@ fn example_4_1_separates_it_from_private_oja() {
     let adaptive = sigmas.map(|sigma| error(&DpPca::default(), sigma));
     let clipped = sigmas.map(|sigma| error(&Oja::PRIVATE, sigma));
     println!("sigma {sigmas:?}: dp-pca {adaptive:?}, private-oja {clipped:?}");
-    // At 1e-2 the box is wider than what a row can do at all; from 1e-3 on it follows sigma.
+    // At 1e-2 the box is wider than the effect of any row; from 1e-3 on it scales with sigma.
     assert!(adaptive[1] < adaptive[0]);
     let mut pairs = adaptive[1..].windows(2);
     assert!(pairs.all(|pair| pair[1] < 0.2 * pair[0]) && adaptive[3] < 1e-3);
     assert!(clipped[3] > 0.5 * clipped[0] && clipped[3] > 0.05);
 }
 
-/// Both ways to k = 2 give orthonormal directions.
+/// Both methods for k = 2 return orthonormal directions.
 #[test]
-fn two_components_by_block_and_by_deflation() {
+fn block_and_deflation_find_two_components() {
     let mut rng = seeded(4);
     let rows = clipped(&gaussian(60_000, &[0.5, 0.3, 0.01, 0.01], &mut rng), 1.0);
     let truth = exact(&rows, 2);
@@ -61,26 +62,31 @@ fn two_components_by_block_and_by_deflation() {
             rank,
             ..DpPca::default()
         };
-        let privacy = private(8.0, 1e-6, Neighbours::ZeroOut, NoiseRule::Accounted);
+        let privacy = private(
+            8.0,
+            1e-6,
+            Neighbours::ZeroOut,
+            CentralCalibration::Accounted,
+        );
         let fit = method.fit(&rows, &Request::new(2, privacy), &mut rng);
         let error = projector_distance(&fit.unwrap().subspace, &truth).unwrap();
         assert!(error < 0.5, "{rank:?}: {error}");
     }
 }
 
-/// Too few rows name how many would do; with that many it runs.
+/// With too few rows the error names the number needed; with that many it runs.
 #[test]
-fn too_few_rows_name_the_number_needed() {
+fn error_for_too_few_rows_names_the_number_needed() {
     let (few, _) = example(500, 5, 0.1, 1);
     let mut rng = seeded(1);
     let request = Request::new(1, accounted(1.0));
-    let usual = DpPca::default();
-    let error = usual.fit(&few, &request, &mut rng).unwrap_err();
+    let default = DpPca::default();
+    let error = default.fit(&few, &request, &mut rng).unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidRequest);
     let (_, rest) = error.detail().split_once("n >= ").unwrap();
     let needed: usize = rest.split(' ').next().unwrap().parse().unwrap();
     let (enough, _) = example(needed, 5, 0.1, 1);
-    let fit = usual.fit(&enough, &request, &mut rng);
+    let fit = default.fit(&enough, &request, &mut rng);
     assert_eq!(fit.unwrap().n, needed as u64);
     let small = DpPca {
         batch: Some(10),
@@ -92,9 +98,9 @@ fn too_few_rows_name_the_number_needed() {
     assert!(small.fit(&few, &too_many, &mut rng).is_err());
 }
 
-/// a9a at ε = 1 returns an answer.
+/// a9a at ε = 1 returns a result.
 #[test]
-fn a9a_returns_an_answer() {
+fn a9a_returns_a_result() {
     let Some(raw) = common::shared_rows("a9a.npy") else {
         return;
     };

@@ -1,8 +1,8 @@
-//! `analyze-gauss`, `mod-sulq`, `ppi` and `amin`: their errors, and the order of them.
+//! `analyze-gauss`, `mod-sulq`, `ppi` and `amin`: their errors, and their order.
 
 use eigenveil_central::{
-    Amin, AnalyzeGauss, Baseline, ModSulq, Neighbours, NoiseRule, PrivatePowerIteration, Request,
-    Rows,
+    Amin, AnalyzeGauss, Baseline, CentralCalibration, ModSulq, Neighbours, PrivatePowerIteration,
+    Request, Rows,
 };
 use eigenveil_estimation::{metrics::projector_distance, models::Model};
 
@@ -10,12 +10,12 @@ use crate::tables::{clipped, drawn, fitted, private, seeded};
 
 /// `n` clipped rows of the local paper's model with their true subspace.
 fn published(n: usize, seed: u64) -> (Rows, nalgebra::DMatrix<f64>) {
-    let (raw, truth) = drawn(Model::published(40, 5, None, 1.0), n, &mut seeded(seed));
+    let (raw, truth) = drawn(Model::wang_xu(40, 5, None, 1.0), n, &mut seeded(seed));
     (clipped(&raw, 1.0), truth)
 }
 
-/// Measured by a program in numpy: 2.24, 0.63, 0.34, 0.20. Five repeats; the bands are 10 % and some five standard
-/// errors of the mean wide (the s.d. of a repeat is 5 % or less).
+/// Measured by a numpy program: 2.24, 0.63, 0.34, 0.20. Five repeats; the bands of 10 % are about five standard errors
+/// of the mean (the s.d. of a repeat is 5 % or less).
 #[test]
 fn analyze_gauss_at_the_measured_setting() {
     let mut sums = [0.0; 4];
@@ -23,7 +23,12 @@ fn analyze_gauss_at_the_measured_setting() {
     for seed in 0..5 {
         let (rows, truth) = published(100_000, seed);
         for (sum, epsilon) in sums.iter_mut().zip(epsilons) {
-            let privacy = private(epsilon, 1e-4, Neighbours::Replace, NoiseRule::Accounted);
+            let privacy = private(
+                epsilon,
+                1e-4,
+                Neighbours::Replace,
+                CentralCalibration::Accounted,
+            );
             let fit = fitted(&AnalyzeGauss, &rows, &Request::new(5, privacy), seed);
             assert!(fit.privacy.unwrap().holds());
             *sum += projector_distance(&fit.subspace, &truth).unwrap() / 5.0;
@@ -34,7 +39,7 @@ fn analyze_gauss_at_the_measured_setting() {
     }
 }
 
-/// `mod-sulq` as published is some p times noisier than `analyze-gauss`, and `amin` at p = 40 far behind it.
+/// `mod-sulq` as published has about p times the noise of `analyze-gauss`, and `amin` is far worse at p = 40.
 #[test]
 fn the_order_of_the_mechanisms() {
     let (rows, truth) = published(30_000, 7);
@@ -43,16 +48,16 @@ fn the_order_of_the_mechanisms() {
         let fit = fitted(baseline, &rows, &request, 3);
         projector_distance(&fit.subspace, &truth).unwrap()
     };
-    let gauss = error(&AnalyzeGauss, NoiseRule::Accounted);
-    assert_eq!(gauss, error(&ModSulq, NoiseRule::Accounted));
+    let gauss = error(&AnalyzeGauss, CentralCalibration::Accounted);
+    assert_eq!(gauss, error(&ModSulq, CentralCalibration::Accounted));
     let ppi = PrivatePowerIteration { iterations: None };
     for (other, calibration) in [
-        (&ModSulq as &dyn Baseline, NoiseRule::AsPublished),
-        (&Amin, NoiseRule::Accounted),
-        (&ppi, NoiseRule::Accounted),
+        (&ModSulq as &dyn Baseline, CentralCalibration::AsPublished),
+        (&Amin, CentralCalibration::Accounted),
+        (&ppi, CentralCalibration::Accounted),
     ] {
         let error = error(other, calibration);
-        let name = other.card().name;
+        let name = other.info().name;
         assert!(error > gauss, "{name}: {error} {gauss}");
     }
 }

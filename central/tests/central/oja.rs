@@ -1,9 +1,9 @@
-//! Oja's algorithms: the noise against the budget, batches, and a known gap.
+//! Oja's algorithms: noise against budget, batches, and a known eigengap.
 
 use eigenveil_central::{
-    Neighbours, NoiseRule, Options, Request, StreamingBaseline, find,
-    oja::{Form, Oja, Steps},
-    parameter::{GAP, STEP},
+    CentralCalibration, Neighbours, Options, Request, StreamingBaseline, find,
+    oja::{Batching, Oja, OjaVariant},
+    parameter::{EIGENGAP, STEP_SIZE},
 };
 use eigenveil_estimation::{
     metrics::{captured_variance, projector_distance},
@@ -13,11 +13,12 @@ use eigenveil_shared::privacy::{Budget, gaussian};
 
 use crate::tables::{accounted, clipped, drawn, exact, fitted, private, seeded, table_of_zeros};
 
-/// One step on zero rows turns the (known) start by noise alone. With a step so small that the length of the iterate
-/// stays 1, the part across the start is the noise; its scale is compared with the analytic Gaussian formula.
-/// 8 × 399 entries: relative standard error 1.3 %, so 8 % is a false alarm below 1e-8, and halved noise is seen.
+/// One step on zero rows moves the known start by noise alone. The step is so small that the iterate keeps length 1, so
+/// its part orthogonal to the start is the noise; its scale is compared with the analytic Gaussian formula. 8 × 399
+/// entries: relative standard error 1.3 %, so a deviation of 8 % is a false alarm below 1e-8, and halved noise would
+/// fail.
 #[test]
-fn the_noise_is_what_the_budget_needs() {
+fn noise_matches_the_budget() {
     let (d, batch, step, epsilon, delta) = (400, 10_usize, 1e-7, 0.7, 1e-5);
     let zeros = table_of_zeros(d, batch);
     let multiplier =
@@ -28,11 +29,11 @@ fn the_noise_is_what_the_budget_needs() {
         (0.25, Neighbours::ZeroOut, 0.25),
         (0.25, Neighbours::Replace, 0.5),
     ] {
-        for calibration in NoiseRule::ALL {
+        for calibration in CentralCalibration::ALL {
             let method = Oja {
-                form: Form::Minibatch {
+                variant: OjaVariant::Minibatch {
                     clip,
-                    steps: Some(Steps::Batch(batch)),
+                    batching: Some(Batching::Batch(batch)),
                 },
                 numerator: Some(step),
             };
@@ -50,8 +51,8 @@ fn the_noise_is_what_the_budget_needs() {
                 square += noise.norm_squared() / (8 * (d - 1)) as f64;
             }
             let expected = match calibration {
-                NoiseRule::Accounted => multiplier * sensitivity,
-                NoiseRule::AsPublished => {
+                CentralCalibration::Accounted => multiplier * sensitivity,
+                CentralCalibration::AsPublished => {
                     let each = epsilon / (2.0 * (2.0 * (2.0 / delta).ln()).sqrt());
                     let part = delta / 2.0;
                     2.0 * clip * (2.0 * (1.25 / part).ln()).sqrt() / each
@@ -64,7 +65,8 @@ fn the_noise_is_what_the_budget_needs() {
     }
 }
 
-/// A batch shares one noise: it does better than a row a step at the same budget, and the trace follows it.
+/// A batch shares its noise: the error is smaller than with one row per step at the same budget, and the trace follows
+/// it.
 #[test]
 fn a_batch_shares_its_noise() {
     let (raw, _) = drawn(Model::spiked(20, 2, 8.0), 20_000, &mut seeded(21));
@@ -93,17 +95,17 @@ fn a_batch_shares_its_noise() {
     assert!(batch < 0.5 * one_row && batch < 0.1, "{one_row} {batch}");
 }
 
-/// A known gap is the step 1/gap.
+/// A known eigengap gives the step 1/eigengap.
 #[test]
-fn a_gap_is_a_step() {
+fn eigengap_sets_the_step_size() {
     let three = [[0.9, 0.1, 0.0], [0.8, -0.2, 0.1], [0.1, 0.5, 0.2]];
     let raw: Vec<Vec<f64>> = (0..150).map(|i| three[i % 3].to_vec()).collect();
     let rows = clipped(&raw, 1.0);
     let run = |options: &Options| {
         let method = find("oja").unwrap().build(options).unwrap();
-        fitted(&*method, &rows, &Request::plain(1), 3).subspace
+        fitted(&*method, &rows, &Request::nonprivate(1), 3).subspace
     };
-    let gap = run(&Options::default().with(GAP, 0.25));
-    assert_eq!(gap, run(&Options::default().with(STEP, 4.0)));
+    let gap = run(&Options::default().with(EIGENGAP, 0.25));
+    assert_eq!(gap, run(&Options::default().with(STEP_SIZE, 4.0)));
     assert_ne!(gap, run(&Options::default()));
 }

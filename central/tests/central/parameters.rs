@@ -1,30 +1,36 @@
 //! The table of parameters against the algorithms that have them.
 
 use eigenveil_central::{
-    ALGORITHMS, Card, Fit, Neighbours, NoiseRule, Options, Privacy, Request, Rows,
+    ALGORITHMS, AlgorithmInfo, CentralCalibration, Fit, Neighbours, Options, Privacy, Request,
+    Rows,
     parameter::{ALL, Kind, Parameter, Value},
 };
 use eigenveil_shared::ErrorCode;
 
 use crate::tables::{has_constants, private, rows_enough_for, seeded};
 
-fn fit(card: &Card, options: &Options, rows: &Rows) -> Fit {
-    let privacy = if has_constants(card) {
-        private(12.0, 1e-2, Neighbours::ZeroOut, NoiseRule::Accounted)
+fn fit(info: &AlgorithmInfo, options: &Options, rows: &Rows) -> Fit {
+    let privacy = if has_constants(info) {
+        private(
+            12.0,
+            1e-2,
+            Neighbours::ZeroOut,
+            CentralCalibration::Accounted,
+        )
     } else {
         Privacy::None
     };
-    let method = card.build(options).unwrap();
+    let method = info.build(options).unwrap();
     let fit = method.fit(rows, &Request::new(2, privacy), &mut seeded(4));
-    fit.unwrap_or_else(|error| panic!("{} {options:?}: {error}", card.name))
+    fit.unwrap_or_else(|error| panic!("{} {options:?}: {error}", info.name))
 }
 
-/// A value that is not the usual one.
-fn other(card: &Card, parameter: &Parameter) -> Value {
+/// A value other than the default.
+fn other(info: &AlgorithmInfo, parameter: &Parameter) -> Value {
     match (parameter.name, parameter.kind) {
-        ("batch", _) if has_constants(card) => Value::Count(3_000),
+        ("batch", _) if has_constants(info) => Value::Count(3_000),
         ("batch", _) => Value::Count(90),
-        ("columns", _) => Value::Count(3),
+        ("block-size", _) => Value::Count(3),
         ("support", _) => Value::Count(2),
         ("group-rows", _) => Value::Count(25),
         ("lambda", _) => Value::Number(1e-6),
@@ -35,28 +41,28 @@ fn other(card: &Card, parameter: &Parameter) -> Value {
     }
 }
 
-/// A parameter that a card names and its algorithm does not read would change nothing.
+/// A listed parameter that the algorithm does not read would change nothing.
 #[test]
-fn every_parameter_of_a_card_reaches_its_algorithm() {
-    for card in ALGORITHMS {
-        let rows = rows_enough_for(card);
-        let usual = fit(card, &Options::default(), &rows);
-        for parameter in card.parameters {
-            let options = Options::default().with(*parameter, other(card, parameter));
-            let set = fit(card, &options, &rows);
-            let other = set.subspace != usual.subspace || set.facts != usual.facts;
-            assert!(other, "{} --{}", card.name, parameter.name);
+fn every_listed_parameter_reaches_its_algorithm() {
+    for info in ALGORITHMS {
+        let rows = rows_enough_for(info);
+        let default = fit(info, &Options::default(), &rows);
+        for parameter in info.parameters {
+            let options = Options::default().with(*parameter, other(info, parameter));
+            let set = fit(info, &options, &rows);
+            let other = set.subspace != default.subspace || set.diagnostics != default.diagnostics;
+            assert!(other, "{} --{}", info.name, parameter.name);
         }
     }
 }
 
-/// What is not on the card, or out of its limits, is refused with the value, the limits and the way out.
+/// Unlisted parameters and values out of limits are rejected; the error names the value, the limits and the remedy.
 #[test]
-fn what_is_not_on_the_card_is_refused() {
-    for card in ALGORITHMS {
-        let name = card.name;
+fn unlisted_parameters_and_bad_values_are_rejected() {
+    for info in ALGORITHMS {
+        let name = info.name;
         let refused = |parameter: &Parameter, value: Value, says: &str| {
-            let built = card.build(&Options::default().with(*parameter, value));
+            let built = info.build(&Options::default().with(*parameter, value));
             let error = built
                 .err()
                 .unwrap_or_else(|| panic!("{name} takes {parameter:?} {value}"));
@@ -64,12 +70,12 @@ fn what_is_not_on_the_card_is_refused() {
             assert!(error.detail().contains(says), "{name}: {error}");
         };
         for parameter in ALL {
-            let mut own = card.parameters.iter();
+            let mut own = info.parameters.iter();
             let Some(own) = own.find(|own| own.name == parameter.name) else {
-                refused(parameter, other(card, parameter), "leave it out (it has ");
+                refused(parameter, other(info, parameter), "leave it out (it has ");
                 continue;
             };
-            // As in the table, but for its default.
+            // As in the table, except for its default.
             let without = Parameter {
                 default: None,
                 ..*own
@@ -93,11 +99,11 @@ fn what_is_not_on_the_card_is_refused() {
     }
 }
 
-/// No flag without an algorithm, and no two of one name.
+/// Every flag belongs to an algorithm, and names are unique.
 #[test]
-fn every_parameter_is_on_a_card() {
+fn every_parameter_belongs_to_an_algorithm() {
     for (at, parameter) in ALL.iter().enumerate() {
-        let mut own = ALGORITHMS.iter().flat_map(|card| card.parameters);
+        let mut own = ALGORITHMS.iter().flat_map(|info| info.parameters);
         assert!(own.any(|own| own.name == parameter.name), "{parameter:?}");
         assert!(ALL[..at].iter().all(|other| other.name != parameter.name));
     }

@@ -1,8 +1,8 @@
-//! The power methods and `sparse-pca`: streams, the noise against the budget, a planted support.
+//! The power methods and `sparse-pca`: streams, noise against budget, a planted support.
 
 use eigenveil_central::{
-    Neighbours, NoiseRule, Request, Rows, SparsePca, StreamingBaseline,
-    power::{NoisyPower, PrivatePower, Shape, StreamingPower, largest_entry_product},
+    CentralCalibration, Neighbours, Request, Rows, SparsePca, StreamingBaseline,
+    power::{BlockSettings, NoisyPower, PrivatePower, StreamingPower, largest_entry_product},
 };
 use eigenveil_estimation::{metrics::projector_distance, models::Model};
 use eigenveil_shared::{
@@ -11,22 +11,26 @@ use eigenveil_shared::{
 };
 
 use crate::tables::{
-    accounted, clipped, drawn, exact, fact, fitted, private, real_tables, seeded, table_of_zeros,
+    accounted, clipped, diagnostic, drawn, exact, fitted, private, real_tables, seeded,
+    table_of_zeros,
 };
 
-/// A stream whose blocks are each the whole table is the power method on it, to rounding.
+/// A stream whose blocks each repeat the whole table equals the power method on the table, up to rounding.
 #[test]
-fn a_stream_of_whole_tables_is_the_power_method() {
+fn stream_of_whole_tables_equals_the_power_method() {
     let (steps, k) = (6, 2);
     for (name, rows) in real_tables() {
-        let shape = Shape {
+        let settings = BlockSettings {
             iterations: Some(steps),
-            columns: Some(4),
+            block_size: Some(4),
         };
-        let request = Request::plain(k);
-        let power = fitted(&NoisyPower { shape }, &rows, &request, 2);
+        let request = Request::nonprivate(k);
+        let power = fitted(&NoisyPower { settings }, &rows, &request, 2);
         let mut stream = (0..steps).flat_map(|_| rows.stream());
-        let method = StreamingPower { shape, block: None };
+        let method = StreamingPower {
+            settings,
+            block: None,
+        };
         let n = (rows.n() * steps) as u64;
         let streamed =
             method.fit_stream(&mut stream, rows.dimension(), n, &request, &mut seeded(2));
@@ -44,7 +48,7 @@ fn sparse_pca_finds_a_planted_support() {
         support: Some(8),
         ..SparsePca::default()
     };
-    let fit = fitted(&method, &rows, &Request::plain(2), 4);
+    let fit = fitted(&method, &rows, &Request::nonprivate(2), 4);
     for (found, planted) in fit.subspace.row_iter().zip(truth.row_iter()) {
         assert_eq!(found.amax() > 0.0, planted.amax() > 0.0);
     }
@@ -53,13 +57,13 @@ fn sparse_pca_finds_a_planted_support() {
     assert!(sparse < 0.6 * dense, "{sparse} against {dense}");
 }
 
-/// Rows along the first four axes, so many that the iterate stays in their span: what the answer has across it is the
-/// noise of the last product over the number of rows. Its scale is the budget's, computed here from the analytic
-/// Gaussian formula, not by the accountant of the crate. 6 seeds of 56 × 4 entries: a sample standard deviation has
-/// relative standard error 1.9 % (a Laplace one 3.0 %), and some 1.5 % come from the noise within the span; so 15 % is a
-/// false alarm below 1e-5, and halved noise is seen.
+/// Rows along the first four axes, so many that the iterate stays in their span: the result outside that span is the
+/// noise of the last product over the number of rows. Its scale is compared with the budget's, computed here from the
+/// analytic Gaussian formula instead of the crate's accountant. 6 seeds of 56 × 4 entries: a sample standard deviation
+/// has relative standard error 1.9 % (a Laplace one 3.0 %), and some 1.5 % come from the noise within the span; so a
+/// deviation of 15 % is a false alarm below 1e-5, and halved noise would fail.
 #[test]
-fn the_noise_is_what_the_budget_needs() {
+fn noise_matches_the_budget() {
     let (d, steps, n, epsilon, delta) = (60, 4_usize, 3_000, 40.0, 1e-5);
     let releases = steps as f64;
     let budget = Budget::approximate(epsilon, delta).unwrap();
@@ -73,19 +77,19 @@ fn the_noise_is_what_the_budget_needs() {
             })
             .collect();
         let rows = clipped(&raw, 1.0);
-        let shape = Shape {
+        let settings = BlockSettings {
             iterations: Some(steps),
-            columns: Some(columns),
+            block_size: Some(columns),
         };
         let products = (columns * steps) as f64;
-        let printed = (4.0 * products * (1.0 / delta).ln()).sqrt() / epsilon;
+        let published = (4.0 * products * (1.0 / delta).ln()).sqrt() / epsilon;
         for (neighbours, calibration, delta) in Neighbours::WITH_ENTRY.into_iter().flat_map(|one| {
-            let rules = NoiseRule::ALL.into_iter();
+            let rules = CentralCalibration::ALL.into_iter();
             rules.flat_map(move |rule| [(one, rule, delta), (one, rule, 0.0)])
         }) {
-            // The printed Laplace noise is ten times as large, and would turn the iterate out of the span.
+            // The published Laplace noise is ten times as large and would move the iterate out of the span.
             let epsilon = if delta > 0.0 { epsilon } else { 10.0 * epsilon };
-            // A step of one column from an axis, or of four from a frame of theirs.
+            // A step of one column from an axis, or of four columns from a frame of axes.
             let several = if columns == 1 { 1.0 } else { 2.0_f64.sqrt() };
             let (l2, l1) = match neighbours {
                 Neighbours::ZeroOut => (1.0, ((d * columns) as f64).sqrt()),
@@ -93,58 +97,76 @@ fn the_noise_is_what_the_budget_needs() {
                 Neighbours::Entry => (several, f64::NAN),
             };
             let expected = match (calibration, delta > 0.0) {
-                (NoiseRule::Accounted, true) => multiplier * l2,
-                (NoiseRule::Accounted, false) => 2.0_f64.sqrt() * releases / epsilon * l1,
-                // It follows the largest entry, which is 1 of one column.
-                (NoiseRule::AsPublished, true)
+                (CentralCalibration::Accounted, true) => multiplier * l2,
+                (CentralCalibration::Accounted, false) => 2.0_f64.sqrt() * releases / epsilon * l1,
+                // It scales with the largest entry, which is 1 for one column.
+                (CentralCalibration::AsPublished, true)
                     if neighbours == Neighbours::Entry && columns > 1 =>
                 {
                     f64::NAN
                 }
-                (NoiseRule::AsPublished, true) => printed,
-                (NoiseRule::AsPublished, false) => {
+                (CentralCalibration::AsPublished, true) => published,
+                (CentralCalibration::AsPublished, false) => {
                     2.0_f64.sqrt() * 10.0 * products * (d as f64).sqrt() / epsilon
                 }
             };
             let request = Request::new(columns, private(epsilon, delta, neighbours, calibration));
-            let (mut square, mut told) = (0.0, 0.0);
+            let (mut square, mut reported) = (0.0, 0.0);
             for seed in 0..6 {
-                let fit = fitted(&PrivatePower { shape }, &rows, &request, seed);
+                let fit = fitted(&PrivatePower { settings }, &rows, &request, seed);
                 let within = fit.subspace.rows(0, columns).clone_owned();
                 let across =
                     fit.subspace.rows(columns, d - columns) * within.try_inverse().unwrap();
                 square +=
                     across.norm_squared() * (n * n) as f64 / (6 * (d - columns) * columns) as f64;
-                told += fact(&fit, "noise_sd") / 6.0;
+                reported += diagnostic(&fit, "noise_sd") / 6.0;
             }
-            let ratio = square.sqrt() / told;
-            println!("{neighbours} {calibration} {delta} {columns}: {ratio} {told} {expected}");
+            let ratio = square.sqrt() / reported;
+            println!("{neighbours} {calibration} {delta} {columns}: {ratio} {reported} {expected}");
             assert!((ratio - 1.0).abs() < 0.15);
-            assert!(expected.is_nan() || (told / expected - 1.0).abs() < 0.05);
+            assert!(expected.is_nan() || (reported / expected - 1.0).abs() < 0.05);
         }
     }
 }
 
-/// What the result says of itself: the printed noise holds for rows with √m to spare.
+/// The result reports both noise scales; the published one holds for rows, with a factor of √m to spare.
 #[test]
-fn both_noise_scales_are_told() {
+fn both_noise_scales_are_reported() {
     let rows = table_of_zeros(40, 50);
-    // The printed σ grows with √m and the accounted one does not.
+    // The published σ grows with √m and the accounted one does not.
     let over = |columns| {
-        let shape = Shape {
+        let settings = BlockSettings {
             iterations: Some(5),
-            columns: Some(columns),
+            block_size: Some(columns),
         };
-        let privacy = private(1.0, 1e-6, Neighbours::ZeroOut, NoiseRule::Accounted);
-        let fit = fitted(&PrivatePower { shape }, &rows, &Request::new(2, privacy), 9);
-        assert_eq!(fact(&fit, "noise_sd"), fact(&fit, "accounted_noise_sd"));
-        fact(&fit, "published_noise_sd") / fact(&fit, "accounted_noise_sd")
+        let privacy = private(
+            1.0,
+            1e-6,
+            Neighbours::ZeroOut,
+            CentralCalibration::Accounted,
+        );
+        let fit = fitted(
+            &PrivatePower { settings },
+            &rows,
+            &Request::new(2, privacy),
+            9,
+        );
+        assert_eq!(
+            diagnostic(&fit, "noise_sd"),
+            diagnostic(&fit, "accounted_noise_sd")
+        );
+        diagnostic(&fit, "published_noise_sd") / diagnostic(&fit, "accounted_noise_sd")
     };
     assert!((over(8) / over(2) - 2.0).abs() < 1e-9);
     assert!(over(2) > 1.0);
-    // For a symmetric pair of entries the printed noise fails at ε = 8, δ = 1e-3
+    // For a symmetric pair of entries the published noise fails at ε = 8, δ = 1e-3
     // (docs/central-power-oja.md, "private-power (PPM)").
-    let privacy = private(8.0, 1e-3, Neighbours::Entry, NoiseRule::AsPublished);
+    let privacy = private(
+        8.0,
+        1e-3,
+        Neighbours::Entry,
+        CentralCalibration::AsPublished,
+    );
     let fit = fitted(
         &PrivatePower::default(),
         &rows,
@@ -174,7 +196,7 @@ fn private_power_converges_as_n_grows() {
     assert!(many < 0.25 * few && many < 0.5, "{few} {many}");
 }
 
-/// The trace ends at the answer.
+/// The trace ends at the result.
 #[test]
 fn the_trace_follows_the_error_and_the_variance() {
     let raw: Vec<Vec<f64>> = (0..200_u32)
@@ -188,13 +210,13 @@ fn the_trace_follows_the_error_and_the_variance() {
     let truth = exact(&rows, 2);
     let request = Request {
         truth: Some(&truth),
-        ..Request::plain(2)
+        ..Request::nonprivate(2)
     };
-    let shape = Shape {
+    let settings = BlockSettings {
         iterations: None,
-        columns: Some(2),
+        block_size: Some(2),
     };
-    let fit = fitted(&PrivatePower { shape }, &rows, &request, 3);
+    let fit = fitted(&PrivatePower { settings }, &rows, &request, 3);
     let last = fit.trace.last().unwrap();
     assert!(last.error < 1e-6, "{last:?}");
     let captured = rows.sum_of_outer_products().symmetric_eigenvalues();
@@ -202,12 +224,12 @@ fn the_trace_follows_the_error_and_the_variance() {
     assert!((last.objective.unwrap() - best / 200.0).abs() < 1e-9);
 }
 
-/// A stream that is shorter than announced, and a row of another length in it.
+/// A stream shorter than announced, and one with a row of another length.
 #[test]
-fn a_stream_that_is_not_as_announced_is_refused() {
+fn stream_unlike_its_announcement_is_rejected() {
     let announced = |rows: &Rows, block, dimension, n| {
         let method = StreamingPower {
-            shape: Shape::default(),
+            settings: BlockSettings::default(),
             block,
         };
         let mut stream = rows.stream();
@@ -215,7 +237,7 @@ fn a_stream_that_is_not_as_announced_is_refused() {
             &mut stream,
             dimension,
             n,
-            &Request::plain(1),
+            &Request::nonprivate(1),
             &mut seeded(1),
         );
         fit.unwrap_err()

@@ -1,14 +1,15 @@
-//! What every algorithm of the registry promises: without a budget it is its plain counterpart, accounted noise spends
-//! the budget and no more, printed noise says what holds, and what it cannot do is refused with the way out.
+//! The promises of every registered algorithm: without a budget it equals its non-private counterpart, accounted noise
+//! spends exactly the budget, published noise reports the true guarantee, and unsupported requests are rejected with a
+//! remedy.
 
 use std::ops::RangeInclusive;
 
 use eigenveil_central::{
-    ALGORITHMS, Card, Delta, Fit, Neighbours, NoiseRule, Options, Privacy, Request, Rows, find,
-    generator,
+    ALGORITHMS, AlgorithmInfo, CentralCalibration, Delta, Fit, Neighbours, Options, Privacy,
+    Request, Rows, find, generator,
     parameter::{
-        BATCH, CLIP, COLUMNS, DEFLATION, EPOCHS, GAP, ITERATIONS, LAMBDA, SIGMA, STEP, SUPPORT,
-        Value,
+        BATCH, BLOCK_SIZE, DEFLATION, EIGENGAP, EPOCHS, GRADIENT_CLIP, GRADIENT_NOISE, ITERATIONS,
+        LAMBDA, STEP_SIZE, SUPPORT, Value,
     },
 };
 use eigenveil_estimation::{linalg::orthonormality_defect, metrics::projector_distance};
@@ -24,12 +25,12 @@ fn fit(name: &str, options: &Options, rows: &Rows, k: usize, privacy: Privacy) -
     find(name)?.build(options)?.fit(rows, &request, &mut rng)
 }
 
-fn usual(_: &Rows) -> Options {
+fn defaults(_: &Rows) -> Options {
     Options::default()
 }
 
-/// What an algorithm is without a budget: its name, parameters, times that it sees every row, k, and the largest
-/// distance from the exact subspace.
+/// A case without a budget: the algorithm's name, parameters, passes over the rows, k, and the largest distance from
+/// the exact subspace.
 type Plain = (
     &'static str,
     fn(&Rows) -> Options,
@@ -38,20 +39,21 @@ type Plain = (
     f64,
 );
 
-/// The leading direction has a large gap in all tables, which those need that do not converge.
+/// The leading direction has a large eigengap in all tables, as the algorithms that do not iterate to convergence
+/// require.
 const PLAIN: &[Plain] = &[
-    ("pca", usual, 1, &[1, 3], 1e-8),
-    ("noisy-power", usual, 1, &[1, 3], 1e-8),
-    ("private-power", usual, 1, &[1, 3], 1e-8),
-    ("analyze-gauss", usual, 1, &[3], 1e-6),
-    ("mod-sulq", usual, 1, &[3], 1e-6),
-    ("ppi", usual, 1, &[3], 1e-6),
-    ("wishart", usual, 1, &[3], 1e-6),
-    ("amin", usual, 1, &[3], 1e-6),
-    ("oja", usual, 30, &[1], 0.05),
-    ("minibatch-oja", usual, 30, &[1], 0.05),
-    ("dp-spca", usual, 1, &[1], 0.1),
-    ("dp-vrpca", |_| usual_with_epochs(6), 1, &[1], 1e-7),
+    ("pca", defaults, 1, &[1, 3], 1e-8),
+    ("noisy-power", defaults, 1, &[1, 3], 1e-8),
+    ("private-power", defaults, 1, &[1, 3], 1e-8),
+    ("analyze-gauss", defaults, 1, &[3], 1e-6),
+    ("mod-sulq", defaults, 1, &[3], 1e-6),
+    ("ppi", defaults, 1, &[3], 1e-6),
+    ("wishart", defaults, 1, &[3], 1e-6),
+    ("amin", defaults, 1, &[3], 1e-6),
+    ("oja", defaults, 30, &[1], 0.05),
+    ("minibatch-oja", defaults, 30, &[1], 0.05),
+    ("dp-spca", defaults, 1, &[1], 0.1),
+    ("dp-vrpca", |_| defaults_with_epochs(6), 1, &[1], 1e-7),
     ("dp-pca", quarters, 1, &[1], 0.1),
     (
         "dp-pca",
@@ -62,7 +64,7 @@ const PLAIN: &[Plain] = &[
     ),
 ];
 
-fn usual_with_epochs(epochs: usize) -> Options {
+fn defaults_with_epochs(epochs: usize) -> Options {
     Options::default().with(EPOCHS, epochs)
 }
 
@@ -75,20 +77,20 @@ fn without_a_budget_each_is_pca_on_three_data_sets() {
     for (table, rows) in real_tables() {
         let repeated = Rows::collect((0..30).flat_map(|_| rows.stream())).unwrap();
         let near = |(name, options, times, ranks, limit): &Plain, rows: &Rows| {
-            let seen = if *times == 1 { rows } else { &repeated };
+            let table = if *times == 1 { rows } else { &repeated };
             for &k in *ranks {
-                let found = fit(name, &options(rows), seen, k, Privacy::None).unwrap();
+                let found = fit(name, &options(rows), table, k, Privacy::None).unwrap();
                 let error = projector_distance(&found.subspace, &exact(rows, k)).unwrap();
                 println!("{name} on {table}, k = {k}: {error:e}");
                 assert!(error < *limit, "{name} on {table}, k = {k}: {error}");
-                assert!(found.privacy.is_none() && found.n == seen.n() as u64);
+                assert!(found.privacy.is_none() && found.n == table.n() as u64);
                 assert!(orthonormality_defect(&found.subspace) < 1e-12);
             }
         };
         for plain in PLAIN {
             near(plain, &rows);
         }
-        // All rows of a table, without a penalty.
+        // Features without a penalty.
         let all = |rows: &Rows| {
             let options = Options::default().with(LAMBDA, 0.0);
             options.with(SUPPORT, rows.dimension())
@@ -99,43 +101,44 @@ fn without_a_budget_each_is_pca_on_three_data_sets() {
     }
 }
 
-/// In the unit ball nothing is clipped, and noise of 0 is none.
+/// In the unit ball nothing is clipped, and noise of 0 is no noise.
 #[test]
-fn without_a_budget_private_forms_are_the_plain_ones() {
-    let usual = Options::default;
+fn without_a_budget_private_variants_equal_the_nonprivate_ones() {
+    let defaults = Options::default;
     for (table, rows) in real_tables()
         .into_iter()
         .take(1)
         .chain([("few", few_rows(400))])
     {
-        for (plain, form, options) in [
-            ("oja", "private-oja", usual()),
-            ("oja", "minibatch-oja", usual().with(BATCH, 1)),
-            ("ggd", "dp-ggd", usual()),
-            ("ggd", "nggd", usual().with(SIGMA, 0.0)),
-            ("sggd", "dp-sggd", usual()),
-            ("sggd", "nsggd", usual().with(SIGMA, 0.0)),
+        for (plain, private, options) in [
+            ("oja", "private-oja", defaults()),
+            ("oja", "minibatch-oja", defaults().with(BATCH, 1)),
+            ("ggd", "dp-ggd", defaults()),
+            ("ggd", "nggd", defaults().with(GRADIENT_NOISE, 0.0)),
+            ("sggd", "dp-sggd", defaults()),
+            ("sggd", "nsggd", defaults().with(GRADIENT_NOISE, 0.0)),
         ] {
             for k in [1, 3] {
-                let [plain, form] = [(plain, &usual()), (form, &options)].map(|(name, options)| {
-                    let found = fit(name, options, &rows, k, Privacy::None).unwrap();
-                    assert!(found.privacy.is_none(), "{name}");
-                    found.subspace
-                });
-                let distance = projector_distance(&form, &plain).unwrap();
+                let [plain, private] =
+                    [(plain, &defaults()), (private, &options)].map(|(name, options)| {
+                        let found = fit(name, options, &rows, k, Privacy::None).unwrap();
+                        assert!(found.privacy.is_none(), "{name}");
+                        found.subspace
+                    });
+                let distance = projector_distance(&private, &plain).unwrap();
                 assert!(distance < 1e-9, "{table}, k = {k}: {distance}");
             }
         }
     }
-    let noisy = Options::default().with(SIGMA, 0.1);
+    let noisy = Options::default().with(GRADIENT_NOISE, 0.1);
     let rows = few_rows(400);
-    let [plain, noisy] = [Options::default().with(SIGMA, 0.0), noisy]
+    let [plain, noisy] = [Options::default().with(GRADIENT_NOISE, 0.0), noisy]
         .map(|options| fit("nggd", &options, &rows, 2, Privacy::None).unwrap());
     assert!(projector_distance(&noisy.subspace, &plain.subspace).unwrap() > 1e-6);
 }
 
-/// The true ε of printed noise over the claimed one, at ε = 1.
-fn printed(name: &str, neighbours: Neighbours) -> RangeInclusive<f64> {
+/// The true ε of published noise over the claimed one, at ε = 1.
+fn published_over_claimed(name: &str, neighbours: Neighbours) -> RangeInclusive<f64> {
     match (name, neighbours) {
         ("private-power", _) | ("amin", _) => 0.0..=1.0,
         ("analyze-gauss", Neighbours::ZeroOut) => 0.0..=1.0,
@@ -150,17 +153,17 @@ fn printed(name: &str, neighbours: Neighbours) -> RangeInclusive<f64> {
 }
 
 #[test]
-fn the_true_epsilon_is_told() {
-    // What is sampled is accounted again in the tests beside its noise, which takes seconds each.
+fn true_epsilon_is_reported() {
+    // Sampled algorithms are accounted again in the tests next to their noise, because each takes seconds.
     let sampled = ["dp-vrpca", "dp-sggd", "dp-sgd-reap", "dp-smd-reap"];
     let others = ALGORITHMS
         .iter()
-        .filter(|card| !sampled.contains(&card.name));
-    for card in others {
-        let rows = rows_enough_for(card);
-        for (neighbours, calibration) in pairs(card) {
-            for (epsilon, delta) in budget_of(card) {
-                let name = card.name;
+        .filter(|info| !sampled.contains(&info.name));
+    for info in others {
+        let rows = rows_enough_for(info);
+        for (neighbours, calibration) in pairs(info) {
+            for (epsilon, delta) in budget_of(info) {
+                let name = info.name;
                 let what = format!("{name} {neighbours} {calibration}, delta {delta}");
                 let privacy = private(epsilon, delta, neighbours, calibration);
                 let found = fit(name, &Options::default(), &rows, 2, privacy).unwrap();
@@ -168,16 +171,16 @@ fn the_true_epsilon_is_told() {
                 println!("{what}: {:?}", promised.true_epsilon);
                 let share = promised.true_epsilon.map(|holds| holds / epsilon);
                 match (calibration, share) {
-                    (NoiseRule::Accounted, Some(share)) => {
+                    (CentralCalibration::Accounted, Some(share)) => {
                         assert!(promised.holds() && share > 0.999, "{what}: {share}");
                     }
-                    (NoiseRule::AsPublished, Some(share)) => {
-                        let expected = printed(name, neighbours);
+                    (CentralCalibration::AsPublished, Some(share)) => {
+                        let expected = published_over_claimed(name, neighbours);
                         assert!(expected.contains(&share), "{what}: {share}");
                         assert_eq!(promised.holds(), share <= 1.0, "{what}");
                     }
-                    (NoiseRule::AsPublished, None) => assert!(!promised.holds(), "{what}"),
-                    (NoiseRule::Accounted, None) => panic!("{what}: nothing holds"),
+                    (CentralCalibration::AsPublished, None) => assert!(!promised.holds(), "{what}"),
+                    (CentralCalibration::Accounted, None) => panic!("{what}: nothing holds"),
                 }
                 assert!(name != "wishart" || share.is_none());
                 let word = match name {
@@ -186,17 +189,17 @@ fn the_true_epsilon_is_told() {
                     "ppi" | "dp-spca" => "",
                     _ => continue,
                 };
-                if calibration == NoiseRule::AsPublished {
-                    assert!(promised.remark.unwrap().contains(word), "{what}");
+                if calibration == CentralCalibration::AsPublished {
+                    assert!(promised.note.unwrap().contains(word), "{what}");
                 }
             }
         }
     }
 }
 
-fn pairs(card: &'static Card) -> impl Iterator<Item = (Neighbours, NoiseRule)> {
-    let neighbours = card.neighbours.iter();
-    neighbours.flat_map(|&one| card.calibrations.iter().map(move |&rule| (one, rule)))
+fn pairs(info: &'static AlgorithmInfo) -> impl Iterator<Item = (Neighbours, CentralCalibration)> {
+    let neighbours = info.neighbours.iter();
+    neighbours.flat_map(|&one| info.calibrations.iter().map(move |&rule| (one, rule)))
 }
 
 fn refused(name: &str, options: &Options, k: usize, privacy: Privacy, code: ErrorCode, says: &str) {
@@ -207,33 +210,38 @@ fn refused(name: &str, options: &Options, k: usize, privacy: Privacy, code: Erro
 }
 
 #[test]
-fn what_no_run_can_do_is_refused() {
+fn unsupported_requests_are_rejected() {
     use ErrorCode::{InvalidBudget, InvalidRequest};
-    for card in ALGORITHMS {
+    for info in ALGORITHMS {
         let refused = |k, privacy, code, says: &str| {
-            refused(card.name, &Options::default(), k, privacy, code, says);
+            refused(info.name, &Options::default(), k, privacy, code, says);
         };
         refused(0, Privacy::None, InvalidRequest, "k is 0");
         refused(7, Privacy::None, InvalidRequest, "p = 6");
-        let Some(&rule) = card.calibrations.first() else {
-            let budget = private(1.0, 1e-6, Neighbours::Replace, NoiseRule::Accounted);
+        let Some(&rule) = info.calibrations.first() else {
+            let budget = private(
+                1.0,
+                1e-6,
+                Neighbours::Replace,
+                CentralCalibration::Accounted,
+            );
             refused(2, budget, InvalidRequest, "has no private form");
             continue;
         };
         for neighbours in Neighbours::WITH_ENTRY {
             let says = format!("does not protect {neighbours} neighbours, only ");
-            if !card.neighbours.contains(&neighbours) {
+            if !info.neighbours.contains(&neighbours) {
                 let privacy = private(1.0, 1e-6, neighbours, rule);
                 refused(2, privacy, InvalidRequest, &says);
             }
         }
-        for other in NoiseRule::ALL {
-            if !card.calibrations.contains(&other) {
+        for other in CentralCalibration::ALL {
+            if !info.calibrations.contains(&other) {
                 let privacy = private(1.0, 0.0, Neighbours::Replace, other);
                 refused(2, privacy, InvalidRequest, &format!("only {rule}"));
             }
         }
-        if card.delta == Delta::Positive {
+        if info.delta == Delta::Positive {
             let pure = private(1.0, 0.0, Neighbours::Replace, rule);
             refused(2, pure, InvalidBudget, "delta is 0");
         }
@@ -242,20 +250,21 @@ fn what_no_run_can_do_is_refused() {
     assert!(error.detail().contains("analyze-gauss"), "{error}");
 }
 
-/// Of 20 rows with 6 columns, k = 2. (Limits of each parameter alone are tested with their table.)
+/// For 20 rows with 6 columns, k = 2. (Limits of single parameters are tested with their table.)
 #[test]
-fn parameters_that_do_not_fit_the_rows_or_each_other_are_refused() {
+fn parameters_that_do_not_fit_are_rejected() {
     let with = |set: &[(_, usize)]| {
-        let usual = Options::default();
-        set.iter()
-            .fold(usual, |set, &(parameter, value)| set.with(parameter, value))
+        let defaults = Options::default();
+        set.iter().fold(defaults, |set, &(parameter, value)| {
+            set.with(parameter, value)
+        })
     };
     let both = with(&[(ITERATIONS, 2), (BATCH, 5)]);
-    let unclipped = Options::default().with(CLIP, 1.5);
-    let gap_and_step = Options::default().with(GAP, 0.2).with(STEP, 4.0);
+    let unclipped = Options::default().with(GRADIENT_CLIP, 1.5);
+    let gap_and_step = Options::default().with(EIGENGAP, 0.2).with(STEP_SIZE, 4.0);
     for (name, options, says) in [
-        ("private-power", with(&[(COLUMNS, 1)]), "between 2 and 6"),
-        ("noisy-power", with(&[(COLUMNS, 7)]), "between 2 and 6"),
+        ("private-power", with(&[(BLOCK_SIZE, 1)]), "between 2 and 6"),
+        ("noisy-power", with(&[(BLOCK_SIZE, 7)]), "between 2 and 6"),
         ("streaming-power", with(&[(BATCH, 21)]), "n = 20"),
         ("streaming-power", with(&[(BATCH, 3)]), "4 columns"),
         ("streaming-power", with(&[(ITERATIONS, 30)]), "n = 20"),
@@ -273,12 +282,17 @@ fn parameters_that_do_not_fit_the_rows_or_each_other_are_refused() {
     ] {
         let privacy = match find(name).unwrap().calibrations {
             [] => Privacy::None,
-            _ => private(1.0, 1e-6, Neighbours::Replace, NoiseRule::Accounted),
+            _ => private(
+                1.0,
+                1e-6,
+                Neighbours::Replace,
+                CentralCalibration::Accounted,
+            ),
         };
         refused(name, &options, 2, privacy, ErrorCode::InvalidRequest, says);
     }
-    // Zero rows alone have no direction: an error, not an arbitrary subspace.
+    // A table of zero rows has no direction: an error, not an arbitrary subspace.
     let failed = ErrorCode::EstimateFailed;
-    let usual = Options::default();
-    refused("noisy-power", &usual, 2, Privacy::None, failed, "");
+    let defaults = Options::default();
+    refused("noisy-power", &defaults, 2, Privacy::None, failed, "");
 }

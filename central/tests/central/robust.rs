@@ -1,8 +1,8 @@
-//! Robust PCA: recovery, optima against a convex solver, and the noise against the budget.
+//! Robust PCA: recovery, optima against a convex solver, and noise against budget.
 
 use eigenveil_central::{
-    Baseline, Neighbours, NoiseRule, Privacy, Request, Rows, pca,
-    robust::{Glad, GladForm, Reaper, ReaperForm, Start},
+    Baseline, CentralCalibration, Neighbours, Privacy, Request, Rows, pca,
+    robust::{Glad, GladVariant, Reaper, ReaperVariant, Start},
 };
 use eigenveil_estimation::{
     linalg::{product, symmetric_eigenvalues},
@@ -32,8 +32,8 @@ fn haystack(
     (prepared(&raw, Norm::Normalize), truth)
 }
 
-/// `S_ρ` of the paper's Section 3.2 with its bound (3.3) on the outliers' part: positive means that ggd recovers the subspace
-/// from any start within ρ.
+/// `S_ρ` of the paper's Section 3.2 with its bound (3.3) on the outliers' part: positive means that ggd recovers the
+/// subspace from any start within ρ.
 fn stability(rows: &Rows, truth: &DMatrix<f64>, rho: f64) -> f64 {
     let (p, n) = (rows.dimension(), rows.n() as f64);
     let (mut inside, mut outside, mut outliers) = (DMatrix::zeros(p, p), DMatrix::zeros(p, p), 0.0);
@@ -64,11 +64,11 @@ fn objective(rows: &Rows, p: &DMatrix<f64>) -> f64 {
 }
 
 fn error_of(method: &dyn Baseline, rows: &Rows, truth: &DMatrix<f64>) -> f64 {
-    let fit = fitted(method, rows, &Request::plain(truth.ncols()), 1);
+    let fit = fitted(method, rows, &Request::nonprivate(truth.ncols()), 1);
     projector_distance(&fit.subspace, truth).unwrap()
 }
 
-/// Half the rows are outliers, and the subspace is found as if there were none; PCA is led astray by them.
+/// With half the rows outliers the subspace is recovered exactly; PCA is misled by them.
 #[test]
 fn a_noiseless_haystack_is_recovered_exactly() {
     for (n, p, k, inliers) in [(400, 20, 2, 0.5), (600, 10, 1, 0.4), (800, 50, 3, 0.6)] {
@@ -79,17 +79,17 @@ fn a_noiseless_haystack_is_recovered_exactly() {
         let of_pca = projector_distance(&plain, &truth).unwrap();
         assert!(of_pca > 0.02, "{of_pca}");
         // Twenty halvings: 2⁻²⁰ is 1e-6.
-        let full = error_of(&Glad::new(GladForm::Ggd), &rows, &truth);
+        let full = error_of(&Glad::new(GladVariant::Ggd), &rows, &truth);
         assert!(full < 1e-6, "ggd, p = {p}: {full}");
-        let sampled = error_of(&Glad::new(GladForm::Sggd), &rows, &truth);
+        let sampled = error_of(&Glad::new(GladVariant::Sggd), &rows, &truth);
         assert!(sampled < 1e-5, "sggd, p = {p}: {sampled}");
-        for form in [ReaperForm::Gd, ReaperForm::Md] {
+        for variant in [ReaperVariant::Gd, ReaperVariant::Md] {
             let method = Reaper {
                 iterations: Some(400),
-                ..Reaper::new(form)
+                ..Reaper::new(variant)
             };
             let share = error_of(&method, &rows, &truth) / of_pca;
-            assert!(share < 0.3, "{form:?}, p = {p}: {share}");
+            assert!(share < 0.3, "{variant:?}, p = {p}: {share}");
         }
     }
 }
@@ -98,10 +98,11 @@ fn numbers(value: &serde_json::Value) -> Vec<f64> {
     serde_json::from_value(value.clone()).unwrap()
 }
 
-/// The optima of `vectors/reaper.json` (cvxpy with Clarabel, by `central/tests/vectors/reaper.py`): the average iterate of both geometries comes
-/// near them from above, and GLAD, whose feasible set is smaller, ends above; at them where the relaxation is tight.
+/// The optima of `vectors/reaper.json` (cvxpy with Clarabel, by `central/tests/vectors/reaper.py`): the average iterate
+/// approaches them from above in both geometries, and GLAD, whose feasible set is smaller, ends above them, or at them
+/// if the relaxation is tight.
 #[test]
-fn the_optima_are_those_of_a_convex_solver() {
+fn optima_agree_with_a_convex_solver() {
     let text = include_str!("../vectors/reaper.json");
     let cases: serde_json::Value = serde_json::from_str(text).unwrap();
     let mut tight = 0;
@@ -113,17 +114,23 @@ fn the_optima_are_those_of_a_convex_solver() {
         let best = case["objective"].as_f64().unwrap();
         let projector = DMatrix::from_fn(p, p, |i, j| case["projector"][i][j].as_f64().unwrap());
         assert!((objective(&rows, &projector) - best).abs() < 1e-6);
-        for form in [ReaperForm::Gd, ReaperForm::Md] {
+        for variant in [ReaperVariant::Gd, ReaperVariant::Md] {
             let method = Reaper {
                 iterations: Some(20_000),
                 step: 0.5,
-                ..Reaper::new(form)
+                ..Reaper::new(variant)
             };
-            let average = method.fit_calibrated(&rows, &Request::plain(k), None, &mut seeded(1));
+            let average =
+                method.fit_calibrated(&rows, &Request::nonprivate(k), None, &mut seeded(1));
             let above = objective(&rows, &average.unwrap().0.matrix()) - best;
-            assert!(above > -1e-6 && above < 2e-3, "{form:?}: {above}");
+            assert!(above > -1e-6 && above < 2e-3, "{variant:?}: {above}");
         }
-        let fit = fitted(&Glad::new(GladForm::Ggd), &rows, &Request::plain(k), 1);
+        let fit = fitted(
+            &Glad::new(GladVariant::Ggd),
+            &rows,
+            &Request::nonprivate(k),
+            1,
+        );
         let found = objective(&rows, &(&fit.subspace * fit.subspace.transpose()));
         assert!(found > best - 1e-6, "{found} against {best}");
         let mut eigenvalues = numbers(&case["eigenvalues"]).into_iter();
@@ -135,52 +142,56 @@ fn the_optima_are_those_of_a_convex_solver() {
     assert!(tight >= 1);
 }
 
-/// The paper's first experiment: N = T = 2,000, B = 20, ε = 0.8, δ = 1/√N. By an independent
-/// accountant: multiplier 1.09 gives ε = 0.776 (zero-out); the printed one is a hundred times smaller, and dp-GGD's steps
-/// hold ε = 0.19 (zero-out) and 0.57 (replace).
+/// The paper's first experiment: N = T = 2,000, B = 20, ε = 0.8, δ = 1/√N. By an independent accountant multiplier 1.09
+/// gives ε = 0.776 (zero-out); the published one is a hundred times smaller, and dp-GGD's steps have ε = 0.19
+/// (zero-out) and 0.57 (replace).
 #[test]
-fn the_printed_noise_holds_what_it_really_holds() {
+fn published_noise_has_the_independent_true_epsilon() {
     let (n, p, delta) = (2000, 20, 1.0 / f64::sqrt(2000.0));
-    let method = |form| Glad {
+    let method = |variant| Glad {
         iterations: Some(2000),
         start: Start::Random,
-        ..Glad::new(form)
+        ..Glad::new(variant)
     };
-    let of = |form, neighbours, calibration| {
+    let of = |variant, neighbours, calibration| {
         let privacy = private(0.8, delta, neighbours, calibration);
-        method(form).calibrate(n, p, &privacy).unwrap().unwrap()
+        method(variant).calibrate(n, p, &privacy).unwrap().unwrap()
     };
-    let [accounted, printed] =
-        NoiseRule::ALL.map(|rule| of(GladForm::DpSggd, Neighbours::ZeroOut, rule));
-    println!("{printed:?} {accounted:?}");
-    assert!((printed.step_sd - 0.0109).abs() < 1e-4);
-    let holds = printed.guarantee.true_epsilon;
+    let [accounted, published] =
+        CentralCalibration::ALL.map(|rule| of(GladVariant::DpSggd, Neighbours::ZeroOut, rule));
+    println!("{published:?} {accounted:?}");
+    assert!((published.step_sd - 0.0109).abs() < 1e-4);
+    let holds = published.guarantee.true_epsilon;
     assert!(holds.is_none_or(|epsilon| epsilon > 1000.0));
     assert!(accounted.guarantee.holds());
     assert!(accounted.step_sd > 1.0 && accounted.step_sd < 1.09);
     for (neighbours, expected) in [(Neighbours::ZeroOut, 0.19), (Neighbours::Replace, 0.57)] {
-        let full = of(GladForm::DpGgd, neighbours, NoiseRule::AsPublished);
+        let full = of(
+            GladVariant::DpGgd,
+            neighbours,
+            CentralCalibration::AsPublished,
+        );
         let epsilon = full.guarantee.true_epsilon.unwrap();
         assert!((epsilon - expected).abs() < 0.01, "{neighbours}: {epsilon}");
         assert_eq!(full.epsilon_of_steps, full.guarantee.true_epsilon);
     }
 }
 
-/// One step from a known frame on zero rows shows the noise alone, in 400 × 3 and 200 × 199/2 entries: relative standard errors
-/// of 2.1 and 0.5 %, so 13 and 3 % are false alarms below 1e-8; halved noise is seen.
+/// One step from a known frame on zero rows shows the noise alone, in 400 × 3 and 200 × 199/2 entries: relative
+/// standard errors of 2.1 and 0.5 %, so deviations of 13 and 3 % are false alarms below 1e-8; halved noise would fail.
 #[test]
-fn the_noise_is_what_the_budget_needs() {
+fn noise_matches_the_budget() {
     let (epsilon, delta, n, step) = (0.7, 1e-5, 10, 1e-7);
     let budget = Budget::approximate(epsilon, delta).unwrap();
     for neighbours in Neighbours::ALL {
-        let privacy = private(epsilon, delta, neighbours, NoiseRule::Accounted);
+        let privacy = private(epsilon, delta, neighbours, CentralCalibration::Accounted);
         let sigma = gaussian::analytic_sigma(budget, neighbours.gradient_sensitivity()).unwrap();
         let expected = step * sigma / n as f64;
         let method = Glad {
             iterations: Some(1),
             step,
             start: Start::Random,
-            ..Glad::new(GladForm::DpGgd)
+            ..Glad::new(GladVariant::DpGgd)
         };
         let (p, k) = (400, 3);
         let start = uniform_frame(&mut seeded(4), p, k).unwrap();
@@ -195,7 +206,7 @@ fn the_noise_is_what_the_budget_needs() {
         let method = Reaper {
             iterations: Some(1),
             step,
-            ..Reaper::new(ReaperForm::Gd)
+            ..Reaper::new(ReaperVariant::Gd)
         };
         let calibrated = method.calibrate(n, &privacy).unwrap();
         let (rows, calibrated) = (table_of_zeros(p, n), calibrated.as_ref());
@@ -212,14 +223,14 @@ fn the_noise_is_what_the_budget_needs() {
     }
 }
 
-/// The noise of one run is not taken for another.
+/// Noise calibrated for another run is rejected.
 #[test]
-fn noise_of_another_run_is_refused() {
+fn noise_of_another_run_is_rejected() {
     let (rows, _) = haystack(50, 4, 1, 0.6, 0.1, 3);
     let privacy = accounted(1.0);
     let short = Glad {
         iterations: Some(5),
-        ..Glad::new(GladForm::DpGgd)
+        ..Glad::new(GladVariant::DpGgd)
     };
     let long = Glad {
         iterations: Some(500),

@@ -1,7 +1,7 @@
-//! `dp-spca` and `dp-vrpca`: against plain PCA, and the noise a run really has.
+//! `dp-spca` and `dp-vrpca`: against plain PCA, and the actual noise of a run.
 
 use eigenveil_central::{
-    Baseline, DpSpca, DpVrpca, Neighbours, NoiseRule, Request, accountant::RunAccountant,
+    Baseline, CentralCalibration, DpSpca, DpVrpca, Neighbours, Request, accountant::RunAccountant,
 };
 use eigenveil_estimation::{
     linalg::orthonormality_defect, metrics::projector_distance, models::uniform_frame,
@@ -13,7 +13,7 @@ use eigenveil_shared::{
 use nalgebra::DVector;
 
 use crate::tables::{
-    accounted, clipped, exact, fact, fitted, gaussian as gaussian_rows, private, seeded,
+    accounted, clipped, diagnostic, exact, fitted, gaussian as gaussian_rows, private, seeded,
     table_of_zeros,
 };
 
@@ -31,7 +31,7 @@ fn three_components_come_in_order() {
     let request = Request::new(3, accounted(2.0));
     for method in [&DpSpca::default() as &dyn Baseline, &DpVrpca::default()] {
         let fit = method.fit(&rows, &request, &mut rng).unwrap();
-        let name = method.card().name;
+        let name = method.info().name;
         assert!(fit.privacy.unwrap().holds());
         assert!(orthonormality_defect(&fit.subspace) < 1e-12);
         let error = projector_distance(&fit.subspace, &exact(&rows, 3)).unwrap();
@@ -42,11 +42,11 @@ fn three_components_come_in_order() {
     }
 }
 
-/// One tiny step over everybody on zero rows: the frame moves by η·sd/n along p − 1 directions. The standard deviation is
-/// that of the analytic Gaussian, computed here. p = 2,000: relative standard error 1.6 %; 10 % is a false alarm below
-/// 1e-9, half the noise is off by 50 %.
+/// One tiny full-batch step on zero rows: the frame moves by η·sd/n along p − 1 directions. The standard deviation is
+/// that of the analytic Gaussian, computed here. p = 2,000: relative standard error 1.6 %; a deviation of 10 % is a
+/// false alarm below 1e-9, half the noise is off by 50 %.
 #[test]
-fn a_step_has_the_noise_of_its_budget() {
+fn noise_of_a_step_matches_its_budget() {
     let (p, n) = (2_000, 4);
     let rows = table_of_zeros(p, n);
     let budget = Budget::approximate(1.0, 1e-6).unwrap();
@@ -63,14 +63,14 @@ fn a_step_has_the_noise_of_its_budget() {
     };
     for neighbours in Neighbours::ALL {
         for method in [&spca as &dyn Baseline, &vrpca] {
-            let privacy = private(1.0, 1e-6, neighbours, NoiseRule::Accounted);
+            let privacy = private(1.0, 1e-6, neighbours, CentralCalibration::Accounted);
             let fit = fitted(method, &rows, &Request::new(1, privacy), 7);
             let start = uniform_frame(&mut seeded(7), p, 1).unwrap();
             let along = fit.subspace.dot(&start);
             let moved = (&fit.subspace / along - &start).norm();
             let sd = moved * n as f64 / 1e-9 / ((p - 1) as f64).sqrt();
             // All rows, k = 1: Δ = 1. A quarter of dp-vrpca's μ² is for the difference, which is 0 in the first step.
-            let sensitivity = match method.card().name {
+            let sensitivity = match method.info().name {
                 "dp-spca" => 1.0,
                 _ => (4.0_f64 / 3.0).sqrt(),
             };
@@ -80,18 +80,18 @@ fn a_step_has_the_noise_of_its_budget() {
     }
 }
 
-/// What a run says of its noise, accounted anew: all of the budget is used, half the noise breaks it.
+/// Accounts the reported noise of a run again: all of the budget is used, and half the noise exceeds it.
 #[test]
-fn the_reported_noise_is_what_the_budget_needs() {
+fn reported_noise_uses_exactly_the_budget() {
     let rows = clipped(&vec![vec![0.6, 0.0, 0.2]; 2_000], 1.0);
     let fit = |method: &dyn Baseline| fitted(method, &rows, &Request::new(2, accounted(1.0)), 1);
-    // All rows, k = 2: Δ = √2. Over a tenth of them, sampled.
+    // All rows, k = 2: Δ = √2. Sampled: a tenth of them.
     let epsilon = |batch: Option<usize>, part: f64| {
         let spca = DpSpca {
             batch,
             ..DpSpca::default()
         };
-        let sd = part * fact(&fit(&spca), "noise_sd");
+        let sd = part * diagnostic(&fit(&spca), "noise_sd");
         let mut run = RunAccountant::new(Neighbours::Replace);
         match batch {
             None => run.full_batch(sd / std::f64::consts::SQRT_2, 60),
@@ -108,8 +108,8 @@ fn the_reported_noise_is_what_the_budget_needs() {
     let vrpca = fit(&DpVrpca::default());
     let epsilon = |part: f64| {
         let mut run = RunAccountant::new(Neighbours::Replace);
-        let full = fact(&vrpca, "full_noise_sd") / std::f64::consts::SQRT_2;
-        let difference = fact(&vrpca, "difference_noise_multiplier");
+        let full = diagnostic(&vrpca, "full_noise_sd") / std::f64::consts::SQRT_2;
+        let difference = diagnostic(&vrpca, "difference_noise_multiplier");
         run.full_batch(part * full, 30).unwrap();
         run.subsampled(0.5, part * difference, 90).unwrap();
         run.epsilon(1e-6).unwrap()
@@ -117,8 +117,9 @@ fn the_reported_noise_is_what_the_budget_needs() {
     assert!(epsilon(1.0) <= 1.0 && epsilon(1.0) > 0.999 && epsilon(0.5) > 1.8);
 }
 
-/// The mean of the iterates is better than the last of them: at this budget a step's noise is √60 times that of the whole
-/// run. Means over five seeds; their ratio is about 6, of which a single one would have to miss by a factor of 10 for 2.
+/// The mean of the iterates is better than the last one: at this budget a step's noise is √60 times that of the whole
+/// run. Means over five seeds; their ratio is about 6, and a single outlier would need a factor of 10 to bring it down
+/// to 2.
 #[test]
 fn the_noise_of_the_steps_averages_out() {
     let mut deviations = [0.1; 20];
@@ -126,7 +127,7 @@ fn the_noise_of_the_steps_averages_out() {
     let rows = clipped(&gaussian_rows(20_000, &deviations, &mut seeded(6)), 1.0);
     let truth = exact(&rows, 1);
     let budget = Budget::approximate(0.5, 1e-6).unwrap();
-    // What a single power step from the truth would have, with the noise of one of 60 steps.
+    // The error of a single power step from the truth, with the noise of one of 60 steps.
     let sd = gaussian::analytic_sigma(budget, 60.0_f64.sqrt()).unwrap() / 20_000.0;
     let captured = rows.multiply(&truth).dot(&truth) / 20_000.0;
     let last = std::f64::consts::SQRT_2 * sd * 19.0_f64.sqrt() / captured;
@@ -143,37 +144,43 @@ fn the_noise_of_the_steps_averages_out() {
     assert!(mean < 0.5 * last, "{mean} {last}");
 }
 
-/// As published: one row a step, n steps; what holds is far above the claim, and the paper's step size cannot move.
+/// As published: one row per step, n steps; the true ε is far above the claim, and with the paper's step size the
+/// iterate hardly moves.
 #[test]
-fn as_published_says_what_holds() {
+fn as_published_reports_the_true_epsilon() {
     let mut rng = seeded(9);
     let raw: Vec<Vec<f64>> = (0..3_000)
         .map(|i| vec![if i % 2 == 0 { 0.9 } else { -0.9 }, 0.1, 0.0, 0.05])
         .collect();
     let rows = clipped(&raw, 1.0);
     let truth = exact(&rows, 1);
-    let privacy = private(4.0, 1e-3, Neighbours::ZeroOut, NoiseRule::AsPublished);
+    let privacy = private(
+        4.0,
+        1e-3,
+        Neighbours::ZeroOut,
+        CentralCalibration::AsPublished,
+    );
     let request = Request::new(1, privacy);
     for method in [&DpSpca::default() as &dyn Baseline, &DpVrpca::default()] {
         let fit = method.fit(&rows, &request, &mut rng).unwrap();
         let error = projector_distance(&fit.subspace, &truth).unwrap();
         let promised = fit.privacy.unwrap();
-        println!("{}: {error}, {promised:?}", method.card().name);
+        println!("{}: {error}, {promised:?}", method.info().name);
         assert!(!promised.holds() && promised.true_epsilon.unwrap() > 20.0);
-        assert!(promised.remark.is_some() && error < 0.5);
+        assert!(promised.note.is_some() && error < 0.5);
     }
-    let printed = DpSpca {
+    let published = DpSpca {
         step: Some(0.5 / 3_000.0),
         ..DpSpca::default()
     };
     let start = uniform_frame(&mut seeded(7), 4, 1).unwrap();
-    let fit = fitted(&printed, &rows, &request, 7);
+    let fit = fitted(&published, &rows, &request, 7);
     assert!(projector_distance(&fit.subspace, &start).unwrap() < 0.4);
 }
 
-/// Also where it is set without the checks of the card.
+/// Also if parameters are set without the checks of `AlgorithmInfo`.
 #[test]
-fn what_does_not_fit_is_refused() {
+fn unfitting_settings_are_rejected() {
     let rows = clipped(&[vec![0.5, 0.1], vec![0.1, 0.3]], 1.0);
     let mut rng = seeded(1);
     for (iterations, batch, step) in [
@@ -187,12 +194,14 @@ fn what_does_not_fit_is_refused() {
             batch,
             step,
         };
-        let error = spca.fit(&rows, &Request::plain(1), &mut rng).unwrap_err();
+        let error = spca
+            .fit(&rows, &Request::nonprivate(1), &mut rng)
+            .unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidRequest, "{error}");
     }
     let none = DpVrpca {
         epochs: Some(0),
         ..DpVrpca::default()
     };
-    assert!(none.fit(&rows, &Request::plain(1), &mut rng).is_err());
+    assert!(none.fit(&rows, &Request::nonprivate(1), &mut rng).is_err());
 }

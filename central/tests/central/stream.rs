@@ -1,28 +1,33 @@
-//! A stream too large to hold, in the memory of a few matrices.
+//! A stream too large for memory, processed in the space of a few matrices.
 
 use std::time::Instant;
 
 use eigenveil_central::{
-    Neighbours, NoiseRule, Privacy, Request, StreamingBaseline,
+    CentralCalibration, Neighbours, Privacy, Request, StreamingBaseline,
     oja::Oja,
-    power::{Shape, StreamingPower},
+    power::{BlockSettings, StreamingPower},
 };
 use eigenveil_estimation::{metrics::projector_distance, models::Model};
 use eigenveil_shared::preprocess::{Norm, Preprocessing, Row};
 
 use crate::tables::{private, seeded};
 
-/// `n` spiked rows in dimension `p` through every streaming algorithm, made as they are asked for. Returns the error
-/// of each beside its name.
+/// Runs every streaming algorithm on `n` spiked rows in dimension `p`, generated on demand. Returns name and error of
+/// each.
 fn errors_over_a_stream(n: u64, p: usize, k: usize) -> Vec<(&'static str, f64)> {
     let mut rng = seeded(11);
     let model = Model::spiked(p, k, p as f64);
     let population = model.draw(&mut rng).unwrap();
     let preprocessing = Preprocessing::new(p, Norm::Normalize);
     let preprocessor = preprocessing.preprocessor().unwrap();
-    let privacy = private(4.0, 1e-8, Neighbours::Replace, NoiseRule::Accounted);
+    let privacy = private(
+        4.0,
+        1e-8,
+        Neighbours::Replace,
+        CentralCalibration::Accounted,
+    );
     let power = StreamingPower {
-        shape: Shape::default(),
+        settings: BlockSettings::default(),
         block: None,
     };
     let methods: [(&dyn StreamingBaseline, Privacy); 4] = [
@@ -43,7 +48,7 @@ fn errors_over_a_stream(n: u64, p: usize, k: usize) -> Vec<(&'static str, f64)> 
                 .fit_stream(&mut stream, p, n, &request, &mut rng)
                 .unwrap();
             let error = projector_distance(&fit.subspace, population.subspace()).unwrap();
-            let name = method.card().name;
+            let name = method.info().name;
             println!(
                 "{name}: error {error:.4}, {:.1?} with making the rows",
                 started.elapsed()
@@ -55,8 +60,8 @@ fn errors_over_a_stream(n: u64, p: usize, k: usize) -> Vec<(&'static str, f64)> 
         .collect()
 }
 
-/// The same at a size that takes a second. A random subspace is at `√(2k(1−k/p))` = 1.95; private-oja, with a whole
-/// row's noise on every row, is only asked to be well below.
+/// The same at a size that takes a second. A random subspace has error `√(2k(1−k/p))` = 1.95; private-oja, with a whole
+/// row's noise on every row, only needs to be well below.
 #[test]
 fn a_small_stream() {
     for (name, error) in errors_over_a_stream(40_000, 40, 2) {
@@ -65,8 +70,8 @@ fn a_small_stream() {
     }
 }
 
-/// 10⁶ × 1,000: 8 GB of rows, made one at a time. Prints seconds and the peak of the resident memory, which must stay
-/// below 200 MB.
+/// 10⁶ × 1,000: 8 GB of rows, generated one at a time. Prints seconds and peak resident memory, which must stay below
+/// 200 MB.
 ///
 /// `cargo test --workspace --test central stream:: -- --ignored --nocapture`
 #[test]

@@ -7,8 +7,8 @@
 )]
 
 use eigenveil_central::{
-    Baseline, Card, Delta, Fit, Generator, Neighbours, NoiseRule, Privacy, Request, Rows,
-    generator, parameter::ZETA, pca,
+    AlgorithmInfo, Baseline, CentralCalibration, Delta, Fit, Generator, Neighbours, Privacy,
+    Request, Rows, generator, parameter::ZETA, pca,
 };
 use eigenveil_estimation::models::Model;
 use eigenveil_shared::{
@@ -34,7 +34,7 @@ pub fn clipped(raw: &[Vec<f64>], radius: f64) -> Rows {
     prepared(&raw, Norm::Clip { radius })
 }
 
-/// The shipped digits, and forest cover and speech data where they lie beside the checkout; unit rows.
+/// The shipped digits, and forest cover and speech data if present next to the checkout; unit rows.
 pub fn real_tables() -> Vec<(&'static str, Rows)> {
     let mut tables = vec![("digits", prepared(&digits(), Norm::Normalize))];
     for name in ["covtype20k.npy", "isolet.npy"] {
@@ -50,24 +50,28 @@ pub fn table_of_zeros(d: usize, n: usize) -> Rows {
     clipped(&vec![vec![0.0; d]; n], 1.0)
 }
 
-/// The top-k subspace, exactly.
+/// The exact top-k subspace.
 pub fn exact(rows: &Rows, k: usize) -> DMatrix<f64> {
     pca(rows.stream(), rows.dimension(), k).unwrap().subspace
 }
 
-/// A generator from this seed.
+/// A generator with this seed.
 pub fn seeded(seed: u64) -> Generator {
     generator(Some(seed)).unwrap()
 }
 
-/// A run from this seed.
+/// A run with this seed.
 pub fn fitted(method: &dyn Baseline, rows: &Rows, request: &Request<'_>, seed: u64) -> Fit {
     method.fit(rows, request, &mut seeded(seed)).unwrap()
 }
 
-/// What a run says of itself under this name.
-pub fn fact(fit: &Fit, name: &str) -> f64 {
-    fit.facts.iter().find(|(fact, _)| *fact == name).unwrap().1
+/// A diagnostic of a run, by name.
+pub fn diagnostic(fit: &Fit, name: &str) -> f64 {
+    fit.diagnostics
+        .iter()
+        .find(|(diagnostic, _)| *diagnostic == name)
+        .unwrap()
+        .1
 }
 
 /// `n` rows of a population of this model, and its subspace.
@@ -85,9 +89,14 @@ pub fn gaussian(n: usize, deviations: &[f64], rng: &mut Generator) -> Vec<Vec<f6
         .collect()
 }
 
-/// A budget of (ε, 1e-6) between tables that differ in one row, by noise that keeps it.
+/// A budget of (ε, 1e-6) between tables that differ in one row, with accounted noise.
 pub fn accounted(epsilon: f64) -> Privacy {
-    private(epsilon, 1e-6, Neighbours::Replace, NoiseRule::Accounted)
+    private(
+        epsilon,
+        1e-6,
+        Neighbours::Replace,
+        CentralCalibration::Accounted,
+    )
 }
 
 /// A budget; pure for δ = 0.
@@ -95,18 +104,18 @@ pub fn private(
     epsilon: f64,
     delta: f64,
     neighbours: Neighbours,
-    calibration: NoiseRule,
+    calibration: CentralCalibration,
 ) -> Privacy {
     let budget = Budget::new(epsilon, delta).unwrap();
     Privacy::with_budget(budget, neighbours, calibration)
 }
 
-/// Whether it is `dp-pca`: only its private estimates have constants, and they take many rows.
-pub fn has_constants(card: &Card) -> bool {
-    card.parameters.iter().any(|own| own.name == ZETA.name)
+/// Whether it is `dp-pca`: only its private estimates have constants, and they need many rows.
+pub fn has_constants(info: &AlgorithmInfo) -> bool {
+    info.parameters.iter().any(|own| own.name == ZETA.name)
 }
 
-/// Rows close to one another, so that the noise of `dp-pca` follows their spread.
+/// Rows close to each other, so that the noise of `dp-pca` scales with their spread.
 pub fn few_rows(n: u32) -> Rows {
     let rows: Vec<Vec<f64>> = (0..n)
         .map(|i| {
@@ -118,15 +127,15 @@ pub fn few_rows(n: u32) -> Rows {
     clipped(&rows, 1.0)
 }
 
-/// As many as this algorithm needs for [`budget_of`].
-pub fn rows_enough_for(card: &Card) -> Rows {
-    few_rows(if has_constants(card) { 8_000 } else { 400 })
+/// As many rows as this algorithm needs for [`budget_of`].
+pub fn rows_enough_for(info: &AlgorithmInfo) -> Rows {
+    few_rows(if has_constants(info) { 8_000 } else { 400 })
 }
 
-/// Budgets (ε, δ) of the kinds that it takes.
-pub fn budget_of(card: &Card) -> Vec<(f64, f64)> {
-    match card.delta {
-        Delta::Positive if has_constants(card) => vec![(12.0, 1e-2)],
+/// Budgets (ε, δ) of the kinds that it supports.
+pub fn budget_of(info: &AlgorithmInfo) -> Vec<(f64, f64)> {
+    match info.delta {
+        Delta::Positive if has_constants(info) => vec![(12.0, 1e-2)],
         Delta::Positive => vec![(1.0, 1e-6)],
         Delta::Any => vec![(1.0, 1e-6), (1.0, 0.0)],
         Delta::Zero => vec![(1.0, 0.0)],

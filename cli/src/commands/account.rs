@@ -141,7 +141,7 @@ fn print(account: &Account) -> Result<()> {
             output::budget_text(epsilon, if pure { 0.0 } else { account.delta })
         ))?;
         output::text(&format!(
-            "really holds       epsilon {}{}",
+            "true epsilon       {}{}",
             number(account.true_epsilon),
             if pure {
                 ", delta 0".to_owned()

@@ -2,8 +2,8 @@
 
 use clap::Args;
 use eigenveil_audit::{
-    AuditReport, AuditSettings, CONFIDENCE, Method, Observed, PairKind, Source, TriesVerdict,
-    audit as run_audit,
+    AttemptsVerdict, AuditReport, AuditSettings, CONFIDENCE, Method, Observed, PairKind,
+    Randomness, audit as run_audit,
 };
 use eigenveil_shared::{
     mechanism::{Calibration, MechanismKind},
@@ -15,7 +15,7 @@ use crate::{args::parse, error::Result, output};
 /// Try to refute a mechanism's ε: a lower bound from many reports of chosen rows
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  eigenveil audit --mechanism double-cap --p 8 --epsilon 1 --trials 1000000\n  eigenveil audit --mechanism symmetric-gaussian --calibration as-published --p 40 --epsilon 4\n\nReports are made as a device makes them, from the raw row to the wire; what is seen is the report, its envelope and the work it took.\nA convicted mechanism is a result, not a failure: the exit code is 0 and the verdict says it.\nAn audit can refute a claim and never prove one; docs/audit.md says how to read it."
+    after_help = "Examples:\n  eigenveil audit --mechanism double-cap --p 8 --epsilon 1 --trials 1000000\n  eigenveil audit --mechanism symmetric-gaussian --calibration as-published --p 40 --epsilon 4\n\nReports are made as a device makes them, from the raw row to the wire; what is seen is the report, its envelope and the work it took.\nA refuted mechanism is a result, not a failure: the exit code is 0 and the verdict says it.\nAn audit can refute a claim and never prove one; docs/audit.md says how to read it."
 )]
 pub(crate) struct AuditArgs {
     /// Local randomizer: double-cap, symmetric-gaussian, isotropic-gaussian or discrete-gaussian
@@ -36,12 +36,12 @@ pub(crate) struct AuditArgs {
     /// Reports made of each row of each pair, at least 1000; more make the bound tighter
     #[arg(long, value_name = "T", default_value_t = 100_000)]
     trials: usize,
-    /// Seed of the random rows, and of the trials with --source seeded
+    /// Seed of the random rows, and of the trials with --randomness seeded
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
     /// Where randomness comes from: system (the device's own release, other numbers each time) or seeded (the same seed gives the same numbers)
-    #[arg(long, value_name = "system|seeded", default_value = "system", value_parser = parse::<Source>)]
-    source: Source,
+    #[arg(long, value_name = "system|seeded", default_value = "system", value_parser = parse::<Randomness>)]
+    randomness: Randomness,
     /// Confidence of the verdict, from 0.5 to below 1
     #[arg(long, value_name = "C", default_value_t = CONFIDENCE)]
     confidence: f64,
@@ -61,7 +61,7 @@ pub(crate) fn run(args: &AuditArgs, json: bool) -> Result<()> {
         budget: args.mechanism.budget(args.epsilon, args.delta)?,
         trials: args.trials,
         seed: args.seed,
-        source: args.source,
+        randomness: args.randomness,
         pairs: args.pair.clone(),
         method: args.method,
         confidence: args.confidence,
@@ -88,7 +88,7 @@ fn print(report: &AuditReport) -> Result<()> {
         report.trials,
         report.seconds
     ))?;
-    output::text("epsilon is at least\npair              from the report   from everything")?;
+    output::text("epsilon is at least\npair              from the report   from the transcript")?;
     for pair in &report.pairs {
         let (alone, joint) = if pair.name != report.pair {
             ("", "")
@@ -98,7 +98,7 @@ fn print(report: &AuditReport) -> Result<()> {
             ("", " *")
         };
         let alone = format!("{:.4}{alone}", pair.epsilon_lower_bound);
-        let joint = format!("{:.4}{joint}", pair.joint_epsilon_lower_bound);
+        let joint = format!("{:.4}{joint}", pair.transcript_epsilon_lower_bound);
         let line = format!("{:<17} {alone:<17} {joint}", pair.name.as_str());
         output::text(line.trim_end())?;
     }
@@ -121,23 +121,23 @@ fn print(report: &AuditReport) -> Result<()> {
         "method        event, black box: nothing is assumed about the mechanism".to_owned()
     })?;
     output::text(&format!(
-        "everything    report, envelope, tries and words of randomness together: {:.4}",
-        report.joint_epsilon_lower_bound
+        "transcript    report, envelope, attempts and words of randomness together: {:.4}",
+        report.transcript_epsilon_lower_bound
     ))?;
-    if let Some(tries) = &report.tries {
+    if let Some(attempts) = &report.attempts {
         output::text(&format!(
-            "tries         {} (p = {:.3}; a correct mechanism is accused once in {:.0})",
-            match tries.verdict {
-                TriesVerdict::SameForEveryRow => "no difference between the rows of any pair",
-                TriesVerdict::DependsOnTheRow => "depend on the row",
+            "attempts      {} (p = {:.3}; a correct mechanism is accused once in {:.0})",
+            match attempts.verdict {
+                AttemptsVerdict::SameForEveryRow => "no difference between the rows of any pair",
+                AttemptsVerdict::DependsOnTheRow => "depend on the row",
             },
-            tries.p_value,
-            1.0 / tries.false_alarm
+            attempts.p_value,
+            1.0 / attempts.false_alarm
         ))?;
     }
     output::text(&report.finding)?;
     output::text(&format!(
         "This audit tried these pairs and these statistics. With this many trials it can refute a claim up to epsilon {:.2}; it cannot prove one.",
-        report.epsilon_provable
+        report.max_provable_epsilon
     ))
 }

@@ -8,8 +8,8 @@ use std::{
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, Subcommand};
 use eigenveil_central::{
-    ALGORITHMS, Delta, Guarantee, Neighbours, NoiseRule, Options, Privacy, PrivacyTarget,
-    TracePoint, find, generator,
+    ALGORITHMS, CentralCalibration, DeltaSupport, Neighbours, Options, Privacy, PrivacyTarget,
+    RunGuarantee, TracePoint, find, generator,
     parameter::{self, Kind, Parameter, Value},
 };
 use eigenveil_estimation::linalg::Threads;
@@ -31,7 +31,7 @@ const DEFAULT_DELTA: f64 = 1e-6;
 #[command(
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
-    after_help = "Examples:\n  eigenveil central list\n  eigenveil central analyze-gauss --model published --p 40 --n 100000 --k 5 --epsilon 1 --delta 1e-4 --repeats 20 --seed 1\n  eigenveil central private-power --rows rows.npy --k 3 --epsilon 2 --neighbours zero-out --out components.csv\n  eigenveil central dp-sggd --model haystack --p 20 --n 2000 --k 2 --epsilon 0.8\n  eigenveil central pca --rows people.csv --drop id --features features.csv --k 3 --json\n\nThe error and the captured variance are computed from the rows, or from a model's truth: they are not private. With --seed the noise can be repeated and protects nobody; leave it out for a result that you release."
+    after_help = "Examples:\n  eigenveil central list\n  eigenveil central analyze-gauss --model wang-xu --p 40 --n 100000 --k 5 --epsilon 1 --delta 1e-4 --repeats 20 --seed 1\n  eigenveil central private-power --rows rows.npy --k 3 --epsilon 2 --neighbours zero-out --out components.csv\n  eigenveil central dp-sggd --model haystack --p 20 --n 2000 --k 2 --epsilon 0.8\n  eigenveil central pca --rows people.csv --drop id --features features.csv --k 3 --json\n\nThe error and the captured variance are computed from the rows, or from a model's truth: they are not private. With --seed the noise can be repeated and protects nobody; leave it out for a result that you release."
 )]
 pub(crate) struct CentralArgs {
     #[command(subcommand)]
@@ -54,8 +54,8 @@ pub(crate) struct CentralArgs {
     #[arg(long, default_value = "replace", value_parser = crate::args::parse::<Neighbours>)]
     neighbours: Neighbours,
     /// How the noise is chosen: accounted (the whole run keeps the budget) or as-published (the paper's formula; the guarantee it really gives is shown)
-    #[arg(long, default_value = "accounted", value_parser = crate::args::parse::<NoiseRule>)]
-    calibration: NoiseRule,
+    #[arg(long, default_value = "accounted", value_parser = crate::args::parse::<CentralCalibration>)]
+    calibration: CentralCalibration,
     #[command(flatten)]
     options: OptionArgs,
     /// Number of runs; with --model each has rows of its own
@@ -140,7 +140,7 @@ fn flag(parameter: &Parameter) -> Arg {
 fn common_default(parameter: &Parameter) -> Option<f64> {
     let mut defaults = ALGORITHMS
         .iter()
-        .flat_map(|card| card.parameters)
+        .flat_map(|info| info.parameters)
         .filter(|own| own.name == parameter.name)
         .map(|own| own.default);
     let first = defaults.next()?;
@@ -156,20 +156,20 @@ struct Answer<'a> {
     true_epsilon: Option<f64>,
     neighbours: Option<&'static str>,
     calibration: Option<&'static str>,
-    error: f64,
+    error_mean: f64,
     captured_variance: f64,
     /// Of the whole command: reading or making rows, and the comparison, with the algorithm.
     seconds: f64,
     algorithm_seconds: f64,
-    error_std: f64,
+    error_sd: f64,
     n: u64,
     p: usize,
     k: usize,
     repeats: u64,
     seed: Option<u64>,
     claim_holds: Option<bool>,
-    remark: Option<&'a str>,
-    facts: Vec<Fact>,
+    note: Option<&'a str>,
+    diagnostics: Vec<Fact>,
     /// Of the first run, where asked for. **Not private.**
     #[serde(skip_serializing_if = "Option::is_none")]
     trace: Option<Vec<Point>>,
@@ -205,13 +205,13 @@ pub(crate) fn run(args: &CentralArgs, json: bool) -> Result<()> {
         return Err(CliError::usage("--repeats is 0; at least one is needed"));
     }
     let started = Instant::now();
-    let card = find(name)?;
-    let baseline = card.build(&args.options.0)?;
-    if args.trace && !card.traced {
-        return Err(no_iterations(card.name));
+    let info = find(name)?;
+    let baseline = info.build(&args.options.0)?;
+    if args.trace && !info.has_trace {
+        return Err(no_iterations(info.name));
     }
-    let privacy = privacy_of(args, card.delta)?;
-    let source = args.rows.source(card, k)?;
+    let privacy = privacy_of(args, info.delta)?;
+    let source = args.rows.source(info, k)?;
     let (n, p) = source.shape();
     warn(&privacy, n);
     let bar = output::bar(args.repeats, "runs");
@@ -236,7 +236,7 @@ pub(crate) fn run(args: &CentralArgs, json: bool) -> Result<()> {
         return Err(CliError::failed("there was no run"));
     };
     if args.trace && fit.trace.is_empty() {
-        return Err(no_iterations(card.name));
+        return Err(no_iterations(info.name));
     }
     if let Some(path) = &args.out {
         output::write_file(path, table(&fit.subspace).as_bytes())?;
@@ -246,26 +246,26 @@ pub(crate) fn run(args: &CentralArgs, json: bool) -> Result<()> {
     let error = errors.iter().sum::<f64>() / count;
     let spread = errors.iter().map(|e| (e - error).powi(2)).sum::<f64>();
     let answer = Answer {
-        algorithm: card.name,
+        algorithm: info.name,
         epsilon: guarantee.map(|g| g.budget.epsilon()),
         delta: guarantee.map(|g| g.budget.delta()),
         true_epsilon: guarantee.and_then(|g| g.true_epsilon),
         neighbours: guarantee.map(|g| g.neighbours.as_str()),
         calibration: guarantee.map(|g| g.calibration.as_str()),
-        error,
+        error_mean: error,
         captured_variance: captured / count,
         seconds,
         algorithm_seconds: algorithm_time.as_secs_f64(),
-        error_std: (spread / (count - 1.0).max(1.0)).sqrt(),
+        error_sd: (spread / (count - 1.0).max(1.0)).sqrt(),
         n,
         p,
         k,
         repeats: args.repeats,
         seed: args.seed,
-        claim_holds: guarantee.map(Guarantee::holds),
-        remark: guarantee.and_then(|g| g.remark.as_deref()),
-        facts: fit
-            .facts
+        claim_holds: guarantee.map(RunGuarantee::holds),
+        note: guarantee.and_then(|g| g.note.as_deref()),
+        diagnostics: fit
+            .diagnostics
             .iter()
             .map(|&(name, value)| Fact { name, value })
             .collect(),
@@ -293,7 +293,7 @@ fn point(point: &TracePoint) -> Point {
     }
 }
 
-fn privacy_of(args: &CentralArgs, made_for: Delta) -> Result<Privacy> {
+fn privacy_of(args: &CentralArgs, made_for: DeltaSupport) -> Result<Privacy> {
     if args.epsilon == f64::INFINITY {
         if args.delta.is_some() {
             return Err(CliError::usage(
@@ -303,8 +303,8 @@ fn privacy_of(args: &CentralArgs, made_for: Delta) -> Result<Privacy> {
         return Ok(Privacy::None);
     }
     let delta = args.delta.unwrap_or(match made_for {
-        Delta::Zero => 0.0,
-        Delta::Any | Delta::Positive => DEFAULT_DELTA,
+        DeltaSupport::Zero => 0.0,
+        DeltaSupport::Any | DeltaSupport::Positive => DEFAULT_DELTA,
     });
     let budget = Budget::new(args.epsilon, delta)?.check_study_limit()?;
     Ok(Privacy::with_budget(
@@ -316,7 +316,7 @@ fn privacy_of(args: &CentralArgs, made_for: Delta) -> Result<Privacy> {
 
 /// On standard error, so that JSON stays alone on standard output.
 fn warn(privacy: &Privacy, n: u64) {
-    let Privacy::Budget(PrivacyTarget { budget, .. }) = privacy else {
+    let Privacy::Private(PrivacyTarget { budget, .. }) = privacy else {
         return;
     };
     let warnings = [
@@ -346,9 +346,9 @@ fn table(subspace: &DMatrix<f64>) -> String {
     text
 }
 
-fn print(answer: &Answer<'_>, guarantee: Option<&Guarantee>) -> Result<()> {
+fn print(answer: &Answer<'_>, guarantee: Option<&RunGuarantee>) -> Result<()> {
     output::text(&format!(
-        "{}: n = {}, p = {}, k = {}, {} runs in {:.2} s, of which {} s the algorithm",
+        "{}: n = {}, p = {}, k = {}, {} runs in {:.2} s ({} s in the algorithm)",
         answer.algorithm,
         answer.n,
         answer.p,
@@ -372,22 +372,22 @@ fn print(answer: &Answer<'_>, guarantee: Option<&Guarantee>) -> Result<()> {
                 }
                 None => format!("nothing at delta {}", delta_text(guarantee.budget.delta())),
             };
-            output::text(&format!("really holds       {holds}"))?;
-            if let Some(remark) = answer.remark {
-                output::text(&format!("                   {remark}"))?;
+            output::text(&format!("true epsilon       {holds}"))?;
+            if let Some(note) = answer.note {
+                output::text(&format!("                   {note}"))?;
             }
         }
     }
     output::text(&format!(
         "error              {}   (0 is perfect; at most {:.3}; not private)",
-        output::over_runs(answer.error, answer.error_std, answer.repeats),
+        output::over_runs(answer.error_mean, answer.error_sd, answer.repeats),
         (2.0 * answer.k.min(answer.p - answer.k) as f64).sqrt()
     ))?;
     output::text(&format!(
         "captured variance  {}   (not private)",
         output::decimals(answer.captured_variance, 4)
     ))?;
-    for fact in &answer.facts {
+    for fact in &answer.diagnostics {
         let value = output::decimals(fact.value, 6);
         output::text(&format!("{:<18} {value}", fact.name))?;
     }
@@ -426,24 +426,24 @@ fn list(json: bool) -> Result<()> {
     if json {
         let listed: Vec<Listed> = ALGORITHMS
             .iter()
-            .map(|card| Listed {
-                algorithm: card.name,
-                source: card.source,
-                description: card.description,
-                guarantee: card.guarantee,
-                neighbours: card.neighbours.iter().map(|kind| kind.as_str()).collect(),
-                calibrations: card.calibrations.iter().map(|kind| kind.as_str()).collect(),
-                pure: card.delta != Delta::Positive,
+            .map(|info| Listed {
+                algorithm: info.name,
+                source: info.source,
+                description: info.description,
+                guarantee: info.guarantee,
+                neighbours: info.neighbours.iter().map(|kind| kind.as_str()).collect(),
+                calibrations: info.calibrations.iter().map(|kind| kind.as_str()).collect(),
+                pure: info.delta != DeltaSupport::Positive,
             })
             .collect();
         return output::json(&serde_json::json!({ "algorithms": listed }));
     }
-    for card in ALGORITHMS {
+    for info in ALGORITHMS {
         output::text(&format!(
             "{}\n    {}\n    source     {}\n    guarantee  {}",
-            card.name, card.description, card.source, card.guarantee
+            info.name, info.description, info.source, info.guarantee
         ))?;
-        let parameters: Vec<String> = card.parameters.iter().map(listed).collect();
+        let parameters: Vec<String> = info.parameters.iter().map(listed).collect();
         if !parameters.is_empty() {
             output::text(&format!("    parameters {}", parameters.join(", ")))?;
         }

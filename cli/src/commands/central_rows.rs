@@ -7,7 +7,7 @@ use std::{
 
 use clap::Args;
 use eigenveil_central::{
-    Baseline, Card, Fit, Generator, Privacy, Request, Rows, principal_components,
+    AlgorithmInfo, Baseline, Fit, Generator, Privacy, Request, Rows, principal_components,
 };
 use eigenveil_estimation::{
     linalg::Threads,
@@ -87,7 +87,7 @@ pub(super) struct Compared {
 
 impl RowsArgs {
     /// Reads and prepares a file, or fixes the model.
-    pub(super) fn source(&self, card: &Card, k: usize) -> Result<Source> {
+    pub(super) fn source(&self, info: &AlgorithmInfo, k: usize) -> Result<Source> {
         let mut norm = self.norm;
         let table = match (&self.rows, self.model) {
             (Some(path), _) => Some(rows::read_with_constants(path, &self.table)?),
@@ -104,7 +104,7 @@ impl RowsArgs {
         let dimension = table
             .as_ref()
             .map_or(self.p.unwrap_or(0), rows::RowTable::dimension);
-        check_dimension(card, dimension)?;
+        check_dimension(info, dimension)?;
         let preprocessing = Preprocessing {
             dimension,
             features: features.flatten(),
@@ -232,8 +232,8 @@ impl Source {
 }
 
 /// Refuses more columns than the algorithm can hold.
-fn check_dimension(card: &Card, dimension: usize) -> Result<()> {
-    let (most, because) = if card.quadratic {
+fn check_dimension(info: &AlgorithmInfo, dimension: usize) -> Result<()> {
+    let (most, because) = if info.quadratic_memory {
         (MAX_QUADRATIC, "holds matrices of p × p")
     } else {
         (MAX_DIMENSION, "holds frames of p × k")
@@ -243,7 +243,7 @@ fn check_dimension(card: &Card, dimension: usize) -> Result<()> {
     }
     Err(CliError::usage(format!(
         "the rows have {dimension} columns; {} {because}, for at most {most} columns: take some of them with --keep",
-        card.name
+        info.name
     )))
 }
 

@@ -22,7 +22,7 @@ use crate::{
 /// Estimate the principal subspace of a study and fetch the result
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  eigenveil estimate --study ID --k auto --wait --out result/\n  eigenveil estimate --study ID --k 3 --sparse --refit --lambda path --wait --out result/\n\nWrites estimate.json, components.csv (loadings by feature, verdicts in the header), components.npy with features.txt (its rows), summary.csv (one line a component), scree.svg and alignment.svg; with --sparse loadings.svg, with --lambda path lambda_path.csv, lambda_path.svg and, up to p = 100, lambda_rows.svg.\nWithout --wait the job is only started; fetch it later with --number N --wait."
+    after_help = "Examples:\n  eigenveil estimate --study ID --k auto --wait --out result/\n  eigenveil estimate --study ID --k 3 --sparse --refit --lambda path --wait --out result/\n\nWrites estimate.json, components.csv (loadings by feature, verdicts in the header), components.npy with features.txt (its rows), summary.csv (one line a component), scree.svg and alignment.svg; with --sparse loadings.svg, with --lambda path lambda_path.csv, lambda_path.svg and, up to p = 100, lambda_rows.svg.\nWithout --wait the job is only started; fetch it later with --job N --wait."
 )]
 pub(crate) struct EstimateArgs {
     #[command(flatten)]
@@ -37,9 +37,9 @@ pub(crate) struct EstimateArgs {
     k: Option<Rank>,
     #[command(flatten)]
     sparse: SparseArgs,
-    /// Fetch this estimate instead of starting one
+    /// Fetch the estimate with this number instead of starting one
     #[arg(long, value_name = "N", conflicts_with_all = ["k", "sparse"])]
-    number: Option<u64>,
+    job: Option<u64>,
     /// Wait until it is done
     #[arg(long)]
     wait: bool,
@@ -54,7 +54,7 @@ pub(crate) struct EstimateArgs {
 #[derive(Serialize)]
 struct Estimated {
     study: String,
-    number: u64,
+    job: u64,
     state: EstimateState,
     n: Option<u64>,
     p: Option<usize>,
@@ -72,7 +72,7 @@ struct Estimated {
 pub(crate) async fn run(args: &EstimateArgs, json: bool) -> Result<()> {
     let client = analyst(&args.server, &args.token)?;
     let study = identifier(&client, &args.study).await?;
-    let number = match args.number {
+    let number = match args.job {
         Some(number) => number,
         None => {
             let request = EstimateRequest {
@@ -116,7 +116,7 @@ pub(crate) async fn run(args: &EstimateArgs, json: bool) -> Result<()> {
     let estimate = document.estimate.as_ref();
     let estimated = Estimated {
         study: study.clone(),
-        number,
+        job: number,
         state: document.state,
         n: estimate.map(|e| e.n),
         p: estimate.map(|e| e.p),
@@ -139,7 +139,7 @@ pub(crate) async fn run(args: &EstimateArgs, json: bool) -> Result<()> {
             output::text(&format!("written to {out}: {}", files.join(" ")))
         }
         _ => output::text(&format!(
-            "estimate {number} is {}; fetch it with: eigenveil estimate --study {} --number {number} --wait",
+            "estimate {number} is {}; fetch it with: eigenveil estimate --study {} --job {number} --wait",
             document.state.as_str(),
             study
         )),

@@ -5,9 +5,11 @@ use std::{num::NonZeroU64, path::PathBuf};
 use clap::Args;
 use eigenveil_estimation::{
     centring::planned_noise,
-    floor::{Spectrum, grouped, rounded_up},
+    floor::Spectrum,
+    format::{round_up, with_thousands},
     plan::{
-        Total, Wish, pilot_mean_length, pilot_uncertainty, plan, spectrum_of, spectrum_of_pilot,
+        MeanSquaredLength, PlanTarget, pilot_mean_length, pilot_uncertainty, plan,
+        spectrum_from_eigenvalues, spectrum_from_pilot,
     },
 };
 use eigenveil_shared::{
@@ -47,7 +49,7 @@ pub(crate) struct PlanArgs {
     /// Mechanisms to compare [default: all]
     #[arg(long, value_name = "M,…", value_delimiter = ',', value_parser = crate::args::parse::<MechanismKind>)]
     mechanism: Vec<MechanismKind>,
-    /// as-published adds a row for the paper's own noise of symmetric-gaussian, with the ε that really holds
+    /// as-published adds a row for the paper's own noise of symmetric-gaussian, with its true ε
     #[arg(long, default_value = "analytic", value_parser = crate::args::parse::<Calibration>)]
     calibration: Calibration,
     /// The k leading eigenvalues of E[xxᵀ] of prepared rows, or more. Under --norm normalize all p of them sum to 1; what the given ones leave is spread evenly over the other directions
@@ -80,7 +82,7 @@ pub(crate) struct PlanArgs {
     norm: Option<NormArg>,
     /// Mean squared length of the prepared rows, at most 1 (for --norm clip and require; normalize makes it 1)
     #[arg(long, value_name = "T", allow_negative_numbers = true)]
-    total: Option<f64>,
+    mean_squared_length: Option<f64>,
     /// Plan for private centring with the constant A [default A: 1/√2]: the spectrum is then that of the covariance; components are assumed to be orthogonal to the mean
     #[arg(long, value_name = "A", num_args = 0..=1, require_equals = true, default_missing_value = DEFAULT_CENTRING_TEXT, requires = "mean_length", conflicts_with = "pilot")]
     centring: Option<f64>,
@@ -137,9 +139,13 @@ pub(crate) fn run(args: &PlanArgs, json: bool) -> Result<()> {
         Some(path) => of_pilot(args, &read_estimate(path)?)?,
         None => of_spectrum(args)?,
     };
-    let wishes: Vec<Wish> = match args.target_error {
-        Some(target) => vec![Wish::Error(target)],
-        None => args.n.iter().map(|n| Wish::Participants(n.get())).collect(),
+    let wishes: Vec<PlanTarget> = match args.target_error {
+        Some(target) => vec![PlanTarget::Error(target)],
+        None => args
+            .n
+            .iter()
+            .map(|n| PlanTarget::Participants(n.get()))
+            .collect(),
     };
     let mut rows = Vec::new();
     for (mechanism, calibration) in mechanisms(args, spectrum.dimension(), &mut notes)? {
@@ -227,11 +233,14 @@ fn of_spectrum(args: &PlanArgs) -> Result<Population> {
         return Err(CliError::usage("--spectrum needs --p and --k"));
     };
     // Eigenvalues and total are those of prepared rows: the radius is behind them.
-    let (norm, total) = match (args.norm.unwrap_or(NormArg::Normalize), args.total) {
-        (NormArg::Normalize, None) => (Norm::Normalize, Total::UnitRows),
+    let (norm, total) = match (
+        args.norm.unwrap_or(NormArg::Normalize),
+        args.mean_squared_length,
+    ) {
+        (NormArg::Normalize, None) => (Norm::Normalize, MeanSquaredLength::UnitRows),
         (NormArg::Normalize, Some(total)) => {
             return Err(CliError::usage(format!(
-                "--total is {total}, but under --norm normalize every row has length 1; leave it out, or give --norm clip or require"
+                "--mean-squared-length is {total}, but under --norm normalize every row has length 1; leave it out, or give --norm clip or require"
             )));
         }
         (NormArg::Clip, total) => (Norm::Clip { radius: 1.0 }, total_of(total)),
@@ -240,15 +249,19 @@ fn of_spectrum(args: &PlanArgs) -> Result<Population> {
     let mean_length = args.mean_length.unwrap_or(0.0);
     let mut notes = Vec::new();
     let total = match (args.centring, total) {
-        (None, total) | (Some(_), total @ Total::Unknown) => total,
-        (Some(_), Total::UnitRows) => Total::Known(without_mean(1.0, mean_length)?),
-        (Some(_), Total::Known(total)) => Total::Known(without_mean(total, mean_length)?),
+        (None, total) | (Some(_), total @ MeanSquaredLength::Unknown) => total,
+        (Some(_), MeanSquaredLength::UnitRows) => {
+            MeanSquaredLength::Known(without_mean(1.0, mean_length)?)
+        }
+        (Some(_), MeanSquaredLength::Known(total)) => {
+            MeanSquaredLength::Known(without_mean(total, mean_length)?)
+        }
     };
     if args.centring.is_some() {
         notes.push("Private centring: the spectrum is that of the covariance, and the components are assumed to be orthogonal to the mean; a component along the mean has more noise.".to_owned());
     }
     Ok(Population {
-        spectrum: spectrum_of(p, k, &args.spectrum, total)?,
+        spectrum: spectrum_from_eigenvalues(p, k, &args.spectrum, total)?,
         norm,
         centring: args.centring,
         mean_length,
@@ -265,11 +278,11 @@ fn of_pilot(args: &PlanArgs, pilot: &Estimate) -> Result<Population> {
         )));
     }
     let k = args.k.unwrap_or(pilot.k);
-    let spectrum = spectrum_of_pilot(pilot, k, total_of(args.total))?;
+    let spectrum = spectrum_from_pilot(pilot, k, total_of(args.mean_squared_length))?;
     let mut notes = vec![format!(
         "The pilot's debiased eigenvalues are themselves uncertain, each by ±{:.2e} at least (one standard deviation, n = {}); so are the numbers below.",
         pilot_uncertainty(pilot),
-        grouped(pilot.n)
+        with_thousands(pilot.n)
     )];
     if pilot.sparse.is_some() {
         notes.push(
@@ -288,7 +301,7 @@ fn of_pilot(args: &PlanArgs, pilot: &Estimate) -> Result<Population> {
 }
 
 fn total_of(total: Option<f64>) -> Total {
-    total.map_or(Total::Unknown, Total::Known)
+    total.map_or(MeanSquaredLength::Unknown, MeanSquaredLength::Known)
 }
 
 /// What to compare, mechanisms that p is too large for left out unless they were named.
@@ -348,7 +361,7 @@ fn warn(rows: &[PlanRow]) {
 
 /// Three significant digits, rounded up: not a promise of too little.
 fn readable(n: u64) -> String {
-    grouped(rounded_up(n, 3))
+    with_thousands(round_up(n, 3))
 }
 
 fn print(plan: &Plan) -> Result<()> {
@@ -386,7 +399,7 @@ fn print(plan: &Plan) -> Result<()> {
             match (plan.target_error, row.n) {
                 (_, None) => "never".to_owned(),
                 (Some(_), Some(n)) => readable(n),
-                (None, Some(n)) => grouped(n),
+                (None, Some(n)) => with_thousands(n),
             },
             row.error
                 .map_or("-".to_owned(), |error| format!("{error:.3}")),
@@ -416,7 +429,7 @@ fn answer(plan: &Plan) -> String {
         }
     }
     if let Some(target) = plan.target_error {
-        let largest = eigenveil_estimation::plan::largest_error(plan.p, plan.k);
+        let largest = eigenveil_estimation::plan::max_error(plan.p, plan.k);
         let of = format!("{target} of at most {largest:.2}");
         let parts: Vec<String> = epsilons
             .iter()
@@ -450,7 +463,7 @@ fn answer(plan: &Plan) -> String {
         .map_or(String::new(), |(row, n, error)| {
             format!(
                 "The best of these: {} users with {} at epsilon {} can expect an error of about {}.",
-                grouped(n),
+                with_thousands(n),
                 row.mechanism,
                 row.epsilon,
                 output::error_text(error, plan.p, plan.k)

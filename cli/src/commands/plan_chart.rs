@@ -1,9 +1,6 @@
 //! The picture of a plan: expected error against n, a line for each mechanism and ε.
 
-use eigenveil_estimation::{
-    floor::{Spectrum, grouped},
-    plan::error_curve,
-};
+use eigenveil_estimation::{floor::Spectrum, format::with_thousands, plan::error_curve};
 use eigenveil_figures::{LineChart, LineStyle, Marker, Series, expected_error};
 use eigenveil_shared::mechanism::{Calibration, MechanismKind};
 
@@ -56,7 +53,10 @@ pub(super) fn chart(
         );
     }
     let mut chart = expected_error("How many users?", spectrum, (from, to), series);
-    let mut subtitle = format!("p\u{a0}=\u{a0}{}, k\u{a0}=\u{a0}{k}", grouped(p as u64));
+    let mut subtitle = format!(
+        "p\u{a0}=\u{a0}{}, k\u{a0}=\u{a0}{k}",
+        with_thousands(p as u64)
+    );
     if !several && let Some(row) = rows.first() {
         subtitle.push_str(&format!(", ε\u{a0}=\u{a0}{}", row.epsilon));
     }

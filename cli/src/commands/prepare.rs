@@ -58,9 +58,9 @@ struct Column {
     feature: Feature,
     reason: String,
     /// Share of the squared length of the raw rows.
-    share: f64,
+    share_of_squared_length: f64,
     /// Share of the squared length of the mean of the raw rows.
-    share_of_mean: f64,
+    share_of_squared_mean: f64,
 }
 
 #[derive(Serialize)]
@@ -68,7 +68,7 @@ struct Prepared {
     out: String,
     columns: Vec<Column>,
     /// `‖E x‖²/E‖x‖²` of the raw rows.
-    mean_share: f64,
+    squared_mean_over_squared_length: f64,
     /// Empty without rows.
     choices: Vec<Choice>,
     chosen: Option<Choice>,
@@ -135,7 +135,7 @@ pub(crate) fn run(args: &PrepareArgs, json: bool) -> Result<()> {
     // Only what uses the file that is written, and does not spend the first component on the mean or one column.
     let chosen = choices
         .iter()
-        .filter(|choice| choice.prepared && choice.warning.is_none())
+        .filter(|choice| choice.uses_centers_and_scales && choice.warning.is_none())
         .min_by(|a, b| a.error.total_cmp(&b.error))
         .cloned();
     if !choices.is_empty() && chosen.is_none() {
@@ -150,7 +150,7 @@ pub(crate) fn run(args: &PrepareArgs, json: bool) -> Result<()> {
     let prepared = Prepared {
         out: args.out.display().to_string(),
         columns,
-        mean_share: shares.mean,
+        squared_mean_over_squared_length: shares.mean,
         choices,
         chosen,
         warnings,
@@ -287,8 +287,8 @@ fn columns(known: &[Known], shares: &Shares) -> Result<Vec<Column>> {
             Ok(Column {
                 feature: Feature::new(&column.name, center, scale),
                 reason,
-                share,
-                share_of_mean: if squared > 0.0 {
+                share_of_squared_length: share,
+                share_of_squared_mean: if squared > 0.0 {
                     column.mean * column.mean / squared
                 } else {
                     0.0
@@ -343,8 +343,8 @@ fn print(args: &PrepareArgs, prepared: &Prepared) -> Result<()> {
             column.feature.name,
             column.feature.center,
             column.feature.scale,
-            percent(column.share),
-            percent(column.share_of_mean),
+            percent(column.share_of_squared_length),
+            percent(column.share_of_squared_mean),
             column.reason
         ))?;
     }
@@ -356,7 +356,7 @@ fn print(args: &PrepareArgs, prepared: &Prepared) -> Result<()> {
     }
     output::text(&format!(
         "\nlength: the column's share of the raw rows' squared length; mean: its share of their mean's squared length, which is {} of the rows'",
-        percent(prepared.mean_share)
+        percent(prepared.squared_mean_over_squared_length)
     ))?;
     for warning in &prepared.warnings {
         output::text(&format!("warning: {warning}"))?;
@@ -364,7 +364,7 @@ fn print(args: &PrepareArgs, prepared: &Prepared) -> Result<()> {
     if !prepared.choices.is_empty() {
         output::text(&format!(
             "\n{:<40} {:>6} {:>6} {:>11}  first component",
-            "what a study would get", "error", "clear", "mean's share"
+            "what a study would get", "error", "above", "mean's share"
         ))?;
     }
     for choice in &prepared.choices {
@@ -373,7 +373,7 @@ fn print(args: &PrepareArgs, prepared: &Prepared) -> Result<()> {
             choice.to_string(),
             choice.error,
             format!("{}/{}", choice.components_above_floor, choice.k),
-            percent(choice.mean_share),
+            percent(choice.squared_mean_over_squared_length),
             choice.warning.as_deref().unwrap_or("of several columns")
         ))?;
     }

@@ -6,7 +6,7 @@ use eigenveil_estimation::{
     centring::planned_noise,
     floor::Spectrum,
     linalg::{GramSum, packed_to_dense, symmetric_eigen},
-    plan::{Wish, plan},
+    plan::{PlanTarget, plan},
 };
 use eigenveil_shared::{
     mechanism::MechanismKind,
@@ -39,7 +39,7 @@ pub(super) struct Setting {
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Choice {
     /// Whether the centers and scales are used.
-    pub(super) prepared: bool,
+    pub(super) uses_centers_and_scales: bool,
     norm: Norm,
     centring: Option<f64>,
     pub(super) k: usize,
@@ -47,7 +47,7 @@ pub(super) struct Choice {
     pub(super) error: f64,
     pub(super) components_above_floor: usize,
     /// `‖E x‖²/E‖x‖²` of the prepared rows; what centring removes.
-    pub(super) mean_share: f64,
+    pub(super) squared_mean_over_squared_length: f64,
     /// When the first component is one column or the mean.
     pub(super) warning: Option<String>,
 }
@@ -66,7 +66,7 @@ impl Choice {
 
 impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let before = if self.prepared {
+        let before = if self.uses_centers_and_scales {
             "prepared"
         } else {
             "as they are"
@@ -196,7 +196,7 @@ fn choice(
             spectrum.with_excess_along_mean(along.iter().map(|m| (m / a).powi(2)).collect())?;
     }
     let noise = planned_noise(params, spectrum.total(), mean.norm())?;
-    let planned = plan(&spectrum, &noise, Wish::Participants(setting.n))?;
+    let planned = plan(&spectrum, &noise, PlanTarget::Participants(setting.n))?;
     let first = eigen.vectors.column(0);
     let (column, weight) =
         first
@@ -223,13 +223,13 @@ fn choice(
         None
     };
     Ok(Choice {
-        prepared,
+        uses_centers_and_scales: prepared,
         norm: params.preprocessing().norm,
         centring,
         k: setting.k,
         error: planned.error.unwrap_or(f64::INFINITY),
         components_above_floor: planned.components_above.unwrap_or(0),
-        mean_share,
+        squared_mean_over_squared_length: mean_share,
         warning,
     })
 }

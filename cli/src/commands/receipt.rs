@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::{error::Result, output};
 
-/// Show the receipt of a ledger: what a device, or the rows of a file, have told which study
+/// Show the receipt of a ledger: which studies a device, or each row of a file, reported to, and what it spent
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  eigenveil receipt device.ledger\n  eigenveil receipt device.ledger --json > receipt.json\n\nThe ledger is the file a device keeps (Ledger::open of the client SDK), or that of eigenveil report (rows.npy.ledger). The\nreceipt names the studies, what each report was charged and can tell, and what is left under the limits. It contains\nnothing of any row."

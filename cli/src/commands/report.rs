@@ -70,13 +70,13 @@ pub(crate) struct ReportArgs {
     tokens: Option<PathBuf>,
     /// Send one report per request instead of batches
     #[arg(long)]
-    single: bool,
+    no_batch: bool,
     /// Number of connections to use at once
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=1024))]
     connections: u16,
-    /// Send what was prepared although the study states another purpose or responsible party now
+    /// Send prepared reports although the study's purpose or responsible party has changed since
     #[arg(long)]
-    accept_changes: bool,
+    accept_new_purpose: bool,
     /// Do not ask, on a terminal, when one column or the mean has most of the rows' squared length
     #[arg(long)]
     yes: bool,
@@ -238,7 +238,7 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
     // What is prepared already is not asked about: it will be sent as it is, for what its owner was told.
     if is_empty {
         look(&table, &participant, args.yes)?;
-    } else if counts.pending > 0 && !args.accept_changes {
+    } else if counts.pending > 0 && !args.accept_new_purpose {
         check_told(&ledger, &study)?;
     }
     args.limits.keep(&mut ledger)?;
@@ -267,7 +267,7 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
 
     let settings = UploadSettings {
         connections: usize::from(args.connections),
-        mode: if args.single {
+        mode: if args.no_batch {
             UploadMode::Single
         } else {
             UploadMode::Batch { reports: None }
@@ -387,9 +387,9 @@ fn who_asks(study: &StudyDocument) -> String {
         "study {:?}\n  purpose      {}\n  responsible  {}\n  contact      {}\n  last day     {}",
         study.name,
         stated(&about.purpose),
-        stated(&about.responsible),
+        stated(&about.responsible_party),
         stated(&about.contact),
-        stated(&about.ends.map(|day| format!("{day} (UTC)")))
+        stated(&about.last_day.map(|day| format!("{day} (UTC)")))
     )
 }
 
@@ -405,7 +405,7 @@ fn check_told(ledger: &RowLedger, study: &Study) -> Result<()> {
             .told
             .check_unchanged(&study.document().about)
             .map_err(|error| {
-                let message = format!("{}; or give --accept-changes", error.detail());
+                let message = format!("{}; or give --accept-new-purpose", error.detail());
                 CliError::from(error).with_message(message)
             }),
         None => Ok(()),

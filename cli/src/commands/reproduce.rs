@@ -19,7 +19,7 @@ use crate::{
 #[command(
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
-    after_help = "Examples:\n  eigenveil reproduce list\n  eigenveil reproduce 002-figure-3\n  eigenveil reproduce 002-table-1 002-table-2 --full --data ../shared/data\n  eigenveil reproduce all --data ../shared/data --out reproduced\n\nEach writes ID.csv and ID.svg to --out and prints one line: whether what the paper says comes out, and why. A run that was broken off goes on where it ended; one that was finished starts anew. Seeds are fixed: the same command gives the same numbers."
+    after_help = "Examples:\n  eigenveil reproduce list\n  eigenveil reproduce wang-xu-figure-3\n  eigenveil reproduce wang-xu-table-1 wang-xu-table-2 --full --data ../shared/data\n  eigenveil reproduce all --data ../shared/data --out reproduced\n\nEach writes ID.csv and ID.svg to --out and prints one line: whether what the paper says comes out, and why. An interrupted run resumes where it stopped; a finished one starts over. Seeds are fixed: the same command gives the same numbers."
 )]
 pub(crate) struct ReproduceArgs {
     #[command(subcommand)]
@@ -36,12 +36,12 @@ pub(crate) struct ReproduceArgs {
     /// Directory of the data sets; each exhibit says which it needs
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Directory for the results, and for what a later run goes on from
+    /// Directory for the results and for checkpoints
     #[arg(long, value_name = "DIR", default_value = "reproduced")]
     out: PathBuf,
-    /// Forget what a run that was broken off has done
+    /// Start over instead of resuming an interrupted run
     #[arg(long)]
-    fresh: bool,
+    restart: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -69,9 +69,9 @@ struct Listed {
     id: &'static str,
     paper: &'static str,
     item: &'static str,
-    shows: &'static str,
+    caption: &'static str,
     data: &'static [&'static str],
-    lacks: Option<&'static str>,
+    differs_from_paper: Option<&'static str>,
     minutes_quick: f64,
     minutes_full: f64,
 }
@@ -136,7 +136,7 @@ pub(crate) fn run(args: &ReproduceArgs, json: bool) -> Result<()> {
         .map(|outcome| outcome.id)
         .collect();
     if json {
-        output::json(&serde_json::json!({ "scale": scale.as_str(), "exhibits": outcomes }))?;
+        output::json(&serde_json::json!({ "run_size": scale.as_str(), "exhibits": outcomes }))?;
     }
     match missing.len() {
         0 => Ok(()),
@@ -164,7 +164,7 @@ fn one(
     let options = RunOptions {
         scale,
         journal: journal(&args.out, exhibit),
-        anew: args.fresh,
+        restart: args.restart,
     };
     let told = std::sync::Once::new();
     let tell = |progress: Progress| {
@@ -174,7 +174,7 @@ fn one(
             if progress.resumed > 0 {
                 bar.suspend(|| {
                     output::notes(&[format!(
-                        "{}: {} of {} runs were done before; --fresh forgets them",
+                        "{}: {} of {} runs were done before; --restart forgets them",
                         exhibit.id, progress.resumed, progress.total
                     )]);
                 });
@@ -187,8 +187,8 @@ fn one(
     let file = |kind: &str| args.out.join(format!("{}.{kind}", exhibit.id));
     let (csv, svg) = (file("csv"), file("svg"));
     output::write_file(&csv, table.to_csv().as_bytes())?;
-    output::write_file(&svg, (exhibit.picture)(&table).as_bytes())?;
-    let verdict: Verdict = (exhibit.judge)(&table);
+    output::write_file(&svg, (exhibit.to_svg)(&table).as_bytes())?;
+    let verdict: Verdict = (exhibit.check_claims)(&table);
     if !json {
         output::text(&format!("{} {}", exhibit.id, verdict.line()))?;
     }
@@ -210,9 +210,9 @@ fn list(json: bool) -> Result<()> {
                 id: exhibit.id,
                 paper: exhibit.paper.citation(),
                 item: exhibit.item,
-                shows: exhibit.shows,
+                caption: exhibit.caption,
                 data: exhibit.data,
-                lacks: exhibit.lacks,
+                differs_from_paper: exhibit.differs_from_paper,
                 minutes_quick: exhibit.minutes.quick,
                 minutes_full: exhibit.minutes.full,
             })
@@ -227,13 +227,13 @@ fn list(json: bool) -> Result<()> {
         }
         output::text(&format!(
             "  {:<18} {:<10} {}\n    minutes    {} quick, {} full",
-            exhibit.id, exhibit.item, exhibit.shows, exhibit.minutes.quick, exhibit.minutes.full
+            exhibit.id, exhibit.item, exhibit.caption, exhibit.minutes.quick, exhibit.minutes.full
         ))?;
         if !exhibit.data.is_empty() {
             output::text(&format!("    data       {}", exhibit.data.join(", ")))?;
         }
-        if let Some(lacks) = exhibit.lacks {
-            output::text(&format!("    lacks      {lacks}"))?;
+        if let Some(differs_from_paper) = exhibit.differs_from_paper {
+            output::text(&format!("    differs_from_paper      {differs_from_paper}"))?;
         }
     }
     Ok(())

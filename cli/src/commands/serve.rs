@@ -49,13 +49,13 @@ pub(crate) struct ServeArgs {
     insecure_http: bool,
     /// Bytes of memory for sums of reports: one takes 4p² bytes, or 12p² while it is computed from double-cap seeds [default: 1073741824]
     #[arg(long, value_name = "BYTES")]
-    memory_bytes: Option<u64>,
+    sum_cache_bytes: Option<u64>,
     /// Threads that one estimate may take [default: 1]
     #[arg(long, value_name = "N")]
     estimate_threads: Option<usize>,
     /// Largest size of the database in bytes; beyond it reports are refused until studies are deleted
     #[arg(long, value_name = "BYTES")]
-    store_bytes: Option<u64>,
+    max_store_bytes: Option<u64>,
     /// Finished estimates kept of each study [default: 1000]
     #[arg(long, value_name = "N")]
     retain_estimates: Option<u32>,
@@ -98,13 +98,13 @@ impl ServeArgs {
         };
         set(&mut config.data_dir, self.data.clone());
         set(&mut config.listen, self.listen);
-        set(&mut config.memory_bytes, self.memory_bytes);
+        set(&mut config.sum_cache_bytes, self.sum_cache_bytes);
         set(&mut config.estimate_threads, self.estimate_threads);
         set(&mut config.retain_estimates, self.retain_estimates);
         config.insecure_http |= self.insecure_http;
         config.tls_cert = self.tls_cert.clone().or(config.tls_cert);
         config.tls_key = self.tls_key.clone().or(config.tls_key);
-        config.store_bytes = self.store_bytes.or(config.store_bytes);
+        config.max_store_bytes = self.max_store_bytes.or(config.max_store_bytes);
         config.retain_ids_days = self.retain_ids_days.or(config.retain_ids_days);
         Ok(config)
     }

@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use eigenveil_central::{Baseline as _, Request, Rows, SparsePca, generator};
 use eigenveil_estimation::{
     models::Model,
-    simulate::{Experiment, Path, RowSource, run as simulate},
+    simulate::{Experiment, NoisePath, RowSource, run as simulate},
 };
 use eigenveil_shared::{
     mechanism::{Calibration, MechanismKind},
@@ -130,9 +130,9 @@ pub(crate) struct SimulateArgs {
     /// Number of runs, each with a population and noise of its own
     #[arg(long, value_name = "R", default_value_t = 1)]
     repeats: usize,
-    /// law: noise from the exact law of the sum; device: every report perturbed, encoded and decoded
-    #[arg(long, default_value = "law", value_parser = crate::args::parse::<Path>)]
-    path: Path,
+    /// from-sum: noise from the exact distribution of the sum; per-report: every report perturbed, encoded and decoded
+    #[arg(long, default_value = "from-sum", value_parser = crate::args::parse::<NoisePath>)]
+    noise: NoisePath,
     /// Seed; the same seed gives the same numbers
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
@@ -177,15 +177,15 @@ pub(super) struct Simulated {
     pub(super) k: usize,
     pub(super) s: Option<usize>,
     pub(super) centring: Option<f64>,
-    pub(super) path: &'static str,
+    pub(super) noise: &'static str,
     pub(super) error_mean: f64,
-    pub(super) error_std: f64,
-    pub(super) predicted_error: Option<f64>,
+    pub(super) error_sd: f64,
+    pub(super) error_predicted_from_truth: Option<f64>,
     pub(super) nonprivate_error: f64,
     pub(super) support_f1: Option<f64>,
     pub(super) seconds: f64,
     pub(super) repeats: usize,
-    pub(super) expected_error: f64,
+    pub(super) error_predicted_from_data: f64,
     pub(super) pca_error: f64,
     pub(super) support_precision: Option<f64>,
     pub(super) support_recall: Option<f64>,
@@ -279,7 +279,7 @@ impl References {
             ..SparsePca::default()
         };
         // Seeded: it is what others are compared with.
-        let fit = method.fit(&rows, &Request::plain(k), &mut generator(Some(1))?)?;
+        let fit = method.fit(&rows, &Request::nonprivate(k), &mut generator(Some(1))?)?;
         Ok(entry.insert(fit.subspace))
     }
 }
@@ -355,7 +355,7 @@ fn one(
         n: setting.n,
         k: setting.k,
         sparse: sparse.as_ref(),
-        path: args.path,
+        noise_path: args.noise,
         repeats: args.repeats,
         seed: args.seed,
     };
@@ -374,15 +374,15 @@ fn one(
         k: setting.k,
         s: setting.s,
         centring: params.preprocessing().centring,
-        path: args.path.as_str(),
+        noise: args.noise.as_str(),
         error_mean: summary.error_mean,
-        error_std: summary.error_std,
-        predicted_error: summary.predicted_error,
+        error_sd: summary.error_sd,
+        error_predicted_from_truth: summary.predicted_error,
         nonprivate_error: summary.nonprivate_error,
         support_f1: support.map(|s| s.f1),
         seconds: summary.seconds,
         repeats: summary.repeats,
-        expected_error: summary.expected_error,
+        error_predicted_from_data: summary.expected_error,
         pca_error: summary.pca_error,
         support_precision: support.map(|s| s.precision),
         support_recall: support.map(|s| s.recall),
@@ -412,7 +412,7 @@ pub(super) fn model_of(
             of_model.inliers,
             of_model.inlier_noise,
         )),
-        (ModelArg::Signs, None) => Ok(Model::signs(p, k, of_model.sign_noise)),
+        (ModelArg::Signs, None) => Ok(Model::plus_minus(p, k, of_model.sign_noise)),
         (ModelArg::Spiked | ModelArg::Haystack | ModelArg::Signs, Some(_)) => Err(CliError::usage(
             "--s belongs to --model sparse or published",
         )),
@@ -420,19 +420,19 @@ pub(super) fn model_of(
         (ModelArg::Sparse, None) => Err(CliError::usage(
             "--model sparse needs --s, the number of rows of V that are not zero",
         )),
-        (ModelArg::Published, s) => Ok(Model::published(p, k, s, 1.0)),
+        (ModelArg::Published, s) => Ok(Model::wang_xu(p, k, s, 1.0)),
     }
 }
 
 fn print(args: &SimulateArgs, simulated: &Simulated) -> Result<()> {
     output::text(&format!(
-        "{} participants, p = {}, k = {}, {}, {}, path {}, {} repeats in {:.1} s",
+        "{} participants, p = {}, k = {}, {}, {}, noise {}, {} repeats in {:.1} s",
         simulated.n,
         simulated.p,
         simulated.k,
         output::mechanism_text(simulated.mechanism, simulated.calibration),
         output::budget_text(simulated.epsilon, simulated.delta),
-        simulated.path,
+        simulated.noise,
         simulated.repeats,
         simulated.seconds
     ))?;
@@ -441,18 +441,18 @@ fn print(args: &SimulateArgs, simulated: &Simulated) -> Result<()> {
         "error              {}   (0 is perfect; at most {:.3})",
         output::over_runs(
             simulated.error_mean,
-            simulated.error_std,
+            simulated.error_sd,
             simulated.repeats as u64
         ),
         (2.0 * simulated.k.min(simulated.p - simulated.k) as f64).sqrt()
     ))?;
     output::text(&format!(
         "predicted          {}   from the noiseless spectrum",
-        number(simulated.predicted_error)
+        number(simulated.error_predicted_from_truth)
     ))?;
     output::text(&format!(
         "expected           {}   what an analyst would be told",
-        output::decimals(simulated.expected_error, 4)
+        output::decimals(simulated.error_predicted_from_data, 4)
     ))?;
     output::text(&format!(
         "without privacy    {}",
@@ -483,7 +483,7 @@ fn print(args: &SimulateArgs, simulated: &Simulated) -> Result<()> {
     ))?;
     if !simulated.claim_holds {
         output::text(&format!(
-            "warning: the noise is smaller than claimed; what really holds is epsilon {} at delta {}",
+            "warning: the noise is smaller than claimed; the true epsilon is {} at delta {}",
             simulated
                 .true_epsilon
                 .map_or("-".to_owned(), |epsilon| epsilon_text(epsilon, 4)),
@@ -523,8 +523,8 @@ fn print_table(rows: &[Simulated], sparse: bool) -> Result<()> {
             row.s.map_or("-".to_owned(), |s| s.to_string()),
             row.epsilon,
             output::decimals(row.error_mean, 4),
-            output::decimals(row.error_std, 4),
-            number(row.predicted_error),
+            output::decimals(row.error_sd, 4),
+            number(row.error_predicted_from_truth),
             output::decimals(row.nonprivate_error, 4),
             row.components_above_floor
         );

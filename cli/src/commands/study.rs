@@ -39,7 +39,7 @@ pub(crate) struct StudyArgs {
 enum StudyCommand {
     /// Create a study and open it
     #[command(
-        after_help = "Example:\n  eigenveil study create --name heights --p 2 --k 1 --epsilon 4 --features features.csv --norm clip --radius 3 \\\n    --purpose \"How height and weight vary together\" --responsible \"University of Example\" \\\n    --contact study@example.org --ends 2027-03-31\n\nfeatures.csv has the columns name,center,scale: public constants, one line per feature.\nTake them from what is published about the population, never from the participants' rows."
+        after_help = "Example:\n  eigenveil study create --name heights --p 2 --k 1 --epsilon 4 --features features.csv --norm clip --radius 3 \\\n    --purpose \"How height and weight vary together\" --responsible-party \"University of Example\" \\\n    --contact study@example.org --last-day 2027-03-31\n\nfeatures.csv has the columns name,center,scale: public constants, one line per feature.\nTake them from what is published about the population, never from the participants' rows."
     )]
     Create(Box<CreateArgs>),
     /// List studies
@@ -120,7 +120,7 @@ struct CreateArgs {
     /// Dimension of a row; the number of lines of --features when absent
     #[arg(long, value_name = "P", required_unless_present = "features")]
     p: Option<usize>,
-    /// Components of an estimate that does not say how many
+    /// Default number of components of an estimate
     #[arg(long, value_name = "K|auto", default_value = "auto", value_parser = rank)]
     k: Rank,
     /// Privacy-loss bound ε of one report, at most 16
@@ -145,27 +145,27 @@ struct CreateArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "What participants are told (fixed with the study)")]
 struct AboutArgs {
-    /// What the answer is wanted for, in a sentence or two
+    /// What the results are for, in a sentence or two
     #[arg(long, value_name = "TEXT")]
     purpose: Option<String>,
-    /// The person or organisation that answers for the study
+    /// The person or organisation responsible for the study
     #[arg(long, value_name = "NAME")]
-    responsible: Option<String>,
+    responsible_party: Option<String>,
     /// How to reach them: an e-mail address, or a page that begins with https://
     #[arg(long, value_name = "ADDRESS")]
     contact: Option<String>,
     /// Last day on which reports are taken, UTC, such as 2027-03-31; without it until the study is closed
     #[arg(long, value_name = "DATE", value_parser = parse::<Day>)]
-    ends: Option<Day>,
+    last_day: Option<Day>,
 }
 
 impl AboutArgs {
     fn about(&self) -> Result<About> {
         let about = About {
             purpose: self.purpose.clone(),
-            responsible: self.responsible.clone(),
+            responsible_party: self.responsible_party.clone(),
             contact: self.contact.clone(),
-            ends: self.ends,
+            last_day: self.last_day,
         };
         about.check()?;
         Ok(about)
@@ -304,7 +304,7 @@ fn cautions(create: &CreateArgs, request: &CreateStudy) -> Result<Vec<String>> {
     let missing = request.about.missing();
     if !missing.is_empty() {
         cautions.push(format!(
-            "participants read \"not stated\" for: {}; it cannot be stated later (--purpose, --responsible, --contact, --ends)",
+            "participants read \"not stated\" for: {}; it cannot be stated later (--purpose, --responsible-party, --contact, --last-day)",
             missing.join(", ")
         ));
     }

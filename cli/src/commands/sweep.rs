@@ -21,7 +21,7 @@ const QUANTITIES: [Quantity; 5] = [
 fn equals(name: &str, value: f64) -> String {
     let letter = name.rsplit(' ').next().unwrap_or(name);
     let text = if value >= 1000.0 && value.fract() == 0.0 {
-        grouped(value as u64)
+        with_thousands(value as u64)
     } else {
         value.to_string()
     };
@@ -81,7 +81,7 @@ pub(super) fn chart(rows: &[Simulated], title: Option<&str>, sparse: bool) -> Li
         let place = series.len();
         series.push(
             Series::new(measured, points(|row| Some(row.error_mean)))
-                .with_error_bars(of.iter().map(|row| row.error_std).collect::<Vec<_>>()),
+                .with_error_bars(of.iter().map(|row| row.error_sd).collect::<Vec<_>>()),
         );
         if sparse {
             series.push(
@@ -91,10 +91,13 @@ pub(super) fn chart(rows: &[Simulated], title: Option<&str>, sparse: bool) -> Li
             );
         } else {
             series.push(
-                Series::new(labelled("predicted"), points(|row| row.predicted_error))
-                    .with_style(LineStyle::Dotted)
-                    .with_colour_of(place)
-                    .with_marker(Marker::None),
+                Series::new(
+                    labelled("predicted"),
+                    points(|row| row.error_predicted_from_truth),
+                )
+                .with_style(LineStyle::Dotted)
+                .with_colour_of(place)
+                .with_marker(Marker::None),
             );
         }
     }
@@ -132,9 +135,9 @@ pub(super) fn chart(rows: &[Simulated], title: Option<&str>, sparse: bool) -> Li
         .iter()
         .flat_map(|row| {
             [
-                row.error_mean + row.error_std,
+                row.error_mean + row.error_sd,
                 row.pca_error,
-                row.predicted_error.unwrap_or(0.0),
+                row.error_predicted_from_truth.unwrap_or(0.0),
             ]
         })
         .fold(0.0, f64::max);

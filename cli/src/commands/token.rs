@@ -17,7 +17,7 @@ use crate::{
 /// Make, list and revoke analysts' tokens; rotate the operator's
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Example:\n  eigenveil token create --name alice --out alice.token\n  eigenveil estimate --study ID --token-file alice.token --number 1 --wait --out result/"
+    after_help = "Example:\n  eigenveil token create --name alice --out alice.token\n  eigenveil estimate --study ID --token-file alice.token --job 1 --wait --out result/"
 )]
 pub(crate) struct TokenCommandArgs {
     #[command(flatten)]

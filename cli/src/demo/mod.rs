@@ -1,4 +1,4 @@
-//! `eigenveil demo`: the whole story on this machine in seconds.
+//! `eigenveil demo`: the whole pipeline on this machine in seconds.
 
 mod page;
 mod rows;
@@ -41,10 +41,10 @@ use crate::{
 /// has many reports to acknowledge.
 const CONNECTIONS: usize = 128;
 
-/// The whole story on this machine: server, participants, upload, estimate, comparison
+/// Run the whole pipeline on this machine: server, participants, upload, estimate, comparison
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Example:\n  eigenveil demo\n  eigenveil demo --rows rows.csv --n 100000 --k 2 --epsilon 4 --out result/\n  eigenveil demo --sparse --refit --lambda path --k 3\n\nWrites report.html, estimate.json, summary.csv, features.txt and the pictures (those of eigenveil estimate, and biplot.svg). The built-in rows are 1,797 handwritten digits of 8 × 8 pixels (UCI Optdigits, CC BY 4.0)."
+    after_help = "Example:\n  eigenveil demo\n  eigenveil demo --rows rows.csv --n 100000 --k 2 --epsilon 4 --out result/\n  eigenveil demo --sparse --refit --lambda path --k 3\n\nWrites index.html, estimate.json, summary.csv, features.txt and the pictures (those of eigenveil estimate, and biplot.svg). The built-in rows are 1,797 handwritten digits of 8 × 8 pixels (UCI Optdigits, CC BY 4.0)."
 )]
 pub(crate) struct DemoArgs {
     /// Rows: .csv, .tsv, .parquet, .npy or .libsvm; the built-in digits when absent
@@ -179,7 +179,7 @@ fn study_request(args: &DemoArgs, rows: &DemoRows) -> Result<CreateStudy> {
         default_k: Rank::Fixed(usize::from(args.k)),
         about: About {
             purpose: Some("To show on one machine what a study does".to_owned()),
-            responsible: Some("Whoever runs this demonstration".to_owned()),
+            responsible_party: Some("Whoever runs this demonstration".to_owned()),
             ..About::default()
         },
         ..mechanism.study(&rows.name, dimension, args.epsilon, features)?
@@ -272,7 +272,7 @@ fn write_results(
     let described = format!(
         "{}; {} participants hold rows drawn from these with replacement",
         rows.described,
-        grouped(result.n)
+        with_thousands(result.n)
     );
     // The rows of the demo are on this machine anyway; a study's stay with their owners.
     let scatter = match estimate.k {
@@ -293,7 +293,7 @@ fn write_results(
         rows_described: &described,
     });
     files.extend(scatter.map(|svg| ("biplot.svg", svg.into_bytes())));
-    files.push(("report.html", page.into_bytes()));
+    files.push(("index.html", page.into_bytes()));
     results::write(out, &files)
 }
 
@@ -301,7 +301,7 @@ fn print(result: &DemoResult, estimate: &Estimate, rows: &DemoRows) -> Result<()
     output::text(&format!(
         "{}\n{} participants drawn from them with replacement, {}, {}",
         rows.described,
-        grouped(result.n),
+        with_thousands(result.n),
         result.mechanism,
         output::budget_text(result.epsilon, result.delta)
     ))?;
@@ -317,5 +317,5 @@ fn print(result: &DemoResult, estimate: &Estimate, rows: &DemoRows) -> Result<()
         result.nonprivate_captured,
         100.0 * result.captured / result.nonprivate_captured
     ))?;
-    output::text(&format!("open {}/report.html", result.out))
+    output::text(&format!("open {}/index.html", result.out))
 }

@@ -1,4 +1,4 @@
-//! `report.html`: the demo's result as one self-contained page.
+//! `index.html`: the demo's result as one self-contained page.
 
 use eigenveil_estimation::floor::grouped;
 use eigenveil_figures::{
@@ -49,7 +49,7 @@ pub(super) fn render(page: &Page<'_>) -> String {
         .partition(|shown| !matches!(shown.file, "scree.svg" | "alignment.svg"));
     let title = format!(
         "Eigenveil demo: {} reports at ε = {}",
-        grouped(result.n),
+        with_thousands(result.n),
         result.epsilon
     );
     let markup = html! {
@@ -66,9 +66,9 @@ pub(super) fn render(page: &Page<'_>) -> String {
                     p .eyebrow { "Eigenveil demo" }
                     h1 { (result.k) " principal components of rows that never left their owners" }
                     p .lead {
-                        (grouped(result.n)) " participants each perturbed their own row under " (result.mechanism.as_str())
+                        (with_thousands(result.n)) " participants each perturbed their own row under " (result.mechanism.as_str())
                         " (ε\u{a0}=\u{a0}" (result.epsilon) ", δ\u{a0}=\u{a0}" (delta_text(result.delta)) ") and sent "
-                        (grouped(result.bytes_per_report as u64)) " bytes over HTTP to a server on this machine. The subspace learned from their noisy sum captures "
+                        (with_thousands(result.bytes_per_report as u64)) " bytes over HTTP to a server on this machine. The subspace learned from their noisy sum captures "
                         strong { (format!("{:.1}\u{a0}%", 100.0 * result.captured / result.nonprivate_captured)) }
                         " of the variance that the non-private one does."
                     }
@@ -108,7 +108,7 @@ pub(super) fn render(page: &Page<'_>) -> String {
 
 fn tiles(result: &DemoResult) -> Markup {
     let above = result.components_above_floor.min(result.k as u64);
-    let rate = grouped(result.reports_per_second.round() as u64);
+    let rate = with_thousands(result.reports_per_second.round() as u64);
     html! {
         @for (value, label) in [
             (
@@ -124,7 +124,7 @@ fn tiles(result: &DemoResult) -> Markup {
                 html! { "reports acknowledged, each durable" },
             ),
             (
-                format!("{} B", grouped(result.payload_bytes as u64)),
+                format!("{} B", with_thousands(result.payload_bytes as u64)),
                 html! { "payload of one report" },
             ),
         ] {
@@ -177,7 +177,7 @@ fn images(page: &Page<'_>) -> Option<ImageGrid> {
             LoadingImage::new(title, label.clone(), (side, side), loadings)
         };
         let theirs = image(eigenvalue, &reference)?;
-        private.push(image(trust, &component.loadings)?.facing(&theirs));
+        private.push(image(trust, &component.loadings)?.with_sign_of(&theirs));
         open.push(theirs);
     }
     let mut grid = ImageGrid::new("Loadings of the leading components")
@@ -211,13 +211,13 @@ fn privacy_section(page: &Page<'_>) -> Markup {
         ),
         ("neighbours", privacy.neighbours.clone()),
         ("claimed", claimed),
-        ("what really holds", truth),
+        ("true epsilon", truth),
         (
             "one report",
             format!(
                 "{} bytes of payload, {} with identifier, fingerprint and envelope",
-                grouped(privacy.payload_bytes as u64),
-                grouped(privacy.bytes_per_report as u64)
+                with_thousands(privacy.payload_bytes as u64),
+                with_thousands(privacy.bytes_per_report as u64)
             ),
         ),
         ("rows", page.rows_described.to_owned()),

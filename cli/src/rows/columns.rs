@@ -143,7 +143,7 @@ pub(super) fn layout(found: Found, how: &TableArgs, wanted: Option<&Wanted>) -> 
             });
             Ok(chosen.into_layout(notes))
         }
-        (Some(wanted_names), _) if how.in_order => {
+        (Some(wanted_names), _) if how.by_position => {
             count(&chosen)?;
             let mut own = chosen.names.clone().unwrap_or_default();
             if own != *wanted_names {
@@ -152,12 +152,12 @@ pub(super) fn layout(found: Found, how: &TableArgs, wanted: Option<&Wanted>) -> 
                 theirs.sort();
                 if own == theirs {
                     return Err(CliError::usage(format!(
-                        "its columns are those of the {of} in another order, which --in-order would mix up; leave --in-order out: they are matched by name"
+                        "its columns are those of the {of} in another order, which --by-position would mix up; leave --by-position out: they are matched by name"
                     )));
                 }
             }
             notes.push(format!(
-                "--in-order: the file's columns are taken for {}",
+                "--by-position: the file's columns are taken for {}",
                 listed(wanted_names)
             ));
             chosen.names = Some(wanted_names.clone());
@@ -167,7 +167,7 @@ pub(super) fn layout(found: Found, how: &TableArgs, wanted: Option<&Wanted>) -> 
             count(&chosen)?;
             if !chosen.headerless {
                 return Err(CliError::usage(format!(
-                    "its columns have no names, those of the {of} are {}; name them with --features FILE (one name a line, in the file's order), or give --in-order if they are in the {of}'s order",
+                    "its columns have no names, those of the {of} are {}; name them with --features FILE (one name a line, in the file's order), or give --by-position if they are in the {of}'s order",
                     listed(wanted_names)
                 )));
             }
@@ -349,7 +349,7 @@ fn matched(
     }
     if chosen.numbered {
         return Err(CliError::usage(format!(
-            "its columns are named 0, 1, 2, …, as pandas does with columns without names, those of the {of} are {}; name them with --features FILE (one name a line, in the file's order), or give --in-order if they are in the {of}'s order",
+            "its columns are named 0, 1, 2, …, as pandas does with columns without names, those of the {of} are {}; name them with --features FILE (one name a line, in the file's order), or give --by-position if they are in the {of}'s order",
             listed(wanted)
         )));
     }
@@ -506,9 +506,9 @@ mod tests {
         }
     }
 
-    fn in_order() -> TableArgs {
+    fn by_position() -> TableArgs {
         TableArgs {
-            in_order: true,
+            by_position: true,
             ..TableArgs::default()
         }
     }
@@ -528,15 +528,15 @@ mod tests {
     fn no_column_is_taken_twice_or_mixed_up() {
         let twice = TableArgs {
             keep: Some(Names(strings(&["a", "a"]))),
-            ..in_order()
+            ..by_position()
         };
         let wanted = study(Some(&["a", "b"]), 2);
         let error = layout(found(&["a", "b"], true), &twice, Some(&wanted)).unwrap_err();
         assert!(error.to_string().contains("twice"), "{error}");
-        let in_order = in_order();
-        let error = layout(found(&["b", "a"], true), &in_order, Some(&wanted)).unwrap_err();
+        let by_position = by_position();
+        let error = layout(found(&["b", "a"], true), &by_position, Some(&wanted)).unwrap_err();
         assert!(error.to_string().contains("another order"), "{error}");
-        assert!(layout(found(&["x", "y"], true), &in_order, Some(&wanted)).is_ok());
+        assert!(layout(found(&["x", "y"], true), &by_position, Some(&wanted)).is_ok());
     }
 
     /// One cell that is a wanted name does not make the others of its line names.
@@ -583,7 +583,7 @@ mod tests {
                 &["index", "--drop __index_level_0__"],
             ),
             (&["", "0", "1", "2"], &["index", "--drop 'Unnamed: 0'"]),
-            (&["0", "1", "2"], &["pandas", "--features", "--in-order"]),
+            (&["0", "1", "2"], &["pandas", "--features", "--by-position"]),
         ] {
             let error = usual_layout(found(names, false), &wanted)
                 .unwrap_err()
@@ -622,13 +622,13 @@ mod tests {
         let (named, plain) = (study(Some(&["a", "b"]), 2), study(None, 2));
         let error = usual_layout(nameless(2), &named).unwrap_err().to_string();
         assert!(
-            error.contains("--features") && error.contains("--in-order"),
+            error.contains("--features") && error.contains("--by-position"),
             "{error}"
         );
-        let in_order = in_order();
-        let taken = layout(nameless(2), &in_order, Some(&named)).unwrap();
+        let by_position = by_position();
+        let taken = layout(nameless(2), &by_position, Some(&named)).unwrap();
         assert_eq!(taken.names.unwrap(), ["a", "b"]);
-        let renamed = layout(found(&["x", "y"], true), &in_order, Some(&named)).unwrap();
+        let renamed = layout(found(&["x", "y"], true), &by_position, Some(&named)).unwrap();
         assert_eq!(renamed.take, [0, 1]);
         let said = Found {
             headerless: true,
@@ -637,7 +637,7 @@ mod tests {
         assert!(usual_layout(said, &named).unwrap().notes[0].contains("--header no"));
         assert!(usual_layout(nameless(2), &plain).unwrap().notes[0].contains("no names"));
         for wanted in [&named, &plain] {
-            let error = layout(nameless(3), &in_order, Some(wanted)).unwrap_err();
+            let error = layout(nameless(3), &by_position, Some(wanted)).unwrap_err();
             assert_eq!(error.code(), Some(ErrorCode::WrongDimension));
         }
         // Numbers from 1 where there are no names.

@@ -39,13 +39,13 @@ pub enum Format {
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "The table")]
 pub struct TableArgs {
-    /// What the table is written in [default: as its name ends]
+    /// File format [default: by extension]
     #[arg(long, value_enum)]
     pub format: Option<Format>,
     /// Whether line 1 of CSV or TSV names the columns: --header yes where pandas wrote 0,1,2,…
     #[arg(long, value_enum, default_value_t)]
     pub header: Header,
-    /// What stands between the columns of a text table, such as ';' or tab [default: found from the first line]
+    /// Column separator of a text table, such as ';' or tab [default: found from the first line]
     #[arg(long, value_name = "CHAR|tab", value_parser = delimiter)]
     pub delimiter: Option<u8>,
     /// Columns to take, such as height,weight; a name with a comma in double quotes, numbers from 1 where there are no names
@@ -57,12 +57,12 @@ pub struct TableArgs {
     /// Names of the columns where the table has none: one a line, or the features file of study create
     #[arg(long, value_name = "FILE")]
     pub features: Option<PathBuf>,
-    /// What the first column is called in LIBSVM text: 0 where scikit-learn wrote it [default: 1]
+    /// Index of the first column in LIBSVM text: 0 if scikit-learn wrote it [default: 1]
     #[arg(long, value_name = "0|1", value_parser = first_index)]
     pub first_index: Option<usize>,
     /// The columns are in the order wanted, whatever they are called
     #[arg(long)]
-    pub in_order: bool,
+    pub by_position: bool,
 }
 
 impl TableArgs {

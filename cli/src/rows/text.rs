@@ -256,7 +256,7 @@ fn has_header(
         (Header::Yes, _) => Ok((true, None)),
         (Header::No, _) => Ok((false, None)),
         (Header::Auto, Some(wanted)) if wanted.reports => match &wanted.names {
-            _ if how.in_order => ask("--in-order takes the columns whatever they are called"),
+            _ if how.by_position => ask("--by-position takes the columns whatever they are called"),
             _ if how.features.is_some() => ask("--features names the columns"),
             None => ask("the study's columns have no names"),
             // A server picks the names: it could ask whether the first row is this.

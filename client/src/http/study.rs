@@ -43,7 +43,7 @@ impl Study {
         if document.id != id {
             return wrong(format!("the server answered with another study than {id}"));
         }
-        let Some(canonical) = from_hex(&document.canonical) else {
+        let Some(canonical) = from_hex(&document.canonical_params) else {
             return wrong(format!(
                 "the canonical parameters of study {id} are not hexadecimal"
             ));
@@ -58,10 +58,12 @@ impl Study {
         }
         let report_len = codec::report_len(shape.payload_len());
         let max_batch = codec::max_batch(shape.payload_len());
-        if document.report_bytes < report_len || !(1..=max_batch).contains(&document.max_batch) {
+        if document.report_bytes < report_len
+            || !(1..=max_batch).contains(&document.max_batch_reports)
+        {
             return wrong(format!(
                 "study {id} says that a report may have {} bytes and a batch {} reports, but a report has {report_len} and a batch 1 to {max_batch}",
-                document.report_bytes, document.max_batch
+                document.report_bytes, document.max_batch_reports
             ));
         }
         // Shown to people and kept for them: not what nobody could have stated.
@@ -126,7 +128,7 @@ impl Study {
     }
 
     pub(super) fn max_batch(&self) -> usize {
-        self.document.max_batch
+        self.document.max_batch_reports
     }
 }
 
@@ -212,7 +214,7 @@ impl StudyClient {
     /// As [`StudyClient::upload_one`], to a study whose reports need one-time tokens.
     ///
     /// # Errors
-    /// As there; `token-unknown`, `token-spent`.
+    /// As there; `participant-token-unknown`, `token-spent`.
     pub async fn upload_one_with_token(
         &self,
         study: &Study,

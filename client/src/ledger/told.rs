@@ -22,9 +22,9 @@ pub(super) const TOLD: &str = "
         number INTEGER PRIMARY KEY,
         name TEXT,
         purpose TEXT,
-        responsible TEXT,
+        responsible_party TEXT,
         contact TEXT,
-        ends INTEGER CHECK (ends >= 0),
+        last_day INTEGER CHECK (last_day >= 0),
         canonical BLOB NOT NULL
     ) STRICT;
     CREATE TRIGGER told_stays BEFORE DELETE ON told
@@ -80,15 +80,15 @@ pub(super) fn keep(
 ) -> rusqlite::Result<usize> {
     let about = participant.about();
     file.execute(
-        "INSERT INTO told (number, name, purpose, responsible, contact, ends, canonical)
+        "INSERT INTO told (number, name, purpose, responsible_party, contact, last_day, canonical)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
         params![
             number,
             participant.study_name(),
             about.purpose,
-            about.responsible,
+            about.responsible_party,
             about.contact,
-            about.ends.map(|day| day.0),
+            about.last_day.map(|day| day.0),
             participant.params().canonical_bytes(),
         ],
     )
@@ -102,16 +102,16 @@ pub(super) fn read(store: &Store, number: i64) -> Result<Told> {
             name: row.get(0)?,
             about: About {
                 purpose: row.get(1)?,
-                responsible: row.get(2)?,
+                responsible_party: row.get(2)?,
                 contact: row.get(3)?,
-                ends: row.get::<_, Option<u64>>(4)?.map(Day),
+                last_day: row.get::<_, Option<u64>>(4)?.map(Day),
             },
             // A version that bounds its constants more must still count what was spent.
             parameters: StudyParams::from_canonical(&canonical).ok(),
         })
     };
     store.one(
-        "SELECT name, purpose, responsible, contact, ends, canonical FROM told WHERE number = ?1",
+        "SELECT name, purpose, responsible_party, contact, last_day, canonical FROM told WHERE number = ?1",
         [number],
         told,
     )
@@ -126,10 +126,10 @@ impl fmt::Display for Told {
         };
         line(f, "name", self.name.as_deref())?;
         line(f, "purpose", about.purpose.as_deref())?;
-        line(f, "responsible", about.responsible.as_deref())?;
+        line(f, "responsible", about.responsible_party.as_deref())?;
         line(f, "contact", about.contact.as_deref())?;
-        let ends = about.ends.map(|day| format!("{day} (UTC)"));
-        line(f, "last day", ends.as_deref())?;
+        let last_day = about.last_day.map(|day| format!("{day} (UTC)"));
+        line(f, "last day", last_day.as_deref())?;
         let Some(parameters) = &self.parameters else {
             return line(
                 f,

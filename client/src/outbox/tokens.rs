@@ -9,7 +9,7 @@ use crate::error::Result;
 /// What a server says of a token that another one may cure.
 pub(crate) const ABOUT_A_TOKEN: [ErrorCode; 3] = [
     ErrorCode::TokenRequired,
-    ErrorCode::TokenUnknown,
+    ErrorCode::ParticipantTokenUnknown,
     ErrorCode::TokenSpent,
 ];
 

@@ -400,7 +400,9 @@ fn a_token_stays_with_its_report_until_it_is_acknowledged() {
     assert!(!format!("{owed:?}").contains("0101"));
     // Refused for its token, another one makes it good.
     let id = owed.report.id;
-    ledger.refuse(id, "token-unknown", "no such token").unwrap();
+    ledger
+        .refuse(id, "participant-token-unknown", "no such token")
+        .unwrap();
     assert!(ledger.owed().unwrap().is_empty());
     assert!(ledger.keep_token(&name, &token(2)).unwrap());
     assert_eq!(ledger.owed().unwrap()[0].token, Some(token(2)));

@@ -54,17 +54,23 @@ async fn a_study_is_checked_before_it_is_believed() {
     type Change = Box<dyn Fn(&mut eigenveil_shared::api::StudyDocument)>;
     let changes: [(Change, &str); 7] = [
         (Box::new(|d| d.id = "ffff".into()), "another study"),
-        (Box::new(|d| d.canonical = "zz".into()), "not hexadecimal"),
-        (Box::new(|d| d.canonical.truncate(8)), "cannot be read"),
         (
-            Box::new(move |d| d.canonical = to_hex(&canonical)),
+            Box::new(|d| d.canonical_params = "zz".into()),
+            "not hexadecimal",
+        ),
+        (
+            Box::new(|d| d.canonical_params.truncate(8)),
+            "cannot be read",
+        ),
+        (
+            Box::new(move |d| d.canonical_params = to_hex(&canonical)),
             "do not take part",
         ),
         (
             Box::new(|d| d.fingerprint = params(2.0).fingerprint().to_string()),
             "not that of its parameters",
         ),
-        (Box::new(|d| d.max_batch = 0), "a batch"),
+        (Box::new(|d| d.max_batch_reports = 0), "a batch"),
         (Box::new(|d| d.report_bytes = 3), "3 bytes"),
     ];
     for (change, says) in changes {

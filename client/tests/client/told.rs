@@ -28,9 +28,9 @@ const LONG_NAME: &str = "od280/od315_of_diluted_wines, measured twice and writte
 fn about() -> About {
     About {
         purpose: Some("What makes wines differ".to_owned()),
-        responsible: Some("Institute of Wine, Example".to_owned()),
+        responsible_party: Some("Institute of Wine, Example".to_owned()),
         contact: Some("wine@example.org".to_owned()),
-        ends: Some("2027-03-31".parse().unwrap()),
+        last_day: Some("2027-03-31".parse().unwrap()),
     }
 }
 
@@ -123,7 +123,7 @@ fn both_receipts_say_everything_that_was_said() {
 /// The last day belongs to the study to its last millisecond; from the next one on nothing is perturbed or charged.
 #[test]
 fn nothing_is_perturbed_or_charged_after_the_last_day() {
-    let end = about().ends.unwrap().over_at_ms();
+    let end = about().last_day.unwrap().over_at_ms();
     assert_eq!(end, 1_806_537_600_000);
     let now = Arc::new(AtomicU64::new(end));
     let clock = Arc::clone(&now);
@@ -185,7 +185,7 @@ fn nothing_is_perturbed_or_charged_after_the_last_day() {
 #[tokio::test]
 async fn a_study_that_says_what_cannot_be_said_is_refused() {
     let honest = About {
-        ends: Some(Day(2_900_000)),
+        last_day: Some(Day(2_900_000)),
         ..about()
     };
     let with = |contact: &str, purpose: &str| About {

@@ -537,7 +537,7 @@ async fn single_calls_retry_and_check() {
     assert_eq!((receipt.accepted, receipt.duplicates), (1, 1));
     assert_stored(&lock(&store), &reports);
 
-    let many = vec![reports[0].clone(); study.document().max_batch + 1];
+    let many = vec![reports[0].clone(); study.document().max_batch_reports + 1];
     for wrong in [&[][..], &many] {
         let error = client.upload_batch(&study, wrong).await.unwrap_err();
         assert!(error.to_string().contains("cannot be sent"), "{error}");

@@ -17,11 +17,11 @@ use nalgebra::DMatrix;
 
 use super::{
     anderson::Anderson,
-    lambda::largest_useful_lambda,
-    problem::{Found, ScaledProblem},
+    elementwise::{PANEL, Sums, dual_matrix, rescale_dual, retarget, sweep},
+    lambda::max_useful_lambda,
+    problem::{ScaledProblem, ScaledSolution},
     screening::Screen,
     spectrum::{Bound, Factor, FullSpectrum, SpectralSolver, WarmSpectrum},
-    sweep::{PANEL, Sums, dual_matrix, rescale_dual, retarget, sweep},
 };
 use crate::cancel::Cancel;
 use crate::linalg::{add_outer_lower, outer_scaled, require_square_and_finite};
@@ -33,19 +33,20 @@ const IMBALANCE: f64 = 3.0;
 /// iterations on seven problems (p = 100 to 400, gap 1e-4 and 1e-6) from a clear signal, where 20 took twice
 /// as many, to pure noise.
 const START_RHO: f64 = 1.0;
-/// After every change ρ rests longer by this factor: with ever longer stretches of a fixed ρ, on
-/// each of which convergence is proved, the iteration cannot be kept from converging by the changes.
-const PATIENCE_GROWTH: f64 = 1.1;
-/// The gap costs a factorisation or an eigenvalue computation: it is computed when the residuals are small, and this often.
+/// After every change ρ rests longer by this factor. Convergence is proved for a fixed ρ, so with ever longer stretches
+/// of it the changes cannot prevent convergence.
+const REST_GROWTH: f64 = 1.1;
+/// The gap costs a factorisation or an eigenvalue computation: it is computed when the residuals are small, and this
+/// often.
 const GAP_EVERY: usize = 20;
 /// Relative residuals must be below this multiple of the tolerance of the gap.
 const RESIDUAL_FACTOR: f64 = 10.0;
-/// Anderson acceleration starts here: what is easy is done by then.
+/// Anderson acceleration starts at this iteration: easy problems have converged by then.
 const ACCELERATE_FROM: usize = 20;
-/// Least rest of ρ under acceleration, which forgets at every change.
-const ACCELERATED_REST: f64 = 10.0;
+/// Minimum rest of ρ under acceleration, which restarts at every change.
+const ACCELERATED_RESIDUAL: f64 = 10.0;
 /// Iterations before a small gap is enough, whatever the residuals: within the tolerance, or within the noise.
-const PATIENT_FOR: usize = 200;
+const FULL_RATE_ITERATIONS: usize = 200;
 
 /// How the solver runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -115,7 +116,7 @@ impl AdmmSettings {
 pub enum Stop {
     /// The gap is within tolerance, and so are the residuals or 200 iterations have been made.
     Converged,
-    /// The iteration cap was hit; the gap says how far the answer may be from the optimum.
+    /// The iteration cap was reached; the gap bounds the distance from the optimum.
     IterationCap,
     /// The gap is below [`AdmmSettings::noise_gap`] and convergence is slow: more iterations would fit the
     /// noise more exactly.
@@ -158,8 +159,8 @@ pub struct Solution {
     pub stop: Stop,
 }
 
-/// Where a solver goes on from: Z and ρ at the end of one at a nearby λ. Y is made of Z as in a cold start: over the
-/// path of a cross-validation (p = 60, some 900 solves) that took 3,092 iterations, with the old Y 4,037, cold 4,637.
+/// A warm start: Z and ρ at the end of a solve at a nearby λ. Y is made of Z as in a cold start: over the path of a
+/// cross-validation (p = 60, some 900 solves) that took 3,092 iterations, with the old Y 4,037, cold 4,637.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Start {
     dual: DMatrix<f64>,
@@ -167,11 +168,11 @@ pub(super) struct Start {
 }
 
 impl Solution {
-    /// What a solver of a nearby problem of the same size can start from.
+    /// A warm start for a nearby problem of the same size.
     pub(super) fn into_start(self) -> Start {
         Start {
             dual: self.dual,
-            // What needed no iteration has no ρ.
+            // A closed-form solution has no ρ.
             rho: (self.iterations > 0).then_some(self.rho),
         }
     }
@@ -184,11 +185,11 @@ impl Solution {
 
 /// Solves the Fantope problem for the symmetric `moment` (`p × p`, any scale) at penalty `lambda`.
 ///
-/// `cancel` is asked after every iteration.
+/// `cancel` is checked after every iteration.
 ///
 /// # Errors
-/// `invalid-request` unless `1 ≤ k ≤ p`, λ ≥ 0 and the settings are in range; `estimate-failed` when an
-/// entry is not finite, and when it was called off. An iteration cap that is hit is not an error: see [`Solution::stop`].
+/// `invalid-request` unless `1 ≤ k ≤ p`, λ ≥ 0 and the settings are in range; `estimate-failed` when an entry is not
+/// finite, and when it was cancelled. Reaching the iteration cap is not an error: see [`Solution::stop`].
 ///
 /// ```
 /// use eigenveil_estimation::{Cancel, fantope::{AdmmSettings, solve}};
@@ -234,10 +235,10 @@ pub fn solve_by_full_projections(
     solve_by(moment, k, lambda, settings, None, cancel, Method::Plain)
 }
 
-/// Which shortcuts are taken; the answer is the same.
+/// Which shortcuts are taken; the solution is the same.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Method {
-    /// Rows that λ rules out left out, partial projections where they pay.
+    /// Leaves out the rows that λ rules out, and uses partial projections where they are faster.
     Fast,
     /// None.
     Plain,
@@ -268,15 +269,15 @@ fn solve_by(
     let screen = match method {
         Method::Fast => Screen::new(moment, k, lambda),
         Method::Plain => Screen {
-            joined: lambda < largest_useful_lambda(moment),
-            ..Screen::keep_all(p)
+            joined: lambda < max_useful_lambda(moment),
+            ..Screen::keep_every_row(p)
         },
     };
     let problem = ScaledProblem::new(moment, k, lambda, screen);
     let found = match problem.closed_form() {
         Some(found) => found,
         None => {
-            let partial = WarmSpectrum::pays(problem.s.nrows(), k);
+            let partial = WarmSpectrum::is_worthwhile(problem.s.nrows(), k);
             let spectrum: &mut dyn SpectralSolver = if partial && method == Method::Fast {
                 &mut WarmSpectrum::new()
             } else {
@@ -301,7 +302,7 @@ struct Solver<'a> {
     /// What is projected next: `Y − U + S/ρ`.
     target: DMatrix<f64>,
     panel: DMatrix<f64>,
-    /// X, once it is known before anything was projected.
+    /// X, where it is known without a projection.
     first: Option<Factor>,
     best_bound: f64,
     anderson: Anderson,
@@ -367,7 +368,7 @@ impl<'a> Solver<'a> {
         })
     }
 
-    fn run(mut self, cancel: Cancel<'_>) -> Result<Found> {
+    fn run(mut self, cancel: Cancel<'_>) -> Result<ScaledSolution> {
         let (k, tolerance) = (self.problem.k, self.settings.tolerance);
         let allowed = tolerance * self.unit;
         let enough = self.settings.noise_gap.map(|gap| gap / self.problem.scale);
@@ -397,7 +398,7 @@ impl<'a> Solver<'a> {
             let last = iterations >= self.settings.max_iterations;
             let mut gap = f64::INFINITY;
             if small || last || iterations % GAP_EVERY == 0 {
-                // Where only convergence is in question a hopeless bound need not be proved.
+                // For the convergence test alone a hopeless bound need not be proved.
                 let hopeless = if last || !small {
                     f64::INFINITY
                 } else {
@@ -408,7 +409,7 @@ impl<'a> Solver<'a> {
                     gap = self.best_bound - objective;
                 }
             }
-            let patient = iterations >= PATIENT_FOR;
+            let patient = iterations >= FULL_RATE_ITERATIONS;
             cancel.check()?;
             // The gap is the proof; the residuals only make the support sharper.
             let stop = if gap <= allowed && (small || patient) {
@@ -427,8 +428,8 @@ impl<'a> Solver<'a> {
                 return Ok(self.found(&x, [primal, dual], iterations, stop));
             }
             if small {
-                // Residuals say done and the gap does not: was a direction missed?
-                self.spectrum.doubt();
+                // Small residuals with a large gap suggest that a direction was missed.
+                self.spectrum.request_certificate();
             }
             if self.adapt(iterations, relative_primal, relative_dual) {
                 self.anderson.forget();
@@ -496,9 +497,9 @@ impl<'a> Solver<'a> {
         rescale_dual(&mut self.w, step, self.rho / adapted);
         self.rho = adapted;
         self.retarget();
-        self.patience *= PATIENCE_GROWTH;
+        self.patience *= REST_GROWTH;
         let rest = if iterations >= ACCELERATE_FROM {
-            self.patience.max(ACCELERATED_REST)
+            self.patience.max(ACCELERATED_RESIDUAL)
         } else {
             self.patience
         };
@@ -507,7 +508,13 @@ impl<'a> Solver<'a> {
     }
 
     /// The iterate as full matrices; `residuals` are the primal and the dual one.
-    fn found(self, x: &Factor, residuals: [f64; 2], iterations: usize, stop: Stop) -> Found {
+    fn found(
+        self,
+        x: &Factor,
+        residuals: [f64; 2],
+        iterations: usize,
+        stop: Stop,
+    ) -> ScaledSolution {
         let (step, rho) = (self.step(), self.rho);
         let mut z = self.w.map(|w| rho * w.clamp(-step, step));
         z.fill_diagonal(0.0);
@@ -521,7 +528,7 @@ impl<'a> Solver<'a> {
         }
         y.fill_upper_triangle_with_lower_triangle();
         let [primal_residual, dual_residual] = residuals;
-        Found {
+        ScaledSolution {
             x: outer_scaled(&x.vectors, &x.weights),
             y,
             z,

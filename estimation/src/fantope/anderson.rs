@@ -1,10 +1,10 @@
 //! Anderson acceleration (type II) of the fixed-point iteration of the solver, safeguarded.
 //!
-//! The ADMM step is a map G of the state W, and the solver looks for `W = G(W)`. From the last steps, with
-//! `F = G(W) − W`, the next state is the combination of the G's whose F's combine to the smallest sum
-//! (Walker & Ni 2011). A combination whose residual turns out larger than the one before is taken back
-//! and the plain step made instead, as in Zhang, O'Donoghue & Boyd (2020): the residual of the plain map
-//! never grows, so the iteration converges wherever the plain one does.
+//! The ADMM step is a map G of the state W, and the solver looks for `W = G(W)`. From the last steps, with `F = G(W) −
+//! W`, the next state is the combination of the G's whose F's combine to the smallest sum (Walker & Ni 2011). A
+//! combination whose residual turns out larger than the one before is undone and the plain step made instead, as in
+//! Zhang, O'Donoghue & Boyd (2020): the residual of the plain map never grows, so the iteration converges wherever the
+//! plain one does.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ use nalgebra::{DMatrix, DVector};
 
 /// Steps remembered; 5, 10 and 20 needed 310, 290 and 320 iterations on a drowned problem of p = 100.
 const DEPTH: usize = 10;
-/// Most numbers in the memory (512 MB); where it holds fewer than three steps nothing is accelerated.
+/// Maximum number of stored values (512 MB); there is no acceleration where this holds fewer than three steps.
 const MEMORY: usize = 1 << 26;
 /// Tikhonov term of the least-squares problem, relative to the trace.
 const REGULARISATION: f64 = 1e-10;
@@ -47,21 +47,21 @@ impl Anderson {
         }
     }
 
-    /// Starts afresh: the map has changed.
+    /// Restarts, because the map has changed.
     pub(super) fn forget(&mut self) {
         self.plain = None;
         self.clear();
         self.residual = f64::INFINITY;
     }
 
-    /// Notes the state (lower triangle) a step starts from.
+    /// Stores the state (lower triangle) that a step starts from.
     pub(super) fn before(&mut self, w: &DMatrix<f64>) {
         if self.depth > 0 {
             pack(w, &mut self.state);
         }
     }
 
-    /// Replaces `w = G(state)` by where to go on from; whether it did.
+    /// Replaces `w = G(state)` by the accelerated state; returns whether it did.
     pub(super) fn after(&mut self, w: &mut DMatrix<f64>) -> bool {
         if self.depth == 0 {
             return false;

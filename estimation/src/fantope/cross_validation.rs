@@ -9,7 +9,7 @@ use nalgebra::DMatrix;
 
 use super::{
     admm::{Start, solve_from},
-    lambda::{automatic_lambda, largest_useful_lambda},
+    lambda::{automatic_lambda, max_useful_lambda},
     path::{STEPS, coarse, grid},
     refit::refit,
 };
@@ -18,13 +18,13 @@ use crate::{
     pca::rayleigh_quotients,
 };
 
-/// Folds, and the fewest non-empty buckets.
+/// Number of folds, and minimum number of non-empty buckets.
 const FOLDS: usize = 5;
-/// The path ends where so many values in a row score worse than the best by more than a standard error: what is below
-/// is denser and slower still.
+/// The path ends after so many consecutive values score worse than the best by more than a standard error: smaller ones
+/// are denser and slower still.
 const WORSE_IN_A_ROW: usize = 3;
 
-/// One fold: the moment of the others, the held-out one, and where the solver stands.
+/// One fold: its training moment, its held-out moment and the solver's state.
 struct Fold {
     training: DMatrix<f64>,
     held_out: DMatrix<f64>,
@@ -37,15 +37,15 @@ struct Fold {
 /// Chooses λ by cross-validation: five folds of whole buckets, a geometric path of 16 values from
 /// `max_{i≠j} |S̃ᵢⱼ|` down to half of λ `auto` (at most an eighth of the first), warm-started.
 ///
-/// On a training moment λ is larger by √(n/n_training), as its noise is. The score is `Σ vᵀS̃v` of the components v found
-/// there (after `refit` where asked for) on the held-out moment S̃; it estimates the variance they capture, without bias,
-/// because reports are independent. The one-standard-error rule takes the largest λ whose score is worse than the best
-/// one by at most one standard error *of that difference*, over folds: scores of one fold share most of their noise,
-/// so the standard error of a score itself would be far too generous.
+/// On a training moment λ is larger by √(n/n_training), as its noise is. The score is `Σ vᵀS̃v` of the components v
+/// found there (after `refit` where requested) on the held-out moment S̃; it estimates the variance they capture,
+/// without bias, because reports are independent. The one-standard-error rule takes the largest λ whose score is worse
+/// than the best one by at most one standard error *of that difference*, over folds: scores of one fold share most of
+/// their noise, so the standard error of a score itself would be far too generous.
 ///
 /// # Errors
 /// `invalid-request` with fewer than five non-empty buckets; those of [`solve`](super::solve); `estimate-failed` when
-/// it was called off.
+/// it was cancelled.
 pub fn cross_validate(
     moment: &NoisyMoment,
     k: usize,
@@ -53,7 +53,7 @@ pub fn cross_validate(
     cancel: Cancel<'_>,
 ) -> Result<CrossValidation> {
     let admm = coarse(settings);
-    let largest = largest_useful_lambda(&moment.dense());
+    let largest = max_useful_lambda(&moment.dense());
     let automatic = automatic_lambda(
         moment.noise(),
         moment.dimension(),

@@ -7,18 +7,18 @@ use eigenveil_shared::{
 };
 use nalgebra::DMatrix;
 
-/// κ of the automatic λ where the relaxed solution itself is the answer. The largest of p(p−1)/2 noise
-/// entries is about `s√(2 ln(p(p−1)/2)/n)`; penalising that much (κ = 1) shrinks the signal too.
+/// κ of the automatic λ without a refit. The largest of p(p−1)/2 noise entries is about `s√(2 ln(p(p−1)/2)/n)`;
+/// penalising that much (κ = 1) shrinks the signal too.
 ///
 /// Both constants come from `eigenveil reproduce own-kappa` (table: `docs/experiments/kappa.csv`): 16 settings of
-/// `double-cap` and `isotropic-gaussian`, p = 100 to 400, s = 10 to 30, ε = 2 to 8, n = 2e4 to 1e6. The error over that of
-/// each setting's best κ, as a geometric mean, is 1.04, 1.01, 1.06, 1.26, 1.66, 2.27, 3.21 for κ = 0.15, 0.2, 0.25, 0.35,
-/// 0.5, 0.7, 1; of the three that are as good this one selects the fewest rows of noise.
+/// `double-cap` and `isotropic-gaussian`, p = 100 to 400, s = 10 to 30, ε = 2 to 8, n = 2e4 to 1e6. The error over that
+/// of each setting's best κ, as a geometric mean, is 1.04, 1.01, 1.06, 1.26, 1.66, 2.27, 3.21 for κ = 0.15, 0.2, 0.25,
+/// 0.35, 0.5, 0.7, 1; of the three that are as good this one selects the fewest rows of noise.
 pub const KAPPA: f64 = 0.25;
 
-/// κ where PCA is refitted on the selected rows: then the shrinkage does no harm and a row of pure noise
-/// does. In the same experiment 2.26, 1.74, 1.36, 1.08, 1.03, 1.26, 1.61: 0.23 to 0.49 of plain PCA's error on the same
-/// reports, F1 of the support 0.83 to 1.
+/// κ where PCA is refitted on the selected features: then shrinkage does no harm and a feature of pure noise does. In
+/// the same experiment 2.26, 1.74, 1.36, 1.08, 1.03, 1.26, 1.61: 0.23 to 0.49 of plain PCA's error on the same reports,
+/// F1 of the support 0.83 to 1.
 pub const KAPPA_REFIT: f64 = 0.35;
 
 /// `λ = κ·s·√(2 ln(p(p−1)/2)/n)`, in units of the moment's entries: the noise level is *known*, because
@@ -38,7 +38,7 @@ pub fn automatic_lambda(noise: &NoiseModel, p: usize, n: u64, refit: bool) -> Re
 /// Share of the noise's own effect on the objective that is not worth iterating for.
 const NEGLIGIBLE: f64 = 0.01;
 
-/// A duality gap that means nothing beside the noise: 1 % of `s√(2k/n)`, the most that the standard
+/// A duality gap that means nothing compared with the noise: 1 % of `s√(2k/n)`, the most that the standard
 /// deviation of `⟨noise, X⟩` can be for an X of the Fantope (`‖X‖_F ≤ √k`; s is the off-diagonal noise of one
 /// report). In units of the moment's entries; what [`AdmmSettings::noise_gap`](super::AdmmSettings) is for.
 ///
@@ -53,7 +53,7 @@ pub fn negligible_gap(noise: &NoiseModel, k: usize, n: u64) -> f64 {
 }
 
 /// `max_{i≠j} |S̃ᵢⱼ|`: at or above it a diagonal solution is optimal (it may be so earlier).
-pub fn largest_useful_lambda(moment: &DMatrix<f64>) -> f64 {
+pub fn max_useful_lambda(moment: &DMatrix<f64>) -> f64 {
     let mut largest = 0.0_f64;
     for j in 0..moment.ncols() {
         for i in 0..moment.nrows() {
@@ -65,7 +65,7 @@ pub fn largest_useful_lambda(moment: &DMatrix<f64>) -> f64 {
     largest
 }
 
-/// The number behind a λ setting that needs no solver; `None` for `cv` and `path`, which
+/// The value of a λ setting that needs no solver; `None` for `cv` and `path`, which
 /// [`cross_validate`](super::cross_validate) and [`lambda_path`](super::lambda_path) choose.
 ///
 /// # Errors
@@ -121,6 +121,6 @@ mod tests {
             assert_eq!(error.code(), ErrorCode::InvalidRequest);
         }
         let moment = nalgebra::dmatrix![9.0, -3.0; -3.0, 1.0];
-        assert_eq!(largest_useful_lambda(&moment), 3.0);
+        assert_eq!(max_useful_lambda(&moment), 3.0);
     }
 }

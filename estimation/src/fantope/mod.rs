@@ -19,6 +19,7 @@
 pub mod admm;
 mod anderson;
 pub mod cross_validation;
+mod elementwise;
 pub mod lambda;
 pub mod path;
 mod problem;
@@ -27,17 +28,16 @@ mod pursuit;
 mod refit;
 mod screening;
 mod spectrum;
-mod sweep;
 mod tighten;
 
 pub use admm::{AdmmSettings, Solution, Stop, solve, solve_by_full_projections};
 pub use cross_validation::cross_validate;
-pub use lambda::{KAPPA, automatic_lambda, largest_useful_lambda, negligible_gap, resolve_lambda};
+pub use lambda::{KAPPA, automatic_lambda, max_useful_lambda, negligible_gap, resolve_lambda};
 pub use path::{diagonal_lambda, lambda_path};
 pub use projection::{project_eigenvalues, project_onto_fantope};
-pub use pursuit::{Pursued, pursue};
+pub use pursuit::{PursuitResult, pursue};
 pub use refit::{refit, refit_within_blocks};
-pub use tighten::{Tightened, tighten};
+pub use tighten::{TightenResult, tighten};
 
 pub(crate) use refit::embed;
 pub(crate) use spectrum::{Accuracy, LeadingSum};

@@ -1,4 +1,4 @@
-//! The solutions over a grid of λ: what enters when the penalty falls.
+//! The solutions over a grid of λ: which features enter as the penalty falls.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use nalgebra::DMatrix;
 
 use super::{
     admm::{AdmmSettings, solve_from},
-    lambda::{automatic_lambda, largest_useful_lambda},
+    lambda::{automatic_lambda, max_useful_lambda},
     refit::refit,
 };
 use crate::{
@@ -25,11 +25,11 @@ use crate::{
 pub(super) const STEPS: usize = 16;
 /// Relative duality gap on a path: neighbours differ by far more.
 const TOLERANCE: f64 = 1e-3;
-/// Iterations for one λ on a path; one that needs more is taken where it stands.
+/// Maximum number of iterations for one λ on a path; after them the current iterate is used.
 const ITERATIONS: usize = 300;
-/// Largest dimension for which the row norms of every solution are told.
-pub const MOST_ROW_NORMS: usize = 100;
-/// To what share [`diagonal_lambda`] is found.
+/// Maximum dimension for which the row norms of every solution are reported.
+pub const MAX_ROW_NORMS: usize = 100;
+/// Relative precision of [`diagonal_lambda`].
 const PRECISION: f64 = 1e-3;
 
 /// How the solver runs on a path.
@@ -42,10 +42,10 @@ pub(super) fn coarse(settings: &SparseSettings) -> AdmmSettings {
     }
 }
 
-/// A geometric grid of 16 values from `largest` down to half of `automatic`: at least to an eighth of the largest and at
-/// most to a thousandth. One value where the largest is 0.
+/// A geometric grid of 16 values from `largest` down to half of `automatic`: at least to an eighth of the largest and
+/// at most to a thousandth. One value where the largest is 0.
 pub(super) fn grid(largest: f64, automatic: f64) -> impl Iterator<Item = f64> {
-    // Where the signal is far above the noise the grid goes on to the noise, but not for ever.
+    // Where the signal is far above the noise the grid continues down to the noise, within a limit.
     let smallest = (largest / 8.0).min(automatic / 2.0).max(largest / 1_000.0);
     let (steps, step) = if largest > 0.0 {
         let step = (smallest / largest).powf(1.0 / (STEPS - 1) as f64);
@@ -56,11 +56,11 @@ pub(super) fn grid(largest: f64, automatic: f64) -> impl Iterator<Item = f64> {
     (0..steps).map(move |i| largest * step.powi(i as i32))
 }
 
-/// Solves the Fantope problem over a grid of 16 values of λ from [`diagonal_lambda`] down to below `auto`, each from where
-/// the one before ended, and chooses the value nearest to `auto` (in its logarithm).
+/// Solves the Fantope problem over a grid of 16 values of λ from [`diagonal_lambda`] down to below `auto`, each from
+/// where the one before ended, and chooses the value nearest to `auto` (in its logarithm).
 ///
 /// # Errors
-/// Those of [`solve`](super::solve) and [`refit`](super::refit()); `estimate-failed` when it was called off.
+/// Those of [`solve`](super::solve) and [`refit`](super::refit()); `estimate-failed` when it was cancelled.
 pub fn lambda_path(
     moment: &NoisyMoment,
     k: usize,
@@ -90,7 +90,7 @@ pub fn lambda_path(
             converged: solution.converged(),
             entering: support.difference(&before).copied().collect(),
             leaving: before.difference(&support).copied().collect(),
-            row_norms: (p <= MOST_ROW_NORMS)
+            row_norms: (p <= MAX_ROW_NORMS)
                 .then(|| vectors.row_iter().map(|row| row.norm()).collect()),
         });
         before = support;
@@ -113,9 +113,9 @@ pub fn lambda_path(
 /// The smallest λ at which the solution has no off-diagonal entry: each component is one row, those of the k largest
 /// diagonal entries J.
 ///
-/// The dual point Z = clip(S̃, ±λ) proves that solution optimal if soft(S̃, λ) joins no row of J with another one (which is
-/// necessary) and its eigenvalues on J are not below those on the others. The smallest λ for which it does is found by
-/// bisection to 0.1 %; with another Z a slightly smaller λ might do where the second condition decides.
+/// The dual point Z = clip(S̃, ±λ) proves that solution optimal if soft(S̃, λ) joins no row of J with another one
+/// (which is necessary) and its eigenvalues on J are not below those on the others. The smallest λ for which it does is
+/// found by bisection to 0.1 %; with another Z a slightly smaller λ might do where the second condition decides.
 ///
 /// # Errors
 /// `estimate-failed` when an entry is not finite.
@@ -136,7 +136,7 @@ pub fn diagonal_lambda(moment: &DMatrix<f64>, k: usize) -> Result<f64> {
     if proves_diagonal(moment, chosen, others, low)? {
         return Ok(low);
     }
-    let mut high = largest_useful_lambda(moment);
+    let mut high = max_useful_lambda(moment);
     while high - low > PRECISION * high {
         let middle = 0.5 * (low + high);
         if proves_diagonal(moment, chosen, others, middle)? {
@@ -236,7 +236,7 @@ mod tests {
             assert!((found / exact - 1.0).abs() < 2e-3, "{found} {exact}");
             assert!(diagonal(&moment, k, 1.005 * found));
             assert!(!diagonal(&moment, k, 0.97 * found));
-            assert!(found <= largest_useful_lambda(&moment));
+            assert!(found <= max_useful_lambda(&moment));
         }
         let identity = DMatrix::identity(3, 3);
         assert_eq!(diagonal_lambda(&identity, 3).unwrap(), 0.0);

@@ -13,14 +13,14 @@ use crate::linalg::{cross_product, fix_signs, product, submatrix, symmetric_eige
 /// Entries of Y below this share of the largest are round-off.
 const PRUNE: f64 = 1e-10;
 
-/// Off-diagonal entries of Y up to this are not told apart from zero.
-fn smallest_entry(y: &DMatrix<f64>, primal_residual: f64) -> f64 {
+/// Off-diagonal entries of Y up to this are not distinguished from zero.
+fn min_representable_entry(y: &DMatrix<f64>, primal_residual: f64) -> f64 {
     primal_residual.max(PRUNE * y.amax())
 }
 
 impl Solution {
-    pub(super) fn smallest_entry(&self) -> f64 {
-        smallest_entry(&self.y, self.primal_residual)
+    pub(super) fn min_representable_entry(&self) -> f64 {
+        min_representable_entry(&self.y, self.primal_residual)
     }
 }
 
@@ -38,7 +38,7 @@ pub(super) struct ScaledProblem {
 }
 
 /// An (X, Y) pair on the rows kept, with its certificate, in scaled units.
-pub(super) struct Found {
+pub(super) struct ScaledSolution {
     pub(super) x: DMatrix<f64>,
     pub(super) y: DMatrix<f64>,
     pub(super) z: DMatrix<f64>,
@@ -81,8 +81,8 @@ impl ScaledProblem {
         }
     }
 
-    /// The answer where it needs no iteration.
-    pub(super) fn closed_form(&self) -> Option<Found> {
+    /// The solution where it needs no iteration.
+    pub(super) fn closed_form(&self) -> Option<ScaledSolution> {
         let m = self.s.nrows();
         let chosen: Vec<usize> = if self.k == m {
             (0..m).collect()
@@ -99,7 +99,7 @@ impl ScaledProblem {
         for i in chosen {
             x[(i, i)] = 1.0;
         }
-        Some(Found {
+        Some(ScaledSolution {
             y: x.clone(),
             x,
             z: self.clipped(),
@@ -128,7 +128,11 @@ impl ScaledProblem {
     }
 
     /// Back to all rows and to the units of the moment, with loadings and support.
-    pub(super) fn finish(self, moment: &DMatrix<f64>, mut found: Found) -> Result<Solution> {
+    pub(super) fn finish(
+        self,
+        moment: &DMatrix<f64>,
+        mut found: ScaledSolution,
+    ) -> Result<Solution> {
         let p = moment.nrows();
         self.screen.pinch(&mut found.x);
         self.screen.pinch(&mut found.y);
@@ -152,7 +156,7 @@ impl ScaledProblem {
         // Σ|Xᵢᵢ| = k times λ is the constant that the scaled problem leaves out.
         let offset = (self.centre - self.original_lambda) * self.k as f64;
         found.z *= self.scale;
-        let (x, y, dual) = if self.screen.keeps_all(p) {
+        let (x, y, dual) = if self.screen.keeps_every_row(p) {
             (found.x, found.y, found.z)
         } else {
             let lambda = self.original_lambda;
@@ -184,15 +188,14 @@ impl ScaledProblem {
 
     /// Rows of Y with an off-diagonal entry larger than ‖X−Y‖_F, or a diagonal one ten times that.
     ///
-    /// An entry below the primal residual is not told apart from zero: at a gap of 1e-6 the iterates
-    /// still carried up to fifty rows of such entries beside the fifteen that matter, and with this
-    /// rule the support at 1e-6 was the one at 1e-9 in every case tried. As the residual vanishes
-    /// only round-off is pruned. The trace is k and no diagonal entry of X exceeds 1, so at least k
-    /// rows carry something; an iterate stopped far from the optimum is filled up with the rows of
-    /// largest diagonal.
-    fn support(&self, found: &Found) -> Vec<usize> {
+    /// An entry below the primal residual is not distinguished from zero: at a gap of 1e-6 the iterates still carried
+    /// up to fifty rows of such entries in addition to the fifteen that matter; with this rule the support at 1e-6
+    /// equalled the one at 1e-9 in every case tried. As the residual vanishes only round-off is pruned. The trace is k
+    /// and no diagonal entry of X exceeds 1, so at least k rows carry something; an iterate stopped far from the
+    /// optimum is filled up with the rows of largest diagonal.
+    fn support(&self, found: &ScaledSolution) -> Vec<usize> {
         let m = self.s.nrows();
-        let off_diagonal = smallest_entry(&found.y, found.primal_residual);
+        let off_diagonal = min_representable_entry(&found.y, found.primal_residual);
         let diagonal = 1e-6_f64.max(10.0 * found.primal_residual);
         let mut active: Vec<bool> = (0..m)
             .map(|j| {
@@ -224,11 +227,11 @@ mod tests {
     use super::*;
 
     fn problem(k: usize) -> ScaledProblem {
-        ScaledProblem::new(&DMatrix::zeros(4, 4), k, 0.0, Screen::keep_all(4))
+        ScaledProblem::new(&DMatrix::zeros(4, 4), k, 0.0, Screen::keep_every_row(4))
     }
 
-    fn found(y: DMatrix<f64>, primal_residual: f64) -> Found {
-        Found {
+    fn found(y: DMatrix<f64>, primal_residual: f64) -> ScaledSolution {
+        ScaledSolution {
             x: y.clone(),
             z: DMatrix::zeros(y.nrows(), y.ncols()),
             y,
@@ -242,7 +245,7 @@ mod tests {
         }
     }
 
-    /// What the residual cannot tell from zero is not a row; when it can, it is.
+    /// A row is selected only if the residual distinguishes it from zero.
     #[test]
     fn support_depends_on_the_residual_reached() {
         let problem = problem(1);

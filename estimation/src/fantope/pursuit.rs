@@ -5,15 +5,15 @@ use nalgebra::DMatrix;
 
 use crate::linalg::{Symmetric, orthonormalize};
 
-/// Iterations over which the rows must stay before they are taken as found.
-const SETTLED: usize = 5;
+/// Number of iterations without a change after which the rows count as settled.
+const MAX_ITERATIONS_WITHOUT_GAIN: usize = 5;
 
 /// The rows a pursuit ended on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pursued {
+pub struct PursuitResult {
     /// The rows of the start that it begins with, ascending.
     pub first: Vec<usize>,
-    /// As many as asked for, ascending.
+    /// As many as requested, ascending.
     pub support: Vec<usize>,
     /// Iterations made.
     pub iterations: usize,
@@ -21,11 +21,11 @@ pub struct Pursued {
     pub settled: bool,
 }
 
-/// Sparse orthogonal iteration pursuit (Wang, Lu & Liu 2014, Algorithm 1) from `start` (`p × k`): keep the `rows` rows of
-/// largest norm, orthonormalise, multiply by the matrix, orthonormalise, and again until the rows stay. The paper's
+/// Sparse orthogonal iteration pursuit (Wang, Lu & Liu 2014, Algorithm 1) from `start` (`p × k`): keep the `rows` rows
+/// of largest norm, orthonormalise, multiply by the matrix, orthonormalise, and again until the rows stay. The paper's
 /// matrix is positive semidefinite: an eigenvalue far below zero would attract the iteration too.
 ///
-/// Where it ends depends on the start. Its rows are a local optimum at best, so a caller without a good start makes several.
+/// The result depends on the start: it is a local optimum at best, so a caller without a good start tries several.
 ///
 /// # Errors
 /// `invalid-request` unless `k ≤ rows ≤ p`, the start has the matrix's dimension and `max_iterations ≥ 1`.
@@ -34,7 +34,7 @@ pub fn pursue(
     start: &DMatrix<f64>,
     rows: usize,
     max_iterations: usize,
-) -> Result<Pursued> {
+) -> Result<PursuitResult> {
     let (p, k) = start.shape();
     let refuse = |detail: String| Err(Error::invalid_request(detail));
     if matrix.dimension() != p {
@@ -55,7 +55,7 @@ pub fn pursue(
     let mut support = first.clone();
     let mut vectors = truncated(start, &support)?;
     let (mut iterations, mut unchanged) = (0, 0);
-    while unchanged < SETTLED && iterations < max_iterations {
+    while unchanged < MAX_ITERATIONS_WITHOUT_GAIN && iterations < max_iterations {
         iterations += 1;
         let image = filled_basis(&matrix.times(&vectors), &support)?;
         let next = largest_rows(&image, rows);
@@ -63,11 +63,11 @@ pub fn pursue(
         unchanged = if next == support { unchanged + 1 } else { 0 };
         support = next;
     }
-    Ok(Pursued {
+    Ok(PursuitResult {
         first,
         support,
         iterations,
-        settled: unchanged >= SETTLED,
+        settled: unchanged >= MAX_ITERATIONS_WITHOUT_GAIN,
     })
 }
 
@@ -91,8 +91,8 @@ fn truncated(vectors: &DMatrix<f64>, support: &[usize]) -> Result<DMatrix<f64>> 
     filled_basis(&kept, support)
 }
 
-/// An orthonormal basis of the columns, of which there are as many; where these do not carry as many directions, unit vectors
-/// of these rows fill up.
+/// An orthonormal basis of the columns, of which there are as many; where these do not carry as many directions, unit
+/// vectors of these rows fill up.
 fn filled_basis(columns: &DMatrix<f64>, rows: &[usize]) -> Result<DMatrix<f64>> {
     if let Ok(basis) = orthonormalize(columns.clone()) {
         return Ok(basis);

@@ -58,7 +58,7 @@ pub fn refit_within_blocks(moment: &DMatrix<f64>, solution: &Solution) -> Result
     let support = &solution.support;
     // Every row selected is to stay, so as many lone ones are kept as there can be.
     let chosen = submatrix(&solution.y, support);
-    let blocks = Screen::new(&chosen, support.len(), solution.smallest_entry());
+    let blocks = Screen::new(&chosen, support.len(), solution.min_representable_entry());
     let mut within = submatrix(moment, support);
     blocks.pinch(&mut within);
     let leading = top_k(&within, k)?;

@@ -23,7 +23,7 @@ pub(super) struct Screen {
 
 impl Screen {
     /// Everything kept, as one block.
-    pub(super) fn keep_all(p: usize) -> Self {
+    pub(super) fn keep_every_row(p: usize) -> Self {
         Self {
             rows: (0..p).collect(),
             blocks: vec![0; p],
@@ -32,7 +32,7 @@ impl Screen {
     }
 
     /// Whether all p rows are one block, so that there is nothing to take out or to split.
-    pub(super) fn keeps_all(&self, p: usize) -> bool {
+    pub(super) fn keeps_every_row(&self, p: usize) -> bool {
         self.rows.len() == p && self.blocks.iter().all(|&block| block == self.blocks[0])
     }
 
@@ -54,7 +54,7 @@ impl Screen {
                 }
             }
             if forest.trees == 1 {
-                return Self::keep_all(p);
+                return Self::keep_every_row(p);
             }
         }
         let blocks: Vec<usize> = (0..p).map(|row| forest.root(row)).collect();
@@ -81,7 +81,7 @@ impl Screen {
 
     /// Sets the entries of `matrix` (its rows and columns those kept) between blocks to zero.
     pub(super) fn pinch(&self, matrix: &mut DMatrix<f64>) {
-        if self.keeps_all(matrix.nrows()) {
+        if self.keeps_every_row(matrix.nrows()) {
             return;
         }
         for (mut column, mine) in matrix.column_iter_mut().zip(&self.blocks) {

@@ -1,18 +1,18 @@
-//! What the ADMM asks of a spectrum, by full decompositions or by a block of vectors kept warm.
+//! The spectral steps of the ADMM, by full decompositions or by a warm-started block of vectors.
 
 use eigenveil_shared::Result;
 use nalgebra::DMatrix;
 
 use super::projection::project_eigenvalues;
 use crate::linalg::{
-    Budget, RitzPairs, StartVectors, Symmetric, Wanted, block_ritz, leading_columns,
-    spectrum_lies_below, symmetric_eigen, symmetric_eigenvalues,
+    RitzPairs, RitzTarget, StartVectors, Symmetric, WorkLimit, block_ritz, leading_columns,
+    spectrum_is_below, symmetric_eigen, symmetric_eigenvalues,
 };
 
 /// Vectors kept beyond those that matter.
 const GUARD: usize = 6;
 /// The rank may be 1/6 of p, k a tenth; beyond that, or below this dimension, full decompositions win.
-const SMALLEST_PARTIAL: usize = 80;
+const MIN_PARTIAL_DIMENSION: usize = 80;
 const RANK_SHARE: usize = 6;
 /// Products with the block for one projection: about a third of the time of a full decomposition.
 const PRODUCTS: usize = 12;
@@ -20,8 +20,8 @@ const PRODUCTS: usize = 12;
 const COLD_PRODUCTS: usize = 30;
 /// A projection is proved complete at least this often.
 const CERTIFY_EVERY: usize = 10;
-/// Most full decompositions in a row before the partial one is tried again.
-const LONGEST_REST: usize = 16;
+/// Maximum number of consecutive full decompositions before the partial one is tried again.
+const MAX_REST: usize = 16;
 
 /// k leading pairs.
 pub(super) struct Leading {
@@ -53,8 +53,8 @@ pub(super) trait SpectralSolver {
     fn project(&mut self, matrix: &DMatrix<f64>, k: usize, accuracy: f64) -> Result<Factor>;
     /// `Σ_{i≤k} λᵢ` from above, at most about `k·slack` too large; not proved if it exceeds `limit`.
     fn bound(&mut self, matrix: &DMatrix<f64>, k: usize, slack: f64, limit: f64) -> Result<Bound>;
-    /// The next projection is to be proved complete.
-    fn doubt(&mut self) {}
+    /// Requests a proof that the next projection is complete.
+    fn request_certificate(&mut self) {}
 }
 
 /// Full decomposition each time.
@@ -93,7 +93,7 @@ fn positive(projected: &[f64]) -> usize {
 }
 
 /// Block Krylov from the vectors of the last call. X is feasible whatever was found; that nothing
-/// above θ was missed is proved by Cholesky every few projections and on [`SpectralSolver::doubt`], and the
+/// above θ was missed is proved by Cholesky every few projections and on [`SpectralSolver::request_certificate`], and the
 /// bound, which proves the answer itself optimal, by Cholesky always.
 pub(super) struct WarmSpectrum {
     block: DMatrix<f64>,
@@ -117,9 +117,9 @@ impl WarmSpectrum {
         }
     }
 
-    /// Whether a block is worth its trouble.
-    pub(super) fn pays(p: usize, k: usize) -> bool {
-        p >= SMALLEST_PARTIAL && k <= p / 10
+    /// Whether a block is faster than a full decomposition.
+    pub(super) fn is_worthwhile(p: usize, k: usize) -> bool {
+        p >= MIN_PARTIAL_DIMENSION && k <= p / 10
     }
 
     /// The kept block filled up to `width` columns, the last always random: a direction the block
@@ -152,14 +152,14 @@ impl WarmSpectrum {
     ) -> Result<Option<Factor>> {
         let p = matrix.nrows();
         let start = self.start(p, self.block.ncols().max(k + GUARD));
-        let budget = Budget {
+        let budget = WorkLimit {
             products: PRODUCTS,
             pairs: (p / RANK_SHARE).max(k),
         };
         // The projection is non-expansive: residuals R move X by at most √2‖R‖_F.
         let ritz = block_ritz(matrix, &start, &budget, &|values| {
             let projected = project_eigenvalues(values, k)?;
-            Ok(Wanted {
+            Ok(RitzTarget {
                 count: positive(&projected.values),
                 accuracy: 0.7 * accuracy,
             })
@@ -180,7 +180,7 @@ impl WarmSpectrum {
                 .collect();
             self.scratch(p);
             let threshold = projected.theta + accuracy;
-            if !spectrum_lies_below(threshold, matrix, &kept, &weights, &mut self.scratch) {
+            if !spectrum_is_below(threshold, matrix, &kept, &weights, &mut self.scratch) {
                 return Ok(None);
             }
             self.since_certified = 0;
@@ -196,13 +196,13 @@ impl SpectralSolver for WarmSpectrum {
     fn leading(&mut self, matrix: &DMatrix<f64>, k: usize, accuracy: f64) -> Result<Leading> {
         let p = matrix.nrows();
         let start = self.start(p, k + GUARD);
-        let budget = Budget {
+        let budget = WorkLimit {
             products: COLD_PRODUCTS,
             pairs: k,
         };
         let ritz = block_ritz(matrix, &start, &budget, &|values| {
             let size = values.iter().take(k).map(|v| v * v).sum::<f64>().sqrt();
-            Ok(Wanted {
+            Ok(RitzTarget {
                 count: k,
                 accuracy: accuracy * size,
             })
@@ -230,7 +230,7 @@ impl SpectralSolver for WarmSpectrum {
             return Ok(factor);
         } else {
             self.resting = self.rest;
-            self.rest = (2 * self.rest).min(LONGEST_REST);
+            self.rest = (2 * self.rest).min(MAX_REST);
         }
         let (factor, vectors) = project_fully(matrix, k)?;
         let rank = factor.weights.len();
@@ -249,7 +249,7 @@ impl SpectralSolver for WarmSpectrum {
         let p = matrix.nrows();
         self.scratch(p);
         let mut start = self.start(p, self.block.ncols().max(k + GUARD));
-        let budget = Budget {
+        let budget = WorkLimit {
             products: PRODUCTS,
             pairs: p / RANK_SHARE,
         };
@@ -262,7 +262,7 @@ impl SpectralSolver for WarmSpectrum {
             }
             let LeadingSum { t, weights, .. } = &candidate;
             let vectors = &candidate.vectors;
-            if spectrum_lies_below(*t, matrix, vectors, weights, &mut self.scratch) {
+            if spectrum_is_below(*t, matrix, vectors, weights, &mut self.scratch) {
                 return Ok(Bound::Proved(candidate.at_most));
             }
             start = candidate.vectors;
@@ -270,17 +270,17 @@ impl SpectralSolver for WarmSpectrum {
         FullSpectrum.bound(matrix, k, slack, limit)
     }
 
-    fn doubt(&mut self) {
+    fn request_certificate(&mut self) {
         self.since_certified = CERTIFY_EVERY;
     }
 }
 
-/// How near the bound is to be.
+/// The accuracy of the bound.
 #[derive(Clone, Copy)]
 pub(crate) struct Accuracy {
-    /// By how much each of the k eigenvalues may be overstated.
+    /// Maximum overstatement of each of the k eigenvalues.
     pub(crate) slack: f64,
-    /// Share of the residuals that would do: below 1 for a second attempt.
+    /// Factor on the required residuals: below 1 for a second attempt.
     pub(crate) sharpen: f64,
 }
 
@@ -289,7 +289,7 @@ pub(crate) struct Accuracy {
 pub(crate) struct LeadingSum {
     /// The sum of Ritz values.
     pub(crate) at_least: f64,
-    /// What is proved with the condition.
+    /// The upper bound, valid under the condition.
     pub(crate) at_most: f64,
     /// t of the condition.
     pub(crate) t: f64,
@@ -306,7 +306,7 @@ impl LeadingSum {
         start: &DMatrix<f64>,
         k: usize,
         accuracy: &Accuracy,
-        budget: &Budget,
+        budget: &WorkLimit,
     ) -> Result<Self> {
         let Accuracy { slack, sharpen } = *accuracy;
         let RitzPairs {
@@ -314,7 +314,7 @@ impl LeadingSum {
         } = block_ritz(matrix, start, budget, &|values| {
             // R² ≤ slack · (distance to the rest) is what the factorisation needs.
             let distance = (values[k - 1] - values.get(k).unwrap_or(&values[k - 1])).max(slack);
-            Ok(Wanted {
+            Ok(RitzTarget {
                 count: k,
                 accuracy: 0.3 * sharpen * (slack * distance).sqrt(),
             })
@@ -372,7 +372,7 @@ mod tests {
             let mut warm = WarmSpectrum::new();
             for round in 0..3 {
                 if round == 1 {
-                    warm.doubt();
+                    warm.request_certificate();
                 }
                 let apart = apart(&mut warm, &matrix, k, 1e-7);
                 assert!(apart < 1e-6, "{p} {k}: {apart}");
@@ -390,7 +390,7 @@ mod tests {
         }
     }
 
-    /// A block that does not see the leading direction at all is found out.
+    /// A block orthogonal to the leading direction is detected.
     #[test]
     fn a_missed_direction_is_found_out() {
         let p = 100;
@@ -404,11 +404,11 @@ mod tests {
         matrix[(50, 50)] = 9.0;
         let vectors = DMatrix::identity(p, 3);
         let missing =
-            |t| spectrum_lies_below(t, &matrix, &vectors, &[5.0; 3], &mut DMatrix::zeros(p, p));
+            |t| spectrum_is_below(t, &matrix, &vectors, &[5.0; 3], &mut DMatrix::zeros(p, p));
         assert!(!missing(3.0) && missing(9.1));
         let mut warm = WarmSpectrum::new();
         warm.block = vectors.clone();
-        warm.doubt();
+        warm.request_certificate();
         assert!(apart(&mut warm, &matrix, 2, 1e-8) < 1e-7);
     }
 }

@@ -3,7 +3,7 @@
 use eigenveil_shared::{Error, Result};
 use nalgebra::DMatrix;
 
-use super::{Pursued, Solution, pursue, refit};
+use super::{PursuitResult, Solution, pursue, refit};
 use crate::{
     linalg::{require_square_and_finite, top_k},
     pca::rayleigh_quotients,
@@ -11,7 +11,7 @@ use crate::{
 
 /// Components on a chosen number of rows.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Tightened {
+pub struct TightenResult {
     /// V: `p × k`, orthonormal, rows outside the support exactly zero; the principal components of
     /// the moment on the support, leading first.
     pub vectors: DMatrix<f64>,
@@ -53,7 +53,7 @@ pub fn tighten(
     relaxed: &Solution,
     rows: usize,
     max_iterations: usize,
-) -> Result<Tightened> {
+) -> Result<TightenResult> {
     require_square_and_finite(moment)?;
     let (p, k) = relaxed.vectors.shape();
     if moment.nrows() != p {
@@ -67,7 +67,7 @@ pub fn tighten(
     for i in 0..p {
         shifted[(i, i)] -= lowest.min(0.0);
     }
-    let Pursued {
+    let PursuitResult {
         first,
         support,
         iterations,
@@ -81,7 +81,7 @@ pub fn tighten(
     let (start_vectors, start_captured) = captured_on(&first)?;
     let (vectors, captured) = captured_on(&support)?;
     Ok(if start_captured > captured {
-        Tightened {
+        TightenResult {
             vectors: start_vectors,
             support: first,
             captured: start_captured,
@@ -89,7 +89,7 @@ pub fn tighten(
             settled,
         }
     } else {
-        Tightened {
+        TightenResult {
             vectors,
             support,
             captured,

@@ -5,9 +5,9 @@
 //! of m̂) leaves the bulk: pure noise then has an eigenvalue at `(x + 1/x)·r` above the centre, with squared cosine
 //! `(x² − 1)/(2x²)` to m̂, which looks like a component and is none.
 
-use super::{Floor, Judgement, Measured};
+use super::{EigenvalueVerdict, Floor, Measured};
 
-/// By how much noise is larger along a component that a warning is due: `m_v²/a²`.
+/// The excess noise along a component, `m_v²/a²`, from which a warning is due.
 const EXCESS_TO_WARN_OF: f64 = 0.25;
 
 /// `m_v²/a²` of component `j`; 0 without private centring.
@@ -21,10 +21,10 @@ pub(super) fn excess(measured: &Measured<'_>, j: usize) -> f64 {
 pub(super) fn not_evidence(
     measured: &Measured<'_>,
     floor: &Floor,
-    judgements: &[Judgement],
+    verdicts: &[EigenvalueVerdict],
 ) -> Option<String> {
     let limit = floor.threshold + (floor.threshold - floor.edge);
-    let doubtful: Vec<String> = (0..judgements.len())
+    let doubtful: Vec<String> = (0..verdicts.len())
         .filter(|&j| {
             let value = measured.values[j];
             value > floor.edge && value <= limit && excess(measured, j) >= EXCESS_TO_WARN_OF

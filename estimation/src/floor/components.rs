@@ -9,17 +9,17 @@ use eigenveil_shared::{
 };
 
 use super::{
-    Floor, Judgement, Measured, SpectralNoise, Spike, centring, from_data::settle, groups,
+    EigenvalueVerdict, Floor, Measured, SpectralNoise, Spike, centring, from_data::resolve, groups,
     predict::expected_error, warnings,
 };
 use crate::pca::share_of;
 
-/// Everything the floor says of an estimate.
+/// The noise floor's findings on an estimate.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Assessment {
+pub struct FloorReport {
     /// The components, leading first.
     pub components: Vec<Component>,
-    /// Those of them that cannot be told apart.
+    /// Those of them that cannot be distinguished.
     pub groups: Vec<ComponentGroup>,
     /// Variance of each eigenvalue of the spectrum.
     pub variances: Vec<f64>,
@@ -31,7 +31,7 @@ pub struct Assessment {
     pub total_variance: Option<f64>,
     /// Plain-words warnings; empty when there is nothing to warn of.
     pub warnings: Vec<String>,
-    /// Where some components are seen and others are not: how many participants it would take, in words.
+    /// Where only some components are visible: the number of participants needed for the others, in words.
     pub outlook: Option<String>,
 }
 
@@ -46,7 +46,7 @@ pub struct Assessment {
 ///
 /// # Errors
 /// `invalid-request` when the shapes do not fit; otherwise as [`Floor::from_eigenvalues`].
-pub fn assess(measured: &Measured<'_>) -> Result<Assessment> {
+pub fn assess(measured: &Measured<'_>) -> Result<FloorReport> {
     let Measured {
         vectors,
         values,
@@ -71,32 +71,32 @@ pub fn assess(measured: &Measured<'_>) -> Result<Assessment> {
         None => floor,
         Some(rows) => on_support(&floor, trace, values, rows.len(), noise, p, n)?,
     };
-    let judgements: Vec<Judgement> = values
+    let verdicts: Vec<EigenvalueVerdict> = values
         .iter()
         .enumerate()
         .map(|(j, &value)| {
-            let judgement = judge_floor.judge_along(value, centring::excess(measured, j));
+            let judged = judge_floor.judge_along(value, centring::excess(measured, j));
             let no_room = support.is_some_and(|rows| rows.len() <= k);
-            if no_room && judgement.verdict != Verdict::Above {
-                // Noise has no room to tilt it within its rows, and may have chosen all of them.
-                return Judgement {
+            if no_room && judged.verdict != Verdict::Above {
+                // Noise cannot tilt it within its rows, and may have selected all of them.
+                return EigenvalueVerdict {
                     spike: None,
-                    ..judgement
+                    ..judged
                 };
             }
-            judgement
+            judged
         })
         .collect();
-    // What the trace of the reports leaves out (all of it, with `double-cap`), spread evenly. Where it is not known the bulk
-    // counts as zero, the least it can be.
+    // What the trace of the reports leaves out (all of it, with `double-cap`), spread evenly. Where it is not known the
+    // bulk counts as zero, the least it can be.
     let shift = match total_variance {
         Some(total) => (total - trace) / p as f64,
         None => -floor.centre,
     };
-    let units = Units { shift, floor };
+    let units = SupportedRows { shift, floor };
     let mut components: Vec<Component> = (0..k)
         .map(|j| {
-            let Judgement { verdict, spike } = judgements[j];
+            let EigenvalueVerdict { verdict, spike } = verdicts[j];
             let bar = error_bars.and_then(|bars| bars.eigenvalues.get(j).copied());
             let slopes =
                 spike.and_then(|_| judge_floor.slopes(values[j], centring::excess(measured, j)));
@@ -129,25 +129,28 @@ pub fn assess(measured: &Measured<'_>) -> Result<Assessment> {
             }
         })
         .collect();
-    let runs = groups::runs(&judge_floor, &judgements, values, error_bars);
+    let runs = groups::runs(&judge_floor, &verdicts, values, error_bars);
     let groups = groups::documents(&runs, &components, error_bars, total_variance);
-    let lowered = groups::lower_open_ones(&mut components, &groups);
-    let leaks = match support {
-        None => leaks(&floor, spectrum.leading, k),
+    let lowered = groups::demote_undetermined(&mut components, &groups);
+    let mixing_with_unrequested = match support {
+        None => mixing_with_unrequested(&floor, spectrum.leading, k),
         Some(_) => vec![0.0; k],
     };
-    let alignments = judgements.iter().zip(&leaks).map(|(judgement, leak)| {
-        judgement
-            .spike
-            .map_or(0.0, |spike| (spike.squared_cosine - leak).max(0.0))
-    });
+    let alignments = verdicts
+        .iter()
+        .zip(&mixing_with_unrequested)
+        .map(|(judged, leak)| {
+            judged
+                .spike
+                .map_or(0.0, |spike| (spike.squared_cosine - leak).max(0.0))
+        });
     // Two subspaces of dimension k > p/2 share at least 2k − p directions.
     let most = (2.0 * k.min(p - k) as f64).sqrt();
     let expected_error = expected_error(alignments).min(most);
-    let (mut warnings, outlook) = warnings::plain_words(measured, &floor, &judgements);
+    let (mut warnings, outlook) = warnings::plain_words(measured, &floor, &verdicts);
     let visible = floor.components_above;
     warnings.extend(groups::in_words(&groups, &lowered, k, visible));
-    Ok(Assessment {
+    Ok(FloorReport {
         components,
         groups,
         variances: units.variances(spectrum.leading),
@@ -169,13 +172,13 @@ fn variance_of(level: f64, spike: Option<Spike>) -> f64 {
 }
 
 /// From eigenvalues of the noisy moment to those of `E[xxᵀ]`.
-struct Units {
+struct SupportedRows {
     /// What the trace of the reports leaves out, a direction.
     shift: f64,
     floor: Floor,
 }
 
-impl Units {
+impl SupportedRows {
     fn level(&self) -> f64 {
         self.floor.centre + self.shift
     }
@@ -203,9 +206,9 @@ impl Units {
     }
 }
 
-/// For every component asked for, the squared sine it loses to components that stand above the floor
-/// but were *not* asked for: `V/(θⱼ−θᵢ)²`, V the noise variance of one direction (first order).
-fn leaks(floor: &Floor, spectrum: &[f64], k: usize) -> Vec<f64> {
+/// For every component requested, the squared sine it loses to components that stand above the floor
+/// but were *not* requested: `V/(θⱼ−θᵢ)²`, V the noise variance of one direction (first order).
+fn mixing_with_unrequested(floor: &Floor, spectrum: &[f64], k: usize) -> Vec<f64> {
     let theta = |j: usize| floor.judge(spectrum[j]).spike.map(|spike| spike.theta);
     (0..k)
         .map(|j| {
@@ -235,7 +238,7 @@ fn on_support(
     n: u64,
 ) -> Result<Floor> {
     let k = values.len();
-    let (centre, law) = if rows <= k || k >= p {
+    let (centre, spectral_noise) = if rows <= k || k >= p {
         // As many components as rows: no direction is left for noise to tilt them within the support.
         let still = SpectralNoise {
             shift: 0.0,
@@ -246,19 +249,19 @@ fn on_support(
         };
         (whole.centre, still)
     } else {
-        settle(values, trace, p, |signal| {
+        resolve(values, trace, p, |signal| {
             SpectralNoise::new(noise, rows, k, n, signal)
         })?
     };
-    let edge = centre + law.edge();
+    let edge = centre + spectral_noise.edge();
     let choices = ln_choose(p, rows);
     let selection = 2.0 * whole.noise.bulk_deviation() * choices.sqrt()
         + 2.0 * whole.noise.shift * choices / p as f64;
-    let threshold = centre + law.threshold(rows.max(1)) + selection;
+    let threshold = centre + spectral_noise.threshold(rows.max(1)) + selection;
     let components_above = values.iter().filter(|&&value| value > threshold).count();
     Ok(Floor {
         centre,
-        noise: law,
+        noise: spectral_noise,
         edge,
         threshold,
         components_above,
@@ -297,14 +300,14 @@ mod tests {
         }
     }
 
-    fn assess_plain(spectrum: &[f64], k: usize, sd: f64, n: u64) -> Assessment {
+    fn assess_plain(spectrum: &[f64], k: usize, sd: f64, n: u64) -> FloorReport {
         let vectors = DMatrix::identity(spectrum.len(), k);
         let noise = NoiseModel::gaussian(sd);
         assess(&measured(&vectors, &spectrum[..k], spectrum, &noise, n)).unwrap()
     }
 
-    /// λ ≥ λ_max picks the row with the largest diagonal entry: with one report that is noise, and
-    /// the noise within one row cannot tilt anything, which must not read as certainty.
+    /// λ ≥ λ_max picks the row with the largest diagonal entry: with one report that is noise, and the noise within one
+    /// row cannot tilt anything, which must not look like certainty.
     #[test]
     fn a_row_that_noise_may_have_chosen_promises_nothing() {
         let spectrum = [9.0, 4.0, 0.0, -5.0, -7.0];
@@ -397,11 +400,11 @@ mod tests {
         let vectors = DMatrix::from_fn(p, 1, |i, _| if i < 4 { 0.5 } else { 0.0 });
         let noise = NoiseModel::gaussian(sd);
         let verdict = |value: f64, support| {
-            let assessment = assess(&Measured {
+            let floor_report = assess(&Measured {
                 support,
                 ..measured(&vectors, &[value], &spectrum, &noise, n)
             });
-            assessment.unwrap().components[0].verdict
+            floor_report.unwrap().components[0].verdict
         };
         assert_eq!(verdict(0.5, Some(&[0, 1, 2, 3])), Verdict::Above);
         assert_eq!(verdict(0.5, None), Verdict::Below);

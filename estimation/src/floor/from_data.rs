@@ -1,4 +1,4 @@
-//! The floor under a measured spectrum.
+//! The noise floor of a measured spectrum.
 
 use eigenveil_shared::{
     Error, Result,
@@ -23,7 +23,7 @@ pub struct Floor {
     pub components_above: usize,
 }
 
-/// What is known of the spectrum of S̃: all of it, or its leading part and the trace.
+/// The known part of the spectrum of S̃: all of it, or its leading part and the trace.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Eigenvalues<'a> {
     /// The leading ones, descending: all p, or more than stand above the noise.
@@ -45,18 +45,18 @@ impl<'a> Eigenvalues<'a> {
     }
 }
 
-/// What the floor says of one eigenvalue.
+/// The noise floor's verdict on one eigenvalue.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Judgement {
+pub struct EigenvalueVerdict {
     /// Above the threshold, between edge and threshold, or inside the noise.
     pub verdict: Verdict,
     /// The component behind it; `None` inside the noise.
     pub spike: Option<Spike>,
 }
 
-impl Judgement {
-    /// Whether the verdict is worth acting on.
-    pub(super) fn stands(&self) -> bool {
+impl EigenvalueVerdict {
+    /// Whether the eigenvalue is above the floor.
+    pub(super) fn is_above(&self) -> bool {
         self.verdict == Verdict::Above
     }
 }
@@ -76,7 +76,7 @@ impl Floor {
     /// Which eigenvalues count depends on the centre and the radius, and these on which count; the
     /// iteration starts with none and only ever adds, so it ends after at most p rounds. At least
     /// one eigenvalue always stays with the noise: without any there is no centre. Within a round centre,
-    /// noise and the components' sizes are settled together (`settle`).
+    /// noise and the components' sizes are computed together (`resolve`).
     ///
     /// # Errors
     /// `invalid-request` when there is no eigenvalue, they are not descending, or n = 0;
@@ -91,7 +91,7 @@ impl Floor {
     /// Those of [`from_eigenvalues`](Self::from_eigenvalues); `invalid-request` when all of the leading ones, and
     /// so perhaps others, stand above the noise.
     pub fn from_leading(spectrum: &Eigenvalues<'_>, noise: &NoiseModel, n: u64) -> Result<Self> {
-        Self::below(spectrum, noise, n)?.ok_or_else(|| {
+        Self::try_from_leading(spectrum, noise, n)?.ok_or_else(|| {
             Error::invalid_request(format!(
                     "all {} leading eigenvalues stand above the noise; the floor in dimension {} needs one that does not",
                     spectrum.leading.len(),
@@ -101,7 +101,11 @@ impl Floor {
     }
 
     /// As [`from_leading`](Self::from_leading); `None` when all of the leading ones stand above the noise.
-    pub fn below(spectrum: &Eigenvalues<'_>, noise: &NoiseModel, n: u64) -> Result<Option<Self>> {
+    pub fn try_from_leading(
+        spectrum: &Eigenvalues<'_>,
+        noise: &NoiseModel,
+        n: u64,
+    ) -> Result<Option<Self>> {
         let Eigenvalues {
             leading: eigenvalues,
             trace,
@@ -125,11 +129,11 @@ impl Floor {
         let mut count = 0;
         loop {
             let counted = &eigenvalues[..count];
-            let (centre, law) = settle(counted, trace, p, |signal| {
+            let (centre, spectral_noise) = resolve(counted, trace, p, |signal| {
                 SpectralNoise::new(noise, p, count, n, signal)
             })?;
-            let edge = centre + law.edge();
-            let threshold = centre + law.threshold(p).max(rounding);
+            let edge = centre + spectral_noise.edge();
+            let threshold = centre + spectral_noise.threshold(p).max(rounding);
             let above = eigenvalues
                 .iter()
                 .take_while(|&&value| value > threshold)
@@ -141,7 +145,7 @@ impl Floor {
             if above <= count {
                 return Ok(Some(Self {
                     centre,
-                    noise: law,
+                    noise: spectral_noise,
                     edge,
                     threshold,
                     components_above: count,
@@ -151,13 +155,13 @@ impl Floor {
         }
     }
 
-    /// What the floor says of one eigenvalue of the noisy moment.
-    pub fn judge(&self, eigenvalue: f64) -> Judgement {
+    /// The verdict on one eigenvalue of the noisy moment.
+    pub fn judge(&self, eigenvalue: f64) -> EigenvalueVerdict {
         self.judge_along(eigenvalue, 0.0)
     }
 
     /// As [`judge`](Self::judge) for an eigenvector v with this `m_v²/a²` under private centring.
-    pub(super) fn judge_along(&self, eigenvalue: f64, excess: f64) -> Judgement {
+    pub(super) fn judge_along(&self, eigenvalue: f64, excess: f64) -> EigenvalueVerdict {
         let verdict = if eigenvalue > self.threshold {
             Verdict::Above
         } else if eigenvalue > self.edge {
@@ -172,10 +176,11 @@ impl Floor {
                 noise.spike_from_eigenvalue(eigenvalue - self.centre)
             }
         };
-        Judgement { verdict, spike }
+        EigenvalueVerdict { verdict, spike }
     }
 
-    /// What θ̂ and the expected squared cosine change by with the eigenvalue, the floor held fixed; `None` inside the noise.
+    /// What θ̂ and the expected squared cosine change by with the eigenvalue, the floor held fixed; `None` inside the
+    /// noise.
     pub(super) fn slopes(&self, eigenvalue: f64, excess: f64) -> Option<Slopes> {
         let noise = self.noise.with_excess(excess);
         let displacement = eigenvalue - self.centre;
@@ -202,7 +207,7 @@ impl Floor {
     }
 }
 
-/// Most rounds of [`settle`].
+/// Maximum number of rounds of [`resolve`].
 const ROUNDS: usize = 200;
 
 /// The centre of the bulk and the noise around components that show at `values`.
@@ -213,15 +218,15 @@ const ROUNDS: usize = 200;
 /// θ̂ⱼ depends on b and, for `double-cap`, the noise on Σθ̂: with `θ̂ⱼ = λ̂ⱼ − b − lossⱼ` solved for Σθ̂ the
 /// rounds `Σθ̂ ← (Σ(λ̂ⱼ − lossⱼ) − k·tr S̃/p)/(1 − k/p)` rise from 0 to the fixed point (a smaller centre and
 /// less noise in the bulk mean less loss), mostly in under ten.
-pub(super) fn settle(
+pub(super) fn resolve(
     values: &[f64],
     trace: f64,
     p: usize,
-    law: impl Fn(f64) -> Result<SpectralNoise>,
+    noise_at: impl Fn(f64) -> Result<SpectralNoise>,
 ) -> Result<(f64, SpectralNoise)> {
     let mean = trace / p as f64;
     let mut signal = 0.0;
-    let mut noise = law(signal)?;
+    let mut noise = noise_at(signal)?;
     let mut centre = mean;
     for _ in 0..ROUNDS {
         let (mut sum, mut visible) = (0.0, 0.0);
@@ -238,7 +243,7 @@ pub(super) fn settle(
             break;
         }
         signal = next;
-        noise = law(signal)?;
+        noise = noise_at(signal)?;
         centre = mean - signal / p as f64;
     }
     Ok((centre, noise))
@@ -288,7 +293,7 @@ mod tests {
         }
     }
 
-    /// Without knowing the rows' length the noise is never taken for less than it is.
+    /// If the rows' length is unknown the noise is never underestimated.
     #[test]
     fn an_unknown_length_does_not_lower_the_floor() {
         for p in [2, 5, 40] {
@@ -301,11 +306,12 @@ mod tests {
                     };
                     let unknown = of(None);
                     for norm in [1.0, 0.5 * (1.0 + signal), signal] {
-                        let law = of(Some(norm));
-                        assert!(unknown.bulk_radius >= law.bulk_radius * (1.0 - 1e-12));
-                        let strength =
-                            |law: &SpectralNoise| law.signal_variance + law.signal_variance_slope;
-                        assert!(strength(&unknown) >= strength(&law) * (1.0 - 1e-12));
+                        let spectral_noise = of(Some(norm));
+                        assert!(unknown.bulk_radius >= spectral_noise.bulk_radius * (1.0 - 1e-12));
+                        let strength = |spectral_noise: &SpectralNoise| {
+                            spectral_noise.signal_variance + spectral_noise.signal_variance_slope
+                        };
+                        assert!(strength(&unknown) >= strength(&spectral_noise) * (1.0 - 1e-12));
                     }
                     if p == 40 {
                         let radius = of(Some(1.0)).bulk_radius;
@@ -344,8 +350,8 @@ mod tests {
         let mut eigenvalues = vec![40.0, 12.0];
         eigenvalues.extend(std::iter::repeat_n(0.0, 3));
         let first_centre = 52.0 / 5.0;
-        let law = SpectralNoise::new(&NoiseModel::gaussian(1.0), 5, 0, 5, 0.0).unwrap();
-        assert!(12.0 < first_centre + law.threshold(5));
+        let spectral_noise = SpectralNoise::new(&NoiseModel::gaussian(1.0), 5, 0, 5, 0.0).unwrap();
+        assert!(12.0 < first_centre + spectral_noise.threshold(5));
         let floor = Floor::from_eigenvalues(&eigenvalues, &NoiseModel::gaussian(1.0), 5).unwrap();
         assert_eq!(floor.components_above, 2);
     }

@@ -1,40 +1,40 @@
-//! Components that cannot be told apart.
+//! Components that cannot be distinguished.
 //!
-//! Noise of variance V between two directions turns components whose eigenvalues are a gap apart into each other by about
-//! `√V/gap`; where that is large, each direction is an accident and the space they span is not. Three things link two
-//! neighbours above the floor: a gap that two equal eigenvalues come to ([`EQUAL_ONES_GAP`]) by the mechanism's noise
-//! alone, or by whatever their error bars hold, the choice of the participants included; and, for a component whose
-//! direction the error bars leave open by more than 45°, the neighbour that it changes places with.
+//! Noise of variance V between two directions turns components whose eigenvalues are a gap apart into each other by
+//! about `√V/gap`; where that is large, each direction is an accident and the space they span is not. Three things link
+//! two neighbours above the floor: a gap that two equal eigenvalues come to ([`EQUAL_EIGENVALUES_GAP`]) by the
+//! mechanism's noise alone, or by whatever their error bars hold, the choice of the participants included; and, for a
+//! component whose direction the error bars leave undetermined (more than 45°), the neighbour that it mixes with.
 
 use eigenveil_shared::estimate::{Component, ComponentGroup, Verdict, smaller_alignment};
 
-use super::{Floor, Judgement};
+use super::{EigenvalueVerdict, Floor};
 use crate::{
     jackknife::{DirectionErrors, ErrorBars},
     pca::share_of,
 };
 
-/// In units of √V: two equal eigenvalues come out further apart in one study of 20. Their gap is that of a symmetric 2 × 2
-/// matrix of noise, off the diagonal of variance V and on it 2V: 2√V times a number with the law of Rayleigh, which exceeds
-/// √(2 ln 20) once in 20.
-const EQUAL_ONES_GAP: f64 = 4.895;
+/// In units of √V: two equal eigenvalues come out further apart in one study of 20. Their gap is that of a symmetric 2
+/// × 2 matrix of noise, off the diagonal of variance V and on it 2V: 2√V times a number with the distribution of
+/// Rayleigh, which exceeds √(2 ln 20) once in 20.
+const EQUAL_EIGENVALUES_GAP: f64 = 4.895;
 
-/// Mean squared sine beyond which a direction, or a space, is open: 45°.
-const OPEN: f64 = 0.5;
+/// Mean squared sine beyond which a direction, or a space, is undetermined: 45°.
+const MAX_SQUARED_SINE: f64 = 0.5;
 
-/// Runs `first..=last` (from 0) of two components or more that stand and cannot be told apart, leading first.
+/// Runs `first..=last` (from 0) of two components or more that stand and cannot be distinguished, leading first.
 pub(super) fn runs(
     floor: &Floor,
-    judgements: &[Judgement],
+    verdicts: &[EigenvalueVerdict],
     values: &[f64],
     bars: Option<&ErrorBars>,
 ) -> Vec<(usize, usize)> {
-    let k = judgements.len();
-    let standing = |j: usize| judgements.get(j).is_some_and(Judgement::stands);
+    let k = verdicts.len();
+    let standing = |j: usize| verdicts.get(j).is_some_and(EigenvalueVerdict::is_above);
     // Whether j and j + 1 are linked.
     let mut linked: Vec<bool> = (0..k)
         .map(|j| {
-            let near = || close(floor, judgements, j) || within_bars(values, bars, j);
+            let near = || close(floor, verdicts, j) || within_bars(values, bars, j);
             standing(j) && standing(j + 1) && near()
         })
         .collect();
@@ -51,23 +51,23 @@ pub(super) fn runs(
 }
 
 /// Whether components j and j + 1 could be equal, and apart by noise alone.
-fn close(floor: &Floor, judgements: &[Judgement], j: usize) -> bool {
-    let theta = |j: usize| Some(judgements.get(j)?.spike?.theta);
+fn close(floor: &Floor, verdicts: &[EigenvalueVerdict], j: usize) -> bool {
+    let theta = |j: usize| Some(verdicts.get(j)?.spike?.theta);
     let Some((first, second)) = theta(j).zip(theta(j + 1)) else {
         return false;
     };
     let sd = floor.noise.variance_between(first, second).sqrt();
-    (first - second).abs() < EQUAL_ONES_GAP * sd
+    (first - second).abs() < EQUAL_EIGENVALUES_GAP * sd
 }
 
-/// Whether eigenvalues j and j + 1 could be equal, and apart by what their error bars hold. The variance of an eigenvalue
-/// is 2V, so that V is a quarter of the sum of two.
+/// Whether eigenvalues j and j + 1 could be equal, and apart by what their error bars hold. The variance of an
+/// eigenvalue is 2V, so that V is a quarter of the sum of two.
 fn within_bars(values: &[f64], bars: Option<&ErrorBars>, j: usize) -> bool {
     let bar = |j: usize| Some((*values.get(j)?, *bars?.eigenvalues.get(j)?));
     bar(j)
         .zip(bar(j + 1))
         .is_some_and(|((one, its), (other, others))| {
-            (one - other).abs() < EQUAL_ONES_GAP * 0.5 * its.hypot(others)
+            (one - other).abs() < EQUAL_EIGENVALUES_GAP * 0.5 * its.hypot(others)
         })
 }
 
@@ -84,7 +84,7 @@ fn split(linked: &[bool]) -> Vec<(usize, usize)> {
     runs
 }
 
-/// The link from a run that is open to the neighbouring run that it changes places with, where it mostly does.
+/// The link from an undetermined run to the neighbouring run that it mixes with most.
 fn next_link(
     linked: &[bool],
     directions: &DirectionErrors,
@@ -94,7 +94,7 @@ fn next_link(
     let error = |(first, last): (usize, usize)| directions.squared_sine_of_span(first, last);
     let mixing = |one: (usize, usize), other: (usize, usize)| directions.mixing(one, other);
     let link = |(place, run): (usize, &(usize, usize))| {
-        if !standing(run.0) || error(*run) <= OPEN {
+        if !standing(run.0) || error(*run) <= MAX_SQUARED_SINE {
             return None;
         }
         let before = place.checked_sub(1).and_then(|before| runs.get(before));
@@ -104,7 +104,8 @@ fn next_link(
             .flatten()
             .filter(|other| standing(other.0))
             .max_by(|a, b| mixing(*run, **a).total_cmp(&mixing(*run, **b)))?;
-        // Half of what is open must be towards it: any two directions have a smaller error on average than the worse one.
+        // At least half of the error must be towards it: any two directions have a smaller error on average than the
+        // worse one.
         let most = mixing(*run, *other) > 0.5 * directions.squared_sines(run.0, run.1);
         most.then_some(run.1.min(other.1))
     };
@@ -129,7 +130,7 @@ pub(super) fn documents(
             first: first + 1,
             last: last + 1,
             verdict: match squared {
-                Some(squared) if squared > OPEN => Verdict::At,
+                Some(squared) if squared > MAX_SQUARED_SINE => Verdict::At,
                 _ => Verdict::Above,
             },
             variance,
@@ -141,9 +142,9 @@ pub(super) fn documents(
     runs.iter().map(group).collect()
 }
 
-/// A component above the floor in a direction that is open, outside of the groups that are not, is only at the floor: there
-/// is something, and where is not known. Gives the numbers of those, from 1.
-pub(super) fn lower_open_ones(
+/// Demotes a component above the floor to "at the floor" where its direction is undetermined, unless its group is
+/// determined: there is a component, but its direction is unknown. Returns their numbers, from 1.
+pub(super) fn demote_undetermined(
     components: &mut [Component],
     groups: &[ComponentGroup],
 ) -> Vec<usize> {
@@ -155,7 +156,7 @@ pub(super) fn lower_open_ones(
         });
         let open = component
             .direction_se
-            .is_some_and(|sine| sine * sine > OPEN);
+            .is_some_and(|sine| sine * sine > MAX_SQUARED_SINE);
         if component.verdict == Verdict::Above && open && !in_group {
             component.verdict = Verdict::At;
             lowered.push(number);

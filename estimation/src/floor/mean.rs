@@ -1,41 +1,41 @@
 //! When the first component is probably the mean.
 //!
-//! Reports show `E[xxᵀ]` = Σ + μμᵀ and never μ: where nothing centres the rows, the mean is one of the directions, and mostly
-//! the first. From the moment alone that cannot be proved. Two signs of it are looked for, only in studies that neither
-//! state a centre nor centre privately:
+//! Reports show `E[xxᵀ]` = Σ + μμᵀ and never μ: where nothing centres the rows, the mean is one of the directions, and
+//! mostly the first. From the moment alone that cannot be proved. Two signs of it are looked for, only in studies that
+//! neither state a centre nor centre privately:
 //!
 //! * **Loadings of one sign.** Rows without negative entries have an `E[xxᵀ]` without negative entries, and its leading
-//!   eigenvector has one sign (Perron and Frobenius). Centred rows owe nobody a sign: a column may be coded either way,
-//!   and m loadings agree by chance once in 2^(m−1).
+//!   eigenvector has one sign (Perron and Frobenius). Centred rows have no preferred sign: a column may be coded either
+//!   way, and m loadings agree by chance once in 2^(m−1).
 //! * **Nearly all of the squared length.** Centred rows of several columns on one scale rarely have one direction with
 //!   four fifths of it; the mean of raw columns has, and so has one column in units much smaller than the others'.
 
 use eigenveil_shared::{estimate::Verdict, study::StudyParams};
 
-use super::components::Assessment;
+use super::components::FloorReport;
 
-/// Fewest loadings of one sign: by chance once in 32.
-const FEWEST_OF_ONE_SIGN: usize = 6;
+/// Minimum number of loadings of one sign: by chance once in 32.
+const MIN_OF_ONE_SIGN: usize = 6;
 /// Share of the squared length that one direction of centred rows hardly has.
 const LARGE_SHARE: f64 = 0.8;
 
-/// What to say where the leading component is probably the mean of the rows; `None` where nothing speaks for it, it does
-/// not stand above the noise, or the study centres.
-pub fn probably_the_mean(params: &StudyParams, assessment: &Assessment) -> Option<String> {
+/// A note where the leading component is probably the mean of the rows; `None` without evidence for it, if the
+/// component is not above the noise, or if the study centres.
+pub fn probably_the_mean(params: &StudyParams, floor_report: &FloorReport) -> Option<String> {
     let preprocessing = params.preprocessing();
     let centres = preprocessing.features.iter().flatten();
     if preprocessing.centring.is_some() || centres.clone().any(|feature| feature.center != 0.0) {
         return None;
     }
-    let leading = assessment.components.first()?;
+    let leading = floor_report.components.first()?;
     if leading.verdict != Verdict::Above {
         return None;
     }
-    let total = assessment.total_variance.unwrap_or(1.0);
+    let total = floor_report.total_variance.unwrap_or(1.0);
     let share = leading.variance.map(|variance| variance / total);
     let large = share.filter(|share| *share >= LARGE_SHARE);
     let of_one_sign = clear_loadings_of_one_sign(&leading.loadings, leading.alignment());
-    let of_one_sign = of_one_sign.filter(|count| *count >= FEWEST_OF_ONE_SIGN);
+    let of_one_sign = of_one_sign.filter(|count| *count >= MIN_OF_ONE_SIGN);
     let reason = match (of_one_sign, large) {
         (None, None) => return None,
         (Some(count), _) => format!("its {count} clear loadings all have one sign"),
@@ -53,7 +53,7 @@ pub fn probably_the_mean(params: &StudyParams, assessment: &Assessment) -> Optio
     ))
 }
 
-/// How many loadings stand clear of the noise, if all of those have one sign.
+/// Number of loadings above the noise, if they all have one sign.
 fn clear_loadings_of_one_sign(loadings: &[f64], alignment: f64) -> Option<usize> {
     let p = loadings.len() as f64;
     // What the component lost is spread over all directions; below a quarter of the average size a sign says little.

@@ -1,4 +1,4 @@
-//! What is to be judged.
+//! Input of the verdict.
 
 use eigenveil_shared::mechanism::NoiseModel;
 use nalgebra::DMatrix;

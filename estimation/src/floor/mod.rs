@@ -1,4 +1,4 @@
-//! The noise floor: what is real, what is noise, and how many participants it would take.
+//! The noise floor: which components are real, which are noise, and how many participants more would need.
 //!
 //! The noise in `S̃` is, up to a shift, a random symmetric matrix whose eigenvalues fill an interval
 //! `b + χ ± 2 r_b`. A component of size θ above the bulk shows as an eigenvalue outside it only if it is
@@ -13,7 +13,7 @@
 //! and from data `Hⱼ = ½[(λ̂−b−χ) + √((λ̂−b−χ)²−4r_b²)]`, `θ̂ⱼ = λ̂ − b − Rⱼ²/Hⱼ`. For Gaussian
 //! mechanisms χ = 0 and `r_b = Rⱼ = s√((p−k)/n)`, `s` the off-diagonal standard deviation of one report.
 //! For `double-cap` χ = c/n, and with `V(λ,λ')` the noise between directions of mean squares λ and λ'
-//! (`law.rs`) `r_b² = (p−k)V(λ_w,λ_w)`, `Rⱼ² = (p−k)V(θⱼ+λ_w,λ_w)`.
+//! (`spiked_model.rs`) `r_b² = (p−k)V(λ_w,λ_w)`, `Rⱼ² = (p−k)V(θⱼ+λ_w,λ_w)`.
 //!
 //! Directions: [`Floor::from_eigenvalues`] judges a measured spectrum, [`predict`](predict()) goes from
 //! a known spectrum to what will be measured, [`participants_for_visibility`] and
@@ -23,22 +23,21 @@ mod centring;
 mod components;
 mod from_data;
 mod groups;
-mod law;
 mod mean;
 mod measured;
 mod predict;
+mod spiked_model;
 mod warnings;
 
-pub use components::{Assessment, assess};
-pub use from_data::{Eigenvalues, Floor, Judgement};
-pub use law::{SpectralNoise, Spike};
+pub use components::{FloorReport, assess};
+pub use from_data::{EigenvalueVerdict, Eigenvalues, Floor};
 pub use mean::probably_the_mean;
 pub use measured::Measured;
 pub use predict::{
     PredictedComponent, Prediction, Spectrum, participants_for_error, participants_for_visibility,
     predict,
 };
-pub use warnings::{grouped, number_in_words, rounded_up};
+pub use spiked_model::{SpectralNoise, Spike};
 
 /// The noise of `double-cap` on rows of length one, for the tests of this folder.
 #[cfg(test)]

@@ -1,11 +1,11 @@
-//! From a known spectrum to what will be measured, and the number of participants for a wish.
+//! From a known spectrum to the measured one, and to the number of participants that a target needs.
 
 use eigenveil_shared::{Error, Result, mechanism::NoiseModel};
 
-use super::{SpectralNoise, Spike, law::NoiseProfile};
+use super::{SpectralNoise, Spike, spiked_model::NoiseProfile};
 
 /// More participants than this is "never".
-const MOST_PARTICIPANTS: f64 = 1e18;
+const MAX_PARTICIPANTS: f64 = 1e18;
 
 /// Spectrum of the noiseless second moment `E[xxᵀ]` of the prepared rows.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,26 +17,26 @@ pub struct Spectrum {
     bulk: f64,
     /// `m_v²/a²` of every eigenvector, in the same order; empty without private centring.
     excess: Vec<f64>,
-    /// The rest again, equal neighbours together: a flat bulk is one, whatever p is.
-    runs: Vec<Plateau>,
+    /// The rest as runs of equal neighbours: a flat bulk is one run, whatever p is.
+    runs: Vec<EqualRun>,
 }
 
 /// Neighbours of the bulk that are equal.
 #[derive(Clone, Debug, PartialEq)]
-struct Plateau {
+struct EqualRun {
     eigenvalue: f64,
     excess: f64,
     count: f64,
 }
 
 /// Equal neighbours of the bulk, which has these excesses or none.
-fn runs(rest: &[f64], excess: &[f64]) -> Vec<Plateau> {
-    let mut runs: Vec<Plateau> = Vec::new();
+fn runs(rest: &[f64], excess: &[f64]) -> Vec<EqualRun> {
+    let mut runs: Vec<EqualRun> = Vec::new();
     for (j, &eigenvalue) in rest.iter().enumerate() {
         let excess = excess.get(j).copied().unwrap_or(0.0);
         match runs.last_mut() {
             Some(run) if run.eigenvalue == eigenvalue && run.excess == excess => run.count += 1.0,
-            _ => runs.push(Plateau {
+            _ => runs.push(EqualRun {
                 eigenvalue,
                 excess,
                 count: 1.0,
@@ -135,8 +135,8 @@ impl Spectrum {
 
     /// The noise of n reports of rows with this second moment, entry by entry.
     ///
-    /// What the study does not say of `E‖x‖²` the spectrum does: its sum (that of a part of the
-    /// dimensions is less, which makes the noise larger, never smaller).
+    /// Where the study does not fix `E‖x‖²` the sum of the spectrum is used (that of a part of the dimensions is less,
+    /// which makes the noise larger, never smaller).
     fn noise_of(&self, noise: &NoiseModel, n: f64) -> Result<NoiseProfile> {
         let sum = self.total();
         let norm = noise.mean_squared_norm(sum).unwrap_or(sum);
@@ -145,20 +145,20 @@ impl Spectrum {
 
     /// Where an eigenvalue `y` above the bulk shows, without regard to whether it does.
     ///
-    /// The equations of `docs/derivations/floor.md`, "A spread bulk", `g_w = 1/(z − λ_w − Σ_w' V_ww' g_w')` and
-    /// `z = λⱼ + Σ_w V_jw g_w`, with the shift χ in them: every sum over V g is divided by `1 − χ·mean(g)`, as in the law of a sample covariance.
-    /// Because V has rank two they have a closed form. With `m₀ = Σ 1/(y−λ_w)`, `m₁ = Σ λ_w/(y−λ_w)`,
-    /// `D = 1 − χ·m₀/(p−k)` and V = α + β(λ+λ') + γλλ':
+    /// The equations of `docs/derivations/floor.md`, "A spread bulk", `g_w = 1/(z − λ_w − Σ_w' V_ww' g_w')` and `z = λⱼ
+    /// + Σ_w V_jw g_w`, with the shift χ in them: every sum over V g is divided by `1 − χ·mean(g)`, as in the
+    /// distribution of a sample covariance. Because V has rank two they have a closed form. With `m₀ = Σ 1/(y−λ_w)`,
+    /// `m₁ = Σ λ_w/(y−λ_w)`, `D = 1 − χ·m₀/(p−k)` and V = α + β(λ+λ') + γλλ':
     ///
     /// ```text
     /// h = ½[D + √(D² + 4(βm₀+γm₁))]        S₀ = m₀/h   S₁ = m₁/h
     /// z(y) = y + (α+βy)S₀ + (β+γy)S₁        visible iff z'(y) > 0   cos² = z'(y)/(1+βS₀+γS₁)
     /// ```
     ///
-    /// Over a flat bulk this is the closed form of [`SpectralNoise`]; for noise of one variance V it is `z = y + V m₀`, `cos² = 1 − V Σ 1/(y−λ_w)²`.
-    /// What private centring adds along the mean, for the component (`excess`) and the others, comes in to
-    /// first order.
-    fn emergence(&self, y: f64, excess: f64, profile: &NoiseProfile) -> Option<Emergence> {
+    /// Over a flat bulk this is the closed form of [`SpectralNoise`]; for noise of one variance V it is `z = y + V m₀`,
+    /// `cos² = 1 − V Σ 1/(y−λ_w)²`. What private centring adds along the mean, for the component (`excess`) and the
+    /// others, comes in to first order.
+    fn emergence(&self, y: f64, excess: f64, profile: &NoiseProfile) -> Option<OutlierPosition> {
         if y <= self.rest[0] {
             return None;
         }
@@ -203,7 +203,7 @@ impl Spectrum {
         let slope = stretch + own0 * ds0 + own1 * ds1 + dmean;
         let place = y + own0 * s0 + own1 * s1 + mean;
         // Not finite where the sums overflow beside an equal eigenvalue.
-        (place.is_finite() && slope.is_finite() && h > 0.0).then_some(Emergence {
+        (place.is_finite() && slope.is_finite() && h > 0.0).then_some(OutlierPosition {
             place,
             slope,
             squared_cosine: slope / stretch,
@@ -213,7 +213,7 @@ impl Spectrum {
     /// How the leading eigenvalue `lambda` will show.
     fn spike(&self, lambda: f64, excess: f64, profile: &NoiseProfile) -> Option<Spike> {
         let theta = lambda - self.bulk;
-        if profile.is_silent() {
+        if profile.is_noiseless() {
             return (lambda > self.rest[0]).then_some(Spike {
                 theta,
                 displacement: theta,
@@ -231,7 +231,7 @@ impl Spectrum {
     /// Upper end of the noisy bulk above its centre: where the map λ ↦ λ̂ turns.
     fn edge(&self, profile: &NoiseProfile) -> f64 {
         let top = self.rest[0];
-        if profile.is_silent() {
+        if profile.is_noiseless() {
             return top - self.bulk;
         }
         let rises = |y: f64| {
@@ -262,14 +262,14 @@ impl Spectrum {
             .map_or(f64::INFINITY, |e| e.place - self.bulk)
     }
 
-    /// The law over this bulk taken as flat.
+    /// The distribution over this bulk taken as flat.
     fn flat_law(&self, profile: &NoiseProfile) -> SpectralNoise {
         SpectralNoise::flat(profile, self.rest.len(), self.bulk)
     }
 }
 
 /// Where an eigenvalue shows in noise.
-struct Emergence {
+struct OutlierPosition {
     /// The noisy eigenvalue.
     place: f64,
     /// Its derivative by the noiseless one: positive where it shows at all.
@@ -307,7 +307,7 @@ pub struct PredictedComponent {
     pub above_threshold: bool,
 }
 
-/// What the mean of `n` reports with noise of this law would show of `spectrum`.
+/// What the mean of `n` reports with noise of this distribution would show of `spectrum`.
 ///
 /// # Errors
 /// `invalid-request` for n = 0; `invalid-mechanism` as [`SpectralNoise::new`].
@@ -329,7 +329,7 @@ fn prediction(spectrum: &Spectrum, profile: &NoiseProfile) -> Prediction {
     let threshold = spectrum.edge(profile).max(lifted) + flat.margin(spectrum.dimension());
     let mut components: Vec<PredictedComponent> = Vec::with_capacity(spectrum.rank());
     for (j, &lambda) in spectrum.leading.iter().enumerate() {
-        // Equal ones show equally, and may be many.
+        // Equal eigenvalues appear equally, and may be many.
         if let Some(last) = components.last().copied()
             && spectrum.leading[j - 1] == lambda
             && spectrum.excess(j - 1) == spectrum.excess(j)
@@ -364,8 +364,8 @@ pub(super) fn expected_error(squared_cosines: impl Iterator<Item = f64>) -> f64 
     (2.0 * sum + 0.0).sqrt()
 }
 
-/// Fewest participants for which every leading component of `spectrum` is expected above the
-/// threshold; `None` when no number up to 10¹⁸ is enough (a component equal to the bulk).
+/// Minimum number of participants for which every leading component of `spectrum` is expected above the threshold;
+/// `None` when no number up to 10¹⁸ is enough (a component equal to the bulk).
 ///
 /// # Errors
 /// `invalid-mechanism` as [`SpectralNoise::new`].
@@ -386,8 +386,8 @@ pub fn participants_for_visibility(spectrum: &Spectrum, noise: &NoiseModel) -> R
     })
 }
 
-/// Fewest participants for which the expected ‖V̂V̂ᵀ − VVᵀ‖_F is at most `target`; `None` when no
-/// number up to 10¹⁸ is enough.
+/// Minimum number of participants for which the expected ‖V̂V̂ᵀ − VVᵀ‖_F is at most `target`; `None` when no number up
+/// to 10¹⁸ is enough.
 ///
 /// # Errors
 /// `invalid-request` unless `target > 0`; `invalid-mechanism` as [`SpectralNoise::new`].
@@ -420,7 +420,7 @@ fn fewest(
     while !holds(high)? {
         low = high;
         high *= 2;
-        if high as f64 > MOST_PARTICIPANTS {
+        if high as f64 > MAX_PARTICIPANTS {
             return Ok(None);
         }
     }
@@ -481,16 +481,16 @@ mod tests {
                     let bulk = (1.0 - theta) / p as f64;
                     let spectrum = Spectrum::new(p, vec![bulk + theta], bulk).unwrap();
                     let profile = spectrum.noise_of(&noise, n as f64).unwrap();
-                    let law = SpectralNoise::new(&noise, p, 1, n, theta).unwrap();
+                    let spectral_noise = SpectralNoise::new(&noise, p, 1, n, theta).unwrap();
                     let spread = spectrum.spike(bulk + theta, 0.0, &profile);
-                    let flat = law.spike_from_signal(theta);
+                    let flat = spectral_noise.spike_from_signal(theta);
                     assert_eq!(spread.is_some(), flat.is_some(), "{noise:?} θ = {theta}");
                     if let (Some(a), Some(b)) = (spread, flat) {
                         assert!((a.squared_cosine - b.squared_cosine).abs() < 1e-10);
                         assert!((a.displacement / b.displacement - 1.0).abs() < 1e-10);
                     }
                     if let NoiseModel::Gaussian { .. } = noise {
-                        assert!((spectrum.edge(&profile) - law.edge()).abs() < 1e-9);
+                        assert!((spectrum.edge(&profile) - spectral_noise.edge()).abs() < 1e-9);
                     }
                 }
             }

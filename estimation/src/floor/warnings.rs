@@ -1,31 +1,33 @@
-//! What an analyst must be told, in words.
+//! The warnings for the analyst, in words.
 
-use super::{Floor, Judgement, Measured, Spectrum, centring, participants_for_visibility};
+use super::{EigenvalueVerdict, Floor, Measured, Spectrum, centring, participants_for_visibility};
+use crate::format;
 
-/// What a component that is not seen is taken to hold more than the rest, of the variance of unit rows, at most.
+/// The assumed share of an unseen component, in excess of the bulk, of the variance of unit rows; an upper limit.
 const EXAMPLE_SHARE: f64 = 0.1;
 
-/// The warnings an assessment carries, most important first, and what it would take to see the components that are not
-/// seen where others are.
+/// The warnings of a floor report, most important first, and the number of participants needed where only some
+/// components are visible.
 pub(super) fn plain_words(
     measured: &Measured<'_>,
     floor: &Floor,
-    judgements: &[Judgement],
+    verdicts: &[EigenvalueVerdict],
 ) -> (Vec<String>, Option<String>) {
     let (mut warnings, mut rest) = (Vec::new(), None);
-    let k = judgements.len();
-    let standing = judgements
-        .iter()
-        .filter(|judgement| judgement.stands())
-        .count();
-    let place = format!("At n = {} and {}", grouped(measured.n), measured.setting);
+    let k = verdicts.len();
+    let standing = verdicts.iter().filter(|judged| judged.is_above()).count();
+    let place = format!(
+        "At n = {} and {}",
+        format::with_thousands(measured.n),
+        measured.setting
+    );
     if standing == 0 {
         let mut text = format!(
             "{place} no component stands above the noise: the largest eigenvalue is {}, and noise alone reaches about {}.",
             plain(measured.spectrum.leading.first().copied().unwrap_or(0.0)),
             plain(floor.threshold),
         );
-        text.push_str(&outlook(measured, judgements, k.max(1)));
+        text.push_str(&outlook(measured, verdicts, k.max(1)));
         warnings.push(text);
     } else if standing < k {
         let others = if k - standing == 1 {
@@ -36,10 +38,10 @@ pub(super) fn plain_words(
         warnings.push(format!(
             "Only {standing} of the {k} components asked for stand above the noise; {others} mostly noise."
         ));
-        let words = outlook(measured, judgements, k).trim_start().to_owned();
+        let words = outlook(measured, verdicts, k).trim_start().to_owned();
         rest = (!words.is_empty()).then_some(words);
     }
-    warnings.extend(centring::not_evidence(measured, floor, judgements));
+    warnings.extend(centring::not_evidence(measured, floor, verdicts));
     if measured.vectors.nrows() == k && k > 0 {
         warnings.push(format!(
             "All {k} dimensions were asked for: the subspace is the whole space, and there is no noise bulk to measure."
@@ -48,13 +50,13 @@ pub(super) fn plain_words(
     (warnings, rest)
 }
 
-/// How many participants it would take for the first `k`, as `eigenveil plan` says: if each of those that are not seen held
-/// a tenth of the variance of unit rows, and below which number it is hopeless.
-fn outlook(measured: &Measured<'_>, judgements: &[Judgement], k: usize) -> String {
+/// How many participants it would take for the first `k`, as `eigenveil plan` says: if each of those that are not seen
+/// held a tenth of the variance of unit rows, and below which number it is hopeless.
+fn outlook(measured: &Measured<'_>, verdicts: &[EigenvalueVerdict], k: usize) -> String {
     let p = measured.spectrum.dimension;
-    let seen: Vec<f64> = judgements
+    let seen: Vec<f64> = verdicts
         .iter()
-        .filter(|judgement| judgement.stands())
+        .filter(|judged| judged.is_above())
         .filter_map(|j| Some(j.spike?.theta))
         .collect();
     let missing = k.saturating_sub(seen.len());
@@ -65,9 +67,10 @@ fn outlook(measured: &Measured<'_>, judgements: &[Judgement], k: usize) -> Strin
         return String::new();
     }
     let most = left / missing as f64;
-    // Room for the other directions, and no larger than what is seen; whole tenths of a percent, to be told exactly.
-    let smallest_seen = seen.iter().copied().fold(f64::INFINITY, f64::min);
-    let share = EXAMPLE_SHARE.min(0.5 * most).min(smallest_seen);
+    // Leaves variance for the other directions and is no larger than the visible ones; a multiple of 0.1 %, so that the
+    // text is exact.
+    let smallest_visible = seen.iter().copied().fold(f64::INFINITY, f64::min);
+    let share = EXAMPLE_SHARE.min(0.5 * most).min(smallest_visible);
     let share = (1_000.0 * share).floor() / 1_000.0;
     let needed = |share: f64| {
         let shares = seen
@@ -90,14 +93,14 @@ fn outlook(measured: &Measured<'_>, judgements: &[Judgement], k: usize) -> Strin
         };
         text.push_str(&format!(
             " About {} participants would be needed for {which} if {holder} held {:.1} % of the variance of unit rows more than the other directions do.",
-            number_in_words(rounded_up(n, 2)),
+            format::in_words(format::round_up(n, 2)),
             100.0 * share
         ));
     }
     if let Some(n) = needed(most) {
         text.push_str(&format!(
             " Fewer than {} cannot be enough, whatever the rows.",
-            number_in_words(rounded_down(n, 2))
+            format::in_words(format::round_down(n, 2))
         ));
     }
     text
@@ -114,25 +117,6 @@ fn first_in_words(k: usize) -> String {
     }
 }
 
-/// A whole number of few significant digits: "340,000", "2.1 million", "1.2 billion".
-///
-/// ```
-/// assert_eq!(eigenveil_estimation::floor::number_in_words(2_100_000), "2.1 million");
-/// ```
-pub fn number_in_words(n: u64) -> String {
-    const NAMES: [(u64, &str); 4] = [
-        (1_000_000_000_000_000, "quadrillion"),
-        (1_000_000_000_000, "trillion"),
-        (1_000_000_000, "billion"),
-        (1_000_000, "million"),
-    ];
-    match NAMES.iter().find(|(unit, _)| n >= *unit) {
-        // A quotient of two exact numbers is written back without spurious digits.
-        Some((unit, name)) => format!("{} {name}", n as f64 / *unit as f64),
-        None => grouped(n),
-    }
-}
-
 /// Three significant digits.
 fn plain(x: f64) -> String {
     let decimals = 2 - x.abs().log10().floor().clamp(-99.0, 99.0) as i32;
@@ -140,49 +124,6 @@ fn plain(x: f64) -> String {
         Ok(decimals) if decimals <= 6 => format!("{x:.decimals$}"),
         _ => format!("{x:.2e}"),
     }
-}
-
-/// A whole number with its thousands separated, for people.
-///
-/// ```
-/// assert_eq!(eigenveil_estimation::floor::grouped(1_234_567), "1,234,567");
-/// ```
-pub fn grouped(n: u64) -> String {
-    let digits = n.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
-
-/// `n` to this many significant digits, rounded up.
-///
-/// ```
-/// assert_eq!(eigenveil_estimation::floor::rounded_up(123_456, 3), 124_000);
-/// ```
-pub fn rounded_up(n: u64, digits: u32) -> u64 {
-    let unit = last_place(n, digits);
-    n.div_ceil(unit).saturating_mul(unit)
-}
-
-/// `n` to this many significant digits, rounded down.
-fn rounded_down(n: u64, digits: u32) -> u64 {
-    let unit = last_place(n, digits);
-    n / unit * unit
-}
-
-/// What one in the last of so many digits of `n` is worth.
-fn last_place(n: u64, digits: u32) -> u64 {
-    let limit = 10_u64.saturating_pow(digits);
-    let mut unit = 1;
-    while n / unit >= limit {
-        unit *= 10;
-    }
-    unit
 }
 
 #[cfg(test)]
@@ -201,24 +142,11 @@ mod tests {
         assert_eq!(plain(-12.345), "-12.3");
         assert_eq!(plain(1.5e-9), "1.50e-9");
         assert_eq!(plain(0.0), "0.00e0");
-        assert_eq!(grouped(0), "0");
-        assert_eq!(grouped(999), "999");
-        assert_eq!(grouped(1797), "1,797");
-        assert_eq!(grouped(1_234_567), "1,234,567");
-        for (n, up, down) in [(99, 99, 99), (101, 110, 100), (123_456, 130_000, 120_000)] {
-            assert_eq!((rounded_up(n, 2), rounded_down(n, 2)), (up, down));
-        }
-        assert_eq!(number_in_words(130_000), "130,000");
-        assert_eq!(number_in_words(999_999), "999,999");
-        assert_eq!(number_in_words(2_100_000), "2.1 million");
-        assert_eq!(number_in_words(34_000_000), "34 million");
-        assert_eq!(number_in_words(1_200_000_000), "1.2 billion");
-        assert_eq!(number_in_words(7_000_000_000_000_000), "7 quadrillion");
         assert_eq!(first_in_words(3), "the first three");
         assert_eq!(first_in_words(11), "the first 11");
     }
 
-    /// The digits of the example data set at ε = 1: hopeless, and said so with a way out.
+    /// The digits of the example data set at ε = 1: hopeless, and the warning says what would help.
     #[test]
     fn a_drowned_study_says_what_it_would_take() {
         let p = 64;

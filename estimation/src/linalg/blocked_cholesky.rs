@@ -7,7 +7,7 @@ use faer::{
 };
 use nalgebra::DMatrix;
 
-use super::{Panels, cholesky::factorises, share_out, view, view_mut};
+use super::{Panels, cholesky::factorises, parallel_for_each, view, view_mut};
 use crate::cancel::Cancel;
 
 /// Rows of a panel that one thread solves for at a time.
@@ -31,8 +31,8 @@ pub(crate) fn rounding_of_cholesky(p: usize, trace: f64) -> f64 {
     2.0 * gamma / (1.0 - 2.0 * gamma) * trace.abs()
 }
 
-/// Factorises the matrix in place, panel by panel: p³/3 multiplications, the updates shared out among threads.
-/// `cancel` is asked before every panel.
+/// Factorises the matrix in place, panel by panel: p³/3 multiplications, with the updates distributed over the threads.
+/// `cancel` is checked before every panel.
 pub(crate) fn blocked_cholesky(
     matrix: &mut Panels<f64>,
     cancel: Cancel<'_>,
@@ -47,11 +47,11 @@ pub(crate) fn blocked_cholesky(
             return Ok(Definiteness::NotShown);
         }
         let below = view_mut(panel).subrows_mut(own, later.first().map_or(0, DMatrix::nrows));
-        share_out(chunks_of_rows(below).into_iter(), |rows| {
+        parallel_for_each(chunks_of_rows(below).into_iter(), |rows| {
             solve_lower_triangular_in_place(view(&corner), rows.transpose_mut(), Par::Seq);
         });
         let below = view(panel).subrows(own, later.first().map_or(0, DMatrix::nrows));
-        share_out(later.iter_mut().enumerate(), |(i, target)| {
+        parallel_for_each(later.iter_mut().enumerate(), |(i, target)| {
             let left = below.subrows(i * width, target.nrows());
             let right = left.subrows(0, target.ncols()).transpose();
             matmul(view_mut(target), Accum::Add, left, right, -1.0, Par::Seq);
@@ -83,7 +83,7 @@ mod tests {
                 for i in j..panel.nrows() {
                     panel[(i, j)] = matrix[(from + i, from + j)];
                 }
-                // What is above the diagonal means nothing.
+                // Entries above the diagonal are ignored.
                 for i in 0..j {
                     panel[(i, j)] = f64::MAX;
                 }

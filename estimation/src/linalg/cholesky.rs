@@ -20,7 +20,7 @@ pub fn cholesky_is_positive_definite(mut matrix: DMatrix<f64>) -> bool {
 /// below `threshold`. `scratch` is overwritten.
 ///
 /// The proof is for `threshold` less an allowance for the rounding of the factorisation.
-pub(crate) fn spectrum_lies_below(
+pub(crate) fn spectrum_is_below(
     threshold: f64,
     matrix: &DMatrix<f64>,
     vectors: &DMatrix<f64>,
@@ -93,7 +93,7 @@ mod tests {
         // Eigenvalues 1 and 3, the larger one deflated or not; the upper triangle is not read.
         let (lower, mut scratch) = (dmatrix![2.0, 9.0; 1.0, 2.0], DMatrix::zeros(2, 2));
         let top = dmatrix![0.5_f64.sqrt(); 0.5_f64.sqrt()];
-        let mut below = |t, w: f64| spectrum_lies_below(t, &lower, &top, &[w], &mut scratch);
+        let mut below = |t, w: f64| spectrum_is_below(t, &lower, &top, &[w], &mut scratch);
         assert!(below(3.001, 0.0) && !below(2.999, 0.0));
         assert!(below(1.001, 2.5) && !below(0.999, 2.5));
         assert!(!below(f64::NAN, 0.0));

@@ -38,7 +38,7 @@ pub fn symmetric_eigen(matrix: &DMatrix<f64>) -> Result<SymmetricEigen> {
     let mut vectors = DMatrix::zeros(matrix.nrows(), matrix.ncols());
     let ascending = decompose(matrix, Some(&mut vectors))?;
     let p = ascending.len();
-    // The kernel sorts ascending; reversing columns is a copy of p² numbers beside p³ work.
+    // The kernel sorts ascending; reversing columns copies p² numbers, little compared with the p³ work.
     for j in 0..p / 2 {
         vectors.swap_columns(j, p - 1 - j);
     }
@@ -48,8 +48,8 @@ pub fn symmetric_eigen(matrix: &DMatrix<f64>) -> Result<SymmetricEigen> {
     })
 }
 
-/// All eigenvalues of a symmetric tridiagonal matrix, descending, from its diagonal and what stands below it, with a last
-/// 0; `None` where the iteration does not converge to numbers.
+/// All eigenvalues of a symmetric tridiagonal matrix, descending, from its diagonal and the entries below it, padded
+/// with a 0; `None` where the iteration does not converge to numbers.
 pub fn tridiagonal_eigenvalues(diagonal: &[f64], below: &[f64]) -> Option<Vec<f64>> {
     let n = diagonal.len();
     let mut memory = MemBuffer::new(temp_mat_scratch::<f64>(n, 1).array(2));

@@ -76,7 +76,7 @@ impl<T: Precision> GramSum<T> {
     /// Adds `weight · x xᵀ`, `weight ≥ 0`.
     ///
     /// # Panics
-    /// If `x` has another length than p.
+    /// If the length of `x` is not p.
     pub fn add(&mut self, x: &[f64], weight: f64) {
         let root = weight.sqrt();
         let mut column = self.block.column_mut(self.filled);

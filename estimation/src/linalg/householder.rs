@@ -7,10 +7,10 @@ use faer::{
 };
 use nalgebra::DMatrix;
 
-use super::{share_out, view, view_mut};
+use super::{parallel_for_each, view, view_mut};
 
-/// Columns of one piece of a block that Q is applied to.
-const PIECE: usize = 64;
+/// Columns of one chunk of a block that Q is applied to.
+const CHUNK: usize = 64;
 
 /// Applies a sequence of reflections or its transpose.
 type Apply = fn(MatRef<'_, f64>, MatRef<'_, f64>, Conj, MatMut<'_, f64>, Par, &mut MemStack);
@@ -99,16 +99,16 @@ impl HouseholderQr {
         // Both directions need as much.
         let scratch = householder::apply_block_householder_sequence_on_the_left_in_place_scratch::<
             f64,
-        >(m, coefficients.nrows(), PIECE);
+        >(m, coefficients.nrows(), CHUNK);
         let mut pieces = Vec::new();
         let mut rest = view_mut(&mut block);
         while rest.ncols() > 0 {
-            let width = PIECE.min(rest.ncols());
+            let width = CHUNK.min(rest.ncols());
             let (piece, after) = rest.split_at_col_mut(width);
             pieces.push(piece);
             rest = after;
         }
-        share_out(pieces.into_iter(), |piece| {
+        parallel_for_each(pieces.into_iter(), |piece| {
             let mut memory = MemBuffer::new(scratch);
             let stack = MemStack::new(&mut memory);
             apply(factors, coefficients, Conj::No, piece, Par::Seq, stack);

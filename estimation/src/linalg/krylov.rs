@@ -9,7 +9,7 @@ use super::{
 };
 
 /// A new direction smaller than this share of the residual it came from is rounding.
-const DEPENDENT: f64 = 1e-8;
+const DEPENDENCE_TOLERANCE: f64 = 1e-8;
 
 /// Ritz pairs: each value is a *lower* bound on the eigenvalue of its rank.
 pub(crate) struct RitzPairs {
@@ -17,12 +17,12 @@ pub(crate) struct RitzPairs {
     pub(crate) values: Vec<f64>,
     /// Orthonormal, one column a value.
     pub(crate) vectors: DMatrix<f64>,
-    /// Whether the pairs asked for met their tolerance.
+    /// Whether the pairs requested met their tolerance.
     pub(crate) converged: bool,
 }
 
-/// What a caller wants of the spectrum, said from the Ritz values so far.
-pub(crate) struct Wanted {
+/// The part of the spectrum that a caller needs, chosen from the Ritz values so far.
+pub(crate) struct RitzTarget {
     /// How many leading pairs.
     pub(crate) count: usize,
     /// ‖residuals‖_F of those pairs to reach.
@@ -30,14 +30,14 @@ pub(crate) struct Wanted {
 }
 
 /// How much work is allowed.
-pub(crate) struct Budget {
+pub(crate) struct WorkLimit {
     /// Products of the matrix with a block.
     pub(crate) products: usize,
-    /// Pairs wanted beyond which the search is given up.
+    /// Number of pairs beyond which the search stops.
     pub(crate) pairs: usize,
 }
 
-/// A symmetric matrix as far as a Krylov method knows it.
+/// A symmetric matrix as a linear operator, for Krylov methods.
 pub trait Symmetric {
     /// Its dimension p.
     fn dimension(&self) -> usize;
@@ -62,8 +62,8 @@ impl Symmetric for DMatrix<f64> {
 pub(crate) fn block_ritz(
     matrix: &dyn Symmetric,
     start: &DMatrix<f64>,
-    budget: &Budget,
-    wanted: &dyn Fn(&[f64]) -> Result<Wanted>,
+    budget: &WorkLimit,
+    wanted: &dyn Fn(&[f64]) -> Result<RitzTarget>,
 ) -> Result<RitzPairs> {
     let guard = start.ncols();
     let mut basis = DMatrix::zeros(matrix.dimension(), 0);
@@ -73,7 +73,7 @@ pub(crate) fn block_ritz(
     loop {
         let width = basis.ncols();
         let small = symmetric_eigen(&cross_product(&basis, &image))?;
-        let Wanted { count, accuracy } = wanted(small.values.as_slice())?;
+        let RitzTarget { count, accuracy } = wanted(small.values.as_slice())?;
         let kept = guard.max(count + 2).min(width);
         let turn = leading_columns(&small.vectors, kept);
         let vectors = product(&basis, &turn);
@@ -151,7 +151,7 @@ fn append_orthonormal(basis: &mut DMatrix<f64>, mut directions: DMatrix<f64>) {
             }
         }
         let norm = column.norm();
-        if norm > DEPENDENT {
+        if norm > DEPENDENCE_TOLERANCE {
             column /= norm;
             directions.set_column(j, &column);
             done.push(j);
@@ -196,12 +196,12 @@ mod tests {
             start.set_column(j, &vectors.draw(p));
         }
         let wanted = |_: &[f64]| {
-            Ok(Wanted {
+            Ok(RitzTarget {
                 count: 6,
                 accuracy: 1e-9,
             })
         };
-        let budget = Budget {
+        let budget = WorkLimit {
             products: 40,
             pairs: 20,
         };
@@ -213,7 +213,7 @@ mod tests {
         }
         assert!(orthonormality_defect(&ritz.vectors) < 1e-12);
         // From there one product is enough; a repeated or zero start column does no harm.
-        let once = Budget {
+        let once = WorkLimit {
             products: 1,
             pairs: 20,
         };
@@ -224,10 +224,10 @@ mod tests {
         poor.fill_column(2, 0.0);
         let ritz = block_ritz(&matrix, &poor, &budget, &wanted).unwrap();
         assert!(ritz.converged && orthonormality_defect(&ritz.vectors) < 1e-12);
-        // A budget that is too small is said.
+        // A budget that is too small is reported.
         let found = block_ritz(&matrix, &start, &once, &wanted).unwrap();
         assert!(!found.converged);
-        let few = Budget {
+        let few = WorkLimit {
             products: 40,
             pairs: 5,
         };

@@ -11,11 +11,11 @@ use super::{
 };
 
 /// Below this dimension a full decomposition costs a few milliseconds at most.
-const SMALLEST_PARTIAL: usize = 300;
+const MIN_PARTIAL_DIMENSION: usize = 300;
 /// Krylov dimension at which the full decomposition is the better bet.
-const LARGEST_BASIS: usize = 240;
+const MAX_BASIS: usize = 240;
 /// Residual `‖Av − θv‖` accepted, relative to the spectral norm.
-const RESIDUAL: f64 = 1e-11;
+const RESIDUAL_TOLERANCE: f64 = 1e-11;
 
 /// The `k` algebraically largest eigenvalues of a symmetric `p × p` matrix, descending, with their
 /// eigenvectors, signs fixed so that the loading of largest magnitude is positive.
@@ -31,7 +31,7 @@ pub fn top_k(matrix: &DMatrix<f64>, k: usize) -> Result<SymmetricEigen> {
     require_square_and_finite(matrix)?;
     let p = matrix.nrows();
     check_rank(k, p)?;
-    let partial = if p >= SMALLEST_PARTIAL && k <= p / 10 {
+    let partial = if p >= MIN_PARTIAL_DIMENSION && k <= p / 10 {
         lanczos(matrix, k)?
     } else {
         None
@@ -64,16 +64,16 @@ fn check_rank(k: usize, p: usize) -> Result<()> {
     Ok(())
 }
 
-/// All eigenvalues of a symmetric matrix, and its leading pairs when they are asked for later: below p = 300 from
+/// All eigenvalues of a symmetric matrix, and its leading pairs when they are requested later: below p = 300 from
 /// one decomposition, from there by [`symmetric_eigenvalues`] and [`top_k`], which together cost less.
 #[derive(Clone, Debug)]
 pub struct LazySpectrum<'a> {
     matrix: &'a DMatrix<f64>,
-    found: Found,
+    found: CachedSpectrum,
 }
 
 #[derive(Clone, Debug)]
-enum Found {
+enum CachedSpectrum {
     All(SymmetricEigen),
     Values(DVector<f64>),
 }
@@ -81,10 +81,10 @@ enum Found {
 impl<'a> LazySpectrum<'a> {
     /// The spectrum of the symmetric `p × p` matrix.
     pub fn new(matrix: &'a DMatrix<f64>) -> Result<Self> {
-        let found = if matrix.nrows() < SMALLEST_PARTIAL {
-            Found::All(symmetric_eigen(matrix)?)
+        let found = if matrix.nrows() < MIN_PARTIAL_DIMENSION {
+            CachedSpectrum::All(symmetric_eigen(matrix)?)
         } else {
-            Found::Values(symmetric_eigenvalues(matrix)?)
+            CachedSpectrum::Values(symmetric_eigenvalues(matrix)?)
         };
         Ok(Self { matrix, found })
     }
@@ -92,19 +92,19 @@ impl<'a> LazySpectrum<'a> {
     /// All p eigenvalues, descending.
     pub fn values(&self) -> &[f64] {
         match &self.found {
-            Found::All(all) => all.values.as_slice(),
-            Found::Values(values) => values.as_slice(),
+            CachedSpectrum::All(all) => all.values.as_slice(),
+            CachedSpectrum::Values(values) => values.as_slice(),
         }
     }
 
     /// What [`top_k`] of the matrix is.
     pub fn top_k(&self, k: usize) -> Result<SymmetricEigen> {
         match &self.found {
-            Found::All(all) => {
+            CachedSpectrum::All(all) => {
                 check_rank(k, self.matrix.nrows())?;
                 Ok(leading_of(all, k))
             }
-            Found::Values(_) => top_k(self.matrix, k),
+            CachedSpectrum::Values(_) => top_k(self.matrix, k),
         }
     }
 }
@@ -112,13 +112,13 @@ impl<'a> LazySpectrum<'a> {
 /// The leading pairs, or `None` when they did not converge or could not be proved complete.
 fn lanczos(matrix: &DMatrix<f64>, k: usize) -> Result<Option<SymmetricEigen>> {
     let p = matrix.nrows();
-    let largest_basis = LARGEST_BASIS.max(4 * k).min(p / 2);
-    let mut basis = DMatrix::zeros(p, largest_basis);
+    let max_basis = MAX_BASIS.max(4 * k).min(p / 2);
+    let mut basis = DMatrix::zeros(p, max_basis);
     let (mut alpha, mut beta) = (Vec::new(), Vec::new());
     let mut generator = StartVectors::default();
     let mut next = generator.draw(p);
-    let mut check_at = (2 * k + 8).min(largest_basis);
-    for step in 0..largest_basis {
+    let mut check_at = (2 * k + 8).min(max_basis);
+    for step in 0..max_basis {
         basis.set_column(step, &next);
         let mut w = matrix_vector(matrix, &next);
         alpha.push(next.dot(&w));
@@ -143,11 +143,12 @@ fn lanczos(matrix: &DMatrix<f64>, k: usize) -> Result<Option<SymmetricEigen>> {
             w /= norm;
         }
         next = w;
-        if width == check_at || width == largest_basis {
+        if width == check_at || width == max_basis {
             let ritz = tridiagonal_eigen(&alpha, &beta)?;
             let scale = ritz.values.amax();
-            let settled =
-                (0..k).all(|j| norm * ritz.vectors[(width - 1, j)].abs() <= 0.1 * RESIDUAL * scale);
+            let settled = (0..k).all(|j| {
+                norm * ritz.vectors[(width - 1, j)].abs() <= 0.1 * RESIDUAL_TOLERANCE * scale
+            });
             // A zero coupling makes every residual vanish although the space may hold too few copies.
             if settled && norm > 0.0 {
                 let vectors = product(
@@ -162,7 +163,7 @@ fn lanczos(matrix: &DMatrix<f64>, k: usize) -> Result<Option<SymmetricEigen>> {
                     && nothing_was_missed(matrix, &leading, scale);
                 return Ok(proved.then_some(leading));
             }
-            check_at = (width + width / 4 + 8).min(largest_basis);
+            check_at = (width + width / 4 + 8).min(max_basis);
         }
         beta.push(norm);
     }
@@ -173,7 +174,7 @@ fn lanczos(matrix: &DMatrix<f64>, k: usize) -> Result<Option<SymmetricEigen>> {
 fn residuals_hold(matrix: &DMatrix<f64>, leading: &SymmetricEigen, scale: f64) -> bool {
     let image = product(matrix, &leading.vectors);
     leading.values.iter().enumerate().all(|(j, &value)| {
-        (image.column(j) - leading.vectors.column(j) * value).norm() <= RESIDUAL * scale
+        (image.column(j) - leading.vectors.column(j) * value).norm() <= RESIDUAL_TOLERANCE * scale
     })
 }
 
@@ -335,7 +336,7 @@ mod tests {
             "{found}"
         );
         assert!((leading.values[3] - 309.0 / 310.0).abs() < 1e-9);
-        // The proof is what saves it: with one copy removed from the answer it must fail.
+        // The proof must fail if one copy is removed from the result.
         let short = SymmetricEigen {
             values: DVector::from_vec(vec![10.0, 309.0 / 310.0]),
             vectors: DMatrix::from_fn(p, 2, |i, j| f64::from(i == if j == 0 { 3 } else { p - 1 })),
@@ -388,7 +389,7 @@ mod tests {
     /// On both sides of the dimension where one decomposition becomes two.
     #[test]
     fn a_spectrum_is_eigenvalues_and_top_k() {
-        for p in [40, SMALLEST_PARTIAL - 1, SMALLEST_PARTIAL] {
+        for p in [40, MIN_PARTIAL_DIMENSION - 1, MIN_PARTIAL_DIMENSION] {
             let matrix = spiked(p, &[5.0, 4.0, 3.0], 1.0);
             let spectrum = LazySpectrum::new(&matrix).unwrap();
             let values = symmetric_eigenvalues(&matrix).unwrap();

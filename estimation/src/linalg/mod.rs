@@ -1,8 +1,9 @@
 //! Dense linear algebra: the only module that names the kernel library (`faer`).
 //!
-//! Everything public speaks [`nalgebra`]'s column-major matrices; `faer` sees the same memory. Single routines run on the
-//! calling thread: measured, two threads pay only from about p = 2,000 and cost 0–70 % below p = 400, so independent
-//! pieces are done side by side instead (the panels of a large matrix, the jackknife), on [`Threads::current`] threads.
+//! Everything public speaks [`nalgebra`]'s column-major matrices; `faer` sees the same memory. Single routines run on
+//! the calling thread: measured, two threads pay only from about p = 2,000 and cost 0–70 % below p = 400, so
+//! independent chunks of work run in parallel instead (the panels of a large matrix, the jackknife), on
+//! [`Threads::current`] threads.
 
 mod blocked_cholesky;
 mod cholesky;
@@ -14,8 +15,8 @@ mod krylov;
 mod lanczos;
 mod orthonormal;
 mod panels;
+mod parallel;
 mod product;
-mod share_out;
 mod tall;
 mod threads;
 
@@ -31,15 +32,17 @@ pub use product::{
     add_outer_lower, add_symmetrised_outer_lower, commuting_product, cross_product, outer_scaled,
     product,
 };
-pub use tall::{Part, add_part_product, part_cross_product, tall_cross_product, tall_product};
+pub use tall::{
+    RowBlock, add_row_block_product, row_block_cross_product, tall_cross_product, tall_product,
+};
 pub use threads::Threads;
 
 pub(crate) use blocked_cholesky::{Definiteness, blocked_cholesky, rounding_of_cholesky};
-pub(crate) use cholesky::spectrum_lies_below;
-pub(crate) use krylov::{Budget, RitzPairs, Wanted, block_ritz};
+pub(crate) use cholesky::spectrum_is_below;
+pub(crate) use krylov::{RitzPairs, RitzTarget, WorkLimit, block_ritz};
 pub(crate) use panels::{PANEL_WIDTH, Panels, add_outer_to_panel};
+pub(crate) use parallel::parallel_for_each;
 pub(crate) use product::{outer_columns_lower, symmetric_product};
-pub(crate) use share_out::share_out;
 
 use eigenveil_shared::{Error, ErrorCode, Result};
 use nalgebra::{DMatrix, DVector};

@@ -4,7 +4,7 @@
 use faer::{Accum, MatMut, MatRef, Par, linalg::matmul::matmul};
 use nalgebra::DMatrix;
 
-use super::{share_out, view, view_mut};
+use super::{parallel_for_each, view, view_mut};
 
 /// Columns of a panel: the updates of rank 256 run at the kernel's full speed.
 pub(crate) const PANEL_WIDTH: usize = 256;
@@ -85,7 +85,7 @@ impl Panels<f32> {
     pub(crate) fn add_gram(&mut self, block: &DMatrix<f32>, columns: usize) {
         let block = view(block).subcols(0, columns);
         let p = self.dimension;
-        share_out(self.iter_mut(), |(from, panel)| {
+        parallel_for_each(self.iter_mut(), |(from, panel)| {
             let rows = block.subrows(from, p - from);
             let own = rows.subrows(0, panel.ncols()).transpose();
             matmul(view_mut(panel), Accum::Add, rows, own, 1.0, Par::Seq);
@@ -103,7 +103,7 @@ impl<T: nalgebra::Scalar + Default + Sync> Panels<T> {
         b: &DMatrix<f64>,
     ) -> DMatrix<f64> {
         let mut shares = vec![DMatrix::zeros(0, 0); self.panels.len()];
-        share_out(self.iter().zip(&mut shares), |((from, panel), share)| {
+        parallel_for_each(self.iter().zip(&mut shares), |((from, panel), share)| {
             let (rows, width) = panel.shape();
             let mut tile = DMatrix::zeros(rows, width);
             fill(from, panel, &mut tile);

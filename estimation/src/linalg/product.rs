@@ -7,7 +7,7 @@ use faer::{
 };
 use nalgebra::DMatrix;
 
-use super::{share_out, view, view_mut};
+use super::{parallel_for_each, view, view_mut};
 
 /// `A·B`.
 ///
@@ -57,9 +57,10 @@ pub fn outer_scaled(vectors: &DMatrix<f64>, weights: &[f64]) -> DMatrix<f64> {
     out
 }
 
-/// Columns of one piece of a lower triangle.
-const PIECE: usize = 512;
-/// Inner dimension and rows of one product within it: each column of a large matrix is on pages of its own, and few pages are at hand.
+/// Columns of one chunk of a lower triangle.
+const CHUNK: usize = 512;
+/// Inner dimension and rows of one product within it: each column of a large matrix is on pages of its own, and few
+/// pages are at hand.
 const INNER: usize = 512;
 const HEIGHT: usize = 1024;
 
@@ -98,19 +99,20 @@ pub fn add_symmetrised_outer_lower(
 /// If they are not square and of one dimension.
 pub fn commuting_product(a: &DMatrix<f64>, b: &DMatrix<f64>) -> DMatrix<f64> {
     let mut out = DMatrix::zeros(a.nrows(), a.nrows());
-    // Transposed, the left one is packed before it is multiplied; as it lies every column of a strip is on a page of its own.
+    // Transposed, the left one is packed before it is multiplied; as it lies every column of a strip is on a page of
+    // its own.
     add_products_lower(&mut out, view(a).transpose(), view(b), 1.0);
     out.fill_upper_triangle_with_lower_triangle();
     out
 }
 
-/// Adds the lower triangle of `factor·ABᵀ`, in pieces of a fixed size.
+/// Adds the lower triangle of `factor·ABᵀ`, in chunks of a fixed size.
 fn add_product_lower(out: &mut DMatrix<f64>, a: &DMatrix<f64>, b: &DMatrix<f64>, factor: f64) {
     assert_eq!(a.shape(), b.shape(), "a p × p sum of p × r factors");
     add_products_lower(out, view(a), view(b).transpose(), factor);
 }
 
-/// Adds the lower triangle of `factor·AB`, in pieces of a fixed size.
+/// Adds the lower triangle of `factor·AB`, in chunks of a fixed size.
 fn add_products_lower(out: &mut DMatrix<f64>, a: MatRef<'_, f64>, b: MatRef<'_, f64>, factor: f64) {
     let p = out.nrows();
     assert!(
@@ -120,12 +122,12 @@ fn add_products_lower(out: &mut DMatrix<f64>, a: MatRef<'_, f64>, b: MatRef<'_, 
     let mut pieces = Vec::new();
     let (mut rest, mut from) = (view_mut(out), 0);
     while rest.ncols() > 0 {
-        let (piece, after) = rest.split_at_col_mut(PIECE.min(p - from));
+        let (piece, after) = rest.split_at_col_mut(CHUNK.min(p - from));
         let next = from + piece.ncols();
         pieces.push((from, piece.subrows_mut(from, p - from)));
         (rest, from) = (after, next);
     }
-    share_out(pieces.into_iter(), |(from, piece)| {
+    parallel_for_each(pieces.into_iter(), |(from, piece)| {
         let width = piece.ncols();
         let (mut corner, mut below) = piece.split_at_row_mut(width);
         for inner in (0..a.ncols()).step_by(INNER) {
@@ -174,20 +176,21 @@ pub(crate) fn outer_columns_lower(
 
 /// Columns of the lower triangle that one step of [`symmetric_product`] reads, twice each while cached.
 const PANEL: usize = 96;
-/// Shares of a large triangle, of about the same area.
+/// Number of shares of a large triangle, of about the same area.
 const SHARES: usize = 8;
 /// Dimension below which a triangle is one share.
-const DIVIDED: usize = 1024;
+const MIN_PARALLEL_DIMENSION: usize = 1024;
 
 /// `A·B` for the symmetric A whose lower triangle `lower` holds: half the memory traffic of a product. On
-/// [`Threads::current`](super::Threads::current) threads; the shares are the same, and added in the same order, on any number of them.
+/// [`Threads::current`](super::Threads::current) threads; the shares are the same, and added in the same order, on any
+/// number of them.
 pub(crate) fn symmetric_product(lower: &DMatrix<f64>, b: &DMatrix<f64>) -> DMatrix<f64> {
     let p = lower.nrows();
     let starts = share_starts(p);
     let mut shares = vec![DMatrix::zeros(0, 0); starts.len()];
     let ends = starts.iter().skip(1).chain([&p]);
     let work = starts.iter().zip(ends).zip(&mut shares);
-    share_out(work, |((&from, &to), share)| {
+    parallel_for_each(work, |((&from, &to), share)| {
         *share = columns_product(lower, b, from, to);
     });
     let mut sum = DMatrix::zeros(p, b.ncols());
@@ -200,7 +203,11 @@ pub(crate) fn symmetric_product(lower: &DMatrix<f64>, b: &DMatrix<f64>) -> DMatr
 
 /// First columns of the shares: `(1 − from/p)²` is the area from there on.
 fn share_starts(p: usize) -> Vec<usize> {
-    let count = if p < DIVIDED { 1 } else { SHARES };
+    let count = if p < MIN_PARALLEL_DIMENSION {
+        1
+    } else {
+        SHARES
+    };
     let mut starts: Vec<usize> = (0..count)
         .map(|i| {
             let before = 1.0 - (1.0 - i as f64 / count as f64).sqrt();

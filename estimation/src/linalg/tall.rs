@@ -1,17 +1,17 @@
-//! Products with tall matrices in pieces of a fixed size, over as many threads as the caller may take: what is computed does
-//! not depend on the number.
+//! Products with tall matrices in chunks of a fixed size, over as many threads as the caller may take: what is computed
+//! does not depend on the number.
 
 use std::ops::Range;
 
 use faer::{Accum, MatMut, MatRef, Par, linalg::matmul::matmul};
 use nalgebra::DMatrix;
 
-use super::{share_out, view, view_mut};
+use super::{parallel_for_each, view, view_mut};
 
-/// Rows, or columns, of one piece.
-const PIECE: usize = 256;
+/// Rows, or columns, of one chunk.
+const CHUNK: usize = 256;
 /// Multiplications below which a thread is not worth starting.
-const SMALL: usize = 1 << 22;
+const MAX_SEQUENTIAL_WORK: usize = 1 << 22;
 
 /// `A·B` for A with many rows, on [`Threads::current`](super::Threads::current) threads.
 ///
@@ -35,7 +35,7 @@ pub fn tall_cross_product(a: &DMatrix<f64>, b: &DMatrix<f64>) -> DMatrix<f64> {
 
 /// The first rows of some columns of a matrix.
 #[derive(Clone, Debug)]
-pub struct Part<'a> {
+pub struct RowBlock<'a> {
     /// The matrix.
     pub matrix: &'a DMatrix<f64>,
     /// How many rows of it.
@@ -44,7 +44,7 @@ pub struct Part<'a> {
     pub columns: Range<usize>,
 }
 
-impl Part<'_> {
+impl RowBlock<'_> {
     fn view(&self) -> MatRef<'_, f64> {
         view(self.matrix)
             .subrows(0, self.rows)
@@ -56,7 +56,12 @@ impl Part<'_> {
 ///
 /// # Panics
 /// If the dimensions do not fit, or the part is outside its matrix.
-pub fn add_part_product(out: &mut DMatrix<f64>, a: &Part<'_>, b: &DMatrix<f64>, factor: f64) {
+pub fn add_row_block_product(
+    out: &mut DMatrix<f64>,
+    a: &RowBlock<'_>,
+    b: &DMatrix<f64>,
+    factor: f64,
+) {
     add_tall_product(view_mut(out), a.view(), view(b), factor);
 }
 
@@ -64,7 +69,7 @@ pub fn add_part_product(out: &mut DMatrix<f64>, a: &Part<'_>, b: &DMatrix<f64>, 
 ///
 /// # Panics
 /// If the numbers of rows differ, or the part is outside its matrix.
-pub fn part_cross_product(a: &Part<'_>, b: &DMatrix<f64>) -> DMatrix<f64> {
+pub fn row_block_cross_product(a: &RowBlock<'_>, b: &DMatrix<f64>) -> DMatrix<f64> {
     let mut out = DMatrix::zeros(a.columns.len(), b.ncols());
     tall_cross(view_mut(&mut out), a.view(), view(b));
     out
@@ -72,8 +77,8 @@ pub fn part_cross_product(a: &Part<'_>, b: &DMatrix<f64>) -> DMatrix<f64> {
 
 /// `out += factor·A·B`.
 fn add_tall_product(out: MatMut<'_, f64>, a: MatRef<'_, f64>, b: MatRef<'_, f64>, factor: f64) {
-    // Four times as high: the rows of a piece are what one product streams over.
-    by_rows(out, 4 * PIECE, a.ncols(), |from, piece| {
+    // Four times as high: one product streams over the rows of a chunk.
+    by_rows(out, 4 * CHUNK, a.ncols(), |from, piece| {
         let rows = a.subrows(from, piece.nrows());
         matmul(piece, Accum::Add, rows, b, factor, Par::Seq);
     });
@@ -81,7 +86,7 @@ fn add_tall_product(out: MatMut<'_, f64>, a: MatRef<'_, f64>, b: MatRef<'_, f64>
 
 /// `out = Aᵀ·B`.
 fn tall_cross(out: MatMut<'_, f64>, a: MatRef<'_, f64>, b: MatRef<'_, f64>) {
-    by_rows(out, PIECE, a.nrows(), |from, piece| {
+    by_rows(out, CHUNK, a.nrows(), |from, piece| {
         let columns = a.subcols(from, piece.nrows());
         matmul(piece, Accum::Replace, columns.transpose(), b, 1.0, Par::Seq);
     });
@@ -93,7 +98,7 @@ fn by_rows(
     inner: usize,
     work: impl Fn(usize, MatMut<'_, f64>) + Sync,
 ) {
-    let small = out.nrows() * out.ncols() * inner < SMALL;
+    let small = out.nrows() * out.ncols() * inner < MAX_SEQUENTIAL_WORK;
     let mut pieces = Vec::new();
     let (mut rest, mut from) = (out, 0);
     while rest.nrows() > 0 {
@@ -107,7 +112,7 @@ fn by_rows(
     if small {
         pieces.for_each(|(from, piece)| work(from, piece));
     } else {
-        share_out(pieces, |(from, piece)| work(from, piece));
+        parallel_for_each(pieces, |(from, piece)| work(from, piece));
     }
 }
 

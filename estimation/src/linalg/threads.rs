@@ -1,4 +1,4 @@
-//! How many threads the linear algebra may take: the caller's choice, one unless it says otherwise.
+//! How many threads the linear algebra may use: one unless the caller chooses more.
 
 use std::{cell::Cell, num::NonZeroUsize};
 
@@ -21,17 +21,17 @@ thread_local! {
 pub struct Threads(NonZeroUsize);
 
 impl Threads {
-    /// This many; `None` for 0.
+    /// So many threads; `None` for 0.
     pub fn new(count: usize) -> Option<Self> {
         NonZeroUsize::new(count).map(Self)
     }
 
-    /// As many as the machine offers this process, 1 where it does not say.
+    /// As many as are available to this process, 1 if unknown.
     pub fn available() -> Self {
         Self(std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN))
     }
 
-    /// What the calling thread may take: 1 outside of [`Threads::run`].
+    /// Number of threads the calling thread may use: 1 outside of [`Threads::run`].
     pub fn current() -> Self {
         Self::new(CURRENT.get()).unwrap_or(Self(NonZeroUsize::MIN))
     }

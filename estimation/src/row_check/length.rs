@@ -6,17 +6,17 @@ use eigenveil_shared::{
     study::StudyParams,
 };
 
-use super::{Halves, SHARE};
+use super::{SHARE, SampleSplit};
 use crate::{linalg::packed_to_dense, pca::rayleigh_quotients};
 
 /// The leading directions whose sum exceeds its limit most, or comes nearest to it.
-pub(super) fn check(halves: &Halves, params: &StudyParams) -> LengthCheck {
-    let n = halves.others.count() as f64;
-    let directions = halves.directions.ncols();
+pub(super) fn check(split: &SampleSplit, params: &StudyParams) -> LengthCheck {
+    let n = split.others.count() as f64;
+    let directions = split.directions.ncols();
     let ln_alarms = (directions as f64 / SHARE).ln();
-    let sum = packed_to_dense(halves.others.sum());
+    let sum = packed_to_dense(split.others.sum());
     let mut found = 0.0;
-    let checks = rayleigh_quotients(&sum, &halves.directions)
+    let checks = rayleigh_quotients(&sum, &split.directions)
         .iter()
         .enumerate()
         .map(|(j, value)| {
@@ -39,7 +39,8 @@ pub(super) fn check(halves: &Halves, params: &StudyParams) -> LengthCheck {
         })
 }
 
-/// What `Σ vᵀS̃v` over `directions` orthonormal vectors exceeds with probability e^{−ln_alarms} at most, S̃ the mean of n reports.
+/// What `Σ vᵀS̃v` over `directions` orthonormal vectors exceeds with probability e^{−ln_alarms} at most, S̃ the mean of
+/// n reports.
 fn limit(params: &StudyParams, directions: usize, n: f64, ln_alarms: f64) -> f64 {
     let j = directions as f64;
     let p = params.report_dimension() as f64;
@@ -61,18 +62,18 @@ fn limit(params: &StudyParams, directions: usize, n: f64, ln_alarms: f64) -> f64
             off_diagonal_sd,
             diagonal_sd,
         } => {
-            // tr(PN) of a projector P has variance 2s²‖P‖² + (d² − 2s²)Σ Pᵢᵢ², ‖P‖² = j ≥ Σ Pᵢᵢ²; and P(z > t) ≤ e^{−t²/2},
-            // for the discrete Gaussian too.
+            // tr(PN) of a projector P has variance 2s²‖P‖² + (d² − 2s²)Σ Pᵢᵢ², ‖P‖² = j ≥ Σ Pᵢᵢ²; and P(z > t) ≤
+            // e^{−t²/2}, for the discrete Gaussian too.
             let variance = j * (2.0 * off_diagonal_sd.powi(2)).max(diagonal_sd.powi(2));
             1.0 + j * rounding + (2.0 * ln_alarms * variance / n).sqrt()
         }
-        // A law that is not known here limits nothing.
+        // A distribution that is not known here limits nothing.
         NoiseModel::DoubleCap { .. } | NoiseModel::Centred { .. } => f64::MAX,
     }
 }
 
-/// How far the mean of `Y = ‖Vᵀg‖²` over n reports exceeds its expectation, with probability e^{−ln_alarms} at most: Bennett's
-/// inequality for `0 ≤ Y ≤ 1` with `E Y² ≤ (e^ε/Z)·j(j+2)/(p(p+2))`, e^ε/Z times that of a random direction.
+/// How far the mean of `Y = ‖Vᵀg‖²` over n reports exceeds its expectation, with probability e^{−ln_alarms} at most:
+/// Bennett's inequality for `0 ≤ Y ≤ 1` with `E Y² ≤ (e^ε/Z)·j(j+2)/(p(p+2))`, e^ε/Z times that of a random direction.
 fn deviation(parameters: &DoubleCapParameters, j: f64, n: f64, ln_alarms: f64) -> f64 {
     let p = parameters.dimension as f64;
     let variance = (parameters.expected_tries() * j * (j + 2.0) / (p * (p + 2.0))).min(0.25);

@@ -1,17 +1,19 @@
-//! Could real rows have produced these reports? What no rows in the unit ball can do, whatever they are, pointed out at a false-alarm rate.
+//! Could real rows have produced these reports? Points out what no rows in the unit ball can produce, at a stated
+//! false-alarm rate.
 //!
-//! Nothing is taken for granted about the rows: the limits hold for every list of them. Directions come from one half
-//! of the reports (the buckets of even number) and the other half is looked at, so that given the directions its reports
-//! are independent draws of the mechanism, and nothing is lost to having searched. Two limits:
+//! The limits hold for every list of rows. By sample splitting, the directions come from one half of the reports (the
+//! buckets of even number) and are tested on the other half: given the directions, its reports are independent draws of
+//! the mechanism, so the search costs nothing. Two limits:
 //!
-//! * **Length** (every mechanism). Rows in the unit ball have `Σᵢ E(vᵢᵀx)² ≤ 1` over orthonormal directions. What noise adds is
-//!   bounded by its own law.
+//! * **Length** (every mechanism). Rows in the unit ball have `Σᵢ E(vᵢᵀx)² ≤ 1` over orthonormal directions. What noise
+//!   adds is bounded by its own distribution.
 //! * **Seeds** (`double-cap`). A report's direction has a density between 1/Z and e^ε/Z, whatever the row: this is what
 //!   privacy says. So no set of directions is hit more than e^ε/Z times as often as by random seeds. Seeds
 //!   chosen to lie close to a direction do exactly that.
 //!
-//! What both let pass is what liars with made-up *rows* could do: f of them move an eigenvalue by about f, not by f·c.
-//! How much more seeds that are chosen with the limits in view can do is in `docs/derivations/double-cap.md`, "What an attacker can still do".
+//! Reports that pass both limits can do no more than dishonest participants with invented *rows*: a share f of them
+//! moves an eigenvalue by about f, not by f·c. For seeds chosen with knowledge of the limits see
+//! `docs/derivations/double-cap.md`, "What an attacker can still do".
 
 mod length;
 mod seeds;
@@ -28,75 +30,76 @@ pub use self::seeds::SeedCounts;
 use crate::{
     accumulate::Accumulator,
     cancel::Cancel,
-    large::SeedSource,
     linalg::{packed_to_dense, top_k},
+    sparse_from_seeds::SeedSource,
 };
 
 /// Probability of `impossible` where a device made every report, at most.
 pub const FALSE_ALARM_RATE: f64 = 1e-3;
-/// What of it each of the two limits may use.
+/// The share of it that each of the two limits may use.
 const SHARE: f64 = 0.5 * FALSE_ALARM_RATE;
-/// Most directions looked at.
-const MOST_DIRECTIONS: usize = 8;
-/// Fewest reports in a half.
-const FEWEST_REPORTS: u64 = 64;
+/// Maximum number of directions tested.
+const MAX_DIRECTIONS: usize = 8;
+/// Minimum number of reports in a half.
+const MIN_REPORTS: u64 = 64;
 
 /// The leading directions of one half of the reports, and the sum of the other half.
-pub struct Halves {
+pub struct SampleSplit {
     /// `p × d`, orthonormal, leading first; p is the dimension of the reports.
     pub directions: DMatrix<f64>,
     /// The decoded sum of the other half.
     pub others: Accumulator,
 }
 
-/// Whether a bucket is in the half that gives the directions.
+/// Whether a bucket belongs to the half that provides the directions.
 fn gives_directions(bucket: u32) -> bool {
     bucket.is_multiple_of(2)
 }
 
-impl Halves {
-    /// Divides the sums of payloads of a study by the parity of their numbers; `None` where a half has fewer than 64 reports.
+impl SampleSplit {
+    /// Divides the sums of payloads of a study by the parity of their numbers; `None` where a half has fewer than 64
+    /// reports.
     ///
     /// # Errors
     /// `wrong-dimension` when buckets differ in dimension; `estimate-failed` when a sum is not finite.
     pub fn new(buckets: &[(u32, Accumulator)], params: &StudyParams) -> Result<Option<Self>> {
         let p = params.report_dimension();
-        let mut halves = [Accumulator::new(p)?, Accumulator::new(p)?];
+        let mut split = [Accumulator::new(p)?, Accumulator::new(p)?];
         for (number, sum) in buckets {
-            halves[usize::from(!gives_directions(*number))].merge(sum)?;
+            split[usize::from(!gives_directions(*number))].merge(sum)?;
         }
-        if p < 2 || halves.iter().any(|half| half.count() < FEWEST_REPORTS) {
+        if p < 2 || split.iter().any(|half| half.count() < MIN_REPORTS) {
             return Ok(None);
         }
-        let [mut first, mut others] = halves;
+        let [mut first, mut others] = split;
         first.decode(params.mechanism());
         others.decode(params.mechanism());
         let moment = packed_to_dense(first.sum());
-        let directions = top_k(&moment, MOST_DIRECTIONS.min(p - 1))?.vectors;
+        let directions = top_k(&moment, MAX_DIRECTIONS.min(p - 1))?.vectors;
         Ok(Some(Self { directions, others }))
     }
 }
 
-/// Compares the sums of a study's payloads, and its seeds where it has some, with what rows can do. `buckets` are those of
-/// [`ReportSum`](crate::accumulate::ReportSum), with their numbers; `seeds` are the same reports, with bucket numbers of
-/// the same parity.
+/// Compares the sums of a study's payloads, and its seeds where it has some, with what rows can do. `buckets` are those
+/// of [`ReportSum`](crate::accumulate::ReportSum), with their numbers; `seeds` are the same reports, with bucket
+/// numbers of the same parity.
 ///
-/// `None` with fewer than 64 reports in a half. `cancel` is asked for every piece of seeds.
+/// `None` with fewer than 64 reports in a half. `cancel` is checked for every chunk of seeds.
 ///
 /// # Errors
-/// As [`Halves::new`]; those of reading the seeds; when it was called off.
+/// As [`SampleSplit::new`]; those of reading the seeds; when it was cancelled.
 pub fn row_check(
     buckets: &[(u32, Accumulator)],
     params: &StudyParams,
     seeds: Option<&dyn SeedSource>,
     cancel: Cancel<'_>,
 ) -> Result<Option<RowCheck>> {
-    let Some(halves) = Halves::new(buckets, params)? else {
+    let Some(split) = SampleSplit::new(buckets, params)? else {
         return Ok(None);
     };
     let seeds = match (params.mechanism().decoding(), seeds) {
         (Decoding::Direction(parameters), Some(seeds)) => {
-            let mut counts = SeedCounts::new(&halves.directions, parameters);
+            let mut counts = SeedCounts::new(&split.directions, parameters);
             seeds.pass(&mut |bucket, seeds| {
                 if gives_directions(bucket) {
                     return Ok(());
@@ -109,17 +112,17 @@ pub fn row_check(
         }
         (Decoding::Direction(_), None) | (Decoding::Entries | Decoding::Grid { .. }, _) => None,
     };
-    Ok(Some(judge(&halves, params, seeds)))
+    Ok(Some(judge(&split, params, seeds)))
 }
 
-/// The verdict on these halves and the count of the other half's seeds.
-pub fn judge(halves: &Halves, params: &StudyParams, seeds: Option<SeedCheck>) -> RowCheck {
-    let length = length::check(halves, params);
+/// The verdict on this split and the count of the other half's seeds.
+pub fn judge(split: &SampleSplit, params: &StudyParams, seeds: Option<SeedCheck>) -> RowCheck {
+    let length = length::check(split, params);
     let too_many = seeds
         .as_ref()
         .is_some_and(|seeds| seeds.found >= seeds.limit);
     RowCheck {
-        reports: halves.others.count(),
+        reports: split.others.count(),
         false_alarm_rate: FALSE_ALARM_RATE,
         verdict: match length.found > length.limit || too_many {
             true => RowVerdict::Impossible,

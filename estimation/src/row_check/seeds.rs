@@ -9,17 +9,17 @@ use eigenveil_shared::{
 use nalgebra::DMatrix;
 
 use super::SHARE;
-use crate::linalg::share_out;
+use crate::linalg::parallel_for_each;
 
 /// Sets looked at around each direction and space: caps that a random seed hits with probability 4⁻¹ to 4⁻²⁰.
 const LEVELS: usize = 20;
 /// Seeds that a thread expands at a time.
 const BLOCK: usize = 256;
 /// A threshold nearer to 1 is left out: rounding could carry a squared cosine over it.
-const LARGEST_THRESHOLD: f64 = 1.0 - 1e-9;
+const MAX_THRESHOLD: f64 = 1.0 - 1e-9;
 
 /// One of the spaces looked at: direction `first`, or the span of the leading `dimension` ones.
-struct Place {
+struct Region {
     first: usize,
     dimension: usize,
     /// Squared lengths that a random direction's part in the space exceeds with probability `chances`; ascending.
@@ -31,7 +31,7 @@ struct Place {
 pub struct SeedCounts<'a> {
     directions: &'a DMatrix<f64>,
     parameters: DoubleCapParameters,
-    places: Vec<Place>,
+    regions: Vec<Region>,
     /// By place, how many reports exceed so many thresholds and no more, from one on.
     counts: Vec<[u64; LEVELS]>,
     reports: u64,
@@ -43,14 +43,14 @@ impl<'a> SeedCounts<'a> {
         let (p, d) = directions.shape();
         let singles = (0..d).map(|first| (first, 1));
         let spaces = (2..=d.min(p.saturating_sub(1))).map(|dimension| (0, dimension));
-        let places: Vec<Place> = singles
+        let regions: Vec<Region> = singles
             .chain(spaces)
             .map(|(first, dimension)| {
                 let thresholds: Vec<f64> = (1..=LEVELS as i32)
                     .map(|level| threshold(dimension, p, 0.25_f64.powi(level)))
-                    .take_while(|&t| t < LARGEST_THRESHOLD)
+                    .take_while(|&t| t < MAX_THRESHOLD)
                     .collect();
-                Place {
+                Region {
                     first,
                     dimension,
                     chances: thresholds
@@ -64,22 +64,22 @@ impl<'a> SeedCounts<'a> {
         Self {
             directions,
             parameters,
-            counts: vec![[0; LEVELS]; places.len()],
-            places,
+            counts: vec![[0; LEVELS]; regions.len()],
+            regions,
             reports: 0,
         }
     }
 
-    /// Counts seeds, shared out among threads.
+    /// Counts seeds, distributed over the threads.
     pub fn add_seeds(&mut self, seeds: &[Seed]) {
-        let (places, directions) = (&self.places, self.directions);
+        let (regions, directions) = (&self.regions, self.directions);
         let total = Mutex::new(&mut self.counts);
-        share_out(seeds.chunks(BLOCK), |some| {
-            let mut own = vec![[0; LEVELS]; places.len()];
+        parallel_for_each(seeds.chunks(BLOCK), |some| {
+            let mut own = vec![[0; LEVELS]; regions.len()];
             let mut normals = vec![0.0; directions.nrows()];
             for seed in some {
                 let squared_length = expand(seed, &mut normals);
-                count(places, directions, &normals, squared_length, &mut own);
+                count(regions, directions, &normals, squared_length, &mut own);
             }
             let mut total = total
                 .lock()
@@ -95,7 +95,7 @@ impl<'a> SeedCounts<'a> {
     pub fn add_direction(&mut self, direction: &[f64]) {
         let squared_length = direction.iter().map(|x| x * x).sum();
         count(
-            &self.places,
+            &self.regions,
             self.directions,
             direction,
             squared_length,
@@ -106,12 +106,12 @@ impl<'a> SeedCounts<'a> {
 
     /// The cap whose number of reports is the least likely; `None` without reports.
     ///
-    /// A cap that a random seed hits with probability u holds a report with probability π ≤ (u + (e^ε − 1)·min(q, u))/Z,
-    /// whatever its row: the mechanism makes at most q of all directions e^ε times as likely as the others. Of n
+    /// A cap that a random seed hits with probability u holds a report with probability π ≤ (u + (e^ε − 1)·min(q,
+    /// u))/Z, whatever its row: the mechanism makes at most q of all directions e^ε times as likely as the others. Of n
     /// independent reports k or more are in it with probability `exp(−n·KL(k/n‖π))` at most (Chernoff, Hoeffding).
     pub fn finish(&self) -> Option<SeedCheck> {
         let n = self.reports as f64;
-        let sets: usize = self.places.iter().map(|place| place.chances.len()).sum();
+        let sets: usize = self.regions.iter().map(|place| place.chances.len()).sum();
         let ln_alarms = (sets as f64 / SHARE).ln();
         let DoubleCapParameters {
             epsilon,
@@ -119,7 +119,7 @@ impl<'a> SeedCounts<'a> {
             ..
         } = self.parameters;
         let mut worst: Option<(f64, SeedCheck)> = None;
-        for (place, counts) in self.places.iter().zip(&self.counts) {
+        for (place, counts) in self.regions.iter().zip(&self.counts) {
             let mut found = 0;
             let caps = place.chances.iter().zip(counts).rev();
             for (&chance, &only) in caps {
@@ -146,7 +146,7 @@ impl<'a> SeedCounts<'a> {
 }
 
 fn count(
-    places: &[Place],
+    regions: &[Region],
     directions: &DMatrix<f64>,
     direction: &[f64],
     squared_length: f64,
@@ -154,9 +154,9 @@ fn count(
 ) {
     let p = direction.len();
     let d = directions.ncols();
-    let mut squares = [0.0; super::MOST_DIRECTIONS];
+    let mut squares = [0.0; super::MAX_DIRECTIONS];
     let mut inside = 0.0;
-    let mut spaces = [0.0; super::MOST_DIRECTIONS];
+    let mut spaces = [0.0; super::MAX_DIRECTIONS];
     let columns = directions.as_slice().chunks_exact(p.max(1));
     for ((column, square), space) in columns.zip(&mut squares).zip(&mut spaces) {
         let product: f64 = column.iter().zip(direction).map(|(v, g)| v * g).sum();
@@ -165,7 +165,7 @@ fn count(
         *space = inside;
     }
     let parts = squares[..d].iter().chain(&spaces[1.min(d)..d]);
-    for ((place, part), counts) in places.iter().zip(parts).zip(counts) {
+    for ((place, part), counts) in regions.iter().zip(parts).zip(counts) {
         let exceeded = place.thresholds.iter().take_while(|t| part > *t).count();
         if let Some(last) = exceeded.checked_sub(1) {
             counts[last] += 1;

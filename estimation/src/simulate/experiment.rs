@@ -5,10 +5,10 @@ use std::time::Instant;
 use eigenveil_shared::{Error, Result, api::SparseSettings, estimate::Rank, study::StudyParams};
 use rand::{SeedableRng, rngs::ChaCha20Rng};
 
-use super::{Participants, Path, RowSource, noisy_sum};
+use super::{NoisePath, Participants, RowSource, noisy_sum};
 use crate::{
     cancel::Cancel,
-    estimate::{Findings, principal, sparse_components},
+    components::{ComponentsReport, principal, sparse_components},
     floor::{Prediction, Spectrum, predict},
     linalg::{submatrix, symmetric_eigen},
     metrics::{SupportScore, projector_distance, support_score},
@@ -29,8 +29,8 @@ pub struct Experiment<'a> {
     pub k: usize,
     /// The sparse estimator; plain PCA when `None`.
     pub sparse: Option<&'a SparseSettings>,
-    /// How the noise reaches the sum.
-    pub path: Path,
+    /// How the noise of the sum is drawn.
+    pub noise_path: NoisePath,
     /// Repeats, each with a population and noise of its own.
     pub repeats: usize,
     /// Seed; the same seed gives the same numbers.
@@ -38,7 +38,7 @@ pub struct Experiment<'a> {
 }
 
 impl<'a> Experiment<'a> {
-    /// One repeat of plain PCA on the exact law of the sum, seed 1.
+    /// One repeat of plain PCA on the exact distribution of the sum, seed 1.
     pub fn new(params: &'a StudyParams, source: RowSource<'a>, n: u64, k: usize) -> Self {
         Self {
             params,
@@ -46,7 +46,7 @@ impl<'a> Experiment<'a> {
             n,
             k,
             sparse: None,
-            path: Path::Law,
+            noise_path: NoisePath::FromSum,
             repeats: 1,
             seed: 1,
         }
@@ -83,7 +83,7 @@ pub struct Summary {
     /// Mean error.
     pub error_mean: f64,
     /// Standard deviation of the error over the repeats (denominator R − 1); 0 for one repeat.
-    pub error_std: f64,
+    pub error_sd: f64,
     /// Mean error of plain PCA on the same reports.
     pub pca_error: f64,
     /// Mean error without noise.
@@ -106,7 +106,7 @@ pub struct Summary {
     pub seconds: f64,
 }
 
-/// Runs the experiment. `tick` is told of participants dealt with, out of `n · repeats`.
+/// Runs the experiment. `tick` receives the number of participants processed, out of `n · repeats`.
 ///
 /// # Errors
 /// `invalid-request` for a k, n, model or solver setting out of range; those of preparing rows.
@@ -163,7 +163,7 @@ fn repeat(
         params,
         participants,
         experiment.n,
-        experiment.path,
+        experiment.noise_path,
         rng,
         tick,
     )?;
@@ -186,9 +186,9 @@ fn repeat(
         }
     };
     let oracle = experiment.sparse.and(participants.support());
-    let Findings {
+    let ComponentsReport {
         vectors,
-        assessment,
+        floor_report,
         ..
     } = found;
     let prediction = predicted(&clean, oracle, k, &noisy)?;
@@ -198,8 +198,8 @@ fn repeat(
         nonprivate_error,
         predicted_error: prediction.as_ref().map(|p| p.expected_error),
         predicted_alignment: prediction.as_ref().map(Prediction::weakest_alignment),
-        expected_error: assessment.expected_error,
-        components_above: assessment.floor.components_above,
+        expected_error: floor_report.expected_error,
+        components_above: floor_report.floor.components_above,
         support,
         converged,
     })
@@ -261,7 +261,7 @@ pub fn summarize(repeats: &[Repeat], seconds: f64) -> Summary {
         });
     Summary {
         error_mean,
-        error_std: if repeats.len() > 1 {
+        error_sd: if repeats.len() > 1 {
             (squares / (count - 1.0)).sqrt()
         } else {
             0.0

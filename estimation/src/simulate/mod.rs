@@ -1,16 +1,16 @@
 //! In-process experiments with the true subspace known: the whole path from rows to estimate, repeated.
 //!
-//! Two ways to the noisy sum ([`Path`]): `law` draws the noise of the sum from its exact law, once per
-//! bucket; `device` perturbs, encodes and decodes every participant's report as a device and a server do.
-//! Both give the same distribution (a test with a stated false-alarm rate holds them to it).
+//! Two ways to the noisy sum ([`NoisePath`]): `from-sum` draws the noise of the sum from its exact distribution, once
+//! per bucket; `per-report` perturbs, encodes and decodes every participant's report as a device and a server do. Both
+//! give the same distribution (a test with a stated false-alarm rate holds them to it).
 //!
-//! Noise here comes from a seeded generator, so that a run can be repeated: a simulation protects nobody.
+//! Noise comes from a seeded generator, so that a run can be repeated: a simulation has nobody to protect.
 
-mod double_cap_law;
+mod double_cap_direction;
 mod experiment;
 mod noisy_sum;
 mod participants;
 
 pub use experiment::{Experiment, Repeat, Summary, run, summarize};
-pub use noisy_sum::{Path, noisy_sum};
+pub use noisy_sum::{NoisePath, noisy_sum};
 pub use participants::{Participants, RowSource};

@@ -1,4 +1,4 @@
-//! From participants to bucket sums, by the exact law of the sum or report by report.
+//! From participants to bucket sums, by the exact distribution of the sum or report by report.
 
 use std::str::FromStr;
 
@@ -13,63 +13,63 @@ use eigenveil_shared::{
 use rand::{Rng, RngExt};
 use rand_distr::{Distribution, StandardNormal};
 
-use super::{Participants, double_cap_law::DirectionLaw};
+use super::{Participants, double_cap_direction::DirectionDistribution};
 use crate::{
     accumulate::{Accumulator, ReportSum, SeedSum},
     linalg::GramSum,
     moment::NoisyMoment,
 };
 
-/// Buckets of a simulated study, as many as the server keeps.
+/// Number of buckets of a simulated study, the same as the server's.
 const BUCKETS: u64 = 32;
 
-/// How the noise reaches the sum.
+/// How the noise of the sum is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Path {
-    /// Drawn from the exact law of the sum, once per bucket.
+pub enum NoisePath {
+    /// Drawn from the exact distribution of the sum, once per bucket.
     #[default]
-    Law,
+    FromSum,
     /// Every report perturbed, encoded, decoded and added.
-    Device,
+    PerReport,
 }
 
-impl Path {
+impl NoisePath {
     /// The name on the command line.
     pub fn as_str(self) -> &'static str {
         match self {
-            Path::Law => "law",
-            Path::Device => "device",
+            NoisePath::FromSum => "from-sum",
+            NoisePath::PerReport => "per-report",
         }
     }
 }
 
-impl FromStr for Path {
+impl FromStr for NoisePath {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
         match text {
-            "law" => Ok(Path::Law),
-            "device" => Ok(Path::Device),
+            "from-sum" => Ok(NoisePath::FromSum),
+            "per-report" => Ok(NoisePath::PerReport),
             _ => Err(Error::invalid_request(format!(
-                "there is no path {text:?}; use law or device"
+                "there is no noise path {text:?}; use from-sum or per-report"
             ))),
         }
     }
 }
 
-/// What n participants send, summed: the noisy moment, and the same without noise, which only a
-/// simulation knows (with private centring both are covariances around their own mean).
+/// The sum of n participants' reports: the noisy moment, and the one without noise, which only a simulation knows (with
+/// private centring both are covariances around their own mean).
 ///
-/// `tick` is told how many participants have been dealt with since the last call.
+/// `tick` receives the number of participants processed since the last call.
 ///
 /// # Errors
 /// `invalid-request` for n = 0; those of preparing rows; `invalid-mechanism` where the mechanism has no
-/// law here.
+/// distribution here.
 pub fn noisy_sum<R: Rng + ?Sized>(
     params: &StudyParams,
     participants: &Participants<'_>,
     n: u64,
-    path: Path,
+    noise_path: NoisePath,
     rng: &mut R,
     tick: &mut dyn FnMut(u64),
 ) -> Result<(NoisyMoment, NoisyMoment)> {
@@ -84,13 +84,13 @@ pub fn noisy_sum<R: Rng + ?Sized>(
     for bucket in 0..BUCKETS.min(n) {
         let count = n / BUCKETS.min(n) + u64::from(bucket < n % BUCKETS.min(n));
         let mut gram = GramSum::<f64>::new(p);
-        let accumulator = match path {
-            Path::Law => {
-                let mut law = LawSum::new(params)?;
+        let accumulator = match noise_path {
+            NoisePath::FromSum => {
+                let mut distribution = ExactSum::new(params)?;
                 let mut pending = 0;
                 participants.visit(count, rng, |row, times, rng| {
                     gram.add(row.as_slice(), times as f64);
-                    law.add(row.as_slice(), times, rng);
+                    distribution.add(row.as_slice(), times, rng);
                     pending += times;
                     if pending >= 1_024 {
                         tick(std::mem::take(&mut pending));
@@ -100,9 +100,9 @@ pub fn noisy_sum<R: Rng + ?Sized>(
                 tick(pending);
                 let exact = gram.finish();
                 clean.add(&exact);
-                law.finish(exact, count, rng)?
+                distribution.finish(exact, count, rng)?
             }
-            Path::Device => {
+            NoisePath::PerReport => {
                 let shape = StudyShape::new(params);
                 let mut received = ReportSum::new(params.mechanism(), p)?;
                 participants.visit(count, rng, |row, times, rng| {
@@ -145,40 +145,40 @@ pub(super) fn without_noise(
     }
 }
 
-/// A sum of payloads drawn from its law.
+/// A sum of payloads drawn from its distribution.
 #[expect(
     clippy::large_enum_variant,
     reason = "a simulation has one, and keeps it"
 )]
-enum LawSum {
+enum ExactSum {
     /// The noise of all reports is drawn at once: independent Gaussians add up to one, and discrete ones
     /// on their grid to a rounded one, up to the rounding of each row's own entries.
     Gaussian {
         diagonal_sd: f64,
         off_diagonal_sd: f64,
-        /// What an integer of the payload is worth, on the diagonal and off it.
+        /// Value of one unit of the payload's integers, on the diagonal and off it.
         grid: Option<[f64; 2]>,
     },
     /// Each report's direction is drawn given its row.
     DoubleCap {
-        law: DirectionLaw,
+        distribution: DirectionDistribution,
         sum: SeedSum,
         direction: Vec<f64>,
     },
 }
 
-impl LawSum {
+impl ExactSum {
     fn new(params: &StudyParams) -> Result<Self> {
         let unknown = || {
             Error::new(
                 ErrorCode::InvalidMechanism,
-                "the law of this mechanism's sum is not known here; use --path device",
+                "the distribution of this mechanism's sum is not implemented; use --noise per-report",
             )
         };
         let grid = match params.mechanism().decoding() {
             Decoding::Direction(parameters) => {
-                return Ok(LawSum::DoubleCap {
-                    law: DirectionLaw::new(&parameters).ok_or_else(unknown)?,
+                return Ok(ExactSum::DoubleCap {
+                    distribution: DirectionDistribution::new(&parameters).ok_or_else(unknown)?,
                     sum: SeedSum::new(parameters.dimension)?,
                     direction: vec![0.0; parameters.dimension],
                 });
@@ -193,7 +193,7 @@ impl LawSum {
             NoiseModel::Gaussian {
                 diagonal_sd,
                 off_diagonal_sd,
-            } => Ok(LawSum::Gaussian {
+            } => Ok(ExactSum::Gaussian {
                 diagonal_sd,
                 off_diagonal_sd,
                 grid,
@@ -203,14 +203,14 @@ impl LawSum {
     }
 
     fn add<R: Rng + ?Sized>(&mut self, row: &[f64], times: u64, rng: &mut R) {
-        if let LawSum::DoubleCap {
-            law,
+        if let ExactSum::DoubleCap {
+            distribution,
             sum,
             direction,
         } = self
         {
             for _ in 0..times {
-                law.sample(row, rng, direction);
+                distribution.sample(row, rng, direction);
                 sum.add_direction(direction);
             }
         }
@@ -224,8 +224,8 @@ impl LawSum {
         rng: &mut R,
     ) -> Result<Accumulator> {
         match self {
-            LawSum::DoubleCap { sum, .. } => sum.finish(),
-            LawSum::Gaussian {
+            ExactSum::DoubleCap { sum, .. } => sum.finish(),
+            ExactSum::Gaussian {
                 diagonal_sd,
                 off_diagonal_sd,
                 grid,

@@ -1,4 +1,4 @@
-//! Who takes part in a simulated study.
+//! The participants of a simulated study.
 
 use eigenveil_shared::{
     Error, Result,

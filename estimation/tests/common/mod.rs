@@ -9,7 +9,7 @@
 
 pub mod poison;
 
-use std::path::Path;
+use std::path::NoisePath;
 
 use eigenveil_estimation::{
     npy,
@@ -42,7 +42,7 @@ pub fn params_with(
     .unwrap()
 }
 
-/// Studies of n reports, by the law of their sum.
+/// Studies of n reports, by the distribution of their sum.
 pub fn simulated(
     params: &StudyParams,
     source: RowSource<'_>,
@@ -59,7 +59,7 @@ pub fn simulated(
 
 /// The rows of a data set that lies beside the checkout (f64, f32 or u8, C order); `None`, loudly, without one.
 pub fn shared_rows(name: &str) -> Option<Vec<Row>> {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data");
+    let directory = NoisePath::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data");
     if !directory.exists() {
         eprintln!("SKIPPED: {} is absent", directory.display());
         return None;
@@ -69,11 +69,11 @@ pub fn shared_rows(name: &str) -> Option<Vec<Row>> {
 
 /// The rows of the digits that the repository ships.
 pub fn digits() -> Vec<Row> {
-    npy_rows(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/data/digits.npy"))
+    npy_rows(&NoisePath::new(env!("CARGO_MANIFEST_DIR")).join("../examples/data/digits.npy"))
 }
 
 /// The rows of an `.npy` file.
-pub fn npy_rows(path: &Path) -> Vec<Row> {
+pub fn npy_rows(path: &NoisePath) -> Vec<Row> {
     let array = npy::read(&std::fs::read(path).unwrap()).unwrap();
     let rows = array.values.chunks(array.columns);
     rows.map(|row| Row::new(row.to_vec())).collect()

@@ -1,8 +1,8 @@
-//! Studies with poison in them: directions of honest reports by the law of the mechanism, and those of liars.
+//! Studies with poison in them: directions of honest reports by the distribution of the mechanism, and those of liars.
 
 use eigenveil_estimation::{
     accumulate::{Accumulator, SeedSum},
-    row_check::{Halves, SeedCounts, judge},
+    row_check::{SampleSplit, SeedCounts, judge},
 };
 use eigenveil_shared::{
     codec::StudyShape,
@@ -98,13 +98,13 @@ impl Directions {
     /// The check of the rows, as the server makes it of seeds.
     pub fn check(&self, params: &StudyParams) -> RowCheck {
         let sums = self.sums(params.report_dimension());
-        let halves = Halves::new(&sums, params).unwrap().unwrap();
-        let mut counts = SeedCounts::new(&halves.directions, cap(params).parameters());
+        let split = SampleSplit::new(&sums, params).unwrap().unwrap();
+        let mut counts = SeedCounts::new(&split.directions, cap(params).parameters());
         for bucket in self.buckets.iter().skip(1).step_by(2) {
             bucket.iter().for_each(|g| counts.add_direction(g));
         }
         let seeds = counts.finish();
-        judge(&halves, params, seeds)
+        judge(&split, params, seeds)
     }
 }
 

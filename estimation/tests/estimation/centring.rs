@@ -4,13 +4,13 @@
 use eigenveil_estimation::{
     accumulate::{Accumulator, ReportSum},
     centring::planned_noise,
-    estimate::{Findings, principal_components},
+    components::{ComponentsReport, principal_components},
     linalg::{packed_to_dense, symmetric_eigenvalues},
     metrics::projector_distance,
     models::Model,
     moment::NoisyMoment,
     pca::pca,
-    plan::{Total, Wish, plan, spectrum_of},
+    plan::{MeanSquaredLength, PlanTarget, plan, spectrum_from_eigenvalues},
     simulate::RowSource,
 };
 use eigenveil_shared::{
@@ -189,9 +189,9 @@ fn device_moment(
     NoisyMoment::decode(vec![sum.finish().unwrap()], params).unwrap()
 }
 
-/// `docs/derivations/centring.md`, "Independent values": p = 20, n = 1e5, ε = 4, real devices: mean error 0.010–0.015 (euclidean), the identity fixed, a
-/// remaining spectral error of 0.009–0.02 or a little more for small a. Seeds are fixed; the bounds are those
-/// with a factor for another population, and the measured numbers are printed.
+/// `docs/derivations/centring.md`, "Independent values": p = 20, n = 1e5, ε = 4, real devices: mean error 0.010–0.015
+/// (euclidean), the identity fixed, a remaining spectral error of 0.009–0.02 or a little more for small a. Seeds are
+/// fixed; the bounds are those with a factor for another population, and the measured numbers are printed.
 #[test]
 fn the_independent_simulation() {
     let p = 20;
@@ -263,15 +263,15 @@ fn noisy_moment<R: Rng + ?Sized>(
         .unwrap()
 }
 
-/// `docs/derivations/centring.md`, "Price": what centring multiplies the variance of Gaussian noise by, between a direction v
-/// with `m_v² = squared_mean_along` and one across the mean.
+/// `docs/derivations/centring.md`, "Price": what centring multiplies the variance of Gaussian noise by, between a
+/// direction v with `m_v² = squared_mean_along` and one across the mean.
 fn price(a: f64, squared_mean_along: f64) -> f64 {
     (1.0 + a * a).powi(2) * (1.0 + squared_mean_along / (a * a))
 }
 
-/// `docs/derivations/centring.md`, "Price": the variance in direction v, relative to an uncentred report, is `(1+a²)²(1+m_v²/a²)`. 4,000
-/// draws of 38 independent entries: the ratio has a relative standard error of √(2/152,000) = 0.4 %, so 3 % fails
-/// about never by chance; the rest of the tolerance is the second order in the noise.
+/// `docs/derivations/centring.md`, "Price": the variance in direction v, relative to an uncentred report, is
+/// `(1+a²)²(1+m_v²/a²)`. 4,000 draws of 38 independent entries: the ratio has a relative standard error of √(2/152,000)
+/// = 0.4 %, so 3 % fails about never by chance; the rest of the tolerance is the second order in the noise.
 #[test]
 fn the_price_of_centring() {
     let (p, s) = (40, 1e-3);
@@ -303,8 +303,9 @@ fn the_price_of_centring() {
     assert!((price(DEFAULT_CENTRING, 1.0) - 6.75).abs() < 1e-12);
 }
 
-/// `docs/derivations/centring.md`, "The spurious component": where ‖m‖ > a, the top of pure noise is (x + 1/x)/2 times the bulk's edge: 1.178, 1.939, 1.029,
-/// and 1 for a = 1. The floor's edge must be there, and what stands at it is called no component.
+/// `docs/derivations/centring.md`, "The spurious component": where ‖m‖ > a, the top of pure noise is (x + 1/x)/2 times
+/// the bulk's edge: 1.178, 1.939, 1.029, and 1 for a = 1. The floor's edge must be there, and what stands at it is
+/// called no component.
 #[test]
 fn the_spurious_component_is_where_the_floor_says_and_is_not_counted() {
     let p = 300;
@@ -327,7 +328,7 @@ fn the_spurious_component_is_where_the_floor_says_and_is_not_counted() {
         for _ in 0..draws {
             let moment = noisy_moment(&zero, &mean, a, s, &mut rng);
             let findings = principal_components(&moment, Rank::Fixed(1), "ε = 1").unwrap();
-            let floor = &findings.assessment.floor;
+            let floor = &findings.floor_report.floor;
             top += (findings.spectrum[0] - floor.centre) / (2.0 * f * r) / f64::from(draws);
             edge += (floor.edge - floor.centre) / (2.0 * f * r) / f64::from(draws);
             counted += floor.components_above;
@@ -356,7 +357,7 @@ fn noise_around_a_mean_is_not_counted() {
             .map(|_| {
                 let moment = noisy_moment(&zero, &mean, a, s, &mut rng);
                 let findings = principal_components(&moment, Rank::Auto, "ε = 1").unwrap();
-                findings.assessment.floor.components_above.min(1)
+                findings.floor_report.floor.components_above.min(1)
             })
             .sum();
         assert!(counted <= 20, "{a}: {counted}");
@@ -377,14 +378,14 @@ fn a_component_near_the_mean_just_above_the_noise_is_doubted() {
     for _ in 0..50 {
         let moment = noisy_moment(&strong, &mean, a, s, &mut rng);
         let findings = principal_components(&moment, Rank::Fixed(2), "ε = 1").unwrap();
-        let assessment = &findings.assessment;
-        assert_eq!(assessment.components[0].verdict, Verdict::Above);
+        let floor_report = &findings.floor_report;
+        assert_eq!(floor_report.components[0].verdict, Verdict::Above);
         assert!(findings.vectors[(5, 0)] > 0.99);
         let clear = principal_components(&moment, Rank::Fixed(1), "ε = 1").unwrap();
-        assert_eq!(clear.assessment.warnings, Vec::<String>::new());
-        let said = assessment.warnings.join("\n");
+        assert_eq!(clear.floor_report.warnings, Vec::<String>::new());
+        let said = floor_report.warnings.join("\n");
         doubted += usize::from(said.contains("not evidence"));
-        let below = assessment.components[1].verdict == Verdict::Below;
+        let below = floor_report.components[1].verdict == Verdict::Below;
         let mut lines = said.lines();
         assert!(
             below || lines.any(|w| w.starts_with("Component 2 lies towards")),
@@ -409,12 +410,12 @@ fn prediction_and_expectation_hold_with_centring() {
         for norm in [Norm::Normalize, Norm::Clip { radius: 2.5 }] {
             for a in [0.4, DEFAULT_CENTRING] {
                 let params = params_with(24, mechanism, epsilon, norm, Some(a));
-                let (_, law) = simulated(&params, RowSource::Rows(&rows), (n, 1), (20, 6));
-                let predicted = law.predicted_error.unwrap();
-                println!("{mechanism} ε {epsilon} {norm:?} a {a:.2}: {law:?}");
-                assert!((law.error_mean / predicted - 1.0).abs() < 0.25);
-                assert!((law.error_mean / law.expected_error - 1.0).abs() < 0.25);
-                assert!(law.nonprivate_error < 0.3 * law.error_mean);
+                let (_, from_sum) = simulated(&params, RowSource::Rows(&rows), (n, 1), (20, 6));
+                let predicted = from_sum.predicted_error.unwrap();
+                println!("{mechanism} ε {epsilon} {norm:?} a {a:.2}: {from_sum:?}");
+                assert!((from_sum.error_mean / predicted - 1.0).abs() < 0.25);
+                assert!((from_sum.error_mean / from_sum.expected_error - 1.0).abs() < 0.25);
+                assert!(from_sum.nonprivate_error < 0.3 * from_sum.error_mean);
             }
         }
     }
@@ -471,7 +472,7 @@ fn real_data_centred_components_instead_of_the_mean() {
         let first =
             |moment: &NoisyMoment| principal_components(moment, Rank::Fixed(k), "ε = 4").unwrap();
         let (without, with) = (first(&plainly), first(&around));
-        let cosine = |found: &Findings| found.vectors.column(0).dot(&direction).powi(2);
+        let cosine = |found: &ComponentsReport| found.vectors.column(0).dot(&direction).powi(2);
         let error = projector_distance(&with.vectors, &truth.vectors).unwrap();
         let error_without = projector_distance(&without.vectors, &truth.vectors).unwrap();
         assert!(cosine(&without) > 0.9, "{name}: {}", cosine(&without));
@@ -480,8 +481,8 @@ fn real_data_centred_components_instead_of_the_mean() {
     }
 }
 
-/// A study planned with the covariance's eigenvalues and the mean's length reaches the planned error: the mean of 4 runs,
-/// each within some 10 %, and a formula good to a few per cent; 15 % is three deviations.
+/// A study planned with the covariance's eigenvalues and the mean's length reaches the planned error: the mean of 4
+/// runs, each within some 10 %, and a formula good to a few per cent; 15 % is three deviations.
 #[test]
 fn a_centred_study_of_the_planned_size_reaches_the_target() {
     let (p, k) = (20, 1);
@@ -494,9 +495,11 @@ fn a_centred_study_of_the_planned_size_reaches_the_target() {
         let params = params_with(p, mechanism, 4.0, norm, Some(DEFAULT_CENTRING));
         let (mean, covariance) = plain(&params, &rows);
         let eigenvalues = symmetric_eigenvalues(&covariance).unwrap();
-        let spectrum = spectrum_of(p, k, eigenvalues.as_slice(), Total::Unknown).unwrap();
+        let spectrum =
+            spectrum_from_eigenvalues(p, k, eigenvalues.as_slice(), MeanSquaredLength::Unknown)
+                .unwrap();
         let noise = planned_noise(&params, spectrum.total(), mean.norm()).unwrap();
-        let planned = plan(&spectrum, &noise, Wish::Error(target)).unwrap();
+        let planned = plan(&spectrum, &noise, PlanTarget::Error(target)).unwrap();
         let n = planned.n.unwrap();
         let (_, summary) = simulated(&params, RowSource::Rows(&rows), (n, k), (4, 3));
         let ratio = summary.error_mean / target;

@@ -6,8 +6,7 @@ use std::cell::Cell;
 use eigenveil_estimation::{
     Cancel,
     fantope::{
-        AdmmSettings, Solution, Stop, largest_useful_lambda, refit, solve,
-        solve_by_full_projections,
+        AdmmSettings, Solution, Stop, max_useful_lambda, refit, solve, solve_by_full_projections,
     },
     linalg::{orthonormality_defect, symmetric_eigen, symmetric_eigenvalues, top_k},
     metrics::projector_distance,
@@ -161,7 +160,7 @@ fn screening_is_exact() {
     }
 }
 
-/// A gap that means nothing beside the noise is enough once convergence proves slow, and only then.
+/// A gap that means nothing compared with the noise is enough once convergence proves slow, and only then.
 #[test]
 fn it_stops_within_the_noise() {
     let (moment, _) = noisy_sparse(60, 2, 8, 1.0, 8);
@@ -304,7 +303,7 @@ fn nasty_matrices_have_answers() {
         let p = moment.nrows();
         for scale in [1.0, 1e-6, 1e6, 1e-300] {
             let moment = moment * scale;
-            let largest = largest_useful_lambda(&moment);
+            let largest = max_useful_lambda(&moment);
             for k in 1..=p {
                 let [few, many] = [0.01, 0.5].map(|share| share * largest);
                 for lambda in [0.0, few, many, largest, 3.0 * largest + scale] {
@@ -384,7 +383,7 @@ proptest! {
                          k in 1_usize..6, share in 0.0_f64..1.2) {
         let k = k.min(p);
         let moment = DMatrix::from_fn(p, p, |i, j| entries[i.min(j) * 6 + i.max(j)]);
-        let lambda = share * largest_useful_lambda(&moment);
+        let lambda = share * max_useful_lambda(&moment);
         let solution = solved(&moment, k, lambda, &AdmmSettings::default());
         assert_sound(&moment, k, &solution);
         let objective =

@@ -1,9 +1,9 @@
 //! Jackknife standard errors against the spread over repeats, fixed seeds.
 
 use eigenveil_estimation::{
-    estimate::principal_components,
+    components::principal_components,
     models::Model,
-    simulate::{Participants, Path, RowSource, noisy_sum},
+    simulate::{NoisePath, Participants, RowSource, noisy_sum},
 };
 use eigenveil_shared::{estimate::Rank, mechanism::MechanismKind, preprocess::Norm};
 use rand::{SeedableRng, rngs::ChaCha20Rng};
@@ -45,10 +45,17 @@ fn standard_errors_are_the_spread_over_repeats() {
         let (mut value_errors, mut debiased_errors, mut direction_errors) =
             (vec![], vec![], vec![]);
         for _ in 0..REPEATS {
-            let (noisy, _) =
-                noisy_sum(&params, &people, n, Path::Law, &mut rng, &mut |_| {}).unwrap();
+            let (noisy, _) = noisy_sum(
+                &params,
+                &people,
+                n,
+                NoisePath::FromSum,
+                &mut rng,
+                &mut |_| {},
+            )
+            .unwrap();
             let found = principal_components(&noisy, Rank::Fixed(k), "").unwrap();
-            let component = &found.assessment.components[0];
+            let component = &found.floor_report.components[0];
             values.push(component.eigenvalue);
             debiased.push(component.debiased_eigenvalue.unwrap());
             let cosine = found.vectors.column(0).dot(&truth.column(0));

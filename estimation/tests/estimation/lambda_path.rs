@@ -5,13 +5,13 @@ use std::cell::Cell;
 
 use eigenveil_estimation::{
     Cancel,
-    estimate::{Findings, sparse_components},
+    components::{ComponentsReport, sparse_components},
     fantope::diagonal_lambda,
     linalg::{submatrix, top_k},
     metrics::projector_distance,
     models::Model,
     moment::NoisyMoment,
-    simulate::{Participants, Path, RowSource, noisy_sum},
+    simulate::{NoisePath, Participants, RowSource, noisy_sum},
 };
 use eigenveil_shared::{
     Error, ErrorCode, Result,
@@ -37,7 +37,15 @@ fn study(
     let mut rng = ChaCha20Rng::seed_from_u64(seed);
     let model = Model::sparse(p, K, 6, 40.0);
     let people = Participants::draw(&RowSource::Model(model), K, &params, &mut rng).unwrap();
-    let (noisy, _) = noisy_sum(&params, &people, n, Path::Law, &mut rng, &mut |_| {}).unwrap();
+    let (noisy, _) = noisy_sum(
+        &params,
+        &people,
+        n,
+        NoisePath::FromSum,
+        &mut rng,
+        &mut |_| {},
+    )
+    .unwrap();
     (
         noisy,
         people.truth().clone(),
@@ -53,7 +61,11 @@ fn settings(lambda: Lambda, refit: bool) -> SparseSettings {
     }
 }
 
-fn sparse(moment: &NoisyMoment, settings: &SparseSettings, cancel: Cancel<'_>) -> Result<Findings> {
+fn sparse(
+    moment: &NoisyMoment,
+    settings: &SparseSettings,
+    cancel: Cancel<'_>,
+) -> Result<ComponentsReport> {
     sparse_components(moment, Rank::Fixed(K), settings, "", cancel)
 }
 
@@ -61,7 +73,7 @@ fn sparse(moment: &NoisyMoment, settings: &SparseSettings, cancel: Cancel<'_>) -
 fn the_path_is_what_single_estimates_give() {
     let (moment, _, truth) = study(MechanismKind::SymmetricGaussian, 60, 60_000, 4);
     for refit in [false, true] {
-        let found = sparse(&moment, &settings(Lambda::Path, refit), Cancel::NEVER).unwrap();
+        let found = sparse(&moment, &settings(Lambda::NoisePath, refit), Cancel::NEVER).unwrap();
         let outcome = found.sparse.unwrap();
         let path = outcome.path.unwrap();
         assert_eq!((path.chosen, path.points.len()), (outcome.lambda, 16));
@@ -107,7 +119,7 @@ fn the_path_is_what_single_estimates_give() {
                 ..settings(Lambda::Fixed(point.lambda), refit)
             };
             let alone = sparse(&moment, &alone, Cancel::NEVER).unwrap();
-            let components = alone.assessment.components.iter();
+            let components = alone.floor_report.components.iter();
             let apart = components.map(|c| c.eigenvalue).sum::<f64>() - point.captured_variance;
             assert!(apart.abs() < 0.02 * path.most_variance, "{point:?} {apart}");
         }
@@ -127,7 +139,7 @@ fn the_path_is_what_single_estimates_give() {
 #[test]
 fn large_paths_leave_the_row_norms_out_and_cancelling_stops_them() {
     let (moment, ..) = study(MechanismKind::SymmetricGaussian, 110, 400_000, 4);
-    let settings = settings(Lambda::Path, false);
+    let settings = settings(Lambda::NoisePath, false);
     let found = sparse(&moment, &settings, Cancel::NEVER).unwrap();
     let path = found.sparse.unwrap().path.unwrap();
     assert!(path.points.iter().all(|point| point.row_norms.is_none()));

@@ -9,6 +9,7 @@
 mod common;
 
 mod centring;
+mod component_groups;
 mod fantope;
 mod jackknife;
 mod lambda_path;
@@ -18,5 +19,4 @@ mod plan;
 mod real_path;
 mod row_check;
 mod simulate;
-mod told_apart;
 mod warnings;

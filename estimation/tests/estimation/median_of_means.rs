@@ -2,10 +2,10 @@
 
 use eigenveil_estimation::{
     accumulate::{Accumulator, ReportSum},
-    estimate::{Findings, principal_components},
+    components::{ComponentsReport, principal_components},
     models::Model,
     moment::NoisyMoment,
-    simulate::{Participants, Path, RowSource, noisy_sum},
+    simulate::{NoisePath, Participants, RowSource, noisy_sum},
 };
 use eigenveil_shared::{
     codec::StudyShape,
@@ -29,8 +29,15 @@ fn alarms(params: &StudyParams, n: u64, runs: u64) -> usize {
     let people = Participants::draw(&model, 2, params, &mut rng).unwrap();
     (0..runs)
         .filter(|_| {
-            let (moment, _) =
-                noisy_sum(params, &people, n, Path::Law, &mut rng, &mut |_| {}).unwrap();
+            let (moment, _) = noisy_sum(
+                params,
+                &people,
+                n,
+                NoisePath::FromSum,
+                &mut rng,
+                &mut |_| {},
+            )
+            .unwrap();
             let found = principal_components(&moment, Rank::Fixed(2), "").unwrap();
             let agreement = found.bucket_agreement.unwrap();
             assert_eq!(agreement.buckets, 32);
@@ -55,8 +62,8 @@ fn settings() -> Vec<(StudyParams, u64)> {
     ]
 }
 
-/// 8 settings, 60 honest studies each. At the stated rate of 1e-3 (or less) 0.48 alarms are expected; more than 4 come with
-/// probability 2e-4.
+/// 8 settings, 60 honest studies each. At the stated rate of 1e-3 (or less) 0.48 alarms are expected; more than 4 come
+/// with probability 2e-4.
 #[test]
 fn honest_reports_hardly_ever_disagree() {
     let total: usize = settings()
@@ -66,8 +73,8 @@ fn honest_reports_hardly_ever_disagree() {
     assert!(total <= 4, "{total}");
 }
 
-/// The same with 2,000 studies of each setting: at most 9 alarms each, which 2 expected ones exceed with probability 5e-5.
-/// Minutes: `cargo test --release --workspace --test estimation median_of_means:: -- --ignored --nocapture`.
+/// The same with 2,000 studies of each setting: at most 9 alarms each, which 2 expected ones exceed with probability
+/// 5e-5. Minutes: `cargo test --release --workspace --test estimation median_of_means:: -- --ignored --nocapture`.
 #[test]
 #[ignore = "minutes"]
 fn the_false_alarm_rate_of_each_setting() {
@@ -79,7 +86,7 @@ fn the_false_alarm_rate_of_each_setting() {
 }
 
 /// Honest buckets of a `double-cap` study, `bad` of 64 commits made of one seed each.
-fn with_repeated_seeds(params: &StudyParams, bad: u64) -> Findings {
+fn with_repeated_seeds(params: &StudyParams, bad: u64) -> ComponentsReport {
     let model = RowSource::Model(Model::spiked(params.dimension(), 2, 20.0));
     let mut rng = ChaCha20Rng::seed_from_u64(5);
     let people = Participants::draw(&model, 2, params, &mut rng).unwrap();
@@ -122,7 +129,7 @@ fn repeated_seeds_are_noticed_with_and_without_centring() {
             assert_eq!(agreement.verdict, BucketVerdict::Disagree);
             assert!(agreement.suspicious_buckets as u64 >= 1);
             assert!(agreement.suspicious_buckets as u64 <= bad);
-            let warning = &found.assessment.warnings[0];
+            let warning = &found.floor_report.warnings[0];
             let expected = "a poisoned or broken batch may be in the sums";
             assert!(warning.contains(expected), "{warning}");
         }
@@ -136,8 +143,15 @@ fn a_broken_scale_is_noticed() {
     let model = RowSource::Model(Model::spiked(20, 2, 20.0));
     let mut rng = ChaCha20Rng::seed_from_u64(9);
     let people = Participants::draw(&model, 2, &params, &mut rng).unwrap();
-    let (moment, _) =
-        noisy_sum(&params, &people, 64_000, Path::Law, &mut rng, &mut |_| {}).unwrap();
+    let (moment, _) = noisy_sum(
+        &params,
+        &people,
+        64_000,
+        NoisePath::FromSum,
+        &mut rng,
+        &mut |_| {},
+    )
+    .unwrap();
     let mut buckets = moment.buckets().to_vec();
     let broken = rng.random_range(0..32);
     let count = buckets[broken].count();

@@ -1,14 +1,15 @@
-//! The floor against simulation: Gaussian noise around planted components, and sums of `double-cap` reports; fixed seeds.
+//! The floor against simulation: Gaussian noise around planted components, and sums of `double-cap` reports; fixed
+//! seeds.
 
 use eigenveil_estimation::{
     accumulate::SeedSum,
-    estimate::principal_components,
+    components::principal_components,
     floor::{Eigenvalues, Floor, Measured, Spectrum, assess, predict},
     linalg::{outer_scaled, symmetric_eigenvalues, top_k},
     metrics::projector_distance,
     models::{Model, uniform_frame},
     moment::NoisyMoment,
-    simulate::{Participants, Path, Repeat, RowSource, Summary, noisy_sum},
+    simulate::{NoisePath, Participants, Repeat, RowSource, Summary, noisy_sum},
 };
 use eigenveil_shared::{
     estimate::{Rank, Verdict},
@@ -67,7 +68,7 @@ fn measure(rng: &mut ChaCha8Rng, sizes: &[f64], diagonal_factor: f64) -> Measure
     }
     let leading = top_k(&moment, k).unwrap();
     let spectrum = symmetric_eigenvalues(&moment).unwrap();
-    let assessment = assess(&Measured {
+    let floor_report = assess(&Measured {
         vectors: &leading.vectors,
         values: leading.values.as_slice(),
         spectrum: Eigenvalues::all(spectrum.as_slice()),
@@ -81,8 +82,8 @@ fn measure(rng: &mut ChaCha8Rng, sizes: &[f64], diagonal_factor: f64) -> Measure
     .unwrap();
     Measurement {
         measured_error: projector_distance(&leading.vectors, &truth).unwrap(),
-        error_from_data: assessment.expected_error,
-        debiased: assessment
+        error_from_data: floor_report.expected_error,
+        debiased: floor_report
             .components
             .iter()
             .map(|c| c.debiased_eigenvalue.unwrap_or(f64::NAN))
@@ -143,9 +144,9 @@ fn spiked(params: &StudyParams) -> (Vec<Repeat>, Summary) {
     simulated(params, source, (100_000, 5), (6, 1))
 }
 
-/// The same of `double-cap` with all components visible (here 4 r_b and more; the error of a run spreads by 5 to 10 %, the
-/// mean of six by 4 % at most: 15 % is three deviations and more); and what the mechanism is for: at most
-/// this share of the error that the published mechanism leaves at the same ε.
+/// The same of `double-cap` with all components visible (here 4 r_b and more; the error of a run spreads by 5 to 10 %,
+/// the mean of six by 4 % at most: 15 % is three deviations and more); and what the mechanism is for: at most this
+/// share of the error that the published mechanism leaves at the same ε.
 #[test]
 fn predicted_error_is_the_measured_one_of_double_cap() {
     for (epsilon, share) in [(1.0, 0.42), (2.0, 0.35), (4.0, 0.30), (8.0, 0.28)] {
@@ -190,26 +191,33 @@ fn a_component_is_debiased_with_and_without_known_lengths() {
         let (mut theta, mut squares, mut expected, mut share) = (0.0, 0.0, 0.0, 0.0);
         let runs = 20;
         for _ in 0..runs {
-            let (moment, _) =
-                noisy_sum(&params, &participants, n, Path::Law, &mut rng, &mut |_| {}).unwrap();
+            let (moment, _) = noisy_sum(
+                &params,
+                &participants,
+                n,
+                NoisePath::FromSum,
+                &mut rng,
+                &mut |_| {},
+            )
+            .unwrap();
             let findings = principal_components(&moment, Rank::Auto, "ε = 4").unwrap();
-            let assessment = findings.assessment;
-            assert_eq!(assessment.components.len(), 1);
-            let component = &assessment.components[0];
+            let floor_report = findings.floor_report;
+            assert_eq!(floor_report.components.len(), 1);
+            let component = &floor_report.components[0];
             assert_eq!(component.verdict, Verdict::Above);
             theta += component.debiased_eigenvalue.unwrap() / f64::from(runs);
             squares += projector_distance(&findings.vectors, participants.truth())
                 .unwrap()
                 .powi(2)
                 / f64::from(runs);
-            expected += assessment.expected_error / f64::from(runs);
+            expected += floor_report.expected_error / f64::from(runs);
             match norm {
                 Norm::Normalize => {
-                    assert_eq!(assessment.total_variance, Some(1.0));
+                    assert_eq!(floor_report.total_variance, Some(1.0));
                     share += component.explained_variance_ratio.unwrap() / f64::from(runs);
                 }
                 _ => {
-                    assert_eq!(assessment.total_variance, None);
+                    assert_eq!(floor_report.total_variance, None);
                     assert_eq!(component.explained_variance_ratio, None);
                 }
             }
@@ -329,11 +337,11 @@ fn pure_noise_rarely_counts() {
 #[test]
 fn the_margin_is_needed() {
     let mut rng = ChaCha8Rng::seed_from_u64(8);
-    let law = noise_model(1.0);
+    let from_sum = noise_model(1.0);
     let over_edge = (0..200)
         .filter(|_| {
             let spectrum = symmetric_eigenvalues(&noise(&mut rng, 40, 1.0)).unwrap();
-            let floor = Floor::from_eigenvalues(spectrum.as_slice(), &law, N).unwrap();
+            let floor = Floor::from_eigenvalues(spectrum.as_slice(), &from_sum, N).unwrap();
             spectrum[0] > floor.edge
         })
         .count();

@@ -4,7 +4,7 @@
 
 use eigenveil_estimation::{
     accumulate::ReportSum,
-    estimate::principal_components,
+    components::principal_components,
     floor::{Spectrum, predict},
     linalg::{packed_to_dense, symmetric_eigenvalues},
     metrics::projector_distance,
@@ -85,10 +85,10 @@ fn every_gaussian_mechanism_ends_where_it_was_predicted() {
         assert!((measured / s - 1.0).abs() < 0.25);
 
         let findings = principal_components(&study.moment, Rank::Fixed(K), "ε = 4").unwrap();
-        let assessment = &findings.assessment;
-        let mut components = assessment.components.iter();
+        let floor_report = &findings.floor_report;
+        let mut components = floor_report.components.iter();
         assert!(components.all(|c| c.verdict == Verdict::Above));
-        assert_eq!(assessment.floor.components_above, K);
+        assert_eq!(floor_report.floor.components_above, K);
         // The sample's own subspace is the truth of the noise; the population's is a little further.
         let sample = pca(&packed_to_dense(&study.exact), K).unwrap();
         let error = projector_distance(&findings.vectors, &sample.vectors).unwrap();
@@ -97,14 +97,14 @@ fn every_gaussian_mechanism_ends_where_it_was_predicted() {
         let planned = predict(&spectrum, study.moment.noise(), n as u64)
             .unwrap()
             .expected_error;
-        let from_data = assessment.expected_error;
+        let from_data = floor_report.expected_error;
         println!("error {error:.4}, planned {planned:.4}, from data {from_data:.4}");
         // One run: its error spreads by about 1/√(2·K·(P−K)) = 16 % around the expectation.
         assert!((error / planned - 1.0).abs() < 0.5);
         assert!((from_data / planned - 1.0).abs() < 0.15);
         assert!(projector_distance(&findings.vectors, &study.subspace).unwrap() < 2.0 * planned);
-        for (component, value) in assessment.components.iter().zip(sample.values.iter()) {
-            let estimated = component.debiased_eigenvalue.unwrap() + assessment.floor.centre;
+        for (component, value) in floor_report.components.iter().zip(sample.values.iter()) {
+            let estimated = component.debiased_eigenvalue.unwrap() + floor_report.floor.centre;
             println!("{estimated} for {value}");
             assert!((estimated / value - 1.0).abs() < 0.15);
         }
@@ -134,13 +134,13 @@ fn a_hopeless_study_claims_nothing() {
     let study = run(MechanismKind::IsotropicGaussian, 1.0, 300, 1);
     let findings = principal_components(&study.moment, Rank::Auto, "ε = 1").unwrap();
     assert_eq!(findings.vectors.ncols(), 0);
-    let [warning] = &findings.assessment.warnings[..] else {
-        panic!("{:?}", findings.assessment.warnings)
+    let [warning] = &findings.floor_report.warnings[..] else {
+        panic!("{:?}", findings.floor_report.warnings)
     };
     assert!(warning.starts_with("At n = 300 and ε = 1 no component stands above the noise"));
     assert!(warning.contains("participants would be needed"));
     let asked = principal_components(&study.moment, Rank::Fixed(K), "ε = 1").unwrap();
-    assert!((asked.assessment.expected_error - (2.0 * K as f64).sqrt()).abs() < 1e-12);
-    let mut components = asked.assessment.components.iter();
+    assert!((asked.floor_report.expected_error - (2.0 * K as f64).sqrt()).abs() < 1e-12);
+    let mut components = asked.floor_report.components.iter();
     assert!(components.all(|c| c.verdict != Verdict::Above));
 }

@@ -73,8 +73,9 @@ fn honest_rows_are_hardly_ever_called_impossible() {
     assert!(alarms <= 3, "{alarms}");
 }
 
-/// 27 settings, 1,000 studies each: 27 alarms at the stated rate, more than 48 with probability 1e-4. Minutes:
-/// `cargo test --release -p eigenveil-estimation --test estimation row_check::the_false_alarm_rate_of_each_setting -- --ignored --nocapture`.
+/// 27 settings, 1,000 studies each: 27 alarms at the stated rate, more than 48 with probability 1e-4. Minutes: `cargo
+/// test --release -p eigenveil-estimation --test estimation row_check::the_false_alarm_rate_of_each_setting --
+/// --ignored --nocapture`.
 #[test]
 #[ignore = "minutes"]
 fn the_false_alarm_rate_of_each_setting() {
@@ -83,8 +84,8 @@ fn the_false_alarm_rate_of_each_setting() {
     assert!(alarms <= 48, "{alarms}");
 }
 
-/// Rows that are all the same, so that one eigenvalue is 1: 60 studies, more than one alarm comes with probability 2e-3.
-/// A length of 1.2 is found.
+/// Rows that are all the same, so that one eigenvalue is 1: 60 studies, more than one alarm comes with probability
+/// 2e-3. A length of 1.2 is found.
 #[test]
 fn dense_mechanisms_keep_the_length_of_rows() {
     use MechanismKind::{DiscreteGaussian, IsotropicGaussian, SymmetricGaussian};
@@ -136,8 +137,8 @@ fn dense_mechanisms_keep_the_length_of_rows() {
     assert!(alarms <= 1, "{alarms}");
 }
 
-/// 1 % of the reports, each the best of a million seeds, spread evenly: at p = 40 they are the first component, every verdict of
-/// the noise floor and of the buckets is as without them, and the seeds tell.
+/// 1 % of the reports, each the best of a million seeds, spread evenly: at p = 40 they are the first component, every
+/// verdict of the noise floor and of the buckets is as without them, and the seeds tell.
 #[test]
 fn chosen_seeds_are_pointed_out() {
     let params = params(40, MechanismKind::DoubleCap, 4.0);

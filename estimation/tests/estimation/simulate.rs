@@ -1,8 +1,8 @@
-//! Simulation: both paths have one law, the oracle without noise, trends, reproducibility.
+//! Simulation: both paths have one distribution, the oracle without noise, trends, reproducibility.
 
 use eigenveil_estimation::{
     models::Model,
-    simulate::{Experiment, Participants, Path, RowSource, noisy_sum, run},
+    simulate::{Experiment, NoisePath, Participants, RowSource, noisy_sum, run},
 };
 use eigenveil_shared::{
     ErrorCode,
@@ -33,7 +33,7 @@ fn kolmogorov_smirnov(a: &mut [f64], b: &mut [f64]) -> f64 {
 
 /// The noisy sum of the same participants by both paths, entry by entry and in a few combinations.
 ///
-/// False-alarm rate: each statistic exceeds 2.69 with probability 1e-6 when the laws are equal; there are
+/// False-alarm rate: each statistic exceeds 2.69 with probability 1e-6 when the distributions are equal; there are
 /// 41 of them, so a correct program fails for one choice of seeds in about 24,000.
 #[test]
 fn law_and_device_paths_have_one_distribution() {
@@ -45,7 +45,7 @@ fn law_and_device_paths_have_one_distribution() {
     ];
     for (number, &mechanism) in MechanismKind::ALL.iter().enumerate() {
         let params = params(4, mechanism, 4.0);
-        let draw = |path: Path, seed: u64| -> Vec<Vec<f64>> {
+        let draw = |noise_path: NoisePath, seed: u64| -> Vec<Vec<f64>> {
             let mut rng = ChaCha20Rng::seed_from_u64(seed);
             let participants =
                 Participants::draw(&RowSource::Rows(&rows), 1, &params, &mut rng).unwrap();
@@ -58,7 +58,7 @@ fn law_and_device_paths_have_one_distribution() {
                         v.iter().step_by(2).sum::<f64>() - v.iter().skip(1).step_by(2).sum::<f64>()
                     };
                     if mechanism != MechanismKind::DoubleCap {
-                        // There the trace is zero but for rounding, which has no law to compare.
+                        // There the trace is zero but for rounding, which has no distribution to compare.
                         values.push(moment.mean().trace());
                     }
                     values.extend([
@@ -70,11 +70,11 @@ fn law_and_device_paths_have_one_distribution() {
                 })
                 .collect()
         };
-        let law = draw(Path::Law, 10 + number as u64);
-        let device = draw(Path::Device, 20 + number as u64);
-        for at in 0..law[0].len() {
+        let from_sum = draw(NoisePath::FromSum, 10 + number as u64);
+        let device = draw(NoisePath::PerReport, 20 + number as u64);
+        for at in 0..from_sum[0].len() {
             let column = |samples: &[Vec<f64>]| samples.iter().map(|v| v[at]).collect::<Vec<f64>>();
-            let statistic = kolmogorov_smirnov(&mut column(&law), &mut column(&device));
+            let statistic = kolmogorov_smirnov(&mut column(&from_sum), &mut column(&device));
             assert!(statistic < 2.69, "{mechanism}, statistic {at}: {statistic}");
         }
     }
@@ -114,7 +114,7 @@ fn error_falls_with_n_and_epsilon_and_grows_with_p_and_k() {
 fn the_published_model_is_far_below_the_floor_and_the_floor_says_so() {
     let (kind, ball) = (MechanismKind::SymmetricGaussian, Norm::Clip { radius: 1.0 });
     let params = params_with(40, kind, 0.5, ball, None);
-    let source = RowSource::Model(Model::published(40, 5, None, 1.0));
+    let source = RowSource::Model(Model::wang_xu(40, 5, None, 1.0));
     let (repeats, summary) = simulated(&params, source, (100_000, 5), (2, 2));
     println!("{summary:?}");
     // A random subspace has √(2k(1 − k/p)) = 2.96 of at most √10.
@@ -150,7 +150,7 @@ fn the_sparse_estimator_beats_pca_on_the_same_reports() {
 fn a_seed_gives_the_same_numbers_and_more_repeats_keep_them() {
     let params = params(6, MechanismKind::SymmetricGaussian, 2.0);
     let experiment = |seed, repeats| Experiment {
-        path: Path::Device,
+        noise_path: NoisePath::PerReport,
         repeats,
         seed,
         ..Experiment::new(&params, RowSource::Model(Model::spiked(6, 1, 5.0)), 500, 1)

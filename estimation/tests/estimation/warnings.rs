@@ -1,10 +1,10 @@
 //! The number of participants a warning names is the planner's.
 
 use eigenveil_estimation::{
-    estimate::principal_components,
+    components::principal_components,
     models::Model,
-    plan::{Total, Wish, plan, spectrum_of},
-    simulate::{Participants, Path, RowSource, noisy_sum},
+    plan::{MeanSquaredLength, PlanTarget, plan, spectrum_from_eigenvalues},
+    simulate::{NoisePath, Participants, RowSource, noisy_sum},
 };
 use eigenveil_shared::{estimate::Rank, mechanism::MechanismKind};
 use rand::{SeedableRng, rngs::ChaCha20Rng};
@@ -39,11 +39,18 @@ fn the_number_named_is_enough_for_the_planner() {
         let mut rng = ChaCha20Rng::seed_from_u64(2);
         let model = RowSource::Model(Model::spiked(p, k, 5.0));
         let people = Participants::draw(&model, k, &params, &mut rng).unwrap();
-        let (moment, _) =
-            noisy_sum(&params, &people, 1_797, Path::Law, &mut rng, &mut |_| {}).unwrap();
+        let (moment, _) = noisy_sum(
+            &params,
+            &people,
+            1_797,
+            NoisePath::FromSum,
+            &mut rng,
+            &mut |_| {},
+        )
+        .unwrap();
         let setting = format!("ε = {epsilon}");
         let found = principal_components(&moment, Rank::Fixed(k), &setting).unwrap();
-        let warning = &found.assessment.warnings[0];
+        let warning = &found.floor_report.warnings[0];
         let opening = format!("At n = 1,797 and ε = {epsilon} no component stands above the noise");
         assert!(warning.starts_with(&opening), "{warning}");
 
@@ -53,9 +60,16 @@ fn the_number_named_is_enough_for_the_planner() {
         let share: f64 = warning[start..].split(' ').next().unwrap().parse().unwrap();
         let share = share / 100.0;
         let rest = (1.0 - share * k as f64) / p as f64;
-        let spectrum = spectrum_of(p, k, &vec![share + rest; k], Total::UnitRows).unwrap();
+        let spectrum =
+            spectrum_from_eigenvalues(p, k, &vec![share + rest; k], MeanSquaredLength::UnitRows)
+                .unwrap();
         let above = |n: u64| {
-            let planned = plan(&spectrum, &params.noise_model(), Wish::Participants(n)).unwrap();
+            let planned = plan(
+                &spectrum,
+                &params.noise_model(),
+                PlanTarget::Participants(n),
+            )
+            .unwrap();
             planned.components_above.unwrap()
         };
         assert_eq!(above(n), k, "{warning}");
@@ -68,9 +82,11 @@ fn the_number_named_is_enough_for_the_planner() {
         }
         let least = number_before(warning, " cannot be enough");
         assert!(least < n);
-        let kindest = spectrum_of(p, k, &vec![1.0 / k as f64; k], Total::UnitRows).unwrap();
-        let wish = Wish::Participants(least - 1);
-        let planned = plan(&kindest, &params.noise_model(), wish).unwrap();
+        let kindest =
+            spectrum_from_eigenvalues(p, k, &vec![1.0 / k as f64; k], MeanSquaredLength::UnitRows)
+                .unwrap();
+        let target = PlanTarget::Participants(least - 1);
+        let planned = plan(&kindest, &params.noise_model(), target).unwrap();
         assert!(planned.components_above.unwrap() < k, "{warning}");
     }
 }

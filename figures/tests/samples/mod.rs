@@ -1,4 +1,4 @@
-//! Sample pictures, shared by the gallery and the layout tests.
+//! Sample figures, shared by the gallery and the layout tests.
 
 use eigenveil_figures::{
     Axis, Biplot, ColourScale, Figure, ImageGrid, LineChart, LineStyle, LoadingImage, Series,
@@ -36,8 +36,8 @@ pub(crate) fn all() -> Vec<(String, String)> {
     all
 }
 
-/// A sparse estimate of four components, two of which cannot be told apart, with a path of λ; its features have the longest
-/// names of tables that people try first.
+/// A sparse estimate of four components, two of which cannot be distinguished, with a path of λ; its features have the
+/// longest names of tables that people try first.
 pub(crate) fn estimate() -> Estimate {
     serde_json::from_str(include_str!("estimate.json")).expect("an estimate")
 }
@@ -128,7 +128,7 @@ pub(crate) fn digits(scale: ColourScale) -> ImageGrid {
     let private = pairs.map(|(k, (other, cosine))| {
         let noise = 0.12 * k as f64 - 0.04;
         let label = format!("cos² = {cosine}");
-        picture(&format!("Component {k}"), &label, k, noise).facing(other)
+        picture(&format!("Component {k}"), &label, k, noise).with_sign_of(other)
     });
     let mut grid = ImageGrid::new("Components of handwritten digits");
     grid.subtitle = Some("ε = 4, 60 000 reports; orange is positive, blue negative".into());

@@ -1,6 +1,8 @@
 //! Figure 3, the private power method: its error over ε, and whether its printed noise keeps what it claims.
 
-use eigenveil_central::{Fit, Neighbours, NoiseRule, Options, generator, parameter::COLUMNS};
+use eigenveil_central::{
+    CentralCalibration, Fit, Neighbours, Options, generator, parameter::BLOCK_SIZE,
+};
 use eigenveil_estimation::models::Model;
 use eigenveil_figures::{Axis, LineStyle};
 use eigenveil_shared::Result;
@@ -23,7 +25,7 @@ const ENTRY: (f64, f64) = (8.0, 1e-3);
 #[derive(Clone, Copy)]
 struct Setting {
     neighbours: Neighbours,
-    calibration: NoiseRule,
+    calibration: CentralCalibration,
     k: usize,
     columns: usize,
     epsilon: f64,
@@ -31,7 +33,7 @@ struct Setting {
 }
 
 fn fact(fit: &Fit, name: &str) -> f64 {
-    let found = fit.facts.iter().find(|(fact, _)| *fact == name);
+    let found = fit.diagnostics.iter().find(|(fact, _)| *fact == name);
     found.map_or(f64::NAN, |(_, value)| *value)
 }
 
@@ -56,7 +58,7 @@ impl Setting {
         let model = Model::spiked(P, self.k, 8.0);
         let rows = model_rows(&model, N, &mut rng)?;
         let privacy = private(self.epsilon, self.delta, self.neighbours, self.calibration)?;
-        let options = Options::default().with(COLUMNS, self.columns);
+        let options = Options::default().with(BLOCK_SIZE, self.columns);
         let (fit, error) = fitted("private-power", &options, privacy, &rows, &mut rng)?;
         Ok(vec![Point::only([
             true_epsilon(&fit),
@@ -72,7 +74,7 @@ fn plan(_: &Data, scale: Scale) -> Result<Plan> {
     let repeats = scale.choose(5, 20);
     let budgets: &[f64] = scale.choose(&[0.25, 1.0, 4.0], &[0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0]);
     for neighbours in Neighbours::WITH_ENTRY {
-        for calibration in NoiseRule::ALL {
+        for calibration in CentralCalibration::ALL {
             let usual = Setting {
                 neighbours,
                 calibration,
@@ -103,8 +105,8 @@ fn plan(_: &Data, scale: Scale) -> Result<Plan> {
     Ok(plan)
 }
 
-fn judge(table: &Table) -> Verdict {
-    let printed = NoiseRule::AsPublished.as_str();
+fn check_claims(table: &Table) -> Verdict {
+    let printed = CentralCalibration::AsPublished.as_str();
     let (mut worst, mut settings) = (0.0_f64, 0);
     for neighbours in Neighbours::ALL {
         let wanted = [
@@ -137,7 +139,7 @@ fn judge(table: &Table) -> Verdict {
     let (two, sixteen) = (over("2"), over("16"));
     let grows = sixteen / two;
     let verdict = verdict.with(
-        "noise between rows as printed grows with √columns, which a row does not need (ours)",
+        "noise between rows as published grows with √columns, which a row does not need (ours)",
         (grows / 8.0_f64.sqrt() - 1.0).abs() < 0.01,
         format!(
             "{} times the noise needed with 2 columns, {} times with 16: {} = √{}",
@@ -161,12 +163,12 @@ fn judge(table: &Table) -> Verdict {
     )
 }
 
-fn picture(table: &Table) -> String {
+fn to_svg(table: &Table) -> String {
     let mut lines = Vec::new();
     for (place, neighbours) in Neighbours::WITH_ENTRY.into_iter().enumerate() {
         for (calibration, style) in [
-            (NoiseRule::Accounted, LineStyle::Solid),
-            (NoiseRule::AsPublished, LineStyle::Dashed),
+            (CentralCalibration::Accounted, LineStyle::Solid),
+            (CentralCalibration::AsPublished, LineStyle::Dashed),
         ] {
             let fixed = [
                 ("neighbours", neighbours.as_str()),
@@ -187,20 +189,20 @@ fn picture(table: &Table) -> String {
     )
 }
 
-fn numbers(table: &Table) -> String {
+fn to_markdown(table: &Table) -> String {
     let rows = ["neighbours", "calibration", "columns", "delta"];
     sweep::markdown(table, &rows, "epsilon", "error", &[])
 }
 
 pub(crate) const FIGURE_3: Exhibit = Exhibit {
-    id: "004-figure-3",
+    id: "hardt-price-figure-3",
     item: "Figure 3",
-    shows: "the private power method (a box, no plot): its error over ε, spiked model, p = 40, n = 10,000",
-    lacks: Some(
+    caption: "the private power method (a box, no plot): its error over ε, spiked model, p = 40, n = 10,000",
+    differs_from_paper: Some(
         "the figure is the algorithm itself; the paper's number of steps needs the eigengap, here it is ⌈2 ln p⌉",
     ),
     minutes: Minutes::new(0.2, 1.0),
-    columns: &[
+    key_columns: &[
         "neighbours",
         "calibration",
         "k",
@@ -208,11 +210,11 @@ pub(crate) const FIGURE_3: Exhibit = Exhibit {
         "delta",
         "epsilon",
     ],
-    constants: &["true_epsilon"],
+    per_cell: &["true_epsilon"],
     measures: &["error", "published_sd", "accounted_sd"],
     plan,
-    judge,
-    picture,
-    numbers,
+    check_claims,
+    to_svg,
+    to_markdown,
     ..Exhibit::of(Paper::HardtPrice)
 };

@@ -52,7 +52,7 @@ fn plan(_: &Data, scale: Scale) -> Result<Plan> {
     Ok(plan)
 }
 
-fn judge(table: &Table) -> Verdict {
+fn check_claims(table: &Table) -> Verdict {
     let line = |algorithm| table.line(&[("algorithm", algorithm)], "n", "sine_mean");
     let found = slope(&line("streaming-power"));
     let wanted = [("algorithm", "streaming-power")];
@@ -70,7 +70,7 @@ fn judge(table: &Table) -> Verdict {
     )
 }
 
-fn picture(table: &Table) -> String {
+fn to_svg(table: &Table) -> String {
     let line = |name| sweep::series(table, name, &[("algorithm", name)], "n", "sine");
     sweep::chart(
         "The streaming power method over n",
@@ -82,19 +82,19 @@ fn picture(table: &Table) -> String {
 }
 
 pub(crate) const FIGURE_2: Exhibit = Exhibit {
-    id: "004-figure-2",
+    id: "hardt-price-figure-2",
     item: "Figure 2",
-    shows: "the streaming power method (a box, no plot): its error over n, spiked model, p = 40, k = 2",
-    lacks: Some(
+    caption: "the streaming power method (a box, no plot): its error over n, spiked model, p = 40, k = 2",
+    differs_from_paper: Some(
         "the figure is the algorithm itself; the paper's number of steps needs the eigengap, here it is ⌈2 ln p⌉, and \
          the rows have length 1",
     ),
     minutes: Minutes::new(0.1, 1.0),
-    columns: &["algorithm", "n"],
+    key_columns: &["algorithm", "n"],
     measures: &["error", "sine"],
     plan,
-    judge,
-    picture,
-    numbers: |table| sweep::markdown(table, &["n"], "algorithm", "sine", &[]),
+    check_claims,
+    to_svg,
+    to_markdown: |table| sweep::markdown(table, &["n"], "algorithm", "sine", &[]),
     ..Exhibit::of(Paper::HardtPrice)
 };

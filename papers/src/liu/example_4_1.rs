@@ -1,6 +1,6 @@
 //! Example 4.1, signal and noise apart: what its separation is worth to `dp-pca`.
 
-use eigenveil_central::{Neighbours, NoiseRule, Options, Rows, generator};
+use eigenveil_central::{CentralCalibration, Neighbours, Options, Rows, generator};
 use eigenveil_estimation::models::uniform_frame;
 use eigenveil_figures::Axis;
 use eigenveil_shared::{
@@ -43,7 +43,12 @@ fn example(sigma: f64, repeat: u64) -> Result<(Rows, DMatrix<f64>)> {
 }
 
 fn error(algorithm: &str, sigma: f64, repeat: u64) -> Result<Vec<Point>> {
-    let privacy = private(EPSILON, DELTA, Neighbours::Replace, NoiseRule::Accounted)?;
+    let privacy = private(
+        EPSILON,
+        DELTA,
+        Neighbours::Replace,
+        CentralCalibration::Accounted,
+    )?;
     let rows = example(sigma, repeat)?;
     let mut rng = generator(Some(repeat))?;
     let (fit, error) = fitted(algorithm, &Options::default(), privacy, &rows, &mut rng)?;
@@ -68,7 +73,7 @@ fn plan(_: &Data, scale: Scale) -> Result<Plan> {
     Ok(plan)
 }
 
-fn judge(table: &Table) -> Verdict {
+fn check_claims(table: &Table) -> Verdict {
     let mut verdict = Verdict::default();
     for algorithm in ALGORITHMS {
         let wanted = [("algorithm", algorithm)];
@@ -98,7 +103,7 @@ fn judge(table: &Table) -> Verdict {
     verdict
 }
 
-fn picture(table: &Table) -> String {
+fn to_svg(table: &Table) -> String {
     let line = |name| sweep::series(table, name, &[("algorithm", name)], "sigma", "error");
     sweep::chart(
         "Example 4.1: rows ±v + σ·noise",
@@ -110,19 +115,19 @@ fn picture(table: &Table) -> String {
 }
 
 pub(crate) const EXAMPLE_4_1: Exhibit = Exhibit {
-    id: "003-example-4-1",
+    id: "liu-example-4-1",
     item: "Example 4.1 (not a figure)",
-    shows: "the errors of dp-pca, private-oja and minibatch-oja where signal and noise are apart, ε = 2",
-    lacks: Some(
+    caption: "the errors of dp-pca, private-oja and minibatch-oja where signal and noise are apart, ε = 2",
+    differs_from_paper: Some(
         "the paper's rows are not bounded; here they are divided by 1.5 and clipped to the unit ball. Its β and step \
          sizes, made of unknown constants, are the defaults",
     ),
     minutes: Minutes::new(0.05, 0.3),
-    columns: &["algorithm", "sigma"],
-    constants: &["true_epsilon"],
+    key_columns: &["algorithm", "sigma"],
+    per_cell: &["true_epsilon"],
     plan,
-    judge,
-    picture,
-    numbers: |table| sweep::markdown(table, &["algorithm"], "sigma", "error", &[]),
+    check_claims,
+    to_svg,
+    to_markdown: |table| sweep::markdown(table, &["algorithm"], "sigma", "error", &[]),
     ..Exhibit::of(Paper::Liu)
 };

@@ -79,7 +79,7 @@ fn plan(_: &Data, scale: Scale) -> Result<Plan> {
     Ok(plan)
 }
 
-fn judge(table: &Table) -> Verdict {
+fn check_claims(table: &Table) -> Verdict {
     let ratios = |source: Source| {
         let mut line = table.line(&[("rows", source.as_str())], "sigma", "ratio_mean");
         line.sort_by(|a, b| b.0.total_cmp(&a.0));
@@ -115,7 +115,7 @@ fn judge(table: &Table) -> Verdict {
         )
 }
 
-fn picture(table: &Table) -> String {
+fn to_svg(table: &Table) -> String {
     let line = |source: Source| {
         let name = source.as_str();
         sweep::series(table, name, &[("rows", name)], "sigma", "ratio")
@@ -130,19 +130,19 @@ fn picture(table: &Table) -> String {
 }
 
 pub(crate) const FIGURE_1: Exhibit = Exhibit {
-    id: "003-figure-1",
+    id: "liu-figure-1",
     item: "Figure 1",
-    shows: "how far apart the gradients of a minibatch lie, over the length of their average",
-    lacks: Some(
+    caption: "how far apart the gradients of a minibatch lie, over the length of their average",
+    differs_from_paper: Some(
         "the paper gives neither the Gaussian covariance nor w: both kinds of rows have the second moment vvᵀ + σ²I, \
          and w is at 45° to v",
     ),
     minutes: Minutes::new(0.01, 0.05),
-    columns: &["rows", "sigma"],
+    key_columns: &["rows", "sigma"],
     measures: &["average", "range", "ratio"],
     plan,
-    judge,
-    picture,
-    numbers: |table| sweep::markdown(table, &["rows"], "sigma", "ratio", &[]),
+    check_claims,
+    to_svg,
+    to_markdown: |table| sweep::markdown(table, &["rows"], "sigma", "ratio", &[]),
     ..Exhibit::of(Paper::Liu)
 };

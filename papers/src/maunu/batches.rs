@@ -57,7 +57,7 @@ const REGIMES: [Regime; 3] = [
     ),
 ];
 
-fn judge(table: &Table) -> Verdict {
+fn check_claims(table: &Table) -> Verdict {
     let mut verdict = Verdict::default();
     for rule in NOISES {
         let grid = Grid::new(table, rule, "reached_mean");
@@ -79,7 +79,7 @@ fn judge(table: &Table) -> Verdict {
     verdict
 }
 
-fn picture(table: &Table) -> String {
+fn to_svg(table: &Table) -> String {
     grid::picture(
         table,
         &SAMPLED,
@@ -94,23 +94,23 @@ fn picture(table: &Table) -> String {
     )
 }
 
-fn numbers(table: &Table) -> String {
+fn to_markdown(table: &Table) -> String {
     let text = grid::markdown(table, &["inliers", "batch"], "reached");
     format!("Share of the repeats whose error stays within the tolerance:\n\n{text}")
 }
 
 pub(crate) const FIGURE_5: Exhibit = Exhibit {
-    id: "000-figure-5",
+    id: "maunu-figure-5",
     item: "Figure 5",
-    shows: "share of repeats that reach a squared distance of 10⁻², over inliers and batches, N = T = 2,000, D = 20",
-    lacks: Some(
+    caption: "share of repeats that reach a squared distance of 10⁻², over inliers and batches, N = T = 2,000, D = 20",
+    differs_from_paper: Some(
         "10 repeats where the paper has 50; the axes' values are not in the text we have; a batch is a Poisson sample, \
          B its mean size",
     ),
     minutes: Minutes::new(0.4, 15.0),
     plan,
-    judge,
-    picture,
-    numbers,
+    check_claims,
+    to_svg,
+    to_markdown,
     ..FIGURE_2
 };

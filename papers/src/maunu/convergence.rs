@@ -1,6 +1,6 @@
 //! Figure 1: the six algorithms along their iterations.
 
-use eigenveil_central::NoiseRule;
+use eigenveil_central::CentralCalibration;
 use eigenveil_figures::{Axis, Figure, LineChart, LineStyle, Series};
 use eigenveil_shared::Result;
 
@@ -29,12 +29,12 @@ fn plan(_: &Data, scale: Scale) -> Result<Plan> {
 struct Course(Vec<(f64, f64)>);
 
 impl Course {
-    fn new(table: &Table, form: Form, rule: NoiseRule, measure: &str) -> Self {
-        let wanted = [("algorithm", form.name()), ("noise", rule.as_str())];
+    fn new(table: &Table, form: Form, rule: CentralCalibration, measure: &str) -> Self {
+        let wanted = [("algorithm", form.name()), ("calibration", rule.as_str())];
         Self(table.line(&wanted, "iteration", measure))
     }
 
-    fn errors(table: &Table, form: Form, rule: NoiseRule) -> Self {
+    fn errors(table: &Table, form: Form, rule: CentralCalibration) -> Self {
         Self::new(table, form, rule, "error_median")
     }
 
@@ -61,7 +61,7 @@ impl Course {
     }
 }
 
-fn judge(table: &Table) -> Verdict {
+fn check_claims(table: &Table) -> Verdict {
     let mut verdict = Verdict::default();
     let convex = [DP_GD, DP_MD, DP_SGD, DP_SMD];
     for rule in NOISES {
@@ -73,7 +73,7 @@ fn judge(table: &Table) -> Verdict {
             .into_iter()
             .fold(f64::INFINITY, f64::min);
         let holds = |form: Form| {
-            let wanted = [("algorithm", form.name()), ("noise", rule.as_str())];
+            let wanted = [("algorithm", form.name()), ("calibration", rule.as_str())];
             digits(table.number(&wanted, "true_epsilon"), 3)
         };
         verdict = verdict.with(
@@ -133,10 +133,10 @@ fn judge(table: &Table) -> Verdict {
     verdict
 }
 
-fn picture(table: &Table) -> String {
+fn to_svg(table: &Table) -> String {
     let mut chart = LineChart {
         subtitle: Some(
-            "solid: noise that holds; dotted: as printed; medians (quartiles in the CSV)"
+            "solid: noise that holds; dotted: as published; medians (quartiles in the CSV)"
                 .to_owned(),
         ),
         height: 560.0,
@@ -164,7 +164,7 @@ fn picture(table: &Table) -> String {
     chart.to_svg()
 }
 
-fn numbers(table: &Table) -> String {
+fn to_markdown(table: &Table) -> String {
     const SHOWN: [usize; 5] = [100, 300, 600, 1_000, 2_000];
     let heads = SHOWN.map(|iteration| format!("iteration {iteration}"));
     let mut text = format!(
@@ -174,7 +174,7 @@ fn numbers(table: &Table) -> String {
     );
     for rule in NOISES {
         for form in Form::ALL {
-            let wanted = [("algorithm", form.name()), ("noise", rule.as_str())];
+            let wanted = [("algorithm", form.name()), ("calibration", rule.as_str())];
             let cells = SHOWN.map(|iteration| {
                 let [median, low, high] = ["median", "q1", "q3"].map(|what| {
                     let course = Course::new(table, form, rule, &format!("error_{what}"));
@@ -195,21 +195,21 @@ fn numbers(table: &Table) -> String {
 }
 
 pub(crate) const FIGURE_1: Exhibit = Exhibit {
-    id: "000-figure-1",
+    id: "maunu-figure-1",
     item: "Figure 1",
-    shows: "convergence of the six private methods, N = T = 2,000, D = 20",
-    lacks: Some(
+    caption: "convergence of the six private methods, N = T = 2,000, D = 20",
+    differs_from_paper: Some(
         "a run's seconds are spread evenly over its iterations; the error is \
          ‖V̂V̂ᵀ − VVᵀ‖_F, where the paper's d² is half its square",
     ),
     minutes: Minutes::new(0.3, 4.5),
-    columns: COLUMNS,
-    along: Some("iteration"),
-    constants: CONSTANTS,
+    key_columns: COLUMNS,
+    coordinate: Some("iteration"),
+    per_cell: CONSTANTS,
     measures: &["error", "seconds"],
     plan,
-    judge,
-    picture,
-    numbers,
+    check_claims,
+    to_svg,
+    to_markdown,
     ..Exhibit::of(Paper::Maunu)
 };

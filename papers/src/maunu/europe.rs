@@ -3,7 +3,8 @@
 use std::{sync::Arc, time::Instant};
 
 use eigenveil_central::{
-    AnalyzeGauss, Baseline, NoiseRule, Privacy, Request, Rows, generator, robust::GladForm,
+    AnalyzeGauss, Baseline, CentralCalibration, Privacy, Request, Rows, generator,
+    robust::GladVariant,
 };
 use eigenveil_estimation::models::uniform_frame;
 use eigenveil_figures::{BarChart, Figure};
@@ -116,7 +117,7 @@ impl Maps {
         popres: &Arc<Popres>,
         name: &str,
         mapper: Mapper,
-        budget: Option<(f64, NoiseRule)>,
+        budget: Option<(f64, CentralCalibration)>,
         repeats: u64,
     ) {
         let (mut iterations, mut stage, mut paper) = (String::new(), String::new(), f64::NAN);
@@ -158,13 +159,18 @@ impl Maps {
     /// What the private maps are compared with.
     fn add_references(&mut self, popres: &Arc<Popres>, repeats: u64) {
         self.add(popres, ALONE, Mapper::PeopleAlone, None, 1);
-        let ggd = Method::printed(Form::Glad(GladForm::Ggd), 100);
+        let ggd = Method::printed(Form::Glad(GladVariant::Ggd), 100);
         let plain = self.noises.shared(ggd, (self.n, popres.d), Privacy::None);
         self.add(popres, "ggd", Mapper::Run(ggd, plain), None, 1);
         self.add(popres, RANDOM, Mapper::Random, None, repeats);
     }
 
-    fn add_pca(&mut self, popres: &Arc<Popres>, rule: NoiseRule, repeats: u64) -> Result<()> {
+    fn add_pca(
+        &mut self,
+        popres: &Arc<Popres>,
+        rule: CentralCalibration,
+        repeats: u64,
+    ) -> Result<()> {
         let privacy = private(EPSILON, DELTA, rule)?;
         let budget = Some((EPSILON, rule));
         self.add(popres, DP_PCA, Mapper::DpPca(privacy), budget, repeats);
@@ -175,7 +181,7 @@ impl Maps {
         &mut self,
         popres: &Arc<Popres>,
         method: Method,
-        (epsilon, rule): (f64, NoiseRule),
+        (epsilon, rule): (f64, CentralCalibration),
         repeats: u64,
     ) -> Result<()> {
         let privacy = private(epsilon, DELTA, rule)?;
@@ -220,8 +226,8 @@ fn figure_3(data: &Data, scale: Scale) -> Result<Plan> {
         let reaper = Method::printed(DP_SGD, scale.choose(20, 100));
         // Printed noise is a whole matrix in every step, whose spectrum is wanted: minutes a run at D = 2,000.
         let of_reaper = match rule {
-            NoiseRule::Accounted => &popres,
-            NoiseRule::AsPublished => &small,
+            CentralCalibration::Accounted => &popres,
+            CentralCalibration::AsPublished => &small,
         };
         maps.add_run(of_reaper, reaper, budget, 5)?;
     }
@@ -237,7 +243,12 @@ fn figure_3(data: &Data, scale: Scale) -> Result<Plan> {
                 stage: None,
                 ..Method::printed(form, iterations)
             };
-            maps.add_run(&popres, method, (epsilon, NoiseRule::Accounted), 32)?;
+            maps.add_run(
+                &popres,
+                method,
+                (epsilon, CentralCalibration::Accounted),
+                32,
+            )?;
         }
     }
     Ok(maps.plan)
@@ -263,7 +274,7 @@ fn figure_10(data: &Data, scale: Scale) -> Result<Plan> {
 
 /// The lines of an algorithm at one noise and the usual ε.
 fn lines<'a>(table: &'a Table, name: &str, rule: &str) -> Vec<&'a Record> {
-    let wanted = [("algorithm", name), ("noise", rule)];
+    let wanted = [("algorithm", name), ("calibration", rule)];
     let usual = short(EPSILON);
     let fits =
         |line: &&Record| line.matches(&wanted) && (rule == "none" || line.text("epsilon") == usual);
@@ -381,7 +392,7 @@ fn judge_10(table: &Table) -> Verdict {
     verdict
 }
 
-fn picture(table: &Table) -> String {
+fn to_svg(table: &Table) -> String {
     let bars = table.records().iter().map(|line| {
         let mut name = line.text("algorithm").to_owned();
         for (column, what) in [("iterations", "T"), ("epsilon", "ε"), ("p", "D")] {
@@ -390,7 +401,7 @@ fn picture(table: &Table) -> String {
                 value => name.push_str(&format!(", {what}\u{a0}=\u{a0}{value}")),
             }
         }
-        match line.text("noise") {
+        match line.text("calibration") {
             "none" => {}
             noise => name.push_str(&format!(", {noise}")),
         }
@@ -409,7 +420,7 @@ fn picture(table: &Table) -> String {
     chart.to_svg()
 }
 
-fn numbers(table: &Table) -> String {
+fn to_markdown(table: &Table) -> String {
     let rows = table.records().iter().map(|line| {
         let [median, low, high] =
             ["median", "q1", "q3"].map(|what| digits(line.number(&format!("r2_{what}")), 2));
@@ -417,7 +428,7 @@ fn numbers(table: &Table) -> String {
             true => format!("{median} ({low}–{high})"),
             false => median,
         };
-        let setting = ["algorithm", "noise", "p", "epsilon"].map(|column| line.text(column));
+        let setting = ["algorithm", "calibration", "p", "epsilon"].map(|column| line.text(column));
         format!(
             "{} | {} | {} | {} | {share} | {} | {}",
             setting.join(" | "),
@@ -433,20 +444,20 @@ fn numbers(table: &Table) -> String {
 }
 
 pub(crate) const FIGURE_3: Exhibit = Exhibit {
-    id: "000-figure-3",
+    id: "maunu-figure-3",
     item: "Figure 3",
-    shows: "the map of Europe among outliers, stylised POPRES, N = 2,387, D = 10,000: R² of the people's places",
+    caption: "the map of Europe among outliers, stylised POPRES, N = 2,387, D = 10,000: R² of the people's places",
     data: FILES,
-    lacks: Some(
+    differs_from_paper: Some(
         "the paper states neither the budget nor T nor the thresholds: ε = 0.8, δ = 1e-5, thirds; dp-pca is Analyze \
          Gauss, for the paper's Wishart noise has no guarantee; the maps are judged by R²; dp-pca and dp-sgd-reap have \
          five seeds; dp-sgd-reap has D = 1,000 at printed noise (quick: 500), and T = 20 in quick runs, which have \
          D = 2,000 otherwise",
     ),
     minutes: Minutes::new(0.8, 60.0),
-    columns: &[
+    key_columns: &[
         "algorithm",
-        "noise",
+        "calibration",
         "n",
         "p",
         "epsilon",
@@ -454,20 +465,20 @@ pub(crate) const FIGURE_3: Exhibit = Exhibit {
         "iterations",
         "stage",
     ],
-    constants: &["true_epsilon", "paper_seconds"],
+    per_cell: &["true_epsilon", "paper_seconds"],
     measures: &["r2", "seconds"],
     plan: figure_3,
-    judge: judge_3,
-    picture,
-    numbers,
+    check_claims: judge_3,
+    to_svg,
+    to_markdown,
     ..Exhibit::of(Paper::Maunu)
 };
 
 pub(crate) const FIGURE_10: Exhibit = Exhibit {
-    id: "000-figure-10",
+    id: "maunu-figure-10",
     item: "Figure 10",
-    shows: "the map of Europe by all methods, and their times",
-    lacks: Some(
+    caption: "the map of Europe by all methods, and their times",
+    differs_from_paper: Some(
         "the paper states neither the budget nor T of dp-(s)ggd nor the thresholds: ε = 0.8, δ = 1e-5, thirds; the \
          maps are judged by R²; the four REAPER methods run at D = 1,000 (quick: 500, T = 20), the others at 10,000 \
          (quick: 1,000); \
@@ -475,6 +486,6 @@ pub(crate) const FIGURE_10: Exhibit = Exhibit {
     ),
     minutes: Minutes::new(0.9, 30.0),
     plan: figure_10,
-    judge: judge_10,
+    check_claims: judge_10,
     ..FIGURE_3
 };

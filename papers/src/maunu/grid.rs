@@ -1,6 +1,6 @@
 //! What figures over two settings have in common: how they are drawn, and how two algorithms are compared on them.
 
-use eigenveil_central::NoiseRule;
+use eigenveil_central::CentralCalibration;
 use eigenveil_figures::{ColourScale, ImageGrid, LoadingImage};
 
 use super::{haystack::NOISES, method::Form};
@@ -10,12 +10,12 @@ use crate::{Record, Table, Verdict, number::digits, sweep};
 #[derive(Clone, Copy)]
 pub(super) struct Grid<'a> {
     pub(super) table: &'a Table,
-    rule: NoiseRule,
+    rule: CentralCalibration,
     column: &'a str,
 }
 
 impl<'a> Grid<'a> {
-    pub(super) fn new(table: &'a Table, rule: NoiseRule, column: &'a str) -> Self {
+    pub(super) fn new(table: &'a Table, rule: CentralCalibration, column: &'a str) -> Self {
         Self {
             table,
             rule,
@@ -25,7 +25,10 @@ impl<'a> Grid<'a> {
 
     /// The lines of an algorithm.
     pub(super) fn lines(self, form: Form) -> Vec<&'a Record> {
-        let wanted = [("algorithm", form.name()), ("noise", self.rule.as_str())];
+        let wanted = [
+            ("algorithm", form.name()),
+            ("calibration", self.rule.as_str()),
+        ];
         let records = self.table.records().iter();
         records.filter(|line| line.matches(&wanted)).collect()
     }
@@ -71,10 +74,10 @@ impl<'a> Grid<'a> {
 }
 
 /// How a claim names the noise.
-pub(super) fn noise_clause(rule: NoiseRule) -> &'static str {
+pub(super) fn noise_clause(rule: CentralCalibration) -> &'static str {
     match rule {
-        NoiseRule::AsPublished => "at printed noise",
-        NoiseRule::Accounted => "at noise that holds",
+        CentralCalibration::AsPublished => "at printed noise",
+        CentralCalibration::Accounted => "at noise that holds",
     }
 }
 
@@ -126,14 +129,14 @@ pub(super) fn picture(
         scale: ColourScale::Shared,
         ..ImageGrid::new(title)
     };
-    let drawn = |rule: &NoiseRule| table.values("noise").contains(&rule.as_str());
+    let drawn = |rule: &CentralCalibration| table.values("calibration").contains(&rule.as_str());
     for rule in NOISES.into_iter().filter(drawn) {
         let images = forms.iter().filter_map(|form| {
             let cells = rows.iter().flat_map(|row| {
                 columns.iter().map(move |column| {
                     let wanted = [
                         ("algorithm", form.name()),
-                        ("noise", rule.as_str()),
+                        ("calibration", rule.as_str()),
                         (axes.down.0, *row),
                         (axes.across.0, *column),
                     ];
@@ -153,6 +156,6 @@ pub(super) fn picture(
 
 /// A row for each setting and kind of noise, a column for each algorithm.
 pub(super) fn markdown(table: &Table, settings: &[&str], measure: &str) -> String {
-    let rows = [&["noise"], settings].concat();
+    let rows = [&["calibration"], settings].concat();
     sweep::markdown(table, &rows, "algorithm", measure, &[])
 }

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use eigenveil_central::{NoiseRule, Request, Rows, TracePoint, generator};
+use eigenveil_central::{CentralCalibration, Request, Rows, TracePoint, generator};
 use eigenveil_estimation::{metrics::projector_distance, models::Model};
 use eigenveil_shared::Result;
 use nalgebra::DMatrix;
@@ -13,7 +13,7 @@ use crate::{Cell, Plan, Point, number::short, runs::model_rows};
 /// Of the key of every exhibit on haystacks.
 pub(super) const COLUMNS: &[&str] = &[
     "algorithm",
-    "noise",
+    "calibration",
     "n",
     "p",
     "k",
@@ -39,7 +39,10 @@ pub(super) const MEASURES: &[&str] = &[
 pub(super) const TOLERANCE: f64 = 0.141_421;
 
 /// Both kinds of noise, the paper's first.
-pub(super) const NOISES: [NoiseRule; 2] = [NoiseRule::AsPublished, NoiseRule::Accounted];
+pub(super) const NOISES: [CentralCalibration; 2] = [
+    CentralCalibration::AsPublished,
+    CentralCalibration::Accounted,
+];
 
 /// Data and budget of a cell.
 #[derive(Clone, Copy, Debug)]
@@ -185,7 +188,7 @@ impl Runs {
         &mut self,
         setting: Setting,
         method: Method,
-        rule: NoiseRule,
+        rule: CentralCalibration,
         keep: Keep,
         repeats: u64,
     ) -> Result<()> {

@@ -3,24 +3,24 @@
 use std::sync::{Arc, OnceLock};
 
 use eigenveil_central::{
-    Fit, Generator, Neighbours, NoiseRule, Privacy, Request, Rows,
-    robust::{Calibrated, Glad, GladForm, Reaper, ReaperForm},
+    CentralCalibration, Fit, Generator, Neighbours, Privacy, Request, Rows,
+    robust::{Calibrated, Glad, GladVariant, Reaper, ReaperVariant},
 };
 use eigenveil_shared::Result;
 
 /// Which algorithm.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Form {
-    Glad(GladForm),
-    Reaper(ReaperForm),
+    Glad(GladVariant),
+    Reaper(ReaperVariant),
 }
 
-pub(super) const DP_GGD: Form = Form::Glad(GladForm::DpGgd);
-pub(super) const DP_SGGD: Form = Form::Glad(GladForm::DpSggd);
-pub(super) const DP_GD: Form = Form::Reaper(ReaperForm::Gd);
-pub(super) const DP_SGD: Form = Form::Reaper(ReaperForm::Sgd);
-pub(super) const DP_MD: Form = Form::Reaper(ReaperForm::Md);
-pub(super) const DP_SMD: Form = Form::Reaper(ReaperForm::Smd);
+pub(super) const DP_GGD: Form = Form::Glad(GladVariant::DpGgd);
+pub(super) const DP_SGGD: Form = Form::Glad(GladVariant::DpSggd);
+pub(super) const DP_GD: Form = Form::Reaper(ReaperVariant::Gd);
+pub(super) const DP_SGD: Form = Form::Reaper(ReaperVariant::Sgd);
+pub(super) const DP_MD: Form = Form::Reaper(ReaperVariant::Md);
+pub(super) const DP_SMD: Form = Form::Reaper(ReaperVariant::Smd);
 
 impl Form {
     /// The six, those over all rows first.
@@ -29,16 +29,16 @@ impl Form {
     /// As it stands in a CSV.
     pub(super) fn name(self) -> &'static str {
         match self {
-            Self::Glad(GladForm::Ggd) => "ggd",
-            Self::Glad(GladForm::Nggd { .. }) => "nggd",
-            Self::Glad(GladForm::Sggd) => "sggd",
-            Self::Glad(GladForm::Nsggd { .. }) => "nsggd",
-            Self::Glad(GladForm::DpGgd) => "dp-ggd",
-            Self::Glad(GladForm::DpSggd) => "dp-sggd",
-            Self::Reaper(ReaperForm::Gd) => "dp-gd-reap",
-            Self::Reaper(ReaperForm::Sgd) => "dp-sgd-reap",
-            Self::Reaper(ReaperForm::Md) => "dp-md-reap",
-            Self::Reaper(ReaperForm::Smd) => "dp-smd-reap",
+            Self::Glad(GladVariant::Ggd) => "ggd",
+            Self::Glad(GladVariant::Nggd { .. }) => "nggd",
+            Self::Glad(GladVariant::Sggd) => "sggd",
+            Self::Glad(GladVariant::Nsggd { .. }) => "nsggd",
+            Self::Glad(GladVariant::DpGgd) => "dp-ggd",
+            Self::Glad(GladVariant::DpSggd) => "dp-sggd",
+            Self::Reaper(ReaperVariant::Gd) => "dp-gd-reap",
+            Self::Reaper(ReaperVariant::Sgd) => "dp-sgd-reap",
+            Self::Reaper(ReaperVariant::Md) => "dp-md-reap",
+            Self::Reaper(ReaperVariant::Smd) => "dp-smd-reap",
         }
     }
 
@@ -47,7 +47,7 @@ impl Form {
         matches!(self, DP_SGGD | DP_SGD | DP_SMD)
             || matches!(
                 self,
-                Self::Glad(GladForm::Sggd) | Self::Glad(GladForm::Nsggd { .. })
+                Self::Glad(GladVariant::Sggd) | Self::Glad(GladVariant::Nsggd { .. })
             )
     }
 }
@@ -75,16 +75,16 @@ impl Method {
         }
     }
 
-    fn glad(&self, form: GladForm) -> Glad {
+    fn glad(&self, form: GladVariant) -> Glad {
         Glad {
             iterations: Some(self.iterations),
             batch: self.batch,
-            stage: self.stage,
+            halve_step_every: self.stage,
             ..Glad::new(form)
         }
     }
 
-    fn reaper(&self, form: ReaperForm) -> Reaper {
+    fn reaper(&self, form: ReaperVariant) -> Reaper {
         Reaper {
             iterations: Some(self.iterations),
             batch: self.batch,
@@ -111,7 +111,11 @@ impl Method {
 }
 
 /// A budget for neighbours of which one row is replaced.
-pub(super) fn private(epsilon: f64, delta: f64, calibration: NoiseRule) -> Result<Privacy> {
+pub(super) fn private(
+    epsilon: f64,
+    delta: f64,
+    calibration: CentralCalibration,
+) -> Result<Privacy> {
     crate::runs::private(epsilon, delta, Neighbours::Replace, calibration)
 }
 

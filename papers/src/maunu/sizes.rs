@@ -61,7 +61,7 @@ fn mean_at(grid: Grid<'_>, form: Form, p: f64) -> (f64, f64) {
     let mut lines = grid.lines(form);
     lines.retain(|line| line.number("p") == p);
     let count = lines.len() as f64;
-    let variance = |line: &Record| line.number("log10_error_std").powi(2) / line.number("repeats");
+    let variance = |line: &Record| line.number("log10_error_sd").powi(2) / line.number("repeats");
     let mean = lines.iter().map(|line| line.number("log10_error_mean"));
     let variances = lines.iter().map(|line| variance(line));
     (
@@ -259,29 +259,31 @@ fn numbers_of_shares(table: &Table) -> String {
 }
 
 pub(crate) const FIGURE_2: Exhibit = Exhibit {
-    id: "000-figure-2",
+    id: "maunu-figure-2",
     item: "Figure 2",
-    shows: "four private methods over N and D: mean log₁₀ error, T = 2N",
-    lacks: Some("10 repeats where the paper has 50; the axes' values are not in the text we have"),
+    caption: "four private methods over N and D: mean log₁₀ error, T = 2N",
+    differs_from_paper: Some(
+        "10 repeats where the paper has 50; the axes' values are not in the text we have",
+    ),
     minutes: Minutes::new(0.4, 20.0),
-    columns: COLUMNS,
-    constants: CONSTANTS,
+    key_columns: COLUMNS,
+    per_cell: CONSTANTS,
     measures: MEASURES,
     plan: figure_2,
-    judge: judge_2,
-    picture: picture_2,
-    numbers: numbers_of_errors,
+    check_claims: judge_2,
+    to_svg: picture_2,
+    to_markdown: numbers_of_errors,
     ..Exhibit::of(Paper::Maunu)
 };
 
 pub(crate) const FIGURE_7: Exhibit = Exhibit {
-    id: "000-figure-7",
+    id: "maunu-figure-7",
     item: "Figure 7",
-    shows: "the six private methods over N and D: log₁₀ of the last error, T = 2N",
+    caption: "the six private methods over N and D: log₁₀ of the last error, T = 2N",
     minutes: Minutes::new(0.5, 25.0),
     plan: all_six,
-    judge: judge_7,
-    picture: picture_7,
+    check_claims: judge_7,
+    to_svg: picture_7,
     ..FIGURE_2
 };
 
@@ -291,23 +293,23 @@ const TOLERANCE_IS: Option<&str> = Some(
 );
 
 pub(crate) const FIGURE_8: Exhibit = Exhibit {
-    id: "000-figure-8",
+    id: "maunu-figure-8",
     item: "Figure 8",
-    shows: "the six private methods over N and D: seconds to a squared distance of 10⁻², T = 2N",
-    lacks: TOLERANCE_IS,
-    judge: judge_8,
-    picture: picture_8,
-    numbers: numbers_of_times,
+    caption: "the six private methods over N and D: seconds to a squared distance of 10⁻², T = 2N",
+    differs_from_paper: TOLERANCE_IS,
+    check_claims: judge_8,
+    to_svg: picture_8,
+    to_markdown: numbers_of_times,
     ..FIGURE_7
 };
 
 pub(crate) const FIGURE_9: Exhibit = Exhibit {
-    id: "000-figure-9",
+    id: "maunu-figure-9",
     item: "Figure 9",
-    shows: "the six private methods over N and D: share of repeats that fail to reach a squared distance of 10⁻²",
-    lacks: TOLERANCE_IS,
-    judge: judge_9,
-    picture: picture_9,
-    numbers: numbers_of_shares,
+    caption: "the six private methods over N and D: share of repeats that fail to reach a squared distance of 10⁻²",
+    differs_from_paper: TOLERANCE_IS,
+    check_claims: judge_9,
+    to_svg: picture_9,
+    to_markdown: numbers_of_shares,
     ..FIGURE_7
 };

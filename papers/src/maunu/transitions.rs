@@ -1,6 +1,6 @@
 //! Figures 4 and 6: over the budget, and over the dimensions of the space and of the subspace.
 
-use eigenveil_central::NoiseRule;
+use eigenveil_central::CentralCalibration;
 use eigenveil_shared::Result;
 
 use super::{
@@ -69,12 +69,12 @@ const OVER_DIMENSIONS: Axes<'_> = Axes {
 };
 
 /// The largest change of log₁₀ of the median error between neighbours on the grid of budgets.
-fn largest_change(table: &Table, rule: NoiseRule, form: Form) -> f64 {
+fn largest_change(table: &Table, rule: CentralCalibration, form: Form) -> f64 {
     let (deltas, epsilons) = (table.values("delta"), table.values("epsilon"));
     let error = |delta: &str, epsilon: &str| {
         let wanted = [
             ("algorithm", form.name()),
-            ("noise", rule.as_str()),
+            ("calibration", rule.as_str()),
             ("delta", delta),
             ("epsilon", epsilon),
         ];
@@ -126,7 +126,7 @@ fn judge_6(table: &Table) -> Verdict {
             let [small, large] = ends.map(|(k, p)| {
                 let wanted = [
                     ("algorithm", form.name()),
-                    ("noise", rule.as_str()),
+                    ("calibration", rule.as_str()),
                     ("k", k.copied().unwrap_or_default()),
                     ("p", p.copied().unwrap_or_default()),
                 ];
@@ -185,25 +185,25 @@ fn numbers_6(table: &Table) -> String {
 }
 
 pub(crate) const FIGURE_4: Exhibit = Exhibit {
-    id: "000-figure-4",
+    id: "maunu-figure-4",
     item: "Figure 4",
-    shows: "the six private methods over δ and ε, N = T = 2,000, D = 20",
+    caption: "the six private methods over δ and ε, N = T = 2,000, D = 20",
     minutes: Minutes::new(0.8, 9.0),
     plan: figure_4,
-    judge: judge_4,
-    picture: picture_4,
-    numbers: numbers_4,
+    check_claims: judge_4,
+    to_svg: picture_4,
+    to_markdown: numbers_4,
     ..FIGURE_2
 };
 
 pub(crate) const FIGURE_6: Exhibit = Exhibit {
-    id: "000-figure-6",
+    id: "maunu-figure-6",
     item: "Figure 6",
-    shows: "the six private methods over D and r, N = T = 2,000",
+    caption: "the six private methods over D and r, N = T = 2,000",
     minutes: Minutes::new(1.2, 45.0),
     plan: figure_6,
-    judge: judge_6,
-    picture: picture_6,
-    numbers: numbers_6,
+    check_claims: judge_6,
+    to_svg: picture_6,
+    to_markdown: numbers_6,
     ..FIGURE_2
 };

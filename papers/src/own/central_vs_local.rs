@@ -2,7 +2,7 @@
 //! neighbours on both sides.
 
 use eigenveil_central::{
-    AnalyzeGauss, Baseline, Neighbours, NoiseRule, Privacy, Request, generator,
+    AnalyzeGauss, Baseline, CentralCalibration, Neighbours, Privacy, Request, generator,
 };
 use eigenveil_estimation::{metrics::projector_distance, models::Model, simulate::RowSource};
 use eigenveil_figures::{Axis, LineStyle};
@@ -54,7 +54,12 @@ fn central(n: u64, epsilon: f64, repeat: u64) -> Result<Vec<Point>> {
         projector_distance(&fit.subspace, &rows.1)
     };
     let nonprivate = error(Privacy::None)?;
-    let accounted = private(epsilon, DELTA, Neighbours::Replace, NoiseRule::Accounted)?;
+    let accounted = private(
+        epsilon,
+        DELTA,
+        Neighbours::Replace,
+        CentralCalibration::Accounted,
+    )?;
     Ok(vec![Point::only([epsilon, error(accounted)?, nonprivate])])
 }
 
@@ -98,14 +103,18 @@ fn plan(_: &Data, scale: Scale) -> Result<Plan> {
     Ok(plan)
 }
 
-fn judge(table: &Table) -> Verdict {
+fn check_claims(table: &Table) -> Verdict {
     let mut verdict = Verdict::default();
     let (mut worst, mut settings) = (f64::INFINITY, 0);
     for epsilon in table.values("epsilon") {
         for n in table.values("n") {
             let at = |trust: Trust, column| {
                 table.number(
-                    &[("trust", trust.as_str()), ("epsilon", epsilon), ("n", n)],
+                    &[
+                        ("privacy_model", trust.as_str()),
+                        ("epsilon", epsilon),
+                        ("n", n),
+                    ],
                     column,
                 )
             };
@@ -128,7 +137,11 @@ fn judge(table: &Table) -> Verdict {
     if let (Some(epsilon), Some(n)) = (last("epsilon"), last("n")) {
         let at = |trust: Trust| {
             table.number(
-                &[("trust", trust.as_str()), ("epsilon", &epsilon), ("n", &n)],
+                &[
+                    ("privacy_model", trust.as_str()),
+                    ("epsilon", &epsilon),
+                    ("n", &n),
+                ],
                 "error_mean",
             )
         };
@@ -146,11 +159,11 @@ fn judge(table: &Table) -> Verdict {
     verdict
 }
 
-fn picture(table: &Table) -> String {
+fn to_svg(table: &Table) -> String {
     let mut lines = Vec::new();
     for (place, trust) in Trust::ALL.into_iter().enumerate() {
         for (epsilon, style) in [("1", LineStyle::Dashed), ("4", LineStyle::Solid)] {
-            let fixed = [("trust", trust.as_str()), ("epsilon", epsilon)];
+            let fixed = [("privacy_model", trust.as_str()), ("epsilon", epsilon)];
             let name = format!("{}, ε\u{a0}=\u{a0}{epsilon}", trust.as_str());
             let line = sweep::series(table, name, &fixed, "n", "error");
             lines.push(line.with_style(style).with_colour_of(place));
@@ -168,14 +181,14 @@ fn picture(table: &Table) -> String {
 pub(crate) const CENTRAL_VS_LOCAL: Exhibit = Exhibit {
     id: "own-central-vs-local",
     item: "central beside local (ours)",
-    shows: "a trusted curator beside the local mechanisms at the same ε, replace neighbours",
+    caption: "a trusted curator beside the local mechanisms at the same ε, replace neighbours",
     minutes: Minutes::new(0.1, 6.0),
-    columns: &["trust", "epsilon", "n"],
-    constants: &["true_epsilon"],
+    key_columns: &["privacy_model", "epsilon", "n"],
+    per_cell: &["true_epsilon"],
     measures: &["error", "nonprivate_error"],
     plan,
-    judge,
-    picture,
-    numbers: |table| sweep::markdown(table, &["n", "epsilon"], "trust", "error", &[]),
+    check_claims,
+    to_svg,
+    to_markdown: |table| sweep::markdown(table, &["n", "epsilon"], "privacy_model", "error", &[]),
     ..Exhibit::of(Paper::Ours)
 };

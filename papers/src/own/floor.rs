@@ -115,7 +115,7 @@ fn deviation(record: &Record) -> f64 {
     (record.number("predicted_mean") / record.number("error_mean") - 1.0).abs()
 }
 
-fn judge(table: &Table) -> Verdict {
+fn check_claims(table: &Table) -> Verdict {
     let clear: Vec<&Record> = table
         .records()
         .iter()
@@ -152,7 +152,7 @@ fn judge_noise(table: &Table) -> Verdict {
     )
 }
 
-fn picture(table: &Table) -> String {
+fn to_svg(table: &Table) -> String {
     let scatter = |mechanism| {
         let mut points = table.line(&[("mechanism", mechanism)], "error_mean", "predicted_mean");
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -191,14 +191,14 @@ fn picture_noise(table: &Table) -> String {
     )
 }
 
-fn numbers(table: &Table) -> String {
+fn to_markdown(table: &Table) -> String {
     let rows = table.records().iter().map(|r| {
         let setting = ["mechanism", "p", "k", "epsilon", "n"].map(|column| r.text(column));
         format!(
             "{} | {} ± {} | {} | {}",
             setting.join(" | "),
             digits(r.number("error_mean"), 3),
-            digits(r.number("error_std"), 1),
+            digits(r.number("error_sd"), 1),
             digits(r.number("predicted_mean"), 3),
             digits(r.number("alignment_mean"), 2)
         )
@@ -223,14 +223,14 @@ fn numbers_noise(table: &Table) -> String {
 pub(crate) const FLOOR: Exhibit = Exhibit {
     id: "own-floor",
     item: "the noise floor on a model (ours)",
-    shows: "predicted and measured error over all mechanisms, ε and n",
+    caption: "predicted and measured error over all mechanisms, ε and n",
     minutes: Minutes::new(0.2, 90.0),
-    columns: &["mechanism", "p", "k", "epsilon", "n"],
+    key_columns: &["mechanism", "p", "k", "epsilon", "n"],
     measures: &["error", "predicted", "alignment", "expected", "kept"],
     plan: floor,
-    judge,
-    picture,
-    numbers,
+    check_claims,
+    to_svg,
+    to_markdown,
     ..Exhibit::of(Paper::Ours)
 };
 
@@ -245,10 +245,10 @@ pub(crate) const FLOOR_DIGITS: Exhibit = Exhibit {
 pub(crate) const PURE_NOISE: Exhibit = Exhibit {
     id: "own-pure-noise",
     item: "pure noise (ours)",
-    shows: "how often a component is kept of rows that have none",
+    caption: "how often a component is kept of rows that have none",
     plan: pure_noise,
-    judge: judge_noise,
-    picture: picture_noise,
-    numbers: numbers_noise,
+    check_claims: judge_noise,
+    to_svg: picture_noise,
+    to_markdown: numbers_noise,
     ..FLOOR
 };

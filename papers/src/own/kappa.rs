@@ -12,7 +12,7 @@ use eigenveil_estimation::{
     metrics::{projector_distance, support_score},
     models::Model,
     pca::pca,
-    simulate::{Participants, Path, RowSource, noisy_sum},
+    simulate::{NoisePath, Participants, RowSource, noisy_sum},
 };
 use eigenveil_figures::{Axis, Series};
 use eigenveil_shared::{
@@ -64,7 +64,14 @@ fn errors(setting: Setting, repeat: u64) -> Result<Vec<Point>> {
     let mut rng = ChaCha20Rng::seed_from_u64(2026 + repeat);
     let model = RowSource::Model(Model::sparse(p, k, s, spike));
     let people = Participants::draw(&model, k, &params, &mut rng)?;
-    let (noisy, _) = noisy_sum(&params, &people, n, Path::Law, &mut rng, &mut |_| {})?;
+    let (noisy, _) = noisy_sum(
+        &params,
+        &people,
+        n,
+        NoisePath::FromSum,
+        &mut rng,
+        &mut |_| {},
+    )?;
     let moment = noisy.dense();
     let distance = |v: &DMatrix<f64>| projector_distance(v, people.truth());
     let plain = distance(&pca(&moment, k)?.vectors)?;
@@ -122,7 +129,7 @@ fn losses(table: &Table, measure: &str) -> [f64; KAPPAS.len()] {
     logarithms.map(f64::exp)
 }
 
-fn judge(table: &Table) -> Verdict {
+fn check_claims(table: &Table) -> Verdict {
     let mut verdict = Verdict::default();
     for (measure, chosen) in [("relaxed", KAPPA), ("refitted", KAPPA_REFIT)] {
         let losses = losses(table, measure);
@@ -144,7 +151,7 @@ fn judge(table: &Table) -> Verdict {
     verdict
 }
 
-fn picture(table: &Table) -> String {
+fn to_svg(table: &Table) -> String {
     let line = |measure| Series::new(measure, KAPPAS.into_iter().zip(losses(table, measure)));
     sweep::chart(
         "The constant of --lambda auto: error over that of each setting's best κ",
@@ -155,7 +162,7 @@ fn picture(table: &Table) -> String {
     )
 }
 
-fn numbers(table: &Table) -> String {
+fn to_markdown(table: &Table) -> String {
     let (relaxed, refitted) = (losses(table, "relaxed"), losses(table, "refitted"));
     let rows = KAPPAS.iter().zip(relaxed).zip(refitted);
     let row = |((kappa, relaxed), refitted): ((&f64, _), _)| {
@@ -167,14 +174,14 @@ fn numbers(table: &Table) -> String {
 pub(crate) const KAPPA_GRID: Exhibit = Exhibit {
     id: "own-kappa",
     item: "the constant of λ (ours)",
-    shows: "the error of sparse estimates over the constant of --lambda auto",
+    caption: "the error of sparse estimates over the constant of --lambda auto",
     minutes: Minutes::new(0.5, 20.0),
-    columns: &["mechanism", "p", "s", "k", "n", "epsilon", "spike"],
-    along: Some("kappa"),
+    key_columns: &["mechanism", "p", "s", "k", "n", "epsilon", "spike"],
+    coordinate: Some("kappa"),
     measures: &["plain", "relaxed", "refitted", "precision", "recall"],
     plan,
-    judge,
-    picture,
-    numbers,
+    check_claims,
+    to_svg,
+    to_markdown,
     ..Exhibit::of(Paper::Ours)
 };

@@ -1,8 +1,10 @@
-//! Figure 1: the private algorithms over ε on real rows, accounted and as printed.
+//! Figure 1: the private algorithms over ε on real rows, accounted and as published.
 
 use std::sync::{Arc, OnceLock};
 
-use eigenveil_central::{Neighbours, NoiseRule, Options, Request, Rows, find, generator, pca};
+use eigenveil_central::{
+    CentralCalibration, Neighbours, Options, Request, Rows, find, generator, pca,
+};
 use eigenveil_estimation::metrics::projector_distance;
 use eigenveil_figures::{Axis, LineStyle};
 use eigenveil_shared::{
@@ -49,7 +51,7 @@ impl Prepared {
 fn error(
     rows: &Prepared,
     algorithm: &str,
-    calibration: NoiseRule,
+    calibration: CentralCalibration,
     epsilon: f64,
     repeat: u64,
 ) -> Result<Vec<Point>> {
@@ -85,10 +87,10 @@ fn plan(data: &Data, scale: Scale) -> Result<Plan> {
                 made: OnceLock::new(),
             });
             for algorithm in ALGORITHMS {
-                for calibration in NoiseRule::ALL {
+                for calibration in CentralCalibration::ALL {
                     // As printed they take n steps, one row each.
-                    let long =
-                        STOCHASTIC.contains(&algorithm) && calibration == NoiseRule::AsPublished;
+                    let long = STOCHASTIC.contains(&algorithm)
+                        && calibration == CentralCalibration::AsPublished;
                     if long && scale == Scale::Quick {
                         continue;
                     }
@@ -107,14 +109,14 @@ fn plan(data: &Data, scale: Scale) -> Result<Plan> {
     Ok(plan)
 }
 
-fn judge(table: &Table) -> Verdict {
+fn check_claims(table: &Table) -> Verdict {
     let mut verdict = Verdict::default();
-    for data in table.values("data") {
+    for data in table.values("data_set") {
         for calibration in table.values("calibration") {
             let at = |algorithm: &str, column: &str| {
                 table.number(
                     &[
-                        ("data", data),
+                        ("data_set", data),
                         ("algorithm", algorithm),
                         ("calibration", calibration),
                         ("k", "5"),
@@ -148,7 +150,7 @@ fn judge(table: &Table) -> Verdict {
             let sweep = Sweep {
                 table,
                 fixed: &[
-                    ("data", data),
+                    ("data_set", data),
                     ("algorithm", algorithm),
                     ("calibration", "accounted"),
                     ("k", "5"),
@@ -163,7 +165,7 @@ fn judge(table: &Table) -> Verdict {
     verdict
 }
 
-fn picture(table: &Table) -> String {
+fn to_svg(table: &Table) -> String {
     let mut lines = Vec::new();
     for (place, algorithm) in ALGORITHMS.into_iter().enumerate() {
         for (calibration, style) in [
@@ -171,7 +173,7 @@ fn picture(table: &Table) -> String {
             ("as-published", LineStyle::Dotted),
         ] {
             let fixed = [
-                ("data", "a9a"),
+                ("data_set", "a9a"),
                 ("algorithm", algorithm),
                 ("calibration", calibration),
                 ("k", "5"),
@@ -183,9 +185,9 @@ fn picture(table: &Table) -> String {
             }
         }
     }
-    let random = table.number(&[("data", "a9a"), ("k", "5")], "random_error");
+    let random = table.number(&[("data_set", "a9a"), ("k", "5")], "random_error");
     sweep::chart(
-        "a9a, k = 5: error over ε, accounted (solid) and as printed (dotted)",
+        "a9a, k = 5: error over ε, accounted (solid) and as published (dotted)",
         Axis::log("ε"),
         Axis::linear("error ‖V̂V̂ᵀ − VVᵀ‖_F"),
         lines,
@@ -193,10 +195,10 @@ fn picture(table: &Table) -> String {
     )
 }
 
-fn numbers(table: &Table) -> String {
+fn to_markdown(table: &Table) -> String {
     sweep::markdown(
         table,
-        &["data", "algorithm", "k", "epsilon"],
+        &["data_set", "algorithm", "k", "epsilon"],
         "calibration",
         "error",
         &["random_error"],
@@ -204,21 +206,21 @@ fn numbers(table: &Table) -> String {
 }
 
 pub(crate) const FIGURE_1: Exhibit = Exhibit {
-    id: "001-figure-1",
+    id: "shang-figure-1",
     item: "Figure 1",
-    shows: "the private algorithms on real rows, error over ε",
+    caption: "the private algorithms on real rows, error over ε",
     data: &["a9a.npy", "mnist_t10k.npy", "cifar10_test2500.npy"],
-    lacks: Some(
+    differs_from_paper: Some(
         "MNIST's 10,000 test pictures and 2,500 of CIFAR-10's stand for the training ones; rows are divided by their \
          length, for the paper's scaling of columns by norms taken from the rows is not private; a quick run leaves out \
-         dp-spca and dp-vrpca as printed, which take n steps",
+         dp-spca and dp-vrpca as published, which take n steps",
     ),
     minutes: Minutes::new(2.0, 120.0),
-    columns: &["data", "algorithm", "calibration", "k", "epsilon"],
-    constants: &["true_epsilon", "random_error"],
+    key_columns: &["data_set", "algorithm", "calibration", "k", "epsilon"],
+    per_cell: &["true_epsilon", "random_error"],
     plan,
-    judge,
-    picture,
-    numbers,
+    check_claims,
+    to_svg,
+    to_markdown,
     ..Exhibit::of(Paper::Shang)
 };

@@ -36,10 +36,10 @@ fn plan(data: &Data, _: Scale) -> Result<Plan> {
     Ok(plan)
 }
 
-fn judge(table: &Table) -> Verdict {
+fn check_claims(table: &Table) -> Verdict {
     let mut verdict = Verdict::default();
     for line in table.records() {
-        let name = line.text("data");
+        let name = line.text("data_set");
         let at = |column| line.number(column);
         let [n, d] = ["n_mean", "d_mean"].map(at);
         let [printed_n, printed_d] = ["printed_n", "printed_d"].map(at);
@@ -69,12 +69,12 @@ fn judge(table: &Table) -> Verdict {
     verdict
 }
 
-fn picture(table: &Table) -> String {
+fn to_svg(table: &Table) -> String {
     let dot = |line: &Record| {
         let point = (line.number("printed_sparsity"), line.number("nonzero_mean"));
-        Series::new(line.text("data"), [point]).with_style(LineStyle::None)
+        Series::new(line.text("data_set"), [point]).with_style(LineStyle::None)
     };
-    let diagonal = Series::new("as printed", [(0.0, 0.0), (100.0, 100.0)]);
+    let diagonal = Series::new("as published", [(0.0, 0.0), (100.0, 100.0)]);
     let dots = table.records().iter().map(dot);
     sweep::chart(
         "Entries that are not zero, over the printed sparsity",
@@ -85,11 +85,11 @@ fn picture(table: &Table) -> String {
     )
 }
 
-fn numbers(table: &Table) -> String {
+fn to_markdown(table: &Table) -> String {
     let rows = table.records().iter().map(|line| {
         format!(
             "{} | {} | {} | {} | {} | {} | {}",
-            line.text("data"),
+            line.text("data_set"),
             line.text("printed_n"),
             line.number("n_mean"),
             line.text("printed_d"),
@@ -103,20 +103,20 @@ fn numbers(table: &Table) -> String {
 }
 
 pub(crate) const TABLE_2: Exhibit = Exhibit {
-    id: "001-table-2",
+    id: "shang-table-2",
     item: "Table 2",
-    shows: "the data sets: rows, columns, sparsity",
+    caption: "the data sets: rows, columns, sparsity",
     data: &["a9a.npy", "mnist_train.npy", "cifar10_test2500.npy"],
-    lacks: Some(
+    differs_from_paper: Some(
         "Real-sim cannot be had; of CIFAR-10 there are 2,500 test pictures, decoded from JPEG, for 50,000 training ones",
     ),
     minutes: Minutes::new(0.1, 0.1),
-    columns: &["data"],
-    constants: &["printed_n", "printed_d", "printed_sparsity"],
+    key_columns: &["data_set"],
+    per_cell: &["printed_n", "printed_d", "printed_sparsity"],
     measures: &["n", "d", "nonzero"],
     plan,
-    judge,
-    picture,
-    numbers,
+    check_claims,
+    to_svg,
+    to_markdown,
     ..Exhibit::of(Paper::Shang)
 };

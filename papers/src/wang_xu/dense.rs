@@ -17,7 +17,7 @@ use crate::{
     sweep::{self, Sweep},
 };
 
-const COLUMNS: &[&str] = &["panel", "reports", "n", "p", "k", "epsilon"];
+const COLUMNS: &[&str] = &["panel", "calibration", "n", "p", "k", "epsilon"];
 const CONSTANTS: &[&str] = &[
     "true_epsilon",
     "noise_edge",
@@ -55,7 +55,7 @@ fn error(source: &Source, setting: Setting, repeat: u64) -> Result<Vec<Point>> {
     let (norm, source) = match source {
         Source::Published => (
             Norm::Clip { radius: 1.0 },
-            RowSource::Model(Model::published(p, k, None, 1.0)),
+            RowSource::Model(Model::wang_xu(p, k, None, 1.0)),
         ),
         Source::Rows(rows) => (Norm::Normalize, RowSource::Rows(rows)),
     };
@@ -128,7 +128,7 @@ fn figure_1(data: &Data, scale: Scale) -> Result<Plan> {
         );
         for &n in sizes {
             let at = Setting {
-                reports: Reports::Held,
+                reports: Reports::Accounted,
                 n,
                 p,
                 k: 5,
@@ -146,7 +146,7 @@ fn figure_2(data: &Data, scale: Scale) -> Result<Plan> {
         let budgets: &[f64] = scale.choose(&[0.5, 2.0], &[0.25, 0.5, 1.0, 2.0, 4.0]);
         for &epsilon in budgets {
             let at = Setting {
-                reports: Reports::Held,
+                reports: Reports::Accounted,
                 n: 100_000,
                 p,
                 k: 5,
@@ -161,7 +161,7 @@ fn figure_2(data: &Data, scale: Scale) -> Result<Plan> {
 fn figure_3(_: &Data, scale: Scale) -> Result<Plan> {
     let mut plan = Plan::default();
     let usual = Setting {
-        reports: Reports::Held,
+        reports: Reports::Accounted,
         n: 100_000,
         p: 40,
         k: 10,
@@ -194,18 +194,18 @@ fn judge_over(table: &Table, x: &'static str, claim: &str) -> Verdict {
     for panel in table.values("panel") {
         let sweep = Sweep {
             table,
-            fixed: &[("panel", panel), ("reports", "as-printed")],
+            fixed: &[("panel", panel), ("calibration", "as-published")],
             x,
             measure: "error",
         };
-        verdict = sweep.judge(verdict, &format!("{panel}: {claim} as printed"), true);
+        verdict = sweep.judge(verdict, &format!("{panel}: {claim} as published"), true);
     }
     verdict
 }
 
 fn judge_3(table: &Table) -> Verdict {
     let mut verdict = Verdict::default();
-    let printed = ("reports", "as-printed");
+    let printed = ("calibration", "as-published");
     for (panel, x, falls, says) in [
         ("k over n", "n", true, "the error falls as n grows"),
         ("p", "p", false, "the error grows with p"),
@@ -247,7 +247,7 @@ fn picture_over(table: &Table, title: &str, x: &'static str, label: &str) -> Str
     let mut lines = Vec::new();
     for (place, panel) in table.values("panel").into_iter().enumerate() {
         for (reports, style) in Reports::STYLES {
-            let fixed = [("panel", panel), ("reports", reports.as_str())];
+            let fixed = [("panel", panel), ("calibration", reports.as_str())];
             let name = format!("{panel}, {}", reports.as_str());
             let line = sweep::series(table, name, &fixed, x, "error");
             lines.push(line.with_style(style).with_colour_of(place));
@@ -262,13 +262,13 @@ fn picture_3(table: &Table) -> String {
     let ranks = table.values("k");
     for (place, k) in ranks.iter().enumerate() {
         for (reports, style) in [
-            (Reports::AsPrinted, LineStyle::Dashed),
+            (Reports::AsPublished, LineStyle::Dashed),
             (Reports::DoubleCap, LineStyle::Solid),
         ] {
             let fixed = [
                 ("panel", "k over n"),
                 ("k", *k),
-                ("reports", reports.as_str()),
+                ("calibration", reports.as_str()),
             ];
             if table.matching(&fixed).next().is_none() {
                 continue;
@@ -282,7 +282,7 @@ fn picture_3(table: &Table) -> String {
         }
     }
     sweep::chart(
-        "The paper's model: error over n, as printed and with double-cap",
+        "The paper's model: error over n, as published and with double-cap",
         Axis::log("participants n"),
         Axis::linear("error ‖V̂V̂ᵀ − VVᵀ‖_F"),
         lines,
@@ -290,43 +290,43 @@ fn picture_3(table: &Table) -> String {
     )
 }
 
-fn numbers(table: &Table) -> String {
+fn to_markdown(table: &Table) -> String {
     sweep::markdown(
         table,
         &["panel", "n", "p", "k", "epsilon"],
-        "reports",
+        "calibration",
         "error",
         &["random_error", "noise_edge", "largest_eigenvalue"],
     )
 }
 
 pub(crate) const FIGURE_1: Exhibit = Exhibit {
-    id: "002-figure-1",
+    id: "wang-xu-figure-1",
     item: "Figure 1",
-    shows: "Algorithm 1 on real rows, error over the sample size",
+    caption: "Algorithm 1 on real rows, error over the sample size",
     data: REAL_FILES,
-    lacks: REAL_LACKS,
+    differs_from_paper: REAL_LACKS,
     minutes: Minutes::new(0.1, 1.5),
-    columns: COLUMNS,
-    constants: CONSTANTS,
+    key_columns: COLUMNS,
+    per_cell: CONSTANTS,
     measures: &["error", "nonprivate_error"],
     plan: figure_1,
-    judge: |table| judge_over(table, "n", "the error falls as n grows,"),
-    picture: |table| {
+    check_claims: |table| judge_over(table, "n", "the error falls as n grows,"),
+    to_svg: |table| {
         let title = "Algorithm 1 on real rows: error over n";
         picture_over(table, title, "n", "participants n")
     },
-    numbers,
+    to_markdown,
     ..Exhibit::of(Paper::WangXu)
 };
 
 pub(crate) const FIGURE_2: Exhibit = Exhibit {
-    id: "002-figure-2",
+    id: "wang-xu-figure-2",
     item: "Figure 2",
-    shows: "Algorithm 1 on real rows, error over ε",
+    caption: "Algorithm 1 on real rows, error over ε",
     plan: figure_2,
-    judge: |table| judge_over(table, "epsilon", "the error falls as ε grows,"),
-    picture: |table| {
+    check_claims: |table| judge_over(table, "epsilon", "the error falls as ε grows,"),
+    to_svg: |table| {
         let title = "Algorithm 1 on real rows: error over ε";
         picture_over(table, title, "epsilon", "ε")
     },
@@ -334,14 +334,14 @@ pub(crate) const FIGURE_2: Exhibit = Exhibit {
 };
 
 pub(crate) const FIGURE_3: Exhibit = Exhibit {
-    id: "002-figure-3",
+    id: "wang-xu-figure-3",
     item: "Figure 3",
-    shows: "Algorithm 1 on the paper's model: error over n and k, p, and ε",
+    caption: "Algorithm 1 on the paper's model: error over n and k, p, and ε",
     data: &[],
-    lacks: None,
+    differs_from_paper: None,
     minutes: Minutes::new(0.3, 8.0),
     plan: figure_3,
-    judge: judge_3,
-    picture: picture_3,
+    check_claims: judge_3,
+    to_svg: picture_3,
     ..FIGURE_1
 };

@@ -25,27 +25,27 @@ const DELTA: f64 = 1e-4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reports {
     /// `σ² = 2 ln(1.25/δ)/ε²`, as Algorithms 1 and 2 print it.
-    AsPrinted,
+    AsPublished,
     /// The same mechanism with the smallest σ that keeps (ε, δ) between any two rows of the unit ball.
-    Held,
+    Accounted,
     /// What replaced it here: pure ε.
     DoubleCap,
 }
 
 impl Reports {
-    const ALL: [Self; 3] = [Self::AsPrinted, Self::Held, Self::DoubleCap];
+    const ALL: [Self; 3] = [Self::AsPublished, Self::Accounted, Self::DoubleCap];
     /// As they are drawn.
     const STYLES: [(Self, LineStyle); 3] = [
-        (Self::AsPrinted, LineStyle::Dotted),
-        (Self::Held, LineStyle::Dashed),
+        (Self::AsPublished, LineStyle::Dotted),
+        (Self::Accounted, LineStyle::Dashed),
         (Self::DoubleCap, LineStyle::Solid),
     ];
 
     /// As it stands in a CSV.
     fn as_str(self) -> &'static str {
         match self {
-            Self::AsPrinted => "as-printed",
-            Self::Held => "held",
+            Self::AsPublished => "as-published",
+            Self::Accounted => "accounted",
             Self::DoubleCap => "double-cap",
         }
     }
@@ -53,12 +53,12 @@ impl Reports {
     /// The parameters of a study of p columns.
     fn params(self, p: usize, epsilon: f64, norm: Norm) -> Result<StudyParams> {
         let (mechanism, calibration, delta) = match self {
-            Self::AsPrinted => (
+            Self::AsPublished => (
                 MechanismKind::SymmetricGaussian,
                 Calibration::AsPublished,
                 Some(DELTA),
             ),
-            Self::Held => (
+            Self::Accounted => (
                 MechanismKind::SymmetricGaussian,
                 Calibration::Analytic,
                 Some(DELTA),

@@ -47,7 +47,7 @@ fn error(reports: Reports, setting: Setting, repeat: u64) -> Result<Vec<Point>> 
         tolerance: 1e-4,
         ..SparseSettings::default()
     };
-    let model = Model::published(p, k, Some(s), 1.0);
+    let model = Model::wang_xu(p, k, Some(s), 1.0);
     let source = RowSource::Model(model);
     let summary = study(&params, source, n, k, Some(&settings), repeat)?;
     Ok(vec![Point::only([
@@ -102,9 +102,9 @@ fn figure_4(_: &Data, scale: Scale) -> Result<Plan> {
     Ok(plan)
 }
 
-fn judge(table: &Table) -> Verdict {
+fn check_claims(table: &Table) -> Verdict {
     let mut verdict = Verdict::default();
-    let printed = ("reports", "as-printed");
+    let printed = ("calibration", "as-published");
     for (panel, x, says) in [
         ("k over n", "n", "the error falls as n grows"),
         ("epsilon", "epsilon", "the error falls as ε grows"),
@@ -132,10 +132,10 @@ fn judge(table: &Table) -> Verdict {
     )
 }
 
-fn picture(table: &Table) -> String {
+fn to_svg(table: &Table) -> String {
     let line = |(reports, style): (Reports, LineStyle)| {
         let name = reports.as_str();
-        let fixed = [("panel", "epsilon"), ("reports", name)];
+        let fixed = [("panel", "epsilon"), ("calibration", name)];
         sweep::series(table, name, &fixed, "epsilon", "error").with_style(style)
     };
     sweep::chart(
@@ -147,27 +147,27 @@ fn picture(table: &Table) -> String {
     )
 }
 
-fn numbers(table: &Table) -> String {
+fn to_markdown(table: &Table) -> String {
     sweep::markdown(
         table,
         &["panel", "n", "p", "k", "s", "epsilon"],
-        "reports",
+        "calibration",
         "error",
         &["random_error", "noise_edge", "largest_eigenvalue"],
     )
 }
 
 pub(crate) const FIGURE_4: Exhibit = Exhibit {
-    id: "002-figure-4",
+    id: "wang-xu-figure-4",
     item: "Figure 4",
-    shows: "Algorithm 2 on the paper's sparse model: error over n and k, p, s, and ε",
-    lacks: Some(
+    caption: "Algorithm 2 on the paper's sparse model: error over n and k, p, s, and ε",
+    differs_from_paper: Some(
         "the paper states neither λ nor δ of these runs: λ is as large as the largest entry of the noise, of the order \
          that Theorem 4 asks for, δ = 1e-4",
     ),
     minutes: Minutes::new(0.3, 15.0),
-    columns: &["panel", "reports", "n", "p", "k", "s", "epsilon"],
-    constants: &[
+    key_columns: &["panel", "calibration", "n", "p", "k", "s", "epsilon"],
+    per_cell: &[
         "true_epsilon",
         "noise_edge",
         "largest_eigenvalue",
@@ -175,8 +175,8 @@ pub(crate) const FIGURE_4: Exhibit = Exhibit {
     ],
     measures: &["error", "pca_error", "support_f1"],
     plan: figure_4,
-    judge,
-    picture,
-    numbers,
+    check_claims,
+    to_svg,
+    to_markdown,
     ..Exhibit::of(Paper::WangXu)
 };

@@ -169,7 +169,7 @@ impl Load {
             let address = server.local_addr().to_string();
             let id = study.id().to_string();
             let path = format!("/v1/studies/{id}/reports");
-            let canonical = study.document().canonical;
+            let canonical = study.document().canonical_params;
             let (stop, stopped) = oneshot::channel::<()>();
             let running = tokio::spawn(server.run(async {
                 stopped.await.ok();

@@ -6,6 +6,14 @@ use eigenveil_shared::{Error, Result};
 
 use super::ServerConfig;
 
+/// Keys of before, and what they are called now.
+const RENAMED_KEYS: [(&str, &str); 4] = [
+    ("ingest_bytes", "max_ingest_bytes"),
+    ("memory_bytes", "sum_cache_bytes"),
+    ("store_bytes", "max_store_bytes"),
+    ("wrong_tokens_per_minute", "failed_auth_per_minute"),
+];
+
 impl ServerConfig {
     /// Settings from TOML: the keys are the fields of this type; `docs/eigenveil.toml` shows every one. Without `data_dir`
     /// the directory is empty, to be set afterwards.
@@ -23,7 +31,14 @@ impl ServerConfig {
     /// `invalid-request`: what is not TOML, a key that there is not (those that there are are named), a value of another
     /// type. Whether the values make sense is for [`check`](Self::check).
     pub fn from_toml(text: &str) -> Result<Self> {
-        toml::from_str(text).map_err(|error| Error::invalid_request(error.to_string().trim_end()))
+        toml::from_str(text).map_err(|error| {
+            let keys: toml::Table = text.parse().unwrap_or_default();
+            let renamed = RENAMED_KEYS.iter().find(|(old, _)| keys.contains_key(*old));
+            Error::invalid_request(match renamed {
+                Some((old, new)) => format!("{old} is now called {new}"),
+                None => error.to_string().trim_end().to_owned(),
+            })
+        })
     }
 
     /// As [`from_toml`](Self::from_toml), from a file, which errors name.

@@ -89,7 +89,7 @@ async fn collect(
     while let Some(frame) = pace.next(&mut body, length, &reservation).await? {
         let frame = frame.map_err(|_| {
             Error::new(
-                ErrorCode::MalformedReport,
+                ErrorCode::IncompleteBody,
                 format!("the body broke off after {length} bytes; send it again"),
             )
         })?;

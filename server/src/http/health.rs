@@ -42,7 +42,7 @@ pub(crate) async fn ready(State(app): State<AppState>) -> Result<Json<Value>, Ap
     let bodies = app.store().ingest_memory();
     if bodies.is_exhausted() {
         return not_ready(format!(
-            "{} bytes of bodies are in memory (ingest_bytes) and further ones were refused",
+            "{} bytes of bodies are in memory (max_ingest_bytes) and further ones were refused",
             bodies.used()
         ));
     }

@@ -293,7 +293,7 @@ fn not_admitted(code: ErrorCode) -> Error {
 
 /// Why a study takes no reports: its last day is over, or it is not open.
 fn takes_none(study: &Study, over: bool) -> Error {
-    if let (true, Some(day)) = (over, study.about().ends) {
+    if let (true, Some(day)) = (over, study.about().last_day) {
         return about::ended(&study.id().to_string(), day, "this one was not counted");
     }
     Error::new(

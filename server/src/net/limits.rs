@@ -42,7 +42,7 @@ impl Limits {
         Ok(Self {
             address: config.address_requests_per_minute.map(limit).transpose()?,
             token: config.token_requests_per_minute.map(limit).transpose()?,
-            guesses: limit(config.wrong_tokens_per_minute)?,
+            guesses: limit(config.failed_auth_per_minute)?,
         })
     }
 

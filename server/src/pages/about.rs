@@ -25,7 +25,7 @@ pub(super) fn people(study: &Study) -> Markup {
     html! {
         dl .pairs #about {
             dt { "Purpose" } dd { (stated(&about.purpose)) }
-            dt { "Responsible" } dd { (stated(&about.responsible)) }
+            dt { "Responsible" } dd { (stated(&about.responsible_party)) }
             dt { "Contact" } dd {
                 @match (&about.contact, about.contact_link()) {
                     (Some(contact), Some(link)) => { a href=(link) rel="noreferrer" { (contact) } },
@@ -33,7 +33,7 @@ pub(super) fn people(study: &Study) -> Markup {
                 }
             }
             dt { "Last day" } dd {
-                @match about.ends {
+                @match about.last_day {
                     Some(day) => { (day) " (UTC); no report is taken after it" }
                     None => { (not_stated) ": reports are taken until the study is closed" }
                 }
@@ -57,7 +57,7 @@ pub(super) fn parameters(study: &Study) -> Markup {
     };
     html! {
         dl .pairs #parameters {
-            dt { "Features p" } dd { (grouped(params.dimension() as u64)) }
+            dt { "Features p" } dd { (with_thousands(params.dimension() as u64)) }
             dt { "Components k" } dd {
                 @match study.default_k() {
                     Rank::Auto => "as many as stand above the noise",
@@ -74,7 +74,7 @@ pub(super) fn parameters(study: &Study) -> Markup {
                     None => "none",
                 }
             }
-            dt { "One report" } dd { (grouped(privacy.bytes_per_report as u64)) " bytes" }
+            dt { "One report" } dd { (with_thousands(privacy.bytes_per_report as u64)) " bytes" }
             dt { "Who may take part" } dd {
                 @match study.enrolment() {
                     Enrolment::Open => "anybody who knows the study's address",
@@ -91,12 +91,12 @@ pub(super) fn parameters(study: &Study) -> Markup {
 pub(super) fn features(study: &Study) -> Markup {
     match study.params().preprocessing().features.as_deref() {
         None => html! {
-            p #features { "A row is " (grouped(study.params().dimension() as u64)) " numbers. This study gives them no names, and uses them as they come: no center is subtracted and nothing is scaled. Ask the contact which numbers are meant." }
+            p #features { "A row is " (with_thousands(study.params().dimension() as u64)) " numbers. This study gives them no names, and uses them as they come: no center is subtracted and nothing is scaled. Ask the contact which numbers are meant." }
         },
         Some(features) if features.len() <= UNFOLDED => table(features),
         Some(features) => html! {
             details {
-                summary { "All " (grouped(features.len() as u64)) " features" }
+                summary { "All " (with_thousands(features.len() as u64)) " features" }
                 (table(features))
             }
         },

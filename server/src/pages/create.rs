@@ -5,7 +5,7 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
-use eigenveil_estimation::{floor::grouped, plan::largest_error};
+use eigenveil_estimation::{floor::grouped, plan::max_error};
 use eigenveil_figures::Figure;
 use eigenveil_shared::{Error, ErrorCode};
 use maud::{Markup, html};
@@ -164,9 +164,9 @@ fn content(visitor: &Visitor, fields: &Fields, errors: &FieldErrors) -> Markup {
                         legend { "What participants are told" }
                         p .help { "On the study's page and in their receipts, word for word; where it is empty they read \"not stated\". It cannot be changed later." }
                         (text("purpose", "Purpose", "What the answer is wanted for, in a sentence or two.", "text"))
-                        (text("responsible", "Responsible", "The person or organisation that answers for the study.", "text"))
+                        (text("responsible_party", "Responsible", "The person or organisation that answers for the study.", "text"))
                         (text("contact", "Contact", "An e-mail address, or a page that begins with https://.", "text"))
-                        (text("ends", "Last day (UTC)", "Such as 2027-03-31: no report is taken after it. Empty: until you close the study.", "text"))
+                        (text("last_day", "Last day (UTC)", "Such as 2027-03-31: no report is taken after it. Empty: until you close the study.", "text"))
                     }
                     fieldset {
                         legend { "Privacy and people" }
@@ -219,7 +219,7 @@ fn planner(visitor: &Visitor, fields: &Fields) -> Markup {
         design.users.saturating_mul(10),
     ]
     .map(|n| n.max(1));
-    let largest = largest_error(design.request.dimension, forecast.rank());
+    let largest = max_error(design.request.dimension, forecast.rank());
     let now = forecast.with_participants(design.users);
     let query = fields.query(PLANNED);
     html! {
@@ -231,9 +231,9 @@ fn planner(visitor: &Visitor, fields: &Fields) -> Markup {
             }
             p {
                 (now.components_above.unwrap_or(0)) " of " (forecast.rank())
-                " components are expected to stand above the noise with " (grouped(design.users)) " participants. "
+                " components are expected to stand above the noise with " (with_thousands(design.users)) " participants. "
                 @match forecast.needed(0.1 * largest).and_then(|planned| planned.n) {
-                    Some(n) => { "An error of " (layout::short(0.1 * largest)) " takes " (grouped(n)) " participants." }
+                    Some(n) => { "An error of " (layout::short(0.1 * largest)) " takes " (with_thousands(n)) " participants." }
                     None => { "No number of participants brings the error to a tenth of its largest value." }
                 }
             }
@@ -245,7 +245,7 @@ fn planner(visitor: &Visitor, fields: &Fields) -> Markup {
                 caption { "Expected error" }
                 thead { tr {
                     th scope="col" { "ε" }
-                    @for n in numbers { th scope="col" { "n = " (grouped(n)) } }
+                    @for n in numbers { th scope="col" { "n = " (with_thousands(n)) } }
                 } }
                 tbody {
                     @for (epsilon, forecast) in design.epsilons().into_iter().map(|e| (e, design.forecast(e))) {
@@ -272,7 +272,7 @@ fn promise(design: &Design) -> Markup {
         @if !privacy.cautions.is_empty() {
             ul .cautions { @for caution in &privacy.cautions { li { (caution) } } }
         }
-        p .muted { "One report has " (grouped(privacy.bytes_per_report as u64)) " bytes." }
+        p .muted { "One report has " (with_thousands(privacy.bytes_per_report as u64)) " bytes." }
     }
 }
 

@@ -56,9 +56,9 @@ impl FieldErrors {
             ErrorCode::InvalidName if detail.contains("feature") => "features",
             ErrorCode::InvalidName => "name",
             ErrorCode::InvalidAbout if detail.starts_with("the purpose") => "purpose",
-            ErrorCode::InvalidAbout if detail.starts_with("the responsible") => "responsible",
+            ErrorCode::InvalidAbout if detail.starts_with("the responsible") => "responsible_party",
             ErrorCode::InvalidAbout if detail.starts_with("the contact") => "contact",
-            ErrorCode::InvalidAbout => "ends",
+            ErrorCode::InvalidAbout => "last_day",
             ErrorCode::InvalidDimension => "dimension",
             ErrorCode::InvalidBudget if detail.starts_with("delta") => "delta",
             ErrorCode::InvalidBudget => "epsilon",
@@ -271,9 +271,9 @@ fn whole(fields: &Fields, name: &str) -> Result<u64, String> {
 fn about(fields: &Fields, errors: &mut FieldErrors) -> About {
     let about = About {
         purpose: stated(fields, "purpose"),
-        responsible: stated(fields, "responsible"),
+        responsible_party: stated(fields, "responsible_party"),
         contact: stated(fields, "contact"),
-        ends: errors.value_or("ends", last_day(fields.get("ends")), None),
+        last_day: errors.value_or("last_day", last_day(fields.get("last_day")), None),
     };
     if let Err(error) = about.check() {
         errors.merge(&FieldErrors::from_error(&error));
@@ -368,10 +368,14 @@ mod tests {
             ("epsilon=4", "epsilon=4&features=a,1", "features"),
             ("double-cap", "isotropic-gaussian&delta=2", "delta"),
             ("name=n", "name=n&purpose=a%0Ab", "purpose"),
-            ("name=n", "name=n&responsible=a%1Bb", "responsible"),
+            (
+                "name=n",
+                "name=n&responsible_party=a%1Bb",
+                "responsible_party",
+            ),
             ("name=n", "name=n&contact=javascript:alert(1)", "contact"),
-            ("name=n", "name=n&ends=tomorrow", "ends"),
-            ("name=n", "name=n&ends=2027-02-29", "ends"),
+            ("name=n", "name=n&last_day=tomorrow", "last_day"),
+            ("name=n", "name=n&last_day=2027-02-29", "last_day"),
         ] {
             let errors = read(&GOOD.replace(from, to)).err();
             let errors = errors.unwrap_or_else(|| panic!("{to} was taken"));
@@ -386,7 +390,7 @@ mod tests {
     /// The planner goes on while somebody types an address.
     #[test]
     fn the_planner_does_not_wait_for_what_participants_are_told() {
-        for typed in ["contact=some", "ends=2027-0", "purpose=a%0Ab"] {
+        for typed in ["contact=some", "last_day=2027-0", "purpose=a%0Ab"] {
             let fields = Fields::parse(format!("{GOOD}&{typed}").as_bytes());
             assert!(Design::read_for_planner(&fields).is_ok(), "{typed}");
             assert!(Design::read(&fields).is_err(), "{typed}");

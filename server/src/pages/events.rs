@@ -138,7 +138,7 @@ impl Watch {
         let look = move |visitor: &Visitor| {
             let visible = VisibleStudy::new(&app, visitor, study)?;
             let data = json!({
-                "reports": grouped(visible.study.reports_accepted()),
+                "reports": with_thousands(visible.study.reports_accepted()),
                 "error": visible.expected_error(),
                 "version": visible.version(),
             });

@@ -147,7 +147,7 @@ fn content(visitor: &Visitor, study: &Study, state: StudyState) -> Markup {
         section aria-labelledby="h-sent" {
             h2 #h-sent { "What is sent" }
             ul {
-                li { "One report of " strong { (grouped(privacy.bytes_per_report as u64)) " bytes" } ", made on your device. Your row of " (grouped(study.params().dimension() as u64)) " numbers never leaves it." }
+                li { "One report of " strong { (with_thousands(privacy.bytes_per_report as u64)) " bytes" } ", made on your device. Your row of " (with_thousands(study.params().dimension() as u64)) " numbers never leaves it." }
                 li { @if seeds { "It holds a random seed that leans a little towards your row." } @else { "It holds a matrix made of your row, with random noise added to each of its numbers." } }
                 li { "It has an identifier, so that it is counted once. The identifier shows when the report was made." }
                 @if study.enrolment() == Enrolment::Token { li { "It comes with a one-time token. The server keeps a hash of the token, apart from the report." } }

@@ -1,8 +1,12 @@
 //! The error to expect, for pages: of a study as its reports arrive, and of one that is being designed.
 
 use eigenveil_estimation::{
-    floor::{Spectrum, grouped},
-    plan::{Planned, Total, Wish, error_curve, plan, spectrum_of, spectrum_of_pilot},
+    floor::Spectrum,
+    format::with_thousands,
+    plan::{
+        MeanSquaredLength, PlanResult, PlanTarget, error_curve, plan, spectrum_from_eigenvalues,
+        spectrum_from_pilot,
+    },
 };
 use eigenveil_figures::{LineChart, LineStyle, Marker, Series, expected_error};
 use eigenveil_shared::{
@@ -39,7 +43,12 @@ impl Forecast {
     pub(super) fn assumed(params: &StudyParams, rank: Rank, share: f64) -> Result<Self> {
         let p = params.dimension();
         let k = wanted(rank, p);
-        let spectrum = spectrum_of(p, k, &vec![share / k.max(1) as f64; k], Total::UnitRows)?;
+        let spectrum = spectrum_from_eigenvalues(
+            p,
+            k,
+            &vec![share / k.max(1) as f64; k],
+            MeanSquaredLength::UnitRows,
+        )?;
         let components = if k == 1 {
             "one component holds".into()
         } else {
@@ -72,7 +81,7 @@ impl Forecast {
             .take_while(|component| component.verdict == Verdict::Above)
             .count();
         Some(Self {
-            spectrum: spectrum_of_pilot(estimate, standing, Total::Unknown).ok()?,
+            spectrum: spectrum_from_pilot(estimate, standing, MeanSquaredLength::Unknown).ok()?,
             noise: estimate.study.noise_model(),
             source: format!(
                 "measured: plain PCA with the spectrum of estimate {number}, of which {standing} stand above the noise"
@@ -91,13 +100,18 @@ impl Forecast {
     }
 
     /// What so many participants would get.
-    pub(super) fn with_participants(&self, n: u64) -> Option<Planned> {
-        plan(&self.spectrum, &self.noise, Wish::Participants(n.max(1))).ok()
+    pub(super) fn with_participants(&self, n: u64) -> Option<PlanResult> {
+        plan(
+            &self.spectrum,
+            &self.noise,
+            PlanTarget::Participants(n.max(1)),
+        )
+        .ok()
     }
 
     /// What an error takes.
-    pub(super) fn needed(&self, error: f64) -> Option<Planned> {
-        plan(&self.spectrum, &self.noise, Wish::Error(error)).ok()
+    pub(super) fn needed(&self, error: f64) -> Option<PlanResult> {
+        plan(&self.spectrum, &self.noise, PlanTarget::Error(error)).ok()
     }
 
     /// The picture of a study: the line, and where the study is on it.
@@ -109,7 +123,7 @@ impl Forecast {
                 .with_participants(reports)
                 .and_then(|planned| planned.error)
         {
-            let name = format!("now: {} reports", grouped(reports));
+            let name = format!("now: {} reports", with_thousands(reports));
             lines.push(
                 Series::new(name, [(reports as f64, error)])
                     .with_style(LineStyle::None)

@@ -120,8 +120,8 @@ fn content(visitor: &Visitor, page: usize, wanted: &str, part: &Part) -> Markup 
                 @if !wanted.is_empty() { a href=(visitor.link("/")) { "All studies" } }
             }
             p #found .muted {
-                @if wanted.is_empty() { (grouped(all as u64)) " studies, the newest first." }
-                @else { (grouped(found as u64)) " of " (grouped(all as u64)) " studies." }
+                @if wanted.is_empty() { (with_thousands(all as u64)) " studies, the newest first." }
+                @else { (with_thousands(found as u64)) " of " (with_thousands(all as u64)) " studies." }
             }
         }
         @if all > 0 && found == 0 {
@@ -137,9 +137,9 @@ fn content(visitor: &Visitor, page: usize, wanted: &str, part: &Part) -> Markup 
                             " " (layout::badge(study.state()))
                         }
                         p .numbers {
-                            strong { (grouped(study.reports_accepted())) }
+                            strong { (with_thousands(study.reports_accepted())) }
                             (if study.reports_accepted() == 1 { " participant" } else { " participants" })
-                            " · " (grouped(study.params().dimension() as u64)) " features · "
+                            " · " (with_thousands(study.params().dimension() as u64)) " features · "
                             "ε\u{a0}=\u{a0}" (study.privacy().epsilon)
                         }
                         p .muted { (study.privacy().sentence) }

@@ -7,7 +7,7 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
-use eigenveil_estimation::{floor::grouped, plan::largest_error};
+use eigenveil_estimation::{floor::grouped, plan::max_error};
 use eigenveil_figures::{Axis, ComponentRow, DataTable, LineChart, Marker, Series};
 use eigenveil_shared::{
     Error,
@@ -245,7 +245,7 @@ fn arrivals_table(arrivals: &[Arrivals]) -> DataTable {
                 vec![
                     layout::moment(a.start * 1_000),
                     length.to_owned(),
-                    grouped(a.n),
+                    with_thousands(a.n),
                 ]
             })
             .collect(),
@@ -257,14 +257,14 @@ fn content(visitor: &Visitor, visible: &VisibleStudy, arrivals: &[Arrivals]) -> 
     let path = format!("/studies/{}", study.id());
     let reports = study.reports_accepted();
     let largest =
-        visible.with_forecast(|o| o.map(|o| largest_error(study.params().dimension(), o.rank())));
+        visible.with_forecast(|o| o.map(|o| max_error(study.params().dimension(), o.rank())));
     let source = visible.with_forecast(|o| o.map(|o| super::error::sentence(o.source())));
     html! {
         div #study data-events=(visitor.link(&format!("{path}/events"))) data-version=(visible.version()) {
             p { a href=(visitor.link("/")) { "← All studies" } }
             h1 { (study.name()) " " span #state data-swap=(study.state().as_str()) { (layout::badge(study.state())) } }
             div .numbers-row {
-                p .number { strong #reports data-live="reports" { (grouped(reports)) } " reports" }
+                p .number { strong #reports data-live="reports" { (with_thousands(reports)) } " reports" }
                 p .number {
                     strong #error-now data-live="error" { (visible.expected_error()) }
                     " expected error" @if let Some(largest) = largest { ", of at most " (layout::short(largest)) }
@@ -348,7 +348,7 @@ fn error_table(visible: &VisibleStudy) -> DataTable {
         let row = |n: u64| {
             let planned = forecast?.with_participants(n)?;
             Some(vec![
-                grouped(n),
+                with_thousands(n),
                 layout::short(planned.error?),
                 planned.components_above?.to_string(),
             ])
@@ -473,7 +473,7 @@ fn estimates(visitor: &Visitor, visible: &VisibleStudy, path: &str) -> Markup {
 fn estimate_section(visitor: &Visitor, study: &Study, view: &View) -> Markup {
     let path = format!("/studies/{}/estimates/{}", study.id(), view.number);
     html! {
-        p .muted { "Estimate " (view.number) " of " (layout::moment(view.created_at_ms)) ", from " (grouped(view.n)) " reports, computed in " (layout::short(view.seconds)) " s." }
+        p .muted { "Estimate " (view.number) " of " (layout::moment(view.created_at_ms)) ", from " (with_thousands(view.n)) " reports, computed in " (layout::short(view.seconds)) " s." }
         div #verdict .verdict { @for sentence in &view.verdict { p { (sentence) } } }
         @if !view.warnings.is_empty() {
             ul #warnings .cautions { @for warning in &view.warnings { li { (warning) } } }

@@ -144,7 +144,7 @@ fn verdict(estimate: &Estimate) -> Vec<String> {
         sentences.push(format!("{below} cannot be told from noise."));
     }
     if of > 0 {
-        let largest = eigenveil_estimation::plan::largest_error(estimate.p, of);
+        let largest = eigenveil_estimation::plan::max_error(estimate.p, of);
         sentences.push(format!(
             "The expected error of the subspace is {} of at most {}.",
             short(estimate.expected_error),
@@ -198,8 +198,8 @@ fn selection(estimate: &Estimate, sparse: &SparseOutcome) -> String {
     };
     format!(
         "{} of {} features were selected (λ = {}){list}",
-        grouped(sparse.support.len() as u64),
-        grouped(estimate.p as u64),
+        with_thousands(sparse.support.len() as u64),
+        with_thousands(estimate.p as u64),
         compact(sparse.lambda)
     )
 }

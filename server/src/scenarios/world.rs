@@ -59,14 +59,14 @@ impl World {
         .unwrap();
         let mut config = ServerConfig::new(directory.path().join("data"));
         if rng.random_bool(0.3) {
-            config.tuning.queue_requests = 4;
+            config.tuning.max_queued_requests = 4;
         }
         if rng.random_bool(0.3) {
-            config.tuning.commit_reports = 3;
+            config.tuning.max_commit_reports = 3;
         }
         if rng.random_bool(0.3) {
             // Room for a few buckets of one study.
-            config.memory_bytes = 8 * 6 * 4;
+            config.sum_cache_bytes = 8 * 6 * 4;
         }
         let clock = SetClock::new();
         let environment = Environment {

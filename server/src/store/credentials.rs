@@ -221,11 +221,11 @@ impl Store {
     /// Makes the analyst's token of this identifier useless.
     ///
     /// # Errors
-    /// `token-not-found`; those of the store.
+    /// `analyst-token-not-found`; those of the store.
     pub async fn revoke_analyst(&self, id: &str) -> Result<()> {
         let missing = || {
             Error::new(
-                ErrorCode::TokenNotFound,
+                ErrorCode::AnalystTokenNotFound,
                 "there is no analyst's token of that identifier; `eigenveil token list` or GET /v1/tokens shows those there are",
             )
         };

@@ -18,7 +18,7 @@ impl Store {
         let now = self.unix_ms();
         let mut next: Option<u64> = None;
         for study in self.studies() {
-            let Some(day) = study.about().ends else {
+            let Some(day) = study.about().last_day else {
                 continue;
             };
             let (over_at, over) = (day.over_at_ms(), day.is_over(now));

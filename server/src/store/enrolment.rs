@@ -38,7 +38,7 @@ pub(super) fn redeem(
         .optional()?;
     Ok(Some(match known {
         Some(()) => ErrorCode::TokenSpent,
-        None => ErrorCode::TokenUnknown,
+        None => ErrorCode::ParticipantTokenUnknown,
     }))
 }
 

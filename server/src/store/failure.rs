@@ -61,7 +61,7 @@ impl Failure {
         if self.is_full() {
             return Error::new(
                 ErrorCode::StoreFull,
-                "the store has no room for this and nothing was changed; the operator has to free disk space, delete studies, or raise store_bytes: send it again after that",
+                "the store has no room for this and nothing was changed; the operator has to free disk space, delete studies, or raise max_store_bytes: send it again after that",
             );
         }
         match self {

@@ -41,7 +41,7 @@ use std::{
 };
 
 use eigenveil_estimation::{
-    Cancel, accumulate::Accumulator, large::SeedSource as _, sums_of_seeds,
+    Cancel, accumulate::Accumulator, sparse_from_seeds::SeedSource as _, sums_of_seeds,
 };
 use eigenveil_shared::{
     Error, ErrorCode, Result,
@@ -149,7 +149,8 @@ impl Store {
         config.check()?;
         let directory = DataDirectory::open(&config.data_dir)?;
         let log = Log::in_directory(&directory);
-        let mut connection = schema::open_for_writing(&directory.database(), config.store_bytes)?;
+        let mut connection =
+            schema::open_for_writing(&directory.database(), config.max_store_bytes)?;
         let reserve = Reserve::new(directory.path().to_owned());
         // Before anything is read that the writer keeps in memory: whoever wrote until now does so no more.
         let tenure = match Tenure::begin(&mut connection, &directory, log) {
@@ -175,17 +176,17 @@ impl Store {
         let reader = schema::open_for_reading(&directory.database())
             .map_err(|error| Failure::from(error).into_error())?;
         let key = BucketKey::draw(&*environment.entropy)?;
-        let (commands, received) = sync_channel(config.tuning.queue_requests);
+        let (commands, received) = sync_channel(config.tuning.max_queued_requests);
         let health = Arc::new(Health::default());
-        let metrics = Metrics::new(config.tuning.queue_requests);
+        let metrics = Metrics::new(config.tuning.max_queued_requests);
         let writer = Writer {
             connection,
             commands: received,
             caches: Caches {
-                sums: BucketCache::new(config.memory_bytes, key),
+                sums: BucketCache::new(config.sum_cache_bytes, key),
                 recent,
             },
-            commit_reports: config.tuning.commit_reports,
+            max_commit_reports: config.tuning.max_commit_reports,
             health: Arc::clone(&health),
             metrics: Arc::clone(&metrics),
             clock: Arc::clone(&environment.clock),
@@ -216,7 +217,7 @@ impl Store {
                 environment,
                 config: config.clone(),
                 ingest: Budget::new(
-                    config.ingest_bytes,
+                    config.max_ingest_bytes,
                     "other bodies wait to be stored: send this again after a second",
                 ),
                 metrics,
@@ -293,7 +294,7 @@ impl Store {
     /// `invalid-about`, `invalid-request`; those of the store.
     pub async fn create_study(&self, request: CreateStudy) -> Result<Arc<Study>> {
         let design =
-            NewStudy::from_request(request, self.shared.config.memory_bytes, self.unix_ms())?;
+            NewStudy::from_request(request, self.shared.config.sum_cache_bytes, self.unix_ms())?;
         let mut id = [0; 16];
         self.shared.environment.entropy.fill(&mut id)?;
         let created_at_ms = self.unix_ms();
@@ -406,7 +407,7 @@ impl Store {
     ///
     /// # Errors
     /// `store-unavailable` when they cannot be read, or do not add up to the reports accepted; `estimate-failed` when
-    /// seeds are to be added up and their sums need more than `memory_bytes`, and when it was called off.
+    /// seeds are to be added up and their sums need more than `sum_cache_bytes`, and when it was called off.
     pub fn moment(&self, study: &Study, cancel: Cancel<'_>) -> Result<StoredMoment> {
         if study.shape().payload_form() == PayloadForm::Seed {
             let seeds = self.seeds(study, cancel)?;
@@ -414,7 +415,7 @@ impl Store {
             return Ok(StoredMoment {
                 n: seeds.stored(),
                 repeated: seeds.repeated(),
-                buckets: sums_of_seeds(&seeds, p, self.shared.config.memory_bytes, cancel)?,
+                buckets: sums_of_seeds(&seeds, p, self.shared.config.sum_cache_bytes, cancel)?,
             });
         }
         // An own connection: reading a gigabyte must not hold up everybody else.
@@ -455,7 +456,7 @@ impl Store {
             // The commits before this one stay what they are without a transaction.
             let connection = schema::open_for_reading(&self.shared.directory.database())?;
             let (n, end) = accepted(&connection, study)?;
-            let memory = self.shared.config.memory_bytes;
+            let memory = self.shared.config.sum_cache_bytes;
             let health = Arc::clone(&self.shared.health);
             StoredSeeds::new(connection, study, end, n, memory, health, cancel)
         };
@@ -481,7 +482,7 @@ impl Store {
         wake: impl FnOnce() + Send + 'static,
     ) -> Result<EstimateDocument> {
         let (row, id, now) = (study.row, study.id(), self.unix_ms());
-        let limit = self.shared.config.tuning.waiting_estimates;
+        let limit = self.shared.config.tuning.max_waiting_estimates;
         self.write(
             move |transaction| {
                 rows::require(transaction, row, id)?;

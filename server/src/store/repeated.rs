@@ -24,11 +24,11 @@ pub(super) struct Repeated {
 
 impl Repeated {
     /// Sorts the `n` seeds that `read` hands over, in as many parts, each with a reading of its own, as 16 bytes a seed
-    /// need to stay within `memory_bytes`.
-    pub(super) fn find(n: u64, memory_bytes: u64, read: &Reading<'_>) -> Result<Self, Failure> {
+    /// need to stay within `sum_cache_bytes`.
+    pub(super) fn find(n: u64, sum_cache_bytes: u64, read: &Reading<'_>) -> Result<Self, Failure> {
         let parts = n
             .saturating_mul(SEED_LEN as u64)
-            .div_ceil(memory_bytes.max(1))
+            .div_ceil(sum_cache_bytes.max(1))
             .max(1);
         // A key nobody knows: whoever chooses seeds cannot choose their part.
         let key = RandomState::new();

@@ -31,7 +31,7 @@ pub(super) fn insert(
     transaction.execute(
         "INSERT INTO studies
          (study, id, name, state, canonical, fingerprint, default_k, buckets, created_at_ms, enrolment,
-          purpose, responsible, contact, ends)
+          purpose, responsible_party, contact, last_day)
          VALUES (1 + max((SELECT coalesce(max(study), 0) FROM studies),
                          (SELECT coalesce(max(study), 0) FROM deleted_studies)),
                  ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -46,9 +46,9 @@ pub(super) fn insert(
             created_at_ms,
             design.enrolment.as_str(),
             design.about.purpose,
-            design.about.responsible,
+            design.about.responsible_party,
             design.about.contact,
-            design.about.ends.map(|day| day.0)
+            design.about.last_day.map(|day| day.0)
         ],
     )?;
     Ok(transaction.last_insert_rowid())
@@ -94,7 +94,7 @@ pub(super) fn load(connection: &Connection) -> Result<Registry, Failure> {
     let registry = Registry::default();
     let mut statement = connection.prepare(
         "SELECT study, id, name, state, canonical, fingerprint, default_k, buckets,
-                created_at_ms, reports_accepted, enrolment, purpose, responsible, contact, ends
+                created_at_ms, reports_accepted, enrolment, purpose, responsible_party, contact, last_day
          FROM studies WHERE study NOT IN (SELECT study FROM deleted_studies) ORDER BY study",
     )?;
     let mut rows = statement.query([])?;
@@ -127,9 +127,9 @@ pub(super) fn load(connection: &Connection) -> Result<Registry, Failure> {
                 .map_err(|_| Failure::damaged(format!("study {id} has an unknown enrolment")))?,
             about: About {
                 purpose: row.get(11)?,
-                responsible: row.get(12)?,
+                responsible_party: row.get(12)?,
                 contact: row.get(13)?,
-                ends: row.get::<_, Option<u64>>(14)?.map(Day),
+                last_day: row.get::<_, Option<u64>>(14)?.map(Day),
             },
         };
         let study = Study::new(row.get(0)?, id, design, row.get(8)?);

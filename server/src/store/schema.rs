@@ -40,10 +40,10 @@ const MIGRATIONS: &[&str] = &["
         identifiers_kept INTEGER NOT NULL DEFAULT 1 CHECK (identifiers_kept IN (0, 1)),
         -- What the people who are asked are told, fixed with the study; NULL: not stated.
         purpose          TEXT,
-        responsible      TEXT,
+        responsible_party TEXT,
         contact          TEXT,
         -- The last day on which reports are taken: days since 1970-01-01 UTC.
-        ends             INTEGER CHECK (ends >= 0)
+        last_day             INTEGER CHECK (last_day >= 0)
     ) STRICT;
 
     -- A study that is listed here and has a row is being cleared away.

@@ -6,7 +6,7 @@
 
 use std::{cell::RefCell, sync::Arc};
 
-use eigenveil_estimation::{Cancel, large::SeedSource};
+use eigenveil_estimation::{Cancel, sparse_from_seeds::SeedSource};
 use eigenveil_shared::{
     Result,
     mechanism::double_cap::{SEED_LEN, Seed},
@@ -109,14 +109,14 @@ pub struct StoredSeeds<'a> {
 }
 
 impl<'a> StoredSeeds<'a> {
-    /// Those of every commit before `end`, `stored` in all. Takes up to `memory_bytes` to
+    /// Those of every commit before `end`, `stored` in all. Takes up to `sum_cache_bytes` to
     /// find those that came more than once.
     pub(super) fn new(
         connection: Connection,
         study: &'a Study,
         end: u64,
         stored: u64,
-        memory_bytes: u64,
+        sum_cache_bytes: u64,
         health: Arc<Health>,
         cancel: Cancel<'_>,
     ) -> Result<Self, Failure> {
@@ -129,7 +129,7 @@ impl<'a> StoredSeeds<'a> {
             }
             Ok(())
         };
-        let repeated = Repeated::find(stored, memory_bytes, &read)?;
+        let repeated = Repeated::find(stored, sum_cache_bytes, &read)?;
         Ok(Self {
             connection: RefCell::new(connection),
             study,

@@ -85,13 +85,13 @@ impl Study {
                 name,
                 state,
                 fingerprint: shape.fingerprint().to_string(),
-                canonical: to_hex(&params.canonical_bytes()),
+                canonical_params: to_hex(&params.canonical_bytes()),
                 privacy: PrivacyStatement::new(&params),
                 params,
                 reports_accepted: 0,
                 default_k,
                 report_bytes: codec::report_len(payload_len),
-                max_batch: codec::max_batch(payload_len),
+                max_batch_reports: codec::max_batch(payload_len),
                 created_at_ms,
                 enrolment,
                 about,
@@ -210,7 +210,7 @@ impl NewStudy {
     /// Checks and freezes what an operator asked for now.
     pub(super) fn from_request(
         request: CreateStudy,
-        memory_bytes: u64,
+        sum_cache_bytes: u64,
         now_ms: u64,
     ) -> Result<Self> {
         check_name("the name of the study", &request.name)?;
@@ -219,7 +219,7 @@ impl NewStudy {
         check_rank(request.default_k, params.dimension())?;
         Ok(Self {
             name: request.name,
-            buckets: buckets_within(memory_bytes, &params),
+            buckets: buckets_within(sum_cache_bytes, &params),
             params,
             default_k: request.default_k,
             state: if request.draft {
@@ -236,7 +236,7 @@ impl NewStudy {
 /// Refuses what cannot be shown to the people who are asked, and a last day that is over.
 pub(crate) fn check_about(about: &About, now_ms: u64) -> Result<()> {
     about.check()?;
-    match about.ends {
+    match about.last_day {
         Some(day) if day.is_over(now_ms) => Err(Error::new(
             ErrorCode::InvalidAbout,
             format!(
@@ -286,13 +286,13 @@ pub(crate) fn check_name(what: &str, name: &str) -> Result<()> {
 }
 
 /// How many bucket sums of these reports fit the memory budget: 1 to [`MAX_BUCKETS`]; for seeds always the most.
-fn buckets_within(memory_bytes: u64, params: &StudyParams) -> u32 {
+fn buckets_within(sum_cache_bytes: u64, params: &StudyParams) -> u32 {
     if params.mechanism().payload_form() == PayloadForm::Seed {
         // Nothing is added up before an estimate is asked for.
         return MAX_BUCKETS;
     }
     let bucket_bytes = (8 * packed_len(params.report_dimension())).max(1) as u64;
-    let fit = memory_bytes / bucket_bytes;
+    let fit = sum_cache_bytes / bucket_bytes;
     u32::try_from(fit)
         .unwrap_or(MAX_BUCKETS)
         .clamp(1, MAX_BUCKETS)

@@ -126,7 +126,7 @@ pub enum Stored {
     NotOpen,
     /// Never seen, and the study's last day is over.
     Ended,
-    /// Never seen, and not admitted: `token-required`, `token-unknown` or `token-spent`.
+    /// Never seen, and not admitted: `token-required`, `participant-token-unknown` or `token-spent`.
     NotAdmitted(ErrorCode),
     /// The study was deleted.
     Gone,
@@ -161,7 +161,7 @@ pub(super) struct Writer {
     pub(super) commands: Receiver<Command>,
     pub(super) caches: Caches,
     /// Reports after which a commit takes no further request.
-    pub(super) commit_reports: usize,
+    pub(super) max_commit_reports: usize,
     pub(super) health: Arc<Health>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) clock: Arc<dyn Clock>,
@@ -246,7 +246,7 @@ impl Writer {
         let mut reports = first.reports.len();
         let mut bytes = payload_bytes(&first);
         let mut group = vec![first];
-        while reports < self.commit_reports && bytes < COMMIT_BYTES {
+        while reports < self.max_commit_reports && bytes < COMMIT_BYTES {
             match self.commands.try_recv() {
                 Ok(Command::Submit(submission)) => {
                     reports += submission.reports.len();

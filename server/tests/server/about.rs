@@ -37,14 +37,14 @@ fn timed() -> (Harness, Arc<SetClock>) {
 fn told() -> Value {
     json!({
         "purpose": "What <b>keeps</b> people awake & why",
-        "responsible": "Sleep laboratory \"Example\"",
+        "responsible_party": "Sleep laboratory \"Example\"",
         "contact": "sleep@example.org",
-        "ends": "2027-03-31",
+        "last_day": "2027-03-31",
     })
 }
 
 async fn ending(server: &Harness, day: &str) -> StudyDocument {
-    let changes = json!({ "about": { "ends": day } });
+    let changes = json!({ "about": { "last_day": day } });
     server.study_with(changes).await
 }
 
@@ -93,7 +93,7 @@ async fn it_is_kept_shown_exported_imported_and_backed_up() {
 async fn a_merge_keeps_to_the_purpose() {
     let server = Harness::new();
     let by = async |responsible: &str, purpose: Value| {
-        let about = json!({ "purpose": purpose, "responsible": responsible, "ends": "2027-03-31" });
+        let about = json!({ "purpose": purpose, "responsible_party": responsible, "last_day": "2027-03-31" });
         server.study_with(json!({ "about": about })).await
     };
     let with = async |purpose: Value| by("A", purpose).await;
@@ -133,21 +133,21 @@ async fn what_cannot_be_shown_is_refused() {
             json!("\u{200b}\u{2060}\u{feff}"),
             E::InvalidAbout,
         ),
-        ("responsible", json!("a\u{202e}b"), E::InvalidAbout),
-        ("responsible", json!("\u{3164}"), E::InvalidAbout),
+        ("responsible_party", json!("a\u{202e}b"), E::InvalidAbout),
+        ("responsible_party", json!("\u{3164}"), E::InvalidAbout),
         (
             "contact",
             json!("https://example.org:+443/"),
             E::InvalidAbout,
         ),
-        ("responsible", json!(long(201)), E::InvalidAbout),
+        ("responsible_party", json!(long(201)), E::InvalidAbout),
         ("contact", json!("javascript:alert(1)"), E::InvalidAbout),
         ("contact", json!("http://example.org"), E::InvalidAbout),
         ("contact", json!("nobody"), E::InvalidAbout),
-        ("ends", json!("2023-11-13"), E::InvalidAbout),
-        ("ends", json!("2027-02-29"), E::MalformedJson),
-        ("ends", json!("soon"), E::MalformedJson),
-        ("ends", json!(1_700_000_000_000_u64), E::MalformedJson),
+        ("last_day", json!("2023-11-13"), E::InvalidAbout),
+        ("last_day", json!("2027-02-29"), E::MalformedJson),
+        ("last_day", json!("soon"), E::MalformedJson),
+        ("last_day", json!(1_700_000_000_000_u64), E::MalformedJson),
         ("purpos", json!("x"), E::MalformedJson),
     ] {
         let mut about = told();
@@ -160,7 +160,7 @@ async fn what_cannot_be_shown_is_refused() {
     assert!(server.app.store().studies().is_empty());
     // The whole of today is still to come.
     let today = ending(&server, TODAY).await;
-    assert_eq!(today.about.ends.unwrap().over_at_ms(), TOMORROW);
+    assert_eq!(today.about.last_day.unwrap().over_at_ms(), TOMORROW);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -168,7 +168,7 @@ async fn the_last_day_ends_with_its_last_millisecond() {
     let (server, clock) = timed();
     let (study, empty) = (ending(&server, TODAY).await, ending(&server, TODAY).await);
     let longer = ending(&server, "2023-11-15").await;
-    let draft = json!({ "about": { "ends": TODAY }, "draft": true });
+    let draft = json!({ "about": { "last_day": TODAY }, "draft": true });
     let draft = server.study_with(draft).await;
     clock.0.store(TOMORROW - 1, Ordering::Relaxed);
     let (first, second) = (new_id(), new_id());
@@ -358,18 +358,18 @@ async fn the_form_asks_and_refuses_beside_the_field() {
     let server = Harness::new();
     let mut browser = Browser::operator(&server).await;
     let page = browser.page("/studies/new").await;
-    for field in ["purpose", "responsible", "contact", "ends"] {
+    for field in ["purpose", "responsible_party", "contact", "last_day"] {
         assert_eq!(page.all(&format!("input#{field}")).len(), 1, "{field}");
     }
     let design = form(&[
         CREATE,
         ("purpose", "What keeps people awake"),
-        ("responsible", "Sleep laboratory"),
+        ("responsible_party", "Sleep laboratory"),
     ]);
     for (field, bad) in [
         ("contact", "javascript:alert(1)"),
-        ("ends", "tomorrow"),
-        ("ends", "2023-11-13"),
+        ("last_day", "tomorrow"),
+        ("last_day", "2023-11-13"),
     ] {
         let fields = [&design[..], &[(field, bad)]].concat();
         let page = browser.refused("/studies/new", &fields, 422).await;
@@ -380,7 +380,7 @@ async fn the_form_asks_and_refuses_beside_the_field() {
         &design[..],
         &[
             ("contact", "https://example.org/sleep"),
-            ("ends", "2027-03-31"),
+            ("last_day", "2027-03-31"),
         ],
     ]
     .concat();

@@ -50,7 +50,7 @@ async fn readiness(server: &Harness, wanted: StatusCode) -> common::Answer {
 
 /// Room for a few large bodies; one that does not end is given up soon.
 fn short_of_memory(config: &mut ServerConfig) {
-    config.ingest_bytes = 1 << 20;
+    config.max_ingest_bytes = 1 << 20;
     config.body_timeout_ms = 2_000;
 }
 
@@ -69,7 +69,7 @@ async fn held_bodies_do_not_keep_seeds_out() {
         .collect();
     let answer = readiness(&server, StatusCode::SERVICE_UNAVAILABLE).await;
     let problem = answer.is_problem(503, E::StoreUnavailable);
-    assert!(problem.detail.contains("ingest_bytes"), "{problem:?}");
+    assert!(problem.detail.contains("max_ingest_bytes"), "{problem:?}");
     for _ in 0..3 {
         let seed = report_with(&seeds, new_id(), vec![7; 16]);
         server.counts(&seeds, seed).await;
@@ -141,7 +141,7 @@ async fn a_study_that_takes_no_reports_reads_none() {
 /// Answers that nobody takes are counted, and given back when they are taken or dropped.
 #[tokio::test]
 async fn answers_have_a_budget() {
-    let server = Harness::with(|config| config.tuning.answer_bytes = 1 << 20);
+    let server = Harness::with(|config| config.tuning.max_response_bytes = 1 << 20);
     let feature = |i| json!({"name": format!("{i:0>100}"), "center": 0.0, "scale": 1.0});
     let features: Vec<_> = (0..1_000).map(feature).collect();
     let study = server

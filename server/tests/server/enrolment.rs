@@ -70,7 +70,12 @@ async fn a_token_admits_one_report() {
     assert_eq!(counts(&server, &study).await, (3, 1));
     refused(send(&server, &study, b, &tokens[0]), 409, E::TokenSpent).await;
     let unknown = ParticipantToken::from_bytes([7; 32]);
-    refused(send(&server, &study, b, &unknown), 403, E::TokenUnknown).await;
+    refused(
+        send(&server, &study, b, &unknown),
+        403,
+        E::ParticipantTokenUnknown,
+    )
+    .await;
     let answer = server.post_report(&study, report(&study, b, 1.0)).await;
     answer.is_problem(403, E::TokenRequired);
     assert_eq!(server.accepted(&study).await, 1);
@@ -78,7 +83,7 @@ async fn a_token_admits_one_report() {
     // Tokens are of one study.
     let other = token_study(&server).await;
     let answer = send(&server, &other, new_id(), &tokens[2]).await;
-    answer.is_problem(403, E::TokenUnknown);
+    answer.is_problem(403, E::ParticipantTokenUnknown);
     // An open study looks at no token.
     let open = server.study(3).await;
     assert_eq!(send(&server, &open, new_id(), &tokens[2]).await.status, 201);
@@ -146,7 +151,7 @@ async fn a_batch_has_a_token_for_each_report() {
         [
             (1, E::PayloadNotFinite),
             (2, E::TokenSpent),
-            (3, E::TokenUnknown)
+            (3, E::ParticipantTokenUnknown)
         ]
     );
     assert_eq!(counts(&server, &study).await, (3, 2));
@@ -214,7 +219,7 @@ async fn tokens_do_not_travel() {
     assert_eq!(counts(&other, &study).await, (0, 0));
     assert_eq!(send(&other, &study, id, &tokens[0]).await.status, 200);
     let answer = send(&other, &study, new_id(), &tokens[1]).await;
-    answer.is_problem(403, E::TokenUnknown);
+    answer.is_problem(403, E::ParticipantTokenUnknown);
     let new = issue(&other, &study, 1).await;
     assert_eq!(send(&other, &study, new_id(), &new[0]).await.status, 201);
 }

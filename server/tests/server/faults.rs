@@ -35,7 +35,7 @@ fn fresh(study: &StudyDocument) -> Vec<u8> {
 
 #[tokio::test]
 async fn a_full_store_is_said_and_deleting_makes_room() {
-    let server = Harness::with(|config| config.store_bytes = Some(1 << 20));
+    let server = Harness::with(|config| config.max_store_bytes = Some(1 << 20));
     for changes in [
         json!({"name": "ballast"}),
         json!({"name": "seeds", "mechanism": "double-cap", "delta": null}),
@@ -60,7 +60,11 @@ async fn a_full_store_is_said_and_deleting_makes_room() {
         assert!(acknowledged < 100_000, "the limit is not kept");
     };
     let problem = refused.is_problem(507, E::StoreFull);
-    assert!(problem.detail.contains("store_bytes"), "{}", problem.detail);
+    assert!(
+        problem.detail.contains("max_store_bytes"),
+        "{}",
+        problem.detail
+    );
     assert_eq!(refused.headers[header::RETRY_AFTER], "60");
     assert!(acknowledged > 0);
     // An entry that is there already could still be changed.
@@ -199,7 +203,7 @@ async fn implausible_reports_are_refused() {
 async fn estimates_have_limits() {
     let server = Harness::with(|config| {
         config.retain_estimates = 2;
-        config.tuning.waiting_estimates = 1;
+        config.tuning.max_waiting_estimates = 1;
     });
     let study = server.study(3).await;
     server.count_one(&study).await;

@@ -69,9 +69,9 @@ async fn the_server_streams_seeds_from_the_dimension_it_is_told() {
         .estimate
         .unwrap();
     assert_eq!(whole.eigenvalues.len(), p);
-    server.config.tuning.stream_sparse_from = p;
+    server.config.tuning.sparse_streaming_min_dimension = p;
     // A sum a bucket would not fit.
-    server.config.memory_bytes = 20 << 20;
+    server.config.sum_cache_bytes = 20 << 20;
     let mut server = server.restart();
     let streamed = server
         .estimated(&study, request.clone())
@@ -101,10 +101,10 @@ async fn the_server_streams_seeds_from_the_dimension_it_is_told() {
         .estimate
         .unwrap();
     assert_eq!(plain.eigenvalues.len(), p);
-    server.config.memory_bytes = 1 << 20;
+    server.config.sum_cache_bytes = 1 << 20;
     let server = server.restart();
     let problem = server.estimated(&study, request).await.problem.unwrap();
-    for word in ["230", "1048576", "memory_bytes", "restart"] {
+    for word in ["230", "1048576", "sum_cache_bytes", "restart"] {
         assert!(problem.detail.contains(word), "{}", problem.detail);
     }
 }
@@ -224,7 +224,7 @@ async fn twenty_thousand_dimensions_from_seeds_on_disk() {
                 name: "large",
                 k,
                 sparse: Some(&settings),
-                memory_bytes: u64::MAX,
+                sum_cache_bytes: u64::MAX,
                 stream_from: 1,
             };
             estimate(Source::Seeds(&seeds), &params, &request, Cancel::NEVER)

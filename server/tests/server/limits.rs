@@ -40,7 +40,7 @@ fn is_limited(answer: &Answer, what: &str) {
 
 #[tokio::test]
 async fn guessing_tokens_ends_soon_and_the_right_one_is_never_put_off() {
-    let server = Harness::with(|config| config.wrong_tokens_per_minute = 3);
+    let server = Harness::with(|config| config.failed_auth_per_minute = 3);
     let right = server.token.clone();
     // The right one costs nothing.
     for _ in 0..9 {
@@ -123,7 +123,7 @@ async fn the_shipped_configuration_sees_through_the_shipped_proxy() {
     let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/../packaging/");
     let settings = ServerConfig::from_file(format!("{shipped}eigenveil.toml").as_ref()).unwrap();
     let server = Harness::with(|config| {
-        config.wrong_tokens_per_minute = 1;
+        config.failed_auth_per_minute = 1;
         config.trusted_proxies = settings.trusted_proxies;
     });
     for proxy in ["127.0.0.1", "[::1]"] {

@@ -60,15 +60,18 @@ async fn everything_that_happens_is_counted_under_the_documented_names() {
     assert_eq!(reports("malformed-report"), 1);
     let requests = |route: &str, method: &str, status: u16| {
         let labels = format!("route=\"{route}\",method=\"{method}\",status=\"{status}\"");
-        value(&text, &format!("eigenveil_requests_total{{{labels}}}")) as u64
+        value(&text, &format!("eigenveil_http_requests_total{{{labels}}}")) as u64
     };
     let route = "/v1/studies/{id}/reports";
     assert_eq!(requests(route, "POST", 201), 1);
     assert_eq!(requests(route, "POST", 200), 2);
     assert_eq!(requests(route, "POST", 400), 1);
     assert_eq!(requests("/v1/studies", "POST", 201), 1);
-    assert!(value(&text, "eigenveil_body_bytes_total") as usize >= all_bytes + 3);
-    assert_eq!(value(&text, "eigenveil_commit_seconds_count") as u64, 3);
+    assert!(value(&text, "eigenveil_request_body_bytes_total") as usize >= all_bytes + 3);
+    assert_eq!(
+        value(&text, "eigenveil_commit_duration_seconds_count") as u64,
+        3
+    );
     assert_eq!(value(&text, "eigenveil_commit_reports_sum") as u64, 4);
     assert_eq!(value(&text, "eigenveil_commit_failures_total") as u64, 0);
     assert_eq!(value(&text, "eigenveil_queue_depth") as i64, 0);

@@ -371,7 +371,7 @@ async fn sessions_end_with_their_token_and_wrong_tokens_are_refused() {
 /// gets in meanwhile.
 #[tokio::test]
 async fn guessing_in_the_form_ends() {
-    let server = Harness::with(|config| config.wrong_tokens_per_minute = 5);
+    let server = Harness::with(|config| config.failed_auth_per_minute = 5);
     let peer: SocketAddr = ([192, 0, 2, 7], 5_000).into();
     let login = async |token: &str, kind: &str| {
         let mut browser = Browser {

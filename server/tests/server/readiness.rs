@@ -82,7 +82,7 @@ fn seed_report(study: &StudyDocument) -> Vec<u8> {
 /// writer gives one request up, so that devices go on sending until the queue has been seen full.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_queue_that_does_not_move_is_not_ready() {
-    let server = Harness::with(|config| config.tuning.queue_requests = 2);
+    let server = Harness::with(|config| config.tuning.max_queued_requests = 2);
     let study = server.study(3).await;
     let outside = server.database();
     outside.execute_batch("BEGIN IMMEDIATE").unwrap();

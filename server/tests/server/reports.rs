@@ -122,7 +122,7 @@ async fn bad_bodies_are_refused_and_change_nothing() {
         let problem = answer.is_problem(status, code);
         assert!(problem.detail.len() < 400, "{what}: {}", problem.detail);
     }
-    let most = batch_len(shape(&study).payload_len(), study.max_batch);
+    let most = batch_len(shape(&study).payload_len(), study.max_batch_reports);
     let empty = codec::encode_batch(&shape(&study), []).unwrap();
     for (what, body, (status, code)) in [
         ("a single report", good.clone(), malformed),
@@ -201,7 +201,7 @@ async fn an_endless_body_is_cut_off() {
 async fn a_slow_body_is_given_up_and_a_full_memory_is_said() {
     let server = Harness::with(|config| {
         config.body_timeout_ms = 50;
-        config.ingest_bytes = 1;
+        config.max_ingest_bytes = 1;
     });
     let study = server.study(3).await;
     let never = stream::pending::<std::io::Result<Bytes>>();

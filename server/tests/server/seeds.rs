@@ -36,7 +36,7 @@ fn report(study: &StudyDocument, id: ReportId, seed: &Seed) -> Vec<u8> {
 /// Sends so many fresh seeds and gives them back.
 async fn send(server: &Harness, study: &StudyDocument, count: usize) -> Vec<Seed> {
     let reports: Vec<_> = (0..count).map(|_| (new_id(), new_seed())).collect();
-    for some in reports.chunks(study.max_batch) {
+    for some in reports.chunks(study.max_batch_reports) {
         let receipt = server.receipt(study, batch_with(study, some)).await;
         assert_eq!(receipt.accepted, some.len() as u64);
     }
@@ -118,7 +118,7 @@ async fn an_estimate_over_stored_seeds_is_that_of_one_process() {
         name: "test",
         k: Rank::Fixed(2),
         sparse: None,
-        memory_bytes: u64::MAX,
+        sum_cache_bytes: u64::MAX,
         stream_from: usize::MAX,
     };
     let seeds = vec![seeds];
@@ -154,7 +154,12 @@ async fn the_largest_study_collects_in_little_memory() {
     let failed = server.estimated(&study, json!({"k": 2})).await;
     let problem = failed.problem.unwrap();
     assert_eq!((problem.code, problem.status), (E::EstimateFailed, 422));
-    for word in ["65536", "51539869696 bytes", "1073741824", "memory_bytes"] {
+    for word in [
+        "65536",
+        "51539869696 bytes",
+        "1073741824",
+        "sum_cache_bytes",
+    ] {
         assert!(problem.detail.contains(word), "{}", problem.detail);
     }
     // Nothing was lost, and more is taken.

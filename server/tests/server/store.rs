@@ -242,7 +242,7 @@ async fn a_close_is_a_barrier() {
 
 #[tokio::test]
 async fn buckets_are_fixed_at_creation() {
-    let mut server = Harness::with(|config| config.memory_bytes = 8 * 6 * 3);
+    let mut server = Harness::with(|config| config.sum_cache_bytes = 8 * 6 * 3);
     let study = server.study(3).await;
     assert_eq!(server.stored(&study).buckets(), 3);
     for _ in 0..40 {
@@ -252,7 +252,7 @@ async fn buckets_are_fixed_at_creation() {
     let filled: Vec<u32> = moment.buckets.iter().map(|(bucket, _)| *bucket).collect();
     assert_eq!((moment.n, filled), (40, vec![0, 1, 2]));
     // A server with more memory keeps to what was fixed.
-    server.config.memory_bytes = 1 << 30;
+    server.config.sum_cache_bytes = 1 << 30;
     let server = server.restart();
     assert_eq!(server.stored(&study).buckets(), 3);
 }
@@ -261,10 +261,10 @@ async fn buckets_are_fixed_at_creation() {
 fn configuration_is_checked() {
     for change in [
         json!({"data_dir": ""}),
-        json!({"ingest_bytes": 0}),
+        json!({"max_ingest_bytes": 0}),
         json!({"max_connections": 0}),
         json!({"max_connections": 1_u64 << 40}),
-        json!({"store_bytes": 1_000}),
+        json!({"max_store_bytes": 1_000}),
         json!({"header_timeout_ms": 0}),
         json!({"body_timeout_ms": 0}),
     ] {

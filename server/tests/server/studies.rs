@@ -30,7 +30,7 @@ async fn a_study_goes_from_draft_to_open_to_closed() {
         (StudyState::Draft, 1_700_000_000_000)
     );
     // What a device relies on: the bytes lead back to the parameters and have this fingerprint.
-    let params = StudyParams::from_canonical(&from_hex(&study.canonical).unwrap()).unwrap();
+    let params = StudyParams::from_canonical(&from_hex(&study.canonical_params).unwrap()).unwrap();
     assert_eq!(params, study.params);
     assert_eq!(params.fingerprint().to_string(), study.fingerprint);
 

@@ -66,7 +66,7 @@ async fn an_analyst_reads_the_estimates_of_one_study_or_of_all() {
     assert_eq!(read(&narrow.token).await.status, 200);
     let path = format!("/v1/tokens/{}", all.analyst.id);
     assert_eq!(server.remove(&path).await.status, 204);
-    refused(server.remove(&path), 404, E::TokenNotFound).await;
+    refused(server.remove(&path), 404, E::AnalystTokenNotFound).await;
     refused(read(&all.token), 403, E::Forbidden).await;
     assert_eq!(listed(&server).await, ["narrow"]);
     // A token for one study goes with it.
@@ -101,7 +101,7 @@ async fn tokens_need_a_name_and_a_study_that_is_there() {
     }
     for id in ["x", "0123456789abcdef", &"0".repeat(64)] {
         let answer = server.remove(&format!("/v1/tokens/{id}")).await;
-        answer.is_problem(404, E::TokenNotFound);
+        answer.is_problem(404, E::AnalystTokenNotFound);
     }
 }
 

@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 
 use eigenveil_shared::{
     ErrorCode::{
-        self, InvalidBudget, InvalidMechanism, InvalidPreprocessing, MalformedReport,
-        PayloadNotFinite, UnsupportedVersion, WrongFingerprint, WrongPayloadLength,
+        self, InvalidBudget, InvalidMechanism, InvalidPreprocessing, MalformedParams,
+        MalformedReport, PayloadNotFinite, UnsupportedVersion, WrongFingerprint,
+        WrongPayloadLength,
     },
     codec::{self, StudyShape},
     enrolment::{self, ParticipantToken},
@@ -142,7 +143,7 @@ fn study_parameters_of_double_cap() {
         &[
             ("another threshold", 24, 0.5, InvalidMechanism),
             ("NaN for a scale", 8, f64::NAN, InvalidMechanism),
-            ("two constants", 32, f64::from_bits(2), MalformedReport),
+            ("two constants", 32, f64::from_bits(2), MalformedParams),
             ("a delta", 42, 1e-6, InvalidBudget),
             ("epsilon 17", 50, 17.0, InvalidBudget),
             ("epsilon 0", 50, 0.0, InvalidBudget),
@@ -151,7 +152,7 @@ fn study_parameters_of_double_cap() {
     );
     let end = golden.len();
     for (name, at, byte, code) in [
-        ("a calibration", end - 33, 1, MalformedReport),
+        ("a calibration", end - 33, 1, MalformedParams),
         ("mechanism 9", end - 34, 9, InvalidMechanism),
         ("another dimension", 2, 3, InvalidMechanism),
     ] {
@@ -161,7 +162,10 @@ fn study_parameters_of_double_cap() {
 }
 
 fn assert_broken_frames_are_refused(params: &[u8]) {
-    assert_refused(broken_frames(params), StudyParams::from_canonical);
+    assert_refused(
+        broken_frames(params, MalformedParams),
+        StudyParams::from_canonical,
+    );
 }
 
 /// Parameters with another number so many bytes before their end.
@@ -197,11 +201,11 @@ fn study_parameters_of_discrete_gaussian() {
         &golden,
         &[
             ("less noise", 8, (0.5 * sigma).round(), InvalidMechanism),
-            ("below 2^10", 8, 1_023.0, MalformedReport),
-            ("half a step", 8, sigma + 0.5, MalformedReport),
-            ("NaN", 8, f64::NAN, MalformedReport),
-            ("a negative grid", 16, -1.0, MalformedReport),
-            ("a grid too fine", 16, 60.0, MalformedReport),
+            ("below 2^10", 8, 1_023.0, MalformedParams),
+            ("half a step", 8, sigma + 0.5, MalformedParams),
+            ("NaN", 8, f64::NAN, MalformedParams),
+            ("a negative grid", 16, -1.0, MalformedParams),
+            ("a grid too fine", 16, 60.0, MalformedParams),
             ("no delta", 34, 0.0, InvalidBudget),
         ],
     );
@@ -256,7 +260,7 @@ fn one_report_of_double_cap() {
             .as_bytes(),
         seed
     );
-    assert_refused(broken_frames(&golden), |bytes| {
+    assert_refused(broken_frames(&golden, MalformedReport), |bytes| {
         codec::decode_report(bytes, &shape).map(drop)
     });
     for payload in [vec![0; 15], vec![0; 17], vec![]] {
@@ -334,7 +338,9 @@ fn one_report_with_its_token() {
     assert_eq!(read(&golden).unwrap(), (token(0xc0), id(1)));
     // Every token is one; what follows must be a report.
     let (before, after) = golden.split_at(enrolment::TOKEN_LEN);
-    assert_refused(broken_frames(after), |twin| read(&[before, twin].concat()));
+    assert_refused(broken_frames(after, MalformedReport), |twin| {
+        read(&[before, twin].concat())
+    });
     for length in 0..enrolment::TOKEN_LEN {
         let error = read(&golden[..length]).unwrap_err();
         assert_eq!(error.code(), MalformedReport);
@@ -368,17 +374,13 @@ fn a_batch_with_its_tokens() {
 }
 
 /// Every single-byte truncation and extension of `bytes`, and those with a changed version.
-fn broken_frames(bytes: &[u8]) -> Twins {
+fn broken_frames(bytes: &[u8], malformed: ErrorCode) -> Twins {
     let mut twins = Vec::new();
     for len in 0..bytes.len() {
-        twins.push((
-            format!("cut to {len}"),
-            bytes[..len].to_vec(),
-            MalformedReport,
-        ));
+        twins.push((format!("cut to {len}"), bytes[..len].to_vec(), malformed));
     }
     let long = [bytes, &[0]].concat();
-    twins.push(("one byte more".into(), long, MalformedReport));
+    twins.push(("one byte more".into(), long, malformed));
     for version in [0_u16, 2, 0x0100, 0xffff] {
         let other = with(bytes, 0, &version.to_le_bytes());
         twins.push((format!("version {version}"), other, UnsupportedVersion));
@@ -395,7 +397,7 @@ fn with(bytes: &[u8], at: usize, new: &[u8]) -> Vec<u8> {
 #[test]
 fn malformed_reports_are_refused_with_the_right_code() {
     let good = codec::encode_report(&report());
-    let mut twins = broken_frames(&good);
+    let mut twins = broken_frames(&good, MalformedReport);
     let mut add = |name: String, at, bytes: &[u8], code| {
         twins.push((name, with(&good, at, bytes), code));
     };
@@ -435,7 +437,7 @@ fn malformed_reports_are_refused_with_the_right_code() {
 #[test]
 fn malformed_batches_are_refused_with_the_right_code() {
     let good = batch_of(&payload(), &payload());
-    let mut twins = broken_frames(&good);
+    let mut twins = broken_frames(&good, MalformedReport);
     let mut add = |name: String, at, bytes: &[u8], code| {
         twins.push((name, with(&good, at, bytes), code));
     };

@@ -95,7 +95,10 @@ pub(crate) async fn create(browser: &Browser, name: &str) -> String {
     browser.fill("#share", "80").await;
     for (field, told) in [
         ("#purpose", "Which daily habits go together with bad sleep"),
-        ("#responsible", "Sleep laboratory, University of Example"),
+        (
+            "#responsible_party",
+            "Sleep laboratory, University of Example",
+        ),
         ("#contact", "sleep@example.org"),
         ("#ends", "2099-12-31"),
     ] {

@@ -3,8 +3,8 @@
 use crate::program::{has_keys, refuses, run_json};
 
 const KEYS: &str = "mechanism epsilon delta epsilon_lower_bound method trials verdict calibration p true_epsilon \
-    model_based event_epsilon_lower_bound joint_epsilon_lower_bound observed source epsilon_provable confidence pair \
-    pairs tries_p_value tries finding seconds seed";
+    model_based event_epsilon_lower_bound transcript_epsilon_lower_bound observed randomness max_provable_epsilon confidence pair \
+    pairs attempts_p_value attempts finding seconds seed";
 
 #[test]
 fn audit_prints_the_agreed_keys_and_refuses_wrong_usage() {
@@ -14,7 +14,7 @@ fn audit_prints_the_agreed_keys_and_refuses_wrong_usage() {
         assert_eq!(result["trials"], 2000, "{result}");
         result
     };
-    let cap = audit("--source seeded --mechanism double-cap --epsilon 1");
+    let cap = audit("--randomness seeded --mechanism double-cap --epsilon 1");
     assert_eq!(
         (&cap["method"], &cap["verdict"], &cap["delta"]),
         (&"event".into(), &"consistent".into(), &0.0.into())
@@ -22,31 +22,34 @@ fn audit_prints_the_agreed_keys_and_refuses_wrong_usage() {
     let pairs = cap["pairs"].as_array().unwrap();
     assert_eq!(pairs.len(), 9);
     for pair in pairs {
-        has_keys(pair, "name epsilon_lower_bound joint_epsilon_lower_bound");
+        has_keys(
+            pair,
+            "name epsilon_lower_bound transcript_epsilon_lower_bound",
+        );
     }
     has_keys(
-        &cap["tries"],
+        &cap["attempts"],
         "p_value false_alarm verdict trials pair mean",
     );
-    assert_eq!(cap["tries"]["verdict"], "same-for-every-row");
+    assert_eq!(cap["attempts"]["verdict"], "same-for-every-row");
     assert!(cap["calibration"].is_null());
     let published = audit(
-        "--source seeded --mechanism symmetric-gaussian --calibration as-published --epsilon 12 --pair axes",
+        "--randomness seeded --mechanism symmetric-gaussian --calibration as-published --epsilon 12 --pair axes",
     );
     assert_eq!(published["method"], "mu-gdp");
     assert_eq!(published["model_based"], true);
-    assert_eq!(published["verdict"], "convicted");
+    assert_eq!(published["verdict"], "refuted");
     assert_eq!(published["pair"], "axes");
-    assert!(published["tries"].is_null());
+    assert!(published["attempts"].is_null());
     // A seed gives the same numbers.
-    let again = audit("--source seeded --epsilon 1");
-    for key in ["epsilon_lower_bound", "joint_epsilon_lower_bound"] {
+    let again = audit("--randomness seeded --epsilon 1");
+    for key in ["epsilon_lower_bound", "transcript_epsilon_lower_bound"] {
         assert_eq!(again[key], cap[key]);
     }
     // The device's own release, by default: a false alarm once in 10⁶ runs.
     let released = audit("--epsilon 1 --confidence 0.999999");
     assert_eq!(
-        (&released["source"], &released["verdict"]),
+        (&released["randomness"], &released["verdict"]),
         (&"system".into(), &"consistent".into())
     );
     assert_eq!(released["confidence"], 0.999_999);
@@ -62,7 +65,7 @@ fn audit_prints_the_agreed_keys_and_refuses_wrong_usage() {
             ),
             ("--epsilon 1 --calibration as-published", "no calibration"),
             ("--epsilon 1 --pair twins", "twins"),
-            ("--epsilon 1 --source dice", "dice"),
+            ("--epsilon 1 --randomness dice", "dice"),
             ("--epsilon 1 --confidence 1", "below 1"),
             ("", "--epsilon"),
         ],

@@ -31,10 +31,7 @@ fn a_scatter_has_every_row_its_label_and_the_loadings() {
     run_json(&format!(
         "demo --rows {rows} --n 3000 --k 2 --epsilon 8 --out {out}"
     ));
-    let (report, picture) = (
-        folder.read("out/report.html"),
-        folder.read("out/biplot.svg"),
-    );
+    let (report, picture) = (folder.read("out/index.html"), folder.read("out/biplot.svg"));
     assert!(report.contains("The rows by component") && report.contains(&picture));
     let project =
         format!("project --estimate {out}/estimate.json --out {scores} --plot {plot} --rows");

@@ -27,7 +27,7 @@ fn every_listed_algorithm_runs_and_prints_the_agreed_keys() {
         for key in ["epsilon", "true_epsilon", "neighbours", "calibration"] {
             assert!(result[key].is_null(), "{name}: {result}");
         }
-        let error = result["error"].as_f64().unwrap();
+        let error = result["error_mean"].as_f64().unwrap();
         assert!(error < 0.5, "{name}: {error}");
         for calibration in entry["calibrations"].as_array().unwrap() {
             for neighbours in entry["neighbours"].as_array().unwrap() {
@@ -46,9 +46,9 @@ fn every_listed_algorithm_runs_and_prints_the_agreed_keys() {
         }
     }
     let said = succeeded(&run("central list"));
-    for card in ALGORITHMS {
-        assert!(said.contains(card.name) && said.contains(card.source));
-        for parameter in card.parameters {
+    for info in ALGORITHMS {
+        assert!(said.contains(info.name) && said.contains(info.source));
+        for parameter in info.parameters {
             assert!(said.contains(&format!("--{}", parameter.name)), "{said}");
         }
     }
@@ -57,18 +57,18 @@ fn every_listed_algorithm_runs_and_prints_the_agreed_keys() {
 /// A trace of what has iterations ends at the error that is reported; it does not change the answer.
 #[test]
 fn a_trace_changes_nothing() {
-    for card in ALGORITHMS {
-        let name = card.name;
+    for info in ALGORITHMS {
+        let name = info.name;
         let plain = format!("central {name} --seed 1 --model haystack --p 8 --n 500 --k 2");
         let traced = format!("{plain} --trace");
-        if !card.traced {
+        if !info.has_trace {
             refused(&run(&traced), 2, &["no iterations", "--trace"]);
             continue;
         }
         let without = run_json(&plain);
         assert!(without.get("trace").is_none());
         let with = run_json(&traced);
-        assert_eq!(without["error"], with["error"], "{name}");
+        assert_eq!(without["error_mean"], with["error_mean"], "{name}");
         let last = with["trace"].as_array().unwrap().last().unwrap();
         has_keys(last, "iteration passes error objective");
         assert!(last["error"].as_f64().unwrap() < 3.0 && last["passes"].as_f64().unwrap() > 0.0);

@@ -36,7 +36,7 @@ fn the_demo_removes_the_mean_and_project_uses_it() {
         // Five standard errors of the noise, and the sample's own.
         assert!((found - expected).abs() < 5.0 * error + 0.02, "{mean:?}");
     }
-    for name in ["out/report.html", "out/scree.svg"] {
+    for name in ["out/index.html", "out/scree.svg"] {
         assert!(folder.read(name).contains("covariance"), "{name}");
     }
     // As many users again can expect what the estimate says of itself (25 %: the noise is the operating system's).
@@ -61,9 +61,9 @@ fn the_demo_removes_the_mean_and_project_uses_it() {
 fn simulate_centres_on_both_paths_and_refuses_a_wrong_constant() {
     let folder = Folder::new();
     let rows = folder.write("rows.csv", rows());
-    for path in ["law", "device"] {
+    for noise in ["from-sum", "per-report"] {
         let result = run_json(&format!(
-            "simulate --n 6000 --k 1 --epsilon 8 --norm clip --centring=0.6 --rows {rows} --path {path}"
+            "simulate --n 6000 --k 1 --epsilon 8 --norm clip --centring=0.6 --rows {rows} --noise {noise}"
         ));
         assert_eq!(
             (&result["p"], &result["centring"]),

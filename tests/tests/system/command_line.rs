@@ -8,8 +8,8 @@ use crate::program::{
 
 const DEMO_KEYS: &str = "n p k mechanism epsilon delta error nonprivate_captured captured payload_bytes \
     bytes_per_report reports_per_second components_above_floor out";
-const SIMULATE_KEYS: &str = "mechanism calibration epsilon delta true_epsilon n p k path error_mean error_std \
-    predicted_error nonprivate_error support_f1 seconds repeats";
+const SIMULATE_KEYS: &str = "mechanism calibration epsilon delta true_epsilon n p k noise error_mean error_sd \
+    error_predicted_from_truth nonprivate_error support_f1 seconds repeats";
 
 #[test]
 fn demo_prints_the_agreed_keys_and_writes_its_files() {
@@ -40,7 +40,7 @@ fn demo_prints_the_agreed_keys_and_writes_its_files() {
         ("summary.csv", "alignment_se"),
         ("features.txt", "pixel_7_7"),
         ("alignment.svg", "How far to trust"),
-        ("report.html", "non-private"),
+        ("index.html", "non-private"),
     ] {
         let text = folder.read(&format!("result/{file}"));
         assert!(text.contains(holds), "{file} does not hold {holds:?}");
@@ -63,7 +63,7 @@ fn demo_takes_own_rows_and_refuses_bad_ones() {
         folder.at("result")
     );
     assert_eq!(run_json(&format!("{demo} 1"))["p"], 3);
-    assert!(folder.read("result/report.html").contains("gamma"));
+    assert!(folder.read("result/index.html").contains("gamma"));
     refuses(&demo, &[("4", "k")]);
     folder.write("rows.csv", "1,2,3\n4,inf,6\n");
     let said = stderr(&run(&format!("{demo} 1")));
@@ -91,14 +91,14 @@ fn the_whole_path_by_hand() {
     ));
     has_keys(
         &study,
-        "id fingerprint state params canonical reports_accepted privacy",
+        "id fingerprint state params canonical_params reports_accepted privacy",
     );
     assert_eq!(study["state"], "open");
     let id = study["id"].as_str().unwrap();
 
     let report = format!("report --study {id} --rows {rows}");
     // Running it again sends nothing: every row has its one report.
-    for (line, accepted) in [(&report, 4000), (&format!("{report} --single"), 0)] {
+    for (line, accepted) in [(&report, 4000), (&format!("{report} --no-batch"), 0)] {
         let sent = server.cli_json(line);
         assert_eq!(
             (
@@ -111,8 +111,8 @@ fn the_whole_path_by_hand() {
     }
 
     let estimate = format!("estimate --study {id} --out {}", folder.at("result"));
-    let number = server.cli_json(&estimate)["number"].clone();
-    let done = server.cli_json(&format!("{estimate} --number {number} --wait"));
+    let number = server.cli_json(&estimate)["job"].clone();
+    let done = server.cli_json(&format!("{estimate} --job {number} --wait"));
     assert_eq!(
         (&done["state"], &done["n"], &done["k"]),
         (&"done".into(), &4000.into(), &1.into())
@@ -164,18 +164,18 @@ fn simulate_prints_the_agreed_keys_for_every_source_and_path() {
     for source in [
         "--model spiked --p 6 --spike 20",
         "--model sparse --p 8 --s 3 --spike 20 --sparse --refit",
-        "--model published --p 6",
+        "--model wang-xu --p 6",
         &format!("--rows {csv}"),
         &format!("--rows {libsvm}"),
         // Against the rows' own components on two of the three columns.
         &format!("--rows {csv} --s 2 --sparse"),
     ] {
-        for path in ["law", "device"] {
-            let result = run_json(&format!("{simulate} --repeats 2 --path {path} {source}"));
+        for noise in ["from-sum", "per-report"] {
+            let result = run_json(&format!("{simulate} --repeats 2 --noise {noise} {source}"));
             has_keys(&result, SIMULATE_KEYS);
             assert_eq!(
-                (&result["path"], &result["repeats"]),
-                (&path.into(), &2.into()),
+                (&result["noise"], &result["repeats"]),
+                (&noise.into(), &2.into()),
                 "{source}"
             );
             assert_eq!(
@@ -200,7 +200,7 @@ fn simulate_prints_the_agreed_keys_for_every_source_and_path() {
         &format!("--model spiked --p 8 {rows}"),
         "--model spiked --p 8 --lambda 1",
         "--model spiked --p 8 --sparse --lambda -1",
-        "--model spiked --p 8 --path air",
+        "--model spiked --p 8 --noise air",
         "--model spiked --p 0",
         &format!("{rows} --s 9"),
         &format!("{rows} --s 2 --centring=0.5"),

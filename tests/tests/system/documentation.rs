@@ -105,7 +105,10 @@ fn the_readmes_commands_work() {
 #[test]
 fn the_server_and_study_guides_commands_work() {
     follow("docs/run-a-study.md", &STUDY_FILES);
-    follow("docs/run-a-server.md", &["eigenveil-backup.db", "alice.token"]);
+    follow(
+        "docs/run-a-server.md",
+        &["eigenveil-backup.db", "alice.token"],
+    );
 }
 
 #[test]

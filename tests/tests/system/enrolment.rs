@@ -170,7 +170,10 @@ fn rows_are_reported_with_tokens_from_a_file() {
     make_tokens(&folder, &server, &other, 4);
     let unknown = with(&tokens);
     assert_eq!(unknown.status.code(), Some(1), "{unknown:?}");
-    assert!(stderr(&unknown).contains("token-unknown"), "{unknown:?}");
+    assert!(
+        stderr(&unknown).contains("participant-token-unknown"),
+        "{unknown:?}"
+    );
     std::fs::remove_file(&tokens).unwrap();
     make_tokens(&folder, &server, &id, 4);
     succeeded(&with(&tokens));
@@ -239,7 +242,7 @@ fn analysts_and_rotation_from_the_command_line() {
         "estimate --study {id} --token-file {alice} --out {}",
         folder.at("hers")
     );
-    let fetch = format!("{hers} --number 1 --wait");
+    let fetch = format!("{hers} --job 1 --wait");
     succeeded(&server.cli(&fetch));
     refused(&server.cli(&format!("{hers} --k 1")), 1, &["[forbidden]"]);
     let token = made["id"].as_str().unwrap();

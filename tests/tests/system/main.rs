@@ -10,7 +10,6 @@ mod account;
 mod audit;
 mod bad_input;
 mod biplot;
-mod broken_log;
 mod central;
 mod centring;
 #[path = "../../../server/tests/common/certificates.rs"]
@@ -19,7 +18,7 @@ mod command_line;
 mod crash_matrix;
 mod documentation;
 mod enrolment;
-mod files;
+mod export_backup;
 mod full_disk;
 #[path = "../../../server/tests/common/html.rs"]
 mod html;
@@ -27,7 +26,7 @@ mod html;
 mod identifiable;
 mod killed_client;
 mod messages;
-mod noise_off;
+mod noiseless_oracle;
 mod participants;
 #[path = "../../../server/tests/common/patience.rs"]
 mod patience;
@@ -36,8 +35,10 @@ mod prepare;
 mod program;
 mod proxy;
 mod readme_numbers;
+mod renames;
 mod reproduce;
 mod row_ledger;
-mod secured;
+mod stderr_broken;
 mod tables;
+mod tls_and_config;
 mod traces;

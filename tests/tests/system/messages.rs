@@ -81,7 +81,7 @@ fn a_second_study_on_one_outbox_is_told_both_studies_and_the_way_out() {
     let server = folder.server();
     let rows = folder.write("rows.csv", "a,b,c\n1,2,3\n2,1,0\n");
     let report = |study: &str, more: &str| {
-        let flags = format!("--header yes --in-order {more}");
+        let flags = format!("--header yes --by-position {more}");
         server.cli(&format!("report --study {study} --rows {rows} {flags}"))
     };
     let [first, second] = ["first", "second"].map(|name| create(&server, name));

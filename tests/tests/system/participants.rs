@@ -17,9 +17,9 @@ const TOLD: [(&str, &str); 4] = [
         "--purpose",
         "What makes wines differ, in a <sentence> & a half",
     ),
-    ("--responsible", "Institute of Wine"),
+    ("--responsible-party", "Institute of Wine"),
     ("--contact", "wine@example.org"),
-    ("--ends", "2099-12-31"),
+    ("--last-day", "2099-12-31"),
 ];
 
 /// The page that a study's participants open, over HTTP.
@@ -51,7 +51,7 @@ async fn the_page_prints_commands_that_work_and_the_receipt_says_all() {
     let show = format!("study show {id}");
     let shown = server.cli_json(&show);
     assert_eq!(shown["about"]["contact"], "wine@example.org");
-    assert_eq!(shown["about"]["ends"], "2099-12-31");
+    assert_eq!(shown["about"]["last_day"], "2099-12-31");
     let shown = succeeded(&server.cli(&show));
 
     let page = page(&server, &id).await;
@@ -136,8 +136,8 @@ fn what_is_not_stated_is_pointed_out_and_what_is_no_contact_refused() {
     for (flags, words) in [
         (mail, ["the contact is", "https://"]),
         (none, ["the purpose has 0 bytes", "1 to 1000"]),
-        ("--ends 31.03.2027", ["2027-03-31", "--ends"]),
-        ("--ends 2020-01-01", ["2020-01-01", "is over"]),
+        ("--last-day 31.03.2027", ["2027-03-31", "--last-day"]),
+        ("--last-day 2020-01-01", ["2020-01-01", "is over"]),
     ] {
         refused(&create(flags), 2, &words);
     }
@@ -176,10 +176,10 @@ fn a_purpose_that_changed_is_told_before_anything_is_sent() {
             "\"sleep\"",
             "\"sales\" now",
             "nothing was sent",
-            "--accept-changes",
+            "--accept-new-purpose",
         ],
     );
     assert_eq!(server.accepted(&id), 0);
-    let agreed = succeeded(&report(&server, &format!("{tokens} --accept-changes")));
+    let agreed = succeeded(&report(&server, &format!("{tokens} --accept-new-purpose")));
     assert!(agreed.contains("2 of 2 rows acknowledged"), "{agreed}");
 }

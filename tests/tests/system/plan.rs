@@ -85,8 +85,8 @@ fn plan_refuses_wrong_usage() {
                 "--mechanism double-cap --calibration as-published",
                 "not among",
             ),
-            ("--norm clip", "--total"),
-            ("--total 0.5", "normalize"),
+            ("--norm clip", "--mean-squared-length"),
+            ("--mean-squared-length 0.5", "normalize"),
             ("--pilot none.json", "cannot be used"),
         ],
     );
@@ -142,7 +142,7 @@ fn centring_has_its_price_and_needs_the_mean() {
     };
     // A mean of length 0.6 leaves 0.64 of the rows' variance.
     let centred = users("--centring --mean-length 0.6");
-    let plain = users("--norm clip --total 0.64");
+    let plain = users("--norm clip --mean-squared-length 0.64");
     // Gaussian noise across the mean: (1 + a²)² = 2.25, times the change from p to p + 1 (none here).
     let price = centred / plain / 2.25;
     assert!((price - 1.0).abs() < 0.02, "{centred} {plain}");

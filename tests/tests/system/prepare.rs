@@ -43,15 +43,21 @@ fn a_column_that_would_be_everything_is_told_and_mended() {
         "{warnings}"
     );
     let as_they_are = &told["choices"][0];
-    assert_eq!(as_they_are["prepared"], false);
+    assert_eq!(as_they_are["uses_centers_and_scales"], false);
     let warning = as_they_are["warning"].as_str().unwrap();
     assert!(warning.contains("salary"), "{as_they_are}");
     let chosen = &told["chosen"];
     assert_eq!(
-        (&chosen["prepared"], &chosen["components_above_floor"]),
+        (
+            &chosen["uses_centers_and_scales"],
+            &chosen["components_above_floor"]
+        ),
         (&true.into(), &1.into())
     );
-    assert!(chosen["warning"].is_null() && chosen["mean_share"].as_f64().unwrap() < 0.1);
+    assert!(
+        chosen["warning"].is_null()
+            && chosen["squared_mean_over_squared_length"].as_f64().unwrap() < 0.1
+    );
     let written = folder.read("features.csv");
     assert!(written.starts_with("name,center,scale\na,") && written.lines().count() == 5);
     // What is written is what study create reads, and is not written over.
@@ -128,7 +134,7 @@ fn at_a_terminal_a_person_is_asked() {
     let study = server.create_study("--p 4 --epsilon 4");
     let url = &server.url;
     let command = format!(
-        "{PROGRAM} report --server {url} --study {study} --rows {rows} --header yes --in-order"
+        "{PROGRAM} report --server {url} --study {study} --rows {rows} --header yes --by-position"
     );
     let report = |answer: &str| {
         let mut child = Command::new("script")
@@ -175,7 +181,7 @@ fn breast_cancer_through_prepare() {
     // Told so before any report.
     let before = &told["choices"][0];
     assert!(
-        before["prepared"] == false && before["warning"].is_string(),
+        before["uses_centers_and_scales"] == false && before["warning"].is_string(),
         "{before}"
     );
     assert!(!told["warnings"].as_array().unwrap().is_empty());
@@ -196,7 +202,7 @@ fn breast_cancer_through_prepare() {
         simulated["components_above_floor"].as_f64() >= Some(3.0),
         "{simulated}"
     );
-    for error in ["error_mean", "expected_error"] {
+    for error in ["error_mean", "error_predicted_from_data"] {
         assert!(simulated[error].as_f64().unwrap() <= 0.3, "{simulated}");
     }
 }

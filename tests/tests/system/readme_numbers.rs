@@ -61,7 +61,7 @@ fn two_decimals(values: &Value, key: &str) -> Vec<String> {
 
 /// Three significant digits, rounded up as a number of people is, thousands apart.
 fn people(n: u64) -> String {
-    eigenveil_estimation::floor::grouped(eigenveil_estimation::floor::rounded_up(n, 3))
+    eigenveil_estimation::floor::with_thousands(eigenveil_estimation::floor::rounded_up(n, 3))
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn errors_and_numbers_of_users_are_what_the_commands_print() {
     assert_eq!(quoted(&text, "`double-cap` needs "), users);
 
     let central = printed(&text, "eigenveil central analyze-gauss", "");
-    let error = format!("{:.3}", central["error"].as_f64().unwrap());
+    let error = format!("{:.3}", central["error_mean"].as_f64().unwrap());
     assert_eq!(quoted(&text, "would get at the same ε (error "), [error]);
     assert_eq!(quoted(&text, "; `double-cap` "), [ours[0].clone()]);
 }

@@ -46,8 +46,8 @@ fn killed_after(out: &Path, exhibit: &str, wanted: usize) -> Vec<String> {
 #[test]
 fn after_sigkill_no_run_is_repeated() {
     let out = tempfile::tempdir().unwrap();
-    let first = killed_after(out.path(), "002-figure-3", 3);
-    let second = killed_after(out.path(), "002-figure-3", first.len() + 3);
+    let first = killed_after(out.path(), "wang-xu-figure-3", 3);
+    let second = killed_after(out.path(), "wang-xu-figure-3", first.len() + 3);
     assert_eq!(second[..first.len()], first[..]);
     let distinct: BTreeSet<_> = second.iter().collect();
     assert_eq!(distinct.len(), second.len(), "{second:?}");
@@ -59,9 +59,14 @@ fn the_list_names_data_minutes_and_what_is_lacking() {
     let exhibits = listed["exhibits"].as_array().unwrap();
     let table_1 = exhibits
         .iter()
-        .find(|exhibit| exhibit["id"] == "002-table-1")
+        .find(|exhibit| exhibit["id"] == "wang-xu-table-1")
         .unwrap();
-    assert!(table_1["lacks"].as_str().unwrap().contains("NIPS"));
+    assert!(
+        table_1["differs_from_paper"]
+            .as_str()
+            .unwrap()
+            .contains("NIPS")
+    );
     assert!(table_1["data"].to_string().contains("isolet.npy"));
     for exhibit in exhibits {
         let [quick, full] =
@@ -73,7 +78,7 @@ fn the_list_names_data_minutes_and_what_is_lacking() {
     assert!(minutes <= 20.0, "all of them take {minutes} minutes");
     let list = succeeded(&run("reproduce list"));
     assert!(
-        list.contains("002-figure-3") && list.contains("minutes"),
+        list.contains("wang-xu-figure-3") && list.contains("minutes"),
         "{list}"
     );
 }
@@ -83,11 +88,11 @@ fn without_its_data_nothing_passes() {
     let out = tempfile::tempdir().unwrap();
     let reproduce = |name: &str| run(&format!("reproduce {name} --out {}", out.path().display()));
     refused(
-        &reproduce("002-table-1"),
+        &reproduce("wang-xu-table-1"),
         1,
         &["isolet.npy", "--data", "scikit-feature", "1 of 1 not run"],
     );
-    refused(&reproduce("002-table-9"), 2, &["002-table-2"]);
+    refused(&reproduce("wang-xu-table-9"), 2, &["wang-xu-table-2"]);
 }
 
 #[test]
@@ -101,9 +106,9 @@ fn the_page_is_made_from_tables_that_fit() {
     };
     let text = succeeded(&page());
     assert!(
-        text.contains("### 002-table-1") && text.contains("Not run yet."),
+        text.contains("### wang-xu-table-1") && text.contains("Not run yet."),
         "{text}"
     );
-    std::fs::write(results.path().join("002-table-1.csv"), "x,y\n1,2\n").unwrap();
-    refused(&page(), 2, &["other columns", "reproduce 002-table-1"]);
+    std::fs::write(results.path().join("wang-xu-table-1.csv"), "x,y\n1,2\n").unwrap();
+    refused(&page(), 2, &["other columns", "reproduce wang-xu-table-1"]);
 }

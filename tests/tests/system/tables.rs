@@ -172,13 +172,13 @@ fn an_outbox_remembers_how_the_table_was_read() {
     let bench = Bench::new();
     let numbers: Vec<String> = (0..13).map(|number| number.to_string()).collect();
     let rows = bench.folder.write("rows.csv", bench.csv(&numbers));
-    json_of(&bench.report(&rows, "--header yes --in-order"));
+    json_of(&bench.report(&rows, "--header yes --by-position"));
     let words = [
         "another header or other columns",
         "the flags that were given then",
     ];
     refused(&bench.report(&rows, "--header no"), 2, &words);
-    let again = json_of(&bench.report(&rows, "--header yes --in-order"));
+    let again = json_of(&bench.report(&rows, "--header yes --by-position"));
     assert_eq!(
         (&again["accepted"], &again["acknowledged"]),
         (&0.into(), &178.into())

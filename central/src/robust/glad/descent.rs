@@ -8,14 +8,14 @@ use crate::{
     Generator,
     noise::EntryNoise,
     polar::polar,
-    robust::{sampling::Steps, table::Table},
+    robust::{sampling::Schedule, table::Table},
 };
 
-/// A row of the sphere nearer to the subspace than this lies on it, up to rounding: there 0 is a subgradient.
+/// A unit row nearer to the subspace than this lies on it up to rounding, where 0 is a subgradient.
 const ON_THE_SUBSPACE: f64 = 1e-14;
 
-/// ‖Qx‖² below which `‖x‖² − ‖Vᵀx‖²` has lost too many digits, and `x − VVᵀx` is formed.
-const NEAR: f64 = 1e-3;
+/// Below this ‖Qx‖² the difference `‖x‖² − ‖Vᵀx‖²` has lost too many digits, so `x − VVᵀx` is formed.
+const NEAR_THRESHOLD: f64 = 1e-3;
 
 /// `(1/N)Σ‖(I − VVᵀ)x‖`.
 pub(super) fn objective(table: &Table, v: &DMatrix<f64>) -> f64 {
@@ -28,7 +28,8 @@ pub(super) fn objective(table: &Table, v: &DMatrix<f64>) -> f64 {
 /// `Σ Qx(xᵀV)/‖Qx‖` over the columns of `rows`, Q = I − VVᵀ (equation 2.1): the *descent* direction. Every summand has
 /// Frobenius norm `‖Vᵀx‖ ≤ 1`.
 ///
-/// Rows far from the subspace enter as `X·diag(1/‖Qx‖)·Sᵀ − V·(S·diag(1/‖Qx‖)·Sᵀ)` with S = VᵀX: X is read twice, no `Qx` is formed.
+/// Rows far from the subspace enter as `X·diag(1/‖Qx‖)·Sᵀ − V·(S·diag(1/‖Qx‖)·Sᵀ)` with S = VᵀX: X is read twice and no
+/// `Qx` is formed.
 pub(super) fn descent_direction(rows: &DMatrix<f64>, v: &DMatrix<f64>) -> DMatrix<f64> {
     let Split {
         scores,
@@ -60,13 +61,13 @@ pub(super) fn descent_direction(rows: &DMatrix<f64>, v: &DMatrix<f64>) -> DMatri
     sum
 }
 
-/// The rows as seen from a subspace.
+/// The rows, split by their distance to a subspace.
 struct Split {
     /// Vᵀx, a column each.
     scores: DMatrix<f64>,
-    /// ‖Qx‖² of the rows far from it; 0 for those near it.
+    /// ‖Qx‖² of the far rows; 0 for the near ones.
     squares: Vec<f64>,
-    /// The rows near it, and their Qx.
+    /// Indices of the near rows, and their Qx.
     near: Vec<usize>,
     residuals: DMatrix<f64>,
 }
@@ -74,13 +75,15 @@ struct Split {
 impl Split {
     fn new(rows: &DMatrix<f64>, v: &DMatrix<f64>) -> Self {
         let scores = tall_cross_product(rows, v).transpose();
-        // Rows are of length 1, or zero.
+        // Rows have length 1, or are zero.
         let mut squares: Vec<f64> = scores
             .column_iter()
             .zip(rows.column_iter())
             .map(|(s, x)| x.norm_squared() - s.norm_squared())
             .collect();
-        let near: Vec<usize> = (0..squares.len()).filter(|&i| squares[i] < NEAR).collect();
+        let near: Vec<usize> = (0..squares.len())
+            .filter(|&i| squares[i] < NEAR_THRESHOLD)
+            .collect();
         let mut residuals = rows.select_columns(&near);
         if !near.is_empty() {
             residuals -= tall_product(v, &scores.select_columns(&near));
@@ -99,17 +102,17 @@ impl Split {
 
 /// The iteration `V ← P_{O(D,r)}(V − η_t(∇F + noise))`.
 pub(super) struct Descent {
-    pub(super) steps: Steps,
-    /// η of the first stage.
+    pub(super) steps: Schedule,
+    /// Initial η.
     pub(super) step: f64,
-    /// Iterations before η halves.
-    pub(super) stage: usize,
+    /// Iterations between halvings of η.
+    pub(super) halve_step_every: usize,
     /// Standard deviation of the noise on every entry of the *sum* of gradients.
     pub(super) noise_sd: f64,
 }
 
 impl Descent {
-    /// Runs from the orthonormal `v`; `watch` sees the iteration and the iterate.
+    /// Runs from the orthonormal `v`; `watch` is called with the iteration and the iterate.
     pub(super) fn run(
         &self,
         table: &Table,
@@ -123,7 +126,7 @@ impl Descent {
             if self.noise_sd > 0.0 {
                 noise.add_to(&mut sum, rng);
             }
-            let halvings = ((t - 1) / self.stage) as f64;
+            let halvings = ((t - 1) / self.halve_step_every) as f64;
             let eta = self.step * (-halvings).exp2() / self.steps.denominator(table.n());
             v = polar(&(v + sum * eta))?;
             watch(t, &v)?;
@@ -141,12 +144,12 @@ mod tests {
     use crate::{generator, testing::gaussian_rows};
 
     proptest! {
-        /// One row: the gradient is no longer than 1, and 0 at the zero row.
+        /// The gradient of one row has norm at most 1, and is 0 for the zero row.
         #[test]
         fn a_row_moves_the_sum_by_at_most_one(seed in 0_u64..1000, p in 2_usize..12, near in 0_u32..17) {
             let mut rng = generator(Some(seed)).unwrap();
             let v = uniform_frame(&mut rng, p, 1 + p / 3).unwrap();
-            // From anywhere to on the subspace.
+            // Rows from far away to exactly on the subspace.
             let off = uniform_frame(&mut rng, p, 1).unwrap();
             let x = v.columns(0, 1) + off * 10_f64.powi(-(near as i32));
             let norm = x.norm();
@@ -159,7 +162,7 @@ mod tests {
 
     /// The descent direction is minus the derivative of the objective along the retraction.
     #[test]
-    fn it_is_the_derivative() {
+    fn descent_direction_is_the_negative_derivative() {
         let table = Table::spherised(&gaussian_rows(300, &[0.5, 0.4, 0.3, 0.2, 0.1], 4));
         let mut rng = generator(Some(9)).unwrap();
         let v = uniform_frame(&mut rng, 5, 2).unwrap();

@@ -1,8 +1,8 @@
 //! GLAD: least absolute deviations over the Grassmannian.
 
 mod descent;
-mod form;
+mod variants;
 
-pub use form::{Glad, GladForm};
+pub use variants::{Glad, GladVariant};
 
-pub(crate) use form::{DP_GGD, DP_SGGD, GGD, NGGD, NSGGD, SGGD};
+pub(crate) use variants::{DP_GGD, DP_SGGD, GGD, NGGD, NSGGD, SGGD};

@@ -1,4 +1,4 @@
-//! The average iterate of REAPER, without a `p × p` matrix as long as its factors are smaller than one.
+//! The average iterate of REAPER, without a `p × p` matrix while its factors are smaller than one.
 
 use std::borrow::Cow;
 
@@ -6,54 +6,55 @@ use eigenveil_estimation::linalg::{HouseholderQr, Symmetric, add_outer_lower, to
 use eigenveil_shared::Result;
 use nalgebra::DMatrix;
 
-use super::{PARTIAL, kernels::FantopeFactor};
+use super::{MIN_PARTIAL_DIMENSION, kernels::FantopeFactor};
 use crate::block_lanczos::leading_pairs;
 
-/// `P̄ = (1/t)Σ P_s` of t points of the Fantope, itself one: what the relaxation answers before it is rounded to a subspace.
+/// `P̄ = (1/t)Σ P_s` of t points of the Fantope, itself a point of it: the solution of the relaxation before it is
+/// rounded to a subspace.
 ///
-/// Kept as the points' factors `V·diag(w)·Vᵀ` until these have p columns between them, the size of a matrix; from then on as one.
+/// Stored as the points' factors `V·diag(w)·Vᵀ` until they have p columns in total, then as a matrix.
 #[derive(Clone, Debug)]
 pub struct AverageIterate {
     dimension: usize,
     count: usize,
-    /// In the order they came; none once there is a matrix.
+    /// In order of arrival; empty once there is a matrix.
     factors: Vec<FantopeFactor>,
     /// Lower triangle of the sum.
     lower: Option<DMatrix<f64>>,
-    /// Q where the points are `QᵀPQ`.
-    turn: Option<HouseholderQr>,
+    /// Q if the points are `QᵀPQ`.
+    rotation: Option<HouseholderQr>,
 }
 
 impl AverageIterate {
-    /// Of nothing so far.
-    pub(super) fn new(dimension: usize, turn: Option<HouseholderQr>) -> Self {
+    /// An empty average.
+    pub(super) fn new(dimension: usize, rotation: Option<HouseholderQr>) -> Self {
         Self {
             dimension,
             count: 0,
             factors: Vec::new(),
             lower: None,
-            turn,
+            rotation,
         }
     }
 
-    /// Counts one more point.
+    /// Adds a point.
     pub(super) fn add(&mut self, point: &FantopeFactor) {
         self.count += 1;
-        let kept: usize = self.factors.iter().map(|f| f.weights.len()).sum();
-        if self.lower.is_none() && kept + point.weights.len() <= self.dimension {
+        let columns: usize = self.factors.iter().map(|f| f.weights.len()).sum();
+        if self.lower.is_none() && columns + point.weights.len() <= self.dimension {
             self.factors.push(point.clone());
         } else {
             add_outer_lower(self.as_matrix(), &point.vectors, &point.weights);
         }
     }
 
-    /// Counts one more point, given as a matrix.
+    /// Adds a point given as a matrix.
     pub(super) fn add_matrix(&mut self, point: &DMatrix<f64>) {
         self.count += 1;
         *self.as_matrix() += point;
     }
 
-    /// The sum, as a matrix from now on.
+    /// Converts the sum to a matrix.
     fn as_matrix(&mut self) -> &mut DMatrix<f64> {
         let factors = std::mem::take(&mut self.factors);
         self.lower
@@ -68,11 +69,11 @@ impl AverageIterate {
             None => sum_of(self.dimension, &self.factors) / count,
         };
         average.fill_upper_triangle_with_lower_triangle();
-        match &self.turn {
-            Some(turn) => {
-                let mut turned = turn.times(turn.times(average).transpose());
-                turned.fill_upper_triangle_with_lower_triangle();
-                turned
+        match &self.rotation {
+            Some(rotation) => {
+                let mut rotated = rotation.times(rotation.times(average).transpose());
+                rotated.fill_upper_triangle_with_lower_triangle();
+                rotated
             }
             None => average,
         }
@@ -80,15 +81,16 @@ impl AverageIterate {
 
     /// tr P̄, which is k to rounding.
     pub fn trace(&self) -> f64 {
-        let kept: f64 = self.factors.iter().flat_map(|f| &f.weights).sum();
-        let sum = kept + self.lower.as_ref().map_or(0.0, DMatrix::trace);
+        let from_factors: f64 = self.factors.iter().flat_map(|f| &f.weights).sum();
+        let sum = from_factors + self.lower.as_ref().map_or(0.0, DMatrix::trace);
         sum / self.count.max(1) as f64
     }
 
-    /// The k leading eigenvectors, `p × k`. From 500 dimensions they are had from products, without the matrix, to residuals of
-    /// `accuracy` relative to the largest eigenvalue; below, or where a third of p dimensions are not enough, from a full decomposition.
+    /// The k leading eigenvectors, `p × k`. From p = 500 they are computed from products, without the matrix, to
+    /// residuals of `accuracy` relative to the largest eigenvalue; below, or if a third of p dimensions is not enough,
+    /// by a full decomposition.
     pub fn leading(&self, k: usize, accuracy: f64) -> Result<DMatrix<f64>> {
-        let found = if self.dimension >= PARTIAL {
+        let found = if self.dimension >= MIN_PARTIAL_DIMENSION {
             leading_pairs(self, k, accuracy, self.dimension / 3)?
         } else {
             None
@@ -115,8 +117,8 @@ impl Symmetric for AverageIterate {
     }
 
     fn times(&self, block: &DMatrix<f64>) -> DMatrix<f64> {
-        let block = match &self.turn {
-            Some(turn) => Cow::Owned(turn.transpose_times(block.clone())),
+        let block = match &self.rotation {
+            Some(rotation) => Cow::Owned(rotation.transpose_times(block.clone())),
             None => Cow::Borrowed(block),
         };
         let mut sum = match &self.lower {
@@ -127,8 +129,8 @@ impl Symmetric for AverageIterate {
             sum += factor.times(&block);
         }
         sum /= self.count.max(1) as f64;
-        match &self.turn {
-            Some(turn) => turn.times(sum),
+        match &self.rotation {
+            Some(rotation) => rotation.times(sum),
             None => sum,
         }
     }
@@ -141,19 +143,19 @@ mod tests {
     use super::*;
     use crate::generator;
 
-    /// By factors, and after they have become a matrix, it is the mean of the matrices; also of those that were turned.
+    /// Equals the mean of the matrices, stored as factors or as a matrix, rotated or not.
     #[test]
-    fn it_is_the_mean_of_the_points() {
+    fn average_is_the_mean_of_the_points() {
         let columns = uniform_frame(&mut generator(Some(2)).unwrap(), 12, 5).unwrap();
         mean_of_points(None);
         mean_of_points(Some(&HouseholderQr::new(&columns)));
     }
 
-    fn mean_of_points(turn: Option<&HouseholderQr>) {
+    fn mean_of_points(rotation: Option<&HouseholderQr>) {
         let (p, mut rng) = (12, generator(Some(1)).unwrap());
-        // Reflections there and back.
-        let rounding = if turn.is_some() { 2e-15 } else { 1e-15 };
-        let mut average = AverageIterate::new(p, turn.cloned());
+        // Rotated and rotated back.
+        let rounding = if rotation.is_some() { 2e-15 } else { 1e-15 };
+        let mut average = AverageIterate::new(p, rotation.cloned());
         let mut sum = DMatrix::zeros(p, p);
         let block = uniform_frame(&mut rng, p, 3).unwrap();
         for count in 1..=6 {
@@ -163,12 +165,12 @@ mod tests {
                 * DMatrix::from_diagonal(&nalgebra::DVector::from_row_slice(&weights))
                 * vectors.transpose();
             average.add(&FantopeFactor {
-                vectors: match turn {
-                    Some(turn) => turn.transpose_times(vectors),
+                vectors: match rotation {
+                    Some(rotation) => rotation.transpose_times(vectors),
                     None => vectors,
                 },
                 weights,
-                searched: 0,
+                krylov_dimension: 0,
             });
             assert_eq!(average.lower.is_some(), count > 4);
             assert_eq!(average.factors.is_empty(), count > 4);
@@ -186,7 +188,7 @@ mod tests {
                 assert!((overlap - DMatrix::identity(2, 2)).amax() < 1e-8);
             }
         }
-        // A matrix among them.
+        // One point is given as a matrix.
         for before in [0, 1, 6] {
             let (point, mut sum) = (DMatrix::identity(p, p) / 6.0, DMatrix::zeros(p, p));
             let mut average = AverageIterate::new(p, None);
@@ -194,7 +196,7 @@ mod tests {
                 let factor = FantopeFactor {
                     vectors: uniform_frame(&mut rng, p, 2).unwrap(),
                     weights: vec![1.0, 1.0],
-                    searched: 0,
+                    krylov_dimension: 0,
                 };
                 sum += &factor.vectors * factor.vectors.transpose();
                 average.add(&factor);

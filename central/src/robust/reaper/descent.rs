@@ -9,7 +9,7 @@ use nalgebra::DMatrix;
 use rand_distr::{Distribution, StandardNormal};
 
 use super::{
-    LARGEST_SHARE, PARTIAL,
+    MAX_SPACE_DIVISOR, MIN_PARTIAL_DIMENSION,
     average::AverageIterate,
     iterate::{Iterate, ON_THE_SUBSPACE, Step},
     kernels::project_onto_fantope_partially,
@@ -18,20 +18,21 @@ use super::{
 };
 use crate::{
     Generator,
-    block_lanczos::UnseenNoise,
-    robust::{sampling::Steps, table::Table},
+    block_lanczos::LazyGoe,
+    robust::{sampling::Schedule, table::Table},
 };
 
-/// Distance to the projection that is asked for, relative: with noise, which the step is far less exact than, and without.
+/// Requested relative distance to the projection, with noise (whose size makes more accuracy useless) and without.
 const NOISY_ACCURACY: f64 = 3e-3;
 const PLAIN_ACCURACY: f64 = 1e-8;
-/// Of the exponential, of its largest eigenvalue: p times as much of the trace, which is exact after that.
+/// Accuracy of the exponential relative to its largest eigenvalue: p times as much relative to the trace, which is
+/// corrected afterwards.
 const NOISY_EXPONENTIAL: f64 = 1e-7;
-/// Residuals of the answer's vectors, relative.
+/// Relative residuals of the resulting vectors.
 const NOISY_LEADING: f64 = 1e-6;
 const PLAIN_LEADING: f64 = 1e-9;
 
-/// Which geometry a step is made in.
+/// The geometry of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Geometry {
     /// `P ← P_F(P − ηG)`, the Euclidean projection onto the Fantope.
@@ -66,19 +67,19 @@ pub(super) fn add_descent_direction(
     add_symmetrised_outer_lower(sum, &residuals, rows, factor);
 }
 
-/// Noise on the *sum* of gradients.
+/// Noise added to the *sum* of gradients.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum StepNoise {
     /// None.
     None,
-    /// This standard deviation along every direction of unit Frobenius norm: it over √2 off the diagonal.
+    /// This standard deviation along every direction of unit Frobenius norm: divided by √2 off the diagonal.
     Isotropic(f64),
     /// This standard deviation on every entry.
     Entrywise(f64),
 }
 
 impl StepNoise {
-    /// To which the leading vectors of an average of iterates with this noise are found.
+    /// Accuracy of the leading vectors of an average of iterates with this noise.
     pub(super) fn leading_accuracy(self) -> f64 {
         match self {
             Self::None => PLAIN_LEADING,
@@ -86,7 +87,7 @@ impl StepNoise {
         }
     }
 
-    /// Adds it to the lower triangle of `sum`, times `factor`.
+    /// Adds the noise times `factor` to the lower triangle of `sum`.
     fn add_to_lower(self, sum: &mut DMatrix<f64>, factor: f64, rng: &mut Generator) {
         match self {
             Self::None => {}
@@ -99,7 +100,8 @@ impl StepNoise {
     }
 }
 
-/// Adds independent Gaussian noise to the lower triangle: standard deviation `off_diagonal`, and `diagonal` on the diagonal.
+/// Adds independent Gaussian noise to the lower triangle: standard deviation `off_diagonal`, and `diagonal` on the
+/// diagonal.
 pub(super) fn add_lower_noise(
     sum: &mut DMatrix<f64>,
     off_diagonal: f64,
@@ -114,17 +116,17 @@ pub(super) fn add_lower_noise(
     }
 }
 
-/// Subgradient descent from `(r/p)I`, in one of two geometries, with the average of the iterates as its answer.
+/// Subgradient descent from `(r/p)I`, in one of two geometries; its result is the average of the iterates.
 pub(super) struct Descent {
     pub(super) geometry: Geometry,
-    pub(super) steps: Steps,
+    pub(super) steps: Schedule,
     /// c of the step sizes `c/√t`.
     pub(super) step: f64,
     pub(super) noise: StepNoise,
 }
 
 impl Descent {
-    /// The average of the iterates; `watch` sees the iteration and the average so far.
+    /// Returns the average of the iterates; `watch` is called with the iteration and the average so far.
     pub(super) fn run(
         &self,
         table: &Table,
@@ -133,11 +135,11 @@ impl Descent {
         mut watch: impl FnMut(usize, &AverageIterate) -> Result<()>,
     ) -> Result<AverageIterate> {
         let d = table.dimension();
-        let turned;
-        let (turn, table) = if self.is_turned(table) {
-            let (turn, columns) = table.turned();
-            turned = columns;
-            (Some(turn), &turned)
+        let rotated;
+        let (rotation, table) = if self.is_rotated(table) {
+            let (rotation, columns) = table.rotated();
+            rotated = columns;
+            (Some(rotation), &rotated)
         } else {
             (None, table)
         };
@@ -147,7 +149,7 @@ impl Descent {
             _ => NOISY_EXPONENTIAL,
         };
         let mut mirror = (self.geometry == Geometry::Entropy).then(|| Mirror::start(rank, d));
-        let mut average = AverageIterate::new(d, turn);
+        let mut average = AverageIterate::new(d, rotation);
         for t in 1..=self.steps.count {
             let rows = self.steps.rows(table, rng);
             let eta = self.step / ((t as f64).sqrt() * self.steps.denominator(table.n()));
@@ -158,13 +160,13 @@ impl Descent {
                 mirror.project(rank, accuracy)?;
                 mirror.add_to(&mut average);
             } else {
-                let searched = p.factor.searched;
+                let krylov_dimension = p.factor.krylov_dimension;
                 p = match self.noise {
-                    _ if d < PARTIAL => self.full_step(&p, &rows, rank, eta, rng)?,
-                    // As the steps get shorter the noise does, and the space grows: once it is large it stays so.
-                    _ if searched > d / LARGEST_SHARE => {
+                    _ if d < MIN_PARTIAL_DIMENSION => self.full_step(&p, &rows, rank, eta, rng)?,
+                    // The noise shrinks with the steps and the Krylov space grows: once it is large it stays large.
+                    _ if krylov_dimension > d / MAX_SPACE_DIVISOR => {
                         let mut next = self.full_step(&p, &rows, rank, eta, rng)?;
-                        next.factor.searched = searched;
+                        next.factor.krylov_dimension = krylov_dimension;
                         next
                     }
                     StepNoise::Isotropic(sd) => {
@@ -172,7 +174,7 @@ impl Descent {
                     }
                     _ => self.partial_step(&p, &rows, rank, eta, rng)?,
                 };
-                debug_assert_eq!(p.identity, 0.0, "only the start has a part along it");
+                debug_assert_eq!(p.identity, 0.0, "only the start has an identity part");
                 average.add(&p.factor);
             }
             watch(t, &average)?;
@@ -180,7 +182,7 @@ impl Descent {
         Ok(average)
     }
 
-    /// A step by a full decomposition.
+    /// A step with a full decomposition.
     fn full_step(
         &self,
         p: &Iterate,
@@ -197,17 +199,19 @@ impl Descent {
         projected(&next, rank)
     }
 
-    /// Whether the rows are turned into few coordinates, the same ones at every step. The noise has the same law in all of them.
-    fn is_turned(&self, table: &Table) -> bool {
+    /// Whether the rows are rotated into a few coordinates, the same at every step. The noise has the same distribution
+    /// in any coordinates.
+    fn is_rotated(&self, table: &Table) -> bool {
         let d = table.dimension();
         self.geometry == Geometry::Euclidean
             && self.steps.rate.is_none()
             && matches!(self.noise, StepNoise::Isotropic(_))
-            && d >= PARTIAL
-            && table.n() <= d / LARGEST_SHARE
+            && d >= MIN_PARTIAL_DIMENSION
+            && table.n() <= d / MAX_SPACE_DIVISOR
     }
 
-    /// A step without its `p × p` matrix where there is no noise, and without its full decomposition where the spectrum allows.
+    /// A step without its `p × p` matrix if there is no noise, and without its full decomposition if the spectrum
+    /// allows.
     fn partial_step(
         &self,
         p: &Iterate,
@@ -242,8 +246,9 @@ impl Descent {
     }
 }
 
-/// A step with isotropic noise, of standard deviation σ along every direction on the sum of gradients: without any `p × p` matrix, and in
-/// the coordinates of what it spans, where these are few. `(η, σ)`; rows may be known to be zero after `support` coordinates.
+/// A step with isotropic noise, of standard deviation σ along every direction on the sum of gradients: without any `p ×
+/// p` matrix, and in the coordinates of its span if that is small. `(η, σ)`; `support` is the number of coordinates
+/// after which the rows are known to be zero.
 fn step_by_span(
     p: &Iterate,
     rows: &DMatrix<f64>,
@@ -258,7 +263,7 @@ fn step_by_span(
         None => (p, rows, 0),
     };
     let step = Step::new(iterate, rows, eta, None);
-    let mut unseen = UnseenNoise {
+    let mut unseen = LazyGoe {
         sd: eta * sd,
         beyond,
         rng,
@@ -266,10 +271,10 @@ fn step_by_span(
     let near = Some(&iterate.factor);
     let found =
         project_onto_fantope_partially(&step, Some(&mut unseen), rank, near, NOISY_ACCURACY)?;
-    // Part of the noise has been looked at: it is neither drawn again nor left away.
+    // Part of the noise has been drawn already: it must neither be drawn again nor be dropped.
     let mut factor = found.ok_or_else(|| {
         Error::estimate_failed(
-            "the noise of a step is below the rounding of its gradients; use a smaller budget",
+            "the noise of a step is smaller than the rounding error of its gradients; use a smaller budget",
         )
     })?;
     if let Some((span, _)) = &spanned {
@@ -281,7 +286,7 @@ fn step_by_span(
     })
 }
 
-/// The projection of a matrix, by its lower triangle, onto the Fantope.
+/// The projection of a matrix, given by its lower triangle, onto the Fantope.
 fn projected(lower: &DMatrix<f64>, rank: usize) -> Result<Iterate> {
     let eigen = symmetric_eigen(lower)?;
     let mut weights = project_eigenvalues(eigen.values.as_slice(), rank)?.values;
@@ -310,11 +315,11 @@ pub(super) mod tests {
         sum
     }
 
-    /// From the same point and, where it is drawn as a matrix, with the same noise, the step by parts is the step by a full
-    /// decomposition.
+    /// From the same point, with the same noise if that is drawn as a matrix, the partial step equals the step with a
+    /// full decomposition.
     #[test]
-    fn the_partial_step_is_the_full_one() {
-        let d = PARTIAL + 10;
+    fn partial_step_equals_the_full_step() {
+        let d = MIN_PARTIAL_DIMENSION + 10;
         let mut rng = generator(Some(8)).unwrap();
         let mut rows = DMatrix::from_fn(d, 600, |i, _| {
             let z: f64 = StandardNormal.sample(&mut rng);
@@ -330,7 +335,7 @@ pub(super) mod tests {
         ] {
             let descent = Descent {
                 geometry: Geometry::Euclidean,
-                steps: Steps {
+                steps: Schedule {
                     count: 1,
                     rate: None,
                 },
@@ -344,17 +349,18 @@ pub(super) mod tests {
                 let part = descent.partial_step(&p, &rows, 2, 2e-3, &mut of(seed));
                 let (full, part) = (full.unwrap(), part.unwrap());
                 let squares = full.factor.weights.iter().map(|w| w * w);
-                let apart = part.factor.distance(&full.factor) / squares.sum::<f64>().sqrt();
-                assert!(apart < allowed, "{noise:?}: {apart}");
+                let distance = part.factor.distance(&full.factor) / squares.sum::<f64>().sqrt();
+                assert!(distance < allowed, "{noise:?}: {distance}");
                 p = part;
             }
         }
     }
 
-    /// With next to no noise a run in turned coordinates, and a batch in those of its span, come to what a run without noise does.
+    /// With negligible noise a run in rotated coordinates, or over batches in the coordinates of their span, agrees
+    /// with a run without noise.
     #[test]
-    fn coordinates_do_not_show_in_the_answer() {
-        let (d, n) = (PARTIAL + 10, 120);
+    fn result_does_not_depend_on_coordinates() {
+        let (d, n) = (MIN_PARTIAL_DIMENSION + 10, 120);
         let preprocessing = Preprocessing::new(d, Norm::Normalize);
         let preprocessor = preprocessing.preprocessor().unwrap();
         let mut rng = generator(Some(9)).unwrap();
@@ -370,36 +376,39 @@ pub(super) mod tests {
             let run = |noise| {
                 let descent = Descent {
                     geometry: Geometry::Euclidean,
-                    steps: Steps { count, rate },
+                    steps: Schedule { count, rate },
                     step: 1.0,
                     noise,
                 };
-                let turned = rate.is_none() && noise != StepNoise::None;
-                assert_eq!(descent.is_turned(&table), turned);
+                let rotated = rate.is_none() && noise != StepNoise::None;
+                assert_eq!(descent.is_rotated(&table), rotated);
                 let mut rng = generator(Some(10)).unwrap();
                 descent.run(&table, 2, &mut rng, |_, _| Ok(())).unwrap()
             };
             let plain = run(StepNoise::None).matrix();
             let average = run(StepNoise::Isotropic(1e-7));
-            let apart = (average.matrix() - &plain).norm() / plain.norm();
-            assert!(apart < count as f64 * NOISY_ACCURACY, "{rate:?}: {apart}");
+            let distance = (average.matrix() - &plain).norm() / plain.norm();
+            assert!(
+                distance < count as f64 * NOISY_ACCURACY,
+                "{rate:?}: {distance}"
+            );
             assert!((objective(&table, &average) - objective(&table, &plain)).abs() < 1e-3);
         }
     }
 
     proptest! {
-        /// One row moves the sum by at most 1 in Frobenius norm, and the zero row by nothing.
+        /// One row moves the sum by at most 1 in Frobenius norm; the zero row does not move it.
         #[test]
         fn a_row_moves_the_sum_by_at_most_one(seed in 0_u64..1000, d in 2_usize..10) {
             let mut rng = generator(Some(seed)).unwrap();
-            let turn = uniform_frame(&mut rng, d, d).unwrap();
+            let rotation = uniform_frame(&mut rng, d, d).unwrap();
             let values: Vec<f64> = (0..d).map(|i| if i == 0 { 1.0 } else { 0.7 / d as f64 }).collect();
-            let p = outer_scaled(&turn, &values);
+            let p = outer_scaled(&rotation, &values);
             let mut x = uniform_frame(&mut rng, d, 1).unwrap();
             for _ in 0..2 {
                 prop_assert!(descent_direction(&x, &p).norm() <= 1.0 + 1e-12);
-                // And on the direction that P keeps.
-                x = turn.columns(0, 1).into_owned();
+                // Also along the direction that P retains.
+                x = rotation.columns(0, 1).into_owned();
             }
             prop_assert!(descent_direction(&DMatrix::zeros(d, 1), &p).amax() == 0.0);
         }

@@ -1,15 +1,16 @@
-//! A point of the Fantope as a multiple of the identity and a factor, and REAPER's step from it, without any `p × p` matrix.
+//! A point of the Fantope as a multiple of the identity and a factor, and REAPER's step from it, without any `p × p`
+//! matrix.
 
 use eigenveil_estimation::linalg::{Symmetric, add_outer_lower, tall_cross_product, tall_product};
 use nalgebra::DMatrix;
 
 use super::kernels::FantopeFactor;
 
-/// As for GLAD: there 0 is a subgradient.
+/// As for GLAD: at a smaller distance 0 is a subgradient.
 pub(super) const ON_THE_SUBSPACE: f64 = 1e-14;
 
-/// Rows nearer to the subspace than this are kept apart: `1/‖Qx‖` times what cancels would be rounding.
-const NEAR: f64 = 1e-3;
+/// Rows nearer to the subspace than this are treated separately, because `1/‖Qx‖` would amplify cancellation errors.
+const NEAR_THRESHOLD: f64 = 1e-3;
 
 /// `P = c·I + V·diag(w)·Vᵀ`.
 pub(super) struct Iterate {
@@ -27,7 +28,7 @@ impl Iterate {
             factor: FantopeFactor {
                 vectors: DMatrix::zeros(p, 0),
                 weights: Vec::new(),
-                searched: 0,
+                krylov_dimension: 0,
             },
         }
     }
@@ -35,7 +36,8 @@ impl Iterate {
     /// `P·block`.
     pub(super) fn times(&self, block: &DMatrix<f64>) -> DMatrix<f64> {
         let mut image = self.factor.times(block);
-        // After the first step there is none, and a pass over the block is felt beside so few vectors.
+        // After the first step there is none, and a pass over the block would be noticeable compared with so few
+        // vectors.
         if self.identity > 0.0 {
             image += block * self.identity;
         }
@@ -47,7 +49,7 @@ impl Iterate {
         let factor = FantopeFactor {
             vectors,
             weights,
-            searched: 0,
+            krylov_dimension: 0,
         };
         Self {
             identity: 0.0,
@@ -64,12 +66,12 @@ impl Iterate {
     }
 }
 
-/// `P + η·Σ(Qx·xᵀ + x·(Qx)ᵀ)/2‖Qx‖ (+ noise)`, Q = I − P: what the next P is the projection of, as a product with a block.
+/// The operator `P + η·Σ(Qx·xᵀ + x·(Qx)ᵀ)/2‖Qx‖ (+ noise)`, Q = I − P, whose projection is the next P.
 ///
-/// Less the multiple of the identity in P, which moves no projection onto the Fantope.
+/// It omits the multiple of the identity in P, which does not change the projection onto the Fantope.
 ///
-/// With `S = Σxxᵀ/‖Qx‖` the sum is `(QS + SQ)/2 = (1 − c)S − (V diag(w)(SV)ᵀ + SV diag(w)Vᵀ)/2`, so that a product with it is one
-/// with the rows, back and forth.
+/// With `S = Σxxᵀ/‖Qx‖` the sum is `(QS + SQ)/2 = (1 − c)S − (V diag(w)(SV)ᵀ + SV diag(w)Vᵀ)/2`, so a product with it
+/// needs only products with the rows and their transpose.
 pub(super) struct Step<'a> {
     iterate: &'a Iterate,
     /// η.
@@ -82,7 +84,7 @@ pub(super) struct Step<'a> {
     /// x near the subspace, and `Qx/‖Qx‖`: not in S.
     near: DMatrix<f64>,
     directions: DMatrix<f64>,
-    /// Noise times η, its lower triangle.
+    /// Lower triangle of the noise times η.
     noise: Option<DMatrix<f64>>,
 }
 
@@ -95,10 +97,16 @@ impl<'a> Step<'a> {
     ) -> Self {
         let residuals = rows - iterate.times(rows);
         let norms: Vec<f64> = residuals.column_iter().map(|r| r.norm()).collect();
-        let inverse = |&norm: &f64| if norm > NEAR { 1.0 / norm } else { 0.0 };
+        let inverse = |&norm: &f64| {
+            if norm > NEAR_THRESHOLD {
+                1.0 / norm
+            } else {
+                0.0
+            }
+        };
         let inverses: Vec<f64> = norms.iter().map(inverse).collect();
         let near: Vec<usize> = (0..norms.len())
-            .filter(|&i| norms[i] <= NEAR && norms[i] > ON_THE_SUBSPACE)
+            .filter(|&i| norms[i] <= NEAR_THRESHOLD && norms[i] > ON_THE_SUBSPACE)
             .collect();
         let mut directions = residuals.select_columns(&near);
         for (mut column, &i) in directions.column_iter_mut().zip(&near) {
@@ -118,7 +126,7 @@ impl<'a> Step<'a> {
         made
     }
 
-    /// The noise that was given.
+    /// Returns the noise.
     pub(super) fn into_noise(self) -> Option<DMatrix<f64>> {
         self.noise
     }
@@ -132,7 +140,7 @@ impl<'a> Step<'a> {
         tall_product(self.rows, &scores)
     }
 
-    /// The sum of the gradients, negative, times `block`.
+    /// The negative sum of the gradients, times `block`.
     fn descent(&self, block: &DMatrix<f64>) -> DMatrix<f64> {
         let iterate = self.iterate;
         let mut across = tall_cross_product(&self.image, block);
@@ -173,9 +181,9 @@ mod tests {
     use super::*;
     use crate::{generator, robust::reaper::descent::tests::descent_direction};
 
-    /// The product is that with the dense step, rows on the subspace, near it and far from it among them.
+    /// The product equals that with the dense step, for rows on the subspace, near it and far from it.
     #[test]
-    fn it_is_the_dense_step() {
+    fn products_equal_the_dense_step() {
         let (p, mut rng) = (40, generator(Some(3)).unwrap());
         let frame = uniform_frame(&mut rng, p, 5).unwrap();
         for identity in [0.0, 0.05] {
@@ -184,7 +192,7 @@ mod tests {
                 factor: FantopeFactor {
                     vectors: frame.columns(0, 4).into_owned(),
                     weights: vec![1.0 - identity, 0.8, 0.5, 1e-3],
-                    searched: 0,
+                    krylov_dimension: 0,
                 },
             };
             let mut rows = uniform_frame(&mut rng, p, 30).unwrap();

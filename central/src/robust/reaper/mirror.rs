@@ -1,34 +1,35 @@
-//! Mirror descent in the von Neumann entropy: P and its logarithm.
+//! Mirror descent in von Neumann entropy: P and its logarithm.
 
 use eigenveil_estimation::linalg::{add_outer_lower, symmetric_eigen, tall_cross_product};
 use eigenveil_shared::Result;
 use nalgebra::DMatrix;
 
 use super::{
-    PARTIAL,
+    MIN_PARTIAL_DIMENSION,
     average::AverageIterate,
     iterate::Iterate,
     kernels::symmetric_exponential,
-    simplex::{log_scale, log_scale_of},
+    simplex::{log_scale, log_scale_from_leading},
 };
 use crate::block_lanczos::{leading_pairs, spectrum_edges};
 
-/// Below this largest eigenvalue of P, which is known to a few hundredths of the width of the spectrum, nothing is capped.
-const FAR_FROM_THE_CAP: f64 = 0.3;
+/// No eigenvalue is capped if the largest one of P is below this; it is known to a few hundredths of the width of the
+/// spectrum.
+const UNCAPPED_BELOW: f64 = 0.3;
 
-/// A point of the Fantope by its logarithm, which descent adds to.
+/// A point of the Fantope, represented by its logarithm, which the descent updates.
 pub(super) struct Mirror {
     /// Lower triangle of log P.
     pub(super) logarithm: DMatrix<f64>,
     point: Point,
-    /// Whether eigenvalues were capped last time.
+    /// Whether eigenvalues were capped in the last projection.
     is_capped: bool,
 }
 
 enum Point {
-    /// By eigenvectors.
+    /// As eigenvectors.
     Factor(Iterate),
-    /// All of it.
+    /// As a full matrix.
     Matrix(DMatrix<f64>),
 }
 
@@ -46,12 +47,12 @@ impl Mirror {
     pub(super) fn times(&self, block: &DMatrix<f64>) -> DMatrix<f64> {
         match &self.point {
             Point::Factor(iterate) => iterate.times(block),
-            // Transposed, which it is equal to, the matrix is read once.
+            // The symmetric matrix is used transposed, so that it is read only once.
             Point::Matrix(matrix) => tall_cross_product(matrix, block),
         }
     }
 
-    /// Counts P.
+    /// Adds P to the average.
     pub(super) fn add_to(&self, average: &mut AverageIterate) {
         match &self.point {
             Point::Factor(iterate) => average.add(&iterate.factor),
@@ -61,13 +62,13 @@ impl Mirror {
 
     /// Makes P the projection of `exp(logarithm)` onto `F^k` in the relative entropy, and the logarithm that of P.
     ///
-    /// That is `min(logarithm + log c, 0)` in the eigenvalues: all but the few capped ones, k at most, only move by log c. So
-    /// where nothing is capped P is a multiple of the exponential, which is cheaper than a decomposition: to `accuracy` of its largest
-    /// eigenvalue.
+    /// That is `min(logarithm + log c, 0)` in the eigenvalues: all but the capped ones, k at most, only shift by log c.
+    /// So if none is capped, P is a multiple of the exponential, which is cheaper than a decomposition; it is accurate
+    /// to `accuracy` of its largest eigenvalue.
     pub(super) fn project(&mut self, k: usize, accuracy: f64) -> Result<()> {
-        // Its memory first.
+        // Free its memory first.
         self.point = Point::Factor(Iterate::start(k, 0));
-        if self.logarithm.nrows() >= PARTIAL
+        if self.logarithm.nrows() >= MIN_PARTIAL_DIMENSION
             && let Some(matrix) = self.by_products(k, accuracy)?
         {
             self.point = Point::Matrix(matrix);
@@ -102,7 +103,7 @@ impl Mirror {
         Ok(Iterate::from_factor(eigen.vectors, weights))
     }
 
-    /// P; `None` where the ends of the spectrum take too long to find.
+    /// P; `None` if finding the ends of the spectrum would take too long.
     fn by_products(&mut self, k: usize, accuracy: f64) -> Result<Option<DMatrix<f64>>> {
         let Some((bottom, top)) = spectrum_edges(&self.logarithm)? else {
             return Ok(None);
@@ -110,7 +111,7 @@ impl Mirror {
         if !self.is_capped {
             let exponential = symmetric_exponential(&self.logarithm, bottom, top, accuracy);
             let c = k as f64 / exponential.trace();
-            if c <= FAR_FROM_THE_CAP {
+            if c <= UNCAPPED_BELOW {
                 self.move_by(c.ln() - top);
                 return Ok(Some(exponential * c));
             }
@@ -124,7 +125,7 @@ impl Mirror {
         else {
             return Ok(None);
         };
-        // The k leading eigenvalues go to the other end, so that what is left keeps its digits.
+        // The k leading eigenvalues are moved to the other end, so that the rest keeps its precision.
         let leading = &pairs.vectors;
         let mut lowered = self.logarithm.clone();
         let down: Vec<f64> = pairs.values.iter().map(|value| bottom - value).collect();
@@ -137,7 +138,7 @@ impl Mirror {
         drop(lowered);
         let least = (bottom - others).exp();
         let rest = (matrix.trace() - k as f64 * least).ln();
-        let log_c = log_scale_of(&above, rest);
+        let log_c = log_scale_from_leading(&above, rest);
         let c = log_c.exp();
         let logarithms = above.iter().map(|l| l + log_c);
         self.move_by(log_c - others);
@@ -159,7 +160,7 @@ mod tests {
     use super::*;
     use crate::{Generator, generator, robust::reaper::descent::add_lower_noise};
 
-    /// A logarithm with three directions `strength` above noise whose spectrum has this edge.
+    /// A logarithm with three directions `strength` above noise with this spectral edge.
     fn logarithm(p: usize, edge: f64, strength: f64, rng: &mut Generator) -> DMatrix<f64> {
         let mut matrix = DMatrix::zeros(p, p);
         let sd = edge / (2.0 * (p as f64).sqrt());
@@ -171,10 +172,10 @@ mod tests {
         matrix
     }
 
-    /// By products P and its logarithm are what the eigenvectors give, with none, one and two of the eigenvalues capped.
+    /// Products and eigenvectors give the same P and logarithm, with zero, one and two eigenvalues capped.
     #[test]
-    fn products_give_what_eigenvectors_do() {
-        let p = PARTIAL + 20;
+    fn products_agree_with_eigenvectors() {
+        let p = MIN_PARTIAL_DIMENSION + 20;
         let mut rng = generator(Some(5)).unwrap();
         let mut numbers_capped = [false; 3];
         for (edge, strength, k) in [
@@ -204,7 +205,7 @@ mod tests {
                 let Some(matrix) = found.by_products(k, 1e-10).unwrap() else {
                     assert!(
                         is_capped && strength < edge,
-                        "only the edge of noise is left to eigenvectors"
+                        "eigenvectors are used only for the edge of noise"
                     );
                     continue;
                 };
@@ -214,19 +215,26 @@ mod tests {
                 };
                 iterate.add_to_lower(&mut dense);
                 dense.fill_upper_triangle_with_lower_triangle();
-                let apart = (&matrix - dense).norm();
-                assert!(apart < 1e-8, "edge {edge}, strength {strength}: {apart}");
+                let distance = (&matrix - dense).norm();
+                assert!(
+                    distance < 1e-8,
+                    "edge {edge}, strength {strength}: {distance}"
+                );
                 assert!((matrix.trace() - k as f64).abs() < 1e-8);
                 let count = iterate.factor.weights.iter().filter(|&&w| w == 1.0).count();
                 numbers_capped[count] = true;
-                let mut apart = 0.0_f64;
+                let mut distance = 0.0_f64;
                 for j in 0..p {
                     for i in j..p {
                         let at = (i, j);
-                        apart = apart.max((found.logarithm[at] - expected.logarithm[at]).abs());
+                        distance =
+                            distance.max((found.logarithm[at] - expected.logarithm[at]).abs());
                     }
                 }
-                assert!(apart < 1e-7, "edge {edge}, strength {strength}: {apart}");
+                assert!(
+                    distance < 1e-7,
+                    "edge {edge}, strength {strength}: {distance}"
+                );
             }
         }
         assert_eq!(numbers_capped, [true; 3]);

@@ -1,20 +1,20 @@
-//! REAPER: least absolute deviations over the Fantope, with the kernels that nothing else needs.
+//! REAPER: least absolute deviations over the Fantope, with its own kernels.
 
 mod average;
 mod descent;
-mod form;
 mod iterate;
 mod kernels;
 mod mirror;
 mod simplex;
 mod span;
+mod variants;
 
 pub use average::AverageIterate;
-pub use form::{Reaper, ReaperForm};
+pub use variants::{Reaper, ReaperVariant};
 
-pub(crate) use form::{GD, MD, SGD, SMD};
+pub(crate) use variants::{GD, MD, SGD, SMD};
 
-/// From this dimension what is wanted of a spectrum is found without the rest of it.
-const PARTIAL: usize = 500;
-/// A space of more than p over this costs as much as the full decomposition.
-const LARGEST_SHARE: usize = 2;
+/// From this dimension on partial decompositions are used.
+const MIN_PARTIAL_DIMENSION: usize = 500;
+/// A Krylov space larger than p over this costs as much as a full decomposition.
+const MAX_SPACE_DIVISOR: usize = 2;

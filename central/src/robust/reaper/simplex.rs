@@ -2,10 +2,10 @@
 
 use eigenveil_shared::{Error, Result};
 
-/// log c of the projection of positive eigenvalues, given by their logarithms (any order), onto `{0 ≤ g ≤ 1, Σg = k}` in the
+/// log c of the projection of positive eigenvalues, given as logarithms in any order, onto `{0 ≤ g ≤ 1, Σg = k}` in the
 /// relative entropy: `gᵢ = min(1, c·exp(logᵢ))` with the c that makes the sum k.
 ///
-/// The paper divides by the trace instead, which leaves eigenvalues above 1 and so the constraint set.
+/// The paper divides by the trace instead, which leaves eigenvalues above 1, outside the constraint set.
 pub(super) fn log_scale(logarithms: &[f64], k: usize) -> Result<f64> {
     let p = logarithms.len();
     if k == 0 || k > p {
@@ -22,19 +22,19 @@ pub(super) fn log_scale(logarithms: &[f64], k: usize) -> Result<f64> {
     sorted.sort_unstable_by(|a, b| b.total_cmp(a));
     // From the smallest upwards.
     let rest = sorted[k..].iter().rev().fold(f64::NEG_INFINITY, log_sum);
-    Ok(log_scale_of(&sorted[..k], rest))
+    Ok(log_scale_from_leading(&sorted[..k], rest))
 }
 
-/// As [`log_scale`] from the k largest logarithms, descending, and the logarithm of the sum of the other eigenvalues; none of these is
-/// above the k-th.
-pub(super) fn log_scale_of(leading: &[f64], log_rest: f64) -> f64 {
+/// Like [`log_scale`], from the k largest logarithms, descending, and the logarithm of the sum of the other
+/// eigenvalues, none of which is above the k-th.
+pub(super) fn log_scale_from_leading(leading: &[f64], log_rest: f64) -> f64 {
     let k = leading.len();
     let mut tails = vec![log_rest; k + 1];
     for i in (0..k).rev() {
         tails[i] = log_sum(tails[i + 1], &leading[i]);
     }
-    // With the `capped` largest at 1 the others share k − capped; right for the first number for which none of
-    // them passes 1.
+    // With the `capped` largest at 1 the others share k − capped; correct for the first number for which none of them
+    // exceeds 1.
     (0..k)
         .map(|capped| (capped, ((k - capped) as f64).ln() - tails[capped]))
         .find(|&(capped, log_c)| log_c + leading[capped] <= 0.0)
@@ -70,9 +70,9 @@ mod tests {
     }
 
     proptest! {
-        /// Feasible, and no exchange of mass between two eigenvalues brings it nearer.
+        /// Feasible, and no exchange of mass between two eigenvalues reduces the divergence.
         #[test]
-        fn it_is_the_nearest_point(
+        fn projection_is_the_nearest_point(
             logarithms in prop::collection::vec(-6.0_f64..6.0, 2..9),
             share in 0.0_f64..1.0,
         ) {

@@ -1,4 +1,4 @@
-//! The part of space that a step of REAPER knows of: the span of its rows and of the vectors of its iterate.
+//! The subspace relevant to a step of REAPER: the span of its rows and of its iterate's vectors.
 
 use eigenveil_estimation::{
     linalg::{HouseholderQr, tall_product},
@@ -7,22 +7,22 @@ use eigenveil_estimation::{
 use eigenveil_shared::Result;
 use nalgebra::DMatrix;
 
-use super::{LARGEST_SHARE, iterate::Iterate, kernels::FantopeFactor};
+use super::{MAX_SPACE_DIVISOR, iterate::Iterate, kernels::FantopeFactor};
 use crate::Generator;
 
-/// A span of fewer dimensions gives no block to start from.
-const SMALLEST: usize = 32;
+/// A smaller span is too small for a starting block.
+const MIN_SPAN: usize = 32;
 
-/// Orthonormal coordinates, d of them, of rows X and vectors V; beyond are p − d dimensions in which a step is zero but for a multiple
-/// of the identity and for noise that has the same law in every basis.
+/// Orthonormal coordinates, d of them, of rows X and vectors V; in the other p − d dimensions a step is zero apart from
+/// a multiple of the identity and noise with the same distribution in every basis.
 pub(super) struct Span {
-    /// So many coordinates stay as they are.
-    kept: usize,
-    /// Of the others of what has to be spanned.
+    /// Number of coordinates that stay unchanged.
+    fixed: usize,
+    /// Factorisation of the part outside these coordinates.
     others: HouseholderQr,
 }
 
-/// What of a step lies in the span, in its coordinates.
+/// The part of a step inside the span, in its coordinates.
 pub(super) struct Inside {
     /// `d × B`.
     pub(super) rows: DMatrix<f64>,
@@ -31,9 +31,11 @@ pub(super) struct Inside {
 }
 
 impl Span {
-    /// Of these rows, which are zero after their first `support` coordinates, and of this iterate; `None` where it is not worth it.
+    /// The span of these rows, which are zero after their first `support` coordinates, and of this iterate; `None` if
+    /// it is not worthwhile.
     ///
-    /// The first `support` coordinates stay if that is cheaper than to span the rows: where they are the same at every step.
+    /// The first `support` coordinates stay if that is cheaper than spanning the rows, as when they are the same at
+    /// every step.
     pub(super) fn new(
         rows: &DMatrix<f64>,
         iterate: &Iterate,
@@ -42,31 +44,33 @@ impl Span {
         let (p, b) = rows.shape();
         let vectors = &iterate.factor.vectors;
         let r = vectors.ncols();
-        let kept = support.unwrap_or(0);
+        let fixed = support.unwrap_or(0);
         let spanned = if support.is_some() { r } else { b + r };
-        let d = kept + spanned;
-        if d < SMALLEST || d * LARGEST_SHARE > p {
+        let d = fixed + spanned;
+        if d < MIN_SPAN || d * MAX_SPACE_DIVISOR > p {
             return None;
         }
-        let mut columns = DMatrix::zeros(p - kept, spanned);
+        let mut columns = DMatrix::zeros(p - fixed, spanned);
         if support.is_none() {
             columns.columns_mut(0, b).copy_from(rows);
         }
-        let lower = vectors.rows(kept, p - kept);
+        let lower = vectors.rows(fixed, p - fixed);
         columns.columns_mut(spanned - r, r).copy_from(&lower);
         let others = HouseholderQr::new(&columns);
         drop(columns);
         let coordinates = others.r();
         let mut inside_rows = DMatrix::zeros(d, b);
         if support.is_some() {
-            inside_rows.rows_mut(0, kept).copy_from(&rows.rows(0, kept));
+            inside_rows
+                .rows_mut(0, fixed)
+                .copy_from(&rows.rows(0, fixed));
         } else {
             inside_rows.copy_from(&coordinates.columns(0, b));
         }
         let mut inside_vectors = DMatrix::zeros(d, r);
-        let mut top = inside_vectors.rows_mut(0, kept);
-        top.copy_from(&vectors.rows(0, kept));
-        let mut bottom = inside_vectors.rows_mut(kept, spanned);
+        let mut top = inside_vectors.rows_mut(0, fixed);
+        top.copy_from(&vectors.rows(0, fixed));
+        let mut bottom = inside_vectors.rows_mut(fixed, spanned);
         bottom.copy_from(&coordinates.columns(spanned - r, r));
         let inside = Inside {
             rows: inside_rows,
@@ -75,32 +79,32 @@ impl Span {
                 factor: FantopeFactor {
                     vectors: inside_vectors,
                     weights: iterate.factor.weights.clone(),
-                    searched: iterate.factor.searched,
+                    krylov_dimension: iterate.factor.krylov_dimension,
                 },
             },
         };
-        Some((Self { kept, others }, inside))
+        Some((Self { fixed, others }, inside))
     }
 
-    /// `p × c` vectors from their coordinates: d of them, and as many as there are for the dimensions beyond, in which these stand for a
-    /// uniformly distributed frame.
+    /// `p × c` vectors from their coordinates: d inside the span, the others relative to a uniformly distributed frame
+    /// outside it.
     pub(super) fn embed(
         &self,
         coordinates: &DMatrix<f64>,
         rng: &mut Generator,
     ) -> Result<DMatrix<f64>> {
-        let (kept, spanned, beyond) = (self.kept, self.others.width(), self.beyond());
-        let d = kept + spanned;
+        let (fixed, spanned, beyond) = (self.fixed, self.others.width(), self.beyond());
+        let d = fixed + spanned;
         let c = coordinates.ncols();
         let mut vectors = DMatrix::zeros(d + beyond, c);
-        let mut top = vectors.rows_mut(0, kept);
-        top.copy_from(&coordinates.rows(0, kept));
+        let mut top = vectors.rows_mut(0, fixed);
+        top.copy_from(&coordinates.rows(0, fixed));
         let mut others = DMatrix::zeros(spanned + beyond, c);
         let mut inside = others.rows_mut(0, spanned);
-        inside.copy_from(&coordinates.rows(kept, spanned));
+        inside.copy_from(&coordinates.rows(fixed, spanned));
         let used = coordinates.nrows() - d;
         if used > 0 {
-            // Of the frame only the directions that the vectors have in it need be drawn.
+            // Only those directions of the frame that the vectors use need to be drawn.
             let mut within = coordinates.rows(d, used).into_owned();
             if used > c {
                 within = HouseholderQr::new(&within).r();
@@ -109,7 +113,7 @@ impl Span {
             let mut outside = others.rows_mut(spanned, beyond);
             outside.copy_from(&tall_product(&frame, &within));
         }
-        let mut bottom = vectors.rows_mut(kept, spanned + beyond);
+        let mut bottom = vectors.rows_mut(fixed, spanned + beyond);
         bottom.copy_from(&self.others.times(others));
         Ok(vectors)
     }
@@ -127,9 +131,10 @@ mod tests {
     use super::*;
     use crate::{generator, robust::reaper::iterate::Step};
 
-    /// The step in the span's coordinates is the step, which has nothing outside it; vectors keep their products.
+    /// In the span's coordinates the step is unchanged, because it vanishes outside; inner products of vectors are
+    /// preserved.
     #[test]
-    fn a_step_lives_in_its_span() {
+    fn step_is_confined_to_its_span() {
         let (p, n, r) = (120, 25, 9);
         let mut rng = generator(Some(3)).unwrap();
         for support in [None, Some(30)] {
@@ -137,7 +142,7 @@ mod tests {
             if let Some(support) = support {
                 rows.rows_mut(support, p - support).fill(0.0);
             }
-            // Zero and equal rows leave the span smaller than its coordinates.
+            // With zero and equal rows the span is smaller than its number of coordinates.
             rows.fill_column(4, 0.0);
             let first = rows.column(0).into_owned();
             rows.set_column(7, &first);
@@ -159,10 +164,10 @@ mod tests {
             let image = step.times(&DMatrix::identity(p, p));
             let inside_step = Step::new(&inside.iterate, &inside.rows, 0.3, None);
             let inside_image = inside_step.times(&DMatrix::identity(d, d));
-            let apart = &frame * inside_image * frame.transpose() - image;
-            assert!(apart.amax() < 1e-13, "{}", apart.amax());
+            let distance = &frame * inside_image * frame.transpose() - image;
+            assert!(distance.amax() < 1e-13, "{}", distance.amax());
 
-            // With coordinates beyond it, more and fewer of them than vectors.
+            // With coordinates beyond the span, both more and fewer than vectors.
             for (used, count) in [(5, 3), (5, 8), (p - d, 2)] {
                 let coordinates = uniform_frame(&mut rng, d + used, count).unwrap();
                 let vectors = span.embed(&coordinates, &mut rng).unwrap();
@@ -177,10 +182,11 @@ mod tests {
         assert!(Span::new(&many, &Iterate::start(2, p), None).is_none());
     }
 
-    /// Directions beyond the span are drawn anew each time, and every one alike: along a fixed axis outside, one of m, the square has
-    /// mean 1/m. 400 draws of squares with relative standard deviation √2: six standard errors are 42 %; false alarms below 1e-8.
+    /// Directions outside the span are drawn anew each time, uniformly: along a fixed axis outside, one of m, the
+    /// square has mean 1/m. 400 draws of squares with relative standard deviation √2: six standard errors are 42 %;
+    /// false alarms below 1e-8.
     #[test]
-    fn what_is_beyond_is_anywhere() {
+    fn directions_outside_the_span_are_uniform() {
         let (p, n) = (90, 40);
         let mut rng = generator(Some(4)).unwrap();
         let rows = uniform_frame(&mut rng, p, n).unwrap();

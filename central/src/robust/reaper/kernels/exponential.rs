@@ -1,5 +1,5 @@
-//! The exponential of a large symmetric matrix by products alone, which several threads share, where an eigendecomposition keeps
-//! to one.
+//! The exponential of a large symmetric matrix by matrix products, which use several threads, unlike an
+//! eigendecomposition.
 
 use eigenveil_estimation::linalg::commuting_product;
 use nalgebra::DMatrix;
@@ -9,12 +9,13 @@ const TERMS: usize = 16;
 /// Points at which the exponential is interpolated.
 const NODES: usize = 64;
 
-/// `exp(A − tI)` for the symmetric `p × p` matrix A, by its lower triangle, with eigenvalues in `[bottom, top]`, t = `top`: eigenvalues
-/// in (0, 1], to `accuracy` (1e-12 at the least) of 1. A few per cent outside of the interval do little harm.
+/// `exp(A − tI)` for the symmetric `p × p` matrix A, by its lower triangle, with eigenvalues in `[bottom, top]`, t =
+/// `top`: eigenvalues in (0, 1], to `accuracy` (1e-12 at the least) of 1. Eigenvalues a few per cent outside the
+/// interval do little harm.
 ///
 /// Scaling and squaring (Higham 2005) with the Chebyshev polynomial of degree 15, evaluated in six products (Paterson &
 /// Stockmeyer 1973): for a spectrum of width 40 and an accuracy of 1e-6 eight products of `p³` operations, where an
-/// eigendecomposition takes `9p³`, half of them at the speed of the memory. Six matrices are held. On
+/// eigendecomposition takes `9p³`, half of them bound by memory bandwidth. Six matrices are in memory. On
 /// [`Threads::current`](eigenveil_estimation::linalg::Threads::current) threads.
 ///
 /// # Panics
@@ -26,10 +27,10 @@ pub(crate) fn symmetric_exponential(
     accuracy: f64,
 ) -> DMatrix<f64> {
     let allowed = accuracy.max(1e-12);
-    // Not zero: its inverse brings the spectrum to [−1, 1].
+    // Not zero, because its inverse scales the spectrum to [−1, 1].
     let mut half = (0.5 * (top - bottom)).max(1e-3);
     let mut squarings = 0;
-    while f64::from(1 << squarings) * error_of(half) > allowed {
+    while f64::from(1 << squarings) * chebyshev_error(half) > allowed {
         half *= 0.5;
         squarings += 1;
     }
@@ -49,7 +50,7 @@ pub(crate) fn symmetric_exponential(
 }
 
 /// Bound on the error of [`chebyshev`]: the coefficients `2e⁻ʰI_n(h)` left out are below `2(h/2)ⁿ/n!` each.
-fn error_of(half: f64) -> f64 {
+fn chebyshev_error(half: f64) -> f64 {
     let mut term = 2.0;
     let mut sum = 0.0;
     for n in 1..4 * TERMS {
@@ -121,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_two_dimensions_it_is_known() {
+    fn two_dimensional_exponential_is_known() {
         // Eigenvalues 0 and −2.
         let e = symmetric_exponential(&dmatrix![-1.0, 0.0; 1.0, -1.0], -2.0, 0.0, 1e-10);
         assert!((e[(0, 0)] - (1.0 + (-2.0_f64).exp()) / 2.0).abs() < 1e-10);
@@ -129,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_the_exponential_of_the_eigenvalues() {
+    fn exponential_agrees_with_the_eigendecomposition() {
         for p in [1, 7, 600] {
             let frame = orthonormalize(StartVectors::default().block(p, p)).unwrap();
             for (width, accuracy) in [
@@ -150,13 +151,13 @@ mod tests {
                 lower.fill_upper_triangle(f64::MAX, 1);
                 let of = |bottom| symmetric_exponential(&lower, bottom, 3.0, accuracy);
                 let found = of(3.0 - width);
-                let apart = (&found - &expected).amax();
-                assert!(apart < accuracy, "{p} {width}: {apart}");
+                let distance = (&found - &expected).amax();
+                assert!(distance < accuracy, "{p} {width}: {distance}");
                 assert_eq!(found, found.transpose());
                 // An interval that is a little too small.
                 let found = of(3.0 - 0.98 * width);
-                let apart = (&found - &expected).amax();
-                assert!(apart < 10.0 * accuracy, "{p} {width}: {apart}");
+                let distance = (&found - &expected).amax();
+                assert!(distance < 10.0 * accuracy, "{p} {width}: {distance}");
                 let again = Threads::new(2).unwrap().run(|| of(3.0 - 0.98 * width));
                 assert_eq!(found, again);
             }

@@ -1,4 +1,4 @@
-//! What large instances of REAPER need of linear algebra: the part of a spectrum that matters.
+//! Linear algebra for large instances of REAPER.
 
 mod exponential;
 mod projection;

@@ -1,0 +1,401 @@
+//! From a noisy second-moment matrix to judged components in one call, as the server and the simulation make it.
+
+use eigenveil_shared::{
+    Error, Result,
+    api::{Lambda, SparseSettings},
+    estimate::{BucketAgreement, Rank, SparseOutcome, Verdict},
+};
+use nalgebra::DMatrix;
+
+use crate::{
+    agreement,
+    cancel::Cancel,
+    fantope::{self, AdmmSettings, Solution, Stop, resolve_lambda},
+    floor::{Eigenvalues, Floor, FloorReport, Measured, assess},
+    jackknife::{Reestimate, error_bars},
+    linalg::{LazySpectrum, symmetric_eigenvalues},
+    moment::NoisyMoment,
+    pca::rayleigh_quotients,
+};
+
+/// Judged components of a noisy second-moment matrix.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ComponentsReport {
+    /// `p × k` orthonormal loadings, leading first. k may be 0 (`k = auto` and nothing above the noise).
+    pub vectors: DMatrix<f64>,
+    /// Eigenvalues of S̃, descending: all p, or the leading ones of a [large](crate::sparse_from_seeds) sparse estimate.
+    pub spectrum: Vec<f64>,
+    /// Components, floor, expected error and warnings.
+    pub floor_report: FloorReport,
+    /// How the sparse solver ended; `None` for plain PCA.
+    pub sparse: Option<SparseOutcome>,
+    /// Whether the buckets agree; `None` as [`bucket_agreement`](agreement::bucket_agreement).
+    pub bucket_agreement: Option<BucketAgreement>,
+}
+
+/// Compares the buckets and adds a warning where they disagree.
+fn compare_buckets(
+    moment: &NoisyMoment,
+    vectors: &DMatrix<f64>,
+    warnings: &mut Vec<String>,
+) -> Option<BucketAgreement> {
+    let agreement = agreement::bucket_agreement(moment, vectors)?;
+    // The first warning, because it puts all others in doubt.
+    if let Some(warning) = agreement::in_words(&agreement) {
+        warnings.insert(0, warning);
+    }
+    Some(agreement)
+}
+
+/// Plain PCA of the moment (Algorithm 1). `setting` names the privacy setting for the warnings: "ε = 1".
+///
+/// # Errors
+/// `invalid-request` unless `1 ≤ k ≤ p`; `estimate-failed` when the moment holds a number that is not finite.
+///
+/// ```
+/// use eigenveil_estimation::{accumulate::Accumulator, components::principal_components, moment::NoisyMoment};
+/// use eigenveil_shared::{estimate::Rank, mechanism::NoiseModel, packed::PackedSymmetric};
+/// let mut sum = PackedSymmetric::zeros(3);
+/// sum.add_outer(&[0.0, 1.0, 0.0], 1000.0);
+/// let noise = NoiseModel::gaussian(1.0);
+/// let moment = NoisyMoment::from_buckets(vec![Accumulator::from_parts(sum, 1000)?], noise)?;
+/// let findings = principal_components(&moment, Rank::Auto, "ε = 1")?;
+/// assert_eq!(findings.vectors.as_slice(), &[0.0, 1.0, 0.0]);
+/// # Ok::<(), eigenveil_shared::Error>(())
+/// ```
+pub fn principal_components(
+    moment: &NoisyMoment,
+    rank: Rank,
+    setting: &str,
+) -> Result<ComponentsReport> {
+    principal(moment, rank, setting, true)
+}
+
+/// The same, without error bars and the comparison of buckets if they are not wanted.
+pub(crate) fn principal(
+    moment: &NoisyMoment,
+    rank: Rank,
+    setting: &str,
+    with_bars: bool,
+) -> Result<ComponentsReport> {
+    let dense = moment.dense();
+    let decomposed = LazySpectrum::new(&dense)?;
+    let spectrum = decomposed.values().to_vec();
+    let k = match rank {
+        Rank::Fixed(k) => checked_rank(k, spectrum.len())?,
+        Rank::Auto => {
+            Floor::from_eigenvalues(&spectrum, moment.noise(), moment.n())?.components_above
+        }
+    };
+    let (vectors, values) = if k == 0 {
+        (DMatrix::zeros(spectrum.len(), 0), Vec::new())
+    } else {
+        let leading = decomposed.top_k(k)?;
+        (leading.vectors, leading.values.iter().copied().collect())
+    };
+    let bars = match with_bars {
+        true => error_bars(moment, &vectors, Reestimate::Pca)?,
+        false => None,
+    };
+    let mut floor_report = assess(&Measured {
+        vectors: &vectors,
+        values: &values,
+        spectrum: Eigenvalues::all(&spectrum),
+        noise: moment.noise(),
+        n: moment.n(),
+        mean: moment.estimated_mean(),
+        support: None,
+        error_bars: bars.as_ref(),
+        setting,
+    })?;
+    let bucket_agreement = with_bars
+        .then(|| compare_buckets(moment, &vectors, &mut floor_report.warnings))
+        .flatten();
+    Ok(ComponentsReport {
+        vectors,
+        spectrum,
+        floor_report,
+        sparse: None,
+        bucket_agreement,
+    })
+}
+
+/// Row-sparse components (Algorithm 2): Fantope, and with `settings.refit` PCA on the rows it selects.
+///
+/// With `k = auto` the components above the plain floor are counted. If there is none, one sparse component is still
+/// searched for and judged on its own rows, because selecting features also leaves out the others' noise. `cancel` is
+/// checked after every iteration.
+///
+/// # Errors
+/// As [`principal_components`]; `invalid-request` for settings out of range; `estimate-failed` when it was cancelled.
+/// Reaching the iteration cap is a warning, and `converged` is false.
+pub fn sparse_components(
+    moment: &NoisyMoment,
+    rank: Rank,
+    settings: &SparseSettings,
+    setting: &str,
+    cancel: Cancel<'_>,
+) -> Result<ComponentsReport> {
+    let dense = moment.dense();
+    let p = moment.dimension();
+    let resolved = resolve_lambda(settings, moment.noise(), p, moment.n())?;
+    let spectrum: Vec<f64> = symmetric_eigenvalues(&dense)?.iter().copied().collect();
+    let k = match rank {
+        Rank::Fixed(k) => checked_rank(k, p)?,
+        Rank::Auto => Floor::from_eigenvalues(&spectrum, moment.noise(), moment.n())?
+            .components_above
+            .max(1),
+    };
+    let (mut cross_validation, mut path) = (None, None);
+    let lambda = match (resolved, settings.lambda) {
+        (Some(lambda), _) => lambda,
+        (None, Lambda::Path) => {
+            path.insert(fantope::lambda_path(moment, k, settings, cancel)?)
+                .chosen
+        }
+        (None, _) => {
+            cross_validation
+                .insert(fantope::cross_validate(moment, k, settings, cancel)?)
+                .chosen
+        }
+    };
+    let admm = AdmmSettings {
+        noise_gap: Some(fantope::negligible_gap(moment.noise(), k, moment.n())),
+        ..AdmmSettings::from(settings)
+    };
+    let solution = fantope::solve(&dense, k, lambda, &admm, cancel)?;
+    let vectors = if settings.refit {
+        fantope::refit(&dense, &solution.support, k)?
+    } else {
+        solution.vectors.clone()
+    };
+    let values: Vec<f64> = rayleigh_quotients(&dense, &vectors)
+        .iter()
+        .copied()
+        .collect();
+    let again = match settings.refit {
+        true => Reestimate::PcaOnRows(&solution.support),
+        false => Reestimate::Nothing,
+    };
+    let bars = error_bars(moment, &vectors, again)?;
+    let measured = Measured {
+        vectors: &vectors,
+        values: &values,
+        spectrum: Eigenvalues::all(&spectrum),
+        noise: moment.noise(),
+        n: moment.n(),
+        mean: moment.estimated_mean(),
+        support: Some(&solution.support),
+        error_bars: bars.as_ref(),
+        setting,
+    };
+    let outcome = SparseOutcome {
+        cross_validation,
+        path,
+        ..sparse_outcome(&solution, settings)
+    };
+    let mut findings = sparse_report(&measured, outcome, unproved(&solution))?;
+    let warnings = &mut findings.floor_report.warnings;
+    findings.bucket_agreement = compare_buckets(moment, &vectors, warnings);
+    Ok(findings)
+}
+
+/// The warning where the solver did not reach its tolerance.
+fn unproved(solution: &Solution) -> Option<String> {
+    let (iterations, gap) = (solution.iterations, solution.relative_gap);
+    match solution.stop {
+        Stop::WithinNoise => Some(format!(
+            "The sparse solver stopped after {iterations} iterations at a relative duality gap of {gap:.1e}: what is left is less than a hundredth of what the noise alone does to the objective. Convergence this slow is usual where noise drowns the signal."
+        )),
+        Stop::IterationCap => Some(format!(
+            "The sparse solver stopped at its limit of {iterations} iterations with a relative duality gap of {gap:.1e}; raise max_iterations or the tolerance."
+        )),
+        Stop::Converged => None,
+    }
+}
+
+/// How the solver ended, λ neither by cross-validation nor from a path.
+pub(crate) fn sparse_outcome(solution: &Solution, settings: &SparseSettings) -> SparseOutcome {
+    SparseOutcome {
+        settings: settings.clone(),
+        lambda: solution.lambda,
+        converged: solution.converged(),
+        iterations: solution.iterations,
+        duality_gap: solution.gap,
+        primal_residual: solution.primal_residual,
+        dual_residual: solution.dual_residual,
+        support: solution.support.clone(),
+        refit: settings.refit,
+        cross_validation: None,
+        path: None,
+    }
+}
+
+/// A sparse estimate, judged; `unproved` is the warning where the solver did not reach its tolerance.
+pub(crate) fn sparse_report(
+    measured: &Measured<'_>,
+    outcome: SparseOutcome,
+    unproved: Option<String>,
+) -> Result<ComponentsReport> {
+    let mut floor_report = assess(measured)?;
+    if floor_report
+        .components
+        .iter()
+        .any(|component| component.verdict == Verdict::At && component.expected_alignment > 0.0)
+    {
+        floor_report.warnings.push(format!(
+            "Choosing {} of {} rows could by itself lift noise as high as the components marked \"at\" the floor; the expected error assumes that the right rows were chosen.",
+            outcome.support.len(),
+            measured.spectrum.dimension
+        ));
+    }
+    floor_report.warnings.extend(unproved);
+    Ok(ComponentsReport {
+        vectors: measured.vectors.clone(),
+        spectrum: measured.spectrum.leading.to_vec(),
+        floor_report,
+        sparse: Some(outcome),
+        bucket_agreement: None,
+    })
+}
+
+pub(crate) fn checked_rank(k: usize, p: usize) -> Result<usize> {
+    if k == 0 || k > p {
+        return Err(Error::invalid_request(format!(
+            "k is {k}; it must be between 1 and p = {p}, or auto"
+        )));
+    }
+    Ok(k)
+}
+
+#[cfg(test)]
+mod tests {
+    use eigenveil_shared::{api::Lambda, mechanism::NoiseModel, packed::PackedSymmetric};
+    use rand::{SeedableRng, rngs::ChaCha8Rng};
+    use rand_distr::{Distribution, StandardNormal};
+
+    use eigenveil_shared::ErrorCode;
+
+    use super::*;
+    use crate::{accumulate::Accumulator, metrics::projector_distance, models::Model};
+
+    const N: u64 = 100_000;
+
+    /// A sparse population's covariance, scaled to trace 1, in the noise of `N` reports.
+    fn noisy(p: usize, s: usize, sd: f64) -> (NoisyMoment, DMatrix<f64>, Vec<usize>) {
+        let mut rng = ChaCha8Rng::seed_from_u64(17);
+        let population = Model::sparse(p, 2, s, 20.0).draw(&mut rng).unwrap();
+        let covariance = population.covariance();
+        let scale = N as f64 / covariance.trace();
+        let mut sum = PackedSymmetric::zeros(p);
+        let mut next = 0;
+        for i in 0..p {
+            for j in i..p {
+                let z: f64 = StandardNormal.sample(&mut rng);
+                sum.as_mut_slice()[next] = covariance[(i, j)] * scale + z * sd * (N as f64).sqrt();
+                next += 1;
+            }
+        }
+        let noise = NoiseModel::gaussian(sd);
+        let bucket = Accumulator::from_parts(sum, N).unwrap();
+        let moment = NoisyMoment::from_buckets(vec![bucket], noise).unwrap();
+        let truth = population.subspace().clone();
+        (moment, truth, population.support().to_vec())
+    }
+
+    fn sparse(moment: &NoisyMoment, rank: Rank, settings: &SparseSettings) -> ComponentsReport {
+        sparse_components(moment, rank, settings, "ε = 1", Cancel::NEVER).unwrap()
+    }
+
+    #[test]
+    fn sparsity_beats_plain_pca_and_is_judged() {
+        let (moment, truth, rows) = noisy(120, 8, 3.0);
+        let plain = principal_components(&moment, Rank::Fixed(2), "ε = 1").unwrap();
+        let settings = SparseSettings {
+            lambda: Lambda::Fixed(0.02),
+            refit: true,
+            ..SparseSettings::default()
+        };
+        let automatic = sparse(&moment, Rank::Auto, &settings);
+        let above = plain.floor_report.floor.components_above;
+        assert_eq!(automatic.vectors.ncols(), above.max(1));
+        let sparse = sparse(&moment, Rank::Fixed(2), &settings);
+        let outcome = sparse.sparse.as_ref().unwrap();
+        assert!(outcome.converged && outcome.refit);
+        assert!(outcome.support.len() >= 6 && outcome.support.iter().all(|row| rows.contains(row)));
+        let plain_error = projector_distance(&plain.vectors, &truth).unwrap();
+        let sparse_error = projector_distance(&sparse.vectors, &truth).unwrap();
+        assert!(
+            sparse_error < 0.5 * plain_error,
+            "{sparse_error} {plain_error}"
+        );
+        assert!(sparse.floor_report.expected_error < plain.floor_report.expected_error);
+        assert!((sparse.floor_report.expected_error / sparse_error - 1.0).abs() < 0.5);
+        // The assumptions of the expected error are stated.
+        let warnings = sparse.floor_report.warnings.join(" ");
+        let assumed = "assumes that the right rows were chosen";
+        assert!(warnings.contains(assumed), "{warnings}");
+    }
+
+    #[test]
+    fn nothing_above_the_noise_gives_no_component_and_a_warning() {
+        let (moment, ..) = noisy(40, 4, 300.0);
+        let plain = principal_components(&moment, Rank::Auto, "ε = 0.01").unwrap();
+        assert_eq!(plain.vectors.ncols(), 0);
+        assert_eq!(plain.floor_report.expected_error, 0.0);
+        let warning = &plain.floor_report.warnings[0];
+        assert!(warning.starts_with("At n = 100,000 and ε = 0.01 no component"));
+        let sparse = sparse(&moment, Rank::Auto, &SparseSettings::default());
+        assert_eq!(sparse.vectors.ncols(), 1);
+        assert!(!sparse.floor_report.warnings.is_empty());
+    }
+
+    /// Pure noise: the solver stops when its gap is far below what the noise does, and says so.
+    #[test]
+    fn drowned_in_noise_it_stops_early_and_says_so() {
+        let (moment, ..) = noisy(60, 4, 300.0);
+        let drowned = sparse(&moment, Rank::Fixed(2), &SparseSettings::default());
+        let outcome = drowned.sparse.unwrap();
+        let negligible = fantope::negligible_gap(moment.noise(), 2, N);
+        assert!(!outcome.converged && outcome.iterations < 1_000);
+        assert!(outcome.duality_gap > 0.0 && outcome.duality_gap <= negligible);
+        let warnings = drowned.floor_report.warnings.join(" ");
+        assert!(warnings.contains("noise drowns the signal"), "{warnings}");
+    }
+
+    #[test]
+    fn caps_and_cancellations_are_reported() {
+        let (moment, ..) = noisy(60, 8, 3.0);
+        let short = SparseSettings {
+            max_iterations: 2,
+            tolerance: 1e-12,
+            ..SparseSettings::default()
+        };
+        let capped = sparse(&moment, Rank::Fixed(2), &short);
+        assert!(!capped.sparse.unwrap().converged);
+        let said = capped.floor_report.warnings.join(" ");
+        assert!(said.contains("limit of 2 iterations"), "{said}");
+        let asked = std::cell::Cell::new(1);
+        let third = || asked.replace(asked.get() + 1) == 3;
+        let long = SparseSettings {
+            tolerance: 1e-12,
+            ..SparseSettings::default()
+        };
+        let (rank, cancel) = (Rank::Fixed(2), Cancel::when(&third));
+        let cancelled = sparse_components(&moment, rank, &long, "ε = 1", cancel).unwrap_err();
+        assert_eq!(cancelled.detail(), "the estimate was cancelled");
+        assert_eq!(asked.get(), 4);
+        for k in [0, 61] {
+            let error = principal_components(&moment, Rank::Fixed(k), "").unwrap_err();
+            assert_eq!(error.code(), ErrorCode::InvalidRequest);
+        }
+        let cv = SparseSettings {
+            lambda: Lambda::CrossValidated,
+            ..SparseSettings::default()
+        };
+        let error = sparse_components(&moment, Rank::Fixed(1), &cv, "", Cancel::NEVER).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::InvalidRequest);
+        let why = "makes 5 folds of the buckets and 1 of them hold";
+        assert!(error.detail().contains(why), "{error}");
+    }
+}

@@ -1,0 +1,51 @@
+//! Independent work items on as many threads as the caller may use.
+
+use std::sync::{Mutex, PoisonError};
+
+use super::Threads;
+
+/// Calls `work` once for every item, on [`Threads::current`] threads; the next item goes to the next free thread.
+///
+/// # Panics
+/// If `work` does, after the other threads have ended.
+pub(crate) fn parallel_for_each<T: Send>(
+    items: impl Iterator<Item = T> + Send,
+    work: impl Fn(T) + Sync,
+) {
+    let threads = Threads::current().count();
+    if threads == 1 {
+        items.for_each(work);
+        return;
+    }
+    let queue = Mutex::new(items);
+    let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let run = || {
+        while let Some(item) = next() {
+            work(item);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads {
+            scope.spawn(run);
+        }
+        run();
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_item_is_done_once_whatever_the_number_of_threads() {
+        for threads in [1, 2, 5] {
+            let mut numbers = vec![0_u32; 100];
+            Threads::new(threads).unwrap().run(|| {
+                parallel_for_each(numbers.iter_mut().enumerate(), |(i, number)| {
+                    *number += i as u32;
+                });
+            });
+            assert!((0..).zip(&numbers).all(|(i, &number)| number == i));
+        }
+    }
+}

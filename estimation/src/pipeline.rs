@@ -1,0 +1,278 @@
+//! The pipeline from the reports of a study to the analyst's document.
+
+use std::time::Instant;
+
+use eigenveil_shared::{
+    Error, Result,
+    api::SparseSettings,
+    estimate::{Estimate, Rank, RowCheck},
+    privacy::{PrivacyStatement, delta_warning},
+    study::StudyParams,
+};
+
+use crate::{
+    accumulate::Accumulator,
+    cancel::Cancel,
+    components::{ComponentsReport, principal_components, sparse_components},
+    floor::probably_the_mean,
+    format,
+    linalg::Threads,
+    moment::NoisyMoment,
+    row_check,
+    seed_sums::{check_memory, sums_of_seeds},
+    sparse_from_seeds::{self, SeedSource},
+};
+
+/// Version of the [`Estimate`] document.
+const FORMAT: u32 = 1;
+
+/// Where the reports of a study are.
+pub enum Source<'a> {
+    /// Added up: the sums of the buckets that have reports, with their numbers.
+    Sums(Vec<(u32, Accumulator)>),
+    /// Stored as seeds, which can be read repeatedly.
+    Seeds(&'a dyn SeedSource),
+}
+
+/// An estimation request and its limits.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// Name of the study.
+    pub name: &'a str,
+    /// Components wanted.
+    pub k: Rank,
+    /// Row-sparse components with these settings; without, PCA.
+    pub sparse: Option<&'a SparseSettings>,
+    /// Bytes that adding up seeds, or reading them twice, may take.
+    pub memory_bytes: u64,
+    /// Dimension from which seeds are read twice for row-sparse components, where
+    /// [`can_stream`](sparse_from_seeds::can_stream) says that this is possible.
+    pub stream_from: usize,
+}
+
+/// Estimates the principal subspace of a study: the document that an analyst gets. Works on
+/// [`Threads::current`] threads, and for seeds that are added up on this one.
+///
+/// `cancel` is checked every 256 seeds, before and after plain PCA and after every iteration of the sparse solver.
+///
+/// # Errors
+/// `estimate-failed` when cancelled, when there is no report, when a number is not finite or memory does not suffice;
+/// `invalid-request` for a k or a setting out of range; those of reading the seeds.
+pub fn estimate(
+    source: Source<'_>,
+    params: &StudyParams,
+    request: &Request<'_>,
+    cancel: Cancel<'_>,
+) -> Result<Estimate> {
+    let started = Instant::now();
+    cancel.check()?;
+    let (k, p) = (request.k, params.report_dimension());
+    let setting = format!("ε = {}", params.budget().epsilon());
+    let repeated = match &source {
+        Source::Sums(_) => 0,
+        Source::Seeds(seeds) => seeds.repeated(),
+    };
+    let mut estimate = match (source, request.sparse) {
+        (Source::Seeds(seeds), Some(settings))
+            if p >= request.stream_from && sparse_from_seeds::can_stream(params, k, settings) =>
+        {
+            let needed = sparse_from_seeds::bytes_needed(p, Threads::current().count());
+            let what = format!("estimating row-sparse components of dimension {p} from seeds");
+            check_memory(&what, needed, request.memory_bytes)?;
+            let (findings, n) =
+                sparse_from_seeds::sparse_components(seeds, params, k, settings, &setting, cancel)?;
+            document(params, request.name, n, k, findings)
+        }
+        (source, sparse) => {
+            let (buckets, seeds) = match source {
+                Source::Sums(buckets) => (buckets, None),
+                Source::Seeds(seeds) => (
+                    sums_of_seeds(seeds, p, request.memory_bytes, cancel)?,
+                    Some(seeds),
+                ),
+            };
+            let rows = row_check::row_check(&buckets, params, seeds, cancel)?;
+            let buckets = buckets.into_iter().map(|(_, sums)| sums).collect();
+            let moment = NoisyMoment::decode(buckets, params)?;
+            let findings = match sparse {
+                None => principal_components(&moment, k, &setting)?,
+                Some(settings) => sparse_components(&moment, k, settings, &setting, cancel)?,
+            };
+            cancel.check()?;
+            let mut estimate = document(params, request.name, moment.n(), k, findings);
+            if let Some(mean) = moment.estimated_mean() {
+                estimate.mean = Some(mean.values().to_vec());
+                estimate.mean_standard_error = Some(mean.standard_error());
+            }
+            if let Some(rows) = rows {
+                note_row_check(&mut estimate, rows);
+            }
+            estimate
+        }
+    };
+    note_repeated(&mut estimate, repeated);
+    estimate.seconds = started.elapsed().as_secs_f64();
+    check_readable(&estimate)?;
+    Ok(estimate)
+}
+
+/// Adds the row check to the document, with its warnings first.
+fn note_row_check(estimate: &mut Estimate, check: RowCheck) {
+    // JSON has no infinity; sums of enormous reports are refused elsewhere.
+    if check.length.found.is_finite() {
+        estimate.warnings.splice(0..0, row_check::in_words(&check));
+        estimate.row_check = Some(check);
+    }
+}
+
+/// Warns of reports that were left out because their seed was already counted.
+fn note_repeated(estimate: &mut Estimate, repeated: u64) {
+    estimate.repeated_seeds = repeated;
+    if repeated > 0 {
+        let (reports, repeat) = match repeated {
+            1 => ("report", "repeats"),
+            _ => ("reports", "repeat"),
+        };
+        estimate.warnings.insert(
+            0,
+            format!(
+                "{} {reports} {repeat} the seed of another report, which honest devices do not do (two seeds are equal once in 10³⁸): each seed is counted once, and they are not among the {} reports of this estimate. Somebody sends made-up reports, or a device sends one report again under new identifiers.",
+                format::with_thousands(repeated),
+                format::with_thousands(estimate.n)
+            ),
+        );
+    }
+}
+
+/// The document for these components from `n` reports, without the mean, the row check and the time.
+fn document(
+    params: &StudyParams,
+    name: &str,
+    n: u64,
+    k: Rank,
+    findings: ComponentsReport,
+) -> Estimate {
+    let ComponentsReport {
+        vectors,
+        spectrum,
+        mut floor_report,
+        sparse,
+        bucket_agreement,
+        ..
+    } = findings;
+    match probably_the_mean(params, &floor_report) {
+        // Then the others are small compared with it, and asking for more people would be the wrong advice.
+        Some(mean) => floor_report.warnings.insert(0, mean),
+        None => floor_report.warnings.extend(floor_report.outlook.take()),
+    }
+    floor_report
+        .warnings
+        .extend(delta_warning(params.budget().delta(), n));
+    Estimate {
+        format: FORMAT,
+        name: name.to_owned(),
+        study: params.clone(),
+        fingerprint: params.fingerprint().to_string(),
+        n,
+        repeated_seeds: 0,
+        p: vectors.nrows(),
+        k: floor_report.components.len(),
+        requested_k: k,
+        components: floor_report.components,
+        groups: floor_report.groups,
+        mean: None,
+        mean_standard_error: None,
+        variances: floor_report.variances,
+        eigenvalues: spectrum,
+        total_variance: floor_report.total_variance,
+        floor: floor_report.floor,
+        expected_error: floor_report.expected_error,
+        influence: Some(
+            params
+                .mechanism()
+                .report_influence(params.report_dimension())
+                / n as f64,
+        ),
+        sparse,
+        bucket_agreement,
+        row_check: None,
+        privacy: PrivacyStatement::new(params),
+        warnings: floor_report.warnings,
+        seconds: 0.0,
+    }
+}
+
+/// Rejects a document that would not survive a round trip: JSON has neither NaN nor infinity.
+fn check_readable(estimate: &Estimate) -> Result<()> {
+    let read = serde_json::to_vec(estimate).and_then(|json| serde_json::from_slice(&json));
+    if read.is_ok_and(|read: Estimate| read == *estimate) {
+        return Ok(());
+    }
+    Err(Error::estimate_failed(
+        "the estimate holds a number that is not finite; a report with enormous numbers may be in the sums",
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use eigenveil_shared::{
+        codec::StudyShape,
+        mechanism::{MechanismKind, Payload},
+        preprocess::Row,
+        privacy::Budget,
+        study::StudyDesign,
+    };
+
+    use eigenveil_shared::ErrorCode;
+
+    use super::*;
+
+    #[test]
+    fn a_number_that_is_not_finite_is_refused_wherever_it_stands() {
+        let params = StudyParams::freeze(StudyDesign::new(
+            MechanismKind::IsotropicGaussian,
+            3,
+            Budget::approximate(4.0, 1e-6).unwrap(),
+        ))
+        .unwrap();
+        let row = params
+            .preprocessor()
+            .prepare(&Row::new(vec![1.0, 2.0, 3.0]))
+            .unwrap();
+        let shape = StudyShape::new(&params);
+        let mut sum = Accumulator::new(3).unwrap();
+        for _ in 0..100 {
+            let bytes = params.mechanism().release(&row).unwrap();
+            let Payload::Floats(numbers) = shape.payload(&bytes[..]).unwrap() else {
+                panic!("{:?}", shape.payload_form());
+            };
+            sum.add(&numbers).unwrap();
+        }
+        let request = Request {
+            name: "three",
+            k: Rank::Fixed(2),
+            sparse: None,
+            memory_bytes: 1 << 30,
+            stream_from: usize::MAX,
+        };
+        let source = Source::Sums(vec![(0, sum)]);
+        let good = estimate(source, &params, &request, Cancel::NEVER).unwrap();
+        let spoil: [fn(&mut Estimate, f64); 6] = [
+            |document, x| document.components[1].loadings[2] = x,
+            |document, x| document.components[0].variance_se = Some(x),
+            |document, x| document.eigenvalues[0] = x,
+            |document, x| document.floor.threshold = x,
+            |document, x| document.influence = Some(x),
+            |document, x| document.expected_error = x,
+        ];
+        for number in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            for spoil in spoil {
+                let mut bad = good.clone();
+                spoil(&mut bad, number);
+                let error = check_readable(&bad).unwrap_err();
+                assert_eq!(error.code(), ErrorCode::EstimateFailed);
+            }
+        }
+        check_readable(&good).unwrap();
+    }
+}

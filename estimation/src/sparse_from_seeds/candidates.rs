@@ -1,0 +1,116 @@
+//! The choice of the candidate rows.
+
+use eigenveil_shared::Result;
+use nalgebra::DMatrix;
+
+use super::{
+    certificate::{GUARD, start_block},
+    dual::DualMatrix,
+    matrix::LargeMatrix,
+};
+use crate::linalg::{
+    RitzPairs, RitzTarget, StartVectors, WorkLimit, block_ritz, parallel_for_each,
+};
+
+/// Rows taken by the leading vectors of soft(S̃, λ), and by their entries above the noise.
+const CANDIDATES_BY_VECTORS: usize = 192;
+const CANDIDATES_BY_ENERGY: usize = 64;
+/// Products with a block for the first choice: it need not be good.
+const PRODUCTS: usize = 16;
+
+/// k leading Ritz pairs of `matrix` with residuals of about `accuracy` times their size, or what
+/// `products` products give.
+pub(super) fn leading_pairs(
+    matrix: &DualMatrix<'_>,
+    known: &DMatrix<f64>,
+    k: usize,
+    accuracy: f64,
+    products: usize,
+    random: &mut StartVectors,
+) -> Result<RitzPairs> {
+    let start = start_block(known, known.ncols().max(k) + GUARD, random);
+    let budget = WorkLimit {
+        products,
+        pairs: start.ncols(),
+    };
+    block_ritz(matrix, &start, &budget, &|values| {
+        let size = values.iter().take(k).map(|v| v * v).sum::<f64>().sqrt();
+        Ok(RitzTarget {
+            count: k,
+            accuracy: accuracy * size,
+        })
+    })
+}
+
+/// The rows to begin with, ascending: those the leading vectors of soft(S̃, λ) are on, and those with most energy above
+/// `loud`, what the largest of all noise entries reaches.
+pub(super) fn first_candidates(
+    moment: &LargeMatrix,
+    k: usize,
+    lambda: f64,
+    loud: f64,
+    random: &mut StartVectors,
+) -> Result<Vec<usize>> {
+    let p = moment.dimension();
+    if p <= CANDIDATES_BY_VECTORS.max(4 * k) {
+        return Ok((0..p).collect());
+    }
+    let soft = DualMatrix::soft(moment, lambda, moment.trace() / p as f64);
+    let none = DMatrix::zeros(p, 0);
+    let pairs = leading_pairs(&soft, &none, k, 0.05, PRODUCTS, random)?;
+    let mut rows = largest(&mass(&pairs.vectors, k), CANDIDATES_BY_VECTORS.max(4 * k));
+    rows.extend(largest(
+        &energies(moment, loud),
+        CANDIDATES_BY_ENERGY.max(2 * k),
+    ));
+    rows.sort_unstable();
+    rows.dedup();
+    Ok(rows)
+}
+
+/// `Σ_{j<k} vᵢⱼ²` of every row i.
+pub(super) fn mass(vectors: &DMatrix<f64>, k: usize) -> Vec<f64> {
+    let k = k.min(vectors.ncols());
+    vectors
+        .row_iter()
+        .map(|row| row.iter().take(k).map(|v| v * v).sum())
+        .collect()
+}
+
+/// The rows of the `count` largest positive scores.
+pub(super) fn largest(scores: &[f64], count: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..scores.len()).filter(|&i| scores[i] > 0.0).collect();
+    order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]).then(a.cmp(&b)));
+    order.truncate(count);
+    order
+}
+
+/// `Σ_{j≠i} soft(Sᵢⱼ, level)²` of every row i.
+fn energies(moment: &LargeMatrix, level: f64) -> Vec<f64> {
+    let p = moment.dimension();
+    let level = level as f32;
+    let panels: Vec<_> = moment.panels().iter().collect();
+    let mut shares = vec![Vec::new(); panels.len()];
+    parallel_for_each(panels.iter().zip(&mut shares), |((_, panel), share)| {
+        // From the panel's first row on.
+        let mut sums = vec![0.0; panel.nrows()];
+        for (c, column) in panel.column_iter().enumerate() {
+            for (r, &s) in column.iter().enumerate().skip(c + 1) {
+                let beyond = s.abs() - level;
+                if beyond > 0.0 {
+                    let energy = f64::from(beyond) * f64::from(beyond);
+                    sums[r] += energy;
+                    sums[c] += energy;
+                }
+            }
+        }
+        *share = sums;
+    });
+    let mut energies = vec![0.0; p];
+    for ((from, _), share) in panels.iter().zip(&shares) {
+        for (sum, part) in energies[*from..].iter_mut().zip(share) {
+            *sum += part;
+        }
+    }
+    energies
+}

@@ -1,0 +1,228 @@
+//! From seeds to judged row-sparse components.
+
+use eigenveil_shared::{
+    Error, Result,
+    api::{Lambda, SparseSettings},
+    estimate::{Rank, SparseOutcome},
+    mechanism::{Decoding, NoiseModel, double_cap::DoubleCapParameters},
+    study::StudyParams,
+};
+
+use super::{
+    matrix::LargeMatrix,
+    solve::{MAX_CANDIDATES, Problem, SolveResult, leading_of_moment},
+    source::{SeedSource, check_same_reports, sums_of_rows},
+};
+use crate::{
+    accumulate::Accumulator,
+    cancel::Cancel,
+    components::{ComponentsReport, checked_rank, sparse_outcome, sparse_report},
+    fantope::{AdmmSettings, KAPPA, automatic_lambda, embed, resolve_lambda},
+    floor::{Eigenvalues, Floor, Measured},
+    jackknife::{Reestimate, error_bars},
+    linalg::{PANEL_WIDTH, top_k},
+    moment::NoisyMoment,
+    pca::rayleigh_quotients,
+};
+
+/// Dimension from which this method is worthwhile: below it the whole moment fits in memory and has all its
+/// eigenvalues.
+pub const MIN_STREAMED_DIMENSION: usize = 1_500;
+/// Maximum number of components: beyond it blocks of vectors are no longer small compared with the candidates.
+pub const MAX_COMPONENTS: usize = 64;
+/// Eigenvalues of S̃ beyond the k requested.
+const EXTRA_EIGENVALUES: usize = 8;
+/// Residuals of these eigenvalues, relative to the largest, and products with a block to spend on them.
+const EIGENVALUE_ACCURACY: f64 = 3e-3;
+const EIGENVALUE_PRODUCTS: usize = 60;
+
+/// Bytes that [`sparse_components`] takes at most, with this many threads: both triangles, the candidates' rows of the
+/// dual matrix, the small solver's matrices, blocks of vectors and a tile a thread.
+pub fn bytes_needed(p: usize, threads: usize) -> u64 {
+    let (p, width) = (p as u64, PANEL_WIDTH as u64);
+    let triangle = p * (p + width) / 2;
+    let candidates = MAX_CANDIDATES.min(p as usize) as u64;
+    let rows = 2 * 8 * candidates * p;
+    let small = 16 * 8 * candidates * candidates;
+    (4 + 8) * triangle + rows + small + (4 + 8 * threads as u64) * width * p
+}
+
+/// As [`components::sparse_components`](crate::components::sparse_components) for a `double-cap` study, from its seeds,
+/// with memory for [`bytes_needed`] instead of the sums of every bucket. Also gives the number of reports.
+///
+/// The duality gap is that of the whole problem. [`ComponentsReport::spectrum`] holds the leading eigenvalues of S̃
+/// only, as Ritz values (never above the true ones) with residuals of about 0.3 % of the largest. Works on
+/// [`Threads::current`](crate::linalg::Threads::current) threads.
+///
+/// `cancel` is checked once every 256 seeds, between steps and after every iteration of the solver.
+///
+/// # Errors
+/// As [`components::sparse_components`](crate::components::sparse_components) and those of the source; `invalid-request`
+/// for more than [`MAX_COMPONENTS`] components, for λ by cross-validation and for studies with another mechanism or
+/// private centring, which need the sums of the buckets.
+pub fn sparse_components(
+    source: &(impl SeedSource + ?Sized),
+    params: &StudyParams,
+    rank: Rank,
+    settings: &SparseSettings,
+    setting: &str,
+    cancel: Cancel<'_>,
+) -> Result<(ComponentsReport, u64)> {
+    let parameters = supported(params, rank, settings)?;
+    let noise = params.noise_model();
+    let p = parameters.dimension;
+    let moment = LargeMatrix::gather(source, &parameters, cancel)?;
+    let n = moment.n();
+    let lambda = resolve_lambda(settings, &noise, p, n)?.ok_or_else(|| {
+        Error::estimate_failed("lambda cannot be had without the sums of every bucket")
+    })?;
+    let (k, spectrum) = leading_spectrum(&moment, rank, &noise)?;
+    let centre = moment.trace() / p as f64;
+    let unit: f64 = spectrum.iter().take(k).map(|value| value - centre).sum();
+    let problem = Problem {
+        moment: &moment,
+        k,
+        lambda,
+        loud: automatic_lambda(&noise, p, n, false)? / KAPPA,
+        settings: AdmmSettings::from(settings),
+    };
+    let unit = unit.max(f64::MIN_POSITIVE);
+    let solved = problem.solve(unit, cancel)?;
+    let trace = moment.trace();
+    // The triangle is not needed any more: the second pass has the rows in double precision.
+    drop(moment);
+    let buckets = sums_of_rows(source, p, &solved.support, cancel)?;
+    check_same_reports(&buckets, n)?;
+    let on_rows = moment_of_rows(buckets, params)?;
+    let dense = on_rows.dense();
+    let (within, again) = match settings.refit {
+        true => (top_k(&dense, k)?.vectors, Reestimate::Pca),
+        false => (
+            solved.vectors.select_rows(&solved.support),
+            Reestimate::Nothing,
+        ),
+    };
+    let values: Vec<f64> = rayleigh_quotients(&dense, &within)
+        .iter()
+        .copied()
+        .collect();
+    let bars = error_bars(&on_rows, &within, again)?;
+    let measured = Measured {
+        vectors: &embed(&within, &solved.support, p),
+        values: &values,
+        spectrum: Eigenvalues {
+            leading: &spectrum,
+            trace,
+            dimension: p,
+        },
+        noise: &noise,
+        n,
+        mean: None,
+        support: Some(&solved.support),
+        error_bars: bars.as_ref(),
+        setting,
+    };
+    let unproved = unproved(&solved);
+    let outcome = SparseOutcome {
+        converged: solved.converged,
+        iterations: solved.iterations,
+        duality_gap: solved.gap,
+        support: solved.support.clone(),
+        ..sparse_outcome(&solved.small, settings)
+    };
+    Ok((sparse_report(&measured, outcome, unproved)?, n))
+}
+
+/// Whether row-sparse components of this study can be found by [`sparse_components`].
+pub fn can_stream(params: &StudyParams, rank: Rank, settings: &SparseSettings) -> bool {
+    supported(params, rank, settings).is_ok()
+}
+
+/// The constants of the study's mechanism, where this way is open.
+fn supported(
+    params: &StudyParams,
+    rank: Rank,
+    settings: &SparseSettings,
+) -> Result<DoubleCapParameters> {
+    let refuse = |detail: &str| Err(Error::invalid_request(detail));
+    if let Rank::Fixed(k) = rank
+        && k > MAX_COMPONENTS
+    {
+        return refuse(&format!(
+            "k is {k}; of a row-sparse estimate from seeds it is at most {MAX_COMPONENTS}"
+        ));
+    }
+    if matches!(settings.lambda, Lambda::CrossValidated | Lambda::Path) {
+        return refuse(
+            "lambda is cv or path, which need the sums of every bucket; without them it is a number or auto",
+        );
+    }
+    if params.preprocessing().centring.is_some() {
+        return refuse(
+            "the study has private centring, which needs the whole moment; ask for the estimate without streaming",
+        );
+    }
+    match params.mechanism().decoding() {
+        Decoding::Direction(parameters) => Ok(parameters),
+        Decoding::Entries | Decoding::Grid { .. } => {
+            refuse("only the seeds of double-cap can be read twice; this study keeps sums")
+        }
+    }
+}
+
+/// k, and more than k leading eigenvalues of S̃: as many as the floor needs.
+fn leading_spectrum(
+    moment: &LargeMatrix,
+    rank: Rank,
+    noise: &NoiseModel,
+) -> Result<(usize, Vec<f64>)> {
+    let p = moment.dimension();
+    let mut wanted = match rank {
+        Rank::Fixed(k) => checked_rank(k, p)? + EXTRA_EIGENVALUES,
+        Rank::Auto => EXTRA_EIGENVALUES,
+    };
+    loop {
+        let values = leading_of_moment(moment, wanted, EIGENVALUE_ACCURACY, EIGENVALUE_PRODUCTS)?;
+        let spectrum = Eigenvalues {
+            leading: &values,
+            trace: moment.trace(),
+            dimension: p,
+        };
+        if let Some(floor) = Floor::try_from_leading(&spectrum, noise, moment.n())? {
+            let k = match rank {
+                Rank::Fixed(k) => k,
+                Rank::Auto => floor.components_above.max(1),
+            };
+            return Ok((k, values));
+        }
+        // All of them are components: look at more.
+        if wanted > MAX_COMPONENTS {
+            return Err(Error::invalid_request(format!(
+                "all {} leading eigenvalues stand above the noise; a row-sparse estimate from seeds finds at most {MAX_COMPONENTS} components",
+                values.len()
+            )));
+        }
+        wanted *= 2;
+    }
+}
+
+/// The moment of the selected rows, with its buckets.
+fn moment_of_rows(mut buckets: Vec<Accumulator>, params: &StudyParams) -> Result<NoisyMoment> {
+    for bucket in &mut buckets {
+        bucket.decode_rows(params.mechanism(), params.report_dimension());
+    }
+    NoisyMoment::from_buckets(buckets, params.noise_model())
+}
+
+fn unproved(solved: &SolveResult) -> Option<String> {
+    (!solved.converged).then(|| {
+        let SolveResult {
+            candidates,
+            relative_gap,
+            ..
+        } = solved;
+        format!(
+            "The sparse solver reached a relative duality gap of {relative_gap:.1e} with {candidates} candidate rows (at most {MAX_CANDIDATES}) and not its tolerance: lambda may be too small for the noise; raise it, max_iterations or the tolerance."
+        )
+    })
+}
