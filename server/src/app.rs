@@ -14,8 +14,8 @@ use tokio::sync::watch;
 use crate::{
     config::ServerConfig,
     environment::Environment,
-    jobs::Jobs,
-    net::{limits::Limits, memory::Budget},
+    jobs::EstimateQueue,
+    net::{memory::MemoryBudget, rate_limiter::RateLimits},
     sessions::Sessions,
     store::Store,
 };
@@ -41,11 +41,11 @@ pub struct AppState {
 
 struct Inner {
     store: Store,
-    jobs: Jobs,
-    limits: Limits,
+    jobs: EstimateQueue,
+    rate_limits: RateLimits,
     config: ServerConfig,
     sessions: Sessions,
-    answers: Arc<Budget>,
+    responses: Arc<MemoryBudget>,
     stopping: watch::Sender<bool>,
     requests: AtomicU64,
 }
@@ -53,17 +53,17 @@ struct Inner {
 impl AppState {
     /// Opens the store and takes up unfinished estimates.
     pub fn open(config: ServerConfig, environment: Environment) -> Result<Self> {
-        let limits = Limits::new(&config, &environment.entropy)?;
+        let rate_limits = RateLimits::new(&config, &environment.entropy)?;
         let store = Store::open(&config, environment)?;
-        let jobs = Jobs::start(store.clone(), config.estimate_threads())?;
+        let jobs = EstimateQueue::start(store.clone(), config.estimate_threads())?;
         Ok(Self {
             inner: Arc::new(Inner {
                 store,
                 jobs,
-                limits,
-                answers: Budget::new(
+                rate_limits,
+                responses: MemoryBudget::new(
                     config.tuning.max_response_bytes,
-                    "other answers have not been read yet: ask again after a second",
+                    "other responses have not been read yet: ask again after a second",
                 ),
                 config,
                 sessions: Sessions::default(),
@@ -83,7 +83,7 @@ impl AppState {
         &self.inner.config
     }
 
-    /// From now on `/readyz` answers 503, so that a load balancer sends no more; live pages end.
+    /// From now on `/readyz` responses 503, so that a load balancer sends no more; live pages end.
     pub fn announce_stop(&self) {
         self.inner.stopping.send_replace(true);
     }
@@ -96,12 +96,12 @@ impl AppState {
         self.inner.store.close();
     }
 
-    pub(crate) fn jobs(&self) -> &Jobs {
+    pub(crate) fn jobs(&self) -> &EstimateQueue {
         &self.inner.jobs
     }
 
-    pub(crate) fn limits(&self) -> &Limits {
-        &self.inner.limits
+    pub(crate) fn rate_limits(&self) -> &RateLimits {
+        &self.inner.rate_limits
     }
 
     /// The sessions of browsers.
@@ -109,9 +109,9 @@ impl AppState {
         &self.inner.sessions
     }
 
-    /// What answers that are not taken yet may hold.
-    pub(crate) fn answer_memory(&self) -> &Arc<Budget> {
-        &self.inner.answers
+    /// What responses that are not taken yet may hold.
+    pub(crate) fn response_memory(&self) -> &Arc<MemoryBudget> {
+        &self.inner.responses
     }
 
     /// True from the moment the server stops.

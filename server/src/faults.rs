@@ -20,9 +20,9 @@ impl Faults {
 
     pub(crate) fn after_commit(self) {}
 
-    pub(crate) fn after_answers(self) {}
+    pub(crate) fn after_replies(self) {}
 
-    pub(crate) fn forgets_identifiers(self) -> bool {
+    pub(crate) fn skips_dedup(self) -> bool {
         false
     }
 }
@@ -61,7 +61,7 @@ mod in_tests {
         held: bool,
         next: Option<Fault>,
         mutation: Option<Mutation>,
-        dies_after_answers: bool,
+        dies_after_replies: bool,
     }
 
     /// The test's hand on the writer. Clones share it.
@@ -114,7 +114,7 @@ mod in_tests {
                 Some(Fault::DiesBeforeCommit) => {
                     plan.next = None;
                     if plan.mutation == Some(Mutation::EarlyAcknowledgement) {
-                        plan.dies_after_answers = true;
+                        plan.dies_after_replies = true;
                         return Ok(false);
                     }
                     drop(plan);
@@ -133,15 +133,15 @@ mod in_tests {
             }
         }
 
-        pub(crate) fn after_answers(&self) {
+        pub(crate) fn after_replies(&self) {
             let mut plan = self.plan();
-            if std::mem::take(&mut plan.dies_after_answers) {
+            if std::mem::take(&mut plan.dies_after_replies) {
                 drop(plan);
                 die();
             }
         }
 
-        pub(crate) fn forgets_identifiers(&self) -> bool {
+        pub(crate) fn skips_dedup(&self) -> bool {
             self.plan().mutation == Some(Mutation::NoDedupe)
         }
     }

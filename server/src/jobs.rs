@@ -28,62 +28,65 @@ use crate::{
 
 /// How often a job is begun before it is given up: one that takes the process down with it must not
 /// do so at every start.
-const MAX_ATTEMPTS: u32 = 3;
+const MAX_CRASHED_RUNS: u32 = 3;
 /// How long to leave a store alone that does not answer.
-const RETRY: Duration = Duration::from_millis(if cfg!(test) { 5 } else { 5_000 });
+const RETRY_DELAY: Duration = Duration::from_millis(if cfg!(test) { 5 } else { 5_000 });
 /// How often a job is tried that the store, and not the job, was at fault for: for an hour, and then it has failed.
-const MAX_TRIES: u32 = 720;
+const MAX_STORE_RETRIES: u32 = 720;
 /// How long to sleep when there is nothing to do; a new job ends it at once.
-const IDLE: Duration = Duration::from_secs(3_600);
+const MAX_IDLE: Duration = Duration::from_secs(3_600);
 
 /// The queue of estimates and the thread that works it off.
-pub(crate) struct Jobs {
+pub(crate) struct EstimateQueue {
     store: Store,
-    control: Arc<Control>,
+    control: Arc<WorkerControl>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 #[derive(Default)]
-struct Control {
+struct WorkerControl {
     stop: AtomicBool,
-    orders: Mutex<Orders>,
+    signals: Mutex<Signals>,
     woken: Condvar,
 }
 
 #[derive(Default)]
-struct Orders {
+struct Signals {
     /// There may be a job to begin.
     wake: bool,
-    /// Jobs whose result nobody waits for.
+    /// EstimateQueue whose result nobody waits for.
     cancelled: HashSet<i64>,
 }
 
-impl Control {
-    fn orders(&self) -> MutexGuard<'_, Orders> {
-        self.orders.lock().unwrap_or_else(PoisonError::into_inner)
+impl WorkerControl {
+    fn signals(&self) -> MutexGuard<'_, Signals> {
+        self.signals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn wake(&self) {
-        self.orders().wake = true;
+        self.signals().wake = true;
         self.woken.notify_all();
     }
 
-    fn wait(&self, at_most: Duration) {
-        let guard = self.orders();
+    fn wait(&self, timeout: Duration) {
+        let guard = self.signals();
         let (mut guard, _) = self
             .woken
-            .wait_timeout_while(guard, at_most, |orders| !orders.wake)
+            .wait_timeout_while(guard, timeout, |signals| !signals.wake)
             .unwrap_or_else(PoisonError::into_inner);
         guard.wake = false;
     }
 
     /// Leaves the store alone for a while, but not when nobody waits for this job any more.
     fn pause(&self, job: i64) {
-        let guard = self.orders();
+        let guard = self.signals();
         // Whoever stops or cancels wakes; a new job does not end the pause.
-        drop(self.woken.wait_timeout_while(guard, RETRY, |orders| {
-            !self.stopping() && !orders.cancelled.contains(&job)
-        }));
+        drop(
+            self.woken
+                .wait_timeout_while(guard, RETRY_DELAY, |signals| {
+                    !self.stopping() && !signals.cancelled.contains(&job)
+                }),
+        );
     }
 
     fn stopping(&self) -> bool {
@@ -91,14 +94,14 @@ impl Control {
     }
 
     fn cancelled(&self, job: i64) -> bool {
-        self.stopping() || self.orders().cancelled.contains(&job)
+        self.stopping() || self.signals().cancelled.contains(&job)
     }
 }
 
-impl Jobs {
+impl EstimateQueue {
     /// Starts the thread, whose estimates may take `threads`; jobs that an earlier run did not finish come first.
     pub(crate) fn start(store: Store, threads: Threads) -> Result<Self> {
-        let control = Arc::new(Control::default());
+        let control = Arc::new(WorkerControl::default());
         let thread = std::thread::Builder::new()
             .name("eigenveil-estimates".into())
             .spawn({
@@ -138,22 +141,22 @@ impl Jobs {
         let control = Arc::clone(&self.control);
         self.store
             .cancel_estimate(study, number, move |job| {
-                control.orders().cancelled.insert(job);
+                control.signals().cancelled.insert(job);
                 control.woken.notify_all();
             })
             .await
     }
 
     /// Stops the job being computed, which runs again after the next start. A decomposition under way
-    /// cannot be interrupted: after `patience` its thread is left to end by itself.
-    pub(crate) fn stop(&self, patience: Duration) {
+    /// cannot be interrupted: after `timeout` its thread is left to end by itself.
+    pub(crate) fn stop(&self, timeout: Duration) {
         self.control.stop.store(true, Ordering::Release);
         self.control.wake();
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(handle) = thread.take() else { return };
         let started = Instant::now();
         while !handle.is_finished() {
-            if started.elapsed() >= patience {
+            if started.elapsed() >= timeout {
                 tracing::warn!("an estimate is still being computed; it will run again");
                 return;
             }
@@ -165,47 +168,47 @@ impl Jobs {
     }
 }
 
-fn work(store: &Store, control: &Control) {
+fn work(store: &Store, control: &WorkerControl) {
     while !control.stopping() {
         match store.begin_next_job() {
             Ok(Some((study, job))) => run(store, control, &study, &job),
             Ok(None) => {
-                control.orders().cancelled.clear();
+                control.signals().cancelled.clear();
                 if let Err(error) = store.sweep(&|| control.stopping()) {
                     tracing::warn!(%error, "what is deleted could not be cleared away; it will be tried again");
                 }
-                control.wait(until_an_end(store));
+                control.wait(close_ended_studies(store));
             }
             Err(error) if error.code() == ErrorCode::ShuttingDown => return,
             Err(error) => {
                 tracing::error!(%error, "the queue of estimates cannot be read");
-                control.wait(RETRY);
+                control.wait(RETRY_DELAY);
             }
         }
     }
 }
 
 /// Closes what has ended; how long to sleep then.
-fn until_an_end(store: &Store) -> Duration {
+fn close_ended_studies(store: &Store) -> Duration {
     match store.close_ended() {
-        Ok(next) => next.map_or(IDLE, |next| next.min(IDLE)),
+        Ok(next) => next.map_or(MAX_IDLE, |next| next.min(MAX_IDLE)),
         Err(error) => {
             tracing::warn!(%error, "a study whose last day is over could not be closed; it takes no reports all the same");
-            RETRY
+            RETRY_DELAY
         }
     }
 }
 
-fn run(store: &Store, control: &Control, study: &Study, job: &Job) {
-    let cancelled = || control.cancelled(job.job);
+fn run(store: &Store, control: &WorkerControl, study: &Study, job: &Job) {
+    let cancelled = || control.cancelled(job.id);
     let started = Instant::now();
-    let result = if job.attempts >= MAX_ATTEMPTS {
+    let result = if job.attempts >= MAX_CRASHED_RUNS {
         Err(Error::estimate_failed(format!(
             "the server stopped {} times while it computed this; ask for fewer components or give it more memory",
             job.attempts
         )))
     } else {
-        patiently(store, control, job, || {
+        retry_store_errors(store, control, job, || {
             catch_unwind(AssertUnwindSafe(|| {
                 compute(store, study, &job.request, Cancel::when(&cancelled))
             }))
@@ -221,50 +224,50 @@ fn run(store: &Store, control: &Control, study: &Study, job: &Job) {
     };
     store.metrics().estimate_ended(end, started.elapsed());
     let written = match result {
-        Err(_) if control.stopping() => store.put_back_job(job.job),
+        Err(_) if control.stopping() => store.put_back_job(job.id),
         // The row says so already.
         Err(_) if cancelled() => Ok(()),
         Err(error) => {
             tracing::info!(study = %study.id(), code = %error.code(), "estimate failed");
             let problem = Problem::new(status_of(error.code()).as_u16(), &error);
-            patiently(store, control, job, || {
-                store.finish_job(job.job, Err(problem.clone()))
+            retry_store_errors(store, control, job, || {
+                store.finish_job(job.id, Err(problem.clone()))
             })
         }
         Ok(estimate) => {
             tracing::info!(study = %study.id(), n = estimate.n, k = estimate.k, seconds = estimate.seconds, "estimate done");
             // What took long to compute is not computed again because the disk is full.
-            patiently(store, control, job, || {
-                store.finish_job(job.job, Ok(estimate.clone()))
+            retry_store_errors(store, control, job, || {
+                store.finish_job(job.id, Ok(estimate.clone()))
             })
         }
     };
     if let Err(error) = written {
         tracing::error!(%error, "the outcome of an estimate was not stored; it will run again");
         if error.code() != ErrorCode::ShuttingDown {
-            control.wait(RETRY);
+            control.wait(RETRY_DELAY);
         }
     }
 }
 
 /// Tries again while the store is at fault and may mend: no descriptor, a busy or full disk.
-fn patiently<T>(
+fn retry_store_errors<T>(
     store: &Store,
-    control: &Control,
+    control: &WorkerControl,
     job: &Job,
     mut work: impl FnMut() -> Result<T>,
 ) -> Result<T> {
-    for _ in 1..MAX_TRIES {
+    for _ in 1..MAX_STORE_RETRIES {
         match work() {
             Err(error)
                 if matches!(
                     error.code(),
                     ErrorCode::StoreUnavailable | ErrorCode::StoreFull
                 ) && !store.is_damaged()
-                    && !control.cancelled(job.job) =>
+                    && !control.cancelled(job.id) =>
             {
                 tracing::warn!(%error, "an estimate waits for the store");
-                control.pause(job.job);
+                control.pause(job.id);
             }
             result => return result,
         }
@@ -290,7 +293,7 @@ fn compute(
         let seeds = store.seeds(study, cancel)?;
         estimation::estimate(Source::Seeds(&seeds), study.params(), &wanted, cancel)
     } else {
-        let sums = Source::Sums(store.moment(study, cancel)?.buckets);
+        let sums = Source::Sums(store.bucket_sums(study, cancel)?.buckets);
         estimation::estimate(sums, study.params(), &wanted, cancel)
     }
 }
@@ -306,38 +309,41 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let config = ServerConfig::new(directory.path().join("data"));
         let store = Store::open(&config, Environment::system()).unwrap();
-        let control = Control::default();
+        let control = WorkerControl::default();
         let job = Job {
-            job: 1,
-            study_row: 1,
+            id: 1,
+            study_pk: 1,
             request: EstimateRequest::default(),
             attempts: 0,
         };
-        let tries_of = |outcome: &dyn Fn(u32) -> Result<()>| {
-            let mut tries = 0;
-            let ended = patiently(&store, &control, &job, || {
-                tries += 1;
-                outcome(tries)
+        let attempts_of = |outcome: &dyn Fn(u32) -> Result<()>| {
+            let mut attempts = 0;
+            let ended = retry_store_errors(&store, &control, &job, || {
+                attempts += 1;
+                outcome(attempts)
             });
-            (tries, ended.map_err(|error| error.code()))
+            (attempts, ended.map_err(|error| error.code()))
         };
         let full = || Err(Error::new(ErrorCode::StoreFull, "no room"));
-        let mends = |tries| match tries {
+        let mends = |attempts| match attempts {
             1 => Err(unavailable("no descriptor")),
             2 => full(),
             _ => Ok(()),
         };
-        assert_eq!(tries_of(&mends), (3, Ok(())));
+        assert_eq!(attempts_of(&mends), (3, Ok(())));
         // What the store is not at fault for is not tried again.
         let own = ErrorCode::EstimateFailed;
         let fails = |_| Err(Error::new(own, "no reports"));
-        assert_eq!(tries_of(&fails), (1, Err(own)));
-        let cancelled_after = |tries| {
-            if tries == 2 {
-                control.orders().cancelled.insert(job.job);
+        assert_eq!(attempts_of(&fails), (1, Err(own)));
+        let cancelled_after = |attempts| {
+            if attempts == 2 {
+                control.signals().cancelled.insert(job.id);
             }
             full()
         };
-        assert_eq!(tries_of(&cancelled_after), (2, Err(ErrorCode::StoreFull)));
+        assert_eq!(
+            attempts_of(&cancelled_after),
+            (2, Err(ErrorCode::StoreFull))
+        );
     }
 }

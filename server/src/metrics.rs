@@ -83,7 +83,7 @@ pub(crate) struct Metrics {
     pub(crate) ingest_bytes: Gauge,
     /// 1 while the last commit went through and no damage was met.
     pub(crate) store_healthy: Gauge,
-    sum_cache_bytes: Gauge,
+    resident_bytes: Gauge,
 }
 
 impl Metrics {
@@ -120,7 +120,7 @@ impl Metrics {
             disk_free_bytes: Gauge::default(),
             ingest_bytes: Gauge::default(),
             store_healthy: Gauge::default(),
-            sum_cache_bytes: Gauge::default(),
+            resident_bytes: Gauge::default(),
         };
         for end in EstimateEnd::ALL {
             drop(metrics.estimate_seconds.get_or_create(&end.label()));
@@ -211,7 +211,7 @@ impl Metrics {
             (
                 "resident_memory",
                 "Physical memory of the process",
-                &self.sum_cache_bytes,
+                &self.resident_bytes,
             ),
         ] {
             registry.register_with_unit(name, help, Unit::Bytes, gauge.clone());
@@ -277,7 +277,7 @@ impl Metrics {
 
     /// Everything in the text format of OpenMetrics, which Prometheus reads.
     pub(crate) fn render(&self) -> Result<String, fmt::Error> {
-        self.sum_cache_bytes.set(resident_memory());
+        self.resident_bytes.set(resident_memory());
         let mut text = String::new();
         text::encode(&mut text, &self.registry)?;
         Ok(text)

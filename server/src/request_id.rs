@@ -7,7 +7,7 @@ tokio::task_local! {
 }
 
 /// Runs what a request asks for.
-pub(crate) async fn within<F: Future>(id: u64, work: F) -> F::Output {
+pub(crate) async fn scope<F: Future>(id: u64, work: F) -> F::Output {
     CURRENT.scope(id, work).await
 }
 

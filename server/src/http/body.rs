@@ -13,7 +13,7 @@ use http_body_util::BodyExt;
 use hyper::body::Frame;
 use serde::de::DeserializeOwned;
 
-use super::limit::Caller;
+use super::rate_limit_layer::ClientKey;
 use crate::{
     app::AppState,
     config::MIN_BYTES_PER_SECOND,
@@ -21,11 +21,11 @@ use crate::{
 };
 
 /// Where memory is short, a body that brings less than [`MIN_BYTES_PER_SECOND`] over this long is cut off.
-const WATCHED: Duration = Duration::from_secs(5);
+const RATE_WINDOW: Duration = Duration::from_secs(5);
 /// Largest JSON body in bytes, which holds 4,096 features with long names.
-const MAX_JSON: usize = 4 << 20;
+const MAX_JSON_BYTES: usize = 4 << 20;
 /// Room made for a body that comes in pieces, at first.
-const FIRST_ROOM: usize = 64 << 10;
+const INITIAL_CAPACITY: usize = 64 << 10;
 
 /// Reads a body of at most `limit` bytes. A body that arrives in one piece is not copied.
 ///
@@ -38,7 +38,8 @@ pub(crate) async fn read(
     body: Body,
     limit: usize,
 ) -> Result<(Bytes, Reservation)> {
-    let client = Caller::from_request(app, &parts.headers, &parts.extensions).map(Caller::address);
+    let client =
+        ClientKey::from_request(app, &parts.headers, &parts.extensions).map(ClientKey::address);
     let reservation = Reservation::for_client(app.store().ingest_memory(), client);
     read_into(app, &parts.headers, body, limit, reservation).await
 }
@@ -80,13 +81,13 @@ async fn collect(
     announced: Option<u64>,
     mut reservation: Reservation,
 ) -> Result<(Bytes, Reservation)> {
-    let mut pace = Pace::new();
+    let mut min_rate = MinRate::new();
     let mut first = Bytes::new();
     let mut rest = BytesMut::new();
     let mut length = 0;
     // What the reservation holds.
     let mut held = 0;
-    while let Some(frame) = pace.next(&mut body, length, &reservation).await? {
+    while let Some(frame) = min_rate.next(&mut body, length, &reservation).await? {
         let frame = frame.map_err(|_| {
             Error::new(
                 ErrorCode::IncompleteBody,
@@ -108,7 +109,10 @@ async fn collect(
             if length > rest.capacity() {
                 // Room is held before it is made: twice as much each time, and never more than is announced and allowed.
                 let announced = announced.map_or(limit, |n| usize::try_from(n).unwrap_or(limit));
-                let room = (2 * length).max(FIRST_ROOM).min(announced).max(length);
+                let room = (2 * length)
+                    .max(INITIAL_CAPACITY)
+                    .min(announced)
+                    .max(length);
                 reservation.grow(room - held)?;
                 held = room;
                 // Made anew: growing would take more than was held.
@@ -132,13 +136,13 @@ async fn collect(
 }
 
 /// How fast a body comes.
-struct Pace {
+struct MinRate {
     since: tokio::time::Instant,
     /// Bytes that had come then.
     before: usize,
 }
 
-impl Pace {
+impl MinRate {
     fn new() -> Self {
         Self {
             since: tokio::time::Instant::now(),
@@ -157,20 +161,20 @@ impl Pace {
         held: &Reservation,
     ) -> Result<Option<Result<Frame<Bytes>, axum::Error>>> {
         loop {
-            let until = self.since + WATCHED;
+            let until = self.since + RATE_WINDOW;
             if tokio::time::Instant::now() < until
                 && let Ok(frame) = tokio::time::timeout_at(until, body.frame()).await
             {
                 return Ok(frame);
             }
-            let wanted = WATCHED.as_secs() * MIN_BYTES_PER_SECOND;
+            let wanted = RATE_WINDOW.as_secs() * MIN_BYTES_PER_SECOND;
             let slow = ((length - self.before) as u64) < wanted;
-            if slow && length > SMALL && held.budget().is_pressed() {
+            if slow && length > SMALL && held.budget().is_under_pressure() {
                 return Err(Error::new(
                     ErrorCode::RequestTimeout,
                     format!(
                         "memory is short and less than {wanted} bytes of the body came in {} s; send it again",
-                        WATCHED.as_secs()
+                        RATE_WINDOW.as_secs()
                     ),
                 ));
             }
@@ -187,7 +191,7 @@ pub(crate) async fn read_json<T: DeserializeOwned>(app: &AppState, request: Requ
     if !essence.eq_ignore_ascii_case("application/json") {
         return Err(unsupported_media_type(media_type, "application/json"));
     }
-    let (bytes, _reservation) = read(app, &parts, body, MAX_JSON).await?;
+    let (bytes, _reservation) = read(app, &parts, body, MAX_JSON_BYTES).await?;
     serde_json::from_slice(&bytes).map_err(|error| {
         Error::new(
             ErrorCode::MalformedJson,
@@ -205,7 +209,7 @@ pub(crate) fn media_type(headers: &HeaderMap) -> &str {
 }
 
 pub(crate) fn unsupported_media_type(sent: &str, wanted: &str) -> Error {
-    // Somebody else's text: no more of it than is needed to recognise it.
+    // Somebody else's text: no more of it than is needed to authenticate it.
     let sent: String = sent.chars().take(80).collect();
     Error::new(
         ErrorCode::UnsupportedMediaType,

@@ -24,11 +24,11 @@ use tokio::time::{Instant, timeout_at};
 use crate::app::AppState;
 
 /// Most bytes read for nothing.
-const MAX_DRAINED: u64 = 16 << 20;
+const MAX_DRAINED_BYTES: u64 = 16 << 20;
 
-/// Sends the answer when the whole body is read, within [`MAX_DRAINED`] bytes and the time a client may
+/// Sends the answer when the whole body is read, within [`MAX_DRAINED_BYTES`] bytes and the time a client may
 /// take to send a body, counted from the head of the request.
-pub(crate) async fn unread(
+pub(crate) async fn drain_after(
     app: &AppState,
     request: Request,
     next: impl AsyncFnOnce(Request) -> Response,
@@ -39,17 +39,17 @@ pub(crate) async fn unread(
     let deadline = Instant::now() + app.config().body_timeout();
     // Such a client sends nothing before it is asked to, which the first read does.
     let waits = request.headers().contains_key(header::EXPECT);
-    let returned = Returned::default();
+    let slot = BodySlot::default();
     let request = request.map(|body| {
-        Body::new(Lent {
+        Body::new(TrackedBody {
             body: Some(body),
             touched: false,
-            returned: returned.clone(),
+            slot: slot.clone(),
         })
     });
     let mut response = next(request).await;
-    let left = returned.lock().take();
-    if let Some(Left { body, touched }) = left {
+    let left = slot.lock().take();
+    if let Some(UnreadBody { body, touched }) = left {
         let untouched = waits && !touched;
         if untouched || !matches!(timeout_at(deadline, drain(body)).await, Ok(true)) {
             let close = HeaderValue::from_static("close");
@@ -61,14 +61,14 @@ pub(crate) async fn unread(
 
 /// Whether the body came to its end within the limit.
 async fn drain(mut body: Body) -> bool {
-    if body.size_hint().lower() > MAX_DRAINED {
+    if body.size_hint().lower() > MAX_DRAINED_BYTES {
         return false;
     }
     let mut drained = 0;
     while let Some(frame) = body.frame().await {
         let Ok(frame) = frame else { return false };
         drained += frame.data_ref().map_or(0, |data| data.len() as u64);
-        if drained > MAX_DRAINED {
+        if drained > MAX_DRAINED_BYTES {
             return false;
         }
     }
@@ -76,30 +76,30 @@ async fn drain(mut body: Body) -> bool {
 }
 
 /// A body that its reader dropped before the end.
-struct Left {
+struct UnreadBody {
     body: Body,
     touched: bool,
 }
 
 /// Where a body comes back to.
 #[derive(Clone, Default)]
-struct Returned(Arc<Mutex<Option<Left>>>);
+struct BodySlot(Arc<Mutex<Option<UnreadBody>>>);
 
-impl Returned {
-    fn lock(&self) -> MutexGuard<'_, Option<Left>> {
+impl BodySlot {
+    fn lock(&self) -> MutexGuard<'_, Option<UnreadBody>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The body a handler gets. Dropped before its end, it goes back.
-struct Lent {
+struct TrackedBody {
     /// Gone after the end or an error.
     body: Option<Body>,
     touched: bool,
-    returned: Returned,
+    slot: BodySlot,
 }
 
-impl hyper::body::Body for Lent {
+impl hyper::body::Body for TrackedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -129,12 +129,12 @@ impl hyper::body::Body for Lent {
     }
 }
 
-impl Drop for Lent {
+impl Drop for TrackedBody {
     fn drop(&mut self) {
         if let Some(body) = self.body.take()
             && !body.is_end_stream()
         {
-            *self.returned.lock() = Some(Left {
+            *self.slot.lock() = Some(UnreadBody {
                 body,
                 touched: self.touched,
             });

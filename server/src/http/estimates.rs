@@ -18,7 +18,7 @@ use super::{
     body,
     extract::{NumberInPath, Operator, Reader, StudyInPath},
     files,
-    openapi::{Binary, Refusals},
+    openapi::{Binary, ErrorResponses},
     problem::ApiError,
 };
 use crate::{
@@ -55,7 +55,7 @@ pub(crate) struct Show {
     post, path = "/v1/studies/{id}/estimates", tag = "estimates",
     params(("id" = String, Path, description = "Identifier of the study")),
     request_body = EstimateRequest,
-    responses((status = 202, description = "The job", body = EstimateDocument), Refusals),
+    responses((status = 202, description = "The job", body = EstimateDocument), ErrorResponses),
     security(("operator" = [])),
 )]
 pub(crate) async fn create(
@@ -82,7 +82,7 @@ pub(crate) async fn create(
 #[utoipa::path(
     get, path = "/v1/studies/{id}/estimates", tag = "estimates",
     params(("id" = String, Path, description = "Identifier of the study")),
-    responses((status = 200, description = "The jobs", body = EstimateList), Refusals),
+    responses((status = 200, description = "The jobs", body = EstimateList), ErrorResponses),
     security(("operator" = []), ("analyst" = [])),
 )]
 pub(crate) async fn list(
@@ -90,7 +90,7 @@ pub(crate) async fn list(
     StudyInPath(study): StudyInPath,
     State(app): State<AppState>,
 ) -> Result<Json<EstimateList>, ApiError> {
-    let estimates = blocking(move || app.store().estimates(&study)).await?;
+    let estimates = run_blocking(move || app.store().estimates(&study)).await?;
     Ok(Json(EstimateList { estimates }))
 }
 
@@ -102,7 +102,7 @@ pub(crate) async fn list(
         ("number" = u64, Path, description = "Number of the estimate"),
         ("format" = Option<String>, Query, description = "The result alone: json, csv or npy"),
     ),
-    responses((status = 200, description = "The job, or its result alone in the format asked for", content((EstimateDocument = "application/json"), (String = "text/csv; charset=utf-8"), (inline(Binary) = "application/octet-stream"))), Refusals),
+    responses((status = 200, description = "The job, or its result alone in the format asked for", content((EstimateDocument = "application/json"), (String = "text/csv; charset=utf-8"), (inline(Binary) = "application/octet-stream"))), ErrorResponses),
     security(("operator" = []), ("analyst" = [])),
 )]
 pub(crate) async fn show(
@@ -117,8 +117,8 @@ pub(crate) async fn show(
             "the query is not one this path takes; it takes format=json, format=csv or format=npy",
         )
     })?;
-    blocking(move || match format {
-        Some(format) => written(&app, &study, number, format),
+    run_blocking(move || match format {
+        Some(format) => estimate_file(&app, &study, number, format),
         None => Ok(Json(app.store().estimate(&study, number)?).into_response()),
     })
     .await
@@ -126,17 +126,17 @@ pub(crate) async fn show(
 }
 
 /// The result of a job that is done, as a file: JSON is what is stored, as it is.
-pub(crate) fn written(
+pub(crate) fn estimate_file(
     app: &AppState,
     study: &Study,
     number: u64,
     format: Format,
 ) -> Result<Response, Error> {
-    let estimate = || finished(app.store().estimate(study, number)?);
+    let estimate = || finished_result(app.store().estimate(study, number)?);
     Ok(match format {
         Format::Json => {
             let StoredEstimate { document, text } = app.store().stored_estimate(study, number)?;
-            let text = when_done(&document, text)?;
+            let text = require_done(&document, text)?;
             file("application/json", text.into_bytes())
         }
         Format::Csv => file("text/csv; charset=utf-8", files::csv(&estimate()?)?),
@@ -151,7 +151,7 @@ pub(crate) fn written(
         ("id" = String, Path, description = "Identifier of the study"),
         ("number" = u64, Path, description = "Number of the estimate"),
     ),
-    responses((status = 200, description = "The job", body = EstimateDocument), Refusals),
+    responses((status = 200, description = "The job", body = EstimateDocument), ErrorResponses),
     security(("operator" = [])),
 )]
 pub(crate) async fn cancel(
@@ -164,13 +164,13 @@ pub(crate) async fn cancel(
 }
 
 /// The result of a job that is done.
-pub(crate) fn finished(mut document: EstimateDocument) -> Result<Estimate, Error> {
+pub(crate) fn finished_result(mut document: EstimateDocument) -> Result<Estimate, Error> {
     let estimate = document.estimate.take();
-    when_done(&document, estimate)
+    require_done(&document, estimate)
 }
 
 /// The result of a job, in whatever form, if it is done.
-fn when_done<T>(document: &EstimateDocument, result: Option<T>) -> Result<T, Error> {
+fn require_done<T>(document: &EstimateDocument, result: Option<T>) -> Result<T, Error> {
     let number = document.number;
     let not_ready = |why: &str| {
         Err(Error::new(
@@ -180,7 +180,7 @@ fn when_done<T>(document: &EstimateDocument, result: Option<T>) -> Result<T, Err
     };
     match (document.state, result) {
         (EstimateState::Done, Some(result)) => Ok(result),
-        (EstimateState::Running, _) => not_ready("is not finished; ask again in a moment"),
+        (EstimateState::Running, _) => not_ready("is not finished_result; ask again in a moment"),
         (EstimateState::Cancelled, _) => {
             not_ready("was cancelled and has no result; ask for a new one")
         }
@@ -232,19 +232,19 @@ fn file(media_type: &'static str, bytes: Vec<u8>) -> Response {
 
 /// Turns of requests that read the disk, of the whole process: in the runtime of whoever mounts the router there may
 /// be hundreds of threads for them, which would leave the threads that serve and the writer few processors.
-static TURNS: Semaphore = Semaphore::const_new(4);
+static DISK_PERMITS: Semaphore = Semaphore::const_new(4);
 
 /// Runs something that reads the disk away from the threads that serve.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
     // Never closed. The turn ends with the work, even where nobody waits for it any more.
-    let turn = TURNS.acquire().await.ok();
-    let in_turn = move || {
-        let _turn = turn;
+    let permit = DISK_PERMITS.acquire().await.ok();
+    let with_permit = move || {
+        let _permit = permit;
         work()
     };
-    tokio::task::spawn_blocking(in_turn)
+    tokio::task::spawn_blocking(with_permit)
         .await
         .unwrap_or_else(|_| {
             Err(Error::new(
@@ -269,7 +269,7 @@ mod tests {
         let [now, most] = [(); 2].map(|()| Arc::new(AtomicUsize::new(0)));
         for number in 0..64 {
             let (now, most) = (Arc::clone(&now), Arc::clone(&most));
-            let read = blocking(move || {
+            let read = run_blocking(move || {
                 most.fetch_max(1 + now.fetch_add(1, Ordering::SeqCst), Ordering::SeqCst);
                 std::thread::sleep(std::time::Duration::from_millis(5));
                 now.fetch_sub(1, Ordering::SeqCst);
@@ -282,7 +282,7 @@ mod tests {
             }
         }
         // In its turn, behind all the others.
-        blocking(|| Ok(())).await.unwrap();
+        run_blocking(|| Ok(())).await.unwrap();
         let most = most.load(Ordering::SeqCst);
         assert!((1..=4).contains(&most), "{most} at once");
     }

@@ -9,12 +9,12 @@ use axum::{
 use eigenveil_shared::{Error, ErrorCode, api::StudyState};
 
 use super::{
-    limit::{Caller, recognise},
     problem::ApiError,
+    rate_limit_layer::{ClientKey, authenticate},
 };
 use crate::{
     app::AppState,
-    store::{Identity, Study, StudyId, TokenHash, gone, no_such_identifier},
+    store::{Identity, Study, StudyId, TokenHash, invalid_study_id, study_not_found},
 };
 
 /// Proof that the request carries the operator's token.
@@ -114,8 +114,8 @@ fn identity(parts: &Parts, app: &AppState) -> Result<Option<Identity>, ApiError>
         )
         .into());
     };
-    let caller = Caller::from_request(app, &parts.headers, &parts.extensions);
-    match recognise(app, &TokenHash::new(token), caller.as_ref())? {
+    let client_key = ClientKey::from_request(app, &parts.headers, &parts.extensions);
+    match authenticate(app, &TokenHash::new(token), client_key.as_ref())? {
         Some(identity) => Ok(Some(identity)),
         None => Err(Error::new(
             ErrorCode::Forbidden,
@@ -143,7 +143,7 @@ where
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         let params = path_params(parts, state).await?;
-        let id = StudyId::parse(param(&params, "id")).ok_or_else(no_such_identifier)?;
+        let id = StudyId::parse(param(&params, "id")).ok_or_else(invalid_study_id)?;
         Ok(Self(AppState::from_ref(state).store().study(id)?))
     }
 }
@@ -151,7 +151,7 @@ where
 /// A draft is the operator's: to others it is as if it were not there.
 pub(crate) fn hide_draft(study: &Study, operator: bool) -> Result<(), Error> {
     if study.state() == StudyState::Draft && !operator {
-        return Err(gone(study.id()));
+        return Err(study_not_found(study.id()));
     }
     Ok(())
 }

@@ -6,16 +6,16 @@ use axum::{Json, extract::State};
 use eigenveil_shared::{Error, ErrorCode};
 use serde_json::{Value, json};
 
-use super::{openapi::Refusals, problem::ApiError};
+use super::{openapi::ErrorResponses, problem::ApiError};
 use crate::app::AppState;
 
 /// How long the writer may take to answer before the server counts as not ready.
-const PATIENCE: Duration = Duration::from_secs(5);
+const WRITER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Whether the process lives and can go on
 #[utoipa::path(
     get, path = "/healthz", tag = "service",
-    responses((status = 200, description = "Up", body = Object), Refusals),
+    responses((status = 200, description = "Up", body = Object), ErrorResponses),
 )]
 pub(crate) async fn live(State(app): State<AppState>) -> Result<Json<Value>, ApiError> {
     // A server that stops in good order lives until it is gone.
@@ -28,7 +28,7 @@ pub(crate) async fn live(State(app): State<AppState>) -> Result<Json<Value>, Api
 /// Whether reports can be stored
 #[utoipa::path(
     get, path = "/readyz", tag = "service",
-    responses((status = 200, description = "Ready", body = Object), Refusals),
+    responses((status = 200, description = "Ready", body = Object), ErrorResponses),
 )]
 pub(crate) async fn ready(State(app): State<AppState>) -> Result<Json<Value>, ApiError> {
     if app.is_stopping() {
@@ -46,13 +46,13 @@ pub(crate) async fn ready(State(app): State<AppState>) -> Result<Json<Value>, Ap
             bodies.used()
         ));
     }
-    match tokio::time::timeout(PATIENCE, app.store().check_writable()).await {
+    match tokio::time::timeout(WRITER_TIMEOUT, app.store().check_writable()).await {
         Ok(Ok(())) => Ok(Json(json!({"status": "ready"}))),
         // However busy it is: not ready.
         Ok(Err(error)) => not_ready(error.detail().to_owned()),
         Err(_) => not_ready(format!(
             "the store did not answer within {} s",
-            PATIENCE.as_secs()
+            WRITER_TIMEOUT.as_secs()
         )),
     }
 }

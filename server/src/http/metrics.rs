@@ -7,7 +7,7 @@ use axum::{
 };
 use eigenveil_shared::{Error, ErrorCode};
 
-use super::{estimates::blocking, extract::MetricsReader, openapi::Refusals, problem::ApiError};
+use super::{extract::MetricsReader, openapi::ErrorResponses, problem::ApiError, run_blocking};
 use crate::app::AppState;
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -18,14 +18,14 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 #[utoipa::path(
     get, path = "/metrics", tag = "service",
     security(("operator" = []), ("analyst" = [])),
-    responses((status = 200, description = "Text of OpenMetrics", body = String, content_type = "application/openmetrics-text"), Refusals),
+    responses((status = 200, description = "Text of OpenMetrics", body = String, content_type = "application/openmetrics-text"), ErrorResponses),
 )]
 pub(crate) async fn show(
     _: MetricsReader,
     State(app): State<AppState>,
 ) -> Result<Response, ApiError> {
     let store = app.store().clone();
-    let rendered = blocking(move || {
+    let rendered = run_blocking(move || {
         store.measure()?;
         store.metrics().render().map_err(|_| broken())
     });

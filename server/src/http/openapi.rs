@@ -27,9 +27,9 @@ impl PartialSchema for Binary {
 impl ToSchema for Binary {}
 
 /// Everything that is not an answer to what was asked: a problem document.
-pub(crate) struct Refusals;
+pub(crate) struct ErrorResponses;
 
-impl IntoResponses for Refusals {
+impl IntoResponses for ErrorResponses {
     fn responses() -> std::collections::BTreeMap<String, RefOr<Response>> {
         let schema = Ref::from_schema_name("Problem");
         let problem = ResponseBuilder::new()
@@ -43,9 +43,9 @@ impl IntoResponses for Refusals {
     }
 }
 
-struct Tokens;
+struct TokenSchemes;
 
-impl Modify for Tokens {
+impl Modify for TokenSchemes {
     fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
         let components = document.components.get_or_insert_default();
         for (name, whose) in [
@@ -75,11 +75,11 @@ impl Modify for Tokens {
         license(name = "Apache-2.0", identifier = "Apache-2.0"),
     ),
     components(schemas(Problem)),
-    modifiers(&Tokens),
+    modifiers(&TokenSchemes),
 )]
-struct Frame;
+struct BaseDocument;
 
 /// The document without paths: the routes add themselves.
-pub(crate) fn frame() -> utoipa::openapi::OpenApi {
-    Frame::openapi()
+pub(crate) fn base_document() -> utoipa::openapi::OpenApi {
+    BaseDocument::openapi()
 }

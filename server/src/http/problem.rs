@@ -42,7 +42,7 @@ impl From<Error> for ApiError {
 
 impl ApiError {
     /// A limit was reached: of what, and how long to wait.
-    pub(crate) fn too_many(what: &str, wait: Duration) -> Self {
+    pub(crate) fn rate_limited(what: &str, wait: Duration) -> Self {
         let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
         let detail = format!("there were too many {what}; try again in {seconds} s");
         Self {
@@ -97,10 +97,10 @@ pub(crate) async fn method_not_allowed() -> ApiError {
 
 /// The answer, or a problem when the handler panics: a fault of ours. The message stays out of the answer and
 /// the log. What the handler leaves behind is dropped, and nothing else sees it.
-pub(crate) async fn caught(answer: impl Future<Output = Response>) -> Response {
-    let mut answer = pin!(answer);
+pub(crate) async fn catch_panic(handler: impl Future<Output = Response>) -> Response {
+    let mut handler = pin!(handler);
     poll_fn(|context| {
-        catch_unwind(AssertUnwindSafe(|| answer.as_mut().poll(context)))
+        catch_unwind(AssertUnwindSafe(|| handler.as_mut().poll(context)))
             .unwrap_or_else(|_| Poll::Ready(panicked()))
     })
     .await
@@ -130,13 +130,13 @@ mod tests {
             tokio::task::yield_now().await;
             panic!("secret");
         }
-        let response = caught(broken()).await;
+        let response = catch_panic(broken()).await;
         assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
         let body = response.into_body().collect().await.unwrap().to_bytes();
         let problem: Problem = serde_json::from_slice(&body).unwrap();
         assert_eq!(problem.code, ErrorCode::Internal);
         assert!(!problem.detail.contains("secret"));
-        let fine = caught(async { StatusCode::CREATED.into_response() }).await;
+        let fine = catch_panic(async { StatusCode::CREATED.into_response() }).await;
         assert_eq!(fine.status(), StatusCode::CREATED);
     }
 }

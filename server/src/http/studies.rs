@@ -14,21 +14,21 @@ use eigenveil_shared::{
 use super::{
     body,
     extract::{MaybeOperator, Operator, StudyInPath, hide_draft},
-    openapi::Refusals,
+    openapi::ErrorResponses,
     problem::ApiError,
 };
 use crate::{app::AppState, store::Study};
 
 /// Studies of a page when nobody says.
-const DEFAULT_PAGE: usize = 100;
+const DEFAULT_PAGE_SIZE: usize = 100;
 /// Most of one page: about half a megabyte.
-const MOST_OF_A_PAGE: usize = 1_000;
+const MAX_PAGE_SIZE: usize = 1_000;
 
 /// Create a study
 #[utoipa::path(
     post, path = "/v1/studies", tag = "studies",
     request_body = CreateStudy,
-    responses((status = 201, description = "The study", body = StudyDocument), Refusals),
+    responses((status = 201, description = "The study", body = StudyDocument), ErrorResponses),
     security(("operator" = [])),
 )]
 pub(crate) async fn create(
@@ -57,7 +57,7 @@ pub(crate) async fn create(
         ("after" = Option<String>, Query, description = "The `next` of the previous page; without it, from the oldest study on"),
         ("limit" = Option<u32>, Query, minimum = 1, maximum = 1_000, description = "Studies on a page, 1 to 1,000; without it, 100"),
     ),
-    responses((status = 200, description = "The studies; `Link` points to the next page", body = StudyList), Refusals),
+    responses((status = 200, description = "The studies; `Link` points to the next page", body = StudyList), ErrorResponses),
 )]
 pub(crate) async fn list(
     MaybeOperator(operator): MaybeOperator,
@@ -79,7 +79,7 @@ pub(crate) async fn list(
 
 /// Where the page begins, and how many studies it has.
 fn page(query: &str) -> Result<(i64, usize), Error> {
-    let (mut after, mut limit) = (0, DEFAULT_PAGE);
+    let (mut after, mut limit) = (0, DEFAULT_PAGE_SIZE);
     for (key, value) in form_urlencoded::parse(query.as_bytes()) {
         match &*key {
             "after" => {
@@ -89,10 +89,10 @@ fn page(query: &str) -> Result<(i64, usize), Error> {
             }
             "limit" => {
                 let wanted = value.parse().ok();
-                let wanted = wanted.filter(|n| (1..=MOST_OF_A_PAGE).contains(n));
+                let wanted = wanted.filter(|n| (1..=MAX_PAGE_SIZE).contains(n));
                 limit = wanted.ok_or_else(|| {
                     Error::invalid_request(format!(
-                        "limit is not a whole number from 1 to {MOST_OF_A_PAGE}"
+                        "limit is not a whole number from 1 to {MAX_PAGE_SIZE}"
                     ))
                 })?;
             }
@@ -108,7 +108,7 @@ fn page(query: &str) -> Result<(i64, usize), Error> {
 #[utoipa::path(
     get, path = "/v1/studies/{id}", tag = "studies",
     params(("id" = String, Path, description = "Identifier of the study")),
-    responses((status = 200, description = "The study", body = StudyDocument), Refusals),
+    responses((status = 200, description = "The study", body = StudyDocument), ErrorResponses),
 )]
 pub(crate) async fn show(
     MaybeOperator(operator): MaybeOperator,
@@ -122,7 +122,7 @@ pub(crate) async fn show(
 #[utoipa::path(
     post, path = "/v1/studies/{id}/open", tag = "studies",
     params(("id" = String, Path, description = "Identifier of the study")),
-    responses((status = 200, description = "The study", body = StudyDocument), Refusals),
+    responses((status = 200, description = "The study", body = StudyDocument), ErrorResponses),
     security(("operator" = [])),
 )]
 pub(crate) async fn open(
@@ -139,7 +139,7 @@ pub(crate) async fn open(
 #[utoipa::path(
     delete, path = "/v1/studies/{id}", tag = "studies",
     params(("id" = String, Path, description = "Identifier of the study")),
-    responses((status = 204, description = "The study is deleted"), Refusals),
+    responses((status = 204, description = "The study is deleted"), ErrorResponses),
     security(("operator" = [])),
 )]
 pub(crate) async fn delete(
@@ -157,7 +157,7 @@ pub(crate) async fn delete(
 #[utoipa::path(
     post, path = "/v1/studies/{id}/close", tag = "studies",
     params(("id" = String, Path, description = "Identifier of the study")),
-    responses((status = 200, description = "The study", body = StudyDocument), Refusals),
+    responses((status = 200, description = "The study", body = StudyDocument), ErrorResponses),
     security(("operator" = [])),
 )]
 pub(crate) async fn close(

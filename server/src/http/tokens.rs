@@ -14,10 +14,10 @@ use serde::Serialize;
 
 use super::{
     body,
-    estimates::blocking,
     extract::{Operator, StudyInPath, TokenInPath},
-    openapi::Refusals,
+    openapi::ErrorResponses,
     problem::ApiError,
+    run_blocking,
 };
 use crate::app::AppState;
 
@@ -34,7 +34,7 @@ fn secret(status: StatusCode, content: impl Serialize) -> Response {
     post, path = "/v1/studies/{id}/tokens", tag = "tokens",
     params(("id" = String, Path, description = "Identifier of the study")),
     request_body = IssueTokens,
-    responses((status = 201, description = "The tokens", body = IssuedTokens), Refusals),
+    responses((status = 201, description = "The tokens", body = IssuedTokens), ErrorResponses),
     security(("operator" = [])),
 )]
 pub(crate) async fn issue(
@@ -53,7 +53,7 @@ pub(crate) async fn issue(
 #[utoipa::path(
     get, path = "/v1/studies/{id}/tokens", tag = "tokens",
     params(("id" = String, Path, description = "Identifier of the study")),
-    responses((status = 200, description = "How many were made and spent", body = TokenCounts), Refusals),
+    responses((status = 200, description = "How many were made and spent", body = TokenCounts), ErrorResponses),
     security(("operator" = [])),
 )]
 pub(crate) async fn count(
@@ -62,7 +62,7 @@ pub(crate) async fn count(
     State(app): State<AppState>,
 ) -> Result<Json<TokenCounts>, ApiError> {
     Ok(Json(
-        blocking(move || app.store().token_counts(&study)).await?,
+        run_blocking(move || app.store().token_counts(&study)).await?,
     ))
 }
 
@@ -72,7 +72,7 @@ pub(crate) async fn count(
 #[utoipa::path(
     post, path = "/v1/tokens", tag = "tokens",
     request_body = CreateAnalyst,
-    responses((status = 201, description = "The token", body = CreatedAnalyst), Refusals),
+    responses((status = 201, description = "The token", body = CreatedAnalyst), ErrorResponses),
     security(("operator" = [])),
 )]
 pub(crate) async fn create(
@@ -81,7 +81,7 @@ pub(crate) async fn create(
     request: Request,
 ) -> Result<Response, ApiError> {
     let wanted: CreateAnalyst = body::read_json(&app, request).await?;
-    let created = app.store().create_analyst(wanted).await?;
+    let created = app.store().create_analyst_token(wanted).await?;
     tracing::info!(id = created.analyst.id, "analyst token made");
     Ok(secret(StatusCode::CREATED, created))
 }
@@ -89,11 +89,11 @@ pub(crate) async fn create(
 /// List the analysts' tokens
 #[utoipa::path(
     get, path = "/v1/tokens", tag = "tokens",
-    responses((status = 200, description = "The tokens, without their text", body = AnalystList), Refusals),
+    responses((status = 200, description = "The tokens, without their text", body = AnalystList), ErrorResponses),
     security(("operator" = [])),
 )]
 pub(crate) async fn list(_: Operator, State(app): State<AppState>) -> Json<AnalystList> {
-    let tokens = app.store().analysts();
+    let tokens = app.store().analyst_tokens();
     Json(AnalystList { tokens })
 }
 
@@ -101,7 +101,7 @@ pub(crate) async fn list(_: Operator, State(app): State<AppState>) -> Json<Analy
 #[utoipa::path(
     delete, path = "/v1/tokens/{token}", tag = "tokens",
     params(("token" = String, Path, description = "Identifier of the token, not its text")),
-    responses((status = 204, description = "The token is revoked"), Refusals),
+    responses((status = 204, description = "The token is revoked"), ErrorResponses),
     security(("operator" = [])),
 )]
 pub(crate) async fn revoke(
@@ -109,7 +109,7 @@ pub(crate) async fn revoke(
     TokenInPath(id): TokenInPath,
     State(app): State<AppState>,
 ) -> Result<StatusCode, ApiError> {
-    app.store().revoke_analyst(&id).await?;
+    app.store().revoke_analyst_token(&id).await?;
     tracing::info!("analyst token revoked");
     Ok(StatusCode::NO_CONTENT)
 }
@@ -119,11 +119,11 @@ pub(crate) async fn revoke(
 /// The old one stops working at once; the new one is in this answer and in the file in the data directory.
 #[utoipa::path(
     post, path = "/v1/operator-token", tag = "tokens",
-    responses((status = 200, description = "The new token", body = RotatedToken), Refusals),
+    responses((status = 200, description = "The new token", body = RotatedToken), ErrorResponses),
     security(("operator" = [])),
 )]
 pub(crate) async fn rotate(_: Operator, State(app): State<AppState>) -> Result<Response, ApiError> {
-    let rotated = app.store().rotate_token().await?;
+    let rotated = app.store().rotate_operator_token().await?;
     tracing::info!("operator token rotated");
     Ok(secret(StatusCode::OK, rotated))
 }

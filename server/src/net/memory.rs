@@ -1,4 +1,4 @@
-//! How many bytes of bodies, or of answers, may be in memory at once, and how they are shared.
+//! How many bytes of bodies, or of answers, may be in memory at once, and how they are counted.
 
 use std::{
     collections::HashMap,
@@ -14,14 +14,14 @@ use eigenveil_shared::{Error, ErrorCode, Result};
 /// What always finds room, and counts for nobody's share: a seed with its token, a form, a short answer.
 pub(crate) const SMALL: usize = 4 << 10;
 /// What finds room where larger ones do not.
-const MIDDLING: usize = 64 << 10;
+const MEDIUM: usize = 64 << 10;
 /// One client may hold this part of what there is.
-const SHARES: usize = 4;
+const CLIENT_FRACTION: usize = 4;
 
-/// A limit on bytes in memory. The last eighth is for those of [`MIDDLING`] size at most, the eighth before it too but for
+/// A limit on bytes in memory. The last eighth is for those of [`MEDIUM`] size at most, the eighth before it too but for
 /// [`SMALL`] ones, so that large ones cannot keep small ones out.
 #[derive(Debug)]
-pub(crate) struct Budget {
+pub(crate) struct MemoryBudget {
     /// What it is that has no room, and what to do about it.
     full: &'static str,
     limit: usize,
@@ -29,18 +29,18 @@ pub(crate) struct Budget {
     /// Somebody found no room, and it has not become half empty since.
     exhausted: AtomicBool,
     /// Bytes of each client, by a salted hash of its address; only of those who hold some now.
-    shares: Mutex<HashMap<u64, usize>>,
+    per_client: Mutex<HashMap<u64, usize>>,
     salt: RandomState,
 }
 
-impl Budget {
+impl MemoryBudget {
     pub(crate) fn new(limit: usize, full: &'static str) -> Arc<Self> {
         Arc::new(Self {
             full,
             limit,
             used: AtomicUsize::new(0),
             exhausted: AtomicBool::new(false),
-            shares: Mutex::default(),
+            per_client: Mutex::default(),
             salt: RandomState::new(),
         })
     }
@@ -60,26 +60,28 @@ impl Budget {
     }
 
     /// Whether more than half is held, so that whoever holds something has to hurry.
-    pub(crate) fn is_pressed(&self) -> bool {
+    pub(crate) fn is_under_pressure(&self) -> bool {
         self.used() > self.limit / 2 || self.is_exhausted()
     }
 
     /// How much may be held by all when one of them holds `own`.
-    fn ceiling(&self, own: usize, modest: bool) -> usize {
+    fn ceiling(&self, own: usize, low_priority: bool) -> usize {
         let eighth = self.limit / 8;
-        if modest {
+        if low_priority {
             eighth
         } else if own <= SMALL {
             self.limit
-        } else if own <= MIDDLING {
+        } else if own <= MEDIUM {
             self.limit - eighth
         } else {
             self.limit - 2 * eighth
         }
     }
 
-    fn shares(&self) -> MutexGuard<'_, HashMap<u64, usize>> {
-        self.shares.lock().unwrap_or_else(PoisonError::into_inner)
+    fn per_client(&self) -> MutexGuard<'_, HashMap<u64, usize>> {
+        self.per_client
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn refuse(&self, detail: &str) -> Error {
@@ -94,40 +96,40 @@ impl Budget {
 /// Bytes held of a budget; given back when dropped.
 #[derive(Debug)]
 pub(crate) struct Reservation {
-    budget: Arc<Budget>,
+    budget: Arc<MemoryBudget>,
     /// Who holds them, where that is known.
     client: Option<u64>,
     bytes: usize,
     /// Those of them that count for the client's share.
-    shared: usize,
-    modest: bool,
+    counted: usize,
+    low_priority: bool,
 }
 
 impl Reservation {
     /// Of nobody in particular.
-    pub(crate) fn empty(budget: &Arc<Budget>) -> Self {
+    pub(crate) fn empty(budget: &Arc<MemoryBudget>) -> Self {
         Self::for_client(budget, None)
     }
 
     /// Of a client, whose address stands behind this key.
-    pub(crate) fn for_client(budget: &Arc<Budget>, client: Option<[u8; 16]>) -> Self {
+    pub(crate) fn for_client(budget: &Arc<MemoryBudget>, client: Option<[u8; 16]>) -> Self {
         Self {
             client: client.map(|key| budget.salt.hash_one(key)),
             budget: Arc::clone(budget),
             bytes: 0,
-            shared: 0,
-            modest: false,
+            counted: 0,
+            low_priority: false,
         }
     }
 
     /// The same for what is unlikely to be of use: it gets room only while nearly all is free.
-    pub(crate) fn modest(mut self) -> Self {
-        self.modest = true;
+    pub(crate) fn low_priority(mut self) -> Self {
+        self.low_priority = true;
         self
     }
 
     /// The budget it is of.
-    pub(crate) fn budget(&self) -> &Budget {
+    pub(crate) fn budget(&self) -> &MemoryBudget {
         &self.budget
     }
 
@@ -140,18 +142,18 @@ impl Reservation {
             && after > SMALL
         {
             let budget = Arc::clone(&self.budget);
-            let mut shares = budget.shares();
-            let held = shares.entry(client).or_default();
-            let others = *held - self.shared;
-            if others > 0 && others.saturating_add(after) > budget.limit / SHARES {
+            let mut per_client = budget.per_client();
+            let held = per_client.entry(client).or_default();
+            let others = *held - self.counted;
+            if others > 0 && others.saturating_add(after) > budget.limit / CLIENT_FRACTION {
                 return Err(budget.refuse(&format!(
                     "{others} bytes of this address are in memory, of which it may have a quarter,"
                 )));
             }
             *held = others.saturating_add(after);
-            self.shared = after;
+            self.counted = after;
         }
-        let ceiling = self.budget.ceiling(after, self.modest);
+        let ceiling = self.budget.ceiling(after, self.low_priority);
         self.budget
             .used
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |used| {
@@ -159,7 +161,7 @@ impl Reservation {
                 (after <= ceiling || used == own).then_some(after)
             })
             .map_err(|used| {
-                if !self.modest {
+                if !self.low_priority {
                     self.budget.exhausted.store(true, Ordering::Relaxed);
                 }
                 self.budget.refuse(&format!("{used} bytes are in memory"))
@@ -173,13 +175,13 @@ impl Drop for Reservation {
     fn drop(&mut self) {
         self.budget.used.fetch_sub(self.bytes, Ordering::AcqRel);
         if let Some(client) = self.client
-            && self.shared > 0
+            && self.counted > 0
         {
-            let mut shares = self.budget.shares();
-            if let Some(held) = shares.get_mut(&client) {
-                *held -= self.shared;
+            let mut per_client = self.budget.per_client();
+            if let Some(held) = per_client.get_mut(&client) {
+                *held -= self.counted;
                 if *held == 0 {
-                    shares.remove(&client);
+                    per_client.remove(&client);
                 }
             }
         }
@@ -192,8 +194,8 @@ mod tests {
 
     const KIB: usize = 1 << 10;
 
-    fn budget(limit: usize) -> Arc<Budget> {
-        Budget::new(limit, "wait")
+    fn budget(limit: usize) -> Arc<MemoryBudget> {
+        MemoryBudget::new(limit, "wait")
     }
 
     fn client(number: u8) -> Option<[u8; 16]> {
@@ -239,13 +241,13 @@ mod tests {
         drop(first);
         hold(1, 128 * KIB).unwrap();
         drop(second);
-        assert_eq!((memory.used(), memory.shares().len()), (0, 0));
+        assert_eq!((memory.used(), memory.per_client().len()), (0, 0));
         // One report larger than the share is possible, piece by piece, and its failure gives all back.
         let mut large = hold(3, 1_000 * KIB).unwrap();
         large.grow(1_000 * KIB).unwrap();
         assert!(large.grow(4_096 * KIB).is_ok(), "alone");
         drop(large);
-        assert_eq!((memory.used(), memory.shares().len()), (0, 0));
+        assert_eq!((memory.used(), memory.per_client().len()), (0, 0));
     }
 
     #[test]
@@ -260,17 +262,17 @@ mod tests {
         };
         let large = fill(128 * KIB);
         assert_eq!(large.len(), 6);
-        assert!(memory.is_exhausted() && memory.is_pressed());
+        assert!(memory.is_exhausted() && memory.is_under_pressure());
         let middling = fill(64 * KIB);
         assert_eq!(middling.len(), 2);
         let small = fill(SMALL);
         assert_eq!(small.len(), 32);
         // What is unlikely to be of use has an eighth.
         drop((large, middling, small));
-        let mut modest = Reservation::empty(&memory).modest();
+        let mut low_priority = Reservation::empty(&memory).low_priority();
         let other = fill(128 * KIB).pop();
-        assert!(modest.grow(64 * KIB).is_err() || other.is_none());
+        assert!(low_priority.grow(64 * KIB).is_err() || other.is_none());
         drop(other);
-        modest.grow(100 * KIB).unwrap();
+        low_priority.grow(100 * KIB).unwrap();
     }
 }

@@ -1,8 +1,8 @@
 //! What stands between a socket and a handler: listening, TLS, how many connections, how often, how much memory.
 
 pub(crate) mod descriptors;
-pub(crate) mod limits;
 pub(crate) mod memory;
+pub(crate) mod rate_limiter;
 mod server;
 pub(crate) mod tls;
 
@@ -17,8 +17,8 @@ pub use self::{
 };
 
 /// A stream whose writes fail when the client takes nothing for so long. Reads have limits of their own.
-fn with_write_timeout(stream: TcpStream, patience: Duration) -> Pin<Box<TimeoutWriter<TcpStream>>> {
+fn with_write_timeout(stream: TcpStream, timeout: Duration) -> Pin<Box<TimeoutWriter<TcpStream>>> {
     let mut stream = TimeoutWriter::new(stream);
-    stream.set_timeout(Some(patience));
+    stream.set_timeout(Some(timeout));
     Box::pin(stream)
 }

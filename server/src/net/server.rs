@@ -18,7 +18,7 @@ use tokio::{
 use tower::ServiceExt as _;
 
 use super::{
-    descriptors, limits,
+    descriptors, rate_limiter,
     tls::{Certificates, Handshake},
     with_write_timeout,
 };
@@ -72,13 +72,13 @@ impl Server {
             None => None,
             Some((certificate, key)) => {
                 let certificates = Arc::new(Certificates::load(certificate, key)?);
-                let patience = config.tuning.handshake_timeout;
-                let handshake = Handshake::new(Arc::clone(&certificates), patience)?;
+                let timeout = config.tuning.handshake_timeout;
+                let handshake = Handshake::new(Arc::clone(&certificates), timeout)?;
                 Some((certificates, handshake))
             }
         };
         let refused = |error: std::io::Error| cannot_listen(&config, &error);
-        let (connections, warning) = descriptors::raise(&config);
+        let (connections, warning) = descriptors::raise_fd_limit(&config);
         if let Some(warning) = warning {
             tracing::warn!("{warning}");
         }
@@ -130,7 +130,7 @@ impl Server {
         let permits = Arc::new(Semaphore::new(connections));
         let graceful = GracefulShutdown::new();
         // Dropped to cut the connections that did not end by themselves.
-        let (patient, impatient) = watch::channel(());
+        let (cut, cut_off) = watch::channel(());
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new())
             .header_read_timeout(config.header_timeout())
@@ -170,18 +170,23 @@ impl Server {
                 peer,
                 watcher: graceful.watcher(),
             };
-            let (patience, handshake) = (config.body_timeout(), handshake.clone());
-            let mut impatient = impatient.clone();
+            let (write_timeout, handshake) = (config.body_timeout(), handshake.clone());
+            let mut cut_off = cut_off.clone();
             let connections = app.store().metrics().connections.clone();
             connections.inc();
             tokio::spawn(async move {
                 let served = async {
                     match handshake {
-                        None => connection.serve(with_write_timeout(stream, patience)).await,
+                        None => {
+                            connection
+                                .serve(with_write_timeout(stream, write_timeout))
+                                .await
+                        }
                         // Boxed, so that plain connections stay small.
                         Some(handshake) => {
                             Box::pin(async move {
-                                if let Some(stream) = handshake.accept(stream, patience).await {
+                                if let Some(stream) = handshake.accept(stream, write_timeout).await
+                                {
                                     connection.serve(stream).await;
                                 }
                             })
@@ -191,7 +196,7 @@ impl Server {
                 };
                 tokio::select! {
                     () = served => {}
-                    _ = impatient.changed() => {}
+                    _ = cut_off.changed() => {}
                 }
                 connections.dec();
                 drop(permit);
@@ -202,14 +207,14 @@ impl Server {
         }
         drop(listener);
         app.announce_stop();
-        let patience = app.config().shutdown_timeout();
-        if tokio::time::timeout(patience, graceful.shutdown())
+        let timeout = app.config().shutdown_timeout();
+        if tokio::time::timeout(timeout, graceful.shutdown())
             .await
             .is_err()
         {
             tracing::warn!("some connections did not end in time and are cut");
         }
-        drop(patient);
+        drop(cut);
         let closing = tokio::task::spawn_blocking(move || app.close());
         if closing.await.is_err() {
             tracing::error!("closing the store panicked");
@@ -248,14 +253,14 @@ impl Connection {
 
 /// What has to be done now and then, for ever: forgetting clients, and looking whether the certificate was renewed.
 async fn maintenance(app: AppState, certificates: Option<Arc<Certificates>>) {
-    let mut forget = interval(limits::MEMORY / 5);
-    let patience = app.config().tls_reload();
-    let mut renew = interval(patience.unwrap_or(limits::MEMORY));
+    let mut forget = interval(rate_limiter::FORGET_AFTER / 5);
+    let reload_interval = app.config().tls_reload();
+    let mut renew = interval(reload_interval.unwrap_or(rate_limiter::FORGET_AFTER));
     renew.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let watched = certificates.filter(|_| patience.is_some());
+    let watched = certificates.filter(|_| reload_interval.is_some());
     loop {
         tokio::select! {
-            _ = forget.tick() => app.limits().forget_old(),
+            _ = forget.tick() => app.rate_limits().forget_old(),
             _ = renew.tick() => if let Some(certificates) = watched.clone() {
                 let reload = move || certificates.reload_when_changed();
                 // Reading files may take its time; what it came to is in the log.

@@ -35,7 +35,7 @@ const PLAIN_HTTP: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain
 content-length: 57\r\nconnection: close\r\n\r\nThis port speaks HTTPS only; use https:// in the address\n";
 
 /// Most bytes of a plain request that are read so that the answer to it arrives.
-const MAX_PLAIN: usize = 64 << 10;
+const MAX_PLAIN_BYTES: usize = 64 << 10;
 
 /// The certificate chain and the key that new connections get. Connections made before a reload keep theirs.
 ///
@@ -72,7 +72,7 @@ impl Certificates {
     pub fn load(certificate: &Path, key: &Path) -> Result<Self> {
         let files = Files::read(certificate, key)?;
         let pair = files.pair(certificate, key)?;
-        tell(certificate, &pair);
+        log_warning(certificate, &pair);
         Ok(Self {
             certificate: certificate.to_owned(),
             key: key.to_owned(),
@@ -101,7 +101,7 @@ impl Certificates {
         }
         *read = digest;
         let pair = files.pair(&self.certificate, &self.key)?;
-        tell(&self.certificate, &pair);
+        log_warning(&self.certificate, &pair);
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         let same = current.cert == pair.key.cert;
         *current = Arc::new(pair.key);
@@ -139,7 +139,7 @@ fn logged(reload: Result<Reload>) -> Result<Reload> {
     reload
 }
 
-fn tell(certificate: &Path, pair: &Pair) {
+fn log_warning(certificate: &Path, pair: &Pair) {
     if let Some(warning) = &pair.warning {
         tracing::warn!(file = %certificate.display(), "{warning}");
     }
@@ -160,7 +160,7 @@ impl Files {
     fn read(certificate: &Path, key: &Path) -> Result<Self> {
         let read = |path: &Path, what: &str| {
             fs::read(path).map_err(|error| {
-                refuse(format!(
+                config_error(format!(
                     "the {what} {} cannot be read ({error}); check the path and its permissions",
                     path.display()
                 ))
@@ -186,13 +186,13 @@ impl Files {
             .collect::<std::result::Result<Vec<_>, _>>()
             .unwrap_or_default();
         if chain.is_empty() {
-            return Err(refuse(format!(
+            return Err(config_error(format!(
                 "{certificate} holds no certificate; it must be PEM, with BEGIN CERTIFICATE"
             )));
         }
         // The parser's own words could repeat bytes of the key.
         let secret = PrivateKeyDer::from_pem_slice(&self.key).map_err(|_| {
-            refuse(format!(
+            config_error(format!(
                 "{key} holds no key; it must be PEM without a password, with BEGIN PRIVATE KEY"
             ))
         })?;
@@ -200,11 +200,11 @@ impl Files {
         match CertifiedKey::from_der(chain, secret, &aws_lc_rs::default_provider()) {
             Ok(key) => Ok(Pair { key, warning }),
             Err(rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => {
-                Err(refuse(format!(
+                Err(config_error(format!(
                     "the key in {key} is not that of the certificate in {certificate}; give the two that were made together, the server's own certificate first"
                 )))
             }
-            Err(error) => Err(refuse(format!(
+            Err(error) => Err(config_error(format!(
                 "the certificate in {certificate} and the key in {key} cannot be used ({error})"
             ))),
         }
@@ -235,7 +235,7 @@ fn out_of_date(chain: &[CertificateDer<'_>]) -> Option<String> {
     }
 }
 
-fn refuse(detail: String) -> Error {
+fn config_error(detail: String) -> Error {
     Error::invalid_request(detail)
 }
 
@@ -243,7 +243,7 @@ fn refuse(detail: String) -> Error {
 #[derive(Clone)]
 pub(crate) struct Handshake {
     acceptor: TlsAcceptor,
-    patience: Duration,
+    timeout: Duration,
 }
 
 impl fmt::Debug for Handshake {
@@ -254,17 +254,17 @@ impl fmt::Debug for Handshake {
 
 impl Handshake {
     /// With HTTP/1.1 on TLS 1.2 and 1.3.
-    pub(crate) fn new(certificates: Arc<Certificates>, patience: Duration) -> Result<Self> {
+    pub(crate) fn new(certificates: Arc<Certificates>, timeout: Duration) -> Result<Self> {
         let mut config =
             rustls::ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
                 .with_safe_default_protocol_versions()
-                .map_err(|error| refuse(format!("TLS cannot be set up ({error})")))?
+                .map_err(|error| config_error(format!("TLS cannot be set up ({error})")))?
                 .with_no_client_auth()
                 .with_cert_resolver(certificates);
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(Self {
             acceptor: TlsAcceptor::from(Arc::new(config)),
-            patience,
+            timeout,
         })
     }
 
@@ -272,7 +272,7 @@ impl Handshake {
     pub(crate) async fn accept(
         &self,
         stream: TcpStream,
-        patience: Duration,
+        write_timeout: Duration,
     ) -> Option<impl AsyncRead + AsyncWrite + Unpin + Send + use<>> {
         let handshake = async {
             let mut first = [0];
@@ -280,10 +280,10 @@ impl Handshake {
                 return None;
             }
             if first[0] != HANDSHAKE {
-                refuse_plain(stream, first[0]).await;
+                reject_plain_http(stream, first[0]).await;
                 return None;
             }
-            let stream = with_write_timeout(stream, patience);
+            let stream = with_write_timeout(stream, write_timeout);
             match self.acceptor.accept(stream).await {
                 Ok(stream) => Some(stream),
                 Err(error) => {
@@ -293,26 +293,26 @@ impl Handshake {
                 }
             }
         };
-        timeout(self.patience, handshake).await.ok().flatten()
+        timeout(self.timeout, handshake).await.ok().flatten()
     }
 }
 
 /// Tells a client that forgot the s of https; anything else is cut.
-async fn refuse_plain(mut stream: TcpStream, first: u8) {
+async fn reject_plain_http(mut stream: TcpStream, first: u8) {
     if !first.is_ascii_uppercase() {
         return;
     }
-    let answer = async {
+    let reply = async {
         stream.write_all(PLAIN_HTTP).await?;
         stream.shutdown().await?;
         // Closing with bytes unread would reset the connection, and the answer with it.
-        let mut plain = stream.take(MAX_PLAIN as u64);
-        let mut piece = [0; 4_096];
-        while plain.read(&mut piece).await? > 0 {}
+        let mut plain = stream.take(MAX_PLAIN_BYTES as u64);
+        let mut chunk = [0; 4_096];
+        while plain.read(&mut chunk).await? > 0 {}
         std::io::Result::Ok(())
     };
     // The client may have gone, which is as good.
-    let _ = timeout(Duration::from_secs(2), answer).await;
+    let _ = timeout(Duration::from_secs(2), reply).await;
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! What a study says of itself: who asks for what, until when, and everything that is done with a row.
 
-use eigenveil_estimation::floor::grouped;
+use eigenveil_estimation::format::with_thousands;
 use eigenveil_shared::{
     enrolment::Enrolment,
     estimate::Rank,
@@ -12,7 +12,7 @@ use super::layout;
 use crate::store::Study;
 
 /// More features than this are folded away, all of them.
-const UNFOLDED: usize = 40;
+const MAX_UNFOLDED_FEATURES: usize = 40;
 
 /// Purpose, responsible party, contact and last day, in the words of the operator.
 pub(super) fn people(study: &Study) -> Markup {
@@ -38,7 +38,7 @@ pub(super) fn people(study: &Study) -> Markup {
                     None => { (not_stated) ": reports are taken until the study is closed" }
                 }
             }
-            dt { "Created" } dd { (layout::moment(study.created_at_ms())) }
+            dt { "Created" } dd { (layout::format_time(study.created_at_ms())) }
         }
     }
 }
@@ -93,7 +93,7 @@ pub(super) fn features(study: &Study) -> Markup {
         None => html! {
             p #features { "A row is " (with_thousands(study.params().dimension() as u64)) " numbers. This study gives them no names, and uses them as they come: no center is subtracted and nothing is scaled. Ask the contact which numbers are meant." }
         },
-        Some(features) if features.len() <= UNFOLDED => table(features),
+        Some(features) if features.len() <= MAX_UNFOLDED_FEATURES => table(features),
         Some(features) => html! {
             details {
                 summary { "All " (with_thousands(features.len() as u64)) " features" }

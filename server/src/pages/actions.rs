@@ -15,12 +15,12 @@ use super::{
     images, layout,
     state::Pages,
     study::hide_drafts,
-    visitor::{Fields, PostedByOperator, Visitor},
+    visitor::{Fields, OperatorForm, Visitor},
 };
 use crate::{
     http::{
         ApiError,
-        estimates::{Format, blocking, check_sparse, written},
+        estimates::{Format, check_sparse, estimate_file},
         extract::{NumberInPath, StudyInPath},
     },
     store::{Study, check_rank},
@@ -32,7 +32,7 @@ pub(super) const FILES: [&str; 3] = ["estimate.json", "components.csv", "compone
 pub(super) async fn open(
     StudyInPath(study): StudyInPath,
     State(app): State<Pages>,
-    posted: PostedByOperator,
+    posted: OperatorForm,
 ) -> Result<Response, ApiError> {
     app.store().set_state(&study, StudyState::Open).await?;
     Ok(back(&posted.visitor, &study))
@@ -41,17 +41,17 @@ pub(super) async fn open(
 pub(super) async fn close(
     StudyInPath(study): StudyInPath,
     State(app): State<Pages>,
-    posted: PostedByOperator,
+    posted: OperatorForm,
 ) -> Result<Response, ApiError> {
     app.store().set_state(&study, StudyState::Closed).await?;
     Ok(back(&posted.visitor, &study))
 }
 
 /// Asks for an estimate.
-pub(super) async fn ask(
+pub(super) async fn request_estimate(
     StudyInPath(study): StudyInPath,
     State(app): State<Pages>,
-    PostedByOperator { visitor, fields }: PostedByOperator,
+    OperatorForm { visitor, fields }: OperatorForm,
 ) -> Result<Response, ApiError> {
     let k = match fields.get("k") {
         "" => None,
@@ -94,20 +94,16 @@ pub(super) async fn file(
     hide_drafts(&visitor, &study)?;
     visitor.require_reader(&study)?;
     let narrow = Fields::parse(query.unwrap_or_default().as_bytes()).has("narrow");
-    let response = blocking(move || {
+    let response = run_blocking(move || {
         let format = match name.as_str() {
             "estimate.json" => Format::Json,
             "components.csv" => Format::Csv,
             "components.npy" => Format::Npy,
             _ => {
-                let view = app.kept.views.get(app.store(), &study, number)?;
-                let picture = view.picture(&name).ok_or_else(|| no_such_file(number))?;
-                let drawing = if narrow {
-                    &picture.narrow
-                } else {
-                    &picture.wide
-                };
-                return Ok(images::svg(drawing.clone()));
+                let view = app.state.views.get(app.store(), &study, number)?;
+                let figure = view.figure(&name).ok_or_else(|| no_such_file(number))?;
+                let image = if narrow { &figure.narrow } else { &figure.wide };
+                return Ok(images::svg(image.clone()));
             }
         };
         let headers = [
@@ -119,7 +115,7 @@ pub(super) async fn file(
                 format!("attachment; filename=\"{name}\""),
             ),
         ];
-        Ok((headers, written(&app, &study, number, format)?).into_response())
+        Ok((headers, estimate_file(&app, &study, number, format)?).into_response())
     });
     Ok(response.await?)
 }

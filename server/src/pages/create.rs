@@ -5,7 +5,7 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
-use eigenveil_estimation::{floor::grouped, plan::max_error};
+use eigenveil_estimation::{format::with_thousands, plan::max_error};
 use eigenveil_figures::Figure;
 use eigenveil_shared::{Error, ErrorCode};
 use maud::{Markup, html};
@@ -14,15 +14,15 @@ use super::{
     design::{Design, FieldErrors, MECHANISMS, NORMS, PLANNED},
     images, layout,
     planner::{self, Forecast},
-    visitor::{Fields, PostedByOperator, Visitor},
+    visitor::{Fields, OperatorForm, Visitor},
 };
 use crate::{
     app::AppState,
-    http::{ApiError, estimates::blocking},
+    http::{ApiError, run_blocking},
 };
 
 pub(super) async fn show(visitor: Visitor) -> Result<Response, ApiError> {
-    if !visitor.is_known() {
+    if !visitor.is_logged_in() {
         return Ok(layout::see_other(&visitor, "/login?next=/studies/new"));
     }
     visitor.require_operator()?;
@@ -36,7 +36,7 @@ const DEFAULTS: &str = "dimension=64&k=auto&norm=normalize&radius=1&mechanism=do
 /// Creates the study, or shows the form again with the planner, which is what `step=plan` asks for.
 pub(super) async fn submit(
     State(app): State<AppState>,
-    PostedByOperator { visitor, fields }: PostedByOperator,
+    OperatorForm { visitor, fields }: OperatorForm,
 ) -> Result<Response, ApiError> {
     let design = Design::read(&fields);
     let errors = match design {
@@ -64,9 +64,9 @@ pub(super) async fn submit(
 
 /// The planner alone, as the script asks for it while somebody types.
 pub(super) async fn preview(
-    PostedByOperator { visitor, fields }: PostedByOperator,
+    OperatorForm { visitor, fields }: OperatorForm,
 ) -> Result<Response, ApiError> {
-    let markup = blocking(move || Ok(planner(&visitor, &fields))).await?;
+    let markup = run_blocking(move || Ok(planner(&visitor, &fields))).await?;
     Ok(axum::response::Html(markup.into_string()).into_response())
 }
 
@@ -77,7 +77,7 @@ pub(super) async fn curve(
 ) -> Result<Response, ApiError> {
     visitor.require_operator()?;
     let fields = Fields::parse(query.unwrap_or_default().as_bytes());
-    let svg = blocking(move || {
+    let svg = run_blocking(move || {
         let design = Design::read_for_planner(&fields).map_err(|errors| errors.first())?;
         let forecasts: Vec<(String, Forecast)> = design
             .epsilons()
@@ -122,7 +122,7 @@ async fn form(
     status: StatusCode,
     errors: FieldErrors,
 ) -> Result<Response, ApiError> {
-    let response = blocking(move || {
+    let response = run_blocking(move || {
         let content = content(&visitor, &fields, &errors);
         Ok(layout::page(&visitor, status, "Create a study", &content))
     });
@@ -147,7 +147,7 @@ fn content(visitor: &Visitor, fields: &Fields, errors: &FieldErrors) -> Markup {
         }
         form #create method="post" action=(visitor.link("/studies/new"))
             data-preview=(visitor.link("/studies/new/plan")) {
-            (layout::form_key(visitor))
+            (layout::csrf_token(visitor))
             div .columns {
                 div {
                     fieldset {
@@ -158,7 +158,7 @@ fn content(visitor: &Visitor, fields: &Fields, errors: &FieldErrors) -> Markup {
                         (choice("norm", "Rows are brought into the unit ball by", "On each device, before anything else.", NORMS))
                         (text("radius", "Radius R", "For clipping and requiring: a public constant.", "decimal"))
                         (text("features", "Features (optional)", "One a line: name, or name,center,scale. Public constants, never computed from the participants' rows.", "lines"))
-                        (tick(fields, "centring", "Private centring: estimate and remove the mean too"))
+                        (checkbox(fields, "centring", "Private centring: estimate and remove the mean too"))
                     }
                     fieldset {
                         legend { "What participants are told" }
@@ -177,7 +177,7 @@ fn content(visitor: &Visitor, fields: &Fields, errors: &FieldErrors) -> Markup {
                             ("open", "anybody with the address"),
                             ("token", "anybody with a one-time token"),
                         ]))
-                        (tick(fields, "draft", "Leave it in draft: nobody can take part before you open it"))
+                        (checkbox(fields, "draft", "Leave it in draft: nobody can take part before you open it"))
                     }
                     fieldset {
                         legend { "For the planner only" }
@@ -210,7 +210,7 @@ fn planner(visitor: &Visitor, fields: &Fields) -> Markup {
     let Some(forecast) = design.forecast(design.request.epsilon) else {
         return html! {
             h2 { "Expected error" }
-            p .wrong { "No error can be predicted: k must be below p, and its components must hold more than their even share, " (layout::short(100.0 * design.rank() as f64 / design.request.dimension as f64)) " %, of the variance." }
+            p .wrong { "No error can be predicted: k must be below p, and its components must hold more than their even share, " (layout::format_number(100.0 * design.rank() as f64 / design.request.dimension as f64)) " %, of the variance." }
         };
     };
     let numbers = [
@@ -226,20 +226,20 @@ fn planner(visitor: &Visitor, fields: &Fields) -> Markup {
         h2 { "Expected error" }
         @if let Some(now) = now {
             p .headline {
-                strong #expected { (now.error.map(layout::short).unwrap_or_default()) }
-                " of at most " (layout::short(largest))
+                strong #expected { (now.error.map(layout::format_number).unwrap_or_default()) }
+                " of at most " (layout::format_number(largest))
             }
             p {
                 (now.components_above.unwrap_or(0)) " of " (forecast.rank())
                 " components are expected to stand above the noise with " (with_thousands(design.users)) " participants. "
                 @match forecast.needed(0.1 * largest).and_then(|planned| planned.n) {
-                    Some(n) => { "An error of " (layout::short(0.1 * largest)) " takes " (with_thousands(n)) " participants." }
+                    Some(n) => { "An error of " (layout::format_number(0.1 * largest)) " takes " (with_thousands(n)) " participants." }
                     None => { "No number of participants brings the error to a tenth of its largest value." }
                 }
             }
         }
-        p .muted { "The error is ‖V̂V̂ᵀ − VVᵀ‖F: 0 when the subspace is found, " (layout::short(largest)) " when nothing of it is found. " (super::error::sentence(forecast.source())) }
-        (images::picture(visitor, &format!("/studies/new/curve.svg?{query}"), "Expected error against the number of participants, for three values of epsilon; the table below has numbers."))
+        p .muted { "The error is ‖V̂V̂ᵀ − VVᵀ‖F: 0 when the subspace is found, " (layout::format_number(largest)) " when nothing of it is found. " (super::error::sentence(forecast.source())) }
+        (images::figure(visitor, &format!("/studies/new/curve.svg?{query}"), "Expected error against the number of participants, for three values of epsilon; the table below has numbers."))
         div .scroll tabindex="0" role="region" aria-label="Expected errors" {
             table #plan {
                 caption { "Expected error" }
@@ -252,19 +252,19 @@ fn planner(visitor: &Visitor, fields: &Fields) -> Markup {
                         tr {
                             th scope="row" { (epsilon) }
                             @for n in numbers {
-                                td { (forecast.as_ref().and_then(|o| o.with_participants(n)?.error).map_or_else(|| "–".to_owned(), layout::short)) }
+                                td { (forecast.as_ref().and_then(|o| o.with_participants(n)?.error).map_or_else(|| "–".to_owned(), layout::format_number)) }
                             }
                         }
                     }
                 }
             }
         }
-        (promise(&design))
+        (privacy_section(&design))
     }
 }
 
 /// What the design promises a participant.
-fn promise(design: &Design) -> Markup {
+fn privacy_section(design: &Design) -> Markup {
     let privacy = design.privacy();
     html! {
         h3 { "What it promises a participant" }
@@ -330,9 +330,9 @@ fn choice(
     }
 }
 
-fn tick(fields: &Fields, name: &str, label: &str) -> Markup {
+fn checkbox(fields: &Fields, name: &str, label: &str) -> Markup {
     html! {
-        div .tick {
+        div .checkbox {
             input id=(name) type="checkbox" name=(name) value="yes" checked[fields.has(name)];
             " " label for=(name) { (label) }
         }

@@ -8,7 +8,7 @@ use eigenveil_shared::{
     estimate::Rank,
     mechanism::{Calibration, MechanismKind},
     preprocess::{DEFAULT_CENTRING, Feature, Norm},
-    privacy::PrivacyStatement,
+    privacy::{MAX_EPSILON, PrivacyStatement},
     study::StudyParams,
 };
 
@@ -41,9 +41,6 @@ pub(super) const PLANNED: &[&str] = &[
     "users",
     "share",
 ];
-/// Largest ε of a study, as the planner doubles it.
-const MOST_EPSILON: f64 = 16.0;
-
 /// What is wrong, by field.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FieldErrors(Vec<(&'static str, String)>);
@@ -116,7 +113,7 @@ pub(super) struct Design {
     pub(super) request: CreateStudy,
     pub(super) users: u64,
     /// Of the variance, 0 to 1.
-    share: f64,
+    variance_share: f64,
     params: StudyParams,
 }
 
@@ -204,7 +201,7 @@ impl Design {
         Ok(Self {
             request,
             users,
-            share: percent / 100.0,
+            variance_share: percent / 100.0,
             params,
         })
     }
@@ -214,7 +211,7 @@ impl Design {
         let epsilon = self.request.epsilon;
         [epsilon / 2.0, epsilon, epsilon * 2.0]
             .into_iter()
-            .filter(|e| *e <= MOST_EPSILON)
+            .filter(|e| *e <= MAX_EPSILON)
             .collect()
     }
 
@@ -231,7 +228,7 @@ impl Design {
             .ok()?;
             &other
         };
-        Forecast::assumed(params, self.request.default_k, self.share).ok()
+        Forecast::assumed(params, self.request.default_k, self.variance_share).ok()
     }
 
     /// What the design promises a participant.
@@ -408,7 +405,7 @@ mod tests {
                 design.params,
                 k,
                 design.users,
-                design.share,
+                design.variance_share,
             )
         };
         for text in [

@@ -27,26 +27,26 @@ pub(super) fn width(fields: &Fields) -> f64 {
 
 /// Which drawing it is: nothing else but the number of reports decides what it shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Drawing {
+pub(super) struct ChartKey {
     pub(super) study: StudyId,
-    pub(super) what: What,
+    pub(super) kind: ChartKind,
     /// The estimate that it is made from.
     pub(super) estimate: Option<u64>,
     pub(super) narrow: bool,
 }
 
 /// The picture of a study that a query asks for, drawn anew where `version` is another one.
-pub(super) async fn drawn(
+pub(super) async fn cached_chart(
     app: &Pages,
-    (study, what, estimate): (StudyId, What, Option<u64>),
+    (study, kind, estimate): (StudyId, ChartKind, Option<u64>),
     query: Option<String>,
     version: impl Fn() -> u64,
     chart: impl FnOnce() -> Result<LineChart, Error> + Send + 'static,
 ) -> Result<Response, ApiError> {
     let fields = Fields::parse(query.unwrap_or_default().as_bytes());
-    let drawing = Drawing {
+    let key = ChartKey {
         study,
-        what,
+        kind,
         estimate,
         narrow: fields.has("narrow"),
     };
@@ -55,19 +55,23 @@ pub(super) async fn drawn(
         chart.width = width(&fields);
         Ok(chart.to_svg().into())
     };
-    Ok(svg(app.kept.drawings.get(drawing, version, draw).await?))
+    Ok(svg(app
+        .state
+        .charts
+        .get_or_render(key, version, draw)
+        .await?))
 }
 
 /// What a drawing of a study shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum ChartKind {
     Arrivals,
     ExpectedError,
     Belief,
 }
 
 /// An image in the page. `path` may have a query.
-pub(super) fn picture(visitor: &Visitor, path: &str, what: &str) -> Markup {
+pub(super) fn figure(visitor: &Visitor, path: &str, what: &str) -> Markup {
     let path = visitor.link(path);
     let narrow = format!(
         "{path}{}narrow=1",
@@ -84,7 +88,7 @@ pub(super) fn picture(visitor: &Visitor, path: &str, what: &str) -> Markup {
 }
 
 /// The answer that is a picture. It has its own style inside, and may hold nothing else.
-pub(super) fn svg(picture: Bytes) -> Response {
+pub(super) fn svg(image: Bytes) -> Response {
     let headers = [
         (header::CONTENT_TYPE, "image/svg+xml"),
         (
@@ -94,5 +98,5 @@ pub(super) fn svg(picture: Bytes) -> Response {
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::CACHE_CONTROL, "no-store"),
     ];
-    (headers, picture).into_response()
+    (headers, image).into_response()
 }

@@ -20,11 +20,11 @@ pub(super) fn page(
     title: &str,
     content: &Markup,
 ) -> Response {
-    answer(status, document(visitor, title, content))
+    html_response(status, document(visitor, title, content))
 }
 
 /// The bytes of a page. For visitors who are not logged in they depend on nothing but what is shown and
-/// [`Visitor::base`]: they are shared ([`Renderings::page`](super::renderings::Renderings::page)).
+/// [`Visitor::base`]: they are shared ([`RenderCache::page`](super::render_cache::RenderCache::page)).
 pub(super) fn document(visitor: &Visitor, title: &str, content: &Markup) -> Bytes {
     let markup = html! {
         (DOCTYPE)
@@ -47,9 +47,9 @@ pub(super) fn document(visitor: &Visitor, title: &str, content: &Markup) -> Byte
                         @if visitor.is_operator() {
                             a href=(visitor.link("/studies/new")) { "Create a study" }
                         }
-                        @if visitor.is_known() {
+                        @if visitor.is_logged_in() {
                             form method="post" action=(visitor.link("/logout")) {
-                                (form_key(visitor))
+                                (csrf_token(visitor))
                                 button .plain type="submit" { "Log out" }
                             }
                         } @else {
@@ -68,7 +68,7 @@ pub(super) fn document(visitor: &Visitor, title: &str, content: &Markup) -> Byte
 }
 
 /// The answer that is a page.
-pub(super) fn answer(status: StatusCode, document: Bytes) -> Response {
+pub(super) fn html_response(status: StatusCode, document: Bytes) -> Response {
     let headers = [
         (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -80,8 +80,8 @@ pub(super) fn answer(status: StatusCode, document: Bytes) -> Response {
 }
 
 /// The hidden field without which no form is taken.
-pub(super) fn form_key(visitor: &Visitor) -> Markup {
-    html! { input type="hidden" name="form_key" value=(visitor.form_key()); }
+pub(super) fn csrf_token(visitor: &Visitor) -> Markup {
+    html! { input type="hidden" name="csrf_token" value=(visitor.csrf_token()); }
 }
 
 /// To another page, after a form was taken: reloading that one sends nothing again.
@@ -96,12 +96,12 @@ pub(super) fn badge(state: StudyState) -> Markup {
 }
 
 /// A number a person reads: four digits.
-pub(super) fn short(value: f64) -> String {
+pub(super) fn format_number(value: f64) -> String {
     eigenveil_figures::number::rounded(value, 4)
 }
 
 /// Milliseconds since 1970-01-01 as a date and a time, UTC.
-pub(super) fn moment(ms: u64) -> String {
+pub(super) fn format_time(ms: u64) -> String {
     let of_day = ms / 60_000 % 1_440;
     format!(
         "{} {:02}:{:02} UTC",
@@ -125,7 +125,7 @@ mod tests {
             (1_700_000_000, "2023-11-14 22:13 UTC"),
             (4_107_542_400, "2100-03-01 00:00 UTC"),
         ] {
-            assert_eq!(moment(seconds * 1_000), text);
+            assert_eq!(format_time(seconds * 1_000), text);
         }
     }
 }

@@ -12,11 +12,11 @@ use maud::html;
 
 use super::{
     layout,
-    visitor::{Fields, Posted, Visitor},
+    visitor::{CheckedForm, Fields, Visitor},
 };
 use crate::{
     app::AppState,
-    http::{ApiError, charge_token, recognise},
+    http::{ApiError, authenticate, check_token_limit},
     store::TokenHash,
 };
 
@@ -34,40 +34,40 @@ pub(super) async fn show(
 /// Takes a token. The session gets a new identifier: one that somebody planted in the browser is worth nothing.
 pub(super) async fn submit(
     State(app): State<AppState>,
-    Posted {
+    CheckedForm {
         visitor,
         fields,
-        caller,
-    }: Posted,
+        client_key,
+    }: CheckedForm,
 ) -> Result<Response, ApiError> {
     let token = TokenHash::new(fields.get("token"));
     let next = next(&fields);
-    if recognise(&app, &token, caller.as_ref())?.is_none() {
+    if authenticate(&app, &token, client_key.as_ref())?.is_none() {
         let why = "This server does not know this token, or has revoked it. The operator's token is in operator.token in the data directory; an analyst gets one from the operator.";
         let status = StatusCode::FORBIDDEN;
         return Ok(form(&app, visitor, status, next, Some(why))?);
     }
-    charge_token(&app, &token)?;
-    if let Some(old) = visitor.cookie() {
+    check_token_limit(&app, &token)?;
+    if let Some(old) = visitor.session_id() {
         app.sessions().end(old);
     }
     let id = app.store().fresh_secret()?;
     app.sessions().begin(&id, token, Instant::now());
     let mut response = layout::see_other(&visitor, next);
-    give(&mut response, &visitor.set_cookie(&id));
+    set_session_cookie(&mut response, &visitor.set_cookie(&id));
     Ok(response)
 }
 
 /// Ends the session.
 pub(super) async fn logout(
     State(app): State<AppState>,
-    Posted { visitor, .. }: Posted,
+    CheckedForm { visitor, .. }: CheckedForm,
 ) -> Response {
-    if let Some(id) = visitor.cookie() {
+    if let Some(id) = visitor.session_id() {
         app.sessions().end(id);
     }
     let mut response = layout::see_other(&visitor, "/");
-    give(&mut response, &visitor.forget_cookie());
+    set_session_cookie(&mut response, &visitor.forget_cookie());
     response
 }
 
@@ -78,19 +78,19 @@ fn form(
     next: &str,
     wrong: Option<&str>,
 ) -> Result<Response, Error> {
-    let (visitor, new) = match visitor.cookie() {
+    let (visitor, new) = match visitor.session_id() {
         Some(_) => (visitor, None),
         None => {
             let id = app.store().fresh_secret()?;
             let header = visitor.set_cookie(&id);
-            (visitor.with_cookie(id), Some(header))
+            (visitor.with_session_id(id), Some(header))
         }
     };
     let content = html! {
         h1 { "Log in" }
         p { "Operators create studies and ask for estimates; analysts read estimates. Participants need no login." }
         form #login method="post" action=(visitor.link("/login")) {
-            (layout::form_key(&visitor))
+            (layout::csrf_token(&visitor))
             input type="hidden" name="next" value=(next);
             div .field {
                 label for="token" { "Token" }
@@ -105,7 +105,7 @@ fn form(
     };
     let mut response = layout::page(&visitor, status, "Log in", &content);
     if let Some(header) = new {
-        give(&mut response, &header);
+        set_session_cookie(&mut response, &header);
     }
     Ok(response)
 }
@@ -122,7 +122,7 @@ fn next(fields: &Fields) -> &str {
     }
 }
 
-fn give(response: &mut Response, cookie: &str) {
+fn set_session_cookie(response: &mut Response, cookie: &str) {
     // Letters, digits and punctuation of ours.
     if let Ok(value) = HeaderValue::from_str(cookie) {
         response.headers_mut().append(header::SET_COOKIE, value);

@@ -15,7 +15,7 @@ mod layout;
 mod login;
 mod participate;
 mod planner;
-mod renderings;
+mod render_cache;
 mod state;
 mod studies;
 mod study;
@@ -54,7 +54,7 @@ pub(crate) fn routes(app: AppState) -> Router<AppState> {
         .route("/studies/{id}/belief.svg", get(participate::belief))
         .route("/studies/{id}/open", post(actions::open))
         .route("/studies/{id}/close", post(actions::close))
-        .route("/studies/{id}/estimates", post(actions::ask))
+        .route("/studies/{id}/estimates", post(actions::request_estimate))
         .route("/studies/{id}/estimates/{number}", get(study::estimate))
         .route(
             "/studies/{id}/estimates/{number}/{file}",

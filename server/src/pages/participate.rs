@@ -5,7 +5,7 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
-use eigenveil_estimation::floor::grouped;
+use eigenveil_estimation::format::with_thousands;
 use eigenveil_figures::{Axis, LineChart, LineStyle, Marker, Series};
 use eigenveil_shared::{
     api::StudyState,
@@ -17,9 +17,9 @@ use maud::{Markup, html};
 
 use super::{
     about,
-    images::{self, What},
+    images::{self, ChartKind},
     layout,
-    renderings::PageOf,
+    render_cache::PageKind,
     state::Pages,
     study::hide_drafts,
     visitor::Visitor,
@@ -36,17 +36,17 @@ const PRIORS: [f64; 5] = [1.0, 10.0, 50.0, 90.0, 99.0];
 const POINTS: u32 = 100;
 
 /// The most that a belief of this probability can become: odds grow by a factor of e^ε at most.
-fn at_most(prior: f64, epsilon: f64) -> f64 {
+fn max_posterior(prior: f64, epsilon: f64) -> f64 {
     1.0 / (1.0 + (1.0 - prior) / prior * (-epsilon).exp())
 }
 
 /// The least that it can become.
-fn at_least(prior: f64, epsilon: f64) -> f64 {
-    1.0 - at_most(1.0 - prior, epsilon)
+fn min_posterior(prior: f64, epsilon: f64) -> f64 {
+    1.0 - max_posterior(1.0 - prior, epsilon)
 }
 
 /// The ε that really holds; infinite where none does.
-fn epsilon_that_holds(privacy: &PrivacyStatement) -> f64 {
+fn valid_epsilon(privacy: &PrivacyStatement) -> f64 {
     match privacy.claim_holds {
         true => privacy.epsilon,
         false => privacy.true_epsilon.unwrap_or(f64::INFINITY),
@@ -54,8 +54,8 @@ fn epsilon_that_holds(privacy: &PrivacyStatement) -> f64 {
 }
 
 /// How often the bound may fail: 0 for a pure mechanism.
-fn exception(study: &Study) -> f64 {
-    let epsilon = epsilon_that_holds(study.privacy());
+fn bound_failure_probability(study: &Study) -> f64 {
+    let epsilon = valid_epsilon(study.privacy());
     study.params().mechanism().loss_exceeds(epsilon)
 }
 
@@ -85,20 +85,20 @@ pub(super) async fn show(
         true if study.state() == StudyState::Open => StudyState::Closed,
         _ => study.state(),
     };
-    let what = PageOf::Participate(study.id(), state, visitor.address());
+    let what = PageKind::Participate(study.id(), state, visitor.address());
     let render = move |visitor: &Visitor| {
         let content = content(visitor, &study, state);
         Ok(layout::document(visitor, TITLE, &content))
     };
-    let page = app.kept.rendered.page(visitor, what, || 0, render);
-    Ok(layout::answer(StatusCode::OK, page.await?))
+    let page = app.state.pages.page(visitor, what, || 0, render);
+    Ok(layout::html_response(StatusCode::OK, page.await?))
 }
 
 fn content(visitor: &Visitor, study: &Study, state: StudyState) -> Markup {
     let path = format!("/studies/{}", study.id());
     let privacy = study.privacy();
-    let epsilon = epsilon_that_holds(privacy);
-    let rare = exception(study);
+    let epsilon = valid_epsilon(privacy);
+    let rare = bound_failure_probability(study);
     let seeds = study.shape().payload_form() == PayloadForm::Seed;
     html! {
         p { a href=(visitor.link(&path)) { "← " (study.name()) } }
@@ -120,11 +120,11 @@ fn content(visitor: &Visitor, study: &Study, state: StudyState) -> Markup {
             p { (privacy.sentence) }
             p #belief {
                 "Suppose somebody thinks that a statement about your data is as likely to be true as false (50 %). After seeing your report they can be at most "
-                strong { (percent(at_most(0.5, epsilon))) } " sure of it."
+                strong { (percent(max_posterior(0.5, epsilon))) } " sure of it."
                 @if rare > 0.0 { " With a probability of at most " (rounded_up(rare, 2)) " they can be surer." }
             }
             @if epsilon.is_finite() {
-                (images::picture(visitor, &format!("{path}/belief.svg"), "What a belief can become after one report, against what it was before; the table below has numbers."))
+                (images::figure(visitor, &format!("{path}/belief.svg"), "What a belief can become after one report, against what it was before; the table below has numbers."))
                 div .scroll tabindex="0" role="region" aria-label="Beliefs before and after" {
                     table #beliefs {
                         caption { "What a belief can become" }
@@ -132,8 +132,8 @@ fn content(visitor: &Visitor, study: &Study, state: StudyState) -> Markup {
                         tbody { @for prior in PRIORS {
                             tr {
                                 th scope="row" { (prior) " %" }
-                                td { (percent(at_least(prior / 100.0, epsilon))) }
-                                td { (percent(at_most(prior / 100.0, epsilon))) }
+                                td { (percent(min_posterior(prior / 100.0, epsilon))) }
+                                td { (percent(max_posterior(prior / 100.0, epsilon))) }
                             }
                         } }
                     }
@@ -244,13 +244,13 @@ pub(super) async fn belief(
     RawQuery(query): RawQuery,
 ) -> Result<Response, ApiError> {
     hide_drafts(&visitor, &study)?;
-    let what = (study.id(), What::Belief, None);
+    let what = (study.id(), ChartKind::Belief, None);
     let chart = move || Ok(belief_chart(&study));
-    images::drawn(&app, what, query, || 0, chart).await
+    images::cached_chart(&app, what, query, || 0, chart).await
 }
 
 fn belief_chart(study: &Study) -> LineChart {
-    let epsilon = epsilon_that_holds(study.privacy());
+    let epsilon = valid_epsilon(study.privacy());
     let line = |name: &str, after: &dyn Fn(f64) -> f64, style| {
         let points = (0..=POINTS).map(|i| {
             // Close to both ends, where the lines are steep.
@@ -270,18 +270,18 @@ fn belief_chart(study: &Study) -> LineChart {
     chart.subtitle = Some(format!(
         "ε\u{a0}=\u{a0}{}: 50\u{a0}% becomes {} at most",
         eigenveil_figures::number::compact(epsilon),
-        percent(at_most(0.5, epsilon))
+        percent(max_posterior(0.5, epsilon))
     ));
     chart.series = vec![
         line(
             "at most",
-            &|prior| at_most(prior, epsilon),
+            &|prior| max_posterior(prior, epsilon),
             LineStyle::Solid,
         ),
         line("nothing learned", &|prior| prior, LineStyle::Dotted),
         line(
             "at least",
-            &|prior| at_least(prior, epsilon),
+            &|prior| min_posterior(prior, epsilon),
             LineStyle::Dashed,
         ),
     ];
@@ -297,20 +297,20 @@ mod tests {
         for prior in [0.001, 0.3, 0.5, 0.999] {
             for epsilon in [0.1_f64, 1.0, 8.0] {
                 let odds = |p: f64| p / (1.0 - p);
-                let up = odds(at_most(prior, epsilon)) / odds(prior);
-                let down = odds(prior) / odds(at_least(prior, epsilon));
+                let up = odds(max_posterior(prior, epsilon)) / odds(prior);
+                let down = odds(prior) / odds(min_posterior(prior, epsilon));
                 assert!((up / epsilon.exp() - 1.0).abs() < 1e-9, "{up}");
                 assert!((down / epsilon.exp() - 1.0).abs() < 1e-6, "{down}");
             }
         }
-        assert_eq!(at_most(0.5, f64::INFINITY), 1.0);
+        assert_eq!(max_posterior(0.5, f64::INFINITY), 1.0);
     }
 
     #[test]
     fn percentages_never_claim_certainty() {
         assert_eq!(percent(0.5), "50.0 %");
-        assert_eq!(percent(at_most(0.5, 4.0)), "98.2 %");
-        assert_eq!(percent(at_most(0.5, 16.0)), "99.999989 %");
+        assert_eq!(percent(max_posterior(0.5, 4.0)), "98.2 %");
+        assert_eq!(percent(max_posterior(0.5, 16.0)), "99.999989 %");
         assert_eq!(percent(0.000_2), "0.020 %");
     }
 }

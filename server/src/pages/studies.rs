@@ -10,24 +10,24 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
-use eigenveil_estimation::floor::grouped;
+use eigenveil_estimation::format::with_thousands;
 use eigenveil_shared::api::StudyState;
 use maud::{Markup, html};
 
 use super::{
     layout,
-    renderings::PageOf,
+    render_cache::PageKind,
     state::Pages,
     visitor::{Fields, Visitor},
 };
 use crate::{http::ApiError, store::Study};
 
 /// Studies of one page.
-const PER_PAGE: usize = 50;
+const PAGE_SIZE: usize = 50;
 /// From so many studies there is a field to search them.
-const SEARCHED: usize = 10;
+const SEARCH_MIN_STUDIES: usize = 10;
 /// Most characters that are searched for: no name is longer.
-const LONGEST: usize = 200;
+const MAX_SEARCH_CHARS: usize = 200;
 
 pub(super) async fn show(
     State(app): State<Pages>,
@@ -36,29 +36,29 @@ pub(super) async fn show(
 ) -> Result<Response, ApiError> {
     let fields = Fields::parse(query.unwrap_or_default().as_bytes());
     let page: usize = fields.get("page").parse().unwrap_or(1).max(1);
-    let wanted: String = fields.get("q").chars().take(LONGEST).collect();
+    let wanted: String = fields.get("q").chars().take(MAX_SEARCH_CHARS).collect();
     let operator = visitor.is_operator();
-    let what = PageOf::Studies(page, wanted.clone());
+    let what = PageKind::Studies(page, wanted.clone());
     let (pages, list, searched) = (app.clone(), app.clone(), wanted.clone());
-    let version = move || Part::new(&list, page, &searched, operator).version();
+    let version = move || StudyPage::new(&list, page, &searched, operator).version();
     let render = move |visitor: &Visitor| {
-        let part = Part::new(&app, page, &wanted, operator);
-        let content = content(visitor, page, &wanted, &part);
+        let shown_page = StudyPage::new(&app, page, &wanted, operator);
+        let content = content(visitor, page, &wanted, &shown_page);
         Ok(layout::document(visitor, "Studies", &content))
     };
-    let rendered = &pages.kept.rendered;
+    let rendered = &pages.state.pages;
     let list = rendered.page(visitor, what, version, render);
-    Ok(layout::answer(StatusCode::OK, list.await?))
+    Ok(layout::html_response(StatusCode::OK, list.await?))
 }
 
 /// The studies of one page, and how many there are.
-struct Part {
+struct StudyPage {
     studies: Vec<Arc<Study>>,
     found: usize,
     all: usize,
 }
 
-impl Part {
+impl StudyPage {
     fn new(app: &Pages, page: usize, wanted: &str, drafts: bool) -> Self {
         let mut studies = app.store().studies();
         studies.retain(|study| drafts || study.state() != StudyState::Draft);
@@ -71,9 +71,9 @@ impl Part {
         });
         let found = studies.len();
         let shown = studies.into_iter().rev();
-        let shown = shown.skip((page - 1).saturating_mul(PER_PAGE));
+        let shown = shown.skip((page - 1).saturating_mul(PAGE_SIZE));
         Self {
-            studies: shown.take(PER_PAGE).collect(),
+            studies: shown.take(PAGE_SIZE).collect(),
             found,
             all,
         }
@@ -91,13 +91,13 @@ impl Part {
     }
 }
 
-fn content(visitor: &Visitor, page: usize, wanted: &str, part: &Part) -> Markup {
-    let &Part {
+fn content(visitor: &Visitor, page: usize, wanted: &str, shown_page: &StudyPage) -> Markup {
+    let &StudyPage {
         ref studies,
         found,
         all,
-    } = part;
-    let pages = found.div_ceil(PER_PAGE);
+    } = shown_page;
+    let pages = found.div_ceil(PAGE_SIZE);
     let at = |page: usize| {
         let mut query = form_urlencoded::Serializer::new(String::new());
         if !wanted.is_empty() {
@@ -112,10 +112,10 @@ fn content(visitor: &Visitor, page: usize, wanted: &str, part: &Part) -> Markup 
         @if visitor.is_operator() {
             p { a .button href=(visitor.link("/studies/new")) { "Create a study" } }
         }
-        @if all > SEARCHED || !wanted.is_empty() {
+        @if all > SEARCH_MIN_STUDIES || !wanted.is_empty() {
             form .search role="search" method="get" action=(visitor.link("/")) {
                 label for="q" { "Name, or how the identifier begins" }
-                input #q type="search" name="q" value=(wanted) maxlength=(LONGEST) autocomplete="off";
+                input #q type="search" name="q" value=(wanted) maxlength=(MAX_SEARCH_CHARS) autocomplete="off";
                 button type="submit" { "Search" }
                 @if !wanted.is_empty() { a href=(visitor.link("/")) { "All studies" } }
             }

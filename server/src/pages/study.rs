@@ -7,7 +7,7 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
-use eigenveil_estimation::{floor::grouped, plan::max_error};
+use eigenveil_estimation::{format::with_thousands, plan::max_error};
 use eigenveil_figures::{Axis, ComponentRow, DataTable, LineChart, Marker, Series};
 use eigenveil_shared::{
     Error,
@@ -17,10 +17,10 @@ use maud::{Markup, PreEscaped, html};
 
 use super::{
     about,
-    images::{self, What},
+    images::{self, ChartKind},
     layout,
     planner::Forecast,
-    renderings::PageOf,
+    render_cache::PageKind,
     state::Pages,
     view::View,
     visitor::Visitor,
@@ -28,10 +28,10 @@ use super::{
 use crate::{
     http::{
         ApiError,
-        estimates::blocking,
         extract::{NumberInPath, StudyInPath, hide_draft},
+        run_blocking,
     },
-    store::{Arrivals, Study},
+    store::{ArrivalCount, Study},
 };
 
 /// A column's name, and its cell of a row.
@@ -47,7 +47,7 @@ const COMPONENTS: [Column; 7] = [
     ("Largest loadings", |row| &row.largest_loadings),
 ];
 /// Estimates listed, the newest.
-const LISTED: usize = 20;
+const MAX_LISTED_ESTIMATES: usize = 20;
 
 /// Everything a visitor may know about the study now.
 pub(super) struct VisibleStudy {
@@ -67,7 +67,7 @@ impl VisibleStudy {
         jobs.reverse();
         let newest = jobs.iter().find(|job| job.state == EstimateState::Done);
         let view = newest
-            .map(|job| app.kept.views.get(app.store(), &study, job.number))
+            .map(|job| app.state.views.get(app.store(), &study, job.number))
             .transpose()?;
         Ok(Self { study, jobs, view })
     }
@@ -85,7 +85,7 @@ impl VisibleStudy {
         let n = self.study.reports_accepted();
         let error = self.with_forecast(|forecast| forecast?.with_participants(n)?.error);
         match error {
-            Some(error) if n > 0 => layout::short(error),
+            Some(error) if n > 0 => layout::format_number(error),
             _ => "–".to_owned(),
         }
     }
@@ -107,7 +107,7 @@ pub(super) async fn show(
     visitor: Visitor,
 ) -> Result<Response, ApiError> {
     hide_drafts(&visitor, &study)?;
-    let what = PageOf::Study(study.id(), study.state());
+    let what = PageKind::Study(study.id(), study.state());
     let (pages, counted) = (app.clone(), Arc::clone(&study));
     let reports = || counted.reports_accepted();
     let render = move |visitor: &Visitor| {
@@ -116,8 +116,8 @@ pub(super) async fn show(
         let content = content(visitor, &visible, &arrivals);
         Ok(layout::document(visitor, visible.study.name(), &content))
     };
-    let page = pages.kept.rendered.page(visitor, what, reports, render);
-    Ok(layout::answer(StatusCode::OK, page.await?))
+    let page = pages.state.pages.page(visitor, what, reports, render);
+    Ok(layout::html_response(StatusCode::OK, page.await?))
 }
 
 /// An estimate that is not the newest.
@@ -130,8 +130,8 @@ pub(super) async fn estimate(
     hide_drafts(&visitor, &study)?;
     visitor.require_reader(&study)?;
     let pages = app.clone();
-    let response = pages.kept.rendered.unshared(move || {
-        let view = app.kept.views.get(app.store(), &study, number)?;
+    let response = pages.state.pages.render_uncached(move || {
+        let view = app.state.views.get(app.store(), &study, number)?;
         let content = html! {
             p { a href=(visitor.link(&format!("/studies/{}", study.id()))) { "← " (study.name()) } }
             h1 { "Estimate " (number) }
@@ -156,7 +156,7 @@ pub(super) async fn arrivals(
     RawQuery(query): RawQuery,
 ) -> Result<Response, ApiError> {
     hide_drafts(&visitor, &study)?;
-    let what = (study.id(), What::Arrivals, None);
+    let what = (study.id(), ChartKind::Arrivals, None);
     let (pages, counted) = (app.clone(), Arc::clone(&study));
     let reports = || counted.reports_accepted();
     let chart = move || {
@@ -167,7 +167,7 @@ pub(super) async fn arrivals(
         chart.height = 320.0;
         Ok(chart)
     };
-    images::drawn(&pages, what, query, reports, chart).await
+    images::cached_chart(&pages, what, query, reports, chart).await
 }
 
 /// The picture of the expected error.
@@ -180,9 +180,9 @@ pub(super) async fn expected_error(
     hide_drafts(&visitor, &study)?;
     let (pages, counted) = (app.clone(), Arc::clone(&study));
     let reports = || counted.reports_accepted();
-    let visible = blocking(move || VisibleStudy::new(&app, &visitor, study)).await?;
+    let visible = run_blocking(move || VisibleStudy::new(&app, &visitor, study)).await?;
     let estimate = visible.view.as_ref().map(|view| view.number);
-    let what = (visible.study.id(), What::ExpectedError, estimate);
+    let what = (visible.study.id(), ChartKind::ExpectedError, estimate);
     let chart = move || {
         let reports = visible.study.reports_accepted();
         let chart =
@@ -193,7 +193,7 @@ pub(super) async fn expected_error(
         chart.subtitle = None;
         Ok(chart)
     };
-    images::drawn(&pages, what, query, reports, chart).await
+    images::cached_chart(&pages, what, query, reports, chart).await
 }
 
 fn no_forecast() -> Error {
@@ -203,7 +203,7 @@ fn no_forecast() -> Error {
 }
 
 /// Reports as they came, added up; what was imported comes before.
-fn over_time(arrivals: &[Arrivals], total: u64) -> LineChart {
+fn over_time(arrivals: &[ArrivalCount], total: u64) -> LineChart {
     let uploaded: u64 = arrivals.iter().map(|arrivals| arrivals.n).sum();
     let begin = arrivals.first().map_or(0, |first| first.start);
     let end = arrivals.last().map_or(0, |last| last.start + last.seconds);
@@ -230,7 +230,7 @@ fn over_time(arrivals: &[Arrivals], total: u64) -> LineChart {
     chart
 }
 
-fn arrivals_table(arrivals: &[Arrivals]) -> DataTable {
+fn arrivals_table(arrivals: &[ArrivalCount]) -> DataTable {
     let newest = arrivals.iter().rev().take(48);
     DataTable {
         caption: "Reports, newest first".to_owned(),
@@ -243,7 +243,7 @@ fn arrivals_table(arrivals: &[Arrivals]) -> DataTable {
                     _ => "a day",
                 };
                 vec![
-                    layout::moment(a.start * 1_000),
+                    layout::format_time(a.start * 1_000),
                     length.to_owned(),
                     with_thousands(a.n),
                 ]
@@ -252,7 +252,7 @@ fn arrivals_table(arrivals: &[Arrivals]) -> DataTable {
     }
 }
 
-fn content(visitor: &Visitor, visible: &VisibleStudy, arrivals: &[Arrivals]) -> Markup {
+fn content(visitor: &Visitor, visible: &VisibleStudy, arrivals: &[ArrivalCount]) -> Markup {
     let study = &visible.study;
     let path = format!("/studies/{}", study.id());
     let reports = study.reports_accepted();
@@ -267,7 +267,7 @@ fn content(visitor: &Visitor, visible: &VisibleStudy, arrivals: &[Arrivals]) -> 
                 p .number { strong #reports data-live="reports" { (with_thousands(reports)) } " reports" }
                 p .number {
                     strong #error-now data-live="error" { (visible.expected_error()) }
-                    " expected error" @if let Some(largest) = largest { ", of at most " (layout::short(largest)) }
+                    " expected error" @if let Some(largest) = largest { ", of at most " (layout::format_number(largest)) }
                 }
             }
             p .visually-hidden #announcer aria-live="polite" {}
@@ -281,13 +281,13 @@ fn content(visitor: &Visitor, visible: &VisibleStudy, arrivals: &[Arrivals]) -> 
                     p #not-stated .muted { "Participants read \"not stated\" for: " (study.about().missing().join(", ")) ". It is fixed with the study: make another one to state it." }
                 }
             }
-            div .pictures {
+            div .figures {
                 section aria-labelledby="h-time" {
                     h2 #h-time { "Reports over time" }
                     // Swapped when there is a picture for the first time: later the picture itself is drawn again.
                     div #arrivals data-swap=(if arrivals.is_empty() { "none" } else { "drawn" }) {
                         @if !arrivals.is_empty() {
-                            (images::picture(visitor, &format!("{path}/arrivals.svg"), "Reports received over time, added up; the table below has numbers."))
+                            (images::figure(visitor, &format!("{path}/arrivals.svg"), "Reports received over time, added up; the table below has numbers."))
                             (numbers("arrivals-numbers", &arrivals_table(arrivals).to_html()))
                             p .muted { "Counted by the minute for two hours, then by the hour for two weeks, then by the day." }
                         } @else if reports == 0 {
@@ -301,7 +301,7 @@ fn content(visitor: &Visitor, visible: &VisibleStudy, arrivals: &[Arrivals]) -> 
                     h2 #h-error { "Expected error as reports arrive" }
                     @match source {
                         Some(source) => {
-                            (images::picture(visitor, &format!("{path}/expected-error.svg"), "Expected error against the number of participants; the table below has numbers."))
+                            (images::figure(visitor, &format!("{path}/expected-error.svg"), "Expected error against the number of participants; the table below has numbers."))
                             (numbers("error-numbers", &error_table(visible).to_html()))
                             p #error-source .muted data-swap=(source) { (source) " The error is ‖V̂V̂ᵀ − VVᵀ‖F." }
                         }
@@ -311,13 +311,13 @@ fn content(visitor: &Visitor, visible: &VisibleStudy, arrivals: &[Arrivals]) -> 
             }
             section aria-labelledby="h-estimate" {
                 h2 #h-estimate { "Newest estimate" }
-                @if visitor.is_operator() { (ask(visitor, visible, &path)) }
+                @if visitor.is_operator() { (estimate_form(visitor, visible, &path)) }
                 div #estimate data-swap=(visible.version()) { (estimates(visitor, visible, &path)) }
             }
-            div .pictures {
+            div .figures {
                 section aria-labelledby="h-parameters" {
                     h2 #h-parameters { "Parameters" }
-                    p .muted { "Frozen when the study was created, " (layout::moment(study.created_at_ms())) "." }
+                    p .muted { "Frozen when the study was created, " (layout::format_time(study.created_at_ms())) "." }
                     (about::parameters(study))
                     h3 { "What a row is" }
                     (about::features(study))
@@ -349,7 +349,7 @@ fn error_table(visible: &VisibleStudy) -> DataTable {
             let planned = forecast?.with_participants(n)?;
             Some(vec![
                 with_thousands(n),
-                layout::short(planned.error?),
+                layout::format_number(planned.error?),
                 planned.components_above?.to_string(),
             ])
         };
@@ -384,7 +384,7 @@ fn state_section(visitor: &Visitor, study: &Study, path: &str) -> Markup {
     let button = |to: &str, label: &str, help: &str| {
         html! {
             form method="post" action=(visitor.link(&format!("{path}/{to}"))) {
-                (layout::form_key(visitor))
+                (layout::csrf_token(visitor))
                 button type="submit" { (label) } " " span .help { (help) }
             }
         }
@@ -402,12 +402,12 @@ fn state_section(visitor: &Visitor, study: &Study, path: &str) -> Markup {
 }
 
 /// The form for an estimate: open until there is one, then folded away.
-fn ask(visitor: &Visitor, visible: &VisibleStudy, path: &str) -> Markup {
+fn estimate_form(visitor: &Visitor, visible: &VisibleStudy, path: &str) -> Markup {
     html! {
         details #ask open[visible.jobs.is_empty()] {
             summary { "Ask for an estimate" }
             form method="post" action=(visitor.link(&format!("{path}/estimates"))) {
-                (layout::form_key(visitor))
+                (layout::csrf_token(visitor))
                 fieldset {
                     legend { "What to estimate" }
                     div .fields {
@@ -425,8 +425,8 @@ fn ask(visitor: &Visitor, visible: &VisibleStudy, path: &str) -> Markup {
                             }
                         }
                         div {
-                            div .tick { input #sparse type="checkbox" name="sparse" value="yes"; " " label for="sparse" { "Row-sparse: select features" } }
-                            div .tick { input #refit type="checkbox" name="refit" value="yes" checked; " " label for="refit" { "Refit on the selected features" } }
+                            div .checkbox { input #sparse type="checkbox" name="sparse" value="yes"; " " label for="sparse" { "Row-sparse: select features" } }
+                            div .checkbox { input #refit type="checkbox" name="refit" value="yes" checked; " " label for="refit" { "Refit on the selected features" } }
                         }
                     }
                     button .primary type="submit" { "Ask for an estimate" }
@@ -456,12 +456,12 @@ fn estimates(visitor: &Visitor, visible: &VisibleStudy, path: &str) -> Markup {
         @if visible.jobs.len() > 1 || visible.jobs.iter().any(|job| job.state != EstimateState::Done) {
             h3 { "All estimates" }
             ul #jobs {
-                @for job in visible.jobs.iter().take(LISTED) {
+                @for job in visible.jobs.iter().take(MAX_LISTED_ESTIMATES) {
                     li {
                         @if job.state == EstimateState::Done {
                             a href=(visitor.link(&format!("{path}/estimates/{}", job.number))) { "Estimate " (job.number) }
                         } @else { "Estimate " (job.number) }
-                        ", " (layout::moment(job.created_at_ms)) ": " (job.state.as_str())
+                        ", " (layout::format_time(job.created_at_ms)) ": " (job.state.as_str())
                         @if let Some(problem) = &job.problem { ". " (super::error::sentence(&problem.detail)) }
                     }
                 }
@@ -473,7 +473,7 @@ fn estimates(visitor: &Visitor, visible: &VisibleStudy, path: &str) -> Markup {
 fn estimate_section(visitor: &Visitor, study: &Study, view: &View) -> Markup {
     let path = format!("/studies/{}/estimates/{}", study.id(), view.number);
     html! {
-        p .muted { "Estimate " (view.number) " of " (layout::moment(view.created_at_ms)) ", from " (with_thousands(view.n)) " reports, computed in " (layout::short(view.seconds)) " s." }
+        p .muted { "Estimate " (view.number) " of " (layout::format_time(view.created_at_ms)) ", from " (with_thousands(view.n)) " reports, computed in " (layout::format_number(view.seconds)) " s." }
         div #verdict .verdict { @for sentence in &view.verdict { p { (sentence) } } }
         @if !view.warnings.is_empty() {
             ul #warnings .cautions { @for warning in &view.warnings { li { (warning) } } }
@@ -502,11 +502,11 @@ fn estimate_section(visitor: &Visitor, study: &Study, view: &View) -> Markup {
                 }
             }
         }
-        div .pictures {
-            @for picture in &view.pictures {
+        div .figures {
+            @for figure in &view.figures {
                 div {
-                    (images::picture(visitor, &format!("{path}/{}", picture.file), &picture.what))
-                    (numbers(None, &picture.table))
+                    (images::figure(visitor, &format!("{path}/{}", figure.file), &figure.what))
+                    (numbers(None, &figure.table))
                 }
             }
         }

@@ -11,13 +11,13 @@ use subtle::ConstantTimeEq;
 
 use crate::{
     app::AppState,
-    http::{ApiError, Caller, body},
+    http::{ApiError, ClientKey, body},
     sessions::{self, COOKIE},
     store::{Identity, Study},
 };
 
 /// Longest form in bytes: 4,096 features with names fit.
-const FORM_BYTES: usize = 1 << 20;
+const MAX_FORM_BYTES: usize = 1 << 20;
 
 /// Whoever asks for a page.
 #[derive(Clone, Default)]
@@ -25,7 +25,7 @@ pub(super) struct Visitor {
     /// Where the routes are mounted: empty, or `/path` without a slash at the end.
     base: String,
     /// What the cookie says, if it is an identifier at all.
-    cookie: Option<String>,
+    session_id: Option<String>,
     identity: Option<Identity>,
     /// Whether the connection is encrypted, as far as this server can tell.
     secure: bool,
@@ -47,14 +47,14 @@ impl Visitor {
             "/" => whole,
             _ => "",
         });
-        let cookie = sessions::cookie(headers);
-        let identity = cookie
+        let session_id = sessions::session_id(headers);
+        let identity = session_id
             .as_deref()
             .and_then(|id| app.sessions().token(id, Instant::now()))
             .and_then(|token| app.store().identify_hash(&token));
         Self {
             base: base.trim_end_matches('/').to_owned(),
-            cookie,
+            session_id,
             identity,
             // A client that lies about this harms its own cookie only.
             secure: app.config().tls_files().is_some()
@@ -83,7 +83,7 @@ impl Visitor {
         Some(format!("{scheme}://{host}{}", self.base))
     }
 
-    pub(super) fn is_known(&self) -> bool {
+    pub(super) fn is_logged_in(&self) -> bool {
         self.identity.is_some()
     }
 
@@ -117,7 +117,7 @@ impl Visitor {
     }
 
     fn require(&self, allowed: bool, forbidden: &str, unknown: &str) -> Result<(), Error> {
-        match (allowed, self.is_known()) {
+        match (allowed, self.is_logged_in()) {
             (true, _) => Ok(()),
             (false, true) => Err(Error::new(ErrorCode::Forbidden, forbidden)),
             (false, false) => Err(Error::new(ErrorCode::Unauthorized, unknown)),
@@ -125,21 +125,21 @@ impl Visitor {
     }
 
     /// What the forms on this visitor's pages carry.
-    pub(super) fn form_key(&self) -> String {
-        self.cookie
+    pub(super) fn csrf_token(&self) -> String {
+        self.session_id
             .as_deref()
-            .map(sessions::form_key)
+            .map(sessions::csrf_token)
             .unwrap_or_default()
     }
 
     /// The same visitor with the identifier just given.
-    pub(super) fn with_cookie(mut self, id: String) -> Self {
-        self.cookie = Some(id);
+    pub(super) fn with_session_id(mut self, id: String) -> Self {
+        self.session_id = Some(id);
         self
     }
 
-    pub(super) fn cookie(&self) -> Option<&str> {
-        self.cookie.as_deref()
+    pub(super) fn session_id(&self) -> Option<&str> {
+        self.session_id.as_deref()
     }
 
     /// The header that gives a browser this identifier.
@@ -180,7 +180,7 @@ where
 /// The host that was asked. It is shown to be copied into a shell, so that nothing but a name, an address and a port
 /// is one.
 fn host(headers: &HeaderMap) -> Option<String> {
-    const LONGEST: usize = 262;
+    const MAX_HOST_BYTES: usize = 262;
     let host = headers.get(header::HOST)?.to_str().ok()?;
     let (name, port) = match host.rsplit_once(':') {
         Some((name, port)) if !port.ends_with(']') => (name, port),
@@ -200,7 +200,7 @@ fn host(headers: &HeaderMap) -> Option<String> {
         }
     };
     let is_port = port.bytes().all(|b| b.is_ascii_digit()) && port.parse::<u16>().is_ok();
-    (host.len() <= LONGEST && is_name && is_port).then(|| host.to_owned())
+    (host.len() <= MAX_HOST_BYTES && is_name && is_port).then(|| host.to_owned())
 }
 
 /// The fields of a form, as they were typed.
@@ -238,13 +238,13 @@ impl Fields {
 }
 
 /// A form sent from one of our own pages, by the browser that has the cookie. Nothing is said about who that is.
-pub(super) struct Posted {
+pub(super) struct CheckedForm {
     pub(super) visitor: Visitor,
     pub(super) fields: Fields,
-    pub(super) caller: Option<Caller>,
+    pub(super) client_key: Option<ClientKey>,
 }
 
-impl<S: Send + Sync> FromRequest<S> for Posted
+impl<S: Send + Sync> FromRequest<S> for CheckedForm
 where
     AppState: FromRef<S>,
 {
@@ -254,28 +254,28 @@ where
         let app = &AppState::from_ref(state);
         let (parts, content) = request.into_parts();
         let visitor = Visitor::from_request(app, &parts.uri, &parts.headers, &parts.extensions);
-        let caller = Caller::from_request(app, &parts.headers, &parts.extensions);
+        let client_key = ClientKey::from_request(app, &parts.headers, &parts.extensions);
         // Browsers say where a request comes from; one that does not is judged by the form's key alone.
         let site = parts.headers.get("sec-fetch-site");
         if site.is_some_and(|site| site != "same-origin" && site != "none") {
-            return Err(foreign().into());
+            return Err(csrf_error().into());
         }
-        let (text, _held) = body::read(app, &parts, content, FORM_BYTES).await?;
+        let (text, _held) = body::read(app, &parts, content, MAX_FORM_BYTES).await?;
         let fields = Fields::parse(&text);
-        let expected = visitor.form_key();
-        let given = fields.get("form_key").as_bytes();
+        let expected = visitor.csrf_token();
+        let given = fields.get("csrf_token").as_bytes();
         if expected.is_empty() || !bool::from(given.ct_eq(expected.as_bytes())) {
-            return Err(foreign().into());
+            return Err(csrf_error().into());
         }
         Ok(Self {
             visitor,
             fields,
-            caller,
+            client_key,
         })
     }
 }
 
-fn foreign() -> Error {
+fn csrf_error() -> Error {
     Error::new(
         ErrorCode::Forbidden,
         "the form does not come from a page of this server that is still valid; nothing was done: log in, open the page again and send it from there",
@@ -283,21 +283,21 @@ fn foreign() -> Error {
 }
 
 /// A form sent by the operator.
-pub(super) struct PostedByOperator {
+pub(super) struct OperatorForm {
     pub(super) visitor: Visitor,
     pub(super) fields: Fields,
 }
 
-impl<S: Send + Sync> FromRequest<S> for PostedByOperator
+impl<S: Send + Sync> FromRequest<S> for OperatorForm
 where
     AppState: FromRef<S>,
 {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
-        let Posted {
+        let CheckedForm {
             visitor, fields, ..
-        } = Posted::from_request(request, state).await?;
+        } = CheckedForm::from_request(request, state).await?;
         visitor.require_operator()?;
         Ok(Self { visitor, fields })
     }

@@ -14,8 +14,8 @@ pub use self::openapi::openapi;
 use crate::{
     app::AppState,
     http::{
-        Caller, answers, drain, estimates, health, limit, metrics, openapi::frame, problem,
-        reports, studies, tokens, trace, transfers,
+        ClientKey, drain, estimates, health, metrics, openapi::base_document, problem, reports,
+        studies, tokens, trace, transfers,
     },
     pages,
 };
@@ -34,7 +34,7 @@ pub fn router(app: AppState) -> Router {
 /// The one table of the interface's routes. A handler brings its method, path and description with it, so that what is served is
 /// what the OpenAPI document says.
 fn routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::with_openapi(frame())
+    OpenApiRouter::with_openapi(base_document())
         .routes(routes!(studies::create, studies::list))
         .routes(routes!(studies::show, studies::delete))
         .routes(routes!(studies::open))
@@ -60,13 +60,20 @@ fn routes() -> OpenApiRouter<AppState> {
 async fn with_middleware(State(app): State<AppState>, request: Request, next: Next) -> Response {
     let path = request.extensions().get::<MatchedPath>().cloned();
     let path = path.as_ref().map_or("(none)", MatchedPath::as_str);
-    let client =
-        Caller::from_request(&app, request.headers(), request.extensions()).map(Caller::address);
-    let limited =
-        |request| limit::within(&app, request, |request| problem::caught(next.run(request)));
+    let client = ClientKey::from_request(&app, request.headers(), request.extensions())
+        .map(ClientKey::address);
+    let limited = |request| {
+        rate_limit_layer::enforce_rate_limits(&app, request, |request| {
+            problem::catch_panic(next.run(request))
+        })
+    };
     let logged = |request| {
         trace::log(&app, request, path, async |request| {
-            answers::held(&app, client, drain::unread(&app, request, limited).await)
+            response_budget::charge_to_budget(
+                &app,
+                client,
+                drain::drain_after(&app, request, limited).await,
+            )
         })
     };
     pages::errors_for_browsers(&app, request, logged).await

@@ -16,7 +16,7 @@ pub fn openapi() -> Value {
     let mut document = serde_json::to_value(super::routes().into_openapi()).unwrap_or_default();
     let mut parts = BTreeSet::new();
     tidy(&mut document, &mut parts);
-    open_up(&mut document, parts);
+    allow_extra_properties(&mut document, parts);
     document
 }
 
@@ -48,7 +48,7 @@ fn tidy(value: &mut Value, parts: &mut BTreeSet<String>) {
 }
 
 /// Lets the schemas of these names, and what they stand for, have other keys.
-fn open_up(document: &mut Value, mut names: BTreeSet<String>) {
+fn allow_extra_properties(document: &mut Value, mut names: BTreeSet<String>) {
     while let Some(name) = names.pop_first() {
         let schema = &mut document["components"]["schemas"][name.as_str()];
         if let Some(schema) = schema.as_object_mut() {

@@ -6,7 +6,7 @@ use eigenveil_estimation::{Cancel, accumulate::Accumulator, moment::NoisyMoment}
 
 use super::{
     identifiable,
-    model::{Family, P, StudyModel},
+    model::{P, ParameterSet, StudyModel},
     world::World,
 };
 use crate::{StudyId, store::database_path};
@@ -15,19 +15,19 @@ impl World {
     /// How often each report of a study is counted, read from the disk.
     pub(super) fn on_disk(&self, at: usize) -> Vec<u32> {
         let study = &self.studies[at];
-        let family = &self.families[study.family];
-        if family.holds_seeds() {
-            return self.seeds_on_disk(study, family);
+        let parameters = &self.parameter_sets[study.parameters];
+        if parameters.holds_seeds() {
+            return self.seeds_on_disk(study, parameters);
         }
         let store = self.app().store();
         let stored = store.study(StudyId::parse(&study.id).unwrap()).unwrap();
-        let moment = store.moment(&stored, Cancel::NEVER).unwrap();
+        let moment = store.bucket_sums(&stored, Cancel::NEVER).unwrap();
         let mut total = Accumulator::new(P).unwrap();
         for (_, sums) in &moment.buckets {
             total.merge(sums).unwrap();
         }
         let mut counted = identifiable::in_sums(total.sum().as_slice()).unwrap();
-        let others = counted.split_off(family.reports.len());
+        let others = counted.split_off(parameters.reports.len());
         assert!(
             others.iter().all(|&times| times == 0),
             "the sums hold a report that nobody has"
@@ -35,9 +35,9 @@ impl World {
         counted
     }
 
-    fn seeds_on_disk(&self, study: &StudyModel, family: &Family) -> Vec<u32> {
-        let query = "SELECT seeds FROM seeds JOIN studies USING (study) WHERE id = ?";
-        let seeds = family
+    fn seeds_on_disk(&self, study: &StudyModel, parameters: &ParameterSet) -> Vec<u32> {
+        let query = "SELECT seeds FROM seeds JOIN studies USING (study_pk) WHERE id = ?";
+        let seeds = parameters
             .reports
             .iter()
             .map(|report| report.payload.as_slice());
@@ -63,24 +63,25 @@ impl World {
             let counted = self.on_disk(at);
             let document = self.document(at).await;
             let study = &self.studies[at];
-            let family = &self.families[study.family];
+            let parameters = &self.parameter_sets[study.parameters];
             assert!(
                 document.state == study.state,
                 "study {at} is {:?} and was {:?}",
                 document.state,
                 study.state
             );
-            for (number, (letter, &times)) in study.letters.iter().zip(&counted).enumerate() {
-                let told = || format!("report {number} of study {at} ({letter:?}) is");
+            for (number, (report_status, &times)) in study.reports.iter().zip(&counted).enumerate()
+            {
+                let told = || format!("report {number} of study {at} ({report_status:?}) is");
                 assert!(times <= 1, "{} counted {times} times", told());
                 assert!(
-                    times == 1 || !letter.acknowledged,
+                    times == 1 || !report_status.acknowledged,
                     "{} acknowledged and lost",
                     told()
                 );
-                assert!(times == 1 || !letter.counted, "{} gone", told());
+                assert!(times == 1 || !report_status.counted, "{} gone", told());
                 assert!(
-                    times == 0 || letter.may_count,
+                    times == 0 || report_status.may_count,
                     "{} counted and should not be",
                     told()
                 );
@@ -92,8 +93,8 @@ impl World {
                 document.reports_accepted
             );
             // In one statement, since identifiers of closed studies move meanwhile.
-            let query = "SELECT report_ids.id FROM report_ids JOIN studies USING (study) WHERE studies.id = ?1
-                         UNION ALL SELECT ids FROM recent_ids JOIN studies USING (study) WHERE studies.id = ?1";
+            let query = "SELECT report_ids.id FROM report_ids JOIN studies USING (study_pk) WHERE studies.id = ?1
+                         UNION ALL SELECT ids FROM recent_ids JOIN studies USING (study_pk) WHERE studies.id = ?1";
             let rows = self.blobs(query, study);
             let ids: Vec<Vec<u8>> = rows
                 .iter()
@@ -104,7 +105,7 @@ impl World {
                 stored.len() == ids.len(),
                 "study {at} holds an identifier twice"
             );
-            let expected: HashSet<Vec<u8>> = family
+            let expected: HashSet<Vec<u8>> = parameters
                 .reports
                 .iter()
                 .zip(&counted)
@@ -119,8 +120,8 @@ impl World {
             let squares = self.spectrum(at, n);
             let study = &mut self.studies[at];
             study.spectra.insert(n, squares);
-            for (letter, times) in study.letters.iter_mut().zip(counted) {
-                letter.counted = times == 1;
+            for (report_status, times) in study.reports.iter_mut().zip(counted) {
+                report_status.counted = times == 1;
             }
         }
     }
@@ -131,7 +132,7 @@ impl World {
         let study = store
             .study(StudyId::parse(&self.studies[at].id).unwrap())
             .unwrap();
-        let stored = store.moment(&study, Cancel::NEVER).unwrap();
+        let stored = store.bucket_sums(&study, Cancel::NEVER).unwrap();
         assert!(
             stored.n == n,
             "the moment is of {} reports, not {n}",

@@ -44,7 +44,7 @@ use self::{
 use crate::faults::{Faults, Mutation};
 
 /// Scenarios of the default suite.
-const FEW: u64 = 300;
+const DEFAULT_SCENARIOS: u64 = 300;
 
 /// Plays one list of operations; what was violated, or nothing.
 fn play(seed: u64, operations: &[Operation], faults: Faults) -> Result<(), String> {
@@ -61,7 +61,7 @@ fn play(seed: u64, operations: &[Operation], faults: Faults) -> Result<(), Strin
                 world.perform(operation.clone()).await;
             }
             place = "at the end".to_owned();
-            world.settle().await;
+            world.check_final_state().await;
         });
     }));
     played.map_err(|panic| {
@@ -106,7 +106,7 @@ fn from_environment(key: &str, default: u64) -> u64 {
 #[test]
 fn generated_scenarios_keep_the_invariants() {
     let from = from_environment("EIGENVEIL_SCENARIOS_FROM", 0);
-    let count = from_environment("EIGENVEIL_SCENARIOS", FEW);
+    let count = from_environment("EIGENVEIL_SCENARIOS", DEFAULT_SCENARIOS);
     explore(from..from + count);
 }
 

@@ -18,8 +18,8 @@ use super::{identifiable, operations::REPORTS};
 pub(super) const P: usize = 3;
 
 /// Studies of the same parameters, and the reports made for them.
-pub(super) struct Family {
-    /// What a study of the family is created with.
+pub(super) struct ParameterSet {
+    /// What a study of the parameters is created with.
     pub(super) design: serde_json::Value,
     /// The frozen parameters.
     pub(super) params: StudyParams,
@@ -27,7 +27,7 @@ pub(super) struct Family {
     pub(super) reports: Vec<Report>,
 }
 
-impl Family {
+impl ParameterSet {
     /// Devices with reports for this study.
     pub(super) fn new(
         design: serde_json::Value,
@@ -86,7 +86,7 @@ impl Family {
 
 /// What is known of one report in one study.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Letter {
+pub(super) struct ReportStatus {
     /// It reached the server while the study may have been open.
     pub(super) may_count: bool,
     /// Its device was told 201 or 200.
@@ -99,17 +99,17 @@ pub(super) struct Letter {
 #[derive(Clone)]
 pub(super) struct Exported {
     pub(super) study: String,
-    pub(super) family: usize,
+    pub(super) parameters: usize,
     /// The reports in it.
     pub(super) reports: Vec<usize>,
     pub(super) bytes: Vec<u8>,
 }
 
-/// An estimate that was asked for.
+/// An estimate that was requested for.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked {
+pub(super) struct RequestedEstimate {
     pub(super) number: u64,
-    /// Reports counted when it was asked for.
+    /// Reports counted when it was requested for.
     pub(super) at_least: u64,
     pub(super) cancelled: bool,
 }
@@ -117,31 +117,34 @@ pub(super) struct Asked {
 /// What is known of one study.
 pub(super) struct StudyModel {
     pub(super) id: String,
-    pub(super) family: usize,
+    pub(super) parameters: usize,
     /// As of the last operation.
     pub(super) state: StudyState,
-    pub(super) letters: Vec<Letter>,
+    pub(super) reports: Vec<ReportStatus>,
     /// Sum of the squared eigenvalues that an estimate at this n has.
     pub(super) spectra: HashMap<u64, f64>,
-    pub(super) asked: Vec<Asked>,
+    pub(super) requested: Vec<RequestedEstimate>,
     /// Exports whose reports were added to it.
     pub(super) imported: HashSet<usize>,
 }
 
 impl StudyModel {
-    pub(super) fn new(id: &str, state: StudyState, family: usize) -> Self {
+    pub(super) fn new(id: &str, state: StudyState, parameters: usize) -> Self {
         Self {
             id: id.to_owned(),
-            family,
+            parameters,
             state,
-            letters: vec![Letter::default(); REPORTS],
+            reports: vec![ReportStatus::default(); REPORTS],
             spectra: HashMap::new(),
-            asked: Vec::new(),
+            requested: Vec::new(),
             imported: HashSet::new(),
         }
     }
 
     pub(super) fn count(&self) -> u64 {
-        self.letters.iter().filter(|letter| letter.counted).count() as u64
+        self.reports
+            .iter()
+            .filter(|report_status| report_status.counted)
+            .count() as u64
     }
 }

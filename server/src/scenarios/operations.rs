@@ -4,7 +4,7 @@ use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng, seq::IndexedRandom};
 
 use crate::faults::Fault;
 
-/// Reports that the devices of one family of studies have.
+/// Reports that the devices of one parameters of studies have.
 pub(super) const REPORTS: usize = 24;
 
 /// What the network does to one request.
@@ -13,7 +13,7 @@ pub(super) enum Network {
     /// It is answered.
     Answered,
     /// It arrives and the answer is lost.
-    AnswerLost,
+    ResponseLost,
     /// It never arrives.
     RequestLost,
     /// Its last bytes never arrive.
@@ -65,7 +65,7 @@ pub(super) enum Operation {
     },
     /// The operator asks for an estimate.
     Estimate { study: usize },
-    /// The operator looks at the estimates asked for so far, and may cancel the last one.
+    /// The operator looks at the estimates requested for so far, and may cancel the last one.
     Look { study: usize, cancel: bool },
     /// The operator exports a study and keeps the file.
     Export { study: usize },
@@ -173,7 +173,7 @@ fn draw(rng: &mut ChaCha8Rng) -> Operation {
 fn network(rng: &mut ChaCha8Rng) -> Network {
     match rng.random_range(0..10) {
         0..6 => Network::Answered,
-        6..8 => Network::AnswerLost,
+        6..8 => Network::ResponseLost,
         8 => Network::RequestLost,
         _ => Network::CutShort,
     }

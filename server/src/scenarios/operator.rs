@@ -7,7 +7,7 @@ use eigenveil_shared::api::{
 use serde_json::json;
 
 use super::{
-    model::{Asked, Exported, StudyModel},
+    model::{Exported, RequestedEstimate, StudyModel},
     operations::Wanted,
     world::{World, report_request, send},
 };
@@ -44,8 +44,8 @@ impl World {
         );
     }
 
-    pub(super) async fn create(&mut self, family: usize, draft: bool, fault: Option<Fault>) {
-        let mut design = self.families[family].design.clone();
+    pub(super) async fn create(&mut self, parameters: usize, draft: bool, fault: Option<Fault>) {
+        let mut design = self.parameter_sets[parameters].design.clone();
         design["draft"] = json!(draft);
         self.faults.set_next(fault);
         let (status, body) = self.operator("POST", "/v1/studies", Some(&design)).await;
@@ -73,7 +73,7 @@ impl World {
         );
         for document in new {
             self.studies
-                .push(StudyModel::new(&document.id, document.state, family));
+                .push(StudyModel::new(&document.id, document.state, parameters));
         }
     }
 
@@ -82,12 +82,12 @@ impl World {
         let path = format!("/v1/studies/{}/export", study.id);
         let (status, bytes) = self.operator("GET", &path, None).await;
         assert!(status == 200, "an export is answered {status}");
-        let counted = study.letters.iter().enumerate();
+        let counted = study.reports.iter().enumerate();
         let export = Exported {
             study: study.id.clone(),
-            family: study.family,
+            parameters: study.parameters,
             reports: counted
-                .filter(|(_, letter)| letter.counted)
+                .filter(|(_, report_status)| report_status.counted)
                 .map(|(number, _)| number)
                 .collect(),
             bytes,
@@ -117,9 +117,9 @@ impl World {
         let study = target.map(|at| &self.studies[at]);
         let expected = match study {
             None => 201,
-            Some(study) if study.family != export.family => 422,
+            Some(study) if study.parameters != export.parameters => 422,
             Some(study) if study.imported.contains(&number) => 200,
-            Some(study) if export.reports.iter().any(|&r| study.letters[r].counted) => 409,
+            Some(study) if export.reports.iter().any(|&r| study.reports[r].counted) => 409,
             Some(_) => 200,
         };
         let again = study.is_some_and(|study| study.imported.contains(&number));
@@ -167,8 +167,11 @@ impl World {
                 let (status, body) = self.operator("GET", &path, None).await;
                 assert!(status == 200, "an imported study is answered {status}");
                 let document: StudyDocument = serde_json::from_slice(&body).unwrap();
-                self.studies
-                    .push(StudyModel::new(&document.id, document.state, export.family));
+                self.studies.push(StudyModel::new(
+                    &document.id,
+                    document.state,
+                    export.parameters,
+                ));
                 self.studies.len() - 1
             }
         };
@@ -176,8 +179,8 @@ impl World {
         study.imported.insert(number);
         for &report in &export.reports {
             // Counted from now on, whatever becomes of the state.
-            study.letters[report].may_count = true;
-            study.letters[report].counted = true;
+            study.reports[report].may_count = true;
+            study.reports[report].counted = true;
         }
     }
 
@@ -204,7 +207,7 @@ impl World {
         );
         if !there {
             let study = self.studies.remove(at);
-            let body = self.families[study.family].single(0);
+            let body = self.parameter_sets[study.parameters].single(0);
             let request = report_request(&study.id, REPORT_MEDIA_TYPE, body);
             let (status, _) = send(self.routes.clone(), request).await;
             assert!(
@@ -220,7 +223,7 @@ impl World {
         assert!(status == 202, "asking for an estimate is answered {status}");
         let document: EstimateDocument = serde_json::from_slice(&body).unwrap();
         let study = &mut self.studies[at];
-        study.asked.push(Asked {
+        study.requested.push(RequestedEstimate {
             number: document.number,
             at_least: study.count(),
             cancelled: false,
@@ -230,8 +233,8 @@ impl World {
     /// Looks at the estimates of a study; those that are done are of one moment.
     pub(super) async fn look(&mut self, at: usize, cancel: bool, wait: bool) {
         let path = format!("/v1/studies/{}/estimates", self.studies[at].id);
-        if cancel && let Some(last) = self.studies[at].asked.len().checked_sub(1) {
-            let number = self.studies[at].asked[last].number;
+        if cancel && let Some(last) = self.studies[at].requested.len().checked_sub(1) {
+            let number = self.studies[at].requested[last].number;
             let (status, _) = self
                 .operator("DELETE", &format!("{path}/{number}"), None)
                 .await;
@@ -239,10 +242,10 @@ impl World {
                 matches!(status, 200 | 409),
                 "cancelling an estimate is answered {status}"
             );
-            self.studies[at].asked[last].cancelled |= status == 200;
+            self.studies[at].requested[last].cancelled |= status == 200;
         }
-        for asked in self.studies[at].asked.clone() {
-            let number = asked.number;
+        for requested in self.studies[at].requested.clone() {
+            let number = requested.number;
             let document = loop {
                 let (status, body) = self
                     .operator("GET", &format!("{path}/{number}"), None)
@@ -258,19 +261,19 @@ impl World {
             match (document.state, &document.estimate) {
                 (EstimateState::Running, None) => {}
                 (EstimateState::Cancelled, None) => {
-                    assert!(asked.cancelled, "nobody cancelled estimate {number}");
+                    assert!(requested.cancelled, "nobody cancelled estimate {number}");
                 }
                 // An empty study has no estimate.
                 (EstimateState::Failed, None) => assert!(
-                    asked.at_least == 0,
+                    requested.at_least == 0,
                     "estimate {number} failed: {:?}",
                     document.problem
                 ),
                 (EstimateState::Done, Some(estimate)) => {
                     let n = estimate.n;
                     assert!(
-                        !asked.cancelled && (asked.at_least..=study.count()).contains(&n),
-                        "estimate {number} is of {n} reports: {asked:?}, now {}",
+                        !requested.cancelled && (requested.at_least..=study.count()).contains(&n),
+                        "estimate {number} is of {n} reports: {requested:?}, now {}",
                         study.count()
                     );
                     let squares: f64 = estimate.eigenvalues.iter().map(|x| x * x).sum();

@@ -37,7 +37,7 @@ pub(super) fn all() -> Vec<(&'static str, u64, Vec<Operation>)> {
             "an answer lost before a close is told afterwards",
             1,
             vec![
-                upload(Network::AnswerLost),
+                upload(Network::ResponseLost),
                 close(None),
                 Operation::Restart,
                 upload(Network::Answered),
@@ -89,7 +89,7 @@ pub(super) fn all() -> Vec<(&'static str, u64, Vec<Operation>)> {
             "a deleted study comes back from its file and knows its reports",
             6,
             vec![
-                upload(Network::AnswerLost),
+                upload(Network::ResponseLost),
                 create(1),
                 Operation::Export { study: 0 },
                 close(None),

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use tower::ServiceExt;
 
 use super::{
-    model::{Exported, Family, P, StudyModel},
+    model::{Exported, P, ParameterSet, StudyModel},
     operations::{Network, Operation, Wanted},
 };
 use crate::{
@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// Status and body of an answer.
-pub(super) type Answer = (u16, Vec<u8>);
+pub(super) type Reply = (u16, Vec<u8>);
 
 pub(super) struct World {
     pub(super) config: ServerConfig,
@@ -38,7 +38,7 @@ pub(super) struct World {
     app: Option<AppState>,
     pub(super) routes: Router,
     pub(super) token: String,
-    pub(super) families: Vec<Family>,
+    pub(super) parameter_sets: Vec<ParameterSet>,
     pub(super) studies: Vec<StudyModel>,
     pub(super) exports: Vec<Exported>,
     // Last: removed when everything is closed.
@@ -82,7 +82,7 @@ impl World {
             app: None,
             routes: Router::new(),
             token: String::new(),
-            families: Vec::new(),
+            parameter_sets: Vec::new(),
             studies: Vec::new(),
             exports: Vec::new(),
             _directory: directory,
@@ -95,13 +95,13 @@ impl World {
             let (status, body) = world.operator("POST", "/v1/studies", Some(&design)).await;
             assert_eq!(status, 201);
             let document: StudyDocument = serde_json::from_slice(&body).unwrap();
-            let family = Family::new(design, &document, &mut rng);
+            let parameters = ParameterSet::new(design, &document, &mut rng);
             world.studies.push(StudyModel::new(
                 &document.id,
                 document.state,
-                world.families.len(),
+                world.parameter_sets.len(),
             ));
-            world.families.push(family);
+            world.parameter_sets.push(parameters);
         }
         world
     }
@@ -165,8 +165,8 @@ impl World {
                 fault,
             } => self.set_state(study % studies, wanted, fault).await,
             Operation::Create { like, draft, fault } => {
-                let family = self.studies[like % studies].family;
-                self.create(family, draft, fault).await;
+                let parameters = self.studies[like % studies].parameters;
+                self.create(parameters, draft, fault).await;
             }
             Operation::Estimate { study } => self.estimate(study % studies).await,
             Operation::Look { study, cancel } => self.look(study % studies, cancel, false).await,
@@ -190,19 +190,19 @@ impl World {
     }
 
     /// With nothing broken any more, every device is told; and everything is still there after a restart.
-    pub(super) async fn settle(&mut self) {
+    pub(super) async fn check_final_state(&mut self) {
         self.restart();
         for at in 0..self.studies.len() {
             if self.studies[at].state == StudyState::Draft {
                 self.set_state(at, Wanted::Open, None).await;
             }
             let open = self.studies[at].state == StudyState::Open;
-            for report in 0..self.studies[at].letters.len() {
+            for report in 0..self.studies[at].reports.len() {
                 self.upload(at, report, Network::Answered).await;
-                let letter = self.studies[at].letters[report];
+                let report_status = self.studies[at].reports[report];
                 assert!(
-                    letter.acknowledged == (open || letter.counted),
-                    "report {report} of an {open:?} study ends as {letter:?}"
+                    report_status.acknowledged == (open || report_status.counted),
+                    "report {report} of an {open:?} study ends as {report_status:?}"
                 );
             }
         }
@@ -242,14 +242,14 @@ impl World {
         method: &str,
         path: &str,
         body: Option<&serde_json::Value>,
-    ) -> Answer {
+    ) -> Reply {
         let body = body.map_or_else(Vec::new, |value| value.to_string().into_bytes());
         let request = self.order(method, path, "application/json", body);
         send(self.routes.clone(), request).await
     }
 
     async fn upload(&mut self, at: usize, report: usize, network: Network) {
-        let mut body = self.families[self.studies[at].family].single(report);
+        let mut body = self.parameter_sets[self.studies[at].parameters].single(report);
         match network {
             Network::RequestLost => return,
             Network::CutShort => {
@@ -261,7 +261,7 @@ impl World {
                 );
                 return;
             }
-            Network::Answered | Network::AnswerLost => {}
+            Network::Answered | Network::ResponseLost => {}
         }
         let answer = self.post(at, REPORT_MEDIA_TYPE, body).await;
         self.arrived(at, report);
@@ -277,7 +277,12 @@ impl World {
         match study.state {
             StudyState::Draft => status == 404,
             StudyState::Open => status == 400,
-            StudyState::Closed if study.letters.iter().any(|letter| letter.acknowledged) => {
+            StudyState::Closed
+                if study
+                    .reports
+                    .iter()
+                    .any(|report_status| report_status.acknowledged) =>
+            {
                 status == 400
             }
             StudyState::Closed => [400, 409].contains(&status),
@@ -287,26 +292,32 @@ impl World {
     /// It reached a server that may count it.
     fn arrived(&mut self, at: usize, report: usize) {
         let study = &mut self.studies[at];
-        study.letters[report].may_count |= study.state == StudyState::Open;
+        study.reports[report].may_count |= study.state == StudyState::Open;
     }
 
     /// What a device makes of the answer to its report. `sent_twice`: the same request round brought it before.
     fn learn(&mut self, at: usize, report: usize, status: u16, sent_twice: bool) {
         let study = &mut self.studies[at];
         let state = study.state;
-        let letter = &mut study.letters[report];
+        let report_status = &mut study.reports[report];
         let right = match status {
-            201 => letter.may_count && !letter.counted && (sent_twice || !letter.acknowledged),
-            200 => letter.counted || sent_twice,
-            409 => !letter.counted && !letter.acknowledged && state == StudyState::Closed,
+            201 => {
+                report_status.may_count
+                    && !report_status.counted
+                    && (sent_twice || !report_status.acknowledged)
+            }
+            200 => report_status.counted || sent_twice,
+            409 => {
+                !report_status.counted && !report_status.acknowledged && state == StudyState::Closed
+            }
             404 => state == StudyState::Draft,
             _ => false,
         };
-        letter.acknowledged |= matches!(status, 200 | 201);
-        let letter = *letter;
+        report_status.acknowledged |= matches!(status, 200 | 201);
+        let report_status = *report_status;
         assert!(
             right,
-            "report {report} is answered {status} in a study that is {state:?}, being {letter:?}"
+            "report {report} is answered {status} in a study that is {state:?}, being {report_status:?}"
         );
     }
 
@@ -318,7 +329,7 @@ impl World {
         network: Network,
     ) {
         let malformed = malformed.map(|place| place % reports.len());
-        let mut body = self.families[self.studies[at].family].batch(reports, malformed);
+        let mut body = self.parameter_sets[self.studies[at].parameters].batch(reports, malformed);
         match network {
             Network::RequestLost => return,
             Network::CutShort => {
@@ -330,7 +341,7 @@ impl World {
                 );
                 return;
             }
-            Network::Answered | Network::AnswerLost => {}
+            Network::Answered | Network::ResponseLost => {}
         }
         let good: Vec<usize> = reports
             .iter()
@@ -342,11 +353,11 @@ impl World {
         for &report in &good {
             self.arrived(at, report);
         }
-        if network == Network::AnswerLost {
+        if network == Network::ResponseLost {
             return;
         }
         let state = self.studies[at].state;
-        let known = |report: &&usize| self.studies[at].letters[**report].counted;
+        let known = |report: &&usize| self.studies[at].reports[**report].counted;
         if status == 404 {
             assert!(
                 state == StudyState::Draft,
@@ -370,7 +381,7 @@ impl World {
             (new, good.len() as u64 - new)
         } else {
             let unknown = reports.iter().enumerate().filter(|(place, report)| {
-                Some(*place) != malformed && !self.studies[at].letters[**report].counted
+                Some(*place) != malformed && !self.studies[at].reports[**report].counted
             });
             refused.extend(unknown.map(|(place, _)| place));
             refused.sort_unstable();
@@ -382,8 +393,8 @@ impl World {
             "a batch of which {new} are new is answered {receipt:?}"
         );
         for report in good {
-            let letter = &mut self.studies[at].letters[report];
-            letter.acknowledged |= state == StudyState::Open || letter.counted;
+            let report_status = &mut self.studies[at].reports[report];
+            report_status.acknowledged |= state == StudyState::Open || report_status.counted;
         }
     }
 
@@ -409,7 +420,7 @@ impl World {
             let Some(&report) = reports.get(place) else {
                 break;
             };
-            let body = self.families[self.studies[at].family].single(report);
+            let body = self.parameter_sets[self.studies[at].parameters].single(report);
             let request = report_request(&self.studies[at].id, REPORT_MEDIA_TYPE, body);
             sent.push((report, tokio::spawn(send(self.routes.clone(), request))));
         }
@@ -452,9 +463,9 @@ impl World {
             let counted = self.on_disk(at);
             for (report, _) in answers.iter().filter(|(_, status)| *status >= 429) {
                 let times = answers.iter().filter(|(other, _)| other == report).count();
-                let letter = self.studies[at].letters[*report];
+                let report_status = self.studies[at].reports[*report];
                 assert!(
-                    times > 1 || letter.counted || counted[*report] == 0,
+                    times > 1 || report_status.counted || counted[*report] == 0,
                     "report {report} was told that it was not written, and was"
                 );
             }
@@ -478,7 +489,7 @@ impl World {
             .unwrap()
     }
 
-    async fn post(&self, at: usize, media_type: &str, body: Vec<u8>) -> Answer {
+    async fn post(&self, at: usize, media_type: &str, body: Vec<u8>) -> Reply {
         let request = report_request(&self.studies[at].id, media_type, body);
         send(self.routes.clone(), request).await
     }
@@ -507,7 +518,7 @@ pub(super) fn report_request(study: &str, media_type: &str, body: Vec<u8>) -> Re
 }
 
 /// Owned, so that it can be spawned.
-pub(super) async fn send(routes: Router, request: Request<Body>) -> Answer {
+pub(super) async fn send(routes: Router, request: Request<Body>) -> Reply {
     let response = routes.oneshot(request).await.unwrap();
     let status = response.status().as_u16();
     let body = response.into_body().collect().await.unwrap().to_bytes();

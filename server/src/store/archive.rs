@@ -132,7 +132,7 @@ impl<W: Write> ArchiveWriter<W> {
 }
 
 /// A piece of an export.
-pub(super) enum Part {
+pub(super) enum ArchiveItem {
     /// Identifier of a report.
     Identifier([u8; 16]),
     /// What one bucket holds: a sum, or seeds.
@@ -165,11 +165,11 @@ pub(super) struct ArchiveReader<R: Read> {
 
 impl<R: Read> ArchiveReader<R> {
     /// Goes through everything behind the header and checks it as far as one piece shows; returns the SHA-256.
-    pub(super) fn walk(
+    pub(super) fn read_items(
         mut self,
         header: &Header,
         params: &StudyParams,
-        mut visit: impl FnMut(Part) -> Result<(), Failure>,
+        mut visit: impl FnMut(ArchiveItem) -> Result<(), Failure>,
     ) -> Result<[u8; 32], Failure> {
         let mut last = None;
         for _ in 0..header.reports {
@@ -178,7 +178,7 @@ impl<R: Read> ArchiveReader<R> {
                 return Err(malformed("an identifier, or the order of identifiers").into());
             }
             last = Some(id);
-            visit(Part::Identifier(id))?;
+            visit(ArchiveItem::Identifier(id))?;
         }
         let (mut before, mut reports) = (None, 0_u64);
         for _ in 0..header.sections {
@@ -201,7 +201,7 @@ impl<R: Read> ArchiveReader<R> {
             before = Some(bucket);
             reports = reports.saturating_add(n);
             let bytes = self.run(length)?;
-            visit(Part::Section { bucket, n, bytes })?;
+            visit(ArchiveItem::Section { bucket, n, bytes })?;
         }
         if reports != header.reports {
             return Err(malformed("the number of reports").into());

@@ -9,11 +9,11 @@ const MINUTE: u64 = 60;
 const HOUR: u64 = 3_600;
 const DAY: u64 = 86_400;
 /// Minutes are kept this long, then folded into hours; hours this long, then folded into days.
-const FOLDS: [(u64, u64, u64); 2] = [(MINUTE, HOUR, 2 * HOUR), (HOUR, DAY, 14 * DAY)];
+const ROLLUPS: [(u64, u64, u64); 2] = [(MINUTE, HOUR, 2 * HOUR), (HOUR, DAY, 14 * DAY)];
 
 /// Reports accepted by upload within one stretch of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Arrivals {
+pub(crate) struct ArrivalCount {
     /// Length of the stretch in seconds.
     pub(crate) seconds: u64,
     /// Its begin, in seconds since 1970-01-01 UTC.
@@ -25,7 +25,7 @@ pub(crate) struct Arrivals {
 /// Counts the reports of a commit. The first of a minute folds what is old.
 pub(super) fn count(
     transaction: &Transaction<'_>,
-    study_row: i64,
+    study_pk: i64,
     now_s: u64,
     reports: u64,
 ) -> Result<(), Failure> {
@@ -34,40 +34,41 @@ pub(super) fn count(
     let minute = now_s - now_s % MINUTE;
     let counted = transaction
         .prepare_cached(
-            "UPDATE arrivals SET n = n + ? WHERE study = ? AND seconds = 60 AND start = ?",
+            "UPDATE arrivals SET n = n + ? WHERE study_pk = ? AND seconds = 60 AND start = ?",
         )?
-        .execute(params![reports, study_row, minute])?;
+        .execute(params![reports, study_pk, minute])?;
     if counted > 0 {
         return Ok(());
     }
     transaction.execute(
-        "INSERT INTO arrivals (study, seconds, start, n) VALUES (?, 60, ?, ?)",
-        params![study_row, minute, reports],
+        "INSERT INTO arrivals (study_pk, seconds, start, n) VALUES (?, 60, ?, ?)",
+        params![study_pk, minute, reports],
     )?;
-    for (fine, coarse, age) in FOLDS {
+    for (fine, coarse, age) in ROLLUPS {
         // Whole stretches only: a coarse one and its parts are never both there.
         let until = now_s.saturating_sub(age) / coarse * coarse;
         transaction.execute(
-            "INSERT INTO arrivals (study, seconds, start, n)
-             SELECT study, ?1, start / ?1 * ?1, sum(n) FROM arrivals
-             WHERE study = ?2 AND seconds = ?3 AND start < ?4 GROUP BY start / ?1
+            "INSERT INTO arrivals (study_pk, seconds, start, n)
+             SELECT study_pk, ?1, start / ?1 * ?1, sum(n) FROM arrivals
+             WHERE study_pk = ?2 AND seconds = ?3 AND start < ?4 GROUP BY start / ?1
              ON CONFLICT DO UPDATE SET n = n + excluded.n",
-            params![coarse, study_row, fine, until],
+            params![coarse, study_pk, fine, until],
         )?;
         transaction.execute(
-            "DELETE FROM arrivals WHERE study = ? AND seconds = ? AND start < ?",
-            params![study_row, fine, until],
+            "DELETE FROM arrivals WHERE study_pk = ? AND seconds = ? AND start < ?",
+            params![study_pk, fine, until],
         )?;
     }
     Ok(())
 }
 
 /// All counts of a study, oldest first.
-fn read(connection: &Connection, study_row: i64) -> Result<Vec<Arrivals>, Failure> {
-    let mut statement = connection
-        .prepare_cached("SELECT seconds, start, n FROM arrivals WHERE study = ? ORDER BY start")?;
-    let rows = statement.query_map([study_row], |row| {
-        Ok(Arrivals {
+fn read(connection: &Connection, study_pk: i64) -> Result<Vec<ArrivalCount>, Failure> {
+    let mut statement = connection.prepare_cached(
+        "SELECT seconds, start, n FROM arrivals WHERE study_pk = ? ORDER BY start",
+    )?;
+    let rows = statement.query_map([study_pk], |row| {
+        Ok(ArrivalCount {
             seconds: row.get(0)?,
             start: row.get(1)?,
             n: row.get(2)?,
@@ -78,8 +79,8 @@ fn read(connection: &Connection, study_row: i64) -> Result<Vec<Arrivals>, Failur
 
 impl Store {
     /// When the study's reports came, oldest first; imported ones are not among them. Blocks while reading.
-    pub(crate) fn arrivals(&self, study: &Study) -> Result<Vec<Arrivals>> {
-        read(&self.reader(), study.row).map_err(Failure::into_error)
+    pub(crate) fn arrivals(&self, study: &Study) -> Result<Vec<ArrivalCount>> {
+        read(&self.reader(), study.pk).map_err(Failure::into_error)
     }
 }
 
@@ -92,8 +93,8 @@ mod tests {
         let mut connection = Connection::open_in_memory().unwrap();
         connection
             .execute_batch(
-                "CREATE TABLE arrivals (study INTEGER, seconds INTEGER, start INTEGER, n INTEGER,
-                 PRIMARY KEY (study, seconds, start))",
+                "CREATE TABLE arrivals (study_pk INTEGER, seconds INTEGER, start INTEGER, n INTEGER,
+                 PRIMARY KEY (study_pk, seconds, start))",
             )
             .unwrap();
         let transaction = connection.transaction().unwrap();

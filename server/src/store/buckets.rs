@@ -26,10 +26,10 @@ impl BucketKey {
     }
 
     /// The bucket of the commit with this sequence number.
-    fn bucket_of(&self, study_row: i64, commit_seq: u64, buckets: u32) -> u32 {
+    fn bucket_of(&self, study_pk: i64, commit_seq: u64, buckets: u32) -> u32 {
         let hash: [u8; 32] = Sha256::new()
             .chain_update(self.0)
-            .chain_update(study_row.to_le_bytes())
+            .chain_update(study_pk.to_le_bytes())
             .chain_update(commit_seq.to_le_bytes())
             .finalize()
             .into();
@@ -66,7 +66,7 @@ impl BucketCache {
 
     /// The bucket of a study's commit with this sequence number.
     pub(super) fn bucket_of(&self, study: &Study, commit_seq: u64) -> u32 {
-        self.key.bucket_of(study.row, commit_seq, study.buckets())
+        self.key.bucket_of(study.pk, commit_seq, study.buckets())
     }
 
     /// Takes a bucket's sum out of the cache, or reads it.
@@ -76,7 +76,7 @@ impl BucketCache {
         study: &Study,
         bucket: u32,
     ) -> Result<Accumulator, Failure> {
-        if let Some((sums, _)) = self.sums.remove(&(study.row, bucket)) {
+        if let Some((sums, _)) = self.sums.remove(&(study.pk, bucket)) {
             self.used -= size_of_sum(&sums);
             return Ok(sums);
         }
@@ -95,8 +95,8 @@ impl BucketCache {
     }
 
     /// Forgets a study: its sums were changed by somebody else, or are gone.
-    pub(super) fn evict(&mut self, study_row: i64) {
-        self.sums.retain(|(row, _), _| *row != study_row);
+    pub(super) fn evict(&mut self, study_pk: i64) {
+        self.sums.retain(|(row, _), _| *row != study_pk);
         self.used = self.sums.values().map(|(sums, _)| size_of_sum(sums)).sum();
     }
 
@@ -118,7 +118,7 @@ impl BucketCache {
         }
         self.turn += 1;
         self.used += size;
-        self.sums.insert((study.row, bucket), (sums, self.turn));
+        self.sums.insert((study.pk, bucket), (sums, self.turn));
     }
 }
 
@@ -134,8 +134,8 @@ pub(super) fn read_sum(
 ) -> Result<Accumulator, Failure> {
     let p = study.params().report_dimension();
     let stored: Option<(u64, Vec<u8>)> = connection
-        .prepare_cached("SELECT n, sum FROM buckets WHERE study = ? AND bucket = ?")?
-        .query_row(params![study.row, bucket], |row| {
+        .prepare_cached("SELECT n, sum FROM buckets WHERE study_pk = ? AND bucket = ?")?
+        .query_row(params![study.pk, bucket], |row| {
             Ok((row.get(0)?, row.get(1)?))
         })
         .optional()?;
@@ -158,10 +158,10 @@ pub(super) fn write_sum(
     bytes.extend(entries.flat_map(|entry| entry.to_le_bytes()));
     connection
         .prepare_cached(
-            "INSERT INTO buckets (study, bucket, n, sum) VALUES (?, ?, ?, ?)
-             ON CONFLICT (study, bucket) DO UPDATE SET n = excluded.n, sum = excluded.sum",
+            "INSERT INTO buckets (study_pk, bucket, n, sum) VALUES (?, ?, ?, ?)
+             ON CONFLICT (study_pk, bucket) DO UPDATE SET n = excluded.n, sum = excluded.sum",
         )?
-        .execute(params![study.row, bucket, sums.count(), *bytes])?;
+        .execute(params![study.pk, bucket, sums.count(), *bytes])?;
     Ok(())
 }
 
@@ -171,9 +171,9 @@ pub(super) fn read_sums(
     study: &Study,
 ) -> Result<Vec<(u32, Accumulator)>, Failure> {
     let p = study.params().report_dimension();
-    let mut statement =
-        connection.prepare("SELECT bucket, n, sum FROM buckets WHERE study = ? ORDER BY bucket")?;
-    let mut rows = statement.query([study.row])?;
+    let mut statement = connection
+        .prepare("SELECT bucket, n, sum FROM buckets WHERE study_pk = ? ORDER BY bucket")?;
+    let mut rows = statement.query([study.pk])?;
     let mut sums = Vec::new();
     while let Some(row) = rows.next()? {
         let sum = row.get_ref(2)?.as_blob().map_err(Failure::damaged)?;
@@ -248,7 +248,7 @@ mod tests {
                 store.submit(&study, vec![report]).await.unwrap();
             }
             let counts = |(bucket, sums): &(u32, Accumulator)| (*bucket, sums.count());
-            let moment = store.moment(&study, Cancel::NEVER).unwrap();
+            let moment = store.bucket_sums(&study, Cancel::NEVER).unwrap();
             filled.push(moment.buckets.iter().map(counts).collect::<Vec<_>>());
         }
         // By chance less than once in 10¹⁰ runs.

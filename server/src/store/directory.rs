@@ -135,7 +135,7 @@ impl DataDirectory {
     }
 
     /// The database's write-ahead log.
-    pub(super) fn log(&self) -> PathBuf {
+    pub(super) fn wal_path(&self) -> PathBuf {
         self.path.join(format!("{DATABASE}-wal"))
     }
 

@@ -26,14 +26,14 @@ pub(super) fn redeem(
     };
     let spent = transaction
         .prepare_cached(
-            "UPDATE participant_tokens SET spent = 1 WHERE study = ? AND hash = ? AND spent = 0",
+            "UPDATE participant_tokens SET spent = 1 WHERE study_pk = ? AND hash = ? AND spent = 0",
         )?
         .execute(params![row, hash])?;
     if spent == 1 {
         return Ok(None);
     }
     let known = transaction
-        .prepare_cached("SELECT 1 FROM participant_tokens WHERE study = ? AND hash = ?")?
+        .prepare_cached("SELECT 1 FROM participant_tokens WHERE study_pk = ? AND hash = ?")?
         .query_row(params![row, hash], |_| Ok(()))
         .optional()?;
     Ok(Some(match known {
@@ -54,7 +54,7 @@ impl Store {
                 "count is {count}; one request makes 1 to {MAX_TOKENS_PER_REQUEST} tokens"
             )));
         }
-        let (row, id) = (study.row, study.id());
+        let (row, id) = (study.pk, study.id());
         if study.enrolment() == Enrolment::Open {
             return Err(Error::new(
                 ErrorCode::InvalidTransition,
@@ -86,7 +86,7 @@ impl Store {
                     .into());
                 }
                 let mut insert = transaction
-                    .prepare_cached("INSERT INTO participant_tokens (study, hash) VALUES (?, ?)")?;
+                    .prepare_cached("INSERT INTO participant_tokens (study_pk, hash) VALUES (?, ?)")?;
                 for hash in hashes {
                     insert.execute(params![row, hash])?;
                 }
@@ -106,10 +106,10 @@ impl Store {
         let count = || -> Result<TokenCounts, Failure> {
             // An own connection: counting a million rows must not hold up everybody else.
             let connection = schema::open_for_reading(&self.shared.directory.database())?;
-            rows::require(&connection, study.row, study.id())?;
+            rows::require(&connection, study.pk, study.id())?;
             Ok(connection.query_row(
-                "SELECT count(*), coalesce(sum(spent), 0) FROM participant_tokens WHERE study = ?",
-                [study.row],
+                "SELECT count(*), coalesce(sum(spent), 0) FROM participant_tokens WHERE study_pk = ?",
+                [study.pk],
                 |row| {
                     Ok(TokenCounts {
                         issued: row.get(0)?,
@@ -132,7 +132,7 @@ mod tests {
         ServerConfig,
         faults::{Fault, Faults},
         store::{
-            Store, Stored,
+            Store, SubmitOutcome,
             fixtures::{create, report},
         },
     };
@@ -150,7 +150,7 @@ mod tests {
         let token = ParticipantToken::parse(&issued.tokens[0]).unwrap();
         let report = report(&study, 7).with_token(&token);
         let spent = |store: &Store| store.token_counts(&study).unwrap().spent;
-        let counted = |store: &Store| store.moment(&study, Cancel::NEVER).unwrap().n;
+        let counted = |store: &Store| store.bucket_sums(&study, Cancel::NEVER).unwrap().n;
         let kept = |store: &Store| (spent(store), counted(store));
 
         faults.set_next(Some(Fault::CommitFails));
@@ -168,7 +168,7 @@ mod tests {
             assert_eq!(spent(&store), reports);
         }
         let stored = store.submit(&study, vec![report]).await.unwrap();
-        assert_eq!(stored, [Stored::Duplicate]);
+        assert_eq!(stored, [SubmitOutcome::Duplicate]);
         assert_eq!(kept(&store), (1, 1));
     }
 }

@@ -13,9 +13,9 @@ use super::{failure::Failure, study::StudyId};
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
     /// Its place in the queue.
-    pub(crate) job: i64,
+    pub(crate) id: i64,
     /// The study's row.
-    pub(crate) study_row: i64,
+    pub(crate) study_pk: i64,
     /// What was asked for.
     pub(crate) request: EstimateRequest,
     /// How often it was begun before.
@@ -45,21 +45,21 @@ const COLUMNS: &str = "number, state, request, problem, created_at_ms";
 /// Adds a job at the end of the queue.
 pub(super) fn insert(
     transaction: &Transaction<'_>,
-    study_row: i64,
+    study_pk: i64,
     study: StudyId,
     request: EstimateRequest,
     created_at_ms: u64,
 ) -> Result<EstimateDocument, Failure> {
     let text = serde_json::to_string(&request).map_err(Failure::damaged)?;
     let number: u64 = transaction.query_row(
-        "SELECT coalesce(max(number), 0) + 1 FROM estimates WHERE study = ?",
-        [study_row],
+        "SELECT coalesce(max(number), 0) + 1 FROM estimates WHERE study_pk = ?",
+        [study_pk],
         |row| row.get(0),
     )?;
     transaction.execute(
-        "INSERT INTO estimates (study, number, state, request, created_at_ms)
+        "INSERT INTO estimates (study_pk, number, state, request, created_at_ms)
          VALUES (?, ?, 'running', ?, ?)",
-        params![study_row, number, text, created_at_ms],
+        params![study_pk, number, text, created_at_ms],
     )?;
     Ok(EstimateDocument {
         number,
@@ -105,9 +105,9 @@ pub(super) fn forget_old(
 ) -> Result<(), Failure> {
     transaction.execute(
         "DELETE FROM estimates WHERE state != 'running'
-         AND study = (SELECT study FROM estimates WHERE job = ?1)
+         AND study_pk = (SELECT study_pk FROM estimates WHERE job = ?1)
          AND number <= (SELECT number FROM estimates WHERE state != 'running'
-                        AND study = (SELECT study FROM estimates WHERE job = ?1)
+                        AND study_pk = (SELECT study_pk FROM estimates WHERE job = ?1)
                         ORDER BY number DESC LIMIT 1 OFFSET ?2)",
         params![job, keep.max(1)],
     )?;
@@ -117,15 +117,15 @@ pub(super) fn forget_old(
 /// One job of a study.
 pub(super) fn get(
     connection: &Connection,
-    study_row: i64,
+    study_pk: i64,
     study: StudyId,
     number: u64,
 ) -> Result<StoredEstimate, Failure> {
     connection
         .prepare_cached(&format!(
-            "SELECT {COLUMNS}, estimate FROM estimates WHERE study = ? AND number = ?"
+            "SELECT {COLUMNS}, estimate FROM estimates WHERE study_pk = ? AND number = ?"
         ))?
-        .query_row(params![study_row, number], |row| {
+        .query_row(params![study_pk, number], |row| {
             let text = row.get(5)?;
             Ok(document(row, study).map(|document| StoredEstimate { document, text }))
         })
@@ -136,25 +136,25 @@ pub(super) fn get(
 /// All jobs of a study, oldest first, without their results.
 pub(super) fn list(
     connection: &Connection,
-    study_row: i64,
+    study_pk: i64,
     study: StudyId,
 ) -> Result<Vec<EstimateDocument>, Failure> {
     let mut statement = connection.prepare_cached(&format!(
-        "SELECT {COLUMNS} FROM estimates WHERE study = ? ORDER BY number"
+        "SELECT {COLUMNS} FROM estimates WHERE study_pk = ? ORDER BY number"
     ))?;
-    let rows = statement.query_map([study_row], |row| Ok(document(row, study)))?;
+    let rows = statement.query_map([study_pk], |row| Ok(document(row, study)))?;
     rows.map(|row| row?).collect()
 }
 
 /// Cancels a job that is not finished. Returns the document and the job's place in the queue.
 pub(super) fn cancel(
     transaction: &Transaction<'_>,
-    study_row: i64,
+    study_pk: i64,
     study: StudyId,
     number: u64,
     now_ms: u64,
 ) -> Result<(EstimateDocument, i64), Failure> {
-    let mut current = get(transaction, study_row, study, number)?.document;
+    let mut current = get(transaction, study_pk, study, number)?.document;
     match current.state {
         EstimateState::Running | EstimateState::Cancelled => {}
         finished @ (EstimateState::Done | EstimateState::Failed) => {
@@ -170,12 +170,12 @@ pub(super) fn cancel(
     }
     transaction.execute(
         "UPDATE estimates SET state = 'cancelled', finished_at_ms = ?
-         WHERE study = ? AND number = ? AND state = 'running'",
-        params![now_ms, study_row, number],
+         WHERE study_pk = ? AND number = ? AND state = 'running'",
+        params![now_ms, study_pk, number],
     )?;
     let job = transaction.query_row(
-        "SELECT job FROM estimates WHERE study = ? AND number = ?",
-        params![study_row, number],
+        "SELECT job FROM estimates WHERE study_pk = ? AND number = ?",
+        params![study_pk, number],
         |row| row.get(0),
     )?;
     current.state = EstimateState::Cancelled;
@@ -186,13 +186,13 @@ pub(super) fn cancel(
 pub(super) fn begin_next(transaction: &Transaction<'_>) -> Result<Option<Job>, Failure> {
     let next: Option<(i64, i64, String, u32)> = transaction
         .query_row(
-            "SELECT job, study, request, attempts FROM estimates
+            "SELECT job, study_pk, request, attempts FROM estimates
              WHERE state = 'running' ORDER BY job LIMIT 1",
             [],
             |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)),
         )
         .optional()?;
-    let Some((job, study_row, request, attempts)) = next else {
+    let Some((job, study_pk, request, attempts)) = next else {
         return Ok(None);
     };
     transaction.execute(
@@ -200,8 +200,8 @@ pub(super) fn begin_next(transaction: &Transaction<'_>) -> Result<Option<Job>, F
         [job],
     )?;
     Ok(Some(Job {
-        job,
-        study_row,
+        id: job,
+        study_pk,
         request: serde_json::from_str(&request).map_err(Failure::damaged)?,
         attempts,
     }))

@@ -12,7 +12,7 @@ pub(super) enum Failure {
     /// Stored bytes are not what was written: how so.
     Damaged(String),
     /// Another server has taken the database over: this one may not write any more.
-    Ousted,
+    LeaseLost,
     /// The request cannot be done in the state the store is in.
     Refused(Error),
 }
@@ -65,7 +65,7 @@ impl Failure {
             );
         }
         match self {
-            Failure::Ousted => unavailable(OUSTED),
+            Failure::LeaseLost => unavailable(LEASE_LOST),
             Failure::Damaged(what) => unavailable(what),
             Failure::Sqlite(error) => unavailable(format!(
                 "the store could not do this ({error}); nothing was changed: try again, and tell the operator if it keeps failing"
@@ -80,7 +80,7 @@ impl fmt::Display for Failure {
         match self {
             Failure::Sqlite(error) => error.fmt(f),
             Failure::Damaged(what) => what.fmt(f),
-            Failure::Ousted => OUSTED.fmt(f),
+            Failure::LeaseLost => LEASE_LOST.fmt(f),
             Failure::Refused(error) => error.fmt(f),
         }
     }
@@ -98,8 +98,8 @@ impl From<Error> for Failure {
     }
 }
 
-/// What is said of [`Failure::Ousted`].
-const OUSTED: &str = "another server has opened this data directory meanwhile and this one writes nothing any more; stop one of the two: \
+/// What is said of [`Failure::LeaseLost`].
+const LEASE_LOST: &str = "another server has opened this data directory meanwhile and this one writes nothing any more; stop one of the two: \
      the lock file in the directory must not be removed";
 
 pub(crate) fn unavailable(detail: impl Into<String>) -> Error {

@@ -18,10 +18,10 @@ use super::{
 
 /// Bytes of a trial write: several pages that must find room, as those of a commit of reports must. An entry of the settings
 /// that is there already would fit into a full store.
-const TRIAL_BYTES: usize = 65_536;
+const PROBE_WRITE_BYTES: usize = 65_536;
 
 /// A look takes the writer's time, and after a failure the disk's.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What the last writes met.
 #[derive(Debug, Default)]
@@ -30,15 +30,15 @@ pub(super) struct Health {
     /// Damage does not mend itself: said until the server is started on a store that is whole.
     damage: OnceLock<String>,
     /// The last look, with whether a commit had failed by then.
-    looked: tokio::sync::Mutex<Option<Look>>,
+    last_probe: tokio::sync::Mutex<Option<Probe>>,
 }
 
 /// What a look at the writer came to.
 #[derive(Debug)]
-struct Look {
+struct Probe {
     at: Instant,
     failed: bool,
-    found: Result<()>,
+    result: Result<()>,
 }
 
 impl Health {
@@ -50,11 +50,11 @@ impl Health {
     /// A commit of reports did not.
     pub(super) fn commit_failed(&self, failure: &Failure) {
         self.failed.store(true, Ordering::Release);
-        self.look_for_damage(failure);
+        self.record_damage(failure);
     }
 
     /// Something else that reads or writes failed: what an operator asked for may be at fault, damage is not.
-    pub(super) fn look_for_damage(&self, failure: &Failure) {
+    pub(super) fn record_damage(&self, failure: &Failure) {
         if let Some(damage) = failure.damage() {
             // The first one is kept.
             let _ = self.damage.set(damage);
@@ -74,7 +74,7 @@ impl Health {
 
 impl Store {
     /// Whether reports can be stored now: the writer answers, no damage was met, and after a failed commit a trial write
-    /// goes through. It is tried once a second at most: whoever asks more often is told what was found then, unless a
+    /// goes through. It is tried once a second at most: whoever asks more often is told what was result then, unless a
     /// commit has failed, or gone through again, since.
     ///
     /// # Errors
@@ -86,47 +86,47 @@ impl Store {
             return Err(unavailable(damage.clone()));
         }
         // Those who come meanwhile wait for the same look.
-        let mut looked = health.looked.lock().await;
+        let mut last = health.last_probe.lock().await;
         let failed = health.failed.load(Ordering::Acquire);
-        if let Some(look) = &*looked
-            && look.failed == failed
-            && look.at.elapsed() < LOOK_EVERY
+        if let Some(probe) = &*last
+            && probe.failed == failed
+            && probe.at.elapsed() < PROBE_INTERVAL
         {
-            return look.found.clone();
+            return probe.result.clone();
         }
-        let found = self.look().await;
-        *looked = Some(Look {
+        let result = self.probe().await;
+        *last = Some(Probe {
             at: Instant::now(),
             failed: health.failed.load(Ordering::Acquire),
-            found: found.clone(),
+            result: result.clone(),
         });
-        found
+        result
     }
 
-    async fn look(&self) -> Result<()> {
+    async fn probe(&self) -> Result<()> {
         let health = &self.shared.health;
         if !health.failed.load(Ordering::Acquire) {
             return self.write(|_| Ok(()), |(), _| ()).await;
         }
         // Two commits: pages freed in the one that filled them would not be written at all.
-        self.write(put_trial, |(), _| ()).await?;
-        self.write(remove_trial, |(), _| ()).await?;
+        self.write(write_probe, |(), _| ()).await?;
+        self.write(remove_probe, |(), _| ()).await?;
         health.succeeded();
         Ok(())
     }
 }
 
-fn put_trial(transaction: &Transaction<'_>) -> Result<(), Failure> {
+fn write_probe(transaction: &Transaction<'_>) -> Result<(), Failure> {
     transaction.execute(
-        "INSERT INTO settings (key, value) VALUES ('trial', zeroblob(?))
+        "INSERT INTO settings (key, value) VALUES ('probe', zeroblob(?))
          ON CONFLICT (key) DO UPDATE SET value = excluded.value",
-        [TRIAL_BYTES],
+        [PROBE_WRITE_BYTES],
     )?;
     Ok(())
 }
 
-fn remove_trial(transaction: &Transaction<'_>) -> Result<(), Failure> {
-    transaction.execute("DELETE FROM settings WHERE key = 'trial'", [])?;
+fn remove_probe(transaction: &Transaction<'_>) -> Result<(), Failure> {
+    transaction.execute("DELETE FROM settings WHERE key = 'probe'", [])?;
     Ok(())
 }
 

@@ -9,23 +9,24 @@ mod arrivals;
 mod buckets;
 mod credentials;
 mod directory;
-mod ending;
+mod duplicates;
 mod enrolment;
 mod estimates;
+mod expiry;
 mod failure;
 #[cfg(test)]
 pub(crate) mod fixtures;
 mod health;
 mod recent;
 mod removal;
-mod repeated;
+
+mod lease;
 mod reserve;
 mod rows;
 mod schema;
 mod seeds;
 mod snapshot;
 mod study;
-mod tenure;
 mod token;
 mod transfer;
 mod writer;
@@ -58,7 +59,7 @@ pub(crate) use self::{
     credentials::Identity,
     estimates::{Job, StoredEstimate},
     failure::unavailable,
-    rows::{gone, no_such_identifier},
+    rows::{invalid_study_id, study_not_found},
     study::{check_about, check_name, check_rank, frozen},
     token::TokenHash,
     transfer::VerifiedExport,
@@ -68,7 +69,7 @@ pub use self::{
     study::{MAX_BUCKETS, Study, StudyId},
     token::rotate_operator_token,
     transfer::Imported,
-    writer::{NewReport, Stored},
+    writer::{NewReport, SubmitOutcome},
 };
 
 use self::{
@@ -77,17 +78,17 @@ use self::{
     directory::DataDirectory,
     failure::Failure,
     health::Health,
+    lease::{WalFile, WriterLease, checkpoint},
     recent::RecentIds,
-    reserve::Reserve,
-    study::{NewStudy, Registry},
-    tenure::{Log, Tenure, checkpoint},
+    reserve::ReserveFile,
+    study::{NewStudy, StudyIndex},
     writer::{Caches, Command, Outcomes, Reports, Submission, Writer},
 };
 use crate::{
     config::ServerConfig,
     environment::Environment,
     metrics::Metrics,
-    net::memory::{Budget, Reservation},
+    net::memory::{MemoryBudget, Reservation},
     request_id,
 };
 
@@ -114,26 +115,26 @@ struct Shared {
     /// Closed when the writer has ended.
     writing: watch::Receiver<()>,
     reader: Mutex<Connection>,
-    registry: Arc<Registry>,
+    study_index: Arc<StudyIndex>,
     environment: Environment,
     config: ServerConfig,
-    ingest: Arc<Budget>,
+    ingest: Arc<MemoryBudget>,
     metrics: Arc<Metrics>,
     credentials: Arc<Credentials>,
     stopping: AtomicBool,
     health: Arc<Health>,
-    reserve: Reserve,
+    reserve: ReserveFile,
     // Last: unlocked only after the writer has ended.
     directory: DataDirectory,
 }
 
 /// The bucket sums of a study at one moment.
 #[derive(Clone, Debug, PartialEq)]
-pub struct StoredMoment {
+pub struct BucketSums {
     /// Reports stored.
     pub n: u64,
     /// Of these, left out of the sums because another report with their seed is in them.
-    pub repeated: u64,
+    pub duplicates: u64,
     /// The sums of the buckets that have reports, by bucket number.
     pub buckets: Vec<(u32, Accumulator)>,
 }
@@ -148,30 +149,30 @@ impl Store {
     pub fn open(config: &ServerConfig, environment: Environment) -> Result<Self> {
         config.check()?;
         let directory = DataDirectory::open(&config.data_dir)?;
-        let log = Log::in_directory(&directory);
+        let wal = WalFile::in_directory(&directory);
         let mut connection =
             schema::open_for_writing(&directory.database(), config.max_store_bytes)?;
-        let reserve = Reserve::new(directory.path().to_owned());
+        let reserve = ReserveFile::new(directory.path().to_owned());
         // Before anything is read that the writer keeps in memory: whoever wrote until now does so no more.
-        let tenure = match Tenure::begin(&mut connection, &directory, log) {
+        let lease = match WriterLease::acquire(&mut connection, &directory, wal) {
             Err(failure) if failure.is_full() => {
                 reserve.release();
                 // What fits into the main file as it is makes the log begin anew.
                 if let Err(failure) = checkpoint(&connection, "PASSIVE") {
                     tracing::debug!(%failure, "the log could not be begun anew");
                 }
-                Tenure::begin(&mut connection, &directory, log)
+                WriterLease::acquire(&mut connection, &directory, wal)
             }
             begun => begun,
         };
-        let tenure = tenure.map_err(|failure| match failure.is_full() {
+        let lease = lease.map_err(|failure| match failure.is_full() {
             true => reserve.no_room_to_start(),
             false => failure.into_error(),
         })?;
-        reserve.keep();
+        reserve.ensure();
         let operator = token::ensure(&connection, &directory.token_files(), &*environment.entropy)?;
         let credentials = Credentials::load(&connection, operator).map_err(Failure::into_error)?;
-        let registry = Arc::new(rows::load(&connection).map_err(Failure::into_error)?);
+        let study_index = Arc::new(rows::load(&connection).map_err(Failure::into_error)?);
         let recent = RecentIds::load(&connection).map_err(Failure::into_error)?;
         let reader = schema::open_for_reading(&directory.database())
             .map_err(|error| Failure::from(error).into_error())?;
@@ -190,9 +191,9 @@ impl Store {
             health: Arc::clone(&health),
             metrics: Arc::clone(&metrics),
             clock: Arc::clone(&environment.clock),
-            tenure,
+            lease,
             reserve: reserve.clone(),
-            ousted: false,
+            lease_lost: false,
             #[cfg(test)]
             faults: environment.faults.clone(),
             #[cfg(not(test))]
@@ -213,10 +214,10 @@ impl Store {
                 writer: Mutex::new(Some(writer)),
                 writing: ended,
                 reader: Mutex::new(reader),
-                registry,
+                study_index,
                 environment,
                 config: config.clone(),
-                ingest: Budget::new(
+                ingest: MemoryBudget::new(
                     config.max_ingest_bytes,
                     "other bodies wait to be stored: send this again after a second",
                 ),
@@ -255,7 +256,7 @@ impl Store {
     pub(crate) fn check_writer(&self) -> Result<()> {
         match self.shared.writing.has_changed() {
             Ok(_) => Ok(()),
-            Err(_) => Err(self.gone()),
+            Err(_) => Err(self.writer_stopped()),
         }
     }
 
@@ -266,7 +267,7 @@ impl Store {
 
     /// All studies, oldest first.
     pub fn studies(&self) -> Vec<Arc<Study>> {
-        self.shared.registry.list()
+        self.shared.study_index.list()
     }
 
     /// The studies behind a place in the list that `wanted` takes: at most `limit` of them, and the place to go on from.
@@ -276,7 +277,7 @@ impl Store {
         limit: usize,
         wanted: impl Fn(&Study) -> bool,
     ) -> (Vec<Arc<Study>>, Option<i64>) {
-        self.shared.registry.page(place, limit, wanted)
+        self.shared.study_index.page(place, limit, wanted)
     }
 
     /// The study of this identifier.
@@ -284,7 +285,10 @@ impl Store {
     /// # Errors
     /// `study-not-found`.
     pub fn study(&self, id: StudyId) -> Result<Arc<Study>> {
-        self.shared.registry.get(id).ok_or_else(|| rows::gone(id))
+        self.shared
+            .study_index
+            .get(id)
+            .ok_or_else(|| rows::study_not_found(id))
     }
 
     /// Checks, freezes and stores a study.
@@ -298,7 +302,7 @@ impl Store {
         let mut id = [0; 16];
         self.shared.environment.entropy.fill(&mut id)?;
         let created_at_ms = self.unix_ms();
-        let registry = Arc::clone(&self.shared.registry);
+        let study_index = Arc::clone(&self.shared.study_index);
         self.write(
             move |transaction| {
                 let row = rows::insert(transaction, StudyId(id), &design, created_at_ms)?;
@@ -309,7 +313,7 @@ impl Store {
                     created_at_ms,
                 )))
             },
-            move |study, _| registry.add(Arc::clone(study)),
+            move |study, _| study_index.add(Arc::clone(study)),
         )
         .await
     }
@@ -320,18 +324,18 @@ impl Store {
     /// # Errors
     /// `invalid-transition` unless draft → open → closed; those of the store.
     pub async fn set_state(&self, study: &Arc<Study>, wanted: StudyState) -> Result<()> {
-        let (row, id, now) = (study.row, study.id(), self.unix_ms());
+        let (row, id, now) = (study.pk, study.id(), self.unix_ms());
         if wanted == StudyState::Open && study.state() == StudyState::Draft {
             check_about(study.about(), now)?;
         }
         let study = Arc::clone(study);
         // Closing comes before deleting.
-        let urgency = match wanted {
-            StudyState::Closed => Urgency::MakesRoom,
-            _ => Urgency::Asked,
+        let kind = match wanted {
+            StudyState::Closed => TaskKind::FreesSpace,
+            _ => TaskKind::Request,
         };
         self.write_as(
-            urgency,
+            kind,
             move |transaction| {
                 let current = rows::state(transaction, row, id)?;
                 match (current, wanted) {
@@ -340,7 +344,7 @@ impl Store {
                     | (StudyState::Open, StudyState::Closed) => {
                         let closed_at_ms = (wanted == StudyState::Closed).then_some(now);
                         transaction.execute(
-                            "UPDATE studies SET state = ?, closed_at_ms = ? WHERE study = ?",
+                            "UPDATE studies SET state = ?, closed_at_ms = ? WHERE study_pk = ?",
                             params![wanted.as_str(), closed_at_ms, row],
                         )?;
                     }
@@ -368,7 +372,11 @@ impl Store {
     /// # Errors
     /// `wrong-fingerprint` for reports decoded for other parameters; `too-many-requests` when the queue is full,
     /// `store-unavailable` when the commit failed (then none of them was counted), `shutting-down`.
-    pub async fn submit(&self, study: &Arc<Study>, reports: Vec<NewReport>) -> Result<Vec<Stored>> {
+    pub async fn submit(
+        &self,
+        study: &Arc<Study>,
+        reports: Vec<NewReport>,
+    ) -> Result<Vec<SubmitOutcome>> {
         let reservation = Reservation::empty(&self.shared.ingest);
         let outcomes = self
             .submit_reserved(study, reports.into(), reservation)
@@ -399,7 +407,7 @@ impl Store {
             reservation,
             request: request_id::current(),
         }))?;
-        outcome.await.unwrap_or_else(|_| Err(self.gone()))
+        outcome.await.unwrap_or_else(|_| Err(self.writer_stopped()))
     }
 
     /// The sums of a study, of one consistent moment. Seeds are expanded and added up now, one after the other on this
@@ -408,18 +416,18 @@ impl Store {
     /// # Errors
     /// `store-unavailable` when they cannot be read, or do not add up to the reports accepted; `estimate-failed` when
     /// seeds are to be added up and their sums need more than `sum_cache_bytes`, and when it was called off.
-    pub fn moment(&self, study: &Study, cancel: Cancel<'_>) -> Result<StoredMoment> {
+    pub fn bucket_sums(&self, study: &Study, cancel: Cancel<'_>) -> Result<BucketSums> {
         if study.shape().payload_form() == PayloadForm::Seed {
             let seeds = self.seeds(study, cancel)?;
             let p = study.params().report_dimension();
-            return Ok(StoredMoment {
+            return Ok(BucketSums {
                 n: seeds.stored(),
-                repeated: seeds.repeated(),
+                duplicates: seeds.repeated(),
                 buckets: sums_of_seeds(&seeds, p, self.shared.config.sum_cache_bytes, cancel)?,
             });
         }
         // An own connection: reading a gigabyte must not hold up everybody else.
-        let read = || -> Result<StoredMoment, Failure> {
+        let read = || -> Result<BucketSums, Failure> {
             let mut connection = schema::open_for_reading(&self.shared.directory.database())?;
             let transaction = connection.transaction()?;
             let (n, _) = accepted(&transaction, study)?;
@@ -430,13 +438,13 @@ impl Store {
                     "{n} reports were accepted but the sums hold {summed}"
                 )));
             }
-            Ok(StoredMoment {
+            Ok(BucketSums {
                 n,
-                repeated: 0,
+                duplicates: 0,
                 buckets,
             })
         };
-        self.looked(read())
+        self.note_damage(read())
     }
 
     /// The seeds of a study as they are now, to be read again and again: later reports are not among them. A seed that
@@ -460,13 +468,13 @@ impl Store {
             let health = Arc::clone(&self.shared.health);
             StoredSeeds::new(connection, study, end, n, memory, health, cancel)
         };
-        self.looked(read())
+        self.note_damage(read())
     }
 
     /// What was read; a failure is looked at for damage.
-    fn looked<T>(&self, read: Result<T, Failure>) -> Result<T> {
+    fn note_damage<T>(&self, read: Result<T, Failure>) -> Result<T> {
         read.map_err(|failure| {
-            self.shared.health.look_for_damage(&failure);
+            self.shared.health.record_damage(&failure);
             failure.into_error()
         })
     }
@@ -481,7 +489,7 @@ impl Store {
         request: EstimateRequest,
         wake: impl FnOnce() + Send + 'static,
     ) -> Result<EstimateDocument> {
-        let (row, id, now) = (study.row, study.id(), self.unix_ms());
+        let (row, id, now) = (study.pk, study.id(), self.unix_ms());
         let limit = self.shared.config.tuning.max_waiting_estimates;
         self.write(
             move |transaction| {
@@ -500,7 +508,7 @@ impl Store {
         number: u64,
         cancelled: impl FnOnce(i64) + Send + 'static,
     ) -> Result<EstimateDocument> {
-        let (row, id, now) = (study.row, study.id(), self.unix_ms());
+        let (row, id, now) = (study.pk, study.id(), self.unix_ms());
         let (document, _) = self
             .write(
                 move |transaction| estimates::cancel(transaction, row, id, number, now),
@@ -520,13 +528,13 @@ impl Store {
     pub(crate) fn stored_estimate(&self, study: &Study, number: u64) -> Result<StoredEstimate> {
         // Others wait for the reader: nothing is parsed here, which takes seconds for a large one.
         let reader = self.reader();
-        estimates::get(&reader, study.row, study.id(), number).map_err(Failure::into_error)
+        estimates::get(&reader, study.pk, study.id(), number).map_err(Failure::into_error)
     }
 
     /// Blocks while reading.
     pub(crate) fn estimates(&self, study: &Study) -> Result<Vec<EstimateDocument>> {
         let reader = self.reader();
-        estimates::list(&reader, study.row, study.id()).map_err(Failure::into_error)
+        estimates::list(&reader, study.pk, study.id()).map_err(Failure::into_error)
     }
 
     /// The study and the job that is next, marked as begun. Blocks.
@@ -536,7 +544,7 @@ impl Store {
             let Some(job) = self.write_blocking(estimates::begin_next)? else {
                 return Ok(None);
             };
-            if let Some(study) = self.shared.registry.by_row(job.study_row) {
+            if let Some(study) = self.shared.study_index.by_row(job.study_pk) {
                 return Ok(Some((study, job)));
             }
         }
@@ -566,7 +574,7 @@ impl Store {
         &self.shared.metrics
     }
 
-    pub(crate) fn ingest_memory(&self) -> &Arc<Budget> {
+    pub(crate) fn ingest_memory(&self) -> &Arc<MemoryBudget> {
         &self.shared.ingest
     }
 
@@ -590,18 +598,18 @@ impl Store {
         work: impl FnOnce(&Transaction<'_>) -> Result<T, Failure> + Send + 'static,
         publish: impl FnOnce(&T, &mut Caches) + Send + 'static,
     ) -> Result<T> {
-        self.write_as(Urgency::Asked, work, publish).await
+        self.write_as(TaskKind::Request, work, publish).await
     }
 
     async fn write_as<T: Send + 'static>(
         &self,
-        urgency: Urgency,
+        kind: TaskKind,
         work: impl FnOnce(&Transaction<'_>) -> Result<T, Failure> + Send + 'static,
         publish: impl FnOnce(&T, &mut Caches) + Send + 'static,
     ) -> Result<T> {
-        let (task, outcome) = task(work, publish, urgency);
+        let (task, outcome) = task(work, publish, kind);
         self.send(task)?;
-        outcome.await.unwrap_or_else(|_| Err(self.gone()))
+        outcome.await.unwrap_or_else(|_| Err(self.writer_stopped()))
     }
 
     /// As `write`, for a thread that may block; waits for a place in the queue.
@@ -609,19 +617,24 @@ impl Store {
         &self,
         work: impl FnOnce(&Transaction<'_>) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T> {
-        self.write_blocking_then(Urgency::Chore, work, |_, _| ())
+        self.write_blocking_then(TaskKind::Background, work, |_, _| ())
     }
 
     fn write_blocking_then<T: Send + 'static>(
         &self,
-        urgency: Urgency,
+        kind: TaskKind,
         work: impl FnOnce(&Transaction<'_>) -> Result<T, Failure> + Send + 'static,
         publish: impl FnOnce(&T, &mut Caches) + Send + 'static,
     ) -> Result<T> {
-        let (task, outcome) = task(work, publish, urgency);
+        let (task, outcome) = task(work, publish, kind);
         self.shared.metrics.queue_depth.inc();
-        self.shared.commands.send(task).map_err(|_| self.gone())?;
-        outcome.blocking_recv().unwrap_or_else(|_| Err(self.gone()))
+        self.shared
+            .commands
+            .send(task)
+            .map_err(|_| self.writer_stopped())?;
+        outcome
+            .blocking_recv()
+            .unwrap_or_else(|_| Err(self.writer_stopped()))
     }
 
     fn send(&self, command: Command) -> Result<()> {
@@ -634,13 +647,13 @@ impl Store {
                     ErrorCode::TooManyRequests,
                     "the queue of writes is full; send this again after a second",
                 ),
-                TrySendError::Disconnected(_) => self.gone(),
+                TrySendError::Disconnected(_) => self.writer_stopped(),
             }
         })
     }
 
     /// Why the writer does not answer.
-    fn gone(&self) -> Error {
+    fn writer_stopped(&self) -> Error {
         if self.shared.stopping.load(Ordering::Acquire) {
             Error::new(
                 ErrorCode::ShuttingDown,
@@ -681,33 +694,33 @@ impl Drop for Shared {
 
 /// For whom the writer does something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Urgency {
+enum TaskKind {
     /// For whoever asked.
-    Asked,
+    Request,
     /// The same, and it makes room or comes before what does: a full disk must not refuse it.
-    MakesRoom,
+    FreesSpace,
     /// For the estimates' thread.
-    Chore,
+    Background,
     /// For the same, clearing away.
-    ClearsAway,
+    BackgroundCleanup,
 }
 
 /// A command for the writer, and where its outcome arrives.
 fn task<T: Send + 'static>(
     work: impl FnOnce(&Transaction<'_>) -> Result<T, Failure> + Send + 'static,
     publish: impl FnOnce(&T, &mut Caches) + Send + 'static,
-    urgency: Urgency,
+    kind: TaskKind,
 ) -> (Command, oneshot::Receiver<Result<T>>) {
     let (reply, outcome) = oneshot::channel();
     let request = request_id::current();
     // A test's faults strike what an operator asks for, not what the estimates' thread writes.
-    let may_fail = matches!(urgency, Urgency::Asked | Urgency::MakesRoom);
+    let may_fail = matches!(kind, TaskKind::Request | TaskKind::FreesSpace);
     let task = move |writer: &mut Writer| {
-        if matches!(urgency, Urgency::MakesRoom | Urgency::ClearsAway) {
+        if matches!(kind, TaskKind::FreesSpace | TaskKind::BackgroundCleanup) {
             writer.make_room();
         }
         let run = || -> Result<T, Failure> {
-            let transaction = writer.tenure.transaction(&mut writer.connection)?;
+            let transaction = writer.lease.transaction(&mut writer.connection)?;
             let value = work(&transaction)?;
             if !may_fail || writer.faults.permit_commit()? {
                 transaction.commit()?;
@@ -718,10 +731,10 @@ fn task<T: Send + 'static>(
             Ok(value)
         };
         let result = run().map_err(|failure| {
-            writer.ousted |= matches!(failure, Failure::Ousted);
+            writer.lease_lost |= matches!(failure, Failure::LeaseLost);
             match failure.is_full() {
                 true => writer.health.commit_failed(&failure),
-                false => writer.health.look_for_damage(&failure),
+                false => writer.health.record_damage(&failure),
             }
             if let Failure::Sqlite(error) = &failure {
                 tracing::error!(request_id = request, %error, "transaction failed; nothing was changed");
@@ -733,17 +746,17 @@ fn task<T: Send + 'static>(
         }
         // Whoever asked may have gone; the work is done all the same.
         let _ = reply.send(result);
-        writer.faults.after_answers();
+        writer.faults.after_replies();
     };
     (Command::Task(Box::new(task)), outcome)
 }
 
 /// Reports accepted, and the number of the next commit; the study may have been deleted.
 fn accepted(connection: &Connection, study: &Study) -> Result<(u64, u64), Failure> {
-    rows::require(connection, study.row, study.id())?;
+    rows::require(connection, study.pk, study.id())?;
     Ok(connection.query_row(
-        "SELECT reports_accepted, commit_seq FROM studies WHERE study = ?",
-        [study.row],
+        "SELECT reports_accepted, commit_seq FROM studies WHERE study_pk = ?",
+        [study.pk],
         |row| Ok((row.get(0)?, row.get(1)?)),
     )?)
 }

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use eigenveil_shared::{Error, ErrorCode, Result, api::StudyState};
 use rusqlite::{OptionalExtension, Transaction, params};
 
-use super::{Store, Urgency, failure::Failure, recent, rows, study::Study};
+use super::{Store, TaskKind, failure::Failure, recent, rows, study::Study};
 
 /// Identifiers removed in one transaction.
-const IDENTIFIERS: u64 = 50_000;
+const IDS_PER_TRANSACTION: u64 = 50_000;
 /// Commits of seeds removed in one transaction.
-const COMMITS: u64 = 1_000;
+const COMMITS_PER_TRANSACTION: u64 = 1_000;
 /// Milliseconds of a day.
 const DAY_MS: u64 = 86_400_000;
 
@@ -24,11 +24,11 @@ impl Store {
     /// # Errors
     /// `invalid-transition` for one that is open; `study-not-found`; those of the store.
     pub async fn delete_study(&self, study: &Arc<Study>) -> Result<()> {
-        let (row, id, now) = (study.row, study.id(), self.unix_ms());
-        let registry = Arc::clone(&self.shared.registry);
+        let (row, id, now) = (study.pk, study.id(), self.unix_ms());
+        let study_index = Arc::clone(&self.shared.study_index);
         let credentials = Arc::clone(&self.shared.credentials);
         self.write_as(
-            Urgency::MakesRoom,
+            TaskKind::FreesSpace,
             move |transaction| {
                 if rows::state(transaction, row, id)? == StudyState::Open {
                     return Err(Error::new(
@@ -38,25 +38,26 @@ impl Store {
                     .into());
                 }
                 transaction.execute(
-                    "INSERT INTO deleted_studies (study, id, deleted_at_ms) VALUES (?, ?, ?)",
+                    "INSERT INTO deleted_studies (study_pk, id, deleted_at_ms) VALUES (?, ?, ?)",
                     params![row, id.0, now],
                 )?;
                 // The identifier is free at once: an export may be imported again.
                 transaction.execute(
-                    "UPDATE studies SET id = randomblob(16), state = 'closed' WHERE study = ?",
+                    "UPDATE studies SET id = randomblob(16), state = 'closed' WHERE study_pk = ?",
                     [row],
                 )?;
                 for table in ["estimates", "analyst_tokens"] {
-                    transaction.execute(&format!("DELETE FROM {table} WHERE study = ?"), [row])?;
+                    transaction
+                        .execute(&format!("DELETE FROM {table} WHERE study_pk = ?"), [row])?;
                 }
                 recent::remove(transaction, row)?;
                 Ok(())
             },
             move |(), caches| {
-                registry.remove(id);
+                study_index.remove(id);
                 credentials.forget_study(id);
                 caches.sums.evict(row);
-                caches.recent.distrust();
+                caches.recent.mark_stale();
             },
         )
         .await
@@ -69,7 +70,7 @@ impl Store {
         let keep = self.shared.config.retain_ids_days;
         while !stopping() {
             let more = self.write_blocking_then(
-                Urgency::ClearsAway,
+                TaskKind::BackgroundCleanup,
                 move |transaction| {
                     Ok(clear_deleted(transaction)?
                         || clear_identifiers(transaction, keep, now)?
@@ -77,7 +78,7 @@ impl Store {
                 },
                 |more, caches| {
                     if *more {
-                        caches.recent.distrust();
+                        caches.recent.mark_stale();
                     }
                 },
             )?;
@@ -85,7 +86,7 @@ impl Store {
                 break;
             }
         }
-        self.shared.reserve.keep();
+        self.shared.reserve.ensure();
         Ok(())
     }
 }
@@ -94,7 +95,7 @@ impl Store {
 fn clear_deleted(transaction: &Transaction<'_>) -> Result<bool, Failure> {
     let row: Option<i64> = transaction
         .query_row(
-            "SELECT study FROM studies WHERE study IN (SELECT study FROM deleted_studies) LIMIT 1",
+            "SELECT study_pk FROM studies WHERE study_pk IN (SELECT study_pk FROM deleted_studies) LIMIT 1",
             [],
             |row| row.get(0),
         )
@@ -102,18 +103,18 @@ fn clear_deleted(transaction: &Transaction<'_>) -> Result<bool, Failure> {
     let Some(row) = row else { return Ok(false) };
     let removed = remove_identifiers(transaction, row)?
         + transaction.execute(
-            "DELETE FROM seeds WHERE (study, bucket, commit_seq) IN
-             (SELECT study, bucket, commit_seq FROM seeds WHERE study = ? LIMIT ?)",
-            params![row, COMMITS],
+            "DELETE FROM seeds WHERE (study_pk, bucket, commit_seq) IN
+             (SELECT study_pk, bucket, commit_seq FROM seeds WHERE study_pk = ? LIMIT ?)",
+            params![row, COMMITS_PER_TRANSACTION],
         )?
         + transaction.execute(
-            "DELETE FROM participant_tokens WHERE (study, hash) IN
-             (SELECT study, hash FROM participant_tokens WHERE study = ? LIMIT ?)",
-            params![row, IDENTIFIERS],
+            "DELETE FROM participant_tokens WHERE (study_pk, hash) IN
+             (SELECT study_pk, hash FROM participant_tokens WHERE study_pk = ? LIMIT ?)",
+            params![row, IDS_PER_TRANSACTION],
         )?;
     if removed == 0 {
         for table in ["buckets", "imports", "estimates", "arrivals", "studies"] {
-            transaction.execute(&format!("DELETE FROM {table} WHERE study = ?"), [row])?;
+            transaction.execute(&format!("DELETE FROM {table} WHERE study_pk = ?"), [row])?;
         }
     }
     Ok(true)
@@ -131,7 +132,7 @@ fn clear_identifiers(
     let before = now_ms.saturating_sub(u64::from(days).saturating_mul(DAY_MS));
     let row: Option<i64> = transaction
         .query_row(
-            "SELECT study FROM studies
+            "SELECT study_pk FROM studies
              WHERE state = 'closed' AND closed_at_ms < ? AND identifiers_kept = 1 LIMIT 1",
             [before],
             |row| row.get(0),
@@ -141,7 +142,7 @@ fn clear_identifiers(
     recent::remove(transaction, row)?;
     if remove_identifiers(transaction, row)? == 0 {
         transaction.execute(
-            "UPDATE studies SET identifiers_kept = 0 WHERE study = ?",
+            "UPDATE studies SET identifiers_kept = 0 WHERE study_pk = ?",
             [row],
         )?;
     }
@@ -152,7 +153,7 @@ fn clear_identifiers(
 fn index_identifiers(transaction: &Transaction<'_>) -> Result<bool, Failure> {
     let row: Option<i64> = transaction
         .query_row(
-            "SELECT study FROM recent_ids JOIN studies USING (study) WHERE state = 'closed' LIMIT 1",
+            "SELECT study_pk FROM recent_ids JOIN studies USING (study_pk) WHERE state = 'closed' LIMIT 1",
             [],
             |row| row.get(0),
         )
@@ -164,9 +165,9 @@ fn index_identifiers(transaction: &Transaction<'_>) -> Result<bool, Failure> {
 
 fn remove_identifiers(transaction: &Transaction<'_>, row: i64) -> Result<usize, Failure> {
     Ok(transaction.execute(
-        "DELETE FROM report_ids WHERE study = ?1 AND id <= (SELECT max(id) FROM
-         (SELECT id FROM report_ids WHERE study = ?1 ORDER BY id LIMIT ?2))",
-        params![row, IDENTIFIERS],
+        "DELETE FROM report_ids WHERE study_pk = ?1 AND id <= (SELECT max(id) FROM
+         (SELECT id FROM report_ids WHERE study_pk = ?1 ORDER BY id LIMIT ?2))",
+        params![row, IDS_PER_TRANSACTION],
     )?)
 }
 
@@ -180,7 +181,7 @@ mod tests {
     use crate::{
         Environment, ServerConfig,
         store::{
-            Stored,
+            SubmitOutcome,
             fixtures::{START_MS, SetClock, create, report},
         },
     };
@@ -206,7 +207,7 @@ mod tests {
         };
         let [open, closed] = [(); 2].map(|()| {
             let study = runtime.block_on(create(&store, &json!({})));
-            assert_eq!(submit(&study, &[1, 2, 3]), [Stored::Accepted; 3]);
+            assert_eq!(submit(&study, &[1, 2, 3]), [SubmitOutcome::Accepted; 3]);
             study
         });
         runtime
@@ -216,10 +217,10 @@ mod tests {
             clock.set(now);
             store.sweep(&|| false).unwrap();
             [&open, &closed].map(|study| {
-                let count = "SELECT count(*) FROM report_ids WHERE study = ?";
+                let count = "SELECT count(*) FROM report_ids WHERE study_pk = ?";
                 let reader = store.reader();
                 reader
-                    .query_row(count, [study.row], |row| row.get(0))
+                    .query_row(count, [study.pk], |row| row.get(0))
                     .unwrap()
             })
         };
@@ -227,12 +228,12 @@ mod tests {
         // study are in the index, where nothing shows which came together; those of the open one are in the log.
         assert_eq!(swept_at(START_MS + 29 * DAY_MS), [0, 3]);
         assert_eq!(swept_at(0), [0, 3]);
-        assert_eq!(submit(&closed, &[1]), [Stored::Duplicate]);
+        assert_eq!(submit(&closed, &[1]), [SubmitOutcome::Duplicate]);
         assert_eq!(swept_at(START_MS + 31 * DAY_MS), [0, 0]);
-        assert_eq!(submit(&open, &[1]), [Stored::Duplicate]);
+        assert_eq!(submit(&open, &[1]), [SubmitOutcome::Duplicate]);
         // The sums stay; a late retry is refused and changes nothing; an export would forget what was counted.
-        assert_eq!(submit(&closed, &[1]), [Stored::NotOpen]);
-        assert_eq!(store.moment(&closed, Cancel::NEVER).unwrap().n, 3);
+        assert_eq!(submit(&closed, &[1]), [SubmitOutcome::NotOpen]);
+        assert_eq!(store.bucket_sums(&closed, Cancel::NEVER).unwrap().n, 3);
         let error = store.export(&closed).unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidTransition);
         assert!(error.detail().contains("backup"), "{error}");

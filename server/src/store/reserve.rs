@@ -10,29 +10,31 @@ use eigenveil_shared::{Error, ErrorCode};
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
 
 /// The file's name in the data directory.
-const NAME: &str = "eigenveil.reserve";
+const FILE_NAME: &str = "eigenveil.reserve";
 /// Its size: the changed pages of some transactions that delete.
-const BYTES: u64 = 8 << 20;
+const FILE_BYTES: u64 = 8 << 20;
 
 /// A file of nothing, given up when a deletion finds no room.
 #[derive(Clone, Debug)]
-pub(super) struct Reserve {
+pub(super) struct ReserveFile {
     directory: PathBuf,
 }
 
-impl Reserve {
+impl ReserveFile {
     pub(super) fn new(directory: PathBuf) -> Self {
         Self { directory }
     }
 
     fn path(&self) -> PathBuf {
-        self.directory.join(NAME)
+        self.directory.join(FILE_NAME)
     }
 
     /// Makes the file where it is missing and there is room for it and more.
-    pub(super) fn keep(&self) {
+    pub(super) fn ensure(&self) {
         let path = self.path();
-        if fs::metadata(&path).is_ok_and(|file| file.len() == BYTES) || self.free() < 4 * BYTES {
+        if fs::metadata(&path).is_ok_and(|file| file.len() == FILE_BYTES)
+            || self.free() < 4 * FILE_BYTES
+        {
             return;
         }
         if let Err(error) = make(&path) {
@@ -64,14 +66,14 @@ impl Reserve {
                  Free {} bytes there, by moving away files that are not the server's (none of the eigenveil.db files: they hold what was acknowledged), start again, then close and delete studies",
                 self.directory.display(),
                 self.free(),
-                5 * BYTES
+                5 * FILE_BYTES
             ),
         )
     }
 
     /// Whether less is free than a deletion may need.
     pub(super) fn is_needed(&self) -> bool {
-        self.free() < BYTES
+        self.free() < FILE_BYTES
     }
 
     fn free(&self) -> u64 {
@@ -87,12 +89,12 @@ fn make(path: &std::path::Path) -> io::Result<()> {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let mut file: File = options.open(path)?;
-    if fallocate(&file, FallocateFlags::empty(), 0, BYTES).is_ok() {
+    if fallocate(&file, FallocateFlags::empty(), 0, FILE_BYTES).is_ok() {
         return Ok(());
     }
     // Not every file system sets blocks aside without their being written.
     let zeros = vec![0; 1 << 16];
-    for _ in 0..BYTES / zeros.len() as u64 {
+    for _ in 0..FILE_BYTES / zeros.len() as u64 {
         file.write_all(&zeros)?;
     }
     file.sync_all()

@@ -13,7 +13,7 @@ use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
 use super::{
     failure::Failure,
-    study::{NewStudy, Registry, Study, StudyId, state_from},
+    study::{NewStudy, Study, StudyId, StudyIndex, state_from},
 };
 
 /// Inserts a study that has no reports yet and returns its row, which no study ever had.
@@ -30,10 +30,10 @@ pub(super) fn insert(
     // Never the row of a study that was deleted: requests of that one may still be on their way.
     transaction.execute(
         "INSERT INTO studies
-         (study, id, name, state, canonical, fingerprint, default_k, buckets, created_at_ms, enrolment,
+         (study_pk, id, name, state, canonical, fingerprint, default_k, buckets, created_at_ms, enrolment,
           purpose, responsible_party, contact, last_day)
-         VALUES (1 + max((SELECT coalesce(max(study), 0) FROM studies),
-                         (SELECT coalesce(max(study), 0) FROM deleted_studies)),
+         VALUES (1 + max((SELECT coalesce(max(study_pk), 0) FROM studies),
+                         (SELECT coalesce(max(study_pk), 0) FROM deleted_studies)),
                  ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         params![
             id.0,
@@ -57,22 +57,22 @@ pub(super) fn insert(
 /// Refuses a study that was deleted meanwhile.
 pub(super) fn require(connection: &Connection, row: i64, id: StudyId) -> Result<(), Failure> {
     let there = connection
-        .prepare_cached("SELECT 1 FROM studies WHERE study = ? AND id = ?")?
+        .prepare_cached("SELECT 1 FROM studies WHERE study_pk = ? AND id = ?")?
         .query_row(params![row, id.0], |_| Ok(()))
         .optional()?;
-    there.ok_or_else(|| gone(id).into())
+    there.ok_or_else(|| study_not_found(id).into())
 }
 
 /// The state of a study that was not deleted meanwhile.
 pub(super) fn state(connection: &Connection, row: i64, id: StudyId) -> Result<StudyState, Failure> {
     require(connection, row, id)?;
-    let query = "SELECT state FROM studies WHERE study = ?";
+    let query = "SELECT state FROM studies WHERE study_pk = ?";
     let state: String = connection.query_row(query, [row], |row| row.get(0))?;
     state_from(&state).ok_or_else(|| Failure::damaged("a study has an unknown state"))
 }
 
 /// The error for a study that is not there.
-pub(crate) fn gone(id: StudyId) -> Error {
+pub(crate) fn study_not_found(id: StudyId) -> Error {
     Error::new(
         ErrorCode::StudyNotFound,
         format!(
@@ -82,7 +82,7 @@ pub(crate) fn gone(id: StudyId) -> Error {
 }
 
 /// The error for text that is no study's identifier.
-pub(crate) fn no_such_identifier() -> Error {
+pub(crate) fn invalid_study_id() -> Error {
     Error::new(
         ErrorCode::StudyNotFound,
         "there is no study of that identifier, which is not 32 hexadecimal digits; `eigenveil study list` or GET /v1/studies shows those there are",
@@ -90,12 +90,12 @@ pub(crate) fn no_such_identifier() -> Error {
 }
 
 /// All studies but those that were deleted and are still being cleared away.
-pub(super) fn load(connection: &Connection) -> Result<Registry, Failure> {
-    let registry = Registry::default();
+pub(super) fn load(connection: &Connection) -> Result<StudyIndex, Failure> {
+    let study_index = StudyIndex::default();
     let mut statement = connection.prepare(
-        "SELECT study, id, name, state, canonical, fingerprint, default_k, buckets,
+        "SELECT study_pk, id, name, state, canonical, fingerprint, default_k, buckets,
                 created_at_ms, reports_accepted, enrolment, purpose, responsible_party, contact, last_day
-         FROM studies WHERE study NOT IN (SELECT study FROM deleted_studies) ORDER BY study",
+         FROM studies WHERE study_pk NOT IN (SELECT study_pk FROM deleted_studies) ORDER BY study_pk",
     )?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
@@ -134,7 +134,7 @@ pub(super) fn load(connection: &Connection) -> Result<Registry, Failure> {
         };
         let study = Study::new(row.get(0)?, id, design, row.get(8)?);
         study.publish_count(row.get(9)?);
-        registry.add(Arc::new(study));
+        study_index.add(Arc::new(study));
     }
-    Ok(registry)
+    Ok(study_index)
 }

@@ -23,7 +23,7 @@ const MIGRATIONS: &[&str] = &["
 
     -- Rows are never used again.
     CREATE TABLE studies (
-        study            INTEGER PRIMARY KEY,
+        study_pk            INTEGER PRIMARY KEY,
         id               BLOB NOT NULL UNIQUE CHECK (length(id) = 16),
         name             TEXT NOT NULL,
         state            TEXT NOT NULL CHECK (state IN ('draft', 'open', 'closed')),
@@ -48,67 +48,67 @@ const MIGRATIONS: &[&str] = &["
 
     -- A study that is listed here and has a row is being cleared away.
     CREATE TABLE deleted_studies (
-        study         INTEGER PRIMARY KEY,
+        study_pk         INTEGER PRIMARY KEY,
         id            BLOB NOT NULL,
         deleted_at_ms INTEGER NOT NULL
     ) STRICT;
 
     -- The insert itself decides whether a report is new.
     CREATE TABLE report_ids (
-        study INTEGER NOT NULL REFERENCES studies,
+        study_pk INTEGER NOT NULL REFERENCES studies,
         id    BLOB NOT NULL,
-        PRIMARY KEY (study, id)
+        PRIMARY KEY (study_pk, id)
     ) STRICT, WITHOUT ROWID;
 
     -- Identifiers on their way into report_ids: a row for each large commit, or a piece of a sorted log.
     -- Sorted pieces have the smallest numbers.
     CREATE TABLE recent_ids (
         part   INTEGER PRIMARY KEY,
-        study  INTEGER NOT NULL REFERENCES studies,
+        study_pk  INTEGER NOT NULL REFERENCES studies,
         sorted INTEGER NOT NULL CHECK (sorted IN (0, 1)),
         ids    BLOB NOT NULL CHECK (length(ids) > 0 AND length(ids) % 16 = 0)
     ) STRICT;
 
     -- sum: packed upper triangle, f64 little-endian. A bucket without reports has no row.
     CREATE TABLE buckets (
-        study  INTEGER NOT NULL REFERENCES studies,
+        study_pk  INTEGER NOT NULL REFERENCES studies,
         bucket INTEGER NOT NULL,
         n      INTEGER NOT NULL CHECK (n > 0),
         sum    BLOB NOT NULL,
-        PRIMARY KEY (study, bucket)
+        PRIMARY KEY (study_pk, bucket)
     ) STRICT;
 
     -- The seeds of one commit, without their identifiers. A study has rows here or in buckets, never both.
     CREATE TABLE seeds (
-        study      INTEGER NOT NULL REFERENCES studies,
+        study_pk      INTEGER NOT NULL REFERENCES studies,
         bucket     INTEGER NOT NULL,
         commit_seq INTEGER NOT NULL,
         n          INTEGER NOT NULL CHECK (n > 0),
         seeds      BLOB NOT NULL CHECK (length(seeds) = 16 * n),
-        PRIMARY KEY (study, bucket, commit_seq)
+        PRIMARY KEY (study_pk, bucket, commit_seq)
     ) STRICT, WITHOUT ROWID;
 
     -- Exports that were added to a study, so that each is added once.
     CREATE TABLE imports (
-        study          INTEGER NOT NULL REFERENCES studies,
+        study_pk          INTEGER NOT NULL REFERENCES studies,
         sha256         BLOB NOT NULL CHECK (length(sha256) = 32),
         reports        INTEGER NOT NULL,
         imported_at_ms INTEGER NOT NULL,
-        PRIMARY KEY (study, sha256)
+        PRIMARY KEY (study_pk, sha256)
     ) STRICT, WITHOUT ROWID;
 
     -- Reports accepted by upload, counted by the minute, later by the hour and the day: what the pages draw.
     CREATE TABLE arrivals (
-        study   INTEGER NOT NULL REFERENCES studies,
+        study_pk   INTEGER NOT NULL REFERENCES studies,
         seconds INTEGER NOT NULL CHECK (seconds IN (60, 3600, 86400)),
         start   INTEGER NOT NULL,          -- seconds since 1970-01-01 UTC
         n       INTEGER NOT NULL CHECK (n > 0),
-        PRIMARY KEY (study, seconds, start)
+        PRIMARY KEY (study_pk, seconds, start)
     ) STRICT, WITHOUT ROWID;
 
     CREATE TABLE estimates (
         job            INTEGER PRIMARY KEY AUTOINCREMENT,
-        study          INTEGER NOT NULL REFERENCES studies,
+        study_pk          INTEGER NOT NULL REFERENCES studies,
         number         INTEGER NOT NULL CHECK (number > 0),
         state          TEXT NOT NULL CHECK (state IN ('running', 'done', 'failed', 'cancelled')),
         request        TEXT NOT NULL,
@@ -117,23 +117,23 @@ const MIGRATIONS: &[&str] = &["
         attempts       INTEGER NOT NULL DEFAULT 0,
         created_at_ms  INTEGER NOT NULL,
         finished_at_ms INTEGER,
-        UNIQUE (study, number)
+        UNIQUE (study_pk, number)
     ) STRICT;
     CREATE INDEX estimates_running ON estimates (job) WHERE state = 'running';
 
     -- In the order of the hashes, and without a time: nothing here can be joined to a report.
     CREATE TABLE participant_tokens (
-        study INTEGER NOT NULL REFERENCES studies,
+        study_pk INTEGER NOT NULL REFERENCES studies,
         hash  BLOB NOT NULL CHECK (length(hash) = 32),
         spent INTEGER NOT NULL DEFAULT 0 CHECK (spent IN (0, 1)),
-        PRIMARY KEY (study, hash)
+        PRIMARY KEY (study_pk, hash)
     ) STRICT, WITHOUT ROWID;
 
     -- study NULL: reads the estimates of all studies.
     CREATE TABLE analyst_tokens (
         id            BLOB PRIMARY KEY CHECK (length(id) = 8),
         name          TEXT NOT NULL,
-        study         INTEGER REFERENCES studies,
+        study_pk         INTEGER REFERENCES studies,
         created_at_ms INTEGER NOT NULL,
         hash          BLOB NOT NULL UNIQUE CHECK (length(hash) = 32)
     ) STRICT, WITHOUT ROWID;
@@ -167,7 +167,7 @@ pub(super) fn open_for_writing(path: &Path, limit: Option<u64>) -> Result<Connec
     refuse_old(path)?;
     let refused = |error: rusqlite::Error| refused(path, &error);
     let mut connection = Connection::open(path).map_err(refused)?;
-    keep_log(&connection, true).map_err(refused)?;
+    keep_wal(&connection, true).map_err(refused)?;
     // Before anything is written: whose file is it?
     let application: i32 = pragma(&connection, "application_id").map_err(refused)?;
     let version: usize = pragma(&connection, "user_version").map_err(refused)?;
@@ -211,13 +211,13 @@ pub(super) fn open_for_reading(path: &Path) -> rusqlite::Result<Connection> {
         OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX,
     )?;
     connection.busy_timeout(std::time::Duration::from_secs(5))?;
-    keep_log(&connection, true)?;
+    keep_wal(&connection, true)?;
     Ok(connection)
 }
 
 /// Whether the log stays when the last connection is closed: then it goes only where
-/// [`Tenure::end`](super::tenure::Tenure::end) has said that the main file is whole.
-pub(super) fn keep_log(connection: &Connection, keep: bool) -> rusqlite::Result<()> {
+/// [`WriterLease::end`](super::lease::WriterLease::end) has said that the main file is whole.
+pub(super) fn keep_wal(connection: &Connection, keep: bool) -> rusqlite::Result<()> {
     let setting = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
     connection.set_db_config(setting, keep).map(|_| ())
 }

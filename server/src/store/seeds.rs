@@ -2,7 +2,7 @@
 //!
 //! A commit appends its seeds as one row: no sum is read, changed or rewritten, so taking reports costs
 //! the same at every dimension. Rows are never changed, so that everything below a commit's number is
-//! one moment however long it takes to read. A seed that came more than once is [counted once](super::repeated).
+//! one moment however long it takes to read. A seed that came more than once is [counted once](super::duplicates).
 
 use std::{cell::RefCell, sync::Arc};
 
@@ -13,13 +13,13 @@ use eigenveil_shared::{
 };
 use rusqlite::{Connection, Transaction, params};
 
-use super::{failure::Failure, health::Health, repeated::Repeated, study::Study};
+use super::{duplicates::DuplicateSeeds, failure::Failure, health::Health, study::Study};
 
 /// Takes seeds of the bucket with this number.
-type TakeOfBucket<'a> = dyn FnMut(u32, &[Seed]) -> Result<(), Failure> + 'a;
+type BucketSeedsSink<'a> = dyn FnMut(u32, &[Seed]) -> Result<(), Failure> + 'a;
 
 /// Seeds held in memory at once (1 MiB), or those of one commit where it has more.
-const PIECE: usize = 1 << 16;
+const CHUNK_SEEDS: usize = 1 << 16;
 
 /// Appends the seeds of a commit to its bucket.
 ///
@@ -34,7 +34,7 @@ pub(super) fn append(
     seeds.sort_unstable();
     insert(
         transaction,
-        study.row,
+        study.pk,
         bucket,
         commit_seq,
         seeds.as_flattened(),
@@ -42,22 +42,16 @@ pub(super) fn append(
 }
 
 /// Appends seeds of an import as they come, some to a commit; how many commits they make.
-pub(super) fn append_run(
+pub(super) fn append_chunks(
     transaction: &Transaction<'_>,
-    study_row: i64,
+    study_pk: i64,
     bucket: u32,
     first_commit: u64,
     seeds: &[u8],
 ) -> Result<u64, Failure> {
     let mut commits = 0;
-    for piece in seeds.chunks(PIECE * SEED_LEN) {
-        insert(
-            transaction,
-            study_row,
-            bucket,
-            first_commit + commits,
-            piece,
-        )?;
+    for chunk in seeds.chunks(CHUNK_SEEDS * SEED_LEN) {
+        insert(transaction, study_pk, bucket, first_commit + commits, chunk)?;
         commits += 1;
     }
     Ok(commits)
@@ -65,7 +59,7 @@ pub(super) fn append_run(
 
 fn insert(
     transaction: &Transaction<'_>,
-    study_row: i64,
+    study_pk: i64,
     bucket: u32,
     commit_seq: u64,
     seeds: &[u8],
@@ -73,13 +67,13 @@ fn insert(
     let n = (seeds.len() / SEED_LEN) as u64;
     transaction
         .prepare_cached(
-            "INSERT INTO seeds (study, bucket, commit_seq, n, seeds) VALUES (?, ?, ?, ?, ?)",
+            "INSERT INTO seeds (study_pk, bucket, commit_seq, n, seeds) VALUES (?, ?, ?, ?, ?)",
         )?
-        .execute(params![study_row, bucket, commit_seq, n, seeds])?;
+        .execute(params![study_pk, bucket, commit_seq, n, seeds])?;
     Ok(())
 }
 
-/// Hands over the seeds of a bucket's commits before `end` in pieces.
+/// Hands over the seeds of a bucket's commits before `end` in chunks.
 fn read_bucket(
     connection: &Connection,
     study: &Study,
@@ -89,7 +83,7 @@ fn read_bucket(
 ) -> Result<(), Failure> {
     let mut seeds = Vec::new();
     let mut from = 0;
-    while let Some(next) = read_piece(connection, study, bucket, from..end, &mut seeds)? {
+    while let Some(next) = read_chunk(connection, study, bucket, from..end, &mut seeds)? {
         take(&seeds)?;
         from = next;
     }
@@ -103,7 +97,7 @@ pub struct StoredSeeds<'a> {
     study: &'a Study,
     end: u64,
     stored: u64,
-    repeated: Repeated,
+    duplicates: DuplicateSeeds,
     /// To be told of damage.
     health: Arc<Health>,
 }
@@ -129,20 +123,20 @@ impl<'a> StoredSeeds<'a> {
             }
             Ok(())
         };
-        let repeated = Repeated::find(stored, sum_cache_bytes, &read)?;
+        let duplicates = DuplicateSeeds::find(stored, sum_cache_bytes, &read)?;
         Ok(Self {
             connection: RefCell::new(connection),
             study,
             end,
             stored,
-            repeated,
+            duplicates,
             health,
         })
     }
 
     /// How many there are, each counted once.
     pub fn count(&self) -> u64 {
-        self.stored.saturating_sub(self.repeated.left_out())
+        self.stored.saturating_sub(self.duplicates.excluded())
     }
 
     /// Reports stored.
@@ -151,13 +145,13 @@ impl<'a> StoredSeeds<'a> {
     }
 
     /// Hands over all seeds that are counted, bucket after bucket.
-    fn read(&self, take: &mut TakeOfBucket<'_>) -> Result<(), Failure> {
+    fn read(&self, take: &mut BucketSeedsSink<'_>) -> Result<(), Failure> {
         let connection = self.connection.borrow();
-        let mut once = self.repeated.filter();
+        let mut dedup = self.duplicates.dedup();
         let mut read = 0;
         for bucket in 0..self.study.buckets() {
             read_bucket(&connection, self.study, bucket, self.end, &mut |seeds| {
-                let seeds = once.keep(seeds);
+                let seeds = dedup.retain_new(seeds);
                 read += seeds.len() as u64;
                 match seeds {
                     [] => Ok(()),
@@ -181,13 +175,13 @@ impl SeedSource for StoredSeeds<'_> {
     }
 
     fn repeated(&self) -> u64 {
-        self.repeated.left_out()
+        self.duplicates.excluded()
     }
 
     fn pass(&self, take: &mut dyn FnMut(u32, &[Seed]) -> Result<()>) -> Result<()> {
         self.read(&mut |bucket, seeds| Ok(take(bucket, seeds)?))
             .map_err(|failure| {
-                self.health.look_for_damage(&failure);
+                self.health.record_damage(&failure);
                 failure.into_error()
             })
     }
@@ -195,9 +189,9 @@ impl SeedSource for StoredSeeds<'_> {
 
 /// Reads seeds of whole commits, and says where to go on; `None` when there are no more.
 ///
-/// The statement ends with the piece: a transaction as long as an estimate would let the write-ahead
+/// The statement ends with the chunk: a transaction as long as an estimate would let the write-ahead
 /// log grow all the while.
-fn read_piece(
+fn read_chunk(
     connection: &Connection,
     study: &Study,
     bucket: u32,
@@ -206,12 +200,12 @@ fn read_piece(
 ) -> Result<Option<u64>, Failure> {
     let mut statement = connection.prepare_cached(
         "SELECT commit_seq, n, seeds FROM seeds
-         WHERE study = ? AND bucket = ? AND commit_seq >= ? AND commit_seq < ? ORDER BY commit_seq",
+         WHERE study_pk = ? AND bucket = ? AND commit_seq >= ? AND commit_seq < ? ORDER BY commit_seq",
     )?;
-    let mut rows = statement.query(params![study.row, bucket, commits.start, commits.end])?;
+    let mut rows = statement.query(params![study.pk, bucket, commits.start, commits.end])?;
     seeds.clear();
     let mut next = None;
-    while seeds.len() < PIECE
+    while seeds.len() < CHUNK_SEEDS
         && let Some(row) = rows.next()?
     {
         let (commit_seq, n): (u64, u64) = (row.get(0)?, row.get(1)?);

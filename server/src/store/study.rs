@@ -307,7 +307,7 @@ pub(super) fn state_from(text: &str) -> Option<StudyState> {
 
 /// All studies, oldest first. Only the writer changes it, after the commit.
 #[derive(Debug, Default)]
-pub(super) struct Registry {
+pub(super) struct StudyIndex {
     studies: RwLock<Studies>,
 }
 
@@ -317,7 +317,7 @@ struct Studies {
     by_id: std::collections::HashMap<StudyId, Arc<Study>>,
 }
 
-impl Registry {
+impl StudyIndex {
     pub(super) fn add(&self, study: Arc<Study>) {
         let mut studies = self.studies.write().unwrap_or_else(PoisonError::into_inner);
         studies.by_id.insert(study.id, Arc::clone(&study));
@@ -337,7 +337,7 @@ impl Registry {
 
     pub(super) fn by_row(&self, row: i64) -> Option<Arc<Study>> {
         let studies = self.studies.read().unwrap_or_else(PoisonError::into_inner);
-        studies.ordered.iter().find(|s| s.row == row).cloned()
+        studies.ordered.iter().find(|s| s.pk == row).cloned()
     }
 
     /// The studies behind this row that `wanted` takes, oldest first: so many, and the row to go on behind.
@@ -349,10 +349,10 @@ impl Registry {
     ) -> (Vec<Arc<Study>>, Option<i64>) {
         let studies = self.studies.read().unwrap_or_else(PoisonError::into_inner);
         // Rows go up, and so does this list.
-        let from = studies.ordered.partition_point(|study| study.row <= after);
+        let from = studies.ordered.partition_point(|study| study.pk <= after);
         let mut behind = studies.ordered[from..].iter().filter(|study| wanted(study));
         let page: Vec<_> = behind.by_ref().take(limit).cloned().collect();
-        let next = behind.next().and(page.last()).map(|last| last.row);
+        let next = behind.next().and(page.last()).map(|last| last.pk);
         (page, next)
     }
 

@@ -16,8 +16,8 @@ use subtle::ConstantTimeEq;
 use super::{
     directory::{DataDirectory, TokenFiles},
     failure::{Failure, unavailable},
+    lease::{WalFile, WriterLease},
     schema,
-    tenure::{Log, Tenure},
 };
 use crate::environment::{Entropy, Environment};
 
@@ -45,7 +45,7 @@ impl TokenHash {
 }
 
 /// A new token's text.
-pub(super) fn fresh(entropy: &dyn Entropy) -> Result<String> {
+pub(super) fn generate(entropy: &dyn Entropy) -> Result<String> {
     let mut random = [0; 32];
     entropy.fill(&mut random)?;
     Ok(to_hex(&random))
@@ -87,16 +87,16 @@ pub(super) fn ensure(
 
 /// Makes a new token, writes it to its file and keeps its hash.
 fn rotate(connection: &Connection, files: &TokenFiles, entropy: &dyn Entropy) -> Result<TokenHash> {
-    let token = fresh(entropy)?;
+    let token = generate(entropy)?;
     files.stage(&token)?;
     let hash = TokenHash::new(&token);
-    keep(connection, &hash).map_err(Failure::into_error)?;
+    save_hash(connection, &hash).map_err(Failure::into_error)?;
     files.adopt()?;
     Ok(hash)
 }
 
 /// Writes the hash to the database.
-pub(super) fn keep(connection: &Connection, hash: &TokenHash) -> Result<(), Failure> {
+pub(super) fn save_hash(connection: &Connection, hash: &TokenHash) -> Result<(), Failure> {
     connection.execute(
         "INSERT INTO settings (key, value) VALUES ('operator-token-sha256', ?)
          ON CONFLICT (key) DO UPDATE SET value = excluded.value",
@@ -118,12 +118,15 @@ pub fn rotate_operator_token(data_dir: &Path, environment: &Environment) -> Resu
         )));
     }
     let directory = DataDirectory::open(data_dir)?;
-    let (log, entropy) = (Log::in_directory(&directory), &*environment.entropy);
+    let (wal, entropy) = (WalFile::in_directory(&directory), &*environment.entropy);
     let mut connection = schema::open_for_writing(&directory.database(), None)?;
-    let tenure = Tenure::begin(&mut connection, &directory, log).map_err(Failure::into_error)?;
+    let lease =
+        WriterLease::acquire(&mut connection, &directory, wal).map_err(Failure::into_error)?;
     let files = directory.token_files();
     ensure(&connection, &files, entropy)?;
     rotate(&connection, &files, entropy)?;
-    tenure.end(&mut connection).map_err(Failure::into_error)?;
+    lease
+        .checkpoint_and_release(&mut connection)
+        .map_err(Failure::into_error)?;
     Ok(files.path())
 }

@@ -17,12 +17,11 @@ use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
 use super::{
     Store,
-    archive::{self, ArchiveWriter, Header, Part},
+    archive::{self, ArchiveItem, ArchiveWriter, Header},
     buckets,
     failure::Failure,
-    recent, rows, schema, seeds,
+    lease, recent, rows, schema, seeds,
     study::{NewStudy, Study, StudyId, state_from},
-    tenure,
 };
 
 /// An export that was read to its end and found whole.
@@ -47,8 +46,8 @@ impl VerifiedExport {
         let p = design.params.report_dimension();
         let form = design.params.mechanism().payload_form();
         let bound = design.params.mechanism().norm_bound(p);
-        let sha256 = reader.walk(&header, &design.params, |part| match part {
-            Part::Section { n, bytes, .. } if form != PayloadForm::Seed => {
+        let sha256 = reader.read_items(&header, &design.params, |item| match item {
+            ArchiveItem::Section { n, bytes, .. } if form != PayloadForm::Seed => {
                 let sums =
                     buckets::decode_sum(p, n, &bytes).map_err(|_| archive::malformed("a sum"))?;
                 // As every report is when it is uploaded.
@@ -92,7 +91,7 @@ impl Store {
             let file = self.temporary()?;
             let mut connection = schema::open_for_reading(&self.database())?;
             let transaction = connection.transaction()?;
-            rows::require(&transaction, study.row, study.id())?;
+            rows::require(&transaction, study.pk, study.id())?;
             export_to(&transaction, study, &file)?;
             Ok(file)
         };
@@ -114,7 +113,7 @@ impl Store {
                 .ok_or_else(|| Failure::file("the path of the data directory is not UTF-8"))?;
             connection.execute("VACUUM INTO ?", [path])?;
             // Whole without a log, and to be opened wherever it is put.
-            tenure::release(named.path())?;
+            lease::detach_copy(named.path())?;
             // Open, and without its name from here on.
             named.reopen().map_err(Failure::file)
         };
@@ -148,8 +147,8 @@ impl Store {
         into: Option<Arc<Study>>,
     ) -> Result<Imported> {
         let now = self.unix_ms();
-        let registry = Arc::clone(&self.shared.registry);
-        let known = Arc::clone(&registry);
+        let study_index = Arc::clone(&self.shared.study_index);
+        let known = Arc::clone(&study_index);
         let (imported, _) = self
             .write(
                 move |transaction| {
@@ -161,11 +160,11 @@ impl Store {
                     import_into(transaction, export, target, known, now)
                 },
                 move |(imported, total): &(Imported, u64), caches| {
-                    caches.sums.evict(imported.study.row);
-                    caches.recent.distrust();
+                    caches.sums.evict(imported.study.pk);
+                    caches.recent.mark_stale();
                     imported.study.publish_count(*total);
                     if imported.outcome == ImportOutcome::Created {
-                        registry.add(Arc::clone(&imported.study));
+                        study_index.add(Arc::clone(&imported.study));
                     }
                 },
             )
@@ -181,16 +180,16 @@ fn rewound(mut file: File) -> Result<File, Failure> {
 
 fn export_to(connection: &Connection, study: &Study, file: &File) -> Result<(), Failure> {
     let (state, reports, kept): (String, u64, bool) = connection.query_row(
-        "SELECT state, reports_accepted, identifiers_kept FROM studies WHERE study = ?",
-        [study.row],
+        "SELECT state, reports_accepted, identifiers_kept FROM studies WHERE study_pk = ?",
+        [study.pk],
         |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
     )?;
     let indexed: u64 = connection.query_row(
-        "SELECT count(*) FROM report_ids WHERE study = ?",
-        [study.row],
+        "SELECT count(*) FROM report_ids WHERE study_pk = ?",
+        [study.pk],
         |row| row.get(0),
     )?;
-    let recent = recent::of_study(connection, study.row)?;
+    let recent = recent::of_study(connection, study.pk)?;
     if !kept || indexed + recent.len() as u64 != reports {
         return Err(Error::new(
             ErrorCode::InvalidTransition,
@@ -203,13 +202,13 @@ fn export_to(connection: &Connection, study: &Study, file: &File) -> Result<(), 
     }
     let seeds = study.shape().payload_form() == PayloadForm::Seed;
     let sizes = if seeds {
-        "SELECT bucket, sum(n) FROM seeds WHERE study = ? GROUP BY bucket ORDER BY bucket"
+        "SELECT bucket, sum(n) FROM seeds WHERE study_pk = ? GROUP BY bucket ORDER BY bucket"
     } else {
-        "SELECT bucket, n FROM buckets WHERE study = ? ORDER BY bucket"
+        "SELECT bucket, n FROM buckets WHERE study_pk = ? ORDER BY bucket"
     };
     let sizes: Vec<(u32, u64)> = connection
         .prepare(sizes)?
-        .query_map([study.row], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .query_map([study.pk], |row| Ok((row.get(0)?, row.get(1)?)))?
         .collect::<rusqlite::Result<_>>()?;
     let document = study.document();
     let header = Header {
@@ -228,8 +227,8 @@ fn export_to(connection: &Connection, study: &Study, file: &File) -> Result<(), 
     };
     let mut archive = ArchiveWriter::new(file, &header)?;
     let mut statement =
-        connection.prepare("SELECT id FROM report_ids WHERE study = ? ORDER BY id")?;
-    let mut rows = statement.query([study.row])?;
+        connection.prepare("SELECT id FROM report_ids WHERE study_pk = ? ORDER BY id")?;
+    let mut rows = statement.query([study.pk])?;
     let mut recent = recent.iter().peekable();
     while let Some(row) = rows.next()? {
         let id = row.get(0)?;
@@ -242,15 +241,15 @@ fn export_to(connection: &Connection, study: &Study, file: &File) -> Result<(), 
         archive.identifier(id)?;
     }
     let mut statement = connection.prepare(if seeds {
-        "SELECT seeds FROM seeds WHERE study = ? AND bucket = ? ORDER BY commit_seq"
+        "SELECT seeds FROM seeds WHERE study_pk = ? AND bucket = ? ORDER BY commit_seq"
     } else {
-        "SELECT sum FROM buckets WHERE study = ? AND bucket = ?"
+        "SELECT sum FROM buckets WHERE study_pk = ? AND bucket = ?"
     })?;
     let per_sum =
         8 * eigenveil_shared::packed::packed_len(study.params().report_dimension()) as u64;
     for (bucket, n) in sizes {
         archive.section(bucket, n, if seeds { 16 * n } else { per_sum })?;
-        let mut rows = statement.query(params![study.row, bucket])?;
+        let mut rows = statement.query(params![study.pk, bucket])?;
         while let Some(row) = rows.next()? {
             archive.put(row.get_ref(0)?.as_blob().map_err(Failure::damaged)?)?;
         }
@@ -289,7 +288,7 @@ fn import_into(
     let created = known.is_none();
     let study = match known {
         Some(study) => {
-            rows::require(transaction, study.row, target)?;
+            rows::require(transaction, study.pk, target)?;
             if study.params().fingerprint() != design.params.fingerprint() {
                 return Err(Error::new(
                     ErrorCode::WrongFingerprint,
@@ -309,15 +308,15 @@ fn import_into(
             Arc::new(Study::new(row, target, design, header.created_at_ms))
         }
     };
-    let row = study.row;
+    let row = study.pk;
     let (before, commit_seq): (u64, u64) = transaction.query_row(
-        "SELECT reports_accepted, commit_seq FROM studies WHERE study = ?",
+        "SELECT reports_accepted, commit_seq FROM studies WHERE study_pk = ?",
         [row],
         |row| Ok((row.get(0)?, row.get(1)?)),
     )?;
     let seen: Option<()> = transaction
         .query_row(
-            "SELECT 1 FROM imports WHERE study = ? AND sha256 = ?",
+            "SELECT 1 FROM imports WHERE study_pk = ? AND sha256 = ?",
             params![row, sha256],
             |_| Ok(()),
         )
@@ -334,22 +333,22 @@ fn import_into(
     let (_, reader) = archive::read_header(&file)?;
     recent::move_all(transaction, row)?;
     let mut insert = transaction.prepare_cached(
-        "INSERT INTO report_ids (study, id) VALUES (?, ?) ON CONFLICT DO NOTHING",
+        "INSERT INTO report_ids (study_pk, id) VALUES (?, ?) ON CONFLICT DO NOTHING",
     )?;
     let mut next_commit = commit_seq;
     let mut overlap = 0_u64;
-    let read_again = reader.walk(&header, study.params(), |part| match part {
-        Part::Identifier(id) => {
+    let read_again = reader.read_items(&header, study.params(), |item| match item {
+        ArchiveItem::Identifier(id) => {
             overlap += u64::from(insert.execute(params![row, id])? == 0);
             Ok(())
         }
         // Nothing of it will stay.
-        Part::Section { .. } if overlap > 0 => Ok(()),
-        Part::Section { bucket, n, bytes } => {
+        ArchiveItem::Section { .. } if overlap > 0 => Ok(()),
+        ArchiveItem::Section { bucket, n, bytes } => {
             // Buckets are exchangeable, so those of a finer division may be laid on a coarser one.
             let bucket = bucket % study.buckets();
             if study.shape().payload_form() == PayloadForm::Seed {
-                next_commit += seeds::append_run(transaction, row, bucket, next_commit, &bytes)?;
+                next_commit += seeds::append_chunks(transaction, row, bucket, next_commit, &bytes)?;
             } else {
                 let p = study.params().report_dimension();
                 let mut sums = buckets::read_sum(transaction, &study, bucket)?;
@@ -381,17 +380,17 @@ fn import_into(
     }
     let total = before + header.reports;
     transaction.execute(
-        "UPDATE studies SET reports_accepted = ?, commit_seq = ? WHERE study = ?",
+        "UPDATE studies SET reports_accepted = ?, commit_seq = ? WHERE study_pk = ?",
         params![total, next_commit.max(commit_seq + 1), row],
     )?;
     if created && header.state == StudyState::Closed {
         transaction.execute(
-            "UPDATE studies SET closed_at_ms = ? WHERE study = ?",
+            "UPDATE studies SET closed_at_ms = ? WHERE study_pk = ?",
             params![now, row],
         )?;
     }
     transaction.execute(
-        "INSERT INTO imports (study, sha256, reports, imported_at_ms) VALUES (?, ?, ?, ?)",
+        "INSERT INTO imports (study_pk, sha256, reports, imported_at_ms) VALUES (?, ?, ?, ?)",
         params![row, sha256, header.reports, now],
     )?;
     let outcome = if created {

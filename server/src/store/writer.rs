@@ -26,11 +26,11 @@ use super::{
     enrolment,
     failure::Failure,
     health::Health,
+    lease::{self, WriterLease},
     recent::RecentIds,
-    reserve::Reserve,
+    reserve::ReserveFile,
     seeds,
     study::{Study, state_from},
-    tenure::{self, Tenure},
 };
 use crate::{environment::Clock, faults::Faults, metrics::Metrics, net::memory::Reservation};
 
@@ -56,7 +56,7 @@ pub struct NewReport {
 /// The reports of a request. One, mostly, for which nothing is allocated.
 pub(super) type Reports = SmallVec<[NewReport; 1]>;
 /// What became of each of them.
-pub(crate) type Outcomes = SmallVec<[Stored; 16]>;
+pub(crate) type Outcomes = SmallVec<[SubmitOutcome; 16]>;
 
 impl NewReport {
     /// Decodes and validates the body of one report.
@@ -117,7 +117,7 @@ impl std::fmt::Debug for NewReport {
 
 /// What became of a report, after the commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stored {
+pub enum SubmitOutcome {
     /// Durably stored and counted now.
     Accepted,
     /// Was stored before; counted once.
@@ -129,7 +129,7 @@ pub enum Stored {
     /// Never seen, and not admitted: `token-required`, `participant-token-unknown` or `token-spent`.
     NotAdmitted(ErrorCode),
     /// The study was deleted.
-    Gone,
+    StudyDeleted,
 }
 
 /// Reports of one request: in one commit, or in none.
@@ -165,23 +165,23 @@ pub(super) struct Writer {
     pub(super) health: Arc<Health>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) clock: Arc<dyn Clock>,
-    pub(super) tenure: Tenure,
-    pub(super) reserve: Reserve,
+    pub(super) lease: WriterLease,
+    pub(super) reserve: ReserveFile,
     /// Another server writes: this one has ended.
-    pub(super) ousted: bool,
+    pub(super) lease_lost: bool,
     pub(super) faults: Faults,
 }
 
 /// What a commit adds to its bucket.
 #[derive(Default)]
-struct Share {
+struct BucketDelta {
     /// Numbers are added to the bucket's sum, which is fetched when the first come.
     sums: Option<Accumulator>,
     /// Seeds are appended as they are.
     seeds: Vec<Seed>,
 }
 
-impl Share {
+impl BucketDelta {
     fn add(
         &mut self,
         payload: &Payload<Bytes>,
@@ -202,7 +202,7 @@ impl Share {
 }
 
 /// What a transaction did to one study.
-struct Change {
+struct StudyUpdate {
     study: Arc<Study>,
     reports_accepted: u64,
     sums: Option<(u32, Accumulator)>,
@@ -218,7 +218,7 @@ impl Writer {
             self.faults.wait_while_held();
             next = match command {
                 Command::Stop => {
-                    if let Err(failure) = self.tenure.end(&mut self.connection) {
+                    if let Err(failure) = self.lease.checkpoint_and_release(&mut self.connection) {
                         tracing::warn!(%failure, "the log of the store stays beside it, and belongs to it");
                     }
                     return;
@@ -234,7 +234,7 @@ impl Writer {
                     held
                 }
             };
-            if self.ousted {
+            if self.lease_lost {
                 return;
             }
             next = next.or_else(|| self.commands.recv().ok());
@@ -267,7 +267,7 @@ impl Writer {
             return;
         };
         let mut studies = by_study(group);
-        if studies.len() == 1 || failure.is_full() || matches!(failure, Failure::Ousted) {
+        if studies.len() == 1 || failure.is_full() || matches!(failure, Failure::LeaseLost) {
             self.refuse(studies.into_iter().flatten().collect(), failure);
             return;
         }
@@ -293,17 +293,17 @@ impl Writer {
     fn try_commit(&mut self, group: Vec<Submission>) -> Result<(), (Vec<Submission>, Failure)> {
         let started = Instant::now();
         match self.transact(&group) {
-            Ok((outcomes, changes)) => {
+            Ok((outcomes, updates)) => {
                 let reports = group
                     .iter()
                     .map(|submission| submission.reports.len())
                     .sum();
                 self.metrics.committed(reports, started.elapsed());
                 self.health.succeeded();
-                for change in changes {
-                    change.study.publish_count(change.reports_accepted);
-                    if let Some((bucket, sums)) = change.sums {
-                        self.caches.sums.put(&change.study, bucket, sums);
+                for update in updates {
+                    update.study.publish_count(update.reports_accepted);
+                    if let Some((bucket, sums)) = update.sums {
+                        self.caches.sums.put(&update.study, bucket, sums);
                     }
                 }
                 for (submission, outcomes) in group.into_iter().zip(outcomes) {
@@ -311,12 +311,12 @@ impl Writer {
                     // A client that has gone will ask again and be told "duplicate".
                     let _ = submission.reply.send(Ok(outcomes));
                 }
-                self.faults.after_answers();
+                self.faults.after_replies();
                 Ok(())
             }
             Err(failure) => {
-                self.caches.recent.distrust();
-                self.ousted |= matches!(failure, Failure::Ousted);
+                self.caches.recent.mark_stale();
+                self.lease_lost |= matches!(failure, Failure::LeaseLost);
                 Err((group, failure))
             }
         }
@@ -329,47 +329,50 @@ impl Writer {
         }
         self.reserve.release();
         // The log has its disk already: begun anew, it can take the deletion.
-        if let Err(failure) = tenure::checkpoint(&self.connection, "PASSIVE") {
+        if let Err(failure) = lease::checkpoint(&self.connection, "PASSIVE") {
             tracing::debug!(%failure, "the log could not be begun anew");
         }
     }
 
-    fn transact(&mut self, group: &[Submission]) -> Result<(Vec<Outcomes>, Vec<Change>), Failure> {
-        let transaction = self.tenure.transaction(&mut self.connection)?;
+    fn transact(
+        &mut self,
+        group: &[Submission],
+    ) -> Result<(Vec<Outcomes>, Vec<StudyUpdate>), Failure> {
+        let transaction = self.lease.transaction(&mut self.connection)?;
         self.caches.recent.refresh(&transaction)?;
         let mut outcomes = vec![Outcomes::new(); group.len()];
-        let mut changes: Vec<Change> = Vec::new();
+        let mut updates: Vec<StudyUpdate> = Vec::new();
         let now_ms = self.clock.unix_ms();
         for submission in group {
             let study = &submission.study;
-            if changes.iter().any(|change| change.study.row == study.row) {
+            if updates.iter().any(|update| update.study.pk == study.pk) {
                 continue;
             }
             let of_study = group
                 .iter()
                 .zip(&mut outcomes)
-                .filter(|(other, _)| other.study.row == study.row);
+                .filter(|(other, _)| other.study.pk == study.pk);
             let reports = group
                 .iter()
-                .filter(|other| other.study.row == study.row)
+                .filter(|other| other.study.pk == study.pk)
                 .map(|other| other.reports.len())
                 .sum();
-            let forgets = self.faults.forgets_identifiers();
-            changes.push(add_reports(
+            let skip_dedup = self.faults.skips_dedup();
+            updates.push(add_reports(
                 &transaction,
                 &mut self.caches,
                 study,
                 reports,
                 of_study,
                 now_ms,
-                forgets,
+                skip_dedup,
             )?);
         }
         if self.faults.permit_commit()? {
             transaction.commit()?;
         }
         self.faults.after_commit();
-        Ok((outcomes, changes))
+        Ok((outcomes, updates))
     }
 }
 
@@ -382,22 +385,22 @@ fn add_reports<'a>(
     submissions: impl Iterator<Item = (&'a Submission, &'a mut Outcomes)>,
     now_ms: u64,
     // What a test uses to see that it would notice.
-    forgets: bool,
-) -> Result<Change, Failure> {
+    skip_dedup: bool,
+) -> Result<StudyUpdate, Failure> {
     // The state is read where the reports are written: a close before this is a barrier.
     let found: Option<(String, u64, u64)> = transaction
         .prepare_cached(
-            "SELECT state, reports_accepted, commit_seq FROM studies WHERE study = ? AND id = ?",
+            "SELECT state, reports_accepted, commit_seq FROM studies WHERE study_pk = ? AND id = ?",
         )?
-        .query_row(params![study.row, study.id().0], |row| {
+        .query_row(params![study.pk, study.id().0], |row| {
             Ok((row.get(0)?, row.get(1)?, row.get(2)?))
         })
         .optional()?;
     let Some((state, before, commit_seq)) = found else {
         for (submission, outcomes) in submissions {
-            outcomes.resize(submission.reports.len(), Stored::Gone);
+            outcomes.resize(submission.reports.len(), SubmitOutcome::StudyDeleted);
         }
-        return Ok(Change {
+        return Ok(StudyUpdate {
             study: Arc::clone(study),
             reports_accepted: study.reports_accepted(),
             sums: None,
@@ -410,9 +413,9 @@ fn add_reports<'a>(
         sums: cache,
         recent,
     } = caches;
-    let mut ids = recent.begin(transaction, study.row, reports)?;
+    let mut ids = recent.begin(transaction, study.pk, reports)?;
     let bucket = cache.bucket_of(study, commit_seq);
-    let mut share = Share::default();
+    let mut delta = BucketDelta::default();
     let mut accepted = 0_u64;
     let by_token = study.enrolment() == Enrolment::Token;
     for (submission, outcomes) in submissions {
@@ -423,50 +426,50 @@ fn add_reports<'a>(
                 && by_token
                 && !ids.contains(&report.id.0)?
                 && let Some(code) =
-                    enrolment::redeem(transaction, study.row, report.token.as_deref().copied())?
+                    enrolment::redeem(transaction, study.pk, report.token.as_deref().copied())?
             {
-                outcomes.push(Stored::NotAdmitted(code));
+                outcomes.push(SubmitOutcome::NotAdmitted(code));
                 continue;
             }
             outcomes.push(if open {
-                if ids.insert(&report.id.0)? || forgets {
+                if ids.insert(&report.id.0)? || skip_dedup {
                     let sums = || cache.take_sum(transaction, study, bucket);
-                    share.add(&report.payload, sums)?;
+                    delta.add(&report.payload, sums)?;
                     accepted += 1;
-                    Stored::Accepted
+                    SubmitOutcome::Accepted
                 } else {
-                    Stored::Duplicate
+                    SubmitOutcome::Duplicate
                 }
             } else if ids.contains(&report.id.0)? {
-                Stored::Duplicate
+                SubmitOutcome::Duplicate
             } else if over {
-                Stored::Ended
+                SubmitOutcome::Ended
             } else {
-                Stored::NotOpen
+                SubmitOutcome::NotOpen
             });
         }
     }
     let fresh = ids.into_fresh();
     if accepted > 0 {
-        recent.end(transaction, study.row, fresh)?;
-        if let Some(sums) = &mut share.sums {
+        recent.end(transaction, study.pk, fresh)?;
+        if let Some(sums) = &mut delta.sums {
             cache.write(transaction, study, bucket, sums)?;
         }
-        if !share.seeds.is_empty() {
-            seeds::append(transaction, study, bucket, commit_seq, &mut share.seeds)?;
+        if !delta.seeds.is_empty() {
+            seeds::append(transaction, study, bucket, commit_seq, &mut delta.seeds)?;
         }
         transaction
             .prepare_cached(
                 "UPDATE studies SET reports_accepted = reports_accepted + ?, commit_seq = commit_seq + 1
-                 WHERE study = ?",
+                 WHERE study_pk = ?",
             )?
-            .execute(params![accepted, study.row])?;
-        arrivals::count(transaction, study.row, now_ms / 1_000, accepted)?;
+            .execute(params![accepted, study.pk])?;
+        arrivals::count(transaction, study.pk, now_ms / 1_000, accepted)?;
     }
-    Ok(Change {
+    Ok(StudyUpdate {
         study: Arc::clone(study),
         reports_accepted: before + accepted,
-        sums: share.sums.map(|sums| (bucket, sums)),
+        sums: delta.sums.map(|sums| (bucket, sums)),
     })
 }
 
@@ -474,10 +477,9 @@ fn add_reports<'a>(
 fn by_study(group: Vec<Submission>) -> Vec<Vec<Submission>> {
     let mut studies: Vec<Vec<Submission>> = Vec::new();
     for submission in group {
-        let row = submission.study.row;
-        let same = |share: &&mut Vec<Submission>| {
-            share.first().is_some_and(|first| first.study.row == row)
-        };
+        let row = submission.study.pk;
+        let same =
+            |share: &&mut Vec<Submission>| share.first().is_some_and(|first| first.study.pk == row);
         match studies.iter_mut().find(same) {
             Some(share) => share.push(submission),
             None => studies.push(vec![submission]),
@@ -510,7 +512,7 @@ mod tests {
         ServerConfig, Store,
         faults::Faults,
         store::{
-            Stored, database_path,
+            SubmitOutcome, database_path,
             fixtures::{create, report},
         },
     };
@@ -557,6 +559,6 @@ mod tests {
         faults.release();
         let (damaged, whole) = both.await.unwrap();
         assert!(damaged.is_err());
-        assert_eq!(whole.unwrap(), [Stored::Accepted]);
+        assert_eq!(whole.unwrap(), [SubmitOutcome::Accepted]);
     }
 }

@@ -10,7 +10,7 @@ use axum::{
 use roxmltree::{Document, Node};
 
 use super::{
-    common::{Answer, Harness},
+    common::{Harness, Reply},
     html,
 };
 
@@ -24,7 +24,7 @@ pub struct Browser<'a> {
 
 /// A page, parsed.
 pub struct Page {
-    pub answer: Answer,
+    pub answer: Reply,
     pub html: Document<'static>,
 }
 
@@ -48,7 +48,7 @@ impl<'a> Browser<'a> {
         assert_eq!(answer.status, StatusCode::SEE_OTHER, "{answer:?}");
     }
 
-    pub async fn send(&mut self, request: axum::http::request::Builder, body: String) -> Answer {
+    pub async fn send(&mut self, request: axum::http::request::Builder, body: String) -> Reply {
         let mut request = request.header(header::ACCEPT, HTML);
         if let Some(cookie) = &self.cookie {
             request = request.header(header::COOKIE, format!("a=b; {cookie}"));
@@ -68,7 +68,7 @@ impl<'a> Browser<'a> {
         answer
     }
 
-    pub async fn get(&mut self, path: &str) -> Answer {
+    pub async fn get(&mut self, path: &str) -> Reply {
         self.send(Request::get(path), String::new()).await
     }
 
@@ -87,7 +87,7 @@ impl<'a> Browser<'a> {
     }
 
     /// A picture that is there.
-    pub async fn picture(&mut self, path: &str) -> Answer {
+    pub async fn picture(&mut self, path: &str) -> Reply {
         let picture = self.get(path).await;
         assert_eq!(picture.status, StatusCode::OK, "{path}");
         assert_eq!(picture.headers[header::CONTENT_TYPE], "image/svg+xml");
@@ -96,14 +96,14 @@ impl<'a> Browser<'a> {
     }
 
     /// Sends a form as a page of this server would.
-    pub async fn post(&mut self, path: &str, fields: &[(&str, &str)]) -> Answer {
-        let key = self.form_key().await;
+    pub async fn post(&mut self, path: &str, fields: &[(&str, &str)]) -> Reply {
+        let key = self.csrf_token().await;
         let mut fields = fields.to_vec();
-        fields.push(("form_key", &key));
+        fields.push(("csrf_token", &key));
         self.post_raw(path, &fields).await
     }
 
-    pub async fn post_raw(&mut self, path: &str, fields: &[(&str, &str)]) -> Answer {
+    pub async fn post_raw(&mut self, path: &str, fields: &[(&str, &str)]) -> Reply {
         let body = form_urlencoded::Serializer::new(String::new())
             .extend_pairs(fields)
             .finish();
@@ -113,8 +113,8 @@ impl<'a> Browser<'a> {
     }
 
     /// The hidden field of the login form, which is that of all forms of this browser.
-    pub async fn form_key(&mut self) -> String {
-        self.page("/login").await.value("input[name=form_key]")
+    pub async fn csrf_token(&mut self) -> String {
+        self.page("/login").await.value("input[name=csrf_token]")
     }
 
     /// Sends a form and follows the redirect.
@@ -132,7 +132,7 @@ impl<'a> Browser<'a> {
 impl Page {
     /// Every page is well-formed HTML with the headers that keep it safe, and asks for nothing from elsewhere.
     #[track_caller]
-    pub fn new(answer: Answer) -> Self {
+    pub fn new(answer: Reply) -> Self {
         let text = String::from_utf8(answer.body.clone()).unwrap();
         let html = html::parse(&text);
         let headers = &answer.headers;

@@ -5,7 +5,7 @@
     reason = "every test file compiles this and uses its own part"
 )]
 
-pub mod patience;
+pub mod waiting;
 
 use std::sync::{
     Arc,
@@ -20,7 +20,7 @@ use axum::{
 use eigenveil_estimation::Cancel;
 use eigenveil_server::{
     AppState, Clock, Environment, ServerConfig, Store, Study, StudyId, router,
-    store::{NewReport, StoredMoment, database_path},
+    store::{BucketSums, NewReport, database_path},
 };
 use eigenveil_shared::{
     ErrorCode,
@@ -75,13 +75,13 @@ pub struct Harness {
 
 /// An answer, read to its end.
 #[derive(Debug)]
-pub struct Answer {
+pub struct Reply {
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub body: Vec<u8>,
 }
 
-impl Answer {
+impl Reply {
     pub fn json<T: DeserializeOwned>(&self) -> T {
         serde_json::from_slice(&self.body)
             .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&self.body)))
@@ -181,10 +181,10 @@ impl Harness {
         (directory, config)
     }
 
-    pub async fn send(&self, request: Request<Body>) -> Answer {
+    pub async fn send(&self, request: Request<Body>) -> Reply {
         let response = self.routes.clone().oneshot(request).await.unwrap();
         let (parts, body) = response.into_parts();
-        Answer {
+        Reply {
             status: parts.status,
             headers: parts.headers,
             body: body.collect().await.unwrap().to_bytes().to_vec(),
@@ -192,7 +192,7 @@ impl Harness {
     }
 
     /// A request with the operator's token.
-    pub async fn operator(&self, method: &str, path: &str, body: Option<Value>) -> Answer {
+    pub async fn operator(&self, method: &str, path: &str, body: Option<Value>) -> Reply {
         let mut request = Request::builder()
             .method(method)
             .uri(path)
@@ -205,22 +205,22 @@ impl Harness {
     }
 
     /// What the operator is shown there.
-    pub async fn read(&self, path: &str) -> Answer {
+    pub async fn read(&self, path: &str) -> Reply {
         self.operator("GET", path, None).await
     }
 
     /// Posted by the operator, with nothing to say.
-    pub async fn order(&self, path: &str) -> Answer {
+    pub async fn order(&self, path: &str) -> Reply {
         self.operator("POST", path, None).await
     }
 
     /// Posted by the operator.
-    pub async fn tell(&self, path: &str, body: Value) -> Answer {
+    pub async fn tell(&self, path: &str, body: Value) -> Reply {
         self.operator("POST", path, Some(body)).await
     }
 
     /// Deleted by the operator.
-    pub async fn remove(&self, path: &str) -> Answer {
+    pub async fn remove(&self, path: &str) -> Reply {
         self.operator("DELETE", path, None).await
     }
 
@@ -252,7 +252,7 @@ impl Harness {
     /// The estimate at this location, once it has ended.
     pub async fn wait_for_estimate(&self, location: &str) -> EstimateDocument {
         let mut document: Option<EstimateDocument> = None;
-        patience::until(location, async || {
+        waiting::until(location, async || {
             let shown = document.insert(self.read(location).await.json());
             shown.state != EstimateState::Running
         })
@@ -271,7 +271,7 @@ impl Harness {
         document.state
     }
 
-    pub async fn get(&self, path: &str) -> Answer {
+    pub async fn get(&self, path: &str) -> Reply {
         self.send(Request::get(path).body(Body::empty()).unwrap())
             .await
     }
@@ -287,17 +287,17 @@ impl Harness {
         answer.json()
     }
 
-    pub async fn post_report(&self, study: &StudyDocument, body: impl Into<Body>) -> Answer {
+    pub async fn post_report(&self, study: &StudyDocument, body: impl Into<Body>) -> Reply {
         self.post(&at(study, "/reports"), REPORT_MEDIA_TYPE, body)
             .await
     }
 
-    pub async fn post_batch(&self, study: &StudyDocument, body: impl Into<Body>) -> Answer {
+    pub async fn post_batch(&self, study: &StudyDocument, body: impl Into<Body>) -> Reply {
         let path = at(study, "/reports");
         self.post(&path, REPORT_BATCH_MEDIA_TYPE, body).await
     }
 
-    pub async fn post(&self, path: &str, media_type: &str, body: impl Into<Body>) -> Answer {
+    pub async fn post(&self, path: &str, media_type: &str, body: impl Into<Body>) -> Reply {
         let request = Request::post(path)
             .header(header::CONTENT_TYPE, media_type)
             .body(body.into())
@@ -306,7 +306,7 @@ impl Harness {
     }
 
     /// Imports an export, into the study it is of or another.
-    pub async fn import(&self, into: Option<&str>, body: impl Into<Body>) -> Answer {
+    pub async fn import(&self, into: Option<&str>, body: impl Into<Body>) -> Reply {
         let path = into.map_or("/v1/imports".to_owned(), |id| {
             format!("/v1/studies/{id}/import")
         });
@@ -374,22 +374,24 @@ impl Harness {
         study_in(self.app.store(), study)
     }
 
-    pub fn moment(&self, study: &StudyDocument) -> StoredMoment {
+    pub fn bucket_sums(&self, study: &StudyDocument) -> BucketSums {
         let store = self.app.store();
-        store.moment(&self.stored(study), Cancel::NEVER).unwrap()
+        store
+            .bucket_sums(&self.stored(study), Cancel::NEVER)
+            .unwrap()
     }
 
     /// Reports accepted, as anybody sees it, after checking it against what is on disk.
     pub async fn accepted(&self, study: &StudyDocument) -> u64 {
         let shown: StudyDocument = self.get(&at(study, "")).await.json();
-        assert_eq!(self.moment(study).n, shown.reports_accepted);
+        assert_eq!(self.bucket_sums(study).n, shown.reports_accepted);
         shown.reports_accepted
     }
 
     /// The sum over all buckets.
     pub fn total(&self, study: &StudyDocument) -> Vec<f64> {
         let mut total = vec![0.0; packed_len(study.params.report_dimension())];
-        for (_, sums) in &self.moment(study).buckets {
+        for (_, sums) in &self.bucket_sums(study).buckets {
             for (t, x) in total.iter_mut().zip(sums.sum().as_slice()) {
                 *t += x;
             }
@@ -404,11 +406,7 @@ pub fn at(study: &StudyDocument, rest: &str) -> String {
 }
 
 /// The problem with which a request is refused.
-pub async fn refused(
-    answer: impl Future<Output = Answer>,
-    status: u16,
-    code: ErrorCode,
-) -> Problem {
+pub async fn refused(answer: impl Future<Output = Reply>, status: u16, code: ErrorCode) -> Problem {
     answer.await.is_problem(status, code)
 }
 

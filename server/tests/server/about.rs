@@ -16,9 +16,7 @@ use serde_json::{Value, json};
 
 use crate::{
     browser::{Browser, Page},
-    common::{
-        Harness, SetClock, at, batch, data, design, new_id, patience::until, refused, report,
-    },
+    common::{Harness, SetClock, at, batch, data, design, new_id, refused, report, waiting::until},
     pages::{CREATE, form},
 };
 

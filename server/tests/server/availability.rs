@@ -17,9 +17,8 @@ use serde_json::json;
 use tower::ServiceExt as _;
 
 use crate::common::{
-    self, Harness, at, new_id,
-    patience::{until, within},
-    report, report_with,
+    self, Harness, at, new_id, report, report_with,
+    waiting::{until, within},
 };
 
 /// A body that begins with so many bytes and never ends.
@@ -36,7 +35,7 @@ fn upload(study: &StudyDocument, body: Body) -> Request<Body> {
 }
 
 /// Until `/readyz` answers this.
-async fn readiness(server: &Harness, wanted: StatusCode) -> common::Answer {
+async fn readiness(server: &Harness, wanted: StatusCode) -> common::Reply {
     let mut last = None;
     until("/readyz as wanted", async || {
         let answer = server.get("/readyz").await;

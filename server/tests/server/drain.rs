@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::{
-    common::patience::within,
+    common::waiting::within,
     running::{Running, answer, get},
 };
 

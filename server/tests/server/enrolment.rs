@@ -15,7 +15,7 @@ use eigenveil_shared::{
 use rand::{SeedableRng, rngs::ChaCha8Rng, seq::SliceRandom};
 use serde_json::json;
 
-use crate::common::{Answer, Harness, at, batch, new_id, patience::until, refused, report};
+use crate::common::{Harness, Reply, at, batch, new_id, refused, report, waiting::until};
 
 async fn token_study(server: &Harness) -> StudyDocument {
     let study = server.study_with(json!({ "enrolment": "token" })).await;
@@ -48,7 +48,7 @@ async fn send(
     study: &StudyDocument,
     id: ReportId,
     token: &ParticipantToken,
-) -> Answer {
+) -> Reply {
     let path = at(study, "/reports");
     let body = with_token(token, &report(study, id, 1.0));
     server.post(&path, ENROLLED_REPORT_MEDIA_TYPE, body).await

@@ -11,7 +11,7 @@ use eigenveil_shared::{
 };
 use serde_json::json;
 
-use crate::common::{Harness, at, batch_with, new_id, patience::until, refused};
+use crate::common::{Harness, at, batch_with, new_id, refused, waiting::until};
 
 /// Ten thousand reports with no noise at all of the row e₂ (by the law of large numbers on the cheap),
 /// so that the answer is known.
@@ -254,7 +254,7 @@ async fn a_deadly_job_is_given_up() {
     rusqlite::Connection::open(database_path(&config.data_dir))
         .unwrap()
         .execute(
-            "INSERT INTO estimates (study, number, state, request, attempts, created_at_ms)
+            "INSERT INTO estimates (study_pk, number, state, request, attempts, created_at_ms)
              VALUES (1, 1, 'running', '{}', 3, 0)",
             [],
         )

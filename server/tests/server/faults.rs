@@ -16,8 +16,8 @@ use eigenveil_shared::{
 use serde_json::json;
 
 use crate::common::{
-    Harness, at, batch, batch_with, decoded, environment, new_id, patience::until, report_with,
-    shape,
+    Harness, at, batch, batch_with, decoded, environment, new_id, report_with, shape,
+    waiting::until,
 };
 
 /// Batches of this many reports.
@@ -135,7 +135,7 @@ async fn a_damaged_store_is_said() {
                 let error = store.submit(&stored, reports).await.unwrap_err();
                 assert_eq!(error.code(), E::StoreUnavailable, "{what}");
                 assert!(error.detail().contains("backup"), "{what}: {error}");
-                assert!(store.moment(&stored, Cancel::NEVER).is_err(), "{what}");
+                assert!(store.bucket_sums(&stored, Cancel::NEVER).is_err(), "{what}");
             }
         }
     }
@@ -143,7 +143,10 @@ async fn a_damaged_store_is_said() {
     std::fs::write(&database, &whole).unwrap();
     let store = Store::open(&config, environment()).unwrap();
     assert_eq!(
-        store.moment(&store.studies()[0], Cancel::NEVER).unwrap().n,
+        store
+            .bucket_sums(&store.studies()[0], Cancel::NEVER)
+            .unwrap()
+            .n,
         20 * BATCH
     );
 }

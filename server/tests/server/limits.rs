@@ -10,10 +10,10 @@ use axum::{
 use eigenveil_server::ServerConfig;
 use eigenveil_shared::ErrorCode;
 
-use crate::common::{Answer, Harness};
+use crate::common::{Harness, Reply};
 
 /// Asks for the list of studies from this address, with a token, or with an address that a proxy says it speaks for.
-async fn ask(server: &Harness, from: &str, token: Option<&str>, claim: Option<&str>) -> Answer {
+async fn ask(server: &Harness, from: &str, token: Option<&str>, claim: Option<&str>) -> Reply {
     let peer: SocketAddr = format!("{from}:40000").parse().unwrap();
     let mut request = Request::get("/v1/studies").extension(ConnectInfo(peer));
     if let Some(token) = token {
@@ -26,7 +26,7 @@ async fn ask(server: &Harness, from: &str, token: Option<&str>, claim: Option<&s
 }
 
 #[track_caller]
-fn is_limited(answer: &Answer, what: &str) {
+fn is_limited(answer: &Reply, what: &str) {
     let problem = answer.is_problem(429, ErrorCode::TooManyRequests);
     assert!(problem.detail.contains(what), "{problem:?}");
     let wait: u64 = answer.headers[header::RETRY_AFTER]

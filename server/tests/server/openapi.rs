@@ -14,7 +14,7 @@ use eigenveil_shared::{
 use rusqlite::types::Value as Cell;
 use serde_json::{Value, json};
 
-use crate::common::{Answer, Harness, at};
+use crate::common::{Harness, Reply, at};
 
 const METHODS: [&str; 5] = ["get", "post", "put", "delete", "patch"];
 
@@ -262,7 +262,7 @@ impl Full {
         }
     }
 
-    async fn ask(&self, method: &str, path: &str, authorization: Option<&str>) -> Answer {
+    async fn ask(&self, method: &str, path: &str, authorization: Option<&str>) -> Reply {
         let mut request = Request::builder()
             .method(method.to_uppercase().as_str())
             .uri(path)

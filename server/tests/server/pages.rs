@@ -19,7 +19,7 @@ use tower::ServiceExt;
 
 use crate::{
     browser::{Browser, Page},
-    common::{self, Answer, Harness, at, new_id, patience::within, refused, report},
+    common::{self, Harness, Reply, at, new_id, refused, report, waiting::within},
     running::{Running, get},
 };
 
@@ -289,7 +289,7 @@ async fn without_the_right_session_nothing_is_shown_or_changed() {
         ("planted", planted),
         ("analyst", analyst),
     ] {
-        let refused = |answer: &Answer, what: &str| {
+        let refused = |answer: &Reply, what: &str| {
             let status = answer.status;
             let refused = [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN].contains(&status);
             assert!(refused, "{who}: {what} answered {status}");
@@ -321,15 +321,17 @@ async fn without_the_right_session_nothing_is_shown_or_changed() {
     for path in &forms {
         for key in ["", &"0".repeat(64)] {
             let answer = operator
-                .post_raw(path, &[("form_key", key), ("k", "1")])
+                .post_raw(path, &[("csrf_token", key), ("k", "1")])
                 .await;
             assert_eq!(answer.status, StatusCode::FORBIDDEN, "{path}");
         }
-        let key = operator.form_key().await;
+        let key = operator.csrf_token().await;
         let request = Request::post(path)
             .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
             .header("sec-fetch-site", "cross-site");
-        let answer = operator.send(request, format!("form_key={key}&k=1")).await;
+        let answer = operator
+            .send(request, format!("csrf_token={key}&k=1"))
+            .await;
         assert_eq!(answer.status, StatusCode::FORBIDDEN, "{path}");
     }
     assert_eq!(dump(&server), before);
@@ -378,11 +380,11 @@ async fn guessing_in_the_form_ends() {
             server: &server,
             cookie: Some(format!("eigenveil-session={}", "ab".repeat(32))),
         };
-        let key = browser.form_key().await;
+        let key = browser.csrf_token().await;
         let request = Request::post("/login")
             .header(header::CONTENT_TYPE, kind)
             .extension(ConnectInfo(peer));
-        let form = format!("form_key={key}&token={token}");
+        let form = format!("csrf_token={key}&token={token}");
         browser.send(request, form).await.status
     };
     let kinds = ["application/x-www-form-urlencoded", "text/plain"];
@@ -404,12 +406,12 @@ async fn an_analysts_logins_do_not_end_the_operators_session() {
     let mut operator = Browser::operator(&server).await;
     let created = analyst_token(&server, json!({"name": "a"})).await;
     let mut analyst = Browser::new(&server);
-    let key = analyst.form_key().await;
+    let key = analyst.csrf_token().await;
     let first = analyst.cookie.clone();
     for _ in 0..1_001 {
         analyst.cookie.clone_from(&first);
         let answer = analyst
-            .post_raw("/login", &[("token", &created.token), ("form_key", &key)])
+            .post_raw("/login", &[("token", &created.token), ("csrf_token", &key)])
             .await;
         assert_eq!(answer.status, StatusCode::SEE_OTHER);
     }
@@ -507,7 +509,7 @@ async fn a_shared_page_is_what_each_visitor_would_get_alone() {
             assert_eq!(shared.answer.body, again.answer.body);
             assert!(own.has("form[action='/logout']") && !shared.has("form"));
             let said = shared.body();
-            assert!(!said.contains("form_key"), "{said}");
+            assert!(!said.contains("csrf_token"), "{said}");
             assert!(said.contains("Log in"), "{said}");
         }
         let page = anybody.page(&path).await;
@@ -588,7 +590,7 @@ async fn what_a_browser_may_keep_is_said() {
         ("/assets/live.js", "text/javascript; charset=utf-8"),
         ("/assets/icon.svg", "image/svg+xml"),
     ] {
-        let Answer {
+        let Reply {
             status, headers, ..
         } = server.get(path).await;
         assert_eq!(status, StatusCode::OK);

@@ -12,7 +12,7 @@ use axum::http::StatusCode;
 use eigenveil_estimation::Cancel;
 use eigenveil_shared::{ErrorCode as E, api::StudyDocument};
 
-use crate::common::{Harness, new_id, patience::until, refused, report, report_with};
+use crate::common::{Harness, new_id, refused, report, report_with, waiting::until};
 
 /// Until `/readyz` answers 200.
 async fn ready_again(server: &Harness) {
@@ -63,7 +63,7 @@ async fn a_damaged_store_is_not_ready_any_more() {
     let error = server
         .app
         .store()
-        .moment(&stored, Cancel::NEVER)
+        .bucket_sums(&stored, Cancel::NEVER)
         .unwrap_err();
     assert!(error.detail().contains("backup"), "{error}");
     server.counts(&study, seed_report(&study)).await;

@@ -12,7 +12,7 @@ use tokio::{
     task::JoinHandle,
 };
 
-use crate::common::{environment, patience::within};
+use crate::common::{environment, waiting::within};
 
 pub(crate) struct Running {
     pub(crate) directory: TempDir,
@@ -67,14 +67,14 @@ impl Running {
     }
 }
 
-pub(crate) struct Answer {
+pub(crate) struct Reply {
     pub(crate) status: u16,
     pub(crate) closes: bool,
     pub(crate) body: Vec<u8>,
 }
 
 /// Reads one answer with a Content-Length to its end.
-pub(crate) async fn answer(stream: &mut TcpStream) -> Answer {
+pub(crate) async fn answer(stream: &mut TcpStream) -> Reply {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         head.push(stream.read_u8().await.unwrap());
@@ -86,7 +86,7 @@ pub(crate) async fn answer(stream: &mut TcpStream) -> Answer {
         .map_or(0, |length| length.parse().unwrap());
     let mut body = vec![0; length];
     stream.read_exact(&mut body).await.unwrap();
-    Answer {
+    Reply {
         status: head.split(' ').nth(1).unwrap().parse().unwrap(),
         closes: head.contains("connection: close"),
         body,

@@ -13,7 +13,7 @@ use eigenveil_shared::{
 };
 use serde_json::{Value, json};
 
-use crate::common::{Harness, batch_with, new_id, patience::until, report_with};
+use crate::common::{Harness, batch_with, new_id, report_with, waiting::until};
 
 async fn seed_study(server: &Harness, changes: Value) -> StudyDocument {
     let mut design = json!({"mechanism": "double-cap", "delta": null, "epsilon": 4.0});
@@ -48,7 +48,7 @@ async fn send(server: &Harness, study: &StudyDocument, count: usize) -> Vec<Seed
 fn assert_stored(server: &Harness, study: &StudyDocument, seeds: &[Seed]) {
     let n = seeds.len() as u64;
     let accepted = server.stored(study).reports_accepted();
-    assert_eq!((server.moment(study).n, accepted), (n, n));
+    assert_eq!((server.bucket_sums(study).n, accepted), (n, n));
     let mut expected = SeedSum::new(study.params.report_dimension()).unwrap();
     seeds.iter().for_each(|seed| expected.add(seed));
     let expected = expected.finish().unwrap();
@@ -189,7 +189,10 @@ async fn adding_up_can_be_called_off() {
         asked.set(asked.get() + 1);
         asked.get() == 5
     };
-    let moment = server.app.store().moment(&stored, Cancel::when(&cancel));
+    let moment = server
+        .app
+        .store()
+        .bucket_sums(&stored, Cancel::when(&cancel));
     let error = moment.unwrap_err();
     assert_eq!((error.code(), asked.get()), (E::EstimateFailed, 5));
 

@@ -10,9 +10,8 @@ use tokio::{
 
 use crate::{
     common::{
-        at, design, environment, new_id,
-        patience::{until, within},
-        report, study_in,
+        at, design, environment, new_id, report, study_in,
+        waiting::{until, within},
     },
     running::{Running, answer, get, post},
 };
@@ -117,7 +116,7 @@ async fn a_real_server_serves_and_stops_in_good_order() {
     for body in sent {
         let again = NewReport::decode(&body.into(), &stored).unwrap();
         let outcome = store.submit(&stored, vec![again]).await.unwrap();
-        assert_eq!(outcome, [eigenveil_server::store::Stored::Duplicate]);
+        assert_eq!(outcome, [eigenveil_server::store::SubmitOutcome::Duplicate]);
     }
 }
 

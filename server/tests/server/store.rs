@@ -5,14 +5,14 @@ use std::fs;
 use eigenveil_estimation::Cancel;
 use eigenveil_server::{
     Entropy, Environment, ServerConfig, Store,
-    store::{NewReport, Stored, database_path},
+    store::{NewReport, SubmitOutcome, database_path},
 };
 use eigenveil_shared::{Error, ErrorCode as E, api::StudyState};
 use rusqlite::Connection;
 use serde_json::json;
 use std::sync::Arc;
 
-use crate::common::{Harness, data, environment, new_id, patience::until, report};
+use crate::common::{Harness, data, environment, new_id, report, waiting::until};
 
 fn refused(config: &ServerConfig, words: &[&str]) {
     let error = Store::open(config, environment()).unwrap_err();
@@ -140,7 +140,7 @@ fn a_store_of_before_0_2_0_is_refused_by_name_and_left_alone() {
             "PRAGMA page_size = 8192; PRAGMA journal_mode = WAL;
              PRAGMA application_id = 0x45695665; PRAGMA user_version = {version};
              CREATE TABLE settings (key TEXT PRIMARY KEY, value BLOB NOT NULL) STRICT, WITHOUT ROWID;
-             CREATE TABLE studies (study INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE, name TEXT NOT NULL) STRICT;
+             CREATE TABLE studies (study_pk INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE, name TEXT NOT NULL) STRICT;
              INSERT INTO studies VALUES (1, zeroblob(16), 'old')"
         ))
         .unwrap();
@@ -221,8 +221,8 @@ async fn a_close_is_a_barrier() {
                 let body = report(&study, new_id(), 1.0).into();
                 let report = NewReport::decode(&body, &stored).unwrap();
                 match store.submit(&stored, vec![report]).await.unwrap()[0] {
-                    Stored::Accepted => accepted += 1,
-                    Stored::NotOpen => return accepted,
+                    SubmitOutcome::Accepted => accepted += 1,
+                    SubmitOutcome::NotOpen => return accepted,
                     other => panic!("a fresh identifier is {other:?}"),
                 }
             }
@@ -230,7 +230,7 @@ async fn a_close_is_a_barrier() {
     }
     until("reports come in", async || stored.reports_accepted() >= 100).await;
     store.set_state(&stored, StudyState::Closed).await.unwrap();
-    let at_close = store.moment(&stored, Cancel::NEVER).unwrap().n;
+    let at_close = store.bucket_sums(&stored, Cancel::NEVER).unwrap().n;
     let mut acknowledged = 0;
     while let Some(accepted) = tasks.join_next().await {
         acknowledged += accepted.unwrap();
@@ -248,7 +248,7 @@ async fn buckets_are_fixed_at_creation() {
     for _ in 0..40 {
         server.count_one(&study).await;
     }
-    let moment = server.moment(&study);
+    let moment = server.bucket_sums(&study);
     let filled: Vec<u32> = moment.buckets.iter().map(|(bucket, _)| *bucket).collect();
     assert_eq!((moment.n, filled), (40, vec![0, 1, 2]));
     // A server with more memory keeps to what was fixed.

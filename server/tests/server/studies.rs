@@ -11,7 +11,7 @@ use eigenveil_shared::{
 };
 use serde_json::{Value, json};
 
-use crate::common::{Answer, Harness, at, design, refused};
+use crate::common::{Harness, Reply, at, design, refused};
 
 #[tokio::test]
 async fn a_study_goes_from_draft_to_open_to_closed() {
@@ -86,7 +86,7 @@ async fn drafts_are_there_for_the_operator_only() {
 }
 
 /// Asks for a study in these words.
-async fn ask_for(server: &Harness, media_type: &str, body: String) -> Answer {
+async fn ask_for(server: &Harness, media_type: &str, body: String) -> Reply {
     let request = Request::post("/v1/studies")
         .header(header::AUTHORIZATION, format!("Bearer {}", server.token))
         .header(header::CONTENT_TYPE, media_type)

@@ -15,7 +15,7 @@ use crate::{
     certificates::Authority,
     common::{
         environment,
-        patience::{until, within},
+        waiting::{until, within},
     },
     running::Running,
 };

@@ -11,9 +11,9 @@ use eigenveil_shared::{
 };
 use serde_json::json;
 
-use crate::common::{Answer, Harness, at, refused};
+use crate::common::{Harness, Reply, at, refused};
 
-async fn ask(server: &Harness, method: &str, path: &str, token: &str) -> Answer {
+async fn ask(server: &Harness, method: &str, path: &str, token: &str) -> Reply {
     let request = Request::builder()
         .method(method)
         .uri(path)

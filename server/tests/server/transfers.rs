@@ -7,7 +7,7 @@ use axum::{
 use eigenveil_estimation::Cancel;
 use eigenveil_server::{
     ServerConfig, Store,
-    store::{Stored, database_path},
+    store::{SubmitOutcome, database_path},
 };
 use eigenveil_shared::{
     ErrorCode as E,
@@ -22,8 +22,8 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use crate::common::{
-    Harness, at, batch_with, data, decoded, environment, new_id, patience::until, refused, shape,
-    study_in,
+    Harness, at, batch_with, data, decoded, environment, new_id, refused, shape, study_in,
+    waiting::until,
 };
 
 /// A study of each kind of payload with some reports, in several commits; a name, identifiers, bodies.
@@ -84,7 +84,7 @@ async fn a_study_moves_to_another_server_bit_by_bit() {
         let mut expected: StudyDocument = from.get(&at(&study, "")).await.json();
         assert_eq!(receipt.study, expected);
         // The same sums, bucket by bucket and bit by bit.
-        assert_eq!(to.moment(&study), from.moment(&study));
+        assert_eq!(to.bucket_sums(&study), from.bucket_sums(&study));
         // The same identifiers: whoever sends again is told that it is counted.
         for body in bodies {
             let again = to.receipt(&study, body).await;
@@ -107,7 +107,10 @@ async fn a_study_moves_to_another_server_bit_by_bit() {
     assert_eq!(to.app.store().studies().len(), 3);
     for study in to.app.store().studies() {
         assert_eq!(study.reports_accepted(), 38);
-        assert_eq!(to.app.store().moment(&study, Cancel::NEVER).unwrap().n, 38);
+        assert_eq!(
+            to.app.store().bucket_sums(&study, Cancel::NEVER).unwrap().n,
+            38
+        );
     }
 }
 
@@ -201,7 +204,7 @@ async fn a_backup_is_a_store() {
         let again = restored.receipt(study, bodies[0].clone()).await;
         assert_eq!(again.duplicates, 5);
         if study.id != all[0].0.id {
-            assert_eq!(restored.moment(study), server.moment(study));
+            assert_eq!(restored.bucket_sums(study), server.bucket_sums(study));
         }
         // The operator's token is the same.
         let path = at(study, "/close");
@@ -262,10 +265,16 @@ async fn deleted_studies_are_gone_and_their_rows_never_come_back() {
         store.submit(&stale, submitted),
         store.submit(&kept, counted)
     );
-    assert_eq!(gone.unwrap(), [Stored::Gone]);
-    assert_eq!(counted.unwrap(), [Stored::Accepted]);
+    assert_eq!(gone.unwrap(), [SubmitOutcome::StudyDeleted]);
+    assert_eq!(counted.unwrap(), [SubmitOutcome::Accepted]);
     assert_eq!(server.accepted(&next).await, 0);
-    assert!(server.app.store().moment(&stale, Cancel::NEVER).is_err());
+    assert!(
+        server
+            .app
+            .store()
+            .bucket_sums(&stale, Cancel::NEVER)
+            .is_err()
+    );
 
     // Others are untouched, also after the rows are cleared away; and what was exported can come back.
     let rows = || server.column::<u64>("SELECT count(*) FROM studies")[0];
@@ -375,7 +384,7 @@ async fn a_copy_without_its_log_is_refused() {
     let (both, _directory) = copy(&[&main, &log]);
     let both = both.unwrap();
     let copied = study_in(&both, &study);
-    assert_eq!(both.moment(&copied, Cancel::NEVER).unwrap().n, 35);
+    assert_eq!(both.bucket_sums(&copied, Cancel::NEVER).unwrap().n, 35);
 
     // One that was stopped needs no log.
     let (_directory, _) = server.stop();
@@ -421,8 +430,8 @@ async fn without_its_lock_file_a_directory_still_has_one_server_that_counts() {
     let stored = study_in(&second, &study);
     let reports = decoded(&stored, body);
     second.submit(&stored, reports).await.unwrap();
-    assert_eq!(second.moment(&stored, Cancel::NEVER).unwrap().n, 10);
+    assert_eq!(second.bucket_sums(&stored, Cancel::NEVER).unwrap().n, 10);
     // The first ends without a word about a database that is not its own.
     first.app.close();
-    assert_eq!(second.moment(&stored, Cancel::NEVER).unwrap().n, 10);
+    assert_eq!(second.bucket_sums(&stored, Cancel::NEVER).unwrap().n, 10);
 }

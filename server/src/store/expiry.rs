@@ -9,7 +9,7 @@ use std::{sync::Arc, time::Duration};
 use eigenveil_shared::{Result, api::StudyState};
 use rusqlite::{OptionalExtension, Transaction, params};
 
-use super::{Failure, Store, Study, Urgency};
+use super::{Failure, Store, Study, TaskKind};
 
 impl Store {
     /// Closes the open studies whose last day is over, and opens again those that were closed at a time that has not come
@@ -24,7 +24,7 @@ impl Store {
             let (over_at, over) = (day.over_at_ms(), day.is_over(now));
             match study.state() {
                 StudyState::Open if over => self.close_at(&study, now)?,
-                StudyState::Closed if !over => self.open_again(&study, over_at)?,
+                StudyState::Closed if !over => self.reopen(&study, over_at)?,
                 _ => {}
             }
             if study.state() == StudyState::Open {
@@ -36,11 +36,11 @@ impl Store {
     }
 
     fn close_at(&self, study: &Arc<Study>, now: u64) -> Result<()> {
-        let row = study.row;
+        let row = study.pk;
         let closed = self.change_state(study, StudyState::Closed, move |transaction| {
             Ok(transaction.execute(
                 "UPDATE studies SET state = 'closed', closed_at_ms = ?
-                 WHERE study = ? AND state = 'open'",
+                 WHERE study_pk = ? AND state = 'open'",
                 params![now, row],
             )?)
         })?;
@@ -52,16 +52,16 @@ impl Store {
 
     /// A study that the operator closed was closed before its last day was over, and stays so; one whose identifiers are
     /// gone could count a report twice.
-    fn open_again(&self, study: &Arc<Study>, over_at: u64) -> Result<()> {
-        let row = study.row;
+    fn reopen(&self, study: &Arc<Study>, over_at: u64) -> Result<()> {
+        let row = study.pk;
         // Read first: of all that the operator closed early, on every round, there is nothing to write.
         let too_early = self.reader().query_row(
-            "SELECT closed_at_ms >= ? FROM studies WHERE study = ? AND closed_at_ms IS NOT NULL",
+            "SELECT closed_at_ms >= ? FROM studies WHERE study_pk = ? AND closed_at_ms IS NOT NULL",
             params![over_at, row],
             |row| row.get(0),
         );
         if !self
-            .looked(too_early.optional().map_err(Failure::from))?
+            .note_damage(too_early.optional().map_err(Failure::from))?
             .unwrap_or(false)
         {
             return Ok(());
@@ -69,7 +69,7 @@ impl Store {
         let opened = self.change_state(study, StudyState::Open, move |transaction| {
             Ok(transaction.execute(
                 "UPDATE studies SET state = 'open', closed_at_ms = NULL
-                 WHERE study = ? AND state = 'closed' AND closed_at_ms >= ? AND identifiers_kept = 1",
+                 WHERE study_pk = ? AND state = 'closed' AND closed_at_ms >= ? AND identifiers_kept = 1",
                 params![row, over_at],
             )?)
         })?;
@@ -90,11 +90,12 @@ impl Store {
         change: impl FnOnce(&Transaction<'_>) -> Result<usize, Failure> + Send + 'static,
     ) -> Result<bool> {
         let study = Arc::clone(study);
-        let changed = self.write_blocking_then(Urgency::Chore, change, move |changed, _| {
-            if *changed > 0 {
-                study.publish_state(state);
-            }
-        })?;
+        let changed =
+            self.write_blocking_then(TaskKind::Background, change, move |changed, _| {
+                if *changed > 0 {
+                    study.publish_state(state);
+                }
+            })?;
         Ok(changed > 0)
     }
 }

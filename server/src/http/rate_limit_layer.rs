@@ -15,7 +15,7 @@ use super::problem::ApiError;
 use crate::{
     app::AppState,
     config::{Network, ServerConfig},
-    net::limits::address_key,
+    net::rate_limiter::address_key,
     store::{Identity, TokenHash},
 };
 
@@ -23,25 +23,26 @@ use crate::{
 /// connected
 /// (`ConnectInfo<SocketAddr>`), the limits of addresses do not apply.
 ///
-/// Wrong tokens are not counted here but where a token is looked up ([`recognise`]): whatever route and header it came
+/// Wrong tokens are not counted here but where a token is looked up ([`authenticate`]): whatever route and header it came
 /// by.
-pub(crate) async fn within(
+pub(crate) async fn enforce_rate_limits(
     app: &AppState,
     request: Request,
     next: impl AsyncFnOnce(Request) -> Response,
 ) -> Response {
-    let (headers, limits) = (request.headers(), app.limits());
+    let (headers, limits) = (request.headers(), app.rate_limits());
     if let Some(limit) = &limits.address
-        && let Some(Caller(address)) = Caller::from_request(app, headers, request.extensions())
-        && let Err(wait) = limit.charge(&address, Instant::now())
+        && let Some(ClientKey(address)) =
+            ClientKey::from_request(app, headers, request.extensions())
+        && let Err(wait) = limit.check(&address, Instant::now())
     {
-        return ApiError::too_many("requests from this address", wait).into_response();
+        return ApiError::rate_limited("requests from this address", wait).into_response();
     }
     if limits.token.is_some()
         && let Some(token) = token_in_force(app, headers)
-        && let Err(too_many) = charge_token(app, &token)
+        && let Err(rate_limited) = check_token_limit(app, &token)
     {
-        return too_many.into_response();
+        return rate_limited.into_response();
     }
     next(request).await
 }
@@ -57,35 +58,35 @@ fn token_in_force(app: &AppState, headers: &HeaderMap) -> Option<TokenHash> {
 }
 
 /// Counts a request with a token in force.
-pub(crate) fn charge_token(app: &AppState, token: &TokenHash) -> Result<(), ApiError> {
-    let Some(limit) = &app.limits().token else {
+pub(crate) fn check_token_limit(app: &AppState, token: &TokenHash) -> Result<(), ApiError> {
+    let Some(limit) = &app.rate_limits().token else {
         return Ok(());
     };
-    let charged = limit.charge(token.bytes(), Instant::now());
-    charged.map_err(|wait| ApiError::too_many("requests with this token", wait))
+    let checked = limit.check(token.bytes(), Instant::now());
+    checked.map_err(|wait| ApiError::rate_limited("requests with this token", wait))
 }
 
 /// Whose token this is. The right one is known first, and is not put off by wrong ones from the same address, which
 /// anybody behind the same proxy may have tried; a wrong one counts against the address.
-pub(crate) fn recognise(
+pub(crate) fn authenticate(
     app: &AppState,
     token: &TokenHash,
-    caller: Option<&Caller>,
+    client_key: Option<&ClientKey>,
 ) -> Result<Option<Identity>, ApiError> {
     let identity = app.store().identify_hash(token);
     if identity.is_none()
-        && let Some(Caller(address)) = caller
+        && let Some(ClientKey(address)) = client_key
     {
-        let charged = app.limits().guesses.charge(address, Instant::now());
-        charged.map_err(|wait| ApiError::too_many("refused tokens from this address", wait))?;
+        let checked = app.rate_limits().failed_auth.check(address, Instant::now());
+        checked.map_err(|wait| ApiError::rate_limited("refused tokens from this address", wait))?;
     }
     Ok(identity)
 }
 
 /// What stands for the address of whoever asks.
-pub(crate) struct Caller([u8; 16]);
+pub(crate) struct ClientKey([u8; 16]);
 
-impl Caller {
+impl ClientKey {
     /// `None` where the application does not say who is connected.
     pub(crate) fn from_request(
         app: &AppState,

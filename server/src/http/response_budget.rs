@@ -20,46 +20,50 @@ use crate::{
     net::memory::{Reservation, SMALL},
 };
 
-/// What the connection gets at a time. It asks for the next piece when this one is on its way.
-const PIECE: usize = 64 << 10;
+/// What the connection gets at a time. It asks for the next chunk when this one is on its way.
+const CHUNK_BYTES: usize = 64 << 10;
 
 /// The answer, which holds its bytes of the budget until the last of them is taken; or a refusal.
-pub(crate) fn held(app: &AppState, client: Option<[u8; 16]>, response: Response) -> Response {
+pub(crate) fn charge_to_budget(
+    app: &AppState,
+    client: Option<[u8; 16]>,
+    response: Response,
+) -> Response {
     let size = response.body().size_hint().exact().unwrap_or(0);
     let size = usize::try_from(size).unwrap_or(usize::MAX);
     // Small ones are bounded by the number of connections; those of no known size are made as their clients take them.
     if size <= SMALL {
         return response;
     }
-    let mut reservation = Reservation::for_client(app.answer_memory(), client);
+    let mut reservation = Reservation::for_client(app.response_memory(), client);
     if let Err(error) = reservation.grow(size) {
         return ApiError::from(error).into_response();
     }
-    let patience = app.config().body_timeout();
+    let base_timeout = app.config().body_timeout();
     response.map(|body| {
-        Body::new(Held {
+        Body::new(BudgetedBody {
             body,
             rest: Bytes::new(),
-            given: 0,
+            sent: 0,
             since: Instant::now(),
-            patience,
+            base_timeout,
             _reservation: reservation,
         })
     })
 }
 
 /// A body in pieces, so that what is not taken stays here, where it is counted.
-struct Held {
+struct BudgetedBody {
     body: Body,
-    /// What was read of it and not given on.
+    /// What was read of it and not sent on.
     rest: Bytes,
-    given: u64,
+    sent: u64,
     since: Instant,
-    patience: Duration,
+    base_timeout: Duration,
     _reservation: Reservation,
 }
 
-impl hyper::body::Body for Held {
+impl hyper::body::Body for BudgetedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -68,8 +72,8 @@ impl hyper::body::Body for Held {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         // Whoever takes nothing is cut off by the connection; this is for whoever takes a byte now and then.
-        let taken = Duration::from_secs(self.given / MIN_BYTES_PER_SECOND);
-        if self.since.elapsed() > self.patience + taken {
+        let taken = Duration::from_secs(self.sent / MIN_BYTES_PER_SECOND);
+        if self.since.elapsed() > self.base_timeout + taken {
             let slow = std::io::Error::from(std::io::ErrorKind::TimedOut);
             return Poll::Ready(Some(Err(axum::Error::new(slow))));
         }
@@ -82,10 +86,10 @@ impl hyper::body::Body for Held {
                 other => return Poll::Ready(other),
             }
         }
-        let length = self.rest.len().min(PIECE);
-        let piece = self.rest.split_to(length);
-        self.given += length as u64;
-        Poll::Ready(Some(Ok(Frame::data(piece))))
+        let length = self.rest.len().min(CHUNK_BYTES);
+        let chunk = self.rest.split_to(length);
+        self.sent += length as u64;
+        Poll::Ready(Some(Ok(Frame::data(chunk))))
     }
 
     fn is_end_stream(&self) -> bool {

@@ -17,48 +17,48 @@ use super::{
 };
 
 /// Of the last server that opened it: 16 random bytes.
-const SERVER: &str = "server";
+const LEASE_HOLDER: &str = "server";
 /// There while the log may hold what the main file does not.
 const IN_USE: &str = "in-use";
 /// Device and inode of the main file, as the last server found them.
-const PLACE: &str = "place";
+const FILE_ID: &str = "file-id";
 
 /// The right to write, until another server takes it.
 #[derive(Clone, Copy)]
-pub(super) struct Tenure([u8; 16]);
+pub(super) struct WriterLease([u8; 16]);
 
 /// Whether the log lies beside the database. To be asked before the database is opened, which makes one.
 #[derive(Clone, Copy)]
-pub(super) struct Log {
-    there: bool,
+pub(super) struct WalFile {
+    exists: bool,
 }
 
-impl Log {
+impl WalFile {
     pub(super) fn in_directory(directory: &DataDirectory) -> Self {
-        let there = directory.log().exists();
-        Self { there }
+        let exists = directory.wal_path().exists();
+        Self { exists }
     }
 }
 
-impl Tenure {
+impl WriterLease {
     /// Takes the database over, which is checked where it does not lie where the last server left it.
     ///
     /// # Errors
     /// `store-unavailable` for a database whose log is missing, or a copy that is torn; those of the store.
-    pub(super) fn begin(
+    pub(super) fn acquire(
         connection: &mut Connection,
         directory: &DataDirectory,
-        log: Log,
+        wal: WalFile,
     ) -> Result<Self, Failure> {
         let was_in_use = setting(connection, IN_USE)?.is_some();
-        if was_in_use && !log.there {
+        if was_in_use && !wal.exists {
             // What opening it has made must not be taken for the log next time.
-            schema::keep_log(connection, false)?;
-            return Err(log_missing(directory).into());
+            schema::keep_wal(connection, false)?;
+            return Err(wal_missing_error(directory).into());
         }
-        let place = place(&directory.database())?;
-        let before = setting(connection, PLACE)?;
-        if before.as_deref() != Some(&place) {
+        let file_id = file_id(&directory.database())?;
+        let before = setting(connection, FILE_ID)?;
+        if before.as_deref() != Some(&file_id) {
             check(connection)?;
             if before.is_some() {
                 tracing::warn!(
@@ -70,7 +70,11 @@ impl Tenure {
         // Nobody may guess or not guess it: it has to be another one each time.
         let number: [u8; 16] =
             transaction.query_row("SELECT randomblob(16)", [], |row| row.get(0))?;
-        for (key, value) in [(SERVER, &number[..]), (PLACE, &place), (IN_USE, &[1][..])] {
+        for (key, value) in [
+            (LEASE_HOLDER, &number[..]),
+            (FILE_ID, &file_id),
+            (IN_USE, &[1][..]),
+        ] {
             // The mark is rewritten only where it is missing: it stays where a crash left it.
             transaction.execute(
                 "INSERT INTO settings (key, value) VALUES (?1, ?2)
@@ -86,7 +90,7 @@ impl Tenure {
         Ok(Self(number))
     }
 
-    /// A transaction that writes; [`Failure::Ousted`] when another server has taken the database over.
+    /// A transaction that writes; [`Failure::LeaseLost`] when another server has taken the database over.
     pub(super) fn transaction<'a>(
         &self,
         connection: &'a mut Connection,
@@ -94,16 +98,19 @@ impl Tenure {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let same = transaction
             .prepare_cached("SELECT value = ? FROM settings WHERE key = ?")?
-            .query_row(params![self.0, SERVER], |row| row.get(0))
+            .query_row(params![self.0, LEASE_HOLDER], |row| row.get(0))
             .optional()?;
         match same {
             Some(true) => Ok(transaction),
-            _ => Err(Failure::Ousted),
+            _ => Err(Failure::LeaseLost),
         }
     }
 
     /// Leaves a database that is whole without its log.
-    pub(super) fn end(&self, connection: &mut Connection) -> Result<(), Failure> {
+    pub(super) fn checkpoint_and_release(
+        &self,
+        connection: &mut Connection,
+    ) -> Result<(), Failure> {
         let transaction = self.transaction(connection)?;
         transaction.execute("DELETE FROM settings WHERE key = ?", [IN_USE])?;
         transaction.commit()?;
@@ -119,11 +126,11 @@ pub(super) fn checkpoint(connection: &Connection, how: &str) -> Result<(), Failu
 }
 
 /// Makes a copy that is whole, such as a backup, one that may be opened anywhere.
-pub(super) fn release(copy: &Path) -> Result<(), Failure> {
+pub(super) fn detach_copy(copy: &Path) -> Result<(), Failure> {
     let connection = Connection::open(copy)?;
     connection.execute(
         "DELETE FROM settings WHERE key IN (?, ?)",
-        params![IN_USE, PLACE],
+        params![IN_USE, FILE_ID],
     )?;
     connection.close().map_err(|(_, error)| error.into())
 }
@@ -136,19 +143,19 @@ fn setting(connection: &Connection, key: &str) -> Result<Option<Vec<u8>>, Failur
         .optional()?)
 }
 
-fn place(database: &Path) -> Result<Vec<u8>, Failure> {
+fn file_id(database: &Path) -> Result<Vec<u8>, Failure> {
     let file = std::fs::metadata(database).map_err(Failure::file)?;
     Ok([file.dev(), file.ino()].map(u64::to_le_bytes).concat())
 }
 
-fn log_missing(directory: &DataDirectory) -> eigenveil_shared::Error {
-    let log = directory.log();
+fn wal_missing_error(directory: &DataDirectory) -> eigenveil_shared::Error {
+    let wal = directory.wal_path();
     unavailable(format!(
         "the store {} was in use when it was copied or its server ended, and its log {} is missing: what was acknowledged last is lost with it. \
          Put the log beside it, or restore a backup (eigenveil backup). Where there is neither, make an empty file of that name to go on without; \
          devices do not send again what was acknowledged. Nothing is lost where another program has opened the store since",
         directory.database().display(),
-        log.display()
+        wal.display()
     ))
 }
 
@@ -161,12 +168,12 @@ fn check(connection: &Connection) -> Result<(), Failure> {
     let torn: Option<(String, u64)> = connection
         .query_row(
             "SELECT name, reports_accepted FROM studies AS s
-             WHERE study NOT IN (SELECT study FROM deleted_studies)
-             AND (reports_accepted != coalesce((SELECT sum(n) FROM buckets AS b WHERE b.study = s.study), 0)
-                                    + coalesce((SELECT sum(n) FROM seeds AS d WHERE d.study = s.study), 0)
+             WHERE study_pk NOT IN (SELECT study_pk FROM deleted_studies)
+             AND (reports_accepted != coalesce((SELECT sum(n) FROM buckets AS b WHERE b.study_pk = s.study_pk), 0)
+                                    + coalesce((SELECT sum(n) FROM seeds AS d WHERE d.study_pk = s.study_pk), 0)
                   OR closed_at_ms IS NULL
-                  AND reports_accepted != (SELECT count(*) FROM report_ids AS r WHERE r.study = s.study)
-                      + coalesce((SELECT sum(length(ids)) / 16 FROM recent_ids AS i WHERE i.study = s.study), 0))
+                  AND reports_accepted != (SELECT count(*) FROM report_ids AS r WHERE r.study_pk = s.study_pk)
+                      + coalesce((SELECT sum(length(ids)) / 16 FROM recent_ids AS i WHERE i.study_pk = s.study_pk), 0))
              LIMIT 1",
             [],
             |row| Ok((row.get(0)?, row.get(1)?)),

@@ -1,4 +1,4 @@
-//! Seeds that came more than once: all are stored, each is counted once.
+//! Seeds that came more than dedup: all are stored, each is counted dedup.
 //!
 //! Two honest devices send one seed with probability 2⁻¹²⁸. Whoever sends a chosen seed under many identifiers would
 //! move an estimate by c/n a report, as far as one report can. It is found when an estimate reads the seeds, exactly and
@@ -11,21 +11,25 @@ use eigenveil_shared::mechanism::double_cap::{SEED_LEN, Seed};
 
 use super::failure::Failure;
 
-/// Hands over all seeds, piece by piece.
-type Reading<'a> = dyn Fn(&mut dyn FnMut(&[Seed])) -> Result<(), Failure> + 'a;
+/// Hands over all seeds, chunk by chunk.
+type SeedReader<'a> = dyn Fn(&mut dyn FnMut(&[Seed])) -> Result<(), Failure> + 'a;
 
-/// The seeds of a study that came more than once.
+/// The seeds of a study that came more than dedup.
 #[derive(Debug, Default)]
-pub(super) struct Repeated {
-    /// Ascending, each once.
+pub(super) struct DuplicateSeeds {
+    /// Ascending, each dedup.
     seeds: Vec<Seed>,
-    left_out: u64,
+    excluded: u64,
 }
 
-impl Repeated {
+impl DuplicateSeeds {
     /// Sorts the `n` seeds that `read` hands over, in as many parts, each with a reading of its own, as 16 bytes a seed
     /// need to stay within `sum_cache_bytes`.
-    pub(super) fn find(n: u64, sum_cache_bytes: u64, read: &Reading<'_>) -> Result<Self, Failure> {
+    pub(super) fn find(
+        n: u64,
+        sum_cache_bytes: u64,
+        read: &SeedReader<'_>,
+    ) -> Result<Self, Failure> {
         let parts = n
             .saturating_mul(SEED_LEN as u64)
             .div_ceil(sum_cache_bytes.max(1))
@@ -35,12 +39,12 @@ impl Repeated {
         let mut found = Self::default();
         for part in 0..parts {
             let mut seeds: Vec<Seed> = Vec::new();
-            read(&mut |piece| {
+            read(&mut |chunk| {
                 if parts == 1 {
-                    seeds.extend_from_slice(piece);
+                    seeds.extend_from_slice(chunk);
                 } else {
                     let of_part = |seed: &&Seed| key.hash_one(seed) % parts == part;
-                    seeds.extend(piece.iter().filter(of_part));
+                    seeds.extend(chunk.iter().filter(of_part));
                 }
             })?;
             seeds.sort_unstable();
@@ -49,7 +53,7 @@ impl Repeated {
                 .filter(|equal| equal.len() > 1)
             {
                 found.seeds.push(equal[0]);
-                found.left_out += equal.len() as u64 - 1;
+                found.excluded += equal.len() as u64 - 1;
             }
         }
         found.seeds.sort_unstable();
@@ -57,13 +61,13 @@ impl Repeated {
     }
 
     /// Reports that are not counted, since another one with their seed is.
-    pub(super) fn left_out(&self) -> u64 {
-        self.left_out
+    pub(super) fn excluded(&self) -> u64 {
+        self.excluded
     }
 
     /// For one reading of all seeds in their order.
-    pub(super) fn filter(&self) -> Once<'_> {
-        Once {
+    pub(super) fn dedup(&self) -> SeedDedup<'_> {
+        SeedDedup {
             repeated: &self.seeds,
             seen: vec![false; self.seeds.len()],
             kept: Vec::new(),
@@ -71,16 +75,16 @@ impl Repeated {
     }
 }
 
-/// Lets every seed through once.
-pub(super) struct Once<'a> {
+/// Lets every seed through dedup.
+pub(super) struct SeedDedup<'a> {
     repeated: &'a [Seed],
     seen: Vec<bool>,
     kept: Vec<Seed>,
 }
 
-impl Once<'_> {
+impl SeedDedup<'_> {
     /// Those of the next seeds that were not there before.
-    pub(super) fn keep<'s>(&'s mut self, seeds: &'s [Seed]) -> &'s [Seed] {
+    pub(super) fn retain_new<'s>(&'s mut self, seeds: &'s [Seed]) -> &'s [Seed] {
         if self.repeated.is_empty() {
             return seeds;
         }
@@ -107,7 +111,7 @@ mod tests {
 
     use super::*;
 
-    /// With memory for all seeds and for a few: every seed is let through once, in every pass.
+    /// With memory for all seeds and for a few: every seed is let through dedup, in every pass.
     #[test]
     fn every_seed_is_counted_once() {
         let mut rng = ChaCha12Rng::seed_from_u64(4);
@@ -125,13 +129,13 @@ mod tests {
         };
         for memory in [0, 700, 16_000, u64::MAX] {
             let n = if memory == 0 { 40 } else { 1_000 };
-            let found = Repeated::find(n, memory, &read).unwrap();
-            assert_eq!(found.left_out() as usize, seeds.len() - different.len());
+            let found = DuplicateSeeds::find(n, memory, &read).unwrap();
+            assert_eq!(found.excluded() as usize, seeds.len() - different.len());
             for _ in 0..2 {
-                let mut once = found.filter();
+                let mut dedup = found.dedup();
                 let mut counted = Vec::new();
-                for piece in seeds.chunks(64) {
-                    counted.extend_from_slice(once.keep(piece));
+                for chunk in seeds.chunks(64) {
+                    counted.extend_from_slice(dedup.retain_new(chunk));
                 }
                 assert_eq!(counted.len(), different.len());
                 assert_eq!(counted.into_iter().collect::<HashSet<_>>(), different);

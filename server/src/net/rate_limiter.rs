@@ -1,7 +1,7 @@
 //! How often one address, or one token, may ask.
 //!
 //! Neither is kept: the tables hold salted hashes of them, the salt is random, and salt and table are thrown away
-//! together after [`MEMORY`].
+//! together after [`FORGET_AFTER`].
 
 use std::{
     collections::HashMap,
@@ -16,33 +16,33 @@ use sha2::{Digest, Sha256};
 use crate::{config::ServerConfig, environment::Entropy};
 
 /// Time after which everything about clients is forgotten, and a new salt is drawn.
-pub(crate) const MEMORY: Duration = Duration::from_secs(300);
+pub(crate) const FORGET_AFTER: Duration = Duration::from_secs(300);
 
 /// Clients held at once by one limit; with more of them those that asked least are forgotten, so that memory is bounded
 /// (about 2 MiB).
-const MOST: usize = 65_536;
+const MAX_CLIENTS: usize = 65_536;
 
 /// A minute, over which every limit is given.
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// The limits of one server.
-pub(crate) struct Limits {
+pub(crate) struct RateLimits {
     /// Requests of one address.
-    pub(crate) address: Option<RateLimit>,
+    pub(crate) address: Option<RateLimiter>,
     /// Requests with one token.
-    pub(crate) token: Option<RateLimit>,
+    pub(crate) token: Option<RateLimiter>,
     /// Refused tokens of one address.
-    pub(crate) guesses: RateLimit,
+    pub(crate) failed_auth: RateLimiter,
 }
 
-impl Limits {
+impl RateLimits {
     /// The limits of these settings.
     pub(crate) fn new(config: &ServerConfig, entropy: &Arc<dyn Entropy>) -> Result<Self> {
-        let limit = |per_minute: u32| RateLimit::new(per_minute, Arc::clone(entropy));
+        let limit = |per_minute: u32| RateLimiter::new(per_minute, Arc::clone(entropy));
         Ok(Self {
             address: config.address_requests_per_minute.map(limit).transpose()?,
             token: config.token_requests_per_minute.map(limit).transpose()?,
-            guesses: limit(config.failed_auth_per_minute)?,
+            failed_auth: limit(config.failed_auth_per_minute)?,
         })
     }
 
@@ -53,7 +53,7 @@ impl Limits {
             .address
             .iter()
             .chain(&self.token)
-            .chain([&self.guesses])
+            .chain([&self.failed_auth])
         {
             drop(limit.table(now));
         }
@@ -62,7 +62,7 @@ impl Limits {
 
 /// At most so many events a minute for each key, all of them at once if need be (a token bucket, kept as the time at
 /// which it will be full again: GCRA).
-pub(crate) struct RateLimit {
+pub(crate) struct RateLimiter {
     /// Between two events at the steady rate.
     interval: Duration,
     entropy: Arc<dyn Entropy>,
@@ -76,7 +76,7 @@ struct Table {
     full_at: HashMap<u64, Instant>,
 }
 
-impl RateLimit {
+impl RateLimiter {
     fn new(per_minute: u32, entropy: Arc<dyn Entropy>) -> Result<Self> {
         let mut salt = [0; 32];
         entropy.fill(&mut salt)?;
@@ -92,7 +92,7 @@ impl RateLimit {
     }
 
     /// Counts an event, or says how long to wait until one may happen.
-    pub(crate) fn charge(&self, key: &[u8], now: Instant) -> Result<(), Duration> {
+    pub(crate) fn check(&self, key: &[u8], now: Instant) -> Result<(), Duration> {
         let mut table = self.table(now);
         let key = table.hash(key);
         // When the bucket will be full, if one more event fits.
@@ -103,9 +103,9 @@ impl RateLimit {
         {
             return Err(wait);
         }
-        if table.full_at.len() >= MOST && !table.full_at.contains_key(&key) {
+        if table.full_at.len() >= MAX_CLIENTS && !table.full_at.contains_key(&key) {
             table.full_at.retain(|_, full_at| *full_at > now);
-            if table.full_at.len() >= MOST {
+            if table.full_at.len() >= MAX_CLIENTS {
                 table.forget_half();
             }
         }
@@ -116,7 +116,7 @@ impl RateLimit {
     /// The table, new when the one before is old.
     fn table(&self, now: Instant) -> MutexGuard<'_, Table> {
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-        if now.saturating_duration_since(table.since) >= MEMORY {
+        if now.saturating_duration_since(table.since) >= FORGET_AFTER {
             table.full_at = HashMap::new();
             table.since = now;
             let mut salt = [0; 32];
@@ -164,26 +164,26 @@ mod tests {
     use super::*;
     use crate::environment::SystemEntropy;
 
-    fn limit(per_minute: u32) -> RateLimit {
-        RateLimit::new(per_minute, Arc::new(SystemEntropy)).unwrap()
+    fn limit(per_minute: u32) -> RateLimiter {
+        RateLimiter::new(per_minute, Arc::new(SystemEntropy)).unwrap()
     }
 
     #[test]
     fn a_burst_then_the_steady_rate() {
         let (limit, start) = (limit(6), Instant::now());
         for _ in 0..6 {
-            limit.charge(b"a", start).unwrap();
+            limit.check(b"a", start).unwrap();
         }
-        assert_eq!(limit.charge(b"a", start), Err(Duration::from_secs(10)));
+        assert_eq!(limit.check(b"a", start), Err(Duration::from_secs(10)));
         // Somebody else is not concerned.
-        limit.charge(b"b", start).unwrap();
+        limit.check(b"b", start).unwrap();
         let later = start + Duration::from_secs(10);
-        limit.charge(b"a", later).unwrap();
-        assert_eq!(limit.charge(b"a", later), Err(Duration::from_secs(10)));
+        limit.check(b"a", later).unwrap();
+        assert_eq!(limit.check(b"a", later), Err(Duration::from_secs(10)));
         let mut admitted = 0;
         for second in 11..=190 {
             let now = start + Duration::from_secs(second);
-            admitted += u32::from(limit.charge(b"a", now).is_ok());
+            admitted += u32::from(limit.check(b"a", now).is_ok());
         }
         assert_eq!(admitted, 18);
     }
@@ -191,38 +191,38 @@ mod tests {
     #[test]
     fn one_a_minute_is_one_a_minute() {
         let (limit, start) = (limit(1), Instant::now());
-        limit.charge(b"a", start).unwrap();
-        assert_eq!(limit.charge(b"a", start), Err(MINUTE));
-        limit.charge(b"a", start + MINUTE).unwrap();
+        limit.check(b"a", start).unwrap();
+        assert_eq!(limit.check(b"a", start), Err(MINUTE));
+        limit.check(b"a", start + MINUTE).unwrap();
     }
 
     #[test]
     fn everything_is_forgotten_after_minutes_and_memory_is_bounded() {
         let (limit, start) = (limit(1), Instant::now());
-        limit.charge(b"a", start).unwrap();
+        limit.check(b"a", start).unwrap();
         let salt = limit.table(start).salt;
-        let later = start + MEMORY;
+        let later = start + FORGET_AFTER;
         let table = limit.table(later);
         assert!(table.full_at.is_empty() && table.salt != salt);
         drop(table);
-        for client in 0..(MOST as u32 + 10) {
-            limit.charge(&client.to_le_bytes(), later).unwrap();
+        for client in 0..(MAX_CLIENTS as u32 + 10) {
+            limit.check(&client.to_le_bytes(), later).unwrap();
         }
-        assert!(limit.table(later).full_at.len() <= MOST);
+        assert!(limit.table(later).full_at.len() <= MAX_CLIENTS);
     }
 
-    /// Addresses are cheap: more of them than are held must not wipe out what is known of the one that guesses.
+    /// Addresses are cheap: more of them than are held must not wipe out what is known of the one that failed_auth.
     #[test]
     fn whoever_is_at_his_limit_stays_there_however_many_ask_once() {
         let (limit, start) = (limit(6), Instant::now());
         for _ in 0..6 {
-            limit.charge(b"guesser", start).unwrap();
+            limit.check(b"guesser", start).unwrap();
         }
-        for client in 0..(2 * MOST as u32) {
-            limit.charge(&client.to_le_bytes(), start).unwrap();
+        for client in 0..(2 * MAX_CLIENTS as u32) {
+            limit.check(&client.to_le_bytes(), start).unwrap();
         }
-        assert!(limit.table(start).full_at.len() <= MOST);
-        assert!(limit.charge(b"guesser", start).is_err());
+        assert!(limit.table(start).full_at.len() <= MAX_CLIENTS);
+        assert!(limit.check(b"guesser", start).is_err());
     }
 
     #[test]
@@ -230,9 +230,9 @@ mod tests {
         let (one, other, now) = (limit(9), limit(9), Instant::now());
         let key = address_key("192.0.2.7".parse().unwrap());
         for limit in [&one, &other] {
-            limit.charge(&key, now).unwrap();
+            limit.check(&key, now).unwrap();
         }
-        let held = |limit: &RateLimit| limit.table(now).full_at.keys().copied().next();
+        let held = |limit: &RateLimiter| limit.table(now).full_at.keys().copied().next();
         assert_ne!(held(&one), held(&other));
     }
 
