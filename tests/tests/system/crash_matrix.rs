@@ -20,8 +20,8 @@ use rand::{Rng, RngExt, SeedableRng, rngs::ChaCha8Rng};
 
 use crate::{
     identifiable,
-    patience::until,
     program::{Folder, ServerProcess},
+    waiting::until,
 };
 
 /// Dimension of the study of numbers: 820 entries of 26 digits make 21,320 reports that sums tell apart.
@@ -103,7 +103,7 @@ impl Devices {
 fn digits_on_disk(data: &Path, study: &str) -> Vec<u32> {
     let store = Store::open(&ServerConfig::new(data), Environment::system()).unwrap();
     let study = store.study(StudyId::parse(study).unwrap()).unwrap();
-    let stored = store.moment(&study, Cancel::NEVER).unwrap();
+    let stored = store.bucket_sums(&study, Cancel::NEVER).unwrap();
     let mut sums = vec![0.0; packed_len(P)];
     for (_, bucket) in &stored.buckets {
         for (sum, value) in sums.iter_mut().zip(bucket.sum().as_slice()) {

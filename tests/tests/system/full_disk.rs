@@ -10,8 +10,8 @@ use eigenveil_shared::{
 };
 
 use crate::{
-    patience::until,
     program::{Folder, ServerProcess, assert_stored, refused, run},
+    waiting::until,
 };
 
 /// Files may not grow beyond 1 MiB: the log of the database is the first to feel it.

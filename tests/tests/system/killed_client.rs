@@ -6,9 +6,9 @@ use eigenveil_client::http::StudyClient;
 use eigenveil_shared::codec::StudyShape;
 
 use crate::{
-    patience::until,
     program::{Folder, add_payload, assert_stored, json_of, program, words},
     proxy::Proxy,
+    waiting::until,
 };
 
 const P: usize = 24;

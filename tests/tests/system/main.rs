@@ -28,8 +28,6 @@ mod killed_client;
 mod messages;
 mod noiseless_oracle;
 mod participants;
-#[path = "../../../server/tests/common/patience.rs"]
-mod patience;
 mod plan;
 mod prepare;
 mod program;
@@ -42,3 +40,5 @@ mod stderr_broken;
 mod tables;
 mod tls_and_config;
 mod traces;
+#[path = "../../../server/tests/common/waiting.rs"]
+mod waiting;

@@ -8,9 +8,9 @@ use std::{
 };
 
 use crate::{
-    patience::until,
     program::{Folder, ServerProcess, json_of, refused, run, run_json, stderr, succeeded},
     proxy::Proxy,
+    waiting::until,
 };
 
 const ROWS: u64 = 300;

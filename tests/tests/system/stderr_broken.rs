@@ -6,8 +6,8 @@ use eigenveil_shared::api::REPORT_MEDIA_TYPE;
 use rusqlite::Connection;
 
 use crate::{
-    patience::until,
     program::{Folder, ServerProcess, program, words},
+    waiting::until,
 };
 
 const LISTEN: &str = "--listen 127.0.0.1:0";

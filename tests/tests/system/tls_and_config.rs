@@ -4,8 +4,8 @@ use std::{fs, path::Path};
 
 use crate::{
     certificates::Authority,
-    patience::until,
     program::{Folder, ServerProcess, json_of, program, refused, run, succeeded, words},
+    waiting::until,
 };
 
 /// A directory with a configuration file, a certificate for 127.0.0.1 and its authority's.

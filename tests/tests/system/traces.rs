@@ -186,7 +186,7 @@ async fn rows_clients_and_tokens_leave_no_trace() {
     // All that looks at addresses and tokens is in use.
     let config = format!(
         "listen = \"127.0.0.1:0\"\ntls_cert = {:?}\ntls_key = {:?}\ntrusted_proxies = [\"127.0.0.0/8\"]\n\
-         address_requests_per_minute = 100000\ntoken_requests_per_minute = 100000\nwrong_tokens_per_minute = 3\n",
+         address_requests_per_minute = 100000\ntoken_requests_per_minute = 100000\nfailed_auth_per_minute = 3\n",
         folder.at("cert.pem"),
         folder.at("key.pem")
     );
