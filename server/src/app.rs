@@ -1,4 +1,4 @@
-//! What all requests share.
+//! State shared by all requests.
 
 use std::{
     sync::{
@@ -20,7 +20,7 @@ use crate::{
     store::Store,
 };
 
-/// A running Eigenveil: the store, the estimates' thread and the settings. Clones share it.
+/// A running server: the store, the estimate thread and the settings. Clones share it.
 ///
 /// To serve it inside your own axum application, mount [`router`](crate::router) and call
 /// [`close`](Self::close) when you stop; [`Server`](crate::Server) does both.
@@ -51,7 +51,7 @@ struct Inner {
 }
 
 impl AppState {
-    /// Opens the store and takes up unfinished estimates.
+    /// Opens the store and resumes unfinished estimates.
     pub fn open(config: ServerConfig, environment: Environment) -> Result<Self> {
         let rate_limits = RateLimits::new(&config, &environment.entropy)?;
         let store = Store::open(&config, environment)?;
@@ -63,7 +63,7 @@ impl AppState {
                 rate_limits,
                 responses: MemoryBudget::new(
                     config.tuning.max_response_bytes,
-                    "other responses have not been read yet: ask again after a second",
+                    "other responses have not been read yet: retry after a second",
                 ),
                 config,
                 sessions: Sessions::default(),
@@ -83,13 +83,13 @@ impl AppState {
         &self.inner.config
     }
 
-    /// From now on `/readyz` responses 503, so that a load balancer sends no more; live pages end.
+    /// From now on `/readyz` returns 503, so that load balancers send no more requests, and event streams end.
     pub fn announce_stop(&self) {
         self.inner.stopping.send_replace(true);
     }
 
-    /// Puts back the estimate being computed, writes what is queued and ends both threads. Blocks for
-    /// at most about the shutdown timeout; later requests are answered `shutting-down`.
+    /// Requeues the estimate being computed, commits queued writes and ends both threads. Blocks for about the shutdown
+    /// timeout at most; later requests get `shutting-down`.
     pub fn close(&self) {
         self.announce_stop();
         self.inner.jobs.stop(self.inner.config.shutdown_timeout());
@@ -109,12 +109,12 @@ impl AppState {
         &self.inner.sessions
     }
 
-    /// What responses that are not taken yet may hold.
+    /// Memory budget of responses that clients have not read yet.
     pub(crate) fn response_memory(&self) -> &Arc<MemoryBudget> {
         &self.inner.responses
     }
 
-    /// True from the moment the server stops.
+    /// Becomes true when the server begins to stop.
     pub(crate) fn stopping(&self) -> watch::Receiver<bool> {
         self.inner.stopping.subscribe()
     }
@@ -136,7 +136,7 @@ impl std::fmt::Debug for AppState {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // The estimates' thread holds the store; without this it would never end.
+        // The estimate thread owns a clone of the store; without this it would never end.
         self.jobs.stop(Duration::from_secs(1));
     }
 }

@@ -1,4 +1,4 @@
-//! The one thread that computes estimates, in the order they were asked for, clears away what was deleted, and closes studies
+//! The background thread: computes estimates in the order of their requests, removes deleted data, and closes studies
 //! whose last day is over.
 
 use std::{
@@ -26,17 +26,16 @@ use crate::{
     store::{Job, Store, Study},
 };
 
-/// How often a job is begun before it is given up: one that takes the process down with it must not
-/// do so at every start.
+/// Runs of a job during which the process may crash before the job fails: it must not crash the server at every start.
 const MAX_CRASHED_RUNS: u32 = 3;
-/// How long to leave a store alone that does not answer.
+/// Pause after a store error.
 const RETRY_DELAY: Duration = Duration::from_millis(if cfg!(test) { 5 } else { 5_000 });
-/// How often a job is tried that the store, and not the job, was at fault for: for an hour, and then it has failed.
+/// Attempts after store errors, which are not the job's fault: an hour's worth, then the job fails.
 const MAX_STORE_RETRIES: u32 = 720;
-/// How long to sleep when there is nothing to do; a new job ends it at once.
+/// Longest sleep when there is nothing to do; a new job ends it at once.
 const MAX_IDLE: Duration = Duration::from_secs(3_600);
 
-/// The queue of estimates and the thread that works it off.
+/// The queue of estimates and the thread that computes them.
 pub(crate) struct EstimateQueue {
     store: Store,
     control: Arc<WorkerControl>,
@@ -52,9 +51,9 @@ struct WorkerControl {
 
 #[derive(Default)]
 struct Signals {
-    /// There may be a job to begin.
+    /// There may be work to do.
     wake: bool,
-    /// EstimateQueue whose result nobody waits for.
+    /// Jobs that were cancelled.
     cancelled: HashSet<i64>,
 }
 
@@ -77,10 +76,10 @@ impl WorkerControl {
         guard.wake = false;
     }
 
-    /// Leaves the store alone for a while, but not when nobody waits for this job any more.
+    /// Waits before the store is tried again; ends early if this job is cancelled or the server stops.
     fn pause(&self, job: i64) {
         let guard = self.signals();
-        // Whoever stops or cancels wakes; a new job does not end the pause.
+        // Stopping and cancelling notify; a new job does not end the pause.
         drop(
             self.woken
                 .wait_timeout_while(guard, RETRY_DELAY, |signals| {
@@ -99,7 +98,7 @@ impl WorkerControl {
 }
 
 impl EstimateQueue {
-    /// Starts the thread, whose estimates may take `threads`; jobs that an earlier run did not finish come first.
+    /// Starts the thread, whose estimates may use `threads`; jobs that an earlier process did not finish come first.
     pub(crate) fn start(store: Store, threads: Threads) -> Result<Self> {
         let control = Arc::new(WorkerControl::default());
         let thread = std::thread::Builder::new()
@@ -111,7 +110,7 @@ impl EstimateQueue {
             .map_err(|error| {
                 Error::new(
                     ErrorCode::StoreUnavailable,
-                    format!("the thread for estimates cannot start ({error})"),
+                    format!("the estimate thread cannot start ({error}); restart the server"),
                 )
             })?;
         Ok(Self {
@@ -132,7 +131,7 @@ impl EstimateQueue {
             .await
     }
 
-    /// There is something to clear away.
+    /// There may be something to remove, or a study to close.
     pub(crate) fn wake(&self) {
         self.control.wake();
     }
@@ -147,8 +146,8 @@ impl EstimateQueue {
             .await
     }
 
-    /// Stops the job being computed, which runs again after the next start. A decomposition under way
-    /// cannot be interrupted: after `timeout` its thread is left to end by itself.
+    /// Stops the job being computed, which runs again after the next start. A decomposition in progress cannot be
+    /// interrupted: after `timeout` its thread is left to end by itself.
     pub(crate) fn stop(&self, timeout: Duration) {
         self.control.stop.store(true, Ordering::Release);
         self.control.wake();
@@ -157,13 +156,15 @@ impl EstimateQueue {
         let started = Instant::now();
         while !handle.is_finished() {
             if started.elapsed() >= timeout {
-                tracing::warn!("an estimate is still being computed; it will run again");
+                tracing::warn!(
+                    "an estimate is still being computed at shutdown; it will run again"
+                );
                 return;
             }
             std::thread::sleep(Duration::from_millis(2));
         }
         if handle.join().is_err() {
-            tracing::error!("the estimates' thread had panicked");
+            tracing::error!("the estimate thread had panicked");
         }
     }
 }
@@ -175,25 +176,25 @@ fn work(store: &Store, control: &WorkerControl) {
             Ok(None) => {
                 control.signals().cancelled.clear();
                 if let Err(error) = store.sweep(&|| control.stopping()) {
-                    tracing::warn!(%error, "what is deleted could not be cleared away; it will be tried again");
+                    tracing::warn!(%error, "removing deleted data failed; it will be retried");
                 }
                 control.wait(close_ended_studies(store));
             }
             Err(error) if error.code() == ErrorCode::ShuttingDown => return,
             Err(error) => {
-                tracing::error!(%error, "the queue of estimates cannot be read");
+                tracing::error!(%error, "reading the queue of estimates failed");
                 control.wait(RETRY_DELAY);
             }
         }
     }
 }
 
-/// Closes what has ended; how long to sleep then.
+/// Closes studies whose last day is over; returns how long to sleep.
 fn close_ended_studies(store: &Store) -> Duration {
     match store.close_ended() {
         Ok(next) => next.map_or(MAX_IDLE, |next| next.min(MAX_IDLE)),
         Err(error) => {
-            tracing::warn!(%error, "a study whose last day is over could not be closed; it takes no reports all the same");
+            tracing::warn!(%error, "a study past its last day could not be closed; it accepts no reports anyway");
             RETRY_DELAY
         }
     }
@@ -204,7 +205,7 @@ fn run(store: &Store, control: &WorkerControl, study: &Study, job: &Job) {
     let started = Instant::now();
     let result = if job.attempts >= MAX_CRASHED_RUNS {
         Err(Error::estimate_failed(format!(
-            "the server stopped {} times while it computed this; ask for fewer components or give it more memory",
+            "the server crashed {} times while it computed this; request fewer components or give it more memory",
             job.attempts
         )))
     } else {
@@ -213,7 +214,7 @@ fn run(store: &Store, control: &WorkerControl, study: &Study, job: &Job) {
                 compute(store, study, &job.request, Cancel::when(&cancelled))
             }))
             .unwrap_or_else(|_| {
-                Err(Error::estimate_failed("the computation failed through a fault of the program; the reports are untouched: please report this"))
+                Err(Error::estimate_failed("the computation failed because of a bug; the reports are unchanged: please report this"))
             })
         })
     };
@@ -223,9 +224,9 @@ fn run(store: &Store, control: &WorkerControl, study: &Study, job: &Job) {
         Err(_) => EstimateEnd::Failed,
     };
     store.metrics().estimate_ended(end, started.elapsed());
-    let written = match result {
+    let stored = match result {
         Err(_) if control.stopping() => store.put_back_job(job.id),
-        // The row says so already.
+        // The row already says so.
         Err(_) if cancelled() => Ok(()),
         Err(error) => {
             tracing::info!(study = %study.id(), code = %error.code(), "estimate failed");
@@ -236,21 +237,21 @@ fn run(store: &Store, control: &WorkerControl, study: &Study, job: &Job) {
         }
         Ok(estimate) => {
             tracing::info!(study = %study.id(), n = estimate.n, k = estimate.k, seconds = estimate.seconds, "estimate done");
-            // What took long to compute is not computed again because the disk is full.
+            // A result that took long is not computed again because the disk is full.
             retry_store_errors(store, control, job, || {
                 store.finish_job(job.id, Ok(estimate.clone()))
             })
         }
     };
-    if let Err(error) = written {
-        tracing::error!(%error, "the outcome of an estimate was not stored; it will run again");
+    if let Err(error) = stored {
+        tracing::error!(%error, "the result of an estimate could not be stored; it will run again");
         if error.code() != ErrorCode::ShuttingDown {
             control.wait(RETRY_DELAY);
         }
     }
 }
 
-/// Tries again while the store is at fault and may mend: no descriptor, a busy or full disk.
+/// Retries while the store fails for a reason that may pass: no file descriptor, a busy or full disk.
 fn retry_store_errors<T>(
     store: &Store,
     control: &WorkerControl,
@@ -266,7 +267,7 @@ fn retry_store_errors<T>(
                 ) && !store.is_damaged()
                     && !control.cancelled(job.id) =>
             {
-                tracing::warn!(%error, "an estimate waits for the store");
+                tracing::warn!(%error, "store error; the estimate is retried");
                 control.pause(job.id);
             }
             result => return result,
@@ -282,7 +283,7 @@ fn compute(
     cancel: Cancel<'_>,
 ) -> Result<Estimate> {
     let config = store.config();
-    let wanted = estimation::Request {
+    let settings = estimation::Request {
         name: study.name(),
         k: request.k.unwrap_or(study.default_k()),
         sparse: request.sparse.as_ref(),
@@ -291,10 +292,10 @@ fn compute(
     };
     if study.shape().payload_form() == PayloadForm::Seed {
         let seeds = store.seeds(study, cancel)?;
-        estimation::estimate(Source::Seeds(&seeds), study.params(), &wanted, cancel)
+        estimation::estimate(Source::Seeds(&seeds), study.params(), &settings, cancel)
     } else {
         let sums = Source::Sums(store.bucket_sums(study, cancel)?.buckets);
-        estimation::estimate(sums, study.params(), &wanted, cancel)
+        estimation::estimate(sums, study.params(), &settings, cancel)
     }
 }
 
@@ -303,9 +304,9 @@ mod tests {
     use super::*;
     use crate::{Environment, ServerConfig, store::unavailable};
 
-    /// An estimate waits for the store as long as that may mend, and nobody has called the estimate off.
+    /// An estimate is retried while the store may recover and nobody has cancelled it.
     #[test]
-    fn an_estimate_outlives_a_store_that_fails_for_a_while() {
+    fn an_estimate_survives_temporary_store_errors() {
         let directory = tempfile::tempdir().unwrap();
         let config = ServerConfig::new(directory.path().join("data"));
         let store = Store::open(&config, Environment::system()).unwrap();
@@ -325,13 +326,13 @@ mod tests {
             (attempts, ended.map_err(|error| error.code()))
         };
         let full = || Err(Error::new(ErrorCode::StoreFull, "no room"));
-        let mends = |attempts| match attempts {
+        let recovers = |attempts| match attempts {
             1 => Err(unavailable("no descriptor")),
             2 => full(),
             _ => Ok(()),
         };
-        assert_eq!(attempts_of(&mends), (3, Ok(())));
-        // What the store is not at fault for is not tried again.
+        assert_eq!(attempts_of(&recovers), (3, Ok(())));
+        // Other errors are not retried.
         let own = ErrorCode::EstimateFailed;
         let fails = |_| Err(Error::new(own, "no reports"));
         assert_eq!(attempts_of(&fails), (1, Err(own)));

@@ -1,4 +1,4 @@
-//! Networks, such as those of proxies that are believed.
+//! Networks, such as those of trusted proxies.
 
 use std::{fmt, net::IpAddr, str::FromStr};
 
@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// use eigenveil_server::Network;
 /// let inside: Network = "10.0.0.0/8".parse()?;
 /// assert!(inside.contains("10.1.2.3".parse()?) && !inside.contains("11.1.2.3".parse()?));
-/// // An IPv4 address in IPv6 clothes is the same address.
+/// // An IPv4-mapped IPv6 address is the same address.
 /// assert!(inside.contains("::ffff:10.1.2.3".parse()?));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

@@ -57,7 +57,7 @@ pub(crate) async fn submit(
 ) -> Result<Response, ApiError> {
     let result = take_reports(&app, study, request).await;
     if let Err(ApiError { error, .. }) = &result {
-        app.store().metrics().report_refused(error.code());
+        app.store().metrics().report_rejected(error.code());
     }
     result
 }
@@ -115,7 +115,7 @@ async fn take_reports(
         let metrics = app.store().metrics();
         metrics.reports_counted(receipt.accepted, receipt.duplicates);
         for report in &receipt.refused {
-            metrics.report_refused(report.code);
+            metrics.report_rejected(report.code);
         }
         return Ok(Json(UploadResponse::Batch(receipt)).into_response());
     }

@@ -1,22 +1,22 @@
-//! How many files the system lets the process have open: a connection is one.
+//! The limit on open file descriptors: every connection takes one.
 
 use rustix::process::{Resource, Rlimit, setrlimit};
 
 use crate::config::ServerConfig;
 
-/// Descriptors kept for what is no connection: the listener, the database, its readers, backups, files that come and
-/// go.
+/// Descriptors reserved for everything but connections: the listener, the database and its readers, backups, temporary
+/// files.
 const RESERVED_FDS: u64 = 64;
 
-/// What the process may have open soft_limit, and what it may allow itself; `None`: no limit.
+/// The limits of `getrlimit(RLIMIT_NOFILE)`; `None`: unlimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Descriptors {
     soft_limit: Option<u64>,
     hard_limit: Option<u64>,
 }
 
-/// Connections that fit, and a warning where they are fewer than `max_connections`. Raises the limit of the process as
-/// far as that needs it and the system lets it.
+/// The number of connections that fit, and a warning if it is below `max_connections`. Raises the soft limit as far as
+/// needed and allowed.
 pub(crate) fn raise_fd_limit(config: &ServerConfig) -> (usize, Option<String>) {
     let Descriptors {
         soft_limit,
@@ -37,7 +37,7 @@ pub(crate) fn raise_fd_limit(config: &ServerConfig) -> (usize, Option<String>) {
     connections_that_fit(config, allowed)
 }
 
-/// As [`raise_fd_limit`], without raising.
+/// As [`raise_fd_limit`], without changing the limit.
 pub(crate) fn check(config: &ServerConfig) -> (usize, Option<String>) {
     let Descriptors {
         soft_limit,
@@ -58,7 +58,7 @@ fn connections_that_fit(config: &ServerConfig, allowed: u64) -> (usize, Option<S
         return (config.max_connections, None);
     }
     let warning = format!(
-        "max_connections is {}, but the process may have {allowed} files open and {fit} connections are served at once; \
+        "max_connections is {}, but the process may open {allowed} files, so it serves {fit} connections at once; \
          raise the limit to {} (LimitNOFILE in the unit, ulimit -n), or lower max_connections",
         config.max_connections,
         config.max_connections as u64 + RESERVED_FDS
@@ -66,7 +66,7 @@ fn connections_that_fit(config: &ServerConfig, allowed: u64) -> (usize, Option<S
     (fit, Some(warning))
 }
 
-/// From the file of the process: where a filter of system calls forbids `prlimit`, asking it would tell nothing.
+/// Read from `/proc`, because a system call filter may forbid `prlimit`.
 fn limits() -> Descriptors {
     let text = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
     parse(&text).unwrap_or(Descriptors {
@@ -92,11 +92,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_are_read_and_connections_are_those_that_fit() {
+    fn connections_are_limited_by_open_files() {
         let text = "Limit  Soft Limit  Hard Limit  Units\nMax open files            1024                 524288               files\n";
         let read = parse(text).unwrap();
         assert_eq!((read.soft_limit, read.most), (Some(1_024), Some(524_288)));
-        let endless = parse("Max open files  unlimited  unlimited  files").unwrap();
+        let unlimited = parse("Max open files  unlimited  unlimited  files").unwrap();
         assert_eq!((endless.soft_limit, endless.most), (None, None));
         assert_eq!(parse("nothing"), None);
         let config = ServerConfig {

@@ -1,4 +1,4 @@
-//! How many bytes of bodies, or of answers, may be in memory at once, and how they are counted.
+//! Memory budgets for request bodies and for responses, and how clients share them.
 
 use std::{
     collections::HashMap,
@@ -11,32 +11,33 @@ use std::{
 
 use eigenveil_shared::{Error, ErrorCode, Result};
 
-/// What always finds room, and counts for nobody's share: a seed with its token, a form, a short answer.
+/// Items up to this size may use the whole budget and do not count towards a client's share: a seed with its token, a
+/// form, a short response.
 pub(crate) const SMALL: usize = 4 << 10;
-/// What finds room where larger ones do not.
+/// Items up to this size find room when larger ones do not.
 const MEDIUM: usize = 64 << 10;
-/// One client may hold this part of what there is.
+/// One client may use 1/4 of the budget.
 const CLIENT_FRACTION: usize = 4;
 
-/// A limit on bytes in memory. The last eighth is for those of [`MEDIUM`] size at most, the eighth before it too but for
-/// [`SMALL`] ones, so that large ones cannot keep small ones out.
+/// A limit on bytes in memory. Items above [`MEDIUM`] may fill six eighths of it, items up to `MEDIUM` seven, items up
+/// to [`SMALL`] all of it, so that large items cannot keep small ones out.
 #[derive(Debug)]
 pub(crate) struct MemoryBudget {
-    /// What it is that has no room, and what to do about it.
-    full: &'static str,
+    /// What fills the budget, and what to do about it: the end of the error's message.
+    when_full: &'static str,
     limit: usize,
     used: AtomicUsize,
-    /// Somebody found no room, and it has not become half empty since.
+    /// A request found no room, and less than three quarters have been free since.
     exhausted: AtomicBool,
-    /// Bytes of each client, by a salted hash of its address; only of those who hold some now.
+    /// Bytes in use by client, keyed by a salted hash of its address; only clients that use some.
     per_client: Mutex<HashMap<u64, usize>>,
     salt: RandomState,
 }
 
 impl MemoryBudget {
-    pub(crate) fn new(limit: usize, full: &'static str) -> Arc<Self> {
+    pub(crate) fn new(limit: usize, when_full: &'static str) -> Arc<Self> {
         Arc::new(Self {
-            full,
+            when_full,
             limit,
             used: AtomicUsize::new(0),
             exhausted: AtomicBool::new(false),
@@ -45,13 +46,13 @@ impl MemoryBudget {
         })
     }
 
-    /// Bytes held now.
+    /// Bytes in use.
     pub(crate) fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Whether somebody found no room, and it is not over: three quarters of it have to be free again. (At half of it
-    /// those that hold the rest need not hurry, and the largest report may find no room for ever.)
+    /// Whether a request found no room and three quarters are not free again yet. (At half, the clients using the rest
+    /// would not have to hurry, and the largest report might never find room.)
     pub(crate) fn is_exhausted(&self) -> bool {
         if self.used() <= self.limit / 4 {
             self.exhausted.store(false, Ordering::Relaxed);
@@ -59,12 +60,12 @@ impl MemoryBudget {
         self.exhausted.load(Ordering::Relaxed)
     }
 
-    /// Whether more than half is held, so that whoever holds something has to hurry.
+    /// Whether more than half is in use, so that slow clients are cut off.
     pub(crate) fn is_under_pressure(&self) -> bool {
         self.used() > self.limit / 2 || self.is_exhausted()
     }
 
-    /// How much may be held by all when one of them holds `own`.
+    /// How many bytes may be in use in all for an item of `own` bytes to be admitted.
     fn ceiling(&self, own: usize, low_priority: bool) -> usize {
         let eighth = self.limit / 8;
         if low_priority {
@@ -84,34 +85,34 @@ impl MemoryBudget {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn refuse(&self, detail: &str) -> Error {
+    fn full_error(&self, detail: &str) -> Error {
         let limit = self.limit;
         Error::new(
             ErrorCode::TooManyRequests,
-            format!("{detail} and the limit is {limit}; {}", self.full),
+            format!("{detail} and the limit is {limit}; {}", self.when_full),
         )
     }
 }
 
-/// Bytes held of a budget; given back when dropped.
+/// Bytes reserved from a budget; released when dropped.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     budget: Arc<MemoryBudget>,
-    /// Who holds them, where that is known.
+    /// The client, if it is known.
     client: Option<u64>,
     bytes: usize,
-    /// Those of them that count for the client's share.
+    /// Those of them that count towards the client's share.
     counted: usize,
     low_priority: bool,
 }
 
 impl Reservation {
-    /// Of nobody in particular.
+    /// For no particular client.
     pub(crate) fn empty(budget: &Arc<MemoryBudget>) -> Self {
         Self::for_client(budget, None)
     }
 
-    /// Of a client, whose address stands behind this key.
+    /// For the client with this address key.
     pub(crate) fn for_client(budget: &Arc<MemoryBudget>, client: Option<[u8; 16]>) -> Self {
         Self {
             client: client.map(|key| budget.salt.hash_one(key)),
@@ -122,18 +123,18 @@ impl Reservation {
         }
     }
 
-    /// The same for what is unlikely to be of use: it gets room only while nearly all is free.
+    /// For a body that can hardly be counted: it finds room only while nearly all of the budget is free.
     pub(crate) fn low_priority(mut self) -> Self {
         self.low_priority = true;
         self
     }
 
-    /// The budget it is of.
+    /// The budget it was taken from.
     pub(crate) fn budget(&self) -> &MemoryBudget {
         &self.budget
     }
 
-    /// Holds `more` bytes. A reservation that has the memory, or its client's share, to itself may exceed the limit, so
+    /// Reserves `more` bytes. A reservation that is alone in the budget, or in its client's share, may exceed the limit, so
     /// that a report larger than the limit is slow but not impossible.
     pub(crate) fn grow(&mut self, more: usize) -> Result<()> {
         let own = self.bytes;
@@ -143,14 +144,14 @@ impl Reservation {
         {
             let budget = Arc::clone(&self.budget);
             let mut per_client = budget.per_client();
-            let held = per_client.entry(client).or_default();
-            let others = *held - self.counted;
+            let in_use = per_client.entry(client).or_default();
+            let others = *in_use - self.counted;
             if others > 0 && others.saturating_add(after) > budget.limit / CLIENT_FRACTION {
-                return Err(budget.refuse(&format!(
-                    "{others} bytes of this address are in memory, of which it may have a quarter,"
+                return Err(budget.full_error(&format!(
+                    "{others} bytes from this address are in memory; one address may use a quarter,"
                 )));
             }
-            *held = others.saturating_add(after);
+            *in_use = others.saturating_add(after);
             self.counted = after;
         }
         let ceiling = self.budget.ceiling(after, self.low_priority);
@@ -164,7 +165,8 @@ impl Reservation {
                 if !self.low_priority {
                     self.budget.exhausted.store(true, Ordering::Relaxed);
                 }
-                self.budget.refuse(&format!("{used} bytes are in memory"))
+                self.budget
+                    .full_error(&format!("{used} bytes are in memory"))
             })?;
         self.bytes = after;
         Ok(())
@@ -178,9 +180,9 @@ impl Drop for Reservation {
             && self.counted > 0
         {
             let mut per_client = self.budget.per_client();
-            if let Some(held) = per_client.get_mut(&client) {
-                *held -= self.counted;
-                if *held == 0 {
+            if let Some(in_use) = per_client.get_mut(&client) {
+                *in_use -= self.counted;
+                if *in_use == 0 {
                     per_client.remove(&client);
                 }
             }
@@ -203,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_holds_and_everything_is_given_back() {
+    fn the_limit_holds_and_dropped_reservations_are_released() {
         let memory = budget(100);
         let mut first = Reservation::empty(&memory);
         first.grow(60).unwrap();
@@ -226,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn one_client_holds_no_more_than_its_share() {
+    fn one_client_gets_no_more_than_its_share() {
         let memory = budget(4_096 * KIB);
         let hold = |number, bytes| {
             let mut held = Reservation::for_client(&memory, client(number));
@@ -235,14 +237,14 @@ mod tests {
         let first: Vec<_> = (0..8).map(|_| hold(1, 128 * KIB).unwrap()).collect();
         assert!(hold(1, 128 * KIB).is_err());
         assert!(!memory.is_exhausted());
-        // What is small is nobody's share, and others have theirs.
+        // Small items do not count, and other clients have their own share.
         hold(1, SMALL).unwrap();
         let second = hold(2, 1_024 * KIB).unwrap();
         drop(first);
         hold(1, 128 * KIB).unwrap();
         drop(second);
         assert_eq!((memory.used(), memory.per_client().len()), (0, 0));
-        // One report larger than the share is possible, piece by piece, and its failure gives all back.
+        // One report larger than the share is possible, chunk by chunk, and dropping it releases everything.
         let mut large = hold(3, 1_000 * KIB).unwrap();
         large.grow(1_000 * KIB).unwrap();
         assert!(large.grow(4_096 * KIB).is_ok(), "alone");
@@ -251,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn large_ones_do_not_keep_small_ones_out() {
+    fn large_items_do_not_keep_small_ones_out() {
         let memory = budget(1_024 * KIB);
         let fill = |size: usize| -> Vec<Reservation> {
             let next = |_| {
@@ -263,12 +265,12 @@ mod tests {
         let large = fill(128 * KIB);
         assert_eq!(large.len(), 6);
         assert!(memory.is_exhausted() && memory.is_under_pressure());
-        let middling = fill(64 * KIB);
-        assert_eq!(middling.len(), 2);
+        let medium = fill(64 * KIB);
+        assert_eq!(medium.len(), 2);
         let small = fill(SMALL);
         assert_eq!(small.len(), 32);
-        // What is unlikely to be of use has an eighth.
-        drop((large, middling, small));
+        // Low priority gets one eighth.
+        drop((large, medium, small));
         let mut low_priority = Reservation::empty(&memory).low_priority();
         let other = fill(128 * KIB).pop();
         assert!(low_priority.grow(64 * KIB).is_err() || other.is_none());

@@ -1,4 +1,4 @@
-//! What stands between a socket and a handler: listening, TLS, how many connections, how often, how much memory.
+//! Everything between a socket and a handler: listening, TLS, connection, rate and memory limits.
 
 pub(crate) mod descriptors;
 pub(crate) mod memory;
@@ -16,7 +16,7 @@ pub use self::{
     tls::{Certificates, Reload},
 };
 
-/// A stream whose writes fail when the client takes nothing for so long. Reads have limits of their own.
+/// A stream whose writes fail if the client reads nothing for this long. Reads have their own limits.
 fn with_write_timeout(stream: TcpStream, timeout: Duration) -> Pin<Box<TimeoutWriter<TcpStream>>> {
     let mut stream = TimeoutWriter::new(stream);
     stream.set_timeout(Some(timeout));

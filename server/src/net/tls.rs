@@ -1,4 +1,4 @@
-//! The server's certificate: read at the start, and again while it runs.
+//! The server's TLS certificate: loaded at the start and reloaded while the server runs.
 
 use std::{
     fmt, fs,
@@ -27,45 +27,45 @@ use tokio_rustls::{
 
 use super::with_write_timeout;
 
-/// First byte of every TLS handshake.
-const HANDSHAKE: u8 = 0x16;
+/// First byte of every TLS handshake record.
+const HANDSHAKE_RECORD: u8 = 0x16;
 
-/// What whoever speaks plain HTTP to the TLS port is told.
+/// The response to plain HTTP on the TLS port.
 const PLAIN_HTTP: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\n\
 content-length: 57\r\nconnection: close\r\n\r\nThis port speaks HTTPS only; use https:// in the address\n";
 
-/// Most bytes of a plain request that are read so that the answer to it arrives.
+/// Bytes of a plain request that are read so that the response arrives.
 const MAX_PLAIN_BYTES: usize = 64 << 10;
 
-/// The certificate chain and the key that new connections get. Connections made before a reload keep theirs.
+/// The certificate chain and key of new connections. Connections made before a reload keep theirs.
 ///
-/// A pair is taken up only as a whole: while one file is new and the other old, the pair before goes on.
+/// Only a matching pair is loaded: while one file is new and the other old, the previous pair stays in use.
 pub struct Certificates {
     certificate: PathBuf,
     key: PathBuf,
     current: RwLock<Arc<CertifiedKey>>,
-    /// SHA-256 of what was last read, used or not: a broken file is told of once.
-    read: Mutex<[u8; 32]>,
+    /// SHA-256 of the files last read, usable or not, so that a broken file is reported once.
+    last_read: Mutex<[u8; 32]>,
 }
 
-/// What reading the files again came to.
+/// The outcome of a reload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reload {
-    /// The files hold what they held.
+    /// The files have not changed.
     Unchanged,
-    /// New connections get the new certificate.
+    /// New connections use the new certificate.
     Replaced,
 }
 
-/// A usable pair, with what is wrong with it nevertheless.
+/// A usable certificate and key, perhaps with a warning.
 pub(crate) struct Pair {
     key: CertifiedKey,
-    /// Why clients will refuse it.
+    /// Why clients will reject it.
     pub(crate) warning: Option<String>,
 }
 
 impl Certificates {
-    /// Reads a PEM file with the server's certificate (then those of its issuers) and one with its key.
+    /// Reads a PEM file with the server's certificate (followed by its issuers') and one with its key.
     ///
     /// # Errors
     /// `invalid-request`, naming the file, when one cannot be read or the two do not belong together.
@@ -77,29 +77,32 @@ impl Certificates {
             certificate: certificate.to_owned(),
             key: key.to_owned(),
             current: RwLock::new(Arc::new(pair.key)),
-            read: Mutex::new(files.digest()),
+            last_read: Mutex::new(files.digest()),
         })
     }
 
-    /// Reads both files again, and says in the log what it came to. Where they cannot be used, new connections go on
-    /// getting the certificate before.
+    /// Reads both files again and logs the outcome. If they cannot be used, new connections keep using the previous
+    /// certificate.
     pub fn reload(&self) -> Result<Reload> {
-        logged(self.renew(false))
+        log_outcome(self.renew(false))
     }
 
-    /// As [`reload`](Self::reload), but files that were refused before and are still the same are not told of again.
+    /// As [`reload`](Self::reload), but does nothing, and logs nothing, while the files are the ones last read.
     pub(crate) fn reload_when_changed(&self) -> Result<Reload> {
-        logged(self.renew(true))
+        log_outcome(self.renew(true))
     }
 
     fn renew(&self, only_changed: bool) -> Result<Reload> {
         let files = Files::read(&self.certificate, &self.key)?;
         let digest = files.digest();
-        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        if only_changed && *read == digest {
+        let mut last_read = self
+            .last_read
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if only_changed && *last_read == digest {
             return Ok(Reload::Unchanged);
         }
-        *read = digest;
+        *last_read = digest;
         let pair = files.pair(&self.certificate, &self.key)?;
         log_warning(&self.certificate, &pair);
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
@@ -128,12 +131,12 @@ impl fmt::Debug for Certificates {
     }
 }
 
-fn logged(reload: Result<Reload>) -> Result<Reload> {
+fn log_outcome(reload: Result<Reload>) -> Result<Reload> {
     match &reload {
         Ok(Reload::Unchanged) => {}
-        Ok(Reload::Replaced) => tracing::info!("new connections get the renewed certificate"),
+        Ok(Reload::Replaced) => tracing::info!("certificate renewed; new connections use it"),
         Err(error) => {
-            tracing::warn!(%error, "the certificate is not renewed; the previous one stays in use");
+            tracing::warn!(%error, "certificate not renewed; the previous one stays in use");
         }
     }
     reload
@@ -145,12 +148,12 @@ fn log_warning(certificate: &Path, pair: &Pair) {
     }
 }
 
-/// Reads a pair only to see whether a server could use it.
+/// Checks whether a server could use these files.
 pub(crate) fn check(certificate: &Path, key: &Path) -> Result<Pair> {
     Files::read(certificate, key)?.pair(certificate, key)
 }
 
-/// The two files as read.
+/// The contents of the two files.
 struct Files {
     certificate: Vec<u8>,
     key: Vec<u8>,
@@ -187,13 +190,13 @@ impl Files {
             .unwrap_or_default();
         if chain.is_empty() {
             return Err(config_error(format!(
-                "{certificate} holds no certificate; it must be PEM, with BEGIN CERTIFICATE"
+                "{certificate} has no certificate; it must be PEM, with BEGIN CERTIFICATE"
             )));
         }
-        // The parser's own words could repeat bytes of the key.
+        // The parser's message could contain bytes of the key.
         let secret = PrivateKeyDer::from_pem_slice(&self.key).map_err(|_| {
             config_error(format!(
-                "{key} holds no key; it must be PEM without a password, with BEGIN PRIVATE KEY"
+                "{key} has no private key; it must be PEM without a password, with BEGIN PRIVATE KEY"
             ))
         })?;
         let warning = out_of_date(&chain);
@@ -201,7 +204,7 @@ impl Files {
             Ok(key) => Ok(Pair { key, warning }),
             Err(rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => {
                 Err(config_error(format!(
-                    "the key in {key} is not that of the certificate in {certificate}; give the two that were made together, the server's own certificate first"
+                    "the key in {key} does not belong to the certificate in {certificate}; give the two that were made together, with the server's own certificate first in its file"
                 )))
             }
             Err(error) => Err(config_error(format!(
@@ -211,10 +214,10 @@ impl Files {
     }
 }
 
-/// Why clients refuse the first certificate by its dates, if they do.
+/// Why clients reject the first certificate because of its dates, if they do.
 fn out_of_date(chain: &[CertificateDer<'_>]) -> Option<String> {
     let own = webpki::EndEntityCert::try_from(chain.first()?).ok()?;
-    // Dates are looked at before the issuer, so that no root is needed to learn about them.
+    // Dates are checked before the issuer, so no root certificate is needed.
     let verified = own.verify_for_usage(
         &[],
         &[],
@@ -226,10 +229,10 @@ fn out_of_date(chain: &[CertificateDer<'_>]) -> Option<String> {
     );
     match verified {
         Err(webpki::Error::CertExpired { .. }) => {
-            Some("the certificate has expired; clients refuse it until it is renewed".into())
+            Some("the certificate has expired; clients reject it until it is renewed".into())
         }
         Err(webpki::Error::CertNotValidYet { .. }) => {
-            Some("the certificate is not valid yet; clients refuse it until then".into())
+            Some("the certificate is not valid yet; clients reject it until then".into())
         }
         _ => None,
     }
@@ -239,7 +242,7 @@ fn config_error(detail: String) -> Error {
     Error::invalid_request(detail)
 }
 
-/// Makes TLS connections of TCP connections.
+/// Performs TLS handshakes.
 #[derive(Clone)]
 pub(crate) struct Handshake {
     acceptor: TlsAcceptor,
@@ -258,7 +261,7 @@ impl Handshake {
         let mut config =
             rustls::ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
                 .with_safe_default_protocol_versions()
-                .map_err(|error| config_error(format!("TLS cannot be set up ({error})")))?
+                .map_err(|error| config_error(format!("TLS cannot be configured ({error})")))?
                 .with_no_client_auth()
                 .with_cert_resolver(certificates);
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
@@ -268,7 +271,7 @@ impl Handshake {
         })
     }
 
-    /// The encrypted stream; nothing when the client does not get that far in time.
+    /// The encrypted stream; `None` if the client does not complete the handshake in time.
     pub(crate) async fn accept(
         &self,
         stream: TcpStream,
@@ -279,7 +282,7 @@ impl Handshake {
             if stream.peek(&mut first).await.ok()? == 0 {
                 return None;
             }
-            if first[0] != HANDSHAKE {
+            if first[0] != HANDSHAKE_RECORD {
                 reject_plain_http(stream, first[0]).await;
                 return None;
             }
@@ -287,8 +290,8 @@ impl Handshake {
             match self.acceptor.accept(stream).await {
                 Ok(stream) => Some(stream),
                 Err(error) => {
-                    // Only the kind: the rest may hold what the client sent.
-                    tracing::debug!(kind = ?error.kind(), "a TLS handshake failed");
+                    // Only the kind: the message may contain bytes the client sent.
+                    tracing::debug!(kind = ?error.kind(), "TLS handshake failed");
                     None
                 }
             }
@@ -297,7 +300,7 @@ impl Handshake {
     }
 }
 
-/// Tells a client that forgot the s of https; anything else is cut.
+/// Answers a client that used http:// instead of https://; anything else is closed without a response.
 async fn reject_plain_http(mut stream: TcpStream, first: u8) {
     if !first.is_ascii_uppercase() {
         return;
@@ -305,13 +308,13 @@ async fn reject_plain_http(mut stream: TcpStream, first: u8) {
     let reply = async {
         stream.write_all(PLAIN_HTTP).await?;
         stream.shutdown().await?;
-        // Closing with bytes unread would reset the connection, and the answer with it.
+        // Closing with unread bytes would reset the connection and lose the response.
         let mut plain = stream.take(MAX_PLAIN_BYTES as u64);
         let mut chunk = [0; 4_096];
         while plain.read(&mut chunk).await? > 0 {}
         std::io::Result::Ok(())
     };
-    // The client may have gone, which is as good.
+    // The client may have gone, which does not matter.
     let _ = timeout(Duration::from_secs(2), reply).await;
 }
 
@@ -320,7 +323,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_plain_answer_has_the_length_it_says() {
+    fn the_plain_http_response_has_its_content_length() {
         let text = std::str::from_utf8(PLAIN_HTTP).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         assert!(
