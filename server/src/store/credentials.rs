@@ -1,4 +1,4 @@
-//! Who a bearer token belongs to; analysts' tokens as the store keeps them.
+//! Whose bearer token it is, and the analyst tokens in the store.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -17,7 +17,7 @@ use super::{
     token::{self, TokenHash},
 };
 
-/// Most analysts' tokens: each request with a token is compared with all of them.
+/// Maximum number of analyst tokens: each presented token is compared with all of them.
 const MAX_ANALYST_TOKENS: usize = 1_000;
 
 /// What a token allows.
@@ -29,7 +29,7 @@ pub(crate) enum Identity {
     Analyst(Option<StudyId>),
 }
 
-/// One analyst's token.
+/// One analyst token.
 #[derive(Clone)]
 struct Analyst {
     id: [u8; 8],
@@ -50,7 +50,7 @@ impl Analyst {
     }
 }
 
-/// The hashes in force. Only the writer changes them, after the commit.
+/// The hashes of the valid tokens. Only the writer changes them, after the commit.
 pub(super) struct Credentials {
     table: RwLock<TokenTable>,
 }
@@ -87,7 +87,7 @@ impl Credentials {
     /// Whose token this is, in time that does not depend on how much of it is right.
     fn identify(&self, hash: &TokenHash) -> Option<Identity> {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
-        // All are compared, whoever it is.
+        // Always compare all of them.
         let analyst = table.analysts.iter().fold(None, |found, analyst| {
             if analyst.hash.is(hash) {
                 Some(Identity::Analyst(analyst.study))
@@ -102,7 +102,7 @@ impl Credentials {
         }
     }
 
-    /// Forgets the tokens that read this study only.
+    /// Removes the tokens for this study only.
     pub(super) fn forget_study(&self, study: StudyId) {
         self.change(|table| {
             table
@@ -117,7 +117,7 @@ impl Credentials {
 }
 
 impl Store {
-    /// Whose token has this hash, now: one that was rotated or revoked is nobody's.
+    /// Whose token has this hash now; `None` if it was rotated or revoked.
     pub(crate) fn identify_hash(&self, hash: &TokenHash) -> Option<Identity> {
         self.shared.credentials.identify(hash)
     }
@@ -127,7 +127,7 @@ impl Store {
         token::generate(&*self.shared.environment.entropy)
     }
 
-    /// Gives the server a new operator's token, in the answer and in its file. The old one stops working.
+    /// Replaces the operator token, in the response and in its file. The old one stops working.
     pub async fn rotate_operator_token(&self) -> Result<RotatedToken> {
         let token = token::generate(&*self.shared.environment.entropy)?;
         let hash = TokenHash::new(&token);
@@ -142,9 +142,9 @@ impl Store {
             },
             move |(), _| {
                 credentials.change(|table| table.operator = hash);
-                // The next start does it; the answer has the token in any case.
+                // The next start repeats this; the response has the token in any case.
                 if let Err(error) = files.adopt() {
-                    tracing::error!(%error, "the operator's new token is not in its file yet");
+                    tracing::error!(%error, "the new operator token could not be written to its file");
                 }
             },
         )
@@ -152,7 +152,7 @@ impl Store {
         Ok(RotatedToken { token })
     }
 
-    /// Makes a token with which estimates can be read, of one study or of all.
+    /// Creates an analyst token, which can read estimates of one study or of all.
     ///
     /// # Errors
     /// `invalid-name`; `invalid-request` beyond 1,000 of them; `study-not-found`; those of the store.
@@ -183,12 +183,12 @@ impl Store {
                 if let Some(study) = &study {
                     rows::require(transaction, study.pk, study.id())?;
                 }
-                let there: usize =
+                let existing: usize =
                     transaction.query_row("SELECT count(*) FROM analyst_tokens", [], |row| {
                         row.get(0)
                     })?;
-                if there >= MAX_ANALYST_TOKENS {
-                    return Err(Error::invalid_request(format!("there are {there} analysts' tokens and at most {MAX_ANALYST_TOKENS} are kept; revoke some first"))
+                if existing >= MAX_ANALYST_TOKENS {
+                    return Err(Error::invalid_request(format!("there are {existing} analyst tokens and the limit is {MAX_ANALYST_TOKENS}; revoke some first"))
                     .into());
                 }
                 transaction.execute(
@@ -213,14 +213,14 @@ impl Store {
         })
     }
 
-    /// All analysts' tokens, oldest first, without their text, which nobody here knows.
+    /// All analyst tokens, oldest first, without their text, which is not stored.
     pub fn analyst_tokens(&self) -> Vec<AnalystDocument> {
         let table = self.shared.credentials.table.read();
         let table = table.unwrap_or_else(PoisonError::into_inner);
         table.analysts.iter().map(Analyst::document).collect()
     }
 
-    /// Makes the analyst's token of this identifier useless.
+    /// Revokes the analyst token with this identifier.
     ///
     /// # Errors
     /// `analyst-token-not-found`; those of the store.
@@ -228,7 +228,7 @@ impl Store {
         let missing = || {
             Error::new(
                 ErrorCode::AnalystTokenNotFound,
-                "there is no analyst's token of that identifier; `eigenveil token list` or GET /v1/tokens shows those there are",
+                "there is no analyst token with this identifier; list them with `eigenveil token list` or GET /v1/tokens",
             )
         };
         let id: [u8; 8] = from_hex(id)

@@ -1,9 +1,9 @@
-//! Seeds that came more than dedup: all are stored, each is counted dedup.
+//! Duplicate seeds: all are stored, each is counted once.
 //!
-//! Two honest devices send one seed with probability 2⁻¹²⁸. Whoever sends a chosen seed under many identifiers would
-//! move an estimate by c/n a report, as far as one report can. It is found when an estimate reads the seeds, exactly and
-//! whatever way they came (upload, import, merge, a restart between): no answer to an upload depends on which
-//! seeds are stored, so that nobody learns from one whether a seed he saw was counted, and taking reports costs what it did.
+//! Two honest devices send the same seed with probability 2⁻¹²⁸. An attacker who sends a chosen seed under many
+//! identifiers would move an estimate by c/n a report, as far as one report can. Duplicates are found when an estimate
+//! reads the seeds, exactly and however they came (upload, import, merge, across a restart). No response to an upload
+//! depends on the stored seeds, so nobody learns whether a seed was counted, and uploads cost no more.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -11,20 +11,20 @@ use eigenveil_shared::mechanism::double_cap::{SEED_LEN, Seed};
 
 use super::failure::Failure;
 
-/// Hands over all seeds, chunk by chunk.
+/// Reads all seeds, chunk by chunk.
 type SeedReader<'a> = dyn Fn(&mut dyn FnMut(&[Seed])) -> Result<(), Failure> + 'a;
 
-/// The seeds of a study that came more than dedup.
+/// The duplicate seeds of a study.
 #[derive(Debug, Default)]
 pub(super) struct DuplicateSeeds {
-    /// Ascending, each dedup.
+    /// Ascending, each once.
     seeds: Vec<Seed>,
     excluded: u64,
 }
 
 impl DuplicateSeeds {
-    /// Sorts the `n` seeds that `read` hands over, in as many parts, each with a reading of its own, as 16 bytes a seed
-    /// need to stay within `sum_cache_bytes`.
+    /// Sorts the `n` seeds that `read` delivers, in as many passes as are needed for 16 bytes a seed to fit into
+    /// `sum_cache_bytes`.
     pub(super) fn find(
         n: u64,
         sum_cache_bytes: u64,
@@ -34,7 +34,7 @@ impl DuplicateSeeds {
             .saturating_mul(SEED_LEN as u64)
             .div_ceil(sum_cache_bytes.max(1))
             .max(1);
-        // A key nobody knows: whoever chooses seeds cannot choose their part.
+        // A random key: an attacker who chooses seeds cannot choose their part.
         let key = RandomState::new();
         let mut found = Self::default();
         for part in 0..parts {
@@ -60,46 +60,46 @@ impl DuplicateSeeds {
         Ok(found)
     }
 
-    /// Reports that are not counted, since another one with their seed is.
+    /// Reports excluded from the sums because another report has the same seed.
     pub(super) fn excluded(&self) -> u64 {
         self.excluded
     }
 
-    /// For one reading of all seeds in their order.
+    /// A filter for one pass over all seeds.
     pub(super) fn dedup(&self) -> SeedDedup<'_> {
         SeedDedup {
-            repeated: &self.seeds,
+            duplicates: &self.seeds,
             seen: vec![false; self.seeds.len()],
-            kept: Vec::new(),
+            unseen: Vec::new(),
         }
     }
 }
 
-/// Lets every seed through dedup.
+/// Lets every seed through once.
 pub(super) struct SeedDedup<'a> {
-    repeated: &'a [Seed],
+    duplicates: &'a [Seed],
     seen: Vec<bool>,
-    kept: Vec<Seed>,
+    unseen: Vec<Seed>,
 }
 
 impl SeedDedup<'_> {
-    /// Those of the next seeds that were not there before.
+    /// The seeds among these that have not come before.
     pub(super) fn retain_new<'s>(&'s mut self, seeds: &'s [Seed]) -> &'s [Seed] {
-        if self.repeated.is_empty() {
+        if self.duplicates.is_empty() {
             return seeds;
         }
         let Self {
-            repeated,
+            duplicates,
             seen,
-            kept,
+            unseen,
         } = self;
-        kept.clear();
-        kept.extend(seeds.iter().filter(|seed| {
-            repeated
+        unseen.clear();
+        unseen.extend(seeds.iter().filter(|seed| {
+            duplicates
                 .binary_search(seed)
                 .map_or(true, |at| !std::mem::replace(&mut seen[at], true))
         }));
-        kept
+        unseen
     }
 }
 
@@ -111,7 +111,7 @@ mod tests {
 
     use super::*;
 
-    /// With memory for all seeds and for a few: every seed is let through dedup, in every pass.
+    /// With memory for all seeds, and for a few: every pass counts every seed once.
     #[test]
     fn every_seed_is_counted_once() {
         let mut rng = ChaCha12Rng::seed_from_u64(4);

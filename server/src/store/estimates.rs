@@ -1,4 +1,4 @@
-//! Estimate jobs as rows: asked for, computed in order, finished or cancelled.
+//! Estimate jobs as rows: requested, computed in order, finished or cancelled.
 
 use eigenveil_shared::{
     Error, ErrorCode, Result,
@@ -9,20 +9,20 @@ use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
 use super::{failure::Failure, study::StudyId};
 
-/// A job that is to be computed.
+/// A job to be computed.
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
-    /// Its place in the queue.
+    /// Its position in the queue.
     pub(crate) id: i64,
-    /// The study's row.
+    /// The study's primary key.
     pub(crate) study_pk: i64,
     /// What was asked for.
     pub(crate) request: EstimateRequest,
-    /// How often it was begun before.
+    /// How often it was started before.
     pub(crate) attempts: u32,
 }
 
-/// A job whose result is still text.
+/// A job whose result is still JSON text.
 pub(crate) struct StoredEstimate {
     /// Everything but the result.
     pub(crate) document: EstimateDocument,
@@ -42,7 +42,7 @@ impl StoredEstimate {
 
 const COLUMNS: &str = "number, state, request, problem, created_at_ms";
 
-/// Adds a job at the end of the queue.
+/// Appends a job to the queue.
 pub(super) fn insert(
     transaction: &Transaction<'_>,
     study_pk: i64,
@@ -72,7 +72,7 @@ pub(super) fn insert(
     })
 }
 
-/// Estimates that wait or are being computed, over all studies.
+/// Estimates waiting or being computed, over all studies.
 pub(super) fn waiting(connection: &Connection) -> Result<u32, Failure> {
     Ok(connection.query_row(
         "SELECT count(*) FROM estimates WHERE state = 'running'",
@@ -81,7 +81,7 @@ pub(super) fn waiting(connection: &Connection) -> Result<u32, Failure> {
     )?)
 }
 
-/// Refuses a job when this many wait already.
+/// Rejects a job if this many are waiting already.
 pub(super) fn check_room(transaction: &Transaction<'_>, limit: u32) -> Result<(), Failure> {
     let waiting = waiting(transaction)?;
     if waiting < limit {
@@ -90,15 +90,15 @@ pub(super) fn check_room(transaction: &Transaction<'_>, limit: u32) -> Result<()
     Err(Error::new(
         ErrorCode::TooManyRequests,
         format!(
-            "{waiting} estimates are waiting already and the limit is {limit}; ask again when one is done"
+            "{waiting} estimates are waiting already and the limit is {limit}; retry when one is done"
         ),
     )
     .into())
 }
 
-/// Removes all but the newest `keep` finished jobs of the study this job belongs to. Numbers are not used again,
-/// as the newest stays.
-pub(super) fn forget_old(
+/// Deletes all but the newest `keep` finished jobs of this job's study. Numbers are not reused, because the newest
+/// stays.
+pub(super) fn delete_old(
     transaction: &Transaction<'_>,
     job: i64,
     keep: u32,
@@ -146,7 +146,7 @@ pub(super) fn list(
     rows.map(|row| row?).collect()
 }
 
-/// Cancels a job that is not finished. Returns the document and the job's place in the queue.
+/// Cancels a job that is not finished. Returns its document and its position in the queue.
 pub(super) fn cancel(
     transaction: &Transaction<'_>,
     study_pk: i64,
@@ -161,7 +161,7 @@ pub(super) fn cancel(
             return Err(Error::new(
                 ErrorCode::InvalidTransition,
                 format!(
-                    "estimate {number} is {}; only one that is running can be cancelled",
+                    "estimate {number} is {}; only a running one can be cancelled",
                     finished.as_str()
                 ),
             )
@@ -182,7 +182,7 @@ pub(super) fn cancel(
     Ok((current, job))
 }
 
-/// The job that is next, marked as begun.
+/// The next job, marked as started.
 pub(super) fn begin_next(transaction: &Transaction<'_>) -> Result<Option<Job>, Failure> {
     let next: Option<(i64, i64, String, u32)> = transaction
         .query_row(
@@ -207,7 +207,7 @@ pub(super) fn begin_next(transaction: &Transaction<'_>) -> Result<Option<Job>, F
     }))
 }
 
-/// Takes back [`begin_next`]: the server stops in good order and the job will run again.
+/// Undoes [`begin_next`]: after a graceful shutdown the job runs again.
 pub(super) fn put_back(transaction: &Transaction<'_>, job: i64) -> Result<(), Failure> {
     transaction.execute(
         "UPDATE estimates SET attempts = attempts - 1
@@ -217,7 +217,7 @@ pub(super) fn put_back(transaction: &Transaction<'_>, job: i64) -> Result<(), Fa
     Ok(())
 }
 
-/// Stores what came of a job, unless it was cancelled meanwhile.
+/// Stores the outcome of a job, unless it was cancelled meanwhile.
 pub(super) fn finish(
     transaction: &Transaction<'_>,
     job: i64,

@@ -1,8 +1,8 @@
-//! Studies whose last day is over: closed by the server itself.
+//! Expiry: the server closes studies whose last day is over.
 //!
-//! The writer refuses their reports from the first millisecond on, whatever the state; the state follows, so that
-//! pages, devices and the deletion see a closed study. A state that a wrong clock has set is taken back when the clock
-//! is right again.
+//! The writer rejects their reports from the first millisecond on, whatever the state. The state follows, so that
+//! pages, devices and deletion see a closed study. If a wrong clock closed a study, it is reopened once the clock is
+//! right.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,8 +12,8 @@ use rusqlite::{OptionalExtension, Transaction, params};
 use super::{Failure, Store, Study, TaskKind};
 
 impl Store {
-    /// Closes the open studies whose last day is over, and opens again those that were closed at a time that has not come
-    /// yet: by a clock that was wrong. Gives the time until the next one ends. Blocks.
+    /// Closes open studies whose last day is over, and reopens those whose closing time lies in the future because the
+    /// clock was wrong. Returns the time until the next study ends. Blocks.
     pub(crate) fn close_ended(&self) -> Result<Option<Duration>> {
         let now = self.unix_ms();
         let mut next: Option<u64> = None;
@@ -50,18 +50,18 @@ impl Store {
         Ok(())
     }
 
-    /// A study that the operator closed was closed before its last day was over, and stays so; one whose identifiers are
-    /// gone could count a report twice.
+    /// A study closed by the operator was closed before its last day was over, and stays closed. A study without
+    /// identifiers cannot be reopened: it could count a report twice.
     fn reopen(&self, study: &Arc<Study>, over_at: u64) -> Result<()> {
         let row = study.pk;
-        // Read first: of all that the operator closed early, on every round, there is nothing to write.
-        let too_early = self.reader().query_row(
+        // Read first: usually there is nothing to write.
+        let closed_early = self.reader().query_row(
             "SELECT closed_at_ms >= ? FROM studies WHERE study_pk = ? AND closed_at_ms IS NOT NULL",
             params![over_at, row],
             |row| row.get(0),
         );
         if !self
-            .note_damage(too_early.optional().map_err(Failure::from))?
+            .note_damage(closed_early.optional().map_err(Failure::from))?
             .unwrap_or(false)
         {
             return Ok(());
@@ -76,13 +76,13 @@ impl Store {
         if opened {
             tracing::warn!(
                 study = %study.id(),
-                "study opened again: it was closed at a time that has not come yet; this machine's clock was wrong"
+                "study reopened: its closing time lies in the future, so this machine's clock was wrong"
             );
         }
         Ok(())
     }
 
-    /// Whether `change` has moved the study to this state.
+    /// Whether `change` moved the study to this state.
     fn change_state(
         &self,
         study: &Arc<Study>,

@@ -1,9 +1,9 @@
-//! Whose database it is: one server's at a time, whatever became of the lock file, and lying where it was left.
+//! The writer lease: one server at a time may write to the database, even if somebody removed the lock file (fencing).
 //!
-//! Whoever opens the database for writing puts a number of his own into it, and each of his transactions looks whether
-//! it is still there: a second server that came in because somebody removed the lock file ends the first, and neither
-//! counts what the other has counted. A mark says that the log (`-wal`) belongs to the database; it is on disk before
-//! anything is acknowledged, and goes when everything is in the main file.
+//! A server that opens the database for writing stores a random id in it, and each of its transactions checks that the
+//! id is still there. If somebody removes the lock file and a second server starts, the first stops writing, and
+//! neither counts what the other has counted. A mark in the database says that its write-ahead log (`-wal`) belongs to
+//! it: it is on disk before anything is acknowledged, and removed once everything is in the main file.
 
 use std::{os::unix::fs::MetadataExt as _, path::Path};
 
@@ -16,18 +16,18 @@ use super::{
     schema,
 };
 
-/// Of the last server that opened it: 16 random bytes.
+/// Id of the last server that opened the database: 16 random bytes.
 const LEASE_HOLDER: &str = "server";
-/// There while the log may hold what the main file does not.
+/// Present while the write-ahead log may contain data that the main file lacks.
 const IN_USE: &str = "in-use";
-/// Device and inode of the main file, as the last server found them.
+/// Device and inode of the main file when it was last opened.
 const FILE_ID: &str = "file-id";
 
-/// The right to write, until another server takes it.
+/// The right to write, until another server takes over.
 #[derive(Clone, Copy)]
 pub(super) struct WriterLease([u8; 16]);
 
-/// Whether the log lies beside the database. To be asked before the database is opened, which makes one.
+/// Whether the database has a write-ahead log. Must be determined before the database is opened, which creates one.
 #[derive(Clone, Copy)]
 pub(super) struct WalFile {
     exists: bool,
@@ -41,10 +41,10 @@ impl WalFile {
 }
 
 impl WriterLease {
-    /// Takes the database over, which is checked where it does not lie where the last server left it.
+    /// Takes over the database. It is checked for damage if it is not at the place where the last server left it.
     ///
     /// # Errors
-    /// `store-unavailable` for a database whose log is missing, or a copy that is torn; those of the store.
+    /// `store-unavailable` for a database without its write-ahead log, or an inconsistent copy; those of the store.
     pub(super) fn acquire(
         connection: &mut Connection,
         directory: &DataDirectory,
@@ -52,7 +52,7 @@ impl WriterLease {
     ) -> Result<Self, Failure> {
         let was_in_use = setting(connection, IN_USE)?.is_some();
         if was_in_use && !wal.exists {
-            // What opening it has made must not be taken for the log next time.
+            // The log created by opening it must not be taken for the missing one next time.
             schema::keep_wal(connection, false)?;
             return Err(wal_missing_error(directory).into());
         }
@@ -62,20 +62,19 @@ impl WriterLease {
             check(connection)?;
             if before.is_some() {
                 tracing::warn!(
-                    "the database is an undamaged copy; what was acknowledged after it was made is not in it"
+                    "the database is an undamaged copy; reports acknowledged after it was made are not in it"
                 );
             }
         }
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        // Nobody may guess or not guess it: it has to be another one each time.
-        let number: [u8; 16] =
-            transaction.query_row("SELECT randomblob(16)", [], |row| row.get(0))?;
+        // It need not be secret, only different each time.
+        let id: [u8; 16] = transaction.query_row("SELECT randomblob(16)", [], |row| row.get(0))?;
         for (key, value) in [
-            (LEASE_HOLDER, &number[..]),
+            (LEASE_HOLDER, &id[..]),
             (FILE_ID, &file_id),
             (IN_USE, &[1][..]),
         ] {
-            // The mark is rewritten only where it is missing: it stays where a crash left it.
+            // The mark is rewritten only if it is missing: it stays where a crash left it.
             transaction.execute(
                 "INSERT INTO settings (key, value) VALUES (?1, ?2)
                  ON CONFLICT (key) DO UPDATE SET value = excluded.value WHERE value != excluded.value",
@@ -84,13 +83,13 @@ impl WriterLease {
         }
         transaction.commit()?;
         if !was_in_use {
-            // Into the main file, before anything is acknowledged that only the log has.
+            // Checkpointed before anything is acknowledged that only the log contains.
             checkpoint(connection, "TRUNCATE")?;
         }
-        Ok(Self(number))
+        Ok(Self(id))
     }
 
-    /// A transaction that writes; [`Failure::LeaseLost`] when another server has taken the database over.
+    /// A write transaction; [`Failure::LeaseLost`] if another server has taken over the database.
     pub(super) fn transaction<'a>(
         &self,
         connection: &'a mut Connection,
@@ -106,7 +105,7 @@ impl WriterLease {
         }
     }
 
-    /// Leaves a database that is whole without its log.
+    /// Leaves a complete database without a write-ahead log.
     pub(super) fn checkpoint_and_release(
         &self,
         connection: &mut Connection,
@@ -114,18 +113,18 @@ impl WriterLease {
         let transaction = self.transaction(connection)?;
         transaction.execute("DELETE FROM settings WHERE key = ?", [IN_USE])?;
         transaction.commit()?;
-        // Empty where nobody reads just now: it cannot be taken for that of another database.
+        // Empty if nobody is reading just now: it cannot be taken for the log of another database.
         checkpoint(connection, "TRUNCATE")
     }
 }
 
-/// Brings what the log holds into the main file, as far as no reader needs it; the next write begins the log anew.
+/// Copies the write-ahead log into the main file, as far as no reader needs it; the next write restarts the log.
 pub(super) fn checkpoint(connection: &Connection, how: &str) -> Result<(), Failure> {
     connection.query_row(&format!("PRAGMA wal_checkpoint({how})"), [], |_| Ok(()))?;
     Ok(())
 }
 
-/// Makes a copy that is whole, such as a backup, one that may be opened anywhere.
+/// Makes a complete copy, such as a backup, usable anywhere.
 pub(super) fn detach_copy(copy: &Path) -> Result<(), Failure> {
     let connection = Connection::open(copy)?;
     connection.execute(
@@ -151,21 +150,21 @@ fn file_id(database: &Path) -> Result<Vec<u8>, Failure> {
 fn wal_missing_error(directory: &DataDirectory) -> eigenveil_shared::Error {
     let wal = directory.wal_path();
     unavailable(format!(
-        "the store {} was in use when it was copied or its server ended, and its log {} is missing: what was acknowledged last is lost with it. \
-         Put the log beside it, or restore a backup (eigenveil backup). Where there is neither, make an empty file of that name to go on without; \
-         devices do not send again what was acknowledged. Nothing is lost where another program has opened the store since",
+        "the store {} was in use when it was copied or its server ended, and its write-ahead log {} is missing: the reports acknowledged last are lost with it. \
+         Put the log beside it, or restore a backup (eigenveil backup). If you have neither, create an empty file of that name to go on without; \
+         devices do not send acknowledged reports again. If another program has opened the store since, nothing is lost",
         directory.database().display(),
         wal.display()
     ))
 }
 
-/// Looks for what a copy of a database in use would lack: pages, and reports that are counted but not there.
+/// Checks for what an inconsistent copy would lack: pages, and reports that are counted but missing.
 fn check(connection: &Connection) -> Result<(), Failure> {
-    let said: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
-    if said != "ok" {
-        return Err(Failure::damaged(said));
+    let result: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+    if result != "ok" {
+        return Err(Failure::damaged(result));
     }
-    let torn: Option<(String, u64)> = connection
+    let inconsistent: Option<(String, u64)> = connection
         .query_row(
             "SELECT name, reports_accepted FROM studies AS s
              WHERE study_pk NOT IN (SELECT study_pk FROM deleted_studies)
@@ -179,9 +178,9 @@ fn check(connection: &Connection) -> Result<(), Failure> {
             |row| Ok((row.get(0)?, row.get(1)?)),
         )
         .optional()?;
-    match torn {
+    match inconsistent {
         Some((name, reports)) => Err(Failure::damaged(format!(
-            "the study {name:?} has accepted {reports} reports, and its sums or identifiers are of another number"
+            "the study {name:?} has accepted {reports} reports, but its sums or identifiers are of another number"
         ))),
         None => Ok(()),
     }

@@ -556,7 +556,7 @@ impl Store {
         let (now, keep) = (self.unix_ms(), self.shared.config.retain_estimates);
         self.write_blocking(move |transaction| {
             estimates::finish(transaction, job, &result, now)?;
-            estimates::forget_old(transaction, job, keep)
+            estimates::delete_old(transaction, job, keep)
         })
     }
 

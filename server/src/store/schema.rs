@@ -143,7 +143,7 @@ const MIGRATIONS: &[&str] = &["
 const PAGE: u64 = 8_192;
 
 /// Refuses a store of before 0.2.0 without opening it: that would make a log beside it, or put its log into it.
-pub(super) fn refuse_old(path: &Path) -> Result<()> {
+pub(super) fn reject_old(path: &Path) -> Result<()> {
     let mut head = [0; 72];
     let read = File::open(path).and_then(|mut file| file.read_exact(&mut head));
     match read {
@@ -164,7 +164,7 @@ fn old(path: &Path) -> Error {
 
 /// Opens the database for writing, making or migrating it as needed. It never grows beyond `limit` bytes.
 pub(super) fn open_for_writing(path: &Path, limit: Option<u64>) -> Result<Connection> {
-    refuse_old(path)?;
+    reject_old(path)?;
     let refused = |error: rusqlite::Error| refused(path, &error);
     let mut connection = Connection::open(path).map_err(refused)?;
     keep_wal(&connection, true).map_err(refused)?;
