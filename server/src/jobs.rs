@@ -171,7 +171,7 @@ impl EstimateQueue {
 
 fn work(store: &Store, control: &WorkerControl) {
     while !control.stopping() {
-        match store.begin_next_job() {
+        match store.start_next_job() {
             Ok(Some((study, job))) => run(store, control, &study, &job),
             Ok(None) => {
                 control.signals().cancelled.clear();
@@ -225,7 +225,7 @@ fn run(store: &Store, control: &WorkerControl, study: &Study, job: &Job) {
     };
     store.metrics().estimate_ended(end, started.elapsed());
     let stored = match result {
-        Err(_) if control.stopping() => store.put_back_job(job.id),
+        Err(_) if control.stopping() => store.requeue_job(job.id),
         // The row already says so.
         Err(_) if cancelled() => Ok(()),
         Err(error) => {
@@ -290,7 +290,7 @@ fn compute(
         memory_bytes: config.sum_cache_bytes,
         stream_from: config.tuning.sparse_streaming_min_dimension,
     };
-    if study.shape().payload_form() == PayloadForm::Seed {
+    if study.report_format().payload_form() == PayloadForm::Seed {
         let seeds = store.seeds(study, cancel)?;
         estimation::estimate(Source::Seeds(&seeds), study.params(), &settings, cancel)
     } else {

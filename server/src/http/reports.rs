@@ -79,7 +79,7 @@ async fn take_reports(
         )
         .into());
     };
-    let payload_len = study.shape().payload_len();
+    let payload_len = study.report_format().payload_len();
     // Reports that were counted are known again whatever the state is; there are none where nothing was ever counted.
     let over = study.about().is_over(app.store().unix_ms());
     let open = study.state() == StudyState::Open && !over;

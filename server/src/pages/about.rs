@@ -82,7 +82,7 @@ pub(super) fn parameters(study: &Study) -> Markup {
                 }
             }
             dt { "Identifier" } dd { code { (study.id()) } }
-            dt { "Fingerprint" } dd { code { (study.shape().fingerprint()) } }
+            dt { "Fingerprint" } dd { code { (study.report_format().fingerprint()) } }
         }
     }
 }

@@ -99,7 +99,7 @@ fn content(visitor: &Visitor, study: &Study, state: StudyState) -> Markup {
     let privacy = study.privacy();
     let epsilon = valid_epsilon(privacy);
     let rare = bound_failure_probability(study);
-    let seeds = study.shape().payload_form() == PayloadForm::Seed;
+    let seeds = study.report_format().payload_form() == PayloadForm::Seed;
     html! {
         p { a href=(visitor.link(&path)) { "← " (study.name()) } }
         h1 { (TITLE) }
@@ -175,7 +175,7 @@ fn content(visitor: &Visitor, study: &Study, state: StudyState) -> Markup {
             ul {
                 li { "The answer to your report says that it was accepted, or that it is a duplicate of one that was counted before." }
                 li { "Your device keeps a ledger of what it has spent, and refuses what goes beyond your own limit." }
-                li { "Your device computes with the parameters whose fingerprint is below, and refuses others: compare it with the one you were given. " code .long { (study.shape().fingerprint()) } }
+                li { "Your device computes with the parameters whose fingerprint is below, and refuses others: compare it with the one you were given. " code .long { (study.report_format().fingerprint()) } }
                 li { "The program is open: " code { "eigenveil audit" } " tries to break the promise and shows how far it gets." }
             }
         }
@@ -210,7 +210,7 @@ fn commands(visitor: &Visitor, study: &Study) -> Markup {
     let report = format!(
         "eigenveil report --server {server} --study {} --fingerprint {} --rows ROWS.csv --header yes{tokens}",
         study.id(),
-        study.shape().fingerprint()
+        study.report_format().fingerprint()
     );
     html! {
         section aria-labelledby="h-take-part" {

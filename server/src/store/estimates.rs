@@ -183,7 +183,7 @@ pub(super) fn cancel(
 }
 
 /// The next job, marked as started.
-pub(super) fn begin_next(transaction: &Transaction<'_>) -> Result<Option<Job>, Failure> {
+pub(super) fn start_next(transaction: &Transaction<'_>) -> Result<Option<Job>, Failure> {
     let next: Option<(i64, i64, String, u32)> = transaction
         .query_row(
             "SELECT job, study_pk, request, attempts FROM estimates
@@ -207,8 +207,8 @@ pub(super) fn begin_next(transaction: &Transaction<'_>) -> Result<Option<Job>, F
     }))
 }
 
-/// Undoes [`begin_next`]: after a graceful shutdown the job runs again.
-pub(super) fn put_back(transaction: &Transaction<'_>, job: i64) -> Result<(), Failure> {
+/// Undoes [`start_next`]: after a graceful shutdown the job runs again.
+pub(super) fn requeue(transaction: &Transaction<'_>, job: i64) -> Result<(), Failure> {
     transaction.execute(
         "UPDATE estimates SET attempts = attempts - 1
          WHERE job = ? AND state = 'running' AND attempts > 0",

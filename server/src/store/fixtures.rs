@@ -52,9 +52,9 @@ pub(crate) async fn create(store: &Store, changes: &Value) -> Arc<Study> {
 pub(crate) fn report(study: &Study, number: u8) -> NewReport {
     let body = codec::encode_report(&Report {
         id: ReportId::from_parts(START_MS, [number; 16]),
-        fingerprint: study.shape().fingerprint(),
+        fingerprint: study.report_format().fingerprint(),
         // As floats these are small.
-        payload: vec![number % 64; study.shape().payload_len()],
+        payload: vec![number % 64; study.report_format().payload_len()],
     });
     NewReport::decode(&body.into(), study).unwrap()
 }

@@ -1,12 +1,12 @@
-//! The identifiers of the latest commits, on their way into the index `report_ids`.
+//! The identifiers of the latest commits, before they are moved into the index `report_ids`.
 //!
-//! Identifiers are random within 65.5 s, so that nearly each one put into the index changes a page of its own. Those of a
-//! large commit are therefore appended to a log, as one row, and held in memory as a set. A full log is sorted and cut
-//! into chunks; every later commit moves some chunks, whose identifiers are neighbours in the index. An identifier is
-//! in the index or here, never in both.
+//! Identifiers are random within 65.5 s, so that nearly every insertion changes another page of the index. The
+//! identifiers of a large commit are therefore appended to an id log as one row, and held in memory as a set. A full
+//! log is sorted and split into chunks; every later commit moves some chunks, whose identifiers are neighbours in the
+//! index. An identifier is either in the index or here, never in both.
 //!
-//! Those of a closed study are moved soon after it was closed. Closing it does not wait for that: it must be possible
-//! with a full disk, since deleting makes room.
+//! The identifiers of a closed study are moved soon after it was closed. Closing does not wait for that: it must work
+//! on a full disk, since deletion needs it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -14,29 +14,29 @@ use rusqlite::{CachedStatement, Connection, Transaction, params};
 
 use super::failure::Failure;
 
-/// A commit with fewer reports of a study puts their identifiers into the index at once, so that where little arrives
-/// nothing shows for a while which identifier came with which commit.
+/// Commits with fewer reports of a study insert their identifiers into the index at once: at low traffic the id log
+/// would show for a while which identifiers came in one commit.
 const LOG_MIN_REPORTS: usize = if cfg!(test) { 3 } else { 8 };
-/// Identifiers in a full log. The set in memory holds up to three times as many (about 6 MiB).
+/// Identifiers in a full id log. The set in memory has up to three times as many (about 6 MiB).
 const LOG_CAPACITY: usize = if cfg!(test) { 12 } else { 65_536 };
-/// Identifiers of a chunk.
+/// Identifiers in a chunk.
 const CHUNK_IDS: usize = if cfg!(test) { 4 } else { 256 };
 
 /// Identifier of a report, as it is stored.
 pub(super) type Id = [u8; 16];
 
-/// The set in memory, and how much of it is log and how much sorted chunks.
+/// The set in memory, and how many of its identifiers are in the id log and in sorted chunks.
 #[derive(Default)]
 pub(super) struct RecentIds {
     ids: HashMap<i64, HashSet<Id>>,
     logged: usize,
     sorted: usize,
-    /// What is here is not what is committed.
+    /// The set may differ from what is committed.
     stale: bool,
 }
 
 impl RecentIds {
-    /// What the database has.
+    /// Loads the set from the database.
     pub(super) fn load(connection: &Connection) -> Result<Self, Failure> {
         let mut recent = Self::default();
         let mut statement = connection.prepare("SELECT study_pk, sorted, ids FROM recent_ids")?;
@@ -54,12 +54,12 @@ impl RecentIds {
         Ok(recent)
     }
 
-    /// A transaction failed, or changed the table by itself: what is here is read anew before it is used again.
+    /// After a failed transaction, or one that changed the table directly: the set is reloaded before its next use.
     pub(super) fn mark_stale(&mut self) {
         self.stale = true;
     }
 
-    /// To be called when a transaction that takes reports begins.
+    /// Must be called at the start of every transaction that stores reports.
     pub(super) fn refresh(&mut self, connection: &Connection) -> Result<(), Failure> {
         if self.stale {
             *self = Self::load(connection)?;
@@ -67,7 +67,7 @@ impl RecentIds {
         Ok(())
     }
 
-    /// The identifiers of one commit of a study with so many reports.
+    /// Begins the identifiers of one commit, which has this number of reports of the study.
     pub(super) fn begin<'a>(
         &'a mut self,
         transaction: &'a Transaction<'_>,
@@ -84,7 +84,7 @@ impl RecentIds {
         })
     }
 
-    /// Appends the new identifiers of a commit to the log, and moves a at_least of what is waiting.
+    /// Appends the new identifiers of a commit to the id log, and moves some of the waiting ones into the index.
     pub(super) fn end(
         &mut self,
         transaction: &Transaction<'_>,
@@ -92,7 +92,7 @@ impl RecentIds {
         mut fresh: Vec<Id>,
     ) -> Result<(), Failure> {
         if !fresh.is_empty() {
-            // Nothing says in which order they came.
+            // Sorted, so that their order of arrival is not stored.
             fresh.sort_unstable();
             append(transaction, study_pk, false, &fresh)?;
             self.logged += fresh.len();
@@ -127,14 +127,14 @@ impl RecentIds {
         Ok(())
     }
 
-    /// Moves one chunk, and more until `at_least` identifiers are moved: twice what comes in, so that the log is never
-    /// full again before the last chunk is gone.
+    /// Moves one chunk, and more until `at_least` identifiers are moved: twice as many as come in, so that the last
+    /// chunk is gone before the log is full again.
     fn index_chunks(
         &mut self,
         transaction: &Transaction<'_>,
         at_least: usize,
     ) -> Result<(), Failure> {
-        // Whatever is logged later has a larger number.
+        // Later log rows have larger numbers.
         let mut first = transaction.prepare_cached(
             "SELECT part, study_pk, ids FROM recent_ids WHERE sorted ORDER BY part LIMIT 1",
         )?;
@@ -166,10 +166,10 @@ impl RecentIds {
     }
 }
 
-/// The identifiers of one study while a commit is put together.
+/// The identifiers of one study while a commit is assembled.
 pub(super) struct CommitIds<'a> {
     known: &'a mut HashSet<Id>,
-    /// New ones for the log; `None` where they go into the index at once.
+    /// New ones for the id log; `None` if they are inserted into the index at once.
     fresh: Option<Vec<Id>>,
     study_pk: i64,
     find: CachedStatement<'a>,
@@ -177,7 +177,7 @@ pub(super) struct CommitIds<'a> {
 }
 
 impl CommitIds<'_> {
-    /// Whether a report is new. If it is, it is not from now on.
+    /// Inserts an identifier; returns whether it is new.
     pub(super) fn insert(&mut self, id: &Id) -> Result<bool, Failure> {
         let Some(fresh) = &mut self.fresh else {
             return Ok(
@@ -197,7 +197,7 @@ impl CommitIds<'_> {
         Ok(self.known.contains(id) || self.find.exists(params![self.study_pk, id])?)
     }
 
-    /// What [`RecentIds::end`] is to log.
+    /// The identifiers to pass to [`RecentIds::end`].
     pub(super) fn into_fresh(self) -> Vec<Id> {
         self.fresh.unwrap_or_default()
     }
@@ -233,7 +233,7 @@ fn identifiers(blob: rusqlite::types::ValueRef<'_>) -> Result<&[Id], Failure> {
     if rest.is_empty() {
         Ok(ids)
     } else {
-        Err(Failure::damaged("a row of identifiers is cut short"))
+        Err(Failure::damaged("a row of identifiers is truncated"))
     }
 }
 
@@ -250,13 +250,13 @@ pub(super) fn of_study(connection: &Connection, study_pk: i64) -> Result<Vec<Id>
     Ok(all)
 }
 
-/// Moves all identifiers of a study into the index. [`RecentIds::mark_stale`] must follow.
+/// Moves all identifiers of a study into the index. Call [`RecentIds::mark_stale`] after the commit.
 pub(super) fn move_all(transaction: &Transaction<'_>, study_pk: i64) -> Result<(), Failure> {
     into_index(transaction, study_pk, &of_study(transaction, study_pk)?)?;
     remove(transaction, study_pk)
 }
 
-/// Forgets the identifiers of a study that are not in the index yet. [`RecentIds::mark_stale`] must follow.
+/// Deletes the identifiers of a study that are not in the index yet. Call [`RecentIds::mark_stale`] after the commit.
 pub(super) fn remove(transaction: &Transaction<'_>, study_pk: i64) -> Result<(), Failure> {
     transaction.execute("DELETE FROM recent_ids WHERE study_pk = ?", [study_pk])?;
     Ok(())
@@ -271,7 +271,7 @@ mod tests {
     use crate::store::schema;
 
     fn id(number: u16) -> Id {
-        // Neighbours in time are strangers in the index.
+        // Consecutive numbers are far apart in the index.
         let mixed = number.wrapping_mul(40_503).to_be_bytes();
         let mut id = [0; 16];
         id[..2].copy_from_slice(&mixed);
@@ -282,10 +282,10 @@ mod tests {
         connection.query_row(sql, [], |row| row.get(0)).unwrap()
     }
 
-    /// Commits of every size, copies in all of them, some undone, some after a restart or the end of a study: an
-    /// identifier is taken once, and lies in one place.
+    /// Commits of all sizes with duplicates, some rolled back, some followed by a restart or the closing of the study:
+    /// each identifier is accepted once and stored in one place.
     #[test]
-    fn every_identifier_is_taken_once() {
+    fn every_identifier_is_accepted_once() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("ids.db");
         let mut connection = schema::open_for_writing(&path, None).unwrap();
@@ -308,7 +308,7 @@ mod tests {
             let numbers: Vec<u16> = (0..rng.random_range(1..=9))
                 .map(|_| rng.random_range(0..4_000))
                 .collect();
-            let undone = rng.random_bool(0.1);
+            let rolled_back = rng.random_bool(0.1);
             let transaction = connection
                 .transaction_with_behavior(TransactionBehavior::Immediate)
                 .unwrap();
@@ -323,7 +323,7 @@ mod tests {
             }
             let fresh = ids.into_fresh();
             recent.end(&transaction, study_pk, fresh).unwrap();
-            if undone {
+            if rolled_back {
                 drop(transaction);
                 recent.mark_stale();
             } else {
@@ -353,8 +353,8 @@ mod tests {
                     known.len()
                 );
             }
-            // Twice a full log and the largest commit: the memory has a bound.
-            assert!(recent.logged + recent.sorted <= 2 * LOG_CAPACITY + 9 || undone);
+            // Twice a full log and the largest commit: memory is bounded.
+            assert!(recent.logged + recent.sorted <= 2 * LOG_CAPACITY + 9 || rolled_back);
         }
         assert!(chunks > 1_000 && logs > 1_000, "{chunks} {logs}");
         for (study_pk, known) in model {

@@ -1,7 +1,7 @@
-//! What is cleared away: deleted studies, and identifiers that are kept long enough.
+//! Removal of deleted studies, and of identifiers after their retention time.
 //!
-//! A deletion takes effect in one small transaction; the rows go afterwards, some at a time, so that
-//! uploads to other studies never wait for long. What a crash interrupts goes on after the next start.
+//! A deletion takes effect in one small transaction; the rows are deleted afterwards in small steps, so that uploads to
+//! other studies never wait for long. After a crash the removal continues at the next start.
 
 use std::sync::Arc;
 
@@ -10,19 +10,19 @@ use rusqlite::{OptionalExtension, Transaction, params};
 
 use super::{Store, TaskKind, failure::Failure, recent, rows, study::Study};
 
-/// Identifiers removed in one transaction.
+/// Identifiers deleted in one transaction.
 const IDS_PER_TRANSACTION: u64 = 50_000;
-/// Commits of seeds removed in one transaction.
+/// Commits of seeds deleted in one transaction.
 const COMMITS_PER_TRANSACTION: u64 = 1_000;
-/// Milliseconds of a day.
+/// Milliseconds in a day.
 const DAY_MS: u64 = 86_400_000;
 
 impl Store {
-    /// Deletes a study with its reports, identifiers and estimates. Its identifier is unknown from now on; the disk
-    /// is free for other studies after a while.
+    /// Deletes a study with its reports, identifiers and estimates. Its identifier is unknown at once; disk space is
+    /// freed in the background.
     ///
     /// # Errors
-    /// `invalid-transition` for one that is open; `study-not-found`; those of the store.
+    /// `invalid-transition` for an open study; `study-not-found`; those of the store.
     pub async fn delete_study(&self, study: &Arc<Study>) -> Result<()> {
         let (row, id, now) = (study.pk, study.id(), self.unix_ms());
         let study_index = Arc::clone(&self.shared.study_index);
@@ -41,7 +41,7 @@ impl Store {
                     "INSERT INTO deleted_studies (study_pk, id, deleted_at_ms) VALUES (?, ?, ?)",
                     params![row, id.0, now],
                 )?;
-                // The identifier is free at once: an export may be imported again.
+                // The identifier is free at once, so that an export can be imported again.
                 transaction.execute(
                     "UPDATE studies SET id = randomblob(16), state = 'closed' WHERE study_pk = ?",
                     [row],
@@ -63,8 +63,9 @@ impl Store {
         .await
     }
 
-    /// Clears away what is left of deleted studies, and the identifiers of studies closed for longer than
-    /// they are kept; indexes the latest identifiers of closed ones. Blocks, with a transaction for every few rows; stops when `stopping` says so.
+    /// Removes the remains of deleted studies and the identifiers of studies closed for longer than the retention time,
+    /// and moves the latest identifiers of closed studies into the index. Blocks; uses many small transactions; ends
+    /// early if `stopping` returns true.
     pub(crate) fn sweep(&self, stopping: &dyn Fn() -> bool) -> Result<()> {
         let now = self.unix_ms();
         let keep = self.shared.config.retain_ids_days;
@@ -72,9 +73,9 @@ impl Store {
             let more = self.write_blocking_then(
                 TaskKind::BackgroundCleanup,
                 move |transaction| {
-                    Ok(clear_deleted(transaction)?
-                        || clear_identifiers(transaction, keep, now)?
-                        || index_identifiers(transaction)?)
+                    Ok(remove_deleted_study(transaction)?
+                        || remove_old_identifiers(transaction, keep, now)?
+                        || index_closed_study(transaction)?)
                 },
                 |more, caches| {
                     if *more {
@@ -91,8 +92,8 @@ impl Store {
     }
 }
 
-/// Removes some rows of a deleted study; whether there may be more.
-fn clear_deleted(transaction: &Transaction<'_>) -> Result<bool, Failure> {
+/// Deletes some rows of a deleted study; returns whether there may be more.
+fn remove_deleted_study(transaction: &Transaction<'_>) -> Result<bool, Failure> {
     let row: Option<i64> = transaction
         .query_row(
             "SELECT study_pk FROM studies WHERE study_pk IN (SELECT study_pk FROM deleted_studies) LIMIT 1",
@@ -120,8 +121,8 @@ fn clear_deleted(transaction: &Transaction<'_>) -> Result<bool, Failure> {
     Ok(true)
 }
 
-/// Removes some identifiers of a study that was closed long ago; whether there may be more.
-fn clear_identifiers(
+/// Deletes some identifiers of a study past its retention time; returns whether there may be more.
+fn remove_old_identifiers(
     transaction: &Transaction<'_>,
     keep_days: Option<u32>,
     now_ms: u64,
@@ -149,8 +150,8 @@ fn clear_identifiers(
     Ok(true)
 }
 
-/// Moves the latest identifiers of a closed study into the index; whether there may be more.
-fn index_identifiers(transaction: &Transaction<'_>) -> Result<bool, Failure> {
+/// Moves the latest identifiers of a closed study into the index; returns whether there may be more.
+fn index_closed_study(transaction: &Transaction<'_>) -> Result<bool, Failure> {
     let row: Option<i64> = transaction
         .query_row(
             "SELECT study_pk FROM recent_ids JOIN studies USING (study_pk) WHERE state = 'closed' LIMIT 1",
@@ -187,7 +188,7 @@ mod tests {
     };
 
     #[test]
-    fn identifiers_of_closed_studies_go_after_their_time() {
+    fn identifiers_of_closed_studies_are_deleted_after_the_retention_time() {
         let directory = tempfile::tempdir().unwrap();
         let config = ServerConfig {
             retain_ids_days: Some(30),
@@ -224,14 +225,14 @@ mod tests {
                     .unwrap()
             })
         };
-        // A day before the time is up, and with a clock that went back, everything is there. The identifiers of the closed
-        // study are in the index, where nothing shows which came together; those of the open one are in the log.
+        // One day too early, or with a clock set back, nothing is deleted. The identifiers of the closed study are in
+        // the index, where nothing shows which came together; those of the open one are in the id log.
         assert_eq!(swept_at(START_MS + 29 * DAY_MS), [0, 3]);
         assert_eq!(swept_at(0), [0, 3]);
         assert_eq!(submit(&closed, &[1]), [SubmitOutcome::Duplicate]);
         assert_eq!(swept_at(START_MS + 31 * DAY_MS), [0, 0]);
         assert_eq!(submit(&open, &[1]), [SubmitOutcome::Duplicate]);
-        // The sums stay; a late retry is refused and changes nothing; an export would forget what was counted.
+        // The sums stay; a late retry is rejected and changes nothing; an export would lose what was counted.
         assert_eq!(submit(&closed, &[1]), [SubmitOutcome::NotOpen]);
         assert_eq!(store.bucket_sums(&closed, Cancel::NEVER).unwrap().n, 3);
         let error = store.export(&closed).unwrap_err();

@@ -1,8 +1,8 @@
-//! Payloads that are seeds: stored as they came, added up when an estimate asks.
+//! Payloads that are seeds: stored as received, added up for an estimate.
 //!
-//! A commit appends its seeds as one row: no sum is read, changed or rewritten, so taking reports costs
-//! the same at every dimension. Rows are never changed, so that everything below a commit's number is
-//! one moment however long it takes to read. A seed that came more than once is [counted once](super::duplicates).
+//! A commit appends its seeds as one row: no sum is read, changed or rewritten, so the cost of a report does not depend
+//! on the dimension. Rows never change, so that all commits below a number are a snapshot, however long it takes to
+//! read. Duplicate seeds are [counted once](super::duplicates).
 
 use std::{cell::RefCell, sync::Arc};
 
@@ -15,15 +15,15 @@ use rusqlite::{Connection, Transaction, params};
 
 use super::{duplicates::DuplicateSeeds, failure::Failure, health::Health, study::Study};
 
-/// Takes seeds of the bucket with this number.
+/// Receives seeds of the bucket with this number.
 type BucketSeedsSink<'a> = dyn FnMut(u32, &[Seed]) -> Result<(), Failure> + 'a;
 
-/// Seeds held in memory at once (1 MiB), or those of one commit where it has more.
+/// Seeds in memory at once (1 MiB), or those of one larger commit.
 const CHUNK_SEEDS: usize = 1 << 16;
 
 /// Appends the seeds of a commit to its bucket.
 ///
-/// They are sorted, so that within a commit nothing says which report each came with.
+/// Sorted, so that within a commit nothing shows which seed came with which report.
 pub(super) fn append(
     transaction: &Transaction<'_>,
     study: &Study,
@@ -41,7 +41,7 @@ pub(super) fn append(
     )
 }
 
-/// Appends seeds of an import as they come, some to a commit; how many commits they make.
+/// Appends the seeds of an import as several commits; returns their number.
 pub(super) fn append_chunks(
     transaction: &Transaction<'_>,
     study_pk: i64,
@@ -73,7 +73,7 @@ fn insert(
     Ok(())
 }
 
-/// Hands over the seeds of a bucket's commits before `end` in chunks.
+/// Reads the seeds of a bucket's commits before `end`, chunk by chunk.
 fn read_bucket(
     connection: &Connection,
     study: &Study,
@@ -90,21 +90,20 @@ fn read_bucket(
     Ok(())
 }
 
-/// The seeds a study had at one moment, to be read as often as needed; each once, however often it came.
+/// A snapshot of a study's seeds, which can be read repeatedly; duplicate seeds are included once.
 pub struct StoredSeeds<'a> {
-    /// Of its own: reading must not hold up everybody else.
+    /// A separate connection: reading must not block others.
     connection: RefCell<Connection>,
     study: &'a Study,
     end: u64,
     stored: u64,
     duplicates: DuplicateSeeds,
-    /// To be told of damage.
+    /// Where damage is recorded.
     health: Arc<Health>,
 }
 
 impl<'a> StoredSeeds<'a> {
-    /// Those of every commit before `end`, `stored` in all. Takes up to `sum_cache_bytes` to
-    /// find those that came more than once.
+    /// The seeds of every commit before `end`, `stored` in all. Uses up to `sum_cache_bytes` to find duplicates.
     pub(super) fn new(
         connection: Connection,
         study: &'a Study,
@@ -134,7 +133,7 @@ impl<'a> StoredSeeds<'a> {
         })
     }
 
-    /// How many there are, each counted once.
+    /// Number of seeds without duplicates.
     pub fn count(&self) -> u64 {
         self.stored.saturating_sub(self.duplicates.excluded())
     }
@@ -144,7 +143,7 @@ impl<'a> StoredSeeds<'a> {
         self.stored
     }
 
-    /// Hands over all seeds that are counted, bucket after bucket.
+    /// Reads all counted seeds, bucket by bucket.
     fn read(&self, take: &mut BucketSeedsSink<'_>) -> Result<(), Failure> {
         let connection = self.connection.borrow();
         let mut dedup = self.duplicates.dedup();
@@ -161,7 +160,7 @@ impl<'a> StoredSeeds<'a> {
         }
         if read != self.count() {
             return Err(Failure::damaged(format!(
-                "{} reports were accepted but the seeds of {read} are there",
+                "{} reports were accepted but there are {read} seeds",
                 self.count()
             )));
         }
@@ -187,10 +186,10 @@ impl SeedSource for StoredSeeds<'_> {
     }
 }
 
-/// Reads seeds of whole commits, and says where to go on; `None` when there are no more.
+/// Reads the seeds of whole commits and returns where to continue; `None` at the end.
 ///
-/// The statement ends with the chunk: a transaction as long as an estimate would let the write-ahead
-/// log grow all the while.
+/// The statement ends with the chunk: a transaction as long as an estimate would make the write-ahead log grow all the
+/// time.
 fn read_chunk(
     connection: &Connection,
     study: &Study,
