@@ -23,32 +23,32 @@ const MIGRATIONS: &[&str] = &["
 
     -- Keys are never reused.
     CREATE TABLE studies (
-        study_pk         INTEGER PRIMARY KEY,
-        id               BLOB NOT NULL UNIQUE CHECK (length(id) = 16),
-        name             TEXT NOT NULL,
-        state            TEXT NOT NULL CHECK (state IN ('draft', 'open', 'closed')),
-        canonical        BLOB NOT NULL,
-        fingerprint      BLOB NOT NULL CHECK (length(fingerprint) = 32),
-        default_k        INTEGER,          -- NULL: auto
-        buckets          INTEGER NOT NULL CHECK (buckets BETWEEN 1 AND 32),
-        enrolment        TEXT NOT NULL DEFAULT 'open' CHECK (enrolment IN ('open', 'token')),
-        created_at_ms    INTEGER NOT NULL,
-        closed_at_ms     INTEGER,
-        reports_accepted INTEGER NOT NULL DEFAULT 0 CHECK (reports_accepted >= 0),
-        commit_seq       INTEGER NOT NULL DEFAULT 0 CHECK (commit_seq >= 0),
+        study_pk          INTEGER PRIMARY KEY,
+        id                BLOB NOT NULL UNIQUE CHECK (length(id) = 16),
+        name              TEXT NOT NULL,
+        state             TEXT NOT NULL CHECK (state IN ('draft', 'open', 'closed')),
+        canonical         BLOB NOT NULL,
+        fingerprint       BLOB NOT NULL CHECK (length(fingerprint) = 32),
+        default_k         INTEGER,          -- NULL: auto
+        buckets           INTEGER NOT NULL CHECK (buckets BETWEEN 1 AND 32),
+        enrolment         TEXT NOT NULL DEFAULT 'open' CHECK (enrolment IN ('open', 'token')),
+        created_at_ms     INTEGER NOT NULL,
+        closed_at_ms      INTEGER,
+        reports_accepted  INTEGER NOT NULL DEFAULT 0 CHECK (reports_accepted >= 0),
+        commit_seq        INTEGER NOT NULL DEFAULT 0 CHECK (commit_seq >= 0),
         -- 0: the identifiers of a study closed long ago were deleted.
-        identifiers_kept INTEGER NOT NULL DEFAULT 1 CHECK (identifiers_kept IN (0, 1)),
+        identifiers_kept  INTEGER NOT NULL DEFAULT 1 CHECK (identifiers_kept IN (0, 1)),
         -- What the study tells the people it invites, fixed with it; NULL: not stated.
-        purpose          TEXT,
+        purpose           TEXT,
         responsible_party TEXT,
-        contact          TEXT,
+        contact           TEXT,
         -- The last day on which reports are accepted: days since 1970-01-01 UTC.
-        last_day         INTEGER CHECK (last_day >= 0)
+        last_day          INTEGER CHECK (last_day >= 0)
     ) STRICT;
 
     -- A study that is listed here and still has a row is being removed.
     CREATE TABLE deleted_studies (
-        study_pk         INTEGER PRIMARY KEY,
+        study_pk      INTEGER PRIMARY KEY,
         id            BLOB NOT NULL,
         deleted_at_ms INTEGER NOT NULL
     ) STRICT;
@@ -56,31 +56,31 @@ const MIGRATIONS: &[&str] = &["
     -- Inserting decides whether a report is new.
     CREATE TABLE report_ids (
         study_pk INTEGER NOT NULL REFERENCES studies,
-        id    BLOB NOT NULL,
+        id       BLOB NOT NULL,
         PRIMARY KEY (study_pk, id)
     ) STRICT, WITHOUT ROWID;
 
     -- Identifiers not yet in report_ids: a row for each large commit, or a chunk of the sorted id log.
     -- Sorted chunks have the smallest numbers.
     CREATE TABLE recent_ids (
-        part   INTEGER PRIMARY KEY,
-        study_pk  INTEGER NOT NULL REFERENCES studies,
-        sorted INTEGER NOT NULL CHECK (sorted IN (0, 1)),
-        ids    BLOB NOT NULL CHECK (length(ids) > 0 AND length(ids) % 16 = 0)
+        part     INTEGER PRIMARY KEY,
+        study_pk INTEGER NOT NULL REFERENCES studies,
+        sorted   INTEGER NOT NULL CHECK (sorted IN (0, 1)),
+        ids      BLOB NOT NULL CHECK (length(ids) > 0 AND length(ids) % 16 = 0)
     ) STRICT;
 
     -- sum: packed upper triangle, f64 little-endian. A bucket without reports has no row.
     CREATE TABLE buckets (
-        study_pk  INTEGER NOT NULL REFERENCES studies,
-        bucket INTEGER NOT NULL,
-        n      INTEGER NOT NULL CHECK (n > 0),
-        sum    BLOB NOT NULL,
+        study_pk INTEGER NOT NULL REFERENCES studies,
+        bucket   INTEGER NOT NULL,
+        n        INTEGER NOT NULL CHECK (n > 0),
+        sum      BLOB NOT NULL,
         PRIMARY KEY (study_pk, bucket)
     ) STRICT;
 
     -- The seeds of one commit, without their identifiers. A study has rows either here or in buckets.
     CREATE TABLE seeds (
-        study_pk      INTEGER NOT NULL REFERENCES studies,
+        study_pk   INTEGER NOT NULL REFERENCES studies,
         bucket     INTEGER NOT NULL,
         commit_seq INTEGER NOT NULL,
         n          INTEGER NOT NULL CHECK (n > 0),
@@ -90,7 +90,7 @@ const MIGRATIONS: &[&str] = &["
 
     -- Exports merged into a study, so that each is merged once.
     CREATE TABLE imports (
-        study_pk          INTEGER NOT NULL REFERENCES studies,
+        study_pk       INTEGER NOT NULL REFERENCES studies,
         sha256         BLOB NOT NULL CHECK (length(sha256) = 32),
         reports        INTEGER NOT NULL,
         imported_at_ms INTEGER NOT NULL,
@@ -99,16 +99,16 @@ const MIGRATIONS: &[&str] = &["
 
     -- Reports accepted by upload: counts by minute, later by hour and by day, for the pages.
     CREATE TABLE arrivals (
-        study_pk   INTEGER NOT NULL REFERENCES studies,
-        seconds INTEGER NOT NULL CHECK (seconds IN (60, 3600, 86400)),
-        start   INTEGER NOT NULL,          -- seconds since 1970-01-01 UTC
-        n       INTEGER NOT NULL CHECK (n > 0),
+        study_pk INTEGER NOT NULL REFERENCES studies,
+        seconds  INTEGER NOT NULL CHECK (seconds IN (60, 3600, 86400)),
+        start    INTEGER NOT NULL,          -- seconds since 1970-01-01 UTC
+        n        INTEGER NOT NULL CHECK (n > 0),
         PRIMARY KEY (study_pk, seconds, start)
     ) STRICT, WITHOUT ROWID;
 
     CREATE TABLE estimates (
         job            INTEGER PRIMARY KEY AUTOINCREMENT,
-        study_pk          INTEGER NOT NULL REFERENCES studies,
+        study_pk       INTEGER NOT NULL REFERENCES studies,
         number         INTEGER NOT NULL CHECK (number > 0),
         state          TEXT NOT NULL CHECK (state IN ('running', 'done', 'failed', 'cancelled')),
         request        TEXT NOT NULL,
@@ -124,8 +124,8 @@ const MIGRATIONS: &[&str] = &["
     -- Ordered by hash and without a time, so that no row can be linked to a report.
     CREATE TABLE participant_tokens (
         study_pk INTEGER NOT NULL REFERENCES studies,
-        hash  BLOB NOT NULL CHECK (length(hash) = 32),
-        spent INTEGER NOT NULL DEFAULT 0 CHECK (spent IN (0, 1)),
+        hash     BLOB NOT NULL CHECK (length(hash) = 32),
+        spent    INTEGER NOT NULL DEFAULT 0 CHECK (spent IN (0, 1)),
         PRIMARY KEY (study_pk, hash)
     ) STRICT, WITHOUT ROWID;
 
@@ -133,7 +133,7 @@ const MIGRATIONS: &[&str] = &["
     CREATE TABLE analyst_tokens (
         id            BLOB PRIMARY KEY CHECK (length(id) = 8),
         name          TEXT NOT NULL,
-        study_pk         INTEGER REFERENCES studies,
+        study_pk      INTEGER REFERENCES studies,
         created_at_ms INTEGER NOT NULL,
         hash          BLOB NOT NULL UNIQUE CHECK (length(hash) = 32)
     ) STRICT, WITHOUT ROWID;
