@@ -1,9 +1,9 @@
-//! Reading what a handler left of a request's body, so that the client gets its answer.
+//! Reading what a handler left of a request's body, so that the client gets the response.
 //!
-//! A handler may answer before it has read the body: 413 from the announced length, 404, 415. Were the
-//! connection closed then, the client, still writing, would see a reset instead of the answer, and the
-//! next request on the same connection would fail. What is left is therefore read and thrown away; where
-//! that takes too much the answer says `Connection: close`.
+//! A handler may respond before it has read the body: 413 because of the announced length, 404, 415. If the connection
+//! were closed then, the client, still writing, would see a reset instead of the response, and the next request on the
+//! connection would fail. The rest is therefore read and discarded; if it is too long the response says `Connection:
+//! close`.
 
 use std::{
     pin::Pin,
@@ -23,11 +23,11 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::app::AppState;
 
-/// Most bytes read for nothing.
+/// Maximum number of bytes read and discarded.
 const MAX_DRAINED_BYTES: u64 = 16 << 20;
 
-/// Sends the answer when the whole body is read, within [`MAX_DRAINED_BYTES`] bytes and the time a client may
-/// take to send a body, counted from the head of the request.
+/// Sends the response after the whole body was read, within [`MAX_DRAINED_BYTES`] and the time a client may take to
+/// send a body, counted from the head of the request.
 pub(crate) async fn drain_after(
     app: &AppState,
     request: Request,
@@ -37,8 +37,8 @@ pub(crate) async fn drain_after(
         return next(request).await;
     }
     let deadline = Instant::now() + app.config().body_timeout();
-    // Such a client sends nothing before it is asked to, which the first read does.
-    let waits = request.headers().contains_key(header::EXPECT);
+    // Such a client sends nothing before the first read asks for it.
+    let expects_continue = request.headers().contains_key(header::EXPECT);
     let slot = BodySlot::default();
     let request = request.map(|body| {
         Body::new(TrackedBody {
@@ -48,9 +48,9 @@ pub(crate) async fn drain_after(
         })
     });
     let mut response = next(request).await;
-    let left = slot.lock().take();
-    if let Some(UnreadBody { body, touched }) = left {
-        let untouched = waits && !touched;
+    let rest = slot.lock().take();
+    if let Some(UnreadBody { body, touched }) = rest {
+        let untouched = expects_continue && !touched;
         if untouched || !matches!(timeout_at(deadline, drain(body)).await, Ok(true)) {
             let close = HeaderValue::from_static("close");
             response.headers_mut().insert(header::CONNECTION, close);
@@ -59,7 +59,7 @@ pub(crate) async fn drain_after(
     response
 }
 
-/// Whether the body came to its end within the limit.
+/// Whether the body ended within the limit.
 async fn drain(mut body: Body) -> bool {
     if body.size_hint().lower() > MAX_DRAINED_BYTES {
         return false;
@@ -75,13 +75,13 @@ async fn drain(mut body: Body) -> bool {
     true
 }
 
-/// A body that its reader dropped before the end.
+/// A body that was dropped before its end.
 struct UnreadBody {
     body: Body,
     touched: bool,
 }
 
-/// Where a body comes back to.
+/// Where a [`TrackedBody`] puts the rest of its body.
 #[derive(Clone, Default)]
 struct BodySlot(Arc<Mutex<Option<UnreadBody>>>);
 
@@ -91,9 +91,9 @@ impl BodySlot {
     }
 }
 
-/// The body a handler gets. Dropped before its end, it goes back.
+/// The body that a handler gets. If it is dropped before its end, the rest goes to the slot.
 struct TrackedBody {
-    /// Gone after the end or an error.
+    /// `None` after the end or an error.
     body: Option<Body>,
     touched: bool,
     slot: BodySlot,

@@ -1,5 +1,5 @@
-//! The HTTP interface (`docs/protocol.md`): one file a resource, and what their handlers share. The table of routes is
-//! in [`routes`](crate::routes).
+//! The HTTP API (`docs/protocol.md`): one file a resource, and what the handlers share. The table of routes is in
+//! [`routes`](crate::routes).
 
 pub(crate) mod body;
 pub(crate) mod drain;

@@ -1,4 +1,4 @@
-//! Taking reports: one, or a framed batch.
+//! Uploading reports: one, or a batch.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ use crate::{
 
 /// Send one report, or a batch
 ///
-/// The layouts are in docs/protocol.md. Sent again, the same bytes are counted once.
+/// The layouts are in docs/protocol.md. Idempotent: the same bytes sent again are counted once.
 #[utoipa::path(
     post, path = "/v1/studies/{id}/reports", tag = "reports",
     params(("id" = String, Path, description = "Identifier of the study")),
@@ -55,14 +55,14 @@ pub(crate) async fn submit(
     State(app): State<AppState>,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let result = take_reports(&app, study, request).await;
+    let result = store_reports(&app, study, request).await;
     if let Err(ApiError { error, .. }) = &result {
         app.store().metrics().report_rejected(error.code());
     }
     result
 }
 
-async fn take_reports(
+async fn store_reports(
     app: &AppState,
     study: Arc<Study>,
     request: Request,
@@ -74,13 +74,13 @@ async fn take_reports(
         return Err(body::unsupported_media_type(
             media_type,
             &format!(
-                "{REPORT_MEDIA_TYPE} or {REPORT_BATCH_MEDIA_TYPE}, or the enrolled ones of either"
+                "{REPORT_MEDIA_TYPE} or {REPORT_BATCH_MEDIA_TYPE}, or their enrolled variants"
             ),
         )
         .into());
     };
     let payload_len = study.report_format().payload_len();
-    // Reports that were counted are known again whatever the state is; there are none where nothing was ever counted.
+    // Reports counted before are recognized in any state; a study with no reports has none.
     let over = study.about().is_over(app.store().unix_ms());
     let open = study.state() == StudyState::Open && !over;
     if !open && study.reports_accepted() == 0 {
@@ -89,9 +89,9 @@ async fn take_reports(
     let client =
         ClientKey::from_request(app, &parts.headers, &parts.extensions).map(ClientKey::address);
     let mut reservation = Reservation::for_client(app.store().ingest_memory(), client);
-    let by_token = study.enrolment() == Enrolment::Token;
-    if !open || by_token && !enrolled {
-        // Bodies that cannot be counted take no room from those that can.
+    let needs_token = study.enrolment() == Enrolment::Token;
+    if !open || needs_token && !enrolled {
+        // Bodies that cannot be counted must not take memory from those that can.
         reservation = reservation.low_priority();
     }
     if batched {
@@ -111,19 +111,19 @@ async fn take_reports(
                 .submit_reserved(&study, reports.into(), reservation)
                 .await?
         };
-        let receipt = batch.receipt(&study, &stored)?;
+        let response = batch.response(&study, &stored)?;
         let metrics = app.store().metrics();
-        metrics.reports_counted(receipt.accepted, receipt.duplicates);
-        for report in &receipt.refused {
+        metrics.reports_counted(response.accepted, response.duplicates);
+        for report in &response.refused {
             metrics.report_rejected(report.code);
         }
-        return Ok(Json(UploadResponse::Batch(receipt)).into_response());
+        return Ok(Json(UploadResponse::Batch(response)).into_response());
     }
     let limit = if enrolled { TOKEN_LEN } else { 0 } + codec::report_len(payload_len);
     let (bytes, reservation) =
         body::read_into(app, &parts.headers, content, limit, reservation).await?;
     let report = decode_report(&bytes, enrolled, &study)?;
-    // Both lie in the buffer that the connection's next request may use.
+    // Both are in the buffer that the connection's next request may use.
     drop((bytes, parts));
     let stored = app
         .store()
@@ -142,11 +142,11 @@ async fn take_reports(
     let accepted = u64::from(outcome == ReportOutcome::Accepted);
     let metrics = app.store().metrics();
     metrics.reports_counted(accepted, 1 - accepted);
-    let receipt = UploadResponse::One(ReportReceipt { outcome });
-    Ok((status, Json(receipt)).into_response())
+    let response = UploadResponse::One(ReportReceipt { outcome });
+    Ok((status, Json(response)).into_response())
 }
 
-/// Whether tokens come with it, and whether it is a batch.
+/// Whether the body has participant tokens, and whether it is a batch.
 fn upload_kind(media_type: &str) -> Option<(bool, bool)> {
     [
         (REPORT_MEDIA_TYPE, (false, false)),
@@ -182,7 +182,7 @@ fn decode_batch(
         return Err(Error::new(
             ErrorCode::MalformedReport,
             format!(
-                "the batch has {} tokens for {} reports; send one for each",
+                "the batch has {} tokens for {} reports; send one token for each report",
                 tokens.len(),
                 reports.len()
             ),
@@ -195,7 +195,7 @@ fn decode_batch(
         .collect())
 }
 
-/// What became of what was sent.
+/// The outcome of an upload.
 #[derive(serde::Serialize, utoipa::ToSchema)]
 #[serde(untagged)]
 enum UploadResponse {
@@ -203,10 +203,10 @@ enum UploadResponse {
     Batch(BatchReceipt),
 }
 
-/// A batch with its well-formed reports apart from the refused ones.
+/// A batch, split into well-formed and rejected reports.
 struct Batch {
     reports: Vec<NewReport>,
-    /// Where in the batch each of `reports` was.
+    /// The position in the batch of each of `reports`.
     positions: Vec<u32>,
     refused: Vec<RefusedReport>,
 }
@@ -230,8 +230,8 @@ impl Batch {
         batch
     }
 
-    /// What to answer. A study that is not open refuses the batch as a whole, unless some of it was
-    /// counted before: then each report is told what became of it.
+    /// The response. A study that is not open rejects the batch as a whole, unless some of its reports were counted
+    /// before: then each report gets its own outcome.
     fn receipt(
         mut self,
         study: &Study,
@@ -294,17 +294,19 @@ fn study_was_deleted(study: &Study) -> Error {
 fn token_error(code: ErrorCode) -> Error {
     let why = match code {
         ErrorCode::TokenRequired => {
-            "this study takes reports with a one-time token, and none came with this one; ask whoever runs the study for a token"
+            "this study accepts reports only with a one-time token, and this one has none; ask the people who run the study for a token"
         }
         ErrorCode::TokenSpent => {
-            "another report was counted with this token, which is good for one; ask whoever runs the study for another"
+            "another report was counted with this token, which is valid for one; ask the people who run the study for another"
         }
-        _ => "the study has no such token; check that it was copied whole and is for this study",
+        _ => {
+            "the study has no such token; check that it was copied completely and is for this study"
+        }
     };
     Error::new(code, why)
 }
 
-/// Why a study takes no reports: its last day is over, or it is not open.
+/// Why a study accepts no reports: its last day is over, or it is not open.
 fn not_accepting_error(study: &Study, over: bool) -> Error {
     if let (true, Some(day)) = (over, study.about().last_day) {
         return about::ended(&study.id().to_string(), day, "this one was not counted");
@@ -312,7 +314,7 @@ fn not_accepting_error(study: &Study, over: bool) -> Error {
     Error::new(
         ErrorCode::StudyNotOpen,
         format!(
-            "study {} is {} and takes no reports; this one was not counted",
+            "study {} is {} and accepts no reports; this one was not counted",
             study.id(),
             study.state().as_str()
         ),

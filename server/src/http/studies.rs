@@ -1,4 +1,4 @@
-//! Making, showing, opening and closing studies.
+//! Creating, showing, opening and closing studies.
 
 use axum::{
     Json,
@@ -19,9 +19,9 @@ use super::{
 };
 use crate::{app::AppState, store::Study};
 
-/// Studies of a page when nobody says.
+/// Studies on a page by default.
 const DEFAULT_PAGE_SIZE: usize = 100;
-/// Most of one page: about half a megabyte.
+/// Maximum number of studies on a page: about half a megabyte.
 const MAX_PAGE_SIZE: usize = 1_000;
 
 /// Create a study
@@ -37,12 +37,12 @@ pub(crate) async fn create(
     OriginalUri(here): OriginalUri,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let wanted: CreateStudy = body::read_json(&app, request).await?;
-    let study = app.store().create_study(wanted).await?;
+    let body: CreateStudy = body::read_json(&app, request).await?;
+    let study = app.store().create_study(body).await?;
     tracing::info!(study = %study.id(), "study created");
-    // It may be the next to end.
+    // It may be the next to expire.
     app.jobs().wake();
-    // Where the routes are mounted is the application's choice.
+    // The application decides where the routes are mounted.
     let location = format!("{}/{}", here.path(), study.id());
     let created = [(header::LOCATION, location)];
     Ok((StatusCode::CREATED, created, Json(study.document())).into_response())
@@ -50,7 +50,7 @@ pub(crate) async fn create(
 
 /// List the studies
 ///
-/// Oldest first, a page at a time; what is behind `after` comes next. Drafts are for the operator only.
+/// Oldest first, one page at a time, continued with `after`. Drafts are listed for the operator only.
 #[utoipa::path(
     get, path = "/v1/studies", tag = "studies",
     params(
@@ -66,25 +66,25 @@ pub(crate) async fn list(
     RawQuery(query): RawQuery,
 ) -> Result<Response, ApiError> {
     let (after, limit) = page(query.as_deref().unwrap_or_default())?;
-    let shown = |study: &Study| operator || study.state() != StudyState::Draft;
-    let (studies, next) = app.store().studies_after(after, limit, shown);
+    let visible = |study: &Study| operator || study.state() != StudyState::Draft;
+    let (studies, next) = app.store().studies_after(after, limit, visible);
     let list = StudyList {
         studies: studies.iter().map(|study| study.summary()).collect(),
-        next: next.map(|place| place.to_string()),
+        next: next.map(|position| position.to_string()),
     };
     let link = |next| format!("<{}?after={next}&limit={limit}>; rel=\"next\"", here.path());
     let link = list.next.as_ref().map(|next| [(header::LINK, link(next))]);
     Ok((link, Json(list)).into_response())
 }
 
-/// Where the page begins, and how many studies it has.
+/// Position and size of the requested page.
 fn page(query: &str) -> Result<(i64, usize), Error> {
     let (mut after, mut limit) = (0, DEFAULT_PAGE_SIZE);
     for (key, value) in form_urlencoded::parse(query.as_bytes()) {
         match &*key {
             "after" => {
-                after = value.parse().ok().filter(|place| *place >= 0).ok_or_else(|| {
-                    Error::invalid_request("after is not a position in the list; give the `next` of the previous page unchanged")
+                after = value.parse().ok().filter(|position| *position >= 0).ok_or_else(|| {
+                    Error::invalid_request("after is not a position in the list; pass the `next` of the previous page unchanged")
                 })?;
             }
             "limit" => {

@@ -1,4 +1,4 @@
-//! Tokens of participants, of analysts, and the operator's own.
+//! Participant tokens, analyst tokens and the operator token.
 
 use axum::{
     Json,
@@ -21,15 +21,15 @@ use super::{
 };
 use crate::app::AppState;
 
-/// An answer that holds a token is kept by nobody on its way.
+/// A response with a token, which must not be cached.
 fn secret(status: StatusCode, content: impl Serialize) -> Response {
-    let unkept = [(header::CACHE_CONTROL, "no-store")];
-    (status, unkept, Json(content)).into_response()
+    let no_store = [(header::CACHE_CONTROL, "no-store")];
+    (status, no_store, Json(content)).into_response()
 }
 
-/// Make one-time participant tokens
+/// Create one-time participant tokens
 ///
-/// For a study whose enrolment is `token`. The text of the tokens is in this answer and nowhere else.
+/// For a study with enrolment `token`. The text of the tokens is only in this response.
 #[utoipa::path(
     post, path = "/v1/studies/{id}/tokens", tag = "tokens",
     params(("id" = String, Path, description = "Identifier of the study")),
@@ -45,7 +45,7 @@ pub(crate) async fn issue(
 ) -> Result<Response, ApiError> {
     let IssueTokens { count } = body::read_json(&app, request).await?;
     let issued = app.store().issue_tokens(&study, count).await?;
-    tracing::info!(study = %study.id(), count, "participant tokens made");
+    tracing::info!(study = %study.id(), count, "participant tokens created");
     Ok(secret(StatusCode::CREATED, issued))
 }
 
@@ -53,7 +53,7 @@ pub(crate) async fn issue(
 #[utoipa::path(
     get, path = "/v1/studies/{id}/tokens", tag = "tokens",
     params(("id" = String, Path, description = "Identifier of the study")),
-    responses((status = 200, description = "How many were made and spent", body = TokenCounts), ErrorResponses),
+    responses((status = 200, description = "How many were issued and spent", body = TokenCounts), ErrorResponses),
     security(("operator" = [])),
 )]
 pub(crate) async fn count(
@@ -66,9 +66,9 @@ pub(crate) async fn count(
     ))
 }
 
-/// Make an analyst's token
+/// Create an analyst token
 ///
-/// It reads estimates, of one study or of all, and nothing else. Its text is in this answer and nowhere else.
+/// It can read estimates, of one study or of all, and nothing else. Its text is only in this response.
 #[utoipa::path(
     post, path = "/v1/tokens", tag = "tokens",
     request_body = CreateAnalyst,
@@ -80,13 +80,13 @@ pub(crate) async fn create(
     State(app): State<AppState>,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let wanted: CreateAnalyst = body::read_json(&app, request).await?;
-    let created = app.store().create_analyst_token(wanted).await?;
-    tracing::info!(id = created.analyst.id, "analyst token made");
+    let body: CreateAnalyst = body::read_json(&app, request).await?;
+    let created = app.store().create_analyst_token(body).await?;
+    tracing::info!(id = created.analyst.id, "analyst token created");
     Ok(secret(StatusCode::CREATED, created))
 }
 
-/// List the analysts' tokens
+/// List the analyst tokens
 #[utoipa::path(
     get, path = "/v1/tokens", tag = "tokens",
     responses((status = 200, description = "The tokens, without their text", body = AnalystList), ErrorResponses),
@@ -97,7 +97,7 @@ pub(crate) async fn list(_: Operator, State(app): State<AppState>) -> Json<Analy
     Json(AnalystList { tokens })
 }
 
-/// Revoke an analyst's token
+/// Revoke an analyst token
 #[utoipa::path(
     delete, path = "/v1/tokens/{token}", tag = "tokens",
     params(("token" = String, Path, description = "Identifier of the token, not its text")),
@@ -114,9 +114,9 @@ pub(crate) async fn revoke(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Rotate the operator's token
+/// Rotate the operator token
 ///
-/// The old one stops working at once; the new one is in this answer and in the file in the data directory.
+/// The old one stops working at once; the new one is in this response and in the file in the data directory.
 #[utoipa::path(
     post, path = "/v1/operator-token", tag = "tokens",
     responses((status = 200, description = "The new token", body = RotatedToken), ErrorResponses),

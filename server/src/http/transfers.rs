@@ -1,4 +1,4 @@
-//! Studies and the whole store as files, for the operator.
+//! Exports, imports and backups, for the operator.
 
 use std::{
     fs::File,
@@ -33,7 +33,7 @@ use crate::{
     store::{Study, VerifiedExport, unavailable},
 };
 
-/// Bytes read from a file at once.
+/// Bytes read from a file at a time.
 const CHUNK_BYTES: usize = 1 << 16;
 
 /// Export a study
@@ -69,7 +69,7 @@ pub(crate) async fn backup(_: Operator, State(app): State<AppState>) -> Result<R
 #[utoipa::path(
     post, path = "/v1/imports", tag = "transfers",
     request_body(content = inline(Binary), content_type = STUDY_EXPORT_MEDIA_TYPE),
-    responses((status = 201, description = "The study was made", body = ImportReceipt), (status = 200, description = "Merged, or imported before", body = ImportReceipt), ErrorResponses),
+    responses((status = 201, description = "The study was created", body = ImportReceipt), (status = 200, description = "Merged, or imported before", body = ImportReceipt), ErrorResponses),
     security(("operator" = [])),
 )]
 pub(crate) async fn import(
@@ -80,7 +80,7 @@ pub(crate) async fn import(
     import_body(app, None, request).await
 }
 
-/// Add an export to a study
+/// Merge an export into a study
 #[utoipa::path(
     post, path = "/v1/studies/{id}/import", tag = "transfers",
     params(("id" = String, Path, description = "Identifier of the study")),
@@ -125,7 +125,7 @@ async fn import_body(
     Ok((status, Json(response)).into_response())
 }
 
-/// Writes a body to a file that has no name: it may be larger than memory.
+/// Writes a body to an unnamed file: it may be larger than memory.
 async fn spool(app: &AppState, mut content: Body) -> Result<File> {
     let store = app.store().clone();
     let mut file = run_blocking(move || store.temporary_file()).await?;
@@ -137,16 +137,13 @@ async fn spool(app: &AppState, mut content: Body) -> Result<File> {
             Ok(Some(Err(_))) => {
                 return Err(Error::new(
                     ErrorCode::MalformedExport,
-                    "the export was cut off on its way; send it again",
+                    "the export broke off; retry",
                 ));
             }
             Err(_) => {
                 return Err(Error::new(
                     ErrorCode::RequestTimeout,
-                    format!(
-                        "nothing arrived for {} s; send it again",
-                        timeout.as_secs_f64()
-                    ),
+                    format!("nothing arrived for {} s; retry", timeout.as_secs_f64()),
                 ));
             }
         };
@@ -154,7 +151,7 @@ async fn spool(app: &AppState, mut content: Body) -> Result<File> {
             file = run_blocking(move || {
                 file.write_all(&data).map_err(|error| {
                     unavailable(format!(
-                        "the export cannot be stored in the data directory ({error}); make room and send it again"
+                        "the export cannot be stored in the data directory ({error}); free some space and retry"
                     ))
                 })?;
                 Ok(file)
@@ -164,31 +161,32 @@ async fn spool(app: &AppState, mut content: Body) -> Result<File> {
     }
 }
 
-/// A file as the body of an answer, read as fast as the client takes it; one that takes nothing for as long
-/// as a body may take is cut off.
+/// A file as a response body, streamed as fast as the client reads it; a client that reads nothing for
+/// `body_timeout_ms` is cut off.
 fn download(app: &AppState, file: File, media_type: &'static str) -> Result<Response, ApiError> {
     let length = file
         .metadata()
-        .map_err(|error| unavailable(format!("a temporary file cannot be read ({error})")))?
+        .map_err(|error| unavailable(format!("a temporary file cannot be read ({error}); retry")))?
         .len();
     let (sender, receiver) = mpsc::channel(4);
     let timeout = app.config().body_timeout();
     let runtime = tokio::runtime::Handle::current();
     tokio::task::spawn_blocking(move || {
-        let mut left = length;
+        let mut remaining = length;
         let mut file = file.take(length);
-        while left > 0 {
-            let mut chunk = vec![0; CHUNK_BYTES.min(usize::try_from(left).unwrap_or(CHUNK_BYTES))];
+        while remaining > 0 {
+            let mut chunk =
+                vec![0; CHUNK_BYTES.min(usize::try_from(remaining).unwrap_or(CHUNK_BYTES))];
             let read = file.read_exact(&mut chunk).map(|()| Bytes::from(chunk));
-            left = left.saturating_sub(CHUNK_BYTES as u64);
+            remaining = remaining.saturating_sub(CHUNK_BYTES as u64);
             let failed = read.is_err();
-            let sent = runtime.block_on(sender.send_timeout(read, timeout));
-            if failed || sent.is_err() {
+            let delivered = runtime.block_on(sender.send_timeout(read, timeout));
+            if failed || delivered.is_err() {
                 return;
             }
         }
     });
-    // Where it ends before its length the connection is cut.
+    // If the stream ends before its announced length, the connection is closed.
     let chunks = stream::unfold(receiver, |mut receiver| async {
         let chunk = receiver.recv().await?;
         Some((chunk, receiver))

@@ -1,4 +1,4 @@
-//! The table of routes, and what is done around every handler.
+//! The table of routes, and the middleware around every handler.
 
 mod openapi;
 
@@ -20,8 +20,7 @@ use crate::{
     pages,
 };
 
-/// The routes of one server, to be served by [`Server`](crate::Server) or mounted in an application of
-/// your own.
+/// The routes of one server, to be served by [`Server`](crate::Server) or mounted in your own application.
 pub fn router(app: AppState) -> Router {
     Router::from(routes())
         .merge(pages::routes(app.clone()))
@@ -31,8 +30,8 @@ pub fn router(app: AppState) -> Router {
         .with_state(app)
 }
 
-/// The one table of the interface's routes. A handler brings its method, path and description with it, so that what is served is
-/// what the OpenAPI document says.
+/// The only table of API routes. Method, path and description belong to the handler, so that the OpenAPI document
+/// describes what is served.
 fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::with_openapi(base_document())
         .routes(routes!(studies::create, studies::list))
@@ -56,7 +55,7 @@ fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(openapi::document))
 }
 
-/// One layer, because each boxes a future and clones the routes beneath it.
+/// A single layer, because each one boxes a future and clones the routes beneath it.
 async fn with_middleware(State(app): State<AppState>, request: Request, next: Next) -> Response {
     let path = request.extensions().get::<MatchedPath>().cloned();
     let path = path.as_ref().map_or("(none)", MatchedPath::as_str);
@@ -67,7 +66,7 @@ async fn with_middleware(State(app): State<AppState>, request: Request, next: Ne
             problem::catch_panic(next.run(request))
         })
     };
-    let logged = |request| {
+    let traced = |request| {
         trace::log(&app, request, path, async |request| {
             response_budget::charge_to_budget(
                 &app,
@@ -76,5 +75,5 @@ async fn with_middleware(State(app): State<AppState>, request: Request, next: Ne
             )
         })
     };
-    pages::errors_for_browsers(&app, request, logged).await
+    pages::errors_for_browsers(&app, request, traced).await
 }
