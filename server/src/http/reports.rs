@@ -232,7 +232,7 @@ impl Batch {
 
     /// The response. A study that is not open rejects the batch as a whole, unless some of its reports were counted
     /// before: then each report gets its own outcome.
-    fn receipt(
+    fn response(
         mut self,
         study: &Study,
         stored: &[SubmitOutcome],
