@@ -123,7 +123,7 @@ mod tests {
 
     /// For a geometric count the false alarms at 5 % occur for at most 5 % of 400 seeds, within 4 standard deviations.
     #[test]
-    fn false_alarms_come_as_often_as_stated() {
+    fn false_alarm_rate_is_as_stated() {
         let geometric =
             |rng: &mut ChaCha20Rng| 1 + (f64::from(rng.next_u32()) / 4e9).ln().abs() as u64;
         let alarms = (0..400)
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_different_law_is_found_and_a_constant_is_not_one() {
+    fn different_distributions_are_found_and_constants_are_equal() {
         let with = |percent: u32| {
             sample(u64::from(percent), 5000, |rng| {
                 u64::from(rng.next_u32() % 100 < percent)

@@ -17,7 +17,7 @@ use crate::{
     AttemptsTest, AttemptsVerdict, Bound, Device, PairKind, Randomness, Samples, Sampling,
     Statistic, attempts_test,
     bounds::check_gaussian,
-    device::prepared,
+    device::prepare,
     event_bound,
     finding::finding,
     mu_bound,

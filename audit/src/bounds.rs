@@ -224,7 +224,7 @@ mod tests {
     use super::*;
     use rand::rngs::ChaCha20Rng;
 
-    use crate::{AuditSettings, PairKind, Sampling, Side, Statistic, observe, prepared};
+    use crate::{AuditSettings, PairKind, Sampling, Side, Statistic, observe, prepare};
 
     #[test]
     fn normal_quantiles() {
@@ -272,7 +272,7 @@ mod tests {
 
     /// Why the μ bound rejects `double-cap`: at p = 40 it would "refute" a correct one at every ε.
     #[test]
-    fn the_mu_bound_would_convict_a_correct_double_cap_and_refuses_it() {
+    fn mu_bound_rejects_double_cap_which_it_would_refute() {
         for (epsilon, at_least) in [(1.0, 2.0), (4.0, 8.0)] {
             let budget = Budget::pure(epsilon).unwrap();
             let settings = AuditSettings::new(MechanismKind::DoubleCap, 40, budget, 20_000);

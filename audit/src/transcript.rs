@@ -278,14 +278,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_leans_where_nothing_differs() {
+    fn equal_rows_have_no_significant_features() {
         let statistic = TranscriptStatistic::train(&trials(1, |_| ()), &trials(2, |_| ()));
         assert!(statistic.counts.is_empty() && statistic.bits.is_empty());
         assert!(statistic.of_class.iter().all(|weight| weight.abs() < 0.1));
     }
 
     #[test]
-    fn what_leans_in_one_class_only_is_learned_there() {
+    fn a_leak_in_one_class_is_learned_there() {
         // The bit is balanced under both rows: only together with the class does it reveal the row.
         let bit = |value: bool| {
             move |observation: &mut Observation| {

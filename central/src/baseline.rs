@@ -54,7 +54,7 @@ impl AlgorithmInfo {
             quadratic_memory: false,
             has_trace: true,
             parameters: &[],
-            make,
+            constructor,
         }
     }
 
@@ -63,7 +63,7 @@ impl AlgorithmInfo {
         Self {
             neighbours: &Neighbours::ALL,
             calibrations: &CentralCalibration::ALL,
-            ..Self::plain(make)
+            ..Self::nonprivate(constructor)
         }
     }
 
@@ -87,7 +87,7 @@ impl AlgorithmInfo {
             }
             parameter.check(*value)?;
         }
-        (self.make)(options)
+        (self.constructor)(options)
     }
 }
 

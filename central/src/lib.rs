@@ -57,7 +57,7 @@ mod testing;
 mod trace;
 
 pub use amin::Amin;
-pub use baseline::{AlgorithmInfo, Baseline, Delta, RowStream, StreamingBaseline, check};
+pub use baseline::{AlgorithmInfo, Baseline, DeltaSupport, RowStream, StreamingBaseline, check};
 pub use exact_pca::Pca;
 pub use fit::{Fit, Request, TracePoint};
 pub use generator::{Generator, generator};

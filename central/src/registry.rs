@@ -3,7 +3,7 @@
 use eigenveil_shared::{Error, Result};
 
 use crate::{
-    amin, baseline::AlgorithmInfo, dp_pca, exact, input_perturbation, oja, power,
+    amin, baseline::AlgorithmInfo, dp_pca, exact_pca, input_perturbation, oja, power,
     private_power_iteration, robust, sparse_pca, stochastic,
 };
 

@@ -1,4 +1,4 @@
-//! The kernels of an estimate, each beside the least work that could do the same.
+//! The kernels of an estimate, each compared with a lower bound on its work.
 //!
 //! `cargo bench -p eigenveil-estimation`. The floors: for the accumulator a copy of the bytes it must
 //! move (payload read, f64 sums read and written); for a decomposition one dense product of the same
@@ -85,7 +85,7 @@ fn accumulate() {
 
 fn double_cap_decode() {
     for p in [40, 400, 2_000] {
-        // Whole blocks, so that none is left to the end.
+        // Whole blocks, so that no partial block remains at the end.
         let seeds: Vec<Seed> = (0..512_u128).map(|i| (i * i).to_le_bytes()).collect();
         let units = Some((seeds.len(), "seeds"));
         let Ok(mut sum) = SeedSum::new(p) else {

@@ -1,5 +1,5 @@
-//! Our side of `benches/rivals.py`, which writes the instances, runs the rivals and starts this program in the
-//! same run. Matrices are raw little-endian doubles, column by column; the answer is one line of JSON.
+//! Our side of `benches/rivals.py`, which writes the instances, runs the rivals and starts this program in the same
+//! run. Matrices are raw little-endian doubles, column by column; the output is one line of JSON.
 //!
 //! ```text
 //! fantope MATRIX P K LAMBDA TOLERANCE REPEATS     the sparse solver, certificate included
@@ -96,7 +96,7 @@ fn main() -> Outcome<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let mut words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     words.retain(|word| *word != "--bench");
-    // `cargo bench` without anything else: nothing to do alone.
+    // `cargo bench` without arguments: nothing to do.
     if words.is_empty() {
         println!("this one is started by benches/rivals.py");
         return Ok(());

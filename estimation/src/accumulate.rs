@@ -250,7 +250,7 @@ impl ReportSum {
             }
             _ => Err(Error::new(
                 ErrorCode::InvalidMechanism,
-                "the payload is that of another mechanism than the sum's",
+                "the payload belongs to a different mechanism than the sum",
             )),
         }
     }
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_device_sends_does_not_become_a_payload() {
+    fn malformed_payloads_are_rejected() {
         for bad in [f32::NAN, -f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
             for place in 0..3 {
                 let mut numbers = [0.5; 3];
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_are_held_to_their_bound() {
+    fn integers_beyond_their_bound_are_rejected() {
         let shape = shape(2, PayloadForm::Integers { bound: 100 });
         let payload = |numbers: [i32; 3]| {
             let bytes: Vec<u8> = numbers.iter().flat_map(|x| x.to_le_bytes()).collect();

@@ -288,7 +288,7 @@ mod tests {
     /// The distribution of the statistic along one direction, by 40,000 draws: the rate is at most 1.35 times the
     /// formula's, and not far below it. At a rate of 1 % 400 are expected: five standard deviations are 25 %.
     #[test]
-    fn the_threshold_has_the_stated_rate() {
+    fn threshold_has_the_stated_false_alarm_rate() {
         let mut rng = ChaCha8Rng::seed_from_u64(3);
         for g in [4, 5, 9, 32] {
             let unequal: Vec<f64> = (1..=g).map(|j| 100.0 * j as f64).collect();
@@ -312,7 +312,7 @@ mod tests {
     /// Thresholds of the same integral from an independent program (Python, checked with 400,000 draws), in units of
     /// the median.
     #[test]
-    fn thresholds_are_those_of_another_program() {
+    fn thresholds_agree_with_an_independent_program() {
         for (g, probability, exact) in [
             (4, 1e-3, 43.75),
             (5, 1e-2, 27.2),
@@ -327,7 +327,7 @@ mod tests {
 
     /// Wilson and Hilferty on the 0.9999 point of χ² with 100 degrees of freedom (161.319): Φ(3.719) = 0.9999.
     #[test]
-    fn skewness_is_taken_out() {
+    fn skewness_is_removed() {
         let z = (161.319 - 100.0) / 200.0_f64.sqrt();
         assert!((unskewed(z, (8.0_f64 / 100.0).sqrt()) - 3.719).abs() < 0.01);
         assert_eq!(unskewed(-3.0, 0.3), -3.0);
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn packed_products_are_dense_ones() {
+    fn packed_products_equal_dense_ones() {
         let p = 7;
         let entries = (0..28).map(|i| f64::from(i * 37 % 11) - 5.0).collect();
         let matrix = PackedSymmetric::from_entries(p, entries).unwrap();
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn a_few_buckets_apart_are_seen_and_counted() {
+    fn a_few_deviating_buckets_are_detected_and_counted() {
         let none = DMatrix::zeros(20, 0);
         let honest = bucket_agreement(&moment(32, 0, 0.0), &none).unwrap();
         assert_eq!(honest.verdict, BucketVerdict::Agree);

@@ -173,11 +173,11 @@ pub fn sparse_components(
         .iter()
         .copied()
         .collect();
-    let again = match settings.refit {
+    let reestimate = match settings.refit {
         true => Reestimate::PcaOnRows(&solution.support),
         false => Reestimate::Nothing,
     };
-    let bars = error_bars(moment, &vectors, again)?;
+    let bars = error_bars(moment, &vectors, reestimate)?;
     let measured = Measured {
         vectors: &vectors,
         values: &values,
@@ -205,7 +205,7 @@ fn unproved(solution: &Solution) -> Option<String> {
     let (iterations, gap) = (solution.iterations, solution.relative_gap);
     match solution.stop {
         Stop::WithinNoise => Some(format!(
-            "The sparse solver stopped after {iterations} iterations at a relative duality gap of {gap:.1e}: what is left is less than a hundredth of what the noise alone does to the objective. Convergence this slow is usual where noise drowns the signal."
+            "The sparse solver stopped after {iterations} iterations at a relative duality gap of {gap:.1e}: the rest is less than 1 % of the noise's own effect on the objective. Such slow convergence is common where noise hides the signal."
         )),
         Stop::IterationCap => Some(format!(
             "The sparse solver stopped at its limit of {iterations} iterations with a relative duality gap of {gap:.1e}; raise max_iterations or the tolerance."
@@ -244,7 +244,7 @@ pub(crate) fn sparse_report(
         .any(|component| component.verdict == Verdict::At && component.expected_alignment > 0.0)
     {
         floor_report.warnings.push(format!(
-            "Choosing {} of {} rows could by itself lift noise as high as the components marked \"at\" the floor; the expected error assumes that the right rows were chosen.",
+            "Selecting {} of {} features could by itself lift noise as high as the components marked \"at\" the floor; the expected error assumes that the right features were selected.",
             outcome.support.len(),
             measured.spectrum.dimension
         ));
@@ -352,7 +352,7 @@ mod tests {
 
     /// Pure noise: the solver stops when its gap is far below what the noise does, and says so.
     #[test]
-    fn drowned_in_noise_it_stops_early_and_says_so() {
+    fn pure_noise_stops_early_with_a_warning() {
         let (moment, ..) = noisy(60, 4, 300.0);
         let drowned = sparse(&moment, Rank::Fixed(2), &SparseSettings::default());
         let outcome = drowned.sparse.unwrap();
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn caps_and_cancellations_are_reported() {
+    fn iteration_caps_and_cancellations_are_reported() {
         let (moment, ..) = noisy(60, 8, 3.0);
         let short = SparseSettings {
             max_iterations: 2,
@@ -395,7 +395,7 @@ mod tests {
         };
         let error = sparse_components(&moment, Rank::Fixed(1), &cv, "", Cancel::NEVER).unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidRequest);
-        let why = "makes 5 folds of the buckets and 1 of them hold";
+        let why = "needs 5 buckets with reports and there are 1";
         assert!(error.detail().contains(why), "{error}");
     }
 }

@@ -305,7 +305,7 @@ mod tests {
 
     /// A mean's jackknife error is the weighted one in closed form, whatever the sizes.
     #[test]
-    fn of_a_mean_it_is_the_textbook_one() {
+    fn jackknife_of_a_mean_is_the_textbook_formula() {
         let (values, sizes) = ([1.0, 2.0, 4.0, 7.0], [10.0, 20.0, 30.0, 40.0]);
         let n = 100.0;
         let groups = || values.iter().zip(sizes);
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn the_krylov_space_is_as_good_as_the_decomposition() {
+    fn krylov_space_agrees_with_the_full_decomposition() {
         let moment = moment(320, &[500; 8], 0.6);
         let leading = top_k(&moment.dense(), 1).unwrap();
         for group in moment.buckets() {
@@ -367,7 +367,7 @@ mod tests {
 
     /// Two equal components change places between the buckets; the plane they span stays.
     #[test]
-    fn a_plane_is_known_where_its_directions_are_not() {
+    fn a_plane_is_determined_where_its_directions_are_not() {
         let mut moment = moment(30, &[1_000; 24], 1.0);
         let buckets = moment.buckets().iter().map(|bucket| {
             let mut sum = bucket.sum().clone();
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn too_few_or_lopsided_buckets_have_no_error_bars() {
+    fn too_few_or_unbalanced_buckets_have_no_error_bars() {
         let axis = leading_columns(&DMatrix::identity(5, 5), 1);
         for sizes in [&[10, 10, 10][..], &[100, 10, 10, 10], &[10, 10, 0, 10, 0]] {
             let moment = moment(5, sizes, 1.0);

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn distances_are_those_of_the_principal_angles() {
+    fn distances_follow_from_the_principal_angles() {
         for (a, b) in [
             (0.3, 1.1),
             (1e-9, 2e-9),

@@ -388,7 +388,7 @@ mod tests {
 
     /// Without noise a row is a direction or its opposite, each as often.
     #[test]
-    fn rows_of_signs_are_directions() {
+    fn plus_minus_rows_are_directions() {
         let mut rng = ChaCha8Rng::seed_from_u64(8);
         let model = Model::plus_minus(5, 2, 0.0);
         let population = model.draw(&mut rng).unwrap();
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_models_are_refused() {
+    fn impossible_models_are_rejected() {
         let mut rng = ChaCha8Rng::seed_from_u64(0);
         for model in [
             Model::spiked(3, 0, 1.0),

@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_refused_without_allocating_it() {
+    fn unreadable_files_are_rejected_before_allocation() {
         let good = file("'<f8'", "False", "(2, 2)", &[0; 32]);
         assert!(read(&good).is_ok());
         for cut in 0..good.len() {

@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_that_is_not_finite_is_refused_wherever_it_stands() {
+    fn non_finite_numbers_are_rejected_in_every_field() {
         let params = StudyParams::freeze(StudyDesign::new(
             MechanismKind::IsotropicGaussian,
             3,

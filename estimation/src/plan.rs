@@ -4,17 +4,24 @@
 //! pilot's debiased eigenvalues) and returns results that explain why there is no number.
 //!
 //! ```
-//! use eigenveil_estimation::plan::{MeanSquaredLength, PlanTarget, plan, spectrum_from_eigenvalues}; use
-//! eigenveil_shared::{ mechanism::MechanismKind, privacy::Budget, study::{StudyDesign, StudyParams}, }; let design =
-//! StudyDesign::new(MechanismKind::DoubleCap, 40, Budget::pure(4.0)?); let params = StudyParams::freeze(design)?; //
-//! Two components hold half of the variance of unit rows. let spectrum = spectrum_from_eigenvalues(40, 2, &[0.3, 0.2],
-//! MeanSquaredLength::UnitRows)?; let planned = plan(&spectrum, &params.noise_model(), PlanTarget::Error(0.2))?; let n
-//! = planned.n.expect("both stand out of the bulk"); // The plan for that number of participants meets the target. let
-//! back = plan(&spectrum, &params.noise_model(), PlanTarget::Participants(n))?; assert_eq!(back.error, planned.error);
+//! use eigenveil_estimation::plan::{MeanSquaredLength, PlanTarget, plan, spectrum_from_eigenvalues};
+//! use eigenveil_shared::{
+//!     mechanism::MechanismKind, privacy::Budget, study::{StudyDesign, StudyParams},
+//! };
+//! let design = StudyDesign::new(MechanismKind::DoubleCap, 40, Budget::pure(4.0)?);
+//! let params = StudyParams::freeze(design)?;
+//! // Two components hold half of the variance of unit rows.
+//! let spectrum = spectrum_from_eigenvalues(40, 2, &[0.3, 0.2], MeanSquaredLength::UnitRows)?;
+//! let planned = plan(&spectrum, &params.noise_model(), PlanTarget::Error(0.2))?;
+//! let n = planned.n.expect("both stand out of the bulk");
+//! // The plan for that number of participants meets the target.
+//! let back = plan(&spectrum, &params.noise_model(), PlanTarget::Participants(n))?;
+//! assert_eq!(back.error, planned.error);
 //! assert!(planned.error <= Some(0.2));
 //! # Ok::<(), eigenveil_shared::Error>(())
 //! ```
 
+use self::MeanSquaredLength::{Known, UnitRows, Unknown};
 use eigenveil_shared::{
     Error, Result,
     estimate::{Estimate, Verdict},
@@ -42,10 +49,10 @@ impl MeanSquaredLength {
     /// The value where it is known.
     fn value(self) -> Result<Option<f64>> {
         match self {
-            MeanSquaredLength::UnitRows => Ok(Some(1.0)),
-            MeanSquaredLength::Unknown => Ok(None),
-            MeanSquaredLength::Known(total) if total > 0.0 && total <= 1.0 => Ok(Some(total)),
-            MeanSquaredLength::Known(total) => reject(format!(
+            UnitRows => Ok(Some(1.0)),
+            Unknown => Ok(None),
+            Known(total) if total > 0.0 && total <= 1.0 => Ok(Some(total)),
+            Known(total) => reject(format!(
                 "the mean squared length of the prepared rows is {total}; it must be above 0 and at most 1"
             )),
         }
@@ -181,7 +188,7 @@ pub fn spectrum_from_pilot(
         .collect();
     if standing.len() < k {
         return reject(match standing.len() {
-            0 => "no component of the pilot stands above its noise floor: its eigenvalues are noise and tell nothing about the population; run a larger pilot or give --spectrum".to_owned(),
+            0 => "no component of the pilot stands above its noise floor: its eigenvalues are noise and say nothing about the population; run a larger pilot or give --spectrum".to_owned(),
             seen => format!(
                 "component {} of the pilot does not stand above its noise floor: its eigenvalue is noise; plan for k = {seen}, run a larger pilot or give --spectrum",
                 seen + 1
@@ -347,9 +354,7 @@ mod tests {
     }
 
     fn needed(kind: MechanismKind, epsilon: f64, target: f64) -> u64 {
-        let spectrum =
-            spectrum_from_eigenvalues(40, 3, &[0.2, 0.15, 0.1], MeanSquaredLength::UnitRows)
-                .unwrap();
+        let spectrum = spectrum_from_eigenvalues(40, 3, &[0.2, 0.15, 0.1], UnitRows).unwrap();
         plan(
             &spectrum,
             &noise(kind, 40, epsilon),
@@ -361,10 +366,8 @@ mod tests {
     }
 
     #[test]
-    fn the_two_wishes_are_inverse() {
-        let spectrum =
-            spectrum_from_eigenvalues(40, 3, &[0.2, 0.15, 0.1, 0.02], MeanSquaredLength::UnitRows)
-                .unwrap();
+    fn the_two_targets_are_inverse() {
+        let spectrum = spectrum_from_eigenvalues(40, 3, &[0.2, 0.15, 0.1, 0.02], UnitRows).unwrap();
         for &kind in MechanismKind::ALL {
             for target in [0.05, 0.3, 1.0, 2.0] {
                 let noise = noise(kind, 40, 4.0);
@@ -392,9 +395,7 @@ mod tests {
             assert!(ns.windows(2).all(|pair| pair[0] > pair[1]), "{kind} {ns:?}");
             let ns = [0.1, 0.2, 0.5, 1.5].map(|target| needed(kind, 2.0, target));
             assert!(ns.windows(2).all(|pair| pair[0] > pair[1]), "{kind} {ns:?}");
-            let spectrum =
-                spectrum_from_eigenvalues(40, 3, &[0.2, 0.15, 0.1], MeanSquaredLength::UnitRows)
-                    .unwrap();
+            let spectrum = spectrum_from_eigenvalues(40, 3, &[0.2, 0.15, 0.1], UnitRows).unwrap();
             let curve = error_curve(&spectrum, &noise(kind, 40, 2.0), (10, 1 << 40), 50).unwrap();
             assert_eq!((curve[0].0, curve[49].0), (10, 1 << 40));
             assert!(curve.is_sorted_by(|a, b| a.1 >= b.1), "{kind}");
@@ -415,11 +416,10 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_had_says_why() {
+    fn unreachable_targets_have_a_reason() {
         let noise = noise(MechanismKind::DoubleCap, 10, 4.0);
         // Two equal eigenvalues: no number tells the second from the third.
-        let tied = spectrum_from_eigenvalues(10, 2, &[0.4, 0.1, 0.1], MeanSquaredLength::UnitRows)
-            .unwrap();
+        let tied = spectrum_from_eigenvalues(10, 2, &[0.4, 0.1, 0.1], UnitRows).unwrap();
         let planned = plan(&tied, &noise, PlanTarget::Error(0.5)).unwrap();
         assert_eq!((planned.n, planned.error), (None, None));
         assert!(planned.reason.unwrap().contains("component 2"));
@@ -430,7 +430,7 @@ mod tests {
                 .n
                 .is_some()
         );
-        let refused = |target| {
+        let rejectd = |target| {
             plan(&tied, &noise, PlanTarget::Error(target))
                 .unwrap_err()
                 .detail()
@@ -445,34 +445,26 @@ mod tests {
 
     #[test]
     fn spectra_are_checked() {
-        let refused = |p, k, values: &[f64], total| {
+        let rejectd = |p, k, values: &[f64], total| {
             spectrum_from_eigenvalues(p, k, values, total)
                 .unwrap_err()
                 .detail()
                 .to_owned()
         };
-        assert!(refused(10, 2, &[0.7, 0.4], MeanSquaredLength::UnitRows).contains("sum to"));
-        assert!(
-            refused(10, 2, &[0.3, 0.4], MeanSquaredLength::UnitRows).contains("not descending")
-        );
-        assert!(refused(10, 2, &[0.3], MeanSquaredLength::UnitRows).contains("needs 2"));
-        assert!(
-            refused(3, 2, &[0.3, 0.2, 0.1, 0.1], MeanSquaredLength::UnitRows)
-                .contains("no more than 3")
-        );
-        assert!(refused(3, 3, &[0.3, 0.2, 0.1], MeanSquaredLength::UnitRows).contains("between 1"));
-        assert!(
-            refused(10, 1, &[0.05], MeanSquaredLength::UnitRows).contains("not the leading ones")
-        );
-        assert!(refused(10, 1, &[f64::NAN], MeanSquaredLength::UnitRows).contains("NaN"));
-        assert!(refused(10, 1, &[-0.1], MeanSquaredLength::UnitRows).contains("below 0"));
-        assert!(refused(10, 1, &[0.5], MeanSquaredLength::Unknown).contains("squared length"));
-        assert!(refused(10, 1, &[0.5], MeanSquaredLength::Known(1.5)).contains("at most 1"));
-        assert!(refused(10, 1, &[0.5], MeanSquaredLength::Known(0.4)).contains("0.4 at most"));
+        assert!(refused(10, 2, &[0.7, 0.4], UnitRows).contains("sum to"));
+        assert!(refused(10, 2, &[0.3, 0.4], UnitRows).contains("not descending"));
+        assert!(refused(10, 2, &[0.3], UnitRows).contains("needs 2"));
+        assert!(refused(3, 2, &[0.3, 0.2, 0.1, 0.1], UnitRows).contains("no more than 3"));
+        assert!(refused(3, 3, &[0.3, 0.2, 0.1], UnitRows).contains("between 1"));
+        assert!(refused(10, 1, &[0.05], UnitRows).contains("not the leading ones"));
+        assert!(refused(10, 1, &[f64::NAN], UnitRows).contains("NaN"));
+        assert!(refused(10, 1, &[-0.1], UnitRows).contains("below 0"));
+        assert!(refused(10, 1, &[0.5], Unknown).contains("squared length"));
+        assert!(refused(10, 1, &[0.5], Known(1.5)).contains("at most 1"));
+        assert!(refused(10, 1, &[0.5], Known(0.4)).contains("0.4 at most"));
         // All of them leave nothing to know.
-        spectrum_from_eigenvalues(3, 1, &[0.3, 0.2, 0.1], MeanSquaredLength::Unknown).unwrap();
-        let spectrum =
-            spectrum_from_eigenvalues(5, 1, &[0.5], MeanSquaredLength::Known(0.75)).unwrap();
+        spectrum_from_eigenvalues(3, 1, &[0.3, 0.2, 0.1], Unknown).unwrap();
+        let spectrum = spectrum_from_eigenvalues(5, 1, &[0.5], Known(0.75)).unwrap();
         assert_eq!(spectrum, Spectrum::new(5, vec![0.5], 0.0625).unwrap());
     }
 }

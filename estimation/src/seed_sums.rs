@@ -40,7 +40,7 @@ pub(crate) fn check_memory(what: &str, needed: u64, limit: u64) -> Result<()> {
         return Ok(());
     }
     Err(Error::estimate_failed(format!(
-        "{what} needs {needed} bytes and sum_cache_bytes is {limit}; the reports are safe: restart the server with memory_bytes of {needed} or more and ask again"
+        "{what} needs {needed} bytes and sum_cache_bytes is {limit}; the reports are safe: restart the server with sum_cache_bytes of {needed} or more and request the estimate again"
     )))
 }
 
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn too_little_memory_is_said_with_a_way_out() {
+    fn too_little_memory_is_an_error_with_a_way_out() {
         assert_eq!(bytes_needed(3, 2), 8 * (9 + 2 * 6));
         check_memory("adding up", 168, 168).unwrap();
         let needed = bytes_needed(65_536, 1);

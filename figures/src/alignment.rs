@@ -131,8 +131,8 @@ fn in_words((i, component): (usize, &ScreeComponent)) -> String {
     )
 }
 
-/// Bars of the alignments from 0 to 1 in `n` slots under their name at the top of `area`, as wide as that and as tall;
-/// gives the area drawn in.
+/// Draws bars of the alignments from 0 to 1 in `n` slots, under a label at the top of `area`; returns the area of the
+/// bars.
 pub(crate) fn panel(
     svg: &mut Svg,
     components: &[ScreeComponent],
@@ -144,7 +144,7 @@ pub(crate) fn panel(
     let top = area.y;
     let lines = Role::Label.wrap(ALIGNMENT, width - 2.0 * MARGIN, 3);
     block(svg, Role::Label, &lines, MARGIN, top, Anchor::Start);
-    // Room for a number above a whole bar, and for its mark.
+    // Space for a number and a mark above a full bar.
     let room = if marked { 30.0 } else { 22.0 };
     let area = Area {
         y: top + block_height(Role::Label, &lines) + room,

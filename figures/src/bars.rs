@@ -17,11 +17,11 @@ pub struct BarChart {
     pub title: String,
     /// A line under the title.
     pub subtitle: Option<String>,
-    /// Names and values, in any order; those that are not finite are left out.
+    /// Names and values, in any order; values that are not finite are omitted.
     pub bars: Vec<(String, f64)>,
-    /// What the values are.
+    /// Label of the values.
     pub x_label: String,
-    /// How many bars to show at most.
+    /// Maximum number of bars.
     pub shown: usize,
     /// Width in pixels, at least 320; more where long numbers need it.
     pub width: f64,
@@ -71,7 +71,7 @@ impl Figure for BarChart {
         let names = RowNames::new(bars.iter().map(|(name, _)| *name), room, STEP);
         let name_width = names.width;
         let numbers: Vec<String> = bars.iter().map(|(_, value)| compact(*value)).collect();
-        // Numbers stand at the ends of the bars, outside them, so each end keeps room for one.
+        // Numbers stand outside the bars at their ends, so both sides reserve space for one.
         let pad = Role::Small.widest(&numbers) + 10.0;
         let width = usable_width(self.width).max(2.0 * MARGIN + name_width + 2.0 * pad + 80.0);
 

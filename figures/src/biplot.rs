@@ -61,11 +61,11 @@ pub struct Biplot {
 
 /// Minimum and maximum height of the plot, as a share of its width.
 const HEIGHTS: (f64, f64) = (0.35, 0.85);
-/// How far the longest arrow reaches towards the edge.
+/// Length of the longest arrow, relative to the distance to the edge.
 const REACH: f64 = 0.8;
 
 impl Biplot {
-    /// Longest first, those that have a direction.
+    /// The arrows of nonzero length, longest first.
     fn sorted(&self) -> Vec<&Arrow> {
         let length = |arrow: &Arrow| arrow.x.hypot(arrow.y);
         let mut arrows: Vec<&Arrow> = self
@@ -82,7 +82,7 @@ impl Biplot {
         all.copied().filter(|(x, y)| drawable(*x) && drawable(*y))
     }
 
-    /// What the points span, with some air; zero is in it, where the arrows begin.
+    /// The range of the points with a margin; it includes zero, where the arrows begin.
     fn extent(&self, of: impl Fn((f64, f64)) -> f64) -> (f64, f64) {
         let (from, to) = self
             .points()
@@ -96,8 +96,8 @@ impl Biplot {
         let named = self.groups.iter().enumerate();
         let named = named.filter(|(_, (name, points))| !name.is_empty() && !points.is_empty());
         let label = |(i, (name, _)): (usize, &PointGroup)| {
-            let key = Swatch::Series(LineStyle::None, shape(i));
-            Label::above(name, &colour(i), key)
+            let swatch = Swatch::Series(LineStyle::None, shape(i));
+            Label::above(name, &colour(i), swatch)
         };
         named.map(label).collect()
     }
@@ -109,7 +109,7 @@ impl Biplot {
         area: Area,
         from: (f64, f64),
     ) -> Vec<&'a str> {
-        // Pixels for a loading of one: no arrow leaves the plot.
+        // Pixels per unit loading, such that no arrow leaves the plot.
         let room = |loading: f64, ahead: f64, behind: f64| match loading {
             l if l > 0.0 => ahead / l,
             l if l < 0.0 => behind / -l,
@@ -137,7 +137,7 @@ impl Biplot {
                 None => missing.push(arrow.name.as_str()),
             }
         }
-        // Names lie over every arrow.
+        // Names are drawn on top of all arrows.
         for (name, place) in names.into_iter().zip(places) {
             svg.tinted("bg", place, 0.8);
             let baseline = (place.x + 2.0, place.y + Role::Small.size());
@@ -183,7 +183,7 @@ impl Biplot {
             .max(f64::MIN_POSITIVE);
         let h = (unit * (y_extent.1 - y_extent.0)).clamp(HEIGHTS.0 * w, HEIGHTS.1 * w);
         let area = Area::new(left, top, w, h);
-        // One unit of both is equally long: whichever needs less room gets more of the plane.
+        // Both axes have the same unit: the one that needs less space shows a larger range.
         let around = |(from, to): (f64, f64), pixels: f64| {
             let (middle, half) = (0.5 * (from + to), 0.5 * pixels / unit);
             Axis::linear("").between(middle - half, middle + half)
@@ -239,8 +239,8 @@ impl Biplot {
     }
 }
 
-/// Rows in the plane of these two components (from 0), by their scores on every component, with one label a row or
-/// none.
+/// The biplot of rows with these `scores` on all components over two components `(x, y)` (from 0), with one label per
+/// row or none.
 ///
 /// # Errors
 /// For components that do not exist and for unusable labels.
@@ -253,7 +253,7 @@ pub fn biplot(
     let components = &estimate.components;
     let (Some(x), Some(y)) = (components.get(first), components.get(second)) else {
         return Err(format!(
-            "the picture needs components {} and {}, but the estimate has {}; estimate with a larger --k, or choose others with --axes",
+            "the figure needs components {} and {}, but the estimate has {}; estimate with a larger --k, or choose others with --axes",
             first + 1,
             second + 1,
             estimate.k
@@ -293,7 +293,7 @@ pub fn biplot(
     let drawn = with_thousands(scores.len().div_ceil(step) as u64);
     let all = with_thousands(scores.len() as u64);
     Ok(Biplot {
-        title: titled("LegendRows by component", estimate),
+        title: titled("Rows by component", estimate),
         subtitle: match step {
             1 => format!("{all} rows"),
             _ => format!("{drawn} of {all} rows, one in {step}"),
@@ -306,7 +306,7 @@ pub fn biplot(
     })
 }
 
-/// The labels that get a colour of their own, most frequent first, then by name.
+/// The labels with their own colour, most frequent first, then by name.
 fn group_names(labels: &[String]) -> Result<Vec<&str>, String> {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for label in labels {
@@ -326,7 +326,7 @@ fn group_names(labels: &[String]) -> Result<Vec<&str>, String> {
     Ok(names.into_iter().map(|(name, _)| name).collect())
 }
 
-/// The ninth group has the first one's colour and the second one's shape.
+/// The shape changes after every eight colours: the ninth group has the first colour and the second shape.
 fn shape(index: usize) -> Marker {
     Marker::Auto.resolve(index + index / SERIES_COLOURS)
 }
@@ -344,7 +344,8 @@ fn shaft((ox, oy): (f64, f64), (x, y): (f64, f64)) -> Path {
     path
 }
 
-/// Where a name by the tip of an arrow touches no other and stays in the plot: beside the tip, then further up or down.
+/// A place for a name near the tip of an arrow where it overlaps no other and stays in the plot: next to the tip, or
+/// further up or down.
 fn place_for(name: &str, (x, y): (f64, f64), area: Area, taken: &[Area]) -> Option<Area> {
     let (w, h) = (Role::Small.width(name) + 4.0, Role::Small.size() + 4.0);
     let beside = [x + 5.0, x - w - 5.0, x - w / 2.0];

@@ -19,22 +19,22 @@ use crate::{
 /// One line of a chart.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Series {
-    /// What the line shows.
+    /// Name of the line.
     pub name: String,
-    /// Points, joined in this order.
+    /// Points, connected in this order.
     pub points: Vec<(f64, f64)>,
-    /// One standard deviation for each point, drawn up and down.
+    /// One standard deviation for each point, drawn in both directions.
     pub error_bars: Option<Vec<f64>>,
     /// Stroke of the line.
     pub style: LineStyle,
     /// Shape of the points.
     pub marker: Marker,
-    /// Number of its colour; its own place among the series when `None`.
+    /// Index of its colour; `None`: its index among the series.
     pub colour: Option<usize>,
 }
 
 impl Series {
-    /// A solid line with a marker of its own.
+    /// A solid line with an automatic marker.
     pub fn new(name: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
         Self {
             name: name.into(),
@@ -64,7 +64,7 @@ impl Series {
         self
     }
 
-    /// The same line in the colour of the series at this place: two lines that belong together.
+    /// The same line in the colour of the series at this index, for two lines that belong together.
     #[must_use]
     pub fn with_colour_of(mut self, place: usize) -> Self {
         self.colour = Some(place);
@@ -74,10 +74,10 @@ impl Series {
 
 /// A line chart.
 ///
-/// Points that are not finite, or not positive on a logarithmic axis, are left out.
+/// Points that are not finite, or not positive on a logarithmic axis, are omitted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LineChart {
-    /// Title: what the reader should see.
+    /// Title: the message of the chart.
     pub title: String,
     /// A line under the title: the setting.
     pub subtitle: Option<String>,
@@ -87,7 +87,7 @@ pub struct LineChart {
     pub y: Axis,
     /// The lines.
     pub series: Vec<Series>,
-    /// Levels to compare with, drawn across the chart: what each means, and its height.
+    /// Reference levels drawn across the chart: label and value.
     pub reference_lines: Vec<(String, f64)>,
     /// Width in pixels, at least 320.
     pub width: f64,
@@ -210,7 +210,7 @@ impl Figure for LineChart {
         let below = 26.0 + block_height(Role::Label, &x_title) + MARGIN;
         let plot_height = (usable_height(self.height) - top - above - below).max(150.0);
 
-        // Names go right of the plot when there is room, otherwise into a legend above it.
+        // Names go to the right of the plot if they fit, otherwise into a legend above it.
         let labels = self.labels(&points, &lines);
         let mut column = LabelColumn::new(labels.clone(), width * 0.26);
         let beside = column.fits(plot_height) && width >= 480.0;
@@ -228,7 +228,7 @@ impl Figure for LineChart {
         area.w = width - MARGIN - right - area.x;
         let mut x = fit_x(&self.x, &xs, (area.x, area.right()));
         if let Some(last) = x.ticks.last().filter(|_| right == 0.0) {
-            // The last number is centred on its tick and may stand out to the right.
+            // The last number is centred on its tick and may extend to the right.
             area.w -= (Role::Small.width(&last.label) / 2.0 - MARGIN + 6.0).max(0.0);
             x = fit_x(&self.x, &xs, (area.x, area.right()));
         }
@@ -292,7 +292,7 @@ fn or<'a>(text: &'a str, otherwise: &'a str) -> &'a str {
     if text.is_empty() { otherwise } else { text }
 }
 
-/// Class of the colour of the series at this place.
+/// CSS class of the colour of the series at this index.
 pub(crate) fn colour(index: usize) -> String {
     format!("c{}", index % SERIES_COLOURS)
 }
@@ -314,7 +314,7 @@ fn draw_series(
         if !x.shows(px) {
             continue;
         }
-        // On a logarithmic axis a bar that reaches zero runs off the lower edge.
+        // On a logarithmic axis an error bar that reaches zero extends to the lower edge.
         let (upper, lower) = (y.at((py + d).min(1e300)), y.at((py - d).max(-1e300)));
         whisker(svg, cx, (upper, lower));
     }
@@ -323,7 +323,7 @@ fn draw_series(
     }
     svg.close_clip();
     let marker = series.marker.resolve(index);
-    // On a long line the markers thin out; a point that stands alone always shows.
+    // Long lines have fewer markers; an isolated point always has one.
     let every = if series.style == LineStyle::None {
         1
     } else {

@@ -1,4 +1,4 @@
-//! The components of an estimate as a table: each number written once for pages, files and the terminal.
+//! The components of an estimate as a table, formatted once for pages, files and the terminal.
 
 use eigenveil_estimation::format::with_thousands;
 use eigenveil_shared::estimate::{Component, Estimate};
@@ -9,9 +9,9 @@ use crate::number::{rounded, rounded_error, with_error};
 /// for unknown values.
 #[derive(Clone, Debug)]
 pub struct ComponentRow {
-    /// Its number from 1, or the range of a group: "2–4".
+    /// Number from 1, or the range of a group: "2–4".
     pub component: String,
-    /// Where it stands relative to the noise floor.
+    /// Verdict relative to the noise floor.
     pub verdict: String,
     /// Number of forged reports that would suffice to make it.
     pub made_up_by: String,
@@ -21,9 +21,9 @@ pub struct ComponentRow {
     pub explained: String,
     /// Expected squared cosine with the true component, with its standard error.
     pub alignment: String,
-    /// How far the direction may be turned, as one standard error.
+    /// Standard error of the direction, as an angle.
     pub direction: String,
-    /// Names of the features that load most, with their signs.
+    /// Names of the features with the largest loadings, with signs.
     pub largest_loadings: String,
 }
 

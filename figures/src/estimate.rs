@@ -10,7 +10,7 @@ use crate::{
 
 /// A figure of an estimate.
 pub struct EstimateFigure {
-    /// Name of its file.
+    /// File name.
     pub file: &'static str,
     /// Alternative text.
     pub what: &'static str,
@@ -18,8 +18,8 @@ pub struct EstimateFigure {
     pub figure: Box<dyn Figure>,
 }
 
-/// The figures of an estimate in the order in which they are shown, the scree plot first; `without_noise`, the
-/// non-private spectrum, goes into that. Where the estimate has no name, their titles have none.
+/// The figures of an estimate in display order, the scree plot first, which also shows `without_noise`, the non-private
+/// spectrum. If the estimate has no name, neither have the titles.
 pub fn estimate_figures(estimate: &Estimate, without_noise: Option<&[f64]>) -> Vec<EstimateFigure> {
     let mut figures = Vec::new();
     let mut add = |file, what, figure: Box<dyn Figure>| {
@@ -88,7 +88,7 @@ pub(crate) fn titled(what: &str, estimate: &Estimate) -> String {
     }
 }
 
-/// In units of a component's variance, an eigenvalue of `E[xxᵀ]`.
+/// The scree plot, in units of variances: eigenvalues of `E[xxᵀ]`.
 fn scree(estimate: &Estimate, without_noise: Option<&[f64]>) -> Scree {
     let of = match estimate.mean {
         Some(_) => " of the covariance",
@@ -108,7 +108,7 @@ fn scree(estimate: &Estimate, without_noise: Option<&[f64]>) -> Scree {
     scree
 }
 
-/// n, mechanism and budget, for the line under a title.
+/// Subtitle: n, mechanism and budget.
 fn setting(estimate: &Estimate) -> String {
     let delta = match estimate.privacy.delta {
         0.0 => "pure".to_owned(),
@@ -122,7 +122,7 @@ fn setting(estimate: &Estimate) -> String {
     )
 }
 
-/// The setting, and which components cannot be distinguished.
+/// Subtitle with the setting and the groups of indistinguishable components.
 fn setting_and_groups(estimate: &Estimate) -> String {
     let mut text = setting(estimate);
     for group in &estimate.groups {
@@ -180,7 +180,7 @@ fn loadings(estimate: &Estimate, sparse: &SparseOutcome) -> LoadingTable {
 }
 
 fn lambda_path(estimate: &Estimate, path: &LambdaPath) -> LineChart {
-    // In units of E[xxᵀ]: k directions of a moment without a trace can have a negative sum.
+    // In units of E[xxᵀ]: in the traceless matrix k directions can have a negative sum.
     let missing = estimate.k as f64 * estimate.missing_trace();
     let most = path.most_variance + missing;
     let share = move |captured: f64| match most > 0.0 {
@@ -200,7 +200,7 @@ fn lambda_path(estimate: &Estimate, path: &LambdaPath) -> LineChart {
             points().map(|point| (point.lambda, share(point.captured_variance))),
         ),
         Series::new(
-            "rows selected, of p",
+            "features selected, of p",
             points().map(|point| (point.lambda, point.support as f64 / estimate.p as f64)),
         ),
         Series::new(

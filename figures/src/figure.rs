@@ -2,7 +2,7 @@
 
 use crate::table::DataTable;
 
-/// A figure that has a width and numbers behind it.
+/// A figure with a width and underlying numbers.
 pub trait Figure {
     /// Sets its approximate width in pixels.
     fn set_width(&mut self, width: f64);
@@ -11,7 +11,7 @@ pub trait Figure {
     #[must_use]
     fn to_svg(&self) -> String;
 
-    /// Its numbers, for readers who want those.
+    /// Its numbers as a table.
     #[must_use]
     fn to_table(&self) -> DataTable;
 }

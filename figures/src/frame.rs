@@ -1,4 +1,4 @@
-//! What all figures share: margins, the heading, and drawn axes.
+//! Parts shared by all figures: margins, headings and axes.
 
 use crate::{
     label::{Label, LegendRows},
@@ -7,7 +7,7 @@ use crate::{
     text::Role,
 };
 
-/// White space around a figure.
+/// Margin around a figure.
 pub(crate) const MARGIN: f64 = 22.0;
 
 /// The width of a figure, within limits.
@@ -29,13 +29,13 @@ fn usable(size: f64, least: f64, otherwise: f64) -> f64 {
 
 /// Writes title and subtitle; returns the y below them.
 pub(crate) fn heading(svg: &mut Svg, title: &str, subtitle: Option<&str>, width: f64) -> f64 {
-    let room = width - 2.0 * MARGIN;
+    let max_width = width - 2.0 * MARGIN;
     let mut y = MARGIN;
     for (role, class, text) in [
         (Role::Title, "", title),
         (Role::Subtitle, "mut", subtitle.unwrap_or_default()),
     ] {
-        for line in role.wrap(text, room, 6) {
+        for line in role.wrap(text, max_width, 6) {
             let at = (MARGIN, y + role.size() * 0.8);
             svg.text(role, class, at, Anchor::Start, &line);
             y += role.line_height();
@@ -65,12 +65,12 @@ pub(crate) fn no_data(svg: &mut Svg, area: Area) {
     svg.text(Role::Subtitle, "mut", at, Anchor::Middle, "no data");
 }
 
-/// Height of a text of many lines under or over a plot.
+/// Height of a text block above or below a plot.
 pub(crate) fn block_height(role: Role, lines: &[String]) -> f64 {
     role.line_height() * lines.len() as f64
 }
 
-/// Writes lines from `top` down.
+/// Writes lines downwards from `top`.
 pub(crate) fn block(svg: &mut Svg, role: Role, lines: &[String], x: f64, top: f64, anchor: Anchor) {
     for (i, line) in lines.iter().enumerate() {
         let y = top + role.line_height() * i as f64 + role.size();
@@ -81,10 +81,10 @@ pub(crate) fn block(svg: &mut Svg, role: Role, lines: &[String], x: f64, top: f6
 /// Maximum number of lines of a row's name.
 const NAME_LINES: usize = 6;
 
-/// Names in a column to the left of their rows, each whole, on as many lines as it takes.
+/// A column of names to the left of their rows, each in full, wrapped into lines.
 pub(crate) struct RowNames {
     names: Vec<Vec<String>>,
-    /// Of the widest line.
+    /// Width of the widest line.
     pub(crate) width: f64,
     /// Height of each row, at least the step requested.
     heights: Vec<f64>,
@@ -95,7 +95,7 @@ impl RowNames {
     pub(crate) fn new<'a>(names: impl Iterator<Item = &'a str>, max_width: f64, step: f64) -> Self {
         let role = Role::Label;
         let names: Vec<Vec<String>> = names
-            .map(|name| role.wrap(name, room, NAME_LINES))
+            .map(|name| role.wrap(name, max_width, NAME_LINES))
             .collect();
         Self {
             width: role.widest(names.iter().flatten()),
@@ -107,18 +107,18 @@ impl RowNames {
         }
     }
 
-    /// Of all rows together.
+    /// Total height of all rows.
     pub(crate) fn height(&self) -> f64 {
         self.heights.iter().sum()
     }
 
-    /// The middle of row `index`, from the top of the first.
+    /// The centre of row `index`, from the top of the first row.
     pub(crate) fn centre(&self, index: usize) -> f64 {
         let above: f64 = self.heights.iter().take(index).sum();
         above + 0.5 * self.heights.get(index).copied().unwrap_or_default()
     }
 
-    /// Writes the name of row `index`, ending at `right`, its middle at `centre`.
+    /// Writes the name of row `index`, ending at `right` and centred at `centre`.
     pub(crate) fn draw(&self, svg: &mut Svg, index: usize, right: f64, centre: f64) {
         let lines = self.names.get(index).map_or(&[][..], Vec::as_slice);
         svg.lines_around(lines, (right, centre), Anchor::End);
@@ -132,20 +132,20 @@ fn wrapped(lines: &[String], width: f64) -> Vec<String> {
         .collect()
 }
 
-/// Moves a centred text so that it stays in the figure.
+/// Shifts a centred text so that it stays inside the figure.
 pub(crate) fn keep_inside(centre: f64, lines: &[String], width: f64) -> f64 {
     let half = Role::Label.widest(lines) / 2.0;
     centre.clamp(half.min(width / 2.0), (width - half).max(width / 2.0))
 }
 
-/// Lines under a figure, from its left edge, wrapped; the height of the whole figure.
+/// Writes wrapped lines under a figure from its left edge; returns the total height.
 pub(crate) fn caption_left(svg: &mut Svg, lines: &[String], top: f64, width: f64) -> f64 {
     let lines = wrapped(lines, width);
     block(svg, Role::Label, &lines, MARGIN, top, Anchor::Start);
     (top + block_height(Role::Label, &lines) + MARGIN).round()
 }
 
-/// Lines under the middle of a plot, wrapped and kept inside the figure; the height of the whole figure.
+/// Writes wrapped lines centred under a plot, inside the figure; returns the total height.
 pub(crate) fn caption_under(
     svg: &mut Svg,
     lines: &[String],
@@ -171,18 +171,18 @@ pub(crate) fn whisker(svg: &mut Svg, x: f64, (upper, lower): (f64, f64)) {
 /// A horizontal axis with as many ticks as fit.
 pub(crate) fn fit_x(axis: &Axis, values: &[f64], range: (f64, f64)) -> AxisScale {
     let most = (((range.1 - range.0) / 64.0) as usize).clamp(2, 12);
-    let room = |label: &str| Role::Small.width(label) + 10.0;
+    let max_width = |label: &str| Role::Small.width(label) + 10.0;
     let mut scale = AxisScale::fit(axis, values.iter().copied(), range, most);
     for target in (2..=most).rev() {
         scale = AxisScale::fit(axis, values.iter().copied(), range, target);
-        if !scale.thin(room) {
+        if !scale.thin(max_width) {
             break;
         }
     }
     scale
 }
 
-/// A vertical axis from `area.bottom()` up.
+/// A vertical axis upwards from `area.bottom()`.
 pub(crate) fn fit_y(axis: &Axis, values: &[f64], area: Area) -> AxisScale {
     let target = ((area.h / 42.0) as usize).clamp(2, 10);
     let range = (area.bottom(), area.y);
@@ -191,7 +191,7 @@ pub(crate) fn fit_y(axis: &Axis, values: &[f64], area: Area) -> AxisScale {
     scale
 }
 
-/// Draws gridlines, both axes and their numbers.
+/// Draws gridlines, both axes and their tick labels.
 pub(crate) fn axes(svg: &mut Svg, area: Area, x: &AxisScale, y: &AxisScale) {
     for tick in &y.ticks {
         let at = y.at(tick.value);

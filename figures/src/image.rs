@@ -1,4 +1,4 @@
-//! Components of pictures, drawn as pictures.
+//! Components of image data, drawn as images.
 
 use crate::{
     frame::{MARGIN, block, block_height, heading},
@@ -7,7 +7,7 @@ use crate::{
     text::Role,
 };
 
-/// A signed picture, say the loadings of one component of a study of pictures.
+/// An image of signed values, such as the loadings of one component of image data.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoadingImage {
     title: String,
@@ -18,8 +18,8 @@ pub struct LoadingImage {
 }
 
 impl LoadingImage {
-    /// A picture of `rows × cols` values, row by row, with a title above and a label below it; `None` where the values
-    /// are not so many, or none.
+    /// An image of `rows × cols` values in row order, with a title above and a label below; `None` if their number does
+    /// not match or is 0.
     pub fn new(
         title: impl Into<String>,
         label: impl Into<String>,
@@ -54,37 +54,37 @@ impl LoadingImage {
     }
 }
 
-/// What the strongest colour stands for.
+/// The value of the strongest colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ColourScale {
-    /// The largest magnitude in each picture: shows the shape of weak pictures too.
+    /// The largest magnitude in each image: also shows the shape of weak images.
     #[default]
     Each,
-    /// The largest magnitude in all pictures: shows which are weak.
+    /// The largest magnitude in all images: shows which are weak.
     Shared,
 }
 
-/// Rows of pictures, for comparing components.
+/// Rows of images, for comparing components.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ImageGrid {
     /// Title.
     pub title: String,
     /// A line under the title.
     pub subtitle: Option<String>,
-    /// The rows, say one of private and one of exact components: a name, and pictures side by side.
+    /// The rows, such as one of private and one of exact components: a name, and images side by side.
     pub rows: Vec<(String, Vec<LoadingImage>)>,
-    /// What the strongest colour stands for.
+    /// The value of the strongest colour.
     pub scale: ColourScale,
-    /// Width of one picture, in pixels.
+    /// Width of one image, in pixels.
     pub cell: f64,
 }
 
 const GAP: f64 = 20.0;
-/// Cells of the colour key: ten for each sign and one for zero.
+/// Cells of the colour key: ten for each sign, and one for zero.
 const KEY_CELLS: f64 = 21.0;
 
 impl ImageGrid {
-    /// An empty grid of pictures 112 pixels wide.
+    /// An empty grid of images 112 pixels wide.
     pub fn new(title: impl Into<String>) -> Self {
         Self {
             title: title.into(),
@@ -115,7 +115,7 @@ impl ImageGrid {
         };
         let most = self.rows.iter().map(|(_, images)| images.len()).max();
         let most = most.unwrap_or(0).max(1) as f64;
-        // Names of rows break into lines beyond a limit.
+        // Long names of rows are wrapped.
         let names = match Role::Label.widest(self.rows.iter().map(|(name, _)| name)) {
             0.0 => 0.0,
             widest => widest.min(112.0) + 16.0,
@@ -206,13 +206,13 @@ impl ImageGrid {
         if !self.own_scales() {
             return y + 20.0;
         }
-        let note = Role::Small.wrap("each picture to its own maximum", width - MARGIN - x, 3);
+        let note = Role::Small.wrap("each image to its own maximum", width - MARGIN - x, 3);
         block(svg, Role::Small, &note, x, y + 20.0, Anchor::Start);
         y + 22.0 + block_height(Role::Small, &note)
     }
 
     fn description(&self) -> String {
-        let mut text = String::from("Pictures of signed values: orange positive, blue negative.");
+        let mut text = String::from("Images of signed values: orange positive, blue negative.");
         for (name, images) in &self.rows {
             let titles = images.iter().map(|i| format!("{} {}", i.title, i.label));
             let titles: Vec<String> = titles.collect();
@@ -247,7 +247,7 @@ fn draw_row(
         let title = lines(&image.title);
         let own_top = top + titles - block_height(Role::Small, &title);
         block(svg, Role::Small, &title, x, own_top, Anchor::Start);
-        // Whole pixels a cell, so that cells look alike and meet without seams.
+        // Cells of whole pixels look alike and join without seams.
         let size = (cell / image.cols.max(1) as f64).floor().max(1.0);
         let (w, h) = (size * image.cols as f64, size * image.rows as f64);
         tallest = tallest.max(h);
@@ -273,8 +273,7 @@ fn draw_row(
     picture_top + tallest + if labels > 0.0 { labels + 5.0 } else { 0.0 } + 18.0
 }
 
-/// One value: nothing over the background at zero, full colour at the largest magnitude, and a
-/// cross where there is no number.
+/// One value: the background at zero, full colour at the largest magnitude, and a cross if it is not a number.
 fn draw_cell(svg: &mut Svg, value: f64, largest: f64, place: Area) {
     if !drawable(value) {
         let Area { x, y, .. } = place;

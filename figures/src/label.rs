@@ -6,7 +6,7 @@ use crate::{
     text::Role,
 };
 
-/// Three dashes and the two gaps between them.
+/// Width of a swatch: three dashes and two gaps.
 const KEY: f64 = 31.0;
 const KEY_GAP: f64 = 7.0;
 const GAP: f64 = 5.0;
@@ -22,19 +22,19 @@ pub(crate) struct Label {
     pub(crate) swatch: Swatch,
     /// Where the labelled line ends; `None` if it crosses the whole plot.
     pub(crate) x: Option<f64>,
-    /// Height of that end; a value until [`LabelColumn::place`] makes it a pixel.
+    /// Height of that end: a value, which [`LabelColumn::place`] converts to pixels.
     pub(crate) y: f64,
     /// Whether the labelled line reaches the right edge, so that a leader may connect the two.
     pub(crate) at_edge: bool,
 }
 
 impl Label {
-    /// A name in a legend above a plot.
+    /// A label in a legend above a plot.
     pub(crate) fn above(text: &str, colour: &str, swatch: Swatch) -> Self {
         Self {
             text: text.to_owned(),
             colour: colour.to_owned(),
-            key,
+            swatch,
             x: None,
             y: 0.0,
             at_edge: false,
@@ -42,20 +42,20 @@ impl Label {
     }
 }
 
-/// A sample of a mark.
+/// A sample of a line, marker or band.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Swatch {
-    /// A stretch of a series.
+    /// A segment of a series.
     Series(LineStyle, Marker),
-    /// A stretch of the reference line of this number.
+    /// A segment of the reference line with this number.
     Reference(usize),
-    /// A stretch of the edge of a band.
+    /// A segment of the edge of a band.
     Edge,
     /// A shaded band.
     Band,
 }
 
-/// Class of a reference line: each number has its own dashes.
+/// CSS class of a reference line: each number has its own dashes.
 pub(crate) fn reference_class(number: usize) -> &'static str {
     ["ref", "ref r1", "ref r2"][number % 3]
 }
@@ -86,7 +86,7 @@ impl Swatch {
     }
 }
 
-/// Labels in a column right of the plot.
+/// A column of labels to the right of the plot.
 #[derive(Debug)]
 pub(crate) struct LabelColumn {
     labels: Vec<(Label, Vec<String>)>,
@@ -96,7 +96,7 @@ pub(crate) struct LabelColumn {
 }
 
 impl LabelColumn {
-    /// From the plot to the samples.
+    /// Gap between the plot and the swatches.
     const LEAD: f64 = 14.0;
 
     /// Breaks the labels into lines of at most `max_width`.
@@ -104,7 +104,7 @@ impl LabelColumn {
         let labels: Vec<_> = labels
             .into_iter()
             .map(|l| {
-                let lines = Role::Label.wrap(&l.text, room, 4);
+                let lines = Role::Label.wrap(&l.text, max_width, 4);
                 (l, lines)
             })
             .filter(|(_, lines)| !lines.is_empty())
@@ -127,12 +127,12 @@ impl LabelColumn {
         Role::Label.line_height() * lines.len() as f64 + GAP
     }
 
-    /// Whether the column is no taller than the plot.
+    /// Whether the column fits into this height.
     pub(crate) fn fits(&self, height: f64) -> bool {
         self.height <= height
     }
 
-    /// Turns the values where the labelled things end into pixels.
+    /// Converts the ends of the labelled lines from values to pixels.
     pub(crate) fn place(&mut self, x: impl Fn(f64) -> f64, y: impl Fn(f64) -> f64, plot: Area) {
         for (label, _) in &mut self.labels {
             // A line that ends early gets no leader.
@@ -141,7 +141,7 @@ impl LabelColumn {
         }
     }
 
-    /// Writes the labels, none touching another.
+    /// Writes the labels without overlaps.
     pub(crate) fn draw(mut self, svg: &mut Svg, plot: Area) {
         self.labels.sort_by(|a, b| a.0.y.total_cmp(&b.0.y));
         let heights = self.labels.iter().map(|(_, l)| Self::height_of(l));
@@ -154,14 +154,14 @@ impl LabelColumn {
                 let path = [(plot.right() + 1.0, label.y), (x - 3.0, y)];
                 svg.path("lead", &Path::through(&path, false));
             }
-            label.key.draw(svg, &label.colour, x, y);
+            label.swatch.draw(svg, &label.colour, x, y);
             svg.lines_around(lines, (x + KEY + KEY_GAP, y), Anchor::Start);
         }
     }
 }
 
-/// Centres as near as possible to the wanted ones (ascending) such that nothing overlaps and all
-/// lies between `top` and `bottom`: least squares, by pooling neighbours that push each other.
+/// The centres closest to the wanted ones (ascending) such that nothing overlaps and everything lies between `top` and
+/// `bottom`: least squares, by pooling adjacent violators.
 fn spread(wanted: &[f64], heights: &[f64], top: f64, bottom: f64) -> Vec<f64> {
     let mut offset = 0.0;
     let offsets: Vec<f64> = heights
@@ -196,7 +196,7 @@ fn spread(wanted: &[f64], heights: &[f64], top: f64, bottom: f64) -> Vec<f64> {
         .collect()
 }
 
-/// Labels in rows, as a legend above a plot.
+/// A legend above a plot: labels in rows.
 #[derive(Debug)]
 pub(crate) struct LegendRows {
     placed: Vec<(Label, Vec<String>, f64, f64)>,
@@ -210,13 +210,14 @@ impl LegendRows {
         let (mut x, mut y, mut row) = (0.0, 0.0, 0.0_f64);
         let mut placed = Vec::new();
         for label in labels {
-            let lines = Role::Label.wrap(&label.text, room - label.key.width() - KEY_GAP, 4);
+            let lines =
+                Role::Label.wrap(&label.text, max_width - label.swatch.width() - KEY_GAP, 4);
             if lines.is_empty() {
                 continue;
             }
             let text = Role::Label.widest(&lines);
-            let width = label.key.width() + KEY_GAP + text;
-            if x > 0.0 && x + width > room {
+            let width = label.swatch.width() + KEY_GAP + text;
+            if x > 0.0 && x + width > max_width {
                 (x, y, row) = (0.0, y + row, 0.0);
             }
             let height = Role::Label.line_height() * lines.len() as f64 + GAP;
@@ -234,8 +235,8 @@ impl LegendRows {
     pub(crate) fn draw(&self, svg: &mut Svg, at: (f64, f64)) {
         for (label, lines, x, centre) in &self.placed {
             let (x, y) = (at.0 + x, at.1 + centre);
-            label.key.draw(svg, &label.colour, x, y);
-            let x = x + label.key.width() + KEY_GAP;
+            label.swatch.draw(svg, &label.colour, x, y);
+            let x = x + label.swatch.width() + KEY_GAP;
             svg.lines_around(lines, (x, y), Anchor::Start);
         }
     }
@@ -248,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stays_put_where_there_is_room() {
+    fn labels_stay_in_place_where_they_fit() {
         for (wanted, placed) in [
             ([20.0, 80.0], [20.0, 80.0]),
             ([50.0, 50.0], [45.0, 55.0]),

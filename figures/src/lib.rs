@@ -1,28 +1,25 @@
-//! How estimates, plans and experiments are shown: the table of an estimate's components ([`component_rows`]), its
-//! figures ([`estimate_figures`]), that of a plan ([`expected_error`]), [numbers](number), and the charts they are made
-//! of.
-//!
-//! Every chart is a plain struct that is filled in and turned into a string (most are a [`Figure`]):
+//! Figures and tables of estimates, plans and experiments: the table of an estimate's components ([`component_rows`]),
+//! its figures ([`estimate_figures`]), that of a plan ([`expected_error`]), [numbers](number), and the underlying
+//! charts. Every chart is a plain struct that is filled in and rendered to a string (most implement [`Figure`]):
 //!
 //! * [`LineChart`]: one or more series over a linear or logarithmic axis, with error bars;
 //! * [`Scree`]: the variances of an estimate's components against its noise floor;
 //! * [`AlignmentChart`]: the expected alignment of each component with the true one;
 //! * [`LoadingTable`]: features by components, for sparse subspaces;
-//! * [`ImageGrid`] of [`LoadingImage`]s: components of pictures, drawn as pictures;
+//! * [`ImageGrid`] of [`LoadingImage`]s: components of image data, drawn as images;
 //! * [`BarChart`]: the largest loadings of a component, by name;
 //! * [`Biplot`]: rows in the plane of two components, with the loadings as arrows;
-//! * [`DataTable`]: the same numbers as an HTML table, for readers who want those.
+//! * [`DataTable`]: the same numbers as an HTML table.
 //!
-//! The strings hold no script, no font and no link, so they can be written to a file, served as an
-//! image or pasted into an HTML page, several to a page: they use no `id`, and all of them carry the
-//! same [`STYLESHEET`], which touches nothing outside `svg.ev-plot` (a page with a strict content
-//! security policy can allow it by its hash). Colours follow the reader's light or dark preference.
-//! The palette is safe for colour-blind readers, and no difference is shown by colour alone: series
-//! also differ by marker and dash, verdicts by shape, signs by direction.
+//! The strings contain no script, font or link, so they can be written to a file, served as an image or embedded in an
+//! HTML page, also several per page: they use no `id`, and all contain the same [`STYLESHEET`], which affects nothing
+//! outside `svg.ev-plot` (a page with a strict content security policy can allow it by its hash). Colours follow the
+//! reader's light or dark preference. The palette is safe for colour-blind readers, and no difference is shown by
+//! colour alone: series also differ by marker and dash, verdicts by shape, signs by direction.
 //!
-//! Long texts break into lines; a no-break space (U+00A0, as in "ε = 2") keeps words together.
+//! Long texts are wrapped; a no-break space (U+00A0, as in "ε = 2") prevents a break.
 //!
-//! The same input gives the same bytes. Numbers that are not finite are left out, never written.
+//! Output is deterministic. Numbers that are not finite are omitted.
 //!
 //! Why no plotting library: `plotters` (0.3.7) writes colours into every element, so a figure cannot follow a dark
 //! page, and measures text with the fonts of the machine it runs on, so the output differs between machines. Here the

@@ -1,4 +1,4 @@
-//! The rows of a sparse subspace: features by components.
+//! The loadings of a sparse subspace: features by components.
 
 use crate::{
     figure::Figure,
@@ -12,8 +12,7 @@ use crate::{
 /// Name of a feature, and its loading on each component.
 type Row = (String, Vec<f64>);
 
-/// A table of bars: one row for each feature, one column for each component, all to one scale; features of longest
-/// row first.
+/// A table of bars to one scale: one row per feature, one column per component, features with the longest row first.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoadingTable {
     /// Title.
@@ -22,13 +21,13 @@ pub struct LoadingTable {
     pub subtitle: Option<String>,
     /// Names of the components.
     pub columns: Vec<String>,
-    /// Names of the features with a loading for each component, in any order; rows of zeros are left out.
+    /// Names of the features with a loading for each component, in any order; zero rows are omitted.
     pub rows: Vec<(String, Vec<f64>)>,
     /// Width in pixels, at least 320; as many columns are shown as fit.
     pub width: f64,
 }
 
-/// Features shown at most.
+/// Maximum features shown.
 const MAX_ROWS: usize = 40;
 const STEP: f64 = 22.0;
 const BAR: f64 = 12.0;
@@ -59,7 +58,7 @@ impl LoadingTable {
         }
     }
 
-    /// The features that are not all zero, longest row first.
+    /// The features with nonzero loadings, longest row first.
     fn sorted(&self) -> Vec<&Row> {
         let length = |(_, loadings): &Row| -> f64 {
             let finite = loadings.iter().filter(|x| drawable(**x));
@@ -99,7 +98,7 @@ impl Figure for LoadingTable {
         let min_column = 2.0 * (pad + MIN_BAR_SPACE);
         let room = width - MARGIN - left;
         let columns = ((room / min_column) as usize).clamp(1, self.columns.len().max(1));
-        // A column may take more than there is on a narrow figure with long numbers.
+        // With long numbers a column may be wider than a narrow figure.
         let column = (room / columns as f64).max(min_column);
         let width = width.max(left + columns as f64 * column + MARGIN);
 
@@ -139,7 +138,7 @@ impl Figure for LoadingTable {
                 let bar = Area::new(from, centre - BAR / 2.0, length.max(0.75), BAR);
                 svg.rect("fill", bar);
                 svg.close_group();
-                // The line of the row must not cross the number.
+                // The row's line must not cross the number.
                 let text = Role::Small.width(number) + 4.0;
                 let x = match *value < 0.0 {
                     true => at - text + 2.0,

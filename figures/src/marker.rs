@@ -75,7 +75,7 @@ impl Marker {
         }
     }
 
-    /// Draws the shape; colour comes from the group around it.
+    /// Draws the shape; its colour is that of the enclosing group.
     pub(crate) fn draw(self, svg: &mut Svg, (x, y): (f64, f64), radius: f64) {
         let r = radius;
         let closed = |svg: &mut Svg, points: &[(f64, f64)]| {

@@ -10,9 +10,8 @@ pub(crate) fn drawable(value: f64) -> bool {
     value.is_finite() && value.abs() <= MAX_DRAWABLE
 }
 
-/// A number in at most four significant digits: `0.1235`, `9876`, `12.3k`, `5M`, `2.5×10⁹`, `−3`.
-///
-/// Values that are not finite read `n/a`.
+/// A number with at most four significant digits: `0.1235`, `9876`, `12.3k`, `5M`, `2.5×10⁹`, `−3`. Values that are not
+/// finite become `n/a`.
 #[must_use]
 pub fn compact(value: f64) -> String {
     if !drawable(value) {
@@ -30,14 +29,14 @@ pub fn compact(value: f64) -> String {
     }
 }
 
-/// As [`compact`], of a value rounded to so many decimals.
+/// Like [`compact`], for a value rounded to `decimals` decimals.
 #[must_use]
 pub fn rounded(value: f64, decimals: i32) -> String {
     let unit = 10f64.powi(decimals);
     compact((value * unit).round() / unit)
 }
 
-/// As [`rounded`], and never 0 for an error that is not: then its first digit.
+/// Like [`rounded`], but a nonzero error that would round to 0 has its first digit.
 #[must_use]
 pub fn rounded_error(error: f64, decimals: i32) -> String {
     if error > 0.0 && error < 0.5 * 10f64.powi(-decimals) {
@@ -47,7 +46,7 @@ pub fn rounded_error(error: f64, decimals: i32) -> String {
     }
 }
 
-/// A value to four decimals with its standard error, where there is one.
+/// A value to four decimals with its standard error, if any.
 #[must_use]
 pub fn with_error(value: f64, error: Option<f64>) -> String {
     let value = rounded(value, 4);
@@ -118,7 +117,7 @@ pub(crate) fn linear_labels(values: &[f64], step: f64) -> Vec<String> {
         .collect()
 }
 
-/// Labels of a logarithmic axis: all as ordinary numbers, or all as powers of ten.
+/// Tick labels of a logarithmic axis: all as ordinary numbers, or all as powers of ten.
 pub(crate) fn log_labels(values: &[f64]) -> Vec<String> {
     let ordinary = values.iter().all(|v| (9.9e-5..1.1e9).contains(v));
     let thousands = values.iter().any(|&v| v >= 9.99e3);
@@ -141,7 +140,7 @@ pub(crate) fn log_labels(values: &[f64]) -> Vec<String> {
         .collect()
 }
 
-/// `floor(log10 |value|)`, right at powers of ten.
+/// `floor(log10 |value|)`, exact at powers of ten.
 pub(crate) fn floor_log10(value: f64) -> i32 {
     let guess = value.abs().log10();
     let nearest = guess.round();
@@ -153,7 +152,7 @@ pub(crate) fn floor_log10(value: f64) -> i32 {
     whole as i32
 }
 
-/// Decimal exponent of a value once it is rounded to so many significant digits.
+/// Decimal exponent of a value rounded to this many significant digits.
 fn exponent_of(value: f64, digits: usize) -> i32 {
     let text = format!("{:.*e}", digits - 1, value);
     text.split_once('e')
@@ -161,7 +160,7 @@ fn exponent_of(value: f64, digits: usize) -> i32 {
         .unwrap_or(0)
 }
 
-/// `value · 10^by`, without overflow on the way.
+/// `value · 10^by` without intermediate overflow.
 fn shift(value: f64, by: i32) -> f64 {
     let half = by / 2;
     value * 10f64.powi(half) * 10f64.powi(by - half)
@@ -175,7 +174,7 @@ fn scientific(value: f64, exponent: i32, decimals: i32) -> String {
     )
 }
 
-/// Rounded to so many decimals, without zeros at the end.
+/// Rounded to this many decimals, without trailing zeros.
 fn decimal(value: f64, decimals: i32) -> String {
     let text = fixed(value, decimals);
     if text.contains('.') {
@@ -185,7 +184,7 @@ fn decimal(value: f64, decimals: i32) -> String {
     }
 }
 
-/// Rounded to so many decimals, with a real minus sign and no negative zero.
+/// Rounded to this many decimals, with a real minus sign and no negative zero.
 fn fixed(value: f64, decimals: i32) -> String {
     let text = format!("{:.*}", usize::try_from(decimals).unwrap_or(0), value);
     match text.strip_prefix('-') {
@@ -208,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_well() {
+    fn numbers_are_readable() {
         for (value, text) in [
             (0.0, "0"),
             (-0.0, "0"),

@@ -4,7 +4,7 @@ use eigenveil_estimation::{floor::Spectrum, plan::max_error};
 
 use crate::{Axis, LineChart, Series};
 
-/// Lines of expected error against the number of participants, for a population of this spectrum.
+/// The expected error against the number of participants, for a population with this spectrum.
 pub fn expected_error(
     title: &str,
     spectrum: &Spectrum,
@@ -15,7 +15,7 @@ pub fn expected_error(
     let mut chart = LineChart::new(
         title,
         Axis::log("participants n").between(from as f64, to as f64),
-        // From zero: a difference must look as large as it is.
+        // The axis starts at zero, so that differences are not exaggerated.
         Axis::linear("expected error ‖V̂V̂ᵀ − VVᵀ‖F").between(0.0, 1.05 * largest),
     );
     chart.series = lines;

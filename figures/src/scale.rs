@@ -7,26 +7,26 @@ use crate::{
     text::Role,
 };
 
-/// How an axis grows.
+/// The kind of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum ScaleKind {
-    /// Equal steps are equally long.
+    /// Equal differences have equal lengths.
     #[default]
     Linear,
-    /// Equal factors are equally long; values of zero and below are left out.
+    /// Equal ratios have equal lengths; values of zero and below are omitted.
     Log10,
 }
 
 /// The specification of an axis.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Axis {
-    /// What is measured, with its unit.
+    /// Label: the quantity and its unit.
     pub label: String,
-    /// How the axis grows.
+    /// Kind of the axis.
     pub scale: ScaleKind,
-    /// First and last value; by default what the data needs, rounded outwards.
+    /// First and last value; by default the range of the data, rounded outwards.
     pub domain: Option<(f64, f64)>,
-    /// Values to write; by default round numbers.
+    /// Tick values; by default round numbers.
     pub ticks: Vec<f64>,
 }
 
@@ -48,7 +48,7 @@ impl Axis {
         }
     }
 
-    /// The same axis from one value to another, whatever the data; ignored unless `first < last`.
+    /// The same axis with a fixed range; ignored unless `first < last`.
     #[must_use]
     pub fn between(mut self, first: f64, last: f64) -> Self {
         self.domain = Some((first, last));
@@ -62,7 +62,7 @@ impl Axis {
         self
     }
 
-    /// Whether a value has a place on this axis.
+    /// Whether a value can be shown on this axis.
     pub(crate) fn can_show(&self, value: f64) -> bool {
         can_show(self.scale, value)
     }
@@ -75,9 +75,9 @@ fn can_show(kind: ScaleKind, value: f64) -> bool {
 /// A tick; its label is empty if it does not fit.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Tick {
-    /// Where.
+    /// Its value.
     pub(crate) value: f64,
-    /// What is written.
+    /// Its label.
     pub(crate) label: String,
 }
 
@@ -87,7 +87,7 @@ impl Tick {
     }
 }
 
-/// An axis fitted to data and to a stretch of pixels.
+/// An axis fitted to data and to a range of pixels.
 #[derive(Clone, Debug)]
 pub(crate) struct AxisScale {
     kind: ScaleKind,
@@ -96,7 +96,7 @@ pub(crate) struct AxisScale {
     range: (f64, f64),
     /// Labelled ticks, ascending.
     pub(crate) ticks: Vec<Tick>,
-    /// Values with a short unlabelled mark.
+    /// Minor ticks, short and without label.
     pub(crate) minor: Vec<f64>,
 }
 
@@ -168,11 +168,11 @@ impl AxisScale {
         }
     }
 
-    /// Where a value lies, in pixels.
+    /// Position of a value, in pixels.
     pub(crate) fn at(&self, value: f64) -> f64 {
         let (a, b) = self.domain;
         let share = match self.kind {
-            // Halves keep the differences finite.
+            // Halving keeps the differences finite.
             ScaleKind::Linear => (value / 2.0 - a / 2.0) / (b / 2.0 - a / 2.0),
             ScaleKind::Log10 => {
                 (value.max(MIN_DRAWABLE).log10() - a.log10()) / (b.log10() - a.log10())
@@ -185,7 +185,7 @@ impl AxisScale {
         self.range.0 + share * (self.range.1 - self.range.0)
     }
 
-    /// Whether a value lies on the axis.
+    /// Whether a value lies within the axis.
     pub(crate) fn shows(&self, value: f64) -> bool {
         let at = self.at(value);
         let (a, b) = (self.range.0, self.range.1);
@@ -257,7 +257,7 @@ fn widen(kind: ScaleKind, extent: Option<(f64, f64)>) -> (f64, f64) {
     }
 }
 
-/// The nearest of 1, 2 or 5 times a power of ten, as that and the exponent.
+/// The nearest step of 1, 2 or 5 times a power of ten, as factor and exponent.
 fn nice_step(span: f64, target: usize) -> (f64, i32) {
     let raw = span / target as f64;
     let exponent = floor_log10(raw);
@@ -270,7 +270,7 @@ fn nice_step(span: f64, target: usize) -> (f64, i32) {
     }
 }
 
-/// `i` steps of `m·10^e`, without the error of a decimal step.
+/// `i` steps of `m·10^e`, without accumulating decimal errors.
 fn multiple(i: f64, (m, e): (f64, i32)) -> f64 {
     if e < 0 {
         i * m / 10f64.powi(-e)
@@ -345,7 +345,7 @@ fn zip(values: &[f64], labels: Vec<String>) -> Vec<Tick> {
         .collect()
 }
 
-/// Marks at 2, 3, … 9 times each power of ten, on a logarithmic axis of few decades.
+/// Minor ticks at 2, 3, … 9 times each power of ten, on a logarithmic axis of few decades.
 fn minor(kind: ScaleKind, domain: (f64, f64), ticks: &[Tick]) -> Vec<f64> {
     if kind == ScaleKind::Linear || !(2.0..=1e7).contains(&(domain.1 / domain.0)) {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! Variances of the components of an estimate, against its noise floor.
+//! The scree plot of an estimate: variances against its noise floor.
 
 use eigenveil_shared::estimate::{VarianceFloor, Verdict};
 
@@ -19,19 +19,19 @@ use crate::{
     verdict::{self, MAX_COMPONENTS, ScreeComponent, rank, ranks},
 };
 
-/// A scree plot: variances (eigenvalues of `E[xxᵀ]`) by rank, the noise floor, and how well each component is expected
-/// to be recovered.
+/// A scree plot: variances (eigenvalues of `E[xxᵀ]`) by rank, the noise floor, and the expected alignment of each
+/// component.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scree {
     /// Title.
     pub title: String,
     /// A line under the title.
     pub subtitle: Option<String>,
-    /// Variances, as a rule descending.
+    /// Variances, usually descending.
     pub eigenvalues: Vec<f64>,
     /// The noise floor.
     pub floor: Option<VarianceFloor>,
-    /// What is known about the leading components; the others are judged by the floor.
+    /// Details of the leading components; the verdicts of the others follow from the floor.
     pub components: Vec<ScreeComponent>,
     /// The spectrum of the same data without noise, in the same units.
     pub without_noise: Option<Vec<f64>>,
@@ -74,8 +74,8 @@ impl Scree {
         let present: Vec<_> = values.iter().map(|&(i, v)| self.verdict(i, v)).collect();
         let mut labels = verdict::legend(&present);
         if reference {
-            let key = Swatch::Series(LineStyle::Dashed, Marker::Cross);
-            labels.push(Label::above(WITHOUT_NOISE, "c5 fine", key));
+            let swatch = Swatch::Series(LineStyle::Dashed, Marker::Cross);
+            labels.push(Label::above(WITHOUT_NOISE, "c5 fine", swatch));
         }
         if self.floor.is_some() {
             labels.push(Label::above("hidden by the noise", "", Swatch::Band));
@@ -87,7 +87,7 @@ impl Scree {
         let level = |name: &str, swatch: Swatch, y: f64| Label {
             text: format!("{name} {}", compact(y)),
             colour: String::new(),
-            key,
+            swatch,
             x: None,
             y,
             at_edge: true,

@@ -3,10 +3,10 @@
 /// Number of series colours, `c0` to `c7`.
 pub(crate) const SERIES_COLOURS: usize = 8;
 
-/// The stylesheet inside every figure of this crate, the same text in each.
+/// The stylesheet, identical in every figure of this crate.
 ///
-/// All selectors start with `.ev-plot`. Colour is given through `color`, and shapes and text use
-/// `currentColor`, so the dark half only lists colours.
+/// All selectors start with `.ev-plot`. Colours are set through `color`, and shapes and text use `currentColor`, so the
+/// dark part only lists colours.
 pub const STYLESHEET: &str = "\
 .ev-plot{max-width:100%;height:auto;\
 font-family:system-ui,-apple-system,'Segoe UI',Roboto,'Noto Sans','Helvetica Neue',Arial,sans-serif}\

@@ -12,7 +12,7 @@ pub(crate) enum Anchor {
     End,
 }
 
-/// A figure being written.
+/// An SVG document being written.
 #[derive(Debug, Default)]
 pub(crate) struct Svg {
     body: String,
@@ -38,7 +38,7 @@ impl Svg {
 
     /// A translucent rectangle.
     pub(crate) fn tinted(&mut self, class: &str, area: Area, opacity: f64) {
-        // Cells of a grid meet without seams when their edges fall on whole pixels.
+        // Cells of a grid join without seams if their edges fall on whole pixels.
         let more = format!(
             " shape-rendering=\"crispEdges\" fill-opacity=\"{}\"",
             num(opacity)
@@ -98,7 +98,7 @@ impl Svg {
         );
     }
 
-    /// Names on lines around a middle height.
+    /// Lines of text, vertically centred at a height.
     pub(crate) fn lines_around(&mut self, lines: &[String], at: (f64, f64), anchor: Anchor) {
         let (role, step) = (Role::Label, Role::Label.line_height());
         let first = at.1 - step * (lines.len() as f64 - 1.0) / 2.0 + role.size() * 0.35;
@@ -107,7 +107,7 @@ impl Svg {
         }
     }
 
-    /// Opens a group whose parts share a tooltip.
+    /// Opens a group with a tooltip.
     pub(crate) fn open_group(&mut self, class: &str, tooltip: &str) {
         let _ = write!(self.body, "<g class=\"{class}\">");
         if !tooltip.is_empty() {
@@ -135,7 +135,7 @@ impl Svg {
         self.body.push_str("</svg>");
     }
 
-    /// The finished figure.
+    /// The finished document.
     pub(crate) fn finish(self, width: f64, height: f64, title: &str, description: &str) -> String {
         let (w, h) = (num(width), num(height));
         let title = escape(title);

@@ -1,11 +1,11 @@
-//! Numbers of a figure as an HTML table.
+//! The numbers of a figure as an HTML table.
 
 use crate::svg::escape;
 
-/// A small table, written as HTML beside a figure for readers who want the numbers.
+/// A small HTML table with the numbers of a figure.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DataTable {
-    /// What the table shows.
+    /// Caption.
     pub caption: String,
     /// Names of the columns.
     pub headers: Vec<String>,

@@ -1,6 +1,6 @@
 //! Text layout: size per role, estimated width, line breaks.
 
-/// The role of a piece of text; the stylesheet gives each its size.
+/// The role of a text, which determines its size in the stylesheet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// Title of the figure.
@@ -34,7 +34,7 @@ impl Role {
         }
     }
 
-    /// From one baseline to the next.
+    /// Distance between baselines.
     pub(crate) fn line_height(self) -> f64 {
         (self.size() * 1.3).round()
     }
@@ -44,7 +44,7 @@ impl Role {
         text.chars().map(|c| self.advance(c)).sum()
     }
 
-    /// Width of the widest of these.
+    /// Width of the widest text.
     pub(crate) fn widest<T: AsRef<str>>(self, texts: impl IntoIterator<Item = T>) -> f64 {
         let widths = texts.into_iter().map(|text| self.width(text.as_ref()));
         widths.fold(0.0, f64::max)
@@ -72,15 +72,15 @@ impl Role {
         {
             let mut word = word.to_owned();
             if !line.is_empty() {
-                if self.width(&line) + self.width(" ") + self.width(&word) <= room {
+                if self.width(&line) + self.width(" ") + self.width(&word) <= max_width {
                     line.push(' ');
                     line.push_str(&word);
                     continue;
                 }
                 lines.push(std::mem::take(&mut line));
             }
-            while self.width(&word) > room && word.chars().count() > 1 {
-                let fits = after_separator(&word, self.prefix(&word, room).max(1));
+            while self.width(&word) > max_width && word.chars().count() > 1 {
+                let fits = after_separator(&word, self.prefix(&word, max_width).max(1));
                 let rest: String = word.chars().skip(fits).collect();
                 lines.push(word.chars().take(fits).collect());
                 word = rest;
@@ -90,37 +90,37 @@ impl Role {
         if !line.is_empty() {
             lines.push(line);
         }
-        if lines.len() > most {
-            let rest = lines.split_off(most.saturating_sub(1)).join(" ");
-            lines.push(self.shorten(&rest, room));
+        if lines.len() > max_lines {
+            let rest = lines.split_off(max_lines.saturating_sub(1)).join(" ");
+            lines.push(self.shorten(&rest, max_width));
         }
         lines
     }
 
     /// Cuts a text to `max_width`; a shortened one ends in "…".
     pub(crate) fn shorten(self, text: &str, max_width: f64) -> String {
-        if self.width(text) <= room {
+        if self.width(text) <= max_width {
             return text.to_owned();
         }
-        let fits = self.prefix(text, room - self.width("…"));
+        let fits = self.prefix(text, max_width - self.width("…"));
         let kept: String = text.chars().take(fits).collect();
         format!("{}…", kept.trim_end())
     }
 
-    /// How many characters fit.
+    /// Number of characters that fit.
     fn prefix(self, text: &str, max_width: f64) -> usize {
         let mut used = 0.0;
         text.chars()
             .take_while(|&c| {
                 used += self.advance(c);
-                used <= room
+                used <= max_width
             })
             .count()
     }
 }
 
-/// Where to break a word of which `fits` characters fit: after the last `_`, `-`, `/`, `.` or `:` among them, if there
-/// is one that leaves a part of some length, as names of features have them.
+/// Where to break a word of which `fits` characters fit: after the last `_`, `-`, `/`, `.` or `:` (common in feature
+/// names) that leaves a part of some length, if any.
 fn after_separator(word: &str, fits: usize) -> usize {
     let separators = word.chars().take(fits).enumerate();
     let last = separators
@@ -156,9 +156,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn lines_fit_and_lose_nothing(text in "[a-z ]{0,80}", room in 20.0..300.0f64) {
-            let lines = Role::Small.wrap(&text, room, usize::MAX);
-            prop_assert!(lines.iter().all(|l| Role::Small.width(l) <= room + 1e-9));
+        fn lines_fit_and_lose_nothing(text in "[a-z ]{0,80}", max_width in 20.0..300.0f64) {
+            let lines = Role::Small.wrap(&text, max_width, usize::MAX);
+            prop_assert!(lines.iter().all(|l| Role::Small.width(l) <= max_width + 1e-9));
             let squash = |s: &str| s.split_whitespace().collect::<String>();
             prop_assert_eq!(squash(&lines.concat()), squash(&text));
         }

@@ -3,7 +3,7 @@
 use eigenveil_shared::estimate::{VarianceFloor, Verdict};
 
 use crate::{
-    label::{Key, Label},
+    label::{Label, Swatch},
     marker::{LineStyle, Marker},
     scale::{AxisScale, Tick},
     text::Role,
@@ -12,10 +12,10 @@ use crate::{
 /// Maximum number of components shown one by one.
 pub(crate) const MAX_COMPONENTS: usize = 30;
 
-/// What is known about one estimated component.
+/// One estimated component.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ScreeComponent {
-    /// Where it stands relative to the noise floor.
+    /// Verdict relative to the noise floor.
     pub verdict: Verdict,
     /// Expected squared cosine with the true component, from 0 to 1.
     pub alignment: f64,
@@ -28,7 +28,7 @@ pub struct ScreeComponent {
 /// All verdicts, best first.
 pub(crate) const ALL: [Verdict; 3] = [Verdict::Above, Verdict::At, Verdict::Below];
 
-/// Class of a verdict's colour.
+/// CSS class of a verdict's colour.
 pub(crate) fn class(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Above => "va",
@@ -37,7 +37,7 @@ pub(crate) fn class(verdict: Verdict) -> &'static str {
     }
 }
 
-/// Shape of its points.
+/// Marker of a verdict.
 pub(crate) fn marker(verdict: Verdict) -> Marker {
     match verdict {
         Verdict::Above => Marker::Circle,
@@ -51,13 +51,13 @@ pub(crate) fn legend(present: &[Option<Verdict>]) -> Vec<Label> {
     ALL.into_iter()
         .filter(|verdict| present.contains(&Some(*verdict)))
         .map(|verdict| {
-            let key = Key::Series(LineStyle::None, marker(verdict));
-            Label::above(verdict.in_words(), class(verdict), key)
+            let swatch = Swatch::Series(LineStyle::None, marker(verdict));
+            Label::above(verdict.in_words(), class(verdict), swatch)
         })
         .collect()
 }
 
-/// Where a variance stands relative to the floor.
+/// The verdict of a variance relative to the floor.
 pub(crate) fn from_variance(floor: VarianceFloor, variance: f64) -> Verdict {
     if variance > floor.threshold {
         Verdict::Above
@@ -72,7 +72,7 @@ pub(crate) fn rank(index: usize) -> f64 {
     index as f64 + 1.0
 }
 
-/// The horizontal axis: ranks 1 to n, each with its own slot.
+/// The horizontal axis: ranks 1 to n, one slot each.
 pub(crate) fn ranks(n: usize, range: (f64, f64)) -> AxisScale {
     let n = n.max(1);
     let every = if n <= 16 { 1 } else { 5 };

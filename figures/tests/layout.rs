@@ -1,6 +1,6 @@
 //! Every figure is well-formed and finite, and has no clipped or overlapping text.
 
-// Helpers of tests, not only tests, may stop at what should not be.
+// Test helpers may panic too, not only tests.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use eigenveil_figures::{
@@ -14,7 +14,7 @@ use roxmltree::{Document, Node};
 
 mod samples;
 
-/// Box of a text at 0.6 em a character: left, top, right, bottom.
+/// Bounding box of a text at 0.6 em a character: left, top, right, bottom.
 fn text_box(node: Node<'_, '_>) -> [f64; 4] {
     let class = node.attribute("class").unwrap();
     let size = match class.split(' ').next().unwrap() {
@@ -47,7 +47,7 @@ fn check(svg: &str) {
     let children: Vec<_> = root.children().take(3).collect();
     let names = children.iter().map(|child| child.tag_name().name());
     assert!(names.eq(["title", "desc", "style"]));
-    // The same in each, so that several share a page.
+    // Identical in all figures, so that several can share a page.
     assert_eq!(children[2].text(), Some(STYLESHEET));
     let size = |name| root.attribute(name).unwrap().parse::<f64>().unwrap();
     let (width, height) = (size("width"), size("height"));
@@ -87,7 +87,7 @@ fn check(svg: &str) {
     }
 }
 
-/// The picture, and its numbers as a table.
+/// Checks the figure and its table.
 fn check_both(figure: &dyn Figure) {
     check(&figure.to_svg());
     let html = figure.to_table().to_html();
@@ -109,7 +109,7 @@ fn chart(x: Axis, y: Axis, points: &[(f64, f64)]) -> LineChart {
 }
 
 #[test]
-fn samples_are_sound_and_deterministic() {
+fn samples_are_valid_and_deterministic() {
     let first = samples::all();
     for (_, svg) in &first {
         check(svg);
@@ -137,9 +137,9 @@ fn text_is_escaped() {
     assert!(!html.contains("a <&") && Document::parse(&html).is_ok());
 }
 
-/// Names are whole wherever loadings are drawn, at every width that pages ask for.
+/// Names of features are complete in every chart of loadings, at every width that pages use.
 #[test]
-fn the_longest_names_of_features_are_whole() {
+fn long_feature_names_are_complete() {
     let estimate = samples::estimate();
     let names = estimate.feature_names();
     for width in [350.0, 560.0, 720.0] {
@@ -156,7 +156,7 @@ fn the_longest_names_of_features_are_whole() {
                 let name: String = name.split_whitespace().collect();
                 assert!(written.contains(&name), "{name} is not in {written}");
             }
-            // Nothing else is cut either.
+            // No other text is truncated either.
             let cut = texts(&svg).iter().any(|text| text.ends_with('…'));
             assert!(!cut, "{written}");
         }
@@ -168,9 +168,9 @@ fn the_longest_names_of_features_are_whole() {
     }
 }
 
-/// The table and the figures of an estimate show the same numbers, a group after its last component.
+/// Table and figures of an estimate show the same numbers, a group after its last component.
 #[test]
-fn each_number_is_written_once() {
+fn table_and_figures_show_the_same_numbers() {
     let estimate = samples::estimate();
     let rows: Vec<_> = component_rows(&estimate).collect();
     let line = |row: &ComponentRow| {
@@ -199,7 +199,7 @@ fn each_number_is_written_once() {
             let point = format!("<title>Component {}: {variance}", row.component);
             assert!(svg.contains(&point), "{point}");
         }
-        // The name is the study's, and a page has it as its heading.
+        // A page with the study's name as its heading omits it from the titles.
         let named = format!(", {}</title>", estimate.name);
         assert!(svg.contains(&named));
     }
@@ -213,7 +213,7 @@ fn each_number_is_written_once() {
 }
 
 #[test]
-fn odd_data_still_gives_a_picture() {
+fn degenerate_data_still_gives_a_figure() {
     let dropped = chart(Axis::linear("x"), Axis::linear("y"), &[(f64::NAN, 1.0)]).to_svg();
     assert!(texts(&dropped).contains(&"no data".to_owned()));
     for scree in [
@@ -232,7 +232,7 @@ fn odd_data_still_gives_a_picture() {
 }
 
 #[test]
-fn images_know_their_shape_and_their_sign() {
+fn images_check_their_shape_and_align_their_sign() {
     assert!(LoadingImage::new("", "", (2, 2), &[1.0; 3]).is_none());
     assert!(LoadingImage::new("", "", (0, 0), &[]).is_none());
     assert!(LoadingImage::new("", "", (usize::MAX, 2), &[1.0]).is_none());
@@ -292,7 +292,7 @@ fn component() -> impl Strategy<Value = ScreeComponent> {
 
 proptest! {
     #[test]
-    fn any_line_chart_is_sound(
+    fn any_line_chart_is_valid(
         title in name(),
         subtitle in prop::option::of(name()),
         (x, y) in (axis(), axis()),
@@ -305,7 +305,7 @@ proptest! {
     }
 
     #[test]
-    fn any_scree_is_sound(
+    fn any_scree_is_valid(
         title in name(),
         eigenvalues in prop::collection::vec(value(), 0..80),
         floor in prop::option::of((value(), value(), value())),
@@ -324,7 +324,7 @@ proptest! {
     }
 
     #[test]
-    fn any_alignment_chart_is_sound(
+    fn any_alignment_chart_is_valid(
         title in name(),
         components in prop::collection::vec(component(), 0..40),
         width in 0.0..1200.0f64,
@@ -333,7 +333,7 @@ proptest! {
     }
 
     #[test]
-    fn any_loading_table_is_sound(
+    fn any_loading_table_is_valid(
         (title, columns) in (name(), prop::collection::vec(name(), 0..9)),
         rows in prop::collection::vec((name(), prop::collection::vec(value(), 0..9)), 0..50),
         width in 0.0..1200.0f64,
@@ -342,7 +342,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bar_chart_is_sound(
+    fn any_bar_chart_is_valid(
         (title, label) in (name(), name()),
         bars in prop::collection::vec((name(), value()), 0..30),
         (shown, width) in (0usize..40, 0.0..1200.0f64),
@@ -351,7 +351,7 @@ proptest! {
     }
 
     #[test]
-    fn any_grid_is_sound(
+    fn any_grid_is_valid(
         title in name(),
         rows in prop::collection::vec(
             (name(), prop::collection::vec((name(), name(), 1usize..5, 1usize..5, value()), 0..4)),

@@ -4,7 +4,7 @@
 
 use eigenveil_audit::{
     AttemptsVerdict, AuditReport, AuditSettings, AuditVerdict, Method, Observed, PairKind,
-    Sampling, Side, Statistic, audit_devices, event_bound, mu_bound, observe, prepared,
+    Sampling, Side, Statistic, audit_devices, event_bound, mu_bound, observe, prepare,
 };
 use eigenveil_shared::{
     codec::StudyShape,
@@ -65,7 +65,7 @@ fn passes_the_report_test(report: &AuditReport) -> bool {
         .all(|pair| pair.epsilon_lower_bound <= 1.0)
 }
 
-fn every_leak_is_convicted(trials: usize) {
+fn every_leak_is_refuted(trials: usize) {
     // Leaks that an audit of payloads alone misses.
     let unseen = [
         Leak::None,
@@ -166,7 +166,7 @@ fn half_the_noise(trials: usize) {
 }
 
 /// A retry must resend the same bytes: ten fresh reports of one row spend ten budgets.
-fn retries_randomised_again(trials: usize) {
+fn rerandomised_retries(trials: usize) {
     let params = study(MechanismKind::DoubleCap, 1.0);
     let pair = rows(&params, PairKind::Axes);
     let statistic = Statistic::new(params.mechanism(), &pair).unwrap();
@@ -205,12 +205,12 @@ fn every_attempt_of_double_cap_costs_the_same() {
 }
 
 #[test]
-fn planted_leaks_are_convicted() {
-    every_leak_is_convicted(TRIALS);
+fn planted_leaks_are_refuted() {
+    every_leak_is_refuted(TRIALS);
 }
 
 #[test]
-fn parity_of_the_attempts_is_convicted_by_the_transcript() {
+fn parity_of_the_attempts_is_refuted_by_the_transcript() {
     the_parity_of_the_attempts_is_seen_with_the_report(TRIALS);
 }
 
@@ -220,15 +220,15 @@ fn half_the_noise_is_refuted() {
 }
 
 #[test]
-fn retries_randomised_again_are_caught() {
-    retries_randomised_again(TRIALS);
+fn rerandomised_retries_are_refuted() {
+    rerandomised_retries(TRIALS);
 }
 
 #[test]
 #[ignore = "10⁶ trials a row: some ten minutes in release"]
 fn a_million_trials_of_everything_broken() {
-    every_leak_is_convicted(MANY);
+    every_leak_is_refuted(MANY);
     the_parity_of_the_attempts_is_seen_with_the_report(MANY);
     half_the_noise(MANY);
-    retries_randomised_again(MANY);
+    rerandomised_retries(MANY);
 }

@@ -66,7 +66,7 @@ fn correct_ones_stay_below(epsilon: f64, trials: usize, at_least: f64) {
     }
 }
 
-fn as_published_is_convicted(trials: usize) {
+fn as_published_is_refuted(trials: usize) {
     for mechanism in [
         MechanismKind::SymmetricGaussian,
         MechanismKind::IsotropicGaussian,
@@ -79,7 +79,7 @@ fn as_published_is_convicted(trials: usize) {
             "{report:?}"
         );
         assert!(
-            report.finding.contains("really holds is epsilon 5.26"),
+            report.finding.contains("the true value is epsilon 5.26"),
             "{}",
             report.finding
         );
@@ -101,7 +101,7 @@ fn correct_mechanisms_stay_below_their_claim_and_near_it() {
 
 /// With the operating system's randomness, as on a device: one false alarm in 10⁹ runs of each mechanism.
 #[test]
-fn what_devices_release_stays_below_the_claim() {
+fn sdk_devices_stay_below_their_claim() {
     for &mechanism in MechanismKind::ALL {
         let settings = AuditSettings {
             randomness: Randomness::System,
@@ -116,7 +116,7 @@ fn what_devices_release_stays_below_the_claim() {
 
 /// Correct mechanisms are refuted for at most 5 % of seeds: more than 9 of 60 then in one of 1,000 tests.
 #[test]
-fn correct_mechanisms_are_convicted_as_rarely_as_stated() {
+fn correct_mechanisms_are_refuted_as_rarely_as_stated() {
     for mechanism in [MechanismKind::DoubleCap, MechanismKind::IsotropicGaussian] {
         let refuted = (0..60)
             .filter(|&seed| {
@@ -135,8 +135,8 @@ fn correct_mechanisms_are_convicted_as_rarely_as_stated() {
 }
 
 #[test]
-fn as_published_is_convicted_and_the_finding_says_what_holds() {
-    as_published_is_convicted(50_000);
+fn as_published_is_refuted_and_the_finding_reports_the_true_epsilon() {
+    as_published_is_refuted(50_000);
 }
 
 #[test]
@@ -149,5 +149,5 @@ fn a_million_trials_correct() {
 #[test]
 #[ignore = "10⁶ trials a row: seconds in release, minutes otherwise"]
 fn a_million_trials_as_published() {
-    as_published_is_convicted(1_000_000);
+    as_published_is_refuted(1_000_000);
 }

@@ -23,9 +23,11 @@ const PRECISION: f64 = 1e-5;
 /// change sign, from g to −g: the bound does not use that outer products never do.
 ///
 /// ```
-/// use eigenveil_central::{Neighbours, accountant::RunAccountant}; // A thousand steps over samples of 1 % of the rows,
-/// with noise as large as the largest contribution. let mut run = RunAccountant::new(Neighbours::ZeroOut);
-/// run.subsampled(0.01, 1.0, 1000)?; assert!((run.epsilon(1e-5)? - 1.82824).abs() < 1e-3);
+/// use eigenveil_central::{Neighbours, accountant::RunAccountant};
+/// // A thousand steps over samples of 1 % of the rows, noise as large as the largest contribution.
+/// let mut run = RunAccountant::new(Neighbours::ZeroOut);
+/// run.subsampled(0.01, 1.0, 1000)?;
+/// assert!((run.epsilon(1e-5)? - 1.82824).abs() < 1e-3);
 /// assert!((run.renyi_epsilon(1e-5)? - 2.1014).abs() < 1e-2);
 /// # Ok::<(), eigenveil_shared::Error>(())
 /// ```

@@ -8,7 +8,7 @@ use nalgebra::{DMatrix, DVector};
 
 use crate::{
     accountant::laplace,
-    baseline::{AlgorithmInfo, Baseline, Delta, check},
+    baseline::{AlgorithmInfo, Baseline, DeltaSupport, check},
     fit::{Fit, Request},
     generator::Generator,
     noise::EntryNoise,

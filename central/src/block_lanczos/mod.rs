@@ -6,8 +6,8 @@ mod band;
 use std::ops::Range;
 
 use eigenveil_estimation::linalg::{
-    Part, StartVectors, Symmetric, SymmetricEigen, add_part_product, cross_product, fix_signs,
-    part_cross_product,
+    RowBlock, StartVectors, Symmetric, SymmetricEigen, add_row_block_product, cross_product,
+    fix_signs, row_block_cross_product,
 };
 use eigenveil_shared::Result;
 use nalgebra::{DMatrix, DVector};
@@ -117,7 +117,7 @@ pub(crate) fn leading_pairs(
                 vectors,
             }));
         }
-        if !grown || searched > most {
+        if !grown || searched > max_dimension {
             return Ok(None);
         }
         look_at = searched + searched / 4;
@@ -197,7 +197,7 @@ impl<'a, 'n> BlockLanczos<'a, 'n> {
         lanczos
     }
 
-    /// Dimension of the space that was krylov_dimension.
+    /// Dimension of the Krylov space.
     pub(crate) fn krylov_dimension(&self) -> usize {
         self.open
     }
@@ -277,8 +277,8 @@ impl<'a, 'n> BlockLanczos<'a, 'n> {
         r
     }
 
-    fn basis_block(&self, columns: Range<usize>) -> Part<'_> {
-        Part {
+    fn basis_block(&self, columns: Range<usize>) -> RowBlock<'_> {
+        RowBlock {
             matrix: &self.basis,
             rows: self.height,
             columns,
@@ -292,8 +292,8 @@ impl<'a, 'n> BlockLanczos<'a, 'n> {
             return;
         }
         let basis = self.basis_block(from..self.width);
-        let overlap = part_cross_product(&basis, directions);
-        add_part_product(directions, &basis, &overlap, -1.0);
+        let overlap = row_block_cross_product(&basis, directions);
+        add_row_block_product(directions, &basis, &overlap, -1.0);
     }
 
     /// All values of T, and as many leading pairs as `wanted` returns when given them.
@@ -336,7 +336,7 @@ impl<'a, 'n> BlockLanczos<'a, 'n> {
     /// `Q·coordinates`: one row for each dimension of the matrix, and one for each coordinate of the noise beyond it.
     pub(crate) fn vectors(&self, coordinates: &DMatrix<f64>) -> DMatrix<f64> {
         let mut out = DMatrix::zeros(self.height, coordinates.ncols());
-        add_part_product(
+        add_row_block_product(
             &mut out,
             &self.basis_block(0..coordinates.nrows()),
             coordinates,

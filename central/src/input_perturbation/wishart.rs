@@ -7,7 +7,7 @@ use rand_distr::{Distribution, StandardNormal};
 
 use super::fit_from_sum;
 use crate::{
-    baseline::{AlgorithmInfo, Baseline, Delta, check},
+    baseline::{AlgorithmInfo, Baseline, DeltaSupport, check},
     fit::{Fit, Request},
     generator::Generator,
     privacy::{CentralCalibration, Privacy},

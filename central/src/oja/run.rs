@@ -69,10 +69,10 @@ impl Oja {
             let clip = clip.unwrap_or(1.0);
             let sensitivity = gradient_sensitivity(target.neighbours, clip, k);
             let accounted = accounted_sd(budget, sensitivity)?;
-            let (published, published_remark) = self.variant.published(budget, n, steps, clip);
+            let (published, published_note) = self.variant.published(budget, n, steps, clip);
             let (sd, note) = match target.calibration {
                 CentralCalibration::Accounted => (accounted, None),
-                CentralCalibration::AsPublished => (published, published_remark),
+                CentralCalibration::AsPublished => (published, published_note),
             };
             noise_sd = sd;
             // Each row is used in one step.

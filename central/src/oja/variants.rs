@@ -61,7 +61,7 @@ pub(crate) static MINIBATCH: AlgorithmInfo = AlgorithmInfo {
         GRADIENT_CLIP.or(DEFAULT_CLIP),
     ],
     ..AlgorithmInfo::private(|options| {
-        let steps = match (options.count(ITERATIONS), options.count(BATCH)) {
+        let batching = match (options.count(ITERATIONS), options.count(BATCH)) {
             (Some(_), Some(_)) => return Err(conflicting_steps_error()),
             (Some(steps), None) => Some(Batching::Count(steps)),
             (None, batch) => batch.map(Batching::Batch),
@@ -69,7 +69,7 @@ pub(crate) static MINIBATCH: AlgorithmInfo = AlgorithmInfo {
         let clip = options.number(GRADIENT_CLIP).unwrap_or(DEFAULT_CLIP);
         Ok(Box::new(Oja {
             numerator: numerator(options)?,
-            variant: OjaVariant::Minibatch { clip, steps },
+            variant: OjaVariant::Minibatch { clip, batching },
         }))
     })
 };
@@ -139,7 +139,7 @@ impl Oja {
     pub const MINIBATCH: Self = Self {
         variant: OjaVariant::Minibatch {
             clip: DEFAULT_CLIP,
-            steps: None,
+            batching: None,
         },
         numerator: None,
     };
@@ -165,13 +165,13 @@ impl OjaVariant {
         }
     }
 
-    /// Batching, and rows of a step.
+    /// Steps, and rows of a step.
     pub(super) fn steps(&self, n: u64) -> Result<(usize, usize)> {
-        let Self::Minibatch { steps, .. } = *self else {
+        let Self::Minibatch { batching, .. } = *self else {
             return Ok((whole_steps(n, 1)?, 1));
         };
         let default = || Batching::Count(((n as f64).ln().powi(2).ceil() as usize).max(1));
-        match steps.unwrap_or_else(default) {
+        match batching.unwrap_or_else(default) {
             Batching::Batch(batch) => Ok((whole_steps(n, batch)?, batch)),
             Batching::Count(steps) => {
                 let batch = n.checked_div(steps as u64).unwrap_or(0);

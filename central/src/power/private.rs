@@ -12,7 +12,7 @@ use super::{
     product_sensitivity, product_sensitivity_l1,
 };
 use crate::{
-    AlgorithmInfo, Baseline, CentralCalibration, Delta, Fit, Generator, Neighbours, Privacy,
+    AlgorithmInfo, Baseline, CentralCalibration, DeltaSupport, Fit, Generator, Neighbours, Privacy,
     Request, Rows,
     accountant::{full_batch, laplace},
     check,
@@ -175,10 +175,10 @@ impl NoiseInputs {
     /// λ = 10mL√d/ε for δ = 0.
     fn published(&self) -> NoiseScale {
         let (epsilon, delta) = (self.budget.epsilon(), self.budget.delta());
-        let products = (self.settings.1 * self.steps) as f64;
+        let products = (self.shape.1 * self.steps) as f64;
         if self.budget.is_pure() {
             return NoiseScale::FixedLaplace(
-                10.0 * products * (self.settings.0 as f64).sqrt() / epsilon,
+                10.0 * products * (self.shape.0 as f64).sqrt() / epsilon,
             );
         }
         let sigma = (4.0 * products * (1.0 / delta).ln()).sqrt() / epsilon;
@@ -193,7 +193,7 @@ impl NoiseInputs {
         let gaussian = |multiplier: f64| {
             full_batch::true_epsilon(multiplier, self.steps as u64, self.budget.delta())
         };
-        let (d, m) = self.settings;
+        let (d, m) = self.shape;
         // For rows the sensitivity is the same for every orthonormal frame.
         let frame = DMatrix::identity(d, m);
         match scale {

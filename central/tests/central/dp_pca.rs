@@ -1,8 +1,10 @@
 //! `dp-pca`: Example 4.1, two components by either method, and too few rows.
 
 use eigenveil_central::{
-    Baseline, CentralCalibration, Neighbours, Privacy, Request, Rows,
-    dp_pca::{DpPca, Rank},
+    Baseline,
+    CentralCalibration::Accounted,
+    Neighbours, Privacy, Request, Rows,
+    dp_pca::{DpPca, MultiComponent},
     oja::Oja,
 };
 use eigenveil_estimation::{metrics::projector_distance, models::uniform_frame};
@@ -57,20 +59,15 @@ fn block_and_deflation_find_two_components() {
     let mut rng = seeded(4);
     let rows = clipped(&gaussian(60_000, &[0.5, 0.3, 0.01, 0.01], &mut rng), 1.0);
     let truth = exact(&rows, 2);
-    for rank in [Rank::Block, Rank::Deflation] {
+    for multi_component in [MultiComponent::Block, MultiComponent::Deflation] {
         let method = DpPca {
-            rank,
+            multi_component,
             ..DpPca::default()
         };
-        let privacy = private(
-            8.0,
-            1e-6,
-            Neighbours::ZeroOut,
-            CentralCalibration::Accounted,
-        );
+        let privacy = private(8.0, 1e-6, Neighbours::ZeroOut, Accounted);
         let fit = method.fit(&rows, &Request::new(2, privacy), &mut rng);
         let error = projector_distance(&fit.unwrap().subspace, &truth).unwrap();
-        assert!(error < 0.5, "{rank:?}: {error}");
+        assert!(error < 0.5, "{multi_component:?}: {error}");
     }
 }
 

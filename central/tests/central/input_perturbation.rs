@@ -1,8 +1,9 @@
 //! `analyze-gauss`, `mod-sulq`, `ppi` and `amin`: their errors, and their order.
 
 use eigenveil_central::{
-    Amin, AnalyzeGauss, Baseline, CentralCalibration, ModSulq, Neighbours, PrivatePowerIteration,
-    Request, Rows,
+    Amin, AnalyzeGauss, Baseline,
+    CentralCalibration::{Accounted, AsPublished},
+    ModSulq, Neighbours, PrivatePowerIteration, Request, Rows,
 };
 use eigenveil_estimation::{metrics::projector_distance, models::Model};
 
@@ -23,12 +24,7 @@ fn analyze_gauss_at_the_measured_setting() {
     for seed in 0..5 {
         let (rows, truth) = published(100_000, seed);
         for (sum, epsilon) in sums.iter_mut().zip(epsilons) {
-            let privacy = private(
-                epsilon,
-                1e-4,
-                Neighbours::Replace,
-                CentralCalibration::Accounted,
-            );
+            let privacy = private(epsilon, 1e-4, Neighbours::Replace, Accounted);
             let fit = fitted(&AnalyzeGauss, &rows, &Request::new(5, privacy), seed);
             assert!(fit.privacy.unwrap().holds());
             *sum += projector_distance(&fit.subspace, &truth).unwrap() / 5.0;
@@ -48,13 +44,13 @@ fn the_order_of_the_mechanisms() {
         let fit = fitted(baseline, &rows, &request, 3);
         projector_distance(&fit.subspace, &truth).unwrap()
     };
-    let gauss = error(&AnalyzeGauss, CentralCalibration::Accounted);
-    assert_eq!(gauss, error(&ModSulq, CentralCalibration::Accounted));
+    let gauss = error(&AnalyzeGauss, Accounted);
+    assert_eq!(gauss, error(&ModSulq, Accounted));
     let ppi = PrivatePowerIteration { iterations: None };
     for (other, calibration) in [
-        (&ModSulq as &dyn Baseline, CentralCalibration::AsPublished),
-        (&Amin, CentralCalibration::Accounted),
-        (&ppi, CentralCalibration::Accounted),
+        (&ModSulq as &dyn Baseline, AsPublished),
+        (&Amin, Accounted),
+        (&ppi, Accounted),
     ] {
         let error = error(other, calibration);
         let name = other.info().name;

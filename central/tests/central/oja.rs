@@ -1,7 +1,8 @@
 //! Oja's algorithms: noise against budget, batches, and a known eigengap.
 
 use eigenveil_central::{
-    CentralCalibration, Neighbours, Options, Request, StreamingBaseline, find,
+    CentralCalibration::{self, Accounted, AsPublished},
+    Neighbours, Options, Request, StreamingBaseline, find,
     oja::{Batching, Oja, OjaVariant},
     parameter::{EIGENGAP, STEP_SIZE},
 };
@@ -51,8 +52,8 @@ fn noise_matches_the_budget() {
                 square += noise.norm_squared() / (8 * (d - 1)) as f64;
             }
             let expected = match calibration {
-                CentralCalibration::Accounted => multiplier * sensitivity,
-                CentralCalibration::AsPublished => {
+                Accounted => multiplier * sensitivity,
+                AsPublished => {
                     let each = epsilon / (2.0 * (2.0 * (2.0 / delta).ln()).sqrt());
                     let part = delta / 2.0;
                     2.0 * clip * (2.0 * (1.25 / part).ln()).sqrt() / each

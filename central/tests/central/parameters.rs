@@ -1,8 +1,9 @@
 //! The table of parameters against the algorithms that have them.
 
 use eigenveil_central::{
-    ALGORITHMS, AlgorithmInfo, CentralCalibration, Fit, Neighbours, Options, Privacy, Request,
-    Rows,
+    ALGORITHMS, AlgorithmInfo,
+    CentralCalibration::Accounted,
+    Fit, Neighbours, Options, Privacy, Request, Rows,
     parameter::{ALL, Kind, Parameter, Value},
 };
 use eigenveil_shared::ErrorCode;
@@ -11,12 +12,7 @@ use crate::tables::{has_constants, private, rows_enough_for, seeded};
 
 fn fit(info: &AlgorithmInfo, options: &Options, rows: &Rows) -> Fit {
     let privacy = if has_constants(info) {
-        private(
-            12.0,
-            1e-2,
-            Neighbours::ZeroOut,
-            CentralCalibration::Accounted,
-        )
+        private(12.0, 1e-2, Neighbours::ZeroOut, Accounted)
     } else {
         Privacy::None
     };

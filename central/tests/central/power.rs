@@ -1,8 +1,9 @@
 //! The power methods and `sparse-pca`: streams, noise against budget, a planted support.
 
 use eigenveil_central::{
-    CentralCalibration, Neighbours, Request, Rows, SparsePca, StreamingBaseline,
-    power::{BlockSettings, NoisyPower, PrivatePower, StreamingPower, largest_entry_product},
+    CentralCalibration::{self, Accounted, AsPublished},
+    Neighbours, Request, Rows, SparsePca, StreamingBaseline,
+    power::{BlockSettings, NoisyPower, PrivatePower, StreamingPower, entry_sensitivity_factor},
 };
 use eigenveil_estimation::{metrics::projector_distance, models::Model};
 use eigenveil_shared::{
@@ -97,16 +98,12 @@ fn noise_matches_the_budget() {
                 Neighbours::Entry => (several, f64::NAN),
             };
             let expected = match (calibration, delta > 0.0) {
-                (CentralCalibration::Accounted, true) => multiplier * l2,
-                (CentralCalibration::Accounted, false) => 2.0_f64.sqrt() * releases / epsilon * l1,
+                (Accounted, true) => multiplier * l2,
+                (Accounted, false) => 2.0_f64.sqrt() * releases / epsilon * l1,
                 // It scales with the largest entry, which is 1 for one column.
-                (CentralCalibration::AsPublished, true)
-                    if neighbours == Neighbours::Entry && columns > 1 =>
-                {
-                    f64::NAN
-                }
-                (CentralCalibration::AsPublished, true) => published,
-                (CentralCalibration::AsPublished, false) => {
+                (AsPublished, true) if neighbours == Neighbours::Entry && columns > 1 => f64::NAN,
+                (AsPublished, true) => published,
+                (AsPublished, false) => {
                     2.0_f64.sqrt() * 10.0 * products * (d as f64).sqrt() / epsilon
                 }
             };
@@ -139,12 +136,7 @@ fn both_noise_scales_are_reported() {
             iterations: Some(5),
             block_size: Some(columns),
         };
-        let privacy = private(
-            1.0,
-            1e-6,
-            Neighbours::ZeroOut,
-            CentralCalibration::Accounted,
-        );
+        let privacy = private(1.0, 1e-6, Neighbours::ZeroOut, Accounted);
         let fit = fitted(
             &PrivatePower { settings },
             &rows,
@@ -161,12 +153,7 @@ fn both_noise_scales_are_reported() {
     assert!(over(2) > 1.0);
     // For a symmetric pair of entries the published noise fails at ε = 8, δ = 1e-3
     // (docs/central-power-oja.md, "private-power (PPM)").
-    let privacy = private(
-        8.0,
-        1e-3,
-        Neighbours::Entry,
-        CentralCalibration::AsPublished,
-    );
+    let privacy = private(8.0, 1e-3, Neighbours::Entry, AsPublished);
     let fit = fitted(
         &PrivatePower::default(),
         &rows,
@@ -175,7 +162,7 @@ fn both_noise_scales_are_reported() {
     );
     assert!(!fit.privacy.unwrap().holds());
     let sigma = (4.0 * 1e3_f64.ln()).sqrt() / 8.0; // m = L = 1
-    let delta = gaussian::true_delta(sigma * largest_entry_product(1) / 2.0, 1.0, 8.0);
+    let delta = gaussian::true_delta(sigma * entry_sensitivity_factor(1) / 2.0, 1.0, 8.0);
     assert!((delta / 1e-3 - 1.7).abs() < 0.05, "{delta}");
 }
 

@@ -5,8 +5,9 @@
 use std::ops::RangeInclusive;
 
 use eigenveil_central::{
-    ALGORITHMS, AlgorithmInfo, CentralCalibration, Delta, Fit, Neighbours, Options, Privacy,
-    Request, Rows, find, generator,
+    ALGORITHMS, AlgorithmInfo,
+    CentralCalibration::{self, Accounted, AsPublished},
+    Delta, Fit, Neighbours, Options, Privacy, Request, Rows, find, generator,
     parameter::{
         BATCH, BLOCK_SIZE, DEFLATION, EIGENGAP, EPOCHS, GRADIENT_CLIP, GRADIENT_NOISE, ITERATIONS,
         LAMBDA, STEP_SIZE, SUPPORT, Value,
@@ -171,16 +172,16 @@ fn true_epsilon_is_reported() {
                 println!("{what}: {:?}", promised.true_epsilon);
                 let share = promised.true_epsilon.map(|holds| holds / epsilon);
                 match (calibration, share) {
-                    (CentralCalibration::Accounted, Some(share)) => {
+                    (Accounted, Some(share)) => {
                         assert!(promised.holds() && share > 0.999, "{what}: {share}");
                     }
-                    (CentralCalibration::AsPublished, Some(share)) => {
+                    (AsPublished, Some(share)) => {
                         let expected = published_over_claimed(name, neighbours);
                         assert!(expected.contains(&share), "{what}: {share}");
                         assert_eq!(promised.holds(), share <= 1.0, "{what}");
                     }
-                    (CentralCalibration::AsPublished, None) => assert!(!promised.holds(), "{what}"),
-                    (CentralCalibration::Accounted, None) => panic!("{what}: nothing holds"),
+                    (AsPublished, None) => assert!(!promised.holds(), "{what}"),
+                    (Accounted, None) => panic!("{what}: nothing holds"),
                 }
                 assert!(name != "wishart" || share.is_none());
                 let word = match name {
@@ -189,7 +190,7 @@ fn true_epsilon_is_reported() {
                     "ppi" | "dp-spca" => "",
                     _ => continue,
                 };
-                if calibration == CentralCalibration::AsPublished {
+                if calibration == AsPublished {
                     assert!(promised.note.unwrap().contains(word), "{what}");
                 }
             }
@@ -219,12 +220,7 @@ fn unsupported_requests_are_rejected() {
         refused(0, Privacy::None, InvalidRequest, "k is 0");
         refused(7, Privacy::None, InvalidRequest, "p = 6");
         let Some(&rule) = info.calibrations.first() else {
-            let budget = private(
-                1.0,
-                1e-6,
-                Neighbours::Replace,
-                CentralCalibration::Accounted,
-            );
+            let budget = private(1.0, 1e-6, Neighbours::Replace, Accounted);
             refused(2, budget, InvalidRequest, "has no private form");
             continue;
         };
@@ -282,12 +278,7 @@ fn parameters_that_do_not_fit_are_rejected() {
     ] {
         let privacy = match find(name).unwrap().calibrations {
             [] => Privacy::None,
-            _ => private(
-                1.0,
-                1e-6,
-                Neighbours::Replace,
-                CentralCalibration::Accounted,
-            ),
+            _ => private(1.0, 1e-6, Neighbours::Replace, Accounted),
         };
         refused(name, &options, 2, privacy, ErrorCode::InvalidRequest, says);
     }

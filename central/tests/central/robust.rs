@@ -1,7 +1,9 @@
 //! Robust PCA: recovery, optima against a convex solver, and noise against budget.
 
 use eigenveil_central::{
-    Baseline, CentralCalibration, Neighbours, Privacy, Request, Rows, pca,
+    Baseline,
+    CentralCalibration::{self, Accounted, AsPublished},
+    Neighbours, Privacy, Request, Rows, pca,
     robust::{Glad, GladVariant, Reaper, ReaperVariant, Start},
 };
 use eigenveil_estimation::{
@@ -166,11 +168,7 @@ fn published_noise_has_the_independent_true_epsilon() {
     assert!(accounted.guarantee.holds());
     assert!(accounted.step_sd > 1.0 && accounted.step_sd < 1.09);
     for (neighbours, expected) in [(Neighbours::ZeroOut, 0.19), (Neighbours::Replace, 0.57)] {
-        let full = of(
-            GladVariant::DpGgd,
-            neighbours,
-            CentralCalibration::AsPublished,
-        );
+        let full = of(GladVariant::DpGgd, neighbours, AsPublished);
         let epsilon = full.guarantee.true_epsilon.unwrap();
         assert!((epsilon - expected).abs() < 0.01, "{neighbours}: {epsilon}");
         assert_eq!(full.epsilon_of_steps, full.guarantee.true_epsilon);
@@ -184,7 +182,7 @@ fn noise_matches_the_budget() {
     let (epsilon, delta, n, step) = (0.7, 1e-5, 10, 1e-7);
     let budget = Budget::approximate(epsilon, delta).unwrap();
     for neighbours in Neighbours::ALL {
-        let privacy = private(epsilon, delta, neighbours, CentralCalibration::Accounted);
+        let privacy = private(epsilon, delta, neighbours, Accounted);
         let sigma = gaussian::analytic_sigma(budget, neighbours.gradient_sensitivity()).unwrap();
         let expected = step * sigma / n as f64;
         let method = Glad {

@@ -1,7 +1,10 @@
 //! `dp-spca` and `dp-vrpca`: against plain PCA, and the actual noise of a run.
 
 use eigenveil_central::{
-    Baseline, CentralCalibration, DpSpca, DpVrpca, Neighbours, Request, accountant::RunAccountant,
+    Baseline,
+    CentralCalibration::{Accounted, AsPublished},
+    DpSpca, DpVrpca, Neighbours, Request,
+    accountant::RunAccountant,
 };
 use eigenveil_estimation::{
     linalg::orthonormality_defect, metrics::projector_distance, models::uniform_frame,
@@ -63,7 +66,7 @@ fn noise_of_a_step_matches_its_budget() {
     };
     for neighbours in Neighbours::ALL {
         for method in [&spca as &dyn Baseline, &vrpca] {
-            let privacy = private(1.0, 1e-6, neighbours, CentralCalibration::Accounted);
+            let privacy = private(1.0, 1e-6, neighbours, Accounted);
             let fit = fitted(method, &rows, &Request::new(1, privacy), 7);
             let start = uniform_frame(&mut seeded(7), p, 1).unwrap();
             let along = fit.subspace.dot(&start);
@@ -154,12 +157,7 @@ fn as_published_reports_the_true_epsilon() {
         .collect();
     let rows = clipped(&raw, 1.0);
     let truth = exact(&rows, 1);
-    let privacy = private(
-        4.0,
-        1e-3,
-        Neighbours::ZeroOut,
-        CentralCalibration::AsPublished,
-    );
+    let privacy = private(4.0, 1e-3, Neighbours::ZeroOut, AsPublished);
     let request = Request::new(1, privacy);
     for method in [&DpSpca::default() as &dyn Baseline, &DpVrpca::default()] {
         let fit = method.fit(&rows, &request, &mut rng).unwrap();

@@ -3,7 +3,8 @@
 use std::time::Instant;
 
 use eigenveil_central::{
-    CentralCalibration, Neighbours, Privacy, Request, StreamingBaseline,
+    CentralCalibration::Accounted,
+    Neighbours, Privacy, Request, StreamingBaseline,
     oja::Oja,
     power::{BlockSettings, StreamingPower},
 };
@@ -20,12 +21,7 @@ fn errors_over_a_stream(n: u64, p: usize, k: usize) -> Vec<(&'static str, f64)> 
     let population = model.draw(&mut rng).unwrap();
     let preprocessing = Preprocessing::new(p, Norm::Normalize);
     let preprocessor = preprocessing.preprocessor().unwrap();
-    let privacy = private(
-        4.0,
-        1e-8,
-        Neighbours::Replace,
-        CentralCalibration::Accounted,
-    );
+    let privacy = private(4.0, 1e-8, Neighbours::Replace, Accounted);
     let power = StreamingPower {
         settings: BlockSettings::default(),
         block: None,

@@ -7,8 +7,11 @@
 )]
 
 use eigenveil_central::{
-    AlgorithmInfo, Baseline, CentralCalibration, Delta, Fit, Generator, Neighbours, Privacy,
-    Request, Rows, generator, parameter::ZETA, pca,
+    AlgorithmInfo, Baseline,
+    CentralCalibration::{self, Accounted},
+    Delta, Fit, Generator, Neighbours, Privacy, Request, Rows, generator,
+    parameter::ZETA,
+    pca,
 };
 use eigenveil_estimation::models::Model;
 use eigenveil_shared::{
@@ -91,12 +94,7 @@ pub fn gaussian(n: usize, deviations: &[f64], rng: &mut Generator) -> Vec<Vec<f6
 
 /// A budget of (ε, 1e-6) between tables that differ in one row, with accounted noise.
 pub fn accounted(epsilon: f64) -> Privacy {
-    private(
-        epsilon,
-        1e-6,
-        Neighbours::Replace,
-        CentralCalibration::Accounted,
-    )
+    private(epsilon, 1e-6, Neighbours::Replace, Accounted)
 }
 
 /// A budget; pure for δ = 0.

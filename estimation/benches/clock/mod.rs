@@ -1,8 +1,8 @@
-//! Processor time, which a busy machine disturbs less than time on the wall.
+//! CPU time, which is less affected by other load than wall time.
 
 use std::time::Instant;
 
-/// Seconds the calling thread has run, where the system tells to the nanosecond; else wall time since `origin`.
+/// CPU seconds of the calling thread, where the system reports them; else wall time since `origin`.
 pub(crate) fn cpu_seconds(origin: Instant) -> f64 {
     let nanoseconds = std::fs::read_to_string("/proc/thread-self/schedstat")
         .ok()
@@ -10,7 +10,7 @@ pub(crate) fn cpu_seconds(origin: Instant) -> f64 {
     nanoseconds.map_or_else(|| origin.elapsed().as_secs_f64(), |ns| ns * 1e-9)
 }
 
-/// Milliseconds of each of `repeats` runs, after one to warm up whose result is returned.
+/// Milliseconds of each of `repeats` runs, and the result of the warm-up run before them.
 pub(crate) fn timed<T>(repeats: usize, run: impl Fn() -> T) -> (Vec<f64>, T) {
     let origin = Instant::now();
     let result = run();
@@ -24,7 +24,7 @@ pub(crate) fn timed<T>(repeats: usize, run: impl Fn() -> T) -> (Vec<f64>, T) {
     (times, result)
 }
 
-/// The middle one.
+/// The median.
 pub(crate) fn median(times: &[f64]) -> f64 {
     let mut sorted = times.to_vec();
     sorted.sort_by(f64::total_cmp);

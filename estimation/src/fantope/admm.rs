@@ -17,7 +17,7 @@ use nalgebra::DMatrix;
 
 use super::{
     anderson::Anderson,
-    elementwise::{PANEL, Sums, dual_matrix, rescale_dual, retarget, sweep},
+    elementwise::{PANEL, Sums, dual_matrix, elementwise_pass, rescale_dual, retarget},
     lambda::max_useful_lambda,
     problem::{ScaledProblem, ScaledSolution},
     screening::Screen,
@@ -85,17 +85,17 @@ impl AdmmSettings {
     /// # Errors
     /// `invalid-request` naming the setting that is out of range.
     pub fn validate(&self) -> Result<()> {
-        let refuse = |detail: String| Err(Error::invalid_request(detail));
+        let reject = |detail: String| Err(Error::invalid_request(detail));
         if let Some(rho) = self.rho
             && !(rho.is_finite() && rho > 0.0)
         {
-            return refuse(format!("rho is {rho}; it must be a positive finite number"));
+            return reject(format!("rho is {rho}; it must be a positive finite number"));
         }
         if self.max_iterations == 0 {
-            return refuse("max_iterations is 0; at least 1 is needed".to_owned());
+            return reject("max_iterations is 0; at least 1 is needed".to_owned());
         }
         if !(self.tolerance.is_finite() && self.tolerance > 0.0) {
-            return refuse(format!(
+            return reject(format!(
                 "tolerance is {}; it must be a positive number",
                 self.tolerance
             ));
@@ -103,7 +103,7 @@ impl AdmmSettings {
         if let Some(gap) = self.noise_gap
             && !(gap.is_finite() && gap >= 0.0)
         {
-            return refuse(format!(
+            return reject(format!(
                 "noise_gap is {gap}; it must be a finite number ≥ 0"
             ));
         }
@@ -386,7 +386,7 @@ impl<'a> Solver<'a> {
             if accelerating {
                 self.anderson.before(&self.w);
             }
-            let sums = self.sweep(&x);
+            let sums = self.elementwise_pass(&x);
             let primal = sums.primal.sqrt();
             let moved = sums.moved.sqrt();
             let dual = self.rho * moved;
@@ -450,9 +450,9 @@ impl<'a> Solver<'a> {
         retarget(&self.w, &self.problem.s, step, self.rho, &mut self.target);
     }
 
-    fn sweep(&mut self, x: &Factor) -> Sums {
+    fn elementwise_pass(&mut self, x: &Factor) -> Sums {
         let (step, rho) = (self.step(), self.rho);
-        sweep(
+        elementwise_pass(
             x,
             &self.problem.s,
             &mut self.w,
@@ -549,7 +549,7 @@ mod tests {
 
     /// A warm start ends where a cold one does, with a gap that is a proof.
     #[test]
-    fn a_warm_start_is_the_same_answer() {
+    fn a_warm_start_gives_the_same_solution() {
         let p = 30;
         let moment = DMatrix::from_fn(p, p, |i, j| {
             let (a, b) = (i.min(j) as f64, i.max(j) as f64);

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_contraction_becomes_fast() {
+    fn a_slow_contraction_is_accelerated() {
         let plain = steps(false, false);
         let (ours, kicked) = (steps(true, false), steps(true, true));
         assert!(plain > 400, "{plain}");
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn too_large_is_left_alone() {
+    fn too_large_problems_are_not_accelerated() {
         let mut w = DMatrix::zeros(3, 3);
         let mut off = Anderson {
             depth: 0,

@@ -115,7 +115,7 @@ fn folds(moment: &NoisyMoment) -> Result<Vec<Fold>> {
         moment.buckets().iter().filter(|b| b.count() > 0).collect();
     if buckets.len() < FOLDS {
         return Err(Error::invalid_request(format!(
-            "lambda cv makes {FOLDS} folds of the buckets and {} of them hold reports; use auto or a number, or collect more batches",
+            "lambda cv needs {FOLDS} buckets with reports and there are {}; use auto or a number, or collect more batches",
             buckets.len()
         )));
     }

@@ -37,7 +37,7 @@ pub(super) const PANEL: usize = 64;
 
 /// W and the matrix to project of the next iteration, and the sums the stop rule needs. `step` is the
 /// bound on the entries of U; `panel` is overwritten.
-pub(super) fn sweep(
+pub(super) fn elementwise_pass(
     x: &Factor,
     s: &DMatrix<f64>,
     w: &mut DMatrix<f64>,
@@ -200,7 +200,7 @@ mod tests {
 
     /// One pass against the formulas written out on whole matrices, beyond one panel.
     #[test]
-    fn a_pass_is_the_formulas() {
+    fn one_pass_equals_the_formulas() {
         let (step, rho) = (0.3, 2.5);
         for p in [1, 5, PANEL, 2 * PANEL + 7] {
             let symmetric = |shift| {
@@ -224,7 +224,7 @@ mod tests {
             let goal = &next - &clipped + &s / rho;
             let (mut ours, mut target) = (w, DMatrix::zeros(p, p));
             let mut panel = DMatrix::zeros(p, PANEL.min(p));
-            let sums = sweep(&x, &s, &mut ours, &mut target, &mut panel, step, rho);
+            let sums = elementwise_pass(&x, &s, &mut ours, &mut target, &mut panel, step, rho);
             let lower = |m: DMatrix<f64>| m.lower_triangle();
             assert!(lower(&ours - &expected).amax() < 1e-12, "{p}");
             assert!(lower(&target - &goal).amax() < 1e-12, "{p}");

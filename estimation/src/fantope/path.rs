@@ -204,7 +204,7 @@ mod tests {
 
     /// Just above it the solver finds k single rows, a little below it does not.
     #[test]
-    fn the_largest_lambda_is_the_smallest_without_off_diagonal_entries() {
+    fn diagonal_lambda_is_the_smallest_without_off_diagonal_entries() {
         let settings = AdmmSettings::default();
         let diagonal = |moment: &DMatrix<f64>, k: usize, lambda: f64| {
             let solution = solve(moment, k, lambda, &settings, Cancel::NEVER).unwrap();

@@ -262,7 +262,7 @@ mod tests {
 
     /// An iterate too far from the optimum to show k rows is filled up, never an error.
     #[test]
-    fn a_short_support_is_filled_up() {
+    fn a_short_support_is_completed() {
         let mut y = DMatrix::zeros(4, 4);
         (y[(1, 1)], y[(3, 3)], y[(0, 0)]) = (1.0, 1e-9, 1e-8);
         assert_eq!(problem(3).support(&found(y, 1e-3)), [0, 1, 3]);

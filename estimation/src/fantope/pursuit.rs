@@ -36,20 +36,20 @@ pub fn pursue(
     max_iterations: usize,
 ) -> Result<PursuitResult> {
     let (p, k) = start.shape();
-    let refuse = |detail: String| Err(Error::invalid_request(detail));
+    let reject = |detail: String| Err(Error::invalid_request(detail));
     if matrix.dimension() != p {
-        return refuse(format!(
-            "the start has {p} rows and the matrix {}; they belong together",
+        return reject(format!(
+            "the start has {p} rows and the matrix {}; they must be equal",
             matrix.dimension()
         ));
     }
     if rows < k || rows > p {
-        return refuse(format!(
-            "{rows} rows are asked for; k = {k} components need between {k} and p = {p}"
+        return reject(format!(
+            "{rows} rows are requested; k = {k} components need between {k} and p = {p}"
         ));
     }
     if max_iterations == 0 {
-        return refuse("max_iterations is 0; at least 1 is needed".to_owned());
+        return reject("max_iterations is 0; at least 1 is needed".to_owned());
     }
     let first = largest_rows(start, rows);
     let mut support = first.clone();

@@ -51,7 +51,7 @@ pub fn refit_within_blocks(moment: &DMatrix<f64>, solution: &Solution) -> Result
     let (p, k) = solution.vectors.shape();
     if moment.nrows() != p {
         return Err(Error::invalid_request(format!(
-            "the relaxed solution has {p} rows and the moment {}; they belong together",
+            "the relaxed solution has {p} rows and the moment {}; they must be equal",
             moment.nrows()
         )));
     }
@@ -81,7 +81,7 @@ mod tests {
 
     /// Two blocks with noise between them: the loadings are those of each block alone; one block: `refit`.
     #[test]
-    fn blocks_are_refitted_apart() {
+    fn blocks_are_refitted_separately() {
         use crate::fantope::{AdmmSettings, solve};
         let mut moment = DMatrix::from_element(7, 7, 0.05);
         for (rows, level) in [(0..3, 2.0), (3..6, 1.0)] {
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn refits_on_the_rows_alone() {
+    fn refit_uses_the_selected_features_only() {
         let mut moment = DMatrix::from_diagonal(&nalgebra::dvector![1.0, 100.0, 2.0, 1.0]);
         (moment[(0, 2)], moment[(2, 0)]) = (0.7, 0.7);
         let vectors = refit(&moment, &[0, 2], 1).unwrap();

@@ -392,7 +392,7 @@ mod tests {
 
     /// A block orthogonal to the leading direction is detected.
     #[test]
-    fn a_missed_direction_is_found_out() {
+    fn a_missed_direction_is_detected() {
         let p = 100;
         let mut matrix = DMatrix::from_diagonal(&nalgebra::DVector::from_fn(p, |i, _| {
             if i < 3 {

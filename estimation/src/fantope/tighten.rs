@@ -58,7 +58,7 @@ pub fn tighten(
     let (p, k) = relaxed.vectors.shape();
     if moment.nrows() != p {
         return Err(Error::invalid_request(format!(
-            "the relaxed solution has {p} rows and the moment {}; they belong together",
+            "the relaxed solution has {p} rows and the moment {}; they must be equal",
             moment.nrows()
         )));
     }
@@ -151,7 +151,7 @@ mod tests {
     /// With noise it is nearer to the truth than the relaxed solution; twelve seeds, each fixed, so the
     /// outcome is too.
     #[test]
-    fn it_improves_on_the_relaxed_solution() {
+    fn tightening_improves_on_the_relaxed_solution() {
         let (mut before, mut after, mut found) = (0.0, 0.0, 0);
         for seed in 0..12 {
             let (moment, truth, rows) = planted(0.1, seed);
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn out_of_range_is_refused() {
+    fn out_of_range_is_rejected() {
         let (moment, ..) = planted(0.0, 3);
         let start = relaxed(&moment, 0.05);
         for (rows, cap) in [(2, 10), (91, 10), (12, 0)] {

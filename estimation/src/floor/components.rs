@@ -309,7 +309,7 @@ mod tests {
     /// λ ≥ λ_max picks the row with the largest diagonal entry: with one report that is noise, and the noise within one
     /// row cannot tilt anything, which must not look like certainty.
     #[test]
-    fn a_row_that_noise_may_have_chosen_promises_nothing() {
+    fn a_feature_that_noise_may_have_selected_has_no_alignment() {
         let spectrum = [9.0, 4.0, 0.0, -5.0, -7.0];
         let assess_row = |value: f64| {
             let (vectors, noise) = (DMatrix::identity(5, 1), NoiseModel::gaussian(4.0));

@@ -258,7 +258,7 @@ mod tests {
 
     /// Where a known spectrum is predicted to show, the floor finds it again: sizes, centre, radius.
     #[test]
-    fn judging_what_was_predicted_gives_the_spectrum_back() {
+    fn judging_a_prediction_recovers_the_spectrum() {
         let p = 40;
         let thetas = [0.35, 0.2, 0.1];
         let bulk = (1.0 - thetas.iter().sum::<f64>()) / p as f64;
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_spectra_are_refused() {
+    fn bad_spectra_are_rejected() {
         let noise = NoiseModel::gaussian(1.0);
         assert!(Floor::from_eigenvalues(&[], &noise, 1).is_err());
         assert!(Floor::from_eigenvalues(&[1.0, f64::NAN], &noise, 1).is_err());

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn small_loadings_have_no_say() {
+    fn small_loadings_are_ignored() {
         let mut loadings = vec![0.3; 9];
         loadings.push(-0.02);
         assert_eq!(clear_loadings_of_one_sign(&loadings, 0.99), Some(9));

@@ -69,20 +69,20 @@ impl Spectrum {
     }
 
     fn checked(leading: Vec<f64>, rest: Vec<f64>) -> Result<Self> {
-        let refuse = |detail: String| Err(Error::invalid_request(detail));
+        let reject = |detail: String| Err(Error::invalid_request(detail));
         let (k, p) = (leading.len(), leading.len() + rest.len());
         if k == 0 || rest.is_empty() {
-            return refuse(format!(
+            return reject(format!(
                 "{k} leading eigenvalues in dimension {p}; between 1 and p − 1 are needed"
             ));
         }
         let mut all = leading.iter().chain(&rest);
         if all.clone().any(|value| !value.is_finite()) {
-            return refuse("an eigenvalue is not a finite number".to_owned());
+            return reject("an eigenvalue is not a finite number".to_owned());
         }
         let mut previous = f64::INFINITY;
         if !all.all(|&value| std::mem::replace(&mut previous, value) >= value) {
-            return refuse("the eigenvalues are not descending (down to the bulk)".to_owned());
+            return reject("the eigenvalues are not descending (down to the bulk)".to_owned());
         }
         let bulk = rest.iter().sum::<f64>() / rest.len() as f64;
         Ok(Self {
@@ -571,7 +571,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_spectra_are_refused() {
+    fn impossible_spectra_are_rejected() {
         for (p, leading, bulk) in [
             (2, vec![1.0, 1.0], 0.0),
             (3, vec![], 0.0),

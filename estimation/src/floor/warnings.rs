@@ -148,7 +148,7 @@ mod tests {
 
     /// The digits of the example data set at ε = 1: hopeless, and the warning says what would help.
     #[test]
-    fn a_drowned_study_says_what_it_would_take() {
+    fn a_study_below_the_noise_says_how_many_participants_it_needs() {
         let p = 64;
         let noise = NoiseModel::Gaussian {
             off_diagonal_sd: 4.2,

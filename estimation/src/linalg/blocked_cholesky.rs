@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn one_negative_eigenvalue_is_seen_wherever_it_is() {
+    fn one_negative_eigenvalue_is_detected_anywhere() {
         let p = 40;
         for place in [0, 7, 8, 39] {
             let mut vector = nalgebra::DVector::from_fn(p, |i, _| 0.01 * (i as f64 + 1.0).sin());

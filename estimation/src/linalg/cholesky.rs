@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tells_definite_from_indefinite() {
+    fn definite_and_indefinite_are_distinguished() {
         assert!(cholesky_is_positive_definite(dmatrix![2.0, 1.0; 1.0, 2.0]));
         assert!(!cholesky_is_positive_definite(dmatrix![1.0, 2.0; 2.0, 1.0]));
         assert!(!cholesky_is_positive_definite(DMatrix::zeros(3, 3)));

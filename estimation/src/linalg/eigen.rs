@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_has_no_eigenvalues() {
+    fn matrices_without_eigenvalues_are_rejected() {
         assert!(symmetric_eigen(&dmatrix![1.0, f64::NAN; f64::NAN, 1.0]).is_err());
         assert!(symmetric_eigen(&dmatrix![1.0, f64::INFINITY; f64::INFINITY, 1.0]).is_err());
         assert!(symmetric_eigen(&DMatrix::zeros(2, 3)).is_err());

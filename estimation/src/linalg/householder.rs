@@ -123,7 +123,7 @@ mod tests {
     use crate::linalg::{StartVectors, Threads, orthonormality_defect};
 
     #[test]
-    fn it_factorises_and_is_orthogonal() {
+    fn q_is_orthogonal_and_the_product_is_the_matrix() {
         for (m, n) in [(9, 4), (5, 5), (140, 100), (3, 0), (1, 1)] {
             let mut matrix = StartVectors::default().block(m, n);
             if n > 3 {

@@ -348,7 +348,7 @@ mod tests {
     /// Top eigenvalue twice, others just below: the Krylov space converges on single copies before
     /// rounding shows it the second one, at sizes of the gaps that only luck could avoid.
     #[test]
-    fn what_lanczos_accepts_is_complete() {
+    fn accepted_lanczos_pairs_are_complete() {
         let p = 300;
         for k in 2..8 {
             for top in [1.2, 1.4, 1.6, 2.0, 3.0] {
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn nasty_large_matrices_fall_back_and_answer() {
+    fn nasty_large_matrices_fall_back_to_the_full_decomposition() {
         let p = 305;
         for matrix in [
             DMatrix::zeros(p, p),
@@ -388,7 +388,7 @@ mod tests {
 
     /// On both sides of the dimension where one decomposition becomes two.
     #[test]
-    fn a_spectrum_is_eigenvalues_and_top_k() {
+    fn lazy_spectrum_equals_eigenvalues_and_top_k() {
         for p in [40, MIN_PARTIAL_DIMENSION - 1, MIN_PARTIAL_DIMENSION] {
             let matrix = spiked(p, &[5.0, 4.0, 3.0], 1.0);
             let spectrum = LazySpectrum::new(&matrix).unwrap();
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn k_out_of_range_is_refused() {
+    fn k_out_of_range_is_rejected() {
         let matrix = DMatrix::identity(3, 3);
         for k in [0, 4] {
             let error = top_k(&matrix, k).unwrap_err();

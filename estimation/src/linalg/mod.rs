@@ -72,7 +72,7 @@ pub(crate) fn require_square_and_finite(matrix: &DMatrix<f64>) -> Result<()> {
     }
     if !matrix.iter().all(|entry| entry.is_finite()) {
         return Err(Error::estimate_failed(
-            "the matrix has an entry that is not a finite number; no eigenvalue of it means anything",
+            "the matrix has an entry that is not a finite number, so it has no eigenvalues",
         ));
     }
     Ok(())

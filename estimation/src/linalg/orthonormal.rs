@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn dependent_columns_are_refused() {
+    fn dependent_columns_are_rejected() {
         assert!(orthonormalize(dmatrix![1.0, 2.0; 1.0, 2.0]).is_err());
         assert!(orthonormalize(DMatrix::zeros(3, 1)).is_err());
         assert!(orthonormalize(dmatrix![f64::NAN; 1.0]).is_err());

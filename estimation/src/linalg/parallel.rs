@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_item_is_done_once_whatever_the_number_of_threads() {
+    fn every_item_is_processed_once_on_any_number_of_threads() {
         for threads in [1, 2, 5] {
             let mut numbers = vec![0_u32; 100];
             Threads::new(threads).unwrap().run(|| {

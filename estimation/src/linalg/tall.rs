@@ -122,7 +122,7 @@ mod tests {
     use crate::linalg::{Threads, cross_product, product};
 
     #[test]
-    fn they_are_the_products_on_any_number_of_threads() {
+    fn products_are_the_same_on_any_number_of_threads() {
         for (rows, inner, columns) in [(2100, 130, 17), (300, 5, 3), (1, 1, 1), (700, 0, 2)] {
             let a = DMatrix::from_fn(rows, inner, |i, j| ((i * 7 + j * 3) % 11) as f64 - 5.0);
             let b = DMatrix::from_fn(inner, columns, |i, j| ((i * 5 + j) % 7) as f64 - 3.0);

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_number_holds_inside_and_is_put_back() {
+    fn the_number_is_set_inside_and_restored() {
         assert!(Threads::new(0).is_none() && Threads::available().count() >= 1);
         let broken =
             std::panic::catch_unwind(|| Threads::new(3).unwrap().run(|| panic!("on purpose")));

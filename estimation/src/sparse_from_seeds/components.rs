@@ -73,9 +73,8 @@ pub fn sparse_components(
     let p = parameters.dimension;
     let moment = LargeMatrix::gather(source, &parameters, cancel)?;
     let n = moment.n();
-    let lambda = resolve_lambda(settings, &noise, p, n)?.ok_or_else(|| {
-        Error::estimate_failed("lambda cannot be had without the sums of every bucket")
-    })?;
+    let lambda = resolve_lambda(settings, &noise, p, n)?
+        .ok_or_else(|| Error::estimate_failed("this lambda needs the sums of every bucket"))?;
     let (k, spectrum) = leading_spectrum(&moment, rank, &noise)?;
     let centre = moment.trace() / p as f64;
     let unit: f64 = spectrum.iter().take(k).map(|value| value - centre).sum();
@@ -144,28 +143,28 @@ fn supported(
     rank: Rank,
     settings: &SparseSettings,
 ) -> Result<DoubleCapParameters> {
-    let refuse = |detail: &str| Err(Error::invalid_request(detail));
+    let reject = |detail: &str| Err(Error::invalid_request(detail));
     if let Rank::Fixed(k) = rank
         && k > MAX_COMPONENTS
     {
-        return refuse(&format!(
+        return reject(&format!(
             "k is {k}; of a row-sparse estimate from seeds it is at most {MAX_COMPONENTS}"
         ));
     }
     if matches!(settings.lambda, Lambda::CrossValidated | Lambda::Path) {
-        return refuse(
+        return reject(
             "lambda is cv or path, which need the sums of every bucket; without them it is a number or auto",
         );
     }
     if params.preprocessing().centring.is_some() {
-        return refuse(
-            "the study has private centring, which needs the whole moment; ask for the estimate without streaming",
+        return reject(
+            "the study has private centring, which needs the whole second-moment matrix; request the estimate without streaming",
         );
     }
     match params.mechanism().decoding() {
         Decoding::Direction(parameters) => Ok(parameters),
         Decoding::Entries | Decoding::Grid { .. } => {
-            refuse("only the seeds of double-cap can be read twice; this study keeps sums")
+            reject("only the seeds of double-cap can be read twice; this study stores sums")
         }
     }
 }

@@ -130,6 +130,6 @@ pub(super) fn check_same_reports(sums: &[Accumulator], n: u64) -> Result<()> {
         return Ok(());
     }
     Err(Error::estimate_failed(format!(
-        "the first pass over the seeds had {n} reports and the second {counted}; ask again"
+        "the first pass over the seeds had {n} reports and the second {counted}; request the estimate again"
     )))
 }

@@ -110,7 +110,7 @@ fn the_whole_problem_is_solved_on_few_rows() {
 
 /// Started with half of the true rows the proof does not close, and the others join.
 #[test]
-fn rows_that_are_missing_join() {
+fn missing_candidates_join() {
     let (p, k, sd) = (300, 2, 0.02);
     let (matrix, rows) = spiked(p, k, 16, sd, 5);
     let moment = LargeMatrix::from_dense(&matrix, 1_000, 64);
@@ -153,7 +153,7 @@ fn a_direction_left_out_is_not_certified() {
 
 /// More noise than λ leaves out: no proof within the tolerance, and that is said with a bound that holds.
 #[test]
-fn what_cannot_be_proved_has_an_honest_gap() {
+fn unproved_problems_report_a_valid_gap() {
     let (p, k, sd) = (400, 1, 0.3);
     let (matrix, _) = spiked(p, k, 5, sd, 8);
     let moment = LargeMatrix::from_dense(&matrix, 1_000, 64);
@@ -200,7 +200,7 @@ fn seeds(params: &StudyParams, n: usize, buckets: usize) -> (Vec<Vec<Seed>>, Vec
 
 /// From the same seeds the two ways give the same document, but for single precision and the length of the spectrum.
 #[test]
-fn seeds_give_the_components_that_bucket_sums_give() {
+fn seeds_give_the_same_components_as_bucket_sums() {
     let p = 220;
     let params = study(p, None);
     let (seeds, rows) = seeds(&params, 6_000, 8);
@@ -272,7 +272,7 @@ fn seeds_give_the_components_that_bucket_sums_give() {
 }
 
 #[test]
-fn what_cannot_be_streamed_is_refused_and_cancelling_works() {
+fn unsupported_studies_are_rejected_and_cancelling_works() {
     let params = study(40, None);
     let (seeds, _) = seeds(&params, 600, 4);
     let run = |params: &StudyParams, settings: &SparseSettings, cancel: Cancel<'_>| {

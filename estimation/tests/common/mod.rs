@@ -1,4 +1,4 @@
-//! What several tests of this crate need: a study's parameters, and a matrix from an npy file.
+//! Helpers of several tests: a study's parameters, and a matrix from an npy file.
 #![allow(
     dead_code,
     clippy::unwrap_used,
@@ -9,7 +9,7 @@
 
 pub mod poison;
 
-use std::path::NoisePath;
+use std::path::Path;
 
 use eigenveil_estimation::{
     npy,
@@ -57,9 +57,9 @@ pub fn simulated(
     run(&experiment, &mut |_| {}).unwrap()
 }
 
-/// The rows of a data set that lies beside the checkout (f64, f32 or u8, C order); `None`, loudly, without one.
+/// The rows of a data set next to the checkout (f64, f32 or u8, C order); `None`, with a message, without one.
 pub fn shared_rows(name: &str) -> Option<Vec<Row>> {
-    let directory = NoisePath::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data");
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data");
     if !directory.exists() {
         eprintln!("SKIPPED: {} is absent", directory.display());
         return None;
@@ -69,11 +69,11 @@ pub fn shared_rows(name: &str) -> Option<Vec<Row>> {
 
 /// The rows of the digits that the repository ships.
 pub fn digits() -> Vec<Row> {
-    npy_rows(&NoisePath::new(env!("CARGO_MANIFEST_DIR")).join("../examples/data/digits.npy"))
+    npy_rows(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/data/digits.npy"))
 }
 
 /// The rows of an `.npy` file.
-pub fn npy_rows(path: &NoisePath) -> Vec<Row> {
+pub fn npy_rows(path: &Path) -> Vec<Row> {
     let array = npy::read(&std::fs::read(path).unwrap()).unwrap();
     let rows = array.values.chunks(array.columns);
     rows.map(|row| Row::new(row.to_vec())).collect()

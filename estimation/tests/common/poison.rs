@@ -1,4 +1,4 @@
-//! Studies with poison in them: directions of honest reports by the distribution of the mechanism, and those of liars.
+//! Poisoned studies: honest reports' directions drawn from the mechanism's distribution, and chosen ones.
 
 use eigenveil_estimation::{
     accumulate::{Accumulator, SeedSum},
@@ -40,7 +40,8 @@ pub fn with_share(along: &[f64], share: f64, rng: &mut impl Rng) -> Vec<f64> {
     g
 }
 
-/// What a device with this unit row sends: a uniform squared cosine, taken if it is in the cap or a coin says so.
+/// The direction that a device with this unit row releases: a uniform squared cosine, accepted if it is in the cap or
+/// by a coin.
 pub fn honest(cap: &DoubleCap, row: &[f64], rng: &mut impl Rng) -> Vec<f64> {
     let across = ChiSquared::new(row.len() as f64 - 1.0).unwrap();
     let constants = cap.parameters();
@@ -73,7 +74,7 @@ pub fn share_at(p: usize, tail: f64) -> f64 {
     low
 }
 
-/// A study of directions, bucket by bucket, which are kept: the check reads them twice.
+/// A study of directions, bucket by bucket, stored because the check reads them twice.
 pub struct Directions {
     pub buckets: Vec<Vec<Vec<f64>>>,
 }
@@ -108,7 +109,7 @@ impl Directions {
     }
 }
 
-/// The longest payload along the unit vector `v` that the norm test lets through, for the mechanisms with numbers.
+/// The longest payload along the unit vector `v` that passes the norm test, for the mechanisms with numbers.
 pub fn dense(params: &StudyParams, v: &[f64]) -> Vec<u8> {
     let p = v.len();
     let shape = StudyShape::new(params);

@@ -10,7 +10,7 @@ use eigenveil_estimation::{
     models::Model,
     moment::NoisyMoment,
     pca::pca,
-    plan::{MeanSquaredLength, PlanTarget, plan, spectrum_from_eigenvalues},
+    plan::{MeanSquaredLength::Unknown, PlanTarget, plan, spectrum_from_eigenvalues},
     simulate::RowSource,
 };
 use eigenveil_shared::{
@@ -141,7 +141,7 @@ fn without_noise_it_is_the_plain_mean_and_covariance() {
 }
 
 #[test]
-fn what_cannot_be_centred_is_an_error() {
+fn uncentrable_noise_is_an_error() {
     let rows = rows(3, 10);
     let kind = MechanismKind::IsotropicGaussian;
     let gaussian = params_with(3, kind, 1.0, Norm::Normalize, Some(0.5));
@@ -157,7 +157,7 @@ fn what_cannot_be_centred_is_an_error() {
     let one = NoisyMoment::from_buckets(vec![one.unwrap()], gaussian.noise_model()).unwrap();
     let error = one.centred(0.5, Norm::Normalize).unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidDimension);
-    // Creation and the device refuse a constant that would break the sensitivity.
+    // Creation and the device reject a constant that would break the sensitivity.
     for a in [0.0, -0.5, 0.009, 1.000_001, f64::NAN] {
         let design = StudyDesign {
             centring: Some(a),
@@ -263,7 +263,7 @@ fn noisy_moment<R: Rng + ?Sized>(
         .unwrap()
 }
 
-/// `docs/derivations/centring.md`, "Price": what centring multiplies the variance of Gaussian noise by, between a
+/// `docs/derivations/centring.md`, "Price": the factor of centring on the variance of Gaussian noise between a
 /// direction v with `m_v² = squared_mean_along` and one across the mean.
 fn price(a: f64, squared_mean_along: f64) -> f64 {
     (1.0 + a * a).powi(2) * (1.0 + squared_mean_along / (a * a))
@@ -293,7 +293,7 @@ fn the_price_of_centring() {
         println!("a = {a:.3}: variance × {measured:.3}, formula {formula:.3}");
         assert!((measured / formula - 1.0).abs() < 0.03);
     }
-    // The best constant is where the page says it is.
+    // The best constant is the documented one.
     for m in [0.1, 0.25, 1.0_f64] {
         let best = ((-m + (m * m + 8.0 * m).sqrt()) / 4.0).sqrt();
         for a in [0.9 * best, 1.1 * best] {
@@ -304,10 +304,10 @@ fn the_price_of_centring() {
 }
 
 /// `docs/derivations/centring.md`, "The spurious component": where ‖m‖ > a, the top of pure noise is (x + 1/x)/2 times
-/// the bulk's edge: 1.178, 1.939, 1.029, and 1 for a = 1. The floor's edge must be there, and what stands at it is
-/// called no component.
+/// the bulk's edge: 1.178, 1.939, 1.029, and 1 for a = 1. The floor's edge must be there, and an eigenvalue at it is
+/// not counted as a component.
 #[test]
-fn the_spurious_component_is_where_the_floor_says_and_is_not_counted() {
+fn the_spurious_component_is_at_the_floors_edge_and_not_counted() {
     let p = 300;
     // Small, so that the second order in the noise does not show.
     let s = 1e-6;
@@ -364,10 +364,10 @@ fn noise_around_a_mean_is_not_counted() {
     }
 }
 
-/// A weak direction along the mean, just above the edge, is said to be no evidence; a strong component elsewhere
-/// is counted as ever, without a warning.
+/// A weak direction along the mean, just above the edge, has a warning; a strong component elsewhere is counted as
+/// before, without one.
 #[test]
-fn a_component_near_the_mean_just_above_the_noise_is_doubted() {
+fn a_component_along_the_mean_just_above_the_noise_has_a_warning() {
     let (p, s, a) = (60, 1e-3, 0.5);
     let mut mean = DVector::zeros(p);
     mean[0] = 0.9;
@@ -396,7 +396,7 @@ fn a_component_near_the_mean_just_above_the_noise_is_doubted() {
     assert!((10..=45).contains(&doubted), "{doubted}");
 }
 
-/// What the analyst is told and what a planner predicts, against what happens.
+/// The estimate's expected error and the planner's prediction against the measured error.
 ///
 /// The tolerance of 25 % is that of twenty repeats (each spreads by about 10 to 15 %) and of the floor's formula.
 #[test]
@@ -439,7 +439,7 @@ fn a_model_around_zero_is_found_with_centring_too() {
 
 /// Real rows whose first uncentred component is their mean: with centring the centred components come out.
 #[test]
-fn real_data_centred_components_instead_of_the_mean() {
+fn real_data_gives_centred_components_instead_of_the_mean() {
     for (name, k) in [("breast_cancer", 1), ("digits", 3)] {
         let Some(mut rows) = shared_rows(&format!("{name}.npy")) else {
             continue;
@@ -495,9 +495,7 @@ fn a_centred_study_of_the_planned_size_reaches_the_target() {
         let params = params_with(p, mechanism, 4.0, norm, Some(DEFAULT_CENTRING));
         let (mean, covariance) = plain(&params, &rows);
         let eigenvalues = symmetric_eigenvalues(&covariance).unwrap();
-        let spectrum =
-            spectrum_from_eigenvalues(p, k, eigenvalues.as_slice(), MeanSquaredLength::Unknown)
-                .unwrap();
+        let spectrum = spectrum_from_eigenvalues(p, k, eigenvalues.as_slice(), Unknown).unwrap();
         let noise = planned_noise(&params, spectrum.total(), mean.norm()).unwrap();
         let planned = plan(&spectrum, &noise, PlanTarget::Error(target)).unwrap();
         let n = planned.n.unwrap();
@@ -505,7 +503,7 @@ fn a_centred_study_of_the_planned_size_reaches_the_target() {
         let ratio = summary.error_mean / target;
         assert!((ratio - 1.0).abs() < 0.15, "{mechanism} {norm:?}: {ratio}");
     }
-    // Rows that cannot be, and a study without centring.
+    // Impossible rows, and a study without centring.
     let centred = params_with(p, MechanismKind::DoubleCap, 4.0, Norm::Normalize, Some(0.7));
     for (total, length) in [(0.5, 0.9), (-0.1, 0.1), (0.5, f64::NAN)] {
         let error = planned_noise(&centred, total, length).unwrap_err();
@@ -516,9 +514,9 @@ fn a_centred_study_of_the_planned_size_reaches_the_target() {
     assert_eq!(unchanged, plain.noise_model());
 }
 
-/// What is planned with is what the estimate finds of the noise.
+/// The planner's noise is the noise that the estimate computes.
 #[test]
-fn the_planned_noise_is_the_estimates() {
+fn planned_noise_equals_the_estimates_noise() {
     let rows = rows(6, 4_000);
     for mechanism in [MechanismKind::DoubleCap, MechanismKind::IsotropicGaussian] {
         for norm in [Norm::Normalize, Norm::Clip { radius: 3.0 }] {

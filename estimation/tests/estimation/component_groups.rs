@@ -5,7 +5,7 @@ use eigenveil_estimation::{
     floor::probably_the_mean,
     metrics::projector_distance,
     models::Model,
-    simulate::{NoisePath, Participants, RowSource, noisy_sum},
+    simulate::{NoisePath::FromSum, Participants, RowSource, noisy_sum},
 };
 use eigenveil_shared::{
     estimate::{Rank, Verdict},
@@ -29,15 +29,7 @@ fn found(
 ) -> (ComponentsReport, DMatrix<f64>) {
     let mut rng = ChaCha20Rng::seed_from_u64(seed);
     let people = Participants::draw(source, k, params, &mut rng).unwrap();
-    let (moment, _) = noisy_sum(
-        params,
-        &people,
-        n,
-        NoisePath::FromSum,
-        &mut rng,
-        &mut |_| {},
-    )
-    .unwrap();
+    let (moment, _) = noisy_sum(params, &people, n, FromSum, &mut rng, &mut |_| {}).unwrap();
     let findings = principal_components(&moment, Rank::Fixed(k), "ε = 4").unwrap();
     (findings, people.truth().clone())
 }
@@ -58,7 +50,7 @@ fn rows(mean: f64, deviations: &[f64], n: usize) -> Vec<Row> {
 /// Three equal components form one group, whose alignment is the space's with the truth: the mean over 20 studies of
 /// what is expected is within 0.02 of what is there.
 #[test]
-fn equal_components_have_one_verdict_that_is_true() {
+fn equal_components_share_one_correct_verdict() {
     for mechanism in [MechanismKind::DoubleCap, MechanismKind::SymmetricGaussian] {
         let (p, k) = (20, 3);
         let params = params(p, mechanism, 4.0);
@@ -67,7 +59,7 @@ fn equal_components_have_one_verdict_that_is_true() {
         for seed in 0..20 {
             let (findings, truth) = found(&params, &source, k, 60_000, seed);
             let floor_report = &findings.floor_report;
-            // Equal eigenvalues come out apart by chance, two of them once in 20 studies.
+            // Equal eigenvalues are separated by chance, two of them once in 20 studies.
             let [group] = &floor_report.groups[..] else {
                 continue;
             };
@@ -95,9 +87,9 @@ fn equal_components_have_one_verdict_that_is_true() {
 
 /// Two equal eigenvalues have no directions: they are distinguished by mistake in one study of 20. More than 14 of 100
 /// would come once in 3,000 times. The last has few rows, whose choice moves eigenvalues more than the mechanism does:
-/// its noise alone would tell a quarter of them apart.
+/// by its noise alone a quarter of them would be distinguished.
 #[test]
-fn two_equal_components_are_hardly_ever_told_apart() {
+fn two_equal_components_are_rarely_distinguished() {
     for (mechanism, p, epsilon, spike, n, seeds) in [
         (MechanismKind::DoubleCap, 8, 4.0, 20.0, 16_000, 0),
         (MechanismKind::SymmetricGaussian, 8, 4.0, 20.0, 16_000, 0),
@@ -132,7 +124,7 @@ fn components_far_apart_are_single_findings() {
     assert!((0.9..1.0).contains(&total), "{total}");
 }
 
-/// A component whose neighbour was not requested: what stands above the floor does not hold still, and is not "above".
+/// A component whose neighbour was not requested: its direction is not stable, so it is not "above".
 #[test]
 fn half_a_plane_is_not_above() {
     let params = params(12, MechanismKind::DoubleCap, 8.0);
@@ -154,9 +146,10 @@ fn half_a_plane_is_not_above() {
     assert!(lowered >= 2, "{lowered}");
 }
 
-/// Rows without negative entries about a mean far from zero: that is the message, and not a call for more people.
+/// Rows without negative entries around a mean far from zero: the warning names the mean and does not ask for more
+/// participants.
 #[test]
-fn the_mean_is_called_the_mean() {
+fn an_uncentred_mean_is_recognised() {
     let (p, k) = (12, 3);
     let params = params(p, MechanismKind::DoubleCap, 4.0);
     let rows = rows(3.0, &vec![1.0; p], 4_000);
@@ -165,20 +158,20 @@ fn the_mean_is_called_the_mean() {
     let words = probably_the_mean(&params, floor_report).unwrap();
     assert!(words.starts_with("Component 1 is probably the mean of the rows"));
     assert!(words.contains("Unless they were centred before"), "{words}");
-    // The call for more people is apart from the warnings, so that it can be left out.
+    // The number of further participants is separate from the warnings, so that it can be omitted.
     assert!(floor_report.outlook.is_some(), "{floor_report:?}");
     let warnings = floor_report.warnings.join(" ");
     assert!(!warnings.contains("would be needed"), "{warnings}");
-    // Where the study centres, nothing is the mean.
+    // In a study that centres no component is the mean.
     let kind = MechanismKind::DoubleCap;
     let centred = params_with(p, kind, 4.0, Norm::Normalize, Some(0.7));
     assert_eq!(probably_the_mean(&centred, floor_report), None);
 }
 
-/// Of 200 studies of centred rows (p = 12, one spike) hardly any is said to show its mean: a direction has nine clear
-/// loadings or so, which agree once in 256, so more than 5 come once in 1,000 times.
+/// Of 200 studies of centred rows (p = 12, one spike) almost none has the warning: a direction has nine clear loadings
+/// or so, which agree once in 256, so more than 5 come once in 1,000 times.
 #[test]
-fn centred_rows_are_hardly_ever_called_a_mean() {
+fn centred_rows_are_rarely_called_a_mean() {
     let p = 12;
     let params = params(p, MechanismKind::DoubleCap, 4.0);
     let source = RowSource::Model(Model::spiked(p, 1, 8.0));

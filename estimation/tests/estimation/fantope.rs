@@ -1,6 +1,6 @@
 //! The Fantope solver against a public convex solver, against PCA, and on matrices that break solvers.
 
-// Helpers of tests may unwrap as tests do: a failure names its line.
+// Test helpers may unwrap: a failure names its line.
 use std::cell::Cell;
 
 use eigenveil_estimation::{
@@ -34,7 +34,7 @@ fn solved(moment: &DMatrix<f64>, k: usize, lambda: f64, settings: &AdmmSettings)
     solve(moment, k, lambda, settings, Cancel::NEVER).unwrap()
 }
 
-/// Everything a solution promises, whatever the problem.
+/// The invariants of every solution.
 fn assert_sound(moment: &DMatrix<f64>, k: usize, solution: &Solution) {
     let p = moment.nrows();
     let eigen = symmetric_eigen(&solution.x).unwrap();
@@ -98,8 +98,8 @@ fn agrees_with_a_public_convex_solver() {
     }
 }
 
-/// Partial and full projections: both certified, so the objectives are within the gaps, from a clear
-/// signal to noise that drowns it.
+/// Partial and full projections: both certified, so the objectives are within the gaps, from a clear signal to one
+/// hidden by noise.
 #[test]
 fn partial_projections_agree_with_full_ones() {
     for (p, k, s, sd, share) in [
@@ -211,7 +211,7 @@ fn the_gap_is_valid_from_the_first_iteration() {
 }
 
 #[test]
-fn without_penalty_it_is_pca() {
+fn zero_lambda_is_pca() {
     for (p, k, seed) in [(2, 1, 1), (7, 3, 2), (40, 5, 3)] {
         let (moment, _) = noisy_sparse(p, k, p.min(6).max(k), 0.3, seed);
         let solution = solved(&moment, k, 0.0, &AdmmSettings::default());
@@ -241,14 +241,14 @@ fn sparse_signal_is_found_exactly() {
     // The support does not depend on how far past the default tolerance one goes; with little penalty
     // some rows of noise are selected, but not those that only an unfinished iterate carries.
     for share in [1.0, 0.4] {
-        let usual = solved(&moment, 3, share * lambda, &AdmmSettings::default());
+        let default = solved(&moment, 3, share * lambda, &AdmmSettings::default());
         let exact = solved(&moment, 3, share * lambda, &tight());
         assert!(exact.converged());
-        assert_eq!(exact.support, usual.support);
+        assert_eq!(exact.support, default.support);
     }
 }
 
-/// The answer scales with the problem and does not see a multiple of the identity.
+/// The solution scales with the problem and is invariant to a multiple of the identity.
 #[test]
 fn scale_and_offset_do_not_matter() {
     let (moment, _) = noisy_sparse(30, 2, 6, 0.1, 6);
@@ -278,7 +278,7 @@ fn scale_and_offset_do_not_matter() {
 }
 
 #[test]
-fn nasty_matrices_have_answers() {
+fn nasty_matrices_are_solved() {
     let repeated = DMatrix::from_diagonal(&nalgebra::dvector![2.0, 2.0, 2.0, 1.0, 1.0]);
     let rank_one = DMatrix::from_element(5, 5, 1.0);
     let indefinite = dmatrix![0.0, 1.0, 0.0; 1.0, 0.0, 1.0; 0.0, 1.0, 0.0];
@@ -324,7 +324,7 @@ fn nasty_matrices_have_answers() {
 }
 
 #[test]
-fn the_caller_can_stop_it() {
+fn the_caller_can_cancel() {
     let (moment, _) = noisy_sparse(30, 2, 6, 0.3, 9);
     let seen = Cell::new(0);
     let called_off = || seen.replace(seen.get() + 1) == 3;
@@ -334,9 +334,9 @@ fn the_caller_can_stop_it() {
 }
 
 #[test]
-fn settings_out_of_range_are_refused() {
+fn settings_out_of_range_are_rejected() {
     let moment = DMatrix::identity(3, 3);
-    let usual = AdmmSettings::default();
+    let default = AdmmSettings::default();
     let started = |rho| AdmmSettings {
         rho: Some(rho),
         ..tight()
@@ -344,9 +344,9 @@ fn settings_out_of_range_are_refused() {
     let bad_settings = [
         started(0.0),
         started(f64::NAN),
-        within(usual.tolerance, 0),
-        within(0.0, usual.max_iterations),
-        within(f64::NAN, usual.max_iterations),
+        within(default.tolerance, 0),
+        within(0.0, default.max_iterations),
+        within(f64::NAN, default.max_iterations),
     ];
     for settings in bad_settings {
         let error = solve(&moment, 1, 0.1, &settings, Cancel::NEVER).unwrap_err();
@@ -359,13 +359,13 @@ fn settings_out_of_range_are_refused() {
         (1, f64::NAN),
         (1, f64::INFINITY),
     ] {
-        let error = solve(&moment, k, lambda, &usual, Cancel::NEVER).unwrap_err();
+        let error = solve(&moment, k, lambda, &default, Cancel::NEVER).unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidRequest);
     }
     let broken = dmatrix![1.0, f64::NAN; f64::NAN, 1.0];
-    let error = solve(&broken, 1, 0.1, &usual, Cancel::NEVER).unwrap_err();
+    let error = solve(&broken, 1, 0.1, &default, Cancel::NEVER).unwrap_err();
     assert_eq!(error.code(), ErrorCode::EstimateFailed);
-    // Any start of ρ leads to the same place.
+    // Any initial ρ leads to the same solution.
     let (moment, _) = noisy_sparse(20, 2, 5, 0.1, 10);
     let base = solved(&moment, 2, 0.08, &tight());
     for rho in [1e-3, 1.0, 1e3, 1e12] {

@@ -3,7 +3,7 @@
 use eigenveil_estimation::{
     components::principal_components,
     models::Model,
-    simulate::{NoisePath, Participants, RowSource, noisy_sum},
+    simulate::{NoisePath::FromSum, Participants, RowSource, noisy_sum},
 };
 use eigenveil_shared::{estimate::Rank, mechanism::MechanismKind, preprocess::Norm};
 use rand::{SeedableRng, rngs::ChaCha20Rng};
@@ -45,15 +45,8 @@ fn standard_errors_are_the_spread_over_repeats() {
         let (mut value_errors, mut debiased_errors, mut direction_errors) =
             (vec![], vec![], vec![]);
         for _ in 0..REPEATS {
-            let (noisy, _) = noisy_sum(
-                &params,
-                &people,
-                n,
-                NoisePath::FromSum,
-                &mut rng,
-                &mut |_| {},
-            )
-            .unwrap();
+            let (noisy, _) =
+                noisy_sum(&params, &people, n, FromSum, &mut rng, &mut |_| {}).unwrap();
             let found = principal_components(&noisy, Rank::Fixed(k), "").unwrap();
             let component = &found.floor_report.components[0];
             values.push(component.eigenvalue);

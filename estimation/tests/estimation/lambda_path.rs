@@ -11,7 +11,7 @@ use eigenveil_estimation::{
     metrics::projector_distance,
     models::Model,
     moment::NoisyMoment,
-    simulate::{NoisePath, Participants, RowSource, noisy_sum},
+    simulate::{NoisePath::FromSum, Participants, RowSource, noisy_sum},
 };
 use eigenveil_shared::{
     Error, ErrorCode, Result,
@@ -37,15 +37,7 @@ fn study(
     let mut rng = ChaCha20Rng::seed_from_u64(seed);
     let model = Model::sparse(p, K, 6, 40.0);
     let people = Participants::draw(&RowSource::Model(model), K, &params, &mut rng).unwrap();
-    let (noisy, _) = noisy_sum(
-        &params,
-        &people,
-        n,
-        NoisePath::FromSum,
-        &mut rng,
-        &mut |_| {},
-    )
-    .unwrap();
+    let (noisy, _) = noisy_sum(&params, &people, n, FromSum, &mut rng, &mut |_| {}).unwrap();
     (
         noisy,
         people.truth().clone(),
@@ -70,10 +62,10 @@ fn sparse(
 }
 
 #[test]
-fn the_path_is_what_single_estimates_give() {
+fn the_path_equals_single_estimates() {
     let (moment, _, truth) = study(MechanismKind::SymmetricGaussian, 60, 60_000, 4);
     for refit in [false, true] {
-        let found = sparse(&moment, &settings(Lambda::NoisePath, refit), Cancel::NEVER).unwrap();
+        let found = sparse(&moment, &settings(Lambda::Path, refit), Cancel::NEVER).unwrap();
         let outcome = found.sparse.unwrap();
         let path = outcome.path.unwrap();
         assert_eq!((path.chosen, path.points.len()), (outcome.lambda, 16));
@@ -81,11 +73,11 @@ fn the_path_is_what_single_estimates_give() {
         let largest = diagonal_lambda(&moment.dense(), K).unwrap();
         assert_eq!(path.lambda_max, largest);
         assert_eq!(path.points[0].lambda, path.lambda_max);
-        // K rows alone to begin with, and λ below auto at the end.
+        // K single rows at the start, and λ below auto at the end.
         assert_eq!(path.points[0].support, K);
         assert_eq!(path.points[0].entering.len(), K);
         assert!(path.points[15].lambda < path.automatic);
-        // Nothing on the grid is nearer to auto.
+        // No other value on the grid is nearer to auto.
         let distance = |lambda: f64| (lambda / path.automatic).ln().abs();
         let mut on_path = path.points.iter().map(|point| distance(point.lambda));
         assert!(on_path.all(|other| other >= distance(path.chosen)));
@@ -106,14 +98,14 @@ fn the_path_is_what_single_estimates_give() {
             assert!(point.captured_variance <= path.most_variance * (1.0 + 1e-9));
             assert!(point.relative_gap < 2e-3 || !point.converged);
             if refit {
-                // Which rows are in at the margin depends on the solver's way; what PCA on them captures does not.
+                // The marginal rows depend on the solver's path; the variance captured by PCA on them does not.
                 let rows: Vec<usize> = selected.iter().copied().collect();
                 let leading = top_k(&submatrix(&moment.dense(), &rows), K).unwrap();
                 let captured = leading.values.sum();
                 assert!((captured - point.captured_variance).abs() < 1e-9 * path.most_variance);
                 continue;
             }
-            // A solve of its own, from nothing, captures the same.
+            // A separate cold solve captures the same.
             let alone = SparseSettings {
                 tolerance: 1e-5,
                 ..settings(Lambda::Fixed(point.lambda), refit)
@@ -139,7 +131,7 @@ fn the_path_is_what_single_estimates_give() {
 #[test]
 fn large_paths_leave_the_row_norms_out_and_cancelling_stops_them() {
     let (moment, ..) = study(MechanismKind::SymmetricGaussian, 110, 400_000, 4);
-    let settings = settings(Lambda::NoisePath, false);
+    let settings = settings(Lambda::Path, false);
     let found = sparse(&moment, &settings, Cancel::NEVER).unwrap();
     let path = found.sparse.unwrap().path.unwrap();
     assert!(path.points.iter().all(|point| point.row_norms.is_none()));
@@ -148,7 +140,7 @@ fn large_paths_leave_the_row_norms_out_and_cancelling_stops_them() {
     assert!(error.detail().contains("cancelled"), "{error}");
 }
 
-/// The error of an estimate that is called off when it asks for this time, and goes no further.
+/// The error of an estimate that is cancelled at its check of this number, and stops there.
 fn called_off(moment: &NoisyMoment, settings: &SparseSettings, at: u32) -> Error {
     let calls = Cell::new(0);
     let asked = || {
@@ -160,8 +152,8 @@ fn called_off(moment: &NoisyMoment, settings: &SparseSettings, at: u32) -> Error
     error
 }
 
-/// Three studies each with and without refit: the error of `cv` is on average at most 1.2 times that of the best
-/// value on its path, which nobody knows.
+/// Three studies each with and without refit: the error of `cv` is on average at most 1.2 times that of the best value
+/// on its path, which is unknown in practice.
 #[test]
 fn the_chosen_lambda_is_nearly_the_best_on_the_path() {
     for (mechanism, n) in [

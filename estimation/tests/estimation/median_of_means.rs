@@ -5,7 +5,7 @@ use eigenveil_estimation::{
     components::{ComponentsReport, principal_components},
     models::Model,
     moment::NoisyMoment,
-    simulate::{NoisePath, Participants, RowSource, noisy_sum},
+    simulate::{NoisePath::FromSum, Participants, RowSource, noisy_sum},
 };
 use eigenveil_shared::{
     codec::StudyShape,
@@ -29,15 +29,8 @@ fn alarms(params: &StudyParams, n: u64, runs: u64) -> usize {
     let people = Participants::draw(&model, 2, params, &mut rng).unwrap();
     (0..runs)
         .filter(|_| {
-            let (moment, _) = noisy_sum(
-                params,
-                &people,
-                n,
-                NoisePath::FromSum,
-                &mut rng,
-                &mut |_| {},
-            )
-            .unwrap();
+            let (moment, _) =
+                noisy_sum(params, &people, n, FromSum, &mut rng, &mut |_| {}).unwrap();
             let found = principal_components(&moment, Rank::Fixed(2), "").unwrap();
             let agreement = found.bucket_agreement.unwrap();
             assert_eq!(agreement.buckets, 32);
@@ -50,7 +43,7 @@ fn settings() -> Vec<(StudyParams, u64)> {
     use MechanismKind::{DiscreteGaussian, DoubleCap, IsotropicGaussian, SymmetricGaussian};
     vec![
         (params(SymmetricGaussian, 1.0, None, 20), 6_400),
-        // The least noise there is: sampling is most of what differs.
+        // The least noise possible: most of the differences are due to sampling.
         (params(IsotropicGaussian, 16.0, None, 12), 6_400),
         (params(DiscreteGaussian, 2.0, None, 10), 6_400),
         (params(DoubleCap, 1.0, None, 20), 6_400),
@@ -65,7 +58,7 @@ fn settings() -> Vec<(StudyParams, u64)> {
 /// 8 settings, 60 honest studies each. At the stated rate of 1e-3 (or less) 0.48 alarms are expected; more than 4 come
 /// with probability 2e-4.
 #[test]
-fn honest_reports_hardly_ever_disagree() {
+fn honest_reports_rarely_disagree() {
     let total: usize = settings()
         .iter()
         .map(|(params, n)| alarms(params, *n, 60))
@@ -116,7 +109,7 @@ fn with_repeated_seeds(params: &StudyParams, bad: u64) -> ComponentsReport {
     principal_components(&moment, Rank::Fixed(2), "ε = 4").unwrap()
 }
 
-/// One commit of 64, or four, of one seed sent again and again: the mean moves by c/64 each, and the flag is raised.
+/// One commit of 64, or four, of one seed sent repeatedly: the mean moves by c/64 each, and the buckets disagree.
 #[test]
 fn repeated_seeds_are_noticed_with_and_without_centring() {
     for centring in [None, Some(0.7)] {
@@ -143,15 +136,7 @@ fn a_broken_scale_is_noticed() {
     let model = RowSource::Model(Model::spiked(20, 2, 20.0));
     let mut rng = ChaCha20Rng::seed_from_u64(9);
     let people = Participants::draw(&model, 2, &params, &mut rng).unwrap();
-    let (moment, _) = noisy_sum(
-        &params,
-        &people,
-        64_000,
-        NoisePath::FromSum,
-        &mut rng,
-        &mut |_| {},
-    )
-    .unwrap();
+    let (moment, _) = noisy_sum(&params, &people, 64_000, FromSum, &mut rng, &mut |_| {}).unwrap();
     let mut buckets = moment.buckets().to_vec();
     let broken = rng.random_range(0..32);
     let count = buckets[broken].count();

@@ -9,7 +9,7 @@ use eigenveil_estimation::{
     metrics::projector_distance,
     models::{Model, uniform_frame},
     moment::NoisyMoment,
-    simulate::{NoisePath, Participants, Repeat, RowSource, Summary, noisy_sum},
+    simulate::{NoisePath::FromSum, Participants, Repeat, RowSource, Summary, noisy_sum},
 };
 use eigenveil_shared::{
     estimate::{Rank, Verdict},
@@ -99,7 +99,7 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
 /// Predicted within 15 % of measured wherever every component has θ > 1.3 r, both when planning from
 /// the spectrum and when judging from the noisy data alone. Both Gaussian mechanisms' diagonals.
 #[test]
-fn predicted_error_is_the_measured_one() {
+fn predicted_error_equals_the_measured_one() {
     let r = 0.05;
     let mut rng = ChaCha8Rng::seed_from_u64(2026);
     for diagonal_factor in [1.0, 2.0_f64.sqrt()] {
@@ -148,7 +148,7 @@ fn spiked(params: &StudyParams) -> (Vec<Repeat>, Summary) {
 /// the mean of six by 4 % at most: 15 % is three deviations and more); and what the mechanism is for: at most this
 /// share of the error that the published mechanism leaves at the same ε.
 #[test]
-fn predicted_error_is_the_measured_one_of_double_cap() {
+fn predicted_error_equals_the_measured_one_for_double_cap() {
     for (epsilon, share) in [(1.0, 0.42), (2.0, 0.35), (4.0, 0.30), (8.0, 0.28)] {
         let (repeats, summary) = spiked(&params(40, epsilon, Norm::Normalize));
         let measured = summary.error_mean;
@@ -169,8 +169,8 @@ fn predicted_error_is_the_measured_one_of_double_cap() {
     }
 }
 
-/// One strong component: what is seen from the noisy data is its true share, its error and its place, for
-/// unit rows and for short ones whose length the study does not know.
+/// One strong component: the noisy data shows its true share, its error and its place, for unit rows and for shorter
+/// ones of unknown length.
 #[test]
 fn a_component_is_debiased_with_and_without_known_lengths() {
     let (p, n, epsilon) = (30, 100_000, 4.0);
@@ -191,15 +191,8 @@ fn a_component_is_debiased_with_and_without_known_lengths() {
         let (mut theta, mut squares, mut expected, mut share) = (0.0, 0.0, 0.0, 0.0);
         let runs = 20;
         for _ in 0..runs {
-            let (moment, _) = noisy_sum(
-                &params,
-                &participants,
-                n,
-                NoisePath::FromSum,
-                &mut rng,
-                &mut |_| {},
-            )
-            .unwrap();
+            let (moment, _) =
+                noisy_sum(&params, &participants, n, FromSum, &mut rng, &mut |_| {}).unwrap();
             let findings = principal_components(&moment, Rank::Auto, "ε = 4").unwrap();
             let floor_report = findings.floor_report;
             assert_eq!(floor_report.components.len(), 1);
@@ -236,7 +229,7 @@ fn a_component_is_debiased_with_and_without_known_lengths() {
 /// Real data has a spread bulk: planned as it is it comes out within 8 %, as a flat one it is 8 % or more too
 /// optimistic.
 #[test]
-fn a_spread_bulk_is_planned_as_it_is() {
+fn a_spread_bulk_is_planned_as_spread() {
     let mut rng = ChaCha8Rng::seed_from_u64(99);
     let k = 2;
     let mut eigenvalues = vec![0.40, 0.30];

@@ -1,8 +1,8 @@
-//! The plan is kept: a study of the planned size reaches the planned error.
+//! A study of the planned size reaches the planned error.
 
 use eigenveil_estimation::{
     models::Model,
-    plan::{MeanSquaredLength, PlanTarget, plan, spectrum_from_eigenvalues},
+    plan::{MeanSquaredLength::UnitRows, PlanTarget, plan, spectrum_from_eigenvalues},
     simulate::RowSource,
 };
 use eigenveil_shared::mechanism::MechanismKind;
@@ -31,7 +31,7 @@ fn kept(mechanism: MechanismKind, epsilon: f64, target: f64) -> f64 {
     let (p, k, spike) = (40, 5, 20.0);
     let params = params(p, mechanism, epsilon);
     let leading = vec![leading_eigenvalue(p, k, spike); k];
-    let spectrum = spectrum_from_eigenvalues(p, k, &leading, MeanSquaredLength::UnitRows).unwrap();
+    let spectrum = spectrum_from_eigenvalues(p, k, &leading, UnitRows).unwrap();
     let planned = plan(&spectrum, &params.noise_model(), PlanTarget::Error(target)).unwrap();
     let source = RowSource::Model(Model::spiked(p, k, spike));
     let (_, summary) = simulated(&params, source, (planned.n.unwrap(), k), (4, 7));

@@ -1,6 +1,6 @@
 //! From raw rows through the real mechanisms to judged components: prepare → perturb → add → estimate.
 
-// Helpers of tests may unwrap as tests do: a failure names its line.
+// Test helpers may unwrap: a failure names its line.
 
 use eigenveil_estimation::{
     accumulate::ReportSum,
@@ -62,7 +62,7 @@ fn run(kind: MechanismKind, epsilon: f64, n: usize, seed: u64) -> Study {
 }
 
 #[test]
-fn every_gaussian_mechanism_ends_where_it_was_predicted() {
+fn gaussian_mechanisms_reach_their_predicted_error() {
     for kind in [
         MechanismKind::SymmetricGaussian,
         MechanismKind::IsotropicGaussian,
@@ -111,7 +111,7 @@ fn every_gaussian_mechanism_ends_where_it_was_predicted() {
     }
 }
 
-/// Half the off-diagonal variance at the same guarantee: seen in the error.
+/// Half the off-diagonal variance at the same guarantee, visible in the error.
 #[test]
 fn isotropic_noise_is_better() {
     let mean_error = |kind| {
@@ -128,7 +128,7 @@ fn isotropic_noise_is_better() {
     assert!(isotropic < 0.85 * symmetric);
 }
 
-/// Too few participants: nothing is claimed, and the warning says how many it would take.
+/// Too few participants: no component is reported, and the warning says how many are needed.
 #[test]
 fn a_hopeless_study_claims_nothing() {
     let study = run(MechanismKind::IsotropicGaussian, 1.0, 300, 1);

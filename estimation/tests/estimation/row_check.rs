@@ -1,4 +1,4 @@
-//! What no rows can do: false alarms over rows and mechanisms, and poison spread evenly. Fixed seeds.
+//! The row check: false alarms over rows and mechanisms, and poison spread evenly. Fixed seeds.
 
 use eigenveil_estimation::{
     Cancel,
@@ -67,7 +67,7 @@ fn alarms(runs: usize, n: usize) -> usize {
 
 /// 270 honest studies at a rate of 1e-3 at most: 0.27 alarms expected, more than 3 come with probability 2e-4.
 #[test]
-fn honest_rows_are_hardly_ever_called_impossible() {
+fn honest_rows_are_rarely_called_impossible() {
     assert_eq!(FALSE_ALARM_RATE, 1e-3);
     let alarms = alarms(10, 2_000);
     assert!(alarms <= 3, "{alarms}");
@@ -85,7 +85,7 @@ fn the_false_alarm_rate_of_each_setting() {
 }
 
 /// Rows that are all the same, so that one eigenvalue is 1: 60 studies, more than one alarm comes with probability
-/// 2e-3. A length of 1.2 is found.
+/// 2e-3. A length of 1.2 is detected.
 #[test]
 fn dense_mechanisms_keep_the_length_of_rows() {
     use MechanismKind::{DiscreteGaussian, IsotropicGaussian, SymmetricGaussian};
@@ -101,7 +101,7 @@ fn dense_mechanisms_keep_the_length_of_rows() {
                     .map(|_| ReportSum::new(params.mechanism(), 4).unwrap())
                     .collect();
                 for i in 0..6_400 {
-                    // A liar at the edge of the norm test, or nearly: 3 times as long as a row at ε = 8.
+                    // A forged report near the limit of the norm test: 3 times as long as a row at ε = 8.
                     let payload = match i % 100 < poisoned {
                         true => poison.clone(),
                         false => {
@@ -138,9 +138,9 @@ fn dense_mechanisms_keep_the_length_of_rows() {
 }
 
 /// 1 % of the reports, each the best of a million seeds, spread evenly: at p = 40 they are the first component, every
-/// verdict of the noise floor and of the buckets is as without them, and the seeds tell.
+/// verdict of the noise floor and of the buckets is as without them, and the seeds reveal them.
 #[test]
-fn chosen_seeds_are_pointed_out() {
+fn chosen_seeds_are_detected() {
     let params = params(40, MechanismKind::DoubleCap, 4.0);
     let mut rng = ChaCha20Rng::seed_from_u64(33);
     let n = 20_000;
@@ -161,21 +161,21 @@ fn chosen_seeds_are_pointed_out() {
     assert!(warnings[0].contains("Seeds were chosen"), "{warnings:?}");
 }
 
-/// Liars who keep within what rows can do are not found, and move an eigenvalue by a few times their share.
+/// Forged reports within the limits of real rows are not detected, and move an eigenvalue by a few times their share.
 #[test]
-fn what_rows_could_do_is_let_pass() {
+fn possible_rows_pass() {
     let params = params(40, MechanismKind::DoubleCap, 4.0);
     let cap = cap(&params);
     let mut rng = ChaCha20Rng::seed_from_u64(34);
     let n = 20_000;
     let mut study = honest_study(&params, 2, n, &mut rng);
     let v = axis(40, 7);
-    // A twentieth who claim to have the row v.
+    // A twentieth of the participants claim to have the row v.
     for i in 0..n / 20 {
         study.buckets[i % BUCKETS].push(honest(cap, &v, &mut rng));
     }
     assert_eq!(study.check(&params).verdict, RowVerdict::Possible);
-    // The half of the room that e^ε/Z leaves, filled from the closest directions on.
+    // Half of what e^ε/Z allows, filled from the closest directions on.
     let share = 0.01;
     let tail = 2.0 * share / cap.parameters().expected_tries();
     let mut moved = 0.0;
@@ -194,7 +194,7 @@ fn what_rows_could_do_is_let_pass() {
     assert_eq!(study.check(&params).verdict, RowVerdict::Possible);
 }
 
-/// Seeds and the directions they stand for are counted alike, and only those of the odd buckets.
+/// Seeds and their directions are counted alike, and only those of the odd buckets.
 #[test]
 fn seeds_are_counted_as_their_directions() {
     let params = params(6, MechanismKind::DoubleCap, 2.0);

@@ -1,8 +1,12 @@
-//! Simulation: both paths have one distribution, the oracle without noise, trends, reproducibility.
+//! Simulation: both noise paths have one distribution, the oracle without noise, trends, reproducibility.
 
 use eigenveil_estimation::{
     models::Model,
-    simulate::{Experiment, NoisePath, Participants, RowSource, noisy_sum, run},
+    simulate::{
+        Experiment,
+        NoisePath::{self, FromSum, PerReport},
+        Participants, RowSource, noisy_sum, run,
+    },
 };
 use eigenveil_shared::{
     ErrorCode,
@@ -36,7 +40,7 @@ fn kolmogorov_smirnov(a: &mut [f64], b: &mut [f64]) -> f64 {
 /// False-alarm rate: each statistic exceeds 2.69 with probability 1e-6 when the distributions are equal; there are
 /// 41 of them, so a correct program fails for one choice of seeds in about 24,000.
 #[test]
-fn law_and_device_paths_have_one_distribution() {
+fn both_noise_paths_have_one_distribution() {
     const SAMPLES: usize = 4_000;
     let rows = [
         Row::new(vec![1.0, 0.0, 0.0, 0.0]),
@@ -51,8 +55,15 @@ fn law_and_device_paths_have_one_distribution() {
                 Participants::draw(&RowSource::Rows(&rows), 1, &params, &mut rng).unwrap();
             (0..SAMPLES)
                 .map(|_| {
-                    let (moment, _) =
-                        noisy_sum(&params, &participants, 40, path, &mut rng, &mut |_| {}).unwrap();
+                    let (moment, _) = noisy_sum(
+                        &params,
+                        &participants,
+                        40,
+                        noise_path,
+                        &mut rng,
+                        &mut |_| {},
+                    )
+                    .unwrap();
                     let mut values = moment.mean().as_slice().to_vec();
                     let alternating = |v: &[f64]| {
                         v.iter().step_by(2).sum::<f64>() - v.iter().skip(1).step_by(2).sum::<f64>()
@@ -70,8 +81,8 @@ fn law_and_device_paths_have_one_distribution() {
                 })
                 .collect()
         };
-        let from_sum = draw(NoisePath::FromSum, 10 + number as u64);
-        let device = draw(NoisePath::PerReport, 20 + number as u64);
+        let from_sum = draw(FromSum, 10 + number as u64);
+        let device = draw(PerReport, 20 + number as u64);
         for at in 0..from_sum[0].len() {
             let column = |samples: &[Vec<f64>]| samples.iter().map(|v| v[at]).collect::<Vec<f64>>();
             let statistic = kolmogorov_smirnov(&mut column(&from_sum), &mut column(&device));
@@ -83,7 +94,7 @@ fn law_and_device_paths_have_one_distribution() {
 #[test]
 fn the_test_of_both_paths_can_fail() {
     let mut a: Vec<f64> = (0..4_000).map(f64::from).collect();
-    // A tenth of a standard deviation wider is caught at this size.
+    // A standard deviation larger by a tenth is detected at this size.
     let mut b: Vec<f64> = a.iter().map(|v| 2_000.0 + (v - 2_000.0) * 1.2).collect();
     assert!(kolmogorov_smirnov(&mut a, &mut b) > 2.69);
     let mut same = a.clone();
@@ -111,7 +122,7 @@ fn error_falls_with_n_and_epsilon_and_grows_with_p_and_k() {
 }
 
 #[test]
-fn the_published_model_is_far_below_the_floor_and_the_floor_says_so() {
+fn the_wang_xu_model_is_far_below_the_floor_with_a_warning() {
     let (kind, ball) = (MechanismKind::SymmetricGaussian, Norm::Clip { radius: 1.0 });
     let params = params_with(40, kind, 0.5, ball, None);
     let source = RowSource::Model(Model::wang_xu(40, 5, None, 1.0));
@@ -150,7 +161,7 @@ fn the_sparse_estimator_beats_pca_on_the_same_reports() {
 fn a_seed_gives_the_same_numbers_and_more_repeats_keep_them() {
     let params = params(6, MechanismKind::SymmetricGaussian, 2.0);
     let experiment = |seed, repeats| Experiment {
-        noise_path: NoisePath::PerReport,
+        noise_path: PerReport,
         repeats,
         seed,
         ..Experiment::new(&params, RowSource::Model(Model::spiked(6, 1, 5.0)), 500, 1)
@@ -176,7 +187,7 @@ fn rows_are_resampled_and_their_own_subspace_is_the_truth() {
 }
 
 #[test]
-fn what_cannot_be_simulated_is_an_error() {
+fn unsupported_simulations_are_errors() {
     let params = params(4, MechanismKind::IsotropicGaussian, 1.0);
     let good = Experiment::new(&params, RowSource::Model(Model::spiked(4, 1, 1.0)), 10, 1);
     assert!(run(&good, &mut |_| {}).is_ok());
@@ -198,7 +209,7 @@ fn what_cannot_be_simulated_is_an_error() {
         let error = run(&bad, &mut |_| {}).unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidRequest);
     }
-    // k = p: everything is the subspace, and there is no bulk to predict from.
+    // k = p: the subspace is the whole space, and there is no bulk to predict from.
     let whole = RowSource::Model(Model::spiked(4, 4, 1.0));
     let (repeats, _) = simulated(&params, whole, (10, 4), (1, 1));
     println!("{repeats:?}");
@@ -211,7 +222,7 @@ fn what_cannot_be_simulated_is_an_error() {
 
 /// Rows compared with a subspace of the caller's: the error is against it, and its zero rows are not its support.
 #[test]
-fn rows_are_compared_with_the_reference_that_is_given() {
+fn rows_are_compared_with_the_given_reference() {
     let params = params(64, MechanismKind::DoubleCap, 8.0);
     let rows = digits();
     let mut reference = DMatrix::zeros(64, 1);
@@ -225,19 +236,19 @@ fn rows_are_compared_with_the_reference_that_is_given() {
         ..Experiment::new(&params, RowSource::Referenced(&rows, &reference), 20_000, 1)
     };
     let (compared, _) = run(&experiment, &mut |_| {}).unwrap();
-    let usual = Experiment {
+    let without_reference = Experiment {
         source: RowSource::Rows(&rows),
         ..experiment.clone()
     };
-    let (usual, _) = run(&usual, &mut |_| {}).unwrap();
-    for (compared, usual) in compared.iter().zip(&usual) {
+    let (without_reference, _) = run(&without_reference, &mut |_| {}).unwrap();
+    for (compared, without_reference) in compared.iter().zip(&without_reference) {
         // The same reports; the digits' first component is nothing like a difference of two pixels.
-        assert!(usual.error < 0.5, "{usual:?}");
+        assert!(without_reference.error < 0.5, "{without_reference:?}");
         assert!(compared.error > 1.2 && compared.error <= 2.0_f64.sqrt() + 1e-9);
         let support = compared.support.unwrap();
         assert_eq!(support.recall, 1.0);
         assert!(support.precision < 0.1, "{support:?}");
-        assert!(usual.support.is_none());
+        assert!(without_reference.support.is_none());
     }
     let wrong = DMatrix::zeros(64, 2);
     let refused = Experiment {

@@ -1,10 +1,10 @@
-//! The number of participants a warning names is the planner's.
+//! The number of participants in a warning is the planner's.
 
 use eigenveil_estimation::{
     components::principal_components,
     models::Model,
-    plan::{MeanSquaredLength, PlanTarget, plan, spectrum_from_eigenvalues},
-    simulate::{NoisePath, Participants, RowSource, noisy_sum},
+    plan::{MeanSquaredLength::UnitRows, PlanTarget, plan, spectrum_from_eigenvalues},
+    simulate::{NoisePath::FromSum, Participants, RowSource, noisy_sum},
 };
 use eigenveil_shared::{estimate::Rank, mechanism::MechanismKind};
 use rand::{SeedableRng, rngs::ChaCha20Rng};
@@ -25,9 +25,10 @@ fn number_before(text: &str, before: &str) -> u64 {
     (words[words.len() - 2].parse::<f64>().unwrap() * unit).round() as u64
 }
 
-/// A drowned study of 1,797 participants: that many participants see the components, four fifths of them do not.
+/// A study of 1,797 participants below the noise: with the number in the warning the components are visible, with four
+/// fifths of it they are not.
 #[test]
-fn the_number_named_is_enough_for_the_planner() {
+fn the_number_in_the_warning_is_enough_for_the_planner() {
     for (mechanism, epsilon, k) in [
         (MechanismKind::SymmetricGaussian, 1.0, 3),
         (MechanismKind::DoubleCap, 1.0, 3),
@@ -39,30 +40,21 @@ fn the_number_named_is_enough_for_the_planner() {
         let mut rng = ChaCha20Rng::seed_from_u64(2);
         let model = RowSource::Model(Model::spiked(p, k, 5.0));
         let people = Participants::draw(&model, k, &params, &mut rng).unwrap();
-        let (moment, _) = noisy_sum(
-            &params,
-            &people,
-            1_797,
-            NoisePath::FromSum,
-            &mut rng,
-            &mut |_| {},
-        )
-        .unwrap();
+        let (moment, _) =
+            noisy_sum(&params, &people, 1_797, FromSum, &mut rng, &mut |_| {}).unwrap();
         let setting = format!("ε = {epsilon}");
         let found = principal_components(&moment, Rank::Fixed(k), &setting).unwrap();
         let warning = &found.floor_report.warnings[0];
         let opening = format!("At n = 1,797 and ε = {epsilon} no component stands above the noise");
         assert!(warning.starts_with(&opening), "{warning}");
 
-        // What the words say, given to the planner.
+        // The population of the warning, given to the planner.
         let n = number_before(warning, " participants would be needed");
         let start = warning.find(" held ").unwrap() + " held ".len();
         let share: f64 = warning[start..].split(' ').next().unwrap().parse().unwrap();
         let share = share / 100.0;
         let rest = (1.0 - share * k as f64) / p as f64;
-        let spectrum =
-            spectrum_from_eigenvalues(p, k, &vec![share + rest; k], MeanSquaredLength::UnitRows)
-                .unwrap();
+        let spectrum = spectrum_from_eigenvalues(p, k, &vec![share + rest; k], UnitRows).unwrap();
         let above = |n: u64| {
             let planned = plan(
                 &spectrum,
@@ -75,16 +67,15 @@ fn the_number_named_is_enough_for_the_planner() {
         assert_eq!(above(n), k, "{warning}");
         assert!(above(n * 4 / 5) < k, "{warning}");
 
-        // And below the last number not even the kindest rows are enough. (With one component they would have been.)
+        // And below the last number not even the most favourable rows are enough. (With one component they would have
+        // been.)
         if k == 1 {
             assert!(!warning.contains("cannot be enough"), "{warning}");
             continue;
         }
         let least = number_before(warning, " cannot be enough");
         assert!(least < n);
-        let kindest =
-            spectrum_from_eigenvalues(p, k, &vec![1.0 / k as f64; k], MeanSquaredLength::UnitRows)
-                .unwrap();
+        let kindest = spectrum_from_eigenvalues(p, k, &vec![1.0 / k as f64; k], UnitRows).unwrap();
         let target = PlanTarget::Participants(least - 1);
         let planned = plan(&kindest, &params.noise_model(), target).unwrap();
         assert!(planned.components_above.unwrap() < k, "{warning}");

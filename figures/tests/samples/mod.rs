@@ -36,8 +36,8 @@ pub(crate) fn all() -> Vec<(String, String)> {
     all
 }
 
-/// A sparse estimate of four components, two of which cannot be distinguished, with a path of λ; its features have the
-/// longest names of tables that people try first.
+/// A sparse estimate of four components, two of them indistinguishable, with a path of λ; its features have the longest
+/// names of popular example tables.
 pub(crate) fn estimate() -> Estimate {
     serde_json::from_str(include_str!("estimate.json")).expect("an estimate")
 }
@@ -70,7 +70,7 @@ pub(crate) fn epsilon() -> LineChart {
     chart
 }
 
-/// More series than fit beside the plot.
+/// More series than fit next to the plot.
 pub(crate) fn legend() -> LineChart {
     let mut chart = LineChart::new(
         "Many series move into a legend",

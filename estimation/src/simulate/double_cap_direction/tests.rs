@@ -201,7 +201,7 @@ fn parameters(p: usize, epsilon: f64) -> (DoubleCap, [ReleasedDirection; 2]) {
 
 /// Quadrature over the density, which shares nothing with the closed forms, gives the derived means and variances.
 #[test]
-fn the_exact_variances_are_those_of_the_density() {
+fn exact_variances_agree_with_the_density() {
     for p in DIMENSIONS {
         for epsilon in EPSILONS {
             let (cap, released) = parameters(p, epsilon);
@@ -307,7 +307,7 @@ fn check_against_exact_moments(
 }
 
 #[test]
-fn the_law_path_has_the_exact_means_and_variances() {
+fn direct_sampling_has_the_exact_means_and_variances() {
     for (i, p) in DIMENSIONS.into_iter().enumerate() {
         for (j, epsilon) in EPSILONS.into_iter().enumerate() {
             let (cap, released) = parameters(p, epsilon);
@@ -330,7 +330,7 @@ fn the_law_path_has_the_exact_means_and_variances() {
 }
 
 #[test]
-fn the_device_path_has_the_exact_means_and_variances() {
+fn device_reports_have_the_exact_means_and_variances() {
     for (i, p) in DIMENSIONS.into_iter().enumerate() {
         for (j, epsilon) in EPSILONS.into_iter().enumerate() {
             // Skipped: it would take minutes.
@@ -360,7 +360,7 @@ fn the_device_path_has_the_exact_means_and_variances() {
 /// e^(−x) (Laurent & Massart 2000); with x = 17 for 18 comparisons that is 7e-7, if counts are taken for
 /// normal (each cell expects 500 and more).
 #[test]
-fn the_number_of_tries_has_one_law_for_all_rows() {
+fn number_of_attempts_has_one_distribution_for_all_rows() {
     const DRAWS: usize = 10_000;
     const CELLS: usize = 10;
     let x = 17.0_f64;
@@ -421,7 +421,7 @@ fn the_number_of_tries_has_one_law_for_all_rows() {
 
 /// The tests above can fail: a scale off by a tenth would be seen in every pair.
 #[test]
-fn the_limits_are_tight_enough_to_see_faults() {
+fn limits_are_tight_enough_to_detect_errors() {
     let (cap, released) = parameters(40, 4.0);
     let constants = cap.parameters();
     for pair in pairs(40) {
