@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use super::rate_limit_layer::ClientKey;
 use crate::{
     app::AppState,
-    config::MIN_BYTES_PER_SECOND,
+    config::MIN_TRANSFER_BYTES_PER_SECOND,
     net::memory::{Reservation, SMALL},
 };
 

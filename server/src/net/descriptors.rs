@@ -95,9 +95,12 @@ mod tests {
     fn connections_are_limited_by_open_files() {
         let text = "Limit  Soft Limit  Hard Limit  Units\nMax open files            1024                 524288               files\n";
         let read = parse(text).unwrap();
-        assert_eq!((read.soft_limit, read.most), (Some(1_024), Some(524_288)));
+        assert_eq!(
+            (read.soft_limit, read.hard_limit),
+            (Some(1_024), Some(524_288))
+        );
         let unlimited = parse("Max open files  unlimited  unlimited  files").unwrap();
-        assert_eq!((endless.soft_limit, endless.most), (None, None));
+        assert_eq!((unlimited.soft_limit, unlimited.hard_limit), (None, None));
         assert_eq!(parse("nothing"), None);
         let config = ServerConfig {
             max_connections: 1_000,

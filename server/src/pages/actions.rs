@@ -1,4 +1,4 @@
-//! What the buttons of a study's page do, and its files.
+//! The actions of a study's page, and the files of its estimates.
 
 use axum::{
     extract::{Path, RawQuery, State},
@@ -22,11 +22,12 @@ use crate::{
         ApiError,
         estimates::{Format, check_sparse, estimate_file},
         extract::{NumberInPath, StudyInPath},
+        run_blocking,
     },
     store::{Study, check_rank},
 };
 
-/// Files of an estimate besides its pictures.
+/// Files of an estimate besides its figures.
 pub(super) const FILES: [&str; 3] = ["estimate.json", "components.csv", "components.npy"];
 
 pub(super) async fn open(
@@ -35,7 +36,7 @@ pub(super) async fn open(
     posted: OperatorForm,
 ) -> Result<Response, ApiError> {
     app.store().set_state(&study, StudyState::Open).await?;
-    Ok(back(&posted.visitor, &study))
+    Ok(redirect_to_study(&posted.visitor, &study))
 }
 
 pub(super) async fn close(
@@ -44,10 +45,10 @@ pub(super) async fn close(
     posted: OperatorForm,
 ) -> Result<Response, ApiError> {
     app.store().set_state(&study, StudyState::Closed).await?;
-    Ok(back(&posted.visitor, &study))
+    Ok(redirect_to_study(&posted.visitor, &study))
 }
 
-/// Asks for an estimate.
+/// Requests an estimate.
 pub(super) async fn request_estimate(
     StudyInPath(study): StudyInPath,
     State(app): State<Pages>,
@@ -58,7 +59,7 @@ pub(super) async fn request_estimate(
         "auto" => Some(Rank::Auto),
         text => Some(Rank::Fixed(text.parse().map_err(|_| {
             Error::invalid_request(format!(
-                "k is {text:?}; it must be a whole number such as 5, or auto, or be left empty"
+                "k is {text:?}; it must be a whole number such as 5, or auto, or empty"
             ))
         })?)),
     };
@@ -79,10 +80,10 @@ pub(super) async fn request_estimate(
     app.jobs()
         .add(&study, EstimateRequest { k, sparse })
         .await?;
-    Ok(back(&visitor, &study))
+    Ok(redirect_to_study(&visitor, &study))
 }
 
-/// A file of an estimate: its document, its components or a picture.
+/// A file of an estimate: its document, its components or a figure.
 pub(super) async fn file(
     StudyInPath(study): StudyInPath,
     NumberInPath(number): NumberInPath,
@@ -109,7 +110,7 @@ pub(super) async fn file(
         let headers = [
             (header::CACHE_CONTROL, "no-store".to_owned()),
             (header::X_CONTENT_TYPE_OPTIONS, "nosniff".to_owned()),
-            // The name is one of three of ours.
+            // The name is one of the three fixed ones.
             (
                 header::CONTENT_DISPOSITION,
                 format!("attachment; filename=\"{name}\""),
@@ -123,10 +124,10 @@ pub(super) async fn file(
 fn no_such_file(number: u64) -> Error {
     Error::new(
         ErrorCode::NotFound,
-        format!("estimate {number} has no such file; its page lists those it has"),
+        format!("estimate {number} has no such file; its page lists its files"),
     )
 }
 
-fn back(visitor: &Visitor, study: &Study) -> Response {
+fn redirect_to_study(visitor: &Visitor, study: &Study) -> Response {
     layout::see_other(visitor, &format!("/studies/{}", study.id()))
 }

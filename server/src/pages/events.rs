@@ -1,4 +1,4 @@
-//! Numbers of a study as they change: server-sent events.
+//! Live numbers of a study: server-sent events.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -30,14 +30,14 @@ use crate::{
     store::Study,
 };
 
-/// How often the study is polls at.
+/// Time between two polls of the study.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// How often the estimates are polls at, which takes a read of the database.
+/// Polls of the study for each poll of its estimates, which reads the database.
 const ESTIMATE_POLL_EVERY: u32 = 2;
-/// After this long a browser connects anew, so that a session that ended is noticed.
+/// After this time the browser has to reconnect, so that an expired session is noticed.
 const MAX_STREAM_TIME: Duration = Duration::from_secs(600);
 
-/// One browser that watches.
+/// One open event stream.
 struct Watch {
     app: Pages,
     visitor: Visitor,
@@ -46,7 +46,7 @@ struct Watch {
     stopping: watch::Receiver<bool>,
     until: Instant,
     polls: u32,
-    /// The last number of reports that was polls at, and what was sent.
+    /// The number of reports at the last poll, and the data sent.
     sent: Option<(u64, Bytes)>,
     _slot: OwnedSemaphorePermit,
 }
@@ -66,7 +66,7 @@ pub(super) async fn stream(
     let slot = Arc::clone(slots).try_acquire_owned().map_err(|_| {
         Error::new(
             ErrorCode::TooManyRequests,
-            "this server updates no more open pages at once; reload the page to see new numbers",
+            "too many pages are being updated live; reload the page to see new numbers",
         )
     })?;
     let mut ticks = interval(POLL_INTERVAL);
@@ -86,14 +86,14 @@ pub(super) async fn stream(
         let event = watch.next().await?;
         Some((Ok::<_, Infallible>(event), watch))
     });
-    // Proxies that gather answers would hold the events back.
+    // Buffering proxies would delay the events.
     let headers = [("x-accel-buffering", "no"), ("cache-control", "no-store")];
     let events = Sse::new(events).keep_alive(KeepAlive::default());
     Ok((headers, events).into_response())
 }
 
 impl Watch {
-    /// The next change; `None` when the server stops, the study is gone or it has been long.
+    /// The next change; `None` if the server stops, the study was deleted or the stream is too old.
     async fn next(&mut self) -> Option<Event> {
         loop {
             if *self.stopping.borrow() {
@@ -117,13 +117,13 @@ impl Watch {
             {
                 continue;
             }
-            // A store in trouble is polls at again.
+            // A failing store is polled again.
             let Ok(data) = self.render().await else {
                 continue;
             };
-            let known = self.sent.as_ref().is_some_and(|(_, sent)| *sent == data);
+            let unchanged = self.sent.as_ref().is_some_and(|(_, sent)| *sent == data);
             self.sent = Some((reports, data.clone()));
-            if known {
+            if unchanged {
                 continue;
             }
             let text = String::from_utf8_lossy(&data);
@@ -131,7 +131,7 @@ impl Watch {
         }
     }
 
-    /// What moves on the page of this visitor, as JSON.
+    /// The changing values on this visitor's page, as JSON.
     async fn render(&self) -> Result<Bytes, Error> {
         let (app, study) = (self.app.clone(), Arc::clone(&self.study));
         let what = PageKind::Events(study.id(), study.state());

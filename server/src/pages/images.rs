@@ -1,4 +1,4 @@
-//! Pictures as images of their own, in a wide and a narrow drawing.
+//! Figures as image files, each in a wide and a narrow version.
 
 use axum::{
     http::header,
@@ -15,27 +15,27 @@ use super::{
 };
 use crate::{http::ApiError, store::StudyId};
 
-/// Pixels of a drawing, two of which stand side by side on a desktop.
+/// Width in pixels; two of them fit side by side on a desktop.
 pub(super) const WIDE: f64 = 560.0;
-/// Pixels of the drawing for phones, on which it is not scaled down, so that its numbers can be read.
+/// Width in pixels for phones, where the figure is not scaled down, so that its numbers are readable.
 pub(super) const NARROW: f64 = 350.0;
 
-/// The width that a query asks for.
+/// The width that a query requests.
 pub(super) fn width(fields: &Fields) -> f64 {
     if fields.has("narrow") { NARROW } else { WIDE }
 }
 
-/// Which drawing it is: nothing else but the number of reports decides what it shows.
+/// Identifies a chart: apart from this, only the number of reports decides what it shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ChartKey {
     pub(super) study: StudyId,
     pub(super) kind: ChartKind,
-    /// The estimate that it is made from.
+    /// The estimate it is made from.
     pub(super) estimate: Option<u64>,
     pub(super) narrow: bool,
 }
 
-/// The picture of a study that a query asks for, drawn anew where `version` is another one.
+/// The chart of a study that a query requests, rendered again if `version` has changed.
 pub(super) async fn cached_chart(
     app: &Pages,
     (study, kind, estimate): (StudyId, ChartKind, Option<u64>),
@@ -62,7 +62,7 @@ pub(super) async fn cached_chart(
         .await?))
 }
 
-/// What a drawing of a study shows.
+/// The charts of a study.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ChartKind {
     Arrivals,
@@ -70,7 +70,7 @@ pub(super) enum ChartKind {
     Belief,
 }
 
-/// An image in the page. `path` may have a query.
+/// A figure in a page. `path` may have a query.
 pub(super) fn figure(visitor: &Visitor, path: &str, what: &str) -> Markup {
     let path = visitor.link(path);
     let narrow = format!(
@@ -87,7 +87,7 @@ pub(super) fn figure(visitor: &Visitor, path: &str, what: &str) -> Markup {
     }
 }
 
-/// The answer that is a picture. It has its own style inside, and may hold nothing else.
+/// An SVG response. It has its own styles, and may load nothing else.
 pub(super) fn svg(image: Bytes) -> Response {
     let headers = [
         (header::CONTENT_TYPE, "image/svg+xml"),

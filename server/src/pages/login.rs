@@ -1,4 +1,4 @@
-//! Logging in with a token, and out.
+//! Login with a bearer token, and logout.
 
 use std::time::Instant;
 
@@ -20,8 +20,7 @@ use crate::{
     store::TokenHash,
 };
 
-/// The form. A browser without an identifier gets one, so that the form it sends back can be told from one that
-/// another site made.
+/// The login form. A browser without a session identifier gets one, so that the form has a CSRF token.
 pub(super) async fn show(
     State(app): State<AppState>,
     visitor: Visitor,
@@ -31,7 +30,8 @@ pub(super) async fn show(
     Ok(form(&app, visitor, StatusCode::OK, next(&fields), None)?)
 }
 
-/// Takes a token. The session gets a new identifier: one that somebody planted in the browser is worth nothing.
+/// Checks a token and begins a session under a new identifier, so that an identifier planted in the browser is useless
+/// (session fixation).
 pub(super) async fn submit(
     State(app): State<AppState>,
     CheckedForm {
@@ -43,9 +43,9 @@ pub(super) async fn submit(
     let token = TokenHash::new(fields.get("token"));
     let next = next(&fields);
     if authenticate(&app, &token, client_key.as_ref())?.is_none() {
-        let why = "This server does not know this token, or has revoked it. The operator's token is in operator.token in the data directory; an analyst gets one from the operator.";
+        let message = "This token is unknown or was revoked. The operator token is in operator.token in the data directory; analysts get one from the operator.";
         let status = StatusCode::FORBIDDEN;
-        return Ok(form(&app, visitor, status, next, Some(why))?);
+        return Ok(form(&app, visitor, status, next, Some(message))?);
     }
     check_token_limit(&app, &token)?;
     if let Some(old) = visitor.session_id() {
@@ -88,7 +88,7 @@ fn form(
     };
     let content = html! {
         h1 { "Log in" }
-        p { "Operators create studies and ask for estimates; analysts read estimates. Participants need no login." }
+        p { "Operators create studies and request estimates; analysts read estimates. Participants need no login." }
         form #login method="post" action=(visitor.link("/login")) {
             (layout::csrf_token(&visitor))
             input type="hidden" name="next" value=(next);
@@ -97,7 +97,7 @@ fn form(
                 input #token type="password" name="token" autocomplete="current-password" required
                     aria-invalid=[wrong.map(|_| "true")] aria-describedby="token-help";
                 p #token-help class=(if wrong.is_some() { "wrong" } else { "help" }) role=[wrong.map(|_| "alert")] {
-                    (wrong.unwrap_or("64 characters. It is sent to this server only, and shown nowhere."))
+                    (wrong.unwrap_or("64 characters. It is sent only to this server and never shown."))
                 }
             }
             button type="submit" { "Log in" }
@@ -110,20 +110,20 @@ fn form(
     Ok(response)
 }
 
-/// Where to go after the login: a path of this server, whatever the link said.
+/// Where to go after the login: only a path of this server, whatever the link says.
 fn next(fields: &Fields) -> &str {
     let path = fields.get("next");
-    let plain = path
+    let is_plain = path
         .bytes()
         .all(|b| b.is_ascii_alphanumeric() || b"/-_?=&.".contains(&b));
-    match path.starts_with('/') && !path.starts_with("//") && plain {
+    match path.starts_with('/') && !path.starts_with("//") && is_plain {
         true => path,
         false => "/",
     }
 }
 
 fn set_session_cookie(response: &mut Response, cookie: &str) {
-    // Letters, digits and punctuation of ours.
+    // Consists of our own letters, digits and punctuation.
     if let Ok(value) = HeaderValue::from_str(cookie) {
         response.headers_mut().append(header::SET_COOKIE, value);
     }
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_next_page_is_one_of_ours() {
+    fn the_page_after_login_is_on_this_server() {
         let of = |text: &str| next(&Fields::parse(format!("next={text}").as_bytes())).to_owned();
         assert_eq!(of("/studies/new"), "/studies/new");
         for elsewhere in [

@@ -1,4 +1,5 @@
-//! Pages and pictures that anybody may ask for: made once, one at a time, and shared.
+//! A single-flight cache of pages and charts that anybody may request: each is rendered once, one at a time, and
+//! shared.
 
 use std::{
     collections::VecDeque,
@@ -16,54 +17,53 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::visitor::Visitor;
 use crate::{http::run_blocking, store::StudyId};
 
-/// Bytes that are entries, the last ones made.
+/// Size of the cache in bytes; the oldest entries are evicted.
 const MAX_CACHED_BYTES: usize = 8 << 20;
-/// Requests that may wait for their turn; whoever comes then is put off.
+/// Requests that may wait; further ones get 429.
 const MAX_WAITING: u64 = 1_024;
-/// Least time between two answers: sending what is made takes processors too, and some hundred a second are enough
-/// for people.
+/// Minimum time between two responses: sending takes processor time too, and a few hundred a second are enough for
+/// people.
 const MIN_INTERVAL: Duration = Duration::from_millis(2);
 
-/// RenderCache of what a `K` says: everything that decides what is shown, and to whom, but for the numbers of reports,
-/// which move.
+/// A cache with key `K`: everything that decides what is shown and to whom, except the changing number of reports.
 pub(super) struct RenderCache<K> {
     entries: Mutex<VecDeque<CacheEntry<K>>>,
-    /// One at a time: there are processors left for reports.
+    /// One rendering at a time, so that there are processors left for reports.
     turn: Arc<Semaphore>,
-    /// Whoever has it is answered after [`MIN_INTERVAL`].
+    /// Its holder gets a response after [`MIN_INTERVAL`].
     interval: Semaphore,
     waiting: AtomicU64,
 }
 
 struct CacheEntry<K> {
     key: K,
-    /// The number of reports, mostly; there may have been more when they were read.
+    /// Usually the number of reports; there may have been more when they were read.
     version: u64,
     begun: Instant,
     bytes: Bytes,
 }
 
-/// Which page it is, for visitors who are not logged in: what the others see is theirs alone.
+/// A page for visitors who are not logged in. Pages of other visitors are not shared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Page {
     base: String,
     what: PageKind,
 }
 
-/// What a page shows.
+/// Which page it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PageKind {
-    /// A part of the list, of those that were searched for.
+    /// A page of the list of studies, and the search text.
     Studies(usize, String),
     Study(StudyId, StudyState),
-    /// With the address of the server as it was asked for, which its commands name.
+    /// With the address by which the visitor reached the server, which the commands contain.
     Participate(StudyId, StudyState, Option<String>),
-    /// Not a page, but what moves on that of the study.
+    /// Not a page but its event data.
     Events(StudyId, StudyState),
 }
 
 impl RenderCache<Page> {
-    /// What a visitor sees of a page: shared by all who are not logged in, made anew for each of the others.
+    /// A visitor's page: shared by all who are not logged in, rendered for each of the others.
     pub(super) async fn page(
         &self,
         visitor: Visitor,
@@ -94,7 +94,7 @@ impl<K> Default for RenderCache<K> {
     }
 }
 
-/// One that waits; not any more when dropped.
+/// Counts one waiting request until it is dropped.
 struct WaitGuard<'a>(&'a AtomicU64);
 
 impl Drop for WaitGuard<'_> {
@@ -104,9 +104,8 @@ impl Drop for WaitGuard<'_> {
 }
 
 impl<K: PartialEq> RenderCache<K> {
-    /// What `render` makes, which reads what moves after it is called; or what it made before, of the version that
-    /// there is now, or begun after this was asked for: however fast reports come, all who wait are served by one
-    /// rendering.
+    /// Returns a cached rendering if it has the current version or was begun after this call, else makes one. `render`
+    /// must read changing data only when called. However fast reports come, all who wait share one rendering.
     pub(super) async fn get_or_render(
         &self,
         key: K,
@@ -118,7 +117,7 @@ impl<K: PartialEq> RenderCache<K> {
         if others >= MAX_WAITING {
             return Err(Error::new(
                 ErrorCode::TooManyRequests,
-                format!("{others} requests wait for a page or a picture; ask again in a second"),
+                format!("{others} requests wait for a page or a figure; retry in a second"),
             ));
         }
         let asked = Instant::now();
@@ -153,7 +152,7 @@ impl<K: PartialEq> RenderCache<K> {
         Ok(bytes)
     }
 
-    /// The same for what is one visitor's alone: made in its turn and not entries.
+    /// Renders for one visitor only: in turn, but not cached.
     pub(super) async fn render_uncached<T: Send + 'static>(
         &self,
         render: impl FnOnce() -> Result<T, Error> + Send + 'static,
@@ -163,9 +162,9 @@ impl<K: PartialEq> RenderCache<K> {
         Ok(made)
     }
 
-    /// To be held by what is made, which goes on when nobody waits for it any more.
+    /// Held during the rendering, which continues if nobody waits for it any more.
     async fn turn(&self) -> Option<OwnedSemaphorePermit> {
-        // Never closed; were it, it is made all the same.
+        // Never closed; if it were, rendering would go on without a permit.
         Arc::clone(&self.turn).acquire_owned().await.ok()
     }
 
@@ -186,9 +185,9 @@ impl<K: PartialEq> RenderCache<K> {
 mod tests {
     use super::*;
 
-    /// On a runtime of one thread, so that this is the one that serves.
+    /// On a single-threaded runtime, so this thread is the serving one.
     #[tokio::test]
-    async fn it_is_made_once_and_not_by_a_thread_that_serves() {
+    async fn a_rendering_is_made_once_and_not_on_a_serving_thread() {
         let (cache, made) = (
             Arc::new(RenderCache::default()),
             Arc::new(AtomicU64::new(0)),
@@ -215,7 +214,7 @@ mod tests {
             cache.get_or_render(7, || 6, other("six")).await.unwrap(),
             "six"
         );
-        // Another one for somebody else.
+        // Another key has its own entry.
         let others = cache.get_or_render(8, || 6, other("others")).await;
         assert_eq!(others.unwrap(), "others");
         assert_eq!(
@@ -224,9 +223,9 @@ mod tests {
         );
     }
 
-    /// Each look finds another number of reports.
+    /// Every call finds another number of reports.
     #[tokio::test]
-    async fn however_fast_reports_come_all_who_wait_share_a_rendering_begun_after_they_asked() {
+    async fn waiting_requests_share_a_rendering_however_fast_reports_come() {
         let cache = Arc::new(RenderCache::default());
         let (reports, made) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
         let mut asked = tokio::task::JoinSet::new();
@@ -242,19 +241,19 @@ mod tests {
                 };
                 let shown = cache.get_or_render((), count, render).await.unwrap();
                 let shown: u64 = std::str::from_utf8(&shown).unwrap().parse().unwrap();
-                // Nobody is shown less than there was when he asked.
+                // Nobody sees fewer reports than there were at the request.
                 assert!(shown >= at_least, "{shown} < {at_least}");
             });
         }
         while let Some(rendered) = asked.join_next().await {
             rendered.unwrap();
         }
-        // All had asked when the first was begun.
+        // All requests came before the first rendering began.
         assert_eq!(made.load(Ordering::Relaxed), 1);
     }
 
     #[tokio::test]
-    async fn what_is_kept_is_bounded() {
+    async fn the_cache_is_bounded() {
         let cache = RenderCache::default();
         for key in 0..20 {
             let render = || Ok(Bytes::from(vec![0; 1 << 20]));
@@ -265,7 +264,7 @@ mod tests {
             entries <= MAX_CACHED_BYTES && entries > MAX_CACHED_BYTES / 2,
             "{entries}"
         );
-        // The same of more reports takes its place.
+        // A rendering of more reports replaces the entry.
         let entries = cache.entries().len();
         for reports in 2..5 {
             let render = || Ok(Bytes::from(vec![0; 1 << 20]));
@@ -278,9 +277,9 @@ mod tests {
         assert_eq!(cache.waiting.load(Ordering::Relaxed), 0);
     }
 
-    /// Sending takes processors too.
+    /// Sending takes processor time too.
     #[tokio::test]
-    async fn answers_are_paced_even_where_nothing_is_made() {
+    async fn responses_have_a_minimum_interval_even_from_the_cache() {
         let cache = Arc::new(RenderCache::default());
         let begun = Instant::now();
         let mut asked = tokio::task::JoinSet::new();
@@ -293,9 +292,9 @@ mod tests {
         assert!(begun.elapsed() >= 50 * MIN_INTERVAL);
     }
 
-    /// Pages of one visitor alone wait for the same turn.
+    /// Pages that are not shared wait for the same permit.
     #[tokio::test]
-    async fn one_is_made_at_a_time_whoever_asks() {
+    async fn renderings_run_one_at_a_time() {
         let cache = Arc::new(RenderCache::default());
         let at_once = Arc::new(AtomicU64::new(0));
         let mut asked = tokio::task::JoinSet::new();

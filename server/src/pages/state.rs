@@ -1,4 +1,4 @@
-//! What pages keep between requests.
+//! State that pages keep between requests.
 
 use std::sync::Arc;
 
@@ -12,18 +12,17 @@ use super::{
 };
 use crate::app::AppState;
 
-/// Browsers that may watch studies at once: those of anybody, of analysts, of the operator. Each has places that the
-/// others cannot take.
+/// Maximum numbers of event streams: for visitors, analysts and the operator. Each group has its own slots.
 const MAX_WATCHERS: [usize; 3] = [192, 48, 16];
 
-/// The server, and what its pages keep between requests. Clones share it.
+/// The server and the state of its pages. Clones share it.
 #[derive(Clone)]
 pub(super) struct Pages {
     app: AppState,
     pub(super) state: Arc<PageState>,
 }
 
-/// What is kept.
+/// State kept between requests.
 pub(super) struct PageState {
     pub(super) views: Views,
     pub(super) pages: RenderCache<Page>,

@@ -1,4 +1,4 @@
-//! All studies.
+//! The list of studies.
 
 use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
@@ -22,11 +22,11 @@ use super::{
 };
 use crate::{http::ApiError, store::Study};
 
-/// Studies of one page.
+/// Studies on a page.
 const PAGE_SIZE: usize = 50;
-/// From so many studies there is a field to search them.
+/// The search field is shown above this number of studies.
 const SEARCH_MIN_STUDIES: usize = 10;
-/// Most characters that are searched for: no name is longer.
+/// Maximum length of the search text: no name is longer.
 const MAX_SEARCH_CHARS: usize = 200;
 
 pub(super) async fn show(
@@ -51,7 +51,7 @@ pub(super) async fn show(
     Ok(layout::html_response(StatusCode::OK, list.await?))
 }
 
-/// The studies of one page, and how many there are.
+/// The studies on one page, and the total numbers.
 struct StudyPage {
     studies: Vec<Arc<Study>>,
     found: usize,
@@ -79,7 +79,7 @@ impl StudyPage {
         }
     }
 
-    /// Another one when anything that the page shows has changed.
+    /// Changes whenever anything on the page changes.
     fn version(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         (self.found, self.all).hash(&mut hasher);

@@ -1,4 +1,4 @@
-//! One study.
+//! The page of a study.
 
 use std::sync::Arc;
 
@@ -34,25 +34,25 @@ use crate::{
     store::{ArrivalCount, Study},
 };
 
-/// A column's name, and its cell of a row.
+/// Header and cell of a column.
 type Column = (&'static str, fn(&ComponentRow) -> &str);
 /// Columns of the table of components.
 const COMPONENTS: [Column; 7] = [
     ("Component", |row| &row.component),
     ("Verdict", |row| &row.verdict),
-    ("Could be made up by", |row| &row.made_up_by),
+    ("Made-up reports that suffice", |row| &row.made_up_by),
     ("Variance", |row| &row.variance),
     ("Explained", |row| &row.explained),
     ("Expected alignment", |row| &row.alignment),
     ("Largest loadings", |row| &row.largest_loadings),
 ];
-/// Estimates listed, the newest.
+/// Number of estimates in the list, newest first.
 const MAX_LISTED_ESTIMATES: usize = 20;
 
-/// Everything a visitor may know about the study now.
+/// Everything a visitor may see of a study now.
 pub(super) struct VisibleStudy {
     pub(super) study: Arc<Study>,
-    /// Newest first; none for visitors who may not read estimates.
+    /// Newest first; empty for visitors who may not read estimates.
     jobs: Vec<EstimateDocument>,
     view: Option<Arc<View>>,
 }
@@ -76,11 +76,11 @@ impl VisibleStudy {
     pub(super) fn with_forecast<T>(&self, look: impl FnOnce(Option<&Forecast>) -> T) -> T {
         match self.view.as_ref().and_then(|view| view.forecast.as_ref()) {
             Some(forecast) => look(Some(forecast)),
-            None => look(Forecast::of_study(self.study.params(), self.study.default_k()).as_ref()),
+            None => look(Forecast::for_study(self.study.params(), self.study.default_k()).as_ref()),
         }
     }
 
-    /// The error to expect of the reports that are there, as text.
+    /// The expected error with the current reports, formatted.
     pub(super) fn expected_error(&self) -> String {
         let n = self.study.reports_accepted();
         let error = self.with_forecast(|forecast| forecast?.with_participants(n)?.error);
@@ -90,7 +90,7 @@ impl VisibleStudy {
         }
     }
 
-    /// Changes when more than the numbers of the page would change.
+    /// Changes when more than the live numbers changes.
     pub(super) fn version(&self) -> String {
         let newest = self
             .jobs
@@ -120,7 +120,7 @@ pub(super) async fn show(
     Ok(layout::html_response(StatusCode::OK, page.await?))
 }
 
-/// An estimate that is not the newest.
+/// The page of an older estimate.
 pub(super) async fn estimate(
     StudyInPath(study): StudyInPath,
     NumberInPath(number): NumberInPath,
@@ -143,12 +143,12 @@ pub(super) async fn estimate(
     Ok(response.await?)
 }
 
-/// A draft is for the operator: others learn nothing about it.
+/// Drafts are visible to the operator only.
 pub(super) fn hide_drafts(visitor: &Visitor, study: &Study) -> Result<(), Error> {
     hide_draft(study, visitor.is_operator())
 }
 
-/// The picture of the reports over time.
+/// The chart of reports over time.
 pub(super) async fn arrivals(
     StudyInPath(study): StudyInPath,
     State(app): State<Pages>,
@@ -161,8 +161,8 @@ pub(super) async fn arrivals(
     let reports = || counted.reports_accepted();
     let chart = move || {
         let arrivals = app.store().arrivals(&study)?;
-        let mut chart = over_time(&arrivals, study.reports_accepted());
-        // The page has it as a heading.
+        let mut chart = cumulative_chart(&arrivals, study.reports_accepted());
+        // The page has the title as a heading.
         chart.title.clear();
         chart.height = 320.0;
         Ok(chart)
@@ -170,7 +170,7 @@ pub(super) async fn arrivals(
     images::cached_chart(&pages, what, query, reports, chart).await
 }
 
-/// The picture of the expected error.
+/// The chart of the expected error.
 pub(super) async fn expected_error(
     StudyInPath(study): StudyInPath,
     State(app): State<Pages>,
@@ -188,7 +188,7 @@ pub(super) async fn expected_error(
         let chart =
             visible.with_forecast(|forecast| forecast.map(|o| o.progress(reports)).transpose())?;
         let mut chart = chart.ok_or_else(no_forecast)?;
-        // The page has both beside the picture.
+        // The page shows both beside the figure.
         chart.title.clear();
         chart.subtitle = None;
         Ok(chart)
@@ -198,12 +198,12 @@ pub(super) async fn expected_error(
 
 fn no_forecast() -> Error {
     Error::invalid_request(
-        "all components are wanted, so no error can be predicted; ask for fewer than p",
+        "all components are requested, so no error can be predicted; request fewer than p",
     )
 }
 
-/// Reports as they came, added up; what was imported comes before.
-fn over_time(arrivals: &[ArrivalCount], total: u64) -> LineChart {
+/// Cumulative reports; imported ones come first.
+fn cumulative_chart(arrivals: &[ArrivalCount], total: u64) -> LineChart {
     let uploaded: u64 = arrivals.iter().map(|arrivals| arrivals.n).sum();
     let begin = arrivals.first().map_or(0, |first| first.start);
     let end = arrivals.last().map_or(0, |last| last.start + last.seconds);
@@ -214,11 +214,11 @@ fn over_time(arrivals: &[ArrivalCount], total: u64) -> LineChart {
     };
     let mut sum = total.saturating_sub(uploaded);
     let mut points = vec![(0.0, sum as f64)];
-    for stretch in arrivals {
+    for interval in arrivals {
         let since = |time: u64| (time - begin) as f64 / seconds;
-        points.push((since(stretch.start), sum as f64));
-        sum += stretch.n;
-        points.push((since(stretch.start + stretch.seconds), sum as f64));
+        points.push((since(interval.start), sum as f64));
+        sum += interval.n;
+        points.push((since(interval.start + interval.seconds), sum as f64));
     }
     points.dedup();
     let mut chart = LineChart::new(
@@ -256,8 +256,7 @@ fn content(visitor: &Visitor, visible: &VisibleStudy, arrivals: &[ArrivalCount])
     let study = &visible.study;
     let path = format!("/studies/{}", study.id());
     let reports = study.reports_accepted();
-    let largest =
-        visible.with_forecast(|o| o.map(|o| max_error(study.params().dimension(), o.rank())));
+    let max = visible.with_forecast(|o| o.map(|o| max_error(study.params().dimension(), o.rank())));
     let source = visible.with_forecast(|o| o.map(|o| super::error::sentence(o.source())));
     html! {
         div #study data-events=(visitor.link(&format!("{path}/events"))) data-version=(visible.version()) {
@@ -267,7 +266,7 @@ fn content(visitor: &Visitor, visible: &VisibleStudy, arrivals: &[ArrivalCount])
                 p .number { strong #reports data-live="reports" { (with_thousands(reports)) } " reports" }
                 p .number {
                     strong #error-now data-live="error" { (visible.expected_error()) }
-                    " expected error" @if let Some(largest) = largest { ", of at most " (layout::format_number(largest)) }
+                    " expected error" @if let Some(max) = max { ", of at most " (layout::format_number(max)) }
                 }
             }
             p .visually-hidden #announcer aria-live="polite" {}
@@ -278,22 +277,22 @@ fn content(visitor: &Visitor, visible: &VisibleStudy, arrivals: &[ArrivalCount])
                 h2 #h-about { "About this study" }
                 (about::people(study))
                 @if visitor.is_operator() && !study.about().missing().is_empty() {
-                    p #not-stated .muted { "Participants read \"not stated\" for: " (study.about().missing().join(", ")) ". It is fixed with the study: make another one to state it." }
+                    p #not-stated .muted { "Participants read \"not stated\" for: " (study.about().missing().join(", ")) ". This is fixed with the study: create another one to state it." }
                 }
             }
             div .figures {
                 section aria-labelledby="h-time" {
                     h2 #h-time { "Reports over time" }
-                    // Swapped when there is a picture for the first time: later the picture itself is drawn again.
+                    // Swapped when the first figure appears; later the image itself is reloaded.
                     div #arrivals data-swap=(if arrivals.is_empty() { "none" } else { "drawn" }) {
                         @if !arrivals.is_empty() {
                             (images::figure(visitor, &format!("{path}/arrivals.svg"), "Reports received over time, added up; the table below has numbers."))
                             (numbers("arrivals-numbers", &arrivals_table(arrivals).to_html()))
                             p .muted { "Counted by the minute for two hours, then by the hour for two weeks, then by the day." }
                         } @else if reports == 0 {
-                            p #no-arrivals { "No report has come yet." }
+                            p #no-arrivals { "No report has arrived yet." }
                         } @else {
-                            p #no-arrivals { "All reports were imported; when they arrived is not known." }
+                            p #no-arrivals { "All reports were imported; it is not known when they arrived." }
                         }
                     }
                 }
@@ -305,7 +304,7 @@ fn content(visitor: &Visitor, visible: &VisibleStudy, arrivals: &[ArrivalCount])
                             (numbers("error-numbers", &error_table(visible).to_html()))
                             p #error-source .muted data-swap=(source) { (source) " The error is ‖V̂V̂ᵀ − VVᵀ‖F." }
                         }
-                        None => { p { "All components are asked for: there is no subspace to miss, and no error to expect." } }
+                        None => { p { "All components are requested, so the subspace is the whole space and has no error." } }
                     }
                 }
             }
@@ -368,18 +367,18 @@ fn error_table(visible: &VisibleStudy) -> DataTable {
     }
 }
 
-/// The numbers of a picture, folded away; `id` for those that change while the page is shown.
+/// The numbers of a figure, collapsed; `id` if they change while the page is shown.
 fn numbers(id: impl Into<Option<&'static str>>, table: &str) -> Markup {
     let id = id.into();
     html! {
         details {
             summary { "Numbers" }
-            div .scroll id=[id] data-swap=[id.map(|_| "")] tabindex="0" role="region" aria-label="Numbers of the picture" { (PreEscaped(table)) }
+            div .scroll id=[id] data-swap=[id.map(|_| "")] tabindex="0" role="region" aria-label="Numbers of the figure" { (PreEscaped(table)) }
         }
     }
 }
 
-/// What the operator can do to the study as a whole.
+/// Actions that change the state of the study.
 fn state_section(visitor: &Visitor, study: &Study, path: &str) -> Markup {
     let button = |to: &str, label: &str, help: &str| {
         html! {
@@ -394,18 +393,18 @@ fn state_section(visitor: &Visitor, study: &Study, path: &str) -> Markup {
             h2 #h-operator { "State" }
             @match study.state() {
                 StudyState::Draft => (button("open", "Open the study", "Participants can then send reports.")),
-                StudyState::Open => (button("close", "Close the study", "It then takes no more reports; this cannot be undone.")),
+                StudyState::Open => (button("close", "Close the study", "It then accepts no more reports; this cannot be undone.")),
                 StudyState::Closed => p .muted { "The study is closed." },
             }
         }
     }
 }
 
-/// The form for an estimate: open until there is one, then folded away.
+/// The form for an estimate: open until there is one, then collapsed.
 fn estimate_form(visitor: &Visitor, visible: &VisibleStudy, path: &str) -> Markup {
     html! {
         details #ask open[visible.jobs.is_empty()] {
-            summary { "Ask for an estimate" }
+            summary { "Request an estimate" }
             form method="post" action=(visitor.link(&format!("{path}/estimates"))) {
                 (layout::csrf_token(visitor))
                 fieldset {
@@ -413,8 +412,8 @@ fn estimate_form(visitor: &Visitor, visible: &VisibleStudy, path: &str) -> Marku
                     div .fields {
                         div .field {
                             label for="k" { "Components k" }
-                            input #k type="text" name="k" value="" placeholder="as the study says" autocomplete="off" aria-describedby="k-help";
-                            p #k-help .help { "A whole number, or auto; empty for the study's own." }
+                            input #k type="text" name="k" value="" placeholder="the study's default" autocomplete="off" aria-describedby="k-help";
+                            p #k-help .help { "A whole number, or auto; empty for the study's default." }
                         }
                         div .field {
                             label for="lambda" { "Penalty λ, for a sparse estimate" }
@@ -429,7 +428,7 @@ fn estimate_form(visitor: &Visitor, visible: &VisibleStudy, path: &str) -> Marku
                             div .checkbox { input #refit type="checkbox" name="refit" value="yes" checked; " " label for="refit" { "Refit on the selected features" } }
                         }
                     }
-                    button .primary type="submit" { "Ask for an estimate" }
+                    button .primary type="submit" { "Request an estimate" }
                 }
             }
         }
@@ -446,12 +445,12 @@ fn estimates(visitor: &Visitor, visible: &VisibleStudy, path: &str) -> Markup {
     }
     html! {
         @for job in visible.jobs.iter().filter(|job| job.state == EstimateState::Running) {
-            p .running { "Estimate " (job.number) " is being computed or waits its turn. "
-                a href="" { "Look again" } }
+            p .running { "Estimate " (job.number) " is being computed or waits in the queue. "
+                a href="" { "Reload" } }
         }
         @match &visible.view {
             Some(view) => (estimate_section(visitor, study, view)),
-            None => p { "There is none yet." },
+            None => p { "There is no estimate yet." },
         }
         @if visible.jobs.len() > 1 || visible.jobs.iter().any(|job| job.state != EstimateState::Done) {
             h3 { "All estimates" }

@@ -1,4 +1,4 @@
-//! What pages show of one estimate, made once and cached.
+//! What pages show of an estimate, made once and cached.
 
 use std::{
     collections::VecDeque,
@@ -23,26 +23,26 @@ use crate::{
     store::{Store, Study, StudyId},
 };
 
-/// Estimates cached, the last ones asked for.
+/// Number of cached estimates, the last ones shown.
 const MAX_CACHED_VIEWS: usize = 16;
-/// Rows of a table in a page; the files have all of them.
+/// Maximum number of table rows on a page; the files have all of them.
 const MAX_TABLE_ROWS: usize = 60;
-/// Components draw one by one.
+/// Maximum number of components with their own chart.
 const MAX_COMPONENT_CHARTS: usize = 6;
 
 /// One figure of an estimate.
 pub(super) struct ViewFigure {
     /// Name of the file.
     pub(super) file: String,
-    /// What it shows, for those who do not see it.
+    /// Alternative text.
     pub(super) what: String,
     pub(super) wide: Bytes,
     pub(super) narrow: Bytes,
-    /// Its numbers.
+    /// Its numbers as an HTML table.
     pub(super) table: String,
 }
 
-/// One estimate as pages show it.
+/// An estimate as pages show it.
 pub(super) struct View {
     pub(super) number: u64,
     pub(super) n: u64,
@@ -50,15 +50,15 @@ pub(super) struct View {
     /// How far to trust it, in sentences.
     pub(super) verdict: Vec<String>,
     pub(super) warnings: Vec<String>,
-    /// The first of them.
+    /// The first ones.
     pub(super) components: Vec<ComponentRow>,
     pub(super) figures: Vec<ViewFigure>,
     pub(super) seconds: f64,
-    /// What it says about the error of other numbers of participants.
+    /// The forecast for other numbers of participants.
     pub(super) forecast: Option<Forecast>,
 }
 
-/// The last estimates that were shown.
+/// The estimates shown last.
 #[derive(Default)]
 pub(super) struct Views {
     cached: Mutex<VecDeque<(StudyId, Arc<View>)>>,
@@ -90,7 +90,7 @@ impl View {
     fn new(document: EstimateDocument) -> Result<Self, Error> {
         let (number, created_at_ms) = (document.number, document.created_at_ms);
         let mut estimate = finished_result(document)?;
-        // It is the page's heading.
+        // The page has it as a heading.
         estimate.name.clear();
         Ok(Self {
             number,
@@ -125,14 +125,14 @@ fn verdict(estimate: &Estimate) -> Vec<String> {
         count(Verdict::Below),
     );
     let mut sentences = Vec::new();
-    let of = estimate.components.len();
-    sentences.push(match (above, of) {
+    let total = estimate.components.len();
+    sentences.push(match (above, total) {
         (_, 0) => "No component stands above the noise: there is nothing to show yet. More participants, or a larger ε, are needed.".to_owned(),
         (0, _) => "No component stands clearly above the noise: do not read anything into the loadings.".to_owned(),
         (1, 1) => "The component stands clearly above the noise.".to_owned(),
-        (above, of) if above == of => format!("All {of} components stand clearly above the noise."),
-        (1, of) => format!("1 of {of} components stands clearly above the noise."),
-        (above, of) => format!("{above} of {of} components stand clearly above the noise."),
+        (above, total) if above == total => format!("All {total} components stand clearly above the noise."),
+        (1, total) => format!("1 of {total} components stands clearly above the noise."),
+        (above, total) => format!("{above} of {total} components stand clearly above the noise."),
     });
     if at > 0 {
         sentences.push(format!(
@@ -141,14 +141,14 @@ fn verdict(estimate: &Estimate) -> Vec<String> {
         ));
     }
     if below > 0 {
-        sentences.push(format!("{below} cannot be told from noise."));
+        sentences.push(format!("{below} cannot be distinguished from noise."));
     }
-    if of > 0 {
-        let largest = eigenveil_estimation::plan::max_error(estimate.p, of);
+    if total > 0 {
+        let max = eigenveil_estimation::plan::max_error(estimate.p, total);
         sentences.push(format!(
             "The expected error of the subspace is {} of at most {}.",
             format_number(estimate.expected_error),
-            format_number(largest)
+            format_number(max)
         ));
     }
     if let Some(sparse) = &estimate.sparse {
@@ -165,13 +165,13 @@ fn verdict(estimate: &Estimate) -> Vec<String> {
     }
     if let Some(check) = &estimate.row_check {
         sentences.push(match check.verdict {
-            RowVerdict::Impossible => "No rows can have made these reports: some are made up. Do not rely on the components.".to_owned(),
-            RowVerdict::Possible => "Rows can have made these reports, which does not prove that rows did.".to_owned(),
+            RowVerdict::Impossible => "No real rows could have produced these reports: some are made up. Do not rely on the components.".to_owned(),
+            RowVerdict::Possible => "Real rows could have produced these reports, which does not prove that they did.".to_owned(),
         });
     }
     if let Some(influence) = estimate.influence {
         sentences.push(format!(
-            "One report moves the moment by at most {}, and 1 % of the participants together by at most {}. Nothing here shows that they told the truth.",
+            "One report changes the estimated second-moment matrix by at most {}, and 1 % of the participants together by at most {}. Nothing here shows that they told the truth.",
             compact(influence),
             format_number(influence * (0.01 * estimate.n as f64).ceil())
         ));
@@ -179,10 +179,10 @@ fn verdict(estimate: &Estimate) -> Vec<String> {
     sentences
 }
 
-/// Most rows of a sparse estimate named in a sentence; a table has all of them.
+/// Maximum number of selected features named in a sentence; a table has all of them.
 const MAX_NAMED_FEATURES: usize = 20;
 
-/// What a sparse estimate selected.
+/// The features that a sparse estimate selected.
 fn selection(estimate: &Estimate, sparse: &SparseOutcome) -> String {
     let names = estimate.feature_names();
     let named: Vec<&str> = sparse

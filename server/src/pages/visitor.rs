@@ -1,4 +1,4 @@
-//! Who looks at a page, and what a form brought.
+//! The visitor of a page, and the forms they send.
 
 use std::{convert::Infallible, time::Instant};
 
@@ -16,20 +16,20 @@ use crate::{
     store::{Identity, Study},
 };
 
-/// Longest form in bytes: 4,096 features with names fit.
+/// Largest form in bytes: 4,096 features with names fit.
 const MAX_FORM_BYTES: usize = 1 << 20;
 
-/// Whoever asks for a page.
+/// The client that requests a page.
 #[derive(Clone, Default)]
 pub(super) struct Visitor {
     /// Where the routes are mounted: empty, or `/path` without a slash at the end.
     base: String,
-    /// What the cookie says, if it is an identifier at all.
+    /// The session identifier in the cookie, if it is well-formed.
     session_id: Option<String>,
     identity: Option<Identity>,
-    /// Whether the connection is encrypted, as far as this server can tell.
+    /// Whether the connection is encrypted, as far as the server can tell.
     secure: bool,
-    /// The host that was asked, with its port, if it is one.
+    /// The requested host and port, if valid.
     host: Option<String>,
 }
 
@@ -56,7 +56,7 @@ impl Visitor {
             base: base.trim_end_matches('/').to_owned(),
             session_id,
             identity,
-            // A client that lies about this harms its own cookie only.
+            // A client that lies about this harms only its own cookie.
             secure: app.config().tls_files().is_some()
                 || headers
                     .get("x-forwarded-proto")
@@ -65,18 +65,18 @@ impl Visitor {
         }
     }
 
-    /// A path of this server as the browser must ask for it.
+    /// A path of this server as the browser must request it.
     pub(super) fn link(&self, path: &str) -> String {
         format!("{}{path}", self.base)
     }
 
-    /// What all links of a page begin with.
+    /// The prefix of all links.
     pub(super) fn base(&self) -> &str {
         &self.base
     }
 
-    /// This server's address as this visitor reached it, for commands to copy: scheme, host, and where the routes are
-    /// mounted. `None` where the request did not say.
+    /// The address by which the visitor reached this server, for commands to copy: scheme, host and mount path. `None`
+    /// if the request did not say.
     pub(super) fn address(&self) -> Option<String> {
         let scheme = if self.secure { "https" } else { "http" };
         let host = self.host.as_deref()?;
@@ -91,7 +91,7 @@ impl Visitor {
         self.identity == Some(Identity::Operator)
     }
 
-    /// Whether the estimates of this study may be seen.
+    /// Whether the visitor may read the estimates of this study.
     pub(super) fn may_read(&self, study: &Study) -> bool {
         match self.identity {
             Some(Identity::Operator | Identity::Analyst(None)) => true,
@@ -103,7 +103,7 @@ impl Visitor {
     pub(super) fn require_reader(&self, study: &Study) -> Result<(), Error> {
         self.require(
             self.may_read(study),
-            "this analyst's token reads the estimates of another study",
+            "this analyst token is for the estimates of another study",
             "estimates are for the operator and for analysts: log in with a token",
         )
     }
@@ -111,8 +111,8 @@ impl Visitor {
     pub(super) fn require_operator(&self) -> Result<(), Error> {
         self.require(
             self.is_operator(),
-            "an analyst's token reads estimates and nothing else; this needs the operator's",
-            "only the operator may do this: log in with the operator's token",
+            "an analyst token can only read estimates; this needs the operator token",
+            "only the operator may do this: log in with the operator token",
         )
     }
 
@@ -124,7 +124,7 @@ impl Visitor {
         }
     }
 
-    /// What the forms on this visitor's pages carry.
+    /// The CSRF token for the forms on this visitor's pages.
     pub(super) fn csrf_token(&self) -> String {
         self.session_id
             .as_deref()
@@ -132,7 +132,7 @@ impl Visitor {
             .unwrap_or_default()
     }
 
-    /// The same visitor with the identifier just given.
+    /// The same visitor with a new session identifier.
     pub(super) fn with_session_id(mut self, id: String) -> Self {
         self.session_id = Some(id);
         self
@@ -142,12 +142,12 @@ impl Visitor {
         self.session_id.as_deref()
     }
 
-    /// The header that gives a browser this identifier.
+    /// The header that sets the session cookie.
     pub(super) fn set_cookie(&self, id: &str) -> String {
         self.cookie_with(id, sessions::LIFETIME.as_secs())
     }
 
-    /// The header that makes a browser forget its identifier.
+    /// The header that deletes the session cookie.
     pub(super) fn forget_cookie(&self) -> String {
         self.cookie_with("", 0)
     }
@@ -177,8 +177,7 @@ where
     }
 }
 
-/// The host that was asked. It is shown to be copied into a shell, so that nothing but a name, an address and a port
-/// is one.
+/// The requested host. It is shown for copying into a shell, so only a name or address with a port is accepted.
 fn host(headers: &HeaderMap) -> Option<String> {
     const MAX_HOST_BYTES: usize = 262;
     let host = headers.get(header::HOST)?.to_str().ok()?;
@@ -203,17 +202,17 @@ fn host(headers: &HeaderMap) -> Option<String> {
     (host.len() <= MAX_HOST_BYTES && is_name && is_port).then(|| host.to_owned())
 }
 
-/// The fields of a form, as they were typed.
+/// The fields of a form.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fields(Vec<(String, String)>);
 
 impl Fields {
-    /// The fields of a form's body, or of a query.
+    /// Parses the body of a form, or a query.
     pub(super) fn parse(text: &[u8]) -> Self {
         Self(form_urlencoded::parse(text).into_owned().collect())
     }
 
-    /// The text of a field without blanks around it; empty when it is not there.
+    /// The trimmed text of a field; empty if it is missing.
     pub(super) fn get(&self, name: &str) -> &str {
         self.0
             .iter()
@@ -221,7 +220,7 @@ impl Fields {
             .map_or("", |(_, value)| value.trim())
     }
 
-    /// Those of these names, as a query.
+    /// The named fields as a query.
     pub(super) fn query(&self, names: &[&str]) -> String {
         let named = self
             .0
@@ -231,13 +230,14 @@ impl Fields {
         query.extend_pairs(named).finish()
     }
 
-    /// Whether the form has this field: a box that is ticked.
+    /// Whether the form has this field, as a checked checkbox does.
     pub(super) fn has(&self, name: &str) -> bool {
         self.0.iter().any(|(field, _)| field == name)
     }
 }
 
-/// A form sent from one of our own pages, by the browser that has the cookie. Nothing is said about who that is.
+/// A form sent from one of our own pages by the browser with the cookie (checked against CSRF). The sender may be
+/// anybody.
 pub(super) struct CheckedForm {
     pub(super) visitor: Visitor,
     pub(super) fields: Fields,
@@ -255,12 +255,12 @@ where
         let (parts, content) = request.into_parts();
         let visitor = Visitor::from_request(app, &parts.uri, &parts.headers, &parts.extensions);
         let client_key = ClientKey::from_request(app, &parts.headers, &parts.extensions);
-        // Browsers say where a request comes from; one that does not is judged by the form's key alone.
+        // Browsers send the origin of a request; without it only the CSRF token counts.
         let site = parts.headers.get("sec-fetch-site");
         if site.is_some_and(|site| site != "same-origin" && site != "none") {
             return Err(csrf_error().into());
         }
-        let (text, _held) = body::read(app, &parts, content, MAX_FORM_BYTES).await?;
+        let (text, _reservation) = body::read(app, &parts, content, MAX_FORM_BYTES).await?;
         let fields = Fields::parse(&text);
         let expected = visitor.csrf_token();
         let given = fields.get("csrf_token").as_bytes();
@@ -278,7 +278,7 @@ where
 fn csrf_error() -> Error {
     Error::new(
         ErrorCode::Forbidden,
-        "the form does not come from a page of this server that is still valid; nothing was done: log in, open the page again and send it from there",
+        "the form has no valid CSRF token (it does not come from a current page of this server); nothing was done: log in, open the page again and send it from there",
     )
 }
 
@@ -308,7 +308,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_host_is_one() {
+    fn only_valid_hosts_are_accepted() {
         let of = |value: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(header::HOST, value.parse().unwrap());

@@ -14,8 +14,8 @@ pub use self::openapi::openapi;
 use crate::{
     app::AppState,
     http::{
-        ClientKey, drain, estimates, health, metrics, openapi::base_document, problem, reports,
-        studies, tokens, trace, transfers,
+        ClientKey, drain, estimates, health, metrics, openapi::base_document, problem,
+        rate_limit_layer, reports, response_budget, studies, tokens, trace, transfers,
     },
     pages,
 };

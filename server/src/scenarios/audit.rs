@@ -1,4 +1,4 @@
-//! The invariants, read from the disk.
+//! The invariants, checked on the disk.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use super::{
 use crate::{StudyId, store::database_path};
 
 impl World {
-    /// How often each report of a study is counted, read from the disk.
+    /// How often each report of a study is counted on the disk.
     pub(super) fn on_disk(&self, at: usize) -> Vec<u32> {
         let study = &self.studies[at];
         let parameters = &self.parameter_sets[study.parameters];
@@ -44,7 +44,7 @@ impl World {
         identifiable::in_runs(seeds, &self.blobs(query, study)).unwrap()
     }
 
-    /// A column of blobs about one study, by a connection of our own.
+    /// A column of blobs of one study, read with a separate connection.
     fn blobs(&self, query: &str, study: &StudyModel) -> Vec<Vec<u8>> {
         let connection = rusqlite::Connection::open_with_flags(
             database_path(&self.config.data_dir),
@@ -57,7 +57,7 @@ impl World {
         rows.map(Result::unwrap).collect()
     }
 
-    /// Everything that must hold between two operations.
+    /// Checks everything that must hold between two operations.
     pub(super) async fn audit(&mut self) {
         for at in 0..self.studies.len() {
             let counted = self.on_disk(at);
@@ -92,7 +92,7 @@ impl World {
                 "study {at} holds {n} reports and says {}",
                 document.reports_accepted
             );
-            // In one statement, since identifiers of closed studies move meanwhile.
+            // In one statement, because identifiers of closed studies are moved meanwhile.
             let query = "SELECT report_ids.id FROM report_ids JOIN studies USING (study_pk) WHERE studies.id = ?1
                          UNION ALL SELECT ids FROM recent_ids JOIN studies USING (study_pk) WHERE studies.id = ?1";
             let rows = self.blobs(query, study);
@@ -126,7 +126,7 @@ impl World {
         }
     }
 
-    /// ‖S̃‖²_F of the sums as they are, which is the sum of the squared eigenvalues; n is checked by the way.
+    /// ‖S̃‖²_F of the current sums, which is the sum of the squared eigenvalues; also checks n.
     fn spectrum(&self, at: usize, n: u64) -> f64 {
         let store = self.app().store();
         let study = store

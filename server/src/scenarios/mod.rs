@@ -1,26 +1,22 @@
-//! Generated operations of clients and server, in process, with written invariants.
+//! Generated operations of clients and a server in one process, with written invariants.
 //!
-//! A scenario is a list of [`Operation`]s drawn from a seed: uploads one by one and in batches, requests
-//! and answers that are lost, replays, commits that fail, a writer that dies before or after a commit,
-//! restarts, closes, exports, imports, deletions, estimates, clock jumps. Devices do what `docs/protocol.md` says: they send the same bytes
-//! until they are answered. After every operation [`World`] reads the disk and checks:
+//! A scenario is a list of [`Operation`]s drawn from a seed: uploads one by one and in batches, lost requests and
+//! responses, replays, failing commits, a writer that dies before or after a commit, restarts, closes, exports,
+//! imports, deletions, estimates, clock jumps. Devices follow `docs/protocol.md`: they send the same bytes until they
+//! get a response. After every operation [`World`] reads the disk and checks:
 //!
-//! 1. Nothing is counted twice: every report adds a number to the sums that no others make up (digits in
-//!    base 4; for seeds, the seed itself), so that a report's multiplicity can be read off.
-//! 2. What was acknowledged is counted, and what was counted stays.
-//! 3. What never arrived, came in pieces, was refused, or was first sent after a close, is not counted.
-//! 4. Sums, counts, identifiers and what HTTP shows agree.
-//! 5. An answer says what is true: 201 for a report that was not counted before, 200 for one that was, 409 only where
-//!    it was not counted and the study is closed, 404 for a draft; a failed commit has counted nothing.
-//! 6. A finished estimate is of one moment between its request and now: its spectrum is that of the sums
-//!    at its n.
-//! 7. An import adds all reports of an export or none, none where one of them is there already, and the same
-//!    export once.
-//! 8. In the end, with nothing broken, every device is acknowledged in every open study.
+//! 1. Nothing is counted twice: every report adds a number to the sums that no others add up to (base-4 digits; for
+//! seeds, the seed itself), so that the multiplicity of each report can be read off. 2. What was acknowledged is
+//! counted, and what was counted stays. 3. What never arrived, arrived in part, was rejected, or was first sent after a
+//! close, is not counted. 4. Sums, counts, identifiers and what HTTP shows agree. 5. Responses are true: 201 for a
+//! report not counted before, 200 for one that was, 409 only if it was not counted and the study is closed, 404 for a
+//! draft; a failed commit has counted nothing. 6. A finished estimate is of a snapshot between its request and now: its
+//! spectrum is that of the sums at its n. 7. An import adds all reports of an export or none, none if one of them is
+//! there already, and the same export once. 8. In the end, without faults, every device is acknowledged in every open
+//! study.
 //!
 //! A failing scenario prints its seed and its operations, ready to be pasted into [`reproductions`].
-//! `EIGENVEIL_SCENARIOS=20000 EIGENVEIL_SCENARIOS_FROM=1000000 cargo test --workspace --lib scenarios`
-//! explores others.
+//! `EIGENVEIL_SCENARIOS=20000 EIGENVEIL_SCENARIOS_FROM=1000000 cargo test --workspace --lib scenarios` explores others.
 
 mod audit;
 #[path = "../../tests/common/identifiable.rs"]
@@ -43,10 +39,10 @@ use self::{
 };
 use crate::faults::{Faults, Mutation};
 
-/// Scenarios of the default suite.
+/// Number of scenarios in the default suite.
 const DEFAULT_SCENARIOS: u64 = 300;
 
-/// Plays one list of operations; what was violated, or nothing.
+/// Runs a list of operations; the error is the violated invariant.
 fn play(seed: u64, operations: &[Operation], faults: Faults) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -71,7 +67,7 @@ fn play(seed: u64, operations: &[Operation], faults: Faults) -> Result<(), Strin
     })
 }
 
-/// Plays the scenarios of these seeds on two threads.
+/// Runs the scenarios of these seeds on two threads.
 fn explore(seeds: std::ops::Range<u64>) {
     let next = AtomicU64::new(seeds.start);
     let count = seeds.end - seeds.start;
@@ -119,7 +115,7 @@ fn reproductions_keep_the_invariants() {
     }
 }
 
-/// The scenarios notice both mistakes, and by the invariant that is about them.
+/// The scenarios detect both planted bugs, by the invariant that is about them.
 #[test]
 fn mistakes_are_noticed() {
     for (mutation, words) in [

@@ -1,4 +1,4 @@
-//! What the devices and the operator know, and how a report's multiplicity is read off the sums.
+//! What the devices and the operator know.
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,9 +17,9 @@ use super::{identifiable, operations::REPORTS};
 /// Dimension of every study.
 pub(super) const P: usize = 3;
 
-/// Studies of the same parameters, and the reports made for them.
+/// Studies with the same parameters, and the reports made for them.
 pub(super) struct ParameterSet {
-    /// What a study of the parameters is created with.
+    /// The request that creates such a study.
     pub(super) design: serde_json::Value,
     /// The frozen parameters.
     pub(super) params: StudyParams,
@@ -28,16 +28,16 @@ pub(super) struct ParameterSet {
 }
 
 impl ParameterSet {
-    /// Devices with reports for this study.
+    /// Reports for this study.
     pub(super) fn new(
         design: serde_json::Value,
         document: &StudyDocument,
         rng: &mut impl Rng,
     ) -> Self {
-        let shape = StudyShape::new(&document.params);
+        let format = StudyShape::new(&document.params);
         let reports = (0..REPORTS)
             .map(|number| {
-                let payload = match shape.payload_form() {
+                let payload = match format.payload_form() {
                     PayloadForm::Seed => rng.random::<[u8; 16]>().to_vec(),
                     PayloadForm::Floats | PayloadForm::Integers { .. } => {
                         identifiable::payload(packed_len(P), number)
@@ -45,7 +45,7 @@ impl ParameterSet {
                 };
                 Report {
                     id: ReportId::from_parts(1_700_000_000_000, rng.random()),
-                    fingerprint: shape.fingerprint(),
+                    fingerprint: format.fingerprint(),
                     payload,
                 }
             })
@@ -57,12 +57,12 @@ impl ParameterSet {
         }
     }
 
-    pub(super) fn shape(&self) -> StudyShape {
+    pub(super) fn report_format(&self) -> StudyShape {
         StudyShape::new(&self.params)
     }
 
     pub(super) fn holds_seeds(&self) -> bool {
-        self.shape().payload_form() == PayloadForm::Seed
+        self.report_format().payload_form() == PayloadForm::Seed
     }
 
     /// The body that uploads one report.
@@ -70,17 +70,17 @@ impl ParameterSet {
         codec::encode_report(&self.reports[report])
     }
 
-    /// The body that uploads these; the one at `malformed` has no proper identifier.
+    /// The body that uploads these reports; the one at position `malformed` has an invalid identifier.
     pub(super) fn batch(&self, reports: &[usize], malformed: Option<usize>) -> Vec<u8> {
-        let pairs = reports.iter().enumerate().map(|(place, &number)| {
+        let pairs = reports.iter().enumerate().map(|(position, &number)| {
             let report = &self.reports[number];
             let id = match malformed {
-                Some(bad) if bad == place => ReportId([0; 16]),
+                Some(bad) if bad == position => ReportId([0; 16]),
                 _ => report.id,
             };
             (id, report.payload.as_slice())
         });
-        codec::encode_batch(&self.shape(), pairs).unwrap()
+        codec::encode_batch(&self.report_format(), pairs).unwrap()
     }
 }
 
@@ -89,13 +89,13 @@ impl ParameterSet {
 pub(super) struct ReportStatus {
     /// It reached the server while the study may have been open.
     pub(super) may_count: bool,
-    /// Its device was told 201 or 200.
+    /// Its device got 201 or 200.
     pub(super) acknowledged: bool,
     /// It was on the disk after the last operation.
     pub(super) counted: bool,
 }
 
-/// A study as the operator exported it.
+/// An export of a study.
 #[derive(Clone)]
 pub(super) struct Exported {
     pub(super) study: String,
@@ -105,11 +105,11 @@ pub(super) struct Exported {
     pub(super) bytes: Vec<u8>,
 }
 
-/// An estimate that was requested for.
+/// A requested estimate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RequestedEstimate {
     pub(super) number: u64,
-    /// Reports counted when it was requested for.
+    /// Reports counted at the time of the request.
     pub(super) at_least: u64,
     pub(super) cancelled: bool,
 }
@@ -121,10 +121,10 @@ pub(super) struct StudyModel {
     /// As of the last operation.
     pub(super) state: StudyState,
     pub(super) reports: Vec<ReportStatus>,
-    /// Sum of the squared eigenvalues that an estimate at this n has.
+    /// Sum of the squared eigenvalues of an estimate at this n.
     pub(super) spectra: HashMap<u64, f64>,
     pub(super) requested: Vec<RequestedEstimate>,
-    /// Exports whose reports were added to it.
+    /// Exports that were merged into it.
     pub(super) imported: HashSet<usize>,
 }
 

@@ -1,4 +1,4 @@
-//! What the operator does: states, studies, files, estimates.
+//! The operator's operations: states, studies, exports, estimates.
 
 use eigenveil_shared::api::{
     EstimateDocument, EstimateState, ImportOutcome, ImportReceipt, REPORT_MEDIA_TYPE,
@@ -28,7 +28,7 @@ impl World {
         );
         self.faults.set_next(fault);
         let (status, _) = self.operator("POST", &path, None).await;
-        self.revive(fault.filter(|_| allowed));
+        self.restart_if_killed(fault.filter(|_| allowed));
         let after = self.document(at).await.state;
         let right = match (status, fault) {
             (200, None) => allowed && after == target,
@@ -49,7 +49,7 @@ impl World {
         design["draft"] = json!(draft);
         self.faults.set_next(fault);
         let (status, body) = self.operator("POST", "/v1/studies", Some(&design)).await;
-        self.revive(fault);
+        self.restart_if_killed(fault);
         let listed = self.operator("GET", "/v1/studies", None).await;
         let listed: eigenveil_shared::api::StudyList = serde_json::from_slice(&listed.1).unwrap();
         let new: Vec<_> = listed
@@ -92,7 +92,7 @@ impl World {
                 .collect(),
             bytes,
         };
-        // A study that has not changed is the same file.
+        // A study that has not changed gives the same file.
         if !self.exports.iter().any(|other| other.bytes == export.bytes) {
             self.exports.push(export);
         }
@@ -124,12 +124,12 @@ impl World {
         };
         let again = study.is_some_and(|study| study.imported.contains(&number));
         let bytes = export.bytes.clone();
-        let request = self.order("POST", &path, STUDY_EXPORT_MEDIA_TYPE, bytes);
+        let request = self.operator_request("POST", &path, STUDY_EXPORT_MEDIA_TYPE, bytes);
         self.faults.set_next(fault);
         let (status, body) = send(self.routes.clone(), request).await;
-        // Refused before there was anything to commit.
+        // Rejected before there was anything to commit.
         let committed = expected < 300;
-        self.revive(fault.filter(|_| committed));
+        self.restart_if_killed(fault.filter(|_| committed));
         let added = match (status, fault) {
             (200 | 201, None) => {
                 let receipt: ImportReceipt = serde_json::from_slice(&body).unwrap();
@@ -178,7 +178,7 @@ impl World {
         let study = &mut self.studies[at];
         study.imported.insert(number);
         for &report in &export.reports {
-            // Counted from now on, whatever becomes of the state.
+            // Counted from now on, whatever happens to the state.
             study.reports[report].may_count = true;
             study.reports[report].counted = true;
         }
@@ -192,7 +192,7 @@ impl World {
         let open = self.studies[at].state == StudyState::Open;
         self.faults.set_next(fault);
         let (status, _) = self.operator("DELETE", &path, None).await;
-        self.revive(fault.filter(|_| !open));
+        self.restart_if_killed(fault.filter(|_| !open));
         let there = self.operator("GET", &path, None).await.0 == 200;
         let right = match (status, fault) {
             (204, None) => !open && !there,
@@ -230,7 +230,7 @@ impl World {
         });
     }
 
-    /// Looks at the estimates of a study; those that are done are of one moment.
+    /// Checks the estimates of a study: finished ones are of a snapshot.
     pub(super) async fn look(&mut self, at: usize, cancel: bool, wait: bool) {
         let path = format!("/v1/studies/{}/estimates", self.studies[at].id);
         if cancel && let Some(last) = self.studies[at].requested.len().checked_sub(1) {
@@ -277,7 +277,7 @@ impl World {
                         study.count()
                     );
                     let squares: f64 = estimate.eigenvalues.iter().map(|x| x * x).sum();
-                    // Between the commits of one burst nobody looked.
+                    // There was no check between the commits of one burst.
                     if let Some(&expected) = study.spectra.get(&n) {
                         assert!(
                             (squares - expected).abs() <= 1e-9 * expected.max(1.0),

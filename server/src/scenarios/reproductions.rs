@@ -1,4 +1,4 @@
-//! Scenarios that once failed, or that somebody thought of, by name.
+//! Scenarios with names: those that once failed, and hand-written ones.
 
 use super::operations::{Network, Operation, Wanted};
 use crate::faults::Fault;

@@ -1,4 +1,4 @@
-//! The server under test, its devices and its operator, and the invariants.
+//! The server under test, its devices and its operator.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -27,7 +27,7 @@ use crate::{
     store::fixtures::SetClock,
 };
 
-/// Status and body of an answer.
+/// Status and body of a response.
 pub(super) type Reply = (u16, Vec<u8>);
 
 pub(super) struct World {
@@ -41,15 +41,15 @@ pub(super) struct World {
     pub(super) parameter_sets: Vec<ParameterSet>,
     pub(super) studies: Vec<StudyModel>,
     pub(super) exports: Vec<Exported>,
-    // Last: removed when everything is closed.
+    // Last: deleted after everything is closed.
     _directory: TempDir,
 }
 
 impl World {
-    /// An empty server with settings drawn from the seed, and a study of numbers and one of seeds.
+    /// A new server with settings drawn from the seed, a study with numeric payloads and one with seeds.
     pub(super) async fn new(seed: u64, faults: Faults) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed ^ 0x5eed);
-        // In memory where there is such a place: what is tested is the order of things, not the disk.
+        // In memory if possible: the order of operations is tested, not the disk.
         let shared_memory = std::path::Path::new("/dev/shm");
         let directory = if shared_memory.is_dir() {
             tempfile::tempdir_in(shared_memory)
@@ -132,7 +132,7 @@ impl World {
         self.app.as_ref().unwrap()
     }
 
-    /// Does one thing and checks everything.
+    /// Performs one operation and checks all invariants.
     pub(super) async fn perform(&mut self, operation: Operation) {
         let studies = self.studies.len();
         match operation {
@@ -189,7 +189,7 @@ impl World {
         self.audit().await;
     }
 
-    /// With nothing broken any more, every device is told; and everything is still there after a restart.
+    /// Without further faults every device is acknowledged, and everything is still there after a restart.
     pub(super) async fn check_final_state(&mut self) {
         self.restart();
         for at in 0..self.studies.len() {
@@ -215,7 +215,7 @@ impl World {
         self.stop(true);
     }
 
-    /// The writer dies at the next thing it is told, and with it everything that waits.
+    /// The writer dies at the next command, with everything that waits.
     async fn crash(&mut self) {
         self.faults.set_next(Some(Fault::DiesBeforeCommit));
         let probe = self.app().store().check_writable().await;
@@ -225,8 +225,8 @@ impl World {
         self.start();
     }
 
-    /// After a fault that killed the writer: nothing is written any more until the next start.
-    pub(super) fn revive(&mut self, fault: Option<Fault>) {
+    /// Restarts the server after a fault that killed the writer.
+    pub(super) fn restart_if_killed(&mut self, fault: Option<Fault>) {
         self.faults.set_next(None);
         if matches!(
             fault,
@@ -244,7 +244,7 @@ impl World {
         body: Option<&serde_json::Value>,
     ) -> Reply {
         let body = body.map_or_else(Vec::new, |value| value.to_string().into_bytes());
-        let request = self.order(method, path, "application/json", body);
+        let request = self.operator_request(method, path, "application/json", body);
         send(self.routes.clone(), request).await
     }
 
@@ -256,7 +256,7 @@ impl World {
                 body.truncate(body.len() - 1);
                 let (status, _) = self.post(at, REPORT_MEDIA_TYPE, body).await;
                 assert!(
-                    self.is_of_half(at, status),
+                    self.is_valid_for_partial_body(at, status),
                     "half a report is answered {status}"
                 );
                 return;
@@ -264,15 +264,15 @@ impl World {
             Network::Answered | Network::ResponseLost => {}
         }
         let answer = self.post(at, REPORT_MEDIA_TYPE, body).await;
-        self.arrived(at, report);
+        self.record_arrival(at, report);
         if network == Network::Answered {
-            self.learn(at, report, answer.0, false);
+            self.record_response(at, report, answer.0, false);
         }
     }
 
-    /// Whether this is an answer to a body that breaks off. Nobody learns that a draft is there, and the body of a
-    /// report is not read where none can be counted or known again.
-    fn is_of_half(&self, at: usize, status: u16) -> bool {
+    /// Whether this is a valid response to a body that breaks off. Drafts stay hidden, and the body of a report is not
+    /// read if it could be neither counted nor recognized.
+    fn is_valid_for_partial_body(&self, at: usize, status: u16) -> bool {
         let study = &self.studies[at];
         match study.state {
             StudyState::Draft => status == 404,
@@ -290,13 +290,13 @@ impl World {
     }
 
     /// It reached a server that may count it.
-    fn arrived(&mut self, at: usize, report: usize) {
+    fn record_arrival(&mut self, at: usize, report: usize) {
         let study = &mut self.studies[at];
         study.reports[report].may_count |= study.state == StudyState::Open;
     }
 
-    /// What a device makes of the answer to its report. `sent_twice`: the same request round brought it before.
-    fn learn(&mut self, at: usize, report: usize, status: u16, sent_twice: bool) {
+    /// What a device learns from the response to its report. `sent_twice`: the same burst sent it before.
+    fn record_response(&mut self, at: usize, report: usize, status: u16, sent_twice: bool) {
         let study = &mut self.studies[at];
         let state = study.state;
         let report_status = &mut study.reports[report];
@@ -328,7 +328,7 @@ impl World {
         malformed: Option<usize>,
         network: Network,
     ) {
-        let malformed = malformed.map(|place| place % reports.len());
+        let malformed = malformed.map(|position| position % reports.len());
         let mut body = self.parameter_sets[self.studies[at].parameters].batch(reports, malformed);
         match network {
             Network::RequestLost => return,
@@ -336,7 +336,7 @@ impl World {
                 body.truncate(body.len() - 1);
                 let (status, _) = self.post(at, REPORT_BATCH_MEDIA_TYPE, body).await;
                 assert!(
-                    self.is_of_half(at, status),
+                    self.is_valid_for_partial_body(at, status),
                     "half a batch is answered {status}"
                 );
                 return;
@@ -346,12 +346,12 @@ impl World {
         let good: Vec<usize> = reports
             .iter()
             .enumerate()
-            .filter(|(place, _)| Some(*place) != malformed)
+            .filter(|(position, _)| Some(*position) != malformed)
             .map(|(_, report)| *report)
             .collect();
         let (status, body) = self.post(at, REPORT_BATCH_MEDIA_TYPE, body).await;
         for &report in &good {
-            self.arrived(at, report);
+            self.record_arrival(at, report);
         }
         if network == Network::ResponseLost {
             return;
@@ -380,10 +380,10 @@ impl World {
         let expected = if state == StudyState::Open {
             (new, good.len() as u64 - new)
         } else {
-            let unknown = reports.iter().enumerate().filter(|(place, report)| {
-                Some(*place) != malformed && !self.studies[at].reports[**report].counted
+            let unknown = reports.iter().enumerate().filter(|(position, report)| {
+                Some(*position) != malformed && !self.studies[at].reports[**report].counted
             });
-            refused.extend(unknown.map(|(place, _)| place));
+            refused.extend(unknown.map(|(position, _)| position));
             refused.sort_unstable();
             (0, good.iter().filter(known).count() as u64)
         };
@@ -411,13 +411,13 @@ impl World {
         self.faults.hold();
         let mut sent = Vec::new();
         let mut close = None;
-        for place in 0..=reports.len() {
-            if closes && close_at == Some(place) {
+        for position in 0..=reports.len() {
+            if closes && close_at == Some(position) {
                 let path = format!("/v1/studies/{}/close", self.studies[at].id);
-                let request = self.order("POST", &path, "", Vec::new());
+                let request = self.operator_request("POST", &path, "", Vec::new());
                 close = Some(tokio::spawn(send(self.routes.clone(), request)));
             }
-            let Some(&report) = reports.get(place) else {
+            let Some(&report) = reports.get(position) else {
                 break;
             };
             let body = self.parameter_sets[self.studies[at].parameters].single(report);
@@ -437,17 +437,17 @@ impl World {
             Some(close) => close.await.unwrap().0 == 200,
             None => false,
         };
-        self.revive(fault);
-        // Before the close as if there were none, after it as if it had always been.
+        self.restart_if_killed(fault);
+        // Before the close as if there were none, after it as if it had always been closed.
         let mut seen = HashSet::new();
-        for (place, (report, status)) in answers.iter().enumerate() {
-            if closed && close_at == Some(place) {
+        for (position, (report, status)) in answers.iter().enumerate() {
+            if closed && close_at == Some(position) {
                 self.studies[at].state = StudyState::Closed;
             }
-            self.arrived(at, *report);
+            self.record_arrival(at, *report);
             let sent_twice = !seen.insert(*report);
             match status {
-                200 | 201 | 404 | 409 => self.learn(at, *report, *status, sent_twice),
+                200 | 201 | 404 | 409 => self.record_response(at, *report, *status, sent_twice),
                 429 => {}
                 503 | 507 if fault.is_some() => {}
                 status => panic!("report {report} in a burst is answered {status}"),
@@ -456,7 +456,7 @@ impl World {
         if closed {
             self.studies[at].state = StudyState::Closed;
         } else if closes {
-            // It may or may not have been committed.
+            // The close may or may not have been committed.
             self.studies[at].state = self.document(at).await.state;
         }
         if fault == Some(Fault::CommitFails) || fault.is_none() {
@@ -472,8 +472,8 @@ impl World {
         }
     }
 
-    /// A request with the operator's token.
-    pub(super) fn order(
+    /// A request with the operator token.
+    pub(super) fn operator_request(
         &self,
         method: &str,
         path: &str,
@@ -504,7 +504,7 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        // A violation leaves the writer as it is.
+        // After a violation the writer may be held.
         self.faults.release();
         self.faults.set_next(None);
     }

@@ -55,7 +55,7 @@ use tokio::sync::{oneshot, watch};
 
 pub(crate) use self::directory::check as check_directory;
 pub(crate) use self::{
-    arrivals::Arrivals,
+    arrivals::ArrivalCount,
     credentials::Identity,
     estimates::{Job, StoredEstimate},
     failure::unavailable,

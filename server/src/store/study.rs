@@ -76,7 +76,7 @@ impl Study {
         let report_format = StudyShape::new(&params);
         let payload_len = report_format.payload_len();
         Self {
-            row,
+            pk,
             id,
             report_format,
             buckets,
@@ -337,7 +337,7 @@ impl StudyIndex {
 
     pub(super) fn by_pk(&self, pk: i64) -> Option<Arc<Study>> {
         let studies = self.studies.read().unwrap_or_else(PoisonError::into_inner);
-        studies.ordered.iter().find(|s| s.pk == row).cloned()
+        studies.ordered.iter().find(|s| s.pk == pk).cloned()
     }
 
     /// The studies after this key that `wanted` accepts, oldest first: at most `limit`, and the key to continue from.
