@@ -6,12 +6,23 @@ use eigenveil_shared::{Error, Result};
 
 use super::ServerConfig;
 
-/// Keys of before, and what they are called now.
-const RENAMED_KEYS: [(&str, &str); 4] = [
-    ("ingest_bytes", "max_ingest_bytes"),
-    ("memory_bytes", "sum_cache_bytes"),
-    ("store_bytes", "max_store_bytes"),
-    ("wrong_tokens_per_minute", "failed_auth_per_minute"),
+/// Keys of older versions: with their new name, or `None` if the key was removed.
+const RENAMED_KEYS: &[(&str, Option<&str>)] = &[
+    ("answer_bytes", None),
+    ("commit_bytes", None),
+    ("commit_delay_us", None),
+    ("commit_reports", None),
+    ("handshake_timeout_ms", None),
+    ("ingest_bytes", Some("max_ingest_bytes")),
+    ("json_bytes", None),
+    ("memory_bytes", Some("sum_cache_bytes")),
+    ("min_bytes_per_second", None),
+    ("proxy_header", None),
+    ("queue_requests", None),
+    ("store_bytes", Some("max_store_bytes")),
+    ("stream_sparse_from", None),
+    ("waiting_estimates", None),
+    ("wrong_tokens_per_minute", Some("failed_auth_per_minute")),
 ];
 
 impl ServerConfig {
@@ -35,7 +46,8 @@ impl ServerConfig {
             let keys: toml::Table = text.parse().unwrap_or_default();
             let renamed = RENAMED_KEYS.iter().find(|(old, _)| keys.contains_key(*old));
             Error::invalid_request(match renamed {
-                Some((old, new)) => format!("{old} is now called {new}"),
+                Some((old, Some(new))) => format!("{old} is now called {new}; rename it"),
+                Some((old, None)) => format!("{old} is no longer a key; remove it"),
                 None => error.to_string().trim_end().to_owned(),
             })
         })
@@ -114,6 +126,27 @@ mod tests {
             let is_key = lines().iter().any(|(_, _, text)| line.ends_with(text));
             assert!(!is_key || explained, "{line} has no comment above it");
             explained = line.starts_with('#') && !is_key;
+        }
+    }
+
+    #[test]
+    fn an_old_key_is_rejected_with_the_new_one() {
+        for (old, new) in RENAMED_KEYS {
+            assert!(!keys().contains(*old), "{old}");
+            let message = match new {
+                Some(new) => {
+                    assert!(keys().contains(*new), "{new}");
+                    format!("{old} is now called {new};")
+                }
+                None => format!("{old} is no longer a key;"),
+            };
+            for text in [
+                format!("{old} = 1"),
+                format!("max_connections = 5\n{old} = \"x\""),
+            ] {
+                let error = ServerConfig::from_toml(&text).unwrap_err();
+                assert!(error.detail().contains(&message), "{error}");
+            }
         }
     }
 

@@ -40,7 +40,7 @@ impl World {
         self.studies[at].state = after;
         assert!(
             right,
-            "asking a study that is {before:?} for {target:?} is answered {status}, and it is {after:?}"
+            "asking a study that is {before:?} for {target:?} gets {status}, and it is {after:?}"
         );
     }
 
@@ -68,7 +68,7 @@ impl World {
         };
         assert!(
             right,
-            "a new study is answered {status} and {} are there",
+            "a new study gets {status} and {} are there",
             new.len()
         );
         for document in new {
@@ -81,7 +81,7 @@ impl World {
         let study = &self.studies[at];
         let path = format!("/v1/studies/{}/export", study.id);
         let (status, bytes) = self.operator("GET", &path, None).await;
-        assert!(status == 200, "an export is answered {status}");
+        assert!(status == 200, "an export gets {status}");
         let counted = study.reports.iter().enumerate();
         let export = Exported {
             study: study.id.clone(),
@@ -145,17 +145,17 @@ impl World {
                 };
                 assert!(
                     (receipt.outcome, receipt.reports) == (outcome, reports),
-                    "an import is answered {receipt:?}"
+                    "an import gets {receipt:?}"
                 );
                 status == expected
             }
             (503 | 507, Some(fault)) if committed => fault == Fault::DiesAfterCommit,
             (409 | 422, _) if status == expected => false,
-            _ => panic!("an import is answered {status} and not {expected}"),
+            _ => panic!("an import gets {status} and not {expected}"),
         };
         assert!(
             fault.is_some() || status == expected,
-            "an import is answered {status} and not {expected}"
+            "an import gets {status} and not {expected}"
         );
         if !added {
             return;
@@ -165,7 +165,7 @@ impl World {
             None => {
                 let path = format!("/v1/studies/{}", export.study);
                 let (status, body) = self.operator("GET", &path, None).await;
-                assert!(status == 200, "an imported study is answered {status}");
+                assert!(status == 200, "an imported study gets {status}");
                 let document: StudyDocument = serde_json::from_slice(&body).unwrap();
                 self.studies.push(StudyModel::new(
                     &document.id,
@@ -203,24 +203,21 @@ impl World {
         };
         assert!(
             right,
-            "deleting a study is answered {status}; it is there: {there}"
+            "deleting a study gets {status}; it is there: {there}"
         );
         if !there {
             let study = self.studies.remove(at);
             let body = self.parameter_sets[study.parameters].single(0);
             let request = report_request(&study.id, REPORT_MEDIA_TYPE, body);
             let (status, _) = send(self.routes.clone(), request).await;
-            assert!(
-                status == 404,
-                "a report of a deleted study is answered {status}"
-            );
+            assert!(status == 404, "a report of a deleted study gets {status}");
         }
     }
 
     pub(super) async fn estimate(&mut self, at: usize) {
         let path = format!("/v1/studies/{}/estimates", self.studies[at].id);
         let (status, body) = self.operator("POST", &path, Some(&json!({}))).await;
-        assert!(status == 202, "asking for an estimate is answered {status}");
+        assert!(status == 202, "asking for an estimate gets {status}");
         let document: EstimateDocument = serde_json::from_slice(&body).unwrap();
         let study = &mut self.studies[at];
         study.requested.push(RequestedEstimate {
@@ -240,7 +237,7 @@ impl World {
                 .await;
             assert!(
                 matches!(status, 200 | 409),
-                "cancelling an estimate is answered {status}"
+                "cancelling an estimate gets {status}"
             );
             self.studies[at].requested[last].cancelled |= status == 200;
         }
@@ -250,7 +247,7 @@ impl World {
                 let (status, body) = self
                     .operator("GET", &format!("{path}/{number}"), None)
                     .await;
-                assert!(status == 200, "estimate {number} is answered {status}");
+                assert!(status == 200, "estimate {number} gets {status}");
                 let document: EstimateDocument = serde_json::from_slice(&body).unwrap();
                 if !wait || document.state != EstimateState::Running {
                     break document;

@@ -34,7 +34,7 @@ pub(super) fn all() -> Vec<(&'static str, u64, Vec<Operation>)> {
     };
     vec![
         (
-            "an answer lost before a close is told afterwards",
+            "a response lost before a close is repeated afterwards",
             1,
             vec![
                 upload(Network::ResponseLost),

@@ -257,16 +257,16 @@ impl World {
                 let (status, _) = self.post(at, REPORT_MEDIA_TYPE, body).await;
                 assert!(
                     self.is_valid_for_partial_body(at, status),
-                    "half a report is answered {status}"
+                    "half a report gets {status}"
                 );
                 return;
             }
             Network::Answered | Network::ResponseLost => {}
         }
-        let answer = self.post(at, REPORT_MEDIA_TYPE, body).await;
+        let response = self.post(at, REPORT_MEDIA_TYPE, body).await;
         self.record_arrival(at, report);
         if network == Network::Answered {
-            self.record_response(at, report, answer.0, false);
+            self.record_response(at, report, response.0, false);
         }
     }
 
@@ -317,7 +317,7 @@ impl World {
         let report_status = *report_status;
         assert!(
             right,
-            "report {report} is answered {status} in a study that is {state:?}, being {report_status:?}"
+            "report {report} gets {status} in a study that is {state:?}, being {report_status:?}"
         );
     }
 
@@ -337,7 +337,7 @@ impl World {
                 let (status, _) = self.post(at, REPORT_BATCH_MEDIA_TYPE, body).await;
                 assert!(
                     self.is_valid_for_partial_body(at, status),
-                    "half a batch is answered {status}"
+                    "half a batch gets {status}"
                 );
                 return;
             }
@@ -372,7 +372,7 @@ impl World {
             );
             return;
         }
-        assert!(status == 200, "a batch is answered {status}");
+        assert!(status == 200, "a batch gets {status}");
         let receipt: BatchReceipt = serde_json::from_slice(&body).unwrap();
         let distinct: HashSet<usize> = good.iter().copied().collect();
         let new = distinct.iter().filter(|report| !known(report)).count() as u64;
@@ -390,7 +390,7 @@ impl World {
         let told: Vec<usize> = receipt.refused.iter().map(|r| r.index as usize).collect();
         assert!(
             (receipt.accepted, receipt.duplicates) == expected && told == refused,
-            "a batch of which {new} are new is answered {receipt:?}"
+            "a batch of which {new} are new gets {receipt:?}"
         );
         for report in good {
             let report_status = &mut self.studies[at].reports[report];
@@ -429,9 +429,9 @@ impl World {
             tokio::task::yield_now().await;
         }
         self.faults.release();
-        let mut answers = Vec::new();
-        for (report, answer) in sent {
-            answers.push((report, answer.await.unwrap().0));
+        let mut responses = Vec::new();
+        for (report, response) in sent {
+            responses.push((report, response.await.unwrap().0));
         }
         let closed = match close {
             Some(close) => close.await.unwrap().0 == 200,
@@ -440,7 +440,7 @@ impl World {
         self.restart_if_killed(fault);
         // Before the close as if there were none, after it as if it had always been closed.
         let mut seen = HashSet::new();
-        for (position, (report, status)) in answers.iter().enumerate() {
+        for (position, (report, status)) in responses.iter().enumerate() {
             if closed && close_at == Some(position) {
                 self.studies[at].state = StudyState::Closed;
             }
@@ -450,7 +450,7 @@ impl World {
                 200 | 201 | 404 | 409 => self.record_response(at, *report, *status, sent_twice),
                 429 => {}
                 503 | 507 if fault.is_some() => {}
-                status => panic!("report {report} in a burst is answered {status}"),
+                status => panic!("report {report} in a burst gets {status}"),
             }
         }
         if closed {
@@ -461,8 +461,11 @@ impl World {
         }
         if fault == Some(Fault::CommitFails) || fault.is_none() {
             let counted = self.on_disk(at);
-            for (report, _) in answers.iter().filter(|(_, status)| *status >= 429) {
-                let times = answers.iter().filter(|(other, _)| other == report).count();
+            for (report, _) in responses.iter().filter(|(_, status)| *status >= 429) {
+                let times = responses
+                    .iter()
+                    .filter(|(other, _)| other == report)
+                    .count();
                 let report_status = self.studies[at].reports[*report];
                 assert!(
                     times > 1 || report_status.counted || counted[*report] == 0,
@@ -497,7 +500,7 @@ impl World {
     pub(super) async fn document(&self, at: usize) -> StudyDocument {
         let path = format!("/v1/studies/{}", self.studies[at].id);
         let (status, body) = self.operator("GET", &path, None).await;
-        assert!(status == 200, "a study is answered {status}");
+        assert!(status == 200, "a study gets {status}");
         serde_json::from_slice(&body).unwrap()
     }
 }

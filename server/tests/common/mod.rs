@@ -73,7 +73,7 @@ pub struct Harness {
     pub token: String,
 }
 
-/// An answer, read to its end.
+/// A response, read to its end.
 #[derive(Debug)]
 pub struct Reply {
     pub status: StatusCode,
@@ -87,7 +87,7 @@ impl Reply {
             .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&self.body)))
     }
 
-    /// Asserts status, media type and code of a problem, and that both agree.
+    /// Asserts status, media type and code of a problem, and that they agree.
     #[track_caller]
     pub fn is_problem(&self, status: u16, code: ErrorCode) -> Problem {
         let problem: Problem = self.json();
@@ -104,7 +104,7 @@ impl Reply {
     }
 }
 
-/// The token that the first start wrote.
+/// The token written by the first start.
 fn token_in_file(app: &AppState) -> String {
     let token = std::fs::read_to_string(app.store().token_path()).unwrap();
     token.trim().to_owned()
@@ -150,24 +150,24 @@ impl Harness {
         }
     }
 
-    /// A server over what lies in this directory, whose operator has this token.
+    /// A server for existing data, with this operator token.
     pub fn over(directory: TempDir, token: &str) -> Self {
         let config = ServerConfig::new(directory.path());
         Self::over_config(directory, config, token)
     }
 
-    /// A server with this configuration, whose operator has this token.
+    /// A server with this configuration and operator token.
     pub fn over_config(directory: TempDir, config: ServerConfig, token: &str) -> Self {
         Self::assemble(directory, config, environment(), |_| token.to_owned())
     }
 
-    /// Stops in good order and starts again on the same directory.
+    /// Shuts down gracefully and starts again on the same directory.
     pub fn restart(self) -> Self {
         let (directory, config) = self.stop();
         Self::start(directory, config)
     }
 
-    /// Stops in good order; what is left.
+    /// Shuts down gracefully; returns what is left.
     pub fn stop(self) -> (TempDir, ServerConfig) {
         let Self {
             directory,
@@ -191,7 +191,7 @@ impl Harness {
         }
     }
 
-    /// A request with the operator's token.
+    /// A request with the operator token.
     pub async fn operator(&self, method: &str, path: &str, body: Option<Value>) -> Reply {
         let mut request = Request::builder()
             .method(method)
@@ -204,32 +204,32 @@ impl Harness {
         self.send(request.body(body).unwrap()).await
     }
 
-    /// What the operator is shown there.
+    /// GET as operator.
     pub async fn read(&self, path: &str) -> Reply {
         self.operator("GET", path, None).await
     }
 
-    /// Posted by the operator, with nothing to say.
+    /// POST as operator, without a body.
     pub async fn order(&self, path: &str) -> Reply {
         self.operator("POST", path, None).await
     }
 
-    /// Posted by the operator.
+    /// POST as operator.
     pub async fn tell(&self, path: &str, body: Value) -> Reply {
         self.operator("POST", path, Some(body)).await
     }
 
-    /// Deleted by the operator.
+    /// DELETE as operator.
     pub async fn remove(&self, path: &str) -> Reply {
         self.operator("DELETE", path, None).await
     }
 
-    /// A connection of the test's own to the database.
+    /// A separate connection to the database.
     pub fn database(&self) -> Connection {
         Connection::open(database_path(&self.config.data_dir)).unwrap()
     }
 
-    /// What the database answers, one value a row.
+    /// Queries the database, one value a row.
     pub fn column<T: FromSql>(&self, query: &str) -> Vec<T> {
         let database = self.database();
         let mut statement = database.prepare(query).unwrap();
@@ -237,13 +237,13 @@ impl Harness {
         rows.map(Result::unwrap).collect()
     }
 
-    /// Asks for an estimate; gives its location.
+    /// Requests an estimate; returns its location.
     pub async fn ask_estimate(&self, study: &StudyDocument, request: Value) -> String {
         let path = at(study, "/estimates");
-        let answer = self.tell(&path, request).await;
-        assert_eq!(answer.status, StatusCode::ACCEPTED, "{answer:?}");
-        let location = answer.headers[header::LOCATION].to_str().unwrap();
-        let document: EstimateDocument = answer.json();
+        let response = self.tell(&path, request).await;
+        assert_eq!(response.status, StatusCode::ACCEPTED, "{response:?}");
+        let location = response.headers[header::LOCATION].to_str().unwrap();
+        let document: EstimateDocument = response.json();
         assert_eq!(location, format!("{path}/{}", document.number));
         assert_eq!(document.state, EstimateState::Running);
         location.to_owned()
@@ -260,7 +260,7 @@ impl Harness {
         document.unwrap()
     }
 
-    /// Asks for an estimate and waits for its end.
+    /// Requests an estimate and waits for its end.
     pub async fn estimated(&self, study: &StudyDocument, request: Value) -> EstimateDocument {
         let location = self.ask_estimate(study, request).await;
         self.wait_for_estimate(&location).await
@@ -282,9 +282,9 @@ impl Harness {
 
     /// A study with these keys changed.
     pub async fn study_with(&self, changes: Value) -> StudyDocument {
-        let answer = self.tell("/v1/studies", design(&changes)).await;
-        assert_eq!(answer.status, StatusCode::CREATED, "{answer:?}");
-        answer.json()
+        let response = self.tell("/v1/studies", design(&changes)).await;
+        assert_eq!(response.status, StatusCode::CREATED, "{response:?}");
+        response.json()
     }
 
     pub async fn post_report(&self, study: &StudyDocument, body: impl Into<Body>) -> Reply {
@@ -305,7 +305,7 @@ impl Harness {
         self.send(request).await
     }
 
-    /// Imports an export, into the study it is of or another.
+    /// Imports an export, into the exported study or another one.
     pub async fn import(&self, into: Option<&str>, body: impl Into<Body>) -> Reply {
         let path = into.map_or("/v1/imports".to_owned(), |id| {
             format!("/v1/studies/{id}/import")
@@ -318,32 +318,32 @@ impl Harness {
         self.send(request).await
     }
 
-    /// Sends a fresh report, which is counted.
+    /// Sends a new report, which is counted.
     pub async fn count_one(&self, study: &StudyDocument) {
         self.counts(study, report(study, new_id(), 1.0)).await;
     }
 
     /// Sends a report, which is counted.
     pub async fn counts(&self, study: &StudyDocument, body: impl Into<Body>) {
-        let answer = self.post_report(study, body).await;
-        assert_eq!(answer.status, StatusCode::CREATED, "{answer:?}");
-        let ReportReceipt { outcome } = answer.json();
+        let response = self.post_report(study, body).await;
+        assert_eq!(response.status, StatusCode::CREATED, "{response:?}");
+        let ReportReceipt { outcome } = response.json();
         assert_eq!(outcome, ReportOutcome::Accepted);
     }
 
-    /// Sends a report, which was counted before.
+    /// Sends a report that was counted before.
     pub async fn knows(&self, study: &StudyDocument, body: impl Into<Body>) {
-        let answer = self.post_report(study, body).await;
-        assert_eq!(answer.status, StatusCode::OK, "{answer:?}");
-        let ReportReceipt { outcome } = answer.json();
+        let response = self.post_report(study, body).await;
+        assert_eq!(response.status, StatusCode::OK, "{response:?}");
+        let ReportReceipt { outcome } = response.json();
         assert_eq!(outcome, ReportOutcome::Duplicate);
     }
 
-    /// Sends a batch; what is said of it.
+    /// Sends a batch; returns its response.
     pub async fn receipt(&self, study: &StudyDocument, body: impl Into<Body>) -> BatchReceipt {
-        let answer = self.post_batch(study, body).await;
-        assert_eq!(answer.status, StatusCode::OK, "{answer:?}");
-        answer.json()
+        let response = self.post_batch(study, body).await;
+        assert_eq!(response.status, StatusCode::OK, "{response:?}");
+        response.json()
     }
 
     /// A study whose reports are seeds.
@@ -354,22 +354,22 @@ impl Harness {
 
     pub async fn close(&self, study: &StudyDocument) {
         let path = at(study, "/close");
-        let answer = self.order(&path).await;
-        assert_eq!(answer.status, StatusCode::OK, "{answer:?}");
+        let response = self.order(&path).await;
+        assert_eq!(response.status, StatusCode::OK, "{response:?}");
     }
 
     pub async fn export(&self, study: &StudyDocument) -> Vec<u8> {
         let path = at(study, "/export");
-        let answer = self.read(&path).await;
-        assert_eq!(answer.status, StatusCode::OK, "{answer:?}");
+        let response = self.read(&path).await;
+        assert_eq!(response.status, StatusCode::OK, "{response:?}");
         assert_eq!(
-            answer.headers[header::CONTENT_TYPE],
+            response.headers[header::CONTENT_TYPE],
             STUDY_EXPORT_MEDIA_TYPE
         );
-        answer.body
+        response.body
     }
 
-    /// The study as the store has it.
+    /// The study in the store.
     pub fn stored(&self, study: &StudyDocument) -> Arc<Study> {
         study_in(self.app.store(), study)
     }
@@ -381,7 +381,7 @@ impl Harness {
             .unwrap()
     }
 
-    /// Reports accepted, as anybody sees it, after checking it against what is on disk.
+    /// Reports accepted, as shown to the public, after checking it against the disk.
     pub async fn accepted(&self, study: &StudyDocument) -> u64 {
         let shown: StudyDocument = self.get(&at(study, "")).await.json();
         assert_eq!(self.bucket_sums(study).n, shown.reports_accepted);
@@ -405,12 +405,16 @@ pub fn at(study: &StudyDocument, rest: &str) -> String {
     format!("/v1/studies/{}{rest}", study.id)
 }
 
-/// The problem with which a request is refused.
-pub async fn refused(answer: impl Future<Output = Reply>, status: u16, code: ErrorCode) -> Problem {
-    answer.await.is_problem(status, code)
+/// The problem with which a request is rejected.
+pub async fn refused(
+    response: impl Future<Output = Reply>,
+    status: u16,
+    code: ErrorCode,
+) -> Problem {
+    response.await.is_problem(status, code)
 }
 
-/// A study that is fine, with these keys changed; `null` takes a key away.
+/// A valid design with these keys changed; `null` removes a key.
 pub fn design(changes: &Value) -> Value {
     let mut design = json!({
         "name": "test", "dimension": 3, "mechanism": "symmetric-gaussian",
@@ -438,7 +442,7 @@ pub fn new_id() -> ReportId {
     ReportId::from_parts(1_700_000_000_000, random)
 }
 
-/// A payload whose every number is `value`.
+/// A payload whose numbers are all `value`.
 pub fn payload(study: &StudyDocument, value: f32) -> Vec<u8> {
     value.to_le_bytes().repeat(shape(study).payload_len() / 4)
 }
@@ -478,7 +482,7 @@ pub fn study_in(store: &Store, study: &StudyDocument) -> Arc<Study> {
     store.study(StudyId::parse(&study.id).unwrap()).unwrap()
 }
 
-/// A place for a server's data.
+/// A directory for a server's data.
 pub fn data() -> (TempDir, ServerConfig) {
     let directory = tempfile::tempdir().unwrap();
     let config = ServerConfig::new(directory.path().join("data"));

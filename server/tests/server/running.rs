@@ -1,4 +1,4 @@
-//! A server on a port of its own, and requests written to it by hand.
+//! A server on its own port, and hand-written requests to it.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -54,7 +54,7 @@ impl Running {
         TcpStream::connect(self.address).await.unwrap()
     }
 
-    /// The line that carries the operator's token.
+    /// The header line with the operator token.
     pub(crate) fn operator(&self) -> String {
         let token = std::fs::read_to_string(self.store.token_path()).unwrap();
         format!("authorization: Bearer {}\r\n", token.trim())
@@ -73,8 +73,8 @@ pub(crate) struct Reply {
     pub(crate) body: Vec<u8>,
 }
 
-/// Reads one answer with a Content-Length to its end.
-pub(crate) async fn answer(stream: &mut TcpStream) -> Reply {
+/// Reads one response with a Content-Length to its end.
+pub(crate) async fn read_response(stream: &mut TcpStream) -> Reply {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         head.push(stream.read_u8().await.unwrap());
