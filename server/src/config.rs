@@ -166,13 +166,13 @@ impl ServerConfig {
     /// # Errors
     /// `invalid-request`, naming the setting.
     pub fn check(&self) -> Result<()> {
-        let refuse = |setting: &str, value: String, limit: &str| {
+        let reject = |setting: &str, value: String, limit: &str| {
             Err(Error::invalid_request(format!(
                 "{setting} is {value}; it must be {limit}"
             )))
         };
         if self.data_dir.as_os_str().is_empty() {
-            return refuse(
+            return reject(
                 "data_dir",
                 "empty".into(),
                 "a directory (data_dir or --data)",
@@ -203,10 +203,10 @@ impl ServerConfig {
         let at_least_one = at_least_one.map(|(setting, value)| (setting, value, 1, u64::MAX));
         for (setting, value, min, max) in at_least_one.into_iter().chain(between) {
             if value < min {
-                return refuse(setting, value.to_string(), &format!("at least {min}"));
+                return reject(setting, value.to_string(), &format!("at least {min}"));
             }
             if value > max {
-                return refuse(setting, value.to_string(), &format!("at most {max}"));
+                return reject(setting, value.to_string(), &format!("at most {max}"));
             }
         }
         for (one, other, has) in [
@@ -214,7 +214,7 @@ impl ServerConfig {
             ("tls_key", "tls_cert", (&self.tls_key, &self.tls_cert)),
         ] {
             if let (Some(file), None) = has {
-                return refuse(
+                return reject(
                     one,
                     file.display().to_string(),
                     &format!("given together with {other}, or neither"),
@@ -222,7 +222,7 @@ impl ServerConfig {
             }
         }
         if self.tls_cert.is_none() && !self.insecure_http && !is_loopback(self.listen) {
-            return refuse(
+            return reject(
                 "listen",
                 self.listen.to_string(),
                 "an address of this machine only (such as 127.0.0.1:8080), because over plain HTTP everybody on the path can read tokens; \

@@ -126,17 +126,17 @@ pub(crate) fn run(arguments: &[String]) {
             tasks.spawn(async move {
                 let mut stream = TcpStream::connect(address).await.unwrap();
                 stream.set_nodelay(true).unwrap();
-                let mut answer = vec![0; 4_096];
+                let mut buffer = vec![0; 4_096];
                 let (mut count, mut requests) = (0, 0);
                 while requests < most && Instant::now() < deadline {
                     template.renew(connection, &mut count);
                     stream.write_all(&template.request).await.unwrap();
-                    let length = stream.read(&mut answer).await.unwrap();
-                    let answer = &answer[..length];
+                    let length = stream.read(&mut buffer).await.unwrap();
+                    let response = &buffer[..length];
                     assert!(
-                        answer.starts_with(b"HTTP/1.1 20"),
+                        response.starts_with(b"HTTP/1.1 20"),
                         "{}",
-                        String::from_utf8_lossy(answer)
+                        String::from_utf8_lossy(response)
                     );
                     requests += 1;
                 }

@@ -206,9 +206,9 @@ async fn path_params<S: Send + Sync>(
         })
 }
 
-fn param<'a>(params: &'a RawPathParams, wanted: &str) -> &'a str {
+fn param<'a>(params: &'a RawPathParams, key: &str) -> &'a str {
     params
         .iter()
-        .find(|(name, _)| *name == wanted)
+        .find(|(name, _)| *name == key)
         .map_or("", |(_, value)| value)
 }

@@ -88,9 +88,9 @@ fn page(query: &str) -> Result<(i64, usize), Error> {
                 })?;
             }
             "limit" => {
-                let wanted = value.parse().ok();
-                let wanted = wanted.filter(|n| (1..=MAX_PAGE_SIZE).contains(n));
-                limit = wanted.ok_or_else(|| {
+                let parsed = value.parse().ok();
+                let parsed = parsed.filter(|n| (1..=MAX_PAGE_SIZE).contains(n));
+                limit = parsed.ok_or_else(|| {
                     Error::invalid_request(format!(
                         "limit is not a whole number from 1 to {MAX_PAGE_SIZE}"
                     ))

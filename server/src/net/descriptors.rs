@@ -24,14 +24,14 @@ pub(crate) fn raise_fd_limit(config: &ServerConfig) -> (usize, Option<String>) {
     } = limits();
     let needed = config.max_connections as u64 + RESERVED_FDS;
     let mut allowed = soft_limit.unwrap_or(u64::MAX);
-    let wanted = needed.min(hard_limit.unwrap_or(u64::MAX));
-    if allowed < wanted {
+    let target = needed.min(hard_limit.unwrap_or(u64::MAX));
+    if allowed < target {
         let limit = Rlimit {
-            current: Some(wanted),
+            current: Some(target),
             maximum: hard_limit,
         };
         if setrlimit(Resource::Nofile, limit).is_ok() {
-            allowed = wanted;
+            allowed = target;
         }
     }
     connections_that_fit(config, allowed)

@@ -231,8 +231,8 @@ mod tests {
     fn one_client_gets_no_more_than_its_share() {
         let memory = budget(4_096 * KIB);
         let hold = |number, bytes| {
-            let mut held = Reservation::for_client(&memory, client(number));
-            held.grow(bytes).map(|()| held)
+            let mut reservation = Reservation::for_client(&memory, client(number));
+            reservation.grow(bytes).map(|()| reservation)
         };
         let first: Vec<_> = (0..8).map(|_| hold(1, 128 * KIB).unwrap()).collect();
         assert!(hold(1, 128 * KIB).is_err());
@@ -257,8 +257,8 @@ mod tests {
         let memory = budget(1_024 * KIB);
         let fill = |size: usize| -> Vec<Reservation> {
             let next = |_| {
-                let mut held = Reservation::empty(&memory);
-                held.grow(size).ok().map(|()| held)
+                let mut reservation = Reservation::empty(&memory);
+                reservation.grow(size).ok().map(|()| reservation)
             };
             (0..10_000).map_while(next).collect()
         };

@@ -76,14 +76,16 @@ impl Server {
                 Some((certificates, handshake))
             }
         };
-        let refused = |error: std::io::Error| cannot_listen(&config, &error);
+        let listen_error = |error: std::io::Error| cannot_listen(&config, &error);
         let (max_connections, warning) = descriptors::raise_fd_limit(&config);
         if let Some(warning) = warning {
             tracing::warn!("{warning}");
         }
         let app = AppState::open(config.clone(), environment)?;
-        let listener = TcpListener::bind(config.listen).await.map_err(refused)?;
-        let address = listener.local_addr().map_err(refused)?;
+        let listener = TcpListener::bind(config.listen)
+            .await
+            .map_err(listen_error)?;
+        let address = listener.local_addr().map_err(listen_error)?;
         Ok(Self {
             listener,
             address,

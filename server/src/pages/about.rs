@@ -78,7 +78,7 @@ pub(super) fn parameters(study: &Study) -> Markup {
             dt { "Who may take part" } dd {
                 @match study.enrolment() {
                     Enrolment::Open => "anybody who knows the study's address",
-                    Enrolment::Token => "whoever has a one-time token",
+                    Enrolment::Token => "anybody with a one-time token",
                 }
             }
             dt { "Identifier" } dd { code { (study.id()) } }

@@ -113,14 +113,14 @@ impl<K: PartialEq> RenderCache<K> {
         render: impl FnOnce() -> Result<Bytes, Error> + Send + 'static,
     ) -> Result<Bytes, Error> {
         let others = self.waiting.fetch_add(1, Ordering::Relaxed);
-        let _waiting = WaitGuard(&self.waiting);
+        let _guard = WaitGuard(&self.waiting);
         if others >= MAX_WAITING {
             return Err(Error::new(
                 ErrorCode::TooManyRequests,
                 format!("{others} requests wait for a page or a figure; retry in a second"),
             ));
         }
-        let asked = Instant::now();
+        let requested_at = Instant::now();
         let interval = self.interval.acquire().await;
         tokio::time::sleep(MIN_INTERVAL).await;
         drop(interval);
@@ -130,8 +130,9 @@ impl<K: PartialEq> RenderCache<K> {
         }
         let turn = self.turn().await;
         let (begun, now) = (Instant::now(), version());
-        let by_others = |entry: &CacheEntry<K>| entry.version == now || entry.begun >= asked;
-        if let Some(found) = self.find(&key, by_others) {
+        let is_current =
+            |entry: &CacheEntry<K>| entry.version == now || entry.begun >= requested_at;
+        if let Some(found) = self.find(&key, is_current) {
             return Ok(found);
         }
         let (bytes, _turn) = run_blocking(move || Ok((render()?, turn))).await?;
@@ -143,11 +144,11 @@ impl<K: PartialEq> RenderCache<K> {
             begun,
             bytes: bytes.clone(),
         });
-        let mut held: usize = entries.iter().map(|entry| entry.bytes.len()).sum();
-        while held > MAX_CACHED_BYTES
+        let mut total: usize = entries.iter().map(|entry| entry.bytes.len()).sum();
+        while total > MAX_CACHED_BYTES
             && let Some(oldest) = entries.pop_front()
         {
-            held -= oldest.bytes.len();
+            total -= oldest.bytes.len();
         }
         Ok(bytes)
     }
@@ -192,11 +193,11 @@ mod tests {
             Arc::new(RenderCache::default()),
             Arc::new(AtomicU64::new(0)),
         );
-        let mut asked = tokio::task::JoinSet::new();
+        let mut requests = tokio::task::JoinSet::new();
         for _ in 0..64 {
             let (cache, made) = (Arc::clone(&cache), Arc::clone(&made));
             let serving = std::thread::current().id();
-            asked.spawn(async move {
+            requests.spawn(async move {
                 let render = move || {
                     assert_ne!(std::thread::current().id(), serving);
                     made.fetch_add(1, Ordering::Relaxed);
@@ -205,7 +206,7 @@ mod tests {
                 cache.get_or_render(7, || 5, render).await.unwrap()
             });
         }
-        while let Some(rendered) = asked.join_next().await {
+        while let Some(rendered) = requests.join_next().await {
             assert_eq!(rendered.unwrap(), "<svg/>");
         }
         assert_eq!(made.load(Ordering::Relaxed), 1);
@@ -228,11 +229,11 @@ mod tests {
     async fn waiting_requests_share_a_rendering_however_fast_reports_come() {
         let cache = Arc::new(RenderCache::default());
         let (reports, made) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
-        let mut asked = tokio::task::JoinSet::new();
+        let mut requests = tokio::task::JoinSet::new();
         for _ in 0..32 {
             let (cache, made) = (Arc::clone(&cache), Arc::clone(&made));
             let (reports, read) = (Arc::clone(&reports), Arc::clone(&reports));
-            asked.spawn(async move {
+            requests.spawn(async move {
                 let at_least = reports.load(Ordering::Relaxed);
                 let count = move || reports.fetch_add(1, Ordering::Relaxed);
                 let render = move || {
@@ -245,7 +246,7 @@ mod tests {
                 assert!(shown >= at_least, "{shown} < {at_least}");
             });
         }
-        while let Some(rendered) = asked.join_next().await {
+        while let Some(rendered) = requests.join_next().await {
             rendered.unwrap();
         }
         // All requests came before the first rendering began.
@@ -271,8 +272,8 @@ mod tests {
             cache.get_or_render(19, || reports, render).await.unwrap();
         }
         assert_eq!(cache.entries().len(), entries);
-        let refuse = || Err(Error::invalid_request("no"));
-        cache.get_or_render(99, || 1, refuse).await.unwrap_err();
+        let fail = || Err(Error::invalid_request("no"));
+        cache.get_or_render(99, || 1, fail).await.unwrap_err();
         assert!(cache.find(&99, |_| true).is_none());
         assert_eq!(cache.waiting.load(Ordering::Relaxed), 0);
     }
@@ -282,13 +283,13 @@ mod tests {
     async fn responses_have_a_minimum_interval_even_from_the_cache() {
         let cache = Arc::new(RenderCache::default());
         let begun = Instant::now();
-        let mut asked = tokio::task::JoinSet::new();
+        let mut requests = tokio::task::JoinSet::new();
         for _ in 0..50 {
             let cache = Arc::clone(&cache);
             let render = || Ok(Bytes::from("page"));
-            asked.spawn(async move { cache.get_or_render((), || 1, render).await.unwrap() });
+            requests.spawn(async move { cache.get_or_render((), || 1, render).await.unwrap() });
         }
-        while asked.join_next().await.is_some() {}
+        while requests.join_next().await.is_some() {}
         assert!(begun.elapsed() >= 50 * MIN_INTERVAL);
     }
 
@@ -297,10 +298,10 @@ mod tests {
     async fn renderings_run_one_at_a_time() {
         let cache = Arc::new(RenderCache::default());
         let at_once = Arc::new(AtomicU64::new(0));
-        let mut asked = tokio::task::JoinSet::new();
+        let mut requests = tokio::task::JoinSet::new();
         for number in 0..16_u64 {
             let (cache, at_once) = (Arc::clone(&cache), Arc::clone(&at_once));
-            asked.spawn(async move {
+            requests.spawn(async move {
                 let render = move || {
                     assert_eq!(at_once.fetch_add(1, Ordering::SeqCst), 0);
                     std::thread::sleep(std::time::Duration::from_millis(2));
@@ -313,7 +314,7 @@ mod tests {
                 }
             });
         }
-        while let Some(rendered) = asked.join_next().await {
+        while let Some(rendered) = requests.join_next().await {
             rendered.unwrap();
         }
     }

@@ -36,14 +36,14 @@ pub(super) async fn show(
 ) -> Result<Response, ApiError> {
     let fields = Fields::parse(query.unwrap_or_default().as_bytes());
     let page: usize = fields.get("page").parse().unwrap_or(1).max(1);
-    let wanted: String = fields.get("q").chars().take(MAX_SEARCH_CHARS).collect();
+    let search: String = fields.get("q").chars().take(MAX_SEARCH_CHARS).collect();
     let operator = visitor.is_operator();
-    let what = PageKind::Studies(page, wanted.clone());
-    let (pages, list, searched) = (app.clone(), app.clone(), wanted.clone());
+    let what = PageKind::Studies(page, search.clone());
+    let (pages, list, searched) = (app.clone(), app.clone(), search.clone());
     let version = move || StudyPage::new(&list, page, &searched, operator).version();
     let render = move |visitor: &Visitor| {
-        let shown_page = StudyPage::new(&app, page, &wanted, operator);
-        let content = content(visitor, page, &wanted, &shown_page);
+        let shown_page = StudyPage::new(&app, page, &search, operator);
+        let content = content(visitor, page, &search, &shown_page);
         Ok(layout::document(visitor, "Studies", &content))
     };
     let rendered = &pages.state.pages;
@@ -59,11 +59,11 @@ struct StudyPage {
 }
 
 impl StudyPage {
-    fn new(app: &Pages, page: usize, wanted: &str, drafts: bool) -> Self {
+    fn new(app: &Pages, page: usize, search: &str, drafts: bool) -> Self {
         let mut studies = app.store().studies();
         studies.retain(|study| drafts || study.state() != StudyState::Draft);
         let all = studies.len();
-        let words = wanted.to_lowercase();
+        let words = search.to_lowercase();
         studies.retain(|study| {
             let name = study.name().to_lowercase();
             let named = words.split_whitespace().all(|word| name.contains(word));
@@ -91,7 +91,7 @@ impl StudyPage {
     }
 }
 
-fn content(visitor: &Visitor, page: usize, wanted: &str, shown_page: &StudyPage) -> Markup {
+fn content(visitor: &Visitor, page: usize, search: &str, shown_page: &StudyPage) -> Markup {
     let &StudyPage {
         ref studies,
         found,
@@ -100,8 +100,8 @@ fn content(visitor: &Visitor, page: usize, wanted: &str, shown_page: &StudyPage)
     let pages = found.div_ceil(PAGE_SIZE);
     let at = |page: usize| {
         let mut query = form_urlencoded::Serializer::new(String::new());
-        if !wanted.is_empty() {
-            query.append_pair("q", wanted);
+        if !search.is_empty() {
+            query.append_pair("q", search);
         }
         query.append_pair("page", &page.to_string());
         visitor.link(&format!("/?{}", query.finish()))
@@ -112,15 +112,15 @@ fn content(visitor: &Visitor, page: usize, wanted: &str, shown_page: &StudyPage)
         @if visitor.is_operator() {
             p { a .button href=(visitor.link("/studies/new")) { "Create a study" } }
         }
-        @if all > SEARCH_MIN_STUDIES || !wanted.is_empty() {
+        @if all > SEARCH_MIN_STUDIES || !search.is_empty() {
             form .search role="search" method="get" action=(visitor.link("/")) {
                 label for="q" { "Name, or how the identifier begins" }
-                input #q type="search" name="q" value=(wanted) maxlength=(MAX_SEARCH_CHARS) autocomplete="off";
+                input #q type="search" name="q" value=(search) maxlength=(MAX_SEARCH_CHARS) autocomplete="off";
                 button type="submit" { "Search" }
-                @if !wanted.is_empty() { a href=(visitor.link("/")) { "All studies" } }
+                @if !search.is_empty() { a href=(visitor.link("/")) { "All studies" } }
             }
             p #found .muted {
-                @if wanted.is_empty() { (with_thousands(all as u64)) " studies, the newest first." }
+                @if search.is_empty() { (with_thousands(all as u64)) " studies, the newest first." }
                 @else { (with_thousands(found as u64)) " of " (with_thousands(all as u64)) " studies." }
             }
         }

@@ -73,10 +73,12 @@ impl VisibleStudy {
     }
 
     /// With the forecast of the newest estimate, or an assumed one.
-    pub(super) fn with_forecast<T>(&self, look: impl FnOnce(Option<&Forecast>) -> T) -> T {
+    pub(super) fn with_forecast<T>(&self, apply: impl FnOnce(Option<&Forecast>) -> T) -> T {
         match self.view.as_ref().and_then(|view| view.forecast.as_ref()) {
-            Some(forecast) => look(Some(forecast)),
-            None => look(Forecast::for_study(self.study.params(), self.study.default_k()).as_ref()),
+            Some(forecast) => apply(Some(forecast)),
+            None => {
+                apply(Forecast::for_study(self.study.params(), self.study.default_k()).as_ref())
+            }
         }
     }
 

@@ -21,9 +21,9 @@ impl World {
         }
         let store = self.app().store();
         let stored = store.study(StudyId::parse(&study.id).unwrap()).unwrap();
-        let moment = store.bucket_sums(&stored, Cancel::NEVER).unwrap();
+        let snapshot = store.bucket_sums(&stored, Cancel::NEVER).unwrap();
         let mut total = Accumulator::new(P).unwrap();
-        for (_, sums) in &moment.buckets {
+        for (_, sums) in &snapshot.buckets {
             total.merge(sums).unwrap();
         }
         let mut counted = identifiable::in_sums(total.sum().as_slice()).unwrap();
@@ -72,18 +72,18 @@ impl World {
             );
             for (number, (report_status, &times)) in study.reports.iter().zip(&counted).enumerate()
             {
-                let told = || format!("report {number} of study {at} ({report_status:?}) is");
-                assert!(times <= 1, "{} counted {times} times", told());
+                let report = || format!("report {number} of study {at} ({report_status:?}) is");
+                assert!(times <= 1, "{} counted {times} times", report());
                 assert!(
                     times == 1 || !report_status.acknowledged,
                     "{} acknowledged and lost",
-                    told()
+                    report()
                 );
-                assert!(times == 1 || !report_status.counted, "{} gone", told());
+                assert!(times == 1 || !report_status.counted, "{} gone", report());
                 assert!(
                     times == 0 || report_status.may_count,
                     "{} counted and should not be",
-                    told()
+                    report()
                 );
             }
             let n = counted.iter().map(|&times| u64::from(times)).sum::<u64>();
@@ -135,7 +135,7 @@ impl World {
         let stored = store.bucket_sums(&study, Cancel::NEVER).unwrap();
         assert!(
             stored.n == n,
-            "the moment is of {} reports, not {n}",
+            "the snapshot is of {} reports, not {n}",
             stored.n
         );
         if n == 0 {

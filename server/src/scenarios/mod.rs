@@ -48,22 +48,22 @@ fn play(seed: u64, operations: &[Operation], faults: Faults) -> Result<(), Strin
         .enable_time()
         .build()
         .unwrap();
-    let mut place = String::new();
+    let mut step_text = String::new();
     let played = catch_unwind(AssertUnwindSafe(|| {
         runtime.block_on(async {
             let mut world = World::new(seed, faults).await;
             for (step, operation) in operations.iter().enumerate() {
-                place = format!("step {step}, {operation:?}");
+                step_text = format!("step {step}, {operation:?}");
                 world.perform(operation.clone()).await;
             }
-            place = "at the end".to_owned();
+            step_text = "at the end".to_owned();
             world.check_final_state().await;
         });
     }));
     played.map_err(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref().copied());
-        format!("{place}: {}", text.unwrap_or("a panic without words"))
+        format!("{step_text}: {}", text.unwrap_or("a panic without words"))
     })
 }
 
@@ -125,7 +125,7 @@ fn mistakes_are_noticed() {
         let violations: Vec<String> = (0..40)
             .filter_map(|seed| play(seed, &generate(seed), Faults::mutated(mutation)).err())
             .collect();
-        let told = violations.iter().filter(|text| text.contains(words));
-        assert!(told.count() >= 6, "{mutation:?}: {violations:?}");
+        let expected = violations.iter().filter(|text| text.contains(words));
+        assert!(expected.count() >= 6, "{mutation:?}: {violations:?}");
     }
 }

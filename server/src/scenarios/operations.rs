@@ -66,7 +66,7 @@ pub(super) enum Operation {
     /// The operator requests an estimate.
     Estimate { study: usize },
     /// The operator checks all requested estimates, and may cancel the last one.
-    Look { study: usize, cancel: bool },
+    CheckEstimates { study: usize, cancel: bool },
     /// The operator exports a study and keeps the file.
     Export { study: usize },
     /// The operator imports an export, into this study or the exported one.
@@ -139,7 +139,7 @@ fn draw(rng: &mut ChaCha8Rng) -> Operation {
             fault: fault(rng),
         },
         69..74 => Operation::Estimate { study },
-        74..79 => Operation::Look {
+        74..79 => Operation::CheckEstimates {
             study,
             cancel: rng.random_bool(0.2),
         },

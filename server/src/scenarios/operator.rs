@@ -59,8 +59,8 @@ impl World {
             .collect();
         let right = match (status, fault) {
             (201, None) => {
-                let told: StudyDocument = serde_json::from_slice(&body).unwrap();
-                new.len() == 1 && new[0].id == told.id
+                let created: StudyDocument = serde_json::from_slice(&body).unwrap();
+                new.len() == 1 && new[0].id == created.id
             }
             (503 | 507, Some(Fault::CommitFails | Fault::DiesBeforeCommit)) => new.is_empty(),
             (503, Some(Fault::DiesAfterCommit)) => new.len() == 1,
@@ -228,7 +228,7 @@ impl World {
     }
 
     /// Checks the estimates of a study: finished ones are of a snapshot.
-    pub(super) async fn look(&mut self, at: usize, cancel: bool, wait: bool) {
+    pub(super) async fn check_estimates(&mut self, at: usize, cancel: bool, wait: bool) {
         let path = format!("/v1/studies/{}/estimates", self.studies[at].id);
         if cancel && let Some(last) = self.studies[at].requested.len().checked_sub(1) {
             let number = self.studies[at].requested[last].number;

@@ -169,7 +169,9 @@ impl World {
                 self.create(parameters, draft, fault).await;
             }
             Operation::Estimate { study } => self.estimate(study % studies).await,
-            Operation::Look { study, cancel } => self.look(study % studies, cancel, false).await,
+            Operation::CheckEstimates { study, cancel } => {
+                self.check_estimates(study % studies, cancel, false).await
+            }
             Operation::Export { study } => self.export(study % studies).await,
             Operation::Import {
                 export,
@@ -209,7 +211,7 @@ impl World {
         self.audit().await;
         self.restart();
         for at in 0..self.studies.len() {
-            self.look(at, false, true).await;
+            self.check_estimates(at, false, true).await;
         }
         self.audit().await;
         self.stop(true);
@@ -387,9 +389,9 @@ impl World {
             refused.sort_unstable();
             (0, good.iter().filter(known).count() as u64)
         };
-        let told: Vec<usize> = receipt.refused.iter().map(|r| r.index as usize).collect();
+        let listed: Vec<usize> = receipt.refused.iter().map(|r| r.index as usize).collect();
         assert!(
-            (receipt.accepted, receipt.duplicates) == expected && told == refused,
+            (receipt.accepted, receipt.duplicates) == expected && listed == refused,
             "a batch of which {new} are new gets {receipt:?}"
         );
         for report in good {
@@ -469,7 +471,7 @@ impl World {
                 let report_status = self.studies[at].reports[*report];
                 assert!(
                     times > 1 || report_status.counted || counted[*report] == 0,
-                    "report {report} was told that it was not written, and was"
+                    "report {report} got an error saying that it was not written, but it was"
                 );
             }
         }

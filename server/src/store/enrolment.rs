@@ -18,7 +18,7 @@ use super::{Store, failure::Failure, rows, schema, study::Study};
 /// the hash learns nothing about its neighbours.
 pub(super) fn redeem(
     transaction: &Transaction<'_>,
-    row: i64,
+    pk: i64,
     hash: Option<[u8; 32]>,
 ) -> Result<Option<ErrorCode>, Failure> {
     let Some(hash) = hash else {
@@ -28,13 +28,13 @@ pub(super) fn redeem(
         .prepare_cached(
             "UPDATE participant_tokens SET spent = 1 WHERE study_pk = ? AND hash = ? AND spent = 0",
         )?
-        .execute(params![row, hash])?;
+        .execute(params![pk, hash])?;
     if spent == 1 {
         return Ok(None);
     }
     let known = transaction
         .prepare_cached("SELECT 1 FROM participant_tokens WHERE study_pk = ? AND hash = ?")?
-        .query_row(params![row, hash], |_| Ok(()))
+        .query_row(params![pk, hash], |_| Ok(()))
         .optional()?;
     Ok(Some(match known {
         Some(()) => ErrorCode::TokenSpent,
@@ -54,7 +54,7 @@ impl Store {
                 "count is {count}; one request makes 1 to {MAX_TOKENS_PER_REQUEST} tokens"
             )));
         }
-        let (row, id) = (study.pk, study.id());
+        let (pk, id) = (study.pk, study.id());
         if study.enrolment() == Enrolment::Open {
             return Err(Error::new(
                 ErrorCode::InvalidTransition,
@@ -76,7 +76,7 @@ impl Store {
         hashes.sort_unstable();
         self.write(
             move |transaction| {
-                if rows::state(transaction, row, id)? == StudyState::Closed {
+                if rows::state(transaction, pk, id)? == StudyState::Closed {
                     return Err(Error::new(
                         ErrorCode::InvalidTransition,
                         format!(
@@ -88,7 +88,7 @@ impl Store {
                 let mut insert = transaction
                     .prepare_cached("INSERT INTO participant_tokens (study_pk, hash) VALUES (?, ?)")?;
                 for hash in hashes {
-                    insert.execute(params![row, hash])?;
+                    insert.execute(params![pk, hash])?;
                 }
                 Ok(())
             },

@@ -36,12 +36,12 @@ impl Store {
     }
 
     fn close_at(&self, study: &Arc<Study>, now: u64) -> Result<()> {
-        let row = study.pk;
+        let pk = study.pk;
         let closed = self.change_state(study, StudyState::Closed, move |transaction| {
             Ok(transaction.execute(
                 "UPDATE studies SET state = 'closed', closed_at_ms = ?
                  WHERE study_pk = ? AND state = 'open'",
-                params![now, row],
+                params![now, pk],
             )?)
         })?;
         if closed {
@@ -53,11 +53,11 @@ impl Store {
     /// A study closed by the operator was closed before its last day was over, and stays closed. A study without
     /// identifiers cannot be reopened: it could count a report twice.
     fn reopen(&self, study: &Arc<Study>, over_at: u64) -> Result<()> {
-        let row = study.pk;
+        let pk = study.pk;
         // Read first: usually there is nothing to write.
         let closed_early = self.reader().query_row(
             "SELECT closed_at_ms >= ? FROM studies WHERE study_pk = ? AND closed_at_ms IS NOT NULL",
-            params![over_at, row],
+            params![over_at, pk],
             |row| row.get(0),
         );
         if !self
@@ -70,7 +70,7 @@ impl Store {
             Ok(transaction.execute(
                 "UPDATE studies SET state = 'open', closed_at_ms = NULL
                  WHERE study_pk = ? AND state = 'closed' AND closed_at_ms >= ? AND identifiers_kept = 1",
-                params![row, over_at],
+                params![pk, over_at],
             )?)
         })?;
         if opened {

@@ -310,13 +310,8 @@ impl Store {
         let study_index = Arc::clone(&self.shared.study_index);
         self.write(
             move |transaction| {
-                let row = rows::insert(transaction, StudyId(id), &design, created_at_ms)?;
-                Ok(Arc::new(Study::new(
-                    row,
-                    StudyId(id),
-                    design,
-                    created_at_ms,
-                )))
+                let pk = rows::insert(transaction, StudyId(id), &design, created_at_ms)?;
+                Ok(Arc::new(Study::new(pk, StudyId(id), design, created_at_ms)))
             },
             move |study, _| study_index.add(Arc::clone(study)),
         )
@@ -329,7 +324,7 @@ impl Store {
     /// # Errors
     /// `invalid-transition` unless draft → open → closed; those of the store.
     pub async fn set_state(&self, study: &Arc<Study>, wanted: StudyState) -> Result<()> {
-        let (row, id, now) = (study.pk, study.id(), self.unix_ms());
+        let (pk, id, now) = (study.pk, study.id(), self.unix_ms());
         if wanted == StudyState::Open && study.state() == StudyState::Draft {
             check_about(study.about(), now)?;
         }
@@ -342,7 +337,7 @@ impl Store {
         self.write_as(
             kind,
             move |transaction| {
-                let current = rows::state(transaction, row, id)?;
+                let current = rows::state(transaction, pk, id)?;
                 match (current, wanted) {
                     (from, to) if from == to => {}
                     (StudyState::Draft, StudyState::Open)
@@ -350,7 +345,7 @@ impl Store {
                         let closed_at_ms = (wanted == StudyState::Closed).then_some(now);
                         transaction.execute(
                             "UPDATE studies SET state = ?, closed_at_ms = ? WHERE study_pk = ?",
-                            params![wanted.as_str(), closed_at_ms, row],
+                            params![wanted.as_str(), closed_at_ms, pk],
                         )?;
                     }
                     (from, to) => {
@@ -494,13 +489,13 @@ impl Store {
         request: EstimateRequest,
         wake: impl FnOnce() + Send + 'static,
     ) -> Result<EstimateDocument> {
-        let (row, id, now) = (study.pk, study.id(), self.unix_ms());
+        let (pk, id, now) = (study.pk, study.id(), self.unix_ms());
         let limit = self.shared.config.tuning.max_waiting_estimates;
         self.write(
             move |transaction| {
-                rows::require(transaction, row, id)?;
+                rows::require(transaction, pk, id)?;
                 estimates::check_room(transaction, limit)?;
-                estimates::insert(transaction, row, id, request, now)
+                estimates::insert(transaction, pk, id, request, now)
             },
             move |_, _| wake(),
         )
@@ -513,10 +508,10 @@ impl Store {
         number: u64,
         cancelled: impl FnOnce(i64) + Send + 'static,
     ) -> Result<EstimateDocument> {
-        let (row, id, now) = (study.pk, study.id(), self.unix_ms());
+        let (pk, id, now) = (study.pk, study.id(), self.unix_ms());
         let (document, _) = self
             .write(
-                move |transaction| estimates::cancel(transaction, row, id, number, now),
+                move |transaction| estimates::cancel(transaction, pk, id, number, now),
                 move |(_, job), _| cancelled(*job),
             )
             .await?;

@@ -24,13 +24,13 @@ impl Store {
     /// # Errors
     /// `invalid-transition` for an open study; `study-not-found`; those of the store.
     pub async fn delete_study(&self, study: &Arc<Study>) -> Result<()> {
-        let (row, id, now) = (study.pk, study.id(), self.unix_ms());
+        let (pk, id, now) = (study.pk, study.id(), self.unix_ms());
         let study_index = Arc::clone(&self.shared.study_index);
         let credentials = Arc::clone(&self.shared.credentials);
         self.write_as(
             TaskKind::FreesSpace,
             move |transaction| {
-                if rows::state(transaction, row, id)? == StudyState::Open {
+                if rows::state(transaction, pk, id)? == StudyState::Open {
                     return Err(Error::new(
                         ErrorCode::InvalidTransition,
                         format!("study {id} is open; close it before you delete it"),
@@ -39,24 +39,24 @@ impl Store {
                 }
                 transaction.execute(
                     "INSERT INTO deleted_studies (study_pk, id, deleted_at_ms) VALUES (?, ?, ?)",
-                    params![row, id.0, now],
+                    params![pk, id.0, now],
                 )?;
                 // The identifier is free at once, so that an export can be imported again.
                 transaction.execute(
                     "UPDATE studies SET id = randomblob(16), state = 'closed' WHERE study_pk = ?",
-                    [row],
+                    [pk],
                 )?;
                 for table in ["estimates", "analyst_tokens"] {
                     transaction
-                        .execute(&format!("DELETE FROM {table} WHERE study_pk = ?"), [row])?;
+                        .execute(&format!("DELETE FROM {table} WHERE study_pk = ?"), [pk])?;
                 }
-                recent::remove(transaction, row)?;
+                recent::remove(transaction, pk)?;
                 Ok(())
             },
             move |(), caches| {
                 study_index.remove(id);
                 credentials.forget_study(id);
-                caches.sums.evict(row);
+                caches.sums.evict(pk);
                 caches.recent.mark_stale();
             },
         )
@@ -94,28 +94,28 @@ impl Store {
 
 /// Deletes some rows of a deleted study; returns whether there may be more.
 fn remove_deleted_study(transaction: &Transaction<'_>) -> Result<bool, Failure> {
-    let row: Option<i64> = transaction
+    let pk: Option<i64> = transaction
         .query_row(
             "SELECT study_pk FROM studies WHERE study_pk IN (SELECT study_pk FROM deleted_studies) LIMIT 1",
             [],
             |row| row.get(0),
         )
         .optional()?;
-    let Some(row) = row else { return Ok(false) };
-    let removed = remove_identifiers(transaction, row)?
+    let Some(pk) = pk else { return Ok(false) };
+    let removed = remove_identifiers(transaction, pk)?
         + transaction.execute(
             "DELETE FROM seeds WHERE (study_pk, bucket, commit_seq) IN
              (SELECT study_pk, bucket, commit_seq FROM seeds WHERE study_pk = ? LIMIT ?)",
-            params![row, COMMITS_PER_TRANSACTION],
+            params![pk, COMMITS_PER_TRANSACTION],
         )?
         + transaction.execute(
             "DELETE FROM participant_tokens WHERE (study_pk, hash) IN
              (SELECT study_pk, hash FROM participant_tokens WHERE study_pk = ? LIMIT ?)",
-            params![row, IDS_PER_TRANSACTION],
+            params![pk, IDS_PER_TRANSACTION],
         )?;
     if removed == 0 {
         for table in ["buckets", "imports", "estimates", "arrivals", "studies"] {
-            transaction.execute(&format!("DELETE FROM {table} WHERE study_pk = ?"), [row])?;
+            transaction.execute(&format!("DELETE FROM {table} WHERE study_pk = ?"), [pk])?;
         }
     }
     Ok(true)
@@ -131,7 +131,7 @@ fn remove_old_identifiers(
         return Ok(false);
     };
     let before = now_ms.saturating_sub(u64::from(days).saturating_mul(DAY_MS));
-    let row: Option<i64> = transaction
+    let pk: Option<i64> = transaction
         .query_row(
             "SELECT study_pk FROM studies
              WHERE state = 'closed' AND closed_at_ms < ? AND identifiers_kept = 1 LIMIT 1",
@@ -139,12 +139,12 @@ fn remove_old_identifiers(
             |row| row.get(0),
         )
         .optional()?;
-    let Some(row) = row else { return Ok(false) };
-    recent::remove(transaction, row)?;
-    if remove_identifiers(transaction, row)? == 0 {
+    let Some(pk) = pk else { return Ok(false) };
+    recent::remove(transaction, pk)?;
+    if remove_identifiers(transaction, pk)? == 0 {
         transaction.execute(
             "UPDATE studies SET identifiers_kept = 0 WHERE study_pk = ?",
-            [row],
+            [pk],
         )?;
     }
     Ok(true)
@@ -152,23 +152,23 @@ fn remove_old_identifiers(
 
 /// Moves the latest identifiers of a closed study into the index; returns whether there may be more.
 fn index_closed_study(transaction: &Transaction<'_>) -> Result<bool, Failure> {
-    let row: Option<i64> = transaction
+    let pk: Option<i64> = transaction
         .query_row(
             "SELECT study_pk FROM recent_ids JOIN studies USING (study_pk) WHERE state = 'closed' LIMIT 1",
             [],
             |row| row.get(0),
         )
         .optional()?;
-    let Some(row) = row else { return Ok(false) };
-    recent::move_all(transaction, row)?;
+    let Some(pk) = pk else { return Ok(false) };
+    recent::move_all(transaction, pk)?;
     Ok(true)
 }
 
-fn remove_identifiers(transaction: &Transaction<'_>, row: i64) -> Result<usize, Failure> {
+fn remove_identifiers(transaction: &Transaction<'_>, pk: i64) -> Result<usize, Failure> {
     Ok(transaction.execute(
         "DELETE FROM report_ids WHERE study_pk = ?1 AND id <= (SELECT max(id) FROM
          (SELECT id FROM report_ids WHERE study_pk = ?1 ORDER BY id LIMIT ?2))",
-        params![row, IDS_PER_TRANSACTION],
+        params![pk, IDS_PER_TRANSACTION],
     )?)
 }
 

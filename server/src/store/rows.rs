@@ -55,19 +55,19 @@ pub(super) fn insert(
 }
 
 /// Fails if the study was deleted meanwhile.
-pub(super) fn require(connection: &Connection, row: i64, id: StudyId) -> Result<(), Failure> {
+pub(super) fn require(connection: &Connection, pk: i64, id: StudyId) -> Result<(), Failure> {
     let found = connection
         .prepare_cached("SELECT 1 FROM studies WHERE study_pk = ? AND id = ?")?
-        .query_row(params![row, id.0], |_| Ok(()))
+        .query_row(params![pk, id.0], |_| Ok(()))
         .optional()?;
     found.ok_or_else(|| study_not_found(id).into())
 }
 
 /// The state of a study, unless it was deleted meanwhile.
-pub(super) fn state(connection: &Connection, row: i64, id: StudyId) -> Result<StudyState, Failure> {
-    require(connection, row, id)?;
+pub(super) fn state(connection: &Connection, pk: i64, id: StudyId) -> Result<StudyState, Failure> {
+    require(connection, pk, id)?;
     let query = "SELECT state FROM studies WHERE study_pk = ?";
-    let state: String = connection.query_row(query, [row], |row| row.get(0))?;
+    let state: String = connection.query_row(query, [pk], |row| row.get(0))?;
     state_from(&state).ok_or_else(|| Failure::damaged("a study has an unknown state"))
 }
 

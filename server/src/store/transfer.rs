@@ -304,20 +304,20 @@ fn import_into(
             study
         }
         None => {
-            let row = rows::insert(transaction, target, &design, header.created_at_ms)?;
-            Arc::new(Study::new(row, target, design, header.created_at_ms))
+            let pk = rows::insert(transaction, target, &design, header.created_at_ms)?;
+            Arc::new(Study::new(pk, target, design, header.created_at_ms))
         }
     };
-    let row = study.pk;
+    let pk = study.pk;
     let (before, commit_seq): (u64, u64) = transaction.query_row(
         "SELECT reports_accepted, commit_seq FROM studies WHERE study_pk = ?",
-        [row],
+        [pk],
         |row| Ok((row.get(0)?, row.get(1)?)),
     )?;
     let seen: Option<()> = transaction
         .query_row(
             "SELECT 1 FROM imports WHERE study_pk = ? AND sha256 = ?",
-            params![row, sha256],
+            params![pk, sha256],
             |_| Ok(()),
         )
         .optional()?;
@@ -331,7 +331,7 @@ fn import_into(
     }
     let file = rewind(file)?;
     let (_, reader) = archive::read_header(&file)?;
-    recent::move_all(transaction, row)?;
+    recent::move_all(transaction, pk)?;
     let mut insert = transaction.prepare_cached(
         "INSERT INTO report_ids (study_pk, id) VALUES (?, ?) ON CONFLICT DO NOTHING",
     )?;
@@ -339,7 +339,7 @@ fn import_into(
     let mut overlap = 0_u64;
     let read_again = reader.read_items(&header, study.params(), |item| match item {
         ArchiveItem::Identifier(id) => {
-            overlap += u64::from(insert.execute(params![row, id])? == 0);
+            overlap += u64::from(insert.execute(params![pk, id])? == 0);
             Ok(())
         }
         // The transaction will be rolled back.
@@ -348,7 +348,7 @@ fn import_into(
             // Buckets are exchangeable, so those of a finer division can be mapped to a coarser one.
             let bucket = bucket % study.buckets();
             if study.report_format().payload_form() == PayloadForm::Seed {
-                next_commit += seeds::append_chunks(transaction, row, bucket, next_commit, &bytes)?;
+                next_commit += seeds::append_chunks(transaction, pk, bucket, next_commit, &bytes)?;
             } else {
                 let p = study.params().report_dimension();
                 let mut sums = buckets::read_sum(transaction, &study, bucket)?;
@@ -381,17 +381,17 @@ fn import_into(
     let total = before + header.reports;
     transaction.execute(
         "UPDATE studies SET reports_accepted = ?, commit_seq = ? WHERE study_pk = ?",
-        params![total, next_commit.max(commit_seq + 1), row],
+        params![total, next_commit.max(commit_seq + 1), pk],
     )?;
     if created && header.state == StudyState::Closed {
         transaction.execute(
             "UPDATE studies SET closed_at_ms = ? WHERE study_pk = ?",
-            params![now, row],
+            params![now, pk],
         )?;
     }
     transaction.execute(
         "INSERT INTO imports (study_pk, sha256, reports, imported_at_ms) VALUES (?, ?, ?, ?)",
-        params![row, sha256, header.reports, now],
+        params![pk, sha256, header.reports, now],
     )?;
     let outcome = if created {
         ImportOutcome::Created

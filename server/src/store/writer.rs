@@ -476,9 +476,9 @@ fn add_reports<'a>(
 fn by_study(group: Vec<Submission>) -> Vec<Vec<Submission>> {
     let mut studies: Vec<Vec<Submission>> = Vec::new();
     for submission in group {
-        let row = submission.study.pk;
+        let pk = submission.study.pk;
         let same =
-            |share: &&mut Vec<Submission>| share.first().is_some_and(|first| first.study.pk == row);
+            |share: &&mut Vec<Submission>| share.first().is_some_and(|first| first.study.pk == pk);
         match studies.iter_mut().find(same) {
             Some(share) => share.push(submission),
             None => studies.push(vec![submission]),

@@ -87,12 +87,12 @@ impl<'a> Browser<'a> {
     }
 
     /// A figure that must exist.
-    pub async fn picture(&mut self, path: &str) -> Reply {
-        let picture = self.get(path).await;
-        assert_eq!(picture.status, StatusCode::OK, "{path}");
-        assert_eq!(picture.headers[header::CONTENT_TYPE], "image/svg+xml");
-        assert_eq!(picture.headers[header::X_CONTENT_TYPE_OPTIONS], "nosniff");
-        picture
+    pub async fn figure(&mut self, path: &str) -> Reply {
+        let figure = self.get(path).await;
+        assert_eq!(figure.status, StatusCode::OK, "{path}");
+        assert_eq!(figure.headers[header::CONTENT_TYPE], "image/svg+xml");
+        assert_eq!(figure.headers[header::X_CONTENT_TYPE_OPTIONS], "nosniff");
+        figure
     }
 
     /// Sends a form as a page of this server would.

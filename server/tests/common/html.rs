@@ -42,20 +42,20 @@ fn to_xml(html: &str) -> String {
 
 /// Gives an empty value to each attribute without one.
 fn with_values(tag: &str) -> String {
-    let outside_quotes = |(number, piece): (usize, &str)| {
-        let word = |(place, word): (usize, &str)| {
-            let complete = word.is_empty() || word.ends_with('=') || number + place == 0;
+    let outside_quotes = |(number, part): (usize, &str)| {
+        let word = |(index, word): (usize, &str)| {
+            let complete = word.is_empty() || word.ends_with('=') || number + index == 0;
             format!("{word}{}", if complete { "" } else { "=\"\"" })
         };
-        let words: Vec<String> = piece.split(' ').enumerate().map(word).collect();
+        let words: Vec<String> = part.split(' ').enumerate().map(word).collect();
         words.join(" ")
     };
-    let pieces = tag.split('"').enumerate();
-    let pieces = pieces.map(|(number, piece)| match number % 2 {
-        0 => outside_quotes((number, piece)),
-        _ => piece.to_owned(),
+    let parts = tag.split('"').enumerate();
+    let parts = parts.map(|(number, part)| match number % 2 {
+        0 => outside_quotes((number, part)),
+        _ => part.to_owned(),
     });
-    pieces.collect::<Vec<_>>().join("\"")
+    parts.collect::<Vec<_>>().join("\"")
 }
 
 /// Elements matching a selector, in document order: lists, ancestors, and for one element its tag, `#id`, `.class`,

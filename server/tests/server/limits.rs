@@ -49,26 +49,29 @@ async fn failed_authentications_are_limited_and_the_correct_token_is_never_delay
     let right = server.token.clone();
     // The correct token costs nothing.
     for _ in 0..9 {
-        let response = ask(&server, "192.0.2.7", Some(&right), None).await;
+        let response = list_studies(&server, "192.0.2.7", Some(&right), None).await;
         assert_eq!(response.status, 200);
     }
     for guess in ["a", "b", "c"] {
-        let response = ask(&server, "192.0.2.7", Some(guess), None).await;
+        let response = list_studies(&server, "192.0.2.7", Some(guess), None).await;
         response.is_problem(403, ErrorCode::Forbidden);
     }
-    let response = ask(&server, "192.0.2.7", Some("d"), None).await;
+    let response = list_studies(&server, "192.0.2.7", Some("d"), None).await;
     is_limited(&response, "failed authentications");
     // The forwarding header does not help without a trusted proxy.
-    let response = ask(&server, "192.0.2.7", Some("d"), Some("192.0.2.99")).await;
+    let response = list_studies(&server, "192.0.2.7", Some("d"), Some("192.0.2.99")).await;
     is_limited(&response, "failed authentications");
     // Somebody at the same address guesses tokens; the operator is not affected.
     for _ in 0..9 {
-        let response = ask(&server, "192.0.2.7", Some(&right), None).await;
+        let response = list_studies(&server, "192.0.2.7", Some(&right), None).await;
         assert_eq!(response.status, 200);
     }
     // Requests without a token continue, and so do other addresses.
-    assert_eq!(ask(&server, "192.0.2.7", None, None).await.status, 200);
-    let response = ask(&server, "192.0.2.8", Some(&right), None).await;
+    assert_eq!(
+        list_studies(&server, "192.0.2.7", None, None).await.status,
+        200
+    );
+    let response = list_studies(&server, "192.0.2.8", Some(&right), None).await;
     assert_eq!(response.status, 200);
 }
 
@@ -78,7 +81,7 @@ async fn behind_a_trusted_proxy_each_client_has_its_own_limit() {
         config.address_requests_per_minute = Some(2);
         config.trusted_proxies = vec!["10.0.0.0/8".parse().unwrap()];
     });
-    let through = async |client: &str| ask(&server, "10.0.0.1", None, Some(client)).await;
+    let through = async |client: &str| list_studies(&server, "10.0.0.1", None, Some(client)).await;
     for _ in 0..2 {
         assert_eq!(through("192.0.2.7").await.status, 200);
     }
@@ -90,7 +93,7 @@ async fn behind_a_trusted_proxy_each_client_has_its_own_limit() {
     );
     assert_eq!(through("192.0.2.8").await.status, 200);
     // Not through the proxy, so not trusted.
-    let direct = async |claim: &str| ask(&server, "192.0.2.9", None, Some(claim)).await;
+    let direct = async |claim: &str| list_studies(&server, "192.0.2.9", None, Some(claim)).await;
     assert_eq!(direct("1.1.1.1").await.status, 200);
     assert_eq!(direct("2.2.2.2").await.status, 200);
     is_limited(&direct("3.3.3.3").await, "requests from this address");
@@ -101,11 +104,17 @@ async fn a_token_has_one_limit_for_api_and_sessions() {
     let server = Harness::with(|config| config.token_requests_per_minute = Some(2));
     let token = server.token.clone();
     for peer in ["192.0.2.7", "192.0.2.8"] {
-        assert_eq!(ask(&server, peer, Some(&token), None).await.status, 200);
+        assert_eq!(
+            list_studies(&server, peer, Some(&token), None).await.status,
+            200
+        );
     }
-    let third = ask(&server, "192.0.2.9", Some(&token), None).await;
+    let third = list_studies(&server, "192.0.2.9", Some(&token), None).await;
     is_limited(&third, "requests with this token");
-    assert_eq!(ask(&server, "192.0.2.9", None, None).await.status, 200);
+    assert_eq!(
+        list_studies(&server, "192.0.2.9", None, None).await.status,
+        200
+    );
 }
 
 /// Written differently it is the same token, and an unknown token is not tracked.
@@ -133,7 +142,7 @@ async fn the_shipped_configuration_trusts_the_shipped_proxy() {
     });
     for proxy in ["127.0.0.1", "[::1]"] {
         for client in ["192.0.2.7", "192.0.2.8"] {
-            let guess = async || ask(&server, proxy, Some("x"), Some(client)).await;
+            let guess = async || list_studies(&server, proxy, Some("x"), Some(client)).await;
             if proxy == "127.0.0.1" {
                 guess().await.is_problem(403, ErrorCode::Forbidden);
             }
@@ -157,6 +166,9 @@ async fn the_shipped_configuration_trusts_the_shipped_proxy() {
 async fn by_default_requests_from_one_address_are_not_limited() {
     let server = Harness::new();
     for _ in 0..2_000 {
-        assert_eq!(ask(&server, "192.0.2.7", None, None).await.status, 200);
+        assert_eq!(
+            list_studies(&server, "192.0.2.7", None, None).await.status,
+            200
+        );
     }
 }

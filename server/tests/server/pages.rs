@@ -107,7 +107,7 @@ async fn everything_works_without_a_script() {
         assert_eq!(page.value("#epsilon"), epsilon);
         assert_eq!(page.value("#name"), FORM[0].1);
         errors.push(page.text("#expected").parse::<f64>().unwrap());
-        browser.picture(&page.links("#planner img")[0]).await;
+        browser.figure(&page.links("#planner img")[0]).await;
     }
     assert!(errors[1] < errors[0], "{errors:?}");
     assert!(server.app.store().studies().is_empty());
@@ -130,7 +130,7 @@ async fn everything_works_without_a_script() {
     assert_eq!(page.text("#reports"), "40");
     assert!(page.text("#error-now").parse::<f64>().unwrap() > 0.0);
     for source in page.links("img, source") {
-        Browser::new(&server).picture(&source).await;
+        Browser::new(&server).figure(&source).await;
     }
 
     let estimates = format!("{path}/estimates");
@@ -156,7 +156,7 @@ async fn everything_works_without_a_script() {
     let estimate: Estimate = browser.get(&downloads[0]).await.json();
     assert_eq!((estimate.n, estimate.k), (40, 2));
     for source in page.links("#estimate img, #estimate source") {
-        browser.picture(&source).await;
+        browser.figure(&source).await;
         assert_eq!(Browser::new(&server).get(&source).await.status, 401);
     }
     let page = browser.page(&format!("{estimates}/1")).await;
@@ -193,7 +193,7 @@ async fn names_are_escaped_and_participants_see_what_they_reveal() {
     page.says("main", &study.fingerprint);
     page.says("main", "74 bytes");
     assert_eq!(page.all("#beliefs tbody tr").len(), 5);
-    let picture = anybody.picture(&format!("{path}/belief.svg")).await;
+    let picture = anybody.figure(&format!("{path}/belief.svg")).await;
     assert!(String::from_utf8(picture.body).unwrap().contains("98.2"));
 }
 
@@ -509,7 +509,7 @@ async fn a_cached_page_is_what_each_visitor_would_get() {
             let own = operator.page(path).await;
             // Who asks first, and what they see, changes nothing for the next.
             let again = Browser::new(&server).page(path).await;
-            assert_eq!(shared.answer.body, again.answer.body);
+            assert_eq!(shared.response.body, again.response.body);
             assert!(own.has("form[action='/logout']") && !shared.has("form"));
             let said = shared.body();
             assert!(!said.contains("csrf_token"), "{said}");
