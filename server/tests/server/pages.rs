@@ -115,7 +115,7 @@ async fn everything_works_without_a_script() {
     // Errors are shown beside their field; nothing is created.
     let wrong = form(&[("epsilon", "17"), ("k", "9"), ("name", ""), CREATE]);
     let page = browser.refused("/studies/new", &wrong, 422).await;
-    page.says("#name-help", "it needs 1 to 200");
+    page.says("#name-help", "it must have 1 to 200");
     assert!(page.has("#epsilon[aria-invalid]"));
     assert_eq!(page.value("#epsilon"), "17");
     assert!(server.app.store().studies().is_empty());
@@ -345,7 +345,7 @@ async fn without_the_right_session_nothing_is_shown_or_changed() {
 fn dump(server: &Harness) -> [Vec<Option<String>>; 2] {
     [
         "SELECT group_concat(hex(id) || name || state || reports_accepted) FROM studies",
-        "SELECT group_concat(study || ' ' || number || state) FROM estimates",
+        "SELECT group_concat(study_pk || ' ' || number || state) FROM estimates",
     ]
     .map(|query| server.column(query))
 }

@@ -193,7 +193,7 @@ async fn an_endless_body_is_cut_off() {
     let response = server
         .post_report(&study, Body::from_stream(stream::iter(broken)))
         .await;
-    response.is_problem(400, E::MalformedReport);
+    response.is_problem(400, E::IncompleteBody);
     assert_eq!(server.total(&study), [2.0; 6]);
 }
 
