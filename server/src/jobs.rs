@@ -205,7 +205,7 @@ fn run(store: &Store, control: &WorkerControl, study: &Study, job: &Job) {
     let started = Instant::now();
     let result = if job.attempts >= MAX_CRASHED_RUNS {
         Err(Error::estimate_failed(format!(
-            "the server crashed {} times while it computed this; request fewer components or give it more memory",
+            "the server stopped {} times while it computed this; request fewer components or give it more memory",
             job.attempts
         )))
     } else {

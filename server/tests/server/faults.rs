@@ -70,7 +70,11 @@ async fn a_full_store_is_reported_and_deleting_frees_space() {
     // An existing entry could still be changed.
     let not_ready = server.get("/readyz").await;
     let problem = not_ready.is_problem(503, E::StoreUnavailable);
-    assert!(problem.detail.contains("no room"), "{}", problem.detail);
+    assert!(
+        problem.detail.contains("the store is full"),
+        "{}",
+        problem.detail
+    );
     assert_eq!(not_ready.headers[header::RETRY_AFTER], "5");
     // Nothing is lost, even after a restart.
     assert_eq!(server.accepted(&seeds).await, acknowledged);
