@@ -64,7 +64,7 @@ impl Server {
     /// Reads the certificate, if one is configured, opens the store and binds the address.
     ///
     /// # Errors
-    /// As [`Store::open`](crate::Store::open) and [`Certificates::load`]; `store-unavailable` when the address cannot be
+    /// As [`Store::open`](crate::Store::open) and [`Certificates::load`]; `cannot-listen` if the address cannot be
     /// bound.
     pub async fn bind(config: ServerConfig, environment: Environment) -> Result<Self> {
         let tls = match config.tls_files() {
@@ -180,7 +180,7 @@ impl Server {
                         None => {
                             connection
                                 .serve(with_write_timeout(stream, write_timeout))
-                                .await
+                                .await;
                         }
                         // Boxed, so that plain connections stay small.
                         Some(handshake) => {

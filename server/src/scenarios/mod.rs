@@ -6,14 +6,15 @@
 //! get a response. After every operation [`World`] reads the disk and checks:
 //!
 //! 1. Nothing is counted twice: every report adds a number to the sums that no others add up to (base-4 digits; for
-//! seeds, the seed itself), so that the multiplicity of each report can be read off. 2. What was acknowledged is
-//! counted, and what was counted stays. 3. What never arrived, arrived in part, was rejected, or was first sent after a
-//! close, is not counted. 4. Sums, counts, identifiers and what HTTP shows agree. 5. Responses are true: 201 for a
-//! report not counted before, 200 for one that was, 409 only if it was not counted and the study is closed, 404 for a
-//! draft; a failed commit has counted nothing. 6. A finished estimate is of a snapshot between its request and now: its
-//! spectrum is that of the sums at its n. 7. An import adds all reports of an export or none, none if one of them is
-//! there already, and the same export once. 8. In the end, without faults, every device is acknowledged in every open
-//! study.
+//!    seeds, the seed itself), so that the multiplicity of each report can be read off.
+//! 2. What was acknowledged is counted, and what was counted stays.
+//! 3. What never arrived, arrived in part, was rejected, or was first sent after a close, is not counted.
+//! 4. Sums, counts, identifiers and what HTTP shows agree.
+//! 5. Responses are true: 201 for a report not counted before, 200 for one that was, 409 only if it was not counted and
+//!    the study is closed, 404 for a draft; a failed commit has counted nothing.
+//! 6. A finished estimate is of a snapshot between its request and now: its spectrum is that of the sums at its n.
+//! 7. An import adds all reports of an export or none, none if one is there already, and the same export once.
+//! 8. In the end, without faults, every device is acknowledged in every open study.
 //!
 //! A failing scenario prints its seed and its operations, ready to be pasted into [`reproductions`].
 //! `EIGENVEIL_SCENARIOS=20000 EIGENVEIL_SCENARIOS_FROM=1000000 cargo test --workspace --lib scenarios` explores others.

@@ -170,7 +170,7 @@ impl World {
             }
             Operation::Estimate { study } => self.estimate(study % studies).await,
             Operation::CheckEstimates { study, cancel } => {
-                self.check_estimates(study % studies, cancel, false).await
+                self.check_estimates(study % studies, cancel, false).await;
             }
             Operation::Export { study } => self.export(study % studies).await,
             Operation::Import {

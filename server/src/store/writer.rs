@@ -270,9 +270,9 @@ impl Writer {
             self.reply_failure(studies.into_iter().flatten().collect(), failure);
             return;
         }
-        for share in studies.drain(..) {
-            if let Err((share, failure)) = self.try_commit(share) {
-                self.reply_failure(share, failure);
+        for group in studies.drain(..) {
+            if let Err((group, failure)) = self.try_commit(group) {
+                self.reply_failure(group, failure);
             }
         }
     }
