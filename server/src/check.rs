@@ -26,7 +26,8 @@ use crate::{
 /// ```
 ///
 /// # Errors
-/// `invalid-request` for the settings and the certificate; `store-unavailable` for the directory and the address.
+/// `invalid-config` for the settings and the certificate; `store-unavailable` for the directory; `cannot-listen` for the
+/// address.
 pub fn check(config: &ServerConfig) -> Result<Vec<String>> {
     config.check()?;
     let mut warnings = Vec::new();
@@ -60,7 +61,7 @@ pub fn check(config: &ServerConfig) -> Result<Vec<String>> {
 /// The error if the address cannot be bound.
 pub(crate) fn cannot_listen(config: &ServerConfig, error: &io::Error) -> Error {
     Error::new(
-        ErrorCode::StoreUnavailable,
+        ErrorCode::CannotListen,
         format!(
             "cannot listen on {} ({error}); choose another address or port",
             config.listen

@@ -10,7 +10,7 @@ use std::{
 };
 
 use eigenveil_estimation::{linalg::Threads, sparse_from_seeds::MIN_STREAMED_DIMENSION};
-use eigenveil_shared::{Error, Result};
+use eigenveil_shared::{Error, ErrorCode, Result};
 use serde::{Deserialize, Serialize};
 
 pub use self::network::Network;
@@ -164,10 +164,10 @@ impl ServerConfig {
     /// Rejects settings with which the server cannot work.
     ///
     /// # Errors
-    /// `invalid-request`, naming the setting.
+    /// `invalid-config`, naming the setting.
     pub fn check(&self) -> Result<()> {
         let reject = |setting: &str, value: String, limit: &str| {
-            Err(Error::invalid_request(format!(
+            Err(invalid_config(format!(
                 "{setting} is {value}; it must be {limit}"
             )))
         };
@@ -264,6 +264,11 @@ impl ServerConfig {
     pub(crate) fn shutdown_timeout(&self) -> Duration {
         Duration::from_millis(self.shutdown_timeout_ms)
     }
+}
+
+/// The error for settings or a certificate that cannot be used.
+pub(crate) fn invalid_config(detail: impl Into<String>) -> Error {
+    Error::new(ErrorCode::InvalidConfig, detail)
 }
 
 /// Whether only this machine can reach an address.

@@ -35,6 +35,7 @@ pub fn status_of(code: ErrorCode) -> StatusCode {
         | E::InvalidName
         | E::InvalidAbout
         | E::InvalidRequest
+        | E::InvalidConfig
         | E::WrongDimension
         | E::RowNotFinite
         | E::RowOutsideBall
@@ -47,7 +48,7 @@ pub fn status_of(code: ErrorCode) -> StatusCode {
         | E::EstimateFailed => StatusCode::UNPROCESSABLE_ENTITY,
         E::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
         E::TooManyRequests => StatusCode::TOO_MANY_REQUESTS,
-        E::StoreUnavailable | E::ShuttingDown | E::RandomnessUnavailable => {
+        E::StoreUnavailable | E::CannotListen | E::ShuttingDown | E::RandomnessUnavailable => {
             StatusCode::SERVICE_UNAVAILABLE
         }
         E::StoreFull => StatusCode::INSUFFICIENT_STORAGE,

@@ -2,9 +2,9 @@
 
 use std::{fs, path::Path};
 
-use eigenveil_shared::{Error, Result};
+use eigenveil_shared::Result;
 
-use super::ServerConfig;
+use super::{ServerConfig, invalid_config};
 
 /// Keys of older versions: with their new name, or `None` if the key was removed.
 const RENAMED_KEYS: &[(&str, Option<&str>)] = &[
@@ -39,13 +39,13 @@ impl ServerConfig {
     /// ```
     ///
     /// # Errors
-    /// `invalid-request`: the text is not TOML, a key is unknown (the message lists the known keys, and names the new one of
+    /// `invalid-config`: the text is not TOML, a key is unknown (the message lists the known keys, and names the new one of
     /// a renamed key), or a value has the wrong type. [`check`](Self::check) checks the values.
     pub fn from_toml(text: &str) -> Result<Self> {
         toml::from_str(text).map_err(|error| {
             let keys: toml::Table = text.parse().unwrap_or_default();
             let renamed = RENAMED_KEYS.iter().find(|(old, _)| keys.contains_key(*old));
-            Error::invalid_request(match renamed {
+            invalid_config(match renamed {
                 Some((old, Some(new))) => format!("{old} is now called {new}; rename it"),
                 Some((old, None)) => format!("{old} is no longer a key; remove it"),
                 None => error.to_string().trim_end().to_owned(),
@@ -56,7 +56,7 @@ impl ServerConfig {
     /// As [`from_toml`](Self::from_toml), from a file; errors name it.
     pub fn from_file(path: &Path) -> Result<Self> {
         let named = |error: &dyn std::fmt::Display| {
-            Error::invalid_request(format!(
+            invalid_config(format!(
                 "the configuration file {}: {error}",
                 path.display()
             ))

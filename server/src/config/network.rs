@@ -6,6 +6,8 @@ use eigenveil_shared::Error;
 use ipnet::IpNet;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::invalid_config;
+
 /// A network in CIDR notation, such as `10.0.0.0/8`, or one address.
 ///
 /// ```
@@ -34,7 +36,7 @@ impl FromStr for Network {
             .or_else(|_| text.parse::<IpAddr>().map(IpNet::from))
             .map(Self)
             .map_err(|_| {
-                Error::invalid_request(format!(
+                invalid_config(format!(
                     "{text:?} is not a network; write it like 10.0.0.0/8, fd00::/8 or 10.1.2.3"
                 ))
             })

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use eigenveil_shared::{Error, Result};
+use eigenveil_shared::Result;
 use sha2::{Digest, Sha256};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
@@ -26,6 +26,7 @@ use tokio_rustls::{
 };
 
 use super::with_write_timeout;
+use crate::config::invalid_config;
 
 /// First byte of every TLS handshake record.
 const HANDSHAKE_RECORD: u8 = 0x16;
@@ -68,7 +69,7 @@ impl Certificates {
     /// Reads a PEM file with the server's certificate (followed by its issuers') and one with its key.
     ///
     /// # Errors
-    /// `invalid-request`, naming the file, when one cannot be read or the two do not belong together.
+    /// `invalid-config`, naming the file, if one cannot be read or the two do not belong together.
     pub fn load(certificate: &Path, key: &Path) -> Result<Self> {
         let files = Files::read(certificate, key)?;
         let pair = files.pair(certificate, key)?;
@@ -163,7 +164,7 @@ impl Files {
     fn read(certificate: &Path, key: &Path) -> Result<Self> {
         let read = |path: &Path, what: &str| {
             fs::read(path).map_err(|error| {
-                config_error(format!(
+                invalid_config(format!(
                     "the {what} {} cannot be read ({error}); check the path and its permissions",
                     path.display()
                 ))
@@ -189,13 +190,13 @@ impl Files {
             .collect::<std::result::Result<Vec<_>, _>>()
             .unwrap_or_default();
         if chain.is_empty() {
-            return Err(config_error(format!(
+            return Err(invalid_config(format!(
                 "{certificate} has no certificate; it must be PEM, with BEGIN CERTIFICATE"
             )));
         }
         // The parser's message could contain bytes of the key.
         let secret = PrivateKeyDer::from_pem_slice(&self.key).map_err(|_| {
-            config_error(format!(
+            invalid_config(format!(
                 "{key} has no private key; it must be PEM without a password, with BEGIN PRIVATE KEY"
             ))
         })?;
@@ -203,11 +204,11 @@ impl Files {
         match CertifiedKey::from_der(chain, secret, &aws_lc_rs::default_provider()) {
             Ok(key) => Ok(Pair { key, warning }),
             Err(rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => {
-                Err(config_error(format!(
+                Err(invalid_config(format!(
                     "the key in {key} does not belong to the certificate in {certificate}; give the two that were made together, with the server's own certificate first in its file"
                 )))
             }
-            Err(error) => Err(config_error(format!(
+            Err(error) => Err(invalid_config(format!(
                 "the certificate in {certificate} and the key in {key} cannot be used ({error})"
             ))),
         }
@@ -238,10 +239,6 @@ fn out_of_date(chain: &[CertificateDer<'_>]) -> Option<String> {
     }
 }
 
-fn config_error(detail: String) -> Error {
-    Error::invalid_request(detail)
-}
-
 /// Performs TLS handshakes.
 #[derive(Clone)]
 pub(crate) struct Handshake {
@@ -261,7 +258,7 @@ impl Handshake {
         let mut config =
             rustls::ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
                 .with_safe_default_protocol_versions()
-                .map_err(|error| config_error(format!("TLS cannot be configured ({error})")))?
+                .map_err(|error| invalid_config(format!("TLS cannot be configured ({error})")))?
                 .with_no_client_auth()
                 .with_cert_resolver(certificates);
         config.alpn_protocols = vec![b"http/1.1".to_vec()];

@@ -144,7 +144,7 @@ impl Store {
     ///
     /// # Errors
     /// `store-unavailable` if the directory contains something else or is in use by another server, or if the database
-    /// is damaged, of another program or of a newer version; `invalid-request` for a configuration that cannot work;
+    /// is damaged, of another program or of a newer version; `invalid-config` for a configuration that cannot work;
     /// `randomness-unavailable` at the first start.
     pub fn open(config: &ServerConfig, environment: Environment) -> Result<Self> {
         config.check()?;

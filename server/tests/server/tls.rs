@@ -293,7 +293,7 @@ async fn an_unusable_certificate_is_rejected_at_the_start_and_by_the_check() {
             .await
             .unwrap_err();
         for error in [started, check(&config).unwrap_err()] {
-            assert_eq!(error.code(), ErrorCode::InvalidRequest);
+            assert_eq!(error.code(), ErrorCode::InvalidConfig);
             assert!(error.detail().contains(says), "{error}");
             // Contents are not repeated: they may be a key.
             assert!(!error.detail().contains(&one.key[40..60]), "{error}");
