@@ -1,4 +1,4 @@
-//! What all requests share.
+//! State shared by all requests.
 
 use std::{
     sync::{
@@ -14,13 +14,13 @@ use tokio::sync::watch;
 use crate::{
     config::ServerConfig,
     environment::Environment,
-    jobs::Jobs,
-    net::{limits::Limits, memory::Budget},
+    jobs::EstimateQueue,
+    net::{memory::MemoryBudget, rate_limiter::RateLimits},
     sessions::Sessions,
     store::Store,
 };
 
-/// A running Eigenveil: the store, the estimates' thread and the settings. Clones share it.
+/// A running server: the store, the estimate thread and the settings. Clones share it.
 ///
 /// To serve it inside your own axum application, mount [`router`](crate::router) and call
 /// [`close`](Self::close) when you stop; [`Server`](crate::Server) does both.
@@ -41,29 +41,29 @@ pub struct AppState {
 
 struct Inner {
     store: Store,
-    jobs: Jobs,
-    limits: Limits,
+    jobs: EstimateQueue,
+    rate_limits: RateLimits,
     config: ServerConfig,
     sessions: Sessions,
-    answers: Arc<Budget>,
+    responses: Arc<MemoryBudget>,
     stopping: watch::Sender<bool>,
     requests: AtomicU64,
 }
 
 impl AppState {
-    /// Opens the store and takes up unfinished estimates.
+    /// Opens the store and resumes unfinished estimates.
     pub fn open(config: ServerConfig, environment: Environment) -> Result<Self> {
-        let limits = Limits::new(&config, &environment.entropy)?;
+        let rate_limits = RateLimits::new(&config, &environment.entropy)?;
         let store = Store::open(&config, environment)?;
-        let jobs = Jobs::start(store.clone(), config.estimate_threads())?;
+        let jobs = EstimateQueue::start(store.clone(), config.estimate_threads())?;
         Ok(Self {
             inner: Arc::new(Inner {
                 store,
                 jobs,
-                limits,
-                answers: Budget::new(
+                rate_limits,
+                responses: MemoryBudget::new(
                     config.tuning.max_response_bytes,
-                    "other answers have not been read yet: ask again after a second",
+                    "other responses have not been read yet: retry after a second",
                 ),
                 config,
                 sessions: Sessions::default(),
@@ -83,25 +83,25 @@ impl AppState {
         &self.inner.config
     }
 
-    /// From now on `/readyz` answers 503, so that a load balancer sends no more; live pages end.
+    /// From now on `/readyz` returns 503, so that load balancers send no more requests, and event streams end.
     pub fn announce_stop(&self) {
         self.inner.stopping.send_replace(true);
     }
 
-    /// Puts back the estimate being computed, writes what is queued and ends both threads. Blocks for
-    /// at most about the shutdown timeout; later requests are answered `shutting-down`.
+    /// Requeues the estimate being computed, commits queued writes and ends both threads. Blocks for about the shutdown
+    /// timeout at most; later requests get `shutting-down`.
     pub fn close(&self) {
         self.announce_stop();
         self.inner.jobs.stop(self.inner.config.shutdown_timeout());
         self.inner.store.close();
     }
 
-    pub(crate) fn jobs(&self) -> &Jobs {
+    pub(crate) fn jobs(&self) -> &EstimateQueue {
         &self.inner.jobs
     }
 
-    pub(crate) fn limits(&self) -> &Limits {
-        &self.inner.limits
+    pub(crate) fn rate_limits(&self) -> &RateLimits {
+        &self.inner.rate_limits
     }
 
     /// The sessions of browsers.
@@ -109,12 +109,12 @@ impl AppState {
         &self.inner.sessions
     }
 
-    /// What answers that are not taken yet may hold.
-    pub(crate) fn answer_memory(&self) -> &Arc<Budget> {
-        &self.inner.answers
+    /// Memory budget of responses that clients have not read yet.
+    pub(crate) fn response_memory(&self) -> &Arc<MemoryBudget> {
+        &self.inner.responses
     }
 
-    /// True from the moment the server stops.
+    /// Becomes true when the server begins to stop.
     pub(crate) fn stopping(&self) -> watch::Receiver<bool> {
         self.inner.stopping.subscribe()
     }
@@ -136,7 +136,7 @@ impl std::fmt::Debug for AppState {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // The estimates' thread holds the store; without this it would never end.
+        // The estimate thread owns a clone of the store; without this it would never end.
         self.jobs.stop(Duration::from_secs(1));
     }
 }

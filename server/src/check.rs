@@ -1,4 +1,4 @@
-//! Looking at settings without serving.
+//! Checking settings without serving.
 
 use std::{io, net::TcpListener, os::unix::fs::MetadataExt as _, path::Path};
 
@@ -10,8 +10,8 @@ use crate::{
     store,
 };
 
-/// Whether a server could start with these settings: the settings themselves, certificate and key, the data directory's
-/// permissions, the address, the limit of open files. Changes nothing; gives warnings.
+/// Checks whether a server could start: the settings themselves, certificate and key, the permissions of the data
+/// directory, the address, the limit on open files. Changes nothing; returns warnings.
 ///
 /// ```
 /// use eigenveil_server::{ServerConfig, check};
@@ -26,7 +26,8 @@ use crate::{
 /// ```
 ///
 /// # Errors
-/// `invalid-request` for the settings and the certificate; `store-unavailable` for the directory and the address.
+/// `invalid-config` for the settings and the certificate; `store-unavailable` for the directory; `cannot-listen` for the
+/// address.
 pub fn check(config: &ServerConfig) -> Result<Vec<String>> {
     config.check()?;
     let mut warnings = Vec::new();
@@ -39,17 +40,17 @@ pub fn check(config: &ServerConfig) -> Result<Vec<String>> {
         warnings.extend(readable_by_others(key));
     } else if config.insecure_http {
         warnings.push(format!(
-            "insecure_http: {} speaks plain HTTP; let nobody but a TLS proxy reach it",
+            "insecure_http: {} speaks plain HTTP; make sure that only a TLS proxy can reach it",
             config.listen
         ));
     }
     warnings.extend(descriptors::check(config).1);
     store::check_directory(&config.data_dir)?;
-    // A port of its own choice is always there, but the address need not be this machine's.
+    // Port 0 is always free, but the address may belong to another machine.
     match TcpListener::bind(config.listen) {
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => warnings.push(format!(
-            "{} is in use now, perhaps by the server whose settings these are",
+            "{} is in use, perhaps by a server running with these settings",
             config.listen
         )),
         Err(error) => return Err(cannot_listen(config, &error)),
@@ -57,10 +58,10 @@ pub fn check(config: &ServerConfig) -> Result<Vec<String>> {
     Ok(warnings)
 }
 
-/// The error for an address that cannot be had.
+/// The error if the address cannot be bound.
 pub(crate) fn cannot_listen(config: &ServerConfig, error: &io::Error) -> Error {
     Error::new(
-        ErrorCode::StoreUnavailable,
+        ErrorCode::CannotListen,
         format!(
             "cannot listen on {} ({error}); choose another address or port",
             config.listen
@@ -68,7 +69,7 @@ pub(crate) fn cannot_listen(config: &ServerConfig, error: &io::Error) -> Error {
     )
 }
 
-/// A warning when not only its owner can read a key.
+/// A warning if others than its owner can read the key.
 fn readable_by_others(key: &Path) -> Option<String> {
     let mode = std::fs::metadata(key).ok()?.mode();
     (mode & 0o004 != 0).then(|| {

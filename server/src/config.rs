@@ -1,4 +1,4 @@
-//! What an operator may set.
+//! The operator's settings.
 
 mod file;
 mod network;
@@ -10,16 +10,16 @@ use std::{
 };
 
 use eigenveil_estimation::{linalg::Threads, sparse_from_seeds::MIN_STREAMED_DIMENSION};
-use eigenveil_shared::{Error, Result};
+use eigenveil_shared::{Error, ErrorCode, Result};
 use serde::{Deserialize, Serialize};
 
 pub use self::network::Network;
 
-/// Bytes per second below which a client that sends or takes something large is cut off: a body may take
-/// `body_timeout_ms` and its limit at this rate.
-pub(crate) const MIN_BYTES_PER_SECOND: u64 = 65_536;
+/// Minimum transfer rate of request bodies and of responses: a body may take `body_timeout_ms` plus its limit at this
+/// rate, and a client that reads a response more slowly is cut off.
+pub(crate) const MIN_TRANSFER_BYTES_PER_SECOND: u64 = 65_536;
 
-/// Settings of a server. Every field but the data directory has a default; unknown keys are refused.
+/// Settings of a server. Every field but the data directory has a default; unknown keys are rejected.
 ///
 /// ```
 /// use eigenveil_server::ServerConfig;
@@ -30,80 +30,80 @@ pub(crate) const MIN_BYTES_PER_SECOND: u64 = 65_536;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ServerConfig {
-    /// Directory of the store; made when it is missing. Nothing else may live in it. Has no default.
+    /// Directory of the store; created if missing. Must not contain anything else. Has no default.
     pub data_dir: PathBuf,
     /// Address to listen on; port 0 lets the system choose. Default `127.0.0.1:8080`.
     pub listen: SocketAddr,
-    /// Bytes of bucket sums kept in memory, over all studies. Also decides, when a study is created,
-    /// how many of the 32 buckets it gets. Default 1 GiB.
+    /// Bytes of bucket sums cached in memory, over all studies. Also decides, when a study is created, how many of the 32
+    /// buckets it gets. Default 1 GiB.
     pub sum_cache_bytes: u64,
-    /// Bytes of report bodies that may be in memory at once, being read or waiting for a commit;
-    /// beyond it requests are answered 429. Default 256 MiB.
+    /// Bytes of request bodies that may be in memory at once, being read or waiting for a commit; beyond it requests get
+    /// 429. Default 256 MiB.
     pub max_ingest_bytes: usize,
-    /// Connections served at once; further ones wait to be accepted. The process needs 64 open files more: with fewer
-    /// it serves as many as fit. Default 4,096.
+    /// Connections served at once; further ones wait to be accepted. The process needs 64 more open files than that: with
+    /// fewer it serves as many connections as fit. Default 4,096.
     pub max_connections: usize,
     /// Milliseconds a client may take to send the head of a request; also how long an idle
     /// connection stays open. Default 30,000.
     pub header_timeout_ms: u64,
-    /// Milliseconds a client may take to send a body. Default 60,000.
+    /// Milliseconds a client may take to send a body, and may pause while reading a response. Large bodies and responses
+    /// get more time, at 64 KiB/s. Default 60,000.
     pub body_timeout_ms: u64,
-    /// Milliseconds that requests being served are given to finish when the server stops. Default 10,000.
+    /// Milliseconds that requests in progress have to finish when the server stops. Default 10,000.
     pub shutdown_timeout_ms: u64,
-    /// Threads that one estimate may take. Default 1: the machine is the reports'. What is computed does not depend on it.
+    /// Threads that one estimate may use. Results do not depend on it. Default 1: the other cores are for reports.
     pub estimate_threads: usize,
-    /// Whether `/metrics` is read without a token, by everybody who reaches the server. Default `false`.
+    /// Whether everybody who reaches the server may read `/metrics`, without a token. Default `false`.
     pub metrics_without_token: bool,
-    /// Bytes the database may have; beyond it reports are answered 507 until studies are deleted. Absent: as many
-    /// as the disk takes.
+    /// Maximum size of the database in bytes; beyond it reports get 507 until studies are deleted. Absent: limited by the
+    /// disk only.
     pub max_store_bytes: Option<u64>,
-    /// Finished estimates kept of each study; older ones are deleted. Default 1,000.
+    /// Finished estimates stored for each study; older ones are deleted. Default 1,000.
     pub retain_estimates: u32,
-    /// Days for which the identifiers of a closed study are kept. Without them a device that never learnt that
-    /// its report was counted is told that the study is closed, and the study cannot be exported. Absent: for ever.
+    /// Days for which report identifiers are stored after a study was closed. Without them a device that missed its
+    /// acknowledgement is told that the study is closed, and the study cannot be exported. Absent: for ever.
     pub retain_ids_days: Option<u32>,
-    /// PEM file with the server's certificate, then those of its issuers. With `tls_key` the server speaks HTTPS
-    /// only. Absent: plain HTTP.
+    /// PEM file with the server's certificate, followed by its issuers'. With it and `tls_key` the server speaks HTTPS only.
+    /// Absent: plain HTTP.
     pub tls_cert: Option<PathBuf>,
-    /// PEM file with the certificate's key, without a password.
+    /// PEM file with the certificate's private key, without a password.
     pub tls_key: Option<PathBuf>,
-    /// Seconds after which the certificate's files are read again; a pair that cannot be used is told of in the log and
-    /// the one before goes on. 0: only when asked (SIGHUP to `eigenveil serve`). Default 60.
+    /// Seconds between checks whether the certificate was renewed; an unusable pair is logged and the previous one stays in
+    /// use. 0: only on SIGHUP (to `eigenveil serve`). Default 60.
     pub tls_reload_seconds: u64,
-    /// Allows plain HTTP on an address that other machines reach: for a TLS proxy on another machine. Default false.
+    /// Allows plain HTTP on an address that other machines can reach: for a TLS proxy on another machine. Default false.
     pub insecure_http: bool,
-    /// Proxies whose `X-Forwarded-For` is believed, such as `10.0.0.0/8`. Default none: the address of a client is that
-    /// of the connection. Used for limits only.
+    /// Proxies whose `X-Forwarded-For` is trusted, such as `10.0.0.0/8`. Default none: the client's address is that of the
+    /// connection. Used for rate limits only.
     pub trusted_proxies: Vec<Network>,
-    /// Requests a minute that one address (of IPv6: one /64) may make; beyond it they are answered 429. Absent: no limit,
-    /// since many participants may share an address, and reports have limits of their own.
+    /// Requests a minute from one address (one /64 of IPv6); beyond it they get 429. Absent: no limit, since many
+    /// participants may share an address, and reports have their own limits.
     pub address_requests_per_minute: Option<u32>,
-    /// Requests a minute that may be made with one token, its sessions and logins included; beyond it they are answered
-    /// 429. Absent: no limit.
+    /// Requests a minute with one bearer token, including its sessions and logins; beyond it they get 429. Absent: no limit.
     pub token_requests_per_minute: Option<u32>,
-    /// Refused tokens a minute that one address (of IPv6: one /64) may try; beyond it further wrong ones are answered
-    /// 429, and never the right one. Default 60.
+    /// Failed authentications a minute from one address (one /64 of IPv6); beyond it further wrong tokens get 429. The
+    /// correct token is never delayed. Default 60.
     pub failed_auth_per_minute: u32,
-    /// What is no key of the file.
+    /// Not a key of the file.
     #[serde(skip)]
     pub tuning: Tuning,
 }
 
-/// Limits that no operator has to choose; tests make them small.
+/// Limits that operators need not choose; tests make them small.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tuning {
-    /// Requests that may wait for the writer; beyond it requests are answered 429. Default 4,096.
+    /// Requests that may wait for the writer; beyond it they get 429. Default 4,096.
     pub max_queued_requests: usize,
-    /// Reports after which a commit takes no further request. Default 8,192.
+    /// Reports after which no further request joins a commit. Default 8,192.
     pub max_commit_reports: usize,
-    /// Bytes of answers that may be in memory at once until clients take them; beyond it requests are answered 429.
-    /// Default 64 MiB.
+    /// Bytes of responses that may be in memory at once until clients have read them; beyond it requests get 429. Default
+    /// 64 MiB.
     pub max_response_bytes: usize,
-    /// Estimates that may wait, over all studies; beyond it requests are answered 429. Default 100.
+    /// Estimates that may wait, over all studies; beyond it requests get 429. Default 100.
     pub max_waiting_estimates: u32,
     /// Dimension from which row-sparse estimates of `double-cap` studies (without private centring, λ neither `cv` nor
-    /// `path`) read the seeds twice and keep half a triangle of p² in memory, not a sum a bucket: about 6p²
-    /// bytes of `sum_cache_bytes`. They then have the leading eigenvalues only. Default 1,500.
+    /// `path`) are computed in two passes over the seeds, with half a triangle of p² in memory instead of a sum for each
+    /// bucket: about 6p² bytes of `sum_cache_bytes`. They then have the leading eigenvalues only. Default 1,500.
     pub sparse_streaming_min_dimension: usize,
     /// Time a client may take for the TLS handshake. Default 10 s.
     pub handshake_timeout: Duration,
@@ -161,18 +161,18 @@ impl ServerConfig {
         }
     }
 
-    /// Refuses settings with which nothing could ever be served.
+    /// Rejects settings with which the server cannot work.
     ///
     /// # Errors
-    /// `invalid-request`, naming the setting.
+    /// `invalid-config`, naming the setting.
     pub fn check(&self) -> Result<()> {
-        let refuse = |setting: &str, value: String, limit: &str| {
-            Err(Error::invalid_request(format!(
+        let reject = |setting: &str, value: String, limit: &str| {
+            Err(invalid_config(format!(
                 "{setting} is {value}; it must be {limit}"
             )))
         };
         if self.data_dir.as_os_str().is_empty() {
-            return refuse(
+            return reject(
                 "data_dir",
                 "empty".into(),
                 "a directory (data_dir or --data)",
@@ -201,12 +201,12 @@ impl ServerConfig {
             ("max_store_bytes", max_store_bytes, 1 << 20, u64::MAX),
         ];
         let at_least_one = at_least_one.map(|(setting, value)| (setting, value, 1, u64::MAX));
-        for (setting, value, least, most) in at_least_one.into_iter().chain(between) {
-            if value < least {
-                return refuse(setting, value.to_string(), &format!("at least {least}"));
+        for (setting, value, min, max) in at_least_one.into_iter().chain(between) {
+            if value < min {
+                return reject(setting, value.to_string(), &format!("at least {min}"));
             }
-            if value > most {
-                return refuse(setting, value.to_string(), &format!("at most {most}"));
+            if value > max {
+                return reject(setting, value.to_string(), &format!("at most {max}"));
             }
         }
         for (one, other, has) in [
@@ -214,7 +214,7 @@ impl ServerConfig {
             ("tls_key", "tls_cert", (&self.tls_key, &self.tls_cert)),
         ] {
             if let (Some(file), None) = has {
-                return refuse(
+                return reject(
                     one,
                     file.display().to_string(),
                     &format!("given together with {other}, or neither"),
@@ -222,18 +222,18 @@ impl ServerConfig {
             }
         }
         if self.tls_cert.is_none() && !self.insecure_http && !is_loopback(self.listen) {
-            return refuse(
+            return reject(
                 "listen",
                 self.listen.to_string(),
-                "an address of this machine only (such as 127.0.0.1:8080), because over plain HTTP everybody on the way can read tokens; \
+                "an address of this machine only (such as 127.0.0.1:8080), because over plain HTTP everybody on the path can read tokens; \
                  either give a certificate (tls_cert and tls_key, --tls-cert and --tls-key), or allow it (insecure_http = true, \
-                 --insecure-http) where a TLS proxy stands before the server",
+                 --insecure-http) if a TLS proxy stands in front of the server",
             );
         }
         Ok(())
     }
 
-    /// The two files of TLS, where the server speaks it.
+    /// The certificate and key files, if the server speaks TLS.
     pub(crate) fn tls_files(&self) -> Option<(&Path, &Path)> {
         Some((self.tls_cert.as_deref()?, self.tls_key.as_deref()?))
     }
@@ -250,14 +250,14 @@ impl ServerConfig {
         Duration::from_millis(self.header_timeout_ms)
     }
 
-    /// For a body of a few bytes, or one piece of a large one.
+    /// For a small body, or one chunk of a large one.
     pub(crate) fn body_timeout(&self) -> Duration {
         Duration::from_millis(self.body_timeout_ms)
     }
 
     /// For a body of at most this many bytes.
     pub(crate) fn body_timeout_for(&self, bytes: usize) -> Duration {
-        let seconds = bytes as u64 / MIN_BYTES_PER_SECOND;
+        let seconds = bytes as u64 / MIN_TRANSFER_BYTES_PER_SECOND;
         self.body_timeout() + Duration::from_secs(seconds)
     }
 
@@ -266,7 +266,12 @@ impl ServerConfig {
     }
 }
 
-/// Whether only this machine reaches an address.
+/// The error for settings or a certificate that cannot be used.
+pub(crate) fn invalid_config(detail: impl Into<String>) -> Error {
+    Error::new(ErrorCode::InvalidConfig, detail)
+}
+
+/// Whether only this machine can reach an address.
 fn is_loopback(address: SocketAddr) -> bool {
     address.ip().to_canonical().is_loopback()
 }

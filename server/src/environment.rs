@@ -1,4 +1,4 @@
-//! The clock and the randomness, passed in so that tests control them.
+//! Clock and randomness, injected so that tests control them.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ pub use eigenveil_shared::clock::{Clock, SystemClock};
 use eigenveil_shared::{Error, ErrorCode, Result};
 use rand::{TryRng, rngs::SysRng};
 
-/// Where identifiers and the operator's token come from.
+/// Source of identifiers and tokens.
 pub trait Entropy: Send + Sync {
     /// Fills the buffer with unpredictable bytes.
     ///
@@ -33,11 +33,11 @@ impl Entropy for SystemEntropy {
 /// Clock and randomness of one server.
 #[derive(Clone)]
 pub struct Environment {
-    /// What time it is.
+    /// The current time.
     pub clock: Arc<dyn Clock>,
-    /// Where identifiers come from.
+    /// Source of identifiers and tokens.
     pub entropy: Arc<dyn Entropy>,
-    /// What goes wrong with the store.
+    /// Faults injected into the store.
     #[cfg(test)]
     pub(crate) faults: crate::faults::Faults,
 }

@@ -1,6 +1,6 @@
-//! Where a test makes the writer fail. Outside tests there is nothing here.
+//! Fault injection into the writer. Empty outside tests.
 
-/// Permits everything.
+/// Injects nothing.
 #[cfg(not(test))]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Faults;
@@ -9,7 +9,7 @@ pub(crate) struct Faults;
 #[expect(
     clippy::unused_self,
     clippy::unnecessary_wraps,
-    reason = "the same calls as in tests"
+    reason = "same signatures as in tests"
 )]
 impl Faults {
     pub(crate) fn wait_while_held(self) {}
@@ -20,9 +20,9 @@ impl Faults {
 
     pub(crate) fn after_commit(self) {}
 
-    pub(crate) fn after_answers(self) {}
+    pub(crate) fn after_replies(self) {}
 
-    pub(crate) fn forgets_identifiers(self) -> bool {
+    pub(crate) fn skips_dedup(self) -> bool {
         false
     }
 }
@@ -36,23 +36,23 @@ mod in_tests {
 
     use rusqlite::ffi;
 
-    /// What happens to the next commit of reports or of an operator's request.
+    /// What happens to the next commit of reports or of an operator request.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(crate) enum Fault {
         /// The disk is full.
         CommitFails,
-        /// The process ends with everything written and nothing committed.
+        /// The process dies with everything written and nothing committed.
         DiesBeforeCommit,
-        /// The process ends after the commit, before anybody is answered.
+        /// The process dies after the commit, before any reply is sent.
         DiesAfterCommit,
     }
 
-    /// A mistake that the scenarios must notice.
+    /// A planted bug that the scenarios must detect.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(crate) enum Mutation {
-        /// Whether an identifier is new is not asked.
+        /// Identifiers are not deduplicated.
         NoDedupe,
-        /// Answers go out before the commit.
+        /// Replies are sent before the commit.
         EarlyAcknowledgement,
     }
 
@@ -61,24 +61,24 @@ mod in_tests {
         held: bool,
         next: Option<Fault>,
         mutation: Option<Mutation>,
-        dies_after_answers: bool,
+        dies_after_replies: bool,
     }
 
-    /// The test's hand on the writer. Clones share it.
+    /// Lets a test inject faults into the writer. Clones share it.
     #[derive(Clone, Debug, Default)]
     pub(crate) struct Faults {
         shared: Arc<(Mutex<Plan>, Condvar)>,
     }
 
     impl Faults {
-        /// A server built with this mistake.
+        /// A server with this planted bug.
         pub(crate) fn mutated(mutation: Mutation) -> Self {
             let faults = Self::default();
             faults.plan().mutation = Some(mutation);
             faults
         }
 
-        /// The writer takes up nothing until released, so that everything sent meanwhile shares a commit.
+        /// The writer takes no command until released, so that everything sent meanwhile shares a commit.
         pub(crate) fn hold(&self) {
             self.plan().held = true;
         }
@@ -88,7 +88,7 @@ mod in_tests {
             self.shared.1.notify_all();
         }
 
-        /// Sets, or takes back, what happens to the next commit.
+        /// Sets or clears the fault of the next commit.
         pub(crate) fn set_next(&self, fault: Option<Fault>) {
             self.plan().next = fault;
         }
@@ -114,7 +114,7 @@ mod in_tests {
                 Some(Fault::DiesBeforeCommit) => {
                     plan.next = None;
                     if plan.mutation == Some(Mutation::EarlyAcknowledgement) {
-                        plan.dies_after_answers = true;
+                        plan.dies_after_replies = true;
                         return Ok(false);
                     }
                     drop(plan);
@@ -133,21 +133,21 @@ mod in_tests {
             }
         }
 
-        pub(crate) fn after_answers(&self) {
+        pub(crate) fn after_replies(&self) {
             let mut plan = self.plan();
-            if std::mem::take(&mut plan.dies_after_answers) {
+            if std::mem::take(&mut plan.dies_after_replies) {
                 drop(plan);
                 die();
             }
         }
 
-        pub(crate) fn forgets_identifiers(&self) -> bool {
+        pub(crate) fn skips_dedup(&self) -> bool {
             self.plan().mutation == Some(Mutation::NoDedupe)
         }
     }
 
-    /// Ends the writer where it stands: the transaction is rolled back, nobody is answered, what is queued
-    /// is lost; no message is printed.
+    /// Panics the writer: the transaction is rolled back, no reply is sent, queued commands are lost, and no message is
+    /// printed.
     fn die() -> ! {
         std::panic::resume_unwind(Box::new("the writer dies here"))
     }

@@ -1,4 +1,4 @@
-//! The one thread that computes estimates, in the order they were asked for, clears away what was deleted, and closes studies
+//! The background thread: computes estimates in the order of their requests, removes deleted data, and closes studies
 //! whose last day is over.
 
 use std::{
@@ -26,64 +26,66 @@ use crate::{
     store::{Job, Store, Study},
 };
 
-/// How often a job is begun before it is given up: one that takes the process down with it must not
-/// do so at every start.
-const MAX_ATTEMPTS: u32 = 3;
-/// How long to leave a store alone that does not answer.
-const RETRY: Duration = Duration::from_millis(if cfg!(test) { 5 } else { 5_000 });
-/// How often a job is tried that the store, and not the job, was at fault for: for an hour, and then it has failed.
-const MAX_TRIES: u32 = 720;
-/// How long to sleep when there is nothing to do; a new job ends it at once.
-const IDLE: Duration = Duration::from_secs(3_600);
+/// Runs of a job during which the process may crash before the job fails: it must not crash the server at every start.
+const MAX_CRASHED_RUNS: u32 = 3;
+/// Pause after a store error.
+const RETRY_DELAY: Duration = Duration::from_millis(if cfg!(test) { 5 } else { 5_000 });
+/// Attempts after store errors, which are not the job's fault: an hour's worth, then the job fails.
+const MAX_STORE_RETRIES: u32 = 720;
+/// Longest sleep when there is nothing to do; a new job ends it at once.
+const MAX_IDLE: Duration = Duration::from_secs(3_600);
 
-/// The queue of estimates and the thread that works it off.
-pub(crate) struct Jobs {
+/// The queue of estimates and the thread that computes them.
+pub(crate) struct EstimateQueue {
     store: Store,
-    control: Arc<Control>,
+    control: Arc<WorkerControl>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 #[derive(Default)]
-struct Control {
+struct WorkerControl {
     stop: AtomicBool,
-    orders: Mutex<Orders>,
+    signals: Mutex<Signals>,
     woken: Condvar,
 }
 
 #[derive(Default)]
-struct Orders {
-    /// There may be a job to begin.
+struct Signals {
+    /// There may be work to do.
     wake: bool,
-    /// Jobs whose result nobody waits for.
+    /// Jobs that were cancelled.
     cancelled: HashSet<i64>,
 }
 
-impl Control {
-    fn orders(&self) -> MutexGuard<'_, Orders> {
-        self.orders.lock().unwrap_or_else(PoisonError::into_inner)
+impl WorkerControl {
+    fn signals(&self) -> MutexGuard<'_, Signals> {
+        self.signals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn wake(&self) {
-        self.orders().wake = true;
+        self.signals().wake = true;
         self.woken.notify_all();
     }
 
-    fn wait(&self, at_most: Duration) {
-        let guard = self.orders();
+    fn wait(&self, timeout: Duration) {
+        let guard = self.signals();
         let (mut guard, _) = self
             .woken
-            .wait_timeout_while(guard, at_most, |orders| !orders.wake)
+            .wait_timeout_while(guard, timeout, |signals| !signals.wake)
             .unwrap_or_else(PoisonError::into_inner);
         guard.wake = false;
     }
 
-    /// Leaves the store alone for a while, but not when nobody waits for this job any more.
+    /// Waits before the store is tried again; ends early if this job is cancelled or the server stops.
     fn pause(&self, job: i64) {
-        let guard = self.orders();
-        // Whoever stops or cancels wakes; a new job does not end the pause.
-        drop(self.woken.wait_timeout_while(guard, RETRY, |orders| {
-            !self.stopping() && !orders.cancelled.contains(&job)
-        }));
+        let guard = self.signals();
+        // Stopping and cancelling notify; a new job does not end the pause.
+        drop(
+            self.woken
+                .wait_timeout_while(guard, RETRY_DELAY, |signals| {
+                    !self.stopping() && !signals.cancelled.contains(&job)
+                }),
+        );
     }
 
     fn stopping(&self) -> bool {
@@ -91,14 +93,14 @@ impl Control {
     }
 
     fn cancelled(&self, job: i64) -> bool {
-        self.stopping() || self.orders().cancelled.contains(&job)
+        self.stopping() || self.signals().cancelled.contains(&job)
     }
 }
 
-impl Jobs {
-    /// Starts the thread, whose estimates may take `threads`; jobs that an earlier run did not finish come first.
+impl EstimateQueue {
+    /// Starts the thread, whose estimates may use `threads`; jobs that an earlier process did not finish come first.
     pub(crate) fn start(store: Store, threads: Threads) -> Result<Self> {
-        let control = Arc::new(Control::default());
+        let control = Arc::new(WorkerControl::default());
         let thread = std::thread::Builder::new()
             .name("eigenveil-estimates".into())
             .spawn({
@@ -108,7 +110,7 @@ impl Jobs {
             .map_err(|error| {
                 Error::new(
                     ErrorCode::StoreUnavailable,
-                    format!("the thread for estimates cannot start ({error})"),
+                    format!("the estimate thread cannot start ({error}); restart the server"),
                 )
             })?;
         Ok(Self {
@@ -129,7 +131,7 @@ impl Jobs {
             .await
     }
 
-    /// There is something to clear away.
+    /// There may be something to remove, or a study to close.
     pub(crate) fn wake(&self) {
         self.control.wake();
     }
@@ -138,79 +140,81 @@ impl Jobs {
         let control = Arc::clone(&self.control);
         self.store
             .cancel_estimate(study, number, move |job| {
-                control.orders().cancelled.insert(job);
+                control.signals().cancelled.insert(job);
                 control.woken.notify_all();
             })
             .await
     }
 
-    /// Stops the job being computed, which runs again after the next start. A decomposition under way
-    /// cannot be interrupted: after `patience` its thread is left to end by itself.
-    pub(crate) fn stop(&self, patience: Duration) {
+    /// Stops the job being computed, which runs again after the next start. A decomposition in progress cannot be
+    /// interrupted: after `timeout` its thread is left to end by itself.
+    pub(crate) fn stop(&self, timeout: Duration) {
         self.control.stop.store(true, Ordering::Release);
         self.control.wake();
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(handle) = thread.take() else { return };
         let started = Instant::now();
         while !handle.is_finished() {
-            if started.elapsed() >= patience {
-                tracing::warn!("an estimate is still being computed; it will run again");
+            if started.elapsed() >= timeout {
+                tracing::warn!(
+                    "an estimate is still being computed at shutdown; it will run again"
+                );
                 return;
             }
             std::thread::sleep(Duration::from_millis(2));
         }
         if handle.join().is_err() {
-            tracing::error!("the estimates' thread had panicked");
+            tracing::error!("the estimate thread had panicked");
         }
     }
 }
 
-fn work(store: &Store, control: &Control) {
+fn work(store: &Store, control: &WorkerControl) {
     while !control.stopping() {
-        match store.begin_next_job() {
+        match store.start_next_job() {
             Ok(Some((study, job))) => run(store, control, &study, &job),
             Ok(None) => {
-                control.orders().cancelled.clear();
+                control.signals().cancelled.clear();
                 if let Err(error) = store.sweep(&|| control.stopping()) {
-                    tracing::warn!(%error, "what is deleted could not be cleared away; it will be tried again");
+                    tracing::warn!(%error, "removing deleted data failed; it will be retried");
                 }
-                control.wait(until_an_end(store));
+                control.wait(close_ended_studies(store));
             }
             Err(error) if error.code() == ErrorCode::ShuttingDown => return,
             Err(error) => {
-                tracing::error!(%error, "the queue of estimates cannot be read");
-                control.wait(RETRY);
+                tracing::error!(%error, "reading the queue of estimates failed");
+                control.wait(RETRY_DELAY);
             }
         }
     }
 }
 
-/// Closes what has ended; how long to sleep then.
-fn until_an_end(store: &Store) -> Duration {
+/// Closes studies whose last day is over; returns how long to sleep.
+fn close_ended_studies(store: &Store) -> Duration {
     match store.close_ended() {
-        Ok(next) => next.map_or(IDLE, |next| next.min(IDLE)),
+        Ok(next) => next.map_or(MAX_IDLE, |next| next.min(MAX_IDLE)),
         Err(error) => {
-            tracing::warn!(%error, "a study whose last day is over could not be closed; it takes no reports all the same");
-            RETRY
+            tracing::warn!(%error, "a study past its last day could not be closed; it accepts no reports anyway");
+            RETRY_DELAY
         }
     }
 }
 
-fn run(store: &Store, control: &Control, study: &Study, job: &Job) {
-    let cancelled = || control.cancelled(job.job);
+fn run(store: &Store, control: &WorkerControl, study: &Study, job: &Job) {
+    let cancelled = || control.cancelled(job.id);
     let started = Instant::now();
-    let result = if job.attempts >= MAX_ATTEMPTS {
+    let result = if job.attempts >= MAX_CRASHED_RUNS {
         Err(Error::estimate_failed(format!(
-            "the server stopped {} times while it computed this; ask for fewer components or give it more memory",
+            "the server stopped {} times while it computed this; request fewer components or give it more memory",
             job.attempts
         )))
     } else {
-        patiently(store, control, job, || {
+        retry_store_errors(store, control, job, || {
             catch_unwind(AssertUnwindSafe(|| {
                 compute(store, study, &job.request, Cancel::when(&cancelled))
             }))
             .unwrap_or_else(|_| {
-                Err(Error::estimate_failed("the computation failed through a fault of the program; the reports are untouched: please report this"))
+                Err(Error::estimate_failed("the computation failed because of a bug; the reports are unchanged: please report this"))
             })
         })
     };
@@ -220,51 +224,51 @@ fn run(store: &Store, control: &Control, study: &Study, job: &Job) {
         Err(_) => EstimateEnd::Failed,
     };
     store.metrics().estimate_ended(end, started.elapsed());
-    let written = match result {
-        Err(_) if control.stopping() => store.put_back_job(job.job),
-        // The row says so already.
+    let stored = match result {
+        Err(_) if control.stopping() => store.requeue_job(job.id),
+        // The row already says so.
         Err(_) if cancelled() => Ok(()),
         Err(error) => {
             tracing::info!(study = %study.id(), code = %error.code(), "estimate failed");
             let problem = Problem::new(status_of(error.code()).as_u16(), &error);
-            patiently(store, control, job, || {
-                store.finish_job(job.job, Err(problem.clone()))
+            retry_store_errors(store, control, job, || {
+                store.finish_job(job.id, Err(problem.clone()))
             })
         }
         Ok(estimate) => {
             tracing::info!(study = %study.id(), n = estimate.n, k = estimate.k, seconds = estimate.seconds, "estimate done");
-            // What took long to compute is not computed again because the disk is full.
-            patiently(store, control, job, || {
-                store.finish_job(job.job, Ok(estimate.clone()))
+            // A result that took long is not computed again because the disk is full.
+            retry_store_errors(store, control, job, || {
+                store.finish_job(job.id, Ok(estimate.clone()))
             })
         }
     };
-    if let Err(error) = written {
-        tracing::error!(%error, "the outcome of an estimate was not stored; it will run again");
+    if let Err(error) = stored {
+        tracing::error!(%error, "the result of an estimate could not be stored; it will run again");
         if error.code() != ErrorCode::ShuttingDown {
-            control.wait(RETRY);
+            control.wait(RETRY_DELAY);
         }
     }
 }
 
-/// Tries again while the store is at fault and may mend: no descriptor, a busy or full disk.
-fn patiently<T>(
+/// Retries while the store fails for a reason that may pass: no file descriptor, a busy or full disk.
+fn retry_store_errors<T>(
     store: &Store,
-    control: &Control,
+    control: &WorkerControl,
     job: &Job,
     mut work: impl FnMut() -> Result<T>,
 ) -> Result<T> {
-    for _ in 1..MAX_TRIES {
+    for _ in 1..MAX_STORE_RETRIES {
         match work() {
             Err(error)
                 if matches!(
                     error.code(),
                     ErrorCode::StoreUnavailable | ErrorCode::StoreFull
                 ) && !store.is_damaged()
-                    && !control.cancelled(job.job) =>
+                    && !control.cancelled(job.id) =>
             {
-                tracing::warn!(%error, "an estimate waits for the store");
-                control.pause(job.job);
+                tracing::warn!(%error, "store error; the estimate is retried");
+                control.pause(job.id);
             }
             result => return result,
         }
@@ -279,19 +283,19 @@ fn compute(
     cancel: Cancel<'_>,
 ) -> Result<Estimate> {
     let config = store.config();
-    let wanted = estimation::Request {
+    let settings = estimation::Request {
         name: study.name(),
         k: request.k.unwrap_or(study.default_k()),
         sparse: request.sparse.as_ref(),
         memory_bytes: config.sum_cache_bytes,
         stream_from: config.tuning.sparse_streaming_min_dimension,
     };
-    if study.shape().payload_form() == PayloadForm::Seed {
+    if study.report_format().payload_form() == PayloadForm::Seed {
         let seeds = store.seeds(study, cancel)?;
-        estimation::estimate(Source::Seeds(&seeds), study.params(), &wanted, cancel)
+        estimation::estimate(Source::Seeds(&seeds), study.params(), &settings, cancel)
     } else {
-        let sums = Source::Sums(store.moment(study, cancel)?.buckets);
-        estimation::estimate(sums, study.params(), &wanted, cancel)
+        let sums = Source::Sums(store.bucket_sums(study, cancel)?.buckets);
+        estimation::estimate(sums, study.params(), &settings, cancel)
     }
 }
 
@@ -300,44 +304,47 @@ mod tests {
     use super::*;
     use crate::{Environment, ServerConfig, store::unavailable};
 
-    /// An estimate waits for the store as long as that may mend, and nobody has called the estimate off.
+    /// An estimate is retried while the store may recover and nobody has cancelled it.
     #[test]
-    fn an_estimate_outlives_a_store_that_fails_for_a_while() {
+    fn an_estimate_survives_temporary_store_errors() {
         let directory = tempfile::tempdir().unwrap();
         let config = ServerConfig::new(directory.path().join("data"));
         let store = Store::open(&config, Environment::system()).unwrap();
-        let control = Control::default();
+        let control = WorkerControl::default();
         let job = Job {
-            job: 1,
-            study_row: 1,
+            id: 1,
+            study_pk: 1,
             request: EstimateRequest::default(),
             attempts: 0,
         };
-        let tries_of = |outcome: &dyn Fn(u32) -> Result<()>| {
-            let mut tries = 0;
-            let ended = patiently(&store, &control, &job, || {
-                tries += 1;
-                outcome(tries)
+        let attempts_of = |outcome: &dyn Fn(u32) -> Result<()>| {
+            let mut attempts = 0;
+            let ended = retry_store_errors(&store, &control, &job, || {
+                attempts += 1;
+                outcome(attempts)
             });
-            (tries, ended.map_err(|error| error.code()))
+            (attempts, ended.map_err(|error| error.code()))
         };
         let full = || Err(Error::new(ErrorCode::StoreFull, "no room"));
-        let mends = |tries| match tries {
+        let recovers = |attempts| match attempts {
             1 => Err(unavailable("no descriptor")),
             2 => full(),
             _ => Ok(()),
         };
-        assert_eq!(tries_of(&mends), (3, Ok(())));
-        // What the store is not at fault for is not tried again.
+        assert_eq!(attempts_of(&recovers), (3, Ok(())));
+        // Other errors are not retried.
         let own = ErrorCode::EstimateFailed;
         let fails = |_| Err(Error::new(own, "no reports"));
-        assert_eq!(tries_of(&fails), (1, Err(own)));
-        let cancelled_after = |tries| {
-            if tries == 2 {
-                control.orders().cancelled.insert(job.job);
+        assert_eq!(attempts_of(&fails), (1, Err(own)));
+        let cancelled_after = |attempts| {
+            if attempts == 2 {
+                control.signals().cancelled.insert(job.id);
             }
             full()
         };
-        assert_eq!(tries_of(&cancelled_after), (2, Err(ErrorCode::StoreFull)));
+        assert_eq!(
+            attempts_of(&cancelled_after),
+            (2, Err(ErrorCode::StoreFull))
+        );
     }
 }

@@ -2,21 +2,20 @@
 //!
 //! ```text
 //! device ──HTTP──▶ decode, validate ──▶ queue ──▶ writer: ids + sums, or seeds, in one transaction ──▶ acknowledgement
-//! analyst ──HTTP─▶ job ──▶ bucket sums of one moment ──▶ estimate ──▶ JSON, CSV, npy
+//! analyst ──HTTP─▶ job ──▶ snapshot of the bucket sums ──▶ estimate ──▶ JSON, CSV, npy
 //! ```
 //!
-//! * [`Server`]: listens and serves until told to stop. [`router`]: the same routes for an axum
+//! * [`Server`]: listens, serves and shuts down gracefully. [`router`]: the same routes for an axum
 //!   application of your own, around an [`AppState`].
-//! * [`Store`]: one embedded database file, one thread that writes. Nothing acknowledged is ever lost,
-//!   nothing is counted twice.
-//! * Pages for people: studies, one study live, a form with the planner beside it (`docs/run-a-server.md`).
-//! * [`ServerConfig`]: what an operator may set. [`Environment`]: clock and randomness, passed in.
+//! * [`Store`]: one embedded database file with a single writer thread. No acknowledged report is ever lost,
+//!   and uploads are idempotent: no report is counted twice.
+//! * Web pages: the studies, one study live, a form with the planner beside it (`docs/run-a-server.md`).
+//! * [`ServerConfig`]: the operator's settings. [`Environment`]: clock and randomness, injected for tests.
 //!
 //! # What is not here
 //!
-//! One process per data
-//! directory: there is no replication. Payloads of numbers are added up and dropped; seeds are kept
-//! without their identifiers: either way an estimate cannot leave single reports out afterwards.
+//! No replication: one process per data directory. Numeric payloads are added up and dropped; seeds are stored without
+//! their identifiers. Either way no single report can be removed from an estimate afterwards.
 
 mod app;
 mod check;

@@ -1,5 +1,5 @@
-//! What a running server counts of itself, for Prometheus. Nothing here names a study, a client or a token: labels are
-//! routes, methods, statuses and error codes, of which there are finitely many.
+//! Prometheus metrics of the server. No label names a study, a client or a token: labels are routes, methods, statuses
+//! and error codes, so their number is bounded.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -19,10 +19,10 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
-/// Names of `docs/server-reference.md`: changing one breaks somebody's alert.
+/// Prefix of all names. They are documented in `docs/server-reference.md`: changing one breaks somebody's alerts.
 const PREFIX: &str = "eigenveil";
-/// The route of reports, which nearly every request of a busy server asks for.
-const REPORTS: &str = "/v1/studies/{id}/reports";
+/// The route of reports, which gets nearly all requests of a busy server.
+const REPORTS_ROUTE: &str = "/v1/studies/{id}/reports";
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RequestLabels {
@@ -31,7 +31,7 @@ struct RequestLabels {
     status: u16,
 }
 
-/// The one label of a family: its name and what it says.
+/// The single label of a family: its name and value.
 type Label = [(&'static str, &'static str); 1];
 
 /// How an estimate ended.
@@ -55,17 +55,17 @@ impl EstimateEnd {
     }
 }
 
-/// The counters of one server.
+/// The metrics of one server.
 pub(crate) struct Metrics {
     registry: Registry,
     requests: Family<RequestLabels, Counter>,
-    /// The counter in `requests` that goes up most, and that no label is made for.
+    /// The busiest counter of `requests`, cached so that no label has to be built for it.
     reports_created: Counter,
     reports: Family<Label, Counter>,
     accepted: Counter,
     duplicate: Counter,
     body_bytes: Counter,
-    /// Commands that the writer has not taken up.
+    /// Commands waiting for the writer.
     pub(crate) queue_depth: Gauge,
     /// Connections being served.
     pub(crate) connections: Gauge,
@@ -73,21 +73,21 @@ pub(crate) struct Metrics {
     commit_reports: Histogram,
     commit_failures: Counter,
     estimate_seconds: Family<Label, Histogram, fn() -> Histogram>,
-    // From here on: looked up when somebody asks, because nothing keeps count of it.
+    // The rest is measured when the metrics are read.
     studies: Family<Label, Gauge>,
     pub(crate) estimates_waiting: Gauge,
-    /// Of the database and its log.
+    /// Size of the database and its write-ahead log.
     pub(crate) store_bytes: Gauge,
     pub(crate) disk_free_bytes: Gauge,
-    /// Of bodies being read or waiting for a commit.
+    /// Bodies being read or waiting for a commit.
     pub(crate) ingest_bytes: Gauge,
-    /// 1 while the last commit went through and no damage was met.
+    /// 1 while the last commit succeeded and no damage was found.
     pub(crate) store_healthy: Gauge,
-    sum_cache_bytes: Gauge,
+    resident_bytes: Gauge,
 }
 
 impl Metrics {
-    /// Counters at zero, for a queue of so many requests.
+    /// New metrics, for a write queue of this capacity.
     pub(crate) fn new(max_queued_requests: usize) -> Arc<Self> {
         let requests = Family::<RequestLabels, Counter>::default();
         let reports = Family::<Label, Counter>::default();
@@ -95,7 +95,7 @@ impl Metrics {
         let metrics = Self {
             registry: Registry::with_prefix(PREFIX),
             reports_created: requests.get_or_create_owned(&RequestLabels {
-                route: REPORTS.to_owned(),
+                route: REPORTS_ROUTE.to_owned(),
                 method: "POST",
                 status: StatusCode::CREATED.as_u16(),
             }),
@@ -120,7 +120,7 @@ impl Metrics {
             disk_free_bytes: Gauge::default(),
             ingest_bytes: Gauge::default(),
             store_healthy: Gauge::default(),
-            sum_cache_bytes: Gauge::default(),
+            resident_bytes: Gauge::default(),
         };
         for end in EstimateEnd::ALL {
             drop(metrics.estimate_seconds.get_or_create(&end.label()));
@@ -130,10 +130,14 @@ impl Metrics {
 
     fn registered(mut self, max_queued_requests: usize) -> Self {
         let mut registry = std::mem::take(&mut self.registry);
-        registry.register("http_requests", "Requests answered", self.requests.clone());
+        registry.register(
+            "http_requests",
+            "HTTP requests, by route, method and status",
+            self.requests.clone(),
+        );
         registry.register(
             "reports",
-            "Reports answered, by outcome; a batch refused as a whole is one",
+            "Reports received, by outcome; a batch rejected as a whole counts as one",
             self.reports.clone(),
         );
         registry.register_with_unit(
@@ -144,23 +148,23 @@ impl Metrics {
         );
         registry.register_with_unit(
             "commit_duration",
-            "Time from taking up a group of reports until it is on disk",
+            "Time from the start of a group commit until it is on disk",
             Unit::Seconds,
             self.commit_seconds.clone(),
         );
         registry.register(
             "commit_reports",
-            "Reports a commit held",
+            "Reports in a commit",
             self.commit_reports.clone(),
         );
         registry.register(
             "commit_failures",
-            "Commits that failed, of which nothing was counted",
+            "Commits that failed; nothing of them was counted",
             self.commit_failures.clone(),
         );
         registry.register_with_unit(
             "estimate",
-            "Time an estimate took, by how it ended",
+            "Time an estimate took, by outcome",
             Unit::Seconds,
             self.estimate_seconds.clone(),
         );
@@ -170,23 +174,23 @@ impl Metrics {
         for (name, help, gauge) in [
             (
                 "queue_depth",
-                "Requests that wait for the writer",
+                "Requests waiting for the writer",
                 &self.queue_depth,
             ),
             (
                 "queue_capacity",
-                "Requests that may wait for the writer",
+                "Maximum number of requests waiting for the writer",
                 &capacity,
             ),
             ("connections", "Connections being served", &self.connections),
             (
                 "estimates_waiting",
-                "Estimates that wait or are being computed",
+                "Estimates waiting or being computed",
                 &self.estimates_waiting,
             ),
             (
                 "store_healthy",
-                "1 while the last commit went through and no damage was met, else 0",
+                "1 while the last commit succeeded and no damage was found, else 0",
                 &self.store_healthy,
             ),
         ] {
@@ -195,12 +199,12 @@ impl Metrics {
         for (name, help, gauge) in [
             (
                 "store",
-                "Size of the database and its log",
+                "Size of the database and its write-ahead log",
                 &self.store_bytes,
             ),
             (
                 "disk_free",
-                "Room left on the disk of the data directory",
+                "Free space on the disk of the data directory",
                 &self.disk_free_bytes,
             ),
             (
@@ -211,7 +215,7 @@ impl Metrics {
             (
                 "resident_memory",
                 "Physical memory of the process",
-                &self.sum_cache_bytes,
+                &self.resident_bytes,
             ),
         ] {
             registry.register_with_unit(name, help, Unit::Bytes, gauge.clone());
@@ -219,19 +223,19 @@ impl Metrics {
         let build = Family::<Label, Gauge>::default();
         let version = [("version", env!("CARGO_PKG_VERSION"))];
         build.get_or_create(&version).set(1);
-        registry.register("build_info", "The version that runs", build);
+        registry.register("build_info", "Version of the running server", build);
         self.registry = registry;
         self
     }
 
     pub(crate) fn request(&self, route: &str, method: &Method, status: StatusCode) {
-        if status == StatusCode::CREATED && route == REPORTS {
+        if status == StatusCode::CREATED && route == REPORTS_ROUTE {
             self.reports_created.inc();
             return;
         }
         let labels = RequestLabels {
             route: route.to_owned(),
-            method: known(method),
+            method: method_label(method),
             status: status.as_u16(),
         };
         self.requests.get_or_create(&labels).inc();
@@ -244,8 +248,8 @@ impl Metrics {
         }
     }
 
-    /// A report, or a request with reports, was refused.
-    pub(crate) fn report_refused(&self, code: ErrorCode) {
+    /// A report, or a request with reports, was rejected.
+    pub(crate) fn report_rejected(&self, code: ErrorCode) {
         let outcome = [("outcome", code.as_str())];
         self.reports.get_or_create(&outcome).inc();
     }
@@ -275,22 +279,22 @@ impl Metrics {
             .set(signed(studies as u64));
     }
 
-    /// Everything in the text format of OpenMetrics, which Prometheus reads.
+    /// All metrics in the OpenMetrics text format.
     pub(crate) fn render(&self) -> Result<String, fmt::Error> {
-        self.sum_cache_bytes.set(resident_memory());
+        self.resident_bytes.set(resident_memory());
         let mut text = String::new();
         text::encode(&mut text, &self.registry)?;
         Ok(text)
     }
 }
 
-/// A gauge's number; none here comes near the limit.
+/// The value of a gauge; none comes near the limit.
 pub(crate) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// A client may make up methods without end.
-fn known(method: &Method) -> &'static str {
+/// The method as a label; clients may make up any number of methods.
+fn method_label(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",
         Method::HEAD => "HEAD",
@@ -303,7 +307,7 @@ fn known(method: &Method) -> &'static str {
     }
 }
 
-/// Physical memory of this process in bytes; 0 where the system does not say.
+/// Resident memory of this process in bytes; 0 if the system does not report it.
 fn resident_memory() -> i64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let kilobytes = status
@@ -318,7 +322,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_stay_finitely_many() {
+    fn the_number_of_labels_is_bounded() {
         let metrics = Metrics::new(7);
         for i in 0..1_000 {
             let method = Method::from_bytes(format!("M{i}").as_bytes()).unwrap();
@@ -327,7 +331,7 @@ mod tests {
         let mut text = String::new();
         text::encode(&mut text, &metrics.registry).unwrap();
         let lines = text.matches("eigenveil_http_requests_total{").count();
-        // And the one for reports.
+        // One for `other`, one for reports.
         assert_eq!(lines, 2, "{text}");
         assert!(text.contains("method=\"other\""));
     }

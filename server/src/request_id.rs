@@ -1,4 +1,4 @@
-//! The number of the request being served, for whatever logs a warning on its behalf.
+//! The number of the request being served, for log lines written on its behalf.
 
 use std::future::Future;
 
@@ -6,8 +6,8 @@ tokio::task_local! {
     static CURRENT: u64;
 }
 
-/// Runs what a request asks for.
-pub(crate) async fn within<F: Future>(id: u64, work: F) -> F::Output {
+/// Runs `work` as part of the request with this number.
+pub(crate) async fn scope<F: Future>(id: u64, work: F) -> F::Output {
     CURRENT.scope(id, work).await
 }
 

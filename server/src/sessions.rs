@@ -1,4 +1,4 @@
-//! Sessions of browsers: in memory, gone after a restart.
+//! Browser sessions: in memory only, gone after a restart.
 
 use std::{
     collections::HashMap,
@@ -14,85 +14,89 @@ use crate::store::TokenHash;
 
 /// Name of the cookie.
 pub(crate) const COOKIE: &str = "eigenveil-session";
-/// Most sessions of one token; the oldest of them ends when there is one more. However often somebody logs in, he ends
-/// no session but those of his own token.
-const MOST_OF_A_TOKEN: usize = 32;
-/// Time after which a session ends, by the clock that nobody sets.
+/// Sessions of one bearer token; beyond it the oldest ends. However often somebody logs in, only sessions of the same
+/// token end.
+const MAX_SESSIONS_PER_TOKEN: usize = 32;
+/// Maximum age of a session, by the monotonic clock.
 pub(crate) const LIFETIME: Duration = Duration::from_secs(8 * 3_600);
-/// Time without a request after which a session ends.
-const IDLE: Duration = Duration::from_secs(3_600);
+/// Maximum time between two requests of a session.
+const MAX_IDLE: Duration = Duration::from_secs(3_600);
 
-/// Hash of the identifier in a browser's cookie. The identifier itself is kept by the browser alone.
+/// Hash of the session identifier. Only the browser's cookie has the identifier itself.
 type Key = [u8; 32];
 
 struct Session {
-    /// The token it was begun with: a session allows what the token allows now.
+    /// The bearer token it was begun with: a session allows what the token allows now.
     token: TokenHash,
     begun: Instant,
-    seen: Instant,
+    last_used: Instant,
 }
 
-/// All sessions of a server.
+/// All sessions of the server.
 #[derive(Default)]
 pub(crate) struct Sessions {
-    held: Mutex<HashMap<Key, Session>>,
+    by_key: Mutex<HashMap<Key, Session>>,
 }
 
 impl Sessions {
     /// Begins a session under a new identifier.
     pub(crate) fn begin(&self, id: &str, token: TokenHash, now: Instant) {
-        let mut held = self.held();
-        held.retain(|_, session| session.lives(now));
-        let own = || held.iter().filter(|(_, session)| session.token.is(&token));
-        if own().count() >= MOST_OF_A_TOKEN
+        let mut by_key = self.by_key();
+        by_key.retain(|_, session| session.is_valid(now));
+        let own = || {
+            by_key
+                .iter()
+                .filter(|(_, session)| session.token.is(&token))
+        };
+        if own().count() >= MAX_SESSIONS_PER_TOKEN
             && let Some((&oldest, _)) = own().min_by_key(|(_, session)| session.begun)
         {
-            held.remove(&oldest);
+            by_key.remove(&oldest);
         }
         let session = Session {
             token,
             begun: now,
-            seen: now,
+            last_used: now,
         };
-        held.insert(key(id), session);
+        by_key.insert(key(id), session);
     }
 
-    /// The token of a session that has not ended.
+    /// The bearer token of a valid session.
     pub(crate) fn token(&self, id: &str, now: Instant) -> Option<TokenHash> {
-        let mut held = self.held();
-        let session = held.get_mut(&key(id))?;
-        if !session.lives(now) {
-            held.remove(&key(id));
+        let mut by_key = self.by_key();
+        let session = by_key.get_mut(&key(id))?;
+        if !session.is_valid(now) {
+            by_key.remove(&key(id));
             return None;
         }
-        session.seen = now;
+        session.last_used = now;
         Some(session.token)
     }
 
-    /// The token that the session of a request was begun with.
+    /// The bearer token of the session of a request.
     pub(crate) fn token_of(&self, headers: &HeaderMap) -> Option<TokenHash> {
-        self.token(&cookie(headers)?, Instant::now())
+        self.token(&session_id(headers)?, Instant::now())
     }
 
     /// Ends a session.
     pub(crate) fn end(&self, id: &str) {
-        self.held().remove(&key(id));
+        self.by_key().remove(&key(id));
     }
 
-    fn held(&self) -> MutexGuard<'_, HashMap<Key, Session>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    fn by_key(&self) -> MutexGuard<'_, HashMap<Key, Session>> {
+        self.by_key.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Session {
-    fn lives(&self, now: Instant) -> bool {
+    fn is_valid(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.begun) < LIFETIME
-            && now.saturating_duration_since(self.seen) < IDLE
+            && now.saturating_duration_since(self.last_used) < MAX_IDLE
     }
 }
 
-/// The identifier in the cookie of a request, if it has the form of one.
-pub(crate) fn cookie(headers: &HeaderMap) -> Option<String> {
+/// The session identifier in the cookie of a request, if it is well-formed.
+pub(crate) fn session_id(headers: &HeaderMap) -> Option<String> {
     headers
         .get_all(header::COOKIE)
         .iter()
@@ -109,9 +113,9 @@ fn key(id: &str) -> Key {
     Sha256::digest(id.as_bytes()).into()
 }
 
-/// What a form must carry to be taken from the browser that has this identifier: another site can make the browser send
-/// the cookie, but cannot read it.
-pub(crate) fn form_key(id: &str) -> String {
+/// The CSRF token that forms of the browser with this session identifier must carry: another site can make the browser
+/// send the cookie, but cannot read it.
+pub(crate) fn csrf_token(id: &str) -> String {
     let hash = Sha256::new()
         .chain_update(b"eigenveil form key\0")
         .chain_update(id.as_bytes())
@@ -124,40 +128,40 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sessions_end_by_age_idleness_logout_and_number() {
+    fn sessions_end_by_age_idle_time_logout_and_number() {
         let sessions = Sessions::default();
         let token = TokenHash::new("t");
         let start = Instant::now();
-        let moment = Duration::from_millis(1);
-        let lives = |id: &str, after| sessions.token(id, start + after).is_some();
+        let instant = Duration::from_millis(1);
+        let is_valid = |id: &str, after| sessions.token(id, start + after).is_some();
         sessions.begin("a", token, start);
-        assert!(lives("a", IDLE - moment) && !lives("b", moment));
-        assert!(!lives("a", 2 * IDLE - moment));
+        assert!(is_valid("a", MAX_IDLE - instant) && !is_valid("b", instant));
+        assert!(!is_valid("a", 2 * MAX_IDLE - instant));
         // Ended for good.
-        assert!(!lives("a", IDLE));
+        assert!(!is_valid("a", MAX_IDLE));
         sessions.begin("b", token, start);
         for step in 1..16 {
-            assert!(lives("b", step * IDLE / 2));
+            assert!(is_valid("b", step * MAX_IDLE / 2));
         }
-        assert!(!lives("b", LIFETIME));
+        assert!(!is_valid("b", LIFETIME));
         sessions.begin("c", token, start);
         sessions.end("c");
-        assert!(!lives("c", moment));
+        assert!(!is_valid("c", instant));
         let other = TokenHash::new("another's");
         sessions.begin("another's", other, start);
-        for i in 0..=MOST_OF_A_TOKEN as u32 {
-            sessions.begin(&format!("n{i}"), token, start + i * moment);
+        for i in 0..=MAX_SESSIONS_PER_TOKEN as u32 {
+            sessions.begin(&format!("n{i}"), token, start + i * instant);
         }
-        let last = format!("n{MOST_OF_A_TOKEN}");
+        let last = format!("n{MAX_SESSIONS_PER_TOKEN}");
         let later = Duration::from_secs(1);
-        assert!(!lives("n0", later) && lives("n1", later) && lives(&last, later));
-        // However many there are of one token: the others stay.
-        assert!(lives("another's", later));
+        assert!(!is_valid("n0", later) && is_valid("n1", later) && is_valid(&last, later));
+        // Sessions of other tokens stay.
+        assert!(is_valid("another's", later));
     }
 
     #[test]
-    fn form_keys_do_not_tell_the_identifier_and_are_not_the_kept_hash() {
-        assert_ne!(form_key("a"), form_key("b"));
-        assert_ne!(form_key("a"), to_hex(&key("a")));
+    fn csrf_tokens_reveal_neither_the_identifier_nor_the_stored_hash() {
+        assert_ne!(csrf_token("a"), csrf_token("b"));
+        assert_ne!(csrf_token("a"), to_hex(&key("a")));
     }
 }

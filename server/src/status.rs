@@ -1,4 +1,4 @@
-//! The one place that knows which error code is which HTTP status.
+//! The HTTP status of each error code.
 
 use axum::http::StatusCode;
 use eigenveil_shared::ErrorCode;
@@ -35,6 +35,7 @@ pub fn status_of(code: ErrorCode) -> StatusCode {
         | E::InvalidName
         | E::InvalidAbout
         | E::InvalidRequest
+        | E::InvalidConfig
         | E::WrongDimension
         | E::RowNotFinite
         | E::RowOutsideBall
@@ -47,12 +48,12 @@ pub fn status_of(code: ErrorCode) -> StatusCode {
         | E::EstimateFailed => StatusCode::UNPROCESSABLE_ENTITY,
         E::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
         E::TooManyRequests => StatusCode::TOO_MANY_REQUESTS,
-        E::StoreUnavailable | E::ShuttingDown | E::RandomnessUnavailable => {
+        E::StoreUnavailable | E::CannotListen | E::ShuttingDown | E::RandomnessUnavailable => {
             StatusCode::SERVICE_UNAVAILABLE
         }
         E::StoreFull => StatusCode::INSUFFICIENT_STORAGE,
         E::Internal => StatusCode::INTERNAL_SERVER_ERROR,
-        // A code that `shared` has gained since: the fault is ours.
+        // A code that was added to `shared` and not here.
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }
@@ -62,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_code_has_an_error_status_of_its_own_choosing() {
+    fn every_code_has_an_explicit_error_status() {
         for &code in ErrorCode::ALL {
             let status = status_of(code);
             assert!(
@@ -72,7 +73,7 @@ mod tests {
             assert_eq!(
                 status == StatusCode::INTERNAL_SERVER_ERROR,
                 code == ErrorCode::Internal,
-                "{code} has no status"
+                "{code} has no explicit status"
             );
         }
     }

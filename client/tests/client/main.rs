@@ -7,11 +7,11 @@ mod certificates;
 #[path = "../common/mod.rs"]
 mod common;
 #[cfg(feature = "http")]
-#[path = "../../../server/tests/common/patience.rs"]
-mod patience;
-#[cfg(feature = "http")]
 #[path = "../common/server.rs"]
 mod server;
+#[cfg(feature = "http")]
+#[path = "../../../server/tests/common/waiting.rs"]
+mod waiting;
 
 #[cfg(feature = "http")]
 mod analyst;

@@ -23,8 +23,8 @@ use eigenveil_shared::{
 
 use crate::{
     common::{self, STUDY, borrowed, params, participant, prepare},
-    patience::until,
     server::{Reply, Request, Server, Store, lock, study_server, truncated_json},
+    waiting::until,
 };
 
 pub(crate) fn ms(ms: u64) -> Duration {

@@ -1,4 +1,4 @@
-//! The load generator, a process of its own: every connection sends one request after the other.
+//! The load generator, a separate process: every connection sends one request after another.
 
 use std::time::{Duration, Instant};
 
@@ -14,13 +14,13 @@ use tokio::{
     net::TcpStream,
 };
 
-/// What one connection sends: a whole request, changed in place before each is sent.
+/// The requests of one connection: the same buffer, changed before each request.
 #[derive(Clone)]
 struct Template {
     request: Vec<u8>,
-    /// Where the identifiers are.
+    /// Offsets of the identifiers.
     ids: Vec<usize>,
-    /// How far behind an identifier a seed is, where payloads are seeds.
+    /// Distance from an identifier to its seed, for seed payloads.
     seed_behind: Option<usize>,
 }
 
@@ -39,13 +39,13 @@ impl Template {
         }
     }
 
-    /// One raw dense report as the rival takes it.
+    /// One raw dense report for the rival.
     fn raw(path: &str, p: usize) -> Self {
         let body = 0.5_f32.to_le_bytes().repeat(p * (p + 1) / 2);
         Self::new(path, "application/octet-stream", &body)
     }
 
-    /// One report, or a batch of them, of a study.
+    /// One report of a study, or a batch.
     fn reports(path: &str, canonical: &str, batch: usize) -> Self {
         let params = StudyParams::from_canonical(&from_hex(canonical).unwrap()).unwrap();
         let shape = StudyShape::new(&params);
@@ -81,7 +81,7 @@ impl Template {
         template
     }
 
-    /// New identifiers, time-ordered as devices make them: the time in front, the rest unlike the others'.
+    /// New identifiers, time-ordered like a device's: time first, then distinct random bytes.
     fn renew(&mut self, connection: u64, count: &mut u64) {
         for &at in &self.ids {
             *count += 1;
@@ -98,8 +98,8 @@ impl Template {
     }
 }
 
-/// `ADDRESS PATH raw:P|CANONICAL CONNECTIONS SECONDS BATCH REPORTS`: until the seconds are over or, if it is not
-/// 0, so many reports are sent. Prints how many were acknowledged.
+/// `ADDRESS PATH raw:P|CANONICAL CONNECTIONS SECONDS BATCH REPORTS`: runs until the time is up or, if REPORTS is not 0,
+/// until that many were sent. Prints how many were acknowledged.
 pub(crate) fn run(arguments: &[String]) {
     let [address, path, what, connections, seconds, batch, reports] = arguments else {
         panic!("seven arguments");
@@ -126,17 +126,17 @@ pub(crate) fn run(arguments: &[String]) {
             tasks.spawn(async move {
                 let mut stream = TcpStream::connect(address).await.unwrap();
                 stream.set_nodelay(true).unwrap();
-                let mut answer = vec![0; 4_096];
+                let mut buffer = vec![0; 4_096];
                 let (mut count, mut requests) = (0, 0);
                 while requests < most && Instant::now() < deadline {
                     template.renew(connection, &mut count);
                     stream.write_all(&template.request).await.unwrap();
-                    let length = stream.read(&mut answer).await.unwrap();
-                    let answer = &answer[..length];
+                    let length = stream.read(&mut buffer).await.unwrap();
+                    let response = &buffer[..length];
                     assert!(
-                        answer.starts_with(b"HTTP/1.1 20"),
+                        response.starts_with(b"HTTP/1.1 20"),
                         "{}",
-                        String::from_utf8_lossy(answer)
+                        String::from_utf8_lossy(response)
                     );
                     requests += 1;
                 }

@@ -7,8 +7,8 @@
 //! cargo bench --workspace --bench ingest -- memory [REPORTS]                    peak memory over 10⁷ reports
 //! ```
 //!
-//! The load comes from a second process on the same machine, so that the CPU time printed is the
-//! server's alone. One request is one report, or with BATCH > 1 a batch of so many.
+//! The load comes from a second process on the same machine, so that the CPU time printed is the server's only. One
+//! request is one report or, with BATCH > 1, a batch of that size.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -40,7 +40,7 @@ const DENSE: &str = "symmetric-gaussian";
 const SEEDS: &str = "double-cap";
 
 fn main() {
-    // `cargo bench` adds --bench, which is for harnesses.
+    // `cargo bench` adds --bench, which is for test harnesses.
     let arguments: Vec<String> = std::env::args()
         .skip(1)
         .filter(|a| a != "--bench")
@@ -81,7 +81,7 @@ fn mechanism(argument: Option<&String>) -> &'static str {
     })
 }
 
-/// What is sent to a server.
+/// The load on a server.
 #[derive(Clone, Copy, Debug)]
 struct Load {
     p: u64,
@@ -89,17 +89,17 @@ struct Load {
     connections: u64,
     seconds: u64,
     batch: u64,
-    /// Stop after so many reports; 0: only when the seconds are over.
+    /// Stop after this many reports; 0: only when the time is up.
     reports: u64,
 }
 
-/// What came of it.
+/// The result of a run.
 #[derive(Clone, Copy, Debug)]
 struct Outcome {
     reports: u64,
-    /// Reports a second.
+    /// Reports per second.
     rate: f64,
-    /// Microseconds of server CPU a report.
+    /// Microseconds of server CPU per report.
     cpu: f64,
 }
 
@@ -123,7 +123,7 @@ impl Load {
         );
     }
 
-    /// Sends it to `what` at `address`, and says what it cost `server`.
+    /// Sends it to `what` at `address`, and prints what it cost `server`.
     fn send(self, server: &Process, address: &str, path: &str, what: &str) -> Outcome {
         let (cpu, started) = (server.cpu_seconds(), Instant::now());
         let output = Command::new(std::env::current_exe().unwrap())
@@ -146,7 +146,7 @@ impl Load {
         }
     }
 
-    /// A durable server of ours in this process; what it stored is what it acknowledged.
+    /// Our durable server in this process; it stores what it acknowledges.
     fn at_eigenveil(self) -> Outcome {
         let directory =
             tempfile::tempdir_in(std::env::var("BENCH_DIR").unwrap_or("/tmp".into())).unwrap();
@@ -154,7 +154,7 @@ impl Load {
             listen: ([127, 0, 0, 1], 0).into(),
             ..ServerConfig::new(directory.path().join("data"))
         };
-        // What counting costs: a limit that is never reached.
+        // Limits that are never reached, to measure the cost of counting.
         if std::env::var("LIMITED").is_ok() {
             config.address_requests_per_minute = Some(u32::MAX);
         }
@@ -220,7 +220,7 @@ fn median(mut runs: Vec<Outcome>) -> Outcome {
     runs[runs.len() / 2]
 }
 
-/// Ours (durable, deduplicated) and the rival (neither) in turn, three times each, medians.
+/// Ours (durable, deduplicated) and the rival (neither), alternating, three times each; medians.
 fn beside_the_rival() {
     println!(
         "| load | connections | ours: reports/s | µs CPU | rival: reports/s | µs CPU | rate, ours / rival | CPU, ours / rival |"
@@ -261,7 +261,7 @@ fn beside_the_rival() {
     );
 }
 
-/// Peak memory of the server as reports come in.
+/// Peak memory of the server while reports come in.
 fn memory(reports: u64) {
     let before = Process::this().peak_mib();
     println!("before the first report: peak {before:.0} MiB");

@@ -1,4 +1,4 @@
-//! What the kernel says of a process: processor time and peak memory.
+//! CPU time and peak memory of a process, as the kernel reports them.
 
 use std::path::PathBuf;
 
@@ -26,7 +26,7 @@ impl Process {
         ticks / 100.0
     }
 
-    /// Peak of the resident memory in MiB.
+    /// Peak resident memory in MiB.
     pub(crate) fn peak_mib(&self) -> f64 {
         let status = std::fs::read_to_string(self.0.join("status")).unwrap();
         let line = status

@@ -1,22 +1,33 @@
-//! Settings from a TOML file.
+//! Reading settings from a TOML file.
 
 use std::{fs, path::Path};
 
-use eigenveil_shared::{Error, Result};
+use eigenveil_shared::Result;
 
-use super::ServerConfig;
+use super::{ServerConfig, invalid_config};
 
-/// Keys of before, and what they are called now.
-const RENAMED_KEYS: [(&str, &str); 4] = [
-    ("ingest_bytes", "max_ingest_bytes"),
-    ("memory_bytes", "sum_cache_bytes"),
-    ("store_bytes", "max_store_bytes"),
-    ("wrong_tokens_per_minute", "failed_auth_per_minute"),
+/// Keys of older versions: with their new name, or `None` if the key was removed.
+const RENAMED_KEYS: &[(&str, Option<&str>)] = &[
+    ("answer_bytes", None),
+    ("commit_bytes", None),
+    ("commit_delay_us", None),
+    ("commit_reports", None),
+    ("handshake_timeout_ms", None),
+    ("ingest_bytes", Some("max_ingest_bytes")),
+    ("json_bytes", None),
+    ("memory_bytes", Some("sum_cache_bytes")),
+    ("min_bytes_per_second", None),
+    ("proxy_header", None),
+    ("queue_requests", None),
+    ("store_bytes", Some("max_store_bytes")),
+    ("stream_sparse_from", None),
+    ("waiting_estimates", None),
+    ("wrong_tokens_per_minute", Some("failed_auth_per_minute")),
 ];
 
 impl ServerConfig {
-    /// Settings from TOML: the keys are the fields of this type; `docs/eigenveil.toml` shows every one. Without `data_dir`
-    /// the directory is empty, to be set afterwards.
+    /// Parses TOML whose keys are the fields of this type; `docs/eigenveil.toml` shows all of them. Without `data_dir` the
+    /// path is empty and must be set afterwards.
     ///
     /// ```
     /// use eigenveil_server::ServerConfig;
@@ -28,23 +39,24 @@ impl ServerConfig {
     /// ```
     ///
     /// # Errors
-    /// `invalid-request`: what is not TOML, a key that there is not (those that there are are named), a value of another
-    /// type. Whether the values make sense is for [`check`](Self::check).
+    /// `invalid-config`: the text is not TOML, a key is unknown (the message lists the known keys, and names the new one of
+    /// a renamed key), or a value has the wrong type. [`check`](Self::check) checks the values.
     pub fn from_toml(text: &str) -> Result<Self> {
         toml::from_str(text).map_err(|error| {
             let keys: toml::Table = text.parse().unwrap_or_default();
             let renamed = RENAMED_KEYS.iter().find(|(old, _)| keys.contains_key(*old));
-            Error::invalid_request(match renamed {
-                Some((old, new)) => format!("{old} is now called {new}"),
+            invalid_config(match renamed {
+                Some((old, Some(new))) => format!("{old} is now called {new}; rename it"),
+                Some((old, None)) => format!("{old} is no longer a key; remove it"),
                 None => error.to_string().trim_end().to_owned(),
             })
         })
     }
 
-    /// As [`from_toml`](Self::from_toml), from a file, which errors name.
+    /// As [`from_toml`](Self::from_toml), from a file; errors name it.
     pub fn from_file(path: &Path) -> Result<Self> {
         let named = |error: &dyn std::fmt::Display| {
-            Error::invalid_request(format!(
+            invalid_config(format!(
                 "the configuration file {}: {error}",
                 path.display()
             ))
@@ -62,7 +74,7 @@ mod tests {
 
     const SAMPLE: &str = include_str!("../../../docs/eigenveil.toml");
 
-    /// The keys that there are, as an unknown one is answered.
+    /// All keys, taken from the error about an unknown one.
     fn keys() -> BTreeSet<String> {
         let error = ServerConfig::from_toml("unknown = 1").unwrap_err();
         let (_, known) = error.detail().split_once("expected one of ").unwrap();
@@ -72,7 +84,7 @@ mod tests {
             .collect()
     }
 
-    /// `key = value` and `# key = value`, which is a key that is absent by default.
+    /// The lines `key = value`, and `# key = value` for a key without a default: active or not, key, line.
     fn lines() -> Vec<(bool, &'static str, &'static str)> {
         SAMPLE
             .lines()
@@ -86,22 +98,22 @@ mod tests {
     }
 
     #[test]
-    fn the_sample_has_every_key_once_with_its_default() {
+    fn the_sample_shows_every_key_once_with_its_default() {
         let sample = ServerConfig::from_toml(SAMPLE).unwrap();
         assert_eq!(sample, ServerConfig::new("/var/lib/eigenveil"));
         let lines = lines();
         let shown: BTreeSet<String> = lines.iter().map(|(_, key, _)| (*key).to_owned()).collect();
         assert_eq!(shown, keys());
-        assert_eq!(shown.len(), lines.len(), "a key is there twice");
+        assert_eq!(shown.len(), lines.len(), "a key appears twice");
         assert!(keys().len() > 20);
     }
 
     #[test]
-    fn what_the_sample_leaves_out_would_be_read_too() {
+    fn commented_keys_of_the_sample_are_valid() {
         for (active, key, line) in lines() {
             let config =
                 ServerConfig::from_toml(line).unwrap_or_else(|error| panic!("{line}: {error}"));
-            // A comment that shows the default would not show anything.
+            // An example that is the default would show nothing.
             let default = ServerConfig::new("");
             assert_eq!(active && key != "data_dir", config == default, "{key}");
         }
@@ -118,7 +130,28 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn an_old_key_is_rejected_with_the_new_one() {
+        for (old, new) in RENAMED_KEYS {
+            assert!(!keys().contains(*old), "{old}");
+            let message = match new {
+                Some(new) => {
+                    assert!(keys().contains(*new), "{new}");
+                    format!("{old} is now called {new};")
+                }
+                None => format!("{old} is no longer a key;"),
+            };
+            for text in [
+                format!("{old} = 1"),
+                format!("max_connections = 5\n{old} = \"x\""),
+            ] {
+                let error = ServerConfig::from_toml(&text).unwrap_err();
+                assert!(error.detail().contains(&message), "{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn errors_name_the_wrong_key_or_value() {
         for (text, says) in [
             (
                 "max_conections = 1",

@@ -1,4 +1,4 @@
-//! Networks, such as those of proxies that are believed.
+//! Networks, such as those of trusted proxies.
 
 use std::{fmt, net::IpAddr, str::FromStr};
 
@@ -6,13 +6,15 @@ use eigenveil_shared::Error;
 use ipnet::IpNet;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::invalid_config;
+
 /// A network in CIDR notation, such as `10.0.0.0/8`, or one address.
 ///
 /// ```
 /// use eigenveil_server::Network;
 /// let inside: Network = "10.0.0.0/8".parse()?;
 /// assert!(inside.contains("10.1.2.3".parse()?) && !inside.contains("11.1.2.3".parse()?));
-/// // An IPv4 address in IPv6 clothes is the same address.
+/// // An IPv4-mapped IPv6 address is the same address.
 /// assert!(inside.contains("::ffff:10.1.2.3".parse()?));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -34,7 +36,7 @@ impl FromStr for Network {
             .or_else(|_| text.parse::<IpAddr>().map(IpNet::from))
             .map(Self)
             .map_err(|_| {
-                Error::invalid_request(format!(
+                invalid_config(format!(
                     "{text:?} is not a network; write it like 10.0.0.0/8, fd00::/8 or 10.1.2.3"
                 ))
             })

@@ -1,4 +1,4 @@
-//! Reading a body without ever holding more than its limit.
+//! Reading request bodies within their limits.
 
 use std::time::Duration;
 
@@ -13,37 +13,39 @@ use http_body_util::BodyExt;
 use hyper::body::Frame;
 use serde::de::DeserializeOwned;
 
-use super::limit::Caller;
+use super::rate_limit_layer::ClientKey;
 use crate::{
     app::AppState,
-    config::MIN_BYTES_PER_SECOND,
+    config::MIN_TRANSFER_BYTES_PER_SECOND,
     net::memory::{Reservation, SMALL},
 };
 
-/// Where memory is short, a body that brings less than [`MIN_BYTES_PER_SECOND`] over this long is cut off.
-const WATCHED: Duration = Duration::from_secs(5);
-/// Largest JSON body in bytes, which holds 4,096 features with long names.
-const MAX_JSON: usize = 4 << 20;
-/// Room made for a body that comes in pieces, at first.
-const FIRST_ROOM: usize = 64 << 10;
+/// Period over which the transfer rate is measured: when memory is short, a body that brings less than
+/// [`MIN_TRANSFER_BYTES_PER_SECOND`] is cut off.
+const RATE_WINDOW: Duration = Duration::from_secs(5);
+/// Largest JSON body in bytes: 4,096 features with long names fit.
+const MAX_JSON_BYTES: usize = 4 << 20;
+/// Initial capacity of the buffer for a body that arrives in several frames.
+const INITIAL_CAPACITY: usize = 64 << 10;
 
-/// Reads a body of at most `limit` bytes. A body that arrives in one piece is not copied.
+/// Reads a body of at most `limit` bytes. A body that arrives in one frame is not copied.
 ///
 /// # Errors
-/// `body-too-large` as soon as the limit is passed or a larger length is announced;
-/// `too-many-requests` when too many bodies are in memory, or this one does not arrive in time.
+/// `body-too-large` as soon as the limit is exceeded or a larger length is announced; `too-many-requests` if too many
+/// bodies are in memory; `request-timeout`; `incomplete-body` if it broke off.
 pub(crate) async fn read(
     app: &AppState,
     parts: &Parts,
     body: Body,
     limit: usize,
 ) -> Result<(Bytes, Reservation)> {
-    let client = Caller::from_request(app, &parts.headers, &parts.extensions).map(Caller::address);
+    let client =
+        ClientKey::from_request(app, &parts.headers, &parts.extensions).map(ClientKey::address);
     let reservation = Reservation::for_client(app.store().ingest_memory(), client);
     read_into(app, &parts.headers, body, limit, reservation).await
 }
 
-/// The same with a reservation of the caller's.
+/// As [`read`], with a reservation of the caller's.
 pub(crate) async fn read_into(
     app: &AppState,
     headers: &HeaderMap,
@@ -66,7 +68,7 @@ pub(crate) async fn read_into(
         Err(_) => Err(Error::new(
             ErrorCode::RequestTimeout,
             format!(
-                "the body did not arrive within {} s; send it again",
+                "the body did not arrive within {} s; retry",
                 timeout.as_secs_f64()
             ),
         )),
@@ -80,17 +82,17 @@ async fn collect(
     announced: Option<u64>,
     mut reservation: Reservation,
 ) -> Result<(Bytes, Reservation)> {
-    let mut pace = Pace::new();
+    let mut min_rate = MinRate::new();
     let mut first = Bytes::new();
     let mut rest = BytesMut::new();
     let mut length = 0;
-    // What the reservation holds.
-    let mut held = 0;
-    while let Some(frame) = pace.next(&mut body, length, &reservation).await? {
+    // Bytes reserved so far.
+    let mut reserved = 0;
+    while let Some(frame) = min_rate.next(&mut body, length, &reservation).await? {
         let frame = frame.map_err(|_| {
             Error::new(
                 ErrorCode::IncompleteBody,
-                format!("the body broke off after {length} bytes; send it again"),
+                format!("the body broke off after {length} bytes; retry"),
             )
         })?;
         let Ok(data) = frame.into_data() else {
@@ -102,17 +104,20 @@ async fn collect(
         }
         if first.is_empty() {
             reservation.grow(data.len())?;
-            held = data.len();
+            reserved = data.len();
             first = data;
         } else {
             if length > rest.capacity() {
-                // Room is held before it is made: twice as much each time, and never more than is announced and allowed.
+                // Reserve before allocating: double each time, but never more than announced and allowed.
                 let announced = announced.map_or(limit, |n| usize::try_from(n).unwrap_or(limit));
-                let room = (2 * length).max(FIRST_ROOM).min(announced).max(length);
-                reservation.grow(room - held)?;
-                held = room;
-                // Made anew: growing would take more than was held.
-                let mut larger = BytesMut::with_capacity(room);
+                let capacity = (2 * length)
+                    .max(INITIAL_CAPACITY)
+                    .min(announced)
+                    .max(length);
+                reservation.grow(capacity - reserved)?;
+                reserved = capacity;
+                // A new buffer: growing the old one would take more than was reserved.
+                let mut larger = BytesMut::with_capacity(capacity);
                 larger.extend_from_slice(&rest);
                 rest = larger;
             }
@@ -131,14 +136,14 @@ async fn collect(
     Ok((bytes, reservation))
 }
 
-/// How fast a body comes.
-struct Pace {
+/// The minimum transfer rate of a body.
+struct MinRate {
     since: tokio::time::Instant,
-    /// Bytes that had come then.
+    /// Bytes received by then.
     before: usize,
 }
 
-impl Pace {
+impl MinRate {
     fn new() -> Self {
         Self {
             since: tokio::time::Instant::now(),
@@ -146,31 +151,31 @@ impl Pace {
         }
     }
 
-    /// The next frame of a body of which `length` bytes have come.
+    /// The next frame of a body of which `length` bytes were received.
     ///
     /// # Errors
-    /// `request-timeout` where others wait for the memory and this comes too slowly.
+    /// `request-timeout` if memory is short and the body arrives too slowly.
     async fn next(
         &mut self,
         body: &mut Body,
         length: usize,
-        held: &Reservation,
+        reservation: &Reservation,
     ) -> Result<Option<Result<Frame<Bytes>, axum::Error>>> {
         loop {
-            let until = self.since + WATCHED;
+            let until = self.since + RATE_WINDOW;
             if tokio::time::Instant::now() < until
                 && let Ok(frame) = tokio::time::timeout_at(until, body.frame()).await
             {
                 return Ok(frame);
             }
-            let wanted = WATCHED.as_secs() * MIN_BYTES_PER_SECOND;
-            let slow = ((length - self.before) as u64) < wanted;
-            if slow && length > SMALL && held.budget().is_pressed() {
+            let min_bytes = RATE_WINDOW.as_secs() * MIN_TRANSFER_BYTES_PER_SECOND;
+            let slow = ((length - self.before) as u64) < min_bytes;
+            if slow && length > SMALL && reservation.budget().is_under_pressure() {
                 return Err(Error::new(
                     ErrorCode::RequestTimeout,
                     format!(
-                        "memory is short and less than {wanted} bytes of the body came in {} s; send it again",
-                        WATCHED.as_secs()
+                        "memory is short and less than {min_bytes} bytes of the body arrived in {} s; retry",
+                        RATE_WINDOW.as_secs()
                     ),
                 ));
             }
@@ -187,16 +192,16 @@ pub(crate) async fn read_json<T: DeserializeOwned>(app: &AppState, request: Requ
     if !essence.eq_ignore_ascii_case("application/json") {
         return Err(unsupported_media_type(media_type, "application/json"));
     }
-    let (bytes, _reservation) = read(app, &parts, body, MAX_JSON).await?;
+    let (bytes, _reservation) = read(app, &parts, body, MAX_JSON_BYTES).await?;
     serde_json::from_slice(&bytes).map_err(|error| {
         Error::new(
             ErrorCode::MalformedJson,
-            format!("the JSON body is not what this endpoint takes: {error}"),
+            format!("the JSON body does not fit this endpoint: {error}"),
         )
     })
 }
 
-/// The content type as sent; empty when there is none, or none that is text.
+/// The content type as sent; empty if there is none, or if it is not text.
 pub(crate) fn media_type(headers: &HeaderMap) -> &str {
     headers
         .get(header::CONTENT_TYPE)
@@ -204,18 +209,20 @@ pub(crate) fn media_type(headers: &HeaderMap) -> &str {
         .unwrap_or_default()
 }
 
-pub(crate) fn unsupported_media_type(sent: &str, wanted: &str) -> Error {
-    // Somebody else's text: no more of it than is needed to recognise it.
+pub(crate) fn unsupported_media_type(sent: &str, expected: &str) -> Error {
+    // Text from the client: only as much as is needed to recognize it.
     let sent: String = sent.chars().take(80).collect();
     Error::new(
         ErrorCode::UnsupportedMediaType,
-        format!("the content type is {sent:?}; this endpoint takes {wanted}"),
+        format!("the content type is {sent:?}; this endpoint accepts {expected}"),
     )
 }
 
 fn too_large(length: u64, limit: usize) -> Error {
     Error::new(
         ErrorCode::BodyTooLarge,
-        format!("the body has {length} bytes or more and the limit here is {limit}; send less"),
+        format!(
+            "the body has {length} bytes or more and the limit here is {limit}; send a smaller one"
+        ),
     )
 }

@@ -1,9 +1,9 @@
-//! Reading what a handler left of a request's body, so that the client gets its answer.
+//! Reading what a handler left of a request's body, so that the client gets the response.
 //!
-//! A handler may answer before it has read the body: 413 from the announced length, 404, 415. Were the
-//! connection closed then, the client, still writing, would see a reset instead of the answer, and the
-//! next request on the same connection would fail. What is left is therefore read and thrown away; where
-//! that takes too much the answer says `Connection: close`.
+//! A handler may respond before it has read the body: 413 because of the announced length, 404, 415. If the connection
+//! were closed then, the client, still writing, would see a reset instead of the response, and the next request on the
+//! connection would fail. The rest is therefore read and discarded; if it is too long the response says `Connection:
+//! close`.
 
 use std::{
     pin::Pin,
@@ -23,12 +23,12 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::app::AppState;
 
-/// Most bytes read for nothing.
-const MAX_DRAINED: u64 = 16 << 20;
+/// Maximum number of bytes read and discarded.
+const MAX_DRAINED_BYTES: u64 = 16 << 20;
 
-/// Sends the answer when the whole body is read, within [`MAX_DRAINED`] bytes and the time a client may
-/// take to send a body, counted from the head of the request.
-pub(crate) async fn unread(
+/// Sends the response after the whole body was read, within [`MAX_DRAINED_BYTES`] and the time a client may take to
+/// send a body, counted from the head of the request.
+pub(crate) async fn drain_after(
     app: &AppState,
     request: Request,
     next: impl AsyncFnOnce(Request) -> Response,
@@ -37,20 +37,20 @@ pub(crate) async fn unread(
         return next(request).await;
     }
     let deadline = Instant::now() + app.config().body_timeout();
-    // Such a client sends nothing before it is asked to, which the first read does.
-    let waits = request.headers().contains_key(header::EXPECT);
-    let returned = Returned::default();
+    // Such a client sends nothing before the first read asks for it.
+    let expects_continue = request.headers().contains_key(header::EXPECT);
+    let slot = BodySlot::default();
     let request = request.map(|body| {
-        Body::new(Lent {
+        Body::new(TrackedBody {
             body: Some(body),
             touched: false,
-            returned: returned.clone(),
+            slot: slot.clone(),
         })
     });
     let mut response = next(request).await;
-    let left = returned.lock().take();
-    if let Some(Left { body, touched }) = left {
-        let untouched = waits && !touched;
+    let rest = slot.lock().take();
+    if let Some(UnreadBody { body, touched }) = rest {
+        let untouched = expects_continue && !touched;
         if untouched || !matches!(timeout_at(deadline, drain(body)).await, Ok(true)) {
             let close = HeaderValue::from_static("close");
             response.headers_mut().insert(header::CONNECTION, close);
@@ -59,47 +59,47 @@ pub(crate) async fn unread(
     response
 }
 
-/// Whether the body came to its end within the limit.
+/// Whether the body ended within the limit.
 async fn drain(mut body: Body) -> bool {
-    if body.size_hint().lower() > MAX_DRAINED {
+    if body.size_hint().lower() > MAX_DRAINED_BYTES {
         return false;
     }
     let mut drained = 0;
     while let Some(frame) = body.frame().await {
         let Ok(frame) = frame else { return false };
         drained += frame.data_ref().map_or(0, |data| data.len() as u64);
-        if drained > MAX_DRAINED {
+        if drained > MAX_DRAINED_BYTES {
             return false;
         }
     }
     true
 }
 
-/// A body that its reader dropped before the end.
-struct Left {
+/// A body that was dropped before its end.
+struct UnreadBody {
     body: Body,
     touched: bool,
 }
 
-/// Where a body comes back to.
+/// Where a [`TrackedBody`] puts the rest of its body.
 #[derive(Clone, Default)]
-struct Returned(Arc<Mutex<Option<Left>>>);
+struct BodySlot(Arc<Mutex<Option<UnreadBody>>>);
 
-impl Returned {
-    fn lock(&self) -> MutexGuard<'_, Option<Left>> {
+impl BodySlot {
+    fn lock(&self) -> MutexGuard<'_, Option<UnreadBody>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The body a handler gets. Dropped before its end, it goes back.
-struct Lent {
-    /// Gone after the end or an error.
+/// The body that a handler gets. If it is dropped before its end, the rest goes to the slot.
+struct TrackedBody {
+    /// `None` after the end or an error.
     body: Option<Body>,
     touched: bool,
-    returned: Returned,
+    slot: BodySlot,
 }
 
-impl hyper::body::Body for Lent {
+impl hyper::body::Body for TrackedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -129,12 +129,12 @@ impl hyper::body::Body for Lent {
     }
 }
 
-impl Drop for Lent {
+impl Drop for TrackedBody {
     fn drop(&mut self) {
         if let Some(body) = self.body.take()
             && !body.is_end_stream()
         {
-            *self.returned.lock() = Some(Left {
+            *self.slot.lock() = Some(UnreadBody {
                 body,
                 touched: self.touched,
             });

@@ -1,4 +1,4 @@
-//! Asking for estimates and fetching them.
+//! Requesting and fetching estimates.
 
 use axum::{
     Json,
@@ -12,21 +12,21 @@ use eigenveil_shared::{
     estimate::Estimate,
 };
 use serde::{Deserialize, Serialize};
-use tokio::sync::Semaphore;
 
 use super::{
     body,
     extract::{NumberInPath, Operator, Reader, StudyInPath},
     files,
-    openapi::{Binary, Refusals},
+    openapi::{Binary, ErrorResponses},
     problem::ApiError,
+    run_blocking,
 };
 use crate::{
     app::AppState,
     store::{StoredEstimate, Study, check_rank},
 };
 
-/// Largest iteration cap that may be asked for.
+/// Maximum number of iterations that may be requested.
 const MAX_ITERATIONS: usize = 1_000_000;
 
 /// `GET /v1/studies/{id}/estimates`.
@@ -50,12 +50,12 @@ pub(crate) struct Show {
     format: Option<Format>,
 }
 
-/// Ask for an estimate
+/// Request an estimate
 #[utoipa::path(
     post, path = "/v1/studies/{id}/estimates", tag = "estimates",
     params(("id" = String, Path, description = "Identifier of the study")),
     request_body = EstimateRequest,
-    responses((status = 202, description = "The job", body = EstimateDocument), Refusals),
+    responses((status = 202, description = "The job", body = EstimateDocument), ErrorResponses),
     security(("operator" = [])),
 )]
 pub(crate) async fn create(
@@ -65,14 +65,14 @@ pub(crate) async fn create(
     OriginalUri(here): OriginalUri,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let wanted: EstimateRequest = body::read_json(&app, request).await?;
-    if let Some(k) = wanted.k {
+    let body: EstimateRequest = body::read_json(&app, request).await?;
+    if let Some(k) = body.k {
         check_rank(k, study.params().dimension())?;
     }
-    if let Some(sparse) = &wanted.sparse {
+    if let Some(sparse) = &body.sparse {
         check_sparse(sparse)?;
     }
-    let document = app.jobs().add(&study, wanted).await?;
+    let document = app.jobs().add(&study, body).await?;
     let location = format!("{}/{}", here.path(), document.number);
     let accepted = [(header::LOCATION, location)];
     Ok((StatusCode::ACCEPTED, accepted, Json(document)).into_response())
@@ -82,7 +82,7 @@ pub(crate) async fn create(
 #[utoipa::path(
     get, path = "/v1/studies/{id}/estimates", tag = "estimates",
     params(("id" = String, Path, description = "Identifier of the study")),
-    responses((status = 200, description = "The jobs", body = EstimateList), Refusals),
+    responses((status = 200, description = "The jobs", body = EstimateList), ErrorResponses),
     security(("operator" = []), ("analyst" = [])),
 )]
 pub(crate) async fn list(
@@ -90,7 +90,7 @@ pub(crate) async fn list(
     StudyInPath(study): StudyInPath,
     State(app): State<AppState>,
 ) -> Result<Json<EstimateList>, ApiError> {
-    let estimates = blocking(move || app.store().estimates(&study)).await?;
+    let estimates = run_blocking(move || app.store().estimates(&study)).await?;
     Ok(Json(EstimateList { estimates }))
 }
 
@@ -102,7 +102,7 @@ pub(crate) async fn list(
         ("number" = u64, Path, description = "Number of the estimate"),
         ("format" = Option<String>, Query, description = "The result alone: json, csv or npy"),
     ),
-    responses((status = 200, description = "The job, or its result alone in the format asked for", content((EstimateDocument = "application/json"), (String = "text/csv; charset=utf-8"), (inline(Binary) = "application/octet-stream"))), Refusals),
+    responses((status = 200, description = "The job, or its result alone in the requested format", content((EstimateDocument = "application/json"), (String = "text/csv; charset=utf-8"), (inline(Binary) = "application/octet-stream"))), ErrorResponses),
     security(("operator" = []), ("analyst" = [])),
 )]
 pub(crate) async fn show(
@@ -114,29 +114,29 @@ pub(crate) async fn show(
 ) -> Result<Response, ApiError> {
     let Query(Show { format }) = query.map_err(|_| {
         Error::invalid_request(
-            "the query is not one this path takes; it takes format=json, format=csv or format=npy",
+            "the query is not valid here; use format=json, format=csv or format=npy",
         )
     })?;
-    blocking(move || match format {
-        Some(format) => written(&app, &study, number, format),
+    run_blocking(move || match format {
+        Some(format) => estimate_file(&app, &study, number, format),
         None => Ok(Json(app.store().estimate(&study, number)?).into_response()),
     })
     .await
     .map_err(ApiError::from)
 }
 
-/// The result of a job that is done, as a file: JSON is what is stored, as it is.
-pub(crate) fn written(
+/// The result of a finished job as a file; JSON is sent as it is stored.
+pub(crate) fn estimate_file(
     app: &AppState,
     study: &Study,
     number: u64,
     format: Format,
 ) -> Result<Response, Error> {
-    let estimate = || finished(app.store().estimate(study, number)?);
+    let estimate = || finished_result(app.store().estimate(study, number)?);
     Ok(match format {
         Format::Json => {
             let StoredEstimate { document, text } = app.store().stored_estimate(study, number)?;
-            let text = when_done(&document, text)?;
+            let text = require_done(&document, text)?;
             file("application/json", text.into_bytes())
         }
         Format::Csv => file("text/csv; charset=utf-8", files::csv(&estimate()?)?),
@@ -151,7 +151,7 @@ pub(crate) fn written(
         ("id" = String, Path, description = "Identifier of the study"),
         ("number" = u64, Path, description = "Number of the estimate"),
     ),
-    responses((status = 200, description = "The job", body = EstimateDocument), Refusals),
+    responses((status = 200, description = "The job", body = EstimateDocument), ErrorResponses),
     security(("operator" = [])),
 )]
 pub(crate) async fn cancel(
@@ -163,14 +163,14 @@ pub(crate) async fn cancel(
     Ok(Json(app.jobs().cancel(&study, number).await?))
 }
 
-/// The result of a job that is done.
-pub(crate) fn finished(mut document: EstimateDocument) -> Result<Estimate, Error> {
+/// The result of a finished job.
+pub(crate) fn finished_result(mut document: EstimateDocument) -> Result<Estimate, Error> {
     let estimate = document.estimate.take();
-    when_done(&document, estimate)
+    require_done(&document, estimate)
 }
 
-/// The result of a job, in whatever form, if it is done.
-fn when_done<T>(document: &EstimateDocument, result: Option<T>) -> Result<T, Error> {
+/// The result of a job, in any format, if the job is done.
+fn require_done<T>(document: &EstimateDocument, result: Option<T>) -> Result<T, Error> {
     let number = document.number;
     let not_ready = |why: &str| {
         Err(Error::new(
@@ -180,17 +180,17 @@ fn when_done<T>(document: &EstimateDocument, result: Option<T>) -> Result<T, Err
     };
     match (document.state, result) {
         (EstimateState::Done, Some(result)) => Ok(result),
-        (EstimateState::Running, _) => not_ready("is not finished; ask again in a moment"),
+        (EstimateState::Running, _) => not_ready("is not finished; retry in a moment"),
         (EstimateState::Cancelled, _) => {
-            not_ready("was cancelled and has no result; ask for a new one")
+            not_ready("was cancelled and has no result; request a new one")
         }
         _ => not_ready("failed and has no result; its document says why"),
     }
 }
 
-/// Refuses settings that the solver cannot work with, before the job is queued.
+/// Rejects settings that the solver cannot work with, before the job is queued.
 pub(crate) fn check_sparse(settings: &SparseSettings) -> Result<(), Error> {
-    let refuse = |what: &str, value: String, limit: &str| {
+    let reject = |what: &str, value: String, limit: &str| {
         Err(Error::invalid_request(format!(
             "{what} is {value}; it must be {limit}"
         )))
@@ -198,7 +198,7 @@ pub(crate) fn check_sparse(settings: &SparseSettings) -> Result<(), Error> {
     if let Lambda::Fixed(lambda) = settings.lambda
         && !(lambda.is_finite() && lambda >= 0.0)
     {
-        return refuse(
+        return reject(
             "lambda",
             lambda.to_string(),
             "a number ≥ 0, auto, cv or path",
@@ -207,17 +207,17 @@ pub(crate) fn check_sparse(settings: &SparseSettings) -> Result<(), Error> {
     if let Some(rho) = settings.rho
         && !(rho.is_finite() && rho > 0.0)
     {
-        return refuse("rho", rho.to_string(), "a number > 0, or null");
+        return reject("rho", rho.to_string(), "a number > 0, or null");
     }
     if !(1..=MAX_ITERATIONS).contains(&settings.max_iterations) {
-        return refuse(
+        return reject(
             "max_iterations",
             settings.max_iterations.to_string(),
             "1 to 1000000",
         );
     }
     if !(settings.tolerance > 0.0 && settings.tolerance < 1.0) {
-        return refuse(
+        return reject(
             "tolerance",
             settings.tolerance.to_string(),
             "between 0 and 1, such as 1e-6",
@@ -228,62 +228,4 @@ pub(crate) fn check_sparse(settings: &SparseSettings) -> Result<(), Error> {
 
 fn file(media_type: &'static str, bytes: Vec<u8>) -> Response {
     ([(header::CONTENT_TYPE, media_type)], bytes).into_response()
-}
-
-/// Turns of requests that read the disk, of the whole process: in the runtime of whoever mounts the router there may
-/// be hundreds of threads for them, which would leave the threads that serve and the writer few processors.
-static TURNS: Semaphore = Semaphore::const_new(4);
-
-/// Runs something that reads the disk away from the threads that serve.
-pub(crate) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
-) -> Result<T, Error> {
-    // Never closed. The turn ends with the work, even where nobody waits for it any more.
-    let turn = TURNS.acquire().await.ok();
-    let in_turn = move || {
-        let _turn = turn;
-        work()
-    };
-    tokio::task::spawn_blocking(in_turn)
-        .await
-        .unwrap_or_else(|_| {
-            Err(Error::new(
-                ErrorCode::Internal,
-                "reading the store failed through a fault of the server; try again",
-            ))
-        })
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    };
-
-    use super::*;
-
-    /// In a runtime like that of an application that mounts the router, where nobody waits for some of them.
-    #[tokio::test]
-    async fn few_requests_read_the_disk_at_once_whatever_the_runtime_allows() {
-        let [now, most] = [(); 2].map(|()| Arc::new(AtomicUsize::new(0)));
-        for number in 0..64 {
-            let (now, most) = (Arc::clone(&now), Arc::clone(&most));
-            let read = blocking(move || {
-                most.fetch_max(1 + now.fetch_add(1, Ordering::SeqCst), Ordering::SeqCst);
-                std::thread::sleep(std::time::Duration::from_millis(5));
-                now.fetch_sub(1, Ordering::SeqCst);
-                Ok(())
-            });
-            let reading = tokio::spawn(read);
-            tokio::task::yield_now().await;
-            if number % 2 == 1 {
-                reading.abort();
-            }
-        }
-        // In its turn, behind all the others.
-        blocking(|| Ok(())).await.unwrap();
-        let most = most.load(Ordering::SeqCst);
-        assert!((1..=4).contains(&most), "{most} at once");
-    }
 }

@@ -1,4 +1,4 @@
-//! What handlers need of a request's head, with problems for rejections.
+//! Extractors for handlers; rejections are problem documents.
 
 use std::sync::Arc;
 
@@ -9,15 +9,15 @@ use axum::{
 use eigenveil_shared::{Error, ErrorCode, api::StudyState};
 
 use super::{
-    limit::{Caller, recognise},
     problem::ApiError,
+    rate_limit_layer::{ClientKey, authenticate},
 };
 use crate::{
     app::AppState,
-    store::{Identity, Study, StudyId, TokenHash, gone, no_such_identifier},
+    store::{Identity, Study, StudyId, TokenHash, invalid_study_id, study_not_found},
 };
 
-/// Proof that the request carries the operator's token.
+/// Proof that the request carries the operator token.
 pub(crate) struct Operator;
 
 impl FromRequestParts<AppState> for Operator {
@@ -28,16 +28,16 @@ impl FromRequestParts<AppState> for Operator {
             Some(Identity::Operator) => Ok(Operator),
             Some(Identity::Analyst(_)) => Err(Error::new(
                 ErrorCode::Forbidden,
-                "an analyst's token reads estimates and nothing else; this needs the operator's",
+                "an analyst token can only read estimates; this needs the operator token",
             )
             .into()),
-            None => Err(missing("the operator's token").into()),
+            None => Err(missing("the operator token").into()),
         }
     }
 }
 
-/// Proof that the request may read the estimates of the study in its path: it carries the operator's token, or an
-/// analyst's for this study.
+/// Proof that the request may read the estimates of the study in its path: it carries the operator token, or an analyst
+/// token for this study.
 pub(crate) struct Reader;
 
 impl FromRequestParts<AppState> for Reader {
@@ -53,11 +53,11 @@ impl FromRequestParts<AppState> for Reader {
                 }
                 Err(Error::new(
                     ErrorCode::Forbidden,
-                    "this analyst's token reads the estimates of another study",
+                    "this analyst token is for the estimates of another study",
                 )
                 .into())
             }
-            None => Err(missing("the operator's or an analyst's token").into()),
+            None => Err(missing("the operator token or an analyst token").into()),
         }
     }
 }
@@ -79,7 +79,7 @@ impl FromRequestParts<AppState> for MetricsReader {
     }
 }
 
-/// Whether the request carries the operator's token; a wrong one is an error all the same.
+/// Whether the request carries the operator token; a wrong token is an error all the same.
 pub(crate) struct MaybeOperator(pub(crate) bool);
 
 impl FromRequestParts<AppState> for MaybeOperator {
@@ -90,8 +90,8 @@ impl FromRequestParts<AppState> for MaybeOperator {
     }
 }
 
-/// The token in the head of a request: `None` without such a header, `Some(None)` where it is of another form. However
-/// it is spelt, the same token is the same text.
+/// The bearer token of a request: `None` without an Authorization header, `Some(None)` if the header has another form.
+/// However the header is written, the same token is the same text.
 pub(crate) fn bearer(headers: &HeaderMap) -> Option<Option<&str>> {
     let value = headers.get(header::AUTHORIZATION)?;
     Some(value.to_str().ok().and_then(|text| {
@@ -102,7 +102,7 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Option<Option<&str>> {
     }))
 }
 
-/// Whose token the request carries, if it carries one.
+/// Whose token the request carries, if any.
 fn identity(parts: &Parts, app: &AppState) -> Result<Option<Identity>, ApiError> {
     let Some(token) = bearer(&parts.headers) else {
         return Ok(None);
@@ -114,12 +114,12 @@ fn identity(parts: &Parts, app: &AppState) -> Result<Option<Identity>, ApiError>
         )
         .into());
     };
-    let caller = Caller::from_request(app, &parts.headers, &parts.extensions);
-    match recognise(app, &TokenHash::new(token), caller.as_ref())? {
+    let client_key = ClientKey::from_request(app, &parts.headers, &parts.extensions);
+    match authenticate(app, &TokenHash::new(token), client_key.as_ref())? {
         Some(identity) => Ok(Some(identity)),
         None => Err(Error::new(
             ErrorCode::Forbidden,
-            "this server does not know this token, or has revoked it; the operator's token is in operator.token in the data directory",
+            "this token is unknown or was revoked; the operator token is in operator.token in the data directory",
         )
         .into()),
     }
@@ -143,20 +143,20 @@ where
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         let params = path_params(parts, state).await?;
-        let id = StudyId::parse(param(&params, "id")).ok_or_else(no_such_identifier)?;
+        let id = StudyId::parse(param(&params, "id")).ok_or_else(invalid_study_id)?;
         Ok(Self(AppState::from_ref(state).store().study(id)?))
     }
 }
 
-/// A draft is the operator's: to others it is as if it were not there.
+/// Drafts are visible to the operator only; to others they do not exist.
 pub(crate) fn hide_draft(study: &Study, operator: bool) -> Result<(), Error> {
     if study.state() == StudyState::Draft && !operator {
-        return Err(gone(study.id()));
+        return Err(study_not_found(study.id()));
     }
     Ok(())
 }
 
-/// The number of an estimate in the path.
+/// The number of the estimate in the path.
 pub(crate) struct NumberInPath(pub(crate) u64);
 
 impl<S: Send + Sync> FromRequestParts<S> for NumberInPath {
@@ -172,14 +172,14 @@ impl<S: Send + Sync> FromRequestParts<S> for NumberInPath {
         number.map(Self).ok_or_else(|| {
             Error::new(
                 ErrorCode::EstimateNotFound,
-                "there is no estimate of that number; estimates are numbered from 1",
+                "there is no estimate with this number; estimates are numbered from 1",
             )
             .into()
         })
     }
 }
 
-/// The identifier of an analyst's token in the path.
+/// The identifier of the analyst token in the path.
 pub(crate) struct TokenInPath(pub(crate) String);
 
 impl<S: Send + Sync> FromRequestParts<S> for TokenInPath {
@@ -200,15 +200,15 @@ async fn path_params<S: Send + Sync>(
         .map_err(|_| {
             Error::new(
                 ErrorCode::NotFound,
-                "the path holds an escape that is not UTF-8; there is nothing here",
+                "the path has an escape that is not UTF-8; there is nothing here",
             )
             .into()
         })
 }
 
-fn param<'a>(params: &'a RawPathParams, wanted: &str) -> &'a str {
+fn param<'a>(params: &'a RawPathParams, key: &str) -> &'a str {
     params
         .iter()
-        .find(|(name, _)| *name == wanted)
+        .find(|(name, _)| *name == key)
         .map_or("", |(_, value)| value)
 }

@@ -5,8 +5,8 @@ use eigenveil_shared::{
     estimate::{Estimate, csv_text},
 };
 
-/// One line per feature: its name, then its loading on each component, whose verdict is in the column's name (that of its
-/// group, where it cannot be told apart from others), and its mean where the study estimates it.
+/// One line per feature: its name, its loading on each component, and its mean if the study estimates it. Column names
+/// include the component's verdict, or that of its group if it cannot be distinguished from other components.
 pub(crate) fn csv(estimate: &Estimate) -> Result<Vec<u8>> {
     let failed = |error: &dyn std::fmt::Display| {
         Error::new(

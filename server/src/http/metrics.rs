@@ -1,4 +1,4 @@
-//! What the server counts of itself, as Prometheus reads it.
+//! The metrics endpoint.
 
 use axum::{
     extract::State,
@@ -7,35 +7,35 @@ use axum::{
 };
 use eigenveil_shared::{Error, ErrorCode};
 
-use super::{estimates::blocking, extract::MetricsReader, openapi::Refusals, problem::ApiError};
+use super::{extract::MetricsReader, openapi::ErrorResponses, problem::ApiError, run_blocking};
 use crate::app::AppState;
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// What the server counts of itself, for Prometheus
+/// Metrics for Prometheus
 ///
-/// For the bearer of any of the server's tokens, or for everybody where `metrics_without_token` is set.
+/// With any of the server's bearer tokens, or for everybody if `metrics_without_token` is set.
 #[utoipa::path(
     get, path = "/metrics", tag = "service",
     security(("operator" = []), ("analyst" = [])),
-    responses((status = 200, description = "Text of OpenMetrics", body = String, content_type = "application/openmetrics-text"), Refusals),
+    responses((status = 200, description = "OpenMetrics text", body = String, content_type = "application/openmetrics-text"), ErrorResponses),
 )]
 pub(crate) async fn show(
     _: MetricsReader,
     State(app): State<AppState>,
 ) -> Result<Response, ApiError> {
     let store = app.store().clone();
-    let rendered = blocking(move || {
+    let rendered = run_blocking(move || {
         store.measure()?;
-        store.metrics().render().map_err(|_| broken())
+        store.metrics().render().map_err(|_| render_error())
     });
     let text = rendered.await?;
     Ok(([(header::CONTENT_TYPE, OPEN_METRICS)], text).into_response())
 }
 
-fn broken() -> Error {
+fn render_error() -> Error {
     Error::new(
         ErrorCode::Internal,
-        "the metrics could not be written, through a fault of the server; please report this",
+        "the metrics could not be written because of a bug; please report this",
     )
 }

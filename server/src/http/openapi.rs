@@ -1,4 +1,5 @@
-//! What the descriptions of handlers share: bodies that are bytes, refusals, tokens, and the document without paths.
+//! Shared parts of the OpenAPI descriptions: binary bodies, error responses, security schemes, and the document without
+//! paths.
 
 use eigenveil_shared::api::{PROBLEM_MEDIA_TYPE, Problem};
 use utoipa::{
@@ -26,10 +27,10 @@ impl PartialSchema for Binary {
 
 impl ToSchema for Binary {}
 
-/// Everything that is not an answer to what was asked: a problem document.
-pub(crate) struct Refusals;
+/// Every error response: a problem document.
+pub(crate) struct ErrorResponses;
 
-impl IntoResponses for Refusals {
+impl IntoResponses for ErrorResponses {
     fn responses() -> std::collections::BTreeMap<String, RefOr<Response>> {
         let schema = Ref::from_schema_name("Problem");
         let problem = ResponseBuilder::new()
@@ -43,24 +44,24 @@ impl IntoResponses for Refusals {
     }
 }
 
-struct Tokens;
+struct TokenSchemes;
 
-impl Modify for Tokens {
+impl Modify for TokenSchemes {
     fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
         let components = document.components.get_or_insert_default();
-        for (name, whose) in [
+        for (name, description) in [
             (
                 "operator",
-                "The operator's token: `operator.token` in the data directory",
+                "The operator token: `operator.token` in the data directory",
             ),
             (
                 "analyst",
-                "An analyst's token, made by the operator: reads estimates, of one study or of all",
+                "An analyst token, created by the operator: reads estimates, of one study or of all",
             ),
         ] {
             let scheme = HttpBuilder::new()
                 .scheme(HttpAuthScheme::Bearer)
-                .description(Some(whose))
+                .description(Some(description))
                 .build();
             components.add_security_scheme(name, SecurityScheme::Http(scheme));
         }
@@ -71,15 +72,15 @@ impl Modify for Tokens {
 #[openapi(
     info(
         title = "Eigenveil",
-        description = "Principal components of data that never leaves its owners. docs/protocol.md has the binary layouts and what the answers promise.",
+        description = "Principal components of data that never leaves its owners. docs/protocol.md describes the binary layouts and what the responses promise.",
         license(name = "Apache-2.0", identifier = "Apache-2.0"),
     ),
     components(schemas(Problem)),
-    modifiers(&Tokens),
+    modifiers(&TokenSchemes),
 )]
-struct Frame;
+struct BaseDocument;
 
-/// The document without paths: the routes add themselves.
-pub(crate) fn frame() -> utoipa::openapi::OpenApi {
-    Frame::openapi()
+/// The document without paths, which the routes add.
+pub(crate) fn base_document() -> utoipa::openapi::OpenApi {
+    BaseDocument::openapi()
 }

@@ -1,4 +1,4 @@
-//! Errors as problem documents (RFC 9457): the one place that knows which code is which status.
+//! Errors as problem documents (RFC 9457).
 
 use std::{
     future::poll_fn,
@@ -23,7 +23,7 @@ use crate::{request_id, status::status_of};
 #[derive(Debug)]
 pub(crate) struct ApiError {
     pub(crate) error: Error,
-    /// Seconds after which asking again may help.
+    /// Seconds after which a retry may succeed.
     retry_after: Option<u64>,
 }
 
@@ -32,7 +32,7 @@ impl From<Error> for ApiError {
         let retry_after = match error.code() {
             ErrorCode::TooManyRequests => Some(1),
             ErrorCode::StoreUnavailable | ErrorCode::ShuttingDown => Some(5),
-            // Somebody has to make room first.
+            // Somebody has to free space first.
             ErrorCode::StoreFull => Some(60),
             _ => None,
         };
@@ -41,10 +41,10 @@ impl From<Error> for ApiError {
 }
 
 impl ApiError {
-    /// A limit was reached: of what, and how long to wait.
-    pub(crate) fn too_many(what: &str, wait: Duration) -> Self {
+    /// A rate limit was exceeded: of what, and how long to wait.
+    pub(crate) fn rate_limited(what: &str, wait: Duration) -> Self {
         let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-        let detail = format!("there were too many {what}; try again in {seconds} s");
+        let detail = format!("there were too many {what}; retry in {seconds} s");
         Self {
             error: Error::new(ErrorCode::TooManyRequests, detail),
             retry_after: Some(seconds),
@@ -57,7 +57,7 @@ impl IntoResponse for ApiError {
         let Self { error, retry_after } = self;
         let status = status_of(error.code());
         let problem = Problem::new(status.as_u16(), &error);
-        // A problem is strings and a number: writing it cannot fail.
+        // A problem is strings and a number, so writing it cannot fail.
         let body = serde_json::to_vec(&problem).unwrap_or_default();
         let mut response = (status, body).into_response();
         let headers = response.headers_mut();
@@ -74,33 +74,33 @@ impl IntoResponse for ApiError {
         if let Some(seconds) = retry_after {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
-        // For browsers this becomes a page; the log says it of faults.
+        // Turned into a page for browsers, and logged for status 5xx.
         response.extensions_mut().insert(error);
         response
     }
 }
 
-/// No route of that name.
+/// The fallback for unknown paths.
 pub(crate) async fn not_found() -> ApiError {
-    let detail = "there is no such path; the interface begins at /v1/studies";
+    let detail = "there is no such path; the API begins at /v1/studies";
     Error::new(ErrorCode::NotFound, detail).into()
 }
 
-/// A route, but not with this method.
+/// The fallback for known paths with another method.
 pub(crate) async fn method_not_allowed() -> ApiError {
     Error::new(
         ErrorCode::MethodNotAllowed,
-        "this path does not take this method; the Allow header names those it takes",
+        "this path does not allow this method; the Allow header lists the methods it allows",
     )
     .into()
 }
 
-/// The answer, or a problem when the handler panics: a fault of ours. The message stays out of the answer and
-/// the log. What the handler leaves behind is dropped, and nothing else sees it.
-pub(crate) async fn caught(answer: impl Future<Output = Response>) -> Response {
-    let mut answer = pin!(answer);
+/// The response, or a problem if the handler panics: a bug. The panic message goes neither into the response nor into
+/// the log. State left by the handler is dropped and not used again.
+pub(crate) async fn catch_panic(handler: impl Future<Output = Response>) -> Response {
+    let mut handler = pin!(handler);
     poll_fn(|context| {
-        catch_unwind(AssertUnwindSafe(|| answer.as_mut().poll(context)))
+        catch_unwind(AssertUnwindSafe(|| handler.as_mut().poll(context)))
             .unwrap_or_else(|_| Poll::Ready(panicked()))
     })
     .await
@@ -110,7 +110,7 @@ fn panicked() -> Response {
     tracing::error!(request_id = request_id::current(), "a handler panicked");
     ApiError::from(Error::new(
         ErrorCode::Internal,
-        "the server failed on this request through a fault of its own; what was not acknowledged was not counted: send it again",
+        "the server failed on this request because of a bug; reports that were not acknowledged were not counted: retry",
     ))
     .into_response()
 }
@@ -124,19 +124,19 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_panic_is_a_problem_that_tells_nothing() {
+    async fn a_panic_becomes_a_problem_without_its_message() {
         async fn broken() -> Response {
-            // Not only in the first poll.
+            // Not in the first poll.
             tokio::task::yield_now().await;
             panic!("secret");
         }
-        let response = caught(broken()).await;
+        let response = catch_panic(broken()).await;
         assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
         let body = response.into_body().collect().await.unwrap().to_bytes();
         let problem: Problem = serde_json::from_slice(&body).unwrap();
         assert_eq!(problem.code, ErrorCode::Internal);
         assert!(!problem.detail.contains("secret"));
-        let fine = caught(async { StatusCode::CREATED.into_response() }).await;
+        let fine = catch_panic(async { StatusCode::CREATED.into_response() }).await;
         assert_eq!(fine.status(), StatusCode::CREATED);
     }
 }

@@ -1,4 +1,4 @@
-//! Taking reports: one, or a framed batch.
+//! Uploading reports: one, or a batch.
 
 use std::sync::Arc;
 
@@ -26,19 +26,19 @@ use smallvec::{SmallVec, smallvec};
 use super::{
     body,
     extract::{StudyInPath, hide_draft},
-    limit::Caller,
-    openapi::{Binary, Refusals},
+    openapi::{Binary, ErrorResponses},
     problem::ApiError,
+    rate_limit_layer::ClientKey,
 };
 use crate::{
     app::AppState,
     net::memory::Reservation,
-    store::{NewReport, Stored, Study},
+    store::{NewReport, Study, SubmitOutcome},
 };
 
 /// Send one report, or a batch
 ///
-/// The layouts are in docs/protocol.md. Sent again, the same bytes are counted once.
+/// The layouts are in docs/protocol.md. Idempotent: the same bytes sent again are counted once.
 #[utoipa::path(
     post, path = "/v1/studies/{id}/reports", tag = "reports",
     params(("id" = String, Path, description = "Identifier of the study")),
@@ -48,21 +48,21 @@ use crate::{
         (inline(Binary) = "application/vnd.eigenveil.enrolled-report"),
         (inline(Binary) = "application/vnd.eigenveil.enrolled-report-batch"),
     )),
-    responses((status = 201, description = "One report, counted now", body = ReportReceipt), (status = 200, description = "A report that was counted before; or the outcome of a batch", body = Receipt), Refusals),
+    responses((status = 201, description = "One report, counted now", body = ReportReceipt), (status = 200, description = "A report that was counted before; or the outcome of a batch", body = UploadResponse), ErrorResponses),
 )]
 pub(crate) async fn submit(
     StudyInPath(study): StudyInPath,
     State(app): State<AppState>,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let answer = take_reports(&app, study, request).await;
-    if let Err(ApiError { error, .. }) = &answer {
-        app.store().metrics().report_refused(error.code());
+    let result = store_reports(&app, study, request).await;
+    if let Err(ApiError { error, .. }) = &result {
+        app.store().metrics().report_rejected(error.code());
     }
-    answer
+    result
 }
 
-async fn take_reports(
+async fn store_reports(
     app: &AppState,
     study: Arc<Study>,
     request: Request,
@@ -70,38 +70,39 @@ async fn take_reports(
     hide_draft(&study, false)?;
     let (parts, content) = request.into_parts();
     let media_type = body::media_type(&parts.headers);
-    let Some((enrolled, batched)) = frame_of(media_type) else {
+    let Some((enrolled, batched)) = upload_kind(media_type) else {
         return Err(body::unsupported_media_type(
             media_type,
             &format!(
-                "{REPORT_MEDIA_TYPE} or {REPORT_BATCH_MEDIA_TYPE}, or the enrolled ones of either"
+                "{REPORT_MEDIA_TYPE} or {REPORT_BATCH_MEDIA_TYPE}, or their enrolled variants"
             ),
         )
         .into());
     };
-    let payload_len = study.shape().payload_len();
-    // Reports that were counted are known again whatever the state is; there are none where nothing was ever counted.
+    let payload_len = study.report_format().payload_len();
+    // Reports counted before are recognized in any state; a study with no reports has none.
     let over = study.about().is_over(app.store().unix_ms());
     let open = study.state() == StudyState::Open && !over;
     if !open && study.reports_accepted() == 0 {
-        return Err(takes_none(&study, over).into());
+        return Err(not_accepting_error(&study, over).into());
     }
-    let client = Caller::from_request(app, &parts.headers, &parts.extensions).map(Caller::address);
+    let client =
+        ClientKey::from_request(app, &parts.headers, &parts.extensions).map(ClientKey::address);
     let mut reservation = Reservation::for_client(app.store().ingest_memory(), client);
-    let by_token = study.enrolment() == Enrolment::Token;
-    if !open || by_token && !enrolled {
-        // Bodies that cannot be counted take no room from those that can.
-        reservation = reservation.modest();
+    let needs_token = study.enrolment() == Enrolment::Token;
+    if !open || needs_token && !enrolled {
+        // Bodies that cannot be counted must not take memory from those that can.
+        reservation = reservation.low_priority();
     }
     if batched {
-        let most = codec::max_batch(payload_len);
-        let tokens = if enrolled { tokens_len(most) } else { 0 };
-        let limit = tokens + codec::batch_len(payload_len, most);
+        let max_reports = codec::max_batch(payload_len);
+        let tokens = if enrolled { tokens_len(max_reports) } else { 0 };
+        let limit = tokens + codec::batch_len(payload_len, max_reports);
         let (bytes, reservation) =
             body::read_into(app, &parts.headers, content, limit, reservation).await?;
         let decoded = decode_batch(&bytes, enrolled, &study)?;
         drop(bytes);
-        let mut batch = Batch::sort(decoded);
+        let mut batch = Batch::partition(decoded);
         let reports = std::mem::take(&mut batch.reports);
         let stored = if reports.is_empty() {
             SmallVec::new()
@@ -110,41 +111,43 @@ async fn take_reports(
                 .submit_reserved(&study, reports.into(), reservation)
                 .await?
         };
-        let receipt = batch.receipt(&study, &stored)?;
+        let response = batch.response(&study, &stored)?;
         let metrics = app.store().metrics();
-        metrics.reports_counted(receipt.accepted, receipt.duplicates);
-        for report in &receipt.refused {
-            metrics.report_refused(report.code);
+        metrics.reports_counted(response.accepted, response.duplicates);
+        for report in &response.refused {
+            metrics.report_rejected(report.code);
         }
-        return Ok(Json(Receipt::Batch(receipt)).into_response());
+        return Ok(Json(UploadResponse::Batch(response)).into_response());
     }
     let limit = if enrolled { TOKEN_LEN } else { 0 } + codec::report_len(payload_len);
     let (bytes, reservation) =
         body::read_into(app, &parts.headers, content, limit, reservation).await?;
     let report = decode_report(&bytes, enrolled, &study)?;
-    // Both lie in the buffer that the connection's next request may use.
+    // Both are in the buffer that the connection's next request may use.
     drop((bytes, parts));
     let stored = app
         .store()
         .submit_reserved(&study, smallvec![report], reservation)
         .await?;
     let (status, outcome) = match stored.first() {
-        Some(Stored::Accepted) => (StatusCode::CREATED, ReportOutcome::Accepted),
-        Some(Stored::Duplicate) => (StatusCode::OK, ReportOutcome::Duplicate),
-        Some(Stored::Gone) => return Err(gone(&study).into()),
-        Some(Stored::NotAdmitted(code)) => return Err(not_admitted(*code).into()),
-        Some(Stored::Ended) => return Err(takes_none(&study, true).into()),
-        Some(Stored::NotOpen) | None => return Err(takes_none(&study, false).into()),
+        Some(SubmitOutcome::Accepted) => (StatusCode::CREATED, ReportOutcome::Accepted),
+        Some(SubmitOutcome::Duplicate) => (StatusCode::OK, ReportOutcome::Duplicate),
+        Some(SubmitOutcome::StudyDeleted) => return Err(study_was_deleted(&study).into()),
+        Some(SubmitOutcome::NotAdmitted(code)) => return Err(token_error(*code).into()),
+        Some(SubmitOutcome::Ended) => return Err(not_accepting_error(&study, true).into()),
+        Some(SubmitOutcome::NotOpen) | None => {
+            return Err(not_accepting_error(&study, false).into());
+        }
     };
     let accepted = u64::from(outcome == ReportOutcome::Accepted);
     let metrics = app.store().metrics();
     metrics.reports_counted(accepted, 1 - accepted);
-    let receipt = Receipt::One(ReportReceipt { outcome });
-    Ok((status, Json(receipt)).into_response())
+    let response = UploadResponse::One(ReportReceipt { outcome });
+    Ok((status, Json(response)).into_response())
 }
 
-/// Whether tokens come with it, and whether it is a batch.
-fn frame_of(media_type: &str) -> Option<(bool, bool)> {
+/// Whether the body has participant tokens, and whether it is a batch.
+fn upload_kind(media_type: &str) -> Option<(bool, bool)> {
     [
         (REPORT_MEDIA_TYPE, (false, false)),
         (REPORT_BATCH_MEDIA_TYPE, (false, true)),
@@ -179,7 +182,7 @@ fn decode_batch(
         return Err(Error::new(
             ErrorCode::MalformedReport,
             format!(
-                "the batch has {} tokens for {} reports; send one for each",
+                "the batch has {} tokens for {} reports; send one token for each report",
                 tokens.len(),
                 reports.len()
             ),
@@ -192,24 +195,24 @@ fn decode_batch(
         .collect())
 }
 
-/// What became of what was sent.
+/// The outcome of an upload.
 #[derive(serde::Serialize, utoipa::ToSchema)]
 #[serde(untagged)]
-enum Receipt {
+enum UploadResponse {
     One(ReportReceipt),
     Batch(BatchReceipt),
 }
 
-/// A batch with its well-formed reports apart from the refused ones.
+/// A batch, split into well-formed and rejected reports.
 struct Batch {
     reports: Vec<NewReport>,
-    /// Where in the batch each of `reports` was.
+    /// The position in the batch of each of `reports`.
     positions: Vec<u32>,
     refused: Vec<RefusedReport>,
 }
 
 impl Batch {
-    fn sort(decoded: Vec<eigenveil_shared::Result<NewReport>>) -> Self {
+    fn partition(decoded: Vec<eigenveil_shared::Result<NewReport>>) -> Self {
         let mut batch = Self {
             reports: Vec::with_capacity(decoded.len()),
             positions: Vec::with_capacity(decoded.len()),
@@ -221,37 +224,47 @@ impl Batch {
                     batch.reports.push(report);
                     batch.positions.push(index);
                 }
-                Err(error) => batch.refused.push(refused(index, &error)),
+                Err(error) => batch.refused.push(rejected(index, &error)),
             }
         }
         batch
     }
 
-    /// What to answer. A study that is not open refuses the batch as a whole, unless some of it was
-    /// counted before: then each report is told what became of it.
-    fn receipt(mut self, study: &Study, stored: &[Stored]) -> Result<BatchReceipt, ApiError> {
+    /// The response. A study that is not open rejects the batch as a whole, unless some of its reports were counted
+    /// before: then each report gets its own outcome.
+    fn response(
+        mut self,
+        study: &Study,
+        stored: &[SubmitOutcome],
+    ) -> Result<BatchReceipt, ApiError> {
         let count = |wanted| stored.iter().filter(|s| **s == wanted).count() as u64;
-        if count(Stored::Gone) > 0 {
-            return Err(gone(study).into());
+        if count(SubmitOutcome::StudyDeleted) > 0 {
+            return Err(study_was_deleted(study).into());
         }
-        let (accepted, duplicates) = (count(Stored::Accepted), count(Stored::Duplicate));
-        for (late, over) in [(Stored::NotOpen, false), (Stored::Ended, true)] {
+        let (accepted, duplicates) = (
+            count(SubmitOutcome::Accepted),
+            count(SubmitOutcome::Duplicate),
+        );
+        for (late, over) in [
+            (SubmitOutcome::NotOpen, false),
+            (SubmitOutcome::Ended, true),
+        ] {
             if count(late) == 0 {
                 continue;
             }
-            let error = takes_none(study, over);
+            let error = not_accepting_error(study, over);
             if accepted + duplicates == 0 {
                 return Err(error.into());
             }
             for (&index, stored) in self.positions.iter().zip(stored) {
                 if *stored == late {
-                    self.refused.push(refused(index, &error));
+                    self.refused.push(rejected(index, &error));
                 }
             }
         }
         for (&index, stored) in self.positions.iter().zip(stored) {
-            if let Stored::NotAdmitted(code) = stored {
-                self.refused.push(refused(index, &not_admitted(*code)));
+            if let SubmitOutcome::NotAdmitted(code) = stored {
+                self.refused.push(rejected(index, &token_error(*code)));
             }
         }
         self.refused.sort_by_key(|report| report.index);
@@ -263,7 +276,7 @@ impl Batch {
     }
 }
 
-fn refused(index: u32, error: &Error) -> RefusedReport {
+fn rejected(index: u32, error: &Error) -> RefusedReport {
     RefusedReport {
         index,
         code: error.code(),
@@ -271,35 +284,37 @@ fn refused(index: u32, error: &Error) -> RefusedReport {
     }
 }
 
-fn gone(study: &Study) -> Error {
+fn study_was_deleted(study: &Study) -> Error {
     Error::new(
         ErrorCode::StudyNotFound,
         format!("study {} was deleted; nothing was counted", study.id()),
     )
 }
 
-fn not_admitted(code: ErrorCode) -> Error {
+fn token_error(code: ErrorCode) -> Error {
     let why = match code {
         ErrorCode::TokenRequired => {
-            "this study takes reports with a one-time token, and none came with this one; ask whoever runs the study for a token"
+            "this study accepts reports only with a one-time token, and this one has none; ask the people who run the study for a token"
         }
         ErrorCode::TokenSpent => {
-            "another report was counted with this token, which is good for one; ask whoever runs the study for another"
+            "another report was counted with this token, which is valid for one; ask the people who run the study for another"
         }
-        _ => "the study has no such token; check that it was copied whole and is for this study",
+        _ => {
+            "the study has no such token; check that it was copied completely and is for this study"
+        }
     };
     Error::new(code, why)
 }
 
-/// Why a study takes no reports: its last day is over, or it is not open.
-fn takes_none(study: &Study, over: bool) -> Error {
+/// Why a study accepts no reports: its last day is over, or it is not open.
+fn not_accepting_error(study: &Study, over: bool) -> Error {
     if let (true, Some(day)) = (over, study.about().last_day) {
         return about::ended(&study.id().to_string(), day, "this one was not counted");
     }
     Error::new(
         ErrorCode::StudyNotOpen,
         format!(
-            "study {} is {} and takes no reports; this one was not counted",
+            "study {} is {} and accepts no reports; this one was not counted",
             study.id(),
             study.state().as_str()
         ),

@@ -1,4 +1,4 @@
-//! Making, showing, opening and closing studies.
+//! Creating, showing, opening and closing studies.
 
 use axum::{
     Json,
@@ -14,21 +14,21 @@ use eigenveil_shared::{
 use super::{
     body,
     extract::{MaybeOperator, Operator, StudyInPath, hide_draft},
-    openapi::Refusals,
+    openapi::ErrorResponses,
     problem::ApiError,
 };
 use crate::{app::AppState, store::Study};
 
-/// Studies of a page when nobody says.
-const DEFAULT_PAGE: usize = 100;
-/// Most of one page: about half a megabyte.
-const MOST_OF_A_PAGE: usize = 1_000;
+/// Studies on a page by default.
+const DEFAULT_PAGE_SIZE: usize = 100;
+/// Maximum number of studies on a page: about half a megabyte.
+const MAX_PAGE_SIZE: usize = 1_000;
 
 /// Create a study
 #[utoipa::path(
     post, path = "/v1/studies", tag = "studies",
     request_body = CreateStudy,
-    responses((status = 201, description = "The study", body = StudyDocument), Refusals),
+    responses((status = 201, description = "The study", body = StudyDocument), ErrorResponses),
     security(("operator" = [])),
 )]
 pub(crate) async fn create(
@@ -37,12 +37,12 @@ pub(crate) async fn create(
     OriginalUri(here): OriginalUri,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let wanted: CreateStudy = body::read_json(&app, request).await?;
-    let study = app.store().create_study(wanted).await?;
+    let body: CreateStudy = body::read_json(&app, request).await?;
+    let study = app.store().create_study(body).await?;
     tracing::info!(study = %study.id(), "study created");
-    // It may be the next to end.
+    // It may be the next to expire.
     app.jobs().wake();
-    // Where the routes are mounted is the application's choice.
+    // The application decides where the routes are mounted.
     let location = format!("{}/{}", here.path(), study.id());
     let created = [(header::LOCATION, location)];
     Ok((StatusCode::CREATED, created, Json(study.document())).into_response())
@@ -50,14 +50,14 @@ pub(crate) async fn create(
 
 /// List the studies
 ///
-/// Oldest first, a page at a time; what is behind `after` comes next. Drafts are for the operator only.
+/// Oldest first, one page at a time, continued with `after`. Drafts are listed for the operator only.
 #[utoipa::path(
     get, path = "/v1/studies", tag = "studies",
     params(
         ("after" = Option<String>, Query, description = "The `next` of the previous page; without it, from the oldest study on"),
         ("limit" = Option<u32>, Query, minimum = 1, maximum = 1_000, description = "Studies on a page, 1 to 1,000; without it, 100"),
     ),
-    responses((status = 200, description = "The studies; `Link` points to the next page", body = StudyList), Refusals),
+    responses((status = 200, description = "The studies; `Link` points to the next page", body = StudyList), ErrorResponses),
 )]
 pub(crate) async fn list(
     MaybeOperator(operator): MaybeOperator,
@@ -66,33 +66,33 @@ pub(crate) async fn list(
     RawQuery(query): RawQuery,
 ) -> Result<Response, ApiError> {
     let (after, limit) = page(query.as_deref().unwrap_or_default())?;
-    let shown = |study: &Study| operator || study.state() != StudyState::Draft;
-    let (studies, next) = app.store().studies_after(after, limit, shown);
+    let visible = |study: &Study| operator || study.state() != StudyState::Draft;
+    let (studies, next) = app.store().studies_after(after, limit, visible);
     let list = StudyList {
         studies: studies.iter().map(|study| study.summary()).collect(),
-        next: next.map(|place| place.to_string()),
+        next: next.map(|position| position.to_string()),
     };
     let link = |next| format!("<{}?after={next}&limit={limit}>; rel=\"next\"", here.path());
     let link = list.next.as_ref().map(|next| [(header::LINK, link(next))]);
     Ok((link, Json(list)).into_response())
 }
 
-/// Where the page begins, and how many studies it has.
+/// Position and size of the requested page.
 fn page(query: &str) -> Result<(i64, usize), Error> {
-    let (mut after, mut limit) = (0, DEFAULT_PAGE);
+    let (mut after, mut limit) = (0, DEFAULT_PAGE_SIZE);
     for (key, value) in form_urlencoded::parse(query.as_bytes()) {
         match &*key {
             "after" => {
-                after = value.parse().ok().filter(|place| *place >= 0).ok_or_else(|| {
-                    Error::invalid_request("after is not a position in the list; give the `next` of the previous page unchanged")
+                after = value.parse().ok().filter(|position| *position >= 0).ok_or_else(|| {
+                    Error::invalid_request("after is not a position in the list; pass the `next` of the previous page unchanged")
                 })?;
             }
             "limit" => {
-                let wanted = value.parse().ok();
-                let wanted = wanted.filter(|n| (1..=MOST_OF_A_PAGE).contains(n));
-                limit = wanted.ok_or_else(|| {
+                let parsed = value.parse().ok();
+                let parsed = parsed.filter(|n| (1..=MAX_PAGE_SIZE).contains(n));
+                limit = parsed.ok_or_else(|| {
                     Error::invalid_request(format!(
-                        "limit is not a whole number from 1 to {MOST_OF_A_PAGE}"
+                        "limit is not a whole number from 1 to {MAX_PAGE_SIZE}"
                     ))
                 })?;
             }
@@ -108,7 +108,7 @@ fn page(query: &str) -> Result<(i64, usize), Error> {
 #[utoipa::path(
     get, path = "/v1/studies/{id}", tag = "studies",
     params(("id" = String, Path, description = "Identifier of the study")),
-    responses((status = 200, description = "The study", body = StudyDocument), Refusals),
+    responses((status = 200, description = "The study", body = StudyDocument), ErrorResponses),
 )]
 pub(crate) async fn show(
     MaybeOperator(operator): MaybeOperator,
@@ -122,7 +122,7 @@ pub(crate) async fn show(
 #[utoipa::path(
     post, path = "/v1/studies/{id}/open", tag = "studies",
     params(("id" = String, Path, description = "Identifier of the study")),
-    responses((status = 200, description = "The study", body = StudyDocument), Refusals),
+    responses((status = 200, description = "The study", body = StudyDocument), ErrorResponses),
     security(("operator" = [])),
 )]
 pub(crate) async fn open(
@@ -139,7 +139,7 @@ pub(crate) async fn open(
 #[utoipa::path(
     delete, path = "/v1/studies/{id}", tag = "studies",
     params(("id" = String, Path, description = "Identifier of the study")),
-    responses((status = 204, description = "The study is deleted"), Refusals),
+    responses((status = 204, description = "The study is deleted"), ErrorResponses),
     security(("operator" = [])),
 )]
 pub(crate) async fn delete(
@@ -157,7 +157,7 @@ pub(crate) async fn delete(
 #[utoipa::path(
     post, path = "/v1/studies/{id}/close", tag = "studies",
     params(("id" = String, Path, description = "Identifier of the study")),
-    responses((status = 200, description = "The study", body = StudyDocument), Refusals),
+    responses((status = 200, description = "The study", body = StudyDocument), ErrorResponses),
     security(("operator" = [])),
 )]
 pub(crate) async fn close(

@@ -1,4 +1,4 @@
-//! Tokens of participants, of analysts, and the operator's own.
+//! Participant tokens, analyst tokens and the operator token.
 
 use axum::{
     Json,
@@ -14,27 +14,27 @@ use serde::Serialize;
 
 use super::{
     body,
-    estimates::blocking,
     extract::{Operator, StudyInPath, TokenInPath},
-    openapi::Refusals,
+    openapi::ErrorResponses,
     problem::ApiError,
+    run_blocking,
 };
 use crate::app::AppState;
 
-/// An answer that holds a token is kept by nobody on its way.
+/// A response with a token, which must not be cached.
 fn secret(status: StatusCode, content: impl Serialize) -> Response {
-    let unkept = [(header::CACHE_CONTROL, "no-store")];
-    (status, unkept, Json(content)).into_response()
+    let no_store = [(header::CACHE_CONTROL, "no-store")];
+    (status, no_store, Json(content)).into_response()
 }
 
-/// Make one-time participant tokens
+/// Create one-time participant tokens
 ///
-/// For a study whose enrolment is `token`. The text of the tokens is in this answer and nowhere else.
+/// For a study with enrolment `token`. The text of the tokens is only in this response.
 #[utoipa::path(
     post, path = "/v1/studies/{id}/tokens", tag = "tokens",
     params(("id" = String, Path, description = "Identifier of the study")),
     request_body = IssueTokens,
-    responses((status = 201, description = "The tokens", body = IssuedTokens), Refusals),
+    responses((status = 201, description = "The tokens", body = IssuedTokens), ErrorResponses),
     security(("operator" = [])),
 )]
 pub(crate) async fn issue(
@@ -45,7 +45,7 @@ pub(crate) async fn issue(
 ) -> Result<Response, ApiError> {
     let IssueTokens { count } = body::read_json(&app, request).await?;
     let issued = app.store().issue_tokens(&study, count).await?;
-    tracing::info!(study = %study.id(), count, "participant tokens made");
+    tracing::info!(study = %study.id(), count, "participant tokens created");
     Ok(secret(StatusCode::CREATED, issued))
 }
 
@@ -53,7 +53,7 @@ pub(crate) async fn issue(
 #[utoipa::path(
     get, path = "/v1/studies/{id}/tokens", tag = "tokens",
     params(("id" = String, Path, description = "Identifier of the study")),
-    responses((status = 200, description = "How many were made and spent", body = TokenCounts), Refusals),
+    responses((status = 200, description = "How many were issued and spent", body = TokenCounts), ErrorResponses),
     security(("operator" = [])),
 )]
 pub(crate) async fn count(
@@ -62,17 +62,17 @@ pub(crate) async fn count(
     State(app): State<AppState>,
 ) -> Result<Json<TokenCounts>, ApiError> {
     Ok(Json(
-        blocking(move || app.store().token_counts(&study)).await?,
+        run_blocking(move || app.store().token_counts(&study)).await?,
     ))
 }
 
-/// Make an analyst's token
+/// Create an analyst token
 ///
-/// It reads estimates, of one study or of all, and nothing else. Its text is in this answer and nowhere else.
+/// It can read estimates, of one study or of all, and nothing else. Its text is only in this response.
 #[utoipa::path(
     post, path = "/v1/tokens", tag = "tokens",
     request_body = CreateAnalyst,
-    responses((status = 201, description = "The token", body = CreatedAnalyst), Refusals),
+    responses((status = 201, description = "The token", body = CreatedAnalyst), ErrorResponses),
     security(("operator" = [])),
 )]
 pub(crate) async fn create(
@@ -80,28 +80,28 @@ pub(crate) async fn create(
     State(app): State<AppState>,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let wanted: CreateAnalyst = body::read_json(&app, request).await?;
-    let created = app.store().create_analyst(wanted).await?;
-    tracing::info!(id = created.analyst.id, "analyst token made");
+    let body: CreateAnalyst = body::read_json(&app, request).await?;
+    let created = app.store().create_analyst_token(body).await?;
+    tracing::info!(id = created.analyst.id, "analyst token created");
     Ok(secret(StatusCode::CREATED, created))
 }
 
-/// List the analysts' tokens
+/// List the analyst tokens
 #[utoipa::path(
     get, path = "/v1/tokens", tag = "tokens",
-    responses((status = 200, description = "The tokens, without their text", body = AnalystList), Refusals),
+    responses((status = 200, description = "The tokens, without their text", body = AnalystList), ErrorResponses),
     security(("operator" = [])),
 )]
 pub(crate) async fn list(_: Operator, State(app): State<AppState>) -> Json<AnalystList> {
-    let tokens = app.store().analysts();
+    let tokens = app.store().analyst_tokens();
     Json(AnalystList { tokens })
 }
 
-/// Revoke an analyst's token
+/// Revoke an analyst token
 #[utoipa::path(
     delete, path = "/v1/tokens/{token}", tag = "tokens",
     params(("token" = String, Path, description = "Identifier of the token, not its text")),
-    responses((status = 204, description = "The token is revoked"), Refusals),
+    responses((status = 204, description = "The token is revoked"), ErrorResponses),
     security(("operator" = [])),
 )]
 pub(crate) async fn revoke(
@@ -109,21 +109,21 @@ pub(crate) async fn revoke(
     TokenInPath(id): TokenInPath,
     State(app): State<AppState>,
 ) -> Result<StatusCode, ApiError> {
-    app.store().revoke_analyst(&id).await?;
+    app.store().revoke_analyst_token(&id).await?;
     tracing::info!("analyst token revoked");
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Rotate the operator's token
+/// Rotate the operator token
 ///
-/// The old one stops working at once; the new one is in this answer and in the file in the data directory.
+/// The old one stops working at once; the new one is in this response and in the file in the data directory.
 #[utoipa::path(
     post, path = "/v1/operator-token", tag = "tokens",
-    responses((status = 200, description = "The new token", body = RotatedToken), Refusals),
+    responses((status = 200, description = "The new token", body = RotatedToken), ErrorResponses),
     security(("operator" = [])),
 )]
 pub(crate) async fn rotate(_: Operator, State(app): State<AppState>) -> Result<Response, ApiError> {
-    let rotated = app.store().rotate_token().await?;
+    let rotated = app.store().rotate_operator_token().await?;
     tracing::info!("operator token rotated");
     Ok(secret(StatusCode::OK, rotated))
 }

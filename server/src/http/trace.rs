@@ -13,11 +13,11 @@ use eigenveil_shared::Error;
 use crate::{app::AppState, request_id};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// Ends of paths that are asked for too often to be told each time.
+/// Endings of frequently requested paths, which are logged at debug level only.
 const FREQUENT: &[&str] = &["/reports", "/healthz", "/readyz", "/metrics"];
 
-/// Numbers the request, times it and logs it. Reports and probes are logged at debug level, so
-/// that a busy study does not fill the disk.
+/// Numbers, times and logs the request. Uploads and health checks are logged at debug level, so that a busy study does
+/// not fill the disk.
 pub(crate) async fn log(
     app: &AppState,
     request: Request,
@@ -27,7 +27,7 @@ pub(crate) async fn log(
     let id = app.next_request_id();
     let started = Instant::now();
     let method = request.method().clone();
-    let mut response = request_id::within(id, next(request)).await;
+    let mut response = request_id::scope(id, next(request)).await;
     response
         .headers_mut()
         .insert(REQUEST_ID, HeaderValue::from(id));
@@ -37,7 +37,7 @@ pub(crate) async fn log(
     let status = response.status().as_u16();
     let microseconds = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
     if status >= 500 {
-        // What went wrong, which the client is told too.
+        // The error, which the client gets as well.
         let (code, detail) = response
             .extensions()
             .get::<Error>()

@@ -1,4 +1,4 @@
-//! Studies and the whole store as files, for the operator.
+//! Exports, imports and backups, for the operator.
 
 use std::{
     fs::File,
@@ -23,24 +23,24 @@ use tokio::sync::mpsc;
 
 use super::{
     body,
-    estimates::blocking,
     extract::{Operator, StudyInPath},
-    openapi::{Binary, Refusals},
+    openapi::{Binary, ErrorResponses},
     problem::ApiError,
+    run_blocking,
 };
 use crate::{
     app::AppState,
     store::{Study, VerifiedExport, unavailable},
 };
 
-/// Bytes read from a file at once.
-const PIECE: usize = 1 << 16;
+/// Bytes read from a file at a time.
+const CHUNK_BYTES: usize = 1 << 16;
 
 /// Export a study
 #[utoipa::path(
     get, path = "/v1/studies/{id}/export", tag = "transfers",
     params(("id" = String, Path, description = "Identifier of the study")),
-    responses((status = 200, description = "The study as a file", body = inline(Binary), content_type = STUDY_EXPORT_MEDIA_TYPE), Refusals),
+    responses((status = 200, description = "The study as a file", body = inline(Binary), content_type = STUDY_EXPORT_MEDIA_TYPE), ErrorResponses),
     security(("operator" = [])),
 )]
 pub(crate) async fn export(
@@ -49,19 +49,19 @@ pub(crate) async fn export(
     State(app): State<AppState>,
 ) -> Result<Response, ApiError> {
     let store = app.store().clone();
-    let file = blocking(move || store.export(&study)).await?;
+    let file = run_blocking(move || store.export(&study)).await?;
     download(&app, file, STUDY_EXPORT_MEDIA_TYPE)
 }
 
 /// Back up the whole store
 #[utoipa::path(
     get, path = "/v1/backup", tag = "transfers",
-    responses((status = 200, description = "A SQLite database", body = inline(Binary), content_type = BACKUP_MEDIA_TYPE), Refusals),
+    responses((status = 200, description = "A SQLite database", body = inline(Binary), content_type = BACKUP_MEDIA_TYPE), ErrorResponses),
     security(("operator" = [])),
 )]
 pub(crate) async fn backup(_: Operator, State(app): State<AppState>) -> Result<Response, ApiError> {
     let store = app.store().clone();
-    let file = blocking(move || store.backup()).await?;
+    let file = run_blocking(move || store.backup()).await?;
     download(&app, file, BACKUP_MEDIA_TYPE)
 }
 
@@ -69,7 +69,7 @@ pub(crate) async fn backup(_: Operator, State(app): State<AppState>) -> Result<R
 #[utoipa::path(
     post, path = "/v1/imports", tag = "transfers",
     request_body(content = inline(Binary), content_type = STUDY_EXPORT_MEDIA_TYPE),
-    responses((status = 201, description = "The study was made", body = ImportReceipt), (status = 200, description = "Merged, or imported before", body = ImportReceipt), Refusals),
+    responses((status = 201, description = "The study was created", body = ImportReceipt), (status = 200, description = "Merged, or imported before", body = ImportReceipt), ErrorResponses),
     security(("operator" = [])),
 )]
 pub(crate) async fn import(
@@ -77,15 +77,15 @@ pub(crate) async fn import(
     State(app): State<AppState>,
     request: Request,
 ) -> Result<Response, ApiError> {
-    receive(app, None, request).await
+    import_body(app, None, request).await
 }
 
-/// Add an export to a study
+/// Merge an export into a study
 #[utoipa::path(
     post, path = "/v1/studies/{id}/import", tag = "transfers",
     params(("id" = String, Path, description = "Identifier of the study")),
     request_body(content = inline(Binary), content_type = STUDY_EXPORT_MEDIA_TYPE),
-    responses((status = 200, description = "Merged, or imported before", body = ImportReceipt), Refusals),
+    responses((status = 200, description = "Merged, or imported before", body = ImportReceipt), ErrorResponses),
     security(("operator" = [])),
 )]
 pub(crate) async fn merge(
@@ -94,10 +94,10 @@ pub(crate) async fn merge(
     State(app): State<AppState>,
     request: Request,
 ) -> Result<Response, ApiError> {
-    receive(app, Some(study), request).await
+    import_body(app, Some(study), request).await
 }
 
-async fn receive(
+async fn import_body(
     app: AppState,
     into: Option<std::sync::Arc<Study>>,
     request: Request,
@@ -108,7 +108,7 @@ async fn receive(
         return Err(body::unsupported_media_type(media_type, STUDY_EXPORT_MEDIA_TYPE).into());
     }
     let file = spool(&app, content).await?;
-    let export = blocking(move || VerifiedExport::read(file)).await?;
+    let export = run_blocking(move || VerifiedExport::read(file)).await?;
     let imported = app.store().import(export, into).await?;
     tracing::info!(
         study = %imported.study.id(), outcome = imported.outcome.as_str(), reports = imported.reports, "import"
@@ -117,44 +117,41 @@ async fn receive(
         ImportOutcome::Created => StatusCode::CREATED,
         ImportOutcome::Merged | ImportOutcome::AlreadyImported => StatusCode::OK,
     };
-    let receipt = ImportReceipt {
+    let response = ImportReceipt {
         outcome: imported.outcome,
         reports: imported.reports,
         study: imported.study.document(),
     };
-    Ok((status, Json(receipt)).into_response())
+    Ok((status, Json(response)).into_response())
 }
 
-/// Writes a body to a file that has no name: it may be larger than memory.
+/// Writes a body to an unnamed file: it may be larger than memory.
 async fn spool(app: &AppState, mut content: Body) -> Result<File> {
     let store = app.store().clone();
-    let mut file = blocking(move || store.temporary_file()).await?;
-    let patience = app.config().body_timeout();
+    let mut file = run_blocking(move || store.temporary_file()).await?;
+    let timeout = app.config().body_timeout();
     loop {
-        let frame = match tokio::time::timeout(patience, content.frame()).await {
+        let frame = match tokio::time::timeout(timeout, content.frame()).await {
             Ok(Some(Ok(frame))) => frame,
             Ok(None) => return Ok(file),
             Ok(Some(Err(_))) => {
                 return Err(Error::new(
                     ErrorCode::MalformedExport,
-                    "the export was cut off on its way; send it again",
+                    "the export broke off; retry",
                 ));
             }
             Err(_) => {
                 return Err(Error::new(
                     ErrorCode::RequestTimeout,
-                    format!(
-                        "nothing arrived for {} s; send it again",
-                        patience.as_secs_f64()
-                    ),
+                    format!("nothing arrived for {} s; retry", timeout.as_secs_f64()),
                 ));
             }
         };
         if let Ok(data) = frame.into_data() {
-            file = blocking(move || {
+            file = run_blocking(move || {
                 file.write_all(&data).map_err(|error| {
                     unavailable(format!(
-                        "the export cannot be stored in the data directory ({error}); make room and send it again"
+                        "the export cannot be stored in the data directory ({error}); free some space and retry"
                     ))
                 })?;
                 Ok(file)
@@ -164,38 +161,39 @@ async fn spool(app: &AppState, mut content: Body) -> Result<File> {
     }
 }
 
-/// A file as the body of an answer, read as fast as the client takes it; one that takes nothing for as long
-/// as a body may take is cut off.
+/// A file as a response body, streamed as fast as the client reads it; a client that reads nothing for
+/// `body_timeout_ms` is cut off.
 fn download(app: &AppState, file: File, media_type: &'static str) -> Result<Response, ApiError> {
     let length = file
         .metadata()
-        .map_err(|error| unavailable(format!("a temporary file cannot be read ({error})")))?
+        .map_err(|error| unavailable(format!("a temporary file cannot be read ({error}); retry")))?
         .len();
     let (sender, receiver) = mpsc::channel(4);
-    let patience = app.config().body_timeout();
+    let timeout = app.config().body_timeout();
     let runtime = tokio::runtime::Handle::current();
     tokio::task::spawn_blocking(move || {
-        let mut left = length;
+        let mut remaining = length;
         let mut file = file.take(length);
-        while left > 0 {
-            let mut piece = vec![0; PIECE.min(usize::try_from(left).unwrap_or(PIECE))];
-            let read = file.read_exact(&mut piece).map(|()| Bytes::from(piece));
-            left = left.saturating_sub(PIECE as u64);
+        while remaining > 0 {
+            let mut chunk =
+                vec![0; CHUNK_BYTES.min(usize::try_from(remaining).unwrap_or(CHUNK_BYTES))];
+            let read = file.read_exact(&mut chunk).map(|()| Bytes::from(chunk));
+            remaining = remaining.saturating_sub(CHUNK_BYTES as u64);
             let failed = read.is_err();
-            let sent = runtime.block_on(sender.send_timeout(read, patience));
-            if failed || sent.is_err() {
+            let delivered = runtime.block_on(sender.send_timeout(read, timeout));
+            if failed || delivered.is_err() {
                 return;
             }
         }
     });
-    // Where it ends before its length the connection is cut.
-    let pieces = stream::unfold(receiver, |mut receiver| async {
-        let piece = receiver.recv().await?;
-        Some((piece, receiver))
+    // If the stream ends before its announced length, the connection is closed.
+    let chunks = stream::unfold(receiver, |mut receiver| async {
+        let chunk = receiver.recv().await?;
+        Some((chunk, receiver))
     });
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static(media_type)),
         (header::CONTENT_LENGTH, HeaderValue::from(length)),
     ];
-    Ok((headers, Body::from_stream(pieces)).into_response())
+    Ok((headers, Body::from_stream(chunks)).into_response())
 }

@@ -1,67 +1,77 @@
-//! How many files the system lets the process have open: a connection is one.
+//! The limit on open file descriptors: every connection takes one.
 
 use rustix::process::{Resource, Rlimit, setrlimit};
 
 use crate::config::ServerConfig;
 
-/// Descriptors kept for what is no connection: the listener, the database, its readers, backups, files that come and
-/// go.
-const BESIDE: u64 = 64;
+/// Descriptors reserved for everything but connections: the listener, the database and its readers, backups, temporary
+/// files.
+const RESERVED_FDS: u64 = 64;
 
-/// What the process may have open now, and what it may allow itself; `None`: no limit.
+/// The limits of `getrlimit(RLIMIT_NOFILE)`; `None`: unlimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Descriptors {
-    now: Option<u64>,
-    most: Option<u64>,
+    soft_limit: Option<u64>,
+    hard_limit: Option<u64>,
 }
 
-/// Connections that fit, and a warning where they are fewer than `max_connections`. Raises the limit of the process as
-/// far as that needs it and the system lets it.
-pub(crate) fn raise(config: &ServerConfig) -> (usize, Option<String>) {
-    let Descriptors { now, most } = limits();
-    let needed = config.max_connections as u64 + BESIDE;
-    let mut allowed = now.unwrap_or(u64::MAX);
-    let wanted = needed.min(most.unwrap_or(u64::MAX));
-    if allowed < wanted {
+/// The number of connections that fit, and a warning if it is below `max_connections`. Raises the soft limit as far as
+/// needed and allowed.
+pub(crate) fn raise_fd_limit(config: &ServerConfig) -> (usize, Option<String>) {
+    let Descriptors {
+        soft_limit,
+        hard_limit,
+    } = limits();
+    let needed = config.max_connections as u64 + RESERVED_FDS;
+    let mut allowed = soft_limit.unwrap_or(u64::MAX);
+    let target = needed.min(hard_limit.unwrap_or(u64::MAX));
+    if allowed < target {
         let limit = Rlimit {
-            current: Some(wanted),
-            maximum: most,
+            current: Some(target),
+            maximum: hard_limit,
         };
         if setrlimit(Resource::Nofile, limit).is_ok() {
-            allowed = wanted;
+            allowed = target;
         }
     }
-    fitting(config, allowed)
+    connections_that_fit(config, allowed)
 }
 
-/// As [`raise`], without raising.
+/// As [`raise_fd_limit`], without changing the limit.
 pub(crate) fn check(config: &ServerConfig) -> (usize, Option<String>) {
-    let Descriptors { now, most } = limits();
-    let allowed = if now.is_none() { None } else { most };
-    fitting(config, allowed.unwrap_or(u64::MAX))
+    let Descriptors {
+        soft_limit,
+        hard_limit,
+    } = limits();
+    let allowed = if soft_limit.is_none() {
+        None
+    } else {
+        hard_limit
+    };
+    connections_that_fit(config, allowed.unwrap_or(u64::MAX))
 }
 
-fn fitting(config: &ServerConfig, allowed: u64) -> (usize, Option<String>) {
-    let left = (allowed - BESIDE.min(allowed / 4)).max(1);
+fn connections_that_fit(config: &ServerConfig, allowed: u64) -> (usize, Option<String>) {
+    let left = (allowed - RESERVED_FDS.min(allowed / 4)).max(1);
     let fit = usize::try_from(left).unwrap_or(usize::MAX);
     if fit >= config.max_connections {
         return (config.max_connections, None);
     }
     let warning = format!(
-        "max_connections is {}, but the process may have {allowed} files open and {fit} connections are served at once; \
+        "max_connections is {}, but the process may open {allowed} files, so it serves {fit} connections at once; \
          raise the limit to {} (LimitNOFILE in the unit, ulimit -n), or lower max_connections",
         config.max_connections,
-        config.max_connections as u64 + BESIDE
+        config.max_connections as u64 + RESERVED_FDS
     );
     (fit, Some(warning))
 }
 
-/// From the file of the process: where a filter of system calls forbids `prlimit`, asking it would tell nothing.
+/// Read from `/proc`, because a system call filter may forbid `prlimit`.
 fn limits() -> Descriptors {
     let text = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
     parse(&text).unwrap_or(Descriptors {
-        now: None,
-        most: None,
+        soft_limit: None,
+        hard_limit: None,
     })
 }
 
@@ -72,8 +82,8 @@ fn parse(text: &str) -> Option<Descriptors> {
     let mut fields = line.split_whitespace();
     let mut next = || Some(fields.next()?.parse().ok());
     Some(Descriptors {
-        now: next()?,
-        most: next()?,
+        soft_limit: next()?,
+        hard_limit: next()?,
     })
 }
 
@@ -82,20 +92,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_are_read_and_connections_are_those_that_fit() {
+    fn connections_are_limited_by_open_files() {
         let text = "Limit  Soft Limit  Hard Limit  Units\nMax open files            1024                 524288               files\n";
         let read = parse(text).unwrap();
-        assert_eq!((read.now, read.most), (Some(1_024), Some(524_288)));
-        let endless = parse("Max open files  unlimited  unlimited  files").unwrap();
-        assert_eq!((endless.now, endless.most), (None, None));
+        assert_eq!(
+            (read.soft_limit, read.hard_limit),
+            (Some(1_024), Some(524_288))
+        );
+        let unlimited = parse("Max open files  unlimited  unlimited  files").unwrap();
+        assert_eq!((unlimited.soft_limit, unlimited.hard_limit), (None, None));
         assert_eq!(parse("nothing"), None);
         let config = ServerConfig {
             max_connections: 1_000,
             ..ServerConfig::new("data")
         };
-        assert_eq!(fitting(&config, 1_064), (1_000, None));
+        assert_eq!(connections_that_fit(&config, 1_064), (1_000, None));
         for (allowed, connections) in [(1_063, 999), (256, 192), (64, 48), (1, 1)] {
-            let (fit, warning) = fitting(&config, allowed);
+            let (fit, warning) = connections_that_fit(&config, allowed);
             assert_eq!(fit, connections);
             assert!(warning.unwrap().contains("1064"));
         }

@@ -1,4 +1,4 @@
-//! How many bytes of bodies, or of answers, may be in memory at once, and how they are shared.
+//! Memory budgets for request bodies and for responses, and how clients share them.
 
 use std::{
     collections::HashMap,
@@ -11,47 +11,48 @@ use std::{
 
 use eigenveil_shared::{Error, ErrorCode, Result};
 
-/// What always finds room, and counts for nobody's share: a seed with its token, a form, a short answer.
+/// Items up to this size may use the whole budget and do not count towards a client's share: a seed with its token, a
+/// form, a short response.
 pub(crate) const SMALL: usize = 4 << 10;
-/// What finds room where larger ones do not.
-const MIDDLING: usize = 64 << 10;
-/// One client may hold this part of what there is.
-const SHARES: usize = 4;
+/// Items up to this size find room when larger ones do not.
+const MEDIUM: usize = 64 << 10;
+/// One client may use 1/4 of the budget.
+const CLIENT_FRACTION: usize = 4;
 
-/// A limit on bytes in memory. The last eighth is for those of [`MIDDLING`] size at most, the eighth before it too but for
-/// [`SMALL`] ones, so that large ones cannot keep small ones out.
+/// A limit on bytes in memory. Items above [`MEDIUM`] may fill six eighths of it, items up to `MEDIUM` seven, items up
+/// to [`SMALL`] all of it, so that large items cannot keep small ones out.
 #[derive(Debug)]
-pub(crate) struct Budget {
-    /// What it is that has no room, and what to do about it.
-    full: &'static str,
+pub(crate) struct MemoryBudget {
+    /// What fills the budget, and what to do about it: the end of the error's message.
+    when_full: &'static str,
     limit: usize,
     used: AtomicUsize,
-    /// Somebody found no room, and it has not become half empty since.
+    /// A request found no room, and less than three quarters have been free since.
     exhausted: AtomicBool,
-    /// Bytes of each client, by a salted hash of its address; only of those who hold some now.
-    shares: Mutex<HashMap<u64, usize>>,
+    /// Bytes in use by client, keyed by a salted hash of its address; only clients that use some.
+    per_client: Mutex<HashMap<u64, usize>>,
     salt: RandomState,
 }
 
-impl Budget {
-    pub(crate) fn new(limit: usize, full: &'static str) -> Arc<Self> {
+impl MemoryBudget {
+    pub(crate) fn new(limit: usize, when_full: &'static str) -> Arc<Self> {
         Arc::new(Self {
-            full,
+            when_full,
             limit,
             used: AtomicUsize::new(0),
             exhausted: AtomicBool::new(false),
-            shares: Mutex::default(),
+            per_client: Mutex::default(),
             salt: RandomState::new(),
         })
     }
 
-    /// Bytes held now.
+    /// Bytes in use.
     pub(crate) fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Whether somebody found no room, and it is not over: three quarters of it have to be free again. (At half of it
-    /// those that hold the rest need not hurry, and the largest report may find no room for ever.)
+    /// Whether a request found no room and three quarters are not free again yet. (At half, the clients using the rest
+    /// would not have to hurry, and the largest report might never find room.)
     pub(crate) fn is_exhausted(&self) -> bool {
         if self.used() <= self.limit / 4 {
             self.exhausted.store(false, Ordering::Relaxed);
@@ -59,79 +60,81 @@ impl Budget {
         self.exhausted.load(Ordering::Relaxed)
     }
 
-    /// Whether more than half is held, so that whoever holds something has to hurry.
-    pub(crate) fn is_pressed(&self) -> bool {
+    /// Whether more than half is in use, so that slow clients are cut off.
+    pub(crate) fn is_under_pressure(&self) -> bool {
         self.used() > self.limit / 2 || self.is_exhausted()
     }
 
-    /// How much may be held by all when one of them holds `own`.
-    fn ceiling(&self, own: usize, modest: bool) -> usize {
+    /// How many bytes may be in use in all for an item of `own` bytes to be admitted.
+    fn ceiling(&self, own: usize, low_priority: bool) -> usize {
         let eighth = self.limit / 8;
-        if modest {
+        if low_priority {
             eighth
         } else if own <= SMALL {
             self.limit
-        } else if own <= MIDDLING {
+        } else if own <= MEDIUM {
             self.limit - eighth
         } else {
             self.limit - 2 * eighth
         }
     }
 
-    fn shares(&self) -> MutexGuard<'_, HashMap<u64, usize>> {
-        self.shares.lock().unwrap_or_else(PoisonError::into_inner)
+    fn per_client(&self) -> MutexGuard<'_, HashMap<u64, usize>> {
+        self.per_client
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn refuse(&self, detail: &str) -> Error {
+    fn full_error(&self, detail: &str) -> Error {
         let limit = self.limit;
         Error::new(
             ErrorCode::TooManyRequests,
-            format!("{detail} and the limit is {limit}; {}", self.full),
+            format!("{detail} and the limit is {limit}; {}", self.when_full),
         )
     }
 }
 
-/// Bytes held of a budget; given back when dropped.
+/// Bytes reserved from a budget; released when dropped.
 #[derive(Debug)]
 pub(crate) struct Reservation {
-    budget: Arc<Budget>,
-    /// Who holds them, where that is known.
+    budget: Arc<MemoryBudget>,
+    /// The client, if it is known.
     client: Option<u64>,
     bytes: usize,
-    /// Those of them that count for the client's share.
-    shared: usize,
-    modest: bool,
+    /// Those of them that count towards the client's share.
+    counted: usize,
+    low_priority: bool,
 }
 
 impl Reservation {
-    /// Of nobody in particular.
-    pub(crate) fn empty(budget: &Arc<Budget>) -> Self {
+    /// For no particular client.
+    pub(crate) fn empty(budget: &Arc<MemoryBudget>) -> Self {
         Self::for_client(budget, None)
     }
 
-    /// Of a client, whose address stands behind this key.
-    pub(crate) fn for_client(budget: &Arc<Budget>, client: Option<[u8; 16]>) -> Self {
+    /// For the client with this address key.
+    pub(crate) fn for_client(budget: &Arc<MemoryBudget>, client: Option<[u8; 16]>) -> Self {
         Self {
             client: client.map(|key| budget.salt.hash_one(key)),
             budget: Arc::clone(budget),
             bytes: 0,
-            shared: 0,
-            modest: false,
+            counted: 0,
+            low_priority: false,
         }
     }
 
-    /// The same for what is unlikely to be of use: it gets room only while nearly all is free.
-    pub(crate) fn modest(mut self) -> Self {
-        self.modest = true;
+    /// For a body that can hardly be counted: it finds room only while nearly all of the budget is free.
+    pub(crate) fn low_priority(mut self) -> Self {
+        self.low_priority = true;
         self
     }
 
-    /// The budget it is of.
-    pub(crate) fn budget(&self) -> &Budget {
+    /// The budget it was taken from.
+    pub(crate) fn budget(&self) -> &MemoryBudget {
         &self.budget
     }
 
-    /// Holds `more` bytes. A reservation that has the memory, or its client's share, to itself may exceed the limit, so
+    /// Reserves `more` bytes. A reservation that is alone in the budget, or in its client's share, may exceed the limit, so
     /// that a report larger than the limit is slow but not impossible.
     pub(crate) fn grow(&mut self, more: usize) -> Result<()> {
         let own = self.bytes;
@@ -140,18 +143,18 @@ impl Reservation {
             && after > SMALL
         {
             let budget = Arc::clone(&self.budget);
-            let mut shares = budget.shares();
-            let held = shares.entry(client).or_default();
-            let others = *held - self.shared;
-            if others > 0 && others.saturating_add(after) > budget.limit / SHARES {
-                return Err(budget.refuse(&format!(
-                    "{others} bytes of this address are in memory, of which it may have a quarter,"
+            let mut per_client = budget.per_client();
+            let in_use = per_client.entry(client).or_default();
+            let others = *in_use - self.counted;
+            if others > 0 && others.saturating_add(after) > budget.limit / CLIENT_FRACTION {
+                return Err(budget.full_error(&format!(
+                    "{others} bytes from this address are in memory; one address may use a quarter,"
                 )));
             }
-            *held = others.saturating_add(after);
-            self.shared = after;
+            *in_use = others.saturating_add(after);
+            self.counted = after;
         }
-        let ceiling = self.budget.ceiling(after, self.modest);
+        let ceiling = self.budget.ceiling(after, self.low_priority);
         self.budget
             .used
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |used| {
@@ -159,10 +162,11 @@ impl Reservation {
                 (after <= ceiling || used == own).then_some(after)
             })
             .map_err(|used| {
-                if !self.modest {
+                if !self.low_priority {
                     self.budget.exhausted.store(true, Ordering::Relaxed);
                 }
-                self.budget.refuse(&format!("{used} bytes are in memory"))
+                self.budget
+                    .full_error(&format!("{used} bytes are in memory"))
             })?;
         self.bytes = after;
         Ok(())
@@ -173,13 +177,13 @@ impl Drop for Reservation {
     fn drop(&mut self) {
         self.budget.used.fetch_sub(self.bytes, Ordering::AcqRel);
         if let Some(client) = self.client
-            && self.shared > 0
+            && self.counted > 0
         {
-            let mut shares = self.budget.shares();
-            if let Some(held) = shares.get_mut(&client) {
-                *held -= self.shared;
-                if *held == 0 {
-                    shares.remove(&client);
+            let mut per_client = self.budget.per_client();
+            if let Some(in_use) = per_client.get_mut(&client) {
+                *in_use -= self.counted;
+                if *in_use == 0 {
+                    per_client.remove(&client);
                 }
             }
         }
@@ -192,8 +196,8 @@ mod tests {
 
     const KIB: usize = 1 << 10;
 
-    fn budget(limit: usize) -> Arc<Budget> {
-        Budget::new(limit, "wait")
+    fn budget(limit: usize) -> Arc<MemoryBudget> {
+        MemoryBudget::new(limit, "wait")
     }
 
     fn client(number: u8) -> Option<[u8; 16]> {
@@ -201,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_holds_and_everything_is_given_back() {
+    fn the_limit_holds_and_dropped_reservations_are_released() {
         let memory = budget(100);
         let mut first = Reservation::empty(&memory);
         first.grow(60).unwrap();
@@ -224,53 +228,53 @@ mod tests {
     }
 
     #[test]
-    fn one_client_holds_no_more_than_its_share() {
+    fn one_client_gets_no_more_than_its_share() {
         let memory = budget(4_096 * KIB);
         let hold = |number, bytes| {
-            let mut held = Reservation::for_client(&memory, client(number));
-            held.grow(bytes).map(|()| held)
+            let mut reservation = Reservation::for_client(&memory, client(number));
+            reservation.grow(bytes).map(|()| reservation)
         };
         let first: Vec<_> = (0..8).map(|_| hold(1, 128 * KIB).unwrap()).collect();
         assert!(hold(1, 128 * KIB).is_err());
         assert!(!memory.is_exhausted());
-        // What is small is nobody's share, and others have theirs.
+        // Small items do not count, and other clients have their own share.
         hold(1, SMALL).unwrap();
         let second = hold(2, 1_024 * KIB).unwrap();
         drop(first);
         hold(1, 128 * KIB).unwrap();
         drop(second);
-        assert_eq!((memory.used(), memory.shares().len()), (0, 0));
-        // One report larger than the share is possible, piece by piece, and its failure gives all back.
+        assert_eq!((memory.used(), memory.per_client().len()), (0, 0));
+        // One report larger than the share is possible, chunk by chunk, and dropping it releases everything.
         let mut large = hold(3, 1_000 * KIB).unwrap();
         large.grow(1_000 * KIB).unwrap();
         assert!(large.grow(4_096 * KIB).is_ok(), "alone");
         drop(large);
-        assert_eq!((memory.used(), memory.shares().len()), (0, 0));
+        assert_eq!((memory.used(), memory.per_client().len()), (0, 0));
     }
 
     #[test]
-    fn large_ones_do_not_keep_small_ones_out() {
+    fn large_items_do_not_keep_small_ones_out() {
         let memory = budget(1_024 * KIB);
         let fill = |size: usize| -> Vec<Reservation> {
             let next = |_| {
-                let mut held = Reservation::empty(&memory);
-                held.grow(size).ok().map(|()| held)
+                let mut reservation = Reservation::empty(&memory);
+                reservation.grow(size).ok().map(|()| reservation)
             };
             (0..10_000).map_while(next).collect()
         };
         let large = fill(128 * KIB);
         assert_eq!(large.len(), 6);
-        assert!(memory.is_exhausted() && memory.is_pressed());
-        let middling = fill(64 * KIB);
-        assert_eq!(middling.len(), 2);
+        assert!(memory.is_exhausted() && memory.is_under_pressure());
+        let medium = fill(64 * KIB);
+        assert_eq!(medium.len(), 2);
         let small = fill(SMALL);
         assert_eq!(small.len(), 32);
-        // What is unlikely to be of use has an eighth.
-        drop((large, middling, small));
-        let mut modest = Reservation::empty(&memory).modest();
+        // Low priority gets one eighth.
+        drop((large, medium, small));
+        let mut low_priority = Reservation::empty(&memory).low_priority();
         let other = fill(128 * KIB).pop();
-        assert!(modest.grow(64 * KIB).is_err() || other.is_none());
+        assert!(low_priority.grow(64 * KIB).is_err() || other.is_none());
         drop(other);
-        modest.grow(100 * KIB).unwrap();
+        low_priority.grow(100 * KIB).unwrap();
     }
 }

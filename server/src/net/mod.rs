@@ -1,8 +1,8 @@
-//! What stands between a socket and a handler: listening, TLS, how many connections, how often, how much memory.
+//! Everything between a socket and a handler: listening, TLS, connection, rate and memory limits.
 
 pub(crate) mod descriptors;
-pub(crate) mod limits;
 pub(crate) mod memory;
+pub(crate) mod rate_limiter;
 mod server;
 pub(crate) mod tls;
 
@@ -16,9 +16,9 @@ pub use self::{
     tls::{Certificates, Reload},
 };
 
-/// A stream whose writes fail when the client takes nothing for so long. Reads have limits of their own.
-fn with_write_timeout(stream: TcpStream, patience: Duration) -> Pin<Box<TimeoutWriter<TcpStream>>> {
+/// A stream whose writes fail if the client reads nothing for this long. Reads have their own limits.
+fn with_write_timeout(stream: TcpStream, timeout: Duration) -> Pin<Box<TimeoutWriter<TcpStream>>> {
     let mut stream = TimeoutWriter::new(stream);
-    stream.set_timeout(Some(patience));
+    stream.set_timeout(Some(timeout));
     Box::pin(stream)
 }

@@ -1,4 +1,4 @@
-//! Listening, serving and stopping in good order.
+//! Listening, serving and graceful shutdown.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -18,7 +18,7 @@ use tokio::{
 use tower::ServiceExt as _;
 
 use super::{
-    descriptors, limits,
+    descriptors, rate_limiter,
     tls::{Certificates, Handshake},
     with_write_timeout,
 };
@@ -27,14 +27,13 @@ use crate::{
     routes::router,
 };
 
-/// How long to leave the listener alone when the system has no more file descriptors.
+/// Pause after a failed accept, as when the system has no more file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Longest head of a request in bytes; also what a connection may hold before it is asked for more, so that
-/// connections that send slowly cost little.
-const MAX_HEAD: usize = 64 << 10;
+/// Largest head of a request in bytes; also the read buffer of a connection, so that slow connections cost little.
+const MAX_HEAD_BYTES: usize = 64 << 10;
 
-/// A server that has its address but does not answer yet.
+/// A server that is bound to its address but does not accept connections yet.
 ///
 /// ```
 /// use eigenveil_server::{Environment, Server, ServerConfig};
@@ -46,7 +45,7 @@ const MAX_HEAD: usize = 64 << 10;
 /// };
 /// let server = Server::bind(config, Environment::system()).await?;
 /// assert_ne!(server.local_addr().port(), 0);
-/// server.run(async {}).await?; // stops when this future is done: at once
+/// server.run(async {}).await?; // stops when this future completes: at once
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -57,95 +56,96 @@ pub struct Server {
     address: SocketAddr,
     app: AppState,
     tls: Option<(Arc<Certificates>, Handshake)>,
-    /// Served at once.
-    connections: usize,
+    /// Connections served at once.
+    max_connections: usize,
 }
 
 impl Server {
-    /// Reads the certificate where there is one, opens the store and binds the address.
+    /// Reads the certificate, if one is configured, opens the store and binds the address.
     ///
     /// # Errors
-    /// As [`Store::open`](crate::Store::open) and [`Certificates::load`]; `store-unavailable` when the address cannot be
+    /// As [`Store::open`](crate::Store::open) and [`Certificates::load`]; `cannot-listen` if the address cannot be
     /// bound.
     pub async fn bind(config: ServerConfig, environment: Environment) -> Result<Self> {
         let tls = match config.tls_files() {
             None => None,
             Some((certificate, key)) => {
                 let certificates = Arc::new(Certificates::load(certificate, key)?);
-                let patience = config.tuning.handshake_timeout;
-                let handshake = Handshake::new(Arc::clone(&certificates), patience)?;
+                let timeout = config.tuning.handshake_timeout;
+                let handshake = Handshake::new(Arc::clone(&certificates), timeout)?;
                 Some((certificates, handshake))
             }
         };
-        let refused = |error: std::io::Error| cannot_listen(&config, &error);
-        let (connections, warning) = descriptors::raise(&config);
+        let listen_error = |error: std::io::Error| cannot_listen(&config, &error);
+        let (max_connections, warning) = descriptors::raise_fd_limit(&config);
         if let Some(warning) = warning {
             tracing::warn!("{warning}");
         }
         let app = AppState::open(config.clone(), environment)?;
-        let listener = TcpListener::bind(config.listen).await.map_err(refused)?;
-        let address = listener.local_addr().map_err(refused)?;
+        let listener = TcpListener::bind(config.listen)
+            .await
+            .map_err(listen_error)?;
+        let address = listener.local_addr().map_err(listen_error)?;
         Ok(Self {
             listener,
             address,
             app,
             tls,
-            connections,
+            max_connections,
         })
     }
 
-    /// The address in use, with the port the system chose.
+    /// The bound address, with the port the system chose.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
 
-    /// The certificate of new connections, to read it again when you like; none over plain HTTP.
+    /// The certificate of new connections, which you may reload at any time; `None` over plain HTTP.
     pub fn certificates(&self) -> Option<&Arc<Certificates>> {
         self.tls.as_ref().map(|(certificates, _)| certificates)
     }
 
-    /// What all requests share: the store, and the path of the operator's token.
+    /// The state shared by all requests: the store, and the path of the operator token.
     pub fn app(&self) -> &AppState {
         &self.app
     }
 
-    /// Serves until `stop` is done. Then no connection is accepted any more, requests being served are
-    /// answered (within the shutdown timeout), what is queued is committed, and an estimate being
-    /// computed is put back.
+    /// Serves until `stop` completes, then shuts down gracefully: no further connection is accepted, requests in progress
+    /// are finished (within the shutdown timeout), queued writes are committed, and an estimate being computed is requeued.
     ///
     /// # Errors
-    /// `store-unavailable` when the store's writer ended by itself, after the same good order: nothing could be
-    /// stored any more, and a new process can.
+    /// `store-unavailable`, after a graceful shutdown, if the store's writer thread ended by itself: nothing could be stored
+    /// any more, and a new process can.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<()> {
         let Self {
             listener,
             app,
             tls,
-            connections,
+            max_connections,
             ..
         } = self;
         let routes = router(app.clone());
         let config = app.config();
         let (certificates, handshake) = tls.unzip();
-        let permits = Arc::new(Semaphore::new(connections));
+        let permits = Arc::new(Semaphore::new(max_connections));
         let graceful = GracefulShutdown::new();
-        // Dropped to cut the connections that did not end by themselves.
-        let (patient, impatient) = watch::channel(());
+        // Dropped to close the connections that did not end by themselves.
+        let (cut, cut_off) = watch::channel(());
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new())
             .header_read_timeout(config.header_timeout())
-            // No read while an answer is being made: it would take a new buffer for each request, only to
-            // learn sooner that a client has gone. What it asked for is finished in any case.
+            // Do not read while a response is being made: it would take a new buffer for each request, only to notice
+            // earlier that the client has gone. Its request is finished in any case.
             .half_close(true)
             .writev(false)
-            .max_buf_size(MAX_HEAD);
+            .max_buf_size(MAX_HEAD_BYTES);
         let mut stop = std::pin::pin!(stop);
         let mut maintenance = std::pin::pin!(maintenance(app.clone(), certificates));
         let store = app.store().clone();
         let mut writer_ended = std::pin::pin!(store.writer_ended());
         let ended = loop {
             let accepted = async {
-                // The semaphore is never closed; were it, the connection is served without a permit.
+                // The semaphore is never closed; if it were, the connection would be served without a permit.
                 let permit = Arc::clone(&permits).acquire_owned().await.ok();
                 (listener.accept().await, permit)
             };
@@ -158,30 +158,35 @@ impl Server {
             let (stream, peer) = match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    tracing::warn!(%error, "a connection could not be accepted");
+                    tracing::warn!(%error, "accepting a connection failed");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                     continue;
                 }
             };
-            prepare(&stream);
+            set_nodelay(&stream);
             let connection = Connection {
                 http: http.clone(),
                 routes: routes.clone(),
                 peer,
                 watcher: graceful.watcher(),
             };
-            let (patience, handshake) = (config.body_timeout(), handshake.clone());
-            let mut impatient = impatient.clone();
+            let (write_timeout, handshake) = (config.body_timeout(), handshake.clone());
+            let mut cut_off = cut_off.clone();
             let connections = app.store().metrics().connections.clone();
             connections.inc();
             tokio::spawn(async move {
                 let served = async {
                     match handshake {
-                        None => connection.serve(with_write_timeout(stream, patience)).await,
+                        None => {
+                            connection
+                                .serve(with_write_timeout(stream, write_timeout))
+                                .await;
+                        }
                         // Boxed, so that plain connections stay small.
                         Some(handshake) => {
                             Box::pin(async move {
-                                if let Some(stream) = handshake.accept(stream, patience).await {
+                                if let Some(stream) = handshake.accept(stream, write_timeout).await
+                                {
                                     connection.serve(stream).await;
                                 }
                             })
@@ -191,25 +196,25 @@ impl Server {
                 };
                 tokio::select! {
                     () = served => {}
-                    _ = impatient.changed() => {}
+                    _ = cut_off.changed() => {}
                 }
                 connections.dec();
                 drop(permit);
             });
         };
         if let Err(error) = &ended {
-            tracing::error!(%error, "the server ends");
+            tracing::error!(%error, "the store's writer ended; the server stops");
         }
         drop(listener);
         app.announce_stop();
-        let patience = app.config().shutdown_timeout();
-        if tokio::time::timeout(patience, graceful.shutdown())
+        let timeout = app.config().shutdown_timeout();
+        if tokio::time::timeout(timeout, graceful.shutdown())
             .await
             .is_err()
         {
-            tracing::warn!("some connections did not end in time and are cut");
+            tracing::warn!("shutdown timeout reached; closing the remaining connections");
         }
-        drop(patient);
+        drop(cut);
         let closing = tokio::task::spawn_blocking(move || app.close());
         if closing.await.is_err() {
             tracing::error!("closing the store panicked");
@@ -227,7 +232,7 @@ struct Connection {
 }
 
 impl Connection {
-    /// Answers requests until the client goes or the server stops.
+    /// Serves requests until the client disconnects or the server stops.
     async fn serve(self, stream: impl AsyncRead + AsyncWrite + Unpin + 'static) {
         let Self {
             http,
@@ -241,32 +246,32 @@ impl Connection {
             routes.clone().oneshot(request)
         });
         let connection = http.serve_connection(TokioIo::new(stream), service);
-        // An error is a client that went away or was too slow; nothing to do about it.
+        // An error means that the client went away or was too slow; there is nothing to do.
         let _ = watcher.watch(connection).await;
     }
 }
 
-/// What has to be done now and then, for ever: forgetting clients, and looking whether the certificate was renewed.
+/// Background task: clears expired rate limits and reloads a renewed certificate. Never completes.
 async fn maintenance(app: AppState, certificates: Option<Arc<Certificates>>) {
-    let mut forget = interval(limits::MEMORY / 5);
-    let patience = app.config().tls_reload();
-    let mut renew = interval(patience.unwrap_or(limits::MEMORY));
+    let mut forget = interval(rate_limiter::FORGET_AFTER / 5);
+    let reload_interval = app.config().tls_reload();
+    let mut renew = interval(reload_interval.unwrap_or(rate_limiter::FORGET_AFTER));
     renew.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let watched = certificates.filter(|_| patience.is_some());
+    let watched = certificates.filter(|_| reload_interval.is_some());
     loop {
         tokio::select! {
-            _ = forget.tick() => app.limits().forget_old(),
+            _ = forget.tick() => app.rate_limits().forget_old(),
             _ = renew.tick() => if let Some(certificates) = watched.clone() {
                 let reload = move || certificates.reload_when_changed();
-                // Reading files may take its time; what it came to is in the log.
+                // Reading files may block; the outcome is in the log.
                 drop(tokio::task::spawn_blocking(reload));
             },
         }
     }
 }
 
-/// Acknowledgements are small and must not wait for company.
-fn prepare(stream: &TcpStream) {
+/// Disables Nagle's algorithm: acknowledgements are small and must not wait.
+fn set_nodelay(stream: &TcpStream) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY could not be set");
     }
@@ -284,7 +289,7 @@ mod tests {
         serde_json::from_value(design).unwrap()
     }
 
-    /// A server whose writer dies at the next commit.
+    /// A server whose writer panics at the next commit.
     async fn doomed() -> (tempfile::TempDir, Server) {
         let directory = tempfile::tempdir().unwrap();
         let config = ServerConfig {
@@ -299,15 +304,15 @@ mod tests {
 
     async fn status(app: &AppState, path: &str) -> u16 {
         let request = Request::get(path).body(Body::empty()).unwrap();
-        let answer = router(app.clone()).oneshot(request).await.unwrap();
-        answer.status().as_u16()
+        let response = router(app.clone()).oneshot(request).await.unwrap();
+        response.status().as_u16()
     }
 
     #[tokio::test]
-    async fn a_server_without_a_writer_says_so() {
+    async fn health_checks_report_a_dead_writer() {
         let (_directory, server) = doomed().await;
         let app = server.app();
-        // `/readyz` would write, and so meet the fault.
+        // Not `/readyz`, which would write and so trigger the fault.
         assert_eq!(status(app, "/healthz").await, 200);
         app.store().create_study(study()).await.unwrap_err();
         app.store().writer_ended().await;
@@ -317,7 +322,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_without_a_writer_ends_with_an_error() {
+    async fn a_server_stops_with_an_error_if_its_writer_dies() {
         let (_directory, server) = doomed().await;
         let app = server.app().clone();
         let running = tokio::spawn(server.run(std::future::pending()));
@@ -328,7 +333,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_that_is_stopped_ends_well() {
+    async fn a_stopped_server_returns_ok() {
         let (_directory, server) = doomed().await;
         server.run(async {}).await.unwrap();
     }

@@ -1,4 +1,4 @@
-//! The server's certificate: read at the start, and again while it runs.
+//! The server's TLS certificate: loaded at the start and reloaded while the server runs.
 
 use std::{
     fmt, fs,
@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use eigenveil_shared::{Error, Result};
+use eigenveil_shared::Result;
 use sha2::{Digest, Sha256};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
@@ -26,82 +26,86 @@ use tokio_rustls::{
 };
 
 use super::with_write_timeout;
+use crate::config::invalid_config;
 
-/// First byte of every TLS handshake.
-const HANDSHAKE: u8 = 0x16;
+/// First byte of every TLS handshake record.
+const HANDSHAKE_RECORD: u8 = 0x16;
 
-/// What whoever speaks plain HTTP to the TLS port is told.
+/// The response to plain HTTP on the TLS port.
 const PLAIN_HTTP: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\n\
 content-length: 57\r\nconnection: close\r\n\r\nThis port speaks HTTPS only; use https:// in the address\n";
 
-/// Most bytes of a plain request that are read so that the answer to it arrives.
-const MAX_PLAIN: usize = 64 << 10;
+/// Bytes of a plain request that are read so that the response arrives.
+const MAX_PLAIN_BYTES: usize = 64 << 10;
 
-/// The certificate chain and the key that new connections get. Connections made before a reload keep theirs.
+/// The certificate chain and key of new connections. Connections made before a reload keep theirs.
 ///
-/// A pair is taken up only as a whole: while one file is new and the other old, the pair before goes on.
+/// Only a matching pair is loaded: while one file is new and the other old, the previous pair stays in use.
 pub struct Certificates {
     certificate: PathBuf,
     key: PathBuf,
     current: RwLock<Arc<CertifiedKey>>,
-    /// SHA-256 of what was last read, used or not: a broken file is told of once.
-    read: Mutex<[u8; 32]>,
+    /// SHA-256 of the files last read, usable or not, so that a broken file is reported once.
+    last_read: Mutex<[u8; 32]>,
 }
 
-/// What reading the files again came to.
+/// The outcome of a reload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reload {
-    /// The files hold what they held.
+    /// The files have not changed.
     Unchanged,
-    /// New connections get the new certificate.
+    /// New connections use the new certificate.
     Replaced,
 }
 
-/// A usable pair, with what is wrong with it nevertheless.
+/// A usable certificate and key, perhaps with a warning.
 pub(crate) struct Pair {
     key: CertifiedKey,
-    /// Why clients will refuse it.
+    /// Why clients will reject it.
     pub(crate) warning: Option<String>,
 }
 
 impl Certificates {
-    /// Reads a PEM file with the server's certificate (then those of its issuers) and one with its key.
+    /// Reads a PEM file with the server's certificate (followed by its issuers') and one with its key.
     ///
     /// # Errors
-    /// `invalid-request`, naming the file, when one cannot be read or the two do not belong together.
+    /// `invalid-config`, naming the file, if one cannot be read or the two do not belong together.
     pub fn load(certificate: &Path, key: &Path) -> Result<Self> {
         let files = Files::read(certificate, key)?;
         let pair = files.pair(certificate, key)?;
-        tell(certificate, &pair);
+        log_warning(certificate, &pair);
         Ok(Self {
             certificate: certificate.to_owned(),
             key: key.to_owned(),
             current: RwLock::new(Arc::new(pair.key)),
-            read: Mutex::new(files.digest()),
+            last_read: Mutex::new(files.digest()),
         })
     }
 
-    /// Reads both files again, and says in the log what it came to. Where they cannot be used, new connections go on
-    /// getting the certificate before.
+    /// Reads both files again and logs the outcome. If they cannot be used, new connections keep using the previous
+    /// certificate.
     pub fn reload(&self) -> Result<Reload> {
-        logged(self.renew(false))
+        log_outcome(self.renew(false))
     }
 
-    /// As [`reload`](Self::reload), but files that were refused before and are still the same are not told of again.
+    /// As [`reload`](Self::reload), but does nothing, and logs nothing, while the files are the ones last read.
     pub(crate) fn reload_when_changed(&self) -> Result<Reload> {
-        logged(self.renew(true))
+        log_outcome(self.renew(true))
     }
 
     fn renew(&self, only_changed: bool) -> Result<Reload> {
         let files = Files::read(&self.certificate, &self.key)?;
         let digest = files.digest();
-        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        if only_changed && *read == digest {
+        let mut last_read = self
+            .last_read
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if only_changed && *last_read == digest {
             return Ok(Reload::Unchanged);
         }
-        *read = digest;
+        *last_read = digest;
         let pair = files.pair(&self.certificate, &self.key)?;
-        tell(&self.certificate, &pair);
+        log_warning(&self.certificate, &pair);
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         let same = current.cert == pair.key.cert;
         *current = Arc::new(pair.key);
@@ -128,29 +132,29 @@ impl fmt::Debug for Certificates {
     }
 }
 
-fn logged(reload: Result<Reload>) -> Result<Reload> {
+fn log_outcome(reload: Result<Reload>) -> Result<Reload> {
     match &reload {
         Ok(Reload::Unchanged) => {}
-        Ok(Reload::Replaced) => tracing::info!("new connections get the renewed certificate"),
+        Ok(Reload::Replaced) => tracing::info!("certificate renewed; new connections use it"),
         Err(error) => {
-            tracing::warn!(%error, "the certificate is not renewed; the previous one stays in use");
+            tracing::warn!(%error, "certificate not renewed; the previous one stays in use");
         }
     }
     reload
 }
 
-fn tell(certificate: &Path, pair: &Pair) {
+fn log_warning(certificate: &Path, pair: &Pair) {
     if let Some(warning) = &pair.warning {
         tracing::warn!(file = %certificate.display(), "{warning}");
     }
 }
 
-/// Reads a pair only to see whether a server could use it.
+/// Checks whether a server could use these files.
 pub(crate) fn check(certificate: &Path, key: &Path) -> Result<Pair> {
     Files::read(certificate, key)?.pair(certificate, key)
 }
 
-/// The two files as read.
+/// The contents of the two files.
 struct Files {
     certificate: Vec<u8>,
     key: Vec<u8>,
@@ -160,7 +164,7 @@ impl Files {
     fn read(certificate: &Path, key: &Path) -> Result<Self> {
         let read = |path: &Path, what: &str| {
             fs::read(path).map_err(|error| {
-                refuse(format!(
+                invalid_config(format!(
                     "the {what} {} cannot be read ({error}); check the path and its permissions",
                     path.display()
                 ))
@@ -186,35 +190,35 @@ impl Files {
             .collect::<std::result::Result<Vec<_>, _>>()
             .unwrap_or_default();
         if chain.is_empty() {
-            return Err(refuse(format!(
-                "{certificate} holds no certificate; it must be PEM, with BEGIN CERTIFICATE"
+            return Err(invalid_config(format!(
+                "{certificate} has no certificate; it must be PEM, with BEGIN CERTIFICATE"
             )));
         }
-        // The parser's own words could repeat bytes of the key.
+        // The parser's message could contain bytes of the key.
         let secret = PrivateKeyDer::from_pem_slice(&self.key).map_err(|_| {
-            refuse(format!(
-                "{key} holds no key; it must be PEM without a password, with BEGIN PRIVATE KEY"
+            invalid_config(format!(
+                "{key} has no private key; it must be PEM without a password, with BEGIN PRIVATE KEY"
             ))
         })?;
         let warning = out_of_date(&chain);
         match CertifiedKey::from_der(chain, secret, &aws_lc_rs::default_provider()) {
             Ok(key) => Ok(Pair { key, warning }),
             Err(rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => {
-                Err(refuse(format!(
-                    "the key in {key} is not that of the certificate in {certificate}; give the two that were made together, the server's own certificate first"
+                Err(invalid_config(format!(
+                    "the key in {key} does not belong to the certificate in {certificate}; give the two that were made together, with the server's own certificate first in its file"
                 )))
             }
-            Err(error) => Err(refuse(format!(
+            Err(error) => Err(invalid_config(format!(
                 "the certificate in {certificate} and the key in {key} cannot be used ({error})"
             ))),
         }
     }
 }
 
-/// Why clients refuse the first certificate by its dates, if they do.
+/// Why clients reject the first certificate because of its dates, if they do.
 fn out_of_date(chain: &[CertificateDer<'_>]) -> Option<String> {
     let own = webpki::EndEntityCert::try_from(chain.first()?).ok()?;
-    // Dates are looked at before the issuer, so that no root is needed to learn about them.
+    // Dates are checked before the issuer, so no root certificate is needed.
     let verified = own.verify_for_usage(
         &[],
         &[],
@@ -226,24 +230,20 @@ fn out_of_date(chain: &[CertificateDer<'_>]) -> Option<String> {
     );
     match verified {
         Err(webpki::Error::CertExpired { .. }) => {
-            Some("the certificate has expired; clients refuse it until it is renewed".into())
+            Some("the certificate has expired; clients reject it until it is renewed".into())
         }
         Err(webpki::Error::CertNotValidYet { .. }) => {
-            Some("the certificate is not valid yet; clients refuse it until then".into())
+            Some("the certificate is not valid yet; clients reject it until then".into())
         }
         _ => None,
     }
 }
 
-fn refuse(detail: String) -> Error {
-    Error::invalid_request(detail)
-}
-
-/// Makes TLS connections of TCP connections.
+/// Performs TLS handshakes.
 #[derive(Clone)]
 pub(crate) struct Handshake {
     acceptor: TlsAcceptor,
-    patience: Duration,
+    timeout: Duration,
 }
 
 impl fmt::Debug for Handshake {
@@ -254,65 +254,65 @@ impl fmt::Debug for Handshake {
 
 impl Handshake {
     /// With HTTP/1.1 on TLS 1.2 and 1.3.
-    pub(crate) fn new(certificates: Arc<Certificates>, patience: Duration) -> Result<Self> {
+    pub(crate) fn new(certificates: Arc<Certificates>, timeout: Duration) -> Result<Self> {
         let mut config =
             rustls::ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
                 .with_safe_default_protocol_versions()
-                .map_err(|error| refuse(format!("TLS cannot be set up ({error})")))?
+                .map_err(|error| invalid_config(format!("TLS cannot be configured ({error})")))?
                 .with_no_client_auth()
                 .with_cert_resolver(certificates);
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(Self {
             acceptor: TlsAcceptor::from(Arc::new(config)),
-            patience,
+            timeout,
         })
     }
 
-    /// The encrypted stream; nothing when the client does not get that far in time.
+    /// The encrypted stream; `None` if the client does not complete the handshake in time.
     pub(crate) async fn accept(
         &self,
         stream: TcpStream,
-        patience: Duration,
+        write_timeout: Duration,
     ) -> Option<impl AsyncRead + AsyncWrite + Unpin + Send + use<>> {
         let handshake = async {
             let mut first = [0];
             if stream.peek(&mut first).await.ok()? == 0 {
                 return None;
             }
-            if first[0] != HANDSHAKE {
-                refuse_plain(stream, first[0]).await;
+            if first[0] != HANDSHAKE_RECORD {
+                reject_plain_http(stream, first[0]).await;
                 return None;
             }
-            let stream = with_write_timeout(stream, patience);
+            let stream = with_write_timeout(stream, write_timeout);
             match self.acceptor.accept(stream).await {
                 Ok(stream) => Some(stream),
                 Err(error) => {
-                    // Only the kind: the rest may hold what the client sent.
-                    tracing::debug!(kind = ?error.kind(), "a TLS handshake failed");
+                    // Only the kind: the message may contain bytes the client sent.
+                    tracing::debug!(kind = ?error.kind(), "TLS handshake failed");
                     None
                 }
             }
         };
-        timeout(self.patience, handshake).await.ok().flatten()
+        timeout(self.timeout, handshake).await.ok().flatten()
     }
 }
 
-/// Tells a client that forgot the s of https; anything else is cut.
-async fn refuse_plain(mut stream: TcpStream, first: u8) {
+/// Answers a client that used http:// instead of https://; anything else is closed without a response.
+async fn reject_plain_http(mut stream: TcpStream, first: u8) {
     if !first.is_ascii_uppercase() {
         return;
     }
-    let answer = async {
+    let reply = async {
         stream.write_all(PLAIN_HTTP).await?;
         stream.shutdown().await?;
-        // Closing with bytes unread would reset the connection, and the answer with it.
-        let mut plain = stream.take(MAX_PLAIN as u64);
-        let mut piece = [0; 4_096];
-        while plain.read(&mut piece).await? > 0 {}
+        // Closing with unread bytes would reset the connection and lose the response.
+        let mut plain = stream.take(MAX_PLAIN_BYTES as u64);
+        let mut chunk = [0; 4_096];
+        while plain.read(&mut chunk).await? > 0 {}
         std::io::Result::Ok(())
     };
-    // The client may have gone, which is as good.
-    let _ = timeout(Duration::from_secs(2), answer).await;
+    // The client may have gone, which does not matter.
+    let _ = timeout(Duration::from_secs(2), reply).await;
 }
 
 #[cfg(test)]
@@ -320,7 +320,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_plain_answer_has_the_length_it_says() {
+    fn the_plain_http_response_has_its_content_length() {
         let text = std::str::from_utf8(PLAIN_HTTP).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         assert!(

@@ -1,6 +1,6 @@
-//! What a study says of itself: who asks for what, until when, and everything that is done with a row.
+//! What a study tells participants: who asks for what, until when, and everything that is done with a row.
 
-use eigenveil_estimation::floor::grouped;
+use eigenveil_estimation::format::with_thousands;
 use eigenveil_shared::{
     enrolment::Enrolment,
     estimate::Rank,
@@ -11,10 +11,10 @@ use maud::{Markup, html};
 use super::layout;
 use crate::store::Study;
 
-/// More features than this are folded away, all of them.
-const UNFOLDED: usize = 40;
+/// Feature lists longer than this are collapsed.
+const MAX_UNFOLDED_FEATURES: usize = 40;
 
-/// Purpose, responsible party, contact and last day, in the words of the operator.
+/// Purpose, responsible party, contact and last day, in the operator's words.
 pub(super) fn people(study: &Study) -> Markup {
     let about = study.about();
     let not_stated = html! { span .muted { "not stated" } };
@@ -34,23 +34,23 @@ pub(super) fn people(study: &Study) -> Markup {
             }
             dt { "Last day" } dd {
                 @match about.last_day {
-                    Some(day) => { (day) " (UTC); no report is taken after it" }
-                    None => { (not_stated) ": reports are taken until the study is closed" }
+                    Some(day) => { (day) " (UTC); no report is accepted after it" }
+                    None => { (not_stated) ": reports are accepted until the study is closed" }
                 }
             }
-            dt { "Created" } dd { (layout::moment(study.created_at_ms())) }
+            dt { "Created" } dd { (layout::format_time(study.created_at_ms())) }
         }
     }
 }
 
-/// What was frozen when the study was made.
+/// The frozen parameters.
 pub(super) fn parameters(study: &Study) -> Markup {
     let (params, privacy) = (study.params(), study.privacy());
     let norm = match params.preprocessing().norm {
         Norm::Normalize => "normalize: divided by its length".to_owned(),
-        Norm::Clip { radius } => format!(
-            "clip: shortened to length {radius} where it is longer, then divided by {radius}"
-        ),
+        Norm::Clip { radius } => {
+            format!("clip: shortened to length {radius} if it is longer, then divided by {radius}")
+        }
         Norm::Require { radius } => {
             format!("require: divided by {radius}; a row longer than that is sent as the zero row")
         }
@@ -78,22 +78,22 @@ pub(super) fn parameters(study: &Study) -> Markup {
             dt { "Who may take part" } dd {
                 @match study.enrolment() {
                     Enrolment::Open => "anybody who knows the study's address",
-                    Enrolment::Token => "whoever has a one-time token",
+                    Enrolment::Token => "anybody with a one-time token",
                 }
             }
             dt { "Identifier" } dd { code { (study.id()) } }
-            dt { "Fingerprint" } dd { code { (study.shape().fingerprint()) } }
+            dt { "Fingerprint" } dd { code { (study.report_format().fingerprint()) } }
         }
     }
 }
 
-/// What a row consists of, with the public constants of each number.
+/// What a row consists of, with the public constants of each feature.
 pub(super) fn features(study: &Study) -> Markup {
     match study.params().preprocessing().features.as_deref() {
         None => html! {
-            p #features { "A row is " (with_thousands(study.params().dimension() as u64)) " numbers. This study gives them no names, and uses them as they come: no center is subtracted and nothing is scaled. Ask the contact which numbers are meant." }
+            p #features { "A row is " (with_thousands(study.params().dimension() as u64)) " numbers. This study does not name them and uses them as they are: no center is subtracted and nothing is scaled. Ask the contact which numbers are meant." }
         },
-        Some(features) if features.len() <= UNFOLDED => table(features),
+        Some(features) if features.len() <= MAX_UNFOLDED_FEATURES => table(features),
         Some(features) => html! {
             details {
                 summary { "All " (with_thousands(features.len() as u64)) " features" }

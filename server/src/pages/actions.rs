@@ -1,4 +1,4 @@
-//! What the buttons of a study's page do, and its files.
+//! The actions of a study's page, and the files of its estimates.
 
 use axum::{
     extract::{Path, RawQuery, State},
@@ -15,50 +15,51 @@ use super::{
     images, layout,
     state::Pages,
     study::hide_drafts,
-    visitor::{Fields, PostedByOperator, Visitor},
+    visitor::{Fields, OperatorForm, Visitor},
 };
 use crate::{
     http::{
         ApiError,
-        estimates::{Format, blocking, check_sparse, written},
+        estimates::{Format, check_sparse, estimate_file},
         extract::{NumberInPath, StudyInPath},
+        run_blocking,
     },
     store::{Study, check_rank},
 };
 
-/// Files of an estimate besides its pictures.
+/// Files of an estimate besides its figures.
 pub(super) const FILES: [&str; 3] = ["estimate.json", "components.csv", "components.npy"];
 
 pub(super) async fn open(
     StudyInPath(study): StudyInPath,
     State(app): State<Pages>,
-    posted: PostedByOperator,
+    posted: OperatorForm,
 ) -> Result<Response, ApiError> {
     app.store().set_state(&study, StudyState::Open).await?;
-    Ok(back(&posted.visitor, &study))
+    Ok(redirect_to_study(&posted.visitor, &study))
 }
 
 pub(super) async fn close(
     StudyInPath(study): StudyInPath,
     State(app): State<Pages>,
-    posted: PostedByOperator,
+    posted: OperatorForm,
 ) -> Result<Response, ApiError> {
     app.store().set_state(&study, StudyState::Closed).await?;
-    Ok(back(&posted.visitor, &study))
+    Ok(redirect_to_study(&posted.visitor, &study))
 }
 
-/// Asks for an estimate.
-pub(super) async fn ask(
+/// Requests an estimate.
+pub(super) async fn request_estimate(
     StudyInPath(study): StudyInPath,
     State(app): State<Pages>,
-    PostedByOperator { visitor, fields }: PostedByOperator,
+    OperatorForm { visitor, fields }: OperatorForm,
 ) -> Result<Response, ApiError> {
     let k = match fields.get("k") {
         "" => None,
         "auto" => Some(Rank::Auto),
         text => Some(Rank::Fixed(text.parse().map_err(|_| {
             Error::invalid_request(format!(
-                "k is {text:?}; it must be a whole number such as 5, or auto, or be left empty"
+                "k is {text:?}; it must be a whole number such as 5, or auto, or empty"
             ))
         })?)),
     };
@@ -79,10 +80,10 @@ pub(super) async fn ask(
     app.jobs()
         .add(&study, EstimateRequest { k, sparse })
         .await?;
-    Ok(back(&visitor, &study))
+    Ok(redirect_to_study(&visitor, &study))
 }
 
-/// A file of an estimate: its document, its components or a picture.
+/// A file of an estimate: its document, its components or a figure.
 pub(super) async fn file(
     StudyInPath(study): StudyInPath,
     NumberInPath(number): NumberInPath,
@@ -94,32 +95,28 @@ pub(super) async fn file(
     hide_drafts(&visitor, &study)?;
     visitor.require_reader(&study)?;
     let narrow = Fields::parse(query.unwrap_or_default().as_bytes()).has("narrow");
-    let response = blocking(move || {
+    let response = run_blocking(move || {
         let format = match name.as_str() {
             "estimate.json" => Format::Json,
             "components.csv" => Format::Csv,
             "components.npy" => Format::Npy,
             _ => {
-                let view = app.kept.views.get(app.store(), &study, number)?;
-                let picture = view.picture(&name).ok_or_else(|| no_such_file(number))?;
-                let drawing = if narrow {
-                    &picture.narrow
-                } else {
-                    &picture.wide
-                };
-                return Ok(images::svg(drawing.clone()));
+                let view = app.state.views.get(app.store(), &study, number)?;
+                let figure = view.figure(&name).ok_or_else(|| no_such_file(number))?;
+                let image = if narrow { &figure.narrow } else { &figure.wide };
+                return Ok(images::svg(image.clone()));
             }
         };
         let headers = [
             (header::CACHE_CONTROL, "no-store".to_owned()),
             (header::X_CONTENT_TYPE_OPTIONS, "nosniff".to_owned()),
-            // The name is one of three of ours.
+            // The name is one of the three fixed ones.
             (
                 header::CONTENT_DISPOSITION,
                 format!("attachment; filename=\"{name}\""),
             ),
         ];
-        Ok((headers, written(&app, &study, number, format)?).into_response())
+        Ok((headers, estimate_file(&app, &study, number, format)?).into_response())
     });
     Ok(response.await?)
 }
@@ -127,10 +124,10 @@ pub(super) async fn file(
 fn no_such_file(number: u64) -> Error {
     Error::new(
         ErrorCode::NotFound,
-        format!("estimate {number} has no such file; its page lists those it has"),
+        format!("estimate {number} has no such file; its page lists its files"),
     )
 }
 
-fn back(visitor: &Visitor, study: &Study) -> Response {
+fn redirect_to_study(visitor: &Visitor, study: &Study) -> Response {
     layout::see_other(visitor, &format!("/studies/{}", study.id()))
 }

@@ -1,4 +1,4 @@
-//! The stylesheet, the script and the icon, part of the program.
+//! The stylesheet, the script and the icon, compiled into the program.
 
 use std::sync::LazyLock;
 
@@ -16,13 +16,13 @@ const SYMBOL: &str = include_str!("assets/icon.svg");
 /// Path of the icon.
 pub(super) const ICON: &str = "/assets/icon.svg";
 
-/// Path of the stylesheet; another one when it changes.
+/// Path of the stylesheet, with a version that changes with its text.
 pub(super) fn style_path() -> String {
     static VERSION: LazyLock<String> = LazyLock::new(|| version(STYLE));
     format!("/assets/style.css?v={}", *VERSION)
 }
 
-/// Path of the script; another one when it changes.
+/// Path of the script, with a version that changes with its text.
 pub(super) fn script_path() -> String {
     static VERSION: LazyLock<String> = LazyLock::new(|| version(SCRIPT));
     format!("/assets/live.js?v={}", *VERSION)

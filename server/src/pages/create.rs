@@ -5,7 +5,7 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
-use eigenveil_estimation::{floor::grouped, plan::max_error};
+use eigenveil_estimation::{format::with_thousands, plan::max_error};
 use eigenveil_figures::Figure;
 use eigenveil_shared::{Error, ErrorCode};
 use maud::{Markup, html};
@@ -14,15 +14,15 @@ use super::{
     design::{Design, FieldErrors, MECHANISMS, NORMS, PLANNED},
     images, layout,
     planner::{self, Forecast},
-    visitor::{Fields, PostedByOperator, Visitor},
+    visitor::{Fields, OperatorForm, Visitor},
 };
 use crate::{
     app::AppState,
-    http::{ApiError, estimates::blocking},
+    http::{ApiError, run_blocking},
 };
 
 pub(super) async fn show(visitor: Visitor) -> Result<Response, ApiError> {
-    if !visitor.is_known() {
+    if !visitor.is_logged_in() {
         return Ok(layout::see_other(&visitor, "/login?next=/studies/new"));
     }
     visitor.require_operator()?;
@@ -30,13 +30,13 @@ pub(super) async fn show(visitor: Visitor) -> Result<Response, ApiError> {
     form(visitor, fields, StatusCode::OK, FieldErrors::default()).await
 }
 
-/// What the form holds at first.
+/// Initial values of the form.
 const DEFAULTS: &str = "dimension=64&k=auto&norm=normalize&radius=1&mechanism=double-cap&epsilon=4&delta=0.000001&enrolment=open&users=50000&share=50";
 
-/// Creates the study, or shows the form again with the planner, which is what `step=plan` asks for.
+/// Creates the study, or shows the form again with the planner if `step=plan` or something is wrong.
 pub(super) async fn submit(
     State(app): State<AppState>,
-    PostedByOperator { visitor, fields }: PostedByOperator,
+    OperatorForm { visitor, fields }: OperatorForm,
 ) -> Result<Response, ApiError> {
     let design = Design::read(&fields);
     let errors = match design {
@@ -51,7 +51,7 @@ pub(super) async fn submit(
                     &format!("/studies/{}", study.id()),
                 ));
             }
-            Err(error) if about_the_form(&error) => FieldErrors::from_error(&error),
+            Err(error) if is_form_error(&error) => FieldErrors::from_error(&error),
             Err(error) => return Err(error.into()),
         },
     };
@@ -62,22 +62,22 @@ pub(super) async fn submit(
     form(visitor, fields, status, errors).await
 }
 
-/// The planner alone, as the script asks for it while somebody types.
+/// The planner alone, as the script requests it while somebody types.
 pub(super) async fn preview(
-    PostedByOperator { visitor, fields }: PostedByOperator,
+    OperatorForm { visitor, fields }: OperatorForm,
 ) -> Result<Response, ApiError> {
-    let markup = blocking(move || Ok(planner(&visitor, &fields))).await?;
+    let markup = run_blocking(move || Ok(planner(&visitor, &fields))).await?;
     Ok(axum::response::Html(markup.into_string()).into_response())
 }
 
-/// The planner's picture; its query is the form's fields.
+/// The planner's figure; its query is the form's fields.
 pub(super) async fn curve(
     visitor: Visitor,
     RawQuery(query): RawQuery,
 ) -> Result<Response, ApiError> {
     visitor.require_operator()?;
     let fields = Fields::parse(query.unwrap_or_default().as_bytes());
-    let svg = blocking(move || {
+    let svg = run_blocking(move || {
         let design = Design::read_for_planner(&fields).map_err(|errors| errors.first())?;
         let forecasts: Vec<(String, Forecast)> = design
             .epsilons()
@@ -90,7 +90,7 @@ pub(super) async fn curve(
             })
             .collect();
         let chart = planner::compare(&forecasts, design.users)?;
-        let mut chart = chart.ok_or_else(nothing_to_draw)?;
+        let mut chart = chart.ok_or_else(no_forecast_error)?;
         chart.width = images::width(&fields);
         Ok(chart.to_svg())
     })
@@ -98,11 +98,11 @@ pub(super) async fn curve(
     Ok(images::svg(svg.into()))
 }
 
-fn nothing_to_draw() -> Error {
+fn no_forecast_error() -> Error {
     Error::invalid_request("no error can be predicted for this design; the form says why")
 }
 
-fn about_the_form(error: &Error) -> bool {
+fn is_form_error(error: &Error) -> bool {
     use ErrorCode as E;
     matches!(
         error.code(),
@@ -122,7 +122,7 @@ async fn form(
     status: StatusCode,
     errors: FieldErrors,
 ) -> Result<Response, ApiError> {
-    let response = blocking(move || {
+    let response = run_blocking(move || {
         let content = content(&visitor, &fields, &errors);
         Ok(layout::page(&visitor, status, "Create a study", &content))
     });
@@ -138,7 +138,7 @@ fn content(visitor: &Visitor, fields: &Fields, errors: &FieldErrors) -> Markup {
     };
     html! {
         h1 { "Create a study" }
-        p { "Parameters are frozen once the study exists. Choose them beside the planner: it says what error to expect." }
+        p { "Parameters are frozen once the study exists. The planner shows the error to expect while you choose them." }
         @if !errors.is_empty() {
             div #errors .wrong role="alert" {
                 p { "The study was not created:" }
@@ -147,7 +147,7 @@ fn content(visitor: &Visitor, fields: &Fields, errors: &FieldErrors) -> Markup {
         }
         form #create method="post" action=(visitor.link("/studies/new"))
             data-preview=(visitor.link("/studies/new/plan")) {
-            (layout::form_key(visitor))
+            (layout::csrf_token(visitor))
             div .columns {
                 div {
                     fieldset {
@@ -156,17 +156,17 @@ fn content(visitor: &Visitor, fields: &Fields, errors: &FieldErrors) -> Markup {
                         (text("dimension", "Features p", "Numbers in each participant's row.", "number"))
                         (text("k", "Components k", "A whole number, or auto: as many as stand above the noise.", "text"))
                         (choice("norm", "Rows are brought into the unit ball by", "On each device, before anything else.", NORMS))
-                        (text("radius", "Radius R", "For clipping and requiring: a public constant.", "decimal"))
+                        (text("radius", "Radius R", "For clip and require: a public constant.", "decimal"))
                         (text("features", "Features (optional)", "One a line: name, or name,center,scale. Public constants, never computed from the participants' rows.", "lines"))
-                        (tick(fields, "centring", "Private centring: estimate and remove the mean too"))
+                        (checkbox(fields, "centring", "Private centring: estimate and remove the mean too"))
                     }
                     fieldset {
                         legend { "What participants are told" }
-                        p .help { "On the study's page and in their receipts, word for word; where it is empty they read \"not stated\". It cannot be changed later." }
-                        (text("purpose", "Purpose", "What the answer is wanted for, in a sentence or two.", "text"))
-                        (text("responsible_party", "Responsible", "The person or organisation that answers for the study.", "text"))
+                        p .help { "Shown word for word on the study's page and in their receipts; an empty field is shown as \"not stated\". It cannot be changed later." }
+                        (text("purpose", "Purpose", "What the results are for, in a sentence or two.", "text"))
+                        (text("responsible_party", "Responsible", "The person or organisation responsible for the study.", "text"))
                         (text("contact", "Contact", "An e-mail address, or a page that begins with https://.", "text"))
-                        (text("last_day", "Last day (UTC)", "Such as 2027-03-31: no report is taken after it. Empty: until you close the study.", "text"))
+                        (text("last_day", "Last day (UTC)", "Such as 2027-03-31: no report is accepted after it. Empty: until you close the study.", "text"))
                     }
                     fieldset {
                         legend { "Privacy and people" }
@@ -177,12 +177,12 @@ fn content(visitor: &Visitor, fields: &Fields, errors: &FieldErrors) -> Markup {
                             ("open", "anybody with the address"),
                             ("token", "anybody with a one-time token"),
                         ]))
-                        (tick(fields, "draft", "Leave it in draft: nobody can take part before you open it"))
+                        (checkbox(fields, "draft", "Create it as a draft: nobody can take part before you open it"))
                     }
                     fieldset {
                         legend { "For the planner only" }
                         (text("users", "Participants expected", "Not part of the study.", "number"))
-                        (text("share", "Share of the variance in the k components, in %", "A guess from earlier data, or from the literature.", "decimal"))
+                        (text("share", "Share of the variance in the k components, in %", "A guess, from earlier data or the literature.", "decimal"))
                     }
                     p .actions {
                         button type="submit" name="step" value="plan" { "Show the expected error" }
@@ -196,7 +196,7 @@ fn content(visitor: &Visitor, fields: &Fields, errors: &FieldErrors) -> Markup {
     }
 }
 
-/// The expected error of what the form holds: for ε and twice and half of it, for n and ten times more and less.
+/// The expected error of the form's design: for half, once and twice its ε, and for n, n/10 and 10 n participants.
 fn planner(visitor: &Visitor, fields: &Fields) -> Markup {
     let design = match Design::read_for_planner(fields) {
         Ok(design) => design,
@@ -210,7 +210,7 @@ fn planner(visitor: &Visitor, fields: &Fields) -> Markup {
     let Some(forecast) = design.forecast(design.request.epsilon) else {
         return html! {
             h2 { "Expected error" }
-            p .wrong { "No error can be predicted: k must be below p, and its components must hold more than their even share, " (layout::short(100.0 * design.rank() as f64 / design.request.dimension as f64)) " %, of the variance." }
+            p .wrong { "No error can be predicted: k must be below p, and the components must hold more than an equal share of the variance, " (layout::format_number(100.0 * design.rank() as f64 / design.request.dimension as f64)) " %." }
         };
     };
     let numbers = [
@@ -219,27 +219,27 @@ fn planner(visitor: &Visitor, fields: &Fields) -> Markup {
         design.users.saturating_mul(10),
     ]
     .map(|n| n.max(1));
-    let largest = max_error(design.request.dimension, forecast.rank());
-    let now = forecast.with_participants(design.users);
+    let max = max_error(design.request.dimension, forecast.rank());
+    let prediction = forecast.with_participants(design.users);
     let query = fields.query(PLANNED);
     html! {
         h2 { "Expected error" }
-        @if let Some(now) = now {
+        @if let Some(now) = prediction {
             p .headline {
-                strong #expected { (now.error.map(layout::short).unwrap_or_default()) }
-                " of at most " (layout::short(largest))
+                strong #expected { (now.error.map(layout::format_number).unwrap_or_default()) }
+                " of at most " (layout::format_number(max))
             }
             p {
                 (now.components_above.unwrap_or(0)) " of " (forecast.rank())
                 " components are expected to stand above the noise with " (with_thousands(design.users)) " participants. "
-                @match forecast.needed(0.1 * largest).and_then(|planned| planned.n) {
-                    Some(n) => { "An error of " (layout::short(0.1 * largest)) " takes " (with_thousands(n)) " participants." }
-                    None => { "No number of participants brings the error to a tenth of its largest value." }
+                @match forecast.participants_for(0.1 * max).and_then(|planned| planned.n) {
+                    Some(n) => { "An error of " (layout::format_number(0.1 * max)) " takes " (with_thousands(n)) " participants." }
+                    None => { "No number of participants brings the error down to a tenth of its maximum." }
                 }
             }
         }
-        p .muted { "The error is ‖V̂V̂ᵀ − VVᵀ‖F: 0 when the subspace is found, " (layout::short(largest)) " when nothing of it is found. " (super::error::sentence(forecast.source())) }
-        (images::picture(visitor, &format!("/studies/new/curve.svg?{query}"), "Expected error against the number of participants, for three values of epsilon; the table below has numbers."))
+        p .muted { "The error is ‖V̂V̂ᵀ − VVᵀ‖F: 0 if the subspace is found exactly, " (layout::format_number(max)) " if nothing of it is found. " (super::error::sentence(forecast.source())) }
+        (images::figure(visitor, &format!("/studies/new/curve.svg?{query}"), "Expected error against the number of participants, for three values of epsilon; the table below has numbers."))
         div .scroll tabindex="0" role="region" aria-label="Expected errors" {
             table #plan {
                 caption { "Expected error" }
@@ -252,19 +252,19 @@ fn planner(visitor: &Visitor, fields: &Fields) -> Markup {
                         tr {
                             th scope="row" { (epsilon) }
                             @for n in numbers {
-                                td { (forecast.as_ref().and_then(|o| o.with_participants(n)?.error).map_or_else(|| "–".to_owned(), layout::short)) }
+                                td { (forecast.as_ref().and_then(|o| o.with_participants(n)?.error).map_or_else(|| "–".to_owned(), layout::format_number)) }
                             }
                         }
                     }
                 }
             }
         }
-        (promise(&design))
+        (privacy_section(&design))
     }
 }
 
-/// What the design promises a participant.
-fn promise(design: &Design) -> Markup {
+/// The privacy promise to a participant.
+fn privacy_section(design: &Design) -> Markup {
     let privacy = design.privacy();
     html! {
         h3 { "What it promises a participant" }
@@ -330,9 +330,9 @@ fn choice(
     }
 }
 
-fn tick(fields: &Fields, name: &str, label: &str) -> Markup {
+fn checkbox(fields: &Fields, name: &str, label: &str) -> Markup {
     html! {
-        div .tick {
+        div .checkbox {
             input id=(name) type="checkbox" name=(name) value="yes" checked[fields.has(name)];
             " " label for=(name) { (label) }
         }
@@ -344,7 +344,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_form_begins_with_a_design_that_works() {
+    fn the_initial_form_is_a_valid_design() {
         let fields = Fields::parse(DEFAULTS.as_bytes());
         let design = Design::read_for_planner(&fields).unwrap();
         assert!(design.forecast(4.0).is_some());

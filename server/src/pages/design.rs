@@ -1,4 +1,4 @@
-//! The form of a new study, read.
+//! Parsing the form of a new study.
 
 use eigenveil_shared::{
     Error, ErrorCode,
@@ -8,7 +8,7 @@ use eigenveil_shared::{
     estimate::Rank,
     mechanism::{Calibration, MechanismKind},
     preprocess::{DEFAULT_CENTRING, Feature, Norm},
-    privacy::PrivacyStatement,
+    privacy::{MAX_EPSILON, PrivacyStatement},
     study::StudyParams,
 };
 
@@ -21,14 +21,14 @@ pub(super) const NORMS: &[(&str, &str)] = &[
     ("clip", "clipping to length R"),
     ("require", "requiring length R at most"),
 ];
-/// Mechanisms, with what they are.
+/// Mechanisms and their labels.
 pub(super) const MECHANISMS: &[(&str, &str)] = &[
     ("double-cap", "double-cap (pure ε)"),
     ("symmetric-gaussian", "symmetric-gaussian (ε, δ)"),
     ("isotropic-gaussian", "isotropic-gaussian (ε, δ)"),
     ("discrete-gaussian", "discrete-gaussian (ε, δ)"),
 ];
-/// The fields that the planner's picture is drawn from.
+/// The fields that determine the planner's figure.
 pub(super) const PLANNED: &[&str] = &[
     "dimension",
     "k",
@@ -41,15 +41,12 @@ pub(super) const PLANNED: &[&str] = &[
     "users",
     "share",
 ];
-/// Largest ε of a study, as the planner doubles it.
-const MOST_EPSILON: f64 = 16.0;
-
-/// What is wrong, by field.
+/// Errors by field.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FieldErrors(Vec<(&'static str, String)>);
 
 impl FieldErrors {
-    /// Puts an error beside the field that it is about.
+    /// Assigns an error to the field it is about.
     pub(super) fn from_error(error: &Error) -> Self {
         let detail = error.detail();
         let field = match error.code() {
@@ -84,7 +81,7 @@ impl FieldErrors {
             .map(|(_, text)| text)
     }
 
-    /// The first, for where there is room for one.
+    /// The first one, where there is room for only one.
     pub(super) fn first(&self) -> Error {
         let (_, text) = self.iter().next().unwrap_or_default();
         Error::invalid_request(text)
@@ -102,21 +99,21 @@ impl FieldErrors {
         }
     }
 
-    /// The value, or its default and a remark.
-    fn value_or<T>(&mut self, field: &'static str, read: Result<T, String>, otherwise: T) -> T {
+    /// The value, or its default and an error.
+    fn value_or<T>(&mut self, field: &'static str, read: Result<T, String>, default: T) -> T {
         read.unwrap_or_else(|text| {
             self.add(field, text);
-            otherwise
+            default
         })
     }
 }
 
-/// A study as the form asks for it, with what the planner needs.
+/// The study requested in the form, with what the planner needs.
 pub(super) struct Design {
     pub(super) request: CreateStudy,
     pub(super) users: u64,
-    /// Of the variance, 0 to 1.
-    share: f64,
+    /// Share of the variance in the components, 0 to 1.
+    variance_share: f64,
     params: StudyParams,
 }
 
@@ -139,7 +136,7 @@ impl Design {
         }
     }
 
-    /// The same, whatever the name and what participants are told.
+    /// As [`read`](Self::read), without the name and what participants are told.
     pub(super) fn read_for_planner(fields: &Fields) -> Result<Self, FieldErrors> {
         let mut errors = FieldErrors::default();
         let mechanism = fields
@@ -204,21 +201,21 @@ impl Design {
         Ok(Self {
             request,
             users,
-            share: percent / 100.0,
+            variance_share: percent / 100.0,
             params,
         })
     }
 
-    /// Half of ε, ε and twice ε, where a study may have it.
+    /// Half of ε, ε and twice ε, as far as a study may have them.
     pub(super) fn epsilons(&self) -> Vec<f64> {
         let epsilon = self.request.epsilon;
         [epsilon / 2.0, epsilon, epsilon * 2.0]
             .into_iter()
-            .filter(|e| *e <= MOST_EPSILON)
+            .filter(|e| *e <= MAX_EPSILON)
             .collect()
     }
 
-    /// The error to expect at this ε; `None` where it cannot be told.
+    /// The expected error at this ε; `None` if it cannot be predicted.
     pub(super) fn forecast(&self, epsilon: f64) -> Option<Forecast> {
         let other;
         let params = if epsilon == self.request.epsilon {
@@ -231,15 +228,15 @@ impl Design {
             .ok()?;
             &other
         };
-        Forecast::assumed(params, self.request.default_k, self.share).ok()
+        Forecast::assumed(params, self.request.default_k, self.variance_share).ok()
     }
 
-    /// What the design promises a participant.
+    /// The privacy promise to a participant.
     pub(super) fn privacy(&self) -> PrivacyStatement {
         PrivacyStatement::new(&self.params)
     }
 
-    /// Components the planner looks for.
+    /// Number of components that the planner assumes.
     pub(super) fn rank(&self) -> usize {
         match self.request.default_k {
             Rank::Fixed(k) => k,
@@ -281,7 +278,7 @@ fn about(fields: &Fields, errors: &mut FieldErrors) -> About {
     about
 }
 
-/// What a field says; nothing where it is empty.
+/// The text of a field; `None` if it is empty.
 fn stated(fields: &Fields, name: &str) -> Option<String> {
     Some(fields.get(name))
         .filter(|text| !text.is_empty())
@@ -297,7 +294,7 @@ fn last_day(text: &str) -> Result<Option<Day>, String> {
         .map_err(|error: Error| error.detail().to_owned())
 }
 
-/// One feature a line: a name, or a name and its public centre and scale.
+/// One feature a line: a name, or a name with its public center and scale.
 fn features(text: &str) -> Result<Option<Vec<Feature>>, String> {
     if text.is_empty() {
         return Ok(None);
@@ -348,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_beside_its_field() {
+    fn errors_are_shown_beside_their_field() {
         assert!(read(GOOD).is_ok());
         for (from, to, field) in [
             ("name=n", "name=", "name"),
@@ -378,7 +375,7 @@ mod tests {
             ("name=n", "name=n&last_day=2027-02-29", "last_day"),
         ] {
             let errors = read(&GOOD.replace(from, to)).err();
-            let errors = errors.unwrap_or_else(|| panic!("{to} was taken"));
+            let errors = errors.unwrap_or_else(|| panic!("{to} was accepted"));
             assert!(errors.of_field(field).is_some(), "{to}: {errors:?}");
         }
         let several = read("share=50").err().unwrap();
@@ -387,9 +384,9 @@ mod tests {
         }
     }
 
-    /// The planner goes on while somebody types an address.
+    /// The planner updates while somebody is still typing an address.
     #[test]
-    fn the_planner_does_not_wait_for_what_participants_are_told() {
+    fn the_planner_ignores_incomplete_texts() {
         for typed in ["contact=some", "last_day=2027-0", "purpose=a%0Ab"] {
             let fields = Fields::parse(format!("{GOOD}&{typed}").as_bytes());
             assert!(Design::read_for_planner(&fields).is_ok(), "{typed}");
@@ -398,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn the_query_of_the_picture_is_the_same_design() {
+    fn the_query_of_the_figure_is_the_same_design() {
         let planned = |text: &str| {
             let fields = Fields::parse(text.as_bytes());
             let design = Design::read_for_planner(&fields).ok().unwrap();
@@ -408,7 +405,7 @@ mod tests {
                 design.params,
                 k,
                 design.users,
-                design.share,
+                design.variance_share,
             )
         };
         for text in [
@@ -416,14 +413,14 @@ mod tests {
             GOOD.replace("normalize", "clip&radius=2&centring=yes"),
             GOOD.replace("double-cap", "discrete-gaussian&delta=1e-7"),
         ] {
-            let told = planned(&format!("{text}&purpose=p"));
-            assert!(!told.0.contains("name=") && !told.0.contains("purpose="));
-            assert_eq!(planned(&told.0), told);
+            let design = planned(&format!("{text}&purpose=p"));
+            assert!(!design.0.contains("name=") && !design.0.contains("purpose="));
+            assert_eq!(planned(&design.0), design);
         }
     }
 
     #[test]
-    fn features_are_read_line_by_line() {
+    fn features_are_parsed_line_by_line() {
         let design =
             read(&GOOD.replace("dimension=8", "dimension=2&features=age,40,20%0D%0Aheight"))
                 .unwrap();

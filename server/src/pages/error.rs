@@ -1,4 +1,4 @@
-//! Errors as pages, for browsers.
+//! Error pages for browsers.
 
 use axum::{
     http::{HeaderMap, StatusCode, header},
@@ -9,7 +9,7 @@ use maud::html;
 
 use super::{layout, visitor::Visitor};
 
-/// Whether whoever asks wants a page rather than a problem document.
+/// Whether the client prefers a page to a problem document.
 pub(crate) fn wants_page(headers: &HeaderMap) -> bool {
     headers
         .get_all(header::ACCEPT)
@@ -23,7 +23,7 @@ pub(crate) fn wants_page(headers: &HeaderMap) -> bool {
         })
 }
 
-/// The page of an error, with the headers that its problem document has.
+/// The page of an error, with the relevant headers of its problem document.
 pub(super) fn page(visitor: &Visitor, error: &Error, problem: &Response) -> Response {
     let status = problem.status();
     let content = html! {
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn browsers_are_known_by_what_they_accept() {
+    fn browsers_are_recognized_by_their_accept_header() {
         let of = |value: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(header::ACCEPT, value.parse().unwrap());

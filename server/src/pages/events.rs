@@ -1,4 +1,4 @@
-//! Numbers of a study as they change: server-sent events.
+//! Live numbers of a study: server-sent events.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -10,7 +10,7 @@ use axum::{
     },
 };
 use bytes::Bytes;
-use eigenveil_estimation::floor::grouped;
+use eigenveil_estimation::format::with_thousands;
 use eigenveil_shared::{Error, ErrorCode};
 use futures_util::stream;
 use serde_json::json;
@@ -20,7 +20,7 @@ use tokio::{
 };
 
 use super::{
-    renderings::PageOf,
+    render_cache::PageKind,
     state::Pages,
     study::{VisibleStudy, hide_drafts},
     visitor::Visitor,
@@ -30,25 +30,25 @@ use crate::{
     store::Study,
 };
 
-/// How often the study is looked at.
-const LOOK: Duration = Duration::from_secs(1);
-/// How often the estimates are looked at, which takes a read of the database.
-const LOOK_AT_ESTIMATES: u32 = 2;
-/// After this long a browser connects anew, so that a session that ended is noticed.
-const LONGEST: Duration = Duration::from_secs(600);
+/// Time between two polls of the study.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// Polls of the study for each poll of its estimates, which reads the database.
+const ESTIMATE_POLL_EVERY: u32 = 2;
+/// After this time the browser has to reconnect, so that an expired session is noticed.
+const MAX_STREAM_TIME: Duration = Duration::from_secs(600);
 
-/// One browser that watches.
+/// One open event stream.
 struct Watch {
     app: Pages,
     visitor: Visitor,
     study: Arc<Study>,
-    looks: tokio::time::Interval,
+    ticks: tokio::time::Interval,
     stopping: watch::Receiver<bool>,
     until: Instant,
-    looked: u32,
-    /// The last number of reports that was looked at, and what was sent.
+    polls: u32,
+    /// The number of reports at the last poll, and the data sent.
     sent: Option<(u64, Bytes)>,
-    _place: OwnedSemaphorePermit,
+    _slot: OwnedSemaphorePermit,
 }
 
 pub(super) async fn stream(
@@ -57,27 +57,27 @@ pub(super) async fn stream(
     visitor: Visitor,
 ) -> Result<Response, ApiError> {
     hide_drafts(&visitor, &study)?;
-    let [anybody, analysts, operator] = &app.kept.watchers;
-    let places = match (visitor.is_operator(), visitor.is_known()) {
+    let [anybody, analysts, operator] = &app.state.watchers;
+    let slots = match (visitor.is_operator(), visitor.is_logged_in()) {
         (true, _) => operator,
         (false, true) => analysts,
         (false, false) => anybody,
     };
-    let place = Arc::clone(places).try_acquire_owned().map_err(|_| {
+    let slot = Arc::clone(slots).try_acquire_owned().map_err(|_| {
         Error::new(
             ErrorCode::TooManyRequests,
-            "this server updates no more open pages at once; reload the page to see new numbers",
+            "too many pages are being updated live; reload the page to see new numbers",
         )
     })?;
-    let mut looks = interval(LOOK);
-    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut ticks = interval(POLL_INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let watch = Watch {
         stopping: app.stopping(),
-        until: Instant::now() + LONGEST,
-        looks,
-        looked: 0,
+        until: Instant::now() + MAX_STREAM_TIME,
+        ticks,
+        polls: 0,
         sent: None,
-        _place: place,
+        _slot: slot,
         app,
         visitor,
         study,
@@ -86,29 +86,29 @@ pub(super) async fn stream(
         let event = watch.next().await?;
         Some((Ok::<_, Infallible>(event), watch))
     });
-    // Proxies that gather answers would hold the events back.
+    // Buffering proxies would delay the events.
     let headers = [("x-accel-buffering", "no"), ("cache-control", "no-store")];
     let events = Sse::new(events).keep_alive(KeepAlive::default());
     Ok((headers, events).into_response())
 }
 
 impl Watch {
-    /// The next change; `None` when the server stops, the study is gone or it has been long.
+    /// The next change; `None` if the server stops, the study was deleted or the stream is too old.
     async fn next(&mut self) -> Option<Event> {
         loop {
             if *self.stopping.borrow() {
                 return None;
             }
             tokio::select! {
-                _ = self.looks.tick() => {}
+                _ = self.ticks.tick() => {}
                 _ = self.stopping.changed() => return None,
             }
             if Instant::now() > self.until || self.app.store().study(self.study.id()).is_err() {
                 return None;
             }
             let reports = self.study.reports_accepted();
-            let due = self.looked.is_multiple_of(LOOK_AT_ESTIMATES);
-            self.looked = self.looked.wrapping_add(1);
+            let due = self.polls.is_multiple_of(ESTIMATE_POLL_EVERY);
+            self.polls = self.polls.wrapping_add(1);
             if !due
                 && self
                     .sent
@@ -117,13 +117,13 @@ impl Watch {
             {
                 continue;
             }
-            // A store in trouble is looked at again.
-            let Ok(data) = self.look().await else {
+            // A failing store is polled again.
+            let Ok(data) = self.render().await else {
                 continue;
             };
-            let known = self.sent.as_ref().is_some_and(|(_, sent)| *sent == data);
+            let unchanged = self.sent.as_ref().is_some_and(|(_, sent)| *sent == data);
             self.sent = Some((reports, data.clone()));
-            if known {
+            if unchanged {
                 continue;
             }
             let text = String::from_utf8_lossy(&data);
@@ -131,11 +131,11 @@ impl Watch {
         }
     }
 
-    /// What moves on the page of this visitor, as JSON.
-    async fn look(&self) -> Result<Bytes, Error> {
+    /// The changing values on this visitor's page, as JSON.
+    async fn render(&self) -> Result<Bytes, Error> {
         let (app, study) = (self.app.clone(), Arc::clone(&self.study));
-        let what = PageOf::Events(study.id(), study.state());
-        let look = move |visitor: &Visitor| {
+        let what = PageKind::Events(study.id(), study.state());
+        let render = move |visitor: &Visitor| {
             let visible = VisibleStudy::new(&app, visitor, study)?;
             let data = json!({
                 "reports": with_thousands(visible.study.reports_accepted()),
@@ -145,9 +145,9 @@ impl Watch {
             Ok(data.to_string().into())
         };
         let reports = || self.study.reports_accepted();
-        let rendered = &self.app.kept.rendered;
+        let rendered = &self.app.state.pages;
         rendered
-            .page(self.visitor.clone(), what, reports, look)
+            .page(self.visitor.clone(), what, reports, render)
             .await
     }
 }

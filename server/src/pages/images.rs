@@ -1,4 +1,4 @@
-//! Pictures as images of their own, in a wide and a narrow drawing.
+//! Figures as image files, each in a wide and a narrow version.
 
 use axum::{
     http::header,
@@ -15,38 +15,38 @@ use super::{
 };
 use crate::{http::ApiError, store::StudyId};
 
-/// Pixels of a drawing, two of which stand side by side on a desktop.
+/// Width in pixels; two of them fit side by side on a desktop.
 pub(super) const WIDE: f64 = 560.0;
-/// Pixels of the drawing for phones, on which it is not scaled down, so that its numbers can be read.
+/// Width in pixels for phones, where the figure is not scaled down, so that its numbers are readable.
 pub(super) const NARROW: f64 = 350.0;
 
-/// The width that a query asks for.
+/// The width that a query requests.
 pub(super) fn width(fields: &Fields) -> f64 {
     if fields.has("narrow") { NARROW } else { WIDE }
 }
 
-/// Which drawing it is: nothing else but the number of reports decides what it shows.
+/// Identifies a chart: apart from this, only the number of reports decides what it shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Drawing {
+pub(super) struct ChartKey {
     pub(super) study: StudyId,
-    pub(super) what: What,
-    /// The estimate that it is made from.
+    pub(super) kind: ChartKind,
+    /// The estimate it is made from.
     pub(super) estimate: Option<u64>,
     pub(super) narrow: bool,
 }
 
-/// The picture of a study that a query asks for, drawn anew where `version` is another one.
-pub(super) async fn drawn(
+/// The chart of a study that a query requests, rendered again if `version` has changed.
+pub(super) async fn cached_chart(
     app: &Pages,
-    (study, what, estimate): (StudyId, What, Option<u64>),
+    (study, kind, estimate): (StudyId, ChartKind, Option<u64>),
     query: Option<String>,
     version: impl Fn() -> u64,
     chart: impl FnOnce() -> Result<LineChart, Error> + Send + 'static,
 ) -> Result<Response, ApiError> {
     let fields = Fields::parse(query.unwrap_or_default().as_bytes());
-    let drawing = Drawing {
+    let key = ChartKey {
         study,
-        what,
+        kind,
         estimate,
         narrow: fields.has("narrow"),
     };
@@ -55,19 +55,23 @@ pub(super) async fn drawn(
         chart.width = width(&fields);
         Ok(chart.to_svg().into())
     };
-    Ok(svg(app.kept.drawings.get(drawing, version, draw).await?))
+    Ok(svg(app
+        .state
+        .charts
+        .get_or_render(key, version, draw)
+        .await?))
 }
 
-/// What a drawing of a study shows.
+/// The charts of a study.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum ChartKind {
     Arrivals,
     ExpectedError,
     Belief,
 }
 
-/// An image in the page. `path` may have a query.
-pub(super) fn picture(visitor: &Visitor, path: &str, what: &str) -> Markup {
+/// A figure in a page. `path` may have a query.
+pub(super) fn figure(visitor: &Visitor, path: &str, what: &str) -> Markup {
     let path = visitor.link(path);
     let narrow = format!(
         "{path}{}narrow=1",
@@ -83,8 +87,8 @@ pub(super) fn picture(visitor: &Visitor, path: &str, what: &str) -> Markup {
     }
 }
 
-/// The answer that is a picture. It has its own style inside, and may hold nothing else.
-pub(super) fn svg(picture: Bytes) -> Response {
+/// An SVG response. It has its own styles, and may load nothing else.
+pub(super) fn svg(image: Bytes) -> Response {
     let headers = [
         (header::CONTENT_TYPE, "image/svg+xml"),
         (
@@ -94,5 +98,5 @@ pub(super) fn svg(picture: Bytes) -> Response {
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::CACHE_CONTROL, "no-store"),
     ];
-    (headers, picture).into_response()
+    (headers, image).into_response()
 }

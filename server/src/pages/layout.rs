@@ -1,4 +1,4 @@
-//! What all pages share: the frame, the numbers and the dates.
+//! What all pages share: their layout, and the formats of numbers and dates.
 
 use axum::{
     http::{StatusCode, header},
@@ -10,21 +10,21 @@ use maud::{DOCTYPE, Markup, html};
 
 use super::{assets, visitor::Visitor};
 
-/// Nothing from elsewhere, nothing inline, nobody's frame.
+/// Only our own scripts and styles, none of them inline; no framing.
 pub(super) const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
 
-/// A page that is made on the spot.
+/// A page rendered for one request.
 pub(super) fn page(
     visitor: &Visitor,
     status: StatusCode,
     title: &str,
     content: &Markup,
 ) -> Response {
-    answer(status, document(visitor, title, content))
+    html_response(status, document(visitor, title, content))
 }
 
-/// The bytes of a page. For visitors who are not logged in they depend on nothing but what is shown and
-/// [`Visitor::base`]: they are shared ([`Renderings::page`](super::renderings::Renderings::page)).
+/// The bytes of a page. For visitors who are not logged in they depend only on the content and on [`Visitor::base`], so
+/// they can be shared ([`RenderCache::page`](super::render_cache::RenderCache::page)).
 pub(super) fn document(visitor: &Visitor, title: &str, content: &Markup) -> Bytes {
     let markup = html! {
         (DOCTYPE)
@@ -39,7 +39,7 @@ pub(super) fn document(visitor: &Visitor, title: &str, content: &Markup) -> Byte
                 script src=(visitor.link(&assets::script_path())) defer {}
             }
             body {
-                a .skip href="#main" { "Skip to the content" }
+                a .skip href="#main" { "Skip to content" }
                 header .top {
                     a .brand href=(visitor.link("/")) { "Eigenveil" }
                     nav aria-label="Main" {
@@ -47,9 +47,9 @@ pub(super) fn document(visitor: &Visitor, title: &str, content: &Markup) -> Byte
                         @if visitor.is_operator() {
                             a href=(visitor.link("/studies/new")) { "Create a study" }
                         }
-                        @if visitor.is_known() {
+                        @if visitor.is_logged_in() {
                             form method="post" action=(visitor.link("/logout")) {
-                                (form_key(visitor))
+                                (csrf_token(visitor))
                                 button .plain type="submit" { "Log out" }
                             }
                         } @else {
@@ -59,7 +59,7 @@ pub(super) fn document(visitor: &Visitor, title: &str, content: &Markup) -> Byte
                 }
                 main #main tabindex="-1" { (content) }
                 footer {
-                    p { "Rows stay on the participants' devices. This server gets reports that are noisy on purpose, and sums them." }
+                    p { "Rows stay on the participants' devices. This server receives only deliberately noisy reports, and adds them up." }
                 }
             }
         }
@@ -67,41 +67,41 @@ pub(super) fn document(visitor: &Visitor, title: &str, content: &Markup) -> Byte
     markup.into_string().into()
 }
 
-/// The answer that is a page.
-pub(super) fn answer(status: StatusCode, document: Bytes) -> Response {
+/// The response for a page.
+pub(super) fn html_response(status: StatusCode, document: Bytes) -> Response {
     let headers = [
         (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::REFERRER_POLICY, "no-referrer"),
-        // What a page shows depends on who is logged in.
+        // Pages depend on who is logged in.
         (header::CACHE_CONTROL, "no-store"),
     ];
     (status, headers, Html(document)).into_response()
 }
 
-/// The hidden field without which no form is taken.
-pub(super) fn form_key(visitor: &Visitor) -> Markup {
-    html! { input type="hidden" name="form_key" value=(visitor.form_key()); }
+/// The hidden field with the CSRF token, which every form needs.
+pub(super) fn csrf_token(visitor: &Visitor) -> Markup {
+    html! { input type="hidden" name="csrf_token" value=(visitor.csrf_token()); }
 }
 
-/// To another page, after a form was taken: reloading that one sends nothing again.
+/// Redirects to another page after a form was processed, so that reloading does not send it again.
 pub(super) fn see_other(visitor: &Visitor, path: &str) -> Response {
     let to = [(header::LOCATION, visitor.link(path))];
     (StatusCode::SEE_OTHER, to).into_response()
 }
 
-/// The state of a study, as a word in a box.
+/// The state of a study as a badge.
 pub(super) fn badge(state: StudyState) -> Markup {
     html! { span class={ "badge " (state.as_str()) } { (state.as_str()) } }
 }
 
-/// A number a person reads: four digits.
-pub(super) fn short(value: f64) -> String {
+/// A number with four significant digits.
+pub(super) fn format_number(value: f64) -> String {
     eigenveil_figures::number::rounded(value, 4)
 }
 
-/// Milliseconds since 1970-01-01 as a date and a time, UTC.
-pub(super) fn moment(ms: u64) -> String {
+/// Milliseconds since 1970-01-01 as date and time, UTC.
+pub(super) fn format_time(ms: u64) -> String {
     let of_day = ms / 60_000 % 1_440;
     format!(
         "{} {:02}:{:02} UTC",
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates_are_those_of_the_calendar() {
+    fn dates_follow_the_calendar() {
         for (seconds, text) in [
             (0, "1970-01-01 00:00 UTC"),
             (951_782_399, "2000-02-28 23:59 UTC"),
@@ -125,7 +125,7 @@ mod tests {
             (1_700_000_000, "2023-11-14 22:13 UTC"),
             (4_107_542_400, "2100-03-01 00:00 UTC"),
         ] {
-            assert_eq!(moment(seconds * 1_000), text);
+            assert_eq!(format_time(seconds * 1_000), text);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Logging in with a token, and out.
+//! Login with a bearer token, and logout.
 
 use std::time::Instant;
 
@@ -12,16 +12,15 @@ use maud::html;
 
 use super::{
     layout,
-    visitor::{Fields, Posted, Visitor},
+    visitor::{CheckedForm, Fields, Visitor},
 };
 use crate::{
     app::AppState,
-    http::{ApiError, charge_token, recognise},
+    http::{ApiError, authenticate, check_token_limit},
     store::TokenHash,
 };
 
-/// The form. A browser without an identifier gets one, so that the form it sends back can be told from one that
-/// another site made.
+/// The login form. A browser without a session identifier gets one, so that the form has a CSRF token.
 pub(super) async fn show(
     State(app): State<AppState>,
     visitor: Visitor,
@@ -31,43 +30,44 @@ pub(super) async fn show(
     Ok(form(&app, visitor, StatusCode::OK, next(&fields), None)?)
 }
 
-/// Takes a token. The session gets a new identifier: one that somebody planted in the browser is worth nothing.
+/// Checks a token and begins a session under a new identifier, so that an identifier planted in the browser is useless
+/// (session fixation).
 pub(super) async fn submit(
     State(app): State<AppState>,
-    Posted {
+    CheckedForm {
         visitor,
         fields,
-        caller,
-    }: Posted,
+        client_key,
+    }: CheckedForm,
 ) -> Result<Response, ApiError> {
     let token = TokenHash::new(fields.get("token"));
     let next = next(&fields);
-    if recognise(&app, &token, caller.as_ref())?.is_none() {
-        let why = "This server does not know this token, or has revoked it. The operator's token is in operator.token in the data directory; an analyst gets one from the operator.";
+    if authenticate(&app, &token, client_key.as_ref())?.is_none() {
+        let message = "This token is unknown or was revoked. The operator token is in operator.token in the data directory; analysts get one from the operator.";
         let status = StatusCode::FORBIDDEN;
-        return Ok(form(&app, visitor, status, next, Some(why))?);
+        return Ok(form(&app, visitor, status, next, Some(message))?);
     }
-    charge_token(&app, &token)?;
-    if let Some(old) = visitor.cookie() {
+    check_token_limit(&app, &token)?;
+    if let Some(old) = visitor.session_id() {
         app.sessions().end(old);
     }
     let id = app.store().fresh_secret()?;
     app.sessions().begin(&id, token, Instant::now());
     let mut response = layout::see_other(&visitor, next);
-    give(&mut response, &visitor.set_cookie(&id));
+    set_session_cookie(&mut response, &visitor.set_cookie(&id));
     Ok(response)
 }
 
 /// Ends the session.
 pub(super) async fn logout(
     State(app): State<AppState>,
-    Posted { visitor, .. }: Posted,
+    CheckedForm { visitor, .. }: CheckedForm,
 ) -> Response {
-    if let Some(id) = visitor.cookie() {
+    if let Some(id) = visitor.session_id() {
         app.sessions().end(id);
     }
     let mut response = layout::see_other(&visitor, "/");
-    give(&mut response, &visitor.forget_cookie());
+    set_session_cookie(&mut response, &visitor.forget_cookie());
     response
 }
 
@@ -78,26 +78,26 @@ fn form(
     next: &str,
     wrong: Option<&str>,
 ) -> Result<Response, Error> {
-    let (visitor, new) = match visitor.cookie() {
+    let (visitor, new) = match visitor.session_id() {
         Some(_) => (visitor, None),
         None => {
             let id = app.store().fresh_secret()?;
             let header = visitor.set_cookie(&id);
-            (visitor.with_cookie(id), Some(header))
+            (visitor.with_session_id(id), Some(header))
         }
     };
     let content = html! {
         h1 { "Log in" }
-        p { "Operators create studies and ask for estimates; analysts read estimates. Participants need no login." }
+        p { "Operators create studies and request estimates; analysts read estimates. Participants need no login." }
         form #login method="post" action=(visitor.link("/login")) {
-            (layout::form_key(&visitor))
+            (layout::csrf_token(&visitor))
             input type="hidden" name="next" value=(next);
             div .field {
                 label for="token" { "Token" }
                 input #token type="password" name="token" autocomplete="current-password" required
                     aria-invalid=[wrong.map(|_| "true")] aria-describedby="token-help";
                 p #token-help class=(if wrong.is_some() { "wrong" } else { "help" }) role=[wrong.map(|_| "alert")] {
-                    (wrong.unwrap_or("64 characters. It is sent to this server only, and shown nowhere."))
+                    (wrong.unwrap_or("64 characters. It is sent only to this server and never shown."))
                 }
             }
             button type="submit" { "Log in" }
@@ -105,25 +105,25 @@ fn form(
     };
     let mut response = layout::page(&visitor, status, "Log in", &content);
     if let Some(header) = new {
-        give(&mut response, &header);
+        set_session_cookie(&mut response, &header);
     }
     Ok(response)
 }
 
-/// Where to go after the login: a path of this server, whatever the link said.
+/// Where to go after the login: only a path of this server, whatever the link says.
 fn next(fields: &Fields) -> &str {
     let path = fields.get("next");
-    let plain = path
+    let is_plain = path
         .bytes()
         .all(|b| b.is_ascii_alphanumeric() || b"/-_?=&.".contains(&b));
-    match path.starts_with('/') && !path.starts_with("//") && plain {
+    match path.starts_with('/') && !path.starts_with("//") && is_plain {
         true => path,
         false => "/",
     }
 }
 
-fn give(response: &mut Response, cookie: &str) {
-    // Letters, digits and punctuation of ours.
+fn set_session_cookie(response: &mut Response, cookie: &str) {
+    // Consists of our own letters, digits and punctuation.
     if let Ok(value) = HeaderValue::from_str(cookie) {
         response.headers_mut().append(header::SET_COOKIE, value);
     }
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_next_page_is_one_of_ours() {
+    fn the_page_after_login_is_on_this_server() {
         let of = |text: &str| next(&Fields::parse(format!("next={text}").as_bytes())).to_owned();
         assert_eq!(of("/studies/new"), "/studies/new");
         for elsewhere in [

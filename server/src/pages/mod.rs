@@ -1,7 +1,7 @@
-//! Pages for people: complete without a script, live with one.
+//! Web pages: complete without a script, live with one.
 //!
-//! One file a page, its handler beside its markup. Nothing inline, nothing from elsewhere: the policy in
-//! [`layout`] holds for all of them. They are not part of the interface for programs, and not in its OpenAPI document.
+//! One file a page, with its handler and its markup. Nothing inline and nothing from other hosts: the policy in
+//! [`layout`] applies to all of them. The pages are not part of the API and not in its OpenAPI document.
 
 mod about;
 mod actions;
@@ -15,7 +15,7 @@ mod layout;
 mod login;
 mod participate;
 mod planner;
-mod renderings;
+mod render_cache;
 mod state;
 mod studies;
 mod study;
@@ -54,7 +54,7 @@ pub(crate) fn routes(app: AppState) -> Router<AppState> {
         .route("/studies/{id}/belief.svg", get(participate::belief))
         .route("/studies/{id}/open", post(actions::open))
         .route("/studies/{id}/close", post(actions::close))
-        .route("/studies/{id}/estimates", post(actions::ask))
+        .route("/studies/{id}/estimates", post(actions::request_estimate))
         .route("/studies/{id}/estimates/{number}", get(study::estimate))
         .route(
             "/studies/{id}/estimates/{number}/{file}",
@@ -66,7 +66,7 @@ pub(crate) fn routes(app: AppState) -> Router<AppState> {
         .with_state(Pages::new(app))
 }
 
-/// Turns the errors of a request whose sender wants pages into pages.
+/// Turns error responses into pages for clients that prefer pages.
 pub(crate) async fn errors_for_browsers(
     app: &AppState,
     request: Request,

@@ -1,11 +1,11 @@
-//! For participants: what one report reveals.
+//! For participants: what one report reveals, as prior and posterior beliefs.
 
 use axum::{
     extract::{RawQuery, State},
     http::StatusCode,
     response::Response,
 };
-use eigenveil_estimation::floor::grouped;
+use eigenveil_estimation::format::with_thousands;
 use eigenveil_figures::{Axis, LineChart, LineStyle, Marker, Series};
 use eigenveil_shared::{
     api::StudyState,
@@ -17,9 +17,9 @@ use maud::{Markup, html};
 
 use super::{
     about,
-    images::{self, What},
+    images::{self, ChartKind},
     layout,
-    renderings::PageOf,
+    render_cache::PageKind,
     state::Pages,
     study::hide_drafts,
     visitor::Visitor,
@@ -30,38 +30,38 @@ use crate::{
 };
 
 const TITLE: &str = "What one report reveals";
-/// Prior beliefs in the table, in percent.
+/// Prior probabilities in the table, in percent.
 const PRIORS: [f64; 5] = [1.0, 10.0, 50.0, 90.0, 99.0];
-/// Points of the picture's lines.
+/// Points of each line of the figure.
 const POINTS: u32 = 100;
 
-/// The most that a belief of this probability can become: odds grow by a factor of e^ε at most.
-fn at_most(prior: f64, epsilon: f64) -> f64 {
+/// The largest posterior for this prior: the odds grow by a factor of at most e^ε.
+fn max_posterior(prior: f64, epsilon: f64) -> f64 {
     1.0 / (1.0 + (1.0 - prior) / prior * (-epsilon).exp())
 }
 
-/// The least that it can become.
-fn at_least(prior: f64, epsilon: f64) -> f64 {
-    1.0 - at_most(1.0 - prior, epsilon)
+/// The smallest posterior for this prior.
+fn min_posterior(prior: f64, epsilon: f64) -> f64 {
+    1.0 - max_posterior(1.0 - prior, epsilon)
 }
 
-/// The ε that really holds; infinite where none does.
-fn epsilon_that_holds(privacy: &PrivacyStatement) -> f64 {
+/// The ε that really holds; infinite if none does.
+fn valid_epsilon(privacy: &PrivacyStatement) -> f64 {
     match privacy.claim_holds {
         true => privacy.epsilon,
         false => privacy.true_epsilon.unwrap_or(f64::INFINITY),
     }
 }
 
-/// How often the bound may fail: 0 for a pure mechanism.
-fn exception(study: &Study) -> f64 {
-    let epsilon = epsilon_that_holds(study.privacy());
+/// Probability that the bound fails: 0 for a pure mechanism.
+fn bound_failure_probability(study: &Study) -> f64 {
+    let epsilon = valid_epsilon(study.privacy());
     study.params().mechanism().loss_exceeds(epsilon)
 }
 
 fn percent(probability: f64) -> String {
     let value = 100.0 * probability;
-    // Never rounded to certainty.
+    // Never rounded to 100 %.
     if value > 99.0 && value < 100.0 {
         let left = 100.0 - value;
         let digits = (1.0 - left.log10().floor()).clamp(1.0, 12.0) as usize;
@@ -80,37 +80,37 @@ pub(super) async fn show(
     visitor: Visitor,
 ) -> Result<Response, ApiError> {
     hide_drafts(&visitor, &study)?;
-    // The state follows the last day a little later than reports do.
+    // The state changes a little later than reports are rejected.
     let state = match study.about().is_over(app.store().unix_ms()) {
         true if study.state() == StudyState::Open => StudyState::Closed,
         _ => study.state(),
     };
-    let what = PageOf::Participate(study.id(), state, visitor.address());
+    let what = PageKind::Participate(study.id(), state, visitor.address());
     let render = move |visitor: &Visitor| {
         let content = content(visitor, &study, state);
         Ok(layout::document(visitor, TITLE, &content))
     };
-    let page = app.kept.rendered.page(visitor, what, || 0, render);
-    Ok(layout::answer(StatusCode::OK, page.await?))
+    let page = app.state.pages.page(visitor, what, || 0, render);
+    Ok(layout::html_response(StatusCode::OK, page.await?))
 }
 
 fn content(visitor: &Visitor, study: &Study, state: StudyState) -> Markup {
     let path = format!("/studies/{}", study.id());
     let privacy = study.privacy();
-    let epsilon = epsilon_that_holds(privacy);
-    let rare = exception(study);
-    let seeds = study.shape().payload_form() == PayloadForm::Seed;
+    let epsilon = valid_epsilon(privacy);
+    let failure = bound_failure_probability(study);
+    let seeds = study.report_format().payload_form() == PayloadForm::Seed;
     html! {
         p { a href=(visitor.link(&path)) { "← " (study.name()) } }
         h1 { (TITLE) }
         p { "You are asked to take part in " strong { (study.name()) } ", which is " (state.as_str()) "." }
         section aria-labelledby="h-about" {
-            h2 #h-about { "Who asks, and what for" }
+            h2 #h-about { "Who is asking, and what for" }
             (about::people(study))
-            p .muted { "These are the words of whoever runs the study; nothing here checks them. They cannot be changed while the study exists." }
+            p .muted { "These are the words of the people who run the study; nobody has checked them. They cannot be changed while the study exists." }
         }
         section aria-labelledby="h-row" {
-            h2 #h-row { "What is asked for" }
+            h2 #h-row { "What you are asked for" }
             (about::features(study))
             h3 { "What is done with it" }
             (about::parameters(study))
@@ -120,11 +120,11 @@ fn content(visitor: &Visitor, study: &Study, state: StudyState) -> Markup {
             p { (privacy.sentence) }
             p #belief {
                 "Suppose somebody thinks that a statement about your data is as likely to be true as false (50 %). After seeing your report they can be at most "
-                strong { (percent(at_most(0.5, epsilon))) } " sure of it."
-                @if rare > 0.0 { " With a probability of at most " (rounded_up(rare, 2)) " they can be surer." }
+                strong { (percent(max_posterior(0.5, epsilon))) } " sure of it."
+                @if failure > 0.0 { " With a probability of at most " (rounded_up(failure, 2)) " they can be more certain." }
             }
             @if epsilon.is_finite() {
-                (images::picture(visitor, &format!("{path}/belief.svg"), "What a belief can become after one report, against what it was before; the table below has numbers."))
+                (images::figure(visitor, &format!("{path}/belief.svg"), "What a belief can become after one report, against what it was before; the table below has numbers."))
                 div .scroll tabindex="0" role="region" aria-label="Beliefs before and after" {
                     table #beliefs {
                         caption { "What a belief can become" }
@@ -132,14 +132,14 @@ fn content(visitor: &Visitor, study: &Study, state: StudyState) -> Markup {
                         tbody { @for prior in PRIORS {
                             tr {
                                 th scope="row" { (prior) " %" }
-                                td { (percent(at_least(prior / 100.0, epsilon))) }
-                                td { (percent(at_most(prior / 100.0, epsilon))) }
+                                td { (percent(min_posterior(prior / 100.0, epsilon))) }
+                                td { (percent(max_posterior(prior / 100.0, epsilon))) }
                             }
                         } }
                     }
                 }
             }
-            p { "This holds for every observer, whatever else they know and however they compute: for whoever runs this server, and for whoever breaks into it." }
+            p { "This holds for every observer, whatever else they know and whatever they compute, including the people who run this server and anybody who breaks into it." }
             @if !privacy.cautions.is_empty() {
                 ul .cautions { @for caution in &privacy.cautions { li { (caution) } } }
             }
@@ -150,32 +150,32 @@ fn content(visitor: &Visitor, study: &Study, state: StudyState) -> Markup {
                 li { "One report of " strong { (with_thousands(privacy.bytes_per_report as u64)) " bytes" } ", made on your device. Your row of " (with_thousands(study.params().dimension() as u64)) " numbers never leaves it." }
                 li { @if seeds { "It holds a random seed that leans a little towards your row." } @else { "It holds a matrix made of your row, with random noise added to each of its numbers." } }
                 li { "It has an identifier, so that it is counted once. The identifier shows when the report was made." }
-                @if study.enrolment() == Enrolment::Token { li { "It comes with a one-time token. The server keeps a hash of the token, apart from the report." } }
+                @if study.enrolment() == Enrolment::Token { li { "It comes with a one-time token. The server stores a hash of the token, separately from the report." } }
             }
         }
         section aria-labelledby="h-stored" {
             h2 #h-stored { "What is stored" }
             ul {
                 @if seeds {
-                    li { "The report's seed, without its identifier, among those that came in the same commit." }
+                    li { "The report's seed, without its identifier, together with the seeds of the same commit." }
                 } @else {
-                    li { "The report's numbers are added to a sum and then dropped." }
+                    li { "The report's numbers are added to a sum and then discarded." }
                 }
-                li { "The identifier, in a list of its own, so that a repeated report is not counted twice." }
-                li { "How many reports came in each minute, later in each hour, then in each day." }
+                li { "The identifier, in a separate list, so that a repeated report is not counted twice." }
+                li { "How many reports came in each minute; later only in each hour, then in each day." }
                 li { "No address, no name, nothing about your device." }
             }
         }
         section aria-labelledby="h-back" {
             h2 #h-back { "It cannot be withdrawn" }
-            p { "Once a report is counted nobody can take it out again, neither you nor the operator: nothing says which part of the sum is yours. What is written above stays true for ever. If you take part in several studies with the same data, what they reveal adds up." }
+            p { "Once a report is counted nobody can remove it, neither you nor the operator: nothing shows which part of the sum is yours. The bound above holds for ever. If you take part in several studies with the same data, what they reveal adds up." }
         }
         section aria-labelledby="h-check" {
             h2 #h-check { "How to check" }
             ul {
-                li { "The answer to your report says that it was accepted, or that it is a duplicate of one that was counted before." }
-                li { "Your device keeps a ledger of what it has spent, and refuses what goes beyond your own limit." }
-                li { "Your device computes with the parameters whose fingerprint is below, and refuses others: compare it with the one you were given. " code .long { (study.shape().fingerprint()) } }
+                li { "The response to your report says that it was accepted, or that it was counted before." }
+                li { "Your device keeps a ledger of what it has spent, and refuses to exceed your own limit." }
+                li { "Your device uses the parameters with the fingerprint below, and refuses others: compare it with the fingerprint you were given. " code .long { (study.report_format().fingerprint()) } }
                 li { "The program is open: " code { "eigenveil audit" } " tries to break the promise and shows how far it gets." }
             }
         }
@@ -184,38 +184,42 @@ fn content(visitor: &Visitor, study: &Study, state: StudyState) -> Markup {
     }
 }
 
-/// What the participants of a study with tokens should know of them.
+/// What participants of a study with tokens should know about them.
 fn tokens() -> Markup {
     html! {
         section #tokens aria-labelledby="h-tokens" {
             h2 #h-tokens { "You need a one-time token" }
             ul {
-                li { "A token is 64 hexadecimal digits, and good for one report. Whoever runs the study makes the tokens and gives you yours; this page has none to give. Without one the server takes no report." }
-                li { "It is a ticket and says nothing about your data. Whoever has it can use it in your place: keep it to yourself until your report has arrived." }
-                li { "What it reveals: that it was used. The server keeps a hash of each token and whether it was spent. Whoever knows to whom your token was given, and reads that, learns that you took part." }
-                li { "The server's database does not say which report came with which token. But both come in one request: whoever runs the server and watches its memory, its disk or its traffic at that moment, or changes its program, can see them together and know which report is yours. What they then learn about your data is bounded by ε as above." }
-                li { "If the answer gets lost, send the same report again: it is counted once, and your token is not needed twice." }
+                li { "A token has 64 hexadecimal digits and is valid for one report. Whoever runs the study creates the tokens and gives you yours; you cannot get one here. Without a token the server accepts no report." }
+                li { "It is a ticket and says nothing about your data. Anybody who has it can use it in your place: keep it secret until your report has arrived." }
+                li { "What it reveals: that it was used. The server stores a hash of each token and whether it was spent. Anybody who can read that and knows who got your token learns that you took part." }
+                li { "The server's database does not show which report came with which token. But both come in one request: somebody who runs the server and watches its memory, disk or traffic at that moment, or changes its program, can see them together and know which report is yours. What they then learn about your data is bounded by ε as above." }
+                li { "If the response gets lost, send the same report again: it is counted once, and your token is not needed twice." }
             }
         }
     }
 }
 
-/// The commands with which somebody takes part: they work as they are printed, but for the names of files.
+/// The commands for taking part, which work as printed except for the file names.
 fn commands(visitor: &Visitor, study: &Study) -> Markup {
     let address = visitor.address();
     let server = address.as_deref().unwrap_or("SERVER");
-    let by_token = study.enrolment() == Enrolment::Token;
+    let needs_token = study.enrolment() == Enrolment::Token;
     let named = study.params().preprocessing().features.is_some();
-    let tokens = if by_token { " --tokens TOKENS.txt" } else { "" };
+    let tokens = if needs_token {
+        " --tokens TOKENS.txt"
+    } else {
+        ""
+    };
     let report = format!(
         "eigenveil report --server {server} --study {} --fingerprint {} --rows ROWS.csv --header yes{tokens}",
         study.id(),
-        study.shape().fingerprint()
+        study.report_format().fingerprint()
     );
     html! {
         section aria-labelledby="h-take-part" {
             h2 #h-take-part { "Take part" }
-            p { "With the program, for the rows of a file (or with an app that has the device library inside):" }
+            p { "With the program, for the rows of a file (or with an app that uses the device library):" }
             pre tabindex="0" { code #report-command { (report) } }
             p { "Replace:" }
             ul {
@@ -225,18 +229,18 @@ fn commands(visitor: &Visitor, study: &Study) -> Markup {
                     @if named { "Its first line names the columns, which are the features above, in any order; " code { "--drop NAME" } " leaves a column out." }
                     @else { "Its first line names the columns, and these are in the order that the study means." }
                 }
-                @if by_token { li { code { "TOKENS.txt" } " by a file with your token in it: one token a line, line 1 for the first row." } }
+                @if needs_token { li { code { "TOKENS.txt" } " by a file with your token in it: one token a line, line 1 for the first row." } }
             }
-            p { "Your row is perturbed on your machine; what cannot be sent now is sent when you run the command again, and is counted once. What it cost, and what you were told, is in the ledger beside your table:" }
+            p { "Your row is perturbed on your machine. A report that cannot be sent now is sent when you run the command again, and is counted once. What it cost, and what you were told, is in the ledger beside your table:" }
             pre tabindex="0" { code #receipt-command { "eigenveil receipt ROWS.csv.ledger" } }
             @if address.as_deref().is_some_and(|address| address.starts_with("http://")) {
-                p .muted { "Plain HTTP is for a server on your own machine. If this one is elsewhere, the program sends nothing: ask the contact for the address that begins with https." }
+                p .muted { "Plain HTTP works only for a server on your own machine. If this one is elsewhere, the program sends nothing: ask the contact for an address that begins with https." }
             }
         }
     }
 }
 
-/// The picture: a belief before and after.
+/// The figure of prior and posterior beliefs.
 pub(super) async fn belief(
     StudyInPath(study): StudyInPath,
     State(app): State<Pages>,
@@ -244,16 +248,16 @@ pub(super) async fn belief(
     RawQuery(query): RawQuery,
 ) -> Result<Response, ApiError> {
     hide_drafts(&visitor, &study)?;
-    let what = (study.id(), What::Belief, None);
+    let what = (study.id(), ChartKind::Belief, None);
     let chart = move || Ok(belief_chart(&study));
-    images::drawn(&app, what, query, || 0, chart).await
+    images::cached_chart(&app, what, query, || 0, chart).await
 }
 
 fn belief_chart(study: &Study) -> LineChart {
-    let epsilon = epsilon_that_holds(study.privacy());
+    let epsilon = valid_epsilon(study.privacy());
     let line = |name: &str, after: &dyn Fn(f64) -> f64, style| {
         let points = (0..=POINTS).map(|i| {
-            // Close to both ends, where the lines are steep.
+            // Denser near both ends, where the lines are steep.
             let prior = 0.5 - 0.5 * (std::f64::consts::PI * f64::from(i) / f64::from(POINTS)).cos();
             let prior = prior.clamp(1e-9, 1.0 - 1e-9);
             (100.0 * prior, 100.0 * after(prior))
@@ -270,18 +274,18 @@ fn belief_chart(study: &Study) -> LineChart {
     chart.subtitle = Some(format!(
         "ε\u{a0}=\u{a0}{}: 50\u{a0}% becomes {} at most",
         eigenveil_figures::number::compact(epsilon),
-        percent(at_most(0.5, epsilon))
+        percent(max_posterior(0.5, epsilon))
     ));
     chart.series = vec![
         line(
             "at most",
-            &|prior| at_most(prior, epsilon),
+            &|prior| max_posterior(prior, epsilon),
             LineStyle::Solid,
         ),
         line("nothing learned", &|prior| prior, LineStyle::Dotted),
         line(
             "at least",
-            &|prior| at_least(prior, epsilon),
+            &|prior| min_posterior(prior, epsilon),
             LineStyle::Dashed,
         ),
     ];
@@ -297,20 +301,20 @@ mod tests {
         for prior in [0.001, 0.3, 0.5, 0.999] {
             for epsilon in [0.1_f64, 1.0, 8.0] {
                 let odds = |p: f64| p / (1.0 - p);
-                let up = odds(at_most(prior, epsilon)) / odds(prior);
-                let down = odds(prior) / odds(at_least(prior, epsilon));
+                let up = odds(max_posterior(prior, epsilon)) / odds(prior);
+                let down = odds(prior) / odds(min_posterior(prior, epsilon));
                 assert!((up / epsilon.exp() - 1.0).abs() < 1e-9, "{up}");
                 assert!((down / epsilon.exp() - 1.0).abs() < 1e-6, "{down}");
             }
         }
-        assert_eq!(at_most(0.5, f64::INFINITY), 1.0);
+        assert_eq!(max_posterior(0.5, f64::INFINITY), 1.0);
     }
 
     #[test]
     fn percentages_never_claim_certainty() {
         assert_eq!(percent(0.5), "50.0 %");
-        assert_eq!(percent(at_most(0.5, 4.0)), "98.2 %");
-        assert_eq!(percent(at_most(0.5, 16.0)), "99.999989 %");
+        assert_eq!(percent(max_posterior(0.5, 4.0)), "98.2 %");
+        assert_eq!(percent(max_posterior(0.5, 16.0)), "99.999989 %");
         assert_eq!(percent(0.000_2), "0.020 %");
     }
 }

@@ -1,4 +1,4 @@
-//! The error to expect, for pages: of a study as its reports arrive, and of one that is being designed.
+//! The expected error on pages: of a study as its reports arrive, and of one being designed.
 
 use eigenveil_estimation::{
     floor::Spectrum,
@@ -16,22 +16,22 @@ use eigenveil_shared::{
     study::StudyParams,
 };
 
-/// Share of the variance that the components are assumed to hold when nobody says.
+/// Default share of the variance in the components.
 pub(super) const DEFAULT_SHARE: f64 = 0.5;
-/// Components looked for where their number is left to the estimate.
-const COMPONENTS: usize = 3;
+/// Number of components assumed if the estimate chooses it.
+const DEFAULT_COMPONENTS: usize = 3;
 /// Points of a line.
 const POINTS: usize = 41;
 
-/// How many components are looked for.
-fn wanted(rank: Rank, p: usize) -> usize {
+/// Number of components to plan for.
+fn component_count(rank: Rank, p: usize) -> usize {
     match rank {
         Rank::Fixed(k) => k,
-        Rank::Auto => COMPONENTS.min(p.saturating_sub(1)),
+        Rank::Auto => DEFAULT_COMPONENTS.min(p.saturating_sub(1)),
     }
 }
 
-/// What is known, or assumed, of a population, with the noise of a report.
+/// The known or assumed spectrum of a population, with the noise of a report.
 pub(super) struct Forecast {
     spectrum: Spectrum,
     noise: NoiseModel,
@@ -39,10 +39,10 @@ pub(super) struct Forecast {
 }
 
 impl Forecast {
-    /// Assumes that the components have equal parts of this share of the variance, and the other directions the rest.
+    /// Assumes that the components share this part of the variance equally, and the other directions share the rest.
     pub(super) fn assumed(params: &StudyParams, rank: Rank, share: f64) -> Result<Self> {
         let p = params.dimension();
-        let k = wanted(rank, p);
+        let k = component_count(rank, p);
         let spectrum = spectrum_from_eigenvalues(
             p,
             k,
@@ -64,27 +64,28 @@ impl Forecast {
         })
     }
 
-    /// The same for a study without an estimate; `None` where no error can be told, as when all components are wanted.
-    pub(super) fn of_study(params: &StudyParams, rank: Rank) -> Option<Self> {
+    /// The forecast of a study without an estimate; `None` if no error can be predicted, as when all components are
+    /// requested.
+    pub(super) fn for_study(params: &StudyParams, rank: Rank) -> Option<Self> {
         let p = params.dimension();
-        // With a share of k/p they would be no larger than the rest.
-        let nothing = wanted(rank, p) as f64 / p as f64;
-        let share = DEFAULT_SHARE.max(nothing + (1.0 - nothing) / 4.0);
+        // With a share of k/p they would be no larger than the others.
+        let equal_share = component_count(rank, p) as f64 / p as f64;
+        let share = DEFAULT_SHARE.max(equal_share + (1.0 - equal_share) / 4.0);
         Self::assumed(params, rank, share).ok()
     }
 
-    /// What an estimate measured, of the components that stand above its floor.
+    /// The spectrum measured by an estimate: its components above the noise floor.
     pub(super) fn measured(estimate: &Estimate, number: u64) -> Option<Self> {
-        let standing = estimate
+        let above = estimate
             .components
             .iter()
             .take_while(|component| component.verdict == Verdict::Above)
             .count();
         Some(Self {
-            spectrum: spectrum_from_pilot(estimate, standing, MeanSquaredLength::Unknown).ok()?,
+            spectrum: spectrum_from_pilot(estimate, above, MeanSquaredLength::Unknown).ok()?,
             noise: estimate.study.noise_model(),
             source: format!(
-                "measured: plain PCA with the spectrum of estimate {number}, of which {standing} stand above the noise"
+                "measured: plain PCA with the spectrum of estimate {number}, of which {above} components stand above the noise"
             ),
         })
     }
@@ -94,12 +95,12 @@ impl Forecast {
         &self.source
     }
 
-    /// Components looked for.
+    /// Number of components.
     pub(super) fn rank(&self) -> usize {
         self.spectrum.rank()
     }
 
-    /// What so many participants would get.
+    /// The prediction for this number of participants.
     pub(super) fn with_participants(&self, n: u64) -> Option<PlanResult> {
         plan(
             &self.spectrum,
@@ -109,12 +110,12 @@ impl Forecast {
         .ok()
     }
 
-    /// What an error takes.
-    pub(super) fn needed(&self, error: f64) -> Option<PlanResult> {
+    /// The number of participants that an error requires.
+    pub(super) fn participants_for(&self, error: f64) -> Option<PlanResult> {
         plan(&self.spectrum, &self.noise, PlanTarget::Error(error)).ok()
     }
 
-    /// The picture of a study: the line, and where the study is on it.
+    /// The figure of a study: the expected error, and the current number of reports.
     pub(super) fn progress(&self, reports: u64) -> Result<LineChart> {
         let range = range_around([reports.max(1_000), 1_000_000]);
         let mut lines = vec![self.line("expected", range)?];
@@ -136,7 +137,7 @@ impl Forecast {
         Ok(chart)
     }
 
-    /// Line over these numbers of participants.
+    /// A line over this range of participants.
     fn line(&self, name: impl Into<String>, range: (u64, u64)) -> Result<Series> {
         let curve = error_curve(&self.spectrum, &self.noise, range, POINTS)?;
         let points = curve.into_iter().map(|(n, error)| (n as f64, error));
@@ -144,7 +145,7 @@ impl Forecast {
     }
 }
 
-/// Lines of several settings of one population, around this number of participants.
+/// Lines of several designs for one population, around this number of participants.
 pub(super) fn compare(forecasts: &[(String, Forecast)], n: u64) -> Result<Option<LineChart>> {
     let Some((_, first)) = forecasts.first() else {
         return Ok(None);
@@ -166,12 +167,12 @@ pub(super) fn compare(forecasts: &[(String, Forecast)], n: u64) -> Result<Option
     Ok(Some(chart))
 }
 
-/// Whole decades around these numbers: at least one to each side.
+/// Whole decades around these numbers: at least one on each side.
 fn range_around(numbers: impl IntoIterator<Item = u64> + Clone) -> (u64, u64) {
-    let least = numbers.clone().into_iter().min().unwrap_or(1).max(1);
-    let most = numbers.into_iter().max().unwrap_or(1).min(10_u64.pow(17));
-    let from = 10_u64.pow(least.ilog10().saturating_sub(1));
-    (from, 10_u64.pow(most.ilog10() + 2))
+    let min = numbers.clone().into_iter().min().unwrap_or(1).max(1);
+    let max = numbers.into_iter().max().unwrap_or(1).min(10_u64.pow(17));
+    let from = 10_u64.pow(min.ilog10().saturating_sub(1));
+    (from, 10_u64.pow(max.ilog10() + 2))
 }
 
 #[cfg(test)]
@@ -191,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_hold_what_they_are_around() {
+    fn ranges_include_their_numbers() {
         assert_eq!(range_around([50_000]), (1_000, 1_000_000));
         assert_eq!(range_around([1]), (1, 100));
         assert_eq!(range_around([1_000, 1_000_000]), (100, 100_000_000));
@@ -199,13 +200,13 @@ mod tests {
     }
 
     #[test]
-    fn every_study_has_a_forecast_unless_all_components_are_wanted() {
+    fn every_study_has_a_forecast_unless_all_components_are_requested() {
         for p in [2, 3, 5, 40] {
             for k in 1..=p {
-                let forecast = Forecast::of_study(&params(p), Rank::Fixed(k));
+                let forecast = Forecast::for_study(&params(p), Rank::Fixed(k));
                 assert_eq!(forecast.is_some(), k < p, "p = {p}, k = {k}");
             }
-            let forecast = Forecast::of_study(&params(p), Rank::Auto).unwrap();
+            let forecast = Forecast::for_study(&params(p), Rank::Auto).unwrap();
             let error = |n| forecast.with_participants(n).unwrap().error.unwrap();
             assert!(error(1_000_000) < error(1_000));
             assert!(

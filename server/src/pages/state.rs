@@ -1,4 +1,4 @@
-//! What pages keep between requests.
+//! State that pages keep between requests.
 
 use std::sync::Arc;
 
@@ -6,28 +6,27 @@ use axum::extract::FromRef;
 use tokio::sync::Semaphore;
 
 use super::{
-    images::Drawing,
-    renderings::{Page, Renderings},
+    images::ChartKey,
+    render_cache::{Page, RenderCache},
     view::Views,
 };
 use crate::app::AppState;
 
-/// Browsers that may watch studies at once: those of anybody, of analysts, of the operator. Each has places that the
-/// others cannot take.
-const MOST_WATCHERS: [usize; 3] = [192, 48, 16];
+/// Maximum numbers of event streams: for visitors, analysts and the operator. Each group has its own slots.
+const MAX_WATCHERS: [usize; 3] = [192, 48, 16];
 
-/// The server, and what its pages keep between requests. Clones share it.
+/// The server and the state of its pages. Clones share it.
 #[derive(Clone)]
 pub(super) struct Pages {
     app: AppState,
-    pub(super) kept: Arc<Kept>,
+    pub(super) state: Arc<PageState>,
 }
 
-/// What is kept.
-pub(super) struct Kept {
+/// State kept between requests.
+pub(super) struct PageState {
     pub(super) views: Views,
-    pub(super) rendered: Renderings<Page>,
-    pub(super) drawings: Renderings<Drawing>,
+    pub(super) pages: RenderCache<Page>,
+    pub(super) charts: RenderCache<ChartKey>,
     pub(super) watchers: [Arc<Semaphore>; 3],
 }
 
@@ -35,11 +34,11 @@ impl Pages {
     pub(super) fn new(app: AppState) -> Self {
         Self {
             app,
-            kept: Arc::new(Kept {
+            state: Arc::new(PageState {
                 views: Views::default(),
-                rendered: Renderings::default(),
-                drawings: Renderings::default(),
-                watchers: MOST_WATCHERS.map(|places| Arc::new(Semaphore::new(places))),
+                pages: RenderCache::default(),
+                charts: RenderCache::default(),
+                watchers: MAX_WATCHERS.map(|places| Arc::new(Semaphore::new(places))),
             }),
         }
     }

@@ -1,4 +1,4 @@
-//! All studies.
+//! The list of studies.
 
 use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
@@ -10,24 +10,24 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
-use eigenveil_estimation::floor::grouped;
+use eigenveil_estimation::format::with_thousands;
 use eigenveil_shared::api::StudyState;
 use maud::{Markup, html};
 
 use super::{
     layout,
-    renderings::PageOf,
+    render_cache::PageKind,
     state::Pages,
     visitor::{Fields, Visitor},
 };
 use crate::{http::ApiError, store::Study};
 
-/// Studies of one page.
-const PER_PAGE: usize = 50;
-/// From so many studies there is a field to search them.
-const SEARCHED: usize = 10;
-/// Most characters that are searched for: no name is longer.
-const LONGEST: usize = 200;
+/// Studies on a page.
+const PAGE_SIZE: usize = 50;
+/// The search field is shown above this number of studies.
+const SEARCH_MIN_STUDIES: usize = 10;
+/// Maximum length of the search text: no name is longer.
+const MAX_SEARCH_CHARS: usize = 200;
 
 pub(super) async fn show(
     State(app): State<Pages>,
@@ -36,34 +36,34 @@ pub(super) async fn show(
 ) -> Result<Response, ApiError> {
     let fields = Fields::parse(query.unwrap_or_default().as_bytes());
     let page: usize = fields.get("page").parse().unwrap_or(1).max(1);
-    let wanted: String = fields.get("q").chars().take(LONGEST).collect();
+    let search: String = fields.get("q").chars().take(MAX_SEARCH_CHARS).collect();
     let operator = visitor.is_operator();
-    let what = PageOf::Studies(page, wanted.clone());
-    let (pages, list, searched) = (app.clone(), app.clone(), wanted.clone());
-    let version = move || Part::new(&list, page, &searched, operator).version();
+    let what = PageKind::Studies(page, search.clone());
+    let (pages, list, searched) = (app.clone(), app.clone(), search.clone());
+    let version = move || StudyPage::new(&list, page, &searched, operator).version();
     let render = move |visitor: &Visitor| {
-        let part = Part::new(&app, page, &wanted, operator);
-        let content = content(visitor, page, &wanted, &part);
+        let shown_page = StudyPage::new(&app, page, &search, operator);
+        let content = content(visitor, page, &search, &shown_page);
         Ok(layout::document(visitor, "Studies", &content))
     };
-    let rendered = &pages.kept.rendered;
+    let rendered = &pages.state.pages;
     let list = rendered.page(visitor, what, version, render);
-    Ok(layout::answer(StatusCode::OK, list.await?))
+    Ok(layout::html_response(StatusCode::OK, list.await?))
 }
 
-/// The studies of one page, and how many there are.
-struct Part {
+/// The studies on one page, and the total numbers.
+struct StudyPage {
     studies: Vec<Arc<Study>>,
     found: usize,
     all: usize,
 }
 
-impl Part {
-    fn new(app: &Pages, page: usize, wanted: &str, drafts: bool) -> Self {
+impl StudyPage {
+    fn new(app: &Pages, page: usize, search: &str, drafts: bool) -> Self {
         let mut studies = app.store().studies();
         studies.retain(|study| drafts || study.state() != StudyState::Draft);
         let all = studies.len();
-        let words = wanted.to_lowercase();
+        let words = search.to_lowercase();
         studies.retain(|study| {
             let name = study.name().to_lowercase();
             let named = words.split_whitespace().all(|word| name.contains(word));
@@ -71,15 +71,15 @@ impl Part {
         });
         let found = studies.len();
         let shown = studies.into_iter().rev();
-        let shown = shown.skip((page - 1).saturating_mul(PER_PAGE));
+        let shown = shown.skip((page - 1).saturating_mul(PAGE_SIZE));
         Self {
-            studies: shown.take(PER_PAGE).collect(),
+            studies: shown.take(PAGE_SIZE).collect(),
             found,
             all,
         }
     }
 
-    /// Another one when anything that the page shows has changed.
+    /// Changes whenever anything on the page changes.
     fn version(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         (self.found, self.all).hash(&mut hasher);
@@ -91,17 +91,17 @@ impl Part {
     }
 }
 
-fn content(visitor: &Visitor, page: usize, wanted: &str, part: &Part) -> Markup {
-    let &Part {
+fn content(visitor: &Visitor, page: usize, search: &str, shown_page: &StudyPage) -> Markup {
+    let &StudyPage {
         ref studies,
         found,
         all,
-    } = part;
-    let pages = found.div_ceil(PER_PAGE);
+    } = shown_page;
+    let pages = found.div_ceil(PAGE_SIZE);
     let at = |page: usize| {
         let mut query = form_urlencoded::Serializer::new(String::new());
-        if !wanted.is_empty() {
-            query.append_pair("q", wanted);
+        if !search.is_empty() {
+            query.append_pair("q", search);
         }
         query.append_pair("page", &page.to_string());
         visitor.link(&format!("/?{}", query.finish()))
@@ -112,15 +112,15 @@ fn content(visitor: &Visitor, page: usize, wanted: &str, part: &Part) -> Markup 
         @if visitor.is_operator() {
             p { a .button href=(visitor.link("/studies/new")) { "Create a study" } }
         }
-        @if all > SEARCHED || !wanted.is_empty() {
+        @if all > SEARCH_MIN_STUDIES || !search.is_empty() {
             form .search role="search" method="get" action=(visitor.link("/")) {
                 label for="q" { "Name, or how the identifier begins" }
-                input #q type="search" name="q" value=(wanted) maxlength=(LONGEST) autocomplete="off";
+                input #q type="search" name="q" value=(search) maxlength=(MAX_SEARCH_CHARS) autocomplete="off";
                 button type="submit" { "Search" }
-                @if !wanted.is_empty() { a href=(visitor.link("/")) { "All studies" } }
+                @if !search.is_empty() { a href=(visitor.link("/")) { "All studies" } }
             }
             p #found .muted {
-                @if wanted.is_empty() { (with_thousands(all as u64)) " studies, the newest first." }
+                @if search.is_empty() { (with_thousands(all as u64)) " studies, the newest first." }
                 @else { (with_thousands(found as u64)) " of " (with_thousands(all as u64)) " studies." }
             }
         }

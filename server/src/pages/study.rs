@@ -1,4 +1,4 @@
-//! One study.
+//! The page of a study.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
-use eigenveil_estimation::{floor::grouped, plan::max_error};
+use eigenveil_estimation::{format::with_thousands, plan::max_error};
 use eigenveil_figures::{Axis, ComponentRow, DataTable, LineChart, Marker, Series};
 use eigenveil_shared::{
     Error,
@@ -17,10 +17,10 @@ use maud::{Markup, PreEscaped, html};
 
 use super::{
     about,
-    images::{self, What},
+    images::{self, ChartKind},
     layout,
     planner::Forecast,
-    renderings::PageOf,
+    render_cache::PageKind,
     state::Pages,
     view::View,
     visitor::Visitor,
@@ -28,31 +28,31 @@ use super::{
 use crate::{
     http::{
         ApiError,
-        estimates::blocking,
         extract::{NumberInPath, StudyInPath, hide_draft},
+        run_blocking,
     },
-    store::{Arrivals, Study},
+    store::{ArrivalCount, Study},
 };
 
-/// A column's name, and its cell of a row.
+/// Header and cell of a column.
 type Column = (&'static str, fn(&ComponentRow) -> &str);
 /// Columns of the table of components.
 const COMPONENTS: [Column; 7] = [
     ("Component", |row| &row.component),
     ("Verdict", |row| &row.verdict),
-    ("Could be made up by", |row| &row.made_up_by),
+    ("Made-up reports that suffice", |row| &row.made_up_by),
     ("Variance", |row| &row.variance),
     ("Explained", |row| &row.explained),
     ("Expected alignment", |row| &row.alignment),
     ("Largest loadings", |row| &row.largest_loadings),
 ];
-/// Estimates listed, the newest.
-const LISTED: usize = 20;
+/// Number of estimates in the list, newest first.
+const MAX_LISTED_ESTIMATES: usize = 20;
 
-/// Everything a visitor may know about the study now.
+/// Everything a visitor may see of a study now.
 pub(super) struct VisibleStudy {
     pub(super) study: Arc<Study>,
-    /// Newest first; none for visitors who may not read estimates.
+    /// Newest first; empty for visitors who may not read estimates.
     jobs: Vec<EstimateDocument>,
     view: Option<Arc<View>>,
 }
@@ -67,30 +67,32 @@ impl VisibleStudy {
         jobs.reverse();
         let newest = jobs.iter().find(|job| job.state == EstimateState::Done);
         let view = newest
-            .map(|job| app.kept.views.get(app.store(), &study, job.number))
+            .map(|job| app.state.views.get(app.store(), &study, job.number))
             .transpose()?;
         Ok(Self { study, jobs, view })
     }
 
     /// With the forecast of the newest estimate, or an assumed one.
-    pub(super) fn with_forecast<T>(&self, look: impl FnOnce(Option<&Forecast>) -> T) -> T {
+    pub(super) fn with_forecast<T>(&self, apply: impl FnOnce(Option<&Forecast>) -> T) -> T {
         match self.view.as_ref().and_then(|view| view.forecast.as_ref()) {
-            Some(forecast) => look(Some(forecast)),
-            None => look(Forecast::of_study(self.study.params(), self.study.default_k()).as_ref()),
+            Some(forecast) => apply(Some(forecast)),
+            None => {
+                apply(Forecast::for_study(self.study.params(), self.study.default_k()).as_ref())
+            }
         }
     }
 
-    /// The error to expect of the reports that are there, as text.
+    /// The expected error with the current reports, formatted.
     pub(super) fn expected_error(&self) -> String {
         let n = self.study.reports_accepted();
         let error = self.with_forecast(|forecast| forecast?.with_participants(n)?.error);
         match error {
-            Some(error) if n > 0 => layout::short(error),
+            Some(error) if n > 0 => layout::format_number(error),
             _ => "–".to_owned(),
         }
     }
 
-    /// Changes when more than the numbers of the page would change.
+    /// Changes when more than the live numbers changes.
     pub(super) fn version(&self) -> String {
         let newest = self
             .jobs
@@ -107,7 +109,7 @@ pub(super) async fn show(
     visitor: Visitor,
 ) -> Result<Response, ApiError> {
     hide_drafts(&visitor, &study)?;
-    let what = PageOf::Study(study.id(), study.state());
+    let what = PageKind::Study(study.id(), study.state());
     let (pages, counted) = (app.clone(), Arc::clone(&study));
     let reports = || counted.reports_accepted();
     let render = move |visitor: &Visitor| {
@@ -116,11 +118,11 @@ pub(super) async fn show(
         let content = content(visitor, &visible, &arrivals);
         Ok(layout::document(visitor, visible.study.name(), &content))
     };
-    let page = pages.kept.rendered.page(visitor, what, reports, render);
-    Ok(layout::answer(StatusCode::OK, page.await?))
+    let page = pages.state.pages.page(visitor, what, reports, render);
+    Ok(layout::html_response(StatusCode::OK, page.await?))
 }
 
-/// An estimate that is not the newest.
+/// The page of an older estimate.
 pub(super) async fn estimate(
     StudyInPath(study): StudyInPath,
     NumberInPath(number): NumberInPath,
@@ -130,8 +132,8 @@ pub(super) async fn estimate(
     hide_drafts(&visitor, &study)?;
     visitor.require_reader(&study)?;
     let pages = app.clone();
-    let response = pages.kept.rendered.unshared(move || {
-        let view = app.kept.views.get(app.store(), &study, number)?;
+    let response = pages.state.pages.render_uncached(move || {
+        let view = app.state.views.get(app.store(), &study, number)?;
         let content = html! {
             p { a href=(visitor.link(&format!("/studies/{}", study.id()))) { "← " (study.name()) } }
             h1 { "Estimate " (number) }
@@ -143,12 +145,12 @@ pub(super) async fn estimate(
     Ok(response.await?)
 }
 
-/// A draft is for the operator: others learn nothing about it.
+/// Drafts are visible to the operator only.
 pub(super) fn hide_drafts(visitor: &Visitor, study: &Study) -> Result<(), Error> {
     hide_draft(study, visitor.is_operator())
 }
 
-/// The picture of the reports over time.
+/// The chart of reports over time.
 pub(super) async fn arrivals(
     StudyInPath(study): StudyInPath,
     State(app): State<Pages>,
@@ -156,21 +158,21 @@ pub(super) async fn arrivals(
     RawQuery(query): RawQuery,
 ) -> Result<Response, ApiError> {
     hide_drafts(&visitor, &study)?;
-    let what = (study.id(), What::Arrivals, None);
+    let what = (study.id(), ChartKind::Arrivals, None);
     let (pages, counted) = (app.clone(), Arc::clone(&study));
     let reports = || counted.reports_accepted();
     let chart = move || {
         let arrivals = app.store().arrivals(&study)?;
-        let mut chart = over_time(&arrivals, study.reports_accepted());
-        // The page has it as a heading.
+        let mut chart = cumulative_chart(&arrivals, study.reports_accepted());
+        // The page has the title as a heading.
         chart.title.clear();
         chart.height = 320.0;
         Ok(chart)
     };
-    images::drawn(&pages, what, query, reports, chart).await
+    images::cached_chart(&pages, what, query, reports, chart).await
 }
 
-/// The picture of the expected error.
+/// The chart of the expected error.
 pub(super) async fn expected_error(
     StudyInPath(study): StudyInPath,
     State(app): State<Pages>,
@@ -180,30 +182,30 @@ pub(super) async fn expected_error(
     hide_drafts(&visitor, &study)?;
     let (pages, counted) = (app.clone(), Arc::clone(&study));
     let reports = || counted.reports_accepted();
-    let visible = blocking(move || VisibleStudy::new(&app, &visitor, study)).await?;
+    let visible = run_blocking(move || VisibleStudy::new(&app, &visitor, study)).await?;
     let estimate = visible.view.as_ref().map(|view| view.number);
-    let what = (visible.study.id(), What::ExpectedError, estimate);
+    let what = (visible.study.id(), ChartKind::ExpectedError, estimate);
     let chart = move || {
         let reports = visible.study.reports_accepted();
         let chart =
             visible.with_forecast(|forecast| forecast.map(|o| o.progress(reports)).transpose())?;
         let mut chart = chart.ok_or_else(no_forecast)?;
-        // The page has both beside the picture.
+        // The page shows both beside the figure.
         chart.title.clear();
         chart.subtitle = None;
         Ok(chart)
     };
-    images::drawn(&pages, what, query, reports, chart).await
+    images::cached_chart(&pages, what, query, reports, chart).await
 }
 
 fn no_forecast() -> Error {
     Error::invalid_request(
-        "all components are wanted, so no error can be predicted; ask for fewer than p",
+        "all components are requested, so no error can be predicted; request fewer than p",
     )
 }
 
-/// Reports as they came, added up; what was imported comes before.
-fn over_time(arrivals: &[Arrivals], total: u64) -> LineChart {
+/// Cumulative reports; imported ones come first.
+fn cumulative_chart(arrivals: &[ArrivalCount], total: u64) -> LineChart {
     let uploaded: u64 = arrivals.iter().map(|arrivals| arrivals.n).sum();
     let begin = arrivals.first().map_or(0, |first| first.start);
     let end = arrivals.last().map_or(0, |last| last.start + last.seconds);
@@ -214,11 +216,11 @@ fn over_time(arrivals: &[Arrivals], total: u64) -> LineChart {
     };
     let mut sum = total.saturating_sub(uploaded);
     let mut points = vec![(0.0, sum as f64)];
-    for stretch in arrivals {
+    for interval in arrivals {
         let since = |time: u64| (time - begin) as f64 / seconds;
-        points.push((since(stretch.start), sum as f64));
-        sum += stretch.n;
-        points.push((since(stretch.start + stretch.seconds), sum as f64));
+        points.push((since(interval.start), sum as f64));
+        sum += interval.n;
+        points.push((since(interval.start + interval.seconds), sum as f64));
     }
     points.dedup();
     let mut chart = LineChart::new(
@@ -230,7 +232,7 @@ fn over_time(arrivals: &[Arrivals], total: u64) -> LineChart {
     chart
 }
 
-fn arrivals_table(arrivals: &[Arrivals]) -> DataTable {
+fn arrivals_table(arrivals: &[ArrivalCount]) -> DataTable {
     let newest = arrivals.iter().rev().take(48);
     DataTable {
         caption: "Reports, newest first".to_owned(),
@@ -243,7 +245,7 @@ fn arrivals_table(arrivals: &[Arrivals]) -> DataTable {
                     _ => "a day",
                 };
                 vec![
-                    layout::moment(a.start * 1_000),
+                    layout::format_time(a.start * 1_000),
                     length.to_owned(),
                     with_thousands(a.n),
                 ]
@@ -252,12 +254,11 @@ fn arrivals_table(arrivals: &[Arrivals]) -> DataTable {
     }
 }
 
-fn content(visitor: &Visitor, visible: &VisibleStudy, arrivals: &[Arrivals]) -> Markup {
+fn content(visitor: &Visitor, visible: &VisibleStudy, arrivals: &[ArrivalCount]) -> Markup {
     let study = &visible.study;
     let path = format!("/studies/{}", study.id());
     let reports = study.reports_accepted();
-    let largest =
-        visible.with_forecast(|o| o.map(|o| max_error(study.params().dimension(), o.rank())));
+    let max = visible.with_forecast(|o| o.map(|o| max_error(study.params().dimension(), o.rank())));
     let source = visible.with_forecast(|o| o.map(|o| super::error::sentence(o.source())));
     html! {
         div #study data-events=(visitor.link(&format!("{path}/events"))) data-version=(visible.version()) {
@@ -267,7 +268,7 @@ fn content(visitor: &Visitor, visible: &VisibleStudy, arrivals: &[Arrivals]) -> 
                 p .number { strong #reports data-live="reports" { (with_thousands(reports)) } " reports" }
                 p .number {
                     strong #error-now data-live="error" { (visible.expected_error()) }
-                    " expected error" @if let Some(largest) = largest { ", of at most " (layout::short(largest)) }
+                    " expected error" @if let Some(max) = max { ", of at most " (layout::format_number(max)) }
                 }
             }
             p .visually-hidden #announcer aria-live="polite" {}
@@ -278,22 +279,22 @@ fn content(visitor: &Visitor, visible: &VisibleStudy, arrivals: &[Arrivals]) -> 
                 h2 #h-about { "About this study" }
                 (about::people(study))
                 @if visitor.is_operator() && !study.about().missing().is_empty() {
-                    p #not-stated .muted { "Participants read \"not stated\" for: " (study.about().missing().join(", ")) ". It is fixed with the study: make another one to state it." }
+                    p #not-stated .muted { "Participants read \"not stated\" for: " (study.about().missing().join(", ")) ". This is fixed with the study: create another one to state it." }
                 }
             }
-            div .pictures {
+            div .figures {
                 section aria-labelledby="h-time" {
                     h2 #h-time { "Reports over time" }
-                    // Swapped when there is a picture for the first time: later the picture itself is drawn again.
+                    // Swapped when the first figure appears; later the image itself is reloaded.
                     div #arrivals data-swap=(if arrivals.is_empty() { "none" } else { "drawn" }) {
                         @if !arrivals.is_empty() {
-                            (images::picture(visitor, &format!("{path}/arrivals.svg"), "Reports received over time, added up; the table below has numbers."))
+                            (images::figure(visitor, &format!("{path}/arrivals.svg"), "Reports received over time, added up; the table below has numbers."))
                             (numbers("arrivals-numbers", &arrivals_table(arrivals).to_html()))
                             p .muted { "Counted by the minute for two hours, then by the hour for two weeks, then by the day." }
                         } @else if reports == 0 {
-                            p #no-arrivals { "No report has come yet." }
+                            p #no-arrivals { "No report has arrived yet." }
                         } @else {
-                            p #no-arrivals { "All reports were imported; when they arrived is not known." }
+                            p #no-arrivals { "All reports were imported; it is not known when they arrived." }
                         }
                     }
                 }
@@ -301,23 +302,23 @@ fn content(visitor: &Visitor, visible: &VisibleStudy, arrivals: &[Arrivals]) -> 
                     h2 #h-error { "Expected error as reports arrive" }
                     @match source {
                         Some(source) => {
-                            (images::picture(visitor, &format!("{path}/expected-error.svg"), "Expected error against the number of participants; the table below has numbers."))
+                            (images::figure(visitor, &format!("{path}/expected-error.svg"), "Expected error against the number of participants; the table below has numbers."))
                             (numbers("error-numbers", &error_table(visible).to_html()))
                             p #error-source .muted data-swap=(source) { (source) " The error is ‖V̂V̂ᵀ − VVᵀ‖F." }
                         }
-                        None => { p { "All components are asked for: there is no subspace to miss, and no error to expect." } }
+                        None => { p { "All components are requested, so the subspace is the whole space and has no error." } }
                     }
                 }
             }
             section aria-labelledby="h-estimate" {
                 h2 #h-estimate { "Newest estimate" }
-                @if visitor.is_operator() { (ask(visitor, visible, &path)) }
+                @if visitor.is_operator() { (estimate_form(visitor, visible, &path)) }
                 div #estimate data-swap=(visible.version()) { (estimates(visitor, visible, &path)) }
             }
-            div .pictures {
+            div .figures {
                 section aria-labelledby="h-parameters" {
                     h2 #h-parameters { "Parameters" }
-                    p .muted { "Frozen when the study was created, " (layout::moment(study.created_at_ms())) "." }
+                    p .muted { "Frozen when the study was created, " (layout::format_time(study.created_at_ms())) "." }
                     (about::parameters(study))
                     h3 { "What a row is" }
                     (about::features(study))
@@ -349,7 +350,7 @@ fn error_table(visible: &VisibleStudy) -> DataTable {
             let planned = forecast?.with_participants(n)?;
             Some(vec![
                 with_thousands(n),
-                layout::short(planned.error?),
+                layout::format_number(planned.error?),
                 planned.components_above?.to_string(),
             ])
         };
@@ -368,23 +369,23 @@ fn error_table(visible: &VisibleStudy) -> DataTable {
     }
 }
 
-/// The numbers of a picture, folded away; `id` for those that change while the page is shown.
+/// The numbers of a figure, collapsed; `id` if they change while the page is shown.
 fn numbers(id: impl Into<Option<&'static str>>, table: &str) -> Markup {
     let id = id.into();
     html! {
         details {
             summary { "Numbers" }
-            div .scroll id=[id] data-swap=[id.map(|_| "")] tabindex="0" role="region" aria-label="Numbers of the picture" { (PreEscaped(table)) }
+            div .scroll id=[id] data-swap=[id.map(|_| "")] tabindex="0" role="region" aria-label="Numbers of the figure" { (PreEscaped(table)) }
         }
     }
 }
 
-/// What the operator can do to the study as a whole.
+/// Actions that change the state of the study.
 fn state_section(visitor: &Visitor, study: &Study, path: &str) -> Markup {
     let button = |to: &str, label: &str, help: &str| {
         html! {
             form method="post" action=(visitor.link(&format!("{path}/{to}"))) {
-                (layout::form_key(visitor))
+                (layout::csrf_token(visitor))
                 button type="submit" { (label) } " " span .help { (help) }
             }
         }
@@ -394,27 +395,27 @@ fn state_section(visitor: &Visitor, study: &Study, path: &str) -> Markup {
             h2 #h-operator { "State" }
             @match study.state() {
                 StudyState::Draft => (button("open", "Open the study", "Participants can then send reports.")),
-                StudyState::Open => (button("close", "Close the study", "It then takes no more reports; this cannot be undone.")),
+                StudyState::Open => (button("close", "Close the study", "It then accepts no more reports; this cannot be undone.")),
                 StudyState::Closed => p .muted { "The study is closed." },
             }
         }
     }
 }
 
-/// The form for an estimate: open until there is one, then folded away.
-fn ask(visitor: &Visitor, visible: &VisibleStudy, path: &str) -> Markup {
+/// The form for an estimate: open until there is one, then collapsed.
+fn estimate_form(visitor: &Visitor, visible: &VisibleStudy, path: &str) -> Markup {
     html! {
         details #ask open[visible.jobs.is_empty()] {
-            summary { "Ask for an estimate" }
+            summary { "Request an estimate" }
             form method="post" action=(visitor.link(&format!("{path}/estimates"))) {
-                (layout::form_key(visitor))
+                (layout::csrf_token(visitor))
                 fieldset {
                     legend { "What to estimate" }
                     div .fields {
                         div .field {
                             label for="k" { "Components k" }
-                            input #k type="text" name="k" value="" placeholder="as the study says" autocomplete="off" aria-describedby="k-help";
-                            p #k-help .help { "A whole number, or auto; empty for the study's own." }
+                            input #k type="text" name="k" value="" placeholder="the study's default" autocomplete="off" aria-describedby="k-help";
+                            p #k-help .help { "A whole number, or auto; empty for the study's default." }
                         }
                         div .field {
                             label for="lambda" { "Penalty λ, for a sparse estimate" }
@@ -425,11 +426,11 @@ fn ask(visitor: &Visitor, visible: &VisibleStudy, path: &str) -> Markup {
                             }
                         }
                         div {
-                            div .tick { input #sparse type="checkbox" name="sparse" value="yes"; " " label for="sparse" { "Row-sparse: select features" } }
-                            div .tick { input #refit type="checkbox" name="refit" value="yes" checked; " " label for="refit" { "Refit on the selected features" } }
+                            div .checkbox { input #sparse type="checkbox" name="sparse" value="yes"; " " label for="sparse" { "Row-sparse: select features" } }
+                            div .checkbox { input #refit type="checkbox" name="refit" value="yes" checked; " " label for="refit" { "Refit on the selected features" } }
                         }
                     }
-                    button .primary type="submit" { "Ask for an estimate" }
+                    button .primary type="submit" { "Request an estimate" }
                 }
             }
         }
@@ -446,22 +447,22 @@ fn estimates(visitor: &Visitor, visible: &VisibleStudy, path: &str) -> Markup {
     }
     html! {
         @for job in visible.jobs.iter().filter(|job| job.state == EstimateState::Running) {
-            p .running { "Estimate " (job.number) " is being computed or waits its turn. "
-                a href="" { "Look again" } }
+            p .running { "Estimate " (job.number) " is being computed or waits in the queue. "
+                a href="" { "Reload" } }
         }
         @match &visible.view {
             Some(view) => (estimate_section(visitor, study, view)),
-            None => p { "There is none yet." },
+            None => p { "There is no estimate yet." },
         }
         @if visible.jobs.len() > 1 || visible.jobs.iter().any(|job| job.state != EstimateState::Done) {
             h3 { "All estimates" }
             ul #jobs {
-                @for job in visible.jobs.iter().take(LISTED) {
+                @for job in visible.jobs.iter().take(MAX_LISTED_ESTIMATES) {
                     li {
                         @if job.state == EstimateState::Done {
                             a href=(visitor.link(&format!("{path}/estimates/{}", job.number))) { "Estimate " (job.number) }
                         } @else { "Estimate " (job.number) }
-                        ", " (layout::moment(job.created_at_ms)) ": " (job.state.as_str())
+                        ", " (layout::format_time(job.created_at_ms)) ": " (job.state.as_str())
                         @if let Some(problem) = &job.problem { ". " (super::error::sentence(&problem.detail)) }
                     }
                 }
@@ -473,7 +474,7 @@ fn estimates(visitor: &Visitor, visible: &VisibleStudy, path: &str) -> Markup {
 fn estimate_section(visitor: &Visitor, study: &Study, view: &View) -> Markup {
     let path = format!("/studies/{}/estimates/{}", study.id(), view.number);
     html! {
-        p .muted { "Estimate " (view.number) " of " (layout::moment(view.created_at_ms)) ", from " (with_thousands(view.n)) " reports, computed in " (layout::short(view.seconds)) " s." }
+        p .muted { "Estimate " (view.number) " of " (layout::format_time(view.created_at_ms)) ", from " (with_thousands(view.n)) " reports, computed in " (layout::format_number(view.seconds)) " s." }
         div #verdict .verdict { @for sentence in &view.verdict { p { (sentence) } } }
         @if !view.warnings.is_empty() {
             ul #warnings .cautions { @for warning in &view.warnings { li { (warning) } } }
@@ -502,11 +503,11 @@ fn estimate_section(visitor: &Visitor, study: &Study, view: &View) -> Markup {
                 }
             }
         }
-        div .pictures {
-            @for picture in &view.pictures {
+        div .figures {
+            @for figure in &view.figures {
                 div {
-                    (images::picture(visitor, &format!("{path}/{}", picture.file), &picture.what))
-                    (numbers(None, &picture.table))
+                    (images::figure(visitor, &format!("{path}/{}", figure.file), &figure.what))
+                    (numbers(None, &figure.table))
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! What pages show of one estimate, made once and kept.
+//! What pages show of an estimate, made once and cached.
 
 use std::{
     collections::VecDeque,
@@ -6,7 +6,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use eigenveil_estimation::floor::grouped;
+use eigenveil_estimation::format::with_thousands;
 use eigenveil_figures::{
     ComponentRow, DataTable, Figure, component_rows, estimate_figures, loading_bars,
     number::compact,
@@ -17,32 +17,32 @@ use eigenveil_shared::{
     estimate::{BucketVerdict, Estimate, RowVerdict, SparseOutcome, Verdict},
 };
 
-use super::{images, layout::short, planner::Forecast};
+use super::{images, layout::format_number, planner::Forecast};
 use crate::{
-    http::estimates::finished,
+    http::estimates::finished_result,
     store::{Store, Study, StudyId},
 };
 
-/// Estimates kept, the last ones asked for.
-const KEPT: usize = 16;
-/// Rows of a table in a page; the files have all of them.
-const ROWS: usize = 60;
-/// Components drawn one by one.
-const DRAWN: usize = 6;
+/// Number of cached estimates, the last ones shown.
+const MAX_CACHED_VIEWS: usize = 16;
+/// Maximum number of table rows on a page; the files have all of them.
+const MAX_TABLE_ROWS: usize = 60;
+/// Maximum number of components with their own chart.
+const MAX_COMPONENT_CHARTS: usize = 6;
 
-/// One picture of an estimate.
-pub(super) struct Picture {
+/// One figure of an estimate.
+pub(super) struct ViewFigure {
     /// Name of the file.
     pub(super) file: String,
-    /// What it shows, for those who do not see it.
+    /// Alternative text.
     pub(super) what: String,
     pub(super) wide: Bytes,
     pub(super) narrow: Bytes,
-    /// Its numbers.
+    /// Its numbers as an HTML table.
     pub(super) table: String,
 }
 
-/// One estimate as pages show it.
+/// An estimate as pages show it.
 pub(super) struct View {
     pub(super) number: u64,
     pub(super) n: u64,
@@ -50,37 +50,37 @@ pub(super) struct View {
     /// How far to trust it, in sentences.
     pub(super) verdict: Vec<String>,
     pub(super) warnings: Vec<String>,
-    /// The first of them.
+    /// The first ones.
     pub(super) components: Vec<ComponentRow>,
-    pub(super) pictures: Vec<Picture>,
+    pub(super) figures: Vec<ViewFigure>,
     pub(super) seconds: f64,
-    /// What it says about the error of other numbers of participants.
+    /// The forecast for other numbers of participants.
     pub(super) forecast: Option<Forecast>,
 }
 
-/// The last estimates that were shown.
+/// The estimates shown last.
 #[derive(Default)]
 pub(super) struct Views {
-    kept: Mutex<VecDeque<(StudyId, Arc<View>)>>,
+    cached: Mutex<VecDeque<(StudyId, Arc<View>)>>,
 }
 
 impl Views {
     /// The view of a finished estimate. Blocks while it is made.
     pub(super) fn get(&self, store: &Store, study: &Study, number: u64) -> Result<Arc<View>> {
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = kept
+        let cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = cached
             .iter()
             .find(|(id, view)| *id == study.id() && view.number == number)
             .map(|(_, view)| Arc::clone(view));
-        drop(kept);
+        drop(cached);
         if let Some(view) = found {
             return Ok(view);
         }
         let view = Arc::new(View::new(store.estimate(study, number)?)?);
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.push_back((study.id(), Arc::clone(&view)));
-        if kept.len() > KEPT {
-            kept.pop_front();
+        let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
+        cached.push_back((study.id(), Arc::clone(&view)));
+        if cached.len() > MAX_CACHED_VIEWS {
+            cached.pop_front();
         }
         Ok(view)
     }
@@ -89,8 +89,8 @@ impl Views {
 impl View {
     fn new(document: EstimateDocument) -> Result<Self, Error> {
         let (number, created_at_ms) = (document.number, document.created_at_ms);
-        let mut estimate = finished(document)?;
-        // It is the page's heading.
+        let mut estimate = finished_result(document)?;
+        // The page has it as a heading.
         estimate.name.clear();
         Ok(Self {
             number,
@@ -98,15 +98,15 @@ impl View {
             created_at_ms,
             verdict: verdict(&estimate),
             warnings: estimate.warnings.clone(),
-            components: component_rows(&estimate).take(ROWS).collect(),
-            pictures: pictures(&estimate),
+            components: component_rows(&estimate).take(MAX_TABLE_ROWS).collect(),
+            figures: figures(&estimate),
             seconds: estimate.seconds,
             forecast: Forecast::measured(&estimate, number),
         })
     }
 
-    pub(super) fn picture(&self, file: &str) -> Option<&Picture> {
-        self.pictures.iter().find(|picture| picture.file == file)
+    pub(super) fn figure(&self, file: &str) -> Option<&ViewFigure> {
+        self.figures.iter().find(|figure| figure.file == file)
     }
 }
 
@@ -125,14 +125,14 @@ fn verdict(estimate: &Estimate) -> Vec<String> {
         count(Verdict::Below),
     );
     let mut sentences = Vec::new();
-    let of = estimate.components.len();
-    sentences.push(match (above, of) {
+    let total = estimate.components.len();
+    sentences.push(match (above, total) {
         (_, 0) => "No component stands above the noise: there is nothing to show yet. More participants, or a larger ε, are needed.".to_owned(),
         (0, _) => "No component stands clearly above the noise: do not read anything into the loadings.".to_owned(),
         (1, 1) => "The component stands clearly above the noise.".to_owned(),
-        (above, of) if above == of => format!("All {of} components stand clearly above the noise."),
-        (1, of) => format!("1 of {of} components stands clearly above the noise."),
-        (above, of) => format!("{above} of {of} components stand clearly above the noise."),
+        (above, total) if above == total => format!("All {total} components stand clearly above the noise."),
+        (1, total) => format!("1 of {total} components stands clearly above the noise."),
+        (above, total) => format!("{above} of {total} components stand clearly above the noise."),
     });
     if at > 0 {
         sentences.push(format!(
@@ -141,14 +141,14 @@ fn verdict(estimate: &Estimate) -> Vec<String> {
         ));
     }
     if below > 0 {
-        sentences.push(format!("{below} cannot be told from noise."));
+        sentences.push(format!("{below} cannot be distinguished from noise."));
     }
-    if of > 0 {
-        let largest = eigenveil_estimation::plan::max_error(estimate.p, of);
+    if total > 0 {
+        let max = eigenveil_estimation::plan::max_error(estimate.p, total);
         sentences.push(format!(
             "The expected error of the subspace is {} of at most {}.",
-            short(estimate.expected_error),
-            short(largest)
+            format_number(estimate.expected_error),
+            format_number(max)
         ));
     }
     if let Some(sparse) = &estimate.sparse {
@@ -165,35 +165,39 @@ fn verdict(estimate: &Estimate) -> Vec<String> {
     }
     if let Some(check) = &estimate.row_check {
         sentences.push(match check.verdict {
-            RowVerdict::Impossible => "No rows can have made these reports: some are made up. Do not rely on the components.".to_owned(),
-            RowVerdict::Possible => "Rows can have made these reports, which does not prove that rows did.".to_owned(),
+            RowVerdict::Impossible => "No real rows could have produced these reports: some are made up. Do not rely on the components.".to_owned(),
+            RowVerdict::Possible => "Real rows could have produced these reports, which does not prove that they did.".to_owned(),
         });
     }
     if let Some(influence) = estimate.influence {
         sentences.push(format!(
-            "One report moves the moment by at most {}, and 1 % of the participants together by at most {}. Nothing here shows that they told the truth.",
+            "One report changes the estimated second-moment matrix by at most {}, and 1 % of the participants together by at most {}. Nothing here shows that they told the truth.",
             compact(influence),
-            short(influence * (0.01 * estimate.n as f64).ceil())
+            format_number(influence * (0.01 * estimate.n as f64).ceil())
         ));
     }
     sentences
 }
 
-/// Most rows of a sparse estimate named in a sentence; a table has all of them.
-const NAMED: usize = 20;
+/// Maximum number of selected features named in a sentence; a table has all of them.
+const MAX_NAMED_FEATURES: usize = 20;
 
-/// What a sparse estimate selected.
+/// The features that a sparse estimate selected.
 fn selection(estimate: &Estimate, sparse: &SparseOutcome) -> String {
     let names = estimate.feature_names();
     let named: Vec<&str> = sparse
         .support
         .iter()
-        .take(NAMED)
+        .take(MAX_NAMED_FEATURES)
         .filter_map(|&row| names.get(row).map(String::as_str))
         .collect();
     let list = match sparse.support.len() {
         0 => ".".to_owned(),
-        all if all > NAMED => format!(": {} and {} more.", named.join(", "), all - NAMED),
+        all if all > MAX_NAMED_FEATURES => format!(
+            ": {} and {} more.",
+            named.join(", "),
+            all - MAX_NAMED_FEATURES
+        ),
         _ => format!(": {}.", named.join(", ")),
     };
     format!(
@@ -204,43 +208,43 @@ fn selection(estimate: &Estimate, sparse: &SparseOutcome) -> String {
     )
 }
 
-fn pictures(estimate: &Estimate) -> Vec<Picture> {
-    let mut all: Vec<Picture> = estimate_figures(estimate, None)
+fn figures(estimate: &Estimate) -> Vec<ViewFigure> {
+    let mut all: Vec<ViewFigure> = estimate_figures(estimate, None)
         .into_iter()
-        .map(|shown| picture(shown.file.to_owned(), shown.what.to_owned(), shown.figure))
+        .map(|shown| figure(shown.file.to_owned(), shown.what.to_owned(), shown.figure))
         .collect();
-    if !all.iter().any(|picture| picture.file == "loadings.svg") {
-        let bars = (1..).zip(loading_bars(estimate).take(DRAWN));
+    if !all.iter().any(|figure| figure.file == "loadings.svg") {
+        let bars = (1..).zip(loading_bars(estimate).take(MAX_COMPONENT_CHARTS));
         all.extend(bars.map(|(j, chart)| {
             let what = format!("Largest loadings of component {j}.");
-            picture(format!("loadings-{j}.svg"), what, Box::new(chart))
+            figure(format!("loadings-{j}.svg"), what, Box::new(chart))
         }));
     }
     all
 }
 
-fn picture(file: String, what: String, mut figure: Box<dyn Figure>) -> Picture {
-    let mut drawn = |width| {
+fn figure(file: String, what: String, mut figure: Box<dyn Figure>) -> ViewFigure {
+    let mut draw = |width| {
         figure.set_width(width);
         figure.to_svg().into()
     };
-    Picture {
+    ViewFigure {
         file,
         what,
-        wide: drawn(images::WIDE),
-        narrow: drawn(images::NARROW),
+        wide: draw(images::WIDE),
+        narrow: draw(images::NARROW),
         table: first_rows(figure.to_table()).to_html(),
     }
 }
 
 fn first_rows(mut table: DataTable) -> DataTable {
-    if table.rows.len() > ROWS {
+    if table.rows.len() > MAX_TABLE_ROWS {
         table.caption = format!(
-            "{} (the first {ROWS} of {})",
+            "{} (the first {MAX_TABLE_ROWS} of {})",
             table.caption,
             table.rows.len()
         );
-        table.rows.truncate(ROWS);
+        table.rows.truncate(MAX_TABLE_ROWS);
     }
     table
 }

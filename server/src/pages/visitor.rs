@@ -1,4 +1,4 @@
-//! Who looks at a page, and what a form brought.
+//! The visitor of a page, and the forms they send.
 
 use std::{convert::Infallible, time::Instant};
 
@@ -11,25 +11,25 @@ use subtle::ConstantTimeEq;
 
 use crate::{
     app::AppState,
-    http::{ApiError, Caller, body},
+    http::{ApiError, ClientKey, body},
     sessions::{self, COOKIE},
     store::{Identity, Study},
 };
 
-/// Longest form in bytes: 4,096 features with names fit.
-const FORM_BYTES: usize = 1 << 20;
+/// Largest form in bytes: 4,096 features with names fit.
+const MAX_FORM_BYTES: usize = 1 << 20;
 
-/// Whoever asks for a page.
+/// The client that requests a page.
 #[derive(Clone, Default)]
 pub(super) struct Visitor {
     /// Where the routes are mounted: empty, or `/path` without a slash at the end.
     base: String,
-    /// What the cookie says, if it is an identifier at all.
-    cookie: Option<String>,
+    /// The session identifier in the cookie, if it is well-formed.
+    session_id: Option<String>,
     identity: Option<Identity>,
-    /// Whether the connection is encrypted, as far as this server can tell.
+    /// Whether the connection is encrypted, as far as the server can tell.
     secure: bool,
-    /// The host that was asked, with its port, if it is one.
+    /// The requested host and port, if valid.
     host: Option<String>,
 }
 
@@ -47,16 +47,16 @@ impl Visitor {
             "/" => whole,
             _ => "",
         });
-        let cookie = sessions::cookie(headers);
-        let identity = cookie
+        let session_id = sessions::session_id(headers);
+        let identity = session_id
             .as_deref()
             .and_then(|id| app.sessions().token(id, Instant::now()))
             .and_then(|token| app.store().identify_hash(&token));
         Self {
             base: base.trim_end_matches('/').to_owned(),
-            cookie,
+            session_id,
             identity,
-            // A client that lies about this harms its own cookie only.
+            // A client that lies about this harms only its own cookie.
             secure: app.config().tls_files().is_some()
                 || headers
                     .get("x-forwarded-proto")
@@ -65,25 +65,25 @@ impl Visitor {
         }
     }
 
-    /// A path of this server as the browser must ask for it.
+    /// A path of this server as the browser must request it.
     pub(super) fn link(&self, path: &str) -> String {
         format!("{}{path}", self.base)
     }
 
-    /// What all links of a page begin with.
+    /// The prefix of all links.
     pub(super) fn base(&self) -> &str {
         &self.base
     }
 
-    /// This server's address as this visitor reached it, for commands to copy: scheme, host, and where the routes are
-    /// mounted. `None` where the request did not say.
+    /// The address by which the visitor reached this server, for commands to copy: scheme, host and mount path. `None`
+    /// if the request did not say.
     pub(super) fn address(&self) -> Option<String> {
         let scheme = if self.secure { "https" } else { "http" };
         let host = self.host.as_deref()?;
         Some(format!("{scheme}://{host}{}", self.base))
     }
 
-    pub(super) fn is_known(&self) -> bool {
+    pub(super) fn is_logged_in(&self) -> bool {
         self.identity.is_some()
     }
 
@@ -91,7 +91,7 @@ impl Visitor {
         self.identity == Some(Identity::Operator)
     }
 
-    /// Whether the estimates of this study may be seen.
+    /// Whether the visitor may read the estimates of this study.
     pub(super) fn may_read(&self, study: &Study) -> bool {
         match self.identity {
             Some(Identity::Operator | Identity::Analyst(None)) => true,
@@ -103,7 +103,7 @@ impl Visitor {
     pub(super) fn require_reader(&self, study: &Study) -> Result<(), Error> {
         self.require(
             self.may_read(study),
-            "this analyst's token reads the estimates of another study",
+            "this analyst token is for the estimates of another study",
             "estimates are for the operator and for analysts: log in with a token",
         )
     }
@@ -111,43 +111,43 @@ impl Visitor {
     pub(super) fn require_operator(&self) -> Result<(), Error> {
         self.require(
             self.is_operator(),
-            "an analyst's token reads estimates and nothing else; this needs the operator's",
-            "only the operator may do this: log in with the operator's token",
+            "an analyst token can only read estimates; this needs the operator token",
+            "only the operator may do this: log in with the operator token",
         )
     }
 
     fn require(&self, allowed: bool, forbidden: &str, unknown: &str) -> Result<(), Error> {
-        match (allowed, self.is_known()) {
+        match (allowed, self.is_logged_in()) {
             (true, _) => Ok(()),
             (false, true) => Err(Error::new(ErrorCode::Forbidden, forbidden)),
             (false, false) => Err(Error::new(ErrorCode::Unauthorized, unknown)),
         }
     }
 
-    /// What the forms on this visitor's pages carry.
-    pub(super) fn form_key(&self) -> String {
-        self.cookie
+    /// The CSRF token for the forms on this visitor's pages.
+    pub(super) fn csrf_token(&self) -> String {
+        self.session_id
             .as_deref()
-            .map(sessions::form_key)
+            .map(sessions::csrf_token)
             .unwrap_or_default()
     }
 
-    /// The same visitor with the identifier just given.
-    pub(super) fn with_cookie(mut self, id: String) -> Self {
-        self.cookie = Some(id);
+    /// The same visitor with a new session identifier.
+    pub(super) fn with_session_id(mut self, id: String) -> Self {
+        self.session_id = Some(id);
         self
     }
 
-    pub(super) fn cookie(&self) -> Option<&str> {
-        self.cookie.as_deref()
+    pub(super) fn session_id(&self) -> Option<&str> {
+        self.session_id.as_deref()
     }
 
-    /// The header that gives a browser this identifier.
+    /// The header that sets the session cookie.
     pub(super) fn set_cookie(&self, id: &str) -> String {
         self.cookie_with(id, sessions::LIFETIME.as_secs())
     }
 
-    /// The header that makes a browser forget its identifier.
+    /// The header that deletes the session cookie.
     pub(super) fn forget_cookie(&self) -> String {
         self.cookie_with("", 0)
     }
@@ -177,10 +177,9 @@ where
     }
 }
 
-/// The host that was asked. It is shown to be copied into a shell, so that nothing but a name, an address and a port
-/// is one.
+/// The requested host. It is shown for copying into a shell, so only a name or address with a port is accepted.
 fn host(headers: &HeaderMap) -> Option<String> {
-    const LONGEST: usize = 262;
+    const MAX_HOST_BYTES: usize = 262;
     let host = headers.get(header::HOST)?.to_str().ok()?;
     let (name, port) = match host.rsplit_once(':') {
         Some((name, port)) if !port.ends_with(']') => (name, port),
@@ -200,20 +199,20 @@ fn host(headers: &HeaderMap) -> Option<String> {
         }
     };
     let is_port = port.bytes().all(|b| b.is_ascii_digit()) && port.parse::<u16>().is_ok();
-    (host.len() <= LONGEST && is_name && is_port).then(|| host.to_owned())
+    (host.len() <= MAX_HOST_BYTES && is_name && is_port).then(|| host.to_owned())
 }
 
-/// The fields of a form, as they were typed.
+/// The fields of a form.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fields(Vec<(String, String)>);
 
 impl Fields {
-    /// The fields of a form's body, or of a query.
+    /// Parses the body of a form, or a query.
     pub(super) fn parse(text: &[u8]) -> Self {
         Self(form_urlencoded::parse(text).into_owned().collect())
     }
 
-    /// The text of a field without blanks around it; empty when it is not there.
+    /// The trimmed text of a field; empty if it is missing.
     pub(super) fn get(&self, name: &str) -> &str {
         self.0
             .iter()
@@ -221,7 +220,7 @@ impl Fields {
             .map_or("", |(_, value)| value.trim())
     }
 
-    /// Those of these names, as a query.
+    /// The named fields as a query.
     pub(super) fn query(&self, names: &[&str]) -> String {
         let named = self
             .0
@@ -231,20 +230,21 @@ impl Fields {
         query.extend_pairs(named).finish()
     }
 
-    /// Whether the form has this field: a box that is ticked.
+    /// Whether the form has this field, as a checked checkbox does.
     pub(super) fn has(&self, name: &str) -> bool {
         self.0.iter().any(|(field, _)| field == name)
     }
 }
 
-/// A form sent from one of our own pages, by the browser that has the cookie. Nothing is said about who that is.
-pub(super) struct Posted {
+/// A form sent from one of our own pages by the browser with the cookie (checked against CSRF). The sender may be
+/// anybody.
+pub(super) struct CheckedForm {
     pub(super) visitor: Visitor,
     pub(super) fields: Fields,
-    pub(super) caller: Option<Caller>,
+    pub(super) client_key: Option<ClientKey>,
 }
 
-impl<S: Send + Sync> FromRequest<S> for Posted
+impl<S: Send + Sync> FromRequest<S> for CheckedForm
 where
     AppState: FromRef<S>,
 {
@@ -254,50 +254,50 @@ where
         let app = &AppState::from_ref(state);
         let (parts, content) = request.into_parts();
         let visitor = Visitor::from_request(app, &parts.uri, &parts.headers, &parts.extensions);
-        let caller = Caller::from_request(app, &parts.headers, &parts.extensions);
-        // Browsers say where a request comes from; one that does not is judged by the form's key alone.
+        let client_key = ClientKey::from_request(app, &parts.headers, &parts.extensions);
+        // Browsers send the origin of a request; without it only the CSRF token counts.
         let site = parts.headers.get("sec-fetch-site");
         if site.is_some_and(|site| site != "same-origin" && site != "none") {
-            return Err(foreign().into());
+            return Err(csrf_error().into());
         }
-        let (text, _held) = body::read(app, &parts, content, FORM_BYTES).await?;
+        let (text, _reservation) = body::read(app, &parts, content, MAX_FORM_BYTES).await?;
         let fields = Fields::parse(&text);
-        let expected = visitor.form_key();
-        let given = fields.get("form_key").as_bytes();
+        let expected = visitor.csrf_token();
+        let given = fields.get("csrf_token").as_bytes();
         if expected.is_empty() || !bool::from(given.ct_eq(expected.as_bytes())) {
-            return Err(foreign().into());
+            return Err(csrf_error().into());
         }
         Ok(Self {
             visitor,
             fields,
-            caller,
+            client_key,
         })
     }
 }
 
-fn foreign() -> Error {
+fn csrf_error() -> Error {
     Error::new(
         ErrorCode::Forbidden,
-        "the form does not come from a page of this server that is still valid; nothing was done: log in, open the page again and send it from there",
+        "the form has no valid CSRF token (it does not come from a current page of this server); nothing was done: log in, open the page again and send it from there",
     )
 }
 
 /// A form sent by the operator.
-pub(super) struct PostedByOperator {
+pub(super) struct OperatorForm {
     pub(super) visitor: Visitor,
     pub(super) fields: Fields,
 }
 
-impl<S: Send + Sync> FromRequest<S> for PostedByOperator
+impl<S: Send + Sync> FromRequest<S> for OperatorForm
 where
     AppState: FromRef<S>,
 {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
-        let Posted {
+        let CheckedForm {
             visitor, fields, ..
-        } = Posted::from_request(request, state).await?;
+        } = CheckedForm::from_request(request, state).await?;
         visitor.require_operator()?;
         Ok(Self { visitor, fields })
     }
@@ -308,7 +308,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_host_is_one() {
+    fn only_valid_hosts_are_accepted() {
         let of = |value: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(header::HOST, value.parse().unwrap());

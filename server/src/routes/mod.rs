@@ -1,4 +1,4 @@
-//! The table of routes, and what is done around every handler.
+//! The table of routes, and the middleware around every handler.
 
 mod openapi;
 
@@ -14,14 +14,13 @@ pub use self::openapi::openapi;
 use crate::{
     app::AppState,
     http::{
-        Caller, answers, drain, estimates, health, limit, metrics, openapi::frame, problem,
-        reports, studies, tokens, trace, transfers,
+        ClientKey, drain, estimates, health, metrics, openapi::base_document, problem,
+        rate_limit_layer, reports, response_budget, studies, tokens, trace, transfers,
     },
     pages,
 };
 
-/// The routes of one server, to be served by [`Server`](crate::Server) or mounted in an application of
-/// your own.
+/// The routes of one server, to be served by [`Server`](crate::Server) or mounted in your own application.
 pub fn router(app: AppState) -> Router {
     Router::from(routes())
         .merge(pages::routes(app.clone()))
@@ -31,10 +30,10 @@ pub fn router(app: AppState) -> Router {
         .with_state(app)
 }
 
-/// The one table of the interface's routes. A handler brings its method, path and description with it, so that what is served is
-/// what the OpenAPI document says.
+/// The only table of API routes. Method, path and description belong to the handler, so that the OpenAPI document
+/// describes what is served.
 fn routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::with_openapi(frame())
+    OpenApiRouter::with_openapi(base_document())
         .routes(routes!(studies::create, studies::list))
         .routes(routes!(studies::show, studies::delete))
         .routes(routes!(studies::open))
@@ -56,18 +55,25 @@ fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(openapi::document))
 }
 
-/// One layer, because each boxes a future and clones the routes beneath it.
+/// A single layer, because each one boxes a future and clones the routes beneath it.
 async fn with_middleware(State(app): State<AppState>, request: Request, next: Next) -> Response {
     let path = request.extensions().get::<MatchedPath>().cloned();
     let path = path.as_ref().map_or("(none)", MatchedPath::as_str);
-    let client =
-        Caller::from_request(&app, request.headers(), request.extensions()).map(Caller::address);
-    let limited =
-        |request| limit::within(&app, request, |request| problem::caught(next.run(request)));
-    let logged = |request| {
-        trace::log(&app, request, path, async |request| {
-            answers::held(&app, client, drain::unread(&app, request, limited).await)
+    let client = ClientKey::from_request(&app, request.headers(), request.extensions())
+        .map(ClientKey::address);
+    let limited = |request| {
+        rate_limit_layer::enforce_rate_limits(&app, request, |request| {
+            problem::catch_panic(next.run(request))
         })
     };
-    pages::errors_for_browsers(&app, request, logged).await
+    let traced = |request| {
+        trace::log(&app, request, path, async |request| {
+            response_budget::charge_to_budget(
+                &app,
+                client,
+                drain::drain_after(&app, request, limited).await,
+            )
+        })
+    };
+    pages::errors_for_browsers(&app, request, traced).await
 }

@@ -1,34 +1,32 @@
-//! The OpenAPI document, made of the handlers that are served.
+//! The OpenAPI document, generated from the handlers.
 
 use std::{collections::BTreeSet, sync::LazyLock};
 
 use axum::{body::Bytes, http::header, response::IntoResponse};
 use serde_json::Value;
 
-/// The OpenAPI document of [`router`](crate::router), which a server has at `/openapi.json`.
+/// The OpenAPI document of [`router`](crate::router); a server has it at `/openapi.json`.
 ///
 /// ```
 /// let document = eigenveil_server::openapi();
 /// assert!(document["paths"]["/v1/studies"]["post"].is_object());
 /// ```
 pub fn openapi() -> Value {
-    // A document is texts, numbers and maps of them: writing it cannot fail.
+    // A document is strings, numbers and maps of them, so writing it cannot fail.
     let mut document = serde_json::to_value(super::routes().into_openapi()).unwrap_or_default();
     let mut parts = BTreeSet::new();
-    tidy(&mut document, &mut parts);
-    open_up(&mut document, parts);
+    tidy_schemas(&mut document, &mut parts);
+    allow_extra_properties(&mut document, parts);
     document
 }
 
-/// Cuts the examples in Rust off descriptions; what has to hold together with other schemas cannot refuse the keys
-/// that those allow. `parts` are such schemas with a name.
-fn tidy(value: &mut Value, parts: &mut BTreeSet<String>) {
+/// Removes Rust examples and rustdoc links from descriptions. A schema in an `allOf` must not reject the keys of the
+/// others; `parts` collects the names of such schemas.
+fn tidy_schemas(value: &mut Value, parts: &mut BTreeSet<String>) {
     match value {
         Value::Object(map) => {
-            if let Some(Value::String(text)) = map.get_mut("description")
-                && let Some((before, _)) = text.split_once("\n\n```")
-            {
-                *text = before.to_owned();
+            if let Some(Value::String(text)) = map.get_mut("description") {
+                *text = plain_description(text);
             }
             for item in map
                 .get_mut("allOf")
@@ -40,15 +38,36 @@ fn tidy(value: &mut Value, parts: &mut BTreeSet<String>) {
                 item.remove("additionalProperties");
                 parts.extend(reference(item));
             }
-            map.values_mut().for_each(|value| tidy(value, parts));
+            map.values_mut()
+                .for_each(|value| tidy_schemas(value, parts));
         }
-        Value::Array(items) => items.iter_mut().for_each(|value| tidy(value, parts)),
+        Value::Array(items) => items
+            .iter_mut()
+            .for_each(|value| tidy_schemas(value, parts)),
         _ => {}
     }
 }
 
-/// Lets the schemas of these names, and what they stand for, have other keys.
-fn open_up(document: &mut Value, mut names: BTreeSet<String>) {
+/// A description without its Rust example; links such as [`router`](crate::router) become plain code.
+fn plain_description(text: &str) -> String {
+    let (text, _) = text.split_once("\n\n```").unwrap_or((text, ""));
+    let mut parts = text.split("[`");
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        plain.push('`');
+        let Some((name, rest)) = part.split_once("`]") else {
+            plain.push_str(part);
+            continue;
+        };
+        let name = name.rsplit("::").next().unwrap_or(name);
+        let target = rest.strip_prefix('(').and_then(|rest| rest.split_once(')'));
+        plain.extend([name, "`", target.map_or(rest, |(_, rest)| rest)]);
+    }
+    plain
+}
+
+/// Allows additional properties in the named schemas, and in the schemas they refer to.
+fn allow_extra_properties(document: &mut Value, mut names: BTreeSet<String>) {
     while let Some(name) = names.pop_first() {
         let schema = &mut document["components"]["schemas"][name.as_str()];
         if let Some(schema) = schema.as_object_mut() {
@@ -58,7 +77,7 @@ fn open_up(document: &mut Value, mut names: BTreeSet<String>) {
     }
 }
 
-/// The name that a schema stands for.
+/// The name of the schema that is referred to.
 fn reference(schema: &serde_json::Map<String, Value>) -> Option<String> {
     let name = schema.get("$ref")?.as_str()?;
     name.strip_prefix("#/components/schemas/")
@@ -77,4 +96,24 @@ pub(super) async fn document() -> impl IntoResponse {
         [(header::CONTENT_TYPE, "application/json")],
         DOCUMENT.clone(),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptions_have_no_rust_in_them() {
+        for (text, plain) in [
+            (
+                "At most [`MAX_CENTER`] scales.",
+                "At most `MAX_CENTER` scales.",
+            ),
+            ("[`Norm`](super::Norm), then [`a::B`].", "`Norm`, then `B`."),
+            ("Of a report.\n\n```\nassert!(true);\n```", "Of a report."),
+            ("`x` in [0, 1]", "`x` in [0, 1]"),
+        ] {
+            assert_eq!(plain_description(text), plain);
+        }
+    }
 }

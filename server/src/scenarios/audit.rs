@@ -1,4 +1,4 @@
-//! The invariants, read from the disk.
+//! The invariants, checked on the disk.
 
 use std::collections::HashSet;
 
@@ -6,28 +6,28 @@ use eigenveil_estimation::{Cancel, accumulate::Accumulator, moment::NoisyMoment}
 
 use super::{
     identifiable,
-    model::{Family, P, StudyModel},
+    model::{P, ParameterSet, StudyModel},
     world::World,
 };
 use crate::{StudyId, store::database_path};
 
 impl World {
-    /// How often each report of a study is counted, read from the disk.
+    /// How often each report of a study is counted on the disk.
     pub(super) fn on_disk(&self, at: usize) -> Vec<u32> {
         let study = &self.studies[at];
-        let family = &self.families[study.family];
-        if family.holds_seeds() {
-            return self.seeds_on_disk(study, family);
+        let parameters = &self.parameter_sets[study.parameters];
+        if parameters.holds_seeds() {
+            return self.seeds_on_disk(study, parameters);
         }
         let store = self.app().store();
         let stored = store.study(StudyId::parse(&study.id).unwrap()).unwrap();
-        let moment = store.moment(&stored, Cancel::NEVER).unwrap();
+        let snapshot = store.bucket_sums(&stored, Cancel::NEVER).unwrap();
         let mut total = Accumulator::new(P).unwrap();
-        for (_, sums) in &moment.buckets {
+        for (_, sums) in &snapshot.buckets {
             total.merge(sums).unwrap();
         }
         let mut counted = identifiable::in_sums(total.sum().as_slice()).unwrap();
-        let others = counted.split_off(family.reports.len());
+        let others = counted.split_off(parameters.reports.len());
         assert!(
             others.iter().all(|&times| times == 0),
             "the sums hold a report that nobody has"
@@ -35,16 +35,16 @@ impl World {
         counted
     }
 
-    fn seeds_on_disk(&self, study: &StudyModel, family: &Family) -> Vec<u32> {
-        let query = "SELECT seeds FROM seeds JOIN studies USING (study) WHERE id = ?";
-        let seeds = family
+    fn seeds_on_disk(&self, study: &StudyModel, parameters: &ParameterSet) -> Vec<u32> {
+        let query = "SELECT seeds FROM seeds JOIN studies USING (study_pk) WHERE id = ?";
+        let seeds = parameters
             .reports
             .iter()
             .map(|report| report.payload.as_slice());
         identifiable::in_runs(seeds, &self.blobs(query, study)).unwrap()
     }
 
-    /// A column of blobs about one study, by a connection of our own.
+    /// A column of blobs of one study, read with a separate connection.
     fn blobs(&self, query: &str, study: &StudyModel) -> Vec<Vec<u8>> {
         let connection = rusqlite::Connection::open_with_flags(
             database_path(&self.config.data_dir),
@@ -57,32 +57,33 @@ impl World {
         rows.map(Result::unwrap).collect()
     }
 
-    /// Everything that must hold between two operations.
+    /// Checks everything that must hold between two operations.
     pub(super) async fn audit(&mut self) {
         for at in 0..self.studies.len() {
             let counted = self.on_disk(at);
             let document = self.document(at).await;
             let study = &self.studies[at];
-            let family = &self.families[study.family];
+            let parameters = &self.parameter_sets[study.parameters];
             assert!(
                 document.state == study.state,
                 "study {at} is {:?} and was {:?}",
                 document.state,
                 study.state
             );
-            for (number, (letter, &times)) in study.letters.iter().zip(&counted).enumerate() {
-                let told = || format!("report {number} of study {at} ({letter:?}) is");
-                assert!(times <= 1, "{} counted {times} times", told());
+            for (number, (report_status, &times)) in study.reports.iter().zip(&counted).enumerate()
+            {
+                let report = || format!("report {number} of study {at} ({report_status:?}) is");
+                assert!(times <= 1, "{} counted {times} times", report());
                 assert!(
-                    times == 1 || !letter.acknowledged,
+                    times == 1 || !report_status.acknowledged,
                     "{} acknowledged and lost",
-                    told()
+                    report()
                 );
-                assert!(times == 1 || !letter.counted, "{} gone", told());
+                assert!(times == 1 || !report_status.counted, "{} gone", report());
                 assert!(
-                    times == 0 || letter.may_count,
+                    times == 0 || report_status.may_count,
                     "{} counted and should not be",
-                    told()
+                    report()
                 );
             }
             let n = counted.iter().map(|&times| u64::from(times)).sum::<u64>();
@@ -91,9 +92,9 @@ impl World {
                 "study {at} holds {n} reports and says {}",
                 document.reports_accepted
             );
-            // In one statement, since identifiers of closed studies move meanwhile.
-            let query = "SELECT report_ids.id FROM report_ids JOIN studies USING (study) WHERE studies.id = ?1
-                         UNION ALL SELECT ids FROM recent_ids JOIN studies USING (study) WHERE studies.id = ?1";
+            // In one statement, because identifiers of closed studies are moved meanwhile.
+            let query = "SELECT report_ids.id FROM report_ids JOIN studies USING (study_pk) WHERE studies.id = ?1
+                         UNION ALL SELECT ids FROM recent_ids JOIN studies USING (study_pk) WHERE studies.id = ?1";
             let rows = self.blobs(query, study);
             let ids: Vec<Vec<u8>> = rows
                 .iter()
@@ -104,7 +105,7 @@ impl World {
                 stored.len() == ids.len(),
                 "study {at} holds an identifier twice"
             );
-            let expected: HashSet<Vec<u8>> = family
+            let expected: HashSet<Vec<u8>> = parameters
                 .reports
                 .iter()
                 .zip(&counted)
@@ -119,22 +120,22 @@ impl World {
             let squares = self.spectrum(at, n);
             let study = &mut self.studies[at];
             study.spectra.insert(n, squares);
-            for (letter, times) in study.letters.iter_mut().zip(counted) {
-                letter.counted = times == 1;
+            for (report_status, times) in study.reports.iter_mut().zip(counted) {
+                report_status.counted = times == 1;
             }
         }
     }
 
-    /// ‖S̃‖²_F of the sums as they are, which is the sum of the squared eigenvalues; n is checked by the way.
+    /// ‖S̃‖²_F of the current sums, which is the sum of the squared eigenvalues; also checks n.
     fn spectrum(&self, at: usize, n: u64) -> f64 {
         let store = self.app().store();
         let study = store
             .study(StudyId::parse(&self.studies[at].id).unwrap())
             .unwrap();
-        let stored = store.moment(&study, Cancel::NEVER).unwrap();
+        let stored = store.bucket_sums(&study, Cancel::NEVER).unwrap();
         assert!(
             stored.n == n,
-            "the moment is of {} reports, not {n}",
+            "the snapshot is of {} reports, not {n}",
             stored.n
         );
         if n == 0 {

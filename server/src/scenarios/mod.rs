@@ -1,26 +1,23 @@
-//! Generated operations of clients and server, in process, with written invariants.
+//! Generated operations of clients and a server in one process, with written invariants.
 //!
-//! A scenario is a list of [`Operation`]s drawn from a seed: uploads one by one and in batches, requests
-//! and answers that are lost, replays, commits that fail, a writer that dies before or after a commit,
-//! restarts, closes, exports, imports, deletions, estimates, clock jumps. Devices do what `docs/protocol.md` says: they send the same bytes
-//! until they are answered. After every operation [`World`] reads the disk and checks:
+//! A scenario is a list of [`Operation`]s drawn from a seed: uploads one by one and in batches, lost requests and
+//! responses, replays, failing commits, a writer that dies before or after a commit, restarts, closes, exports,
+//! imports, deletions, estimates, clock jumps. Devices follow `docs/protocol.md`: they send the same bytes until they
+//! get a response. After every operation [`World`] reads the disk and checks:
 //!
-//! 1. Nothing is counted twice: every report adds a number to the sums that no others make up (digits in
-//!    base 4; for seeds, the seed itself), so that a report's multiplicity can be read off.
+//! 1. Nothing is counted twice: every report adds a number to the sums that no others add up to (base-4 digits; for
+//!    seeds, the seed itself), so that the multiplicity of each report can be read off.
 //! 2. What was acknowledged is counted, and what was counted stays.
-//! 3. What never arrived, came in pieces, was refused, or was first sent after a close, is not counted.
+//! 3. What never arrived, arrived in part, was rejected, or was first sent after a close, is not counted.
 //! 4. Sums, counts, identifiers and what HTTP shows agree.
-//! 5. An answer says what is true: 201 for a report that was not counted before, 200 for one that was, 409 only where
-//!    it was not counted and the study is closed, 404 for a draft; a failed commit has counted nothing.
-//! 6. A finished estimate is of one moment between its request and now: its spectrum is that of the sums
-//!    at its n.
-//! 7. An import adds all reports of an export or none, none where one of them is there already, and the same
-//!    export once.
-//! 8. In the end, with nothing broken, every device is acknowledged in every open study.
+//! 5. Responses are true: 201 for a report not counted before, 200 for one that was, 409 only if it was not counted and
+//!    the study is closed, 404 for a draft; a failed commit has counted nothing.
+//! 6. A finished estimate is of a snapshot between its request and now: its spectrum is that of the sums at its n.
+//! 7. An import adds all reports of an export or none, none if one is there already, and the same export once.
+//! 8. In the end, without faults, every device is acknowledged in every open study.
 //!
 //! A failing scenario prints its seed and its operations, ready to be pasted into [`reproductions`].
-//! `EIGENVEIL_SCENARIOS=20000 EIGENVEIL_SCENARIOS_FROM=1000000 cargo test --workspace --lib scenarios`
-//! explores others.
+//! `EIGENVEIL_SCENARIOS=20000 EIGENVEIL_SCENARIOS_FROM=1000000 cargo test --workspace --lib scenarios` explores others.
 
 mod audit;
 #[path = "../../tests/common/identifiable.rs"]
@@ -43,35 +40,35 @@ use self::{
 };
 use crate::faults::{Faults, Mutation};
 
-/// Scenarios of the default suite.
-const FEW: u64 = 300;
+/// Number of scenarios in the default suite.
+const DEFAULT_SCENARIOS: u64 = 300;
 
-/// Plays one list of operations; what was violated, or nothing.
+/// Runs a list of operations; the error is the violated invariant.
 fn play(seed: u64, operations: &[Operation], faults: Faults) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .build()
         .unwrap();
-    let mut place = String::new();
+    let mut step_text = String::new();
     let played = catch_unwind(AssertUnwindSafe(|| {
         runtime.block_on(async {
             let mut world = World::new(seed, faults).await;
             for (step, operation) in operations.iter().enumerate() {
-                place = format!("step {step}, {operation:?}");
+                step_text = format!("step {step}, {operation:?}");
                 world.perform(operation.clone()).await;
             }
-            place = "at the end".to_owned();
-            world.settle().await;
+            step_text = "at the end".to_owned();
+            world.check_final_state().await;
         });
     }));
     played.map_err(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref().copied());
-        format!("{place}: {}", text.unwrap_or("a panic without words"))
+        format!("{step_text}: {}", text.unwrap_or("a panic without words"))
     })
 }
 
-/// Plays the scenarios of these seeds on two threads.
+/// Runs the scenarios of these seeds on two threads.
 fn explore(seeds: std::ops::Range<u64>) {
     let next = AtomicU64::new(seeds.start);
     let count = seeds.end - seeds.start;
@@ -106,7 +103,7 @@ fn from_environment(key: &str, default: u64) -> u64 {
 #[test]
 fn generated_scenarios_keep_the_invariants() {
     let from = from_environment("EIGENVEIL_SCENARIOS_FROM", 0);
-    let count = from_environment("EIGENVEIL_SCENARIOS", FEW);
+    let count = from_environment("EIGENVEIL_SCENARIOS", DEFAULT_SCENARIOS);
     explore(from..from + count);
 }
 
@@ -119,7 +116,7 @@ fn reproductions_keep_the_invariants() {
     }
 }
 
-/// The scenarios notice both mistakes, and by the invariant that is about them.
+/// The scenarios detect both planted bugs, by the invariant that is about them.
 #[test]
 fn mistakes_are_noticed() {
     for (mutation, words) in [
@@ -129,7 +126,7 @@ fn mistakes_are_noticed() {
         let violations: Vec<String> = (0..40)
             .filter_map(|seed| play(seed, &generate(seed), Faults::mutated(mutation)).err())
             .collect();
-        let told = violations.iter().filter(|text| text.contains(words));
-        assert!(told.count() >= 6, "{mutation:?}: {violations:?}");
+        let expected = violations.iter().filter(|text| text.contains(words));
+        assert!(expected.count() >= 6, "{mutation:?}: {violations:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! What the devices and the operator know, and how a report's multiplicity is read off the sums.
+//! What the devices and the operator know.
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,9 +17,9 @@ use super::{identifiable, operations::REPORTS};
 /// Dimension of every study.
 pub(super) const P: usize = 3;
 
-/// Studies of the same parameters, and the reports made for them.
-pub(super) struct Family {
-    /// What a study of the family is created with.
+/// Studies with the same parameters, and the reports made for them.
+pub(super) struct ParameterSet {
+    /// The request that creates such a study.
     pub(super) design: serde_json::Value,
     /// The frozen parameters.
     pub(super) params: StudyParams,
@@ -27,17 +27,17 @@ pub(super) struct Family {
     pub(super) reports: Vec<Report>,
 }
 
-impl Family {
-    /// Devices with reports for this study.
+impl ParameterSet {
+    /// Reports for this study.
     pub(super) fn new(
         design: serde_json::Value,
         document: &StudyDocument,
         rng: &mut impl Rng,
     ) -> Self {
-        let shape = StudyShape::new(&document.params);
+        let format = StudyShape::new(&document.params);
         let reports = (0..REPORTS)
             .map(|number| {
-                let payload = match shape.payload_form() {
+                let payload = match format.payload_form() {
                     PayloadForm::Seed => rng.random::<[u8; 16]>().to_vec(),
                     PayloadForm::Floats | PayloadForm::Integers { .. } => {
                         identifiable::payload(packed_len(P), number)
@@ -45,7 +45,7 @@ impl Family {
                 };
                 Report {
                     id: ReportId::from_parts(1_700_000_000_000, rng.random()),
-                    fingerprint: shape.fingerprint(),
+                    fingerprint: format.fingerprint(),
                     payload,
                 }
             })
@@ -57,12 +57,12 @@ impl Family {
         }
     }
 
-    pub(super) fn shape(&self) -> StudyShape {
+    pub(super) fn report_format(&self) -> StudyShape {
         StudyShape::new(&self.params)
     }
 
     pub(super) fn holds_seeds(&self) -> bool {
-        self.shape().payload_form() == PayloadForm::Seed
+        self.report_format().payload_form() == PayloadForm::Seed
     }
 
     /// The body that uploads one report.
@@ -70,46 +70,46 @@ impl Family {
         codec::encode_report(&self.reports[report])
     }
 
-    /// The body that uploads these; the one at `malformed` has no proper identifier.
+    /// The body that uploads these reports; the one at position `malformed` has an invalid identifier.
     pub(super) fn batch(&self, reports: &[usize], malformed: Option<usize>) -> Vec<u8> {
-        let pairs = reports.iter().enumerate().map(|(place, &number)| {
+        let pairs = reports.iter().enumerate().map(|(position, &number)| {
             let report = &self.reports[number];
             let id = match malformed {
-                Some(bad) if bad == place => ReportId([0; 16]),
+                Some(bad) if bad == position => ReportId([0; 16]),
                 _ => report.id,
             };
             (id, report.payload.as_slice())
         });
-        codec::encode_batch(&self.shape(), pairs).unwrap()
+        codec::encode_batch(&self.report_format(), pairs).unwrap()
     }
 }
 
 /// What is known of one report in one study.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Letter {
+pub(super) struct ReportStatus {
     /// It reached the server while the study may have been open.
     pub(super) may_count: bool,
-    /// Its device was told 201 or 200.
+    /// Its device got 201 or 200.
     pub(super) acknowledged: bool,
     /// It was on the disk after the last operation.
     pub(super) counted: bool,
 }
 
-/// A study as the operator exported it.
+/// An export of a study.
 #[derive(Clone)]
 pub(super) struct Exported {
     pub(super) study: String,
-    pub(super) family: usize,
+    pub(super) parameters: usize,
     /// The reports in it.
     pub(super) reports: Vec<usize>,
     pub(super) bytes: Vec<u8>,
 }
 
-/// An estimate that was asked for.
+/// A requested estimate.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked {
+pub(super) struct RequestedEstimate {
     pub(super) number: u64,
-    /// Reports counted when it was asked for.
+    /// Reports counted at the time of the request.
     pub(super) at_least: u64,
     pub(super) cancelled: bool,
 }
@@ -117,31 +117,34 @@ pub(super) struct Asked {
 /// What is known of one study.
 pub(super) struct StudyModel {
     pub(super) id: String,
-    pub(super) family: usize,
+    pub(super) parameters: usize,
     /// As of the last operation.
     pub(super) state: StudyState,
-    pub(super) letters: Vec<Letter>,
-    /// Sum of the squared eigenvalues that an estimate at this n has.
+    pub(super) reports: Vec<ReportStatus>,
+    /// Sum of the squared eigenvalues of an estimate at this n.
     pub(super) spectra: HashMap<u64, f64>,
-    pub(super) asked: Vec<Asked>,
-    /// Exports whose reports were added to it.
+    pub(super) requested: Vec<RequestedEstimate>,
+    /// Exports that were merged into it.
     pub(super) imported: HashSet<usize>,
 }
 
 impl StudyModel {
-    pub(super) fn new(id: &str, state: StudyState, family: usize) -> Self {
+    pub(super) fn new(id: &str, state: StudyState, parameters: usize) -> Self {
         Self {
             id: id.to_owned(),
-            family,
+            parameters,
             state,
-            letters: vec![Letter::default(); REPORTS],
+            reports: vec![ReportStatus::default(); REPORTS],
             spectra: HashMap::new(),
-            asked: Vec::new(),
+            requested: Vec::new(),
             imported: HashSet::new(),
         }
     }
 
     pub(super) fn count(&self) -> u64 {
-        self.letters.iter().filter(|letter| letter.counted).count() as u64
+        self.reports
+            .iter()
+            .filter(|report_status| report_status.counted)
+            .count() as u64
     }
 }

@@ -1,33 +1,33 @@
-//! What may happen, and how a seed draws a list of it.
+//! The operations, and how a seed generates a list of them.
 
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng, seq::IndexedRandom};
 
 use crate::faults::Fault;
 
-/// Reports that the devices of one family of studies have.
+/// Number of reports for each parameter set.
 pub(super) const REPORTS: usize = 24;
 
 /// What the network does to one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Network {
-    /// It is answered.
+    /// It gets a response.
     Answered,
-    /// It arrives and the answer is lost.
-    AnswerLost,
+    /// It arrives and the response is lost.
+    ResponseLost,
     /// It never arrives.
     RequestLost,
     /// Its last bytes never arrive.
     CutShort,
 }
 
-/// A state a study may be brought to.
+/// A state that the operator requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
     Open,
     Closed,
 }
 
-/// One thing that happens. Numbers of studies count modulo how many there are.
+/// One operation. Indices of studies are taken modulo their number.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Operation {
     /// A device sends its report, for the first time or again.
@@ -36,7 +36,7 @@ pub(super) enum Operation {
         report: usize,
         network: Network,
     },
-    /// A relay sends several reports in one request, one of them malformed where `malformed` says so.
+    /// A relay sends several reports in one request, perhaps one of them malformed.
     Batch {
         study: usize,
         reports: Vec<usize>,
@@ -44,7 +44,7 @@ pub(super) enum Operation {
         network: Network,
     },
     /// Several devices send at once: one commit, unless the study is closed in between (before the report at this
-    /// place) or limits split it.
+    /// position) or limits split it.
     Burst {
         study: usize,
         reports: Vec<usize>,
@@ -57,19 +57,19 @@ pub(super) enum Operation {
         wanted: Wanted,
         fault: Option<Fault>,
     },
-    /// The operator makes another study of the same parameters as this one.
+    /// The operator creates another study with the parameters of this one.
     Create {
         like: usize,
         draft: bool,
         fault: Option<Fault>,
     },
-    /// The operator asks for an estimate.
+    /// The operator requests an estimate.
     Estimate { study: usize },
-    /// The operator looks at the estimates asked for so far, and may cancel the last one.
-    Look { study: usize, cancel: bool },
+    /// The operator checks all requested estimates, and may cancel the last one.
+    CheckEstimates { study: usize, cancel: bool },
     /// The operator exports a study and keeps the file.
     Export { study: usize },
-    /// The operator imports one of the files, into this study or where it came from.
+    /// The operator imports an export, into this study or the exported one.
     Import {
         export: usize,
         into: Option<usize>,
@@ -77,11 +77,11 @@ pub(super) enum Operation {
     },
     /// The operator deletes a study.
     Delete { study: usize, fault: Option<Fault> },
-    /// The server's clock shows another time.
+    /// The server's clock changes.
     Clock { now_ms: u64 },
-    /// The server stops in good order and starts again.
+    /// The server shuts down gracefully and starts again.
     Restart,
-    /// The server goes away without a word and starts again.
+    /// The server dies and starts again.
     Crash,
 }
 
@@ -139,7 +139,7 @@ fn draw(rng: &mut ChaCha8Rng) -> Operation {
             fault: fault(rng),
         },
         69..74 => Operation::Estimate { study },
-        74..79 => Operation::Look {
+        74..79 => Operation::CheckEstimates {
             study,
             cancel: rng.random_bool(0.2),
         },
@@ -173,7 +173,7 @@ fn draw(rng: &mut ChaCha8Rng) -> Operation {
 fn network(rng: &mut ChaCha8Rng) -> Network {
     match rng.random_range(0..10) {
         0..6 => Network::Answered,
-        6..8 => Network::AnswerLost,
+        6..8 => Network::ResponseLost,
         8 => Network::RequestLost,
         _ => Network::CutShort,
     }
@@ -188,8 +188,8 @@ fn fault(rng: &mut ChaCha8Rng) -> Option<Fault> {
     }
 }
 
-/// One to `most` reports, the same one twice now and then.
-fn reports(rng: &mut ChaCha8Rng, most: usize) -> Vec<usize> {
-    let count = rng.random_range(1..=most);
+/// One to `max` reports, sometimes the same one twice.
+fn reports(rng: &mut ChaCha8Rng, max: usize) -> Vec<usize> {
+    let count = rng.random_range(1..=max);
     (0..count).map(|_| rng.random_range(0..REPORTS)).collect()
 }

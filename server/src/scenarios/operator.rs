@@ -1,4 +1,4 @@
-//! What the operator does: states, studies, files, estimates.
+//! The operator's operations: states, studies, exports, estimates.
 
 use eigenveil_shared::api::{
     EstimateDocument, EstimateState, ImportOutcome, ImportReceipt, REPORT_MEDIA_TYPE,
@@ -7,7 +7,7 @@ use eigenveil_shared::api::{
 use serde_json::json;
 
 use super::{
-    model::{Asked, Exported, StudyModel},
+    model::{Exported, RequestedEstimate, StudyModel},
     operations::Wanted,
     world::{World, report_request, send},
 };
@@ -28,7 +28,7 @@ impl World {
         );
         self.faults.set_next(fault);
         let (status, _) = self.operator("POST", &path, None).await;
-        self.revive(fault.filter(|_| allowed));
+        self.restart_if_killed(fault.filter(|_| allowed));
         let after = self.document(at).await.state;
         let right = match (status, fault) {
             (200, None) => allowed && after == target,
@@ -40,16 +40,16 @@ impl World {
         self.studies[at].state = after;
         assert!(
             right,
-            "asking a study that is {before:?} for {target:?} is answered {status}, and it is {after:?}"
+            "asking a study that is {before:?} for {target:?} gets {status}, and it is {after:?}"
         );
     }
 
-    pub(super) async fn create(&mut self, family: usize, draft: bool, fault: Option<Fault>) {
-        let mut design = self.families[family].design.clone();
+    pub(super) async fn create(&mut self, parameters: usize, draft: bool, fault: Option<Fault>) {
+        let mut design = self.parameter_sets[parameters].design.clone();
         design["draft"] = json!(draft);
         self.faults.set_next(fault);
         let (status, body) = self.operator("POST", "/v1/studies", Some(&design)).await;
-        self.revive(fault);
+        self.restart_if_killed(fault);
         let listed = self.operator("GET", "/v1/studies", None).await;
         let listed: eigenveil_shared::api::StudyList = serde_json::from_slice(&listed.1).unwrap();
         let new: Vec<_> = listed
@@ -59,8 +59,8 @@ impl World {
             .collect();
         let right = match (status, fault) {
             (201, None) => {
-                let told: StudyDocument = serde_json::from_slice(&body).unwrap();
-                new.len() == 1 && new[0].id == told.id
+                let created: StudyDocument = serde_json::from_slice(&body).unwrap();
+                new.len() == 1 && new[0].id == created.id
             }
             (503 | 507, Some(Fault::CommitFails | Fault::DiesBeforeCommit)) => new.is_empty(),
             (503, Some(Fault::DiesAfterCommit)) => new.len() == 1,
@@ -68,12 +68,12 @@ impl World {
         };
         assert!(
             right,
-            "a new study is answered {status} and {} are there",
+            "a new study gets {status} and {} are there",
             new.len()
         );
         for document in new {
             self.studies
-                .push(StudyModel::new(&document.id, document.state, family));
+                .push(StudyModel::new(&document.id, document.state, parameters));
         }
     }
 
@@ -81,18 +81,18 @@ impl World {
         let study = &self.studies[at];
         let path = format!("/v1/studies/{}/export", study.id);
         let (status, bytes) = self.operator("GET", &path, None).await;
-        assert!(status == 200, "an export is answered {status}");
-        let counted = study.letters.iter().enumerate();
+        assert!(status == 200, "an export gets {status}");
+        let counted = study.reports.iter().enumerate();
         let export = Exported {
             study: study.id.clone(),
-            family: study.family,
+            parameters: study.parameters,
             reports: counted
-                .filter(|(_, letter)| letter.counted)
+                .filter(|(_, report_status)| report_status.counted)
                 .map(|(number, _)| number)
                 .collect(),
             bytes,
         };
-        // A study that has not changed is the same file.
+        // A study that has not changed gives the same file.
         if !self.exports.iter().any(|other| other.bytes == export.bytes) {
             self.exports.push(export);
         }
@@ -117,19 +117,19 @@ impl World {
         let study = target.map(|at| &self.studies[at]);
         let expected = match study {
             None => 201,
-            Some(study) if study.family != export.family => 422,
+            Some(study) if study.parameters != export.parameters => 422,
             Some(study) if study.imported.contains(&number) => 200,
-            Some(study) if export.reports.iter().any(|&r| study.letters[r].counted) => 409,
+            Some(study) if export.reports.iter().any(|&r| study.reports[r].counted) => 409,
             Some(_) => 200,
         };
         let again = study.is_some_and(|study| study.imported.contains(&number));
         let bytes = export.bytes.clone();
-        let request = self.order("POST", &path, STUDY_EXPORT_MEDIA_TYPE, bytes);
+        let request = self.operator_request("POST", &path, STUDY_EXPORT_MEDIA_TYPE, bytes);
         self.faults.set_next(fault);
         let (status, body) = send(self.routes.clone(), request).await;
-        // Refused before there was anything to commit.
+        // Rejected before there was anything to commit.
         let committed = expected < 300;
-        self.revive(fault.filter(|_| committed));
+        self.restart_if_killed(fault.filter(|_| committed));
         let added = match (status, fault) {
             (200 | 201, None) => {
                 let receipt: ImportReceipt = serde_json::from_slice(&body).unwrap();
@@ -145,17 +145,17 @@ impl World {
                 };
                 assert!(
                     (receipt.outcome, receipt.reports) == (outcome, reports),
-                    "an import is answered {receipt:?}"
+                    "an import gets {receipt:?}"
                 );
                 status == expected
             }
             (503 | 507, Some(fault)) if committed => fault == Fault::DiesAfterCommit,
             (409 | 422, _) if status == expected => false,
-            _ => panic!("an import is answered {status} and not {expected}"),
+            _ => panic!("an import gets {status} and not {expected}"),
         };
         assert!(
             fault.is_some() || status == expected,
-            "an import is answered {status} and not {expected}"
+            "an import gets {status} and not {expected}"
         );
         if !added {
             return;
@@ -165,19 +165,22 @@ impl World {
             None => {
                 let path = format!("/v1/studies/{}", export.study);
                 let (status, body) = self.operator("GET", &path, None).await;
-                assert!(status == 200, "an imported study is answered {status}");
+                assert!(status == 200, "an imported study gets {status}");
                 let document: StudyDocument = serde_json::from_slice(&body).unwrap();
-                self.studies
-                    .push(StudyModel::new(&document.id, document.state, export.family));
+                self.studies.push(StudyModel::new(
+                    &document.id,
+                    document.state,
+                    export.parameters,
+                ));
                 self.studies.len() - 1
             }
         };
         let study = &mut self.studies[at];
         study.imported.insert(number);
         for &report in &export.reports {
-            // Counted from now on, whatever becomes of the state.
-            study.letters[report].may_count = true;
-            study.letters[report].counted = true;
+            // Counted from now on, whatever happens to the state.
+            study.reports[report].may_count = true;
+            study.reports[report].counted = true;
         }
     }
 
@@ -189,7 +192,7 @@ impl World {
         let open = self.studies[at].state == StudyState::Open;
         self.faults.set_next(fault);
         let (status, _) = self.operator("DELETE", &path, None).await;
-        self.revive(fault.filter(|_| !open));
+        self.restart_if_killed(fault.filter(|_| !open));
         let there = self.operator("GET", &path, None).await.0 == 200;
         let right = match (status, fault) {
             (204, None) => !open && !there,
@@ -200,54 +203,51 @@ impl World {
         };
         assert!(
             right,
-            "deleting a study is answered {status}; it is there: {there}"
+            "deleting a study gets {status}; it is there: {there}"
         );
         if !there {
             let study = self.studies.remove(at);
-            let body = self.families[study.family].single(0);
+            let body = self.parameter_sets[study.parameters].single(0);
             let request = report_request(&study.id, REPORT_MEDIA_TYPE, body);
             let (status, _) = send(self.routes.clone(), request).await;
-            assert!(
-                status == 404,
-                "a report of a deleted study is answered {status}"
-            );
+            assert!(status == 404, "a report of a deleted study gets {status}");
         }
     }
 
     pub(super) async fn estimate(&mut self, at: usize) {
         let path = format!("/v1/studies/{}/estimates", self.studies[at].id);
         let (status, body) = self.operator("POST", &path, Some(&json!({}))).await;
-        assert!(status == 202, "asking for an estimate is answered {status}");
+        assert!(status == 202, "asking for an estimate gets {status}");
         let document: EstimateDocument = serde_json::from_slice(&body).unwrap();
         let study = &mut self.studies[at];
-        study.asked.push(Asked {
+        study.requested.push(RequestedEstimate {
             number: document.number,
             at_least: study.count(),
             cancelled: false,
         });
     }
 
-    /// Looks at the estimates of a study; those that are done are of one moment.
-    pub(super) async fn look(&mut self, at: usize, cancel: bool, wait: bool) {
+    /// Checks the estimates of a study: finished ones are of a snapshot.
+    pub(super) async fn check_estimates(&mut self, at: usize, cancel: bool, wait: bool) {
         let path = format!("/v1/studies/{}/estimates", self.studies[at].id);
-        if cancel && let Some(last) = self.studies[at].asked.len().checked_sub(1) {
-            let number = self.studies[at].asked[last].number;
+        if cancel && let Some(last) = self.studies[at].requested.len().checked_sub(1) {
+            let number = self.studies[at].requested[last].number;
             let (status, _) = self
                 .operator("DELETE", &format!("{path}/{number}"), None)
                 .await;
             assert!(
                 matches!(status, 200 | 409),
-                "cancelling an estimate is answered {status}"
+                "cancelling an estimate gets {status}"
             );
-            self.studies[at].asked[last].cancelled |= status == 200;
+            self.studies[at].requested[last].cancelled |= status == 200;
         }
-        for asked in self.studies[at].asked.clone() {
-            let number = asked.number;
+        for requested in self.studies[at].requested.clone() {
+            let number = requested.number;
             let document = loop {
                 let (status, body) = self
                     .operator("GET", &format!("{path}/{number}"), None)
                     .await;
-                assert!(status == 200, "estimate {number} is answered {status}");
+                assert!(status == 200, "estimate {number} gets {status}");
                 let document: EstimateDocument = serde_json::from_slice(&body).unwrap();
                 if !wait || document.state != EstimateState::Running {
                     break document;
@@ -258,23 +258,23 @@ impl World {
             match (document.state, &document.estimate) {
                 (EstimateState::Running, None) => {}
                 (EstimateState::Cancelled, None) => {
-                    assert!(asked.cancelled, "nobody cancelled estimate {number}");
+                    assert!(requested.cancelled, "nobody cancelled estimate {number}");
                 }
                 // An empty study has no estimate.
                 (EstimateState::Failed, None) => assert!(
-                    asked.at_least == 0,
+                    requested.at_least == 0,
                     "estimate {number} failed: {:?}",
                     document.problem
                 ),
                 (EstimateState::Done, Some(estimate)) => {
                     let n = estimate.n;
                     assert!(
-                        !asked.cancelled && (asked.at_least..=study.count()).contains(&n),
-                        "estimate {number} is of {n} reports: {asked:?}, now {}",
+                        !requested.cancelled && (requested.at_least..=study.count()).contains(&n),
+                        "estimate {number} is of {n} reports: {requested:?}, now {}",
                         study.count()
                     );
                     let squares: f64 = estimate.eigenvalues.iter().map(|x| x * x).sum();
-                    // Between the commits of one burst nobody looked.
+                    // There was no check between the commits of one burst.
                     if let Some(&expected) = study.spectra.get(&n) {
                         assert!(
                             (squares - expected).abs() <= 1e-9 * expected.max(1.0),

@@ -1,4 +1,4 @@
-//! Scenarios that once failed, or that somebody thought of, by name.
+//! Scenarios with names: those that once failed, and hand-written ones.
 
 use super::operations::{Network, Operation, Wanted};
 use crate::faults::Fault;
@@ -34,10 +34,10 @@ pub(super) fn all() -> Vec<(&'static str, u64, Vec<Operation>)> {
     };
     vec![
         (
-            "an answer lost before a close is told afterwards",
+            "a response lost before a close is repeated afterwards",
             1,
             vec![
-                upload(Network::AnswerLost),
+                upload(Network::ResponseLost),
                 close(None),
                 Operation::Restart,
                 upload(Network::Answered),
@@ -89,7 +89,7 @@ pub(super) fn all() -> Vec<(&'static str, u64, Vec<Operation>)> {
             "a deleted study comes back from its file and knows its reports",
             6,
             vec![
-                upload(Network::AnswerLost),
+                upload(Network::ResponseLost),
                 create(1),
                 Operation::Export { study: 0 },
                 close(None),

@@ -1,4 +1,4 @@
-//! The server under test, its devices and its operator, and the invariants.
+//! The server under test, its devices and its operator.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use tower::ServiceExt;
 
 use super::{
-    model::{Exported, Family, P, StudyModel},
+    model::{Exported, P, ParameterSet, StudyModel},
     operations::{Network, Operation, Wanted},
 };
 use crate::{
@@ -27,8 +27,8 @@ use crate::{
     store::fixtures::SetClock,
 };
 
-/// Status and body of an answer.
-pub(super) type Answer = (u16, Vec<u8>);
+/// Status and body of a response.
+pub(super) type Reply = (u16, Vec<u8>);
 
 pub(super) struct World {
     pub(super) config: ServerConfig,
@@ -38,18 +38,18 @@ pub(super) struct World {
     app: Option<AppState>,
     pub(super) routes: Router,
     pub(super) token: String,
-    pub(super) families: Vec<Family>,
+    pub(super) parameter_sets: Vec<ParameterSet>,
     pub(super) studies: Vec<StudyModel>,
     pub(super) exports: Vec<Exported>,
-    // Last: removed when everything is closed.
+    // Last: deleted after everything is closed.
     _directory: TempDir,
 }
 
 impl World {
-    /// An empty server with settings drawn from the seed, and a study of numbers and one of seeds.
+    /// A new server with settings drawn from the seed, a study with numeric payloads and one with seeds.
     pub(super) async fn new(seed: u64, faults: Faults) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed ^ 0x5eed);
-        // In memory where there is such a place: what is tested is the order of things, not the disk.
+        // In memory if possible: the order of operations is tested, not the disk.
         let shared_memory = std::path::Path::new("/dev/shm");
         let directory = if shared_memory.is_dir() {
             tempfile::tempdir_in(shared_memory)
@@ -82,7 +82,7 @@ impl World {
             app: None,
             routes: Router::new(),
             token: String::new(),
-            families: Vec::new(),
+            parameter_sets: Vec::new(),
             studies: Vec::new(),
             exports: Vec::new(),
             _directory: directory,
@@ -95,13 +95,13 @@ impl World {
             let (status, body) = world.operator("POST", "/v1/studies", Some(&design)).await;
             assert_eq!(status, 201);
             let document: StudyDocument = serde_json::from_slice(&body).unwrap();
-            let family = Family::new(design, &document, &mut rng);
+            let parameters = ParameterSet::new(design, &document, &mut rng);
             world.studies.push(StudyModel::new(
                 &document.id,
                 document.state,
-                world.families.len(),
+                world.parameter_sets.len(),
             ));
-            world.families.push(family);
+            world.parameter_sets.push(parameters);
         }
         world
     }
@@ -132,7 +132,7 @@ impl World {
         self.app.as_ref().unwrap()
     }
 
-    /// Does one thing and checks everything.
+    /// Performs one operation and checks all invariants.
     pub(super) async fn perform(&mut self, operation: Operation) {
         let studies = self.studies.len();
         match operation {
@@ -165,11 +165,13 @@ impl World {
                 fault,
             } => self.set_state(study % studies, wanted, fault).await,
             Operation::Create { like, draft, fault } => {
-                let family = self.studies[like % studies].family;
-                self.create(family, draft, fault).await;
+                let parameters = self.studies[like % studies].parameters;
+                self.create(parameters, draft, fault).await;
             }
             Operation::Estimate { study } => self.estimate(study % studies).await,
-            Operation::Look { study, cancel } => self.look(study % studies, cancel, false).await,
+            Operation::CheckEstimates { study, cancel } => {
+                self.check_estimates(study % studies, cancel, false).await;
+            }
             Operation::Export { study } => self.export(study % studies).await,
             Operation::Import {
                 export,
@@ -189,33 +191,33 @@ impl World {
         self.audit().await;
     }
 
-    /// With nothing broken any more, every device is told; and everything is still there after a restart.
-    pub(super) async fn settle(&mut self) {
+    /// Without further faults every device is acknowledged, and everything is still there after a restart.
+    pub(super) async fn check_final_state(&mut self) {
         self.restart();
         for at in 0..self.studies.len() {
             if self.studies[at].state == StudyState::Draft {
                 self.set_state(at, Wanted::Open, None).await;
             }
             let open = self.studies[at].state == StudyState::Open;
-            for report in 0..self.studies[at].letters.len() {
+            for report in 0..self.studies[at].reports.len() {
                 self.upload(at, report, Network::Answered).await;
-                let letter = self.studies[at].letters[report];
+                let report_status = self.studies[at].reports[report];
                 assert!(
-                    letter.acknowledged == (open || letter.counted),
-                    "report {report} of an {open:?} study ends as {letter:?}"
+                    report_status.acknowledged == (open || report_status.counted),
+                    "report {report} of an {open:?} study ends as {report_status:?}"
                 );
             }
         }
         self.audit().await;
         self.restart();
         for at in 0..self.studies.len() {
-            self.look(at, false, true).await;
+            self.check_estimates(at, false, true).await;
         }
         self.audit().await;
         self.stop(true);
     }
 
-    /// The writer dies at the next thing it is told, and with it everything that waits.
+    /// The writer dies at the next command, with everything that waits.
     async fn crash(&mut self) {
         self.faults.set_next(Some(Fault::DiesBeforeCommit));
         let probe = self.app().store().check_writable().await;
@@ -225,8 +227,8 @@ impl World {
         self.start();
     }
 
-    /// After a fault that killed the writer: nothing is written any more until the next start.
-    pub(super) fn revive(&mut self, fault: Option<Fault>) {
+    /// Restarts the server after a fault that killed the writer.
+    pub(super) fn restart_if_killed(&mut self, fault: Option<Fault>) {
         self.faults.set_next(None);
         if matches!(
             fault,
@@ -242,42 +244,47 @@ impl World {
         method: &str,
         path: &str,
         body: Option<&serde_json::Value>,
-    ) -> Answer {
+    ) -> Reply {
         let body = body.map_or_else(Vec::new, |value| value.to_string().into_bytes());
-        let request = self.order(method, path, "application/json", body);
+        let request = self.operator_request(method, path, "application/json", body);
         send(self.routes.clone(), request).await
     }
 
     async fn upload(&mut self, at: usize, report: usize, network: Network) {
-        let mut body = self.families[self.studies[at].family].single(report);
+        let mut body = self.parameter_sets[self.studies[at].parameters].single(report);
         match network {
             Network::RequestLost => return,
             Network::CutShort => {
                 body.truncate(body.len() - 1);
                 let (status, _) = self.post(at, REPORT_MEDIA_TYPE, body).await;
                 assert!(
-                    self.is_of_half(at, status),
-                    "half a report is answered {status}"
+                    self.is_valid_for_partial_body(at, status),
+                    "half a report gets {status}"
                 );
                 return;
             }
-            Network::Answered | Network::AnswerLost => {}
+            Network::Answered | Network::ResponseLost => {}
         }
-        let answer = self.post(at, REPORT_MEDIA_TYPE, body).await;
-        self.arrived(at, report);
+        let response = self.post(at, REPORT_MEDIA_TYPE, body).await;
+        self.record_arrival(at, report);
         if network == Network::Answered {
-            self.learn(at, report, answer.0, false);
+            self.record_response(at, report, response.0, false);
         }
     }
 
-    /// Whether this is an answer to a body that breaks off. Nobody learns that a draft is there, and the body of a
-    /// report is not read where none can be counted or known again.
-    fn is_of_half(&self, at: usize, status: u16) -> bool {
+    /// Whether this is a valid response to a body that breaks off. Drafts stay hidden, and the body of a report is not
+    /// read if it could be neither counted nor recognized.
+    fn is_valid_for_partial_body(&self, at: usize, status: u16) -> bool {
         let study = &self.studies[at];
         match study.state {
             StudyState::Draft => status == 404,
             StudyState::Open => status == 400,
-            StudyState::Closed if study.letters.iter().any(|letter| letter.acknowledged) => {
+            StudyState::Closed
+                if study
+                    .reports
+                    .iter()
+                    .any(|report_status| report_status.acknowledged) =>
+            {
                 status == 400
             }
             StudyState::Closed => [400, 409].contains(&status),
@@ -285,28 +292,34 @@ impl World {
     }
 
     /// It reached a server that may count it.
-    fn arrived(&mut self, at: usize, report: usize) {
+    fn record_arrival(&mut self, at: usize, report: usize) {
         let study = &mut self.studies[at];
-        study.letters[report].may_count |= study.state == StudyState::Open;
+        study.reports[report].may_count |= study.state == StudyState::Open;
     }
 
-    /// What a device makes of the answer to its report. `sent_twice`: the same request round brought it before.
-    fn learn(&mut self, at: usize, report: usize, status: u16, sent_twice: bool) {
+    /// What a device learns from the response to its report. `sent_twice`: the same burst sent it before.
+    fn record_response(&mut self, at: usize, report: usize, status: u16, sent_twice: bool) {
         let study = &mut self.studies[at];
         let state = study.state;
-        let letter = &mut study.letters[report];
+        let report_status = &mut study.reports[report];
         let right = match status {
-            201 => letter.may_count && !letter.counted && (sent_twice || !letter.acknowledged),
-            200 => letter.counted || sent_twice,
-            409 => !letter.counted && !letter.acknowledged && state == StudyState::Closed,
+            201 => {
+                report_status.may_count
+                    && !report_status.counted
+                    && (sent_twice || !report_status.acknowledged)
+            }
+            200 => report_status.counted || sent_twice,
+            409 => {
+                !report_status.counted && !report_status.acknowledged && state == StudyState::Closed
+            }
             404 => state == StudyState::Draft,
             _ => false,
         };
-        letter.acknowledged |= matches!(status, 200 | 201);
-        let letter = *letter;
+        report_status.acknowledged |= matches!(status, 200 | 201);
+        let report_status = *report_status;
         assert!(
             right,
-            "report {report} is answered {status} in a study that is {state:?}, being {letter:?}"
+            "report {report} gets {status} in a study that is {state:?}, being {report_status:?}"
         );
     }
 
@@ -317,36 +330,36 @@ impl World {
         malformed: Option<usize>,
         network: Network,
     ) {
-        let malformed = malformed.map(|place| place % reports.len());
-        let mut body = self.families[self.studies[at].family].batch(reports, malformed);
+        let malformed = malformed.map(|position| position % reports.len());
+        let mut body = self.parameter_sets[self.studies[at].parameters].batch(reports, malformed);
         match network {
             Network::RequestLost => return,
             Network::CutShort => {
                 body.truncate(body.len() - 1);
                 let (status, _) = self.post(at, REPORT_BATCH_MEDIA_TYPE, body).await;
                 assert!(
-                    self.is_of_half(at, status),
-                    "half a batch is answered {status}"
+                    self.is_valid_for_partial_body(at, status),
+                    "half a batch gets {status}"
                 );
                 return;
             }
-            Network::Answered | Network::AnswerLost => {}
+            Network::Answered | Network::ResponseLost => {}
         }
         let good: Vec<usize> = reports
             .iter()
             .enumerate()
-            .filter(|(place, _)| Some(*place) != malformed)
+            .filter(|(position, _)| Some(*position) != malformed)
             .map(|(_, report)| *report)
             .collect();
         let (status, body) = self.post(at, REPORT_BATCH_MEDIA_TYPE, body).await;
         for &report in &good {
-            self.arrived(at, report);
+            self.record_arrival(at, report);
         }
-        if network == Network::AnswerLost {
+        if network == Network::ResponseLost {
             return;
         }
         let state = self.studies[at].state;
-        let known = |report: &&usize| self.studies[at].letters[**report].counted;
+        let known = |report: &&usize| self.studies[at].reports[**report].counted;
         if status == 404 {
             assert!(
                 state == StudyState::Draft,
@@ -361,7 +374,7 @@ impl World {
             );
             return;
         }
-        assert!(status == 200, "a batch is answered {status}");
+        assert!(status == 200, "a batch gets {status}");
         let receipt: BatchReceipt = serde_json::from_slice(&body).unwrap();
         let distinct: HashSet<usize> = good.iter().copied().collect();
         let new = distinct.iter().filter(|report| !known(report)).count() as u64;
@@ -369,21 +382,21 @@ impl World {
         let expected = if state == StudyState::Open {
             (new, good.len() as u64 - new)
         } else {
-            let unknown = reports.iter().enumerate().filter(|(place, report)| {
-                Some(*place) != malformed && !self.studies[at].letters[**report].counted
+            let unknown = reports.iter().enumerate().filter(|(position, report)| {
+                Some(*position) != malformed && !self.studies[at].reports[**report].counted
             });
-            refused.extend(unknown.map(|(place, _)| place));
+            refused.extend(unknown.map(|(position, _)| position));
             refused.sort_unstable();
             (0, good.iter().filter(known).count() as u64)
         };
-        let told: Vec<usize> = receipt.refused.iter().map(|r| r.index as usize).collect();
+        let listed: Vec<usize> = receipt.refused.iter().map(|r| r.index as usize).collect();
         assert!(
-            (receipt.accepted, receipt.duplicates) == expected && told == refused,
-            "a batch of which {new} are new is answered {receipt:?}"
+            (receipt.accepted, receipt.duplicates) == expected && listed == refused,
+            "a batch of which {new} are new gets {receipt:?}"
         );
         for report in good {
-            let letter = &mut self.studies[at].letters[report];
-            letter.acknowledged |= state == StudyState::Open || letter.counted;
+            let report_status = &mut self.studies[at].reports[report];
+            report_status.acknowledged |= state == StudyState::Open || report_status.counted;
         }
     }
 
@@ -400,16 +413,16 @@ impl World {
         self.faults.hold();
         let mut sent = Vec::new();
         let mut close = None;
-        for place in 0..=reports.len() {
-            if closes && close_at == Some(place) {
+        for position in 0..=reports.len() {
+            if closes && close_at == Some(position) {
                 let path = format!("/v1/studies/{}/close", self.studies[at].id);
-                let request = self.order("POST", &path, "", Vec::new());
+                let request = self.operator_request("POST", &path, "", Vec::new());
                 close = Some(tokio::spawn(send(self.routes.clone(), request)));
             }
-            let Some(&report) = reports.get(place) else {
+            let Some(&report) = reports.get(position) else {
                 break;
             };
-            let body = self.families[self.studies[at].family].single(report);
+            let body = self.parameter_sets[self.studies[at].parameters].single(report);
             let request = report_request(&self.studies[at].id, REPORT_MEDIA_TYPE, body);
             sent.push((report, tokio::spawn(send(self.routes.clone(), request))));
         }
@@ -418,51 +431,54 @@ impl World {
             tokio::task::yield_now().await;
         }
         self.faults.release();
-        let mut answers = Vec::new();
-        for (report, answer) in sent {
-            answers.push((report, answer.await.unwrap().0));
+        let mut responses = Vec::new();
+        for (report, response) in sent {
+            responses.push((report, response.await.unwrap().0));
         }
         let closed = match close {
             Some(close) => close.await.unwrap().0 == 200,
             None => false,
         };
-        self.revive(fault);
-        // Before the close as if there were none, after it as if it had always been.
+        self.restart_if_killed(fault);
+        // Before the close as if there were none, after it as if it had always been closed.
         let mut seen = HashSet::new();
-        for (place, (report, status)) in answers.iter().enumerate() {
-            if closed && close_at == Some(place) {
+        for (position, (report, status)) in responses.iter().enumerate() {
+            if closed && close_at == Some(position) {
                 self.studies[at].state = StudyState::Closed;
             }
-            self.arrived(at, *report);
+            self.record_arrival(at, *report);
             let sent_twice = !seen.insert(*report);
             match status {
-                200 | 201 | 404 | 409 => self.learn(at, *report, *status, sent_twice),
+                200 | 201 | 404 | 409 => self.record_response(at, *report, *status, sent_twice),
                 429 => {}
                 503 | 507 if fault.is_some() => {}
-                status => panic!("report {report} in a burst is answered {status}"),
+                status => panic!("report {report} in a burst gets {status}"),
             }
         }
         if closed {
             self.studies[at].state = StudyState::Closed;
         } else if closes {
-            // It may or may not have been committed.
+            // The close may or may not have been committed.
             self.studies[at].state = self.document(at).await.state;
         }
         if fault == Some(Fault::CommitFails) || fault.is_none() {
             let counted = self.on_disk(at);
-            for (report, _) in answers.iter().filter(|(_, status)| *status >= 429) {
-                let times = answers.iter().filter(|(other, _)| other == report).count();
-                let letter = self.studies[at].letters[*report];
+            for (report, _) in responses.iter().filter(|(_, status)| *status >= 429) {
+                let times = responses
+                    .iter()
+                    .filter(|(other, _)| other == report)
+                    .count();
+                let report_status = self.studies[at].reports[*report];
                 assert!(
-                    times > 1 || letter.counted || counted[*report] == 0,
-                    "report {report} was told that it was not written, and was"
+                    times > 1 || report_status.counted || counted[*report] == 0,
+                    "report {report} got an error saying that it was not written, but it was"
                 );
             }
         }
     }
 
-    /// A request with the operator's token.
-    pub(super) fn order(
+    /// A request with the operator token.
+    pub(super) fn operator_request(
         &self,
         method: &str,
         path: &str,
@@ -478,7 +494,7 @@ impl World {
             .unwrap()
     }
 
-    async fn post(&self, at: usize, media_type: &str, body: Vec<u8>) -> Answer {
+    async fn post(&self, at: usize, media_type: &str, body: Vec<u8>) -> Reply {
         let request = report_request(&self.studies[at].id, media_type, body);
         send(self.routes.clone(), request).await
     }
@@ -486,14 +502,14 @@ impl World {
     pub(super) async fn document(&self, at: usize) -> StudyDocument {
         let path = format!("/v1/studies/{}", self.studies[at].id);
         let (status, body) = self.operator("GET", &path, None).await;
-        assert!(status == 200, "a study is answered {status}");
+        assert!(status == 200, "a study gets {status}");
         serde_json::from_slice(&body).unwrap()
     }
 }
 
 impl Drop for World {
     fn drop(&mut self) {
-        // A violation leaves the writer as it is.
+        // After a violation the writer may be held.
         self.faults.release();
         self.faults.set_next(None);
     }
@@ -507,7 +523,7 @@ pub(super) fn report_request(study: &str, media_type: &str, body: Vec<u8>) -> Re
 }
 
 /// Owned, so that it can be spawned.
-pub(super) async fn send(routes: Router, request: Request<Body>) -> Answer {
+pub(super) async fn send(routes: Router, request: Request<Body>) -> Reply {
     let response = routes.oneshot(request).await.unwrap();
     let status = response.status().as_u16();
     let body = response.into_body().collect().await.unwrap().to_bytes();

@@ -1,7 +1,7 @@
 //! The export of a study as bytes (`docs/protocol.md`, "The export of a study").
 //!
-//! A header, the identifiers in ascending order, one section per bucket that has reports, and a SHA-256
-//! of it all. Both ways go through it piece by piece: never more than one bucket is in memory.
+//! A header, the identifiers in ascending order, one section for each bucket with reports, and a SHA-256 of it all.
+//! Written and read as a stream: never more than one bucket is in memory.
 
 use std::io::{BufReader, BufWriter, Read, Write};
 
@@ -24,12 +24,12 @@ use super::{
     study::{MAX_BUCKETS, NewStudy, StudyId, check_name, check_rank},
 };
 
-/// What an export begins with; the last digit is the version of the layout.
+/// First bytes of an export; the last digit is the version of the format.
 const MAGIC: &[u8; 8] = b"EVSTUDY1";
-/// Longest header: canonical parameters of 65,536 named features, in hexadecimal.
+/// Largest header: canonical parameters of 65,536 named features, in hexadecimal.
 const MAX_HEADER: u64 = 65 << 20;
 
-/// What is known of a study besides its reports.
+/// Everything about a study but its reports.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Header {
@@ -42,12 +42,12 @@ pub(super) struct Header {
     pub(super) buckets: u32,
     pub(super) created_at_ms: u64,
     pub(super) reports: u64,
-    /// Buckets that have reports.
+    /// Buckets with reports.
     pub(super) sections: u32,
-    /// Who may take part. Tokens do not travel: one that two servers knew could be spent on both.
+    /// Who may take part. Participant tokens are not exported: one known to two servers could be spent on both.
     #[serde(default, skip_serializing_if = "is_open")]
     pub(super) enrolment: Enrolment,
-    /// What the people who were asked were told.
+    /// What the study tells the people it invites.
     #[serde(default, skip_serializing_if = "About::is_empty")]
     pub(super) about: About,
 }
@@ -57,21 +57,21 @@ fn is_open(enrolment: &Enrolment) -> bool {
 }
 
 impl Header {
-    /// The study it describes, checked as one that an operator asks for.
+    /// The study described here, checked like one from an operator's request.
     pub(super) fn study(&self) -> Result<(StudyId, NewStudy), Failure> {
         let id = StudyId::parse(&self.id).ok_or_else(|| malformed("the study's identifier"))?;
         let canonical =
             from_hex(&self.canonical).ok_or_else(|| malformed("the canonical parameters"))?;
         let params = StudyParams::from_canonical(&canonical)?;
         check_name("the name of the study", &self.name)?;
-        // The last day may be over: the reports came before.
+        // The last day may have passed: the reports came before.
         self.about.check()?;
         check_rank(self.default_k, params.dimension())?;
         if !(1..=MAX_BUCKETS).contains(&self.buckets) || self.sections > self.buckets {
             return Err(malformed("the number of buckets").into());
         }
         if i64::try_from(self.created_at_ms).is_err() {
-            return Err(malformed("the time when the study was made").into());
+            return Err(malformed("the creation time of the study").into());
         }
         let design = NewStudy {
             name: self.name.clone(),
@@ -131,15 +131,15 @@ impl<W: Write> ArchiveWriter<W> {
     }
 }
 
-/// A piece of an export.
-pub(super) enum Part {
+/// A part of an export.
+pub(super) enum ArchiveItem {
     /// Identifier of a report.
     Identifier([u8; 16]),
-    /// What one bucket holds: a sum, or seeds.
+    /// The sum or the seeds of one bucket.
     Section { bucket: u32, n: u64, bytes: Vec<u8> },
 }
 
-/// Reads the header, with the reader left behind it.
+/// Reads the header; the returned reader continues after it.
 pub(super) fn read_header<R: Read>(file: R) -> Result<(Header, ArchiveReader<R>), Failure> {
     let mut reader = ArchiveReader {
         input: BufReader::with_capacity(1 << 16, file),
@@ -164,12 +164,12 @@ pub(super) struct ArchiveReader<R: Read> {
 }
 
 impl<R: Read> ArchiveReader<R> {
-    /// Goes through everything behind the header and checks it as far as one piece shows; returns the SHA-256.
-    pub(super) fn walk(
+    /// Reads and checks everything after the header; returns the SHA-256. Each item is checked on its own.
+    pub(super) fn read_items(
         mut self,
         header: &Header,
         params: &StudyParams,
-        mut visit: impl FnMut(Part) -> Result<(), Failure>,
+        mut visit: impl FnMut(ArchiveItem) -> Result<(), Failure>,
     ) -> Result<[u8; 32], Failure> {
         let mut last = None;
         for _ in 0..header.reports {
@@ -178,7 +178,7 @@ impl<R: Read> ArchiveReader<R> {
                 return Err(malformed("an identifier, or the order of identifiers").into());
             }
             last = Some(id);
-            visit(Part::Identifier(id))?;
+            visit(ArchiveItem::Identifier(id))?;
         }
         let (mut before, mut reports) = (None, 0_u64);
         for _ in 0..header.sections {
@@ -201,7 +201,7 @@ impl<R: Read> ArchiveReader<R> {
             before = Some(bucket);
             reports = reports.saturating_add(n);
             let bytes = self.run(length)?;
-            visit(Part::Section { bucket, n, bytes })?;
+            visit(ArchiveItem::Section { bucket, n, bytes })?;
         }
         if reports != header.reports {
             return Err(malformed("the number of reports").into());
@@ -211,7 +211,7 @@ impl<R: Read> ArchiveReader<R> {
             return Err(malformed("the SHA-256 at the end").into());
         }
         if self.input.read(&mut [0]).map_err(Failure::file)? != 0 {
-            return Err(malformed("its length: something follows the end").into());
+            return Err(malformed("its length: there are bytes after the end").into());
         }
         Ok(computed)
     }
@@ -223,7 +223,7 @@ impl<R: Read> ArchiveReader<R> {
         Ok(bytes)
     }
 
-    /// This many bytes. Grows with what is there, whatever is announced.
+    /// Reads this many bytes. Allocates only for bytes that are there, whatever length is announced.
     fn run(&mut self, length: u64) -> Result<Vec<u8>, Failure> {
         let mut bytes = Vec::new();
         let mut limited = Read::by_ref(&mut self.input).take(length);
@@ -244,12 +244,12 @@ fn cut_short(error: std::io::Error) -> Failure {
     }
 }
 
-/// An error that names the part of an export that is not right.
+/// An error that names the wrong part of an export.
 pub(super) fn malformed(what: &str) -> Error {
     Error::new(
         ErrorCode::MalformedExport,
         format!(
-            "this is not a complete export of a study (wrong: {what}); nothing was imported: export it again"
+            "this is not a complete export of a study (wrong: {what}); nothing was imported: export the study again"
         ),
     )
 }

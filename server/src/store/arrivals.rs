@@ -1,4 +1,4 @@
-//! How many reports came when: counts that grow coarser with age, so that a study has few of them and they say little.
+//! Reports received over time: counts that get coarser with age, so that they are few and reveal little.
 
 use eigenveil_shared::Result;
 use rusqlite::{Connection, Transaction, params};
@@ -8,24 +8,24 @@ use super::{Store, failure::Failure, study::Study};
 const MINUTE: u64 = 60;
 const HOUR: u64 = 3_600;
 const DAY: u64 = 86_400;
-/// Minutes are kept this long, then folded into hours; hours this long, then folded into days.
-const FOLDS: [(u64, u64, u64); 2] = [(MINUTE, HOUR, 2 * HOUR), (HOUR, DAY, 14 * DAY)];
+/// Minutes are rolled up into hours at the first age, hours into days at the second.
+const ROLLUPS: [(u64, u64, u64); 2] = [(MINUTE, HOUR, 2 * HOUR), (HOUR, DAY, 14 * DAY)];
 
-/// Reports accepted by upload within one stretch of time.
+/// Reports accepted by upload in one interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Arrivals {
-    /// Length of the stretch in seconds.
+pub(crate) struct ArrivalCount {
+    /// Length of the interval in seconds.
     pub(crate) seconds: u64,
-    /// Its begin, in seconds since 1970-01-01 UTC.
+    /// Its start, in seconds since 1970-01-01 UTC.
     pub(crate) start: u64,
     /// Reports.
     pub(crate) n: u64,
 }
 
-/// Counts the reports of a commit. The first of a minute folds what is old.
+/// Counts the reports of a commit. The first commit of a minute rolls up old counts.
 pub(super) fn count(
     transaction: &Transaction<'_>,
-    study_row: i64,
+    study_pk: i64,
     now_s: u64,
     reports: u64,
 ) -> Result<(), Failure> {
@@ -34,40 +34,41 @@ pub(super) fn count(
     let minute = now_s - now_s % MINUTE;
     let counted = transaction
         .prepare_cached(
-            "UPDATE arrivals SET n = n + ? WHERE study = ? AND seconds = 60 AND start = ?",
+            "UPDATE arrivals SET n = n + ? WHERE study_pk = ? AND seconds = 60 AND start = ?",
         )?
-        .execute(params![reports, study_row, minute])?;
+        .execute(params![reports, study_pk, minute])?;
     if counted > 0 {
         return Ok(());
     }
     transaction.execute(
-        "INSERT INTO arrivals (study, seconds, start, n) VALUES (?, 60, ?, ?)",
-        params![study_row, minute, reports],
+        "INSERT INTO arrivals (study_pk, seconds, start, n) VALUES (?, 60, ?, ?)",
+        params![study_pk, minute, reports],
     )?;
-    for (fine, coarse, age) in FOLDS {
-        // Whole stretches only: a coarse one and its parts are never both there.
+    for (fine, coarse, age) in ROLLUPS {
+        // Whole intervals only: a coarse one and its parts never exist together.
         let until = now_s.saturating_sub(age) / coarse * coarse;
         transaction.execute(
-            "INSERT INTO arrivals (study, seconds, start, n)
-             SELECT study, ?1, start / ?1 * ?1, sum(n) FROM arrivals
-             WHERE study = ?2 AND seconds = ?3 AND start < ?4 GROUP BY start / ?1
+            "INSERT INTO arrivals (study_pk, seconds, start, n)
+             SELECT study_pk, ?1, start / ?1 * ?1, sum(n) FROM arrivals
+             WHERE study_pk = ?2 AND seconds = ?3 AND start < ?4 GROUP BY start / ?1
              ON CONFLICT DO UPDATE SET n = n + excluded.n",
-            params![coarse, study_row, fine, until],
+            params![coarse, study_pk, fine, until],
         )?;
         transaction.execute(
-            "DELETE FROM arrivals WHERE study = ? AND seconds = ? AND start < ?",
-            params![study_row, fine, until],
+            "DELETE FROM arrivals WHERE study_pk = ? AND seconds = ? AND start < ?",
+            params![study_pk, fine, until],
         )?;
     }
     Ok(())
 }
 
 /// All counts of a study, oldest first.
-fn read(connection: &Connection, study_row: i64) -> Result<Vec<Arrivals>, Failure> {
-    let mut statement = connection
-        .prepare_cached("SELECT seconds, start, n FROM arrivals WHERE study = ? ORDER BY start")?;
-    let rows = statement.query_map([study_row], |row| {
-        Ok(Arrivals {
+fn read(connection: &Connection, study_pk: i64) -> Result<Vec<ArrivalCount>, Failure> {
+    let mut statement = connection.prepare_cached(
+        "SELECT seconds, start, n FROM arrivals WHERE study_pk = ? ORDER BY start",
+    )?;
+    let rows = statement.query_map([study_pk], |row| {
+        Ok(ArrivalCount {
             seconds: row.get(0)?,
             start: row.get(1)?,
             n: row.get(2)?,
@@ -77,9 +78,9 @@ fn read(connection: &Connection, study_row: i64) -> Result<Vec<Arrivals>, Failur
 }
 
 impl Store {
-    /// When the study's reports came, oldest first; imported ones are not among them. Blocks while reading.
-    pub(crate) fn arrivals(&self, study: &Study) -> Result<Vec<Arrivals>> {
-        read(&self.reader(), study.row).map_err(Failure::into_error)
+    /// When the study's reports were uploaded, oldest first; imported reports are not included. Blocks while reading.
+    pub(crate) fn arrivals(&self, study: &Study) -> Result<Vec<ArrivalCount>> {
+        read(&self.reader(), study.pk).map_err(Failure::into_error)
     }
 }
 
@@ -88,32 +89,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_grow_coarser_and_none_is_lost() {
+    fn counts_get_coarser_and_none_is_lost() {
         let mut connection = Connection::open_in_memory().unwrap();
         connection
             .execute_batch(
-                "CREATE TABLE arrivals (study INTEGER, seconds INTEGER, start INTEGER, n INTEGER,
-                 PRIMARY KEY (study, seconds, start))",
+                "CREATE TABLE arrivals (study_pk INTEGER, seconds INTEGER, start INTEGER, n INTEGER,
+                 PRIMARY KEY (study_pk, seconds, start))",
             )
             .unwrap();
         let transaction = connection.transaction().unwrap();
-        // Ninety days, a report every seven minutes, from an odd second on.
+        // Ninety days, a report every seven minutes, starting at an odd second.
         let begin = 1_700_000_123;
         let times: Vec<u64> = (0..90 * DAY / 420).map(|i| begin + i * 420).collect();
         for &now in &times {
             count(&transaction, 1, now, 1).unwrap();
         }
         count(&transaction, 2, begin, 5).unwrap();
-        let kept = read(&transaction, 1).unwrap();
-        let total: u64 = kept.iter().map(|arrivals| arrivals.n).sum();
+        let counts = read(&transaction, 1).unwrap();
+        let total: u64 = counts.iter().map(|arrivals| arrivals.n).sum();
         assert_eq!(total, times.len() as u64);
-        // Minutes, hours and days: at most 3 h, 15 d and what there is.
-        assert!(kept.len() <= 3 * 60 + 15 * 24 + 92, "{}", kept.len());
-        for pair in kept.windows(2) {
+        // Minutes, hours and days: at most 3 h, 15 d and the rest.
+        assert!(counts.len() <= 3 * 60 + 15 * 24 + 92, "{}", counts.len());
+        for pair in counts.windows(2) {
             assert!(pair[0].start + pair[0].seconds <= pair[1].start, "{pair:?}");
         }
-        assert_eq!(kept[0].seconds, DAY);
-        assert_eq!(kept[kept.len() - 1].seconds, MINUTE);
+        assert_eq!(counts[0].seconds, DAY);
+        assert_eq!(counts[counts.len() - 1].seconds, MINUTE);
         assert_eq!(read(&transaction, 2).unwrap()[0].n, 5);
     }
 }

@@ -1,4 +1,4 @@
-//! Bucket sums: which bucket a commit goes to, how a sum is stored, and which sums are in memory.
+//! Bucket sums: which bucket a commit goes to, how a sum is stored, and which sums are cached.
 
 use std::collections::HashMap;
 
@@ -13,9 +13,9 @@ use sha2::{Digest as _, Sha256};
 use super::{failure::Failure, study::Study};
 use crate::environment::Entropy;
 
-/// What decides which bucket a commit goes to: a hash under a key of this process, so that buckets are exchangeable
-/// and nobody who counts commits can tell, let alone choose, the bucket of the next. It is not stored: the bucket itself
-/// is, with what was committed.
+/// Decides which bucket a commit goes to: a hash under a key of this process, so that buckets are exchangeable and
+/// nobody who counts commits can predict, let alone choose, the next bucket. The key is not stored; the bucket is, with
+/// the commit.
 pub(super) struct BucketKey([u8; 32]);
 
 impl BucketKey {
@@ -26,23 +26,23 @@ impl BucketKey {
     }
 
     /// The bucket of the commit with this sequence number.
-    fn bucket_of(&self, study_row: i64, commit_seq: u64, buckets: u32) -> u32 {
+    fn bucket_of(&self, study_pk: i64, commit_seq: u64, buckets: u32) -> u32 {
         let hash: [u8; 32] = Sha256::new()
             .chain_update(self.0)
-            .chain_update(study_row.to_le_bytes())
+            .chain_update(study_pk.to_le_bytes())
             .chain_update(commit_seq.to_le_bytes())
             .finalize()
             .into();
         let [a, b, c, d, ..] = hash;
-        // Of 2³² numbers to at most 32 buckets: even to one part in 10⁸.
+        // 2³² values modulo at most 32 buckets: even to one part in 10⁸.
         u32::from_le_bytes([a, b, c, d]) % buckets.max(1)
     }
 }
 
-/// Sums kept in memory, so that a commit need not read what it adds to.
+/// Sums cached in memory, so that a commit need not read what it adds to.
 ///
-/// A sum is taken out while a transaction changes it and put back after the commit: whatever a failed
-/// transaction did is gone with it.
+/// A sum is taken out while a transaction changes it and put back after the commit, so that the changes of a failed
+/// transaction are discarded with it.
 pub(super) struct BucketCache {
     key: BucketKey,
     limit: u64,
@@ -66,24 +66,24 @@ impl BucketCache {
 
     /// The bucket of a study's commit with this sequence number.
     pub(super) fn bucket_of(&self, study: &Study, commit_seq: u64) -> u32 {
-        self.key.bucket_of(study.row, commit_seq, study.buckets())
+        self.key.bucket_of(study.pk, commit_seq, study.buckets())
     }
 
-    /// Takes a bucket's sum out of the cache, or reads it.
+    /// Takes the sum of a bucket out of the cache, or reads it.
     pub(super) fn take_sum(
         &mut self,
         connection: &Connection,
         study: &Study,
         bucket: u32,
     ) -> Result<Accumulator, Failure> {
-        if let Some((sums, _)) = self.sums.remove(&(study.row, bucket)) {
+        if let Some((sums, _)) = self.sums.remove(&(study.pk, bucket)) {
             self.used -= size_of_sum(&sums);
             return Ok(sums);
         }
         read_sum(connection, study, bucket)
     }
 
-    /// Writes a bucket's sum within a transaction.
+    /// Writes the sum of a bucket within a transaction.
     pub(super) fn write(
         &mut self,
         connection: &Connection,
@@ -94,13 +94,13 @@ impl BucketCache {
         write_sum(connection, study, bucket, sums, &mut self.bytes)
     }
 
-    /// Forgets a study: its sums were changed by somebody else, or are gone.
-    pub(super) fn evict(&mut self, study_row: i64) {
-        self.sums.retain(|(row, _), _| *row != study_row);
+    /// Evicts a study whose stored sums were changed by an import, or deleted.
+    pub(super) fn evict(&mut self, study_pk: i64) {
+        self.sums.retain(|(row, _), _| *row != study_pk);
         self.used = self.sums.values().map(|(sums, _)| size_of_sum(sums)).sum();
     }
 
-    /// Puts a committed sum back; the least recently used ones make room.
+    /// Puts a committed sum back, evicting the least recently used ones.
     pub(super) fn put(&mut self, study: &Study, bucket: u32, sums: Accumulator) {
         let size = size_of_sum(&sums);
         while self.used.saturating_add(size) > self.limit {
@@ -118,7 +118,7 @@ impl BucketCache {
         }
         self.turn += 1;
         self.used += size;
-        self.sums.insert((study.row, bucket), (sums, self.turn));
+        self.sums.insert((study.pk, bucket), (sums, self.turn));
     }
 }
 
@@ -126,7 +126,7 @@ fn size_of_sum(sums: &Accumulator) -> u64 {
     8 * packed_len(sums.dimension()) as u64
 }
 
-/// A bucket's sum as it is stored; an empty one where the bucket has no reports.
+/// The stored sum of a bucket; zero for a bucket without reports.
 pub(super) fn read_sum(
     connection: &Connection,
     study: &Study,
@@ -134,8 +134,8 @@ pub(super) fn read_sum(
 ) -> Result<Accumulator, Failure> {
     let p = study.params().report_dimension();
     let stored: Option<(u64, Vec<u8>)> = connection
-        .prepare_cached("SELECT n, sum FROM buckets WHERE study = ? AND bucket = ?")?
-        .query_row(params![study.row, bucket], |row| {
+        .prepare_cached("SELECT n, sum FROM buckets WHERE study_pk = ? AND bucket = ?")?
+        .query_row(params![study.pk, bucket], |row| {
             Ok((row.get(0)?, row.get(1)?))
         })
         .optional()?;
@@ -145,7 +145,7 @@ pub(super) fn read_sum(
     }
 }
 
-/// Stores a bucket's sum; `bytes` is room to write it in.
+/// Stores the sum of a bucket; `bytes` is a scratch buffer.
 pub(super) fn write_sum(
     connection: &Connection,
     study: &Study,
@@ -158,10 +158,10 @@ pub(super) fn write_sum(
     bytes.extend(entries.flat_map(|entry| entry.to_le_bytes()));
     connection
         .prepare_cached(
-            "INSERT INTO buckets (study, bucket, n, sum) VALUES (?, ?, ?, ?)
-             ON CONFLICT (study, bucket) DO UPDATE SET n = excluded.n, sum = excluded.sum",
+            "INSERT INTO buckets (study_pk, bucket, n, sum) VALUES (?, ?, ?, ?)
+             ON CONFLICT (study_pk, bucket) DO UPDATE SET n = excluded.n, sum = excluded.sum",
         )?
-        .execute(params![study.row, bucket, sums.count(), *bytes])?;
+        .execute(params![study.pk, bucket, sums.count(), *bytes])?;
     Ok(())
 }
 
@@ -171,9 +171,9 @@ pub(super) fn read_sums(
     study: &Study,
 ) -> Result<Vec<(u32, Accumulator)>, Failure> {
     let p = study.params().report_dimension();
-    let mut statement =
-        connection.prepare("SELECT bucket, n, sum FROM buckets WHERE study = ? ORDER BY bucket")?;
-    let mut rows = statement.query([study.row])?;
+    let mut statement = connection
+        .prepare("SELECT bucket, n, sum FROM buckets WHERE study_pk = ? ORDER BY bucket")?;
+    let mut rows = statement.query([study.pk])?;
     let mut sums = Vec::new();
     while let Some(row) = rows.next()? {
         let sum = row.get_ref(2)?.as_blob().map_err(Failure::damaged)?;
@@ -213,7 +213,7 @@ mod tests {
     };
 
     #[test]
-    fn commits_spread_evenly_and_otherwise_under_another_key_and_in_another_study() {
+    fn commits_spread_evenly_and_depend_on_key_and_study() {
         let key = BucketKey([7; 32]);
         let mut counts = [0_u32; 32];
         for commit in 0..32_000 {
@@ -229,12 +229,12 @@ mod tests {
             let pairs = (0..32_000).map(|n| (key.bucket_of(1, n, 32), other.bucket_of(row, n, 32)));
             pairs.filter(|(a, b)| a == b).count()
         };
-        // As many as by chance.
+        // As many as expected by chance.
         assert!((813..1_187).contains(&same(&BucketKey([8; 32]), 1)));
         assert!((813..1_187).contains(&same(&key, 2)));
     }
 
-    /// Whoever counts the commits of a study knows what he would know of any other server.
+    /// Counting a study's commits reveals nothing about its buckets.
     #[tokio::test]
     async fn two_servers_put_the_same_commits_into_different_buckets() {
         let mut filled = Vec::new();
@@ -248,15 +248,15 @@ mod tests {
                 store.submit(&study, vec![report]).await.unwrap();
             }
             let counts = |(bucket, sums): &(u32, Accumulator)| (*bucket, sums.count());
-            let moment = store.moment(&study, Cancel::NEVER).unwrap();
-            filled.push(moment.buckets.iter().map(counts).collect::<Vec<_>>());
+            let sums = store.bucket_sums(&study, Cancel::NEVER).unwrap();
+            filled.push(sums.buckets.iter().map(counts).collect::<Vec<_>>());
         }
         // By chance less than once in 10¹⁰ runs.
         assert_ne!(filled[0], filled[1]);
     }
 
     #[test]
-    fn sums_survive_their_bytes() {
+    fn sums_round_trip_through_bytes() {
         let entries = vec![1.5, -0.0, f64::MIN_POSITIVE / 4.0, 3.0, f64::MAX, -7.25];
         let bytes: Vec<u8> = entries.iter().flat_map(|x| x.to_le_bytes()).collect();
         let sums = decode_sum(3, 9, &bytes).unwrap();

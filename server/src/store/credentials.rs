@@ -1,4 +1,4 @@
-//! Who a bearer token belongs to; analysts' tokens as the store keeps them.
+//! Whose bearer token it is, and the analyst tokens in the store.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -17,8 +17,8 @@ use super::{
     token::{self, TokenHash},
 };
 
-/// Most analysts' tokens: each request with a token is compared with all of them.
-const MAX_ANALYSTS: usize = 1_000;
+/// Maximum number of analyst tokens: each presented token is compared with all of them.
+const MAX_ANALYST_TOKENS: usize = 1_000;
 
 /// What a token allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub(crate) enum Identity {
     Analyst(Option<StudyId>),
 }
 
-/// One analyst's token.
+/// One analyst token.
 #[derive(Clone)]
 struct Analyst {
     id: [u8; 8],
@@ -50,12 +50,12 @@ impl Analyst {
     }
 }
 
-/// The hashes in force. Only the writer changes them, after the commit.
+/// The hashes of the valid tokens. Only the writer changes them, after the commit.
 pub(super) struct Credentials {
-    held: RwLock<Held>,
+    table: RwLock<TokenTable>,
 }
 
-struct Held {
+struct TokenTable {
     operator: TokenHash,
     /// Oldest first.
     analysts: Vec<Analyst>,
@@ -65,7 +65,7 @@ impl Credentials {
     pub(super) fn load(connection: &Connection, operator: TokenHash) -> Result<Self, Failure> {
         let mut statement = connection.prepare(
             "SELECT a.id, a.name, s.id, a.created_at_ms, a.hash
-             FROM analyst_tokens AS a LEFT JOIN studies AS s USING (study)
+             FROM analyst_tokens AS a LEFT JOIN studies AS s USING (study_pk)
              ORDER BY a.created_at_ms, a.name, a.id",
         )?;
         let analysts = statement
@@ -80,54 +80,56 @@ impl Credentials {
             })?
             .collect::<rusqlite::Result<_>>()?;
         Ok(Self {
-            held: RwLock::new(Held { operator, analysts }),
+            table: RwLock::new(TokenTable { operator, analysts }),
         })
     }
 
     /// Whose token this is, in time that does not depend on how much of it is right.
     fn identify(&self, hash: &TokenHash) -> Option<Identity> {
-        let held = self.held.read().unwrap_or_else(PoisonError::into_inner);
-        // All are compared, whoever it is.
-        let analyst = held.analysts.iter().fold(None, |found, analyst| {
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        // Always compare all of them.
+        let analyst = table.analysts.iter().fold(None, |found, analyst| {
             if analyst.hash.is(hash) {
                 Some(Identity::Analyst(analyst.study))
             } else {
                 found
             }
         });
-        if held.operator.is(hash) {
+        if table.operator.is(hash) {
             Some(Identity::Operator)
         } else {
             analyst
         }
     }
 
-    /// Forgets the tokens that read this study only.
+    /// Removes the tokens for this study only.
     pub(super) fn forget_study(&self, study: StudyId) {
-        self.change(|held| {
-            held.analysts.retain(|analyst| analyst.study != Some(study));
+        self.change(|table| {
+            table
+                .analysts
+                .retain(|analyst| analyst.study != Some(study));
         });
     }
 
-    fn change(&self, change: impl FnOnce(&mut Held)) {
-        change(&mut self.held.write().unwrap_or_else(PoisonError::into_inner));
+    fn change(&self, change: impl FnOnce(&mut TokenTable)) {
+        change(&mut self.table.write().unwrap_or_else(PoisonError::into_inner));
     }
 }
 
 impl Store {
-    /// Whose token has this hash, now: one that was rotated or revoked is nobody's.
+    /// Whose token has this hash now; `None` if it was rotated or revoked.
     pub(crate) fn identify_hash(&self, hash: &TokenHash) -> Option<Identity> {
         self.shared.credentials.identify(hash)
     }
 
     /// 256 new random bits, as 64 hexadecimal digits.
     pub(crate) fn fresh_secret(&self) -> Result<String> {
-        token::fresh(&*self.shared.environment.entropy)
+        token::generate(&*self.shared.environment.entropy)
     }
 
-    /// Gives the server a new operator's token, in the answer and in its file. The old one stops working.
-    pub async fn rotate_token(&self) -> Result<RotatedToken> {
-        let token = token::fresh(&*self.shared.environment.entropy)?;
+    /// Replaces the operator token, in the response and in its file. The old one stops working.
+    pub async fn rotate_operator_token(&self) -> Result<RotatedToken> {
+        let token = token::generate(&*self.shared.environment.entropy)?;
         let hash = TokenHash::new(&token);
         let files = self.shared.directory.token_files();
         let credentials = Arc::clone(&self.shared.credentials);
@@ -136,13 +138,13 @@ impl Store {
             move |transaction| {
                 let (files, token) = staged;
                 files.stage(&token)?;
-                token::keep(transaction, &hash)
+                token::save_hash(transaction, &hash)
             },
             move |(), _| {
-                credentials.change(|held| held.operator = hash);
-                // The next start does it; the answer has the token in any case.
+                credentials.change(|table| table.operator = hash);
+                // The next start repeats this; the response has the token in any case.
                 if let Err(error) = files.adopt() {
-                    tracing::error!(%error, "the operator's new token is not in its file yet");
+                    tracing::error!(%error, "the new operator token could not be written to its file");
                 }
             },
         )
@@ -150,23 +152,23 @@ impl Store {
         Ok(RotatedToken { token })
     }
 
-    /// Makes a token with which estimates can be read, of one study or of all.
+    /// Creates an analyst token, which can read estimates of one study or of all.
     ///
     /// # Errors
     /// `invalid-name`; `invalid-request` beyond 1,000 of them; `study-not-found`; those of the store.
-    pub async fn create_analyst(&self, request: CreateAnalyst) -> Result<CreatedAnalyst> {
+    pub async fn create_analyst_token(&self, request: CreateAnalyst) -> Result<CreatedAnalyst> {
         check_name("the name of the token", &request.name)?;
         let study: Option<Arc<Study>> = request
             .study
             .map(|text| {
                 StudyId::parse(&text)
-                    .ok_or_else(rows::no_such_identifier)
+                    .ok_or_else(rows::invalid_study_id)
                     .and_then(|id| self.study(id))
             })
             .transpose()?;
         let mut id = [0; 8];
         self.shared.environment.entropy.fill(&mut id)?;
-        let token = token::fresh(&*self.shared.environment.entropy)?;
+        let token = token::generate(&*self.shared.environment.entropy)?;
         let analyst = Analyst {
             id,
             name: request.name,
@@ -179,30 +181,30 @@ impl Store {
         self.write(
             move |transaction| {
                 if let Some(study) = &study {
-                    rows::require(transaction, study.row, study.id())?;
+                    rows::require(transaction, study.pk, study.id())?;
                 }
-                let there: usize =
+                let existing: usize =
                     transaction.query_row("SELECT count(*) FROM analyst_tokens", [], |row| {
                         row.get(0)
                     })?;
-                if there >= MAX_ANALYSTS {
-                    return Err(Error::invalid_request(format!("there are {there} analysts' tokens and at most {MAX_ANALYSTS} are kept; revoke some first"))
+                if existing >= MAX_ANALYST_TOKENS {
+                    return Err(Error::invalid_request(format!("there are {existing} analyst tokens and the limit is {MAX_ANALYST_TOKENS}; revoke some first"))
                     .into());
                 }
                 transaction.execute(
-                    "INSERT INTO analyst_tokens (id, name, study, created_at_ms, hash)
+                    "INSERT INTO analyst_tokens (id, name, study_pk, created_at_ms, hash)
                      VALUES (?, ?, ?, ?, ?)",
                     params![
                         analyst.id,
                         analyst.name,
-                        study.map(|study| study.row),
+                        study.map(|study| study.pk),
                         analyst.created_at_ms,
                         analyst.hash.bytes()
                     ],
                 )?;
                 Ok(analyst)
             },
-            move |analyst, _| credentials.change(|held| held.analysts.push(analyst.clone())),
+            move |analyst, _| credentials.change(|table| table.analysts.push(analyst.clone())),
         )
         .await?;
         Ok(CreatedAnalyst {
@@ -211,22 +213,22 @@ impl Store {
         })
     }
 
-    /// All analysts' tokens, oldest first, without their text, which nobody here knows.
-    pub fn analysts(&self) -> Vec<AnalystDocument> {
-        let held = self.shared.credentials.held.read();
-        let held = held.unwrap_or_else(PoisonError::into_inner);
-        held.analysts.iter().map(Analyst::document).collect()
+    /// All analyst tokens, oldest first, without their text, which is not stored.
+    pub fn analyst_tokens(&self) -> Vec<AnalystDocument> {
+        let table = self.shared.credentials.table.read();
+        let table = table.unwrap_or_else(PoisonError::into_inner);
+        table.analysts.iter().map(Analyst::document).collect()
     }
 
-    /// Makes the analyst's token of this identifier useless.
+    /// Revokes the analyst token with this identifier.
     ///
     /// # Errors
     /// `analyst-token-not-found`; those of the store.
-    pub async fn revoke_analyst(&self, id: &str) -> Result<()> {
+    pub async fn revoke_analyst_token(&self, id: &str) -> Result<()> {
         let missing = || {
             Error::new(
                 ErrorCode::AnalystTokenNotFound,
-                "there is no analyst's token of that identifier; `eigenveil token list` or GET /v1/tokens shows those there are",
+                "there is no analyst token with this identifier; list them with `eigenveil token list` or GET /v1/tokens",
             )
         };
         let id: [u8; 8] = from_hex(id)
@@ -240,7 +242,7 @@ impl Store {
                 0 => Err(missing().into()),
                 _ => Ok(()),
             },
-            move |(), _| credentials.change(|held| held.analysts.retain(|other| other.id != id)),
+            move |(), _| credentials.change(|table| table.analysts.retain(|other| other.id != id)),
         )
         .await
     }

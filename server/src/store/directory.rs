@@ -1,4 +1,4 @@
-//! The data directory: made when missing, refused when it is somebody else's, locked while in use.
+//! The data directory: created if missing, rejected if it contains something else, locked while in use.
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions, TryLockError},
@@ -14,13 +14,13 @@ use super::{schema, unavailable};
 
 /// The database file.
 pub(super) const DATABASE: &str = "eigenveil.db";
-/// Held while a server uses the directory.
+/// Locked while a server uses the directory.
 const LOCK: &str = "eigenveil.lock";
-/// The operator's token, written once.
+/// The operator token in force.
 pub(super) const TOKEN: &str = "operator.token";
-/// One that is to take its place.
+/// The staged operator token, about to replace it.
 const NEXT_TOKEN: &str = "operator.token.new";
-/// What files begin with that a crash may leave and the next start removes.
+/// Prefix of temporary files, which a crash may leave behind and the next start removes.
 pub(super) const TEMPORARY: &str = ".eigenveil-";
 
 fn failed(path: &Path, what: &str, error: &io::Error) -> Error {
@@ -30,17 +30,17 @@ fn failed(path: &Path, what: &str, error: &io::Error) -> Error {
     ))
 }
 
-/// Refuses a directory that somebody else uses for something else.
-fn refuse_foreign(path: &Path) -> Result<()> {
+/// Rejects a directory that is used for something else.
+fn reject_foreign(path: &Path) -> Result<()> {
     if path.join(DATABASE).exists() {
         return Ok(());
     }
     for entry in fs::read_dir(path).map_err(|e| failed(path, "read", &e))? {
         let name = entry.map_err(|e| failed(path, "read", &e))?.file_name();
-        // A crash before the database was made leaves the lock; a fresh volume has lost+found.
+        // A crash before the database was created leaves the lock; a new volume has lost+found.
         if name != LOCK && name != "lost+found" {
             return Err(unavailable(format!(
-                "the directory {} holds {name:?} but no {DATABASE}; give an empty directory, or the data directory of an earlier run",
+                "the directory {} contains {name:?} but no {DATABASE}; give an empty directory, or the data directory of an earlier run",
                 path.display()
             )));
         }
@@ -48,21 +48,21 @@ fn refuse_foreign(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Whether a server could use this data directory, as far as can be seen without changing or locking anything.
+/// Whether a server could use this data directory, as far as can be told without changing or locking anything.
 pub(crate) fn check(path: &Path) -> Result<()> {
     let access = Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK;
     if path.exists() {
         rustix::fs::access(path, access).map_err(|e| failed(path, "used", &e.into()))?;
-        refuse_foreign(path)?;
+        reject_foreign(path)?;
         let database = path.join(DATABASE);
         if database.exists() {
             rustix::fs::access(&database, Access::READ_OK | Access::WRITE_OK)
                 .map_err(|e| failed(path, "written to", &e.into()))?;
-            schema::refuse_old(&database)?;
+            schema::reject_old(&database)?;
         }
         return Ok(());
     }
-    // It will be made, with the directories above it that are missing.
+    // It will be created, together with its missing parents.
     let above = std::path::absolute(path).map_err(|e| failed(path, "created", &e))?;
     match above.ancestors().find(|above| above.exists()) {
         Some(above) => {
@@ -72,7 +72,7 @@ pub(crate) fn check(path: &Path) -> Result<()> {
     }
 }
 
-/// A data directory that this process alone uses, until dropped.
+/// A data directory used by this process only, until dropped.
 #[derive(Debug)]
 pub(super) struct DataDirectory {
     path: PathBuf,
@@ -80,7 +80,7 @@ pub(super) struct DataDirectory {
 }
 
 impl DataDirectory {
-    /// Makes or enters the directory and locks it.
+    /// Creates the directory if it is missing, and locks it.
     pub(super) fn open(path: &Path) -> Result<Self> {
         let failed = |what: &str, error| failed(path, what, &error);
         DirBuilder::new()
@@ -88,7 +88,7 @@ impl DataDirectory {
             .mode(0o700)
             .create(path)
             .map_err(|e| failed("created", e))?;
-        refuse_foreign(path)?;
+        reject_foreign(path)?;
         let lock = OpenOptions::new()
             .create(true)
             .truncate(false)
@@ -111,8 +111,8 @@ impl DataDirectory {
                 fs::remove_file(entry.path()).map_err(|e| failed("cleared", e))?;
             }
         }
-        // Made here so that nobody else can read it, whatever the directory allows; an empty file is
-        // an empty database, and the write-ahead log takes over its mode.
+        // Created here so that nobody else can read it, whatever the mode of the directory; an empty file is an empty
+        // database, and the write-ahead log inherits its mode.
         OpenOptions::new()
             .create(true)
             .truncate(false)
@@ -135,7 +135,7 @@ impl DataDirectory {
     }
 
     /// The database's write-ahead log.
-    pub(super) fn log(&self) -> PathBuf {
+    pub(super) fn wal_path(&self) -> PathBuf {
         self.path.join(format!("{DATABASE}-wal"))
     }
 
@@ -146,7 +146,7 @@ impl DataDirectory {
     }
 }
 
-/// The operator's token, and the one that is to take its place.
+/// The file of the operator token, and of the staged one.
 #[derive(Clone, Debug)]
 pub(super) struct TokenFiles {
     directory: PathBuf,
@@ -171,10 +171,10 @@ impl TokenFiles {
         }
     }
 
-    /// Writes a token, durably, where it does not count yet; readable by its owner only.
+    /// Writes a token durably to the staging file, readable by its owner only. It is not valid yet.
     pub(super) fn stage(&self, token: &str) -> Result<()> {
         let write = || -> io::Result<()> {
-            // Made anew: an existing file could be readable by others.
+            // Created anew: others might be able to read an existing file.
             match fs::remove_file(self.next()) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
@@ -191,14 +191,14 @@ impl TokenFiles {
         write().map_err(|error| self.failed(&error))
     }
 
-    /// The staged token takes the place of the one in force.
+    /// The staged token replaces the one in force.
     pub(super) fn adopt(&self) -> Result<()> {
         fs::rename(self.next(), self.path())
             .and_then(|()| self.sync())
             .map_err(|error| self.failed(&error))
     }
 
-    /// Forgets the staged token.
+    /// Deletes the staged token.
     pub(super) fn discard(&self) -> Result<()> {
         fs::remove_file(self.next()).map_err(|error| self.failed(&error))
     }
@@ -209,7 +209,7 @@ impl TokenFiles {
 
     fn failed(&self, error: &io::Error) -> eigenveil_shared::Error {
         unavailable(format!(
-            "the operator's token cannot be written to {} ({error}); check the permissions of the directory",
+            "the operator token cannot be written to {} ({error}); check the permissions of the directory",
             self.path().display()
         ))
     }

@@ -1,7 +1,7 @@
 //! One-time participant tokens.
 //!
-//! A token is redeemed in the transaction that stores its report, and nothing kept says which: the table has a hash
-//! and a bit, in the order of the hashes.
+//! A token is redeemed in the transaction that stores its report, and nothing stored links the two: the table has only
+//! a hash and a bit, ordered by hash.
 
 use eigenveil_shared::{
     Error, ErrorCode, Result,
@@ -12,13 +12,13 @@ use rusqlite::{OptionalExtension, Transaction, params};
 
 use super::{Store, failure::Failure, rows, schema, study::Study};
 
-/// Spends the token with this hash, or says why a report that comes with it is not taken.
+/// Spends the token with this hash, or returns why its report is rejected.
 ///
-/// A lookup by hash takes a time that depends on the hashes stored. It tells nothing that helps to find a token: who
-/// cannot choose the hash of what he sends learns nothing about its neighbours.
+/// The time of a lookup depends on the stored hashes. That does not help to find a token: a sender who cannot choose
+/// the hash learns nothing about its neighbours.
 pub(super) fn redeem(
     transaction: &Transaction<'_>,
-    row: i64,
+    pk: i64,
     hash: Option<[u8; 32]>,
 ) -> Result<Option<ErrorCode>, Failure> {
     let Some(hash) = hash else {
@@ -26,15 +26,15 @@ pub(super) fn redeem(
     };
     let spent = transaction
         .prepare_cached(
-            "UPDATE participant_tokens SET spent = 1 WHERE study = ? AND hash = ? AND spent = 0",
+            "UPDATE participant_tokens SET spent = 1 WHERE study_pk = ? AND hash = ? AND spent = 0",
         )?
-        .execute(params![row, hash])?;
+        .execute(params![pk, hash])?;
     if spent == 1 {
         return Ok(None);
     }
     let known = transaction
-        .prepare_cached("SELECT 1 FROM participant_tokens WHERE study = ? AND hash = ?")?
-        .query_row(params![row, hash], |_| Ok(()))
+        .prepare_cached("SELECT 1 FROM participant_tokens WHERE study_pk = ? AND hash = ?")?
+        .query_row(params![pk, hash], |_| Ok(()))
         .optional()?;
     Ok(Some(match known {
         Some(()) => ErrorCode::TokenSpent,
@@ -43,23 +43,23 @@ pub(super) fn redeem(
 }
 
 impl Store {
-    /// Makes one-time tokens for the participants of a study. Their text is nowhere but in the answer.
+    /// Creates one-time tokens for the participants of a study. Their text is only in the response.
     ///
     /// # Errors
-    /// `invalid-request` for none or more than 100,000; `invalid-transition` for a study that is closed or whose enrolment
-    /// is open; `study-not-found`; those of the store; `randomness-unavailable`.
+    /// `invalid-request` for none or more than 100,000; `invalid-transition` for a study that is closed or has open
+    /// enrolment; `study-not-found`; those of the store; `randomness-unavailable`.
     pub async fn issue_tokens(&self, study: &Study, count: usize) -> Result<IssuedTokens> {
         if !(1..=MAX_TOKENS_PER_REQUEST).contains(&count) {
             return Err(Error::invalid_request(format!(
                 "count is {count}; one request makes 1 to {MAX_TOKENS_PER_REQUEST} tokens"
             )));
         }
-        let (row, id) = (study.row, study.id());
+        let (pk, id) = (study.pk, study.id());
         if study.enrolment() == Enrolment::Open {
             return Err(Error::new(
                 ErrorCode::InvalidTransition,
                 format!(
-                    "the enrolment of study {id} is open: it asks for no tokens; create a study with enrolment token"
+                    "study {id} has open enrolment and uses no tokens; create a study with enrolment token"
                 ),
             ));
         }
@@ -72,23 +72,23 @@ impl Store {
             hashes.push(token.digest());
             tokens.push(token.reveal());
         }
-        // In the order of the tree: quick, and what is written says nothing of the order of the answer.
+        // In index order: fast, and the stored order reveals nothing about the order of the response.
         hashes.sort_unstable();
         self.write(
             move |transaction| {
-                if rows::state(transaction, row, id)? == StudyState::Closed {
+                if rows::state(transaction, pk, id)? == StudyState::Closed {
                     return Err(Error::new(
                         ErrorCode::InvalidTransition,
                         format!(
-                            "study {id} is closed and takes no reports; tokens for it would be useless"
+                            "study {id} is closed and accepts no reports, so tokens for it would be useless"
                         ),
                     )
                     .into());
                 }
                 let mut insert = transaction
-                    .prepare_cached("INSERT INTO participant_tokens (study, hash) VALUES (?, ?)")?;
+                    .prepare_cached("INSERT INTO participant_tokens (study_pk, hash) VALUES (?, ?)")?;
                 for hash in hashes {
-                    insert.execute(params![row, hash])?;
+                    insert.execute(params![pk, hash])?;
                 }
                 Ok(())
             },
@@ -104,12 +104,12 @@ impl Store {
     /// `study-not-found`; those of the store.
     pub fn token_counts(&self, study: &Study) -> Result<TokenCounts> {
         let count = || -> Result<TokenCounts, Failure> {
-            // An own connection: counting a million rows must not hold up everybody else.
+            // A separate connection: counting a million rows must not block other readers.
             let connection = schema::open_for_reading(&self.shared.directory.database())?;
-            rows::require(&connection, study.row, study.id())?;
+            rows::require(&connection, study.pk, study.id())?;
             Ok(connection.query_row(
-                "SELECT count(*), coalesce(sum(spent), 0) FROM participant_tokens WHERE study = ?",
-                [study.row],
+                "SELECT count(*), coalesce(sum(spent), 0) FROM participant_tokens WHERE study_pk = ?",
+                [study.pk],
                 |row| {
                     Ok(TokenCounts {
                         issued: row.get(0)?,
@@ -132,14 +132,14 @@ mod tests {
         ServerConfig,
         faults::{Fault, Faults},
         store::{
-            Store, Stored,
+            Store, SubmitOutcome,
             fixtures::{create, report},
         },
     };
 
-    /// A failed commit has spent nothing; one whose acknowledgement was never sent has spent the token with the report.
+    /// A failed commit spends nothing; a commit whose acknowledgement was lost spends the token with its report.
     #[tokio::test]
-    async fn a_token_shares_the_fate_of_its_report() {
+    async fn a_token_is_spent_exactly_when_its_report_is_stored() {
         let directory = tempfile::tempdir().unwrap();
         let config = ServerConfig::new(directory.path().join("data"));
         let faults = Faults::default();
@@ -150,25 +150,25 @@ mod tests {
         let token = ParticipantToken::parse(&issued.tokens[0]).unwrap();
         let report = report(&study, 7).with_token(&token);
         let spent = |store: &Store| store.token_counts(&study).unwrap().spent;
-        let counted = |store: &Store| store.moment(&study, Cancel::NEVER).unwrap().n;
-        let kept = |store: &Store| (spent(store), counted(store));
+        let counted = |store: &Store| store.bucket_sums(&study, Cancel::NEVER).unwrap().n;
+        let stored = |store: &Store| (spent(store), counted(store));
 
         faults.set_next(Some(Fault::CommitFails));
         assert!(store.submit(&study, vec![report.clone()]).await.is_err());
         faults.set_next(None);
-        assert_eq!(kept(&store), (0, 0));
+        assert_eq!(stored(&store), (0, 0));
         let mut store = store;
         for (fault, reports) in [(Fault::DiesBeforeCommit, 0), (Fault::DiesAfterCommit, 1)] {
             faults.set_next(Some(fault));
             assert!(store.submit(&study, vec![report.clone()]).await.is_err());
             faults.set_next(None);
-            // The directory is free when the last of the store is gone.
+            // The directory is free once the last clone of the store is dropped.
             drop(store);
             store = open();
             assert_eq!(spent(&store), reports);
         }
-        let stored = store.submit(&study, vec![report]).await.unwrap();
-        assert_eq!(stored, [Stored::Duplicate]);
-        assert_eq!(kept(&store), (1, 1));
+        let outcomes = store.submit(&study, vec![report]).await.unwrap();
+        assert_eq!(outcomes, [SubmitOutcome::Duplicate]);
+        assert_eq!(stored(&store), (1, 1));
     }
 }

@@ -1,4 +1,4 @@
-//! Estimate jobs as rows: asked for, computed in order, finished or cancelled.
+//! Estimate jobs as rows: requested, computed in order, finished or cancelled.
 
 use eigenveil_shared::{
     Error, ErrorCode, Result,
@@ -9,20 +9,20 @@ use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
 use super::{failure::Failure, study::StudyId};
 
-/// A job that is to be computed.
+/// A job to be computed.
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
-    /// Its place in the queue.
-    pub(crate) job: i64,
-    /// The study's row.
-    pub(crate) study_row: i64,
+    /// Its position in the queue.
+    pub(crate) id: i64,
+    /// The study's primary key.
+    pub(crate) study_pk: i64,
     /// What was asked for.
     pub(crate) request: EstimateRequest,
-    /// How often it was begun before.
+    /// How often it was started before.
     pub(crate) attempts: u32,
 }
 
-/// A job whose result is still text.
+/// A job whose result is still JSON text.
 pub(crate) struct StoredEstimate {
     /// Everything but the result.
     pub(crate) document: EstimateDocument,
@@ -42,24 +42,24 @@ impl StoredEstimate {
 
 const COLUMNS: &str = "number, state, request, problem, created_at_ms";
 
-/// Adds a job at the end of the queue.
+/// Appends a job to the queue.
 pub(super) fn insert(
     transaction: &Transaction<'_>,
-    study_row: i64,
+    study_pk: i64,
     study: StudyId,
     request: EstimateRequest,
     created_at_ms: u64,
 ) -> Result<EstimateDocument, Failure> {
     let text = serde_json::to_string(&request).map_err(Failure::damaged)?;
     let number: u64 = transaction.query_row(
-        "SELECT coalesce(max(number), 0) + 1 FROM estimates WHERE study = ?",
-        [study_row],
+        "SELECT coalesce(max(number), 0) + 1 FROM estimates WHERE study_pk = ?",
+        [study_pk],
         |row| row.get(0),
     )?;
     transaction.execute(
-        "INSERT INTO estimates (study, number, state, request, created_at_ms)
+        "INSERT INTO estimates (study_pk, number, state, request, created_at_ms)
          VALUES (?, ?, 'running', ?, ?)",
-        params![study_row, number, text, created_at_ms],
+        params![study_pk, number, text, created_at_ms],
     )?;
     Ok(EstimateDocument {
         number,
@@ -72,7 +72,7 @@ pub(super) fn insert(
     })
 }
 
-/// Estimates that wait or are being computed, over all studies.
+/// Estimates waiting or being computed, over all studies.
 pub(super) fn waiting(connection: &Connection) -> Result<u32, Failure> {
     Ok(connection.query_row(
         "SELECT count(*) FROM estimates WHERE state = 'running'",
@@ -81,7 +81,7 @@ pub(super) fn waiting(connection: &Connection) -> Result<u32, Failure> {
     )?)
 }
 
-/// Refuses a job when this many wait already.
+/// Rejects a job if this many are waiting already.
 pub(super) fn check_room(transaction: &Transaction<'_>, limit: u32) -> Result<(), Failure> {
     let waiting = waiting(transaction)?;
     if waiting < limit {
@@ -90,24 +90,24 @@ pub(super) fn check_room(transaction: &Transaction<'_>, limit: u32) -> Result<()
     Err(Error::new(
         ErrorCode::TooManyRequests,
         format!(
-            "{waiting} estimates are waiting already and the limit is {limit}; ask again when one is done"
+            "{waiting} estimates are waiting already and the limit is {limit}; retry when one is done"
         ),
     )
     .into())
 }
 
-/// Removes all but the newest `keep` finished jobs of the study this job belongs to. Numbers are not used again,
-/// as the newest stays.
-pub(super) fn forget_old(
+/// Deletes all but the newest `keep` finished jobs of this job's study. Numbers are not reused, because the newest
+/// stays.
+pub(super) fn delete_old(
     transaction: &Transaction<'_>,
     job: i64,
     keep: u32,
 ) -> Result<(), Failure> {
     transaction.execute(
         "DELETE FROM estimates WHERE state != 'running'
-         AND study = (SELECT study FROM estimates WHERE job = ?1)
+         AND study_pk = (SELECT study_pk FROM estimates WHERE job = ?1)
          AND number <= (SELECT number FROM estimates WHERE state != 'running'
-                        AND study = (SELECT study FROM estimates WHERE job = ?1)
+                        AND study_pk = (SELECT study_pk FROM estimates WHERE job = ?1)
                         ORDER BY number DESC LIMIT 1 OFFSET ?2)",
         params![job, keep.max(1)],
     )?;
@@ -117,15 +117,15 @@ pub(super) fn forget_old(
 /// One job of a study.
 pub(super) fn get(
     connection: &Connection,
-    study_row: i64,
+    study_pk: i64,
     study: StudyId,
     number: u64,
 ) -> Result<StoredEstimate, Failure> {
     connection
         .prepare_cached(&format!(
-            "SELECT {COLUMNS}, estimate FROM estimates WHERE study = ? AND number = ?"
+            "SELECT {COLUMNS}, estimate FROM estimates WHERE study_pk = ? AND number = ?"
         ))?
-        .query_row(params![study_row, number], |row| {
+        .query_row(params![study_pk, number], |row| {
             let text = row.get(5)?;
             Ok(document(row, study).map(|document| StoredEstimate { document, text }))
         })
@@ -136,32 +136,32 @@ pub(super) fn get(
 /// All jobs of a study, oldest first, without their results.
 pub(super) fn list(
     connection: &Connection,
-    study_row: i64,
+    study_pk: i64,
     study: StudyId,
 ) -> Result<Vec<EstimateDocument>, Failure> {
     let mut statement = connection.prepare_cached(&format!(
-        "SELECT {COLUMNS} FROM estimates WHERE study = ? ORDER BY number"
+        "SELECT {COLUMNS} FROM estimates WHERE study_pk = ? ORDER BY number"
     ))?;
-    let rows = statement.query_map([study_row], |row| Ok(document(row, study)))?;
+    let rows = statement.query_map([study_pk], |row| Ok(document(row, study)))?;
     rows.map(|row| row?).collect()
 }
 
-/// Cancels a job that is not finished. Returns the document and the job's place in the queue.
+/// Cancels a job that is not finished. Returns its document and its position in the queue.
 pub(super) fn cancel(
     transaction: &Transaction<'_>,
-    study_row: i64,
+    study_pk: i64,
     study: StudyId,
     number: u64,
     now_ms: u64,
 ) -> Result<(EstimateDocument, i64), Failure> {
-    let mut current = get(transaction, study_row, study, number)?.document;
+    let mut current = get(transaction, study_pk, study, number)?.document;
     match current.state {
         EstimateState::Running | EstimateState::Cancelled => {}
         finished @ (EstimateState::Done | EstimateState::Failed) => {
             return Err(Error::new(
                 ErrorCode::InvalidTransition,
                 format!(
-                    "estimate {number} is {}; only one that is running can be cancelled",
+                    "estimate {number} is {}; only a running one can be cancelled",
                     finished.as_str()
                 ),
             )
@@ -170,29 +170,29 @@ pub(super) fn cancel(
     }
     transaction.execute(
         "UPDATE estimates SET state = 'cancelled', finished_at_ms = ?
-         WHERE study = ? AND number = ? AND state = 'running'",
-        params![now_ms, study_row, number],
+         WHERE study_pk = ? AND number = ? AND state = 'running'",
+        params![now_ms, study_pk, number],
     )?;
     let job = transaction.query_row(
-        "SELECT job FROM estimates WHERE study = ? AND number = ?",
-        params![study_row, number],
+        "SELECT job FROM estimates WHERE study_pk = ? AND number = ?",
+        params![study_pk, number],
         |row| row.get(0),
     )?;
     current.state = EstimateState::Cancelled;
     Ok((current, job))
 }
 
-/// The job that is next, marked as begun.
-pub(super) fn begin_next(transaction: &Transaction<'_>) -> Result<Option<Job>, Failure> {
+/// The next job, marked as started.
+pub(super) fn start_next(transaction: &Transaction<'_>) -> Result<Option<Job>, Failure> {
     let next: Option<(i64, i64, String, u32)> = transaction
         .query_row(
-            "SELECT job, study, request, attempts FROM estimates
+            "SELECT job, study_pk, request, attempts FROM estimates
              WHERE state = 'running' ORDER BY job LIMIT 1",
             [],
             |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)),
         )
         .optional()?;
-    let Some((job, study_row, request, attempts)) = next else {
+    let Some((job, study_pk, request, attempts)) = next else {
         return Ok(None);
     };
     transaction.execute(
@@ -200,15 +200,15 @@ pub(super) fn begin_next(transaction: &Transaction<'_>) -> Result<Option<Job>, F
         [job],
     )?;
     Ok(Some(Job {
-        job,
-        study_row,
+        id: job,
+        study_pk,
         request: serde_json::from_str(&request).map_err(Failure::damaged)?,
         attempts,
     }))
 }
 
-/// Takes back [`begin_next`]: the server stops in good order and the job will run again.
-pub(super) fn put_back(transaction: &Transaction<'_>, job: i64) -> Result<(), Failure> {
+/// Undoes [`start_next`]: after a graceful shutdown the job runs again.
+pub(super) fn requeue(transaction: &Transaction<'_>, job: i64) -> Result<(), Failure> {
     transaction.execute(
         "UPDATE estimates SET attempts = attempts - 1
          WHERE job = ? AND state = 'running' AND attempts > 0",
@@ -217,7 +217,7 @@ pub(super) fn put_back(transaction: &Transaction<'_>, job: i64) -> Result<(), Fa
     Ok(())
 }
 
-/// Stores what came of a job, unless it was cancelled meanwhile.
+/// Stores the outcome of a job, unless it was cancelled meanwhile.
 pub(super) fn finish(
     transaction: &Transaction<'_>,
     job: i64,

@@ -1,29 +1,29 @@
-//! Why the store could not do something.
+//! Failures of the store.
 
 use std::fmt;
 
 use eigenveil_shared::{Error, ErrorCode};
 
-/// A failed read or transaction. Whatever it is, nothing was counted.
+/// A failed read or transaction. In every case nothing was counted.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// SQLite refused.
+    /// An error of SQLite.
     Sqlite(rusqlite::Error),
-    /// Stored bytes are not what was written: how so.
+    /// Stored bytes are not what was written; the text says how.
     Damaged(String),
-    /// Another server has taken the database over: this one may not write any more.
-    Ousted,
-    /// The request cannot be done in the state the store is in.
-    Refused(Error),
+    /// Another server has taken over the database: this one must not write any more.
+    LeaseLost,
+    /// The request is not possible in the current state.
+    Rejected(Error),
 }
 
 impl Failure {
-    /// Stored bytes that are not what was written.
+    /// Stored bytes are not what was written.
     pub(super) fn damaged(what: impl fmt::Display) -> Self {
         Self::Damaged(what.to_string())
     }
 
-    /// What is to be said of the damage, if it is that.
+    /// The message about the damage, if this is damage.
     pub(super) fn damage(&self) -> Option<String> {
         let what: &dyn fmt::Display = match self {
             Failure::Damaged(what) => what,
@@ -42,14 +42,14 @@ impl Failure {
         ))
     }
 
-    /// Whether there was no room for it.
+    /// Whether the disk or the store was full.
     pub(super) fn is_full(&self) -> bool {
         matches!(self, Failure::Sqlite(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull))
     }
 
-    /// A file beside the database that cannot be written or read.
+    /// A temporary file in the data directory could not be written or read.
     pub(super) fn file(why: impl fmt::Display) -> Self {
-        Self::Refused(unavailable(format!(
+        Self::Rejected(unavailable(format!(
             "a temporary file in the data directory cannot be used ({why}); nothing was changed: check the disk and try again"
         )))
     }
@@ -61,16 +61,16 @@ impl Failure {
         if self.is_full() {
             return Error::new(
                 ErrorCode::StoreFull,
-                "the store has no room for this and nothing was changed; the operator has to free disk space, delete studies, or raise max_store_bytes: send it again after that",
+                "the store is full and nothing was changed; the operator has to free disk space, delete studies, or raise max_store_bytes: retry after that",
             );
         }
         match self {
-            Failure::Ousted => unavailable(OUSTED),
+            Failure::LeaseLost => unavailable(LEASE_LOST),
             Failure::Damaged(what) => unavailable(what),
             Failure::Sqlite(error) => unavailable(format!(
-                "the store could not do this ({error}); nothing was changed: try again, and tell the operator if it keeps failing"
+                "the store failed ({error}); nothing was changed: retry, and tell the operator if it keeps failing"
             )),
-            Failure::Refused(error) => error,
+            Failure::Rejected(error) => error,
         }
     }
 }
@@ -80,8 +80,8 @@ impl fmt::Display for Failure {
         match self {
             Failure::Sqlite(error) => error.fmt(f),
             Failure::Damaged(what) => what.fmt(f),
-            Failure::Ousted => OUSTED.fmt(f),
-            Failure::Refused(error) => error.fmt(f),
+            Failure::LeaseLost => LEASE_LOST.fmt(f),
+            Failure::Rejected(error) => error.fmt(f),
         }
     }
 }
@@ -94,13 +94,13 @@ impl From<rusqlite::Error> for Failure {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        Failure::Refused(error)
+        Failure::Rejected(error)
     }
 }
 
-/// What is said of [`Failure::Ousted`].
-const OUSTED: &str = "another server has opened this data directory meanwhile and this one writes nothing any more; stop one of the two: \
-     the lock file in the directory must not be removed";
+/// Message of [`Failure::LeaseLost`].
+const LEASE_LOST: &str = "another server has since opened this data directory, so this one has stopped writing; stop one of them, and never remove \
+     the lock file";
 
 pub(crate) fn unavailable(detail: impl Into<String>) -> Error {
     Error::new(ErrorCode::StoreUnavailable, detail)

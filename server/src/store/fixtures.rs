@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::{NewReport, Store, Study};
 use crate::environment::Clock;
 
-/// When the clocks of tests begin, in milliseconds.
+/// Start time of test clocks, in milliseconds.
 pub(crate) const START_MS: u64 = 1_700_000_000_000;
 
 /// A clock that a test sets.
@@ -36,7 +36,7 @@ impl Clock for SetClock {
     }
 }
 
-/// A study of three features whose reports are numbers, with these keys changed.
+/// A study of three features with numeric payloads, with these keys changed.
 pub(crate) async fn create(store: &Store, changes: &Value) -> Arc<Study> {
     let mut design = json!({
         "name": "test", "dimension": 3, "mechanism": "symmetric-gaussian", "epsilon": 1.0, "delta": 1e-6,
@@ -48,13 +48,13 @@ pub(crate) async fn create(store: &Store, changes: &Value) -> Arc<Study> {
     store.create_study(design).await.unwrap()
 }
 
-/// The report of this number: the same identifier and payload each time.
+/// The report with this number: always the same identifier and payload.
 pub(crate) fn report(study: &Study, number: u8) -> NewReport {
     let body = codec::encode_report(&Report {
         id: ReportId::from_parts(START_MS, [number; 16]),
-        fingerprint: study.shape().fingerprint(),
+        fingerprint: study.report_format().fingerprint(),
         // As floats these are small.
-        payload: vec![number % 64; study.shape().payload_len()],
+        payload: vec![number % 64; study.report_format().payload_len()],
     });
     NewReport::decode(&body.into(), study).unwrap()
 }

@@ -1,4 +1,4 @@
-//! Whether writing works, from what the last writes met.
+//! Whether the store can write, judged by the last writes and by probes.
 
 use std::{
     sync::{
@@ -16,66 +16,65 @@ use super::{
     failure::{Failure, unavailable},
 };
 
-/// Bytes of a trial write: several pages that must find room, as those of a commit of reports must. An entry of the settings
-/// that is there already would fit into a full store.
-const TRIAL_BYTES: usize = 65_536;
+/// Size of a probe write: several pages, like a commit of reports. A small one might fit into a full store.
+const PROBE_WRITE_BYTES: usize = 65_536;
 
-/// A look takes the writer's time, and after a failure the disk's.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Minimum time between probes, which take time of the writer and, after a failure, of the disk.
+const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What the last writes met.
+/// The outcome of the last writes.
 #[derive(Debug, Default)]
 pub(super) struct Health {
     failed: AtomicBool,
-    /// Damage does not mend itself: said until the server is started on a store that is whole.
+    /// Damage does not go away by itself: it is reported until the server starts on an undamaged store.
     damage: OnceLock<String>,
-    /// The last look, with whether a commit had failed by then.
-    looked: tokio::sync::Mutex<Option<Look>>,
+    /// The last probe, with whether a commit had failed by then.
+    last_probe: tokio::sync::Mutex<Option<Probe>>,
 }
 
-/// What a look at the writer came to.
+/// The outcome of a probe of the writer.
 #[derive(Debug)]
-struct Look {
+struct Probe {
     at: Instant,
     failed: bool,
-    found: Result<()>,
+    result: Result<()>,
 }
 
 impl Health {
-    /// A commit went through.
+    /// A commit succeeded.
     pub(super) fn succeeded(&self) {
         self.failed.store(false, Ordering::Release);
     }
 
-    /// A commit of reports did not.
+    /// A commit of reports failed.
     pub(super) fn commit_failed(&self, failure: &Failure) {
         self.failed.store(true, Ordering::Release);
-        self.look_for_damage(failure);
+        self.record_damage(failure);
     }
 
-    /// Something else that reads or writes failed: what an operator asked for may be at fault, damage is not.
-    pub(super) fn look_for_damage(&self, failure: &Failure) {
+    /// Another read or write failed. The request itself may be the cause, unless it is damage, which is recorded.
+    pub(super) fn record_damage(&self, failure: &Failure) {
         if let Some(damage) = failure.damage() {
-            // The first one is kept.
+            // Only the first one is recorded.
             let _ = self.damage.set(damage);
         }
     }
 
-    /// Whether damage was met.
+    /// Whether damage was found.
     pub(super) fn is_damaged(&self) -> bool {
         self.damage.get().is_some()
     }
 
-    /// Whether the last commit went through and no damage was met.
+    /// Whether the last commit succeeded and no damage was found.
     pub(super) fn is_good(&self) -> bool {
         !self.failed.load(Ordering::Acquire) && self.damage.get().is_none()
     }
 }
 
 impl Store {
-    /// Whether reports can be stored now: the writer answers, no damage was met, and after a failed commit a trial write
-    /// goes through. It is tried once a second at most: whoever asks more often is told what was found then, unless a
-    /// commit has failed, or gone through again, since.
+    /// Whether reports can be stored now: the writer responds, no damage was found, and after a failed commit a probe
+    /// write succeeds. Probes at most once a second; in between the last result is returned, unless a commit has failed
+    /// or succeeded again since.
     ///
     /// # Errors
     /// `store-unavailable`, `store-full`, `shutting-down`, `too-many-requests`.
@@ -85,48 +84,48 @@ impl Store {
         if let Some(damage) = health.damage.get() {
             return Err(unavailable(damage.clone()));
         }
-        // Those who come meanwhile wait for the same look.
-        let mut looked = health.looked.lock().await;
+        // Concurrent callers wait for the same probe.
+        let mut last = health.last_probe.lock().await;
         let failed = health.failed.load(Ordering::Acquire);
-        if let Some(look) = &*looked
-            && look.failed == failed
-            && look.at.elapsed() < LOOK_EVERY
+        if let Some(probe) = &*last
+            && probe.failed == failed
+            && probe.at.elapsed() < PROBE_INTERVAL
         {
-            return look.found.clone();
+            return probe.result.clone();
         }
-        let found = self.look().await;
-        *looked = Some(Look {
+        let result = self.probe().await;
+        *last = Some(Probe {
             at: Instant::now(),
             failed: health.failed.load(Ordering::Acquire),
-            found: found.clone(),
+            result: result.clone(),
         });
-        found
+        result
     }
 
-    async fn look(&self) -> Result<()> {
+    async fn probe(&self) -> Result<()> {
         let health = &self.shared.health;
         if !health.failed.load(Ordering::Acquire) {
             return self.write(|_| Ok(()), |(), _| ()).await;
         }
-        // Two commits: pages freed in the one that filled them would not be written at all.
-        self.write(put_trial, |(), _| ()).await?;
-        self.write(remove_trial, |(), _| ()).await?;
+        // Two commits: pages freed in the commit that filled them would never be written.
+        self.write(write_probe, |(), _| ()).await?;
+        self.write(remove_probe, |(), _| ()).await?;
         health.succeeded();
         Ok(())
     }
 }
 
-fn put_trial(transaction: &Transaction<'_>) -> Result<(), Failure> {
+fn write_probe(transaction: &Transaction<'_>) -> Result<(), Failure> {
     transaction.execute(
-        "INSERT INTO settings (key, value) VALUES ('trial', zeroblob(?))
+        "INSERT INTO settings (key, value) VALUES ('probe', zeroblob(?))
          ON CONFLICT (key) DO UPDATE SET value = excluded.value",
-        [TRIAL_BYTES],
+        [PROBE_WRITE_BYTES],
     )?;
     Ok(())
 }
 
-fn remove_trial(transaction: &Transaction<'_>) -> Result<(), Failure> {
-    transaction.execute("DELETE FROM settings WHERE key = 'trial'", [])?;
+fn remove_probe(transaction: &Transaction<'_>) -> Result<(), Failure> {
+    transaction.execute("DELETE FROM settings WHERE key = 'probe'", [])?;
     Ok(())
 }
 
@@ -135,19 +134,19 @@ mod tests {
     use super::*;
     use crate::{config::ServerConfig, environment::Environment};
 
-    /// However many ask, the writer is asked once.
+    /// However many callers there are, the writer is probed once.
     #[tokio::test]
-    async fn the_writer_is_asked_once_a_second() {
+    async fn the_writer_is_probed_once_a_second() {
         let directory = tempfile::tempdir().unwrap();
         let environment = Environment::system();
         let faults = environment.faults.clone();
         let config = ServerConfig::new(directory.path().join("data"));
         let store = Store::open(&config, environment).unwrap();
         faults.hold();
-        let mut asked = tokio::task::JoinSet::new();
+        let mut callers = tokio::task::JoinSet::new();
         for _ in 0..50 {
             let store = store.clone();
-            asked.spawn(async move { store.check_writable().await });
+            callers.spawn(async move { store.check_writable().await });
         }
         // Each has begun to wait.
         for _ in 0..10 {
@@ -155,9 +154,9 @@ mod tests {
         }
         let waiting = store.metrics().queue_depth.get();
         faults.release();
-        while let Some(answer) = asked.join_next().await {
-            answer.unwrap().unwrap();
+        while let Some(result) = callers.join_next().await {
+            result.unwrap().unwrap();
         }
-        assert!(waiting <= 1, "{waiting} commands for one question");
+        assert!(waiting <= 1, "{waiting} commands for one probe");
     }
 }

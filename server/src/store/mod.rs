@@ -1,31 +1,32 @@
-//! The durable store: one embedded database file, one thread that writes to it.
+//! The durable store: one embedded database file with a single writer thread.
 //!
-//! Nothing acknowledged is ever lost, nothing is counted twice: the insert of a report's identifier
-//! decides whether it is new, its payload is added to a sum (or its seed appended) in the same
-//! transaction, and the answer is sent after the commit.
+//! No acknowledged report is ever lost, and uploads are idempotent: inserting a report's identifier decides whether the
+//! report is new, its payload is added to a sum (or its seed appended) in the same transaction, and the reply is sent
+//! after the commit.
 
 mod archive;
 mod arrivals;
 mod buckets;
 mod credentials;
 mod directory;
-mod ending;
+mod duplicates;
 mod enrolment;
 mod estimates;
+mod expiry;
 mod failure;
 #[cfg(test)]
 pub(crate) mod fixtures;
 mod health;
 mod recent;
 mod removal;
-mod repeated;
+
+mod lease;
 mod reserve;
 mod rows;
 mod schema;
 mod seeds;
 mod snapshot;
 mod study;
-mod tenure;
 mod token;
 mod transfer;
 mod writer;
@@ -54,11 +55,11 @@ use tokio::sync::{oneshot, watch};
 
 pub(crate) use self::directory::check as check_directory;
 pub(crate) use self::{
-    arrivals::Arrivals,
+    arrivals::ArrivalCount,
     credentials::Identity,
     estimates::{Job, StoredEstimate},
     failure::unavailable,
-    rows::{gone, no_such_identifier},
+    rows::{invalid_study_id, study_not_found},
     study::{check_about, check_name, check_rank, frozen},
     token::TokenHash,
     transfer::VerifiedExport,
@@ -68,7 +69,7 @@ pub use self::{
     study::{MAX_BUCKETS, Study, StudyId},
     token::rotate_operator_token,
     transfer::Imported,
-    writer::{NewReport, Stored},
+    writer::{NewReport, SubmitOutcome},
 };
 
 use self::{
@@ -77,17 +78,17 @@ use self::{
     directory::DataDirectory,
     failure::Failure,
     health::Health,
+    lease::{WalFile, WriterLease, checkpoint},
     recent::RecentIds,
-    reserve::Reserve,
-    study::{NewStudy, Registry},
-    tenure::{Log, Tenure, checkpoint},
+    reserve::ReserveFile,
+    study::{NewStudy, StudyIndex},
     writer::{Caches, Command, Outcomes, Reports, Submission, Writer},
 };
 use crate::{
     config::ServerConfig,
     environment::Environment,
     metrics::Metrics,
-    net::memory::{Budget, Reservation},
+    net::memory::{MemoryBudget, Reservation},
     request_id,
 };
 
@@ -111,67 +112,67 @@ pub struct Store {
 struct Shared {
     commands: SyncSender<Command>,
     writer: Mutex<Option<JoinHandle<()>>>,
-    /// Closed when the writer has ended.
-    writing: watch::Receiver<()>,
+    /// Closed when the writer thread has ended.
+    running: watch::Receiver<()>,
     reader: Mutex<Connection>,
-    registry: Arc<Registry>,
+    study_index: Arc<StudyIndex>,
     environment: Environment,
     config: ServerConfig,
-    ingest: Arc<Budget>,
+    ingest: Arc<MemoryBudget>,
     metrics: Arc<Metrics>,
     credentials: Arc<Credentials>,
     stopping: AtomicBool,
     health: Arc<Health>,
-    reserve: Reserve,
-    // Last: unlocked only after the writer has ended.
+    reserve: ReserveFile,
+    // Last: the directory is unlocked only after the writer has ended.
     directory: DataDirectory,
 }
 
-/// The bucket sums of a study at one moment.
+/// A snapshot of a study's bucket sums. Their total, decoded, is the second-moment matrix.
 #[derive(Clone, Debug, PartialEq)]
-pub struct StoredMoment {
+pub struct BucketSums {
     /// Reports stored.
     pub n: u64,
-    /// Of these, left out of the sums because another report with their seed is in them.
-    pub repeated: u64,
-    /// The sums of the buckets that have reports, by bucket number.
+    /// Reports excluded from the sums because they are duplicate seeds.
+    pub duplicates: u64,
+    /// The sums of the buckets with reports, by bucket number.
     pub buckets: Vec<(u32, Accumulator)>,
 }
 
 impl Store {
-    /// Opens the data directory of this configuration, making it when it is missing.
+    /// Opens the data directory of this configuration, creating it if it is missing.
     ///
     /// # Errors
-    /// `store-unavailable` when the directory is somebody else's or in use by another server, or the
-    /// database is damaged, of another program or of a newer version; `invalid-request` for a
-    /// configuration that cannot work; `randomness-unavailable` at the first start.
+    /// `store-unavailable` if the directory contains something else or is in use by another server, or if the database
+    /// is damaged, of another program or of a newer version; `invalid-config` for a configuration that cannot work;
+    /// `randomness-unavailable` at the first start.
     pub fn open(config: &ServerConfig, environment: Environment) -> Result<Self> {
         config.check()?;
         let directory = DataDirectory::open(&config.data_dir)?;
-        let log = Log::in_directory(&directory);
+        let wal = WalFile::in_directory(&directory);
         let mut connection =
             schema::open_for_writing(&directory.database(), config.max_store_bytes)?;
-        let reserve = Reserve::new(directory.path().to_owned());
-        // Before anything is read that the writer keeps in memory: whoever wrote until now does so no more.
-        let tenure = match Tenure::begin(&mut connection, &directory, log) {
+        let reserve = ReserveFile::new(directory.path().to_owned());
+        // Before anything is read that the writer caches: from here on, no other server writes.
+        let lease = match WriterLease::acquire(&mut connection, &directory, wal) {
             Err(failure) if failure.is_full() => {
                 reserve.release();
-                // What fits into the main file as it is makes the log begin anew.
+                // A checkpoint needs no space for pages that the main file already has, and restarts the log.
                 if let Err(failure) = checkpoint(&connection, "PASSIVE") {
-                    tracing::debug!(%failure, "the log could not be begun anew");
+                    tracing::debug!(%failure, "checkpoint failed; the write-ahead log was not reset");
                 }
-                Tenure::begin(&mut connection, &directory, log)
+                WriterLease::acquire(&mut connection, &directory, wal)
             }
-            begun => begun,
+            acquired => acquired,
         };
-        let tenure = tenure.map_err(|failure| match failure.is_full() {
+        let lease = lease.map_err(|failure| match failure.is_full() {
             true => reserve.no_room_to_start(),
             false => failure.into_error(),
         })?;
-        reserve.keep();
+        reserve.ensure();
         let operator = token::ensure(&connection, &directory.token_files(), &*environment.entropy)?;
         let credentials = Credentials::load(&connection, operator).map_err(Failure::into_error)?;
-        let registry = Arc::new(rows::load(&connection).map_err(Failure::into_error)?);
+        let study_index = Arc::new(rows::load(&connection).map_err(Failure::into_error)?);
         let recent = RecentIds::load(&connection).map_err(Failure::into_error)?;
         let reader = schema::open_for_reading(&directory.database())
             .map_err(|error| Failure::from(error).into_error())?;
@@ -190,9 +191,9 @@ impl Store {
             health: Arc::clone(&health),
             metrics: Arc::clone(&metrics),
             clock: Arc::clone(&environment.clock),
-            tenure,
+            lease,
             reserve: reserve.clone(),
-            ousted: false,
+            lease_lost: false,
             #[cfg(test)]
             faults: environment.faults.clone(),
             #[cfg(not(test))]
@@ -202,23 +203,27 @@ impl Store {
         let writer = std::thread::Builder::new()
             .name("eigenveil-writer".into())
             .spawn(move || {
-                // Dropped at the end, by whichever way it comes.
+                // Dropped when the thread ends, also by a panic.
                 let _running = running;
                 writer.run();
             })
-            .map_err(|error| unavailable(format!("the writer's thread cannot start ({error})")))?;
+            .map_err(|error| {
+                unavailable(format!(
+                    "the writer thread cannot start ({error}); restart the server"
+                ))
+            })?;
         Ok(Self {
             shared: Arc::new(Shared {
                 commands,
                 writer: Mutex::new(Some(writer)),
-                writing: ended,
+                running: ended,
                 reader: Mutex::new(reader),
-                registry,
+                study_index,
                 environment,
                 config: config.clone(),
-                ingest: Budget::new(
+                ingest: MemoryBudget::new(
                     config.max_ingest_bytes,
-                    "other bodies wait to be stored: send this again after a second",
+                    "other bodies wait to be stored: retry after a second",
                 ),
                 metrics,
                 credentials: Arc::new(credentials),
@@ -230,7 +235,7 @@ impl Store {
         })
     }
 
-    /// A store whose writer is in this hand.
+    /// A store whose writer gets these faults.
     #[cfg(test)]
     fn with_faults(config: &ServerConfig, faults: &crate::faults::Faults) -> Self {
         let environment = Environment {
@@ -240,51 +245,55 @@ impl Store {
         Self::open(config, environment).unwrap()
     }
 
-    /// Writes what is queued, then ends the writer. Everything after that is answered `shutting-down`.
+    /// Commits queued writes, then ends the writer. Later requests get `shutting-down`.
     pub fn close(&self) {
         self.shared.close();
     }
 
-    /// Done when the writer has ended, of itself or by [`close`](Self::close): nothing is stored any more.
+    /// Completes when the writer thread has ended, by itself or by [`close`](Self::close).
     pub(crate) async fn writer_ended(&self) {
-        let mut writing = self.shared.writing.clone();
-        while writing.changed().await.is_ok() {}
+        let mut running = self.shared.running.clone();
+        while running.changed().await.is_ok() {}
     }
 
-    /// Whether there is a writer.
+    /// Fails if the writer thread has ended.
     pub(crate) fn check_writer(&self) -> Result<()> {
-        match self.shared.writing.has_changed() {
+        match self.shared.running.has_changed() {
             Ok(_) => Ok(()),
-            Err(_) => Err(self.gone()),
+            Err(_) => Err(self.writer_stopped()),
         }
     }
 
-    /// Where the operator's token was written at the first start, or when it was rotated.
+    /// The file with the operator token.
     pub fn token_path(&self) -> PathBuf {
         self.shared.directory.token_files().path()
     }
 
     /// All studies, oldest first.
     pub fn studies(&self) -> Vec<Arc<Study>> {
-        self.shared.registry.list()
+        self.shared.study_index.list()
     }
 
-    /// The studies behind a place in the list that `wanted` takes: at most `limit` of them, and the place to go on from.
+    /// The studies after a position in the list that `wanted` accepts: at most `limit`, and the position to continue
+    /// from.
     pub(crate) fn studies_after(
         &self,
-        place: i64,
+        after: i64,
         limit: usize,
         wanted: impl Fn(&Study) -> bool,
     ) -> (Vec<Arc<Study>>, Option<i64>) {
-        self.shared.registry.page(place, limit, wanted)
+        self.shared.study_index.page(after, limit, wanted)
     }
 
-    /// The study of this identifier.
+    /// The study with this identifier.
     ///
     /// # Errors
     /// `study-not-found`.
     pub fn study(&self, id: StudyId) -> Result<Arc<Study>> {
-        self.shared.registry.get(id).ok_or_else(|| rows::gone(id))
+        self.shared
+            .study_index
+            .get(id)
+            .ok_or_else(|| rows::study_not_found(id))
     }
 
     /// Checks, freezes and stores a study.
@@ -298,50 +307,45 @@ impl Store {
         let mut id = [0; 16];
         self.shared.environment.entropy.fill(&mut id)?;
         let created_at_ms = self.unix_ms();
-        let registry = Arc::clone(&self.shared.registry);
+        let study_index = Arc::clone(&self.shared.study_index);
         self.write(
             move |transaction| {
-                let row = rows::insert(transaction, StudyId(id), &design, created_at_ms)?;
-                Ok(Arc::new(Study::new(
-                    row,
-                    StudyId(id),
-                    design,
-                    created_at_ms,
-                )))
+                let pk = rows::insert(transaction, StudyId(id), &design, created_at_ms)?;
+                Ok(Arc::new(Study::new(pk, StudyId(id), design, created_at_ms)))
             },
-            move |study, _| registry.add(Arc::clone(study)),
+            move |study, _| study_index.add(Arc::clone(study)),
         )
         .await
     }
 
-    /// Moves a study to another state; asking for the state it has changes nothing. Reports committed
-    /// before the change are counted, those after it are not.
+    /// Moves a study to another state; does nothing if it has this state already. Reports committed before the change
+    /// are counted, later ones are not.
     ///
     /// # Errors
     /// `invalid-transition` unless draft → open → closed; those of the store.
     pub async fn set_state(&self, study: &Arc<Study>, wanted: StudyState) -> Result<()> {
-        let (row, id, now) = (study.row, study.id(), self.unix_ms());
+        let (pk, id, now) = (study.pk, study.id(), self.unix_ms());
         if wanted == StudyState::Open && study.state() == StudyState::Draft {
             check_about(study.about(), now)?;
         }
         let study = Arc::clone(study);
-        // Closing comes before deleting.
-        let urgency = match wanted {
-            StudyState::Closed => Urgency::MakesRoom,
-            _ => Urgency::Asked,
+        // A study must be closed before it can be deleted.
+        let kind = match wanted {
+            StudyState::Closed => TaskKind::FreesSpace,
+            _ => TaskKind::Request,
         };
         self.write_as(
-            urgency,
+            kind,
             move |transaction| {
-                let current = rows::state(transaction, row, id)?;
+                let current = rows::state(transaction, pk, id)?;
                 match (current, wanted) {
                     (from, to) if from == to => {}
                     (StudyState::Draft, StudyState::Open)
                     | (StudyState::Open, StudyState::Closed) => {
                         let closed_at_ms = (wanted == StudyState::Closed).then_some(now);
                         transaction.execute(
-                            "UPDATE studies SET state = ?, closed_at_ms = ? WHERE study = ?",
-                            params![wanted.as_str(), closed_at_ms, row],
+                            "UPDATE studies SET state = ?, closed_at_ms = ? WHERE study_pk = ?",
+                            params![wanted.as_str(), closed_at_ms, pk],
                         )?;
                     }
                     (from, to) => {
@@ -363,12 +367,16 @@ impl Store {
         .await
     }
 
-    /// Stores reports: all in one commit, answered after it.
+    /// Stores reports in one commit and returns after it. Idempotent: a report stored before is a duplicate.
     ///
     /// # Errors
-    /// `wrong-fingerprint` for reports decoded for other parameters; `too-many-requests` when the queue is full,
-    /// `store-unavailable` when the commit failed (then none of them was counted), `shutting-down`.
-    pub async fn submit(&self, study: &Arc<Study>, reports: Vec<NewReport>) -> Result<Vec<Stored>> {
+    /// `wrong-fingerprint` for reports decoded for other parameters; `too-many-requests` if the queue is full;
+    /// `store-unavailable` if the commit failed (then none of them was counted); `shutting-down`.
+    pub async fn submit(
+        &self,
+        study: &Arc<Study>,
+        reports: Vec<NewReport>,
+    ) -> Result<Vec<SubmitOutcome>> {
         let reservation = Reservation::empty(&self.shared.ingest);
         let outcomes = self
             .submit_reserved(study, reports.into(), reservation)
@@ -399,27 +407,27 @@ impl Store {
             reservation,
             request: request_id::current(),
         }))?;
-        outcome.await.unwrap_or_else(|_| Err(self.gone()))
+        outcome.await.unwrap_or_else(|_| Err(self.writer_stopped()))
     }
 
-    /// The sums of a study, of one consistent moment. Seeds are expanded and added up now, one after the other on this
-    /// thread, each counted once; `cancel` is asked every 256 of them.
+    /// A consistent snapshot of a study's sums. Seeds are expanded and added up now, on this thread, each counted once;
+    /// `cancel` is checked every 256 seeds.
     ///
     /// # Errors
-    /// `store-unavailable` when they cannot be read, or do not add up to the reports accepted; `estimate-failed` when
-    /// seeds are to be added up and their sums need more than `sum_cache_bytes`, and when it was called off.
-    pub fn moment(&self, study: &Study, cancel: Cancel<'_>) -> Result<StoredMoment> {
-        if study.shape().payload_form() == PayloadForm::Seed {
+    /// `store-unavailable` if they cannot be read or do not match the accepted reports; `estimate-failed` if the sums
+    /// of seeds need more than `sum_cache_bytes`, or if it was cancelled.
+    pub fn bucket_sums(&self, study: &Study, cancel: Cancel<'_>) -> Result<BucketSums> {
+        if study.report_format().payload_form() == PayloadForm::Seed {
             let seeds = self.seeds(study, cancel)?;
             let p = study.params().report_dimension();
-            return Ok(StoredMoment {
+            return Ok(BucketSums {
                 n: seeds.stored(),
-                repeated: seeds.repeated(),
+                duplicates: seeds.repeated(),
                 buckets: sums_of_seeds(&seeds, p, self.shared.config.sum_cache_bytes, cancel)?,
             });
         }
-        // An own connection: reading a gigabyte must not hold up everybody else.
-        let read = || -> Result<StoredMoment, Failure> {
+        // A separate connection: reading a gigabyte must not block other readers.
+        let read = || -> Result<BucketSums, Failure> {
             let mut connection = schema::open_for_reading(&self.shared.directory.database())?;
             let transaction = connection.transaction()?;
             let (n, _) = accepted(&transaction, study)?;
@@ -427,46 +435,46 @@ impl Store {
             let summed: u64 = buckets.iter().map(|(_, sums)| sums.count()).sum();
             if summed != n {
                 return Err(Failure::damaged(format!(
-                    "{n} reports were accepted but the sums hold {summed}"
+                    "{n} reports were accepted but the sums contain {summed}"
                 )));
             }
-            Ok(StoredMoment {
+            Ok(BucketSums {
                 n,
-                repeated: 0,
+                duplicates: 0,
                 buckets,
             })
         };
-        self.looked(read())
+        self.note_damage(read())
     }
 
-    /// The seeds of a study as they are now, to be read again and again: later reports are not among them. A seed that
-    /// came more than once is among them once.
+    /// A snapshot of a study's seeds, which can be read repeatedly: later reports are not included. Duplicate seeds are
+    /// included once.
     ///
     /// # Errors
-    /// `store-unavailable` when they cannot be read; `invalid-request` for a study whose reports are no seeds;
-    /// `estimate-failed` when it was called off.
+    /// `store-unavailable` if they cannot be read; `invalid-request` for a study whose reports are not seeds;
+    /// `estimate-failed` if it was cancelled.
     pub fn seeds<'a>(&self, study: &'a Study, cancel: Cancel<'_>) -> Result<StoredSeeds<'a>> {
-        if study.shape().payload_form() != PayloadForm::Seed {
+        if study.report_format().payload_form() != PayloadForm::Seed {
             return Err(Error::invalid_request(format!(
-                "study {} has no seeds: only those of double-cap have",
+                "study {} has no seeds; only studies with double-cap have",
                 study.id()
             )));
         }
         let read = || -> Result<StoredSeeds<'a>, Failure> {
-            // The commits before this one stay what they are without a transaction.
+            // Earlier commits never change, so no transaction is needed.
             let connection = schema::open_for_reading(&self.shared.directory.database())?;
             let (n, end) = accepted(&connection, study)?;
             let memory = self.shared.config.sum_cache_bytes;
             let health = Arc::clone(&self.shared.health);
             StoredSeeds::new(connection, study, end, n, memory, health, cancel)
         };
-        self.looked(read())
+        self.note_damage(read())
     }
 
-    /// What was read; a failure is looked at for damage.
-    fn looked<T>(&self, read: Result<T, Failure>) -> Result<T> {
+    /// Converts a failed read, recording it if it is damage.
+    fn note_damage<T>(&self, read: Result<T, Failure>) -> Result<T> {
         read.map_err(|failure| {
-            self.shared.health.look_for_damage(&failure);
+            self.shared.health.record_damage(&failure);
             failure.into_error()
         })
     }
@@ -481,13 +489,13 @@ impl Store {
         request: EstimateRequest,
         wake: impl FnOnce() + Send + 'static,
     ) -> Result<EstimateDocument> {
-        let (row, id, now) = (study.row, study.id(), self.unix_ms());
+        let (pk, id, now) = (study.pk, study.id(), self.unix_ms());
         let limit = self.shared.config.tuning.max_waiting_estimates;
         self.write(
             move |transaction| {
-                rows::require(transaction, row, id)?;
+                rows::require(transaction, pk, id)?;
                 estimates::check_room(transaction, limit)?;
-                estimates::insert(transaction, row, id, request, now)
+                estimates::insert(transaction, pk, id, request, now)
             },
             move |_, _| wake(),
         )
@@ -500,10 +508,10 @@ impl Store {
         number: u64,
         cancelled: impl FnOnce(i64) + Send + 'static,
     ) -> Result<EstimateDocument> {
-        let (row, id, now) = (study.row, study.id(), self.unix_ms());
+        let (pk, id, now) = (study.pk, study.id(), self.unix_ms());
         let (document, _) = self
             .write(
-                move |transaction| estimates::cancel(transaction, row, id, number, now),
+                move |transaction| estimates::cancel(transaction, pk, id, number, now),
                 move |(_, job), _| cancelled(*job),
             )
             .await?;
@@ -516,27 +524,27 @@ impl Store {
         stored.parse().map_err(Failure::into_error)
     }
 
-    /// As [`estimate`](Self::estimate), with the result as the text that is stored. Blocks while reading.
+    /// As [`estimate`](Self::estimate), with the result as the stored JSON text. Blocks while reading.
     pub(crate) fn stored_estimate(&self, study: &Study, number: u64) -> Result<StoredEstimate> {
-        // Others wait for the reader: nothing is parsed here, which takes seconds for a large one.
+        // Others wait for the reader, so nothing is parsed here: that takes seconds for a large result.
         let reader = self.reader();
-        estimates::get(&reader, study.row, study.id(), number).map_err(Failure::into_error)
+        estimates::get(&reader, study.pk, study.id(), number).map_err(Failure::into_error)
     }
 
     /// Blocks while reading.
     pub(crate) fn estimates(&self, study: &Study) -> Result<Vec<EstimateDocument>> {
         let reader = self.reader();
-        estimates::list(&reader, study.row, study.id()).map_err(Failure::into_error)
+        estimates::list(&reader, study.pk, study.id()).map_err(Failure::into_error)
     }
 
-    /// The study and the job that is next, marked as begun. Blocks.
-    pub(crate) fn begin_next_job(&self) -> Result<Option<(Arc<Study>, Job)>> {
-        // A study deleted between the two steps has taken its jobs with it.
+    /// The next job, marked as started, and its study. Blocks.
+    pub(crate) fn start_next_job(&self) -> Result<Option<(Arc<Study>, Job)>> {
+        // A study deleted between the two steps took its jobs with it.
         for _ in 0..8 {
-            let Some(job) = self.write_blocking(estimates::begin_next)? else {
+            let Some(job) = self.write_blocking(estimates::start_next)? else {
                 return Ok(None);
             };
-            if let Some(study) = self.shared.registry.by_row(job.study_row) {
+            if let Some(study) = self.shared.study_index.by_pk(job.study_pk) {
                 return Ok(Some((study, job)));
             }
         }
@@ -548,29 +556,29 @@ impl Store {
         let (now, keep) = (self.unix_ms(), self.shared.config.retain_estimates);
         self.write_blocking(move |transaction| {
             estimates::finish(transaction, job, &result, now)?;
-            estimates::forget_old(transaction, job, keep)
+            estimates::delete_old(transaction, job, keep)
         })
     }
 
-    /// Whether something in the store is not what was written, which does not mend itself.
+    /// Whether damage was found in the store.
     pub(crate) fn is_damaged(&self) -> bool {
         self.shared.health.is_damaged()
     }
 
     /// Blocks.
-    pub(crate) fn put_back_job(&self, job: i64) -> Result<()> {
-        self.write_blocking(move |transaction| estimates::put_back(transaction, job))
+    pub(crate) fn requeue_job(&self, job: i64) -> Result<()> {
+        self.write_blocking(move |transaction| estimates::requeue(transaction, job))
     }
 
     pub(crate) fn metrics(&self) -> &Arc<Metrics> {
         &self.shared.metrics
     }
 
-    pub(crate) fn ingest_memory(&self) -> &Arc<Budget> {
+    pub(crate) fn ingest_memory(&self) -> &Arc<MemoryBudget> {
         &self.shared.ingest
     }
 
-    /// Milliseconds since 1970-01-01 UTC, by the clock passed in.
+    /// Milliseconds since 1970-01-01 UTC, by the injected clock.
     pub(crate) fn unix_ms(&self) -> u64 {
         // SQLite's integers are signed.
         self.shared.environment.clock.unix_ms().min(i64::MAX as u64)
@@ -583,45 +591,50 @@ impl Store {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs `work` in a transaction of its own on the writer's thread, in its turn; `publish` runs
-    /// there too, after the commit and before anything else is written.
+    /// Runs `work` in its own transaction on the writer thread, in order; `publish` runs there too, after the commit
+    /// and before the next write.
     async fn write<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Transaction<'_>) -> Result<T, Failure> + Send + 'static,
         publish: impl FnOnce(&T, &mut Caches) + Send + 'static,
     ) -> Result<T> {
-        self.write_as(Urgency::Asked, work, publish).await
+        self.write_as(TaskKind::Request, work, publish).await
     }
 
     async fn write_as<T: Send + 'static>(
         &self,
-        urgency: Urgency,
+        kind: TaskKind,
         work: impl FnOnce(&Transaction<'_>) -> Result<T, Failure> + Send + 'static,
         publish: impl FnOnce(&T, &mut Caches) + Send + 'static,
     ) -> Result<T> {
-        let (task, outcome) = task(work, publish, urgency);
+        let (task, outcome) = task(work, publish, kind);
         self.send(task)?;
-        outcome.await.unwrap_or_else(|_| Err(self.gone()))
+        outcome.await.unwrap_or_else(|_| Err(self.writer_stopped()))
     }
 
-    /// As `write`, for a thread that may block; waits for a place in the queue.
+    /// As `write`, for a thread that may block: waits for room in the queue.
     fn write_blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Transaction<'_>) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T> {
-        self.write_blocking_then(Urgency::Chore, work, |_, _| ())
+        self.write_blocking_then(TaskKind::Background, work, |_, _| ())
     }
 
     fn write_blocking_then<T: Send + 'static>(
         &self,
-        urgency: Urgency,
+        kind: TaskKind,
         work: impl FnOnce(&Transaction<'_>) -> Result<T, Failure> + Send + 'static,
         publish: impl FnOnce(&T, &mut Caches) + Send + 'static,
     ) -> Result<T> {
-        let (task, outcome) = task(work, publish, urgency);
+        let (task, outcome) = task(work, publish, kind);
         self.shared.metrics.queue_depth.inc();
-        self.shared.commands.send(task).map_err(|_| self.gone())?;
-        outcome.blocking_recv().unwrap_or_else(|_| Err(self.gone()))
+        self.shared
+            .commands
+            .send(task)
+            .map_err(|_| self.writer_stopped())?;
+        outcome
+            .blocking_recv()
+            .unwrap_or_else(|_| Err(self.writer_stopped()))
     }
 
     fn send(&self, command: Command) -> Result<()> {
@@ -632,22 +645,22 @@ impl Store {
             match error {
                 TrySendError::Full(_) => Error::new(
                     ErrorCode::TooManyRequests,
-                    "the queue of writes is full; send this again after a second",
+                    "the write queue is full; retry after a second",
                 ),
-                TrySendError::Disconnected(_) => self.gone(),
+                TrySendError::Disconnected(_) => self.writer_stopped(),
             }
         })
     }
 
-    /// Why the writer does not answer.
-    fn gone(&self) -> Error {
+    /// Why the writer does not reply.
+    fn writer_stopped(&self) -> Error {
         if self.shared.stopping.load(Ordering::Acquire) {
             Error::new(
                 ErrorCode::ShuttingDown,
-                "the server is stopping and did not write this; send it again when it is back",
+                "the server is stopping and did not write this; retry when it is back",
             )
         } else {
-            unavailable("the writer has ended; nothing was written: restart the server")
+            unavailable("the writer thread has ended; nothing was written: restart the server")
         }
     }
 }
@@ -663,11 +676,11 @@ impl Shared {
         self.stopping.store(true, Ordering::Release);
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(thread) = writer.take() {
-            // Fails only when the writer has ended already.
+            // Fails only if the writer has ended already.
             self.metrics.queue_depth.inc();
             let _ = self.commands.send(Command::Stop);
             if thread.join().is_err() {
-                tracing::error!("the writer's thread had panicked");
+                tracing::error!("the writer thread had panicked");
             }
         }
     }
@@ -679,49 +692,49 @@ impl Drop for Shared {
     }
 }
 
-/// For whom the writer does something.
+/// What a write task is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Urgency {
-    /// For whoever asked.
-    Asked,
-    /// The same, and it makes room or comes before what does: a full disk must not refuse it.
-    MakesRoom,
-    /// For the estimates' thread.
-    Chore,
-    /// For the same, clearing away.
-    ClearsAway,
+enum TaskKind {
+    /// A request.
+    Request,
+    /// A request that frees space, or must come before one that does: a full disk must not reject it.
+    FreesSpace,
+    /// Work of the background thread.
+    Background,
+    /// Work of the background thread that frees space.
+    BackgroundCleanup,
 }
 
-/// A command for the writer, and where its outcome arrives.
+/// A command for the writer, and the receiver of its outcome.
 fn task<T: Send + 'static>(
     work: impl FnOnce(&Transaction<'_>) -> Result<T, Failure> + Send + 'static,
     publish: impl FnOnce(&T, &mut Caches) + Send + 'static,
-    urgency: Urgency,
+    kind: TaskKind,
 ) -> (Command, oneshot::Receiver<Result<T>>) {
     let (reply, outcome) = oneshot::channel();
     let request = request_id::current();
-    // A test's faults strike what an operator asks for, not what the estimates' thread writes.
-    let may_fail = matches!(urgency, Urgency::Asked | Urgency::MakesRoom);
+    // Injected faults affect requests, not the background thread.
+    let has_faults = matches!(kind, TaskKind::Request | TaskKind::FreesSpace);
     let task = move |writer: &mut Writer| {
-        if matches!(urgency, Urgency::MakesRoom | Urgency::ClearsAway) {
+        if matches!(kind, TaskKind::FreesSpace | TaskKind::BackgroundCleanup) {
             writer.make_room();
         }
         let run = || -> Result<T, Failure> {
-            let transaction = writer.tenure.transaction(&mut writer.connection)?;
+            let transaction = writer.lease.transaction(&mut writer.connection)?;
             let value = work(&transaction)?;
-            if !may_fail || writer.faults.permit_commit()? {
+            if !has_faults || writer.faults.permit_commit()? {
                 transaction.commit()?;
             }
-            if may_fail {
+            if has_faults {
                 writer.faults.after_commit();
             }
             Ok(value)
         };
         let result = run().map_err(|failure| {
-            writer.ousted |= matches!(failure, Failure::Ousted);
+            writer.lease_lost |= matches!(failure, Failure::LeaseLost);
             match failure.is_full() {
                 true => writer.health.commit_failed(&failure),
-                false => writer.health.look_for_damage(&failure),
+                false => writer.health.record_damage(&failure),
             }
             if let Failure::Sqlite(error) = &failure {
                 tracing::error!(request_id = request, %error, "transaction failed; nothing was changed");
@@ -731,24 +744,24 @@ fn task<T: Send + 'static>(
         if let Ok(value) = &result {
             publish(value, &mut writer.caches);
         }
-        // Whoever asked may have gone; the work is done all the same.
+        // The caller may have gone; the work is done anyway.
         let _ = reply.send(result);
-        writer.faults.after_answers();
+        writer.faults.after_replies();
     };
     (Command::Task(Box::new(task)), outcome)
 }
 
-/// Reports accepted, and the number of the next commit; the study may have been deleted.
+/// The number of accepted reports and of the next commit; fails if the study was deleted.
 fn accepted(connection: &Connection, study: &Study) -> Result<(u64, u64), Failure> {
-    rows::require(connection, study.row, study.id())?;
+    rows::require(connection, study.pk, study.id())?;
     Ok(connection.query_row(
-        "SELECT reports_accepted, commit_seq FROM studies WHERE study = ?",
-        [study.row],
+        "SELECT reports_accepted, commit_seq FROM studies WHERE study_pk = ?",
+        [study.pk],
         |row| Ok((row.get(0)?, row.get(1)?)),
     )?)
 }
 
-/// Where the database of a data directory lies, for backups and inspection.
+/// The path of the database in a data directory, for backups and inspection.
 pub fn database_path(data_dir: &Path) -> PathBuf {
     data_dir.join(directory::DATABASE)
 }

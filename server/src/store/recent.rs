@@ -1,12 +1,12 @@
-//! The identifiers of the latest commits, on their way into the index `report_ids`.
+//! The identifiers of the latest commits, before they are moved into the index `report_ids`.
 //!
-//! Identifiers are random within 65.5 s, so that nearly each one put into the index changes a page of its own. Those of a
-//! large commit are therefore appended to a log, as one row, and held in memory as a set. A full log is sorted and cut
-//! into pieces; every later commit moves some pieces, whose identifiers are neighbours in the index. An identifier is
-//! in the index or here, never in both.
+//! Identifiers are random within 65.5 s, so that nearly every insertion changes another page of the index. The
+//! identifiers of a large commit are therefore appended to an id log as one row, and held in memory as a set. A full
+//! log is sorted and split into chunks; every later commit moves some chunks, whose identifiers are neighbours in the
+//! index. An identifier is either in the index or here, never in both.
 //!
-//! Those of a closed study are moved soon after it was closed. Closing it does not wait for that: it must be possible
-//! with a full disk, since deleting makes room.
+//! The identifiers of a closed study are moved soon after it was closed. Closing does not wait for that: it must work
+//! on a full disk, since deletion needs it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -14,52 +14,52 @@ use rusqlite::{CachedStatement, Connection, Transaction, params};
 
 use super::failure::Failure;
 
-/// A commit with fewer reports of a study puts their identifiers into the index at once, so that where little arrives
-/// nothing shows for a while which identifier came with which commit.
-const LOGGED_FROM: usize = if cfg!(test) { 3 } else { 8 };
-/// Identifiers in a full log. The set in memory holds up to three times as many (about 6 MiB).
-const FULL: usize = if cfg!(test) { 12 } else { 65_536 };
-/// Identifiers of a piece.
-const PIECE: usize = if cfg!(test) { 4 } else { 256 };
+/// Commits with fewer reports of a study insert their identifiers into the index at once: at low traffic the id log
+/// would show for a while which identifiers came in one commit.
+const LOG_MIN_REPORTS: usize = if cfg!(test) { 3 } else { 8 };
+/// Identifiers in a full id log. The set in memory has up to three times as many (about 6 MiB).
+const LOG_CAPACITY: usize = if cfg!(test) { 12 } else { 65_536 };
+/// Identifiers in a chunk.
+const CHUNK_IDS: usize = if cfg!(test) { 4 } else { 256 };
 
 /// Identifier of a report, as it is stored.
 pub(super) type Id = [u8; 16];
 
-/// The set in memory, and how much of it is log and how much sorted pieces.
+/// The set in memory, and how many of its identifiers are in the id log and in sorted chunks.
 #[derive(Default)]
 pub(super) struct RecentIds {
     ids: HashMap<i64, HashSet<Id>>,
     logged: usize,
     sorted: usize,
-    /// What is here is not what is committed.
+    /// The set may differ from what is committed.
     stale: bool,
 }
 
 impl RecentIds {
-    /// What the database has.
+    /// Loads the set from the database.
     pub(super) fn load(connection: &Connection) -> Result<Self, Failure> {
         let mut recent = Self::default();
-        let mut statement = connection.prepare("SELECT study, sorted, ids FROM recent_ids")?;
+        let mut statement = connection.prepare("SELECT study_pk, sorted, ids FROM recent_ids")?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
-            let study = row.get(0)?;
+            let study_pk = row.get(0)?;
             let ids = identifiers(row.get_ref(2)?)?;
             if row.get(1)? {
                 recent.sorted += ids.len();
             } else {
                 recent.logged += ids.len();
             }
-            recent.ids.entry(study).or_default().extend(ids);
+            recent.ids.entry(study_pk).or_default().extend(ids);
         }
         Ok(recent)
     }
 
-    /// A transaction failed, or changed the table by itself: what is here is read anew before it is used again.
-    pub(super) fn distrust(&mut self) {
+    /// After a failed transaction, or one that changed the table directly: the set is reloaded before its next use.
+    pub(super) fn mark_stale(&mut self) {
         self.stale = true;
     }
 
-    /// To be called when a transaction that takes reports begins.
+    /// Must be called at the start of every transaction that stores reports.
     pub(super) fn refresh(&mut self, connection: &Connection) -> Result<(), Failure> {
         if self.stale {
             *self = Self::load(connection)?;
@@ -67,39 +67,39 @@ impl RecentIds {
         Ok(())
     }
 
-    /// The identifiers of one commit of a study with so many reports.
+    /// Begins the identifiers of one commit, which has this number of reports of the study.
     pub(super) fn begin<'a>(
         &'a mut self,
         transaction: &'a Transaction<'_>,
-        study: i64,
+        study_pk: i64,
         reports: usize,
-    ) -> Result<NewIds<'a>, Failure> {
-        Ok(NewIds {
-            fresh: (reports >= LOGGED_FROM).then(Vec::new),
-            known: self.ids.entry(study).or_default(),
-            study,
+    ) -> Result<CommitIds<'a>, Failure> {
+        Ok(CommitIds {
+            fresh: (reports >= LOG_MIN_REPORTS).then(Vec::new),
+            known: self.ids.entry(study_pk).or_default(),
+            study_pk,
             find: transaction
-                .prepare_cached("SELECT 1 FROM report_ids WHERE study = ? AND id = ?")?,
+                .prepare_cached("SELECT 1 FROM report_ids WHERE study_pk = ? AND id = ?")?,
             insert: transaction.prepare_cached(INTO_INDEX)?,
         })
     }
 
-    /// Appends the new identifiers of a commit to the log, and moves a share of what is waiting.
+    /// Appends the new identifiers of a commit to the id log, and moves some of the waiting ones into the index.
     pub(super) fn end(
         &mut self,
         transaction: &Transaction<'_>,
-        study: i64,
+        study_pk: i64,
         mut fresh: Vec<Id>,
     ) -> Result<(), Failure> {
         if !fresh.is_empty() {
-            // Nothing says in which order they came.
+            // Sorted, so that their order of arrival is not stored.
             fresh.sort_unstable();
-            append(transaction, study, false, &fresh)?;
+            append(transaction, study_pk, false, &fresh)?;
             self.logged += fresh.len();
         }
         if self.sorted > 0 {
-            self.move_pieces(transaction, 2 * fresh.len())?;
-        } else if self.logged >= FULL {
+            self.index_chunks(transaction, 2 * fresh.len())?;
+        } else if self.logged >= LOG_CAPACITY {
             self.sort_log(transaction)?;
         }
         Ok(())
@@ -108,7 +108,8 @@ impl RecentIds {
     fn sort_log(&mut self, transaction: &Transaction<'_>) -> Result<(), Failure> {
         let mut by_study: BTreeMap<i64, Vec<Id>> = BTreeMap::new();
         {
-            let mut statement = transaction.prepare_cached("SELECT study, ids FROM recent_ids")?;
+            let mut statement =
+                transaction.prepare_cached("SELECT study_pk, ids FROM recent_ids")?;
             let mut rows = statement.query([])?;
             while let Some(row) = rows.next()? {
                 let ids = identifiers(row.get_ref(1)?)?;
@@ -116,44 +117,48 @@ impl RecentIds {
             }
         }
         transaction.execute("DELETE FROM recent_ids", [])?;
-        for (study, mut ids) in by_study {
+        for (study_pk, mut ids) in by_study {
             ids.sort_unstable();
-            for piece in ids.chunks(PIECE) {
-                append(transaction, study, true, piece)?;
+            for chunk in ids.chunks(CHUNK_IDS) {
+                append(transaction, study_pk, true, chunk)?;
             }
         }
         self.sorted = std::mem::take(&mut self.logged);
         Ok(())
     }
 
-    /// Moves one piece, and more until `share` identifiers are moved: twice what comes in, so that the log is never
-    /// full again before the last piece is gone.
-    fn move_pieces(&mut self, transaction: &Transaction<'_>, share: usize) -> Result<(), Failure> {
-        // Whatever is logged later has a larger number.
+    /// Moves one chunk, and more until `at_least` identifiers are moved: twice as many as come in, so that the last
+    /// chunk is gone before the log is full again.
+    fn index_chunks(
+        &mut self,
+        transaction: &Transaction<'_>,
+        at_least: usize,
+    ) -> Result<(), Failure> {
+        // Later log rows have larger numbers.
         let mut first = transaction.prepare_cached(
-            "SELECT part, study, ids FROM recent_ids WHERE sorted ORDER BY part LIMIT 1",
+            "SELECT part, study_pk, ids FROM recent_ids WHERE sorted ORDER BY part LIMIT 1",
         )?;
         let mut moved = 0;
         while self.sorted > 0 {
-            let (part, study, ids): (i64, i64, Vec<Id>) = first.query_row([], |row| {
+            let (part, study_pk, ids): (i64, i64, Vec<Id>) = first.query_row([], |row| {
                 let ids = row.get_ref(2)?.as_blob()?.as_chunks().0.to_vec();
                 Ok((row.get(0)?, row.get(1)?, ids))
             })?;
-            into_index(transaction, study, &ids)?;
+            into_index(transaction, study_pk, &ids)?;
             transaction
                 .prepare_cached("DELETE FROM recent_ids WHERE part = ?")?
                 .execute([part])?;
-            if let Some(known) = self.ids.get_mut(&study) {
+            if let Some(known) = self.ids.get_mut(&study_pk) {
                 for id in &ids {
                     known.remove(id);
                 }
                 if known.is_empty() {
-                    self.ids.remove(&study);
+                    self.ids.remove(&study_pk);
                 }
             }
             self.sorted = self.sorted.saturating_sub(ids.len());
             moved += ids.len();
-            if moved >= share {
+            if moved >= at_least {
                 break;
             }
         }
@@ -161,25 +166,25 @@ impl RecentIds {
     }
 }
 
-/// The identifiers of one study while a commit is put together.
-pub(super) struct NewIds<'a> {
+/// The identifiers of one study while a commit is assembled.
+pub(super) struct CommitIds<'a> {
     known: &'a mut HashSet<Id>,
-    /// New ones for the log; `None` where they go into the index at once.
+    /// New ones for the id log; `None` if they are inserted into the index at once.
     fresh: Option<Vec<Id>>,
-    study: i64,
+    study_pk: i64,
     find: CachedStatement<'a>,
     insert: CachedStatement<'a>,
 }
 
-impl NewIds<'_> {
-    /// Whether a report is new. If it is, it is not from now on.
+impl CommitIds<'_> {
+    /// Inserts an identifier; returns whether it is new.
     pub(super) fn insert(&mut self, id: &Id) -> Result<bool, Failure> {
         let Some(fresh) = &mut self.fresh else {
             return Ok(
-                !self.known.contains(id) && self.insert.execute(params![self.study, id])? == 1
+                !self.known.contains(id) && self.insert.execute(params![self.study_pk, id])? == 1
             );
         };
-        if self.known.contains(id) || self.find.exists(params![self.study, id])? {
+        if self.known.contains(id) || self.find.exists(params![self.study_pk, id])? {
             return Ok(false);
         }
         self.known.insert(*id);
@@ -189,21 +194,22 @@ impl NewIds<'_> {
 
     /// Whether a report was stored before.
     pub(super) fn contains(&mut self, id: &Id) -> Result<bool, Failure> {
-        Ok(self.known.contains(id) || self.find.exists(params![self.study, id])?)
+        Ok(self.known.contains(id) || self.find.exists(params![self.study_pk, id])?)
     }
 
-    /// What [`RecentIds::end`] is to log.
+    /// The identifiers to pass to [`RecentIds::end`].
     pub(super) fn into_fresh(self) -> Vec<Id> {
         self.fresh.unwrap_or_default()
     }
 }
 
-const INTO_INDEX: &str = "INSERT INTO report_ids (study, id) VALUES (?, ?) ON CONFLICT DO NOTHING";
+const INTO_INDEX: &str =
+    "INSERT INTO report_ids (study_pk, id) VALUES (?, ?) ON CONFLICT DO NOTHING";
 
-fn into_index(transaction: &Transaction<'_>, study: i64, ids: &[Id]) -> Result<(), Failure> {
+fn into_index(transaction: &Transaction<'_>, study_pk: i64, ids: &[Id]) -> Result<(), Failure> {
     let mut insert = transaction.prepare_cached(INTO_INDEX)?;
     for id in ids {
-        if insert.execute(params![study, id])? != 1 {
+        if insert.execute(params![study_pk, id])? != 1 {
             return Err(Failure::damaged("an identifier is stored twice"));
         }
     }
@@ -212,13 +218,13 @@ fn into_index(transaction: &Transaction<'_>, study: i64, ids: &[Id]) -> Result<(
 
 fn append(
     transaction: &Transaction<'_>,
-    study: i64,
+    study_pk: i64,
     sorted: bool,
     ids: &[Id],
 ) -> Result<(), Failure> {
     transaction
-        .prepare_cached("INSERT INTO recent_ids (study, sorted, ids) VALUES (?, ?, ?)")?
-        .execute(params![study, sorted, ids.as_flattened()])?;
+        .prepare_cached("INSERT INTO recent_ids (study_pk, sorted, ids) VALUES (?, ?, ?)")?
+        .execute(params![study_pk, sorted, ids.as_flattened()])?;
     Ok(())
 }
 
@@ -227,15 +233,16 @@ fn identifiers(blob: rusqlite::types::ValueRef<'_>) -> Result<&[Id], Failure> {
     if rest.is_empty() {
         Ok(ids)
     } else {
-        Err(Failure::damaged("a row of identifiers is cut short"))
+        Err(Failure::damaged("a row of identifiers is truncated"))
     }
 }
 
 /// The identifiers of a study that are not in the index yet, in ascending order.
-pub(super) fn of_study(connection: &Connection, study: i64) -> Result<Vec<Id>, Failure> {
+pub(super) fn of_study(connection: &Connection, study_pk: i64) -> Result<Vec<Id>, Failure> {
     let mut all = Vec::new();
-    let mut statement = connection.prepare_cached("SELECT ids FROM recent_ids WHERE study = ?")?;
-    let mut rows = statement.query([study])?;
+    let mut statement =
+        connection.prepare_cached("SELECT ids FROM recent_ids WHERE study_pk = ?")?;
+    let mut rows = statement.query([study_pk])?;
     while let Some(row) = rows.next()? {
         all.extend_from_slice(identifiers(row.get_ref(0)?)?);
     }
@@ -243,15 +250,15 @@ pub(super) fn of_study(connection: &Connection, study: i64) -> Result<Vec<Id>, F
     Ok(all)
 }
 
-/// Moves all identifiers of a study into the index. [`RecentIds::distrust`] must follow.
-pub(super) fn move_all(transaction: &Transaction<'_>, study: i64) -> Result<(), Failure> {
-    into_index(transaction, study, &of_study(transaction, study)?)?;
-    remove(transaction, study)
+/// Moves all identifiers of a study into the index. Call [`RecentIds::mark_stale`] after the commit.
+pub(super) fn move_all(transaction: &Transaction<'_>, study_pk: i64) -> Result<(), Failure> {
+    into_index(transaction, study_pk, &of_study(transaction, study_pk)?)?;
+    remove(transaction, study_pk)
 }
 
-/// Forgets the identifiers of a study that are not in the index yet. [`RecentIds::distrust`] must follow.
-pub(super) fn remove(transaction: &Transaction<'_>, study: i64) -> Result<(), Failure> {
-    transaction.execute("DELETE FROM recent_ids WHERE study = ?", [study])?;
+/// Deletes the identifiers of a study that are not in the index yet. Call [`RecentIds::mark_stale`] after the commit.
+pub(super) fn remove(transaction: &Transaction<'_>, study_pk: i64) -> Result<(), Failure> {
+    transaction.execute("DELETE FROM recent_ids WHERE study_pk = ?", [study_pk])?;
     Ok(())
 }
 
@@ -264,7 +271,7 @@ mod tests {
     use crate::store::schema;
 
     fn id(number: u16) -> Id {
-        // Neighbours in time are strangers in the index.
+        // Consecutive numbers are far apart in the index.
         let mixed = number.wrapping_mul(40_503).to_be_bytes();
         let mut id = [0; 16];
         id[..2].copy_from_slice(&mixed);
@@ -275,19 +282,19 @@ mod tests {
         connection.query_row(sql, [], |row| row.get(0)).unwrap()
     }
 
-    /// Commits of every size, copies in all of them, some undone, some after a restart or the end of a study: an
-    /// identifier is taken once, and lies in one place.
+    /// Commits of all sizes with duplicates, some rolled back, some followed by a restart or the closing of the study:
+    /// each identifier is accepted once and stored in one place.
     #[test]
-    fn every_identifier_is_taken_once() {
+    fn every_identifier_is_accepted_once() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("ids.db");
         let mut connection = schema::open_for_writing(&path, None).unwrap();
-        for study in [1, 2] {
+        for study_pk in [1, 2] {
             connection
                 .execute(
-                    "INSERT INTO studies (study, id, name, state, canonical, fingerprint, buckets, created_at_ms)
+                    "INSERT INTO studies (study_pk, id, name, state, canonical, fingerprint, buckets, created_at_ms)
                      VALUES (?1, randomblob(16), '', 'open', x'', randomblob(32), 1, 0)",
-                    [study],
+                    [study_pk],
                 )
                 .unwrap();
         }
@@ -295,35 +302,35 @@ mod tests {
         let mut recent = RecentIds::load(&connection).unwrap();
         let mut model: HashMap<i64, HashSet<u16>> =
             HashMap::from([(1, HashSet::new()), (2, HashSet::new())]);
-        let (mut pieces, mut logs) = (0, 0);
+        let (mut chunks, mut logs) = (0, 0);
         for _ in 0..3_000 {
-            let study = rng.random_range(1..=2);
+            let study_pk = rng.random_range(1..=2);
             let numbers: Vec<u16> = (0..rng.random_range(1..=9))
                 .map(|_| rng.random_range(0..4_000))
                 .collect();
-            let undone = rng.random_bool(0.1);
+            let rolled_back = rng.random_bool(0.1);
             let transaction = connection
                 .transaction_with_behavior(TransactionBehavior::Immediate)
                 .unwrap();
             recent.refresh(&transaction).unwrap();
-            let known = model.get_mut(&study).unwrap();
+            let known = model.get_mut(&study_pk).unwrap();
             let mut after = known.clone();
-            let mut ids = recent.begin(&transaction, study, numbers.len()).unwrap();
+            let mut ids = recent.begin(&transaction, study_pk, numbers.len()).unwrap();
             for number in numbers {
                 assert_eq!(ids.contains(&id(number)).unwrap(), after.contains(&number));
                 let new = ids.insert(&id(number)).unwrap();
                 assert_eq!(new, after.insert(number));
             }
             let fresh = ids.into_fresh();
-            recent.end(&transaction, study, fresh).unwrap();
-            if undone {
+            recent.end(&transaction, study_pk, fresh).unwrap();
+            if rolled_back {
                 drop(transaction);
-                recent.distrust();
+                recent.mark_stale();
             } else {
                 if rng.random_bool(0.01) {
-                    move_all(&transaction, study).unwrap();
-                    recent.distrust();
-                    assert!(of_study(&transaction, study).unwrap().is_empty());
+                    move_all(&transaction, study_pk).unwrap();
+                    recent.mark_stale();
+                    assert!(of_study(&transaction, study_pk).unwrap().is_empty());
                 }
                 transaction.commit().unwrap();
                 *known = after;
@@ -331,33 +338,33 @@ mod tests {
             if rng.random_bool(0.05) {
                 recent = RecentIds::load(&connection).unwrap();
             }
-            pieces += count(&connection, "SELECT count(*) FROM recent_ids WHERE sorted");
+            chunks += count(&connection, "SELECT count(*) FROM recent_ids WHERE sorted");
             logs += count(
                 &connection,
                 "SELECT count(*) FROM recent_ids WHERE NOT sorted",
             );
-            for (study, known) in &model {
+            for (study_pk, known) in &model {
                 let indexed = count(
                     &connection,
-                    &format!("SELECT count(*) FROM report_ids WHERE study = {study}"),
+                    &format!("SELECT count(*) FROM report_ids WHERE study_pk = {study_pk}"),
                 );
                 assert_eq!(
-                    indexed + of_study(&connection, *study).unwrap().len(),
+                    indexed + of_study(&connection, *study_pk).unwrap().len(),
                     known.len()
                 );
             }
-            // Twice a full log and the largest commit: the memory has a bound.
-            assert!(recent.logged + recent.sorted <= 2 * FULL + 9 || undone);
+            // Twice a full log and the largest commit: memory is bounded.
+            assert!(recent.logged + recent.sorted <= 2 * LOG_CAPACITY + 9 || rolled_back);
         }
-        assert!(pieces > 1_000 && logs > 1_000, "{pieces} {logs}");
-        for (study, known) in model {
+        assert!(chunks > 1_000 && logs > 1_000, "{chunks} {logs}");
+        for (study_pk, known) in model {
             let transaction = connection.transaction().unwrap();
-            move_all(&transaction, study).unwrap();
+            move_all(&transaction, study_pk).unwrap();
             transaction.commit().unwrap();
             let mut stored: Vec<Id> = connection
-                .prepare("SELECT id FROM report_ids WHERE study = ? ORDER BY id")
+                .prepare("SELECT id FROM report_ids WHERE study_pk = ? ORDER BY id")
                 .unwrap()
-                .query_map([study], |row| row.get(0))
+                .query_map([study_pk], |row| row.get(0))
                 .unwrap()
                 .map(Result::unwrap)
                 .collect();

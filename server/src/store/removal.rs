@@ -1,36 +1,36 @@
-//! What is cleared away: deleted studies, and identifiers that are kept long enough.
+//! Removal of deleted studies, and of identifiers after their retention time.
 //!
-//! A deletion takes effect in one small transaction; the rows go afterwards, some at a time, so that
-//! uploads to other studies never wait for long. What a crash interrupts goes on after the next start.
+//! A deletion takes effect in one small transaction; the rows are deleted afterwards in small steps, so that uploads to
+//! other studies never wait for long. After a crash the removal continues at the next start.
 
 use std::sync::Arc;
 
 use eigenveil_shared::{Error, ErrorCode, Result, api::StudyState};
 use rusqlite::{OptionalExtension, Transaction, params};
 
-use super::{Store, Urgency, failure::Failure, recent, rows, study::Study};
+use super::{Store, TaskKind, failure::Failure, recent, rows, study::Study};
 
-/// Identifiers removed in one transaction.
-const IDENTIFIERS: u64 = 50_000;
-/// Commits of seeds removed in one transaction.
-const COMMITS: u64 = 1_000;
-/// Milliseconds of a day.
+/// Identifiers deleted in one transaction.
+const IDS_PER_TRANSACTION: u64 = 50_000;
+/// Commits of seeds deleted in one transaction.
+const COMMITS_PER_TRANSACTION: u64 = 1_000;
+/// Milliseconds in a day.
 const DAY_MS: u64 = 86_400_000;
 
 impl Store {
-    /// Deletes a study with its reports, identifiers and estimates. Its identifier is unknown from now on; the disk
-    /// is free for other studies after a while.
+    /// Deletes a study with its reports, identifiers and estimates. Its identifier is unknown at once; disk space is
+    /// freed in the background.
     ///
     /// # Errors
-    /// `invalid-transition` for one that is open; `study-not-found`; those of the store.
+    /// `invalid-transition` for an open study; `study-not-found`; those of the store.
     pub async fn delete_study(&self, study: &Arc<Study>) -> Result<()> {
-        let (row, id, now) = (study.row, study.id(), self.unix_ms());
-        let registry = Arc::clone(&self.shared.registry);
+        let (pk, id, now) = (study.pk, study.id(), self.unix_ms());
+        let study_index = Arc::clone(&self.shared.study_index);
         let credentials = Arc::clone(&self.shared.credentials);
         self.write_as(
-            Urgency::MakesRoom,
+            TaskKind::FreesSpace,
             move |transaction| {
-                if rows::state(transaction, row, id)? == StudyState::Open {
+                if rows::state(transaction, pk, id)? == StudyState::Open {
                     return Err(Error::new(
                         ErrorCode::InvalidTransition,
                         format!("study {id} is open; close it before you delete it"),
@@ -38,46 +38,48 @@ impl Store {
                     .into());
                 }
                 transaction.execute(
-                    "INSERT INTO deleted_studies (study, id, deleted_at_ms) VALUES (?, ?, ?)",
-                    params![row, id.0, now],
+                    "INSERT INTO deleted_studies (study_pk, id, deleted_at_ms) VALUES (?, ?, ?)",
+                    params![pk, id.0, now],
                 )?;
-                // The identifier is free at once: an export may be imported again.
+                // The identifier is free at once, so that an export can be imported again.
                 transaction.execute(
-                    "UPDATE studies SET id = randomblob(16), state = 'closed' WHERE study = ?",
-                    [row],
+                    "UPDATE studies SET id = randomblob(16), state = 'closed' WHERE study_pk = ?",
+                    [pk],
                 )?;
                 for table in ["estimates", "analyst_tokens"] {
-                    transaction.execute(&format!("DELETE FROM {table} WHERE study = ?"), [row])?;
+                    transaction
+                        .execute(&format!("DELETE FROM {table} WHERE study_pk = ?"), [pk])?;
                 }
-                recent::remove(transaction, row)?;
+                recent::remove(transaction, pk)?;
                 Ok(())
             },
             move |(), caches| {
-                registry.remove(id);
+                study_index.remove(id);
                 credentials.forget_study(id);
-                caches.sums.evict(row);
-                caches.recent.distrust();
+                caches.sums.evict(pk);
+                caches.recent.mark_stale();
             },
         )
         .await
     }
 
-    /// Clears away what is left of deleted studies, and the identifiers of studies closed for longer than
-    /// they are kept; indexes the latest identifiers of closed ones. Blocks, with a transaction for every few rows; stops when `stopping` says so.
+    /// Removes the remains of deleted studies and the identifiers of studies closed for longer than the retention time,
+    /// and moves the latest identifiers of closed studies into the index. Blocks; uses many small transactions; ends
+    /// early if `stopping` returns true.
     pub(crate) fn sweep(&self, stopping: &dyn Fn() -> bool) -> Result<()> {
         let now = self.unix_ms();
         let keep = self.shared.config.retain_ids_days;
         while !stopping() {
             let more = self.write_blocking_then(
-                Urgency::ClearsAway,
+                TaskKind::BackgroundCleanup,
                 move |transaction| {
-                    Ok(clear_deleted(transaction)?
-                        || clear_identifiers(transaction, keep, now)?
-                        || index_identifiers(transaction)?)
+                    Ok(remove_deleted_study(transaction)?
+                        || remove_old_identifiers(transaction, keep, now)?
+                        || index_closed_study(transaction)?)
                 },
                 |more, caches| {
                     if *more {
-                        caches.recent.distrust();
+                        caches.recent.mark_stale();
                     }
                 },
             )?;
@@ -85,42 +87,42 @@ impl Store {
                 break;
             }
         }
-        self.shared.reserve.keep();
+        self.shared.reserve.ensure();
         Ok(())
     }
 }
 
-/// Removes some rows of a deleted study; whether there may be more.
-fn clear_deleted(transaction: &Transaction<'_>) -> Result<bool, Failure> {
-    let row: Option<i64> = transaction
+/// Deletes some rows of a deleted study; returns whether there may be more.
+fn remove_deleted_study(transaction: &Transaction<'_>) -> Result<bool, Failure> {
+    let pk: Option<i64> = transaction
         .query_row(
-            "SELECT study FROM studies WHERE study IN (SELECT study FROM deleted_studies) LIMIT 1",
+            "SELECT study_pk FROM studies WHERE study_pk IN (SELECT study_pk FROM deleted_studies) LIMIT 1",
             [],
             |row| row.get(0),
         )
         .optional()?;
-    let Some(row) = row else { return Ok(false) };
-    let removed = remove_identifiers(transaction, row)?
+    let Some(pk) = pk else { return Ok(false) };
+    let removed = remove_identifiers(transaction, pk)?
         + transaction.execute(
-            "DELETE FROM seeds WHERE (study, bucket, commit_seq) IN
-             (SELECT study, bucket, commit_seq FROM seeds WHERE study = ? LIMIT ?)",
-            params![row, COMMITS],
+            "DELETE FROM seeds WHERE (study_pk, bucket, commit_seq) IN
+             (SELECT study_pk, bucket, commit_seq FROM seeds WHERE study_pk = ? LIMIT ?)",
+            params![pk, COMMITS_PER_TRANSACTION],
         )?
         + transaction.execute(
-            "DELETE FROM participant_tokens WHERE (study, hash) IN
-             (SELECT study, hash FROM participant_tokens WHERE study = ? LIMIT ?)",
-            params![row, IDENTIFIERS],
+            "DELETE FROM participant_tokens WHERE (study_pk, hash) IN
+             (SELECT study_pk, hash FROM participant_tokens WHERE study_pk = ? LIMIT ?)",
+            params![pk, IDS_PER_TRANSACTION],
         )?;
     if removed == 0 {
         for table in ["buckets", "imports", "estimates", "arrivals", "studies"] {
-            transaction.execute(&format!("DELETE FROM {table} WHERE study = ?"), [row])?;
+            transaction.execute(&format!("DELETE FROM {table} WHERE study_pk = ?"), [pk])?;
         }
     }
     Ok(true)
 }
 
-/// Removes some identifiers of a study that was closed long ago; whether there may be more.
-fn clear_identifiers(
+/// Deletes some identifiers of a study past its retention time; returns whether there may be more.
+fn remove_old_identifiers(
     transaction: &Transaction<'_>,
     keep_days: Option<u32>,
     now_ms: u64,
@@ -129,44 +131,44 @@ fn clear_identifiers(
         return Ok(false);
     };
     let before = now_ms.saturating_sub(u64::from(days).saturating_mul(DAY_MS));
-    let row: Option<i64> = transaction
+    let pk: Option<i64> = transaction
         .query_row(
-            "SELECT study FROM studies
+            "SELECT study_pk FROM studies
              WHERE state = 'closed' AND closed_at_ms < ? AND identifiers_kept = 1 LIMIT 1",
             [before],
             |row| row.get(0),
         )
         .optional()?;
-    let Some(row) = row else { return Ok(false) };
-    recent::remove(transaction, row)?;
-    if remove_identifiers(transaction, row)? == 0 {
+    let Some(pk) = pk else { return Ok(false) };
+    recent::remove(transaction, pk)?;
+    if remove_identifiers(transaction, pk)? == 0 {
         transaction.execute(
-            "UPDATE studies SET identifiers_kept = 0 WHERE study = ?",
-            [row],
+            "UPDATE studies SET identifiers_kept = 0 WHERE study_pk = ?",
+            [pk],
         )?;
     }
     Ok(true)
 }
 
-/// Moves the latest identifiers of a closed study into the index; whether there may be more.
-fn index_identifiers(transaction: &Transaction<'_>) -> Result<bool, Failure> {
-    let row: Option<i64> = transaction
+/// Moves the latest identifiers of a closed study into the index; returns whether there may be more.
+fn index_closed_study(transaction: &Transaction<'_>) -> Result<bool, Failure> {
+    let pk: Option<i64> = transaction
         .query_row(
-            "SELECT study FROM recent_ids JOIN studies USING (study) WHERE state = 'closed' LIMIT 1",
+            "SELECT study_pk FROM recent_ids JOIN studies USING (study_pk) WHERE state = 'closed' LIMIT 1",
             [],
             |row| row.get(0),
         )
         .optional()?;
-    let Some(row) = row else { return Ok(false) };
-    recent::move_all(transaction, row)?;
+    let Some(pk) = pk else { return Ok(false) };
+    recent::move_all(transaction, pk)?;
     Ok(true)
 }
 
-fn remove_identifiers(transaction: &Transaction<'_>, row: i64) -> Result<usize, Failure> {
+fn remove_identifiers(transaction: &Transaction<'_>, pk: i64) -> Result<usize, Failure> {
     Ok(transaction.execute(
-        "DELETE FROM report_ids WHERE study = ?1 AND id <= (SELECT max(id) FROM
-         (SELECT id FROM report_ids WHERE study = ?1 ORDER BY id LIMIT ?2))",
-        params![row, IDENTIFIERS],
+        "DELETE FROM report_ids WHERE study_pk = ?1 AND id <= (SELECT max(id) FROM
+         (SELECT id FROM report_ids WHERE study_pk = ?1 ORDER BY id LIMIT ?2))",
+        params![pk, IDS_PER_TRANSACTION],
     )?)
 }
 
@@ -180,13 +182,13 @@ mod tests {
     use crate::{
         Environment, ServerConfig,
         store::{
-            Stored,
+            SubmitOutcome,
             fixtures::{START_MS, SetClock, create, report},
         },
     };
 
     #[test]
-    fn identifiers_of_closed_studies_go_after_their_time() {
+    fn identifiers_of_closed_studies_are_deleted_after_the_retention_time() {
         let directory = tempfile::tempdir().unwrap();
         let config = ServerConfig {
             retain_ids_days: Some(30),
@@ -206,7 +208,7 @@ mod tests {
         };
         let [open, closed] = [(); 2].map(|()| {
             let study = runtime.block_on(create(&store, &json!({})));
-            assert_eq!(submit(&study, &[1, 2, 3]), [Stored::Accepted; 3]);
+            assert_eq!(submit(&study, &[1, 2, 3]), [SubmitOutcome::Accepted; 3]);
             study
         });
         runtime
@@ -216,23 +218,23 @@ mod tests {
             clock.set(now);
             store.sweep(&|| false).unwrap();
             [&open, &closed].map(|study| {
-                let count = "SELECT count(*) FROM report_ids WHERE study = ?";
+                let count = "SELECT count(*) FROM report_ids WHERE study_pk = ?";
                 let reader = store.reader();
                 reader
-                    .query_row(count, [study.row], |row| row.get(0))
+                    .query_row(count, [study.pk], |row| row.get(0))
                     .unwrap()
             })
         };
-        // A day before the time is up, and with a clock that went back, everything is there. The identifiers of the closed
-        // study are in the index, where nothing shows which came together; those of the open one are in the log.
+        // One day too early, or with a clock set back, nothing is deleted. The identifiers of the closed study are in
+        // the index, where nothing shows which came together; those of the open one are in the id log.
         assert_eq!(swept_at(START_MS + 29 * DAY_MS), [0, 3]);
         assert_eq!(swept_at(0), [0, 3]);
-        assert_eq!(submit(&closed, &[1]), [Stored::Duplicate]);
+        assert_eq!(submit(&closed, &[1]), [SubmitOutcome::Duplicate]);
         assert_eq!(swept_at(START_MS + 31 * DAY_MS), [0, 0]);
-        assert_eq!(submit(&open, &[1]), [Stored::Duplicate]);
-        // The sums stay; a late retry is refused and changes nothing; an export would forget what was counted.
-        assert_eq!(submit(&closed, &[1]), [Stored::NotOpen]);
-        assert_eq!(store.moment(&closed, Cancel::NEVER).unwrap().n, 3);
+        assert_eq!(submit(&open, &[1]), [SubmitOutcome::Duplicate]);
+        // The sums stay; a late retry is rejected and changes nothing; an export would lose what was counted.
+        assert_eq!(submit(&closed, &[1]), [SubmitOutcome::NotOpen]);
+        assert_eq!(store.bucket_sums(&closed, Cancel::NEVER).unwrap().n, 3);
         let error = store.export(&closed).unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidTransition);
         assert!(error.detail().contains("backup"), "{error}");

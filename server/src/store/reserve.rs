@@ -1,4 +1,4 @@
-//! Disk kept back, so that a full one can be emptied by deleting: a deletion has to be written down too.
+//! Reserved disk space, so that studies can be deleted on a full disk: a deletion has to be written, too.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -9,90 +9,92 @@ use std::{
 use eigenveil_shared::{Error, ErrorCode};
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
 
-/// The file's name in the data directory.
-const NAME: &str = "eigenveil.reserve";
-/// Its size: the changed pages of some transactions that delete.
-const BYTES: u64 = 8 << 20;
+/// Name of the file in the data directory.
+const FILE_NAME: &str = "eigenveil.reserve";
+/// Its size: the pages that a few deletions change.
+const FILE_BYTES: u64 = 8 << 20;
 
-/// A file of nothing, given up when a deletion finds no room.
+/// A placeholder file, deleted when a deletion finds no space.
 #[derive(Clone, Debug)]
-pub(super) struct Reserve {
+pub(super) struct ReserveFile {
     directory: PathBuf,
 }
 
-impl Reserve {
+impl ReserveFile {
     pub(super) fn new(directory: PathBuf) -> Self {
         Self { directory }
     }
 
     fn path(&self) -> PathBuf {
-        self.directory.join(NAME)
+        self.directory.join(FILE_NAME)
     }
 
-    /// Makes the file where it is missing and there is room for it and more.
-    pub(super) fn keep(&self) {
+    /// Creates the file if it is missing and there is space for it and more.
+    pub(super) fn ensure(&self) {
         let path = self.path();
-        if fs::metadata(&path).is_ok_and(|file| file.len() == BYTES) || self.free() < 4 * BYTES {
+        if fs::metadata(&path).is_ok_and(|file| file.len() == FILE_BYTES)
+            || self.free() < 4 * FILE_BYTES
+        {
             return;
         }
-        if let Err(error) = make(&path) {
-            tracing::warn!(%error, "no disk space could be kept back for deletions");
-            // What there is of it would only be in the way.
+        if let Err(error) = create(&path) {
+            tracing::warn!(%error, "reserving disk space for deletions failed");
+            // A partial file would only waste space.
             let _ = fs::remove_file(&path);
         }
     }
 
-    /// Gives the disk free.
+    /// Deletes the file to free its space.
     pub(super) fn release(&self) {
         match fs::remove_file(self.path()) {
             Ok(()) => {
-                tracing::warn!("the disk is full; what was kept back for deletions is released");
+                tracing::warn!("the disk is full; the space reserved for deletions is released");
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => {
-                tracing::warn!(%error, "the disk space kept back for deletions cannot be released");
+                tracing::warn!(%error, "releasing the disk space reserved for deletions failed");
             }
         }
     }
 
-    /// The error of a start for which neither the disk nor what was kept back has room.
+    /// The error of a start that finds no space, not even reserved space.
     pub(super) fn no_room_to_start(&self) -> Error {
         Error::new(
             ErrorCode::StoreFull,
             format!(
-                "the disk of {} is full ({} bytes are free) and nothing is kept back on it any more: the server has to write a few pages before it can serve, deletions included. \
-                 Free {} bytes there, by moving away files that are not the server's (none of the eigenveil.db files: they hold what was acknowledged), start again, then close and delete studies",
+                "the disk of {} is full ({} bytes are free) and its reserved space is used up: the server has to write a few pages before it can serve requests, including deletions. \
+                 Free {} bytes there by moving other files away (never the eigenveil.db files: they contain acknowledged reports), start again, then close and delete studies",
                 self.directory.display(),
                 self.free(),
-                5 * BYTES
+                5 * FILE_BYTES
             ),
         )
     }
 
-    /// Whether less is free than a deletion may need.
+    /// Whether less space is free than a deletion may need.
     pub(super) fn is_needed(&self) -> bool {
-        self.free() < BYTES
+        self.free() < FILE_BYTES
     }
 
     fn free(&self) -> u64 {
-        // Where nobody can tell there is enough.
+        // If it cannot be determined, assume that there is enough.
         statvfs(&self.directory)
             .map_or(u64::MAX, |disk| disk.f_bavail.saturating_mul(disk.f_frsize))
     }
 }
 
-fn make(path: &std::path::Path) -> io::Result<()> {
+fn create(path: &std::path::Path) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let mut file: File = options.open(path)?;
-    if fallocate(&file, FallocateFlags::empty(), 0, BYTES).is_ok() {
+    if fallocate(&file, FallocateFlags::empty(), 0, FILE_BYTES).is_ok() {
         return Ok(());
     }
-    // Not every file system sets blocks aside without their being written.
+    // Not every file system can allocate blocks without writing them.
     let zeros = vec![0; 1 << 16];
-    for _ in 0..BYTES / zeros.len() as u64 {
+    for _ in 0..FILE_BYTES / zeros.len() as u64 {
         file.write_all(&zeros)?;
     }
     file.sync_all()

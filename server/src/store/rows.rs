@@ -1,4 +1,4 @@
-//! The rows of studies: loaded at the start, inserted, found again.
+//! The rows of studies: loaded at the start, inserted, looked up.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
 use super::{
     failure::Failure,
-    study::{NewStudy, Registry, Study, StudyId, state_from},
+    study::{NewStudy, Study, StudyId, StudyIndex, state_from},
 };
 
-/// Inserts a study that has no reports yet and returns its row, which no study ever had.
+/// Inserts a study without reports and returns its primary key, which no study ever had.
 pub(super) fn insert(
     transaction: &Transaction<'_>,
     id: StudyId,
@@ -27,13 +27,13 @@ pub(super) fn insert(
         Rank::Auto => None,
         Rank::Fixed(k) => Some(k as u64),
     };
-    // Never the row of a study that was deleted: requests of that one may still be on their way.
+    // Never reuse the key of a deleted study: requests for it may still be in progress.
     transaction.execute(
         "INSERT INTO studies
-         (study, id, name, state, canonical, fingerprint, default_k, buckets, created_at_ms, enrolment,
+         (study_pk, id, name, state, canonical, fingerprint, default_k, buckets, created_at_ms, enrolment,
           purpose, responsible_party, contact, last_day)
-         VALUES (1 + max((SELECT coalesce(max(study), 0) FROM studies),
-                         (SELECT coalesce(max(study), 0) FROM deleted_studies)),
+         VALUES (1 + max((SELECT coalesce(max(study_pk), 0) FROM studies),
+                         (SELECT coalesce(max(study_pk), 0) FROM deleted_studies)),
                  ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         params![
             id.0,
@@ -54,48 +54,46 @@ pub(super) fn insert(
     Ok(transaction.last_insert_rowid())
 }
 
-/// Refuses a study that was deleted meanwhile.
-pub(super) fn require(connection: &Connection, row: i64, id: StudyId) -> Result<(), Failure> {
-    let there = connection
-        .prepare_cached("SELECT 1 FROM studies WHERE study = ? AND id = ?")?
-        .query_row(params![row, id.0], |_| Ok(()))
+/// Fails if the study was deleted meanwhile.
+pub(super) fn require(connection: &Connection, pk: i64, id: StudyId) -> Result<(), Failure> {
+    let found = connection
+        .prepare_cached("SELECT 1 FROM studies WHERE study_pk = ? AND id = ?")?
+        .query_row(params![pk, id.0], |_| Ok(()))
         .optional()?;
-    there.ok_or_else(|| gone(id).into())
+    found.ok_or_else(|| study_not_found(id).into())
 }
 
-/// The state of a study that was not deleted meanwhile.
-pub(super) fn state(connection: &Connection, row: i64, id: StudyId) -> Result<StudyState, Failure> {
-    require(connection, row, id)?;
-    let query = "SELECT state FROM studies WHERE study = ?";
-    let state: String = connection.query_row(query, [row], |row| row.get(0))?;
+/// The state of a study, unless it was deleted meanwhile.
+pub(super) fn state(connection: &Connection, pk: i64, id: StudyId) -> Result<StudyState, Failure> {
+    require(connection, pk, id)?;
+    let query = "SELECT state FROM studies WHERE study_pk = ?";
+    let state: String = connection.query_row(query, [pk], |row| row.get(0))?;
     state_from(&state).ok_or_else(|| Failure::damaged("a study has an unknown state"))
 }
 
-/// The error for a study that is not there.
-pub(crate) fn gone(id: StudyId) -> Error {
+/// The error for an unknown study.
+pub(crate) fn study_not_found(id: StudyId) -> Error {
     Error::new(
         ErrorCode::StudyNotFound,
-        format!(
-            "there is no study {id}; `eigenveil study list` or GET /v1/studies shows those there are"
-        ),
+        format!("there is no study {id}; list them with `eigenveil study list` or GET /v1/studies"),
     )
 }
 
-/// The error for text that is no study's identifier.
-pub(crate) fn no_such_identifier() -> Error {
+/// The error for text that is not a study identifier.
+pub(crate) fn invalid_study_id() -> Error {
     Error::new(
         ErrorCode::StudyNotFound,
-        "there is no study of that identifier, which is not 32 hexadecimal digits; `eigenveil study list` or GET /v1/studies shows those there are",
+        "this is not a study identifier, which has 32 hexadecimal digits; list the studies with `eigenveil study list` or GET /v1/studies",
     )
 }
 
-/// All studies but those that were deleted and are still being cleared away.
-pub(super) fn load(connection: &Connection) -> Result<Registry, Failure> {
-    let registry = Registry::default();
+/// All studies, without deleted ones that are still being removed.
+pub(super) fn load(connection: &Connection) -> Result<StudyIndex, Failure> {
+    let study_index = StudyIndex::default();
     let mut statement = connection.prepare(
-        "SELECT study, id, name, state, canonical, fingerprint, default_k, buckets,
+        "SELECT study_pk, id, name, state, canonical, fingerprint, default_k, buckets,
                 created_at_ms, reports_accepted, enrolment, purpose, responsible_party, contact, last_day
-         FROM studies WHERE study NOT IN (SELECT study FROM deleted_studies) ORDER BY study",
+         FROM studies WHERE study_pk NOT IN (SELECT study_pk FROM deleted_studies) ORDER BY study_pk",
     )?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
@@ -134,7 +132,7 @@ pub(super) fn load(connection: &Connection) -> Result<Registry, Failure> {
         };
         let study = Study::new(row.get(0)?, id, design, row.get(8)?);
         study.publish_count(row.get(9)?);
-        registry.add(Arc::new(study));
+        study_index.add(Arc::new(study));
     }
-    Ok(registry)
+    Ok(study_index)
 }

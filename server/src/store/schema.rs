@@ -1,4 +1,4 @@
-//! The database file: who it belongs to, its version, and how it is opened.
+//! The database file: its owner, its version, and how it is opened.
 
 use std::{fs::File, io::Read as _, path::Path};
 
@@ -9,7 +9,7 @@ use super::unavailable;
 
 /// `application_id` of an Eigenveil store: "EiVS".
 const APPLICATION_ID: i32 = 0x4569_5653;
-/// Of stores that were made before 0.2.0, in other layouts: "EiVe".
+/// `application_id` of stores made before 0.2.0, in other layouts: "EiVe".
 const BEFORE_0_2_0: i32 = 0x4569_5665;
 /// Version of the schema below.
 const VERSION: usize = MIGRATIONS.len();
@@ -21,94 +21,94 @@ const MIGRATIONS: &[&str] = &["
         value BLOB NOT NULL
     ) STRICT, WITHOUT ROWID;
 
-    -- Rows are never used again.
+    -- Keys are never reused.
     CREATE TABLE studies (
-        study            INTEGER PRIMARY KEY,
-        id               BLOB NOT NULL UNIQUE CHECK (length(id) = 16),
-        name             TEXT NOT NULL,
-        state            TEXT NOT NULL CHECK (state IN ('draft', 'open', 'closed')),
-        canonical        BLOB NOT NULL,
-        fingerprint      BLOB NOT NULL CHECK (length(fingerprint) = 32),
-        default_k        INTEGER,          -- NULL: auto
-        buckets          INTEGER NOT NULL CHECK (buckets BETWEEN 1 AND 32),
-        enrolment        TEXT NOT NULL DEFAULT 'open' CHECK (enrolment IN ('open', 'token')),
-        created_at_ms    INTEGER NOT NULL,
-        closed_at_ms     INTEGER,
-        reports_accepted INTEGER NOT NULL DEFAULT 0 CHECK (reports_accepted >= 0),
-        commit_seq       INTEGER NOT NULL DEFAULT 0 CHECK (commit_seq >= 0),
-        -- 0: the identifiers of a study closed long ago were cleared away.
-        identifiers_kept INTEGER NOT NULL DEFAULT 1 CHECK (identifiers_kept IN (0, 1)),
-        -- What the people who are asked are told, fixed with the study; NULL: not stated.
-        purpose          TEXT,
+        study_pk          INTEGER PRIMARY KEY,
+        id                BLOB NOT NULL UNIQUE CHECK (length(id) = 16),
+        name              TEXT NOT NULL,
+        state             TEXT NOT NULL CHECK (state IN ('draft', 'open', 'closed')),
+        canonical         BLOB NOT NULL,
+        fingerprint       BLOB NOT NULL CHECK (length(fingerprint) = 32),
+        default_k         INTEGER,          -- NULL: auto
+        buckets           INTEGER NOT NULL CHECK (buckets BETWEEN 1 AND 32),
+        enrolment         TEXT NOT NULL DEFAULT 'open' CHECK (enrolment IN ('open', 'token')),
+        created_at_ms     INTEGER NOT NULL,
+        closed_at_ms      INTEGER,
+        reports_accepted  INTEGER NOT NULL DEFAULT 0 CHECK (reports_accepted >= 0),
+        commit_seq        INTEGER NOT NULL DEFAULT 0 CHECK (commit_seq >= 0),
+        -- 0: the identifiers of a study closed long ago were deleted.
+        identifiers_kept  INTEGER NOT NULL DEFAULT 1 CHECK (identifiers_kept IN (0, 1)),
+        -- What the study tells the people it invites, fixed with it; NULL: not stated.
+        purpose           TEXT,
         responsible_party TEXT,
-        contact          TEXT,
-        -- The last day on which reports are taken: days since 1970-01-01 UTC.
-        last_day             INTEGER CHECK (last_day >= 0)
+        contact           TEXT,
+        -- The last day on which reports are accepted: days since 1970-01-01 UTC.
+        last_day          INTEGER CHECK (last_day >= 0)
     ) STRICT;
 
-    -- A study that is listed here and has a row is being cleared away.
+    -- A study that is listed here and still has a row is being removed.
     CREATE TABLE deleted_studies (
-        study         INTEGER PRIMARY KEY,
+        study_pk      INTEGER PRIMARY KEY,
         id            BLOB NOT NULL,
         deleted_at_ms INTEGER NOT NULL
     ) STRICT;
 
-    -- The insert itself decides whether a report is new.
+    -- Inserting decides whether a report is new.
     CREATE TABLE report_ids (
-        study INTEGER NOT NULL REFERENCES studies,
-        id    BLOB NOT NULL,
-        PRIMARY KEY (study, id)
+        study_pk INTEGER NOT NULL REFERENCES studies,
+        id       BLOB NOT NULL,
+        PRIMARY KEY (study_pk, id)
     ) STRICT, WITHOUT ROWID;
 
-    -- Identifiers on their way into report_ids: a row for each large commit, or a piece of a sorted log.
-    -- Sorted pieces have the smallest numbers.
+    -- Identifiers not yet in report_ids: a row for each large commit, or a chunk of the sorted id log.
+    -- Sorted chunks have the smallest numbers.
     CREATE TABLE recent_ids (
-        part   INTEGER PRIMARY KEY,
-        study  INTEGER NOT NULL REFERENCES studies,
-        sorted INTEGER NOT NULL CHECK (sorted IN (0, 1)),
-        ids    BLOB NOT NULL CHECK (length(ids) > 0 AND length(ids) % 16 = 0)
+        part     INTEGER PRIMARY KEY,
+        study_pk INTEGER NOT NULL REFERENCES studies,
+        sorted   INTEGER NOT NULL CHECK (sorted IN (0, 1)),
+        ids      BLOB NOT NULL CHECK (length(ids) > 0 AND length(ids) % 16 = 0)
     ) STRICT;
 
     -- sum: packed upper triangle, f64 little-endian. A bucket without reports has no row.
     CREATE TABLE buckets (
-        study  INTEGER NOT NULL REFERENCES studies,
-        bucket INTEGER NOT NULL,
-        n      INTEGER NOT NULL CHECK (n > 0),
-        sum    BLOB NOT NULL,
-        PRIMARY KEY (study, bucket)
+        study_pk INTEGER NOT NULL REFERENCES studies,
+        bucket   INTEGER NOT NULL,
+        n        INTEGER NOT NULL CHECK (n > 0),
+        sum      BLOB NOT NULL,
+        PRIMARY KEY (study_pk, bucket)
     ) STRICT;
 
-    -- The seeds of one commit, without their identifiers. A study has rows here or in buckets, never both.
+    -- The seeds of one commit, without their identifiers. A study has rows either here or in buckets.
     CREATE TABLE seeds (
-        study      INTEGER NOT NULL REFERENCES studies,
+        study_pk   INTEGER NOT NULL REFERENCES studies,
         bucket     INTEGER NOT NULL,
         commit_seq INTEGER NOT NULL,
         n          INTEGER NOT NULL CHECK (n > 0),
         seeds      BLOB NOT NULL CHECK (length(seeds) = 16 * n),
-        PRIMARY KEY (study, bucket, commit_seq)
+        PRIMARY KEY (study_pk, bucket, commit_seq)
     ) STRICT, WITHOUT ROWID;
 
-    -- Exports that were added to a study, so that each is added once.
+    -- Exports merged into a study, so that each is merged once.
     CREATE TABLE imports (
-        study          INTEGER NOT NULL REFERENCES studies,
+        study_pk       INTEGER NOT NULL REFERENCES studies,
         sha256         BLOB NOT NULL CHECK (length(sha256) = 32),
         reports        INTEGER NOT NULL,
         imported_at_ms INTEGER NOT NULL,
-        PRIMARY KEY (study, sha256)
+        PRIMARY KEY (study_pk, sha256)
     ) STRICT, WITHOUT ROWID;
 
-    -- Reports accepted by upload, counted by the minute, later by the hour and the day: what the pages draw.
+    -- Reports accepted by upload: counts by minute, later by hour and by day, for the pages.
     CREATE TABLE arrivals (
-        study   INTEGER NOT NULL REFERENCES studies,
-        seconds INTEGER NOT NULL CHECK (seconds IN (60, 3600, 86400)),
-        start   INTEGER NOT NULL,          -- seconds since 1970-01-01 UTC
-        n       INTEGER NOT NULL CHECK (n > 0),
-        PRIMARY KEY (study, seconds, start)
+        study_pk INTEGER NOT NULL REFERENCES studies,
+        seconds  INTEGER NOT NULL CHECK (seconds IN (60, 3600, 86400)),
+        start    INTEGER NOT NULL,          -- seconds since 1970-01-01 UTC
+        n        INTEGER NOT NULL CHECK (n > 0),
+        PRIMARY KEY (study_pk, seconds, start)
     ) STRICT, WITHOUT ROWID;
 
     CREATE TABLE estimates (
         job            INTEGER PRIMARY KEY AUTOINCREMENT,
-        study          INTEGER NOT NULL REFERENCES studies,
+        study_pk       INTEGER NOT NULL REFERENCES studies,
         number         INTEGER NOT NULL CHECK (number > 0),
         state          TEXT NOT NULL CHECK (state IN ('running', 'done', 'failed', 'cancelled')),
         request        TEXT NOT NULL,
@@ -117,67 +117,67 @@ const MIGRATIONS: &[&str] = &["
         attempts       INTEGER NOT NULL DEFAULT 0,
         created_at_ms  INTEGER NOT NULL,
         finished_at_ms INTEGER,
-        UNIQUE (study, number)
+        UNIQUE (study_pk, number)
     ) STRICT;
     CREATE INDEX estimates_running ON estimates (job) WHERE state = 'running';
 
-    -- In the order of the hashes, and without a time: nothing here can be joined to a report.
+    -- Ordered by hash and without a time, so that no row can be linked to a report.
     CREATE TABLE participant_tokens (
-        study INTEGER NOT NULL REFERENCES studies,
-        hash  BLOB NOT NULL CHECK (length(hash) = 32),
-        spent INTEGER NOT NULL DEFAULT 0 CHECK (spent IN (0, 1)),
-        PRIMARY KEY (study, hash)
+        study_pk INTEGER NOT NULL REFERENCES studies,
+        hash     BLOB NOT NULL CHECK (length(hash) = 32),
+        spent    INTEGER NOT NULL DEFAULT 0 CHECK (spent IN (0, 1)),
+        PRIMARY KEY (study_pk, hash)
     ) STRICT, WITHOUT ROWID;
 
-    -- study NULL: reads the estimates of all studies.
+    -- study_pk NULL: for the estimates of all studies.
     CREATE TABLE analyst_tokens (
         id            BLOB PRIMARY KEY CHECK (length(id) = 8),
         name          TEXT NOT NULL,
-        study         INTEGER REFERENCES studies,
+        study_pk      INTEGER REFERENCES studies,
         created_at_ms INTEGER NOT NULL,
         hash          BLOB NOT NULL UNIQUE CHECK (length(hash) = 32)
     ) STRICT, WITHOUT ROWID;
 "];
 
-/// Bytes of a page.
-const PAGE: u64 = 8_192;
+/// Page size in bytes.
+const PAGE_BYTES: u64 = 8_192;
 
-/// Refuses a store of before 0.2.0 without opening it: that would make a log beside it, or put its log into it.
-pub(super) fn refuse_old(path: &Path) -> Result<()> {
+/// Rejects a store from before 0.2.0 without opening it, which would create or checkpoint its write-ahead log.
+pub(super) fn reject_old(path: &Path) -> Result<()> {
     let mut head = [0; 72];
     let read = File::open(path).and_then(|mut file| file.read_exact(&mut head));
     match read {
-        Ok(()) if head[68..] == BEFORE_0_2_0.to_be_bytes() => Err(old(path)),
-        // Whether it can be read shows when it is opened.
+        Ok(()) if head[68..] == BEFORE_0_2_0.to_be_bytes() => Err(old_store_error(path)),
+        // Opening it shows whether it can be read.
         _ => Ok(()),
     }
 }
 
-fn old(path: &Path) -> Error {
+fn old_store_error(path: &Path) -> Error {
     unavailable(format!(
-        "the store {} was made by an eigenveil before 0.2.0, and this one does not read it; nothing in it was changed. Either go on with the \
-         program that made it, or with that one write each study to a file (eigenveil study export ID --out FILE), start this one with \
-         another, empty data directory and add them (eigenveil study import FILE)",
+        "the store {} was made by an eigenveil before 0.2.0, and this version cannot read it; nothing in it was changed. Either go on with the \
+         program that made it, or use it to export each study (eigenveil study export ID --out FILE), start this version with another, \
+         empty data directory and import the files (eigenveil study import FILE)",
         path.display()
     ))
 }
 
-/// Opens the database for writing, making or migrating it as needed. It never grows beyond `limit` bytes.
+/// Opens the database for writing, creating or migrating it as needed. It never grows beyond `limit` bytes.
 pub(super) fn open_for_writing(path: &Path, limit: Option<u64>) -> Result<Connection> {
-    refuse_old(path)?;
-    let refused = |error: rusqlite::Error| refused(path, &error);
-    let mut connection = Connection::open(path).map_err(refused)?;
-    keep_log(&connection, true).map_err(refused)?;
-    // Before anything is written: whose file is it?
-    let application: i32 = pragma(&connection, "application_id").map_err(refused)?;
-    let version: usize = pragma(&connection, "user_version").map_err(refused)?;
+    reject_old(path)?;
+    let open_error = |error: rusqlite::Error| open_error(path, &error);
+    let mut connection = Connection::open(path).map_err(open_error)?;
+    keep_wal(&connection, true).map_err(open_error)?;
+    // Before anything is written: is it ours?
+    let application: i32 = pragma(&connection, "application_id").map_err(open_error)?;
+    let version: usize = pragma(&connection, "user_version").map_err(open_error)?;
     let tables: i64 = connection
         .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
-        .map_err(refused)?;
+        .map_err(open_error)?;
     let fresh = application == 0 && version == 0 && tables == 0;
     if application == BEFORE_0_2_0 {
-        // The log alone says so.
-        return Err(old(path));
+        // Only the write-ahead log has the id.
+        return Err(old_store_error(path));
     }
     if !fresh && application != APPLICATION_ID {
         return Err(unavailable(format!(
@@ -191,55 +191,58 @@ pub(super) fn open_for_writing(path: &Path, limit: Option<u64>) -> Result<Connec
             path.display()
         )));
     }
-    configure(&connection).map_err(refused)?;
+    configure(&connection).map_err(open_error)?;
     if version < VERSION {
-        migrate(&mut connection, version).map_err(refused)?;
+        migrate(&mut connection, version).map_err(open_error)?;
     }
     if let Some(bytes) = limit {
-        // SQLite takes no less than what is in use.
+        // SQLite accepts no less than what is in use.
         connection
-            .pragma_update_and_check(None, "max_page_count", (bytes / PAGE).max(1), |_| Ok(()))
-            .map_err(refused)?;
+            .pragma_update_and_check(None, "max_page_count", (bytes / PAGE_BYTES).max(1), |_| {
+                Ok(())
+            })
+            .map_err(open_error)?;
     }
     Ok(connection)
 }
 
-/// Opens the database for reading; the writer must have opened it before.
+/// Opens the database read-only; the writer must have opened it before.
 pub(super) fn open_for_reading(path: &Path) -> rusqlite::Result<Connection> {
     let connection = Connection::open_with_flags(
         path,
         OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX,
     )?;
     connection.busy_timeout(std::time::Duration::from_secs(5))?;
-    keep_log(&connection, true)?;
+    keep_wal(&connection, true)?;
     Ok(connection)
 }
 
-/// Whether the log stays when the last connection is closed: then it goes only where
-/// [`Tenure::end`](super::tenure::Tenure::end) has said that the main file is whole.
-pub(super) fn keep_log(connection: &Connection, keep: bool) -> rusqlite::Result<()> {
+/// Whether the write-ahead log stays when the last connection closes. It does until
+/// [`WriterLease::checkpoint_and_release`](super::lease::WriterLease::checkpoint_and_release) has completed the main
+/// file.
+pub(super) fn keep_wal(connection: &Connection, keep: bool) -> rusqlite::Result<()> {
     let setting = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
     connection.set_db_config(setting, keep).map(|_| ())
 }
 
 fn configure(connection: &Connection) -> rusqlite::Result<()> {
     connection.busy_timeout(std::time::Duration::from_secs(5))?;
-    connection.pragma_update(None, "page_size", PAGE)?;
+    connection.pragma_update(None, "page_size", PAGE_BYTES)?;
     let mode: String =
         connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))?;
     if mode != "wal" {
         return Err(rusqlite::Error::InvalidParameterName(format!(
-            "the file system does not allow write-ahead logging (journal mode {mode})"
+            "the file system does not allow write-ahead logging (journal mode {mode}); use a local file system"
         )));
     }
     // FULL: a commit is on disk before it is acknowledged.
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "fullfsync", true)?;
     connection.pragma_update(None, "foreign_keys", true)?;
-    // A checkpoint every 32 MiB of log, and no larger log kept after one.
+    // A checkpoint for every 32 MiB of log, and at most 64 MiB of log file kept after it.
     connection.pragma_update(None, "wal_autocheckpoint", 4_096)?;
     connection.pragma_update(None, "journal_size_limit", 64 << 20)?;
-    // 32 MiB of pages for the identifiers' tree; bucket sums are cached by us.
+    // 32 MiB of pages for the index of identifiers; bucket sums have their own cache.
     connection.pragma_update(None, "cache_size", -32_768)?;
     connection.set_prepared_statement_cache_capacity(32);
     Ok(())
@@ -259,11 +262,11 @@ fn pragma<T: rusqlite::types::FromSql>(connection: &Connection, name: &str) -> r
     connection.pragma_query_value(None, name, |row| row.get(0))
 }
 
-fn refused(path: &Path, error: &rusqlite::Error) -> Error {
+fn open_error(path: &Path, error: &rusqlite::Error) -> Error {
     let way_out = match error.sqlite_error_code() {
         Some(SqliteCode::NotADatabase) => "it is not a database: restore it from a backup",
         Some(SqliteCode::DatabaseCorrupt) => "it is damaged: restore it from a backup",
-        Some(SqliteCode::DiskFull) => "the disk is full: make room and start again",
+        Some(SqliteCode::DiskFull) => "the disk is full: free some space and start again",
         _ => "check the file and its permissions",
     };
     unavailable(format!(

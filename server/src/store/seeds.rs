@@ -1,8 +1,8 @@
-//! Payloads that are seeds: stored as they came, added up when an estimate asks.
+//! Payloads that are seeds: stored as received, added up for an estimate.
 //!
-//! A commit appends its seeds as one row: no sum is read, changed or rewritten, so taking reports costs
-//! the same at every dimension. Rows are never changed, so that everything below a commit's number is
-//! one moment however long it takes to read. A seed that came more than once is [counted once](super::repeated).
+//! A commit appends its seeds as one row: no sum is read, changed or rewritten, so the cost of a report does not depend
+//! on the dimension. Rows never change, so that all commits below a number are a snapshot, however long it takes to
+//! read. Duplicate seeds are [counted once](super::duplicates).
 
 use std::{cell::RefCell, sync::Arc};
 
@@ -13,17 +13,17 @@ use eigenveil_shared::{
 };
 use rusqlite::{Connection, Transaction, params};
 
-use super::{failure::Failure, health::Health, repeated::Repeated, study::Study};
+use super::{duplicates::DuplicateSeeds, failure::Failure, health::Health, study::Study};
 
-/// Takes seeds of the bucket with this number.
-type TakeOfBucket<'a> = dyn FnMut(u32, &[Seed]) -> Result<(), Failure> + 'a;
+/// Receives seeds of the bucket with this number.
+type BucketSeedsSink<'a> = dyn FnMut(u32, &[Seed]) -> Result<(), Failure> + 'a;
 
-/// Seeds held in memory at once (1 MiB), or those of one commit where it has more.
-const PIECE: usize = 1 << 16;
+/// Seeds in memory at once (1 MiB), or those of one larger commit.
+const CHUNK_SEEDS: usize = 1 << 16;
 
 /// Appends the seeds of a commit to its bucket.
 ///
-/// They are sorted, so that within a commit nothing says which report each came with.
+/// Sorted, so that within a commit nothing shows which seed came with which report.
 pub(super) fn append(
     transaction: &Transaction<'_>,
     study: &Study,
@@ -34,30 +34,24 @@ pub(super) fn append(
     seeds.sort_unstable();
     insert(
         transaction,
-        study.row,
+        study.pk,
         bucket,
         commit_seq,
         seeds.as_flattened(),
     )
 }
 
-/// Appends seeds of an import as they come, some to a commit; how many commits they make.
-pub(super) fn append_run(
+/// Appends the seeds of an import as several commits; returns their number.
+pub(super) fn append_chunks(
     transaction: &Transaction<'_>,
-    study_row: i64,
+    study_pk: i64,
     bucket: u32,
     first_commit: u64,
     seeds: &[u8],
 ) -> Result<u64, Failure> {
     let mut commits = 0;
-    for piece in seeds.chunks(PIECE * SEED_LEN) {
-        insert(
-            transaction,
-            study_row,
-            bucket,
-            first_commit + commits,
-            piece,
-        )?;
+    for chunk in seeds.chunks(CHUNK_SEEDS * SEED_LEN) {
+        insert(transaction, study_pk, bucket, first_commit + commits, chunk)?;
         commits += 1;
     }
     Ok(commits)
@@ -65,7 +59,7 @@ pub(super) fn append_run(
 
 fn insert(
     transaction: &Transaction<'_>,
-    study_row: i64,
+    study_pk: i64,
     bucket: u32,
     commit_seq: u64,
     seeds: &[u8],
@@ -73,13 +67,13 @@ fn insert(
     let n = (seeds.len() / SEED_LEN) as u64;
     transaction
         .prepare_cached(
-            "INSERT INTO seeds (study, bucket, commit_seq, n, seeds) VALUES (?, ?, ?, ?, ?)",
+            "INSERT INTO seeds (study_pk, bucket, commit_seq, n, seeds) VALUES (?, ?, ?, ?, ?)",
         )?
-        .execute(params![study_row, bucket, commit_seq, n, seeds])?;
+        .execute(params![study_pk, bucket, commit_seq, n, seeds])?;
     Ok(())
 }
 
-/// Hands over the seeds of a bucket's commits before `end` in pieces.
+/// Reads the seeds of a bucket's commits before `end`, chunk by chunk.
 fn read_bucket(
     connection: &Connection,
     study: &Study,
@@ -89,28 +83,27 @@ fn read_bucket(
 ) -> Result<(), Failure> {
     let mut seeds = Vec::new();
     let mut from = 0;
-    while let Some(next) = read_piece(connection, study, bucket, from..end, &mut seeds)? {
+    while let Some(next) = read_chunk(connection, study, bucket, from..end, &mut seeds)? {
         take(&seeds)?;
         from = next;
     }
     Ok(())
 }
 
-/// The seeds a study had at one moment, to be read as often as needed; each once, however often it came.
+/// A snapshot of a study's seeds, which can be read repeatedly; duplicate seeds are included once.
 pub struct StoredSeeds<'a> {
-    /// Of its own: reading must not hold up everybody else.
+    /// A separate connection: reading must not block others.
     connection: RefCell<Connection>,
     study: &'a Study,
     end: u64,
     stored: u64,
-    repeated: Repeated,
-    /// To be told of damage.
+    duplicates: DuplicateSeeds,
+    /// Where damage is recorded.
     health: Arc<Health>,
 }
 
 impl<'a> StoredSeeds<'a> {
-    /// Those of every commit before `end`, `stored` in all. Takes up to `sum_cache_bytes` to
-    /// find those that came more than once.
+    /// The seeds of every commit before `end`, `stored` in all. Uses up to `sum_cache_bytes` to find duplicates.
     pub(super) fn new(
         connection: Connection,
         study: &'a Study,
@@ -129,20 +122,20 @@ impl<'a> StoredSeeds<'a> {
             }
             Ok(())
         };
-        let repeated = Repeated::find(stored, sum_cache_bytes, &read)?;
+        let duplicates = DuplicateSeeds::find(stored, sum_cache_bytes, &read)?;
         Ok(Self {
             connection: RefCell::new(connection),
             study,
             end,
             stored,
-            repeated,
+            duplicates,
             health,
         })
     }
 
-    /// How many there are, each counted once.
+    /// Number of seeds without duplicates.
     pub fn count(&self) -> u64 {
-        self.stored.saturating_sub(self.repeated.left_out())
+        self.stored.saturating_sub(self.duplicates.excluded())
     }
 
     /// Reports stored.
@@ -150,14 +143,14 @@ impl<'a> StoredSeeds<'a> {
         self.stored
     }
 
-    /// Hands over all seeds that are counted, bucket after bucket.
-    fn read(&self, take: &mut TakeOfBucket<'_>) -> Result<(), Failure> {
+    /// Reads all counted seeds, bucket by bucket.
+    fn read(&self, take: &mut BucketSeedsSink<'_>) -> Result<(), Failure> {
         let connection = self.connection.borrow();
-        let mut once = self.repeated.filter();
+        let mut dedup = self.duplicates.dedup();
         let mut read = 0;
         for bucket in 0..self.study.buckets() {
             read_bucket(&connection, self.study, bucket, self.end, &mut |seeds| {
-                let seeds = once.keep(seeds);
+                let seeds = dedup.retain_new(seeds);
                 read += seeds.len() as u64;
                 match seeds {
                     [] => Ok(()),
@@ -167,7 +160,7 @@ impl<'a> StoredSeeds<'a> {
         }
         if read != self.count() {
             return Err(Failure::damaged(format!(
-                "{} reports were accepted but the seeds of {read} are there",
+                "{} reports were accepted but there are {read} seeds",
                 self.count()
             )));
         }
@@ -181,23 +174,23 @@ impl SeedSource for StoredSeeds<'_> {
     }
 
     fn repeated(&self) -> u64 {
-        self.repeated.left_out()
+        self.duplicates.excluded()
     }
 
     fn pass(&self, take: &mut dyn FnMut(u32, &[Seed]) -> Result<()>) -> Result<()> {
         self.read(&mut |bucket, seeds| Ok(take(bucket, seeds)?))
             .map_err(|failure| {
-                self.health.look_for_damage(&failure);
+                self.health.record_damage(&failure);
                 failure.into_error()
             })
     }
 }
 
-/// Reads seeds of whole commits, and says where to go on; `None` when there are no more.
+/// Reads the seeds of whole commits and returns where to continue; `None` at the end.
 ///
-/// The statement ends with the piece: a transaction as long as an estimate would let the write-ahead
-/// log grow all the while.
-fn read_piece(
+/// The statement ends with the chunk: a transaction as long as an estimate would make the write-ahead log grow all the
+/// time.
+fn read_chunk(
     connection: &Connection,
     study: &Study,
     bucket: u32,
@@ -206,12 +199,12 @@ fn read_piece(
 ) -> Result<Option<u64>, Failure> {
     let mut statement = connection.prepare_cached(
         "SELECT commit_seq, n, seeds FROM seeds
-         WHERE study = ? AND bucket = ? AND commit_seq >= ? AND commit_seq < ? ORDER BY commit_seq",
+         WHERE study_pk = ? AND bucket = ? AND commit_seq >= ? AND commit_seq < ? ORDER BY commit_seq",
     )?;
-    let mut rows = statement.query(params![study.row, bucket, commits.start, commits.end])?;
+    let mut rows = statement.query(params![study.pk, bucket, commits.start, commits.end])?;
     seeds.clear();
     let mut next = None;
-    while seeds.len() < PIECE
+    while seeds.len() < CHUNK_SEEDS
         && let Some(row) = rows.next()?
     {
         let (commit_seq, n): (u64, u64) = (row.get(0)?, row.get(1)?);

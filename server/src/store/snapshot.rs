@@ -1,4 +1,4 @@
-//! What metrics say of the store at the moment they are asked for.
+//! Metrics of the store that are measured when they are read.
 
 use eigenveil_shared::{Result, api::StudyState};
 
@@ -6,7 +6,7 @@ use super::{Store, estimates, failure::Failure};
 use crate::metrics::signed;
 
 impl Store {
-    /// Looks up what nothing keeps count of. Blocks while reading.
+    /// Measures what is not counted continuously. Blocks while reading.
     pub(crate) fn measure(&self) -> Result<()> {
         let (shared, metrics) = (&self.shared, self.metrics());
         let studies = self.studies();

@@ -1,4 +1,4 @@
-//! One study as the server holds it: frozen parameters, and what moves.
+//! A study in the server: frozen parameters, and the state that changes.
 
 use std::{
     fmt,
@@ -21,17 +21,17 @@ use eigenveil_shared::{
     study::{StudyDesign, StudyParams, from_hex, to_hex},
 };
 
-/// Most buckets of one study.
+/// Maximum number of buckets of a study.
 pub const MAX_BUCKETS: u32 = 32;
-/// Longest name of a study in bytes.
-const MAX_NAME: usize = 200;
+/// Maximum length of a study's name in bytes.
+const MAX_NAME_BYTES: usize = 200;
 
 /// Identifier of a study: 16 random bytes, shown as 32 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StudyId(pub [u8; 16]);
 
 impl StudyId {
-    /// The identifier written as 32 hexadecimal digits.
+    /// Parses 32 hexadecimal digits.
     pub fn parse(text: &str) -> Option<Self> {
         from_hex(text)?.try_into().ok().map(Self)
     }
@@ -49,21 +49,21 @@ impl fmt::Debug for StudyId {
     }
 }
 
-/// A study: its frozen parameters, and the state and count of its last commit.
+/// A study: its frozen parameters, and state and count as of its last commit.
 #[derive(Debug)]
 pub struct Study {
-    pub(super) row: i64,
+    pub(super) pk: i64,
     id: StudyId,
-    shape: StudyShape,
+    report_format: StudyShape,
     buckets: u32,
-    /// Everything anybody may see; state and count are put in when it is asked for.
+    /// The public document; state and count are filled in when it is requested.
     document: StudyDocument,
     state: AtomicU8,
     reports_accepted: AtomicU64,
 }
 
 impl Study {
-    pub(super) fn new(row: i64, id: StudyId, design: NewStudy, created_at_ms: u64) -> Self {
+    pub(super) fn new(pk: i64, id: StudyId, design: NewStudy, created_at_ms: u64) -> Self {
         let NewStudy {
             name,
             params,
@@ -73,18 +73,18 @@ impl Study {
             enrolment,
             about,
         } = design;
-        let shape = StudyShape::new(&params);
-        let payload_len = shape.payload_len();
+        let report_format = StudyShape::new(&params);
+        let payload_len = report_format.payload_len();
         Self {
-            row,
+            pk,
             id,
-            shape,
+            report_format,
             buckets,
             document: StudyDocument {
                 id: id.to_string(),
                 name,
                 state,
-                fingerprint: shape.fingerprint().to_string(),
+                fingerprint: report_format.fingerprint().to_string(),
                 canonical_params: to_hex(&params.canonical_bytes()),
                 privacy: PrivacyStatement::new(&params),
                 params,
@@ -116,27 +116,27 @@ impl Study {
         &self.document.params
     }
 
-    /// What its reports must fit.
-    pub fn shape(&self) -> &StudyShape {
-        &self.shape
+    /// The format of its reports.
+    pub fn report_format(&self) -> &StudyShape {
+        &self.report_format
     }
 
-    /// Components an estimate gives when it does not say.
+    /// Number of components of an estimate that does not specify it.
     pub fn default_k(&self) -> Rank {
         self.document.default_k
     }
 
-    /// How many buckets its commits are spread over.
+    /// Number of buckets its commits are spread over.
     pub fn buckets(&self) -> u32 {
         self.buckets
     }
 
-    /// What is promised to each participant.
+    /// The privacy promise to each participant.
     pub fn privacy(&self) -> &PrivacyStatement {
         &self.document.privacy
     }
 
-    /// When it was made, in milliseconds since 1970-01-01 UTC.
+    /// Creation time, in milliseconds since 1970-01-01 UTC.
     pub fn created_at_ms(&self) -> u64 {
         self.document.created_at_ms
     }
@@ -146,7 +146,7 @@ impl Study {
         self.document.enrolment
     }
 
-    /// What the people who are asked are told.
+    /// What the study tells the people it invites.
     pub fn about(&self) -> &About {
         &self.document.about
     }
@@ -160,12 +160,12 @@ impl Study {
         }
     }
 
-    /// Distinct reports durably accepted, as of the last commit.
+    /// Distinct reports accepted, as of the last commit.
     pub fn reports_accepted(&self) -> u64 {
         self.reports_accepted.load(Ordering::Acquire)
     }
 
-    /// The study in a list.
+    /// The entry in the list of studies.
     pub(crate) fn summary(&self) -> StudySummary {
         StudySummary {
             state: self.state(),
@@ -174,7 +174,7 @@ impl Study {
         }
     }
 
-    /// The study as anybody may see it.
+    /// The public document.
     pub fn document(&self) -> StudyDocument {
         StudyDocument {
             state: self.state(),
@@ -195,7 +195,7 @@ impl Study {
     }
 }
 
-/// A study that has been checked but not stored.
+/// A study that was checked but not stored.
 pub(super) struct NewStudy {
     pub(super) name: String,
     pub(super) params: StudyParams,
@@ -207,7 +207,7 @@ pub(super) struct NewStudy {
 }
 
 impl NewStudy {
-    /// Checks and freezes what an operator asked for now.
+    /// Checks and freezes an operator's request.
     pub(super) fn from_request(
         request: CreateStudy,
         sum_cache_bytes: u64,
@@ -233,21 +233,21 @@ impl NewStudy {
     }
 }
 
-/// Refuses what cannot be shown to the people who are asked, and a last day that is over.
+/// Rejects text that cannot be shown to participants, and a last day in the past.
 pub(crate) fn check_about(about: &About, now_ms: u64) -> Result<()> {
     about.check()?;
     match about.last_day {
         Some(day) if day.is_over(now_ms) => Err(Error::new(
             ErrorCode::InvalidAbout,
             format!(
-                "the last day is {day} (UTC), which is over: nobody could take part; give a day that is still to come"
+                "the last day is {day} (UTC), which is in the past, so nobody could take part; give a later day"
             ),
         )),
         _ => Ok(()),
     }
 }
 
-/// The parameters of a study that is asked for, with what is derived from them.
+/// The frozen parameters of a requested study.
 pub(crate) fn frozen(request: &CreateStudy) -> Result<StudyParams> {
     StudyParams::freeze(StudyDesign {
         features: request.features.clone(),
@@ -262,7 +262,7 @@ pub(crate) fn frozen(request: &CreateStudy) -> Result<StudyParams> {
     })
 }
 
-/// Refuses a number of components that rows of this dimension do not have.
+/// Rejects a number of components that rows of this dimension cannot have.
 pub(crate) fn check_rank(rank: Rank, dimension: usize) -> Result<()> {
     match rank {
         Rank::Fixed(k) if !(1..=dimension).contains(&k) => Err(Error::invalid_request(format!(
@@ -273,22 +273,22 @@ pub(crate) fn check_rank(rank: Rank, dimension: usize) -> Result<()> {
 }
 
 pub(crate) fn check_name(what: &str, name: &str) -> Result<()> {
-    if name.len() <= MAX_NAME && is_readable(name) {
+    if name.len() <= MAX_NAME_BYTES && is_readable(name) {
         return Ok(());
     }
     Err(Error::new(
         ErrorCode::InvalidName,
         format!(
-            "{what} has {} bytes; it needs 1 to {MAX_NAME} printable ones, not all of them blank",
+            "{what} has {} bytes; it must have 1 to {MAX_NAME_BYTES} bytes of printable text, not only blanks",
             name.len()
         ),
     ))
 }
 
-/// How many bucket sums of these reports fit the memory budget: 1 to [`MAX_BUCKETS`]; for seeds always the most.
+/// Number of buckets whose sums fit into the cache: 1 to [`MAX_BUCKETS`]; always the maximum for seeds.
 fn buckets_within(sum_cache_bytes: u64, params: &StudyParams) -> u32 {
     if params.mechanism().payload_form() == PayloadForm::Seed {
-        // Nothing is added up before an estimate is asked for.
+        // Nothing is added up before an estimate is requested.
         return MAX_BUCKETS;
     }
     let bucket_bytes = (8 * packed_len(params.report_dimension())).max(1) as u64;
@@ -307,7 +307,7 @@ pub(super) fn state_from(text: &str) -> Option<StudyState> {
 
 /// All studies, oldest first. Only the writer changes it, after the commit.
 #[derive(Debug, Default)]
-pub(super) struct Registry {
+pub(super) struct StudyIndex {
     studies: RwLock<Studies>,
 }
 
@@ -317,7 +317,7 @@ struct Studies {
     by_id: std::collections::HashMap<StudyId, Arc<Study>>,
 }
 
-impl Registry {
+impl StudyIndex {
     pub(super) fn add(&self, study: Arc<Study>) {
         let mut studies = self.studies.write().unwrap_or_else(PoisonError::into_inner);
         studies.by_id.insert(study.id, Arc::clone(&study));
@@ -335,12 +335,12 @@ impl Registry {
         studies.by_id.get(&id).cloned()
     }
 
-    pub(super) fn by_row(&self, row: i64) -> Option<Arc<Study>> {
+    pub(super) fn by_pk(&self, pk: i64) -> Option<Arc<Study>> {
         let studies = self.studies.read().unwrap_or_else(PoisonError::into_inner);
-        studies.ordered.iter().find(|s| s.row == row).cloned()
+        studies.ordered.iter().find(|s| s.pk == pk).cloned()
     }
 
-    /// The studies behind this row that `wanted` takes, oldest first: so many, and the row to go on behind.
+    /// The studies after this key that `wanted` accepts, oldest first: at most `limit`, and the key to continue from.
     pub(super) fn page(
         &self,
         after: i64,
@@ -348,11 +348,11 @@ impl Registry {
         wanted: impl Fn(&Study) -> bool,
     ) -> (Vec<Arc<Study>>, Option<i64>) {
         let studies = self.studies.read().unwrap_or_else(PoisonError::into_inner);
-        // Rows go up, and so does this list.
-        let from = studies.ordered.partition_point(|study| study.row <= after);
-        let mut behind = studies.ordered[from..].iter().filter(|study| wanted(study));
-        let page: Vec<_> = behind.by_ref().take(limit).cloned().collect();
-        let next = behind.next().and(page.last()).map(|last| last.row);
+        // Keys increase, and so does this list.
+        let from = studies.ordered.partition_point(|study| study.pk <= after);
+        let mut later = studies.ordered[from..].iter().filter(|study| wanted(study));
+        let page: Vec<_> = later.by_ref().take(limit).cloned().collect();
+        let next = later.next().and(page.last()).map(|last| last.pk);
         (page, next)
     }
 
@@ -369,7 +369,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn identifiers_are_32_digits() {
+    fn study_identifiers_are_32_digits() {
         let id = StudyId([0xab; 16]);
         assert_eq!(StudyId::parse(&id.to_string()), Some(id));
         assert_eq!(StudyId::parse(&id.to_string().to_uppercase()), Some(id));
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn buckets_shrink_with_the_budget() {
+    fn buckets_shrink_with_the_cache() {
         let params = |mechanism: MechanismKind, dimension, centring| {
             let budget = mechanism.budget(1.0, None).unwrap();
             StudyParams::freeze(StudyDesign {
@@ -393,10 +393,10 @@ mod tests {
         assert_eq!(buckets_within(1 << 30, &dense(4_096)), 15);
         assert_eq!(buckets_within(0, &dense(4_096)), 1);
         assert_eq!(buckets_within(u64::MAX, &dense(2)), 32);
-        // With private centring a report has one dimension more than the row.
+        // With private centring a report has one dimension more than a row.
         let centred = params(MechanismKind::SymmetricGaussian, 3, Some(0.5));
         assert_eq!(buckets_within(8 * 10 * 5, &centred), 5);
-        // Seeds cost nothing until they are added up.
+        // Seeds take no memory until they are added up.
         let seeds = params(MechanismKind::DoubleCap, 65_536, None);
         assert_eq!(buckets_within(0, &seeds), 32);
     }

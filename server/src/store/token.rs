@@ -1,10 +1,9 @@
-//! The operator's token: in a file for its owner, and as a hash in the database.
+//! The operator token: in a file for its owner, and as a hash in the database.
 //!
-//! All tokens are 256 random bits. With so many there is nothing to guess, so that a plain SHA-256 is as good a
-//! keeper as a slow hash.
+//! All tokens have 256 random bits, so they cannot be guessed and a plain SHA-256 is safe; no slow hash is needed.
 //!
-//! A new token is staged in a file beside the old one, its hash is committed, and then the file takes its name. A start
-//! that finds a staged file knows from the hash which of the two counts.
+//! A new token is staged in a second file, its hash is committed, and then the file is renamed. After a crash in
+//! between, the hash tells the next start which of the two tokens is valid.
 
 use std::path::{Path, PathBuf};
 
@@ -16,12 +15,12 @@ use subtle::ConstantTimeEq;
 use super::{
     directory::{DataDirectory, TokenFiles},
     failure::{Failure, unavailable},
+    lease::{WalFile, WriterLease},
     schema,
-    tenure::{Log, Tenure},
 };
 use crate::environment::{Entropy, Environment};
 
-/// SHA-256 of a token. Says nothing about the token.
+/// SHA-256 of a token. Reveals nothing about the token.
 #[derive(Clone, Copy)]
 pub(crate) struct TokenHash([u8; 32]);
 
@@ -38,20 +37,20 @@ impl TokenHash {
         &self.0
     }
 
-    /// Whether this is the same hash, in time that does not depend on where it differs.
+    /// Compares in time that does not depend on where the hashes differ.
     pub(crate) fn is(&self, other: &Self) -> bool {
         self.0.ct_eq(&other.0).into()
     }
 }
 
-/// A new token's text.
-pub(super) fn fresh(entropy: &dyn Entropy) -> Result<String> {
+/// Generates a new token.
+pub(super) fn generate(entropy: &dyn Entropy) -> Result<String> {
     let mut random = [0; 32];
     entropy.fill(&mut random)?;
     Ok(to_hex(&random))
 }
 
-/// The hash of the operator's token; at the first start a token is made and written to its file.
+/// The hash of the operator token. The first start generates the token and writes it to its file.
 pub(super) fn ensure(
     connection: &Connection,
     files: &TokenFiles,
@@ -68,7 +67,7 @@ pub(super) fn ensure(
     match stored.map(TryInto::try_into) {
         Some(Ok(hash)) => {
             let hash = TokenHash(hash);
-            // A rotation that was cut short: before its commit, or after it.
+            // A rotation was interrupted: before its commit, or after it.
             if let Some(staged) = files.staged()? {
                 if TokenHash::new(&staged).is(&hash) {
                     files.adopt()?;
@@ -85,18 +84,18 @@ pub(super) fn ensure(
     }
 }
 
-/// Makes a new token, writes it to its file and keeps its hash.
+/// Generates a new token, writes it to its file and saves its hash.
 fn rotate(connection: &Connection, files: &TokenFiles, entropy: &dyn Entropy) -> Result<TokenHash> {
-    let token = fresh(entropy)?;
+    let token = generate(entropy)?;
     files.stage(&token)?;
     let hash = TokenHash::new(&token);
-    keep(connection, &hash).map_err(Failure::into_error)?;
+    save_hash(connection, &hash).map_err(Failure::into_error)?;
     files.adopt()?;
     Ok(hash)
 }
 
-/// Writes the hash to the database.
-pub(super) fn keep(connection: &Connection, hash: &TokenHash) -> Result<(), Failure> {
+/// Saves the hash in the database.
+pub(super) fn save_hash(connection: &Connection, hash: &TokenHash) -> Result<(), Failure> {
     connection.execute(
         "INSERT INTO settings (key, value) VALUES ('operator-token-sha256', ?)
          ON CONFLICT (key) DO UPDATE SET value = excluded.value",
@@ -105,25 +104,28 @@ pub(super) fn keep(connection: &Connection, hash: &TokenHash) -> Result<(), Fail
     Ok(())
 }
 
-/// Gives the store in this directory a new operator's token, while no server uses it; the path of the file that has it.
-/// The old token stops working.
+/// Rotates the operator token of a store that no server uses, and returns the path of its file. The old token stops
+/// working.
 ///
 /// # Errors
-/// `store-unavailable` when there is no store, a server uses it, or it cannot be written; `randomness-unavailable`.
+/// `store-unavailable` if there is no store, a server uses it, or it cannot be written; `randomness-unavailable`.
 pub fn rotate_operator_token(data_dir: &Path, environment: &Environment) -> Result<PathBuf> {
     if !super::database_path(data_dir).is_file() {
         return Err(unavailable(format!(
-            "{} is not the data directory of a server: it has no database; give the directory of serve --data",
+            "{} is not a server's data directory: it has no database; give the directory of serve --data",
             data_dir.display()
         )));
     }
     let directory = DataDirectory::open(data_dir)?;
-    let (log, entropy) = (Log::in_directory(&directory), &*environment.entropy);
+    let (wal, entropy) = (WalFile::in_directory(&directory), &*environment.entropy);
     let mut connection = schema::open_for_writing(&directory.database(), None)?;
-    let tenure = Tenure::begin(&mut connection, &directory, log).map_err(Failure::into_error)?;
+    let lease =
+        WriterLease::acquire(&mut connection, &directory, wal).map_err(Failure::into_error)?;
     let files = directory.token_files();
     ensure(&connection, &files, entropy)?;
     rotate(&connection, &files, entropy)?;
-    tenure.end(&mut connection).map_err(Failure::into_error)?;
+    lease
+        .checkpoint_and_release(&mut connection)
+        .map_err(Failure::into_error)?;
     Ok(files.path())
 }

@@ -17,15 +17,14 @@ use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
 use super::{
     Store,
-    archive::{self, ArchiveWriter, Header, Part},
+    archive::{self, ArchiveItem, ArchiveWriter, Header},
     buckets,
     failure::Failure,
-    recent, rows, schema, seeds,
+    lease, recent, rows, schema, seeds,
     study::{NewStudy, Study, StudyId, state_from},
-    tenure,
 };
 
-/// An export that was read to its end and found whole.
+/// An export that was read to its end and verified.
 pub(crate) struct VerifiedExport {
     file: File,
     header: Header,
@@ -35,23 +34,23 @@ pub(crate) struct VerifiedExport {
 }
 
 impl VerifiedExport {
-    /// Reads an export to its end. Blocks.
+    /// Reads and verifies an export. Blocks.
     pub(crate) fn read(file: File) -> Result<Self> {
         Self::checked(file).map_err(Failure::into_error)
     }
 
     fn checked(file: File) -> Result<Self, Failure> {
-        let file = rewound(file)?;
+        let file = rewind(file)?;
         let (header, reader) = archive::read_header(&file)?;
         let (id, design) = header.study()?;
         let p = design.params.report_dimension();
         let form = design.params.mechanism().payload_form();
         let bound = design.params.mechanism().norm_bound(p);
-        let sha256 = reader.walk(&header, &design.params, |part| match part {
-            Part::Section { n, bytes, .. } if form != PayloadForm::Seed => {
+        let sha256 = reader.read_items(&header, &design.params, |item| match item {
+            ArchiveItem::Section { n, bytes, .. } if form != PayloadForm::Seed => {
                 let sums =
                     buckets::decode_sum(p, n, &bytes).map_err(|_| archive::malformed("a sum"))?;
-                // As every report is when it is uploaded.
+                // The check that every uploaded report gets.
                 if let Some(bound) = &bound {
                     bound.check_sum(sums.sum().as_slice(), n)?;
                 }
@@ -69,38 +68,38 @@ impl VerifiedExport {
     }
 }
 
-/// What came of an import.
+/// The outcome of an import.
 #[derive(Clone, Debug)]
 pub struct Imported {
     /// The study that has the reports now.
     pub study: Arc<Study>,
     /// What was done.
     pub outcome: ImportOutcome,
-    /// Reports added now.
+    /// Number of reports added.
     pub reports: u64,
 }
 
 impl Store {
-    /// A study of this moment as a file that has no name: identifiers, sums or seeds, and parameters. Estimates are
-    /// not in it. Blocks.
+    /// A snapshot of a study as an unnamed file: parameters, identifiers, and sums or seeds. Estimates are not
+    /// included. Blocks.
     ///
     /// # Errors
-    /// `study-not-found`; `invalid-transition` when its identifiers were cleared away, since whoever
-    /// imported it could count a report twice; those of the store.
+    /// `study-not-found`; `invalid-transition` if its identifiers were deleted, since a server that imported it could
+    /// count a report twice; those of the store.
     pub fn export(&self, study: &Study) -> Result<File> {
         let write = || -> Result<File, Failure> {
-            let file = self.temporary()?;
+            let file = self.unnamed_file()?;
             let mut connection = schema::open_for_reading(&self.database())?;
             let transaction = connection.transaction()?;
-            rows::require(&transaction, study.row, study.id())?;
+            rows::require(&transaction, study.pk, study.id())?;
             export_to(&transaction, study, &file)?;
             Ok(file)
         };
-        write().and_then(rewound).map_err(Failure::into_error)
+        write().and_then(rewind).map_err(Failure::into_error)
     }
 
-    /// The whole store of this moment as a file that has no name: a database that a server opens when it lies in an
-    /// empty data directory as `eigenveil.db`. Blocks.
+    /// A snapshot of the whole store as an unnamed file: a database that a server opens as `eigenveil.db` in an
+    /// otherwise empty data directory. Blocks.
     pub fn backup(&self) -> Result<File> {
         let write = || -> Result<File, Failure> {
             let named = tempfile::Builder::new()
@@ -113,20 +112,20 @@ impl Store {
                 .to_str()
                 .ok_or_else(|| Failure::file("the path of the data directory is not UTF-8"))?;
             connection.execute("VACUUM INTO ?", [path])?;
-            // Whole without a log, and to be opened wherever it is put.
-            tenure::release(named.path())?;
-            // Open, and without its name from here on.
+            // Complete without a write-ahead log, and usable anywhere.
+            lease::detach_copy(named.path())?;
+            // Still open, but without a name from here on.
             named.reopen().map_err(Failure::file)
         };
-        write().and_then(rewound).map_err(Failure::into_error)
+        write().and_then(rewind).map_err(Failure::into_error)
     }
 
-    /// A file in the data directory that has no name and goes when it is closed.
+    /// An unnamed file in the data directory, deleted when it is closed.
     pub(crate) fn temporary_file(&self) -> Result<File> {
-        self.temporary().map_err(Failure::into_error)
+        self.unnamed_file().map_err(Failure::into_error)
     }
 
-    fn temporary(&self) -> Result<File, Failure> {
+    fn unnamed_file(&self) -> Result<File, Failure> {
         tempfile::tempfile_in(self.shared.directory.path()).map_err(Failure::file)
     }
 
@@ -134,26 +133,26 @@ impl Store {
         self.shared.directory.database()
     }
 
-    /// Adds the reports of an export to the study `into`, or to the study the export is of, which is made where it is
-    /// missing. All of it or nothing, in one transaction: uploads wait meanwhile (about a second for a million
-    /// reports). The same export a second time changes nothing.
+    /// Adds the reports of an export to the study `into`, or to the exported study, which is created if it is missing.
+    /// One transaction, all or nothing: uploads wait meanwhile (about a second for a million reports). Idempotent: the
+    /// same export again changes nothing.
     ///
     /// # Errors
-    /// `wrong-fingerprint` when the parameters differ; `invalid-about` when the reports were given for a purpose that the
-    /// study does not state; `already-counted` when a report of the export is counted in the
-    /// study, since it cannot be left out of a sum; `study-not-found`; those of the store.
+    /// `wrong-fingerprint` if the parameters differ; `invalid-about` if the reports were given for a purpose that the
+    /// study does not state; `already-counted` if the study has already counted a report of the export, since it cannot
+    /// be taken out of a sum; `study-not-found`; those of the store.
     pub(crate) async fn import(
         &self,
         export: VerifiedExport,
         into: Option<Arc<Study>>,
     ) -> Result<Imported> {
         let now = self.unix_ms();
-        let registry = Arc::clone(&self.shared.registry);
-        let known = Arc::clone(&registry);
+        let study_index = Arc::clone(&self.shared.study_index);
+        let known = Arc::clone(&study_index);
         let (imported, _) = self
             .write(
                 move |transaction| {
-                    // Looked up in the writer's turn: another import may make the study meanwhile.
+                    // Looked up on the writer thread: another import may create the study meanwhile.
                     let (target, known) = match into {
                         Some(study) => (study.id(), Some(study)),
                         None => (export.id, known.get(export.id)),
@@ -161,11 +160,11 @@ impl Store {
                     import_into(transaction, export, target, known, now)
                 },
                 move |(imported, total): &(Imported, u64), caches| {
-                    caches.sums.evict(imported.study.row);
-                    caches.recent.distrust();
+                    caches.sums.evict(imported.study.pk);
+                    caches.recent.mark_stale();
                     imported.study.publish_count(*total);
                     if imported.outcome == ImportOutcome::Created {
-                        registry.add(Arc::clone(&imported.study));
+                        study_index.add(Arc::clone(&imported.study));
                     }
                 },
             )
@@ -174,42 +173,42 @@ impl Store {
     }
 }
 
-fn rewound(mut file: File) -> Result<File, Failure> {
+fn rewind(mut file: File) -> Result<File, Failure> {
     file.seek(SeekFrom::Start(0)).map_err(Failure::file)?;
     Ok(file)
 }
 
 fn export_to(connection: &Connection, study: &Study, file: &File) -> Result<(), Failure> {
-    let (state, reports, kept): (String, u64, bool) = connection.query_row(
-        "SELECT state, reports_accepted, identifiers_kept FROM studies WHERE study = ?",
-        [study.row],
+    let (state, reports, has_identifiers): (String, u64, bool) = connection.query_row(
+        "SELECT state, reports_accepted, identifiers_kept FROM studies WHERE study_pk = ?",
+        [study.pk],
         |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
     )?;
     let indexed: u64 = connection.query_row(
-        "SELECT count(*) FROM report_ids WHERE study = ?",
-        [study.row],
+        "SELECT count(*) FROM report_ids WHERE study_pk = ?",
+        [study.pk],
         |row| row.get(0),
     )?;
-    let recent = recent::of_study(connection, study.row)?;
-    if !kept || indexed + recent.len() as u64 != reports {
+    let recent = recent::of_study(connection, study.pk)?;
+    if !has_identifiers || indexed + recent.len() as u64 != reports {
         return Err(Error::new(
             ErrorCode::InvalidTransition,
             format!(
-                "the identifiers of study {} were cleared away (retain_ids_days), so that an import could count a report twice; use a backup instead",
+                "the identifiers of study {} were deleted (retain_ids_days), so an import could count a report twice; use a backup instead",
                 study.id()
             ),
         )
         .into());
     }
-    let seeds = study.shape().payload_form() == PayloadForm::Seed;
+    let seeds = study.report_format().payload_form() == PayloadForm::Seed;
     let sizes = if seeds {
-        "SELECT bucket, sum(n) FROM seeds WHERE study = ? GROUP BY bucket ORDER BY bucket"
+        "SELECT bucket, sum(n) FROM seeds WHERE study_pk = ? GROUP BY bucket ORDER BY bucket"
     } else {
-        "SELECT bucket, n FROM buckets WHERE study = ? ORDER BY bucket"
+        "SELECT bucket, n FROM buckets WHERE study_pk = ? ORDER BY bucket"
     };
     let sizes: Vec<(u32, u64)> = connection
         .prepare(sizes)?
-        .query_map([study.row], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .query_map([study.pk], |row| Ok((row.get(0)?, row.get(1)?)))?
         .collect::<rusqlite::Result<_>>()?;
     let document = study.document();
     let header = Header {
@@ -228,8 +227,8 @@ fn export_to(connection: &Connection, study: &Study, file: &File) -> Result<(), 
     };
     let mut archive = ArchiveWriter::new(file, &header)?;
     let mut statement =
-        connection.prepare("SELECT id FROM report_ids WHERE study = ? ORDER BY id")?;
-    let mut rows = statement.query([study.row])?;
+        connection.prepare("SELECT id FROM report_ids WHERE study_pk = ? ORDER BY id")?;
+    let mut rows = statement.query([study.pk])?;
     let mut recent = recent.iter().peekable();
     while let Some(row) = rows.next()? {
         let id = row.get(0)?;
@@ -242,15 +241,15 @@ fn export_to(connection: &Connection, study: &Study, file: &File) -> Result<(), 
         archive.identifier(id)?;
     }
     let mut statement = connection.prepare(if seeds {
-        "SELECT seeds FROM seeds WHERE study = ? AND bucket = ? ORDER BY commit_seq"
+        "SELECT seeds FROM seeds WHERE study_pk = ? AND bucket = ? ORDER BY commit_seq"
     } else {
-        "SELECT sum FROM buckets WHERE study = ? AND bucket = ?"
+        "SELECT sum FROM buckets WHERE study_pk = ? AND bucket = ?"
     })?;
     let per_sum =
         8 * eigenveil_shared::packed::packed_len(study.params().report_dimension()) as u64;
     for (bucket, n) in sizes {
         archive.section(bucket, n, if seeds { 16 * n } else { per_sum })?;
-        let mut rows = statement.query(params![study.row, bucket])?;
+        let mut rows = statement.query(params![study.pk, bucket])?;
         while let Some(row) = rows.next()? {
             archive.put(row.get_ref(0)?.as_blob().map_err(Failure::damaged)?)?;
         }
@@ -258,15 +257,15 @@ fn export_to(connection: &Connection, study: &Study, file: &File) -> Result<(), 
     archive.finish()
 }
 
-/// People gave their reports to somebody, for the purpose that they read: only there may these be added up.
-fn check_given_for(given: &About, into: &Study) -> Result<()> {
+/// People gave their reports to somebody for a stated purpose: the reports may be added up only there.
+fn check_purpose(given: &About, into: &Study) -> Result<()> {
     let Some((other, ..)) = given.other_terms(into.about()) else {
         return Ok(());
     };
     Err(Error::new(
         ErrorCode::InvalidAbout,
         format!(
-            "the {other} of study {} is not, in the same words, the one that the reports of the export were given for; nothing was imported: import it without naming a study, or into one that states the same",
+            "the {other} of study {} differs from the one that the exported reports were given for; nothing was imported: import without naming a study, or into one that states the same",
             into.id()
         ),
     ))
@@ -289,36 +288,36 @@ fn import_into(
     let created = known.is_none();
     let study = match known {
         Some(study) => {
-            rows::require(transaction, study.row, target)?;
+            rows::require(transaction, study.pk, target)?;
             if study.params().fingerprint() != design.params.fingerprint() {
                 return Err(Error::new(
                     ErrorCode::WrongFingerprint,
                     format!(
-                        "the export is of a study with parameters {} but study {target} has {}; only studies of the same parameters can be merged",
+                        "the export has the parameters {} but study {target} has {}; only studies with the same parameters can be merged",
                         design.params.fingerprint(),
                         study.params().fingerprint()
                     ),
                 )
                 .into());
             }
-            check_given_for(&design.about, &study)?;
+            check_purpose(&design.about, &study)?;
             study
         }
         None => {
-            let row = rows::insert(transaction, target, &design, header.created_at_ms)?;
-            Arc::new(Study::new(row, target, design, header.created_at_ms))
+            let pk = rows::insert(transaction, target, &design, header.created_at_ms)?;
+            Arc::new(Study::new(pk, target, design, header.created_at_ms))
         }
     };
-    let row = study.row;
+    let pk = study.pk;
     let (before, commit_seq): (u64, u64) = transaction.query_row(
-        "SELECT reports_accepted, commit_seq FROM studies WHERE study = ?",
-        [row],
+        "SELECT reports_accepted, commit_seq FROM studies WHERE study_pk = ?",
+        [pk],
         |row| Ok((row.get(0)?, row.get(1)?)),
     )?;
     let seen: Option<()> = transaction
         .query_row(
-            "SELECT 1 FROM imports WHERE study = ? AND sha256 = ?",
-            params![row, sha256],
+            "SELECT 1 FROM imports WHERE study_pk = ? AND sha256 = ?",
+            params![pk, sha256],
             |_| Ok(()),
         )
         .optional()?;
@@ -330,26 +329,26 @@ fn import_into(
     if seen.is_some() {
         return Ok((imported(study, ImportOutcome::AlreadyImported, 0), before));
     }
-    let file = rewound(file)?;
+    let file = rewind(file)?;
     let (_, reader) = archive::read_header(&file)?;
-    recent::move_all(transaction, row)?;
+    recent::move_all(transaction, pk)?;
     let mut insert = transaction.prepare_cached(
-        "INSERT INTO report_ids (study, id) VALUES (?, ?) ON CONFLICT DO NOTHING",
+        "INSERT INTO report_ids (study_pk, id) VALUES (?, ?) ON CONFLICT DO NOTHING",
     )?;
     let mut next_commit = commit_seq;
     let mut overlap = 0_u64;
-    let read_again = reader.walk(&header, study.params(), |part| match part {
-        Part::Identifier(id) => {
-            overlap += u64::from(insert.execute(params![row, id])? == 0);
+    let read_again = reader.read_items(&header, study.params(), |item| match item {
+        ArchiveItem::Identifier(id) => {
+            overlap += u64::from(insert.execute(params![pk, id])? == 0);
             Ok(())
         }
-        // Nothing of it will stay.
-        Part::Section { .. } if overlap > 0 => Ok(()),
-        Part::Section { bucket, n, bytes } => {
-            // Buckets are exchangeable, so those of a finer division may be laid on a coarser one.
+        // The transaction will be rolled back.
+        ArchiveItem::Section { .. } if overlap > 0 => Ok(()),
+        ArchiveItem::Section { bucket, n, bytes } => {
+            // Buckets are exchangeable, so those of a finer division can be mapped to a coarser one.
             let bucket = bucket % study.buckets();
-            if study.shape().payload_form() == PayloadForm::Seed {
-                next_commit += seeds::append_run(transaction, row, bucket, next_commit, &bytes)?;
+            if study.report_format().payload_form() == PayloadForm::Seed {
+                next_commit += seeds::append_chunks(transaction, pk, bucket, next_commit, &bytes)?;
             } else {
                 let p = study.params().report_dimension();
                 let mut sums = buckets::read_sum(transaction, &study, bucket)?;
@@ -370,7 +369,7 @@ fn import_into(
         return Err(Error::new(
             ErrorCode::AlreadyCounted,
             format!(
-                "{overlap} of the {} reports of the export are counted in study {target} already and cannot be left out of its sums; nothing was imported",
+                "study {target} has already counted {overlap} of the {} exported reports, and they cannot be taken out of its sums; nothing was imported",
                 header.reports
             ),
         )
@@ -381,18 +380,18 @@ fn import_into(
     }
     let total = before + header.reports;
     transaction.execute(
-        "UPDATE studies SET reports_accepted = ?, commit_seq = ? WHERE study = ?",
-        params![total, next_commit.max(commit_seq + 1), row],
+        "UPDATE studies SET reports_accepted = ?, commit_seq = ? WHERE study_pk = ?",
+        params![total, next_commit.max(commit_seq + 1), pk],
     )?;
     if created && header.state == StudyState::Closed {
         transaction.execute(
-            "UPDATE studies SET closed_at_ms = ? WHERE study = ?",
-            params![now, row],
+            "UPDATE studies SET closed_at_ms = ? WHERE study_pk = ?",
+            params![now, pk],
         )?;
     }
     transaction.execute(
-        "INSERT INTO imports (study, sha256, reports, imported_at_ms) VALUES (?, ?, ?, ?)",
-        params![row, sha256, header.reports, now],
+        "INSERT INTO imports (study_pk, sha256, reports, imported_at_ms) VALUES (?, ?, ?, ?)",
+        params![pk, sha256, header.reports, now],
     )?;
     let outcome = if created {
         ImportOutcome::Created

@@ -1,4 +1,4 @@
-//! The one thread that writes: group commit, and acknowledgements only after it.
+//! The single writer thread: group commit, and acknowledgements only after it.
 
 use std::{
     sync::{Arc, mpsc::Receiver},
@@ -26,57 +26,57 @@ use super::{
     enrolment,
     failure::Failure,
     health::Health,
+    lease::{self, WriterLease},
     recent::RecentIds,
-    reserve::Reserve,
+    reserve::ReserveFile,
     seeds,
     study::{Study, state_from},
-    tenure::{self, Tenure},
 };
 use crate::{environment::Clock, faults::Faults, metrics::Metrics, net::memory::Reservation};
 
-/// Payload bytes after which a commit takes no further request.
-const COMMIT_BYTES: usize = 64 << 20;
+/// Payload bytes after which no further request joins a commit.
+const MAX_COMMIT_BYTES: usize = 64 << 20;
 
-/// Payloads up to this many bytes are copied out of the body, whose buffer has at least 8 KiB: it is free for the
-/// connection's next request at once, instead of being held until the commit.
-const COPIED_PAYLOAD: usize = 256;
+/// Payloads up to this size are copied out of the body, so that its buffer, at least 8 KiB, is free for the
+/// connection's next request at once instead of after the commit.
+const MAX_COPIED_PAYLOAD: usize = 256;
 
-/// A validated report that waits for its commit.
+/// A validated report waiting for its commit.
 #[derive(Clone)]
 pub struct NewReport {
     id: ReportId,
     /// Of the study it was validated for.
     fingerprint: Fingerprint,
-    /// A long one stays in the body it came in.
+    /// A long payload stays in the body it came in.
     payload: Payload<Bytes>,
-    /// Hash of the token it came with.
+    /// Hash of the participant token it came with.
     token: Option<Box<[u8; 32]>>,
 }
 
-/// The reports of a request. One, mostly, for which nothing is allocated.
+/// The reports of a request. Usually one, which needs no allocation.
 pub(super) type Reports = SmallVec<[NewReport; 1]>;
-/// What became of each of them.
-pub(crate) type Outcomes = SmallVec<[Stored; 16]>;
+/// The outcome of each of them.
+pub(crate) type Outcomes = SmallVec<[SubmitOutcome; 16]>;
 
 impl NewReport {
     /// Decodes and validates the body of one report.
     pub fn decode(body: &Bytes, study: &Study) -> Result<Self> {
-        let report = codec::decode_report(body, study.shape())?;
-        Ok(Self::new(body, study, report, COPIED_PAYLOAD))
+        let report = codec::decode_report(body, study.report_format())?;
+        Ok(Self::new(body, study, report, MAX_COPIED_PAYLOAD))
     }
 
-    /// Decodes a batch: an outer error when the frame is wrong, an inner one per report.
+    /// Decodes a batch: an outer error if the envelope is wrong, an inner one for each malformed report.
     pub fn decode_batch(body: &Bytes, study: &Study) -> Result<Vec<Result<Self>>> {
-        let reports = codec::decode_batch(body, study.shape())?;
+        let reports = codec::decode_batch(body, study.report_format())?;
         Ok(reports
             .into_iter()
             .map(|report| report.map(|report| Self::new(body, study, report, 0)))
             .collect())
     }
 
-    /// The codec borrows from the body it was given, so the payload always lies inside it.
+    /// The codec borrows from the body, so the payload always lies inside it.
     fn new(body: &Bytes, study: &Study, report: ValidatedReport<'_>, copied: usize) -> Self {
-        let keep = |bytes: &[u8]| {
+        let store = |bytes: &[u8]| {
             if bytes.len() <= copied {
                 Bytes::copy_from_slice(bytes)
             } else {
@@ -85,18 +85,18 @@ impl NewReport {
         };
         Self {
             id: report.id(),
-            fingerprint: study.shape().fingerprint(),
-            payload: report.payload().kept(keep),
+            fingerprint: study.report_format().fingerprint(),
+            payload: report.payload().kept(store),
             token: None,
         }
     }
 
-    /// Whether it was validated for this study, or for one of the same parameters.
+    /// Whether it was validated for this study, or for one with the same parameters.
     pub(super) fn is_for(&self, study: &Study) -> bool {
-        self.fingerprint == study.shape().fingerprint()
+        self.fingerprint == study.report_format().fingerprint()
     }
 
-    /// The same report with the one-time token it came with.
+    /// The same report with the participant token it came with.
     #[must_use]
     pub fn with_token(mut self, token: &ParticipantToken) -> Self {
         self.token = Some(Box::new(token.digest()));
@@ -115,42 +115,42 @@ impl std::fmt::Debug for NewReport {
     }
 }
 
-/// What became of a report, after the commit.
+/// The outcome of a report, after the commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stored {
-    /// Durably stored and counted now.
+pub enum SubmitOutcome {
+    /// Stored durably and counted now.
     Accepted,
-    /// Was stored before; counted once.
+    /// Stored before; counted once.
     Duplicate,
-    /// Never seen, and the study does not take reports.
+    /// Not stored before, and the study does not accept reports.
     NotOpen,
-    /// Never seen, and the study's last day is over.
+    /// Not stored before, and the study's last day is over.
     Ended,
-    /// Never seen, and not admitted: `token-required`, `participant-token-unknown` or `token-spent`.
+    /// Not stored before, and rejected: `token-required`, `participant-token-unknown` or `token-spent`.
     NotAdmitted(ErrorCode),
     /// The study was deleted.
-    Gone,
+    StudyDeleted,
 }
 
-/// Reports of one request: in one commit, or in none.
+/// The reports of one request: all in one commit, or in none.
 pub(super) struct Submission {
     pub(super) study: Arc<Study>,
     pub(super) reports: Reports,
     pub(super) reply: oneshot::Sender<Result<Outcomes>>,
-    /// Holds the memory of the bodies until they are committed.
+    /// Holds the memory of the bodies until the commit.
     pub(super) reservation: Reservation,
-    /// Number of the request, for the log.
+    /// Number of the request, for log lines.
     pub(super) request: Option<u64>,
 }
 
 pub(super) enum Command {
     Submit(Submission),
-    /// Anything else that writes: runs alone, in its turn.
+    /// Any other write: runs alone, in order.
     Task(Box<dyn FnOnce(&mut Writer) + Send>),
     Stop,
 }
 
-/// What the writer has in memory of what is committed.
+/// The writer's caches of committed data.
 pub(super) struct Caches {
     pub(super) sums: BucketCache,
     pub(super) recent: RecentIds,
@@ -160,57 +160,56 @@ pub(super) struct Writer {
     pub(super) connection: Connection,
     pub(super) commands: Receiver<Command>,
     pub(super) caches: Caches,
-    /// Reports after which a commit takes no further request.
+    /// Reports after which no further request joins a commit.
     pub(super) max_commit_reports: usize,
     pub(super) health: Arc<Health>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) clock: Arc<dyn Clock>,
-    pub(super) tenure: Tenure,
-    pub(super) reserve: Reserve,
-    /// Another server writes: this one has ended.
-    pub(super) ousted: bool,
+    pub(super) lease: WriterLease,
+    pub(super) reserve: ReserveFile,
+    /// Another server writes: this writer has stopped.
+    pub(super) lease_lost: bool,
     pub(super) faults: Faults,
 }
 
 /// What a commit adds to its bucket.
 #[derive(Default)]
-struct Share {
-    /// Numbers are added to the bucket's sum, which is fetched when the first come.
+struct BucketDelta {
+    /// Numbers are added to the bucket's sum, which is fetched with the first of them.
     sums: Option<Accumulator>,
     /// Seeds are appended as they are.
     seeds: Vec<Seed>,
 }
 
-impl Share {
+impl BucketDelta {
     fn add(
         &mut self,
         payload: &Payload<Bytes>,
         sums: impl FnOnce() -> Result<Accumulator, Failure>,
     ) -> Result<(), Failure> {
-        let held = &mut self.sums;
-        let held = || match held {
-            Some(held) => Ok(held),
-            none => Ok::<_, Failure>(none.insert(sums()?)),
+        let current = &mut self.sums;
+        let sum = || match current {
+            Some(sum) => Ok(sum),
+            empty => Ok::<_, Failure>(empty.insert(sums()?)),
         };
         match payload {
             Payload::Seed(seed) => self.seeds.push(*seed),
-            Payload::Floats(numbers) => held()?.add(numbers)?,
-            Payload::Integers(numbers) => held()?.add(numbers)?,
+            Payload::Floats(numbers) => sum()?.add(numbers)?,
+            Payload::Integers(numbers) => sum()?.add(numbers)?,
         }
         Ok(())
     }
 }
 
-/// What a transaction did to one study.
-struct Change {
+/// The changes of a transaction to one study.
+struct StudyUpdate {
     study: Arc<Study>,
     reports_accepted: u64,
     sums: Option<(u32, Accumulator)>,
 }
 
 impl Writer {
-    /// Serves commands until told to stop. Commands still queued then are dropped, and their senders
-    /// learn that nothing was written.
+    /// Serves commands until told to stop. Commands still queued then are dropped, and their senders get an error.
     pub(super) fn run(mut self) {
         let mut next = self.commands.recv().ok();
         while let Some(command) = next {
@@ -218,8 +217,8 @@ impl Writer {
             self.faults.wait_while_held();
             next = match command {
                 Command::Stop => {
-                    if let Err(failure) = self.tenure.end(&mut self.connection) {
-                        tracing::warn!(%failure, "the log of the store stays beside it, and belongs to it");
+                    if let Err(failure) = self.lease.checkpoint_and_release(&mut self.connection) {
+                        tracing::warn!(%failure, "shutdown checkpoint failed; keep the write-ahead log with the database");
                     }
                     return;
                 }
@@ -228,25 +227,25 @@ impl Writer {
                     None
                 }
                 Command::Submit(first) => {
-                    let (group, held) = self.collect(first);
+                    let (group, next) = self.collect(first);
                     self.metrics.queue_depth.dec_by(group.len() as i64 - 1);
                     self.commit(group);
-                    held
+                    next
                 }
             };
-            if self.ousted {
+            if self.lease_lost {
                 return;
             }
             next = next.or_else(|| self.commands.recv().ok());
         }
     }
 
-    /// Takes what is queued, without waiting for more: while one commit is synced, the next one gathers.
+    /// Takes what is queued without waiting for more: the next group gathers while this one is synced.
     fn collect(&self, first: Submission) -> (Vec<Submission>, Option<Command>) {
         let mut reports = first.reports.len();
         let mut bytes = payload_bytes(&first);
         let mut group = vec![first];
-        while reports < self.max_commit_reports && bytes < COMMIT_BYTES {
+        while reports < self.max_commit_reports && bytes < MAX_COMMIT_BYTES {
             match self.commands.try_recv() {
                 Ok(Command::Submit(submission)) => {
                     reports += submission.reports.len();
@@ -260,25 +259,25 @@ impl Writer {
         (group, None)
     }
 
-    /// Commits a group, then answers everybody in it. What one study's share fails at is not the others' fault: each is
-    /// then committed by itself.
+    /// Commits a group, then replies to all of it. If it fails, the studies in it are committed one by one, so that a
+    /// failure of one study does not reject the reports of another.
     fn commit(&mut self, group: Vec<Submission>) {
         let Err((group, failure)) = self.try_commit(group) else {
             return;
         };
         let mut studies = by_study(group);
-        if studies.len() == 1 || failure.is_full() || matches!(failure, Failure::Ousted) {
-            self.refuse(studies.into_iter().flatten().collect(), failure);
+        if studies.len() == 1 || failure.is_full() || matches!(failure, Failure::LeaseLost) {
+            self.reply_failure(studies.into_iter().flatten().collect(), failure);
             return;
         }
-        for share in studies.drain(..) {
-            if let Err((share, failure)) = self.try_commit(share) {
-                self.refuse(share, failure);
+        for group in studies.drain(..) {
+            if let Err((group, failure)) = self.try_commit(group) {
+                self.reply_failure(group, failure);
             }
         }
     }
 
-    fn refuse(&self, group: Vec<Submission>, failure: Failure) {
+    fn reply_failure(&self, group: Vec<Submission>, failure: Failure) {
         self.health.commit_failed(&failure);
         self.metrics.commit_failed();
         let request_ids = request_ids(&group);
@@ -289,91 +288,94 @@ impl Writer {
         }
     }
 
-    /// Commits a group and answers everybody in it, or gives it back.
+    /// Commits a group and replies to all of it, or gives it back.
     fn try_commit(&mut self, group: Vec<Submission>) -> Result<(), (Vec<Submission>, Failure)> {
         let started = Instant::now();
         match self.transact(&group) {
-            Ok((outcomes, changes)) => {
+            Ok((outcomes, updates)) => {
                 let reports = group
                     .iter()
                     .map(|submission| submission.reports.len())
                     .sum();
                 self.metrics.committed(reports, started.elapsed());
                 self.health.succeeded();
-                for change in changes {
-                    change.study.publish_count(change.reports_accepted);
-                    if let Some((bucket, sums)) = change.sums {
-                        self.caches.sums.put(&change.study, bucket, sums);
+                for update in updates {
+                    update.study.publish_count(update.reports_accepted);
+                    if let Some((bucket, sums)) = update.sums {
+                        self.caches.sums.put(&update.study, bucket, sums);
                     }
                 }
                 for (submission, outcomes) in group.into_iter().zip(outcomes) {
                     drop(submission.reservation);
-                    // A client that has gone will ask again and be told "duplicate".
+                    // A client that has gone will retry and get "duplicate".
                     let _ = submission.reply.send(Ok(outcomes));
                 }
-                self.faults.after_answers();
+                self.faults.after_replies();
                 Ok(())
             }
             Err(failure) => {
-                self.caches.recent.distrust();
-                self.ousted |= matches!(failure, Failure::Ousted);
+                self.caches.recent.mark_stale();
+                self.lease_lost |= matches!(failure, Failure::LeaseLost);
                 Err((group, failure))
             }
         }
     }
 
-    /// Before something that makes room: gives it the room that it needs itself.
+    /// Makes room for a task that frees space.
     pub(super) fn make_room(&mut self) {
         if self.health.is_good() && !self.reserve.is_needed() {
             return;
         }
         self.reserve.release();
-        // The log has its disk already: begun anew, it can take the deletion.
-        if let Err(failure) = tenure::checkpoint(&self.connection, "PASSIVE") {
-            tracing::debug!(%failure, "the log could not be begun anew");
+        // The log's own disk space is reused once a checkpoint has restarted it.
+        if let Err(failure) = lease::checkpoint(&self.connection, "PASSIVE") {
+            tracing::debug!(%failure, "checkpoint failed; the write-ahead log was not reset");
         }
     }
 
-    fn transact(&mut self, group: &[Submission]) -> Result<(Vec<Outcomes>, Vec<Change>), Failure> {
-        let transaction = self.tenure.transaction(&mut self.connection)?;
+    fn transact(
+        &mut self,
+        group: &[Submission],
+    ) -> Result<(Vec<Outcomes>, Vec<StudyUpdate>), Failure> {
+        let transaction = self.lease.transaction(&mut self.connection)?;
         self.caches.recent.refresh(&transaction)?;
         let mut outcomes = vec![Outcomes::new(); group.len()];
-        let mut changes: Vec<Change> = Vec::new();
+        let mut updates: Vec<StudyUpdate> = Vec::new();
         let now_ms = self.clock.unix_ms();
         for submission in group {
             let study = &submission.study;
-            if changes.iter().any(|change| change.study.row == study.row) {
+            if updates.iter().any(|update| update.study.pk == study.pk) {
                 continue;
             }
             let of_study = group
                 .iter()
                 .zip(&mut outcomes)
-                .filter(|(other, _)| other.study.row == study.row);
+                .filter(|(other, _)| other.study.pk == study.pk);
             let reports = group
                 .iter()
-                .filter(|other| other.study.row == study.row)
+                .filter(|other| other.study.pk == study.pk)
                 .map(|other| other.reports.len())
                 .sum();
-            let forgets = self.faults.forgets_identifiers();
-            changes.push(add_reports(
+            let skip_dedup = self.faults.skips_dedup();
+            updates.push(add_reports(
                 &transaction,
                 &mut self.caches,
                 study,
                 reports,
                 of_study,
                 now_ms,
-                forgets,
+                skip_dedup,
             )?);
         }
         if self.faults.permit_commit()? {
             transaction.commit()?;
         }
         self.faults.after_commit();
-        Ok((outcomes, changes))
+        Ok((outcomes, updates))
     }
 }
 
-/// Adds one study's share of a group, so many reports, to the transaction.
+/// Adds the reports of one study in a group to the transaction.
 fn add_reports<'a>(
     transaction: &Transaction<'_>,
     caches: &mut Caches,
@@ -381,103 +383,102 @@ fn add_reports<'a>(
     reports: usize,
     submissions: impl Iterator<Item = (&'a Submission, &'a mut Outcomes)>,
     now_ms: u64,
-    // What a test uses to see that it would notice.
-    forgets: bool,
-) -> Result<Change, Failure> {
-    // The state is read where the reports are written: a close before this is a barrier.
+    // True only in a test with a planted bug.
+    skip_dedup: bool,
+) -> Result<StudyUpdate, Failure> {
+    // The state is read in the transaction that stores the reports, so that closing is a barrier.
     let found: Option<(String, u64, u64)> = transaction
         .prepare_cached(
-            "SELECT state, reports_accepted, commit_seq FROM studies WHERE study = ? AND id = ?",
+            "SELECT state, reports_accepted, commit_seq FROM studies WHERE study_pk = ? AND id = ?",
         )?
-        .query_row(params![study.row, study.id().0], |row| {
+        .query_row(params![study.pk, study.id().0], |row| {
             Ok((row.get(0)?, row.get(1)?, row.get(2)?))
         })
         .optional()?;
     let Some((state, before, commit_seq)) = found else {
         for (submission, outcomes) in submissions {
-            outcomes.resize(submission.reports.len(), Stored::Gone);
+            outcomes.resize(submission.reports.len(), SubmitOutcome::StudyDeleted);
         }
-        return Ok(Change {
+        return Ok(StudyUpdate {
             study: Arc::clone(study),
             reports_accepted: study.reports_accepted(),
             sums: None,
         });
     };
-    // So is the time: a last day ends for all reports of a commit at once.
+    // So is the time: the last day ends for all reports of a commit at once.
     let over = study.about().is_over(now_ms);
     let open = state_from(&state) == Some(StudyState::Open) && !over;
     let Caches {
         sums: cache,
         recent,
     } = caches;
-    let mut ids = recent.begin(transaction, study.row, reports)?;
+    let mut ids = recent.begin(transaction, study.pk, reports)?;
     let bucket = cache.bucket_of(study, commit_seq);
-    let mut share = Share::default();
+    let mut delta = BucketDelta::default();
     let mut accepted = 0_u64;
-    let by_token = study.enrolment() == Enrolment::Token;
+    let needs_token = study.enrolment() == Enrolment::Token;
     for (submission, outcomes) in submissions {
         outcomes.reserve_exact(submission.reports.len());
         for report in &submission.reports {
-            // A report that is stored already has spent its token.
+            // A report that is already stored has spent its token.
             if open
-                && by_token
+                && needs_token
                 && !ids.contains(&report.id.0)?
                 && let Some(code) =
-                    enrolment::redeem(transaction, study.row, report.token.as_deref().copied())?
+                    enrolment::redeem(transaction, study.pk, report.token.as_deref().copied())?
             {
-                outcomes.push(Stored::NotAdmitted(code));
+                outcomes.push(SubmitOutcome::NotAdmitted(code));
                 continue;
             }
             outcomes.push(if open {
-                if ids.insert(&report.id.0)? || forgets {
+                if ids.insert(&report.id.0)? || skip_dedup {
                     let sums = || cache.take_sum(transaction, study, bucket);
-                    share.add(&report.payload, sums)?;
+                    delta.add(&report.payload, sums)?;
                     accepted += 1;
-                    Stored::Accepted
+                    SubmitOutcome::Accepted
                 } else {
-                    Stored::Duplicate
+                    SubmitOutcome::Duplicate
                 }
             } else if ids.contains(&report.id.0)? {
-                Stored::Duplicate
+                SubmitOutcome::Duplicate
             } else if over {
-                Stored::Ended
+                SubmitOutcome::Ended
             } else {
-                Stored::NotOpen
+                SubmitOutcome::NotOpen
             });
         }
     }
     let fresh = ids.into_fresh();
     if accepted > 0 {
-        recent.end(transaction, study.row, fresh)?;
-        if let Some(sums) = &mut share.sums {
+        recent.end(transaction, study.pk, fresh)?;
+        if let Some(sums) = &mut delta.sums {
             cache.write(transaction, study, bucket, sums)?;
         }
-        if !share.seeds.is_empty() {
-            seeds::append(transaction, study, bucket, commit_seq, &mut share.seeds)?;
+        if !delta.seeds.is_empty() {
+            seeds::append(transaction, study, bucket, commit_seq, &mut delta.seeds)?;
         }
         transaction
             .prepare_cached(
                 "UPDATE studies SET reports_accepted = reports_accepted + ?, commit_seq = commit_seq + 1
-                 WHERE study = ?",
+                 WHERE study_pk = ?",
             )?
-            .execute(params![accepted, study.row])?;
-        arrivals::count(transaction, study.row, now_ms / 1_000, accepted)?;
+            .execute(params![accepted, study.pk])?;
+        arrivals::count(transaction, study.pk, now_ms / 1_000, accepted)?;
     }
-    Ok(Change {
+    Ok(StudyUpdate {
         study: Arc::clone(study),
         reports_accepted: before + accepted,
-        sums: share.sums.map(|sums| (bucket, sums)),
+        sums: delta.sums.map(|sums| (bucket, sums)),
     })
 }
 
-/// The submissions of each study, in the order in which they came.
+/// The submissions grouped by study, in order of arrival.
 fn by_study(group: Vec<Submission>) -> Vec<Vec<Submission>> {
     let mut studies: Vec<Vec<Submission>> = Vec::new();
     for submission in group {
-        let row = submission.study.row;
-        let same = |share: &&mut Vec<Submission>| {
-            share.first().is_some_and(|first| first.study.row == row)
-        };
+        let pk = submission.study.pk;
+        let same =
+            |share: &&mut Vec<Submission>| share.first().is_some_and(|first| first.study.pk == pk);
         match studies.iter_mut().find(same) {
             Some(share) => share.push(submission),
             None => studies.push(vec![submission]),
@@ -486,11 +487,11 @@ fn by_study(group: Vec<Submission>) -> Vec<Vec<Submission>> {
     studies
 }
 
-/// Numbers of the requests, the first of them where they are many.
+/// Numbers of the requests, or the first of them if there are many.
 fn request_ids(group: &[Submission]) -> String {
-    const SHOWN: usize = 32;
+    const MAX_SHOWN: usize = 32;
     let numbers = group.iter().filter_map(|submission| submission.request);
-    let shown: Vec<String> = numbers.take(SHOWN).map(|id| id.to_string()).collect();
+    let shown: Vec<String> = numbers.take(MAX_SHOWN).map(|id| id.to_string()).collect();
     shown.join(" ")
 }
 
@@ -510,14 +511,14 @@ mod tests {
         ServerConfig, Store,
         faults::Faults,
         store::{
-            Stored, database_path,
+            SubmitOutcome, database_path,
             fixtures::{create, report},
         },
     };
 
-    /// Two studies share a commit, and the sum of one is not what was written: the other's reports are counted.
+    /// Two studies share a commit, and one of them has a damaged sum: the reports of the other are counted.
     #[tokio::test]
-    async fn a_damaged_study_does_not_refuse_the_reports_of_another() {
+    async fn a_damaged_study_does_not_reject_the_reports_of_another() {
         let directory = tempfile::tempdir().unwrap();
         let config = ServerConfig::new(directory.path().join("data"));
         let faults = Faults::default();
@@ -534,7 +535,7 @@ mod tests {
             let (report, store) = (report(&study, number), store.clone());
             async move { store.submit(&study, vec![report]).await }
         };
-        // One in every bucket, which the commits choose.
+        // One in every bucket; commits choose their bucket.
         for _ in 0..200 {
             send(&store, ids[0]).await.unwrap();
         }
@@ -550,13 +551,13 @@ mod tests {
         faults.hold();
         let (damaged, whole) = (send(&store, ids[0]), send(&store, ids[1]));
         let both = tokio::spawn(async { tokio::join!(damaged, whole) });
-        // One is in its hand and one waits: they share the next commit.
+        // One is held by the writer and one waits: they share the next commit.
         while store.metrics().queue_depth.get() < 1 {
             tokio::task::yield_now().await;
         }
         faults.release();
         let (damaged, whole) = both.await.unwrap();
         assert!(damaged.is_err());
-        assert_eq!(whole.unwrap(), [Stored::Accepted]);
+        assert_eq!(whole.unwrap(), [SubmitOutcome::Accepted]);
     }
 }

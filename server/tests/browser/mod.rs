@@ -1,4 +1,4 @@
-//! A browser without a script, and what every page it gets must be.
+//! A browser without scripts, and checks for every page it gets.
 #![allow(unreachable_pub, reason = "one test file compiles this")]
 
 use std::collections::HashSet;
@@ -10,13 +10,13 @@ use axum::{
 use roxmltree::{Document, Node};
 
 use super::{
-    common::{Answer, Harness},
+    common::{Harness, Reply},
     html,
 };
 
 pub const HTML: &str = "text/html,application/xhtml+xml;q=0.9,*/*;q=0.8";
 
-/// A browser without a script: keeps a cookie, follows redirects when told to, checks every page it gets.
+/// A browser without scripts: stores a cookie, follows redirects when told to, checks every page.
 pub struct Browser<'a> {
     pub server: &'a Harness,
     pub cookie: Option<String>,
@@ -24,7 +24,7 @@ pub struct Browser<'a> {
 
 /// A page, parsed.
 pub struct Page {
-    pub answer: Answer,
+    pub response: Reply,
     pub html: Document<'static>,
 }
 
@@ -44,20 +44,20 @@ impl<'a> Browser<'a> {
 
     pub async fn login(&mut self, token: &str) {
         self.page("/login").await;
-        let answer = self.post("/login", &[("token", token)]).await;
-        assert_eq!(answer.status, StatusCode::SEE_OTHER, "{answer:?}");
+        let response = self.post("/login", &[("token", token)]).await;
+        assert_eq!(response.status, StatusCode::SEE_OTHER, "{response:?}");
     }
 
-    pub async fn send(&mut self, request: axum::http::request::Builder, body: String) -> Answer {
+    pub async fn send(&mut self, request: axum::http::request::Builder, body: String) -> Reply {
         let mut request = request.header(header::ACCEPT, HTML);
         if let Some(cookie) = &self.cookie {
             request = request.header(header::COOKIE, format!("a=b; {cookie}"));
         }
-        let answer = self
+        let response = self
             .server
             .send(request.body(Body::from(body)).unwrap())
             .await;
-        if let Some(set) = answer.headers.get(header::SET_COOKIE) {
+        if let Some(set) = response.headers.get(header::SET_COOKIE) {
             let set = set.to_str().unwrap();
             for attribute in ["HttpOnly", "SameSite=Strict", "Path=/", "Max-Age="] {
                 assert!(set.contains(attribute), "{set}");
@@ -65,45 +65,45 @@ impl<'a> Browser<'a> {
             let pair = set.split(';').next().unwrap().to_owned();
             self.cookie = (!pair.ends_with('=')).then_some(pair);
         }
-        answer
+        response
     }
 
-    pub async fn get(&mut self, path: &str) -> Answer {
+    pub async fn get(&mut self, path: &str) -> Reply {
         self.send(Request::get(path), String::new()).await
     }
 
-    /// A page that is there.
+    /// A page that must exist.
     pub async fn page(&mut self, path: &str) -> Page {
-        let answer = self.get(path).await;
-        assert_eq!(answer.status, StatusCode::OK, "{path}: {answer:?}");
-        Page::new(answer)
+        let response = self.get(path).await;
+        assert_eq!(response.status, StatusCode::OK, "{path}: {response:?}");
+        Page::new(response)
     }
 
-    /// Sends a form that is refused; the page that says why.
+    /// Sends a form that is rejected; returns the page with the error.
     pub async fn refused(&mut self, path: &str, fields: &[(&str, &str)], status: u16) -> Page {
-        let answer = self.post(path, fields).await;
-        assert_eq!(answer.status, status, "{answer:?}");
-        Page::new(answer)
+        let response = self.post(path, fields).await;
+        assert_eq!(response.status, status, "{response:?}");
+        Page::new(response)
     }
 
-    /// A picture that is there.
-    pub async fn picture(&mut self, path: &str) -> Answer {
-        let picture = self.get(path).await;
-        assert_eq!(picture.status, StatusCode::OK, "{path}");
-        assert_eq!(picture.headers[header::CONTENT_TYPE], "image/svg+xml");
-        assert_eq!(picture.headers[header::X_CONTENT_TYPE_OPTIONS], "nosniff");
-        picture
+    /// A figure that must exist.
+    pub async fn figure(&mut self, path: &str) -> Reply {
+        let figure = self.get(path).await;
+        assert_eq!(figure.status, StatusCode::OK, "{path}");
+        assert_eq!(figure.headers[header::CONTENT_TYPE], "image/svg+xml");
+        assert_eq!(figure.headers[header::X_CONTENT_TYPE_OPTIONS], "nosniff");
+        figure
     }
 
     /// Sends a form as a page of this server would.
-    pub async fn post(&mut self, path: &str, fields: &[(&str, &str)]) -> Answer {
-        let key = self.form_key().await;
+    pub async fn post(&mut self, path: &str, fields: &[(&str, &str)]) -> Reply {
+        let key = self.csrf_token().await;
         let mut fields = fields.to_vec();
-        fields.push(("form_key", &key));
+        fields.push(("csrf_token", &key));
         self.post_raw(path, &fields).await
     }
 
-    pub async fn post_raw(&mut self, path: &str, fields: &[(&str, &str)]) -> Answer {
+    pub async fn post_raw(&mut self, path: &str, fields: &[(&str, &str)]) -> Reply {
         let body = form_urlencoded::Serializer::new(String::new())
             .extend_pairs(fields)
             .finish();
@@ -112,16 +112,16 @@ impl<'a> Browser<'a> {
         self.send(request, body).await
     }
 
-    /// The hidden field of the login form, which is that of all forms of this browser.
-    pub async fn form_key(&mut self) -> String {
-        self.page("/login").await.value("input[name=form_key]")
+    /// The CSRF token of the login form, valid for all forms of this browser.
+    pub async fn csrf_token(&mut self) -> String {
+        self.page("/login").await.value("input[name=csrf_token]")
     }
 
     /// Sends a form and follows the redirect.
     pub async fn act(&mut self, path: &str, fields: &[(&str, &str)]) -> Page {
-        let answer = self.post(path, fields).await;
-        assert_eq!(answer.status, StatusCode::SEE_OTHER, "{answer:?}");
-        let location = answer.headers[header::LOCATION]
+        let response = self.post(path, fields).await;
+        assert_eq!(response.status, StatusCode::SEE_OTHER, "{response:?}");
+        let location = response.headers[header::LOCATION]
             .to_str()
             .unwrap()
             .to_owned();
@@ -130,12 +130,12 @@ impl<'a> Browser<'a> {
 }
 
 impl Page {
-    /// Every page is well-formed HTML with the headers that keep it safe, and asks for nothing from elsewhere.
+    /// Every page is well-formed HTML with security headers, and loads nothing from elsewhere.
     #[track_caller]
-    pub fn new(answer: Answer) -> Self {
-        let text = String::from_utf8(answer.body.clone()).unwrap();
+    pub fn new(response: Reply) -> Self {
+        let text = String::from_utf8(response.body.clone()).unwrap();
         let html = html::parse(&text);
-        let headers = &answer.headers;
+        let headers = &response.headers;
         assert_eq!(headers[header::CONTENT_TYPE], "text/html; charset=utf-8");
         assert_eq!(
             headers[header::CONTENT_SECURITY_POLICY],
@@ -144,13 +144,13 @@ impl Page {
         assert_eq!(headers[header::X_CONTENT_TYPE_OPTIONS], "nosniff");
         assert_eq!(headers[header::REFERRER_POLICY], "no-referrer");
         assert_eq!(headers[header::CACHE_CONTROL], "no-store");
-        let page = Self { answer, html };
+        let page = Self { response, html };
         for element in page.all("*") {
             for attribute in element.attributes() {
                 let (name, value) = (attribute.name(), attribute.value());
                 assert!(!name.starts_with("on") && name != "style", "{name}={value}");
                 if ["src", "href", "action", "srcset"].contains(&name) {
-                    // The one thing that is the operator's to choose: how to reach somebody.
+                    // The only link that the operator chooses: the contact.
                     let contact = element.has_tag_name("a")
                         && (value.starts_with("mailto:") || value.starts_with("https://"))
                         && element.attribute("rel") == Some("noreferrer");
@@ -166,7 +166,7 @@ impl Page {
             assert!(!script.has_children(), "an inline script");
         }
         assert_eq!(page.all("style").len(), 0, "an inline style");
-        // What a screen reader and a keyboard need.
+        // For screen readers and keyboards.
         for landmark in [
             "header",
             "main#main",
@@ -219,7 +219,7 @@ impl Page {
         value.unwrap_or_default().to_owned()
     }
 
-    /// Where these elements lead, or what they show.
+    /// Targets of links and sources of images.
     pub fn links(&self, selector: &str) -> Vec<String> {
         let link = |element: &Node<'_, '_>| {
             let mut names = ["href", "src", "srcset", "action"].into_iter();
@@ -230,7 +230,7 @@ impl Page {
     }
 
     pub fn body(&self) -> String {
-        String::from_utf8_lossy(&self.answer.body).into_owned()
+        String::from_utf8_lossy(&self.response.body).into_owned()
     }
 
     pub fn has(&self, selector: &str) -> bool {

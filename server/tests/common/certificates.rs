@@ -1,4 +1,4 @@
-//! Certificate authorities of the tests' own.
+//! Certificate authorities for tests.
 #![allow(
     dead_code,
     unreachable_pub,
@@ -12,11 +12,11 @@ use tokio_rustls::rustls::{
     ClientConfig, RootCertStore, crypto::aws_lc_rs, pki_types::CertificateDer,
 };
 
-/// An authority that only the tests know.
+/// An authority that only the tests trust.
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     root: CertificateDer<'static>,
-    /// What a client is given to trust it.
+    /// What a client needs to trust it.
     pub root_pem: String,
 }
 
@@ -40,12 +40,12 @@ impl Authority {
         }
     }
 
-    /// For this host, and valid.
+    /// A valid certificate for this host.
     pub fn issue(&self, host: &str) -> Issued {
         self.sign(&CertificateParams::new(vec![host.to_owned()]).unwrap())
     }
 
-    /// For this host, long ago.
+    /// An expired certificate for this host.
     pub fn issue_expired(&self, host: &str) -> Issued {
         let mut params = CertificateParams::new(vec![host.to_owned()]).unwrap();
         params.not_before = date_time_ymd(2020, 1, 1);
@@ -61,7 +61,7 @@ impl Authority {
         }
     }
 
-    /// A TLS client that trusts nobody else and has no memory of earlier connections.
+    /// A TLS client that trusts only this authority and resumes no sessions.
     pub fn client(&self) -> ClientConfig {
         let mut roots = RootCertStore::empty();
         roots.add(self.root.clone()).unwrap();

@@ -1,4 +1,4 @@
-//! Pages as tests read them: a strict reader of what our templates write, and the few selectors that are asked with.
+//! Reading pages in tests: a strict parser for our templates, and the few selectors that tests use.
 #![allow(
     dead_code,
     unreachable_pub,
@@ -8,14 +8,14 @@
 
 use roxmltree::{Document, Node};
 
-/// Elements that have no end.
+/// Elements without an end tag.
 const VOID: [&str; 6] = ["br", "img", "input", "link", "meta", "source"];
-/// What may not stand in a paragraph: a browser would end it there.
+/// Elements that may not be in a paragraph: a browser would end it there.
 const BLOCKS: [&str; 13] = [
     "div", "dl", "fieldset", "figure", "form", "h1", "h2", "h3", "ol", "p", "pre", "section", "ul",
 ];
 
-/// Reads a page whose elements all end, in their order, whose attributes are there once, and whose text is escaped.
+/// Parses a page whose elements are all closed in order, whose attributes are unique, and whose text is escaped.
 #[track_caller]
 pub fn parse(html: &str) -> Document<'static> {
     let xml: &'static str = Box::leak(to_xml(html).into_boxed_str());
@@ -40,25 +40,25 @@ fn to_xml(html: &str) -> String {
     xml + rest
 }
 
-/// With an empty value for each attribute that has none.
+/// Gives an empty value to each attribute without one.
 fn with_values(tag: &str) -> String {
-    let outside_quotes = |(number, piece): (usize, &str)| {
-        let word = |(place, word): (usize, &str)| {
-            let complete = word.is_empty() || word.ends_with('=') || number + place == 0;
+    let outside_quotes = |(number, part): (usize, &str)| {
+        let word = |(index, word): (usize, &str)| {
+            let complete = word.is_empty() || word.ends_with('=') || number + index == 0;
             format!("{word}{}", if complete { "" } else { "=\"\"" })
         };
-        let words: Vec<String> = piece.split(' ').enumerate().map(word).collect();
+        let words: Vec<String> = part.split(' ').enumerate().map(word).collect();
         words.join(" ")
     };
-    let pieces = tag.split('"').enumerate();
-    let pieces = pieces.map(|(number, piece)| match number % 2 {
-        0 => outside_quotes((number, piece)),
-        _ => piece.to_owned(),
+    let parts = tag.split('"').enumerate();
+    let parts = parts.map(|(number, part)| match number % 2 {
+        0 => outside_quotes((number, part)),
+        _ => part.to_owned(),
     });
-    pieces.collect::<Vec<_>>().join("\"")
+    parts.collect::<Vec<_>>().join("\"")
 }
 
-/// Elements that a selector names, in their order: lists, ancestors, and of one element its tag, `#id`, `.class`,
+/// Elements matching a selector, in document order: lists, ancestors, and for one element its tag, `#id`, `.class`,
 /// `[attribute]`, `[attribute=value]` and `:not(…)`.
 pub fn select<'a>(document: &'a Document<'static>, selector: &str) -> Vec<Node<'a, 'static>> {
     let named = |node: &Node<'_, '_>| {
@@ -99,7 +99,7 @@ fn is(node: &Node<'_, '_>, compound: &str) -> bool {
     holds
 }
 
-/// The text of an element and what is in it, with single blanks.
+/// The text of an element and its descendants, with single blanks.
 pub fn text(node: Node<'_, '_>) -> String {
     let texts = node.descendants().filter(Node::is_text);
     let text: String = texts.filter_map(|node| node.text()).collect();

@@ -1,4 +1,4 @@
-//! Reports that what a server keeps tells apart: how often each is counted can be read off.
+//! Reports that can be told apart in what a server stores, so that the count of each can be read off.
 #![allow(
     unreachable_pub,
     reason = "compiled into test programs and into the library's own tests"
@@ -9,12 +9,12 @@ use std::collections::HashMap;
 /// Reports per entry of a sum: base-4 digits from 4⁰ down to 4⁻²⁵, which f32 and a sum in f64 hold exactly.
 const DIGITS: usize = 26;
 
-/// How many reports a sum of so many entries tells apart.
+/// How many reports a sum with this many entries can tell apart.
 pub const fn capacity(entries: usize) -> usize {
     entries * DIGITS
 }
 
-/// The payload of floats of a report: one power of 1/4, at an entry that together are its own.
+/// The payload of a report: one power of 1/4 in one entry, which no other report has.
 pub fn payload(entries: usize, number: usize) -> Vec<u8> {
     let (entry, power) = (number % entries, number / entries);
     let mut numbers = vec![0.0_f32; entries];
@@ -25,7 +25,7 @@ pub fn payload(entries: usize, number: usize) -> Vec<u8> {
 /// How often each report is in these sums, up to three times.
 ///
 /// # Errors
-/// When the sums are not what such reports add up to.
+/// If no such reports add up to the sums.
 pub fn in_sums(sums: &[f64]) -> Result<Vec<u32>, String> {
     let mut counted = vec![0; capacity(sums.len())];
     for (entry, sum) in sums.iter().enumerate() {
@@ -44,10 +44,10 @@ pub fn in_sums(sums: &[f64]) -> Result<Vec<u32>, String> {
     Ok(counted)
 }
 
-/// How often each of these seeds is in the runs that are stored.
+/// How often each of these seeds is in the stored chunks.
 ///
 /// # Errors
-/// When a seed is stored that is none of them.
+/// If another seed is stored.
 pub fn in_runs<'a>(
     seeds: impl Iterator<Item = &'a [u8]>,
     runs: &[Vec<u8>],
@@ -73,7 +73,7 @@ fn multiplicities_are_read_off_exactly() {
         }
     }
     assert_eq!(in_sums(&sums).unwrap(), wanted);
-    // Less than one unit, less than nothing, more than three of each.
+    // Less than one unit, negative, more than three of each.
     for no_sum in [0.25_f64.powi(26), -0.25, 4.0, f64::NAN] {
         assert!(in_sums(&[no_sum]).is_err(), "{no_sum}");
     }

@@ -5,7 +5,7 @@
     reason = "every test file compiles this and uses its own part"
 )]
 
-pub mod patience;
+pub mod waiting;
 
 use std::sync::{
     Arc,
@@ -20,7 +20,7 @@ use axum::{
 use eigenveil_estimation::Cancel;
 use eigenveil_server::{
     AppState, Clock, Environment, ServerConfig, Store, Study, StudyId, router,
-    store::{NewReport, StoredMoment, database_path},
+    store::{BucketSums, NewReport, database_path},
 };
 use eigenveil_shared::{
     ErrorCode,
@@ -73,21 +73,21 @@ pub struct Harness {
     pub token: String,
 }
 
-/// An answer, read to its end.
+/// A response, read to its end.
 #[derive(Debug)]
-pub struct Answer {
+pub struct Reply {
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub body: Vec<u8>,
 }
 
-impl Answer {
+impl Reply {
     pub fn json<T: DeserializeOwned>(&self) -> T {
         serde_json::from_slice(&self.body)
             .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&self.body)))
     }
 
-    /// Asserts status, media type and code of a problem, and that both agree.
+    /// Asserts status, media type and code of a problem, and that they agree.
     #[track_caller]
     pub fn is_problem(&self, status: u16, code: ErrorCode) -> Problem {
         let problem: Problem = self.json();
@@ -104,7 +104,7 @@ impl Answer {
     }
 }
 
-/// The token that the first start wrote.
+/// The token written by the first start.
 fn token_in_file(app: &AppState) -> String {
     let token = std::fs::read_to_string(app.store().token_path()).unwrap();
     token.trim().to_owned()
@@ -150,24 +150,24 @@ impl Harness {
         }
     }
 
-    /// A server over what lies in this directory, whose operator has this token.
+    /// A server for existing data, with this operator token.
     pub fn over(directory: TempDir, token: &str) -> Self {
         let config = ServerConfig::new(directory.path());
         Self::over_config(directory, config, token)
     }
 
-    /// A server with this configuration, whose operator has this token.
+    /// A server with this configuration and operator token.
     pub fn over_config(directory: TempDir, config: ServerConfig, token: &str) -> Self {
         Self::assemble(directory, config, environment(), |_| token.to_owned())
     }
 
-    /// Stops in good order and starts again on the same directory.
+    /// Shuts down gracefully and starts again on the same directory.
     pub fn restart(self) -> Self {
         let (directory, config) = self.stop();
         Self::start(directory, config)
     }
 
-    /// Stops in good order; what is left.
+    /// Shuts down gracefully; returns what is left.
     pub fn stop(self) -> (TempDir, ServerConfig) {
         let Self {
             directory,
@@ -181,18 +181,18 @@ impl Harness {
         (directory, config)
     }
 
-    pub async fn send(&self, request: Request<Body>) -> Answer {
+    pub async fn send(&self, request: Request<Body>) -> Reply {
         let response = self.routes.clone().oneshot(request).await.unwrap();
         let (parts, body) = response.into_parts();
-        Answer {
+        Reply {
             status: parts.status,
             headers: parts.headers,
             body: body.collect().await.unwrap().to_bytes().to_vec(),
         }
     }
 
-    /// A request with the operator's token.
-    pub async fn operator(&self, method: &str, path: &str, body: Option<Value>) -> Answer {
+    /// A request with the operator token.
+    pub async fn operator(&self, method: &str, path: &str, body: Option<Value>) -> Reply {
         let mut request = Request::builder()
             .method(method)
             .uri(path)
@@ -204,32 +204,32 @@ impl Harness {
         self.send(request.body(body).unwrap()).await
     }
 
-    /// What the operator is shown there.
-    pub async fn read(&self, path: &str) -> Answer {
+    /// GET as operator.
+    pub async fn read(&self, path: &str) -> Reply {
         self.operator("GET", path, None).await
     }
 
-    /// Posted by the operator, with nothing to say.
-    pub async fn order(&self, path: &str) -> Answer {
+    /// POST as operator, without a body.
+    pub async fn order(&self, path: &str) -> Reply {
         self.operator("POST", path, None).await
     }
 
-    /// Posted by the operator.
-    pub async fn tell(&self, path: &str, body: Value) -> Answer {
+    /// POST as operator.
+    pub async fn tell(&self, path: &str, body: Value) -> Reply {
         self.operator("POST", path, Some(body)).await
     }
 
-    /// Deleted by the operator.
-    pub async fn remove(&self, path: &str) -> Answer {
+    /// DELETE as operator.
+    pub async fn remove(&self, path: &str) -> Reply {
         self.operator("DELETE", path, None).await
     }
 
-    /// A connection of the test's own to the database.
+    /// A separate connection to the database.
     pub fn database(&self) -> Connection {
         Connection::open(database_path(&self.config.data_dir)).unwrap()
     }
 
-    /// What the database answers, one value a row.
+    /// Queries the database, one value a row.
     pub fn column<T: FromSql>(&self, query: &str) -> Vec<T> {
         let database = self.database();
         let mut statement = database.prepare(query).unwrap();
@@ -237,13 +237,13 @@ impl Harness {
         rows.map(Result::unwrap).collect()
     }
 
-    /// Asks for an estimate; gives its location.
+    /// Requests an estimate; returns its location.
     pub async fn ask_estimate(&self, study: &StudyDocument, request: Value) -> String {
         let path = at(study, "/estimates");
-        let answer = self.tell(&path, request).await;
-        assert_eq!(answer.status, StatusCode::ACCEPTED, "{answer:?}");
-        let location = answer.headers[header::LOCATION].to_str().unwrap();
-        let document: EstimateDocument = answer.json();
+        let response = self.tell(&path, request).await;
+        assert_eq!(response.status, StatusCode::ACCEPTED, "{response:?}");
+        let location = response.headers[header::LOCATION].to_str().unwrap();
+        let document: EstimateDocument = response.json();
         assert_eq!(location, format!("{path}/{}", document.number));
         assert_eq!(document.state, EstimateState::Running);
         location.to_owned()
@@ -252,7 +252,7 @@ impl Harness {
     /// The estimate at this location, once it has ended.
     pub async fn wait_for_estimate(&self, location: &str) -> EstimateDocument {
         let mut document: Option<EstimateDocument> = None;
-        patience::until(location, async || {
+        waiting::until(location, async || {
             let shown = document.insert(self.read(location).await.json());
             shown.state != EstimateState::Running
         })
@@ -260,7 +260,7 @@ impl Harness {
         document.unwrap()
     }
 
-    /// Asks for an estimate and waits for its end.
+    /// Requests an estimate and waits for its end.
     pub async fn estimated(&self, study: &StudyDocument, request: Value) -> EstimateDocument {
         let location = self.ask_estimate(study, request).await;
         self.wait_for_estimate(&location).await
@@ -271,7 +271,7 @@ impl Harness {
         document.state
     }
 
-    pub async fn get(&self, path: &str) -> Answer {
+    pub async fn get(&self, path: &str) -> Reply {
         self.send(Request::get(path).body(Body::empty()).unwrap())
             .await
     }
@@ -282,22 +282,22 @@ impl Harness {
 
     /// A study with these keys changed.
     pub async fn study_with(&self, changes: Value) -> StudyDocument {
-        let answer = self.tell("/v1/studies", design(&changes)).await;
-        assert_eq!(answer.status, StatusCode::CREATED, "{answer:?}");
-        answer.json()
+        let response = self.tell("/v1/studies", design(&changes)).await;
+        assert_eq!(response.status, StatusCode::CREATED, "{response:?}");
+        response.json()
     }
 
-    pub async fn post_report(&self, study: &StudyDocument, body: impl Into<Body>) -> Answer {
+    pub async fn post_report(&self, study: &StudyDocument, body: impl Into<Body>) -> Reply {
         self.post(&at(study, "/reports"), REPORT_MEDIA_TYPE, body)
             .await
     }
 
-    pub async fn post_batch(&self, study: &StudyDocument, body: impl Into<Body>) -> Answer {
+    pub async fn post_batch(&self, study: &StudyDocument, body: impl Into<Body>) -> Reply {
         let path = at(study, "/reports");
         self.post(&path, REPORT_BATCH_MEDIA_TYPE, body).await
     }
 
-    pub async fn post(&self, path: &str, media_type: &str, body: impl Into<Body>) -> Answer {
+    pub async fn post(&self, path: &str, media_type: &str, body: impl Into<Body>) -> Reply {
         let request = Request::post(path)
             .header(header::CONTENT_TYPE, media_type)
             .body(body.into())
@@ -305,8 +305,8 @@ impl Harness {
         self.send(request).await
     }
 
-    /// Imports an export, into the study it is of or another.
-    pub async fn import(&self, into: Option<&str>, body: impl Into<Body>) -> Answer {
+    /// Imports an export, into the exported study or another one.
+    pub async fn import(&self, into: Option<&str>, body: impl Into<Body>) -> Reply {
         let path = into.map_or("/v1/imports".to_owned(), |id| {
             format!("/v1/studies/{id}/import")
         });
@@ -318,32 +318,32 @@ impl Harness {
         self.send(request).await
     }
 
-    /// Sends a fresh report, which is counted.
+    /// Sends a new report, which is counted.
     pub async fn count_one(&self, study: &StudyDocument) {
         self.counts(study, report(study, new_id(), 1.0)).await;
     }
 
     /// Sends a report, which is counted.
     pub async fn counts(&self, study: &StudyDocument, body: impl Into<Body>) {
-        let answer = self.post_report(study, body).await;
-        assert_eq!(answer.status, StatusCode::CREATED, "{answer:?}");
-        let ReportReceipt { outcome } = answer.json();
+        let response = self.post_report(study, body).await;
+        assert_eq!(response.status, StatusCode::CREATED, "{response:?}");
+        let ReportReceipt { outcome } = response.json();
         assert_eq!(outcome, ReportOutcome::Accepted);
     }
 
-    /// Sends a report, which was counted before.
+    /// Sends a report that was counted before.
     pub async fn knows(&self, study: &StudyDocument, body: impl Into<Body>) {
-        let answer = self.post_report(study, body).await;
-        assert_eq!(answer.status, StatusCode::OK, "{answer:?}");
-        let ReportReceipt { outcome } = answer.json();
+        let response = self.post_report(study, body).await;
+        assert_eq!(response.status, StatusCode::OK, "{response:?}");
+        let ReportReceipt { outcome } = response.json();
         assert_eq!(outcome, ReportOutcome::Duplicate);
     }
 
-    /// Sends a batch; what is said of it.
+    /// Sends a batch; returns its response.
     pub async fn receipt(&self, study: &StudyDocument, body: impl Into<Body>) -> BatchReceipt {
-        let answer = self.post_batch(study, body).await;
-        assert_eq!(answer.status, StatusCode::OK, "{answer:?}");
-        answer.json()
+        let response = self.post_batch(study, body).await;
+        assert_eq!(response.status, StatusCode::OK, "{response:?}");
+        response.json()
     }
 
     /// A study whose reports are seeds.
@@ -354,42 +354,44 @@ impl Harness {
 
     pub async fn close(&self, study: &StudyDocument) {
         let path = at(study, "/close");
-        let answer = self.order(&path).await;
-        assert_eq!(answer.status, StatusCode::OK, "{answer:?}");
+        let response = self.order(&path).await;
+        assert_eq!(response.status, StatusCode::OK, "{response:?}");
     }
 
     pub async fn export(&self, study: &StudyDocument) -> Vec<u8> {
         let path = at(study, "/export");
-        let answer = self.read(&path).await;
-        assert_eq!(answer.status, StatusCode::OK, "{answer:?}");
+        let response = self.read(&path).await;
+        assert_eq!(response.status, StatusCode::OK, "{response:?}");
         assert_eq!(
-            answer.headers[header::CONTENT_TYPE],
+            response.headers[header::CONTENT_TYPE],
             STUDY_EXPORT_MEDIA_TYPE
         );
-        answer.body
+        response.body
     }
 
-    /// The study as the store has it.
+    /// The study in the store.
     pub fn stored(&self, study: &StudyDocument) -> Arc<Study> {
         study_in(self.app.store(), study)
     }
 
-    pub fn moment(&self, study: &StudyDocument) -> StoredMoment {
+    pub fn bucket_sums(&self, study: &StudyDocument) -> BucketSums {
         let store = self.app.store();
-        store.moment(&self.stored(study), Cancel::NEVER).unwrap()
+        store
+            .bucket_sums(&self.stored(study), Cancel::NEVER)
+            .unwrap()
     }
 
-    /// Reports accepted, as anybody sees it, after checking it against what is on disk.
+    /// Reports accepted, as shown to the public, after checking it against the disk.
     pub async fn accepted(&self, study: &StudyDocument) -> u64 {
         let shown: StudyDocument = self.get(&at(study, "")).await.json();
-        assert_eq!(self.moment(study).n, shown.reports_accepted);
+        assert_eq!(self.bucket_sums(study).n, shown.reports_accepted);
         shown.reports_accepted
     }
 
     /// The sum over all buckets.
     pub fn total(&self, study: &StudyDocument) -> Vec<f64> {
         let mut total = vec![0.0; packed_len(study.params.report_dimension())];
-        for (_, sums) in &self.moment(study).buckets {
+        for (_, sums) in &self.bucket_sums(study).buckets {
             for (t, x) in total.iter_mut().zip(sums.sum().as_slice()) {
                 *t += x;
             }
@@ -403,16 +405,16 @@ pub fn at(study: &StudyDocument, rest: &str) -> String {
     format!("/v1/studies/{}{rest}", study.id)
 }
 
-/// The problem with which a request is refused.
+/// The problem with which a request is rejected.
 pub async fn refused(
-    answer: impl Future<Output = Answer>,
+    response: impl Future<Output = Reply>,
     status: u16,
     code: ErrorCode,
 ) -> Problem {
-    answer.await.is_problem(status, code)
+    response.await.is_problem(status, code)
 }
 
-/// A study that is fine, with these keys changed; `null` takes a key away.
+/// A valid design with these keys changed; `null` removes a key.
 pub fn design(changes: &Value) -> Value {
     let mut design = json!({
         "name": "test", "dimension": 3, "mechanism": "symmetric-gaussian",
@@ -440,7 +442,7 @@ pub fn new_id() -> ReportId {
     ReportId::from_parts(1_700_000_000_000, random)
 }
 
-/// A payload whose every number is `value`.
+/// A payload whose numbers are all `value`.
 pub fn payload(study: &StudyDocument, value: f32) -> Vec<u8> {
     value.to_le_bytes().repeat(shape(study).payload_len() / 4)
 }
@@ -480,7 +482,7 @@ pub fn study_in(store: &Store, study: &StudyDocument) -> Arc<Study> {
     store.study(StudyId::parse(&study.id).unwrap()).unwrap()
 }
 
-/// A place for a server's data.
+/// A directory for a server's data.
 pub fn data() -> (TempDir, ServerConfig) {
     let directory = tempfile::tempdir().unwrap();
     let config = ServerConfig::new(directory.path().join("data"));

@@ -1,4 +1,4 @@
-//! What a study says of itself to the people who are asked, and its last day.
+//! What a study tells the people it invites, and its last day.
 
 use std::sync::{
     Arc,
@@ -16,13 +16,11 @@ use serde_json::{Value, json};
 
 use crate::{
     browser::{Browser, Page},
-    common::{
-        Harness, SetClock, at, batch, data, design, new_id, patience::until, refused, report,
-    },
+    common::{Harness, SetClock, at, batch, data, design, new_id, refused, report, waiting::until},
     pages::{CREATE, form},
 };
 
-/// 2023-11-14, the day of the tests' clock.
+/// 2023-11-14, the day of the test clock.
 const TODAY: &str = "2023-11-14";
 /// The first millisecond after it.
 const TOMORROW: u64 = 1_700_006_400_000;
@@ -58,19 +56,19 @@ async fn until_it_is(server: &Harness, study: &StudyDocument, state: StudyState)
 }
 
 #[tokio::test]
-async fn it_is_kept_shown_exported_imported_and_backed_up() {
+async fn about_is_stored_shown_exported_imported_and_backed_up() {
     let server = Harness::new();
     let study = server.study_with(json!({ "about": told() })).await;
     let expected: About = serde_json::from_value(told()).unwrap();
     assert_eq!(study.about, expected);
-    // The parameters, and so the fingerprint, know nothing of it.
+    // The parameters, and so the fingerprint, do not depend on it.
     let silent = server.study_with(json!({})).await;
     assert_eq!(silent.fingerprint, study.fingerprint);
     assert!(silent.about.is_empty());
     server.count_one(&study).await;
 
     let (file, silent_file) = (server.export(&study).await, server.export(&silent).await);
-    // A server of before reads what says nothing.
+    // An older server can read an export that states nothing.
     let says = |file: &[u8]| String::from_utf8_lossy(file).contains("\"about\"");
     assert!(says(&file) && !says(&silent_file));
     let other = Harness::new();
@@ -88,9 +86,9 @@ async fn it_is_kept_shown_exported_imported_and_backed_up() {
     assert!(shown(&server, &silent).await.about.is_empty());
 }
 
-/// Reports are added up for the purpose that people read and by whom they read of, and for nothing and nobody else.
+/// Reports are added up only for the purpose and the responsible party that people read about.
 #[tokio::test]
-async fn a_merge_keeps_to_the_purpose() {
+async fn merging_requires_the_same_purpose_and_responsible_party() {
     let server = Harness::new();
     let by = async |responsible: &str, purpose: Value| {
         let about = json!({ "purpose": purpose, "responsible_party": responsible, "last_day": "2027-03-31" });
@@ -121,7 +119,7 @@ async fn a_merge_keeps_to_the_purpose() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_shown_is_refused() {
+async fn texts_that_cannot_be_shown_are_rejected() {
     let server = Harness::new();
     let long = |bytes| "x".repeat(bytes);
     for (key, value, code) in [
@@ -153,12 +151,12 @@ async fn what_cannot_be_shown_is_refused() {
         let mut about = told();
         about[key] = value;
         let request = design(&json!({ "about": about }));
-        let answer = server.tell("/v1/studies", request).await;
+        let response = server.tell("/v1/studies", request).await;
         let status = if code == E::MalformedJson { 400 } else { 422 };
-        answer.is_problem(status, code);
+        response.is_problem(status, code);
     }
     assert!(server.app.store().studies().is_empty());
-    // The whole of today is still to come.
+    // Today has not ended yet.
     let today = ending(&server, TODAY).await;
     assert_eq!(today.about.last_day.unwrap().over_at_ms(), TOMORROW);
 }
@@ -177,11 +175,11 @@ async fn the_last_day_ends_with_its_last_millisecond() {
 
     clock.0.store(TOMORROW, Ordering::Relaxed);
     for late in [&study, &empty] {
-        let answer = server.post_report(late, report(late, new_id(), 1.0)).await;
-        let problem = answer.is_problem(409, E::StudyEnded);
+        let response = server.post_report(late, report(late, new_id(), 1.0)).await;
+        let problem = response.is_problem(409, E::StudyEnded);
         assert!(problem.detail.contains(TODAY), "{}", problem.detail);
     }
-    // A report that was counted is known, so that whoever lost the answer learns it.
+    // A report that was counted is recognized, so that a device which lost the response learns it.
     server.knows(&study, report(&study, first, 1.0)).await;
     let both = server
         .receipt(&study, batch(&study, &[(second, 1.0), (first, 1.0)]))
@@ -196,7 +194,7 @@ async fn the_last_day_ends_with_its_last_millisecond() {
     let open = at(&draft, "/open");
     refused(server.order(&open), 422, E::InvalidAbout).await;
 
-    // The server closes it by itself; what wakes it here is another study.
+    // The server closes it by itself; creating another study wakes it here.
     server.study(3).await;
     until_it_is(&server, &study, StudyState::Closed).await;
     assert_eq!(shown(&server, &longer).await.state, StudyState::Open);
@@ -211,9 +209,9 @@ async fn the_last_day_ends_with_its_last_millisecond() {
     assert_eq!(closed_at, [TOMORROW]);
 }
 
-/// A clock that is ahead for a moment, as before a machine has asked for the time, ends nothing for good.
+/// A clock that is ahead for a while, as before a machine has synchronized its time, ends nothing permanently.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_study_closed_by_a_wrong_clock_is_opened_again() {
+async fn a_study_closed_by_a_wrong_clock_is_reopened() {
     let (server, clock) = timed();
     let (study, closed) = (ending(&server, TODAY).await, ending(&server, TODAY).await);
     server.close(&closed).await;
@@ -226,9 +224,9 @@ async fn a_study_closed_by_a_wrong_clock_is_opened_again() {
     let server = Harness::at(directory, config, &clock);
     until_it_is(&server, &study, StudyState::Open).await;
     server.counts(&study, report(&study, new_id(), 1.0)).await;
-    // What the operator has closed stays closed.
+    // A study closed by the operator stays closed.
     assert_eq!(shown(&server, &closed).await.state, StudyState::Closed);
-    // And the day still ends.
+    // And the last day still ends.
     clock.0.store(TOMORROW, Ordering::Relaxed);
     let late = server.post_report(&study, report(&study, new_id(), 1.0));
     refused(late, 409, E::StudyEnded).await;
@@ -241,13 +239,13 @@ async fn participate(server: &Harness, study: &StudyDocument, host: Option<&str>
         Some(host) => request.header(header::HOST, host),
         None => request,
     };
-    let answer = Browser::new(server).send(request, String::new()).await;
-    assert_eq!(answer.status, StatusCode::OK);
-    Page::new(answer)
+    let response = Browser::new(server).send(request, String::new()).await;
+    assert_eq!(response.status, StatusCode::OK);
+    Page::new(response)
 }
 
 #[tokio::test]
-async fn the_page_tells_who_asks_and_everything_that_is_done_with_a_row() {
+async fn the_participate_page_shows_purpose_features_and_parameters() {
     let server = Harness::new();
     let long = "a feature whose name is long, has <i>signs</i> & is shown whole to its last word";
     let study = server
@@ -261,7 +259,7 @@ async fn the_page_tells_who_asks_and_everything_that_is_done_with_a_row() {
         }))
         .await;
     let page = participate(&server, &study, Some("study.example:8443")).await;
-    let raw = String::from_utf8_lossy(&page.answer.body).into_owned();
+    let raw = String::from_utf8_lossy(&page.response.body).into_owned();
     assert!(raw.contains("What &lt;b&gt;keeps&lt;/b&gt; people awake &amp; why"));
     assert!(raw.contains("href=\"mailto:sleep@example.org\""));
     for word in [
@@ -293,7 +291,7 @@ async fn the_page_tells_who_asks_and_everything_that_is_done_with_a_row() {
             study.id, study.fingerprint
         )
     );
-    // The study's own page says the same.
+    // The study's own page shows the same.
     let mut browser = Browser::new(&server);
     let page = browser.page(&format!("/studies/{}", study.id)).await;
     page.says("#about", "2027-03-31");
@@ -301,7 +299,7 @@ async fn the_page_tells_who_asks_and_everything_that_is_done_with_a_row() {
 }
 
 #[tokio::test]
-async fn the_page_says_what_is_not_stated_and_what_tokens_are() {
+async fn the_participate_page_shows_what_is_not_stated_and_explains_tokens() {
     let server = Harness::new();
     let study = server.study_with(json!({ "enrolment": "token" })).await;
     // Nothing but a host gets into the command.
@@ -340,9 +338,9 @@ async fn the_page_says_what_is_not_stated_and_what_tokens_are() {
     );
 }
 
-/// The page of a study that has ended prints no command, also before the server has closed it.
+/// The page of a study past its last day shows no command, even before the server has closed it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_is_asked_after_the_last_day() {
+async fn the_participate_page_has_no_commands_after_the_last_day() {
     let (server, clock) = timed();
     let study = ending(&server, TODAY).await;
     let page = participate(&server, &study, None).await;
@@ -354,7 +352,7 @@ async fn nobody_is_asked_after_the_last_day() {
 }
 
 #[tokio::test]
-async fn the_form_asks_and_refuses_beside_the_field() {
+async fn the_form_shows_errors_beside_their_field() {
     let server = Harness::new();
     let mut browser = Browser::operator(&server).await;
     let page = browser.page("/studies/new").await;

@@ -1,4 +1,4 @@
-//! Memory and turns: what some hold keeps nobody else out.
+//! Memory and turns: some clients cannot keep others out.
 
 use std::sync::Arc;
 
@@ -17,12 +17,11 @@ use serde_json::json;
 use tower::ServiceExt as _;
 
 use crate::common::{
-    self, Harness, at, new_id,
-    patience::{until, within},
-    report, report_with,
+    self, Harness, at, new_id, report, report_with,
+    waiting::{until, within},
 };
 
-/// A body that begins with so many bytes and never ends.
+/// A body that begins with this many bytes and never ends.
 fn held(bytes: usize) -> Body {
     let begin = stream::iter([Ok::<_, std::io::Error>(Bytes::from(vec![0; bytes]))]);
     Body::from_stream(begin.chain(stream::pending()))
@@ -35,29 +34,29 @@ fn upload(study: &StudyDocument, body: Body) -> Request<Body> {
         .unwrap()
 }
 
-/// Until `/readyz` answers this.
-async fn readiness(server: &Harness, wanted: StatusCode) -> common::Answer {
+/// Waits until `/readyz` has this status.
+async fn readiness(server: &Harness, wanted: StatusCode) -> common::Reply {
     let mut last = None;
     until("/readyz as wanted", async || {
-        let answer = server.get("/readyz").await;
-        let come = answer.status == wanted;
-        last = Some(answer);
+        let response = server.get("/readyz").await;
+        let come = response.status == wanted;
+        last = Some(response);
         come
     })
     .await;
     last.unwrap()
 }
 
-/// Room for a few large bodies; one that does not end is given up soon.
+/// Memory for a few large bodies; an endless one is given up soon.
 fn short_of_memory(config: &mut ServerConfig) {
     config.max_ingest_bytes = 1 << 20;
     config.body_timeout_ms = 2_000;
 }
 
-/// Large bodies that do not come to their end fill what there is for them; a seed is counted all the same, `/readyz` says
-/// so, and those that bring nothing more are cut off.
+/// Large unfinished bodies fill their part of the memory. A seed is counted anyway, `/readyz` reports the shortage, and
+/// bodies that bring nothing more are cut off.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn held_bodies_do_not_keep_seeds_out() {
+async fn unfinished_bodies_do_not_keep_seeds_out() {
     let server = Arc::new(Harness::with(short_of_memory));
     let dense = server.study(512).await;
     let seeds = server.seed_study().await;
@@ -67,8 +66,8 @@ async fn held_bodies_do_not_keep_seeds_out() {
             tokio::spawn(async move { server.send(upload(&dense, held(256 << 10))).await })
         })
         .collect();
-    let answer = readiness(&server, StatusCode::SERVICE_UNAVAILABLE).await;
-    let problem = answer.is_problem(503, E::StoreUnavailable);
+    let response = readiness(&server, StatusCode::SERVICE_UNAVAILABLE).await;
+    let problem = response.is_problem(503, E::StoreUnavailable);
     assert!(problem.detail.contains("max_ingest_bytes"), "{problem:?}");
     for _ in 0..3 {
         let seed = report_with(&seeds, new_id(), vec![7; 16]);
@@ -76,10 +75,10 @@ async fn held_bodies_do_not_keep_seeds_out() {
     }
     readiness(&server, StatusCode::OK).await;
     let whole = report(&dense, new_id(), 0.0);
-    // Some of those that hold room may still be there.
+    // Some of the endless bodies may still be in memory.
     until("room for a large report", async || {
-        let answer = server.post_report(&dense, whole.clone()).await;
-        answer.status == StatusCode::CREATED
+        let response = server.post_report(&dense, whole.clone()).await;
+        response.status == StatusCode::CREATED
     })
     .await;
     for holder in holders {
@@ -87,7 +86,7 @@ async fn held_bodies_do_not_keep_seeds_out() {
     }
 }
 
-/// Bodies with no token take no room from one that has a token.
+/// Bodies without a token take no memory from one with a token.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bodies_without_a_token_do_not_keep_one_with_a_token_out() {
     let server = Arc::new(Harness::with(short_of_memory));
@@ -104,27 +103,27 @@ async fn bodies_without_a_token_do_not_keep_one_with_a_token_out() {
         .map(|_| {
             let (server, path) = (Arc::clone(&server), path.clone());
             tokio::spawn(async move {
-                // More than an eighth of what there is.
+                // More than one eighth of the limit.
                 let body = held(129 << 10);
                 server.post(&path, REPORT_MEDIA_TYPE, body).await
             })
         })
         .collect();
-    // All who may be refused were: one may be alone with the memory.
+    // All that can be rejected were: one may be alone in memory.
     until("most of them refused", async || {
         let refused = holders.iter().filter(|holder| holder.is_finished());
         refused.count() >= holders.len() - 1
     })
     .await;
     let body = with_token(&token, &report(&study, new_id(), 0.0));
-    let answer = server.post(&path, ENROLLED_REPORT_MEDIA_TYPE, body).await;
-    assert_eq!(answer.status, StatusCode::CREATED, "{answer:?}");
+    let response = server.post(&path, ENROLLED_REPORT_MEDIA_TYPE, body).await;
+    assert_eq!(response.status, StatusCode::CREATED, "{response:?}");
     holders.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
-/// What cannot be counted is refused before it is read.
+/// A body that cannot be counted is rejected before it is read.
 #[tokio::test]
-async fn a_study_that_takes_no_reports_reads_none() {
+async fn a_study_that_accepts_no_reports_reads_no_bodies() {
     let server = Harness::with(|config| config.body_timeout_ms = 500);
     let draft = server.study_with(json!({"draft": true})).await;
     let closed = server.study(3).await;
@@ -138,9 +137,9 @@ async fn a_study_that_takes_no_reports_reads_none() {
     }
 }
 
-/// Answers that nobody takes are counted, and given back when they are taken or dropped.
+/// Unread responses are counted, and released when they are read or dropped.
 #[tokio::test]
-async fn answers_have_a_budget() {
+async fn responses_have_a_memory_budget() {
     let server = Harness::with(|config| config.tuning.max_response_bytes = 1 << 20);
     let feature = |i| json!({"name": format!("{i:0>100}"), "center": 0.0, "scale": 1.0});
     let features: Vec<_> = (0..1_000).map(feature).collect();
@@ -154,11 +153,11 @@ async fn answers_have_a_budget() {
     };
     let mut untaken = Vec::new();
     let refused = loop {
-        let answer = ask().await;
-        if answer.status() != StatusCode::OK {
-            break answer;
+        let response = ask().await;
+        if response.status() != StatusCode::OK {
+            break response;
         }
-        untaken.push(answer);
+        untaken.push(response);
         assert!(untaken.len() < 100, "no limit");
     };
     assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
@@ -174,7 +173,7 @@ async fn answers_have_a_budget() {
 }
 
 #[tokio::test]
-async fn studies_come_in_pages() {
+async fn the_list_of_studies_is_paged() {
     let server = Harness::new();
     let mut ids = Vec::new();
     for draft in [false, true, false, false, true] {
@@ -185,19 +184,19 @@ async fn studies_come_in_pages() {
             let mut found = Vec::new();
             let mut next = format!("/v1/studies?limit={limit}");
             loop {
-                let answer = match operator {
+                let response = match operator {
                     true => server.read(&next).await,
                     false => server.get(&next).await,
                 };
-                let page: StudyList = answer.json();
+                let page: StudyList = response.json();
                 assert!(page.studies.len() <= limit);
                 found.extend(page.studies.into_iter().map(|study| study.id));
                 let Some(after) = page.next else {
-                    assert!(!answer.headers.contains_key(header::LINK));
+                    assert!(!response.headers.contains_key(header::LINK));
                     break;
                 };
                 next = format!("/v1/studies?after={after}&limit={limit}");
-                let link = answer.headers[header::LINK].to_str().unwrap();
+                let link = response.headers[header::LINK].to_str().unwrap();
                 assert_eq!(link, format!("<{next}>; rel=\"next\""));
             }
             let wanted: Vec<&String> = wanted.iter().map(|&i| &ids[i]).collect();
@@ -210,9 +209,9 @@ async fn studies_come_in_pages() {
     }
 }
 
-/// The picture of the largest study that there can be, asked for by many: minutes of processor time each, once.
+/// The figure of the largest possible study, requested by many: it takes minutes of processor time, but only once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pictures_of_the_largest_study_cost_little() {
+async fn figures_of_the_largest_study_are_rendered_once() {
     let server = Arc::new(Harness::new());
     let study = server
         .study_with(json!({
@@ -229,8 +228,8 @@ async fn pictures_of_the_largest_study_cost_little() {
             })
         })
         .collect();
-    for answer in asked {
-        let answer = within("64 requests for one picture", answer).await;
-        assert_eq!(answer.unwrap().status, StatusCode::OK);
+    for response in asked {
+        let response = within("64 requests for one picture", response).await;
+        assert_eq!(response.unwrap().status, StatusCode::OK);
     }
 }

@@ -1,4 +1,4 @@
-//! One-time participant tokens: who is admitted, once, and what the store keeps of it.
+//! One-time participant tokens: each admits one report, and what the store has of them.
 
 use std::collections::HashSet;
 
@@ -15,7 +15,7 @@ use eigenveil_shared::{
 use rand::{SeedableRng, rngs::ChaCha8Rng, seq::SliceRandom};
 use serde_json::json;
 
-use crate::common::{Answer, Harness, at, batch, new_id, patience::until, refused, report};
+use crate::common::{Harness, Reply, at, batch, new_id, refused, report, waiting::until};
 
 async fn token_study(server: &Harness) -> StudyDocument {
     let study = server.study_with(json!({ "enrolment": "token" })).await;
@@ -25,10 +25,10 @@ async fn token_study(server: &Harness) -> StudyDocument {
 
 async fn issue(server: &Harness, study: &StudyDocument, count: usize) -> Vec<ParticipantToken> {
     let path = at(study, "/tokens");
-    let answer = server.tell(&path, json!({ "count": count })).await;
-    assert_eq!(answer.status, StatusCode::CREATED, "{answer:?}");
-    assert_eq!(answer.headers["cache-control"], "no-store");
-    let issued: IssuedTokens = answer.json();
+    let response = server.tell(&path, json!({ "count": count })).await;
+    assert_eq!(response.status, StatusCode::CREATED, "{response:?}");
+    assert_eq!(response.headers["cache-control"], "no-store");
+    let issued: IssuedTokens = response.json();
     assert!(!format!("{issued:?}").contains(&issued.tokens[0]));
     issued
         .tokens
@@ -48,7 +48,7 @@ async fn send(
     study: &StudyDocument,
     id: ReportId,
     token: &ParticipantToken,
-) -> Answer {
+) -> Reply {
     let path = at(study, "/reports");
     let body = with_token(token, &report(study, id, 1.0));
     server.post(&path, ENROLLED_REPORT_MEDIA_TYPE, body).await
@@ -61,12 +61,12 @@ async fn a_token_admits_one_report() {
     let tokens = issue(&server, &study, 3).await;
     let (a, b) = (new_id(), new_id());
     assert_eq!(send(&server, &study, a, &tokens[0]).await.status, 201);
-    // The acknowledgement was lost: the same report, with its token, with another, and without one.
+    // The acknowledgement was lost: the same report is sent again with its token, with another one, and without one.
     assert_eq!(send(&server, &study, a, &tokens[0]).await.status, 200);
     assert_eq!(send(&server, &study, a, &tokens[1]).await.status, 200);
     let bare = server.post_report(&study, report(&study, a, 1.0)).await;
     assert_eq!(bare.status, 200);
-    // None of that has spent another token.
+    // None of these spent another token.
     assert_eq!(counts(&server, &study).await, (3, 1));
     refused(send(&server, &study, b, &tokens[0]), 409, E::TokenSpent).await;
     let unknown = ParticipantToken::from_bytes([7; 32]);
@@ -76,22 +76,22 @@ async fn a_token_admits_one_report() {
         E::ParticipantTokenUnknown,
     )
     .await;
-    let answer = server.post_report(&study, report(&study, b, 1.0)).await;
-    answer.is_problem(403, E::TokenRequired);
+    let response = server.post_report(&study, report(&study, b, 1.0)).await;
+    response.is_problem(403, E::TokenRequired);
     assert_eq!(server.accepted(&study).await, 1);
     assert_eq!(send(&server, &study, b, &tokens[1]).await.status, 201);
-    // Tokens are of one study.
+    // A token belongs to one study.
     let other = token_study(&server).await;
-    let answer = send(&server, &other, new_id(), &tokens[2]).await;
-    answer.is_problem(403, E::ParticipantTokenUnknown);
-    // An open study looks at no token.
+    let response = send(&server, &other, new_id(), &tokens[2]).await;
+    response.is_problem(403, E::ParticipantTokenUnknown);
+    // A study with open enrolment ignores tokens.
     let open = server.study(3).await;
     assert_eq!(send(&server, &open, new_id(), &tokens[2]).await.status, 201);
     assert_eq!(counts(&server, &study).await, (3, 2));
     let server = server.restart();
     assert_eq!(counts(&server, &study).await, (3, 2));
-    let answer = send(&server, &study, new_id(), &tokens[1]).await;
-    answer.is_problem(409, E::TokenSpent);
+    let response = send(&server, &study, new_id(), &tokens[1]).await;
+    response.is_problem(409, E::TokenSpent);
     assert_eq!(
         send(&server, &study, new_id(), &tokens[2]).await.status,
         201
@@ -99,7 +99,7 @@ async fn a_token_admits_one_report() {
 }
 
 #[tokio::test]
-async fn a_report_that_is_refused_spends_nothing() {
+async fn a_rejected_report_spends_no_token() {
     let server = Harness::new();
     let study = server
         .study_with(json!({ "enrolment": "token", "draft": true }))
@@ -110,19 +110,19 @@ async fn a_report_that_is_refused_spends_nothing() {
     server.order(&at(&study, "/open")).await;
     let path = at(&study, "/reports");
     let bad = with_token(&tokens[0], &report(&study, id, f32::NAN));
-    let answer = server.post(&path, ENROLLED_REPORT_MEDIA_TYPE, bad).await;
-    answer.is_problem(422, E::PayloadNotFinite);
+    let response = server.post(&path, ENROLLED_REPORT_MEDIA_TYPE, bad).await;
+    response.is_problem(422, E::PayloadNotFinite);
     assert_eq!(counts(&server, &study).await, (2, 0));
     assert_eq!(send(&server, &study, id, &tokens[0]).await.status, 201);
     server.close(&study).await;
-    let answer = send(&server, &study, new_id(), &tokens[1]).await;
-    answer.is_problem(409, E::StudyNotOpen);
+    let response = send(&server, &study, new_id(), &tokens[1]).await;
+    response.is_problem(409, E::StudyNotOpen);
     assert_eq!(send(&server, &study, id, &tokens[0]).await.status, 200);
     assert_eq!(counts(&server, &study).await, (2, 1));
 }
 
 #[tokio::test]
-async fn a_batch_has_a_token_for_each_report() {
+async fn a_batch_needs_a_token_for_each_report() {
     let server = Harness::new();
     let study = token_study(&server).await;
     let tokens = issue(&server, &study, 3).await;
@@ -142,8 +142,8 @@ async fn a_batch_has_a_token_for_each_report() {
         &tokens[0], &tokens[1], &tokens[0], &unknown, &tokens[0], &tokens[2],
     ];
     let body = with_tokens(&with, &batch(&study, &reports));
-    let answer = server.post(&path, ENROLLED_BATCH_MEDIA_TYPE, body).await;
-    let receipt: BatchReceipt = answer.json();
+    let response = server.post(&path, ENROLLED_BATCH_MEDIA_TYPE, body).await;
+    let receipt: BatchReceipt = response.json();
     assert_eq!((receipt.accepted, receipt.duplicates), (2, 1));
     let refused: Vec<_> = receipt.refused.iter().map(|r| (r.index, r.code)).collect();
     assert_eq!(
@@ -160,17 +160,17 @@ async fn a_batch_has_a_token_for_each_report() {
     let receipt = server.receipt(&study, body).await;
     assert_eq!((receipt.accepted, receipt.duplicates), (0, 2));
     assert_eq!(receipt.refused[0].code, E::TokenRequired);
-    // One token too few, one too many, none, and half of one.
+    // One token too few, one too many, none, and half a token.
     let one = batch(&study, &[(ids[1], 1.0)]);
     for tokens in [&[][..], &[&tokens[1], &tokens[2]]] {
-        let answer = server
+        let response = server
             .post(&path, ENROLLED_BATCH_MEDIA_TYPE, with_tokens(tokens, &one))
             .await;
-        answer.is_problem(400, E::MalformedReport);
+        response.is_problem(400, E::MalformedReport);
     }
     for body in [vec![], vec![1, 0, 0, 0, 0, 0, 0, 0], vec![0xff; 40]] {
-        let answer = server.post(&path, ENROLLED_BATCH_MEDIA_TYPE, body).await;
-        answer.is_problem(400, E::MalformedReport);
+        let response = server.post(&path, ENROLLED_BATCH_MEDIA_TYPE, body).await;
+        response.is_problem(400, E::MalformedReport);
     }
     server
         .post(&path, ENROLLED_REPORT_MEDIA_TYPE, vec![1; 31])
@@ -181,31 +181,31 @@ async fn a_batch_has_a_token_for_each_report() {
 }
 
 #[tokio::test]
-async fn tokens_are_made_for_studies_that_want_them() {
+async fn tokens_are_issued_only_for_studies_that_use_them() {
     let server = Harness::new();
     let open = server.study(3).await;
     let path = at(&open, "/tokens");
-    let answer = server.tell(&path, json!({ "count": 1 })).await;
-    answer.is_problem(409, E::InvalidTransition);
+    let response = server.tell(&path, json!({ "count": 1 })).await;
+    response.is_problem(409, E::InvalidTransition);
     let study = token_study(&server).await;
     let path = at(&study, "/tokens");
     for count in [0, 100_001] {
         let asked = Some(json!({ "count": count }));
-        let answer = server.operator("POST", &path, asked).await;
-        answer.is_problem(422, E::InvalidRequest);
+        let response = server.operator("POST", &path, asked).await;
+        response.is_problem(422, E::InvalidRequest);
     }
     assert_eq!(counts(&server, &study).await, (0, 0));
     let tokens = issue(&server, &study, 1_000).await;
     let distinct: HashSet<String> = tokens.iter().map(ParticipantToken::reveal).collect();
     assert_eq!(distinct.len(), 1_000);
     server.close(&study).await;
-    let answer = server.tell(&path, json!({ "count": 1 })).await;
-    answer.is_problem(409, E::InvalidTransition);
+    let response = server.tell(&path, json!({ "count": 1 })).await;
+    response.is_problem(409, E::InvalidTransition);
 }
 
-/// The study keeps its enrolment on its way to another server, and its tokens stay behind.
+/// An exported study keeps its enrolment, without its tokens.
 #[tokio::test]
-async fn tokens_do_not_travel() {
+async fn exports_omit_participant_tokens() {
     let server = Harness::new();
     let study = token_study(&server).await;
     let tokens = issue(&server, &study, 2).await;
@@ -218,14 +218,14 @@ async fn tokens_do_not_travel() {
     assert_eq!(there.enrolment, Enrolment::Token);
     assert_eq!(counts(&other, &study).await, (0, 0));
     assert_eq!(send(&other, &study, id, &tokens[0]).await.status, 200);
-    let answer = send(&other, &study, new_id(), &tokens[1]).await;
-    answer.is_problem(403, E::ParticipantTokenUnknown);
+    let response = send(&other, &study, new_id(), &tokens[1]).await;
+    response.is_problem(403, E::ParticipantTokenUnknown);
     let new = issue(&other, &study, 1).await;
     assert_eq!(send(&other, &study, new_id(), &new[0]).await.status, 201);
 }
 
 #[tokio::test]
-async fn a_deleted_study_takes_its_tokens_with_it() {
+async fn deleting_a_study_deletes_its_tokens() {
     let server = Harness::new();
     let study = token_study(&server).await;
     issue(&server, &study, 20).await;
@@ -236,9 +236,9 @@ async fn a_deleted_study_takes_its_tokens_with_it() {
     until("the tokens are gone", async || left() == [0]).await;
 }
 
-/// What the store has of tokens is the same, whichever of the reports came with which of them.
+/// What the store has of tokens does not depend on which report came with which token.
 #[tokio::test]
-async fn nothing_kept_pairs_a_token_with_a_report() {
+async fn nothing_stored_links_a_token_to_a_report() {
     const PARTICIPANTS: usize = 64;
     let server = Harness::new();
     let study = token_study(&server).await;
@@ -251,14 +251,14 @@ async fn nothing_kept_pairs_a_token_with_a_report() {
     let connection = server.database();
     let columns: Vec<String> =
         server.column("SELECT name FROM pragma_table_info('participant_tokens')");
-    assert_eq!(columns, ["study", "hash", "spent"]);
-    // No hidden number of the row either.
+    assert_eq!(columns, ["study_pk", "hash", "spent"]);
+    // Not even a hidden row id.
     assert!(
         connection
             .prepare("SELECT rowid FROM participant_tokens")
             .is_err()
     );
-    // As the table lies on the disk: by hash, with a bit.
+    // As stored: ordered by hash, with a bit.
     let stored: Vec<([u8; 32], bool)> = connection
         .prepare("SELECT hash, spent FROM participant_tokens")
         .unwrap()

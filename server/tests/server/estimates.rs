@@ -1,4 +1,4 @@
-//! Estimates: asked for, computed in order, fetched, cancelled, taken up after a restart.
+//! Estimates: requested, computed in order, fetched, cancelled, resumed after a restart.
 
 use axum::http::{StatusCode, header};
 use eigenveil_server::{EstimateList, store::database_path};
@@ -11,10 +11,10 @@ use eigenveil_shared::{
 };
 use serde_json::json;
 
-use crate::common::{Harness, at, batch_with, new_id, patience::until, refused};
+use crate::common::{Harness, at, batch_with, new_id, refused, waiting::until};
 
-/// Ten thousand reports with no noise at all of the row e₂ (by the law of large numbers on the cheap),
-/// so that the answer is known.
+/// Ten thousand noiseless reports of the row e₂ (a cheap substitute for the law of large numbers), so that the result
+/// is known.
 async fn study_with_reports(server: &Harness, p: usize) -> StudyDocument {
     let names: Vec<_> = (0..p).map(|i| json!({"name": format!("=f,{i}")})).collect();
     let study = server
@@ -31,7 +31,7 @@ async fn study_with_reports(server: &Harness, p: usize) -> StudyDocument {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_estimate_is_made_and_fetched_in_every_format() {
+async fn an_estimate_can_be_fetched_in_every_format() {
     let server = Harness::new();
     let study = study_with_reports(&server, 5).await;
     let location = server.ask_estimate(&study, json!({})).await;
@@ -51,7 +51,7 @@ async fn an_estimate_is_made_and_fetched_in_every_format() {
     assert_eq!(estimate.privacy, PrivacyStatement::new(&study.params));
     assert_eq!(estimate.fingerprint, study.fingerprint);
     assert_eq!(estimate.study, study.params);
-    // What one report can do.
+    // The influence of one report.
     let expected = study.params.mechanism().report_influence(5) / 10_000.0;
     let influence = estimate.influence.unwrap();
     assert!(influence > 0.0 && (influence - expected).abs() < 1e-12 * expected);
@@ -72,7 +72,7 @@ async fn an_estimate_is_made_and_fetched_in_every_format() {
     );
     for (i, record) in reader.records().enumerate() {
         let record = record.unwrap();
-        // A feature's name is a text in every spreadsheet, and a number stays a number.
+        // A feature name is text in every spreadsheet, and a number stays a number.
         assert_eq!(record[0], format!("'=f,{i}"));
         for (j, component) in estimate.components.iter().enumerate() {
             assert_eq!(record[j + 1].parse::<f64>().unwrap(), component.loadings[i]);
@@ -99,12 +99,12 @@ async fn an_estimate_is_made_and_fetched_in_every_format() {
     assert_eq!(numbers, rows);
 
     for query in ["format=xml", "format=", "fmt=csv", "format=csv&x=1"] {
-        let answer = server.read(&format!("{location}?{query}")).await;
-        answer.is_problem(422, E::InvalidRequest);
+        let response = server.read(&format!("{location}?{query}")).await;
+        response.is_problem(422, E::InvalidRequest);
     }
-    // A finished estimate stays what it is, also after a restart.
-    let answer = server.remove(&location).await;
-    answer.is_problem(409, E::InvalidTransition);
+    // A finished estimate never changes, even after a restart.
+    let response = server.remove(&location).await;
+    response.is_problem(409, E::InvalidTransition);
     let server = server.restart();
     assert_eq!(
         server.wait_for_estimate(&location).await.estimate.unwrap(),
@@ -141,7 +141,7 @@ async fn sparse_and_automatic_estimates() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_reports_no_estimate() {
+async fn a_study_without_reports_has_no_estimate() {
     let server = Harness::new();
     let study = server.study(3).await;
     let location = server.ask_estimate(&study, json!({})).await;
@@ -154,13 +154,13 @@ async fn no_reports_no_estimate() {
     assert_eq!((problem.code, problem.status), (E::EstimateFailed, 422));
     assert!(problem.detail.contains("n = 0"), "{}", problem.detail);
     for format in ["json", "csv", "npy"] {
-        let answer = server.read(&format!("{location}?format={format}")).await;
-        answer.is_problem(409, E::EstimateNotReady);
+        let response = server.read(&format!("{location}?format={format}")).await;
+        response.is_problem(409, E::EstimateNotReady);
     }
 }
 
 #[tokio::test]
-async fn wrong_requests_are_refused_before_they_are_queued() {
+async fn invalid_requests_are_rejected_before_they_are_queued() {
     let server = Harness::new();
     let study = server.study(3).await;
     let path = at(&study, "/estimates");
@@ -197,11 +197,11 @@ async fn wrong_requests_are_refused_before_they_are_queued() {
 
 /// A job that never ends by itself: cancelled ones stay cancelled, unfinished ones run again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn jobs_wait_their_turn_are_cancelled_and_survive_a_restart() {
-    // The server waits for its estimates as long as it takes: it ends early only because they are interrupted.
+async fn jobs_are_queued_cancelled_and_survive_a_restart() {
+    // The server would wait for its estimates for ever: it stops soon only because they are interrupted.
     let server = Harness::with(|config| config.shutdown_timeout_ms = 24 * 3_600_000);
     let study = study_with_reports(&server, 40).await;
-    // Reports without structure, so that the solver has something to do.
+    // Reports without structure, so that the solver has work to do.
     let noisy: Vec<_> = (0..2_500)
         .map(|_| {
             let entries =
@@ -218,10 +218,10 @@ async fn jobs_wait_their_turn_are_cancelled_and_survive_a_restart() {
     let second = server.ask_estimate(&study, json!({"k": 1})).await;
     let third = server.ask_estimate(&study, json!({"k": 2})).await;
     for location in [&first, &second, &third] {
-        let answer = server.read(&format!("{location}?format=npy")).await;
-        answer.is_problem(409, E::EstimateNotReady);
+        let response = server.read(&format!("{location}?format=npy")).await;
+        response.is_problem(409, E::EstimateNotReady);
     }
-    // Cancelling one that waits, twice.
+    // Cancel a waiting one, twice.
     for _ in 0..2 {
         let cancelled = server.remove(&second).await;
         assert_eq!(cancelled.status, StatusCode::OK);
@@ -230,31 +230,31 @@ async fn jobs_wait_their_turn_are_cancelled_and_survive_a_restart() {
     }
     let attempts = || server.column::<u32>("SELECT attempts FROM estimates LIMIT 1");
     until("the first has begun", async || attempts() == [1]).await;
-    // Reports and studies go on meanwhile, and the server stops although one is running.
+    // Reports and studies continue meanwhile, and the server stops although a job is running.
     assert_eq!(server.accepted(&study).await, 12_500);
     let server = server.restart();
     assert_eq!(server.state_of(&first).await, EstimateState::Running);
     assert_eq!(server.state_of(&second).await, EstimateState::Cancelled);
     assert_eq!(server.state_of(&third).await, EstimateState::Running);
-    // Cancelling the one being computed lets the next one through.
+    // Cancelling the running one lets the next one start.
     server.remove(&first).await;
     let ended = server.wait_for_estimate(&third).await;
     assert_eq!(ended.state, EstimateState::Done);
     assert_eq!(server.state_of(&first).await, EstimateState::Cancelled);
-    let answer = server.read(&format!("{second}?format=csv")).await;
-    answer.is_problem(409, E::EstimateNotReady);
+    let response = server.read(&format!("{second}?format=csv")).await;
+    response.is_problem(409, E::EstimateNotReady);
 }
 
-/// A job that took the process down three times is given up instead of doing it again.
+/// A job that crashed the process three times fails instead of running again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_deadly_job_is_given_up() {
+async fn a_crashing_job_is_abandoned() {
     let server = Harness::new();
     let study = server.study(3).await;
     let (directory, config) = server.stop();
     rusqlite::Connection::open(database_path(&config.data_dir))
         .unwrap()
         .execute(
-            "INSERT INTO estimates (study, number, state, request, attempts, created_at_ms)
+            "INSERT INTO estimates (study_pk, number, state, request, attempts, created_at_ms)
              VALUES (1, 1, 'running', '{}', 3, 0)",
             [],
         )
@@ -265,9 +265,9 @@ async fn a_deadly_job_is_given_up() {
     assert!(failed.problem.unwrap().detail.contains("stopped 3 times"));
 }
 
-/// However large it is, a result asked for as JSON is sent as it is stored: nobody reads and writes it anew.
+/// However large it is, a result requested as JSON is sent as it is stored, without parsing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_result_is_sent_as_it_is_stored() {
+async fn json_results_are_sent_as_they_are_stored() {
     let server = Harness::new();
     let study = study_with_reports(&server, 3).await;
     let location = server.ask_estimate(&study, json!({})).await;
@@ -277,8 +277,8 @@ async fn a_result_is_sent_as_it_is_stored() {
         .database()
         .execute("UPDATE estimates SET estimate = ?", [stored])
         .unwrap();
-    let answer = server.read(&format!("{location}?format=json")).await;
-    assert_eq!(answer.status, StatusCode::OK);
-    assert_eq!(answer.headers[header::CONTENT_TYPE], "application/json");
-    assert_eq!(answer.body, stored.as_bytes());
+    let response = server.read(&format!("{location}?format=json")).await;
+    assert_eq!(response.status, StatusCode::OK);
+    assert_eq!(response.headers[header::CONTENT_TYPE], "application/json");
+    assert_eq!(response.body, stored.as_bytes());
 }

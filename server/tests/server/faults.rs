@@ -1,4 +1,4 @@
-//! What goes wrong outside: full disks, damaged files, poisoned reports. Clear errors, nothing acknowledged lost.
+//! External faults: full disks, damaged files, poisoned reports. Errors are clear, and nothing acknowledged is lost.
 
 use std::{
     fs::OpenOptions,
@@ -16,14 +16,14 @@ use eigenveil_shared::{
 use serde_json::json;
 
 use crate::common::{
-    Harness, at, batch, batch_with, decoded, environment, new_id, patience::until, report_with,
-    shape,
+    Harness, at, batch, batch_with, decoded, environment, new_id, report_with, shape,
+    waiting::until,
 };
 
-/// Batches of this many reports.
+/// Number of reports in a batch.
 const BATCH: u64 = 500;
 
-/// A batch of fresh reports, of random seeds or of payloads that are all ones.
+/// A batch of new reports with random seeds, or with payloads that are all ones.
 fn fresh(study: &StudyDocument) -> Vec<u8> {
     let payload = match shape(study).payload_form() {
         PayloadForm::Seed => vec![7; 16],
@@ -34,7 +34,7 @@ fn fresh(study: &StudyDocument) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_full_store_is_said_and_deleting_makes_room() {
+async fn a_full_store_is_reported_and_deleting_frees_space() {
     let server = Harness::with(|config| config.max_store_bytes = Some(1 << 20));
     for changes in [
         json!({"name": "ballast"}),
@@ -44,7 +44,7 @@ async fn a_full_store_is_said_and_deleting_makes_room() {
     }
     let studies = server.app.store().studies();
     let [ballast, seeds] = [studies[0].document(), studies[1].document()];
-    // Half of the room goes to a study that will be deleted.
+    // Half of the space is used by a study that will be deleted.
     let mut filled = 0;
     while filled < 8_000 {
         let receipt = server.receipt(&ballast, fresh(&ballast)).await;
@@ -52,11 +52,11 @@ async fn a_full_store_is_said_and_deleting_makes_room() {
     }
     let mut acknowledged = 0;
     let refused = loop {
-        let answer = server.post_batch(&seeds, fresh(&seeds)).await;
-        if answer.status != StatusCode::OK {
-            break answer;
+        let response = server.post_batch(&seeds, fresh(&seeds)).await;
+        if response.status != StatusCode::OK {
+            break response;
         }
-        acknowledged += answer.json::<BatchReceipt>().accepted;
+        acknowledged += response.json::<BatchReceipt>().accepted;
         assert!(acknowledged < 100_000, "the limit is not kept");
     };
     let problem = refused.is_problem(507, E::StoreFull);
@@ -67,12 +67,16 @@ async fn a_full_store_is_said_and_deleting_makes_room() {
     );
     assert_eq!(refused.headers[header::RETRY_AFTER], "60");
     assert!(acknowledged > 0);
-    // An entry that is there already could still be changed.
+    // An existing entry could still be changed.
     let not_ready = server.get("/readyz").await;
     let problem = not_ready.is_problem(503, E::StoreUnavailable);
-    assert!(problem.detail.contains("no room"), "{}", problem.detail);
+    assert!(
+        problem.detail.contains("the store is full"),
+        "{}",
+        problem.detail
+    );
     assert_eq!(not_ready.headers[header::RETRY_AFTER], "5");
-    // Nothing is lost, and it stays so over a restart.
+    // Nothing is lost, even after a restart.
     assert_eq!(server.accepted(&seeds).await, acknowledged);
     let server = server.restart();
     assert_eq!(server.accepted(&seeds).await, acknowledged);
@@ -86,12 +90,12 @@ async fn a_full_store_is_said_and_deleting_makes_room() {
     server.order(&format!("{path}/close")).await;
     let deleted = server.remove(&path).await;
     assert_eq!(deleted.status, StatusCode::NO_CONTENT, "{deleted:?}");
-    until("deleting makes room", async || {
-        let answer = server.post_batch(&seeds, fresh(&seeds)).await;
-        if answer.status == StatusCode::OK {
+    until("deleting frees space", async || {
+        let response = server.post_batch(&seeds, fresh(&seeds)).await;
+        if response.status == StatusCode::OK {
             return true;
         }
-        answer.is_problem(507, E::StoreFull);
+        response.is_problem(507, E::StoreFull);
         false
     })
     .await;
@@ -100,10 +104,10 @@ async fn a_full_store_is_said_and_deleting_makes_room() {
     assert_eq!(server.get("/readyz").await.status, StatusCode::OK);
 }
 
-/// Pages of the database overwritten while the server was down: it either does not start or says at the report that
-/// the store is damaged, with a way out, and acknowledges nothing it could lose.
+/// Pages of the database are overwritten while the server is down: it either does not start or reports the damage, with
+/// a way out, when a report arrives. It acknowledges nothing it could lose.
 #[tokio::test]
-async fn a_damaged_store_is_said() {
+async fn a_damaged_store_is_reported() {
     let server = Harness::new();
     let study = server.seed_study().await;
     for _ in 0..20 {
@@ -135,22 +139,25 @@ async fn a_damaged_store_is_said() {
                 let error = store.submit(&stored, reports).await.unwrap_err();
                 assert_eq!(error.code(), E::StoreUnavailable, "{what}");
                 assert!(error.detail().contains("backup"), "{what}: {error}");
-                assert!(store.moment(&stored, Cancel::NEVER).is_err(), "{what}");
+                assert!(store.bucket_sums(&stored, Cancel::NEVER).is_err(), "{what}");
             }
         }
     }
-    // The backup is whole.
+    // The backup is undamaged.
     std::fs::write(&database, &whole).unwrap();
     let store = Store::open(&config, environment()).unwrap();
     assert_eq!(
-        store.moment(&store.studies()[0], Cancel::NEVER).unwrap().n,
+        store
+            .bucket_sums(&store.studies()[0], Cancel::NEVER)
+            .unwrap()
+            .n,
         20 * BATCH
     );
 }
 
-/// A report longer than any honest device's is refused, alone and in a batch, and the sums stay as they are.
+/// A report larger than any honest device's is rejected, alone and in a batch, and the sums do not change.
 #[tokio::test]
-async fn implausible_reports_are_refused() {
+async fn implausible_reports_are_rejected() {
     let server = Harness::new();
     for mechanism in [
         "symmetric-gaussian",
@@ -161,7 +168,7 @@ async fn implausible_reports_are_refused() {
         let shape = shape(&study);
         let bound = shape.norm_bound().unwrap();
         let with = |factor: f64| {
-            // Everything in one diagonal entry, which counts once whatever the coordinates are.
+            // Everything in one diagonal entry, which counts once for any mechanism.
             let value = factor * bound.limit();
             let bytes = match shape.payload_form() {
                 PayloadForm::Floats => (value as f32).to_le_bytes(),
@@ -184,7 +191,7 @@ async fn implausible_reports_are_refused() {
         let refused: Vec<_> = receipt.refused.iter().map(|r| (r.index, r.code)).collect();
         let implausible = [(1, E::ImplausibleReport), (3, E::PayloadOutOfRange)];
         let expected = match mechanism {
-            // Integers have a bound of their own.
+            // Integers have their own bound.
             "discrete-gaussian" => implausible,
             _ => implausible.map(|(index, _)| (index, E::ImplausibleReport)),
         };
@@ -193,12 +200,12 @@ async fn implausible_reports_are_refused() {
         assert_eq!(server.total(&study), before);
         assert_eq!(server.accepted(&study).await, 3);
     }
-    // Every seed is a report: there is nothing to refuse.
+    // Every seed is a valid report.
     let study = server.seed_study().await;
     assert_eq!(shape(&study).norm_bound(), None);
 }
 
-/// Finished estimates are kept as long as the operator says, and only so many may wait.
+/// Finished estimates are stored as long as configured, and only so many may wait.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn estimates_have_limits() {
     let server = Harness::with(|config| {
@@ -208,21 +215,21 @@ async fn estimates_have_limits() {
     let study = server.study(3).await;
     server.count_one(&study).await;
     let path = at(&study, "/estimates");
-    // Several at a time, until one has come while another waited.
+    // Several at a time, until one has come while another was waiting.
     let (mut asked, mut refused) = (0, 0);
     until("one is refused", async || {
         let ask = || server.tell(&path, json!({}));
-        let answers: [_; 4] = tokio::join!(ask(), ask(), ask(), ask()).into();
-        for answer in answers {
-            if answer.status == StatusCode::TOO_MANY_REQUESTS {
-                answer.is_problem(429, E::TooManyRequests);
-                assert!(answer.headers.contains_key(header::RETRY_AFTER));
+        let responses: [_; 4] = tokio::join!(ask(), ask(), ask(), ask()).into();
+        for response in responses {
+            if response.status == StatusCode::TOO_MANY_REQUESTS {
+                response.is_problem(429, E::TooManyRequests);
+                assert!(response.headers.contains_key(header::RETRY_AFTER));
                 refused += 1;
                 continue;
             }
-            assert_eq!(answer.status, StatusCode::ACCEPTED);
+            assert_eq!(response.status, StatusCode::ACCEPTED);
             asked += 1;
-            let location = answer.headers[header::LOCATION].to_str().unwrap();
+            let location = response.headers[header::LOCATION].to_str().unwrap();
             let number: u64 = location.rsplit('/').next().unwrap().parse().unwrap();
             assert!((1..=asked + 3).contains(&number), "{location}");
         }

@@ -1,4 +1,4 @@
-//! Row-sparse estimates from seeds on disk, read twice: small ones as the server makes them, and p = 20,000.
+//! Row-sparse estimates in two passes over the seeds on disk: small ones as the server makes them, and p = 20,000.
 
 use std::{path::Path, sync::mpsc::sync_channel, time::Instant};
 
@@ -24,13 +24,13 @@ use serde_json::{Value, json};
 use crate::common::{Harness, batch_with, decoded, design, environment, new_id};
 
 fn population(p: usize, k: usize, s: usize) -> Population {
-    // With unit rows each component has 1/(k+1) of the variance: k·p against p·1.
+    // With unit rows each component has 1/(k+1) of the variance: k·p versus p·1.
     let spike = p as f64;
     let mut rng = ChaCha8Rng::seed_from_u64(20_000);
     Model::sparse(p, k, s, spike).draw(&mut rng).unwrap()
 }
 
-/// Reports of `count` participants, the same for the same number of the batch.
+/// Reports of `count` participants; the same for the same batch number.
 fn reports(
     params: &StudyParams,
     population: &Population,
@@ -49,9 +49,9 @@ fn reports(
     (0..count).map(one).collect()
 }
 
-/// The same study estimated with the sums of its buckets and from its seeds; then with too little memory.
+/// The same study estimated from bucket sums and from its seeds; then with too little memory.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_server_streams_seeds_from_the_dimension_it_is_told() {
+async fn seeds_are_streamed_from_the_configured_dimension() {
     let p = 230;
     let mut server = Harness::new();
     let changes = json!({"dimension": p, "mechanism": "double-cap", "delta": null, "epsilon": 6.0});
@@ -70,7 +70,7 @@ async fn the_server_streams_seeds_from_the_dimension_it_is_told() {
         .unwrap();
     assert_eq!(whole.eigenvalues.len(), p);
     server.config.tuning.sparse_streaming_min_dimension = p;
-    // A sum a bucket would not fit.
+    // A sum for each bucket would not fit.
     server.config.sum_cache_bytes = 20 << 20;
     let mut server = server.restart();
     let streamed = server
@@ -94,7 +94,7 @@ async fn the_server_streams_seeds_from_the_dimension_it_is_told() {
         let (a, b) = (a.direction_se.unwrap(), b.direction_se.unwrap());
         assert!((a / b - 1.0).abs() < 1e-3, "{a} {b}");
     }
-    // Plain PCA and cross-validation go the other way.
+    // Plain PCA and cross-validation use the sums.
     let plain = server
         .estimated(&study, json!({"k": 2}))
         .await
@@ -129,7 +129,7 @@ fn f1(found: &[usize], truth: &[usize]) -> f64 {
     2.0 * hits / (found.len() + truth.len()) as f64
 }
 
-/// Fills the study of this directory up to n reports, on all processors; what is there already stays.
+/// Fills the study in this directory up to n reports on all processors; existing reports stay.
 async fn collect(store: &Store, document: Value, population: &Population, n: u64) -> StudyParams {
     const BATCH: usize = 500;
     let study = match store.studies().first() {
@@ -149,7 +149,7 @@ async fn collect(store: &Store, document: Value, population: &Population, n: u64
             let (full, params) = (full.clone(), &params);
             scope.spawn(move || {
                 for batch in (first + thread..last).step_by(threads as usize) {
-                    // Identifiers of their own, whatever an earlier run stored.
+                    // Identifiers that no earlier run stored.
                     let mut some = reports(params, population, batch, BATCH);
                     for (i, (id, _)) in some.iter_mut().enumerate() {
                         let mut random = [0; 16];
@@ -187,8 +187,8 @@ fn loadings(estimate: &Estimate) -> DMatrix<f64> {
     DMatrix::from_vec(estimate.p, estimate.components.len(), columns)
 }
 
-/// The whole of p = 20,000: 40 active rows, five components, ε = 4, 10⁵ real reports, which take minutes to make and are
-/// kept under `target/tmp` for the next run.
+/// The whole of p = 20,000: 40 active rows, five components, ε = 4, 10⁵ real reports, which take minutes to make and
+/// are stored under `target/tmp` for the next run.
 ///
 /// ```console
 /// bash -c 'ulimit -v 16000000; cargo test --workspace --release --test server large_sparse:: -- --ignored --nocapture'
@@ -199,7 +199,7 @@ async fn twenty_thousand_dimensions_from_seeds_on_disk() {
     let number = |name: &str, default: usize| {
         std::env::var(name).map_or(default, |value| value.parse().unwrap())
     };
-    // Smaller ones to try the test itself.
+    // Smaller numbers for trying the test itself.
     let p = number("EIGENVEIL_LARGE_P", 20_000);
     let n = number("EIGENVEIL_LARGE_N", 100_000) as u64;
     let population = population(p, 5, 40);
@@ -224,7 +224,7 @@ async fn twenty_thousand_dimensions_from_seeds_on_disk() {
                 name: "large",
                 k,
                 sparse: Some(&settings),
-                sum_cache_bytes: u64::MAX,
+                memory_bytes: u64::MAX,
                 stream_from: 1,
             };
             estimate(Source::Seeds(&seeds), &params, &request, Cancel::NEVER)

@@ -1,4 +1,4 @@
-//! Limits for addresses and tokens, and whose word about an address counts.
+//! Rate limits by address and token, and which proxies are trusted.
 
 use std::net::SocketAddr;
 
@@ -10,10 +10,15 @@ use axum::{
 use eigenveil_server::ServerConfig;
 use eigenveil_shared::ErrorCode;
 
-use crate::common::{Answer, Harness};
+use crate::common::{Harness, Reply};
 
-/// Asks for the list of studies from this address, with a token, or with an address that a proxy says it speaks for.
-async fn ask(server: &Harness, from: &str, token: Option<&str>, claim: Option<&str>) -> Answer {
+/// Requests the list of studies from this address, with a token, or with a forwarded address claimed by a proxy.
+async fn list_studies(
+    server: &Harness,
+    from: &str,
+    token: Option<&str>,
+    claim: Option<&str>,
+) -> Reply {
     let peer: SocketAddr = format!("{from}:40000").parse().unwrap();
     let mut request = Request::get("/v1/studies").extension(ConnectInfo(peer));
     if let Some(token) = token {
@@ -26,10 +31,10 @@ async fn ask(server: &Harness, from: &str, token: Option<&str>, claim: Option<&s
 }
 
 #[track_caller]
-fn is_limited(answer: &Answer, what: &str) {
-    let problem = answer.is_problem(429, ErrorCode::TooManyRequests);
+fn is_limited(response: &Reply, what: &str) {
+    let problem = response.is_problem(429, ErrorCode::TooManyRequests);
     assert!(problem.detail.contains(what), "{problem:?}");
-    let wait: u64 = answer.headers[header::RETRY_AFTER]
+    let wait: u64 = response.headers[header::RETRY_AFTER]
         .to_str()
         .unwrap()
         .parse()
@@ -39,32 +44,35 @@ fn is_limited(answer: &Answer, what: &str) {
 }
 
 #[tokio::test]
-async fn guessing_tokens_ends_soon_and_the_right_one_is_never_put_off() {
+async fn failed_authentications_are_limited_and_the_correct_token_is_never_delayed() {
     let server = Harness::with(|config| config.failed_auth_per_minute = 3);
     let right = server.token.clone();
-    // The right one costs nothing.
+    // The correct token costs nothing.
     for _ in 0..9 {
-        let answer = ask(&server, "192.0.2.7", Some(&right), None).await;
-        assert_eq!(answer.status, 200);
+        let response = list_studies(&server, "192.0.2.7", Some(&right), None).await;
+        assert_eq!(response.status, 200);
     }
     for guess in ["a", "b", "c"] {
-        let answer = ask(&server, "192.0.2.7", Some(guess), None).await;
-        answer.is_problem(403, ErrorCode::Forbidden);
+        let response = list_studies(&server, "192.0.2.7", Some(guess), None).await;
+        response.is_problem(403, ErrorCode::Forbidden);
     }
-    let answer = ask(&server, "192.0.2.7", Some("d"), None).await;
-    is_limited(&answer, "refused tokens");
-    // The header that names whoever asks does not help where no proxy is trusted.
-    let answer = ask(&server, "192.0.2.7", Some("d"), Some("192.0.2.99")).await;
-    is_limited(&answer, "refused tokens");
-    // Somebody behind the same address guesses; the operator goes on.
+    let response = list_studies(&server, "192.0.2.7", Some("d"), None).await;
+    is_limited(&response, "failed authentications");
+    // The forwarding header does not help without a trusted proxy.
+    let response = list_studies(&server, "192.0.2.7", Some("d"), Some("192.0.2.99")).await;
+    is_limited(&response, "failed authentications");
+    // Somebody at the same address guesses tokens; the operator is not affected.
     for _ in 0..9 {
-        let answer = ask(&server, "192.0.2.7", Some(&right), None).await;
-        assert_eq!(answer.status, 200);
+        let response = list_studies(&server, "192.0.2.7", Some(&right), None).await;
+        assert_eq!(response.status, 200);
     }
-    // What needs no token goes on, and so do others.
-    assert_eq!(ask(&server, "192.0.2.7", None, None).await.status, 200);
-    let answer = ask(&server, "192.0.2.8", Some(&right), None).await;
-    assert_eq!(answer.status, 200);
+    // Requests without a token continue, and so do other addresses.
+    assert_eq!(
+        list_studies(&server, "192.0.2.7", None, None).await.status,
+        200
+    );
+    let response = list_studies(&server, "192.0.2.8", Some(&right), None).await;
+    assert_eq!(response.status, 200);
 }
 
 #[tokio::test]
@@ -73,53 +81,59 @@ async fn behind_a_trusted_proxy_each_client_has_its_own_limit() {
         config.address_requests_per_minute = Some(2);
         config.trusted_proxies = vec!["10.0.0.0/8".parse().unwrap()];
     });
-    let through = async |client: &str| ask(&server, "10.0.0.1", None, Some(client)).await;
+    let through = async |client: &str| list_studies(&server, "10.0.0.1", None, Some(client)).await;
     for _ in 0..2 {
         assert_eq!(through("192.0.2.7").await.status, 200);
     }
     is_limited(&through("192.0.2.7").await, "requests from this address");
-    // Nothing the client writes to the left of the proxy's word makes it another.
+    // Whatever the client writes to the left of the proxy's entry changes nothing.
     is_limited(
         &through("203.0.113.1, 192.0.2.7").await,
         "requests from this address",
     );
     assert_eq!(through("192.0.2.8").await.status, 200);
-    // Not through the proxy, and so not believed.
-    let direct = async |claim: &str| ask(&server, "192.0.2.9", None, Some(claim)).await;
+    // Not through the proxy, so not trusted.
+    let direct = async |claim: &str| list_studies(&server, "192.0.2.9", None, Some(claim)).await;
     assert_eq!(direct("1.1.1.1").await.status, 200);
     assert_eq!(direct("2.2.2.2").await.status, 200);
     is_limited(&direct("3.3.3.3").await, "requests from this address");
 }
 
 #[tokio::test]
-async fn a_token_has_a_limit_wherever_it_is_used() {
+async fn a_token_has_one_limit_for_api_and_sessions() {
     let server = Harness::with(|config| config.token_requests_per_minute = Some(2));
     let token = server.token.clone();
     for peer in ["192.0.2.7", "192.0.2.8"] {
-        assert_eq!(ask(&server, peer, Some(&token), None).await.status, 200);
+        assert_eq!(
+            list_studies(&server, peer, Some(&token), None).await.status,
+            200
+        );
     }
-    let third = ask(&server, "192.0.2.9", Some(&token), None).await;
+    let third = list_studies(&server, "192.0.2.9", Some(&token), None).await;
     is_limited(&third, "requests with this token");
-    assert_eq!(ask(&server, "192.0.2.9", None, None).await.status, 200);
+    assert_eq!(
+        list_studies(&server, "192.0.2.9", None, None).await.status,
+        200
+    );
 }
 
-/// Spelt otherwise, it is the same token, and one that is nobody's takes no place in the table.
+/// Written differently it is the same token, and an unknown token is not tracked.
 #[tokio::test]
-async fn a_token_is_counted_by_what_it_is_and_not_by_how_it_is_written() {
+async fn a_token_is_counted_however_its_header_is_written() {
     let server = Harness::with(|config| config.token_requests_per_minute = Some(3));
     let mut statuses = Vec::new();
     for scheme in ["Bearer ", "bearer ", "BEARER   ", "bEaReR "] {
         let request = Request::get("/v1/studies")
             .header(header::AUTHORIZATION, format!("{scheme}{}", server.token));
-        let answer = server.send(request.body(Body::empty()).unwrap()).await;
-        statuses.push(answer.status.as_u16());
+        let response = server.send(request.body(Body::empty()).unwrap()).await;
+        statuses.push(response.status.as_u16());
     }
     assert_eq!(statuses, [200, 200, 200, 429]);
 }
 
-/// What is shipped believes the proxy that it is shipped with, and the proxy says who asks and how.
+/// The shipped configuration trusts the shipped proxy, which forwards the client's address and the scheme.
 #[tokio::test]
-async fn the_shipped_configuration_sees_through_the_shipped_proxy() {
+async fn the_shipped_configuration_trusts_the_shipped_proxy() {
     let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/../packaging/");
     let settings = ServerConfig::from_file(format!("{shipped}eigenveil.toml").as_ref()).unwrap();
     let server = Harness::with(|config| {
@@ -128,11 +142,11 @@ async fn the_shipped_configuration_sees_through_the_shipped_proxy() {
     });
     for proxy in ["127.0.0.1", "[::1]"] {
         for client in ["192.0.2.7", "192.0.2.8"] {
-            let guess = async || ask(&server, proxy, Some("x"), Some(client)).await;
+            let guess = async || list_studies(&server, proxy, Some("x"), Some(client)).await;
             if proxy == "127.0.0.1" {
                 guess().await.is_problem(403, ErrorCode::Forbidden);
             }
-            is_limited(&guess().await, "refused tokens");
+            is_limited(&guess().await, "failed authentications");
         }
     }
     let nginx = std::fs::read_to_string(format!("{shipped}nginx.conf")).unwrap();
@@ -147,11 +161,14 @@ async fn the_shipped_configuration_sees_through_the_shipped_proxy() {
     assert!(caddy.contains("Strict-Transport-Security"));
 }
 
-/// By default nobody who sends reports is limited by where he sits: a clinic, a carrier's NAT.
+/// By default devices are not limited by their address: a clinic, a carrier's NAT.
 #[tokio::test]
-async fn by_default_many_may_share_an_address() {
+async fn by_default_requests_from_one_address_are_not_limited() {
     let server = Harness::new();
     for _ in 0..2_000 {
-        assert_eq!(ask(&server, "192.0.2.7", None, None).await.status, 200);
+        assert_eq!(
+            list_studies(&server, "192.0.2.7", None, None).await.status,
+            200
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! What `/metrics` says, and to whom.
+//! The contents of `/metrics`, and who may read it.
 
 use axum::http::{StatusCode, header};
 use eigenveil_shared::ErrorCode;
@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::common::{Harness, batch, new_id, refused, report};
 
-/// The value of a line without its labels, or with all of them.
+/// The value of a line with this name and labels.
 fn value(text: &str, name: &str) -> f64 {
     let line = text
         .lines()
@@ -17,17 +17,17 @@ fn value(text: &str, name: &str) -> f64 {
 }
 
 async fn scrape(server: &Harness) -> String {
-    let answer = server.read("/metrics").await;
-    assert_eq!(answer.status, StatusCode::OK);
-    let media_type = answer.headers[header::CONTENT_TYPE].to_str().unwrap();
+    let response = server.read("/metrics").await;
+    assert_eq!(response.status, StatusCode::OK);
+    let media_type = response.headers[header::CONTENT_TYPE].to_str().unwrap();
     assert!(media_type.starts_with("application/openmetrics-text"));
-    let text = String::from_utf8(answer.body).unwrap();
+    let text = String::from_utf8(response.body).unwrap();
     assert!(text.ends_with("# EOF\n"));
     text
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn everything_that_happens_is_counted_under_the_documented_names() {
+async fn every_documented_metric_is_counted() {
     let server = Harness::new();
     let study = server.study_with(json!({"name": "Secret Name"})).await;
     let (one, other) = (new_id(), new_id());
@@ -41,10 +41,10 @@ async fn everything_that_happens_is_counted_under_the_documented_names() {
     }
     let framed = batch(&study, &[(one, 0.5), (other, 0.5), (new_id(), f32::NAN)]);
     let all_bytes = 2 * bytes + framed.len();
-    let answer = server.post_batch(&study, framed).await;
-    assert_eq!(answer.status, StatusCode::OK);
-    let answer = server.post_report(&study, vec![1, 0, 3]).await;
-    answer.is_problem(400, ErrorCode::MalformedReport);
+    let response = server.post_batch(&study, framed).await;
+    assert_eq!(response.status, StatusCode::OK);
+    let response = server.post_report(&study, vec![1, 0, 3]).await;
+    response.is_problem(400, ErrorCode::MalformedReport);
     server.estimated(&study, json!({"k": 1})).await;
 
     let text = scrape(&server).await;
@@ -94,7 +94,7 @@ async fn everything_that_happens_is_counted_under_the_documented_names() {
     assert!(value(&text, "eigenveil_disk_free_bytes") > 4_096.0);
     assert!(value(&text, "eigenveil_resident_memory_bytes") > 1e6);
 
-    // The guide has every name, and nothing of a study is told.
+    // The reference lists every name, and nothing reveals a study.
     let guide = include_str!("../../../docs/server-reference.md");
     for line in text.lines().filter(|line| line.starts_with("# TYPE ")) {
         let name = line.split(' ').nth(2).unwrap();
@@ -107,7 +107,7 @@ async fn everything_that_happens_is_counted_under_the_documented_names() {
 }
 
 #[tokio::test]
-async fn metrics_need_a_token_unless_the_operator_says_otherwise() {
+async fn metrics_need_a_token_unless_configured_otherwise() {
     let server = Harness::new();
     refused(server.get("/metrics"), 401, ErrorCode::Unauthorized).await;
     let open = Harness::with(|config| config.metrics_without_token = true);

@@ -1,4 +1,4 @@
-//! The OpenAPI document: what is served is what it says, and who may do what, path by path.
+//! The OpenAPI document: it matches what is served, and says who may do what, path by path.
 
 use std::{collections::BTreeSet, path::PathBuf};
 
@@ -14,11 +14,11 @@ use eigenveil_shared::{
 use rusqlite::types::Value as Cell;
 use serde_json::{Value, json};
 
-use crate::common::{Answer, Harness, at};
+use crate::common::{Harness, Reply, at};
 
 const METHODS: [&str; 5] = ["get", "post", "put", "delete", "patch"];
 
-/// What anybody may ask for. A new path is the operator's, or it is named here on purpose.
+/// Public operations. A new path is for the operator unless it is listed here.
 const PUBLIC: [(&str, &str); 6] = [
     ("get", "/healthz"),
     ("get", "/openapi.json"),
@@ -28,7 +28,7 @@ const PUBLIC: [(&str, &str); 6] = [
     ("post", "/v1/studies/{id}/reports"),
 ];
 
-/// What analysts may ask for.
+/// Operations for analysts.
 const ANALYSTS: [(&str, &str); 3] = [
     ("get", "/metrics"),
     ("get", "/v1/studies/{id}/estimates"),
@@ -38,7 +38,7 @@ const ANALYSTS: [(&str, &str); 3] = [
 struct Operation {
     method: String,
     path: String,
-    /// Names of the schemes that admit, none for a public one.
+    /// Names of the accepted security schemes; none for a public operation.
     schemes: BTreeSet<String>,
 }
 
@@ -76,7 +76,7 @@ fn golden_file() {
     );
 }
 
-/// Where a part of the document points, there is something.
+/// All references resolve.
 #[test]
 fn every_reference_resolves() {
     fn references<'a>(value: &'a Value, found: &mut BTreeSet<&'a str>) {
@@ -100,7 +100,7 @@ fn every_reference_resolves() {
 }
 
 #[test]
-fn every_operation_is_somebodys_on_purpose() {
+fn every_operation_has_an_intended_role() {
     let with = |wanted: &[&str]| -> Vec<(String, String)> {
         let wanted: BTreeSet<String> = wanted.iter().map(|&name| name.to_owned()).collect();
         let operations = operations().into_iter();
@@ -124,16 +124,16 @@ fn every_operation_is_somebodys_on_purpose() {
     assert!(operators.len() >= 16, "{operators:?}");
 }
 
-/// The table of routes is the only place where there are any, so that the document has them all.
+/// All routes are in one table, so that the document has all of them.
 #[test]
-fn routes_are_in_the_one_table() {
+fn all_routes_are_in_one_table() {
     let source = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src");
     let files = ["http", "routes"].map(|folder| std::fs::read_dir(source.join(folder)).unwrap());
     let mut served = 0;
     for entry in files.into_iter().flatten() {
         let path = entry.unwrap().path();
         let source = std::fs::read_to_string(&path).unwrap();
-        // Pages are not the interface; server/tests/server/pages.rs has the table of theirs.
+        // Pages are not part of the API; server/tests/server/pages.rs has their table.
         let source = source.replacen(".merge(pages::routes(app.clone()))", "", 1);
         for other in [
             ".route(",
@@ -161,11 +161,11 @@ fn routes_are_in_the_one_table() {
 }
 
 #[tokio::test]
-async fn what_is_served_is_the_document_and_every_path_takes_its_methods_alone() {
+async fn the_served_document_is_this_one_and_paths_allow_only_its_methods() {
     let server = Harness::new();
-    let answer = server.get("/openapi.json").await;
-    assert_eq!(answer.headers[header::CONTENT_TYPE], "application/json");
-    assert_eq!(answer.json::<Value>(), openapi());
+    let response = server.get("/openapi.json").await;
+    assert_eq!(response.headers[header::CONTENT_TYPE], "application/json");
+    assert_eq!(response.json::<Value>(), openapi());
     let operations = operations();
     let paths: BTreeSet<&String> = operations.iter().map(|o| &o.path).collect();
     for path in paths {
@@ -175,19 +175,19 @@ async fn what_is_served_is_the_document_and_every_path_takes_its_methods_alone()
                 .any(|o| o.path == *path && o.method == method);
             let uri = path.replace("{id}", &"0".repeat(32));
             let uri = uri.replace("{number}", "1").replace("{token}", "00");
-            let answer = server.operator(&method.to_uppercase(), &uri, None).await;
+            let response = server.operator(&method.to_uppercase(), &uri, None).await;
             assert_eq!(
-                answer.status == 405,
+                response.status == 405,
                 !known,
                 "{method} {path}: {}",
-                answer.status
+                response.status
             );
             if !known {
-                answer.is_problem(405, E::MethodNotAllowed);
-                assert!(answer.headers.contains_key(header::ALLOW), "{path}");
-            } else if answer.status == 404 {
+                response.is_problem(405, E::MethodNotAllowed);
+                assert!(response.headers.contains_key(header::ALLOW), "{path}");
+            } else if response.status == 404 {
                 assert_ne!(
-                    answer.json::<Problem>().code,
+                    response.json::<Problem>().code,
                     E::NotFound,
                     "{method} {path}"
                 );
@@ -197,19 +197,19 @@ async fn what_is_served_is_the_document_and_every_path_takes_its_methods_alone()
 }
 
 /// A server with something behind every path.
-struct Full {
+struct PopulatedServer {
     server: Harness,
     study: StudyDocument,
     paths: Vec<(String, String)>,
-    /// Old or wrong, with the status they are answered.
+    /// Outdated or wrong tokens, with the status they get.
     useless: Vec<(&'static str, Option<String>, u16)>,
-    /// Reads the estimates of `study`.
+    /// May read the estimates of `study`.
     analyst: String,
-    /// Reads those of another study.
+    /// May read the estimates of another study.
     other_analyst: String,
 }
 
-impl Full {
+impl PopulatedServer {
     async fn new() -> Self {
         let mut server = Harness::new();
         let study = server
@@ -225,15 +225,15 @@ impl Full {
         let mut analysts = Vec::new();
         for study in [&study, &other, &study] {
             let wanted = json!({ "name": "somebody", "study": study.id });
-            let answer = server.tell("/v1/tokens", wanted).await;
-            analysts.push(answer.json::<CreatedAnalyst>());
+            let response = server.tell("/v1/tokens", wanted).await;
+            analysts.push(response.json::<CreatedAnalyst>());
         }
         let revoked = analysts.pop().unwrap();
         let path = format!("/v1/tokens/{}", revoked.analyst.id);
         assert_eq!(server.remove(&path).await.status, 204);
         let old = server.token.clone();
-        let answer = server.order("/v1/operator-token").await;
-        server.token = answer.json::<RotatedToken>().token;
+        let response = server.order("/v1/operator-token").await;
+        server.token = response.json::<RotatedToken>().token;
         let bearer = |token: &str| Some(format!("Bearer {token}"));
         let paths = operations().into_iter().map(|operation| {
             let path = operation
@@ -262,7 +262,7 @@ impl Full {
         }
     }
 
-    async fn ask(&self, method: &str, path: &str, authorization: Option<&str>) -> Answer {
+    async fn ask(&self, method: &str, path: &str, authorization: Option<&str>) -> Reply {
         let mut request = Request::builder()
             .method(method.to_uppercase().as_str())
             .uri(path)
@@ -303,38 +303,38 @@ impl Full {
 }
 
 #[tokio::test]
-async fn without_the_right_token_nothing_is_told_and_nothing_changes() {
-    let full = Full::new().await;
+async fn without_the_right_token_nothing_is_shown_or_changed() {
+    let full = PopulatedServer::new().await;
     let before = full.stored();
     let mut refused = 0;
     for (operation, (_, path)) in operations().iter().zip(&full.paths) {
         let mut who: Vec<(&str, Option<String>, u16)> = full.useless.clone();
         let analyst = |token: &str| Some(format!("Bearer {token}"));
         if operation.schemes.contains("analyst") {
-            let answer = full
+            let response = full
                 .ask(&operation.method, path, analyst(&full.analyst).as_deref())
                 .await;
-            assert_eq!(answer.status, 200, "{path}");
+            assert_eq!(response.status, 200, "{path}");
         } else {
             who.push(("an analyst's", analyst(&full.analyst), 403));
         }
-        // What is of the server, not of a study, is for every analyst.
+        // What belongs to the server rather than to a study is for every analyst.
         if operation.path == "/metrics" {
             let token = analyst(&full.other_analyst);
-            let answer = full.ask(&operation.method, path, token.as_deref()).await;
-            assert_eq!(answer.status, 200, "{path}");
+            let response = full.ask(&operation.method, path, token.as_deref()).await;
+            assert_eq!(response.status, 200, "{path}");
         } else {
             who.push(("another's analyst's", analyst(&full.other_analyst), 403));
         }
         for (whose, authorization, status) in who {
             let told = format!("{} {path} with {whose}", operation.method);
             let authorization = authorization.as_deref();
-            let answer = full.ask(&operation.method, path, authorization).await;
+            let response = full.ask(&operation.method, path, authorization).await;
             if operation.schemes.is_empty() {
-                // Public; what shows the operator more, drafts, refuses tokens that are none.
+                // Public; endpoints that show drafts to the operator still reject invalid tokens.
                 let strict = ["/v1/studies", "/v1/studies/{id}"].contains(&operation.path.as_str());
                 assert!(
-                    strict || !matches!(answer.status.as_u16(), 401 | 403),
+                    strict || !matches!(response.status.as_u16(), 401 | 403),
                     "{told}"
                 );
                 continue;
@@ -345,23 +345,23 @@ async fn without_the_right_token_nothing_is_told_and_nothing_changes() {
             } else {
                 E::Forbidden
             };
-            answer.is_problem(status, code);
+            response.is_problem(status, code);
             assert_eq!(
-                answer.headers.contains_key(header::WWW_AUTHENTICATE),
+                response.headers.contains_key(header::WWW_AUTHENTICATE),
                 status == 401,
                 "{told}"
             );
-            // The same words for what is not there.
+            // The same text as for something that does not exist.
             let elsewhere = path
                 .replace(&full.study.id, &"f".repeat(32))
                 .replace("/estimates/1", "/estimates/99");
             let nothing = full.ask(&operation.method, &elsewhere, authorization).await;
             assert_eq!(
                 (nothing.status, &nothing.body),
-                (answer.status, &answer.body),
+                (response.status, &response.body),
                 "{told}"
             );
-            let text = String::from_utf8(answer.body).unwrap();
+            let text = String::from_utf8(response.body).unwrap();
             for secret in [
                 full.study.id.as_str(),
                 full.study.name.as_str(),
@@ -380,14 +380,14 @@ async fn without_the_right_token_nothing_is_told_and_nothing_changes() {
     assert_eq!(full.stored(), before);
 }
 
-/// The dump of the store would show a change.
+/// The dump of the store shows every change.
 #[tokio::test]
 async fn the_right_token_changes_something() {
-    let full = Full::new().await;
+    let full = PopulatedServer::new().await;
     let before = full.stored();
     let bearer = format!("Bearer {}", full.server.token);
     let path = format!("/v1/studies/{}/open", full.study.id);
-    let answer = full.ask("post", &path, Some(&bearer)).await;
-    assert_eq!(answer.status, 200);
+    let response = full.ask("post", &path, Some(&bearer)).await;
+    assert_eq!(response.status, 200);
     assert_ne!(full.stored(), before);
 }

@@ -19,7 +19,7 @@ use tower::ServiceExt;
 
 use crate::{
     browser::{Browser, Page},
-    common::{self, Answer, Harness, at, new_id, patience::within, refused, report},
+    common::{self, Harness, Reply, at, new_id, refused, report, waiting::within},
     running::{Running, get},
 };
 
@@ -36,7 +36,7 @@ const FORM: [(&str, &str); 9] = [
     ("share", "60"),
 ];
 
-/// The button that makes the study.
+/// The button that creates the study.
 pub(crate) const CREATE: (&str, &str) = ("step", "create");
 
 pub(crate) fn form(changes: &[(&'static str, &'static str)]) -> Vec<(&'static str, &'static str)> {
@@ -49,7 +49,7 @@ pub(crate) fn form(changes: &[(&'static str, &'static str)]) -> Vec<(&'static st
     fields
 }
 
-/// A new study, made with the form.
+/// A new study, created with the form.
 async fn create(
     browser: &mut Browser<'_>,
     changes: &[(&'static str, &'static str)],
@@ -65,7 +65,7 @@ async fn analyst_token(server: &Harness, wanted: Value) -> CreatedAnalyst {
 }
 
 async fn upload(server: &Harness, study: &StudyDocument, reports: usize) {
-    // Each different: a seed that comes again is counted once.
+    // All different: a duplicate seed would be counted once.
     for number in 1..=reports {
         server
             .counts(study, report(study, new_id(), number as f32))
@@ -74,14 +74,17 @@ async fn upload(server: &Harness, study: &StudyDocument, reports: usize) {
 }
 
 #[tokio::test]
-async fn from_a_study_to_a_download_without_a_script() {
+async fn everything_works_without_a_script() {
     let server = Harness::new();
     let mut browser = Browser::new(&server);
     assert!(browser.page("/").await.has("#empty"));
-    // The operator's pages send to the login and back.
-    let answer = browser.get("/studies/new").await;
-    assert_eq!(answer.status, StatusCode::SEE_OTHER);
-    assert_eq!(answer.headers[header::LOCATION], "/login?next=/studies/new");
+    // Operator pages redirect to the login and back.
+    let response = browser.get("/studies/new").await;
+    assert_eq!(response.status, StatusCode::SEE_OTHER);
+    assert_eq!(
+        response.headers[header::LOCATION],
+        "/login?next=/studies/new"
+    );
     let login = browser.page("/login?next=/studies/new").await;
     let next = login.value("input[name=next]");
     let before = browser.cookie.clone();
@@ -90,29 +93,29 @@ async fn from_a_study_to_a_download_without_a_script() {
         .act("/login", &[("token", &token), ("next", &next)])
         .await;
     assert!(create.has("form#create") && create.has("table#plan"));
-    // The identifier from before the login is worth nothing now.
+    // The session identifier from before the login is worthless now.
     assert_ne!(browser.cookie, before);
     assert!(!create.body().contains(&server.token));
 
-    // The planner shows other numbers for other designs, and keeps what was typed.
+    // The planner shows other numbers for other designs, and keeps the input.
     let mut errors = Vec::new();
     for epsilon in ["2", "8"] {
         let fields = form(&[("epsilon", epsilon), ("step", "plan")]);
-        let answer = browser.post("/studies/new", &fields).await;
-        assert_eq!(answer.status, StatusCode::OK);
-        let page = Page::new(answer);
+        let response = browser.post("/studies/new", &fields).await;
+        assert_eq!(response.status, StatusCode::OK);
+        let page = Page::new(response);
         assert_eq!(page.value("#epsilon"), epsilon);
         assert_eq!(page.value("#name"), FORM[0].1);
         errors.push(page.text("#expected").parse::<f64>().unwrap());
-        browser.picture(&page.links("#planner img")[0]).await;
+        browser.figure(&page.links("#planner img")[0]).await;
     }
     assert!(errors[1] < errors[0], "{errors:?}");
     assert!(server.app.store().studies().is_empty());
 
-    // What is wrong is said beside its field; nothing is created.
+    // Errors are shown beside their field; nothing is created.
     let wrong = form(&[("epsilon", "17"), ("k", "9"), ("name", ""), CREATE]);
     let page = browser.refused("/studies/new", &wrong, 422).await;
-    page.says("#name-help", "it needs 1 to 200");
+    page.says("#name-help", "it must have 1 to 200");
     assert!(page.has("#epsilon[aria-invalid]"));
     assert_eq!(page.value("#epsilon"), "17");
     assert!(server.app.store().studies().is_empty());
@@ -127,7 +130,7 @@ async fn from_a_study_to_a_download_without_a_script() {
     assert_eq!(page.text("#reports"), "40");
     assert!(page.text("#error-now").parse::<f64>().unwrap() > 0.0);
     for source in page.links("img, source") {
-        Browser::new(&server).picture(&source).await;
+        Browser::new(&server).figure(&source).await;
     }
 
     let estimates = format!("{path}/estimates");
@@ -153,7 +156,7 @@ async fn from_a_study_to_a_download_without_a_script() {
     let estimate: Estimate = browser.get(&downloads[0]).await.json();
     assert_eq!((estimate.n, estimate.k), (40, 2));
     for source in page.links("#estimate img, #estimate source") {
-        browser.picture(&source).await;
+        browser.figure(&source).await;
         assert_eq!(Browser::new(&server).get(&source).await.status, 401);
     }
     let page = browser.page(&format!("{estimates}/1")).await;
@@ -161,7 +164,7 @@ async fn from_a_study_to_a_download_without_a_script() {
 
     let closed = browser.act(&format!("{path}/close"), &[]).await;
     assert_eq!(closed.text("#state"), "closed");
-    // Closed for good, and said so on a page.
+    // Closed for good, as a page says.
     let page = browser.refused(&format!("{path}/open"), &[], 409).await;
     page.says("#error", "from draft to open to closed");
 
@@ -171,7 +174,7 @@ async fn from_a_study_to_a_download_without_a_script() {
 }
 
 #[tokio::test]
-async fn names_are_text_and_participants_are_told_what_they_give() {
+async fn names_are_escaped_and_participants_see_what_they_reveal() {
     let server = Harness::new();
     let mut browser = Browser::operator(&server).await;
     let study = create(&mut browser, &[]).await;
@@ -190,11 +193,11 @@ async fn names_are_text_and_participants_are_told_what_they_give() {
     page.says("main", &study.fingerprint);
     page.says("main", "74 bytes");
     assert_eq!(page.all("#beliefs tbody tr").len(), 5);
-    let picture = anybody.picture(&format!("{path}/belief.svg")).await;
+    let picture = anybody.figure(&format!("{path}/belief.svg")).await;
     assert!(String::from_utf8(picture.body).unwrap().contains("98.2"));
 }
 
-/// Pages anybody may see. A new route is among these on purpose, or in the lists of the test below.
+/// Public pages. A new route must be listed here, or in the lists of the test below.
 const PUBLIC: [&str; 11] = [
     "/",
     "/login",
@@ -209,7 +212,7 @@ const PUBLIC: [&str; 11] = [
     "/assets/live.js",
 ];
 
-/// Routes of the operator, or of readers of estimates.
+/// Routes of the operator, or for readers of estimates.
 const GUARDED: [&str; 8] = [
     "/studies/new",
     "/studies/new/plan",
@@ -222,7 +225,7 @@ const GUARDED: [&str; 8] = [
 ];
 
 #[test]
-fn every_route_is_public_on_purpose_or_tried_below() {
+fn every_route_is_public_or_tested_for_access() {
     let source = include_str!("../../src/pages/mod.rs");
     let compact: String = source.split_whitespace().collect();
     let mut routes: Vec<&str> = compact
@@ -234,12 +237,12 @@ fn every_route_is_public_on_purpose_or_tried_below() {
     routes.sort_unstable();
     known.sort_unstable();
     assert_eq!(routes, known);
-    // The icon has its path from a constant.
+    // The path of the icon is a constant.
     assert_eq!(compact.matches(".route(").count(), known.len() + 1);
 }
 
-/// Every page and form of the operator's, as somebody without a session, with a planted cookie, with an analyst's
-/// session and without a form's key: the login or an error, and nothing changes.
+/// Every page and form of the operator without a session, with a planted cookie, with an analyst's session, and without
+/// a CSRF token: the login page or an error, and nothing changes.
 #[tokio::test]
 async fn without_the_right_session_nothing_is_shown_or_changed() {
     let server = Harness::new();
@@ -289,13 +292,13 @@ async fn without_the_right_session_nothing_is_shown_or_changed() {
         ("planted", planted),
         ("analyst", analyst),
     ] {
-        let refused = |answer: &Answer, what: &str| {
+        let refused = |answer: &Reply, what: &str| {
             let status = answer.status;
             let refused = [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN].contains(&status);
             assert!(refused, "{who}: {what} answered {status}");
         };
         for path in &forms {
-            // With the key of the visitor's own login page, which everybody has.
+            // With the CSRF token of the visitor's own login page, which everybody can get.
             refused(&browser.post(path, &form(&[CREATE])).await, path);
             refused(&browser.post_raw(path, &form(&[CREATE])).await, path);
         }
@@ -321,15 +324,17 @@ async fn without_the_right_session_nothing_is_shown_or_changed() {
     for path in &forms {
         for key in ["", &"0".repeat(64)] {
             let answer = operator
-                .post_raw(path, &[("form_key", key), ("k", "1")])
+                .post_raw(path, &[("csrf_token", key), ("k", "1")])
                 .await;
             assert_eq!(answer.status, StatusCode::FORBIDDEN, "{path}");
         }
-        let key = operator.form_key().await;
+        let key = operator.csrf_token().await;
         let request = Request::post(path)
             .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
             .header("sec-fetch-site", "cross-site");
-        let answer = operator.send(request, format!("form_key={key}&k=1")).await;
+        let answer = operator
+            .send(request, format!("csrf_token={key}&k=1"))
+            .await;
         assert_eq!(answer.status, StatusCode::FORBIDDEN, "{path}");
     }
     assert_eq!(dump(&server), before);
@@ -340,7 +345,7 @@ async fn without_the_right_session_nothing_is_shown_or_changed() {
 fn dump(server: &Harness) -> [Vec<Option<String>>; 2] {
     [
         "SELECT group_concat(hex(id) || name || state || reports_accepted) FROM studies",
-        "SELECT group_concat(study || ' ' || number || state) FROM estimates",
+        "SELECT group_concat(study_pk || ' ' || number || state) FROM estimates",
     ]
     .map(|query| server.column(query))
 }
@@ -367,10 +372,10 @@ async fn sessions_end_with_their_token_and_wrong_tokens_are_refused() {
     assert!(!operator.page("/").await.has("a[href='/studies/new']"));
 }
 
-/// Wrong tokens typed into the form count as those of the interface do, whatever the form says it is; the right one
-/// gets in meanwhile.
+/// Wrong tokens entered in the form count like those in the API, whatever the forwarding header says; the correct token
+/// is accepted meanwhile.
 #[tokio::test]
-async fn guessing_in_the_form_ends() {
+async fn failed_logins_are_limited() {
     let server = Harness::with(|config| config.failed_auth_per_minute = 5);
     let peer: SocketAddr = ([192, 0, 2, 7], 5_000).into();
     let login = async |token: &str, kind: &str| {
@@ -378,11 +383,11 @@ async fn guessing_in_the_form_ends() {
             server: &server,
             cookie: Some(format!("eigenveil-session={}", "ab".repeat(32))),
         };
-        let key = browser.form_key().await;
+        let key = browser.csrf_token().await;
         let request = Request::post("/login")
             .header(header::CONTENT_TYPE, kind)
             .extension(ConnectInfo(peer));
-        let form = format!("form_key={key}&token={token}");
+        let form = format!("csrf_token={key}&token={token}");
         browser.send(request, form).await.status
     };
     let kinds = ["application/x-www-form-urlencoded", "text/plain"];
@@ -397,19 +402,19 @@ async fn guessing_in_the_form_ends() {
     assert_eq!(right, StatusCode::SEE_OTHER);
 }
 
-/// However often an analyst logs in, he ends his own sessions only; and they count as requests with his token.
+/// However often analysts log in, they end only their own sessions; the logins count as requests with their token.
 #[tokio::test]
-async fn an_analysts_logins_do_not_end_the_operators_session() {
+async fn analyst_logins_do_not_end_operator_sessions() {
     let server = Harness::new();
     let mut operator = Browser::operator(&server).await;
     let created = analyst_token(&server, json!({"name": "a"})).await;
     let mut analyst = Browser::new(&server);
-    let key = analyst.form_key().await;
+    let key = analyst.csrf_token().await;
     let first = analyst.cookie.clone();
     for _ in 0..1_001 {
         analyst.cookie.clone_from(&first);
         let answer = analyst
-            .post_raw("/login", &[("token", &created.token), ("form_key", &key)])
+            .post_raw("/login", &[("token", &created.token), ("csrf_token", &key)])
             .await;
         assert_eq!(answer.status, StatusCode::SEE_OTHER);
     }
@@ -424,9 +429,9 @@ async fn an_analysts_logins_do_not_end_the_operators_session() {
     assert_eq!(statuses, [200, 200, 200, 429, 429]);
 }
 
-/// Anybody may watch, and nobody takes the places of those who run the study.
+/// Anybody may watch, and nobody takes the slots of those who run the study.
 #[tokio::test]
-async fn anonymous_watchers_leave_places_for_the_operator() {
+async fn anonymous_watchers_leave_slots_for_the_operator() {
     let server = Harness::new();
     let study = server.study(3).await;
     let operator = Browser::operator(&server).await;
@@ -478,7 +483,7 @@ async fn errors_are_pages_for_browsers_and_problems_for_programs() {
 }
 
 #[tokio::test]
-async fn mounted_elsewhere_the_links_lead_there() {
+async fn links_include_the_mount_path() {
     let mut server = Harness::new();
     server.routes = axum::Router::new().nest("/deep/er", server.routes);
     for path in ["/deep/er/login", "/deep/er"] {
@@ -490,9 +495,9 @@ async fn mounted_elsewhere_the_links_lead_there() {
     }
 }
 
-/// A page is shared by all who are not logged in: by nobody else, and no longer than it is true.
+/// A page is shared by all who are not logged in: with nobody else, and only while it is current.
 #[tokio::test]
-async fn a_shared_page_is_what_each_visitor_would_get_alone() {
+async fn a_cached_page_is_what_each_visitor_would_get() {
     let mut server = Harness::new();
     let study = server.study_with(json!({"epsilon": 4.0})).await;
     let path = format!("/studies/{}", study.id);
@@ -502,12 +507,12 @@ async fn a_shared_page_is_what_each_visitor_would_get_alone() {
         for path in ["/", &path] {
             let shared = anybody.page(path).await;
             let own = operator.page(path).await;
-            // Who asks first, and what he sees, changes nothing for the next.
+            // Who asks first, and what they see, changes nothing for the next.
             let again = Browser::new(&server).page(path).await;
-            assert_eq!(shared.answer.body, again.answer.body);
+            assert_eq!(shared.response.body, again.response.body);
             assert!(own.has("form[action='/logout']") && !shared.has("form"));
             let said = shared.body();
-            assert!(!said.contains("form_key"), "{said}");
+            assert!(!said.contains("csrf_token"), "{said}");
             assert!(said.contains("Log in"), "{said}");
         }
         let page = anybody.page(&path).await;
@@ -527,14 +532,14 @@ async fn a_shared_page_is_what_each_visitor_would_get_alone() {
     operator.page(&draft).await;
     let hidden = Browser::new(&server).get(&draft).await;
     assert_eq!(hidden.status, StatusCode::NOT_FOUND);
-    // Mounted elsewhere its links are others.
+    // Mounted elsewhere it has other links.
     server.routes = axum::Router::new().nest("/deep/er", server.routes);
     let body = server.get(&format!("/deep/er{path}")).await.body;
     assert!(String::from_utf8_lossy(&body).contains("href=\"/deep/er/login\""));
 }
 
 #[tokio::test]
-async fn numbers_come_live_and_end_when_the_server_stops() {
+async fn live_numbers_are_sent_until_the_server_stops() {
     let server = Harness::new();
     let mut operator = Browser::operator(&server).await;
     let study = create(&mut operator, &[]).await;
@@ -564,7 +569,7 @@ async fn numbers_come_live_and_end_when_the_server_stops() {
     assert_eq!(next(&mut body).await, None);
 }
 
-/// A browser that watches is told to go, and the server does not wait for it to lose interest.
+/// A watching browser is disconnected, and the server does not wait for it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_stops_does_not_wait_for_watchers() {
     let server = Running::start(|config| config.shutdown_timeout_ms = 24 * 3_600_000).await;
@@ -581,14 +586,14 @@ async fn a_server_that_stops_does_not_wait_for_watchers() {
 }
 
 #[tokio::test]
-async fn what_a_browser_may_keep_is_said() {
+async fn responses_say_what_browsers_may_cache() {
     let server = Harness::new();
     for (path, kind) in [
         ("/assets/style.css", "text/css; charset=utf-8"),
         ("/assets/live.js", "text/javascript; charset=utf-8"),
         ("/assets/icon.svg", "image/svg+xml"),
     ] {
-        let Answer {
+        let Reply {
             status, headers, ..
         } = server.get(path).await;
         assert_eq!(status, StatusCode::OK);
@@ -599,9 +604,9 @@ async fn what_a_browser_may_keep_is_said() {
     }
 }
 
-/// Of two hundred studies a page shows fifty, and one is found by a part of its name or the beginning of its identifier.
+/// Of two hundred studies a page shows fifty; one is found by part of its name or the beginning of its identifier.
 #[tokio::test]
-async fn two_hundred_studies_stay_readable() {
+async fn two_hundred_studies_are_paged_and_searchable() {
     let server = Harness::new();
     let mut first = None;
     for number in 0..200 {
@@ -615,7 +620,7 @@ async fn two_hundred_studies_stay_readable() {
     assert_eq!(page.text("#found"), "200 studies, the newest first.");
     page.says("#studies li", "clinic 199");
 
-    // Every word of it, wherever it stands; the pager keeps the search.
+    // All words, in any position; the pager keeps the search.
     let page = browser.page("/?q=WARD+3").await;
     let found = page.text("#found");
     assert_eq!(found, "61 of 200 studies.");

@@ -1,4 +1,4 @@
-//! Poison through the whole server: a batch that disagrees, a seed sent again and again, poison spread evenly.
+//! Poisoned reports through the whole server: a batch that disagrees, a seed sent repeatedly, evenly spread poison.
 
 use eigenveil_shared::{
     api::{ImportReceipt, StudyDocument},
@@ -14,7 +14,7 @@ use crate::common::{Harness, batch_with, new_id, shape};
 const P: usize = 8;
 const BATCHES: usize = 60;
 const REPORTS: usize = 100;
-/// What is said of buckets that disagree.
+/// The warning about disagreeing buckets.
 const BATCH: &str = "a poisoned or broken batch may be in the sums";
 
 async fn send(server: &Harness, study: &StudyDocument, payloads: &[Vec<u8>]) {
@@ -24,8 +24,8 @@ async fn send(server: &Harness, study: &StudyDocument, payloads: &[Vec<u8>]) {
     assert_eq!(receipt.accepted, payloads.len() as u64, "{receipt:?}");
 }
 
-/// A poisoned report: the first of random seeds that lies so close to an axis, or the largest matrix of equal entries
-/// that passes the norm test.
+/// A poisoned report: the first random seed close enough to an axis, or the largest matrix of equal entries that passes
+/// the norm check.
 fn poison(study: &StudyDocument, share: f64, rng: &mut ChaCha20Rng) -> Vec<u8> {
     match shape(study).norm_bound() {
         None => seed_beyond(study, share, rng),
@@ -38,7 +38,7 @@ fn poison(study: &StudyDocument, share: f64, rng: &mut ChaCha20Rng) -> Vec<u8> {
     }
 }
 
-/// The first of random seeds whose direction has a larger squared cosine with the axis 5.
+/// The first random seed whose direction has a larger squared cosine with axis 5.
 fn seed_beyond(study: &StudyDocument, share: f64, rng: &mut ChaCha20Rng) -> Vec<u8> {
     let mut z = vec![0.0; study.params.report_dimension()];
     loop {
@@ -50,7 +50,7 @@ fn seed_beyond(study: &StudyDocument, share: f64, rng: &mut ChaCha20Rng) -> Vec<
     }
 }
 
-/// What an honest device sends.
+/// The payload of an honest device.
 fn honest(study: &StudyDocument, rng: &mut ChaCha20Rng) -> Vec<u8> {
     let mut row: Vec<f64> = (0..P).map(|_| rng.random_range(-1.0..1.0)).collect();
     row[0] *= 4.0;
@@ -63,7 +63,7 @@ async fn estimate(server: &Harness, study: &StudyDocument) -> Estimate {
     done.estimate.unwrap()
 }
 
-/// Batches of honest devices, but for the reports that `poisoned` names by batch and place.
+/// Batches of honest devices, except for the reports that `poisoned` specifies by batch and position.
 async fn estimate_of(
     study: Value,
     (seed, share): (u64, f64),
@@ -92,10 +92,10 @@ fn cap() -> Value {
     json!({"dimension": P, "mechanism": "double-cap", "epsilon": 4.0, "delta": 0.0})
 }
 
-/// One seed in every batch, under fresh identifiers: acknowledged like any other, counted once; also after a restart, an export
-/// and a merge with a study that has it too.
+/// One seed in every batch under new identifiers: acknowledged like any other, counted once; also after a restart, an
+/// export, and a merge with a study that has it too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_repeated_seed_is_counted_once() {
+async fn a_duplicate_seed_is_counted_once() {
     let server = Harness::new();
     let repeated = server.study_with(cap()).await;
     let once = server.study_with(cap()).await;
@@ -122,14 +122,14 @@ async fn a_repeated_seed_is_counted_once() {
         );
         assert!(!has(&wanted, "seed of another"), "{:?}", wanted.warnings);
         for (found, wanted) in found.eigenvalues.iter().zip(&wanted.eigenvalues) {
-            // Sums of directions are made in single precision, in another order.
+            // Sums of directions are single precision, in another order.
             assert!((found - wanted).abs() < 1e-6, "{found} {wanted}");
         }
     };
     compare(&server, 1_001, 100).await;
     let server = server.restart();
     compare(&server, 1_001, 100).await;
-    // A study that shares a seed with it, as a file, into it.
+    // A study that shares a seed with it is merged into it.
     let other = server.study_with(cap()).await;
     send(&server, &other, &[poison.clone(), poison]).await;
     let file = server.export(&other).await;
@@ -139,10 +139,10 @@ async fn a_repeated_seed_is_counted_once() {
     compare(&server, 1_001, 102).await;
 }
 
-/// Poison in every batch, so that the buckets agree: chosen seeds, and long rows. Honest studies give no such warning (a
+/// Poison in every batch, so that the buckets agree: chosen seeds, and long rows. Honest studies get no such warning (a
 /// false-alarm rate of 1e-3 each, fixed seeds).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn evenly_spread_poison_is_said() {
+async fn evenly_spread_poison_is_reported() {
     let gaussian = json!({"dimension": P, "epsilon": 8.0});
     for (study, poisoned, words) in [
         (cap(), 6, "Seeds were chosen to turn the components"),
@@ -152,7 +152,7 @@ async fn evenly_spread_poison_is_said() {
         let check = clean.row_check.as_ref().unwrap();
         assert_eq!(check.verdict, RowVerdict::Possible, "{check:?}");
         assert!(!has(&clean, words), "{:?}", clean.warnings);
-        // One random seed in 10,000 lies so close.
+        // One random seed in 10,000 is this close.
         let found = estimate_of(study, (22, 0.9), |_, place| place < poisoned).await;
         let agreement = found.bucket_agreement.as_ref().unwrap();
         assert_eq!(agreement.verdict, BucketVerdict::Agree, "{agreement:?}");
@@ -166,7 +166,7 @@ async fn evenly_spread_poison_is_said() {
 /// Honest studies agree, also with private centring; three poisoned batches do not. The honest
 /// ones have a fixed seed and a false-alarm rate of 1e-3 each.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_poisoned_batch_is_said() {
+async fn a_poisoned_batch_is_reported() {
     let cap = cap();
     let mut centred = cap.clone();
     centred["centring"] = json!(0.7);
@@ -185,7 +185,7 @@ async fn a_poisoned_batch_is_said() {
         let agreement = poisoned.bucket_agreement.as_ref().unwrap();
         assert_eq!(agreement.verdict, BucketVerdict::Disagree, "{agreement:?}");
         assert!(agreement.statistic > agreement.threshold);
-        // Three batches of sixty, in three buckets at most.
+        // Three of sixty batches, in at most three buckets.
         assert!(
             (1..=3).contains(&agreement.suspicious_buckets),
             "{agreement:?}"

@@ -1,4 +1,4 @@
-//! `/readyz` says what keeps reports from being stored, and when it is over.
+//! `/readyz` reports what keeps reports from being stored, and when it is over.
 
 use std::{
     sync::{
@@ -12,9 +12,9 @@ use axum::http::StatusCode;
 use eigenveil_estimation::Cancel;
 use eigenveil_shared::{ErrorCode as E, api::StudyDocument};
 
-use crate::common::{Harness, new_id, patience::until, refused, report, report_with};
+use crate::common::{Harness, new_id, refused, report, report_with, waiting::until};
 
-/// Until `/readyz` answers 200.
+/// Waits until `/readyz` returns 200.
 async fn ready_again(server: &Harness) {
     until("ready again", async || {
         server.get("/readyz").await.status == StatusCode::OK
@@ -22,7 +22,7 @@ async fn ready_again(server: &Harness) {
     .await;
 }
 
-/// A server whose store refuses to be written says so, and says when it is over.
+/// A server that cannot write to its store reports it, and reports when it is over.
 #[tokio::test]
 async fn readiness_follows_the_store() {
     let server = Harness::new();
@@ -44,9 +44,9 @@ async fn readiness_follows_the_store() {
     server.count_one(&study).await;
 }
 
-/// Damage stays said, although what is written elsewhere in the file goes through.
+/// Damage stays reported, although writes elsewhere in the file succeed.
 #[tokio::test]
-async fn a_damaged_store_is_not_ready_any_more() {
+async fn a_damaged_store_stays_not_ready() {
     let server = Harness::new();
     let study = server.seed_study().await;
     server.counts(&study, seed_report(&study)).await;
@@ -58,12 +58,12 @@ async fn a_damaged_store_is_not_ready_any_more() {
             [],
         )
         .unwrap();
-    // Reading for an estimate meets it.
+    // Reading for an estimate finds it.
     let stored = server.app.store().studies()[0].clone();
     let error = server
         .app
         .store()
-        .moment(&stored, Cancel::NEVER)
+        .bucket_sums(&stored, Cancel::NEVER)
         .unwrap_err();
     assert!(error.detail().contains("backup"), "{error}");
     server.counts(&study, seed_report(&study)).await;
@@ -78,10 +78,10 @@ fn seed_report(study: &StudyDocument) -> Vec<u8> {
     report_with(study, new_id(), vec![7; 16])
 }
 
-/// Somebody else holds the database, so that the writer is stuck, and the queue behind it fills up. Every five seconds the
-/// writer gives one request up, so that devices go on sending until the queue has been seen full.
+/// Another connection locks the database, so that the writer is stuck and its queue fills up. Every five seconds the
+/// writer gives one request up, so devices keep sending until the full queue has been seen.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_queue_that_does_not_move_is_not_ready() {
+async fn a_stuck_queue_is_not_ready() {
     let server = Harness::with(|config| config.tuning.max_queued_requests = 2);
     let study = server.study(3).await;
     let outside = server.database();
@@ -108,13 +108,13 @@ async fn a_queue_that_does_not_move_is_not_ready() {
     until(
         "the queue is said to be full, and somebody is refused",
         async || {
-            let answer = server.get("/readyz").await;
-            answer.status != StatusCode::OK
+            let response = server.get("/readyz").await;
+            response.status != StatusCode::OK
                 && refused.load(Ordering::Relaxed)
-                && answer
+                && response
                     .is_problem(503, E::StoreUnavailable)
                     .detail
-                    .contains("queue of writes is full")
+                    .contains("write queue is full")
         },
     )
     .await;
@@ -129,7 +129,7 @@ async fn a_queue_that_does_not_move_is_not_ready() {
     assert!(answered(StatusCode::TOO_MANY_REQUESTS) > 0);
     let accepted = answered(StatusCode::CREATED);
     assert_eq!(server.accepted(&study).await, accepted as u64);
-    // Reports go through again.
+    // Reports are accepted again.
     let body = report(&study, new_id(), 1.0);
     server.counts(&study, body).await;
 }

@@ -1,4 +1,4 @@
-//! Reports: what is counted, what is refused, what is acknowledged.
+//! Reports: which are counted, rejected and acknowledged.
 
 use std::sync::{
     Arc,
@@ -41,7 +41,7 @@ async fn a_report_is_counted_once() {
 }
 
 #[tokio::test]
-async fn a_batch_counts_each_identifier_once_and_names_the_refused() {
+async fn a_batch_counts_each_identifier_once_and_lists_rejected_reports() {
     let server = Harness::new();
     let study = server.study(3).await;
     let (a, b, c) = (new_id(), new_id(), new_id());
@@ -55,9 +55,9 @@ async fn a_batch_counts_each_identifier_once_and_names_the_refused() {
         (c, f32::NAN),
         (c, 4.0),
     ];
-    let answer = server.post_batch(&study, batch(&study, &reports)).await;
-    assert_eq!(answer.status, StatusCode::OK);
-    let receipt: BatchReceipt = answer.json();
+    let response = server.post_batch(&study, batch(&study, &reports)).await;
+    assert_eq!(response.status, StatusCode::OK);
+    let receipt: BatchReceipt = response.json();
     assert_eq!((receipt.accepted, receipt.duplicates), (2, 2));
     let refused: Vec<_> = receipt.refused.iter().map(|r| (r.index, r.code)).collect();
     assert_eq!(refused, [(2, E::MalformedReport), (4, E::PayloadNotFinite)]);
@@ -66,7 +66,7 @@ async fn a_batch_counts_each_identifier_once_and_names_the_refused() {
 }
 
 #[tokio::test]
-async fn bad_bodies_are_refused_and_change_nothing() {
+async fn bad_bodies_are_rejected_and_change_nothing() {
     let server = Harness::new();
     let study = server.study(3).await;
     let other = server.study(4).await;
@@ -118,8 +118,8 @@ async fn bad_bodies_are_refused_and_change_nothing() {
         ("identifier that is no UUIDv7", no_uuid, malformed),
         ("oversized", vec![0; 1 << 20], large),
     ] {
-        let answer = server.post_report(&study, body).await;
-        let problem = answer.is_problem(status, code);
+        let response = server.post_report(&study, body).await;
+        let problem = response.is_problem(status, code);
         assert!(problem.detail.len() < 400, "{what}: {}", problem.detail);
     }
     let most = batch_len(shape(&study).payload_len(), study.max_batch_reports);
@@ -134,8 +134,8 @@ async fn bad_bodies_are_refused_and_change_nothing() {
         ),
         ("over the limit", vec![0; most + 1], large),
     ] {
-        let answer = server.post_batch(&study, body).await;
-        let problem = answer.is_problem(status, code);
+        let response = server.post_batch(&study, body).await;
+        let problem = response.is_problem(status, code);
         assert!(problem.detail.len() < 400, "{what}: {}", problem.detail);
     }
     let path = at(&study, "/reports");
@@ -145,20 +145,20 @@ async fn bad_bodies_are_refused_and_change_nothing() {
         "application/octet-stream",
         "text/plain",
     ] {
-        let answer = server.post(&path, media_type, good.clone()).await;
-        answer.is_problem(415, E::UnsupportedMediaType);
+        let response = server.post(&path, media_type, good.clone()).await;
+        response.is_problem(415, E::UnsupportedMediaType);
     }
     let nobody = format!("/v1/studies/{}/reports", "0".repeat(32));
-    let answer = server.post(&nobody, REPORT_MEDIA_TYPE, good.clone()).await;
-    answer.is_problem(404, E::StudyNotFound);
+    let response = server.post(&nobody, REPORT_MEDIA_TYPE, good.clone()).await;
+    response.is_problem(404, E::StudyNotFound);
 
     assert_eq!(server.accepted(&study).await, 1);
     assert_eq!(server.total(&study), [1.0; 6]);
-    // And the server is still there.
+    // The server still works.
     server.counts(&study, good).await;
 }
 
-/// The limit holds while reading, whatever was announced.
+/// The limit holds while reading, whatever length was announced.
 #[tokio::test]
 async fn an_endless_body_is_cut_off() {
     let server = Harness::new();
@@ -169,56 +169,56 @@ async fn an_endless_body_is_cut_off() {
     let stream = stream::iter(pieces.inspect(move |_| {
         counter.fetch_add(1, Ordering::Relaxed);
     }));
-    let answer = server.post_report(&study, Body::from_stream(stream)).await;
-    answer.is_problem(413, E::BodyTooLarge);
-    // What is left is read for nothing, up to 16 MiB, so that the client gets this answer.
-    assert_eq!(answer.headers[header::CONNECTION], "close");
+    let response = server.post_report(&study, Body::from_stream(stream)).await;
+    response.is_problem(413, E::BodyTooLarge);
+    // The rest is read and discarded, up to 16 MiB, so that the client gets this response.
+    assert_eq!(response.headers[header::CONNECTION], "close");
     assert!((16 << 20..=(16 << 20) + 8_192).contains(&(read.load(Ordering::Relaxed) << 10)));
-    // In pieces, a good report is as good as in one.
+    // In chunks, a valid report is as good as in one piece.
     let good = report(&study, new_id(), 2.0);
     let pieces: Vec<_> = good
         .chunks(7)
         .map(|c| Ok::<_, std::io::Error>(Bytes::copy_from_slice(c)))
         .collect();
-    let answer = server
+    let response = server
         .post_report(&study, Body::from_stream(stream::iter(pieces)))
         .await;
-    assert_eq!(answer.status, StatusCode::CREATED);
+    assert_eq!(response.status, StatusCode::CREATED);
     // A body that breaks off is not a report.
     let broken = good
         .chunks(7)
         .take(2)
         .map(|c| Ok(Bytes::copy_from_slice(c)));
     let broken: Vec<_> = broken.chain([Err(std::io::Error::other("gone"))]).collect();
-    let answer = server
+    let response = server
         .post_report(&study, Body::from_stream(stream::iter(broken)))
         .await;
-    answer.is_problem(400, E::MalformedReport);
+    response.is_problem(400, E::IncompleteBody);
     assert_eq!(server.total(&study), [2.0; 6]);
 }
 
 #[tokio::test]
-async fn a_slow_body_is_given_up_and_a_full_memory_is_said() {
+async fn slow_bodies_time_out_and_full_memory_is_reported() {
     let server = Harness::with(|config| {
         config.body_timeout_ms = 50;
         config.max_ingest_bytes = 1;
     });
     let study = server.study(3).await;
     let never = stream::pending::<std::io::Result<Bytes>>();
-    let answer = server.post_report(&study, Body::from_stream(never)).await;
-    answer.is_problem(408, E::RequestTimeout);
-    assert_eq!(answer.headers[header::CONNECTION], "close");
-    // Alone, a report larger than the memory allowed still goes through.
+    let response = server.post_report(&study, Body::from_stream(never)).await;
+    response.is_problem(408, E::RequestTimeout);
+    assert_eq!(response.headers[header::CONNECTION], "close");
+    // Alone, a report larger than the memory limit still succeeds.
     server.count_one(&study).await;
 }
 
 #[tokio::test]
-async fn a_study_that_is_not_open_takes_nothing_but_knows_what_it_has() {
+async fn a_study_that_is_not_open_accepts_nothing_but_recognizes_duplicates() {
     let server = Harness::new();
     let draft = server.study_with(json!({"draft": true})).await;
     let id = new_id();
     let early = server.post_report(&draft, report(&draft, id, 1.0)).await;
-    // Nobody but the operator learns that it is there.
+    // Only the operator knows that it exists.
     early.is_problem(404, E::StudyNotFound);
 
     let path = at(&draft, "");
@@ -226,7 +226,7 @@ async fn a_study_that_is_not_open_takes_nothing_but_knows_what_it_has() {
     let study = draft;
     server.counts(&study, report(&study, id, 1.0)).await;
     server.order(&format!("{path}/close")).await;
-    // Whose acknowledgement was lost learns that it was counted; a new one is refused.
+    // A device that lost its acknowledgement learns that its report was counted; a new report is rejected.
     server.knows(&study, report(&study, id, 1.0)).await;
     let late = server
         .post_report(&study, report(&study, new_id(), 1.0))
@@ -245,7 +245,7 @@ async fn a_study_that_is_not_open_takes_nothing_but_knows_what_it_has() {
     assert_eq!(server.accepted(&study).await, 1);
 }
 
-/// 200 requests at once, a third of them copies: one count each, one exact sum, also after a restart.
+/// 200 concurrent requests, a third of them copies: one count each, one exact sum, even after a restart.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn concurrent_reports_are_counted_exactly() {
     let server = Harness::new();

@@ -1,4 +1,4 @@
-//! A server on a port of its own, and requests written to it by hand.
+//! A server on its own port, and hand-written requests to it.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -12,7 +12,7 @@ use tokio::{
     task::JoinHandle,
 };
 
-use crate::common::{environment, patience::within};
+use crate::common::{environment, waiting::within};
 
 pub(crate) struct Running {
     pub(crate) directory: TempDir,
@@ -54,7 +54,7 @@ impl Running {
         TcpStream::connect(self.address).await.unwrap()
     }
 
-    /// The line that carries the operator's token.
+    /// The header line with the operator token.
     pub(crate) fn operator(&self) -> String {
         let token = std::fs::read_to_string(self.store.token_path()).unwrap();
         format!("authorization: Bearer {}\r\n", token.trim())
@@ -67,14 +67,14 @@ impl Running {
     }
 }
 
-pub(crate) struct Answer {
+pub(crate) struct Reply {
     pub(crate) status: u16,
     pub(crate) closes: bool,
     pub(crate) body: Vec<u8>,
 }
 
-/// Reads one answer with a Content-Length to its end.
-pub(crate) async fn answer(stream: &mut TcpStream) -> Answer {
+/// Reads one response with a Content-Length to its end.
+pub(crate) async fn read_response(stream: &mut TcpStream) -> Reply {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         head.push(stream.read_u8().await.unwrap());
@@ -86,7 +86,7 @@ pub(crate) async fn answer(stream: &mut TcpStream) -> Answer {
         .map_or(0, |length| length.parse().unwrap());
     let mut body = vec![0; length];
     stream.read_exact(&mut body).await.unwrap();
-    Answer {
+    Reply {
         status: head.split(' ').nth(1).unwrap().parse().unwrap(),
         closes: head.contains("connection: close"),
         body,

@@ -1,4 +1,4 @@
-//! Studies whose reports are seeds: stored as they came, added up when an estimate asks.
+//! Studies whose reports are seeds: stored as received, added up for an estimate.
 
 use std::cell::Cell;
 
@@ -13,7 +13,7 @@ use eigenveil_shared::{
 };
 use serde_json::{Value, json};
 
-use crate::common::{Harness, batch_with, new_id, patience::until, report_with};
+use crate::common::{Harness, batch_with, new_id, report_with, waiting::until};
 
 async fn seed_study(server: &Harness, changes: Value) -> StudyDocument {
     let mut design = json!({"mechanism": "double-cap", "delta": null, "epsilon": 4.0});
@@ -23,9 +23,9 @@ async fn seed_study(server: &Harness, changes: Value) -> StudyDocument {
     server.study_with(design).await
 }
 
-/// Seeds nobody has had before.
+/// A new seed.
 fn new_seed() -> Seed {
-    // Any 16 bytes are a seed; an identifier's are as good.
+    // Any 16 bytes are a seed, even an identifier.
     new_id().0
 }
 
@@ -33,7 +33,7 @@ fn report(study: &StudyDocument, id: ReportId, seed: &Seed) -> Vec<u8> {
     report_with(study, id, seed.to_vec())
 }
 
-/// Sends so many fresh seeds and gives them back.
+/// Sends this many new seeds and returns them.
 async fn send(server: &Harness, study: &StudyDocument, count: usize) -> Vec<Seed> {
     let reports: Vec<_> = (0..count).map(|_| (new_id(), new_seed())).collect();
     for some in reports.chunks(study.max_batch_reports) {
@@ -43,17 +43,17 @@ async fn send(server: &Harness, study: &StudyDocument, count: usize) -> Vec<Seed
     reports.into_iter().map(|(_, seed)| seed).collect()
 }
 
-/// What is stored is exactly these seeds, in whatever order.
+/// Exactly these seeds are stored, in any order.
 #[track_caller]
 fn assert_stored(server: &Harness, study: &StudyDocument, seeds: &[Seed]) {
     let n = seeds.len() as u64;
     let accepted = server.stored(study).reports_accepted();
-    assert_eq!((server.moment(study).n, accepted), (n, n));
+    assert_eq!((server.bucket_sums(study).n, accepted), (n, n));
     let mut expected = SeedSum::new(study.params.report_dimension()).unwrap();
     seeds.iter().for_each(|seed| expected.add(seed));
     let expected = expected.finish().unwrap();
     for (a, b) in server.total(study).iter().zip(expected.sum().as_slice()) {
-        // Products of directions are made in single precision, here in other blocks.
+        // Products of directions are single precision, here in other blocks.
         assert!((a - b).abs() <= 1e-6 * n as f64, "{a} {b}");
     }
     let blobs: Vec<Vec<u8>> = server.column("SELECT seeds FROM seeds");
@@ -102,14 +102,14 @@ async fn acknowledged_seeds_are_stored_once_and_survive_a_restart() {
         .receipt(&study, batch_with(&study, &reports[..2]))
         .await;
     assert_eq!((again.accepted, again.duplicates), (0, 2));
-    // A commit of copies only stores nothing, not even its number.
+    // A commit of duplicates only stores nothing, not even its number.
     assert_stored(&server, &study, &seeds);
     seeds.extend(send(&server, &study, 10).await);
     assert_stored(&server, &study, &seeds);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_estimate_over_stored_seeds_is_that_of_one_process() {
+async fn an_estimate_from_stored_seeds_equals_one_made_in_process() {
     let server = Harness::new();
     let study = seed_study(&server, json!({"dimension": 12})).await;
     let seeds = send(&server, &study, 3_000).await;
@@ -118,7 +118,7 @@ async fn an_estimate_over_stored_seeds_is_that_of_one_process() {
         name: "test",
         k: Rank::Fixed(2),
         sparse: None,
-        sum_cache_bytes: u64::MAX,
+        memory_bytes: u64::MAX,
         stream_from: usize::MAX,
     };
     let seeds = vec![seeds];
@@ -126,7 +126,7 @@ async fn an_estimate_over_stored_seeds_is_that_of_one_process() {
     let expected = estimate(source, &study.params, &request, Cancel::NEVER);
     let (stored, expected) = match (done.estimate, expected) {
         (Some(stored), Ok(expected)) => (stored, expected),
-        // What one process cannot estimate the server cannot either, for the same reason.
+        // What one process cannot estimate, the server cannot either, for the same reason.
         (None, Err(error)) => return assert_eq!(done.problem.unwrap().code, error.code()),
         (stored, expected) => panic!("{stored:?} {expected:?}"),
     };
@@ -141,7 +141,7 @@ async fn an_estimate_over_stored_seeds_is_that_of_one_process() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_largest_study_collects_in_little_memory() {
+async fn the_largest_study_collects_seeds_in_little_memory() {
     let server = Harness::new();
     let before = resident_bytes();
     let study = seed_study(&server, json!({"dimension": 65_536})).await;
@@ -149,7 +149,7 @@ async fn the_largest_study_collects_in_little_memory() {
     assert_eq!(server.app.store().study(id).unwrap().buckets(), 32);
     send(&server, &study, 1_000).await;
     let grown = resident_bytes().saturating_sub(before);
-    // Other tests run in this process; one sum would be 17 GB.
+    // Other tests run in this process; one sum would take 17 GB.
     assert!(grown < 1 << 30, "{grown} bytes more than before");
     let failed = server.estimated(&study, json!({"k": 2})).await;
     let problem = failed.problem.unwrap();
@@ -162,7 +162,7 @@ async fn the_largest_study_collects_in_little_memory() {
     ] {
         assert!(problem.detail.contains(word), "{}", problem.detail);
     }
-    // Nothing was lost, and more is taken.
+    // Nothing was lost, and more reports are accepted.
     send(&server, &study, 10).await;
     let stored = server.app.store().study(id).unwrap();
     assert_eq!(stored.reports_accepted(), 1_010);
@@ -173,12 +173,12 @@ fn resident_bytes() -> u64 {
     4_096 * pages.split(' ').nth(1).unwrap().parse::<u64>().unwrap()
 }
 
-/// Adding up for minutes must not keep anybody waiting: the next job, or the end of the server.
+/// Adding up for minutes must not block the next job, or the shutdown.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn adding_up_can_be_called_off() {
-    // The server waits for its estimates as long as it takes: it ends early only because they are called off.
+async fn adding_up_seeds_can_be_cancelled() {
+    // The server would wait for its estimates for ever: it stops soon only because they are cancelled.
     let server = Harness::with(|config| config.shutdown_timeout_ms = 24 * 3_600_000);
-    // Twenty seconds of adding up, and no more than one piece of seeds a bucket.
+    // Twenty seconds of adding up, and no more than one chunk of seeds in a bucket.
     let study = seed_study(&server, json!({"dimension": 2_000})).await;
     let small = seed_study(&server, json!({"dimension": 3})).await;
     send(&server, &study, 260_000).await;
@@ -189,7 +189,10 @@ async fn adding_up_can_be_called_off() {
         asked.set(asked.get() + 1);
         asked.get() == 5
     };
-    let moment = server.app.store().moment(&stored, Cancel::when(&cancel));
+    let moment = server
+        .app
+        .store()
+        .bucket_sums(&stored, Cancel::when(&cancel));
     let error = moment.unwrap_err();
     assert_eq!((error.code(), asked.get()), (E::EstimateFailed, 5));
 
@@ -204,10 +207,10 @@ async fn adding_up_can_be_called_off() {
     };
     until("it has begun", async || job().1 == 1).await;
     server.app.close();
-    // Not done: what it had begun was given up, and begins afresh.
+    // Not finished: the interrupted job starts over.
     assert_eq!(job(), ("running".to_owned(), 0));
     let server = server.restart();
-    // It runs again, and cancelled it lets the next one through.
+    // It runs again, and cancelling it lets the next one start.
     server.remove(&first).await;
     server.estimated(&small, json!({"k": 2})).await;
     assert_eq!(server.state_of(&first).await, EstimateState::Cancelled);

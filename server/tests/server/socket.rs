@@ -1,4 +1,4 @@
-//! One server on a real socket: keep-alive, slow clients, graceful shutdown.
+//! A server on a real socket: keep-alive, slow clients, graceful shutdown.
 
 use eigenveil_server::{Store, store::NewReport};
 use eigenveil_shared::api::{REPORT_MEDIA_TYPE, StudyDocument};
@@ -10,24 +10,23 @@ use tokio::{
 
 use crate::{
     common::{
-        at, design, environment, new_id,
-        patience::{until, within},
-        report, study_in,
+        at, design, environment, new_id, report, study_in,
+        waiting::{until, within},
     },
-    running::{Running, answer, get, post},
+    running::{Running, get, post, read_response},
 };
 
-/// A new study, asked for on this connection.
+/// A new study, created over this connection.
 async fn new_study(server: &Running, stream: &mut TcpStream) -> StudyDocument {
     let headers = format!("{}content-type: application/json\r\n", server.operator());
     let design = design(&json!({})).to_string();
     post(stream, "/v1/studies", &headers, design.as_bytes()).await;
-    let created = answer(stream).await;
+    let created = read_response(stream).await;
     assert_eq!(created.status, 201);
     serde_json::from_slice(&created.body).unwrap()
 }
 
-/// A connection on which the server waits for a body of so many bytes: it has said that it wants it.
+/// A connection on which the server waits for a body of this length, after 100 Continue.
 async fn waiting_for_a_body(server: &Running, study: &StudyDocument, length: usize) -> TcpStream {
     let mut stream = server.connect().await;
     let head = format!(
@@ -43,11 +42,11 @@ async fn waiting_for_a_body(server: &Running, study: &StudyDocument, length: usi
     stream
 }
 
-/// A day: nothing here waits for that.
+/// A day: no test waits that long.
 const NEVER_MS: u64 = 24 * 3_600_000;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_real_server_serves_and_stops_in_good_order() {
+async fn a_real_server_serves_and_shuts_down_gracefully() {
     let server = Running::start(|config| {
         config.shutdown_timeout_ms = NEVER_MS;
         config.body_timeout_ms = NEVER_MS;
@@ -62,26 +61,29 @@ async fn a_real_server_serves_and_stops_in_good_order() {
     for value in [1.0, 2.0, 3.0] {
         let body = report(&study, new_id(), value);
         post(&mut stream, &path, &content, &body).await;
-        assert_eq!(answer(&mut stream).await.status, 201);
+        assert_eq!(read_response(&mut stream).await.status, 201);
         sent.push(body);
     }
     drop(stream);
 
-    // A head may not be endless.
+    // The head of a request has a limit.
     let mut long = server.connect().await;
     let head = format!(
         "GET /healthz HTTP/1.1\r\nhost: x\r\nx: {}",
         "x".repeat(80_000)
     );
-    // The server may have answered and gone before all of it is sent.
+    // The server may have responded and closed before all of it is sent.
     let _ = long.write_all(head.as_bytes()).await;
-    assert_eq!(within("an answer", answer(&mut long)).await.status, 431);
-    // What is not HTTP gets an answer or is cut, and the server goes on.
+    assert_eq!(
+        within("an answer", read_response(&mut long)).await.status,
+        431
+    );
+    // Anything but HTTP gets an error or is closed, and the server goes on.
     let mut noise = server.connect().await;
     noise.write_all(&[0xff; 64]).await.unwrap();
     let _ = within("the cut", noise.read_to_end(&mut Vec::new())).await;
 
-    // Stopping while a request is on its way: it is answered, then the connection ends.
+    // Stop during a request: it gets its response, then the connection is closed.
     let last = report(&study, new_id(), 4.0);
     let mut stream = waiting_for_a_body(&server, &study, last.len()).await;
     stream.write_all(&last[..20]).await.unwrap();
@@ -96,14 +98,14 @@ async fn a_real_server_serves_and_stops_in_good_order() {
     } = server;
     drop(store);
     stop.send(()).unwrap();
-    // Once nobody is let in any more it has begun to stop.
+    // Once it accepts no more connections it has begun to stop.
     until("it stops", async || {
         TcpStream::connect(address).await.is_err()
     })
     .await;
     assert!(!ended.is_finished());
     stream.write_all(&last[20..]).await.unwrap();
-    assert_eq!(answer(&mut stream).await.status, 201);
+    assert_eq!(read_response(&mut stream).await.status, 201);
     within("the end of the server", ended)
         .await
         .unwrap()
@@ -117,13 +119,13 @@ async fn a_real_server_serves_and_stops_in_good_order() {
     for body in sent {
         let again = NewReport::decode(&body.into(), &stored).unwrap();
         let outcome = store.submit(&stored, vec![again]).await.unwrap();
-        assert_eq!(outcome, [eigenveil_server::store::Stored::Duplicate]);
+        assert_eq!(outcome, [eigenveil_server::store::SubmitOutcome::Duplicate]);
     }
 }
 
-/// Whoever does not finish the head of a request is cut off, and holds nobody up.
+/// A client that does not finish the head of its request is cut off, and blocks nobody.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_head_that_does_not_end_is_cut() {
+async fn an_unfinished_head_is_cut_off() {
     let server = Running::start(|config| config.header_timeout_ms = 400).await;
     let mut slow = server.connect().await;
     slow.write_all(b"POST /v1/studies HTTP/1.1\r\nhost:")
@@ -133,9 +135,9 @@ async fn a_head_that_does_not_end_is_cut() {
     server.stop().await;
 }
 
-/// One that never sends the rest of its body is cut when the time for stopping is up.
+/// A client that never sends the rest of its body is cut off at the shutdown timeout.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn stopping_waits_for_no_body_beyond_its_time() {
+async fn shutdown_does_not_wait_for_a_body_beyond_its_timeout() {
     let server = Running::start(|config| {
         config.shutdown_timeout_ms = 300;
         config.body_timeout_ms = NEVER_MS;
@@ -148,16 +150,16 @@ async fn stopping_waits_for_no_body_beyond_its_time() {
     let _ = within("the cut", stuck.read_to_end(&mut Vec::new())).await;
 }
 
-/// A client that asks for much and takes nothing is cut off, and its place is free for others.
+/// A client that requests much and reads nothing is cut off, and its connection slot is free for others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_does_not_take_the_answer_is_cut() {
+async fn a_client_that_does_not_read_is_cut_off() {
     let server = Running::start(|config| {
         config.max_connections = 1;
         config.body_timeout_ms = 500;
     })
     .await;
     let store = &server.store;
-    // A backup of some 10 MB: more than sockets hold.
+    // A backup of some 10 MB: more than socket buffers hold.
     let wanted = serde_json::from_value(design(&json!({"dimension": 512}))).unwrap();
     let study = store.create_study(wanted).await.unwrap();
     for _ in 0..16 {
@@ -169,10 +171,15 @@ async fn whoever_does_not_take_the_answer_is_cut() {
     socket.set_recv_buffer_size(4_096).unwrap();
     let mut idle = socket.connect(server.address).await.unwrap();
     get(&mut idle, "/v1/backup", &server.operator()).await;
-    // The one place is taken until the first client is cut.
+    // The only slot is taken until the first client is cut off.
     let mut next = server.connect().await;
     get(&mut next, "/healthz", "").await;
-    assert_eq!(within("a free place", answer(&mut next)).await.status, 200);
+    assert_eq!(
+        within("a free place", read_response(&mut next))
+            .await
+            .status,
+        200
+    );
     let mut taken = Vec::new();
     // Reset, or ended in the middle.
     let _ = idle.read_to_end(&mut taken).await;
@@ -181,10 +188,10 @@ async fn whoever_does_not_take_the_answer_is_cut() {
     server.stop().await;
 }
 
-/// The server knows who is connected: every connection is a new one, and it is the address that counts. One a minute, so
-/// that no place comes back while the test runs.
+/// The server knows the client's address: every connection is new, and only the address counts. One request a minute,
+/// so that none becomes available during the test.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn limits_hold_over_sockets_for_the_address() {
+async fn address_limits_hold_over_several_connections() {
     let server = Running::start(|config| config.address_requests_per_minute = Some(1)).await;
     let path = format!("/v1/studies/{}/reports", "ab".repeat(16));
     let (one, other) = ([127, 0, 0, 1], [127, 0, 0, 2]);
@@ -193,7 +200,7 @@ async fn limits_hold_over_sockets_for_the_address() {
         socket.bind((from, 0).into()).unwrap();
         let mut stream = socket.connect(server.address).await.unwrap();
         post(&mut stream, &path, "", b"").await;
-        assert_eq!(answer(&mut stream).await.status, status);
+        assert_eq!(read_response(&mut stream).await.status, status);
     }
     server.stop().await;
 }

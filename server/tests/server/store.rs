@@ -1,18 +1,18 @@
-//! The data directory: whose it is, who may use it, and what is in it.
+//! The data directory: who may use it, and what is in it.
 
 use std::fs;
 
 use eigenveil_estimation::Cancel;
 use eigenveil_server::{
     Entropy, Environment, ServerConfig, Store,
-    store::{NewReport, Stored, database_path},
+    store::{NewReport, SubmitOutcome, database_path},
 };
 use eigenveil_shared::{Error, ErrorCode as E, api::StudyState};
 use rusqlite::Connection;
 use serde_json::json;
 use std::sync::Arc;
 
-use crate::common::{Harness, data, environment, new_id, patience::until, report};
+use crate::common::{Harness, data, environment, new_id, report, waiting::until};
 
 fn refused(config: &ServerConfig, words: &[&str]) {
     let error = Store::open(config, environment()).unwrap_err();
@@ -23,7 +23,7 @@ fn refused(config: &ServerConfig, words: &[&str]) {
 }
 
 #[test]
-fn the_directory_is_made_for_its_owner_only() {
+fn the_directory_is_readable_by_its_owner_only() {
     let directory = tempfile::tempdir().unwrap();
     let config = ServerConfig::new(directory.path().join("a/b"));
     let store = Store::open(&config, environment()).unwrap();
@@ -38,7 +38,7 @@ fn the_directory_is_made_for_its_owner_only() {
         assert_eq!(mode(&store.token_path()), 0o600);
         assert_eq!(mode(&database_path(&config.data_dir)), 0o600);
     }
-    // The database does not hold the token, and a restart does not change it.
+    // The database does not contain the token, and a restart does not change it.
     drop(store);
     let database = fs::read(database_path(&config.data_dir)).unwrap();
     assert!(!database.windows(64).any(|w| w == token.trim().as_bytes()));
@@ -56,7 +56,7 @@ fn a_directory_has_one_server() {
 }
 
 #[test]
-fn directories_and_files_of_others_are_refused() {
+fn foreign_directories_and_files_are_rejected() {
     let directory = tempfile::tempdir().unwrap();
     let config = ServerConfig::new(directory.path());
     fs::write(directory.path().join("thesis.tex"), "x").unwrap();
@@ -70,12 +70,12 @@ fn directories_and_files_of_others_are_refused() {
     let file = ServerConfig::new(directory.path().join("thesis.tex"));
     refused(&file, &["thesis.tex"]);
 
-    // A crash before the database was made, or a fresh volume, is no reason.
+    // A crash before the database was created, or a new volume, is accepted.
     let half = directory.path().join("half");
     fs::create_dir_all(half.join("lost+found")).unwrap();
     fs::write(half.join("eigenveil.lock"), "").unwrap();
     Store::open(&ServerConfig::new(&half), environment()).unwrap();
-    // But a token without its database is.
+    // A token without its database is not.
     let gone = directory.path().join("gone");
     fs::create_dir(&gone).unwrap();
     fs::write(gone.join("operator.token"), "x").unwrap();
@@ -83,7 +83,7 @@ fn directories_and_files_of_others_are_refused() {
 }
 
 #[test]
-fn databases_that_are_not_ours_are_refused_and_left_alone() {
+fn foreign_databases_are_rejected_and_not_changed() {
     let directory = tempfile::tempdir().unwrap();
     let config = |name: &str| ServerConfig::new(directory.path().join(name));
     let prepare = |name: &str, content: &dyn Fn(&std::path::Path)| {
@@ -107,7 +107,7 @@ fn databases_that_are_not_ours_are_refused_and_left_alone() {
     });
     refused(&other, &["another program"]);
 
-    // An empty file is what a crash leaves before the first commit.
+    // A crash before the first commit leaves an empty file.
     let empty = prepare("empty", &|path| fs::write(path, "").unwrap());
     drop(Store::open(&empty, environment()).unwrap());
 
@@ -118,7 +118,7 @@ fn databases_that_are_not_ours_are_refused_and_left_alone() {
         .unwrap();
     refused(&empty, &["version 99", "newer program"]);
 
-    // Half a database is not one.
+    // Half a database is rejected.
     let cut = config("cut");
     drop(Store::open(&cut, environment()).unwrap());
     let path = database_path(&cut.data_dir);
@@ -128,9 +128,9 @@ fn databases_that_are_not_ours_are_refused_and_left_alone() {
     assert_eq!(error.code(), E::StoreUnavailable);
 }
 
-/// Of every schema that there was, with what a killed server leaves beside it.
+/// Every old schema, with the files that a killed server leaves.
 #[test]
-fn a_store_of_before_0_2_0_is_refused_by_name_and_left_alone() {
+fn stores_from_before_0_2_0_are_rejected_and_not_changed() {
     for version in 1..=6 {
         let directory = tempfile::tempdir().unwrap();
         let config = ServerConfig::new(directory.path());
@@ -140,7 +140,7 @@ fn a_store_of_before_0_2_0_is_refused_by_name_and_left_alone() {
             "PRAGMA page_size = 8192; PRAGMA journal_mode = WAL;
              PRAGMA application_id = 0x45695665; PRAGMA user_version = {version};
              CREATE TABLE settings (key TEXT PRIMARY KEY, value BLOB NOT NULL) STRICT, WITHOUT ROWID;
-             CREATE TABLE studies (study INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE, name TEXT NOT NULL) STRICT;
+             CREATE TABLE studies (study_pk INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE, name TEXT NOT NULL) STRICT;
              INSERT INTO studies VALUES (1, zeroblob(16), 'old')"
         ))
         .unwrap();
@@ -169,7 +169,7 @@ fn a_store_of_before_0_2_0_is_refused_by_name_and_left_alone() {
 }
 
 #[tokio::test]
-async fn damaged_studies_are_found_at_the_start() {
+async fn damaged_studies_are_detected_at_the_start() {
     let server = Harness::new();
     server.study(3).await;
     let (_directory, config) = server.stop();
@@ -186,28 +186,28 @@ async fn damaged_studies_are_found_at_the_start() {
 
 #[test]
 fn a_start_needs_randomness() {
-    struct Dry;
-    impl Entropy for Dry {
+    struct FailingEntropy;
+    impl Entropy for FailingEntropy {
         fn fill(&self, _: &mut [u8]) -> eigenveil_shared::Result<()> {
             Err(Error::new(E::RandomnessUnavailable, "dry"))
         }
     }
     let (_directory, config) = data();
     let dry = Environment {
-        entropy: Arc::new(Dry),
+        entropy: Arc::new(FailingEntropy),
         ..environment()
     };
     let error = Store::open(&config, dry.clone()).unwrap_err();
     assert_eq!(error.code(), E::RandomnessUnavailable);
-    // An interrupted first start is made good; later ones need it for the key of the buckets.
+    // An interrupted first start is repaired; later starts need randomness for the bucket key.
     drop(Store::open(&config, environment()).unwrap());
     let error = Store::open(&config, dry).unwrap_err();
     assert_eq!(error.code(), E::RandomnessUnavailable);
 }
 
-/// A close is a barrier: everything acknowledged before it is in, nothing after it is.
+/// Closing is a barrier: everything acknowledged before it is counted, nothing after it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_close_is_a_barrier() {
+async fn closing_is_a_barrier() {
     let server = Harness::new();
     let study = server.study(3).await;
     let store = server.app.store().clone();
@@ -221,8 +221,8 @@ async fn a_close_is_a_barrier() {
                 let body = report(&study, new_id(), 1.0).into();
                 let report = NewReport::decode(&body, &stored).unwrap();
                 match store.submit(&stored, vec![report]).await.unwrap()[0] {
-                    Stored::Accepted => accepted += 1,
-                    Stored::NotOpen => return accepted,
+                    SubmitOutcome::Accepted => accepted += 1,
+                    SubmitOutcome::NotOpen => return accepted,
                     other => panic!("a fresh identifier is {other:?}"),
                 }
             }
@@ -230,7 +230,7 @@ async fn a_close_is_a_barrier() {
     }
     until("reports come in", async || stored.reports_accepted() >= 100).await;
     store.set_state(&stored, StudyState::Closed).await.unwrap();
-    let at_close = store.moment(&stored, Cancel::NEVER).unwrap().n;
+    let at_close = store.bucket_sums(&stored, Cancel::NEVER).unwrap().n;
     let mut acknowledged = 0;
     while let Some(accepted) = tasks.join_next().await {
         acknowledged += accepted.unwrap();
@@ -248,10 +248,10 @@ async fn buckets_are_fixed_at_creation() {
     for _ in 0..40 {
         server.count_one(&study).await;
     }
-    let moment = server.moment(&study);
+    let moment = server.bucket_sums(&study);
     let filled: Vec<u32> = moment.buckets.iter().map(|(bucket, _)| *bucket).collect();
     assert_eq!((moment.n, filled), (40, vec![0, 1, 2]));
-    // A server with more memory keeps to what was fixed.
+    // A server with more memory keeps the number fixed at creation.
     server.config.sum_cache_bytes = 1 << 30;
     let server = server.restart();
     assert_eq!(server.stored(&study).buckets(), 3);

@@ -1,4 +1,4 @@
-//! Studies, credentials, routes: every answer and its code.
+//! Studies, credentials, routes: every response and its code.
 
 use axum::{
     body::Body,
@@ -11,31 +11,31 @@ use eigenveil_shared::{
 };
 use serde_json::{Value, json};
 
-use crate::common::{Answer, Harness, at, design, refused};
+use crate::common::{Harness, Reply, at, design, refused};
 
 #[tokio::test]
 async fn a_study_goes_from_draft_to_open_to_closed() {
     let server = Harness::new();
-    let answer = server
+    let response = server
         .tell(
             "/v1/studies",
             design(&json!({"draft": true, "default_k": 2})),
         )
         .await;
-    assert_eq!(answer.status, StatusCode::CREATED);
-    let study: StudyDocument = answer.json();
-    assert_eq!(answer.headers[header::LOCATION], at(&study, ""));
+    assert_eq!(response.status, StatusCode::CREATED);
+    let study: StudyDocument = response.json();
+    assert_eq!(response.headers[header::LOCATION], at(&study, ""));
     assert_eq!(
         (study.state, study.created_at_ms),
         (StudyState::Draft, 1_700_000_000_000)
     );
-    // What a device relies on: the bytes lead back to the parameters and have this fingerprint.
+    // What a device relies on: the bytes decode to the parameters and have this fingerprint.
     let params = StudyParams::from_canonical(&from_hex(&study.canonical_params).unwrap()).unwrap();
     assert_eq!(params, study.params);
     assert_eq!(params.fingerprint().to_string(), study.fingerprint);
 
     let path = at(&study, "");
-    // A draft can be opened, not closed.
+    // A draft can be opened, but not closed.
     let close = server.order(&format!("{path}/close")).await;
     close.is_problem(409, E::InvalidTransition);
     for _ in 0..2 {
@@ -62,7 +62,7 @@ async fn a_study_goes_from_draft_to_open_to_closed() {
 }
 
 #[tokio::test]
-async fn drafts_are_there_for_the_operator_only() {
+async fn drafts_are_visible_to_the_operator_only() {
     let server = Harness::new();
     let draft = server.study_with(json!({"draft": true})).await;
     let open = server.study(4).await;
@@ -75,7 +75,7 @@ async fn drafts_are_there_for_the_operator_only() {
     let unknown = server.get(&format!("/v1/studies/{}", "0".repeat(32))).await;
     let unknown = unknown.is_problem(404, E::StudyNotFound);
     let hidden = refused(server.get(&path), 404, E::StudyNotFound).await;
-    // In the same words as one that never was.
+    // The same text as for a study that never existed.
     assert_eq!(
         hidden.detail.replace(&draft.id, ""),
         unknown.detail.replace(&"0".repeat(32), "")
@@ -85,8 +85,8 @@ async fn drafts_are_there_for_the_operator_only() {
     assert_eq!(ids(all.json()), [draft.id, open.id]);
 }
 
-/// Asks for a study in these words.
-async fn ask_for(server: &Harness, media_type: &str, body: String) -> Answer {
+/// Requests a study with this body.
+async fn ask_for(server: &Harness, media_type: &str, body: String) -> Reply {
     let request = Request::post("/v1/studies")
         .header(header::AUTHORIZATION, format!("Bearer {}", server.token))
         .header(header::CONTENT_TYPE, media_type)
@@ -96,7 +96,7 @@ async fn ask_for(server: &Harness, media_type: &str, body: String) -> Answer {
 }
 
 #[tokio::test]
-async fn wrong_designs_are_refused_and_store_nothing() {
+async fn invalid_designs_are_rejected_and_store_nothing() {
     let server = Harness::new();
     let long = "x".repeat(201);
     for (changes, code) in [
@@ -143,8 +143,8 @@ async fn wrong_designs_are_refused_and_store_nothing() {
         (json!({"unknown": 1}), E::MalformedJson),
     ] {
         let status = if code == E::MalformedJson { 400 } else { 422 };
-        let answer = server.tell("/v1/studies", design(&changes)).await;
-        let problem = answer.is_problem(status, code);
+        let response = server.tell("/v1/studies", design(&changes)).await;
+        let problem = response.is_problem(status, code);
         assert!(problem.detail.len() > 15, "{changes}: {problem:?}");
     }
     for body in ["", "{", "[]", "null", "\u{0}", "{\"name\":"] {
@@ -160,8 +160,8 @@ async fn json_bodies_have_a_type_and_a_limit() {
     let server = Harness::new();
     let post = async |media_type, body| ask_for(&server, media_type, body).await;
     let good = design(&json!({})).to_string();
-    let answer = post("text/plain", good.clone()).await;
-    answer.is_problem(415, E::UnsupportedMediaType);
+    let response = post("text/plain", good.clone()).await;
+    response.is_problem(415, E::UnsupportedMediaType);
     refused(post("", good.clone()), 415, E::UnsupportedMediaType).await;
     let padded = format!("{good}{}", " ".repeat(4 << 20));
     refused(post("application/json", padded), 413, E::BodyTooLarge).await;
@@ -172,7 +172,7 @@ async fn json_bodies_have_a_type_and_a_limit() {
 }
 
 #[tokio::test]
-async fn unknown_places_are_problems() {
+async fn unknown_paths_are_problems() {
     let server = Harness::new();
     for path in [
         "/nothing",
@@ -185,14 +185,14 @@ async fn unknown_places_are_problems() {
     }
     let nobody = "0".repeat(32);
     for id in [nobody.as_str(), "x", "%00", "..%2f..", &"a".repeat(5_000)] {
-        let answer = server.get(&format!("/v1/studies/{id}")).await;
-        answer.is_problem(404, E::StudyNotFound);
+        let response = server.get(&format!("/v1/studies/{id}")).await;
+        response.is_problem(404, E::StudyNotFound);
     }
     refused(server.get("/v1/studies/%ff"), 404, E::NotFound).await;
 }
 
 #[tokio::test]
-async fn health_tells_the_process_from_the_store() {
+async fn health_checks_distinguish_process_and_store() {
     let server = Harness::new();
     assert_eq!(server.get("/healthz").await.status, StatusCode::OK);
     assert_eq!(server.get("/readyz").await.status, StatusCode::OK);
@@ -205,13 +205,13 @@ async fn health_tells_the_process_from_the_store() {
     assert!(create.headers.contains_key(header::RETRY_AFTER));
 }
 
-/// Mounted under a path of somebody's own application, locations lead back.
+/// Mounted under a path of another application, locations still lead back.
 #[tokio::test]
 async fn the_routes_can_be_mounted_anywhere() {
     let mut server = Harness::new();
     server.routes = axum::Router::new().nest("/pca", server.routes);
-    let answer = server.tell("/pca/v1/studies", design(&json!({}))).await;
-    let location = answer.headers[header::LOCATION].to_str().unwrap();
+    let response = server.tell("/pca/v1/studies", design(&json!({}))).await;
+    let location = response.headers[header::LOCATION].to_str().unwrap();
     assert!(location.starts_with("/pca/v1/studies/"), "{location}");
     assert_eq!(server.get(location).await.status, StatusCode::OK);
 }

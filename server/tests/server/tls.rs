@@ -1,4 +1,4 @@
-//! HTTPS: who is refused and how, and a certificate that is renewed while the server runs.
+//! HTTPS: which connections are rejected and how, and renewing the certificate of a running server.
 
 use std::{fs, io::Read as _, path::PathBuf, sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::{
     certificates::Authority,
     common::{
         environment,
-        patience::{until, within},
+        waiting::{until, within},
     },
     running::Running,
 };
@@ -44,7 +44,7 @@ impl Secured {
         self.server.certificates.as_ref().unwrap().reload()
     }
 
-    /// A connection that trusts this authority and believes to speak to `name`.
+    /// A connection that trusts this authority and expects `name`.
     async fn connect(
         &self,
         authority: &Authority,
@@ -63,7 +63,7 @@ impl Secured {
         self.server.directory.path().join(name)
     }
 
-    /// The same as [`connect`](Self::connect), where the server may also cut the connection.
+    /// As [`connect`](Self::connect), but the server may also close the connection.
     async fn handshake(
         &self,
         authority: &Authority,
@@ -91,7 +91,7 @@ fn config(directory: &TempDir) -> ServerConfig {
     }
 }
 
-/// Whether the connection still answers.
+/// Sends a request and returns the response.
 async fn asks(stream: &mut TlsStream<TcpStream>) -> String {
     stream
         .write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
@@ -105,13 +105,13 @@ async fn asks(stream: &mut TlsStream<TcpStream>) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn https_is_served_and_plain_http_is_told_so() {
+async fn https_is_served_and_plain_http_gets_an_error() {
     let server = Secured::start(|_| {}).await;
     let mut stream = server.trusted().await;
     for _ in 0..2 {
         assert!(asks(&mut stream).await.starts_with("HTTP/1.1 200"));
     }
-    // With a body on its way, as a client of the reports would have.
+    // With a body on its way, as from a device.
     for request in [
         "GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n".to_owned(),
         format!(
@@ -121,31 +121,31 @@ async fn https_is_served_and_plain_http_is_told_so() {
     ] {
         let mut plain = server.server.connect().await;
         plain.write_all(request.as_bytes()).await.unwrap();
-        let mut answer = String::new();
-        plain.read_to_string(&mut answer).await.unwrap();
-        assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+        let mut response = String::new();
+        plain.read_to_string(&mut response).await.unwrap();
+        assert!(response.starts_with("HTTP/1.1 400 "), "{response}");
         assert!(
-            answer.contains("connection: close") && answer.contains("https://"),
-            "{answer}"
+            response.contains("connection: close") && response.contains("https://"),
+            "{response}"
         );
-        assert!(!answer.contains("up"), "{answer}");
+        assert!(!response.contains("up"), "{response}");
     }
-    // What is neither is cut without a word.
+    // Anything else is closed without a response.
     let mut noise = server.server.connect().await;
     noise.write_all(&[0xff; 64]).await.unwrap();
-    let mut answer = Vec::new();
-    let _ = noise.read_to_end(&mut answer).await;
-    assert!(answer.is_empty());
+    let mut response = Vec::new();
+    let _ = noise.read_to_end(&mut response).await;
+    assert!(response.is_empty());
     let mut broken = server.server.connect().await;
     broken.write_all(&[0x16; 64]).await.unwrap();
-    let _ = broken.read_to_end(&mut answer).await;
-    assert!(!answer.starts_with(b"HTTP"));
+    let _ = broken.read_to_end(&mut response).await;
+    assert!(!response.starts_with(b"HTTP"));
     assert!(asks(&mut stream).await.starts_with("HTTP/1.1 200"));
     drop(stream);
     server.stop().await;
 }
 
-/// An expired certificate may be all there is: it is used, and told of.
+/// An expired certificate may be the only one: it is used, with a warning.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_expired_certificate_is_served_with_a_warning() {
     let server = Secured::start(|_| {}).await;
@@ -161,7 +161,7 @@ async fn an_expired_certificate_is_served_with_a_warning() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_renewed_certificate_is_for_new_connections_only() {
+async fn a_renewed_certificate_is_used_for_new_connections_only() {
     let server = Secured::start(|_| {}).await;
     let mut old = server.trusted().await;
     asks(&mut old).await;
@@ -169,11 +169,13 @@ async fn a_renewed_certificate_is_for_new_connections_only() {
 
     let next = Authority::new("second");
     let renewed = next.issue("localhost");
-    // The files are renewed one after the other: in between the pair does not fit, and the one before goes on.
+    // The files are renewed one after the other: in between they do not match, and the previous pair stays in use.
     fs::write(server.file("cert.pem"), &renewed.certificate).unwrap();
     let error = server.reload().unwrap_err();
     assert!(
-        error.detail().contains("is not that of the certificate"),
+        error
+            .detail()
+            .contains("does not belong to the certificate"),
         "{error}"
     );
     asks(&mut server.trusted().await).await;
@@ -188,7 +190,7 @@ async fn a_renewed_certificate_is_for_new_connections_only() {
         .await
         .unwrap_err();
     asks(&mut server.connect(&next, "localhost").await.unwrap()).await;
-    // The connection of before goes on.
+    // The earlier connection continues.
     asks(&mut old).await;
 
     fs::remove_file(server.file("key.pem")).unwrap();
@@ -200,7 +202,7 @@ async fn a_renewed_certificate_is_for_new_connections_only() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn renewed_files_are_found_without_being_asked() {
+async fn renewed_files_are_loaded_automatically() {
     let server = Secured::start(|config| config.tls_reload_seconds = 1).await;
     let next = Authority::new("second");
     next.issue("localhost")
@@ -212,19 +214,19 @@ async fn renewed_files_are_found_without_being_asked() {
     server.stop().await;
 }
 
-/// The place of a connection is taken before the handshake, and whoever does not go through with it loses it.
+/// A connection slot is taken before the handshake, and lost by a client that does not complete it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn handshakes_count_as_connections_and_end() {
+async fn handshakes_count_as_connections_and_time_out() {
     let server = Secured::start(|config| {
         config.max_connections = 2;
         config.tuning.handshake_timeout = Duration::from_secs(1);
     })
     .await;
-    // One says nothing, one begins.
+    // One sends nothing, one begins.
     let silent = server.server.connect().await;
     let mut begun = server.server.connect().await;
     begun.write_all(&[0x16, 3, 1]).await.unwrap();
-    // The third comes in once one of them has been cut. A busy machine may cut the third too.
+    // The third gets in once one of them was cut off. On a busy machine the third may be cut off too.
     let mut third = None;
     until("a free place", async || {
         third = server.handshake(&server.authority, "localhost").await.ok();
@@ -233,7 +235,7 @@ async fn handshakes_count_as_connections_and_end() {
     .await;
     let (silent, begun) = (silent.into_std().unwrap(), begun.into_std().unwrap());
     let cut = |mut stream: &std::net::TcpStream| {
-        // An end or a reset, at once.
+        // End of file or reset, at once.
         let read = stream.read(&mut [0; 64]);
         !matches!(read, Err(error) if error.kind() == std::io::ErrorKind::WouldBlock)
     };
@@ -243,23 +245,23 @@ async fn handshakes_count_as_connections_and_end() {
     server.stop().await;
 }
 
-/// Whoever stops in the middle of a handshake does not hold the server up.
+/// A client that stops in the middle of a handshake does not block the server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn stopping_waits_for_no_handshake_beyond_its_time() {
+async fn shutdown_does_not_wait_for_a_handshake_beyond_its_timeout() {
     let server = Secured::start(|config| {
         config.shutdown_timeout_ms = 300;
         config.tuning.handshake_timeout = Duration::from_secs(24 * 3_600);
     })
     .await;
     let _silent = server.server.connect().await;
-    // Accepted after it, and served: the server waits for the first one's handshake.
+    // Accepted after it, and served: the server is waiting for the first one's handshake.
     let next = server.connect(&server.authority, "localhost").await;
     asks(&mut next.unwrap()).await;
     within("the end of the server", server.stop()).await;
 }
 
 #[tokio::test]
-async fn a_pair_that_cannot_be_used_is_refused_at_the_start_and_by_the_check() {
+async fn an_unusable_certificate_is_rejected_at_the_start_and_by_the_check() {
     let directory = tempfile::tempdir().unwrap();
     let authority = Authority::new("first");
     let (one, other) = (authority.issue("localhost"), authority.issue("localhost"));
@@ -268,11 +270,15 @@ async fn a_pair_that_cannot_be_used_is_refused_at_the_start_and_by_the_check() {
         (
             Some(one.certificate.as_str()),
             Some(other.key.as_str()),
-            "is not that of the certificate",
+            "does not belong to the certificate",
         ),
-        (Some("nothing"), Some(&one.key), "holds no certificate"),
-        (Some(&one.certificate), Some("nothing"), "holds no key"),
-        (Some(&one.key), Some(&one.key), "holds no certificate"),
+        (Some("nothing"), Some(&one.key), "has no certificate"),
+        (
+            Some(&one.certificate),
+            Some("nothing"),
+            "has no private key",
+        ),
+        (Some(&one.key), Some(&one.key), "has no certificate"),
         (None, Some(&one.key), "cert.pem cannot be read"),
         (Some(&one.certificate), None, "key.pem cannot be read"),
     ] {
@@ -287,9 +293,9 @@ async fn a_pair_that_cannot_be_used_is_refused_at_the_start_and_by_the_check() {
             .await
             .unwrap_err();
         for error in [started, check(&config).unwrap_err()] {
-            assert_eq!(error.code(), ErrorCode::InvalidRequest);
+            assert_eq!(error.code(), ErrorCode::InvalidConfig);
             assert!(error.detail().contains(says), "{error}");
-            // What was read is not repeated: it may be a key.
+            // Contents are not repeated: they may be a key.
             assert!(!error.detail().contains(&one.key[40..60]), "{error}");
         }
         assert!(!config.data_dir.exists());
@@ -310,7 +316,7 @@ async fn a_pair_that_cannot_be_used_is_refused_at_the_start_and_by_the_check() {
 }
 
 #[test]
-fn plain_http_beyond_this_machine_is_refused_unless_allowed() {
+fn plain_http_beyond_this_machine_is_rejected_unless_allowed() {
     let plain = |listen: &str| ServerConfig {
         listen: listen.parse().unwrap(),
         ..ServerConfig::new("data")
@@ -325,7 +331,12 @@ fn plain_http_beyond_this_machine_is_refused_unless_allowed() {
     }
     for far in ["0.0.0.0:80", "[::]:80", "192.0.2.7:80", "[2001:db8::1]:80"] {
         let error = plain(far).check().unwrap_err();
-        for word in [far, "everybody on the way", "--tls-cert", "--insecure-http"] {
+        for word in [
+            far,
+            "everybody on the path",
+            "--tls-cert",
+            "--insecure-http",
+        ] {
             assert!(error.detail().contains(word), "{error}");
         }
         let allowed = ServerConfig {

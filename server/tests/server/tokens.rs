@@ -1,4 +1,4 @@
-//! Analysts' tokens, and the operator's when it is rotated.
+//! Analyst tokens, and rotation of the operator token.
 
 use axum::{
     body::Body,
@@ -11,9 +11,9 @@ use eigenveil_shared::{
 };
 use serde_json::json;
 
-use crate::common::{Answer, Harness, at, refused};
+use crate::common::{Harness, Reply, at, refused};
 
-async fn ask(server: &Harness, method: &str, path: &str, token: &str) -> Answer {
+async fn ask(server: &Harness, method: &str, path: &str, token: &str) -> Reply {
     let request = Request::builder()
         .method(method)
         .uri(path)
@@ -26,10 +26,10 @@ async fn ask(server: &Harness, method: &str, path: &str, token: &str) -> Answer 
 
 async fn analyst(server: &Harness, name: &str, study: Option<&StudyDocument>) -> CreatedAnalyst {
     let wanted = json!({ "name": name, "study": study.map(|study| &study.id) });
-    let answer = server.tell("/v1/tokens", wanted).await;
-    assert_eq!(answer.status, 201, "{answer:?}");
-    assert_eq!(answer.headers["cache-control"], "no-store");
-    answer.json()
+    let response = server.tell("/v1/tokens", wanted).await;
+    assert_eq!(response.status, 201, "{response:?}");
+    assert_eq!(response.headers["cache-control"], "no-store");
+    response.json()
 }
 
 async fn listed(server: &Harness) -> Vec<String> {
@@ -37,9 +37,9 @@ async fn listed(server: &Harness) -> Vec<String> {
     list.tokens.into_iter().map(|token| token.name).collect()
 }
 
-/// (What else a token may not do: `openapi::without_the_right_token_nothing_is_told_and_nothing_changes`.)
+/// (What else a token may not do: `openapi::without_the_right_token_nothing_is_shown_or_changed`.)
 #[tokio::test]
-async fn an_analyst_reads_the_estimates_of_one_study_or_of_all() {
+async fn an_analyst_token_reads_estimates_of_one_study_or_of_all() {
     let server = Harness::new();
     let (one, two) = (server.study(3).await, server.study(3).await);
     let all = analyst(&server, "all", None).await;
@@ -51,16 +51,16 @@ async fn an_analyst_reads_the_estimates_of_one_study_or_of_all() {
         (&narrow, &one, 200),
         (&narrow, &two, 403),
     ] {
-        let answer = ask(&server, "GET", &list_of(study), &token.token).await;
-        assert_eq!(answer.status, status, "{answer:?}");
+        let response = ask(&server, "GET", &list_of(study), &token.token).await;
+        assert_eq!(response.status, status, "{response:?}");
     }
-    // Drafts stay the operator's.
+    // Drafts are for the operator only.
     server.study_with(json!({ "draft": true })).await;
     let shown: StudyList = ask(&server, "GET", "/v1/studies", &all.token).await.json();
     assert_eq!(shown.studies.len(), 2);
 
     let server = server.restart();
-    // Made in the same millisecond of the test's clock: then by name.
+    // Created in the same millisecond of the test clock, so ordered by name.
     assert_eq!(listed(&server).await, ["all", "narrow"]);
     let read = async |token: &str| ask(&server, "GET", &list_of(&one), token).await;
     assert_eq!(read(&narrow.token).await.status, 200);
@@ -69,7 +69,7 @@ async fn an_analyst_reads_the_estimates_of_one_study_or_of_all() {
     refused(server.remove(&path), 404, E::AnalystTokenNotFound).await;
     refused(read(&all.token), 403, E::Forbidden).await;
     assert_eq!(listed(&server).await, ["narrow"]);
-    // A token for one study goes with it.
+    // A token for one study is deleted with it.
     let study = at(&one, "");
     server.close(&one).await;
     assert_eq!(server.remove(&study).await.status, 204);
@@ -80,7 +80,7 @@ async fn an_analyst_reads_the_estimates_of_one_study_or_of_all() {
 }
 
 #[tokio::test]
-async fn tokens_need_a_name_and_a_study_that_is_there() {
+async fn analyst_tokens_need_a_name_and_an_existing_study() {
     let server = Harness::new();
     for (wanted, status, code) in [
         (json!({ "name": "" }), 422, E::InvalidName),
@@ -100,8 +100,8 @@ async fn tokens_need_a_name_and_a_study_that_is_there() {
         refused(server.tell("/v1/tokens", wanted), status, code).await;
     }
     for id in ["x", "0123456789abcdef", &"0".repeat(64)] {
-        let answer = server.remove(&format!("/v1/tokens/{id}")).await;
-        answer.is_problem(404, E::AnalystTokenNotFound);
+        let response = server.remove(&format!("/v1/tokens/{id}")).await;
+        response.is_problem(404, E::AnalystTokenNotFound);
     }
 }
 
@@ -111,12 +111,12 @@ fn token_file(server: &Harness) -> String {
 }
 
 #[tokio::test]
-async fn a_rotated_token_takes_over_at_once_and_for_good() {
+async fn a_rotated_token_is_valid_at_once_and_after_a_restart() {
     let server = Harness::new();
     let old = server.token.clone();
-    let answer = ask(&server, "POST", "/v1/operator-token", &old).await;
-    assert_eq!(answer.headers["cache-control"], "no-store");
-    let RotatedToken { token: new } = answer.json();
+    let response = ask(&server, "POST", "/v1/operator-token", &old).await;
+    assert_eq!(response.headers["cache-control"], "no-store");
+    let RotatedToken { token: new } = response.json();
     assert_ne!(new, old);
     assert_eq!(token_file(&server), new);
     let works = async |server: &Harness, token: &str| {
@@ -126,7 +126,7 @@ async fn a_rotated_token_takes_over_at_once_and_for_good() {
     let server = server.restart();
     assert!(!works(&server, &old).await && works(&server, &new).await);
 
-    // While a server runs the directory is its own.
+    // While a server runs, the directory is locked.
     let data = server.config.data_dir.clone();
     let error = rotate_operator_token(&data, &Environment::system()).unwrap_err();
     assert!(error.detail().contains("another server"), "{error}");
@@ -138,12 +138,12 @@ async fn a_rotated_token_takes_over_at_once_and_for_good() {
     assert!(!works(&server, &new).await && works(&server, &newest).await);
 }
 
-/// Whatever a rotation was cut short by, the file has the token that counts after the next start.
+/// Wherever a rotation is interrupted, after the next start the file has the valid token.
 #[tokio::test]
-async fn a_rotation_that_was_cut_short_is_finished_or_forgotten() {
+async fn an_interrupted_rotation_is_completed_or_discarded() {
     let server = Harness::new();
     let staged = server.config.data_dir.join("operator.token.new");
-    // Before the commit: the staged token never counted.
+    // Before the commit: the staged token was never valid.
     std::fs::write(&staged, "a token that nobody committed\n").unwrap();
     let server = server.restart();
     assert!(!staged.exists());

@@ -1,4 +1,4 @@
-//! Studies and stores as files: nothing is lost on the way, nothing counted twice.
+//! Exports, imports, merges and backups: nothing is lost, nothing counted twice.
 
 use axum::{
     body::Body,
@@ -7,7 +7,7 @@ use axum::{
 use eigenveil_estimation::Cancel;
 use eigenveil_server::{
     ServerConfig, Store,
-    store::{Stored, database_path},
+    store::{SubmitOutcome, database_path},
 };
 use eigenveil_shared::{
     ErrorCode as E,
@@ -22,11 +22,11 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use crate::common::{
-    Harness, at, batch_with, data, decoded, environment, new_id, patience::until, refused, shape,
-    study_in,
+    Harness, at, batch_with, data, decoded, environment, new_id, refused, shape, study_in,
+    waiting::until,
 };
 
-/// A study of each kind of payload with some reports, in several commits; a name, identifiers, bodies.
+/// A study of each kind of payload with some reports in several commits, and the bodies of its reports.
 async fn studies(server: &Harness) -> Vec<(StudyDocument, Vec<Vec<u8>>)> {
     let mut studies = Vec::new();
     for mechanism in ["symmetric-gaussian", "discrete-gaussian", "double-cap"] {
@@ -46,7 +46,7 @@ async fn studies(server: &Harness) -> Vec<(StudyDocument, Vec<Vec<u8>>)> {
     studies
 }
 
-/// A batch with payloads that say which they are.
+/// A batch with recognizable payloads.
 fn some_reports(study: &StudyDocument, count: u8, salt: u8) -> Vec<u8> {
     let payloads: Vec<(ReportId, Vec<u8>)> = (0..count)
         .map(|number| {
@@ -70,13 +70,13 @@ fn some_reports(study: &StudyDocument, count: u8, salt: u8) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_study_moves_to_another_server_bit_by_bit() {
+async fn a_study_moves_to_another_server_unchanged() {
     let (from, to) = (Harness::new(), Harness::new());
     for (study, bodies) in studies(&from).await {
         let file = from.export(&study).await;
-        let answer = to.import(None, file.clone()).await;
-        assert_eq!(answer.status, StatusCode::CREATED, "{answer:?}");
-        let receipt: ImportReceipt = answer.json();
+        let response = to.import(None, file.clone()).await;
+        assert_eq!(response.status, StatusCode::CREATED, "{response:?}");
+        let receipt: ImportReceipt = response.json();
         assert_eq!(
             (receipt.outcome, receipt.reports),
             (ImportOutcome::Created, 35)
@@ -84,13 +84,13 @@ async fn a_study_moves_to_another_server_bit_by_bit() {
         let mut expected: StudyDocument = from.get(&at(&study, "")).await.json();
         assert_eq!(receipt.study, expected);
         // The same sums, bucket by bucket and bit by bit.
-        assert_eq!(to.moment(&study), from.moment(&study));
-        // The same identifiers: whoever sends again is told that it is counted.
+        assert_eq!(to.bucket_sums(&study), from.bucket_sums(&study));
+        // The same identifiers: reports sent again are duplicates.
         for body in bodies {
             let again = to.receipt(&study, body).await;
             assert_eq!((again.accepted, again.duplicates), (0, 5));
         }
-        // It lives on: new reports are counted on top.
+        // It continues: new reports are counted on top.
         let more = to.receipt(&study, some_reports(&study, 3, 99)).await;
         assert_eq!(more.accepted, 3);
         expected.reports_accepted += 3;
@@ -107,13 +107,16 @@ async fn a_study_moves_to_another_server_bit_by_bit() {
     assert_eq!(to.app.store().studies().len(), 3);
     for study in to.app.store().studies() {
         assert_eq!(study.reports_accepted(), 38);
-        assert_eq!(to.app.store().moment(&study, Cancel::NEVER).unwrap().n, 38);
+        assert_eq!(
+            to.app.store().bucket_sums(&study, Cancel::NEVER).unwrap().n,
+            38
+        );
     }
 }
 
-/// A time that the store cannot hold is a fault of the file, not of the store.
+/// A time that the store cannot represent is an error of the file, not of the store.
 #[tokio::test]
-async fn a_time_that_cannot_be_is_a_fault_of_the_file() {
+async fn an_invalid_time_is_an_error_of_the_file() {
     let server = Harness::new();
     let study = server.study(3).await;
     let file = server.export(&study).await;
@@ -130,17 +133,17 @@ async fn a_time_that_cannot_be_is_a_fault_of_the_file() {
 }
 
 #[tokio::test]
-async fn files_that_do_not_fit_are_refused_and_change_nothing() {
+async fn invalid_exports_are_rejected_and_change_nothing() {
     let server = Harness::new();
     let all = studies(&server).await;
     let other = server.study_with(json!({"epsilon": 2.0})).await;
     for (study, _) in &all {
         let file = server.export(study).await;
-        let answer = server.import(Some(&other.id), file.clone()).await;
-        answer.is_problem(422, E::WrongFingerprint);
+        let response = server.import(Some(&other.id), file.clone()).await;
+        response.is_problem(422, E::WrongFingerprint);
         let missing = "0".repeat(32);
-        let answer = server.import(Some(&missing), file.clone()).await;
-        answer.is_problem(404, E::StudyNotFound);
+        let response = server.import(Some(&missing), file.clone()).await;
+        response.is_problem(404, E::StudyNotFound);
 
         // Every byte counts: changed anywhere, cut anywhere, or longer.
         let to = Harness::new();
@@ -148,20 +151,20 @@ async fn files_that_do_not_fit_are_refused_and_change_nothing() {
         for at in (0..file.len()).step_by(step).chain([file.len() - 1]) {
             let mut changed = file.clone();
             changed[at] ^= 1;
-            let answer = to.import(None, changed).await;
+            let response = to.import(None, changed).await;
             assert!(
-                [400, 422].contains(&answer.status.as_u16()),
-                "byte {at} of {}: {answer:?}",
+                [400, 422].contains(&response.status.as_u16()),
+                "byte {at} of {}: {response:?}",
                 file.len()
             );
-            let answer = to.import(None, file[..at].to_vec()).await;
-            answer.is_problem(400, E::MalformedExport);
+            let response = to.import(None, file[..at].to_vec()).await;
+            response.is_problem(400, E::MalformedExport);
         }
         let longer = [file.as_slice(), &[0]].concat();
         refused(to.import(None, longer), 400, E::MalformedExport).await;
         assert!(to.app.store().studies().is_empty());
     }
-    // Only the operator, only this media type.
+    // Only the operator, and only this media type.
     let file = server.export(&all[0].0).await;
     let request = |media_type: &str, token: Option<&str>| {
         let mut request = Request::post("/v1/imports").header(header::CONTENT_TYPE, media_type);
@@ -186,24 +189,24 @@ async fn files_that_do_not_fit_are_refused_and_change_nothing() {
 async fn a_backup_is_a_store() {
     let server = Harness::new();
     let all = studies(&server).await;
-    let answer = server.read("/v1/backup").await;
-    assert_eq!(answer.status, StatusCode::OK);
-    // Acknowledged after the backup: not in it.
+    let response = server.read("/v1/backup").await;
+    assert_eq!(response.status, StatusCode::OK);
+    // Acknowledged after the backup, so not in it.
     server
         .post_batch(&all[0].0, some_reports(&all[0].0, 4, 77))
         .await;
 
     let directory = tempfile::tempdir().unwrap();
-    std::fs::write(directory.path().join("eigenveil.db"), &answer.body).unwrap();
+    std::fs::write(directory.path().join("eigenveil.db"), &response.body).unwrap();
     let restored = Harness::over(directory, &server.token);
     for (study, bodies) in &all {
         assert_eq!(restored.accepted(study).await, 35);
         let again = restored.receipt(study, bodies[0].clone()).await;
         assert_eq!(again.duplicates, 5);
         if study.id != all[0].0.id {
-            assert_eq!(restored.moment(study), server.moment(study));
+            assert_eq!(restored.bucket_sums(study), server.bucket_sums(study));
         }
-        // The operator's token is the same.
+        // The operator token is the same.
         let path = at(study, "/close");
         assert_eq!(restored.order(&path).await.status, StatusCode::OK);
     }
@@ -216,7 +219,7 @@ async fn a_backup_is_a_store() {
     assert_eq!(names, [""; 0]);
 }
 
-/// What a crash in the middle of a backup leaves is gone after the next start.
+/// What a crash during a backup leaves is removed at the next start.
 #[test]
 fn leftovers_are_removed_at_the_start() {
     let (_directory, config) = data();
@@ -228,7 +231,7 @@ fn leftovers_are_removed_at_the_start() {
 }
 
 #[tokio::test]
-async fn deleted_studies_are_gone_and_their_rows_never_come_back() {
+async fn keys_of_deleted_studies_are_never_reused() {
     let server = Harness::new();
     let all = studies(&server).await;
     let (last, bodies) = all.last().unwrap();
@@ -244,12 +247,12 @@ async fn deleted_studies_are_gone_and_their_rows_never_come_back() {
     refused(server.get(&path), 404, E::StudyNotFound).await;
     refused(server.remove(&path), 404, E::StudyNotFound).await;
     let reports = format!("{path}/reports");
-    let answer = server
+    let response = server
         .post(&reports, REPORT_BATCH_MEDIA_TYPE, bodies[0].clone())
         .await;
-    answer.is_problem(404, E::StudyNotFound);
+    response.is_problem(404, E::StudyNotFound);
 
-    // A request that found the study before it was deleted does not reach the one that comes next.
+    // A request that found the study before it was deleted does not reach the next one.
     let next = server
         .study_with(json!({"mechanism": "double-cap", "delta": null, "epsilon": 4.0}))
         .await;
@@ -257,17 +260,23 @@ async fn deleted_studies_are_gone_and_their_rows_never_come_back() {
     let kept = server.stored(&all[0].0);
     let counted = decoded(&kept, some_reports(&all[0].0, 1, 6));
     let store = server.app.store();
-    // In one group, which disturbs no other study.
+    // In one group, which affects no other study.
     let (gone, counted) = tokio::join!(
         store.submit(&stale, submitted),
         store.submit(&kept, counted)
     );
-    assert_eq!(gone.unwrap(), [Stored::Gone]);
-    assert_eq!(counted.unwrap(), [Stored::Accepted]);
+    assert_eq!(gone.unwrap(), [SubmitOutcome::StudyDeleted]);
+    assert_eq!(counted.unwrap(), [SubmitOutcome::Accepted]);
     assert_eq!(server.accepted(&next).await, 0);
-    assert!(server.app.store().moment(&stale, Cancel::NEVER).is_err());
+    assert!(
+        server
+            .app
+            .store()
+            .bucket_sums(&stale, Cancel::NEVER)
+            .is_err()
+    );
 
-    // Others are untouched, also after the rows are cleared away; and what was exported can come back.
+    // Others are not affected, even after the rows are removed; and an exported study can be imported again.
     let rows = || server.column::<u64>("SELECT count(*) FROM studies")[0];
     until("the rows are cleared away", async || rows() <= 3).await;
     let server = server.restart();
@@ -280,7 +289,7 @@ async fn deleted_studies_are_gone_and_their_rows_never_come_back() {
     assert_eq!(server.accepted(last).await, 35);
 }
 
-/// An export with another sum in its first bucket, and the checksum that fits.
+/// An export with another sum in its first bucket, and a matching checksum.
 fn with_sum(export: &[u8], reports: u64, entry: f64) -> Vec<u8> {
     let header = usize::try_from(u64::from_le_bytes(export[8..16].try_into().unwrap())).unwrap();
     // Identifiers, then bucket, number and length of the first section.
@@ -290,17 +299,17 @@ fn with_sum(export: &[u8], reports: u64, entry: f64) -> Vec<u8> {
     sealed(changed)
 }
 
-/// With the checksum that fits.
+/// With a matching checksum.
 fn sealed(mut export: Vec<u8>) -> Vec<u8> {
     let sha256 = Sha256::digest(&export);
     export.extend_from_slice(&sha256);
     export
 }
 
-/// Numbers that no reports add up to: alone they only spoil the study, twice they are not finite, and nothing can be
+/// Numbers that no reports add up to: one of them only spoils the study, two add up to infinity, and nothing can be
 /// added to that.
 #[tokio::test]
-async fn sums_that_so_many_reports_cannot_have_are_refused() {
+async fn impossible_sums_are_rejected() {
     let server = Harness::new();
     for mechanism in [
         "symmetric-gaussian",
@@ -315,37 +324,37 @@ async fn sums_that_so_many_reports_cannot_have_are_refused() {
         let file = server.export(&study).await;
         let to = Harness::new();
         for entry in [1.5e308, -1.5e308, 5.01 * bound.limit()] {
-            let answer = to.import(None, with_sum(&file, 5, entry)).await;
-            answer.is_problem(422, E::ImplausibleReport);
+            let response = to.import(None, with_sum(&file, 5, entry)).await;
+            response.is_problem(422, E::ImplausibleReport);
         }
         assert!(to.app.store().studies().is_empty());
-        // What five reports can have, however unlikely, is taken.
-        let answer = to
+        // What five reports can add up to, however unlikely, is accepted.
+        let response = to
             .import(None, with_sum(&file, 5, 0.9 * bound.limit()))
             .await;
-        assert_eq!(answer.status, StatusCode::CREATED, "{answer:?}");
+        assert_eq!(response.status, StatusCode::CREATED, "{response:?}");
         assert_eq!(to.accepted(&study).await, 5);
     }
 }
 
-/// Many send the same export at once: one makes the study, and all are told that it is there.
+/// Many send the same export at once: one request creates the study, and all learn that it is there.
 #[tokio::test]
-async fn imports_at_the_same_time_are_one_import() {
+async fn concurrent_imports_of_one_export_are_one_import() {
     let (from, to) = (Harness::new(), Harness::new());
     let (study, _) = studies(&from).await.swap_remove(0);
     let file = from.export(&study).await;
     let imports = (0..24).map(|_| to.import(None, file.clone()));
-    let answers = futures_util::future::join_all(imports).await;
-    let count = |status: StatusCode| answers.iter().filter(|a| a.status == status).count();
+    let responses = futures_util::future::join_all(imports).await;
+    let count = |status: StatusCode| responses.iter().filter(|a| a.status == status).count();
     let made = (count(StatusCode::CREATED), count(StatusCode::OK));
-    assert_eq!(made, (1, 23), "{answers:?}");
+    assert_eq!(made, (1, 23), "{responses:?}");
     assert_eq!(to.accepted(&study).await, 35);
 }
 
 /// A copy of the main file alone, made while the server was running, lacks what only the log has. It is not opened as
 /// if nothing were missing; with its log it is.
 #[tokio::test]
-async fn a_copy_without_its_log_is_refused() {
+async fn a_copy_without_its_write_ahead_log_is_rejected() {
     let server = Harness::new();
     let (study, _) = studies(&server).await.swap_remove(0);
     let main = database_path(&server.config.data_dir);
@@ -365,33 +374,33 @@ async fn a_copy_without_its_log_is_refused() {
         error.detail().contains("eigenveil.db-wal is missing"),
         "{error}"
     );
-    // Again: looking at it has not made a log that would do.
+    // Again: the first attempt has not created a log that would do.
     let config = ServerConfig::new(directory.path());
     assert!(Store::open(&config, environment()).is_err());
-    // The way out that is named.
+    // The way out in the error message.
     std::fs::write(directory.path().join("eigenveil.db-wal"), "").unwrap();
     Store::open(&config, environment()).unwrap();
 
     let (both, _directory) = copy(&[&main, &log]);
     let both = both.unwrap();
     let copied = study_in(&both, &study);
-    assert_eq!(both.moment(&copied, Cancel::NEVER).unwrap().n, 35);
+    assert_eq!(both.bucket_sums(&copied, Cancel::NEVER).unwrap().n, 35);
 
-    // One that was stopped needs no log.
+    // A stopped one needs no log.
     let (_directory, _) = server.stop();
     let (stopped, _directory) = copy(&[&main]);
     assert_eq!(stopped.unwrap().studies().len(), 3);
 }
 
-/// A copy that is torn is found, wherever it is opened.
+/// An inconsistent copy is detected wherever it is opened.
 #[tokio::test]
-async fn a_copy_that_lacks_reports_is_refused() {
+async fn an_inconsistent_copy_is_rejected() {
     let server = Harness::new();
     let (study, _) = studies(&server).await.swap_remove(0);
-    let answer = server.read("/v1/backup").await;
+    let response = server.read("/v1/backup").await;
     let directory = tempfile::tempdir().unwrap();
     let database = directory.path().join("eigenveil.db");
-    std::fs::write(&database, &answer.body).unwrap();
+    std::fs::write(&database, &response.body).unwrap();
     let connection = rusqlite::Connection::open(&database).unwrap();
     connection
         .execute(
@@ -404,25 +413,25 @@ async fn a_copy_that_lacks_reports_is_refused() {
     assert!(error.detail().contains("36 reports"), "{error}");
 }
 
-/// Somebody removes the lock file, and a second server comes in: the first one ends, and what the two were sent is
+/// Somebody removes the lock file and a second server starts: the first stops writing, and reports sent to the two are
 /// counted once each.
 #[tokio::test]
-async fn without_its_lock_file_a_directory_still_has_one_server_that_counts() {
+async fn without_the_lock_file_only_one_server_can_write() {
     let first = Harness::new();
     let study = first.study_with(json!({"epsilon": 4.0})).await;
     first.post_batch(&study, some_reports(&study, 5, 1)).await;
     std::fs::remove_file(first.config.data_dir.join("eigenveil.lock")).unwrap();
     let second = Store::open(&first.config, environment()).unwrap();
-    // In the memory of the first, which would add to the sum as it was.
+    // In the cache of the first, which would add to the old sum.
     let body = some_reports(&study, 5, 2);
-    let answer = first.post_batch(&study, body.clone()).await;
-    answer.is_problem(503, E::StoreUnavailable);
+    let response = first.post_batch(&study, body.clone()).await;
+    response.is_problem(503, E::StoreUnavailable);
     refused(first.get("/readyz"), 503, E::StoreUnavailable).await;
     let stored = study_in(&second, &study);
     let reports = decoded(&stored, body);
     second.submit(&stored, reports).await.unwrap();
-    assert_eq!(second.moment(&stored, Cancel::NEVER).unwrap().n, 10);
-    // The first ends without a word about a database that is not its own.
+    assert_eq!(second.bucket_sums(&stored, Cancel::NEVER).unwrap().n, 10);
+    // The first stops without touching a database that is no longer its own.
     first.app.close();
-    assert_eq!(second.moment(&stored, Cancel::NEVER).unwrap().n, 10);
+    assert_eq!(second.bucket_sums(&stored, Cancel::NEVER).unwrap().n, 10);
 }

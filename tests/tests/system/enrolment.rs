@@ -138,7 +138,10 @@ async fn tokens_are_spent_once_although_responses_are_lost() {
     let config = ServerConfig::new(&server.data);
     let store = Store::open(&config, Environment::system()).unwrap();
     let study = store.study(StudyId::parse(&id).unwrap()).unwrap();
-    assert_eq!(store.moment(&study, Cancel::NEVER).unwrap().n, PARTICIPANTS);
+    assert_eq!(
+        store.bucket_sums(&study, Cancel::NEVER).unwrap().n,
+        PARTICIPANTS
+    );
 }
 
 #[test]

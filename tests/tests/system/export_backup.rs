@@ -38,7 +38,7 @@ fn studies_are_exported_imported_merged_and_deleted() {
     assert_eq!(merged["study"]["reports_accepted"], 40);
     let other = two.create_study("--p 3 --epsilon 1");
     let refusal = two.cli(&format!("{import} --into {other}"));
-    refused(&refusal, 1, &["only studies of the same parameters"]);
+    refused(&refusal, 1, &["only studies with the same parameters"]);
     let own = two.cli(&format!("study import {rows}"));
     refused(&own, 1, &["not a complete export of a study"]);
     // The estimate of the imported study states the influence of one report.

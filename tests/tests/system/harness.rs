@@ -312,7 +312,7 @@ pub(crate) fn add_payload(sum: &mut [f64], payload: &[u8]) {
 pub(crate) fn assert_stored(data: &Path, study: &str, count: u64, expected: &[f64]) {
     let store = Store::open(&ServerConfig::new(data), Environment::system()).unwrap();
     let study = store.study(StudyId::parse(study).unwrap()).unwrap();
-    let stored = store.moment(&study, Cancel::NEVER).unwrap();
+    let stored = store.bucket_sums(&study, Cancel::NEVER).unwrap();
     let (mut counted, mut sum) = (0, vec![0.0; expected.len()]);
     for (_, bucket) in &stored.buckets {
         counted += bucket.count();

@@ -1,4 +1,4 @@
-// Pages are complete without this. It shows new numbers as they come, and the planner while somebody types.
+// Pages are complete without this script. It shows new numbers as they arrive, and updates the planner while typing.
 "use strict";
 (() => {
   const study = document.getElementById("study");
@@ -9,65 +9,64 @@
   function watch(study) {
     let version = study.dataset.version;
     let latest = version;
-    let drawn = Date.now();
+    let lastSwap = Date.now();
     let announced = 0;
-    let asking = false;
+    let swapping = false;
     const events = new EventSource(study.dataset.events);
     events.addEventListener("study", async (event) => {
       const data = JSON.parse(event.data);
       latest = data.version;
       let changed = false;
-      for (const place of study.querySelectorAll("[data-live]")) {
-        const text = data[place.dataset.live];
-        if (text !== undefined && place.textContent !== text) {
-          place.textContent = text;
+      for (const element of study.querySelectorAll("[data-live]")) {
+        const text = data[element.dataset.live];
+        if (text !== undefined && element.textContent !== text) {
+          element.textContent = text;
           changed = true;
         }
       }
-      // A screen reader is told at most every ten seconds.
+      // Announced to screen readers at most every ten seconds.
       if (changed && Date.now() - announced > 10000) {
         announced = Date.now();
         document.getElementById("announcer").textContent =
           `${data.reports} reports, expected error ${data.error}`;
       }
       const first = changed && document.getElementById("no-arrivals");
-      if (!asking && (latest !== version || first || (changed && Date.now() - drawn > 5000))) {
-        asking = true;
-        drawn = Date.now();
-        // A version counts as seen once it is shown: where the server did not answer, the next event asks again.
+      if (!swapping && (latest !== version || first || (changed && Date.now() - lastSwap > 5000))) {
+        swapping = true;
+        lastSwap = Date.now();
+        // A version counts as seen once it is shown: if the request fails, the next event triggers another one.
         let wanted;
         do {
           wanted = latest;
           if (!(await swap().catch(() => false))) break;
           version = wanted;
         } while (latest !== wanted);
-        asking = false;
+        swapping = false;
       }
     });
     window.addEventListener("pagehide", () => events.close());
   }
 
-  // The pictures that change with every report, in place: the old drawing stays until the new one is there.
+  // Reloads the figures that change with every report; the old image stays until the new one is loaded.
   function redraw() {
     for (const image of document.querySelectorAll("#study figure img")) {
       if (!/\/(arrivals|expected-error)\.svg/.test(image.src)) continue;
-      const mark = (address) => {
+      const withTime = (address) => {
         const url = new URL(address, location.href);
         url.searchParams.set("at", Date.now());
         return url.href;
       };
       const source = image.parentElement.querySelector("source");
-      if (source) source.srcset = mark(source.srcset);
-      image.src = mark(image.src);
+      if (source) source.srcset = withTime(source.srcset);
+      image.src = withTime(image.src);
     }
   }
 
-  // Parts of the page as the server would show them now: those whose data-swap is another one, or empty. What somebody
-  // types into or reads with the keyboard is left alone.
+  // Replaces the parts of the page whose data-swap has changed or is empty, except the one with the keyboard focus.
   async function swap() {
-    const answer = await fetch(location.href, { credentials: "same-origin" });
-    if (!answer.ok) return false;
-    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const response = await fetch(location.href, { credentials: "same-origin" });
+    if (!response.ok) return false;
+    const page = new DOMParser().parseFromString(await response.text(), "text/html");
     for (const part of document.querySelectorAll("[data-swap]")) {
       const fresh = page.getElementById(part.id);
       const same = fresh && fresh.dataset.swap && fresh.dataset.swap === part.dataset.swap;
@@ -80,18 +79,18 @@
   function plan(form) {
     const panel = document.getElementById("planner");
     let waiting = 0;
-    let asked = 0;
+    let requests = 0;
     form.addEventListener("input", () => {
       clearTimeout(waiting);
       waiting = setTimeout(async () => {
-        const mine = ++asked;
-        const answer = await fetch(form.dataset.preview, {
+        const mine = ++requests;
+        const response = await fetch(form.dataset.preview, {
           method: "POST",
           body: new URLSearchParams(new FormData(form)),
           credentials: "same-origin",
         });
-        if (answer.ok && mine === asked) {
-          const part = new DOMParser().parseFromString(await answer.text(), "text/html");
+        if (response.ok && mine === requests) {
+          const part = new DOMParser().parseFromString(await response.text(), "text/html");
           panel.replaceChildren(...part.body.childNodes);
         }
       }, 300);

@@ -1,4 +1,4 @@
-//! Waiting for what must come, on a machine that may be busy with other things.
+//! Waiting for expected events on a machine that may be busy.
 #![allow(
     dead_code,
     unreachable_pub,
@@ -11,21 +11,21 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What works comes long before, however busy the machine; less than the ten minutes after which a watcher is sent away.
-pub const PATIENCE: Duration = Duration::from_secs(300);
+/// Long enough for anything that works, on any machine; less than the ten minutes after which event streams end.
+pub const MAX_WAIT: Duration = Duration::from_secs(300);
 
 /// Waits until this holds.
 pub async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let started = Instant::now();
     while !holds().await {
-        assert!(started.elapsed() < PATIENCE, "never: {what}");
+        assert!(started.elapsed() < MAX_WAIT, "never: {what}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 
-/// What this gives, once it does.
+/// Waits for this future.
 pub async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, future)
+    tokio::time::timeout(MAX_WAIT, future)
         .await
         .unwrap_or_else(|_| panic!("never: {what}"))
 }

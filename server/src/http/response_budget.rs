@@ -1,4 +1,5 @@
-//! Answers wait in memory until their clients take them: all together under a budget, each with a lowest pace.
+//! Responses held in memory until their clients have read them: limited in total, and each with a minimum transfer
+//! rate.
 
 use std::{
     pin::Pin,
@@ -16,50 +17,54 @@ use tokio::time::Instant;
 use super::problem::ApiError;
 use crate::{
     app::AppState,
-    config::MIN_BYTES_PER_SECOND,
+    config::MIN_TRANSFER_BYTES_PER_SECOND,
     net::memory::{Reservation, SMALL},
 };
 
-/// What the connection gets at a time. It asks for the next piece when this one is on its way.
-const PIECE: usize = 64 << 10;
+/// Bytes the connection gets at a time; it asks for the next chunk once this one is being sent.
+const CHUNK_BYTES: usize = 64 << 10;
 
-/// The answer, which holds its bytes of the budget until the last of them is taken; or a refusal.
-pub(crate) fn held(app: &AppState, client: Option<[u8; 16]>, response: Response) -> Response {
+/// Charges a response to the memory budget until its last byte is sent, or returns an error if there is no room.
+pub(crate) fn charge_to_budget(
+    app: &AppState,
+    client: Option<[u8; 16]>,
+    response: Response,
+) -> Response {
     let size = response.body().size_hint().exact().unwrap_or(0);
     let size = usize::try_from(size).unwrap_or(usize::MAX);
-    // Small ones are bounded by the number of connections; those of no known size are made as their clients take them.
+    // Small ones are bounded by the number of connections; those of unknown size are streamed.
     if size <= SMALL {
         return response;
     }
-    let mut reservation = Reservation::for_client(app.answer_memory(), client);
+    let mut reservation = Reservation::for_client(app.response_memory(), client);
     if let Err(error) = reservation.grow(size) {
         return ApiError::from(error).into_response();
     }
-    let patience = app.config().body_timeout();
+    let base_timeout = app.config().body_timeout();
     response.map(|body| {
-        Body::new(Held {
+        Body::new(BudgetedBody {
             body,
             rest: Bytes::new(),
-            given: 0,
+            sent: 0,
             since: Instant::now(),
-            patience,
+            base_timeout,
             _reservation: reservation,
         })
     })
 }
 
-/// A body in pieces, so that what is not taken stays here, where it is counted.
-struct Held {
+/// A body sent in chunks, so that unsent bytes stay here, where they are counted.
+struct BudgetedBody {
     body: Body,
-    /// What was read of it and not given on.
+    /// Bytes read from `body` and not sent yet.
     rest: Bytes,
-    given: u64,
+    sent: u64,
     since: Instant,
-    patience: Duration,
+    base_timeout: Duration,
     _reservation: Reservation,
 }
 
-impl hyper::body::Body for Held {
+impl hyper::body::Body for BudgetedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -67,11 +72,11 @@ impl hyper::body::Body for Held {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        // Whoever takes nothing is cut off by the connection; this is for whoever takes a byte now and then.
-        let taken = Duration::from_secs(self.given / MIN_BYTES_PER_SECOND);
-        if self.since.elapsed() > self.patience + taken {
-            let slow = std::io::Error::from(std::io::ErrorKind::TimedOut);
-            return Poll::Ready(Some(Err(axum::Error::new(slow))));
+        // The connection cuts off a client that reads nothing; this is for one that reads a byte now and then.
+        let allowance = Duration::from_secs(self.sent / MIN_TRANSFER_BYTES_PER_SECOND);
+        if self.since.elapsed() > self.base_timeout + allowance {
+            let too_slow = std::io::Error::from(std::io::ErrorKind::TimedOut);
+            return Poll::Ready(Some(Err(axum::Error::new(too_slow))));
         }
         if self.rest.is_empty() {
             match ready!(Pin::new(&mut self.body).poll_frame(context)) {
@@ -82,10 +87,10 @@ impl hyper::body::Body for Held {
                 other => return Poll::Ready(other),
             }
         }
-        let length = self.rest.len().min(PIECE);
-        let piece = self.rest.split_to(length);
-        self.given += length as u64;
-        Poll::Ready(Some(Ok(Frame::data(piece))))
+        let length = self.rest.len().min(CHUNK_BYTES);
+        let chunk = self.rest.split_to(length);
+        self.sent += length as u64;
+        Poll::Ready(Some(Ok(Frame::data(chunk))))
     }
 
     fn is_end_stream(&self) -> bool {

@@ -1,7 +1,7 @@
-//! How often one address, or one token, may ask.
+//! Rate limits by address and by bearer token.
 //!
-//! Neither is kept: the tables hold salted hashes of them, the salt is random, and salt and table are thrown away
-//! together after [`MEMORY`].
+//! Neither is stored: the tables hold salted hashes, and the random salt is thrown away together with its table after
+//! [`FORGET_AFTER`].
 
 use std::{
     collections::HashMap,
@@ -15,55 +15,55 @@ use sha2::{Digest, Sha256};
 
 use crate::{config::ServerConfig, environment::Entropy};
 
-/// Time after which everything about clients is forgotten, and a new salt is drawn.
-pub(crate) const MEMORY: Duration = Duration::from_secs(300);
+/// Time after which the tables are cleared and a new salt is drawn.
+pub(crate) const FORGET_AFTER: Duration = Duration::from_secs(300);
 
-/// Clients held at once by one limit; with more of them those that asked least are forgotten, so that memory is bounded
-/// (about 2 MiB).
-const MOST: usize = 65_536;
+/// Entries of one table; beyond it the clients with the fewest requests are forgotten, so that memory is bounded (about
+/// 2 MiB).
+const MAX_CLIENTS: usize = 65_536;
 
-/// A minute, over which every limit is given.
+/// The period of every limit.
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// The limits of one server.
-pub(crate) struct Limits {
-    /// Requests of one address.
-    pub(crate) address: Option<RateLimit>,
-    /// Requests with one token.
-    pub(crate) token: Option<RateLimit>,
-    /// Refused tokens of one address.
-    pub(crate) guesses: RateLimit,
+/// The rate limits of one server.
+pub(crate) struct RateLimits {
+    /// Requests from one address.
+    pub(crate) address: Option<RateLimiter>,
+    /// Requests with one bearer token.
+    pub(crate) token: Option<RateLimiter>,
+    /// Failed authentications from one address.
+    pub(crate) failed_auth: RateLimiter,
 }
 
-impl Limits {
-    /// The limits of these settings.
+impl RateLimits {
+    /// The limits in this configuration.
     pub(crate) fn new(config: &ServerConfig, entropy: &Arc<dyn Entropy>) -> Result<Self> {
-        let limit = |per_minute: u32| RateLimit::new(per_minute, Arc::clone(entropy));
+        let limit = |per_minute: u32| RateLimiter::new(per_minute, Arc::clone(entropy));
         Ok(Self {
             address: config.address_requests_per_minute.map(limit).transpose()?,
             token: config.token_requests_per_minute.map(limit).transpose()?,
-            guesses: limit(config.failed_auth_per_minute)?,
+            failed_auth: limit(config.failed_auth_per_minute)?,
         })
     }
 
-    /// Throws away what is old, so that nothing stays when nobody asks any more.
+    /// Clears expired tables, so that nothing is left of clients after the last request.
     pub(crate) fn forget_old(&self) {
         let now = Instant::now();
         for limit in self
             .address
             .iter()
             .chain(&self.token)
-            .chain([&self.guesses])
+            .chain([&self.failed_auth])
         {
             drop(limit.table(now));
         }
     }
 }
 
-/// At most so many events a minute for each key, all of them at once if need be (a token bucket, kept as the time at
-/// which it will be full again: GCRA).
-pub(crate) struct RateLimit {
-    /// Between two events at the steady rate.
+/// A rate limit: so many events a minute for each key, which may come in one burst. A token bucket, stored as the time
+/// when it will be full again (GCRA).
+pub(crate) struct RateLimiter {
+    /// Time between two events at the steady rate.
     interval: Duration,
     entropy: Arc<dyn Entropy>,
     table: Mutex<Table>,
@@ -72,11 +72,11 @@ pub(crate) struct RateLimit {
 struct Table {
     salt: [u8; 32],
     since: Instant,
-    /// When each key's bucket will be full again.
+    /// When the bucket of each key will be full again.
     full_at: HashMap<u64, Instant>,
 }
 
-impl RateLimit {
+impl RateLimiter {
     fn new(per_minute: u32, entropy: Arc<dyn Entropy>) -> Result<Self> {
         let mut salt = [0; 32];
         entropy.fill(&mut salt)?;
@@ -91,11 +91,11 @@ impl RateLimit {
         })
     }
 
-    /// Counts an event, or says how long to wait until one may happen.
-    pub(crate) fn charge(&self, key: &[u8], now: Instant) -> Result<(), Duration> {
+    /// Counts an event, or returns how long to wait before the next one is allowed.
+    pub(crate) fn check(&self, key: &[u8], now: Instant) -> Result<(), Duration> {
         let mut table = self.table(now);
         let key = table.hash(key);
-        // When the bucket will be full, if one more event fits.
+        // When the bucket will be full again if this event is allowed.
         let full_at = table.full_at.get(&key).map_or(now, |&at| at.max(now));
         let after = full_at + self.interval - now;
         if let Some(wait) = after.checked_sub(MINUTE.max(self.interval))
@@ -103,9 +103,9 @@ impl RateLimit {
         {
             return Err(wait);
         }
-        if table.full_at.len() >= MOST && !table.full_at.contains_key(&key) {
+        if table.full_at.len() >= MAX_CLIENTS && !table.full_at.contains_key(&key) {
             table.full_at.retain(|_, full_at| *full_at > now);
-            if table.full_at.len() >= MOST {
+            if table.full_at.len() >= MAX_CLIENTS {
                 table.forget_half();
             }
         }
@@ -113,14 +113,14 @@ impl RateLimit {
         Ok(())
     }
 
-    /// The table, new when the one before is old.
+    /// The table, cleared first if it has expired.
     fn table(&self, now: Instant) -> MutexGuard<'_, Table> {
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-        if now.saturating_duration_since(table.since) >= MEMORY {
+        if now.saturating_duration_since(table.since) >= FORGET_AFTER {
             table.full_at = HashMap::new();
             table.since = now;
             let mut salt = [0; 32];
-            // Without randomness the salt stays; what it hid is gone all the same.
+            // Without randomness the salt stays; what it protected is gone anyway.
             if self.entropy.fill(&mut salt).is_ok() {
                 table.salt = salt;
             }
@@ -130,8 +130,8 @@ impl RateLimit {
 }
 
 impl Table {
-    /// Forgets at least half of the keys: those that did least. Whoever is at his limit is not forgotten because
-    /// many others asked once.
+    /// Forgets at least half of the keys: the ones with the fewest events. A client at its limit is not forgotten because
+    /// many others made one request.
     fn forget_half(&mut self) {
         let mut times: Vec<Instant> = self.full_at.values().copied().collect();
         let middle = times.len() / 2;
@@ -150,7 +150,7 @@ impl Table {
     }
 }
 
-/// What stands for an address: the address of IPv4; of IPv6 the /64, which one subscriber has whole.
+/// The key of an address: the IPv4 address itself, or the /64 of an IPv6 address, since one subscriber has a whole /64.
 pub(crate) fn address_key(address: IpAddr) -> [u8; 16] {
     let address = match address.to_canonical() {
         IpAddr::V4(address) => address.to_ipv6_mapped(),
@@ -164,80 +164,80 @@ mod tests {
     use super::*;
     use crate::environment::SystemEntropy;
 
-    fn limit(per_minute: u32) -> RateLimit {
-        RateLimit::new(per_minute, Arc::new(SystemEntropy)).unwrap()
+    fn limit(per_minute: u32) -> RateLimiter {
+        RateLimiter::new(per_minute, Arc::new(SystemEntropy)).unwrap()
     }
 
     #[test]
-    fn a_burst_then_the_steady_rate() {
+    fn a_burst_is_followed_by_the_steady_rate() {
         let (limit, start) = (limit(6), Instant::now());
         for _ in 0..6 {
-            limit.charge(b"a", start).unwrap();
+            limit.check(b"a", start).unwrap();
         }
-        assert_eq!(limit.charge(b"a", start), Err(Duration::from_secs(10)));
-        // Somebody else is not concerned.
-        limit.charge(b"b", start).unwrap();
+        assert_eq!(limit.check(b"a", start), Err(Duration::from_secs(10)));
+        // Other clients are not affected.
+        limit.check(b"b", start).unwrap();
         let later = start + Duration::from_secs(10);
-        limit.charge(b"a", later).unwrap();
-        assert_eq!(limit.charge(b"a", later), Err(Duration::from_secs(10)));
-        let mut admitted = 0;
+        limit.check(b"a", later).unwrap();
+        assert_eq!(limit.check(b"a", later), Err(Duration::from_secs(10)));
+        let mut allowed = 0;
         for second in 11..=190 {
             let now = start + Duration::from_secs(second);
-            admitted += u32::from(limit.charge(b"a", now).is_ok());
+            allowed += u32::from(limit.check(b"a", now).is_ok());
         }
-        assert_eq!(admitted, 18);
+        assert_eq!(allowed, 18);
     }
 
     #[test]
-    fn one_a_minute_is_one_a_minute() {
+    fn a_limit_of_one_allows_one_a_minute() {
         let (limit, start) = (limit(1), Instant::now());
-        limit.charge(b"a", start).unwrap();
-        assert_eq!(limit.charge(b"a", start), Err(MINUTE));
-        limit.charge(b"a", start + MINUTE).unwrap();
+        limit.check(b"a", start).unwrap();
+        assert_eq!(limit.check(b"a", start), Err(MINUTE));
+        limit.check(b"a", start + MINUTE).unwrap();
     }
 
     #[test]
-    fn everything_is_forgotten_after_minutes_and_memory_is_bounded() {
+    fn tables_expire_and_are_bounded() {
         let (limit, start) = (limit(1), Instant::now());
-        limit.charge(b"a", start).unwrap();
+        limit.check(b"a", start).unwrap();
         let salt = limit.table(start).salt;
-        let later = start + MEMORY;
+        let later = start + FORGET_AFTER;
         let table = limit.table(later);
         assert!(table.full_at.is_empty() && table.salt != salt);
         drop(table);
-        for client in 0..(MOST as u32 + 10) {
-            limit.charge(&client.to_le_bytes(), later).unwrap();
+        for client in 0..(MAX_CLIENTS as u32 + 10) {
+            limit.check(&client.to_le_bytes(), later).unwrap();
         }
-        assert!(limit.table(later).full_at.len() <= MOST);
+        assert!(limit.table(later).full_at.len() <= MAX_CLIENTS);
     }
 
-    /// Addresses are cheap: more of them than are held must not wipe out what is known of the one that guesses.
+    /// Addresses are cheap: requests from very many of them must not reset the limit of one that guesses tokens.
     #[test]
-    fn whoever_is_at_his_limit_stays_there_however_many_ask_once() {
+    fn many_new_clients_do_not_reset_a_client_at_its_limit() {
         let (limit, start) = (limit(6), Instant::now());
         for _ in 0..6 {
-            limit.charge(b"guesser", start).unwrap();
+            limit.check(b"guesser", start).unwrap();
         }
-        for client in 0..(2 * MOST as u32) {
-            limit.charge(&client.to_le_bytes(), start).unwrap();
+        for client in 0..(2 * MAX_CLIENTS as u32) {
+            limit.check(&client.to_le_bytes(), start).unwrap();
         }
-        assert!(limit.table(start).full_at.len() <= MOST);
-        assert!(limit.charge(b"guesser", start).is_err());
+        assert!(limit.table(start).full_at.len() <= MAX_CLIENTS);
+        assert!(limit.check(b"guesser", start).is_err());
     }
 
     #[test]
-    fn an_address_is_held_only_as_a_salted_hash() {
+    fn addresses_are_stored_as_salted_hashes() {
         let (one, other, now) = (limit(9), limit(9), Instant::now());
         let key = address_key("192.0.2.7".parse().unwrap());
         for limit in [&one, &other] {
-            limit.charge(&key, now).unwrap();
+            limit.check(&key, now).unwrap();
         }
-        let held = |limit: &RateLimit| limit.table(now).full_at.keys().copied().next();
-        assert_ne!(held(&one), held(&other));
+        let stored = |limit: &RateLimiter| limit.table(now).full_at.keys().copied().next();
+        assert_ne!(stored(&one), stored(&other));
     }
 
     #[test]
-    fn subscribers_of_ipv6_are_one_key_and_mapped_addresses_are_ipv4() {
+    fn an_ipv6_subscriber_is_one_key_and_mapped_addresses_are_ipv4() {
         let key = |text: &str| address_key(text.parse().unwrap());
         assert_eq!(key("2001:db8::1"), key("2001:db8::ffff:1"));
         assert_ne!(key("2001:db8::1"), key("2001:db8:0:1::1"));

@@ -1,4 +1,4 @@
-//! Limits for clients, before a handler is asked.
+//! Rate limits, enforced before a handler runs.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -15,40 +15,39 @@ use super::problem::ApiError;
 use crate::{
     app::AppState,
     config::{Network, ServerConfig},
-    net::limits::address_key,
+    net::rate_limiter::address_key,
     store::{Identity, TokenHash},
 };
 
-/// Answers 429 where an address, or a token in force, asks too often. Where the application does not say who is
-/// connected
-/// (`ConnectInfo<SocketAddr>`), the limits of addresses do not apply.
+/// Responds 429 if an address, or a valid bearer token, makes too many requests. If the application does not provide
+/// `ConnectInfo<SocketAddr>`, limits by address do not apply.
 ///
-/// Wrong tokens are not counted here but where a token is looked up ([`recognise`]): whatever route and header it came
-/// by.
-pub(crate) async fn within(
+/// Wrong tokens are counted in [`authenticate`], where tokens are looked up, whatever route and header they came by.
+pub(crate) async fn enforce_rate_limits(
     app: &AppState,
     request: Request,
     next: impl AsyncFnOnce(Request) -> Response,
 ) -> Response {
-    let (headers, limits) = (request.headers(), app.limits());
+    let (headers, limits) = (request.headers(), app.rate_limits());
     if let Some(limit) = &limits.address
-        && let Some(Caller(address)) = Caller::from_request(app, headers, request.extensions())
-        && let Err(wait) = limit.charge(&address, Instant::now())
+        && let Some(ClientKey(address)) =
+            ClientKey::from_request(app, headers, request.extensions())
+        && let Err(wait) = limit.check(&address, Instant::now())
     {
-        return ApiError::too_many("requests from this address", wait).into_response();
+        return ApiError::rate_limited("requests from this address", wait).into_response();
     }
     if limits.token.is_some()
-        && let Some(token) = token_in_force(app, headers)
-        && let Err(too_many) = charge_token(app, &token)
+        && let Some(token) = valid_token(app, headers)
+        && let Err(rate_limited) = check_token_limit(app, &token)
     {
-        return too_many.into_response();
+        return rate_limited.into_response();
     }
     next(request).await
 }
 
-/// The token that a request acts with: in its head, or the one that its session was begun with. Tokens that are
-/// nobody's are not held, so that trying many cannot make the limit of others start afresh.
-fn token_in_force(app: &AppState, headers: &HeaderMap) -> Option<TokenHash> {
+/// The valid token of a request, from its Authorization header or its session. Unknown tokens are not tracked, so that
+/// trying many cannot reset other clients' limits.
+fn valid_token(app: &AppState, headers: &HeaderMap) -> Option<TokenHash> {
     let token = match super::extract::bearer(headers) {
         Some(bearer) => TokenHash::new(bearer?),
         None => app.sessions().token_of(headers)?,
@@ -56,44 +55,46 @@ fn token_in_force(app: &AppState, headers: &HeaderMap) -> Option<TokenHash> {
     app.store().identify_hash(&token).map(|_| token)
 }
 
-/// Counts a request with a token in force.
-pub(crate) fn charge_token(app: &AppState, token: &TokenHash) -> Result<(), ApiError> {
-    let Some(limit) = &app.limits().token else {
+/// Counts a request with a valid token.
+pub(crate) fn check_token_limit(app: &AppState, token: &TokenHash) -> Result<(), ApiError> {
+    let Some(limit) = &app.rate_limits().token else {
         return Ok(());
     };
-    let charged = limit.charge(token.bytes(), Instant::now());
-    charged.map_err(|wait| ApiError::too_many("requests with this token", wait))
+    let checked = limit.check(token.bytes(), Instant::now());
+    checked.map_err(|wait| ApiError::rate_limited("requests with this token", wait))
 }
 
-/// Whose token this is. The right one is known first, and is not put off by wrong ones from the same address, which
-/// anybody behind the same proxy may have tried; a wrong one counts against the address.
-pub(crate) fn recognise(
+/// Whose token this is. A valid token is accepted first, so that wrong ones from the same address, which anybody behind
+/// the same proxy may have tried, do not delay it; a wrong one counts against the address.
+pub(crate) fn authenticate(
     app: &AppState,
     token: &TokenHash,
-    caller: Option<&Caller>,
+    client_key: Option<&ClientKey>,
 ) -> Result<Option<Identity>, ApiError> {
     let identity = app.store().identify_hash(token);
     if identity.is_none()
-        && let Some(Caller(address)) = caller
+        && let Some(ClientKey(address)) = client_key
     {
-        let charged = app.limits().guesses.charge(address, Instant::now());
-        charged.map_err(|wait| ApiError::too_many("refused tokens from this address", wait))?;
+        let checked = app.rate_limits().failed_auth.check(address, Instant::now());
+        checked.map_err(|wait| {
+            ApiError::rate_limited("failed authentications from this address", wait)
+        })?;
     }
     Ok(identity)
 }
 
-/// What stands for the address of whoever asks.
-pub(crate) struct Caller([u8; 16]);
+/// The rate limit key of a client's address.
+pub(crate) struct ClientKey([u8; 16]);
 
-impl Caller {
-    /// `None` where the application does not say who is connected.
+impl ClientKey {
+    /// `None` if the application does not provide `ConnectInfo`.
     pub(crate) fn from_request(
         app: &AppState,
         headers: &HeaderMap,
         extensions: &Extensions,
     ) -> Option<Self> {
         let ConnectInfo(peer) = extensions.get::<ConnectInfo<SocketAddr>>()?;
-        let address = client(peer.ip(), headers, app.config());
+        let address = client_address(peer.ip(), headers, app.config());
         Some(Self(address_key(address)))
     }
 
@@ -102,12 +103,12 @@ impl Caller {
     }
 }
 
-/// Who asks: the other end of the connection, or, where that is a trusted proxy, the right-most address of its
-/// `X-Forwarded-For` that is not one. What is further left was written by nobody that is trusted.
-fn client(peer: IpAddr, headers: &HeaderMap, config: &ServerConfig) -> IpAddr {
+/// The client's address: that of the connection or, if that is a trusted proxy, the right-most address in
+/// `X-Forwarded-For` that is not one. Entries further left were not written by anybody trusted.
+fn client_address(peer: IpAddr, headers: &HeaderMap, config: &ServerConfig) -> IpAddr {
     let trusted = |address| {
-        let holds = |network: &Network| network.contains(address);
-        config.trusted_proxies.iter().any(holds)
+        let matches = |network: &Network| network.contains(address);
+        config.trusted_proxies.iter().any(matches)
     };
     let mut address = peer;
     if !trusted(address) {
@@ -115,8 +116,8 @@ fn client(peer: IpAddr, headers: &HeaderMap, config: &ServerConfig) -> IpAddr {
     }
     let lines = headers.get_all("x-forwarded-for").iter().rev();
     for entry in lines.flat_map(|line| line.to_str().unwrap_or("").rsplit(',')) {
-        // Hidden, unknown or broken: the proxy that wrote it is all that is known.
-        let Some(before) = node(entry.trim()) else {
+        // Hidden, unknown or malformed: only the proxy that wrote it is known.
+        let Some(before) = parse_address(entry.trim()) else {
             return address;
         };
         address = before;
@@ -128,7 +129,7 @@ fn client(peer: IpAddr, headers: &HeaderMap, config: &ServerConfig) -> IpAddr {
 }
 
 /// An address, with or without a port.
-fn node(text: &str) -> Option<IpAddr> {
+fn parse_address(text: &str) -> Option<IpAddr> {
     let bare = text
         .strip_prefix('[')
         .and_then(|rest| rest.strip_suffix(']'));
@@ -143,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_trusted_proxy_is_believed_and_only_its_own_word() {
+    fn only_entries_written_by_trusted_proxies_count() {
         let config = ServerConfig {
             trusted_proxies: ["10.0.0.0/8", "fd00::/8"]
                 .map(|n| n.parse().unwrap())
@@ -152,26 +153,26 @@ mod tests {
         };
         let seen = |peer: &str, lines: &[&str]| {
             let mut headers = HeaderMap::new();
-            // No other header is read.
+            // Other headers are ignored.
             headers.append("forwarded", "for=203.0.113.1".parse().unwrap());
             for line in lines {
                 headers.append("x-forwarded-for", line.parse().unwrap());
             }
-            client(peer.parse().unwrap(), &headers, &config).to_string()
+            client_address(peer.parse().unwrap(), &headers, &config).to_string()
         };
         for (peer, line, address) in [
-            // Whoever connects by himself may write what he likes.
+            // A client that connects directly may write anything.
             ("198.51.100.1", "192.0.2.7", "198.51.100.1"),
             ("10.0.0.1", "192.0.2.7", "192.0.2.7"),
             ("::ffff:10.0.0.1", "192.0.2.7", "192.0.2.7"),
-            // Made up by the client, then the address that the proxy saw.
+            // Made up by the client, followed by the address that the proxy saw.
             ("10.0.0.1", "203.0.113.9, 192.0.2.7", "192.0.2.7"),
             // Two proxies in a row.
             ("10.0.0.1", "203.0.113.9, 192.0.2.7, 10.9.9.9", "192.0.2.7"),
             ("10.0.0.1", "10.3.3.3, 10.2.2.2", "10.3.3.3"),
             ("fd00::1", "[2001:db8::5]:443", "2001:db8::5"),
             ("10.0.0.1", "192.0.2.7:5555", "192.0.2.7"),
-            // Nothing readable: the last that was believed.
+            // Unreadable: the last trusted entry.
             ("10.0.0.1", "", "10.0.0.1"),
             ("10.0.0.1", "unknown", "10.0.0.1"),
             ("10.0.0.1", "192.0.2.7, _hidden", "10.0.0.1"),
@@ -183,7 +184,7 @@ mod tests {
             assert_eq!(seen(peer, &[line]), address, "{peer}: {line:?}");
         }
         assert_eq!(seen("10.0.0.1", &[]), "10.0.0.1");
-        // Several lines are one list.
+        // Several header lines form one list.
         let lines = ["203.0.113.9", "192.0.2.7, 10.1.1.1"];
         assert_eq!(seen("10.0.0.1", &lines), "192.0.2.7");
     }

@@ -1,19 +1,19 @@
-//! Studies whose last day is over: closed by the server itself.
+//! Expiry: the server closes studies whose last day is over.
 //!
-//! The writer refuses their reports from the first millisecond on, whatever the state; the state follows, so that
-//! pages, devices and the deletion see a closed study. A state that a wrong clock has set is taken back when the clock
-//! is right again.
+//! The writer rejects their reports from the first millisecond on, whatever the state. The state follows, so that
+//! pages, devices and deletion see a closed study. If a wrong clock closed a study, it is reopened once the clock is
+//! right.
 
 use std::{sync::Arc, time::Duration};
 
 use eigenveil_shared::{Result, api::StudyState};
 use rusqlite::{OptionalExtension, Transaction, params};
 
-use super::{Failure, Store, Study, Urgency};
+use super::{Failure, Store, Study, TaskKind};
 
 impl Store {
-    /// Closes the open studies whose last day is over, and opens again those that were closed at a time that has not come
-    /// yet: by a clock that was wrong. Gives the time until the next one ends. Blocks.
+    /// Closes open studies whose last day is over, and reopens those whose closing time lies in the future because the
+    /// clock was wrong. Returns the time until the next study ends. Blocks.
     pub(crate) fn close_ended(&self) -> Result<Option<Duration>> {
         let now = self.unix_ms();
         let mut next: Option<u64> = None;
@@ -24,7 +24,7 @@ impl Store {
             let (over_at, over) = (day.over_at_ms(), day.is_over(now));
             match study.state() {
                 StudyState::Open if over => self.close_at(&study, now)?,
-                StudyState::Closed if !over => self.open_again(&study, over_at)?,
+                StudyState::Closed if !over => self.reopen(&study, over_at)?,
                 _ => {}
             }
             if study.state() == StudyState::Open {
@@ -36,12 +36,12 @@ impl Store {
     }
 
     fn close_at(&self, study: &Arc<Study>, now: u64) -> Result<()> {
-        let row = study.row;
+        let pk = study.pk;
         let closed = self.change_state(study, StudyState::Closed, move |transaction| {
             Ok(transaction.execute(
                 "UPDATE studies SET state = 'closed', closed_at_ms = ?
-                 WHERE study = ? AND state = 'open'",
-                params![now, row],
+                 WHERE study_pk = ? AND state = 'open'",
+                params![now, pk],
             )?)
         })?;
         if closed {
@@ -50,18 +50,18 @@ impl Store {
         Ok(())
     }
 
-    /// A study that the operator closed was closed before its last day was over, and stays so; one whose identifiers are
-    /// gone could count a report twice.
-    fn open_again(&self, study: &Arc<Study>, over_at: u64) -> Result<()> {
-        let row = study.row;
-        // Read first: of all that the operator closed early, on every round, there is nothing to write.
-        let too_early = self.reader().query_row(
-            "SELECT closed_at_ms >= ? FROM studies WHERE study = ? AND closed_at_ms IS NOT NULL",
-            params![over_at, row],
+    /// A study closed by the operator was closed before its last day was over, and stays closed. A study without
+    /// identifiers cannot be reopened: it could count a report twice.
+    fn reopen(&self, study: &Arc<Study>, over_at: u64) -> Result<()> {
+        let pk = study.pk;
+        // Read first: usually there is nothing to write.
+        let closed_early = self.reader().query_row(
+            "SELECT closed_at_ms >= ? FROM studies WHERE study_pk = ? AND closed_at_ms IS NOT NULL",
+            params![over_at, pk],
             |row| row.get(0),
         );
         if !self
-            .looked(too_early.optional().map_err(Failure::from))?
+            .note_damage(closed_early.optional().map_err(Failure::from))?
             .unwrap_or(false)
         {
             return Ok(());
@@ -69,20 +69,20 @@ impl Store {
         let opened = self.change_state(study, StudyState::Open, move |transaction| {
             Ok(transaction.execute(
                 "UPDATE studies SET state = 'open', closed_at_ms = NULL
-                 WHERE study = ? AND state = 'closed' AND closed_at_ms >= ? AND identifiers_kept = 1",
-                params![row, over_at],
+                 WHERE study_pk = ? AND state = 'closed' AND closed_at_ms >= ? AND identifiers_kept = 1",
+                params![pk, over_at],
             )?)
         })?;
         if opened {
             tracing::warn!(
                 study = %study.id(),
-                "study opened again: it was closed at a time that has not come yet; this machine's clock was wrong"
+                "study reopened: its closing time lies in the future, so this machine's clock was wrong"
             );
         }
         Ok(())
     }
 
-    /// Whether `change` has moved the study to this state.
+    /// Whether `change` moved the study to this state.
     fn change_state(
         &self,
         study: &Arc<Study>,
@@ -90,11 +90,12 @@ impl Store {
         change: impl FnOnce(&Transaction<'_>) -> Result<usize, Failure> + Send + 'static,
     ) -> Result<bool> {
         let study = Arc::clone(study);
-        let changed = self.write_blocking_then(Urgency::Chore, change, move |changed, _| {
-            if *changed > 0 {
-                study.publish_state(state);
-            }
-        })?;
+        let changed =
+            self.write_blocking_then(TaskKind::Background, change, move |changed, _| {
+                if *changed > 0 {
+                    study.publish_state(state);
+                }
+            })?;
         Ok(changed > 0)
     }
 }

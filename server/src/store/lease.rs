@@ -1,0 +1,187 @@
+//! The writer lease: one server at a time may write to the database, even if somebody removed the lock file (fencing).
+//!
+//! A server that opens the database for writing stores a random id in it, and each of its transactions checks that the
+//! id is still there. If somebody removes the lock file and a second server starts, the first stops writing, and
+//! neither counts what the other has counted. A mark in the database says that its write-ahead log (`-wal`) belongs to
+//! it: it is on disk before anything is acknowledged, and removed once everything is in the main file.
+
+use std::{os::unix::fs::MetadataExt as _, path::Path};
+
+use eigenveil_shared::Result;
+use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
+
+use super::{
+    directory::DataDirectory,
+    failure::{Failure, unavailable},
+    schema,
+};
+
+/// Id of the last server that opened the database: 16 random bytes.
+const LEASE_HOLDER: &str = "server";
+/// Present while the write-ahead log may contain data that the main file lacks.
+const IN_USE: &str = "in-use";
+/// Device and inode of the main file when it was last opened.
+const FILE_ID: &str = "file-id";
+
+/// The right to write, until another server takes over.
+#[derive(Clone, Copy)]
+pub(super) struct WriterLease([u8; 16]);
+
+/// Whether the database has a write-ahead log. Must be determined before the database is opened, which creates one.
+#[derive(Clone, Copy)]
+pub(super) struct WalFile {
+    exists: bool,
+}
+
+impl WalFile {
+    pub(super) fn in_directory(directory: &DataDirectory) -> Self {
+        let exists = directory.wal_path().exists();
+        Self { exists }
+    }
+}
+
+impl WriterLease {
+    /// Takes over the database. It is checked for damage if it is not at the place where the last server left it.
+    ///
+    /// # Errors
+    /// `store-unavailable` for a database without its write-ahead log, or an inconsistent copy; those of the store.
+    pub(super) fn acquire(
+        connection: &mut Connection,
+        directory: &DataDirectory,
+        wal: WalFile,
+    ) -> Result<Self, Failure> {
+        let was_in_use = setting(connection, IN_USE)?.is_some();
+        if was_in_use && !wal.exists {
+            // The log created by opening it must not be taken for the missing one next time.
+            schema::keep_wal(connection, false)?;
+            return Err(wal_missing_error(directory).into());
+        }
+        let file_id = file_id(&directory.database())?;
+        let before = setting(connection, FILE_ID)?;
+        if before.as_deref() != Some(&file_id) {
+            check(connection)?;
+            if before.is_some() {
+                tracing::warn!(
+                    "the database is an undamaged copy; reports acknowledged after it was made are not in it"
+                );
+            }
+        }
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        // It need not be secret, only different each time.
+        let id: [u8; 16] = transaction.query_row("SELECT randomblob(16)", [], |row| row.get(0))?;
+        for (key, value) in [
+            (LEASE_HOLDER, &id[..]),
+            (FILE_ID, &file_id),
+            (IN_USE, &[1][..]),
+        ] {
+            // The mark is rewritten only if it is missing: it stays where a crash left it.
+            transaction.execute(
+                "INSERT INTO settings (key, value) VALUES (?1, ?2)
+                 ON CONFLICT (key) DO UPDATE SET value = excluded.value WHERE value != excluded.value",
+                params![key, value],
+            )?;
+        }
+        transaction.commit()?;
+        if !was_in_use {
+            // Checkpointed before anything is acknowledged that only the log contains.
+            checkpoint(connection, "TRUNCATE")?;
+        }
+        Ok(Self(id))
+    }
+
+    /// A write transaction; [`Failure::LeaseLost`] if another server has taken over the database.
+    pub(super) fn transaction<'a>(
+        &self,
+        connection: &'a mut Connection,
+    ) -> Result<Transaction<'a>, Failure> {
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let same = transaction
+            .prepare_cached("SELECT value = ? FROM settings WHERE key = ?")?
+            .query_row(params![self.0, LEASE_HOLDER], |row| row.get(0))
+            .optional()?;
+        match same {
+            Some(true) => Ok(transaction),
+            _ => Err(Failure::LeaseLost),
+        }
+    }
+
+    /// Leaves a complete database without a write-ahead log.
+    pub(super) fn checkpoint_and_release(
+        &self,
+        connection: &mut Connection,
+    ) -> Result<(), Failure> {
+        let transaction = self.transaction(connection)?;
+        transaction.execute("DELETE FROM settings WHERE key = ?", [IN_USE])?;
+        transaction.commit()?;
+        // Empty if nobody is reading just now: it cannot be taken for the log of another database.
+        checkpoint(connection, "TRUNCATE")
+    }
+}
+
+/// Copies the write-ahead log into the main file, as far as no reader needs it; the next write restarts the log.
+pub(super) fn checkpoint(connection: &Connection, how: &str) -> Result<(), Failure> {
+    connection.query_row(&format!("PRAGMA wal_checkpoint({how})"), [], |_| Ok(()))?;
+    Ok(())
+}
+
+/// Makes a complete copy, such as a backup, usable anywhere.
+pub(super) fn detach_copy(copy: &Path) -> Result<(), Failure> {
+    let connection = Connection::open(copy)?;
+    connection.execute(
+        "DELETE FROM settings WHERE key IN (?, ?)",
+        params![IN_USE, FILE_ID],
+    )?;
+    connection.close().map_err(|(_, error)| error.into())
+}
+
+fn setting(connection: &Connection, key: &str) -> Result<Option<Vec<u8>>, Failure> {
+    Ok(connection
+        .query_row("SELECT value FROM settings WHERE key = ?", [key], |row| {
+            row.get(0)
+        })
+        .optional()?)
+}
+
+fn file_id(database: &Path) -> Result<Vec<u8>, Failure> {
+    let file = std::fs::metadata(database).map_err(Failure::file)?;
+    Ok([file.dev(), file.ino()].map(u64::to_le_bytes).concat())
+}
+
+fn wal_missing_error(directory: &DataDirectory) -> eigenveil_shared::Error {
+    let wal = directory.wal_path();
+    unavailable(format!(
+        "the store {} was in use when it was copied or its server ended, and its write-ahead log {} is missing: the reports acknowledged last are lost with it. \
+         Put the log beside it, or restore a backup (eigenveil backup). If you have neither, create an empty file of that name to go on without; \
+         devices do not send acknowledged reports again. If another program has opened the store since, nothing is lost",
+        directory.database().display(),
+        wal.display()
+    ))
+}
+
+/// Checks for what an inconsistent copy would lack: pages, and reports that are counted but missing.
+fn check(connection: &Connection) -> Result<(), Failure> {
+    let result: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+    if result != "ok" {
+        return Err(Failure::damaged(result));
+    }
+    let inconsistent: Option<(String, u64)> = connection
+        .query_row(
+            "SELECT name, reports_accepted FROM studies AS s
+             WHERE study_pk NOT IN (SELECT study_pk FROM deleted_studies)
+             AND (reports_accepted != coalesce((SELECT sum(n) FROM buckets AS b WHERE b.study_pk = s.study_pk), 0)
+                                    + coalesce((SELECT sum(n) FROM seeds AS d WHERE d.study_pk = s.study_pk), 0)
+                  OR closed_at_ms IS NULL
+                  AND reports_accepted != (SELECT count(*) FROM report_ids AS r WHERE r.study_pk = s.study_pk)
+                      + coalesce((SELECT sum(length(ids)) / 16 FROM recent_ids AS i WHERE i.study_pk = s.study_pk), 0))
+             LIMIT 1",
+            [],
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )
+        .optional()?;
+    match inconsistent {
+        Some((name, reports)) => Err(Failure::damaged(format!(
+            "the study {name:?} has accepted {reports} reports, but its sums or identifiers are of another number"
+        ))),
+        None => Ok(()),
+    }
+}
