@@ -85,6 +85,7 @@ impl From<eigenveil_shared::Error> for CliError {
                     | ErrorCode::InvalidName
                     | ErrorCode::InvalidAbout
                     | ErrorCode::InvalidRequest
+                    | ErrorCode::InvalidConfig
                     | ErrorCode::WrongDimension
                     | ErrorCode::RowNotFinite
                     | ErrorCode::RowOutsideBall

@@ -96,6 +96,10 @@ error_codes! {
     EstimateFailed = "estimate-failed", "The estimate could not be made";
     /// An estimate request with a k, λ, ρ … out of range.
     InvalidRequest = "invalid-request", "The request is out of range";
+    /// A configuration, or a certificate, that cannot be used.
+    InvalidConfig = "invalid-config", "The configuration is not usable";
+    /// An address that the server cannot listen on.
+    CannotListen = "cannot-listen", "The server cannot listen on the address";
     /// Missing credentials.
     Unauthorized = "unauthorized", "Credentials are needed";
     /// Credentials that do not allow this.

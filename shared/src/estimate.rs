@@ -526,7 +526,7 @@ impl Estimate {
 
     /// Names of the p features: the study's, or x1, x2, …
     pub fn feature_names(&self) -> Vec<String> {
-        self.study
+        self.params
             .feature_names()
             .unwrap_or_else(|| (1..=self.p).map(|i| format!("x{i}")).collect())
     }

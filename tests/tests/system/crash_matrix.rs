@@ -21,7 +21,7 @@ use rand::{Rng, RngExt, SeedableRng, rngs::ChaCha8Rng};
 use crate::{
     harness::{Folder, ServerProcess},
     identifiable,
-    patience::until,
+    waiting::until,
 };
 
 /// Dimension of the study of numbers: 820 entries with 26 digits each encode 21,320 reports that can be read back from
@@ -104,7 +104,7 @@ impl Devices {
 fn digits_on_disk(data: &Path, study: &str) -> Vec<u32> {
     let store = Store::open(&ServerConfig::new(data), Environment::system()).unwrap();
     let study = store.study(StudyId::parse(study).unwrap()).unwrap();
-    let stored = store.moment(&study, Cancel::NEVER).unwrap();
+    let stored = store.bucket_sums(&study, Cancel::NEVER).unwrap();
     let mut sums = vec![0.0; packed_len(P)];
     for (_, bucket) in &stored.buckets {
         for (sum, value) in sums.iter_mut().zip(bucket.sum().as_slice()) {

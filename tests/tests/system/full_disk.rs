@@ -11,7 +11,7 @@ use eigenveil_shared::{
 
 use crate::{
     harness::{Folder, ServerProcess, assert_stored, refused, run},
-    patience::until,
+    waiting::until,
 };
 
 /// Files may not grow beyond 1 MiB: the database's write-ahead log hits the limit first.

@@ -7,8 +7,8 @@ use eigenveil_shared::codec::StudyShape;
 
 use crate::{
     harness::{Folder, add_payload, assert_stored, json_of, program, words},
-    patience::until,
     proxy::Proxy,
+    waiting::until,
 };
 
 const P: usize = 24;

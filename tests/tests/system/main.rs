@@ -30,8 +30,6 @@ mod messages;
 mod no_personal_data;
 mod noiseless_oracle;
 mod participants;
-#[path = "../../../server/tests/common/patience.rs"]
-mod patience;
 mod plan;
 mod prepare;
 mod proxy;
@@ -42,3 +40,5 @@ mod row_ledger;
 mod stderr_broken;
 mod tables;
 mod tls_and_config;
+#[path = "../../../server/tests/common/waiting.rs"]
+mod waiting;

@@ -9,7 +9,7 @@ use std::{
 
 use crate::{
     harness::{program, refused, run, run_json, succeeded},
-    patience::PATIENCE,
+    waiting::MAX_WAIT,
 };
 
 /// The complete lines of a journal after its header.
@@ -33,7 +33,7 @@ fn killed_after(out: &Path, exhibit: &str, wanted: usize) -> Vec<String> {
         .unwrap();
     let started = Instant::now();
     while runs(&journal).len() < wanted {
-        let ended = child.try_wait().unwrap().is_some() || started.elapsed() > PATIENCE;
+        let ended = child.try_wait().unwrap().is_some() || started.elapsed() > MAX_WAIT;
         assert!(!ended, "it came to {} runs", runs(&journal).len());
         std::thread::sleep(Duration::from_millis(20));
     }

@@ -9,8 +9,8 @@ use std::{
 
 use crate::{
     harness::{Folder, ServerProcess, json_of, refused, run, run_json, stderr, succeeded},
-    patience::until,
     proxy::Proxy,
+    waiting::until,
 };
 
 const ROWS: u64 = 300;

@@ -7,7 +7,7 @@ use rusqlite::Connection;
 
 use crate::{
     harness::{Folder, ServerProcess, program, words},
-    patience::until,
+    waiting::until,
 };
 
 const LISTEN: &str = "--listen 127.0.0.1:0";

@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use crate::{
     certificates::Authority,
     harness::{Folder, ServerProcess, json_of, program, refused, run, succeeded, words},
-    patience::until,
+    waiting::until,
 };
 
 /// A directory with a configuration file, a certificate for 127.0.0.1 and that of its authority.
