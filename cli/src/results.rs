@@ -162,8 +162,8 @@ fn path_table(estimate: &Estimate, path: &LambdaPath) -> Result<Vec<u8>> {
     let rows = path.points.iter().map(|point| {
         let mut row = vec![
             point.lambda.to_string(),
-            (point.lambda == path.chosen).to_string(),
-            point.support.to_string(),
+            (point.lambda == path.lambda_chosen).to_string(),
+            point.support_size.to_string(),
             (point.captured_variance + missing).max(0.0).to_string(),
             point.relative_gap.to_string(),
             point.converged.to_string(),

@@ -14,7 +14,7 @@ use crate::{
 /// # Errors
 /// Errors of preparing a row: they name the row, never a value.
 pub(crate) fn from_rows(estimate: &Estimate, table: &RowTable) -> Result<Vec<Vec<f64>>> {
-    let preprocessor = estimate.study.preprocessor();
+    let preprocessor = estimate.params.preprocessor();
     let of_row = |index: usize| {
         let row = preprocessor.prepare_features_nth(index, &table.row(index))?;
         let mut centred = row.as_slice().to_vec();

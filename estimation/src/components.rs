@@ -151,12 +151,12 @@ pub fn sparse_components(
         (Some(lambda), _) => lambda,
         (None, Lambda::Path) => {
             path.insert(fantope::lambda_path(moment, k, settings, cancel)?)
-                .chosen
+                .lambda_chosen
         }
         (None, _) => {
             cross_validation
                 .insert(fantope::cross_validate(moment, k, settings, cancel)?)
-                .chosen
+                .lambda_1se
         }
     };
     let admm = AdmmSettings {

@@ -5,7 +5,7 @@ use std::time::Instant;
 use eigenveil_shared::{
     Error, Result,
     api::SparseSettings,
-    estimate::{Estimate, Rank, RowCheck},
+    estimate::{Estimate, FeasibilityCheck, Rank},
     privacy::{PrivacyStatement, delta_warning},
     study::StudyParams,
 };
@@ -117,19 +117,19 @@ pub fn estimate(
 }
 
 /// Adds the feasibility check to the document, with its warnings first.
-fn note_feasibility(estimate: &mut Estimate, check: RowCheck) {
+fn note_feasibility(estimate: &mut Estimate, check: FeasibilityCheck) {
     // JSON has no infinity; sums of enormous reports are refused elsewhere.
     if check.length.found.is_finite() {
         estimate
             .warnings
             .splice(0..0, feasibility::in_words(&check));
-        estimate.row_check = Some(check);
+        estimate.feasibility = Some(check);
     }
 }
 
 /// Warns of reports that were left out because their seed was already counted.
 fn note_repeated(estimate: &mut Estimate, repeated: u64) {
-    estimate.repeated_seeds = repeated;
+    estimate.duplicate_seeds = repeated;
     if repeated > 0 {
         let (reports, repeat) = match repeated {
             1 => ("report", "repeats"),
@@ -173,10 +173,10 @@ fn document(
     Estimate {
         version: VERSION,
         name: name.to_owned(),
-        study: params.clone(),
+        params: params.clone(),
         fingerprint: params.fingerprint().to_string(),
         n,
-        repeated_seeds: 0,
+        duplicate_seeds: 0,
         p: vectors.nrows(),
         k: floor_report.components.len(),
         requested_k: k,
@@ -197,7 +197,7 @@ fn document(
         ),
         sparse,
         bucket_agreement,
-        row_check: None,
+        feasibility: None,
         privacy: PrivacyStatement::new(params),
         warnings: floor_report.warnings,
         seconds: 0.0,

@@ -197,7 +197,7 @@ pub fn spectrum_from_pilot(
     }
     let centred = pilot.mean.is_some();
     let total = match (
-        pilot.study.preprocessing().norm,
+        pilot.params.preprocessing().norm,
         total.value()?,
         pilot.total_variance,
     ) {
@@ -247,7 +247,7 @@ pub fn pilot_mean_length(pilot: &Estimate) -> f64 {
 
 /// `m_v²/a²` of a direction of a pilot with private centring, without the noise's part; 0 without.
 fn excess_along_mean(pilot: &Estimate, direction: &[f64]) -> f64 {
-    let (Some(mean), Some(a)) = (&pilot.mean, pilot.study.preprocessing().centring) else {
+    let (Some(mean), Some(a)) = (&pilot.mean, pilot.params.preprocessing().centring) else {
         return 0.0;
     };
     let error = pilot.mean_standard_error.unwrap_or(0.0);
@@ -259,7 +259,7 @@ fn excess_along_mean(pilot: &Estimate, direction: &[f64]) -> f64 {
 /// diagonal entry of its mean report, √2 times that of an off-diagonal one outside the signal. The rows' own
 /// sampling error comes on top.
 pub fn pilot_uncertainty(pilot: &Estimate) -> f64 {
-    let sd = pilot.study.noise_model().off_diagonal_sd();
+    let sd = pilot.params.noise_model().off_diagonal_sd();
     sd * (2.0 / pilot.n.max(1) as f64).sqrt()
 }
 

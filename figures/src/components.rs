@@ -59,7 +59,7 @@ pub fn component_rows(estimate: &Estimate) -> impl Iterator<Item = ComponentRow>
                 variance: rounded(group.variance, 4),
                 explained: share(group.explained_variance_ratio),
                 alignment: rounded(group.alignment, 4),
-                direction: angle(group.span_se),
+                direction: angle(group.subspace_se),
                 largest_loadings: absent(),
             });
         std::iter::once(single).chain(together)

@@ -182,7 +182,7 @@ fn loadings(estimate: &Estimate, sparse: &SparseOutcome) -> LoadingTable {
 fn lambda_path(estimate: &Estimate, path: &LambdaPath) -> LineChart {
     // In units of E[xxᵀ]: in the traceless matrix k directions can have a negative sum.
     let missing = estimate.k as f64 * estimate.missing_trace();
-    let most = path.most_variance + missing;
+    let most = path.max_captured_variance + missing;
     let share = move |captured: f64| match most > 0.0 {
         true => ((captured + missing) / most).clamp(0.0, 1.0),
         false => 0.0,
@@ -201,17 +201,17 @@ fn lambda_path(estimate: &Estimate, path: &LambdaPath) -> LineChart {
         ),
         Series::new(
             "features selected, of p",
-            points().map(|point| (point.lambda, point.support as f64 / estimate.p as f64)),
+            points().map(|point| (point.lambda, point.support_size as f64 / estimate.p as f64)),
         ),
         Series::new(
             format!(
                 "chosen: λ\u{a0}=\u{a0}{}, nearest to auto",
-                compact(path.chosen)
+                compact(path.lambda_chosen)
             ),
             points()
-                .filter(|point| point.lambda == path.chosen)
+                .filter(|point| point.lambda == path.lambda_chosen)
                 .flat_map(|point| {
-                    let rows = point.support as f64 / estimate.p as f64;
+                    let rows = point.support_size as f64 / estimate.p as f64;
                     [share(point.captured_variance), rows].map(|y| (point.lambda, y))
                 }),
         )

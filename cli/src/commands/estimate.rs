@@ -7,7 +7,7 @@ use eigenveil_client::http::EstimateFormat;
 use eigenveil_figures::{component_rows, estimate_figures};
 use eigenveil_shared::{
     api::{EstimateRequest, EstimateState},
-    estimate::{BucketVerdict, Estimate, Rank, RowCheck, RowVerdict, Verdict},
+    estimate::{BucketVerdict, Estimate, Feasibility, FeasibilityCheck, Rank, Verdict},
     privacy::epsilon_text,
 };
 use serde::Serialize;
@@ -63,7 +63,7 @@ struct EstimateAnswer {
     expected_error: Option<f64>,
     influence: Option<f64>,
     repeated_seeds: Option<u64>,
-    row_check: Option<RowCheck>,
+    row_check: Option<FeasibilityCheck>,
     seconds: Option<f64>,
     warnings: Vec<String>,
     out: Option<String>,
@@ -124,8 +124,8 @@ pub(crate) async fn run(args: &EstimateArgs, json: bool) -> Result<()> {
         components_above_floor: estimate.map(|e| e.floor.components_above),
         expected_error: estimate.map(|e| e.expected_error),
         influence: estimate.and_then(|e| e.influence),
-        repeated_seeds: estimate.map(|e| e.repeated_seeds),
-        row_check: estimate.and_then(|e| e.row_check.clone()),
+        repeated_seeds: estimate.map(|e| e.duplicate_seeds),
+        row_check: estimate.and_then(|e| e.feasibility.clone()),
         seconds: estimate.map(|e| e.seconds),
         warnings: estimate.map(|e| e.warnings.clone()).unwrap_or_default(),
         out,
@@ -195,10 +195,10 @@ pub(crate) fn print_components(estimate: &Estimate) -> Result<()> {
             ))
         ))?;
     }
-    if estimate.repeated_seeds > 0 {
+    if estimate.duplicate_seeds > 0 {
         output::text(&format!(
             "repeated seeds: {} reports were left out, because each seed is counted once",
-            estimate.repeated_seeds
+            estimate.duplicate_seeds
         ))?;
     }
     if let Some(sparse) = &estimate.sparse {
@@ -217,12 +217,12 @@ pub(crate) fn print_components(estimate: &Estimate) -> Result<()> {
             agreement.threshold
         ))?;
     }
-    if let Some(check) = &estimate.row_check {
+    if let Some(check) = &estimate.feasibility {
         output::text(&format!(
             "rows {} these {} reports: squared length {:.3} along {} direction{}, limit {:.3}{}",
             match check.verdict {
-                RowVerdict::Possible => "can have made",
-                RowVerdict::Impossible => "CANNOT have made",
+                Feasibility::Feasible => "can have made",
+                Feasibility::Infeasible => "CANNOT have made",
             },
             check.reports,
             check.length.found,
@@ -236,7 +236,7 @@ pub(crate) fn print_components(estimate: &Estimate) -> Result<()> {
                     "; {} seed{} as close as one in {:.0}, limit {}",
                     seeds.found,
                     plural(seeds.found),
-                    seeds.chance.recip(),
+                    seeds.null_probability.recip(),
                     seeds.limit
                 ))
         ))?;

@@ -292,7 +292,7 @@ fn from_pilot(args: &PlanArgs, pilot: &Estimate) -> Result<Population> {
                 .to_owned(),
         );
     }
-    let preprocessing = pilot.study.preprocessing();
+    let preprocessing = pilot.params.preprocessing();
     Ok(Population {
         spectrum,
         norm: preprocessing.norm,

@@ -71,7 +71,7 @@ pub(crate) fn run(args: &ProjectArgs, json: bool) -> Result<()> {
     let expected = ExpectedColumns {
         of: "estimate",
         dimension: estimate.p,
-        names: estimate.study.feature_names(),
+        names: estimate.params.feature_names(),
         reports: false,
     };
     let (table, labels) = match &args.label {
@@ -132,7 +132,7 @@ pub(super) fn read_estimate(path: &std::path::Path) -> Result<Estimate> {
     let estimate: Estimate = serde_json::from_str(&text).map_err(|error| {
         CliError::usage(format!("{} is not an estimate ({error}); give an estimate.json of eigenveil estimate or eigenveil demo", path.display()))
     })?;
-    let fits = estimate.p == estimate.study.dimension()
+    let fits = estimate.p == estimate.params.dimension()
         && estimate.k == estimate.components.len()
         && estimate
             .mean
@@ -148,7 +148,7 @@ pub(super) fn read_estimate(path: &std::path::Path) -> Result<Estimate> {
             path.display(),
             estimate.components.len(),
             estimate.p,
-            estimate.study.dimension()
+            estimate.params.dimension()
         )));
     }
     Ok(estimate)

@@ -96,16 +96,16 @@ pub fn cross_validate(
             |((&lambda, of_folds), &(behind, standard_error))| ScoredLambda {
                 lambda,
                 score: weighted_mean(of_folds, &folds),
-                behind,
+                score_deficit: behind,
                 standard_error,
             },
         )
         .collect();
     Ok(CrossValidation {
         folds: folds.len(),
-        best: lambdas[best],
-        chosen: lambdas[chosen],
-        path,
+        lambda_best: lambdas[best],
+        lambda_1se: lambdas[chosen],
+        grid: path,
     })
 }
 

@@ -84,7 +84,7 @@ pub fn lambda_path(
         let support: BTreeSet<usize> = solution.support.iter().copied().collect();
         points.push(PathPoint {
             lambda,
-            support: support.len(),
+            support_size: support.len(),
             captured_variance: rayleigh_quotients(&dense, &vectors).sum(),
             relative_gap: solution.relative_gap,
             converged: solution.converged(),
@@ -103,9 +103,9 @@ pub fn lambda_path(
         .map_or(lambda_max, |point| point.lambda);
     Ok(LambdaPath {
         lambda_max,
-        automatic,
-        chosen,
-        most_variance: top_k(&dense, k)?.values.sum(),
+        lambda_auto: automatic,
+        lambda_chosen: chosen,
+        max_captured_variance: top_k(&dense, k)?.values.sum(),
         points,
     })
 }

@@ -1,7 +1,7 @@
 //! How much of the rows' squared length lies along directions chosen without looking at them.
 
 use eigenveil_shared::{
-    estimate::LengthCheck,
+    estimate::SquaredNormCheck,
     mechanism::{Decoding, NoiseModel, double_cap::DoubleCapParameters},
     study::StudyParams,
 };
@@ -10,7 +10,7 @@ use super::{SHARE, SampleSplit};
 use crate::{linalg::packed_to_dense, pca::rayleigh_quotients};
 
 /// The leading directions whose sum exceeds its limit most, or comes nearest to it.
-pub(super) fn check(split: &SampleSplit, params: &StudyParams) -> LengthCheck {
+pub(super) fn check(split: &SampleSplit, params: &StudyParams) -> SquaredNormCheck {
     let n = split.others.count() as f64;
     let directions = split.directions.ncols();
     let ln_alarms = (directions as f64 / SHARE).ln();
@@ -21,18 +21,18 @@ pub(super) fn check(split: &SampleSplit, params: &StudyParams) -> LengthCheck {
         .enumerate()
         .map(|(j, value)| {
             found += value / n;
-            LengthCheck {
+            SquaredNormCheck {
                 directions: j + 1,
                 found,
                 limit: limit(params, j + 1, n, ln_alarms),
             }
         })
         .collect::<Vec<_>>();
-    let room = |check: &LengthCheck| check.limit - check.found;
+    let room = |check: &SquaredNormCheck| check.limit - check.found;
     checks
         .into_iter()
         .min_by(|a, b| room(a).total_cmp(&room(b)))
-        .unwrap_or(LengthCheck {
+        .unwrap_or(SquaredNormCheck {
             directions: 0,
             found: 0.0,
             limit: 1.0,

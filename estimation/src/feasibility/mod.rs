@@ -20,7 +20,7 @@ mod seeds;
 
 use eigenveil_shared::{
     Result,
-    estimate::{LengthCheck, RowCheck, RowVerdict, SeedCheck},
+    estimate::{Feasibility, FeasibilityCheck, SeedCheck, SquaredNormCheck},
     mechanism::Decoding,
     study::StudyParams,
 };
@@ -93,7 +93,7 @@ pub fn check_feasibility(
     params: &StudyParams,
     seeds: Option<&dyn SeedSource>,
     cancel: Cancel<'_>,
-) -> Result<Option<RowCheck>> {
+) -> Result<Option<FeasibilityCheck>> {
     let Some(split) = SampleSplit::new(buckets, params)? else {
         return Ok(None);
     };
@@ -116,17 +116,21 @@ pub fn check_feasibility(
 }
 
 /// The verdict on this split and the count of the other half's seeds.
-pub fn judge(split: &SampleSplit, params: &StudyParams, seeds: Option<SeedCheck>) -> RowCheck {
+pub fn judge(
+    split: &SampleSplit,
+    params: &StudyParams,
+    seeds: Option<SeedCheck>,
+) -> FeasibilityCheck {
     let length = length::check(split, params);
     let too_many = seeds
         .as_ref()
         .is_some_and(|seeds| seeds.found >= seeds.limit);
-    RowCheck {
+    FeasibilityCheck {
         reports: split.others.count(),
         false_alarm_rate: FALSE_ALARM_RATE,
         verdict: match length.found > length.limit || too_many {
-            true => RowVerdict::Impossible,
-            false => RowVerdict::Possible,
+            true => Feasibility::Infeasible,
+            false => Feasibility::Feasible,
         },
         length,
         seeds,
@@ -134,9 +138,9 @@ pub fn judge(split: &SampleSplit, params: &StudyParams, seeds: Option<SeedCheck>
 }
 
 /// The warnings for what rows cannot do.
-pub fn in_words(check: &RowCheck) -> Vec<String> {
+pub fn in_words(check: &FeasibilityCheck) -> Vec<String> {
     let mut warnings = Vec::new();
-    let LengthCheck {
+    let SquaredNormCheck {
         directions,
         found,
         limit,
@@ -155,7 +159,7 @@ pub fn in_words(check: &RowCheck) -> Vec<String> {
         .as_ref()
         .filter(|seeds| seeds.found >= seeds.limit)
     {
-        let place = match (seeds.together, seeds.direction) {
+        let place = match (seeds.is_subspace, seeds.direction) {
             (true, many) => format!("the space of the {many} leading directions"),
             (false, which) => format!("direction {which} of the reports"),
         };
@@ -164,7 +168,7 @@ pub fn in_words(check: &RowCheck) -> Vec<String> {
             "{} of {} seeds lie closer to {place} than one in {:.0} random seeds; devices send at most {:.1} such seeds on average, whatever the rows, and {} or more in one study of 2,000. Seeds were chosen to turn the components, at least {:.2} % of them: do not rely on the components.",
             seeds.found,
             check.reports,
-            seeds.chance.recip(),
+            seeds.null_probability.recip(),
             seeds.expected,
             seeds.limit,
             100.0 * excess

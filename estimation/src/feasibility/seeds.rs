@@ -132,8 +132,8 @@ impl<'a> SeedCounts<'a> {
                 }
                 let check = SeedCheck {
                     direction: place.first + place.dimension,
-                    together: place.dimension > 1,
-                    chance,
+                    is_subspace: place.dimension > 1,
+                    null_probability: chance,
                     found,
                     expected: n * share,
                     limit: limit(self.reports, share, ln_alarms),

@@ -341,7 +341,7 @@ mod tests {
         assert_eq!(first.verdict, Verdict::Above);
         let theta = first.debiased_eigenvalue.unwrap();
         let r = result.floor.radius;
-        assert!((theta + r * r / theta - (0.6 - result.floor.centre)).abs() < 1e-12);
+        assert!((theta + r * r / theta - (0.6 - result.floor.center)).abs() < 1e-12);
         assert!((first.expected_alignment - (1.0 - r * r / (theta * theta))).abs() < 1e-12);
         assert_eq!(second.debiased_eigenvalue, None);
         assert_eq!(second.expected_alignment, 0.0);

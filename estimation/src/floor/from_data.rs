@@ -197,7 +197,7 @@ impl Floor {
     /// The floor as a document.
     pub fn document(&self) -> FloorDocument {
         FloorDocument {
-            centre: self.centre,
+            center: self.centre,
             radius: self.noise.bulk_radius,
             edge: self.edge,
             threshold: self.threshold,

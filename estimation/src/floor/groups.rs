@@ -136,7 +136,7 @@ pub(super) fn documents(
             variance,
             explained_variance_ratio: total.map(|total| share_of(variance, total)),
             alignment: smaller_alignment(expected / members.len() as f64, span_se),
-            span_se,
+            subspace_se: span_se,
         }
     };
     runs.iter().map(group).collect()
@@ -174,7 +174,7 @@ pub(super) fn in_words(
 ) -> Vec<String> {
     let mut warnings = Vec::new();
     for group in groups {
-        let open = match group.span_se {
+        let open = match group.subspace_se {
             Some(sine) => format!(" (known to ±{:.0}°)", sine.asin().to_degrees()),
             None => String::new(),
         };

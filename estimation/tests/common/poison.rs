@@ -6,7 +6,7 @@ use eigenveil_estimation::{
 };
 use eigenveil_shared::{
     codec::StudyShape,
-    estimate::RowCheck,
+    estimate::FeasibilityCheck,
     mechanism::{
         MechanismSpec,
         double_cap::{DoubleCap, uniform_tail},
@@ -97,7 +97,7 @@ impl Directions {
     }
 
     /// The check of the rows, as the server makes it of seeds.
-    pub fn check(&self, params: &StudyParams) -> RowCheck {
+    pub fn check(&self, params: &StudyParams) -> FeasibilityCheck {
         let sums = self.sums(params.report_dimension());
         let split = SampleSplit::new(&sums, params).unwrap().unwrap();
         let mut counts = SeedCounts::new(&split.directions, cap(params).parameters());

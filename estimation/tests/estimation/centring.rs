@@ -330,8 +330,8 @@ fn the_spurious_component_is_at_the_floors_edge_and_not_counted() {
             let moment = noisy_moment(&zero, &mean, a, s, &mut rng);
             let findings = principal_components(&moment, Rank::Fixed(1), "ε = 1").unwrap();
             let floor = &findings.floor_report.floor;
-            top += (findings.spectrum[0] - floor.centre) / (2.0 * f * r) / f64::from(draws);
-            edge += (floor.edge - floor.centre) / (2.0 * f * r) / f64::from(draws);
+            top += (findings.spectrum[0] - floor.center) / (2.0 * f * r) / f64::from(draws);
+            edge += (floor.edge - floor.center) / (2.0 * f * r) / f64::from(draws);
             counted += floor.components_above;
         }
         let x = 0.9 / a;

@@ -7,7 +7,7 @@ use eigenveil_estimation::{
 };
 use eigenveil_shared::{
     codec::StudyShape,
-    estimate::RowVerdict,
+    estimate::Feasibility,
     mechanism::{MechanismKind, double_cap::Seed},
     preprocess::Row,
     study::StudyParams,
@@ -52,7 +52,7 @@ fn alarms(runs: usize, n: usize) -> usize {
                     .filter(|_| {
                         let check = honest_study(&params, kind, n, &mut rng).check(&params);
                         assert_eq!(check.reports as usize, n / 2);
-                        check.verdict == RowVerdict::Impossible
+                        check.verdict == Feasibility::Infeasible
                     })
                     .count();
                 if runs > 100 {
@@ -124,10 +124,10 @@ fn dense_mechanisms_keep_the_length_of_rows() {
             let check = study(0);
             assert!((check.length.found - 1.0).abs() < 0.2, "{check:?}");
             assert_eq!(check.seeds, None);
-            alarms += usize::from(check.verdict == RowVerdict::Impossible);
+            alarms += usize::from(check.verdict == Feasibility::Infeasible);
             if run == 0 {
                 let check = study(20);
-                assert_eq!(check.verdict, RowVerdict::Impossible, "{check:?}");
+                assert_eq!(check.verdict, Feasibility::Infeasible, "{check:?}");
                 let warnings = in_words(&check);
                 assert!(warnings[0].contains("which no rows can"), "{warnings:?}");
             }
@@ -145,14 +145,14 @@ fn chosen_seeds_are_detected() {
     let n = 20_000;
     let mut study = honest_study(&params, 2, n, &mut rng);
     let clean = study.check(&params);
-    assert_eq!(clean.verdict, RowVerdict::Possible, "{clean:?}");
+    assert_eq!(clean.verdict, Feasibility::Feasible, "{clean:?}");
     assert!(in_words(&clean).is_empty());
     let v = axis(40, 7);
     for i in 0..n / 100 {
         study.buckets[i % BUCKETS].push(chosen(&v, 1e6, &mut rng));
     }
     let check = study.check(&params);
-    assert_eq!(check.verdict, RowVerdict::Impossible, "{check:?}");
+    assert_eq!(check.verdict, Feasibility::Infeasible, "{check:?}");
     let seeds = check.seeds.as_ref().unwrap();
     assert!(seeds.found >= 80 && seeds.expected < 10.0, "{seeds:?}");
     assert!(check.length.found < check.length.limit, "{check:?}");
@@ -173,7 +173,7 @@ fn possible_rows_pass() {
     for i in 0..n / 20 {
         study.buckets[i % BUCKETS].push(honest(cap, &v, &mut rng));
     }
-    assert_eq!(study.check(&params).verdict, RowVerdict::Possible);
+    assert_eq!(study.check(&params).verdict, Feasibility::Feasible);
     // Half of what e^ε/Z allows, filled from the closest directions on.
     let share = 0.01;
     let tail = 2.0 * share / cap.parameters().expected_tries();
@@ -190,7 +190,7 @@ fn possible_rows_pass() {
         cap.parameters().scale
     );
     assert!(moved < 4.0);
-    assert_eq!(study.check(&params).verdict, RowVerdict::Possible);
+    assert_eq!(study.check(&params).verdict, Feasibility::Feasible);
 }
 
 /// Seeds and their directions are counted alike, and only those of the odd buckets.

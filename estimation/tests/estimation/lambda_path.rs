@@ -68,26 +68,29 @@ fn the_path_equals_single_estimates() {
         let found = sparse(&moment, &settings(Lambda::Path, refit), Cancel::NEVER).unwrap();
         let outcome = found.sparse.unwrap();
         let path = outcome.path.unwrap();
-        assert_eq!((path.chosen, path.points.len()), (outcome.lambda, 16));
+        assert_eq!(
+            (path.lambda_chosen, path.points.len()),
+            (outcome.lambda, 16)
+        );
         assert_eq!(outcome.cross_validation, None);
         let largest = diagonal_lambda(&moment.dense(), K).unwrap();
         assert_eq!(path.lambda_max, largest);
         assert_eq!(path.points[0].lambda, path.lambda_max);
         // K single rows at the start, and λ below auto at the end.
-        assert_eq!(path.points[0].support, K);
+        assert_eq!(path.points[0].support_size, K);
         assert_eq!(path.points[0].entering.len(), K);
-        assert!(path.points[15].lambda < path.automatic);
+        assert!(path.points[15].lambda < path.lambda_auto);
         // No other value on the grid is nearer to auto.
-        let distance = |lambda: f64| (lambda / path.automatic).ln().abs();
+        let distance = |lambda: f64| (lambda / path.lambda_auto).ln().abs();
         let mut on_path = path.points.iter().map(|point| distance(point.lambda));
-        assert!(on_path.all(|other| other >= distance(path.chosen)));
+        assert!(on_path.all(|other| other >= distance(path.lambda_chosen)));
         let mut selected = std::collections::BTreeSet::new();
         for point in &path.points {
             selected.extend(point.entering.iter().copied());
             for row in &point.leaving {
                 assert!(selected.remove(row));
             }
-            assert_eq!(selected.len(), point.support);
+            assert_eq!(selected.len(), point.support_size);
             let norms = point.row_norms.as_ref().unwrap();
             assert_eq!(norms.len(), 60);
             let squares: f64 = norms.iter().map(|x| x * x).sum();
@@ -95,14 +98,16 @@ fn the_path_equals_single_estimates() {
             for (row, norm) in norms.iter().enumerate() {
                 assert!(selected.contains(&row) || *norm == 0.0);
             }
-            assert!(point.captured_variance <= path.most_variance * (1.0 + 1e-9));
+            assert!(point.captured_variance <= path.max_captured_variance * (1.0 + 1e-9));
             assert!(point.relative_gap < 2e-3 || !point.converged);
             if refit {
                 // The marginal rows depend on the solver's path; the variance captured by PCA on them does not.
                 let rows: Vec<usize> = selected.iter().copied().collect();
                 let leading = top_k(&submatrix(&moment.dense(), &rows), K).unwrap();
                 let captured = leading.values.sum();
-                assert!((captured - point.captured_variance).abs() < 1e-9 * path.most_variance);
+                assert!(
+                    (captured - point.captured_variance).abs() < 1e-9 * path.max_captured_variance
+                );
                 continue;
             }
             // A separate cold solve captures the same.
@@ -113,13 +118,16 @@ fn the_path_equals_single_estimates() {
             let alone = sparse(&moment, &alone, Cancel::NEVER).unwrap();
             let components = alone.floor_report.components.iter();
             let apart = components.map(|c| c.eigenvalue).sum::<f64>() - point.captured_variance;
-            assert!(apart.abs() < 0.02 * path.most_variance, "{point:?} {apart}");
+            assert!(
+                apart.abs() < 0.02 * path.max_captured_variance,
+                "{point:?} {apart}"
+            );
         }
         // The rows that enter while the support is no larger than the truth are mostly the truth's.
         let early: Vec<usize> = path
             .points
             .iter()
-            .take_while(|point| point.support <= truth.len())
+            .take_while(|point| point.support_size <= truth.len())
             .flat_map(|point| point.entering.clone())
             .collect();
         let right = early.iter().filter(|row| truth.contains(row)).count();
@@ -175,9 +183,9 @@ fn the_chosen_lambda_is_nearly_the_best_on_the_path() {
                 };
                 let (with_cv, outcome) = error(Lambda::CrossValidated);
                 let cv = outcome.cross_validation.unwrap();
-                assert_eq!((cv.chosen, cv.folds), (outcome.lambda, 5));
-                assert!(cv.chosen >= cv.best);
-                let path = cv.path.iter();
+                assert_eq!((cv.lambda_1se, cv.folds), (outcome.lambda, 5));
+                assert!(cv.lambda_1se >= cv.lambda_best);
+                let path = cv.grid.iter();
                 let errors = path.map(|point| error(Lambda::Fixed(point.lambda)).0);
                 chosen += with_cv;
                 best += errors.fold(f64::INFINITY, f64::min);

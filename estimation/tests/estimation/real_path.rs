@@ -104,7 +104,7 @@ fn gaussian_mechanisms_reach_their_predicted_error() {
         assert!((from_data / planned - 1.0).abs() < 0.15);
         assert!(projector_distance(&findings.vectors, &study.subspace).unwrap() < 2.0 * planned);
         for (component, value) in floor_report.components.iter().zip(sample.values.iter()) {
-            let estimated = component.debiased_eigenvalue.unwrap() + floor_report.floor.centre;
+            let estimated = component.debiased_eigenvalue.unwrap() + floor_report.floor.center;
             println!("{estimated} for {value}");
             assert!((estimated / value - 1.0).abs() < 0.15);
         }

@@ -83,7 +83,7 @@ impl Forecast {
             .count();
         Some(Self {
             spectrum: spectrum_from_pilot(estimate, above, MeanSquaredLength::Unknown).ok()?,
-            noise: estimate.study.noise_model(),
+            noise: estimate.params.noise_model(),
             source: format!(
                 "measured: plain PCA with the spectrum of estimate {number}, of which {above} components stand above the noise"
             ),

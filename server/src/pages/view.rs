@@ -14,7 +14,7 @@ use eigenveil_figures::{
 use eigenveil_shared::{
     Error, Result,
     api::EstimateDocument,
-    estimate::{BucketVerdict, Estimate, RowVerdict, SparseOutcome, Verdict},
+    estimate::{BucketVerdict, Estimate, Feasibility, SparseOutcome, Verdict},
 };
 
 use super::{images, layout::format_number, planner::Forecast};
@@ -163,10 +163,10 @@ fn verdict(estimate: &Estimate) -> Vec<String> {
         ),
         None => {}
     }
-    if let Some(check) = &estimate.row_check {
+    if let Some(check) = &estimate.feasibility {
         sentences.push(match check.verdict {
-            RowVerdict::Impossible => "No real rows could have produced these reports: some are made up. Do not rely on the components.".to_owned(),
-            RowVerdict::Possible => "Real rows could have produced these reports, which does not prove that they did.".to_owned(),
+            Feasibility::Infeasible => "No real rows could have produced these reports: some are made up. Do not rely on the components.".to_owned(),
+            Feasibility::Feasible => "Real rows could have produced these reports, which does not prove that they did.".to_owned(),
         });
     }
     if let Some(influence) = estimate.influence {

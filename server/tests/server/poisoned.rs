@@ -2,7 +2,7 @@
 
 use eigenveil_shared::{
     api::{ImportReceipt, StudyDocument},
-    estimate::{BucketVerdict, Estimate, RowVerdict},
+    estimate::{BucketVerdict, Estimate, Feasibility},
     mechanism::double_cap::{Seed, expand},
     preprocess::Row,
 };
@@ -114,7 +114,10 @@ async fn a_duplicate_seed_is_counted_once() {
         let found = estimate(server, &repeated).await;
         let wanted = estimate(server, &once).await;
         assert_eq!((found.n, wanted.n), (n, 1_001));
-        assert_eq!((found.repeated_seeds, wanted.repeated_seeds), (left_out, 0));
+        assert_eq!(
+            (found.duplicate_seeds, wanted.duplicate_seeds),
+            (left_out, 0)
+        );
         assert!(
             has(&found, "repeat the seed of another report"),
             "{:?}",
@@ -149,15 +152,15 @@ async fn evenly_spread_poison_is_reported() {
         (gaussian, 15, "which no rows can"),
     ] {
         let clean = estimate_of(study.clone(), (22, 0.9), |_, _| false).await;
-        let check = clean.row_check.as_ref().unwrap();
-        assert_eq!(check.verdict, RowVerdict::Possible, "{check:?}");
+        let check = clean.feasibility.as_ref().unwrap();
+        assert_eq!(check.verdict, Feasibility::Feasible, "{check:?}");
         assert!(!has(&clean, words), "{:?}", clean.warnings);
         // One random seed in 10,000 is this close.
         let found = estimate_of(study, (22, 0.9), |_, place| place < poisoned).await;
         let agreement = found.bucket_agreement.as_ref().unwrap();
         assert_eq!(agreement.verdict, BucketVerdict::Agree, "{agreement:?}");
-        let check = found.row_check.as_ref().unwrap();
-        assert_eq!(check.verdict, RowVerdict::Impossible, "{check:?}");
+        let check = found.feasibility.as_ref().unwrap();
+        assert_eq!(check.verdict, Feasibility::Infeasible, "{check:?}");
         assert!(has(&found, words), "{:?}", found.warnings);
         assert!(check.false_alarm_rate <= 1e-3 && check.reports > 1_000);
     }
