@@ -137,7 +137,7 @@ fn missing_terms_are_noted_and_bad_contacts_refused() {
         (mail, ["the contact is", "https://"]),
         (none, ["the purpose has 0 bytes", "1 to 1000"]),
         ("--last-day 31.03.2027", ["2027-03-31", "--last-day"]),
-        ("--last-day 2020-01-01", ["2020-01-01", "is over"]),
+        ("--last-day 2020-01-01", ["2020-01-01", "in the past"]),
     ] {
         refused(&create(flags), 2, &words);
     }
