@@ -145,7 +145,7 @@ fn path_table(estimate: &Estimate, path: &LambdaPath) -> Result<Vec<u8>> {
     let mut header: Vec<String> = [
         "lambda",
         "chosen",
-        "support",
+        "support_size",
         "captured_variance",
         "relative_gap",
         "converged",

@@ -288,8 +288,8 @@ fn error_bars_and_cross_validation_over_the_buckets_of_a_server() {
         (&cv["folds"], &sparse["settings"]["lambda"]),
         (&5.into(), &"cv".into())
     );
-    assert_eq!(cv["chosen"], sparse["lambda"]);
-    assert!(cv["path"].as_array().unwrap().len() > 3, "{cv}");
+    assert_eq!(cv["lambda_1se"], sparse["lambda"]);
+    assert!(cv["grid"].as_array().unwrap().len() > 3, "{cv}");
     let text = succeeded(&server.cli(&format!("{estimate} --k 2 --lambda path")));
     check_files_of_a_lambda_path(&folder, &text);
 }

@@ -93,7 +93,7 @@ async fn full_run_over_https_with_a_renewed_certificate() {
     site.folder
         .write("cert.pem", next.issue("127.0.0.1").certificate);
     server.signal("-HUP");
-    logged(&site.folder, "is not that of the certificate").await;
+    logged(&site.folder, "does not belong to the certificate").await;
     succeeded(&list(&ca));
     fs::rename(site.at("ca.pem"), site.at("old-ca.pem")).unwrap();
     site.issue(&next);
