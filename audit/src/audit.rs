@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use eigenveil_shared::{
     Error, Result,
-    codec::{StudyShape, decode_report},
+    codec::{ReportFormat, decode_report},
     mechanism::{Calibration, MechanismKind, MechanismSpec},
     preprocess::Row,
     privacy::Budget,
@@ -423,7 +423,7 @@ fn try_pair(
     let device = device(&params)?;
     let rows = pair.rows(settings.dimension, settings.seed);
     let observer = Observer {
-        shape: StudyShape::new(&params),
+        shape: ReportFormat::new(&params),
         statistic: Statistic::new(
             params.mechanism(),
             &(prepare(&params, &rows.0)?, prepare(&params, &rows.1)?),
@@ -485,7 +485,7 @@ fn try_pair(
 
 /// An observer who reads the reports of a device and measures its work.
 struct Observer<'a> {
-    shape: StudyShape,
+    shape: ReportFormat,
     statistic: Statistic,
     device: &'a dyn Device,
 }

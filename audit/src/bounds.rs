@@ -219,7 +219,7 @@ fn score_at(
 
 #[cfg(test)]
 mod tests {
-    use eigenveil_shared::{codec::StudyShape, mechanism::MechanismKind, privacy::Budget};
+    use eigenveil_shared::{codec::ReportFormat, mechanism::MechanismKind, privacy::Budget};
 
     use super::*;
     use rand::rngs::ChaCha20Rng;
@@ -280,7 +280,7 @@ mod tests {
             let (a, b) = PairKind::UnitZero.rows(40, 1);
             let pair = (prepare(&params, &a).unwrap(), prepare(&params, &b).unwrap());
             let statistic = Statistic::new(params.mechanism(), &pair).unwrap();
-            let shape = StudyShape::new(&params);
+            let shape = ReportFormat::new(&params);
             let report = |side: Side, rng: &mut ChaCha20Rng| {
                 let row = if side == Side::A { &pair.0 } else { &pair.1 };
                 let payload = params.mechanism().perturb_with(row, rng);

@@ -17,14 +17,14 @@
 #![cfg_attr(
     feature = "http",
     doc = "* [`http::StudyClient`] fetches a study and checks it against its fingerprint;
-  [`http::send_owed`] sends what a ledger owes, [`http::Uploader`] an outbox; [`http::AnalystClient`] creates studies and asks for
+  [`http::send_owed`] sends what a ledger owes, [`http::Uploader`] an outbox; [`http::OperatorClient`] creates studies and asks for
   estimates. [`blocking`] has what devices need without `async`."
 )]
 //!
 //! # One device, start to end
 //!
 //! ```
-//! use eigenveil_client::{Ledger, Limits, Participant, StudyBinding};
+//! use eigenveil_client::{Ledger, Limits, Participant, StudyRef};
 //! use eigenveil_shared::{
 //!     mechanism::MechanismKind, preprocess::Row, privacy::Budget,
 //!     study::{StudyDesign, StudyParams},
@@ -33,7 +33,7 @@
 //! # let folder = tempfile::tempdir()?;
 //! # let path = folder.path().join("device.ledger");
 //! let params = StudyParams::freeze(StudyDesign::new(MechanismKind::DiscreteGaussian, 3, Budget::approximate(1.0, 1e-6)?))?;
-//! let binding = StudyBinding::new("http://localhost:8080", "0123456789abcdef0123456789abcdef", &params);
+//! let binding = StudyRef::new("http://localhost:8080", "0123456789abcdef0123456789abcdef", &params);
 //! let participant = Participant::new(params);
 //!
 //! let mut ledger = Ledger::open(&path)?;
@@ -85,8 +85,8 @@ pub mod blocking;
 pub use eigenveil_shared::clock::{Clock, SystemClock};
 pub use error::{Error, Result};
 pub use ledger::{
-    EntryState, Ledger, Limits, OwedReport, Receipt, ReceiptEntry, RowFile, RowLedger, RowReceipt,
-    RowStudy, Spent, TakePart, Told,
+    EntryState, Ledger, Limits, OwedReport, Participation, Receipt, ReceiptEntry, RowFileDigest,
+    RowLedger, RowReceipt, RowStudy, Spent, Told,
 };
-pub use outbox::{Outbox, OutboxCounts, PendingReport, RefusedEntry, StudyBinding};
+pub use outbox::{Outbox, OutboxCounts, PendingReport, RefusedEntry, StudyRef};
 pub use participant::{Participant, PreparedReport};

@@ -244,7 +244,7 @@ impl PreparedReport {
 #[cfg(test)]
 mod tests {
     use eigenveil_shared::{
-        codec::{self, StudyShape},
+        codec::{self, ReportFormat},
         mechanism::MechanismKind,
         packed,
         preprocess::Norm,
@@ -267,7 +267,7 @@ mod tests {
     #[test]
     fn a_report_fits_its_study_and_is_fresh_each_time() {
         let params = params(Norm::Normalize);
-        let shape = StudyShape::new(&params);
+        let shape = ReportFormat::new(&params);
         let participant = Participant::new(params).with_clock(|| 0x0192_1234_5678);
         let row = Row::new(vec![1.0; 8]);
         let first = participant.report(&row).unwrap().into_report();

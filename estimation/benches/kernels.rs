@@ -15,9 +15,9 @@ use eigenveil_estimation::{
     models::Model,
 };
 use eigenveil_shared::{
-    codec::StudyShape,
+    codec::ReportFormat,
     mechanism::{
-        Payload, PayloadForm,
+        Payload, PayloadKind,
         double_cap::{Seed, expand},
     },
     packed::packed_len,
@@ -64,7 +64,7 @@ fn accumulate() {
         };
         // The numbers are checked, the length of the whole is not: `server/benches/ingest` has both.
         let none = Fingerprint([0; 32]);
-        let shape = StudyShape::of_no_study(none, PayloadForm::Floats, payload.len());
+        let shape = ReportFormat::of_no_study(none, PayloadKind::Floats, payload.len());
         measure(
             &format!("accumulate/report/{p}"),
             101,

@@ -3,7 +3,7 @@
 use eigenveil_shared::{
     Error, ErrorCode, Result,
     mechanism::{
-        Decoding, MechanismSpec, Numbers, Payload, PayloadForm,
+        Decoding, MechanismSpec, Numbers, Payload, PayloadKind,
         double_cap::{Seed, expand},
     },
     packed::{PackedSymmetric, packed_index, packed_len},
@@ -18,7 +18,7 @@ use crate::linalg::GramSum;
 ///
 /// ```
 /// use eigenveil_estimation::accumulate::Accumulator;
-/// use eigenveil_shared::{codec::StudyShape, mechanism::Payload};
+/// use eigenveil_shared::{codec::ReportFormat, mechanism::Payload};
 /// # use eigenveil_shared::{
 /// #     mechanism::MechanismKind, study::{StudyDesign, StudyParams},
 /// # };
@@ -26,7 +26,7 @@ use crate::linalg::GramSum;
 /// # let params = StudyParams::freeze(StudyDesign::new(kind, 2, kind.budget(1.0, None)?))?;
 /// let bytes: Vec<u8> = [1.0_f32, 0.5, -2.0].iter().flat_map(|x| x.to_le_bytes()).collect();
 /// let mut sums = Accumulator::new(2)?;
-/// if let Payload::Floats(numbers) = StudyShape::new(&params).payload(&bytes)? {
+/// if let Payload::Floats(numbers) = ReportFormat::new(&params).payload(&bytes)? {
 ///     sums.add(&numbers)?;
 ///     sums.add(&numbers)?;
 /// }
@@ -229,10 +229,10 @@ impl ReportSum {
     /// # Errors
     /// `invalid-dimension` for p = 0.
     pub fn new(mechanism: &MechanismSpec, p: usize) -> Result<Self> {
-        Ok(match mechanism.payload_form() {
-            PayloadForm::Seed => ReportSum::Seeds(SeedSum::new(p)?),
-            PayloadForm::Floats => ReportSum::Floats(Accumulator::new(p)?),
-            PayloadForm::Integers { .. } => ReportSum::Integers(Accumulator::new(p)?),
+        Ok(match mechanism.payload_kind() {
+            PayloadKind::Seed => ReportSum::Seeds(SeedSum::new(p)?),
+            PayloadKind::Floats => ReportSum::Floats(Accumulator::new(p)?),
+            PayloadKind::Integers { .. } => ReportSum::Integers(Accumulator::new(p)?),
         })
     }
 
@@ -273,19 +273,19 @@ fn no_dimension() -> Error {
 
 #[cfg(test)]
 mod tests {
-    use eigenveil_shared::{codec::StudyShape, study::Fingerprint};
+    use eigenveil_shared::{codec::ReportFormat, study::Fingerprint};
     use proptest::prelude::*;
 
     use super::*;
 
-    fn shape(p: usize, payload_form: PayloadForm) -> StudyShape {
-        StudyShape::of_no_study(Fingerprint([0; 32]), payload_form, payload_form.len(p))
+    fn shape(p: usize, payload_kind: PayloadKind) -> ReportFormat {
+        ReportFormat::of_no_study(Fingerprint([0; 32]), payload_kind, payload_kind.len(p))
     }
 
     fn floats(numbers: &[f32]) -> Result<Payload<Vec<u8>>> {
         let bytes = numbers.iter().flat_map(|x| x.to_le_bytes()).collect();
         let p = (0..).find(|&p| packed_len(p) == numbers.len()).unwrap();
-        shape(p, PayloadForm::Floats).payload(bytes)
+        shape(p, PayloadKind::Floats).payload(bytes)
     }
 
     #[test]
@@ -305,10 +305,10 @@ mod tests {
         // Of other studies.
         let other = sums.add(&floats(&[1.0; 6]).unwrap()).unwrap_err();
         assert_eq!(other.code(), ErrorCode::WrongPayloadLength);
-        let integers = shape(2, PayloadForm::Integers { bound: i32::MAX });
+        let integers = shape(2, PayloadKind::Integers { bound: i32::MAX });
         let other = sums.add(&integers.payload([7; 12]).unwrap()).unwrap_err();
         assert_eq!(other.code(), ErrorCode::InvalidMechanism);
-        let seed = shape(2, PayloadForm::Seed).payload([7; 16]).unwrap();
+        let seed = shape(2, PayloadKind::Seed).payload([7; 16]).unwrap();
         let other = sums.add(&seed).unwrap_err();
         assert_eq!(other.code(), ErrorCode::InvalidMechanism);
         let mut seeds = ReportSum::Seeds(SeedSum::new(2).unwrap());
@@ -322,7 +322,7 @@ mod tests {
 
     #[test]
     fn integers_beyond_their_bound_are_rejected() {
-        let shape = shape(2, PayloadForm::Integers { bound: 100 });
+        let shape = shape(2, PayloadKind::Integers { bound: 100 });
         let payload = |numbers: [i32; 3]| {
             let bytes: Vec<u8> = numbers.iter().flat_map(|x| x.to_le_bytes()).collect();
             shape.payload(bytes)
@@ -357,7 +357,7 @@ mod tests {
             assert!((a - b).abs() < 3e-4, "{a} {b}");
         }
         for length in [0, 15, 17] {
-            let wrong = shape(2, PayloadForm::Seed).payload(vec![0; length]);
+            let wrong = shape(2, PayloadKind::Seed).payload(vec![0; length]);
             assert_eq!(wrong.unwrap_err().code(), ErrorCode::WrongPayloadLength);
         }
         assert!(SeedSum::new(0).is_err());

@@ -218,7 +218,7 @@ fn check_readable(estimate: &Estimate) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use eigenveil_shared::{
-        codec::StudyShape,
+        codec::ReportFormat,
         mechanism::{MechanismKind, Payload},
         preprocess::Row,
         privacy::Budget,
@@ -241,12 +241,12 @@ mod tests {
             .preprocessor()
             .prepare(&Row::new(vec![1.0, 2.0, 3.0]))
             .unwrap();
-        let shape = StudyShape::new(&params);
+        let shape = ReportFormat::new(&params);
         let mut sum = Accumulator::new(3).unwrap();
         for _ in 0..100 {
             let bytes = params.mechanism().release(&row).unwrap();
             let Payload::Floats(numbers) = shape.payload(&bytes[..]).unwrap() else {
-                panic!("{:?}", shape.payload_form());
+                panic!("{:?}", shape.payload_kind());
             };
             sum.add(&numbers).unwrap();
         }

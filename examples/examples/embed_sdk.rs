@@ -4,7 +4,7 @@
 //! `cargo run -p eigenveil-examples --example embed_sdk -- http://127.0.0.1:8080 STUDY_ID FINGERPRINT [LEDGER]`
 
 use eigenveil_client::{
-    Ledger, TakePart,
+    Ledger, Participation,
     blocking::{self, StudyClient},
     http::HttpSettings,
 };
@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     );
     // Charge and report are on the disk, together, when this returns; asked again it gives the same report.
     let outcome = ledger.take_part(&study.participant(), study.binding(), &row)?;
-    if let TakePart::New {
+    if let Participation::New {
         notice: Some(notice),
         ..
     } = &outcome

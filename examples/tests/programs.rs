@@ -42,7 +42,7 @@ fn custom_preprocessing_reports_every_user() {
 async fn the_sdk_reports_to_a_server_in_an_own_application() {
     use eigenveil_client::{
         Ledger,
-        http::{AnalystClient, Token},
+        http::{OperatorClient, Token},
     };
     use eigenveil_shared::{api::CreateStudy, estimate::Rank, mechanism::MechanismKind};
 
@@ -61,7 +61,7 @@ async fn the_sdk_reports_to_a_server_in_an_own_application() {
     let root = line.strip_prefix("listening on ").unwrap().to_owned();
     let url = format!("{root}/collect");
 
-    let analyst = AnalystClient::new(
+    let analyst = OperatorClient::new(
         &url,
         &Token::from_file(data.join("operator.token")).unwrap(),
     )

@@ -4,14 +4,14 @@
 use std::sync::LazyLock;
 
 use eigenveil_shared::{
-    codec::{self, StudyShape},
+    codec::{self, ReportFormat},
     mechanism::MechanismKind,
     report::Report,
     study::{StudyDesign, StudyParams},
 };
 use libfuzzer_sys::fuzz_target;
 
-static SHAPES: LazyLock<Vec<StudyShape>> = LazyLock::new(|| {
+static SHAPES: LazyLock<Vec<ReportFormat>> = LazyLock::new(|| {
     MechanismKind::ALL
         .iter()
         .map(|&mechanism| {
@@ -21,7 +21,7 @@ static SHAPES: LazyLock<Vec<StudyShape>> = LazyLock::new(|| {
                 mechanism.budget(1.0, None).expect("a usual ε"),
             ))
             .expect("a usual study");
-            StudyShape::new(&params)
+            ReportFormat::new(&params)
         })
         .collect()
 });

@@ -17,7 +17,7 @@ use eigenveil_shared::{
     Error, ErrorCode, Result,
     api::{EstimateDocument, EstimateRequest, Problem},
     estimate::Estimate,
-    mechanism::PayloadForm,
+    mechanism::PayloadKind,
 };
 
 use crate::{
@@ -290,7 +290,7 @@ fn compute(
         memory_bytes: config.sum_cache_bytes,
         stream_from: config.tuning.sparse_streaming_min_dimension,
     };
-    if study.report_format().payload_form() == PayloadForm::Seed {
+    if study.report_format().payload_kind() == PayloadKind::Seed {
         let seeds = store.seeds(study, cancel)?;
         estimation::estimate(Source::Seeds(&seeds), study.params(), &settings, cancel)
     } else {

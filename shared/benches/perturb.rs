@@ -7,7 +7,7 @@
 use std::hint::black_box;
 
 use eigenveil_shared::{
-    codec::{self, StudyShape},
+    codec::{self, ReportFormat},
     mechanism::{MechanismKind, double_cap::expand},
     packed::packed_len,
     preprocess::Row,
@@ -105,7 +105,7 @@ fn double_cap() {
 fn encode_decode() {
     for p in [40, 100, 400] {
         let params = params(p, MechanismKind::IsotropicGaussian, 4.0);
-        let shape = StudyShape::new(&params);
+        let shape = ReportFormat::new(&params);
         let row = params
             .preprocessor()
             .prepare(&Row::new(vec![1.0; p]))

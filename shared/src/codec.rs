@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use crate::{
     error::{Error, ErrorCode, Result},
     mechanism::{
-        Calibration, MechanismKind, MechanismSpec, NormBound, Payload, PayloadForm, check_len,
+        Calibration, MechanismKind, MechanismSpec, NormBound, Payload, PayloadKind, check_len,
     },
     preprocess::{Feature, Norm, Preprocessing},
     privacy::Budget,
@@ -126,7 +126,7 @@ pub fn encode_report(report: &Report) -> Vec<u8> {
 /// # Errors
 /// `malformed-report`, `unsupported-version`, `wrong-fingerprint`, `wrong-payload-length`,
 /// `payload-not-finite`, `payload-out-of-range`, `implausible-report`. Nothing is allocated, whatever a length prefix says.
-pub fn decode_report<'a>(bytes: &'a [u8], study: &StudyShape) -> Result<ValidatedReport<'a>> {
+pub fn decode_report<'a>(bytes: &'a [u8], study: &ReportFormat) -> Result<ValidatedReport<'a>> {
     check_wire_version(bytes)?;
     let wire: WireReport<'a> = read(bytes, report_len(study.payload_len))?;
     check_fingerprint(&wire.fingerprint, study)?;
@@ -138,7 +138,7 @@ pub fn decode_report<'a>(bytes: &'a [u8], study: &StudyShape) -> Result<Validate
 /// # Errors
 /// `wrong-payload-length` when a payload has another length than the study's.
 pub fn encode_batch<'a>(
-    study: &StudyShape,
+    study: &ReportFormat,
     reports: impl IntoIterator<Item = (ReportId, &'a [u8])>,
 ) -> Result<Vec<u8>> {
     let mut run = Vec::new();
@@ -167,7 +167,7 @@ pub fn encode_batch<'a>(
 /// frame; `malformed-report`, `payload-not-finite`, `payload-out-of-range` and `implausible-report` for a report.
 pub fn decode_batch<'a>(
     bytes: &'a [u8],
-    study: &StudyShape,
+    study: &ReportFormat,
 ) -> Result<Vec<Result<ValidatedReport<'a>>>> {
     check_wire_version(bytes)?;
     let wire: WireBatch<'a> = read(
@@ -202,31 +202,31 @@ pub fn decode_batch<'a>(
 
 /// What a report must fit: the fingerprint and payload of a study, computed once.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct StudyShape {
+pub struct ReportFormat {
     fingerprint: Fingerprint,
     payload_len: usize,
-    payload_form: PayloadForm,
+    payload_kind: PayloadKind,
     norm_bound: Option<NormBound>,
 }
 
-impl StudyShape {
+impl ReportFormat {
     /// The shape of these parameters' reports.
     pub fn new(params: &StudyParams) -> Self {
         Self {
             fingerprint: params.fingerprint(),
             payload_len: params.payload_len(),
-            payload_form: params.mechanism().payload_form(),
+            payload_kind: params.mechanism().payload_kind(),
             norm_bound: params.mechanism().norm_bound(params.report_dimension()),
         }
     }
 
     /// A shape of no study, without the norm test: for golden vectors and benchmarks.
     #[doc(hidden)]
-    pub fn of_no_study(fingerprint: Fingerprint, payload_form: PayloadForm, len: usize) -> Self {
+    pub fn of_no_study(fingerprint: Fingerprint, payload_kind: PayloadKind, len: usize) -> Self {
         Self {
             fingerprint,
             payload_len: len,
-            payload_form,
+            payload_kind,
             norm_bound: None,
         }
     }
@@ -242,8 +242,8 @@ impl StudyShape {
     }
 
     /// What they are.
-    pub fn payload_form(&self) -> PayloadForm {
-        self.payload_form
+    pub fn payload_kind(&self) -> PayloadKind {
+        self.payload_kind
     }
 
     /// How long they are, as vectors; `None` where every payload is a report.
@@ -256,7 +256,7 @@ impl StudyShape {
     /// # Errors
     /// `wrong-payload-length`, `payload-not-finite`, `payload-out-of-range`, `implausible-report`.
     pub fn payload<B: AsRef<[u8]>>(&self, bytes: B) -> Result<Payload<B>> {
-        let payload = self.payload_form.read(bytes, self.payload_len)?;
+        let payload = self.payload_kind.read(bytes, self.payload_len)?;
         if let Some(bound) = &self.norm_bound {
             bound.check(&payload)?;
         }
@@ -386,7 +386,7 @@ pub(crate) fn decode_params(bytes: &[u8]) -> Result<StudyParams> {
 fn validate<'a>(
     id: ReportId,
     payload: &'a [u8],
-    study: &StudyShape,
+    study: &ReportFormat,
 ) -> Result<ValidatedReport<'a>> {
     if !id.is_well_formed() {
         return Err(malformed(format!(
@@ -396,7 +396,7 @@ fn validate<'a>(
     Ok(ValidatedReport::new(id, study.payload(payload)?))
 }
 
-fn check_fingerprint(fingerprint: &[u8; 32], study: &StudyShape) -> Result<()> {
+fn check_fingerprint(fingerprint: &[u8; 32], study: &ReportFormat) -> Result<()> {
     if *fingerprint == study.fingerprint.0 {
         return Ok(());
     }

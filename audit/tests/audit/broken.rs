@@ -7,7 +7,7 @@ use eigenveil_audit::{
     Sampling, Side, Statistic, audit_devices, event_bound, mu_bound, observe, prepare,
 };
 use eigenveil_shared::{
-    codec::StudyShape,
+    codec::ReportFormat,
     mechanism::{MechanismKind, Work},
     preprocess::{BoundedRow, Norm},
     study::{StudyDesign, StudyParams},
@@ -141,7 +141,7 @@ fn gaussian_with_noise_times(factor: f64, trials: usize) -> Vec<(MechanismKind, 
         let pair = rows(&params, PairKind::Axes);
         let statistic = Statistic::new(params.mechanism(), &pair).unwrap();
         let real = with_noise_times(params.mechanism(), factor);
-        let shape = StudyShape::new(&params);
+        let shape = ReportFormat::new(&params);
         let subject = |side: Side, rng: &mut ChaCha20Rng| {
             statistic.value(&shape.payload(real.perturb_with(row(&pair, side), rng))?)
         };
@@ -170,7 +170,7 @@ fn rerandomised_retries(trials: usize) {
     let params = study(MechanismKind::DoubleCap, 1.0);
     let pair = rows(&params, PairKind::Axes);
     let statistic = Statistic::new(params.mechanism(), &pair).unwrap();
-    let shape = StudyShape::new(&params);
+    let shape = ReportFormat::new(&params);
     let subject = |side: Side, rng: &mut ChaCha20Rng| {
         let mut mean = 0.0;
         for _ in 0..10 {

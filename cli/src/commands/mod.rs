@@ -21,7 +21,7 @@ mod study_name;
 mod sweep;
 pub(crate) mod token;
 
-use eigenveil_client::http::{AnalystClient, HttpSettings, Token};
+use eigenveil_client::http::{HttpSettings, OperatorClient, Token};
 
 use crate::{
     args::{ServerArgs, TokenArgs},
@@ -31,7 +31,7 @@ use crate::{
 /// Connection settings with the extra root certificate, if one was given.
 pub(crate) fn http_settings(server: &ServerArgs) -> Result<HttpSettings> {
     let settings = HttpSettings {
-        allow_plain_http: server.insecure_http,
+        insecure_http: server.insecure_http,
         ..HttpSettings::default()
     };
     match &server.ca_cert {
@@ -44,9 +44,9 @@ pub(crate) fn http_settings(server: &ServerArgs) -> Result<HttpSettings> {
 }
 
 /// The operator's client.
-pub(crate) fn analyst(server: &ServerArgs, token: &TokenArgs) -> Result<AnalystClient> {
+pub(crate) fn analyst(server: &ServerArgs, token: &TokenArgs) -> Result<OperatorClient> {
     let settings = http_settings(server)?;
-    Ok(AnalystClient::with_settings(
+    Ok(OperatorClient::with_settings(
         &server.server,
         &Token::new(&token.token()?)?,
         &settings,

@@ -6,7 +6,7 @@ use std::{
 };
 
 use clap::{Args, Subcommand};
-use eigenveil_client::{Told, http::AnalystClient};
+use eigenveil_client::{Told, http::OperatorClient};
 use eigenveil_shared::{
     about::{About, Day},
     api::{CreateStudy, StudyDocument},
@@ -247,7 +247,7 @@ pub(crate) async fn run(args: &StudyArgs, json: bool) -> Result<()> {
 
 /// Creates tokens, in as many requests as necessary, or counts them.
 async fn tokens(
-    client: &AnalystClient,
+    client: &OperatorClient,
     id: &str,
     wanted: Option<(u64, &Path)>,
     json: bool,

@@ -1,6 +1,6 @@
 //! Finds a study by its name or by the first digits of its identifier.
 
-use eigenveil_client::http::AnalystClient;
+use eigenveil_client::http::OperatorClient;
 use eigenveil_shared::api::StudySummary;
 
 use crate::error::{CliError, Result};
@@ -17,7 +17,7 @@ const MAX_STUDIES_SHOWN: usize = 5;
 ///
 /// # Errors
 /// Wrong usage if there is none, or several; network failures.
-pub(crate) async fn resolve_study_id(client: &AnalystClient, text: &str) -> Result<String> {
+pub(crate) async fn resolve_study_id(client: &OperatorClient, text: &str) -> Result<String> {
     let digits = text.bytes().all(|b| b.is_ascii_hexdigit());
     if digits && text.len() == ID_DIGITS {
         return Ok(text.to_owned());

@@ -3,7 +3,7 @@
 use std::{io::Write as _, path::PathBuf};
 
 use clap::{Args, Subcommand};
-use eigenveil_client::http::AnalystClient;
+use eigenveil_client::http::OperatorClient;
 use eigenveil_server::{Environment, store::rotate_operator_token};
 use eigenveil_shared::api::CreateAnalyst;
 
@@ -120,7 +120,7 @@ pub(crate) async fn run(args: &TokenCommandArgs, json: bool) -> Result<()> {
     }
 }
 
-async fn list(client: &AnalystClient, json: bool) -> Result<()> {
+async fn list(client: &OperatorClient, json: bool) -> Result<()> {
     let tokens = client.list_tokens().await?;
     if json {
         return output::json(&serde_json::json!({ "tokens": tokens }));

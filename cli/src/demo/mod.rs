@@ -14,7 +14,7 @@ use std::{
 
 use clap::Args;
 use eigenveil_central::Reference;
-use eigenveil_client::http::{AnalystClient, Study, StudyClient, Token};
+use eigenveil_client::http::{OperatorClient, Study, StudyClient, Token};
 use eigenveil_estimation::{format::with_thousands, metrics};
 use eigenveil_figures::{biplot, estimate_figures};
 use eigenveil_server::{Environment, Server, ServerConfig};
@@ -130,7 +130,7 @@ pub(crate) async fn run(args: &DemoArgs, json: bool) -> Result<()> {
         let _ = stopped.await;
     }));
 
-    let analyst = AnalystClient::new(&url, &Token::from_file(&token_path)?)?;
+    let analyst = OperatorClient::new(&url, &Token::from_file(&token_path)?)?;
     let document = analyst.create_study(&study_request(args, &rows)?).await?;
     let devices = StudyClient::new(&url)?;
     let study = devices

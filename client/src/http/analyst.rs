@@ -23,7 +23,7 @@ use super::{
 use crate::error::{Error, HttpFailure, Result};
 
 const FIRST_POLL: Duration = Duration::from_millis(50);
-const LONGEST_POLL: Duration = Duration::from_secs(2);
+const MAX_POLL: Duration = Duration::from_secs(2);
 /// Longest time for the file of a study or of a store.
 const TRANSFER_TIMEOUT: Duration = Duration::from_secs(6 * 3_600);
 
@@ -53,12 +53,12 @@ impl EstimateFormat {
 ///
 /// ```no_run
 /// use std::time::Duration;
-/// use eigenveil_client::http::{AnalystClient, Token};
+/// use eigenveil_client::http::{OperatorClient, Token};
 /// use eigenveil_shared::{
 ///     api::{EstimateRequest, SparseSettings}, estimate::Rank,
 /// };
 /// # async fn run() -> eigenveil_client::Result<()> {
-/// let client = AnalystClient::new("http://localhost:8080", &Token::from_file("operator.token")?)?;
+/// let client = OperatorClient::new("http://localhost:8080", &Token::from_file("operator.token")?)?;
 /// let study = "0123456789abcdef0123456789abcdef";
 /// let request = EstimateRequest {
 ///     k: Some(Rank::Fixed(3)),
@@ -71,17 +71,17 @@ impl EstimateFormat {
 /// # }
 /// ```
 #[derive(Clone, Debug)]
-pub struct AnalystClient {
+pub struct OperatorClient {
     transport: Arc<Transport>,
 }
 
-impl AnalystClient {
+impl OperatorClient {
     /// A client of the server at this address with this token.
     pub fn new(server: &str, token: &Token) -> Result<Self> {
         Self::with_settings(server, token, &HttpSettings::default())
     }
 
-    /// As [`AnalystClient::new`], with these settings.
+    /// As [`OperatorClient::new`], with these settings.
     pub fn with_settings(server: &str, token: &Token, settings: &HttpSettings) -> Result<Self> {
         Ok(Self {
             transport: Arc::new(Transport::new(server, settings, Some(token))?),
@@ -97,7 +97,7 @@ impl AnalystClient {
     ///
     /// # Errors
     /// The server's refusal (`invalid-budget`, `unauthorized`, …). After a network failure the study
-    /// may or may not be there: look at [`AnalystClient::list`].
+    /// may or may not be there: look at [`OperatorClient::list`].
     pub async fn create_study(&self, study: &CreateStudy) -> Result<StudyDocument> {
         let call = Call::once(Method::POST, &["v1", "studies"]).json(study)?;
         self.transport.json(&call).await
@@ -202,7 +202,7 @@ impl AnalystClient {
     ///
     /// # Errors
     /// `invalid-name`, `study-not-found`, `unauthorized`; network failures, after which a token that nobody has may be
-    /// there: look at [`AnalystClient::list_tokens`].
+    /// there: look at [`OperatorClient::list_tokens`].
     pub async fn create_token(&self, wanted: &CreateAnalyst) -> Result<CreatedAnalyst> {
         let call = Call::once(Method::POST, &["v1", "tokens"]).json(wanted)?;
         self.transport.json(&call).await
@@ -265,7 +265,7 @@ impl AnalystClient {
     }
 
     /// Asks for an estimate: plain or, with `sparse` settings, by the Fantope ADMM. It is computed as
-    /// a job; [`AnalystClient::wait_for_estimate`] waits for it.
+    /// a job; [`OperatorClient::wait_for_estimate`] waits for it.
     ///
     /// # Errors
     /// `invalid-request`, `study-not-found`, `unauthorized`, `too-many-requests`; network failures.
@@ -291,7 +291,7 @@ impl AnalystClient {
     /// # Errors
     /// [`Error::is_timeout`] when it is still running after `timeout`; the estimate's own problem
     /// when it failed; an error that says so when it was cancelled; as
-    /// [`AnalystClient::fetch_estimate`].
+    /// [`OperatorClient::fetch_estimate`].
     pub async fn wait_for_estimate(
         &self,
         study: &str,
@@ -321,7 +321,7 @@ impl AnalystClient {
                 )));
             }
             sleep(pause.min(left)).await;
-            pause = (pause * 3 / 2).min(LONGEST_POLL);
+            pause = (pause * 3 / 2).min(MAX_POLL);
         }
     }
 

@@ -1,4 +1,4 @@
-//! Talking to a server: [`StudyClient`], [`send_owed`] and [`Uploader`] for devices, [`AnalystClient`] for whoever
+//! Talking to a server: [`StudyClient`], [`send_owed`] and [`Uploader`] for devices, [`OperatorClient`] for whoever
 //! runs the study. [`crate::blocking`] has what devices need without `async`.
 //!
 //! Every request is bounded: in attempts, in time, and in the size of the answer. A request is sent
@@ -17,7 +17,7 @@ mod study;
 mod transport;
 mod upload;
 
-pub use analyst::{AnalystClient, EstimateFormat};
+pub use analyst::{EstimateFormat, OperatorClient};
 pub use owed::{OwedFailure, send_owed};
 pub use retry::RetryPolicy;
 pub use settings::{HttpSettings, RootCertificates, Token};

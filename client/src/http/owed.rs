@@ -18,7 +18,7 @@ use super::{
 use crate::{
     error::{Error, Result},
     ledger::{Entry, Ledger},
-    outbox::StudyBinding,
+    outbox::StudyRef,
 };
 
 /// Requests under way at a time.
@@ -28,7 +28,7 @@ const CONNECTIONS: usize = 4;
 #[derive(Debug)]
 pub struct OwedFailure {
     /// The server and the study.
-    pub binding: StudyBinding,
+    pub binding: StudyRef,
     /// Why. [`Error::is_retryable`]: later, perhaps. `study-not-open` and the like stay until the
     /// study changes; [`Ledger::refuse`] gives such a report up.
     pub error: Error,
@@ -36,7 +36,7 @@ pub struct OwedFailure {
 
 /// One request that has ended, with all its attempts.
 struct Ended {
-    binding: StudyBinding,
+    binding: StudyRef,
     id: ReportId,
     outcome: Result<ReportReceipt>,
 }
@@ -176,7 +176,7 @@ impl Sending<'_> {
         Ok(())
     }
 
-    fn failed(&mut self, binding: StudyBinding, error: Error) {
+    fn failed(&mut self, binding: StudyRef, error: Error) {
         if error.is_retryable() {
             self.unreachable.insert(binding.server().to_owned());
         }

@@ -15,14 +15,14 @@ pub struct HttpSettings {
     /// Longest time for one attempt, from connecting to the last byte of the answer.
     pub request_timeout: Duration,
     /// Largest answer read, in bytes.
-    pub max_answer_bytes: usize,
+    pub max_response_bytes: usize,
     /// When a request is sent again.
     pub retry: RetryPolicy,
     /// Certificates trusted besides the platform's; see [`HttpSettings::add_root_certificate_pem`].
     pub roots: RootCertificates,
     /// Whether `http://` is good enough for a server on another machine. Reports then go over the network as they are,
     /// perturbed but readable, and a token with them. Default false; `http://localhost` needs no permission.
-    pub allow_plain_http: bool,
+    pub insecure_http: bool,
 }
 
 /// Certificates of authorities that the platform does not know.
@@ -34,10 +34,10 @@ impl Default for HttpSettings {
         Self {
             connect_timeout: Duration::from_secs(10),
             request_timeout: Duration::from_secs(60),
-            max_answer_bytes: 128 << 20,
+            max_response_bytes: 128 << 20,
             retry: RetryPolicy::default(),
             roots: RootCertificates::default(),
-            allow_plain_http: false,
+            insecure_http: false,
         }
     }
 }

@@ -7,7 +7,7 @@ use eigenveil_shared::{
     ErrorCode,
     about::is_readable,
     api::{BatchReceipt, REPORT_BATCH_MEDIA_TYPE, REPORT_MEDIA_TYPE, ReportReceipt, StudyDocument},
-    codec::{self, StudyShape},
+    codec::{self, ReportFormat},
     enrolment::{
         self, ENROLLED_BATCH_MEDIA_TYPE, ENROLLED_REPORT_MEDIA_TYPE, Enrolment, ParticipantToken,
     },
@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     error::{Error, HttpFailure, Result},
-    outbox::StudyBinding,
+    outbox::StudyRef,
     participant::{Participant, check_fingerprint},
 };
 
@@ -32,8 +32,8 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Study {
     document: StudyDocument,
-    shape: StudyShape,
-    binding: StudyBinding,
+    shape: ReportFormat,
+    binding: StudyRef,
 }
 
 impl Study {
@@ -49,7 +49,7 @@ impl Study {
             ));
         };
         let params = StudyParams::from_canonical(&canonical)?;
-        let shape = StudyShape::new(&params);
+        let shape = ReportFormat::new(&params);
         if document.fingerprint != shape.fingerprint().to_string() {
             return wrong(format!(
                 "the server gives study {id} a fingerprint that is not that of its parameters ({}); do not take part",
@@ -75,7 +75,7 @@ impl Study {
         }
         // What the parameters say counts, not what the server says about them.
         document.privacy = PrivacyStatement::new(&params);
-        let binding = StudyBinding::new(server, id, &params);
+        let binding = StudyRef::new(server, id, &params);
         document.params = params;
         Ok(Self {
             document,
@@ -114,7 +114,7 @@ impl Study {
     }
 
     /// What an outbox for this study is opened with.
-    pub fn binding(&self) -> &StudyBinding {
+    pub fn binding(&self) -> &StudyRef {
         &self.binding
     }
 
@@ -123,7 +123,7 @@ impl Study {
         self.document.enrolment == Enrolment::Token
     }
 
-    pub(super) fn shape(&self) -> &StudyShape {
+    pub(super) fn shape(&self) -> &ReportFormat {
         &self.shape
     }
 

@@ -90,9 +90,9 @@ impl Transport {
         token: Option<&Token>,
     ) -> Result<Self> {
         let base = parse_server(server)?;
-        if base.scheme() == "http" && !settings.allow_plain_http && !is_this_machine(&base) {
+        if base.scheme() == "http" && !settings.insecure_http && !is_this_machine(&base) {
             return Err(Error::usage(format!(
-                "{base} is plain HTTP to another machine, where anybody on the network path can read tokens and reports; use https://, or allow it (allow_plain_http, --insecure-http)"
+                "{base} is plain HTTP to another machine, where anybody on the network path can read tokens and reports; use https://, or allow it (insecure_http, --insecure-http)"
             )));
         }
         Ok(Self {
@@ -239,7 +239,7 @@ impl Transport {
     }
 
     async fn read(&self, mut response: Response) -> Result<Vec<u8>> {
-        let limit = self.settings.max_answer_bytes;
+        let limit = self.settings.max_response_bytes;
         let too_large = || {
             Error::http(
                 HttpFailure {
@@ -247,7 +247,7 @@ impl Transport {
                     ..HttpFailure::default()
                 },
                 format!(
-                    "the answer of {} is larger than {limit} bytes; if that is right, raise the limit (max_answer_bytes)",
+                    "the answer of {} is larger than {limit} bytes; if that is right, raise the limit (max_response_bytes)",
                     self.server
                 ),
             )
@@ -521,7 +521,7 @@ mod tests {
     fn plain_http_to_another_machine_needs_permission() {
         let settings = HttpSettings::default();
         let allowed = HttpSettings {
-            allow_plain_http: true,
+            insecure_http: true,
             ..HttpSettings::default()
         };
         for near in [

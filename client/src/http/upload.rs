@@ -30,10 +30,10 @@ use crate::{
 const BATCH_BYTES: usize = 1 << 20;
 /// Requests a small upload is divided into. The server counts the reports it commits together in one of 32 buckets, and what an
 /// estimate says of its own error is how these differ; four connections may share a commit.
-const LEAST_BATCHES: u64 = 128;
+const TARGET_BATCHES: u64 = 128;
 /// Acknowledgements of single reports are recorded this many at a time, or this often.
 const RECORD_EVERY: usize = 256;
-const RECORD_WITHIN: Duration = Duration::from_millis(250);
+const RECORD_INTERVAL: Duration = Duration::from_millis(250);
 /// How long answers under way are waited for once the upload has to stop.
 const GRACE: Duration = Duration::from_secs(2);
 
@@ -230,7 +230,7 @@ impl Uploader {
             UploadMode::Single => 1,
             UploadMode::Batch { reports } => {
                 let by_size = BATCH_BYTES / (16 + self.study.shape().payload_len());
-                let by_number = usize::try_from(total.div_ceil(LEAST_BATCHES));
+                let by_number = usize::try_from(total.div_ceil(TARGET_BATCHES));
                 let usual = by_size.min(by_number.unwrap_or(usize::MAX));
                 reports.unwrap_or(usual).clamp(1, self.study.max_batch())
             }
@@ -303,7 +303,7 @@ impl Upload<'_> {
                 self.ended(sent);
             }
             let waiting = self.acknowledged.len() + self.refused.len();
-            if waiting >= RECORD_EVERY || self.recorded.elapsed() >= RECORD_WITHIN {
+            if waiting >= RECORD_EVERY || self.recorded.elapsed() >= RECORD_INTERVAL {
                 // An outbox that cannot be written stops the upload.
                 if let Err(error) = self.record(outbox) {
                     self.stop_for(error);

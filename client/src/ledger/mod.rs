@@ -55,13 +55,13 @@ use self::schema::{ACKNOWLEDGED, LAYOUT, OWED, REFUSED};
 use crate::{
     error::Result,
     file::{MAX_DETAIL, Store},
-    outbox::StudyBinding,
+    outbox::StudyRef,
     participant::{Participant, PreparedReport, check_fingerprint},
 };
 
 pub use limits::{Limits, Spent};
 pub use receipt::{Receipt, ReceiptEntry};
-pub use rows::{RowFile, RowLedger, RowReceipt, RowStudy};
+pub use rows::{RowFileDigest, RowLedger, RowReceipt, RowStudy};
 pub use told::Told;
 
 /// What has become of a report.
@@ -85,7 +85,7 @@ pub enum EntryState {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwedReport {
     /// The server and the study.
-    pub binding: StudyBinding,
+    pub binding: StudyRef,
     /// The report.
     pub report: Report,
     /// The one-time token it is sent with, where it has one.
@@ -94,7 +94,7 @@ pub struct OwedReport {
 
 /// What [`Ledger::take_part`] found or did.
 #[derive(Clone, Debug, PartialEq)]
-pub enum TakePart {
+pub enum Participation {
     /// The device takes part now: the report is charged and kept, and may be sent.
     New {
         /// The report.
@@ -118,7 +118,7 @@ pub enum TakePart {
     },
 }
 
-impl TakePart {
+impl Participation {
     /// What is to be sent, if anything is.
     pub fn to_send(&self) -> Option<&OwedReport> {
         match self {
@@ -206,9 +206,9 @@ impl Ledger {
     pub fn take_part(
         &mut self,
         participant: &Participant,
-        binding: &StudyBinding,
+        binding: &StudyRef,
         row: &Row,
-    ) -> Result<TakePart> {
+    ) -> Result<Participation> {
         check_fingerprint(participant.fingerprint(), binding.fingerprint())?;
         if let Some(entry) = self.entry_of(binding.study())? {
             return self.took_part(entry, binding);
@@ -229,7 +229,7 @@ impl Ledger {
         let prepared = participant.report(row)?;
         self.keep(participant, binding, &statement, charge, &prepared)?;
         let notice = prepared.notice().cloned();
-        Ok(TakePart::New {
+        Ok(Participation::New {
             owed: OwedReport {
                 binding: binding.clone(),
                 report: prepared.into_report(),
@@ -243,7 +243,7 @@ impl Ledger {
     fn keep(
         &mut self,
         participant: &Participant,
-        binding: &StudyBinding,
+        binding: &StudyRef,
         statement: &PrivacyStatement,
         charge: Budget,
         prepared: &PreparedReport,
@@ -281,14 +281,14 @@ impl Ledger {
     }
 
     /// What the device has for a study it took part in before.
-    fn took_part(&self, entry: Entry, binding: &StudyBinding) -> Result<TakePart> {
+    fn took_part(&self, entry: Entry, binding: &StudyRef) -> Result<Participation> {
         let (server, fingerprint) = (&entry.binding.server, entry.binding.fingerprint);
         schema::check_known(binding, "the device", server, fingerprint)?;
         self.store.settle()?;
         match entry.state {
-            EntryState::Owed => Ok(TakePart::Owed(self.report_of(entry)?)),
-            EntryState::Acknowledged => Ok(TakePart::Acknowledged(entry.report)),
-            EntryState::Refused { code, detail } => Ok(TakePart::Refused {
+            EntryState::Owed => Ok(Participation::Owed(self.report_of(entry)?)),
+            EntryState::Acknowledged => Ok(Participation::Acknowledged(entry.report)),
+            EntryState::Refused { code, detail } => Ok(Participation::Refused {
                 id: entry.report,
                 code,
                 detail,

@@ -36,7 +36,7 @@ use super::{
 use crate::{
     error::{Error, Result},
     file::{Layout, Store},
-    outbox::{Outbox, StudyBinding},
+    outbox::{Outbox, StudyRef},
     participant::{Participant, check_fingerprint},
 };
 
@@ -88,13 +88,13 @@ const TABLES: &str = "
 
 /// A file of rows as a ledger knows it: how many rows, and a digest that only this ledger can make.
 #[derive(Clone, Debug)]
-pub struct RowFile {
+pub struct RowFileDigest {
     rows: u64,
     digest: [u8; 32],
     same_participants: bool,
 }
 
-impl RowFile {
+impl RowFileDigest {
     /// Says that row `i` of this file is the participant that row `i` of earlier files was, though the
     /// files differ: with new measurements, other features, or new participants at the end.
     #[must_use]
@@ -107,7 +107,7 @@ impl RowFile {
 /// The durable file of many participants, by number, and many studies.
 ///
 /// ```
-/// use eigenveil_client::{Limits, Outbox, Participant, RowLedger, StudyBinding};
+/// use eigenveil_client::{Limits, Outbox, Participant, RowLedger, StudyRef};
 /// use eigenveil_shared::{ErrorCode, preprocess::Row};
 /// # use eigenveil_shared::{
 /// #     mechanism::MechanismKind, privacy::Budget,
@@ -116,7 +116,7 @@ impl RowFile {
 /// # let params = StudyParams::freeze(StudyDesign::new(MechanismKind::IsotropicGaussian, 2, Budget::approximate(1.0, 1e-6)?))?;
 /// # let folder = tempfile::tempdir().unwrap();
 /// # let path = folder.path();
-/// let binding = StudyBinding::new("http://localhost:8080", "0123", &params);
+/// let binding = StudyRef::new("http://localhost:8080", "0123", &params);
 /// let participant = Participant::new(params);
 /// let rows = vec![Row::new(vec![1.0, 2.0]), Row::new(vec![3.0, 4.0])];
 ///
@@ -209,11 +209,11 @@ impl RowLedger {
     }
 
     /// A file of `rows` rows whose bytes are these.
-    pub fn row_file(&self, rows: u64, bytes: &[u8]) -> Result<RowFile> {
+    pub fn row_file(&self, rows: u64, bytes: &[u8]) -> Result<RowFileDigest> {
         let salt: [u8; 32] = self
             .store
             .one("SELECT bytes FROM salt", [], |row| row.get(0))?;
-        Ok(RowFile {
+        Ok(RowFileDigest {
             rows,
             digest: Sha256::new()
                 .chain_update(salt)
@@ -231,12 +231,12 @@ impl RowLedger {
     /// `already-participated` when rows were reported in this study and their reports are not those in the
     /// outbox, or at another address; `budget-exceeded` when it would pass a row's limit;
     /// `wrong-fingerprint`; [`Error::is_ledger_of_other_rows`] for a file that the ledger does not know
-    /// ([`RowFile::of_the_same_participants`]); the ledger or the outbox could not be read.
+    /// ([`RowFileDigest::of_the_same_participants`]); the ledger or the outbox could not be read.
     pub fn admit(
         &self,
         participant: &Participant,
-        binding: &StudyBinding,
-        file: &RowFile,
+        binding: &StudyRef,
+        file: &RowFileDigest,
         outbox: &Outbox,
     ) -> Result<Budget> {
         check_fingerprint(participant.fingerprint(), binding.fingerprint())?;
@@ -292,8 +292,8 @@ impl RowLedger {
     pub fn charge(
         &mut self,
         participant: &Participant,
-        binding: &StudyBinding,
-        file: &RowFile,
+        binding: &StudyRef,
+        file: &RowFileDigest,
         outbox: &Outbox,
     ) -> Result<u64> {
         let cost = self.admit(participant, binding, file, outbox)?;
@@ -406,7 +406,7 @@ impl RowLedger {
     }
 
     /// Refuses a file that differs from those that were charged, unless the caller answers for it.
-    fn check_file(&self, file: &RowFile) -> Result<()> {
+    fn check_file(&self, file: &RowFileDigest) -> Result<()> {
         let (any, this): (bool, bool) = self.store.one(
             "SELECT EXISTS (SELECT 1 FROM file), EXISTS (SELECT 1 FROM file WHERE digest = ?1)",
             [file.digest],

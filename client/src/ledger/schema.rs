@@ -11,7 +11,7 @@ use super::{EntryState, limits::Limits, told::TOLD};
 use crate::{
     error::{Error, Result},
     file::{Layout, Store},
-    outbox::StudyBinding,
+    outbox::StudyRef,
 };
 
 /// How a ledger is recognised.
@@ -108,7 +108,7 @@ pub(super) fn read_limits(layout: &Layout, store: &Store) -> Result<Limits> {
 /// One row of `entry`.
 pub(crate) struct Entry {
     pub(super) number: i64,
-    pub(crate) binding: StudyBinding,
+    pub(crate) binding: StudyRef,
     pub(super) mechanism: String,
     pub(super) dimension: u64,
     pub(super) neighbours: String,
@@ -127,7 +127,7 @@ impl Entry {
     pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
         Ok(Self {
             number: row.get(0)?,
-            binding: StudyBinding {
+            binding: StudyRef {
                 server: row.get(1)?,
                 study: row.get(2)?,
                 fingerprint: Fingerprint(row.get(3)?),
@@ -160,7 +160,7 @@ pub(super) fn budget(row: &Row<'_>, at: usize) -> rusqlite::Result<Budget> {
 
 /// Refuses a study that `who` took part in already, at another address or with other parameters.
 pub(super) fn check_known(
-    binding: &StudyBinding,
+    binding: &StudyRef,
     who: &str,
     server: &str,
     fingerprint: Fingerprint,

@@ -39,14 +39,14 @@ const REFUSED: i64 = 2;
 
 /// The study that an outbox, or a report of a ledger, belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StudyBinding {
+pub struct StudyRef {
     pub(crate) server: String,
     pub(crate) study: String,
     pub(crate) fingerprint: Fingerprint,
     pub(crate) payload_len: usize,
 }
 
-impl StudyBinding {
+impl StudyRef {
     /// The binding to a study of this identifier and these parameters on this server. A slash at the
     /// end of the address does not count.
     pub fn new(server: &str, study: &str, params: &StudyParams) -> Self {
@@ -135,7 +135,7 @@ pub(crate) struct Refusal<'a> {
 /// [`RowLedger`](crate::RowLedger) has an example.
 #[derive(Debug)]
 pub struct Outbox {
-    binding: StudyBinding,
+    binding: StudyRef,
     store: Store,
 }
 
@@ -147,7 +147,7 @@ impl Outbox {
     /// [`Error::is_outbox_of_other_study`] when it was created for another study, other parameters
     /// or another server; otherwise the file could not be created, read or written, is empty or damaged, has
     /// two names, or is no outbox; or the log beside it is not its own.
-    pub fn open(path: impl AsRef<Path>, binding: &StudyBinding) -> Result<Self> {
+    pub fn open(path: impl AsRef<Path>, binding: &StudyRef) -> Result<Self> {
         let path = path.as_ref();
         LAYOUT.create(path, |file| schema::bind(file, binding))?;
         let outbox = Self::open_existing(path)?;
@@ -165,7 +165,7 @@ impl Outbox {
     }
 
     /// The study this outbox belongs to.
-    pub fn binding(&self) -> &StudyBinding {
+    pub fn binding(&self) -> &StudyRef {
         &self.binding
     }
 

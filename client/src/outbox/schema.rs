@@ -5,7 +5,7 @@ use std::path::Path;
 use eigenveil_shared::study::Fingerprint;
 use rusqlite::{Connection, params};
 
-use super::StudyBinding;
+use super::StudyRef;
 use crate::{
     error::{Error, Result},
     file::{Layout, Store},
@@ -49,7 +49,7 @@ const TABLES: &str = "
 ";
 
 /// Binds a new outbox to its study.
-pub(super) fn bind(file: &Connection, binding: &StudyBinding) -> rusqlite::Result<()> {
+pub(super) fn bind(file: &Connection, binding: &StudyRef) -> rusqlite::Result<()> {
     file.execute(
         "INSERT INTO binding (one, server, study, fingerprint, payload_len) VALUES (1, ?1, ?2, ?3, ?4)",
         params![
@@ -63,12 +63,12 @@ pub(super) fn bind(file: &Connection, binding: &StudyBinding) -> rusqlite::Resul
 }
 
 /// The study recorded in the file.
-pub(super) fn binding(store: &Store) -> Result<StudyBinding> {
+pub(super) fn binding(store: &Store) -> Result<StudyRef> {
     store.one(
         "SELECT server, study, fingerprint, payload_len FROM binding",
         [],
         |row| {
-            Ok(StudyBinding {
+            Ok(StudyRef {
                 server: row.get(0)?,
                 study: row.get(1)?,
                 fingerprint: Fingerprint(row.get(2)?),
@@ -79,11 +79,7 @@ pub(super) fn binding(store: &Store) -> Result<StudyBinding> {
 }
 
 /// Refuses an outbox of another study.
-pub(super) fn check_binding(
-    path: &Path,
-    recorded: &StudyBinding,
-    wanted: &StudyBinding,
-) -> Result<()> {
+pub(super) fn check_binding(path: &Path, recorded: &StudyRef, wanted: &StudyRef) -> Result<()> {
     if recorded == wanted {
         return Ok(());
     }

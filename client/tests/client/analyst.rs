@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use eigenveil_client::http::{AnalystClient, EstimateFormat, HttpSettings, RetryPolicy, Token};
+use eigenveil_client::http::{EstimateFormat, HttpSettings, OperatorClient, RetryPolicy, Token};
 use eigenveil_shared::{
     Error as SharedError, ErrorCode,
     api::{
@@ -30,8 +30,8 @@ fn settings() -> HttpSettings {
     }
 }
 
-fn client(server: &Server) -> AnalystClient {
-    AnalystClient::with_settings(&server.address, &Token::new("s3cret").unwrap(), &settings())
+fn client(server: &Server) -> OperatorClient {
+    OperatorClient::with_settings(&server.address, &Token::new("s3cret").unwrap(), &settings())
         .unwrap()
 }
 

@@ -6,7 +6,7 @@ use std::{
     path::PathBuf,
 };
 
-use eigenveil_client::{Ledger, Limits, Participant, StudyBinding, TakePart};
+use eigenveil_client::{Ledger, Limits, Participant, Participation, StudyRef};
 use eigenveil_shared::{
     ErrorCode,
     enrolment::ParticipantToken,
@@ -29,7 +29,7 @@ fn new_ledger() -> (TempDir, PathBuf, Ledger) {
     (folder, path, ledger)
 }
 
-fn code_of(ledger: &mut Ledger, study: &(Participant, StudyBinding)) -> Option<ErrorCode> {
+fn code_of(ledger: &mut Ledger, study: &(Participant, StudyRef)) -> Option<ErrorCode> {
     let error = ledger.take_part(&study.0, &study.1, &row(1.0)).unwrap_err();
     error.code()
 }
@@ -47,7 +47,7 @@ fn a_second_participation_gives_the_very_same_report() {
         // Another row, also one that could not be prepared: it is not looked at.
         for other in [row(2.0), row(f64::NAN), Row::new(vec![1.0])] {
             let again = ledger.take_part(&participant, &binding, &other).unwrap();
-            assert_eq!(again, TakePart::Owed(report.clone()));
+            assert_eq!(again, Participation::Owed(report.clone()));
         }
         assert_eq!(ledger.owed().unwrap(), std::slice::from_ref(&report));
         assert_eq!(ledger.spent().unwrap().epsilon, 1.0);
@@ -55,7 +55,7 @@ fn a_second_participation_gives_the_very_same_report() {
         ledger = Ledger::open(&path).unwrap();
     }
     // A slash at the end of the address does not count.
-    let slash = StudyBinding::new("http://localhost:8080/", STUDY, participant.params());
+    let slash = StudyRef::new("http://localhost:8080/", STUDY, participant.params());
     let again = ledger.take_part(&participant, &slash, &row(1.0)).unwrap();
     assert!(!again.is_new());
 
@@ -66,7 +66,7 @@ fn a_second_participation_gives_the_very_same_report() {
     assert!(!late);
     for _ in 0..2 {
         let after = ledger.take_part(&participant, &binding, &row(1.0)).unwrap();
-        assert_eq!(after, TakePart::Acknowledged(id));
+        assert_eq!(after, Participation::Acknowledged(id));
         assert!(after.to_send().is_none() && ledger.owed().unwrap().is_empty());
         assert_eq!(ledger.spent().unwrap().epsilon, 1.0);
         drop(ledger);
@@ -119,7 +119,7 @@ fn an_identifier_is_one_study_whatever_the_address_or_the_parameters() {
     let (participant, binding) = study(STUDY, 1.0);
     ledger.take_part(&participant, &binding, &row(1.0)).unwrap();
 
-    let elsewhere = StudyBinding::new("https://elsewhere", STUDY, participant.params());
+    let elsewhere = StudyRef::new("https://elsewhere", STUDY, participant.params());
     let error = ledger
         .take_part(&participant, &elsewhere, &row(1.0))
         .unwrap_err();
@@ -147,7 +147,7 @@ fn a_row_that_cannot_be_prepared_is_charged_and_sent() {
     let taken = ledger
         .take_part(&participant, &binding, &row(f64::NAN))
         .unwrap();
-    let TakePart::New { owed, notice } = taken else {
+    let Participation::New { owed, notice } = taken else {
         panic!("{taken:?}");
     };
     assert_eq!(notice.unwrap().code(), ErrorCode::RowNotFinite);
@@ -181,7 +181,7 @@ fn a_charge_survives_refusal() {
     drop(ledger);
     let mut ledger = Ledger::open(&path).unwrap();
     let again = take_part(&mut ledger, &one);
-    let TakePart::Refused {
+    let Participation::Refused {
         id: refused,
         code,
         detail,
@@ -196,7 +196,7 @@ fn a_charge_survives_refusal() {
     // The server's mistake is made good with the same bytes and no second charge.
     assert_eq!(ledger.requeue_refused().unwrap(), 1);
     assert_eq!(ledger.requeue_refused().unwrap(), 0);
-    assert_eq!(take_part(&mut ledger, &one), TakePart::Owed(report));
+    assert_eq!(take_part(&mut ledger, &one), Participation::Owed(report));
     assert_eq!(ledger.spent().unwrap().epsilon, 1.0);
 }
 

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use eigenveil_client::{EntryState, Ledger, Limits, OwedReport, Participant, StudyBinding};
+use eigenveil_client::{EntryState, Ledger, Limits, OwedReport, Participant, StudyRef};
 use eigenveil_shared::{ErrorCode, preprocess::Row, study::to_hex};
 
 use crate::common::{SERVER, params};
@@ -75,7 +75,7 @@ fn child() {
     let participant = Participant::new(params.clone());
     // The last one is one too many, whatever was killed before.
     for number in 0..=STUDIES {
-        let binding = StudyBinding::new(SERVER, &format!("study-{number:02}"), &params);
+        let binding = StudyRef::new(SERVER, &format!("study-{number:02}"), &params);
         let row = Row::new(vec![changing, 1.0, 2.0, number as f64, 5.0]);
         let taken = ledger.take_part(&participant, &binding, &row);
         if number == STUDIES {

@@ -7,10 +7,10 @@ use std::{
 };
 
 use eigenveil_client::{
-    EntryState, Ledger, Participant, StudyBinding, blocking,
+    EntryState, Ledger, Participant, StudyRef, blocking,
     http::{self, HttpSettings, RetryPolicy},
 };
-use eigenveil_shared::{ErrorCode, codec::StudyShape, report::Report};
+use eigenveil_shared::{ErrorCode, codec::ReportFormat, report::Report};
 
 use crate::{
     common::{params, row},
@@ -58,7 +58,7 @@ async fn server(
 }
 
 fn take(epsilon: f64, store: &mut Store, request: &Request) -> Reply {
-    store.take(&StudyShape::new(&params(epsilon)), request, true)
+    store.take(&ReportFormat::new(&params(epsilon)), request, true)
 }
 
 /// Takes part in these studies of a server.
@@ -66,7 +66,7 @@ fn take_part(ledger: &mut Ledger, server: &str, names: &[&str]) -> BTreeMap<Stri
     let mut reports = BTreeMap::new();
     for (name, epsilon) in STUDIES.iter().filter(|(name, _)| names.contains(name)) {
         let params = params(*epsilon);
-        let binding = StudyBinding::new(server, name, &params);
+        let binding = StudyRef::new(server, name, &params);
         let taken = ledger
             .take_part(&Participant::new(params), &binding, &row(1.0))
             .unwrap();

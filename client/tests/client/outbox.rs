@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use eigenveil_client::{Outbox, OutboxCounts, Participant, StudyBinding};
+use eigenveil_client::{Outbox, OutboxCounts, Participant, StudyRef};
 use eigenveil_shared::{ErrorCode, enrolment::ParticipantToken, preprocess::Row};
 
 use tempfile::TempDir;
@@ -125,13 +125,13 @@ fn an_outbox_belongs_to_one_study() {
     drop(Outbox::open(&path, &binding("http://localhost:8080/")).unwrap());
     let params_1 = params(1.0);
     for (other, names) in [
-        (StudyBinding::new(SERVER, "ffff", &params_1), "ffff"),
+        (StudyRef::new(SERVER, "ffff", &params_1), "ffff"),
         (
-            StudyBinding::new("http://elsewhere", STUDY, &params_1),
+            StudyRef::new("http://elsewhere", STUDY, &params_1),
             "http://elsewhere",
         ),
         (
-            StudyBinding::new(SERVER, STUDY, &params(2.0)),
+            StudyRef::new(SERVER, STUDY, &params(2.0)),
             &*params(2.0).fingerprint().to_string(),
         ),
     ] {

@@ -2,20 +2,20 @@
 
 use std::{fs, path::Path};
 
-use eigenveil_client::{Ledger, Outbox, Participant, Result, RowFile, RowLedger, StudyBinding};
+use eigenveil_client::{Ledger, Outbox, Participant, Result, RowFileDigest, RowLedger, StudyRef};
 use eigenveil_shared::ErrorCode;
 
 use crate::common::{SERVER, assert_survives_json, borrowed, limits, params, prepare};
 
 struct Study {
     participant: Participant,
-    binding: StudyBinding,
+    binding: StudyRef,
 }
 
 fn study(name: &str, epsilon: f64) -> Study {
     let params = params(epsilon);
     Study {
-        binding: StudyBinding::new(SERVER, name, &params),
+        binding: StudyRef::new(SERVER, name, &params),
         participant: Participant::new(params),
     }
 }
@@ -32,12 +32,17 @@ impl Study {
         outbox.enqueue_batch(borrowed(&prepared)).unwrap();
     }
 
-    fn admit(&self, ledger: &RowLedger, file: &RowFile, outbox: &Outbox) -> Option<ErrorCode> {
+    fn admit(
+        &self,
+        ledger: &RowLedger,
+        file: &RowFileDigest,
+        outbox: &Outbox,
+    ) -> Option<ErrorCode> {
         let admitted = ledger.admit(&self.participant, &self.binding, file, outbox);
         admitted.err().map(|error| error.code().unwrap())
     }
 
-    fn charge(&self, ledger: &mut RowLedger, file: &RowFile, outbox: &Outbox) -> Result<u64> {
+    fn charge(&self, ledger: &mut RowLedger, file: &RowFileDigest, outbox: &Outbox) -> Result<u64> {
         ledger.charge(&self.participant, &self.binding, file, outbox)
     }
 }
@@ -127,7 +132,7 @@ fn of_two_draws_only_the_one_that_was_charged_may_be_sent() {
     assert_eq!(one.admit(&ledger, &file, &one.outbox(&at("copy"))), None);
     // The same study elsewhere, or with other parameters.
     let second = Outbox::open_existing(at("second")).unwrap();
-    let elsewhere = StudyBinding::new("http://elsewhere", "one", one.participant.params());
+    let elsewhere = StudyRef::new("http://elsewhere", "one", one.participant.params());
     let error = ledger
         .admit(&one.participant, &elsewhere, &file, &second)
         .unwrap_err();

@@ -187,7 +187,7 @@ async fn answers_of_other_programs_give_a_clear_sentence() {
     for (answer, retryable, says) in cases {
         let server = Server::start(move |_| answer()).await;
         let settings = HttpSettings {
-            max_answer_bytes: 2_000,
+            max_response_bytes: 2_000,
             // So little for the silent one alone: a busy machine may take longer over the others.
             request_timeout: if says.starts_with("within") {
                 ms(400)

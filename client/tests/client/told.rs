@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use eigenveil_client::{Ledger, Outbox, Participant, RowLedger, StudyBinding, http::StudyClient};
+use eigenveil_client::{Ledger, Outbox, Participant, RowLedger, StudyRef, http::StudyClient};
 use eigenveil_shared::{
     ErrorCode,
     about::{About, Day},
@@ -47,8 +47,8 @@ fn params() -> StudyParams {
     .unwrap()
 }
 
-fn participant() -> (Participant, StudyBinding) {
-    let binding = StudyBinding::new(SERVER, "0123", &params());
+fn participant() -> (Participant, StudyRef) {
+    let binding = StudyRef::new(SERVER, "0123", &params());
     let participant = Participant::new(params())
         .of_study("wines", about())
         .with_clock(|| 20_526 * 86_400_000);
@@ -59,7 +59,7 @@ fn participant() -> (Participant, StudyBinding) {
 fn charge(
     folder: &Path,
     participant: &Participant,
-    binding: &StudyBinding,
+    binding: &StudyRef,
 ) -> eigenveil_client::Result<RowLedger> {
     let mut rows = RowLedger::open(folder.join("rows.ledger"))?;
     let mut outbox = Outbox::open(folder.join("outbox"), binding)?;

@@ -16,7 +16,7 @@ use eigenveil_client::{
 use eigenveil_shared::{
     ErrorCode,
     api::{BatchReceipt, RefusedReport, ReportOutcome},
-    codec::StudyShape,
+    codec::ReportFormat,
     report::Report,
     study::{Fingerprint, to_hex},
 };
@@ -180,7 +180,7 @@ fn every_fault() -> impl FnMut(usize, &Request, &mut Store) -> Option<Reply> + S
 }
 
 fn fault(number: usize, request: &Request, store: &mut Store) -> Reply {
-    let shape = StudyShape::new(&params(1.0));
+    let shape = ReportFormat::new(&params(1.0));
     // Some are stored, but the answer is lost.
     let stored = matches!(number % 9, 2 | 5..=7);
     let answer = store.take(&shape, request, stored);

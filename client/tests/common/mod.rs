@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
-use eigenveil_client::{Ledger, Limits, Participant, PreparedReport, StudyBinding, TakePart};
+use eigenveil_client::{Ledger, Limits, Participant, Participation, PreparedReport, StudyRef};
 use eigenveil_shared::{
     mechanism::MechanismKind,
     preprocess::Row,
@@ -31,8 +31,8 @@ pub(crate) fn participant() -> Participant {
     Participant::new(params(1.0))
 }
 
-pub(crate) fn binding(server: &str) -> StudyBinding {
-    StudyBinding::new(server, STUDY, &params(1.0))
+pub(crate) fn binding(server: &str) -> StudyRef {
+    StudyRef::new(server, STUDY, &params(1.0))
 }
 
 pub(crate) fn prepare(participant: &Participant, indices: &[u64]) -> Vec<(u64, PreparedReport)> {
@@ -52,12 +52,12 @@ pub(crate) fn borrowed(
 }
 
 /// A study of this ε on the server, by name.
-pub(crate) fn study(name: &str, epsilon: f64) -> (Participant, StudyBinding) {
+pub(crate) fn study(name: &str, epsilon: f64) -> (Participant, StudyRef) {
     study_of(name, params(epsilon))
 }
 
-pub(crate) fn study_of(name: &str, params: StudyParams) -> (Participant, StudyBinding) {
-    let binding = StudyBinding::new(SERVER, name, &params);
+pub(crate) fn study_of(name: &str, params: StudyParams) -> (Participant, StudyRef) {
+    let binding = StudyRef::new(SERVER, name, &params);
     // 2026-03-14, in the morning.
     let participant = Participant::new(params).with_clock(|| 20_526 * 86_400_000 + 30_000_000);
     (participant, binding)
@@ -69,8 +69,8 @@ pub(crate) fn row(first: f64) -> Row {
 
 pub(crate) fn take_part(
     ledger: &mut Ledger,
-    (participant, binding): &(Participant, StudyBinding),
-) -> TakePart {
+    (participant, binding): &(Participant, StudyRef),
+) -> Participation {
     ledger.take_part(participant, binding, &row(1.0)).unwrap()
 }
 

@@ -14,7 +14,7 @@ use eigenveil_shared::{
         BatchReceipt, Problem, REPORT_BATCH_MEDIA_TYPE, REPORT_MEDIA_TYPE, ReportOutcome,
         ReportReceipt, StudyDocument, StudyState,
     },
-    codec::{self, StudyShape},
+    codec::{self, ReportFormat},
     estimate::Rank,
     privacy::PrivacyStatement,
     report::ReportId,
@@ -191,7 +191,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// The document of an open study.
 pub(crate) fn document(params: &StudyParams) -> StudyDocument {
-    let shape = StudyShape::new(params);
+    let shape = ReportFormat::new(params);
     StudyDocument {
         id: crate::common::STUDY.to_owned(),
         name: "A study".to_owned(),
@@ -235,7 +235,7 @@ impl Store {
     }
 
     /// Reads the reports of a request; stores them if asked to; gives the honest answer.
-    pub(crate) fn take(&mut self, shape: &StudyShape, request: &Request, store: bool) -> Reply {
+    pub(crate) fn take(&mut self, shape: &ReportFormat, request: &Request, store: bool) -> Reply {
         let kind = request.headers["content-type"].as_str();
         if kind == REPORT_MEDIA_TYPE {
             let report = codec::decode_report(&request.body, shape).unwrap();
@@ -272,7 +272,7 @@ pub(crate) async fn study_server(
     mut fault: impl FnMut(usize, &Request, &mut Store) -> Option<Reply> + Send + 'static,
 ) -> (Server, Arc<Mutex<Store>>) {
     let document = document(params);
-    let shape = StudyShape::new(params);
+    let shape = ReportFormat::new(params);
     let store = Arc::new(Mutex::new(Store::default()));
     let inside = Arc::clone(&store);
     let mut uploads = 0;

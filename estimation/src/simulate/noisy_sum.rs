@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use eigenveil_shared::{
     Error, ErrorCode, Result,
-    codec::{self, StudyShape},
+    codec::{self, ReportFormat},
     mechanism::{Decoding, NoiseModel},
     packed::PackedSymmetric,
     report::{Report, ReportId},
@@ -103,7 +103,7 @@ pub fn noisy_sum<R: Rng + ?Sized>(
                 distribution.finish(exact, count, rng)?
             }
             NoisePath::PerReport => {
-                let shape = StudyShape::new(params);
+                let shape = ReportFormat::new(params);
                 let mut received = ReportSum::new(params.mechanism(), p)?;
                 participants.visit(count, rng, |row, times, rng| {
                     gram.add(row.as_slice(), times as f64);

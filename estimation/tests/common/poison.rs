@@ -5,7 +5,7 @@ use eigenveil_estimation::{
     feasibility::{SampleSplit, SeedCounts, judge},
 };
 use eigenveil_shared::{
-    codec::StudyShape,
+    codec::ReportFormat,
     estimate::FeasibilityCheck,
     mechanism::{
         MechanismSpec,
@@ -112,7 +112,7 @@ impl Directions {
 /// The longest payload along the unit vector `v` that passes the norm test, for the mechanisms with numbers.
 pub fn dense(params: &StudyParams, v: &[f64]) -> Vec<u8> {
     let p = v.len();
-    let shape = StudyShape::new(params);
+    let shape = ReportFormat::new(params);
     let discrete = matches!(params.mechanism(), MechanismSpec::DiscreteGaussian(_));
     let payload = |length: f64| -> Vec<u8> {
         let entries = (0..p).flat_map(|i| (i..p).map(move |j| (i, j)));

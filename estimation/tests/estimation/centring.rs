@@ -15,7 +15,7 @@ use eigenveil_estimation::{
 };
 use eigenveil_shared::{
     ErrorCode,
-    codec::StudyShape,
+    codec::ReportFormat,
     estimate::{Rank, Verdict},
     mechanism::{MechanismKind, NoiseModel},
     packed::PackedSymmetric,
@@ -179,7 +179,7 @@ fn device_moment(
     rows: impl Iterator<Item = Row>,
     rng: &mut ChaCha20Rng,
 ) -> NoisyMoment {
-    let shape = StudyShape::new(params);
+    let shape = ReportFormat::new(params);
     let mut sum = ReportSum::new(params.mechanism(), params.report_dimension()).unwrap();
     for row in rows {
         let y = params.preprocessor().prepare(&row).unwrap();

@@ -6,7 +6,7 @@ use eigenveil_estimation::{
     feasibility::{FALSE_ALARM_RATE, check_feasibility, in_words},
 };
 use eigenveil_shared::{
-    codec::StudyShape,
+    codec::ReportFormat,
     estimate::Feasibility,
     mechanism::{MechanismKind, double_cap::Seed},
     preprocess::Row,
@@ -93,7 +93,7 @@ fn dense_mechanisms_keep_the_length_of_rows() {
     for mechanism in [SymmetricGaussian, IsotropicGaussian, DiscreteGaussian] {
         let params = params(4, mechanism, 8.0);
         let poison = dense(&params, &axis(4, 0));
-        let shape = StudyShape::new(&params);
+        let shape = ReportFormat::new(&params);
         for run in 0..20 {
             let mut study = |poisoned: usize| {
                 let mut sums: Vec<ReportSum> = (0..BUCKETS)

@@ -8,7 +8,7 @@ use eigenveil_estimation::{
     simulate::{NoisePath::FromSum, Participants, RowSource, noisy_sum},
 };
 use eigenveil_shared::{
-    codec::StudyShape,
+    codec::ReportFormat,
     estimate::{BucketVerdict, Rank},
     mechanism::MechanismKind,
     preprocess::Norm,
@@ -83,7 +83,7 @@ fn with_repeated_seeds(params: &StudyParams, bad: u64) -> ComponentsReport {
     let model = RowSource::Model(Model::spiked(params.dimension(), 2, 20.0));
     let mut rng = ChaCha20Rng::seed_from_u64(5);
     let people = Participants::draw(&model, 2, params, &mut rng).unwrap();
-    let shape = StudyShape::new(params);
+    let shape = ReportFormat::new(params);
     let mut buckets: Vec<ReportSum> = (0..32)
         .map(|_| ReportSum::new(params.mechanism(), params.report_dimension()).unwrap())
         .collect();

@@ -13,7 +13,7 @@ use eigenveil_estimation::{
     pca::pca,
 };
 use eigenveil_shared::{
-    codec::StudyShape,
+    codec::ReportFormat,
     estimate::{Rank, Verdict},
     mechanism::MechanismKind,
     packed::PackedSymmetric,
@@ -39,7 +39,7 @@ fn run(kind: MechanismKind, epsilon: f64, n: usize, seed: u64) -> Study {
     let population = Model::spiked(P, K, 20.0).draw(&mut rng).unwrap();
     let params = params(P, kind, epsilon);
     let preprocessor = params.preprocessor();
-    let shape = StudyShape::new(&params);
+    let shape = ReportFormat::new(&params);
     let mut buckets: Vec<ReportSum> = (0..BUCKETS)
         .map(|_| ReportSum::new(params.mechanism(), P).unwrap())
         .collect();

@@ -17,7 +17,7 @@ use eigenveil_estimation::{
 use eigenveil_figures::{Axis, LineStyle, Series};
 use eigenveil_shared::{
     Result,
-    codec::StudyShape,
+    codec::ReportFormat,
     mechanism::NoiseModel,
     packed::PackedSymmetric,
     preprocess::{Norm, Row},
@@ -170,7 +170,7 @@ fn reports(
     } = noise
     else {
         let preprocessor = params.preprocessor();
-        let shape = StudyShape::new(params);
+        let shape = ReportFormat::new(params);
         let mut sum = ReportSum::new(params.mechanism(), p)?;
         for row in shared.raw.iter() {
             let row = preprocessor.prepare(row)?;

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use eigenveil_shared::{
     api::{REPORT_BATCH_MEDIA_TYPE, REPORT_MEDIA_TYPE},
-    codec::{self, StudyShape},
-    mechanism::PayloadForm,
+    codec::{self, ReportFormat},
+    mechanism::PayloadKind,
     report::{Report, ReportId},
     study::{StudyParams, from_hex},
 };
@@ -48,7 +48,7 @@ impl Template {
     /// One report of a study, or a batch.
     fn reports(path: &str, canonical: &str, batch: usize) -> Self {
         let params = StudyParams::from_canonical(&from_hex(canonical).unwrap()).unwrap();
-        let shape = StudyShape::new(&params);
+        let shape = ReportFormat::new(&params);
         let payload = 0.5_f32.to_le_bytes().repeat(shape.payload_len() / 4);
         let id = ReportId::from_parts(1 << 40, [0; 16]);
         let (mut template, first, stride, behind) = if batch == 1 {
@@ -77,7 +77,7 @@ impl Template {
             .unwrap()
             + 4;
         template.ids = (0..batch).map(|i| head + first + i * stride).collect();
-        template.seed_behind = (shape.payload_form() == PayloadForm::Seed).then_some(behind);
+        template.seed_behind = (shape.payload_kind() == PayloadKind::Seed).then_some(behind);
         template
     }
 

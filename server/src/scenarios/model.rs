@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 
 use eigenveil_shared::{
     api::{StudyDocument, StudyState},
-    codec::{self, StudyShape},
-    mechanism::PayloadForm,
+    codec::{self, ReportFormat},
+    mechanism::PayloadKind,
     packed::packed_len,
     report::{Report, ReportId},
     study::StudyParams,
@@ -34,12 +34,12 @@ impl ParameterSet {
         document: &StudyDocument,
         rng: &mut impl Rng,
     ) -> Self {
-        let format = StudyShape::new(&document.params);
+        let format = ReportFormat::new(&document.params);
         let reports = (0..REPORTS)
             .map(|number| {
-                let payload = match format.payload_form() {
-                    PayloadForm::Seed => rng.random::<[u8; 16]>().to_vec(),
-                    PayloadForm::Floats | PayloadForm::Integers { .. } => {
+                let payload = match format.payload_kind() {
+                    PayloadKind::Seed => rng.random::<[u8; 16]>().to_vec(),
+                    PayloadKind::Floats | PayloadKind::Integers { .. } => {
                         identifiable::payload(packed_len(P), number)
                     }
                 };
@@ -57,12 +57,12 @@ impl ParameterSet {
         }
     }
 
-    pub(super) fn report_format(&self) -> StudyShape {
-        StudyShape::new(&self.params)
+    pub(super) fn report_format(&self) -> ReportFormat {
+        ReportFormat::new(&self.params)
     }
 
     pub(super) fn holds_seeds(&self) -> bool {
-        self.report_format().payload_form() == PayloadForm::Seed
+        self.report_format().payload_kind() == PayloadKind::Seed
     }
 
     /// The body that uploads one report.

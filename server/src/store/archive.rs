@@ -11,7 +11,7 @@ use eigenveil_shared::{
     api::StudyState,
     enrolment::Enrolment,
     estimate::Rank,
-    mechanism::{PayloadForm, double_cap::SEED_LEN},
+    mechanism::{PayloadKind, double_cap::SEED_LEN},
     packed::packed_len,
     report::ReportId,
     study::{StudyParams, from_hex},
@@ -185,9 +185,9 @@ impl<R: Read> ArchiveReader<R> {
             let bucket = u32::from_le_bytes(self.array()?);
             let n = u64::from_le_bytes(self.array()?);
             let length = u64::from_le_bytes(self.array()?);
-            let expected = match params.mechanism().payload_form() {
-                PayloadForm::Seed => n.checked_mul(SEED_LEN as u64),
-                PayloadForm::Floats | PayloadForm::Integers { .. } => {
+            let expected = match params.mechanism().payload_kind() {
+                PayloadKind::Seed => n.checked_mul(SEED_LEN as u64),
+                PayloadKind::Floats | PayloadKind::Integers { .. } => {
                     Some(8 * packed_len(params.report_dimension()) as u64)
                 }
             };

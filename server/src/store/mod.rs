@@ -48,7 +48,7 @@ use eigenveil_shared::{
     Error, ErrorCode, Result,
     api::{CreateStudy, EstimateDocument, EstimateRequest, Problem, StudyState},
     estimate::Estimate,
-    mechanism::PayloadForm,
+    mechanism::PayloadKind,
 };
 use rusqlite::{Connection, Transaction, params};
 use tokio::sync::{oneshot, watch};
@@ -417,7 +417,7 @@ impl Store {
     /// `store-unavailable` if they cannot be read or do not match the accepted reports; `estimate-failed` if the sums
     /// of seeds need more than `sum_cache_bytes`, or if it was cancelled.
     pub fn bucket_sums(&self, study: &Study, cancel: Cancel<'_>) -> Result<BucketSums> {
-        if study.report_format().payload_form() == PayloadForm::Seed {
+        if study.report_format().payload_kind() == PayloadKind::Seed {
             let seeds = self.seeds(study, cancel)?;
             let p = study.params().report_dimension();
             return Ok(BucketSums {
@@ -454,7 +454,7 @@ impl Store {
     /// `store-unavailable` if they cannot be read; `invalid-request` for a study whose reports are not seeds;
     /// `estimate-failed` if it was cancelled.
     pub fn seeds<'a>(&self, study: &'a Study, cancel: Cancel<'_>) -> Result<StoredSeeds<'a>> {
-        if study.report_format().payload_form() != PayloadForm::Seed {
+        if study.report_format().payload_kind() != PayloadKind::Seed {
             return Err(Error::invalid_request(format!(
                 "study {} has no seeds; only studies with double-cap have",
                 study.id()

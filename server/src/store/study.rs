@@ -12,10 +12,10 @@ use eigenveil_shared::{
     Error, ErrorCode, Result,
     about::{About, is_readable},
     api::{CreateStudy, StudyDocument, StudyState, StudySummary},
-    codec::{self, StudyShape},
+    codec::{self, ReportFormat},
     enrolment::Enrolment,
     estimate::Rank,
-    mechanism::PayloadForm,
+    mechanism::PayloadKind,
     packed::packed_len,
     privacy::PrivacyStatement,
     study::{StudyDesign, StudyParams, from_hex, to_hex},
@@ -54,7 +54,7 @@ impl fmt::Debug for StudyId {
 pub struct Study {
     pub(super) pk: i64,
     id: StudyId,
-    report_format: StudyShape,
+    report_format: ReportFormat,
     buckets: u32,
     /// The public document; state and count are filled in when it is requested.
     document: StudyDocument,
@@ -73,7 +73,7 @@ impl Study {
             enrolment,
             about,
         } = design;
-        let report_format = StudyShape::new(&params);
+        let report_format = ReportFormat::new(&params);
         let payload_len = report_format.payload_len();
         Self {
             pk,
@@ -117,7 +117,7 @@ impl Study {
     }
 
     /// The format of its reports.
-    pub fn report_format(&self) -> &StudyShape {
+    pub fn report_format(&self) -> &ReportFormat {
         &self.report_format
     }
 
@@ -287,7 +287,7 @@ pub(crate) fn check_name(what: &str, name: &str) -> Result<()> {
 
 /// Number of buckets whose sums fit into the cache: 1 to [`MAX_BUCKETS`]; always the maximum for seeds.
 fn buckets_within(sum_cache_bytes: u64, params: &StudyParams) -> u32 {
-    if params.mechanism().payload_form() == PayloadForm::Seed {
+    if params.mechanism().payload_kind() == PayloadKind::Seed {
         // Nothing is added up before an estimate is requested.
         return MAX_BUCKETS;
     }

@@ -10,7 +10,7 @@ use eigenveil_shared::{
     Error, ErrorCode, Result,
     about::About,
     api::{ImportOutcome, StudyState},
-    mechanism::PayloadForm,
+    mechanism::PayloadKind,
     study::to_hex,
 };
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
@@ -44,10 +44,10 @@ impl VerifiedExport {
         let (header, reader) = archive::read_header(&file)?;
         let (id, design) = header.study()?;
         let p = design.params.report_dimension();
-        let form = design.params.mechanism().payload_form();
+        let form = design.params.mechanism().payload_kind();
         let bound = design.params.mechanism().norm_bound(p);
         let sha256 = reader.read_items(&header, &design.params, |item| match item {
-            ArchiveItem::Section { n, bytes, .. } if form != PayloadForm::Seed => {
+            ArchiveItem::Section { n, bytes, .. } if form != PayloadKind::Seed => {
                 let sums =
                     buckets::decode_sum(p, n, &bytes).map_err(|_| archive::malformed("a sum"))?;
                 // The check that every uploaded report gets.
@@ -200,7 +200,7 @@ fn export_to(connection: &Connection, study: &Study, file: &File) -> Result<(), 
         )
         .into());
     }
-    let seeds = study.report_format().payload_form() == PayloadForm::Seed;
+    let seeds = study.report_format().payload_kind() == PayloadKind::Seed;
     let sizes = if seeds {
         "SELECT bucket, sum(n) FROM seeds WHERE study_pk = ? GROUP BY bucket ORDER BY bucket"
     } else {
@@ -347,7 +347,7 @@ fn import_into(
         ArchiveItem::Section { bucket, n, bytes } => {
             // Buckets are exchangeable, so those of a finer division can be mapped to a coarser one.
             let bucket = bucket % study.buckets();
-            if study.report_format().payload_form() == PayloadForm::Seed {
+            if study.report_format().payload_kind() == PayloadKind::Seed {
                 next_commit += seeds::append_chunks(transaction, pk, bucket, next_commit, &bytes)?;
             } else {
                 let p = study.params().report_dimension();

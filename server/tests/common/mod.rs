@@ -29,7 +29,7 @@ use eigenveil_shared::{
         REPORT_BATCH_MEDIA_TYPE, REPORT_MEDIA_TYPE, ReportOutcome, ReportReceipt,
         STUDY_EXPORT_MEDIA_TYPE, StudyDocument,
     },
-    codec::{self, StudyShape},
+    codec::{self, ReportFormat},
     packed::packed_len,
     report::{Report, ReportId},
 };
@@ -430,8 +430,8 @@ pub fn design(changes: &Value) -> Value {
     design
 }
 
-pub fn shape(study: &StudyDocument) -> StudyShape {
-    StudyShape::new(&study.params)
+pub fn shape(study: &StudyDocument) -> ReportFormat {
+    ReportFormat::new(&study.params)
 }
 
 /// A fresh identifier.

@@ -11,7 +11,7 @@ use eigenveil_server::{EstimateList, Store, store::database_path};
 use eigenveil_shared::{
     ErrorCode as E,
     api::{BatchReceipt, EstimateState, StudyDocument},
-    mechanism::PayloadForm,
+    mechanism::PayloadKind,
 };
 use serde_json::json;
 
@@ -25,8 +25,8 @@ const BATCH: u64 = 500;
 
 /// A batch of new reports with random seeds, or with payloads that are all ones.
 fn fresh(study: &StudyDocument) -> Vec<u8> {
-    let payload = match shape(study).payload_form() {
-        PayloadForm::Seed => vec![7; 16],
+    let payload = match shape(study).payload_kind() {
+        PayloadKind::Seed => vec![7; 16],
         _ => 1.0_f32.to_le_bytes().repeat(shape(study).payload_len() / 4),
     };
     let reports: Vec<_> = (0..BATCH).map(|_| (new_id(), &payload)).collect();
@@ -170,8 +170,8 @@ async fn implausible_reports_are_rejected() {
         let with = |factor: f64| {
             // Everything in one diagonal entry, which counts once for any mechanism.
             let value = factor * bound.limit();
-            let bytes = match shape.payload_form() {
-                PayloadForm::Floats => (value as f32).to_le_bytes(),
+            let bytes = match shape.payload_kind() {
+                PayloadKind::Floats => (value as f32).to_le_bytes(),
                 _ => (value as i32).to_le_bytes(),
             };
             let mut payload = vec![0; shape.payload_len()];

@@ -15,7 +15,7 @@ use eigenveil_shared::{
         ImportOutcome, ImportReceipt, REPORT_BATCH_MEDIA_TYPE, STUDY_EXPORT_MEDIA_TYPE,
         StudyDocument, StudyState,
     },
-    mechanism::PayloadForm,
+    mechanism::PayloadKind,
     report::ReportId,
 };
 use serde_json::json;
@@ -52,9 +52,9 @@ fn some_reports(study: &StudyDocument, count: u8, salt: u8) -> Vec<u8> {
         .map(|number| {
             let (a, b) = (f32::from(salt) / 100.0, f32::from(number) / 9.0);
             let entries = shape(study).payload_len() / 4;
-            let payload = match shape(study).payload_form() {
-                PayloadForm::Seed => [salt, number].repeat(8),
-                PayloadForm::Floats => (0..entries)
+            let payload = match shape(study).payload_kind() {
+                PayloadKind::Seed => [salt, number].repeat(8),
+                PayloadKind::Floats => (0..entries)
                     .flat_map(|at| (a - b * at as f32).to_le_bytes())
                     .collect(),
                 _ => (0..entries as i32)

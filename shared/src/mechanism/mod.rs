@@ -20,7 +20,7 @@ pub use gaussian::{GaussianNoise, IsotropicGaussian, SymmetricGaussian};
 pub use noise::NoiseModel;
 pub use norm_bound::{NORM_TAIL, NormBound};
 pub(crate) use payload::check_len;
-pub use payload::{Floats, Integers, MAX_DENSE_DIMENSION, Numbers, Payload, PayloadForm};
+pub use payload::{Floats, Integers, MAX_DENSE_DIMENSION, Numbers, Payload, PayloadKind};
 pub use reading::{AuditStatistic, Decoding};
 pub use spec::{DEFAULT_DELTA, MechanismKind, MechanismSpec};
 pub use work::Work;

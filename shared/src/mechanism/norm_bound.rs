@@ -187,7 +187,7 @@ mod tests {
 
     fn checked(payload: &[u8], spec: &MechanismSpec, p: usize) -> Result<()> {
         let bound = spec.norm_bound(p).unwrap();
-        bound.check(&spec.payload_form().read(payload, payload.len())?)
+        bound.check(&spec.payload_kind().read(payload, payload.len())?)
     }
 
     /// The norm by the definition: in svec's coordinates, or in those of the triangle.

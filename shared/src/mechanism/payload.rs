@@ -26,7 +26,7 @@ pub(super) fn check_dense_dimension(dimension: usize) -> Result<()> {
 
 /// What the bytes of a payload are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PayloadForm {
+pub enum PayloadKind {
     /// Little-endian f32, the packed upper triangle; each must be finite.
     Floats,
     /// Little-endian i32, the packed upper triangle on a grid; none may exceed the bound in magnitude.
@@ -38,17 +38,17 @@ pub enum PayloadForm {
     Seed,
 }
 
-impl PayloadForm {
+impl PayloadKind {
     /// Bytes of a payload of reports of this dimension.
     pub const fn len(self, dimension: usize) -> usize {
         match self {
-            PayloadForm::Seed => SEED_LEN,
-            PayloadForm::Floats | PayloadForm::Integers { .. } => 4 * packed_len(dimension),
+            PayloadKind::Seed => SEED_LEN,
+            PayloadKind::Floats | PayloadKind::Integers { .. } => 4 * packed_len(dimension),
         }
     }
 
     /// Refuses bytes that no device sends, in number or in value. Only
-    /// [`StudyShape::payload`](crate::codec::StudyShape::payload), which looks at their length as a vector too, gives
+    /// [`ReportFormat::payload`](crate::codec::ReportFormat::payload), which looks at their length as a vector too, gives
     /// them away.
     ///
     /// # Errors
@@ -57,18 +57,18 @@ impl PayloadForm {
         check_len(bytes.as_ref().len(), len)?;
         let (numbers, rest) = bytes.as_ref().as_chunks::<4>();
         match self {
-            PayloadForm::Seed => {
+            PayloadKind::Seed => {
                 check_len(len, SEED_LEN)?;
                 let mut seed = [0; SEED_LEN];
                 seed.copy_from_slice(bytes.as_ref());
                 Ok(Payload::Seed(seed))
             }
-            PayloadForm::Floats => {
+            PayloadKind::Floats => {
                 check_len(rest.len(), 0)?;
                 check_finite(numbers)?;
                 Ok(Payload::Floats(Floats(bytes)))
             }
-            PayloadForm::Integers { bound } => {
+            PayloadKind::Integers { bound } => {
                 check_len(rest.len(), 0)?;
                 check_within(numbers, bound)?;
                 Ok(Payload::Integers(Integers(bytes)))
@@ -124,7 +124,7 @@ fn check_within(numbers: &[[u8; 4]], bound: i32) -> Result<()> {
 }
 
 /// A payload that a device of its study could have sent: of the right length, of numbers in range, no longer as a vector
-/// than honest ones. Made by [`StudyShape::payload`](crate::codec::StudyShape::payload) and by nothing else.
+/// than honest ones. Made by [`ReportFormat::payload`](crate::codec::ReportFormat::payload) and by nothing else.
 ///
 /// `B` is what holds the bytes, such as `&[u8]` or `Vec<u8>`.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use rand::Rng;
 
 use super::{
-    Calibration, GaussianNoise, NoiseModel, NormBound, PayloadForm,
+    Calibration, GaussianNoise, NoiseModel, NormBound, PayloadKind,
     payload::MAX_DENSE_DIMENSION,
     reading::{AuditStatistic, Decoding},
 };
@@ -78,7 +78,7 @@ pub(crate) trait LocalRandomizer: Sized {
     fn perturb<R: Rng + ?Sized>(&self, row: &BoundedRow, rng: &mut R) -> (Vec<u8>, u64);
 
     /// What a payload is made of.
-    fn payload_form(&self) -> PayloadForm;
+    fn payload_kind(&self) -> PayloadKind;
 
     /// How long an honest payload is; `None` where every payload is a report.
     fn norm_bound(&self, dimension: usize) -> Option<NormBound>;

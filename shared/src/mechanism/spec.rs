@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     AuditStatistic, Calibration, Decoding, GaussianNoise, IsotropicGaussian, NoiseModel, NormBound,
-    PayloadForm, SymmetricGaussian,
+    PayloadKind, SymmetricGaussian,
     discrete_gaussian::DiscreteGaussian,
     double_cap::DoubleCap,
     randomizer::LocalRandomizer,
@@ -368,12 +368,12 @@ impl MechanismSpec {
 
     /// Bytes of one payload of reports of this dimension.
     pub fn payload_len(&self, dimension: usize) -> usize {
-        self.payload_form().len(dimension)
+        self.payload_kind().len(dimension)
     }
 
     /// What a payload is made of.
-    pub fn payload_form(&self) -> PayloadForm {
-        held!(self, held => LocalRandomizer::payload_form(held))
+    pub fn payload_kind(&self) -> PayloadKind {
+        held!(self, held => LocalRandomizer::payload_kind(held))
     }
 
     /// The norm test for reports of this dimension; `None` for `double-cap`, whose every payload is a report.

@@ -73,7 +73,7 @@ pub const VALUE_RANGE: std::ops::RangeInclusive<f64> = power_of_two(-300)..=powe
 /// Smallest magnitude of an entry of a prepared row that is not 0: 2⁻⁶⁰. Products of two entries, also as f32 and times
 /// √2·2ᵇ, are then normal numbers; arithmetic with subnormal ones takes longer on most processors, which would show
 /// in the time a report takes which entries are tiny. A signal of 2⁻¹²⁰ is nothing beside any noise.
-pub const SMALLEST_ENTRY: f64 = power_of_two(-60);
+pub const MIN_ENTRY: f64 = power_of_two(-60);
 
 /// 2ᵉ for −1022 ≤ e ≤ 1023.
 const fn power_of_two(exponent: i64) -> f64 {

@@ -11,7 +11,7 @@ use std::hint::black_box;
 use pulp::{Arch, Simd, WithSimd};
 
 use super::{
-    BoundedRow, FeatureRow, Norm, Preprocessing, Row, SMALLEST_ENTRY, VALUE_RANGE, power_of_two,
+    BoundedRow, FeatureRow, MIN_ENTRY, Norm, Preprocessing, Row, VALUE_RANGE, power_of_two,
 };
 use crate::{
     dot::dot,
@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// What is smaller than this, relative to the row's largest value, is dropped: nothing in f64 notices.
-const SMALLEST_SHARE: f64 = power_of_two(-200);
+const MIN_RELATIVE_MAGNITUDE: f64 = power_of_two(-200);
 
 /// Brings rows into the unit ball; made by [`Preprocessing::preprocessor`].
 #[derive(Clone, Copy, Debug)]
@@ -113,7 +113,7 @@ impl<'a> Preprocessor<'a> {
             x.push(a);
             let divisor = a.hypot(1.0);
             for value in &mut x {
-                *value = flush(*value / divisor, SMALLEST_ENTRY);
+                *value = flush(*value / divisor, MIN_ENTRY);
             }
             shorten_to_one(&mut x);
         }
@@ -163,7 +163,7 @@ impl WithSimd for Shrink<'_> {
         // Everything from here in units of a power of two near the largest value: exact, and squares stay in range.
         let down = reciprocal_power_of_two(x.iter().fold(0.0_f64, |m, v| m.max(v.abs())));
         for value in &mut *x {
-            *value = flush(*value * down, SMALLEST_SHARE);
+            *value = flush(*value * down, MIN_RELATIVE_MAGNITUDE);
         }
         // At least 1 unless the row is zero.
         let length = norm(x);
@@ -174,7 +174,7 @@ impl WithSimd for Shrink<'_> {
         };
         let keep = mask(inside);
         for value in &mut *x {
-            *value = flush(masked(*value / divisor, keep), SMALLEST_ENTRY);
+            *value = flush(masked(*value / divisor, keep), MIN_ENTRY);
         }
         shorten_to_one(x);
 
@@ -227,7 +227,7 @@ fn shorten_to_one(x: &mut [f64]) {
     let over = mask(length > 1.0);
     let divisor = masked(length * (1.0 + 4.0 * f64::EPSILON), over) + masked(1.0, !over);
     for value in x {
-        *value = flush(*value / divisor, SMALLEST_ENTRY);
+        *value = flush(*value / divisor, MIN_ENTRY);
     }
 }
 
@@ -466,7 +466,7 @@ mod tests {
             let squared: f64 = x.iter().map(|v| v * v).sum();
             prop_assert!(squared.sqrt() <= 1.0 + 1e-15);
             for a in x {
-                prop_assert!(*a == 0.0 || a.abs() >= SMALLEST_ENTRY, "{a:e}");
+                prop_assert!(*a == 0.0 || a.abs() >= MIN_ENTRY, "{a:e}");
                 for b in x {
                     let product = a * b;
                     prop_assert!(product == 0.0 || product.is_normal() && (product as f32).is_normal(), "{product:e}");

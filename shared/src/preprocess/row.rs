@@ -27,7 +27,7 @@ impl From<Vec<f64>> for Row {
 }
 
 /// Proof that ‖x‖₂ ≤ 1: made by [`Preprocessor::prepare`](super::Preprocessor::prepare) only, and the only
-/// thing a mechanism takes. Each value is 0 or at least [`SMALLEST_ENTRY`](super::SMALLEST_ENTRY) in magnitude.
+/// thing a mechanism takes. Each value is 0 or at least [`MIN_ENTRY`](super::MIN_ENTRY) in magnitude.
 #[derive(Clone, PartialEq)]
 pub struct BoundedRow(Vec<f64>);
 

@@ -3,7 +3,7 @@
 use crate::error::{Error, ErrorCode, Result};
 
 /// ε beyond which no guarantee is worth a number.
-const LARGEST_EPSILON: f64 = 1e12;
+const MAX_EPSILON_TRIED: f64 = 1e12;
 
 /// An ε ≥ 0 with `delta_at(ε) ≤ delta`, above the smallest one by at most `precision` of itself; `None`
 /// when there is none below 1e12. Whatever `delta_at` is, the ε returned was tried and holds.
@@ -16,7 +16,7 @@ pub fn smallest_epsilon(delta_at: impl Fn(f64) -> f64, delta: f64, precision: f6
     while !enough(high) {
         low = high;
         high *= 2.0;
-        if high > LARGEST_EPSILON {
+        if high > MAX_EPSILON_TRIED {
             return None;
         }
     }

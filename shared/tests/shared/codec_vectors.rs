@@ -12,9 +12,9 @@ use eigenveil_shared::{
         MalformedReport, PayloadNotFinite, UnsupportedVersion, WrongFingerprint,
         WrongPayloadLength,
     },
-    codec::{self, StudyShape},
+    codec::{self, ReportFormat},
     enrolment::{self, ParticipantToken},
-    mechanism::{Calibration, MechanismKind, PayloadForm, double_cap},
+    mechanism::{Calibration, MechanismKind, PayloadKind, double_cap},
     preprocess::{Feature, Norm},
     privacy::Budget,
     report::{Report, ReportId},
@@ -58,8 +58,8 @@ fn params() -> StudyParams {
     .unwrap()
 }
 
-fn shape() -> StudyShape {
-    StudyShape::of_no_study(Fingerprint([0xab; 32]), PayloadForm::Floats, 12)
+fn shape() -> ReportFormat {
+    ReportFormat::of_no_study(Fingerprint([0xab; 32]), PayloadKind::Floats, 12)
 }
 
 fn id(last: u8) -> ReportId {
@@ -218,9 +218,9 @@ fn study_parameters_of_discrete_gaussian() {
 fn integers_beyond_the_bound_are_refused() {
     let params = discrete_gaussian_params();
     // The norm test is stricter at small dimensions; this is about the range of each number.
-    let form = StudyShape::new(&params).payload_form();
-    let shape = StudyShape::of_no_study(params.fingerprint(), form, params.payload_len());
-    let PayloadForm::Integers { bound } = form else {
+    let form = ReportFormat::new(&params).payload_kind();
+    let shape = ReportFormat::of_no_study(params.fingerprint(), form, params.payload_len());
+    let PayloadKind::Integers { bound } = form else {
         panic!("{form:?}")
     };
     let encode = |entries: [i32; 3]| {
@@ -243,7 +243,7 @@ fn integers_beyond_the_bound_are_refused() {
 
 #[test]
 fn one_report_of_double_cap() {
-    let shape = StudyShape::of_no_study(Fingerprint([0xab; 32]), PayloadForm::Seed, 16);
+    let shape = ReportFormat::of_no_study(Fingerprint([0xab; 32]), PayloadKind::Seed, 16);
     let seed: Vec<u8> = (0..16).collect();
     let report = Report {
         id: id(3),

@@ -11,7 +11,7 @@ use std::{
 
 use eigenveil_shared::{
     api::{REPORT_BATCH_MEDIA_TYPE, REPORT_MEDIA_TYPE, StudyDocument},
-    codec::{self, StudyShape},
+    codec::{self, ReportFormat},
     report::{Report, ReportId},
 };
 use tokio::task::JoinSet;
@@ -70,7 +70,7 @@ fn connections_do_not_starve_the_store_of_descriptors() {
             let path = format!("/v1/studies/{}", target.seeds.id);
             let report = codec::encode_report(&Report {
                 id: ReportId::from_parts(1_700_000_000_000, [7; 16]),
-                fingerprint: StudyShape::new(&target.seeds.params).fingerprint(),
+                fingerprint: ReportFormat::new(&target.seeds.params).fingerprint(),
                 payload: vec![5; 16],
             });
             let head = format!("content-type: {REPORT_MEDIA_TYPE}\r\n");
@@ -214,7 +214,7 @@ async fn send_thousand(server: SocketAddr, study: &StudyDocument, number: u64) -
         })
         .collect();
     let pairs = reports.iter().map(|id| (*id, id.0.as_slice()));
-    let body = codec::encode_batch(&StudyShape::new(&study.params), pairs).unwrap();
+    let body = codec::encode_batch(&ReportFormat::new(&study.params), pairs).unwrap();
     let path = format!("/v1/studies/{}/reports", study.id);
     let head = format!("content-type: {REPORT_BATCH_MEDIA_TYPE}\r\n");
     let mut wire = Wire::connect(server, HONEST_ADDRESS).await.unwrap();

@@ -11,7 +11,7 @@ use std::{
 
 use eigenveil_shared::{
     api::{REPORT_BATCH_MEDIA_TYPE, REPORT_MEDIA_TYPE, StudyDocument},
-    codec::{self, StudyShape},
+    codec::{self, ReportFormat},
     report::{Report, ReportId},
 };
 use tokio::task::JoinSet;
@@ -110,7 +110,7 @@ impl Honest {
         let shown: StudyDocument = serde_json::from_slice(&shown.body).unwrap();
         assert_eq!(shown.reports_accepted, acknowledged.len() as u64);
         let reports = format!("{path}/reports");
-        let shape = StudyShape::new(&self.study.params);
+        let shape = ReportFormat::new(&self.study.params);
         let payload = vec![0; shape.payload_len()];
         let head = format!("content-type: {REPORT_BATCH_MEDIA_TYPE}\r\n");
         for ids in acknowledged.chunks(codec::max_batch(shape.payload_len())) {
@@ -134,7 +134,7 @@ fn report_id(device: u64, number: u64) -> ReportId {
 
 /// An encoded report; its contents do not matter here, but seeds differ.
 pub(crate) fn report(study: &StudyDocument, id: ReportId) -> Vec<u8> {
-    let shape = StudyShape::new(&study.params);
+    let shape = ReportFormat::new(&study.params);
     let mut payload = vec![0; shape.payload_len()];
     if payload.len() == id.0.len() {
         payload.copy_from_slice(&id.0);

@@ -4,7 +4,7 @@ use eigenveil_client::http::{HttpSettings, RetryPolicy, Study, StudyClient};
 use eigenveil_estimation::accumulate::ReportSum;
 use eigenveil_shared::{
     api::REPORT_BATCH_MEDIA_TYPE,
-    codec::{self, StudyShape},
+    codec::{self, ReportFormat},
     preprocess::Row,
     report::Report,
 };
@@ -36,14 +36,14 @@ fn reports(study: &Study, count: usize) -> Vec<Report> {
 }
 
 fn encode(study: &Study, reports: &[Report]) -> Vec<u8> {
-    let shape = StudyShape::new(study.params());
+    let shape = ReportFormat::new(study.params());
     let pairs = reports.iter().map(|r| (r.id, r.payload.as_slice()));
     codec::encode_batch(&shape, pairs).unwrap()
 }
 
 fn sum(reports: &[Report], p: usize, study: &Study) -> Vec<f64> {
     let mut sum = ReportSum::new(study.params().mechanism(), p).unwrap();
-    let shape = StudyShape::new(study.params());
+    let shape = ReportFormat::new(study.params());
     for report in reports {
         let payload = shape.payload(&report.payload).unwrap();
         sum.add(&payload).unwrap();

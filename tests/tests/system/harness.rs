@@ -9,7 +9,7 @@ use std::{
 
 use eigenveil_estimation::Cancel;
 use eigenveil_server::{Environment, ServerConfig, Store, StudyId};
-use eigenveil_shared::mechanism::PayloadForm;
+use eigenveil_shared::mechanism::PayloadKind;
 use serde_json::Value;
 
 /// The program that was built with these tests.
@@ -326,8 +326,8 @@ pub(crate) fn assert_stored(data: &Path, study: &str, count: u64, expected: &[f6
     );
     let scale = expected.iter().fold(0.0_f64, |m, v| m.max(v.abs()));
     // Seeds are expanded in single precision.
-    let tolerance = match study.params().mechanism().payload_form() {
-        PayloadForm::Seed => 1e-6,
+    let tolerance = match study.params().mechanism().payload_kind() {
+        PayloadKind::Seed => 1e-6,
         _ => 1e-12,
     };
     for (at, (ours, exact)) in sum.iter().zip(expected).enumerate() {

@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, process::Stdio};
 
 use eigenveil_client::http::StudyClient;
-use eigenveil_shared::codec::StudyShape;
+use eigenveil_shared::codec::ReportFormat;
 
 use crate::{
     harness::{Folder, add_payload, assert_stored, json_of, program, words},
@@ -22,7 +22,7 @@ async fn after_sigkill_every_row_is_counted_once_with_the_same_bytes() {
     let proxy = Proxy::gated(&server.url).await;
     let client = StudyClient::new(&server.url).unwrap();
     let checked = client.fetch_study(&id).await.unwrap();
-    proxy.record(StudyShape::new(checked.params()));
+    proxy.record(ReportFormat::new(checked.params()));
 
     let mut text = String::new();
     for i in 0..ROWS {

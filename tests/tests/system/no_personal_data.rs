@@ -12,7 +12,7 @@ use std::{
     path::Path,
 };
 
-use eigenveil_client::http::{AnalystClient, HttpSettings, StudyClient, Token};
+use eigenveil_client::http::{HttpSettings, OperatorClient, StudyClient, Token};
 use eigenveil_shared::{
     api::{CreateAnalyst, REPORT_BATCH_MEDIA_TYPE, REPORT_MEDIA_TYPE},
     codec,
@@ -323,7 +323,7 @@ async fn used_tokens(
     let flags = format!("--p 4 --epsilon 4 --enrolment token --ca-cert {ca}");
     let id = server.create_study(&flags);
     let first = Token::from_file(server.token_file()).unwrap();
-    let operator = AnalystClient::with_settings(url, &first, &settings).unwrap();
+    let operator = OperatorClient::with_settings(url, &first, &settings).unwrap();
     let tokens = operator.issue_tokens(&id, 6).await.unwrap();
     let alice = CreateAnalyst {
         name: "alice".into(),
@@ -341,7 +341,7 @@ async fn used_tokens(
     let batch = {
         let [one, two] = [report(), report()];
         let pairs = [&one, &two].map(|report| (report.id, report.payload.as_slice()));
-        codec::encode_batch(&codec::StudyShape::new(study.params()), pairs).unwrap()
+        codec::encode_batch(&codec::ReportFormat::new(study.params()), pairs).unwrap()
     };
     let (one, many) = (ENROLLED_REPORT_MEDIA_TYPE, ENROLLED_BATCH_MEDIA_TYPE);
     let http = client(1, root);

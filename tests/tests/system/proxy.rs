@@ -15,7 +15,7 @@ use axum::{
     http::{HeaderMap, Method, StatusCode, Uri},
     response::{IntoResponse, Response},
 };
-use eigenveil_shared::codec::{self, StudyShape};
+use eigenveil_shared::codec::{self, ReportFormat};
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 use tokio::sync::Semaphore;
 
@@ -23,7 +23,7 @@ use tokio::sync::Semaphore;
 pub(crate) struct ProxyState {
     server: String,
     client: reqwest::Client,
-    shape: Mutex<Option<StudyShape>>,
+    shape: Mutex<Option<ReportFormat>>,
     /// All bodies seen for each identifier.
     pub(crate) seen: Mutex<HashMap<[u8; 16], Vec<Vec<u8>>>>,
     pub(crate) losses: Option<Mutex<RandomLosses>>,
@@ -109,7 +109,7 @@ impl Proxy {
     }
 
     /// From now on records batches of this study.
-    pub(crate) fn record(&self, shape: StudyShape) {
+    pub(crate) fn record(&self, shape: ReportFormat) {
         *self.state.shape.lock().unwrap() = Some(shape);
     }
 

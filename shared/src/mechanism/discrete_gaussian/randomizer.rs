@@ -7,7 +7,7 @@ use super::{DiscreteGaussianParameters, grid_sensitivity, sampler::DiscreteGauss
 use crate::{
     error::{Error, ErrorCode, Result},
     mechanism::{
-        AuditStatistic, Calibration, Decoding, NoiseModel, NormBound, PayloadForm,
+        AuditStatistic, Calibration, Decoding, NoiseModel, NormBound, PayloadKind,
         payload::check_dense_dimension, randomizer::LocalRandomizer,
     },
     packed::packed_len,
@@ -190,8 +190,8 @@ impl LocalRandomizer for DiscreteGaussian {
         (payload, 1)
     }
 
-    fn payload_form(&self) -> PayloadForm {
-        PayloadForm::Integers {
+    fn payload_kind(&self) -> PayloadKind {
+        PayloadKind::Integers {
             bound: self.parameters.payload_bound(),
         }
     }

@@ -15,7 +15,7 @@ use crate::{
     dot::dot,
     error::{Error, ErrorCode, Result},
     mechanism::{
-        AuditStatistic, Calibration, Decoding, NoiseModel, NormBound, PayloadForm,
+        AuditStatistic, Calibration, Decoding, NoiseModel, NormBound, PayloadKind,
         randomizer::LocalRandomizer,
     },
     preprocess::BoundedRow,
@@ -30,7 +30,7 @@ use crate::{
 pub const GENERATOR_SLACK: f64 = 1.0 / (1_u32 << 20) as f64;
 
 /// A row shorter than this counts as zero: its square would not be a normal number.
-const SHORTEST: f64 = 1e-150;
+const MIN_ROW_NORM: f64 = 1e-150;
 
 /// `double-cap`: releases a seed whose direction g has density proportional to e^ε in the double cap
 /// C(u) = {g : (gᵀu)² > τ} of the row's direction and to 1 outside.
@@ -111,12 +111,12 @@ impl DoubleCap {
     ) -> Zeroizing<Vec<f64>> {
         let squared = dot(x, x).min(1.0);
         let length = libm::sqrt(squared);
-        let probability = if length < SHORTEST { 0.0 } else { squared };
+        let probability = if length < MIN_ROW_NORM { 0.0 } else { squared };
         let uniform = (rng.next_u64() >> 11) as f64 * (0.5 / (1_u64 << 52) as f64);
         let mut fresh = Zeroizing::new(vec![0.0; x.len().next_multiple_of(LANES)]);
         let fresh_squared = expand_in(&fresh_seed(rng), &mut fresh[..x.len()], workspace);
         let fresh_length = libm::sqrt(fresh_squared);
-        let own_length = length.max(SHORTEST);
+        let own_length = length.max(MIN_ROW_NORM);
         // All ones to keep the row's own direction, all zeros to replace it.
         let keep = black_box(u64::from(uniform < probability)).wrapping_neg();
         let select = |own: f64, other: f64| {
@@ -240,8 +240,8 @@ impl LocalRandomizer for DoubleCap {
         (seed.to_vec(), tries)
     }
 
-    fn payload_form(&self) -> PayloadForm {
-        PayloadForm::Seed
+    fn payload_kind(&self) -> PayloadKind {
+        PayloadKind::Seed
     }
 
     fn norm_bound(&self, _dimension: usize) -> Option<NormBound> {

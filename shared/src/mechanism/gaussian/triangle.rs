@@ -6,7 +6,7 @@ use super::{GaussianNoise, rounded::RoundedGaussian};
 use crate::{
     error::{Error, ErrorCode, Result},
     mechanism::{
-        AuditStatistic, Calibration, Decoding, NoiseModel, NormBound, PayloadForm,
+        AuditStatistic, Calibration, Decoding, NoiseModel, NormBound, PayloadKind,
         payload::check_dense_dimension, randomizer::LocalRandomizer,
     },
     packed::packed_len,
@@ -140,8 +140,8 @@ impl<T: NoisyTriangle> LocalRandomizer for T {
         (payload, 1)
     }
 
-    fn payload_form(&self) -> PayloadForm {
-        PayloadForm::Floats
+    fn payload_kind(&self) -> PayloadKind {
+        PayloadKind::Floats
     }
 
     fn norm_bound(&self, dimension: usize) -> Option<NormBound> {

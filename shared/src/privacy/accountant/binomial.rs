@@ -3,7 +3,7 @@
 /// Weight, relative to the mode's, below which a binomial's tail is swept into one term.
 const NEGLIGIBLE: f64 = 1e-45;
 /// Most groups a binomial law is cut into.
-const MOST_GROUPS: u64 = 256;
+const MAX_BINS: u64 = 256;
 /// Part of its value by which a sum may exceed the truth.
 const TAIL_PRECISION: f64 = 1e-8;
 /// What thousands of rounded factors may lose, and more.
@@ -38,7 +38,7 @@ pub(super) fn grouped_binomial(trials: u64, odds: f64) -> Vec<(u64, f64)> {
     let inside: f64 = weights.iter().sum();
     let scale = LOST / inside;
 
-    let per_group = (weights.len() as u64).div_ceil(MOST_GROUPS) as usize;
+    let per_group = (weights.len() as u64).div_ceil(MAX_BINS) as usize;
     let mut groups = Vec::with_capacity(weights.len() / per_group + 2);
     if lowest > 0 {
         // Counts under the window: the ratio of neighbours falls away from the mode, a geometric series.

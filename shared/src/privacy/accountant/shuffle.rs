@@ -9,7 +9,7 @@ use super::{
 use crate::privacy::search::{is_open_unit, smallest_epsilon};
 
 /// Participants beyond which more are not counted: the bound falls with n, so that fewer are on the safe side.
-const MOST_PARTICIPANTS: u64 = 100_000_000;
+const MAX_PARTICIPANTS: u64 = 100_000_000;
 
 /// Precision of a shuffled ε, as a part of itself.
 const PRECISION: f64 = 1e-7;
@@ -46,7 +46,7 @@ impl Shuffled {
     pub fn new(report: Pure, participants: NonZeroU64) -> Self {
         // e^−ε₀/(1 − e^−ε₀), rounded down as fewer clones hide less.
         let odds = (1.0 / report.epsilon().exp_m1()) * (1.0 - 4.0 * f64::EPSILON);
-        let others = participants.get().min(MOST_PARTICIPANTS) - 1;
+        let others = participants.get().min(MAX_PARTICIPANTS) - 1;
         Self {
             report,
             participants,
