@@ -156,7 +156,7 @@ pub struct ComponentGroup {
     /// Of the total; `null` where that is.
     pub explained_variance_ratio: Option<f64>,
     /// Mean squared cosine of the space with the true one: the smaller of what the noise floor expects and what
-    /// `span_se` leaves.
+    /// `subspace_se` leaves.
     pub alignment: f64,
     /// Root mean squared sine of the space's error, over its dimensions, by the jackknife; `null` without error bars.
     #[serde(alias = "span_se")]
@@ -223,7 +223,7 @@ pub enum Feasibility {
 pub struct FeasibilityCheck {
     /// Reports looked at: those in the buckets of odd number.
     pub reports: u64,
-    /// Probability of `impossible` where a device made every report, at most.
+    /// Largest probability of `infeasible` if a device made every report.
     pub false_alarm_rate: f64,
     /// What came out.
     pub verdict: Feasibility,
@@ -405,7 +405,7 @@ pub struct ScoredLambda {
     /// By how much the score is behind the best one.
     #[serde(alias = "behind")]
     pub score_deficit: f64,
-    /// Standard error of `behind`.
+    /// Standard error of `score_deficit`.
     pub standard_error: f64,
 }
 

@@ -226,7 +226,7 @@ impl StudyClient {
         self.send(&call, None, &Counters::default()).await
     }
 
-    /// Sends a batch of at most `max_batch` (of the study's document) reports.
+    /// Sends a batch of at most `max_batch_reports` (of the study's document) reports.
     ///
     /// # Errors
     /// The server's refusal of the whole batch; network failures after the last retry. Refusals of
