@@ -39,15 +39,6 @@ pub const ALL: &[Exhibit] = &[
     own::KAPPA_GRID,
 ];
 
-/// The numbers that exhibit names began with before 0.2.0.
-const OLD_NUMBERS: [(&str, Paper); 5] = [
-    ("000", Paper::Maunu),
-    ("001", Paper::Shang),
-    ("002", Paper::WangXu),
-    ("003", Paper::Liu),
-    ("004", Paper::HardtPrice),
-];
-
 /// Finds an exhibit by name.
 ///
 /// # Errors
@@ -55,9 +46,8 @@ const OLD_NUMBERS: [(&str, Paper); 5] = [
 pub fn find(id: &str) -> Result<&'static Exhibit> {
     ALL.iter().find(|exhibit| exhibit.id == id).ok_or_else(|| {
         let paper = id.split('-').next().unwrap_or_default();
-        let number = OLD_NUMBERS.iter().find(|(number, _)| *number == paper);
-        if let Some((number, paper)) = number {
-            let now = id.replacen(number, paper.slug(), 1);
+        if let Some(numbered) = Paper::ALL.iter().find(|of| of.number() == Some(paper)) {
+            let now = id.replacen(paper, numbered.slug(), 1);
             return Error::invalid_request(format!("{id} is now called {now}"));
         }
         let near: Vec<&str> = ALL

@@ -16,15 +16,6 @@ fn listed() -> BTreeSet<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-/// Beginnings of the file names of the papers' texts.
-const FILES: [(&str, Paper); 5] = [
-    ("000", Paper::Maunu),
-    ("001", Paper::Shang),
-    ("002", Paper::WangXu),
-    ("003", Paper::Liu),
-    ("004", Paper::HardtPrice),
-];
-
 /// Items without an exhibit.
 const NOT_COVERED: [&str; 2] = ["shang Table 1", "shang Table 3"];
 
@@ -58,7 +49,12 @@ fn items_txt_lists_the_captions_of_the_papers() {
     for file in files {
         let path = file.unwrap().path();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        let Some((_, paper)) = FILES.iter().find(|(number, _)| name.starts_with(number)) else {
+        let is_of = |paper: &&Paper| {
+            paper
+                .number()
+                .is_some_and(|number| name.starts_with(number))
+        };
+        let Some(paper) = Paper::ALL.iter().find(is_of) else {
             continue;
         };
         let text = std::fs::read_to_string(&path).unwrap();

@@ -310,8 +310,7 @@ pub(crate) fn encode_params(params: &StudyParams) -> Vec<u8> {
 
 /// Reads canonical bytes; the result has been checked as a device must.
 pub(crate) fn decode_params(bytes: &[u8]) -> Result<StudyParams> {
-    let version = version_of(bytes).map_err(|error| malformed_params(error.detail().to_owned()))?;
-    match version {
+    match version_of(bytes, malformed_params)? {
         PARAMS_VERSION => {}
         version => return Err(unsupported_version(version)),
     }
@@ -411,7 +410,7 @@ fn check_fingerprint(fingerprint: &[u8; 32], study: &ReportFormat) -> Result<()>
 }
 
 fn check_wire_version(bytes: &[u8]) -> Result<()> {
-    match version_of(bytes)? {
+    match version_of(bytes, malformed)? {
         WIRE_VERSION => Ok(()),
         version => Err(Error::new(
             ErrorCode::UnsupportedVersion,
@@ -422,7 +421,7 @@ fn check_wire_version(bytes: &[u8]) -> Result<()> {
     }
 }
 
-fn version_of(bytes: &[u8]) -> Result<u16> {
+fn version_of(bytes: &[u8], malformed: fn(String) -> Error) -> Result<u16> {
     match bytes {
         [low, high, ..] => Ok(u16::from_le_bytes([*low, *high])),
         _ => Err(malformed(format!(

@@ -100,7 +100,7 @@ pub(crate) async fn create(browser: &Browser, name: &str) -> String {
             "Sleep laboratory, University of Example",
         ),
         ("#contact", "sleep@example.org"),
-        ("#ends", "2099-12-31"),
+        ("#last_day", "2099-12-31"),
     ] {
         browser.fill(field, text).await;
     }
