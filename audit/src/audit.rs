@@ -5,7 +5,7 @@ use std::time::Instant;
 use eigenveil_shared::{
     Error, Result,
     codec::{ReportFormat, decode_report},
-    mechanism::{Calibration, MechanismKind, MechanismSpec},
+    mechanism::{Calibration, Mechanism, MechanismKind},
     preprocess::Row,
     privacy::Budget,
     study::{StudyDesign, StudyParams},
@@ -57,7 +57,7 @@ pub enum Method {
 
 impl Method {
     /// The tightest method whose assumptions this mechanism satisfies by construction.
-    pub fn for_mechanism(spec: &MechanismSpec) -> Self {
+    pub fn for_mechanism(spec: &Mechanism) -> Self {
         if check_gaussian(spec).is_ok() {
             Self::MuGdp
         } else {

@@ -2,7 +2,7 @@
 
 use eigenveil_shared::{
     Error, ErrorCode, Result,
-    mechanism::{AuditStatistic, MechanismSpec},
+    mechanism::{AuditStatistic, Mechanism},
     privacy::gaussian,
 };
 use statrs::function::erf::erfc_inv;
@@ -66,12 +66,7 @@ pub fn event_bound(samples: &Samples, delta: f64, confidence: f64) -> Result<Bou
 /// # Errors
 /// `invalid-mechanism` for any other mechanism: μ says nothing about its ε, and a correct `double-cap`
 /// would be refuted. `invalid-request` as [`event_bound`], and for δ = 0.
-pub fn mu_bound(
-    spec: &MechanismSpec,
-    samples: &Samples,
-    delta: f64,
-    confidence: f64,
-) -> Result<Bound> {
+pub fn mu_bound(spec: &Mechanism, samples: &Samples, delta: f64, confidence: f64) -> Result<Bound> {
     check_gaussian(spec)?;
     if !(delta > 0.0 && delta < 1.0) {
         return Err(Error::invalid_request(format!(
@@ -82,7 +77,7 @@ pub fn mu_bound(
 }
 
 /// Rejects the model-based bound for a mechanism that does not satisfy the model.
-pub(crate) fn check_gaussian(spec: &MechanismSpec) -> Result<()> {
+pub(crate) fn check_gaussian(spec: &Mechanism) -> Result<()> {
     if let AuditStatistic::Linear { gaussian: true, .. } = spec.audit_statistic() {
         return Ok(());
     }

@@ -2,11 +2,11 @@
 
 use std::str::FromStr;
 
-use eigenveil_client::Participant;
+use eigenveil_client::Reporter;
 use eigenveil_shared::{
     Error, ErrorCode, Result,
     codec::encode_report,
-    mechanism::Work,
+    mechanism::SamplingCost,
     preprocess::{BoundedRow, Row},
     report::{Report, ReportId},
     study::{Fingerprint, StudyParams},
@@ -20,7 +20,7 @@ pub struct DeviceOutput {
     /// The report on the wire, identifier and all.
     pub bytes: Vec<u8>,
     /// The work of producing it, which a clock reveals.
-    pub work: Work,
+    pub work: SamplingCost,
 }
 
 /// A device under audit, correct or not.
@@ -76,21 +76,21 @@ impl FromStr for Randomness {
     }
 }
 
-/// The SDK as applications call it: [`Participant`] prepares the row, perturbs it with randomness of the
+/// The SDK as applications call it: [`Reporter`] prepares the row, perturbs it with randomness of the
 /// operating system and gives the report its identifier.
-pub struct SdkDevice(Participant);
+pub struct SdkDevice(Reporter);
 
 impl SdkDevice {
     /// A participant of this study. Its clock is frozen, because the identifier contains the time of preparation and
     /// the trials under row B come after those under row A.
     pub fn new(params: &StudyParams) -> Self {
-        Self(Participant::new(params.clone()).with_clock(|| 0))
+        Self(Reporter::new(params.clone()).with_clock(|| 0))
     }
 }
 
 impl Device for SdkDevice {
     fn report(&self, row: &Row, _: &mut ChaCha20Rng) -> Result<DeviceOutput> {
-        let (prepared, work) = self.0.report_counted(row).map_err(|error| {
+        let (prepared, work) = self.0.report_measured(row).map_err(|error| {
             let code = error.code().unwrap_or(ErrorCode::RandomnessUnavailable);
             Error::new(code, error.to_string())
         })?;
@@ -118,7 +118,7 @@ impl SeededDevice {
 impl Device for SeededDevice {
     fn report(&self, row: &Row, rng: &mut ChaCha20Rng) -> Result<DeviceOutput> {
         let bounded = prepare(&self.params, row)?;
-        let (payload, work) = self.params.mechanism().perturb_counted(&bounded, rng);
+        let (payload, work) = self.params.mechanism().perturb_with_measured(&bounded, rng);
         Ok(DeviceOutput {
             bytes: wire(self.fingerprint, payload, rng),
             work,

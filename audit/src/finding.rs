@@ -1,6 +1,6 @@
 //! The verdict in words.
 
-use eigenveil_shared::privacy::{delta_text, epsilon_text};
+use eigenveil_shared::privacy::{format_delta, format_epsilon};
 
 use crate::{AttemptsTest, AttemptsVerdict, AuditReport, AuditVerdict, Observed};
 
@@ -36,16 +36,16 @@ pub(crate) fn finding(report: &AuditReport, claim: f64) -> String {
     match report.true_epsilon {
         Some(really) if exceeds && really >= *bound => text.push_str(&format!(
             " The noise is smaller than the claim needs: the true value is epsilon {} at delta {}.",
-            epsilon_text(really, 4),
-            delta_text(report.delta)
+            format_epsilon(really, 4),
+            format_delta(report.delta)
         )),
         _ if report.verdict == AuditVerdict::Refuted => text.push_str(
             " The analysis rules this out, so the implementation does not do what it claims: do not use it.",
         ),
         Some(really) if really > epsilon * 1.000_01 => text.push_str(&format!(
             " But by analysis the claim is too small: the true value is epsilon {} at delta {}.",
-            epsilon_text(really, 4),
-            delta_text(report.delta)
+            format_epsilon(really, 4),
+            format_delta(report.delta)
         )),
         _ => {}
     }

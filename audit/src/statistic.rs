@@ -3,7 +3,7 @@
 use eigenveil_shared::{
     Error, ErrorCode, Result,
     mechanism::{
-        AuditStatistic, MechanismSpec, Numbers, Payload,
+        AuditStatistic, Mechanism, PackedValues, Payload,
         double_cap::{DoubleCapParameters, expand},
     },
     preprocess::BoundedRow,
@@ -23,7 +23,7 @@ impl Statistic {
     ///
     /// # Errors
     /// `wrong-dimension` if the rows differ in length.
-    pub fn new(spec: &MechanismSpec, rows: &(BoundedRow, BoundedRow)) -> Result<Self> {
+    pub fn new(spec: &Mechanism, rows: &(BoundedRow, BoundedRow)) -> Result<Self> {
         let (a, b) = (rows.0.as_slice(), rows.1.as_slice());
         if a.len() != b.len() {
             return Err(Error::new(
@@ -95,7 +95,7 @@ impl LinearStatistic {
         Self { weights }
     }
 
-    fn value(&self, numbers: &impl Numbers) -> Result<f64> {
+    fn value(&self, numbers: &impl PackedValues) -> Result<f64> {
         let values = numbers.values();
         if values.len() != self.weights.len() {
             return Err(Error::new(
@@ -189,7 +189,7 @@ impl CapStatistic {
             self.parameters.epsilon.exp()
         } else {
             1.0
-        } / self.parameters.normaliser();
+        } / self.parameters.normalizer();
         (row.squared_length * significant_log_ratio + 1.0 - row.squared_length).ln()
     }
 }

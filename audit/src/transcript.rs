@@ -7,7 +7,7 @@
 //! significant difference adds its log-ratio to that of the class. Any choice of features is valid, because the bound
 //! is computed from fresh trials.
 
-use eigenveil_shared::mechanism::Work;
+use eigenveil_shared::mechanism::SamplingCost;
 
 /// Standard deviations of a significant difference; several thousand differences are tested.
 const SIGNIFICANT: f64 = 4.5;
@@ -27,7 +27,7 @@ pub(crate) struct Observation {
     pub(crate) value: f64,
     /// Its class, if the mechanism has classes.
     pub(crate) class: Option<usize>,
-    pub(crate) work: Work,
+    pub(crate) work: SamplingCost,
     /// The encoded report.
     pub(crate) bytes: Vec<u8>,
 }
@@ -46,7 +46,7 @@ type Weights = [Vec<f64>; CLASSES];
 
 /// A categorical feature of the work: one of its counts, by bin or by remainder.
 struct Count {
-    of: fn(&Work) -> u64,
+    of: fn(&SamplingCost) -> u64,
     by: By,
 }
 
@@ -59,7 +59,7 @@ enum By {
 impl Count {
     /// All features of both counts.
     fn all(trials: &[&[Observation]; 2]) -> Vec<Self> {
-        let counts: [fn(&Work) -> u64; 2] = [|work| work.tries, |work| work.words];
+        let counts: [fn(&SamplingCost) -> u64; 2] = [|work| work.tries, |work| work.words];
         counts
             .into_iter()
             .flat_map(|of| {
@@ -84,7 +84,7 @@ impl Count {
             .collect()
     }
 
-    fn category(&self, work: &Work) -> usize {
+    fn category(&self, work: &SamplingCost) -> usize {
         let count = (self.of)(work);
         match &self.by {
             By::Bin(ends) => ends.partition_point(|&end| end < count),
@@ -265,7 +265,7 @@ mod tests {
                 let mut observation = Observation {
                     value: 0.0,
                     class: Some((rng.next_u32() % 4) as usize),
-                    work: Work {
+                    work: SamplingCost {
                         tries,
                         words: 3 + 3 * tries,
                     },

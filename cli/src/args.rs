@@ -7,7 +7,7 @@ use eigenveil_shared::{
     about::About,
     api::{CreateStudy, Lambda, SparseSettings},
     enrolment::Enrolment,
-    estimate::Rank,
+    estimate::ComponentCount,
     mechanism::{Calibration, MechanismKind},
     preprocess::{Feature, Norm},
     study::{StudyDesign, StudyParams},
@@ -117,7 +117,7 @@ impl MechanismArgs {
             calibration: self.calibration,
             epsilon,
             delta: self.delta,
-            default_k: Rank::Auto,
+            default_k: ComponentCount::Auto,
             draft: false,
             enrolment: Enrolment::Open,
             about: About::default(),
@@ -211,12 +211,12 @@ impl TokenArgs {
 }
 
 /// `auto` or a whole number.
-pub(crate) fn rank(text: &str) -> Result<Rank, String> {
+pub(crate) fn rank(text: &str) -> Result<ComponentCount, String> {
     if text == "auto" {
-        return Ok(Rank::Auto);
+        return Ok(ComponentCount::Auto);
     }
     match text.parse::<usize>() {
-        Ok(k) if k > 0 => Ok(Rank::Fixed(k)),
+        Ok(k) if k > 0 => Ok(ComponentCount::Fixed(k)),
         _ => Err(format!(
             "k is {text:?}; it must be a whole number of at least 1, or auto"
         )),

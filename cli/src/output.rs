@@ -11,7 +11,7 @@ use eigenveil_figures::Figure;
 use eigenveil_shared::{
     estimate::{Estimate, SparseOutcome},
     mechanism::{Calibration, MechanismKind},
-    privacy::{PrivacyStatement, delta_text},
+    privacy::{PrivacyStatement, format_delta},
     study::StudyParams,
 };
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
@@ -146,7 +146,7 @@ pub(crate) fn budget_text(epsilon: f64, delta: f64) -> String {
     if delta == 0.0 {
         format!("epsilon {epsilon}, pure (delta 0)")
     } else {
-        format!("epsilon {epsilon}, delta {}", delta_text(delta))
+        format!("epsilon {epsilon}, delta {}", format_delta(delta))
     }
 }
 
@@ -195,7 +195,7 @@ pub(crate) fn centring_text(estimate: &Estimate) -> Option<String> {
 pub(crate) fn privacy_text(privacy: &PrivacyStatement) -> String {
     let holds = match privacy.true_epsilon {
         Some(epsilon) => budget_text((1e6 * epsilon).ceil() / 1e6, privacy.delta),
-        None => format!("nothing at delta {}", delta_text(privacy.delta)),
+        None => format!("nothing at delta {}", format_delta(privacy.delta)),
     };
     let mut text = format!(
         "mechanism    {}\nneighbours   {}\nclaimed      {}\ntrue epsilon {holds}\none report   {} bytes ({} of payload)\n\n{}",

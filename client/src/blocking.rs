@@ -10,7 +10,7 @@
 //! let study = client.fetch_study_pinned("0123456789abcdef0123456789abcdef", pinned)?;
 //! let mut ledger = Ledger::open("device.ledger")?;
 //! let row = Row::new(vec![0.5; study.params().dimension()]);
-//! ledger.take_part(&study.participant(), study.binding(), &row)?;
+//! ledger.participate(&study.reporter(), study.study_ref(), &row)?;
 //! let (sent, _failures) = blocking::send_owed(&mut ledger, &HttpSettings::default())?;
 //! println!("{} accepted, {} still owed", sent.accepted, sent.pending);
 //! # Ok(())
@@ -22,7 +22,7 @@
 use std::{future::Future, sync::Arc};
 
 use eigenveil_shared::{
-    api::{BatchReceipt, ReportReceipt},
+    api::{BatchResponse, ReportResponse},
     enrolment::ParticipantToken,
     report::Report,
     study::Fingerprint,
@@ -31,16 +31,19 @@ use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::{
     error::{Error, Result},
-    http::{self, HttpSettings, OwedFailure, Sent, Study, UploadFailure, UploadSettings, Uploader},
+    http::{
+        self, HttpSettings, SendFailure, Study, UploadFailure, UploadSettings, UploadSummary,
+        Uploader,
+    },
     ledger::Ledger,
     outbox::Outbox,
 };
 
 /// The runtime that does the waiting.
 #[derive(Clone, Debug)]
-struct Waiter(Arc<Runtime>);
+struct BlockingRuntime(Arc<Runtime>);
 
-impl Waiter {
+impl BlockingRuntime {
     fn new() -> Result<Self> {
         refuse_inside_a_runtime()?;
         // One thread for the network beside the caller's, which writes the outbox.
@@ -72,21 +75,24 @@ impl From<Error> for UploadFailure {
     fn from(error: Error) -> Self {
         Self {
             error,
-            summary: Sent::default(),
+            summary: UploadSummary::default(),
         }
     }
 }
 
 /// Sends everything the ledger owes: as [`http::send_owed`].
-pub fn send_owed(ledger: &mut Ledger, settings: &HttpSettings) -> Result<(Sent, Vec<OwedFailure>)> {
-    Waiter::new()?.wait(http::send_owed(ledger, settings))
+pub fn send_owed(
+    ledger: &mut Ledger,
+    settings: &HttpSettings,
+) -> Result<(UploadSummary, Vec<SendFailure>)> {
+    BlockingRuntime::new()?.wait(http::send_owed(ledger, settings))
 }
 
 /// [`http::StudyClient`] without `async`.
 #[derive(Clone, Debug)]
 pub struct StudyClient {
     client: http::StudyClient,
-    waiter: Waiter,
+    runtime: BlockingRuntime,
 }
 
 impl StudyClient {
@@ -98,7 +104,7 @@ impl StudyClient {
     /// As [`http::StudyClient::with_settings`].
     pub fn with_settings(server: &str, settings: &HttpSettings) -> Result<Self> {
         Ok(Self {
-            waiter: Waiter::new()?,
+            runtime: BlockingRuntime::new()?,
             client: http::StudyClient::with_settings(server, settings)?,
         })
     }
@@ -110,18 +116,18 @@ impl StudyClient {
 
     /// As [`http::StudyClient::fetch_study`].
     pub fn fetch_study(&self, id: &str) -> Result<Study> {
-        self.waiter.wait(self.client.fetch_study(id))
+        self.runtime.wait(self.client.fetch_study(id))
     }
 
     /// As [`http::StudyClient::fetch_study_pinned`].
     pub fn fetch_study_pinned(&self, id: &str, expected: Fingerprint) -> Result<Study> {
-        self.waiter
+        self.runtime
             .wait(self.client.fetch_study_pinned(id, expected))
     }
 
     /// As [`http::StudyClient::upload_one`].
-    pub fn upload_one(&self, study: &Study, report: &Report) -> Result<ReportReceipt> {
-        self.waiter.wait(self.client.upload_one(study, report))
+    pub fn upload_one(&self, study: &Study, report: &Report) -> Result<ReportResponse> {
+        self.runtime.wait(self.client.upload_one(study, report))
     }
 
     /// As [`http::StudyClient::upload_one_with_token`].
@@ -130,14 +136,14 @@ impl StudyClient {
         study: &Study,
         report: &Report,
         token: &ParticipantToken,
-    ) -> Result<ReportReceipt> {
-        self.waiter
+    ) -> Result<ReportResponse> {
+        self.runtime
             .wait(self.client.upload_one_with_token(study, report, token))
     }
 
     /// As [`http::StudyClient::upload_batch`].
-    pub fn upload_batch(&self, study: &Study, reports: &[Report]) -> Result<BatchReceipt> {
-        self.waiter.wait(self.client.upload_batch(study, reports))
+    pub fn upload_batch(&self, study: &Study, reports: &[Report]) -> Result<BatchResponse> {
+        self.runtime.wait(self.client.upload_batch(study, reports))
     }
 
     /// Sends an outbox: as [`Uploader::drain`].
@@ -146,9 +152,9 @@ impl StudyClient {
         study: &Study,
         outbox: &mut Outbox,
         settings: UploadSettings,
-        progress: impl FnMut(Sent),
-    ) -> Result<Sent, UploadFailure> {
+        progress: impl FnMut(UploadSummary),
+    ) -> Result<UploadSummary, UploadFailure> {
         let uploader = Uploader::new(&self.client, study, settings);
-        self.waiter.wait(uploader.drain(outbox, progress))
+        self.runtime.wait(uploader.drain(outbox, progress))
     }
 }

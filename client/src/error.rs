@@ -50,7 +50,7 @@ pub(crate) struct HttpFailure {
     pub(crate) code: Option<String>,
     pub(crate) retryable: bool,
     /// The server certainly did not act on the request.
-    pub(crate) not_acted_on: bool,
+    pub(crate) not_processed: bool,
     pub(crate) timeout: bool,
     pub(crate) retry_after: Option<Duration>,
 }
@@ -96,7 +96,7 @@ impl Error {
         Self::new(
             Kind::LedgerOtherRows,
             format!(
-                "ledger {}: the rows are not those it was used with before. It knows a participant by the number of the row: if row i is still the same participant, say so; if these are other people, use another ledger",
+                "ledger {}: this file differs from the ones it was used with. The ledger identifies participants by row number: if row i is still the same participant, say so; if these are other people, use another ledger",
                 path.display()
             ),
         )
@@ -142,7 +142,7 @@ impl Error {
         }
     }
 
-    /// The HTTP status, where there was an answer.
+    /// The HTTP status, where there was a response.
     pub fn status(&self) -> Option<u16> {
         self.failure().and_then(|failure| failure.status)
     }
@@ -168,12 +168,12 @@ impl Error {
     }
 
     /// Whether the outbox belongs to another study or server.
-    pub fn is_outbox_of_other_study(&self) -> bool {
+    pub fn is_study_mismatch(&self) -> bool {
         matches!(self.0.kind, Kind::OutboxOtherStudy)
     }
 
     /// Whether a ledger of rows was used with a file that it does not know.
-    pub fn is_ledger_of_other_rows(&self) -> bool {
+    pub fn is_row_file_mismatch(&self) -> bool {
         matches!(self.0.kind, Kind::LedgerOtherRows)
     }
 

@@ -1,11 +1,11 @@
 //! What every file of this crate has in common: created private and whole, locked while open, recognised
 //! by its application identifier, complete in itself at each commit.
 //!
-//! The files are SQLite databases. SQLite keeps a change in a log beside the file first, and finds the log by
-//! name: a file that is renamed, or opened by another name, has left its log behind. So nothing is given out
+//! The files are SQLite databases. SQLite keeps a change in a write-ahead log (WAL) beside the file first, and finds it
+//! by name: a file that is renamed, or opened by another name, has left its log behind. So nothing is given out
 //! before its change is in the file itself and synced (a checkpoint after each commit): a log holds at most
-//! one change, which nobody has seen yet. And each change has a random token and names the one before it, so
-//! that a log that is not of the file's last change is noticed and not applied.
+//! one change, which nobody has seen yet. And each change has a random revision number and
+//! names the one before it, so that a log that is not of the file's last change is noticed and not applied.
 
 use std::{
     cell::Cell,
@@ -30,7 +30,7 @@ const VERSION: i32 = 1;
 
 /// How a kind of file is recognised.
 #[derive(Debug)]
-pub(crate) struct Layout {
+pub(crate) struct FileSchema {
     /// What messages call it.
     pub(crate) name: &'static str,
     /// Tells it from any other SQLite file.
@@ -39,8 +39,8 @@ pub(crate) struct Layout {
     pub(crate) earlier_application_id: i32,
     /// What makes its tables, beside the one that every file of this crate has.
     pub(crate) tables: &'static [&'static str],
-    /// The table whose rows never go: their number is kept beside them.
-    pub(crate) counted: &'static str,
+    /// The append-only table. Its row count is stored separately, so that lost rows are noticed.
+    pub(crate) append_only_table: &'static str,
 }
 
 /// Why a change failed.
@@ -61,24 +61,24 @@ impl From<Error> for Failure {
     }
 }
 
-/// Token of the last change and of the one before it.
-type Tokens = ([u8; 16], [u8; 16]);
+/// Random numbers of the last change and of the one before it.
+type Revisions = ([u8; 16], [u8; 16]);
 
-impl Layout {
-    /// What makes all tables; `head` has the token of the last change, and how many rows must be there.
+impl FileSchema {
+    /// What makes all tables; `file_state` has the revision of the last change, and how many rows must be there.
     fn schema(&self) -> String {
-        let (tables, counted) = (self.tables.concat(), self.counted);
+        let (tables, counted) = (self.tables.concat(), self.append_only_table);
         format!(
             "{tables}
-             CREATE TABLE head (
-                 one INTEGER PRIMARY KEY CHECK (one = 1),
-                 token BLOB NOT NULL CHECK (length(token) = 16),
-                 previous BLOB NOT NULL CHECK (length(previous) = 16),
-                 counted INTEGER NOT NULL
+             CREATE TABLE file_state (
+                 id INTEGER PRIMARY KEY CHECK (id = 1),
+                 revision BLOB NOT NULL CHECK (length(revision) = 16),
+                 previous_revision BLOB NOT NULL CHECK (length(previous_revision) = 16),
+                 row_count INTEGER NOT NULL
              ) STRICT;
-             INSERT INTO head VALUES (1, randomblob(16), randomblob(16), 0);
+             INSERT INTO file_state VALUES (1, randomblob(16), randomblob(16), 0);
              CREATE TRIGGER {counted}_is_counted AFTER INSERT ON {counted}
-                 BEGIN UPDATE head SET counted = counted + 1; END;"
+                 BEGIN UPDATE file_state SET row_count = row_count + 1; END;"
         )
     }
 
@@ -91,7 +91,7 @@ impl Layout {
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
                 Error::locked(self.name, path)
             }
-            Some(ErrorCode::NotADatabase) => self.not_one(path),
+            Some(ErrorCode::NotADatabase) => self.wrong_kind_error(path),
             Some(ErrorCode::DatabaseCorrupt) => self.damaged(path, error),
             Some(ErrorCode::DiskFull) => Error::file(
                 self.name,
@@ -114,12 +114,12 @@ impl Layout {
                     self.name
                 ),
             )),
-            _ => Err(self.not_one(path)),
+            _ => Err(self.wrong_kind_error(path)),
         }
     }
 
     /// The error for a file that is none of this kind.
-    fn not_one(&self, path: &Path) -> Error {
+    fn wrong_kind_error(&self, path: &Path) -> Error {
         Error::file(
             self.name,
             path,
@@ -136,19 +136,19 @@ impl Layout {
             self.name,
             path,
             format_args!(
-                "the file is damaged: {what}; put back the log that was beside it ({}), if there was one, or the latest copy of the file",
+                "the file is damaged: {what}. Restore its write-ahead log ({}), if it had one, or the latest copy of the file",
                 beside(path, "-wal").display()
             ),
         )
     }
 
     /// The error for a file that holds nothing. It may have been emptied: a new one in its place would forget.
-    fn empty(&self, path: &Path) -> Error {
+    fn empty_file_error(&self, path: &Path) -> Error {
         Error::file(
             self.name,
             path,
             format_args!(
-                "the file is there but holds nothing: what was in it is lost, and a new {0} would not know it. Put the latest copy in its place; only if there never was a {0} here, remove the file and run again",
+                "the file is empty: its contents are lost, and a new {0} would not know them. Restore the latest copy; delete the file and run again only if there never was a {0} here",
                 self.name
             ),
         )
@@ -170,7 +170,7 @@ impl Layout {
                 self.name,
                 path,
                 format_args!(
-                    "there is no such file, but the log of one ({}): the file was moved away or lost. Put it back; only if there never was one here, remove the log",
+                    "there is no such file, but its write-ahead log is here ({}): the file was moved away or lost. Restore it; delete the log only if there never was a file here",
                     log.display()
                 ),
             ));
@@ -227,30 +227,30 @@ impl Layout {
     /// # Errors
     /// Locked, empty, damaged, none of this kind, of another version; known by more than one name; beside it
     /// a log that is not of its last change.
-    pub(crate) fn open(&'static self, path: &Path) -> Result<Store> {
+    pub(crate) fn open(&'static self, path: &Path) -> Result<LockedFile> {
         let at = std::path::absolute(path)
             .map_err(|error| Error::file(self.name, path, format_args!("{error}")))?;
-        let place = self.place(path, &at)?;
+        let id = self.identify(path, &at)?;
         // Others' files are not touched. (One made before 0.2.0 may have all it holds in its log.)
         let in_log = fs::metadata(beside(&real(&at), "-wal")).is_ok_and(|log| log.len() > 0);
         if !in_log && let Ok(id) = application_of(&at) {
             self.check_kind(path, id)?;
         }
         let connection = self.connect(path, &at);
-        let store = Store {
-            layout: self,
+        let store = LockedFile {
+            schema: self,
             path: path.to_owned(),
             at,
-            place,
+            id,
             connection: connection.map_err(|failure| self.error_of(path, failure))?,
-            unsettled: Cell::new(true),
+            wal_pending: Cell::new(true),
         };
         store.check()?;
         Ok(store)
     }
 
     /// Which file this is, of which there must be one name: SQLite's log goes by the name.
-    fn place(&self, path: &Path, at: &Path) -> Result<Place> {
+    fn identify(&self, path: &Path, at: &Path) -> Result<FileId> {
         let found = match fs::metadata(at) {
             Ok(found) if found.is_file() => found,
             Ok(_) => return Err(Error::file(self.name, path, "it is not a file")),
@@ -260,9 +260,9 @@ impl Layout {
             Err(error) => return Err(Error::file(self.name, path, error)),
         };
         if found.len() == 0 {
-            return Err(self.empty(path));
+            return Err(self.empty_file_error(path));
         }
-        let (place, names) = identity(&found);
+        let (id, names) = identity(&found);
         if names > 1 {
             return Err(Error::file(
                 self.name,
@@ -283,7 +283,7 @@ impl Layout {
                 ),
             ));
         }
-        Ok(place)
+        Ok(id)
     }
 
     /// A connection with the lock. A file of another kind is left as it is.
@@ -305,7 +305,7 @@ impl Layout {
         // A report that was acknowledged is overwritten, not left in free space.
         connection.pragma_update(None, "secure_delete", true)?;
         connection.pragma_update(None, "temp_store", "MEMORY")?;
-        // `Store::settle` does it, where its failure is seen.
+        // `LockedFile::settle` does it, where its failure is seen.
         connection.pragma_update(None, "wal_autocheckpoint", 0)?;
         connection.execute_batch("BEGIN EXCLUSIVE; COMMIT")?;
         Ok(connection)
@@ -321,24 +321,24 @@ impl Layout {
 }
 
 /// A file that is open and locked.
-pub(crate) struct Store {
-    layout: &'static Layout,
+pub(crate) struct LockedFile {
+    schema: &'static FileSchema,
     /// As the caller named it.
     path: PathBuf,
     at: PathBuf,
-    place: Place,
+    id: FileId,
     connection: Connection,
     /// Whether the log may hold something that the file does not.
-    unsettled: Cell<bool>,
+    wal_pending: Cell<bool>,
 }
 
-impl fmt::Debug for Store {
+impl fmt::Debug for LockedFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.path.display())
     }
 }
 
-impl Store {
+impl LockedFile {
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -377,48 +377,48 @@ impl Store {
         read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
     ) -> Result<T> {
         self.first(query, values, read)?.ok_or_else(|| {
-            self.layout
+            self.schema
                 .damaged(&self.path, "something that every one has is missing")
         })
     }
 
     /// The error for a failed statement.
     pub(crate) fn failed(&self, error: &rusqlite::Error) -> Error {
-        self.layout.failed(&self.path, error)
+        self.schema.failed(&self.path, error)
     }
 
     /// Looks at log and file, and leaves the log empty.
     fn check(&self) -> Result<()> {
         let sqlite = |error| self.failed(&error);
-        let layout = self.layout;
+        let schema = self.schema;
         let version: i32 = self
             .connection
             .pragma_query_value(None, "user_version", |r| r.get(0))
             .map_err(sqlite)?;
         if version > VERSION {
             return Err(Error::file(
-                layout.name,
+                schema.name,
                 &self.path,
                 format_args!(
-                    "the file was made by a later Eigenveil: it has layout version {version} but this program knows {VERSION}; update it"
+                    "the file was made by a later Eigenveil: it has schema version {version} but this program knows {VERSION}; update it"
                 ),
             ));
         }
         if version < 1 {
-            return Err(layout.empty(&self.path));
+            return Err(schema.empty_file_error(&self.path));
         }
         // The log belongs to the file if the file has the log's last change, or the one before it. (Of a file
         // that cannot be read without its log there is nothing to be learned.)
-        let (token, previous) = tokens(&self.connection).map_err(sqlite)?;
-        if let Ok((in_file, _)) = self.tokens_of_file()
-            && in_file != token
+        let (revision, previous) = revisions(&self.connection).map_err(sqlite)?;
+        if let Ok((in_file, _)) = self.revisions_of_file()
+            && in_file != revision
             && in_file != previous
         {
             return Err(Error::file(
-                layout.name,
+                schema.name,
                 &self.path,
                 format_args!(
-                    "the log beside it ({}) does not belong to its last change: the file was used elsewhere without the log, or another one was put in its place. Nothing was given out that only a log holds: move the log away and run again",
+                    "the write-ahead log beside it ({}) does not match its last change: the file was used elsewhere without the log, or replaced. Nothing that is only in a log has been given out: move the log away and run again",
                     beside(&self.at, "-wal").display()
                 ),
             ));
@@ -428,18 +428,18 @@ impl Store {
             .pragma_query_value(None, "integrity_check", |row| row.get(0))
             .map_err(sqlite)?;
         if found != "ok" {
-            return Err(layout.damaged(&self.path, found));
+            return Err(schema.damaged(&self.path, found));
         }
         let count = format!(
-            "SELECT counted, (SELECT count(*) FROM {}) FROM head",
-            layout.counted
+            "SELECT row_count, (SELECT count(*) FROM {}) FROM file_state",
+            schema.append_only_table
         );
-        let (said, counted): (i64, i64) =
+        let (recorded, found): (i64, i64) =
             self.one(&count, [], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        if said != counted {
-            return Err(layout.damaged(
+        if recorded != found {
+            return Err(schema.damaged(
                 &self.path,
-                format_args!("it holds {counted} entries and should hold {said}"),
+                format_args!("it holds {found} entries and should hold {recorded}"),
             ));
         }
         self.settle()?;
@@ -449,27 +449,27 @@ impl Store {
             .map_err(sqlite)
     }
 
-    /// The tokens in the file alone, whatever a log says.
+    /// The revisions in the file alone, whatever a log says.
     ///
     /// By a second connection and not by reading the file: to close a file that this process has locked
     /// elsewhere would give up that lock (POSIX), which SQLite knows how to avoid.
-    fn tokens_of_file(&self) -> rusqlite::Result<Tokens> {
-        tokens(&without_its_log(&self.at)?)
+    fn revisions_of_file(&self) -> rusqlite::Result<Revisions> {
+        revisions(&without_its_log(&self.at)?)
     }
 
     /// Makes one change, all of it or nothing, that is in the file and on the disk when this returns.
     ///
     /// # Errors
     /// Those of the change; the file could not be written, or has been moved. After an error nothing of the
-    /// change may be given out before [`Store::settle`].
+    /// change may be given out before [`LockedFile::settle`].
     pub(crate) fn write<T>(
         &mut self,
         change: impl FnOnce(&Transaction<'_>) -> Result<T, Failure>,
     ) -> Result<T> {
-        self.check_place()?;
+        self.check_not_moved()?;
         let done = self
             .try_write(change)
-            .map_err(|failure| self.layout.error_of(&self.path, failure))?;
+            .map_err(|failure| self.schema.error_of(&self.path, failure))?;
         self.settle()?;
         Ok(done)
     }
@@ -481,33 +481,33 @@ impl Store {
         let transaction = self.connection.transaction()?;
         let done = change(&transaction)?;
         transaction.execute(
-            "UPDATE head SET previous = token, token = randomblob(16)",
+            "UPDATE file_state SET previous_revision = revision, revision = randomblob(16)",
             [],
         )?;
-        self.unsettled.set(true);
+        self.wal_pending.set(true);
         transaction.commit()?;
         Ok(done)
     }
 
     /// Brings what a log holds into the file, synced, and empties the log. Before anything is given out.
     pub(crate) fn settle(&self) -> Result<()> {
-        if !self.unsettled.get() {
+        if !self.wal_pending.get() {
             return Ok(());
         }
         let busy: i64 = self.one("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
         if busy != 0 {
-            return Err(Error::locked(self.layout.name, &self.path));
+            return Err(Error::locked(self.schema.name, &self.path));
         }
-        self.unsettled.set(false);
+        self.wal_pending.set(false);
         Ok(())
     }
 
     /// Refuses to go on with a file that has another name now: its log would stay at the old one.
-    fn check_place(&self) -> Result<()> {
+    fn check_not_moved(&self) -> Result<()> {
         match fs::metadata(&self.at) {
-            Ok(found) if identity(&found) == (self.place, 1) => Ok(()),
+            Ok(found) if identity(&found) == (self.id, 1) => Ok(()),
             _ => Err(Error::file(
-                self.layout.name,
+                self.schema.name,
                 &self.path,
                 "the file was moved, replaced or linked to while it was open; nothing was written: open it again at its one present name",
             )),
@@ -515,10 +515,12 @@ impl Store {
     }
 }
 
-fn tokens(connection: &Connection) -> rusqlite::Result<Tokens> {
-    connection.query_row("SELECT token, previous FROM head", [], |row| {
-        Ok((row.get(0)?, row.get(1)?))
-    })
+fn revisions(connection: &Connection) -> rusqlite::Result<Revisions> {
+    connection.query_row(
+        "SELECT revision, previous_revision FROM file_state",
+        [],
+        |row| Ok((row.get(0)?, row.get(1)?)),
+    )
 }
 
 fn set_wal(connection: &Connection) -> rusqlite::Result<()> {
@@ -529,18 +531,18 @@ fn set_wal(connection: &Connection) -> rusqlite::Result<()> {
 }
 
 /// Device and number of a file: the same for all its names.
-type Place = (u64, u64);
+type FileId = (u64, u64);
 
 /// Which file this is, and how many names it has.
 #[cfg(unix)]
-fn identity(found: &fs::Metadata) -> (Place, u64) {
+fn identity(found: &fs::Metadata) -> (FileId, u64) {
     use std::os::unix::fs::MetadataExt;
     ((found.dev(), found.ino()), found.nlink())
 }
 
 /// Not known here: as if every file had one name and kept it.
 #[cfg(not(unix))]
-fn identity(_: &fs::Metadata) -> (Place, u64) {
+fn identity(_: &fs::Metadata) -> (FileId, u64) {
     ((0, 0), 1)
 }
 

@@ -1,14 +1,14 @@
 //! Eigenveil's device SDK and the analyst's API client.
 //!
 //! ```text
-//! Row ─▶ Ledger::take_part ─────────────────────────▶ http::send_owed ─▶ server
+//! Row ─▶ Ledger::participate ─────────────────────────▶ http::send_owed ─▶ server
 //!        (limits, prepare, perturb, charge, durable)  (retries send the same bytes)
 //! ```
 //!
 //! * [`Ledger`] is the device's file: one participant, many studies, for years. It takes part in a
 //!   study once, within limits that the device's owner sets, and gives a [`Receipt`] that a person can
 //!   read.
-//! * [`Participant`] turns one raw row into one perturbed report. It takes no random generator: the
+//! * [`Reporter`] turns one raw row into one perturbed report. It takes no random generator: the
 //!   noise always comes from the operating system.
 //! * [`Outbox`] is the other way round, one study and many participants: for a program that reports
 //!   the rows of many. A participant that is in the outbox is never given a second report, whatever
@@ -24,7 +24,7 @@
 //! # One device, start to end
 //!
 //! ```
-//! use eigenveil_client::{Ledger, Limits, Participant, StudyRef};
+//! use eigenveil_client::{Ledger, Limits, Reporter, StudyRef};
 //! use eigenveil_shared::{
 //!     mechanism::MechanismKind, preprocess::Row, privacy::Budget,
 //!     study::{StudyDesign, StudyParams},
@@ -33,18 +33,18 @@
 //! # let folder = tempfile::tempdir()?;
 //! # let path = folder.path().join("device.ledger");
 //! let params = StudyParams::freeze(StudyDesign::new(MechanismKind::DiscreteGaussian, 3, Budget::approximate(1.0, 1e-6)?))?;
-//! let binding = StudyRef::new("http://localhost:8080", "0123456789abcdef0123456789abcdef", &params);
-//! let participant = Participant::new(params);
+//! let study_ref = StudyRef::new("http://localhost:8080", "0123456789abcdef0123456789abcdef", &params);
+//! let reporter = Reporter::new(params);
 //!
 //! let mut ledger = Ledger::open(&path)?;
 //! // The owner's choice, once; there are defaults.
 //! ledger.set_limits(Limits::new(2.0, 8.0, 1e-5)?)?;
 //! // Charged and durable when this returns; called again, it gives the same report.
 //! let row = Row::new(vec![3.0, 0.0, 4.0]);
-//! ledger.take_part(&participant, &binding, &row)?;
+//! ledger.participate(&reporter, &study_ref, &row)?;
 //! for owed in ledger.owed()? {
-//!     // Send `owed.report` to `owed.binding` (or leave all of this to `http::send_owed`), then:
-//!     ledger.acknowledge(owed.report.id)?;
+//!     // Send `owed.report` to `owed.study_ref` (or leave all of this to `http::send_owed`), then:
+//!     ledger.record_acknowledged(owed.report.id)?;
 //! }
 //! assert!(ledger.receipt()?.to_string().contains("charged epsilon 1, delta 1e-6"));
 //! # Ok(())
@@ -59,7 +59,7 @@
 //!
 //! Without `http` no HTTP, TLS or async crate is compiled: a device with its own transport sends
 //! [`eigenveil_shared::codec::encode_report`] of what [`Ledger::owed`] gives and calls
-//! [`Ledger::acknowledge`] (or the same of [`Outbox`]).
+//! [`Ledger::record_acknowledged`] (or the same of [`Outbox`]).
 //!
 //! # Errors
 //!
@@ -77,7 +77,7 @@ mod file;
 pub mod http;
 pub mod ledger;
 pub mod outbox;
-pub mod participant;
+pub mod reporter;
 
 #[cfg(feature = "http")]
 pub mod blocking;
@@ -85,8 +85,8 @@ pub mod blocking;
 pub use eigenveil_shared::clock::{Clock, SystemClock};
 pub use error::{Error, Result};
 pub use ledger::{
-    EntryState, Ledger, Limits, OwedReport, Participation, Receipt, ReceiptEntry, RowFileDigest,
-    RowLedger, RowReceipt, RowStudy, Spent, Told,
+    EntryState, Ledger, LedgerReport, Limits, Participation, PrivacyCost, Receipt, ReceiptEntry,
+    RowFileDigest, RowLedger, RowReceipt, RowStudy, StudyTerms,
 };
 pub use outbox::{Outbox, OutboxCounts, PendingReport, RefusedEntry, StudyRef};
-pub use participant::{Participant, PreparedReport};
+pub use reporter::{PreparedReport, Reporter};

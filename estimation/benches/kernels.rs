@@ -64,7 +64,7 @@ fn accumulate() {
         };
         // The numbers are checked, the length of the whole is not: `server/benches/ingest` has both.
         let none = Fingerprint([0; 32]);
-        let shape = ReportFormat::of_no_study(none, PayloadKind::Floats, payload.len());
+        let shape = ReportFormat::without_params(none, PayloadKind::Floats, payload.len());
         measure(
             &format!("accumulate/report/{p}"),
             101,

@@ -3,7 +3,7 @@
 use eigenveil_shared::{
     Error, ErrorCode, Result,
     mechanism::{
-        Decoding, MechanismSpec, Numbers, Payload, PayloadKind,
+        Decoding, Mechanism, PackedValues, Payload, PayloadKind,
         double_cap::{Seed, expand},
     },
     packed::{PackedSymmetric, packed_index, packed_len},
@@ -84,7 +84,7 @@ impl Accumulator {
     ///
     /// # Errors
     /// `wrong-payload-length` for a payload of another dimension. The sum is then as before.
-    pub fn add<N: Numbers>(&mut self, numbers: &N) -> Result<()> {
+    pub fn add<N: PackedValues>(&mut self, numbers: &N) -> Result<()> {
         let (bytes, expected) = (numbers.bytes(), packed_len(self.dimension()));
         if bytes.len() != expected {
             return Err(Error::new(
@@ -104,12 +104,12 @@ impl Accumulator {
     }
 
     /// Turns a sum of payloads into a sum of decoded reports.
-    pub(crate) fn decode(&mut self, mechanism: &MechanismSpec) {
+    pub(crate) fn decode(&mut self, mechanism: &Mechanism) {
         self.decode_rows(mechanism, self.dimension());
     }
 
     /// The same for sums of some rows (and their columns) of reports of dimension `reports`.
-    pub(crate) fn decode_rows(&mut self, mechanism: &MechanismSpec, reports: usize) {
+    pub(crate) fn decode_rows(&mut self, mechanism: &Mechanism, reports: usize) {
         let p = self.dimension();
         let diagonal = (0..p).map(|i| packed_index(p, i, i));
         match mechanism.decoding() {
@@ -228,7 +228,7 @@ impl ReportSum {
     ///
     /// # Errors
     /// `invalid-dimension` for p = 0.
-    pub fn new(mechanism: &MechanismSpec, p: usize) -> Result<Self> {
+    pub fn new(mechanism: &Mechanism, p: usize) -> Result<Self> {
         Ok(match mechanism.payload_kind() {
             PayloadKind::Seed => ReportSum::Seeds(SeedSum::new(p)?),
             PayloadKind::Floats => ReportSum::Floats(Accumulator::new(p)?),
@@ -279,7 +279,7 @@ mod tests {
     use super::*;
 
     fn shape(p: usize, payload_kind: PayloadKind) -> ReportFormat {
-        ReportFormat::of_no_study(Fingerprint([0; 32]), payload_kind, payload_kind.len(p))
+        ReportFormat::without_params(Fingerprint([0; 32]), payload_kind, payload_kind.len(p))
     }
 
     fn floats(numbers: &[f32]) -> Result<Payload<Vec<u8>>> {

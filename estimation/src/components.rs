@@ -3,7 +3,7 @@
 use eigenveil_shared::{
     Error, Result,
     api::{Lambda, SparseSettings},
-    estimate::{BucketAgreement, Rank, SparseOutcome, Verdict},
+    estimate::{BucketAgreement, ComponentCount, SparseOutcome, Verdict},
 };
 use nalgebra::DMatrix;
 
@@ -54,18 +54,18 @@ fn compare_buckets(
 ///
 /// ```
 /// use eigenveil_estimation::{accumulate::Accumulator, components::principal_components, moment::NoisyMoment};
-/// use eigenveil_shared::{estimate::Rank, mechanism::NoiseModel, packed::PackedSymmetric};
+/// use eigenveil_shared::{estimate::ComponentCount, mechanism::NoiseModel, packed::PackedSymmetric};
 /// let mut sum = PackedSymmetric::zeros(3);
 /// sum.add_outer(&[0.0, 1.0, 0.0], 1000.0);
 /// let noise = NoiseModel::gaussian(1.0);
 /// let moment = NoisyMoment::from_buckets(vec![Accumulator::from_parts(sum, 1000)?], noise)?;
-/// let findings = principal_components(&moment, Rank::Auto, "ε = 1")?;
+/// let findings = principal_components(&moment, ComponentCount::Auto, "ε = 1")?;
 /// assert_eq!(findings.vectors.as_slice(), &[0.0, 1.0, 0.0]);
 /// # Ok::<(), eigenveil_shared::Error>(())
 /// ```
 pub fn principal_components(
     moment: &NoisyMoment,
-    rank: Rank,
+    rank: ComponentCount,
     setting: &str,
 ) -> Result<ComponentsReport> {
     principal(moment, rank, setting, true)
@@ -74,7 +74,7 @@ pub fn principal_components(
 /// The same, optionally without error bars and comparison of buckets.
 pub(crate) fn principal(
     moment: &NoisyMoment,
-    rank: Rank,
+    rank: ComponentCount,
     setting: &str,
     with_bars: bool,
 ) -> Result<ComponentsReport> {
@@ -82,8 +82,8 @@ pub(crate) fn principal(
     let decomposed = LazySpectrum::new(&dense)?;
     let spectrum = decomposed.values().to_vec();
     let k = match rank {
-        Rank::Fixed(k) => checked_rank(k, spectrum.len())?,
-        Rank::Auto => {
+        ComponentCount::Fixed(k) => checked_rank(k, spectrum.len())?,
+        ComponentCount::Auto => {
             Floor::from_eigenvalues(&spectrum, moment.noise(), moment.n())?.components_above
         }
     };
@@ -131,7 +131,7 @@ pub(crate) fn principal(
 /// Reaching the iteration cap is a warning, and `converged` is false.
 pub fn sparse_components(
     moment: &NoisyMoment,
-    rank: Rank,
+    rank: ComponentCount,
     settings: &SparseSettings,
     setting: &str,
     cancel: Cancel<'_>,
@@ -141,8 +141,8 @@ pub fn sparse_components(
     let resolved = resolve_lambda(settings, moment.noise(), p, moment.n())?;
     let spectrum: Vec<f64> = symmetric_eigenvalues(&dense)?.iter().copied().collect();
     let k = match rank {
-        Rank::Fixed(k) => checked_rank(k, p)?,
-        Rank::Auto => Floor::from_eigenvalues(&spectrum, moment.noise(), moment.n())?
+        ComponentCount::Fixed(k) => checked_rank(k, p)?,
+        ComponentCount::Auto => Floor::from_eigenvalues(&spectrum, moment.noise(), moment.n())?
             .components_above
             .max(1),
     };
@@ -303,23 +303,27 @@ mod tests {
         (moment, truth, population.support().to_vec())
     }
 
-    fn sparse(moment: &NoisyMoment, rank: Rank, settings: &SparseSettings) -> ComponentsReport {
+    fn sparse(
+        moment: &NoisyMoment,
+        rank: ComponentCount,
+        settings: &SparseSettings,
+    ) -> ComponentsReport {
         sparse_components(moment, rank, settings, "ε = 1", Cancel::NEVER).unwrap()
     }
 
     #[test]
     fn sparsity_beats_plain_pca_and_is_judged() {
         let (moment, truth, rows) = noisy(120, 8, 3.0);
-        let plain = principal_components(&moment, Rank::Fixed(2), "ε = 1").unwrap();
+        let plain = principal_components(&moment, ComponentCount::Fixed(2), "ε = 1").unwrap();
         let settings = SparseSettings {
             lambda: Lambda::Fixed(0.02),
             refit: true,
             ..SparseSettings::default()
         };
-        let automatic = sparse(&moment, Rank::Auto, &settings);
+        let automatic = sparse(&moment, ComponentCount::Auto, &settings);
         let above = plain.floor_report.floor.components_above;
         assert_eq!(automatic.vectors.ncols(), above.max(1));
-        let sparse = sparse(&moment, Rank::Fixed(2), &settings);
+        let sparse = sparse(&moment, ComponentCount::Fixed(2), &settings);
         let outcome = sparse.sparse.as_ref().unwrap();
         assert!(outcome.converged && outcome.refit);
         assert!(outcome.support.len() >= 6 && outcome.support.iter().all(|row| rows.contains(row)));
@@ -340,12 +344,12 @@ mod tests {
     #[test]
     fn nothing_above_the_noise_gives_no_component_and_a_warning() {
         let (moment, ..) = noisy(40, 4, 300.0);
-        let plain = principal_components(&moment, Rank::Auto, "ε = 0.01").unwrap();
+        let plain = principal_components(&moment, ComponentCount::Auto, "ε = 0.01").unwrap();
         assert_eq!(plain.vectors.ncols(), 0);
         assert_eq!(plain.floor_report.expected_error, 0.0);
         let warning = &plain.floor_report.warnings[0];
         assert!(warning.starts_with("At n = 100,000 and ε = 0.01 no component"));
-        let sparse = sparse(&moment, Rank::Auto, &SparseSettings::default());
+        let sparse = sparse(&moment, ComponentCount::Auto, &SparseSettings::default());
         assert_eq!(sparse.vectors.ncols(), 1);
         assert!(!sparse.floor_report.warnings.is_empty());
     }
@@ -354,7 +358,11 @@ mod tests {
     #[test]
     fn pure_noise_stops_early_with_a_warning() {
         let (moment, ..) = noisy(60, 4, 300.0);
-        let drowned = sparse(&moment, Rank::Fixed(2), &SparseSettings::default());
+        let drowned = sparse(
+            &moment,
+            ComponentCount::Fixed(2),
+            &SparseSettings::default(),
+        );
         let outcome = drowned.sparse.unwrap();
         let negligible = fantope::negligible_gap(moment.noise(), 2, N);
         assert!(!outcome.converged && outcome.iterations < 1_000);
@@ -371,7 +379,7 @@ mod tests {
             tolerance: 1e-12,
             ..SparseSettings::default()
         };
-        let capped = sparse(&moment, Rank::Fixed(2), &short);
+        let capped = sparse(&moment, ComponentCount::Fixed(2), &short);
         assert!(!capped.sparse.unwrap().converged);
         let said = capped.floor_report.warnings.join(" ");
         assert!(said.contains("limit of 2 iterations"), "{said}");
@@ -381,19 +389,20 @@ mod tests {
             tolerance: 1e-12,
             ..SparseSettings::default()
         };
-        let (rank, cancel) = (Rank::Fixed(2), Cancel::when(&third));
+        let (rank, cancel) = (ComponentCount::Fixed(2), Cancel::when(&third));
         let cancelled = sparse_components(&moment, rank, &long, "ε = 1", cancel).unwrap_err();
         assert_eq!(cancelled.detail(), "the estimate was cancelled");
         assert_eq!(asked.get(), 4);
         for k in [0, 61] {
-            let error = principal_components(&moment, Rank::Fixed(k), "").unwrap_err();
+            let error = principal_components(&moment, ComponentCount::Fixed(k), "").unwrap_err();
             assert_eq!(error.code(), ErrorCode::InvalidRequest);
         }
         let cv = SparseSettings {
             lambda: Lambda::CrossValidated,
             ..SparseSettings::default()
         };
-        let error = sparse_components(&moment, Rank::Fixed(1), &cv, "", Cancel::NEVER).unwrap_err();
+        let error = sparse_components(&moment, ComponentCount::Fixed(1), &cv, "", Cancel::NEVER)
+            .unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidRequest);
         let why = "needs 5 buckets with reports and there are 1";
         assert!(error.detail().contains(why), "{error}");

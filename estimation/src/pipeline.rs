@@ -5,7 +5,7 @@ use std::time::Instant;
 use eigenveil_shared::{
     Error, Result,
     api::SparseSettings,
-    estimate::{Estimate, FeasibilityCheck, Rank},
+    estimate::{ComponentCount, Estimate, FeasibilityCheck},
     privacy::{PrivacyStatement, delta_warning},
     study::StudyParams,
 };
@@ -40,7 +40,7 @@ pub struct Request<'a> {
     /// Name of the study.
     pub name: &'a str,
     /// Components requested.
-    pub k: Rank,
+    pub k: ComponentCount,
     /// Row-sparse components with these settings; without, PCA.
     pub sparse: Option<&'a SparseSettings>,
     /// Bytes that adding up seeds, or reading them twice, may take.
@@ -151,7 +151,7 @@ fn document(
     params: &StudyParams,
     name: &str,
     n: u64,
-    k: Rank,
+    k: ComponentCount,
     findings: ComponentsReport,
 ) -> Estimate {
     let ComponentsReport {
@@ -244,7 +244,7 @@ mod tests {
         let shape = ReportFormat::new(&params);
         let mut sum = Accumulator::new(3).unwrap();
         for _ in 0..100 {
-            let bytes = params.mechanism().release(&row).unwrap();
+            let bytes = params.mechanism().perturb(&row).unwrap();
             let Payload::Floats(numbers) = shape.payload(&bytes[..]).unwrap() else {
                 panic!("{:?}", shape.payload_kind());
             };
@@ -252,7 +252,7 @@ mod tests {
         }
         let request = Request {
             name: "three",
-            k: Rank::Fixed(2),
+            k: ComponentCount::Fixed(2),
             sparse: None,
             memory_bytes: 1 << 30,
             stream_from: usize::MAX,

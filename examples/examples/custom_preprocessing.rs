@@ -3,7 +3,7 @@
 //!
 //! `cargo run -p eigenveil-examples --example custom_preprocessing`
 
-use eigenveil_client::Participant;
+use eigenveil_client::Reporter;
 use eigenveil_shared::{
     mechanism::MechanismKind,
     preprocess::{Feature, Norm, Row},
@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             Budget::approximate(2.0, 1e-7)?,
         )
     })?;
-    let participant = Participant::new(params);
+    let reporter = Reporter::new(params);
     for usage in [
         Usage {
             minutes_per_day: 42.0,
@@ -66,8 +66,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             country: None,
         },
     ] {
-        let prepared = participant.report(&features(&usage))?;
-        match prepared.notice() {
+        let prepared = reporter.report(&features(&usage))?;
+        match prepared.local_warning() {
             None => println!(
                 "a report of {} payload bytes",
                 prepared.report().payload.len()

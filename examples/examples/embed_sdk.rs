@@ -26,13 +26,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             .collect(),
     );
     // Charge and report are on the disk, together, when this returns; asked again it gives the same report.
-    let outcome = ledger.take_part(&study.participant(), study.binding(), &row)?;
+    let outcome = ledger.participate(&study.reporter(), study.study_ref(), &row)?;
     if let Participation::New {
-        notice: Some(notice),
+        local_warning: Some(local_warning),
         ..
     } = &outcome
     {
-        eprintln!("the row could not be used and the zero row was sent for it: {notice}");
+        eprintln!("the row could not be used and the zero row was sent for it: {local_warning}");
     }
     let (sent, _failures) = blocking::send_owed(&mut ledger, &HttpSettings::default())?;
     println!(

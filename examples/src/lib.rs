@@ -12,3 +12,8 @@
 #[doc = include_str!("../../README.md")]
 #[cfg(doctest)]
 pub struct Readme;
+
+/// The snippet of the guide for app developers.
+#[doc = include_str!("../../docs/embed-the-sdk.md")]
+#[cfg(doctest)]
+pub struct EmbedTheSdk;

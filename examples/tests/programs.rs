@@ -42,9 +42,9 @@ fn custom_preprocessing_reports_every_user() {
 async fn the_sdk_reports_to_a_server_in_an_own_application() {
     use eigenveil_client::{
         Ledger,
-        http::{OperatorClient, Token},
+        http::{BearerToken, OperatorClient},
     };
-    use eigenveil_shared::{api::CreateStudy, estimate::Rank, mechanism::MechanismKind};
+    use eigenveil_shared::{api::CreateStudy, estimate::ComponentCount, mechanism::MechanismKind};
 
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
@@ -63,7 +63,7 @@ async fn the_sdk_reports_to_a_server_in_an_own_application() {
 
     let analyst = OperatorClient::new(
         &url,
-        &Token::from_file(data.join("operator.token")).unwrap(),
+        &BearerToken::from_file(data.join("operator.token")).unwrap(),
     )
     .unwrap();
     let study = analyst
@@ -77,7 +77,7 @@ async fn the_sdk_reports_to_a_server_in_an_own_application() {
             calibration: Default::default(),
             epsilon: 1.0,
             delta: None,
-            default_k: Rank::Auto,
+            default_k: ComponentCount::Auto,
             draft: false,
             enrolment: eigenveil_shared::enrolment::Enrolment::Open,
             about: Default::default(),

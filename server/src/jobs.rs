@@ -15,7 +15,7 @@ use std::{
 use eigenveil_estimation::{self as estimation, Cancel, Source, linalg::Threads};
 use eigenveil_shared::{
     Error, ErrorCode, Result,
-    api::{EstimateDocument, EstimateRequest, Problem},
+    api::{EstimateJob, EstimateRequest, Problem},
     estimate::Estimate,
     mechanism::PayloadKind,
 };
@@ -120,11 +120,7 @@ impl EstimateQueue {
         })
     }
 
-    pub(crate) async fn add(
-        &self,
-        study: &Study,
-        request: EstimateRequest,
-    ) -> Result<EstimateDocument> {
+    pub(crate) async fn add(&self, study: &Study, request: EstimateRequest) -> Result<EstimateJob> {
         let control = Arc::clone(&self.control);
         self.store
             .add_estimate(study, request, move || control.wake())
@@ -136,7 +132,7 @@ impl EstimateQueue {
         self.control.wake();
     }
 
-    pub(crate) async fn cancel(&self, study: &Study, number: u64) -> Result<EstimateDocument> {
+    pub(crate) async fn cancel(&self, study: &Study, number: u64) -> Result<EstimateJob> {
         let control = Arc::clone(&self.control);
         self.store
             .cancel_estimate(study, number, move |job| {

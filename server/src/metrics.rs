@@ -72,7 +72,7 @@ pub(crate) struct Metrics {
     commit_seconds: Histogram,
     commit_reports: Histogram,
     commit_failures: Counter,
-    estimate_seconds: Family<Label, Histogram, fn() -> Histogram>,
+    estimate_duration: Family<Label, Histogram, fn() -> Histogram>,
     // The rest is measured when the metrics are read.
     studies: Family<Label, Gauge>,
     pub(crate) estimates_waiting: Gauge,
@@ -111,7 +111,7 @@ impl Metrics {
             commit_reports: Histogram::new(exponential_buckets(1.0, 4.0, 8)),
             commit_failures: Counter::default(),
             // 10 ms to 3 hours.
-            estimate_seconds: Family::new_with_constructor(|| {
+            estimate_duration: Family::new_with_constructor(|| {
                 Histogram::new(exponential_buckets(0.01, 4.0, 11))
             }),
             studies: Family::default(),
@@ -123,7 +123,7 @@ impl Metrics {
             resident_bytes: Gauge::default(),
         };
         for end in EstimateEnd::ALL {
-            drop(metrics.estimate_seconds.get_or_create(&end.label()));
+            drop(metrics.estimate_duration.get_or_create(&end.label()));
         }
         Arc::new(metrics.registered(max_queued_requests))
     }
@@ -163,10 +163,10 @@ impl Metrics {
             self.commit_failures.clone(),
         );
         registry.register_with_unit(
-            "estimate",
+            "estimate_duration",
             "Time an estimate took, by outcome",
             Unit::Seconds,
-            self.estimate_seconds.clone(),
+            self.estimate_duration.clone(),
         );
         registry.register("studies", "Studies by state", self.studies.clone());
         let capacity = Gauge::default();
@@ -268,7 +268,7 @@ impl Metrics {
     }
 
     pub(crate) fn estimate_ended(&self, end: EstimateEnd, took: Duration) {
-        let histogram = self.estimate_seconds.get_or_create(&end.label());
+        let histogram = self.estimate_duration.get_or_create(&end.label());
         histogram.observe(took.as_secs_f64());
     }
 

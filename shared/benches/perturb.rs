@@ -38,7 +38,7 @@ fn report(name: &str, params: &StudyParams, samples: usize, units: Option<(usize
     measure(name, samples, units, || {
         let row = params.preprocessor().prepare(black_box(&raw));
         let row = row.expect("usable");
-        black_box(params.mechanism().release(&row).expect("randomness"));
+        black_box(params.mechanism().perturb(&row).expect("randomness"));
     });
 }
 
@@ -113,7 +113,7 @@ fn encode_decode() {
         let report = Report {
             id: ReportId::from_parts(1 << 40, [7; 16]),
             fingerprint: shape.fingerprint(),
-            payload: params.mechanism().release(&row).expect("randomness"),
+            payload: params.mechanism().perturb(&row).expect("randomness"),
         };
         let bytes = codec::encode_report(&report);
         println!("p = {p}: {} bytes moved a report", bytes.len());

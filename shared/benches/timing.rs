@@ -135,7 +135,7 @@ fn measure(kind: MechanismKind, epsilon: f64, p: usize, pair: &Pair, rounds: usi
             .preprocessor()
             .prepare(black_box(row))
             .expect("p values");
-        black_box(params.mechanism().release(&bounded).expect("randomness"));
+        black_box(params.mechanism().perturb(&bounded).expect("randomness"));
     };
     // A batch lasts some 50 μs at least.
     let origin = Instant::now();

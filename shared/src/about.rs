@@ -19,7 +19,7 @@ pub const MAX_CONTACT: usize = 254;
 /// Milliseconds of a day.
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 
-/// What a study says of itself to the people who are asked. What is `None` is shown as "not stated".
+/// What the study tells the people it invites. A field that is `None` is shown as "not stated".
 ///
 /// ```
 /// use eigenveil_shared::about::About;
@@ -50,7 +50,7 @@ pub struct About {
     #[cfg_attr(feature = "openapi", schema(max_length = 254))]
     pub contact: Option<String>,
     /// The last day on which reports are taken, UTC; `null`: until somebody closes the study.
-    pub last_day: Option<Day>,
+    pub last_day: Option<UtcDate>,
 }
 
 impl About {
@@ -90,7 +90,7 @@ impl About {
             let Some(text) = text else { continue };
             if text.len() > most || !is_readable(text) {
                 return Err(refused(format!(
-                    "{what} has {} bytes; it needs 1 to {most} that can be printed, without line breaks: leave it out where there is nothing to say",
+                    "{what} has {} bytes; it must be one line of 1 to {most} bytes of printable text. Leave it out if you have nothing to say",
                     text.len()
                 )));
             }
@@ -103,8 +103,9 @@ impl About {
         }
     }
 
-    /// What people agree to and `other` states in other words: which it is, and the text here and there.
-    pub fn other_terms<'a>(
+    /// The first term people consent to (purpose, responsible party) that differs from `other`: its name and both
+    /// texts.
+    pub fn first_changed_term<'a>(
         &'a self,
         other: &'a Self,
     ) -> Option<(&'static str, Option<&'a str>, Option<&'a str>)> {
@@ -137,7 +138,7 @@ impl About {
 }
 
 /// The error for a study whose last day is over: on the server when a report comes, on a device before it makes one.
-pub fn ended(study: &str, day: Day, and: &str) -> Error {
+pub fn study_ended_error(study: &str, day: UtcDate, and: &str) -> Error {
     Error::new(
         ErrorCode::StudyEnded,
         format!("study {study} took reports until the end of {day} (UTC), which is over; {and}"),
@@ -217,26 +218,26 @@ fn is_host(host: &str) -> bool {
 
 /// A day, UTC: whole days since 1970-01-01. `Display` and JSON write it as `2027-03-31`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Day(pub u64);
+pub struct UtcDate(pub u64);
 
-impl Day {
+impl UtcDate {
     /// The day of this time, in milliseconds since 1970-01-01 UTC.
     pub fn from_unix_ms(now_ms: u64) -> Self {
         Self(now_ms / DAY_MS)
     }
 
     /// The first millisecond after the day, since 1970-01-01 UTC.
-    pub fn over_at_ms(self) -> u64 {
+    pub fn end_ms(self) -> u64 {
         self.0.saturating_add(1).saturating_mul(DAY_MS)
     }
 
     /// Whether the day is over at this time, in milliseconds since 1970-01-01 UTC.
     pub fn is_over(self, now_ms: u64) -> bool {
-        now_ms >= self.over_at_ms()
+        now_ms >= self.end_ms()
     }
 }
 
-impl fmt::Display for Day {
+impl fmt::Display for UtcDate {
     /// The Gregorian date (Hinnant, "chrono-compatible low-level date algorithms": years begin in March, so that the
     /// leap day comes last).
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -257,7 +258,7 @@ impl fmt::Display for Day {
     }
 }
 
-impl FromStr for Day {
+impl FromStr for UtcDate {
     type Err = Error;
 
     /// Reads `2027-03-31`: a day from 1970 to 9999 that the calendar has.
@@ -295,13 +296,13 @@ impl FromStr for Day {
     }
 }
 
-impl Serialize for Day {
+impl Serialize for UtcDate {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
 }
 
-impl<'de> Deserialize<'de> for Day {
+impl<'de> Deserialize<'de> for UtcDate {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         text.parse()
@@ -314,7 +315,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_read_is_no_text() {
+    fn unprintable_text_is_rejected() {
         for good in [
             "a",
             " a ",
@@ -364,20 +365,23 @@ mod tests {
             (47_541, "2100-03-01"),
             (2_932_896, "9999-12-31"),
         ] {
-            assert_eq!(Day(day).to_string(), text);
-            assert_eq!(text.parse::<Day>(), Ok(Day(day)));
+            assert_eq!(UtcDate(day).to_string(), text);
+            assert_eq!(text.parse::<UtcDate>(), Ok(UtcDate(day)));
         }
         for day in 0..60_000 {
-            assert_eq!(Day(day).to_string().parse::<Day>(), Ok(Day(day)));
+            assert_eq!(
+                UtcDate(day).to_string().parse::<UtcDate>(),
+                Ok(UtcDate(day))
+            );
         }
         let wrong = "2027 2027-3-31 2027-02-29 2100-02-29 2027-04-31 2027-00-10 2027-13-01 2027-01-00
             2027-01-32 1969-12-31 31.03.2027 2027-03-31T00:00:00Z +027-03-31 2027/03/31 ２０２７-03-31";
         for wrong in wrong.split_whitespace().chain(["", " 2027-03-31"]) {
-            let error = wrong.parse::<Day>().unwrap_err();
+            let error = wrong.parse::<UtcDate>().unwrap_err();
             assert_eq!(error.code(), ErrorCode::InvalidAbout, "{wrong}");
         }
-        assert!(!Day(u64::MAX).is_over(u64::MAX - 1));
-        let _ = Day(u64::MAX).to_string();
+        assert!(!UtcDate(u64::MAX).is_over(u64::MAX - 1));
+        let _ = UtcDate(u64::MAX).to_string();
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::{
     about::About,
     enrolment::Enrolment,
     error::ErrorCode,
-    estimate::{Estimate, Rank},
+    estimate::{ComponentCount, Estimate},
     mechanism::{Calibration, MechanismKind},
     preprocess::{Feature, Norm},
     privacy::PrivacyStatement,
@@ -107,7 +107,7 @@ pub enum ImportOutcome {
 /// Answer to `POST /v1/imports` and `POST /v1/studies/{id}/import`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct ImportReceipt {
+pub struct ImportResponse {
     /// What was done.
     pub outcome: ImportOutcome,
     /// Reports counted now that were not before.
@@ -144,7 +144,7 @@ pub struct CreateStudy {
     pub delta: Option<f64>,
     /// Components an estimate gives when it does not say.
     #[serde(default)]
-    pub default_k: Rank,
+    pub default_k: ComponentCount,
     /// Leave the study in draft instead of opening it.
     #[serde(default)]
     pub draft: bool,
@@ -175,7 +175,7 @@ pub struct StudyDocument {
     /// Distinct reports durably accepted.
     pub reports_accepted: u64,
     /// Components an estimate gives when it does not say.
-    pub default_k: Rank,
+    pub default_k: ComponentCount,
     /// Size limit of a report body in bytes.
     pub report_bytes: usize,
     /// Most reports in one batch.
@@ -254,7 +254,7 @@ pub struct StudyList {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
-pub struct IssueTokens {
+pub struct IssueTokensRequest {
     /// How many, 1 to 100,000.
     pub count: usize,
 }
@@ -262,14 +262,14 @@ pub struct IssueTokens {
 /// One-time participant tokens, shown this once. `Debug` does not show them.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct IssuedTokens {
+pub struct IssueTokensResponse {
     /// 64 hexadecimal digits each.
     pub tokens: Vec<String>,
 }
 
-impl fmt::Debug for IssuedTokens {
+impl fmt::Debug for IssueTokensResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "IssuedTokens({} of them)", self.tokens.len())
+        write!(f, "IssueTokensResponse({} of them)", self.tokens.len())
     }
 }
 
@@ -287,7 +287,7 @@ pub struct TokenCounts {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
-pub struct CreateAnalyst {
+pub struct CreateAnalystRequest {
     /// Who is to have it; shown to the operator.
     pub name: String,
     /// The one study whose estimates it reads, by identifier; absent: all studies.
@@ -297,7 +297,7 @@ pub struct CreateAnalyst {
 /// An analyst's token, without its text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct AnalystDocument {
+pub struct AnalystTokenInfo {
     /// Identifier of the token, 16 hexadecimal digits; not a secret.
     pub id: String,
     /// Who has it.
@@ -311,25 +311,25 @@ pub struct AnalystDocument {
 /// `GET /v1/tokens`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct AnalystList {
+pub struct AnalystTokenList {
     /// All analysts' tokens, oldest first.
-    pub tokens: Vec<AnalystDocument>,
+    pub tokens: Vec<AnalystTokenInfo>,
 }
 
 /// Answer to `POST /v1/tokens`. `Debug` does not show the token.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct CreatedAnalyst {
+pub struct CreateAnalystResponse {
     /// What is kept of it.
     #[serde(flatten)]
-    pub analyst: AnalystDocument,
+    pub analyst: AnalystTokenInfo,
     /// Its text, shown this once.
     pub token: String,
 }
 
-impl fmt::Debug for CreatedAnalyst {
+impl fmt::Debug for CreateAnalystResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "CreatedAnalyst({:?})", self.analyst)
+        write!(f, "CreateAnalystResponse({:?})", self.analyst)
     }
 }
 
@@ -361,7 +361,7 @@ pub enum ReportOutcome {
 /// Answer to one report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct ReportReceipt {
+pub struct ReportResponse {
     /// What became of it.
     pub outcome: ReportOutcome,
 }
@@ -369,7 +369,7 @@ pub struct ReportReceipt {
 /// Answer to a batch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct BatchReceipt {
+pub struct BatchResponse {
     /// Reports stored and counted now.
     pub accepted: u64,
     /// Reports that were stored before.
@@ -483,7 +483,7 @@ impl Default for SparseSettings {
 #[serde(deny_unknown_fields)]
 pub struct EstimateRequest {
     /// Components wanted; absent: the study's default.
-    pub k: Option<Rank>,
+    pub k: Option<ComponentCount>,
     /// Row-sparse estimate; absent: PCA.
     pub sparse: Option<SparseSettings>,
 }
@@ -506,7 +506,7 @@ pub enum EstimateState {
 /// One estimate job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct EstimateDocument {
+pub struct EstimateJob {
     /// Number of the estimate within its study, from 1.
     pub number: u64,
     /// Identifier of the study.

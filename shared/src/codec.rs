@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use crate::{
     error::{Error, ErrorCode, Result},
     mechanism::{
-        Calibration, MechanismKind, MechanismSpec, NormBound, Payload, PayloadKind, check_len,
+        Calibration, Mechanism, MechanismKind, NormBound, Payload, PayloadKind, check_len,
     },
     preprocess::{Feature, Norm, Preprocessing},
     privacy::Budget,
@@ -222,7 +222,7 @@ impl ReportFormat {
 
     /// A shape of no study, without the norm test: for golden vectors and benchmarks.
     #[doc(hidden)]
-    pub fn of_no_study(fingerprint: Fingerprint, payload_kind: PayloadKind, len: usize) -> Self {
+    pub fn without_params(fingerprint: Fingerprint, payload_kind: PayloadKind, len: usize) -> Self {
         Self {
             fingerprint,
             payload_len: len,
@@ -246,12 +246,12 @@ impl ReportFormat {
         self.payload_kind
     }
 
-    /// How long they are, as vectors; `None` where every payload is a report.
+    /// Upper bound on the norm of a valid payload; `None` for seeds, where every payload is valid.
     pub fn norm_bound(&self) -> Option<&NormBound> {
         self.norm_bound.as_ref()
     }
 
-    /// Checks a payload: the one way from bytes to what a sum accepts.
+    /// Validates a payload. Nothing else turns bytes into a value that can be added to a sum.
     ///
     /// # Errors
     /// `wrong-payload-length`, `payload-not-finite`, `payload-out-of-range`, `implausible-report`.
@@ -355,7 +355,7 @@ pub(crate) fn decode_params(bytes: &[u8]) -> Result<StudyParams> {
         norm,
         centring: wire.centring,
     };
-    let mechanism = MechanismSpec::from_constants(
+    let mechanism = Mechanism::from_constants(
         kind,
         calibration,
         preprocessing.report_dimension(),
@@ -368,12 +368,12 @@ pub(crate) fn decode_params(bytes: &[u8]) -> Result<StudyParams> {
             wire.constants.len()
         ))
     })?;
-    let params = StudyParams::checked(
+    let params = StudyParams::new_checked(
         preprocessing,
         mechanism,
         Budget::new(wire.epsilon, wire.delta)?,
     )?;
-    // One set of parameters has one spelling (−0.0, say, would be a second one).
+    // Each set of parameters has exactly one encoding; −0.0 would be a second encoding of 0.
     if encode_params(&params) != bytes {
         return Err(malformed_params(
             "the study parameters are not in canonical form".to_owned(),

@@ -110,7 +110,7 @@ impl fmt::Debug for ParticipantToken {
 }
 
 /// An encoded report with its token before it.
-pub fn with_token(token: &ParticipantToken, report: &[u8]) -> Vec<u8> {
+pub fn encode_enrolled_report(token: &ParticipantToken, report: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(TOKEN_LEN + report.len());
     bytes.extend_from_slice(&token.0);
     bytes.extend_from_slice(report);
@@ -121,7 +121,7 @@ pub fn with_token(token: &ParticipantToken, report: &[u8]) -> Vec<u8> {
 ///
 /// # Errors
 /// `malformed-report`.
-pub fn split_token(bytes: &[u8]) -> Result<(ParticipantToken, &[u8])> {
+pub fn decode_enrolled_report(bytes: &[u8]) -> Result<(ParticipantToken, &[u8])> {
     match bytes.split_first_chunk() {
         Some((token, report)) => Ok((ParticipantToken(*token), report)),
         None => Err(malformed(format!(
@@ -137,7 +137,7 @@ pub const fn tokens_len(count: usize) -> usize {
 }
 
 /// An encoded batch with the tokens of its reports, in their order, before it.
-pub fn with_tokens(tokens: &[&ParticipantToken], batch: &[u8]) -> Vec<u8> {
+pub fn encode_enrolled_batch(tokens: &[&ParticipantToken], batch: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(tokens_len(tokens.len()) + batch.len());
     bytes.extend_from_slice(&(tokens.len() as u64).to_le_bytes());
     for token in tokens {
@@ -151,7 +151,7 @@ pub fn with_tokens(tokens: &[&ParticipantToken], batch: &[u8]) -> Vec<u8> {
 ///
 /// # Errors
 /// `malformed-report`. Nothing is allocated, whatever the count says.
-pub fn split_tokens(
+pub fn decode_enrolled_batch(
     bytes: &[u8],
 ) -> Result<(impl ExactSizeIterator<Item = ParticipantToken>, &[u8])> {
     let split = || {
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_token_is_told_without_its_text() {
+    fn bad_tokens_are_not_echoed() {
         for bad in ["", "abc", &"ab".repeat(31), &"zz".repeat(32), "s3cret"] {
             let error = ParticipantToken::parse(bad).unwrap_err().to_string();
             assert!(error.contains("64 hexadecimal digits"), "{error}");

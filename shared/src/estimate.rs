@@ -8,7 +8,7 @@ use crate::{api::SparseSettings, privacy::PrivacyStatement, study::StudyParams};
 
 /// Rank of the wanted subspace: a number, or as many components as stand above the noise floor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Rank {
+pub enum ComponentCount {
     /// Count the eigenvalues above the floor's threshold.
     #[default]
     Auto,
@@ -16,16 +16,16 @@ pub enum Rank {
     Fixed(usize),
 }
 
-impl Serialize for Rank {
+impl Serialize for ComponentCount {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
-            Rank::Auto => serializer.serialize_str("auto"),
-            Rank::Fixed(k) => serializer.serialize_u64(*k as u64),
+            ComponentCount::Auto => serializer.serialize_str("auto"),
+            ComponentCount::Fixed(k) => serializer.serialize_u64(*k as u64),
         }
     }
 }
 
-impl<'de> Deserialize<'de> for Rank {
+impl<'de> Deserialize<'de> for ComponentCount {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(untagged)]
@@ -34,8 +34,8 @@ impl<'de> Deserialize<'de> for Rank {
             Text(String),
         }
         match Either::deserialize(deserializer)? {
-            Either::Number(k) => Ok(Rank::Fixed(k)),
-            Either::Text(text) if text == "auto" => Ok(Rank::Auto),
+            Either::Number(k) => Ok(ComponentCount::Fixed(k)),
+            Either::Text(text) if text == "auto" => Ok(ComponentCount::Auto),
             Either::Text(text) => Err(serde::de::Error::custom(format!(
                 "k is {text:?}; it must be a whole number or \"auto\""
             ))),
@@ -84,10 +84,10 @@ impl Verdict {
 pub struct Component {
     /// Unit vector of length p; the loading of largest magnitude is positive.
     pub loadings: Vec<f64>,
-    /// The component's variance: its eigenvalue of `E[xxᵀ]` (of the covariance with private centring), noise taken out, in
-    /// squared units of the prepared rows; never negative. The mean level of the bulk where it is not visible. Where
-    /// [`Estimate::total_variance`] is `null` the bulk counts as zero: the smallest it can be. `null` in documents of
-    /// older programs: [`Estimate::variance`] has both.
+    /// Variance of the component with the noise removed: its eigenvalue of `E[xxᵀ]` (with private centring, of the
+    /// covariance), in squared units of the prepared rows; never negative. For an invisible component, the mean level
+    /// of the bulk. If [`Estimate::total_variance`] is `null`, the bulk is taken as 0, the smallest it can be. `null`
+    /// in documents of older versions; [`Estimate::variance`] handles both.
     pub variance: Option<f64>,
     /// Standard error of `variance`, that of `debiased_eigenvalue`. `null` where that is.
     pub variance_se: Option<f64>,
@@ -98,8 +98,8 @@ pub struct Component {
     pub debiased_eigenvalue: Option<f64>,
     /// Expected squared cosine between the estimated and the true component; 0 where it is not visible.
     pub expected_alignment: f64,
-    /// Squared cosine with the true component, to show: the smaller of `expected_alignment` and what the error bars leave,
-    /// `1 − direction_se²`. `null` in documents of older programs.
+    /// The alignment to display: the smaller of `expected_alignment` and what the error bar allows, `1 −
+    /// direction_se²`. `null` in documents of older versions.
     pub alignment: Option<f64>,
     /// Where it stands relative to the noise floor.
     pub verdict: Verdict,
@@ -215,8 +215,9 @@ pub enum Feasibility {
     Infeasible,
 }
 
-/// Along directions found in the buckets of even number, the reports of the others beside what the mechanism allows,
-/// whatever the rows (`docs/estimation.md`, "Could real rows have produced these reports?").
+/// Could any rows have produced these reports? Directions are found in the even-numbered buckets; the reports in the
+/// odd-numbered ones are then compared with the most the mechanism allows along them, whatever the rows
+/// (`docs/estimation.md`, "Could real rows have produced these reports?").
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -252,7 +253,8 @@ pub struct SquaredNormCheck {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SeedCheck {
-    /// Which direction, from 1, or how many leading ones together: the set of seeds least likely to hold so many.
+    /// The direction tested (from 1) or, if `is_subspace`, the number of leading directions: of all sets of seeds
+    /// examined, the one least likely to hold as many as it does.
     pub direction: usize,
     /// Whether it is the space spanned by so many leading directions.
     #[serde(alias = "together")]
@@ -272,7 +274,7 @@ pub struct SeedCheck {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
-pub struct FloorDocument {
+pub struct NoiseFloor {
     /// Centre `b` of the noise bulk, `(tr S̃ − Σθ̂)/p` over the eigenvalues counted as components.
     #[serde(alias = "centre")]
     pub center: f64,
@@ -434,7 +436,7 @@ pub struct Estimate {
     /// Components given.
     pub k: usize,
     /// What was asked for.
-    pub requested_k: Rank,
+    pub requested_k: ComponentCount,
     /// The components, leading first.
     pub components: Vec<Component>,
     /// Those of them that cannot be told apart, leading first.
@@ -456,7 +458,7 @@ pub struct Estimate {
     /// nothing.
     pub total_variance: Option<f64>,
     /// The noise floor.
-    pub floor: FloorDocument,
+    pub floor: NoiseFloor,
     /// Predicted ‖V̂V̂ᵀ−VVᵀ‖_F; an invisible component counts as fully wrong.
     pub expected_error: f64,
     /// The most that exchanging one report for another can move the moment, in spectral norm: c/n with `double-cap`,

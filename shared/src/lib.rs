@@ -3,7 +3,7 @@
 //! One row's journey, in types that make the wrong call impossible:
 //!
 //! ```text
-//! Row ──Preprocessor::prepare──▶ BoundedRow ──MechanismSpec::release──▶ Payload ──▶ Report ──codec──▶ wire
+//! Row ──Preprocessor::prepare──▶ BoundedRow ──Mechanism::perturb──▶ Payload ──▶ Report ──codec──▶ wire
 //! (raw f64s)                     (proof that ‖x‖₂ ≤ 1)                  ε-LDP        (id, study, payload)
 //! ```
 //!
@@ -30,7 +30,7 @@
 //! # fn main() -> Result<(), eigenveil_shared::Error> {
 //! let params = StudyParams::freeze(StudyDesign::new(MechanismKind::DoubleCap, 3, Budget::pure(4.0)?))?;
 //! let row = params.preprocessor().prepare(&Row::new(vec![3.0, 0.0, 4.0]))?;
-//! let payload = params.mechanism().release(&row)?;
+//! let payload = params.mechanism().perturb(&row)?;
 //! assert_eq!(payload.len(), params.payload_len()); // a seed of 16 bytes
 //! # Ok(())
 //! # }

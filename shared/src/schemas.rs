@@ -10,10 +10,10 @@ use utoipa::{
     },
 };
 
-use crate::{about::Day, api::Lambda, error::ErrorCode, estimate::Rank};
+use crate::{about::UtcDate, api::Lambda, error::ErrorCode, estimate::ComponentCount};
 
 /// One of these texts.
-fn words(words: impl IntoIterator<Item = &'static str>) -> Object {
+fn string_enum(words: impl IntoIterator<Item = &'static str>) -> Object {
     ObjectBuilder::new()
         .schema_type(Type::String)
         .enum_values(Some(words))
@@ -23,7 +23,7 @@ fn words(words: impl IntoIterator<Item = &'static str>) -> Object {
 impl PartialSchema for ErrorCode {
     fn schema() -> RefOr<Schema> {
         let codes = ErrorCode::ALL.iter().map(|code| code.as_str());
-        Schema::Object(words(codes)).into()
+        Schema::Object(string_enum(codes)).into()
     }
 }
 
@@ -33,7 +33,7 @@ impl ToSchema for ErrorCode {
     }
 }
 
-impl PartialSchema for Day {
+impl PartialSchema for UtcDate {
     fn schema() -> RefOr<Schema> {
         let date = ObjectBuilder::new()
             .schema_type(Type::String)
@@ -42,25 +42,25 @@ impl PartialSchema for Day {
     }
 }
 
-impl ToSchema for Day {
+impl ToSchema for UtcDate {
     fn name() -> Cow<'static, str> {
-        "Day".into()
+        "UtcDate".into()
     }
 }
 
-impl PartialSchema for Rank {
+impl PartialSchema for ComponentCount {
     fn schema() -> RefOr<Schema> {
         let number = ObjectBuilder::new()
             .schema_type(Type::Integer)
             .minimum(Some(1));
-        let either = OneOfBuilder::new().item(number).item(words(["auto"]));
+        let either = OneOfBuilder::new().item(number).item(string_enum(["auto"]));
         Schema::OneOf(either.build()).into()
     }
 }
 
-impl ToSchema for Rank {
+impl ToSchema for ComponentCount {
     fn name() -> Cow<'static, str> {
-        "Rank".into()
+        "ComponentCount".into()
     }
 }
 
@@ -69,7 +69,7 @@ impl PartialSchema for Lambda {
         let number = ObjectBuilder::new()
             .schema_type(Type::Number)
             .minimum(Some(0));
-        let words = words(["auto", "cv", "path"]);
+        let words = string_enum(["auto", "cv", "path"]);
         Schema::OneOf(OneOfBuilder::new().item(number).item(words).build()).into()
     }
 }

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use crate::{
     codec,
     error::{Error, ErrorCode, Result},
-    mechanism::{Calibration, MechanismKind, MechanismSpec, NoiseModel},
+    mechanism::{Calibration, Mechanism, MechanismKind, NoiseModel},
     preprocess::{Feature, Norm, Preprocessing, Preprocessor},
     privacy::Budget,
 };
@@ -58,7 +58,7 @@ impl StudyDesign {
 pub struct StudyParams {
     version: u16,
     preprocessing: Preprocessing,
-    mechanism: MechanismSpec,
+    mechanism: Mechanism,
     budget: Budget,
 }
 
@@ -74,19 +74,19 @@ impl StudyParams {
             norm: design.norm,
             centring: design.centring,
         };
-        let mechanism = MechanismSpec::derive(
+        let mechanism = Mechanism::derive(
             design.mechanism,
             design.calibration,
             preprocessing.report_dimension(),
             design.budget,
         )?;
-        Self::checked(preprocessing, mechanism, design.budget)
+        Self::new_checked(preprocessing, mechanism, design.budget)
     }
 
     /// Parameters whose every constant was checked, the noise included.
-    pub(crate) fn checked(
+    pub(crate) fn new_checked(
         preprocessing: Preprocessing,
-        mechanism: MechanismSpec,
+        mechanism: Mechanism,
         budget: Budget,
     ) -> Result<Self> {
         if preprocessing.dimension < 2 {
@@ -144,11 +144,11 @@ impl StudyParams {
 
     /// The preprocessor of these constants.
     pub fn preprocessor(&self) -> Preprocessor<'_> {
-        Preprocessor::of_checked(&self.preprocessing)
+        Preprocessor::from_checked(&self.preprocessing)
     }
 
     /// The mechanism with its constants.
-    pub fn mechanism(&self) -> &MechanismSpec {
+    pub fn mechanism(&self) -> &Mechanism {
         &self.mechanism
     }
 
@@ -206,14 +206,14 @@ impl<'de> Deserialize<'de> for StudyParams {
         struct Unchecked {
             version: u16,
             preprocessing: Preprocessing,
-            mechanism: MechanismSpec,
+            mechanism: Mechanism,
             budget: Budget,
         }
         let unchecked = Unchecked::deserialize(deserializer)?;
         if unchecked.version != PARAMS_VERSION {
             return Err(D::Error::custom(unsupported_version(unchecked.version)));
         }
-        Self::checked(
+        Self::new_checked(
             unchecked.preprocessing,
             unchecked.mechanism,
             unchecked.budget,
@@ -385,7 +385,7 @@ mod tests {
 
     /// Where floating point could add more than a hundredth to ε, no noise in f64 keeps the claim.
     #[test]
-    fn budgets_that_arithmetic_would_eat_are_refused() {
+    fn budgets_below_rounding_error_are_rejected() {
         for mechanism in [
             MechanismKind::SymmetricGaussian,
             MechanismKind::IsotropicGaussian,

@@ -8,7 +8,7 @@ use eigenveil_audit::{
 };
 use eigenveil_shared::{
     codec::ReportFormat,
-    mechanism::{MechanismKind, Work},
+    mechanism::{MechanismKind, SamplingCost},
     preprocess::{BoundedRow, Norm},
     study::{StudyDesign, StudyParams},
 };
@@ -197,7 +197,8 @@ fn every_attempt_of_double_cap_costs_the_same() {
         for pair in PairKind::ALL {
             let (a, b) = rows(&params, pair);
             for row in [&a, &b].into_iter().cycle().take(2_000) {
-                let (_, Work { tries, words }) = params.mechanism().perturb_counted(row, &mut rng);
+                let (_, SamplingCost { tries, words }) =
+                    params.mechanism().perturb_with_measured(row, &mut rng);
                 assert_eq!(words, 3 + 3 * tries);
             }
         }

@@ -4,7 +4,7 @@ use eigenveil_audit::{Device, DeviceOutput, prepare, wire};
 use eigenveil_shared::{
     Result,
     mechanism::{
-        MechanismKind, MechanismSpec, Work,
+        Mechanism, MechanismKind, SamplingCost,
         double_cap::{DoubleCap, Seed, expand},
     },
     preprocess::{BoundedRow, Norm, Preprocessing, Row},
@@ -99,7 +99,7 @@ struct Leaky {
 impl Device for Leaky {
     fn report(&self, row: &Row, rng: &mut ChaCha20Rng) -> Result<DeviceOutput> {
         match self.params.mechanism() {
-            MechanismSpec::DoubleCap(cap) => self.of_caps(cap, row, rng),
+            Mechanism::DoubleCap(cap) => self.of_caps(cap, row, rng),
             _ => self.of_numbers(row, rng),
         }
     }
@@ -141,7 +141,8 @@ impl Leaky {
             Leak::HalfTheNoise => 0.5,
             _ => length.powi(-2),
         };
-        let (payload, work) = with_noise_times(mechanism, quieter).perturb_counted(&bounded, rng);
+        let (payload, work) =
+            with_noise_times(mechanism, quieter).perturb_with_measured(&bounded, rng);
         let (numbers, _) = payload.as_chunks::<4>();
         let mut payload: Vec<u8> = numbers
             .iter()
@@ -192,7 +193,7 @@ impl Leaky {
 }
 
 /// The mechanism with its noise multiplied.
-pub(crate) fn with_noise_times(mechanism: &MechanismSpec, factor: f64) -> MechanismSpec {
+pub(crate) fn with_noise_times(mechanism: &Mechanism, factor: f64) -> Mechanism {
     let mut json = serde_json::to_value(mechanism).unwrap();
     match json["sigma"].as_f64() {
         Some(sigma) => json["sigma"] = (factor * sigma).into(),
@@ -206,7 +207,7 @@ pub(crate) fn with_noise_times(mechanism: &MechanismSpec, factor: f64) -> Mechan
 
 struct Drawn {
     seed: Seed,
-    work: Work,
+    work: SamplingCost,
     /// Whether the seed lies in the cap of the chosen direction.
     inside: bool,
 }
@@ -235,7 +236,7 @@ fn draw(cap: &DoubleCap, leak: Leak, x: &[f64], rng: &mut ChaCha20Rng) -> Drawn 
         };
     }
     let mut z = vec![0.0; x.len()];
-    let mut work = Work { tries: 0, words: 3 };
+    let mut work = SamplingCost { tries: 0, words: 3 };
     loop {
         work.tries += 1;
         let seed = fresh_seed(rng);

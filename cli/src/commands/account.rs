@@ -4,8 +4,8 @@ use std::num::NonZeroU32;
 
 use clap::Args;
 use eigenveil_shared::{
-    mechanism::{Calibration, DEFAULT_DELTA, MechanismKind, MechanismSpec},
-    privacy::{accountant::Guarantee, delta_text, epsilon_text, rounded_up},
+    mechanism::{Calibration, DEFAULT_DELTA, Mechanism, MechanismKind},
+    privacy::{accountant::Guarantee, format_delta, format_epsilon, format_rounded_up},
 };
 use serde::Serialize;
 
@@ -115,7 +115,7 @@ pub(crate) fn run(args: &AccountArgs, json: bool) -> Result<()> {
 }
 
 /// The guarantee of one report, and its mechanism with the claimed ε if there is one.
-fn report(args: &AccountArgs) -> Result<(Option<(MechanismSpec, f64)>, Guarantee)> {
+fn report(args: &AccountArgs) -> Result<(Option<(Mechanism, f64)>, Guarantee)> {
     if let (Some(sigma), Some(sensitivity)) = (args.sigma, args.sensitivity) {
         return Ok((None, Guarantee::gaussian(sigma, sensitivity)?));
     }
@@ -125,15 +125,15 @@ fn report(args: &AccountArgs) -> Result<(Option<(MechanismSpec, f64)>, Guarantee
     // A δ is not a mistake with a pure mechanism: it is where the composition is evaluated.
     let claimed = (!args.mechanism.is_pure()).then_some(args.delta).flatten();
     let budget = args.mechanism.budget(epsilon, claimed)?;
-    let spec = MechanismSpec::derive(args.mechanism, args.calibration, args.p, budget)?;
+    let spec = Mechanism::derive(args.mechanism, args.calibration, args.p, budget)?;
     let guarantee = spec.guarantee()?;
     Ok((Some((spec, epsilon)), guarantee))
 }
 
 fn print(account: &AccountAnswer) -> Result<()> {
     let number =
-        |value: Option<f64>| value.map_or("none".to_owned(), |value| epsilon_text(value, 6));
-    let delta = delta_text(account.delta);
+        |value: Option<f64>| value.map_or("none".to_owned(), |value| format_epsilon(value, 6));
+    let delta = format_delta(account.delta);
     if let (Some(mechanism), Some(epsilon)) = (account.mechanism, account.epsilon) {
         let pure = mechanism.is_pure();
         output::text(&format!(
@@ -149,7 +149,7 @@ fn print(account: &AccountAnswer) -> Result<()> {
             } else {
                 format!(
                     " at delta {delta}; delta {} at epsilon {epsilon}",
-                    rounded_up(account.true_delta.unwrap_or(1.0), 3)
+                    format_rounded_up(account.true_delta.unwrap_or(1.0), 3)
                 )
             }
         ))?;
@@ -172,7 +172,7 @@ fn print(account: &AccountAnswer) -> Result<()> {
             output::text(&format!(
                 "plain sum          epsilon {} at delta {}",
                 number(account.sum_epsilon),
-                rounded_up(account.sum_delta, 3)
+                format_rounded_up(account.sum_delta, 3)
             ))?;
         }
     }

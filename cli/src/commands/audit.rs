@@ -7,7 +7,7 @@ use eigenveil_audit::{
 };
 use eigenveil_shared::{
     mechanism::{Calibration, MechanismKind},
-    privacy::{epsilon_text, epsilon_warning},
+    privacy::{epsilon_warning, format_epsilon},
 };
 
 use crate::{args::parse, error::Result, output};
@@ -109,7 +109,7 @@ fn print(report: &AuditReport) -> Result<()> {
     )?;
     let true_epsilon = report
         .true_epsilon
-        .map_or("-".to_owned(), |epsilon| epsilon_text(epsilon, 6));
+        .map_or("-".to_owned(), |epsilon| format_epsilon(epsilon, 6));
     output::text(&format!(
         "claimed       {}   by analysis {true_epsilon}",
         report.epsilon

@@ -13,7 +13,7 @@ use eigenveil_central::{
     parameter::{self, Kind, Parameter, Value},
 };
 use eigenveil_estimation::linalg::Threads;
-use eigenveil_shared::privacy::{Budget, delta_text, delta_warning, epsilon_warning};
+use eigenveil_shared::privacy::{Budget, delta_warning, epsilon_warning, format_delta};
 use nalgebra::DMatrix;
 use serde::Serialize;
 
@@ -373,7 +373,10 @@ fn print(answer: &CentralAnswer<'_>, guarantee: Option<&RunGuarantee>) -> Result
                 Some(epsilon) => {
                     output::budget_text((1e6 * epsilon).ceil() / 1e6, guarantee.budget.delta())
                 }
-                None => format!("nothing at delta {}", delta_text(guarantee.budget.delta())),
+                None => format!(
+                    "nothing at delta {}",
+                    format_delta(guarantee.budget.delta())
+                ),
             };
             output::text(&format!("true epsilon       {holds}"))?;
             if let Some(note) = answer.note {

@@ -7,8 +7,8 @@ use eigenveil_client::http::EstimateFormat;
 use eigenveil_figures::{component_rows, estimate_figures};
 use eigenveil_shared::{
     api::{EstimateRequest, EstimateState},
-    estimate::{BucketVerdict, Estimate, Feasibility, FeasibilityCheck, Rank, Verdict},
-    privacy::epsilon_text,
+    estimate::{BucketVerdict, ComponentCount, Estimate, Feasibility, FeasibilityCheck, Verdict},
+    privacy::format_epsilon,
 };
 use serde::Serialize;
 
@@ -34,7 +34,7 @@ pub(crate) struct EstimateArgs {
     study: String,
     /// Components: a number, or auto for as many as stand above the noise floor; the study's default when absent
     #[arg(long, value_name = "K|auto", value_parser = rank)]
-    k: Option<Rank>,
+    k: Option<ComponentCount>,
     #[command(flatten)]
     sparse: SparseArgs,
     /// Fetch the estimate with this number instead of starting one
@@ -175,7 +175,7 @@ pub(crate) fn print_components(estimate: &Estimate) -> Result<()> {
             _ if privacy.claim_holds => "which holds".to_owned(),
             Some(real) => format!(
                 "which does NOT hold: it is epsilon {} at this delta",
-                epsilon_text(real, 4)
+                format_epsilon(real, 4)
             ),
             None => "which does NOT hold: no epsilon does".to_owned(),
         }

@@ -21,7 +21,7 @@ mod study_name;
 mod sweep;
 pub(crate) mod token;
 
-use eigenveil_client::http::{HttpSettings, OperatorClient, Token};
+use eigenveil_client::http::{BearerToken, HttpSettings, OperatorClient};
 
 use crate::{
     args::{ServerArgs, TokenArgs},
@@ -48,7 +48,7 @@ pub(crate) fn analyst(server: &ServerArgs, token: &TokenArgs) -> Result<Operator
     let settings = http_settings(server)?;
     Ok(OperatorClient::with_settings(
         &server.server,
-        &Token::new(&token.token()?)?,
+        &BearerToken::new(&token.token()?)?,
         &settings,
     )?)
 }

@@ -16,7 +16,7 @@ use eigenveil_shared::{
     estimate::Estimate,
     mechanism::{Calibration, MechanismKind, NoiseModel},
     preprocess::Norm,
-    privacy::{PrivacyStatement, delta_warning, epsilon_text, epsilon_warning},
+    privacy::{PrivacyStatement, delta_warning, epsilon_warning, format_epsilon},
     study::{StudyDesign, StudyParams},
 };
 use serde::Serialize;
@@ -397,7 +397,7 @@ fn print(plan: &PlanAnswer) -> Result<()> {
                 format!("{:e}", row.delta)
             },
             row.true_epsilon
-                .map_or("none".to_owned(), |e| epsilon_text(e, 4)),
+                .map_or("none".to_owned(), |e| format_epsilon(e, 4)),
             match (plan.target_error, row.n) {
                 (_, None) => "never".to_owned(),
                 (Some(_), Some(n)) => rounded_users(n),

@@ -10,11 +10,11 @@ use std::{
 
 use clap::Args;
 use eigenveil_client::{
-    Limits, Outbox, PreparedReport, RowLedger, Spent,
-    http::{Sent, Study, StudyClient, UploadMode, UploadSettings, Uploader},
+    Limits, Outbox, PreparedReport, PrivacyCost, RowLedger,
+    http::{Study, StudyClient, UploadMode, UploadSettings, UploadSummary, Uploader},
 };
 use eigenveil_shared::{
-    ErrorCode, api::StudyDocument, enrolment::ParticipantToken, privacy::delta_text,
+    ErrorCode, api::StudyDocument, enrolment::ParticipantToken, privacy::format_delta,
 };
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -124,7 +124,7 @@ struct LedgerCharge {
     /// Rows charged by this run; the others were charged before.
     rows: u64,
     /// The spending of the row that spent most in all studies, and the limits.
-    spent: Spent,
+    spent: PrivacyCost,
     limits: Limits,
     ledger: String,
 }
@@ -165,10 +165,10 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
         .outbox
         .clone()
         .unwrap_or_else(|| with_suffix(&args.rows, ".eigenveil"));
-    let participant = study.participant();
+    let reporter = study.reporter();
     // Checked before anything is created. Reports of an earlier run are sent anyway: the server may have counted some.
     if !outbox_dir.join(OUTBOX_FILE).exists() {
-        participant.check_open()?;
+        reporter.check_open()?;
     }
     // Read once, so that the digest is that of the perturbed bytes.
     let bytes = rows::read_bytes(&args.rows)?;
@@ -187,13 +187,13 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
     let mut ledger = RowLedger::open(&ledger_path)?;
     let mut file = ledger.row_file(table.len() as u64, &bytes)?;
     if args.same_participants {
-        file = file.of_the_same_participants();
+        file = file.assume_same_participants();
     }
     drop(bytes);
     output::create_dir(&outbox_dir)?;
     let mut outbox =
-        Outbox::open(outbox_dir.join(OUTBOX_FILE), study.binding()).map_err(|error| {
-            if !error.is_outbox_of_other_study() {
+        Outbox::open(outbox_dir.join(OUTBOX_FILE), study.study_ref()).map_err(|error| {
+            if !error.is_study_mismatch() {
                 return CliError::from(error);
             }
             let other = with_suffix(&args.rows, &format!(".{}", study.id()));
@@ -237,22 +237,22 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
     }
     // Nothing is asked about reports prepared before: they are sent unchanged, for the purpose shown then.
     if is_empty {
-        warn_about_dominant_column(&table, &participant, args.yes)?;
+        warn_about_dominant_column(&table, &reporter, args.yes)?;
     } else if counts.pending > 0 && !args.accept_new_purpose {
         check_terms_unchanged(&ledger, &study)?;
     }
     args.limits.save(&mut ledger)?;
     let cost = ledger
-        .admit(&participant, study.binding(), &file, &outbox)
+        .admit(&reporter, study.study_ref(), &file, &outbox)
         .map_err(with_flags)?;
     if let Some(path) = &args.tokens {
         let tokens = read_tokens(path, table.len())?;
-        outbox.assign_tokens((0..).zip(&tokens))?;
+        outbox.set_tokens((0..).zip(&tokens))?;
     }
-    let unusable = prepare(&table, &participant, &mut outbox)?;
+    let unusable = prepare(&table, &reporter, &mut outbox)?;
     // LedgerCharge before anything is sent; then the ledger is released for others.
     let rows = ledger
-        .charge(&participant, study.binding(), &file, &outbox)
+        .charge(&reporter, study.study_ref(), &file, &outbox)
         .map_err(with_flags)?;
     let receipt = ledger.receipt()?;
     drop(ledger);
@@ -316,14 +316,14 @@ fn finish(
     outbox_dir: &Path,
     outbox: &Outbox,
     table: &RowTable,
-    summary: Sent,
+    summary: UploadSummary,
     unusable: u64,
     charged: LedgerCharge,
     json: bool,
 ) -> Result<()> {
     let counts = outbox.counts()?;
     let reported = ReportAnswer {
-        study: outbox.binding().study().to_owned(),
+        study: outbox.study_ref().study().to_owned(),
         rows: table.len() as u64,
         accepted: summary.accepted,
         duplicates: summary.duplicates,
@@ -358,11 +358,11 @@ fn finish(
             charged.ledger,
             charged.rows,
             charged.epsilon,
-            delta_text(charged.delta),
+            format_delta(charged.delta),
             spent.epsilon,
             limits.epsilon_total(),
-            delta_text(spent.delta),
-            delta_text(limits.delta_total())
+            format_delta(spent.delta),
+            format_delta(limits.delta_total())
         ))?;
         if unusable > 0 {
             output::text(&format!(
@@ -403,14 +403,14 @@ fn describe_request(study: &StudyDocument) -> String {
 
 /// Refuses to send reports prepared for another purpose than the study states now.
 fn check_terms_unchanged(ledger: &RowLedger, study: &Study) -> Result<()> {
-    let binding = study.binding();
+    let study_ref = study.study_ref();
     let entries = ledger.receipt()?.studies;
     let mut entries = entries
         .iter()
-        .filter(|entry| entry.server == binding.server() && entry.study == binding.study());
+        .filter(|entry| entry.server == study_ref.server() && entry.study == study_ref.study());
     match entries.next() {
         Some(entry) => entry
-            .told
+            .terms
             .check_unchanged(&study.document().about)
             .map_err(|error| {
                 let message = format!("{}; or give --accept-new-purpose", error.detail());
@@ -457,13 +457,13 @@ fn read_tokens(path: &Path, rows: usize) -> Result<Vec<ParticipantToken>> {
 /// terminal nothing depends on it.
 fn warn_about_dominant_column(
     table: &RowTable,
-    participant: &eigenveil_client::Participant,
+    reporter: &eigenveil_client::Reporter,
     yes: bool,
 ) -> Result<()> {
     if table.len() < 2 {
         return Ok(());
     }
-    let params = participant.params();
+    let params = reporter.params();
     let preprocessor = params.preprocessor();
     // An unusable row is sent as the zero row.
     let rows = (0..table.len()).filter_map(|i| preprocessor.prepare_features(&table.row(i)).ok());
@@ -499,17 +499,17 @@ fn warn_about_dominant_column(
 /// Perturbs the rows that have no report yet, on all cores; each batch is on disk before the next is made.
 fn prepare(
     table: &RowTable,
-    participant: &eigenveil_client::Participant,
+    reporter: &eigenveil_client::Reporter,
     outbox: &mut Outbox,
 ) -> Result<u64> {
     let missing = outbox.missing(0..table.len() as u64)?;
     let bar = output::bar(missing.len() as u64, "perturbing");
     let mut unusable = 0;
     for chunk in missing.chunks(ROWS_PER_SYNC) {
-        let prepared = perturb(chunk, table, participant, &bar)?;
+        let prepared = perturb(chunk, table, reporter, &bar)?;
         unusable += prepared
             .iter()
-            .filter(|(_, report)| report.notice().is_some())
+            .filter(|(_, report)| report.local_warning().is_some())
             .count() as u64;
         outbox.enqueue_batch(prepared.iter().map(|(index, report)| (*index, report)))?;
     }
@@ -521,7 +521,7 @@ fn prepare(
 fn perturb(
     indices: &[u64],
     table: &RowTable,
-    participant: &eigenveil_client::Participant,
+    reporter: &eigenveil_client::Reporter,
     bar: &indicatif::ProgressBar,
 ) -> Result<Vec<(u64, PreparedReport)>> {
     let cores = thread::available_parallelism().map_or(1, usize::from);
@@ -533,7 +533,7 @@ fn perturb(
                     part.iter()
                         .map(|&index| {
                             let row = table.row(usize::try_from(index).unwrap_or(usize::MAX));
-                            let report = participant.report(&row)?;
+                            let report = reporter.report(&row)?;
                             bar.inc(1);
                             Ok((index, report))
                         })
@@ -559,7 +559,7 @@ fn with_flags(error: eigenveil_client::Error) -> CliError {
             "; the flags are --limit-epsilon, --limit-epsilon-per-study and --limit-delta"
         }
         Some(ErrorCode::AlreadyParticipated) => "; the outbox is chosen by --outbox",
-        _ if error.is_ledger_of_other_rows() => "; the flags are --same-participants and --ledger",
+        _ if error.is_row_file_mismatch() => "; the flags are --same-participants and --ledger",
         _ => return error.into(),
     };
     let message = format!("{}{flags}", error.detail());

@@ -14,7 +14,7 @@ use eigenveil_estimation::{
 use eigenveil_shared::{
     mechanism::{Calibration, MechanismKind},
     preprocess::{Feature, Preprocessing, Row},
-    privacy::{PrivacyStatement, delta_text, delta_warning, epsilon_text, epsilon_warning},
+    privacy::{PrivacyStatement, delta_warning, epsilon_warning, format_delta, format_epsilon},
 };
 use nalgebra::DMatrix;
 use serde::Serialize;
@@ -487,8 +487,8 @@ fn print(args: &SimulateArgs, simulated: &SimulateAnswer) -> Result<()> {
             "warning: the noise is smaller than claimed; the true epsilon is {} at delta {}",
             simulated
                 .true_epsilon
-                .map_or("-".to_owned(), |epsilon| epsilon_text(epsilon, 4)),
-            delta_text(simulated.delta)
+                .map_or("-".to_owned(), |epsilon| format_epsilon(epsilon, 4)),
+            format_delta(simulated.delta)
         ))?;
     }
     Ok(())

@@ -6,12 +6,12 @@ use std::{
 };
 
 use clap::{Args, Subcommand};
-use eigenveil_client::{Told, http::OperatorClient};
+use eigenveil_client::{StudyTerms, http::OperatorClient};
 use eigenveil_shared::{
-    about::{About, Day},
+    about::{About, UtcDate},
     api::{CreateStudy, StudyDocument},
     enrolment::{Enrolment, MAX_TOKENS_PER_REQUEST},
-    estimate::Rank,
+    estimate::ComponentCount,
 };
 
 use super::{analyst, study_name::resolve_study_id};
@@ -122,7 +122,7 @@ struct CreateArgs {
     p: Option<usize>,
     /// Default number of components of an estimate
     #[arg(long, value_name = "K|auto", default_value = "auto", value_parser = rank)]
-    k: Rank,
+    k: ComponentCount,
     /// Privacy-loss bound ε of one report, at most 16
     #[arg(long, value_name = "E")]
     epsilon: f64,
@@ -155,8 +155,8 @@ struct AboutArgs {
     #[arg(long, value_name = "ADDRESS")]
     contact: Option<String>,
     /// Last day on which reports are accepted, UTC, such as 2027-03-31; without it until the study is closed
-    #[arg(long, value_name = "DATE", value_parser = parse::<Day>)]
-    last_day: Option<Day>,
+    #[arg(long, value_name = "DATE", value_parser = parse::<UtcDate>)]
+    last_day: Option<UtcDate>,
 }
 
 impl AboutArgs {
@@ -327,7 +327,7 @@ fn show(study: &StudyDocument, json: bool) -> Result<()> {
     if json {
         return output::json(study);
     }
-    let told = Told {
+    let told = StudyTerms {
         name: Some(study.name.clone()),
         about: study.about.clone(),
         parameters: Some(study.params.clone()),

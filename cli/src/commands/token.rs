@@ -5,7 +5,7 @@ use std::{io::Write as _, path::PathBuf};
 use clap::{Args, Subcommand};
 use eigenveil_client::http::OperatorClient;
 use eigenveil_server::{Environment, store::rotate_operator_token};
-use eigenveil_shared::api::CreateAnalyst;
+use eigenveil_shared::api::CreateAnalystRequest;
 
 use super::{analyst, study_name::resolve_study_id};
 use crate::{
@@ -79,7 +79,7 @@ pub(crate) async fn run(args: &TokenCommandArgs, json: bool) -> Result<()> {
             };
             let file = output::NewFile::create(out)?;
             let created = client
-                .create_token(&CreateAnalyst {
+                .create_token(&CreateAnalystRequest {
                     name: name.clone(),
                     study,
                 })

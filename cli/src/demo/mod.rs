@@ -14,14 +14,14 @@ use std::{
 
 use clap::Args;
 use eigenveil_central::Reference;
-use eigenveil_client::http::{OperatorClient, Study, StudyClient, Token};
+use eigenveil_client::http::{BearerToken, OperatorClient, Study, StudyClient};
 use eigenveil_estimation::{format::with_thousands, metrics};
 use eigenveil_figures::{biplot, estimate_figures};
 use eigenveil_server::{Environment, Server, ServerConfig};
 use eigenveil_shared::{
     about::About,
     api::{CreateStudy, EstimateRequest},
-    estimate::{Estimate, Rank},
+    estimate::{ComponentCount, Estimate},
     mechanism::MechanismKind,
 };
 use nalgebra::DMatrix;
@@ -130,7 +130,7 @@ pub(crate) async fn run(args: &DemoArgs, json: bool) -> Result<()> {
         let _ = stopped.await;
     }));
 
-    let analyst = OperatorClient::new(&url, &Token::from_file(&token_path)?)?;
+    let analyst = OperatorClient::new(&url, &BearerToken::from_file(&token_path)?)?;
     let document = analyst.create_study(&study_request(args, &rows)?).await?;
     let devices = StudyClient::new(&url)?;
     let study = devices
@@ -139,7 +139,7 @@ pub(crate) async fn run(args: &DemoArgs, json: bool) -> Result<()> {
     let upload_seconds = upload_all(&devices, &study, &rows, args.n).await?;
     analyst.close(&document.id).await?;
     let request = EstimateRequest {
-        k: Some(Rank::Fixed(k)),
+        k: Some(ComponentCount::Fixed(k)),
         sparse: args.sparse.settings(),
     };
     let job = analyst.request_estimate(&document.id, &request).await?;
@@ -176,7 +176,7 @@ fn study_request(args: &DemoArgs, rows: &DemoRows) -> Result<CreateStudy> {
     let (dimension, features) = (rows.table.dimension(), rows.features());
     let mechanism = &args.mechanism;
     Ok(CreateStudy {
-        default_k: Rank::Fixed(usize::from(args.k)),
+        default_k: ComponentCount::Fixed(usize::from(args.k)),
         about: About {
             purpose: Some("To show on one machine what a study does".to_owned()),
             responsible_party: Some("Whoever runs this demonstration".to_owned()),
@@ -191,11 +191,11 @@ fn study_request(args: &DemoArgs, rows: &DemoRows) -> Result<CreateStudy> {
 async fn upload_all(devices: &StudyClient, study: &Study, rows: &DemoRows, n: u64) -> Result<f64> {
     let bar = output::bar(n, "participants");
     let next = Arc::new(AtomicU64::new(0));
-    let participant = study.participant();
+    let reporter = study.reporter();
     let started = Instant::now();
     let mut connections = JoinSet::new();
     for _ in 0..CONNECTIONS {
-        let (devices, study, participant) = (devices.clone(), study.clone(), participant.clone());
+        let (devices, study, reporter) = (devices.clone(), study.clone(), reporter.clone());
         let (table, next, bar) = (Arc::clone(&rows.table), Arc::clone(&next), bar.clone());
         connections.spawn(async move {
             // Which row a participant holds is not a secret; it is drawn so that runs differ.
@@ -204,7 +204,7 @@ async fn upload_all(devices: &StudyClient, study: &Study, rows: &DemoRows, n: u6
             })?;
             while next.fetch_add(1, Ordering::Relaxed) < n {
                 let row = table.row(draw.random_range(0..table.len()));
-                let prepared = participant.report(&row)?;
+                let prepared = reporter.report(&row)?;
                 // The store lives as long as this process: an outbox would outlive its server.
                 devices.upload_one(&study, prepared.report()).await?;
                 bar.inc(1);

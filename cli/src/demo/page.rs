@@ -7,7 +7,7 @@ use eigenveil_figures::{
 };
 use eigenveil_shared::{
     estimate::Estimate,
-    privacy::{delta_text, epsilon_text},
+    privacy::{format_delta, format_epsilon},
 };
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use nalgebra::DMatrix;
@@ -67,7 +67,7 @@ pub(super) fn render(page: &Page<'_>) -> String {
                     h1 { (result.k) " principal components of rows that never left their owners" }
                     p .lead {
                         (with_thousands(result.n)) " participants each perturbed their own row under " (result.mechanism.as_str())
-                        " (ε\u{a0}=\u{a0}" (result.epsilon) ", δ\u{a0}=\u{a0}" (delta_text(result.delta)) ") and sent "
+                        " (ε\u{a0}=\u{a0}" (result.epsilon) ", δ\u{a0}=\u{a0}" (format_delta(result.delta)) ") and sent "
                         (with_thousands(result.bytes_per_report as u64)) " bytes over HTTP to a server on this machine. The subspace learned from their noisy sum captures "
                         strong { (format!("{:.1}\u{a0}%", 100.0 * result.captured / result.nonprivate_captured)) }
                         " of the variance that the non-private one does."
@@ -194,10 +194,12 @@ fn figure(svg: &str) -> Markup {
 
 fn privacy_section(page: &Page<'_>) -> Markup {
     let privacy = &page.estimate.privacy;
-    let delta = delta_text(privacy.delta);
+    let delta = format_delta(privacy.delta);
     let truth = match privacy.true_epsilon {
-        Some(epsilon) if privacy.delta == 0.0 => format!("ε = {}, δ = 0", epsilon_text(epsilon, 6)),
-        Some(epsilon) => format!("ε = {} at δ = {delta}", epsilon_text(epsilon, 4)),
+        Some(epsilon) if privacy.delta == 0.0 => {
+            format!("ε = {}, δ = 0", format_epsilon(epsilon, 6))
+        }
+        Some(epsilon) => format!("ε = {} at δ = {delta}", format_epsilon(epsilon, 4)),
         None => "none".to_owned(),
     };
     let claimed = match privacy.delta {

@@ -7,9 +7,10 @@ use bytes::Bytes;
 use eigenveil_shared::{
     ErrorCode,
     api::{
-        AnalystDocument, AnalystList, CreateAnalyst, CreateStudy, CreatedAnalyst, EstimateDocument,
-        EstimateRequest, EstimateState, ImportReceipt, IssueTokens, IssuedTokens, RotatedToken,
-        STUDY_EXPORT_MEDIA_TYPE, StudyDocument, StudyList, StudySummary, TokenCounts,
+        AnalystTokenInfo, AnalystTokenList, CreateAnalystRequest, CreateAnalystResponse,
+        CreateStudy, EstimateJob, EstimateRequest, EstimateState, ImportResponse,
+        IssueTokensRequest, IssueTokensResponse, RotatedToken, STUDY_EXPORT_MEDIA_TYPE,
+        StudyDocument, StudyList, StudySummary, TokenCounts,
     },
     enrolment::ParticipantToken,
 };
@@ -17,8 +18,8 @@ use reqwest::Method;
 use tokio::time::{Instant, sleep};
 
 use super::{
-    HttpSettings, Resend, Token,
-    transport::{Call, Transport},
+    BearerToken, HttpSettings, RetrySafety,
+    transport::{ApiRequest, Transport},
 };
 use crate::error::{Error, HttpFailure, Result};
 
@@ -53,15 +54,15 @@ impl EstimateFormat {
 ///
 /// ```no_run
 /// use std::time::Duration;
-/// use eigenveil_client::http::{OperatorClient, Token};
+/// use eigenveil_client::http::{OperatorClient, BearerToken};
 /// use eigenveil_shared::{
-///     api::{EstimateRequest, SparseSettings}, estimate::Rank,
+///     api::{EstimateRequest, SparseSettings}, estimate::ComponentCount,
 /// };
 /// # async fn run() -> eigenveil_client::Result<()> {
-/// let client = OperatorClient::new("http://localhost:8080", &Token::from_file("operator.token")?)?;
+/// let client = OperatorClient::new("http://localhost:8080", &BearerToken::from_file("operator.token")?)?;
 /// let study = "0123456789abcdef0123456789abcdef";
 /// let request = EstimateRequest {
-///     k: Some(Rank::Fixed(3)),
+///     k: Some(ComponentCount::Fixed(3)),
 ///     sparse: Some(SparseSettings { refit: true, ..SparseSettings::default() }),
 /// };
 /// let job = client.request_estimate(study, &request).await?;
@@ -77,12 +78,16 @@ pub struct OperatorClient {
 
 impl OperatorClient {
     /// A client of the server at this address with this token.
-    pub fn new(server: &str, token: &Token) -> Result<Self> {
+    pub fn new(server: &str, token: &BearerToken) -> Result<Self> {
         Self::with_settings(server, token, &HttpSettings::default())
     }
 
     /// As [`OperatorClient::new`], with these settings.
-    pub fn with_settings(server: &str, token: &Token, settings: &HttpSettings) -> Result<Self> {
+    pub fn with_settings(
+        server: &str,
+        token: &BearerToken,
+        settings: &HttpSettings,
+    ) -> Result<Self> {
         Ok(Self {
             transport: Arc::new(Transport::new(server, settings, Some(token))?),
         })
@@ -99,20 +104,24 @@ impl OperatorClient {
     /// The server's refusal (`invalid-budget`, `unauthorized`, …). After a network failure the study
     /// may or may not be there: look at [`OperatorClient::list`].
     pub async fn create_study(&self, study: &CreateStudy) -> Result<StudyDocument> {
-        let call = Call::once(Method::POST, &["v1", "studies"]).json(study)?;
-        self.transport.json(&call).await
+        let request = ApiRequest::non_idempotent(Method::POST, &["v1", "studies"]).json(study)?;
+        self.transport.json(&request).await
     }
 
     /// Opens a study for reports.
     pub async fn open(&self, study: &str) -> Result<StudyDocument> {
         let path = ["v1", "studies", study, "open"];
-        self.transport.json(&Call::once(Method::POST, &path)).await
+        self.transport
+            .json(&ApiRequest::non_idempotent(Method::POST, &path))
+            .await
     }
 
     /// Closes a study: it takes no more reports.
     pub async fn close(&self, study: &str) -> Result<StudyDocument> {
         let path = ["v1", "studies", study, "close"];
-        self.transport.json(&Call::once(Method::POST, &path)).await
+        self.transport
+            .json(&ApiRequest::non_idempotent(Method::POST, &path))
+            .await
     }
 
     /// Deletes a study that is not open, with its reports and estimates, for good.
@@ -121,7 +130,8 @@ impl OperatorClient {
     /// `invalid-transition` for one that is open, `study-not-found`, `unauthorized`; network failures.
     pub async fn delete(&self, study: &str) -> Result<()> {
         let path = ["v1", "studies", study];
-        self.gone(&Call::once(Method::DELETE, &path)).await
+        self.gone(&ApiRequest::non_idempotent(Method::DELETE, &path))
+            .await
     }
 
     /// Writes a study as one file: parameters, identifiers, sums or seeds of this moment, not the estimates. How many
@@ -145,12 +155,12 @@ impl OperatorClient {
     }
 
     async fn fetch_file(&self, path: &[&str], out: &mut (dyn Write + Send)) -> Result<u64> {
-        let call = Call {
+        let request = ApiRequest {
             accept: "*/*",
             timeout: Some(TRANSFER_TIMEOUT),
-            ..Call::get(path)
+            ..ApiRequest::get(path)
         };
-        self.transport.download(&call, out).await
+        self.transport.download(&request, out).await
     }
 
     /// Adds the reports of an export to the study `into`, which must have the same parameters; `None`: to the study of
@@ -160,19 +170,19 @@ impl OperatorClient {
     /// # Errors
     /// `already-counted` when one of its reports is in the study already, `wrong-fingerprint`, `malformed-export`,
     /// `study-not-found`, `unauthorized`; network failures.
-    pub async fn import(&self, export: Bytes, into: Option<&str>) -> Result<ImportReceipt> {
+    pub async fn import(&self, export: Bytes, into: Option<&str>) -> Result<ImportResponse> {
         let merge = into.map(|study| ["v1", "studies", study, "import"]);
         let path: &[&str] = match &merge {
             Some(path) => path,
             None => &["v1", "imports"],
         };
-        let call = Call {
+        let request = ApiRequest {
             content: Some((STUDY_EXPORT_MEDIA_TYPE, export)),
-            resend: Resend::Always,
+            retry_safety: RetrySafety::Always,
             timeout: Some(TRANSFER_TIMEOUT),
-            ..Call::once(Method::POST, path)
+            ..ApiRequest::non_idempotent(Method::POST, path)
         };
-        self.transport.json(&call).await
+        self.transport.json(&request).await
     }
 
     /// Makes one-time tokens for the participants of a study whose enrolment is `token`, at most
@@ -183,8 +193,9 @@ impl OperatorClient {
     /// server may have made tokens that nobody has.
     pub async fn issue_tokens(&self, study: &str, count: usize) -> Result<Vec<ParticipantToken>> {
         let path = ["v1", "studies", study, "tokens"];
-        let call = Call::once(Method::POST, &path).json(&IssueTokens { count })?;
-        let issued: IssuedTokens = self.transport.json(&call).await?;
+        let request =
+            ApiRequest::non_idempotent(Method::POST, &path).json(&IssueTokensRequest { count })?;
+        let issued: IssueTokensResponse = self.transport.json(&request).await?;
         let tokens = issued
             .tokens
             .iter()
@@ -195,7 +206,7 @@ impl OperatorClient {
     /// How many participant tokens a study has.
     pub async fn token_counts(&self, study: &str) -> Result<TokenCounts> {
         let path = ["v1", "studies", study, "tokens"];
-        self.transport.json(&Call::get(&path)).await
+        self.transport.json(&ApiRequest::get(&path)).await
     }
 
     /// Makes a token with which estimates can be read, and nothing else. Nobody can ask for its text again.
@@ -203,46 +214,53 @@ impl OperatorClient {
     /// # Errors
     /// `invalid-name`, `study-not-found`, `unauthorized`; network failures, after which a token that nobody has may be
     /// there: look at [`OperatorClient::list_tokens`].
-    pub async fn create_token(&self, wanted: &CreateAnalyst) -> Result<CreatedAnalyst> {
-        let call = Call::once(Method::POST, &["v1", "tokens"]).json(wanted)?;
-        self.transport.json(&call).await
+    pub async fn create_token(
+        &self,
+        wanted: &CreateAnalystRequest,
+    ) -> Result<CreateAnalystResponse> {
+        let request = ApiRequest::non_idempotent(Method::POST, &["v1", "tokens"]).json(wanted)?;
+        self.transport.json(&request).await
     }
 
     /// The analysts' tokens, oldest first, without their text.
-    pub async fn list_tokens(&self) -> Result<Vec<AnalystDocument>> {
-        let list: AnalystList = self.transport.json(&Call::get(&["v1", "tokens"])).await?;
+    pub async fn list_tokens(&self) -> Result<Vec<AnalystTokenInfo>> {
+        let list: AnalystTokenList = self
+            .transport
+            .json(&ApiRequest::get(&["v1", "tokens"]))
+            .await?;
         Ok(list.tokens)
     }
 
     /// Makes the analyst's token of this identifier useless.
     pub async fn revoke_token(&self, id: &str) -> Result<()> {
         let path = ["v1", "tokens", id];
-        self.gone(&Call::once(Method::DELETE, &path)).await
+        self.gone(&ApiRequest::non_idempotent(Method::DELETE, &path))
+            .await
     }
 
     /// Gives the server a new operator's token; the one of this client stops working.
     ///
     /// # Errors
     /// `unauthorized`; network failures, after which the file in the server's data directory has the token that counts.
-    pub async fn rotate_token(&self) -> Result<Token> {
-        let call = Call::once(Method::POST, &["v1", "operator-token"]);
-        let rotated: RotatedToken = self.transport.json(&call).await?;
-        Token::new(&rotated.token)
+    pub async fn rotate_token(&self) -> Result<BearerToken> {
+        let request = ApiRequest::non_idempotent(Method::POST, &["v1", "operator-token"]);
+        let rotated: RotatedToken = self.transport.json(&request).await?;
+        BearerToken::new(&rotated.token)
     }
 
-    /// A request whose answer has no content.
-    async fn gone(&self, call: &Call<'_>) -> Result<()> {
-        let call = Call {
+    /// A request whose response has no content.
+    async fn gone(&self, request: &ApiRequest<'_>) -> Result<()> {
+        let request = ApiRequest {
             accept: "*/*",
-            ..call.clone()
+            ..request.clone()
         };
-        self.transport.bytes(&call).await.map(drop)
+        self.transport.bytes(&request).await.map(drop)
     }
 
     /// One study.
     pub async fn study(&self, study: &str) -> Result<StudyDocument> {
         self.transport
-            .json(&Call::get(&["v1", "studies", study]))
+            .json(&ApiRequest::get(&["v1", "studies", study]))
             .await
     }
 
@@ -250,11 +268,11 @@ impl OperatorClient {
     pub async fn list(&self) -> Result<Vec<StudySummary>> {
         let (mut studies, mut after) = (Vec::new(), None::<String>);
         loop {
-            let call = Call {
+            let request = ApiRequest {
                 query: after.as_deref().map(|after| ("after", after)),
-                ..Call::get(&["v1", "studies"])
+                ..ApiRequest::get(&["v1", "studies"])
             };
-            let page: StudyList = self.transport.json(&call).await?;
+            let page: StudyList = self.transport.json(&request).await?;
             let ended = page.studies.is_empty() || page.next == after;
             studies.extend(page.studies);
             if ended || page.next.is_none() {
@@ -273,17 +291,17 @@ impl OperatorClient {
         &self,
         study: &str,
         request: &EstimateRequest,
-    ) -> Result<EstimateDocument> {
+    ) -> Result<EstimateJob> {
         let path = ["v1", "studies", study, "estimates"];
-        let call = Call::once(Method::POST, &path).json(request)?;
-        self.transport.json(&call).await
+        let request = ApiRequest::non_idempotent(Method::POST, &path).json(request)?;
+        self.transport.json(&request).await
     }
 
     /// The estimate of this number, in whatever state.
-    pub async fn fetch_estimate(&self, study: &str, number: u64) -> Result<EstimateDocument> {
+    pub async fn fetch_estimate(&self, study: &str, number: u64) -> Result<EstimateJob> {
         let number = number.to_string();
         let path = ["v1", "studies", study, "estimates", &number];
-        self.transport.json(&Call::get(&path)).await
+        self.transport.json(&ApiRequest::get(&path)).await
     }
 
     /// Waits until the estimate of this number is done, asking less and less often.
@@ -297,7 +315,7 @@ impl OperatorClient {
         study: &str,
         number: u64,
         timeout: Duration,
-    ) -> Result<EstimateDocument> {
+    ) -> Result<EstimateJob> {
         let started = Instant::now();
         let mut pause = FIRST_POLL;
         loop {
@@ -326,11 +344,11 @@ impl OperatorClient {
     }
 
     /// Cancels an estimate that is running.
-    pub async fn cancel_estimate(&self, study: &str, number: u64) -> Result<EstimateDocument> {
+    pub async fn cancel_estimate(&self, study: &str, number: u64) -> Result<EstimateJob> {
         let number = number.to_string();
         let path = ["v1", "studies", study, "estimates", &number];
         self.transport
-            .json(&Call::once(Method::DELETE, &path))
+            .json(&ApiRequest::non_idempotent(Method::DELETE, &path))
             .await
     }
 
@@ -346,16 +364,16 @@ impl OperatorClient {
     ) -> Result<Vec<u8>> {
         let number = number.to_string();
         let path = ["v1", "studies", study, "estimates", &number];
-        let call = Call {
+        let request = ApiRequest {
             query: Some(("format", format.as_str())),
             accept: "*/*",
-            ..Call::get(&path)
+            ..ApiRequest::get(&path)
         };
-        self.transport.bytes(&call).await
+        self.transport.bytes(&request).await
     }
 }
 
-fn failed(number: u64, document: &EstimateDocument) -> Error {
+fn failed(number: u64, document: &EstimateJob) -> Error {
     let (code, why) = match &document.problem {
         Some(problem) => (problem.code, problem.detail.clone()),
         None => (

@@ -1,7 +1,7 @@
 //! Talking to a server: [`StudyClient`], [`send_owed`] and [`Uploader`] for devices, [`OperatorClient`] for whoever
 //! runs the study. [`crate::blocking`] has what devices need without `async`.
 //!
-//! Every request is bounded: in attempts, in time, and in the size of the answer. A request is sent
+//! Every request is bounded: in attempts, in time, and in the size of the response. A request is sent
 //! again after a network failure, 408, 429 and 5xx, with exponential delays, jitter and the server's
 //! `Retry-After`; one that must not be acted on twice (creating a study, say) only when the server
 //! certainly did not act on it. Redirects are not followed: a token or a report goes to the address
@@ -18,10 +18,10 @@ mod transport;
 mod upload;
 
 pub use analyst::{EstimateFormat, OperatorClient};
-pub use owed::{OwedFailure, send_owed};
+pub use owed::{SendFailure, send_owed};
 pub use retry::RetryPolicy;
-pub use settings::{HttpSettings, RootCertificates, Token};
+pub use settings::{BearerToken, HttpSettings, RootCertificates};
 pub use study::{Study, StudyClient};
-pub use upload::{Sent, UploadFailure, UploadMode, UploadSettings, Uploader};
+pub use upload::{UploadFailure, UploadMode, UploadSettings, UploadSummary, Uploader};
 
-pub(crate) use retry::Resend;
+pub(crate) use retry::RetrySafety;

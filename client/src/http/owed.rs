@@ -6,13 +6,13 @@ use std::{
 };
 
 use eigenveil_shared::{
-    api::{ReportOutcome, ReportReceipt},
+    api::{ReportOutcome, ReportResponse},
     report::ReportId,
 };
 use tokio::{task::JoinSet, time::Instant};
 
 use super::{
-    HttpSettings, Sent, StudyClient, study::ReportCall, transport::Counters,
+    HttpSettings, StudyClient, UploadSummary, study::ReportRequest, transport::Counters,
     upload::is_refusal_of_a_report,
 };
 use crate::{
@@ -26,27 +26,27 @@ const CONNECTIONS: usize = 4;
 
 /// Why a report is still owed.
 #[derive(Debug)]
-pub struct OwedFailure {
+pub struct SendFailure {
     /// The server and the study.
-    pub binding: StudyRef,
+    pub study_ref: StudyRef,
     /// Why. [`Error::is_retryable`]: later, perhaps. `study-not-open` and the like stay until the
-    /// study changes; [`Ledger::refuse`] gives such a report up.
+    /// study changes; [`Ledger::record_refused`] gives such a report up.
     pub error: Error,
 }
 
 /// One request that has ended, with all its attempts.
-struct Ended {
-    binding: StudyRef,
+struct CompletedRequest {
+    study_ref: StudyRef,
     id: ReportId,
-    outcome: Result<ReportReceipt>,
+    outcome: Result<ReportResponse>,
 }
 
 /// Sends everything the ledger owes, each report to its own server and study, as often as the retry
 /// policy of `settings` says, and records what became of it.
 ///
-/// Each report goes out with the bytes it has in the ledger. An answer that was lost makes a duplicate
-/// of the next attempt, which the server counts once. A server that cannot be reached keeps nobody
-/// else's report back. Dropping the future stops the sending: what was not recorded stays owed.
+/// Each report goes out with the bytes it has in the ledger. A response that was lost makes a duplicate
+/// of the next attempt, which the server counts once. An unreachable server does not hold up reports for other
+/// servers. Dropping the future stops the sending: what was not recorded stays owed.
 ///
 /// Beside what was sent it gives why reports are still owed. Of a server that could not be reached only the first
 /// failures are there: its other studies were not tried. [`blocking`](crate::blocking) has an example.
@@ -56,14 +56,14 @@ struct Ended {
 pub async fn send_owed(
     ledger: &mut Ledger,
     settings: &HttpSettings,
-) -> Result<(Sent, Vec<OwedFailure>)> {
+) -> Result<(UploadSummary, Vec<SendFailure>)> {
     let started = Instant::now();
     let mut sending = Sending {
         settings,
         counters: Arc::new(Counters::default()),
         clients: BTreeMap::new(),
         unreachable: BTreeSet::new(),
-        sent: Sent::default(),
+        sent: UploadSummary::default(),
         failures: Vec::new(),
     };
     let mut waiting = ledger.owed_entries()?.into_iter();
@@ -91,7 +91,7 @@ pub async fn send_owed(
     if let Some(error) = broken {
         return Err(error);
     }
-    let sent = Sent {
+    let sent = UploadSummary {
         pending: ledger.owed_entries()?.len() as u64,
         bytes: sending.counters.bytes.load(Ordering::Relaxed),
         retries: sending.counters.retries.load(Ordering::Relaxed),
@@ -107,8 +107,8 @@ struct Sending<'a> {
     counters: Arc<Counters>,
     clients: BTreeMap<String, StudyClient>,
     unreachable: BTreeSet<String>,
-    sent: Sent,
-    failures: Vec<OwedFailure>,
+    sent: UploadSummary,
+    failures: Vec<SendFailure>,
 }
 
 impl Sending<'_> {
@@ -117,26 +117,26 @@ impl Sending<'_> {
         &mut self,
         ledger: &Ledger,
         entry: Entry,
-    ) -> Result<Option<impl Future<Output = Ended> + Send + use<>>> {
-        if self.unreachable.contains(entry.binding.server()) {
+    ) -> Result<Option<impl Future<Output = CompletedRequest> + Send + use<>>> {
+        if self.unreachable.contains(entry.study_ref.server()) {
             return Ok(None);
         }
-        let client = match self.client(entry.binding.server()) {
+        let client = match self.client(entry.study_ref.server()) {
             Ok(client) => client,
             Err(error) => {
-                self.failed(entry.binding, error);
+                self.failed(entry.study_ref, error);
                 return Ok(None);
             }
         };
         let owed = ledger.report_of(entry)?;
-        let call = ReportCall::one(owed.binding.study(), &owed.report, owed.token.as_ref());
-        let (binding, id) = (owed.binding, owed.report.id);
+        let request = ReportRequest::one(owed.study_ref.study(), &owed.report, owed.token.as_ref());
+        let (study_ref, id) = (owed.study_ref, owed.report.id);
         let policy = self.settings.retry;
         let counters = Arc::clone(&self.counters);
         Ok(Some(async move {
-            Ended {
-                outcome: client.send(&call, Some(&policy), &counters).await,
-                binding,
+            CompletedRequest {
+                outcome: client.send(&request, Some(&policy), &counters).await,
+                study_ref,
                 id,
             }
         }))
@@ -151,15 +151,15 @@ impl Sending<'_> {
         Ok(client)
     }
 
-    fn ended(&mut self, ledger: &mut Ledger, ended: Ended) -> Result<()> {
-        let Ended {
-            binding,
+    fn ended(&mut self, ledger: &mut Ledger, ended: CompletedRequest) -> Result<()> {
+        let CompletedRequest {
+            study_ref,
             id,
             outcome,
         } = ended;
         match outcome {
             Ok(receipt) => {
-                ledger.acknowledge(id)?;
+                ledger.record_acknowledged(id)?;
                 match receipt.outcome {
                     ReportOutcome::Accepted => self.sent.accepted += 1,
                     ReportOutcome::Duplicate => self.sent.duplicates += 1,
@@ -167,19 +167,19 @@ impl Sending<'_> {
             }
             Err(error) => match error.code_text() {
                 Some(code) if is_refusal_of_a_report(&error) => {
-                    ledger.refuse(id, code, error.detail())?;
+                    ledger.record_refused(id, code, error.detail())?;
                     self.sent.refused += 1;
                 }
-                _ => self.failed(binding, error),
+                _ => self.failed(study_ref, error),
             },
         }
         Ok(())
     }
 
-    fn failed(&mut self, binding: StudyRef, error: Error) {
+    fn failed(&mut self, study_ref: StudyRef, error: Error) {
         if error.is_retryable() {
-            self.unreachable.insert(binding.server().to_owned());
+            self.unreachable.insert(study_ref.server().to_owned());
         }
-        self.failures.push(OwedFailure { binding, error });
+        self.failures.push(SendFailure { study_ref, error });
     }
 }

@@ -74,24 +74,25 @@ impl RetryPolicy {
     }
 }
 
-/// What a failed request may be repeated after.
+/// After which failures a request may be sent again: a request that is not idempotent only if it certainly had no
+/// effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Resend {
+pub(crate) enum RetrySafety {
     /// After any failure that may pass: the request may be acted on twice.
     Always,
     /// Only when the server certainly did not act on it.
-    IfNotActedOn,
+    IfUnprocessed,
 }
 
-impl Resend {
+impl RetrySafety {
     fn allows(self, error: &Error) -> bool {
         error.failure().is_some_and(|failure| {
-            failure.retryable && (self == Resend::Always || failure.not_acted_on)
+            failure.retryable && (self == RetrySafety::Always || failure.not_processed)
         })
     }
 }
 
-/// The server's wish to be left alone for a while, kept to by all requests to it.
+/// Delays all requests to a server until its `Retry-After` has passed.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
     opens: Mutex<Option<Instant>>,
@@ -119,7 +120,7 @@ impl Gate {
 pub(crate) async fn retry<T, F>(
     policy: &RetryPolicy,
     gate: &Gate,
-    resend: Resend,
+    retry_safety: RetrySafety,
     retries: &AtomicU64,
     mut attempt: impl FnMut() -> F,
 ) -> Result<T>
@@ -136,7 +137,7 @@ where
             Ok(value) => return Ok(value),
             Err(error) => error,
         };
-        if !resend.allows(&error) {
+        if !retry_safety.allows(&error) {
             return Err(error);
         }
         let Some(delay) = delays.next() else {
@@ -166,7 +167,7 @@ where
 }
 
 /// `Retry-After`, as seconds or as a date; a date is measured against the server's own clock where
-/// the answer tells it.
+/// the response tells it.
 pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: HeaderName| headers.get(name)?.to_str().ok().map(str::trim);
     let value = text(RETRY_AFTER)?;
@@ -212,14 +213,14 @@ mod tests {
     /// Runs against these failures, then success; gives the outcome and when attempts were made.
     async fn run(
         policy: RetryPolicy,
-        resend: Resend,
+        retry_safety: RetrySafety,
         failures: impl IntoIterator<Item = Error>,
     ) -> (Result<&'static str>, Vec<Duration>, u64) {
         let started = Instant::now();
         let failures = RefCell::new(failures.into_iter());
         let times = RefCell::new(Vec::new());
         let retries = AtomicU64::new(0);
-        let result = retry(&policy, &Gate::default(), resend, &retries, || {
+        let result = retry(&policy, &Gate::default(), retry_safety, &retries, || {
             times.borrow_mut().push(started.elapsed());
             let failure = failures.borrow_mut().next();
             async { failure.map_or(Ok("done"), Err) }
@@ -241,7 +242,7 @@ mod tests {
             max_elapsed: Duration::from_secs(1_000),
         };
         let failures = std::iter::repeat_with(passing).take(7);
-        let (result, times, retries) = run(policy, Resend::Always, failures).await;
+        let (result, times, retries) = run(policy, RetrySafety::Always, failures).await;
         assert_eq!(result.unwrap(), "done");
         assert_eq!((times.len(), retries), (8, 7));
         for (pair, base) in times.windows(2).zip([1.0, 2.0, 4.0, 4.0, 4.0, 4.0, 4.0]) {
@@ -261,7 +262,8 @@ mod tests {
             max_attempts: 4,
             ..RetryPolicy::default()
         };
-        let (result, times, _) = run(policy, Resend::Always, std::iter::repeat_with(passing)).await;
+        let (result, times, _) =
+            run(policy, RetrySafety::Always, std::iter::repeat_with(passing)).await;
         let error = result.unwrap_err();
         assert_eq!(times.len(), 4);
         assert!(
@@ -275,12 +277,13 @@ mod tests {
             max_delay: Duration::from_secs(2),
             max_elapsed: Duration::from_secs(30),
         };
-        let (result, times, _) = run(policy, Resend::Always, std::iter::repeat_with(passing)).await;
+        let (result, times, _) =
+            run(policy, RetrySafety::Always, std::iter::repeat_with(passing)).await;
         assert!(result.is_err());
         assert!(*times.last().unwrap() <= policy.max_elapsed);
         assert!(times.len() >= 8, "{times:?}");
 
-        let (result, times, _) = run(RetryPolicy::never(), Resend::Always, [passing()]).await;
+        let (result, times, _) = run(RetryPolicy::never(), RetrySafety::Always, [passing()]).await;
         assert!(!result.unwrap_err().to_string().contains("gave up"));
         assert_eq!(times.len(), 1);
     }
@@ -289,7 +292,7 @@ mod tests {
     async fn retry_after_is_kept_to_or_given_up_at_once() {
         let (result, times, _) = run(
             RetryPolicy::default(),
-            Resend::Always,
+            RetrySafety::Always,
             [asking(17), passing()],
         )
         .await;
@@ -297,17 +300,22 @@ mod tests {
         let gap = seconds(times[1]);
         assert!((17.0..17.2).contains(&gap), "{gap}");
 
-        let (result, times, _) = run(RetryPolicy::default(), Resend::Always, [asking(3_600)]).await;
+        let (result, times, _) =
+            run(RetryPolicy::default(), RetrySafety::Always, [asking(3_600)]).await;
         let error = result.unwrap_err().to_string();
         assert_eq!(times.len(), 1);
         assert!(
             error.contains("3600 s") && error.contains("60 s"),
             "{error}"
         );
-        run(RetryPolicy::default(), Resend::Always, [asking(u64::MAX)])
-            .await
-            .0
-            .unwrap_err();
+        run(
+            RetryPolicy::default(),
+            RetrySafety::Always,
+            [asking(u64::MAX)],
+        )
+        .await
+        .0
+        .unwrap_err();
     }
 
     #[tokio::test(start_paused = true)]
@@ -319,7 +327,7 @@ mod tests {
         let passed = retry(
             &RetryPolicy::default(),
             &gate,
-            Resend::Always,
+            RetrySafety::Always,
             &AtomicU64::new(0),
             || async { Ok(started.elapsed()) },
         )
@@ -330,20 +338,25 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_must_not_happen_twice_is_not_sent_twice() {
-        let (result, times, _) =
-            run(RetryPolicy::default(), Resend::IfNotActedOn, [passing()]).await;
+        let (result, times, _) = run(
+            RetryPolicy::default(),
+            RetrySafety::IfUnprocessed,
+            [passing()],
+        )
+        .await;
         assert!(result.is_err());
         assert_eq!(times.len(), 1);
         let unsent = failure(HttpFailure {
             retryable: true,
-            not_acted_on: true,
+            not_processed: true,
             ..HttpFailure::default()
         });
-        let (result, times, _) = run(RetryPolicy::default(), Resend::IfNotActedOn, [unsent]).await;
+        let (result, times, _) =
+            run(RetryPolicy::default(), RetrySafety::IfUnprocessed, [unsent]).await;
         assert!(result.is_ok());
         assert_eq!(times.len(), 2);
         let refused = failure(HttpFailure::default());
-        let (result, times, _) = run(RetryPolicy::default(), Resend::Always, [refused]).await;
+        let (result, times, _) = run(RetryPolicy::default(), RetrySafety::Always, [refused]).await;
         assert!(result.is_err());
         assert_eq!(times.len(), 1);
     }

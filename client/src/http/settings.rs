@@ -12,9 +12,9 @@ use crate::error::{Error, Result};
 pub struct HttpSettings {
     /// Longest time to make a connection.
     pub connect_timeout: Duration,
-    /// Longest time for one attempt, from connecting to the last byte of the answer.
+    /// Longest time for one attempt, from connecting to the last byte of the response.
     pub request_timeout: Duration,
-    /// Largest answer read, in bytes.
+    /// Largest response read, in bytes.
     pub max_response_bytes: usize,
     /// When a request is sent again.
     pub retry: RetryPolicy,
@@ -90,15 +90,15 @@ const SCHEME: &str = "Bearer ";
 /// The operator's (or an analyst's) bearer token. `Debug` does not show it.
 ///
 /// ```
-/// use eigenveil_client::http::Token;
-/// let token = Token::new("s3cret")?;
-/// assert_eq!(format!("{token:?}"), "Token(…)");
+/// use eigenveil_client::http::BearerToken;
+/// let token = BearerToken::new("s3cret")?;
+/// assert_eq!(format!("{token:?}"), "BearerToken(…)");
 /// # Ok::<(), eigenveil_client::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct Token(HeaderValue);
+pub struct BearerToken(HeaderValue);
 
-impl Token {
+impl BearerToken {
     /// A token; space around it does not count.
     ///
     /// # Errors
@@ -119,7 +119,7 @@ impl Token {
     /// The token in a file, such as `operator.token` in the server's data folder.
     ///
     /// # Errors
-    /// When the file cannot be read; as [`Token::new`].
+    /// When the file cannot be read; as [`BearerToken::new`].
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let text = std::fs::read_to_string(path).map_err(|error| {
@@ -142,9 +142,9 @@ impl Token {
     }
 }
 
-impl fmt::Debug for Token {
+impl fmt::Debug for BearerToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Token(…)")
+        f.write_str("BearerToken(…)")
     }
 }
 
@@ -154,20 +154,23 @@ mod tests {
 
     #[test]
     fn tokens_are_checked_and_never_shown() {
-        let token = Token::new(" s3cret\n").unwrap();
+        let token = BearerToken::new(" s3cret\n").unwrap();
         assert_eq!(token.header(), "Bearer s3cret");
         assert_eq!(token.reveal(), "s3cret");
         assert!(!format!("{token:?} {:?}", token.header()).contains("s3cret"));
         for bad in ["", " \n", "two words s3cret", "s3cret\u{e9}", "s3cret\n\nx"] {
-            let error = Token::new(bad).unwrap_err();
+            let error = BearerToken::new(bad).unwrap_err();
             assert!(!format!("{error} {error:?}").contains("s3cret"));
         }
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("operator.token");
-        let error = Token::from_file(&path).unwrap_err().to_string();
+        let error = BearerToken::from_file(&path).unwrap_err().to_string();
         assert!(error.contains("operator.token"), "{error}");
         std::fs::write(&path, "s3cret\n").unwrap();
-        assert_eq!(Token::from_file(&path).unwrap().header(), "Bearer s3cret");
+        assert_eq!(
+            BearerToken::from_file(&path).unwrap().header(),
+            "Bearer s3cret"
+        );
     }
 
     #[test]

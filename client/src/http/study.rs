@@ -6,7 +6,9 @@ use bytes::Bytes;
 use eigenveil_shared::{
     ErrorCode,
     about::is_readable,
-    api::{BatchReceipt, REPORT_BATCH_MEDIA_TYPE, REPORT_MEDIA_TYPE, ReportReceipt, StudyDocument},
+    api::{
+        BatchResponse, REPORT_BATCH_MEDIA_TYPE, REPORT_MEDIA_TYPE, ReportResponse, StudyDocument,
+    },
     codec::{self, ReportFormat},
     enrolment::{
         self, ENROLLED_BATCH_MEDIA_TYPE, ENROLLED_REPORT_MEDIA_TYPE, Enrolment, ParticipantToken,
@@ -18,13 +20,13 @@ use eigenveil_shared::{
 use reqwest::Method;
 
 use super::{
-    HttpSettings, Resend, RetryPolicy,
-    transport::{Call, Counters, Transport},
+    HttpSettings, RetryPolicy, RetrySafety,
+    transport::{ApiRequest, Counters, Transport},
 };
 use crate::{
     error::{Error, HttpFailure, Result},
     outbox::StudyRef,
-    participant::{Participant, check_fingerprint},
+    reporter::{Reporter, check_fingerprint},
 };
 
 /// A study as a server described it and this side checked it: the parameters come from the canonical
@@ -33,7 +35,7 @@ use crate::{
 pub struct Study {
     document: StudyDocument,
     shape: ReportFormat,
-    binding: StudyRef,
+    study_ref: StudyRef,
 }
 
 impl Study {
@@ -75,12 +77,12 @@ impl Study {
         }
         // What the parameters say counts, not what the server says about them.
         document.privacy = PrivacyStatement::new(&params);
-        let binding = StudyRef::new(server, id, &params);
+        let study_ref = StudyRef::new(server, id, &params);
         document.params = params;
         Ok(Self {
             document,
             shape,
-            binding,
+            study_ref,
         })
     }
 
@@ -106,16 +108,16 @@ impl Study {
     }
 
     /// A participant of this study, who perturbs nothing where it was not open when it was fetched
-    /// ([`Participant::check_open`]).
-    pub fn participant(&self) -> Participant {
-        Participant::new(self.document.params.clone())
-            .of_study(&self.document.name, self.document.about.clone())
-            .of_a_study_that_is(self.document.state, self.id())
+    /// ([`Reporter::check_open`]).
+    pub fn reporter(&self) -> Reporter {
+        Reporter::new(self.document.params.clone())
+            .with_study_info(&self.document.name, self.document.about.clone())
+            .with_state(self.document.state, self.id())
     }
 
     /// What an outbox for this study is opened with.
-    pub fn binding(&self) -> &StudyRef {
-        &self.binding
+    pub fn study_ref(&self) -> &StudyRef {
+        &self.study_ref
     }
 
     /// Whether its reports need one-time tokens.
@@ -142,10 +144,10 @@ impl Study {
 /// // Shipped with the device: constants that nobody pinned could mark it.
 /// let pinned = "5e7a3c0f9b1d48e62a7c5f0e8d3b1a964c2e7f508b6d1a3f9e0c5b7d2a4f8e61".parse()?;
 /// let study = client.fetch_study_pinned("0123456789abcdef0123456789abcdef", pinned).await?;
-/// let mut outbox = Outbox::open("my.outbox", study.binding())?;
-/// if !outbox.is_known(0)? {
+/// let mut outbox = Outbox::open("my.outbox", study.study_ref())?;
+/// if !outbox.has_report(0)? {
 ///     let row = Row::new(vec![0.5; study.params().dimension()]);
-///     outbox.enqueue(0, &study.participant().report(&row)?)?;
+///     outbox.enqueue(0, &study.reporter().report(&row)?)?;
 /// }
 /// let summary = Uploader::new(&client, &study, UploadSettings::default())
 ///     .drain(&mut outbox, |_| {})
@@ -177,15 +179,16 @@ impl StudyClient {
         self.transport.server()
     }
 
-    /// Fetches a study and checks it. Whether other devices were given the same parameters cannot be seen: one
-    /// with constants of its own could be told by them. [`StudyClient::fetch_study_pinned`] takes one answer only.
+    /// Fetches and checks a study. It cannot tell whether other devices got the same parameters: a server could give
+    /// one device its own constants and recognise its report by them. [`StudyClient::fetch_study_pinned`] accepts only
+    /// the expected fingerprint.
     ///
     /// # Errors
     /// `study-not-found`; network failures; everything that does not check (see [`Study`]).
     pub async fn fetch_study(&self, id: &str) -> Result<Study> {
         let document = self
             .transport
-            .json(&Call::get(&["v1", "studies", id]))
+            .json(&ApiRequest::get(&["v1", "studies", id]))
             .await?;
         Study::checked(self.server(), id, document)
     }
@@ -205,10 +208,10 @@ impl StudyClient {
     ///
     /// # Errors
     /// The server's refusal; network failures after the last retry.
-    pub async fn upload_one(&self, study: &Study, report: &Report) -> Result<ReportReceipt> {
+    pub async fn upload_one(&self, study: &Study, report: &Report) -> Result<ReportResponse> {
         check_fingerprint(report.fingerprint, study.fingerprint())?;
-        let call = ReportCall::one(study.id(), report, None);
-        self.send(&call, None, &Counters::default()).await
+        let request = ReportRequest::one(study.id(), report, None);
+        self.send(&request, None, &Counters::default()).await
     }
 
     /// As [`StudyClient::upload_one`], to a study whose reports need one-time tokens.
@@ -220,10 +223,10 @@ impl StudyClient {
         study: &Study,
         report: &Report,
         token: &ParticipantToken,
-    ) -> Result<ReportReceipt> {
+    ) -> Result<ReportResponse> {
         check_fingerprint(report.fingerprint, study.fingerprint())?;
-        let call = ReportCall::one(study.id(), report, Some(token));
-        self.send(&call, None, &Counters::default()).await
+        let request = ReportRequest::one(study.id(), report, Some(token));
+        self.send(&request, None, &Counters::default()).await
     }
 
     /// Sends a batch of at most `max_batch_reports` (of the study's document) reports.
@@ -231,7 +234,7 @@ impl StudyClient {
     /// # Errors
     /// The server's refusal of the whole batch; network failures after the last retry. Refusals of
     /// single reports are in the receipt.
-    pub async fn upload_batch(&self, study: &Study, reports: &[Report]) -> Result<BatchReceipt> {
+    pub async fn upload_batch(&self, study: &Study, reports: &[Report]) -> Result<BatchResponse> {
         for report in reports {
             check_fingerprint(report.fingerprint, study.fingerprint())?;
         }
@@ -242,58 +245,58 @@ impl StudyClient {
                 study.max_batch()
             )));
         }
-        let call = ReportCall::batch(study, reports.iter(), None)?;
-        self.send_batch(&call, None, &Counters::default()).await
+        let request = ReportRequest::batch(study, reports.iter(), None)?;
+        self.send_batch(&request, None, &Counters::default()).await
     }
 
     pub(super) async fn send_batch(
         &self,
-        call: &ReportCall,
+        request: &ReportRequest,
         policy: Option<&RetryPolicy>,
         counters: &Counters,
-    ) -> Result<BatchReceipt> {
-        let receipt: BatchReceipt = self.send(call, policy, counters).await?;
-        check_receipt(&receipt, call.count)?;
+    ) -> Result<BatchResponse> {
+        let receipt: BatchResponse = self.send(request, policy, counters).await?;
+        check_receipt(&receipt, request.count)?;
         Ok(receipt)
     }
 
     pub(super) async fn send<T: serde::de::DeserializeOwned>(
         &self,
-        call: &ReportCall,
+        request: &ReportRequest,
         policy: Option<&RetryPolicy>,
         counters: &Counters,
     ) -> Result<T> {
-        let path = ["v1", "studies", &call.study, "reports"];
-        let call = Call {
+        let path = ["v1", "studies", &request.study, "reports"];
+        let request = ApiRequest {
             method: Method::POST,
-            content: Some((call.media_type, call.body.clone())),
+            content: Some((request.media_type, request.body.clone())),
             // The identifiers make a second arrival a duplicate.
-            resend: Resend::Always,
-            ..Call::get(&path)
+            retry_safety: RetrySafety::Always,
+            ..ApiRequest::get(&path)
         };
         match policy {
-            Some(policy) => self.transport.json_with(&call, policy, counters).await,
-            None => self.transport.json(&call).await,
+            Some(policy) => self.transport.json_with(&request, policy, counters).await,
+            None => self.transport.json(&request).await,
         }
     }
 }
 
 /// Encoded reports on their way: the bytes of every attempt.
-pub(super) struct ReportCall {
+pub(super) struct ReportRequest {
     study: String,
     media_type: &'static str,
     body: Bytes,
     count: usize,
 }
 
-impl ReportCall {
+impl ReportRequest {
     pub(super) fn one(study: &str, report: &Report, token: Option<&ParticipantToken>) -> Self {
         let bytes = codec::encode_report(report);
         let (media_type, body) = match token {
             None => (REPORT_MEDIA_TYPE, bytes),
             Some(token) => (
                 ENROLLED_REPORT_MEDIA_TYPE,
-                enrolment::with_token(token, &bytes),
+                enrolment::encode_enrolled_report(token, &bytes),
             ),
         };
         Self {
@@ -316,7 +319,7 @@ impl ReportCall {
             None => (REPORT_BATCH_MEDIA_TYPE, bytes),
             Some(tokens) => (
                 ENROLLED_BATCH_MEDIA_TYPE,
-                enrolment::with_tokens(tokens, &bytes),
+                enrolment::encode_enrolled_batch(tokens, &bytes),
             ),
         };
         Ok(Self {
@@ -329,7 +332,7 @@ impl ReportCall {
 }
 
 /// A receipt that does not account for every report acknowledges none of them.
-fn check_receipt(receipt: &BatchReceipt, count: usize) -> Result<()> {
+fn check_receipt(receipt: &BatchResponse, count: usize) -> Result<()> {
     let mut indices: Vec<u32> = receipt
         .refused
         .iter()
@@ -358,7 +361,7 @@ fn check_receipt(receipt: &BatchReceipt, count: usize) -> Result<()> {
 }
 
 /// Whether a refusal concerns the study or this side, and not one report.
-pub(super) fn concerns_the_study(code: ErrorCode) -> bool {
+pub(super) fn is_study_level(code: ErrorCode) -> bool {
     matches!(
         code,
         ErrorCode::StudyNotOpen
@@ -376,7 +379,7 @@ pub(super) fn concerns_the_study(code: ErrorCode) -> bool {
 }
 
 /// Whether a refusal of one report of a batch may pass.
-pub(super) fn may_pass(code: ErrorCode) -> bool {
+pub(super) fn is_transient(code: ErrorCode) -> bool {
     matches!(
         code,
         ErrorCode::TooManyRequests | ErrorCode::StoreUnavailable | ErrorCode::ShuttingDown
@@ -391,7 +394,7 @@ mod tests {
 
     #[test]
     fn receipts_must_add_up() {
-        let receipt = |accepted, duplicates, refused: &[u32]| BatchReceipt {
+        let receipt = |accepted, duplicates, refused: &[u32]| BatchResponse {
             accepted,
             duplicates,
             refused: refused

@@ -1,4 +1,4 @@
-//! One request, one answer, and a clear sentence for everything that is neither.
+//! One request, one response, and a clear sentence for everything that is neither.
 
 use std::{
     error::Error as StdError, fmt, io::Write, net::IpAddr, sync::atomic::AtomicU64, time::Duration,
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use eigenveil_shared::api::PROBLEM_MEDIA_TYPE;
 
 use super::{
-    HttpSettings, Resend, RetryPolicy, Token,
+    BearerToken, HttpSettings, RetryPolicy, RetrySafety,
     retry::{Gate, retry, retry_after},
 };
 use crate::error::{Error, HttpFailure, Result};
@@ -23,7 +23,7 @@ const JSON: &str = "application/json";
 /// Longest text of a server that is repeated in a message, in characters.
 const MAX_SHOWN: usize = 1_000;
 
-/// A server, the way to it, and its wish to be left alone.
+/// The HTTP connection to one server, with its token and `Retry-After` gate.
 pub(crate) struct Transport {
     http: reqwest::Client,
     base: Url,
@@ -35,18 +35,18 @@ pub(crate) struct Transport {
 
 /// One request, to be sent as often as needed with the same bytes.
 #[derive(Clone)]
-pub(crate) struct Call<'a> {
+pub(crate) struct ApiRequest<'a> {
     pub(crate) method: Method,
     pub(crate) path: &'a [&'a str],
     pub(crate) query: Option<(&'a str, &'a str)>,
     pub(crate) content: Option<(&'static str, Bytes)>,
     pub(crate) accept: &'static str,
-    pub(crate) resend: Resend,
+    pub(crate) retry_safety: RetrySafety,
     /// Longest time for one attempt, where it is not that of the settings.
     pub(crate) timeout: Option<Duration>,
 }
 
-impl<'a> Call<'a> {
+impl<'a> ApiRequest<'a> {
     pub(crate) fn get(path: &'a [&'a str]) -> Self {
         Self {
             method: Method::GET,
@@ -54,16 +54,16 @@ impl<'a> Call<'a> {
             query: None,
             content: None,
             accept: JSON,
-            resend: Resend::Always,
+            retry_safety: RetrySafety::Always,
             timeout: None,
         }
     }
 
     /// A request that must not be acted on twice.
-    pub(crate) fn once(method: Method, path: &'a [&'a str]) -> Self {
+    pub(crate) fn non_idempotent(method: Method, path: &'a [&'a str]) -> Self {
         Self {
             method,
-            resend: Resend::IfNotActedOn,
+            retry_safety: RetrySafety::IfUnprocessed,
             ..Self::get(path)
         }
     }
@@ -76,8 +76,8 @@ impl<'a> Call<'a> {
     }
 }
 
-/// A whole answer with a status of success.
-pub(crate) struct Answer {
+/// A whole response with a status of success.
+pub(crate) struct ApiResponse {
     status: StatusCode,
     headers: HeaderMap,
     body: Vec<u8>,
@@ -87,7 +87,7 @@ impl Transport {
     pub(crate) fn new(
         server: &str,
         settings: &HttpSettings,
-        token: Option<&Token>,
+        token: Option<&BearerToken>,
     ) -> Result<Self> {
         let base = parse_server(server)?;
         if base.scheme() == "http" && !settings.insecure_http && !is_this_machine(&base) {
@@ -100,7 +100,7 @@ impl Transport {
             server: base.as_str().trim_end_matches('/').to_owned(),
             base,
             settings: settings.clone(),
-            token: token.map(Token::header),
+            token: token.map(BearerToken::header),
             gate: Gate::default(),
         })
     }
@@ -110,58 +110,61 @@ impl Transport {
         &self.server
     }
 
-    /// Sends until there is an answer in JSON of this type.
-    pub(crate) async fn json<T: DeserializeOwned>(&self, call: &Call<'_>) -> Result<T> {
-        self.json_with(call, &self.settings.retry, &Counters::default())
+    /// Sends until there is a response in JSON of this type.
+    pub(crate) async fn json<T: DeserializeOwned>(&self, request: &ApiRequest<'_>) -> Result<T> {
+        self.json_with(request, &self.settings.retry, &Counters::default())
             .await
     }
 
     pub(crate) async fn json_with<T: DeserializeOwned>(
         &self,
-        call: &Call<'_>,
+        request: &ApiRequest<'_>,
         policy: &RetryPolicy,
         counters: &Counters,
     ) -> Result<T> {
-        self.retried(call, policy, counters, |answer| self.parse(&answer))
+        self.retried(request, policy, counters, |response| self.parse(&response))
             .await
     }
 
-    /// Sends until there is an answer, and gives its bytes.
-    pub(crate) async fn bytes(&self, call: &Call<'_>) -> Result<Vec<u8>> {
-        self.retried(call, &self.settings.retry, &Counters::default(), |answer| {
-            Ok(answer.body)
-        })
+    /// Sends until there is a response, and gives its bytes.
+    pub(crate) async fn bytes(&self, request: &ApiRequest<'_>) -> Result<Vec<u8>> {
+        self.retried(
+            request,
+            &self.settings.retry,
+            &Counters::default(),
+            |response| Ok(response.body),
+        )
         .await
     }
 
     async fn retried<T>(
         &self,
-        call: &Call<'_>,
+        request: &ApiRequest<'_>,
         policy: &RetryPolicy,
         counters: &Counters,
-        read: impl Fn(Answer) -> Result<T>,
+        read: impl Fn(ApiResponse) -> Result<T>,
     ) -> Result<T> {
         let read = &read;
         retry(
             policy,
             &self.gate,
-            call.resend,
+            request.retry_safety,
             &counters.retries,
             || async move {
-                counters.sent(call);
-                read(self.attempt(call).await?)
+                counters.sent(request);
+                read(self.attempt(request).await?)
             },
         )
         .await
     }
 
-    /// Sends once and writes the answer out as it comes, however large it is; how many bytes it has.
+    /// Sends once and writes the response out as it comes, however large it is; how many bytes it has.
     pub(crate) async fn download(
         &self,
-        call: &Call<'_>,
+        request: &ApiRequest<'_>,
         out: &mut (dyn Write + Send),
     ) -> Result<u64> {
-        let mut response = self.send(call).await?;
+        let mut response = self.send(request).await?;
         let status = response.status();
         if !status.is_success() {
             let headers = response.headers().clone();
@@ -173,11 +176,11 @@ impl Transport {
         while let Some(chunk) = response
             .chunk()
             .await
-            .map_err(|error| self.no_answer(&error))?
+            .map_err(|error| self.no_response(&error))?
         {
             out.write_all(&chunk).map_err(|error| {
                 Error::usage(format!(
-                    "the answer cannot be written after {written} bytes: {error}"
+                    "the response cannot be written after {written} bytes: {error}"
                 ))
             })?;
             written += chunk.len() as u64;
@@ -185,14 +188,14 @@ impl Transport {
         match announced {
             Some(length) if length != written => Err(Error::http(
                 HttpFailure::default(),
-                format!("the answer broke off after {written} of {length} bytes; ask again"),
+                format!("the response broke off after {written} of {length} bytes; ask again"),
             )),
             _ => Ok(written),
         }
     }
 
-    async fn attempt(&self, call: &Call<'_>) -> Result<Answer> {
-        let response = self.send(call).await?;
+    async fn attempt(&self, request: &ApiRequest<'_>) -> Result<ApiResponse> {
+        let response = self.send(request).await?;
         let status = response.status();
         let headers = response.headers().clone();
         let body = match self.read(response).await {
@@ -202,7 +205,7 @@ impl Transport {
             Err(error) => return Err(error),
         };
         if status.is_success() {
-            Ok(Answer {
+            Ok(ApiResponse {
                 status,
                 headers,
                 body,
@@ -212,30 +215,33 @@ impl Transport {
         }
     }
 
-    async fn send(&self, call: &Call<'_>) -> Result<Response> {
+    async fn send(&self, request: &ApiRequest<'_>) -> Result<Response> {
         let mut url = self.base.clone();
         if let Ok(mut segments) = url.path_segments_mut() {
-            segments.pop_if_empty().extend(call.path);
+            segments.pop_if_empty().extend(request.path);
         }
-        if let Some((key, value)) = call.query {
+        if let Some((key, value)) = request.query {
             url.query_pairs_mut().append_pair(key, value);
         }
-        let mut request = self
+        let mut builder = self
             .http
-            .request(call.method.clone(), url)
-            .header(ACCEPT, call.accept);
+            .request(request.method.clone(), url)
+            .header(ACCEPT, request.accept);
         if let Some(token) = &self.token {
-            request = request.header(AUTHORIZATION, token.clone());
+            builder = builder.header(AUTHORIZATION, token.clone());
         }
-        if let Some(timeout) = call.timeout {
-            request = request.timeout(timeout);
+        if let Some(timeout) = request.timeout {
+            builder = builder.timeout(timeout);
         }
-        if let Some((media_type, bytes)) = &call.content {
-            request = request
+        if let Some((media_type, bytes)) = &request.content {
+            builder = builder
                 .header(CONTENT_TYPE, *media_type)
                 .body(bytes.clone());
         }
-        request.send().await.map_err(|error| self.no_answer(&error))
+        builder
+            .send()
+            .await
+            .map_err(|error| self.no_response(&error))
     }
 
     async fn read(&self, mut response: Response) -> Result<Vec<u8>> {
@@ -247,7 +253,7 @@ impl Transport {
                     ..HttpFailure::default()
                 },
                 format!(
-                    "the answer of {} is larger than {limit} bytes; if that is right, raise the limit (max_response_bytes)",
+                    "the response of {} is larger than {limit} bytes; if that is right, raise the limit (max_response_bytes)",
                     self.server
                 ),
             )
@@ -263,47 +269,47 @@ impl Transport {
                 Ok(Some(chunk)) if body.len() + chunk.len() > limit => return Err(too_large),
                 Ok(Some(chunk)) => body.extend_from_slice(&chunk),
                 Ok(None) => return Ok(body),
-                Err(error) => return Err(self.no_answer(&error)),
+                Err(error) => return Err(self.no_response(&error)),
             }
         }
     }
 
-    fn parse<T: DeserializeOwned>(&self, answer: &Answer) -> Result<T> {
+    fn parse<T: DeserializeOwned>(&self, response: &ApiResponse) -> Result<T> {
         let failure = |retryable| HttpFailure {
-            status: Some(answer.status.as_u16()),
+            status: Some(response.status.as_u16()),
             retryable,
             ..HttpFailure::default()
         };
-        let media_type = media_type(&answer.headers);
+        let media_type = media_type(&response.headers);
         if media_type != JSON {
             return Err(Error::http(
                 failure(false),
                 format!(
                     "{} answered {} with {} instead of {JSON}; is it an Eigenveil server?",
                     self.server,
-                    answer.status,
+                    response.status,
                     shown_type(&media_type)
                 ),
             ));
         }
-        serde_json::from_slice(&answer.body).map_err(|error| {
+        serde_json::from_slice(&response.body).map_err(|error| {
             Error::http(
                 // Cut or mangled on the way, perhaps.
                 failure(true),
                 format!(
                     "{} answered {} with JSON that is not what was asked for: {}",
                     self.server,
-                    answer.status,
+                    response.status,
                     printable(&error.to_string())
                 ),
             )
         })
     }
 
-    /// The error for an answer that says no.
+    /// The error for a response that says no.
     fn refusal(&self, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Error {
         #[derive(Deserialize)]
-        struct Said {
+        struct ProblemBody {
             code: String,
             detail: String,
         }
@@ -314,13 +320,13 @@ impl Transport {
         let mut failure = HttpFailure {
             status: Some(status.as_u16()),
             retryable: busy || status == StatusCode::REQUEST_TIMEOUT || status.is_server_error(),
-            not_acted_on: busy,
+            not_processed: busy,
             retry_after: retry_after(headers),
             ..HttpFailure::default()
         };
         let media_type = media_type(headers);
         let said = (media_type == PROBLEM_MEDIA_TYPE)
-            .then(|| serde_json::from_slice::<Said>(body).ok())
+            .then(|| serde_json::from_slice::<ProblemBody>(body).ok())
             .flatten();
         if let Some(said) = said {
             failure.code = Some(printable(&said.code));
@@ -341,18 +347,18 @@ impl Transport {
         Error::http(
             failure,
             format!(
-                "{server} answered {status} with {} instead of a problem document; something between here and the server, or another program, gave this answer",
+                "{server} answered {status} with {} instead of a problem document; something between here and the server, or another program, gave this response",
                 shown_type(&media_type)
             ),
         )
     }
 
-    /// The error for no (whole) answer.
-    fn no_answer(&self, error: &reqwest::Error) -> Error {
+    /// The error for no (whole) response.
+    fn no_response(&self, error: &reqwest::Error) -> Error {
         let (server, cause) = (&self.server, root_cause(error));
         let mut failure = HttpFailure {
             retryable: true,
-            not_acted_on: error.is_connect(),
+            not_processed: error.is_connect(),
             timeout: error.is_timeout(),
             ..HttpFailure::default()
         };
@@ -367,13 +373,15 @@ impl Transport {
             format!("cannot connect to {server}: {cause}")
         } else if error.is_timeout() {
             format!(
-                "no answer from {server} within {} s",
+                "no response from {server} within {} s",
                 self.settings.request_timeout.as_secs_f64()
             )
         } else if error.is_body() || error.is_decode() {
-            format!("the answer of {server} broke off: {cause}")
+            format!("the response of {server} broke off: {cause}")
         } else {
-            format!("no HTTP answer from {server}: {cause}; does an Eigenveil server listen there?")
+            format!(
+                "no HTTP response from {server}: {cause}; does an Eigenveil server listen there?"
+            )
         };
         Error::http(failure, sentence)
     }
@@ -396,8 +404,8 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    fn sent(&self, call: &Call<'_>) {
-        let bytes = call.content.as_ref().map_or(0, |(_, bytes)| bytes.len());
+    fn sent(&self, request: &ApiRequest<'_>) {
+        let bytes = request.content.as_ref().map_or(0, |(_, bytes)| bytes.len());
         self.bytes
             .fetch_add(bytes as u64, std::sync::atomic::Ordering::Relaxed);
     }

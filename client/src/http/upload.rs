@@ -8,7 +8,7 @@ use std::{
 
 use eigenveil_shared::{
     Error as SharedError, ErrorCode,
-    api::{BatchReceipt, ReportOutcome, ReportReceipt},
+    api::{BatchResponse, ReportOutcome, ReportResponse},
     enrolment::ParticipantToken,
 };
 use tokio::{
@@ -18,7 +18,7 @@ use tokio::{
 
 use super::{
     RetryPolicy, Study, StudyClient,
-    study::{ReportCall, concerns_the_study, may_pass},
+    study::{ReportRequest, is_study_level, is_transient},
     transport::Counters,
 };
 use crate::{
@@ -28,13 +28,13 @@ use crate::{
 
 /// Size a batch aims at: large enough for few requests, small enough to repeat.
 const BATCH_BYTES: usize = 1 << 20;
-/// Requests a small upload is divided into. The server counts the reports it commits together in one of 32 buckets, and what an
-/// estimate says of its own error is how these differ; four connections may share a commit.
+/// A small upload is split into up to this many requests. All reports of one commit go to one of 32 buckets, and
+/// estimates get their error bars from the differences between buckets; four connections may share a commit.
 const TARGET_BATCHES: u64 = 128;
 /// Acknowledgements of single reports are recorded this many at a time, or this often.
 const RECORD_EVERY: usize = 256;
 const RECORD_INTERVAL: Duration = Duration::from_millis(250);
-/// How long answers under way are waited for once the upload has to stop.
+/// How long responses under way are waited for once the upload has to stop.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// How reports are put into requests.
@@ -59,7 +59,7 @@ pub struct UploadSettings {
     pub mode: UploadMode,
     /// When a request is sent again.
     pub retry: RetryPolicy,
-    /// Longest time for all of it (and two seconds for answers under way); what is left stays
+    /// Longest time for all of it (and two seconds for responses under way); what is left stays
     /// pending. `None`: as long as requests succeed.
     pub deadline: Option<Duration>,
 }
@@ -78,10 +78,10 @@ impl Default for UploadSettings {
 
 /// What became of reports that were sent, or has become of them so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Sent {
+pub struct UploadSummary {
     /// Reports the server stored and counted now.
     pub accepted: u64,
-    /// Reports the server had before: an earlier answer was lost.
+    /// Reports the server had before: an earlier response was lost.
     pub duplicates: u64,
     /// Reports the server refused for good; [`Outbox::refused`] and the [receipt](crate::Receipt) say why.
     pub refused: u64,
@@ -102,12 +102,12 @@ pub struct UploadFailure {
     /// Why it stopped.
     pub error: Error,
     /// What was done before.
-    pub summary: Sent,
+    pub summary: UploadSummary,
 }
 
 impl fmt::Display for UploadFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Sent {
+        let UploadSummary {
             accepted,
             duplicates,
             pending,
@@ -132,7 +132,7 @@ impl From<UploadFailure> for Error {
 
 /// Sends an outbox to its study; see [`StudyClient`] for an example.
 ///
-/// Each report goes out with the bytes it has in the outbox, as often as needed. An answer that was
+/// Each report goes out with the bytes it has in the outbox, as often as needed. A response that was
 /// lost makes a duplicate of the next attempt, which the server counts once.
 #[derive(Clone, Debug)]
 pub struct Uploader {
@@ -142,9 +142,9 @@ pub struct Uploader {
 }
 
 /// One request that has ended.
-struct Ended {
+struct CompletedRequest {
     participants: Vec<u64>,
-    outcome: Result<BatchReceipt>,
+    outcome: Result<BatchResponse>,
     single: bool,
 }
 
@@ -171,8 +171,8 @@ impl Uploader {
     pub async fn drain(
         &self,
         outbox: &mut Outbox,
-        mut progress: impl FnMut(Sent),
-    ) -> Result<Sent, UploadFailure> {
+        mut progress: impl FnMut(UploadSummary),
+    ) -> Result<UploadSummary, UploadFailure> {
         let started = Instant::now();
         let mut upload = Upload {
             uploader: self,
@@ -183,14 +183,14 @@ impl Uploader {
             acknowledged: Vec::new(),
             refused: Vec::new(),
             total: 0,
-            sent: Sent::default(),
+            sent: UploadSummary::default(),
             stop: None,
         };
         let ended = upload.all(outbox, &mut progress).await;
         // Whatever happened: what is known to be stored is recorded.
         let recorded = upload.record(outbox);
         let counts = outbox.counts();
-        let summary = Sent {
+        let summary = UploadSummary {
             pending: counts.as_ref().map_or(0, |counts| counts.pending),
             ..upload.now()
         };
@@ -250,14 +250,18 @@ struct Upload<'a> {
     refused: Vec<(u64, String, String)>,
     /// Reports to send when it began.
     total: u64,
-    sent: Sent,
+    sent: UploadSummary,
     stop: Option<(Error, Instant)>,
 }
 
 impl Upload<'_> {
-    async fn all(&mut self, outbox: &mut Outbox, progress: &mut impl FnMut(Sent)) -> Result<()> {
+    async fn all(
+        &mut self,
+        outbox: &mut Outbox,
+        progress: &mut impl FnMut(UploadSummary),
+    ) -> Result<()> {
         let settings = self.uploader.settings;
-        if outbox.binding() != self.uploader.study.binding() {
+        if outbox.study_ref() != self.uploader.study.study_ref() {
             return Err(Error::outbox_other_study(
                 outbox.path(),
                 "it does not belong to the study of this upload",
@@ -332,16 +336,16 @@ impl Upload<'_> {
     fn request(
         &self,
         reports: Vec<PendingReport>,
-    ) -> Result<impl Future<Output = Ended> + Send + use<>> {
+    ) -> Result<impl Future<Output = CompletedRequest> + Send + use<>> {
         let uploader = self.uploader;
         let single = uploader.settings.mode == UploadMode::Single;
         let tokens = uploader.tokens_of(&reports)?;
-        let call = match (&reports[..], single) {
+        let request = match (&reports[..], single) {
             ([report], true) => {
                 let token = tokens.as_ref().and_then(|tokens| tokens.first().copied());
-                ReportCall::one(uploader.study.id(), &report.report, token)
+                ReportRequest::one(uploader.study.id(), &report.report, token)
             }
-            _ => ReportCall::batch(
+            _ => ReportRequest::batch(
                 &uploader.study,
                 reports.iter().map(|r| &r.report),
                 tokens.as_deref(),
@@ -354,17 +358,17 @@ impl Upload<'_> {
         let counters = Arc::clone(&self.counters);
         Ok(async move {
             let outcome = if single {
-                let receipt: Result<ReportReceipt> =
-                    client.send(&call, Some(&policy), &counters).await;
-                receipt.map(|receipt| BatchReceipt {
+                let receipt: Result<ReportResponse> =
+                    client.send(&request, Some(&policy), &counters).await;
+                receipt.map(|receipt| BatchResponse {
                     accepted: u64::from(receipt.outcome == ReportOutcome::Accepted),
                     duplicates: u64::from(receipt.outcome == ReportOutcome::Duplicate),
                     refused: Vec::new(),
                 })
             } else {
-                client.send_batch(&call, Some(&policy), &counters).await
+                client.send_batch(&request, Some(&policy), &counters).await
             };
-            Ended {
+            CompletedRequest {
                 participants,
                 outcome,
                 single,
@@ -373,8 +377,8 @@ impl Upload<'_> {
     }
 
     /// Takes in what became of one request.
-    fn ended(&mut self, ended: Result<Ended, JoinError>) {
-        let Ended {
+    fn ended(&mut self, ended: Result<CompletedRequest, JoinError>) {
+        let CompletedRequest {
             participants,
             outcome,
             single,
@@ -388,14 +392,14 @@ impl Upload<'_> {
             Ok(receipt) => self.receipt(&participants, receipt),
             Err(error) => match error.code_text() {
                 Some(code) if single && is_refusal_of_a_report(&error) => {
-                    self.refuse(participants[0], code, error.detail());
+                    self.record_refused(participants[0], code, error.detail());
                 }
                 _ => self.stop_for(error),
             },
         }
     }
 
-    fn receipt(&mut self, participants: &[u64], receipt: BatchReceipt) {
+    fn receipt(&mut self, participants: &[u64], receipt: BatchResponse) {
         self.sent.accepted += receipt.accepted;
         self.sent.duplicates += receipt.duplicates;
         let mut stored = vec![true; participants.len()];
@@ -403,10 +407,10 @@ impl Upload<'_> {
             // `check_receipt` saw to it that the index is one.
             let index = refused.index as usize;
             stored[index] = false;
-            if concerns_the_study(refused.code) {
+            if is_study_level(refused.code) {
                 self.stop_for(SharedError::new(refused.code, refused.detail).into());
-            } else if !may_pass(refused.code) {
-                self.refuse(participants[index], refused.code.as_str(), &refused.detail);
+            } else if !is_transient(refused.code) {
+                self.record_refused(participants[index], refused.code.as_str(), &refused.detail);
             }
         }
         self.acknowledged.extend(
@@ -417,7 +421,7 @@ impl Upload<'_> {
         );
     }
 
-    fn refuse(&mut self, participant: u64, code: &str, detail: &str) {
+    fn record_refused(&mut self, participant: u64, code: &str, detail: &str) {
         self.sent.refused += 1;
         self.refused
             .push((participant, code.to_owned(), detail.to_owned()));
@@ -450,9 +454,9 @@ impl Upload<'_> {
         Ok(())
     }
 
-    fn now(&self) -> Sent {
+    fn now(&self) -> UploadSummary {
         let done = self.sent.accepted + self.sent.duplicates + self.sent.refused;
-        Sent {
+        UploadSummary {
             pending: self.total.saturating_sub(done),
             bytes: self.counters.bytes.load(Ordering::Relaxed),
             retries: self.counters.retries.load(Ordering::Relaxed),
@@ -468,5 +472,5 @@ pub(super) fn is_refusal_of_a_report(error: &Error) -> bool {
         && error
             .status()
             .is_some_and(|status| (400..500).contains(&status))
-        && !error.code().is_some_and(concerns_the_study)
+        && !error.code().is_some_and(is_study_level)
 }

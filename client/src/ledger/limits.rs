@@ -2,7 +2,7 @@
 
 use eigenveil_shared::{
     Error as SharedError, ErrorCode,
-    privacy::{Budget, MAX_EPSILON, PrivacyStatement, WARN_EPSILON, delta_text},
+    privacy::{Budget, MAX_EPSILON, PrivacyStatement, WARN_EPSILON, format_delta},
     study::StudyParams,
 };
 use serde::{Deserialize, Serialize};
@@ -115,18 +115,18 @@ impl Limits {
         self.delta_total
     }
 
-    /// What is left of the totals, rounded down.
-    pub fn left(&self, spent: Spent) -> Spent {
-        Spent {
+    /// What remains of the totals, rounded down.
+    pub fn remaining(&self, spent: PrivacyCost) -> PrivacyCost {
+        PrivacyCost {
             epsilon: difference_down(self.epsilon_total, spent.epsilon),
             delta: difference_down(self.delta_total, spent.delta),
         }
     }
 
-    /// What a study would cost that passes a limit.
-    pub(super) fn check(&self, spent: &[Budget], charge: Budget) -> Result<(), Over> {
+    /// Checks `charge` against the limits; the error names the cost and the limit it would exceed.
+    pub(super) fn check(&self, spent: &[Budget], charge: Budget) -> Result<(), LimitExceeded> {
         if charge.epsilon() > self.epsilon_per_study {
-            return Err(Over {
+            return Err(LimitExceeded {
                 cost: format!("epsilon {}", charge.epsilon()),
                 limit: format!("{} on one study", self.epsilon_per_study),
             });
@@ -134,19 +134,19 @@ impl Limits {
         let before = compose(spent.iter().copied());
         let after = compose(spent.iter().copied().chain([charge]));
         if after.epsilon > self.epsilon_total {
-            return Err(Over {
+            return Err(LimitExceeded {
                 cost: format!("epsilon {} on top of {}", charge.epsilon(), before.epsilon),
                 limit: format!("{} in total", self.epsilon_total),
             });
         }
         if after.delta > self.delta_total {
-            return Err(Over {
+            return Err(LimitExceeded {
                 cost: format!(
                     "delta {} on top of {}",
-                    delta_text(charge.delta()),
-                    delta_text(before.delta)
+                    format_delta(charge.delta()),
+                    format_delta(before.delta)
                 ),
-                limit: format!("{} in total", delta_text(self.delta_total)),
+                limit: format!("{} in total", format_delta(self.delta_total)),
             });
         }
         Ok(())
@@ -155,14 +155,14 @@ impl Limits {
 
 /// A limit that would be passed.
 #[derive(Debug)]
-pub(super) struct Over {
+pub(super) struct LimitExceeded {
     cost: String,
     limit: String,
 }
 
-impl Over {
+impl LimitExceeded {
     /// The error: whoever pays `spends` at most the limit, and `way_out` raises it.
-    pub(super) fn refusal(
+    pub(super) fn into_error(
         &self,
         what: &str,
         study: &str,
@@ -180,10 +180,10 @@ impl Over {
     }
 }
 
-/// An (ε, δ) that was spent, or is left; both may be zero.
+/// An (ε, δ) that was spent, or remains; both may be zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Spent {
+pub struct PrivacyCost {
     /// The ε.
     pub epsilon: f64,
     /// The δ.
@@ -195,7 +195,7 @@ pub struct Spent {
 /// The one place that knows. A study whose noise is as published may give less than it claims: the
 /// larger of the claimed ε and the ε that really holds at the claimed δ is charged. That counts what computing in
 /// floating point adds
-/// ([`arithmetic_slack`](eigenveil_shared::mechanism::MechanismSpec::arithmetic_slack)): 2⁻²⁰ for `double-cap`, at most
+/// ([`arithmetic_slack`](eigenveil_shared::mechanism::Mechanism::arithmetic_slack)): 2⁻²⁰ for `double-cap`, at most
 /// a hundredth of ε for the Gaussian mechanisms, nothing for the discrete one.
 ///
 /// # Errors
@@ -218,7 +218,7 @@ pub(super) fn charge(
             ErrorCode::BudgetExceeded,
             format!(
                 "the noise of study {study} is so small that no epsilon holds at delta {}, which no limit allows; do not take part",
-                delta_text(claimed.delta())
+                format_delta(claimed.delta())
             ),
         );
     };
@@ -227,12 +227,12 @@ pub(super) fn charge(
 
 /// What all these charges come to together: basic composition (Dwork & Roth 2014, Theorem 3.16), which
 /// holds whatever the mechanisms are and whoever chose them in which order. Sums, rounded up.
-pub(super) fn compose(charges: impl IntoIterator<Item = Budget>) -> Spent {
+pub(super) fn compose(charges: impl IntoIterator<Item = Budget>) -> PrivacyCost {
     let (epsilons, deltas): (Vec<f64>, Vec<f64>) = charges
         .into_iter()
         .map(|charge| (charge.epsilon(), charge.delta()))
         .unzip();
-    Spent {
+    PrivacyCost {
         epsilon: sum_up(&epsilons),
         delta: sum_up(&deltas),
     }
@@ -355,7 +355,7 @@ mod tests {
         ] {
             let over = limits.check(&spent, charge).unwrap_err();
             let error = over
-                .refusal(
+                .into_error(
                     "taking part in",
                     "0123",
                     "this device spends",
@@ -377,16 +377,16 @@ mod tests {
         assert!(limits.check(&spent, budget(1.0, 1e-6)).is_ok());
         let spent = [budget(1.0, 1e-6); 10];
         assert!(limits.check(&spent, budget(1.0, 1e-6)).is_err());
-        assert_eq!(limits.left(compose(spent)).epsilon, 16.01 - 10.0);
-        assert!(limits.left(compose(spent)).delta < 1e-20);
+        assert_eq!(limits.remaining(compose(spent)).epsilon, 16.01 - 10.0);
+        assert!(limits.remaining(compose(spent)).delta < 1e-20);
         assert_eq!(
-            limits.left(Spent {
+            limits.remaining(PrivacyCost {
                 epsilon: 99.0,
                 delta: 0.5
             }),
-            Spent::default()
+            PrivacyCost::default()
         );
-        assert_eq!(compose([]), Spent::default());
+        assert_eq!(compose([]), PrivacyCost::default());
     }
 
     #[test]

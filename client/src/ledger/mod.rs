@@ -35,8 +35,8 @@ mod limits;
 mod receipt;
 mod rows;
 mod schema;
+mod terms;
 mod tokens;
-mod told;
 
 use std::path::Path;
 
@@ -51,18 +51,18 @@ use rusqlite::params;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::schema::Entry;
-use self::schema::{ACKNOWLEDGED, LAYOUT, OWED, REFUSED};
+use self::schema::{ACKNOWLEDGED, OWED, REFUSED, SCHEMA};
 use crate::{
     error::Result,
-    file::{MAX_DETAIL, Store},
+    file::{LockedFile, MAX_DETAIL},
     outbox::StudyRef,
-    participant::{Participant, PreparedReport, check_fingerprint},
+    reporter::{PreparedReport, Reporter, check_fingerprint},
 };
 
-pub use limits::{Limits, Spent};
+pub use limits::{Limits, PrivacyCost};
 pub use receipt::{Receipt, ReceiptEntry};
 pub use rows::{RowFileDigest, RowLedger, RowReceipt, RowStudy};
-pub use told::Told;
+pub use terms::StudyTerms;
 
 /// What has become of a report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,28 +83,28 @@ pub enum EntryState {
 
 /// A report that is still to be sent, and where; its bytes are the same whenever it is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OwedReport {
+pub struct LedgerReport {
     /// The server and the study.
-    pub binding: StudyRef,
+    pub study_ref: StudyRef,
     /// The report.
     pub report: Report,
     /// The one-time token it is sent with, where it has one.
     pub token: Option<ParticipantToken>,
 }
 
-/// What [`Ledger::take_part`] found or did.
+/// What [`Ledger::participate`] found or did.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Participation {
     /// The device takes part now: the report is charged and kept, and may be sent.
     New {
         /// The report.
-        owed: OwedReport,
+        owed: LedgerReport,
         /// Why the row was sent as the zero row, if it was. **For the participant only**: see
-        /// [`PreparedReport::notice`].
-        notice: Option<SharedError>,
+        /// [`PreparedReport::local_warning`].
+        local_warning: Option<SharedError>,
     },
     /// The device took part before, and this is the report it still owes. The row was not looked at.
-    Owed(OwedReport),
+    Owed(LedgerReport),
     /// The device took part before and the server has the report: nothing is left to send.
     Acknowledged(ReportId),
     /// The device took part before and the server refused the report.
@@ -120,7 +120,7 @@ pub enum Participation {
 
 impl Participation {
     /// What is to be sent, if anything is.
-    pub fn to_send(&self) -> Option<&OwedReport> {
+    pub fn to_send(&self) -> Option<&LedgerReport> {
         match self {
             Self::New { owed, .. } | Self::Owed(owed) => Some(owed),
             Self::Acknowledged(_) | Self::Refused { .. } => None,
@@ -137,7 +137,7 @@ impl Participation {
 /// [crate] for an example.
 #[derive(Debug)]
 pub struct Ledger {
-    store: Store,
+    store: LockedFile,
 }
 
 impl Ledger {
@@ -150,7 +150,7 @@ impl Ledger {
     /// could not be created, read or written, is empty or damaged, has two names, or is no ledger; or the
     /// log beside it is not its own.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        LAYOUT.create(path.as_ref(), |file| {
+        SCHEMA.create(path.as_ref(), |file| {
             schema::write_limits(file, &Limits::default()).map(drop)
         })?;
         Self::open_existing(path)
@@ -160,7 +160,7 @@ impl Ledger {
     /// knows that it has one.
     pub fn open_existing(path: impl AsRef<Path>) -> Result<Self> {
         let ledger = Self {
-            store: LAYOUT.open(path.as_ref())?,
+            store: SCHEMA.open(path.as_ref())?,
         };
         // A ledger that cannot be counted must not be used.
         ledger.limits()?;
@@ -175,7 +175,7 @@ impl Ledger {
 
     /// The device's limits.
     pub fn limits(&self) -> Result<Limits> {
-        schema::read_limits(&LAYOUT, &self.store)
+        schema::read_limits(&SCHEMA, &self.store)
     }
 
     /// Sets the device's limits: **for its owner**, never because a study asks for it. Limits below
@@ -186,7 +186,7 @@ impl Ledger {
     }
 
     /// What all reports of this device come to together, whatever became of them.
-    pub fn spent(&self) -> Result<Spent> {
+    pub fn spent(&self) -> Result<PrivacyCost> {
         Ok(limits::compose(self.charges()?))
     }
 
@@ -199,51 +199,51 @@ impl Ledger {
     ///
     /// # Errors
     /// `budget-exceeded`; `already-participated` when the device took part in a study of this identifier
-    /// at another address; `wrong-fingerprint` when the study's parameters are not those of the binding,
+    /// at another address; `wrong-fingerprint` when the study's parameters are not those of the study_ref,
     /// or have changed since the device took part; `study-not-open` when it is new to the device and took no
     /// reports when it was fetched; `study-ended` when its last day is over by this device's clock; `wrong-dimension`, `randomness-unavailable`; the file could not be written. After an error nothing was given out. If the disk kept the entry in spite
     /// of the failure it reported, the next call finds it and gives its report.
-    pub fn take_part(
+    pub fn participate(
         &mut self,
-        participant: &Participant,
-        binding: &StudyRef,
+        reporter: &Reporter,
+        study_ref: &StudyRef,
         row: &Row,
     ) -> Result<Participation> {
-        check_fingerprint(participant.fingerprint(), binding.fingerprint())?;
-        if let Some(entry) = self.entry_of(binding.study())? {
-            return self.took_part(entry, binding);
+        check_fingerprint(reporter.fingerprint(), study_ref.fingerprint())?;
+        if let Some(entry) = self.entry_of(study_ref.study())? {
+            return self.took_part(entry, study_ref);
         }
-        participant.check_open()?;
-        let statement = PrivacyStatement::new(participant.params());
-        let charge = limits::charge(binding.study(), participant.params(), &statement)?;
+        reporter.check_open()?;
+        let statement = PrivacyStatement::new(reporter.params());
+        let charge = limits::charge(study_ref.study(), reporter.params(), &statement)?;
         self.limits()?
             .check(&self.charges()?, charge)
-            .map_err(|over| {
-                over.refusal(
+            .map_err(|exceeded| {
+                exceeded.into_error(
                     "taking part in",
-                    binding.study(),
+                    study_ref.study(),
                     "this device spends",
                     "the device's owner raise the limit (Ledger::set_limits)",
                 )
             })?;
-        let prepared = participant.report(row)?;
-        self.keep(participant, binding, &statement, charge, &prepared)?;
-        let notice = prepared.notice().cloned();
+        let prepared = reporter.report(row)?;
+        self.keep(reporter, study_ref, &statement, charge, &prepared)?;
+        let local_warning = prepared.local_warning().cloned();
         Ok(Participation::New {
-            owed: OwedReport {
-                binding: binding.clone(),
+            owed: LedgerReport {
+                study_ref: study_ref.clone(),
                 report: prepared.into_report(),
                 token: None,
             },
-            notice,
+            local_warning,
         })
     }
 
     /// Charge and report, together or not at all, on the disk.
     fn keep(
         &mut self,
-        participant: &Participant,
-        binding: &StudyRef,
+        reporter: &Reporter,
+        study_ref: &StudyRef,
         statement: &PrivacyStatement,
         charge: Budget,
         prepared: &PreparedReport,
@@ -255,17 +255,17 @@ impl Ledger {
                 neighbours, sentence, epsilon, delta, day, report, state)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
                 params![
-                    binding.server,
-                    binding.study,
-                    binding.fingerprint.0,
-                    binding.payload_len,
+                    study_ref.server,
+                    study_ref.study,
+                    study_ref.fingerprint.0,
+                    study_ref.payload_len,
                     statement.mechanism.as_str(),
-                    participant.params().dimension(),
+                    reporter.params().dimension(),
                     statement.neighbours,
                     statement.sentence,
                     charge.epsilon(),
                     charge.delta(),
-                    participant.day(),
+                    reporter.day(),
                     report.id.0,
                     OWED,
                 ],
@@ -275,15 +275,15 @@ impl Ledger {
                 "INSERT INTO payload (number, bytes) VALUES (?1, ?2)",
                 params![number, report.payload],
             )?;
-            told::keep(file, number, participant)?;
+            terms::record(file, number, reporter)?;
             Ok(())
         })
     }
 
     /// What the device has for a study it took part in before.
-    fn took_part(&self, entry: Entry, binding: &StudyRef) -> Result<Participation> {
-        let (server, fingerprint) = (&entry.binding.server, entry.binding.fingerprint);
-        schema::check_known(binding, "the device", server, fingerprint)?;
+    fn took_part(&self, entry: Entry, study_ref: &StudyRef) -> Result<Participation> {
+        let (server, fingerprint) = (&entry.study_ref.server, entry.study_ref.fingerprint);
+        schema::check_known(study_ref, "the device", server, fingerprint)?;
         self.store.settle()?;
         match entry.state {
             EntryState::Owed => Ok(Participation::Owed(self.report_of(entry)?)),
@@ -297,7 +297,7 @@ impl Ledger {
     }
 
     /// Everything that is still to be sent, oldest first.
-    pub fn owed(&self) -> Result<Vec<OwedReport>> {
+    pub fn owed(&self) -> Result<Vec<LedgerReport>> {
         self.owed_entries()?
             .into_iter()
             .map(|entry| self.report_of(entry))
@@ -312,7 +312,7 @@ impl Ledger {
     }
 
     /// The report of this entry, which has not been acknowledged.
-    pub(crate) fn report_of(&self, entry: Entry) -> Result<OwedReport> {
+    pub(crate) fn report_of(&self, entry: Entry) -> Result<LedgerReport> {
         // It may be there after a write that failed half-way.
         self.store.settle()?;
         let token: Option<[u8; 32]> = self.store.first(
@@ -326,14 +326,14 @@ impl Ledger {
             |row| row.get(0),
         )?;
         match payload {
-            Some(payload) if payload.len() == entry.binding.payload_len => Ok(OwedReport {
+            Some(payload) if payload.len() == entry.study_ref.payload_len => Ok(LedgerReport {
                 report: Report {
                     id: entry.report,
-                    fingerprint: entry.binding.fingerprint,
+                    fingerprint: entry.study_ref.fingerprint,
                     payload,
                 },
                 token: token.map(ParticipantToken::from_bytes),
-                binding: entry.binding,
+                study_ref: entry.study_ref,
             }),
             other => Err(schema::without_its_bytes(
                 self.store.path(),
@@ -345,7 +345,7 @@ impl Ledger {
 
     /// Records that the server has this report; its bytes are dropped, its charge stays. Gives whether
     /// it was owed. Harmless when repeated.
-    pub fn acknowledge(&mut self, report: ReportId) -> Result<bool> {
+    pub fn record_acknowledged(&mut self, report: ReportId) -> Result<bool> {
         self.store.write(|file| {
             let settled = file.execute(
                 "UPDATE entry SET state = ?2 WHERE report = ?1 AND state = ?3",
@@ -365,7 +365,7 @@ impl Ledger {
 
     /// Records that the server refused this report for good. Its charge and its bytes stay. Gives
     /// whether it was owed.
-    pub fn refuse(&mut self, report: ReportId, code: &str, detail: &str) -> Result<bool> {
+    pub fn record_refused(&mut self, report: ReportId, code: &str, detail: &str) -> Result<bool> {
         let cut = |text: &str| text.chars().take(MAX_DETAIL).collect::<String>();
         self.store.write(|file| {
             let settled = file.execute(
@@ -388,20 +388,20 @@ impl Ledger {
         })
     }
 
-    /// What the device has told whom, and what is left under its limits, for a person to read and
+    /// Which studies the device took part in, and what remains under its limits, for a person to read and
     /// keep. It holds no report and nothing of any row.
     pub fn receipt(&self) -> Result<Receipt> {
         let limits = self.limits()?;
         let entries = self.entries()?;
         let spent = limits::compose(entries.iter().map(|entry| entry.charge));
         let studies = entries.into_iter().map(|entry| {
-            let told = told::read(&self.store, entry.number)?;
-            Ok(ReceiptEntry::new(entry, told))
+            let terms = terms::read(&self.store, entry.number)?;
+            Ok(ReceiptEntry::new(entry, terms))
         });
         Ok(Receipt {
             limits,
             spent,
-            left: limits.left(spent),
+            remaining: limits.remaining(spent),
             studies: studies.collect::<Result<_>>()?,
         })
     }

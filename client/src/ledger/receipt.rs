@@ -1,21 +1,21 @@
-//! What a person can keep: which study was told what, and what is left.
+//! What a person can keep: which studies the device took part in, what they were told, and what remains.
 
 use std::fmt;
 
 use eigenveil_shared::{
-    about::Day,
-    privacy::{Budget, delta_text},
+    about::UtcDate,
+    privacy::{Budget, format_delta},
 };
 use serde::{Deserialize, Serialize};
 
 use super::{
     EntryState,
-    limits::{Limits, Spent},
+    limits::{Limits, PrivacyCost},
     schema::Entry,
-    told::{Told, printable},
+    terms::{StudyTerms, printable},
 };
 
-/// What a device has told whom. `Display` is a short text for a person; serde gives JSON with exact
+/// Which studies a device took part in, and what it cost. `Display` is a short text for a person; serde gives JSON with exact
 /// numbers. It holds no report and nothing of any row.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -23,9 +23,9 @@ pub struct Receipt {
     /// The device's limits.
     pub limits: Limits,
     /// What all reports come to together, rounded up.
-    pub spent: Spent,
-    /// What is left of the totals, rounded down.
-    pub left: Spent,
+    pub spent: PrivacyCost,
+    /// What remains of the totals, rounded down.
+    pub remaining: PrivacyCost,
     /// The studies, in the order in which the device took part.
     pub studies: Vec<ReceiptEntry>,
 }
@@ -57,16 +57,16 @@ pub struct ReceiptEntry {
     /// What became of it.
     pub state: EntryState,
     /// What the device was told of the study.
-    pub told: Told,
+    pub terms: StudyTerms,
 }
 
 impl ReceiptEntry {
-    pub(super) fn new(entry: Entry, told: Told) -> Self {
+    pub(super) fn new(entry: Entry, terms: StudyTerms) -> Self {
         Self {
-            server: entry.binding.server,
-            study: entry.binding.study,
-            fingerprint: entry.binding.fingerprint.to_string(),
-            day: Day(entry.day).to_string(),
+            server: entry.study_ref.server,
+            study: entry.study_ref.study,
+            fingerprint: entry.study_ref.fingerprint.to_string(),
+            day: UtcDate(entry.day).to_string(),
             mechanism: entry.mechanism,
             dimension: entry.dimension,
             neighbours: entry.neighbours,
@@ -74,21 +74,21 @@ impl ReceiptEntry {
             sentence: entry.sentence,
             report: entry.report.to_string(),
             state: entry.state,
-            told,
+            terms,
         }
     }
 }
 
 impl fmt::Display for Receipt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (limits, spent, left) = (&self.limits, self.spent, self.left);
+        let (limits, spent) = (&self.limits, self.spent);
         match self.studies.len() {
             0 => writeln!(f, "This device took part in no study.")?,
             1 => writeln!(f, "This device took part in 1 study.")?,
             count => writeln!(f, "This device took part in {count} studies.")?,
         }
         writeln!(f)?;
-        totals(f, limits, spent, left)?;
+        write_totals(f, limits, spent, self.remaining)?;
         for (number, study) in (1..).zip(&self.studies) {
             write!(f, "\n{number}. {study}")?;
         }
@@ -105,7 +105,7 @@ impl fmt::Display for ReceiptEntry {
             self.dimension,
             printable(&self.mechanism)
         )?;
-        cost(f, self.charged, &self.neighbours, &self.sentence)?;
+        write_cost(f, self.charged, &self.neighbours, &self.sentence)?;
         write!(f, "   report {}: ", printable(&self.report))?;
         match &self.state {
             EntryState::Owed => writeln!(f, "not yet known to have arrived"),
@@ -117,7 +117,7 @@ impl fmt::Display for ReceiptEntry {
                 printable(detail)
             ),
         }?;
-        told(f, &self.told, &self.fingerprint)
+        write_terms(f, &self.terms, &self.fingerprint)
     }
 }
 
@@ -127,13 +127,17 @@ pub(super) fn heading(day: &str, study: &str, server: &str) -> String {
 }
 
 /// What the study said when this side took part.
-pub(super) fn told(f: &mut fmt::Formatter<'_>, told: &Told, fingerprint: &str) -> fmt::Result {
-    for line in told.to_string().lines() {
+pub(super) fn write_terms(
+    f: &mut fmt::Formatter<'_>,
+    terms: &StudyTerms,
+    fingerprint: &str,
+) -> fmt::Result {
+    for line in terms.to_string().lines() {
         writeln!(f, "   {line}")?;
     }
-    if let Some(parameters) = &told.parameters {
+    if let Some(parameters) = &terms.parameters {
         let claimed = parameters.budget();
-        let delta = delta_text(claimed.delta());
+        let delta = format_delta(claimed.delta());
         writeln!(
             f,
             "   claimed      epsilon {}, delta {delta}",
@@ -143,31 +147,31 @@ pub(super) fn told(f: &mut fmt::Formatter<'_>, told: &Told, fingerprint: &str) -
     writeln!(f, "   {:<13}{}", "fingerprint", printable(fingerprint))
 }
 
-/// What is spent and left under the limits.
-pub(super) fn totals(
+/// What is spent and what remains under the limits.
+pub(super) fn write_totals(
     f: &mut fmt::Formatter<'_>,
     limits: &Limits,
-    spent: Spent,
-    left: Spent,
+    spent: PrivacyCost,
+    remaining: PrivacyCost,
 ) -> fmt::Result {
     writeln!(
         f,
         "            {:>12} {:>12} {:>12}",
-        "spent", "left", "limit"
+        "spent", "remaining", "limit"
     )?;
     writeln!(
         f,
         "  epsilon   {:>12} {:>12} {:>12}",
         up(spent.epsilon),
-        down(left.epsilon),
+        down(remaining.epsilon),
         limits.epsilon_total()
     )?;
     writeln!(
         f,
         "  delta     {:>12} {:>12} {:>12}",
-        delta_text(up(spent.delta)),
-        delta_text(down(left.delta)),
-        delta_text(limits.delta_total())
+        format_delta(up(spent.delta)),
+        format_delta(down(remaining.delta)),
+        format_delta(limits.delta_total())
     )?;
     writeln!(f)?;
     writeln!(
@@ -178,7 +182,7 @@ pub(super) fn totals(
 }
 
 /// What one report of a study cost, and what it could tell.
-pub(super) fn cost(
+pub(super) fn write_cost(
     f: &mut fmt::Formatter<'_>,
     charged: Budget,
     neighbours: &str,
@@ -188,7 +192,7 @@ pub(super) fn cost(
         f,
         "   charged epsilon {}, delta {} ({})",
         up(charged.epsilon()),
-        delta_text(up(charged.delta())),
+        format_delta(up(charged.delta())),
         printable(neighbours)
     )?;
     writeln!(f, "   {}", printable(sentence))
@@ -234,7 +238,7 @@ mod tests {
         ] {
             assert_eq!((up(value), down(value)), (shown_up, shown_down), "{value}");
         }
-        assert_eq!(delta_text(0.0), "0");
-        assert_eq!(delta_text(1e-6), "1e-6");
+        assert_eq!(format_delta(0.0), "0");
+        assert_eq!(format_delta(1e-6), "1e-6");
     }
 }

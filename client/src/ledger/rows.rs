@@ -20,7 +20,7 @@ use std::{collections::BTreeMap, fmt, ops::Range, path::Path};
 
 use eigenveil_shared::{
     Error as SharedError, ErrorCode,
-    about::Day,
+    about::UtcDate,
     privacy::{Budget, PrivacyStatement},
     study::Fingerprint,
 };
@@ -29,30 +29,30 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::{
-    limits::{self, Limits, Spent},
+    limits::{self, Limits, PrivacyCost},
     schema::{LIMITS, budget, check_known, read_limits, write_limits},
-    told::{self, TOLD, Told},
+    terms::{self, STUDY_TERMS, StudyTerms},
 };
 use crate::{
     error::{Error, Result},
-    file::{Layout, Store},
+    file::{FileSchema, LockedFile},
     outbox::{Outbox, StudyRef},
-    participant::{Participant, check_fingerprint},
+    reporter::{Reporter, check_fingerprint},
 };
 
 /// How a ledger of rows is recognised.
-const LAYOUT: Layout = Layout {
+const SCHEMA: FileSchema = FileSchema {
     name: "ledger",
     // "EvRL"; before "EvRl"
     application_id: 0x4576_524c,
     earlier_application_id: 0x4576_526c,
-    tables: &[LIMITS, TABLES, TOLD],
-    counted: "charge",
+    tables: &[LIMITS, TABLES, STUDY_TERMS],
+    append_only_table: "charge",
 };
 
 const TABLES: &str = "
     CREATE TABLE salt (
-        one INTEGER PRIMARY KEY CHECK (one = 1),
+        id INTEGER PRIMARY KEY CHECK (id = 1),
         bytes BLOB NOT NULL CHECK (length(bytes) = 32)
     ) STRICT;
     CREATE TABLE file (digest BLOB PRIMARY KEY CHECK (length(digest) = 32)) STRICT;
@@ -74,7 +74,7 @@ const TABLES: &str = "
         study INTEGER NOT NULL REFERENCES study,
         first INTEGER NOT NULL CHECK (first >= 0),
         rows INTEGER NOT NULL CHECK (rows > 0),
-        reports BLOB NOT NULL CHECK (length(reports) = 32)
+        reports_digest BLOB NOT NULL CHECK (length(reports_digest) = 32)
     ) STRICT;
     CREATE TRIGGER studies_stay BEFORE DELETE ON study
         BEGIN SELECT RAISE(ABORT, 'a study of a ledger is never deleted'); END;
@@ -98,7 +98,7 @@ impl RowFileDigest {
     /// Says that row `i` of this file is the participant that row `i` of earlier files was, though the
     /// files differ: with new measurements, other features, or new participants at the end.
     #[must_use]
-    pub fn of_the_same_participants(mut self) -> Self {
+    pub fn assume_same_participants(mut self) -> Self {
         self.same_participants = true;
         self
     }
@@ -107,7 +107,7 @@ impl RowFileDigest {
 /// The durable file of many participants, by number, and many studies.
 ///
 /// ```
-/// use eigenveil_client::{Limits, Outbox, Participant, RowLedger, StudyRef};
+/// use eigenveil_client::{Limits, Outbox, Reporter, RowLedger, StudyRef};
 /// use eigenveil_shared::{ErrorCode, preprocess::Row};
 /// # use eigenveil_shared::{
 /// #     mechanism::MechanismKind, privacy::Budget,
@@ -116,36 +116,36 @@ impl RowFileDigest {
 /// # let params = StudyParams::freeze(StudyDesign::new(MechanismKind::IsotropicGaussian, 2, Budget::approximate(1.0, 1e-6)?))?;
 /// # let folder = tempfile::tempdir().unwrap();
 /// # let path = folder.path();
-/// let binding = StudyRef::new("http://localhost:8080", "0123", &params);
-/// let participant = Participant::new(params);
+/// let study_ref = StudyRef::new("http://localhost:8080", "0123", &params);
+/// let reporter = Reporter::new(params);
 /// let rows = vec![Row::new(vec![1.0, 2.0]), Row::new(vec![3.0, 4.0])];
 ///
 /// let mut ledger = RowLedger::open(path.join("rows.ledger"))?;
-/// let mut outbox = Outbox::open(path.join("outbox"), &binding)?;
+/// let mut outbox = Outbox::open(path.join("outbox"), &study_ref)?;
 /// let file = ledger.row_file(2, b"1,2\n3,4\n")?;
 /// // Before anything is perturbed ...
-/// ledger.admit(&participant, &binding, &file, &outbox)?;
+/// ledger.admit(&reporter, &study_ref, &file, &outbox)?;
 /// for index in outbox.missing(0..2)? {
-///     outbox.enqueue(index, &participant.report(&rows[index as usize])?)?;
+///     outbox.enqueue(index, &reporter.report(&rows[index as usize])?)?;
 /// }
 /// // ... and before anything is sent.
-/// assert_eq!(ledger.charge(&participant, &binding, &file, &outbox)?, 2);
+/// assert_eq!(ledger.charge(&reporter, &study_ref, &file, &outbox)?, 2);
 /// // The ε of the study, and what floating point adds.
 /// assert!(ledger.receipt()?.spent.epsilon < 1.000_001);
 ///
 /// // The same rows with another outbox: no second report.
-/// let other = Outbox::open(path.join("another"), &binding)?;
-/// let error = ledger.admit(&participant, &binding, &file, &other).unwrap_err();
+/// let other = Outbox::open(path.join("another"), &study_ref)?;
+/// let error = ledger.admit(&reporter, &study_ref, &file, &other).unwrap_err();
 /// assert_eq!(error.code(), Some(ErrorCode::AlreadyParticipated));
 /// # Ok::<(), eigenveil_client::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct RowLedger {
-    store: Store,
+    store: LockedFile,
 }
 
 /// One study of a ledger of rows.
-struct Known {
+struct RecordedStudy {
     number: i64,
     server: String,
     fingerprint: Fingerprint,
@@ -155,11 +155,11 @@ struct Known {
 struct Charge {
     study: i64,
     rows: Range<u64>,
-    reports: [u8; 32],
+    reports_digest: [u8; 32],
 }
 
 /// Consecutive rows that took part in the same studies, and what these cost.
-type Stretch = (Range<u64>, BTreeMap<i64, Budget>);
+type RowRangeCosts = (Range<u64>, BTreeMap<i64, Budget>);
 
 impl RowLedger {
     /// Opens the ledger, creating the file (readable by its owner only, with the default [`Limits`]) if
@@ -168,7 +168,7 @@ impl RowLedger {
     /// # Errors
     /// As [`Ledger::open`](crate::Ledger::open).
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        LAYOUT.create(path.as_ref(), |file| {
+        SCHEMA.create(path.as_ref(), |file| {
             write_limits(file, &Limits::default())?;
             file.execute("INSERT INTO salt VALUES (1, randomblob(32))", [])
                 .map(drop)
@@ -179,7 +179,7 @@ impl RowLedger {
     /// Opens a ledger that is there: to look at it, without making a new one by mistake.
     pub fn open_existing(path: impl AsRef<Path>) -> Result<Self> {
         let ledger = Self {
-            store: LAYOUT.open(path.as_ref())?,
+            store: SCHEMA.open(path.as_ref())?,
         };
         // A ledger that cannot be counted must not be used.
         ledger.receipt()?;
@@ -188,7 +188,7 @@ impl RowLedger {
 
     /// Whether the file at this path is a ledger of rows, and not one of a device or something else.
     pub fn is_at(path: impl AsRef<Path>) -> bool {
-        LAYOUT.is_at(path.as_ref())
+        SCHEMA.is_at(path.as_ref())
     }
 
     /// Where the file is.
@@ -198,7 +198,7 @@ impl RowLedger {
 
     /// What each row may spend.
     pub fn limits(&self) -> Result<Limits> {
-        read_limits(&LAYOUT, &self.store)
+        read_limits(&SCHEMA, &self.store)
     }
 
     /// Sets what each row may spend: for whoever answers for the rows. Limits below what is spent already are
@@ -230,32 +230,34 @@ impl RowLedger {
     /// # Errors
     /// `already-participated` when rows were reported in this study and their reports are not those in the
     /// outbox, or at another address; `budget-exceeded` when it would pass a row's limit;
-    /// `wrong-fingerprint`; [`Error::is_ledger_of_other_rows`] for a file that the ledger does not know
-    /// ([`RowFileDigest::of_the_same_participants`]); the ledger or the outbox could not be read.
+    /// `wrong-fingerprint`; [`Error::is_row_file_mismatch`] for a file that the ledger does not know
+    /// ([`RowFileDigest::assume_same_participants`]); the ledger or the outbox could not be read.
     pub fn admit(
         &self,
-        participant: &Participant,
-        binding: &StudyRef,
+        reporter: &Reporter,
+        study_ref: &StudyRef,
         file: &RowFileDigest,
         outbox: &Outbox,
     ) -> Result<Budget> {
-        check_fingerprint(participant.fingerprint(), binding.fingerprint())?;
+        check_fingerprint(reporter.fingerprint(), study_ref.fingerprint())?;
         self.check_file(file)?;
-        let statement = PrivacyStatement::new(participant.params());
-        let cost = limits::charge(binding.study(), participant.params(), &statement)?;
-        let known = self.known(binding.study())?;
+        let statement = PrivacyStatement::new(reporter.params());
+        let cost = limits::charge(study_ref.study(), reporter.params(), &statement)?;
+        let known = self.known(study_ref.study())?;
         let charges = self.charges()?;
         if let Some(known) = &known {
-            check_known(binding, "rows", &known.server, known.fingerprint)?;
+            check_known(study_ref, "rows", &known.server, known.fingerprint)?;
             for charge in charges.iter().filter(|charge| charge.study == known.number) {
-                if digest(&outbox.ids(charge.rows.clone())?, &charge.rows) != Some(charge.reports) {
+                if digest(&outbox.ids(charge.rows.clone())?, &charge.rows)
+                    != Some(charge.reports_digest)
+                {
                     return Err(SharedError::new(
                         ErrorCode::AlreadyParticipated,
                         format!(
                             "rows {} to {} have taken part in study {}, and the reports in {} are not those that were charged; use the outbox that holds them: a second report would spend the budget of these rows again",
                             charge.rows.start + 1,
                             charge.rows.end,
-                            binding.study(),
+                            study_ref.study(),
                             outbox.path().display()
                         ),
                     )
@@ -265,15 +267,15 @@ impl RowLedger {
         }
         let limits = self.limits()?;
         let here = known.map(|known| known.number);
-        for (rows, spent) in self.stretches(&charges, 0..file.rows)? {
+        for (rows, spent) in self.row_ranges(&charges, 0..file.rows)? {
             if here.is_some_and(|here| spent.contains_key(&here)) {
                 continue;
             }
             let spent: Vec<Budget> = spent.into_values().collect();
-            limits.check(&spent, cost).map_err(|over| {
-                over.refusal(
+            limits.check(&spent, cost).map_err(|exceeded| {
+                exceeded.into_error(
                     &format!("rows {} to {}: taking part in", rows.start + 1, rows.end),
-                    binding.study(),
+                    study_ref.study(),
                     "this ledger lets a row spend",
                     "whoever answers for the rows raise the limit (RowLedger::set_limits)",
                 )
@@ -291,13 +293,13 @@ impl RowLedger {
     /// nothing is charged at all; the ledger could not be written.
     pub fn charge(
         &mut self,
-        participant: &Participant,
-        binding: &StudyRef,
+        reporter: &Reporter,
+        study_ref: &StudyRef,
         file: &RowFileDigest,
         outbox: &Outbox,
     ) -> Result<u64> {
-        let cost = self.admit(participant, binding, file, outbox)?;
-        let known = self.known(binding.study())?.map(|known| known.number);
+        let cost = self.admit(reporter, study_ref, file, outbox)?;
+        let known = self.known(study_ref.study())?.map(|known| known.number);
         let mut charged: Vec<Range<u64>> = self
             .charges()?
             .into_iter()
@@ -329,10 +331,10 @@ impl RowLedger {
             from = next;
         }
         if !runs.is_empty() {
-            participant.check_open()?;
+            reporter.check_open()?;
         }
         let rows = runs.iter().map(|run| run.len() as u64).sum();
-        let statement = PrivacyStatement::new(participant.params());
+        let statement = PrivacyStatement::new(reporter.params());
         self.store.write(|ledger| {
             ledger.execute(
                 "INSERT INTO file VALUES (?1) ON CONFLICT DO NOTHING",
@@ -349,27 +351,27 @@ impl RowLedger {
                             neighbours, sentence, epsilon, delta, day)
                          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
                         params![
-                            binding.server(),
-                            binding.study(),
-                            binding.fingerprint().0,
+                            study_ref.server(),
+                            study_ref.study(),
+                            study_ref.fingerprint().0,
                             statement.mechanism.as_str(),
-                            participant.params().dimension(),
+                            reporter.params().dimension(),
                             statement.neighbours,
                             statement.sentence,
                             cost.epsilon(),
                             cost.delta(),
-                            participant.day(),
+                            reporter.day(),
                         ],
                     )?;
                     let number = ledger.last_insert_rowid();
-                    told::keep(ledger, number, participant)?;
+                    terms::record(ledger, number, reporter)?;
                     number
                 }
             };
             for run in &runs {
                 let range = run[0].0..run[0].0 + run.len() as u64;
                 ledger.execute(
-                    "INSERT INTO charge (study, first, rows, reports) VALUES (?1, ?2, ?3, ?4)",
+                    "INSERT INTO charge (study, first, rows, reports_digest) VALUES (?1, ?2, ?3, ?4)",
                     params![study, range.start, run.len(), digest(run, &range)],
                 )?;
             }
@@ -378,12 +380,12 @@ impl RowLedger {
         Ok(rows)
     }
 
-    /// What the rows have told whom, and what is left under the limits.
+    /// Which studies the rows took part in, and what remains under the limits.
     pub fn receipt(&self) -> Result<RowReceipt> {
         let charges = self.charges()?;
-        let mut spent = Spent::default();
-        for (_, stretch) in self.stretches(&charges, 0..u64::MAX)? {
-            let here = limits::compose(stretch.into_values());
+        let mut spent = PrivacyCost::default();
+        for (_, costs) in self.row_ranges(&charges, 0..u64::MAX)? {
+            let here = limits::compose(costs.into_values());
             spent.epsilon = spent.epsilon.max(here.epsilon);
             spent.delta = spent.delta.max(here.delta);
         }
@@ -400,7 +402,7 @@ impl RowLedger {
         Ok(RowReceipt {
             limits,
             spent,
-            left: limits.left(spent),
+            remaining: limits.remaining(spent),
             studies: studies.into_values().collect(),
         })
     }
@@ -418,12 +420,12 @@ impl RowLedger {
         Err(Error::ledger_other_rows(self.path()))
     }
 
-    fn known(&self, study: &str) -> Result<Option<Known>> {
+    fn known(&self, study: &str) -> Result<Option<RecordedStudy>> {
         self.store.first(
             "SELECT number, server, fingerprint FROM study WHERE study = ?1",
             [study],
             |row| {
-                Ok(Known {
+                Ok(RecordedStudy {
                     number: row.get(0)?,
                     server: row.get(1)?,
                     fingerprint: Fingerprint(row.get(2)?),
@@ -444,7 +446,7 @@ impl RowLedger {
 
     /// A study, without its number of rows.
     fn study(&self, number: i64, charged: Budget) -> Result<RowStudy> {
-        let told = told::read(&self.store, number)?;
+        let terms = terms::read(&self.store, number)?;
         self.store.one(
             "SELECT server, study, fingerprint, day, mechanism, dimension, neighbours, sentence
              FROM study WHERE number = ?1",
@@ -454,14 +456,14 @@ impl RowLedger {
                     server: row.get(0)?,
                     study: row.get(1)?,
                     fingerprint: Fingerprint(row.get(2)?).to_string(),
-                    day: Day(row.get(3)?).to_string(),
+                    day: UtcDate(row.get(3)?).to_string(),
                     mechanism: row.get(4)?,
                     dimension: row.get(5)?,
                     neighbours: row.get(6)?,
                     sentence: row.get(7)?,
                     charged,
                     rows: 0,
-                    told,
+                    terms,
                 })
             },
         )
@@ -469,21 +471,21 @@ impl RowLedger {
 
     fn charges(&self) -> Result<Vec<Charge>> {
         self.store.all(
-            "SELECT study, first, rows, reports FROM charge",
+            "SELECT study, first, rows, reports_digest FROM charge",
             [],
             |row| {
                 let first: u64 = row.get(1)?;
                 Ok(Charge {
                     study: row.get(0)?,
                     rows: first..first.saturating_add(row.get(2)?),
-                    reports: row.get(3)?,
+                    reports_digest: row.get(3)?,
                 })
             },
         )
     }
 
     /// The rows of a range, cut where what they took part in changes, with what that costs.
-    fn stretches(&self, charges: &[Charge], range: Range<u64>) -> Result<Vec<Stretch>> {
+    fn row_ranges(&self, charges: &[Charge], range: Range<u64>) -> Result<Vec<RowRangeCosts>> {
         let budgets = self.budgets()?;
         // Where a study begins and where it ends.
         let mut cuts: BTreeMap<u64, Vec<(i64, bool)>> = BTreeMap::new();
@@ -499,12 +501,12 @@ impl RowLedger {
                 cuts.entry(end).or_default().push((charge.study, false));
             }
         }
-        let mut stretches: Vec<Stretch> = Vec::new();
+        let mut row_ranges: Vec<RowRangeCosts> = Vec::new();
         let mut now = BTreeMap::new();
         let mut from = range.start;
         for (at, changes) in cuts {
             if from < at {
-                stretches.push((from..at, now.clone()));
+                row_ranges.push((from..at, now.clone()));
             }
             from = at;
             // A study that ends here may begin again.
@@ -513,12 +515,12 @@ impl RowLedger {
             }
             for &(study, _) in changes.iter().filter(|change| change.1) {
                 let budget = budgets.get(&study).copied().ok_or_else(|| {
-                    LAYOUT.damaged(self.path(), "a charge is for a study that it does not hold")
+                    SCHEMA.damaged(self.path(), "a charge is for a study that it does not hold")
                 })?;
                 now.insert(study, budget);
             }
         }
-        Ok(stretches)
+        Ok(row_ranges)
     }
 }
 
@@ -534,16 +536,16 @@ fn digest(reports: &[(u64, [u8; 16])], rows: &Range<u64>) -> Option<[u8; 32]> {
     Some(digest.finalize().into())
 }
 
-/// What the rows of a file have told whom. `Display` is a short text; serde gives JSON with exact numbers.
+/// Which studies the rows of a file took part in, and what it cost them. `Display` is a short text; serde gives JSON with exact numbers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RowReceipt {
     /// What each row may spend.
     pub limits: Limits,
     /// What the row that spent most has spent, rounded up (the largest ε and the largest δ).
-    pub spent: Spent,
-    /// What is left to that row, rounded down.
-    pub left: Spent,
+    pub spent: PrivacyCost,
+    /// What remains to that row, rounded down.
+    pub remaining: PrivacyCost,
     /// The studies, in the order in which rows took part.
     pub studies: Vec<RowStudy>,
 }
@@ -573,7 +575,7 @@ pub struct RowStudy {
     /// How many rows took part.
     pub rows: u64,
     /// What was said of the study when the first rows took part.
-    pub told: Told,
+    pub terms: StudyTerms,
 }
 
 impl fmt::Display for RowReceipt {
@@ -583,7 +585,7 @@ impl fmt::Display for RowReceipt {
             "Rows took part in {} studies. The row that spent most:\n",
             self.studies.len()
         )?;
-        super::receipt::totals(f, &self.limits, self.spent, self.left)?;
+        super::receipt::write_totals(f, &self.limits, self.spent, self.remaining)?;
         for (number, study) in (1..).zip(&self.studies) {
             let heading = super::receipt::heading(&study.day, &study.study, &study.server);
             writeln!(f, "\n{number}. {heading}")?;
@@ -592,10 +594,10 @@ impl fmt::Display for RowReceipt {
                 "   {} rows of {} numbers, perturbed by {}",
                 study.rows,
                 study.dimension,
-                super::told::printable(&study.mechanism)
+                super::terms::printable(&study.mechanism)
             )?;
-            super::receipt::cost(f, study.charged, &study.neighbours, &study.sentence)?;
-            super::receipt::told(f, &study.told, &study.fingerprint)?;
+            super::receipt::write_cost(f, study.charged, &study.neighbours, &study.sentence)?;
+            super::receipt::write_terms(f, &study.terms, &study.fingerprint)?;
         }
         Ok(())
     }

@@ -7,21 +7,21 @@ use eigenveil_shared::{
 };
 use rusqlite::{Connection, Row, params, types::Type};
 
-use super::{EntryState, limits::Limits, told::TOLD};
+use super::{EntryState, limits::Limits, terms::STUDY_TERMS};
 use crate::{
     error::{Error, Result},
-    file::{Layout, Store},
+    file::{FileSchema, LockedFile},
     outbox::StudyRef,
 };
 
 /// How a ledger is recognised.
-pub(super) const LAYOUT: Layout = Layout {
+pub(super) const SCHEMA: FileSchema = FileSchema {
     name: "ledger",
     // "EvDL"; before "EvLg"
     application_id: 0x4576_444c,
     earlier_application_id: 0x4576_4c67,
-    tables: &[LIMITS, TABLES, TOLD],
-    counted: "entry",
+    tables: &[LIMITS, TABLES, STUDY_TERMS],
+    append_only_table: "entry",
 };
 
 pub(super) const OWED: i64 = 0;
@@ -31,7 +31,7 @@ pub(super) const REFUSED: i64 = 2;
 /// What may be spent, in either kind of ledger.
 pub(super) const LIMITS: &str = "
     CREATE TABLE limits (
-        one INTEGER PRIMARY KEY CHECK (one = 1),
+        id INTEGER PRIMARY KEY CHECK (id = 1),
         epsilon_per_study REAL NOT NULL,
         epsilon_total REAL NOT NULL,
         delta_total REAL NOT NULL
@@ -82,8 +82,8 @@ const TABLES: &str = "
 /// Writes the limits of either kind of ledger.
 pub(super) fn write_limits(file: &Connection, limits: &Limits) -> rusqlite::Result<usize> {
     file.execute(
-        "INSERT INTO limits (one, epsilon_per_study, epsilon_total, delta_total)
-         VALUES (1, ?1, ?2, ?3) ON CONFLICT (one) DO UPDATE SET
+        "INSERT INTO limits (id, epsilon_per_study, epsilon_total, delta_total)
+         VALUES (1, ?1, ?2, ?3) ON CONFLICT (id) DO UPDATE SET
             epsilon_per_study = excluded.epsilon_per_study,
             epsilon_total = excluded.epsilon_total,
             delta_total = excluded.delta_total",
@@ -96,19 +96,19 @@ pub(super) fn write_limits(file: &Connection, limits: &Limits) -> rusqlite::Resu
 }
 
 /// Reads the limits of either kind of ledger.
-pub(super) fn read_limits(layout: &Layout, store: &Store) -> Result<Limits> {
+pub(super) fn read_limits(schema: &FileSchema, store: &LockedFile) -> Result<Limits> {
     let (per_study, total, delta) = store.one(
         "SELECT epsilon_per_study, epsilon_total, delta_total FROM limits",
         [],
         |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
     )?;
-    Limits::new(per_study, total, delta).map_err(|error| layout.damaged(store.path(), error))
+    Limits::new(per_study, total, delta).map_err(|error| schema.damaged(store.path(), error))
 }
 
 /// One row of `entry`.
 pub(crate) struct Entry {
     pub(super) number: i64,
-    pub(crate) binding: StudyRef,
+    pub(crate) study_ref: StudyRef,
     pub(super) mechanism: String,
     pub(super) dimension: u64,
     pub(super) neighbours: String,
@@ -127,7 +127,7 @@ impl Entry {
     pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
         Ok(Self {
             number: row.get(0)?,
-            binding: StudyRef {
+            study_ref: StudyRef {
                 server: row.get(1)?,
                 study: row.get(2)?,
                 fingerprint: Fingerprint(row.get(3)?),
@@ -160,22 +160,22 @@ pub(super) fn budget(row: &Row<'_>, at: usize) -> rusqlite::Result<Budget> {
 
 /// Refuses a study that `who` took part in already, at another address or with other parameters.
 pub(super) fn check_known(
-    binding: &StudyRef,
+    study_ref: &StudyRef,
     who: &str,
     server: &str,
     fingerprint: Fingerprint,
 ) -> Result<()> {
-    let study = binding.study();
-    let (code, what) = if server != binding.server() {
-        let here = binding.server();
+    let study = study_ref.study();
+    let (code, what) = if server != study_ref.server() {
+        let here = study_ref.server();
         (
             ErrorCode::AlreadyParticipated,
             format!(
                 "{who} took part in study {study} at {server}, and not again at {here}, where a second report could reach the same study: use the first address"
             ),
         )
-    } else if fingerprint != binding.fingerprint() {
-        let now = binding.fingerprint();
+    } else if fingerprint != study_ref.fingerprint() {
+        let now = study_ref.fingerprint();
         (
             ErrorCode::WrongFingerprint,
             format!(
@@ -190,13 +190,13 @@ pub(super) fn check_known(
 
 /// The error for an entry whose bytes are not there, or are not its own.
 pub(super) fn without_its_bytes(path: &Path, entry: &Entry, found: Option<usize>) -> Error {
-    LAYOUT.damaged(
+    SCHEMA.damaged(
         path,
         format_args!(
             "the report for study {} has {} bytes instead of {}",
-            entry.binding.study,
+            entry.study_ref.study,
             found.map_or_else(|| "no".to_owned(), |found| found.to_string()),
-            entry.binding.payload_len
+            entry.study_ref.payload_len
         ),
     )
 }

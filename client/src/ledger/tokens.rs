@@ -6,7 +6,7 @@ use rusqlite::params;
 use super::{EntryState, Ledger};
 use crate::{
     error::{Error, Result},
-    outbox::ABOUT_A_TOKEN,
+    outbox::TOKEN_ERRORS,
 };
 
 impl Ledger {
@@ -16,7 +16,7 @@ impl Ledger {
     ///
     /// # Errors
     /// When the device has not taken part in the study; the file could not be written.
-    pub fn keep_token(&mut self, study: &str, token: &ParticipantToken) -> Result<bool> {
+    pub fn set_token(&mut self, study: &str, token: &ParticipantToken) -> Result<bool> {
         let entry = self.entry_of(study)?.ok_or_else(|| {
             Error::usage(format!(
                 "the device has no report for study {study}; take part first, then keep the token"
@@ -26,7 +26,7 @@ impl Ledger {
             EntryState::Acknowledged => return Ok(false),
             EntryState::Owed => false,
             EntryState::Refused { code, .. } => {
-                ErrorCode::parse(code).is_some_and(|code| ABOUT_A_TOKEN.contains(&code))
+                ErrorCode::parse(code).is_some_and(|code| TOKEN_ERRORS.contains(&code))
             }
         };
         self.store.write(|file| {

@@ -25,12 +25,12 @@ use eigenveil_shared::{
 };
 use rusqlite::params;
 
-use self::schema::LAYOUT;
-pub(crate) use self::tokens::ABOUT_A_TOKEN;
+use self::schema::SCHEMA;
+pub(crate) use self::tokens::TOKEN_ERRORS;
 use crate::{
     error::{Error, Result},
-    file::{MAX_DETAIL, Store},
-    participant::{PreparedReport, check_fingerprint},
+    file::{LockedFile, MAX_DETAIL},
+    reporter::{PreparedReport, check_fingerprint},
 };
 
 const PENDING: i64 = 0;
@@ -47,7 +47,7 @@ pub struct StudyRef {
 }
 
 impl StudyRef {
-    /// The binding to a study of this identifier and these parameters on this server. A slash at the
+    /// The study_ref to a study of this identifier and these parameters on this server. A slash at the
     /// end of the address does not count.
     pub fn new(server: &str, study: &str, params: &StudyParams) -> Self {
         Self {
@@ -135,8 +135,8 @@ pub(crate) struct Refusal<'a> {
 /// [`RowLedger`](crate::RowLedger) has an example.
 #[derive(Debug)]
 pub struct Outbox {
-    binding: StudyRef,
-    store: Store,
+    study_ref: StudyRef,
+    store: LockedFile,
 }
 
 impl Outbox {
@@ -144,29 +144,29 @@ impl Outbox {
     ///
     /// # Errors
     /// [`Error::is_locked`] when another process (or another `Outbox`) has it open,
-    /// [`Error::is_outbox_of_other_study`] when it was created for another study, other parameters
+    /// [`Error::is_study_mismatch`] when it was created for another study, other parameters
     /// or another server; otherwise the file could not be created, read or written, is empty or damaged, has
     /// two names, or is no outbox; or the log beside it is not its own.
-    pub fn open(path: impl AsRef<Path>, binding: &StudyRef) -> Result<Self> {
+    pub fn open(path: impl AsRef<Path>, study_ref: &StudyRef) -> Result<Self> {
         let path = path.as_ref();
-        LAYOUT.create(path, |file| schema::bind(file, binding))?;
+        SCHEMA.create(path, |file| schema::bind(file, study_ref))?;
         let outbox = Self::open_existing(path)?;
-        schema::check_binding(path, &outbox.binding, binding)?;
+        schema::check_study_ref(path, &outbox.study_ref, study_ref)?;
         Ok(outbox)
     }
 
     /// Opens an outbox that is there, whatever study it belongs to: to look at it.
     pub fn open_existing(path: impl AsRef<Path>) -> Result<Self> {
-        let store = LAYOUT.open(path.as_ref())?;
+        let store = SCHEMA.open(path.as_ref())?;
         Ok(Self {
-            binding: schema::binding(&store)?,
+            study_ref: schema::study_ref(&store)?,
             store,
         })
     }
 
     /// The study this outbox belongs to.
-    pub fn binding(&self) -> &StudyRef {
-        &self.binding
+    pub fn study_ref(&self) -> &StudyRef {
+        &self.study_ref
     }
 
     /// Where the file is.
@@ -188,7 +188,7 @@ impl Outbox {
         &mut self,
         reports: impl IntoIterator<Item = (u64, &'a PreparedReport)>,
     ) -> Result<Vec<u64>> {
-        let fingerprint = self.binding.fingerprint;
+        let fingerprint = self.study_ref.fingerprint;
         self.store.write(|file| {
             let mut new = Vec::new();
             let mut insert = file.prepare_cached(
@@ -212,7 +212,7 @@ impl Outbox {
     }
 
     /// Whether the participant has a report, in whatever state.
-    pub fn is_known(&self, participant: u64) -> Result<bool> {
+    pub fn has_report(&self, participant: u64) -> Result<bool> {
         let key = key(participant)?;
         let known = "SELECT 1 FROM report WHERE participant = ?1";
         Ok(self.store.first(known, [key], |_| Ok(()))?.is_some())
@@ -264,7 +264,7 @@ impl Outbox {
                     participant: row.get::<_, i64>(0)?.cast_unsigned(),
                     report: Report {
                         id: ReportId(row.get(1)?),
-                        fingerprint: self.binding.fingerprint,
+                        fingerprint: self.study_ref.fingerprint,
                         payload: row.get(2)?,
                     },
                     token: row
@@ -273,11 +273,11 @@ impl Outbox {
                 })
             },
         )?;
-        let wanted = self.binding.payload_len;
+        let wanted = self.study_ref.payload_len;
         let mut lengths = found.iter().map(|found| found.report.payload.len());
         match lengths.find(|length| *length != wanted) {
             None => Ok(found),
-            Some(length) => Err(LAYOUT.damaged(
+            Some(length) => Err(SCHEMA.damaged(
                 self.store.path(),
                 format_args!("a payload has {length} bytes instead of {wanted}"),
             )),
@@ -286,12 +286,12 @@ impl Outbox {
 
     /// Records that the server has these participants' reports, with one sync; their bytes are
     /// dropped. Gives how many of them were pending. Harmless when repeated.
-    pub fn acknowledge(&mut self, participants: &[u64]) -> Result<usize> {
+    pub fn record_acknowledged(&mut self, participants: &[u64]) -> Result<usize> {
         self.settle(participants, &[])
     }
 
     /// Records that the server refused a participant's report for good. Gives whether it was pending.
-    pub fn refuse(&mut self, participant: u64, code: &str, detail: &str) -> Result<bool> {
+    pub fn record_refused(&mut self, participant: u64, code: &str, detail: &str) -> Result<bool> {
         let refusal = Refusal {
             participant,
             code,

@@ -8,23 +8,23 @@ use rusqlite::{Connection, params};
 use super::StudyRef;
 use crate::{
     error::{Error, Result},
-    file::{Layout, Store},
+    file::{FileSchema, LockedFile},
 };
 
 /// How an outbox is recognised.
-pub(super) const LAYOUT: Layout = Layout {
+pub(super) const SCHEMA: FileSchema = FileSchema {
     name: "outbox",
     // "EvOB"; before "EvOb"
     application_id: 0x4576_4f42,
     earlier_application_id: 0x4576_4f62,
     tables: &[TABLES],
-    counted: "report",
+    append_only_table: "report",
 };
 
 // Payloads have a table of their own: deleting one frees whole pages, which the next one uses again.
 const TABLES: &str = "
     CREATE TABLE binding (
-        one INTEGER PRIMARY KEY CHECK (one = 1),
+        id INTEGER PRIMARY KEY CHECK (id = 1),
         server TEXT NOT NULL,
         study TEXT NOT NULL,
         fingerprint BLOB NOT NULL CHECK (length(fingerprint) = 32),
@@ -49,21 +49,21 @@ const TABLES: &str = "
 ";
 
 /// Binds a new outbox to its study.
-pub(super) fn bind(file: &Connection, binding: &StudyRef) -> rusqlite::Result<()> {
+pub(super) fn bind(file: &Connection, study_ref: &StudyRef) -> rusqlite::Result<()> {
     file.execute(
-        "INSERT INTO binding (one, server, study, fingerprint, payload_len) VALUES (1, ?1, ?2, ?3, ?4)",
+        "INSERT INTO binding (id, server, study, fingerprint, payload_len) VALUES (1, ?1, ?2, ?3, ?4)",
         params![
-            binding.server,
-            binding.study,
-            binding.fingerprint.0,
-            i64::try_from(binding.payload_len).unwrap_or(i64::MAX),
+            study_ref.server,
+            study_ref.study,
+            study_ref.fingerprint.0,
+            i64::try_from(study_ref.payload_len).unwrap_or(i64::MAX),
         ],
     )
     .map(drop)
 }
 
 /// The study recorded in the file.
-pub(super) fn binding(store: &Store) -> Result<StudyRef> {
+pub(super) fn study_ref(store: &LockedFile) -> Result<StudyRef> {
     store.one(
         "SELECT server, study, fingerprint, payload_len FROM binding",
         [],
@@ -79,7 +79,7 @@ pub(super) fn binding(store: &Store) -> Result<StudyRef> {
 }
 
 /// Refuses an outbox of another study.
-pub(super) fn check_binding(path: &Path, recorded: &StudyRef, wanted: &StudyRef) -> Result<()> {
+pub(super) fn check_study_ref(path: &Path, recorded: &StudyRef, wanted: &StudyRef) -> Result<()> {
     if recorded == wanted {
         return Ok(());
     }

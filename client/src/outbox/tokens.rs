@@ -6,8 +6,8 @@ use rusqlite::params;
 use super::{ACKNOWLEDGED, Outbox, PENDING, key};
 use crate::error::Result;
 
-/// What a server says of a token that another one may cure.
-pub(crate) const ABOUT_A_TOKEN: [ErrorCode; 3] = [
+/// Error codes that another token may fix.
+pub(crate) const TOKEN_ERRORS: [ErrorCode; 3] = [
     ErrorCode::TokenRequired,
     ErrorCode::ParticipantTokenUnknown,
     ErrorCode::TokenSpent,
@@ -19,7 +19,7 @@ impl Outbox {
     /// for how many participants a token is kept: those whose report is acknowledged need none any more.
     ///
     /// To replace a token is safe at any time: a server that has the report already looks at no token.
-    pub fn assign_tokens<'a>(
+    pub fn set_tokens<'a>(
         &mut self,
         tokens: impl IntoIterator<Item = (u64, &'a ParticipantToken)>,
     ) -> Result<usize> {
@@ -35,7 +35,7 @@ impl Outbox {
             )?;
             let mut requeue =
                 file.prepare_cached("UPDATE report SET state = ?2 WHERE participant = ?1")?;
-            let [required, unknown, spent] = ABOUT_A_TOKEN.map(ErrorCode::as_str);
+            let [required, unknown, spent] = TOKEN_ERRORS.map(ErrorCode::as_str);
             for (participant, token) in tokens {
                 let key = key(participant)?;
                 kept += keep.execute(params![key, token.as_bytes(), ACKNOWLEDGED])?;

@@ -2,15 +2,17 @@
 
 use std::time::{Duration, Instant};
 
-use eigenveil_client::http::{EstimateFormat, HttpSettings, OperatorClient, RetryPolicy, Token};
+use eigenveil_client::http::{
+    BearerToken, EstimateFormat, HttpSettings, OperatorClient, RetryPolicy,
+};
 use eigenveil_shared::{
     Error as SharedError, ErrorCode,
     api::{
-        BACKUP_MEDIA_TYPE, CreateStudy, EstimateDocument, EstimateRequest, EstimateState,
-        ImportOutcome, ImportReceipt, Lambda, Problem, STUDY_EXPORT_MEDIA_TYPE, SparseSettings,
-        StudyList, StudyState,
+        BACKUP_MEDIA_TYPE, CreateStudy, EstimateJob, EstimateRequest, EstimateState, ImportOutcome,
+        ImportResponse, Lambda, Problem, STUDY_EXPORT_MEDIA_TYPE, SparseSettings, StudyList,
+        StudyState,
     },
-    estimate::Rank,
+    estimate::ComponentCount,
 };
 use serde_json::json;
 
@@ -31,8 +33,12 @@ fn settings() -> HttpSettings {
 }
 
 fn client(server: &Server) -> OperatorClient {
-    OperatorClient::with_settings(&server.address, &Token::new("s3cret").unwrap(), &settings())
-        .unwrap()
+    OperatorClient::with_settings(
+        &server.address,
+        &BearerToken::new("s3cret").unwrap(),
+        &settings(),
+    )
+    .unwrap()
 }
 
 fn create() -> CreateStudy {
@@ -40,8 +46,8 @@ fn create() -> CreateStudy {
     serde_json::from_value(design).unwrap()
 }
 
-fn estimate(state: EstimateState, problem: Option<Problem>) -> EstimateDocument {
-    EstimateDocument {
+fn estimate(state: EstimateState, problem: Option<Problem>) -> EstimateJob {
+    EstimateJob {
         number: 7,
         study: STUDY.to_owned(),
         state,
@@ -93,7 +99,7 @@ fn routes(request: &Request) -> Reply {
             let (reports, study) = (3, state(StudyState::Open));
             Reply::json(
                 status,
-                &ImportReceipt {
+                &ImportResponse {
                     outcome,
                     reports,
                     study,
@@ -128,7 +134,7 @@ fn routes(request: &Request) -> Reply {
 
 fn sparse() -> EstimateRequest {
     EstimateRequest {
-        k: Some(Rank::Fixed(3)),
+        k: Some(ComponentCount::Fixed(3)),
         sparse: Some(SparseSettings {
             lambda: Lambda::CrossValidated,
             ..SparseSettings::default()
@@ -281,7 +287,7 @@ async fn errors_keep_code_status_and_detail() {
 }
 
 /// A server on which the estimate runs for some polls and ends like this.
-async fn ending(polls: usize, end: EstimateDocument) -> Server {
+async fn ending(polls: usize, end: EstimateJob) -> Server {
     let mut left = polls;
     Server::start(move |_| {
         if left == 0 {

@@ -6,13 +6,13 @@ use std::{fmt::Debug, fs, path::Path};
 use eigenveil_client::{Ledger, Limits, Outbox, Result, RowLedger};
 use eigenveil_shared::{enrolment::ParticipantToken, preprocess::Row};
 
-use crate::common::{SERVER, binding, participant, row, study, take_part};
+use crate::common::{SERVER, participate, reporter, row, study, study_ref};
 
 /// A file of reports: of one device to studies with these numbers, or of participants with these numbers.
 trait Reports: Debug {
     fn keep(&mut self, number: u64, row: &Row) -> Result<()>;
-    fn keep_token(&mut self, number: u64, token: &ParticipantToken);
-    fn acknowledge(&mut self, number: u64);
+    fn set_token(&mut self, number: u64, token: &ParticipantToken);
+    fn record_acknowledged(&mut self, number: u64);
     /// Payloads of what is to be sent, by number.
     fn to_send(&self) -> Vec<Vec<u8>>;
     /// What it shows of itself.
@@ -25,19 +25,19 @@ fn name(number: u64) -> String {
 
 impl Reports for Ledger {
     fn keep(&mut self, number: u64, row: &Row) -> Result<()> {
-        let (participant, binding) = study(&name(number), 0.125);
-        self.take_part(&participant, &binding, row).map(drop)
+        let (reporter, study_ref) = study(&name(number), 0.125);
+        self.participate(&reporter, &study_ref, row).map(drop)
     }
 
-    fn keep_token(&mut self, number: u64, token: &ParticipantToken) {
-        assert!(Ledger::keep_token(self, &name(number), token).unwrap());
+    fn set_token(&mut self, number: u64, token: &ParticipantToken) {
+        assert!(Ledger::set_token(self, &name(number), token).unwrap());
     }
 
-    fn acknowledge(&mut self, number: u64) {
+    fn record_acknowledged(&mut self, number: u64) {
         let owed = self.owed().unwrap();
         let mut owed = owed.iter();
-        let report = owed.find(|owed| owed.binding.study() == name(number));
-        Ledger::acknowledge(self, report.unwrap().report.id).unwrap();
+        let report = owed.find(|owed| owed.study_ref.study() == name(number));
+        Ledger::record_acknowledged(self, report.unwrap().report.id).unwrap();
     }
 
     fn to_send(&self) -> Vec<Vec<u8>> {
@@ -54,15 +54,15 @@ impl Reports for Ledger {
 
 impl Reports for Outbox {
     fn keep(&mut self, number: u64, row: &Row) -> Result<()> {
-        self.enqueue(number, &participant().report(row)?).map(drop)
+        self.enqueue(number, &reporter().report(row)?).map(drop)
     }
 
-    fn keep_token(&mut self, number: u64, token: &ParticipantToken) {
-        assert_eq!(self.assign_tokens([(number, token)]).unwrap(), 1);
+    fn set_token(&mut self, number: u64, token: &ParticipantToken) {
+        assert_eq!(self.set_tokens([(number, token)]).unwrap(), 1);
     }
 
-    fn acknowledge(&mut self, number: u64) {
-        assert_eq!(Outbox::acknowledge(self, &[number]).unwrap(), 1);
+    fn record_acknowledged(&mut self, number: u64) {
+        assert_eq!(Outbox::record_acknowledged(self, &[number]).unwrap(), 1);
     }
 
     fn to_send(&self) -> Vec<Vec<u8>> {
@@ -103,7 +103,7 @@ const KINDS: [Kind; 2] = [
         name: "outbox",
         earlier_application_id: 0x4576_4f62,
         most: 100,
-        open: |path| boxed(Outbox::open(path, &binding(SERVER))),
+        open: |path| boxed(Outbox::open(path, &study_ref(SERVER))),
         open_existing: |path| boxed(Outbox::open_existing(path)),
     },
 ];
@@ -313,12 +313,12 @@ fn an_acknowledged_report_is_overwritten() {
         let mut file = (kind.open)(&path).unwrap();
         for number in 0..kind.most {
             file.keep(number, &row(1.0)).unwrap();
-            file.keep_token(number, &token(number));
+            file.set_token(number, &token(number));
         }
         let all = file.to_send();
         assert_eq!(all.len() as u64, kind.most);
         let gone = kind.most * 3 / 4;
-        (0..gone).for_each(|number| file.acknowledge(number));
+        (0..gone).for_each(|number| file.record_acknowledged(number));
         for _ in 0..2 {
             for (number, payload) in (0..).zip(&all) {
                 assert_eq!(holds(folder, payload), number >= gone, "{number}");
@@ -397,7 +397,7 @@ fn a_log_that_is_not_of_the_files_last_change_is_not_applied() {
     let path = folder.path().join("ledger");
     let log = folder.path().join("ledger-wal");
     let mut ledger = Ledger::open(&path).unwrap();
-    take_part(&mut ledger, &study("a", 1.0));
+    participate(&mut ledger, &study("a", 1.0));
     drop(ledger);
     // As a kill between the log and the file leaves it.
     let before = fs::read(&path).unwrap();
@@ -406,7 +406,7 @@ fn a_log_that_is_not_of_the_files_last_change_is_not_applied() {
         .execute_batch(
             "PRAGMA wal_autocheckpoint = 0; BEGIN;
              UPDATE limits SET epsilon_total = 3;
-             UPDATE head SET previous = token, token = randomblob(16); COMMIT;",
+             UPDATE file_state SET previous_revision = revision, revision = randomblob(16); COMMIT;",
         )
         .unwrap();
     let left = fs::read(&log).unwrap();
@@ -416,15 +416,12 @@ fn a_log_that_is_not_of_the_files_last_change_is_not_applied() {
     let mut ledger = Ledger::open(&path).unwrap();
     assert_eq!(ledger.limits().unwrap().epsilon_total(), 3.0, "its own log");
     ledger.set_limits(Limits::default()).unwrap();
-    take_part(&mut ledger, &study("b", 4.0));
+    participate(&mut ledger, &study("b", 4.0));
     drop(ledger);
     let after = fs::read(&path).unwrap();
     fs::write(&log, &left).unwrap();
     let error = Ledger::open(&path).unwrap_err().to_string();
-    assert!(
-        error.contains("does not belong to its last change"),
-        "{error}"
-    );
+    assert!(error.contains("does not match its last change"), "{error}");
     assert_eq!(fs::read(&path).unwrap(), after);
     // The way out.
     fs::remove_file(&log).unwrap();

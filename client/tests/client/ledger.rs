@@ -6,7 +6,7 @@ use std::{
     path::PathBuf,
 };
 
-use eigenveil_client::{Ledger, Limits, Participant, Participation, StudyRef};
+use eigenveil_client::{Ledger, Limits, Participation, Reporter, StudyRef};
 use eigenveil_shared::{
     ErrorCode,
     enrolment::ParticipantToken,
@@ -19,7 +19,7 @@ use eigenveil_shared::{
 use tempfile::TempDir;
 
 use crate::common::{
-    SERVER, STUDY, assert_survives_json, limits, params, row, study, study_of, take_part,
+    SERVER, STUDY, assert_survives_json, limits, params, participate, row, study, study_of,
 };
 
 fn new_ledger() -> (TempDir, PathBuf, Ledger) {
@@ -29,24 +29,28 @@ fn new_ledger() -> (TempDir, PathBuf, Ledger) {
     (folder, path, ledger)
 }
 
-fn code_of(ledger: &mut Ledger, study: &(Participant, StudyRef)) -> Option<ErrorCode> {
-    let error = ledger.take_part(&study.0, &study.1, &row(1.0)).unwrap_err();
+fn code_of(ledger: &mut Ledger, study: &(Reporter, StudyRef)) -> Option<ErrorCode> {
+    let error = ledger
+        .participate(&study.0, &study.1, &row(1.0))
+        .unwrap_err();
     error.code()
 }
 
 #[test]
 fn a_second_participation_gives_the_very_same_report() {
     let (_folder, path, mut ledger) = new_ledger();
-    let (participant, binding) = study(STUDY, 1.0);
-    let first = ledger.take_part(&participant, &binding, &row(1.0)).unwrap();
+    let (reporter, study_ref) = study(STUDY, 1.0);
+    let first = ledger
+        .participate(&reporter, &study_ref, &row(1.0))
+        .unwrap();
     assert!(first.is_new());
     let report = first.to_send().unwrap().clone();
-    assert_eq!(report.binding, binding);
-    assert_eq!(report.report.fingerprint, participant.fingerprint());
+    assert_eq!(report.study_ref, study_ref);
+    assert_eq!(report.report.fingerprint, reporter.fingerprint());
     for _ in 0..3 {
         // Another row, also one that could not be prepared: it is not looked at.
         for other in [row(2.0), row(f64::NAN), Row::new(vec![1.0])] {
-            let again = ledger.take_part(&participant, &binding, &other).unwrap();
+            let again = ledger.participate(&reporter, &study_ref, &other).unwrap();
             assert_eq!(again, Participation::Owed(report.clone()));
         }
         assert_eq!(ledger.owed().unwrap(), std::slice::from_ref(&report));
@@ -55,17 +59,24 @@ fn a_second_participation_gives_the_very_same_report() {
         ledger = Ledger::open(&path).unwrap();
     }
     // A slash at the end of the address does not count.
-    let slash = StudyRef::new("http://localhost:8080/", STUDY, participant.params());
-    let again = ledger.take_part(&participant, &slash, &row(1.0)).unwrap();
+    let slash = StudyRef::new("http://localhost:8080/", STUDY, reporter.params());
+    let again = ledger.participate(&reporter, &slash, &row(1.0)).unwrap();
     assert!(!again.is_new());
 
     let id = report.report.id;
-    assert!(ledger.acknowledge(id).unwrap());
-    assert!(!ledger.acknowledge(id).unwrap(), "harmless when repeated");
-    let late = ledger.refuse(id, "malformed-report", "too late").unwrap();
+    assert!(ledger.record_acknowledged(id).unwrap());
+    assert!(
+        !ledger.record_acknowledged(id).unwrap(),
+        "harmless when repeated"
+    );
+    let late = ledger
+        .record_refused(id, "malformed-report", "too late")
+        .unwrap();
     assert!(!late);
     for _ in 0..2 {
-        let after = ledger.take_part(&participant, &binding, &row(1.0)).unwrap();
+        let after = ledger
+            .participate(&reporter, &study_ref, &row(1.0))
+            .unwrap();
         assert_eq!(after, Participation::Acknowledged(id));
         assert!(after.to_send().is_none() && ledger.owed().unwrap().is_empty());
         assert_eq!(ledger.spent().unwrap().epsilon, 1.0);
@@ -85,16 +96,16 @@ fn limits_are_reached_exactly_and_not_passed() {
     // ε of one study.
     let above = study("a", 8.0_f64.next_up());
     assert_eq!(code_of(&mut ledger, &above), refused);
-    take_part(&mut ledger, &study("a", 8.0));
+    participate(&mut ledger, &study("a", 8.0));
     // ε in total.
-    take_part(&mut ledger, &study("b", 4.0));
+    participate(&mut ledger, &study("b", 4.0));
     let above = study("c", 4.0_f64.next_up());
     assert_eq!(code_of(&mut ledger, &above), refused);
-    take_part(&mut ledger, &study("c", 4.0));
+    participate(&mut ledger, &study("c", 4.0));
     assert_eq!(code_of(&mut ledger, &study("d", 1e-3)), refused);
     assert_eq!(ledger.spent().unwrap().epsilon, 16.0);
     assert_eq!(ledger.owed().unwrap().len(), 3);
-    assert_eq!(ledger.receipt().unwrap().left.epsilon, 0.0);
+    assert_eq!(ledger.receipt().unwrap().remaining.epsilon, 0.0);
 
     // The limits are the owner's, and stay.
     let raised = limits(2.0, 18.0, 4e-6);
@@ -103,25 +114,31 @@ fn limits_are_reached_exactly_and_not_passed() {
     let mut ledger = Ledger::open(&path).unwrap();
     assert_eq!(ledger.limits().unwrap(), raised);
     assert_eq!(code_of(&mut ledger, &study("d", 2.5)), refused);
-    take_part(&mut ledger, &study("d", 1.0));
+    participate(&mut ledger, &study("d", 1.0));
     // δ: four studies of 1e-6 make 4e-6.
     assert_eq!(code_of(&mut ledger, &study("e", 0.5)), refused);
     // Below what is spent: nothing more, but what there is stays and is given.
     ledger.set_limits(limits(0.0, 0.0, 0.0)).unwrap();
     assert_eq!(code_of(&mut ledger, &study("e", 0.5)), refused);
-    assert!(take_part(&mut ledger, &study("a", 8.0)).to_send().is_some());
+    assert!(
+        participate(&mut ledger, &study("a", 8.0))
+            .to_send()
+            .is_some()
+    );
     assert_eq!(ledger.owed().unwrap().len(), 4);
 }
 
 #[test]
 fn an_identifier_is_one_study_whatever_the_address_or_the_parameters() {
     let (_folder, _, mut ledger) = new_ledger();
-    let (participant, binding) = study(STUDY, 1.0);
-    ledger.take_part(&participant, &binding, &row(1.0)).unwrap();
+    let (reporter, study_ref) = study(STUDY, 1.0);
+    ledger
+        .participate(&reporter, &study_ref, &row(1.0))
+        .unwrap();
 
-    let elsewhere = StudyRef::new("https://elsewhere", STUDY, participant.params());
+    let elsewhere = StudyRef::new("https://elsewhere", STUDY, reporter.params());
     let error = ledger
-        .take_part(&participant, &elsewhere, &row(1.0))
+        .participate(&reporter, &elsewhere, &row(1.0))
         .unwrap_err();
     assert_eq!(error.code(), Some(ErrorCode::AlreadyParticipated));
     for part in [STUDY, SERVER, "https://elsewhere"] {
@@ -130,40 +147,44 @@ fn an_identifier_is_one_study_whatever_the_address_or_the_parameters() {
     let changed = study(STUDY, 2.0);
     let wrong = Some(ErrorCode::WrongFingerprint);
     assert_eq!(code_of(&mut ledger, &changed), wrong);
-    // A participant of other parameters than the binding's.
+    // A participant of other parameters than the study_ref's.
     let mixed = (changed.0, study("another", 1.0).1);
     assert_eq!(code_of(&mut ledger, &mixed), wrong);
     assert_eq!(ledger.spent().unwrap().epsilon, 1.0);
 
     // The same parameters under another identifier: another study, charged again.
-    assert!(take_part(&mut ledger, &study("another", 1.0)).is_new());
+    assert!(participate(&mut ledger, &study("another", 1.0)).is_new());
     assert_eq!(ledger.spent().unwrap().epsilon, 2.0);
 }
 
 #[test]
 fn a_row_that_cannot_be_prepared_is_charged_and_sent() {
     let (_folder, _, mut ledger) = new_ledger();
-    let (participant, binding) = study(STUDY, 1.0);
+    let (reporter, study_ref) = study(STUDY, 1.0);
     let taken = ledger
-        .take_part(&participant, &binding, &row(f64::NAN))
+        .participate(&reporter, &study_ref, &row(f64::NAN))
         .unwrap();
-    let Participation::New { owed, notice } = taken else {
+    let Participation::New {
+        owed,
+        local_warning,
+    } = taken
+    else {
         panic!("{taken:?}");
     };
-    assert_eq!(notice.unwrap().code(), ErrorCode::RowNotFinite);
+    assert_eq!(local_warning.unwrap().code(), ErrorCode::RowNotFinite);
     assert_eq!(owed.report.payload.len(), 60);
     assert_eq!(ledger.spent().unwrap().epsilon, 1.0);
     // The program's mistake is not charged: its row says nothing.
-    let (participant, binding) = study("b", 1.0);
+    let (reporter, study_ref) = study("b", 1.0);
     let error = ledger
-        .take_part(&participant, &binding, &Row::new(vec![1.0]))
+        .participate(&reporter, &study_ref, &Row::new(vec![1.0]))
         .unwrap_err();
     assert_eq!(error.code(), Some(ErrorCode::WrongDimension));
     assert_eq!(ledger.spent().unwrap().epsilon, 1.0);
     // The limit comes before the row: of two reasons to refuse it is the one that says nothing of it.
     ledger.set_limits(limits(0.5, 9.0, 1e-5)).unwrap();
     for row in [row(1.0), row(f64::NAN), Row::new(vec![1.0])] {
-        let error = ledger.take_part(&participant, &binding, &row).unwrap_err();
+        let error = ledger.participate(&reporter, &study_ref, &row).unwrap_err();
         assert_eq!(error.code(), Some(ErrorCode::BudgetExceeded));
     }
 }
@@ -172,15 +193,26 @@ fn a_row_that_cannot_be_prepared_is_charged_and_sent() {
 fn a_charge_survives_refusal() {
     let (_folder, path, mut ledger) = new_ledger();
     let one = study(STUDY, 1.0);
-    let report = take_part(&mut ledger, &one).to_send().unwrap().clone();
+    let report = participate(&mut ledger, &one).to_send().unwrap().clone();
     let id = report.report.id;
     let detail = "é".repeat(5_000);
-    assert!(ledger.refuse(id, "payload-not-finite", &detail).unwrap());
-    assert!(!ledger.refuse(id, "payload-not-finite", "again").unwrap());
-    assert!(!ledger.acknowledge(id).unwrap(), "refused is not owed");
+    assert!(
+        ledger
+            .record_refused(id, "payload-not-finite", &detail)
+            .unwrap()
+    );
+    assert!(
+        !ledger
+            .record_refused(id, "payload-not-finite", "again")
+            .unwrap()
+    );
+    assert!(
+        !ledger.record_acknowledged(id).unwrap(),
+        "refused is not owed"
+    );
     drop(ledger);
     let mut ledger = Ledger::open(&path).unwrap();
-    let again = take_part(&mut ledger, &one);
+    let again = participate(&mut ledger, &one);
     let Participation::Refused {
         id: refused,
         code,
@@ -196,7 +228,7 @@ fn a_charge_survives_refusal() {
     // The server's mistake is made good with the same bytes and no second charge.
     assert_eq!(ledger.requeue_refused().unwrap(), 1);
     assert_eq!(ledger.requeue_refused().unwrap(), 0);
-    assert_eq!(take_part(&mut ledger, &one), Participation::Owed(report));
+    assert_eq!(participate(&mut ledger, &one), Participation::Owed(report));
     assert_eq!(ledger.spent().unwrap().epsilon, 1.0);
 }
 
@@ -214,7 +246,7 @@ fn the_noise_of_the_paper_is_charged_with_what_holds() {
         })
         .unwrap()
     };
-    take_part(&mut ledger, &study_of("a", as_published(4.0)));
+    participate(&mut ledger, &study_of("a", as_published(4.0)));
     let spent = ledger.spent().unwrap().epsilon;
     assert!(spent > 5.26 && spent < 5.27, "{spent}");
     // What it claims is within the limit of 8 for one study; what holds is not.
@@ -225,13 +257,13 @@ fn the_noise_of_the_paper_is_charged_with_what_holds() {
 #[test]
 fn the_file_itself_refuses_to_forget() {
     let (_folder, path, mut ledger) = new_ledger();
-    let first = take_part(&mut ledger, &study("a", 1.0))
+    let first = participate(&mut ledger, &study("a", 1.0))
         .to_send()
         .unwrap()
         .report
         .id;
-    take_part(&mut ledger, &study("b", 1.0));
-    ledger.acknowledge(first).unwrap();
+    participate(&mut ledger, &study("b", 1.0));
+    ledger.record_acknowledged(first).unwrap();
     drop(ledger);
     let connection = rusqlite::Connection::open(&path).unwrap();
     for statement in [
@@ -253,7 +285,7 @@ fn the_file_itself_refuses_to_forget() {
 fn a_damaged_file_is_an_error_and_no_new_ledger() {
     let (_folder, path, mut ledger) = new_ledger();
     for name in ["a", "b", "c"] {
-        take_part(&mut ledger, &study(name, 1.0));
+        participate(&mut ledger, &study(name, 1.0));
     }
     drop(ledger);
     let whole = fs::read(&path).unwrap();
@@ -311,8 +343,8 @@ One study may cost epsilon 8.001 at most. Costs add up, whoever runs the studies
 
 1. 2026-03-14  study 1111 at http://localhost:8080
    one row of 5 numbers, perturbed by discrete-gaussian
-   charged epsilon 1, delta 1e-6 (replacement: any two rows the participant might hold)
-   Whatever the server believed about two possible rows of a participant, one report changes the odds between them by a factor of at most 2.72, except with probability 2.8e-5.
+   charged epsilon 1, delta 1e-6 (replacement: any two rows the reporter might hold)
+   Whatever the server believed about two possible rows of a reporter, one report changes the odds between them by a factor of at most 2.72, except with probability 2.8e-5.
    report ID-1: the server has it
 TOLD
    claimed      epsilon 1, delta 1e-6
@@ -320,8 +352,8 @@ TOLD
 
 2. 2026-03-14  study 2222 at http://localhost:8080
    one row of 5 numbers, perturbed by discrete-gaussian
-   charged epsilon 0.5, delta 1e-6 (replacement: any two rows the participant might hold)
-   Whatever the server believed about two possible rows of a participant, one report changes the odds between them by a factor of at most 1.65, except with probability 5.8e-5.
+   charged epsilon 0.5, delta 1e-6 (replacement: any two rows the reporter might hold)
+   Whatever the server believed about two possible rows of a reporter, one report changes the odds between them by a factor of at most 1.65, except with probability 5.8e-5.
    report ID-2: refused by the server (payload-not-finite: entry 3 is not a  [31mnumber); charged all the same, since it may have been seen
 TOLD
    claimed      epsilon 0.5, delta 1e-6
@@ -329,8 +361,8 @@ TOLD
 
 3. 2026-03-14  study 3333 at http://localhost:8080
    one row of 5 numbers, perturbed by discrete-gaussian
-   charged epsilon 4, delta 1e-6 (replacement: any two rows the participant might hold)
-   Whatever the server believed about two possible rows of a participant, one report changes the odds between them by a factor of at most 55, except with probability 6.8e-6.
+   charged epsilon 4, delta 1e-6 (replacement: any two rows the reporter might hold)
+   Whatever the server believed about two possible rows of a reporter, one report changes the odds between them by a factor of at most 55, except with probability 6.8e-6.
    report ID-3: not yet known to have arrived
 TOLD
    claimed      epsilon 4, delta 1e-6
@@ -353,12 +385,14 @@ fn the_receipt_is_a_text_a_person_can_read_and_survives_json() {
     assert!(empty.contains("took part in no study"), "{empty}");
     let studies = [("1111", 1.0), ("2222", 0.5), ("3333", 4.0)];
     let ids = studies.map(|(name, epsilon)| {
-        let taken = take_part(&mut ledger, &study(name, epsilon));
+        let taken = participate(&mut ledger, &study(name, epsilon));
         taken.to_send().unwrap().report.id
     });
-    ledger.acknowledge(ids[0]).unwrap();
+    ledger.record_acknowledged(ids[0]).unwrap();
     let detail = "entry 3 is\nnot a \u{1b}[31mnumber";
-    ledger.refuse(ids[1], "payload-not-finite", detail).unwrap();
+    ledger
+        .record_refused(ids[1], "payload-not-finite", detail)
+        .unwrap();
     let receipt = ledger.receipt().unwrap();
     let mut text = receipt.to_string();
     for (number, id) in (1..).zip(ids) {
@@ -370,7 +404,7 @@ fn the_receipt_is_a_text_a_person_can_read_and_survives_json() {
     let json = serde_json::to_value(&receipt).unwrap();
     assert_eq!(json["limits"]["epsilon_total"], 16.01);
     assert_eq!(json["spent"]["epsilon"], 5.5);
-    assert!((json["left"]["epsilon"].as_f64().unwrap() - 10.51).abs() < 1e-12);
+    assert!((json["remaining"]["epsilon"].as_f64().unwrap() - 10.51).abs() < 1e-12);
     let studies = json["studies"].as_array().unwrap();
     assert_eq!(studies[0]["state"], "acknowledged");
     assert_eq!(studies[1]["state"]["refused"]["code"], "payload-not-finite");
@@ -387,11 +421,11 @@ fn a_token_stays_with_its_report_until_it_is_acknowledged() {
     let token = |byte| ParticipantToken::from_bytes([byte; 32]);
     let study = study("tokens", 1.0);
     let name = study.1.study().to_owned();
-    let error = ledger.keep_token(&name, &token(1)).unwrap_err();
+    let error = ledger.set_token(&name, &token(1)).unwrap_err();
     assert!(error.to_string().contains("take part first"), "{error}");
-    let report = take_part(&mut ledger, &study).to_send().unwrap().clone();
+    let report = participate(&mut ledger, &study).to_send().unwrap().clone();
     assert_eq!(report.token, None);
-    assert!(ledger.keep_token(&name, &token(1)).unwrap());
+    assert!(ledger.set_token(&name, &token(1)).unwrap());
     drop(ledger);
     let mut ledger = Ledger::open(&path).unwrap();
     let owed = ledger.owed().unwrap().remove(0);
@@ -401,17 +435,17 @@ fn a_token_stays_with_its_report_until_it_is_acknowledged() {
     // Refused for its token, another one makes it good.
     let id = owed.report.id;
     ledger
-        .refuse(id, "participant-token-unknown", "no such token")
+        .record_refused(id, "reporter-token-unknown", "no such token")
         .unwrap();
     assert!(ledger.owed().unwrap().is_empty());
-    assert!(ledger.keep_token(&name, &token(2)).unwrap());
+    assert!(ledger.set_token(&name, &token(2)).unwrap());
     assert_eq!(ledger.owed().unwrap()[0].token, Some(token(2)));
     ledger
-        .refuse(id, "implausible-report", "too large")
+        .record_refused(id, "implausible-report", "too large")
         .unwrap();
-    assert!(ledger.keep_token(&name, &token(3)).unwrap());
+    assert!(ledger.set_token(&name, &token(3)).unwrap());
     assert!(ledger.owed().unwrap().is_empty());
     ledger.requeue_refused().unwrap();
-    ledger.acknowledge(id).unwrap();
-    assert!(!ledger.keep_token(&name, &token(4)).unwrap());
+    ledger.record_acknowledged(id).unwrap();
+    assert!(!ledger.set_token(&name, &token(4)).unwrap());
 }

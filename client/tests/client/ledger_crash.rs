@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use eigenveil_client::{EntryState, Ledger, Limits, OwedReport, Participant, StudyRef};
+use eigenveil_client::{EntryState, Ledger, LedgerReport, Limits, Reporter, StudyRef};
 use eigenveil_shared::{ErrorCode, preprocess::Row, study::to_hex};
 
 use crate::common::{SERVER, params};
@@ -46,11 +46,11 @@ fn child() {
         .append(true)
         .open(sent_path(&folder))
         .unwrap();
-    let mut send = |ledger: &mut Ledger, number: usize, owed: &OwedReport| {
+    let mut send = |ledger: &mut Ledger, number: usize, owed: &LedgerReport| {
         // The line break comes first: the line before may have been cut.
         let line = format!(
             "\n{} {}{};",
-            owed.binding.study(),
+            owed.study_ref.study(),
             owed.report.id,
             to_hex(&owed.report.payload)
         );
@@ -59,8 +59,12 @@ fn child() {
         match number % 4 {
             // The answer never comes, in this run.
             0 => {}
-            1 => drop(ledger.refuse(owed.report.id, "internal", "no").unwrap()),
-            _ => drop(ledger.acknowledge(owed.report.id).unwrap()),
+            1 => drop(
+                ledger
+                    .record_refused(owed.report.id, "internal", "no")
+                    .unwrap(),
+            ),
+            _ => drop(ledger.record_acknowledged(owed.report.id).unwrap()),
         }
     };
     ledger
@@ -72,12 +76,12 @@ fn child() {
     }
     let changing = f64::from(std::process::id());
     let params = params(EPSILON);
-    let participant = Participant::new(params.clone());
+    let reporter = Reporter::new(params.clone());
     // The last one is one too many, whatever was killed before.
     for number in 0..=STUDIES {
-        let binding = StudyRef::new(SERVER, &format!("study-{number:02}"), &params);
+        let study_ref = StudyRef::new(SERVER, &format!("study-{number:02}"), &params);
         let row = Row::new(vec![changing, 1.0, 2.0, number as f64, 5.0]);
-        let taken = ledger.take_part(&participant, &binding, &row);
+        let taken = ledger.participate(&reporter, &study_ref, &row);
         if number == STUDIES {
             let code = taken.unwrap_err().code();
             assert_eq!(code, Some(ErrorCode::BudgetExceeded));
@@ -197,7 +201,7 @@ impl Device {
         let owed = ledger.owed().unwrap();
         for owed in &owed {
             let bytes = format!("{}{}", owed.report.id, to_hex(&owed.report.payload));
-            self.note(owed.binding.study(), &bytes);
+            self.note(owed.study_ref.study(), &bytes);
         }
         let receipt = ledger.receipt().unwrap();
         let entries: BTreeMap<_, _> = receipt
@@ -222,7 +226,7 @@ impl Device {
         for (study, entry) in &entries {
             match &entry.state {
                 EntryState::Owed => {
-                    assert!(owed.iter().any(|owed| owed.binding.study() == *study));
+                    assert!(owed.iter().any(|owed| owed.study_ref.study() == *study));
                 }
                 // Nothing is acknowledged or refused that was not sent.
                 _ => assert!(sent.contains(*study), "{study} was never sent"),
@@ -235,9 +239,9 @@ impl Device {
 }
 
 /// A generator for the moments; SplitMix64.
-struct Moments(u64);
+struct KillTimes(u64);
 
-impl Moments {
+impl KillTimes {
     fn next_below(&mut self, limit: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -259,7 +263,7 @@ fn whole_run() -> Duration {
 fn kill_devices(wanted: usize, seed: u64) {
     let started = Instant::now();
     let whole = whole_run();
-    let mut moments = Moments(seed);
+    let mut moments = KillTimes(seed);
     let (mut kills, mut devices) = (0, 0);
     while kills < wanted {
         let folder = tempfile::tempdir().unwrap();
@@ -423,7 +427,7 @@ enum Damage {
     RenamedAndBack,
     /// The file has a second name, by which it is opened.
     Linked,
-    /// The file is there and holds nothing.
+    /// The file is there and empty.
     Emptied,
 }
 
@@ -495,8 +499,7 @@ impl Device {
             Err(error) => {
                 let error = error.to_string();
                 assert!(
-                    error.contains("does not belong to its last change")
-                        || error.contains("damaged"),
+                    error.contains("does not match its last change") || error.contains("damaged"),
                     "{error}"
                 );
                 return false;
@@ -522,7 +525,7 @@ fn killed_and_then_damaged_hundreds_of_times() {
 
 fn kill_and_damage(wanted: usize, seed: u64) {
     let whole = whole_run();
-    let mut moments = Moments(seed);
+    let mut moments = KillTimes(seed);
     let (mut kills, mut refused) = (0, 0);
     while kills < wanted {
         let folder = tempfile::tempdir().unwrap();

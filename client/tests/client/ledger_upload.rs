@@ -7,7 +7,7 @@ use std::{
 };
 
 use eigenveil_client::{
-    EntryState, Ledger, Participant, StudyRef, blocking,
+    EntryState, Ledger, Reporter, StudyRef, blocking,
     http::{self, HttpSettings, RetryPolicy},
 };
 use eigenveil_shared::{ErrorCode, codec::ReportFormat, report::Report};
@@ -62,13 +62,13 @@ fn take(epsilon: f64, store: &mut Store, request: &Request) -> Reply {
 }
 
 /// Takes part in these studies of a server.
-fn take_part(ledger: &mut Ledger, server: &str, names: &[&str]) -> BTreeMap<String, Report> {
+fn participate(ledger: &mut Ledger, server: &str, names: &[&str]) -> BTreeMap<String, Report> {
     let mut reports = BTreeMap::new();
     for (name, epsilon) in STUDIES.iter().filter(|(name, _)| names.contains(name)) {
         let params = params(*epsilon);
-        let binding = StudyRef::new(server, name, &params);
+        let study_ref = StudyRef::new(server, name, &params);
         let taken = ledger
-            .take_part(&Participant::new(params), &binding, &row(1.0))
+            .participate(&Reporter::new(params), &study_ref, &row(1.0))
             .unwrap();
         let owed = taken.to_send().unwrap();
         reports.insert((*name).to_owned(), owed.report.clone());
@@ -115,7 +115,7 @@ async fn a_lost_acknowledgement_sends_the_same_bytes_again() {
     .await;
     let folder = tempfile::tempdir().unwrap();
     let mut ledger = Ledger::open(folder.path().join("ledger")).unwrap();
-    let reports = take_part(&mut ledger, &server.address, &["aa", "bb", "cc", "dd"]);
+    let reports = participate(&mut ledger, &server.address, &["aa", "bb", "cc", "dd"]);
     let (sent, failures) = http::send_owed(&mut ledger, &settings()).await.unwrap();
     assert_eq!((sent.accepted, sent.duplicates), (3, 1));
     assert_eq!((sent.refused, sent.pending, sent.retries), (0, 0, 4));
@@ -133,7 +133,7 @@ async fn a_lost_acknowledgement_sends_the_same_bytes_again() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_gone_keeps_nobody_elses_report_back() {
+async fn unreachable_server_does_not_block_others() {
     let (here, stores) = server(|_, _, _, _| None).await;
     let gone = {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -142,15 +142,15 @@ async fn a_server_that_is_gone_keeps_nobody_elses_report_back() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ledger");
     let mut ledger = Ledger::open(&path).unwrap();
-    let lost = take_part(&mut ledger, &gone, &["aa"]);
-    let unusable = take_part(&mut ledger, "not an address", &["bb"]);
-    let reports = take_part(&mut ledger, &here.address, &["cc", "dd"]);
+    let lost = participate(&mut ledger, &gone, &["aa"]);
+    let unusable = participate(&mut ledger, "not an address", &["bb"]);
+    let reports = participate(&mut ledger, &here.address, &["cc", "dd"]);
     let (sent, failures) = http::send_owed(&mut ledger, &settings()).await.unwrap();
     assert_eq!((sent.accepted, sent.pending), (2, 2));
     assert_stored(&stores, &reports);
     let failures: BTreeMap<_, _> = failures
         .iter()
-        .map(|failure| (failure.binding.study(), &failure.error))
+        .map(|failure| (failure.study_ref.study(), &failure.error))
         .collect();
     assert_eq!(failures.len(), 2);
     assert!(failures["aa"].is_retryable(), "{failures:?}");
@@ -179,7 +179,7 @@ async fn refusals_of_the_report_are_kept_and_refusals_of_the_study_leave_it_owed
     .await;
     let folder = tempfile::tempdir().unwrap();
     let mut ledger = Ledger::open(folder.path().join("ledger")).unwrap();
-    let reports = take_part(&mut ledger, &server.address, &["aa", "bb", "cc", "dd"]);
+    let reports = participate(&mut ledger, &server.address, &["aa", "bb", "cc", "dd"]);
     let spent = ledger.spent().unwrap();
     let (sent, failures) = http::send_owed(&mut ledger, &settings()).await.unwrap();
     assert_eq!((sent.accepted, sent.refused), (1, 1));
@@ -213,14 +213,14 @@ async fn refusals_of_the_report_are_kept_and_refusals_of_the_study_leave_it_owed
 }
 
 #[test]
-fn the_blocking_face_does_the_same() {
+fn blocking_client_does_the_same() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let (server, stores) = runtime.block_on(server(|_, number, _, _| {
         (number == 0).then_some(Reply::Drop)
     }));
     let folder = tempfile::tempdir().unwrap();
     let mut ledger = Ledger::open(folder.path().join("ledger")).unwrap();
-    let reports = take_part(&mut ledger, &server.address, &["aa", "bb", "cc"]);
+    let reports = participate(&mut ledger, &server.address, &["aa", "bb", "cc"]);
     let (sent, _) = blocking::send_owed(&mut ledger, &settings()).unwrap();
     assert_eq!((sent.accepted, sent.pending, sent.retries), (3, 0, 3));
     assert_stored(&stores, &reports);

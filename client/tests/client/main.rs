@@ -26,8 +26,8 @@ mod row_ledger;
 #[cfg(feature = "http")]
 mod study;
 #[cfg(feature = "http")]
-mod tls;
+mod terms;
 #[cfg(feature = "http")]
-mod told;
+mod tls;
 #[cfg(feature = "http")]
 mod upload;

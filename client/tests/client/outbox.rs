@@ -5,15 +5,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use eigenveil_client::{Outbox, OutboxCounts, Participant, StudyRef};
+use eigenveil_client::{Outbox, OutboxCounts, Reporter, StudyRef};
 use eigenveil_shared::{ErrorCode, enrolment::ParticipantToken, preprocess::Row};
 
 use tempfile::TempDir;
 
-use crate::common::{SERVER, STUDY, binding, borrowed, params, participant, prepare};
+use crate::common::{SERVER, STUDY, borrowed, params, prepare, reporter, study_ref};
 
 fn open(path: &Path) -> Outbox {
-    Outbox::open(path, &binding(SERVER)).unwrap()
+    Outbox::open(path, &study_ref(SERVER)).unwrap()
 }
 
 fn new_outbox() -> (TempDir, PathBuf, Outbox) {
@@ -26,7 +26,7 @@ fn new_outbox() -> (TempDir, PathBuf, Outbox) {
 #[test]
 fn bytes_stay_the_same_over_reads_and_restarts() {
     let (_folder, path, mut outbox) = new_outbox();
-    let prepared = prepare(&participant(), &[7, 3, 100]);
+    let prepared = prepare(&reporter(), &[7, 3, 100]);
     let new = outbox.enqueue_batch(borrowed(&prepared)).unwrap();
     assert_eq!(new, [7, 3, 100]);
     let first = outbox.pending(10).unwrap();
@@ -48,29 +48,29 @@ fn bytes_stay_the_same_over_reads_and_restarts() {
 #[test]
 fn a_participant_never_gets_a_second_report() {
     let (_folder, path, mut outbox) = new_outbox();
-    let participant = participant();
+    let reporter = reporter();
     outbox
-        .enqueue_batch(borrowed(&prepare(&participant, &[1, 2])))
+        .enqueue_batch(borrowed(&prepare(&reporter, &[1, 2])))
         .unwrap();
     let kept = outbox.pending(10).unwrap();
 
     // While it is pending, in one batch, after a restart.
-    let again = prepare(&participant, &[1, 2, 4, 4]);
+    let again = prepare(&reporter, &[1, 2, 4, 4]);
     assert_eq!(outbox.enqueue_batch(borrowed(&again)).unwrap(), [4]);
     assert_eq!(outbox.pending(10).unwrap()[..2], kept);
     assert_eq!(&outbox.pending(10).unwrap()[2].report, again[2].1.report());
 
     // After it was acknowledged or refused.
-    outbox.acknowledge(&[1]).unwrap();
-    outbox.refuse(2, "malformed-report", "no").unwrap();
+    outbox.record_acknowledged(&[1]).unwrap();
+    outbox.record_refused(2, "malformed-report", "no").unwrap();
     drop(outbox);
     let mut outbox = open(&path);
-    for (index, another) in prepare(&participant, &[1, 2]) {
+    for (index, another) in prepare(&reporter, &[1, 2]) {
         assert!(!outbox.enqueue(index, &another).unwrap());
     }
     assert_eq!(outbox.pending(10).unwrap().len(), 1);
     for (index, known) in [(1, true), (2, true), (3, false), (4, true)] {
-        assert_eq!(outbox.is_known(index).unwrap(), known, "{index}");
+        assert_eq!(outbox.has_report(index).unwrap(), known, "{index}");
     }
     assert_eq!(outbox.missing(0..7).unwrap(), [0, 3, 5, 6]);
     assert_eq!(outbox.missing(1..3).unwrap(), [0_u64; 0]);
@@ -81,16 +81,24 @@ fn a_participant_never_gets_a_second_report() {
 fn acknowledged_reports_are_gone_and_refused_ones_can_come_back() {
     let (_folder, path, mut outbox) = new_outbox();
     outbox
-        .enqueue_batch(borrowed(&prepare(&participant(), &[0, 1, 2, 3])))
+        .enqueue_batch(borrowed(&prepare(&reporter(), &[0, 1, 2, 3])))
         .unwrap();
     let all = outbox.pending(10).unwrap();
-    assert_eq!(outbox.acknowledge(&[0, 2, 99]).unwrap(), 2);
-    let repeated = outbox.acknowledge(&[0, 2]).unwrap();
+    assert_eq!(outbox.record_acknowledged(&[0, 2, 99]).unwrap(), 2);
+    let repeated = outbox.record_acknowledged(&[0, 2]).unwrap();
     assert_eq!(repeated, 0, "repeating is harmless");
     let detail = "x".repeat(5_000);
-    assert!(outbox.refuse(1, "payload-not-finite", &detail).unwrap());
-    assert!(!outbox.refuse(0, "payload-not-finite", "too late").unwrap());
-    let refused = outbox.acknowledge(&[1]).unwrap();
+    assert!(
+        outbox
+            .record_refused(1, "payload-not-finite", &detail)
+            .unwrap()
+    );
+    assert!(
+        !outbox
+            .record_refused(0, "payload-not-finite", "too late")
+            .unwrap()
+    );
+    let refused = outbox.record_acknowledged(&[1]).unwrap();
     assert_eq!(refused, 0, "refused is not pending");
     let counts = OutboxCounts {
         pending: 1,
@@ -122,7 +130,7 @@ fn an_outbox_belongs_to_one_study() {
     let path = folder.path().join("outbox");
     drop(open(&path));
     // The slash does not count.
-    drop(Outbox::open(&path, &binding("http://localhost:8080/")).unwrap());
+    drop(Outbox::open(&path, &study_ref("http://localhost:8080/")).unwrap());
     let params_1 = params(1.0);
     for (other, names) in [
         (StudyRef::new(SERVER, "ffff", &params_1), "ffff"),
@@ -136,15 +144,15 @@ fn an_outbox_belongs_to_one_study() {
         ),
     ] {
         let error = Outbox::open(&path, &other).unwrap_err();
-        assert!(error.is_outbox_of_other_study(), "{error}");
+        assert!(error.is_study_mismatch(), "{error}");
         assert!(error.to_string().contains(names), "{error}");
     }
     let mut outbox = Outbox::open_existing(&path).unwrap();
-    assert_eq!(outbox.binding(), &binding(SERVER));
+    assert_eq!(outbox.study_ref(), &study_ref(SERVER));
 
     // A report of other parameters is refused, and with it the whole batch.
-    let mut mixed = prepare(&participant(), &[1]);
-    mixed.extend(prepare(&Participant::new(params(2.0)), &[2]));
+    let mut mixed = prepare(&reporter(), &[1]);
+    mixed.extend(prepare(&Reporter::new(params(2.0)), &[2]));
     let error = outbox.enqueue_batch(borrowed(&mixed)).unwrap_err();
     assert_eq!(error.code(), Some(ErrorCode::WrongFingerprint));
     assert_eq!(outbox.counts().unwrap().total(), 0);
@@ -164,13 +172,13 @@ fn meta_values_stay() {
 fn the_space_of_acknowledged_reports_is_used_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("outbox");
-    let participant = participant();
+    let reporter = reporter();
     let round = |outbox: &mut Outbox, round: u64| {
         let indices: Vec<u64> = (round * 500..(round + 1) * 500).collect();
         outbox
-            .enqueue_batch(borrowed(&prepare(&participant, &indices)))
+            .enqueue_batch(borrowed(&prepare(&reporter, &indices)))
             .unwrap();
-        outbox.acknowledge(&indices).unwrap();
+        outbox.record_acknowledged(&indices).unwrap();
     };
     let size = |rounds: std::ops::Range<u64>| {
         let mut outbox = open(&path);
@@ -187,11 +195,11 @@ fn the_space_of_acknowledged_reports_is_used_again() {
 #[test]
 fn impossible_participants_are_errors() {
     let (_folder, _, mut outbox) = new_outbox();
-    let report = participant().report(&Row::new(vec![1.0; 5])).unwrap();
+    let report = reporter().report(&Row::new(vec![1.0; 5])).unwrap();
     for result in [
         outbox.enqueue(u64::MAX, &report).map(|_| ()),
-        outbox.is_known(1 << 63).map(|_| ()),
-        outbox.acknowledge(&[u64::MAX]).map(|_| ()),
+        outbox.has_report(1 << 63).map(|_| ()),
+        outbox.record_acknowledged(&[u64::MAX]).map(|_| ()),
     ] {
         assert!(result.unwrap_err().to_string().contains("below 2^63"));
     }
@@ -214,27 +222,29 @@ fn tokens_of(outbox: &Outbox) -> Vec<(u64, Option<ParticipantToken>)> {
 fn a_token_stays_with_its_report_until_it_is_acknowledged() {
     let (_folder, path, mut outbox) = new_outbox();
     // Before there is a report, too.
-    assert_eq!(outbox.assign_tokens([(2, &token(2))]).unwrap(), 1);
+    assert_eq!(outbox.set_tokens([(2, &token(2))]).unwrap(), 1);
     outbox
-        .enqueue_batch(borrowed(&prepare(&participant(), &[1, 2, 3])))
+        .enqueue_batch(borrowed(&prepare(&reporter(), &[1, 2, 3])))
         .unwrap();
-    assert_eq!(outbox.assign_tokens([(1, &token(1))]).unwrap(), 1);
+    assert_eq!(outbox.set_tokens([(1, &token(1))]).unwrap(), 1);
     drop(outbox);
     let mut outbox = open(&path);
     let expected = [(1, Some(token(1))), (2, Some(token(2))), (3, None)];
     assert_eq!(tokens_of(&outbox), expected);
     // Refused for its token: another one makes it good. Refused for another reason: it does not.
-    outbox.refuse(1, "token-spent", "spent").unwrap();
-    outbox.refuse(3, "payload-not-finite", "broken").unwrap();
+    outbox.record_refused(1, "token-spent", "spent").unwrap();
+    outbox
+        .record_refused(3, "payload-not-finite", "broken")
+        .unwrap();
     let again = [(1, &token(4)), (3, &token(5))];
-    assert_eq!(outbox.assign_tokens(again).unwrap(), 2);
+    assert_eq!(outbox.set_tokens(again).unwrap(), 2);
     assert_eq!(
         tokens_of(&outbox),
         [(1, Some(token(4))), (2, Some(token(2)))]
     );
     assert_eq!(outbox.counts().unwrap().refused, 1);
-    outbox.acknowledge(&[1]).unwrap();
-    assert_eq!(outbox.assign_tokens([(1, &token(6))]).unwrap(), 0);
+    outbox.record_acknowledged(&[1]).unwrap();
+    assert_eq!(outbox.set_tokens([(1, &token(6))]).unwrap(), 0);
     let debug = format!("{:?}", outbox.pending(10).unwrap());
     assert!(debug.contains("ParticipantToken(…)"), "{debug}");
 }

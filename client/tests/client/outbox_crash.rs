@@ -11,7 +11,7 @@ use std::{
 use eigenveil_client::Outbox;
 use eigenveil_shared::study::to_hex;
 
-use crate::common::{SERVER, binding, borrowed, participant, prepare};
+use crate::common::{SERVER, borrowed, prepare, reporter, study_ref};
 
 const PATH: &str = "EIGENVEIL_TEST_OUTBOX";
 const PARTICIPANTS: u64 = 4_000;
@@ -23,12 +23,12 @@ fn child() {
     let Some(path) = env::var_os(PATH) else {
         return;
     };
-    let mut outbox = Outbox::open(path, &binding(SERVER)).unwrap();
-    let participant = participant();
+    let mut outbox = Outbox::open(path, &study_ref(SERVER)).unwrap();
+    let reporter = reporter();
     let mut out = std::io::stdout();
     for start in (0..PARTICIPANTS).step_by(20) {
         let missing = outbox.missing(start..start + 20).unwrap();
-        let prepared = prepare(&participant, &missing);
+        let prepared = prepare(&reporter, &missing);
         let new = outbox.enqueue_batch(borrowed(&prepared)).unwrap();
         assert_eq!(new, missing);
         let mut said = String::new();
@@ -38,7 +38,7 @@ fn child() {
         }
         out.write_all(said.as_bytes()).unwrap();
         let acknowledged: Vec<u64> = missing.iter().copied().filter(|i| i % 3 == 0).collect();
-        outbox.acknowledge(&acknowledged).unwrap();
+        outbox.record_acknowledged(&acknowledged).unwrap();
         let said: String = acknowledged
             .iter()
             .map(|i| format!("acknowledged {i}\n"))
@@ -112,7 +112,7 @@ fn note(fixed: &mut BTreeMap<u64, String>, index: u64, bytes: &str) {
 
 /// Every participant has no report or the one that was fixed.
 fn check(path: &Path, seen: &mut Seen) {
-    let outbox = Outbox::open(path, &binding(SERVER)).unwrap();
+    let outbox = Outbox::open(path, &study_ref(SERVER)).unwrap();
     let pending = outbox.pending(usize::MAX).unwrap();
     for p in &pending {
         let bytes = format!("{}{}", p.report.id, to_hex(&p.report.payload));
@@ -122,7 +122,7 @@ fn check(path: &Path, seen: &mut Seen) {
     let pending: Vec<u64> = pending.iter().map(|p| p.participant).collect();
     for &index in seen.fixed.keys() {
         assert!(
-            outbox.is_known(index).unwrap(),
+            outbox.has_report(index).unwrap(),
             "{index} was committed and is lost"
         );
     }
@@ -152,10 +152,10 @@ fn killed_anywhere_a_participant_has_no_report_or_one_for_ever() {
         // What was said is in the file, without the log and under another name.
         let other = folder.path().join("other");
         fs::copy(&path, &other).unwrap();
-        match Outbox::open(&other, &binding(SERVER)) {
+        match Outbox::open(&other, &study_ref(SERVER)) {
             Ok(found) => {
                 for index in seen.fixed.keys() {
-                    assert!(found.is_known(*index).unwrap(), "{index} is lost");
+                    assert!(found.has_report(*index).unwrap(), "{index} is lost");
                 }
             }
             Err(error) => assert!(error.to_string().contains("damaged"), "{error}"),

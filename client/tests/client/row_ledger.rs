@@ -2,33 +2,33 @@
 
 use std::{fs, path::Path};
 
-use eigenveil_client::{Ledger, Outbox, Participant, Result, RowFileDigest, RowLedger, StudyRef};
+use eigenveil_client::{Ledger, Outbox, Reporter, Result, RowFileDigest, RowLedger, StudyRef};
 use eigenveil_shared::ErrorCode;
 
 use crate::common::{SERVER, assert_survives_json, borrowed, limits, params, prepare};
 
 struct Study {
-    participant: Participant,
-    binding: StudyRef,
+    reporter: Reporter,
+    study_ref: StudyRef,
 }
 
 fn study(name: &str, epsilon: f64) -> Study {
     let params = params(epsilon);
     Study {
-        binding: StudyRef::new(SERVER, name, &params),
-        participant: Participant::new(params),
+        study_ref: StudyRef::new(SERVER, name, &params),
+        reporter: Reporter::new(params),
     }
 }
 
 impl Study {
     fn outbox(&self, path: &Path) -> Outbox {
-        Outbox::open(path, &self.binding).unwrap()
+        Outbox::open(path, &self.study_ref).unwrap()
     }
 
     /// Perturbs what is missing in these rows.
     fn fill(&self, outbox: &mut Outbox, rows: std::ops::Range<u64>) {
         let missing = outbox.missing(rows).unwrap();
-        let prepared = prepare(&self.participant, &missing);
+        let prepared = prepare(&self.reporter, &missing);
         outbox.enqueue_batch(borrowed(&prepared)).unwrap();
     }
 
@@ -38,12 +38,12 @@ impl Study {
         file: &RowFileDigest,
         outbox: &Outbox,
     ) -> Option<ErrorCode> {
-        let admitted = ledger.admit(&self.participant, &self.binding, file, outbox);
+        let admitted = ledger.admit(&self.reporter, &self.study_ref, file, outbox);
         admitted.err().map(|error| error.code().unwrap())
     }
 
     fn charge(&self, ledger: &mut RowLedger, file: &RowFileDigest, outbox: &Outbox) -> Result<u64> {
-        ledger.charge(&self.participant, &self.binding, file, outbox)
+        ledger.charge(&self.reporter, &self.study_ref, file, outbox)
     }
 }
 
@@ -63,7 +63,7 @@ fn rows_that_took_part_in_different_studies_have_their_own_limits() {
     let four = ledger
         .row_file(4, b"four")
         .unwrap()
-        .of_the_same_participants();
+        .assume_same_participants();
     let mut outbox = b.outbox(&at("b"));
     b.fill(&mut outbox, 0..4);
     assert_eq!(b.charge(&mut ledger, &four, &outbox).unwrap(), 4);
@@ -71,7 +71,7 @@ fn rows_that_took_part_in_different_studies_have_their_own_limits() {
     let twelve = ledger
         .row_file(12, b"twelve")
         .unwrap()
-        .of_the_same_participants();
+        .assume_same_participants();
     assert_eq!(b.charge(&mut ledger, &twelve, &outbox).unwrap(), 4);
     let receipt = ledger.receipt().unwrap();
     assert_eq!(receipt.spent.epsilon, 5.0);
@@ -81,7 +81,7 @@ fn rows_that_took_part_in_different_studies_have_their_own_limits() {
     // are in the way, for all rows together.
     let outbox = c.outbox(&at("c"));
     let refused = ledger
-        .admit(&c.participant, &c.binding, &twelve, &outbox)
+        .admit(&c.reporter, &c.study_ref, &twelve, &outbox)
         .unwrap_err();
     assert_eq!(refused.code(), Some(ErrorCode::BudgetExceeded));
     assert!(refused.to_string().contains("rows 1 to 4:"), "{refused}");
@@ -101,7 +101,7 @@ fn rows_that_took_part_in_different_studies_have_their_own_limits() {
 
 /// Killed between outbox and ledger; older copies of an outbox; a report that was drawn twice.
 #[test]
-fn of_two_draws_only_the_one_that_was_charged_may_be_sent() {
+fn only_charged_reports_may_be_sent() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let one = study("one", 1.0);
@@ -125,16 +125,16 @@ fn of_two_draws_only_the_one_that_was_charged_may_be_sent() {
         assert_eq!(error.code(), refused, "{name}");
     }
     // The other one goes on, and so does its copy; what was acknowledged counts.
-    second.acknowledge(&[1, 2]).unwrap();
+    second.record_acknowledged(&[1, 2]).unwrap();
     assert_eq!(one.charge(&mut ledger, &file, &second).unwrap(), 0);
     drop(second);
     fs::copy(at("second"), at("copy")).unwrap();
     assert_eq!(one.admit(&ledger, &file, &one.outbox(&at("copy"))), None);
     // The same study elsewhere, or with other parameters.
     let second = Outbox::open_existing(at("second")).unwrap();
-    let elsewhere = StudyRef::new("http://elsewhere", "one", one.participant.params());
+    let elsewhere = StudyRef::new("http://elsewhere", "one", one.reporter.params());
     let error = ledger
-        .admit(&one.participant, &elsewhere, &file, &second)
+        .admit(&one.reporter, &elsewhere, &file, &second)
         .unwrap_err();
     assert_eq!(error.code(), Some(ErrorCode::AlreadyParticipated));
     let changed = study("one", 2.0);
@@ -165,7 +165,7 @@ fn a_report_beyond_the_rows_of_the_file_is_not_passed_over() {
     // With the file that has them; those that are charged may be of a longer file.
     let twelve = ledger.row_file(12, b"twelve").unwrap();
     assert_eq!(one.charge(&mut ledger, &twelve, &outbox).unwrap(), 12);
-    let ten = ten.of_the_same_participants();
+    let ten = ten.assume_same_participants();
     assert_eq!(one.charge(&mut ledger, &ten, &outbox).unwrap(), 0);
 }
 
@@ -185,7 +185,7 @@ fn the_same_bytes_with_another_number_of_rows_are_another_file() {
     two.fill(&mut other, 0..4);
     let without = ledger.row_file(4, b"1,2\n3,4\n5,6\n7,8\n").unwrap();
     let error = two.charge(&mut ledger, &without, &other).unwrap_err();
-    assert!(error.is_ledger_of_other_rows(), "{error}");
+    assert!(error.is_row_file_mismatch(), "{error}");
     assert_eq!(ledger.receipt().unwrap().spent.epsilon, 1.0);
 }
 
@@ -230,5 +230,5 @@ fn the_file_itself_refuses_to_forget_and_holds_no_digest_that_is_the_same_elsewh
     );
     fs::write(at("b"), "").unwrap();
     let error = RowLedger::open(at("b")).unwrap_err().to_string();
-    assert!(error.contains("holds nothing"), "{error}");
+    assert!(error.contains("the file is empty"), "{error}");
 }

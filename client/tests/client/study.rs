@@ -33,7 +33,7 @@ async fn a_study_is_checked_before_it_is_believed() {
     let study = fetch(document(&honest)).await.unwrap();
     assert_eq!(study.params(), &honest);
     assert_eq!(study.fingerprint(), honest.fingerprint());
-    assert_eq!(study.binding().study(), STUDY);
+    assert_eq!(study.study_ref().study(), STUDY);
 
     // What only describes the parameters is worked out again.
     let mut embellished = document(&honest);
@@ -94,21 +94,21 @@ async fn nothing_is_perturbed_or_charged_for_a_study_that_is_not_open() {
     let server = Server::start(move |_| Reply::json(200, &closed)).await;
     let client = StudyClient::with_settings(&server.address, &http()).unwrap();
     let study = client.fetch_study(STUDY).await.unwrap();
-    let (participant, row) = (study.participant(), Row::new(vec![1.0; 5]));
+    let (reporter, row) = (study.reporter(), Row::new(vec![1.0; 5]));
     let mut device = Ledger::open(folder.path().join("device")).unwrap();
     let mut rows = RowLedger::open(folder.path().join("rows")).unwrap();
     let file = rows.row_file(1, b"1,1,1,1,1").unwrap();
-    let mut outbox = Outbox::open(folder.path().join("outbox"), study.binding()).unwrap();
+    let mut outbox = Outbox::open(folder.path().join("outbox"), study.study_ref()).unwrap();
     // Perturbed while it was open, and killed before it was charged.
-    let earlier = prepare(&common::participant(), &[0]);
+    let earlier = prepare(&common::reporter(), &[0]);
     outbox.enqueue_batch(borrowed(&earlier)).unwrap();
     let errors = [
-        participant.check_open().unwrap_err(),
-        participant.report(&row).unwrap_err(),
+        reporter.check_open().unwrap_err(),
+        reporter.report(&row).unwrap_err(),
         device
-            .take_part(&participant, study.binding(), &row)
+            .participate(&reporter, study.study_ref(), &row)
             .unwrap_err(),
-        rows.charge(&participant, study.binding(), &file, &outbox)
+        rows.charge(&reporter, study.study_ref(), &file, &outbox)
             .unwrap_err(),
     ];
     for error in errors {
@@ -163,9 +163,9 @@ async fn answers_of_other_programs_give_a_clear_sentence() {
         (
             || Reply::Raw(b"SSH-2.0-OpenSSH_9.6\r\n".to_vec()),
             true,
-            "no HTTP answer from",
+            "no HTTP response from",
         ),
-        (|| Reply::Drop, true, "no HTTP answer from"),
+        (|| Reply::Drop, true, "no HTTP response from"),
         (
             || Reply::of(200, "text/html", b"<html>"),
             false,

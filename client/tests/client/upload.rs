@@ -9,20 +9,20 @@ use std::{
 use eigenveil_client::{
     Outbox, blocking,
     http::{
-        HttpSettings, RetryPolicy, Sent, Study, StudyClient, UploadFailure, UploadMode,
-        UploadSettings, Uploader,
+        HttpSettings, RetryPolicy, Study, StudyClient, UploadFailure, UploadMode, UploadSettings,
+        UploadSummary, Uploader,
     },
 };
 use eigenveil_shared::{
     ErrorCode,
-    api::{BatchReceipt, RefusedReport, ReportOutcome},
+    api::{BatchResponse, RefusedReport, ReportOutcome},
     codec::ReportFormat,
     report::Report,
     study::{Fingerprint, to_hex},
 };
 
 use crate::{
-    common::{self, STUDY, borrowed, params, participant, prepare},
+    common::{self, STUDY, borrowed, params, prepare, reporter},
     server::{Reply, Request, Server, Store, lock, study_server, truncated_json},
     waiting::until,
 };
@@ -113,10 +113,10 @@ async fn connect_with(server: &Server, settings: &HttpSettings) -> (StudyClient,
 
 /// An outbox with `count` new reports, and what they are.
 fn fill(path: &Path, study: &Study, count: u64) -> (Outbox, Vec<Report>) {
-    let mut outbox = Outbox::open(path, study.binding()).unwrap();
+    let mut outbox = Outbox::open(path, study.study_ref()).unwrap();
     let indices: Vec<u64> = (0..count).collect();
     outbox
-        .enqueue_batch(borrowed(&prepare(&participant(), &indices)))
+        .enqueue_batch(borrowed(&prepare(&reporter(), &indices)))
         .unwrap();
     let reports = outbox
         .pending(usize::MAX)
@@ -150,7 +150,7 @@ impl SetUp {
         }
     }
 
-    async fn upload(&mut self, settings: UploadSettings) -> Result<Sent, UploadFailure> {
+    async fn upload(&mut self, settings: UploadSettings) -> Result<UploadSummary, UploadFailure> {
         Uploader::new(&self.client, &self.study, settings)
             .drain(&mut self.outbox, |_| {})
             .await
@@ -210,7 +210,7 @@ async fn every_report_is_counted_once_whatever_the_network_does() {
         let folder = tempfile::tempdir().unwrap();
         let (mut outbox, reports) = fill(&folder.path().join("outbox"), &study, count);
 
-        let mut progress: Vec<Sent> = Vec::new();
+        let mut progress: Vec<UploadSummary> = Vec::new();
         let summary = Uploader::new(&client, &study, settings)
             .drain(&mut outbox, |now| progress.push(now))
             .await
@@ -317,7 +317,7 @@ async fn attempts_are_bounded_and_a_later_run_sends_the_same_bytes() {
     assert_eq!(server.uploads().len(), 6);
 
     drop(outbox);
-    let mut outbox = Outbox::open(&path, study.binding()).unwrap();
+    let mut outbox = Outbox::open(&path, study.study_ref()).unwrap();
     let summary = uploader.drain(&mut outbox, |_| {}).await.unwrap();
     assert_eq!((summary.accepted, summary.pending), (30, 0));
     let uploads = server.uploads();
@@ -341,7 +341,7 @@ async fn a_lost_local_acknowledgement_makes_a_duplicate_and_no_more() {
     let before = std::fs::read(&path).unwrap();
     for (accepted, duplicates) in [(12, 0), (0, 12)] {
         std::fs::write(&path, &before).unwrap();
-        let mut outbox = Outbox::open(&path, study.binding()).unwrap();
+        let mut outbox = Outbox::open(&path, study.study_ref()).unwrap();
         let summary = Uploader::new(&client, &study, UploadSettings::default())
             .drain(&mut outbox, |_| {})
             .await
@@ -384,7 +384,7 @@ async fn refusals_within_a_batch_are_told_apart() {
         (number == 0).then(|| {
             Reply::json(
                 200,
-                &BatchReceipt {
+                &BatchResponse {
                     accepted: 6,
                     duplicates: 1,
                     refused: vec![
@@ -415,7 +415,7 @@ async fn a_receipt_that_does_not_add_up_acknowledges_nothing() {
     let (server, _) = study_server(&params(1.0), |_, _, _| {
         Some(Reply::json(
             200,
-            &BatchReceipt {
+            &BatchResponse {
                 accepted: 9,
                 duplicates: 0,
                 refused: Vec::new(),
@@ -511,12 +511,12 @@ async fn an_outbox_of_another_server_is_not_sent() {
     let (client, study) = connect(&server).await;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("outbox");
-    let mut outbox = Outbox::open(path, &common::binding("http://elsewhere")).unwrap();
+    let mut outbox = Outbox::open(path, &common::study_ref("http://elsewhere")).unwrap();
     let failure = Uploader::new(&client, &study, UploadSettings::default())
         .drain(&mut outbox, |_| {})
         .await
         .unwrap_err();
-    assert!(failure.error.is_outbox_of_other_study());
+    assert!(failure.error.is_study_mismatch());
     assert!(server.uploads().is_empty());
 }
 
@@ -527,7 +527,7 @@ async fn single_calls_retry_and_check() {
     })
     .await;
     let (client, study) = connect(&server).await;
-    let reports: Vec<Report> = prepare(&participant(), &[1, 2])
+    let reports: Vec<Report> = prepare(&reporter(), &[1, 2])
         .into_iter()
         .map(|(_, prepared)| prepared.into_report())
         .collect();
@@ -550,7 +550,7 @@ async fn single_calls_retry_and_check() {
 }
 
 #[test]
-fn the_blocking_face_does_the_same() {
+fn blocking_client_does_the_same() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let (server, store) = runtime.block_on(study_server(&params(1.0), every_fault()));
     let client = blocking::StudyClient::with_settings(&server.address, &impatient()).unwrap();

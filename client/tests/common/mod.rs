@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
-use eigenveil_client::{Ledger, Limits, Participant, Participation, PreparedReport, StudyRef};
+use eigenveil_client::{Ledger, Limits, Participation, PreparedReport, Reporter, StudyRef};
 use eigenveil_shared::{
     mechanism::MechanismKind,
     preprocess::Row,
@@ -27,20 +27,20 @@ pub(crate) fn params_of(mechanism: MechanismKind, epsilon: f64) -> StudyParams {
     .unwrap()
 }
 
-pub(crate) fn participant() -> Participant {
-    Participant::new(params(1.0))
+pub(crate) fn reporter() -> Reporter {
+    Reporter::new(params(1.0))
 }
 
-pub(crate) fn binding(server: &str) -> StudyRef {
+pub(crate) fn study_ref(server: &str) -> StudyRef {
     StudyRef::new(server, STUDY, &params(1.0))
 }
 
-pub(crate) fn prepare(participant: &Participant, indices: &[u64]) -> Vec<(u64, PreparedReport)> {
+pub(crate) fn prepare(reporter: &Reporter, indices: &[u64]) -> Vec<(u64, PreparedReport)> {
     indices
         .iter()
         .map(|&index| {
             let row = Row::new((0..5).map(|j| (index + j) as f64).collect());
-            (index, participant.report(&row).unwrap())
+            (index, reporter.report(&row).unwrap())
         })
         .collect()
 }
@@ -52,26 +52,26 @@ pub(crate) fn borrowed(
 }
 
 /// A study of this ε on the server, by name.
-pub(crate) fn study(name: &str, epsilon: f64) -> (Participant, StudyRef) {
+pub(crate) fn study(name: &str, epsilon: f64) -> (Reporter, StudyRef) {
     study_of(name, params(epsilon))
 }
 
-pub(crate) fn study_of(name: &str, params: StudyParams) -> (Participant, StudyRef) {
-    let binding = StudyRef::new(SERVER, name, &params);
+pub(crate) fn study_of(name: &str, params: StudyParams) -> (Reporter, StudyRef) {
+    let study_ref = StudyRef::new(SERVER, name, &params);
     // 2026-03-14, in the morning.
-    let participant = Participant::new(params).with_clock(|| 20_526 * 86_400_000 + 30_000_000);
-    (participant, binding)
+    let reporter = Reporter::new(params).with_clock(|| 20_526 * 86_400_000 + 30_000_000);
+    (reporter, study_ref)
 }
 
 pub(crate) fn row(first: f64) -> Row {
     Row::new(vec![first, 1.0, 2.0, 3.0, 4.0])
 }
 
-pub(crate) fn take_part(
+pub(crate) fn participate(
     ledger: &mut Ledger,
-    (participant, binding): &(Participant, StudyRef),
+    (reporter, study_ref): &(Reporter, StudyRef),
 ) -> Participation {
-    ledger.take_part(participant, binding, &row(1.0)).unwrap()
+    ledger.participate(reporter, study_ref, &row(1.0)).unwrap()
 }
 
 /// Limits for one study and in total, and of δ.

@@ -11,11 +11,11 @@ use std::{
 use eigenveil_shared::{
     ErrorCode,
     api::{
-        BatchReceipt, Problem, REPORT_BATCH_MEDIA_TYPE, REPORT_MEDIA_TYPE, ReportOutcome,
-        ReportReceipt, StudyDocument, StudyState,
+        BatchResponse, Problem, REPORT_BATCH_MEDIA_TYPE, REPORT_MEDIA_TYPE, ReportOutcome,
+        ReportResponse, StudyDocument, StudyState,
     },
     codec::{self, ReportFormat},
-    estimate::Rank,
+    estimate::ComponentCount,
     privacy::PrivacyStatement,
     report::ReportId,
     study::{StudyParams, to_hex},
@@ -200,7 +200,7 @@ pub(crate) fn document(params: &StudyParams) -> StudyDocument {
         canonical_params: to_hex(&params.canonical_bytes()),
         params: params.clone(),
         reports_accepted: 0,
-        default_k: Rank::Auto,
+        default_k: ComponentCount::Auto,
         report_bytes: codec::report_len(shape.payload_len()),
         max_batch_reports: codec::max_batch(shape.payload_len()),
         created_at_ms: 0,
@@ -245,10 +245,10 @@ impl Store {
                     true => (201, ReportOutcome::Accepted),
                     false => (200, ReportOutcome::Duplicate),
                 };
-            return Reply::json(status, &ReportReceipt { outcome });
+            return Reply::json(status, &ReportResponse { outcome });
         }
         assert_eq!(kind, REPORT_BATCH_MEDIA_TYPE);
-        let mut receipt = BatchReceipt {
+        let mut receipt = BatchResponse {
             accepted: 0,
             duplicates: 0,
             refused: Vec::new(),

@@ -125,7 +125,7 @@ impl<'a> SeedCounts<'a> {
             for (&chance, &only) in caps {
                 found += only;
                 let share = (chance + epsilon.exp_m1() * chance.min(cap_probability))
-                    / self.parameters.normaliser();
+                    / self.parameters.normalizer();
                 let evidence = n * divergence(found as f64 / n, share);
                 if self.reports == 0 || worst.as_ref().is_some_and(|(most, _)| *most >= evidence) {
                     continue;

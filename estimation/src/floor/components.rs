@@ -2,9 +2,7 @@
 
 use eigenveil_shared::{
     Error, Result,
-    estimate::{
-        Component, ComponentGroup, FloorDocument, VarianceFloor, Verdict, smaller_alignment,
-    },
+    estimate::{Component, ComponentGroup, NoiseFloor, VarianceFloor, Verdict, smaller_alignment},
     mechanism::NoiseModel,
 };
 
@@ -24,7 +22,7 @@ pub struct FloorReport {
     /// Variance of each eigenvalue of the spectrum.
     pub variances: Vec<f64>,
     /// The floor of the whole moment (what a scree plot shows), whatever the estimator.
-    pub floor: FloorDocument,
+    pub floor: NoiseFloor,
     /// Predicted ‖V̂V̂ᵀ−VVᵀ‖_F; an invisible component counts as fully wrong.
     pub expected_error: f64,
     /// Mean squared norm of the prepared rows: `tr S̃`, or with `double-cap` what the study fixes.
@@ -154,7 +152,7 @@ pub fn assess(measured: &Measured<'_>) -> Result<FloorReport> {
         components,
         groups,
         variances: units.variances(spectrum.leading),
-        floor: FloorDocument {
+        floor: NoiseFloor {
             variance: Some(units.of_floor()),
             ..floor.document()
         },

@@ -2,7 +2,7 @@
 
 use eigenveil_shared::{
     Error, Result,
-    estimate::{FloorDocument, Verdict},
+    estimate::{NoiseFloor, Verdict},
     mechanism::NoiseModel,
 };
 
@@ -195,8 +195,8 @@ impl Floor {
     }
 
     /// The floor as a document.
-    pub fn document(&self) -> FloorDocument {
-        FloorDocument {
+    pub fn document(&self) -> NoiseFloor {
+        NoiseFloor {
             center: self.centre,
             radius: self.noise.bulk_radius,
             edge: self.edge,

@@ -43,11 +43,11 @@ pub use spiked_model::{SpectralNoise, Spike};
 #[cfg(test)]
 fn double_cap(p: usize, epsilon: f64) -> eigenveil_shared::mechanism::NoiseModel {
     use eigenveil_shared::{
-        mechanism::{Calibration, MechanismKind, MechanismSpec},
+        mechanism::{Calibration, Mechanism, MechanismKind},
         privacy::Budget,
     };
     let budget = Budget::pure(epsilon).unwrap();
-    MechanismSpec::derive(MechanismKind::DoubleCap, Calibration::Analytic, p, budget)
+    Mechanism::derive(MechanismKind::DoubleCap, Calibration::Analytic, p, budget)
         .unwrap()
         .noise_model()
         .with_mean_squared_norm(Some(1.0))

@@ -22,7 +22,7 @@ impl DirectionDistribution {
         let degrees = parameters.dimension as f64 - 1.0;
         Some(Self {
             threshold: parameters.threshold,
-            inside: parameters.cap_probability * parameters.epsilon.exp() / parameters.normaliser(),
+            inside: parameters.cap_probability * parameters.epsilon.exp() / parameters.normalizer(),
             across: ChiSquared::new(degrees).ok()?,
             b: 0.5 * degrees,
         })

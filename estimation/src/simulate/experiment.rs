@@ -2,7 +2,9 @@
 
 use std::time::Instant;
 
-use eigenveil_shared::{Error, Result, api::SparseSettings, estimate::Rank, study::StudyParams};
+use eigenveil_shared::{
+    Error, Result, api::SparseSettings, estimate::ComponentCount, study::StudyParams,
+};
 use rand::{SeedableRng, rngs::ChaCha20Rng};
 
 use super::{NoisePath, Participants, RowSource, noisy_sum};
@@ -169,14 +171,19 @@ fn repeat(
     )?;
     let truth = participants.truth();
     let setting = format!("ε = {}", params.budget().epsilon());
-    let plain = principal(&noisy, Rank::Fixed(k), &setting, false)?;
+    let plain = principal(&noisy, ComponentCount::Fixed(k), &setting, false)?;
     let pca_error = projector_distance(&plain.vectors, truth)?;
     let nonprivate_error = projector_distance(&pca(&clean.dense(), k)?.vectors, truth)?;
     let (found, support, converged) = match experiment.sparse {
         None => (plain, None, true),
         Some(settings) => {
-            let found =
-                sparse_components(&noisy, Rank::Fixed(k), settings, &setting, Cancel::NEVER)?;
+            let found = sparse_components(
+                &noisy,
+                ComponentCount::Fixed(k),
+                settings,
+                &setting,
+                Cancel::NEVER,
+            )?;
             let outcome = found.sparse.as_ref();
             let support = outcome
                 .zip(participants.support())

@@ -3,7 +3,7 @@
 use eigenveil_shared::{
     Error, Result,
     api::{Lambda, SparseSettings},
-    estimate::{Rank, SparseOutcome},
+    estimate::{ComponentCount, SparseOutcome},
     mechanism::{Decoding, NoiseModel, double_cap::DoubleCapParameters},
     study::StudyParams,
 };
@@ -63,7 +63,7 @@ pub fn bytes_needed(p: usize, threads: usize) -> u64 {
 pub fn sparse_components(
     source: &(impl SeedSource + ?Sized),
     params: &StudyParams,
-    rank: Rank,
+    rank: ComponentCount,
     settings: &SparseSettings,
     setting: &str,
     cancel: Cancel<'_>,
@@ -133,18 +133,18 @@ pub fn sparse_components(
 }
 
 /// Whether row-sparse components of this study can be found by [`sparse_components`].
-pub fn can_stream(params: &StudyParams, rank: Rank, settings: &SparseSettings) -> bool {
+pub fn can_stream(params: &StudyParams, rank: ComponentCount, settings: &SparseSettings) -> bool {
     supported(params, rank, settings).is_ok()
 }
 
 /// The constants of the study's mechanism, where this way is open.
 fn supported(
     params: &StudyParams,
-    rank: Rank,
+    rank: ComponentCount,
     settings: &SparseSettings,
 ) -> Result<DoubleCapParameters> {
     let reject = |detail: &str| Err(Error::invalid_request(detail));
-    if let Rank::Fixed(k) = rank
+    if let ComponentCount::Fixed(k) = rank
         && k > MAX_COMPONENTS
     {
         return reject(&format!(
@@ -172,13 +172,13 @@ fn supported(
 /// k, and more than k leading eigenvalues of S̃: as many as the floor needs.
 fn leading_spectrum(
     moment: &LargeMatrix,
-    rank: Rank,
+    rank: ComponentCount,
     noise: &NoiseModel,
 ) -> Result<(usize, Vec<f64>)> {
     let p = moment.dimension();
     let mut wanted = match rank {
-        Rank::Fixed(k) => checked_rank(k, p)? + EXTRA_EIGENVALUES,
-        Rank::Auto => EXTRA_EIGENVALUES,
+        ComponentCount::Fixed(k) => checked_rank(k, p)? + EXTRA_EIGENVALUES,
+        ComponentCount::Auto => EXTRA_EIGENVALUES,
     };
     loop {
         let values = leading_of_moment(moment, wanted, EIGENVALUE_ACCURACY, EIGENVALUE_PRODUCTS)?;
@@ -189,8 +189,8 @@ fn leading_spectrum(
         };
         if let Some(floor) = Floor::try_from_leading(&spectrum, noise, moment.n())? {
             let k = match rank {
-                Rank::Fixed(k) => k,
-                Rank::Auto => floor.components_above.max(1),
+                ComponentCount::Fixed(k) => k,
+                ComponentCount::Auto => floor.components_above.max(1),
             };
             return Ok((k, values));
         }

@@ -3,9 +3,9 @@
 use eigenveil_shared::{
     ErrorCode, Result,
     api::{Lambda, SparseSettings},
-    estimate::{Rank, Verdict},
+    estimate::{ComponentCount, Verdict},
     mechanism::{
-        MechanismKind, MechanismSpec,
+        Mechanism, MechanismKind,
         double_cap::{DoubleCap, Seed},
     },
     preprocess::Row,
@@ -177,7 +177,7 @@ fn study(p: usize, centring: Option<f64>) -> StudyParams {
 
 fn cap(params: &StudyParams) -> &DoubleCap {
     match params.mechanism() {
-        MechanismSpec::DoubleCap(cap) => cap,
+        Mechanism::DoubleCap(cap) => cap,
         _ => unreachable!("double-cap"),
     }
 }
@@ -220,10 +220,10 @@ fn seeds_give_the_same_components_as_bucket_sums() {
     assert!(off < 1e-4 * sd, "{off} {sd}");
     // With the automatic λ some thirty rows of noise are selected, a marginal one by one way only.
     for (rank, refit, lambda) in [
-        (Rank::Fixed(2), true, Lambda::Fixed(4.0 * sd)),
-        (Rank::Auto, true, Lambda::Fixed(4.0 * sd)),
-        (Rank::Fixed(2), false, Lambda::Fixed(4.0 * sd)),
-        (Rank::Fixed(2), false, Lambda::Auto),
+        (ComponentCount::Fixed(2), true, Lambda::Fixed(4.0 * sd)),
+        (ComponentCount::Auto, true, Lambda::Fixed(4.0 * sd)),
+        (ComponentCount::Fixed(2), false, Lambda::Fixed(4.0 * sd)),
+        (ComponentCount::Fixed(2), false, Lambda::Auto),
     ] {
         let settings = SparseSettings {
             lambda,
@@ -276,7 +276,7 @@ fn unsupported_studies_are_rejected_and_cancelling_works() {
     let params = study(40, None);
     let (seeds, _) = seeds(&params, 600, 4);
     let run = |params: &StudyParams, settings: &SparseSettings, cancel: Cancel<'_>| {
-        let rank = Rank::Fixed(1);
+        let rank = ComponentCount::Fixed(1);
         sparse_components(&seeds, params, rank, settings, "", cancel)
     };
     let plain = SparseSettings::default();
@@ -288,15 +288,15 @@ fn unsupported_studies_are_rejected_and_cancelling_works() {
         let error = run(&params, &settings, Cancel::NEVER).unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidRequest);
         assert!(error.detail().contains("a number or auto"), "{error}");
-        assert!(!can_stream(&params, Rank::Fixed(1), &settings));
+        assert!(!can_stream(&params, ComponentCount::Fixed(1), &settings));
     }
-    assert!(can_stream(&params, Rank::Fixed(1), &plain));
+    assert!(can_stream(&params, ComponentCount::Fixed(1), &plain));
     let error = run(&study(39, Some(0.7)), &plain, Cancel::NEVER).unwrap_err();
     assert!(error.detail().contains("private centring"), "{error}");
     let error = run(&params, &plain, Cancel::when(&|| true)).unwrap_err();
     assert!(error.detail().contains("cancelled"), "{error}");
     let empty: Vec<Vec<Seed>> = vec![vec![], vec![]];
-    let rank = Rank::Fixed(1);
+    let rank = ComponentCount::Fixed(1);
     let error = sparse_components(&empty, &params, rank, &plain, "", Cancel::NEVER).unwrap_err();
     assert!(error.detail().contains("n = 0"), "{error}");
     // A source that changes between the passes is detected.

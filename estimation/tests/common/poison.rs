@@ -8,7 +8,7 @@ use eigenveil_shared::{
     codec::ReportFormat,
     estimate::FeasibilityCheck,
     mechanism::{
-        MechanismSpec,
+        Mechanism,
         double_cap::{DoubleCap, uniform_tail},
     },
     study::StudyParams,
@@ -22,7 +22,7 @@ pub const BUCKETS: usize = 32;
 /// The constants of `double-cap`.
 pub fn cap(params: &StudyParams) -> &DoubleCap {
     match params.mechanism() {
-        MechanismSpec::DoubleCap(cap) => cap,
+        Mechanism::DoubleCap(cap) => cap,
         _ => panic!("another mechanism"),
     }
 }
@@ -113,7 +113,7 @@ impl Directions {
 pub fn dense(params: &StudyParams, v: &[f64]) -> Vec<u8> {
     let p = v.len();
     let shape = ReportFormat::new(params);
-    let discrete = matches!(params.mechanism(), MechanismSpec::DiscreteGaussian(_));
+    let discrete = matches!(params.mechanism(), Mechanism::DiscreteGaussian(_));
     let payload = |length: f64| -> Vec<u8> {
         let entries = (0..p).flat_map(|i| (i..p).map(move |j| (i, j)));
         entries

@@ -16,7 +16,7 @@ use eigenveil_estimation::{
 use eigenveil_shared::{
     ErrorCode,
     codec::ReportFormat,
-    estimate::{Rank, Verdict},
+    estimate::{ComponentCount, Verdict},
     mechanism::{MechanismKind, NoiseModel},
     packed::PackedSymmetric,
     preprocess::{DEFAULT_CENTRING, Norm, Row},
@@ -328,7 +328,8 @@ fn the_spurious_component_is_at_the_floors_edge_and_not_counted() {
         let draws = 40;
         for _ in 0..draws {
             let moment = noisy_moment(&zero, &mean, a, s, &mut rng);
-            let findings = principal_components(&moment, Rank::Fixed(1), "ε = 1").unwrap();
+            let findings =
+                principal_components(&moment, ComponentCount::Fixed(1), "ε = 1").unwrap();
             let floor = &findings.floor_report.floor;
             top += (findings.spectrum[0] - floor.center) / (2.0 * f * r) / f64::from(draws);
             edge += (floor.edge - floor.center) / (2.0 * f * r) / f64::from(draws);
@@ -357,7 +358,8 @@ fn noise_around_a_mean_is_not_counted() {
         let counted: usize = (0..400)
             .map(|_| {
                 let moment = noisy_moment(&zero, &mean, a, s, &mut rng);
-                let findings = principal_components(&moment, Rank::Auto, "ε = 1").unwrap();
+                let findings =
+                    principal_components(&moment, ComponentCount::Auto, "ε = 1").unwrap();
                 findings.floor_report.floor.components_above.min(1)
             })
             .sum();
@@ -378,11 +380,11 @@ fn a_component_along_the_mean_just_above_the_noise_has_a_warning() {
     let mut doubted = 0;
     for _ in 0..50 {
         let moment = noisy_moment(&strong, &mean, a, s, &mut rng);
-        let findings = principal_components(&moment, Rank::Fixed(2), "ε = 1").unwrap();
+        let findings = principal_components(&moment, ComponentCount::Fixed(2), "ε = 1").unwrap();
         let floor_report = &findings.floor_report;
         assert_eq!(floor_report.components[0].verdict, Verdict::Above);
         assert!(findings.vectors[(5, 0)] > 0.99);
-        let clear = principal_components(&moment, Rank::Fixed(1), "ε = 1").unwrap();
+        let clear = principal_components(&moment, ComponentCount::Fixed(1), "ε = 1").unwrap();
         assert_eq!(clear.floor_report.warnings, Vec::<String>::new());
         let said = floor_report.warnings.join("\n");
         doubted += usize::from(said.contains("not evidence"));
@@ -470,8 +472,9 @@ fn real_data_gives_centred_components_instead_of_the_mean() {
             .collect();
         let plainly = device_moment(&uncentred, sample.iter().cloned(), &mut rng);
         let around = device_moment(&centred, sample.into_iter(), &mut rng);
-        let first =
-            |moment: &NoisyMoment| principal_components(moment, Rank::Fixed(k), "ε = 4").unwrap();
+        let first = |moment: &NoisyMoment| {
+            principal_components(moment, ComponentCount::Fixed(k), "ε = 4").unwrap()
+        };
         let (without, with) = (first(&plainly), first(&around));
         let cosine = |found: &ComponentsReport| found.vectors.column(0).dot(&direction).powi(2);
         let error = projector_distance(&with.vectors, &truth.vectors).unwrap();

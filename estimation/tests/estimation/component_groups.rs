@@ -8,7 +8,7 @@ use eigenveil_estimation::{
     simulate::{NoisePath::FromSum, Participants, RowSource, noisy_sum},
 };
 use eigenveil_shared::{
-    estimate::{Rank, Verdict},
+    estimate::{ComponentCount, Verdict},
     mechanism::MechanismKind,
     preprocess::{Norm, Row},
     study::StudyParams,
@@ -30,7 +30,7 @@ fn found(
     let mut rng = ChaCha20Rng::seed_from_u64(seed);
     let people = Participants::draw(source, k, params, &mut rng).unwrap();
     let (moment, _) = noisy_sum(params, &people, n, FromSum, &mut rng, &mut |_| {}).unwrap();
-    let findings = principal_components(&moment, Rank::Fixed(k), "ε = 4").unwrap();
+    let findings = principal_components(&moment, ComponentCount::Fixed(k), "ε = 4").unwrap();
     (findings, people.truth().clone())
 }
 

@@ -5,7 +5,7 @@ use eigenveil_estimation::{
     models::Model,
     simulate::{NoisePath::FromSum, Participants, RowSource, noisy_sum},
 };
-use eigenveil_shared::{estimate::Rank, mechanism::MechanismKind, preprocess::Norm};
+use eigenveil_shared::{estimate::ComponentCount, mechanism::MechanismKind, preprocess::Norm};
 use rand::{SeedableRng, rngs::ChaCha20Rng};
 
 use crate::common::params_with;
@@ -47,7 +47,7 @@ fn standard_errors_are_the_spread_over_repeats() {
         for _ in 0..REPEATS {
             let (noisy, _) =
                 noisy_sum(&params, &people, n, FromSum, &mut rng, &mut |_| {}).unwrap();
-            let found = principal_components(&noisy, Rank::Fixed(k), "").unwrap();
+            let found = principal_components(&noisy, ComponentCount::Fixed(k), "").unwrap();
             let component = &found.floor_report.components[0];
             values.push(component.eigenvalue);
             debiased.push(component.debiased_eigenvalue.unwrap());

@@ -16,7 +16,7 @@ use eigenveil_estimation::{
 use eigenveil_shared::{
     Error, ErrorCode, Result,
     api::{Lambda, SparseSettings},
-    estimate::Rank,
+    estimate::ComponentCount,
     mechanism::MechanismKind,
 };
 use nalgebra::DMatrix;
@@ -58,7 +58,7 @@ fn sparse(
     settings: &SparseSettings,
     cancel: Cancel<'_>,
 ) -> Result<ComponentsReport> {
-    sparse_components(moment, Rank::Fixed(K), settings, "", cancel)
+    sparse_components(moment, ComponentCount::Fixed(K), settings, "", cancel)
 }
 
 #[test]

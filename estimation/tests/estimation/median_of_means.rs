@@ -9,7 +9,7 @@ use eigenveil_estimation::{
 };
 use eigenveil_shared::{
     codec::ReportFormat,
-    estimate::{BucketVerdict, Rank},
+    estimate::{BucketVerdict, ComponentCount},
     mechanism::MechanismKind,
     preprocess::Norm,
     study::StudyParams,
@@ -31,7 +31,7 @@ fn alarms(params: &StudyParams, n: u64, runs: u64) -> usize {
         .filter(|_| {
             let (moment, _) =
                 noisy_sum(params, &people, n, FromSum, &mut rng, &mut |_| {}).unwrap();
-            let found = principal_components(&moment, Rank::Fixed(2), "").unwrap();
+            let found = principal_components(&moment, ComponentCount::Fixed(2), "").unwrap();
             let agreement = found.bucket_agreement.unwrap();
             assert_eq!(agreement.buckets, 32);
             agreement.verdict == BucketVerdict::Disagree
@@ -106,7 +106,7 @@ fn with_repeated_seeds(params: &StudyParams, bad: u64) -> ComponentsReport {
     }
     let sums: Vec<Accumulator> = buckets.into_iter().map(|b| b.finish().unwrap()).collect();
     let moment = NoisyMoment::decode(sums, params).unwrap();
-    principal_components(&moment, Rank::Fixed(2), "ε = 4").unwrap()
+    principal_components(&moment, ComponentCount::Fixed(2), "ε = 4").unwrap()
 }
 
 /// One commit of 64, or four, of one seed sent repeatedly: the mean moves by c/64 each, and the buckets disagree.
@@ -149,7 +149,7 @@ fn a_broken_scale_is_noticed() {
         .unwrap();
     buckets[broken] = Accumulator::from_parts(sum, count).unwrap();
     let moment = NoisyMoment::from_buckets(buckets, *moment.noise()).unwrap();
-    let found = principal_components(&moment, Rank::Fixed(2), "").unwrap();
+    let found = principal_components(&moment, ComponentCount::Fixed(2), "").unwrap();
     let agreement = found.bucket_agreement.unwrap();
     assert_eq!(agreement.verdict, BucketVerdict::Disagree);
     assert_eq!(agreement.suspicious_buckets, 1);

@@ -12,7 +12,7 @@ use eigenveil_estimation::{
     simulate::{NoisePath::FromSum, Participants, Repeat, RowSource, Summary, noisy_sum},
 };
 use eigenveil_shared::{
-    estimate::{Rank, Verdict},
+    estimate::{ComponentCount, Verdict},
     mechanism::{Calibration, MechanismKind, NoiseModel},
     preprocess::{Norm, Row},
     study::{StudyDesign, StudyParams},
@@ -193,7 +193,7 @@ fn a_component_is_debiased_with_and_without_known_lengths() {
         for _ in 0..runs {
             let (moment, _) =
                 noisy_sum(&params, &participants, n, FromSum, &mut rng, &mut |_| {}).unwrap();
-            let findings = principal_components(&moment, Rank::Auto, "ε = 4").unwrap();
+            let findings = principal_components(&moment, ComponentCount::Auto, "ε = 4").unwrap();
             let floor_report = findings.floor_report;
             assert_eq!(floor_report.components.len(), 1);
             let component = &floor_report.components[0];

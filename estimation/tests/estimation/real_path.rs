@@ -14,7 +14,7 @@ use eigenveil_estimation::{
 };
 use eigenveil_shared::{
     codec::ReportFormat,
-    estimate::{Rank, Verdict},
+    estimate::{ComponentCount, Verdict},
     mechanism::MechanismKind,
     packed::PackedSymmetric,
     preprocess::Row,
@@ -84,7 +84,8 @@ fn gaussian_mechanisms_reach_their_predicted_error() {
         println!("{kind:?}: noise {measured} of {s}");
         assert!((measured / s - 1.0).abs() < 0.25);
 
-        let findings = principal_components(&study.moment, Rank::Fixed(K), "ε = 4").unwrap();
+        let findings =
+            principal_components(&study.moment, ComponentCount::Fixed(K), "ε = 4").unwrap();
         let floor_report = &findings.floor_report;
         let mut components = floor_report.components.iter();
         assert!(components.all(|c| c.verdict == Verdict::Above));
@@ -117,7 +118,8 @@ fn isotropic_noise_is_better() {
     let mean_error = |kind| {
         let errors = (0..6).map(|seed| {
             let study = run(kind, 4.0, 5000, seed);
-            let findings = principal_components(&study.moment, Rank::Fixed(K), "ε = 4").unwrap();
+            let findings =
+                principal_components(&study.moment, ComponentCount::Fixed(K), "ε = 4").unwrap();
             projector_distance(&findings.vectors, &study.subspace).unwrap()
         });
         errors.sum::<f64>() / 6.0
@@ -132,14 +134,14 @@ fn isotropic_noise_is_better() {
 #[test]
 fn a_hopeless_study_claims_nothing() {
     let study = run(MechanismKind::IsotropicGaussian, 1.0, 300, 1);
-    let findings = principal_components(&study.moment, Rank::Auto, "ε = 1").unwrap();
+    let findings = principal_components(&study.moment, ComponentCount::Auto, "ε = 1").unwrap();
     assert_eq!(findings.vectors.ncols(), 0);
     let [warning] = &findings.floor_report.warnings[..] else {
         panic!("{:?}", findings.floor_report.warnings)
     };
     assert!(warning.starts_with("At n = 300 and ε = 1 no component stands above the noise"));
     assert!(warning.contains("participants would be needed"));
-    let asked = principal_components(&study.moment, Rank::Fixed(K), "ε = 1").unwrap();
+    let asked = principal_components(&study.moment, ComponentCount::Fixed(K), "ε = 1").unwrap();
     assert!((asked.floor_report.expected_error - (2.0 * K as f64).sqrt()).abs() < 1e-12);
     let mut components = asked.floor_report.components.iter();
     assert!(components.all(|c| c.verdict != Verdict::Above));

@@ -6,7 +6,7 @@ use eigenveil_estimation::{
     plan::{MeanSquaredLength::UnitRows, PlanTarget, plan, spectrum_from_eigenvalues},
     simulate::{NoisePath::FromSum, Participants, RowSource, noisy_sum},
 };
-use eigenveil_shared::{estimate::Rank, mechanism::MechanismKind};
+use eigenveil_shared::{estimate::ComponentCount, mechanism::MechanismKind};
 use rand::{SeedableRng, rngs::ChaCha20Rng};
 
 use crate::common::params;
@@ -43,7 +43,7 @@ fn the_number_in_the_warning_is_enough_for_the_planner() {
         let (moment, _) =
             noisy_sum(&params, &people, 1_797, FromSum, &mut rng, &mut |_| {}).unwrap();
         let setting = format!("ε = {epsilon}");
-        let found = principal_components(&moment, Rank::Fixed(k), &setting).unwrap();
+        let found = principal_components(&moment, ComponentCount::Fixed(k), &setting).unwrap();
         let warning = &found.floor_report.warnings[0];
         let opening = format!("At n = 1,797 and ε = {epsilon} no component stands above the noise");
         assert!(warning.starts_with(&opening), "{warning}");

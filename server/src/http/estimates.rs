@@ -8,7 +8,7 @@ use axum::{
 };
 use eigenveil_shared::{
     Error, ErrorCode,
-    api::{EstimateDocument, EstimateRequest, EstimateState, Lambda, SparseSettings},
+    api::{EstimateJob, EstimateRequest, EstimateState, Lambda, SparseSettings},
     estimate::Estimate,
 };
 use serde::{Deserialize, Serialize};
@@ -33,7 +33,7 @@ const MAX_ITERATIONS: usize = 1_000_000;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct EstimateList {
     /// All estimates of the study, oldest first, without their results.
-    pub estimates: Vec<EstimateDocument>,
+    pub estimates: Vec<EstimateJob>,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -55,7 +55,7 @@ pub(crate) struct Show {
     post, path = "/v1/studies/{id}/estimates", tag = "estimates",
     params(("id" = String, Path, description = "Identifier of the study")),
     request_body = EstimateRequest,
-    responses((status = 202, description = "The job", body = EstimateDocument), ErrorResponses),
+    responses((status = 202, description = "The job", body = EstimateJob), ErrorResponses),
     security(("operator" = [])),
 )]
 pub(crate) async fn create(
@@ -102,7 +102,7 @@ pub(crate) async fn list(
         ("number" = u64, Path, description = "Number of the estimate"),
         ("format" = Option<String>, Query, description = "The result alone: json, csv or npy"),
     ),
-    responses((status = 200, description = "The job, or its result alone in the requested format", content((EstimateDocument = "application/json"), (String = "text/csv; charset=utf-8"), (inline(Binary) = "application/octet-stream"))), ErrorResponses),
+    responses((status = 200, description = "The job, or its result alone in the requested format", content((EstimateJob = "application/json"), (String = "text/csv; charset=utf-8"), (inline(Binary) = "application/octet-stream"))), ErrorResponses),
     security(("operator" = []), ("analyst" = [])),
 )]
 pub(crate) async fn show(
@@ -151,7 +151,7 @@ pub(crate) fn estimate_file(
         ("id" = String, Path, description = "Identifier of the study"),
         ("number" = u64, Path, description = "Number of the estimate"),
     ),
-    responses((status = 200, description = "The job", body = EstimateDocument), ErrorResponses),
+    responses((status = 200, description = "The job", body = EstimateJob), ErrorResponses),
     security(("operator" = [])),
 )]
 pub(crate) async fn cancel(
@@ -159,18 +159,18 @@ pub(crate) async fn cancel(
     StudyInPath(study): StudyInPath,
     NumberInPath(number): NumberInPath,
     State(app): State<AppState>,
-) -> Result<Json<EstimateDocument>, ApiError> {
+) -> Result<Json<EstimateJob>, ApiError> {
     Ok(Json(app.jobs().cancel(&study, number).await?))
 }
 
 /// The result of a finished job.
-pub(crate) fn finished_result(mut document: EstimateDocument) -> Result<Estimate, Error> {
+pub(crate) fn finished_result(mut document: EstimateJob) -> Result<Estimate, Error> {
     let estimate = document.estimate.take();
     require_done(&document, estimate)
 }
 
 /// The result of a job, in any format, if the job is done.
-fn require_done<T>(document: &EstimateDocument, result: Option<T>) -> Result<T, Error> {
+fn require_done<T>(document: &EstimateJob, result: Option<T>) -> Result<T, Error> {
     let number = document.number;
     let not_ready = |why: &str| {
         Err(Error::new(

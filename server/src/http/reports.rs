@@ -12,13 +12,13 @@ use bytes::Bytes;
 use eigenveil_shared::{
     Error, ErrorCode, about,
     api::{
-        BatchReceipt, REPORT_BATCH_MEDIA_TYPE, REPORT_MEDIA_TYPE, RefusedReport, ReportOutcome,
-        ReportReceipt, StudyState,
+        BatchResponse, REPORT_BATCH_MEDIA_TYPE, REPORT_MEDIA_TYPE, RefusedReport, ReportOutcome,
+        ReportResponse, StudyState,
     },
     codec,
     enrolment::{
-        ENROLLED_BATCH_MEDIA_TYPE, ENROLLED_REPORT_MEDIA_TYPE, Enrolment, TOKEN_LEN, split_token,
-        split_tokens, tokens_len,
+        ENROLLED_BATCH_MEDIA_TYPE, ENROLLED_REPORT_MEDIA_TYPE, Enrolment, TOKEN_LEN,
+        decode_enrolled_batch, decode_enrolled_report, tokens_len,
     },
 };
 use smallvec::{SmallVec, smallvec};
@@ -48,7 +48,7 @@ use crate::{
         (inline(Binary) = "application/vnd.eigenveil.enrolled-report"),
         (inline(Binary) = "application/vnd.eigenveil.enrolled-report-batch"),
     )),
-    responses((status = 201, description = "One report, counted now", body = ReportReceipt), (status = 200, description = "A report that was counted before; or the outcome of a batch", body = UploadResponse), ErrorResponses),
+    responses((status = 201, description = "One report, counted now", body = ReportResponse), (status = 200, description = "A report that was counted before; or the outcome of a batch", body = UploadResponse), ErrorResponses),
 )]
 pub(crate) async fn submit(
     StudyInPath(study): StudyInPath,
@@ -142,7 +142,7 @@ async fn store_reports(
     let accepted = u64::from(outcome == ReportOutcome::Accepted);
     let metrics = app.store().metrics();
     metrics.reports_counted(accepted, 1 - accepted);
-    let response = UploadResponse::One(ReportReceipt { outcome });
+    let response = UploadResponse::One(ReportResponse { outcome });
     Ok((status, Json(response)).into_response())
 }
 
@@ -163,9 +163,9 @@ fn decode_report(bytes: &Bytes, enrolled: bool, study: &Study) -> Result<NewRepo
     if !enrolled {
         return NewReport::decode(bytes, study);
     }
-    let (token, report) = split_token(bytes)?;
+    let (token, report) = decode_enrolled_report(bytes)?;
     let report = NewReport::decode(&bytes.slice_ref(report), study)?;
-    Ok(report.with_token(&token))
+    Ok(report.encode_enrolled_report(&token))
 }
 
 fn decode_batch(
@@ -176,7 +176,7 @@ fn decode_batch(
     if !enrolled {
         return NewReport::decode_batch(bytes, study);
     }
-    let (tokens, batch) = split_tokens(bytes)?;
+    let (tokens, batch) = decode_enrolled_batch(bytes)?;
     let reports = NewReport::decode_batch(&bytes.slice_ref(batch), study)?;
     if tokens.len() != reports.len() {
         return Err(Error::new(
@@ -191,7 +191,7 @@ fn decode_batch(
     Ok(reports
         .into_iter()
         .zip(tokens)
-        .map(|(report, token)| report.map(|report| report.with_token(&token)))
+        .map(|(report, token)| report.map(|report| report.encode_enrolled_report(&token)))
         .collect())
 }
 
@@ -199,8 +199,8 @@ fn decode_batch(
 #[derive(serde::Serialize, utoipa::ToSchema)]
 #[serde(untagged)]
 enum UploadResponse {
-    One(ReportReceipt),
-    Batch(BatchReceipt),
+    One(ReportResponse),
+    Batch(BatchResponse),
 }
 
 /// A batch, split into well-formed and rejected reports.
@@ -236,7 +236,7 @@ impl Batch {
         mut self,
         study: &Study,
         stored: &[SubmitOutcome],
-    ) -> Result<BatchReceipt, ApiError> {
+    ) -> Result<BatchResponse, ApiError> {
         let count = |wanted| stored.iter().filter(|s| **s == wanted).count() as u64;
         if count(SubmitOutcome::StudyDeleted) > 0 {
             return Err(study_was_deleted(study).into());
@@ -268,7 +268,7 @@ impl Batch {
             }
         }
         self.refused.sort_by_key(|report| report.index);
-        Ok(BatchReceipt {
+        Ok(BatchResponse {
             accepted,
             duplicates,
             refused: self.refused,
@@ -309,7 +309,7 @@ fn token_error(code: ErrorCode) -> Error {
 /// Why a study accepts no reports: its last day is over, or it is not open.
 fn not_accepting_error(study: &Study, over: bool) -> Error {
     if let (true, Some(day)) = (over, study.about().last_day) {
-        return about::ended(&study.id().to_string(), day, "this one was not counted");
+        return about::study_ended_error(&study.id().to_string(), day, "this one was not counted");
     }
     Error::new(
         ErrorCode::StudyNotOpen,

@@ -7,8 +7,8 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use eigenveil_shared::api::{
-    AnalystList, CreateAnalyst, CreatedAnalyst, IssueTokens, IssuedTokens, RotatedToken,
-    TokenCounts,
+    AnalystTokenList, CreateAnalystRequest, CreateAnalystResponse, IssueTokensRequest,
+    IssueTokensResponse, RotatedToken, TokenCounts,
 };
 use serde::Serialize;
 
@@ -33,8 +33,8 @@ fn secret(status: StatusCode, content: impl Serialize) -> Response {
 #[utoipa::path(
     post, path = "/v1/studies/{id}/tokens", tag = "tokens",
     params(("id" = String, Path, description = "Identifier of the study")),
-    request_body = IssueTokens,
-    responses((status = 201, description = "The tokens", body = IssuedTokens), ErrorResponses),
+    request_body = IssueTokensRequest,
+    responses((status = 201, description = "The tokens", body = IssueTokensResponse), ErrorResponses),
     security(("operator" = [])),
 )]
 pub(crate) async fn issue(
@@ -43,7 +43,7 @@ pub(crate) async fn issue(
     State(app): State<AppState>,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let IssueTokens { count } = body::read_json(&app, request).await?;
+    let IssueTokensRequest { count } = body::read_json(&app, request).await?;
     let issued = app.store().issue_tokens(&study, count).await?;
     tracing::info!(study = %study.id(), count, "participant tokens created");
     Ok(secret(StatusCode::CREATED, issued))
@@ -71,8 +71,8 @@ pub(crate) async fn count(
 /// It can read estimates, of one study or of all, and nothing else. Its text is only in this response.
 #[utoipa::path(
     post, path = "/v1/tokens", tag = "tokens",
-    request_body = CreateAnalyst,
-    responses((status = 201, description = "The token", body = CreatedAnalyst), ErrorResponses),
+    request_body = CreateAnalystRequest,
+    responses((status = 201, description = "The token", body = CreateAnalystResponse), ErrorResponses),
     security(("operator" = [])),
 )]
 pub(crate) async fn create(
@@ -80,7 +80,7 @@ pub(crate) async fn create(
     State(app): State<AppState>,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let body: CreateAnalyst = body::read_json(&app, request).await?;
+    let body: CreateAnalystRequest = body::read_json(&app, request).await?;
     let created = app.store().create_analyst_token(body).await?;
     tracing::info!(id = created.analyst.id, "analyst token created");
     Ok(secret(StatusCode::CREATED, created))
@@ -89,12 +89,12 @@ pub(crate) async fn create(
 /// List the analyst tokens
 #[utoipa::path(
     get, path = "/v1/tokens", tag = "tokens",
-    responses((status = 200, description = "The tokens, without their text", body = AnalystList), ErrorResponses),
+    responses((status = 200, description = "The tokens, without their text", body = AnalystTokenList), ErrorResponses),
     security(("operator" = [])),
 )]
-pub(crate) async fn list(_: Operator, State(app): State<AppState>) -> Json<AnalystList> {
+pub(crate) async fn list(_: Operator, State(app): State<AppState>) -> Json<AnalystTokenList> {
     let tokens = app.store().analyst_tokens();
-    Json(AnalystList { tokens })
+    Json(AnalystTokenList { tokens })
 }
 
 /// Revoke an analyst token

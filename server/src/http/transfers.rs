@@ -15,7 +15,7 @@ use axum::{
 use bytes::Bytes;
 use eigenveil_shared::{
     Error, ErrorCode, Result,
-    api::{BACKUP_MEDIA_TYPE, ImportOutcome, ImportReceipt, STUDY_EXPORT_MEDIA_TYPE},
+    api::{BACKUP_MEDIA_TYPE, ImportOutcome, ImportResponse, STUDY_EXPORT_MEDIA_TYPE},
 };
 use futures_util::stream;
 use http_body_util::BodyExt;
@@ -69,7 +69,7 @@ pub(crate) async fn backup(_: Operator, State(app): State<AppState>) -> Result<R
 #[utoipa::path(
     post, path = "/v1/imports", tag = "transfers",
     request_body(content = inline(Binary), content_type = STUDY_EXPORT_MEDIA_TYPE),
-    responses((status = 201, description = "The study was created", body = ImportReceipt), (status = 200, description = "Merged, or imported before", body = ImportReceipt), ErrorResponses),
+    responses((status = 201, description = "The study was created", body = ImportResponse), (status = 200, description = "Merged, or imported before", body = ImportResponse), ErrorResponses),
     security(("operator" = [])),
 )]
 pub(crate) async fn import(
@@ -85,7 +85,7 @@ pub(crate) async fn import(
     post, path = "/v1/studies/{id}/import", tag = "transfers",
     params(("id" = String, Path, description = "Identifier of the study")),
     request_body(content = inline(Binary), content_type = STUDY_EXPORT_MEDIA_TYPE),
-    responses((status = 200, description = "Merged, or imported before", body = ImportReceipt), ErrorResponses),
+    responses((status = 200, description = "Merged, or imported before", body = ImportResponse), ErrorResponses),
     security(("operator" = [])),
 )]
 pub(crate) async fn merge(
@@ -117,7 +117,7 @@ async fn import_body(
         ImportOutcome::Created => StatusCode::CREATED,
         ImportOutcome::Merged | ImportOutcome::AlreadyImported => StatusCode::OK,
     };
-    let response = ImportReceipt {
+    let response = ImportResponse {
         outcome: imported.outcome,
         reports: imported.reports,
         study: imported.study.document(),

@@ -3,7 +3,7 @@
 use eigenveil_estimation::format::with_thousands;
 use eigenveil_shared::{
     enrolment::Enrolment,
-    estimate::Rank,
+    estimate::ComponentCount,
     preprocess::{Feature, Norm},
 };
 use maud::{Markup, html};
@@ -60,8 +60,8 @@ pub(super) fn parameters(study: &Study) -> Markup {
             dt { "Features p" } dd { (with_thousands(params.dimension() as u64)) }
             dt { "Components k" } dd {
                 @match study.default_k() {
-                    Rank::Auto => "as many as stand above the noise",
-                    Rank::Fixed(k) => (k),
+                    ComponentCount::Auto => "as many as stand above the noise",
+                    ComponentCount::Fixed(k) => (k),
                 }
             }
             dt { "Mechanism" } dd { (privacy.mechanism) @if let Some(calibration) = privacy.calibration { ", calibration " (calibration) } }

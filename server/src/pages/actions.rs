@@ -8,7 +8,7 @@ use axum::{
 use eigenveil_shared::{
     Error, ErrorCode,
     api::{EstimateRequest, SparseSettings, StudyState},
-    estimate::Rank,
+    estimate::ComponentCount,
 };
 
 use super::{
@@ -56,8 +56,8 @@ pub(super) async fn request_estimate(
 ) -> Result<Response, ApiError> {
     let k = match fields.get("k") {
         "" => None,
-        "auto" => Some(Rank::Auto),
-        text => Some(Rank::Fixed(text.parse().map_err(|_| {
+        "auto" => Some(ComponentCount::Auto),
+        text => Some(ComponentCount::Fixed(text.parse().map_err(|_| {
             Error::invalid_request(format!(
                 "k is {text:?}; it must be a whole number such as 5, or auto, or empty"
             ))

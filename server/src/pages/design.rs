@@ -2,10 +2,10 @@
 
 use eigenveil_shared::{
     Error, ErrorCode,
-    about::{About, Day},
+    about::{About, UtcDate},
     api::CreateStudy,
     enrolment::Enrolment,
-    estimate::Rank,
+    estimate::ComponentCount,
     mechanism::{Calibration, MechanismKind},
     preprocess::{DEFAULT_CENTRING, Feature, Norm},
     privacy::{MAX_EPSILON, PrivacyStatement},
@@ -150,8 +150,8 @@ impl Design {
             false => Some(errors.value_or("delta", number(fields, "delta"), 1e-6)),
         };
         let k = match fields.get("k") {
-            "" | "auto" => Ok(Rank::Auto),
-            text => text.parse().map(Rank::Fixed).map_err(|_| {
+            "" | "auto" => Ok(ComponentCount::Auto),
+            text => text.parse().map(ComponentCount::Fixed).map_err(|_| {
                 format!("k is {text:?}; it must be a whole number such as 5, or auto")
             }),
         };
@@ -175,7 +175,7 @@ impl Design {
             calibration: Calibration::default(),
             epsilon: errors.value_or("epsilon", number(fields, "epsilon"), 1.0),
             delta,
-            default_k: errors.value_or("k", k, Rank::Auto),
+            default_k: errors.value_or("k", k, ComponentCount::Auto),
             draft: fields.has("draft"),
             enrolment: match fields.get("enrolment") {
                 "token" => Enrolment::Token,
@@ -239,8 +239,8 @@ impl Design {
     /// Number of components that the planner assumes.
     pub(super) fn rank(&self) -> usize {
         match self.request.default_k {
-            Rank::Fixed(k) => k,
-            Rank::Auto => 3,
+            ComponentCount::Fixed(k) => k,
+            ComponentCount::Auto => 3,
         }
     }
 }
@@ -285,7 +285,7 @@ fn stated(fields: &Fields, name: &str) -> Option<String> {
         .map(str::to_owned)
 }
 
-fn last_day(text: &str) -> Result<Option<Day>, String> {
+fn last_day(text: &str) -> Result<Option<UtcDate>, String> {
     if text.is_empty() {
         return Ok(None);
     }

@@ -5,7 +5,7 @@ use axum::{
     response::{Html, IntoResponse, Response},
 };
 use bytes::Bytes;
-use eigenveil_shared::{about::Day, api::StudyState};
+use eigenveil_shared::{about::UtcDate, api::StudyState};
 use maud::{DOCTYPE, Markup, html};
 
 use super::{assets, visitor::Visitor};
@@ -105,7 +105,7 @@ pub(super) fn format_time(ms: u64) -> String {
     let of_day = ms / 60_000 % 1_440;
     format!(
         "{} {:02}:{:02} UTC",
-        Day::from_unix_ms(ms),
+        UtcDate::from_unix_ms(ms),
         of_day / 60,
         of_day % 60
     )

@@ -11,7 +11,7 @@ use eigenveil_shared::{
     api::StudyState,
     enrolment::Enrolment,
     mechanism::PayloadKind,
-    privacy::{PrivacyStatement, rounded_up},
+    privacy::{PrivacyStatement, format_rounded_up},
 };
 use maud::{Markup, html};
 
@@ -56,7 +56,7 @@ fn valid_epsilon(privacy: &PrivacyStatement) -> f64 {
 /// Probability that the bound fails: 0 for a pure mechanism.
 fn bound_failure_probability(study: &Study) -> f64 {
     let epsilon = valid_epsilon(study.privacy());
-    study.params().mechanism().loss_exceeds(epsilon)
+    study.params().mechanism().privacy_loss_tail(epsilon)
 }
 
 fn percent(probability: f64) -> String {
@@ -121,7 +121,7 @@ fn content(visitor: &Visitor, study: &Study, state: StudyState) -> Markup {
             p #belief {
                 "Suppose somebody thinks that a statement about your data is as likely to be true as false (50 %). After seeing your report they can be at most "
                 strong { (percent(max_posterior(0.5, epsilon))) } " sure of it."
-                @if failure > 0.0 { " With a probability of at most " (rounded_up(failure, 2)) " they can be more certain." }
+                @if failure > 0.0 { " With a probability of at most " (format_rounded_up(failure, 2)) " they can be more certain." }
             }
             @if epsilon.is_finite() {
                 (images::figure(visitor, &format!("{path}/belief.svg"), "What a belief can become after one report, against what it was before; the table below has numbers."))

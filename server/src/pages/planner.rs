@@ -11,7 +11,7 @@ use eigenveil_estimation::{
 use eigenveil_figures::{LineChart, LineStyle, Marker, Series, expected_error};
 use eigenveil_shared::{
     Result,
-    estimate::{Estimate, Rank, Verdict},
+    estimate::{ComponentCount, Estimate, Verdict},
     mechanism::NoiseModel,
     study::StudyParams,
 };
@@ -24,10 +24,10 @@ const DEFAULT_COMPONENTS: usize = 3;
 const POINTS: usize = 41;
 
 /// Number of components to plan for.
-fn component_count(rank: Rank, p: usize) -> usize {
+fn component_count(rank: ComponentCount, p: usize) -> usize {
     match rank {
-        Rank::Fixed(k) => k,
-        Rank::Auto => DEFAULT_COMPONENTS.min(p.saturating_sub(1)),
+        ComponentCount::Fixed(k) => k,
+        ComponentCount::Auto => DEFAULT_COMPONENTS.min(p.saturating_sub(1)),
     }
 }
 
@@ -40,7 +40,7 @@ pub(super) struct Forecast {
 
 impl Forecast {
     /// Assumes that the components share this part of the variance equally, and the other directions share the rest.
-    pub(super) fn assumed(params: &StudyParams, rank: Rank, share: f64) -> Result<Self> {
+    pub(super) fn assumed(params: &StudyParams, rank: ComponentCount, share: f64) -> Result<Self> {
         let p = params.dimension();
         let k = component_count(rank, p);
         let spectrum = spectrum_from_eigenvalues(
@@ -66,7 +66,7 @@ impl Forecast {
 
     /// The forecast of a study without an estimate; `None` if no error can be predicted, as when all components are
     /// requested.
-    pub(super) fn for_study(params: &StudyParams, rank: Rank) -> Option<Self> {
+    pub(super) fn for_study(params: &StudyParams, rank: ComponentCount) -> Option<Self> {
         let p = params.dimension();
         // With a share of k/p they would be no larger than the others.
         let equal_share = component_count(rank, p) as f64 / p as f64;
@@ -203,10 +203,10 @@ mod tests {
     fn every_study_has_a_forecast_unless_all_components_are_requested() {
         for p in [2, 3, 5, 40] {
             for k in 1..=p {
-                let forecast = Forecast::for_study(&params(p), Rank::Fixed(k));
+                let forecast = Forecast::for_study(&params(p), ComponentCount::Fixed(k));
                 assert_eq!(forecast.is_some(), k < p, "p = {p}, k = {k}");
             }
-            let forecast = Forecast::for_study(&params(p), Rank::Auto).unwrap();
+            let forecast = Forecast::for_study(&params(p), ComponentCount::Auto).unwrap();
             let error = |n| forecast.with_participants(n).unwrap().error.unwrap();
             assert!(error(1_000_000) < error(1_000));
             assert!(

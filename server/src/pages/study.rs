@@ -11,7 +11,7 @@ use eigenveil_estimation::{format::with_thousands, plan::max_error};
 use eigenveil_figures::{Axis, ComponentRow, DataTable, LineChart, Marker, Series};
 use eigenveil_shared::{
     Error,
-    api::{EstimateDocument, EstimateState, StudyState},
+    api::{EstimateJob, EstimateState, StudyState},
 };
 use maud::{Markup, PreEscaped, html};
 
@@ -53,7 +53,7 @@ const MAX_LISTED_ESTIMATES: usize = 20;
 pub(super) struct VisibleStudy {
     pub(super) study: Arc<Study>,
     /// Newest first; empty for visitors who may not read estimates.
-    jobs: Vec<EstimateDocument>,
+    jobs: Vec<EstimateJob>,
     view: Option<Arc<View>>,
 }
 

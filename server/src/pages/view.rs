@@ -13,7 +13,7 @@ use eigenveil_figures::{
 };
 use eigenveil_shared::{
     Error, Result,
-    api::EstimateDocument,
+    api::EstimateJob,
     estimate::{BucketVerdict, Estimate, Feasibility, SparseOutcome, Verdict},
 };
 
@@ -87,7 +87,7 @@ impl Views {
 }
 
 impl View {
-    fn new(document: EstimateDocument) -> Result<Self, Error> {
+    fn new(document: EstimateJob) -> Result<Self, Error> {
         let (number, created_at_ms) = (document.number, document.created_at_ms);
         let mut estimate = finished_result(document)?;
         // The page has it as a heading.

@@ -1,7 +1,7 @@
 //! The operator's operations: states, studies, exports, estimates.
 
 use eigenveil_shared::api::{
-    EstimateDocument, EstimateState, ImportOutcome, ImportReceipt, REPORT_MEDIA_TYPE,
+    EstimateJob, EstimateState, ImportOutcome, ImportResponse, REPORT_MEDIA_TYPE,
     STUDY_EXPORT_MEDIA_TYPE, StudyDocument, StudyState,
 };
 use serde_json::json;
@@ -132,7 +132,7 @@ impl World {
         self.restart_if_killed(fault.filter(|_| committed));
         let added = match (status, fault) {
             (200 | 201, None) => {
-                let receipt: ImportReceipt = serde_json::from_slice(&body).unwrap();
+                let receipt: ImportResponse = serde_json::from_slice(&body).unwrap();
                 let outcome = match (status, again) {
                     (201, _) => ImportOutcome::Created,
                     (_, true) => ImportOutcome::AlreadyImported,
@@ -218,7 +218,7 @@ impl World {
         let path = format!("/v1/studies/{}/estimates", self.studies[at].id);
         let (status, body) = self.operator("POST", &path, Some(&json!({}))).await;
         assert!(status == 202, "asking for an estimate gets {status}");
-        let document: EstimateDocument = serde_json::from_slice(&body).unwrap();
+        let document: EstimateJob = serde_json::from_slice(&body).unwrap();
         let study = &mut self.studies[at];
         study.requested.push(RequestedEstimate {
             number: document.number,
@@ -248,7 +248,7 @@ impl World {
                     .operator("GET", &format!("{path}/{number}"), None)
                     .await;
                 assert!(status == 200, "estimate {number} gets {status}");
-                let document: EstimateDocument = serde_json::from_slice(&body).unwrap();
+                let document: EstimateJob = serde_json::from_slice(&body).unwrap();
                 if !wait || document.state != EstimateState::Running {
                     break document;
                 }

@@ -8,7 +8,7 @@ use axum::{
     http::{Request, header},
 };
 use eigenveil_shared::api::{
-    BatchReceipt, REPORT_BATCH_MEDIA_TYPE, REPORT_MEDIA_TYPE, StudyDocument, StudyState,
+    BatchResponse, REPORT_BATCH_MEDIA_TYPE, REPORT_MEDIA_TYPE, StudyDocument, StudyState,
 };
 use http_body_util::BodyExt;
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
@@ -375,7 +375,7 @@ impl World {
             return;
         }
         assert!(status == 200, "a batch gets {status}");
-        let receipt: BatchReceipt = serde_json::from_slice(&body).unwrap();
+        let receipt: BatchResponse = serde_json::from_slice(&body).unwrap();
         let distinct: HashSet<usize> = good.iter().copied().collect();
         let new = distinct.iter().filter(|report| !known(report)).count() as u64;
         let mut refused: Vec<usize> = malformed.into_iter().collect();

@@ -10,7 +10,7 @@ use eigenveil_shared::{
     about::About,
     api::StudyState,
     enrolment::Enrolment,
-    estimate::Rank,
+    estimate::ComponentCount,
     mechanism::{PayloadKind, double_cap::SEED_LEN},
     packed::packed_len,
     report::ReportId,
@@ -38,7 +38,7 @@ pub(super) struct Header {
     pub(super) state: StudyState,
     /// Canonical bytes of the parameters, hexadecimal.
     pub(super) canonical: String,
-    pub(super) default_k: Rank,
+    pub(super) default_k: ComponentCount,
     pub(super) buckets: u32,
     pub(super) created_at_ms: u64,
     pub(super) reports: u64,

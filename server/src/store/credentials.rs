@@ -4,7 +4,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use eigenveil_shared::{
     Error, ErrorCode, Result,
-    api::{AnalystDocument, CreateAnalyst, CreatedAnalyst, RotatedToken},
+    api::{AnalystTokenInfo, CreateAnalystRequest, CreateAnalystResponse, RotatedToken},
     study::{from_hex, to_hex},
 };
 use rusqlite::{Connection, params};
@@ -40,8 +40,8 @@ struct Analyst {
 }
 
 impl Analyst {
-    fn document(&self) -> AnalystDocument {
-        AnalystDocument {
+    fn document(&self) -> AnalystTokenInfo {
+        AnalystTokenInfo {
             id: to_hex(&self.id),
             name: self.name.clone(),
             study: self.study.map(|study| study.to_string()),
@@ -156,7 +156,10 @@ impl Store {
     ///
     /// # Errors
     /// `invalid-name`; `invalid-request` beyond 1,000 of them; `study-not-found`; those of the store.
-    pub async fn create_analyst_token(&self, request: CreateAnalyst) -> Result<CreatedAnalyst> {
+    pub async fn create_analyst_token(
+        &self,
+        request: CreateAnalystRequest,
+    ) -> Result<CreateAnalystResponse> {
         check_name("the name of the token", &request.name)?;
         let study: Option<Arc<Study>> = request
             .study
@@ -207,14 +210,14 @@ impl Store {
             move |analyst, _| credentials.change(|table| table.analysts.push(analyst.clone())),
         )
         .await?;
-        Ok(CreatedAnalyst {
+        Ok(CreateAnalystResponse {
             analyst: document,
             token,
         })
     }
 
     /// All analyst tokens, oldest first, without their text, which is not stored.
-    pub fn analyst_tokens(&self) -> Vec<AnalystDocument> {
+    pub fn analyst_tokens(&self) -> Vec<AnalystTokenInfo> {
         let table = self.shared.credentials.table.read();
         let table = table.unwrap_or_else(PoisonError::into_inner);
         table.analysts.iter().map(Analyst::document).collect()

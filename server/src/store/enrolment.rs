@@ -5,7 +5,7 @@
 
 use eigenveil_shared::{
     Error, ErrorCode, Result,
-    api::{IssuedTokens, StudyState, TokenCounts},
+    api::{IssueTokensResponse, StudyState, TokenCounts},
     enrolment::{Enrolment, MAX_TOKENS_PER_REQUEST, ParticipantToken},
 };
 use rusqlite::{OptionalExtension, Transaction, params};
@@ -48,7 +48,7 @@ impl Store {
     /// # Errors
     /// `invalid-request` for none or more than 100,000; `invalid-transition` for a study that is closed or has open
     /// enrolment; `study-not-found`; those of the store; `randomness-unavailable`.
-    pub async fn issue_tokens(&self, study: &Study, count: usize) -> Result<IssuedTokens> {
+    pub async fn issue_tokens(&self, study: &Study, count: usize) -> Result<IssueTokensResponse> {
         if !(1..=MAX_TOKENS_PER_REQUEST).contains(&count) {
             return Err(Error::invalid_request(format!(
                 "count is {count}; one request makes 1 to {MAX_TOKENS_PER_REQUEST} tokens"
@@ -95,7 +95,7 @@ impl Store {
             |(), _| (),
         )
         .await?;
-        Ok(IssuedTokens { tokens })
+        Ok(IssueTokensResponse { tokens })
     }
 
     /// How many participant tokens a study has. Blocks.
@@ -148,7 +148,7 @@ mod tests {
         let study = create(&store, &json!({"enrolment": "token"})).await;
         let issued = store.issue_tokens(&study, 2).await.unwrap();
         let token = ParticipantToken::parse(&issued.tokens[0]).unwrap();
-        let report = report(&study, 7).with_token(&token);
+        let report = report(&study, 7).encode_enrolled_report(&token);
         let spent = |store: &Store| store.token_counts(&study).unwrap().spent;
         let counted = |store: &Store| store.bucket_sums(&study, Cancel::NEVER).unwrap().n;
         let stored = |store: &Store| (spent(store), counted(store));

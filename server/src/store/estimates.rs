@@ -2,7 +2,7 @@
 
 use eigenveil_shared::{
     Error, ErrorCode, Result,
-    api::{EstimateDocument, EstimateRequest, EstimateState, Problem},
+    api::{EstimateJob, EstimateRequest, EstimateState, Problem},
     estimate::Estimate,
 };
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
@@ -25,15 +25,15 @@ pub(crate) struct Job {
 /// A job whose result is still JSON text.
 pub(crate) struct StoredEstimate {
     /// Everything but the result.
-    pub(crate) document: EstimateDocument,
+    pub(crate) document: EstimateJob,
     /// The result as JSON.
     pub(crate) text: Option<String>,
 }
 
 impl StoredEstimate {
-    pub(super) fn parse(self) -> Result<EstimateDocument, Failure> {
+    pub(super) fn parse(self) -> Result<EstimateJob, Failure> {
         let estimate = self.text.map(|text| serde_json::from_str(&text));
-        Ok(EstimateDocument {
+        Ok(EstimateJob {
             estimate: estimate.transpose().map_err(Failure::damaged)?,
             ..self.document
         })
@@ -49,7 +49,7 @@ pub(super) fn insert(
     study: StudyId,
     request: EstimateRequest,
     created_at_ms: u64,
-) -> Result<EstimateDocument, Failure> {
+) -> Result<EstimateJob, Failure> {
     let text = serde_json::to_string(&request).map_err(Failure::damaged)?;
     let number: u64 = transaction.query_row(
         "SELECT coalesce(max(number), 0) + 1 FROM estimates WHERE study_pk = ?",
@@ -61,7 +61,7 @@ pub(super) fn insert(
          VALUES (?, ?, 'running', ?, ?)",
         params![study_pk, number, text, created_at_ms],
     )?;
-    Ok(EstimateDocument {
+    Ok(EstimateJob {
         number,
         study: study.to_string(),
         state: EstimateState::Running,
@@ -138,7 +138,7 @@ pub(super) fn list(
     connection: &Connection,
     study_pk: i64,
     study: StudyId,
-) -> Result<Vec<EstimateDocument>, Failure> {
+) -> Result<Vec<EstimateJob>, Failure> {
     let mut statement = connection.prepare_cached(&format!(
         "SELECT {COLUMNS} FROM estimates WHERE study_pk = ? ORDER BY number"
     ))?;
@@ -153,7 +153,7 @@ pub(super) fn cancel(
     study: StudyId,
     number: u64,
     now_ms: u64,
-) -> Result<(EstimateDocument, i64), Failure> {
+) -> Result<(EstimateJob, i64), Failure> {
     let mut current = get(transaction, study_pk, study, number)?.document;
     match current.state {
         EstimateState::Running | EstimateState::Cancelled => {}
@@ -244,11 +244,11 @@ pub(super) fn finish(
     Ok(())
 }
 
-fn document(row: &Row<'_>, study: StudyId) -> Result<EstimateDocument, Failure> {
+fn document(row: &Row<'_>, study: StudyId) -> Result<EstimateJob, Failure> {
     let state: String = row.get(1)?;
     let request: String = row.get(2)?;
     let problem: Option<String> = row.get(3)?;
-    Ok(EstimateDocument {
+    Ok(EstimateJob {
         number: row.get(0)?,
         study: study.to_string(),
         state: [

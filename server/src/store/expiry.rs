@@ -21,7 +21,7 @@ impl Store {
             let Some(day) = study.about().last_day else {
                 continue;
             };
-            let (over_at, over) = (day.over_at_ms(), day.is_over(now));
+            let (over_at, over) = (day.end_ms(), day.is_over(now));
             match study.state() {
                 StudyState::Open if over => self.close_at(&study, now)?,
                 StudyState::Closed if !over => self.reopen(&study, over_at)?,

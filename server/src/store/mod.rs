@@ -46,7 +46,7 @@ use eigenveil_estimation::{
 };
 use eigenveil_shared::{
     Error, ErrorCode, Result,
-    api::{CreateStudy, EstimateDocument, EstimateRequest, Problem, StudyState},
+    api::{CreateStudy, EstimateJob, EstimateRequest, Problem, StudyState},
     estimate::Estimate,
     mechanism::PayloadKind,
 };
@@ -488,7 +488,7 @@ impl Store {
         study: &Study,
         request: EstimateRequest,
         wake: impl FnOnce() + Send + 'static,
-    ) -> Result<EstimateDocument> {
+    ) -> Result<EstimateJob> {
         let (pk, id, now) = (study.pk, study.id(), self.unix_ms());
         let limit = self.shared.config.tuning.max_waiting_estimates;
         self.write(
@@ -507,7 +507,7 @@ impl Store {
         study: &Study,
         number: u64,
         cancelled: impl FnOnce(i64) + Send + 'static,
-    ) -> Result<EstimateDocument> {
+    ) -> Result<EstimateJob> {
         let (pk, id, now) = (study.pk, study.id(), self.unix_ms());
         let (document, _) = self
             .write(
@@ -519,7 +519,7 @@ impl Store {
     }
 
     /// Blocks while reading.
-    pub(crate) fn estimate(&self, study: &Study, number: u64) -> Result<EstimateDocument> {
+    pub(crate) fn estimate(&self, study: &Study, number: u64) -> Result<EstimateJob> {
         let stored = self.stored_estimate(study, number)?;
         stored.parse().map_err(Failure::into_error)
     }
@@ -532,7 +532,7 @@ impl Store {
     }
 
     /// Blocks while reading.
-    pub(crate) fn estimates(&self, study: &Study) -> Result<Vec<EstimateDocument>> {
+    pub(crate) fn estimates(&self, study: &Study) -> Result<Vec<EstimateJob>> {
         let reader = self.reader();
         estimates::list(&reader, study.pk, study.id()).map_err(Failure::into_error)
     }

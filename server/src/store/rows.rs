@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use eigenveil_shared::{
     Error, ErrorCode,
-    about::{About, Day},
+    about::{About, UtcDate},
     api::StudyState,
-    estimate::Rank,
+    estimate::ComponentCount,
     study::StudyParams,
 };
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
@@ -24,8 +24,8 @@ pub(super) fn insert(
     created_at_ms: u64,
 ) -> Result<i64, Failure> {
     let default_k = match design.default_k {
-        Rank::Auto => None,
-        Rank::Fixed(k) => Some(k as u64),
+        ComponentCount::Auto => None,
+        ComponentCount::Fixed(k) => Some(k as u64),
     };
     // Never reuse the key of a deleted study: requests for it may still be in progress.
     transaction.execute(
@@ -114,8 +114,8 @@ pub(super) fn load(connection: &Connection) -> Result<StudyIndex, Failure> {
             name: row.get(2)?,
             params,
             default_k: match default_k {
-                None => Rank::Auto,
-                Some(k) => Rank::Fixed(usize::try_from(k).unwrap_or(usize::MAX)),
+                None => ComponentCount::Auto,
+                Some(k) => ComponentCount::Fixed(usize::try_from(k).unwrap_or(usize::MAX)),
             },
             state: state_from(&state)
                 .ok_or_else(|| Failure::damaged(format!("study {id} has an unknown state")))?,
@@ -127,7 +127,7 @@ pub(super) fn load(connection: &Connection) -> Result<StudyIndex, Failure> {
                 purpose: row.get(11)?,
                 responsible_party: row.get(12)?,
                 contact: row.get(13)?,
-                last_day: row.get::<_, Option<u64>>(14)?.map(Day),
+                last_day: row.get::<_, Option<u64>>(14)?.map(UtcDate),
             },
         };
         let study = Study::new(row.get(0)?, id, design, row.get(8)?);

@@ -14,7 +14,7 @@ use eigenveil_shared::{
     api::{CreateStudy, StudyDocument, StudyState, StudySummary},
     codec::{self, ReportFormat},
     enrolment::Enrolment,
-    estimate::Rank,
+    estimate::ComponentCount,
     mechanism::PayloadKind,
     packed::packed_len,
     privacy::PrivacyStatement,
@@ -122,7 +122,7 @@ impl Study {
     }
 
     /// Number of components of an estimate that does not specify it.
-    pub fn default_k(&self) -> Rank {
+    pub fn default_k(&self) -> ComponentCount {
         self.document.default_k
     }
 
@@ -199,7 +199,7 @@ impl Study {
 pub(super) struct NewStudy {
     pub(super) name: String,
     pub(super) params: StudyParams,
-    pub(super) default_k: Rank,
+    pub(super) default_k: ComponentCount,
     pub(super) state: StudyState,
     pub(super) buckets: u32,
     pub(super) enrolment: Enrolment,
@@ -263,11 +263,11 @@ pub(crate) fn frozen(request: &CreateStudy) -> Result<StudyParams> {
 }
 
 /// Rejects a number of components that rows of this dimension cannot have.
-pub(crate) fn check_rank(rank: Rank, dimension: usize) -> Result<()> {
+pub(crate) fn check_rank(rank: ComponentCount, dimension: usize) -> Result<()> {
     match rank {
-        Rank::Fixed(k) if !(1..=dimension).contains(&k) => Err(Error::invalid_request(format!(
-            "k is {k}; rows of dimension {dimension} have 1 to {dimension} components"
-        ))),
+        ComponentCount::Fixed(k) if !(1..=dimension).contains(&k) => Err(Error::invalid_request(
+            format!("k is {k}; rows of dimension {dimension} have 1 to {dimension} components"),
+        )),
         _ => Ok(()),
     }
 }

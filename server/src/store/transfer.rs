@@ -259,7 +259,7 @@ fn export_to(connection: &Connection, study: &Study, file: &File) -> Result<(), 
 
 /// People gave their reports to somebody for a stated purpose: the reports may be added up only there.
 fn check_purpose(given: &About, into: &Study) -> Result<()> {
-    let Some((other, ..)) = given.other_terms(into.about()) else {
+    let Some((other, ..)) = given.first_changed_term(into.about()) else {
         return Ok(());
     };
     Err(Error::new(

@@ -86,7 +86,7 @@ impl NewReport {
         Self {
             id: report.id(),
             fingerprint: study.report_format().fingerprint(),
-            payload: report.payload().kept(store),
+            payload: report.payload().map_bytes(store),
             token: None,
         }
     }
@@ -98,7 +98,7 @@ impl NewReport {
 
     /// The same report with the participant token it came with.
     #[must_use]
-    pub fn with_token(mut self, token: &ParticipantToken) -> Self {
+    pub fn encode_enrolled_report(mut self, token: &ParticipantToken) -> Self {
         self.token = Some(Box::new(token.digest()));
         self
     }

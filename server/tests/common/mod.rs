@@ -25,8 +25,8 @@ use eigenveil_server::{
 use eigenveil_shared::{
     ErrorCode,
     api::{
-        BatchReceipt, EstimateDocument, EstimateState, PROBLEM_MEDIA_TYPE, Problem,
-        REPORT_BATCH_MEDIA_TYPE, REPORT_MEDIA_TYPE, ReportOutcome, ReportReceipt,
+        BatchResponse, EstimateJob, EstimateState, PROBLEM_MEDIA_TYPE, Problem,
+        REPORT_BATCH_MEDIA_TYPE, REPORT_MEDIA_TYPE, ReportOutcome, ReportResponse,
         STUDY_EXPORT_MEDIA_TYPE, StudyDocument,
     },
     codec::{self, ReportFormat},
@@ -243,15 +243,15 @@ impl Harness {
         let response = self.tell(&path, request).await;
         assert_eq!(response.status, StatusCode::ACCEPTED, "{response:?}");
         let location = response.headers[header::LOCATION].to_str().unwrap();
-        let document: EstimateDocument = response.json();
+        let document: EstimateJob = response.json();
         assert_eq!(location, format!("{path}/{}", document.number));
         assert_eq!(document.state, EstimateState::Running);
         location.to_owned()
     }
 
     /// The estimate at this location, once it has ended.
-    pub async fn wait_for_estimate(&self, location: &str) -> EstimateDocument {
-        let mut document: Option<EstimateDocument> = None;
+    pub async fn wait_for_estimate(&self, location: &str) -> EstimateJob {
+        let mut document: Option<EstimateJob> = None;
         waiting::until(location, async || {
             let shown = document.insert(self.read(location).await.json());
             shown.state != EstimateState::Running
@@ -261,13 +261,13 @@ impl Harness {
     }
 
     /// Requests an estimate and waits for its end.
-    pub async fn estimated(&self, study: &StudyDocument, request: Value) -> EstimateDocument {
+    pub async fn estimated(&self, study: &StudyDocument, request: Value) -> EstimateJob {
         let location = self.ask_estimate(study, request).await;
         self.wait_for_estimate(&location).await
     }
 
     pub async fn state_of(&self, estimate: &str) -> EstimateState {
-        let document: EstimateDocument = self.read(estimate).await.json();
+        let document: EstimateJob = self.read(estimate).await.json();
         document.state
     }
 
@@ -327,7 +327,7 @@ impl Harness {
     pub async fn counts(&self, study: &StudyDocument, body: impl Into<Body>) {
         let response = self.post_report(study, body).await;
         assert_eq!(response.status, StatusCode::CREATED, "{response:?}");
-        let ReportReceipt { outcome } = response.json();
+        let ReportResponse { outcome } = response.json();
         assert_eq!(outcome, ReportOutcome::Accepted);
     }
 
@@ -335,12 +335,12 @@ impl Harness {
     pub async fn knows(&self, study: &StudyDocument, body: impl Into<Body>) {
         let response = self.post_report(study, body).await;
         assert_eq!(response.status, StatusCode::OK, "{response:?}");
-        let ReportReceipt { outcome } = response.json();
+        let ReportResponse { outcome } = response.json();
         assert_eq!(outcome, ReportOutcome::Duplicate);
     }
 
     /// Sends a batch; returns its response.
-    pub async fn receipt(&self, study: &StudyDocument, body: impl Into<Body>) -> BatchReceipt {
+    pub async fn receipt(&self, study: &StudyDocument, body: impl Into<Body>) -> BatchResponse {
         let response = self.post_batch(study, body).await;
         assert_eq!(response.status, StatusCode::OK, "{response:?}");
         response.json()

@@ -10,7 +10,7 @@ use eigenveil_server::store::database_path;
 use eigenveil_shared::{
     ErrorCode as E,
     about::About,
-    api::{ImportReceipt, StudyDocument, StudyState},
+    api::{ImportResponse, StudyDocument, StudyState},
 };
 use serde_json::{Value, json};
 
@@ -72,7 +72,7 @@ async fn about_is_stored_shown_exported_imported_and_backed_up() {
     let says = |file: &[u8]| String::from_utf8_lossy(file).contains("\"about\"");
     assert!(says(&file) && !says(&silent_file));
     let other = Harness::new();
-    let imported: ImportReceipt = other.import(None, file.clone()).await.json();
+    let imported: ImportResponse = other.import(None, file.clone()).await.json();
     assert_eq!(imported.study.about, expected);
     assert_eq!(shown(&other, &study).await.about, expected);
 
@@ -113,7 +113,7 @@ async fn merging_requires_the_same_purpose_and_responsible_party() {
     }
     assert_eq!(server.accepted(&other).await, 0);
     for (target, file) in [(&same, file), (&as_silent, silent_file)] {
-        let merged: ImportReceipt = server.import(Some(&target.id), file).await.json();
+        let merged: ImportResponse = server.import(Some(&target.id), file).await.json();
         assert_eq!((merged.reports, &merged.study.about), (1, &target.about));
     }
 }
@@ -158,7 +158,7 @@ async fn texts_that_cannot_be_shown_are_rejected() {
     assert!(server.app.store().studies().is_empty());
     // Today has not ended yet.
     let today = ending(&server, TODAY).await;
-    assert_eq!(today.about.last_day.unwrap().over_at_ms(), TOMORROW);
+    assert_eq!(today.about.last_day.unwrap().end_ms(), TOMORROW);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

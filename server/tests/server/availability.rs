@@ -9,8 +9,8 @@ use axum::{
 use eigenveil_server::ServerConfig;
 use eigenveil_shared::{
     ErrorCode as E,
-    api::{IssuedTokens, REPORT_MEDIA_TYPE, StudyDocument, StudyList},
-    enrolment::{ENROLLED_REPORT_MEDIA_TYPE, ParticipantToken, with_token},
+    api::{IssueTokensResponse, REPORT_MEDIA_TYPE, StudyDocument, StudyList},
+    enrolment::{ENROLLED_REPORT_MEDIA_TYPE, ParticipantToken, encode_enrolled_report},
 };
 use futures_util::{StreamExt as _, stream};
 use serde_json::json;
@@ -96,7 +96,7 @@ async fn bodies_without_a_token_do_not_keep_one_with_a_token_out() {
     let issued = server
         .tell(&at(&study, "/tokens"), json!({"count": 1}))
         .await;
-    let issued: IssuedTokens = issued.json();
+    let issued: IssueTokensResponse = issued.json();
     let token = ParticipantToken::parse(&issued.tokens[0]).unwrap();
     let path = at(&study, "/reports");
     let holders: Vec<_> = (0..12)
@@ -115,7 +115,7 @@ async fn bodies_without_a_token_do_not_keep_one_with_a_token_out() {
         refused.count() >= holders.len() - 1
     })
     .await;
-    let body = with_token(&token, &report(&study, new_id(), 0.0));
+    let body = encode_enrolled_report(&token, &report(&study, new_id(), 0.0));
     let response = server.post(&path, ENROLLED_REPORT_MEDIA_TYPE, body).await;
     assert_eq!(response.status, StatusCode::CREATED, "{response:?}");
     holders.iter().for_each(tokio::task::JoinHandle::abort);

@@ -5,10 +5,10 @@ use std::collections::HashSet;
 use axum::http::StatusCode;
 use eigenveil_shared::{
     ErrorCode as E,
-    api::{BatchReceipt, IssuedTokens, StudyDocument, TokenCounts},
+    api::{BatchResponse, IssueTokensResponse, StudyDocument, TokenCounts},
     enrolment::{
         ENROLLED_BATCH_MEDIA_TYPE, ENROLLED_REPORT_MEDIA_TYPE, Enrolment, ParticipantToken,
-        with_token, with_tokens,
+        encode_enrolled_batch, encode_enrolled_report,
     },
     report::ReportId,
 };
@@ -28,7 +28,7 @@ async fn issue(server: &Harness, study: &StudyDocument, count: usize) -> Vec<Par
     let response = server.tell(&path, json!({ "count": count })).await;
     assert_eq!(response.status, StatusCode::CREATED, "{response:?}");
     assert_eq!(response.headers["cache-control"], "no-store");
-    let issued: IssuedTokens = response.json();
+    let issued: IssueTokensResponse = response.json();
     assert!(!format!("{issued:?}").contains(&issued.tokens[0]));
     issued
         .tokens
@@ -50,7 +50,7 @@ async fn send(
     token: &ParticipantToken,
 ) -> Reply {
     let path = at(study, "/reports");
-    let body = with_token(token, &report(study, id, 1.0));
+    let body = encode_enrolled_report(token, &report(study, id, 1.0));
     server.post(&path, ENROLLED_REPORT_MEDIA_TYPE, body).await
 }
 
@@ -109,7 +109,7 @@ async fn a_rejected_report_spends_no_token() {
     refused(send(&server, &study, id, &tokens[0]), 404, E::StudyNotFound).await;
     server.order(&at(&study, "/open")).await;
     let path = at(&study, "/reports");
-    let bad = with_token(&tokens[0], &report(&study, id, f32::NAN));
+    let bad = encode_enrolled_report(&tokens[0], &report(&study, id, f32::NAN));
     let response = server.post(&path, ENROLLED_REPORT_MEDIA_TYPE, bad).await;
     response.is_problem(422, E::PayloadNotFinite);
     assert_eq!(counts(&server, &study).await, (2, 0));
@@ -141,9 +141,9 @@ async fn a_batch_needs_a_token_for_each_report() {
     let with = [
         &tokens[0], &tokens[1], &tokens[0], &unknown, &tokens[0], &tokens[2],
     ];
-    let body = with_tokens(&with, &batch(&study, &reports));
+    let body = encode_enrolled_batch(&with, &batch(&study, &reports));
     let response = server.post(&path, ENROLLED_BATCH_MEDIA_TYPE, body).await;
-    let receipt: BatchReceipt = response.json();
+    let receipt: BatchResponse = response.json();
     assert_eq!((receipt.accepted, receipt.duplicates), (2, 1));
     let refused: Vec<_> = receipt.refused.iter().map(|r| (r.index, r.code)).collect();
     assert_eq!(
@@ -164,7 +164,11 @@ async fn a_batch_needs_a_token_for_each_report() {
     let one = batch(&study, &[(ids[1], 1.0)]);
     for tokens in [&[][..], &[&tokens[1], &tokens[2]]] {
         let response = server
-            .post(&path, ENROLLED_BATCH_MEDIA_TYPE, with_tokens(tokens, &one))
+            .post(
+                &path,
+                ENROLLED_BATCH_MEDIA_TYPE,
+                encode_enrolled_batch(tokens, &one),
+            )
             .await;
         response.is_problem(400, E::MalformedReport);
     }

@@ -4,8 +4,8 @@ use axum::http::{StatusCode, header};
 use eigenveil_server::{EstimateList, store::database_path};
 use eigenveil_shared::{
     ErrorCode as E,
-    api::{EstimateDocument, EstimateState, StudyDocument},
-    estimate::{Estimate, Rank, Verdict},
+    api::{EstimateJob, EstimateState, StudyDocument},
+    estimate::{ComponentCount, Estimate, Verdict},
     packed::{packed_index, packed_len},
     privacy::PrivacyStatement,
 };
@@ -44,7 +44,7 @@ async fn an_estimate_can_be_fetched_in_every_format() {
     );
     let estimate = done.estimate.unwrap();
     assert_eq!((estimate.n, estimate.p, estimate.k), (10_000, 5, 2));
-    assert_eq!(estimate.requested_k, Rank::Fixed(2));
+    assert_eq!(estimate.requested_k, ComponentCount::Fixed(2));
     assert_eq!(estimate.components[0].loadings, [0.0, 1.0, 0.0, 0.0, 0.0]);
     assert_eq!(estimate.components[0].verdict, Verdict::Above);
     assert!((estimate.total_variance.unwrap() - 1.0).abs() < 1e-12);
@@ -126,7 +126,10 @@ async fn sparse_and_automatic_estimates() {
 
     let automatic = server.estimated(&study, json!({"k": "auto"})).await;
     let automatic = automatic.estimate.unwrap();
-    assert_eq!((automatic.k, automatic.requested_k), (1, Rank::Auto));
+    assert_eq!(
+        (automatic.k, automatic.requested_k),
+        (1, ComponentCount::Auto)
+    );
 
     let list = server
         .read(&at(&study, "/estimates"))
@@ -225,7 +228,7 @@ async fn jobs_are_queued_cancelled_and_survive_a_restart() {
     for _ in 0..2 {
         let cancelled = server.remove(&second).await;
         assert_eq!(cancelled.status, StatusCode::OK);
-        let cancelled: EstimateDocument = cancelled.json();
+        let cancelled: EstimateJob = cancelled.json();
         assert_eq!(cancelled.state, EstimateState::Cancelled);
     }
     let attempts = || server.column::<u32>("SELECT attempts FROM estimates LIMIT 1");

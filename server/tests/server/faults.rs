@@ -10,7 +10,7 @@ use eigenveil_estimation::Cancel;
 use eigenveil_server::{EstimateList, Store, store::database_path};
 use eigenveil_shared::{
     ErrorCode as E,
-    api::{BatchReceipt, EstimateState, StudyDocument},
+    api::{BatchResponse, EstimateState, StudyDocument},
     mechanism::PayloadKind,
 };
 use serde_json::json;
@@ -56,7 +56,7 @@ async fn a_full_store_is_reported_and_deleting_frees_space() {
         if response.status != StatusCode::OK {
             break response;
         }
-        acknowledged += response.json::<BatchReceipt>().accepted;
+        acknowledged += response.json::<BatchResponse>().accepted;
         assert!(acknowledged < 100_000, "the limit is not kept");
     };
     let problem = refused.is_problem(507, E::StoreFull);

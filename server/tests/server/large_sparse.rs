@@ -11,8 +11,8 @@ use eigenveil_estimation::{
 use eigenveil_server::{ServerConfig, Store};
 use eigenveil_shared::{
     api::SparseSettings,
-    estimate::{Estimate, Rank},
-    mechanism::{MechanismSpec, double_cap::Seed},
+    estimate::{ComponentCount, Estimate},
+    mechanism::{Mechanism, double_cap::Seed},
     preprocess::Row,
     report::ReportId,
     study::StudyParams,
@@ -38,7 +38,7 @@ fn reports(
     count: usize,
 ) -> Vec<(ReportId, Seed)> {
     let mut rng = ChaCha8Rng::seed_from_u64(1_000 + batch);
-    let MechanismSpec::DoubleCap(cap) = params.mechanism() else {
+    let Mechanism::DoubleCap(cap) = params.mechanism() else {
         panic!("double-cap")
     };
     let one = |_| {
@@ -217,7 +217,7 @@ async fn twenty_thousand_dimensions_from_seeds_on_disk() {
         tolerance: 1e-3,
         ..SparseSettings::default()
     };
-    let k = Rank::Fixed(5);
+    let k = ComponentCount::Fixed(5);
     let estimate = Threads::available()
         .run(|| {
             let request = Request {

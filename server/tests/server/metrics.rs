@@ -85,7 +85,7 @@ async fn every_documented_metric_is_counted() {
         0
     );
     let estimates: f64 = ["done", "failed"]
-        .map(|end| format!("eigenveil_estimate_seconds_count{{outcome=\"{end}\"}}"))
+        .map(|end| format!("eigenveil_estimate_duration_seconds_count{{outcome=\"{end}\"}}"))
         .iter()
         .map(|name| value(&text, name))
         .sum();

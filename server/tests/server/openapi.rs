@@ -9,7 +9,7 @@ use axum::{
 use eigenveil_server::{openapi, store::database_path};
 use eigenveil_shared::{
     ErrorCode as E,
-    api::{CreatedAnalyst, IssuedTokens, Problem, RotatedToken, StudyDocument},
+    api::{CreateAnalystResponse, IssueTokensResponse, Problem, RotatedToken, StudyDocument},
 };
 use rusqlite::types::Value as Cell;
 use serde_json::{Value, json};
@@ -220,13 +220,13 @@ impl PopulatedServer {
         let other = server.study(3).await;
         server.count_one(&other).await;
         let path = at(&study, "/tokens");
-        let issued: IssuedTokens = server.tell(&path, json!({ "count": 1 })).await.json();
+        let issued: IssueTokensResponse = server.tell(&path, json!({ "count": 1 })).await.json();
         server.estimated(&study, json!({ "k": 1 })).await;
         let mut analysts = Vec::new();
         for study in [&study, &other, &study] {
             let wanted = json!({ "name": "somebody", "study": study.id });
             let response = server.tell("/v1/tokens", wanted).await;
-            analysts.push(response.json::<CreatedAnalyst>());
+            analysts.push(response.json::<CreateAnalystResponse>());
         }
         let revoked = analysts.pop().unwrap();
         let path = format!("/v1/tokens/{}", revoked.analyst.id);

@@ -9,7 +9,7 @@ use axum::{
 };
 use eigenveil_shared::{
     ErrorCode as E,
-    api::{CreatedAnalyst, StudyDocument},
+    api::{CreateAnalystResponse, StudyDocument},
     estimate::Estimate,
 };
 use http_body_util::BodyExt;
@@ -60,7 +60,7 @@ async fn create(
     studies.last().unwrap().document()
 }
 
-async fn analyst_token(server: &Harness, wanted: Value) -> CreatedAnalyst {
+async fn analyst_token(server: &Harness, wanted: Value) -> CreateAnalystResponse {
     server.tell("/v1/tokens", wanted).await.json()
 }
 

@@ -1,7 +1,7 @@
 //! Poisoned reports through the whole server: a batch that disagrees, a seed sent repeatedly, evenly spread poison.
 
 use eigenveil_shared::{
-    api::{ImportReceipt, StudyDocument},
+    api::{ImportResponse, StudyDocument},
     estimate::{BucketVerdict, Estimate, Feasibility},
     mechanism::double_cap::{Seed, expand},
     preprocess::Row,
@@ -136,7 +136,7 @@ async fn a_duplicate_seed_is_counted_once() {
     let other = server.study_with(cap()).await;
     send(&server, &other, &[poison.clone(), poison]).await;
     let file = server.export(&other).await;
-    let merged: ImportReceipt = server.import(Some(&repeated.id), file).await.json();
+    let merged: ImportResponse = server.import(Some(&repeated.id), file).await.json();
     assert_eq!(merged.reports, 2);
     assert_eq!(server.accepted(&repeated).await, 1_103);
     compare(&server, 1_001, 102).await;

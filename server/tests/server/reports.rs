@@ -12,7 +12,7 @@ use axum::{
 use bytes::Bytes;
 use eigenveil_shared::{
     ErrorCode as E,
-    api::{BatchReceipt, REPORT_MEDIA_TYPE},
+    api::{BatchResponse, REPORT_MEDIA_TYPE},
     codec::{self, batch_len, report_len},
     report::{Report, ReportId},
     study::Fingerprint,
@@ -57,7 +57,7 @@ async fn a_batch_counts_each_identifier_once_and_lists_rejected_reports() {
     ];
     let response = server.post_batch(&study, batch(&study, &reports)).await;
     assert_eq!(response.status, StatusCode::OK);
-    let receipt: BatchReceipt = response.json();
+    let receipt: BatchResponse = response.json();
     assert_eq!((receipt.accepted, receipt.duplicates), (2, 2));
     let refused: Vec<_> = receipt.refused.iter().map(|r| (r.index, r.code)).collect();
     assert_eq!(refused, [(2, E::MalformedReport), (4, E::PayloadNotFinite)]);

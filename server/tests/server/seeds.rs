@@ -7,7 +7,7 @@ use eigenveil_server::StudyId;
 use eigenveil_shared::{
     ErrorCode as E,
     api::{EstimateState, StudyDocument},
-    estimate::Rank,
+    estimate::ComponentCount,
     mechanism::double_cap::Seed,
     report::ReportId,
 };
@@ -116,7 +116,7 @@ async fn an_estimate_from_stored_seeds_equals_one_made_in_process() {
     let done = server.estimated(&study, json!({"k": 2})).await;
     let request = Request {
         name: "test",
-        k: Rank::Fixed(2),
+        k: ComponentCount::Fixed(2),
         sparse: None,
         memory_bytes: u64::MAX,
         stream_from: usize::MAX,

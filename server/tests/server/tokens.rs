@@ -7,7 +7,7 @@ use axum::{
 use eigenveil_server::{Environment, store::rotate_operator_token};
 use eigenveil_shared::{
     ErrorCode as E,
-    api::{AnalystList, CreatedAnalyst, RotatedToken, StudyDocument, StudyList},
+    api::{AnalystTokenList, CreateAnalystResponse, RotatedToken, StudyDocument, StudyList},
 };
 use serde_json::json;
 
@@ -24,7 +24,11 @@ async fn ask(server: &Harness, method: &str, path: &str, token: &str) -> Reply {
     server.send(request).await
 }
 
-async fn analyst(server: &Harness, name: &str, study: Option<&StudyDocument>) -> CreatedAnalyst {
+async fn analyst(
+    server: &Harness,
+    name: &str,
+    study: Option<&StudyDocument>,
+) -> CreateAnalystResponse {
     let wanted = json!({ "name": name, "study": study.map(|study| &study.id) });
     let response = server.tell("/v1/tokens", wanted).await;
     assert_eq!(response.status, 201, "{response:?}");
@@ -33,7 +37,7 @@ async fn analyst(server: &Harness, name: &str, study: Option<&StudyDocument>) ->
 }
 
 async fn listed(server: &Harness) -> Vec<String> {
-    let list: AnalystList = server.read("/v1/tokens").await.json();
+    let list: AnalystTokenList = server.read("/v1/tokens").await.json();
     list.tokens.into_iter().map(|token| token.name).collect()
 }
 

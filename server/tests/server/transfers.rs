@@ -12,7 +12,7 @@ use eigenveil_server::{
 use eigenveil_shared::{
     ErrorCode as E,
     api::{
-        ImportOutcome, ImportReceipt, REPORT_BATCH_MEDIA_TYPE, STUDY_EXPORT_MEDIA_TYPE,
+        ImportOutcome, ImportResponse, REPORT_BATCH_MEDIA_TYPE, STUDY_EXPORT_MEDIA_TYPE,
         StudyDocument, StudyState,
     },
     mechanism::PayloadKind,
@@ -76,7 +76,7 @@ async fn a_study_moves_to_another_server_unchanged() {
         let file = from.export(&study).await;
         let response = to.import(None, file.clone()).await;
         assert_eq!(response.status, StatusCode::CREATED, "{response:?}");
-        let receipt: ImportReceipt = response.json();
+        let receipt: ImportResponse = response.json();
         assert_eq!(
             (receipt.outcome, receipt.reports),
             (ImportOutcome::Created, 35)
@@ -96,7 +96,7 @@ async fn a_study_moves_to_another_server_unchanged() {
         expected.reports_accepted += 3;
         assert_eq!(to.accepted(&study).await, expected.reports_accepted);
         // The same file again changes nothing.
-        let again: ImportReceipt = to.import(None, file).await.json();
+        let again: ImportResponse = to.import(None, file).await.json();
         assert_eq!(
             (again.outcome, again.reports),
             (ImportOutcome::AlreadyImported, 0)
@@ -283,7 +283,7 @@ async fn keys_of_deleted_studies_are_never_reused() {
     for ((study, _), reports) in all.iter().zip([36, 35]) {
         assert_eq!(server.accepted(study).await, reports);
     }
-    let back: ImportReceipt = server.import(None, file).await.json();
+    let back: ImportResponse = server.import(None, file).await.json();
     assert_eq!((back.outcome, back.reports), (ImportOutcome::Created, 35));
     assert_eq!(back.study.state, StudyState::Open);
     assert_eq!(server.accepted(last).await, 35);

@@ -4,6 +4,7 @@
 //! them.
 
 mod calibration;
+mod decoding;
 pub mod discrete_gaussian;
 pub mod double_cap;
 mod gaussian;
@@ -11,16 +12,15 @@ mod noise;
 mod norm_bound;
 mod payload;
 mod randomizer;
-mod reading;
 mod spec;
 mod work;
 
 pub use calibration::Calibration;
+pub use decoding::{AuditStatistic, Decoding};
 pub use gaussian::{GaussianNoise, IsotropicGaussian, SymmetricGaussian};
 pub use noise::NoiseModel;
 pub use norm_bound::{NORM_TAIL, NormBound};
 pub(crate) use payload::check_len;
-pub use payload::{Floats, Integers, MAX_DENSE_DIMENSION, Numbers, Payload, PayloadKind};
-pub use reading::{AuditStatistic, Decoding};
-pub use spec::{DEFAULT_DELTA, MechanismKind, MechanismSpec};
-pub use work::Work;
+pub use payload::{Floats, Integers, MAX_DENSE_DIMENSION, PackedValues, Payload, PayloadKind};
+pub use spec::{DEFAULT_DELTA, Mechanism, MechanismKind};
+pub use work::SamplingCost;

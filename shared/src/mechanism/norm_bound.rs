@@ -12,7 +12,7 @@
 //! sub-Gaussian with its own σ² (Canonne, Kamath & Steinke 2020), and
 //! `E exp(λe²) = E_z E exp(√(2λ) z e) ≤ E_z exp(λσ²z²)` for a standard normal z.
 
-use super::payload::{Numbers, Payload};
+use super::payload::{PackedValues, Payload};
 use crate::{
     error::{Error, ErrorCode, Result},
     packed::{packed_index, packed_len},
@@ -27,9 +27,9 @@ const ROUNDING: f64 = 1e-6;
 /// The norm that an honest report of a dense mechanism exceeds with probability at most [`NORM_TAIL`].
 ///
 /// ```
-/// use eigenveil_shared::mechanism::{Calibration, MechanismKind, MechanismSpec};
+/// use eigenveil_shared::mechanism::{Calibration, MechanismKind, Mechanism};
 /// let kind = MechanismKind::IsotropicGaussian;
-/// let spec = MechanismSpec::derive(kind, Calibration::Analytic, 10, kind.budget(4.0, None)?)?;
+/// let spec = Mechanism::derive(kind, Calibration::Analytic, 10, kind.budget(4.0, None)?)?;
 /// let bound = spec.norm_bound(10).expect("a dense mechanism");
 /// assert!(bound.limit() > 1.0 + spec.noise_model().off_diagonal_sd());
 /// // A sum of so many reports is no longer than they are together.
@@ -85,7 +85,7 @@ impl NormBound {
         ))
     }
 
-    fn norm<N: Numbers>(&self, numbers: &N) -> f64 {
+    fn norm<N: PackedValues>(&self, numbers: &N) -> f64 {
         let numbers = numbers.bytes();
         // Sums of their own, so that the loop vectorises: every report goes through it.
         let (blocks, rest) = numbers.as_chunks::<16>();
@@ -145,7 +145,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        mechanism::{Calibration, MechanismKind, MechanismSpec},
+        mechanism::{Calibration, Mechanism, MechanismKind},
         preprocess::{Norm, bounded},
     };
 
@@ -155,9 +155,9 @@ mod tests {
         MechanismKind::DiscreteGaussian,
     ];
 
-    fn spec(kind: MechanismKind, p: usize, epsilon: f64) -> MechanismSpec {
+    fn spec(kind: MechanismKind, p: usize, epsilon: f64) -> Mechanism {
         let budget = kind.budget(epsilon, None).unwrap();
-        MechanismSpec::derive(kind, Calibration::Analytic, p, budget).unwrap()
+        Mechanism::derive(kind, Calibration::Analytic, p, budget).unwrap()
     }
 
     /// False-alarm rate: 4,500 reports at 1e-12 each, below 1e-8. The lengths that occur show that the limit is that
@@ -185,23 +185,21 @@ mod tests {
         }
     }
 
-    fn checked(payload: &[u8], spec: &MechanismSpec, p: usize) -> Result<()> {
+    fn checked(payload: &[u8], spec: &Mechanism, p: usize) -> Result<()> {
         let bound = spec.norm_bound(p).unwrap();
         bound.check(&spec.payload_kind().read(payload, payload.len())?)
     }
 
     /// The norm by the definition: in svec's coordinates, or in those of the triangle.
-    fn norm(payload: &[u8], spec: &MechanismSpec, p: usize) -> f64 {
+    fn norm(payload: &[u8], spec: &Mechanism, p: usize) -> f64 {
         let mut squared = 0.0;
         let mut numbers = payload.chunks_exact(4);
         for i in 0..p {
             for j in i..p {
                 let bytes = numbers.next().unwrap().try_into().unwrap();
                 let (value, twice) = match spec {
-                    MechanismSpec::DiscreteGaussian(_) => {
-                        (f64::from(i32::from_le_bytes(bytes)), false)
-                    }
-                    MechanismSpec::IsotropicGaussian(_) => {
+                    Mechanism::DiscreteGaussian(_) => (f64::from(i32::from_le_bytes(bytes)), false),
+                    Mechanism::IsotropicGaussian(_) => {
                         (f64::from(f32::from_le_bytes(bytes)), i != j)
                     }
                     _ => (f64::from(f32::from_le_bytes(bytes)), false),

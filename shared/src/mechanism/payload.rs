@@ -149,11 +149,11 @@ impl<B: AsRef<[u8]>> Payload<B> {
 }
 
 impl<'a> Payload<&'a [u8]> {
-    /// The same payload in other keeping: copied, or as a part of the buffer that it came in.
+    /// The same payload backed by other storage: a copy, or a slice of the buffer it arrived in.
     ///
     /// # Panics
     /// If `keep` gives other bytes back.
-    pub fn kept<B: AsRef<[u8]>>(self, keep: impl FnOnce(&'a [u8]) -> B) -> Payload<B> {
+    pub fn map_bytes<B: AsRef<[u8]>>(self, keep: impl FnOnce(&'a [u8]) -> B) -> Payload<B> {
         let same = |bytes: &'a [u8]| {
             let kept = keep(bytes);
             let held = kept.as_ref();
@@ -187,7 +187,7 @@ pub struct Floats<B>(B);
 pub struct Integers<B>(B);
 
 /// Checked numbers of either kind: the packed upper triangle, row by row.
-pub trait Numbers: Checked {
+pub trait PackedValues: Sealed {
     /// The numbers as they lie in the payload.
     fn bytes(&self) -> &[[u8; 4]];
 
@@ -200,13 +200,13 @@ pub trait Numbers: Checked {
     }
 }
 
-/// Nobody outside makes numbers that count as checked.
-pub trait Checked {}
+/// Sealed: only this module can create validated numbers.
+pub trait Sealed {}
 
-impl<B> Checked for Floats<B> {}
-impl<B> Checked for Integers<B> {}
+impl<B> Sealed for Floats<B> {}
+impl<B> Sealed for Integers<B> {}
 
-impl<B: AsRef<[u8]>> Numbers for Floats<B> {
+impl<B: AsRef<[u8]>> PackedValues for Floats<B> {
     fn bytes(&self) -> &[[u8; 4]] {
         self.0.as_ref().as_chunks().0
     }
@@ -217,7 +217,7 @@ impl<B: AsRef<[u8]>> Numbers for Floats<B> {
     }
 }
 
-impl<B: AsRef<[u8]>> Numbers for Integers<B> {
+impl<B: AsRef<[u8]>> PackedValues for Integers<B> {
     fn bytes(&self) -> &[[u8; 4]] {
         self.0.as_ref().as_chunks().0
     }

@@ -4,8 +4,8 @@ use rand::Rng;
 
 use super::{
     Calibration, GaussianNoise, NoiseModel, NormBound, PayloadKind,
+    decoding::{AuditStatistic, Decoding},
     payload::MAX_DENSE_DIMENSION,
-    reading::{AuditStatistic, Decoding},
 };
 use crate::{
     error::Result,
@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// A local randomizer with the constants that a study freezes: one bounded row in, one payload out, and what follows
-/// from the constants. Private to this crate, as the set is closed; [`MechanismSpec`](super::MechanismSpec) says in
+/// from the constants. Private to this crate, as the set is closed; [`Mechanism`](super::Mechanism) says in
 /// public what the methods are.
 pub(crate) trait LocalRandomizer: Sized {
     /// As written in JSON and on the command line.
@@ -61,13 +61,13 @@ pub(crate) trait LocalRandomizer: Sized {
     fn true_delta(&self, epsilon: f64) -> f64;
 
     /// Probability that a report changes the odds by more than e^`epsilon`.
-    fn loss_exceeds(&self, epsilon: f64) -> f64;
+    fn privacy_loss_tail(&self, epsilon: f64) -> f64;
 
     /// What floating point adds to ε at most.
     fn arithmetic_slack(&self, dimension: usize) -> f64;
 
     /// The ε that holds at this δ with what floating point adds to both.
-    fn epsilon_in_floating_point(&self, _dimension: usize, delta: f64) -> Option<f64> {
+    fn epsilon_with_rounding(&self, _dimension: usize, delta: f64) -> Option<f64> {
         self.true_epsilon(delta)
     }
 

@@ -12,7 +12,7 @@ use super::{
     discrete_gaussian::DiscreteGaussian,
     double_cap::DoubleCap,
     randomizer::LocalRandomizer,
-    work::{Counting, Work},
+    work::{Counting, SamplingCost},
 };
 use crate::{
     error::{Error, ErrorCode, Result},
@@ -35,7 +35,7 @@ macro_rules! mechanisms {
         #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
         #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
         #[serde(rename_all = "kebab-case", tag = "kind")]
-        pub enum MechanismSpec {
+        pub enum Mechanism {
             $($(#[$spec_meta])* $name($randomizer),)*
         }
 
@@ -44,32 +44,32 @@ macro_rules! mechanisms {
             pub const ALL: &'static [MechanismKind] = &[$(MechanismKind::$name,)*];
         }
 
-        impl MechanismSpec {
+        impl Mechanism {
             /// The mechanism's name.
             pub fn kind(&self) -> MechanismKind {
                 match self {
-                    $(MechanismSpec::$name(_) => MechanismKind::$name,)*
+                    $(Mechanism::$name(_) => MechanismKind::$name,)*
                 }
             }
         }
 
-        $(impl From<$randomizer> for MechanismSpec {
+        $(impl From<$randomizer> for Mechanism {
             fn from(randomizer: $randomizer) -> Self {
-                MechanismSpec::$name(randomizer)
+                Mechanism::$name(randomizer)
             }
         })*
 
         /// Evaluates an expression of the randomizer that a spec holds.
-        macro_rules! held {
+        macro_rules! dispatch_value {
             ($d spec:expr, $d randomizer:ident => $d result:expr) => {
                 match $d spec {
-                    $(MechanismSpec::$name($d randomizer) => $d result,)*
+                    $(Mechanism::$name($d randomizer) => $d result,)*
                 }
             };
         }
 
         /// Evaluates an expression of the type of randomizer that a kind names.
-        macro_rules! named {
+        macro_rules! dispatch_type {
             ($d kind:expr, $d randomizer:ident => $d result:expr) => {
                 match $d kind {
                     $(MechanismKind::$name => {
@@ -109,12 +109,12 @@ mechanisms! { $
 impl MechanismKind {
     /// The name as written on the wire and on the command line.
     pub const fn as_str(self) -> &'static str {
-        named!(self, R => <R as LocalRandomizer>::NAME)
+        dispatch_type!(self, R => <R as LocalRandomizer>::NAME)
     }
 
     /// Its number in canonical study parameters (`docs/protocol.md`).
     pub(crate) const fn number(self) -> u8 {
-        named!(self, R => <R as LocalRandomizer>::NUMBER)
+        dispatch_type!(self, R => <R as LocalRandomizer>::NUMBER)
     }
 
     /// The mechanism with this number.
@@ -125,17 +125,17 @@ impl MechanismKind {
 
     /// Whether it promises δ = 0.
     pub const fn is_pure(self) -> bool {
-        named!(self, R => <R as LocalRandomizer>::PURE)
+        dispatch_type!(self, R => <R as LocalRandomizer>::PURE)
     }
 
     /// Whether its noise is a continuous Gaussian with a choice of calibration.
     pub const fn is_calibrated(self) -> bool {
-        named!(self, R => <R as LocalRandomizer>::CALIBRATED)
+        dispatch_type!(self, R => <R as LocalRandomizer>::CALIBRATED)
     }
 
     /// Largest dimension of its reports.
     pub const fn max_dimension(self) -> usize {
-        named!(self, R => <R as LocalRandomizer>::MAX_DIMENSION)
+        dispatch_type!(self, R => <R as LocalRandomizer>::MAX_DIMENSION)
     }
 
     /// The budget for this ε: pure where the mechanism is, otherwise with this δ or [`DEFAULT_DELTA`].
@@ -193,7 +193,7 @@ impl std::str::FromStr for MechanismKind {
     }
 }
 
-impl MechanismSpec {
+impl Mechanism {
     /// Derives the constants for reports of this dimension and this budget.
     ///
     /// # Errors
@@ -221,7 +221,7 @@ impl MechanismSpec {
             ));
         }
         Ok(
-            named!(kind, R => <R as LocalRandomizer>::derive(calibration, dimension, budget)?.into()),
+            dispatch_type!(kind, R => <R as LocalRandomizer>::derive(calibration, dimension, budget)?.into()),
         )
     }
 
@@ -234,7 +234,7 @@ impl MechanismSpec {
         epsilon: f64,
         constants: &[f64],
     ) -> Option<Self> {
-        named!(kind, R => {
+        dispatch_type!(kind, R => {
             let read = <R as LocalRandomizer>::from_constants;
             Some(read(calibration, dimension, epsilon, constants)?.into())
         })
@@ -242,7 +242,7 @@ impl MechanismSpec {
 
     /// The frozen constants in the order of `docs/protocol.md`.
     pub(crate) fn constants(&self) -> Vec<f64> {
-        held!(self, held => LocalRandomizer::constants(held))
+        dispatch_value!(self, held => LocalRandomizer::constants(held))
     }
 
     /// Checks, on the device too, that the constants give what the study claims: a server cannot
@@ -254,14 +254,14 @@ impl MechanismSpec {
     /// more than a hundredth to ε ([`arithmetic_slack`](Self::arithmetic_slack)).
     pub fn check(&self, dimension: usize, budget: Budget) -> Result<()> {
         budget.check_study_limit()?;
-        held!(self, held => LocalRandomizer::check(held, dimension, budget))
+        dispatch_value!(self, held => LocalRandomizer::check(held, dimension, budget))
     }
 
     /// What computing in floating point adds at most to ε of one report of this dimension, beside the guarantee
     /// of the real-number mechanism: 2⁻²⁰ for `double-cap`, d·2⁻³⁵ or a little more for the
     /// Gaussian mechanisms (whose δ also grows by half that share), 0 for the discrete one.
     pub fn arithmetic_slack(&self, dimension: usize) -> f64 {
-        held!(self, held => LocalRandomizer::arithmetic_slack(held, dimension))
+        dispatch_value!(self, held => LocalRandomizer::arithmetic_slack(held, dimension))
     }
 
     /// How the noise was chosen, where there is a choice.
@@ -271,7 +271,7 @@ impl MechanismSpec {
 
     /// The noise of a mechanism whose noise is a continuous Gaussian by construction.
     pub fn gaussian_noise(&self) -> Option<GaussianNoise> {
-        held!(self, held => LocalRandomizer::gaussian_noise(held))
+        dispatch_value!(self, held => LocalRandomizer::gaussian_noise(held))
     }
 
     /// What one report satisfies, for composing it with others: what holds, not what is claimed.
@@ -279,36 +279,36 @@ impl MechanismSpec {
     /// # Errors
     /// `invalid-mechanism` for constants that were never checked.
     pub fn guarantee(&self) -> Result<Guarantee> {
-        held!(self, held => LocalRandomizer::guarantee(held))
+        dispatch_value!(self, held => LocalRandomizer::guarantee(held))
     }
 
     /// The smallest ε that really holds at this δ, rounded up; `None` when none does.
     pub fn true_epsilon(&self, delta: f64) -> Option<f64> {
-        held!(self, held => LocalRandomizer::true_epsilon(held, delta))
+        dispatch_value!(self, held => LocalRandomizer::true_epsilon(held, delta))
     }
 
     /// The smallest δ that really holds at the claimed ε, rounded up. For `double-cap` the claim is
     /// understood as ε + 2⁻²⁰, and δ is 0.
     pub fn true_delta(&self, epsilon: f64) -> f64 {
-        held!(self, held => LocalRandomizer::true_delta(held, epsilon))
+        dispatch_value!(self, held => LocalRandomizer::true_delta(held, epsilon))
     }
 
     /// Probability that one report changes the odds between the worst pair of rows by more than e^`epsilon`, one
-    /// way or the other ([`loss_exceeds`](crate::privacy::gaussian::loss_exceeds)); 0 for a pure mechanism at its ε.
+    /// way or the other ([`privacy_loss_tail`](crate::privacy::gaussian::privacy_loss_tail)); 0 for a pure mechanism at its ε.
     /// It is larger than δ.
-    pub fn loss_exceeds(&self, epsilon: f64) -> f64 {
-        held!(self, held => LocalRandomizer::loss_exceeds(held, epsilon))
+    pub fn privacy_loss_tail(&self, epsilon: f64) -> f64 {
+        dispatch_value!(self, held => LocalRandomizer::privacy_loss_tail(held, epsilon))
     }
 
     /// The ε that holds at this δ for reports of this dimension, with what floating point adds to both; `None` when none
     /// does.
-    pub fn epsilon_in_floating_point(&self, dimension: usize, delta: f64) -> Option<f64> {
-        held!(self, held => LocalRandomizer::epsilon_in_floating_point(held, dimension, delta))
+    pub fn epsilon_with_rounding(&self, dimension: usize, delta: f64) -> Option<f64> {
+        dispatch_value!(self, held => LocalRandomizer::epsilon_with_rounding(held, dimension, delta))
     }
 
     /// What the proof takes for granted, and what floating point adds to ε: a sentence or two for participants.
     pub fn assumption(&self, dimension: usize) -> String {
-        held!(self, held => LocalRandomizer::assumption(held, dimension))
+        dispatch_value!(self, held => LocalRandomizer::assumption(held, dimension))
     }
 
     /// Perturbs one row for release; the guarantee is the mechanism's own, under replacement of the row.
@@ -318,16 +318,16 @@ impl MechanismSpec {
     ///
     /// # Errors
     /// `randomness-unavailable` when the operating system gives no randomness.
-    pub fn release(&self, row: &BoundedRow) -> Result<Vec<u8>> {
-        Ok(self.release_counted(row)?.0)
+    pub fn perturb(&self, row: &BoundedRow) -> Result<Vec<u8>> {
+        Ok(self.perturb_measured(row)?.0)
     }
 
-    /// The release and what it took, **for the audit**: [`release`](Self::release) is its first half. The
-    /// work is to leave no device.
+    /// Like [`perturb`](Self::perturb), and also returns what someone timing the device could see. **For the audit
+    /// only**: it must never leave a device.
     ///
     /// # Errors
-    /// As [`release`](Self::release).
-    pub fn release_counted(&self, row: &BoundedRow) -> Result<(Vec<u8>, Work)> {
+    /// As [`perturb`](Self::perturb).
+    pub fn perturb_measured(&self, row: &BoundedRow) -> Result<(Vec<u8>, SamplingCost)> {
         let mut generator = ChaCha20Rng::try_from_rng(&mut SysRng).map_err(|error| {
             Error::new(
                 ErrorCode::RandomnessUnavailable,
@@ -336,26 +336,26 @@ impl MechanismSpec {
                 ),
             )
         })?;
-        Ok(self.perturb_counted(row, &mut generator))
+        Ok(self.perturb_with_measured(row, &mut generator))
     }
 
     /// Perturbs one row with the caller's generator, **for simulation only**: reproducible noise
     /// protects nobody. The device SDK never calls this.
     pub fn perturb_with<R: Rng + ?Sized>(&self, row: &BoundedRow, rng: &mut R) -> Vec<u8> {
-        self.perturb_counted(row, rng).0
+        self.perturb_with_measured(row, rng).0
     }
 
     /// As [`perturb_with`](Self::perturb_with), with what it took.
-    pub fn perturb_counted<R: Rng + ?Sized>(
+    pub fn perturb_with_measured<R: Rng + ?Sized>(
         &self,
         row: &BoundedRow,
         rng: &mut R,
-    ) -> (Vec<u8>, Work) {
+    ) -> (Vec<u8>, SamplingCost) {
         let mut counting = Counting::new(rng);
         let (payload, tries) =
-            held!(self, held => LocalRandomizer::perturb(held, row, &mut counting));
+            dispatch_value!(self, held => LocalRandomizer::perturb(held, row, &mut counting));
         let words = counting.words();
-        (payload, Work { tries, words })
+        (payload, SamplingCost { tries, words })
     }
 
     /// Tries that a report takes on average, the same for every row; `None` for a mechanism that makes one.
@@ -373,32 +373,32 @@ impl MechanismSpec {
 
     /// What a payload is made of.
     pub fn payload_kind(&self) -> PayloadKind {
-        held!(self, held => LocalRandomizer::payload_kind(held))
+        dispatch_value!(self, held => LocalRandomizer::payload_kind(held))
     }
 
     /// The norm test for reports of this dimension; `None` for `double-cap`, whose every payload is a report.
     pub fn norm_bound(&self, dimension: usize) -> Option<NormBound> {
-        held!(self, held => LocalRandomizer::norm_bound(held, dimension))
+        dispatch_value!(self, held => LocalRandomizer::norm_bound(held, dimension))
     }
 
     /// The most that exchanging one report for another can change `n` times the moment, in spectral norm: for numbers,
     /// what the longest reports that the norm test lets through can do.
     pub fn report_influence(&self, dimension: usize) -> f64 {
-        held!(self, held => LocalRandomizer::report_influence(held, dimension))
+        dispatch_value!(self, held => LocalRandomizer::report_influence(held, dimension))
     }
 
     /// How a payload becomes an estimate of `xxᵀ`.
     pub fn decoding(&self) -> Decoding {
-        held!(self, held => LocalRandomizer::decoding(held))
+        dispatch_value!(self, held => LocalRandomizer::decoding(held))
     }
 
     /// The noise of one decoded report.
     pub fn noise_model(&self) -> NoiseModel {
-        held!(self, held => LocalRandomizer::noise_model(held))
+        dispatch_value!(self, held => LocalRandomizer::noise_model(held))
     }
 
     /// What the audit reduces a report to.
     pub fn audit_statistic(&self) -> AuditStatistic {
-        held!(self, held => LocalRandomizer::audit_statistic(held))
+        dispatch_value!(self, held => LocalRandomizer::audit_statistic(held))
     }
 }

@@ -6,7 +6,7 @@ use rand::{Rng, TryRng};
 
 /// What somebody who times a device can see of one perturbation: **for the audit only**. It leaves no device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Work {
+pub struct SamplingCost {
     /// Tries until one was accepted; 1 for a mechanism that does not try.
     pub tries: u64,
     /// 64-bit words asked of the generator, a part of one counted as one.

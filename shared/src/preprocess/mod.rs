@@ -190,7 +190,7 @@ impl Preprocessing {
                 return Err(Error::new(
                     ErrorCode::InvalidName,
                     format!(
-                        "the name of feature {number} has {} bytes; it needs 1 to {MAX_FEATURE_NAME} printable ones, not all of them blank",
+                        "the name of feature {number} has {} bytes; it must be one line of 1 to {MAX_FEATURE_NAME} bytes of printable text, not only spaces",
                         name.len()
                     ),
                 ));
@@ -230,7 +230,7 @@ impl Preprocessing {
     /// The checked preprocessor.
     pub fn preprocessor(&self) -> Result<Preprocessor<'_>> {
         self.check()?;
-        Ok(Preprocessor::of_checked(self))
+        Ok(Preprocessor::from_checked(self))
     }
 }
 

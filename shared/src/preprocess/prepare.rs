@@ -29,7 +29,7 @@ pub struct Preprocessor<'a> {
 
 impl<'a> Preprocessor<'a> {
     /// A preprocessor of constants that were checked before (by [`crate::study::StudyParams`]).
-    pub(crate) fn of_checked(constants: &'a Preprocessing) -> Self {
+    pub(crate) fn from_checked(constants: &'a Preprocessing) -> Self {
         Self { constants }
     }
 
@@ -54,7 +54,7 @@ impl<'a> Preprocessor<'a> {
     /// # Errors
     /// `wrong-dimension` only: that depends on the program, not on the values.
     pub fn prepare(&self, row: &Row) -> Result<BoundedRow> {
-        Ok(self.append_constant(self.bring_into_ball(row)?.0))
+        Ok(self.append_constant(self.bound_to_unit_ball(row)?.0))
     }
 
     /// As [`prepare`](Self::prepare), with the reason beside a row that became the zero row: `row-not-finite`,
@@ -62,8 +62,8 @@ impl<'a> Preprocessor<'a> {
     ///
     /// # Errors
     /// As [`prepare`](Self::prepare).
-    pub fn prepare_with_notice(&self, row: &Row) -> Result<(BoundedRow, Option<Error>)> {
-        let (x, unusable) = self.bring_into_ball(row)?;
+    pub fn prepare_with_warning(&self, row: &Row) -> Result<(BoundedRow, Option<Error>)> {
+        let (x, unusable) = self.bound_to_unit_ball(row)?;
         Ok((self.append_constant(x), unusable.map(Unusable::reason)))
     }
 
@@ -74,8 +74,8 @@ impl<'a> Preprocessor<'a> {
     /// `wrong-dimension`, `row-not-finite`, `row-outside-ball` under [`Norm::Require`]. No error holds a value of
     /// the row.
     pub fn prepare_features(&self, row: &Row) -> Result<FeatureRow> {
-        match self.bring_into_ball(row)? {
-            (x, None) => Ok(FeatureRow::proved(x)),
+        match self.bound_to_unit_ball(row)? {
+            (x, None) => Ok(FeatureRow::new_unchecked(x)),
             (_, Some(unusable)) => Err(unusable.reason()),
         }
     }
@@ -95,11 +95,11 @@ impl<'a> Preprocessor<'a> {
     }
 
     /// The features in the unit ball, with room for one value more; zeros where the row is unusable.
-    fn bring_into_ball(&self, row: &Row) -> Result<(Vec<f64>, Option<Unusable>)> {
+    fn bound_to_unit_ball(&self, row: &Row) -> Result<(Vec<f64>, Option<Unusable>)> {
         self.check_dimension(row)?;
         let mut x = Vec::with_capacity(self.constants.report_dimension());
         x.extend_from_slice(row.values());
-        let unusable = Arch::new().dispatch(Shrink {
+        let unusable = Arch::new().dispatch(ScaleInPlace {
             constants: self.constants,
             x: &mut x,
         });
@@ -115,9 +115,9 @@ impl<'a> Preprocessor<'a> {
             for value in &mut x {
                 *value = flush(*value / divisor, MIN_ENTRY);
             }
-            shorten_to_one(&mut x);
+            clip_to_unit_norm(&mut x);
         }
-        BoundedRow::proved(x)
+        BoundedRow::new_unchecked(x)
     }
 
     fn check_dimension(&self, row: &Row) -> Result<()> {
@@ -136,17 +136,17 @@ impl<'a> Preprocessor<'a> {
 }
 
 /// Raw features to features in the unit ball, in place, in the widest registers there are.
-struct Shrink<'a> {
+struct ScaleInPlace<'a> {
     constants: &'a Preprocessing,
     x: &'a mut [f64],
 }
 
-impl WithSimd for Shrink<'_> {
+impl WithSimd for ScaleInPlace<'_> {
     type Output = Option<Unusable>;
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) -> Option<Unusable> {
-        let Shrink { constants, x } = self;
+        let ScaleInPlace { constants, x } = self;
         let (smallest, largest) = (*VALUE_RANGE.start(), *VALUE_RANGE.end());
         let finite = x.iter().fold(true, |all, v| all & (v.abs() <= largest));
         let keep = mask(finite);
@@ -176,7 +176,7 @@ impl WithSimd for Shrink<'_> {
         for value in &mut *x {
             *value = flush(masked(*value / divisor, keep), MIN_ENTRY);
         }
-        shorten_to_one(x);
+        clip_to_unit_norm(x);
 
         match (finite, constants.norm) {
             (false, _) => Some(Unusable::NotFinite),
@@ -222,7 +222,7 @@ fn norm(x: &[f64]) -> f64 {
 /// The proof that the stored numbers have length at most one: rounding may leave it an ulp above. Dropping what
 /// has become tiny only shortens.
 #[inline(always)]
-fn shorten_to_one(x: &mut [f64]) {
+fn clip_to_unit_norm(x: &mut [f64]) {
     let length = norm(x);
     let over = mask(length > 1.0);
     let divisor = masked(length * (1.0 + 4.0 * f64::EPSILON), over) + masked(1.0, !over);
@@ -265,10 +265,10 @@ mod tests {
     fn prepare(constants: &Preprocessing, values: &[f64]) -> (BoundedRow, Option<ErrorCode>) {
         let preprocessor = constants.preprocessor().unwrap();
         let row = Row::new(values.to_vec());
-        let (bounded, notice) = preprocessor.prepare_with_notice(&row).unwrap();
+        let (bounded, local_warning) = preprocessor.prepare_with_warning(&row).unwrap();
         assert_eq!(preprocessor.prepare(&row).unwrap(), bounded);
         let strict = preprocessor.prepare_features(&row);
-        let code = notice.map(|notice| notice.code());
+        let code = local_warning.map(|notice| notice.code());
         assert_eq!(strict.as_ref().err().map(Error::code), code);
         if let (Ok(strict), None) = (strict, constants.centring) {
             assert_eq!(strict.as_slice(), bounded.as_slice());
@@ -374,7 +374,7 @@ mod tests {
         let row = Row::new(vec![1.0]);
         for error in [
             preprocessor.prepare(&row).unwrap_err(),
-            preprocessor.prepare_with_notice(&row).unwrap_err(),
+            preprocessor.prepare_with_warning(&row).unwrap_err(),
         ] {
             assert_eq!(error.code(), ErrorCode::WrongDimension);
         }

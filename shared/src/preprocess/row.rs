@@ -32,7 +32,7 @@ impl From<Vec<f64>> for Row {
 pub struct BoundedRow(Vec<f64>);
 
 impl BoundedRow {
-    pub(super) fn proved(values: Vec<f64>) -> Self {
+    pub(super) fn new_unchecked(values: Vec<f64>) -> Self {
         Self(values)
     }
 
@@ -53,14 +53,14 @@ impl BoundedRow {
 /// ```compile_fail
 /// # use eigenveil_shared::{preprocess::Row, study::StudyParams};
 /// fn send(params: &StudyParams, row: &Row) -> eigenveil_shared::Result<Vec<u8>> {
-///     params.mechanism().release(&params.preprocessor().prepare_features(row)?)
+///     params.mechanism().perturb(&params.preprocessor().prepare_features(row)?)
 /// }
 /// ```
 #[derive(Clone, PartialEq)]
 pub struct FeatureRow(Vec<f64>);
 
 impl FeatureRow {
-    pub(super) fn proved(values: Vec<f64>) -> Self {
+    pub(super) fn new_unchecked(values: Vec<f64>) -> Self {
         Self(values)
     }
 

@@ -100,10 +100,10 @@ impl Budget {
 /// A δ as people read it: 0, or 1e-6.
 ///
 /// ```
-/// use eigenveil_shared::privacy::delta_text;
-/// assert_eq!((delta_text(0.0), delta_text(1e-6)), ("0".to_owned(), "1e-6".to_owned()));
+/// use eigenveil_shared::privacy::format_delta;
+/// assert_eq!((format_delta(0.0), format_delta(1e-6)), ("0".to_owned(), "1e-6".to_owned()));
 /// ```
-pub fn delta_text(delta: f64) -> String {
+pub fn format_delta(delta: f64) -> String {
     if delta == 0.0 {
         "0".to_owned()
     } else {

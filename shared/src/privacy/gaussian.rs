@@ -109,11 +109,11 @@ pub fn true_epsilon(sigma: f64, sensitivity: f64, delta: f64) -> Option<f64> {
 /// ```
 /// use eigenveil_shared::privacy::{Budget, gaussian};
 /// let sigma = gaussian::analytic_sigma(Budget::approximate(1.0, 1e-6)?, gaussian::SENSITIVITY)?;
-/// let exceeded = gaussian::loss_exceeds(sigma, gaussian::SENSITIVITY, 1.0);
+/// let exceeded = gaussian::privacy_loss_tail(sigma, gaussian::SENSITIVITY, 1.0);
 /// assert!(exceeded > 2.7e-5 && exceeded < 2.8e-5);
 /// # Ok::<(), eigenveil_shared::Error>(())
 /// ```
-pub fn loss_exceeds(sigma: f64, sensitivity: f64, epsilon: f64) -> f64 {
+pub fn privacy_loss_tail(sigma: f64, sensitivity: f64, epsilon: f64) -> f64 {
     let mu = sensitivity / sigma;
     if !is_positive_finite(mu) || epsilon.is_nan() {
         return 1.0;
@@ -255,7 +255,8 @@ mod tests {
                     (mu * z - 0.5 * mu * mu).abs() > epsilon
                 })
                 .count() as f64;
-            let expected = loss_exceeds(SENSITIVITY / mu, SENSITIVITY, epsilon) * f64::from(draws);
+            let expected =
+                privacy_loss_tail(SENSITIVITY / mu, SENSITIVITY, epsilon) * f64::from(draws);
             assert!(
                 (beyond - expected).abs() < 5.0 * expected.sqrt(),
                 "{mu}: {beyond}, {expected}"

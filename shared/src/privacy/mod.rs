@@ -8,7 +8,7 @@ mod rounded;
 pub(crate) mod search;
 mod statement;
 
-pub use budget::{Budget, MAX_EPSILON, WARN_EPSILON, delta_text};
-pub use rounded::{epsilon_text, rounded_up};
+pub use budget::{Budget, MAX_EPSILON, WARN_EPSILON, format_delta};
+pub use rounded::{format_epsilon, format_rounded_up};
 pub use search::smallest_epsilon;
 pub use statement::{PrivacyStatement, delta_warning, epsilon_warning};

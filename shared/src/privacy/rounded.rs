@@ -1,7 +1,7 @@
 //! Numbers in words, rounded against us.
 
 /// A positive finite number with so many significant digits (up to 15), never less than it is.
-pub fn rounded_up(value: f64, digits: u8) -> String {
+pub fn format_rounded_up(value: f64, digits: u8) -> String {
     let places = usize::from(digits.saturating_sub(1));
     let nearest = format!("{value:.places$e}");
     if nearest.parse::<f64>().is_ok_and(|shown| shown >= value) {
@@ -13,7 +13,7 @@ pub fn rounded_up(value: f64, digits: u8) -> String {
 }
 
 /// ε with so many decimals, never less than it is.
-pub fn epsilon_text(epsilon: f64, decimals: usize) -> String {
+pub fn format_epsilon(epsilon: f64, decimals: usize) -> String {
     let nearest = format!("{epsilon:.decimals$}");
     if nearest.parse::<f64>().is_ok_and(|shown| shown >= epsilon) {
         return nearest;
@@ -36,8 +36,8 @@ mod tests {
             (15.99995, "16.0000"),
             (1e-9, "0.0001"),
         ] {
-            assert_eq!(epsilon_text(epsilon, 4), shown);
-            let six: f64 = epsilon_text(epsilon, 6).parse().unwrap();
+            assert_eq!(format_epsilon(epsilon, 4), shown);
+            let six: f64 = format_epsilon(epsilon, 6).parse().unwrap();
             assert!(six >= epsilon && six < epsilon + 1.1e-6);
         }
     }
@@ -55,7 +55,7 @@ mod tests {
             0.05,
         ] {
             for digits in [1, 2, 5] {
-                let shown: f64 = rounded_up(value, digits).parse().unwrap();
+                let shown: f64 = format_rounded_up(value, digits).parse().unwrap();
                 let unit = 10.0_f64.powi(1 - i32::from(digits)).max(5e-324 / value);
                 assert!(shown >= value, "{value:e}: {shown:e}");
                 assert!(

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{WARN_EPSILON, epsilon_text, rounded_up};
+use super::{WARN_EPSILON, format_epsilon, format_rounded_up};
 use crate::{
     codec,
     mechanism::{Calibration, MechanismKind},
@@ -50,15 +50,15 @@ impl PrivacyStatement {
         let mechanism = params.mechanism();
         let true_delta = mechanism.true_delta(epsilon);
         let slack = mechanism.arithmetic_slack(params.report_dimension());
-        let true_epsilon = mechanism.epsilon_in_floating_point(params.report_dimension(), delta);
+        let true_epsilon = mechanism.epsilon_with_rounding(params.report_dimension(), delta);
         let claim_holds = true_delta <= delta;
         let mut cautions = Vec::new();
         if !claim_holds {
             cautions.push(match true_epsilon {
                 Some(real) => format!(
                     "The noise is the one printed in the paper. It is smaller than this epsilon and delta need: what really holds is ({}, {delta:e}), or ({epsilon}, {}).",
-                    epsilon_text(real, 4),
-                    rounded_up(true_delta, 2)
+                    format_epsilon(real, 4),
+                    format_rounded_up(true_delta, 2)
                 ),
                 None => format!(
                     "The noise is far smaller than this epsilon and delta need: no epsilon holds at delta {delta:e}."
@@ -73,7 +73,7 @@ impl PrivacyStatement {
             Some(real) => real,
             None => f64::INFINITY,
         };
-        let exceeded = mechanism.loss_exceeds(loss) * (1.0 + slack);
+        let exceeded = mechanism.privacy_loss_tail(loss) * (1.0 + slack);
         Self {
             mechanism: mechanism.kind(),
             calibration: mechanism.calibration(),
@@ -119,12 +119,15 @@ fn sentence(epsilon: f64, exceeded: f64) -> String {
     } else if factor < 1e6 {
         format!("a factor of at most {:.0}", factor.ceil())
     } else if factor.is_finite() {
-        format!("a factor of at most {}", rounded_up(factor, 2))
+        format!("a factor of at most {}", format_rounded_up(factor, 2))
     } else {
         "any factor".to_owned()
     };
     let exception = if exceeded > 0.0 && factor.is_finite() {
-        format!(", except with probability {}", rounded_up(exceeded, 2))
+        format!(
+            ", except with probability {}",
+            format_rounded_up(exceeded, 2)
+        )
     } else {
         String::new()
     };

@@ -59,7 +59,7 @@ fn params() -> StudyParams {
 }
 
 fn shape() -> ReportFormat {
-    ReportFormat::of_no_study(Fingerprint([0xab; 32]), PayloadKind::Floats, 12)
+    ReportFormat::without_params(Fingerprint([0xab; 32]), PayloadKind::Floats, 12)
 }
 
 fn id(last: u8) -> ReportId {
@@ -219,7 +219,7 @@ fn integers_beyond_the_bound_are_refused() {
     let params = discrete_gaussian_params();
     // The norm test is stricter at small dimensions; this is about the range of each number.
     let form = ReportFormat::new(&params).payload_kind();
-    let shape = ReportFormat::of_no_study(params.fingerprint(), form, params.payload_len());
+    let shape = ReportFormat::without_params(params.fingerprint(), form, params.payload_len());
     let PayloadKind::Integers { bound } = form else {
         panic!("{form:?}")
     };
@@ -243,7 +243,7 @@ fn integers_beyond_the_bound_are_refused() {
 
 #[test]
 fn one_report_of_double_cap() {
-    let shape = ReportFormat::of_no_study(Fingerprint([0xab; 32]), PayloadKind::Seed, 16);
+    let shape = ReportFormat::without_params(Fingerprint([0xab; 32]), PayloadKind::Seed, 16);
     let seed: Vec<u8> = (0..16).collect();
     let report = Report {
         id: id(3),
@@ -329,10 +329,10 @@ fn token(first: u8) -> ParticipantToken {
 
 #[test]
 fn one_report_with_its_token() {
-    let ours = enrolment::with_token(&token(0xc0), &codec::encode_report(&report()));
+    let ours = enrolment::encode_enrolled_report(&token(0xc0), &codec::encode_report(&report()));
     let golden = golden_as_ours("enrolled_report.hex", &ours);
     let read = |bytes: &[u8]| {
-        let (token, report) = enrolment::split_token(bytes)?;
+        let (token, report) = enrolment::decode_enrolled_report(bytes)?;
         codec::decode_report(report, &shape()).map(|report| (token, report.id()))
     };
     assert_eq!(read(&golden).unwrap(), (token(0xc0), id(1)));
@@ -351,11 +351,11 @@ fn one_report_with_its_token() {
 fn a_batch_with_its_tokens() {
     let batch = batch_of(&payload(), &[0; 12]);
     let tokens = [token(0xc0), token(0xe0)];
-    let ours = enrolment::with_tokens(&tokens.each_ref(), &batch);
+    let ours = enrolment::encode_enrolled_batch(&tokens.each_ref(), &batch);
     let golden = golden_as_ours("enrolled_batch.hex", &ours);
     assert_eq!(golden.len(), enrolment::tokens_len(2) + batch.len());
     let read = |bytes: &[u8]| {
-        let (tokens, batch) = enrolment::split_tokens(bytes)?;
+        let (tokens, batch) = enrolment::decode_enrolled_batch(bytes)?;
         let reports = codec::decode_batch(batch, &shape())?;
         Ok::<_, eigenveil_shared::Error>((tokens.collect::<Vec<_>>(), reports.len()))
     };

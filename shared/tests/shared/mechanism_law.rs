@@ -4,7 +4,7 @@
 //! in the file, so a correct program fails for one choice of seeds in about 10,000.
 
 use eigenveil_shared::{
-    mechanism::{Calibration, MechanismKind, MechanismSpec, NoiseModel},
+    mechanism::{Calibration, Mechanism, MechanismKind, NoiseModel},
     packed::packed_index,
     preprocess::{BoundedRow, Norm, Preprocessing, Row},
     privacy::Budget,
@@ -24,16 +24,16 @@ const GAUSSIAN: [MechanismKind; 2] = [
 ];
 const DENSE: [MechanismKind; 3] = [GAUSSIAN[0], GAUSSIAN[1], MechanismKind::DiscreteGaussian];
 
-fn spec(kind: MechanismKind, calibration: Calibration) -> MechanismSpec {
+fn spec(kind: MechanismKind, calibration: Calibration) -> Mechanism {
     derive(kind, calibration, 1e-6)
 }
 
-fn derive(kind: MechanismKind, calibration: Calibration, delta: f64) -> MechanismSpec {
+fn derive(kind: MechanismKind, calibration: Calibration, delta: f64) -> Mechanism {
     let budget = Budget::approximate(2.0, delta).unwrap();
-    MechanismSpec::derive(kind, calibration, P, budget).unwrap()
+    Mechanism::derive(kind, calibration, P, budget).unwrap()
 }
 
-fn sigma(spec: &MechanismSpec) -> f64 {
+fn sigma(spec: &Mechanism) -> f64 {
     spec.gaussian_noise().unwrap().sigma()
 }
 
@@ -54,7 +54,7 @@ fn decode(payload: &[u8]) -> Vec<f64> {
 }
 
 /// On the diagonal and off it, as stated.
-fn standard_deviations(spec: &MechanismSpec) -> [f64; 2] {
+fn standard_deviations(spec: &Mechanism) -> [f64; 2] {
     match spec.noise_model() {
         NoiseModel::Gaussian {
             off_diagonal_sd,
@@ -65,7 +65,7 @@ fn standard_deviations(spec: &MechanismSpec) -> [f64; 2] {
 }
 
 /// The noise of one report of the row, entry by entry, in units of its stated standard deviation.
-fn noise(spec: &MechanismSpec, row: &BoundedRow, rng: &mut ChaCha20Rng) -> Vec<f64> {
+fn noise(spec: &Mechanism, row: &BoundedRow, rng: &mut ChaCha20Rng) -> Vec<f64> {
     let payload = spec.perturb_with(row, rng);
     let [diagonal_sd, off_diagonal_sd] = standard_deviations(spec);
     let (x, mut noise) = (row.as_slice(), vec![0.0; LEN]);
@@ -74,7 +74,7 @@ fn noise(spec: &MechanismSpec, row: &BoundedRow, rng: &mut ChaCha20Rng) -> Vec<f
             let at = packed_index(P, i, j);
             let bytes: [u8; 4] = payload[4 * at..4 * at + 4].try_into().unwrap();
             let entry = match spec {
-                MechanismSpec::DiscreteGaussian(discrete) => {
+                Mechanism::DiscreteGaussian(discrete) => {
                     let parameters = discrete.parameters();
                     let steps = f64::from(i32::from_le_bytes(bytes));
                     match i == j {
@@ -190,7 +190,7 @@ fn releases_differ_every_time() {
     ))
     .unwrap();
     let releases: std::collections::HashSet<Vec<u8>> = (0..100)
-        .map(|_| params.mechanism().release(&row()).unwrap())
+        .map(|_| params.mechanism().perturb(&row()).unwrap())
         .collect();
     assert_eq!(releases.len(), 100);
 }

@@ -1,7 +1,7 @@
 //! Agreement with the values computed independently (`shared/tests/vectors/reference.json`).
 
 use eigenveil_shared::{
-    mechanism::{Calibration, MechanismKind, MechanismSpec, double_cap::DoubleCapParameters},
+    mechanism::{Calibration, Mechanism, MechanismKind, double_cap::DoubleCapParameters},
     privacy::{
         Budget,
         gaussian::{SENSITIVITY, analytic_sigma, as_published_sigma, true_delta, true_epsilon},
@@ -51,7 +51,7 @@ fn gaussian_calibration_agrees_to_1e_9() {
             MechanismKind::SymmetricGaussian,
             MechanismKind::IsotropicGaussian,
         ] {
-            let spec = MechanismSpec::derive(kind, Calibration::Analytic, 40, budget).unwrap();
+            let spec = Mechanism::derive(kind, Calibration::Analytic, 40, budget).unwrap();
             let sigma = spec.gaussian_noise().unwrap().sigma();
             close("mechanism", sigma, number("sigma_analytic"));
         }
@@ -78,7 +78,7 @@ fn double_cap_constants_agree() {
                 number("cap_probability"),
                 1e-6,
             ),
-            ("gain", ours.gain, number("gain_m"), 1e-9),
+            ("signal", ours.signal, number("gain_m"), 1e-9),
             ("scale", ours.scale, number("scale_c"), 1e-9),
             ("variance", variance, number("offdiag_variance"), 1e-9),
             (

@@ -62,12 +62,12 @@ async fn tokens_are_spent_once_although_responses_are_lost() {
     let client = StudyClient::new(&proxy.url).unwrap();
     let study = client.fetch_study(&id).await.unwrap();
     assert!(study.needs_tokens());
-    let participant = study.participant();
-    let mut outbox = Outbox::open(folder.path().join("outbox"), study.binding()).unwrap();
+    let reporter = study.reporter();
+    let mut outbox = Outbox::open(folder.path().join("outbox"), study.study_ref()).unwrap();
     let reports: Vec<_> = (0..PARTICIPANTS)
         .map(|number| {
             let row = (0..8).map(|j| ((number * 7 + j * 3) % 11) as f64).collect();
-            (number, participant.report(&Row::new(row)).unwrap())
+            (number, reporter.report(&Row::new(row)).unwrap())
         })
         .collect();
     outbox
@@ -90,7 +90,7 @@ async fn tokens_are_spent_once_although_responses_are_lost() {
     let failure = single.drain(&mut outbox, |_| {}).await.unwrap_err();
     assert_eq!(failure.error.code(), Some(ErrorCode::TokenRequired));
     let half = (0..PARTICIPANTS / 2).zip(&tokens);
-    assert_eq!(outbox.assign_tokens(half).unwrap(), tokens.len() / 2);
+    assert_eq!(outbox.set_tokens(half).unwrap(), tokens.len() / 2);
     let failure = single.drain(&mut outbox, |_| {}).await.unwrap_err();
     assert_eq!(failure.error.code(), Some(ErrorCode::TokenRequired));
     assert_eq!(failure.summary.pending, PARTICIPANTS / 2);
@@ -100,7 +100,7 @@ async fn tokens_are_spent_once_although_responses_are_lost() {
     );
     // After a lost response the next attempt is a duplicate.
     assert!(failure.summary.duplicates > 200, "{failure:?}");
-    outbox.assign_tokens((0..).zip(&tokens)).unwrap();
+    outbox.set_tokens((0..).zip(&tokens)).unwrap();
     let batches = UploadMode::Batch { reports: Some(37) };
     let summary = Uploader::new(&client, &study, settings(batches))
         .drain(&mut outbox, |_| {})
@@ -126,7 +126,7 @@ async fn tokens_are_spent_once_although_responses_are_lost() {
             .await
             .unwrap();
         assert_eq!(again.outcome, ReportOutcome::Duplicate);
-        let another = participant.report(&Row::new(vec![1.0; 8])).unwrap();
+        let another = reporter.report(&Row::new(vec![1.0; 8])).unwrap();
         let error = direct
             .upload_one_with_token(&study, another.report(), token)
             .await
@@ -201,7 +201,7 @@ async fn a_retry_uses_the_same_token_and_is_a_duplicate() {
     let path = folder.path().join("device.ledger");
     let mut ledger = Ledger::open(&path).unwrap();
     ledger
-        .take_part(&study.participant(), study.binding(), &row)
+        .participate(&study.reporter(), study.study_ref(), &row)
         .unwrap();
     // Without a token the report stays pending; an unknown token is refused; the right one is accepted.
     let settings = HttpSettings::default();
@@ -209,10 +209,10 @@ async fn a_retry_uses_the_same_token_and_is_a_duplicate() {
     assert_eq!((sent.pending, sent.refused), (1, 0));
     assert_eq!(failures[0].error.code(), Some(ErrorCode::TokenRequired));
     let nobodys = ParticipantToken::from_bytes([3; 32]);
-    assert!(ledger.keep_token(&id, &nobodys).unwrap());
+    assert!(ledger.set_token(&id, &nobodys).unwrap());
     let (sent, _) = send_owed(&mut ledger, &settings).await.unwrap();
     assert_eq!((sent.pending, sent.refused), (0, 1));
-    assert!(ledger.keep_token(&id, &tokens[0]).unwrap());
+    assert!(ledger.set_token(&id, &tokens[0]).unwrap());
     // The device's state before the response arrived.
     let owed = ledger.owed().unwrap().remove(0);
     let direct = StudyClient::new(&server.url).unwrap();

@@ -28,10 +28,10 @@ fn client(server: &ServerProcess) -> StudyClient {
 
 /// Reports of one device each; their sum identifies them.
 fn reports(study: &Study, count: usize) -> Vec<Report> {
-    let participant = study.participant();
+    let reporter = study.reporter();
     let row = Row::new(vec![0.5; study.params().dimension()]);
     (0..count)
-        .map(|_| participant.report(&row).unwrap().into_report())
+        .map(|_| reporter.report(&row).unwrap().into_report())
         .collect()
 }
 

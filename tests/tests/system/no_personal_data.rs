@@ -12,13 +12,13 @@ use std::{
     path::Path,
 };
 
-use eigenveil_client::http::{HttpSettings, OperatorClient, StudyClient, Token};
+use eigenveil_client::http::{BearerToken, HttpSettings, OperatorClient, StudyClient};
 use eigenveil_shared::{
-    api::{CreateAnalyst, REPORT_BATCH_MEDIA_TYPE, REPORT_MEDIA_TYPE},
+    api::{CreateAnalystRequest, REPORT_BATCH_MEDIA_TYPE, REPORT_MEDIA_TYPE},
     codec,
     enrolment::{
-        ENROLLED_BATCH_MEDIA_TYPE, ENROLLED_REPORT_MEDIA_TYPE, ParticipantToken, with_token,
-        with_tokens,
+        ENROLLED_BATCH_MEDIA_TYPE, ENROLLED_REPORT_MEDIA_TYPE, ParticipantToken,
+        encode_enrolled_batch, encode_enrolled_report,
     },
     preprocess::Row,
     study::{from_hex, to_hex},
@@ -322,10 +322,10 @@ async fn used_tokens(
     let settings = settings.unwrap();
     let flags = format!("--p 4 --epsilon 4 --enrolment token --ca-cert {ca}");
     let id = server.create_study(&flags);
-    let first = Token::from_file(server.token_file()).unwrap();
+    let first = BearerToken::from_file(server.token_file()).unwrap();
     let operator = OperatorClient::with_settings(url, &first, &settings).unwrap();
     let tokens = operator.issue_tokens(&id, 6).await.unwrap();
-    let alice = CreateAnalyst {
+    let alice = CreateAnalystRequest {
         name: "alice".into(),
         study: None,
     };
@@ -334,7 +334,7 @@ async fn used_tokens(
     let study = devices.fetch_study(&id).await.unwrap();
     let stranger = ParticipantToken::from_bytes([0x5a; 32]);
     let report = || {
-        let report = study.participant().report(&Row::new(vec![1.0; 4])).unwrap();
+        let report = study.reporter().report(&Row::new(vec![1.0; 4])).unwrap();
         report.into_report()
     };
     let wire = || codec::encode_report(&report());
@@ -354,17 +354,29 @@ async fn used_tokens(
     let participant = tokens[0].reveal();
     let delete = http.delete(format!("{url}/v1/tokens/{}", analyst.token));
     let mut collected = responses([
-        (post(one, with_token(&tokens[0], &wire())), 201),
-        (post(one, with_token(&tokens[0], &wire())), 409),
-        (post(one, with_token(&stranger, &wire())), 403),
-        (post(one, with_token(&tokens[1], &[1, 2, 3])), 400),
+        (post(one, encode_enrolled_report(&tokens[0], &wire())), 201),
+        (post(one, encode_enrolled_report(&tokens[0], &wire())), 409),
+        (post(one, encode_enrolled_report(&stranger, &wire())), 403),
         (
-            post(many, with_tokens(&[&tokens[2], &stranger], &batch)),
+            post(one, encode_enrolled_report(&tokens[1], &[1, 2, 3])),
+            400,
+        ),
+        (
+            post(
+                many,
+                encode_enrolled_batch(&[&tokens[2], &stranger], &batch),
+            ),
             200,
         ),
-        (post(many, with_tokens(&[&tokens[3]], &batch)), 400),
+        (
+            post(many, encode_enrolled_batch(&[&tokens[3]], &batch)),
+            400,
+        ),
         // A token where a report should be.
-        (post(REPORT_MEDIA_TYPE, with_token(&tokens[4], &[])), 400),
+        (
+            post(REPORT_MEDIA_TYPE, encode_enrolled_report(&tokens[4], &[])),
+            400,
+        ),
         (post("text/plain", tokens[5].reveal().into_bytes()), 415),
         // Tokens in the wrong place: as bearer tokens, in the path.
         (get("/v1/tokens").bearer_auth(&participant), 403),

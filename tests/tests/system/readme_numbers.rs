@@ -97,7 +97,7 @@ fn readme_report_size_is_right() {
         StudyParams::freeze(StudyDesign::new(kind, p, kind.budget(4.0, None).unwrap())).unwrap();
     let row = Row::new(vec![0.3; p]);
     let row = study.preprocessor().prepare(&row).unwrap();
-    let payload = study.mechanism().release(&row).unwrap();
+    let payload = study.mechanism().perturb(&row).unwrap();
     let bytes = payload.len();
     let report = codec::encode_report(&Report {
         id: ReportId::from_parts(1_700_000_000_000, [7; 16]),

@@ -18,9 +18,9 @@ async fn goes_on(mut server: ServerProcess) {
     let client = eigenveil_client::http::StudyClient::new(&server.url).unwrap();
     let study = client.fetch_study(&id).await.unwrap();
     let row = eigenveil_shared::preprocess::Row::new(vec![0.5; 4]);
-    let participant = study.participant();
+    let reporter = study.reporter();
     let upload = async || {
-        let report = participant.report(&row).unwrap().into_report();
+        let report = reporter.report(&row).unwrap().into_report();
         reqwest::Client::new()
             .post(format!("{}/v1/studies/{id}/reports", server.url))
             .header("content-type", REPORT_MEDIA_TYPE)

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use eigenveil_shared::{
     mechanism::{
-        Calibration, MechanismKind, MechanismSpec,
+        Calibration, Mechanism, MechanismKind,
         double_cap::{DoubleCap, DoubleCapParameters, expand},
     },
     preprocess::{BoundedRow, Norm, Preprocessing, Row},
@@ -186,8 +186,8 @@ fn derived(parameters: &DoubleCapParameters, r: f64, (v, w): ([f64; 3], [f64; 3]
 
 fn double_cap(p: usize, epsilon: f64) -> DoubleCap {
     let (kind, budget) = (MechanismKind::DoubleCap, Budget::pure(epsilon).unwrap());
-    match MechanismSpec::derive(kind, Calibration::Analytic, p, budget).unwrap() {
-        MechanismSpec::DoubleCap(cap) => cap,
+    match Mechanism::derive(kind, Calibration::Analytic, p, budget).unwrap() {
+        Mechanism::DoubleCap(cap) => cap,
         other => panic!("{other:?}"),
     }
 }

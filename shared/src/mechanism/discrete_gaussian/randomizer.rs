@@ -89,7 +89,7 @@ impl From<DiscreteGaussian> for Constants {
 
 impl DiscreteGaussian {
     /// The randomizer of reports of this dimension with these parameters. What it guarantees for a budget
-    /// is for [`MechanismSpec::check`](crate::mechanism::MechanismSpec::check) to say.
+    /// is for [`Mechanism::check`](crate::mechanism::Mechanism::check) to say.
     pub fn new(dimension: usize, parameters: DiscreteGaussianParameters) -> Self {
         Self {
             dimension,
@@ -122,8 +122,8 @@ impl LocalRandomizer for DiscreteGaussian {
     ) -> Option<Self> {
         let [grid_bits, sigma_grid] = constants.try_into().ok()?;
         let parameters = DiscreteGaussianParameters::new(
-            u8::try_from(whole(grid_bits)?).ok()?,
-            whole(sigma_grid)?,
+            u8::try_from(exact_integer(grid_bits)?).ok()?,
+            exact_integer(sigma_grid)?,
         );
         Some(Self::new(dimension, parameters.ok()?))
     }
@@ -164,11 +164,11 @@ impl LocalRandomizer for DiscreteGaussian {
 
     /// Whole numbers miss the threshold by half a step at most
     /// (docs/derivations/discrete-gaussian.md, "The two-sided probability").
-    fn loss_exceeds(&self, epsilon: f64) -> f64 {
+    fn privacy_loss_tail(&self, epsilon: f64) -> f64 {
         let sensitivity = grid_sensitivity(self.dimension, self.parameters.grid_bits());
         let sigma = self.parameters.sigma_grid() as f64;
         let half_step = 0.5 * sensitivity / (sigma * sigma);
-        gaussian::loss_exceeds(sigma, sensitivity, epsilon - half_step)
+        gaussian::privacy_loss_tail(sigma, sensitivity, epsilon - half_step)
     }
 
     fn arithmetic_slack(&self, _dimension: usize) -> f64 {
@@ -235,7 +235,7 @@ impl LocalRandomizer for DiscreteGaussian {
 }
 
 /// A constant that must be a whole number no `f64` has rounded.
-fn whole(constant: f64) -> Option<u64> {
+fn exact_integer(constant: f64) -> Option<u64> {
     let fits = constant.fract() == 0.0 && (0.0..=(1_u64 << 53) as f64).contains(&constant);
     #[expect(
         clippy::cast_possible_truncation,
@@ -245,8 +245,8 @@ fn whole(constant: f64) -> Option<u64> {
     fits.then_some(constant as u64)
 }
 
-/// Beside this number there is none between two integers.
-const LARGE: f64 = 1.5 * (1_u64 << 52) as f64;
+/// 1.5·2⁵²: near it every f64 is an integer, so adding and subtracting it rounds to the nearest integer.
+const ROUNDING_OFFSET: f64 = 1.5 * (1_u64 << 52) as f64;
 
 /// `2ᵇ·svec(xxᵀ)`, rounded to the nearest integers, row by row.
 fn on_grid(row: &BoundedRow, grid_bits: u8) -> impl Iterator<Item = i64> {
@@ -259,7 +259,7 @@ fn on_grid(row: &BoundedRow, grid_bits: u8) -> impl Iterator<Item = i64> {
             // To the nearest, ties to even, without the branches of a library's rounding.
             #[allow(clippy::cast_possible_truncation, reason = "at most 2^25")]
             {
-                ((xi * xj * scale + LARGE) - LARGE) as i64
+                ((xi * xj * scale + ROUNDING_OFFSET) - ROUNDING_OFFSET) as i64
             }
         })
     })

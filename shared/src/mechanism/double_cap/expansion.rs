@@ -8,7 +8,7 @@ use zeroize::{Zeroize, optimization_barrier};
 
 use super::{
     key_stream::{BLOCK_WORDS, BLOCKS, KeyStream, NO_ROWS, Rows},
-    quantile::{Arithmetic, Steps, quantiles},
+    quantile::{Arithmetic, Scratch, quantiles},
 };
 
 /// Bytes of a seed, which is the whole payload.
@@ -20,11 +20,11 @@ pub type Seed = [u8; SEED_LEN];
 /// Second half of the ChaCha key: keeps these streams apart from every other use of a 16-byte seed.
 const DOMAIN: [u8; 16] = *b"eigenveil-dcap-1";
 
-pub(super) use super::quantile::LANES;
+pub(super) use super::quantile::NORMAL_LANES;
 
-/// Coordinates expanded at a time, and groups of [`LANES`] of them.
+/// Coordinates expanded at a time, and groups of [`NORMAL_LANES`] of them.
 const WORDS: usize = BLOCKS * BLOCK_WORDS;
-const GROUPS: usize = WORDS / LANES;
+const GROUPS: usize = WORDS / NORMAL_LANES;
 
 /// Expands a seed into `z.len()` independent standard normals and gives ‖z‖₂². The direction the seed
 /// stands for is g = z/‖z‖₂, uniform on the unit sphere for a uniformly random seed.
@@ -55,7 +55,7 @@ pub(super) fn expand_in(seed: &Seed, z: &mut [f64], workspace: &mut Workspace) -
 /// the 2⁻²⁰ of ε that are charged.
 pub(super) fn project(
     seed: &Seed,
-    u: &[[f64; LANES]],
+    u: &[[f64; NORMAL_LANES]],
     p: usize,
     workspace: &mut Workspace,
 ) -> [f64; 2] {
@@ -73,8 +73,8 @@ pub(super) fn project(
 pub(super) struct Workspace {
     rows: Rows,
     words: [[u64; BLOCK_WORDS]; BLOCKS],
-    steps: Steps<GROUPS>,
-    normals: [[f64; LANES]; GROUPS],
+    scratch: Scratch<GROUPS>,
+    normals: [[f64; NORMAL_LANES]; GROUPS],
 }
 
 impl Workspace {
@@ -82,8 +82,8 @@ impl Workspace {
         Self {
             rows: NO_ROWS,
             words: [[0; BLOCK_WORDS]; BLOCKS],
-            steps: Steps::new(),
-            normals: [[0.0; LANES]; GROUPS],
+            scratch: Scratch::new(),
+            normals: [[0.0; NORMAL_LANES]; GROUPS],
         }
     }
 
@@ -95,8 +95,8 @@ impl Workspace {
         stream: &KeyStream,
         at: usize,
         count: usize,
-    ) -> &[[f64; LANES]] {
-        let groups = count.div_ceil(LANES);
+    ) -> &[[f64; NORMAL_LANES]] {
+        let groups = count.div_ceil(NORMAL_LANES);
         stream.words(
             arithmetic.0,
             at * BLOCKS,
@@ -108,11 +108,11 @@ impl Workspace {
             arithmetic,
             &self.words,
             groups,
-            &mut self.steps,
+            &mut self.scratch,
             &mut self.normals,
         );
         // `count` is public: it follows from p.
-        self.normals.as_flattened_mut()[count..groups * LANES].fill(0.0);
+        self.normals.as_flattened_mut()[count..groups * NORMAL_LANES].fill(0.0);
         &self.normals[..groups]
     }
 }
@@ -145,7 +145,7 @@ impl WithSimd for Expand<'_> {
     fn with_simd<S: Simd>(self, simd: S) -> f64 {
         let arithmetic = Arithmetic::<_, false>(simd);
         let stream = key_stream(self.seed);
-        let mut squares = [0.0; LANES];
+        let mut squares = [0.0; NORMAL_LANES];
         for (at, z) in self.z.chunks_mut(WORDS).enumerate() {
             let normals = self.workspace.fill(arithmetic, &stream, at, z.len());
             for group in normals {
@@ -161,7 +161,7 @@ impl WithSimd for Expand<'_> {
 
 struct Project<'a> {
     seed: &'a Seed,
-    u: &'a [[f64; LANES]],
+    u: &'a [[f64; NORMAL_LANES]],
     p: usize,
     workspace: &'a mut Workspace,
 }
@@ -229,7 +229,7 @@ mod tests {
                         .zip(&narrow)
                         .all(|(a, b)| a.to_bits() == b.to_bits())
                 );
-                let mut u = vec![0.0; p.next_multiple_of(LANES)];
+                let mut u = vec![0.0; p.next_multiple_of(NORMAL_LANES)];
                 u[..p].copy_from_slice(&wide);
                 for found in project(seed, u.as_chunks().0, p, workspace) {
                     assert!((found / squared - 1.0).abs() < 1e-13);

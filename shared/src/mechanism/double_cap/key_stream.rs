@@ -13,12 +13,12 @@ pub(super) const BLOCK_WORDS: usize = 8;
 pub(super) const BLOCKS: usize = 12;
 
 /// Blocks made at a time in the plain form: one each lane.
-const LANES: usize = 4;
+const BLOCK_LANES: usize = 4;
 
 /// What the plain form needs to work in.
-pub(super) type Rows = [[u32; LANES]; 16];
+pub(super) type Rows = [[u32; BLOCK_LANES]; 16];
 
-pub(super) const NO_ROWS: Rows = [[0; LANES]; 16];
+pub(super) const NO_ROWS: Rows = [[0; BLOCK_LANES]; 16];
 
 /// A key stream from its beginning: nonce 0, and the counter in words 12 and 13.
 pub(super) struct KeyStream {
@@ -58,8 +58,8 @@ impl KeyStream {
             return;
         }
         let batches = words.as_chunks_mut().0.iter_mut();
-        for (at, words) in batches.take(count.div_ceil(LANES)).enumerate() {
-            self.blocks((first + at * LANES) as u32, rows, words);
+        for (at, words) in batches.take(count.div_ceil(BLOCK_LANES)).enumerate() {
+            self.blocks((first + at * BLOCK_LANES) as u32, rows, words);
         }
     }
 
@@ -69,9 +69,9 @@ impl KeyStream {
         reason = "lanes are what the compiler puts side by side"
     )]
     #[inline(always)]
-    fn blocks(&self, first: u32, rows: &mut Rows, words: &mut [[u64; BLOCK_WORDS]; LANES]) {
+    fn blocks(&self, first: u32, rows: &mut Rows, words: &mut [[u64; BLOCK_WORDS]; BLOCK_LANES]) {
         // One block a turn, in straight lines: the compiler does all turns at once, in the lanes of a register.
-        for lane in 0..LANES {
+        for lane in 0..BLOCK_LANES {
             let mut start = self.state;
             start[12] = first + lane as u32;
             let mut x = start;
@@ -85,13 +85,13 @@ impl KeyStream {
                 rows[row][lane] = x[row].wrapping_add(start[row]);
             }
         }
-        let mut pairs = [[0; LANES]; BLOCK_WORDS];
+        let mut pairs = [[0; BLOCK_LANES]; BLOCK_WORDS];
         for (pair, [low, high]) in pairs.iter_mut().zip(rows.as_chunks::<2>().0) {
-            for lane in 0..LANES {
+            for lane in 0..BLOCK_LANES {
                 pair[lane] = u64::from(low[lane]) | u64::from(high[lane]) << 32;
             }
         }
-        for lane in 0..LANES {
+        for lane in 0..BLOCK_LANES {
             for pair in 0..BLOCK_WORDS {
                 words[lane][pair] = pairs[pair][lane];
             }

@@ -32,7 +32,7 @@ pub struct DoubleCapParameters {
     /// q = P(g ∈ C(u)) for a uniformly random g.
     pub cap_probability: f64,
     /// m = E (gᵀu)² − 1/p for a released g; equal to τ − 1/p at the optimum.
-    pub gain: f64,
+    pub signal: f64,
     /// c = (p−1)/(p·m): D = c(ggᵀ − I/p) has mean xxᵀ − (r²/p)I.
     pub scale: f64,
 }
@@ -102,34 +102,34 @@ impl DoubleCapParameters {
             tau = next;
         }
         let tails = upper_tails(tau, b);
-        let gain = odds * (tails.three_halves - tails.half) / (p * (1.0 + tails.half * odds));
+        let signal = odds * (tails.three_halves - tails.half) / (p * (1.0 + tails.half * odds));
         Ok(Self {
             dimension,
             epsilon,
             threshold: tau,
             cap_probability: tails.half,
-            gain,
-            scale: (p - 1.0) / (p * gain),
+            signal,
+            scale: (p - 1.0) / (p * signal),
         })
     }
 
     /// Z = 1 + q(e^ε − 1): the density of a released g is e^ε/Z inside the cap and 1/Z outside.
-    pub fn normaliser(&self) -> f64 {
+    pub fn normalizer(&self) -> f64 {
         1.0 + self.cap_probability * self.epsilon.exp_m1()
     }
 
     /// Tries the device makes on average, e^ε/Z, the same for every row.
     pub fn expected_tries(&self) -> f64 {
-        self.epsilon.exp() / self.normaliser()
+        self.epsilon.exp() / self.normalizer()
     }
 
     /// The exact moments.
     pub fn moments(&self) -> DoubleCapMoments {
         let p = self.dimension as f64;
         let tails = upper_tails(self.threshold, 0.5 * (p - 1.0));
-        let alpha = 1.0 / p + self.gain;
+        let alpha = 1.0 / p + self.signal;
         let mu4 = 3.0 * (1.0 + self.epsilon.exp_m1() * tails.five_halves)
-            / (p * (p + 2.0) * self.normaliser());
+            / (p * (p + 2.0) * self.normalizer());
         let a0 = (1.0 - 2.0 * alpha + mu4) / ((p - 1.0) * (p + 1.0));
         let a1 = (alpha - mu4) / (p - 1.0) - a0;
         DoubleCapMoments {
@@ -210,14 +210,14 @@ mod tests {
             (65_536, 0.01),
         ] {
             let best = DoubleCapParameters::derive(p, epsilon).unwrap();
-            let gain = |tau: f64| {
+            let signal = |tau: f64| {
                 let tails = upper_tails(tau, 0.5 * (p as f64 - 1.0));
                 let odds = epsilon.exp_m1();
                 odds * (tails.three_halves - tails.half) / (p as f64 * (1.0 + tails.half * odds))
             };
             assert!(
-                gain(best.threshold * 0.99) < best.gain
-                    && gain(best.threshold + 0.01 * (1.0 - best.threshold)) < best.gain
+                signal(best.threshold * 0.99) < best.signal
+                    && signal(best.threshold + 0.01 * (1.0 - best.threshold)) < best.signal
             );
             assert!(best.expected_tries() >= 1.0 && best.expected_tries() <= epsilon.exp());
         }

@@ -6,9 +6,9 @@
 use pulp::Simd;
 
 /// Arguments of a group: two registers of AVX2, one of AVX-512.
-pub(super) const LANES: usize = 8;
+pub(super) const NORMAL_LANES: usize = 8;
 
-type Lanes = [f64; LANES];
+type Lanes = [f64; NORMAL_LANES];
 
 /// Numerator and denominator of x/q as a function of w, lowest power first: see [`quantile`]. All are
 /// positive, so that nothing cancels. Computed by `shared/tests/vectors/normal_quantile.py`, where the error is 3.7e-15.
@@ -60,18 +60,18 @@ const ONE_BITS: u64 = 0x3ff0_0000_0000_0000;
 const TWO_TO_52_BITS: u64 = 0x4330_0000_0000_0000;
 const MANTISSA: u64 = 0x000f_ffff_ffff_ffff;
 
-/// Room for what passes between the steps. Three short loops over it overlap in the processor, where one
+/// Room for what passes between the loops. Three short loops over it overlap in the processor, where one
 /// long chain of operations would leave it waiting.
-pub(super) struct Steps<const N: usize> {
+pub(super) struct Scratch<const N: usize> {
     exponent: [Lanes; N],
     ratio: [Lanes; N],
 }
 
-impl<const N: usize> Steps<N> {
+impl<const N: usize> Scratch<N> {
     pub(super) const fn new() -> Self {
         Self {
-            exponent: [[0.0; LANES]; N],
-            ratio: [[0.0; LANES]; N],
+            exponent: [[0.0; NORMAL_LANES]; N],
+            ratio: [[0.0; NORMAL_LANES]; N],
         }
     }
 }
@@ -90,15 +90,15 @@ pub(super) struct Arithmetic<S, const FUSED: bool>(pub(super) S);
 #[inline(always)]
 pub(super) fn quantiles<S: Simd, const FUSED: bool, const N: usize>(
     arithmetic: Arithmetic<S, FUSED>,
-    words: &[[u64; LANES]; N],
+    words: &[[u64; NORMAL_LANES]; N],
     count: usize,
-    steps: &mut Steps<N>,
+    scratch: &mut Scratch<N>,
     normals: &mut [Lanes; N],
 ) {
-    let count = count * LANES;
+    let count = count * NORMAL_LANES;
     let normals = &mut normals.as_flattened_mut()[..count];
-    let exponents = &mut steps.exponent.as_flattened_mut()[..count];
-    let ratios = &mut steps.ratio.as_flattened_mut()[..count];
+    let exponents = &mut scratch.exponent.as_flattened_mut()[..count];
+    let ratios = &mut scratch.ratio.as_flattened_mut()[..count];
     for (((word, q), exponent), ratio) in words
         .as_flattened()
         .iter()
@@ -237,12 +237,12 @@ mod tests {
 
     /// Φ⁻¹ at the middle of the cell that the word stands for.
     fn normal(word: u64) -> f64 {
-        let mut normals = [[0.0; LANES]];
+        let mut normals = [[0.0; NORMAL_LANES]];
         quantiles(
             Arithmetic::<_, false>(pulp::Scalar),
-            &[[word; LANES]],
+            &[[word; NORMAL_LANES]],
             1,
-            &mut Steps::new(),
+            &mut Scratch::new(),
             &mut normals,
         );
         normals[0][0]

@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 
 use super::{
     DoubleCapParameters, MAX_DIMENSION, SEED_LEN, Seed,
-    expansion::{LANES, Workspace, expand_in, project},
+    expansion::{NORMAL_LANES, Workspace, expand_in, project},
 };
 use crate::{
     dot::dot,
@@ -63,7 +63,7 @@ impl DoubleCap {
         (self.epsilon + GENERATOR_SLACK).next_up()
     }
 
-    /// The constants with what follows from them: gain, normaliser, moments.
+    /// The constants with what follows from them: signal, normalizer, moments.
     pub fn parameters(&self) -> DoubleCapParameters {
         let p = self.dimension as f64;
         DoubleCapParameters {
@@ -71,7 +71,7 @@ impl DoubleCap {
             epsilon: self.epsilon,
             threshold: self.threshold,
             cap_probability: self.cap_probability,
-            gain: (p - 1.0) / (p * self.scale),
+            signal: (p - 1.0) / (p * self.scale),
             scale: self.scale,
         }
     }
@@ -102,7 +102,7 @@ impl DoubleCap {
     }
 
     /// The row's direction, or with probability 1 − r² a fresh random one. Both are always made, and one
-    /// is selected without a branch. Zeros follow, up to a whole group of [`LANES`].
+    /// is selected without a branch. Zeros follow, up to a whole group of [`NORMAL_LANES`].
     fn direction<R: Rng + ?Sized>(
         &self,
         x: &[f64],
@@ -113,7 +113,7 @@ impl DoubleCap {
         let length = libm::sqrt(squared);
         let probability = if length < MIN_ROW_NORM { 0.0 } else { squared };
         let uniform = (rng.next_u64() >> 11) as f64 * (0.5 / (1_u64 << 52) as f64);
-        let mut fresh = Zeroizing::new(vec![0.0; x.len().next_multiple_of(LANES)]);
+        let mut fresh = Zeroizing::new(vec![0.0; x.len().next_multiple_of(NORMAL_LANES)]);
         let fresh_squared = expand_in(&fresh_seed(rng), &mut fresh[..x.len()], workspace);
         let fresh_length = libm::sqrt(fresh_squared);
         let own_length = length.max(MIN_ROW_NORM);
@@ -223,7 +223,7 @@ impl LocalRandomizer for DoubleCap {
         (-(epsilon - self.epsilon - GENERATOR_SLACK).exp_m1()).next_up()
     }
 
-    fn loss_exceeds(&self, epsilon: f64) -> f64 {
+    fn privacy_loss_tail(&self, epsilon: f64) -> f64 {
         if epsilon >= self.epsilon { 0.0 } else { 1.0 }
     }
 

@@ -4,7 +4,7 @@ use std::f64::consts::FRAC_1_SQRT_2;
 
 use serde::{Deserialize, Serialize};
 
-use super::{GaussianNoise, rounded::RoundedGaussian, triangle::NoisyTriangle};
+use super::{GaussianNoise, rounded::RoundedGaussian, triangle::PackedGaussian};
 use crate::mechanism::NormBound;
 
 /// `isotropic-gaussian`: `N(0, σ²I)` on `svec(xxᵀ)`, that is `N(0, σ²)` on the diagonal and
@@ -18,7 +18,7 @@ use crate::mechanism::NormBound;
 #[serde(transparent)]
 pub struct IsotropicGaussian(GaussianNoise);
 
-impl NoisyTriangle for IsotropicGaussian {
+impl PackedGaussian for IsotropicGaussian {
     const NAME: &'static str = "isotropic-gaussian";
     const NUMBER: u8 = 2;
 

@@ -7,7 +7,7 @@
 //! * Guarantee: (ε, δ)-LDP where σ meets Theorem 8 of Balle & Wang 2018.
 //! * Source: Wang & Xu, Algorithms 1 and 2 (symmetric); `docs/mechanisms.md` (isotropic).
 //! * Rounding: noise and sum are computed in f64, and released on a grid of about a hundredth of σ. What the
-//!   arithmetic can add to ε is bounded ([`MechanismSpec::arithmetic_slack`](super::MechanismSpec::arithmetic_slack)).
+//!   arithmetic can add to ε is bounded ([`Mechanism::arithmetic_slack`](super::Mechanism::arithmetic_slack)).
 
 mod isotropic;
 mod noise;

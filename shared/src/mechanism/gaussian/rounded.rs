@@ -38,7 +38,7 @@ pub(super) struct RoundedGaussian {
     off_diagonal_sd: f64,
     grid: f64,
     /// 1.5·2⁵²h: beside it there is no number between two of the grid.
-    large: f64,
+    rounding_offset: f64,
 }
 
 impl RoundedGaussian {
@@ -51,7 +51,7 @@ impl RoundedGaussian {
             diagonal_sd,
             off_diagonal_sd,
             grid: power / STEPS_PER_SD,
-            large: 1.5 * (1_u64 << 52) as f64 * power / STEPS_PER_SD,
+            rounding_offset: 1.5 * (1_u64 << 52) as f64 * power / STEPS_PER_SD,
         }
     }
 
@@ -87,7 +87,7 @@ impl RoundedGaussian {
     fn round(&self, sum: f64) -> f32 {
         #[allow(clippy::cast_possible_truncation)]
         {
-            ((sum + self.large) - self.large) as f32
+            ((sum + self.rounding_offset) - self.rounding_offset) as f32
         }
     }
 
@@ -145,7 +145,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        mechanism::{Calibration, MechanismKind, MechanismSpec},
+        mechanism::{Calibration, Mechanism, MechanismKind},
         preprocess::{BoundedRow, Norm, bounded},
     };
 
@@ -154,9 +154,9 @@ mod tests {
         MechanismKind::IsotropicGaussian,
     ];
 
-    fn spec(kind: MechanismKind, p: usize, epsilon: f64, delta: f64) -> MechanismSpec {
+    fn spec(kind: MechanismKind, p: usize, epsilon: f64, delta: f64) -> Mechanism {
         let budget = kind.budget(epsilon, Some(delta)).unwrap();
-        MechanismSpec::derive(kind, Calibration::Analytic, p, budget).unwrap()
+        Mechanism::derive(kind, Calibration::Analytic, p, budget).unwrap()
     }
 
     fn prepared(values: Vec<f64>) -> BoundedRow {
@@ -330,8 +330,8 @@ mod tests {
                     found += own;
                 }
             }
-            let stated = spec.loss_exceeds(epsilon);
-            let continuous = crate::privacy::gaussian::loss_exceeds(
+            let stated = spec.privacy_loss_tail(epsilon);
+            let continuous = crate::privacy::gaussian::privacy_loss_tail(
                 sigma,
                 crate::privacy::gaussian::SENSITIVITY,
                 epsilon,

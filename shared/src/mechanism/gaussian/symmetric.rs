@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{GaussianNoise, rounded::RoundedGaussian, triangle::NoisyTriangle};
+use super::{GaussianNoise, rounded::RoundedGaussian, triangle::PackedGaussian};
 use crate::{mechanism::NormBound, packed::packed_len};
 
 /// `symmetric-gaussian`: every upper-triangle entry, diagonal included, gets i.i.d. `N(0, σ²)`; the
@@ -14,7 +14,7 @@ use crate::{mechanism::NormBound, packed::packed_len};
 #[serde(transparent)]
 pub struct SymmetricGaussian(GaussianNoise);
 
-impl NoisyTriangle for SymmetricGaussian {
+impl PackedGaussian for SymmetricGaussian {
     const NAME: &'static str = "symmetric-gaussian";
     const NUMBER: u8 = 1;
 
@@ -46,7 +46,7 @@ impl NoisyTriangle for SymmetricGaussian {
 #[cfg(test)]
 mod tests {
     use crate::{
-        mechanism::{Calibration, MechanismKind, MechanismSpec},
+        mechanism::{Calibration, Mechanism, MechanismKind},
         packed::packed_len,
     };
 
@@ -56,7 +56,7 @@ mod tests {
         let kind = MechanismKind::SymmetricGaussian;
         for p in [2, 3, 10] {
             let budget = kind.budget(1.0, None).unwrap();
-            let spec = MechanismSpec::derive(kind, Calibration::Analytic, p, budget).unwrap();
+            let spec = Mechanism::derive(kind, Calibration::Analytic, p, budget).unwrap();
             let limit = spec.norm_bound(p).unwrap().limit();
             // M with entries v_i², 2v_iv_j for v = 1/√p, scaled to length one, has vᵀMv = √(2 − 1/p).
             let v2 = 1.0 / p as f64;

@@ -14,8 +14,8 @@ use crate::{
     privacy::{
         Budget,
         accountant::Guarantee,
+        format_rounded_up,
         gaussian::{self, SENSITIVITY},
-        rounded_up,
     },
 };
 
@@ -23,7 +23,7 @@ use crate::{
 const MAX_ARITHMETIC_SHARE: f64 = 0.01;
 
 /// `tri(xxᵀ)` plus independent Gaussians; the two mechanisms differ in their standard deviation off the diagonal.
-pub(super) trait NoisyTriangle: Sized {
+pub(super) trait PackedGaussian: Sized {
     const NAME: &'static str;
     const NUMBER: u8;
 
@@ -41,7 +41,7 @@ pub(super) trait NoisyTriangle: Sized {
     fn spectral_norm(&self, length: f64, dimension: usize) -> f64;
 }
 
-impl<T: NoisyTriangle> LocalRandomizer for T {
+impl<T: PackedGaussian> LocalRandomizer for T {
     const NAME: &'static str = T::NAME;
     const NUMBER: u8 = T::NUMBER;
     const CALIBRATED: bool = true;
@@ -100,10 +100,10 @@ impl<T: NoisyTriangle> LocalRandomizer for T {
 
     /// A released number is known to half a cell of the grid, so that it misses the threshold by no more
     /// (docs/derivations/gaussian.md, "The two-sided statement").
-    fn loss_exceeds(&self, epsilon: f64) -> f64 {
+    fn privacy_loss_tail(&self, epsilon: f64) -> f64 {
         let sigma = self.noise().sigma();
         let missed = self.rounded().half_cell() * SENSITIVITY / sigma;
-        gaussian::loss_exceeds(sigma, SENSITIVITY, epsilon - missed)
+        gaussian::privacy_loss_tail(sigma, SENSITIVITY, epsilon - missed)
     }
 
     fn arithmetic_slack(&self, dimension: usize) -> f64 {
@@ -111,7 +111,7 @@ impl<T: NoisyTriangle> LocalRandomizer for T {
     }
 
     /// (ε + slack, δ(1 + slack)): `rounded.rs`.
-    fn epsilon_in_floating_point(&self, dimension: usize, delta: f64) -> Option<f64> {
+    fn epsilon_with_rounding(&self, dimension: usize, delta: f64) -> Option<f64> {
         let slack = self.arithmetic_slack(dimension);
         let epsilon = self.true_epsilon(delta / (1.0 + slack))?;
         Some((epsilon + slack).next_up())
@@ -120,7 +120,7 @@ impl<T: NoisyTriangle> LocalRandomizer for T {
     fn assumption(&self, dimension: usize) -> String {
         format!(
             "The Gaussian noise is drawn in floating point and released on a grid of one 64th of its standard deviation or less: arithmetic adds at most {} to epsilon, which is counted in the epsilon said to hold, and less than that share to delta.",
-            rounded_up(self.arithmetic_slack(dimension), 2)
+            format_rounded_up(self.arithmetic_slack(dimension), 2)
         )
     }
 
@@ -145,12 +145,12 @@ impl<T: NoisyTriangle> LocalRandomizer for T {
     }
 
     fn norm_bound(&self, dimension: usize) -> Option<NormBound> {
-        Some(NoisyTriangle::norm_bound(self, dimension))
+        Some(PackedGaussian::norm_bound(self, dimension))
     }
 
     /// Twice the longest report that the norm test lets through.
     fn report_influence(&self, dimension: usize) -> f64 {
-        let limit = NoisyTriangle::norm_bound(self, dimension).limit();
+        let limit = PackedGaussian::norm_bound(self, dimension).limit();
         self.spectral_norm(2.0 * limit, dimension)
     }
 

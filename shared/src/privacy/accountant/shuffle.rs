@@ -212,9 +212,9 @@ mod tests {
         for local in [0.3_f64, 1.0, 3.0, 6.0] {
             let mut laws = Vec::new();
             for cap in [[0, 1], [2, 3], [1, 2], [3, 4]] {
-                let normaliser = 3.0 + 2.0 * local.exp();
+                let normalizer = 3.0 + 2.0 * local.exp();
                 let law: Vec<f64> = (0..5)
-                    .map(|seed| if cap.contains(&seed) { local.exp() } else { 1.0 } / normaliser)
+                    .map(|seed| if cap.contains(&seed) { local.exp() } else { 1.0 } / normalizer)
                     .collect();
                 laws.push(law);
             }

@@ -8,7 +8,7 @@ use eigenveil_shared::{
     Error as SharedError, ErrorCode,
     about::{self, About},
     clock::{Clock, SystemClock},
-    mechanism::Work,
+    mechanism::SamplingCost,
     preprocess::Row,
     report::{Report, ReportId},
     study::{Fingerprint, StudyParams},
@@ -19,18 +19,18 @@ use crate::error::Result;
 
 /// Makes reports for one study. Cheap to clone; safe to share between threads.
 #[derive(Clone)]
-pub struct Participant {
+pub struct Reporter {
     params: Arc<StudyParams>,
     fingerprint: Fingerprint,
     clock: Arc<dyn Clock>,
     /// Why nobody can take part, where the study said so when it was fetched.
     not_open: Option<SharedError>,
     /// What the study said of itself, with its name; nothing where parameters came alone.
-    said: Arc<(Option<String>, About)>,
+    study_info: Arc<(Option<String>, About)>,
 }
 
-impl Participant {
-    /// A participant of the study with these (checked, frozen) parameters.
+impl Reporter {
+    /// A reporter of the study with these (checked, frozen) parameters.
     pub fn new(params: StudyParams) -> Self {
         let fingerprint = params.fingerprint();
         Self {
@@ -38,13 +38,13 @@ impl Participant {
             fingerprint,
             clock: Arc::new(SystemClock),
             not_open: None,
-            said: Arc::default(),
+            study_info: Arc::default(),
         }
     }
 
-    /// The participant of a study that takes no reports, which perturbs nothing.
+    /// The reporter of a study that takes no reports, which perturbs nothing.
     #[cfg(feature = "http")]
-    pub(crate) fn of_a_study_that_is(mut self, state: StudyState, id: &str) -> Self {
+    pub(crate) fn with_state(mut self, state: StudyState, id: &str) -> Self {
         self.not_open = (state != StudyState::Open).then(|| {
             SharedError::new(
                 ErrorCode::StudyNotOpen,
@@ -57,28 +57,27 @@ impl Participant {
         self
     }
 
-    /// The same participant of a study with this name that says this of itself: the ledgers keep it for the receipt,
+    /// The same reporter of a study with this name that says this of itself: the ledgers keep it for the receipt,
     /// and nothing is perturbed after its last day. A study that was fetched has it already.
     #[must_use]
-    pub fn of_study(mut self, name: impl Into<String>, about: About) -> Self {
-        self.said = Arc::new((Some(name.into()), about));
+    pub fn with_study_info(mut self, name: impl Into<String>, about: About) -> Self {
+        self.study_info = Arc::new((Some(name.into()), about));
         self
     }
 
     /// The study's name, where it is known.
     pub fn study_name(&self) -> Option<&str> {
-        self.said.0.as_deref()
+        self.study_info.0.as_deref()
     }
 
     /// What the study says of itself; nothing where parameters came alone.
     pub fn about(&self) -> &About {
-        &self.said.1
+        &self.study_info.1
     }
 
-    /// Whether the study took reports when it was fetched, and its last day is not over by this device's clock: to be
-    /// asked before anything is written for it.
-    /// [`report`](Self::report) and the ledgers ask it themselves. Parameters that came from nowhere
-    /// ([`new`](Self::new), [`from_canonical`](Self::from_canonical)) have no state and no last day, and pass.
+    /// Fails unless the study was open when fetched and its last day has not passed by this device's clock. Call it
+    /// before writing anything; [`report`](Self::report) and the ledgers do. Bare parameters ([`new`](Self::new),
+    /// [`from_canonical`](Self::from_canonical)) have neither state nor last day, and pass.
     ///
     /// # Errors
     /// `study-not-open`, `study-ended`.
@@ -88,7 +87,7 @@ impl Participant {
             self.about().is_over(self.clock.unix_ms()),
         ) {
             let name = self.study_name().unwrap_or_default();
-            return Err(about::ended(
+            return Err(about::study_ended_error(
                 &format!("{name:?}"),
                 day,
                 "nothing was perturbed or charged: check this device's clock if that is wrong, or ask whoever runs the study for another one",
@@ -101,19 +100,19 @@ impl Participant {
         }
     }
 
-    /// A participant of the study whose canonical bytes these are, if they are the ones that were
+    /// A reporter of the study whose canonical bytes these are, if they are the ones that were
     /// pinned: a device that ships with a fingerprint trusts no server about the parameters.
     ///
     /// ```
-    /// use eigenveil_client::Participant;
+    /// use eigenveil_client::Reporter;
     /// use eigenveil_shared::{
     ///     ErrorCode, mechanism::MechanismKind, privacy::Budget,
     ///     study::{Fingerprint, StudyDesign, StudyParams},
     /// };
     /// # let params = StudyParams::freeze(StudyDesign::new(MechanismKind::IsotropicGaussian, 3, Budget::approximate(1.0, 1e-6)?))?;
     /// let bytes = params.canonical_bytes();
-    /// assert!(Participant::from_canonical(&bytes, params.fingerprint()).is_ok());
-    /// let error = Participant::from_canonical(&bytes, Fingerprint([0; 32])).unwrap_err();
+    /// assert!(Reporter::from_canonical(&bytes, params.fingerprint()).is_ok());
+    /// let error = Reporter::from_canonical(&bytes, Fingerprint([0; 32])).unwrap_err();
     /// assert_eq!(error.code(), Some(ErrorCode::WrongFingerprint));
     /// # Ok::<(), eigenveil_client::Error>(())
     /// ```
@@ -121,12 +120,12 @@ impl Participant {
     /// # Errors
     /// `wrong-fingerprint`, and every error of [`StudyParams::from_canonical`].
     pub fn from_canonical(bytes: &[u8], expected: Fingerprint) -> Result<Self> {
-        let participant = Self::new(StudyParams::from_canonical(bytes)?);
-        check_fingerprint(participant.fingerprint, expected)?;
-        Ok(participant)
+        let reporter = Self::new(StudyParams::from_canonical(bytes)?);
+        check_fingerprint(reporter.fingerprint, expected)?;
+        Ok(reporter)
     }
 
-    /// The same participant with another clock.
+    /// The same reporter with another clock.
     #[must_use]
     pub fn with_clock(mut self, clock: impl Clock + 'static) -> Self {
         self.clock = Arc::new(clock);
@@ -145,7 +144,7 @@ impl Participant {
 
     /// Days since 1970-01-01 UTC.
     pub(crate) fn day(&self) -> u64 {
-        about::Day::from_unix_ms(self.clock.unix_ms()).0
+        about::UtcDate::from_unix_ms(self.clock.unix_ms()).0
     }
 
     /// Prepares and perturbs one row. **Call it once per participant and study**, keep the result
@@ -153,14 +152,14 @@ impl Participant {
     /// draw of noise, and two reports of one row spend its budget twice.
     ///
     /// A row that cannot be prepared (a NaN; too long under `require`) is perturbed as the zero row,
-    /// so that taking part does not depend on the data; [`PreparedReport::notice`] says why, here
+    /// so that taking part does not depend on the data; [`PreparedReport::local_warning`] says why, here
     /// only.
     ///
     /// # Errors
     /// `wrong-dimension` (the program's mistake, not the data's), `randomness-unavailable`, and `study-not-open` or
-    /// `study-ended` for the participant of a study that takes no reports.
+    /// `study-ended` for the reporter of a study that takes no reports.
     pub fn report(&self, row: &Row) -> Result<PreparedReport> {
-        Ok(self.report_counted(row)?.0)
+        Ok(self.report_measured(row)?.0)
     }
 
     /// The report and what its noise took, **for the audit**: [`report`](Self::report) is its first half.
@@ -169,10 +168,10 @@ impl Participant {
     /// # Errors
     /// As [`report`](Self::report).
     #[doc(hidden)]
-    pub fn report_counted(&self, row: &Row) -> Result<(PreparedReport, Work)> {
+    pub fn report_measured(&self, row: &Row) -> Result<(PreparedReport, SamplingCost)> {
         self.check_open()?;
-        let (bounded, notice) = self.params.preprocessor().prepare_with_notice(row)?;
-        let (payload, work) = self.params.mechanism().release_counted(&bounded)?;
+        let (bounded, local_warning) = self.params.preprocessor().prepare_with_warning(row)?;
+        let (payload, work) = self.params.mechanism().perturb_measured(&bounded)?;
         let mut random = [0_u8; 16];
         SysRng.try_fill_bytes(&mut random).map_err(|error| {
             SharedError::new(
@@ -188,15 +187,15 @@ impl Participant {
                 fingerprint: self.fingerprint,
                 payload,
             },
-            notice,
+            local_warning,
         };
         Ok((prepared, work))
     }
 }
 
-impl fmt::Debug for Participant {
+impl fmt::Debug for Reporter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Participant(study parameters {})", self.fingerprint)
+        write!(f, "Reporter(study parameters {})", self.fingerprint)
     }
 }
 
@@ -214,13 +213,13 @@ pub(crate) fn check_fingerprint(found: Fingerprint, expected: Fingerprint) -> Re
     .into())
 }
 
-/// A report that was perturbed and has its identifier: final. Made by [`Participant::report`] only.
+/// A report that was perturbed and has its identifier: final. Made by [`Reporter::report`] only.
 ///
 /// `Debug` shows the identifier and a length, no numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PreparedReport {
     report: Report,
-    notice: Option<SharedError>,
+    local_warning: Option<SharedError>,
 }
 
 impl PreparedReport {
@@ -236,8 +235,8 @@ impl PreparedReport {
 
     /// Why the row was sent as the zero row, if it was. **For the participant only**: it depends on
     /// the row and must not be sent, nor shown to whoever runs the study.
-    pub fn notice(&self) -> Option<&SharedError> {
-        self.notice.as_ref()
+    pub fn local_warning(&self) -> Option<&SharedError> {
+        self.local_warning.as_ref()
     }
 }
 
@@ -268,10 +267,10 @@ mod tests {
     fn a_report_fits_its_study_and_is_fresh_each_time() {
         let params = params(Norm::Normalize);
         let shape = ReportFormat::new(&params);
-        let participant = Participant::new(params).with_clock(|| 0x0192_1234_5678);
+        let reporter = Reporter::new(params).with_clock(|| 0x0192_1234_5678);
         let row = Row::new(vec![1.0; 8]);
-        let first = participant.report(&row).unwrap().into_report();
-        let second = participant.report(&row).unwrap().into_report();
+        let first = reporter.report(&row).unwrap().into_report();
+        let second = reporter.report(&row).unwrap().into_report();
         for report in [&first, &second] {
             let bytes = codec::encode_report(report);
             let valid = codec::decode_report(&bytes, &shape).unwrap();
@@ -283,11 +282,11 @@ mod tests {
     }
 
     /// Mean of the decoded first entry over many reports of a row: tells e₁e₁ᵀ from the zero matrix.
-    fn mean_first_entry(participant: &Participant, row: &Row) -> f64 {
+    fn mean_first_entry(reporter: &Reporter, row: &Row) -> f64 {
         let reports = 2_000;
         let sum: f64 = (0..reports)
             .map(|_| {
-                let payload = participant.report(row).unwrap().into_report().payload;
+                let payload = reporter.report(row).unwrap().into_report().payload;
                 f64::from(f32::from_le_bytes(payload[..4].try_into().unwrap()))
             })
             .sum();
@@ -300,27 +299,33 @@ mod tests {
             packed::packed_len(8) * 4,
             params(Norm::Normalize).payload_len()
         );
-        let participant = Participant::new(params(Norm::Require { radius: 1.0 }));
+        let reporter = Reporter::new(params(Norm::Require { radius: 1.0 }));
         let unit = |first: f64| {
             let mut values = vec![0.0; 8];
             values[0] = first;
             Row::new(values)
         };
         // σ < 0.6, so the mean of 2,000 has a standard error below 0.014.
-        let noise = participant.params().mechanism().gaussian_noise();
+        let noise = reporter.params().mechanism().gaussian_noise();
         assert!(noise.unwrap().sigma() < 0.6);
-        assert!((mean_first_entry(&participant, &unit(1.0)) - 1.0).abs() < 0.1);
+        assert!((mean_first_entry(&reporter, &unit(1.0)) - 1.0).abs() < 0.1);
         for (unusable, code) in [
             (f64::NAN, ErrorCode::RowNotFinite),
             (f64::INFINITY, ErrorCode::RowNotFinite),
             (2.0, ErrorCode::RowOutsideBall),
         ] {
             let row = unit(unusable);
-            let notice = participant.report(&row).unwrap().notice().cloned();
-            assert_eq!(notice.unwrap().code(), code);
-            assert!(mean_first_entry(&participant, &row).abs() < 0.1);
+            let local_warning = reporter.report(&row).unwrap().local_warning().cloned();
+            assert_eq!(local_warning.unwrap().code(), code);
+            assert!(mean_first_entry(&reporter, &row).abs() < 0.1);
         }
-        assert!(participant.report(&unit(0.5)).unwrap().notice().is_none());
+        assert!(
+            reporter
+                .report(&unit(0.5))
+                .unwrap()
+                .local_warning()
+                .is_none()
+        );
     }
 
     /// Whatever the values and the constants: a report of the same length, and nothing of the notice in it.
@@ -336,14 +341,14 @@ mod tests {
             },
         ];
         for norm in norms {
-            let participant = Participant::new(params(norm));
+            let reporter = Reporter::new(params(norm));
             for value in [0.0, 5e-324, 1e-310, 1.0, 1e300, f64::MAX, f64::NAN] {
                 for row in [
                     vec![value; 8],
                     vec![value, 1.0, 0.0, -value, 1.0, 1.0, 1.0, 1.0],
                 ] {
-                    let report = participant.report(&Row::new(row)).unwrap().into_report();
-                    assert_eq!(report.payload.len(), participant.params().payload_len());
+                    let report = reporter.report(&Row::new(row)).unwrap().into_report();
+                    assert_eq!(report.payload.len(), reporter.params().payload_len());
                 }
             }
         }
@@ -351,7 +356,7 @@ mod tests {
 
     #[test]
     fn a_row_of_another_dimension_is_an_error() {
-        let error = Participant::new(params(Norm::Normalize))
+        let error = Reporter::new(params(Norm::Normalize))
             .report(&Row::new(vec![1.0; 7]))
             .unwrap_err();
         assert_eq!(error.code(), Some(ErrorCode::WrongDimension));
@@ -360,21 +365,21 @@ mod tests {
 
     #[test]
     fn debug_and_errors_never_show_a_value() {
-        let participant = Participant::new(params(Norm::Require { radius: 1.0 }));
+        let reporter = Reporter::new(params(Norm::Require { radius: 1.0 }));
         let sentinel = 987_654.25;
         let mut shown = String::new();
         for values in [vec![sentinel; 8], vec![sentinel; 5]] {
             let row = Row::new(values);
             shown += &format!("{row:?}");
-            match participant.report(&row) {
+            match reporter.report(&row) {
                 Ok(prepared) => {
                     shown += &format!("{prepared:?} {:?}", prepared.report());
-                    shown += &prepared.notice().unwrap().to_string();
+                    shown += &prepared.local_warning().unwrap().to_string();
                 }
                 Err(error) => shown += &format!("{error} {error:?}"),
             }
         }
-        shown += &format!("{participant:?}");
+        shown += &format!("{reporter:?}");
         assert!(
             shown.contains("values") && shown.contains("Report("),
             "{shown}"

@@ -8,10 +8,10 @@ use std::{
     },
 };
 
-use eigenveil_client::{Ledger, Outbox, Participant, RowLedger, StudyRef, http::StudyClient};
+use eigenveil_client::{Ledger, Outbox, Reporter, RowLedger, StudyRef, http::StudyClient};
 use eigenveil_shared::{
     ErrorCode,
-    about::{About, Day},
+    about::{About, UtcDate},
     mechanism::MechanismKind,
     preprocess::{Feature, Norm, Row},
     privacy::Budget,
@@ -47,40 +47,40 @@ fn params() -> StudyParams {
     .unwrap()
 }
 
-fn participant() -> (Participant, StudyRef) {
-    let binding = StudyRef::new(SERVER, "0123", &params());
-    let participant = Participant::new(params())
-        .of_study("wines", about())
+fn reporter() -> (Reporter, StudyRef) {
+    let study_ref = StudyRef::new(SERVER, "0123", &params());
+    let reporter = Reporter::new(params())
+        .with_study_info("wines", about())
         .with_clock(|| 20_526 * 86_400_000);
-    (participant, binding)
+    (reporter, study_ref)
 }
 
 /// One row of a file reported and charged.
 fn charge(
     folder: &Path,
-    participant: &Participant,
-    binding: &StudyRef,
+    reporter: &Reporter,
+    study_ref: &StudyRef,
 ) -> eigenveil_client::Result<RowLedger> {
     let mut rows = RowLedger::open(folder.join("rows.ledger"))?;
-    let mut outbox = Outbox::open(folder.join("outbox"), binding)?;
+    let mut outbox = Outbox::open(folder.join("outbox"), study_ref)?;
     let file = rows.row_file(1, b"13,2")?;
-    rows.admit(participant, binding, &file, &outbox)?;
+    rows.admit(reporter, study_ref, &file, &outbox)?;
     if !outbox.missing(0..1)?.is_empty() {
-        outbox.enqueue(0, &participant.report(&Row::new(vec![13.0, 2.0]))?)?;
+        outbox.enqueue(0, &reporter.report(&Row::new(vec![13.0, 2.0]))?)?;
     }
-    rows.charge(participant, binding, &file, &outbox)?;
+    rows.charge(reporter, study_ref, &file, &outbox)?;
     Ok(rows)
 }
 
 #[test]
 fn both_receipts_say_everything_that_was_said() {
     let folder = tempfile::tempdir().unwrap();
-    let (participant, binding) = participant();
+    let (reporter, study_ref) = reporter();
     let mut ledger = Ledger::open(folder.path().join("ledger")).unwrap();
     let row = Row::new(vec![13.0, 2.0]);
-    ledger.take_part(&participant, &binding, &row).unwrap();
+    ledger.participate(&reporter, &study_ref, &row).unwrap();
     let receipt = ledger.receipt().unwrap();
-    let rows = charge(folder.path(), &participant, &binding).unwrap();
+    let rows = charge(folder.path(), &reporter, &study_ref).unwrap();
     let of_rows = rows.receipt().unwrap();
     let words = [
         "wines",
@@ -101,12 +101,12 @@ fn both_receipts_say_everything_that_was_said() {
             assert!(text.contains(word), "{word:?} is not in:\n{text}");
         }
     }
-    for told in [&receipt.studies[0].told, &of_rows.studies[0].told] {
+    for terms in [&receipt.studies[0].terms, &of_rows.studies[0].terms] {
         assert_eq!(
-            (told.name.as_deref(), &told.about),
+            (terms.name.as_deref(), &terms.about),
             (Some("wines"), &about())
         );
-        assert_eq!(told.parameters.as_ref(), Some(&params()));
+        assert_eq!(terms.parameters.as_ref(), Some(&params()));
     }
     assert_survives_json(&receipt);
     assert_survives_json(&of_rows);
@@ -114,7 +114,10 @@ fn both_receipts_say_everything_that_was_said() {
     drop((ledger, rows));
     for file in ["ledger", "rows.ledger"] {
         let connection = rusqlite::Connection::open(folder.path().join(file)).unwrap();
-        for statement in ["DELETE FROM told", "UPDATE told SET purpose = 'another'"] {
+        for statement in [
+            "DELETE FROM study_terms",
+            "UPDATE study_terms SET purpose = 'another'",
+        ] {
             connection.execute(statement, []).unwrap_err();
         }
     }
@@ -123,35 +126,31 @@ fn both_receipts_say_everything_that_was_said() {
 /// The last day belongs to the study to its last millisecond; from the next one on nothing is perturbed or charged.
 #[test]
 fn nothing_is_perturbed_or_charged_after_the_last_day() {
-    let end = about().last_day.unwrap().over_at_ms();
+    let end = about().last_day.unwrap().end_ms();
     assert_eq!(end, 1_806_537_600_000);
     let now = Arc::new(AtomicU64::new(end));
     let clock = Arc::clone(&now);
-    let (participant, binding) = participant();
-    let participant = participant.with_clock(move || clock.load(Ordering::Relaxed));
+    let (reporter, study_ref) = reporter();
+    let reporter = reporter.with_clock(move || clock.load(Ordering::Relaxed));
     let folder = tempfile::tempdir().unwrap();
     let mut ledger = Ledger::open(folder.path().join("ledger")).unwrap();
     let mut rows = RowLedger::open(folder.path().join("rows")).unwrap();
     let file = rows.row_file(1, b"13,2").unwrap();
-    let mut outbox = Outbox::open(folder.path().join("early"), &binding).unwrap();
+    let mut outbox = Outbox::open(folder.path().join("early"), &study_ref).unwrap();
     let row = Row::new(vec![13.0, 2.0]);
     // Perturbed in time, and killed before it was charged.
     now.store(end - 1, Ordering::Relaxed);
-    participant.check_open().unwrap();
-    outbox
-        .enqueue(0, &participant.report(&row).unwrap())
-        .unwrap();
+    reporter.check_open().unwrap();
+    outbox.enqueue(0, &reporter.report(&row).unwrap()).unwrap();
     for late in [end, end + 1, u64::MAX] {
         now.store(late, Ordering::Relaxed);
         for error in [
-            participant.check_open().unwrap_err(),
-            participant.report(&row).unwrap_err(),
+            reporter.check_open().unwrap_err(),
+            reporter.report(&row).unwrap_err(),
             // Whatever is in the row.
-            participant
-                .report(&Row::new(vec![f64::NAN; 2]))
-                .unwrap_err(),
-            ledger.take_part(&participant, &binding, &row).unwrap_err(),
-            rows.charge(&participant, &binding, &file, &outbox)
+            reporter.report(&Row::new(vec![f64::NAN; 2])).unwrap_err(),
+            ledger.participate(&reporter, &study_ref, &row).unwrap_err(),
+            rows.charge(&reporter, &study_ref, &file, &outbox)
                 .unwrap_err(),
         ] {
             assert_eq!(error.code(), Some(ErrorCode::StudyEnded), "{error}");
@@ -169,15 +168,15 @@ fn nothing_is_perturbed_or_charged_after_the_last_day() {
         assert_eq!(rows.receipt().unwrap().spent.epsilon, 0.0);
     }
     now.store(end - 1, Ordering::Relaxed);
-    let taken = ledger.take_part(&participant, &binding, &row).unwrap();
+    let taken = ledger.participate(&reporter, &study_ref, &row).unwrap();
     assert!(taken.is_new());
     assert_eq!(
-        rows.charge(&participant, &binding, &file, &outbox).unwrap(),
+        rows.charge(&reporter, &study_ref, &file, &outbox).unwrap(),
         1
     );
     // What was charged in time is still owed, and asked for again it is the same.
     now.store(end, Ordering::Relaxed);
-    let again = ledger.take_part(&participant, &binding, &row).unwrap();
+    let again = ledger.participate(&reporter, &study_ref, &row).unwrap();
     assert_eq!(again.to_send(), taken.to_send());
 }
 
@@ -185,7 +184,7 @@ fn nothing_is_perturbed_or_charged_after_the_last_day() {
 #[tokio::test]
 async fn a_study_that_says_what_cannot_be_said_is_refused() {
     let honest = About {
-        last_day: Some(Day(2_900_000)),
+        last_day: Some(UtcDate(2_900_000)),
         ..about()
     };
     let with = |contact: &str, purpose: &str| About {
@@ -206,8 +205,8 @@ async fn a_study_that_says_what_cannot_be_said_is_refused() {
         match client.fetch_study(common::STUDY).await {
             Ok(study) => {
                 assert!(taken);
-                assert_eq!(study.participant().about(), &about);
-                assert_eq!(study.participant().study_name(), Some("A study"));
+                assert_eq!(study.reporter().about(), &about);
+                assert_eq!(study.reporter().study_name(), Some("A study"));
             }
             Err(error) => {
                 assert!(!taken, "{error}");

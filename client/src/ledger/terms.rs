@@ -7,36 +7,36 @@ use std::fmt;
 
 use eigenveil_shared::{
     ErrorCode,
-    about::{About, Day},
+    about::{About, UtcDate},
     preprocess::{Norm, Preprocessing},
     study::StudyParams,
 };
 use rusqlite::{Connection, Row, params};
 use serde::{Deserialize, Serialize};
 
-use crate::{error::Result, file::Store, participant::Participant};
+use crate::{error::Result, file::LockedFile, reporter::Reporter};
 
 /// The table, in either kind of ledger; its numbers are those of the studies.
-pub(super) const TOLD: &str = "
-    CREATE TABLE told (
+pub(super) const STUDY_TERMS: &str = "
+    CREATE TABLE study_terms (
         number INTEGER PRIMARY KEY,
         name TEXT,
         purpose TEXT,
         responsible_party TEXT,
         contact TEXT,
         last_day INTEGER CHECK (last_day >= 0),
-        canonical BLOB NOT NULL
+        canonical_params BLOB NOT NULL
     ) STRICT;
-    CREATE TRIGGER told_stays BEFORE DELETE ON told
+    CREATE TRIGGER study_terms_stay BEFORE DELETE ON study_terms
         BEGIN SELECT RAISE(ABORT, 'what a device was told is never deleted'); END;
-    CREATE TRIGGER told_is_fixed BEFORE UPDATE ON told
+    CREATE TRIGGER study_terms_are_fixed BEFORE UPDATE ON study_terms
         BEGIN SELECT RAISE(ABORT, 'what a device was told is never changed'); END;
 ";
 
 /// What a device was told of a study when it took part. `Display` is a line for each thing, features last.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Told {
+pub struct StudyTerms {
     /// The study's name; `None` where the parameters came without it.
     pub name: Option<String>,
     /// What the study said of itself.
@@ -46,14 +46,14 @@ pub struct Told {
     pub parameters: Option<StudyParams>,
 }
 
-impl Told {
-    /// Refuses what the study states now, where it is another purpose or responsible party than when the device took
-    /// part: to be asked before a report that was made then is sent.
+impl StudyTerms {
+    /// Fails if the study's purpose or responsible party differs from what it was when the device took part. Call it before
+    /// sending a report made then.
     ///
     /// # Errors
     /// `invalid-about`, with both texts.
     pub fn check_unchanged(&self, now: &About) -> Result<()> {
-        let Some((what, then, now)) = self.about.other_terms(now) else {
+        let Some((what, then, now)) = self.about.first_changed_term(now) else {
             return Ok(());
         };
         let stated = |text: Option<&str>| match text {
@@ -72,52 +72,52 @@ impl Told {
     }
 }
 
-/// Keeps what a participant was told of the study with this number.
-pub(super) fn keep(
+/// Keeps what the participant was told of the study with this number.
+pub(super) fn record(
     file: &Connection,
     number: i64,
-    participant: &Participant,
+    reporter: &Reporter,
 ) -> rusqlite::Result<usize> {
-    let about = participant.about();
+    let about = reporter.about();
     file.execute(
-        "INSERT INTO told (number, name, purpose, responsible_party, contact, last_day, canonical)
+        "INSERT INTO study_terms (number, name, purpose, responsible_party, contact, last_day, canonical_params)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
         params![
             number,
-            participant.study_name(),
+            reporter.study_name(),
             about.purpose,
             about.responsible_party,
             about.contact,
             about.last_day.map(|day| day.0),
-            participant.params().canonical_bytes(),
+            reporter.params().canonical_bytes(),
         ],
     )
 }
 
 /// What was kept for this number.
-pub(super) fn read(store: &Store, number: i64) -> Result<Told> {
-    let told = |row: &Row<'_>| {
+pub(super) fn read(store: &LockedFile, number: i64) -> Result<StudyTerms> {
+    let read = |row: &Row<'_>| {
         let canonical: Vec<u8> = row.get(5)?;
-        Ok(Told {
+        Ok(StudyTerms {
             name: row.get(0)?,
             about: About {
                 purpose: row.get(1)?,
                 responsible_party: row.get(2)?,
                 contact: row.get(3)?,
-                last_day: row.get::<_, Option<u64>>(4)?.map(Day),
+                last_day: row.get::<_, Option<u64>>(4)?.map(UtcDate),
             },
             // A version that bounds its constants more must still count what was spent.
             parameters: StudyParams::from_canonical(&canonical).ok(),
         })
     };
     store.one(
-        "SELECT name, purpose, responsible_party, contact, last_day, canonical FROM told WHERE number = ?1",
+        "SELECT name, purpose, responsible_party, contact, last_day, canonical_params FROM study_terms WHERE number = ?1",
         [number],
-        told,
+        read,
     )
 }
 
-impl fmt::Display for Told {
+impl fmt::Display for StudyTerms {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let about = &self.about;
         let line = |f: &mut fmt::Formatter<'_>, what: &str, text: Option<&str>| {
