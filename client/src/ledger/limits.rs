@@ -162,7 +162,7 @@ pub(super) struct LimitExceeded {
 
 impl LimitExceeded {
     /// The error: whoever pays `spends` at most the limit, and `way_out` raises it.
-    pub(super) fn into_error(
+    pub(super) fn to_error(
         &self,
         what: &str,
         study: &str,
@@ -355,7 +355,7 @@ mod tests {
         ] {
             let over = limits.check(&spent, charge).unwrap_err();
             let error = over
-                .into_error(
+                .to_error(
                     "taking part in",
                     "0123",
                     "this device spends",

@@ -219,7 +219,7 @@ impl Ledger {
         self.limits()?
             .check(&self.charges()?, charge)
             .map_err(|exceeded| {
-                exceeded.into_error(
+                exceeded.to_error(
                     "taking part in",
                     study_ref.study(),
                     "this device spends",

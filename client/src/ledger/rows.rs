@@ -273,7 +273,7 @@ impl RowLedger {
             }
             let spent: Vec<Budget> = spent.into_values().collect();
             limits.check(&spent, cost).map_err(|exceeded| {
-                exceeded.into_error(
+                exceeded.to_error(
                     &format!("rows {} to {}: taking part in", rows.start + 1, rows.end),
                     study_ref.study(),
                     "this ledger lets a row spend",

@@ -211,7 +211,7 @@ fn a_file_of_a_later_version_is_refused() {
         connection.pragma_update(None, "user_version", 2).unwrap();
         drop(connection);
         let error = (kind.open)(&path).unwrap_err().to_string();
-        assert!(error.contains("layout version 2"), "{error}");
+        assert!(error.contains("schema version 2"), "{error}");
         assert!(error.contains("update"), "{error}");
     });
 }

@@ -335,7 +335,7 @@ fn a_damaged_file_is_an_error_and_no_new_ledger() {
 const TEXT: &str = "\
 This device took part in 3 studies.
 
-                   spent         left        limit
+                   spent    remaining        limit
   epsilon            5.5        10.51        16.01
   delta             3e-6         7e-6         1e-5
 
@@ -343,8 +343,8 @@ One study may cost epsilon 8.001 at most. Costs add up, whoever runs the studies
 
 1. 2026-03-14  study 1111 at http://localhost:8080
    one row of 5 numbers, perturbed by discrete-gaussian
-   charged epsilon 1, delta 1e-6 (replacement: any two rows the reporter might hold)
-   Whatever the server believed about two possible rows of a reporter, one report changes the odds between them by a factor of at most 2.72, except with probability 2.8e-5.
+   charged epsilon 1, delta 1e-6 (replacement: any two rows the participant might hold)
+   Whatever the server believed about two possible rows of a participant, one report changes the odds between them by a factor of at most 2.72, except with probability 2.8e-5.
    report ID-1: the server has it
 TOLD
    claimed      epsilon 1, delta 1e-6
@@ -352,8 +352,8 @@ TOLD
 
 2. 2026-03-14  study 2222 at http://localhost:8080
    one row of 5 numbers, perturbed by discrete-gaussian
-   charged epsilon 0.5, delta 1e-6 (replacement: any two rows the reporter might hold)
-   Whatever the server believed about two possible rows of a reporter, one report changes the odds between them by a factor of at most 1.65, except with probability 5.8e-5.
+   charged epsilon 0.5, delta 1e-6 (replacement: any two rows the participant might hold)
+   Whatever the server believed about two possible rows of a participant, one report changes the odds between them by a factor of at most 1.65, except with probability 5.8e-5.
    report ID-2: refused by the server (payload-not-finite: entry 3 is not a  [31mnumber); charged all the same, since it may have been seen
 TOLD
    claimed      epsilon 0.5, delta 1e-6
@@ -361,8 +361,8 @@ TOLD
 
 3. 2026-03-14  study 3333 at http://localhost:8080
    one row of 5 numbers, perturbed by discrete-gaussian
-   charged epsilon 4, delta 1e-6 (replacement: any two rows the reporter might hold)
-   Whatever the server believed about two possible rows of a reporter, one report changes the odds between them by a factor of at most 55, except with probability 6.8e-6.
+   charged epsilon 4, delta 1e-6 (replacement: any two rows the participant might hold)
+   Whatever the server believed about two possible rows of a participant, one report changes the odds between them by a factor of at most 55, except with probability 6.8e-6.
    report ID-3: not yet known to have arrived
 TOLD
    claimed      epsilon 4, delta 1e-6
@@ -435,7 +435,7 @@ fn a_token_stays_with_its_report_until_it_is_acknowledged() {
     // Refused for its token, another one makes it good.
     let id = owed.report.id;
     ledger
-        .record_refused(id, "reporter-token-unknown", "no such token")
+        .record_refused(id, "participant-token-unknown", "no such token")
         .unwrap();
     assert!(ledger.owed().unwrap().is_empty());
     assert!(ledger.set_token(&name, &token(2)).unwrap());

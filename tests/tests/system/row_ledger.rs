@@ -185,7 +185,7 @@ fn a_changed_file_needs_confirmation() {
     fs::write(&bench.rows, lines.join("\n") + "\n").unwrap();
     let second = bench.study("8");
     let output = bench.report(&second, "state-2", "");
-    refused(&output, 1, &["number of the row", "--same-participants"]);
+    refused(&output, 1, &["row number", "--same-participants"]);
     let sent = json_of(&bench.report(&second, "state-2", "--same-participants"));
     assert_eq!(sent["accepted"], ROWS + 1);
     // Row 301 has spent less than the others, whose limits refuse the whole file.
