@@ -57,8 +57,8 @@ pub enum Method {
 
 impl Method {
     /// The tightest method whose assumptions this mechanism satisfies by construction.
-    pub fn for_mechanism(spec: &Mechanism) -> Self {
-        if check_gaussian(spec).is_ok() {
+    pub fn for_mechanism(mechanism: &Mechanism) -> Self {
+        if check_gaussian(mechanism).is_ok() {
             Self::MuGdp
         } else {
             Self::Event
@@ -301,12 +301,12 @@ pub fn audit_devices(
     settings.check()?;
     // The claim is the budget for every pair: the studies differ only in the dimension of a report.
     let params = settings.study(PairKind::Axes)?;
-    let spec = params.mechanism();
+    let mechanism = params.mechanism();
     let method = settings
         .method
-        .unwrap_or_else(|| Method::for_mechanism(spec));
+        .unwrap_or_else(|| Method::for_mechanism(mechanism));
     if method.is_model_based() {
-        check_gaussian(spec)?;
+        check_gaussian(mechanism)?;
     }
     let started = Instant::now();
     let mut findings = Vec::new();
@@ -330,8 +330,8 @@ pub fn audit_devices(
     } else {
         (Observed::Transcript, Method::Event)
     };
-    let attempts = spec
-        .expected_tries()
+    let attempts = mechanism
+        .expected_attempts()
         .is_some()
         .then(|| {
             let counts: Vec<_> = findings
@@ -343,12 +343,12 @@ pub fn audit_devices(
         .flatten();
     let delta = settings.budget.delta();
     let mut report = AuditReport {
-        mechanism: spec.kind(),
-        calibration: spec.calibration(),
+        mechanism: mechanism.kind(),
+        calibration: mechanism.calibration(),
         p: settings.dimension,
         epsilon: settings.budget.epsilon(),
         delta,
-        true_epsilon: spec.true_epsilon(delta),
+        true_epsilon: mechanism.true_epsilon(delta),
         epsilon_lower_bound: bound.epsilon_lower_bound,
         observed,
         method,
@@ -369,7 +369,7 @@ pub fn audit_devices(
         seconds: 0.0,
     };
     // The claim of a pure mechanism is ε plus the slack of its generator (docs/mechanisms.md).
-    let claim = if spec.kind().is_pure() {
+    let claim = if mechanism.kind().is_pure() {
         report.true_epsilon.unwrap_or(report.epsilon)
     } else {
         report.epsilon
@@ -423,7 +423,7 @@ fn try_pair(
     let device = device(&params)?;
     let rows = pair.rows(settings.dimension, settings.seed);
     let observer = Observer {
-        shape: ReportFormat::new(&params),
+        format: ReportFormat::new(&params),
         statistic: Statistic::new(
             params.mechanism(),
             &(prepare(&params, &rows.0)?, prepare(&params, &rows.1)?),
@@ -448,7 +448,7 @@ fn try_pair(
     let judge = |row, stream| -> Result<Vec<Trial>> {
         sampling.draw(stream, settings.trials, &|rng| {
             let seen = observer.observe(row, rng)?;
-            Ok((seen.value, transcript.score(&seen), seen.work.tries))
+            Ok((seen.value, transcript.score(&seen), seen.work.attempts))
         })
     };
     let (a, b) = (judge(&rows.0, stream)?, judge(&rows.1, stream + 1)?);
@@ -457,8 +457,8 @@ fn try_pair(
         b: b.iter().map(value).collect(),
     };
     let delta = settings.budget.delta();
-    let spec = params.mechanism();
-    let confidence = if spec.expected_tries().is_some() {
+    let mechanism = params.mechanism();
+    let confidence = if mechanism.expected_attempts().is_some() {
         1.0 - (1.0 - ATTEMPTS_SHARE) * (1.0 - settings.confidence)
     } else {
         settings.confidence
@@ -468,7 +468,7 @@ fn try_pair(
     let event = event_bound(&reports, delta, confidence)?;
     let report = match method {
         Method::Event => event,
-        Method::MuGdp => mu_bound(spec, &reports, delta, confidence)?,
+        Method::MuGdp => mu_bound(mechanism, &reports, delta, confidence)?,
     };
     let attempts = |trials: &[Trial]| {
         let attempts = trials.iter().map(|trial| trial.2);
@@ -485,7 +485,7 @@ fn try_pair(
 
 /// An observer who reads the reports of a device and measures its work.
 struct Observer<'a> {
-    shape: ReportFormat,
+    format: ReportFormat,
     statistic: Statistic,
     device: &'a dyn Device,
 }
@@ -493,7 +493,7 @@ struct Observer<'a> {
 impl Observer<'_> {
     fn observe(&self, row: &Row, rng: &mut ChaCha20Rng) -> Result<Observation> {
         let sent = self.device.report(row, rng)?;
-        let report = decode_report(&sent.bytes, &self.shape)?;
+        let report = decode_report(&sent.bytes, &self.format)?;
         let (value, class) = self.statistic.read(&report.payload())?;
         Ok(Observation {
             value,

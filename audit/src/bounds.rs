@@ -66,8 +66,13 @@ pub fn event_bound(samples: &Samples, delta: f64, confidence: f64) -> Result<Bou
 /// # Errors
 /// `invalid-mechanism` for any other mechanism: μ says nothing about its ε, and a correct `double-cap`
 /// would be refuted. `invalid-request` as [`event_bound`], and for δ = 0.
-pub fn mu_bound(spec: &Mechanism, samples: &Samples, delta: f64, confidence: f64) -> Result<Bound> {
-    check_gaussian(spec)?;
+pub fn mu_bound(
+    mechanism: &Mechanism,
+    samples: &Samples,
+    delta: f64,
+    confidence: f64,
+) -> Result<Bound> {
+    check_gaussian(mechanism)?;
     if !(delta > 0.0 && delta < 1.0) {
         return Err(Error::invalid_request(format!(
             "delta {delta} must lie strictly between 0 and 1"
@@ -77,15 +82,15 @@ pub fn mu_bound(spec: &Mechanism, samples: &Samples, delta: f64, confidence: f64
 }
 
 /// Rejects the model-based bound for a mechanism that does not satisfy the model.
-pub(crate) fn check_gaussian(spec: &Mechanism) -> Result<()> {
-    if let AuditStatistic::Linear { gaussian: true, .. } = spec.audit_statistic() {
+pub(crate) fn check_gaussian(mechanism: &Mechanism) -> Result<()> {
+    if let AuditStatistic::Linear { gaussian: true, .. } = mechanism.audit_statistic() {
         return Ok(());
     }
     Err(Error::new(
         ErrorCode::InvalidMechanism,
         format!(
             "the mu-gdp bound assumes Gaussian noise and {} has none: it would refute a correct mechanism; use the event bound",
-            spec.kind()
+            mechanism.kind()
         ),
     ))
 }
@@ -275,11 +280,11 @@ mod tests {
             let (a, b) = PairKind::UnitZero.rows(40, 1);
             let pair = (prepare(&params, &a).unwrap(), prepare(&params, &b).unwrap());
             let statistic = Statistic::new(params.mechanism(), &pair).unwrap();
-            let shape = ReportFormat::new(&params);
+            let format = ReportFormat::new(&params);
             let report = |side: Side, rng: &mut ChaCha20Rng| {
                 let row = if side == Side::A { &pair.0 } else { &pair.1 };
                 let payload = params.mechanism().perturb_with(row, rng);
-                statistic.value(&shape.payload(payload)?)
+                statistic.value(&format.payload(payload)?)
             };
             let samples = observe(&report, 0, &Sampling::quiet(20_000, 1)).unwrap();
             let claim = event_bound(&samples, 0.0, 0.95).unwrap();

@@ -23,7 +23,7 @@ impl Statistic {
     ///
     /// # Errors
     /// `wrong-dimension` if the rows differ in length.
-    pub fn new(spec: &Mechanism, rows: &(BoundedRow, BoundedRow)) -> Result<Self> {
+    pub fn new(mechanism: &Mechanism, rows: &(BoundedRow, BoundedRow)) -> Result<Self> {
         let (a, b) = (rows.0.as_slice(), rows.1.as_slice());
         if a.len() != b.len() {
             return Err(Error::new(
@@ -35,7 +35,7 @@ impl Statistic {
                 ),
             ));
         }
-        Ok(match spec.audit_statistic() {
+        Ok(match mechanism.audit_statistic() {
             AuditStatistic::Caps(parameters) => Self::Caps(CapStatistic::new(parameters, a, b)),
             AuditStatistic::Linear { weights, .. } => {
                 Self::Linear(LinearStatistic::new(a, b, weights))

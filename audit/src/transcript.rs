@@ -59,7 +59,7 @@ enum By {
 impl Count {
     /// All features of both counts.
     fn all(trials: &[&[Observation]; 2]) -> Vec<Self> {
-        let counts: [fn(&SamplingCost) -> u64; 2] = [|work| work.tries, |work| work.words];
+        let counts: [fn(&SamplingCost) -> u64; 2] = [|work| work.attempts, |work| work.words];
         counts
             .into_iter()
             .flat_map(|of| {
@@ -261,13 +261,13 @@ mod tests {
             .map(|_| {
                 let mut bytes = vec![0; 20];
                 rng.fill_bytes(&mut bytes);
-                let tries = 1 + u64::from(rng.next_u32().leading_zeros());
+                let attempts = 1 + u64::from(rng.next_u32().leading_zeros());
                 let mut observation = Observation {
                     value: 0.0,
                     class: Some((rng.next_u32() % 4) as usize),
                     work: SamplingCost {
-                        tries,
-                        words: 3 + 3 * tries,
+                        attempts,
+                        words: 3 + 3 * attempts,
                     },
                     bytes,
                 };

@@ -153,10 +153,7 @@ mod tests {
                 .map(ToString::to_string)
                 .unwrap_or_default();
             assert!(help.contains("Example"), "{path} has no example");
-            assert!(
-                command.get_about().is_some(),
-                "{path} says not what it does"
-            );
+            assert!(command.get_about().is_some(), "{path} has no description");
             for sub in command
                 .get_subcommands()
                 .filter(|sub| sub.get_name() != "help")

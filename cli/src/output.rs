@@ -218,7 +218,7 @@ const SLOW_ATTEMPTS_TIMES_P: f64 = 200_000.0;
 
 /// A note if one report takes noticeably long.
 pub(crate) fn slow_report_note(params: &StudyParams) -> Option<String> {
-    let attempts = params.mechanism().expected_tries()?;
+    let attempts = params.mechanism().expected_attempts()?;
     let p = params.report_dimension();
     (attempts * (p as f64) >= SLOW_ATTEMPTS_TIMES_P).then(|| {
         format!("one report takes {attempts:.0} attempts of {p} numbers on average; a smaller epsilon takes fewer")

@@ -52,7 +52,7 @@ impl LengthShares {
         let (column, share) = self.largest(1).first().copied()?;
         if share > DOMINANT_SHARE {
             return Some(format!(
-                "column {} has {} of the squared length: the first component would be little else",
+                "column {} has {} of the squared length: the first component would be hardly anything else",
                 name(column),
                 percent(share)
             ));

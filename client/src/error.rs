@@ -33,8 +33,8 @@ enum Kind {
     /// An outbox or ledger could not be read or written.
     File,
     Locked,
-    OutboxOtherStudy,
-    LedgerOtherRows,
+    StudyMismatch,
+    RowFileMismatch,
     /// The caller asked for something that cannot be.
     Usage,
     #[cfg_attr(not(feature = "http"), expect(dead_code))]
@@ -82,9 +82,9 @@ impl Error {
         )
     }
 
-    pub(crate) fn outbox_other_study(path: &Path, what: impl fmt::Display) -> Self {
+    pub(crate) fn study_mismatch(path: &Path, what: impl fmt::Display) -> Self {
         Self::new(
-            Kind::OutboxOtherStudy,
+            Kind::StudyMismatch,
             format!(
                 "outbox {}: {what}; use one outbox for each study",
                 path.display()
@@ -92,9 +92,9 @@ impl Error {
         )
     }
 
-    pub(crate) fn ledger_other_rows(path: &Path) -> Self {
+    pub(crate) fn row_file_mismatch(path: &Path) -> Self {
         Self::new(
-            Kind::LedgerOtherRows,
+            Kind::RowFileMismatch,
             format!(
                 "ledger {}: this file differs from the ones it was used with. The ledger identifies participants by row number: if row i is still the same participant, say so; if these are other people, use another ledger",
                 path.display()
@@ -169,12 +169,12 @@ impl Error {
 
     /// Whether the outbox belongs to another study or server.
     pub fn is_study_mismatch(&self) -> bool {
-        matches!(self.0.kind, Kind::OutboxOtherStudy)
+        matches!(self.0.kind, Kind::StudyMismatch)
     }
 
     /// Whether a ledger of rows was used with a file that it does not know.
     pub fn is_row_file_mismatch(&self) -> bool {
-        matches!(self.0.kind, Kind::LedgerOtherRows)
+        matches!(self.0.kind, Kind::RowFileMismatch)
     }
 
     pub(crate) fn failure(&self) -> Option<&HttpFailure> {

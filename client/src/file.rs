@@ -1,5 +1,5 @@
-//! What every file of this crate has in common: created private and whole, locked while open, recognised
-//! by its application identifier, complete in itself at each commit.
+//! What the files of this crate have in common: they are created atomically and readable by their owner only, locked
+//! while open, recognised by their application identifier, and self-contained after each commit.
 //!
 //! The files are SQLite databases. SQLite keeps a change in a write-ahead log (WAL) beside the file first, and finds it
 //! by name: a file that is renamed, or opened by another name, has left its log behind. So nothing is given out
@@ -37,7 +37,7 @@ pub(crate) struct FileSchema {
     pub(crate) application_id: i32,
     /// The same in files made before 0.2.0, which had versions of their own.
     pub(crate) earlier_application_id: i32,
-    /// What makes its tables, beside the one that every file of this crate has.
+    /// SQL that creates its tables, in addition to `file_state`, which every file has.
     pub(crate) tables: &'static [&'static str],
     /// The append-only table. Its row count is stored separately, so that lost rows are noticed.
     pub(crate) append_only_table: &'static str,
@@ -65,7 +65,7 @@ impl From<Error> for Failure {
 type Revisions = ([u8; 16], [u8; 16]);
 
 impl FileSchema {
-    /// What makes all tables; `file_state` has the revision of the last change, and how many rows must be there.
+    /// SQL that creates all tables; `file_state` has the revision of the last change, and how many rows must be there.
     fn schema(&self) -> String {
         let (tables, counted) = (self.tables.concat(), self.append_only_table);
         format!(
@@ -130,7 +130,7 @@ impl FileSchema {
         )
     }
 
-    /// The error for a file whose contents cannot be.
+    /// The error for a file with inconsistent contents.
     pub(crate) fn damaged(&self, path: &Path, what: impl fmt::Display) -> Error {
         Error::file(
             self.name,
@@ -154,8 +154,8 @@ impl FileSchema {
         )
     }
 
-    /// Makes a file that only its owner can read, unless there is one: whole under another name first, so
-    /// that whatever is killed there is a file with all its tables or none.
+    /// Creates a file that only its owner can read, unless it exists: first complete under a temporary name, so that
+    /// after a crash there is a file with all its tables or none.
     pub(crate) fn create(
         &self,
         path: &Path,
@@ -225,8 +225,8 @@ impl FileSchema {
     /// Opens a file that is there, and locks it for as long as the value lives.
     ///
     /// # Errors
-    /// Locked, empty, damaged, none of this kind, of another version; known by more than one name; beside it
-    /// a log that is not of its last change.
+    /// Locked, empty, damaged, of another kind or version; has more than one name (hard links); or the write-ahead log
+    /// beside it does not match its last change.
     pub(crate) fn open(&'static self, path: &Path) -> Result<LockedFile> {
         let at = std::path::absolute(path)
             .map_err(|error| Error::file(self.name, path, format_args!("{error}")))?;
@@ -249,7 +249,7 @@ impl FileSchema {
         Ok(store)
     }
 
-    /// Which file this is, of which there must be one name: SQLite's log goes by the name.
+    /// Identifies the file, which must have only one name: SQLite finds its log by name.
     fn identify(&self, path: &Path, at: &Path) -> Result<FileId> {
         let found = match fs::metadata(at) {
             Ok(found) if found.is_file() => found,
@@ -290,7 +290,7 @@ impl FileSchema {
     fn connect(&self, path: &Path, at: &Path) -> Result<Connection, Failure> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(at, flags)?;
-        // A log is not applied before it was looked at, nor by leaving.
+        // The log is not applied before it was checked, nor on close.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
         connection.busy_timeout(Duration::ZERO)?;
         // Before the first read: the lock is then taken with it, and kept.
@@ -376,10 +376,8 @@ impl LockedFile {
         values: impl Params,
         read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
     ) -> Result<T> {
-        self.first(query, values, read)?.ok_or_else(|| {
-            self.schema
-                .damaged(&self.path, "something that every one has is missing")
-        })
+        self.first(query, values, read)?
+            .ok_or_else(|| self.schema.damaged(&self.path, "a required row is missing"))
     }
 
     /// The error for a failed statement.
@@ -489,7 +487,7 @@ impl LockedFile {
         Ok(done)
     }
 
-    /// Brings what a log holds into the file, synced, and empties the log. Before anything is given out.
+    /// Checkpoints the log into the file, synced, and empties it. Call it before anything is given out.
     pub(crate) fn settle(&self) -> Result<()> {
         if !self.wal_pending.get() {
             return Ok(());
@@ -509,7 +507,7 @@ impl LockedFile {
             _ => Err(Error::file(
                 self.schema.name,
                 &self.path,
-                "the file was moved, replaced or linked to while it was open; nothing was written: open it again at its one present name",
+                "the file was moved, replaced or linked to while it was open; nothing was written: open it again under its current name",
             )),
         }
     }
@@ -540,7 +538,7 @@ fn identity(found: &fs::Metadata) -> (FileId, u64) {
     ((found.dev(), found.ino()), found.nlink())
 }
 
-/// Not known here: as if every file had one name and kept it.
+/// Unknown on this platform: assumes that every file has one name and keeps it.
 #[cfg(not(unix))]
 fn identity(_: &fs::Metadata) -> (FileId, u64) {
     ((0, 0), 1)

@@ -1,4 +1,4 @@
-//! Eigenveil's device SDK and the analyst's API client.
+//! Eigenveil's device SDK and the operator's API client.
 //!
 //! ```text
 //! Row ─▶ Ledger::participate ─────────────────────────▶ http::send_owed ─▶ server
@@ -63,8 +63,9 @@
 //!
 //! # Errors
 //!
-//! [`Error`] is one type. Whatever reads or writes a file fails where that cannot be done, and whatever asks a server fails
-//! with its refusal ([`Error::code`]) or for want of an answer; what is said of a method is what is its own.
+//! [`Error`] is one type. Every method that uses a file can fail to read or write it, and every method that calls a
+//! server can fail with the server's error ([`Error::code`]) or without a response. The `# Errors` of a method list
+//! only the others.
 //!
 //! # What is not here
 //!

@@ -23,9 +23,9 @@ pub struct Reporter {
     params: Arc<StudyParams>,
     fingerprint: Fingerprint,
     clock: Arc<dyn Clock>,
-    /// Why nobody can take part, where the study said so when it was fetched.
+    /// The error to return if the study was not open when it was fetched.
     not_open: Option<SharedError>,
-    /// What the study said of itself, with its name; nothing where parameters came alone.
+    /// The study's name and what it tells participants; empty if only parameters were given.
     study_info: Arc<(Option<String>, About)>,
 }
 
@@ -42,7 +42,7 @@ impl Reporter {
         }
     }
 
-    /// The reporter of a study that takes no reports, which perturbs nothing.
+    /// The same reporter; unless `state` is open it perturbs nothing.
     #[cfg(feature = "http")]
     pub(crate) fn with_state(mut self, state: StudyState, id: &str) -> Self {
         self.not_open = (state != StudyState::Open).then(|| {
@@ -162,8 +162,8 @@ impl Reporter {
         Ok(self.report_measured(row)?.0)
     }
 
-    /// The report and what its noise took, **for the audit**: [`report`](Self::report) is its first half.
-    /// The work is to leave no device.
+    /// The report and the cost of sampling its noise, **for the audit**: [`report`](Self::report) returns only the
+    /// first. The cost must never leave a device.
     ///
     /// # Errors
     /// As [`report`](Self::report).
@@ -266,14 +266,14 @@ mod tests {
     #[test]
     fn a_report_fits_its_study_and_is_fresh_each_time() {
         let params = params(Norm::Normalize);
-        let shape = ReportFormat::new(&params);
+        let format = ReportFormat::new(&params);
         let reporter = Reporter::new(params).with_clock(|| 0x0192_1234_5678);
         let row = Row::new(vec![1.0; 8]);
         let first = reporter.report(&row).unwrap().into_report();
         let second = reporter.report(&row).unwrap().into_report();
         for report in [&first, &second] {
             let bytes = codec::encode_report(report);
-            let valid = codec::decode_report(&bytes, &shape).unwrap();
+            let valid = codec::decode_report(&bytes, &format).unwrap();
             assert_eq!(valid.id(), report.id);
             assert!(report.id.to_string().starts_with("01921234"));
         }

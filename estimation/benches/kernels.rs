@@ -64,12 +64,12 @@ fn accumulate() {
         };
         // The numbers are checked, the length of the whole is not: `server/benches/ingest` has both.
         let none = Fingerprint([0; 32]);
-        let shape = ReportFormat::without_params(none, PayloadKind::Floats, payload.len());
+        let format = ReportFormat::without_params(none, PayloadKind::Floats, payload.len());
         measure(
             &format!("accumulate/report/{p}"),
             101,
             units,
-            || match shape.payload(black_box(&payload)) {
+            || match format.payload(black_box(&payload)) {
                 Ok(Payload::Floats(numbers)) => drop(black_box(sums.add(&numbers))),
                 other => unreachable!("{other:?}"),
             },

@@ -278,14 +278,14 @@ mod tests {
 
     use super::*;
 
-    fn shape(p: usize, payload_kind: PayloadKind) -> ReportFormat {
+    fn format(p: usize, payload_kind: PayloadKind) -> ReportFormat {
         ReportFormat::without_params(Fingerprint([0; 32]), payload_kind, payload_kind.len(p))
     }
 
     fn floats(numbers: &[f32]) -> Result<Payload<Vec<u8>>> {
         let bytes = numbers.iter().flat_map(|x| x.to_le_bytes()).collect();
         let p = (0..).find(|&p| packed_len(p) == numbers.len()).unwrap();
-        shape(p, PayloadKind::Floats).payload(bytes)
+        format(p, PayloadKind::Floats).payload(bytes)
     }
 
     #[test]
@@ -305,10 +305,10 @@ mod tests {
         // Of other studies.
         let other = sums.add(&floats(&[1.0; 6]).unwrap()).unwrap_err();
         assert_eq!(other.code(), ErrorCode::WrongPayloadLength);
-        let integers = shape(2, PayloadKind::Integers { bound: i32::MAX });
+        let integers = format(2, PayloadKind::Integers { bound: i32::MAX });
         let other = sums.add(&integers.payload([7; 12]).unwrap()).unwrap_err();
         assert_eq!(other.code(), ErrorCode::InvalidMechanism);
-        let seed = shape(2, PayloadKind::Seed).payload([7; 16]).unwrap();
+        let seed = format(2, PayloadKind::Seed).payload([7; 16]).unwrap();
         let other = sums.add(&seed).unwrap_err();
         assert_eq!(other.code(), ErrorCode::InvalidMechanism);
         let mut seeds = ReportSum::Seeds(SeedSum::new(2).unwrap());
@@ -322,10 +322,10 @@ mod tests {
 
     #[test]
     fn integers_beyond_their_bound_are_rejected() {
-        let shape = shape(2, PayloadKind::Integers { bound: 100 });
+        let format = format(2, PayloadKind::Integers { bound: 100 });
         let payload = |numbers: [i32; 3]| {
             let bytes: Vec<u8> = numbers.iter().flat_map(|x| x.to_le_bytes()).collect();
-            shape.payload(bytes)
+            format.payload(bytes)
         };
         let mut sums = ReportSum::Integers(Accumulator::new(2).unwrap());
         sums.add(&payload([100, -100, 7]).unwrap()).unwrap();
@@ -357,7 +357,7 @@ mod tests {
             assert!((a - b).abs() < 3e-4, "{a} {b}");
         }
         for length in [0, 15, 17] {
-            let wrong = shape(2, PayloadKind::Seed).payload(vec![0; length]);
+            let wrong = format(2, PayloadKind::Seed).payload(vec![0; length]);
             assert_eq!(wrong.unwrap_err().code(), ErrorCode::WrongPayloadLength);
         }
         assert!(SeedSum::new(0).is_err());

@@ -241,12 +241,12 @@ mod tests {
             .preprocessor()
             .prepare(&Row::new(vec![1.0, 2.0, 3.0]))
             .unwrap();
-        let shape = ReportFormat::new(&params);
+        let format = ReportFormat::new(&params);
         let mut sum = Accumulator::new(3).unwrap();
         for _ in 0..100 {
             let bytes = params.mechanism().perturb(&row).unwrap();
-            let Payload::Floats(numbers) = shape.payload(&bytes[..]).unwrap() else {
-                panic!("{:?}", shape.payload_kind());
+            let Payload::Floats(numbers) = format.payload(&bytes[..]).unwrap() else {
+                panic!("{:?}", format.payload_kind());
             };
             sum.add(&numbers).unwrap();
         }

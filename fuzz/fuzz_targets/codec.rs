@@ -30,29 +30,29 @@ fuzz_target!(|data: &[u8]| {
     let Some((&first, bytes)) = data.split_first() else {
         return;
     };
-    let shape = &SHAPES[usize::from(first) % SHAPES.len()];
+    let format = &SHAPES[usize::from(first) % SHAPES.len()];
     // Half of the time the envelope is made right, so that the fuzzer reaches the payload.
     let mut bytes = bytes.to_vec();
     if first >= 128 && bytes.len() >= 34 {
         bytes[..2].copy_from_slice(&codec::WIRE_VERSION.to_le_bytes());
-        bytes[2..34].copy_from_slice(&shape.fingerprint().0);
+        bytes[2..34].copy_from_slice(&format.fingerprint().0);
     }
-    if let Ok(report) = codec::decode_report(&bytes, shape) {
+    if let Ok(report) = codec::decode_report(&bytes, format) {
         let again = codec::encode_report(&Report {
-            fingerprint: shape.fingerprint(),
+            fingerprint: format.fingerprint(),
             id: report.id(),
             payload: report.payload().as_bytes().to_vec(),
         });
         assert_eq!(again, bytes);
     }
-    if let Ok(batch) = codec::decode_batch(&bytes, shape) {
+    if let Ok(batch) = codec::decode_batch(&bytes, format) {
         let good: Option<Vec<_>> = batch.into_iter().map(Result::ok).collect();
         if let Some(good) = good {
             let payloads: Vec<_> = good.iter().map(|one| one.payload()).collect();
             let ids = good.iter().map(|one| one.id());
             let pairs = ids.zip(payloads.iter().map(|payload| payload.as_bytes()));
             assert_eq!(
-                codec::encode_batch(shape, pairs).expect("it was one"),
+                codec::encode_batch(format, pairs).expect("it was one"),
                 bytes
             );
         }

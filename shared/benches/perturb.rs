@@ -1,7 +1,7 @@
 //! Perturb, encode and decode one report, each beside its floor in the same run.
 //!
 //! Floors: for perturbing, drawing the same number of standard normals and nothing else (for
-//! `double-cap`: expanding one seed, to be multiplied by the tries); for encoding and decoding, one copy
+//! `double-cap`: expanding one seed, to be multiplied by the attempts); for encoding and decoding, one copy
 //! of the same bytes. `cargo bench -p eigenveil-shared`.
 
 use std::hint::black_box;
@@ -105,14 +105,14 @@ fn double_cap() {
 fn encode_decode() {
     for p in [40, 100, 400] {
         let params = params(p, MechanismKind::IsotropicGaussian, 4.0);
-        let shape = ReportFormat::new(&params);
+        let format = ReportFormat::new(&params);
         let row = params
             .preprocessor()
             .prepare(&Row::new(vec![1.0; p]))
             .expect("usable");
         let report = Report {
             id: ReportId::from_parts(1 << 40, [7; 16]),
-            fingerprint: shape.fingerprint(),
+            fingerprint: format.fingerprint(),
             payload: params.mechanism().perturb(&row).expect("randomness"),
         };
         let bytes = codec::encode_report(&report);
@@ -134,7 +134,7 @@ fn encode_decode() {
             SAMPLES,
             units,
             || {
-                black_box(codec::decode_report(black_box(&bytes), &shape).expect("valid"));
+                black_box(codec::decode_report(black_box(&bytes), &format).expect("valid"));
             },
         );
     }

@@ -1,4 +1,4 @@
-//! Does the time that a device takes tell of its row? Worst pairs of rows, for every mechanism.
+//! Does the time that a device takes reveal anything about its row? Worst pairs of rows, for every mechanism.
 //!
 //! The two rows of a pair are perturbed in turns, so that the machine's moods hit both; a time is a mean over a batch.
 //! Printed for each pair: the median times, their ratio, the ratio of the first row against itself (the

@@ -1,5 +1,4 @@
-//! What the people who are asked are told of a study: what it is for, who answers for it, how to reach them, and its
-//! last day.
+//! What a study tells the people it invites: its purpose, who is responsible, how to reach them, and its last day.
 //!
 //! None of it is a parameter: it is not in the fingerprint and says nothing about what a report reveals. It is fixed
 //! when the study is made, since people agreed to what they read; a device keeps what it was told with its receipt.
@@ -40,7 +39,7 @@ const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct About {
-    /// What the answer is wanted for; at most 1,000 bytes.
+    /// What the results are for; at most 1,000 bytes.
     #[cfg_attr(feature = "openapi", schema(max_length = 1_000))]
     pub purpose: Option<String>,
     /// The person or organisation that answers for the study; at most 200 bytes.
@@ -73,7 +72,7 @@ impl About {
             .collect()
     }
 
-    /// Refuses what cannot be shown, or is no contact.
+    /// Refuses text that cannot be displayed, and invalid contacts.
     ///
     /// # Errors
     /// `invalid-about`; its sentence begins with "the purpose", "the responsible party" or "the contact".
@@ -385,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn a_contact_reaches_somebody_and_does_nothing_else() {
+    fn contacts_are_mail_addresses_or_https_links() {
         let about = |contact: &str| About {
             contact: Some(contact.to_owned()),
             ..About::default()

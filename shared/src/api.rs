@@ -142,7 +142,7 @@ pub struct CreateStudy {
     pub epsilon: f64,
     /// Failure probability δ of one report; absent: 1e-6, or 0 with a pure mechanism.
     pub delta: Option<f64>,
-    /// Components an estimate gives when it does not say.
+    /// Default number of components of an estimate.
     #[serde(default)]
     pub default_k: ComponentCount,
     /// Leave the study in draft instead of opening it.
@@ -151,7 +151,7 @@ pub struct CreateStudy {
     /// Who may take part; absent: anybody who knows the study's identifier.
     #[serde(default)]
     pub enrolment: Enrolment,
-    /// What the people who are asked are told; fixed like everything else.
+    /// What the study tells the people it invites; fixed like everything else.
     #[serde(default, skip_serializing_if = "About::is_empty")]
     pub about: About,
 }
@@ -187,12 +187,12 @@ pub struct StudyDocument {
     /// Who may take part.
     #[serde(default)]
     pub enrolment: Enrolment,
-    /// What the people who are asked are told.
+    /// What the study tells the people it invites.
     #[serde(default)]
     pub about: About,
 }
 
-/// One study in a list: what is as long for every study. `GET /v1/studies/{id}` has the rest.
+/// One study in a list: the fields whose size does not depend on the study. `GET /v1/studies/{id}` has the rest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct StudySummary {
@@ -279,7 +279,7 @@ impl fmt::Debug for IssueTokensResponse {
 pub struct TokenCounts {
     /// Participant tokens made.
     pub issued: u64,
-    /// Those of which a report is counted.
+    /// Tokens with which a report was counted.
     pub spent: u64,
 }
 
@@ -288,7 +288,7 @@ pub struct TokenCounts {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CreateAnalystRequest {
-    /// Who is to have it; shown to the operator.
+    /// Who gets it; shown to the operator.
     pub name: String,
     /// The one study whose estimates it reads, by identifier; absent: all studies.
     pub study: Option<String>,
@@ -336,14 +336,14 @@ impl fmt::Debug for CreateAnalystResponse {
 /// Answer to `POST /v1/operator-token`. `Debug` does not show the token.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct RotatedToken {
+pub struct RotateTokenResponse {
     /// The operator's token from now on; the file in the data directory has it too.
     pub token: String,
 }
 
-impl fmt::Debug for RotatedToken {
+impl fmt::Debug for RotateTokenResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("RotatedToken(…)")
+        f.write_str("RotateTokenResponse(…)")
     }
 }
 
@@ -398,7 +398,7 @@ pub enum Lambda {
     Auto,
     /// Cross-validated over the buckets.
     CrossValidated,
-    /// The value nearest to `Auto` on a path of solutions, all of which are told.
+    /// The value nearest to `Auto` on a path of solutions, all of which are reported.
     Path,
     /// This number, in units of the moment's entries.
     Fixed(f64),
@@ -459,7 +459,7 @@ pub struct SparseSettings {
     pub rho: Option<f64>,
     /// Keep the selected rows and run PCA on them, which removes the shrinkage.
     pub refit: bool,
-    /// Iteration cap; one that is hit is reported.
+    /// Largest number of iterations; reaching it is reported.
     pub max_iterations: usize,
     /// Relative duality gap at which to stop.
     pub tolerance: f64,

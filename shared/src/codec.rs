@@ -210,7 +210,7 @@ pub struct ReportFormat {
 }
 
 impl ReportFormat {
-    /// The shape of these parameters' reports.
+    /// The format of these parameters' reports.
     pub fn new(params: &StudyParams) -> Self {
         Self {
             fingerprint: params.fingerprint(),
@@ -220,7 +220,7 @@ impl ReportFormat {
         }
     }
 
-    /// A shape of no study, without the norm test: for golden vectors and benchmarks.
+    /// A format without parameters and norm test: for golden vectors and benchmarks.
     #[doc(hidden)]
     pub fn without_params(fingerprint: Fingerprint, payload_kind: PayloadKind, len: usize) -> Self {
         Self {

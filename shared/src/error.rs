@@ -49,7 +49,7 @@ error_codes! {
     /// A name that is empty, too long, or has characters that cannot be shown.
     InvalidName = "invalid-name", "The name is not usable";
     /// A purpose, responsible party, contact or last day that cannot be shown, or is none.
-    InvalidAbout = "invalid-about", "What participants are told of the study is not usable";
+    InvalidAbout = "invalid-about", "The description for participants is not usable";
     /// A row, or a row file, of another dimension than the study's.
     WrongDimension = "wrong-dimension", "The row does not have the study's dimension";
     /// A row with a value that is not finite.
@@ -61,7 +61,7 @@ error_codes! {
     /// Bytes that are not the canonical parameters of a study.
     MalformedParams = "malformed-params", "The bytes are not the parameters of a study";
     /// A body of which only a part arrived.
-    IncompleteBody = "incomplete-body", "The body broke off";
+    IncompleteBody = "incomplete-body", "The body is incomplete";
     /// A report of a newer or older wire version.
     UnsupportedVersion = "unsupported-version", "The wire version is not supported";
     /// A report made for other study parameters.
@@ -105,7 +105,7 @@ error_codes! {
     /// Credentials that do not allow this.
     Forbidden = "forbidden", "The credentials do not allow this";
     /// A report without a one-time token for a study that wants one.
-    TokenRequired = "token-required", "The study takes reports with a one-time token";
+    TokenRequired = "token-required", "The study requires a one-time token";
     /// A one-time token that the study never had.
     ParticipantTokenUnknown = "participant-token-unknown", "The study has no such token";
     /// A one-time token with which another report was counted.
@@ -129,11 +129,11 @@ error_codes! {
     /// Reports that are to be merged are counted in the study already.
     AlreadyCounted = "already-counted", "Some of the reports have been counted already";
     /// A fault of the server itself; what was not acknowledged was not counted.
-    Internal = "internal", "The server failed through a fault of its own";
+    Internal = "internal", "Internal server error";
     /// The server is stopping.
     ShuttingDown = "shutting-down", "The server is stopping";
     /// The operating system's random generator failed.
-    RandomnessUnavailable = "randomness-unavailable", "The operating system gave no randomness";
+    RandomnessUnavailable = "randomness-unavailable", "The operating system's random generator failed";
     /// Taking part would cost more than the device's own limits leave.
     BudgetExceeded = "budget-exceeded", "The device's own privacy limit would be exceeded";
     /// The device has a report for this study, fixed for ever.

@@ -207,7 +207,7 @@ pub struct BucketAgreement {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Feasibility {
-    /// Some rows can; that these did is not said.
+    /// Some rows can, which does not prove that they did.
     #[serde(alias = "possible")]
     Feasible,
     /// No rows can: reports that no device made are in the sums.
@@ -264,7 +264,7 @@ pub struct SeedCheck {
     pub null_probability: f64,
     /// Seeds that lie as close.
     pub found: u64,
-    /// The most to be expected of devices, whatever the rows.
+    /// Largest number to be expected if devices made every report, whatever the rows.
     pub expected: f64,
     /// Fewest seeds that devices reach with half of the false-alarm rate at most, over all sets looked at.
     pub limit: u64,

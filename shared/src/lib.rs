@@ -15,7 +15,7 @@
 //! * [`study`]: [`StudyParams`](study::StudyParams), frozen and fingerprinted.
 //! * [`report`], [`codec`]: what travels, and the one module that knows the byte layout.
 //! * [`enrolment`]: who may take part, and one-time tokens.
-//! * [`about`]: what the people who are asked are told.
+//! * [`about`]: what a study tells the people it invites.
 //! * [`api`], [`estimate`], [`error`]: the JSON documents both ends of HTTP speak.
 //!
 //! # A report, start to end

@@ -37,7 +37,7 @@ pub struct StudyDesign {
 }
 
 impl StudyDesign {
-    /// The usual one: features without names, used as they come; each row divided by its length; no private centring;
+    /// The default: unnamed features, used unchanged; each row divided by its length; no private centring;
     /// analytic noise.
     pub fn new(mechanism: MechanismKind, dimension: usize, budget: Budget) -> Self {
         Self {
@@ -111,7 +111,7 @@ impl StudyParams {
     /// The parameters these canonical bytes describe, checked as a device must check them.
     ///
     /// # Errors
-    /// `malformed-report`, `unsupported-version`, and every error of [`StudyParams::freeze`];
+    /// `malformed-params`, `unsupported-version`, and every error of [`StudyParams::freeze`];
     /// `invalid-mechanism` when the noise is less than the budget needs.
     pub fn from_canonical(bytes: &[u8]) -> Result<Self> {
         codec::decode_params(bytes)
@@ -154,7 +154,7 @@ impl StudyParams {
 
     /// The noise of one decoded report, with what the preprocessing says of the rows: under
     /// [`Norm::Normalize`] their squared norm is 1, with private centring too (`(1 + a²)/(1 + a²)`).
-    /// Rows that are zero are the exception; no bound or floor leans on the difference.
+    /// Zero rows are the exception; no bound or floor depends on the difference.
     ///
     /// ```
     /// use eigenveil_shared::{
@@ -261,7 +261,7 @@ impl FromStr for Fingerprint {
             .ok_or_else(|| {
                 Error::new(
                     ErrorCode::WrongFingerprint,
-                    format!("a fingerprint has 64 hexadecimal digits, not these {} characters; `eigenveil study show` prints it", text.trim().chars().count()),
+                    format!("a fingerprint has 64 hexadecimal digits, but this text has {} characters; `eigenveil study show` prints it", text.trim().chars().count()),
                 )
             })
     }

@@ -141,9 +141,9 @@ fn gaussian_with_noise_times(factor: f64, trials: usize) -> Vec<(MechanismKind, 
         let pair = rows(&params, PairKind::Axes);
         let statistic = Statistic::new(params.mechanism(), &pair).unwrap();
         let real = with_noise_times(params.mechanism(), factor);
-        let shape = ReportFormat::new(&params);
+        let format = ReportFormat::new(&params);
         let subject = |side: Side, rng: &mut ChaCha20Rng| {
-            statistic.value(&shape.payload(real.perturb_with(row(&pair, side), rng))?)
+            statistic.value(&format.payload(real.perturb_with(row(&pair, side), rng))?)
         };
         let samples = observe(&subject, 0, &Sampling::quiet(trials, SEED)).unwrap();
         assert_eq!(Method::for_mechanism(&real), Method::MuGdp);
@@ -170,12 +170,12 @@ fn rerandomised_retries(trials: usize) {
     let params = study(MechanismKind::DoubleCap, 1.0);
     let pair = rows(&params, PairKind::Axes);
     let statistic = Statistic::new(params.mechanism(), &pair).unwrap();
-    let shape = ReportFormat::new(&params);
+    let format = ReportFormat::new(&params);
     let subject = |side: Side, rng: &mut ChaCha20Rng| {
         let mut mean = 0.0;
         for _ in 0..10 {
             let payload = params.mechanism().perturb_with(row(&pair, side), rng);
-            mean += statistic.value(&shape.payload(payload)?)? / 10.0;
+            mean += statistic.value(&format.payload(payload)?)? / 10.0;
         }
         Ok(mean)
     };
@@ -197,9 +197,9 @@ fn every_attempt_of_double_cap_costs_the_same() {
         for pair in PairKind::ALL {
             let (a, b) = rows(&params, pair);
             for row in [&a, &b].into_iter().cycle().take(2_000) {
-                let (_, SamplingCost { tries, words }) =
+                let (_, SamplingCost { attempts, words }) =
                     params.mechanism().perturb_with_measured(row, &mut rng);
-                assert_eq!(words, 3 + 3 * tries);
+                assert_eq!(words, 3 + 3 * attempts);
             }
         }
     }

@@ -115,9 +115,10 @@ impl Leaky {
                 drawn = draw(cap, self.leak, bounded.as_slice(), rng);
             }
         }
-        if self.leak == Leak::ParityOfAttempts && drawn.work.tries.is_multiple_of(2) != drawn.inside
+        if self.leak == Leak::ParityOfAttempts
+            && drawn.work.attempts.is_multiple_of(2) != drawn.inside
         {
-            drawn.work.tries += 1;
+            drawn.work.attempts += 1;
             drawn.work.words += 3;
         }
         let mut bytes = wire(self.fingerprint, drawn.seed.to_vec(), rng);
@@ -236,9 +237,12 @@ fn draw(cap: &DoubleCap, leak: Leak, x: &[f64], rng: &mut ChaCha20Rng) -> Drawn 
         };
     }
     let mut z = vec![0.0; x.len()];
-    let mut work = SamplingCost { tries: 0, words: 3 };
+    let mut work = SamplingCost {
+        attempts: 0,
+        words: 3,
+    };
     loop {
-        work.tries += 1;
+        work.attempts += 1;
         let seed = fresh_seed(rng);
         let early = (leak != Leak::LazyCoin).then(|| uniform(rng));
         work.words += 2 + u64::from(early.is_some());

@@ -161,7 +161,7 @@ fn print(account: &AccountAnswer) -> Result<()> {
     }
     if account.studies > 1 {
         output::text(&format!(
-            "{:<6} studies     epsilon {} at delta {}, also if they are chosen adaptively within this total",
+            "{:<6} studies     epsilon {} at delta {}, even if they are chosen adaptively within this total",
             account.studies,
             number(account.composed_epsilon),
             account

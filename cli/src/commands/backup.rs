@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::analyst;
+use super::operator_client;
 use crate::{
     args::{ServerArgs, TokenArgs},
     error::Result,
@@ -27,7 +27,7 @@ pub(crate) struct BackupArgs {
 }
 
 pub(crate) async fn run(args: &BackupArgs, json: bool) -> Result<()> {
-    let client = analyst(&args.server, &args.token)?;
+    let client = operator_client(&args.server, &args.token)?;
     let mut file = output::NewFile::create(&args.out)?;
     let bytes = client.backup(file.writer()).await?;
     file.persist()?;

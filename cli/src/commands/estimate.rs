@@ -12,7 +12,7 @@ use eigenveil_shared::{
 };
 use serde::Serialize;
 
-use super::{analyst, study_name::resolve_study_id};
+use super::{operator_client, study_name::resolve_study_id};
 use crate::{
     args::{ServerArgs, SparseArgs, TokenArgs, rank},
     error::Result,
@@ -70,7 +70,7 @@ struct EstimateAnswer {
 }
 
 pub(crate) async fn run(args: &EstimateArgs, json: bool) -> Result<()> {
-    let client = analyst(&args.server, &args.token)?;
+    let client = operator_client(&args.server, &args.token)?;
     let study = resolve_study_id(&client, &args.study).await?;
     let number = match args.job {
         Some(number) => number,

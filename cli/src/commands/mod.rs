@@ -44,7 +44,7 @@ pub(crate) fn http_settings(server: &ServerArgs) -> Result<HttpSettings> {
 }
 
 /// The operator's client.
-pub(crate) fn analyst(server: &ServerArgs, token: &TokenArgs) -> Result<OperatorClient> {
+pub(crate) fn operator_client(server: &ServerArgs, token: &TokenArgs) -> Result<OperatorClient> {
     let settings = http_settings(server)?;
     Ok(OperatorClient::with_settings(
         &server.server,

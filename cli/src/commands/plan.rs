@@ -183,7 +183,7 @@ pub(crate) fn run(args: &PlanArgs, json: bool) -> Result<()> {
                     claim_holds: privacy.claim_holds,
                     components_above_floor: planned.components_above,
                     reason: planned.reason,
-                    expected_attempts: params.mechanism().expected_tries(),
+                    expected_attempts: params.mechanism().expected_attempts(),
                     noise,
                 });
             }

@@ -77,7 +77,7 @@ pub(crate) struct ReportArgs {
     /// Send prepared reports although the study's purpose or responsible party has changed since
     #[arg(long)]
     accept_new_purpose: bool,
-    /// Do not ask, on a terminal, if one column or the mean has most of the rows' squared length
+    /// Do not ask for confirmation, on a terminal, if one column or the mean has most of the rows' squared length
     #[arg(long)]
     yes: bool,
     #[command(flatten)]
@@ -250,7 +250,7 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
         outbox.set_tokens((0..).zip(&tokens))?;
     }
     let unusable = prepare(&table, &reporter, &mut outbox)?;
-    // LedgerCharge before anything is sent; then the ledger is released for others.
+    // Charged before anything is sent; then the ledger is released for others.
     let rows = ledger
         .charge(&reporter, study.study_ref(), &file, &outbox)
         .map_err(with_flags)?;
@@ -287,7 +287,7 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
                 "run it again with --tokens FILE, a line for each row (whoever runs the study makes them: eigenveil study tokens)"
             }
             Some(ErrorCode::StudyEnded) => {
-                "what was not counted by then will not be, and stays charged: what was perturbed cannot be taken back"
+                "reports not counted by then never will be, and stay charged: a perturbed report cannot be taken back"
             }
             _ => "run the same command again to finish",
         };
@@ -305,7 +305,7 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
     )?;
     if !json {
         output::text(&format!(
-            "\nwhat each row's owner gave away\n{}",
+            "\nwhat one report reveals\n{}",
             output::privacy_text(&study.document().privacy)
         ))?;
     }
@@ -341,7 +341,7 @@ fn finish(
         output::json(&reported)?;
     } else {
         output::text(&format!(
-            "{} of {} rows acknowledged ({} accepted now, {} were already there), {} refused, {} bytes sent in {:.1} s\noutbox: {}",
+            "{} of {} rows acknowledged ({} accepted now, {} counted before), {} refused, {} bytes sent in {:.1} s\noutbox: {}",
             reported.acknowledged,
             reported.rows,
             reported.accepted,
@@ -366,7 +366,7 @@ fn finish(
         ))?;
         if unusable > 0 {
             output::text(&format!(
-                "{unusable} rows could not be used (not finite, too long or too wide for the study) and were sent as zero rows; only you are told"
+                "{unusable} rows could not be used (not finite, too long or too wide for the study) and were sent as zero rows; only you can see this"
             ))?;
             if let Err(why) = table.check_readable() {
                 output::text(&format!("the first value that is not a number: {why}"))?;

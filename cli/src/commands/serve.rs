@@ -78,8 +78,9 @@ fn address(text: &str) -> std::result::Result<SocketAddr, String> {
     if !has_port {
         return Err("give an address or a name, and a port from 0 to 65535: 127.0.0.1:8080 or localhost:8080".to_owned());
     }
-    let unknown =
-        |why: String| format!("it has no known address{why}; give another, such as 127.0.0.1:8080");
+    let unknown = |why: String| {
+        format!("the name cannot be resolved{why}; give another, such as 127.0.0.1:8080")
+    };
     let found = text
         .to_socket_addrs()
         .map_err(|error| unknown(format!(" ({error})")))?;
@@ -174,7 +175,7 @@ fn renew_on_hangup(
                 // It logs the result itself; if it fails the previous certificate stays in use.
                 Some(certificates) => drop(certificates.reload()),
                 None => tracing::info!(
-                    "SIGHUP: no certificate to read again; other settings need a restart"
+                    "SIGHUP: there is no certificate to reload; other settings need a restart"
                 ),
             }
         }

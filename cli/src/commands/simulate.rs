@@ -137,7 +137,7 @@ pub(crate) struct SimulateArgs {
     /// Seed; the same seed gives the same numbers
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// Draw the errors of a sweep as SVG, over the flag with the most values
+    /// Draw the errors of a sweep as SVG, against the flag with the most values
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
     /// Title of the figure

@@ -14,7 +14,7 @@ use eigenveil_shared::{
     estimate::ComponentCount,
 };
 
-use super::{analyst, study_name::resolve_study_id};
+use super::{operator_client, study_name::resolve_study_id};
 use crate::{
     args::{MechanismArgs, ServerArgs, TokenArgs, parse, rank},
     error::{CliError, Result},
@@ -173,7 +173,7 @@ impl AboutArgs {
 }
 
 pub(crate) async fn run(args: &StudyArgs, json: bool) -> Result<()> {
-    let client = analyst(&args.server, &args.token)?;
+    let client = operator_client(&args.server, &args.token)?;
     let document = match &args.command {
         StudyCommand::Create(create) => {
             let request = request(create)?;

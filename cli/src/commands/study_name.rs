@@ -22,10 +22,10 @@ pub(crate) async fn resolve_study_id(client: &OperatorClient, text: &str) -> Res
     if digits && text.len() == ID_DIGITS {
         return Ok(text.to_owned());
     }
-    one_of(&client.list().await?, text)
+    find_study(&client.list().await?, text)
 }
 
-fn one_of(studies: &[StudySummary], text: &str) -> Result<String> {
+fn find_study(studies: &[StudySummary], text: &str) -> Result<String> {
     let named: Vec<&StudySummary> = studies.iter().filter(|study| study.name == text).collect();
     let lower = text.to_ascii_lowercase();
     let begun = |study: &&StudySummary| text.len() >= MIN_DIGITS && study.id.starts_with(&lower);
@@ -37,7 +37,7 @@ fn one_of(studies: &[StudySummary], text: &str) -> Result<String> {
     match found.as_slice() {
         [study] => Ok(study.id.clone()),
         [] => Err(CliError::usage(format!(
-            "no study has the name {text:?} or an identifier that begins with it; `eigenveil study list` shows those there are"
+            "no study has the name {text:?} or an identifier that begins with it; `eigenveil study list` lists the studies"
         ))),
         several => {
             let line = |study: &&StudySummary| format!("\n  {}  {}", study.id, study.name);
@@ -82,7 +82,7 @@ mod tests {
             study("1234", "twice"),
             study("5678", "twice"),
         ];
-        let found = |text: &str| one_of(&studies, text).map_err(|error| error.to_string());
+        let found = |text: &str| find_study(&studies, text).map_err(|error| error.to_string());
         assert_eq!(found("wine").unwrap(), studies[0].id);
         assert_eq!(found("ABCD2").unwrap(), studies[1].id);
         // A name takes precedence over the beginning of an identifier.

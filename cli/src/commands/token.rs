@@ -7,7 +7,7 @@ use eigenveil_client::http::OperatorClient;
 use eigenveil_server::{Environment, store::rotate_operator_token};
 use eigenveil_shared::api::CreateAnalystRequest;
 
-use super::{analyst, study_name::resolve_study_id};
+use super::{operator_client, study_name::resolve_study_id};
 use crate::{
     args::{ServerArgs, TokenArgs},
     error::Result,
@@ -69,7 +69,7 @@ enum TokenCommand {
 }
 
 pub(crate) async fn run(args: &TokenCommandArgs, json: bool) -> Result<()> {
-    let client = || analyst(&args.server, &args.token);
+    let client = || operator_client(&args.server, &args.token);
     match &args.command {
         TokenCommand::Create { name, study, out } => {
             let client = client()?;
@@ -126,7 +126,7 @@ async fn list(client: &OperatorClient, json: bool) -> Result<()> {
         return output::json(&serde_json::json!({ "tokens": tokens }));
     }
     if tokens.is_empty() {
-        return output::text("no analysts' tokens yet; make one with: eigenveil token create");
+        return output::text("no analyst tokens yet; create one with: eigenveil token create");
     }
     for token in &tokens {
         let study = token.study.as_deref().unwrap_or("all studies");

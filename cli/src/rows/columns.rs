@@ -140,10 +140,10 @@ pub(super) fn map_columns(
             chosen.check_names(&[], true)?;
             notes.push(match names {
                 Some(names) if chosen.shown => format!(
-                    "the {of}'s columns have no names: those of the file are taken in its order: {}",
+                    "the {of}'s columns have no names: the file's columns are taken in the file's order: {}",
                     list_names(names)
                 ),
-                _ => format!("the {of}'s columns have no names: those of the file are taken in its order"),
+                _ => format!("the {of}'s columns have no names: the file's columns are taken in the file's order"),
             });
             Ok(chosen.into_mapping(notes))
         }

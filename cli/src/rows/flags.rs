@@ -24,7 +24,7 @@ pub enum Header {
 /// File format of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// Text, a line a row: .csv
+    /// Text, one row per line: .csv
     Csv,
     /// Text with tabs between the columns: .tsv, .tab
     Tsv,

@@ -135,7 +135,7 @@ fn format_of(path: &Path) -> Result<Format> {
         "libsvm" | "svm" | "svmlight" => Ok(Format::Libsvm),
         "feather" | "arrow" | "ipc" | "npz" | "xlsx" | "xls" | "ods" | "json" | "gz" | "zip"
         | "zst" => Err(CliError::usage(format!(
-            "a .{ending} file is not read; write the table as Parquet (.parquet), CSV or .npy"
+            ".{ending} files are not supported; write the table as Parquet (.parquet), CSV or .npy"
         ))),
         _ => Err(CliError::usage(
             "its extension is none of .csv, .tsv, .tab, .parquet, .npy, .libsvm, .svm and .svmlight; name the format with --format csv, tsv, parquet, npy or libsvm",

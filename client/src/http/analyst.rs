@@ -9,7 +9,7 @@ use eigenveil_shared::{
     api::{
         AnalystTokenInfo, AnalystTokenList, CreateAnalystRequest, CreateAnalystResponse,
         CreateStudy, EstimateJob, EstimateRequest, EstimateState, ImportResponse,
-        IssueTokensRequest, IssueTokensResponse, RotatedToken, STUDY_EXPORT_MEDIA_TYPE,
+        IssueTokensRequest, IssueTokensResponse, RotateTokenResponse, STUDY_EXPORT_MEDIA_TYPE,
         StudyDocument, StudyList, StudySummary, TokenCounts,
     },
     enrolment::ParticipantToken,
@@ -244,7 +244,7 @@ impl OperatorClient {
     /// `unauthorized`; network failures, after which the file in the server's data directory has the token that counts.
     pub async fn rotate_token(&self) -> Result<BearerToken> {
         let request = ApiRequest::non_idempotent(Method::POST, &["v1", "operator-token"]);
-        let rotated: RotatedToken = self.transport.json(&request).await?;
+        let rotated: RotateTokenResponse = self.transport.json(&request).await?;
         BearerToken::new(&rotated.token)
     }
 

@@ -1,4 +1,4 @@
-//! Sending what a device owes.
+//! OwedSender what a device owes.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -29,7 +29,7 @@ const CONNECTIONS: usize = 4;
 pub struct SendFailure {
     /// The server and the study.
     pub study_ref: StudyRef,
-    /// Why. [`Error::is_retryable`]: later, perhaps. `study-not-open` and the like stay until the
+    /// Why. It may work later if [`Error::is_retryable`]. `study-not-open` and the like stay until the
     /// study changes; [`Ledger::record_refused`] gives such a report up.
     pub error: Error,
 }
@@ -48,17 +48,17 @@ struct CompletedRequest {
 /// of the next attempt, which the server counts once. An unreachable server does not hold up reports for other
 /// servers. Dropping the future stops the sending: what was not recorded stays owed.
 ///
-/// Beside what was sent it gives why reports are still owed. Of a server that could not be reached only the first
-/// failures are there: its other studies were not tried. [`blocking`](crate::blocking) has an example.
+/// Returns what was sent and why reports are still owed. For a server that could not be reached only the first
+/// failures are listed: its other studies were not tried. [`blocking`](crate::blocking) has an example.
 ///
 /// # Errors
-/// The ledger could not be read or written. What a server answers is no error.
+/// The ledger could not be read or written. Whatever a server responds is not an error.
 pub async fn send_owed(
     ledger: &mut Ledger,
     settings: &HttpSettings,
 ) -> Result<(UploadSummary, Vec<SendFailure>)> {
     let started = Instant::now();
-    let mut sending = Sending {
+    let mut sending = OwedSender {
         settings,
         counters: Arc::new(Counters::default()),
         clients: BTreeMap::new(),
@@ -102,7 +102,7 @@ pub async fn send_owed(
 }
 
 /// What is known while it goes on.
-struct Sending<'a> {
+struct OwedSender<'a> {
     settings: &'a HttpSettings,
     counters: Arc<Counters>,
     clients: BTreeMap<String, StudyClient>,
@@ -111,7 +111,7 @@ struct Sending<'a> {
     failures: Vec<SendFailure>,
 }
 
-impl Sending<'_> {
+impl OwedSender<'_> {
     /// The request with this report, all its attempts included; none where it cannot be made.
     fn request(
         &mut self,
@@ -158,9 +158,9 @@ impl Sending<'_> {
             outcome,
         } = ended;
         match outcome {
-            Ok(receipt) => {
+            Ok(response) => {
                 ledger.record_acknowledged(id)?;
-                match receipt.outcome {
+                match response.outcome {
                     ReportOutcome::Accepted => self.sent.accepted += 1,
                     ReportOutcome::Duplicate => self.sent.duplicates += 1,
                 }

@@ -17,12 +17,11 @@ use crate::error::{Error, Result};
 
 /// How often and how long one request is tried.
 ///
-/// Delays double from `first_delay` to `max_delay`, each lengthened by a random share of itself. A
-/// longer `Retry-After` is kept to; where it does not fit in `max_elapsed` the request is given up
-/// at once.
+/// Delays double from `first_delay` to `max_delay`, each with random jitter added. A longer `Retry-After` is honoured;
+/// if it does not fit into `max_elapsed` the request fails at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// Most attempts, the first one counted; 0 counts as 1.
+    /// Largest number of attempts, including the first; 0 means 1.
     pub max_attempts: usize,
     /// Delay before the second attempt.
     pub first_delay: Duration,
@@ -178,7 +177,7 @@ pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let now = text(DATE)
         .and_then(|date| httpdate::parse_http_date(date).ok())
         .unwrap_or_else(SystemTime::now);
-    // A moment that has passed means "now".
+    // A date in the past means "now".
     Some(until.duration_since(now).unwrap_or_default())
 }
 
@@ -337,7 +336,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_must_not_happen_twice_is_not_sent_twice() {
+    async fn non_idempotent_requests_are_not_resent() {
         let (result, times, _) = run(
             RetryPolicy::default(),
             RetrySafety::IfUnprocessed,

@@ -20,8 +20,8 @@ pub struct HttpSettings {
     pub retry: RetryPolicy,
     /// Certificates trusted besides the platform's; see [`HttpSettings::add_root_certificate_pem`].
     pub roots: RootCertificates,
-    /// Whether `http://` is good enough for a server on another machine. Reports then go over the network as they are,
-    /// perturbed but readable, and a token with them. Default false; `http://localhost` needs no permission.
+    /// Whether `http://` to a server on another machine is allowed. Reports (perturbed) and tokens are then sent
+    /// unencrypted. Default false; `http://localhost` needs no permission.
     pub insecure_http: bool,
 }
 

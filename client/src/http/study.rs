@@ -34,7 +34,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Study {
     document: StudyDocument,
-    shape: ReportFormat,
+    report_format: ReportFormat,
     study_ref: StudyRef,
 }
 
@@ -51,15 +51,15 @@ impl Study {
             ));
         };
         let params = StudyParams::from_canonical(&canonical)?;
-        let shape = ReportFormat::new(&params);
-        if document.fingerprint != shape.fingerprint().to_string() {
+        let report_format = ReportFormat::new(&params);
+        if document.fingerprint != report_format.fingerprint().to_string() {
             return wrong(format!(
                 "the server gives study {id} a fingerprint that is not that of its parameters ({}); do not take part",
-                shape.fingerprint()
+                report_format.fingerprint()
             ));
         }
-        let report_len = codec::report_len(shape.payload_len());
-        let max_batch = codec::max_batch(shape.payload_len());
+        let report_len = codec::report_len(report_format.payload_len());
+        let max_batch = codec::max_batch(report_format.payload_len());
         if document.report_bytes < report_len
             || !(1..=max_batch).contains(&document.max_batch_reports)
         {
@@ -68,7 +68,7 @@ impl Study {
                 document.report_bytes, document.max_batch_reports
             ));
         }
-        // Shown to people and kept for them: not what nobody could have stated.
+        // These texts are shown to people and stored for the receipt, so they must be valid.
         document.about.check()?;
         if !is_readable(&document.name) {
             return wrong(format!(
@@ -81,7 +81,7 @@ impl Study {
         document.params = params;
         Ok(Self {
             document,
-            shape,
+            report_format,
             study_ref,
         })
     }
@@ -104,10 +104,10 @@ impl Study {
 
     /// Fingerprint of the parameters.
     pub fn fingerprint(&self) -> Fingerprint {
-        self.shape.fingerprint()
+        self.report_format.fingerprint()
     }
 
-    /// A participant of this study, who perturbs nothing where it was not open when it was fetched
+    /// A reporter for this study, which perturbs nothing if the study was not open when it was fetched
     /// ([`Reporter::check_open`]).
     pub fn reporter(&self) -> Reporter {
         Reporter::new(self.document.params.clone())
@@ -125,8 +125,8 @@ impl Study {
         self.document.enrolment == Enrolment::Token
     }
 
-    pub(super) fn shape(&self) -> &ReportFormat {
-        &self.shape
+    pub(super) fn report_format(&self) -> &ReportFormat {
+        &self.report_format
     }
 
     pub(super) fn max_batch(&self) -> usize {
@@ -141,7 +141,7 @@ impl Study {
 /// use eigenveil_shared::preprocess::Row;
 /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
 /// let client = StudyClient::new("http://localhost:8080")?;
-/// // Shipped with the device: constants that nobody pinned could mark it.
+/// // Shipped with the device: without a pinned fingerprint, constants of its own could identify it.
 /// let pinned = "5e7a3c0f9b1d48e62a7c5f0e8d3b1a964c2e7f508b6d1a3f9e0c5b7d2a4f8e61".parse()?;
 /// let study = client.fetch_study_pinned("0123456789abcdef0123456789abcdef", pinned).await?;
 /// let mut outbox = Outbox::open("my.outbox", study.study_ref())?;
@@ -232,8 +232,8 @@ impl StudyClient {
     /// Sends a batch of at most `max_batch_reports` (of the study's document) reports.
     ///
     /// # Errors
-    /// The server's refusal of the whole batch; network failures after the last retry. Refusals of
-    /// single reports are in the receipt.
+    /// The server's refusal of the whole batch; network failures after the last retry. Refusals of single reports are
+    /// in the response.
     pub async fn upload_batch(&self, study: &Study, reports: &[Report]) -> Result<BatchResponse> {
         for report in reports {
             check_fingerprint(report.fingerprint, study.fingerprint())?;
@@ -255,9 +255,9 @@ impl StudyClient {
         policy: Option<&RetryPolicy>,
         counters: &Counters,
     ) -> Result<BatchResponse> {
-        let receipt: BatchResponse = self.send(request, policy, counters).await?;
-        check_receipt(&receipt, request.count)?;
-        Ok(receipt)
+        let response: BatchResponse = self.send(request, policy, counters).await?;
+        check_batch_response(&response, request.count)?;
+        Ok(response)
     }
 
     pub(super) async fn send<T: serde::de::DeserializeOwned>(
@@ -314,7 +314,7 @@ impl ReportRequest {
     ) -> Result<Self> {
         let count = reports.len();
         let pairs = reports.map(|report| (report.id, &report.payload[..]));
-        let bytes = codec::encode_batch(study.shape(), pairs)?;
+        let bytes = codec::encode_batch(study.report_format(), pairs)?;
         let (media_type, body) = match tokens {
             None => (REPORT_BATCH_MEDIA_TYPE, bytes),
             Some(tokens) => (
@@ -331,31 +331,31 @@ impl ReportRequest {
     }
 }
 
-/// A receipt that does not account for every report acknowledges none of them.
-fn check_receipt(receipt: &BatchResponse, count: usize) -> Result<()> {
-    let mut indices: Vec<u32> = receipt
+/// A response that does not account for every report acknowledges none of them.
+fn check_batch_response(response: &BatchResponse, count: usize) -> Result<()> {
+    let mut indices: Vec<u32> = response
         .refused
         .iter()
         .map(|refused| refused.index)
         .collect();
     indices.sort_unstable();
     indices.dedup();
-    let named = indices.len() == receipt.refused.len()
+    let named = indices.len() == response.refused.len()
         && indices.last().is_none_or(|last| (*last as usize) < count);
-    let total = receipt
+    let total = response
         .accepted
-        .checked_add(receipt.duplicates)
-        .and_then(|stored| stored.checked_add(receipt.refused.len() as u64));
+        .checked_add(response.duplicates)
+        .and_then(|stored| stored.checked_add(response.refused.len() as u64));
     if named && total == Some(count as u64) {
         return Ok(());
     }
     Err(Error::http(
         HttpFailure::default(),
         format!(
-            "the receipt for {count} reports counts {} accepted, {} duplicates and {} refused, which does not add up; nothing was taken as acknowledged",
-            receipt.accepted,
-            receipt.duplicates,
-            receipt.refused.len()
+            "the response to {count} reports counts {} accepted, {} duplicates and {} refused, which does not add up; no report was recorded as acknowledged",
+            response.accepted,
+            response.duplicates,
+            response.refused.len()
         ),
     ))
 }
@@ -394,7 +394,7 @@ mod tests {
 
     #[test]
     fn receipts_must_add_up() {
-        let receipt = |accepted, duplicates, refused: &[u32]| BatchResponse {
+        let response = |accepted, duplicates, refused: &[u32]| BatchResponse {
             accepted,
             duplicates,
             refused: refused
@@ -406,15 +406,15 @@ mod tests {
                 })
                 .collect(),
         };
-        assert!(check_receipt(&receipt(2, 1, &[3, 0]), 5).is_ok());
-        for (receipt, count) in [
-            (receipt(2, 1, &[3, 0]), 6),
-            (receipt(2, 1, &[3, 3]), 5),
-            (receipt(2, 1, &[5, 0]), 5),
-            (receipt(u64::MAX, 1, &[]), 0),
-            (receipt(6, 0, &[]), 5),
+        assert!(check_batch_response(&response(2, 1, &[3, 0]), 5).is_ok());
+        for (response, count) in [
+            (response(2, 1, &[3, 0]), 6),
+            (response(2, 1, &[3, 3]), 5),
+            (response(2, 1, &[5, 0]), 5),
+            (response(u64::MAX, 1, &[]), 0),
+            (response(6, 0, &[]), 5),
         ] {
-            let error = check_receipt(&receipt, count).unwrap_err();
+            let error = check_batch_response(&response, count).unwrap_err();
             assert!(!error.is_retryable());
         }
     }

@@ -200,7 +200,7 @@ impl Transport {
         let headers = response.headers().clone();
         let body = match self.read(response).await {
             Ok(body) => body,
-            // What was answered counts for more than that its text broke off.
+            // The status matters more than the truncated body.
             Err(_) if !status.is_success() => Vec::new(),
             Err(error) => return Err(error),
         };
@@ -297,7 +297,7 @@ impl Transport {
                 // Cut or mangled on the way, perhaps.
                 failure(true),
                 format!(
-                    "{} answered {} with JSON that is not what was asked for: {}",
+                    "{} answered {} with JSON of an unexpected form: {}",
                     self.server,
                     response.status,
                     printable(&error.to_string())

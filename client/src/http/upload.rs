@@ -34,7 +34,7 @@ const TARGET_BATCHES: u64 = 128;
 /// Acknowledgements of single reports are recorded this many at a time, or this often.
 const RECORD_EVERY: usize = 256;
 const RECORD_INTERVAL: Duration = Duration::from_millis(250);
-/// How long responses under way are waited for once the upload has to stop.
+/// How long to wait for responses to requests in flight once the upload has to stop.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// How reports are put into requests.
@@ -76,7 +76,7 @@ impl Default for UploadSettings {
     }
 }
 
-/// What became of reports that were sent, or has become of them so far.
+/// The outcome of the reports sent, final or so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct UploadSummary {
     /// Reports the server stored and counted now.
@@ -115,7 +115,7 @@ impl fmt::Display for UploadFailure {
         } = self.summary;
         write!(
             f,
-            "{}; {} reports are acknowledged by this upload and {pending} are kept to be sent",
+            "{}; {} reports were acknowledged in this upload and {pending} are still to be sent",
             self.error,
             accepted + duplicates
         )
@@ -229,7 +229,7 @@ impl Uploader {
         match self.settings.mode {
             UploadMode::Single => 1,
             UploadMode::Batch { reports } => {
-                let by_size = BATCH_BYTES / (16 + self.study.shape().payload_len());
+                let by_size = BATCH_BYTES / (16 + self.study.report_format().payload_len());
                 let by_number = usize::try_from(total.div_ceil(TARGET_BATCHES));
                 let usual = by_size.min(by_number.unwrap_or(usize::MAX));
                 reports.unwrap_or(usual).clamp(1, self.study.max_batch())
@@ -262,7 +262,7 @@ impl Upload<'_> {
     ) -> Result<()> {
         let settings = self.uploader.settings;
         if outbox.study_ref() != self.uploader.study.study_ref() {
-            return Err(Error::outbox_other_study(
+            return Err(Error::study_mismatch(
                 outbox.path(),
                 "it does not belong to the study of this upload",
             ));

@@ -16,7 +16,8 @@ use crate::error::Result;
 /// | limit | default | why |
 /// |---|---|---|
 /// | `epsilon_per_study` | 8.001 | above 8 every surface of Eigenveil warns; the rest is for what floating point adds: 2⁻²⁰ to `double-cap`, at most 3e-4 to the Gaussian mechanisms |
-/// | `epsilon_total` | 16.01 | the most a single study may have, and the same: all studies of a device together cost no more than that |
+/// | `epsilon_total` | 16.01 | the largest ε of a single study, and a margin for the same reason: all studies of a
+/// device together cost no more than that |
 /// | `delta_total` | 1e-5 | ten studies of δ = 1e-6, and far below one over the people of any study it is used for |
 ///
 /// A limit may be reached exactly. Sums are exact and then rounded up, and a report costs its ε and what floating
@@ -61,7 +62,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// These limits. Zero is one: no study at all for an ε, only studies with δ = 0 for the δ.
+    /// These limits. Zero is allowed: with an ε of 0 no study at all, with a δ of 0 only studies with δ = 0.
     ///
     /// # Errors
     /// `invalid-budget` unless both ε are finite and not negative, and 0 ≤ δ < 1.
@@ -161,18 +162,18 @@ pub(super) struct LimitExceeded {
 }
 
 impl LimitExceeded {
-    /// The error: whoever pays `spends` at most the limit, and `way_out` raises it.
+    /// The error; `spends` says who spends at most the limit, `remedy` how to raise it.
     pub(super) fn to_error(
         &self,
         what: &str,
         study: &str,
         spends: &str,
-        way_out: &str,
+        remedy: &str,
     ) -> crate::Error {
         SharedError::new(
             ErrorCode::BudgetExceeded,
             format!(
-                "{what} study {study} would cost {}, and {spends} at most {}; do not take part, or let {way_out}",
+                "{what} study {study} would cost {}, and {spends} at most {}; do not take part, or let {remedy}",
                 self.cost, self.limit
             ),
         )
@@ -192,7 +193,7 @@ pub struct PrivacyCost {
 
 /// What one report of these parameters is charged.
 ///
-/// The one place that knows. A study whose noise is as published may give less than it claims: the
+/// Nothing else computes a charge. A study whose noise is as published may give less privacy than it claims: the
 /// larger of the claimed ε and the ε that really holds at the claimed δ is charged. That counts what computing in
 /// floating point adds
 /// ([`arithmetic_slack`](eigenveil_shared::mechanism::Mechanism::arithmetic_slack)): 2⁻²⁰ for `double-cap`, at most

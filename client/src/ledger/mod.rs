@@ -1,4 +1,4 @@
-//! What one device has told all its studies, in one durable file, for years.
+//! The ledger of one device: which studies it reported to and what it spent, in one durable file, for years.
 //!
 //! The invariants:
 //!
@@ -16,13 +16,13 @@
 //! A study is known by its identifier, 128 random bits, whatever address it was reached at. A server
 //! can copy an identifier, and then this device refuses the second study of that name: less data, no
 //! loss of privacy. It can also invent as many studies as it likes, with the same parameters and the
-//! same question; no device can tell them from new ones. Against that stands the total limit alone, and
-//! nothing else: choose it as what you would tell one adversary who runs every study.
+//! same question; no device can tell them from new ones. Only the total limit protects against that: choose it as what
+//! you would reveal to one adversary who runs every study.
 //!
 //! # The file
 //!
 //! An SQLite database, readable by its owner only and locked while it is open. Keep it on a local disk.
-//! What was given out is in this one file, whatever becomes of the log beside it (`-wal`): the file may be
+//! Everything that was given out is in this one file, even if the log beside it (`-wal`) is lost: the file may be
 //! renamed or moved while nothing has it open. It may not have a second name (hard link); an empty or
 //! damaged file is an error, never a new ledger.
 //!
@@ -185,22 +185,22 @@ impl Ledger {
             .write(|file| Ok(schema::write_limits(file, &limits).map(drop)?))
     }
 
-    /// What all reports of this device come to together, whatever became of them.
+    /// The total cost of all reports of this device, whatever became of them.
     pub fn spent(&self) -> Result<PrivacyCost> {
         Ok(limits::compose(self.charges()?))
     }
 
     /// Takes part in a study with one report, once.
     ///
-    /// In this order: a study that the device took part in before gives back what it has, and no
-    /// second draw; a study that would pass a limit is refused; the row is prepared and perturbed;
+    /// In this order: for a study that the device took part in before, the existing report is returned and nothing is
+    /// drawn; a study that would pass a limit is refused; the row is prepared and perturbed;
     /// charge and report are written together and synced. Only then is the report given. A row that
     /// cannot be prepared (a NaN, say) is charged and sent all the same, as the zero row.
     ///
     /// # Errors
     /// `budget-exceeded`; `already-participated` when the device took part in a study of this identifier
-    /// at another address; `wrong-fingerprint` when the study's parameters are not those of the study_ref,
-    /// or have changed since the device took part; `study-not-open` when it is new to the device and took no
+    /// at another address; `wrong-fingerprint` when the study's parameters are not those of `study_ref`, or have
+    /// changed since the device took part; `study-not-open` when it is new to the device and took no
     /// reports when it was fetched; `study-ended` when its last day is over by this device's clock; `wrong-dimension`, `randomness-unavailable`; the file could not be written. After an error nothing was given out. If the disk kept the entry in spite
     /// of the failure it reported, the next call finds it and gives its report.
     pub fn participate(

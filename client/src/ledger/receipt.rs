@@ -198,12 +198,12 @@ pub(super) fn write_cost(
     writeln!(f, "   {}", printable(sentence))
 }
 
-/// To five digits, not below the value, but for what is lost in any sum of decimals.
+/// Rounds up to five digits, apart from the rounding error of a sum of decimals.
 fn up(value: f64) -> f64 {
     five_digits(value, |shown| shown < value * (1.0 - 1e-12), 1.0)
 }
 
-/// To five digits, not above the value, but for the same.
+/// Rounds down to five digits, with the same exception.
 fn down(value: f64) -> f64 {
     five_digits(value, |shown| shown > value * (1.0 + 1e-12), -1.0)
 }

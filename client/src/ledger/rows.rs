@@ -1,4 +1,4 @@
-//! What each of many participants has told which study: the ledger of a file of rows.
+//! The ledger of a file of rows: which studies each participant reported to, and what it spent.
 //!
 //! Row `i` of every file that is used with a ledger is participant `i`: the number is all that the ledger
 //! keeps of a participant. Of a whole file it keeps a digest, salted with random bytes of its own, to notice another
@@ -277,7 +277,7 @@ impl RowLedger {
                     &format!("rows {} to {}: taking part in", rows.start + 1, rows.end),
                     study_ref.study(),
                     "this ledger lets a row spend",
-                    "whoever answers for the rows raise the limit (RowLedger::set_limits)",
+                    "whoever is responsible for the rows raise the limit (RowLedger::set_limits)",
                 )
             })?;
         }
@@ -289,8 +289,9 @@ impl RowLedger {
     ///
     /// # Errors
     /// As [`RowLedger::admit`]; `study-not-open` when there is something to charge for a study that took no reports
-    /// when it was fetched, `study-ended` where its last day is over by this machine's clock; a report in the outbox that is of no row of the file and was not charged, for which
-    /// nothing is charged at all; the ledger could not be written.
+    /// when it was fetched, `study-ended` where its last day is over by this machine's clock; a report in the outbox
+    /// that belongs to no row of the file and was not charged (then nothing at all is charged); the ledger could not
+    /// be written.
     pub fn charge(
         &mut self,
         reporter: &Reporter,
@@ -417,7 +418,7 @@ impl RowLedger {
         if this || !any || file.same_participants {
             return Ok(());
         }
-        Err(Error::ledger_other_rows(self.path()))
+        Err(Error::row_file_mismatch(self.path()))
     }
 
     fn known(&self, study: &str) -> Result<Option<RecordedStudy>> {
@@ -484,7 +485,7 @@ impl RowLedger {
         )
     }
 
-    /// The rows of a range, cut where what they took part in changes, with what that costs.
+    /// A range of rows, split where the set of studies changes, with the costs of each part.
     fn row_ranges(&self, charges: &[Charge], range: Range<u64>) -> Result<Vec<RowRangeCosts>> {
         let budgets = self.budgets()?;
         // Where a study begins and where it ends.

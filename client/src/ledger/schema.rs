@@ -38,7 +38,7 @@ pub(super) const LIMITS: &str = "
     ) STRICT;
 ";
 
-// The triggers say it where no code can forget it: a charge stays, and so does the report it was for.
+// The database itself enforces it with triggers: a charge stays, and so does the report it was for.
 const TABLES: &str = "
     CREATE TABLE entry (
         number INTEGER PRIMARY KEY,

@@ -1,7 +1,7 @@
-//! What a device was told of a study when it took part: kept as it was, for the receipt.
+//! What a study told a device when it took part, stored unchanged for the receipt.
 //!
-//! The words are the server's and in no fingerprint: another device may have been told others. The parameters are what
-//! this side computed with.
+//! The texts come from the server and are not in the fingerprint: another device may have been shown different ones.
+//! The parameters are those that this device used.
 
 use std::fmt;
 
@@ -131,11 +131,7 @@ impl fmt::Display for StudyTerms {
         let last_day = about.last_day.map(|day| format!("{day} (UTC)"));
         line(f, "last day", last_day.as_deref())?;
         let Some(parameters) = &self.parameters else {
-            return line(
-                f,
-                "parameters",
-                Some("ones that this version takes no part in"),
-            );
+            return line(f, "parameters", Some("not accepted by this version"));
         };
         let preprocessing = parameters.preprocessing();
         line(f, "norm", Some(&norm(preprocessing)))?;
@@ -149,7 +145,7 @@ impl fmt::Display for StudyTerms {
                 f,
                 "features",
                 Some(&format!(
-                    "{} numbers without names, used as they come",
+                    "{} unnamed numbers, used unchanged",
                     preprocessing.dimension
                 )),
             ),

@@ -11,8 +11,8 @@ use crate::{
 
 impl Ledger {
     /// Remembers the one-time token with which the report for this study is sent, now and whenever it is sent again.
-    /// Another token takes the place of the first, and a report that was refused for its token is owed again. Gives
-    /// whether the token is of use: not when the server has the report already.
+    /// A second token replaces the first, and a report that was refused because of its token is owed again. Returns
+    /// `false` if the token is of no use because the server already has the report.
     ///
     /// # Errors
     /// When the device has not taken part in the study; the file could not be written.

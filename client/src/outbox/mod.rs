@@ -47,8 +47,8 @@ pub struct StudyRef {
 }
 
 impl StudyRef {
-    /// The study_ref to a study of this identifier and these parameters on this server. A slash at the
-    /// end of the address does not count.
+    /// A reference to the study with this identifier and these parameters on this server. A slash at the end of the
+    /// address is ignored.
     pub fn new(server: &str, study: &str, params: &StudyParams) -> Self {
         Self {
             server: server.trim_end_matches('/').to_owned(),

@@ -99,5 +99,5 @@ pub(super) fn check_study_ref(path: &Path, recorded: &StudyRef, wanted: &StudyRe
             recorded.fingerprint, wanted.fingerprint
         )
     };
-    Err(Error::outbox_other_study(path, differs))
+    Err(Error::study_mismatch(path, differs))
 }

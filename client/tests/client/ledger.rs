@@ -147,7 +147,7 @@ fn an_identifier_is_one_study_whatever_the_address_or_the_parameters() {
     let changed = study(STUDY, 2.0);
     let wrong = Some(ErrorCode::WrongFingerprint);
     assert_eq!(code_of(&mut ledger, &changed), wrong);
-    // A participant of other parameters than the study_ref's.
+    // A reporter with other parameters than those of `study_ref`.
     let mixed = (changed.0, study("another", 1.0).1);
     assert_eq!(code_of(&mut ledger, &mixed), wrong);
     assert_eq!(ledger.spent().unwrap().epsilon, 1.0);

@@ -171,7 +171,7 @@ async fn answers_of_other_programs_give_a_clear_sentence() {
             false,
             "with text/html instead of application/json",
         ),
-        (other_json, true, "JSON that is not what was asked for"),
+        (other_json, true, "JSON of an unexpected form"),
         (
             || Reply::json(200, &"x".repeat(3_000)),
             false,

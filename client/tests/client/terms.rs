@@ -73,7 +73,7 @@ fn charge(
 }
 
 #[test]
-fn both_receipts_say_everything_that_was_said() {
+fn both_receipts_show_all_terms() {
     let folder = tempfile::tempdir().unwrap();
     let (reporter, study_ref) = reporter();
     let mut ledger = Ledger::open(folder.path().join("ledger")).unwrap();
@@ -182,7 +182,7 @@ fn nothing_is_perturbed_or_charged_after_the_last_day() {
 
 /// A server cannot make a device keep, and show its owner, what nobody could have stated.
 #[tokio::test]
-async fn a_study_that_says_what_cannot_be_said_is_refused() {
+async fn invalid_descriptions_are_refused() {
     let honest = About {
         last_day: Some(UtcDate(2_900_000)),
         ..about()

@@ -180,10 +180,10 @@ fn every_fault() -> impl FnMut(usize, &Request, &mut Store) -> Option<Reply> + S
 }
 
 fn fault(number: usize, request: &Request, store: &mut Store) -> Reply {
-    let shape = ReportFormat::new(&params(1.0));
+    let format = ReportFormat::new(&params(1.0));
     // Some are stored, but the answer is lost.
     let stored = matches!(number % 9, 2 | 5..=7);
-    let answer = store.take(&shape, request, stored);
+    let answer = store.take(&format, request, stored);
     match number % 9 {
         0 => {
             Reply::problem(503, ErrorCode::StoreUnavailable, "busy").with_header("retry-after", "0")

@@ -191,18 +191,18 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// The document of an open study.
 pub(crate) fn document(params: &StudyParams) -> StudyDocument {
-    let shape = ReportFormat::new(params);
+    let format = ReportFormat::new(params);
     StudyDocument {
         id: crate::common::STUDY.to_owned(),
         name: "A study".to_owned(),
         state: StudyState::Open,
-        fingerprint: shape.fingerprint().to_string(),
+        fingerprint: format.fingerprint().to_string(),
         canonical_params: to_hex(&params.canonical_bytes()),
         params: params.clone(),
         reports_accepted: 0,
         default_k: ComponentCount::Auto,
-        report_bytes: codec::report_len(shape.payload_len()),
-        max_batch_reports: codec::max_batch(shape.payload_len()),
+        report_bytes: codec::report_len(format.payload_len()),
+        max_batch_reports: codec::max_batch(format.payload_len()),
         created_at_ms: 0,
         privacy: PrivacyStatement::new(params),
         enrolment: eigenveil_shared::enrolment::Enrolment::Open,
@@ -235,10 +235,10 @@ impl Store {
     }
 
     /// Reads the reports of a request; stores them if asked to; gives the honest answer.
-    pub(crate) fn take(&mut self, shape: &ReportFormat, request: &Request, store: bool) -> Reply {
+    pub(crate) fn take(&mut self, format: &ReportFormat, request: &Request, store: bool) -> Reply {
         let kind = request.headers["content-type"].as_str();
         if kind == REPORT_MEDIA_TYPE {
-            let report = codec::decode_report(&request.body, shape).unwrap();
+            let report = codec::decode_report(&request.body, format).unwrap();
             self.see(report.id(), report.payload().as_bytes());
             let (status, outcome) =
                 match store && self.keep(report.id(), report.payload().as_bytes()) {
@@ -253,7 +253,7 @@ impl Store {
             duplicates: 0,
             refused: Vec::new(),
         };
-        for report in codec::decode_batch(&request.body, shape).unwrap() {
+        for report in codec::decode_batch(&request.body, format).unwrap() {
             let report = report.unwrap();
             self.see(report.id(), report.payload().as_bytes());
             match store && self.keep(report.id(), report.payload().as_bytes()) {
@@ -272,7 +272,7 @@ pub(crate) async fn study_server(
     mut fault: impl FnMut(usize, &Request, &mut Store) -> Option<Reply> + Send + 'static,
 ) -> (Server, Arc<Mutex<Store>>) {
     let document = document(params);
-    let shape = ReportFormat::new(params);
+    let format = ReportFormat::new(params);
     let store = Arc::new(Mutex::new(Store::default()));
     let inside = Arc::clone(&store);
     let mut uploads = 0;
@@ -285,7 +285,8 @@ pub(crate) async fn study_server(
         }
         let mut store = lock(&inside);
         uploads += 1;
-        fault(uploads - 1, request, &mut store).unwrap_or_else(|| store.take(&shape, request, true))
+        fault(uploads - 1, request, &mut store)
+            .unwrap_or_else(|| store.take(&format, request, true))
     })
     .await;
     (server, store)

@@ -76,7 +76,7 @@ fn limit(params: &StudyParams, directions: usize, n: f64, ln_alarms: f64) -> f64
 /// Bennett's inequality for `0 ≤ Y ≤ 1` with `E Y² ≤ (e^ε/Z)·j(j+2)/(p(p+2))`, e^ε/Z times that of a random direction.
 fn deviation(parameters: &DoubleCapParameters, j: f64, n: f64, ln_alarms: f64) -> f64 {
     let p = parameters.dimension as f64;
-    let variance = (parameters.expected_tries() * j * (j + 2.0) / (p * (p + 2.0))).min(0.25);
+    let variance = (parameters.expected_attempts() * j * (j + 2.0) / (p * (p + 2.0))).min(0.25);
     let wanted = ln_alarms / (n * variance);
     // h(u) = (1+u)ln(1+u) − u rises, and is at least u²/(2 + 2u/3).
     let (mut low, mut high) = (0.0, (2.0 * wanted).sqrt() + wanted);

@@ -103,18 +103,18 @@ pub fn noisy_sum<R: Rng + ?Sized>(
                 distribution.finish(exact, count, rng)?
             }
             NoisePath::PerReport => {
-                let shape = ReportFormat::new(params);
+                let format = ReportFormat::new(params);
                 let mut received = ReportSum::new(params.mechanism(), p)?;
                 participants.visit(count, rng, |row, times, rng| {
                     gram.add(row.as_slice(), times as f64);
                     for _ in 0..times {
                         let report = Report {
                             id: ReportId::from_parts(0, rng.random()),
-                            fingerprint: shape.fingerprint(),
+                            fingerprint: format.fingerprint(),
                             payload: params.mechanism().perturb_with(row, rng),
                         };
                         let bytes = codec::encode_report(&report);
-                        received.add(&codec::decode_report(&bytes, &shape)?.payload())?;
+                        received.add(&codec::decode_report(&bytes, &format)?.payload())?;
                     }
                     tick(times);
                     Ok(())

@@ -112,7 +112,7 @@ impl Directions {
 /// The longest payload along the unit vector `v` that passes the norm test, for the mechanisms with numbers.
 pub fn dense(params: &StudyParams, v: &[f64]) -> Vec<u8> {
     let p = v.len();
-    let shape = ReportFormat::new(params);
+    let format = ReportFormat::new(params);
     let discrete = matches!(params.mechanism(), Mechanism::DiscreteGaussian(_));
     let payload = |length: f64| -> Vec<u8> {
         let entries = (0..p).flat_map(|i| (i..p).map(move |j| (i, j)));
@@ -126,7 +126,7 @@ pub fn dense(params: &StudyParams, v: &[f64]) -> Vec<u8> {
     let (mut low, mut high) = (0.0, 2e9);
     for _ in 0..60 {
         let middle = 0.5 * (low + high);
-        match shape.payload(payload(middle)).is_ok() {
+        match format.payload(payload(middle)).is_ok() {
             true => low = middle,
             false => high = middle,
         }

@@ -179,11 +179,11 @@ fn device_moment(
     rows: impl Iterator<Item = Row>,
     rng: &mut ChaCha20Rng,
 ) -> NoisyMoment {
-    let shape = ReportFormat::new(params);
+    let format = ReportFormat::new(params);
     let mut sum = ReportSum::new(params.mechanism(), params.report_dimension()).unwrap();
     for row in rows {
         let y = params.preprocessor().prepare(&row).unwrap();
-        let payload = shape.payload(params.mechanism().perturb_with(&y, rng));
+        let payload = format.payload(params.mechanism().perturb_with(&y, rng));
         sum.add(&payload.unwrap()).unwrap();
     }
     NoisyMoment::decode(vec![sum.finish().unwrap()], params).unwrap()

@@ -93,7 +93,7 @@ fn dense_mechanisms_keep_the_length_of_rows() {
     for mechanism in [SymmetricGaussian, IsotropicGaussian, DiscreteGaussian] {
         let params = params(4, mechanism, 8.0);
         let poison = dense(&params, &axis(4, 0));
-        let shape = ReportFormat::new(&params);
+        let format = ReportFormat::new(&params);
         for run in 0..20 {
             let mut study = |poisoned: usize| {
                 let mut sums: Vec<ReportSum> = (0..BUCKETS)
@@ -111,7 +111,7 @@ fn dense_mechanisms_keep_the_length_of_rows() {
                             params.mechanism().perturb_with(&row, &mut rng)
                         }
                     };
-                    let payload = shape.payload(payload).unwrap();
+                    let payload = format.payload(payload).unwrap();
                     sums[i % BUCKETS].add(&payload).unwrap();
                 }
                 let sums: Vec<Accumulator> =
@@ -176,7 +176,7 @@ fn possible_rows_pass() {
     assert_eq!(study.check(&params).verdict, Feasibility::Feasible);
     // Half of what e^ε/Z allows, filled from the closest directions on.
     let share = 0.01;
-    let tail = 2.0 * share / cap.parameters().expected_tries();
+    let tail = 2.0 * share / cap.parameters().expected_attempts();
     let mut moved = 0.0;
     let mut study = honest_study(&params, 2, n, &mut rng);
     let liars = (share * n as f64) as usize;

@@ -83,7 +83,7 @@ fn with_repeated_seeds(params: &StudyParams, bad: u64) -> ComponentsReport {
     let model = RowSource::Model(Model::spiked(params.dimension(), 2, 20.0));
     let mut rng = ChaCha20Rng::seed_from_u64(5);
     let people = Participants::draw(&model, 2, params, &mut rng).unwrap();
-    let shape = ReportFormat::new(params);
+    let format = ReportFormat::new(params);
     let mut buckets: Vec<ReportSum> = (0..32)
         .map(|_| ReportSum::new(params.mechanism(), params.report_dimension()).unwrap())
         .collect();
@@ -92,14 +92,14 @@ fn with_repeated_seeds(params: &StudyParams, bad: u64) -> ComponentsReport {
         let bucket = (commit.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 59) as usize;
         if commit < bad {
             for _ in 0..200 {
-                let repeated = shape.payload([1; 16]).unwrap();
+                let repeated = format.payload([1; 16]).unwrap();
                 buckets[bucket].add(&repeated).unwrap();
             }
             continue;
         }
         people
             .visit(200, &mut rng, |row, _, rng| {
-                let payload = shape.payload(params.mechanism().perturb_with(row, rng))?;
+                let payload = format.payload(params.mechanism().perturb_with(row, rng))?;
                 buckets[bucket].add(&payload)
             })
             .unwrap();

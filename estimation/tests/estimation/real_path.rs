@@ -39,7 +39,7 @@ fn run(kind: MechanismKind, epsilon: f64, n: usize, seed: u64) -> Study {
     let population = Model::spiked(P, K, 20.0).draw(&mut rng).unwrap();
     let params = params(P, kind, epsilon);
     let preprocessor = params.preprocessor();
-    let shape = ReportFormat::new(&params);
+    let format = ReportFormat::new(&params);
     let mut buckets: Vec<ReportSum> = (0..BUCKETS)
         .map(|_| ReportSum::new(params.mechanism(), P).unwrap())
         .collect();
@@ -49,7 +49,7 @@ fn run(kind: MechanismKind, epsilon: f64, n: usize, seed: u64) -> Study {
             .prepare(&Row::new(population.row(&mut rng)))
             .unwrap();
         exact.add_outer(row.as_slice(), 1.0 / n as f64);
-        let payload = shape.payload(params.mechanism().perturb_with(&row, &mut rng));
+        let payload = format.payload(params.mechanism().perturb_with(&row, &mut rng));
         buckets[i % BUCKETS].add(&payload.unwrap()).unwrap();
     }
     let buckets = buckets.into_iter().map(|sum| sum.finish().unwrap());

@@ -1,4 +1,4 @@
-//! PlanBuilder on haystacks: the synthetic data of the paper.
+//! Runs on haystacks: the synthetic data of the paper.
 
 use std::time::Instant;
 

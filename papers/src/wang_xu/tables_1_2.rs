@@ -170,12 +170,12 @@ fn reports(
     } = noise
     else {
         let preprocessor = params.preprocessor();
-        let shape = ReportFormat::new(params);
+        let format = ReportFormat::new(params);
         let mut sum = ReportSum::new(params.mechanism(), p)?;
         for row in shared.raw.iter() {
             let row = preprocessor.prepare(row)?;
             let bytes = params.mechanism().perturb_with(&row, rng);
-            sum.add(&shape.payload(&bytes)?)?;
+            sum.add(&format.payload(&bytes)?)?;
         }
         return NoisyMoment::decode(vec![sum.finish()?], params);
     };

@@ -48,19 +48,19 @@ impl Template {
     /// One report of a study, or a batch.
     fn reports(path: &str, canonical: &str, batch: usize) -> Self {
         let params = StudyParams::from_canonical(&from_hex(canonical).unwrap()).unwrap();
-        let shape = ReportFormat::new(&params);
-        let payload = 0.5_f32.to_le_bytes().repeat(shape.payload_len() / 4);
+        let format = ReportFormat::new(&params);
+        let payload = 0.5_f32.to_le_bytes().repeat(format.payload_len() / 4);
         let id = ReportId::from_parts(1 << 40, [0; 16]);
         let (mut template, first, stride, behind) = if batch == 1 {
             let body = codec::encode_report(&Report {
                 id,
-                fingerprint: shape.fingerprint(),
+                fingerprint: format.fingerprint(),
                 payload,
             });
             (Self::new(path, REPORT_MEDIA_TYPE, &body), 34, 0, 24)
         } else {
             let reports = (0..batch).map(|_| (id, payload.as_slice()));
-            let body = codec::encode_batch(&shape, reports).unwrap();
+            let body = codec::encode_batch(&format, reports).unwrap();
             let stride = 16 + payload.len();
             let first = body.len() - batch * stride;
             (
@@ -77,7 +77,7 @@ impl Template {
             .unwrap()
             + 4;
         template.ids = (0..batch).map(|i| head + first + i * stride).collect();
-        template.seed_behind = (shape.payload_kind() == PayloadKind::Seed).then_some(behind);
+        template.seed_behind = (format.payload_kind() == PayloadKind::Seed).then_some(behind);
         template
     }
 

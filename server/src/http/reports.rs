@@ -165,7 +165,7 @@ fn decode_report(bytes: &Bytes, enrolled: bool, study: &Study) -> Result<NewRepo
     }
     let (token, report) = decode_enrolled_report(bytes)?;
     let report = NewReport::decode(&bytes.slice_ref(report), study)?;
-    Ok(report.encode_enrolled_report(&token))
+    Ok(report.with_token(&token))
 }
 
 fn decode_batch(
@@ -191,7 +191,7 @@ fn decode_batch(
     Ok(reports
         .into_iter()
         .zip(tokens)
-        .map(|(report, token)| report.map(|report| report.encode_enrolled_report(&token)))
+        .map(|(report, token)| report.map(|report| report.with_token(&token)))
         .collect())
 }
 

@@ -8,7 +8,7 @@ use axum::{
 };
 use eigenveil_shared::api::{
     AnalystTokenList, CreateAnalystRequest, CreateAnalystResponse, IssueTokensRequest,
-    IssueTokensResponse, RotatedToken, TokenCounts,
+    IssueTokensResponse, RotateTokenResponse, TokenCounts,
 };
 use serde::Serialize;
 
@@ -119,7 +119,7 @@ pub(crate) async fn revoke(
 /// The old one stops working at once; the new one is in this response and in the file in the data directory.
 #[utoipa::path(
     post, path = "/v1/operator-token", tag = "tokens",
-    responses((status = 200, description = "The new token", body = RotatedToken), ErrorResponses),
+    responses((status = 200, description = "The new token", body = RotateTokenResponse), ErrorResponses),
     security(("operator" = [])),
 )]
 pub(crate) async fn rotate(_: Operator, State(app): State<AppState>) -> Result<Response, ApiError> {

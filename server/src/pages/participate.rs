@@ -124,7 +124,7 @@ fn content(visitor: &Visitor, study: &Study, state: StudyState) -> Markup {
                 @if failure > 0.0 { " With a probability of at most " (format_rounded_up(failure, 2)) " they can be more certain." }
             }
             @if epsilon.is_finite() {
-                (images::figure(visitor, &format!("{path}/belief.svg"), "What a belief can become after one report, against what it was before; the table below has numbers."))
+                (images::figure(visitor, &format!("{path}/belief.svg"), "Largest and smallest belief after one report, against the belief before it; the table below has the numbers."))
                 div .scroll tabindex="0" role="region" aria-label="Beliefs before and after" {
                     table #beliefs {
                         caption { "What a belief can become" }
@@ -225,9 +225,9 @@ fn commands(visitor: &Visitor, study: &Study) -> Markup {
             ul {
                 @if address.is_none() { li { code { "SERVER" } " by the address of this page up to the first single slash, such as https://study.example." } }
                 li {
-                    code { "ROWS.csv" } " by your table: one line a person. "
+                    code { "ROWS.csv" } " with your table, one line per person. "
                     @if named { "Its first line names the columns, which are the features above, in any order; " code { "--drop NAME" } " leaves a column out." }
-                    @else { "Its first line names the columns, and these are in the order that the study means." }
+                    @else { "Its first line names the columns, which must be in the study's order." }
                 }
                 @if needs_token { li { code { "TOKENS.txt" } " by a file with your token in it: one token a line, line 1 for the first row." } }
             }

@@ -64,7 +64,10 @@ fn play(seed: u64, operations: &[Operation], faults: Faults) -> Result<(), Strin
     played.map_err(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref().copied());
-        format!("{step_text}: {}", text.unwrap_or("a panic without words"))
+        format!(
+            "{step_text}: {}",
+            text.unwrap_or("a panic without a message")
+        )
     })
 }
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use eigenveil_shared::{
     Error, ErrorCode, Result,
-    api::{AnalystTokenInfo, CreateAnalystRequest, CreateAnalystResponse, RotatedToken},
+    api::{AnalystTokenInfo, CreateAnalystRequest, CreateAnalystResponse, RotateTokenResponse},
     study::{from_hex, to_hex},
 };
 use rusqlite::{Connection, params};
@@ -128,7 +128,7 @@ impl Store {
     }
 
     /// Replaces the operator token, in the response and in its file. The old one stops working.
-    pub async fn rotate_operator_token(&self) -> Result<RotatedToken> {
+    pub async fn rotate_operator_token(&self) -> Result<RotateTokenResponse> {
         let token = token::generate(&*self.shared.environment.entropy)?;
         let hash = TokenHash::new(&token);
         let files = self.shared.directory.token_files();
@@ -149,7 +149,7 @@ impl Store {
             },
         )
         .await?;
-        Ok(RotatedToken { token })
+        Ok(RotateTokenResponse { token })
     }
 
     /// Creates an analyst token, which can read estimates of one study or of all.

@@ -180,7 +180,7 @@ fn check(connection: &Connection) -> Result<(), Failure> {
         .optional()?;
     match inconsistent {
         Some((name, reports)) => Err(Failure::damaged(format!(
-            "the study {name:?} has accepted {reports} reports, but its sums or identifiers are of another number"
+            "the study {name:?} has accepted {reports} reports, but its sums or identifiers are those of a different number"
         ))),
         None => Ok(()),
     }

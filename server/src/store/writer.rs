@@ -98,7 +98,7 @@ impl NewReport {
 
     /// The same report with the participant token it came with.
     #[must_use]
-    pub fn encode_enrolled_report(mut self, token: &ParticipantToken) -> Self {
+    pub fn with_token(mut self, token: &ParticipantToken) -> Self {
         self.token = Some(Box::new(token.digest()));
         self
     }

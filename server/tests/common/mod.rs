@@ -430,7 +430,7 @@ pub fn design(changes: &Value) -> Value {
     design
 }
 
-pub fn shape(study: &StudyDocument) -> ReportFormat {
+pub fn format_of(study: &StudyDocument) -> ReportFormat {
     ReportFormat::new(&study.params)
 }
 
@@ -444,7 +444,9 @@ pub fn new_id() -> ReportId {
 
 /// A payload whose numbers are all `value`.
 pub fn payload(study: &StudyDocument, value: f32) -> Vec<u8> {
-    value.to_le_bytes().repeat(shape(study).payload_len() / 4)
+    value
+        .to_le_bytes()
+        .repeat(format_of(study).payload_len() / 4)
 }
 
 pub fn report(study: &StudyDocument, id: ReportId, value: f32) -> Vec<u8> {
@@ -452,7 +454,7 @@ pub fn report(study: &StudyDocument, id: ReportId, value: f32) -> Vec<u8> {
 }
 
 pub fn report_with(study: &StudyDocument, id: ReportId, payload: Vec<u8>) -> Vec<u8> {
-    let fingerprint = shape(study).fingerprint();
+    let fingerprint = format_of(study).fingerprint();
     codec::encode_report(&Report {
         id,
         fingerprint,
@@ -468,7 +470,7 @@ pub fn batch(study: &StudyDocument, reports: &[(ReportId, f32)]) -> Vec<u8> {
 
 pub fn batch_with(study: &StudyDocument, reports: &[(ReportId, impl AsRef<[u8]>)]) -> Vec<u8> {
     let pairs = reports.iter().map(|(id, payload)| (*id, payload.as_ref()));
-    codec::encode_batch(&shape(study), pairs).unwrap()
+    codec::encode_batch(&format_of(study), pairs).unwrap()
 }
 
 /// The reports of a batch, as the store takes them.

@@ -1,4 +1,4 @@
-//! Memory and turns: some clients cannot keep others out.
+//! Memory and queues: some clients cannot keep others out.
 
 use std::sync::Arc;
 

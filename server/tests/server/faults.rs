@@ -16,7 +16,7 @@ use eigenveil_shared::{
 use serde_json::json;
 
 use crate::common::{
-    Harness, at, batch, batch_with, decoded, environment, new_id, report_with, shape,
+    Harness, at, batch, batch_with, decoded, environment, format_of, new_id, report_with,
     waiting::until,
 };
 
@@ -25,9 +25,11 @@ const BATCH: u64 = 500;
 
 /// A batch of new reports with random seeds, or with payloads that are all ones.
 fn fresh(study: &StudyDocument) -> Vec<u8> {
-    let payload = match shape(study).payload_kind() {
+    let payload = match format_of(study).payload_kind() {
         PayloadKind::Seed => vec![7; 16],
-        _ => 1.0_f32.to_le_bytes().repeat(shape(study).payload_len() / 4),
+        _ => 1.0_f32
+            .to_le_bytes()
+            .repeat(format_of(study).payload_len() / 4),
     };
     let reports: Vec<_> = (0..BATCH).map(|_| (new_id(), &payload)).collect();
     batch_with(study, &reports)
@@ -165,16 +167,16 @@ async fn implausible_reports_are_rejected() {
         "discrete-gaussian",
     ] {
         let study = server.study_with(json!({"mechanism": mechanism})).await;
-        let shape = shape(&study);
-        let bound = shape.norm_bound().unwrap();
+        let format = format_of(&study);
+        let bound = format.norm_bound().unwrap();
         let with = |factor: f64| {
             // Everything in one diagonal entry, which counts once for any mechanism.
             let value = factor * bound.limit();
-            let bytes = match shape.payload_kind() {
+            let bytes = match format.payload_kind() {
                 PayloadKind::Floats => (value as f32).to_le_bytes(),
                 _ => (value as i32).to_le_bytes(),
             };
-            let mut payload = vec![0; shape.payload_len()];
+            let mut payload = vec![0; format.payload_len()];
             payload[..4].copy_from_slice(&bytes);
             (new_id(), payload)
         };
@@ -202,7 +204,7 @@ async fn implausible_reports_are_rejected() {
     }
     // Every seed is a valid report.
     let study = server.seed_study().await;
-    assert_eq!(shape(&study).norm_bound(), None);
+    assert_eq!(format_of(&study).norm_bound(), None);
 }
 
 /// Finished estimates are stored as long as configured, and only so many may wait.

@@ -9,7 +9,9 @@ use axum::{
 use eigenveil_server::{openapi, store::database_path};
 use eigenveil_shared::{
     ErrorCode as E,
-    api::{CreateAnalystResponse, IssueTokensResponse, Problem, RotatedToken, StudyDocument},
+    api::{
+        CreateAnalystResponse, IssueTokensResponse, Problem, RotateTokenResponse, StudyDocument,
+    },
 };
 use rusqlite::types::Value as Cell;
 use serde_json::{Value, json};
@@ -233,7 +235,7 @@ impl PopulatedServer {
         assert_eq!(server.remove(&path).await.status, 204);
         let old = server.token.clone();
         let response = server.order("/v1/operator-token").await;
-        server.token = response.json::<RotatedToken>().token;
+        server.token = response.json::<RotateTokenResponse>().token;
         let bearer = |token: &str| Some(format!("Bearer {token}"));
         let paths = operations().into_iter().map(|operation| {
             let path = operation

@@ -9,7 +9,7 @@ use eigenveil_shared::{
 use rand::{RngExt, SeedableRng, rngs::ChaCha20Rng};
 use serde_json::{Value, json};
 
-use crate::common::{Harness, batch_with, new_id, shape};
+use crate::common::{Harness, batch_with, format_of, new_id};
 
 const P: usize = 8;
 const BATCHES: usize = 60;
@@ -27,7 +27,7 @@ async fn send(server: &Harness, study: &StudyDocument, payloads: &[Vec<u8>]) {
 /// A poisoned report: the first random seed close enough to an axis, or the largest matrix of equal entries that passes
 /// the norm check.
 fn poison(study: &StudyDocument, share: f64, rng: &mut ChaCha20Rng) -> Vec<u8> {
-    match shape(study).norm_bound() {
+    match format_of(study).norm_bound() {
         None => seed_beyond(study, share, rng),
         Some(bound) => {
             // Every entry counts at most twice in the squared norm.

@@ -20,7 +20,7 @@ use eigenveil_shared::{
 use futures_util::stream;
 use serde_json::json;
 
-use crate::common::{Harness, at, batch, new_id, payload, refused, report, report_with, shape};
+use crate::common::{Harness, at, batch, format_of, new_id, payload, refused, report, report_with};
 
 #[tokio::test]
 async fn a_report_is_counted_once() {
@@ -78,7 +78,7 @@ async fn bad_bodies_are_rejected_and_change_nothing() {
         bytes
     };
     let wire = |payload| report_with(&study, new_id(), payload);
-    let limit = report_len(shape(&study).payload_len());
+    let limit = report_len(format_of(&study).payload_len());
     let malformed = (400, E::MalformedReport);
     let large = (413, E::BodyTooLarge);
     let length = (422, E::WrongPayloadLength);
@@ -122,8 +122,8 @@ async fn bad_bodies_are_rejected_and_change_nothing() {
         let problem = response.is_problem(status, code);
         assert!(problem.detail.len() < 400, "{what}: {}", problem.detail);
     }
-    let most = batch_len(shape(&study).payload_len(), study.max_batch_reports);
-    let empty = codec::encode_batch(&shape(&study), []).unwrap();
+    let most = batch_len(format_of(&study).payload_len(), study.max_batch_reports);
+    let empty = codec::encode_batch(&format_of(&study), []).unwrap();
     for (what, body, (status, code)) in [
         ("a single report", good.clone(), malformed),
         ("empty batch", empty, malformed),

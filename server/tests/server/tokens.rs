@@ -7,7 +7,7 @@ use axum::{
 use eigenveil_server::{Environment, store::rotate_operator_token};
 use eigenveil_shared::{
     ErrorCode as E,
-    api::{AnalystTokenList, CreateAnalystResponse, RotatedToken, StudyDocument, StudyList},
+    api::{AnalystTokenList, CreateAnalystResponse, RotateTokenResponse, StudyDocument, StudyList},
 };
 use serde_json::json;
 
@@ -120,7 +120,7 @@ async fn a_rotated_token_is_valid_at_once_and_after_a_restart() {
     let old = server.token.clone();
     let response = ask(&server, "POST", "/v1/operator-token", &old).await;
     assert_eq!(response.headers["cache-control"], "no-store");
-    let RotatedToken { token: new } = response.json();
+    let RotateTokenResponse { token: new } = response.json();
     assert_ne!(new, old);
     assert_eq!(token_file(&server), new);
     let works = async |server: &Harness, token: &str| {
@@ -154,7 +154,7 @@ async fn an_interrupted_rotation_is_completed_or_discarded() {
     assert_eq!(token_file(&server), server.token);
     assert_eq!(server.read("/v1/tokens").await.status, 200);
     // After it: the file in force is still the old one.
-    let RotatedToken { token: new } = server.order("/v1/operator-token").await.json();
+    let RotateTokenResponse { token: new } = server.order("/v1/operator-token").await.json();
     std::fs::rename(server.app.store().token_path(), &staged).unwrap();
     std::fs::write(server.app.store().token_path(), &server.token).unwrap();
     let server = server.restart();

@@ -22,7 +22,7 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use crate::common::{
-    Harness, at, batch_with, data, decoded, environment, new_id, refused, shape, study_in,
+    Harness, at, batch_with, data, decoded, environment, format_of, new_id, refused, study_in,
     waiting::until,
 };
 
@@ -51,8 +51,8 @@ fn some_reports(study: &StudyDocument, count: u8, salt: u8) -> Vec<u8> {
     let payloads: Vec<(ReportId, Vec<u8>)> = (0..count)
         .map(|number| {
             let (a, b) = (f32::from(salt) / 100.0, f32::from(number) / 9.0);
-            let entries = shape(study).payload_len() / 4;
-            let payload = match shape(study).payload_kind() {
+            let entries = format_of(study).payload_len() / 4;
+            let payload = match format_of(study).payload_kind() {
                 PayloadKind::Seed => [salt, number].repeat(8),
                 PayloadKind::Floats => (0..entries)
                     .flat_map(|at| (a - b * at as f32).to_le_bytes())

@@ -1,4 +1,4 @@
-//! What a payload says, to those who add reports up and to those who audit them.
+//! How a payload is read when reports are summed, and when they are audited.
 
 use super::double_cap::DoubleCapParameters;
 

@@ -12,8 +12,8 @@ mod noise;
 mod norm_bound;
 mod payload;
 mod randomizer;
+mod sampling_cost;
 mod spec;
-mod work;
 
 pub use calibration::Calibration;
 pub use decoding::{AuditStatistic, Decoding};
@@ -22,5 +22,5 @@ pub use noise::NoiseModel;
 pub use norm_bound::{NORM_TAIL, NormBound};
 pub(crate) use payload::check_len;
 pub use payload::{Floats, Integers, MAX_DENSE_DIMENSION, PackedValues, Payload, PayloadKind};
+pub use sampling_cost::SamplingCost;
 pub use spec::{DEFAULT_DELTA, Mechanism, MechanismKind};
-pub use work::SamplingCost;

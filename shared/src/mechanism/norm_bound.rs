@@ -29,9 +29,9 @@ const ROUNDING: f64 = 1e-6;
 /// ```
 /// use eigenveil_shared::mechanism::{Calibration, MechanismKind, Mechanism};
 /// let kind = MechanismKind::IsotropicGaussian;
-/// let spec = Mechanism::derive(kind, Calibration::Analytic, 10, kind.budget(4.0, None)?)?;
-/// let bound = spec.norm_bound(10).expect("a dense mechanism");
-/// assert!(bound.limit() > 1.0 + spec.noise_model().off_diagonal_sd());
+/// let mechanism = Mechanism::derive(kind, Calibration::Analytic, 10, kind.budget(4.0, None)?)?;
+/// let bound = mechanism.norm_bound(10).expect("a dense mechanism");
+/// assert!(bound.limit() > 1.0 + mechanism.noise_model().off_diagonal_sd());
 /// // A sum of so many reports is no longer than they are together.
 /// assert!(bound.check_sum(&[5.0; 55], 4).is_ok());
 /// assert!(bound.check_sum(&[1e3; 55], 4).is_err());
@@ -50,7 +50,7 @@ impl NormBound {
     /// The bound for `signal + noise` where the signal has at most this length and each of the noises of the packed
     /// triangle variance proxy `sigma`², all in units of the payload's numbers. `off_diagonal` says how often an entry
     /// off the diagonal counts in the squared norm.
-    pub(super) fn of_noise(dimension: usize, off_diagonal: f64, signal: f64, sigma: f64) -> Self {
+    pub(super) fn from_noise(dimension: usize, off_diagonal: f64, signal: f64, sigma: f64) -> Self {
         let entries = packed_len(dimension) as f64;
         let tail = -NORM_TAIL.ln();
         let chi = (entries + 2.0 * (entries * tail).sqrt() + 2.0 * tail).sqrt();
@@ -109,8 +109,8 @@ impl NormBound {
         squared.max(0.0).sqrt()
     }
 
-    /// Refuses the sum of `count` payloads, as their numbers add up, that is longer than so many reports can make it: a
-    /// sum is at most as long as what it is of, together.
+    /// Refuses a sum of `count` payloads whose norm is larger than `count` valid reports can produce (triangle
+    /// inequality).
     ///
     /// # Errors
     /// `implausible-report`, also for a sum that is not finite.
@@ -155,7 +155,7 @@ mod tests {
         MechanismKind::DiscreteGaussian,
     ];
 
-    fn spec(kind: MechanismKind, p: usize, epsilon: f64) -> Mechanism {
+    fn mechanism(kind: MechanismKind, p: usize, epsilon: f64) -> Mechanism {
         let budget = kind.budget(epsilon, None).unwrap();
         Mechanism::derive(kind, Calibration::Analytic, p, budget).unwrap()
     }
@@ -167,15 +167,15 @@ mod tests {
         let mut rng = ChaCha20Rng::seed_from_u64(7);
         for kind in DENSE {
             for (p, reports) in [(2, 1_000), (5, 400), (60, 100)] {
-                let spec = spec(kind, p, 1.0);
-                let bound = spec.norm_bound(p).unwrap();
+                let mechanism = mechanism(kind, p, 1.0);
+                let bound = mechanism.norm_bound(p).unwrap();
                 let values = (0..p).map(|_| rng.random_range(-1.0..1.0)).collect();
                 let row = bounded(values, Norm::Normalize);
                 let mut longest = 0.0_f64;
                 for _ in 0..reports {
-                    let payload = spec.perturb_with(&row, &mut rng);
-                    checked(&payload, &spec, p).unwrap();
-                    longest = longest.max(norm(&payload, &spec, p) / bound.limit);
+                    let payload = mechanism.perturb_with(&row, &mut rng);
+                    checked(&payload, &mechanism, p).unwrap();
+                    longest = longest.max(norm(&payload, &mechanism, p) / bound.limit);
                 }
                 assert!(
                     longest < 1.0 && (p < 60 || longest > 0.9),
@@ -185,19 +185,19 @@ mod tests {
         }
     }
 
-    fn checked(payload: &[u8], spec: &Mechanism, p: usize) -> Result<()> {
-        let bound = spec.norm_bound(p).unwrap();
-        bound.check(&spec.payload_kind().read(payload, payload.len())?)
+    fn checked(payload: &[u8], mechanism: &Mechanism, p: usize) -> Result<()> {
+        let bound = mechanism.norm_bound(p).unwrap();
+        bound.check(&mechanism.payload_kind().read(payload, payload.len())?)
     }
 
     /// The norm by the definition: in svec's coordinates, or in those of the triangle.
-    fn norm(payload: &[u8], spec: &Mechanism, p: usize) -> f64 {
+    fn norm(payload: &[u8], mechanism: &Mechanism, p: usize) -> f64 {
         let mut squared = 0.0;
         let mut numbers = payload.chunks_exact(4);
         for i in 0..p {
             for j in i..p {
                 let bytes = numbers.next().unwrap().try_into().unwrap();
-                let (value, twice) = match spec {
+                let (value, twice) = match mechanism {
                     Mechanism::DiscreteGaussian(_) => (f64::from(i32::from_le_bytes(bytes)), false),
                     Mechanism::IsotropicGaussian(_) => {
                         (f64::from(f32::from_le_bytes(bytes)), i != j)
@@ -214,8 +214,8 @@ mod tests {
     fn the_limit_is_sharp_in_every_entry() {
         for kind in DENSE {
             let p = 4;
-            let spec = spec(kind, p, 2.0);
-            let bound = spec.norm_bound(p).unwrap();
+            let mechanism = mechanism(kind, p, 2.0);
+            let bound = mechanism.norm_bound(p).unwrap();
             for at in 0..packed_len(p) {
                 let diagonal = [0, 4, 7, 9].contains(&at);
                 let weight = if kind == MechanismKind::IsotropicGaussian && !diagonal {
@@ -232,7 +232,7 @@ mod tests {
                     };
                     let mut payload = vec![0; 4 * packed_len(p)];
                     payload[4 * at..4 * at + 4].copy_from_slice(&bytes);
-                    let checked = checked(&payload, &spec, p);
+                    let checked = checked(&payload, &mechanism, p);
                     assert_eq!(checked.is_ok(), passes, "{kind} {at} {factor}");
                     if let Err(error) = checked {
                         assert_eq!(error.code(), ErrorCode::ImplausibleReport);

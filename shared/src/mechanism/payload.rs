@@ -34,7 +34,7 @@ pub enum PayloadKind {
         /// Largest magnitude a device sends.
         bound: i32,
     },
-    /// Sixteen bytes, every value of which is a report.
+    /// Sixteen bytes; every value is valid.
     Seed,
 }
 
@@ -47,9 +47,9 @@ impl PayloadKind {
         }
     }
 
-    /// Refuses bytes that no device sends, in number or in value. Only
-    /// [`ReportFormat::payload`](crate::codec::ReportFormat::payload), which looks at their length as a vector too, gives
-    /// them away.
+    /// Refuses bytes whose length or values no device sends. Only
+    /// [`ReportFormat::payload`](crate::codec::ReportFormat::payload), which also checks their norm, hands out the
+    /// result.
     ///
     /// # Errors
     /// `wrong-payload-length`, `payload-not-finite`, `payload-out-of-range`.

@@ -14,8 +14,8 @@ use crate::{
 };
 
 /// A local randomizer with the constants that a study freezes: one bounded row in, one payload out, and what follows
-/// from the constants. Private to this crate, as the set is closed; [`Mechanism`](super::Mechanism) says in
-/// public what the methods are.
+/// from the constants. Private to this crate, as the set is closed; [`Mechanism`](super::Mechanism) documents the
+/// methods in public.
 pub(crate) trait LocalRandomizer: Sized {
     /// As written in JSON and on the command line.
     const NAME: &'static str;
@@ -32,7 +32,7 @@ pub(crate) trait LocalRandomizer: Sized {
     /// a choice.
     fn derive(calibration: Calibration, dimension: usize, budget: Budget) -> Result<Self>;
 
-    /// Constants as they arrive on the wire, unchecked; `None` when they are not so many.
+    /// Constants as they arrive on the wire, unchecked; `None` if their number is wrong.
     fn from_constants(
         calibration: Calibration,
         dimension: usize,
@@ -74,7 +74,7 @@ pub(crate) trait LocalRandomizer: Sized {
     /// What the proof takes for granted, in a sentence or two for participants.
     fn assumption(&self, dimension: usize) -> String;
 
-    /// The payload of one row, and how many tries it took.
+    /// The payload of one row, and how many attempts it took.
     fn perturb<R: Rng + ?Sized>(&self, row: &BoundedRow, rng: &mut R) -> (Vec<u8>, u64);
 
     /// What a payload is made of.

@@ -12,7 +12,7 @@ use super::{
     discrete_gaussian::DiscreteGaussian,
     double_cap::DoubleCap,
     randomizer::LocalRandomizer,
-    work::{Counting, SamplingCost},
+    sampling_cost::{CountingRng, SamplingCost},
 };
 use crate::{
     error::{Error, ErrorCode, Result},
@@ -20,7 +20,7 @@ use crate::{
     privacy::{Budget, accountant::Guarantee},
 };
 
-/// Names the mechanisms once, and makes of them the two enums and two ways to ask the one that is held.
+/// Lists the mechanisms once, and generates the two enums and two dispatch macros from the list.
 macro_rules! mechanisms {
     ($d:tt $($(#[$meta:meta])* $name:ident($(#[$spec_meta:meta])* $randomizer:ty),)*) => {
         /// Name of a mechanism.
@@ -59,10 +59,10 @@ macro_rules! mechanisms {
             }
         })*
 
-        /// Evaluates an expression of the randomizer that a spec holds.
+        /// Evaluates an expression of the randomizer that a mechanism holds.
         macro_rules! dispatch_value {
-            ($d spec:expr, $d randomizer:ident => $d result:expr) => {
-                match $d spec {
+            ($d mechanism:expr, $d randomizer:ident => $d result:expr) => {
+                match $d mechanism {
                     $(Mechanism::$name($d randomizer) => $d result,)*
                 }
             };
@@ -225,7 +225,7 @@ impl Mechanism {
         )
     }
 
-    /// The spec with these constants, as they arrive on the wire: to be checked with
+    /// The mechanism with these constants, as they arrive on the wire: to be checked with
     /// [`check`](Self::check). `None` when their number does not fit.
     pub(crate) fn from_constants(
         kind: MechanismKind,
@@ -242,7 +242,7 @@ impl Mechanism {
 
     /// The frozen constants in the order of `docs/protocol.md`.
     pub(crate) fn constants(&self) -> Vec<f64> {
-        dispatch_value!(self, held => LocalRandomizer::constants(held))
+        dispatch_value!(self, randomizer => LocalRandomizer::constants(randomizer))
     }
 
     /// Checks, on the device too, that the constants give what the study claims: a server cannot
@@ -254,14 +254,14 @@ impl Mechanism {
     /// more than a hundredth to ε ([`arithmetic_slack`](Self::arithmetic_slack)).
     pub fn check(&self, dimension: usize, budget: Budget) -> Result<()> {
         budget.check_study_limit()?;
-        dispatch_value!(self, held => LocalRandomizer::check(held, dimension, budget))
+        dispatch_value!(self, randomizer => LocalRandomizer::check(randomizer, dimension, budget))
     }
 
     /// What computing in floating point adds at most to ε of one report of this dimension, beside the guarantee
     /// of the real-number mechanism: 2⁻²⁰ for `double-cap`, d·2⁻³⁵ or a little more for the
     /// Gaussian mechanisms (whose δ also grows by half that share), 0 for the discrete one.
     pub fn arithmetic_slack(&self, dimension: usize) -> f64 {
-        dispatch_value!(self, held => LocalRandomizer::arithmetic_slack(held, dimension))
+        dispatch_value!(self, randomizer => LocalRandomizer::arithmetic_slack(randomizer, dimension))
     }
 
     /// How the noise was chosen, where there is a choice.
@@ -271,7 +271,7 @@ impl Mechanism {
 
     /// The noise of a mechanism whose noise is a continuous Gaussian by construction.
     pub fn gaussian_noise(&self) -> Option<GaussianNoise> {
-        dispatch_value!(self, held => LocalRandomizer::gaussian_noise(held))
+        dispatch_value!(self, randomizer => LocalRandomizer::gaussian_noise(randomizer))
     }
 
     /// What one report satisfies, for composing it with others: what holds, not what is claimed.
@@ -279,36 +279,36 @@ impl Mechanism {
     /// # Errors
     /// `invalid-mechanism` for constants that were never checked.
     pub fn guarantee(&self) -> Result<Guarantee> {
-        dispatch_value!(self, held => LocalRandomizer::guarantee(held))
+        dispatch_value!(self, randomizer => LocalRandomizer::guarantee(randomizer))
     }
 
     /// The smallest ε that really holds at this δ, rounded up; `None` when none does.
     pub fn true_epsilon(&self, delta: f64) -> Option<f64> {
-        dispatch_value!(self, held => LocalRandomizer::true_epsilon(held, delta))
+        dispatch_value!(self, randomizer => LocalRandomizer::true_epsilon(randomizer, delta))
     }
 
     /// The smallest δ that really holds at the claimed ε, rounded up. For `double-cap` the claim is
     /// understood as ε + 2⁻²⁰, and δ is 0.
     pub fn true_delta(&self, epsilon: f64) -> f64 {
-        dispatch_value!(self, held => LocalRandomizer::true_delta(held, epsilon))
+        dispatch_value!(self, randomizer => LocalRandomizer::true_delta(randomizer, epsilon))
     }
 
     /// Probability that one report changes the odds between the worst pair of rows by more than e^`epsilon`, one
     /// way or the other ([`privacy_loss_tail`](crate::privacy::gaussian::privacy_loss_tail)); 0 for a pure mechanism at its ε.
     /// It is larger than δ.
     pub fn privacy_loss_tail(&self, epsilon: f64) -> f64 {
-        dispatch_value!(self, held => LocalRandomizer::privacy_loss_tail(held, epsilon))
+        dispatch_value!(self, randomizer => LocalRandomizer::privacy_loss_tail(randomizer, epsilon))
     }
 
     /// The ε that holds at this δ for reports of this dimension, with what floating point adds to both; `None` when none
     /// does.
     pub fn epsilon_with_rounding(&self, dimension: usize, delta: f64) -> Option<f64> {
-        dispatch_value!(self, held => LocalRandomizer::epsilon_with_rounding(held, dimension, delta))
+        dispatch_value!(self, randomizer => LocalRandomizer::epsilon_with_rounding(randomizer, dimension, delta))
     }
 
     /// What the proof takes for granted, and what floating point adds to ε: a sentence or two for participants.
     pub fn assumption(&self, dimension: usize) -> String {
-        dispatch_value!(self, held => LocalRandomizer::assumption(held, dimension))
+        dispatch_value!(self, randomizer => LocalRandomizer::assumption(randomizer, dimension))
     }
 
     /// Perturbs one row for release; the guarantee is the mechanism's own, under replacement of the row.
@@ -351,17 +351,16 @@ impl Mechanism {
         row: &BoundedRow,
         rng: &mut R,
     ) -> (Vec<u8>, SamplingCost) {
-        let mut counting = Counting::new(rng);
-        let (payload, tries) =
-            dispatch_value!(self, held => LocalRandomizer::perturb(held, row, &mut counting));
+        let mut counting = CountingRng::new(rng);
+        let (payload, attempts) = dispatch_value!(self, randomizer => LocalRandomizer::perturb(randomizer, row, &mut counting));
         let words = counting.words();
-        (payload, SamplingCost { tries, words })
+        (payload, SamplingCost { attempts, words })
     }
 
     /// Tries that a report takes on average, the same for every row; `None` for a mechanism that makes one.
-    pub fn expected_tries(&self) -> Option<f64> {
+    pub fn expected_attempts(&self) -> Option<f64> {
         match self.decoding() {
-            Decoding::Direction(parameters) => Some(parameters.expected_tries()),
+            Decoding::Direction(parameters) => Some(parameters.expected_attempts()),
             Decoding::Entries | Decoding::Grid { .. } => None,
         }
     }
@@ -373,32 +372,32 @@ impl Mechanism {
 
     /// What a payload is made of.
     pub fn payload_kind(&self) -> PayloadKind {
-        dispatch_value!(self, held => LocalRandomizer::payload_kind(held))
+        dispatch_value!(self, randomizer => LocalRandomizer::payload_kind(randomizer))
     }
 
     /// The norm test for reports of this dimension; `None` for `double-cap`, whose every payload is a report.
     pub fn norm_bound(&self, dimension: usize) -> Option<NormBound> {
-        dispatch_value!(self, held => LocalRandomizer::norm_bound(held, dimension))
+        dispatch_value!(self, randomizer => LocalRandomizer::norm_bound(randomizer, dimension))
     }
 
-    /// The most that exchanging one report for another can change `n` times the moment, in spectral norm: for numbers,
-    /// what the longest reports that the norm test lets through can do.
+    /// The most that exchanging one report for another can change `n` times the moment, in spectral norm; for dense
+    /// reports, that of the longest ones that pass the norm test.
     pub fn report_influence(&self, dimension: usize) -> f64 {
-        dispatch_value!(self, held => LocalRandomizer::report_influence(held, dimension))
+        dispatch_value!(self, randomizer => LocalRandomizer::report_influence(randomizer, dimension))
     }
 
     /// How a payload becomes an estimate of `xxᵀ`.
     pub fn decoding(&self) -> Decoding {
-        dispatch_value!(self, held => LocalRandomizer::decoding(held))
+        dispatch_value!(self, randomizer => LocalRandomizer::decoding(randomizer))
     }
 
     /// The noise of one decoded report.
     pub fn noise_model(&self) -> NoiseModel {
-        dispatch_value!(self, held => LocalRandomizer::noise_model(held))
+        dispatch_value!(self, randomizer => LocalRandomizer::noise_model(randomizer))
     }
 
     /// What the audit reduces a report to.
     pub fn audit_statistic(&self) -> AuditStatistic {
-        dispatch_value!(self, held => LocalRandomizer::audit_statistic(held))
+        dispatch_value!(self, randomizer => LocalRandomizer::audit_statistic(randomizer))
     }
 }

@@ -64,7 +64,8 @@ impl Norm {
 /// picks: else a tiny scale would make `row-not-finite` a threshold test of the server's choice.
 pub const SCALE_RANGE: std::ops::RangeInclusive<f64> = power_of_two(-100)..=power_of_two(100);
 /// Largest magnitude of a centre in units of its scale: 2³², seconds since 1970 on a scale of one second. An f64 beside
-/// such a centre still has 20 bits below the scale; far beyond, it would say little but whether it *is* the centre.
+/// such a centre still has 20 bits below the scale; with a far larger one, it would show little more than whether the
+/// value equals the centre.
 pub const MAX_CENTER: f64 = power_of_two(32);
 /// Magnitudes of a row's values (and of centres): what is larger counts as infinite, what is smaller as 0. 2⁻³⁰⁰ to
 /// 2³⁰⁰, about 5e-91 to 2e90, beyond the range of f32 twice over. Fixed here and not by the study, so that no server

@@ -1,6 +1,6 @@
-//! Numbers in words, rounded against us.
+//! Numbers as text, rounded up.
 
-/// A positive finite number with so many significant digits (up to 15), never less than it is.
+/// A positive finite number with this many significant digits (up to 15), rounded up.
 pub fn format_rounded_up(value: f64, digits: u8) -> String {
     let places = usize::from(digits.saturating_sub(1));
     let nearest = format!("{value:.places$e}");
@@ -12,7 +12,7 @@ pub fn format_rounded_up(value: f64, digits: u8) -> String {
     format!("{:.places$e}", value + unit)
 }
 
-/// ε with so many decimals, never less than it is.
+/// ε with this many decimals, rounded up.
 pub fn format_epsilon(epsilon: f64, decimals: usize) -> String {
     let nearest = format!("{epsilon:.decimals$}");
     if nearest.parse::<f64>().is_ok_and(|shown| shown >= epsilon) {

@@ -38,7 +38,7 @@ pub struct PrivacyStatement {
     pub bytes_per_report: usize,
     /// What one report could tell the server, in a sentence or two.
     pub sentence: String,
-    /// What a reader must know besides; empty when there is nothing.
+    /// Warnings for the reader; empty if there are none.
     pub cautions: Vec<String>,
 }
 
@@ -103,7 +103,7 @@ pub fn epsilon_warning(epsilon: f64) -> Option<String> {
 pub fn delta_warning(delta: f64, n: u64) -> Option<String> {
     (delta * n as f64 > 1.0).then(|| {
         format!(
-            "Delta is {delta:e}, more than one over the {n} participants: such a delta allows giving somebody's row away. Choose one well below {:.0e}.",
+            "Delta is {delta:e}, more than one over the {n} participants: such a delta allows revealing somebody's whole row. Choose one well below {:.0e}.",
             1.0 / n as f64
         )
     })
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn as_published_is_labelled_with_what_holds_and_not_where_it_holds() {
+    fn as_published_warns_only_if_the_claim_fails() {
         let short = statement(Calibration::AsPublished, 4.0, 1e-6);
         assert!(!short.claim_holds && short.true_delta > 1.4e-4);
         assert!(short.true_epsilon.unwrap() > 5.26 && short.true_epsilon.unwrap() < 5.27);

@@ -58,7 +58,7 @@ fn params() -> StudyParams {
     .unwrap()
 }
 
-fn shape() -> ReportFormat {
+fn format() -> ReportFormat {
     ReportFormat::without_params(Fingerprint([0xab; 32]), PayloadKind::Floats, 12)
 }
 
@@ -78,7 +78,7 @@ fn payload() -> Vec<u8> {
 fn report() -> Report {
     Report {
         id: id(1),
-        fingerprint: shape().fingerprint(),
+        fingerprint: format().fingerprint(),
         payload: payload(),
     }
 }
@@ -90,9 +90,9 @@ fn golden_as_ours(name: &str, ours: &[u8]) -> Vec<u8> {
     golden
 }
 
-/// Two reports of [`shape`] in a batch.
+/// Two reports of [`format`] in a batch.
 fn batch_of(a: &[u8], b: &[u8]) -> Vec<u8> {
-    codec::encode_batch(&shape(), [(id(1), a), (id(2), b)]).unwrap()
+    codec::encode_batch(&format(), [(id(1), a), (id(2), b)]).unwrap()
 }
 
 type Twins = Vec<(String, Vec<u8>, ErrorCode)>;
@@ -219,23 +219,23 @@ fn integers_beyond_the_bound_are_refused() {
     let params = discrete_gaussian_params();
     // The norm test is stricter at small dimensions; this is about the range of each number.
     let form = ReportFormat::new(&params).payload_kind();
-    let shape = ReportFormat::without_params(params.fingerprint(), form, params.payload_len());
+    let format = ReportFormat::without_params(params.fingerprint(), form, params.payload_len());
     let PayloadKind::Integers { bound } = form else {
         panic!("{form:?}")
     };
     let encode = |entries: [i32; 3]| {
         codec::encode_report(&Report {
             id: id(4),
-            fingerprint: shape.fingerprint(),
+            fingerprint: format.fingerprint(),
             payload: entries.iter().flat_map(|v| v.to_le_bytes()).collect(),
         })
     };
-    assert!(codec::decode_report(&encode([bound, -bound, 0]), &shape).is_ok());
+    assert!(codec::decode_report(&encode([bound, -bound, 0]), &format).is_ok());
     for bad in [bound + 1, -bound - 1, i32::MAX, i32::MIN] {
         for at in 0..3 {
             let mut entries = [0; 3];
             entries[at] = bad;
-            let error = codec::decode_report(&encode(entries), &shape).unwrap_err();
+            let error = codec::decode_report(&encode(entries), &format).unwrap_err();
             assert_eq!(error.code(), ErrorCode::PayloadOutOfRange);
         }
     }
@@ -243,35 +243,35 @@ fn integers_beyond_the_bound_are_refused() {
 
 #[test]
 fn one_report_of_double_cap() {
-    let shape = ReportFormat::without_params(Fingerprint([0xab; 32]), PayloadKind::Seed, 16);
+    let format = ReportFormat::without_params(Fingerprint([0xab; 32]), PayloadKind::Seed, 16);
     let seed: Vec<u8> = (0..16).collect();
     let report = Report {
         id: id(3),
-        fingerprint: shape.fingerprint(),
+        fingerprint: format.fingerprint(),
         payload: seed.clone(),
     };
     let ours = codec::encode_report(&report);
     let golden = golden_as_ours("report_double_cap.hex", &ours);
     assert_eq!(golden.len(), 74);
     assert_eq!(
-        codec::decode_report(&golden, &shape)
+        codec::decode_report(&golden, &format)
             .unwrap()
             .payload()
             .as_bytes(),
         seed
     );
     assert_refused(broken_frames(&golden, MalformedReport), |bytes| {
-        codec::decode_report(bytes, &shape).map(drop)
+        codec::decode_report(bytes, &format).map(drop)
     });
     for payload in [vec![0; 15], vec![0; 17], vec![]] {
         let report = report.clone();
         let other = codec::encode_report(&Report { payload, ..report });
-        let code = codec::decode_report(&other, &shape).unwrap_err().code();
+        let code = codec::decode_report(&other, &format).unwrap_err().code();
         assert!(matches!(code, WrongPayloadLength | MalformedReport));
     }
     // Every seed is a report: there is nothing in it to be wrong.
     let extreme = with(&golden, 58, &[0xff; 16]);
-    assert!(codec::decode_report(&extreme, &shape).is_ok());
+    assert!(codec::decode_report(&extreme, &format).is_ok());
 }
 
 /// `double_cap_seeds.json` was computed by another implementation (`double_cap_seeds.py`).
@@ -304,7 +304,7 @@ fn one_report() {
     let ours = codec::encode_report(&report());
     let golden = golden_as_ours("report.hex", &ours);
     assert_eq!(golden.len(), codec::report_len(12));
-    let decoded = codec::decode_report(&golden, &shape()).unwrap();
+    let decoded = codec::decode_report(&golden, &format()).unwrap();
     assert_eq!(
         (decoded.id(), decoded.payload().as_bytes()),
         (id(1), payload().as_slice())
@@ -317,7 +317,7 @@ fn a_batch() {
     let ours = batch_of(&payload(), &b);
     let golden = golden_as_ours("batch.hex", &ours);
     assert_eq!(golden.len(), codec::batch_len(12, 2));
-    let decoded = codec::decode_batch(&golden, &shape()).unwrap();
+    let decoded = codec::decode_batch(&golden, &format()).unwrap();
     let ids: Vec<_> = decoded.iter().map(|r| r.as_ref().unwrap().id()).collect();
     assert_eq!(ids, [id(1), id(2)]);
     assert_eq!(decoded[1].as_ref().unwrap().payload().as_bytes(), b);
@@ -333,7 +333,7 @@ fn one_report_with_its_token() {
     let golden = golden_as_ours("enrolled_report.hex", &ours);
     let read = |bytes: &[u8]| {
         let (token, report) = enrolment::decode_enrolled_report(bytes)?;
-        codec::decode_report(report, &shape()).map(|report| (token, report.id()))
+        codec::decode_report(report, &format()).map(|report| (token, report.id()))
     };
     assert_eq!(read(&golden).unwrap(), (token(0xc0), id(1)));
     // Every token is one; what follows must be a report.
@@ -356,7 +356,7 @@ fn a_batch_with_its_tokens() {
     assert_eq!(golden.len(), enrolment::tokens_len(2) + batch.len());
     let read = |bytes: &[u8]| {
         let (tokens, batch) = enrolment::decode_enrolled_batch(bytes)?;
-        let reports = codec::decode_batch(batch, &shape())?;
+        let reports = codec::decode_batch(batch, &format())?;
         Ok::<_, eigenveil_shared::Error>((tokens.collect::<Vec<_>>(), reports.len()))
     };
     assert_eq!(read(&golden).unwrap(), (tokens.to_vec(), 2));
@@ -427,11 +427,11 @@ fn malformed_reports_are_refused_with_the_right_code() {
     });
     twins.push(("shorter payload".into(), shorter, WrongPayloadLength));
     assert_refused(twins, |bytes| {
-        codec::decode_report(bytes, &shape()).map(drop)
+        codec::decode_report(bytes, &format()).map(drop)
     });
     // The largest finite number is not an error.
     let extreme = with(&good, 58, &f32::MAX.to_le_bytes());
-    assert!(codec::decode_report(&extreme, &shape()).is_ok());
+    assert!(codec::decode_report(&extreme, &format()).is_ok());
 }
 
 #[test]
@@ -448,17 +448,17 @@ fn malformed_batches_are_refused_with_the_right_code() {
         let name = format!("run of {length}");
         add(name, 42, &length.to_le_bytes(), MalformedReport);
     }
-    let empty = codec::encode_batch(&shape(), []).unwrap();
+    let empty = codec::encode_batch(&format(), []).unwrap();
     twins.push(("empty".into(), empty, MalformedReport));
     assert_refused(twins, |bytes| {
-        codec::decode_batch(bytes, &shape()).map(drop)
+        codec::decode_batch(bytes, &format()).map(drop)
     });
     // One bad report does not spoil the other.
     let half = with(&good, codec::batch_len(12, 0) + 16, &f32::NAN.to_le_bytes());
-    let decoded = codec::decode_batch(&half, &shape()).unwrap();
+    let decoded = codec::decode_batch(&half, &format()).unwrap();
     assert_eq!(decoded[0].as_ref().unwrap_err().code(), PayloadNotFinite);
     assert_eq!(decoded[1].as_ref().unwrap().id(), id(2));
-    let wrong = codec::encode_batch(&shape(), [(id(1), [0_u8; 8].as_slice())]).unwrap_err();
+    let wrong = codec::encode_batch(&format(), [(id(1), [0_u8; 8].as_slice())]).unwrap_err();
     assert_eq!(wrong.code(), WrongPayloadLength);
 }
 
@@ -495,8 +495,8 @@ mod random_bytes {
     proptest! {
         #[test]
         fn never_panic_and_never_validate(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            prop_assert!(codec::decode_report(&bytes, &shape()).is_err());
-            prop_assert!(codec::decode_batch(&bytes, &shape()).is_err());
+            prop_assert!(codec::decode_report(&bytes, &format()).is_err());
+            prop_assert!(codec::decode_batch(&bytes, &format()).is_err());
             prop_assert!(StudyParams::from_canonical(&bytes).is_err());
         }
 
@@ -504,11 +504,11 @@ mod random_bytes {
         fn reports_round_trip(entries in proptest::collection::vec(-1e30_f32..1e30, 3), random in any::<[u8; 16]>(), ms in 0_u64..1 << 48) {
             let report = Report {
                 id: ReportId::from_parts(ms, random),
-                fingerprint: shape().fingerprint(),
+                fingerprint: format().fingerprint(),
                 payload: entries.iter().flat_map(|v| v.to_le_bytes()).collect(),
             };
             let bytes = codec::encode_report(&report);
-            let decoded = codec::decode_report(&bytes, &shape()).unwrap();
+            let decoded = codec::decode_report(&bytes, &format()).unwrap();
             prop_assert_eq!(decoded.id(), report.id);
             let payload = decoded.payload();
             prop_assert_eq!(payload.as_bytes(), report.payload.as_slice());

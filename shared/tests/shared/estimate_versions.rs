@@ -7,7 +7,7 @@ use serde_json::Value;
 const PATH: &str = include_str!("../vectors/estimate_version_1_path.json");
 const CROSS_VALIDATED: &str = include_str!("../vectors/estimate_version_1_cv.json");
 
-/// Where a value was, and where it is.
+/// Old and new JSON pointer of a value.
 const MOVED: [(&str, &str); 20] = [
     ("/format", "/version"),
     ("/study", "/params"),

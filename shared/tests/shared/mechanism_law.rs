@@ -24,7 +24,7 @@ const GAUSSIAN: [MechanismKind; 2] = [
 ];
 const DENSE: [MechanismKind; 3] = [GAUSSIAN[0], GAUSSIAN[1], MechanismKind::DiscreteGaussian];
 
-fn spec(kind: MechanismKind, calibration: Calibration) -> Mechanism {
+fn mechanism(kind: MechanismKind, calibration: Calibration) -> Mechanism {
     derive(kind, calibration, 1e-6)
 }
 
@@ -33,8 +33,8 @@ fn derive(kind: MechanismKind, calibration: Calibration, delta: f64) -> Mechanis
     Mechanism::derive(kind, calibration, P, budget).unwrap()
 }
 
-fn sigma(spec: &Mechanism) -> f64 {
-    spec.gaussian_noise().unwrap().sigma()
+fn sigma(mechanism: &Mechanism) -> f64 {
+    mechanism.gaussian_noise().unwrap().sigma()
 }
 
 fn row() -> BoundedRow {
@@ -54,8 +54,8 @@ fn decode(payload: &[u8]) -> Vec<f64> {
 }
 
 /// On the diagonal and off it, as stated.
-fn standard_deviations(spec: &Mechanism) -> [f64; 2] {
-    match spec.noise_model() {
+fn standard_deviations(mechanism: &Mechanism) -> [f64; 2] {
+    match mechanism.noise_model() {
         NoiseModel::Gaussian {
             off_diagonal_sd,
             diagonal_sd,
@@ -65,15 +65,15 @@ fn standard_deviations(spec: &Mechanism) -> [f64; 2] {
 }
 
 /// The noise of one report of the row, entry by entry, in units of its stated standard deviation.
-fn noise(spec: &Mechanism, row: &BoundedRow, rng: &mut ChaCha20Rng) -> Vec<f64> {
-    let payload = spec.perturb_with(row, rng);
-    let [diagonal_sd, off_diagonal_sd] = standard_deviations(spec);
+fn noise(mechanism: &Mechanism, row: &BoundedRow, rng: &mut ChaCha20Rng) -> Vec<f64> {
+    let payload = mechanism.perturb_with(row, rng);
+    let [diagonal_sd, off_diagonal_sd] = standard_deviations(mechanism);
     let (x, mut noise) = (row.as_slice(), vec![0.0; LEN]);
     for i in 0..P {
         for j in i..P {
             let at = packed_index(P, i, j);
             let bytes: [u8; 4] = payload[4 * at..4 * at + 4].try_into().unwrap();
-            let entry = match spec {
+            let entry = match mechanism {
                 Mechanism::DiscreteGaussian(discrete) => {
                     let parameters = discrete.parameters();
                     let steps = f64::from(i32::from_le_bytes(bytes));
@@ -95,13 +95,14 @@ fn noise(spec: &Mechanism, row: &BoundedRow, rng: &mut ChaCha20Rng) -> Vec<f64> 
 fn entries_are_unbiased_with_the_stated_variances_and_uncorrelated() {
     let x = row();
     for (seed, kind) in DENSE.into_iter().enumerate() {
-        let spec = spec(kind, Calibration::Analytic);
-        let [diagonal, off_diagonal] = standard_deviations(&spec);
+        let mechanism = mechanism(kind, Calibration::Analytic);
+        let [diagonal, off_diagonal] = standard_deviations(&mechanism);
         let isotropic = kind != MechanismKind::SymmetricGaussian;
         let ratio = if isotropic { 0.5_f64.sqrt() } else { 1.0 };
         assert!((off_diagonal / diagonal / ratio - 1.0).abs() < 1e-15);
         assert!(
-            spec.gaussian_noise()
+            mechanism
+                .gaussian_noise()
                 .is_none_or(|noise| noise.sigma() == diagonal)
         );
         let mut rng = ChaCha20Rng::seed_from_u64(100 + seed as u64);
@@ -109,7 +110,7 @@ fn entries_are_unbiased_with_the_stated_variances_and_uncorrelated() {
         let mut products = [0.0; LEN * LEN];
         let mut fourth = 0.0_f64;
         for _ in 0..SAMPLES {
-            let noise = noise(&spec, &x, &mut rng);
+            let noise = noise(&mechanism, &x, &mut rng);
             for a in 0..LEN {
                 sum[a] += noise[a];
                 fourth += noise[a].powi(4);
@@ -142,10 +143,10 @@ fn entries_are_unbiased_with_the_stated_variances_and_uncorrelated() {
 fn the_noise_is_symmetric_to_the_third_moment() {
     let x = row();
     for kind in DENSE {
-        let spec = spec(kind, Calibration::Analytic);
+        let mechanism = mechanism(kind, Calibration::Analytic);
         let mut rng = ChaCha20Rng::seed_from_u64(7);
         let third: f64 = (0..SAMPLES)
-            .flat_map(|_| noise(&spec, &x, &mut rng))
+            .flat_map(|_| noise(&mechanism, &x, &mut rng))
             .map(|z| z.powi(3))
             .sum();
         let count = (SAMPLES * LEN) as f64;
@@ -157,7 +158,7 @@ fn the_noise_is_symmetric_to_the_third_moment() {
 fn as_published_and_analytic_runs_are_equal_at_equal_sigma_and_seed() {
     // The calibrations differ in σ alone. Choose δ′ so that the analytic σ is the printed one.
     for kind in GAUSSIAN {
-        let printed = spec(kind, Calibration::AsPublished);
+        let printed = mechanism(kind, Calibration::AsPublished);
         let (mut low, mut high) = (1e-6_f64, 0.5_f64);
         for _ in 0..200 {
             let middle = 0.5 * (low + high);

@@ -51,8 +51,8 @@ fn gaussian_calibration_agrees_to_1e_9() {
             MechanismKind::SymmetricGaussian,
             MechanismKind::IsotropicGaussian,
         ] {
-            let spec = Mechanism::derive(kind, Calibration::Analytic, 40, budget).unwrap();
-            let sigma = spec.gaussian_noise().unwrap().sigma();
+            let mechanism = Mechanism::derive(kind, Calibration::Analytic, 40, budget).unwrap();
+            let sigma = mechanism.gaussian_noise().unwrap().sigma();
             close("mechanism", sigma, number("sigma_analytic"));
         }
     }
@@ -83,8 +83,8 @@ fn double_cap_constants_agree() {
             ("variance", variance, number("offdiag_variance"), 1e-9),
             (
                 "tries",
-                ours.expected_tries(),
-                number("expected_tries"),
+                ours.expected_attempts(),
+                number("expected_attempts"),
                 1e-6,
             ),
         ] {

@@ -56,7 +56,7 @@ def constants(p, epsilon):
 
 def directions(rows, k, epsilon, rng):
     """Released directions by their law given the row, which is derived from the definition of the cap."""
-    n, p = rows.shape
+    n, p = rows.format
     squared = (rows * rows).sum(1)
     normal = rng.standard_normal((n, p))
     unit = rows / np.sqrt(np.maximum(squared, 1e-300))[:, None]

@@ -110,12 +110,12 @@ impl Honest {
         let shown: StudyDocument = serde_json::from_slice(&shown.body).unwrap();
         assert_eq!(shown.reports_accepted, acknowledged.len() as u64);
         let reports = format!("{path}/reports");
-        let shape = ReportFormat::new(&self.study.params);
-        let payload = vec![0; shape.payload_len()];
+        let format = ReportFormat::new(&self.study.params);
+        let payload = vec![0; format.payload_len()];
         let head = format!("content-type: {REPORT_BATCH_MEDIA_TYPE}\r\n");
-        for ids in acknowledged.chunks(codec::max_batch(shape.payload_len())) {
+        for ids in acknowledged.chunks(codec::max_batch(format.payload_len())) {
             let pairs = ids.iter().map(|id| (*id, payload.as_slice()));
-            let body = codec::encode_batch(&shape, pairs).unwrap();
+            let body = codec::encode_batch(&format, pairs).unwrap();
             let response = wire.send("POST", &reports, &head, &body).await.unwrap();
             let response: serde_json::Value = serde_json::from_slice(&response.body).unwrap();
             assert_eq!(response["duplicates"], ids.len(), "{response}");
@@ -134,14 +134,14 @@ fn report_id(device: u64, number: u64) -> ReportId {
 
 /// An encoded report; its contents do not matter here, but seeds differ.
 pub(crate) fn report(study: &StudyDocument, id: ReportId) -> Vec<u8> {
-    let shape = ReportFormat::new(&study.params);
-    let mut payload = vec![0; shape.payload_len()];
+    let format = ReportFormat::new(&study.params);
+    let mut payload = vec![0; format.payload_len()];
     if payload.len() == id.0.len() {
         payload.copy_from_slice(&id.0);
     }
     codec::encode_report(&Report {
         id,
-        fingerprint: shape.fingerprint(),
+        fingerprint: format.fingerprint(),
         payload,
     })
 }

@@ -36,16 +36,16 @@ fn reports(study: &Study, count: usize) -> Vec<Report> {
 }
 
 fn encode(study: &Study, reports: &[Report]) -> Vec<u8> {
-    let shape = ReportFormat::new(study.params());
+    let format = ReportFormat::new(study.params());
     let pairs = reports.iter().map(|r| (r.id, r.payload.as_slice()));
-    codec::encode_batch(&shape, pairs).unwrap()
+    codec::encode_batch(&format, pairs).unwrap()
 }
 
 fn sum(reports: &[Report], p: usize, study: &Study) -> Vec<f64> {
     let mut sum = ReportSum::new(study.params().mechanism(), p).unwrap();
-    let shape = ReportFormat::new(study.params());
+    let format = ReportFormat::new(study.params());
     for report in reports {
-        let payload = shape.payload(&report.payload).unwrap();
+        let payload = format.payload(&report.payload).unwrap();
         sum.add(&payload).unwrap();
     }
     sum.finish().unwrap().sum().as_slice().to_vec()

@@ -174,6 +174,7 @@ fn plan_reports_expected_attempts() {
         "{slow}"
     );
     assert_eq!(fast["notes"], serde_json::json!([]));
-    let tries = |plan: &serde_json::Value| plan["rows"][0]["expected_attempts"].as_f64().unwrap();
-    assert!(tries(&slow) > 100.0 * tries(&fast) && tries(&fast) >= 1.0);
+    let attempts =
+        |plan: &serde_json::Value| plan["rows"][0]["expected_attempts"].as_f64().unwrap();
+    assert!(attempts(&slow) > 100.0 * attempts(&fast) && attempts(&fast) >= 1.0);
 }

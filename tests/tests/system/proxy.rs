@@ -23,7 +23,7 @@ use tokio::sync::Semaphore;
 pub(crate) struct ProxyState {
     server: String,
     client: reqwest::Client,
-    shape: Mutex<Option<ReportFormat>>,
+    format: Mutex<Option<ReportFormat>>,
     /// All bodies seen for each identifier.
     pub(crate) seen: Mutex<HashMap<[u8; 16], Vec<Vec<u8>>>>,
     pub(crate) losses: Option<Mutex<RandomLosses>>,
@@ -93,7 +93,7 @@ impl Proxy {
         let state = Arc::new(ProxyState {
             server: server.to_owned(),
             client: reqwest::Client::new(),
-            shape: Mutex::default(),
+            format: Mutex::default(),
             seen: Mutex::default(),
             losses,
             gate,
@@ -109,8 +109,8 @@ impl Proxy {
     }
 
     /// From now on records batches of this study.
-    pub(crate) fn record(&self, shape: ReportFormat) {
-        *self.state.shape.lock().unwrap() = Some(shape);
+    pub(crate) fn record(&self, format: ReportFormat) {
+        *self.state.format.lock().unwrap() = Some(format);
     }
 
     fn gate(&self) -> &Gate {
@@ -151,10 +151,10 @@ async fn pass(
             _ => {}
         }
     }
-    let shape = *state.shape.lock().unwrap();
-    if reports && let Some(shape) = shape {
+    let format = *state.format.lock().unwrap();
+    if reports && let Some(format) = format {
         let mut seen = state.seen.lock().unwrap();
-        for report in codec::decode_batch(&body, &shape).unwrap() {
+        for report in codec::decode_batch(&body, &format).unwrap() {
             let report = report.unwrap();
             seen.entry(report.id().0)
                 .or_default()

@@ -113,7 +113,7 @@ async fn sighup_without_a_certificate_is_harmless() {
     let (data, log) = (folder.path().join("data"), folder.path().join("log"));
     let mut server = ServerProcess::start_logged("info", &data, "--listen 127.0.0.1:0", &log);
     server.signal("-HUP");
-    logged(&folder, "no certificate to read again").await;
+    logged(&folder, "there is no certificate to reload").await;
     succeeded(&server.cli("study list"));
     assert!(server.stop());
 }

@@ -339,7 +339,7 @@ fn device_reports_have_the_exact_means_and_variances() {
             }
             let (cap, released) = parameters(p, epsilon);
             // Numbers drawn for one report.
-            let cost = cap.parameters().expected_tries() * p as f64;
+            let cost = cap.parameters().expected_attempts() * p as f64;
             let draws = (1e7 / cost).clamp(5_000.0, 20_000.0) as usize;
             let mut rng = ChaCha20Rng::seed_from_u64((100 + 10 * i + j) as u64);
             for r in LENGTHS {
@@ -366,7 +366,7 @@ fn number_of_attempts_has_one_distribution_for_all_rows() {
     let x = 17.0_f64;
     for (p, epsilon) in [(2, 4.0), (10, 2.0), (40, 4.0)] {
         let (cap, _) = parameters(p, epsilon);
-        let mean = cap.parameters().expected_tries();
+        let mean = cap.parameters().expected_attempts();
         let stop = 1.0 / mean;
         // Cells between deciles of the geometric distribution, none of them empty.
         let mut ends: Vec<u64> = (1..CELLS)
@@ -394,8 +394,8 @@ fn number_of_attempts_has_one_distribution_for_all_rows() {
             let row = bounded(frame(p)[0].iter().map(|u| r * u).collect());
             let mut counts = vec![0.0; cells];
             for _ in 0..DRAWS {
-                let (_, tries) = cap.draw_with(&row, &mut rng);
-                counts[ends.partition_point(|&end| end < tries)] += 1.0;
+                let (_, attempts) = cap.draw_with(&row, &mut rng);
+                counts[ends.partition_point(|&end| end < attempts)] += 1.0;
             }
             counts
         });

@@ -201,7 +201,7 @@ impl LocalRandomizer for DiscreteGaussian {
         let entries = packed_len(dimension) as f64;
         let signal = self.parameters.diagonal_step().recip() + 0.5 * entries.sqrt();
         let sigma = self.parameters.sigma_grid() as f64;
-        Some(NormBound::of_noise(dimension, 1.0, signal, sigma))
+        Some(NormBound::from_noise(dimension, 1.0, signal, sigma))
     }
 
     /// Twice the longest report that the norm test lets through: svec's length is the Frobenius norm.

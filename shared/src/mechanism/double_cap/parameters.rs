@@ -119,7 +119,7 @@ impl DoubleCapParameters {
     }
 
     /// Tries the device makes on average, e^ε/Z, the same for every row.
-    pub fn expected_tries(&self) -> f64 {
+    pub fn expected_attempts(&self) -> f64 {
         self.epsilon.exp() / self.normalizer()
     }
 
@@ -219,7 +219,7 @@ mod tests {
                 signal(best.threshold * 0.99) < best.signal
                     && signal(best.threshold + 0.01 * (1.0 - best.threshold)) < best.signal
             );
-            assert!(best.expected_tries() >= 1.0 && best.expected_tries() <= epsilon.exp());
+            assert!(best.expected_attempts() >= 1.0 && best.expected_attempts() <= epsilon.exp());
         }
     }
 

@@ -42,7 +42,7 @@ const MIN_ROW_NORM: f64 = 1e-150;
 ///   probability 1 − r², which makes its law a mixture with the uniform one, and 1 ≤ Z ≤ e^ε.
 /// * Rounding: reported as ε + 2⁻²⁰; never worse than 2ε for any generator.
 /// * Side channels: each try draws seed and coin first, expands the seed by the same instructions whatever it
-///   is, computes the whole dot product, and decides without a branch on the row; the number of tries has one
+///   is, computes the whole dot product, and decides without a branch on the row; the number of attempts has one
 ///   law for all rows. Direction, normals and products are wiped afterwards.
 /// * Source: `docs/mechanisms.md`, after the bounded-query mechanisms of Duchi, Jordan & Wainwright and
 ///   PrivUnit (Bhowmick et al. 2018), for the rank-one matrix.
@@ -76,16 +76,16 @@ impl DoubleCap {
         }
     }
 
-    /// Draws one report and counts the tries, **for simulation and audit only**: the count must have the
+    /// Draws one report and counts the attempts, **for simulation and audit only**: the count must have the
     /// same law for every row.
     pub fn draw_with<R: Rng + ?Sized>(&self, row: &BoundedRow, rng: &mut R) -> (Seed, u64) {
         let x = row.as_slice();
         let mut workspace = Zeroizing::new(Workspace::new());
         let u = self.direction(x, rng, &mut workspace);
         let coin_limit = coin_limit(self.epsilon);
-        let mut tries = 0;
+        let mut attempts = 0;
         loop {
-            tries += 1;
+            attempts += 1;
             let seed = fresh_seed(rng);
             let coin = u128::from(rng.next_u64()) < coin_limit;
             let mut projected =
@@ -96,7 +96,7 @@ impl DoubleCap {
             // Bitwise on values the optimiser cannot see through: no branch tells which of the two it was.
             let accept = black_box(u8::from(inside)) | black_box(u8::from(coin));
             if accept != 0 {
-                return (seed, tries);
+                return (seed, attempts);
             }
         }
     }
@@ -236,8 +236,8 @@ impl LocalRandomizer for DoubleCap {
     }
 
     fn perturb<R: Rng + ?Sized>(&self, row: &BoundedRow, rng: &mut R) -> (Vec<u8>, u64) {
-        let (seed, tries) = self.draw_with(row, rng);
-        (seed.to_vec(), tries)
+        let (seed, attempts) = self.draw_with(row, rng);
+        (seed.to_vec(), attempts)
     }
 
     fn payload_kind(&self) -> PayloadKind {

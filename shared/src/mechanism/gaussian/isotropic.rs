@@ -37,7 +37,7 @@ impl PackedGaussian for IsotropicGaussian {
     /// On the wire the off-diagonal entries are those of the matrix: 1/√2 of svec's, p² weights in all.
     fn norm_bound(&self, dimension: usize) -> NormBound {
         let rounding = 0.5 * self.rounded().grid() * dimension as f64;
-        NormBound::of_noise(dimension, 2.0, 1.0 + rounding, self.0.sigma())
+        NormBound::from_noise(dimension, 2.0, 1.0 + rounding, self.0.sigma())
     }
 
     /// The length is the Frobenius norm.

@@ -154,7 +154,7 @@ mod tests {
         MechanismKind::IsotropicGaussian,
     ];
 
-    fn spec(kind: MechanismKind, p: usize, epsilon: f64, delta: f64) -> Mechanism {
+    fn mechanism(kind: MechanismKind, p: usize, epsilon: f64, delta: f64) -> Mechanism {
         let budget = kind.budget(epsilon, Some(delta)).unwrap();
         Mechanism::derive(kind, Calibration::Analytic, p, budget).unwrap()
     }
@@ -210,12 +210,12 @@ mod tests {
     #[test]
     fn low_bits_near_zero_tell_nothing() {
         for kind in GAUSSIAN {
-            let spec = spec(kind, 2, 16.0, 1e-3);
+            let mechanism = mechanism(kind, 2, 16.0, 1e-3);
             let (rows, products) = (
                 [prepared(vec![0.5, 0.5]), prepared(vec![0.5, 0.0])],
                 [0.25, 0.0],
             );
-            let sd = match spec.noise_model() {
+            let sd = match mechanism.noise_model() {
                 crate::mechanism::NoiseModel::Gaussian {
                     off_diagonal_sd, ..
                 } => off_diagonal_sd,
@@ -232,7 +232,7 @@ mod tests {
                 let mut fine = 0;
                 let mut values = BTreeSet::new();
                 for _ in 0..1_000 {
-                    let value = decode(&spec.perturb_with(&rows[side], &mut rng))[1];
+                    let value = decode(&mechanism.perturb_with(&rows[side], &mut rng))[1];
                     assert!(value.abs() < 1e-8, "not near zero: {value}");
                     fine += u32::from((f64::from(value) * (1_u64 << 54) as f64).fract() != 0.0);
                     values.insert(value.to_bits());
@@ -248,8 +248,8 @@ mod tests {
     fn every_released_value_is_on_the_grid() {
         for kind in GAUSSIAN {
             for (epsilon, delta) in [(0.01, 1e-12), (1.0, 1e-6), (16.0, 0.9)] {
-                let spec = spec(kind, 20, epsilon, delta);
-                let sigma = spec.gaussian_noise().unwrap().sigma();
+                let mechanism = mechanism(kind, 20, epsilon, delta);
+                let sigma = mechanism.gaussian_noise().unwrap().sigma();
                 let smaller = if kind == MechanismKind::IsotropicGaussian {
                     sigma * std::f64::consts::FRAC_1_SQRT_2
                 } else {
@@ -258,7 +258,7 @@ mod tests {
                 let grid = smaller.log2().floor().exp2() / 64.0;
                 let mut rng = ChaCha20Rng::seed_from_u64(4);
                 let row = prepared((1..=20).map(|i| 0.05 * f64::from(i).sin()).collect());
-                for value in (0..20).flat_map(|_| decode(&spec.perturb_with(&row, &mut rng))) {
+                for value in (0..20).flat_map(|_| decode(&mechanism.perturb_with(&row, &mut rng))) {
                     assert!((f64::from(value) / grid).fract() == 0.0, "{kind} {value}");
                     assert!(value != 0.0 || value.is_sign_positive());
                 }
@@ -314,8 +314,8 @@ mod tests {
             }
         };
         for (epsilon, delta) in [(1.0, 1e-6), (8.4, 1e-6), (2.0, 1e-7), (5.0, 1e-7)] {
-            let spec = spec(MechanismKind::IsotropicGaussian, 2, epsilon, delta);
-            let sigma = spec.gaussian_noise().unwrap().sigma();
+            let mechanism = mechanism(MechanismKind::IsotropicGaussian, 2, epsilon, delta);
+            let sigma = mechanism.gaussian_noise().unwrap().sigma();
             let sd = sigma * std::f64::consts::FRAC_1_SQRT_2;
             let step = sd.log2().floor().exp2() / 64.0 / sd;
             // Products of ½ and −½, in standard deviations: whole steps.
@@ -330,7 +330,7 @@ mod tests {
                     found += own;
                 }
             }
-            let stated = spec.privacy_loss_tail(epsilon);
+            let stated = mechanism.privacy_loss_tail(epsilon);
             let continuous = crate::privacy::gaussian::privacy_loss_tail(
                 sigma,
                 crate::privacy::gaussian::SENSITIVITY,

@@ -33,7 +33,7 @@ impl PackedGaussian for SymmetricGaussian {
     fn norm_bound(&self, dimension: usize) -> NormBound {
         let entries = packed_len(dimension) as f64;
         let rounding = 0.5 * self.rounded().grid() * entries.sqrt();
-        NormBound::of_noise(dimension, 1.0, 1.0 + rounding, self.0.sigma())
+        NormBound::from_noise(dimension, 1.0, 1.0 + rounding, self.0.sigma())
     }
 
     /// A triangle of length B has spectral norm at most `B√(2 − 1/p)`, since
@@ -56,14 +56,14 @@ mod tests {
         let kind = MechanismKind::SymmetricGaussian;
         for p in [2, 3, 10] {
             let budget = kind.budget(1.0, None).unwrap();
-            let spec = Mechanism::derive(kind, Calibration::Analytic, p, budget).unwrap();
-            let limit = spec.norm_bound(p).unwrap().limit();
+            let mechanism = Mechanism::derive(kind, Calibration::Analytic, p, budget).unwrap();
+            let limit = mechanism.norm_bound(p).unwrap().limit();
             // M with entries v_i², 2v_iv_j for v = 1/√p, scaled to length one, has vᵀMv = √(2 − 1/p).
             let v2 = 1.0 / p as f64;
             let off = packed_len(p) - p;
             let length = (p as f64 * v2 * v2 + off as f64 * 4.0 * v2 * v2).sqrt();
             let quadratic = (p as f64 * v2 * v2 + off as f64 * 4.0 * v2 * v2) / length;
-            let per_report = spec.report_influence(p) / 2.0;
+            let per_report = mechanism.report_influence(p) / 2.0;
             assert!((quadratic * limit - per_report).abs() < 1e-9 * per_report);
         }
     }

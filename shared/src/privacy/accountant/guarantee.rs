@@ -1,4 +1,4 @@
-//! What one report satisfies, and what several do.
+//! The privacy guarantee of one report, and of several together.
 
 use crate::{
     error::Result,
@@ -76,10 +76,10 @@ impl Guarantee {
         Ok(Self::Zcdp { rho })
     }
 
-    /// What so many reports satisfy together, each to another study, rounded up.
+    /// The guarantee of this many reports together, each to a different study, rounded up.
     ///
     /// # Errors
-    /// `invalid-budget` where the total is no number any more.
+    /// `invalid-budget` if the total is not finite.
     pub fn times(self, reports: u32) -> Result<Self> {
         let many = f64::from(reports);
         let total = |each: f64| {

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::privacy::search::{is_open_unit, smallest_epsilon};
 
-/// Participants beyond which more are not counted: the bound falls with n, so that fewer are on the safe side.
+/// Larger numbers of participants count as this many: the bound falls with n, so that this is on the safe side.
 const MAX_PARTICIPANTS: u64 = 100_000_000;
 
 /// Precision of a shuffled ε, as a part of itself.
@@ -18,8 +18,8 @@ const PRECISION: f64 = 1e-7;
 /// the guarantee against an observer of a study **who sees only the shuffled reports**, not who sent
 /// which, when, or under which number. Neighbours: the row of one participant is replaced.
 ///
-/// It says nothing against a server that takes the reports itself, nor against a shuffler that joins hands
-/// with one; n counts only participants who really randomise. Show it beside the local ε₀, never
+/// It does not hold against a server that receives the reports directly, nor against a shuffler that colludes with
+/// one; n counts only participants who really randomise. Show it beside the local ε₀, never
 /// instead.
 ///
 /// # Why pure reports only

@@ -1,25 +1,26 @@
-//! What a perturbation takes, beside what it gives out.
+//! The cost of a perturbation.
 
 use std::convert::Infallible;
 
 use rand::{Rng, TryRng};
 
-/// What somebody who times a device can see of one perturbation: **for the audit only**. It leaves no device.
+/// What somebody who times a device could see of one perturbation: **for the audit only**. It must never leave a
+/// device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SamplingCost {
     /// Tries until one was accepted; 1 for a mechanism that does not try.
-    pub tries: u64,
+    pub attempts: u64,
     /// 64-bit words asked of the generator, a part of one counted as one.
     pub words: u64,
 }
 
 /// Counts the words that a generator hands out.
-pub(super) struct Counting<'a, R: ?Sized> {
+pub(super) struct CountingRng<'a, R: ?Sized> {
     rng: &'a mut R,
     words: u64,
 }
 
-impl<'a, R: Rng + ?Sized> Counting<'a, R> {
+impl<'a, R: Rng + ?Sized> CountingRng<'a, R> {
     pub(super) fn new(rng: &'a mut R) -> Self {
         Self { rng, words: 0 }
     }
@@ -29,7 +30,7 @@ impl<'a, R: Rng + ?Sized> Counting<'a, R> {
     }
 }
 
-impl<R: Rng + ?Sized> TryRng for Counting<'_, R> {
+impl<R: Rng + ?Sized> TryRng for CountingRng<'_, R> {
     type Error = Infallible;
 
     fn try_next_u32(&mut self) -> Result<u32, Infallible> {
