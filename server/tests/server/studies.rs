@@ -95,32 +95,23 @@ async fn ask_for(server: &Harness, media_type: &str, body: String) -> Reply {
     server.send(request).await
 }
 
+/// (All values out of range: `wrong_parameters_are_refused` in `shared/src/study.rs`.)
 #[tokio::test]
 async fn invalid_designs_are_rejected_and_store_nothing() {
     let server = Harness::new();
     let long = "x".repeat(201);
     for (changes, code) in [
-        (json!({"dimension": 0}), E::InvalidDimension),
         (json!({"dimension": 1}), E::InvalidDimension),
         (json!({"dimension": 4097}), E::InvalidDimension),
         (json!({"dimension": u64::MAX}), E::InvalidDimension),
         (json!({"dimension": -3}), E::MalformedJson),
         (json!({"dimension": 3.5}), E::MalformedJson),
         (json!({"dimension": null}), E::MalformedJson),
-        (json!({"epsilon": 0.0}), E::InvalidBudget),
-        (json!({"epsilon": -1.0}), E::InvalidBudget),
         (json!({"epsilon": 17.0}), E::InvalidBudget),
         (json!({"epsilon": 1e-310}), E::InvalidBudget),
         (json!({"epsilon": "one"}), E::MalformedJson),
         (json!({"delta": 0.0}), E::InvalidBudget),
-        (json!({"delta": 1.0}), E::InvalidBudget),
-        (json!({"delta": 2.0}), E::InvalidBudget),
-        (json!({"delta": -1e-6}), E::InvalidBudget),
         (json!({"mechanism": "laplace"}), E::MalformedJson),
-        (
-            json!({"norm": {"kind": "clip", "radius": 0.0}}),
-            E::InvalidPreprocessing,
-        ),
         (
             json!({"norm": {"kind": "clip", "radius": 1.0, "extra": 1}}),
             E::MalformedJson,
