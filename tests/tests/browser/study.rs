@@ -70,15 +70,10 @@ impl World {
         id
     }
 
-    pub(crate) fn token(&self) -> String {
-        let token = std::fs::read_to_string(self.server.token_file()).unwrap();
-        token.trim().to_owned()
-    }
-
     /// Logs the browser in as the operator.
     pub(crate) async fn log_in(&self, browser: &Browser) {
         browser.open("/login").await;
-        browser.fill("#token", &self.token()).await;
+        browser.fill("#token", &self.server.token()).await;
         browser.click("#login button[type=submit]").await;
         browser.find("a[href='/studies/new']").await;
     }
