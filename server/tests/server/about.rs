@@ -309,6 +309,7 @@ async fn the_participate_page_shows_what_is_not_stated_and_explains_tokens() {
         );
         let tokens = page.text("#tokens");
         for word in [
+            "one-time token",
             "one report",
             "Whoever runs the study",
             "you took part",

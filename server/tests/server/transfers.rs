@@ -228,9 +228,7 @@ async fn keys_of_deleted_studies_are_never_reused() {
     response.is_problem(404, E::StudyNotFound);
 
     // A request that found the study before it was deleted does not reach the next one.
-    let next = server
-        .study_with(json!({"mechanism": "double-cap", "delta": null, "epsilon": 4.0}))
-        .await;
+    let next = server.seed_study(json!({"epsilon": 4.0})).await;
     let submitted = decoded(&stale, some_reports(&next, 1, 5));
     let kept = server.stored(&all[0].0);
     let counted = decoded(&kept, some_reports(&all[0].0, 1, 6));

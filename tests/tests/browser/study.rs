@@ -35,17 +35,14 @@ impl World {
         }
     }
 
-    /// The first participants report.
     pub(crate) fn report_first(&self, study: &str) {
         self.report_rows(study, "first.csv");
     }
 
-    /// The others report.
     pub(crate) fn report_rest(&self, study: &str) {
         self.report_rows(study, "rest.csv");
     }
 
-    /// All of them report.
     pub(crate) fn report(&self, study: &str) {
         self.report_first(study);
         self.report_rest(study);
@@ -70,7 +67,6 @@ impl World {
         id
     }
 
-    /// Logs the browser in as the operator.
     pub(crate) async fn log_in(&self, browser: &Browser) {
         browser.open("/login").await;
         browser.fill("#token", &self.server.token()).await;

@@ -99,8 +99,6 @@ fn reports_to_unavailable_studies_are_refused() {
     refused(&report(&draft, ""), 1, &["[study-not-found]"]);
     let closed = create("");
     server.cli_json(&format!("study close {closed}"));
-    let state = format!("--outbox {}", folder.at("closed-state"));
-    refused(&report(&closed, &state), 1, &["[study-not-open]"]);
     let reopened = server.cli(&format!("study open {closed}"));
     refused(&reopened, 1, &["[invalid-transition]"]);
     let open = create("");
