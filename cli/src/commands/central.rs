@@ -20,10 +20,9 @@ use serde::Serialize;
 use super::central_rows::RowsArgs;
 use crate::{
     error::{CliError, Result},
-    output,
+    output, results,
 };
 
-/// Default δ.
 const DEFAULT_DELTA: f64 = 1e-6;
 
 /// Run a baseline that sees every row, as a trusted curator would
@@ -242,7 +241,7 @@ pub(crate) fn run(args: &CentralArgs, json: bool) -> Result<()> {
         return Err(no_iterations(info.name));
     }
     if let Some(path) = &args.out {
-        output::write_file(path, table(&fit.subspace).as_bytes())?;
+        output::write_file(path, &table(&fit.subspace)?)?;
     }
     let guarantee = fit.privacy.as_ref();
     let count = errors.len() as f64;
@@ -320,21 +319,16 @@ fn privacy_of(args: &CentralArgs, made_for: DeltaSupport) -> Result<Privacy> {
 }
 
 /// The loadings as CSV: a line for each feature, a column for each component.
-fn table(subspace: &DMatrix<f64>) -> String {
-    let mut text = String::from("feature");
-    for component in 0..subspace.ncols() {
-        // Writing to a string does not fail.
-        let _ = write!(text, ",component{}", component + 1);
-    }
-    text.push('\n');
-    for (feature, row) in subspace.row_iter().enumerate() {
-        let _ = write!(text, "{feature}");
-        for loading in row.iter() {
-            let _ = write!(text, ",{loading}");
-        }
-        text.push('\n');
-    }
-    text
+fn table(subspace: &DMatrix<f64>) -> Result<Vec<u8>> {
+    let names = (1..=subspace.ncols()).map(|component| format!("component{component}"));
+    let header = std::iter::once("feature".to_owned()).chain(names).collect();
+    let lines = subspace.row_iter().enumerate().map(|(feature, row)| {
+        let loadings = row.iter().map(f64::to_string);
+        std::iter::once(feature.to_string())
+            .chain(loadings)
+            .collect()
+    });
+    results::table(header, lines)
 }
 
 fn print(answer: &CentralAnswer<'_>, guarantee: Option<&RunGuarantee>) -> Result<()> {
