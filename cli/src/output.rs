@@ -53,7 +53,6 @@ pub(crate) fn print_error_line(line: &str) {
     let _ = writeln!(std::io::stderr(), "{}", printable(line));
 }
 
-/// Quotes a word for a shell.
 pub(crate) fn shell_quoted(word: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "_-.,/".contains(c);
     match word.chars().all(plain) {
@@ -254,7 +253,6 @@ pub(crate) fn write_figure(path: &Path, figure: &impl Figure) -> Result<()> {
     write_file(path, figure.to_svg().as_bytes())
 }
 
-/// Creates a directory for results.
 pub(crate) fn create_dir(path: &Path) -> Result<()> {
     fs::create_dir_all(path).map_err(|error| {
         CliError::failed(format!(

@@ -274,7 +274,6 @@ fn from_spectrum(args: &PlanArgs) -> Result<Population> {
     })
 }
 
-/// The population estimated by a pilot.
 fn from_pilot(args: &PlanArgs, pilot: &Estimate) -> Result<Population> {
     if let Some(p) = args.p.filter(|&p| p != pilot.p) {
         return Err(CliError::usage(format!(

@@ -79,7 +79,6 @@ pub(super) enum Operation {
     Crash,
 }
 
-/// The operations of a seed.
 pub(super) fn generate(seed: u64) -> Vec<Operation> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let length = rng.random_range(12..40);

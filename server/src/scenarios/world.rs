@@ -454,7 +454,6 @@ impl World {
         }
     }
 
-    /// A request with the operator token.
     pub(super) fn operator_request(
         &self,
         method: &str,
