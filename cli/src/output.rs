@@ -11,7 +11,7 @@ use eigenveil_figures::Figure;
 use eigenveil_shared::{
     estimate::{Estimate, SparseOutcome},
     mechanism::{Calibration, MechanismKind},
-    privacy::{PrivacyStatement, format_delta},
+    privacy::{PrivacyStatement, delta_warning, epsilon_warning, format_delta},
     study::StudyParams,
 };
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
@@ -53,7 +53,6 @@ pub(crate) fn print_error_line(line: &str) {
     let _ = writeln!(std::io::stderr(), "{}", printable(line));
 }
 
-/// Quotes a word for a shell.
 pub(crate) fn shell_quoted(word: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "_-.,/".contains(c);
     match word.chars().all(plain) {
@@ -78,6 +77,15 @@ fn printable(text: &str) -> String {
 /// Prints a warning on standard error.
 pub(crate) fn print_warning(warning: &str) {
     print_error_line(&format!("warning: {warning}"));
+}
+
+/// Prints warnings about an ε that is large, and a δ that is large for n participants.
+pub(crate) fn print_budget_warnings(epsilon: f64, delta: f64, n: u64) {
+    let warnings = [delta_warning(delta, n), epsilon_warning(epsilon)];
+    warnings
+        .iter()
+        .flatten()
+        .for_each(|text| print_warning(text));
 }
 
 /// Prints notes on standard error.
@@ -225,10 +233,16 @@ pub(crate) fn slow_report_note(params: &StudyParams) -> Option<String> {
     })
 }
 
+/// The path of a file beside this one, with more at the end of its name.
+pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
 /// Writes a file atomically.
 pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
-    let mut partial = path.as_os_str().to_owned();
-    partial.push(".partial");
+    let partial = with_suffix(path, ".partial");
     fs::write(&partial, bytes)
         .and_then(|()| fs::rename(&partial, path))
         .map_err(|error| CliError::failed(format!("cannot write {}: {error}", path.display())))
@@ -239,7 +253,6 @@ pub(crate) fn write_figure(path: &Path, figure: &impl Figure) -> Result<()> {
     write_file(path, figure.to_svg().as_bytes())
 }
 
-/// Creates a directory for results.
 pub(crate) fn create_dir(path: &Path) -> Result<()> {
     fs::create_dir_all(path).map_err(|error| {
         CliError::failed(format!(
@@ -265,9 +278,7 @@ impl NewFile {
                 path.display()
             )));
         }
-        let mut partial = path.as_os_str().to_owned();
-        partial.push(".partial");
-        let partial = PathBuf::from(partial);
+        let partial = with_suffix(path, ".partial");
         let mut options = fs::OpenOptions::new();
         options.write(true).create(true).truncate(true);
         // Identifiers and perturbed reports are readable by their owner only.

@@ -176,7 +176,11 @@ fn path_table(estimate: &Estimate, path: &LambdaPath) -> Result<Vec<u8>> {
     table(header, rows)
 }
 
-fn table(header: Vec<String>, rows: impl Iterator<Item = Vec<String>>) -> Result<Vec<u8>> {
+/// A table as CSV.
+pub(crate) fn table(
+    header: Vec<String>,
+    rows: impl Iterator<Item = Vec<String>>,
+) -> Result<Vec<u8>> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     for row in std::iter::once(header).chain(rows) {
         writer

@@ -29,7 +29,6 @@ impl LengthShares {
         Self::from_moments(&means, &squares)
     }
 
-    /// From the columns' squared means and mean squares.
     pub(crate) fn from_moments(squared_means: &[f64], mean_squares: &[f64]) -> Self {
         let total: f64 = mean_squares.iter().sum();
         let total = if total > 0.0 { total } else { 1.0 };

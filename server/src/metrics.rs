@@ -87,13 +87,86 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// New metrics, for a write queue of this capacity.
+    /// New metrics, for a write queue of this capacity. They are shown in the order in which they are registered here.
     pub(crate) fn new(max_queued_requests: usize) -> Arc<Self> {
+        let mut registry = Registry::with_prefix(PREFIX);
         let requests = Family::<RequestLabels, Counter>::default();
+        let help = "HTTP requests, by route, method and status";
+        registry.register("http_requests", help, requests.clone());
+
         let reports = Family::<Label, Counter>::default();
+        let help = "Reports received, by outcome; a batch rejected as a whole counts as one";
+        registry.register("reports", help, reports.clone());
+
+        let body_bytes = Counter::default();
+        let help = "Bytes of request bodies read";
+        registry.register_with_unit("request_body", help, Unit::Bytes, body_bytes.clone());
+
+        // 0.1 ms to 6.6 s.
+        let commit_seconds = Histogram::new(exponential_buckets(1e-4, 2.0, 17));
+        registry.register_with_unit(
+            "commit_duration",
+            "Time from the start of a group commit until it is on disk",
+            Unit::Seconds,
+            commit_seconds.clone(),
+        );
+        // 1 to 16,384 reports.
+        let commit_reports = Histogram::new(exponential_buckets(1.0, 4.0, 8));
+        let help = "Reports in a commit";
+        registry.register("commit_reports", help, commit_reports.clone());
+
+        let commit_failures = Counter::default();
+        let help = "Commits that failed; nothing of them was counted";
+        registry.register("commit_failures", help, commit_failures.clone());
+
+        let estimate_duration: Family<Label, Histogram, fn() -> Histogram> =
+            // 10 ms to 3 hours.
+            Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.01, 4.0, 11)));
+        for end in EstimateEnd::ALL {
+            drop(estimate_duration.get_or_create(&end.label()));
+        }
+        registry.register_with_unit(
+            "estimate",
+            "Time an estimate took, by outcome",
+            Unit::Seconds,
+            estimate_duration.clone(),
+        );
+        let studies = Family::default();
+        registry.register("studies", "Studies by state", studies.clone());
+
+        let mut gauge = |name: &str, help: &str| {
+            let gauge: Gauge = Gauge::default();
+            registry.register(name, help, gauge.clone());
+            gauge
+        };
+        let queue_depth = gauge("queue_depth", "Requests waiting for the writer");
+        let help = "Maximum number of requests waiting for the writer";
+        gauge("queue_capacity", help).set(signed(max_queued_requests as u64));
+        let connections = gauge("connections", "Connections being served");
+        let help = "Estimates waiting or being computed";
+        let estimates_waiting = gauge("estimates_waiting", help);
+        let help = "1 while the last commit succeeded and no damage was found, else 0";
+        let store_healthy = gauge("store_healthy", help);
+
+        let mut bytes = |name: &str, help: &str| {
+            let gauge: Gauge = Gauge::default();
+            registry.register_with_unit(name, help, Unit::Bytes, gauge.clone());
+            gauge
+        };
+        let store_bytes = bytes("store", "Size of the database and its write-ahead log");
+        let help = "Free space on the disk of the data directory";
+        let disk_free_bytes = bytes("disk_free", help);
+        let ingest_bytes = bytes("ingest", "Bodies being read or waiting for a commit");
+        let resident_bytes = bytes("resident_memory", "Physical memory of the process");
+
+        let build = Family::<Label, Gauge>::default();
+        let version = [("version", env!("CARGO_PKG_VERSION"))];
+        build.get_or_create(&version).set(1);
+        registry.register("build_info", "Version of the running server", build);
+
         let of = |outcome| reports.get_or_create_owned(&[("outcome", outcome)]);
-        let metrics = Self {
-            registry: Registry::with_prefix(PREFIX),
+        Arc::new(Self {
+            registry,
             reports_created: requests.get_or_create_owned(&RequestLabels {
                 route: REPORTS_ROUTE.to_owned(),
                 method: "POST",
@@ -103,129 +176,21 @@ impl Metrics {
             duplicate: of(ReportOutcome::Duplicate.as_str()),
             requests,
             reports,
-            body_bytes: Counter::default(),
-            queue_depth: Gauge::default(),
-            connections: Gauge::default(),
-            // 0.1 ms to 6.6 s, 1 to 16,384 reports.
-            commit_seconds: Histogram::new(exponential_buckets(1e-4, 2.0, 17)),
-            commit_reports: Histogram::new(exponential_buckets(1.0, 4.0, 8)),
-            commit_failures: Counter::default(),
-            // 10 ms to 3 hours.
-            estimate_duration: Family::new_with_constructor(|| {
-                Histogram::new(exponential_buckets(0.01, 4.0, 11))
-            }),
-            studies: Family::default(),
-            estimates_waiting: Gauge::default(),
-            store_bytes: Gauge::default(),
-            disk_free_bytes: Gauge::default(),
-            ingest_bytes: Gauge::default(),
-            store_healthy: Gauge::default(),
-            resident_bytes: Gauge::default(),
-        };
-        for end in EstimateEnd::ALL {
-            drop(metrics.estimate_duration.get_or_create(&end.label()));
-        }
-        Arc::new(metrics.registered(max_queued_requests))
-    }
-
-    fn registered(mut self, max_queued_requests: usize) -> Self {
-        let mut registry = std::mem::take(&mut self.registry);
-        registry.register(
-            "http_requests",
-            "HTTP requests, by route, method and status",
-            self.requests.clone(),
-        );
-        registry.register(
-            "reports",
-            "Reports received, by outcome; a batch rejected as a whole counts as one",
-            self.reports.clone(),
-        );
-        registry.register_with_unit(
-            "request_body",
-            "Bytes of request bodies read",
-            Unit::Bytes,
-            self.body_bytes.clone(),
-        );
-        registry.register_with_unit(
-            "commit_duration",
-            "Time from the start of a group commit until it is on disk",
-            Unit::Seconds,
-            self.commit_seconds.clone(),
-        );
-        registry.register(
-            "commit_reports",
-            "Reports in a commit",
-            self.commit_reports.clone(),
-        );
-        registry.register(
-            "commit_failures",
-            "Commits that failed; nothing of them was counted",
-            self.commit_failures.clone(),
-        );
-        registry.register_with_unit(
-            "estimate_duration",
-            "Time an estimate took, by outcome",
-            Unit::Seconds,
-            self.estimate_duration.clone(),
-        );
-        registry.register("studies", "Studies by state", self.studies.clone());
-        let capacity = Gauge::default();
-        capacity.set(signed(max_queued_requests as u64));
-        for (name, help, gauge) in [
-            (
-                "queue_depth",
-                "Requests waiting for the writer",
-                &self.queue_depth,
-            ),
-            (
-                "queue_capacity",
-                "Maximum number of requests waiting for the writer",
-                &capacity,
-            ),
-            ("connections", "Connections being served", &self.connections),
-            (
-                "estimates_waiting",
-                "Estimates waiting or being computed",
-                &self.estimates_waiting,
-            ),
-            (
-                "store_healthy",
-                "1 while the last commit succeeded and no damage was found, else 0",
-                &self.store_healthy,
-            ),
-        ] {
-            registry.register(name, help, gauge.clone());
-        }
-        for (name, help, gauge) in [
-            (
-                "store",
-                "Size of the database and its write-ahead log",
-                &self.store_bytes,
-            ),
-            (
-                "disk_free",
-                "Free space on the disk of the data directory",
-                &self.disk_free_bytes,
-            ),
-            (
-                "ingest",
-                "Bodies being read or waiting for a commit",
-                &self.ingest_bytes,
-            ),
-            (
-                "resident_memory",
-                "Physical memory of the process",
-                &self.resident_bytes,
-            ),
-        ] {
-            registry.register_with_unit(name, help, Unit::Bytes, gauge.clone());
-        }
-        let build = Family::<Label, Gauge>::default();
-        let version = [("version", env!("CARGO_PKG_VERSION"))];
-        build.get_or_create(&version).set(1);
-        registry.register("build_info", "Version of the running server", build);
-        self.registry = registry;
-        self
+            body_bytes,
+            queue_depth,
+            connections,
+            commit_seconds,
+            commit_reports,
+            commit_failures,
+            estimate_duration,
+            studies,
+            estimates_waiting,
+            store_bytes,
+            disk_free_bytes,
+            ingest_bytes,
+            store_healthy,
+            resident_bytes,
+        })
     }
 
     pub(crate) fn request(&self, route: &str, method: &Method, status: StatusCode) {

@@ -8,22 +8,21 @@ use std::{
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, Subcommand};
 use eigenveil_central::{
-    ALGORITHMS, CentralCalibration, DeltaSupport, Neighbours, Options, Privacy, PrivacyTarget,
-    RunGuarantee, TracePoint, find, generator,
+    ALGORITHMS, AlgorithmInfo, CentralCalibration, DeltaSupport, Neighbours, Options, Privacy,
+    PrivacyTarget, RunGuarantee, TracePoint, find, generator,
     parameter::{self, Kind, Parameter, Value},
 };
 use eigenveil_estimation::linalg::Threads;
-use eigenveil_shared::privacy::{Budget, delta_warning, epsilon_warning, format_delta};
+use eigenveil_shared::privacy::{Budget, format_delta};
 use nalgebra::DMatrix;
 use serde::Serialize;
 
 use super::central_rows::RowsArgs;
 use crate::{
     error::{CliError, Result},
-    output,
+    output, results,
 };
 
-/// Default δ.
 const DEFAULT_DELTA: f64 = 1e-6;
 
 /// Run a baseline that sees every row, as a trusted curator would
@@ -214,7 +213,9 @@ pub(crate) fn run(args: &CentralArgs, json: bool) -> Result<()> {
     let privacy = privacy_of(args, info.delta)?;
     let source = args.rows.source(info, k)?;
     let (n, p) = source.shape();
-    warn(&privacy, n);
+    if let Privacy::Private(PrivacyTarget { budget, .. }) = privacy {
+        output::print_budget_warnings(budget.epsilon(), budget.delta(), n);
+    }
     let bar = output::bar(args.repeats, "runs");
     let (mut errors, mut captured, mut first) = (Vec::new(), 0.0, None);
     let mut algorithm_time = Duration::ZERO;
@@ -240,7 +241,7 @@ pub(crate) fn run(args: &CentralArgs, json: bool) -> Result<()> {
         return Err(no_iterations(info.name));
     }
     if let Some(path) = &args.out {
-        output::write_file(path, table(&fit.subspace).as_bytes())?;
+        output::write_file(path, &table(&fit.subspace)?)?;
     }
     let guarantee = fit.privacy.as_ref();
     let count = errors.len() as f64;
@@ -317,36 +318,17 @@ fn privacy_of(args: &CentralArgs, made_for: DeltaSupport) -> Result<Privacy> {
     ))
 }
 
-/// On standard error, so that standard output has the JSON only.
-fn warn(privacy: &Privacy, n: u64) {
-    let Privacy::Private(PrivacyTarget { budget, .. }) = privacy else {
-        return;
-    };
-    let warnings = [
-        epsilon_warning(budget.epsilon()),
-        delta_warning(budget.delta(), n),
-    ];
-    for warning in warnings.into_iter().flatten() {
-        crate::output::print_warning(&warning);
-    }
-}
-
 /// The loadings as CSV: a line for each feature, a column for each component.
-fn table(subspace: &DMatrix<f64>) -> String {
-    let mut text = String::from("feature");
-    for component in 0..subspace.ncols() {
-        // Writing to a string does not fail.
-        let _ = write!(text, ",component{}", component + 1);
-    }
-    text.push('\n');
-    for (feature, row) in subspace.row_iter().enumerate() {
-        let _ = write!(text, "{feature}");
-        for loading in row.iter() {
-            let _ = write!(text, ",{loading}");
-        }
-        text.push('\n');
-    }
-    text
+fn table(subspace: &DMatrix<f64>) -> Result<Vec<u8>> {
+    let names = (1..=subspace.ncols()).map(|component| format!("component{component}"));
+    let header = std::iter::once("feature".to_owned()).chain(names).collect();
+    let lines = subspace.row_iter().enumerate().map(|(feature, row)| {
+        let loadings = row.iter().map(f64::to_string);
+        std::iter::once(feature.to_string())
+            .chain(loadings)
+            .collect()
+    });
+    results::table(header, lines)
 }
 
 fn print(answer: &CentralAnswer<'_>, guarantee: Option<&RunGuarantee>) -> Result<()> {
@@ -416,32 +398,22 @@ fn print(answer: &CentralAnswer<'_>, guarantee: Option<&RunGuarantee>) -> Result
     Ok(())
 }
 
-/// One algorithm in the list.
-#[derive(Serialize)]
-struct AlgorithmEntry {
-    algorithm: &'static str,
-    source: &'static str,
-    description: &'static str,
-    guarantee: &'static str,
-    neighbours: Vec<&'static str>,
-    calibrations: Vec<&'static str>,
-    supports_delta_zero: bool,
-}
-
 fn list(json: bool) -> Result<()> {
     if json {
-        let listed: Vec<AlgorithmEntry> = ALGORITHMS
-            .iter()
-            .map(|info| AlgorithmEntry {
-                algorithm: info.name,
-                source: info.source,
-                description: info.description,
-                guarantee: info.guarantee,
-                neighbours: info.neighbours.iter().map(|kind| kind.as_str()).collect(),
-                calibrations: info.calibrations.iter().map(|kind| kind.as_str()).collect(),
-                supports_delta_zero: info.delta != DeltaSupport::Positive,
+        let entry = |info: &&AlgorithmInfo| {
+            let neighbours = info.neighbours.iter().map(|kind| kind.as_str());
+            let calibrations = info.calibrations.iter().map(|kind| kind.as_str());
+            serde_json::json!({
+                "algorithm": info.name,
+                "source": info.source,
+                "description": info.description,
+                "guarantee": info.guarantee,
+                "neighbours": neighbours.collect::<Vec<_>>(),
+                "calibrations": calibrations.collect::<Vec<_>>(),
+                "supports_delta_zero": info.delta != DeltaSupport::Positive,
             })
-            .collect();
+        };
+        let listed: Vec<_> = ALGORITHMS.iter().map(entry).collect();
         return output::json(&serde_json::json!({ "algorithms": listed }));
     }
     for info in ALGORITHMS {

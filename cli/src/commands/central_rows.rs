@@ -51,9 +51,6 @@ pub(super) struct RowsArgs {
     /// Nonzero rows of V, for --model sparse and wang-xu
     #[arg(long, value_name = "S", conflicts_with = "rows")]
     s: Option<usize>,
-    /// Variance along V, for --model spiked and sparse
-    #[arg(long, value_name = "X", default_value_t = 20.0)]
-    spike: f64,
     #[command(flatten)]
     of_model: ModelArgs,
     #[command(flatten)]
@@ -88,52 +85,37 @@ pub(super) struct Comparison {
 impl RowsArgs {
     /// Reads and prepares a file, or draws the model.
     pub(super) fn source(&self, info: &AlgorithmInfo, k: usize) -> Result<Source> {
-        let mut norm = self.norm;
-        let table = match (&self.rows, self.model) {
-            (Some(path), _) => Some(rows::read_with_constants(path, &self.table)?),
-            (None, Some(_)) => None,
-            (None, None) => return Err(CliError::usage("give --model or --rows")),
-        };
-        if let Some(model) = self.model {
-            norm = model.default_norm(norm);
-        }
         if self.n == Some(0) {
             return Err(CliError::usage("--n is 0; at least one row is needed"));
         }
-        let (table, features) = table.unzip();
-        let dimension = table
-            .as_ref()
-            .map_or(self.p.unwrap_or(0), rows::RowTable::dimension);
-        check_dimension(info, dimension)?;
-        let preprocessing = Preprocessing {
-            dimension,
-            features: features.flatten(),
-            norm: norm.norm()?,
-            centring: None,
+        let preprocessing = |dimension, features, norm: NormArgs| -> Result<Preprocessing> {
+            check_dimension(info, dimension)?;
+            Ok(Preprocessing {
+                dimension,
+                features,
+                norm: norm.norm()?,
+                centring: None,
+            })
         };
-        let kind = match (table, self.model) {
-            (Some(table), _) => {
+        let (kind, preprocessing) = match (&self.rows, self.model) {
+            (Some(path), _) => {
+                let (table, features) = rows::read_with_constants(path, &self.table)?;
+                let preprocessing = preprocessing(table.dimension(), features, self.norm)?;
                 let preprocessor = preprocessing.preprocessor()?;
                 let rows = Rows::collect(
                     (0..table.len())
                         .map(|index| preprocessor.prepare_features_nth(index, &table.row(index))),
                 )?;
                 let truth = Threads::available().run(|| principal_components(&rows, k))?;
-                Kind::Table {
-                    rows,
-                    truth: truth.vectors,
-                }
+                let truth = truth.vectors;
+                (Kind::Table { rows, truth }, preprocessing)
             }
             (None, Some(model)) => {
+                let p = self.p.unwrap_or(0);
+                let preprocessing = preprocessing(p, None, model.default_norm(self.norm))?;
                 preprocessing.check()?;
-                Kind::Model(model_of(
-                    model,
-                    dimension,
-                    k,
-                    self.s,
-                    self.spike,
-                    self.of_model,
-                )?)
+                let model = model_of(model, p, k, self.s, self.of_model)?;
+                (Kind::Model(model), preprocessing)
             }
             (None, None) => return Err(CliError::usage("give --model or --rows")),
         };

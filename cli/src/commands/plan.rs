@@ -16,7 +16,7 @@ use eigenveil_shared::{
     estimate::Estimate,
     mechanism::{Calibration, MechanismKind, NoiseModel},
     preprocess::Norm,
-    privacy::{PrivacyStatement, delta_warning, epsilon_warning, format_epsilon},
+    privacy::{PrivacyStatement, format_epsilon},
     study::{StudyDesign, StudyParams},
 };
 use serde::Serialize;
@@ -189,7 +189,10 @@ pub(crate) fn run(args: &PlanArgs, json: bool) -> Result<()> {
             }
         }
     }
-    warn(&rows);
+    let largest = rows.iter().filter_map(|row| row.n).max().unwrap_or(1);
+    let delta = rows.iter().map(|row| row.delta).fold(0.0, f64::max);
+    let epsilon = rows.iter().map(|row| row.epsilon).fold(0.0, f64::max);
+    output::print_budget_warnings(epsilon, delta, largest);
     if let Some(path) = &args.plot {
         let chart = plan_chart::chart(&rows, &spectrum, args.target_error)?;
         output::write_figure(path, &chart)?;
@@ -271,7 +274,6 @@ fn from_spectrum(args: &PlanArgs) -> Result<Population> {
     })
 }
 
-/// The population estimated by a pilot.
 fn from_pilot(args: &PlanArgs, pilot: &Estimate) -> Result<Population> {
     if let Some(p) = args.p.filter(|&p| p != pilot.p) {
         return Err(CliError::usage(format!(
@@ -346,19 +348,6 @@ fn mechanisms(
         all.insert(place + 1, (published, Calibration::AsPublished));
     }
     Ok(all)
-}
-
-/// On standard error, so that JSON stays alone on standard output.
-fn warn(rows: &[PlanRow]) {
-    let largest = rows.iter().filter_map(|row| row.n).max().unwrap_or(1);
-    let delta = rows.iter().map(|row| row.delta).fold(0.0, f64::max);
-    let epsilon = rows.iter().map(|row| row.epsilon).fold(0.0, f64::max);
-    for warning in [delta_warning(delta, largest), epsilon_warning(epsilon)]
-        .into_iter()
-        .flatten()
-    {
-        crate::output::print_warning(&warning);
-    }
 }
 
 /// Three significant digits, rounded up so that it is never too few.

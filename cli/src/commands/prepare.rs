@@ -75,7 +75,6 @@ struct PrepareAnswer {
     warnings: Vec<String>,
 }
 
-/// The statistics of one column.
 struct ColumnStatistics {
     name: String,
     mean: f64,

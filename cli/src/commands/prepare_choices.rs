@@ -76,7 +76,6 @@ impl fmt::Display for Choice {
     }
 }
 
-/// All choices for public rows.
 pub(super) fn choices(
     table: &RowTable,
     features: &[Feature],

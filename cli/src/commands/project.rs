@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::{
     error::{CliError, Result},
-    output,
+    output, results,
     rows::{self, ExpectedColumns, TableArgs},
     scores,
 };
@@ -89,17 +89,10 @@ pub(crate) fn run(args: &ProjectArgs, json: bool) -> Result<()> {
         let picture = picture.map_err(CliError::usage)?;
         output::write_file(plot, picture.to_svg().as_bytes())?;
     }
-    let mut csv = csv::Writer::from_writer(Vec::new());
-    let failed = |error: csv::Error| CliError::failed(format!("cannot write the scores: {error}"));
-    csv.write_record((1..=estimate.k).map(|j| format!("component_{j}")))
-        .map_err(failed)?;
-    for row in &scores {
-        csv.write_record(row.iter().map(f64::to_string))
-            .map_err(failed)?;
-    }
-    let bytes = csv
-        .into_inner()
-        .map_err(|error| CliError::failed(error.to_string()))?;
+    let header = (1..=estimate.k).map(|j| format!("component_{j}"));
+    let lines = scores.iter();
+    let lines = lines.map(|row| row.iter().map(f64::to_string).collect());
+    let bytes = results::table(header.collect(), lines)?;
     let Some(out) = &args.out else {
         return output::text(String::from_utf8_lossy(&bytes).trim_end());
     };

@@ -1,7 +1,6 @@
 //! `eigenveil report`: rows of a file as participants.
 
 use std::{
-    ffi::OsString,
     fs,
     io::{BufRead as _, IsTerminal as _},
     path::{Path, PathBuf},
@@ -164,7 +163,7 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
     let outbox_dir = args
         .outbox
         .clone()
-        .unwrap_or_else(|| with_suffix(&args.rows, ".eigenveil"));
+        .unwrap_or_else(|| output::with_suffix(&args.rows, ".eigenveil"));
     let reporter = study.reporter();
     // Checked before anything is created. Reports of an earlier run are sent anyway: the server may have counted some.
     if !outbox_dir.join(OUTBOX_FILE).exists() {
@@ -179,7 +178,7 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
     output::print_notes(table.notes());
     let ledger_path = args.ledger.clone().unwrap_or_else(|| {
         // A symbolic link shares the ledger of the file it points to.
-        with_suffix(
+        output::with_suffix(
             &fs::canonicalize(&args.rows).unwrap_or_else(|_| args.rows.clone()),
             ".ledger",
         )
@@ -196,7 +195,7 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
             if !error.is_study_mismatch() {
                 return CliError::from(error);
             }
-            let other = with_suffix(&args.rows, &format!(".{}", study.id()));
+            let other = output::with_suffix(&args.rows, &format!(".{}", study.id()));
             let message = format!(
                 "{}; for this study give --outbox DIR of its own, such as --outbox {}",
                 error.detail(),
@@ -564,10 +563,4 @@ fn with_flags(error: eigenveil_client::Error) -> CliError {
     };
     let message = format!("{}{flags}", error.detail());
     CliError::from(error).with_message(message)
-}
-
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut name: OsString = path.as_os_str().to_owned();
-    name.push(suffix);
-    name.into()
 }

@@ -63,19 +63,6 @@ enum ReproduceCommand {
     },
 }
 
-/// One exhibit in the list.
-#[derive(Serialize)]
-struct ExhibitEntry {
-    id: &'static str,
-    paper: &'static str,
-    item: &'static str,
-    caption: &'static str,
-    data: &'static [&'static str],
-    differs_from_paper: Option<&'static str>,
-    minutes_quick: f64,
-    minutes_full: f64,
-}
-
 /// The outcome of one exhibit.
 #[derive(Default, Serialize)]
 struct Outcome {
@@ -208,19 +195,19 @@ fn run_exhibit_to_files(
 
 fn list(json: bool) -> Result<()> {
     if json {
-        let listed: Vec<ExhibitEntry> = ALL
-            .iter()
-            .map(|exhibit| ExhibitEntry {
-                id: exhibit.id,
-                paper: exhibit.paper.citation(),
-                item: exhibit.item,
-                caption: exhibit.caption,
-                data: exhibit.data,
-                differs_from_paper: exhibit.differs_from_paper,
-                minutes_quick: exhibit.minutes.quick,
-                minutes_full: exhibit.minutes.full,
+        let entry = |exhibit: &Exhibit| {
+            serde_json::json!({
+                "id": exhibit.id,
+                "paper": exhibit.paper.citation(),
+                "item": exhibit.item,
+                "caption": exhibit.caption,
+                "data": exhibit.data,
+                "differs_from_paper": exhibit.differs_from_paper,
+                "minutes_quick": exhibit.minutes.quick,
+                "minutes_full": exhibit.minutes.full,
             })
-            .collect();
+        };
+        let listed: Vec<_> = ALL.iter().map(entry).collect();
         return output::json(&serde_json::json!({ "exhibits": listed }));
     }
     let mut paper = None;

@@ -14,7 +14,7 @@ use eigenveil_estimation::{
 use eigenveil_shared::{
     mechanism::{Calibration, MechanismKind},
     preprocess::{Feature, Preprocessing, Row},
-    privacy::{PrivacyStatement, delta_warning, epsilon_warning, format_delta, format_epsilon},
+    privacy::{PrivacyStatement, format_delta, format_epsilon},
 };
 use nalgebra::DMatrix;
 use serde::Serialize;
@@ -61,9 +61,12 @@ impl ModelArg {
     }
 }
 
-/// Parameters of the models haystack and plus-minus.
+/// Parameters of the models.
 #[derive(Clone, Copy, Debug, Args)]
 pub(super) struct ModelArgs {
+    /// Variance along V, for --model spiked and sparse
+    #[arg(long, value_name = "X", default_value_t = 20.0)]
+    spike: f64,
     /// Share of inliers of the model haystack
     #[arg(long, value_name = "X", default_value_t = 0.5, conflicts_with = "rows")]
     inliers: f64,
@@ -116,9 +119,6 @@ pub(crate) struct SimulateArgs {
     /// is against the file's own components on S rows (`central sparse-pca`, best of 50 starts) instead of its PCA
     #[arg(long, value_name = "S,…", value_delimiter = ',')]
     s: Vec<usize>,
-    /// Variance along V, for --model spiked and sparse
-    #[arg(long, value_name = "X", default_value_t = 20.0)]
-    spike: f64,
     #[command(flatten)]
     of_model: ModelArgs,
     /// Privacy-loss bound ε of one report, at most 16
@@ -217,21 +217,10 @@ pub(crate) fn run(args: &SimulateArgs, json: bool) -> Result<()> {
         .map(|setting| run_setting(args, setting, raw.as_ref(), &mut references, &bar))
         .collect::<Result<Vec<_>>>()?;
     bar.finish_and_clear();
-    // On standard error, so that standard output has the JSON only.
     let largest = simulated.iter().map(|row| row.n).max().unwrap_or(0);
     let delta = simulated.iter().map(|row| row.delta).fold(0.0, f64::max);
-    if let Some(warning) = delta_warning(delta, largest) {
-        crate::output::print_warning(&warning);
-    }
-    if let Some(warning) = args
-        .epsilon
-        .iter()
-        .copied()
-        .reduce(f64::max)
-        .and_then(epsilon_warning)
-    {
-        crate::output::print_warning(&warning);
-    }
+    let epsilon = args.epsilon.iter().copied().fold(0.0, f64::max);
+    output::print_budget_warnings(epsilon, delta, largest);
     if let Some(path) = &args.plot {
         let chart = sweep::chart(&simulated, args.title.as_deref(), args.sparse.sparse);
         output::write_figure(path, &chart)?;
@@ -339,14 +328,9 @@ fn run_setting(
                 references.find(&raw.rows, params.preprocessing(), setting.k, s)?,
             ),
         },
-        (None, Some(model)) => RowSource::Model(model_of(
-            model,
-            p,
-            setting.k,
-            setting.s,
-            args.spike,
-            args.of_model,
-        )?),
+        (None, Some(model)) => {
+            RowSource::Model(model_of(model, p, setting.k, setting.s, args.of_model)?)
+        }
         (None, None) => return Err(CliError::usage("give --model or --rows")),
     };
     let sparse = args.sparse.settings();
@@ -402,18 +386,18 @@ pub(super) fn model_of(
     p: usize,
     k: usize,
     s: Option<usize>,
-    spike: f64,
     of_model: ModelArgs,
 ) -> Result<Model> {
+    let ModelArgs {
+        spike,
+        inliers,
+        inlier_noise,
+        sign_noise,
+    } = of_model;
     match (model, s) {
         (ModelArg::Spiked, None) => Ok(Model::spiked(p, k, spike)),
-        (ModelArg::Haystack, None) => Ok(Model::haystack(
-            p,
-            k,
-            of_model.inliers,
-            of_model.inlier_noise,
-        )),
-        (ModelArg::PlusMinus, None) => Ok(Model::plus_minus(p, k, of_model.sign_noise)),
+        (ModelArg::Haystack, None) => Ok(Model::haystack(p, k, inliers, inlier_noise)),
+        (ModelArg::PlusMinus, None) => Ok(Model::plus_minus(p, k, sign_noise)),
         (ModelArg::Spiked | ModelArg::Haystack | ModelArg::PlusMinus, Some(_)) => {
             Err(CliError::usage("--s belongs to --model sparse or wang-xu"))
         }

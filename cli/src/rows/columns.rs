@@ -45,7 +45,6 @@ impl ExpectedColumns {
 pub(super) struct FileColumns {
     /// Number of columns.
     pub(super) count: usize,
-    /// Their names.
     pub(super) names: Option<Vec<String>>,
     /// The names are certainly names, not the values of a first row, so they may be shown.
     pub(super) shown: bool,
@@ -58,7 +57,6 @@ pub(super) struct FileColumns {
 pub(super) struct ColumnMapping {
     /// Column of the table, from 0, for each column of the result.
     pub(super) take: Vec<usize>,
-    /// Their names.
     pub(super) names: Option<Vec<String>>,
     /// Notes for the user.
     pub(super) notes: Vec<String>,

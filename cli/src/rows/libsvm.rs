@@ -9,7 +9,10 @@ use std::fmt;
 
 use super::{
     columns::{ColumnMapping, ExpectedColumns},
-    table::{INDEX_ZERO, RowTable, Unreadable, UnreadableReason, no_rows, text_of},
+    table::{
+        INDEX_ZERO, MIN_LINES_FOR_MAJORITY, RowTable, Unreadable, UnreadableReason, no_rows,
+        text_of,
+    },
 };
 use crate::error::{CliError, Result};
 
@@ -17,8 +20,6 @@ use crate::error::{CliError, Result};
 const MAX_INDEX: usize = 1 << 20;
 /// Largest number of values of the dense table (8 GiB of memory).
 const MAX_VALUES: usize = 1 << 30;
-/// Number of lines from which "most lines" means something.
-const MIN_LINES_FOR_MAJORITY: usize = 3;
 
 /// Parses LIBSVM text; without `expected` the largest index is the dimension. An unreadable value becomes NaN, as does a
 /// row with an index beyond the dimension. `first` is the index of the first column, 0 or 1; `mapping` says which of
@@ -125,7 +126,6 @@ impl<T: Into<String>> From<T> for LineError {
     }
 }
 
-/// One line.
 struct ParsedLine {
     entries: Vec<(usize, f64)>,
     largest: usize,

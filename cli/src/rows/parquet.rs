@@ -54,10 +54,10 @@ pub(super) fn parse(
     check_columns(found.count)?;
     let mapping = columns::map_columns(found, how, expected)?;
     let durations = durations(metadata.file_metadata().key_value_metadata());
-    let numbers = mapping
+    let unsigned = mapping
         .take
         .iter()
-        .map(|&at| NumericType::from_column(&schema.column(at), &durations))
+        .map(|&at| is_unsigned(&schema.column(at), &durations))
         .collect::<Result<Vec<_>>>()?;
     let rows = usize::try_from(metadata.file_metadata().num_rows()).unwrap_or_default();
     let wide = mapping.take.len();
@@ -78,7 +78,7 @@ pub(super) fn parse(
         let group = file
             .get_row_group(group)
             .map_err(|error| parquet_error(&error))?;
-        for ((&at, numbers), column) in mapping.take.iter().zip(&numbers).zip(&mut columns) {
+        for ((&at, &unsigned), column) in mapping.take.iter().zip(&unsigned).zip(&mut columns) {
             let chunk = group.metadata().column(at);
             check_compression(chunk.compression())?;
             // The crate panics if one is negative.
@@ -95,8 +95,7 @@ pub(super) fn parse(
                 .map_err(|error| parquet_error(&error))?;
             let optional = group.metadata().schema_descr().column(at).max_def_level() > 0;
             let wants = usize::try_from(group.metadata().num_rows()).unwrap_or_default();
-            numbers
-                .read(reader, optional, wants, column)
+            read(reader, unsigned, optional, wants, column)
                 .map_err(|error| parquet_error(&error))?;
         }
     }
@@ -151,74 +150,66 @@ fn durations(metadata: Option<&Vec<KeyValue>>) -> Vec<String> {
         .collect()
 }
 
-/// How the values of a column are converted to numbers.
-#[derive(Clone, Copy)]
-struct NumericType {
-    unsigned: bool,
+/// Whether the integers of a column are unsigned.
+///
+/// # Errors
+/// Wrong usage that names a column that does not hold numbers.
+fn is_unsigned(column: &ColumnDescriptor, durations: &[String]) -> Result<bool> {
+    let refused = |what: &str| {
+        Err(CliError::usage(format!(
+            "column {:?} holds {what}, not numbers; leave it out with --drop, or write it as floats, integers or booleans",
+            column.path().string()
+        )))
+    };
+    if column.max_rep_level() > 0 || column.path().parts().len() > 1 {
+        return refused("lists or structures");
+    }
+    if durations.contains(&column.path().string()) {
+        return refused("durations");
+    }
+    let unsigned = match column.logical_type_ref() {
+        // pandas gives a column of missing values no type.
+        None | Some(LogicalType::Unknown) => false,
+        Some(LogicalType::Integer(integer)) => !integer.is_signed,
+        Some(LogicalType::String | LogicalType::Enum | LogicalType::Json) => {
+            return refused("text");
+        }
+        Some(LogicalType::Date | LogicalType::Time(_) | LogicalType::Timestamp(_)) => {
+            return refused("dates or times");
+        }
+        Some(LogicalType::Decimal(_)) => return refused("fixed-point decimals"),
+        Some(_) => return refused("values of another type"),
+    };
+    match column.physical_type() {
+        Type::BOOLEAN | Type::INT32 | Type::INT64 | Type::FLOAT | Type::DOUBLE => Ok(unsigned),
+        Type::BYTE_ARRAY => refused("text"),
+        Type::INT96 => refused("dates or times"),
+        Type::FIXED_LEN_BYTE_ARRAY => refused("bytes"),
+    }
 }
 
-impl NumericType {
-    /// # Errors
-    /// Wrong usage that names a column that does not hold numbers.
-    fn from_column(column: &ColumnDescriptor, durations: &[String]) -> Result<Self> {
-        let refused = |what: &str| {
-            Err(CliError::usage(format!(
-                "column {:?} holds {what}, not numbers; leave it out with --drop, or write it as floats, integers or booleans",
-                column.path().string()
-            )))
-        };
-        if column.max_rep_level() > 0 || column.path().parts().len() > 1 {
-            return refused("lists or structures");
+/// Appends the values of one row group; a null becomes NaN.
+fn read(
+    reader: ColumnReader,
+    unsigned: bool,
+    optional: bool,
+    rows: usize,
+    into: &mut Vec<f64>,
+) -> std::result::Result<(), ParquetError> {
+    match reader {
+        ColumnReader::BoolColumnReader(r) => append_all(r, optional, rows, f64::from, into),
+        ColumnReader::Int32ColumnReader(r) if unsigned => {
+            append_all(r, optional, rows, |x| f64::from(x.cast_unsigned()), into)
         }
-        if durations.contains(&column.path().string()) {
-            return refused("durations");
+        ColumnReader::Int32ColumnReader(r) => append_all(r, optional, rows, f64::from, into),
+        // Beyond 2⁵³ rounded to the nearest f64.
+        ColumnReader::Int64ColumnReader(r) if unsigned => {
+            append_all(r, optional, rows, |x| x.cast_unsigned() as f64, into)
         }
-        let unsigned = match column.logical_type_ref() {
-            // pandas gives a column of missing values no type.
-            None | Some(LogicalType::Unknown) => false,
-            Some(LogicalType::Integer(integer)) => !integer.is_signed,
-            Some(LogicalType::String | LogicalType::Enum | LogicalType::Json) => {
-                return refused("text");
-            }
-            Some(LogicalType::Date | LogicalType::Time(_) | LogicalType::Timestamp(_)) => {
-                return refused("dates or times");
-            }
-            Some(LogicalType::Decimal(_)) => return refused("fixed-point decimals"),
-            Some(_) => return refused("values of another type"),
-        };
-        match column.physical_type() {
-            Type::BOOLEAN | Type::INT32 | Type::INT64 | Type::FLOAT | Type::DOUBLE => {
-                Ok(Self { unsigned })
-            }
-            Type::BYTE_ARRAY => refused("text"),
-            Type::INT96 => refused("dates or times"),
-            Type::FIXED_LEN_BYTE_ARRAY => refused("bytes"),
-        }
-    }
-
-    /// Appends the values of one row group; a null becomes NaN.
-    fn read(
-        self,
-        reader: ColumnReader,
-        optional: bool,
-        rows: usize,
-        into: &mut Vec<f64>,
-    ) -> std::result::Result<(), ParquetError> {
-        match reader {
-            ColumnReader::BoolColumnReader(r) => append_all(r, optional, rows, f64::from, into),
-            ColumnReader::Int32ColumnReader(r) if self.unsigned => {
-                append_all(r, optional, rows, |x| f64::from(x.cast_unsigned()), into)
-            }
-            ColumnReader::Int32ColumnReader(r) => append_all(r, optional, rows, f64::from, into),
-            // Beyond 2⁵³ rounded to the nearest f64.
-            ColumnReader::Int64ColumnReader(r) if self.unsigned => {
-                append_all(r, optional, rows, |x| x.cast_unsigned() as f64, into)
-            }
-            ColumnReader::Int64ColumnReader(r) => append_all(r, optional, rows, |x| x as f64, into),
-            ColumnReader::FloatColumnReader(r) => append_all(r, optional, rows, f64::from, into),
-            ColumnReader::DoubleColumnReader(r) => append_all(r, optional, rows, |x| x, into),
-            _ => Err(ParquetError::General("a column of another type".to_owned())),
-        }
+        ColumnReader::Int64ColumnReader(r) => append_all(r, optional, rows, |x| x as f64, into),
+        ColumnReader::FloatColumnReader(r) => append_all(r, optional, rows, f64::from, into),
+        ColumnReader::DoubleColumnReader(r) => append_all(r, optional, rows, |x| x, into),
+        _ => Err(ParquetError::General("a column of another type".to_owned())),
     }
 }
 

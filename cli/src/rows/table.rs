@@ -12,6 +12,8 @@ use crate::error::{CliError, Result};
 
 /// Error message for a LIBSVM index 0.
 pub(super) const INDEX_ZERO: &str = "index 0, but indices are taken from 1; if the file counts from 0 (as scikit-learn's dump_svmlight_file does), give --first-index 0";
+/// Number of lines from which "most lines" means something.
+pub(super) const MIN_LINES_FOR_MAJORITY: usize = 3;
 /// Largest number of columns of a table: twice the largest dimension of a study.
 pub(super) const MAX_COLUMNS: usize = 2 * MAX_DIMENSION;
 
@@ -265,7 +267,6 @@ pub(super) fn check_columns(count: usize) -> Result<()> {
     )))
 }
 
-/// The mapping of a format without names.
 pub(super) fn mapping_without_names(
     count: usize,
     how: &TableArgs,

@@ -12,7 +12,10 @@ use super::{
     cells::{Commas, is_value, number},
     columns::{self, ColumnMapping, ExpectedColumns, FileColumns},
     flags::{Header, TableArgs},
-    table::{RowTable, Unreadable, UnreadableReason, check_columns, no_rows, text_of},
+    table::{
+        MIN_LINES_FOR_MAJORITY, RowTable, Unreadable, UnreadableReason, check_columns, no_rows,
+        text_of,
+    },
 };
 use crate::error::{CliError, Result};
 
@@ -20,8 +23,6 @@ use crate::error::{CliError, Result};
 const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
 /// Longest line that is parsed.
 const MAX_LINE_BYTES: usize = 1 << 24;
-/// Number of lines from which "most lines" means something.
-const MIN_LINES_FOR_MAJORITY: usize = 3;
 
 /// Parses a text table. `tabs`: by its extension the file is tab-separated.
 pub(super) fn parse(
@@ -142,7 +143,6 @@ fn by_lines(
     best.map_or((b',', 0), |&(_, count, delimiter)| (delimiter, count))
 }
 
-/// Reads the values of the lines.
 fn values(
     lines: &[(usize, &str)],
     count: usize,

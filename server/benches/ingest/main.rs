@@ -214,7 +214,6 @@ impl Load {
     }
 }
 
-/// The median run by rate.
 fn median(mut runs: Vec<Outcome>) -> Outcome {
     runs.sort_by(|a, b| a.rate.total_cmp(&b.rate));
     runs[runs.len() / 2]

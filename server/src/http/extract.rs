@@ -132,7 +132,6 @@ fn missing(what: &str) -> Error {
     )
 }
 
-/// The study named in the path.
 pub(crate) struct StudyInPath(pub(crate) Arc<Study>);
 
 impl<S: Send + Sync> FromRequestParts<S> for StudyInPath
@@ -156,7 +155,6 @@ pub(crate) fn hide_draft(study: &Study, operator: bool) -> Result<(), Error> {
     Ok(())
 }
 
-/// The number of the estimate in the path.
 pub(crate) struct NumberInPath(pub(crate) u64);
 
 impl<S: Send + Sync> FromRequestParts<S> for NumberInPath {

@@ -14,7 +14,6 @@ pub(crate) fn csv(estimate: &Estimate) -> Result<Vec<u8>> {
             format!("the components could not be written as CSV ({error}); fetch them as JSON"),
         )
     };
-    let names = estimate.feature_names();
     let mut writer = csv::Writer::from_writer(Vec::new());
     let header = estimate.components.iter().enumerate();
     let header = header.map(|(j, component)| {
@@ -28,23 +27,13 @@ pub(crate) fn csv(estimate: &Estimate) -> Result<Vec<u8>> {
     writer
         .write_record(std::iter::once("feature".to_owned()).chain(header))
         .map_err(|e| failed(&e))?;
-    for (i, name) in names.iter().enumerate() {
+    for (i, name) in estimate.feature_names().iter().enumerate() {
+        let columns = estimate.components.iter().map(|c| &c.loadings);
+        let numbers = columns.chain(&estimate.mean);
+        let numbers = numbers.map(|of| of.get(i).copied().unwrap_or_default().to_string());
         writer
-            .write_field(csv_text(name).as_ref())
+            .write_record(std::iter::once(csv_text(name).into_owned()).chain(numbers))
             .map_err(|e| failed(&e))?;
-        for component in &estimate.components {
-            let loading = component.loadings.get(i).copied().unwrap_or_default();
-            writer
-                .write_field(loading.to_string())
-                .map_err(|e| failed(&e))?;
-        }
-        if let Some(mean) = &estimate.mean {
-            let value = mean.get(i).copied().unwrap_or_default();
-            writer
-                .write_field(value.to_string())
-                .map_err(|e| failed(&e))?;
-        }
-        writer.write_record(None::<&[u8]>).map_err(|e| failed(&e))?;
     }
     writer.into_inner().map_err(|e| failed(&e))
 }

@@ -19,7 +19,6 @@ use super::{
 };
 use crate::{app::AppState, store::Study};
 
-/// Studies on a page by default.
 const DEFAULT_PAGE_SIZE: usize = 100;
 /// Maximum number of studies on a page: about half a megabyte.
 const MAX_PAGE_SIZE: usize = 1_000;

@@ -8,20 +8,10 @@ use crate::config::ServerConfig;
 /// files.
 const RESERVED_FDS: u64 = 64;
 
-/// The limits of `getrlimit(RLIMIT_NOFILE)`; `None`: unlimited.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Descriptors {
-    soft_limit: Option<u64>,
-    hard_limit: Option<u64>,
-}
-
 /// The number of connections that fit, and a warning if it is below `max_connections`. Raises the soft limit as far as
 /// needed and allowed.
 pub(crate) fn raise_fd_limit(config: &ServerConfig) -> (usize, Option<String>) {
-    let Descriptors {
-        soft_limit,
-        hard_limit,
-    } = limits();
+    let (soft_limit, hard_limit) = limits();
     let needed = config.max_connections as u64 + RESERVED_FDS;
     let mut allowed = soft_limit.unwrap_or(u64::MAX);
     let target = needed.min(hard_limit.unwrap_or(u64::MAX));
@@ -39,16 +29,9 @@ pub(crate) fn raise_fd_limit(config: &ServerConfig) -> (usize, Option<String>) {
 
 /// As [`raise_fd_limit`], without changing the limit.
 pub(crate) fn check(config: &ServerConfig) -> (usize, Option<String>) {
-    let Descriptors {
-        soft_limit,
-        hard_limit,
-    } = limits();
-    let allowed = if soft_limit.is_none() {
-        None
-    } else {
-        hard_limit
-    };
-    connections_that_fit(config, allowed.unwrap_or(u64::MAX))
+    let (soft_limit, hard_limit) = limits();
+    let allowed = soft_limit.and(hard_limit).unwrap_or(u64::MAX);
+    connections_that_fit(config, allowed)
 }
 
 fn connections_that_fit(config: &ServerConfig, allowed: u64) -> (usize, Option<String>) {
@@ -66,25 +49,20 @@ fn connections_that_fit(config: &ServerConfig, allowed: u64) -> (usize, Option<S
     (fit, Some(warning))
 }
 
-/// Read from `/proc`, because a system call filter may forbid `prlimit`.
-fn limits() -> Descriptors {
+/// The soft and the hard limit of `getrlimit(RLIMIT_NOFILE)`; `None`: unlimited. Read from `/proc`, because a system call
+/// filter may forbid `prlimit`.
+fn limits() -> (Option<u64>, Option<u64>) {
     let text = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
-    parse(&text).unwrap_or(Descriptors {
-        soft_limit: None,
-        hard_limit: None,
-    })
+    parse(&text).unwrap_or_default()
 }
 
-fn parse(text: &str) -> Option<Descriptors> {
+fn parse(text: &str) -> Option<(Option<u64>, Option<u64>)> {
     let line = text
         .lines()
         .find_map(|line| line.strip_prefix("Max open files"))?;
     let mut fields = line.split_whitespace();
     let mut next = || Some(fields.next()?.parse().ok());
-    Some(Descriptors {
-        soft_limit: next()?,
-        hard_limit: next()?,
-    })
+    Some((next()?, next()?))
 }
 
 #[cfg(test)]
@@ -94,13 +72,9 @@ mod tests {
     #[test]
     fn connections_are_limited_by_open_files() {
         let text = "Limit  Soft Limit  Hard Limit  Units\nMax open files            1024                 524288               files\n";
-        let read = parse(text).unwrap();
-        assert_eq!(
-            (read.soft_limit, read.hard_limit),
-            (Some(1_024), Some(524_288))
-        );
-        let unlimited = parse("Max open files  unlimited  unlimited  files").unwrap();
-        assert_eq!((unlimited.soft_limit, unlimited.hard_limit), (None, None));
+        assert_eq!(parse(text), Some((Some(1_024), Some(524_288))));
+        let unlimited = parse("Max open files  unlimited  unlimited  files");
+        assert_eq!(unlimited, Some((None, None)));
         assert_eq!(parse("nothing"), None);
         let config = ServerConfig {
             max_connections: 1_000,

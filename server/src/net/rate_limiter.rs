@@ -25,7 +25,6 @@ const MAX_CLIENTS: usize = 65_536;
 /// The period of every limit.
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// The rate limits of one server.
 pub(crate) struct RateLimits {
     /// Requests from one address.
     pub(crate) address: Option<RateLimiter>,

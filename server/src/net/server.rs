@@ -331,10 +331,4 @@ mod tests {
         assert_eq!(error.code(), ErrorCode::StoreUnavailable);
         assert!(error.detail().contains("restart"), "{error}");
     }
-
-    #[tokio::test]
-    async fn a_stopped_server_returns_ok() {
-        let (_directory, server) = doomed().await;
-        server.run(async {}).await.unwrap();
-    }
 }

@@ -48,7 +48,6 @@ pub(super) async fn close(
     Ok(redirect_to_study(&posted.visitor, &study))
 }
 
-/// Requests an estimate.
 pub(super) async fn request_estimate(
     StudyInPath(study): StudyInPath,
     State(app): State<Pages>,

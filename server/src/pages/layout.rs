@@ -90,7 +90,6 @@ pub(super) fn see_other(visitor: &Visitor, path: &str) -> Response {
     (StatusCode::SEE_OTHER, to).into_response()
 }
 
-/// The state of a study as a badge.
 pub(super) fn badge(state: StudyState) -> Markup {
     html! { span class={ "badge " (state.as_str()) } { (state.as_str()) } }
 }

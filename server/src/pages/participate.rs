@@ -40,7 +40,6 @@ fn max_posterior(prior: f64, epsilon: f64) -> f64 {
     1.0 / (1.0 + (1.0 - prior) / prior * (-epsilon).exp())
 }
 
-/// The smallest posterior for this prior.
 fn min_posterior(prior: f64, epsilon: f64) -> f64 {
     1.0 - max_posterior(1.0 - prior, epsilon)
 }

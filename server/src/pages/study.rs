@@ -36,7 +36,6 @@ use crate::{
 
 /// Header and cell of a column.
 type Column = (&'static str, fn(&ComponentRow) -> &str);
-/// Columns of the table of components.
 const COMPONENTS: [Column; 7] = [
     ("Component", |row| &row.component),
     ("Verdict", |row| &row.verdict),
@@ -150,7 +149,6 @@ pub(super) fn hide_drafts(visitor: &Visitor, study: &Study) -> Result<(), Error>
     hide_draft(study, visitor.is_operator())
 }
 
-/// The chart of reports over time.
 pub(super) async fn arrivals(
     StudyInPath(study): StudyInPath,
     State(app): State<Pages>,
@@ -172,7 +170,6 @@ pub(super) async fn arrivals(
     images::cached_chart(&pages, what, query, reports, chart).await
 }
 
-/// The chart of the expected error.
 pub(super) async fn expected_error(
     StudyInPath(study): StudyInPath,
     State(app): State<Pages>,

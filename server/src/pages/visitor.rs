@@ -220,7 +220,6 @@ impl Fields {
             .map_or("", |(_, value)| value.trim())
     }
 
-    /// The named fields as a query.
     pub(super) fn query(&self, names: &[&str]) -> String {
         let named = self
             .0
@@ -282,7 +281,6 @@ fn csrf_error() -> Error {
     )
 }
 
-/// A form sent by the operator.
 pub(super) struct OperatorForm {
     pub(super) visitor: Visitor,
     pub(super) fields: Fields,

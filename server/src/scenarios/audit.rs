@@ -61,7 +61,7 @@ impl World {
     pub(super) async fn audit(&mut self) {
         for at in 0..self.studies.len() {
             let counted = self.on_disk(at);
-            let document = self.document(at).await;
+            let document = self.document(&self.studies[at].id).await;
             let study = &self.studies[at];
             let parameters = &self.parameter_sets[study.parameters];
             assert!(

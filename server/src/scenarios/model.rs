@@ -100,7 +100,6 @@ pub(super) struct ReportStatus {
 pub(super) struct Exported {
     pub(super) study: String,
     pub(super) parameters: usize,
-    /// The reports in it.
     pub(super) reports: Vec<usize>,
     pub(super) bytes: Vec<u8>,
 }

@@ -1,5 +1,6 @@
 //! The operations, and how a seed generates a list of them.
 
+use eigenveil_shared::api::StudyState;
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng, seq::IndexedRandom};
 
 use crate::faults::Fault;
@@ -18,13 +19,6 @@ pub(super) enum Network {
     RequestLost,
     /// Its last bytes never arrive.
     CutShort,
-}
-
-/// A state that the operator requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wanted {
-    Open,
-    Closed,
 }
 
 /// One operation. Indices of studies are taken modulo their number.
@@ -54,7 +48,7 @@ pub(super) enum Operation {
     /// The operator opens or closes a study.
     SetState {
         study: usize,
-        wanted: Wanted,
+        wanted: StudyState,
         fault: Option<Fault>,
     },
     /// The operator creates another study with the parameters of this one.
@@ -85,7 +79,6 @@ pub(super) enum Operation {
     Crash,
 }
 
-/// The operations of a seed.
 pub(super) fn generate(seed: u64) -> Vec<Operation> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let length = rng.random_range(12..40);
@@ -101,7 +94,7 @@ fn draw(rng: &mut ChaCha8Rng) -> Operation {
             network: network(rng),
         },
         30..42 => {
-            let reports = reports(rng, 8);
+            let reports = reports(rng);
             let malformed = rng
                 .random_bool(0.3)
                 .then(|| rng.random_range(0..reports.len()));
@@ -113,7 +106,7 @@ fn draw(rng: &mut ChaCha8Rng) -> Operation {
             }
         }
         42..60 => {
-            let reports = reports(rng, 8);
+            let reports = reports(rng);
             let close_at = rng
                 .random_bool(0.1)
                 .then(|| rng.random_range(0..=reports.len()));
@@ -127,9 +120,9 @@ fn draw(rng: &mut ChaCha8Rng) -> Operation {
         60..65 => Operation::SetState {
             study,
             wanted: if rng.random_bool(0.6) {
-                Wanted::Open
+                StudyState::Open
             } else {
-                Wanted::Closed
+                StudyState::Closed
             },
             fault: fault(rng),
         },
@@ -188,8 +181,8 @@ fn fault(rng: &mut ChaCha8Rng) -> Option<Fault> {
     }
 }
 
-/// One to `max` reports, sometimes the same one twice.
-fn reports(rng: &mut ChaCha8Rng, max: usize) -> Vec<usize> {
-    let count = rng.random_range(1..=max);
+/// One to eight reports, sometimes the same one twice.
+fn reports(rng: &mut ChaCha8Rng) -> Vec<usize> {
+    let count = rng.random_range(1..=8);
     (0..count).map(|_| rng.random_range(0..REPORTS)).collect()
 }

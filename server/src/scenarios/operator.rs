@@ -8,28 +8,22 @@ use serde_json::json;
 
 use super::{
     model::{Exported, RequestedEstimate, StudyModel},
-    operations::Wanted,
     world::{World, report_request, send},
 };
 use crate::faults::Fault;
 
 impl World {
-    pub(super) async fn set_state(&mut self, at: usize, wanted: Wanted, fault: Option<Fault>) {
-        let (verb, target) = match wanted {
-            Wanted::Open => ("open", StudyState::Open),
-            Wanted::Closed => ("close", StudyState::Closed),
+    pub(super) async fn set_state(&mut self, at: usize, target: StudyState, fault: Option<Fault>) {
+        let before = self.studies[at].state;
+        let (verb, allowed) = match target {
+            StudyState::Open => ("open", before != StudyState::Closed),
+            _ => ("close", before != StudyState::Draft),
         };
         let path = format!("/v1/studies/{}/{verb}", self.studies[at].id);
-        let before = self.studies[at].state;
-        let allowed = matches!(
-            (before, target),
-            (StudyState::Draft | StudyState::Open, StudyState::Open)
-                | (StudyState::Open | StudyState::Closed, StudyState::Closed)
-        );
         self.faults.set_next(fault);
         let (status, _) = self.operator("POST", &path, None).await;
         self.restart_if_killed(fault.filter(|_| allowed));
-        let after = self.document(at).await.state;
+        let after = self.document(&self.studies[at].id).await.state;
         let right = match (status, fault) {
             (200, None) => allowed && after == target,
             (409, _) => !allowed && after == before,
@@ -163,10 +157,7 @@ impl World {
         let at = match target {
             Some(at) => at,
             None => {
-                let path = format!("/v1/studies/{}", export.study);
-                let (status, body) = self.operator("GET", &path, None).await;
-                assert!(status == 200, "an imported study gets {status}");
-                let document: StudyDocument = serde_json::from_slice(&body).unwrap();
+                let document = self.document(&export.study).await;
                 self.studies.push(StudyModel::new(
                     &document.id,
                     document.state,

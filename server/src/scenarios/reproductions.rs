@@ -1,6 +1,8 @@
 //! Scenarios with names: those that once failed, and hand-written ones.
 
-use super::operations::{Network, Operation, Wanted};
+use eigenveil_shared::api::StudyState;
+
+use super::operations::{Network, Operation};
 use crate::faults::Fault;
 
 /// Name, seed of the server's settings and the reports, operations.
@@ -29,7 +31,7 @@ pub(super) fn all() -> Vec<(&'static str, u64, Vec<Operation>)> {
     };
     let close = |fault| Operation::SetState {
         study: 0,
-        wanted: Wanted::Closed,
+        wanted: StudyState::Closed,
         fault,
     };
     vec![

@@ -18,7 +18,7 @@ use tower::ServiceExt;
 
 use super::{
     model::{Exported, P, ParameterSet, StudyModel},
-    operations::{Network, Operation, Wanted},
+    operations::{Network, Operation},
 };
 use crate::{
     AppState, Environment, ServerConfig,
@@ -196,7 +196,7 @@ impl World {
         self.restart();
         for at in 0..self.studies.len() {
             if self.studies[at].state == StudyState::Draft {
-                self.set_state(at, Wanted::Open, None).await;
+                self.set_state(at, StudyState::Open, None).await;
             }
             let open = self.studies[at].state == StudyState::Open;
             for report in 0..self.studies[at].reports.len() {
@@ -230,10 +230,7 @@ impl World {
     /// Restarts the server after a fault that killed the writer.
     pub(super) fn restart_if_killed(&mut self, fault: Option<Fault>) {
         self.faults.set_next(None);
-        if matches!(
-            fault,
-            Some(Fault::DiesBeforeCommit | Fault::DiesAfterCommit)
-        ) {
+        if let Some(Fault::DiesBeforeCommit | Fault::DiesAfterCommit) = fault {
             self.stop(false);
             self.start();
         }
@@ -251,18 +248,10 @@ impl World {
     }
 
     async fn upload(&mut self, at: usize, report: usize, network: Network) {
-        let mut body = self.parameter_sets[self.studies[at].parameters].single(report);
+        let body = self.parameter_sets[self.studies[at].parameters].single(report);
         match network {
             Network::RequestLost => return,
-            Network::CutShort => {
-                body.truncate(body.len() - 1);
-                let (status, _) = self.post(at, REPORT_MEDIA_TYPE, body).await;
-                assert!(
-                    self.is_valid_for_partial_body(at, status),
-                    "half a report gets {status}"
-                );
-                return;
-            }
+            Network::CutShort => return self.cut_short(at, REPORT_MEDIA_TYPE, body).await,
             Network::Answered | Network::ResponseLost => {}
         }
         let response = self.post(at, REPORT_MEDIA_TYPE, body).await;
@@ -272,23 +261,19 @@ impl World {
         }
     }
 
-    /// Whether this is a valid response to a body that breaks off. Drafts stay hidden, and the body of a report is not
-    /// read if it could be neither counted nor recognized.
-    fn is_valid_for_partial_body(&self, at: usize, status: u16) -> bool {
+    /// The last byte of a body never arrives. Drafts stay hidden, and the body of a report is not read if it could be
+    /// neither counted nor recognized.
+    async fn cut_short(&self, at: usize, media_type: &str, mut body: Vec<u8>) {
+        body.truncate(body.len() - 1);
+        let (status, _) = self.post(at, media_type, body).await;
         let study = &self.studies[at];
-        match study.state {
+        let some_are_known = study.reports.iter().any(|report| report.acknowledged);
+        let right = match study.state {
             StudyState::Draft => status == 404,
             StudyState::Open => status == 400,
-            StudyState::Closed
-                if study
-                    .reports
-                    .iter()
-                    .any(|report_status| report_status.acknowledged) =>
-            {
-                status == 400
-            }
-            StudyState::Closed => [400, 409].contains(&status),
-        }
+            StudyState::Closed => status == 400 || status == 409 && !some_are_known,
+        };
+        assert!(right, "a part of {media_type} gets {status}");
     }
 
     /// It reached a server that may count it.
@@ -331,18 +316,10 @@ impl World {
         network: Network,
     ) {
         let malformed = malformed.map(|position| position % reports.len());
-        let mut body = self.parameter_sets[self.studies[at].parameters].batch(reports, malformed);
+        let body = self.parameter_sets[self.studies[at].parameters].batch(reports, malformed);
         match network {
             Network::RequestLost => return,
-            Network::CutShort => {
-                body.truncate(body.len() - 1);
-                let (status, _) = self.post(at, REPORT_BATCH_MEDIA_TYPE, body).await;
-                assert!(
-                    self.is_valid_for_partial_body(at, status),
-                    "half a batch gets {status}"
-                );
-                return;
-            }
+            Network::CutShort => return self.cut_short(at, REPORT_BATCH_MEDIA_TYPE, body).await,
             Network::Answered | Network::ResponseLost => {}
         }
         let good: Vec<usize> = reports
@@ -459,7 +436,7 @@ impl World {
             self.studies[at].state = StudyState::Closed;
         } else if closes {
             // The close may or may not have been committed.
-            self.studies[at].state = self.document(at).await.state;
+            self.studies[at].state = self.document(&self.studies[at].id).await.state;
         }
         if fault == Some(Fault::CommitFails) || fault.is_none() {
             let counted = self.on_disk(at);
@@ -477,7 +454,6 @@ impl World {
         }
     }
 
-    /// A request with the operator token.
     pub(super) fn operator_request(
         &self,
         method: &str,
@@ -499,8 +475,8 @@ impl World {
         send(self.routes.clone(), request).await
     }
 
-    pub(super) async fn document(&self, at: usize) -> StudyDocument {
-        let path = format!("/v1/studies/{}", self.studies[at].id);
+    pub(super) async fn document(&self, study: &str) -> StudyDocument {
+        let path = format!("/v1/studies/{study}");
         let (status, body) = self.operator("GET", &path, None).await;
         assert!(status == 200, "a study gets {status}");
         serde_json::from_slice(&body).unwrap()

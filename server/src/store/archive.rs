@@ -105,11 +105,6 @@ impl<W: Write> ArchiveWriter<W> {
         Ok(writer)
     }
 
-    /// Appends an identifier.
-    pub(super) fn identifier(&mut self, id: &[u8; 16]) -> Result<(), Failure> {
-        self.put(id)
-    }
-
     /// Begins the section of a bucket; its bytes follow.
     pub(super) fn section(&mut self, bucket: u32, n: u64, length: u64) -> Result<(), Failure> {
         self.put(&bucket.to_le_bytes())?;
@@ -117,7 +112,7 @@ impl<W: Write> ArchiveWriter<W> {
         self.put(&length.to_le_bytes())
     }
 
-    /// Appends bytes of the section.
+    /// Appends an identifier, or bytes of the section.
     pub(super) fn put(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         self.hash.update(bytes);
         self.out.write_all(bytes).map_err(Failure::file)

@@ -7,7 +7,6 @@ use eigenveil_shared::{Error, ErrorCode};
 /// A failed read or transaction. In every case nothing was counted.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// An error of SQLite.
     Sqlite(rusqlite::Error),
     /// Stored bytes are not what was written; the text says how.
     Damaged(String),

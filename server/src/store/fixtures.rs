@@ -17,7 +17,6 @@ use crate::environment::Clock;
 /// Start time of test clocks, in milliseconds.
 pub(crate) const START_MS: u64 = 1_700_000_000_000;
 
-/// A clock that a test sets.
 pub(crate) struct SetClock(AtomicU64);
 
 impl SetClock {

@@ -41,12 +41,10 @@ struct Probe {
 }
 
 impl Health {
-    /// A commit succeeded.
     pub(super) fn succeeded(&self) {
         self.failed.store(false, Ordering::Release);
     }
 
-    /// A commit of reports failed.
     pub(super) fn commit_failed(&self, failure: &Failure) {
         self.failed.store(true, Ordering::Release);
         self.record_damage(failure);

@@ -71,7 +71,6 @@ pub(super) fn state(connection: &Connection, pk: i64, id: StudyId) -> Result<Stu
     state_from(&state).ok_or_else(|| Failure::damaged("a study has an unknown state"))
 }
 
-/// The error for an unknown study.
 pub(crate) fn study_not_found(id: StudyId) -> Error {
     Error::new(
         ErrorCode::StudyNotFound,

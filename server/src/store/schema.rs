@@ -139,7 +139,6 @@ const MIGRATIONS: &[&str] = &["
     ) STRICT, WITHOUT ROWID;
 "];
 
-/// Page size in bytes.
 const PAGE_BYTES: u64 = 8_192;
 
 /// Rejects a store from before 0.2.0 without opening it, which would create or checkpoint its write-ahead log.

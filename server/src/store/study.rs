@@ -247,7 +247,6 @@ pub(crate) fn check_about(about: &About, now_ms: u64) -> Result<()> {
     }
 }
 
-/// The frozen parameters of a requested study.
 pub(crate) fn frozen(request: &CreateStudy) -> Result<StudyParams> {
     StudyParams::freeze(StudyDesign {
         features: request.features.clone(),

@@ -43,7 +43,6 @@ impl TokenHash {
     }
 }
 
-/// Generates a new token.
 pub(super) fn generate(entropy: &dyn Entropy) -> Result<String> {
     let mut random = [0; 32];
     entropy.fill(&mut random)?;
@@ -94,7 +93,6 @@ fn rotate(connection: &Connection, files: &TokenFiles, entropy: &dyn Entropy) ->
     Ok(hash)
 }
 
-/// Saves the hash in the database.
 pub(super) fn save_hash(connection: &Connection, hash: &TokenHash) -> Result<(), Failure> {
     connection.execute(
         "INSERT INTO settings (key, value) VALUES ('operator-token-sha256', ?)

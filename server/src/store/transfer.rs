@@ -233,12 +233,12 @@ fn export_to(connection: &Connection, study: &Study, file: &File) -> Result<(), 
     while let Some(row) = rows.next()? {
         let id = row.get(0)?;
         while let Some(earlier) = recent.next_if(|earlier| **earlier < id) {
-            archive.identifier(earlier)?;
+            archive.put(earlier)?;
         }
-        archive.identifier(&id)?;
+        archive.put(&id)?;
     }
     for id in recent {
-        archive.identifier(id)?;
+        archive.put(id)?;
     }
     let mut statement = connection.prepare(if seeds {
         "SELECT seeds FROM seeds WHERE study_pk = ? AND bucket = ? ORDER BY commit_seq"

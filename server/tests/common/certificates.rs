@@ -45,7 +45,6 @@ impl Authority {
         self.sign(&CertificateParams::new(vec![host.to_owned()]).unwrap())
     }
 
-    /// An expired certificate for this host.
     pub fn issue_expired(&self, host: &str) -> Issued {
         let mut params = CertificateParams::new(vec![host.to_owned()]).unwrap();
         params.not_before = date_time_ymd(2020, 1, 1);

@@ -49,7 +49,6 @@ impl Clock for FixedClock {
     }
 }
 
-/// A clock that a test sets.
 pub struct SetClock(pub AtomicU64);
 
 impl Clock for SetClock {
@@ -104,12 +103,6 @@ impl Reply {
     }
 }
 
-/// The token written by the first start.
-fn token_in_file(app: &AppState) -> String {
-    let token = std::fs::read_to_string(app.store().token_path()).unwrap();
-    token.trim().to_owned()
-}
-
 impl Harness {
     pub fn new() -> Self {
         Self::with(|_| {})
@@ -122,43 +115,37 @@ impl Harness {
     }
 
     pub fn start(directory: TempDir, config: ServerConfig) -> Self {
-        Self::assemble(directory, config, environment(), token_in_file)
+        Self::open(directory, config, environment())
     }
 
-    /// A server with this clock.
     pub fn at(directory: TempDir, config: ServerConfig, clock: &Arc<SetClock>) -> Self {
         let environment = Environment {
             clock: Arc::<SetClock>::clone(clock),
             ..environment()
         };
-        Self::assemble(directory, config, environment, token_in_file)
+        Self::open(directory, config, environment)
     }
 
-    fn assemble(
-        directory: TempDir,
-        config: ServerConfig,
-        environment: Environment,
-        token: impl FnOnce(&AppState) -> String,
-    ) -> Self {
+    /// With the token in its file; a backup has none.
+    fn open(directory: TempDir, config: ServerConfig, environment: Environment) -> Self {
         let app = AppState::open(config.clone(), environment).unwrap();
+        let token = std::fs::read_to_string(app.store().token_path()).unwrap_or_default();
         Self {
             directory,
-            token: token(&app),
+            token: token.trim().to_owned(),
             config,
             routes: router(app.clone()),
             app,
         }
     }
 
-    /// A server for existing data, with this operator token.
+    /// A server for a restored backup, with this operator token.
     pub fn over(directory: TempDir, token: &str) -> Self {
         let config = ServerConfig::new(directory.path());
-        Self::over_config(directory, config, token)
-    }
-
-    /// A server with this configuration and operator token.
-    pub fn over_config(directory: TempDir, config: ServerConfig, token: &str) -> Self {
-        Self::assemble(directory, config, environment(), |_| token.to_owned())
+        Self {
+            token: token.to_owned(),
+            ..Self::start(directory, config)
+        }
     }
 
     /// Shuts down gracefully and starts again on the same directory.
@@ -346,9 +333,10 @@ impl Harness {
         response.json()
     }
 
-    /// A study whose reports are seeds.
-    pub async fn seed_study(&self) -> StudyDocument {
-        let changes = json!({ "mechanism": "double-cap", "delta": null });
+    /// A study whose reports are seeds, with these keys changed.
+    pub async fn seed_study(&self, mut changes: Value) -> StudyDocument {
+        changes["mechanism"] = json!("double-cap");
+        changes["delta"] = Value::Null;
         self.study_with(changes).await
     }
 
@@ -369,7 +357,6 @@ impl Harness {
         response.body
     }
 
-    /// The study in the store.
     pub fn stored(&self, study: &StudyDocument) -> Arc<Study> {
         study_in(self.app.store(), study)
     }
@@ -479,7 +466,6 @@ pub fn decoded(study: &Arc<Study>, batch: Vec<u8>) -> Vec<NewReport> {
     reports.into_iter().map(Result::unwrap).collect()
 }
 
-/// This study in a store.
 pub fn study_in(store: &Store, study: &StudyDocument) -> Arc<Study> {
     store.study(StudyId::parse(&study.id).unwrap()).unwrap()
 }

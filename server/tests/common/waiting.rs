@@ -14,7 +14,6 @@ use std::{
 /// Long enough for anything that works, on any machine; less than the ten minutes after which event streams end.
 pub const MAX_WAIT: Duration = Duration::from_secs(300);
 
-/// Waits until this holds.
 pub async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let started = Instant::now();
     while !holds().await {
@@ -23,7 +22,6 @@ pub async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     }
 }
 
-/// Waits for this future.
 pub async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
     tokio::time::timeout(MAX_WAIT, future)
         .await

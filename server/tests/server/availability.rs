@@ -59,7 +59,7 @@ fn short_of_memory(config: &mut ServerConfig) {
 async fn unfinished_bodies_do_not_keep_seeds_out() {
     let server = Arc::new(Harness::with(short_of_memory));
     let dense = server.study(512).await;
-    let seeds = server.seed_study().await;
+    let seeds = server.seed_study(json!({})).await;
     let holders: Vec<_> = (0..4)
         .map(|_| {
             let (server, dense) = (Arc::clone(&server), dense.clone());
@@ -213,11 +213,8 @@ async fn the_list_of_studies_is_paged() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn figures_of_the_largest_study_are_rendered_once() {
     let server = Arc::new(Harness::new());
-    let study = server
-        .study_with(json!({
-            "mechanism": "double-cap", "delta": null, "dimension": 65_536, "default_k": 32_768,
-        }))
-        .await;
+    let largest = json!({ "dimension": 65_536, "default_k": 32_768 });
+    let study = server.seed_study(largest).await;
     let asked: Vec<_> = (0..64)
         .map(|number| {
             let (server, id) = (Arc::clone(&server), study.id.clone());

@@ -38,14 +38,8 @@ fn fresh(study: &StudyDocument) -> Vec<u8> {
 #[tokio::test]
 async fn a_full_store_is_reported_and_deleting_frees_space() {
     let server = Harness::with(|config| config.max_store_bytes = Some(1 << 20));
-    for changes in [
-        json!({"name": "ballast"}),
-        json!({"name": "seeds", "mechanism": "double-cap", "delta": null}),
-    ] {
-        server.study_with(changes).await;
-    }
-    let studies = server.app.store().studies();
-    let [ballast, seeds] = [studies[0].document(), studies[1].document()];
+    let ballast = server.study(3).await;
+    let seeds = server.seed_study(json!({})).await;
     // Half of the space is used by a study that will be deleted.
     let mut filled = 0;
     while filled < 8_000 {
@@ -111,7 +105,7 @@ async fn a_full_store_is_reported_and_deleting_frees_space() {
 #[tokio::test]
 async fn a_damaged_store_is_reported() {
     let server = Harness::new();
-    let study = server.seed_study().await;
+    let study = server.seed_study(json!({})).await;
     for _ in 0..20 {
         server.post_batch(&study, fresh(&study)).await;
     }
@@ -203,7 +197,7 @@ async fn implausible_reports_are_rejected() {
         assert_eq!(server.accepted(&study).await, 3);
     }
     // Every seed is a valid report.
-    let study = server.seed_study().await;
+    let study = server.seed_study(json!({})).await;
     assert_eq!(format_of(&study).norm_bound(), None);
 }
 

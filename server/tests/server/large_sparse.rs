@@ -54,8 +54,8 @@ fn reports(
 async fn seeds_are_streamed_from_the_configured_dimension() {
     let p = 230;
     let mut server = Harness::new();
-    let changes = json!({"dimension": p, "mechanism": "double-cap", "delta": null, "epsilon": 6.0});
-    let study = server.study_with(changes).await;
+    let changes = json!({"dimension": p, "epsilon": 6.0});
+    let study = server.seed_study(changes).await;
     let population = population(p, 2, 8);
     for batch in 0..60 {
         let reports = reports(&study.params, &population, batch, 100);

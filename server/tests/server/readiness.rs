@@ -11,6 +11,7 @@ use std::{
 use axum::http::StatusCode;
 use eigenveil_estimation::Cancel;
 use eigenveil_shared::{ErrorCode as E, api::StudyDocument};
+use serde_json::json;
 
 use crate::common::{Harness, new_id, refused, report, report_with, waiting::until};
 
@@ -48,7 +49,7 @@ async fn readiness_follows_the_store() {
 #[tokio::test]
 async fn a_damaged_store_stays_not_ready() {
     let server = Harness::new();
-    let study = server.seed_study().await;
+    let study = server.seed_study(json!({})).await;
     server.counts(&study, seed_report(&study)).await;
     assert_eq!(server.get("/readyz").await.status, StatusCode::OK);
     let outside = server.database();

@@ -7,7 +7,7 @@ use std::sync::{
 
 use axum::{
     body::Body,
-    http::{Request, StatusCode, header},
+    http::{StatusCode, header},
 };
 use bytes::Bytes;
 use eigenveil_shared::{
@@ -243,55 +243,4 @@ async fn a_study_that_is_not_open_accepts_nothing_but_recognizes_duplicates() {
     let fresh = batch(&study, &[(new_id(), 1.0), (new_id(), 1.0)]);
     refused(server.post_batch(&study, fresh), 409, E::StudyNotOpen).await;
     assert_eq!(server.accepted(&study).await, 1);
-}
-
-/// 200 concurrent requests, a third of them copies: one count each, one exact sum, even after a restart.
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn concurrent_reports_are_counted_exactly() {
-    let server = Harness::new();
-    let study = server.study(5).await;
-    let mut expected = 0.0;
-    let mut requests = tokio::task::JoinSet::new();
-    let reports: Vec<_> = (0..200)
-        .map(|i| (new_id(), f32::from(i as u16) / 16.0))
-        .collect();
-    let copies = reports
-        .iter()
-        .enumerate()
-        .filter(|(i, _)| i % 3 == 0)
-        .map(|(_, r)| *r);
-    for (id, value) in reports.iter().copied().chain(copies) {
-        let (routes, body) = (server.routes.clone(), report(&study, id, value));
-        let request = Request::post(at(&study, "/reports"))
-            .header(header::CONTENT_TYPE, REPORT_MEDIA_TYPE)
-            .body(Body::from(body))
-            .unwrap();
-        requests.spawn(async move {
-            tower::ServiceExt::oneshot(routes, request)
-                .await
-                .unwrap()
-                .status()
-        });
-    }
-    for (_, value) in &reports {
-        expected += f64::from(*value);
-    }
-    let mut statuses = [0, 0];
-    while let Some(status) = requests.join_next().await {
-        match status.unwrap() {
-            StatusCode::CREATED => statuses[0] += 1,
-            StatusCode::OK => statuses[1] += 1,
-            other => panic!("{other}"),
-        }
-    }
-    assert_eq!(statuses, [200, 67]);
-    assert_eq!(server.accepted(&study).await, 200);
-    assert_eq!(server.total(&study), [expected; 15]);
-
-    let server = server.restart();
-    assert_eq!(server.total(&study), [expected; 15]);
-    assert_eq!(server.accepted(&study).await, 200);
-    server
-        .knows(&study, report(&study, reports[0].0, 0.0))
-        .await;
 }

@@ -11,19 +11,10 @@ use eigenveil_shared::{
     mechanism::double_cap::Seed,
     report::ReportId,
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::common::{Harness, batch_with, new_id, report_with, waiting::until};
 
-async fn seed_study(server: &Harness, changes: Value) -> StudyDocument {
-    let mut design = json!({"mechanism": "double-cap", "delta": null, "epsilon": 4.0});
-    for (key, value) in changes.as_object().unwrap() {
-        design[key] = value.clone();
-    }
-    server.study_with(design).await
-}
-
-/// A new seed.
 fn new_seed() -> Seed {
     // Any 16 bytes are a seed, even an identifier.
     new_id().0
@@ -67,7 +58,9 @@ fn assert_stored(server: &Harness, study: &StudyDocument, seeds: &[Seed]) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn acknowledged_seeds_are_stored_once_and_survive_a_restart() {
     let server = Harness::new();
-    let study = seed_study(&server, json!({"dimension": 5, "centring": 0.7})).await;
+    let study = server
+        .seed_study(json!({"epsilon": 4.0, "dimension": 5, "centring": 0.7}))
+        .await;
     assert_eq!(study.params.report_dimension(), 6);
     assert_stored(&server, &study, &[]);
     let mut seeds = Vec::new();
@@ -111,7 +104,9 @@ async fn acknowledged_seeds_are_stored_once_and_survive_a_restart() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_estimate_from_stored_seeds_equals_one_made_in_process() {
     let server = Harness::new();
-    let study = seed_study(&server, json!({"dimension": 12})).await;
+    let study = server
+        .seed_study(json!({"epsilon": 4.0, "dimension": 12}))
+        .await;
     let seeds = send(&server, &study, 3_000).await;
     let done = server.estimated(&study, json!({"k": 2})).await;
     let request = Request {
@@ -144,7 +139,9 @@ async fn an_estimate_from_stored_seeds_equals_one_made_in_process() {
 async fn the_largest_study_collects_seeds_in_little_memory() {
     let server = Harness::new();
     let before = resident_bytes();
-    let study = seed_study(&server, json!({"dimension": 65_536})).await;
+    let study = server
+        .seed_study(json!({"epsilon": 4.0, "dimension": 65_536}))
+        .await;
     let id = StudyId::parse(&study.id).unwrap();
     assert_eq!(server.app.store().study(id).unwrap().buckets(), 32);
     send(&server, &study, 1_000).await;
@@ -179,8 +176,12 @@ async fn adding_up_seeds_can_be_cancelled() {
     // The server would wait for its estimates for ever: it stops soon only because they are cancelled.
     let server = Harness::with(|config| config.shutdown_timeout_ms = 24 * 3_600_000);
     // Twenty seconds of adding up, and no more than one chunk of seeds in a bucket.
-    let study = seed_study(&server, json!({"dimension": 2_000})).await;
-    let small = seed_study(&server, json!({"dimension": 3})).await;
+    let study = server
+        .seed_study(json!({"epsilon": 4.0, "dimension": 2_000}))
+        .await;
+    let small = server
+        .seed_study(json!({"epsilon": 4.0, "dimension": 3}))
+        .await;
     send(&server, &study, 260_000).await;
     send(&server, &small, 100).await;
     let stored = server.stored(&study);

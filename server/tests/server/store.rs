@@ -47,15 +47,6 @@ fn the_directory_is_readable_by_its_owner_only() {
 }
 
 #[test]
-fn a_directory_has_one_server() {
-    let (_directory, config) = data();
-    let store = Store::open(&config, environment()).unwrap();
-    refused(&config, &["another server", "data"]);
-    drop(store);
-    Store::open(&config, environment()).unwrap();
-}
-
-#[test]
 fn foreign_directories_and_files_are_rejected() {
     let directory = tempfile::tempdir().unwrap();
     let config = ServerConfig::new(directory.path());

@@ -6,7 +6,7 @@ use axum::{
 };
 use eigenveil_shared::{
     ErrorCode as E,
-    api::{StudyDocument, StudyList, StudyState},
+    api::{StudyDocument, StudyState},
     study::{StudyParams, from_hex},
 };
 use serde_json::{Value, json};
@@ -61,16 +61,11 @@ async fn a_study_goes_from_draft_to_open_to_closed() {
     );
 }
 
+/// (In the list: `availability::the_list_of_studies_is_paged`.)
 #[tokio::test]
 async fn drafts_are_visible_to_the_operator_only() {
     let server = Harness::new();
     let draft = server.study_with(json!({"draft": true})).await;
-    let open = server.study(4).await;
-    let ids = |list: StudyList| list.studies.into_iter().map(|s| s.id).collect::<Vec<_>>();
-    assert_eq!(
-        ids(server.get("/v1/studies").await.json()),
-        std::slice::from_ref(&open.id)
-    );
     let path = at(&draft, "");
     let unknown = server.get(&format!("/v1/studies/{}", "0".repeat(32))).await;
     let unknown = unknown.is_problem(404, E::StudyNotFound);
@@ -81,8 +76,6 @@ async fn drafts_are_visible_to_the_operator_only() {
         unknown.detail.replace(&"0".repeat(32), "")
     );
     assert_eq!(server.read(&path).await.status, 200);
-    let all = server.read("/v1/studies").await;
-    assert_eq!(ids(all.json()), [draft.id, open.id]);
 }
 
 /// Requests a study with this body.
@@ -95,32 +88,23 @@ async fn ask_for(server: &Harness, media_type: &str, body: String) -> Reply {
     server.send(request).await
 }
 
+/// (All values out of range: `wrong_parameters_are_refused` in `shared/src/study.rs`.)
 #[tokio::test]
 async fn invalid_designs_are_rejected_and_store_nothing() {
     let server = Harness::new();
     let long = "x".repeat(201);
     for (changes, code) in [
-        (json!({"dimension": 0}), E::InvalidDimension),
         (json!({"dimension": 1}), E::InvalidDimension),
         (json!({"dimension": 4097}), E::InvalidDimension),
         (json!({"dimension": u64::MAX}), E::InvalidDimension),
         (json!({"dimension": -3}), E::MalformedJson),
         (json!({"dimension": 3.5}), E::MalformedJson),
         (json!({"dimension": null}), E::MalformedJson),
-        (json!({"epsilon": 0.0}), E::InvalidBudget),
-        (json!({"epsilon": -1.0}), E::InvalidBudget),
         (json!({"epsilon": 17.0}), E::InvalidBudget),
         (json!({"epsilon": 1e-310}), E::InvalidBudget),
         (json!({"epsilon": "one"}), E::MalformedJson),
         (json!({"delta": 0.0}), E::InvalidBudget),
-        (json!({"delta": 1.0}), E::InvalidBudget),
-        (json!({"delta": 2.0}), E::InvalidBudget),
-        (json!({"delta": -1e-6}), E::InvalidBudget),
         (json!({"mechanism": "laplace"}), E::MalformedJson),
-        (
-            json!({"norm": {"kind": "clip", "radius": 0.0}}),
-            E::InvalidPreprocessing,
-        ),
         (
             json!({"norm": {"kind": "clip", "radius": 1.0, "extra": 1}}),
             E::MalformedJson,

@@ -138,7 +138,7 @@ async fn a_rotated_token_is_valid_at_once_and_after_a_restart() {
     let path = rotate_operator_token(&data, &Environment::system()).unwrap();
     let newest = std::fs::read_to_string(path).unwrap().trim().to_owned();
     assert_ne!(newest, new);
-    let server = Harness::over_config(directory, config, &newest);
+    let server = Harness::start(directory, config);
     assert!(!works(&server, &new).await && works(&server, &newest).await);
 }
 

@@ -30,7 +30,7 @@ const HONEST_ADDRESS: [u8; 4] = [127, 0, 0, 1];
 #[test]
 #[ignore = "half a minute of two processors"]
 fn guessed_tokens_do_not_lock_out_the_operator() {
-    withstand("wrong tokens", "", |target: Target, started| async move {
+    withstand("wrong tokens", |target: Target, started| async move {
         let mut guessers = JoinSet::new();
         for guesser in 0..8 {
             let server = target.address;
@@ -62,53 +62,49 @@ fn guessed_tokens_do_not_lock_out_the_operator() {
 #[test]
 #[ignore = "half a minute of two processors"]
 fn connections_do_not_starve_the_store_of_descriptors() {
-    withstand(
-        "300 connections",
-        "",
-        |target: Target, started| async move {
-            let mut operator = Wire::connect(target.address, HONEST_ADDRESS).await.unwrap();
-            let path = format!("/v1/studies/{}", target.seeds.id);
-            let report = codec::encode_report(&Report {
-                id: ReportId::from_parts(1_700_000_000_000, [7; 16]),
-                fingerprint: ReportFormat::new(&target.seeds.params).fingerprint(),
-                payload: vec![5; 16],
-            });
-            let head = format!("content-type: {REPORT_MEDIA_TYPE}\r\n");
-            let sent = operator
-                .send("POST", &format!("{path}/reports"), &head, &report)
-                .await;
-            assert_eq!(sent.unwrap().status, 201);
-            let mut connections = Vec::new();
-            for number in 0..300_u16 {
-                let from = [127, 0, 2, u8::try_from(number % 250).unwrap() + 1];
-                connections.push(Wire::connect(target.address, from).await.unwrap());
-            }
-            started.send(()).unwrap();
-            let token = format!("authorization: Bearer {}\r\n", target.token);
-            let head = format!("{token}content-type: application/json\r\n");
-            let asked = operator
-                .send("POST", &format!("{path}/estimates"), &head, b"{}")
-                .await;
-            assert_eq!(asked.unwrap().status, 202);
-            loop {
-                let response = operator
-                    .send("GET", &format!("{path}/estimates/1"), &token, b"")
-                    .await
-                    .unwrap();
-                let document: serde_json::Value = serde_json::from_slice(&response.body).unwrap();
-                match document["state"].as_str().unwrap() {
-                    "running" => tokio::time::sleep(Duration::from_millis(100)).await,
-                    state => {
-                        assert_eq!(state, "done", "{document}");
-                        break;
-                    }
+    withstand("300 connections", |target: Target, started| async move {
+        let mut operator = Wire::connect(target.address, HONEST_ADDRESS).await.unwrap();
+        let path = format!("/v1/studies/{}", target.seeds.id);
+        let report = codec::encode_report(&Report {
+            id: ReportId::from_parts(1_700_000_000_000, [7; 16]),
+            fingerprint: ReportFormat::new(&target.seeds.params).fingerprint(),
+            payload: vec![5; 16],
+        });
+        let head = format!("content-type: {REPORT_MEDIA_TYPE}\r\n");
+        let sent = operator
+            .send("POST", &format!("{path}/reports"), &head, &report)
+            .await;
+        assert_eq!(sent.unwrap().status, 201);
+        let mut connections = Vec::new();
+        for number in 0..300_u16 {
+            let from = [127, 0, 2, u8::try_from(number % 250).unwrap() + 1];
+            connections.push(Wire::connect(target.address, from).await.unwrap());
+        }
+        started.send(()).unwrap();
+        let token = format!("authorization: Bearer {}\r\n", target.token);
+        let head = format!("{token}content-type: application/json\r\n");
+        let asked = operator
+            .send("POST", &format!("{path}/estimates"), &head, b"{}")
+            .await;
+        assert_eq!(asked.unwrap().status, 202);
+        loop {
+            let response = operator
+                .send("GET", &format!("{path}/estimates/1"), &token, b"")
+                .await
+                .unwrap();
+            let document: serde_json::Value = serde_json::from_slice(&response.body).unwrap();
+            match document["state"].as_str().unwrap() {
+                "running" => tokio::time::sleep(Duration::from_millis(100)).await,
+                state => {
+                    assert_eq!(state, "done", "{document}");
+                    break;
                 }
             }
-            // Hold them until the end.
-            std::future::pending::<()>().await;
-            drop(connections);
-        },
-    );
+        }
+        // Hold them until the end.
+        std::future::pending::<()>().await;
+        drop(connections);
+    });
 }
 
 /// A separate file system of 40 MiB, in a mount namespace that lives as long as this value.
@@ -173,7 +169,7 @@ fn start_on_a_full_disk_says_what_to_do() {
     let disk = Disk::new(folder.path().join("disk"));
     let (data, log) = (disk.path.join("data"), folder.path().join("log"));
     let start = || {
-        let mut server = ServerProcess::start_limited(&data, &disk.within(), "", &log);
+        let mut server = ServerProcess::start_limited(&data, &disk.within(), &log);
         server.data = disk.seen().join("data");
         server
     };
@@ -230,7 +226,7 @@ fn deleting_frees_a_full_disk() {
     let disk = Disk::new(folder.path().join("disk"));
     let log = folder.path().join("log");
     let data = disk.path.join("data");
-    let mut server = ServerProcess::start_limited(&data, &disk.within(), "", &log);
+    let mut server = ServerProcess::start_limited(&data, &disk.within(), &log);
     server.data = disk.seen().join("data");
     let runtime = crate::runtime();
     let address = server.listen().parse().unwrap();

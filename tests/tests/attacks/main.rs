@@ -61,29 +61,26 @@ pub(crate) struct Target {
 
 /// What honest devices measured.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Measurement {
+struct Measurement {
     /// Seeds a second, by devices that send 74 bytes each.
-    pub(crate) seeds: f64,
+    seeds: f64,
     /// Reports of 20 KiB a second.
-    pub(crate) matrices: f64,
+    matrices: f64,
     /// Slowest response of the health check.
-    pub(crate) health: Duration,
+    health: Duration,
 }
 
-/// Runs an attack against a server with these settings (TOML) and limits. `attack` runs on its own thread until the end
-/// and sends on its channel once it is set up.
+/// Runs an attack against a server with these limits. `attack` runs on its own thread until the end and sends on its
+/// channel once it is set up.
 pub(crate) fn withstand<F>(
     name: &str,
-    settings: &str,
     attack: impl FnOnce(Target, oneshot::Sender<()>) -> F + Send + 'static,
-) -> (Measurement, Measurement)
-where
+) where
     F: Future<Output = ()>,
 {
     let folder = Folder::new();
     let (data, log) = (folder.path().join("data"), folder.path().join("log"));
-    let flags = format!("--config {}", folder.write("toml", settings));
-    let mut server = ServerProcess::start_limited(&data, LIMITS, &flags, &log);
+    let mut server = ServerProcess::start_limited(&data, LIMITS, &log);
     let address: SocketAddr = server.listen().parse().unwrap();
     let runtime = runtime();
     let document = |flags: &str| {
@@ -97,10 +94,7 @@ where
         address,
         seeds: document("--p 400 --epsilon 4"),
         large: document(&format!("{dense} --p 2048")),
-        token: std::fs::read_to_string(server.token_file())
-            .unwrap()
-            .trim()
-            .to_owned(),
+        token: server.token(),
     };
     let running = [&seeds, &matrices].map(|honest| runtime.spawn(Arc::clone(honest).run(address)));
     let look = async || measure(address, &seeds, &matrices).await;
@@ -161,7 +155,6 @@ where
             tail(&log)
         );
     }
-    (before, under)
 }
 
 /// One thread, so that attackers and devices leave the machine to the server.

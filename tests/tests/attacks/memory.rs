@@ -13,14 +13,9 @@ use crate::{Target, wire::Wire, withstand};
 /// Connections of an attacker; together with the honest ones they fit into 256 descriptors.
 const CONNECTIONS: u8 = 128;
 
-/// Signals that the attack has started.
-fn signal_start(started: oneshot::Sender<()>) {
-    started.send(()).unwrap();
-}
-
 /// 128 connections hold 2 MiB of a body each, from the addresses that `address` gives.
 fn held_bodies(name: &str, address: fn(u8) -> [u8; 4]) {
-    withstand(name, "", move |target: Target, started| async move {
+    withstand(name, move |target: Target, started| async move {
         let length = codec::report_len(ReportFormat::new(&target.large.params).payload_len());
         let path = format!("/v1/studies/{}/reports", target.large.id);
         let head = format!(
@@ -44,7 +39,7 @@ fn held_bodies(name: &str, address: fn(u8) -> [u8; 4]) {
             });
         }
         tokio::time::sleep(Duration::from_secs(3)).await;
-        signal_start(started);
+        started.send(()).unwrap();
         holders.join_next().await;
     });
 }
@@ -81,7 +76,6 @@ async fn make(target: &Target, design: serde_json::Value) -> StudyDocument {
 fn unread_responses_are_bounded() {
     withstand(
         "responses that nobody reads",
-        "",
         |target: Target, started| async move {
             let features: Vec<_> = (0..4_096)
             .map(|i| serde_json::json!({"name": format!("{i:0>150}"), "center": 0.0, "scale": 1.0}))
@@ -113,7 +107,7 @@ fn unread_responses_are_bounded() {
                 });
             }
             tokio::time::sleep(Duration::from_secs(3)).await;
-            signal_start(started);
+            started.send(()).unwrap();
             holders.join_next().await;
         },
     );
@@ -135,14 +129,14 @@ async fn ask_for(target: Target, connections: u8, path: String, started: oneshot
             }
         });
     }
-    signal_start(started);
+    started.send(()).unwrap();
     asking.join_next().await;
 }
 
 #[test]
 #[ignore = "half a minute of two processors"]
 fn repeated_readiness_probes_are_bounded() {
-    withstand("readiness asked by 16", "", |target: Target, started| {
+    withstand("readiness asked by 16", |target: Target, started| {
         ask_for(target, 16, "/readyz".to_owned(), started)
     });
 }
@@ -153,7 +147,6 @@ fn repeated_readiness_probes_are_bounded() {
 fn figures_of_the_largest_study_are_bounded() {
     withstand(
         "pictures asked by 64",
-        "",
         |target: Target, started| async move {
             let design = serde_json::json!({
                 "name": "large", "dimension": 65_536, "epsilon": 4.0, "default_k": 32_768,
@@ -169,7 +162,7 @@ fn figures_of_the_largest_study_are_bounded() {
 #[test]
 #[ignore = "half a minute of two processors"]
 fn many_page_requests_are_bounded() {
-    withstand("pages asked by 150", "", |target: Target, started| {
+    withstand("pages asked by 150", |target: Target, started| {
         let path = format!("/studies/{}", target.seeds.id);
         ask_for(target, 150, path, started)
     });

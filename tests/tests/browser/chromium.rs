@@ -9,8 +9,7 @@ use std::{
 use reqwest::Method;
 use serde_json::{Value, json};
 
-/// Timeout for a page to show what it should; longer than a busy machine needs.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(300);
+use crate::waiting::MAX_WAIT;
 
 /// Settings of a browser.
 #[derive(Clone, Copy, Debug)]
@@ -77,7 +76,7 @@ impl Browser {
             "browserName": "chrome",
             "goog:chromeOptions": options,
             "goog:loggingPrefs": { "browser": "ALL", "performance": "ALL" },
-            "timeouts": { "script": TIMEOUT.as_millis() as u64, "pageLoad": TIMEOUT.as_millis() as u64 },
+            "timeouts": { "script": MAX_WAIT.as_millis() as u64, "pageLoad": MAX_WAIT.as_millis() as u64 },
         });
         let mut browser = Self {
             http: reqwest::Client::new(),
@@ -138,7 +137,6 @@ impl Browser {
         response.unwrap_or_else(|error| panic!("{path}: {error}"))
     }
 
-    /// Opens a path of the origin.
     pub(crate) async fn open(&self, path: &str) {
         let url = format!("{}{path}", self.origin);
         self.post("/url", json!({ "url": url })).await;
@@ -166,7 +164,7 @@ impl Browser {
                     let (_, id) = found.as_object().unwrap().iter().next().unwrap();
                     return format!("/element/{}", id.as_str().unwrap());
                 }
-                Err(error) if error == "no such element" && started.elapsed() < TIMEOUT => {
+                Err(error) if error == "no such element" && started.elapsed() < MAX_WAIT => {
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
                 Err(error) => panic!("{css}: {error}"),

@@ -14,18 +14,19 @@ mod chromium;
 #[allow(dead_code, reason = "the whole-system tests use the rest")]
 mod harness;
 mod study;
+#[path = "../../../server/tests/common/waiting.rs"]
+mod waiting;
 
 use std::{
     fs::File,
     io::Write as _,
     path::Path,
     process::{Command, Stdio},
-    time::Instant,
 };
 
-use chromium::{Browser, DESKTOP, PHONE, Settings, TIMEOUT};
+use chromium::{Browser, DESKTOP, PHONE, Settings};
 use study::{ROWS_SHOWN, World, create};
-use tokio::time::{Duration, sleep};
+use waiting::until;
 
 /// Environment variable: file for README's picture of the form, to make it again.
 const PICTURE_VARIABLE: &str = "EIGENVEIL_WRITE_PICTURE";
@@ -62,15 +63,6 @@ async fn picture(browser: &Browser, file: &Path) {
             serde_json::json!({}),
         )
         .await;
-}
-
-/// Waits until `condition` holds.
-async fn until(what: &str, condition: impl AsyncFn() -> bool) {
-    let started = Instant::now();
-    while !condition().await {
-        assert!(started.elapsed() < TIMEOUT, "never: {what}");
-        sleep(Duration::from_millis(50)).await;
-    }
 }
 
 /// Clicks a download link and reads the file.

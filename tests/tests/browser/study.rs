@@ -35,17 +35,14 @@ impl World {
         }
     }
 
-    /// The first participants report.
     pub(crate) fn report_first(&self, study: &str) {
         self.report_rows(study, "first.csv");
     }
 
-    /// The others report.
     pub(crate) fn report_rest(&self, study: &str) {
         self.report_rows(study, "rest.csv");
     }
 
-    /// All of them report.
     pub(crate) fn report(&self, study: &str) {
         self.report_first(study);
         self.report_rest(study);
@@ -70,15 +67,9 @@ impl World {
         id
     }
 
-    pub(crate) fn token(&self) -> String {
-        let token = std::fs::read_to_string(self.server.token_file()).unwrap();
-        token.trim().to_owned()
-    }
-
-    /// Logs the browser in as the operator.
     pub(crate) async fn log_in(&self, browser: &Browser) {
         browser.open("/login").await;
-        browser.fill("#token", &self.token()).await;
+        browser.fill("#token", &self.server.token()).await;
         browser.click("#login button[type=submit]").await;
         browser.find("a[href='/studies/new']").await;
     }

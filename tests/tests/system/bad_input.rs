@@ -13,35 +13,10 @@ fn study_parameters_out_of_range_are_refused() {
             "--p 65537 --epsilon 1",
             ["[invalid-dimension]", "2 to 65536"],
         ),
-        ("--p 4 --epsilon 17", ["[invalid-budget]", "at most 16"]),
-        ("--p 4 --epsilon -1", ["[invalid-budget]", "-1"]),
         ("--p 4 --epsilon NaN", ["[invalid-budget]", "NaN"]),
-        ("--p 4 --epsilon inf", ["[invalid-budget]", "inf"]),
-        (
-            "--p 4 --epsilon 1 --delta 1e-6",
-            ["[invalid-budget]", "leave delta out"],
-        ),
-        (
-            "--p 4 --epsilon 1 --delta 1 --mechanism symmetric-gaussian",
-            ["[invalid-budget]", "between 0 and 1"],
-        ),
-        // The noise would not fit the integers of a report.
-        (
-            "--p 4096 --epsilon 0.001 --mechanism discrete-gaussian",
-            ["[invalid-budget]", ""],
-        ),
-        (
-            "--p 4 --epsilon 1 --centring=1.5",
-            ["[invalid-preprocessing]", "1.5"],
-        ),
         (
             "--p 4 --epsilon 1 --bound-rows clip --radius 0",
             ["[invalid-preprocessing]", "radius is 0"],
-        ),
-        // Private centring adds one dimension to the reports.
-        (
-            "--p 65536 --epsilon 1 --centring",
-            ["[invalid-dimension]", "65537"],
         ),
         (
             "--p 4 --epsilon 1 --calibration as-published",
@@ -124,8 +99,6 @@ fn reports_to_unavailable_studies_are_refused() {
     refused(&report(&draft, ""), 1, &["[study-not-found]"]);
     let closed = create("");
     server.cli_json(&format!("study close {closed}"));
-    let state = format!("--outbox {}", folder.at("closed-state"));
-    refused(&report(&closed, &state), 1, &["[study-not-open]"]);
     let reopened = server.cli(&format!("study open {closed}"));
     refused(&reopened, 1, &["[invalid-transition]"]);
     let open = create("");
@@ -143,7 +116,7 @@ fn reports_to_unavailable_studies_are_refused() {
 }
 
 #[test]
-fn bad_tokens_and_directories_are_refused() {
+fn bad_tokens_are_refused() {
     let folder = Folder::new();
     let server = folder.server();
     let wrong = folder.write("wrong.token", "00".repeat(32));
@@ -152,15 +125,4 @@ fn bad_tokens_and_directories_are_refused() {
     refused(&list(&server.url, &stranger), 1, &["[forbidden]"]);
     refused(&list(&server.url, ""), 2, &["EIGENVEIL_TOKEN"]);
     refused(&list("http://127.0.0.1:1", &stranger), 1, &["127.0.0.1:1"]);
-    // A directory that is not the server's, and a file.
-    let serve = |dir: &str| run(&format!("serve --listen 127.0.0.1:0 --data {dir}"));
-    let used = folder.at("used");
-    std::fs::create_dir(&used).unwrap();
-    folder.write("used/thesis.tex", "x");
-    refused(&serve(&used), 1, &["[store-unavailable]"]);
-    let left = std::fs::read_dir(&used).unwrap().count();
-    assert_eq!(left, 1, "another owner's directory was changed");
-    refused(&serve(&wrong), 1, &["[store-unavailable]"]);
-    // The token file is readable by its owner only.
-    assert_eq!(crate::harness::mode_of(server.token_file()), 0o600);
 }

@@ -130,7 +130,6 @@ fn central_page_commands_work() {
     follow("docs/central-power-oja.md", &[]);
 }
 
-/// The anchor of a heading.
 fn anchor(heading: &str) -> String {
     let text = heading.trim_start_matches('#').trim().to_lowercase();
     text.chars()

@@ -145,9 +145,9 @@ impl ServerProcess {
     }
 
     /// Starts from a shell after `before`, such as `ulimit -n 256; exec`, logging JSON to `log`.
-    pub(crate) fn start_limited(data: &Path, before: &str, flags: &str, log: &Path) -> Self {
-        let flags = format!("--listen 127.0.0.1:0 --log-json {flags}");
-        Self::start_as(|| shell(before, log), data, &flags)
+    pub(crate) fn start_limited(data: &Path, before: &str, log: &Path) -> Self {
+        let flags = "--listen 127.0.0.1:0 --log-json";
+        Self::start_as(|| shell(before, log), data, flags)
     }
 
     /// Starts with these flags besides `--data` and `--json`; panics with its standard error if it does not start.

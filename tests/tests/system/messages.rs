@@ -9,11 +9,12 @@ fn create(server: &ServerProcess, name: &str) -> String {
     made["id"].as_str().unwrap().to_owned()
 }
 
+/// (Ambiguous and unknown names: `cli/src/commands/study_name.rs` and `bad_input.rs`.)
 #[test]
 fn studies_are_found_by_name_and_identifier_prefix() {
     let folder = Folder::new();
     let server = folder.server();
-    let [wine, twice, _] = ["wine", "twice", "twice"].map(|name| create(&server, name));
+    let [wine, _] = ["wine", "twice"].map(|name| create(&server, name));
     // Identifiers begin with the time, so two created at the same time share most digits.
     for text in ["wine", &wine, &wine[..31]] {
         assert_eq!(
@@ -21,10 +22,6 @@ fn studies_are_found_by_name_and_identifier_prefix() {
             wine.as_str()
         );
     }
-    let ambiguous = server.cli("study show twice");
-    refused(&ambiguous, 2, &["2 studies", &twice]);
-    let unknown = server.cli("study close beer");
-    refused(&unknown, 2, &["\"beer\"", "eigenveil study list"]);
     assert_eq!(server.cli_json("study close wine")["state"], "closed");
 }
 

@@ -93,32 +93,6 @@ async fn printed_commands_work_and_the_receipt_is_complete() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn the_page_explains_what_to_do_with_a_token() {
-    let folder = Folder::new();
-    let server = folder.server();
-    let id = server.create_study("--p 3 --epsilon 4 --enrolment token");
-    let tokens = folder.at("mine.txt");
-    server.cli_json(&format!("study tokens {id} --count 2 --out {tokens}"));
-    folder.write("mine.csv", "a,b,c\n1,2,3\n3,2,1\n");
-    let page = page(&server, &id).await;
-    assert!(text(&page, "#tokens").contains("one-time token"));
-    let report = text(&page, "#report-command").replace("ROWS.csv", "mine.csv");
-    assert!(report.ends_with(" --tokens TOKENS.txt"), "{report}");
-    // Without the token nothing arrives, and the error says what to do.
-    let without = report.replace(" --tokens TOKENS.txt", "");
-    refused(
-        &as_printed(&folder, &without),
-        1,
-        &["token-required", "--tokens"],
-    );
-    let with = report.replace("TOKENS.txt", "mine.txt");
-    let printed = succeeded(&as_printed(&folder, &with));
-    assert!(printed.contains("2 of 2 rows acknowledged"), "{printed}");
-    let counts = server.cli_json(&format!("study tokens {id}"));
-    assert_eq!(counts, serde_json::json!({ "issued": 2, "spent": 2 }));
-}
-
 #[test]
 fn missing_terms_are_noted_and_bad_contacts_refused() {
     let folder = Folder::new();
