@@ -38,4 +38,4 @@ pub use pursuit::{PursuitResult, pursue};
 pub use refit::{embed, refit, refit_within_blocks};
 pub use tighten::{TightenResult, tighten};
 
-pub(crate) use spectrum::{Accuracy, LeadingSum};
+pub(crate) use spectrum::{Accuracy, LeadingSum, start_block};
