@@ -41,4 +41,4 @@ pub use clopper_pearson::{lower_limit, upper_limit};
 pub use device::{Device, DeviceOutput, Randomness, SdkDevice, SeededDevice, prepare, wire};
 pub use pairs::PairKind;
 pub use sampling::{Samples, Sampling, Side, Subject, observe};
-pub use statistic::{CapStatistic, LinearStatistic, Statistic};
+pub use statistic::{CapStatistic, Statistic};

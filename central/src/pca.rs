@@ -31,7 +31,7 @@ pub fn pca(
     dimension: usize,
     k: usize,
 ) -> Result<Reference> {
-    let Sums { moment, n, .. } = add_up(rows, dimension)?;
+    let (moment, _, n) = add_up(rows, dimension)?;
     fit(moment, n, k)
 }
 
@@ -42,18 +42,15 @@ pub fn centred_pca(
     dimension: usize,
     k: usize,
 ) -> Result<Reference> {
-    let Sums { moment, mean, n } = add_up(rows, dimension)?;
+    let (moment, mean, n) = add_up(rows, dimension)?;
     fit(moment - &mean * mean.transpose(), n, k)
 }
 
-/// Means over the rows.
-struct Sums {
-    moment: DMatrix<f64>,
-    mean: DVector<f64>,
-    n: u64,
-}
-
-fn add_up(rows: impl IntoIterator<Item = Result<FeatureRow>>, dimension: usize) -> Result<Sums> {
+/// The means of xxᵀ and of x over the rows, and the number of rows.
+fn add_up(
+    rows: impl IntoIterator<Item = Result<FeatureRow>>,
+    dimension: usize,
+) -> Result<(DMatrix<f64>, DVector<f64>, u64)> {
     let mut sum = PackedSymmetric::zeros(dimension);
     let mut mean = DVector::zeros(dimension);
     let mut n = 0_u64;
@@ -70,11 +67,7 @@ fn add_up(rows: impl IntoIterator<Item = Result<FeatureRow>>, dimension: usize) 
         return Err(no_rows_error());
     }
     sum.scale(1.0 / n as f64);
-    Ok(Sums {
-        moment: linalg::packed_to_dense(&sum),
-        mean: mean / n as f64,
-        n,
-    })
+    Ok((linalg::packed_to_dense(&sum), mean / n as f64, n))
 }
 
 fn fit(moment: DMatrix<f64>, n: u64, k: usize) -> Result<Reference> {

@@ -186,31 +186,19 @@ mod tests {
     use super::*;
     use crate::{Neighbours, generator, testing::gaussian_rows};
 
-    fn private(calibration: CentralCalibration, iterations: Option<usize>) -> Fit {
-        let rows = gaussian_rows(200, &[0.5, 0.3, 0.1, 0.05], 3);
-        let budget = Budget::approximate(1.0, 1e-6).unwrap();
-        let privacy = Privacy::with_budget(budget, Neighbours::Replace, calibration);
-        let (request, mut rng) = (Request::new(2, privacy), generator(Some(1)).unwrap());
-        let method = PrivatePowerIteration { iterations };
-        method.fit(&rows, &request, &mut rng).unwrap()
-    }
-
+    /// 2 components of 8 steps: four times the noise of one release.
     #[test]
     fn all_steps_are_accounted_for() {
-        let fit = private(CentralCalibration::Accounted, Some(8));
-        // 2 components of 8 steps: four times the noise of one release.
-        let one = gaussian::analytic_sigma(Budget::approximate(1.0, 1e-6).unwrap(), 1.0).unwrap();
-        assert!(
-            (fit.diagnostics[1].1 / one - 4.0).abs() < 1e-9,
-            "{:?}",
-            fit.diagnostics
-        );
-        let privacy = fit.privacy.unwrap();
-        assert!(privacy.holds() && privacy.true_epsilon.unwrap() > 0.999);
-        let published = private(CentralCalibration::AsPublished, None)
-            .privacy
-            .unwrap();
-        assert!(published.true_epsilon.unwrap() > 0.0 && published.note.is_some());
+        let rows = gaussian_rows(200, &[0.5, 0.3, 0.1, 0.05], 3);
+        let budget = Budget::approximate(1.0, 1e-6).unwrap();
+        let accounted = CentralCalibration::Accounted;
+        let privacy = Privacy::with_budget(budget, Neighbours::Replace, accounted);
+        let (request, mut rng) = (Request::new(2, privacy), generator(Some(1)).unwrap());
+        let iterations = Some(8);
+        let fit = PrivatePowerIteration { iterations }.fit(&rows, &request, &mut rng);
+        let one = gaussian::analytic_sigma(budget, 1.0).unwrap();
+        let ratio = fit.unwrap().diagnostics[1].1 / one;
+        assert!((ratio - 4.0).abs() < 1e-9, "{ratio}");
     }
 
     /// One step on a table of zeros: 20,000 squared entries of g, five standard deviations (false alarm 6e-7). Half the

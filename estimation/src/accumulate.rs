@@ -289,20 +289,11 @@ mod tests {
     }
 
     #[test]
-    fn malformed_payloads_are_rejected() {
-        for bad in [f32::NAN, -f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
-            for place in 0..3 {
-                let mut numbers = [0.5; 3];
-                numbers[place] = bad;
-                let error = floats(&numbers).unwrap_err();
-                assert_eq!(error.code(), ErrorCode::PayloadNotFinite);
-            }
-        }
+    fn payloads_of_other_studies_are_rejected() {
         let mut sums = ReportSum::Floats(Accumulator::new(2).unwrap());
         sums.add(&floats(&[1.0, 2.0, 3.0]).unwrap()).unwrap();
         sums.add(&floats(&[f32::MAX, f32::MIN, -0.0]).unwrap())
             .unwrap();
-        // Of other studies.
         let other = sums.add(&floats(&[1.0; 6]).unwrap()).unwrap_err();
         assert_eq!(other.code(), ErrorCode::WrongPayloadLength);
         let integers = format(2, PayloadKind::Integers { bound: i32::MAX });
@@ -321,18 +312,14 @@ mod tests {
     }
 
     #[test]
-    fn integers_beyond_their_bound_are_rejected() {
+    fn integers_add_up_up_to_their_bound() {
         let format = format(2, PayloadKind::Integers { bound: 100 });
-        let payload = |numbers: [i32; 3]| {
-            let bytes: Vec<u8> = numbers.iter().flat_map(|x| x.to_le_bytes()).collect();
-            format.payload(bytes)
-        };
+        let bytes: Vec<u8> = [100_i32, -100, 7]
+            .iter()
+            .flat_map(|x| x.to_le_bytes())
+            .collect();
         let mut sums = ReportSum::Integers(Accumulator::new(2).unwrap());
-        sums.add(&payload([100, -100, 7]).unwrap()).unwrap();
-        for numbers in [[101, 0, 0], [0, -101, 0], [0, 0, i32::MIN]] {
-            let error = payload(numbers).unwrap_err();
-            assert_eq!(error.code(), ErrorCode::PayloadOutOfRange);
-        }
+        sums.add(&format.payload(bytes).unwrap()).unwrap();
         let sums = sums.finish().unwrap();
         assert_eq!(sums.sum().as_slice(), &[100.0, -100.0, 7.0]);
         assert_eq!(sums.count(), 1);
@@ -355,10 +342,6 @@ mod tests {
         for (a, b) in sums.sum().as_slice().iter().zip(plain.as_slice()) {
             // 1e-4 of the standard deviation √n/p.
             assert!((a - b).abs() < 3e-4, "{a} {b}");
-        }
-        for length in [0, 15, 17] {
-            let wrong = format(2, PayloadKind::Seed).payload(vec![0; length]);
-            assert_eq!(wrong.unwrap_err().code(), ErrorCode::WrongPayloadLength);
         }
         assert!(SeedSum::new(0).is_err());
     }

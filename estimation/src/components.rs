@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn iteration_caps_and_cancellations_are_reported() {
+    fn the_iteration_cap_is_reported_and_the_rank_checked() {
         let (moment, ..) = noisy(60, 8, 3.0);
         let short = SparseSettings {
             max_iterations: 2,
@@ -383,28 +383,9 @@ mod tests {
         assert!(!capped.sparse.unwrap().converged);
         let said = capped.floor_report.warnings.join(" ");
         assert!(said.contains("limit of 2 iterations"), "{said}");
-        let asked = std::cell::Cell::new(1);
-        let third = || asked.replace(asked.get() + 1) == 3;
-        let long = SparseSettings {
-            tolerance: 1e-12,
-            ..SparseSettings::default()
-        };
-        let (rank, cancel) = (ComponentCount::Fixed(2), Cancel::when(&third));
-        let cancelled = sparse_components(&moment, rank, &long, "ε = 1", cancel).unwrap_err();
-        assert_eq!(cancelled.detail(), "the estimate was cancelled");
-        assert_eq!(asked.get(), 4);
         for k in [0, 61] {
             let error = principal_components(&moment, ComponentCount::Fixed(k), "").unwrap_err();
             assert_eq!(error.code(), ErrorCode::InvalidRequest);
         }
-        let cv = SparseSettings {
-            lambda: Lambda::CrossValidated,
-            ..SparseSettings::default()
-        };
-        let error = sparse_components(&moment, ComponentCount::Fixed(1), &cv, "", Cancel::NEVER)
-            .unwrap_err();
-        assert_eq!(error.code(), ErrorCode::InvalidRequest);
-        let why = "needs 5 buckets with reports and there are 1";
-        assert!(error.detail().contains(why), "{error}");
     }
 }

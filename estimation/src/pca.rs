@@ -14,8 +14,6 @@ pub struct Pca {
     pub values: DVector<f64>,
     /// All `p` eigenvalues, descending.
     pub spectrum: DVector<f64>,
-    /// `values[j] / tr S`, clamped to `[0, 1]`; 0 where the trace is not positive.
-    pub explained_variance_ratio: Vec<f64>,
 }
 
 /// Top-`k` eigenvectors of the symmetric `moment` (`p × p`).
@@ -27,23 +25,16 @@ pub struct Pca {
 /// use nalgebra::dmatrix;
 /// let pca = eigenveil_estimation::pca::pca(&dmatrix![1.0, 0.0; 0.0, 3.0], 1)?;
 /// assert_eq!(pca.vectors.as_slice(), &[0.0, 1.0]);
-/// assert_eq!(pca.explained_variance_ratio, [0.75]);
+/// assert_eq!(pca.values.as_slice(), &[3.0]);
 /// # Ok::<(), eigenveil_shared::Error>(())
 /// ```
 pub fn pca(moment: &DMatrix<f64>, k: usize) -> Result<Pca> {
     let leading = top_k(moment, k)?;
     let spectrum = symmetric_eigenvalues(moment)?;
-    let trace = moment.trace();
-    let explained_variance_ratio = leading
-        .values
-        .iter()
-        .map(|&value| share_of(value, trace))
-        .collect();
     Ok(Pca {
         vectors: leading.vectors,
         values: leading.values,
         spectrum,
-        explained_variance_ratio,
     })
 }
 
@@ -96,7 +87,7 @@ mod tests {
         let moment = NoisyMoment::from_buckets(buckets, noise).unwrap();
         let ours = pca(&moment.dense(), 3).unwrap();
         // nalgebra's own eigen-solver shares no code with ours.
-        let plain = direct.clone().symmetric_eigen();
+        let plain = direct.symmetric_eigen();
         let mut order: Vec<usize> = (0..6).collect();
         order.sort_by(|&a, &b| plain.eigenvalues[b].total_cmp(&plain.eigenvalues[a]));
         let reference = plain.eigenvectors.select_columns(&order[..3]);
@@ -104,19 +95,20 @@ mod tests {
         for (j, &place) in order[..3].iter().enumerate() {
             assert!((ours.values[j] - plain.eigenvalues[place]).abs() < 1e-14);
         }
-        let trace = direct.trace();
-        assert!((ours.explained_variance_ratio[0] - ours.values[0] / trace).abs() < 1e-12);
     }
 
     #[test]
-    fn signs_are_fixed_and_ratios_bounded() {
+    fn signs_are_fixed_and_shares_bounded() {
         let moment = nalgebra::dmatrix![2.0, -1.0; -1.0, -5.0];
         let result = pca(&moment, 2).unwrap();
         assert!(result.vectors[(0, 0)] > 0.0 && result.vectors[(1, 1)] > 0.0);
-        // The trace is negative: there is no share to speak of.
-        assert_eq!(result.explained_variance_ratio, [0.0, 0.0]);
         let tiny = pca(&nalgebra::dmatrix![0.0], 1).unwrap();
         assert_eq!(tiny.vectors.as_slice(), &[1.0]);
-        assert_eq!(tiny.explained_variance_ratio, [0.0]);
+        assert_eq!(
+            [3.0, 5.0, -1.0].map(|part| share_of(part, 4.0)),
+            [0.75, 1.0, 0.0]
+        );
+        // A trace may be negative: there is no share to speak of.
+        assert_eq!([0.0, -4.0].map(|whole| share_of(1.0, whole)), [0.0, 0.0]);
     }
 }

@@ -126,7 +126,7 @@ impl Metrics {
             drop(estimate_duration.get_or_create(&end.label()));
         }
         registry.register_with_unit(
-            "estimate",
+            "estimate_duration",
             "Time an estimate took, by outcome",
             Unit::Seconds,
             estimate_duration.clone(),

@@ -207,24 +207,15 @@ impl Baseline for DpPca {
             }
         };
         let each = n / runs;
-        let (steps, batch) = self.steps(each, budget.as_ref())?;
+        let sizes = self.steps(each, budget.as_ref())?;
         let table: Vec<DVector<f64>> = shuffled(rows, rng)
             .map(|row| Ok(DVector::from_column_slice(row?.as_slice())))
             .collect::<Result<_>>()?;
         let mut tracer = Tracer::new(request.truth.filter(|_| runs == 1));
         let mut found = DMatrix::zeros(d, 0);
         for run in 0..runs {
-            let part = &table[run * each..(run + 1) * each];
-            let sizes = (steps, batch);
-            let next = self.ascend(
-                part,
-                &found,
-                block,
-                budget.as_ref(),
-                sizes,
-                &mut tracer,
-                rng,
-            )?;
+            let (part, budget) = (&table[run * each..(run + 1) * each], budget.as_ref());
+            let next = self.ascend(part, &found, block, budget, sizes, &mut tracer, rng)?;
             let columns: Vec<_> = found.column_iter().chain(next.column_iter()).collect();
             found = DMatrix::from_columns(&columns);
         }
@@ -234,7 +225,7 @@ impl Baseline for DpPca {
             n: n as u64,
             privacy: promised,
             trace: tracer.finish(),
-            diagnostics: vec![("steps", steps as f64), ("batch", batch as f64)],
+            diagnostics: vec![("steps", sizes.0 as f64), ("batch", sizes.1 as f64)],
         })
     }
 }

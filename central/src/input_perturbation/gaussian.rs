@@ -201,41 +201,12 @@ mod tests {
 
     #[test]
     fn formulas_have_known_values() {
-        let rows = gaussian_rows(50, &[0.3; 4], 1);
-        let fit = |baseline: &dyn Baseline, epsilon, neighbours, calibration| {
-            let privacy = Privacy::with_budget(budget(epsilon, 1e-6), neighbours, calibration);
-            let (request, mut rng) = (Request::new(2, privacy), generator(Some(1)).unwrap());
-            baseline.fit(&rows, &request, &mut rng).unwrap()
-        };
-        for baseline in [&AnalyzeGauss as &dyn Baseline, &ModSulq] {
-            for neighbours in Neighbours::ALL {
-                let fit = fit(baseline, 1.0, neighbours, CentralCalibration::Accounted);
-                let privacy = fit.privacy.unwrap();
-                let real = privacy.true_epsilon.unwrap();
-                assert!(privacy.holds() && real > 0.999, "{real}");
-            }
-        }
-        // The classical formula is enough for zero-out neighbours at ε = 1, not for replace neighbours at 4.
-        let holds = |epsilon, neighbours| {
-            let fit = fit(
-                &AnalyzeGauss,
-                epsilon,
-                neighbours,
-                CentralCalibration::AsPublished,
-            );
-            fit.privacy.unwrap().holds()
-        };
-        assert!(holds(1.0, Neighbours::ZeroOut) && !holds(4.0, Neighbours::Replace));
-        let wasteful = fit(
-            &ModSulq,
-            1.0,
-            Neighbours::Replace,
-            CentralCalibration::AsPublished,
-        );
-        let privacy = wasteful.privacy.unwrap();
-        assert!(privacy.true_epsilon.unwrap() < 0.3, "{privacy:?}");
+        // The classical formula is not enough for replace neighbours at ε = 4.
+        let sigma = gaussian::as_published_sigma(budget(4.0, 1e-6)).unwrap();
+        let sensitivity = Neighbours::Replace.outer_sensitivity();
+        assert!(gaussian::true_epsilon(sigma, sensitivity, 1e-6).unwrap() > 4.0);
         // By hand: 5·√(2 ln(20/(2√(2π)·1e-6))) + 1.
-        let sd = wasteful.diagnostics[0].1;
+        let sd = 50.0 * mod_sulq_beta(budget(1.0, 1e-6), 50.0, 4.0);
         assert!((sd - 28.567_3).abs() < 1e-3, "{sd}");
     }
 }

@@ -8,19 +8,21 @@ use super::{
 };
 use crate::{
     AlgorithmInfo,
-    parameter::{BATCH, EIGENGAP, GRADIENT_CLIP, ITERATIONS, Options, STEP_SIZE},
+    parameter::{BATCH, EIGENGAP, GRADIENT_CLIP, ITERATIONS, Options, Parameter, STEP_SIZE},
     stream::{conflicting_steps_error, whole_steps},
 };
 
 /// Default β: at 1 no row of the unit ball is clipped.
 const DEFAULT_CLIP: f64 = 1.0;
+const CLIP: Parameter = GRADIENT_CLIP.or(DEFAULT_CLIP);
+const STEP: Parameter = STEP_SIZE.or(DEFAULT_NUMERATOR);
 
 pub(crate) static PLAIN: AlgorithmInfo = AlgorithmInfo {
     name: "oja",
     source: "Liu et al. 2022, Algorithm 1",
     description: "stochastic gradient ascent, one row a step; one pass, O(pk) memory",
     guarantee: "none of its own: use private-oja or minibatch-oja for privacy",
-    parameters: &[STEP_SIZE.or(DEFAULT_NUMERATOR), EIGENGAP],
+    parameters: &[STEP, EIGENGAP],
     ..AlgorithmInfo::nonprivate(|options| {
         Ok(Box::new(Oja {
             numerator: numerator(options)?,
@@ -34,11 +36,7 @@ pub(crate) static PRIVATE: AlgorithmInfo = AlgorithmInfo {
     source: "Liu et al. 2022, Algorithm 2",
     description: "Oja with every row's gradient clipped and perturbed; one pass, O(pk) memory",
     guarantee: "accounted: (eps,delta) by parallel composition, no shuffling needed; the published noise requires shuffling and a tiny eps",
-    parameters: &[
-        STEP_SIZE.or(DEFAULT_NUMERATOR),
-        EIGENGAP,
-        GRADIENT_CLIP.or(DEFAULT_CLIP),
-    ],
+    parameters: &[STEP, EIGENGAP, CLIP],
     ..AlgorithmInfo::private(|options| {
         let clip = options.number(GRADIENT_CLIP).unwrap_or(DEFAULT_CLIP);
         Ok(Box::new(Oja {
@@ -53,13 +51,7 @@ pub(crate) static MINIBATCH: AlgorithmInfo = AlgorithmInfo {
     source: "Liu et al. 2022, equation 7",
     description: "Oja with noise on the sum of a batch's clipped gradients; one pass, O(pk) memory",
     guarantee: "accounted: (eps,delta) by parallel composition; the published noise charges every step, far more than needed",
-    parameters: &[
-        ITERATIONS,
-        BATCH,
-        STEP_SIZE.or(DEFAULT_NUMERATOR),
-        EIGENGAP,
-        GRADIENT_CLIP.or(DEFAULT_CLIP),
-    ],
+    parameters: &[ITERATIONS, BATCH, STEP, EIGENGAP, CLIP],
     ..AlgorithmInfo::private(|options| {
         let batching = match (options.count(ITERATIONS), options.count(BATCH)) {
             (Some(_), Some(_)) => return Err(conflicting_steps_error()),
@@ -159,7 +151,7 @@ impl OjaVariant {
         match *self {
             Self::Plain => Ok(None),
             Self::Private { clip } | Self::Minibatch { clip, .. } => {
-                GRADIENT_CLIP.check(clip)?;
+                CLIP.check(clip)?;
                 Ok(Some(clip))
             }
         }

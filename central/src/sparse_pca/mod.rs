@@ -5,7 +5,7 @@ mod second_moment;
 
 use eigenveil_estimation::{
     Cancel,
-    fantope::{pursue, solve},
+    fantope::{embed, pursue, solve},
     linalg::top_k,
     models::uniform_frame,
 };
@@ -96,26 +96,17 @@ impl Candidate {
     fn on_rows(moment: &SecondMoment, support: Vec<usize>, p: usize, k: usize) -> Result<Self> {
         let leading = top_k(&moment.block(&support), k)?;
         Ok(Self {
-            vectors: embedded(&leading.vectors, &support, p),
+            vectors: embed(&leading.vectors, &support, p),
             captured: leading.values.sum(),
             support,
         })
     }
 }
 
-/// A `p × k` matrix with these rows, the others zero.
-fn embedded(vectors: &DMatrix<f64>, rows: &[usize], p: usize) -> DMatrix<f64> {
-    let mut whole = DMatrix::zeros(p, vectors.ncols());
-    for (from, &to) in rows.iter().enumerate() {
-        whole.set_row(to, &vectors.row(from));
-    }
-    whole
-}
-
 /// A uniformly random frame on s uniformly random features.
 fn random_start(p: usize, s: usize, k: usize, rng: &mut Generator) -> Result<DMatrix<f64>> {
     let rows = index::sample(rng, p, s).into_vec();
-    Ok(embedded(&uniform_frame(rng, s, k)?, &rows, p))
+    Ok(embed(&uniform_frame(rng, s, k)?, &rows, p))
 }
 
 impl Baseline for SparsePca {
@@ -141,7 +132,7 @@ impl Baseline for SparsePca {
         )?;
         let s = self.support.unwrap_or(relaxed.support.len());
         let pursue_from = |start: &DMatrix<f64>| Candidate::pursued(&moment, start, s);
-        let mut best = pursue_from(&embedded(&relaxed.vectors, &penalty.candidates, p))?;
+        let mut best = pursue_from(&embed(&relaxed.vectors, &penalty.candidates, p))?;
         let mut best_start = 1;
         for start in 2..=self.starts {
             let candidate = pursue_from(&random_start(p, s, k, rng)?)?;

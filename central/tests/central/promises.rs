@@ -184,6 +184,7 @@ fn true_epsilon_is_reported() {
                     (Accounted, None) => panic!("{what}: nothing holds"),
                 }
                 assert!(name != "wishart" || share.is_none());
+                assert!(name != "ppi" || share.is_some());
                 let word = match name {
                     "private-oja" => "shuffling",
                     "wishart" => "no epsilon holds",

@@ -35,8 +35,7 @@ pub use lambda::{KAPPA, automatic_lambda, max_useful_lambda, negligible_gap, res
 pub use path::{diagonal_lambda, lambda_path};
 pub use projection::{project_eigenvalues, project_onto_fantope};
 pub use pursuit::{PursuitResult, pursue};
-pub use refit::{refit, refit_within_blocks};
+pub use refit::{embed, refit, refit_within_blocks};
 pub use tighten::{TightenResult, tighten};
 
-pub(crate) use refit::embed;
-pub(crate) use spectrum::{Accuracy, LeadingSum};
+pub(crate) use spectrum::{Accuracy, LeadingSum, start_block};

@@ -37,8 +37,7 @@ pub(super) fn coarse(settings: &SparseSettings) -> AdmmSettings {
     AdmmSettings {
         tolerance: settings.tolerance.max(TOLERANCE),
         max_iterations: settings.max_iterations.min(ITERATIONS),
-        rho: settings.rho,
-        noise_gap: None,
+        ..AdmmSettings::from(settings)
     }
 }
 

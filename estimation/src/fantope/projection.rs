@@ -3,7 +3,7 @@
 use eigenveil_shared::{Error, Result};
 use nalgebra::DMatrix;
 
-use crate::linalg::{leading_columns, outer_scaled, symmetric_eigen};
+use crate::linalg::symmetric_eigen;
 
 /// Eigenvalues after projection, and the shift that did it.
 #[derive(Clone, Debug, PartialEq)]
@@ -74,29 +74,18 @@ pub fn project_eigenvalues(values: &[f64], k: usize) -> Result<ProjectedSpectrum
     Ok(ProjectedSpectrum { theta, values })
 }
 
-/// A point of the Fantope with its rank.
-#[derive(Clone, Debug, PartialEq)]
-pub struct FantopePoint {
-    /// The matrix, `p × p`: `0 ≼ X ≼ I`, `tr X = k`, exactly symmetric.
-    pub matrix: DMatrix<f64>,
-    /// Number of its eigenvalues that are not zero.
-    pub rank: usize,
+/// Projects a symmetric matrix, given by its lower triangle, onto `F^k` (full eigendecomposition): all its eigenvectors,
+/// and the projection's positive eigenvalues, which belong to the first of them.
+pub fn project_onto_fantope(matrix: &DMatrix<f64>, k: usize) -> Result<(DMatrix<f64>, Vec<f64>)> {
+    let eigen = symmetric_eigen(matrix)?;
+    let mut weights = project_eigenvalues(eigen.values.as_slice(), k)?.values;
+    weights.truncate(positive(&weights));
+    Ok((eigen.vectors, weights))
 }
 
-/// Projects a symmetric matrix onto `F^k` (full eigendecomposition).
-pub fn project_onto_fantope(matrix: &DMatrix<f64>, k: usize) -> Result<FantopePoint> {
-    let eigen = symmetric_eigen(matrix)?;
-    let projected = project_eigenvalues(eigen.values.as_slice(), k)?;
-    let rank = projected
-        .values
-        .iter()
-        .take_while(|&&value| value > 0.0)
-        .count();
-    let kept = leading_columns(&eigen.vectors, rank);
-    Ok(FantopePoint {
-        matrix: outer_scaled(&kept, &projected.values[..rank]),
-        rank,
-    })
+/// How many of the projected eigenvalues, descending, are not zero.
+pub(super) fn positive(projected: &[f64]) -> usize {
+    projected.iter().take_while(|&&value| value > 0.0).count()
 }
 
 #[cfg(test)]
@@ -104,6 +93,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::linalg::{leading_columns, outer_scaled};
 
     #[test]
     fn agrees_with_the_reference_values() {
@@ -184,14 +174,17 @@ mod tests {
         ) {
             let k = k.min(p);
             let (a, b) = (symmetric(p, &a), symmetric(p, &b));
-            let (x, y) = (project_onto_fantope(&a, k).unwrap(), project_onto_fantope(&b, k).unwrap());
-            prop_assert!((x.matrix.trace() - k as f64).abs() < 1e-12);
-            let eigen = symmetric_eigen(&x.matrix).unwrap();
+            let project = |matrix: &DMatrix<f64>| {
+                let (vectors, weights) = project_onto_fantope(matrix, k).unwrap();
+                assert!((k..=p).contains(&weights.len()));
+                outer_scaled(&leading_columns(&vectors, weights.len()), &weights)
+            };
+            let (x, y) = (project(&a), project(&b));
+            prop_assert!((x.trace() - k as f64).abs() < 1e-12);
+            let eigen = symmetric_eigen(&x).unwrap();
             prop_assert!(eigen.values.iter().all(|v| (-1e-12..=1.0 + 1e-12).contains(v)));
-            prop_assert!(x.rank >= k && x.rank <= p);
-            let again = project_onto_fantope(&x.matrix, k).unwrap();
-            prop_assert!((again.matrix - &x.matrix).norm() < 1e-12);
-            prop_assert!((x.matrix - y.matrix).norm() <= (a - b).norm() + 1e-12);
+            prop_assert!((project(&x) - &x).norm() < 1e-12);
+            prop_assert!((x - y).norm() <= (a - b).norm() + 1e-12);
         }
     }
 }

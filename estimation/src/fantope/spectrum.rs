@@ -3,7 +3,7 @@
 use eigenveil_shared::Result;
 use nalgebra::DMatrix;
 
-use super::projection::project_eigenvalues;
+use super::projection::{positive, project_eigenvalues, project_onto_fantope};
 use crate::linalg::{
     RitzPairs, RitzTarget, StartVectors, Symmetric, WorkLimit, block_ritz, leading_columns,
     spectrum_is_below, symmetric_eigen, symmetric_eigenvalues,
@@ -70,26 +70,17 @@ impl SpectralSolver for FullSpectrum {
     }
 
     fn project(&mut self, matrix: &DMatrix<f64>, k: usize, _: f64) -> Result<Factor> {
-        project_fully(matrix, k).map(|(factor, _)| factor)
+        let (vectors, weights) = project_onto_fantope(matrix, k)?;
+        Ok(Factor {
+            vectors: leading_columns(&vectors, weights.len()),
+            weights,
+        })
     }
 
     fn bound(&mut self, matrix: &DMatrix<f64>, k: usize, _: f64, _: f64) -> Result<Bound> {
         let values = symmetric_eigenvalues(matrix)?;
         Ok(Bound::Proved(values.iter().take(k).sum()))
     }
-}
-
-/// The projection, and all eigenvectors.
-fn project_fully(matrix: &DMatrix<f64>, k: usize) -> Result<(Factor, DMatrix<f64>)> {
-    let eigen = symmetric_eigen(matrix)?;
-    let mut weights = project_eigenvalues(eigen.values.as_slice(), k)?.values;
-    weights.truncate(positive(&weights));
-    let vectors = leading_columns(&eigen.vectors, weights.len());
-    Ok((Factor { vectors, weights }, eigen.vectors))
-}
-
-fn positive(projected: &[f64]) -> usize {
-    projected.iter().take_while(|&&value| value > 0.0).count()
 }
 
 /// Block Krylov from the vectors of the last call. X is feasible whatever was found; that nothing above θ was missed is
@@ -122,19 +113,9 @@ impl WarmSpectrum {
         p >= MIN_PARTIAL_DIMENSION && k <= p / 10
     }
 
-    /// The stored block, filled up to `width` columns, the last always random: a direction orthogonal to the block
-    /// would never be found.
+    /// [`start_block`] with the stored block.
     fn start(&mut self, p: usize, width: usize) -> DMatrix<f64> {
-        let width = width.min(p);
-        let known = self.block.ncols().min(width - 1);
-        let mut start = DMatrix::zeros(p, width);
-        for j in 0..known {
-            start.set_column(j, &self.block.column(j));
-        }
-        for j in known..width {
-            start.set_column(j, &self.random.draw(p));
-        }
-        start
+        start_block(&self.block, (p, width), &mut self.random)
     }
 
     fn scratch(&mut self, p: usize) {
@@ -232,8 +213,8 @@ impl SpectralSolver for WarmSpectrum {
             self.resting = self.rest;
             self.rest = (2 * self.rest).min(MAX_REST);
         }
-        let (factor, vectors) = project_fully(matrix, k)?;
-        let rank = factor.weights.len();
+        let (vectors, weights) = project_onto_fantope(matrix, k)?;
+        let rank = weights.len();
         if rank > p / RANK_SHARE {
             self.resting = self.resting.max(1);
         } else {
@@ -242,7 +223,10 @@ impl SpectralSolver for WarmSpectrum {
         }
         self.block = leading_columns(&vectors, (rank.min(p / RANK_SHARE) + GUARD).min(p));
         self.since_certified = 0;
-        Ok(factor)
+        Ok(Factor {
+            vectors: leading_columns(&vectors, rank),
+            weights,
+        })
     }
 
     fn bound(&mut self, matrix: &DMatrix<f64>, k: usize, slack: f64, limit: f64) -> Result<Bound> {
@@ -273,6 +257,26 @@ impl SpectralSolver for WarmSpectrum {
     fn request_certificate(&mut self) {
         self.since_certified = CERTIFY_EVERY;
     }
+}
+
+/// `known` and random columns, `width` together (at most p); of several the last is always random: a direction orthogonal to the
+/// known ones would never be found.
+pub(crate) fn start_block(
+    known: &DMatrix<f64>,
+    (p, width): (usize, usize),
+    random: &mut StartVectors,
+) -> DMatrix<f64> {
+    let width = width.min(p);
+    let kept = known.ncols().min(width.saturating_sub(1).max(1));
+    let mut start = DMatrix::zeros(p, width);
+    for j in 0..width {
+        if j < kept {
+            start.set_column(j, &known.column(j));
+        } else {
+            start.set_column(j, &random.draw(p));
+        }
+    }
+    start
 }
 
 /// The accuracy of the bound.

@@ -91,7 +91,6 @@ pub fn assess(measured: &Measured<'_>) -> Result<FloorReport> {
         Some(total) => (total - trace) / p as f64,
         None => -floor.centre,
     };
-    let units = SupportedRows { shift, floor };
     let mut components: Vec<Component> = (0..k)
         .map(|j| {
             let EigenvalueVerdict { verdict, spike } = verdicts[j];
@@ -148,12 +147,15 @@ pub fn assess(measured: &Measured<'_>) -> Result<FloorReport> {
     let (mut warnings, outlook) = warnings::plain_words(measured, &floor, &verdicts);
     let visible = floor.components_above;
     warnings.extend(groups::in_words(&groups, &lowered, k, visible));
+    let level = floor.centre + shift;
+    let variance = |&value: &f64| variance_of(level, floor.judge(value).spike);
+    let variances = spectrum.leading.iter().map(variance).collect();
     Ok(FloorReport {
         components,
         groups,
-        variances: units.variances(spectrum.leading),
-        floor: NoiseFloor {
-            variance: Some(units.of_floor()),
+        variances,
+        floor: FloorDocument {
+            variance: Some(variance_floor(&floor, level)),
             ..floor.document()
         },
         expected_error,
@@ -169,38 +171,18 @@ fn variance_of(level: f64, spike: Option<Spike>) -> f64 {
     (level + spike.map_or(0.0, |spike| spike.theta)).max(0.0)
 }
 
-/// From eigenvalues of the noisy moment to those of `E[xxᵀ]`.
-struct SupportedRows {
-    /// What the trace of the reports leaves out, a direction.
-    shift: f64,
-    floor: Floor,
-}
-
-impl SupportedRows {
-    fn level(&self) -> f64 {
-        self.floor.centre + self.shift
-    }
-
-    fn variances(&self, eigenvalues: &[f64]) -> Vec<f64> {
-        let of = |&value: &f64| variance_of(self.level(), self.floor.judge(value).spike);
-        eigenvalues.iter().map(of).collect()
-    }
-
-    fn of_floor(&self) -> VarianceFloor {
-        let at = |value: f64| {
-            let noise = &self.floor.noise;
-            variance_of(
-                self.level(),
-                noise.spike_from_eigenvalue(value - self.floor.centre),
-            )
-        };
-        // At the edge itself nothing shows: the limit from above.
-        let above_edge = self.floor.edge + 1e-6 * (self.floor.threshold - self.floor.edge);
-        VarianceFloor {
-            level: self.level().max(0.0),
-            edge: at(above_edge),
-            threshold: at(self.floor.threshold),
-        }
+/// The floor among eigenvalues of `E[xxᵀ]`, whose bulk is at `level`.
+fn variance_floor(floor: &Floor, level: f64) -> VarianceFloor {
+    let at = |value: f64| {
+        let spike = floor.noise.spike_from_eigenvalue(value - floor.centre);
+        variance_of(level, spike)
+    };
+    // At the edge itself nothing shows: the limit from above.
+    let above_edge = floor.edge + 1e-6 * (floor.threshold - floor.edge);
+    VarianceFloor {
+        level: level.max(0.0),
+        edge: at(above_edge),
+        threshold: at(floor.threshold),
     }
 }
 
@@ -276,27 +258,7 @@ fn ln_choose(p: usize, m: usize) -> f64 {
 mod tests {
     use nalgebra::DMatrix;
 
-    use super::{super::Eigenvalues, *};
-
-    fn measured<'a>(
-        vectors: &'a DMatrix<f64>,
-        values: &'a [f64],
-        spectrum: &'a [f64],
-        noise: &'a NoiseModel,
-        n: u64,
-    ) -> Measured<'a> {
-        Measured {
-            vectors,
-            values,
-            spectrum: Eigenvalues::all(spectrum),
-            noise,
-            n,
-            mean: None,
-            support: None,
-            error_bars: None,
-            setting: "ε = 1",
-        }
-    }
+    use super::{super::measured, *};
 
     fn assess_plain(spectrum: &[f64], k: usize, sd: f64, n: u64) -> FloorReport {
         let vectors = DMatrix::identity(spectrum.len(), k);

@@ -39,6 +39,28 @@ pub use predict::{
 };
 pub use spiked_model::{SpectralNoise, Spike};
 
+/// An estimate without mean, support or error bars, for the tests of this folder.
+#[cfg(test)]
+fn measured<'a>(
+    vectors: &'a nalgebra::DMatrix<f64>,
+    values: &'a [f64],
+    spectrum: &'a [f64],
+    noise: &'a eigenveil_shared::mechanism::NoiseModel,
+    n: u64,
+) -> Measured<'a> {
+    Measured {
+        vectors,
+        values,
+        spectrum: Eigenvalues::all(spectrum),
+        noise,
+        n,
+        mean: None,
+        support: None,
+        error_bars: None,
+        setting: "ε = 1",
+    }
+}
+
 /// The noise of `double-cap` on rows of length one, for the tests of this folder.
 #[cfg(test)]
 fn double_cap(p: usize, epsilon: f64) -> eigenveil_shared::mechanism::NoiseModel {

@@ -10,7 +10,7 @@ use eigenveil_shared::{Error, ErrorCode, Result, mechanism::NoiseModel};
 /// `(c²/n)[ρa₀ + (1−ρ)/(p(p+2))]`, linear `(c²/n)a₁`, bilinear `(c²/n)a₂·p/((p+2)ρ)`. The last factor makes V exactly
 /// `c²/(n p(p+2))` for rows of uniform direction and any length, so that the floor under pure noise is right in small
 /// dimensions too.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct NoiseProfile {
     /// χ.
     pub(super) shift: f64,
@@ -36,12 +36,8 @@ impl NoiseProfile {
         }
         match *noise {
             NoiseModel::Gaussian { .. } => Ok(Self {
-                shift: 0.0,
                 constant: sd * sd / n,
-                linear: 0.0,
-                bilinear: 0.0,
-                along_mean: 0.0,
-                mean_ratio: 0.0,
+                ..Self::default()
             }),
             NoiseModel::Centred {
                 dimension,
@@ -81,8 +77,7 @@ impl NoiseProfile {
                     constant: unit * (norm * a0 + (1.0 - norm) / (p * (p + 2.0))),
                     linear: unit * a1,
                     bilinear,
-                    along_mean: 0.0,
-                    mean_ratio: 0.0,
+                    ..Self::default()
                 };
                 profile.checked()
             }
@@ -376,16 +371,7 @@ mod tests {
 
     #[test]
     fn without_noise_a_component_is_itself() {
-        let spectral_noise = SpectralNoise {
-            shift: 0.0,
-            bulk_radius: 0.0,
-            signal_variance: 0.0,
-            signal_variance_slope: 0.0,
-            directions: 3,
-            cross_variance_slope: 0.0,
-            along_mean: 0.0,
-            mean_ratio: 0.0,
-        };
+        let spectral_noise = SpectralNoise::flat(&NoiseProfile::default(), 3, 0.0);
         let spike = spectral_noise.spike_from_eigenvalue(0.3).unwrap();
         assert_eq!((spike.theta, spike.squared_cosine), (0.3, 1.0));
         assert!(spectral_noise.spike_from_eigenvalue(0.0).is_none());
@@ -407,10 +393,7 @@ mod tests {
                 bulk_radius,
                 signal_variance: signal * bulk_radius * bulk_radius,
                 signal_variance_slope: slope,
-                directions: 3,
-                cross_variance_slope: 0.0,
-            along_mean: 0.0,
-            mean_ratio: 0.0,
+                ..SpectralNoise::flat(&NoiseProfile::default(), 3, 0.0)
             };
             if let Some(spike) = spectral_noise.spike_from_signal(theta) {
                 prop_assert!(spike.squared_cosine > 0.0 && spike.squared_cosine <= 1.0);

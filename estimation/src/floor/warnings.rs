@@ -132,7 +132,7 @@ mod tests {
     use nalgebra::DMatrix;
 
     use super::{
-        super::{Eigenvalues, assess},
+        super::{assess, measured},
         *,
     };
 
@@ -146,57 +146,13 @@ mod tests {
         assert_eq!(first_in_words(11), "the first 11");
     }
 
-    /// The digits of the example data set at ε = 1: hopeless, and the warning says what would help.
-    #[test]
-    fn a_study_below_the_noise_says_how_many_participants_it_needs() {
-        let p = 64;
-        let noise = NoiseModel::Gaussian {
-            off_diagonal_sd: 4.2,
-            diagonal_sd: 5.9,
-        };
-        let spectrum: Vec<f64> = (0..p).map(|i| 1.5 - 3.0 * i as f64 / 63.0).collect();
-        let vectors = DMatrix::identity(p, 2);
-        let result = assess(&Measured {
-            vectors: &vectors,
-            values: &spectrum[..2],
-            spectrum: Eigenvalues::all(&spectrum),
-            noise: &noise,
-            n: 1797,
-            mean: None,
-            support: None,
-            error_bars: None,
-            setting: "ε = 1",
-        })
-        .unwrap();
-        let [warning] = &result.warnings[..] else {
-            panic!("{:?}", result.warnings)
-        };
-        assert!(warning.starts_with("At n = 1,797 and ε = 1 no component stands above the noise"));
-        for words in [
-            " participants would be needed for the first two if each held 10.0 % of the variance",
-            "cannot be enough, whatever the rows.",
-        ] {
-            assert!(warning.contains(words), "{warning}");
-        }
-    }
-
     #[test]
     fn a_clear_estimate_has_no_warning() {
         let noise = NoiseModel::gaussian(1.0);
         let spectrum: Vec<f64> = [0.5, 0.3].into_iter().chain(vec![0.0; 18]).collect();
         let vectors = DMatrix::identity(20, 2);
-        let result = assess(&Measured {
-            vectors: &vectors,
-            values: &spectrum[..2],
-            spectrum: Eigenvalues::all(&spectrum),
-            noise: &noise,
-            n: 1_000_000,
-            mean: None,
-            support: None,
-            error_bars: None,
-            setting: "ε = 1",
-        })
-        .unwrap();
+        let clear = measured(&vectors, &spectrum[..2], &spectrum, &noise, 1_000_000);
+        let result = assess(&clear).unwrap();
         assert!(result.warnings.is_empty(), "{:?}", result.warnings);
     }
 }

@@ -2,12 +2,14 @@
 
 use eigenveil_shared::Result;
 use faer::{
-    Accum, MatMut, Par,
+    Accum, Par,
     linalg::{matmul::matmul, triangular_solve::solve_lower_triangular_in_place},
 };
 use nalgebra::DMatrix;
 
-use super::{Panels, cholesky::factorises, parallel_for_each, view, view_mut};
+use super::{
+    Panels, cholesky::factorises, parallel::chunks_of_rows, parallel_for_each, view, view_mut,
+};
 use crate::cancel::Cancel;
 
 /// Rows of a panel that one thread solves for at a time.
@@ -47,7 +49,7 @@ pub(crate) fn blocked_cholesky(
             return Ok(Definiteness::NotShown);
         }
         let below = view_mut(panel).subrows_mut(own, later.first().map_or(0, DMatrix::nrows));
-        parallel_for_each(chunks_of_rows(below).into_iter(), |rows| {
+        parallel_for_each(chunks_of_rows(below, ROWS), |(_, rows)| {
             solve_lower_triangular_in_place(view(&corner), rows.transpose_mut(), Par::Seq);
         });
         let below = view(panel).subrows(own, later.first().map_or(0, DMatrix::nrows));
@@ -59,17 +61,6 @@ pub(crate) fn blocked_cholesky(
         j += 1;
     }
     Ok(Definiteness::Definite)
-}
-
-fn chunks_of_rows(mut matrix: MatMut<'_, f64>) -> Vec<MatMut<'_, f64>> {
-    let mut chunks = Vec::new();
-    while matrix.nrows() > ROWS {
-        let (chunk, rest) = matrix.split_at_row_mut(ROWS);
-        chunks.push(chunk);
-        matrix = rest;
-    }
-    chunks.push(matrix);
-    chunks
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use faer::{
 };
 use nalgebra::DMatrix;
 
-use super::{parallel_for_each, view, view_mut};
+use super::{parallel::chunks_of_rows, parallel_for_each, view, view_mut};
 
 /// Columns of one chunk of a block that Q is applied to.
 const CHUNK: usize = 64;
@@ -100,15 +100,9 @@ impl HouseholderQr {
         let scratch = householder::apply_block_householder_sequence_on_the_left_in_place_scratch::<
             f64,
         >(m, coefficients.nrows(), CHUNK);
-        let mut pieces = Vec::new();
-        let mut rest = view_mut(&mut block);
-        while rest.ncols() > 0 {
-            let width = CHUNK.min(rest.ncols());
-            let (piece, after) = rest.split_at_col_mut(width);
-            pieces.push(piece);
-            rest = after;
-        }
-        parallel_for_each(pieces.into_iter(), |piece| {
+        let columns = view_mut(&mut block).transpose_mut();
+        parallel_for_each(chunks_of_rows(columns, CHUNK), |(_, piece)| {
+            let piece = piece.transpose_mut();
             let mut memory = MemBuffer::new(scratch);
             let stack = MemStack::new(&mut memory);
             apply(factors, coefficients, Conj::No, piece, Par::Seq, stack);

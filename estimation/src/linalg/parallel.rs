@@ -2,6 +2,8 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use faer::MatMut;
+
 use super::Threads;
 
 /// Calls `work` once for every item, on [`Threads::current`] threads; the next item goes to the next free thread.
@@ -30,6 +32,23 @@ pub(crate) fn parallel_for_each<T: Send>(
         }
         run();
     });
+}
+
+/// The matrix in pieces of `height` rows (the last may have fewer), each with the place of its first row.
+pub(super) fn chunks_of_rows(
+    matrix: MatMut<'_, f64>,
+    height: usize,
+) -> impl Iterator<Item = (usize, MatMut<'_, f64>)> + Send {
+    let mut pieces = Vec::new();
+    let (mut rest, mut from) = (matrix, 0);
+    while rest.nrows() > 0 {
+        let here = height.min(rest.nrows());
+        let (piece, after) = rest.split_at_row_mut(here);
+        let next = from + piece.nrows();
+        pieces.push((from, piece));
+        (rest, from) = (after, next);
+    }
+    pieces.into_iter()
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::ops::Range;
 use faer::{Accum, MatMut, MatRef, Par, linalg::matmul::matmul};
 use nalgebra::DMatrix;
 
-use super::{parallel_for_each, view, view_mut};
+use super::{parallel::chunks_of_rows, parallel_for_each, view, view_mut};
 
 /// Rows, or columns, of one chunk.
 const CHUNK: usize = 256;
@@ -99,16 +99,7 @@ fn by_rows(
     work: impl Fn(usize, MatMut<'_, f64>) + Sync,
 ) {
     let small = out.nrows() * out.ncols() * inner < MAX_SEQUENTIAL_WORK;
-    let mut pieces = Vec::new();
-    let (mut rest, mut from) = (out, 0);
-    while rest.nrows() > 0 {
-        let here = height.min(rest.nrows());
-        let (piece, after) = rest.split_at_row_mut(here);
-        let next = from + piece.nrows();
-        pieces.push((from, piece));
-        (rest, from) = (after, next);
-    }
-    let pieces = pieces.into_iter();
+    let pieces = chunks_of_rows(out, height);
     if small {
         pieces.for_each(|(from, piece)| work(from, piece));
     } else {

@@ -3,13 +3,10 @@
 use eigenveil_shared::Result;
 use nalgebra::DMatrix;
 
-use super::{
-    certificate::{GUARD, start_block},
-    dual::DualMatrix,
-    matrix::LargeMatrix,
-};
-use crate::linalg::{
-    RitzPairs, RitzTarget, StartVectors, WorkLimit, block_ritz, parallel_for_each,
+use super::{certificate::GUARD, dual::DualMatrix, matrix::LargeMatrix};
+use crate::{
+    fantope::start_block,
+    linalg::{RitzPairs, RitzTarget, StartVectors, WorkLimit, block_ritz, parallel_for_each},
 };
 
 /// Rows taken by the leading vectors of soft(S̃, λ), and by their entries above the noise.
@@ -28,7 +25,7 @@ pub(super) fn leading_pairs(
     products: usize,
     random: &mut StartVectors,
 ) -> Result<RitzPairs> {
-    let start = start_block(known, known.ncols().max(k) + GUARD, random);
+    let start = start_block(known, (known.nrows(), known.ncols().max(k) + GUARD), random);
     let budget = WorkLimit {
         products,
         pairs: start.ncols(),

@@ -6,7 +6,7 @@ use nalgebra::DMatrix;
 use super::dual::DualMatrix;
 use crate::{
     cancel::Cancel,
-    fantope::{Accuracy, LeadingSum},
+    fantope::{Accuracy, LeadingSum, start_block},
     linalg::{
         Definiteness, Panels, StartVectors, WorkLimit, add_outer_to_panel, blocked_cholesky,
         parallel_for_each, rounding_of_cholesky,
@@ -34,27 +34,6 @@ pub(super) enum Proof {
 }
 
 impl LeadingSumBound {
-    /// Ritz pairs of M from `known` (orthonormal, `p × j`) and random vectors; each of the k eigenvalues may be
-    /// overstated by `slack`.
-    pub(super) fn find(
-        matrix: &DualMatrix<'_>,
-        known: &DMatrix<f64>,
-        k: usize,
-        slack: f64,
-        random: &mut StartVectors,
-    ) -> Result<Self> {
-        Self::sharpened(
-            matrix,
-            known,
-            k,
-            Accuracy {
-                slack,
-                sharpen: 1.0,
-            },
-            random,
-        )
-    }
-
     /// Refines the bound: ten times as accurate, with new random vectors for directions it missed.
     pub(super) fn refine(
         &self,
@@ -65,17 +44,18 @@ impl LeadingSumBound {
             slack: self.slack,
             sharpen: 0.1,
         };
-        Self::sharpened(matrix, &self.sum.vectors, self.k, accuracy, random)
+        Self::find(matrix, &self.sum.vectors, self.k, accuracy, random)
     }
 
-    fn sharpened(
+    /// Ritz pairs of M from `known` (orthonormal, `p × j`) and random vectors.
+    pub(super) fn find(
         matrix: &DualMatrix<'_>,
         known: &DMatrix<f64>,
         k: usize,
         accuracy: Accuracy,
         random: &mut StartVectors,
     ) -> Result<Self> {
-        let start = start_block(known, known.ncols().max(k) + GUARD, random);
+        let start = start_block(known, (known.nrows(), known.ncols().max(k) + GUARD), random);
         let budget = WorkLimit {
             products: PRODUCTS,
             pairs: start.ncols(),
@@ -139,25 +119,6 @@ impl LeadingSumBound {
             Definiteness::NotShown => Proof::Failed,
         })
     }
-}
-
-/// `known` and random columns, `width` together.
-pub(super) fn start_block(
-    known: &DMatrix<f64>,
-    width: usize,
-    random: &mut StartVectors,
-) -> DMatrix<f64> {
-    let p = known.nrows();
-    let width = width.min(p);
-    let mut start = DMatrix::zeros(p, width);
-    for j in 0..width {
-        if j < known.ncols().min(width.saturating_sub(1).max(1)) {
-            start.set_column(j, &known.column(j));
-        } else {
-            start.set_column(j, &random.draw(p));
-        }
-    }
-    start
 }
 
 /// An upper bound on the effect of rounding on the smallest eigenvalue: of the factorisation, and of computing the

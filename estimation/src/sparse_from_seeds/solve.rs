@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     cancel::Cancel,
-    fantope::{self, AdmmSettings, Solution, embed},
+    fantope::{self, Accuracy, AdmmSettings, Solution, embed},
     linalg::{StartVectors, leading_columns, symmetric_eigen},
 };
 
@@ -86,7 +86,10 @@ impl Problem<'_> {
         let p = moment.dimension();
         let centre = moment.trace() / p as f64;
         let allowed = self.settings.tolerance * unit;
-        let slack = 0.02 * allowed / k as f64;
+        let accuracy = Accuracy {
+            slack: 0.02 * allowed / k as f64,
+            sharpen: 1.0,
+        };
         let inner = AdmmSettings {
             tolerance: INNER_SHARE * self.settings.tolerance,
             ..self.settings
@@ -111,7 +114,7 @@ impl Problem<'_> {
             // Those that come next bound what the proof has to leave below t.
             let known = (protected.ncols() + GUARD).min(candidates.len());
             let known = embed(&leading_columns(&eigen.vectors, known), candidates, p);
-            let mut claim = LeadingSumBound::find(&dual, &known, k, slack, random)?;
+            let mut claim = LeadingSumBound::find(&dual, &known, k, accuracy, random)?;
             // A factorisation is worth its time only where the Ritz values allow the gap to close.
             let mut proved = None;
             if claim.at_least() - reached <= allowed {

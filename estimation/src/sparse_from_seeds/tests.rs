@@ -28,7 +28,7 @@ use super::{
 use crate::{
     accumulate::SeedSum,
     cancel::Cancel,
-    fantope::{self, AdmmSettings},
+    fantope::{self, Accuracy, AdmmSettings},
     linalg::{StartVectors, Threads, symmetric_eigenvalues},
     metrics::projector_distance,
     models::Model,
@@ -134,7 +134,11 @@ fn a_direction_left_out_is_not_certified() {
     let exact: f64 = symmetric_eigenvalues(&matrix).unwrap().iter().take(k).sum();
     let mut random = StartVectors::default();
     let none = DMatrix::zeros(p, 0);
-    let claim = LeadingSumBound::find(&whole, &none, k, 1e-7, &mut random).unwrap();
+    let accuracy = Accuracy {
+        slack: 1e-7,
+        sharpen: 1.0,
+    };
+    let claim = LeadingSumBound::find(&whole, &none, k, accuracy, &mut random).unwrap();
     let Proof::Proved(bound) = claim.prove(&whole, 1.0, Cancel::NEVER).unwrap() else {
         unreachable!("a true claim")
     };

@@ -12,14 +12,18 @@ pub mod poison;
 use std::path::Path;
 
 use eigenveil_estimation::{
+    moment::NoisyMoment,
     npy,
-    simulate::{Experiment, Repeat, RowSource, Summary, run},
+    simulate::{
+        Experiment, NoisePath::FromSum, Participants, Repeat, RowSource, Summary, noisy_sum, run,
+    },
 };
 use eigenveil_shared::{
     mechanism::MechanismKind,
     preprocess::{Norm, Row},
     study::{StudyDesign, StudyParams},
 };
+use rand::Rng;
 
 /// The mechanism's own δ, analytic calibration, unit rows, no centring.
 pub fn params(p: usize, mechanism: MechanismKind, epsilon: f64) -> StudyParams {
@@ -55,6 +59,17 @@ pub fn simulated(
         ..Experiment::new(params, source, n, k)
     };
     run(&experiment, &mut |_| {}).unwrap()
+}
+
+/// The noisy moment of n reports, by the distribution of their sum.
+pub fn noisy_study(
+    params: &StudyParams,
+    people: &Participants<'_>,
+    n: u64,
+    rng: &mut impl Rng,
+) -> NoisyMoment {
+    let (noisy, _) = noisy_sum(params, people, n, FromSum, rng, &mut |_| {}).unwrap();
+    noisy
 }
 
 /// The rows of a data set next to the checkout (f64, f32 or u8, C order); `None`, with a message, without one.

@@ -5,7 +5,7 @@ use eigenveil_estimation::{
     floor::probably_the_mean,
     metrics::projector_distance,
     models::Model,
-    simulate::{NoisePath::FromSum, Participants, RowSource, noisy_sum},
+    simulate::{Participants, RowSource},
 };
 use eigenveil_shared::{
     estimate::{ComponentCount, Verdict},
@@ -17,7 +17,7 @@ use nalgebra::DMatrix;
 use rand::{SeedableRng, rngs::ChaCha20Rng};
 use rand_distr::{Distribution, StandardNormal};
 
-use crate::common::{params, params_with};
+use crate::common::{noisy_study, params, params_with};
 
 /// Components of n simulated reports of these people, and the truth.
 fn found(
@@ -29,7 +29,7 @@ fn found(
 ) -> (ComponentsReport, DMatrix<f64>) {
     let mut rng = ChaCha20Rng::seed_from_u64(seed);
     let people = Participants::draw(source, k, params, &mut rng).unwrap();
-    let (moment, _) = noisy_sum(params, &people, n, FromSum, &mut rng, &mut |_| {}).unwrap();
+    let moment = noisy_study(params, &people, n, &mut rng);
     let findings = principal_components(&moment, ComponentCount::Fixed(k), "ε = 4").unwrap();
     (findings, people.truth().clone())
 }

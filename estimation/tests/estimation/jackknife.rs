@@ -3,12 +3,12 @@
 use eigenveil_estimation::{
     components::principal_components,
     models::Model,
-    simulate::{NoisePath::FromSum, Participants, RowSource, noisy_sum},
+    simulate::{Participants, RowSource},
 };
 use eigenveil_shared::{estimate::ComponentCount, mechanism::MechanismKind, preprocess::Norm};
 use rand::{SeedableRng, rngs::ChaCha20Rng};
 
-use crate::common::params_with;
+use crate::common::{noisy_study, params_with};
 
 const REPEATS: usize = 80;
 
@@ -45,8 +45,7 @@ fn standard_errors_are_the_spread_over_repeats() {
         let (mut value_errors, mut debiased_errors, mut direction_errors) =
             (vec![], vec![], vec![]);
         for _ in 0..REPEATS {
-            let (noisy, _) =
-                noisy_sum(&params, &people, n, FromSum, &mut rng, &mut |_| {}).unwrap();
+            let noisy = noisy_study(&params, &people, n, &mut rng);
             let found = principal_components(&noisy, ComponentCount::Fixed(k), "").unwrap();
             let component = &found.floor_report.components[0];
             values.push(component.eigenvalue);

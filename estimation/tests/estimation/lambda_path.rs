@@ -11,7 +11,7 @@ use eigenveil_estimation::{
     metrics::projector_distance,
     models::Model,
     moment::NoisyMoment,
-    simulate::{NoisePath::FromSum, Participants, RowSource, noisy_sum},
+    simulate::{Participants, RowSource},
 };
 use eigenveil_shared::{
     Error, ErrorCode, Result,
@@ -22,7 +22,7 @@ use eigenveil_shared::{
 use nalgebra::DMatrix;
 use rand::{SeedableRng, rngs::ChaCha20Rng};
 
-use crate::common::params;
+use crate::common::{noisy_study, params};
 
 const K: usize = 2;
 
@@ -37,7 +37,7 @@ fn study(
     let mut rng = ChaCha20Rng::seed_from_u64(seed);
     let model = Model::sparse(p, K, 6, 40.0);
     let people = Participants::draw(&RowSource::Model(model), K, &params, &mut rng).unwrap();
-    let (noisy, _) = noisy_sum(&params, &people, n, FromSum, &mut rng, &mut |_| {}).unwrap();
+    let noisy = noisy_study(&params, &people, n, &mut rng);
     (
         noisy,
         people.truth().clone(),

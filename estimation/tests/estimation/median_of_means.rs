@@ -5,7 +5,7 @@ use eigenveil_estimation::{
     components::{ComponentsReport, principal_components},
     models::Model,
     moment::NoisyMoment,
-    simulate::{NoisePath::FromSum, Participants, RowSource, noisy_sum},
+    simulate::{Participants, RowSource},
 };
 use eigenveil_shared::{
     codec::ReportFormat,
@@ -16,7 +16,7 @@ use eigenveil_shared::{
 };
 use rand::{RngExt, SeedableRng, rngs::ChaCha20Rng};
 
-use crate::common::params_with;
+use crate::common::{noisy_study, params_with};
 
 fn params(mechanism: MechanismKind, epsilon: f64, centring: Option<f64>, p: usize) -> StudyParams {
     params_with(p, mechanism, epsilon, Norm::Normalize, centring)
@@ -29,8 +29,7 @@ fn alarms(params: &StudyParams, n: u64, runs: u64) -> usize {
     let people = Participants::draw(&model, 2, params, &mut rng).unwrap();
     (0..runs)
         .filter(|_| {
-            let (moment, _) =
-                noisy_sum(params, &people, n, FromSum, &mut rng, &mut |_| {}).unwrap();
+            let moment = noisy_study(params, &people, n, &mut rng);
             let found = principal_components(&moment, ComponentCount::Fixed(2), "").unwrap();
             let agreement = found.bucket_agreement.unwrap();
             assert_eq!(agreement.buckets, 32);
@@ -136,7 +135,7 @@ fn a_broken_scale_is_noticed() {
     let model = RowSource::Model(Model::spiked(20, 2, 20.0));
     let mut rng = ChaCha20Rng::seed_from_u64(9);
     let people = Participants::draw(&model, 2, &params, &mut rng).unwrap();
-    let (moment, _) = noisy_sum(&params, &people, 64_000, FromSum, &mut rng, &mut |_| {}).unwrap();
+    let moment = noisy_study(&params, &people, 64_000, &mut rng);
     let mut buckets = moment.buckets().to_vec();
     let broken = rng.random_range(0..32);
     let count = buckets[broken].count();

@@ -9,7 +9,7 @@ use eigenveil_estimation::{
     metrics::projector_distance,
     models::{Model, uniform_frame},
     moment::NoisyMoment,
-    simulate::{NoisePath::FromSum, Participants, Repeat, RowSource, Summary, noisy_sum},
+    simulate::{Participants, Repeat, RowSource, Summary},
 };
 use eigenveil_shared::{
     estimate::{ComponentCount, Verdict},
@@ -24,7 +24,7 @@ use rand::{
 };
 use rand_distr::{Distribution, StandardNormal};
 
-use crate::common::{params_with, simulated};
+use crate::common::{noisy_study, params_with, simulated};
 
 const P: usize = 40;
 const N: u64 = 10_000;
@@ -191,8 +191,7 @@ fn a_component_is_debiased_with_and_without_known_lengths() {
         let (mut theta, mut squares, mut expected, mut share) = (0.0, 0.0, 0.0, 0.0);
         let runs = 20;
         for _ in 0..runs {
-            let (moment, _) =
-                noisy_sum(&params, &participants, n, FromSum, &mut rng, &mut |_| {}).unwrap();
+            let moment = noisy_study(&params, &participants, n, &mut rng);
             let findings = principal_components(&moment, ComponentCount::Auto, "ε = 4").unwrap();
             let floor_report = findings.floor_report;
             assert_eq!(floor_report.components.len(), 1);

@@ -4,12 +4,12 @@ use eigenveil_estimation::{
     components::principal_components,
     models::Model,
     plan::{MeanSquaredLength::UnitRows, PlanTarget, plan, spectrum_from_eigenvalues},
-    simulate::{NoisePath::FromSum, Participants, RowSource, noisy_sum},
+    simulate::{Participants, RowSource},
 };
 use eigenveil_shared::{estimate::ComponentCount, mechanism::MechanismKind};
 use rand::{SeedableRng, rngs::ChaCha20Rng};
 
-use crate::common::params;
+use crate::common::{noisy_study, params};
 
 /// The number that ends right before `before`: "2.1 million" or "340,000".
 fn number_before(text: &str, before: &str) -> u64 {
@@ -40,16 +40,22 @@ fn the_number_in_the_warning_is_enough_for_the_planner() {
         let mut rng = ChaCha20Rng::seed_from_u64(2);
         let model = RowSource::Model(Model::spiked(p, k, 5.0));
         let people = Participants::draw(&model, k, &params, &mut rng).unwrap();
-        let (moment, _) =
-            noisy_sum(&params, &people, 1_797, FromSum, &mut rng, &mut |_| {}).unwrap();
+        let moment = noisy_study(&params, &people, 1_797, &mut rng);
         let setting = format!("ε = {epsilon}");
         let found = principal_components(&moment, ComponentCount::Fixed(k), &setting).unwrap();
         let warning = &found.floor_report.warnings[0];
         let opening = format!("At n = 1,797 and ε = {epsilon} no component stands above the noise");
         assert!(warning.starts_with(&opening), "{warning}");
 
+        let which = match k {
+            1 => "one if it held 10.0",
+            3 => "the first three if each held 10.0",
+            _ => "the first 12 if each held 4.1",
+        };
+        let needed = format!(" participants would be needed for {which} % of the variance");
+
         // The population of the warning, given to the planner.
-        let n = number_before(warning, " participants would be needed");
+        let n = number_before(warning, &needed);
         let start = warning.find(" held ").unwrap() + " held ".len();
         let share: f64 = warning[start..].split(' ').next().unwrap().parse().unwrap();
         let share = share / 100.0;

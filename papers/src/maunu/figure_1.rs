@@ -30,11 +30,7 @@ struct ErrorCurve(Vec<(f64, f64)>);
 
 impl ErrorCurve {
     fn new(table: &Table, variant: Variant, rule: CentralCalibration, measure: &str) -> Self {
-        let wanted = [
-            ("algorithm", variant.name()),
-            ("calibration", rule.as_str()),
-        ];
-        Self(table.line(&wanted, "iteration", measure))
+        Self(table.line(&variant.lines(rule), "iteration", measure))
     }
 
     fn errors(table: &Table, variant: Variant, rule: CentralCalibration) -> Self {
@@ -75,13 +71,8 @@ fn check_claims(table: &Table) -> Verdict {
             .map(|variant| curve(variant).end())
             .into_iter()
             .fold(f64::INFINITY, f64::min);
-        let holds = |variant: Variant| {
-            let wanted = [
-                ("algorithm", variant.name()),
-                ("calibration", rule.as_str()),
-            ];
-            digits(table.number(&wanted, "true_epsilon"), 3)
-        };
+        let holds =
+            |variant: Variant| digits(table.number(&variant.lines(rule), "true_epsilon"), 3);
         verdict = verdict.with(
             format!("dp-(s)ggd end below the four convex methods {noise}"),
             worst < best,
@@ -181,10 +172,6 @@ fn to_markdown(table: &Table) -> String {
     );
     for rule in CALIBRATIONS {
         for variant in Variant::ALL {
-            let wanted = [
-                ("algorithm", variant.name()),
-                ("calibration", rule.as_str()),
-            ];
             let cells = SHOWN.map(|iteration| {
                 let [median, low, high] = ["median", "q1", "q3"].map(|what| {
                     let curve = ErrorCurve::new(table, variant, rule, &format!("error_{what}"));
@@ -195,7 +182,7 @@ fn to_markdown(table: &Table) -> String {
             text.push_str(&format!(
                 "| {rule} | {} | {} | {} | {} |\n",
                 variant.name(),
-                digits(table.number(&wanted, "true_epsilon"), 3),
+                digits(table.number(&variant.lines(rule), "true_epsilon"), 3),
                 cells.join(" | "),
                 digits(
                     ErrorCurve::new(table, variant, rule, "seconds_median").end(),

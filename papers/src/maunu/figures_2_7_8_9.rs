@@ -20,25 +20,17 @@ const SIZES_AXES: Axes<'_> = Axes {
     column: "log10_error_mean",
 };
 
-fn plan(
-    variants: &[Variant],
-    sizes: &[usize],
-    dimensions: &[usize],
-    repeats: u64,
-) -> Result<RunPlan> {
+fn plan(variants: &[Variant], size: RunSize, quick: &[usize], full: &[usize]) -> Result<RunPlan> {
     let mut builder = PlanBuilder::default();
+    let sizes: &[usize] = size.choose(&[250, 1_000], &[250, 500, 1_000, 2_000]);
     for rule in CALIBRATIONS {
         for &variant in variants {
             for &n in sizes {
-                for &p in dimensions {
+                for &p in size.choose(quick, full) {
                     let method = Method::from_paper(variant, 2 * n);
-                    builder.add(
-                        Setting::from_paper(n, p),
-                        method,
-                        rule,
-                        Recorded::End,
-                        repeats,
-                    )?;
+                    let setting = Setting::from_paper(n, p);
+                    let repeats = size.choose(5, 10);
+                    builder.add(setting, method, rule, Recorded::End, repeats)?;
                 }
             }
         }
@@ -47,27 +39,11 @@ fn plan(
 }
 
 fn figure_2(_: &Data, size: RunSize) -> Result<RunPlan> {
-    match size {
-        RunSize::Quick => plan(&FIGURE_2_VARIANTS, &[250, 1_000], &[10, 50], 5),
-        RunSize::Full => plan(
-            &FIGURE_2_VARIANTS,
-            &[250, 500, 1_000, 2_000],
-            &[10, 20, 50, 100],
-            10,
-        ),
-    }
+    plan(&FIGURE_2_VARIANTS, size, &[10, 50], &[10, 20, 50, 100])
 }
 
 fn figures_7_8_9(_: &Data, size: RunSize) -> Result<RunPlan> {
-    match size {
-        RunSize::Quick => plan(&Variant::ALL, &[250, 1_000], &[10, 40], 5),
-        RunSize::Full => plan(
-            &Variant::ALL,
-            &[250, 500, 1_000, 2_000],
-            &[10, 20, 40, 80],
-            10,
-        ),
-    }
+    plan(&Variant::ALL, size, &[10, 40], &[10, 20, 40, 80])
 }
 
 /// The smallest and the largest number in a column.
@@ -269,23 +245,6 @@ fn svg_9(table: &Table) -> String {
     )
 }
 
-fn markdown_of_errors(table: &Table) -> String {
-    let text = grid::markdown(table, &["n", "p"], "log10_error");
-    format!("log₁₀ of the error:\n\n{text}")
-}
-
-fn markdown_of_times(table: &Table) -> String {
-    let text = grid::markdown(table, &["n", "p"], "seconds_to_tolerance");
-    format!(
-        "Seconds until the error stays within the tolerance, of the repeats in which it does:\n\n{text}"
-    )
-}
-
-fn markdown_of_shares(table: &Table) -> String {
-    let text = grid::markdown(table, &["n", "p"], "reached");
-    format!("Share of the repeats whose error stays within the tolerance:\n\n{text}")
-}
-
 pub(crate) const FIGURE_2: Exhibit = Exhibit {
     id: "maunu-figure-2",
     item: "Figure 2",
@@ -300,7 +259,7 @@ pub(crate) const FIGURE_2: Exhibit = Exhibit {
     plan: figure_2,
     check_claims: check_claims_2,
     to_svg: svg_2,
-    to_markdown: markdown_of_errors,
+    to_markdown: |table| grid::markdown(table, &["n", "p"], "log10_error"),
     ..Exhibit::of_paper(Paper::Maunu)
 };
 
@@ -327,7 +286,7 @@ pub(crate) const FIGURE_8: Exhibit = Exhibit {
     differs_from_paper: TOLERANCE_NOTE,
     check_claims: check_claims_8,
     to_svg: svg_8,
-    to_markdown: markdown_of_times,
+    to_markdown: |table| grid::markdown(table, &["n", "p"], "seconds_to_tolerance"),
     ..FIGURE_7
 };
 
@@ -338,6 +297,6 @@ pub(crate) const FIGURE_9: Exhibit = Exhibit {
     differs_from_paper: TOLERANCE_NOTE,
     check_claims: check_claims_9,
     to_svg: svg_9,
-    to_markdown: markdown_of_shares,
+    to_markdown: |table| grid::markdown(table, &["n", "p"], "reached"),
     ..FIGURE_7
 };

@@ -57,27 +57,12 @@ fn figure_6(_: &Data, size: RunSize) -> Result<RunPlan> {
     plan(&settings, size.choose(5, 10))
 }
 
-const BUDGETS_AXES: Axes<'_> = Axes {
-    down: ("delta", "δ"),
-    across: ("epsilon", "ε"),
-    column: "error_median",
-};
-const DIMENSIONS_AXES: Axes<'_> = Axes {
-    down: ("k", "r"),
-    across: ("p", "D"),
-    column: "error_median",
-};
-
 /// The largest change of log₁₀ of the median error between neighbours on the grid of budgets.
 fn largest_change(table: &Table, rule: CentralCalibration, variant: Variant) -> f64 {
     let (deltas, epsilons) = (table.values("delta"), table.values("epsilon"));
     let error = |delta: &str, epsilon: &str| {
-        let wanted = [
-            ("algorithm", variant.name()),
-            ("calibration", rule.as_str()),
-            ("delta", delta),
-            ("epsilon", epsilon),
-        ];
+        let cell = [("delta", delta), ("epsilon", epsilon)];
+        let wanted = [&variant.lines(rule)[..], &cell].concat();
         table.number(&wanted, "error_median").log10()
     };
     let along_epsilon = deltas.iter().flat_map(|delta| {
@@ -125,12 +110,8 @@ fn check_claims_6(table: &Table) -> Verdict {
     for rule in CALIBRATIONS {
         for variant in [DP_GD, DP_MD, DP_GGD] {
             let [small, large] = ends.map(|(k, p)| {
-                let wanted = [
-                    ("algorithm", variant.name()),
-                    ("calibration", rule.as_str()),
-                    ("k", k.copied().unwrap_or_default()),
-                    ("p", p.copied().unwrap_or_default()),
-                ];
+                let [k, p] = [k, p].map(|end| end.copied().unwrap_or_default());
+                let wanted = [&variant.lines(rule)[..], &[("k", k), ("p", p)]].concat();
                 table.number(&wanted, "error_median")
             });
             let grid = Grid::new(table, rule, "error_median");
@@ -153,36 +134,15 @@ fn check_claims_6(table: &Table) -> Verdict {
     verdict
 }
 
-fn svg_4(table: &Table) -> String {
-    grid::svg(
-        table,
-        &Variant::ALL,
-        &BUDGETS_AXES,
-        "Over δ and ε: log10 of the last error, N = T = 2,000, D = 20",
-        "median; strong blue: found, white or orange: not",
-        f64::log10,
-    )
-}
-
-fn svg_6(table: &Table) -> String {
-    grid::svg(
-        table,
-        &Variant::ALL,
-        &DIMENSIONS_AXES,
-        "Over r and D: log10 of the last error, N = T = 2,000, ε = 0.8",
-        "median; strong blue: found, white or orange: not",
-        f64::log10,
-    )
-}
-
-fn markdown_4(table: &Table) -> String {
-    let text = grid::markdown(table, &["delta", "epsilon"], "log10_error");
-    format!("log₁₀ of the error:\n\n{text}")
-}
-
-fn markdown_6(table: &Table) -> String {
-    let text = grid::markdown(table, &["k", "p"], "log10_error");
-    format!("log₁₀ of the error:\n\n{text}")
+fn svg(table: &Table, down: (&str, &str), across: (&str, &str), title: &str) -> String {
+    let column = "error_median";
+    let axes = Axes {
+        down,
+        across,
+        column,
+    };
+    let colours = "median; strong blue: found, white or orange: not";
+    grid::svg(table, &Variant::ALL, &axes, title, colours, f64::log10)
 }
 
 pub(crate) const FIGURE_4: Exhibit = Exhibit {
@@ -192,8 +152,11 @@ pub(crate) const FIGURE_4: Exhibit = Exhibit {
     minutes: Minutes::new(0.8, 9.0),
     plan: figure_4,
     check_claims: check_claims_4,
-    to_svg: svg_4,
-    to_markdown: markdown_4,
+    to_svg: |table| {
+        let title = "Over δ and ε: log10 of the last error, N = T = 2,000, D = 20";
+        svg(table, ("delta", "δ"), ("epsilon", "ε"), title)
+    },
+    to_markdown: |table| grid::markdown(table, &["delta", "epsilon"], "log10_error"),
     ..FIGURE_2
 };
 
@@ -204,7 +167,10 @@ pub(crate) const FIGURE_6: Exhibit = Exhibit {
     minutes: Minutes::new(1.2, 45.0),
     plan: figure_6,
     check_claims: check_claims_6,
-    to_svg: svg_6,
-    to_markdown: markdown_6,
+    to_svg: |table| {
+        let title = "Over r and D: log10 of the last error, N = T = 2,000, ε = 0.8";
+        svg(table, ("k", "r"), ("p", "D"), title)
+    },
+    to_markdown: |table| grid::markdown(table, &["k", "p"], "log10_error"),
     ..FIGURE_2
 };

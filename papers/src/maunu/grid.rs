@@ -25,10 +25,7 @@ impl<'a> Grid<'a> {
 
     /// The lines of an algorithm.
     pub(super) fn lines(self, variant: Variant) -> Vec<&'a Record> {
-        let wanted = [
-            ("algorithm", variant.name()),
-            ("calibration", self.rule.as_str()),
-        ];
+        let wanted = variant.lines(self.rule);
         let records = self.table.records().iter();
         records.filter(|line| line.matches(&wanted)).collect()
     }
@@ -134,12 +131,8 @@ pub(super) fn svg(
         let images = variants.iter().filter_map(|variant| {
             let cells = rows.iter().flat_map(|row| {
                 columns.iter().map(move |column| {
-                    let wanted = [
-                        ("algorithm", variant.name()),
-                        ("calibration", rule.as_str()),
-                        (axes.down.0, *row),
-                        (axes.across.0, *column),
-                    ];
+                    let cell = [(axes.down.0, *row), (axes.across.0, *column)];
+                    let wanted = [&variant.lines(rule)[..], &cell].concat();
                     value(table.number(&wanted, axes.column))
                 })
             });
@@ -154,8 +147,14 @@ pub(super) fn svg(
     chart.to_svg()
 }
 
-/// A row for each setting and calibration, a column for each algorithm.
+/// A row for each setting and calibration, a column for each algorithm, under a line that says what the numbers are.
 pub(super) fn markdown(table: &Table, settings: &[&str], measure: &str) -> String {
+    let what = match measure {
+        "log10_error" => "log₁₀ of the error",
+        "reached" => "Share of the repeats whose error stays within the tolerance",
+        _ => "Seconds until the error stays within the tolerance, of the repeats in which it does",
+    };
     let rows = [&["calibration"], settings].concat();
-    sweep::markdown(table, &rows, "algorithm", measure, &[])
+    let text = sweep::markdown(table, &rows, "algorithm", measure, &[]);
+    format!("{what}:\n\n{text}")
 }

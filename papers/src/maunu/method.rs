@@ -29,26 +29,22 @@ impl Variant {
     /// As in the CSV.
     pub(super) fn name(self) -> &'static str {
         match self {
-            Self::Glad(GladVariant::Ggd) => "ggd",
-            Self::Glad(GladVariant::Nggd { .. }) => "nggd",
-            Self::Glad(GladVariant::Sggd) => "sggd",
-            Self::Glad(GladVariant::Nsggd { .. }) => "nsggd",
-            Self::Glad(GladVariant::DpGgd) => "dp-ggd",
-            Self::Glad(GladVariant::DpSggd) => "dp-sggd",
-            Self::Reaper(ReaperVariant::Gd) => "dp-gd-reap",
-            Self::Reaper(ReaperVariant::Sgd) => "dp-sgd-reap",
-            Self::Reaper(ReaperVariant::Md) => "dp-md-reap",
-            Self::Reaper(ReaperVariant::Smd) => "dp-smd-reap",
+            Self::Glad(variant) => variant.info().name,
+            Self::Reaper(variant) => variant.info().name,
         }
     }
 
     /// Whether a step uses a batch.
     pub(super) fn is_sampled(self) -> bool {
-        matches!(self, DP_SGGD | DP_SGD | DP_SMD)
-            || matches!(
-                self,
-                Self::Glad(GladVariant::Sggd) | Self::Glad(GladVariant::Nsggd { .. })
-            )
+        match self {
+            Self::Glad(variant) => variant.is_sampled(),
+            Self::Reaper(variant) => variant.is_sampled(),
+        }
+    }
+
+    /// The columns of a table that select its lines at this calibration.
+    pub(super) fn lines(self, rule: CentralCalibration) -> [(&'static str, &'static str); 2] {
+        [("algorithm", self.name()), ("calibration", rule.as_str())]
     }
 }
 

@@ -29,22 +29,17 @@ const DEFAULT_GRADIENT_NOISE: f64 = 0.01;
 const PAPER_STAGE: usize = 50;
 
 /// The variants.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GladVariant {
     /// `ggd`: all rows, no noise.
     Ggd,
-    /// `nggd`: all rows, and noise of standard deviation `sigma` on every entry of the *mean* gradient; no guarantee.
-    Nggd {
-        /// σ ≥ 0.
-        sigma: f64,
-    },
+    /// `nggd`: all rows, and noise of standard deviation [`Glad::gradient_noise`] on every entry of the *mean* gradient;
+    /// no guarantee.
+    Nggd,
     /// `sggd`: a batch, no noise.
     Sggd,
-    /// `nsggd`: a batch, and noise of standard deviation `sigma` on every entry of its *mean* gradient; no guarantee.
-    Nsggd {
-        /// σ ≥ 0.
-        sigma: f64,
-    },
+    /// `nsggd`: a batch, and the same noise on its *mean* gradient; no guarantee.
+    Nsggd,
     /// `dp-ggd`: like [`GladVariant::Nggd`], with noise calibrated for the budget.
     DpGgd,
     /// `dp-sggd`: like [`GladVariant::Nsggd`], with noise calibrated for the budget.
@@ -70,29 +65,22 @@ pub struct Glad {
     /// Iterations between halvings of η; `None`: the paper's 50 without privacy or as published, otherwise an eighth of
     /// T, at most 50.
     pub halve_step_every: Option<usize>,
+    /// σ ≥ 0 of the noise of `nggd` and `nsggd`; the other variants do not use it.
+    pub gradient_noise: f64,
     /// The initial subspace.
     pub start: Start,
 }
 
 const NO_GUARANTEE: &str = "none of its own: use dp-ggd or dp-sggd for privacy";
-const FULL_BATCH_PARAMETERS: [Parameter; 3] = [
-    ITERATIONS,
-    STEP_SIZE.or(DEFAULT_STEP_SIZE),
-    HALVE_STEP_EVERY,
-];
-const SAMPLED_PARAMETERS: [Parameter; 4] = [
-    ITERATIONS,
-    STEP_SIZE.or(DEFAULT_STEP_SIZE),
-    HALVE_STEP_EVERY,
-    BATCH,
-];
+const STEP: Parameter = STEP_SIZE.or(DEFAULT_STEP_SIZE);
+const NOISE: Parameter = GRADIENT_NOISE.or(DEFAULT_GRADIENT_NOISE);
 
 pub(crate) static GGD: AlgorithmInfo = AlgorithmInfo {
     name: "ggd",
     source: "Maunu, Yu & Lerman, Section 2.1",
     description: "robust PCA: least absolute deviations on spherised rows, gradient descent from PCA",
     guarantee: NO_GUARANTEE,
-    parameters: &FULL_BATCH_PARAMETERS,
+    parameters: &[ITERATIONS, STEP, HALVE_STEP_EVERY],
     ..AlgorithmInfo::nonprivate(|options| Glad::build(GladVariant::Ggd, options))
 };
 pub(crate) static NGGD: AlgorithmInfo = AlgorithmInfo {
@@ -100,25 +88,15 @@ pub(crate) static NGGD: AlgorithmInfo = AlgorithmInfo {
     source: "Maunu, Yu & Lerman, (NGGD)",
     description: "ggd with Gaussian noise of a given sigma on the mean gradient",
     guarantee: NO_GUARANTEE,
-    parameters: &[
-        ITERATIONS,
-        STEP_SIZE.or(DEFAULT_STEP_SIZE),
-        HALVE_STEP_EVERY,
-        GRADIENT_NOISE.or(DEFAULT_GRADIENT_NOISE),
-    ],
-    ..AlgorithmInfo::nonprivate(|options| {
-        let sigma = options
-            .number(GRADIENT_NOISE)
-            .unwrap_or(DEFAULT_GRADIENT_NOISE);
-        Glad::build(GladVariant::Nggd { sigma }, options)
-    })
+    parameters: &[ITERATIONS, STEP, HALVE_STEP_EVERY, NOISE],
+    ..AlgorithmInfo::nonprivate(|options| Glad::build(GladVariant::Nggd, options))
 };
 pub(crate) static SGGD: AlgorithmInfo = AlgorithmInfo {
     name: "sggd",
     source: "Maunu, Yu & Lerman, Section 2.2",
     description: "ggd on Poisson batches",
     guarantee: NO_GUARANTEE,
-    parameters: &SAMPLED_PARAMETERS,
+    parameters: &[ITERATIONS, STEP, HALVE_STEP_EVERY, BATCH],
     ..AlgorithmInfo::nonprivate(|options| Glad::build(GladVariant::Sggd, options))
 };
 pub(crate) static NSGGD: AlgorithmInfo = AlgorithmInfo {
@@ -126,26 +104,15 @@ pub(crate) static NSGGD: AlgorithmInfo = AlgorithmInfo {
     source: "Maunu, Yu & Lerman, (NSGGD)",
     description: "sggd with Gaussian noise of a given sigma on the batch's mean gradient",
     guarantee: NO_GUARANTEE,
-    parameters: &[
-        ITERATIONS,
-        STEP_SIZE.or(DEFAULT_STEP_SIZE),
-        HALVE_STEP_EVERY,
-        BATCH,
-        GRADIENT_NOISE.or(DEFAULT_GRADIENT_NOISE),
-    ],
-    ..AlgorithmInfo::nonprivate(|options| {
-        let sigma = options
-            .number(GRADIENT_NOISE)
-            .unwrap_or(DEFAULT_GRADIENT_NOISE);
-        Glad::build(GladVariant::Nsggd { sigma }, options)
-    })
+    parameters: &[ITERATIONS, STEP, HALVE_STEP_EVERY, BATCH, NOISE],
+    ..AlgorithmInfo::nonprivate(|options| Glad::build(GladVariant::Nsggd, options))
 };
 pub(crate) static DP_GGD: AlgorithmInfo = AlgorithmInfo {
     name: "dp-ggd",
     source: "Maunu, Yu & Lerman, Theorem 6",
     description: "private ggd: robust PCA by noisy gradients of all rows",
     guarantee: "accounted: (eps,delta), including the start; the published noise of the steps holds for small eps (the true eps is reported)",
-    parameters: &FULL_BATCH_PARAMETERS,
+    parameters: &[ITERATIONS, STEP, HALVE_STEP_EVERY],
     ..AlgorithmInfo::private(|options| Glad::build(GladVariant::DpGgd, options))
 };
 pub(crate) static DP_SGGD: AlgorithmInfo = AlgorithmInfo {
@@ -153,7 +120,7 @@ pub(crate) static DP_SGGD: AlgorithmInfo = AlgorithmInfo {
     source: "Maunu, Yu & Lerman, Theorem 6",
     description: "private sggd: robust PCA by noisy gradients of Poisson batches",
     guarantee: "accounted: (eps,delta), including the start; the published noise is too small by a factor of N/B: no meaningful guarantee",
-    parameters: &SAMPLED_PARAMETERS,
+    parameters: &[ITERATIONS, STEP, HALVE_STEP_EVERY, BATCH],
     ..AlgorithmInfo::private(|options| Glad::build(GladVariant::DpSggd, options))
 };
 
@@ -166,22 +133,27 @@ impl Glad {
             batch: None,
             step: DEFAULT_STEP_SIZE,
             halve_step_every: None,
+            gradient_noise: DEFAULT_GRADIENT_NOISE,
             start: Start::default(),
         }
     }
 
     fn build(variant: GladVariant, options: &Options) -> Result<Box<dyn Baseline>> {
+        let default = Self::new(variant);
         Ok(Box::new(Self {
             iterations: options.count(ITERATIONS),
             batch: options.count(BATCH),
-            step: options.number(STEP_SIZE).unwrap_or(DEFAULT_STEP_SIZE),
+            step: options.number(STEP_SIZE).unwrap_or(default.step),
             halve_step_every: options.count(HALVE_STEP_EVERY),
-            ..Self::new(variant)
+            gradient_noise: options
+                .number(GRADIENT_NOISE)
+                .unwrap_or(default.gradient_noise),
+            ..default
         }))
     }
 
-    /// T and q for n rows, and the iterations between halvings.
-    fn schedule(&self, n: usize, privacy: &Privacy) -> Result<(Schedule, usize)> {
+    /// The releases of a run over n rows of dimension p, and the iterations between halvings.
+    fn releases(&self, n: usize, p: usize, privacy: &Privacy) -> Result<(Releases, usize)> {
         let sampled = self.variant.is_sampled();
         let default = Schedule::default_count(DEFAULT_NONPRIVATE_STEPS, sampled, privacy);
         let accounted = privacy.calibration() == Some(CentralCalibration::Accounted);
@@ -193,28 +165,24 @@ impl Glad {
         ITERATIONS.check(count)?;
         HALVE_STEP_EVERY.check(halve_step_every)?;
         let steps = Schedule::new(count, sampled, self.batch, n, privacy)?;
-        Ok((steps, halve_step_every))
+        let start = self.start.resolve(p).releases();
+        Ok((Releases { steps, start }, halve_step_every))
     }
 }
 
 impl GladVariant {
-    fn is_sampled(self) -> bool {
-        matches!(self, Self::Sggd | Self::Nsggd { .. } | Self::DpSggd)
+    /// Whether a step uses a batch.
+    pub fn is_sampled(self) -> bool {
+        matches!(self, Self::Sggd | Self::Nsggd | Self::DpSggd)
     }
 
-    fn sigma(self) -> Option<f64> {
-        match self {
-            Self::Nggd { sigma } | Self::Nsggd { sigma } => Some(sigma),
-            _ => None,
-        }
-    }
-
-    fn info(self) -> &'static AlgorithmInfo {
+    /// Its static description.
+    pub fn info(self) -> &'static AlgorithmInfo {
         match self {
             Self::Ggd => &GGD,
-            Self::Nggd { .. } => &NGGD,
+            Self::Nggd => &NGGD,
             Self::Sggd => &SGGD,
-            Self::Nsggd { .. } => &NSGGD,
+            Self::Nsggd => &NSGGD,
             Self::DpGgd => &DP_GGD,
             Self::DpSggd => &DP_SGGD,
         }
@@ -249,13 +217,6 @@ impl Baseline for Glad {
 }
 
 impl Glad {
-    /// The releases of a run over n rows of dimension p.
-    fn releases(&self, n: usize, p: usize, privacy: &Privacy) -> Result<(Releases, usize)> {
-        let (steps, halve_step_every) = self.schedule(n, privacy)?;
-        let start = self.start.resolve(p).releases();
-        Ok((Releases { steps, start }, halve_step_every))
-    }
-
     /// The noise of a run over n rows of dimension p; `None` without privacy.
     ///
     /// # Errors
@@ -282,7 +243,10 @@ impl Glad {
         let (releases, halve_step_every) = self.releases(n, p, &request.privacy)?;
         let steps = releases.steps;
         STEP_SIZE.check(self.step)?;
-        let sigma = self.variant.sigma().unwrap_or(0.0);
+        let sigma = match self.variant {
+            GladVariant::Nggd | GladVariant::Nsggd => self.gradient_noise,
+            _ => 0.0,
+        };
         GRADIENT_NOISE.check(sigma)?;
         let denominator = steps.denominator(n);
         let mut noise_sd = sigma * denominator;

@@ -1,8 +1,8 @@
 //! REAPER: objective, gradient, and descent over the Fantope.
 
 use eigenveil_estimation::{
-    fantope::project_eigenvalues,
-    linalg::{Symmetric, add_symmetrised_outer_lower, symmetric_eigen},
+    fantope::project_onto_fantope,
+    linalg::{Symmetric, add_symmetrised_outer_lower},
 };
 use eigenveil_shared::{Error, Result};
 use nalgebra::DMatrix;
@@ -288,10 +288,8 @@ fn step_by_span(
 
 /// The projection of a matrix, given by its lower triangle, onto the Fantope.
 fn projected(lower: &DMatrix<f64>, rank: usize) -> Result<Iterate> {
-    let eigen = symmetric_eigen(lower)?;
-    let mut weights = project_eigenvalues(eigen.values.as_slice(), rank)?.values;
-    weights.truncate(weights.iter().take_while(|&&w| w > 0.0).count());
-    let vectors = eigen.vectors.columns(0, weights.len()).into_owned();
+    let (vectors, weights) = project_onto_fantope(lower, rank)?;
+    let vectors = vectors.columns(0, weights.len()).into_owned();
     Ok(Iterate::from_factor(vectors, weights))
 }
 

@@ -53,15 +53,14 @@ pub struct Reaper {
     pub step: f64,
 }
 
-const FULL_BATCH_PARAMETERS: [Parameter; 2] = [ITERATIONS, STEP_SIZE.or(DEFAULT_STEP_SIZE)];
-const SAMPLED_PARAMETERS: [Parameter; 3] = [ITERATIONS, STEP_SIZE.or(DEFAULT_STEP_SIZE), BATCH];
+const STEP: Parameter = STEP_SIZE.or(DEFAULT_STEP_SIZE);
 
 pub(crate) static GD: AlgorithmInfo = AlgorithmInfo {
     name: "dp-gd-reap",
     source: "Maunu, Yu & Lerman, Appendix A",
     description: "private robust PCA by convex relaxation: gradient descent over the Fantope",
     guarantee: "accounted: (eps,delta); as-published: holds for small eps, with far more noise than needed",
-    parameters: &FULL_BATCH_PARAMETERS,
+    parameters: &[ITERATIONS, STEP],
     quadratic_memory: true,
     ..AlgorithmInfo::private(|options| Reaper::build(ReaperVariant::Gd, options))
 };
@@ -70,7 +69,7 @@ pub(crate) static SGD: AlgorithmInfo = AlgorithmInfo {
     source: "Maunu, Yu & Lerman, Algorithm 1",
     description: "dp-gd-reap on Poisson batches",
     guarantee: "accounted: (eps,delta); the published noise is too small by a factor of N/B for a batch's mean: no meaningful guarantee",
-    parameters: &SAMPLED_PARAMETERS,
+    parameters: &[ITERATIONS, STEP, BATCH],
     quadratic_memory: true,
     ..AlgorithmInfo::private(|options| Reaper::build(ReaperVariant::Sgd, options))
 };
@@ -79,7 +78,7 @@ pub(crate) static MD: AlgorithmInfo = AlgorithmInfo {
     source: "Maunu, Yu & Lerman, Appendix A",
     description: "private robust PCA by convex relaxation: mirror descent in von Neumann entropy",
     guarantee: "accounted: (eps,delta); as-published: holds for small eps, with far more noise than needed",
-    parameters: &FULL_BATCH_PARAMETERS,
+    parameters: &[ITERATIONS, STEP],
     quadratic_memory: true,
     ..AlgorithmInfo::private(|options| Reaper::build(ReaperVariant::Md, options))
 };
@@ -88,13 +87,14 @@ pub(crate) static SMD: AlgorithmInfo = AlgorithmInfo {
     source: "Maunu, Yu & Lerman, Algorithm 2",
     description: "dp-md-reap on Poisson batches",
     guarantee: "accounted: (eps,delta); the published noise is too small by a factor of N/B for a batch's mean: no meaningful guarantee",
-    parameters: &SAMPLED_PARAMETERS,
+    parameters: &[ITERATIONS, STEP, BATCH],
     quadratic_memory: true,
     ..AlgorithmInfo::private(|options| Reaper::build(ReaperVariant::Smd, options))
 };
 
 impl ReaperVariant {
-    fn is_sampled(self) -> bool {
+    /// Whether a step uses a batch.
+    pub fn is_sampled(self) -> bool {
         matches!(self, Self::Sgd | Self::Smd)
     }
 
@@ -105,7 +105,8 @@ impl ReaperVariant {
         }
     }
 
-    fn info(self) -> &'static AlgorithmInfo {
+    /// Its static description.
+    pub fn info(self) -> &'static AlgorithmInfo {
         match self {
             Self::Gd => &GD,
             Self::Sgd => &SGD,
