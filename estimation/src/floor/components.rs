@@ -154,7 +154,7 @@ pub fn assess(measured: &Measured<'_>) -> Result<FloorReport> {
         components,
         groups,
         variances,
-        floor: FloorDocument {
+        floor: NoiseFloor {
             variance: Some(variance_floor(&floor, level)),
             ..floor.document()
         },
