@@ -125,7 +125,7 @@ pub struct CreateStudy {
     pub name: String,
     /// Dimension p of a row.
     pub dimension: usize,
-    /// Names and public centring and scaling constants of the features; absent: unnamed, used as they come.
+    /// Names and public centring and scaling constants of the features; absent: unnamed, used unchanged.
     pub features: Option<Vec<Feature>>,
     /// How a row is brought into the unit ball.
     #[serde(default)]

@@ -376,7 +376,7 @@ const TOLD: &str = "   name         not stated
    last day     not stated
    norm         normalize: each row divided by its length
    centring     none
-   features     5 numbers without names, used as they come";
+   features     5 unnamed numbers, used unchanged";
 
 #[test]
 fn the_receipt_is_a_text_a_person_can_read_and_survives_json() {

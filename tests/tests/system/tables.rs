@@ -199,7 +199,7 @@ fn studies_without_names_use_the_files_order() {
     let output = bench.report(&rows, "--header yes");
     let message = stderr(&output);
     assert!(
-        message.contains("in its order: \"alcohol\", \"malic_acid\""),
+        message.contains("the file's order: \"alcohol\", \"malic_acid\""),
         "{message}"
     );
     assert_eq!(json_of(&output)["accepted"], 178);
