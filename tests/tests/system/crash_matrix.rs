@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use eigenveil_client::http::{HttpSettings, RetryPolicy, Study, StudyClient};
+use eigenveil_client::http::{Study, StudyClient};
 use eigenveil_estimation::Cancel;
 use eigenveil_server::{Environment, ServerConfig, Store, StudyId, store::database_path};
 use eigenveil_shared::{
@@ -137,11 +137,7 @@ async fn survive(kills: usize, seed: u64) {
     let dense = server.create_study("--p 40 --epsilon 4 --mechanism symmetric-gaussian");
     let seeds = server.create_study("--p 40 --epsilon 4");
     let listen = server.listen().to_owned();
-    let settings = HttpSettings {
-        retry: RetryPolicy::never(),
-        ..HttpSettings::default()
-    };
-    let client = StudyClient::with_settings(&server.url, &settings).unwrap();
+    let client = server.client();
     let numbers = Arc::new(Devices::new(
         client.fetch_study(&dense).await.unwrap(),
         (0..identifiable::capacity(packed_len(P)))

@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use eigenveil_client::http::{HttpSettings, RetryPolicy, StudyClient};
 use eigenveil_estimation::Cancel;
 use eigenveil_server::{Environment, ServerConfig, Store, StudyId};
 use eigenveil_shared::mechanism::PayloadKind;
@@ -275,6 +276,15 @@ impl ServerProcess {
     #[track_caller]
     pub(crate) fn report(&self, study: &str, rows: &str) -> Value {
         self.cli_json(&format!("report --header no --study {study} --rows {rows}"))
+    }
+
+    /// A client that does not retry by itself.
+    pub(crate) fn client(&self) -> StudyClient {
+        let settings = HttpSettings {
+            retry: RetryPolicy::never(),
+            ..HttpSettings::default()
+        };
+        StudyClient::with_settings(&self.url, &settings).unwrap()
     }
 
     /// How many reports a study has accepted.
