@@ -285,8 +285,7 @@ mod tests {
             let method = Method::from_bytes(format!("M{i}").as_bytes()).unwrap();
             metrics.request("(none)", &method, StatusCode::NOT_FOUND);
         }
-        let mut text = String::new();
-        text::encode(&mut text, &metrics.registry).unwrap();
+        let text = metrics.render().unwrap();
         let lines = text.matches("eigenveil_http_requests_total{").count();
         // One for `other`, one for reports.
         assert_eq!(lines, 2, "{text}");
