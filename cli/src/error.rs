@@ -28,9 +28,8 @@ impl CliError {
     /// The command line or an input file is wrong: exit code 2.
     pub fn usage(message: impl Into<String>) -> Self {
         Self {
-            message: message.into(),
-            code: None,
             usage: true,
+            ..Self::failed(message)
         }
     }
 

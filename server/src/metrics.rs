@@ -64,14 +64,14 @@ pub(crate) struct Metrics {
     reports: Family<Label, Counter>,
     accepted: Counter,
     duplicate: Counter,
-    body_bytes: Counter,
+    pub(crate) body_bytes: Counter,
     /// Commands waiting for the writer.
     pub(crate) queue_depth: Gauge,
     /// Connections being served.
     pub(crate) connections: Gauge,
     commit_seconds: Histogram,
     commit_reports: Histogram,
-    commit_failures: Counter,
+    pub(crate) commit_failures: Counter,
     estimate_duration: Family<Label, Histogram, fn() -> Histogram>,
     // The rest is measured when the metrics are read.
     studies: Family<Label, Gauge>,
@@ -219,17 +219,9 @@ impl Metrics {
         self.reports.get_or_create(&outcome).inc();
     }
 
-    pub(crate) fn body_read(&self, bytes: usize) {
-        self.body_bytes.inc_by(bytes as u64);
-    }
-
     pub(crate) fn committed(&self, reports: usize, took: Duration) {
         self.commit_seconds.observe(took.as_secs_f64());
         self.commit_reports.observe(reports as f64);
-    }
-
-    pub(crate) fn commit_failed(&self) {
-        self.commit_failures.inc();
     }
 
     pub(crate) fn estimate_ended(&self, end: EstimateEnd, took: Duration) {
@@ -293,8 +285,7 @@ mod tests {
             let method = Method::from_bytes(format!("M{i}").as_bytes()).unwrap();
             metrics.request("(none)", &method, StatusCode::NOT_FOUND);
         }
-        let mut text = String::new();
-        text::encode(&mut text, &metrics.registry).unwrap();
+        let text = metrics.render().unwrap();
         let lines = text.matches("eigenveil_http_requests_total{").count();
         // One for `other`, one for reports.
         assert_eq!(lines, 2, "{text}");

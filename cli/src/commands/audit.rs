@@ -92,12 +92,10 @@ fn print(report: &AuditReport) -> Result<()> {
     ))?;
     output::text("epsilon is at least\npair              from the report   from the transcript")?;
     for pair in &report.pairs {
-        let (alone, joint) = if pair.name != report.pair {
-            ("", "")
-        } else if report.observed == Observed::Report {
-            (" *", "")
-        } else {
-            ("", " *")
+        let (alone, joint) = match report.observed {
+            _ if pair.name != report.pair => ("", ""),
+            Observed::Report => (" *", ""),
+            _ => ("", " *"),
         };
         let alone = format!("{:.4}{alone}", pair.epsilon_lower_bound);
         let joint = format!("{:.4}{joint}", pair.transcript_epsilon_lower_bound);

@@ -106,7 +106,7 @@ pub(crate) fn run(args: &PrepareArgs, json: bool) -> Result<()> {
         .map(|c| c.mean * c.mean + c.deviation * c.deviation)
         .collect();
     let shares = LengthShares::from_moments(&squared_means, &mean_squares);
-    let columns = columns(&statistics, &shares)?;
+    let columns = columns(&statistics, &shares);
     let features: Vec<Feature> = columns.iter().map(|c| c.feature.clone()).collect();
     let mut warnings: Vec<String> = shares
         .warning(|column| format!("{:?}", statistics[column].name))
@@ -255,35 +255,30 @@ fn from_description(path: &std::path::Path) -> Result<Vec<ColumnStatistics>> {
 }
 
 /// Constants of few digits, and where they come from.
-fn columns(statistics: &[ColumnStatistics], shares: &LengthShares) -> Result<Vec<Column>> {
+fn columns(statistics: &[ColumnStatistics], shares: &LengthShares) -> Vec<Column> {
     let squared: f64 = statistics.iter().map(|c| c.mean * c.mean).sum();
     statistics
         .iter()
         .zip(&shares.columns)
         .map(|(column, &share)| {
-            let constant = column.deviation <= 1e-9 * column.mean.abs();
-            let scale = if constant {
-                1.0
-            } else {
-                rounded(column.deviation)
-            };
-            let center = if constant {
-                column.mean
-            } else {
-                round_to_scale(column.mean, scale)
-            };
-            let reason = if constant {
-                format!(
-                    "center is its only value, {}, which says nothing about other values",
-                    column.source
+            let from = &column.source;
+            let (center, scale, reason) = if column.deviation <= 1e-9 * column.mean.abs() {
+                let why = "which says nothing about other values";
+                (
+                    column.mean,
+                    1.0,
+                    format!("center is its only value, {from}, {why}"),
                 )
             } else {
-                format!(
-                    "center and scale are the mean and standard deviation {}",
-                    column.source
+                let scale = rounded(column.deviation);
+                let why = "center and scale are the mean and standard deviation";
+                (
+                    round_to_scale(column.mean, scale),
+                    scale,
+                    format!("{why} {from}"),
                 )
             };
-            Ok(Column {
+            Column {
                 feature: Feature::new(&column.name, center, scale),
                 reason,
                 share_of_squared_length: share,
@@ -292,7 +287,7 @@ fn columns(statistics: &[ColumnStatistics], shares: &LengthShares) -> Result<Vec
                 } else {
                     0.0
                 },
-            })
+            }
         })
         .collect()
 }

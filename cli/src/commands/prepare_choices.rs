@@ -145,10 +145,8 @@ fn radii(table: &RowTable, features: &[Feature]) -> Vec<f64> {
 
 fn prepared_rows(table: &RowTable, features: &[Feature], norm: Norm) -> Result<Vec<Vec<f64>>> {
     let preprocessing = Preprocessing {
-        dimension: table.dimension(),
         features: Some(features.to_vec()),
-        norm,
-        centring: None,
+        ..Preprocessing::new(table.dimension(), norm)
     };
     let preprocessor = preprocessing.preprocessor()?;
     (0..table.len())
@@ -197,15 +195,10 @@ fn choice(
     let noise = planned_noise(params, spectrum.total(), mean.norm())?;
     let planned = plan(&spectrum, &noise, PlanTarget::Participants(setting.n))?;
     let first = eigen.vectors.column(0);
-    let (column, weight) =
-        first
-            .iter()
-            .map(|x| x * x)
-            .enumerate()
-            .fold(
-                (0, 0.0),
-                |best, (at, x)| if x > best.1 { (at, x) } else { best },
-            );
+    let weights = first.iter().map(|x| x * x).enumerate();
+    let (column, weight) = weights
+        .max_by(|a, b| a.1.total_cmp(&b.1))
+        .unwrap_or_default();
     let along = first.dot(&mean).powi(2);
     let warning = if weight > DOMINANT_SHARE {
         Some(format!(

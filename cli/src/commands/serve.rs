@@ -131,8 +131,8 @@ pub(crate) async fn run(args: &ServeArgs, json: bool) -> Result<()> {
     let listening = format!("{scheme}://{}", server.local_addr());
     let token_file = server.app().store().token_path().display().to_string();
     if plain && reachable {
-        output::print_error_line(&format!(
-            "warning: {} is reachable from other machines and this server speaks plain HTTP; only a TLS proxy should reach it",
+        output::print_warning(&format!(
+            "{} is reachable from other machines and this server speaks plain HTTP; only a TLS proxy should reach it",
             server.local_addr()
         ));
     }
@@ -158,9 +158,7 @@ fn check(config: &ServerConfig, json: bool) -> Result<()> {
     if json {
         return output::json(&serde_json::json!({ "ok": true, "warnings": warnings }));
     }
-    for warning in &warnings {
-        output::print_error_line(&format!("warning: {warning}"));
-    }
+    warnings.iter().for_each(|text| output::print_warning(text));
     output::text("the configuration is usable")
 }
 

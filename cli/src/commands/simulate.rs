@@ -148,10 +148,7 @@ pub(crate) struct SimulateArgs {
 }
 
 /// The rows of a file, with the public constants of a features file.
-struct RawTable {
-    rows: Vec<Row>,
-    features: Option<Vec<Feature>>,
-}
+type RawTable = (Vec<Row>, Option<Vec<Feature>>);
 
 /// One setting of a sweep.
 #[derive(Clone, Copy)]
@@ -201,9 +198,9 @@ pub(crate) fn run(args: &SimulateArgs, json: bool) -> Result<()> {
         .as_deref()
         .map(|path| rows::read_with_constants(path, &args.table))
         .transpose()?;
-    let raw = read.map(|(table, features)| RawTable {
-        rows: (0..table.len()).map(|index| table.row(index)).collect(),
-        features,
+    let raw: Option<RawTable> = read.map(|(table, features)| {
+        let rows = (0..table.len()).map(|index| table.row(index));
+        (rows.collect(), features)
     });
     let settings = settings(args);
     let participants = settings.iter().map(|setting| setting.n).sum::<u64>();
@@ -310,7 +307,7 @@ fn run_setting(
     bar: &indicatif::ProgressBar,
 ) -> Result<SimulateAnswer> {
     let p = match raw {
-        Some(raw) => raw.rows.first().map_or(0, |row| row.values().len()),
+        Some((rows, _)) => rows.first().map_or(0, |row| row.values().len()),
         None => setting
             .p
             .ok_or_else(|| CliError::usage("--model needs --p"))?,
@@ -319,13 +316,17 @@ fn run_setting(
     if let Some(model) = args.model {
         mechanism.norm = model.default_norm(mechanism.norm);
     }
-    let params = mechanism.freeze(p, setting.epsilon, raw.and_then(|raw| raw.features.clone()))?;
+    let params = mechanism.freeze(
+        p,
+        setting.epsilon,
+        raw.and_then(|(_, features)| features.clone()),
+    )?;
     let source = match (raw, args.model) {
-        (Some(raw), _) => match setting.s {
-            None => RowSource::Rows(&raw.rows),
+        (Some((rows, _)), _) => match setting.s {
+            None => RowSource::Rows(rows),
             Some(s) => RowSource::Referenced(
-                &raw.rows,
-                references.find(&raw.rows, params.preprocessing(), setting.k, s)?,
+                rows,
+                references.find(rows, params.preprocessing(), setting.k, s)?,
             ),
         },
         (None, Some(model)) => {

@@ -70,13 +70,12 @@ pub(super) fn chart(rows: &[SimulateAnswer], title: Option<&str>, sparse: bool) 
         };
         let labelled = |what: &str| match name.as_str() {
             "" => what.to_owned(),
-            name if what.is_empty() => name.to_owned(),
             name => format!("{what}, {name}"),
         };
-        let measured = if sparse {
-            labelled("sparse")
-        } else {
-            labelled(if name.is_empty() { "measured" } else { "" })
+        let measured = match name.as_str() {
+            _ if sparse => labelled("sparse"),
+            "" => "measured".to_owned(),
+            name => name.to_owned(),
         };
         let place = series.len();
         series.push(
@@ -103,15 +102,10 @@ pub(super) fn chart(rows: &[SimulateAnswer], title: Option<&str>, sparse: bool) 
     }
     let x_values = values(x);
     let decades = x_values.last().unwrap_or(&1.0) / x_values.first().unwrap_or(&1.0) >= 8.0;
-    let x_axis = if decades {
-        Axis::log(x_name)
-    } else {
-        Axis::linear(x_name)
-    };
-    let x_axis = if decades && x_name == "participants n" {
-        x_axis
-    } else {
-        x_axis.ticks(x_values)
+    let x_axis = match decades {
+        true if x_name == "participants n" => Axis::log(x_name),
+        true => Axis::log(x_name).ticks(x_values),
+        false => Axis::linear(x_name).ticks(x_values),
     };
     let subtitle = rows.first().map(|row| {
         let fixed: Vec<String> = QUANTITIES

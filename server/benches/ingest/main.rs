@@ -150,14 +150,10 @@ impl Load {
     fn at_eigenveil(self) -> Outcome {
         let directory =
             tempfile::tempdir_in(std::env::var("BENCH_DIR").unwrap_or("/tmp".into())).unwrap();
-        let mut config = ServerConfig {
+        let config = ServerConfig {
             listen: ([127, 0, 0, 1], 0).into(),
             ..ServerConfig::new(directory.path().join("data"))
         };
-        // Limits that are never reached, to measure the cost of counting.
-        if std::env::var("LIMITED").is_ok() {
-            config.address_requests_per_minute = Some(u32::MAX);
-        }
         let wanted: CreateStudy = serde_json::from_value(json!({
             "name": "bench", "dimension": self.p, "mechanism": self.mechanism, "epsilon": 1.0,
         }))

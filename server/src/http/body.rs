@@ -13,7 +13,7 @@ use http_body_util::BodyExt;
 use hyper::body::Frame;
 use serde::de::DeserializeOwned;
 
-use super::rate_limit_layer::ClientKey;
+use super::rate_limit_layer::client_key;
 use crate::{
     app::AppState,
     config::MIN_TRANSFER_BYTES_PER_SECOND,
@@ -39,8 +39,7 @@ pub(crate) async fn read(
     body: Body,
     limit: usize,
 ) -> Result<(Bytes, Reservation)> {
-    let client =
-        ClientKey::from_request(app, &parts.headers, &parts.extensions).map(ClientKey::address);
+    let client = client_key(app, &parts.headers, &parts.extensions);
     let reservation = Reservation::for_client(app.store().ingest_memory(), client);
     read_into(app, &parts.headers, body, limit, reservation).await
 }
@@ -127,7 +126,7 @@ async fn collect(
             rest.extend_from_slice(&data);
         }
     }
-    app.store().metrics().body_read(length);
+    app.store().metrics().body_bytes.inc_by(length as u64);
     let bytes = if rest.is_empty() {
         first
     } else {

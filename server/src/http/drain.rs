@@ -7,7 +7,7 @@
 
 use std::{
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll},
 };
 
@@ -44,12 +44,12 @@ pub(crate) async fn drain_after(
         Body::new(TrackedBody {
             body: Some(body),
             touched: false,
-            slot: slot.clone(),
+            slot: Arc::clone(&slot),
         })
     });
     let mut response = next(request).await;
-    let rest = slot.lock().take();
-    if let Some(UnreadBody { body, touched }) = rest {
+    let rest = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some((body, touched)) = rest {
         let untouched = expects_continue && !touched;
         if untouched || !matches!(timeout_at(deadline, drain(body)).await, Ok(true)) {
             let close = HeaderValue::from_static("close");
@@ -75,21 +75,8 @@ async fn drain(mut body: Body) -> bool {
     true
 }
 
-/// A body that was dropped before its end.
-struct UnreadBody {
-    body: Body,
-    touched: bool,
-}
-
-/// Where a [`TrackedBody`] puts the rest of its body.
-#[derive(Clone, Default)]
-struct BodySlot(Arc<Mutex<Option<UnreadBody>>>);
-
-impl BodySlot {
-    fn lock(&self) -> MutexGuard<'_, Option<UnreadBody>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+/// Where a [`TrackedBody`] puts the rest of its body, with whether any of it was read.
+type BodySlot = Arc<Mutex<Option<(Body, bool)>>>;
 
 /// The body that a handler gets. If it is dropped before its end, the rest goes to the slot.
 struct TrackedBody {
@@ -134,10 +121,8 @@ impl Drop for TrackedBody {
         if let Some(body) = self.body.take()
             && !body.is_end_stream()
         {
-            *self.slot.lock() = Some(UnreadBody {
-                body,
-                touched: self.touched,
-            });
+            let mut slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
+            *slot = Some((body, self.touched));
         }
     }
 }

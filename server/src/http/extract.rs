@@ -10,7 +10,7 @@ use eigenveil_shared::{Error, ErrorCode, api::StudyState};
 
 use super::{
     problem::ApiError,
-    rate_limit_layer::{ClientKey, authenticate},
+    rate_limit_layer::{authenticate, client_key},
 };
 use crate::{
     app::AppState,
@@ -114,8 +114,8 @@ fn identity(parts: &Parts, app: &AppState) -> Result<Option<Identity>, ApiError>
         )
         .into());
     };
-    let client_key = ClientKey::from_request(app, &parts.headers, &parts.extensions);
-    match authenticate(app, &TokenHash::new(token), client_key.as_ref())? {
+    let client = client_key(app, &parts.headers, &parts.extensions);
+    match authenticate(app, &TokenHash::new(token), client)? {
         Some(identity) => Ok(Some(identity)),
         None => Err(Error::new(
             ErrorCode::Forbidden,

@@ -30,9 +30,8 @@ pub(crate) async fn enforce_rate_limits(
 ) -> Response {
     let (headers, limits) = (request.headers(), app.rate_limits());
     if let Some(limit) = &limits.address
-        && let Some(ClientKey(address)) =
-            ClientKey::from_request(app, headers, request.extensions())
-        && let Err(wait) = limit.check(&address, Instant::now())
+        && let Some(client) = client_key(app, headers, request.extensions())
+        && let Err(wait) = limit.check(&client, Instant::now())
     {
         return ApiError::rate_limited("requests from this address", wait).into_response();
     }
@@ -69,13 +68,13 @@ pub(crate) fn check_token_limit(app: &AppState, token: &TokenHash) -> Result<(),
 pub(crate) fn authenticate(
     app: &AppState,
     token: &TokenHash,
-    client_key: Option<&ClientKey>,
+    client: Option<ClientKey>,
 ) -> Result<Option<Identity>, ApiError> {
     let identity = app.store().identify_hash(token);
     if identity.is_none()
-        && let Some(ClientKey(address)) = client_key
+        && let Some(client) = client
     {
-        let checked = app.rate_limits().failed_auth.check(address, Instant::now());
+        let checked = app.rate_limits().failed_auth.check(&client, Instant::now());
         checked.map_err(|wait| {
             ApiError::rate_limited("failed authentications from this address", wait)
         })?;
@@ -84,23 +83,17 @@ pub(crate) fn authenticate(
 }
 
 /// The rate limit key of a client's address.
-pub(crate) struct ClientKey([u8; 16]);
+pub(crate) type ClientKey = [u8; 16];
 
-impl ClientKey {
-    /// `None` if the application does not provide `ConnectInfo`.
-    pub(crate) fn from_request(
-        app: &AppState,
-        headers: &HeaderMap,
-        extensions: &Extensions,
-    ) -> Option<Self> {
-        let ConnectInfo(peer) = extensions.get::<ConnectInfo<SocketAddr>>()?;
-        let address = client_address(peer.ip(), headers, app.config());
-        Some(Self(address_key(address)))
-    }
-
-    pub(crate) fn address(self) -> [u8; 16] {
-        self.0
-    }
+/// The client of a request; `None` if the application does not provide `ConnectInfo`.
+pub(crate) fn client_key(
+    app: &AppState,
+    headers: &HeaderMap,
+    extensions: &Extensions,
+) -> Option<ClientKey> {
+    let ConnectInfo(peer) = extensions.get::<ConnectInfo<SocketAddr>>()?;
+    let address = client_address(peer.ip(), headers, app.config());
+    Some(address_key(address))
 }
 
 /// The client's address: that of the connection or, if that is a trusted proxy, the right-most address in

@@ -28,7 +28,7 @@ use super::{
     extract::{StudyInPath, hide_draft},
     openapi::{Binary, ErrorResponses},
     problem::ApiError,
-    rate_limit_layer::ClientKey,
+    rate_limit_layer::client_key,
 };
 use crate::{
     app::AppState,
@@ -86,8 +86,7 @@ async fn store_reports(
     if !open && study.reports_accepted() == 0 {
         return Err(not_accepting_error(&study, over).into());
     }
-    let client =
-        ClientKey::from_request(app, &parts.headers, &parts.extensions).map(ClientKey::address);
+    let client = client_key(app, &parts.headers, &parts.extensions);
     let mut reservation = Reservation::for_client(app.store().ingest_memory(), client);
     let needs_token = study.enrolment() == Enrolment::Token;
     if !open || needs_token && !enrolled {
@@ -129,15 +128,13 @@ async fn store_reports(
         .store()
         .submit_reserved(&study, smallvec![report], reservation)
         .await?;
-    let (status, outcome) = match stored.first() {
-        Some(SubmitOutcome::Accepted) => (StatusCode::CREATED, ReportOutcome::Accepted),
-        Some(SubmitOutcome::Duplicate) => (StatusCode::OK, ReportOutcome::Duplicate),
-        Some(SubmitOutcome::StudyDeleted) => return Err(study_was_deleted(&study).into()),
-        Some(SubmitOutcome::NotAdmitted(code)) => return Err(token_error(*code).into()),
-        Some(SubmitOutcome::Ended) => return Err(not_accepting_error(&study, true).into()),
-        Some(SubmitOutcome::NotOpen) | None => {
-            return Err(not_accepting_error(&study, false).into());
-        }
+    let stored = stored.first().copied().unwrap_or(SubmitOutcome::NotOpen);
+    if let Some(error) = refusal(&study, stored) {
+        return Err(error.into());
+    }
+    let (status, outcome) = match stored {
+        SubmitOutcome::Accepted => (StatusCode::CREATED, ReportOutcome::Accepted),
+        _ => (StatusCode::OK, ReportOutcome::Duplicate),
     };
     let accepted = u64::from(outcome == ReportOutcome::Accepted);
     let metrics = app.store().metrics();
@@ -230,42 +227,26 @@ impl Batch {
         batch
     }
 
-    /// The response. A study that is not open rejects the batch as a whole, unless some of its reports were counted
-    /// before: then each report gets its own outcome.
+    /// The response. A study that is not open, or was deleted, rejects the batch as a whole, unless some of its reports
+    /// were counted before: then each report gets its own outcome.
     fn response(
         mut self,
         study: &Study,
         stored: &[SubmitOutcome],
     ) -> Result<BatchResponse, ApiError> {
         let count = |wanted| stored.iter().filter(|s| **s == wanted).count() as u64;
-        if count(SubmitOutcome::StudyDeleted) > 0 {
-            return Err(study_was_deleted(study).into());
-        }
         let (accepted, duplicates) = (
             count(SubmitOutcome::Accepted),
             count(SubmitOutcome::Duplicate),
         );
-        for (late, over) in [
-            (SubmitOutcome::NotOpen, false),
-            (SubmitOutcome::Ended, true),
-        ] {
-            if count(late) == 0 {
+        for (&index, &stored) in self.positions.iter().zip(stored) {
+            let Some(error) = refusal(study, stored) else {
                 continue;
-            }
-            let error = not_accepting_error(study, over);
-            if accepted + duplicates == 0 {
+            };
+            if accepted + duplicates == 0 && !matches!(stored, SubmitOutcome::NotAdmitted(_)) {
                 return Err(error.into());
             }
-            for (&index, stored) in self.positions.iter().zip(stored) {
-                if *stored == late {
-                    self.refused.push(rejected(index, &error));
-                }
-            }
-        }
-        for (&index, stored) in self.positions.iter().zip(stored) {
-            if let SubmitOutcome::NotAdmitted(code) = stored {
-                self.refused.push(rejected(index, &token_error(*code)));
-            }
+            self.refused.push(rejected(index, &error));
         }
         self.refused.sort_by_key(|report| report.index);
         Ok(BatchResponse {
@@ -284,11 +265,18 @@ fn rejected(index: u32, error: &Error) -> RefusedReport {
     }
 }
 
-fn study_was_deleted(study: &Study) -> Error {
-    Error::new(
-        ErrorCode::StudyNotFound,
-        format!("study {} was deleted; nothing was counted", study.id()),
-    )
+/// Why a report was not counted, if it was not.
+fn refusal(study: &Study, outcome: SubmitOutcome) -> Option<Error> {
+    Some(match outcome {
+        SubmitOutcome::Accepted | SubmitOutcome::Duplicate => return None,
+        SubmitOutcome::NotOpen => not_accepting_error(study, false),
+        SubmitOutcome::Ended => not_accepting_error(study, true),
+        SubmitOutcome::NotAdmitted(code) => token_error(code),
+        SubmitOutcome::StudyDeleted => Error::new(
+            ErrorCode::StudyNotFound,
+            format!("study {} was deleted; nothing was counted", study.id()),
+        ),
+    })
 }
 
 fn token_error(code: ErrorCode) -> Error {

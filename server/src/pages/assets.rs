@@ -16,20 +16,16 @@ const SYMBOL: &str = include_str!("assets/icon.svg");
 /// Path of the icon.
 pub(super) const ICON: &str = "/assets/icon.svg";
 
-/// Path of the stylesheet, with a version that changes with its text.
+/// Changes with the stylesheet and the script.
+static VERSION: LazyLock<String> =
+    LazyLock::new(|| to_hex(&Sha256::digest([STYLE, SCRIPT].concat())[..6]));
+
 pub(super) fn style_path() -> String {
-    static VERSION: LazyLock<String> = LazyLock::new(|| version(STYLE));
     format!("/assets/style.css?v={}", *VERSION)
 }
 
-/// Path of the script, with a version that changes with its text.
 pub(super) fn script_path() -> String {
-    static VERSION: LazyLock<String> = LazyLock::new(|| version(SCRIPT));
     format!("/assets/live.js?v={}", *VERSION)
-}
-
-fn version(text: &str) -> String {
-    to_hex(&Sha256::digest(text.as_bytes())[..6])
 }
 
 pub(super) async fn style() -> Response {

@@ -60,13 +60,10 @@ fn bound_failure_probability(study: &Study) -> f64 {
 
 fn percent(probability: f64) -> String {
     let value = 100.0 * probability;
-    // Never rounded to 100 %.
-    if value > 99.0 && value < 100.0 {
-        let left = 100.0 - value;
-        let digits = (1.0 - left.log10().floor()).clamp(1.0, 12.0) as usize;
-        format!("{value:.digits$} %")
-    } else if value < 1.0 && value > 0.0 {
-        let digits = (1.0 - value.log10().floor()).clamp(1.0, 12.0) as usize;
+    // Never rounded to 100 %, nor to 0.
+    let distance = if value > 99.0 { 100.0 - value } else { value };
+    if distance > 0.0 && distance < 1.0 {
+        let digits = (1.0 - distance.log10().floor()).clamp(1.0, 12.0) as usize;
         format!("{value:.digits$} %")
     } else {
         format!("{value:.1} %")

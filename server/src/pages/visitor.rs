@@ -11,7 +11,7 @@ use subtle::ConstantTimeEq;
 
 use crate::{
     app::AppState,
-    http::{ApiError, ClientKey, body},
+    http::{ApiError, ClientKey, body, client_key},
     sessions::{self, COOKIE},
     store::{Identity, Study},
 };
@@ -240,7 +240,7 @@ impl Fields {
 pub(super) struct CheckedForm {
     pub(super) visitor: Visitor,
     pub(super) fields: Fields,
-    pub(super) client_key: Option<ClientKey>,
+    pub(super) client: Option<ClientKey>,
 }
 
 impl<S: Send + Sync> FromRequest<S> for CheckedForm
@@ -253,7 +253,7 @@ where
         let app = &AppState::from_ref(state);
         let (parts, content) = request.into_parts();
         let visitor = Visitor::from_request(app, &parts.uri, &parts.headers, &parts.extensions);
-        let client_key = ClientKey::from_request(app, &parts.headers, &parts.extensions);
+        let client = client_key(app, &parts.headers, &parts.extensions);
         // Browsers send the origin of a request; without it only the CSRF token counts.
         let site = parts.headers.get("sec-fetch-site");
         if site.is_some_and(|site| site != "same-origin" && site != "none") {
@@ -269,7 +269,7 @@ where
         Ok(Self {
             visitor,
             fields,
-            client_key,
+            client,
         })
     }
 }

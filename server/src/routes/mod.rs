@@ -14,7 +14,7 @@ pub use self::openapi::openapi;
 use crate::{
     app::AppState,
     http::{
-        ClientKey, drain, estimates, health, metrics, openapi::base_document, problem,
+        client_key, drain, estimates, health, metrics, openapi::base_document, problem,
         rate_limit_layer, reports, response_budget, studies, tokens, trace, transfers,
     },
     pages,
@@ -59,8 +59,7 @@ fn routes() -> OpenApiRouter<AppState> {
 async fn with_middleware(State(app): State<AppState>, request: Request, next: Next) -> Response {
     let path = request.extensions().get::<MatchedPath>().cloned();
     let path = path.as_ref().map_or("(none)", MatchedPath::as_str);
-    let client = ClientKey::from_request(&app, request.headers(), request.extensions())
-        .map(ClientKey::address);
+    let client = client_key(&app, request.headers(), request.extensions());
     let limited = |request| {
         rate_limit_layer::enforce_rate_limits(&app, request, |request| {
             problem::catch_panic(next.run(request))

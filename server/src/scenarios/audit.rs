@@ -9,7 +9,10 @@ use super::{
     model::{P, ParameterSet, StudyModel},
     world::World,
 };
-use crate::{StudyId, store::database_path};
+use crate::{
+    StudyId,
+    store::{BucketSums, database_path},
+};
 
 impl World {
     /// How often each report of a study is counted on the disk.
@@ -19,11 +22,8 @@ impl World {
         if parameters.holds_seeds() {
             return self.seeds_on_disk(study, parameters);
         }
-        let store = self.app().store();
-        let stored = store.study(StudyId::parse(&study.id).unwrap()).unwrap();
-        let snapshot = store.bucket_sums(&stored, Cancel::NEVER).unwrap();
         let mut total = Accumulator::new(P).unwrap();
-        for (_, sums) in &snapshot.buckets {
+        for (_, sums) in &self.stored(at).buckets {
             total.merge(sums).unwrap();
         }
         let mut counted = identifiable::in_sums(total.sum().as_slice()).unwrap();
@@ -33,6 +33,13 @@ impl World {
             "the sums hold a report that nobody has"
         );
         counted
+    }
+
+    fn stored(&self, at: usize) -> BucketSums {
+        let store = self.app().store();
+        let id = StudyId::parse(&self.studies[at].id).unwrap();
+        let study = store.study(id).unwrap();
+        store.bucket_sums(&study, Cancel::NEVER).unwrap()
     }
 
     fn seeds_on_disk(&self, study: &StudyModel, parameters: &ParameterSet) -> Vec<u32> {
@@ -128,11 +135,7 @@ impl World {
 
     /// ‖S̃‖²_F of the current sums, which is the sum of the squared eigenvalues; also checks n.
     fn spectrum(&self, at: usize, n: u64) -> f64 {
-        let store = self.app().store();
-        let study = store
-            .study(StudyId::parse(&self.studies[at].id).unwrap())
-            .unwrap();
-        let stored = store.bucket_sums(&study, Cancel::NEVER).unwrap();
+        let stored = self.stored(at);
         assert!(
             stored.n == n,
             "the snapshot is of {} reports, not {n}",
@@ -141,8 +144,9 @@ impl World {
         if n == 0 {
             return 0.0;
         }
+        let params = &self.parameter_sets[self.studies[at].parameters].params;
         let buckets = stored.buckets.into_iter().map(|(_, sums)| sums).collect();
-        let moment = NoisyMoment::decode(buckets, study.params()).unwrap();
+        let moment = NoisyMoment::decode(buckets, params).unwrap();
         moment.dense().iter().map(|x| x * x).sum()
     }
 }

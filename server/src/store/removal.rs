@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use eigenveil_shared::{Error, ErrorCode, Result, api::StudyState};
-use rusqlite::{OptionalExtension, Transaction, params};
+use rusqlite::{OptionalExtension, Params, Transaction, params};
 
 use super::{Store, TaskKind, failure::Failure, recent, rows, study::Study};
 
@@ -94,14 +94,10 @@ impl Store {
 
 /// Deletes some rows of a deleted study; returns whether there may be more.
 fn remove_deleted_study(transaction: &Transaction<'_>) -> Result<bool, Failure> {
-    let pk: Option<i64> = transaction
-        .query_row(
-            "SELECT study_pk FROM studies WHERE study_pk IN (SELECT study_pk FROM deleted_studies) LIMIT 1",
-            [],
-            |row| row.get(0),
-        )
-        .optional()?;
-    let Some(pk) = pk else { return Ok(false) };
+    let deleted = "SELECT study_pk FROM studies WHERE study_pk IN (SELECT study_pk FROM deleted_studies) LIMIT 1";
+    let Some(pk) = first_study(transaction, deleted, [])? else {
+        return Ok(false);
+    };
     let removed = remove_identifiers(transaction, pk)?
         + transaction.execute(
             "DELETE FROM seeds WHERE (study_pk, bucket, commit_seq) IN
@@ -131,15 +127,11 @@ fn remove_old_identifiers(
         return Ok(false);
     };
     let before = now_ms.saturating_sub(u64::from(days).saturating_mul(DAY_MS));
-    let pk: Option<i64> = transaction
-        .query_row(
-            "SELECT study_pk FROM studies
-             WHERE state = 'closed' AND closed_at_ms < ? AND identifiers_kept = 1 LIMIT 1",
-            [before],
-            |row| row.get(0),
-        )
-        .optional()?;
-    let Some(pk) = pk else { return Ok(false) };
+    let over = "SELECT study_pk FROM studies
+                WHERE state = 'closed' AND closed_at_ms < ? AND identifiers_kept = 1 LIMIT 1";
+    let Some(pk) = first_study(transaction, over, [before])? else {
+        return Ok(false);
+    };
     recent::remove(transaction, pk)?;
     if remove_identifiers(transaction, pk)? == 0 {
         transaction.execute(
@@ -152,16 +144,22 @@ fn remove_old_identifiers(
 
 /// Moves the latest identifiers of a closed study into the index; returns whether there may be more.
 fn index_closed_study(transaction: &Transaction<'_>) -> Result<bool, Failure> {
-    let pk: Option<i64> = transaction
-        .query_row(
-            "SELECT study_pk FROM recent_ids JOIN studies USING (study_pk) WHERE state = 'closed' LIMIT 1",
-            [],
-            |row| row.get(0),
-        )
-        .optional()?;
-    let Some(pk) = pk else { return Ok(false) };
+    let closed = "SELECT study_pk FROM recent_ids JOIN studies USING (study_pk) WHERE state = 'closed' LIMIT 1";
+    let Some(pk) = first_study(transaction, closed, [])? else {
+        return Ok(false);
+    };
     recent::move_all(transaction, pk)?;
     Ok(true)
+}
+
+/// The key of the first study that a query finds.
+fn first_study(
+    transaction: &Transaction<'_>,
+    query: &str,
+    params: impl Params,
+) -> Result<Option<i64>, Failure> {
+    let found = transaction.query_row(query, params, |row| row.get(0));
+    Ok(found.optional()?)
 }
 
 fn remove_identifiers(transaction: &Transaction<'_>, pk: i64) -> Result<usize, Failure> {

@@ -279,7 +279,7 @@ impl Writer {
 
     fn reply_failure(&self, group: Vec<Submission>, failure: Failure) {
         self.health.commit_failed(&failure);
-        self.metrics.commit_failed();
+        self.metrics.commit_failures.inc();
         let request_ids = request_ids(&group);
         tracing::error!(%failure, requests = group.len(), request_ids, "commit failed; nothing was counted");
         let error = failure.into_error();

@@ -223,11 +223,10 @@ async fn a_study_closed_by_a_wrong_clock_is_reopened() {
 
 async fn participate(server: &Harness, study: &StudyDocument, host: Option<&str>) -> Page {
     let path = format!("/studies/{}/participate", study.id);
-    let request = Request::get(path);
-    let request = match host {
-        Some(host) => request.header(header::HOST, host),
-        None => request,
-    };
+    let mut request = Request::get(path);
+    if let Some(host) = host {
+        request = request.header(header::HOST, host);
+    }
     let response = Browser::new(server).send(request, String::new()).await;
     assert_eq!(response.status, StatusCode::OK);
     Page::new(response)

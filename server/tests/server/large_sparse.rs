@@ -196,12 +196,7 @@ fn loadings(estimate: &Estimate) -> DMatrix<f64> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes up to half an hour and 3 GB; see its documentation"]
 async fn twenty_thousand_dimensions_from_seeds_on_disk() {
-    let number = |name: &str, default: usize| {
-        std::env::var(name).map_or(default, |value| value.parse().unwrap())
-    };
-    // Smaller numbers for trying the test itself.
-    let p = number("EIGENVEIL_LARGE_P", 20_000);
-    let n = number("EIGENVEIL_LARGE_N", 100_000) as u64;
+    let (p, n) = (20_000, 100_000);
     let population = population(p, 5, 40);
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("large-sparse-{p}-{n}"));
     let store = Store::open(&ServerConfig::new(&directory), environment()).unwrap();

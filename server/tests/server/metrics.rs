@@ -68,22 +68,20 @@ async fn every_documented_metric_is_counted() {
     assert_eq!(requests(route, "POST", 400), 1);
     assert_eq!(requests("/v1/studies", "POST", 201), 1);
     assert!(value(&text, "eigenveil_request_body_bytes_total") as usize >= all_bytes + 3);
-    assert_eq!(
-        value(&text, "eigenveil_commit_duration_seconds_count") as u64,
-        3
-    );
-    assert_eq!(value(&text, "eigenveil_commit_reports_sum") as u64, 4);
-    assert_eq!(value(&text, "eigenveil_commit_failures_total") as u64, 0);
-    assert_eq!(value(&text, "eigenveil_queue_depth") as i64, 0);
-    assert_eq!(value(&text, "eigenveil_queue_capacity") as i64, 4_096);
-    assert_eq!(value(&text, "eigenveil_ingest_bytes") as i64, 0);
-    assert_eq!(value(&text, "eigenveil_estimates_waiting") as i64, 0);
-    assert_eq!(value(&text, "eigenveil_store_healthy") as i64, 1);
-    assert_eq!(value(&text, "eigenveil_studies{state=\"open\"}") as i64, 1);
-    assert_eq!(
-        value(&text, "eigenveil_studies{state=\"closed\"}") as i64,
-        0
-    );
+    for (name, wanted) in [
+        ("eigenveil_commit_duration_seconds_count", 3.0),
+        ("eigenveil_commit_reports_sum", 4.0),
+        ("eigenveil_commit_failures_total", 0.0),
+        ("eigenveil_queue_depth", 0.0),
+        ("eigenveil_queue_capacity", 4_096.0),
+        ("eigenveil_ingest_bytes", 0.0),
+        ("eigenveil_estimates_waiting", 0.0),
+        ("eigenveil_store_healthy", 1.0),
+        ("eigenveil_studies{state=\"open\"}", 1.0),
+        ("eigenveil_studies{state=\"closed\"}", 0.0),
+    ] {
+        assert_eq!(value(&text, name), wanted, "{name}");
+    }
     let estimates: f64 = ["done", "failed"]
         .map(|end| format!("eigenveil_estimate_duration_seconds_count{{outcome=\"{end}\"}}"))
         .iter()

@@ -20,10 +20,6 @@ fn new_seed() -> Seed {
     new_id().0
 }
 
-fn report(study: &StudyDocument, id: ReportId, seed: &Seed) -> Vec<u8> {
-    report_with(study, id, seed.to_vec())
-}
-
 /// Sends this many new seeds and returns them.
 async fn send(server: &Harness, study: &StudyDocument, count: usize) -> Vec<Seed> {
     let reports: Vec<_> = (0..count).map(|_| (new_id(), new_seed())).collect();
@@ -66,10 +62,10 @@ async fn acknowledged_seeds_are_stored_once_and_survive_a_restart() {
     let mut seeds = Vec::new();
     for _ in 0..40 {
         let (id, seed) = (new_id(), new_seed());
-        let body = report(&study, id, &seed);
+        let body = report_with(&study, id, seed.to_vec());
         server.counts(&study, body.clone()).await;
         // Again, also with another seed: the first one counts.
-        for body in [body, report(&study, id, &new_seed())] {
+        for body in [body, report_with(&study, id, new_seed().to_vec())] {
             server.knows(&study, body).await;
         }
         seeds.push(seed);

@@ -84,7 +84,7 @@ fn double_cap_constants_agree() {
             (
                 "tries",
                 ours.expected_attempts(),
-                number("expected_tries"),
+                number("expected_attempts"),
                 1e-6,
             ),
         ] {

@@ -12,13 +12,14 @@ use std::{
 use eigenveil_shared::{
     api::{REPORT_BATCH_MEDIA_TYPE, REPORT_MEDIA_TYPE, StudyDocument},
     codec::{self, ReportFormat},
-    report::{Report, ReportId},
+    report::ReportId,
 };
 use tokio::task::JoinSet;
 
 use crate::{
     Target,
     harness::{Folder, ServerProcess},
+    honest,
     wire::Wire,
     withstand,
 };
@@ -65,11 +66,8 @@ fn connections_do_not_starve_the_store_of_descriptors() {
     withstand("300 connections", |target: Target, started| async move {
         let mut operator = Wire::connect(target.address, HONEST_ADDRESS).await.unwrap();
         let path = format!("/v1/studies/{}", target.seeds.id);
-        let report = codec::encode_report(&Report {
-            id: ReportId::from_parts(1_700_000_000_000, [7; 16]),
-            fingerprint: ReportFormat::new(&target.seeds.params).fingerprint(),
-            payload: vec![5; 16],
-        });
+        let id = ReportId::from_parts(1_700_000_000_000, [7; 16]);
+        let report = honest::report(&target.seeds, id);
         let head = format!("content-type: {REPORT_MEDIA_TYPE}\r\n");
         let sent = operator
             .send("POST", &format!("{path}/reports"), &head, &report)

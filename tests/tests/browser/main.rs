@@ -77,21 +77,16 @@ async fn download(browser: &Browser, css: &str, folder: &Path, file: &str) -> Ve
     std::fs::read(path).unwrap()
 }
 
-/// Downloads the estimate and checks the log.
-async fn finish(world: &World, browser: Browser, study: &str) {
+/// Checks the downloaded estimate and the log.
+async fn finish(world: &World, browser: Browser, id: &str) {
     let link = "#downloads a[href$='estimate.json']";
     let json = download(&browser, link, world.folder.path(), "estimate.json").await;
-    is_the_estimate(world, study, &json);
-    assert!(browser.check_log().await > 10);
-    browser.close().await;
-}
-
-/// Checks that the downloaded estimate is the one that the API returns.
-fn is_the_estimate(world: &World, study: &str, downloaded: &[u8]) {
-    let downloaded: serde_json::Value = serde_json::from_slice(downloaded).unwrap();
+    let downloaded: serde_json::Value = serde_json::from_slice(&json).unwrap();
     assert_eq!(downloaded["n"], study::ROWS);
     assert_eq!(downloaded["k"], 2);
-    assert_eq!(world.server.accepted(study), study::ROWS);
+    assert_eq!(world.server.accepted(id), study::ROWS);
+    assert!(browser.check_log().await > 10);
+    browser.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -119,13 +114,13 @@ async fn a_study_is_created_watched_and_estimated() {
     assert_eq!(browser.text("#reports").await, "0");
     browser.evaluate("window.same = true").await;
     // The first report adds a figure to the page.
-    world.report_first(&id);
+    world.report_rows(&id, "first.csv");
     until("the first reports are shown", async || {
         browser.text("#reports").await == study::FIRST.to_string()
     })
     .await;
     browser.find("img[src*='arrivals.svg']").await;
-    world.report_rest(&id);
+    world.report_rows(&id, "rest.csv");
     until("all reports are shown", async || {
         browser.text("#reports").await == ROWS_SHOWN
     })

@@ -35,20 +35,12 @@ impl World {
         }
     }
 
-    pub(crate) fn report_first(&self, study: &str) {
+    pub(crate) fn report(&self, study: &str) {
         self.report_rows(study, "first.csv");
-    }
-
-    pub(crate) fn report_rest(&self, study: &str) {
         self.report_rows(study, "rest.csv");
     }
 
-    pub(crate) fn report(&self, study: &str) {
-        self.report_first(study);
-        self.report_rest(study);
-    }
-
-    fn report_rows(&self, study: &str, file: &str) {
+    pub(crate) fn report_rows(&self, study: &str, file: &str) {
         let state = self.folder.at(&format!("{study}-{file}.state"));
         let rows = format!("{} --outbox {state}", self.folder.at(file));
         self.server.report(study, &rows);

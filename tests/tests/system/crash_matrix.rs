@@ -9,9 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use eigenveil_client::http::{HttpSettings, RetryPolicy, Study, StudyClient};
-use eigenveil_estimation::Cancel;
-use eigenveil_server::{Environment, ServerConfig, Store, StudyId, store::database_path};
+use eigenveil_client::http::{Study, StudyClient};
+use eigenveil_server::store::database_path;
 use eigenveil_shared::{
     packed::packed_len,
     report::{Report, ReportId},
@@ -19,7 +18,7 @@ use eigenveil_shared::{
 use rand::{Rng, RngExt, SeedableRng, rngs::ChaCha8Rng};
 
 use crate::{
-    harness::{Folder, ServerProcess},
+    harness::{Folder, ServerProcess, stored_sum},
     identifiable,
     waiting::until,
 };
@@ -100,20 +99,6 @@ impl Devices {
     }
 }
 
-/// How often each report is contained in the stored sums.
-fn digits_on_disk(data: &Path, study: &str) -> Vec<u32> {
-    let store = Store::open(&ServerConfig::new(data), Environment::system()).unwrap();
-    let study = store.study(StudyId::parse(study).unwrap()).unwrap();
-    let stored = store.bucket_sums(&study, Cancel::NEVER).unwrap();
-    let mut sums = vec![0.0; packed_len(P)];
-    for (_, bucket) in &stored.buckets {
-        for (sum, value) in sums.iter_mut().zip(bucket.sum().as_slice()) {
-            *sum += value;
-        }
-    }
-    identifiable::in_sums(&sums).unwrap()
-}
-
 /// How often each of these seeds is stored.
 fn seeds_on_disk(data: &Path, devices: &Devices) -> Vec<u32> {
     let connection = rusqlite::Connection::open(database_path(data)).unwrap();
@@ -137,11 +122,7 @@ async fn survive(kills: usize, seed: u64) {
     let dense = server.create_study("--p 40 --epsilon 4 --mechanism symmetric-gaussian");
     let seeds = server.create_study("--p 40 --epsilon 4");
     let listen = server.listen().to_owned();
-    let settings = HttpSettings {
-        retry: RetryPolicy::never(),
-        ..HttpSettings::default()
-    };
-    let client = StudyClient::with_settings(&server.url, &settings).unwrap();
+    let client = server.client();
     let numbers = Arc::new(Devices::new(
         client.fetch_study(&dense).await.unwrap(),
         (0..identifiable::capacity(packed_len(P)))
@@ -193,7 +174,7 @@ async fn survive(kills: usize, seed: u64) {
         task.unwrap();
     }
     let (of_numbers, of_seeds) = (
-        numbers.check(&digits_on_disk(&data, &dense)),
+        numbers.check(&identifiable::in_sums(&stored_sum(&data, &dense).1).unwrap()),
         drawn.check(&seeds_on_disk(&data, &drawn)),
     );
     assert!(of_numbers > kills as u64 / 2 && of_seeds > 25 * kills as u64);

@@ -8,12 +8,10 @@ use eigenveil_client::{
         HttpSettings, RetryPolicy, StudyClient, UploadMode, UploadSettings, Uploader, send_owed,
     },
 };
-use eigenveil_estimation::Cancel;
-use eigenveil_server::{Environment, ServerConfig, Store, StudyId};
 use eigenveil_shared::{ErrorCode, enrolment::ParticipantToken, preprocess::Row};
 
 use crate::{
-    harness::{Folder, ServerProcess, mode_of, refused, run_json, stderr, succeeded},
+    harness::{Folder, ServerProcess, mode_of, refused, run_json, stderr, stored_sum, succeeded},
     proxy::Proxy,
 };
 
@@ -117,13 +115,8 @@ async fn tokens_are_spent_once_although_responses_are_lost() {
 
     counted(&server, &id, PARTICIPANTS, PARTICIPANTS);
     assert!(server.stop());
-    let config = ServerConfig::new(&server.data);
-    let store = Store::open(&config, Environment::system()).unwrap();
-    let study = store.study(StudyId::parse(&id).unwrap()).unwrap();
-    assert_eq!(
-        store.bucket_sums(&study, Cancel::NEVER).unwrap().n,
-        PARTICIPANTS
-    );
+    let (stored, _) = stored_sum(&server.data, &id);
+    assert_eq!(stored.reports_accepted(), PARTICIPANTS);
 }
 
 #[test]
@@ -174,11 +167,7 @@ async fn a_retry_uses_the_same_token_and_is_a_duplicate() {
     let server = folder.server();
     let id = server.create_study("--p 2 --epsilon 1 --enrolment token");
     let tokens = make_tokens(&folder, &server, &id, 2);
-    let study = StudyClient::new(&server.url)
-        .unwrap()
-        .fetch_study(&id)
-        .await
-        .unwrap();
+    let study = server.client().fetch_study(&id).await.unwrap();
     let row = Row::new(vec![1.0, 2.0]);
     let path = folder.path().join("device.ledger");
     let mut ledger = Ledger::open(&path).unwrap();
@@ -197,8 +186,8 @@ async fn a_retry_uses_the_same_token_and_is_a_duplicate() {
     assert!(ledger.set_token(&id, &tokens[0]).unwrap());
     // The device's state before the response arrived.
     let owed = ledger.owed().unwrap().remove(0);
-    let direct = StudyClient::new(&server.url).unwrap();
-    direct
+    server
+        .client()
         .upload_one_with_token(&study, &owed.report, owed.token.as_ref().unwrap())
         .await
         .unwrap();

@@ -1,6 +1,6 @@
 //! The disk of a running server fills up; a second server tries to use the same directory.
 
-use eigenveil_client::http::{HttpSettings, RetryPolicy, Study, StudyClient};
+use eigenveil_client::http::Study;
 use eigenveil_estimation::accumulate::ReportSum;
 use eigenveil_shared::{
     api::REPORT_BATCH_MEDIA_TYPE,
@@ -16,15 +16,6 @@ use crate::{
 
 /// Files may not grow beyond 1 MiB: the database's write-ahead log hits the limit first.
 const LIMIT: &str = "trap '' XFSZ; ulimit -f 2048; exec";
-
-/// A client that does not retry by itself.
-fn client(server: &ServerProcess) -> StudyClient {
-    let settings = HttpSettings {
-        retry: RetryPolicy::never(),
-        ..HttpSettings::default()
-    };
-    StudyClient::with_settings(&server.url, &settings).unwrap()
-}
 
 /// Reports of one device each; their sum identifies them.
 fn reports(study: &Study, count: usize) -> Vec<Report> {
@@ -57,7 +48,7 @@ async fn full_disk_loses_no_acknowledged_report() {
     let (data, log) = (folder.path().join("data"), folder.path().join("log"));
     let mut server = ServerProcess::start_limited(&data, LIMIT, &log);
     let id = server.create_study("--p 16 --epsilon 4");
-    let client = client(&server);
+    let client = server.client();
     let study = client.fetch_study(&id).await.unwrap();
     let readiness = async || {
         reqwest::get(format!("{}/readyz", server.url))
@@ -120,7 +111,7 @@ async fn full_disk_loses_no_acknowledged_report() {
     server.kill();
     // With free space again everything is there, and new reports are accepted.
     let mut server = ServerProcess::start(&data);
-    let client = self::client(&server);
+    let client = server.client();
     let again = client
         .upload_batch(&study, &acknowledged[..200])
         .await
@@ -165,7 +156,7 @@ async fn deleting_a_study_frees_a_full_disk() {
     let folder = Folder::new();
     let (data, log) = (folder.path().join("data"), folder.path().join("log"));
     let mut server = ServerProcess::start_limited(&data, LIMIT, &log);
-    let client = client(&server);
+    let client = server.client();
     let [large, small] = [(); 2].map(|()| server.create_study("--p 16 --epsilon 4"));
     let study = client.fetch_study(&large).await.unwrap();
     let mut full = false;

@@ -4,12 +4,14 @@ use std::{
     io::{BufRead as _, BufReader, Read as _},
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
+    sync::Arc,
     time::Duration,
 };
 
+use eigenveil_client::http::{HttpSettings, RetryPolicy, StudyClient};
 use eigenveil_estimation::Cancel;
-use eigenveil_server::{Environment, ServerConfig, Store, StudyId};
-use eigenveil_shared::mechanism::PayloadKind;
+use eigenveil_server::{Environment, ServerConfig, Store, Study, StudyId};
+use eigenveil_shared::{mechanism::PayloadKind, packed::packed_len};
 use serde_json::Value;
 
 /// The program that was built with these tests.
@@ -277,6 +279,15 @@ impl ServerProcess {
         self.cli_json(&format!("report --header no --study {study} --rows {rows}"))
     }
 
+    /// A client that does not retry by itself.
+    pub(crate) fn client(&self) -> StudyClient {
+        let settings = HttpSettings {
+            retry: RetryPolicy::never(),
+            ..HttpSettings::default()
+        };
+        StudyClient::with_settings(&self.url, &settings).unwrap()
+    }
+
     /// How many reports a study has accepted.
     #[track_caller]
     pub(crate) fn accepted(&self, study: &str) -> Value {
@@ -308,22 +319,27 @@ pub(crate) fn add_payload(sum: &mut [f64], payload: &[u8]) {
     }
 }
 
-/// Asserts that a stopped server's store has exactly `count` reports with this sum.
-pub(crate) fn assert_stored(data: &Path, study: &str, count: u64, expected: &[f64]) {
+/// A study of a stopped server's store, and the sum of its reports.
+pub(crate) fn stored_sum(data: &Path, study: &str) -> (Arc<Study>, Vec<f64>) {
     let store = Store::open(&ServerConfig::new(data), Environment::system()).unwrap();
     let study = store.study(StudyId::parse(study).unwrap()).unwrap();
     let stored = store.bucket_sums(&study, Cancel::NEVER).unwrap();
-    let (mut counted, mut sum) = (0, vec![0.0; expected.len()]);
+    let (mut counted, mut sum) = (0, vec![0.0; packed_len(study.params().report_dimension())]);
     for (_, bucket) in &stored.buckets {
         counted += bucket.count();
         for (total, value) in sum.iter_mut().zip(bucket.sum().as_slice()) {
             *total += value;
         }
     }
-    assert_eq!(
-        (counted, stored.n, study.reports_accepted()),
-        (count, count, count)
-    );
+    assert_eq!((counted, stored.n), (study.reports_accepted(), counted));
+    (study, sum)
+}
+
+/// Asserts that a stopped server's store has exactly `count` reports with this sum.
+pub(crate) fn assert_stored(data: &Path, study: &str, count: u64, expected: &[f64]) {
+    let (study, sum) = stored_sum(data, study);
+    assert_eq!(study.reports_accepted(), count);
+    assert_eq!(sum.len(), expected.len());
     let scale = expected.iter().fold(0.0_f64, |m, v| m.max(v.abs()));
     // Seeds are expanded in single precision.
     let tolerance = match study.params().mechanism().payload_kind() {

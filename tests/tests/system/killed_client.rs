@@ -2,7 +2,6 @@
 
 use std::{fmt::Write as _, process::Stdio};
 
-use eigenveil_client::http::StudyClient;
 use eigenveil_shared::codec::ReportFormat;
 
 use crate::{
@@ -19,10 +18,9 @@ async fn after_sigkill_every_row_is_counted_once_with_the_same_bytes() {
     let folder = Folder::new();
     let mut server = folder.server();
     let id = server.create_study("--p 24 --epsilon 4 --mechanism symmetric-gaussian");
-    let proxy = Proxy::gated(&server.url).await;
-    let client = StudyClient::new(&server.url).unwrap();
-    let checked = client.fetch_study(&id).await.unwrap();
-    proxy.record(ReportFormat::new(checked.params()));
+    let checked = server.client().fetch_study(&id).await.unwrap();
+    let shape = ReportFormat::new(checked.params());
+    let proxy = Proxy::gated(&server.url, Some(shape)).await;
 
     let mut text = String::new();
     for i in 0..ROWS {

@@ -1,7 +1,5 @@
 //! A participant opens the study's page, runs the printed command, and reads the receipt.
 
-use std::process::Output;
-
 use roxmltree::Document;
 
 use crate::{
@@ -33,11 +31,6 @@ fn text(page: &Document<'static>, selector: &str) -> String {
     html::text(html::select(page, selector)[0])
 }
 
-/// Runs a printed command as a participant, without the operator's token.
-fn as_printed(folder: &Folder, command: &str) -> Output {
-    as_typed(folder, command).output().unwrap()
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn printed_commands_work_and_the_receipt_is_complete() {
     let folder = Folder::new();
@@ -62,11 +55,11 @@ async fn printed_commands_work_and_the_receipt_is_complete() {
     let table = format!("\"{LONG_NAME}\",alcohol\n2.5,13.2\n3.1,12.9\n1.8,14.0\n");
     folder.write("mine.csv", table);
     let report = text(&page, "#report-command").replace("ROWS.csv", "mine.csv");
-    let reported = as_printed(&folder, &report);
+    let reported = as_typed(&folder, &report).output().unwrap();
     let (asked, printed) = (stderr(&reported), succeeded(&reported));
     assert!(printed.contains("3 of 3 rows acknowledged"), "{printed}");
     let receipt = text(&page, "#receipt-command").replace("ROWS.csv", "mine.csv");
-    let receipt = succeeded(&as_printed(&folder, &receipt));
+    let receipt = succeeded(&as_typed(&folder, &receipt).output().unwrap());
     for (_, value) in TERMS {
         for place in [&shown_terms, &asked, &receipt, &shown] {
             assert!(place.contains(value), "{value:?} is not in {place}");

@@ -23,7 +23,8 @@ use tokio::sync::Semaphore;
 pub(crate) struct ProxyState {
     server: String,
     client: reqwest::Client,
-    format: Mutex<Option<ReportFormat>>,
+    /// Format of the reports to record.
+    shape: Option<ReportFormat>,
     /// All bodies seen for each identifier.
     pub(crate) seen: Mutex<HashMap<[u8; 16], Vec<Vec<u8>>>>,
     pub(crate) losses: Option<Mutex<RandomLosses>>,
@@ -69,14 +70,14 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
-    /// Lets nothing through until [`Self::let_through`].
-    pub(crate) async fn gated(server: &str) -> Self {
+    /// Lets nothing through until [`Self::let_through`]; records batches of reports with this format.
+    pub(crate) async fn gated(server: &str, shape: Option<ReportFormat>) -> Self {
         let gate = Gate {
             passes: Semaphore::new(0),
             turn: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
         };
-        Self::serve(server, None, Some(gate)).await
+        Self::serve(server, shape, None, Some(gate)).await
     }
 
     /// Loses one in ten requests with reports, and the responses of two in ten.
@@ -86,14 +87,19 @@ impl Proxy {
             requests: 0,
             responses: 0,
         };
-        Self::serve(server, Some(Mutex::new(losses)), None).await
+        Self::serve(server, None, Some(Mutex::new(losses)), None).await
     }
 
-    async fn serve(server: &str, losses: Option<Mutex<RandomLosses>>, gate: Option<Gate>) -> Self {
+    async fn serve(
+        server: &str,
+        shape: Option<ReportFormat>,
+        losses: Option<Mutex<RandomLosses>>,
+        gate: Option<Gate>,
+    ) -> Self {
         let state = Arc::new(ProxyState {
             server: server.to_owned(),
             client: reqwest::Client::new(),
-            format: Mutex::default(),
+            shape,
             seen: Mutex::default(),
             losses,
             gate,
@@ -106,11 +112,6 @@ impl Proxy {
         let url = format!("http://{}", listener.local_addr().unwrap());
         tokio::spawn(async move { axum::serve(listener, routes).await.unwrap() });
         Self { url, state }
-    }
-
-    /// From now on records batches of this study.
-    pub(crate) fn record(&self, format: ReportFormat) {
-        *self.state.format.lock().unwrap() = Some(format);
     }
 
     fn gate(&self) -> &Gate {
@@ -151,10 +152,9 @@ async fn pass(
             _ => {}
         }
     }
-    let format = *state.format.lock().unwrap();
-    if reports && let Some(format) = format {
+    if reports && let Some(shape) = &state.shape {
         let mut seen = state.seen.lock().unwrap();
-        for report in codec::decode_batch(&body, &format).unwrap() {
+        for report in codec::decode_batch(&body, shape).unwrap() {
             let report = report.unwrap();
             seen.entry(report.id().0)
                 .or_default()

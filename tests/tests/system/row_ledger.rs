@@ -233,7 +233,7 @@ async fn one_report_a_row_after_kills_and_other_outboxes() {
     let bench = Bench::new(rows);
     let study = bench.study("4");
     // Nothing arrives, so no command succeeds before the kill.
-    let proxy = Proxy::gated(&bench.server.url).await;
+    let proxy = Proxy::gated(&bench.server.url, None).await;
     let report = |state: &str| {
         let mut command = bench.command(&study, state, "");
         command.env("EIGENVEIL_SERVER", &proxy.url);

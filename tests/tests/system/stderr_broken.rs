@@ -15,8 +15,7 @@ const LISTEN: &str = "--listen 127.0.0.1:0";
 /// The writer thread logs failures; it must survive that.
 async fn goes_on(mut server: ServerProcess) {
     let id = server.create_study("--p 4 --epsilon 4");
-    let client = eigenveil_client::http::StudyClient::new(&server.url).unwrap();
-    let study = client.fetch_study(&id).await.unwrap();
+    let study = server.client().fetch_study(&id).await.unwrap();
     let row = eigenveil_shared::preprocess::Row::new(vec![0.5; 4]);
     let reporter = study.reporter();
     let upload = async || {
