@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
 };
 
 use eigenveil_central::{Baseline, Request, Rows, SparsePca, generator};
@@ -99,19 +99,16 @@ const FILES: &[&str] = &[
     "pcmac.npy",
 ];
 
-/// A reference, once computed.
-type Reference = Arc<OnceLock<Result<DMatrix<f64>>>>;
-
-/// A table with its sparse references, each computed once.
+/// A table with its sparse references by their number of rows, each computed once.
 struct SharedTable {
     raw: Arc<Vec<Row>>,
     rows: Rows,
     largest: f64,
-    references: Mutex<BTreeMap<usize, Reference>>,
+    references: BTreeMap<usize, OnceLock<Result<DMatrix<f64>>>>,
 }
 
 impl SharedTable {
-    fn new(raw: Arc<Vec<Row>>) -> Result<Self> {
+    fn new(raw: Arc<Vec<Row>>, settings: &[(usize, f64, usize)]) -> Result<Self> {
         let rows = prepared(&raw, Norm::Normalize)?;
         let columns = as_columns(&rows);
         let n = rows.n() as f64;
@@ -125,20 +122,16 @@ impl SharedTable {
             raw,
             rows,
             largest: largest / n,
-            references: Mutex::default(),
+            references: settings
+                .iter()
+                .map(|&(s, ..)| (s, OnceLock::new()))
+                .collect(),
         })
     }
 
     /// The reference on s rows: the best of [`REFERENCE_STARTS`] runs of tighten after relax.
     fn reference(&self, s: usize) -> Result<DMatrix<f64>> {
-        let slot = {
-            let mut references = self
-                .references
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            Arc::clone(references.entry(s).or_default())
-        };
-        let found = slot.get_or_init(|| {
+        let found = self.references[&s].get_or_init(|| {
             let method = SparsePca {
                 support: Some(s),
                 starts: REFERENCE_STARTS,
@@ -239,7 +232,7 @@ fn plan(data: &Data, size: RunSize, settings: &[(usize, f64, usize)]) -> Result<
         .iter()
         .filter(|set| set.quick || size == RunSize::Full)
     {
-        let shared = Arc::new(SharedTable::new(data.raw(set.file)?)?);
+        let shared = Arc::new(SharedTable::new(data.raw(set.file)?, settings)?);
         for &(s, epsilon, printed) in settings {
             for kind in ReportKind::ALL {
                 let shared = Arc::clone(&shared);
