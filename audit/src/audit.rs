@@ -360,7 +360,14 @@ pub fn audit_devices(
         trials: settings.trials,
         randomness: settings.randomness,
         pair: findings[at % findings.len()].pair,
-        pairs: findings.iter().map(PairResult::report).collect(),
+        pairs: findings
+            .iter()
+            .map(|finding| PairReport {
+                name: finding.pair,
+                epsilon_lower_bound: finding.report.epsilon_lower_bound,
+                transcript_epsilon_lower_bound: finding.transcript.epsilon_lower_bound,
+            })
+            .collect(),
         verdict: AuditVerdict::Consistent,
         attempts_p_value: attempts.as_ref().map(|attempts| attempts.p_value),
         attempts,
@@ -397,16 +404,6 @@ struct PairResult {
     transcript: Bound,
     /// Attempts under row A and row B.
     attempts: [Vec<u64>; 2],
-}
-
-impl PairResult {
-    fn report(&self) -> PairReport {
-        PairReport {
-            name: self.pair,
-            epsilon_lower_bound: self.report.epsilon_lower_bound,
-            transcript_epsilon_lower_bound: self.transcript.epsilon_lower_bound,
-        }
-    }
 }
 
 /// One test trial: the statistics of report and transcript, and the attempts.

@@ -146,28 +146,22 @@ fn best_event(
         )));
     }
     let each = 0.5 * (1.0 + confidence);
-    let (a_choose, b_choose) = (half(a, 0), half(b, 0));
-    // B against A is A against B with the statistic negated.
-    let (a_turned, b_turned) = (negated(&a_choose), negated(&b_choose));
     let cautious = 1.0 - (1.0 - each) / CAUTION;
-    let forward = best_threshold(&a_choose, &b_choose, cautious, score);
-    let backward = best_threshold(&b_turned, &a_turned, cautious, score);
-    let (a_judge, b_judge) = (half(a, 1), half(b, 1));
-    let judged = a_judge.len().min(b_judge.len()) as u64;
-    let (selection, value) = if forward.1 >= backward.1 {
-        (
-            forward.1,
-            score_at(&a_judge, &b_judge, forward.0, each, score),
-        )
-    } else {
-        let (a_judge, b_judge) = (negated(&a_judge), negated(&b_judge));
-        (
-            backward.1,
-            score_at(&b_judge, &a_judge, backward.0, each, score),
-        )
+    // B against A is A against B with the statistic negated.
+    let halves = |parity, turned| match turned {
+        false => (half(a, parity), half(b, parity)),
+        true => (negated(&half(b, parity)), negated(&half(a, parity))),
     };
+    let [forward, backward] = [false, true].map(|turned| {
+        let (a, b) = halves(0, turned);
+        best_threshold(&a, &b, cautious, score)
+    });
+    let turned = backward.1 > forward.1;
+    let (threshold, selection) = if turned { backward } else { forward };
+    let (a, b) = halves(1, turned);
+    let judged = a.len().min(b.len()) as u64;
     Ok(Bound {
-        epsilon_lower_bound: value,
+        epsilon_lower_bound: score_at(&a, &b, threshold, each, score),
         selection,
         provable: score(
             lower_limit(judged, judged, each),

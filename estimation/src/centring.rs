@@ -136,6 +136,7 @@ impl NoisyMoment {
 const MAX_DEVIATION_OF_TOTAL: f64 = 0.1;
 
 /// The noise of a report of dimension P, as far as centring depends on it.
+#[derive(Default)]
 struct ReportNoise {
     /// b: what multiple of I the mean decoded report lacks of E[yyᵀ].
     identity: f64,
@@ -159,13 +160,9 @@ impl ReportNoise {
             } => {
                 let variance = off_diagonal_sd * off_diagonal_sd;
                 Ok(Self {
-                    identity: 0.0,
-                    identity_variance: 0.0,
                     constant: variance,
-                    linear: 0.0,
-                    bilinear: 0.0,
-                    shift: 0.0,
                     column: variance,
+                    ..Self::default()
                 })
             }
             NoiseModel::DoubleCap {
@@ -214,9 +211,7 @@ impl ReportNoise {
             )),
         }
     }
-}
 
-impl ReportNoise {
     /// The noise of one report in Ĉ, of dimension `p`, around a mean of length `mean_ratio`·a.
     fn centred(
         &self,

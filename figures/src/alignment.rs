@@ -96,11 +96,7 @@ impl Figure for AlignmentChart {
                 error_of(component).map(compact).unwrap_or_default(),
             ]
         });
-        DataTable {
-            caption: self.title.clone(),
-            headers: headers.map(str::to_owned).to_vec(),
-            rows: rows.collect(),
-        }
+        DataTable::new(&self.title, headers, rows)
     }
 }
 

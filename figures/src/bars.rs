@@ -15,8 +15,6 @@ use crate::{
 pub struct BarChart {
     /// Title.
     pub title: String,
-    /// A line under the title.
-    pub subtitle: Option<String>,
     /// Names and values, in any order; values that are not finite are omitted.
     pub bars: Vec<(String, f64)>,
     /// Label of the values.
@@ -40,7 +38,6 @@ impl BarChart {
         let bars = bars.into_iter().map(|(name, value)| (name.into(), value));
         Self {
             title: title.into(),
-            subtitle: None,
             bars: bars.collect(),
             x_label: x_label.into(),
             shown: 15,
@@ -76,7 +73,7 @@ impl Figure for BarChart {
         let width = usable_width(self.width).max(2.0 * MARGIN + name_width + 2.0 * pad + 80.0);
 
         let mut svg = Svg::default();
-        let top = heading(&mut svg, &self.title, self.subtitle.as_deref(), width) + 12.0;
+        let top = heading(&mut svg, &self.title, None, width) + 12.0;
         let left = MARGIN + name_width + 12.0;
         let right = width - MARGIN;
         let negative = bars.iter().any(|bar| bar.1 < 0.0);
@@ -133,12 +130,7 @@ impl Figure for BarChart {
     /// The numbers of all bars as a table.
     fn to_table(&self) -> DataTable {
         let rows = self.sorted().into_iter();
-        DataTable {
-            caption: self.title.clone(),
-            headers: vec!["Name".to_owned(), self.x_label.clone()],
-            rows: rows
-                .map(|(name, value)| vec![name.to_owned(), compact(value)])
-                .collect(),
-        }
+        let rows = rows.map(|(name, value)| vec![name.to_owned(), compact(value)]);
+        DataTable::new(&self.title, ["Name", &self.x_label], rows)
     }
 }

@@ -3,8 +3,8 @@
 use crate::{
     figure::Figure,
     frame::{
-        MARGIN, axes, block, block_height, fit_x, fit_y, heading, keep_inside, no_data,
-        usable_height, usable_width, whisker,
+        MARGIN, axes, block, block_height, fit_x, fit_y, heading, keep_inside, no_data, usable,
+        usable_width, whisker,
     },
     label::{Label, LabelColumn, LegendRows, Swatch, reference_class},
     marker::{LineStyle, Marker},
@@ -208,7 +208,7 @@ impl Figure for LineChart {
         let x_title = Role::Label.wrap(&self.x.label, width - 2.0 * MARGIN, 3);
         let above = 12.0 + block_height(Role::Label, &y_title) + 10.0;
         let below = 26.0 + block_height(Role::Label, &x_title) + MARGIN;
-        let plot_height = (usable_height(self.height) - top - above - below).max(150.0);
+        let plot_height = (usable(self.height, 220.0, 420.0) - top - above - below).max(150.0);
 
         // Names go to the right of the plot if they fit, otherwise into a legend above it.
         let labels = self.labels(&points, &lines);
@@ -280,11 +280,7 @@ impl Figure for LineChart {
             row.resize(headers.len(), String::new());
             rows.push(row);
         }
-        DataTable {
-            caption: self.title.clone(),
-            headers: headers.into_iter().map(str::to_owned).collect(),
-            rows,
-        }
+        DataTable::new(&self.title, headers, rows)
     }
 }
 

@@ -15,12 +15,8 @@ pub(crate) fn usable_width(width: f64) -> f64 {
     usable(width, 320.0, 720.0)
 }
 
-/// The height of a figure, within limits.
-pub(crate) fn usable_height(height: f64) -> f64 {
-    usable(height, 220.0, 420.0)
-}
-
-fn usable(size: f64, least: f64, otherwise: f64) -> f64 {
+/// A width or height within limits; one that is not finite becomes `otherwise`.
+pub(crate) fn usable(size: f64, least: f64, otherwise: f64) -> f64 {
     match size.is_finite() {
         true => size.clamp(least, 4000.0).round(),
         false => otherwise,

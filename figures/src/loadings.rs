@@ -176,18 +176,11 @@ impl Figure for LoadingTable {
 
     /// The numbers of all features that are not zero as a table.
     fn to_table(&self) -> DataTable {
-        let rows = self.sorted();
-        let headers = std::iter::once("Feature".to_owned()).chain(self.columns.iter().cloned());
-        DataTable {
-            caption: self.title.clone(),
-            headers: headers.collect(),
-            rows: rows
-                .iter()
-                .map(|(name, loadings)| {
-                    let cells = loadings.iter().map(|x| compact(*x));
-                    std::iter::once(name.clone()).chain(cells).collect()
-                })
-                .collect(),
-        }
+        let headers = std::iter::once("Feature").chain(self.columns.iter().map(String::as_str));
+        let rows = self.sorted().into_iter().map(|(name, loadings)| {
+            let cells = loadings.iter().map(|x| compact(*x));
+            std::iter::once(name.clone()).chain(cells).collect()
+        });
+        DataTable::new(&self.title, headers, rows)
     }
 }

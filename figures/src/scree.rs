@@ -294,10 +294,6 @@ impl Figure for Scree {
             }
             row
         });
-        DataTable {
-            caption: self.title.clone(),
-            rows: rows.collect(),
-            headers: headers.into_iter().map(str::to_owned).collect(),
-        }
+        DataTable::new(&self.title, headers, rows)
     }
 }

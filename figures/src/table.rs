@@ -14,6 +14,19 @@ pub struct DataTable {
 }
 
 impl DataTable {
+    /// A table with this caption.
+    pub(crate) fn new<H: Into<String>>(
+        caption: &str,
+        headers: impl IntoIterator<Item = H>,
+        rows: impl IntoIterator<Item = Vec<String>>,
+    ) -> Self {
+        Self {
+            caption: caption.to_owned(),
+            headers: headers.into_iter().map(Into::into).collect(),
+            rows: rows.into_iter().collect(),
+        }
+    }
+
     /// A `<table class="ev-table">`; the first cell of each row is its header.
     #[must_use]
     pub fn to_html(&self) -> String {

@@ -15,7 +15,7 @@ mod step_size;
 mod variants;
 
 pub use calibration::gradient_sensitivity;
-pub use step_size::{DEFAULT_NUMERATOR, StepSize, numerator_for_eigengap};
+pub use step_size::{DEFAULT_NUMERATOR, StepSize};
 pub use variants::{Batching, Oja, OjaVariant};
 
 pub(crate) use variants::{MINIBATCH, PLAIN, PRIVATE};

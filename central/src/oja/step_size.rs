@@ -6,12 +6,6 @@ use eigenveil_shared::{Error, Result};
 /// ball have a second-moment matrix of trace at most 1).
 pub const DEFAULT_NUMERATOR: f64 = 20.0;
 
-/// c for a known eigengap λ_k − λ_{k+1} > 0: that of the paper's `α/((λ₁−λ₂)(ξ+t))` (Theorem 2.2, which asks for α >
-/// 1/2) with α = 1. [`StepSize::for_variance`] has ξ.
-pub fn numerator_for_eigengap(gap: f64) -> f64 {
-    1.0 / gap
-}
-
 /// `η_t = c/(o + t)` for t = 1, 2, …: the schedule of the paper (Theorem 2.2, after Jain et al. 2016), and the family
 /// that its tuning searches.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -69,7 +63,6 @@ mod tests {
         ] {
             assert!(StepSize::new(numerator, offset).is_err());
         }
-        assert_eq!(numerator_for_eigengap(0.1), 10.0);
     }
 
     /// `Σ η_t²·v < 1` for the schedule made for v, however long.

@@ -4,7 +4,7 @@ use eigenveil_shared::{Error, Result, privacy::Budget};
 
 use super::{
     calibration::{max_shuffled_epsilon, published_batch_sd, published_one_row_sd},
-    step_size::{DEFAULT_NUMERATOR, numerator_for_eigengap},
+    step_size::DEFAULT_NUMERATOR,
 };
 use crate::{
     AlgorithmInfo,
@@ -66,13 +66,14 @@ pub(crate) static MINIBATCH: AlgorithmInfo = AlgorithmInfo {
     })
 };
 
-/// c: the step size if set, or the inverse of a known eigengap.
+/// c: the step size if set, or for a known eigengap λ_k − λ_{k+1} that of the paper's `α/((λ₁−λ₂)(ξ+t))` (Theorem 2.2,
+/// which asks for α > 1/2) with α = 1.
 fn numerator(options: &Options) -> Result<Option<f64>> {
     match (options.number(STEP_SIZE), options.number(EIGENGAP)) {
         (Some(_), Some(_)) => Err(Error::invalid_request(
             "step-size and eigengap are both set; an eigengap sets the step's constant to 1/eigengap: leave one out",
         )),
-        (step, gap) => Ok(step.or(gap.map(numerator_for_eigengap))),
+        (step, gap) => Ok(step.or(gap.map(f64::recip))),
     }
 }
 
@@ -111,8 +112,8 @@ pub struct Oja {
     /// The variant.
     pub variant: OjaVariant,
     /// c of the step sizes `c/(o + t)`; `None`: [`DEFAULT_NUMERATOR`](super::DEFAULT_NUMERATOR); for a known eigengap
-    /// [`numerator_for_eigengap`](super::numerator_for_eigengap). The offset follows from
-    /// the batch and the noise ([`StepSize::for_variance`](super::StepSize::for_variance)).
+    /// its inverse. The offset follows from the batch and the noise
+    /// ([`StepSize::for_variance`](super::StepSize::for_variance)).
     pub numerator: Option<f64>,
 }
 

@@ -10,7 +10,7 @@
 //! * [`cross_validation`]: λ from the buckets.
 //! * [`path`]: the solutions over a grid of λ.
 //! * [`refit`](refit()): PCA on the selected rows, which removes the shrinkage.
-//! * [`tighten`](tighten()): from there to exactly s rows, by sparse orthogonal iteration, [`pursue`].
+//! * [`pursue`]: sparse orthogonal iteration on exactly s rows, for example from the relaxed solution.
 //!
 //! Since `X ≽ 0` has a fixed trace, `λΣ|Xᵢᵢ| = λk` is a constant: the diagonal is in effect not
 //! penalised, and a multiple of the identity added to S̃ changes nothing but the objective's offset.
@@ -27,7 +27,6 @@ mod pursuit;
 mod refit;
 mod screening;
 mod spectrum;
-mod tighten;
 
 pub use admm::{AdmmSettings, Solution, Stop, solve, solve_by_full_projections};
 pub use cross_validation::cross_validate;
@@ -36,6 +35,5 @@ pub use path::{diagonal_lambda, lambda_path};
 pub use projection::{project_eigenvalues, project_onto_fantope};
 pub use pursuit::{PursuitResult, pursue};
 pub use refit::{embed, refit, refit_within_blocks};
-pub use tighten::{TightenResult, tighten};
 
 pub(crate) use spectrum::{Accuracy, LeadingSum, start_block};

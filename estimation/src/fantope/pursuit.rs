@@ -72,7 +72,7 @@ pub fn pursue(
 }
 
 /// The `count` rows of largest norm, ascending; of equal ones the first.
-pub(super) fn largest_rows(vectors: &DMatrix<f64>, count: usize) -> Vec<usize> {
+fn largest_rows(vectors: &DMatrix<f64>, count: usize) -> Vec<usize> {
     let norms: Vec<f64> = vectors.row_iter().map(|row| row.norm_squared()).collect();
     let mut order: Vec<usize> = (0..norms.len()).collect();
     order.sort_by(|&a, &b| norms[b].total_cmp(&norms[a]).then(a.cmp(&b)));
@@ -118,4 +118,55 @@ fn filled_basis(columns: &DMatrix<f64>, rows: &[usize]) -> Result<DMatrix<f64>> 
         }
     }
     Ok(basis)
+}
+
+#[cfg(test)]
+mod tests {
+    use eigenveil_shared::ErrorCode;
+    use rand::{SeedableRng, rngs::ChaCha8Rng};
+
+    use super::*;
+    use crate::{
+        cancel::Cancel,
+        fantope::{AdmmSettings, refit, solve},
+        metrics::projector_distance,
+        models::Model,
+    };
+
+    fn relaxed(moment: &DMatrix<f64>, lambda: f64) -> DMatrix<f64> {
+        let settings = AdmmSettings::default();
+        let solution = solve(moment, 3, lambda, &settings, Cancel::NEVER);
+        solution.unwrap().vectors
+    }
+
+    /// From a relaxed solution, which is shrunk, to the planted rows; out of range is rejected.
+    #[test]
+    fn planted_rows_are_found_from_the_relaxed_solution() {
+        let mut rng = ChaCha8Rng::seed_from_u64(1);
+        let population = Model::sparse(90, 3, 12, 3.0).draw(&mut rng).unwrap();
+        let (moment, truth) = (population.covariance(), population.subspace());
+        let start = relaxed(&moment, 0.05);
+        let found = pursue(&moment, &start, 12, 500).unwrap();
+        assert!(found.settled);
+        assert_eq!(found.support, population.support());
+        let vectors = refit(&moment, &found.support, 3).unwrap();
+        assert!(projector_distance(&vectors, truth).unwrap() < 1e-10);
+        assert!(projector_distance(&start, truth).unwrap() > 1e-4);
+        let rejected = |matrix: &DMatrix<f64>, rows, cap| {
+            let error = pursue(matrix, &start, rows, cap).unwrap_err();
+            assert_eq!(error.code(), ErrorCode::InvalidRequest);
+        };
+        for (rows, cap) in [(2, 10), (91, 10), (12, 0)] {
+            rejected(&moment, rows, cap);
+        }
+        rejected(&DMatrix::identity(4, 4), 3, 10);
+    }
+
+    /// The first row's image is zero: of three directions two are left, and one of the rows fills them up.
+    #[test]
+    fn missing_directions_are_filled_up() {
+        let diagonal = DMatrix::from_diagonal(&nalgebra::DVector::from_fn(90, |i, _| -(i as f64)));
+        let kept = pursue(&diagonal, &relaxed(&diagonal, 1.0), 3, 10).unwrap();
+        assert_eq!(kept.support, [0, 1, 2]);
+    }
 }

@@ -1,12 +1,12 @@
 //! The spectral steps of the ADMM, by full decompositions or by a warm-started block of vectors.
 
 use eigenveil_shared::Result;
-use nalgebra::DMatrix;
+use nalgebra::{DMatrix, DVector};
 
 use super::projection::{positive, project_eigenvalues, project_onto_fantope};
 use crate::linalg::{
-    RitzPairs, RitzTarget, StartVectors, Symmetric, WorkLimit, block_ritz, leading_columns,
-    spectrum_is_below, symmetric_eigen, symmetric_eigenvalues,
+    RitzPairs, RitzTarget, StartVectors, Symmetric, SymmetricEigen, WorkLimit, block_ritz,
+    leading_columns, leading_values, spectrum_is_below, symmetric_eigen, symmetric_eigenvalues,
 };
 
 /// Additional vectors in the block.
@@ -22,12 +22,6 @@ const COLD_PRODUCTS: usize = 30;
 const CERTIFY_EVERY: usize = 10;
 /// Maximum number of consecutive full decompositions before the partial one is tried again.
 const MAX_REST: usize = 16;
-
-/// k leading pairs.
-pub(super) struct Leading {
-    pub(super) values: Vec<f64>,
-    pub(super) vectors: DMatrix<f64>,
-}
 
 /// `V·diag(weights)·Vᵀ`.
 pub(super) struct Factor {
@@ -48,7 +42,8 @@ pub(super) enum Bound {
 /// The spectral work of the solver. Matrices come as lower triangles.
 pub(super) trait SpectralSolver {
     /// The k leading pairs; values are never above the true ones, residuals about `accuracy` relative.
-    fn leading(&mut self, matrix: &DMatrix<f64>, k: usize, accuracy: f64) -> Result<Leading>;
+    fn leading(&mut self, matrix: &DMatrix<f64>, k: usize, accuracy: f64)
+    -> Result<SymmetricEigen>;
     /// P_F, exactly feasible and within `accuracy` of exact.
     fn project(&mut self, matrix: &DMatrix<f64>, k: usize, accuracy: f64) -> Result<Factor>;
     /// `Σ_{i≤k} λᵢ` from above, at most about `k·slack` too large; not proved if it exceeds `limit`.
@@ -61,10 +56,10 @@ pub(super) trait SpectralSolver {
 pub(super) struct FullSpectrum;
 
 impl SpectralSolver for FullSpectrum {
-    fn leading(&mut self, matrix: &DMatrix<f64>, k: usize, _: f64) -> Result<Leading> {
+    fn leading(&mut self, matrix: &DMatrix<f64>, k: usize, _: f64) -> Result<SymmetricEigen> {
         let eigen = symmetric_eigen(matrix)?;
-        Ok(Leading {
-            values: eigen.values.as_slice()[..k].to_vec(),
+        Ok(SymmetricEigen {
+            values: leading_values(&eigen.values, k),
             vectors: leading_columns(&eigen.vectors, k),
         })
     }
@@ -174,7 +169,12 @@ impl WarmSpectrum {
 }
 
 impl SpectralSolver for WarmSpectrum {
-    fn leading(&mut self, matrix: &DMatrix<f64>, k: usize, accuracy: f64) -> Result<Leading> {
+    fn leading(
+        &mut self,
+        matrix: &DMatrix<f64>,
+        k: usize,
+        accuracy: f64,
+    ) -> Result<SymmetricEigen> {
         let p = matrix.nrows();
         let start = self.start(p, k + GUARD);
         let budget = WorkLimit {
@@ -191,8 +191,8 @@ impl SpectralSolver for WarmSpectrum {
         if !ritz.converged {
             return FullSpectrum.leading(matrix, k, accuracy);
         }
-        let leading = Leading {
-            values: ritz.values[..k].to_vec(),
+        let leading = SymmetricEigen {
+            values: DVector::from_column_slice(&ritz.values[..k]),
             vectors: leading_columns(&ritz.vectors, k),
         };
         // The block of the first matrix is the one the iteration starts from.

@@ -73,23 +73,20 @@ pub fn assess(measured: &Measured<'_>) -> Result<FloorReport> {
         .iter()
         .enumerate()
         .map(|(j, &value)| {
-            let judged = judge_floor.judge_along(value, centring::excess(measured, j));
+            let mut judged = judge_floor.judge_along(value, centring::excess(measured, j));
             let no_room = support.is_some_and(|rows| rows.len() <= k);
             if no_room && judged.verdict != Verdict::Above {
                 // Noise cannot tilt it within its rows, and may have selected all of them.
-                return EigenvalueVerdict {
-                    spike: None,
-                    ..judged
-                };
+                judged.spike = None;
             }
             judged
         })
         .collect();
-    // The variance missing from the trace of the reports (all of it for `double-cap`), spread evenly. If it is unknown
-    // the bulk counts as zero, its minimum.
-    let shift = match total_variance {
-        Some(total) => (total - trace) / p as f64,
-        None => -floor.centre,
+    // With the variance missing from the trace of the reports (all of it for `double-cap`), spread evenly. If it is
+    // unknown the bulk counts as zero, its minimum.
+    let level_of = |floor: &Floor| match total_variance {
+        Some(total) => floor.centre + (total - trace) / p as f64,
+        None => 0.0,
     };
     let mut components: Vec<Component> = (0..k)
         .map(|j| {
@@ -97,11 +94,7 @@ pub fn assess(measured: &Measured<'_>) -> Result<FloorReport> {
             let bar = error_bars.and_then(|bars| bars.eigenvalues.get(j).copied());
             let slopes =
                 spike.and_then(|_| judge_floor.slopes(values[j], centring::excess(measured, j)));
-            let shift = match total_variance {
-                Some(_) => shift,
-                None => -judge_floor.centre,
-            };
-            let variance = variance_of(judge_floor.centre + shift, spike);
+            let variance = variance_of(level_of(&judge_floor), spike);
             let variance_se = bar.zip(slopes).map(|(bar, slopes)| bar * slopes.theta);
             let expected_alignment = spike.map_or(0.0, |spike| spike.squared_cosine);
             let direction_se = error_bars
@@ -147,7 +140,7 @@ pub fn assess(measured: &Measured<'_>) -> Result<FloorReport> {
     let (mut warnings, outlook) = warnings::plain_words(measured, &floor, &verdicts);
     let visible = floor.components_above;
     warnings.extend(groups::in_words(&groups, &lowered, k, visible));
-    let level = floor.centre + shift;
+    let level = level_of(&floor);
     let variance = |&value: &f64| variance_of(level, floor.judge(value).spike);
     let variances = spectrum.leading.iter().map(variance).collect();
     Ok(FloorReport {

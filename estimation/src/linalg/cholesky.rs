@@ -7,15 +7,6 @@ use nalgebra::DMatrix;
 
 use super::{add_outer_lower, view_mut};
 
-/// Whether a Cholesky factorisation of the symmetric `matrix` succeeds (only the lower triangle is
-/// read): a proof, up to rounding of about `p · 1e-16 · ‖matrix‖`, that it is positive definite.
-///
-/// Consumes the matrix, which is factorised in place. A matrix with an entry that is not finite is
-/// not positive definite.
-pub fn cholesky_is_positive_definite(mut matrix: DMatrix<f64>) -> bool {
-    matrix.is_square() && matrix.iter().all(|entry| entry.is_finite()) && factorises(&mut matrix)
-}
-
 /// Whether the symmetric `matrix` (lower triangle) minus `V·diag(weights)·Vᵀ` has all its eigenvalues
 /// below `threshold`. `scratch` is overwritten.
 ///
@@ -46,7 +37,9 @@ pub(crate) fn spectrum_is_below(
     factorises(scratch)
 }
 
-/// Factorises in place; an entry that is not finite shows in a pivot.
+/// Whether a Cholesky factorisation of the symmetric `matrix`, in place, succeeds (only the lower triangle is read): a
+/// proof, up to rounding of about `p · 1e-16 · ‖matrix‖`, that it is positive definite. An entry that is not finite shows
+/// in a pivot.
 pub(super) fn factorises(matrix: &mut DMatrix<f64>) -> bool {
     let p = matrix.nrows();
     let mut memory = MemBuffer::new(cholesky_in_place_scratch::<f64>(
@@ -77,19 +70,17 @@ mod tests {
 
     #[test]
     fn definite_and_indefinite_are_distinguished() {
-        assert!(cholesky_is_positive_definite(dmatrix![2.0, 1.0; 1.0, 2.0]));
-        assert!(!cholesky_is_positive_definite(dmatrix![1.0, 2.0; 2.0, 1.0]));
-        assert!(!cholesky_is_positive_definite(DMatrix::zeros(3, 3)));
-        assert!(!cholesky_is_positive_definite(dmatrix![f64::NAN]));
+        assert!(factorises(&mut dmatrix![2.0, 1.0; 1.0, 2.0]));
+        assert!(!factorises(&mut dmatrix![1.0, 2.0; 2.0, 1.0]));
+        assert!(!factorises(&mut DMatrix::zeros(3, 3)));
+        assert!(!factorises(&mut dmatrix![f64::NAN]));
         let p = 150;
         let mut matrix = DMatrix::from_element(p, p, 1.0);
-        assert!(!cholesky_is_positive_definite(
-            &matrix - DMatrix::identity(p, p) * 1e-6
-        ));
+        assert!(!factorises(&mut (&matrix - DMatrix::identity(p, p) * 1e-6)));
         for i in 0..p {
             matrix[(i, i)] += 1e-6;
         }
-        assert!(cholesky_is_positive_definite(matrix));
+        assert!(factorises(&mut matrix));
         // Eigenvalues 1 and 3, the larger one deflated or not; the upper triangle is not read.
         let (lower, mut scratch) = (dmatrix![2.0, 9.0; 1.0, 2.0], DMatrix::zeros(2, 2));
         let top = dmatrix![0.5_f64.sqrt(); 0.5_f64.sqrt()];

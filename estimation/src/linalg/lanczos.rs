@@ -5,9 +5,8 @@ use faer::{Accum, Par, linalg::matmul::matmul};
 use nalgebra::{DMatrix, DVector};
 
 use super::{
-    SymmetricEigen, cholesky_is_positive_definite, fix_signs, leading_columns, leading_values,
-    outer_scaled, product, require_square_and_finite, symmetric_eigen, symmetric_eigenvalues, view,
-    view_mut,
+    SymmetricEigen, cholesky::factorises, fix_signs, leading_columns, leading_values, outer_scaled,
+    product, require_square_and_finite, symmetric_eigen, symmetric_eigenvalues, view, view_mut,
 };
 
 /// Below this dimension a full decomposition costs a few milliseconds at most.
@@ -193,7 +192,7 @@ fn nothing_was_missed(matrix: &DMatrix<f64>, leading: &SymmetricEigen, scale: f6
     for i in 0..rest.nrows() {
         rest[(i, i)] += threshold;
     }
-    cholesky_is_positive_definite(rest)
+    factorises(&mut rest)
 }
 
 fn matrix_vector(matrix: &DMatrix<f64>, x: &DVector<f64>) -> DVector<f64> {

@@ -20,7 +20,6 @@ mod product;
 mod tall;
 mod threads;
 
-pub use cholesky::cholesky_is_positive_definite;
 pub use convert::{packed_to_dense, submatrix};
 pub use eigen::{SymmetricEigen, symmetric_eigen, symmetric_eigenvalues, tridiagonal_eigenvalues};
 pub use gram::{GramSum, Precision};

@@ -60,11 +60,6 @@ fn norm(matrix: &DMatrix<f64>) -> Result<f64> {
     Ok(squares.max().max(0.0).sqrt())
 }
 
-/// ‖(I − XXᵀ)U‖.
-fn largest_sine(x: &DMatrix<f64>, u: &DMatrix<f64>) -> Result<f64> {
-    norm(&(u - product(x, &cross_product(x, u))))
-}
-
 /// One run with 5‖G‖ = bound·gap in every step: the error, its ratio to the bound, and the largest τ for which the
 /// corollary's second condition holds too.
 fn error(noise: Noise, columns: usize, bound: f64, repeat: u64) -> Result<Vec<Point>> {
@@ -92,7 +87,8 @@ fn error(noise: Noise, columns: usize, bound: f64, repeat: u64) -> Result<Vec<Po
         },
         |_| Ok(ControlFlow::Continue(())),
     )?;
-    let error = largest_sine(&run.basis, &u)?;
+    let x = &run.basis;
+    let error = norm(&(&u - product(x, &cross_product(x, &u))))?;
     // The adversary's part along U is zero up to rounding.
     Ok(vec![Point::single([error, error / bound, tau.min(1e6)])])
 }

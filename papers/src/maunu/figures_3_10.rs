@@ -169,18 +169,6 @@ impl MapPlanBuilder {
         self.add(popres, RANDOM, MapMethod::Random, None, repeats);
     }
 
-    fn add_pca(
-        &mut self,
-        popres: &Arc<Popres>,
-        rule: CentralCalibration,
-        repeats: u64,
-    ) -> Result<()> {
-        let privacy = private(EPSILON, DELTA, rule)?;
-        let budget = Some((EPSILON, rule));
-        self.add(popres, DP_PCA, MapMethod::DpPca(privacy), budget, repeats);
-        Ok(())
-    }
-
     fn add_run(
         &mut self,
         popres: &Arc<Popres>,
@@ -222,7 +210,8 @@ fn figure_3(data: &Data, size: RunSize) -> Result<RunPlan> {
     for rule in CALIBRATIONS {
         let budget = (EPSILON, rule);
         // It needs a whole D × D matrix: minutes and 2.6 GB a run at D = 10,000.
-        maps.add_pca(&popres, rule, 5)?;
+        let pca = MapMethod::DpPca(private(EPSILON, DELTA, rule)?);
+        maps.add(&popres, DP_PCA, pca, Some(budget), 5);
         for (method, repeats) in SGGD.into_iter().zip([size.choose(5, 32), repeats]) {
             maps.add_run(&popres, method, budget, repeats)?;
         }

@@ -35,16 +35,13 @@ struct LazyRows {
 }
 
 impl LazyRows {
-    fn rows(&self) -> Result<(&Rows, &DMatrix<f64>)> {
+    fn rows(&self) -> Result<&(Rows, DMatrix<f64>)> {
         let prepared_rows = self.prepared_rows.get_or_init(|| {
             let rows = prepared(&self.raw, Norm::Normalize)?;
             let truth = pca(rows.stream(), rows.dimension(), self.k)?.subspace;
             Ok((rows, truth))
         });
-        match prepared_rows {
-            Ok((rows, truth)) => Ok((rows, truth)),
-            Err(error) => Err(error.clone()),
-        }
+        prepared_rows.as_ref().map_err(Clone::clone)
     }
 }
 
