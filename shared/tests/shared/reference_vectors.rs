@@ -84,7 +84,7 @@ fn double_cap_constants_agree() {
             (
                 "tries",
                 ours.expected_attempts(),
-                number("expected_attempts"),
+                number("expected_tries"),
                 1e-6,
             ),
         ] {
