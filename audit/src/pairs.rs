@@ -27,6 +27,14 @@ pub enum PairKind {
     Required,
     /// (e₁, a row with a NaN) under `normalize`.
     Unusable,
+    /// (e₁/2, e₂/20): strictly inside the ball, as most rows of a study with `clip` are.
+    ShortAxes,
+    /// Two random orthogonal rows, ½ and 1/20 long.
+    ShortDense,
+    /// (e₁/2, e₂/20) under `require`.
+    ShortAxesRequired,
+    /// Two random orthogonal rows, ½ and 1/20 long, under `require`.
+    ShortDenseRequired,
     /// Two rows outside the ball under `clip` with private centring, orthogonal once the constant is appended: the
     /// worst pair there.
     Centred,
@@ -36,7 +44,7 @@ pub enum PairKind {
 
 impl PairKind {
     /// All pairs, in the order of the audit.
-    pub const ALL: [PairKind; 9] = [
+    pub const ALL: [PairKind; 13] = [
         Self::Axes,
         Self::Orthogonal,
         Self::UnitZero,
@@ -44,6 +52,10 @@ impl PairKind {
         Self::Normalized,
         Self::Required,
         Self::Unusable,
+        Self::ShortAxes,
+        Self::ShortDense,
+        Self::ShortAxesRequired,
+        Self::ShortDenseRequired,
         Self::Centred,
         Self::CentredUnusable,
     ];
@@ -58,6 +70,10 @@ impl PairKind {
             Self::Normalized => "normalized",
             Self::Required => "required",
             Self::Unusable => "unusable",
+            Self::ShortAxes => "short-axes",
+            Self::ShortDense => "short-dense",
+            Self::ShortAxesRequired => "short-axes-required",
+            Self::ShortDenseRequired => "short-dense-required",
             Self::Centred => "centred",
             Self::CentredUnusable => "centred-unusable",
         }
@@ -67,7 +83,9 @@ impl PairKind {
     pub const fn norm(self) -> Norm {
         match self {
             Self::Normalized | Self::Unusable | Self::CentredUnusable => Norm::Normalize,
-            Self::Required => Norm::Require { radius: 1.0 },
+            Self::Required | Self::ShortAxesRequired | Self::ShortDenseRequired => {
+                Norm::Require { radius: 1.0 }
+            }
             _ => Norm::Clip { radius: 1.0 },
         }
     }
@@ -95,6 +113,13 @@ impl PairKind {
         let (a, b) = match self {
             Self::Axes => (axis(1.0, 0), axis(1.0, 1)),
             Self::Orthogonal => orthogonal(p, seed),
+            Self::ShortAxes | Self::ShortAxesRequired => (axis(0.5, 0), axis(0.05, 1)),
+            Self::ShortDense | Self::ShortDenseRequired => {
+                let (mut a, mut b) = orthogonal(p, seed);
+                a.iter_mut().for_each(|x| *x *= 0.5);
+                b.iter_mut().for_each(|x| *x *= 0.05);
+                (a, b)
+            }
             Self::UnitZero => (axis(1.0, 0), vec![0.0; p]),
             Self::Clipped => (axis(1e3, 0), axis(7.0, 1)),
             Self::Normalized => (axis(1e-3, 0), axis(1e3, 1)),

@@ -42,10 +42,12 @@ pub(crate) enum Leak {
     ConstantBeforeNormalising,
     /// An unusable row is sent as a fixed row longer than one instead of the zero row.
     UnusableRowsMarked,
+    /// A row inside the ball is sent nearly as it is.
+    ShortRowsInTheClear,
 }
 
 impl Leak {
-    pub(crate) const ALL: [Leak; 13] = [
+    pub(crate) const ALL: [Leak; 14] = [
         Self::None,
         Self::ParityOfAttempts,
         Self::OneTryForShortRows,
@@ -59,6 +61,7 @@ impl Leak {
         Self::ConstantOutsideTheBall,
         Self::ConstantBeforeNormalising,
         Self::UnusableRowsMarked,
+        Self::ShortRowsInTheClear,
     ];
 
     /// Whether it violates privacy, so that the audit must refute it.
@@ -140,6 +143,7 @@ impl Leaky {
         let (bounded, length) = bounded;
         let quieter = match self.leak {
             Leak::HalfTheNoise => 0.5,
+            Leak::ShortRowsInTheClear if is_short(&bounded) => 1e-3,
             _ => length.powi(-2),
         };
         let (payload, work) =
@@ -191,6 +195,12 @@ impl Leaky {
         };
         Ok((bounded, length))
     }
+}
+
+/// Neither zero nor as long as a row may be.
+fn is_short(row: &BoundedRow) -> bool {
+    let squared: f64 = row.as_slice().iter().map(|x| x * x).sum();
+    0.0 < squared && squared < 0.99
 }
 
 /// The mechanism with its noise multiplied.

@@ -46,7 +46,7 @@ pub(crate) struct AuditArgs {
     /// Confidence of the verdict, from 0.5 to below 1
     #[arg(long, value_name = "C", default_value_t = CONFIDENCE)]
     confidence: f64,
-    /// Pairs of rows: axes, orthogonal, unit-zero; clipped, normalized, required, unusable; centred, centred-unusable [default: all]
+    /// Pairs of rows: axes, orthogonal, unit-zero; clipped, normalized, required, unusable; short-axes, short-dense, short-axes-required, short-dense-required; centred, centred-unusable [default: all]
     #[arg(long, value_name = "PAIR,…", value_delimiter = ',', value_parser = parse::<PairKind>)]
     pair: Vec<PairKind>,
     /// event assumes nothing; mu-gdp assumes Gaussian noise and is refused for mechanisms without it [default: the
@@ -90,7 +90,9 @@ fn print(report: &AuditReport) -> Result<()> {
         report.trials,
         report.seconds
     ))?;
-    output::text("epsilon is at least\npair              from the report   from the transcript")?;
+    output::text(
+        "epsilon is at least\npair                   from the report   from the transcript",
+    )?;
     for pair in &report.pairs {
         let (alone, joint) = match report.observed {
             _ if pair.name != report.pair => ("", ""),
@@ -99,11 +101,11 @@ fn print(report: &AuditReport) -> Result<()> {
         };
         let alone = format!("{:.4}{alone}", pair.epsilon_lower_bound);
         let joint = format!("{:.4}{joint}", pair.transcript_epsilon_lower_bound);
-        let line = format!("{:<17} {alone:<17} {joint}", pair.name.as_str());
+        let line = format!("{:<22} {alone:<17} {joint}", pair.name.as_str());
         output::text(line.trim_end())?;
     }
     output::text(
-        "                  * reported: chosen on the first half of the trials, judged on the second",
+        "                       * reported: chosen on the first half of the trials, judged on the second",
     )?;
     let true_epsilon = report
         .true_epsilon
