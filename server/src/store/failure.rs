@@ -10,8 +10,8 @@ pub(super) enum Failure {
     Sqlite(rusqlite::Error),
     /// Stored bytes are not what was written; the text says how.
     Damaged(String),
-    /// Another server has taken over the database: this one must not write any more.
-    LeaseLost,
+    /// This server must not write any more; the text says why.
+    LeaseLost(&'static str),
     /// The request is not possible in the current state.
     Rejected(Error),
 }
@@ -64,7 +64,7 @@ impl Failure {
             );
         }
         match self {
-            Failure::LeaseLost => unavailable(LEASE_LOST),
+            Failure::LeaseLost(why) => unavailable(why),
             Failure::Damaged(what) => unavailable(what),
             Failure::Sqlite(error) => unavailable(format!(
                 "the store failed ({error}); nothing was changed: retry, and tell the operator if it keeps failing"
@@ -79,7 +79,7 @@ impl fmt::Display for Failure {
         match self {
             Failure::Sqlite(error) => error.fmt(f),
             Failure::Damaged(what) => what.fmt(f),
-            Failure::LeaseLost => LEASE_LOST.fmt(f),
+            Failure::LeaseLost(why) => why.fmt(f),
             Failure::Rejected(error) => error.fmt(f),
         }
     }
@@ -97,9 +97,13 @@ impl From<Error> for Failure {
     }
 }
 
-/// Message of [`Failure::LeaseLost`].
-const LEASE_LOST: &str = "another server has since opened this data directory, so this one has stopped writing; stop one of them, and never remove \
+/// Why a lease is lost: a second server.
+pub(super) const TAKEN_OVER: &str = "another server has since opened this data directory, so this one has stopped writing; stop one of them, and never remove \
      the lock file";
+
+/// Why a lease is lost: the database or its log is not at its place.
+pub(super) const FILES_REPLACED: &str = "the database or its write-ahead log was removed, moved or replaced while the server was running, so it has stopped \
+     writing and nothing more is acknowledged; put the files back, or restore a backup, and start it again";
 
 pub(crate) fn unavailable(detail: impl Into<String>) -> Error {
     Error::new(ErrorCode::StoreUnavailable, detail)

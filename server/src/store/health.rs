@@ -28,6 +28,8 @@ pub(super) struct Health {
     failed: AtomicBool,
     /// Damage does not go away by itself: it is reported until the server starts on an undamaged store.
     damage: OnceLock<String>,
+    /// Why the writer has stopped for good.
+    lease_lost: OnceLock<&'static str>,
     /// The last probe, with whether a commit had failed by then.
     last_probe: tokio::sync::Mutex<Option<Probe>>,
 }
@@ -56,6 +58,14 @@ impl Health {
             // Only the first one is recorded.
             let _ = self.damage.set(damage);
         }
+        if let Failure::LeaseLost(why) = failure {
+            let _ = self.lease_lost.set(why);
+        }
+    }
+
+    /// Why the writer has ended, if it ended for a reason.
+    pub(super) fn lease_lost(&self) -> Option<&'static str> {
+        self.lease_lost.get().copied()
     }
 
     /// Whether damage was found.

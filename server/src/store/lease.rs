@@ -5,14 +5,17 @@
 //! neither counts what the other has counted. A mark in the database says that its write-ahead log (`-wal`) belongs to
 //! it: it is on disk before anything is acknowledged, and removed once everything is in the main file.
 
-use std::{os::unix::fs::MetadataExt as _, path::Path};
+use std::{
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+};
 
 use eigenveil_shared::Result;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
 use super::{
     directory::DataDirectory,
-    failure::{Failure, unavailable},
+    failure::{FILES_REPLACED, Failure, TAKEN_OVER, unavailable},
     schema,
 };
 
@@ -23,9 +26,12 @@ const IN_USE: &str = "in-use";
 /// Device and inode of the main file when it was last opened.
 const FILE_ID: &str = "file-id";
 
-/// The right to write, until another server takes over.
-#[derive(Clone, Copy)]
-pub(super) struct WriterLease([u8; 16]);
+/// The right to write, until another server takes over or other files stand in place of the database.
+pub(super) struct WriterLease {
+    id: [u8; 16],
+    /// The database and its write-ahead log, with their device and inode.
+    files: [(PathBuf, Vec<u8>); 2],
+}
 
 /// Whether the database has a write-ahead log. Must be determined before the database is opened, which creates one.
 #[derive(Clone, Copy)]
@@ -56,9 +62,9 @@ impl WriterLease {
             schema::keep_wal(connection, false)?;
             return Err(wal_missing_error(directory).into());
         }
-        let file_id = file_id(&directory.database())?;
+        let found = file_id(&directory.database())?;
         let before = setting(connection, FILE_ID)?;
-        if before.as_deref() != Some(&file_id) {
+        if before.as_deref() != Some(&found) {
             check(connection)?;
             if before.is_some() {
                 tracing::warn!(
@@ -71,7 +77,7 @@ impl WriterLease {
         let id: [u8; 16] = transaction.query_row("SELECT randomblob(16)", [], |row| row.get(0))?;
         for (key, value) in [
             (LEASE_HOLDER, &id[..]),
-            (FILE_ID, &file_id),
+            (FILE_ID, &found),
             (IN_USE, &[1][..]),
         ] {
             // The mark is rewritten only if it is missing: it stays where a crash left it.
@@ -86,22 +92,36 @@ impl WriterLease {
             // Checkpointed before anything is acknowledged that only the log contains.
             checkpoint(connection, "TRUNCATE")?;
         }
-        Ok(Self(id))
+        let identified = |path: PathBuf| file_id(&path).map(|id| (path, id));
+        let (database, wal) = (directory.database(), directory.wal_path());
+        let files = [identified(database)?, identified(wal)?];
+        Ok(Self { id, files })
     }
 
-    /// A write transaction; [`Failure::LeaseLost`] if another server has taken over the database.
+    /// Fails if the database or its log was removed, moved or replaced. What is written then is in files that nobody can
+    /// open again, so nothing may be acknowledged that was written before this was checked.
+    pub(super) fn check_files(&self) -> Result<(), Failure> {
+        let same = |(path, id): &(PathBuf, Vec<u8>)| file_id(path).is_ok_and(|found| found == *id);
+        match self.files.iter().all(same) {
+            true => Ok(()),
+            false => Err(Failure::LeaseLost(FILES_REPLACED)),
+        }
+    }
+
+    /// A write transaction; [`Failure::LeaseLost`] if another server has taken over the database, or its files are gone.
     pub(super) fn transaction<'a>(
         &self,
         connection: &'a mut Connection,
     ) -> Result<Transaction<'a>, Failure> {
+        self.check_files()?;
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let same = transaction
             .prepare_cached("SELECT value = ? FROM settings WHERE key = ?")?
-            .query_row(params![self.0, LEASE_HOLDER], |row| row.get(0))
+            .query_row(params![self.id, LEASE_HOLDER], |row| row.get(0))
             .optional()?;
         match same {
             Some(true) => Ok(transaction),
-            _ => Err(Failure::LeaseLost),
+            _ => Err(Failure::LeaseLost(TAKEN_OVER)),
         }
     }
 

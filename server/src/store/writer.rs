@@ -266,7 +266,7 @@ impl Writer {
             return;
         };
         let mut studies = by_study(group);
-        if studies.len() == 1 || failure.is_full() || matches!(failure, Failure::LeaseLost) {
+        if studies.len() == 1 || failure.is_full() || matches!(failure, Failure::LeaseLost(_)) {
             self.reply_failure(studies.into_iter().flatten().collect(), failure);
             return;
         }
@@ -315,7 +315,7 @@ impl Writer {
             }
             Err(failure) => {
                 self.caches.recent.mark_stale();
-                self.lease_lost |= matches!(failure, Failure::LeaseLost);
+                self.lease_lost |= matches!(failure, Failure::LeaseLost(_));
                 Err((group, failure))
             }
         }
@@ -369,6 +369,7 @@ impl Writer {
         }
         if self.faults.permit_commit()? {
             transaction.commit()?;
+            self.lease.check_files()?;
         }
         self.faults.after_commit();
         Ok((outcomes, updates))

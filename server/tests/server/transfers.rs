@@ -408,3 +408,30 @@ async fn without_the_lock_file_only_one_server_can_write() {
     first.app.close();
     assert_eq!(second.bucket_sums(&stored, Cancel::NEVER).unwrap().n, 10);
 }
+
+/// What is written to files that are no longer at their place is lost with the process: it is not acknowledged.
+#[tokio::test]
+async fn replaced_files_are_noticed_before_anything_is_acknowledged() {
+    for replaced in ["eigenveil.db", "eigenveil.db-wal"] {
+        for how in ["removed", "another file"] {
+            let server = Harness::new();
+            let study = server.study_with(json!({"epsilon": 4.0})).await;
+            server.post_batch(&study, some_reports(&study, 5, 1)).await;
+            let path = server.config.data_dir.join(replaced);
+            assert!(path.exists(), "{replaced}");
+            match how {
+                "removed" => std::fs::remove_file(&path).unwrap(),
+                _ => {
+                    let copy = server.config.data_dir.join("copy");
+                    std::fs::copy(&path, &copy).unwrap();
+                    std::fs::rename(&copy, &path).unwrap();
+                }
+            }
+            let response = server.post_batch(&study, some_reports(&study, 5, 2)).await;
+            response.is_problem(503, E::StoreUnavailable);
+            refused(server.get("/readyz"), 503, E::StoreUnavailable).await;
+            refused(server.get("/healthz"), 503, E::StoreUnavailable).await;
+            assert_eq!(server.stored(&study).reports_accepted(), 5, "{how}");
+        }
+    }
+}
