@@ -1,7 +1,15 @@
 //! Creating, showing, opening and closing studies.
 
+use std::{
+    collections::VecDeque,
+    convert::Infallible,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
 use axum::{
     Json,
+    body::{Body, Bytes},
     extract::{OriginalUri, RawQuery, Request, State},
     http::{StatusCode, header},
     response::{IntoResponse, Response},
@@ -10,6 +18,8 @@ use eigenveil_shared::{
     Error,
     api::{CreateStudy, StudyDocument, StudyList, StudyState},
 };
+
+use hyper::body::{Frame, SizeHint};
 
 use super::{
     body,
@@ -67,13 +77,19 @@ pub(crate) async fn list(
     let (after, limit) = page(query.as_deref().unwrap_or_default())?;
     let visible = |study: &Study| operator || study.state() != StudyState::Draft;
     let (studies, next) = app.store().studies_after(after, limit, visible);
-    let list = StudyList {
-        studies: studies.iter().map(|study| study.summary()).collect(),
-        next: next.map(|position| position.to_string()),
-    };
+    // As serde would write a `StudyList`.
+    let mut parts = vec![Bytes::from_static(b"{\"studies\":[")];
+    for (at, study) in studies.iter().enumerate() {
+        parts.extend((at > 0).then_some(Bytes::from_static(b",")));
+        parts.extend(study.summary_json());
+    }
+    parts.push(match next {
+        Some(position) => format!("],\"next\":\"{position}\"}}").into(),
+        None => Bytes::from_static(b"]}"),
+    });
     let link = |next| format!("<{}?after={next}&limit={limit}>; rel=\"next\"", here.path());
-    let link = list.next.as_ref().map(|next| [(header::LINK, link(next))]);
-    Ok((link, Json(list)).into_response())
+    let link = next.map(|next| [(header::LINK, link(next))]);
+    Ok((link, json_in_parts([parts.concat().into()])).into_response())
 }
 
 /// Position and size of the requested page.
@@ -112,9 +128,37 @@ fn page(query: &str) -> Result<(i64, usize), Error> {
 pub(crate) async fn show(
     MaybeOperator(operator): MaybeOperator,
     StudyInPath(study): StudyInPath,
-) -> Result<Json<StudyDocument>, ApiError> {
+) -> Result<Response, ApiError> {
     hide_draft(&study, operator)?;
-    Ok(Json(study.document()))
+    Ok(json_in_parts(study.document_json()))
+}
+
+/// A response of JSON whose parts are sent without being copied together.
+fn json_in_parts<const N: usize>(parts: [Bytes; N]) -> Response {
+    let content_type = [(header::CONTENT_TYPE, "application/json")];
+    (content_type, Body::new(Parts(parts.into()))).into_response()
+}
+
+struct Parts(VecDeque<Bytes>);
+
+impl hyper::body::Body for Parts {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready(self.0.pop_front().map(|part| Ok(Frame::data(part))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.0.iter().map(|part| part.len() as u64).sum())
+    }
 }
 
 /// Open a study

@@ -27,6 +27,7 @@ mod schema;
 mod seeds;
 mod snapshot;
 mod study;
+mod study_json;
 mod token;
 mod transfer;
 mod writer;
@@ -660,7 +661,12 @@ impl Store {
                 "the server is stopping and did not write this; retry when it is back",
             )
         } else {
-            unavailable("the writer thread has ended; nothing was written: restart the server")
+            let why = self.shared.health.lease_lost();
+            unavailable(
+                why.unwrap_or(
+                    "the writer thread has ended; nothing was written: restart the server",
+                ),
+            )
         }
     }
 }
@@ -724,6 +730,7 @@ fn task<T: Send + 'static>(
             let value = work(&transaction)?;
             if !has_faults || writer.faults.permit_commit()? {
                 transaction.commit()?;
+                writer.lease.check_files()?;
             }
             if has_faults {
                 writer.faults.after_commit();
@@ -731,7 +738,7 @@ fn task<T: Send + 'static>(
             Ok(value)
         };
         let result = run().map_err(|failure| {
-            writer.lease_lost |= matches!(failure, Failure::LeaseLost);
+            writer.lease_lost |= matches!(failure, Failure::LeaseLost(_));
             match failure.is_full() {
                 true => writer.health.commit_failed(&failure),
                 false => writer.health.record_damage(&failure),

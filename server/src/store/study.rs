@@ -3,11 +3,12 @@
 use std::{
     fmt,
     sync::{
-        Arc, PoisonError, RwLock,
+        Arc, OnceLock, PoisonError, RwLock,
         atomic::{AtomicU8, AtomicU64, Ordering},
     },
 };
 
+use axum::body::Bytes;
 use eigenveil_shared::{
     Error, ErrorCode, Result,
     about::{About, is_readable},
@@ -20,6 +21,8 @@ use eigenveil_shared::{
     privacy::PrivacyStatement,
     study::{StudyDesign, StudyParams, from_hex, to_hex},
 };
+
+use super::study_json::StudyJson;
 
 /// Maximum number of buckets of a study.
 pub const MAX_BUCKETS: u32 = 32;
@@ -58,6 +61,8 @@ pub struct Study {
     buckets: u32,
     /// The public document; state and count are filled in when it is requested.
     document: StudyDocument,
+    document_json: OnceLock<StudyJson>,
+    summary_json: OnceLock<StudyJson>,
     state: AtomicU8,
     reports_accepted: AtomicU64,
 }
@@ -96,6 +101,8 @@ impl Study {
                 enrolment,
                 about,
             },
+            document_json: OnceLock::new(),
+            summary_json: OnceLock::new(),
             state: AtomicU8::new(state as u8),
             reports_accepted: AtomicU64::new(0),
         }
@@ -165,13 +172,30 @@ impl Study {
         self.reports_accepted.load(Ordering::Acquire)
     }
 
-    /// The entry in the list of studies.
-    pub(crate) fn summary(&self) -> StudySummary {
-        StudySummary {
-            state: self.state(),
-            reports_accepted: self.reports_accepted(),
-            ..StudySummary::from(&self.document)
-        }
+    /// The entry in the list of studies ([`StudySummary`]), as JSON in parts.
+    pub(crate) fn summary_json(&self) -> [Bytes; 5] {
+        self.summary_json
+            .get_or_init(|| {
+                StudyJson::new(&StudySummary {
+                    state: StudyState::Draft,
+                    reports_accepted: 0,
+                    ..StudySummary::from(&self.document)
+                })
+            })
+            .with(self.state(), self.reports_accepted())
+    }
+
+    /// The public document as JSON, in parts.
+    pub(crate) fn document_json(&self) -> [Bytes; 5] {
+        self.document_json
+            .get_or_init(|| {
+                StudyJson::new(&StudyDocument {
+                    state: StudyState::Draft,
+                    reports_accepted: 0,
+                    ..self.document.clone()
+                })
+            })
+            .with(self.state(), self.reports_accepted())
     }
 
     /// The public document.

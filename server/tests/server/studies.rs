@@ -6,7 +6,7 @@ use axum::{
 };
 use eigenveil_shared::{
     ErrorCode as E,
-    api::{StudyDocument, StudyState},
+    api::{StudyDocument, StudyList, StudyState},
     study::{StudyParams, from_hex},
 };
 use serde_json::{Value, json};
@@ -198,4 +198,43 @@ async fn the_routes_can_be_mounted_anywhere() {
     let location = response.headers[header::LOCATION].to_str().unwrap();
     assert!(location.starts_with("/pca/v1/studies/"), "{location}");
     assert_eq!(server.get(location).await.status, StatusCode::OK);
+}
+
+/// The JSON of studies is put together from parts; it is what serde writes, whatever a name looks like.
+#[tokio::test]
+async fn studies_in_parts_are_the_whole_documents() {
+    let server = Harness::new();
+    let name = r#"","state":"draft","reports_accepted":0,"#;
+    for (name, draft) in [(name, false), ("plain", true), ("später", false)] {
+        let study: StudyDocument = server
+            .tell(
+                "/v1/studies",
+                design(&json!({"name": name, "draft": draft})),
+            )
+            .await
+            .json();
+        let path = at(&study, "");
+        if !draft {
+            for _ in 0..3 {
+                server.count_one(&study).await;
+            }
+        }
+        for close in [false, true] {
+            if close && !draft {
+                server.order(&format!("{path}/close")).await;
+            }
+            let reply = server.read(&path).await;
+            let read: StudyDocument = reply.json();
+            assert_eq!(read.name, name);
+            assert_eq!(read.reports_accepted, if draft { 0 } else { 3 });
+            assert_eq!(reply.body[..], serde_json::to_vec(&read).unwrap());
+            assert_eq!(reply.headers[header::CONTENT_TYPE], "application/json");
+        }
+    }
+    for page in ["", "?limit=2"] {
+        let reply = server.read(&format!("/v1/studies{page}")).await;
+        let list: StudyList = reply.json();
+        assert_eq!(reply.body[..], serde_json::to_vec(&list).unwrap());
+        assert_eq!(list.studies.len(), if page.is_empty() { 3 } else { 2 });
+    }
 }
