@@ -20,7 +20,10 @@ use rusqlite::{
     Connection, ErrorCode, OpenFlags, OptionalExtension, Params, Row, Transaction, config::DbConfig,
 };
 
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    file_lock::FileLock,
+};
 
 /// Longest explanation of a refusal that is kept, in characters.
 pub(crate) const MAX_DETAIL: usize = 1_000;
@@ -154,16 +157,13 @@ impl FileSchema {
         )
     }
 
-    /// Creates a file that only its owner can read, unless it exists: first complete under a temporary name, so that
-    /// after a crash there is a file with all its tables or none.
-    pub(crate) fn create(
+    /// Creates a file that only its owner can read: first complete under a temporary name, so that after a crash there is
+    /// a file with all its tables or none.
+    fn create(
         &self,
         path: &Path,
         fill: impl FnOnce(&Connection) -> rusqlite::Result<()>,
     ) -> Result<()> {
-        if fs::symlink_metadata(path).is_ok() {
-            return Ok(());
-        }
         let log = beside(path, "-wal");
         if fs::symlink_metadata(&log).is_ok() {
             return Err(Error::file(
@@ -206,12 +206,11 @@ impl FileSchema {
         };
         make().map_err(|error| cannot(&error))?;
         new.as_file().sync_all().map_err(|error| cannot(&error))?;
-        match new.persist_noclobber(path) {
-            Ok(_) => sync_folder(folder),
-            // Another process was faster: its file is as good.
-            Err(failed) if failed.error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(failed) => return Err(cannot(&failed.error)),
-        }
+        // Its descriptor is closed before anybody can open the file by its name.
+        new.into_temp_path()
+            .persist_noclobber(path)
+            .map_err(|failed| cannot(&failed.error))?;
+        sync_folder(folder);
         Ok(())
     }
 
@@ -228,8 +227,42 @@ impl FileSchema {
     /// Locked, empty, damaged, of another kind or version; has more than one name (hard links); or the write-ahead log
     /// beside it does not match its last change.
     pub(crate) fn open(&'static self, path: &Path) -> Result<LockedFile> {
-        let at = std::path::absolute(path)
-            .map_err(|error| Error::file(self.name, path, format_args!("{error}")))?;
+        let at = self.absolute(path)?;
+        // No lock is left beside a name that was mistyped.
+        self.identify(path, &at)?;
+        let lock = self.lock(path, &at)?;
+        self.open_locked(path, at, lock)
+    }
+
+    /// The same, and creates the file if there is none, with what `fill` adds to it.
+    pub(crate) fn open_or_create(
+        &'static self,
+        path: &Path,
+        fill: impl FnOnce(&Connection) -> rusqlite::Result<()>,
+    ) -> Result<LockedFile> {
+        let at = self.absolute(path)?;
+        let lock = self.lock(path, &at)?;
+        if fs::symlink_metadata(&at).is_err() {
+            self.create(path, fill)?;
+        }
+        self.open_locked(path, at, lock)
+    }
+
+    fn absolute(&self, path: &Path) -> Result<PathBuf> {
+        std::path::absolute(path).map_err(|error| Error::file(self.name, path, error))
+    }
+
+    fn lock(&self, path: &Path, at: &Path) -> Result<FileLock> {
+        let beside = beside(&real(at), ".lock");
+        FileLock::acquire(&beside)
+            .map_err(|error| {
+                let what = format_args!("{} cannot be created: {error}", beside.display());
+                Error::file(self.name, path, what)
+            })?
+            .ok_or_else(|| Error::locked(self.name, path))
+    }
+
+    fn open_locked(&'static self, path: &Path, at: PathBuf, lock: FileLock) -> Result<LockedFile> {
         let id = self.identify(path, &at)?;
         // Others' files are not touched. (One made before 0.2.0 may have all it holds in its log.)
         let in_log = fs::metadata(beside(&real(&at), "-wal")).is_ok_and(|log| log.len() > 0);
@@ -244,6 +277,8 @@ impl FileSchema {
             id,
             connection: connection.map_err(|failure| self.error_of(path, failure))?,
             wal_pending: Cell::new(true),
+            revisions: Cell::default(),
+            lock,
         };
         store.check()?;
         Ok(store)
@@ -330,6 +365,21 @@ pub(crate) struct LockedFile {
     connection: Connection,
     /// Whether the log may hold something that the file does not.
     wal_pending: Cell<bool>,
+    /// Those of the last change of this value, or found when it was opened.
+    revisions: Cell<Revisions>,
+    // After the connection: released when that is closed.
+    lock: FileLock,
+}
+
+impl Drop for LockedFile {
+    fn drop(&mut self) {
+        // Closed by a forked child, or by one of two who hold it, it would take the log from under the other.
+        let alone = self.check_not_moved().is_err() || self.is_unchanged();
+        if !(self.lock.is_ours() && alone) {
+            let keep_log = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
+            let _ = self.connection.set_db_config(keep_log, true);
+        }
+    }
 }
 
 impl fmt::Debug for LockedFile {
@@ -464,7 +514,7 @@ impl LockedFile {
         &mut self,
         change: impl FnOnce(&Transaction<'_>) -> Result<T, Failure>,
     ) -> Result<T> {
-        self.check_not_moved()?;
+        self.check_before_write()?;
         let done = self
             .try_write(change)
             .map_err(|failure| self.schema.error_of(&self.path, failure))?;
@@ -482,7 +532,10 @@ impl LockedFile {
             "UPDATE file_state SET previous_revision = revision, revision = randomblob(16)",
             [],
         )?;
+        let revisions = revisions(&transaction)?;
         self.wal_pending.set(true);
+        // Known before the commit: one that fails may have been made all the same.
+        self.revisions.set(revisions);
         transaction.commit()?;
         Ok(done)
     }
@@ -492,12 +545,52 @@ impl LockedFile {
         if !self.wal_pending.get() {
             return Ok(());
         }
+        self.check_ours()?;
         let busy: i64 = self.one("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
         if busy != 0 {
             return Err(Error::locked(self.schema.name, &self.path));
         }
+        let revisions = revisions(&self.connection).map_err(|error| self.failed(&error))?;
+        self.revisions.set(revisions);
         self.wal_pending.set(false);
         Ok(())
+    }
+
+    /// Makes sure that nothing of another process is overwritten, however the locks were lost.
+    fn check_before_write(&self) -> Result<()> {
+        self.check_ours()?;
+        self.check_not_moved()?;
+        if !self.is_unchanged() {
+            return Err(Error::file(
+                self.schema.name,
+                &self.path,
+                "the file was changed by another process while it was open here; nothing was written: end that one, and open it again",
+            ));
+        }
+        self.settle()
+    }
+
+    /// Whether the last change in the file is this value's. A connection that is locked trusts its cache, so another
+    /// one is asked.
+    fn is_unchanged(&self) -> bool {
+        let (last, previous) = self.revisions.get();
+        match self.revisions_of_file() {
+            Ok((in_file, _)) => in_file == last || self.wal_pending.get() && in_file == previous,
+            // A checkpoint that broke off is made again from the log.
+            Err(_) => self.wal_pending.get(),
+        }
+    }
+
+    /// Refuses to be a copy of the value that a process had when it forked.
+    fn check_ours(&self) -> Result<()> {
+        if self.lock.is_ours() {
+            return Ok(());
+        }
+        Err(Error::file(
+            self.schema.name,
+            &self.path,
+            "it was opened before this process was forked, by the process that forked it; nothing was written: open it after forking, in one process",
+        ))
     }
 
     /// Refuses to go on with a file that has another name now: its log would stay at the old one.
@@ -600,3 +693,6 @@ fn sync_folder(folder: &Path) {
         let _ = folder.sync_all();
     }
 }
+
+#[cfg(test)]
+mod tests;

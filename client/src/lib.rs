@@ -74,6 +74,7 @@
 
 pub mod error;
 mod file;
+mod file_lock;
 #[cfg(feature = "http")]
 pub mod http;
 pub mod ledger;

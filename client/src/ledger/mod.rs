@@ -32,6 +32,7 @@
 //! take part in nothing it may have taken part in before.
 
 mod limits;
+mod moved;
 mod receipt;
 mod rows;
 mod schema;
@@ -41,7 +42,7 @@ mod tokens;
 use std::path::Path;
 
 use eigenveil_shared::{
-    Error as SharedError,
+    Error as SharedError, ErrorCode,
     enrolment::ParticipantToken,
     preprocess::Row,
     privacy::{Budget, PrivacyStatement},
@@ -150,18 +151,19 @@ impl Ledger {
     /// could not be created, read or written, is empty or damaged, has two names, or is no ledger; or the
     /// log beside it is not its own.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        SCHEMA.create(path.as_ref(), |file| {
+        Self::checked(SCHEMA.open_or_create(path.as_ref(), |file| {
             schema::write_limits(file, &Limits::default()).map(drop)
-        })?;
-        Self::open_existing(path)
+        })?)
     }
 
     /// Opens a ledger that is there, and makes no new one by mistake: to look at it, and on a device that
     /// knows that it has one.
     pub fn open_existing(path: impl AsRef<Path>) -> Result<Self> {
-        let ledger = Self {
-            store: SCHEMA.open(path.as_ref())?,
-        };
+        Self::checked(SCHEMA.open(path.as_ref())?)
+    }
+
+    fn checked(store: LockedFile) -> Result<Self> {
+        let ledger = Self { store };
         // A ledger that cannot be counted must not be used.
         ledger.limits()?;
         ledger.entries()?;
@@ -280,6 +282,31 @@ impl Ledger {
         })
     }
 
+    /// Records that a study which the device took part in is at another address now: the same report is sent there.
+    /// Ask whoever's row it is first. Does nothing if it is at this address already.
+    ///
+    /// # Errors
+    /// `study-not-found` when the device did not take part in it; `wrong-fingerprint` when its parameters are others;
+    /// `invalid-about` when it states another purpose or responsible party than it did then.
+    pub fn accept_move(&mut self, reporter: &Reporter, study_ref: &StudyRef) -> Result<()> {
+        let entry = self.entry_of(study_ref.study())?.ok_or_else(|| {
+            SharedError::new(
+                ErrorCode::StudyNotFound,
+                format!(
+                    "the device did not take part in study {}",
+                    study_ref.study()
+                ),
+            )
+        })?;
+        let recorded = entry.study_ref.fingerprint;
+        moved::check(&self.store, entry.number, recorded, reporter, study_ref)?;
+        if entry.study_ref.server() == study_ref.server() {
+            return Ok(());
+        }
+        self.store
+            .write(|file| Ok(moved::record(file, entry.number, study_ref).map(drop)?))
+    }
+
     /// What the device has for a study it took part in before.
     fn took_part(&self, entry: Entry, study_ref: &StudyRef) -> Result<Participation> {
         let (server, fingerprint) = (&entry.study_ref.server, entry.study_ref.fingerprint);
@@ -396,7 +423,8 @@ impl Ledger {
         let spent = limits::compose(entries.iter().map(|entry| entry.charge));
         let studies = entries.into_iter().map(|entry| {
             let terms = terms::read(&self.store, entry.number)?;
-            Ok(ReceiptEntry::new(entry, terms))
+            let moved_to = moved::addresses(&self.store, entry.number)?;
+            Ok(ReceiptEntry::new(entry, moved_to, terms))
         });
         Ok(Receipt {
             limits,

@@ -36,6 +36,9 @@ pub struct Receipt {
 pub struct ReceiptEntry {
     /// Address of the server.
     pub server: String,
+    /// Addresses that the study moved to since, the latest last: the report is sent there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub moved_to: Vec<String>,
     /// Identifier of the study.
     pub study: String,
     /// Fingerprint of the study's parameters, in hexadecimal.
@@ -61,9 +64,10 @@ pub struct ReceiptEntry {
 }
 
 impl ReceiptEntry {
-    pub(super) fn new(entry: Entry, terms: StudyTerms) -> Self {
+    pub(super) fn new(entry: Entry, moved_to: Vec<String>, terms: StudyTerms) -> Self {
         Self {
-            server: entry.study_ref.server,
+            server: entry.first_server,
+            moved_to,
             study: entry.study_ref.study,
             fingerprint: entry.study_ref.fingerprint.to_string(),
             day: UtcDate(entry.day).to_string(),
@@ -98,7 +102,11 @@ impl fmt::Display for Receipt {
 
 impl fmt::Display for ReceiptEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}", heading(&self.day, &self.study, &self.server))?;
+        writeln!(
+            f,
+            "{}",
+            heading(&self.day, &self.study, &self.server, &self.moved_to)
+        )?;
         writeln!(
             f,
             "   one row of {} numbers, perturbed by {}",
@@ -122,8 +130,12 @@ impl fmt::Display for ReceiptEntry {
 }
 
 /// Which study it was, and when.
-pub(super) fn heading(day: &str, study: &str, server: &str) -> String {
-    printable(&format!("{day}  study {study} at {server}"))
+pub(super) fn heading(day: &str, study: &str, server: &str, moved_to: &[String]) -> String {
+    let moved: String = moved_to
+        .iter()
+        .map(|to| format!(", moved to {to}"))
+        .collect();
+    printable(&format!("{day}  study {study} at {server}{moved}"))
 }
 
 /// What the study said when this side took part.

@@ -30,6 +30,7 @@ use sha2::{Digest, Sha256};
 
 use super::{
     limits::{self, Limits, PrivacyCost},
+    moved::{self, MOVED},
     schema::{LIMITS, budget, check_known, read_limits, write_limits},
     terms::{self, STUDY_TERMS, StudyTerms},
 };
@@ -46,7 +47,7 @@ const SCHEMA: FileSchema = FileSchema {
     // "EvRL"; before "EvRl"
     application_id: 0x4576_524c,
     earlier_application_id: 0x4576_526c,
-    tables: &[LIMITS, TABLES, STUDY_TERMS],
+    tables: &[LIMITS, TABLES, STUDY_TERMS, MOVED],
     append_only_table: "charge",
 };
 
@@ -168,19 +169,20 @@ impl RowLedger {
     /// # Errors
     /// As [`Ledger::open`](crate::Ledger::open).
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        SCHEMA.create(path.as_ref(), |file| {
+        Self::checked(SCHEMA.open_or_create(path.as_ref(), |file| {
             write_limits(file, &Limits::default())?;
             file.execute("INSERT INTO salt VALUES (1, randomblob(32))", [])
                 .map(drop)
-        })?;
-        Self::open_existing(path)
+        })?)
     }
 
     /// Opens a ledger that is there: to look at it, without making a new one by mistake.
     pub fn open_existing(path: impl AsRef<Path>) -> Result<Self> {
-        let ledger = Self {
-            store: SCHEMA.open(path.as_ref())?,
-        };
+        Self::checked(SCHEMA.open(path.as_ref())?)
+    }
+
+    fn checked(store: LockedFile) -> Result<Self> {
+        let ledger = Self { store };
         // A ledger that cannot be counted must not be used.
         ledger.receipt()?;
         Ok(ledger)
@@ -223,6 +225,31 @@ impl RowLedger {
                 .into(),
             same_participants: false,
         })
+    }
+
+    /// Records that a study in which rows took part is at another address now: their reports are sent there. Ask whoever
+    /// answers for the rows first, and see [`Outbox::accept_move`]. Does nothing if no row took part in it, or if it is at
+    /// this address already.
+    ///
+    /// # Errors
+    /// `wrong-fingerprint` when the study's parameters are others; `invalid-about` when it states another purpose or
+    /// responsible party than it did then.
+    pub fn accept_move(&mut self, reporter: &Reporter, study_ref: &StudyRef) -> Result<()> {
+        let Some(known) = self.known(study_ref.study())? else {
+            return Ok(());
+        };
+        moved::check(
+            &self.store,
+            known.number,
+            known.fingerprint,
+            reporter,
+            study_ref,
+        )?;
+        if known.server == study_ref.server() {
+            return Ok(());
+        }
+        self.store
+            .write(|file| Ok(moved::record(file, known.number, study_ref).map(drop)?))
     }
 
     /// Whether these rows may take part in the study with this outbox. Gives what it costs each of them.
@@ -423,7 +450,8 @@ impl RowLedger {
 
     fn known(&self, study: &str) -> Result<Option<RecordedStudy>> {
         self.store.first(
-            "SELECT number, server, fingerprint FROM study WHERE study = ?1",
+            "SELECT number, coalesce((SELECT moved.server FROM moved WHERE moved.number = study.number
+                ORDER BY moved.id DESC LIMIT 1), server), fingerprint FROM study WHERE study = ?1",
             [study],
             |row| {
                 Ok(RecordedStudy {
@@ -448,6 +476,7 @@ impl RowLedger {
     /// A study, without its number of rows.
     fn study(&self, number: i64, charged: Budget) -> Result<RowStudy> {
         let terms = terms::read(&self.store, number)?;
+        let moved_to = moved::addresses(&self.store, number)?;
         self.store.one(
             "SELECT server, study, fingerprint, day, mechanism, dimension, neighbours, sentence
              FROM study WHERE number = ?1",
@@ -455,6 +484,7 @@ impl RowLedger {
             |row| {
                 Ok(RowStudy {
                     server: row.get(0)?,
+                    moved_to,
                     study: row.get(1)?,
                     fingerprint: Fingerprint(row.get(2)?).to_string(),
                     day: UtcDate(row.get(3)?).to_string(),
@@ -557,6 +587,9 @@ pub struct RowReceipt {
 pub struct RowStudy {
     /// Address of the server.
     pub server: String,
+    /// Addresses that the study moved to since, the latest last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub moved_to: Vec<String>,
     /// Identifier of the study.
     pub study: String,
     /// Fingerprint of the study's parameters, in hexadecimal.
@@ -588,7 +621,8 @@ impl fmt::Display for RowReceipt {
         )?;
         super::receipt::write_totals(f, &self.limits, self.spent, self.remaining)?;
         for (number, study) in (1..).zip(&self.studies) {
-            let heading = super::receipt::heading(&study.day, &study.study, &study.server);
+            let heading =
+                super::receipt::heading(&study.day, &study.study, &study.server, &study.moved_to);
             writeln!(f, "\n{number}. {heading}")?;
             writeln!(
                 f,

@@ -7,7 +7,7 @@ use eigenveil_shared::{
 };
 use rusqlite::{Connection, Row, params, types::Type};
 
-use super::{EntryState, limits::Limits, terms::STUDY_TERMS};
+use super::{EntryState, limits::Limits, moved::MOVED, terms::STUDY_TERMS};
 use crate::{
     error::{Error, Result},
     file::{FileSchema, LockedFile},
@@ -20,7 +20,7 @@ pub(super) const SCHEMA: FileSchema = FileSchema {
     // "EvDL"; before "EvLg"
     application_id: 0x4576_444c,
     earlier_application_id: 0x4576_4c67,
-    tables: &[LIMITS, TABLES, STUDY_TERMS],
+    tables: &[LIMITS, TABLES, STUDY_TERMS, MOVED],
     append_only_table: "entry",
 };
 
@@ -109,6 +109,8 @@ pub(super) fn read_limits(schema: &FileSchema, store: &LockedFile) -> Result<Lim
 pub(crate) struct Entry {
     pub(super) number: i64,
     pub(crate) study_ref: StudyRef,
+    /// Where the device took part.
+    pub(super) first_server: String,
     pub(super) mechanism: String,
     pub(super) dimension: u64,
     pub(super) neighbours: String,
@@ -120,9 +122,10 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// The columns that [`Entry::read`] wants.
-    pub(super) const COLUMNS: &'static str = "number, server, study, fingerprint, payload_len, \
-        mechanism, dimension, neighbours, sentence, epsilon, delta, day, report, state, code, detail";
+    /// The columns that [`Entry::read`] wants. Of addresses the latest.
+    pub(super) const COLUMNS: &'static str = "number, coalesce((SELECT moved.server FROM moved \
+        WHERE moved.number = entry.number ORDER BY moved.id DESC LIMIT 1), server), study, fingerprint, payload_len, \
+        mechanism, dimension, neighbours, sentence, epsilon, delta, day, report, state, code, detail, server";
 
     pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
         Ok(Self {
@@ -133,6 +136,7 @@ impl Entry {
                 fingerprint: Fingerprint(row.get(3)?),
                 payload_len: row.get(4)?,
             },
+            first_server: row.get(16)?,
             mechanism: row.get(5)?,
             dimension: row.get(6)?,
             neighbours: row.get(7)?,
@@ -171,7 +175,7 @@ pub(super) fn check_known(
         (
             ErrorCode::AlreadyParticipated,
             format!(
-                "{who} took part in study {study} at {server}, and not again at {here}, where a second report could reach the same study: use the first address"
+                "{who} took part in study {study} at {server}, and not again at {here}, where a second report could reach the same study: use that address, or say that the study has moved here (Ledger::accept_move, report --moved), so that the same report is sent here"
             ),
         )
     } else if fingerprint != study_ref.fingerprint() {

@@ -149,19 +149,44 @@ impl Outbox {
     /// two names, or is no outbox; or the log beside it is not its own.
     pub fn open(path: impl AsRef<Path>, study_ref: &StudyRef) -> Result<Self> {
         let path = path.as_ref();
-        SCHEMA.create(path, |file| schema::bind(file, study_ref))?;
-        let outbox = Self::open_existing(path)?;
+        let outbox =
+            Self::of_file(SCHEMA.open_or_create(path, |file| schema::bind(file, study_ref))?)?;
         schema::check_study_ref(path, &outbox.study_ref, study_ref)?;
         Ok(outbox)
     }
 
     /// Opens an outbox that is there, whatever study it belongs to: to look at it.
     pub fn open_existing(path: impl AsRef<Path>) -> Result<Self> {
-        let store = SCHEMA.open(path.as_ref())?;
+        Self::of_file(SCHEMA.open(path.as_ref())?)
+    }
+
+    fn of_file(store: LockedFile) -> Result<Self> {
         Ok(Self {
             study_ref: schema::study_ref(&store)?,
             store,
         })
+    }
+
+    /// Records that the study is at another address now: the same reports are sent there. Ask whoever answers for the
+    /// rows first, and see [`RowLedger::accept_move`](crate::RowLedger::accept_move).
+    ///
+    /// # Errors
+    /// [`Error::is_study_mismatch`] when it is another study, or has other parameters; the outbox could not be written.
+    pub fn accept_move(&mut self, study_ref: &StudyRef) -> Result<()> {
+        if self.study_ref == *study_ref {
+            return Ok(());
+        }
+        let there = StudyRef {
+            server: self.study_ref.server.clone(),
+            ..study_ref.clone()
+        };
+        schema::check_study_ref(self.store.path(), &self.study_ref, &there)?;
+        self.store.write(|file| {
+            file.execute("UPDATE binding SET server = ?1", [study_ref.server()])?;
+            Ok(())
+        })?;
+        self.study_ref = study_ref.clone();
+        Ok(())
     }
 
     /// The study this outbox belongs to.

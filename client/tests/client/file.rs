@@ -278,7 +278,11 @@ fn only_the_owner_can_read_it() {
         let modes = fs::read_dir(folder)
             .unwrap()
             .map(|entry| entry.unwrap().metadata().unwrap().permissions().mode() & 0o077);
-        assert_eq!(modes.collect::<Vec<_>>(), [0, 0], "the file and its log");
+        assert_eq!(
+            modes.collect::<Vec<_>>(),
+            [0, 0, 0],
+            "the file, its log and its lock"
+        );
     });
 }
 
@@ -378,12 +382,13 @@ fn a_file_that_is_moved_keeps_what_it_has_and_is_not_written_at_its_old_name() {
         fs::rename(&path, &other).unwrap();
         let error = file.keep(2, &row(1.0)).unwrap_err().to_string();
         assert!(error.contains("was moved"), "{error}");
-        // Nobody makes a new one while the moved one is in use: its log is there.
-        let error = (kind.open)(&path).unwrap_err().to_string();
-        assert!(error.contains("moved away or lost"), "{error}");
-        // It has it open by the other name too.
+        // Nobody makes a new one while the moved one is in use, and it is open by the other name too.
+        assert!((kind.open)(&path).unwrap_err().is_locked());
         assert!((kind.open)(&other).unwrap_err().is_locked());
         drop(file);
+        // Nor afterwards, beside its log.
+        let error = (kind.open)(&path).unwrap_err().to_string();
+        assert!(error.contains("moved away or lost"), "{error}");
         let mut file = (kind.open)(&other).unwrap();
         file.keep(1, &row(2.0)).unwrap();
         assert_eq!(file.to_send(), given);

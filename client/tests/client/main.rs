@@ -16,10 +16,12 @@ mod waiting;
 #[cfg(feature = "http")]
 mod analyst;
 mod file;
+mod file_lock;
 mod ledger;
 mod ledger_crash;
 #[cfg(feature = "http")]
 mod ledger_upload;
+mod moved;
 mod outbox;
 mod outbox_crash;
 mod row_ledger;

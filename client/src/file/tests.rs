@@ -1,0 +1,34 @@
+use rusqlite::Connection;
+
+use super::{FileSchema, beside};
+
+const SCHEMA: FileSchema = FileSchema {
+    name: "file",
+    application_id: 1,
+    earlier_application_id: 2,
+    tables: &["CREATE TABLE thing (number INTEGER PRIMARY KEY) STRICT;"],
+    append_only_table: "thing",
+};
+
+/// A forked child has the parent's value, connection and lock: it must write nothing, and leave the log alone.
+#[test]
+fn a_forked_child_writes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    let mut file = SCHEMA.open_or_create(&path, |_| Ok(())).unwrap();
+    file.write(|file| Ok(file.execute("INSERT INTO thing VALUES (1)", [])?))
+        .unwrap();
+    file.lock.as_in_a_fork();
+    let error = file.write(|file| Ok(file.execute("INSERT INTO thing VALUES (2)", [])?));
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("forked"), "{error}");
+    drop(file);
+    assert!(beside(&path, "-wal").exists());
+    let things = Connection::open_with_flags(
+        super::immutable(&path),
+        rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY | rusqlite::OpenFlags::SQLITE_OPEN_URI,
+    )
+    .unwrap()
+    .query_row("SELECT count(*) FROM thing", [], |row| row.get(0));
+    assert_eq!(things, Ok(1));
+}

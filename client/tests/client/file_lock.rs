@@ -1,0 +1,120 @@
+//! Whoever opens the file at once with another: what is given out is what is recorded. The test program runs itself as
+//! the other process.
+
+use std::{
+    collections::BTreeSet,
+    env, fs,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+
+use eigenveil_client::{Ledger, Participation};
+
+use crate::common::{row, study};
+
+const LEDGER: &str = "EIGENVEIL_TEST_LOCKED_LEDGER";
+
+/// Takes part in the study that all take part in, and in one of its own; prints what it may send.
+#[test]
+fn child() {
+    let Some(path) = env::var_os(LEDGER).map(PathBuf::from) else {
+        return;
+    };
+    match Ledger::open(&path) {
+        Ok(mut ledger) => {
+            for name in ["common".to_owned(), std::process::id().to_string()] {
+                give(&mut ledger, &name);
+            }
+        }
+        Err(error) => assert!(error.is_locked(), "{error}"),
+    }
+}
+
+fn give(ledger: &mut Ledger, name: &str) {
+    let (reporter, study_ref) = study(name, 0.125);
+    match ledger.participate(&reporter, &study_ref, &row(1.0)) {
+        Ok(Participation::New { owed, .. } | Participation::Owed(owed)) => {
+            println!("\ngiven {} {}", study_ref.study(), owed.report.id);
+        }
+        other => unreachable!("{other:?}"),
+    }
+}
+
+fn start(ledger: &Path) -> Child {
+    Command::new(env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "file_lock::child",
+            "--nocapture",
+            "--test-threads=1",
+        ])
+        .env(LEDGER, ledger)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// What the child may send: study and report.
+fn given(child: Child) -> BTreeSet<(String, String)> {
+    let output = child.wait_with_output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}");
+    text.lines()
+        .filter_map(|line| {
+            let (study, report) = line.strip_prefix("given ")?.split_once(' ')?;
+            Some((study.to_owned(), report.to_owned()))
+        })
+        .collect()
+}
+
+fn recorded(ledger: &Ledger) -> BTreeSet<(String, String)> {
+    let studies = ledger.receipt().unwrap().studies;
+    studies
+        .into_iter()
+        .map(|entry| (entry.study, entry.report))
+        .collect()
+}
+
+/// To copy a file is to close a descriptor of it, and with that the process loses SQLite's lock.
+#[test]
+fn copying_an_open_ledger_keeps_its_lock() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger");
+    let ledger = Ledger::open(&path).unwrap();
+    fs::copy(&path, folder.path().join("copy")).unwrap();
+    assert!(given(start(&path)).is_empty());
+    drop(ledger);
+    assert_eq!(given(start(&path)).len(), 2);
+}
+
+/// Should both locks be lost, what the other process charged is not overwritten.
+#[test]
+fn charges_of_another_process_are_not_overwritten() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger");
+    let mut ledger = Ledger::open(&path).unwrap();
+    fs::remove_file(folder.path().join("ledger.lock")).unwrap();
+    fs::copy(&path, folder.path().join("copy")).unwrap();
+    let elsewhere = given(start(&path));
+    assert_eq!(elsewhere.len(), 2);
+    let (reporter, study_ref) = study("common", 0.125);
+    let error = ledger.participate(&reporter, &study_ref, &row(1.0));
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("changed by another process"), "{error}");
+    drop(ledger);
+    assert_eq!(recorded(&Ledger::open(&path).unwrap()), elsewhere);
+}
+
+#[test]
+fn first_runs_at_the_same_time_make_one_ledger() {
+    let runs = env::var("EIGENVEIL_TEST_FIRST_RUNS").map_or(40, |runs| runs.parse().unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    for run in 0..runs {
+        let path = folder.path().join(format!("ledger-{run}"));
+        let both = [start(&path), start(&path)].map(given);
+        let given: BTreeSet<_> = both.into_iter().flatten().collect();
+        assert!(!given.is_empty());
+        assert_eq!(recorded(&Ledger::open(&path).unwrap()), given, "run {run}");
+    }
+}
