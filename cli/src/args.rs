@@ -180,6 +180,9 @@ pub(crate) struct ServerArgs {
     /// Allow http:// to another machine; anybody on the network path can then read tokens and reports
     #[arg(long, global = true)]
     pub(crate) insecure_http: bool,
+    /// Proxy to the server, or none [default: HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY say; none for this machine]
+    #[arg(long, global = true, value_name = "URL")]
+    pub(crate) proxy: Option<String>,
 }
 
 /// The operator's token.
@@ -197,9 +200,7 @@ impl TokenArgs {
     /// Wrong usage when neither the file nor the variable gives one.
     pub(crate) fn token(&self) -> crate::error::Result<String> {
         let text = match &self.token_file {
-            Some(path) => std::fs::read_to_string(path).map_err(|error| {
-                crate::error::CliError::usage(format!("cannot read the token file {}: {error}", path.display()))
-            })?,
+            Some(path) => crate::files::read_text(path).map_err(|error| error.context("the token file"))?,
             None => std::env::var("EIGENVEIL_TOKEN").map_err(|_| {
                 crate::error::CliError::usage(
                     "the operator's token is needed: set EIGENVEIL_TOKEN or give --token-file DATA/operator.token",

@@ -21,7 +21,7 @@ mod study_name;
 mod sweep;
 pub(crate) mod token;
 
-use eigenveil_client::http::{BearerToken, HttpSettings, OperatorClient};
+use eigenveil_client::http::{BearerToken, HttpSettings, OperatorClient, ProxySetting};
 
 use crate::{
     args::{ServerArgs, TokenArgs},
@@ -32,12 +32,16 @@ use crate::{
 pub(crate) fn http_settings(server: &ServerArgs) -> Result<HttpSettings> {
     let settings = HttpSettings {
         insecure_http: server.insecure_http,
+        proxy: match &server.proxy {
+            Some(text) => text.parse()?,
+            None => ProxySetting::default(),
+        },
         ..HttpSettings::default()
     };
     match &server.ca_cert {
         None => Ok(settings),
         Some(path) => {
-            let pem = crate::rows::read_bytes(path)?;
+            let pem = crate::files::read(path)?;
             Ok(settings.add_root_certificate_pem(&pem)?)
         }
     }

@@ -11,6 +11,7 @@
 
 mod analyst;
 mod owed;
+mod proxy;
 mod retry;
 mod settings;
 mod study;
@@ -19,6 +20,7 @@ mod upload;
 
 pub use analyst::{EstimateFormat, OperatorClient};
 pub use owed::{SendFailure, send_owed};
+pub use proxy::{ProxyAddress, ProxySetting};
 pub use retry::RetryPolicy;
 pub use settings::{BearerToken, HttpSettings, RootCertificates};
 pub use study::{Study, StudyClient};

@@ -4,7 +4,7 @@ use std::{fmt, path::Path, time::Duration};
 
 use reqwest::{Certificate, header::HeaderValue};
 
-use super::RetryPolicy;
+use super::{ProxyAddress, ProxySetting, RetryPolicy};
 use crate::error::{Error, Result};
 
 /// Settings of a connection to a server.
@@ -23,6 +23,8 @@ pub struct HttpSettings {
     /// Whether `http://` to a server on another machine is allowed. Reports (perturbed) and tokens are then sent
     /// unencrypted. Default false; `http://localhost` needs no permission.
     pub insecure_http: bool,
+    /// Which proxy requests go through.
+    pub proxy: ProxySetting,
 }
 
 /// Certificates of authorities that the platform does not know.
@@ -38,6 +40,7 @@ impl Default for HttpSettings {
             retry: RetryPolicy::default(),
             roots: RootCertificates::default(),
             insecure_http: false,
+            proxy: ProxySetting::default(),
         }
     }
 }
@@ -59,7 +62,17 @@ impl HttpSettings {
         Ok(self)
     }
 
-    pub(super) fn client(&self, https: bool) -> Result<reqwest::Client> {
+    pub(super) fn client(
+        &self,
+        https: bool,
+        proxy: Option<&ProxyAddress>,
+    ) -> Result<reqwest::Client> {
+        let failed = |error| {
+            Error::usage(format!(
+                "the HTTP client could not be set up: {}",
+                super::transport::root_cause(&error)
+            ))
+        };
         let mut builder = reqwest::Client::builder()
             .user_agent(concat!("eigenveil/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(self.connect_timeout)
@@ -68,19 +81,18 @@ impl HttpSettings {
             .retry(reqwest::retry::never())
             .tcp_nodelay(true)
             // Shorter than servers and proxies commonly keep an idle connection.
-            .pool_idle_timeout(Duration::from_secs(20));
+            .pool_idle_timeout(Duration::from_secs(20))
+            .no_proxy();
+        if let Some(proxy) = proxy {
+            builder = builder.proxy(proxy.proxy().map_err(failed)?);
+        }
         if https {
             builder = builder.tls_certs_merge(self.roots.0.iter().cloned());
         } else {
             // Plain HTTP needs no roots, and must work where the platform has none.
             builder = builder.tls_certs_only(self.roots.0.iter().cloned());
         }
-        builder.build().map_err(|error| {
-            Error::usage(format!(
-                "the HTTP client could not be set up: {}",
-                super::transport::root_cause(&error)
-            ))
-        })
+        builder.build().map_err(failed)
     }
 }
 

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use eigenveil_shared::api::PROBLEM_MEDIA_TYPE;
 
 use super::{
-    BearerToken, HttpSettings, RetryPolicy, RetrySafety,
+    BearerToken, HttpSettings, ProxyAddress, RetryPolicy, RetrySafety,
     retry::{Gate, retry, retry_after},
 };
 use crate::error::{Error, HttpFailure, Result};
@@ -28,6 +28,7 @@ pub(crate) struct Transport {
     http: reqwest::Client,
     base: Url,
     server: String,
+    proxy: Option<ProxyAddress>,
     settings: HttpSettings,
     token: Option<HeaderValue>,
     gate: Gate,
@@ -90,13 +91,20 @@ impl Transport {
         token: Option<&BearerToken>,
     ) -> Result<Self> {
         let base = parse_server(server)?;
-        if base.scheme() == "http" && !settings.insecure_http && !is_this_machine(&base) {
+        let near = is_this_machine(&base);
+        let proxy = settings.proxy.to(&base, near);
+        if base.scheme() == "http" && !settings.insecure_http && !(near && proxy.is_none()) {
+            let whom = match &proxy {
+                Some(proxy) => format!("to the proxy {proxy}, which"),
+                None => "to another machine, where anybody on the network path".to_owned(),
+            };
             return Err(Error::usage(format!(
-                "{base} is plain HTTP to another machine, where anybody on the network path can read tokens and reports; use https://, or allow it (insecure_http, --insecure-http)"
+                "{base} is plain HTTP {whom} can read tokens and reports; use https://, or allow it (insecure_http, --insecure-http)"
             )));
         }
         Ok(Self {
-            http: settings.client(base.scheme() == "https")?,
+            http: settings.client(base.scheme() == "https", proxy.as_ref())?,
+            proxy,
             server: base.as_str().trim_end_matches('/').to_owned(),
             base,
             settings: settings.clone(),
@@ -332,7 +340,7 @@ impl Transport {
             failure.code = Some(printable(&said.code));
             return Error::http(failure, printable(&said.detail));
         }
-        let server = &self.server;
+        let server = &self.shown_server();
         if let Some(location) = headers.get(LOCATION)
             && status.is_redirection()
         {
@@ -353,9 +361,17 @@ impl Transport {
         )
     }
 
+    /// The server, with the proxy on the way to it.
+    fn shown_server(&self) -> String {
+        match &self.proxy {
+            Some(proxy) => format!("{} (through the proxy {proxy})", self.server),
+            None => self.server.clone(),
+        }
+    }
+
     /// The error for no (whole) response.
     fn no_response(&self, error: &reqwest::Error) -> Error {
-        let (server, cause) = (&self.server, root_cause(error));
+        let (server, cause) = (&self.shown_server(), root_cause(error));
         let mut failure = HttpFailure {
             retryable: true,
             not_processed: error.is_connect(),

@@ -1,0 +1,94 @@
+//! Which proxy requests go through, if any.
+
+use std::{fmt, str::FromStr};
+
+use hyper_util::client::proxy::matcher::{Intercept, Matcher};
+use reqwest::{Proxy, Url};
+
+use crate::error::{Error, Result};
+
+/// Which proxy requests go through. `Debug` does not show its password.
+///
+/// From text: the address of a proxy for all servers, or `none`.
+#[derive(Clone, Default)]
+pub enum ProxySetting {
+    /// The one that `HTTPS_PROXY`, `HTTP_PROXY` or `ALL_PROXY` (or the same in lower case) name for the server, unless
+    /// `NO_PROXY` excepts it, as curl reads them. Never one to a server on this machine.
+    #[default]
+    Environment,
+    /// None, whatever the environment says.
+    None,
+    /// This one, for every server.
+    Always(ProxyAddress),
+}
+
+/// A proxy's address.
+#[derive(Clone)]
+pub struct ProxyAddress(Intercept);
+
+impl FromStr for ProxySetting {
+    type Err = Error;
+
+    /// Reads the address of a proxy (`http://proxy.example:3128`, with user and password if it wants them), or `none`.
+    fn from_str(text: &str) -> Result<Self> {
+        if text == "none" {
+            return Ok(Self::None);
+        }
+        let server = "https://server.example"
+            .parse()
+            .map_err(|_| not_a_proxy())?;
+        let known = text.starts_with("http://") || text.starts_with("https://");
+        match Matcher::builder().all(text).build().intercept(&server) {
+            Some(address) if known => Ok(Self::Always(ProxyAddress(address))),
+            _ => Err(not_a_proxy()),
+        }
+    }
+}
+
+/// The text is not repeated: it may hold a password.
+fn not_a_proxy() -> Error {
+    Error::usage(
+        "the proxy is not an address such as http://proxy.example:3128; write none to use no proxy, whatever the environment says",
+    )
+}
+
+impl fmt::Debug for ProxySetting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Environment => f.write_str("Environment"),
+            Self::None => f.write_str("None"),
+            Self::Always(address) => write!(f, "Always({address})"),
+        }
+    }
+}
+
+/// Without user and password.
+impl fmt::Display for ProxyAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0.uri())
+    }
+}
+
+impl ProxySetting {
+    /// The proxy to a server at this address.
+    pub(super) fn to(&self, server: &Url, is_this_machine: bool) -> Option<ProxyAddress> {
+        match self {
+            Self::Environment if !is_this_machine => {
+                let server = server.as_str().parse().ok()?;
+                Matcher::from_env().intercept(&server).map(ProxyAddress)
+            }
+            Self::Environment | Self::None => None,
+            Self::Always(address) => Some(address.clone()),
+        }
+    }
+}
+
+impl ProxyAddress {
+    pub(super) fn proxy(&self) -> reqwest::Result<Proxy> {
+        let proxy = Proxy::all(self.0.uri().to_string())?;
+        Ok(match self.0.basic_auth() {
+            Some(credentials) => proxy.custom_http_auth(credentials.clone()),
+            None => proxy,
+        })
+    }
+}
