@@ -4,6 +4,7 @@ mod args;
 mod commands;
 mod demo;
 mod error;
+mod files;
 mod output;
 mod renamed;
 mod results;

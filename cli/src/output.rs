@@ -1,7 +1,6 @@
 //! Results on standard output, progress on standard error.
 
 use std::{
-    fs,
     io::{ErrorKind, Write as _},
     path::{Path, PathBuf},
 };
@@ -17,7 +16,10 @@ use eigenveil_shared::{
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use serde::Serialize;
 
-use crate::error::{CliError, Result};
+use crate::{
+    error::{CliError, Result},
+    files,
+};
 
 /// Prints one JSON object on one line and nothing else; numbers that are not finite become `null`.
 pub(crate) fn json(value: &impl Serialize) -> Result<()> {
@@ -240,83 +242,9 @@ pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// Writes a file atomically.
-pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
-    let partial = with_suffix(path, ".partial");
-    fs::write(&partial, bytes)
-        .and_then(|()| fs::rename(&partial, path))
-        .map_err(|error| CliError::failed(format!("cannot write {}: {error}", path.display())))
-}
-
 /// Writes a figure as SVG.
 pub(crate) fn write_figure(path: &Path, figure: &impl Figure) -> Result<()> {
-    write_file(path, figure.to_svg().as_bytes())
-}
-
-pub(crate) fn create_dir(path: &Path) -> Result<()> {
-    fs::create_dir_all(path).map_err(|error| {
-        CliError::failed(format!(
-            "cannot make the directory {}: {error}",
-            path.display()
-        ))
-    })
-}
-
-/// A file that appears under its name only once it is complete.
-pub(crate) struct NewFile {
-    path: PathBuf,
-    partial: PathBuf,
-    file: fs::File,
-}
-
-impl NewFile {
-    /// Creates a file that must not exist yet.
-    pub(crate) fn create(path: &Path) -> Result<Self> {
-        if path.exists() {
-            return Err(CliError::usage(format!(
-                "{} exists; give another name or remove it first",
-                path.display()
-            )));
-        }
-        let partial = with_suffix(path, ".partial");
-        let mut options = fs::OpenOptions::new();
-        options.write(true).create(true).truncate(true);
-        // Identifiers and perturbed reports are readable by their owner only.
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        match options.open(&partial) {
-            Ok(file) => Ok(Self {
-                path: path.to_owned(),
-                partial,
-                file,
-            }),
-            Err(error) => Err(CliError::failed(format!(
-                "cannot write {}: {error}",
-                partial.display()
-            ))),
-        }
-    }
-
-    /// Where to write.
-    pub(crate) fn writer(&mut self) -> &mut fs::File {
-        &mut self.file
-    }
-
-    /// Syncs it and gives it its name.
-    pub(crate) fn persist(self) -> Result<()> {
-        self.file
-            .sync_all()
-            .and_then(|()| fs::rename(&self.partial, &self.path))
-            .map_err(|error| {
-                CliError::failed(format!("cannot write {}: {error}", self.path.display()))
-            })
-    }
-}
-
-impl Drop for NewFile {
-    fn drop(&mut self) {
-        // Nothing to remove once it has its name; half a file is of no use.
-        let _ = fs::remove_file(&self.partial);
-    }
+    files::write(path, figure.to_svg().as_bytes())
 }
 
 #[cfg(test)]

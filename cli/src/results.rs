@@ -7,7 +7,7 @@ use eigenveil_shared::estimate::{Estimate, LambdaPath, csv_text};
 
 use crate::{
     error::{CliError, Result},
-    output,
+    files,
 };
 
 /// The file in a result's directory that names the files of the last run.
@@ -22,7 +22,7 @@ pub(crate) type ResultFile = (&'static str, Vec<u8>);
 /// # Errors
 /// If a file cannot be written or removed; the error names it.
 pub(crate) fn write(out: &Path, files: &[ResultFile]) -> Result<()> {
-    output::create_dir(out)?;
+    files::create_dir(out)?;
     let manifest = out.join(MANIFEST);
     let before = std::fs::read_to_string(&manifest).unwrap_or_default();
     let names = || files.iter().map(|(name, _)| *name);
@@ -39,9 +39,9 @@ pub(crate) fn write(out: &Path, files: &[ResultFile]) -> Result<()> {
     };
     // First the union of both lists, so that the next run knows the files of an interrupted one.
     let both = listed(names().chain(stale()).collect());
-    output::write_file(&manifest, both.as_bytes())?;
+    files::write(&manifest, both.as_bytes())?;
     for (name, bytes) in files {
-        output::write_file(&out.join(name), bytes)?;
+        files::write(&out.join(name), bytes)?;
     }
     for name in stale() {
         let path = out.join(name);
@@ -55,7 +55,7 @@ pub(crate) fn write(out: &Path, files: &[ResultFile]) -> Result<()> {
             _ => {}
         }
     }
-    output::write_file(&manifest, listed(names().collect()).as_bytes())
+    files::write(&manifest, listed(names().collect()).as_bytes())
 }
 
 fn is_plain_name(line: &str) -> bool {

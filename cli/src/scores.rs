@@ -6,6 +6,7 @@ use eigenveil_shared::estimate::Estimate;
 
 use crate::{
     error::{CliError, Result},
+    files,
     rows::{self, ExpectedColumns, RowTable, TableArgs},
 };
 
@@ -53,7 +54,7 @@ pub(crate) fn read_labelled(
             )));
         }
     };
-    let bytes = rows::read_bytes(path)?;
+    let bytes = files::read(path)?;
     let (labels, rest) =
         take_column(&bytes, column, &delimiters).map_err(|error| error.context(path.display()))?;
     let table = rows::parse(path, &rest, how, Some(expected))?;

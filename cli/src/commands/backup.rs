@@ -8,7 +8,7 @@ use super::operator_client;
 use crate::{
     args::{ServerArgs, TokenArgs},
     error::Result,
-    output,
+    files, output,
 };
 
 /// Fetch a backup of a running server's store
@@ -28,7 +28,7 @@ pub(crate) struct BackupArgs {
 
 pub(crate) async fn run(args: &BackupArgs, json: bool) -> Result<()> {
     let client = operator_client(&args.server, &args.token)?;
-    let mut file = output::NewFile::create(&args.out)?;
+    let mut file = files::NewFile::create(&args.out)?;
     let bytes = client.backup(file.writer()).await?;
     file.persist()?;
     let out = args.out.display().to_string();

@@ -20,7 +20,7 @@ use serde::Serialize;
 use super::central_rows::RowsArgs;
 use crate::{
     error::{CliError, Result},
-    output, results,
+    files, output, results,
 };
 
 const DEFAULT_DELTA: f64 = 1e-6;
@@ -212,6 +212,7 @@ pub(crate) fn run(args: &CentralArgs, json: bool) -> Result<()> {
     }
     let privacy = privacy_of(args, info.delta)?;
     let source = args.rows.source(info, k)?;
+    files::check_writable(args.out.as_ref())?;
     let (n, p) = source.shape();
     if let Privacy::Private(PrivacyTarget { budget, .. }) = privacy {
         output::print_budget_warnings(budget.epsilon(), budget.delta(), n);
@@ -241,7 +242,7 @@ pub(crate) fn run(args: &CentralArgs, json: bool) -> Result<()> {
         return Err(no_iterations(info.name));
     }
     if let Some(path) = &args.out {
-        output::write_file(path, &table(&fit.subspace)?)?;
+        files::write(path, &table(&fit.subspace)?)?;
     }
     let guarantee = fit.privacy.as_ref();
     let count = errors.len() as f64;

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::prepare_choices::{Choice, Setting, choices};
 use crate::{
     error::{CliError, Result},
-    output,
+    files, output,
     rows::{self, RowTable, TableArgs},
     shares::{LengthShares, percent},
 };
@@ -143,7 +143,7 @@ pub(crate) fn run(args: &PrepareArgs, json: bool) -> Result<()> {
                 .to_owned(),
         );
     }
-    let mut file = output::NewFile::create(&args.out)?;
+    let mut file = files::NewFile::create(&args.out)?;
     file.writer().write_all(&features_csv(&features)?)?;
     file.persist()?;
     let prepared = PrepareAnswer {

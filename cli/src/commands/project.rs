@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::{
     error::{CliError, Result},
-    output, results,
+    files, output, results,
     rows::{self, ExpectedColumns, TableArgs},
     scores,
 };
@@ -83,11 +83,13 @@ pub(crate) fn run(args: &ProjectArgs, json: bool) -> Result<()> {
         None => (rows::read(&args.rows, &args.table, Some(&expected))?, None),
     };
     output::print_notes(table.notes());
+    files::check_writable(args.out.as_ref())?;
+    files::check_writable(args.plot.as_ref())?;
     let scores = scores::from_rows(&estimate, &table)?;
     if let Some(plot) = &args.plot {
         let picture = biplot(&estimate, args.axes, &scores, labels.as_deref());
         let picture = picture.map_err(CliError::usage)?;
-        output::write_file(plot, picture.to_svg().as_bytes())?;
+        files::write(plot, picture.to_svg().as_bytes())?;
     }
     let header = (1..=estimate.k).map(|j| format!("component_{j}"));
     let lines = scores.iter();
@@ -96,7 +98,7 @@ pub(crate) fn run(args: &ProjectArgs, json: bool) -> Result<()> {
     let Some(out) = &args.out else {
         return output::text(String::from_utf8_lossy(&bytes).trim_end());
     };
-    output::write_file(out, &bytes)?;
+    files::write(out, &bytes)?;
     let projected = ProjectAnswer {
         n: table.len(),
         p: estimate.p,
@@ -120,8 +122,7 @@ pub(crate) fn run(args: &ProjectArgs, json: bool) -> Result<()> {
 
 /// Reads an estimate document and checks that its parts fit together.
 pub(super) fn read_estimate(path: &std::path::Path) -> Result<Estimate> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| CliError::usage(format!("cannot read {}: {error}", path.display())))?;
+    let text = files::read_text(path)?;
     let estimate: Estimate = serde_json::from_str(&text).map_err(|error| {
         CliError::usage(format!("{} is not an estimate ({error}); give an estimate.json of eigenveil estimate or eigenveil demo", path.display()))
     })?;

@@ -22,7 +22,7 @@ use super::http_settings;
 use crate::{
     args::ServerArgs,
     error::{CliError, Result},
-    output,
+    files, output,
     rows::{self, ExpectedColumns, RowTable, TableArgs},
     shares::LengthShares,
 };
@@ -76,6 +76,9 @@ pub(crate) struct ReportArgs {
     /// Send prepared reports although the study's purpose or responsible party has changed since
     #[arg(long)]
     accept_new_purpose: bool,
+    /// The study is at another address than before: send the same reports to --server from now on
+    #[arg(long)]
+    moved: bool,
     /// Do not ask for confirmation, on a terminal, if one column or the mean has most of the rows' squared length
     #[arg(long)]
     yes: bool,
@@ -160,6 +163,13 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
         )
         .into());
     }
+    // Beside a pipe or a file of /dev they would be lost with the next start of the machine.
+    if files::is_transient(&args.rows) && (args.ledger.is_none() || args.outbox.is_none()) {
+        return Err(CliError::usage(format!(
+            "{} is not a file that stays, so the ledger and the outbox cannot lie beside it; give --ledger FILE and --outbox DIR, the same ones every time",
+            args.rows.display()
+        )));
+    }
     let outbox_dir = args
         .outbox
         .clone()
@@ -170,7 +180,7 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
         reporter.check_open()?;
     }
     // Read once, so that the digest is that of the perturbed bytes.
-    let bytes = rows::read_bytes(&args.rows)?;
+    let bytes = files::read(&args.rows)?;
     let digest: [u8; 32] = Sha256::digest(&bytes).into();
     let params = study.params();
     let expected = ExpectedColumns::study(params.dimension(), params.feature_names());
@@ -189,20 +199,12 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
         file = file.assume_same_participants();
     }
     drop(bytes);
-    output::create_dir(&outbox_dir)?;
-    let mut outbox =
-        Outbox::open(outbox_dir.join(OUTBOX_FILE), study.study_ref()).map_err(|error| {
-            if !error.is_study_mismatch() {
-                return CliError::from(error);
-            }
-            let other = output::with_suffix(&args.rows, &format!(".{}", study.id()));
-            let message = format!(
-                "{}; for this study give --outbox DIR of its own, such as --outbox {}",
-                error.detail(),
-                output::shell_quoted(&other.display().to_string())
-            );
-            CliError::from(error).with_message(message)
-        })?;
+    files::create_private_dir(&outbox_dir)?;
+    let mut outbox = open_outbox(&outbox_dir.join(OUTBOX_FILE), &study, args)?;
+    if args.moved || outbox.study_ref() != study.study_ref() {
+        ledger.accept_move(&reporter, study.study_ref())?;
+        outbox.accept_move(study.study_ref())?;
+    }
     let counts = outbox.counts()?;
     let is_empty = counts.pending + counts.acknowledged + counts.refused == 0;
     // The digests are not shown: guesses at a short file could be compared with them.
@@ -406,7 +408,7 @@ fn check_terms_unchanged(ledger: &RowLedger, study: &Study) -> Result<()> {
     let entries = ledger.receipt()?.studies;
     let mut entries = entries
         .iter()
-        .filter(|entry| entry.server == study_ref.server() && entry.study == study_ref.study());
+        .filter(|entry| entry.study == study_ref.study());
     match entries.next() {
         Some(entry) => entry
             .terms
@@ -431,8 +433,7 @@ fn read_as(table: &RowTable) -> Vec<u8> {
 
 /// One token for each row. Errors name lines, never their contents.
 fn read_tokens(path: &Path, rows: usize) -> Result<Vec<ParticipantToken>> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| CliError::usage(format!("cannot read {}: {error}", path.display())))?;
+    let text = files::read_text(path)?;
     let lines = text.lines().filter(|line| !line.trim().is_empty());
     let mut tokens = Vec::with_capacity(rows);
     for (number, line) in (1..).zip(lines).take(rows) {
@@ -459,14 +460,17 @@ fn warn_about_dominant_column(
     reporter: &eigenveil_client::Reporter,
     yes: bool,
 ) -> Result<()> {
-    if table.len() < 2 {
-        return Ok(());
-    }
     let params = reporter.params();
     let preprocessor = params.preprocessor();
-    // An unusable row is sent as the zero row.
+    // An unusable row is sent as the zero row, which has no share.
     let rows = (0..table.len()).filter_map(|i| preprocessor.prepare_features(&table.row(i)).ok());
-    let shares = LengthShares::new(params.dimension(), rows.map(|row| row.as_slice().to_vec()));
+    let rows = rows.map(|row| row.as_slice().to_vec());
+    let rows: Vec<_> = rows.filter(|row| row.iter().any(|x| *x != 0.0)).collect();
+    // The shares of one person's row: to answer by them would be to answer by that row.
+    if rows.len() < 2 {
+        return Ok(());
+    }
+    let shares = LengthShares::new(params.dimension(), rows);
     let names = params.feature_names();
     let name = |column: usize| {
         names.as_ref().map_or_else(
@@ -479,20 +483,60 @@ fn warn_about_dominant_column(
         return Ok(());
     };
     output::print_error_line(&format!("warning, shown only to you: {warning}"));
-    if yes || !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+    let asked = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+    if yes || !asked {
         return Ok(());
     }
-    output::print_error_line(
+    if confirmed(
         "Nothing has been perturbed or sent. Whoever runs the study can see whether you take part. Go on? [y/N]",
-    );
-    let mut answer = String::new();
-    std::io::stdin().lock().read_line(&mut answer)?;
-    if matches!(answer.trim(), "y" | "Y" | "yes") {
+    )? {
         return Ok(());
     }
     Err(CliError::failed(
         "nothing was perturbed or sent; ask whoever runs the study for centers and scales (eigenveil prepare), or run it with --yes",
     ))
+}
+
+/// The outbox of this study, which may still be bound to the address that the study had before.
+fn open_outbox(path: &Path, study: &Study, args: &ReportArgs) -> Result<Outbox> {
+    let error = match Outbox::open(path, study.study_ref()) {
+        Err(error) if error.is_study_mismatch() => error,
+        opened => return Ok(opened?),
+    };
+    let outbox = Outbox::open_existing(path)?;
+    let (before, now) = (outbox.study_ref(), study.study_ref());
+    if (before.study(), before.fingerprint()) != (now.study(), now.fingerprint()) {
+        let other = output::with_suffix(&args.rows, &format!(".{}", study.id()));
+        let message = format!(
+            "{}; for this study give --outbox DIR of its own, such as --outbox {}",
+            error.detail(),
+            output::shell_quoted(&other.display().to_string())
+        );
+        return Err(CliError::from(error).with_message(message));
+    }
+    let (from, to) = (before.server(), now.server());
+    if args.moved
+        || confirmed(&format!(
+            "The reports were made for this study at {from}, and this is {to}. Has the study moved here? The same reports are then sent here, and counted once. [y/N]"
+        ))?
+    {
+        return Ok(outbox);
+    }
+    Err(CliError::usage(format!(
+        "the reports in {} were made for this study at {from}, not at {to}; if it has moved here, give --moved: the same reports are sent here and counted once. Otherwise give --server {from}",
+        path.display()
+    )))
+}
+
+/// Whether somebody at the terminal says yes; not asked without one.
+fn confirmed(question: &str) -> Result<bool> {
+    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+        return Ok(false);
+    }
+    output::print_error_line(question);
+    let mut answer = String::new();
+    std::io::stdin().lock().read_line(&mut answer)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
 /// Perturbs the rows that have no report yet, on all cores; each batch is on disk before the next is made.

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::{
     error::{CliError, Result},
-    output,
+    files, output,
 };
 
 /// Run figures and tables of the papers again and say whether they agree
@@ -90,7 +90,7 @@ pub(crate) fn run(args: &ReproduceArgs, json: bool) -> Result<()> {
             .map(|name| find(name))
             .collect::<std::result::Result<_, _>>()?,
     };
-    output::create_dir(&args.out)?;
+    files::create_dir(&args.out)?;
     let size = if args.full {
         RunSize::Full
     } else {
@@ -177,8 +177,8 @@ fn run_exhibit_to_files(
     let table = table?;
     let file = |kind: &str| args.out.join(format!("{}.{kind}", exhibit.id));
     let (csv, svg) = (file("csv"), file("svg"));
-    output::write_file(&csv, table.to_csv().as_bytes())?;
-    output::write_file(&svg, (exhibit.to_svg)(&table).as_bytes())?;
+    files::write(&csv, table.to_csv().as_bytes())?;
+    files::write(&svg, (exhibit.to_svg)(&table).as_bytes())?;
     let verdict: Verdict = (exhibit.check_claims)(&table);
     if !json {
         output::text(&format!("{} {}", exhibit.id, verdict.line()))?;
@@ -243,7 +243,7 @@ fn write_page(results: &Path, out: Option<&Path>) -> Result<()> {
         return Err(error.into());
     }
     match out {
-        Some(path) => output::write_file(path, text.as_bytes()),
+        Some(path) => files::write(path, text.as_bytes()),
         None => output::text(text.trim_end()),
     }
 }

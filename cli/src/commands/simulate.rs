@@ -23,7 +23,7 @@ use super::sweep;
 use crate::{
     args::{MechanismArgs, NormArg, NormArgs, SparseArgs},
     error::{CliError, Result},
-    output,
+    files, output,
     rows::{self, TableArgs},
 };
 
@@ -202,6 +202,7 @@ pub(crate) fn run(args: &SimulateArgs, json: bool) -> Result<()> {
         let rows = (0..table.len()).map(|index| table.row(index));
         (rows.collect(), features)
     });
+    files::check_writable(args.plot.as_ref())?;
     let settings = settings(args);
     let participants = settings.iter().map(|setting| setting.n).sum::<u64>();
     let bar = output::bar(

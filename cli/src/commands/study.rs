@@ -18,7 +18,7 @@ use super::{operator_client, study_name::resolve_study_id};
 use crate::{
     args::{MechanismArgs, ServerArgs, TokenArgs, parse, rank},
     error::{CliError, Result},
-    output, rows,
+    files, output, rows,
 };
 
 /// Create, list, show, open, close, export, import and delete studies; make participants' tokens
@@ -189,7 +189,7 @@ pub(crate) async fn run(args: &StudyArgs, json: bool) -> Result<()> {
         }
         StudyCommand::Export { id, out } => {
             let id = &resolve_study_id(&client, id).await?;
-            let mut file = output::NewFile::create(out)?;
+            let mut file = files::NewFile::create(out)?;
             let bytes = client.export(id, file.writer()).await?;
             file.persist()?;
             let out = out.display().to_string();
@@ -201,7 +201,7 @@ pub(crate) async fn run(args: &StudyArgs, json: bool) -> Result<()> {
             );
         }
         StudyCommand::Import { file, into } => {
-            let bytes = rows::read_bytes(file)?;
+            let bytes = files::read(file)?;
             let into = match into {
                 Some(into) => Some(resolve_study_id(&client, into).await?),
                 None => None,
@@ -257,7 +257,7 @@ async fn tokens(
         let text = format!("{} made, {} spent", counts.issued, counts.spent);
         return output::json_or_text(json, &counts, &text);
     };
-    let mut file = output::NewFile::create(out)?;
+    let mut file = files::NewFile::create(out)?;
     let mut left = usize::try_from(count).unwrap_or(usize::MAX);
     while left > 0 {
         let now = left.min(MAX_TOKENS_PER_REQUEST);

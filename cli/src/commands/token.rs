@@ -11,7 +11,7 @@ use super::{operator_client, study_name::resolve_study_id};
 use crate::{
     args::{ServerArgs, TokenArgs},
     error::Result,
-    output,
+    files, output,
 };
 
 /// Make, list and revoke analysts' tokens; rotate the operator's
@@ -77,7 +77,7 @@ pub(crate) async fn run(args: &TokenCommandArgs, json: bool) -> Result<()> {
                 Some(study) => Some(resolve_study_id(&client, study).await?),
                 None => None,
             };
-            let file = output::NewFile::create(out)?;
+            let file = files::NewFile::create(out)?;
             let created = client
                 .create_token(&CreateAnalystRequest {
                     name: name.clone(),
@@ -105,7 +105,7 @@ pub(crate) async fn run(args: &TokenCommandArgs, json: bool) -> Result<()> {
             let path = match (data, out) {
                 (Some(data), _) => rotate_operator_token(data, &Environment::system())?,
                 (None, Some(out)) => {
-                    let file = output::NewFile::create(out)?;
+                    let file = files::NewFile::create(out)?;
                     save_token(file, client()?.rotate_token().await?.reveal())?;
                     out.clone()
                 }
@@ -135,7 +135,7 @@ async fn list(client: &OperatorClient, json: bool) -> Result<()> {
     Ok(())
 }
 
-fn save_token(mut file: output::NewFile, token: &str) -> Result<()> {
+fn save_token(mut file: files::NewFile, token: &str) -> Result<()> {
     writeln!(file.writer(), "{token}")?;
     file.persist()
 }

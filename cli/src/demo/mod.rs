@@ -34,7 +34,7 @@ use crate::{
     args::{MechanismArgs, SparseArgs},
     commands::{estimate::print_components, serve::stop_signal},
     error::{CliError, Result},
-    output, results, scores,
+    files, output, results, scores,
 };
 
 /// Connections the simulated participants share: enough that each commit, whose cost is one disk sync,
@@ -110,7 +110,7 @@ pub(crate) async fn run(args: &DemoArgs, json: bool) -> Result<()> {
         Some(_) => eigenveil_central::centred_pca(prepared, params.dimension(), k)?,
         None => eigenveil_central::pca(prepared, params.dimension(), k)?,
     };
-    output::create_dir(&args.out)?;
+    files::create_dir(&args.out)?;
 
     let data = tempfile::tempdir().map_err(|error| {
         CliError::failed(format!(

@@ -58,6 +58,8 @@ pub(super) struct ColumnMapping {
     /// Column of the table, from 0, for each column of the result.
     pub(super) take: Vec<usize>,
     pub(super) names: Option<Vec<String>>,
+    /// The names are certainly names, so messages may show them.
+    pub(super) shown: bool,
     /// Notes for the user.
     pub(super) notes: Vec<String>,
 }
@@ -65,7 +67,7 @@ pub(super) struct ColumnMapping {
 impl ColumnMapping {
     /// How messages call a column of the result.
     pub(super) fn column(&self, at: usize) -> String {
-        let names = self.names.as_ref();
+        let names = self.names.as_ref().filter(|_| self.shown);
         column_called(self.take[at], names.map(|names| names[at].as_str()))
     }
 
@@ -163,6 +165,7 @@ pub(super) fn map_columns(
                 list_names(expected_names)
             ));
             chosen.names = Some(expected_names.clone());
+            chosen.shown = true;
             Ok(chosen.into_mapping(notes))
         }
         (Some(expected_names), None) => {
@@ -178,6 +181,7 @@ pub(super) fn map_columns(
                 list_names(expected_names)
             ));
             chosen.names = Some(expected_names.clone());
+            chosen.shown = true;
             Ok(chosen.into_mapping(notes))
         }
         (Some(expected_names), Some(_)) => match_by_name(chosen, expected_names, of, notes),
@@ -310,6 +314,7 @@ impl SelectedColumns {
     fn into_mapping(self, notes: Vec<String>) -> ColumnMapping {
         ColumnMapping {
             take: self.take,
+            shown: self.shown || self.names.is_none(),
             names: self.names,
             notes,
         }
@@ -346,6 +351,7 @@ fn match_by_name(
         return Ok(ColumnMapping {
             take,
             names: Some(expected.to_vec()),
+            shown: true,
             notes,
         });
     }

@@ -4,7 +4,10 @@ use std::path::Path;
 
 use eigenveil_shared::preprocess::Feature;
 
-use crate::error::{CliError, Result};
+use crate::{
+    error::{CliError, Result},
+    files,
+};
 
 /// Reads either form; the file is CSV if its first line has a column `name`.
 pub fn read(path: &Path) -> Result<Vec<Feature>> {
@@ -49,8 +52,7 @@ fn constants(path: &Path, text: &str) -> Result<Vec<Feature>> {
 }
 
 fn text_of(path: &Path) -> Result<String> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| CliError::usage(format!("cannot read {}: {error}", path.display())))?;
+    let text = files::read_text(path)?;
     Ok(text.trim_start_matches('\u{feff}').to_owned())
 }
 

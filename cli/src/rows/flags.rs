@@ -102,6 +102,7 @@ fn first_index(text: &str) -> Result<usize, String> {
 fn delimiter(text: &str) -> Result<u8, String> {
     match text {
         "tab" | "\\t" | "\t" => Ok(b'\t'),
+        " " | "space" => Err(super::text::SPACES.to_owned()),
         _ => match text.as_bytes() {
             [one] if one.is_ascii_punctuation() && !b"\"'.-+_".contains(one) => Ok(*one),
             _ => {

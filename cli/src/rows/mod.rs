@@ -24,14 +24,17 @@ pub use self::{
     flags::{Format, Header, Names, TableArgs},
     table::RowTable,
 };
-use crate::error::{CliError, Result};
+use crate::{
+    error::{CliError, Result},
+    files,
+};
 
 /// Reads a row file in which every value must be a number; the extension decides the format, as in [`parse`].
 ///
 /// # Errors
 /// Wrong usage that names the file, the row and the column; errors of [`parse`].
 pub fn read(path: &Path, how: &TableArgs, expected: Option<&ExpectedColumns>) -> Result<RowTable> {
-    let table = parse(path, &read_bytes(path)?, how, expected)?;
+    let table = parse(path, &files::read(path)?, how, expected)?;
     table
         .check_readable()
         .and_then(|()| table.check_finite())
@@ -60,12 +63,6 @@ pub fn read_with_constants(
     let table = read(path, how, expected.as_ref())?;
     crate::output::print_notes(table.notes());
     Ok((table, features))
-}
-
-/// The bytes of a row file, for [`parse`].
-pub fn read_bytes(path: &Path) -> Result<Vec<u8>> {
-    std::fs::read(path)
-        .map_err(|error| CliError::usage(format!("cannot read {}: {error}", path.display())))
 }
 
 /// As [`read`], for reports, from bytes already in memory; the extension of `path` decides the format, and errors name

@@ -23,6 +23,8 @@ pub struct RowTable {
     columns: usize,
     values: Vec<f64>,
     names: Option<Vec<String>>,
+    /// The names are certainly names, so messages may show them.
+    shown: bool,
     unreadable: Option<Unreadable>,
     notes: Vec<String>,
     taken: Vec<usize>,
@@ -75,6 +77,7 @@ impl RowTable {
             columns,
             values,
             names,
+            shown: true,
             unreadable: None,
             notes: Vec::new(),
             taken: (0..columns).collect(),
@@ -90,6 +93,7 @@ impl RowTable {
     /// For columns that were already selected by the mapping.
     pub(super) fn with_mapping(mut self, mapping: ColumnMapping) -> Self {
         self.names = mapping.names;
+        self.shown = mapping.shown;
         self.notes = mapping.notes;
         self.taken = mapping.take;
         self
@@ -122,13 +126,10 @@ impl RowTable {
         else {
             return Ok(());
         };
-        let name = named.and_then(|at| self.names()?.get(at));
-        let place = match column {
-            Some(column) => {
-                let column = columns::column_called(column - 1, name.map(String::as_str));
-                format!("line {line}, {column}")
-            }
-            None => format!("line {line}"),
+        let place = match (column, named) {
+            (Some(_), Some(at)) => format!("line {line}, {}", self.column(at)),
+            (Some(column), None) => format!("line {line}, column {column}"),
+            (None, _) => format!("line {line}"),
         };
         Err(CliError::usage(match reason {
             UnreadableReason::Missing => format!(
@@ -196,6 +197,12 @@ impl RowTable {
         self.names.as_deref()
     }
 
+    /// How messages call a column.
+    fn column(&self, at: usize) -> String {
+        let names = self.names.as_ref().filter(|_| self.shown);
+        columns::column_called(self.taken[at], names.map(|names| names[at].as_str()))
+    }
+
     /// Row `index`, from 0.
     ///
     /// # Panics
@@ -213,8 +220,7 @@ impl RowTable {
             return Ok(());
         };
         let (row, named) = (at / self.columns + 1, at % self.columns);
-        let name = self.names().map(|names| names[named].as_str());
-        let column = columns::column_called(self.taken[named], name);
+        let column = self.column(named);
         let what = if self.values[at].is_nan() {
             "not a number"
         } else {

@@ -90,7 +90,23 @@ pub(super) fn parse(
     check_columns(count)?;
     let mut mapping = columns::map_columns(found, how, expected)?;
     mapping.notes.extend(guess.map(str::to_owned));
-    let mut table = values(lines, count, splitter, delimiter, mapping)?;
+    if count == 1 && how.delimiter.is_none() && separated_by_spaces(lines) {
+        return Err(CliError::usage(SPACES));
+    }
+    let reports = expected.is_some_and(|expected| expected.reports);
+    let blank = lines
+        .iter()
+        .filter(|(_, line)| is_blank(line, count, delimiter))
+        .count();
+    let mut rows = lines.to_vec();
+    if reports && blank > 0 {
+        mapping.notes.push(format!(
+            "{blank} blank lines count as rows without values, because one line is one participant; if they are nobody's, remove them before anything is sent"
+        ));
+    } else {
+        rows.retain(|(_, line)| !is_blank(line, count, delimiter));
+    }
+    let mut table = values(&rows, count, splitter, delimiter, mapping)?;
     table.guessed_header = guess.is_some();
     Ok(table)
 }
@@ -155,9 +171,6 @@ fn values(
     let mut texts = vec![0_usize; mapping.take.len()];
     let mut commas = vec![Commas::default(); mapping.take.len()];
     for &(line, text) in lines {
-        if is_blank(text, count, delimiter) {
-            continue;
-        }
         let has = splitter.split(text);
         if has != count {
             unreadable.get_or_insert(Unreadable {
@@ -192,6 +205,10 @@ fn values(
             }));
         }
     }
+    // A line of text above a column of numbers names it. Above text alone it may be the first row.
+    let numeric = texts.iter().any(|&count| 2 * count < lines.len());
+    let named = |name: &String| name.starts_with(char::is_alphabetic);
+    mapping.shown |= numeric && mapping.names.iter().flatten().all(named);
     check_types(&texts, lines.len(), &mapping, unreadable)?;
     for (at, _) in (0..).zip(&commas).filter(|(_, seen)| seen.is_ambiguous()) {
         mapping.notes.push(format!(
@@ -236,8 +253,8 @@ fn separator(line: &str) -> Option<u8> {
     }
 }
 
-/// Whether a line is blank and no row. In a table of one column a blank line is a row with a missing value; a line of
-/// delimiters alone is a row too.
+/// Whether a line is blank: for reports a row without values, otherwise none. In a table of one column it is a row with
+/// a missing value; a line of delimiters alone is a row too.
 fn is_blank(line: &str, columns: usize, delimiter: u8) -> bool {
     columns > 1 && line.trim().is_empty() && !line.as_bytes().contains(&delimiter)
 }
@@ -303,6 +320,16 @@ fn has_header(
             ))
         }
     }
+}
+
+pub(super) const SPACES: &str = "its columns are separated by spaces; separate them by commas, semicolons or tabs, for example with: tr -s ' ' , < FILE";
+
+/// Whether most of these lines, of one column, are several values with spaces between them.
+fn separated_by_spaces(lines: &[(usize, &str)]) -> bool {
+    let spaced = |(_, line): &&(usize, &str)| {
+        line.split_whitespace().count() > 1 && line.split_whitespace().all(is_value)
+    };
+    2 * lines.iter().filter(spaced).count() > lines.len()
 }
 
 /// Notes for a first line that could be either.
@@ -637,7 +664,8 @@ mod tests {
         assert_eq!(tabs("a\tb\n\t\n", Header::Auto), 1);
         assert_eq!(tabs("a\tb\n1\t2\n\t\n3\t4\n", Header::Auto), 3);
         assert_eq!(tabs("\t\n3\t4\n", Header::No), 2);
-        assert_eq!(tabs("a\tb\n1\t2\n\n", Header::Auto), 1);
+        // So is a blank one: one line is one participant.
+        assert_eq!(tabs("a\tb\n1\t2\n\n", Header::Auto), 2);
     }
 
     /// If a flag names the columns, another must say what line 1 is: it may be a participant with the values 0 and 1.

@@ -23,12 +23,14 @@ mod full_disk;
 mod harness;
 #[path = "../../../server/tests/common/html.rs"]
 mod html;
+mod http_proxy;
 #[path = "../../../server/tests/common/identifiable.rs"]
 mod identifiable;
 mod killed_client;
 mod messages;
 mod no_personal_data;
 mod noiseless_oracle;
+mod output_files;
 mod participants;
 mod plan;
 mod prepare;

@@ -278,3 +278,42 @@ async fn one_report_a_row_after_kills_and_other_outboxes() {
     assert!((1..=2).contains(&finished), "{finished}");
     assert_eq!(bench.server.accepted(&study), rows);
 }
+
+/// One server under two names, both alive: nobody is counted twice, and a new perturbation is refused.
+#[test]
+fn a_study_that_moved_gets_the_same_reports() {
+    let folder = Folder::new();
+    let server = folder.server();
+    let study = server.create_study("--p 2 --epsilon 1");
+    let rows = folder.write("rows.csv", "1,2\n3,4\n5,6\n");
+    let report = format!("report --json --header no --study {study} --rows {rows}");
+    let moved = format!(
+        "{report} --server {}",
+        server.url.replace("127.0.0.1", "localhost")
+    );
+    assert_eq!(json_of(&server.cli(&report))["accepted"], 3);
+    refused(
+        &server.cli(&moved),
+        2,
+        &["--moved", "localhost", "127.0.0.1"],
+    );
+    let elsewhere = format!("{moved} --moved --outbox {}", folder.at("second"));
+    refused(&server.cli(&elsewhere), 1, &["already-participated"]);
+    for line in [format!("{moved} --moved"), moved] {
+        let sent = json_of(&server.cli(&line));
+        assert_eq!(
+            (&sent["accepted"], &sent["acknowledged"]),
+            (&0.into(), &3.into())
+        );
+    }
+    assert_eq!(server.accepted(&study), 3);
+    // Back again, and its row more.
+    refused(&server.cli(&report), 2, &["--moved"]);
+    assert_eq!(
+        json_of(&server.cli(&format!("{report} --moved")))["acknowledged"],
+        3
+    );
+    let receipt = run(&format!("receipt {rows}.ledger"));
+    let text = String::from_utf8(receipt.stdout).unwrap();
+    assert!(text.contains("moved to http://localhost"), "{text}");
+}

@@ -204,3 +204,87 @@ fn studies_without_names_use_the_files_order() {
     );
     assert_eq!(json_of(&output)["accepted"], 178);
 }
+
+/// Tables that are refused, or read otherwise than they were meant: what a command then says has no value of a row,
+/// also not of a first line that was taken for names.
+#[test]
+fn messages_never_repeat_a_value() {
+    let folder = Folder::new();
+    let server = folder.server();
+    let study = server.create_study("--p 3 --epsilon 1");
+    let named = folder.write("named.csv", "name\na\nb\nc\n");
+    let named = server.create_study(&format!("--epsilon 1 --features {named}"));
+    let rows = [
+        ["7310.25", "8421.5", "9532.75"],
+        ["6243.125", "5354.5", "4465.25"],
+    ];
+    let joined = |separator: &str| -> String {
+        let lines = rows.map(|row| row.join(separator) + "\n");
+        lines.concat().repeat(4)
+    };
+    let marked = rows.iter().flatten().copied().chain(["Marlowe", "Zebulon"]);
+    let tables = [
+        ("spaces.csv", joined(" ")),
+        ("spaces.tsv", joined("   ")),
+        ("slashes.csv", joined(" / ")),
+        ("colons.csv", joined(":")),
+        ("text.csv", "Marlowe,Zebulon\nZebulon,Marlowe\n".repeat(3)),
+        ("text_beside.csv", joined(",").replace("7310.25", "Marlowe")),
+        ("ragged.csv", format!("{}9532.75,8421.5\n", joined(","))),
+        ("quote.csv", format!("\"7310.25,8421.5\n{}", joined(","))),
+        ("comma.csv", joined(";").replace('.', ",") + "7310.25\n"),
+        (
+            "exponent.csv",
+            joined(",").replace("7310.25", "7310.25e999"),
+        ),
+        ("units.csv", joined(",").replace("8421.5", "8421.5 mg")),
+        ("label.libsvm", joined(" ")),
+        ("index.libsvm", "1 1:7310.25 1:8421.5\n".to_owned()),
+        ("short.npy", "7310.25\n".to_owned()),
+        ("not.parquet", joined(",")),
+        ("unknown.dat", joined(",")),
+    ];
+    let mut said = 0;
+    for (name, text) in tables {
+        let rows = folder.write(name, text);
+        let out = folder.at("out");
+        for (line, flags) in [
+            ("prepare --out OUT", ""),
+            ("central analyze-gauss --k 1 --epsilon 1", "--header yes"),
+            ("simulate --n 9 --k 1 --epsilon 1", "--header no"),
+            ("demo --n 50 --k 1 --out OUT", ""),
+            ("report --study STUDY", "--header no"),
+            ("report --study NAMED", ""),
+            ("report --study NAMED", "--header yes --by-position"),
+        ] {
+            let line = line.replace("OUT", &out).replace("STUDY", &study);
+            let line = line.replace("NAMED", &named);
+            for flags in ["", flags] {
+                let output = server.cli(&format!("{line} --rows {rows} {flags}"));
+                said += usize::from(!output.status.success());
+                // Names that a flag declares may be shown, and what a command computes is its result.
+                if flags.contains("--header yes") {
+                    continue;
+                }
+                let text = stderr(&output);
+                for value in marked.clone() {
+                    let comma = value.replace('.', ",");
+                    assert!(
+                        !text.contains(value) && !text.contains(&comma),
+                        "{line} {flags} {name}: {text}"
+                    );
+                }
+            }
+            fs::remove_file(&out).ok();
+            fs::remove_dir_all(&out).ok();
+        }
+    }
+    assert!(said > 100, "{said}");
+    let spaces = run(&format!(
+        "simulate --n 9 --k 1 --epsilon 1 --rows {}",
+        folder.at("spaces.csv")
+    ));
+    refused(&spaces, 2, &["separated by spaces", "tr -s"]);
+    let flag = run("simulate --n 9 --k 1 --epsilon 1 --rows x.csv --delimiter ' '");
+    refused(&flag, 2, &["separated by spaces"]);
+}

@@ -1,0 +1,263 @@
+//! The files that commands read and write.
+//!
+//! What a command reads it does not write over. What it writes is whole or not there: a file takes its name when it is
+//! complete. A link is followed, a file that is replaced keeps its mode, and a pipe or device is written to directly.
+
+use std::{
+    fs::{self, File, Permissions},
+    io::{self, Read as _, Write as _},
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+};
+
+use tempfile::{Builder, NamedTempFile};
+
+use crate::error::{CliError, Result};
+
+/// Most links from one name to the next, as in Linux.
+const MAX_LINKS: usize = 40;
+
+/// The files that this command has read, kept open so that no other file gets their number.
+static INPUTS: Mutex<Vec<File>> = Mutex::new(Vec::new());
+
+/// All bytes of an input file.
+///
+/// # Errors
+/// Wrong usage if it cannot be read.
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
+    let cannot = |error| CliError::usage(format!("cannot read {}: {error}", path.display()));
+    let mut file = File::open(path).map_err(cannot)?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).map_err(cannot)?;
+    let mut inputs = INPUTS.lock().unwrap_or_else(PoisonError::into_inner);
+    inputs.push(file);
+    Ok(bytes)
+}
+
+/// The text of an input file.
+///
+/// # Errors
+/// As [`read`]; wrong usage if it is not UTF-8.
+pub(crate) fn read_text(path: &Path) -> Result<String> {
+    String::from_utf8(read(path)?)
+        .map_err(|_| CliError::usage(format!("{} is not text in UTF-8", path.display())))
+}
+
+/// Whether what is at this path is a pipe, a device or an open descriptor: beside it nothing can be kept.
+pub(crate) fn is_transient(path: &Path) -> bool {
+    let folder = fs::canonicalize(parent(path)).unwrap_or_default();
+    let of_the_system = ["/dev", "/proc", "/sys"]
+        .iter()
+        .any(|root| folder.starts_with(root));
+    fs::metadata(path).is_ok_and(|found| of_the_system || !found.is_file())
+}
+
+fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
+
+/// Where a write to a path goes.
+enum Target {
+    /// To this file, which is there with this mode or not at all.
+    File(PathBuf, Option<u32>),
+    /// Into a pipe, a device or a socket.
+    Stream,
+}
+
+/// Follows links from this path. Refuses a directory, and what this command has read.
+fn target(path: &Path) -> Result<Target> {
+    let mut at = path.to_owned();
+    for _ in 0..MAX_LINKS {
+        let Ok(next) = fs::read_link(&at) else { break };
+        at = at.parent().unwrap_or(Path::new("")).join(next);
+    }
+    let found = match fs::metadata(&at) {
+        Ok(found) => found,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Target::File(at, None)),
+        Err(error) => return Err(cannot_write(path, &error)),
+    };
+    if found.is_dir() {
+        return Err(CliError::usage(format!(
+            "cannot write {}: it is a directory; name a file",
+            path.display()
+        )));
+    }
+    if !found.is_file() {
+        return Ok(Target::Stream);
+    }
+    let inputs = INPUTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_found = |input: &File| {
+        let input = input.metadata();
+        input.is_ok_and(|input| (input.dev(), input.ino()) == (found.dev(), found.ino()))
+    };
+    if inputs.iter().any(is_found) {
+        return Err(CliError::usage(format!(
+            "{} is an input of this command and is not written over; give another name",
+            path.display()
+        )));
+    }
+    Ok(Target::File(at, Some(found.mode() & 0o7777)))
+}
+
+fn cannot_write(path: &Path, error: &io::Error) -> CliError {
+    CliError::failed(format!("cannot write {}: {error}", path.display()))
+}
+
+/// An unnamed place beside this file, with this mode before the umask.
+fn beside(path: &Path, mode: u32) -> io::Result<NamedTempFile> {
+    Builder::new()
+        .prefix(".eigenveil-")
+        .suffix(".partial")
+        .permissions(Permissions::from_mode(mode))
+        .tempfile_in(parent(path))
+}
+
+/// Refuses what [`write`] would refuse, before the work whose result it writes.
+pub(crate) fn check_writable(path: Option<&PathBuf>) -> Result<()> {
+    path.map_or(Ok(()), |path| target(path).map(drop))
+}
+
+/// Writes a file whole, in place of one that is there.
+///
+/// # Errors
+/// Wrong usage for a directory and for an input of this command; otherwise it could not be written, and what was there
+/// stays.
+pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+    let written = match target(path)? {
+        Target::Stream => fs::OpenOptions::new()
+            .write(true)
+            .open(path)
+            .and_then(|mut stream| stream.write_all(bytes)),
+        Target::File(at, mode) => beside(&at, 0o666).and_then(|mut file| {
+            file.write_all(bytes)?;
+            if let Some(mode) = mode {
+                file.as_file()
+                    .set_permissions(Permissions::from_mode(mode))?;
+            }
+            file.persist(&at)?;
+            Ok(())
+        }),
+    };
+    written.map_err(|error| cannot_write(path, &error))
+}
+
+/// Creates a directory for results.
+pub(crate) fn create_dir(path: &Path) -> Result<()> {
+    create(path, 0o777)
+}
+
+/// Creates a directory that only its owner can enter.
+pub(crate) fn create_private_dir(path: &Path) -> Result<()> {
+    create(path, 0o700)
+}
+
+fn create(path: &Path, mode: u32) -> Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true).mode(mode);
+    builder.create(path).map_err(|error| {
+        CliError::failed(format!(
+            "cannot make the directory {}: {error}",
+            path.display()
+        ))
+    })
+}
+
+/// A file that must not be there yet, for its owner only; it takes its name when it is complete.
+pub(crate) struct NewFile {
+    path: PathBuf,
+    file: NamedTempFile,
+}
+
+impl NewFile {
+    /// Begins the file.
+    ///
+    /// # Errors
+    /// Wrong usage if the name is taken, also by a link to nothing; the folder cannot be written to.
+    pub(crate) fn create(path: &Path) -> Result<Self> {
+        if fs::symlink_metadata(path).is_ok() {
+            return Err(taken(path));
+        }
+        // Identifiers, perturbed reports and tokens are their owner's.
+        let file = beside(path, 0o600).map_err(|error| cannot_write(path, &error))?;
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+        })
+    }
+
+    /// Where to write.
+    pub(crate) fn writer(&mut self) -> &mut File {
+        self.file.as_file_mut()
+    }
+
+    /// Syncs it and gives it its name.
+    pub(crate) fn persist(self) -> Result<()> {
+        let synced = self.file.as_file().sync_all();
+        synced.map_err(|error| cannot_write(&self.path, &error))?;
+        match self.file.persist_noclobber(&self.path) {
+            Ok(_) => Ok(()),
+            Err(failed) if failed.error.kind() == io::ErrorKind::AlreadyExists => {
+                Err(taken(&self.path))
+            }
+            Err(failed) => Err(cannot_write(&self.path, &failed.error)),
+        }
+    }
+}
+
+fn taken(path: &Path) -> CliError {
+    CliError::usage(format!(
+        "{} exists; give another name or remove it first",
+        path.display()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode_of(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().mode() & 0o777
+    }
+
+    #[test]
+    fn links_are_followed_and_modes_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("secret"), "old").unwrap();
+        fs::set_permissions(at("secret"), Permissions::from_mode(0o600)).unwrap();
+        std::os::unix::fs::symlink("secret", at("link")).unwrap();
+        write(&at("link"), b"new").unwrap();
+        assert_eq!(fs::read(at("secret")).unwrap(), b"new");
+        assert!(fs::symlink_metadata(at("link")).unwrap().is_symlink());
+        assert_eq!(mode_of(&at("secret")), 0o600);
+        // A link to nothing makes what it names.
+        std::os::unix::fs::symlink(at("target"), at("dangling")).unwrap();
+        write(&at("dangling"), b"made").unwrap();
+        assert_eq!(fs::read(at("target")).unwrap(), b"made");
+        fs::write(at("plain"), "").unwrap();
+        assert_eq!(mode_of(&at("target")), mode_of(&at("plain")));
+    }
+
+    #[test]
+    fn inputs_and_directories_are_refused_and_nothing_is_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("rows"), "1,2\n").unwrap();
+        fs::hard_link(at("rows"), at("other name")).unwrap();
+        assert_eq!(read_text(&at("rows")).unwrap(), "1,2\n");
+        for name in ["rows", "other name"] {
+            let error = write(&at(name), b"x").unwrap_err().to_string();
+            assert!(error.contains("input of this command"), "{error}");
+        }
+        let error = write(folder.path(), b"x").unwrap_err().to_string();
+        assert!(error.contains("directory"), "{error}");
+        write(&at("no/folder"), b"x").unwrap_err();
+        drop(NewFile::create(&at("half")).unwrap());
+        assert_eq!(fs::read(at("rows")).unwrap(), b"1,2\n");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+}

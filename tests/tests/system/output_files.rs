@@ -1,0 +1,110 @@
+//! What commands write, and where: links, pipes, modes, inputs.
+
+use std::{
+    fs,
+    os::unix::fs::{FileTypeExt as _, PermissionsExt as _, symlink},
+    process::Command,
+};
+
+use crate::harness::{Folder, mode_of, refused, run, succeeded};
+
+#[test]
+fn outputs_follow_links_keep_modes_and_spare_inputs() {
+    let folder = Folder::new();
+    let lines: String = (0..40)
+        .map(|i| format!("{},{},1\n", i % 7, i % 3))
+        .collect();
+    let rows = folder.write("rows.csv", &lines);
+    let central =
+        format!("central analyze-gauss --k 1 --epsilon 1 --rows {rows} --header no --out");
+    // An input is not written over, whatever it is called.
+    symlink("rows.csv", folder.at("alias")).unwrap();
+    for out in [rows.clone(), folder.at("alias")] {
+        refused(
+            &run(&format!("{central} {out}")),
+            2,
+            &["input of this command"],
+        );
+    }
+    assert_eq!(folder.read("rows.csv"), lines);
+    // A directory is refused, and leaves nothing.
+    refused(
+        &run(&format!("{central} {}", folder.at("."))),
+        2,
+        &["directory"],
+    );
+    // A link is followed, and its target keeps its mode.
+    let target = folder.write("target.csv", "old");
+    fs::set_permissions(&target, fs::Permissions::from_mode(0o600)).unwrap();
+    symlink("target.csv", folder.at("link.csv")).unwrap();
+    succeeded(&run(&format!("{central} {}", folder.at("link.csv"))));
+    assert!(folder.read("target.csv").len() > 20);
+    assert_eq!(mode_of(&target), 0o600);
+    assert!(
+        fs::symlink_metadata(folder.at("link.csv"))
+            .unwrap()
+            .is_symlink()
+    );
+    // A pipe stays one; its reader gets it all.
+    let pipe = folder.at("pipe");
+    assert!(
+        Command::new("mkfifo")
+            .arg(&pipe)
+            .status()
+            .unwrap()
+            .success()
+    );
+    let reader = {
+        let pipe = pipe.clone();
+        std::thread::spawn(move || fs::read_to_string(pipe).unwrap())
+    };
+    succeeded(&run(&format!("{central} {pipe}")));
+    assert_eq!(reader.join().unwrap().lines().count(), 4);
+    assert!(fs::metadata(&pipe).unwrap().file_type().is_fifo());
+    // A device is written to.
+    succeeded(&run(&format!("{central} /dev/null")));
+    assert!(
+        fs::metadata("/dev/null")
+            .unwrap()
+            .file_type()
+            .is_char_device()
+    );
+    // Nothing half made is left.
+    let mut names: Vec<_> = fs::read_dir(folder.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    assert_eq!(
+        names,
+        ["alias", "link.csv", "pipe", "rows.csv", "target.csv"]
+    );
+}
+
+#[test]
+fn reports_from_a_pipe_need_a_ledger_and_an_outbox_of_their_own() {
+    let folder = Folder::new();
+    let server = folder.server();
+    let study = server.create_study("--p 2 --epsilon 1");
+    let rows = folder.write("rows.csv", "1,2\n\n3,4\n");
+    let report =
+        format!("report --json --study {study} --format csv --header no --rows /dev/stdin");
+    let piped = |flags: &str| {
+        let mut command = server.command(&format!("{report} {flags}"));
+        command.stdin(fs::File::open(&rows).unwrap());
+        command.output().unwrap()
+    };
+    let (ledger, outbox) = (folder.at("ledger"), folder.at("outbox"));
+    for flags in [
+        "",
+        &format!("--ledger {ledger}"),
+        &format!("--outbox {outbox}"),
+    ] {
+        refused(&piped(flags), 2, &["--ledger", "--outbox", "/dev/stdin"]);
+    }
+    // One line is one participant, also a blank one.
+    let flags = format!("--ledger {ledger} --outbox {outbox}");
+    let sent: serde_json::Value = serde_json::from_str(&succeeded(&piped(&flags))).unwrap();
+    assert_eq!(sent["accepted"], 3);
+    assert_eq!(mode_of(&outbox), 0o700);
+}
