@@ -212,13 +212,13 @@ pub(crate) fn privacy_text(privacy: &PrivacyStatement) -> String {
         mechanism_text(privacy.mechanism, privacy.calibration),
         privacy.neighbours,
         budget_text(privacy.epsilon, privacy.delta),
-        privacy.bytes_per_report,
+        privacy.report_bytes,
         privacy.payload_bytes,
         privacy.sentence
     );
-    for caution in &privacy.cautions {
+    for warning in &privacy.warnings {
         text.push('\n');
-        text.push_str(caution);
+        text.push_str(warning);
     }
     text
 }

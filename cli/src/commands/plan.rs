@@ -109,7 +109,7 @@ pub(super) struct PlanRow {
     pub(super) delta: f64,
     pub(super) n: Option<u64>,
     pub(super) error: Option<f64>,
-    bytes_per_report: usize,
+    report_bytes: usize,
     pub(super) calibration: Option<Calibration>,
     true_epsilon: Option<f64>,
     claim_holds: bool,
@@ -177,7 +177,7 @@ pub(crate) fn run(args: &PlanArgs, json: bool) -> Result<()> {
                     delta: privacy.delta,
                     n: planned.n,
                     error: planned.error,
-                    bytes_per_report: privacy.bytes_per_report,
+                    report_bytes: privacy.report_bytes,
                     calibration: privacy.calibration,
                     true_epsilon: privacy.true_epsilon,
                     claim_holds: privacy.claim_holds,
@@ -396,7 +396,7 @@ fn print(plan: &PlanAnswer) -> Result<()> {
                 .map_or("-".to_owned(), |error| format!("{error:.3}")),
             row.components_above_floor
                 .map_or("-".to_owned(), |above| format!("{above}/{}", plan.k)),
-            row.bytes_per_report,
+            row.report_bytes,
         ))?;
     }
     output::text(&format!("\n{}", summary(plan)))?;

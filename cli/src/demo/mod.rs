@@ -86,7 +86,7 @@ struct DemoResult {
     nonprivate_captured: f64,
     captured: f64,
     payload_bytes: usize,
-    bytes_per_report: usize,
+    report_bytes: usize,
     reports_per_second: f64,
     components_above_floor: u64,
     out: String,
@@ -247,7 +247,7 @@ fn compare(
         nonprivate_captured: metrics::captured_variance(&reference.subspace, &reference.moment)?,
         captured: metrics::captured_variance(&ours, &reference.moment)?,
         payload_bytes: estimate.privacy.payload_bytes,
-        bytes_per_report: estimate.privacy.bytes_per_report,
+        report_bytes: estimate.privacy.report_bytes,
         reports_per_second: args.n as f64 / upload_seconds,
         components_above_floor: estimate.floor.components_above as u64,
         out: args.out.display().to_string(),
@@ -307,7 +307,7 @@ fn print(result: &DemoResult, estimate: &Estimate, rows: &DemoRows) -> Result<()
     ))?;
     output::text(&format!(
         "{} bytes a report, {:.0} reports acknowledged a second, each durable\n",
-        result.bytes_per_report, result.reports_per_second
+        result.report_bytes, result.reports_per_second
     ))?;
     print_components(estimate)?;
     output::text(&format!(

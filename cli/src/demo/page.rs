@@ -68,7 +68,7 @@ pub(super) fn render(page: &Page<'_>) -> String {
                     p .lead {
                         (with_thousands(result.n)) " participants each perturbed their own row under " (result.mechanism.as_str())
                         " (ε\u{a0}=\u{a0}" (result.epsilon) ", δ\u{a0}=\u{a0}" (format_delta(result.delta)) ") and sent "
-                        (with_thousands(result.bytes_per_report as u64)) " bytes over HTTP to a server on this machine. The subspace learned from their noisy sum captures "
+                        (with_thousands(result.report_bytes as u64)) " bytes over HTTP to a server on this machine. The subspace learned from their noisy sum captures "
                         strong { (format!("{:.1}\u{a0}%", 100.0 * result.captured / result.nonprivate_captured)) }
                         " of the variance that the non-private one does."
                     }
@@ -219,7 +219,7 @@ fn privacy_section(page: &Page<'_>) -> Markup {
             format!(
                 "{} bytes of payload, {} with identifier, fingerprint and envelope",
                 with_thousands(privacy.payload_bytes as u64),
-                with_thousands(privacy.bytes_per_report as u64)
+                with_thousands(privacy.report_bytes as u64)
             ),
         ),
         ("rows", page.rows_described.to_owned()),
@@ -235,7 +235,7 @@ fn privacy_section(page: &Page<'_>) -> Markup {
                     tr { th scope="row" { (name) } td { (value) } }
                 }
             } }
-            @for caution in &privacy.cautions { p .note { (caution) } }
+            @for warning in &privacy.warnings { p .note { (warning) } }
         }
     }
 }

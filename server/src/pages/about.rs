@@ -74,7 +74,7 @@ pub(super) fn parameters(study: &Study) -> Markup {
                     None => "none",
                 }
             }
-            dt { "One report" } dd { (with_thousands(privacy.bytes_per_report as u64)) " bytes" }
+            dt { "One report" } dd { (with_thousands(privacy.report_bytes as u64)) " bytes" }
             dt { "Who may take part" } dd {
                 @match study.enrolment() {
                     Enrolment::Open => "anybody who knows the study's address",

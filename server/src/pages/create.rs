@@ -269,10 +269,10 @@ fn privacy_section(design: &Design) -> Markup {
     html! {
         h3 { "What it promises a participant" }
         p { (privacy.sentence) }
-        @if !privacy.cautions.is_empty() {
-            ul .cautions { @for caution in &privacy.cautions { li { (caution) } } }
+        @if !privacy.warnings.is_empty() {
+            ul .cautions { @for warning in &privacy.warnings { li { (warning) } } }
         }
-        p .muted { "One report has " (with_thousands(privacy.bytes_per_report as u64)) " bytes." }
+        p .muted { "One report has " (with_thousands(privacy.report_bytes as u64)) " bytes." }
     }
 }
 

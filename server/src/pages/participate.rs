@@ -136,14 +136,14 @@ fn content(visitor: &Visitor, study: &Study, state: StudyState) -> Markup {
                 }
             }
             p { "This holds for every observer, whatever else they know and whatever they compute, including the people who run this server and anybody who breaks into it." }
-            @if !privacy.cautions.is_empty() {
-                ul .cautions { @for caution in &privacy.cautions { li { (caution) } } }
+            @if !privacy.warnings.is_empty() {
+                ul .cautions { @for warning in &privacy.warnings { li { (warning) } } }
             }
         }
         section aria-labelledby="h-sent" {
             h2 #h-sent { "What is sent" }
             ul {
-                li { "One report of " strong { (with_thousands(privacy.bytes_per_report as u64)) " bytes" } ", made on your device. Your row of " (with_thousands(study.params().dimension() as u64)) " numbers never leaves it." }
+                li { "One report of " strong { (with_thousands(privacy.report_bytes as u64)) " bytes" } ", made on your device. Your row of " (with_thousands(study.params().dimension() as u64)) " numbers never leaves it." }
                 li { @if seeds { "It holds a random seed that leans a little towards your row." } @else { "It holds a matrix made of your row, with random noise added to each of its numbers." } }
                 li { "It has an identifier, so that it is counted once. The identifier shows when the report was made." }
                 @if study.enrolment() == Enrolment::Token { li { "It comes with a one-time token. The server stores a hash of the token, separately from the report." } }

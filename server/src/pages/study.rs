@@ -323,8 +323,8 @@ fn content(visitor: &Visitor, visible: &VisibleStudy, arrivals: &[ArrivalCount])
                 section aria-labelledby="h-privacy" {
                     h2 #h-privacy { "Privacy" }
                     p { (study.privacy().sentence) }
-                    @if !study.privacy().cautions.is_empty() {
-                        ul .cautions { @for caution in &study.privacy().cautions { li { (caution) } } }
+                    @if !study.privacy().warnings.is_empty() {
+                        ul .cautions { @for warning in &study.privacy().warnings { li { (warning) } } }
                     }
                     p { a href=(visitor.link(&format!("{path}/participate"))) { "For participants: what one report reveals" } }
                 }

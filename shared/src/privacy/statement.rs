@@ -35,11 +35,13 @@ pub struct PrivacyStatement {
     /// Bytes of the mechanism's payload alone.
     pub payload_bytes: usize,
     /// Bytes of one report with identifier, fingerprint and envelope.
-    pub bytes_per_report: usize,
+    #[serde(alias = "bytes_per_report")]
+    pub report_bytes: usize,
     /// What one report could tell the server, in a sentence or two.
     pub sentence: String,
     /// Warnings for the reader; empty if there are none.
-    pub cautions: Vec<String>,
+    #[serde(alias = "cautions")]
+    pub warnings: Vec<String>,
 }
 
 impl PrivacyStatement {
@@ -52,9 +54,9 @@ impl PrivacyStatement {
         let slack = mechanism.arithmetic_slack(params.report_dimension());
         let true_epsilon = mechanism.epsilon_with_rounding(params.report_dimension(), delta);
         let claim_holds = true_delta <= delta;
-        let mut cautions = Vec::new();
+        let mut warnings = Vec::new();
         if !claim_holds {
-            cautions.push(match true_epsilon {
+            warnings.push(match true_epsilon {
                 Some(real) => format!(
                     "The noise is the one printed in the paper. It is smaller than this epsilon and delta need: what really holds is ({}, {delta:e}), or ({epsilon}, {}).",
                     format_epsilon(real, 4),
@@ -65,8 +67,8 @@ impl PrivacyStatement {
                 ),
             });
         }
-        cautions.extend(epsilon_warning(epsilon));
-        cautions.push(mechanism.assumption(params.report_dimension()));
+        warnings.extend(epsilon_warning(epsilon));
+        warnings.push(mechanism.assumption(params.report_dimension()));
         // The privacy loss of the real-number mechanism, and what floating point adds to it.
         let loss = match true_epsilon {
             _ if claim_holds => epsilon,
@@ -84,9 +86,9 @@ impl PrivacyStatement {
             true_delta,
             claim_holds,
             payload_bytes: params.payload_len(),
-            bytes_per_report: codec::report_len(params.payload_len()),
+            report_bytes: codec::report_len(params.payload_len()),
             sentence: sentence(loss + slack, exceeded.min(1.0)),
-            cautions,
+            warnings,
         }
     }
 }
@@ -166,13 +168,13 @@ mod tests {
         let short = statement(Calibration::AsPublished, 4.0, 1e-6);
         assert!(!short.claim_holds && short.true_delta > 1.4e-4);
         assert!(short.true_epsilon.unwrap() > 5.26 && short.true_epsilon.unwrap() < 5.27);
-        says(&short.cautions[0], "smaller than this epsilon");
+        says(&short.warnings[0], "smaller than this epsilon");
         // e^5.265 = 193.4: the sentence speaks of what holds, not of what is claimed.
         says(&short.sentence, "at most 194");
         // The paper's own synthetic setting is on the safe side, and nothing there calls it broken.
         let safe = statement(Calibration::AsPublished, 0.5, 1e-4);
         assert!(safe.claim_holds && safe.true_epsilon.unwrap() < 0.5);
-        assert!(!safe.cautions.concat().contains("smaller"));
+        assert!(!safe.warnings.concat().contains("smaller"));
     }
 
     #[test]
@@ -191,9 +193,9 @@ mod tests {
         says(&analytic.sentence, "at most 2.72, ");
         // 2.00e-5 upwards and 7.0e-6 downwards, up.
         says(&analytic.sentence, "probability 2.8e-5");
-        says(&analytic.cautions[0], "at most 9.1e-9");
+        says(&analytic.warnings[0], "at most 9.1e-9");
         let large = statement(Calibration::Analytic, 9.0, 1e-6);
-        says(&large.cautions[0], "above 8");
+        says(&large.warnings[0], "above 8");
         let budget = Budget::pure(1.0).unwrap();
         let design = StudyDesign::new(MechanismKind::DoubleCap, 40, budget);
         let pure = PrivacyStatement::new(&StudyParams::freeze(design).unwrap());
@@ -201,9 +203,9 @@ mod tests {
         assert!(pure.claim_holds && pure.true_delta == 0.0 && pure.calibration.is_none());
         let above = pure.true_epsilon.unwrap() - 1.0;
         assert!((0.5_f64.powi(20)..0.6_f64.powi(20)).contains(&above));
-        assert_eq!((pure.payload_bytes, pure.bytes_per_report), (16, 74));
+        assert_eq!((pure.payload_bytes, pure.report_bytes), (16, 74));
         assert_eq!(analytic.payload_bytes, 4 * 820);
-        assert_eq!(analytic.bytes_per_report, 58 + 4 * 820);
+        assert_eq!(analytic.report_bytes, 58 + 4 * 820);
     }
 
     /// Fails where the nearest number is shown: "at most 1.0" at ε = 0.04.

@@ -7,7 +7,7 @@ use crate::harness::{
 };
 
 const DEMO_KEYS: &str = "n p k mechanism epsilon delta error nonprivate_captured captured payload_bytes \
-    bytes_per_report reports_per_second components_above_floor out";
+    report_bytes reports_per_second components_above_floor out";
 const SIMULATE_KEYS: &str = "mechanism calibration epsilon delta true_epsilon n p k noise error_mean error_sd \
     error_predicted_from_truth nonprivate_error support_f1 seconds repeats";
 
@@ -26,7 +26,7 @@ fn demo_prints_the_agreed_keys_and_writes_its_files() {
         (&4.0.into(), &0.0.into())
     );
     assert_eq!(result["payload_bytes"], 16);
-    assert_eq!(result["bytes_per_report"], 58 + 16);
+    assert_eq!(result["report_bytes"], 58 + 16);
     let [captured, best] =
         ["captured", "nonprivate_captured"].map(|key| result[key].as_f64().unwrap());
     // The first component has two thirds of the variance and stands 20 times above the noise at n = 3,000.

@@ -3,7 +3,7 @@
 use crate::harness::{Folder, has_keys, refused, refuses, run, run_json, succeeded};
 
 const BASE: &str = "plan --p 40 --k 2 --spectrum 0.3,0.2";
-const KEYS: &str = "mechanism epsilon delta n error bytes_per_report calibration true_epsilon claim_holds \
+const KEYS: &str = "mechanism epsilon delta n error report_bytes calibration true_epsilon claim_holds \
     components_above_floor reason";
 
 #[test]
@@ -27,7 +27,7 @@ fn plan_prints_the_agreed_keys() {
     };
     let cap = find("double-cap", None);
     assert_eq!(
-        (&cap["delta"], &cap["bytes_per_report"]),
+        (&cap["delta"], &cap["report_bytes"]),
         (&0.0.into(), &74.into())
     );
     let published = find("symmetric-gaussian", Some("as-published"));
