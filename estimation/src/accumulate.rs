@@ -11,10 +11,10 @@ use eigenveil_shared::{
 
 use crate::linalg::GramSum;
 
-/// The sum of `count` reports as their payloads add up, as the packed upper triangle of a `p × p` matrix
-/// in f64: numbers for the Gaussian mechanisms, whole numbers on a grid for the discrete one (exact, in
-/// every order, below 2⁵³), `Σ ggᵀ` for `double-cap`. [`NoisyMoment::decode`](crate::moment::NoisyMoment::decode)
-/// makes estimates of `xxᵀ` of them.
+/// The sum of the payloads of `count` reports, not decoded yet, as the packed upper triangle of a `p × p` matrix in
+/// f64: real numbers for the Gaussian mechanisms, whole numbers on a grid for the discrete one (exact in any order
+/// below 2⁵³), `Σ ggᵀ` for `double-cap`. [`NoisyMoment::decode`](crate::moment::NoisyMoment::decode)
+/// turns it into an estimate of `Σ xxᵀ`.
 ///
 /// ```
 /// use eigenveil_estimation::accumulate::Accumulator;
@@ -83,7 +83,7 @@ impl Accumulator {
     /// Adds the `p(p+1)/2` numbers of one payload, the upper triangle row by row.
     ///
     /// # Errors
-    /// `wrong-payload-length` for a payload of another dimension. The sum is then as before.
+    /// `wrong-payload-length` for a payload of another dimension. The sum is then unchanged.
     pub fn add<N: PackedValues>(&mut self, numbers: &N) -> Result<()> {
         let (bytes, expected) = (numbers.bytes(), packed_len(self.dimension()));
         if bytes.len() != expected {
@@ -195,7 +195,7 @@ impl SeedSum {
         self.count += 1;
     }
 
-    /// Adds a direction of length one that is known already, as a simulation has it.
+    /// Adds a direction of length one that needs no expansion from a seed, as in a simulation.
     ///
     /// # Panics
     /// If its length is not p.

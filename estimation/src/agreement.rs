@@ -6,7 +6,7 @@
 //! `zⱼ = √mⱼ(xⱼ − c)` and `σ̂ = median|zⱼ|/0.6745` the statistic is `max |zⱼ|/σ̂`: location and scale drop out, so that
 //! its distribution under the null hypothesis is known whatever the mechanism, the rows and the centring.
 //!
-//! **Directions.** Those of the estimate's components, and the two leading ones of the scatter `W = Σⱼ Aⱼ²/mⱼ`,
+//! **Directions.** The estimate's components, and the two leading directions of the scatter `W = Σⱼ Aⱼ²/mⱼ`,
 //! `Aⱼ = Sⱼ − mⱼS̃`, by block iteration. Bucket sums are nearly Gaussian, so S̃ is independent of the Aⱼ, and given W
 //! the deviations of the buckets are uniform over rotations (Langsrud 2005, "Rotation tests"): choosing directions by
 //! S̃ and W costs only the factor d of the Bonferroni bound over d directions.
@@ -188,7 +188,7 @@ fn unskewed(z: f64, skewness: f64) -> f64 {
     6.0 / skewness * ((1.0 + 0.5 * skewness * z).cbrt() - 1.0) + skewness / 6.0
 }
 
-/// What max |z|/σ̂ of g buckets exceeds with this probability along one direction, by the formula.
+/// The value that max |z|/σ̂ of g buckets exceeds with this probability along one direction, by the formula.
 fn threshold(buckets: usize, probability: f64) -> f64 {
     let (mut low, mut high) = (1.0_f64, 1e9_f64);
     for _ in 0..100 {

@@ -65,7 +65,7 @@ impl EstimatedMean {
         squared.max(0.0) / (self.constant * self.constant)
     }
 
-    /// The same of these rows only.
+    /// The mean restricted to these rows.
     ///
     /// # Panics
     /// If a row is not below p.
@@ -83,9 +83,9 @@ impl NoisyMoment {
     /// `double-cap` does not show a multiple of I: under `normalize` ‖y‖ = 1 and it is f/P; otherwise the corner gives
     /// it, `f·b` with `b = a²/f − D̄₂₂`, clamped to the range that rows in the unit ball allow.
     ///
-    /// Every bucket is mapped by the *total's* U, not by its own mean: that is linear in its reports, so the
-    /// buckets still add up to the whole and any of them can be merged or left out, and what a bucket's own
-    /// mean does to first order is in it. Its own mean would leave a bias of (its noise)², 32 times the whole's.
+    /// Every bucket is mapped by the *total's* U, not by its own mean: that is linear in its reports, so the buckets
+    /// still add up to the whole and any of them can be merged or left out, and the effect of a bucket's own mean is
+    /// included to first order. Using its own mean would leave a bias of (its noise)², 32 times the whole's.
     ///
     /// # Errors
     /// `invalid-mechanism` for a noise family that cannot be centred (or is already);
@@ -138,7 +138,7 @@ const MAX_DEVIATION_OF_TOTAL: f64 = 0.1;
 /// The noise of a report of dimension P, as far as centring depends on it.
 #[derive(Default)]
 struct ReportNoise {
-    /// b: what multiple of I the mean decoded report lacks of E[yyᵀ].
+    /// b: the multiple of I by which the mean decoded report falls short of E[yyᵀ].
     identity: f64,
     /// Variance of one report's b, where it comes from the corner.
     identity_variance: f64,
@@ -233,7 +233,7 @@ impl ReportNoise {
     }
 }
 
-/// The noise of one report of a study before there are any: that of the study, or with private centring that in the
+/// The noise of one report of a planned study: that of its mechanism, or with private centring the noise in the
 /// covariance of rows with this total variance `E‖x − E x‖²` and this length ‖E x‖ of their mean, as
 /// [`NoisyMoment::centred`] will find it.
 ///
@@ -251,14 +251,14 @@ pub fn planned_noise(
         return Ok(noise);
     };
     let squared_length = total_variance + mean_length * mean_length;
-    // Written so that NaN fails; eigenvalues come with few digits.
+    // Written so that NaN fails; eigenvalues are often given with few digits.
     if !(total_variance >= 0.0 && mean_length >= 0.0 && squared_length <= 1.0 + 1e-6) {
         return Err(Error::invalid_request(format!(
             "rows with a mean of length {mean_length} and a total variance of {total_variance} have a mean squared length of {squared_length}; prepared rows have at most 1"
         )));
     }
     let factor = 1.0 + a * a;
-    // What `double-cap` is expected to show in the corner: it lacks E‖y‖²/P.
+    // The corner expected with `double-cap`, which does not show E‖y‖²/P.
     let length = (squared_length.min(1.0) + a * a) / factor;
     let corner = a * a / factor - length / params.report_dimension() as f64;
     let report = ReportNoise::new(&noise, a, preprocessing.norm, corner)?;

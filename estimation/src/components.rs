@@ -1,4 +1,4 @@
-//! From a noisy second-moment matrix to judged components in one call, as the server and the simulation make it.
+//! From a noisy second-moment matrix to judged components in one call, used by the server and the simulation.
 
 use eigenveil_shared::{
     Error, Result,

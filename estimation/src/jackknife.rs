@@ -14,8 +14,10 @@
 //! The squared sine of a bucket splits into parts, one towards each other component and one out of their span, so that
 //! the error of a span of components is a sum of parts too ([`DirectionErrors::squared_sine_of_span`]).
 //!
-//! Both the noise of the mechanism and the choice of the participants are in it. g = 32 buckets determine it to 1/√62 =
-//! 13 %. It assumes that buckets are exchangeable: reports that belong together and come in one batch share a commit.
+//! It covers both the noise of the mechanism and the sampling of the participants. g = 32 buckets determine it to
+//! 1/√62 =
+//! 13 %. It assumes that buckets are exchangeable, so correlated reports that arrive in one batch are put into one
+//! commit.
 
 use eigenveil_shared::{Result, packed::PackedSymmetric};
 use nalgebra::{DMatrix, DVector};
@@ -102,8 +104,8 @@ pub enum Reestimate<'a> {
 
 /// Standard errors of the components `vectors` (`p × k`) of the moment.
 ///
-/// `None` with fewer than four non-empty buckets or one that holds more than half of all reports, without
-/// components, and above [`MAX_DIMENSION`] or (from p = 300) [`MAX_COMPONENTS`], where it would take long.
+/// `None` with fewer than four non-empty buckets or one that holds more than half of all reports, without components,
+/// and above [`MAX_DIMENSION`] or (from p = 300) [`MAX_COMPONENTS`], where it would take too long.
 pub fn error_bars(
     moment: &NoisyMoment,
     vectors: &DMatrix<f64>,
@@ -365,7 +367,7 @@ mod tests {
         assert_eq!(leading_near(&exact, &start).unwrap().values[0], 1.0);
     }
 
-    /// Two equal components change places between the buckets; the plane they span stays.
+    /// Two equal components mix differently in each bucket; the plane they span stays the same.
     #[test]
     fn a_plane_is_determined_where_its_directions_are_not() {
         let mut moment = moment(30, &[1_000; 24], 1.0);

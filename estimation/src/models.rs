@@ -168,7 +168,7 @@ impl Model {
 pub struct Population {
     subspace: DMatrix<f64>,
     support: Vec<usize>,
-    /// Of the inliers, who are all rows but in a haystack.
+    /// Of the inliers; every row is one except in a haystack.
     bulk_variance: f64,
     signal_variance: f64,
     inlier_share: f64,
@@ -382,7 +382,7 @@ mod tests {
                 *hit += u32::from(active);
             }
         }
-        // 150 expected a row, standard deviation 10.2; five of them.
+        // 150 expected per row, standard deviation 10.2; the tolerance is five of them.
         assert!(hits.iter().all(|&h| (99..=201).contains(&h)), "{hits:?}");
     }
 

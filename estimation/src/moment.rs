@@ -19,9 +19,9 @@ pub struct NoisyMoment {
 }
 
 impl NoisyMoment {
-    /// The moment of the reports of a study, from the sums of their payloads: for `double-cap`
-    /// `D = c(ggᵀ − I/p)` (whose trace is zero: everything of `E[xxᵀ]` but a multiple of I). The noise model
-    /// knows what the study fixes of the rows' length. With private centring it is [`centred`](Self::centred).
+    /// The moment of the reports of a study, from the sums of their payloads: for `double-cap` `D = c(ggᵀ − I/p)`
+    /// (whose trace is zero: it shows `E[xxᵀ]` up to a multiple of I). The noise model uses what the study fixes about
+    /// the rows' length. With private centring it is [`centred`](Self::centred).
     pub fn decode(mut buckets: Vec<Accumulator>, params: &StudyParams) -> Result<Self> {
         for bucket in &mut buckets {
             bucket.decode(params.mechanism());

@@ -17,7 +17,8 @@ pub struct Array {
 /// 2⁵³ become the nearest number, as in NumPy.
 ///
 /// # Errors
-/// `invalid-request`: it is no `.npy` file, not two-dimensional, of another type, or too short for its shape.
+/// `invalid-request`: the bytes are not an `.npy` file, or the array is not two-dimensional, of another type, or too
+/// short for its shape.
 pub fn read(bytes: &[u8]) -> Result<Array> {
     let (header, data) =
         split(bytes).ok_or_else(|| wrong("it is not a .npy file, or it is cut short"))?;
@@ -85,7 +86,7 @@ pub fn read(bytes: &[u8]) -> Result<Array> {
     })
 }
 
-/// The values of an array as they lie in the file.
+/// The values of an array in the order of the file.
 struct Source<'a> {
     data: &'a [u8],
     values: usize,
@@ -124,7 +125,7 @@ fn split(bytes: &[u8]) -> Option<(&str, &[u8])> {
     Some((str::from_utf8(header).ok()?, data))
 }
 
-/// What a header says.
+/// The contents of a header.
 struct Header<'a> {
     dtype: &'a str,
     fortran_order: bool,

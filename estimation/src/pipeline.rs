@@ -163,7 +163,7 @@ fn document(
         ..
     } = findings;
     match probably_the_mean(params, &floor_report) {
-        // Then the others are small compared with it, and asking for more people would be the wrong advice.
+        // Then the others are small compared with it, and advice to ask for more people would be wrong.
         Some(mean) => floor_report.warnings.insert(0, mean),
         None => floor_report.warnings.extend(floor_report.outlook.take()),
     }

@@ -31,7 +31,7 @@ use eigenveil_shared::{
 
 use crate::floor::{Spectrum, participants_for_error, predict};
 
-/// Eigenvalues of rows in the unit ball may exceed their total by this much: they come with few digits.
+/// Eigenvalues of rows in the unit ball may exceed their total by this much, because they are given with few digits.
 const ROUND_OFF: f64 = 1e-6;
 
 /// `E‖x‖²` of the prepared rows: the sum of all p eigenvalues of `E[xxᵀ]`.
@@ -64,7 +64,7 @@ impl MeanSquaredLength {
 pub enum PlanTarget {
     /// Participants for which the expected ‖V̂V̂ᵀ−VVᵀ‖_F is at most this.
     Error(f64),
-    /// The error to expect of so many participants.
+    /// The error to expect with this many participants.
     Participants(u64),
 }
 
@@ -73,7 +73,7 @@ pub enum PlanTarget {
 pub struct PlanResult {
     /// Participants; `None` when no number is enough.
     pub n: Option<u64>,
-    /// Expected ‖V̂V̂ᵀ−VVᵀ‖_F of so many.
+    /// Expected ‖V̂V̂ᵀ−VVᵀ‖_F with this many participants.
     pub error: Option<f64>,
     /// Components expected above the floor's threshold, of k.
     pub components_above: Option<usize>,
@@ -213,9 +213,9 @@ pub fn spectrum_from_pilot(
             );
         }
     };
-    // Debiased eigenvalues count from the bulk's level. Noise can push their sum over what there is.
+    // Debiased eigenvalues count from the bulk's level. Noise can push their sum above the total.
     let sum: f64 = standing.iter().map(|(theta, _)| theta).sum();
-    // With private centring the total comes from one noisy entry: the components know better.
+    // With private centring the total comes from one noisy entry; the components are more accurate.
     let total = if centred { total.max(sum) } else { total };
     let shrink = (total / sum).min(1.0);
     let bulk = ((total - sum) / p as f64).max(0.0);

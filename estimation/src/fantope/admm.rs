@@ -29,12 +29,12 @@ use crate::linalg::{add_outer_lower, outer_scaled, require_square_and_finite};
 /// Boyd et al. §3.4.1: ρ changes when one relative residual is this many times the other. Their 10
 /// took 1.5 times the iterations on eight sparse problems (p = 40–200).
 const IMBALANCE: f64 = 3.0;
-/// First ρ, as a multiple of the mean leading eigenvalue: of 0.5, 1, 2, 5 and 20 it or its neighbours needed fewest
-/// iterations on seven problems (p = 100 to 400, gap 1e-4 and 1e-6) from a clear signal, where 20 took twice
+/// First ρ, as a multiple of the mean leading eigenvalue: of 0.5, 1, 2, 5 and 20 this value or a neighbour needed the
+/// fewest iterations on seven problems (p = 100 to 400, gap 1e-4 and 1e-6), from a clear signal, where 20 took twice
 /// as many, to pure noise.
 const START_RHO: f64 = 1.0;
-/// After every change ρ rests longer by this factor. Convergence is proved for a fixed ρ, so with ever longer stretches
-/// of it the changes cannot prevent convergence.
+/// After every change ρ stays fixed longer by this factor. Convergence is proved for a fixed ρ, so with ever longer
+/// stretches of fixed ρ the changes cannot prevent convergence.
 const REST_GROWTH: f64 = 1.1;
 /// The gap costs a factorisation or an eigenvalue computation: it is computed when the residuals are small, and this
 /// often.
@@ -43,7 +43,7 @@ const GAP_EVERY: usize = 20;
 const RESIDUAL_FACTOR: f64 = 10.0;
 /// Anderson acceleration starts at this iteration: easy problems have converged by then.
 const ACCELERATE_FROM: usize = 20;
-/// Minimum rest of ρ under acceleration, which restarts at every change.
+/// Minimum number of iterations with ρ fixed under acceleration, which restarts at every change.
 const ACCELERATED_RESIDUAL: f64 = 10.0;
 /// Iterations before a small gap is enough, whatever the residuals: within the tolerance, or within the noise.
 const FULL_RATE_ITERATIONS: usize = 200;
@@ -138,7 +138,7 @@ pub struct Solution {
     pub support: Vec<usize>,
     /// Z: `p × p`, the dual point of the gap, zero on the diagonal and at most λ off it; in units of the moment.
     pub dual: DMatrix<f64>,
-    /// λ in force.
+    /// The λ used.
     pub lambda: f64,
     /// `⟨S̃,X⟩ − λ‖X‖₁,₁`.
     pub objective: f64,
@@ -307,7 +307,7 @@ struct Solver<'a> {
     first: Option<Factor>,
     best_bound: f64,
     anderson: Anderson,
-    /// Iteration from which ρ may change, and how long it rests after that.
+    /// Iteration from which ρ may change, and for how many iterations it then stays fixed.
     adapt_from: usize,
     patience: f64,
 }
@@ -375,7 +375,7 @@ impl<'a> Solver<'a> {
         let enough = self.settings.noise_gap.map(|gap| gap / self.problem.scale);
         let root_k = (k as f64).sqrt();
         let mut iterations = 0;
-        // Error of X that the residuals would not notice.
+        // An error of X small enough not to affect the residuals.
         let mut accuracy = tolerance * root_k;
         loop {
             iterations += 1;
@@ -399,7 +399,7 @@ impl<'a> Solver<'a> {
             let last = iterations >= self.settings.max_iterations;
             let mut gap = f64::INFINITY;
             if small || last || iterations % GAP_EVERY == 0 {
-                // For the convergence test alone a hopeless bound need not be proved.
+                // If only convergence is tested, a bound that cannot pass need not be proved.
                 let hopeless = if last || !small {
                     f64::INFINITY
                 } else {
@@ -445,7 +445,7 @@ impl<'a> Solver<'a> {
         self.problem.lambda / self.rho
     }
 
-    /// `Y − U + S/ρ` of the present W into `target`.
+    /// Writes `Y − U + S/ρ` of the current W into `target`.
     fn retarget(&mut self) {
         let step = self.step();
         retarget(&self.w, &self.problem.s, step, self.rho, &mut self.target);
@@ -464,7 +464,7 @@ impl<'a> Solver<'a> {
         )
     }
 
-    /// A bound at the present Z into `best_bound`, if it is below `hopeless`.
+    /// Writes a bound at the current Z into `best_bound`, if it is below `hopeless`.
     fn improve_bound(&mut self, allowed: f64, hopeless: f64) -> Result<()> {
         let ScaledProblem { k, s, .. } = self.problem;
         let (k, step) = (*k, self.step());

@@ -10,7 +10,8 @@ use std::collections::VecDeque;
 
 use nalgebra::{DMatrix, DVector};
 
-/// Steps remembered; 5, 10 and 20 needed 310, 290 and 320 iterations on a drowned problem of p = 100.
+/// Steps remembered; 5, 10 and 20 needed 310, 290 and 320 iterations on a problem of p = 100 whose signal is below the
+/// noise.
 const DEPTH: usize = 10;
 /// Maximum number of stored values (512 MB); there is no acceleration where this holds fewer than three steps.
 const MEMORY: usize = 1 << 26;

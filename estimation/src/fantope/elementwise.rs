@@ -1,7 +1,7 @@
 //! All elementwise work of one ADMM iteration, in one pass over the lower triangles.
 //!
-//! The state is `W = Y + U`, from which both come back: `U = clip(W, ±λ/ρ)` off the diagonal and 0 on it,
-//! `Y = W − U`. X never exists as a matrix: a panel of its columns is made while the pass is there.
+//! The state is `W = Y + U`, from which both are recovered: `U = clip(W, ±λ/ρ)` off the diagonal and 0 on it,
+//! `Y = W − U`. X is never formed as a matrix: the pass computes a panel of its columns when it gets there.
 
 use nalgebra::DMatrix;
 

@@ -28,7 +28,8 @@ pub fn refit(moment: &DMatrix<f64>, support: &[usize], k: usize) -> Result<DMatr
 }
 
 /// PCA of the moment within the blocks of rows that the relaxed solution joins: [`refit`] with the entries of
-/// the moment between rows that no chain of nonzero entries of Y connects taken as the noise they then are.
+/// the moment between rows that no chain of nonzero entries of Y connects set to zero, because they are only noise
+/// then.
 ///
 /// If components have disjoint supports this omits the noise of those entries (k = 10 components on ten of 400 features
 /// each, 2,000 rows of data: ‖V̂V̂ᵀ−VVᵀ‖_F 0.30, with [`refit`] 1.03); if all share one support it equals [`refit`].

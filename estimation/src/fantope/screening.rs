@@ -42,7 +42,7 @@ impl Screen {
         for j in 0..p {
             let below = &moment.as_slice()[j * p + j + 1..(j + 1) * p];
             for (chunk, entries) in below.chunks(CHUNK).enumerate() {
-                // One comparison of the largest, which vectorises, and most chunks are done with.
+                // Comparing only the largest entry of a chunk vectorises, and is enough for most chunks.
                 if entries.iter().fold(0.0_f64, |m, e| m.max(e.abs())) <= lambda {
                     continue;
                 }

@@ -32,7 +32,7 @@ pub struct SeedCounts<'a> {
     directions: &'a DMatrix<f64>,
     parameters: DoubleCapParameters,
     regions: Vec<Region>,
-    /// By place, how many reports exceed so many thresholds and no more, from one on.
+    /// For each space, how many reports exceed exactly 1, 2, … of its thresholds.
     counts: Vec<[u64; LEVELS]>,
     reports: u64,
 }
@@ -91,7 +91,7 @@ impl<'a> SeedCounts<'a> {
         self.reports += seeds.len() as u64;
     }
 
-    /// Counts a direction that is known already, as a simulation has it; of any length.
+    /// Counts a direction (of any length) that needs no expansion from a seed, as in a simulation.
     pub fn add_direction(&mut self, direction: &[f64]) {
         let squared_length = direction.iter().map(|x| x * x).sum();
         count(

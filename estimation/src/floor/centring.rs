@@ -3,7 +3,7 @@
 //!
 //! The noise of Ĉ has the metric `I + m̂m̂ᵀ/a²` instead of I. With x = ‖m‖/a > 1 its `−δmᵀ − mδᵀ` (δ the error
 //! of m̂) leaves the bulk: pure noise then has an eigenvalue at `(x + 1/x)·r` above the centre, with squared cosine
-//! `(x² − 1)/(2x²)` to m̂, which looks like a component and is none.
+//! `(x² − 1)/(2x²)` to m̂, which looks like a component but is not one.
 
 use super::{EigenvalueVerdict, Floor, Measured};
 

@@ -27,7 +27,7 @@ pub struct FloorReport {
     pub expected_error: f64,
     /// Mean squared norm of the prepared rows: `tr S̃`, or with `double-cap` what the study fixes.
     pub total_variance: Option<f64>,
-    /// Plain-words warnings; empty when there is nothing to warn of.
+    /// Warnings in plain words; empty if there are none.
     pub warnings: Vec<String>,
     /// Where only some components are visible: the number of participants needed for the others, in words.
     pub outlook: Option<String>,
@@ -158,8 +158,8 @@ pub fn assess(measured: &Measured<'_>) -> Result<FloorReport> {
     })
 }
 
-/// The noiseless eigenvalue is θ above the bulk; of a direction that cannot be seen nothing better is known than the
-/// bulk's `level`. Never negative, as no mean square is.
+/// The noiseless eigenvalue: θ above the bulk's `level`, or for an invisible direction the level itself, the best
+/// guess there is. Never negative, because it is a mean square.
 fn variance_of(level: f64, spike: Option<Spike>) -> f64 {
     (level + spike.map_or(0.0, |spike| spike.theta)).max(0.0)
 }
@@ -361,7 +361,7 @@ mod tests {
         };
         assert_eq!(verdict(0.5, Some(&[0, 1, 2, 3])), Verdict::Above);
         assert_eq!(verdict(0.5, None), Verdict::Below);
-        // What selection alone can reach is not called a component.
+        // An eigenvalue that selection alone can produce is not counted as a component.
         assert_ne!(verdict(0.1, Some(&[0, 1, 2, 3])), Verdict::Above);
         assert!((ln_choose(400, 4) - 1_050_739_900.0_f64.ln()).abs() < 1e-9);
         assert_eq!(ln_choose(5, 5), 0.0);

@@ -17,7 +17,7 @@ pub struct Floor {
     pub noise: SpectralNoise,
     /// Upper edge of the bulk, `b + χ + 2 r_b`.
     pub edge: f64,
-    /// What an eigenvalue must exceed to count, `edge + 2 r_b p^(−2/3)`.
+    /// The threshold for an eigenvalue to count, `edge + 2 r_b p^(−2/3)`.
     pub threshold: f64,
     /// How many eigenvalues exceed the threshold.
     pub components_above: usize,
@@ -214,7 +214,7 @@ const ROUNDS: usize = 200;
 ///
 /// The trace of the noise is zero (exactly for `double-cap`, nearly for Gaussians: its share of one
 /// eigenvalue is √2·r/p), so the bulk's centre is `b = (tr S̃ − Σθ̂ⱼ)/p`; the mean of the other eigenvalues
-/// would be low by `Σ(Rⱼ²/Hⱼ)/(p−k)`, because what a component is lifted by the others are pushed down by.
+/// would be low by `Σ(Rⱼ²/Hⱼ)/(p−k)`, because the noise pushes the others down by as much as it lifts a component.
 /// θ̂ⱼ depends on b and, for `double-cap`, the noise on Σθ̂: with `θ̂ⱼ = λ̂ⱼ − b − lossⱼ` solved for Σθ̂ the
 /// rounds `Σθ̂ ← (Σ(λ̂ⱼ − lossⱼ) − k·tr S̃/p)/(1 − k/p)` rise from 0 to the fixed point (a smaller centre and
 /// less noise in the bulk mean less loss), mostly in under ten.
@@ -256,7 +256,7 @@ mod tests {
         *,
     };
 
-    /// Where a known spectrum is predicted to show, the floor finds it again: sizes, centre, radius.
+    /// Judging the eigenvalues predicted for a known spectrum gives the spectrum back: sizes, centre, radius.
     #[test]
     fn judging_a_prediction_recovers_the_spectrum() {
         let p = 40;
@@ -278,7 +278,7 @@ mod tests {
                 .iter()
                 .map(|component| component.spike.unwrap().displacement + centre)
                 .collect();
-            // The trace of the noise is zero: what is left of it is the bulk's.
+            // The trace of the noise is zero: the rest of the trace belongs to the bulk.
             let rest = (trace - shown.iter().sum::<f64>()) / (p - thetas.len()) as f64;
             shown.extend(std::iter::repeat_n(rest, p - thetas.len()));
             let floor = Floor::from_eigenvalues(&shown, &noise, n).unwrap();
@@ -329,7 +329,7 @@ mod tests {
         // r = 0.5·√(40/40) = 0.5: the bulk ends near 1.
         let floor = Floor::from_eigenvalues(&eigenvalues, &NoiseModel::gaussian(0.5), 40).unwrap();
         assert_eq!(floor.components_above, 2);
-        // The two components are lifted by about r²/9 + r²/5, which the other 38 are pushed down by.
+        // The two components are lifted by about r²/9 + r²/5, and the other 38 are pushed down by as much.
         let lift = floor.noise.signal_variance * (1.0 / 9.0 + 1.0 / 5.0) / 38.0;
         assert!((floor.centre / lift - 1.0).abs() < 0.02);
         assert!((floor.noise.bulk_radius - 0.5 * (38.0_f64 / 40.0).sqrt()).abs() < 1e-15);

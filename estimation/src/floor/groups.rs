@@ -14,7 +14,8 @@ use crate::{
     pca::share_of,
 };
 
-/// In units of √V: two equal eigenvalues come out further apart in one study of 20. Their gap is that of a symmetric 2
+/// In units of √V: two equal eigenvalues come out further apart than this in one study of 20. Their gap is that of a
+/// symmetric 2
 /// × 2 noise matrix with variance V off the diagonal and 2V on it: 2√V times a Rayleigh variable, which exceeds √(2 ln
 /// 20) once in 20.
 const EQUAL_EIGENVALUES_GAP: f64 = 4.895;
@@ -142,8 +143,9 @@ pub(super) fn documents(
     runs.iter().map(group).collect()
 }
 
-/// Demotes a component above the floor to "at the floor" where its direction is undetermined, unless its group is
-/// determined: there is a component, but its direction is unknown. Returns their numbers, from 1.
+/// Demotes a component above the floor to "at the floor" if its direction is undetermined, unless its group is
+/// determined: there is a component, but its direction is unknown. Returns the numbers of the demoted components, from
+/// 1.
 pub(super) fn demote_undetermined(
     components: &mut [Component],
     groups: &[ComponentGroup],

@@ -16,7 +16,7 @@ use super::components::FloorReport;
 
 /// Minimum number of loadings with the same sign: this happens by chance once in 32.
 const MIN_OF_ONE_SIGN: usize = 6;
-/// Share of the squared length that one direction of centred rows hardly has.
+/// Share of the squared length that one direction of centred rows rarely reaches.
 const LARGE_SHARE: f64 = 0.8;
 
 /// A note where the leading component is probably the mean of the rows; `None` without evidence for it, if the

@@ -4,7 +4,7 @@ use eigenveil_shared::{Error, Result, mechanism::NoiseModel};
 
 use super::{SpectralNoise, Spike, spiked_model::NoiseProfile};
 
-/// More participants than this is "never".
+/// More participants than this are reported as "never".
 const MAX_PARTICIPANTS: f64 = 1e18;
 
 /// Spectrum of the noiseless second moment `E[xxᵀ]` of the prepared rows.
@@ -57,8 +57,9 @@ impl Spectrum {
         Self::checked(leading, vec![bulk; rest])
     }
 
-    /// The `k` leading of all `eigenvalues` (descending) over the others as they are: real data has a spread bulk, and
-    /// components near its upper end are tilted into it (`docs/derivations/floor.md`, "A spread bulk").
+    /// The `k` leading of all `eigenvalues` (descending), with the others unchanged as the bulk: real data has a
+    /// spread bulk, and components near its upper end are tilted into it (`docs/derivations/floor.md`, "A spread
+    /// bulk").
     ///
     /// # Errors
     /// `invalid-request` unless `1 ≤ k < p` and the eigenvalues are finite and descending.
@@ -94,7 +95,7 @@ impl Spectrum {
     }
 
     /// The same spectrum as private centring sees it: `excess` is `m_v²/a²` of all p eigenvectors, m the mean
-    /// of the rows. Without it the price of centring is counted for components across the mean.
+    /// of the rows. Without it the cost of centring is computed for components orthogonal to the mean.
     ///
     /// # Errors
     /// `invalid-request` unless there is one finite number ≥ 0 for each eigenvalue.
@@ -142,7 +143,7 @@ impl Spectrum {
         NoiseProfile::new(noise, self.dimension(), n, norm)
     }
 
-    /// Where an eigenvalue `y` above the bulk shows, without regard to whether it does.
+    /// Where an eigenvalue `y` above the bulk would show, whether or not it is visible.
     ///
     /// The equations of `docs/derivations/floor.md`, "A spread bulk", with the shift χ, are
     /// `g_w = 1/(z − λ_w − Σ_w' V_ww' g_w')` and `z = λⱼ + Σ_w V_jw g_w`, where every sum over V g is divided by
@@ -227,7 +228,7 @@ impl Spectrum {
         })
     }
 
-    /// Upper end of the noisy bulk above its centre: where the map λ ↦ λ̂ turns.
+    /// Upper end of the noisy bulk above its centre: the turning point of the map λ ↦ λ̂.
     fn edge(&self, profile: &NoiseProfile) -> f64 {
         let top = self.rest[0];
         if profile.is_noiseless() {
@@ -286,7 +287,7 @@ pub struct Prediction {
 }
 
 impl Prediction {
-    /// The smallest expected squared cosine of the components, 0 where one drowns.
+    /// The smallest expected squared cosine of the components, 0 if one is invisible.
     ///
     /// With noise of one variance and a flat bulk it is 1 − (r/θ)² of the weakest.
     pub fn weakest_alignment(&self) -> f64 {
@@ -300,7 +301,7 @@ impl Prediction {
 /// What n participants would show of one component.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PredictedComponent {
-    /// Its place, size and tilt; `None` when it drowns.
+    /// Its eigenvalue, size and tilt; `None` if it is invisible.
     pub spike: Option<Spike>,
     /// Whether its eigenvalue is expected above the threshold that `k = auto` counts with.
     pub above_threshold: bool,
@@ -319,7 +320,7 @@ pub fn predict(spectrum: &Spectrum, noise: &NoiseModel, n: u64) -> Result<Predic
 
 fn prediction(spectrum: &Spectrum, profile: &NoiseProfile) -> Prediction {
     let flat = spectrum.flat_law(profile);
-    // What private centring lifts out of the bulk comes before every component below it.
+    // An eigenvalue that private centring lifts out of the bulk ranks before every component below it.
     let lifted = if profile.mean_ratio > 1.0 {
         flat.edge()
     } else {
@@ -328,7 +329,7 @@ fn prediction(spectrum: &Spectrum, profile: &NoiseProfile) -> Prediction {
     let threshold = spectrum.edge(profile).max(lifted) + flat.margin(spectrum.dimension());
     let mut components: Vec<PredictedComponent> = Vec::with_capacity(spectrum.rank());
     for (j, &lambda) in spectrum.leading.iter().enumerate() {
-        // Equal eigenvalues appear equally, and may be many.
+        // Equal eigenvalues have equal predictions, and there may be many.
         if let Some(last) = components.last().copied()
             && spectrum.leading[j - 1] == lambda
             && spectrum.excess(j - 1) == spectrum.excess(j)
@@ -463,8 +464,8 @@ mod tests {
         assert_eq!(needed(&NoiseModel::gaussian(0.0), 0.1).unwrap(), Some(1));
     }
 
-    /// Over a flat bulk the spread formula is the flat one, at every strength and for every noise: the
-    /// two were derived apart.
+    /// Over a flat bulk the spread formula is the flat one, at every strength and for every noise: the two were
+    /// derived independently.
     #[test]
     fn a_flat_bulk_is_the_closed_form() {
         let p = 30;

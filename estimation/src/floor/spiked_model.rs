@@ -248,13 +248,13 @@ impl SpectralNoise {
         self.shift + 2.0 * self.bulk_radius * edge_factor(self.mean_ratio)
     }
 
-    /// What an eigenvalue must exceed above the centre to count: `edge + 2 r_b p^(−2/3)`. The margin is
-    /// of the order of the fluctuation of the largest eigenvalue of pure noise.
+    /// The height above the centre that an eigenvalue must exceed to count: `edge + 2 r_b p^(−2/3)`. The margin is of
+    /// the order of the fluctuation of the largest eigenvalue of pure noise.
     pub fn threshold(&self, p: usize) -> f64 {
         self.edge() + self.margin(p)
     }
 
-    /// `2 r_b p^(−2/3)`, or what the noise along the mean needs, which fluctuates more.
+    /// The margin `2 r_b p^(−2/3)`, or the larger one for the noise along the mean, which fluctuates more.
     pub(super) fn margin(&self, p: usize) -> f64 {
         let bulk = 2.0 * (p as f64).powf(-2.0 / 3.0);
         self.bulk_radius * bulk.max(mean_margin(self.mean_ratio, p))
@@ -289,7 +289,7 @@ impl SpectralNoise {
         })
     }
 
-    /// How a component of size `theta` above the bulk will show; `None` when it drowns.
+    /// How a component of size `theta` above the bulk will show; `None` if it is invisible.
     #[cfg(test)]
     pub(super) fn spike_from_signal(&self, theta: f64) -> Option<Spike> {
         let x = theta - self.shift;
@@ -325,11 +325,11 @@ fn edge_factor(x: f64) -> f64 {
     if x > 1.0 { 0.5 * (x + x.recip()) } else { 1.0 }
 }
 
-/// What the noise along m̂ needs as a margin above the edge, in units of r_b, so that it alone exceeds it in one or
-/// two of a hundred cases: `2.95·min(x, x²)/√p`.
+/// The margin above the edge for the noise along m̂, in units of r_b, such that noise alone exceeds it in one or two
+/// of a hundred cases: `2.95·min(x, x²)/√p`.
 ///
-/// An eigenvalue outside the bulk fluctuates like `x√(1.5/p)`, not like p^(−2/3), and the edge begins to feel it
-/// below x = 1: with the bulk's margin, noise was counted in up to 16 % of cases (x = 1.2). Fitted to the 99 % points
+/// An eigenvalue outside the bulk fluctuates like `x√(1.5/p)`, not like p^(−2/3), and the edge is affected from below
+/// x = 1 on: with the bulk's margin, noise was counted in up to 16 % of cases (x = 1.2). Fitted to the 99 % points
 /// of 800 to 4,000 draws of `G − x(ugᵀ + guᵀ)` for p = 10, 40, 150 and x = 0.5 to 9; as x grows it is 2.33
 /// standard deviations and 3 % more.
 fn mean_margin(x: f64, p: usize) -> f64 {

@@ -60,8 +60,7 @@ fn outlook(measured: &Measured<'_>, verdicts: &[EigenvalueVerdict], k: usize) ->
         .filter_map(|j| Some(j.spike?.theta))
         .collect();
     let missing = k.saturating_sub(seen.len());
-    // Rows lie in the unit ball: whatever the visible components leave of 1 is the most that the
-    // missing ones can share.
+    // Rows lie in the unit ball: the missing components share at most what the visible ones leave of 1.
     let left = (1.0 - seen.iter().sum::<f64>()).max(0.0);
     if missing == 0 || left == 0.0 {
         return String::new();

@@ -1,4 +1,4 @@
-//! Cholesky of a matrix too large for a square of its own, as a proof of definiteness.
+//! Cholesky factorisation of a matrix too large to be stored as a full square, as a proof of definiteness.
 
 use eigenveil_shared::Result;
 use faer::{

@@ -9,13 +9,13 @@ use nalgebra::DMatrix;
 
 use super::{view, view_mut};
 
-/// What the products of a [`GramSum`] are made in: `f64`, or `f32`, which is twice as fast and adds errors of
-/// either sign: of random directions about 1e-5 of the standard deviation of their sum. The sum itself is in f64.
+/// The type in which a [`GramSum`] computes products: `f64`, or `f32`, which is twice as fast and adds rounding errors
+/// of either sign: for random directions about 1e-5 of the standard deviation of their sum. The sum itself is in f64.
 pub trait Precision: nalgebra::RealField + faer::traits::RealField + Copy + Into<f64> {
     /// Rows a block gathers before one update: large enough for the kernel, small enough for the second-level
     /// cache at p in the hundreds.
     const BLOCK: usize;
-    /// Whether a block's products are added to the sum at once: what is in f64 can wait for the end.
+    /// Whether a block's products are added to the sum immediately; those in f64 can wait until the end.
     const FOLD_EACH_BLOCK: bool;
 
     /// The nearest number.
@@ -52,7 +52,7 @@ impl Precision for f32 {
 /// ```
 pub struct GramSum<T: Precision> {
     sum: PackedSymmetric,
-    /// What is not in the sum yet, its lower triangle.
+    /// The products not yet added to the sum (lower triangle).
     products: DMatrix<T>,
     /// Whether there is any.
     any: bool,
@@ -172,7 +172,7 @@ mod tests {
         assert_eq!(GramSum::<T>::new(2).finish(), PackedSymmetric::zeros(2));
     }
 
-    /// What single precision adds is far below what the randomness of directions does: some hundred-thousandths of the
+    /// The error of single precision is far below the randomness of the directions: some hundred-thousandths of the
     /// standard deviation √n/p of an entry.
     #[test]
     fn single_precision_is_far_below_the_noise() {

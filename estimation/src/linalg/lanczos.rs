@@ -259,7 +259,7 @@ impl Default for StartVectors {
 }
 
 impl StartVectors {
-    /// The next one, of p numbers.
+    /// The next start vector, of p numbers.
     pub fn draw(&mut self, p: usize) -> DVector<f64> {
         let vector = DVector::from_fn(p, |_, _| {
             // splitmix64: enough to be in general position to any eigenvector.
@@ -345,7 +345,7 @@ mod tests {
     }
 
     /// Top eigenvalue twice, others just below: the Krylov space converges on single copies before
-    /// rounding shows it the second one, at sizes of the gaps that only luck could avoid.
+    /// rounding reveals the second one, for several sizes of the gaps, so that passing by luck is unlikely.
     #[test]
     fn accepted_lanczos_pairs_are_complete() {
         let p = 300;

@@ -95,8 +95,8 @@ impl Panels<f32> {
 
 impl<T: nalgebra::Scalar + Default + Sync> Panels<T> {
     /// `A·B` for the symmetric A of these panels' shape that `fill` writes into f64 tiles, a panel at a time (the
-    /// lower triangle of the square at the top is enough). Shares are added in order: the number of threads does not
-    /// show in the result.
+    /// lower triangle of the square at the top is enough). Partial products are added in order, so the result does not
+    /// depend on the number of threads.
     pub(crate) fn times_filled(
         &self,
         fill: impl Fn(usize, &DMatrix<T>, &mut DMatrix<f64>) + Sync,

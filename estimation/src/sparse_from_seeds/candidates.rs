@@ -39,8 +39,8 @@ pub(super) fn leading_pairs(
     })
 }
 
-/// The rows to begin with, ascending: those the leading vectors of soft(S̃, λ) are on, and those with most energy above
-/// `loud`, what the largest of all noise entries reaches.
+/// The rows to begin with, ascending: those the leading vectors of soft(S̃, λ) are on, and those with most energy
+/// above `loud`, the size of the largest of all noise entries.
 pub(super) fn first_candidates(
     moment: &LargeMatrix,
     k: usize,

@@ -18,7 +18,7 @@ pub(super) const GUARD: usize = 6;
 /// Products of M with a block of vectors for one set of Ritz pairs.
 const PRODUCTS: usize = 40;
 
-/// `Σ_{i≤k} λᵢ(M)` as Ritz values know it, ready to be proved.
+/// `Σ_{i≤k} λᵢ(M)` estimated from Ritz values, still to be proved.
 pub(super) struct LeadingSumBound {
     sum: LeadingSum,
     k: usize,
@@ -67,7 +67,7 @@ impl LeadingSumBound {
         })
     }
 
-    /// What the sum is at least.
+    /// A lower bound on the sum.
     pub(super) fn at_least(&self) -> f64 {
         self.sum.at_least
     }

@@ -137,7 +137,7 @@ pub fn can_stream(params: &StudyParams, rank: ComponentCount, settings: &SparseS
     supported(params, rank, settings).is_ok()
 }
 
-/// The constants of the study's mechanism, where this way is open.
+/// The constants of the study's mechanism, if this method applies to it.
 fn supported(
     params: &StudyParams,
     rank: ComponentCount,

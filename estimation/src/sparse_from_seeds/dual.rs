@@ -39,7 +39,7 @@ pub(super) struct DualMatrix<'a> {
 }
 
 impl<'a> DualMatrix<'a> {
-    /// `soft(S − centre·I, λ)` off the diagonal: nothing is known of any row. With λ = 0 it is S.
+    /// `soft(S − centre·I, λ)` off the diagonal: no row is a candidate yet. With λ = 0 it is S.
     pub(super) fn soft(moment: &'a LargeMatrix, lambda: f64, centre: f64) -> Self {
         Self {
             moment,
@@ -226,7 +226,7 @@ mod tests {
                     assert!(along.norm() <= v.tr_mul(&soft).norm());
                     continue;
                 }
-                // y with r = Π(y), y in the span of V: what the penalty says of it.
+                // y with r = Π(y), y in the span of V: the condition that the penalty implies.
                 let y = &v * &along * -WEIGHT;
                 let mut worst = 0.0_f64;
                 for ((y, r), s) in y.iter().zip(&r).zip(&s) {

@@ -123,7 +123,7 @@ impl LargeMatrix {
         &self.diagonal
     }
 
-    /// The panels; what they have on the diagonal is not used.
+    /// The panels; their diagonal entries are not used.
     pub(super) fn panels(&self) -> &Panels<f32> {
         &self.lower
     }

@@ -8,7 +8,7 @@
 //! 4. A second pass adds up the selected rows alone, in f64 and bucket by bucket: refit, verdict and error bars come
 //!    from these sums.
 //!
-//! The problem that is solved and proved is the one of S̃ as the first pass has it.
+//! The problem that is solved and proved uses S̃ as summed (in f32) by the first pass.
 
 mod candidates;
 mod certificate;

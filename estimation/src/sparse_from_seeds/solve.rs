@@ -37,7 +37,7 @@ pub(super) struct Problem<'a> {
     pub(super) moment: &'a LargeMatrix,
     pub(super) k: usize,
     pub(super) lambda: f64,
-    /// What the largest of all noise entries reaches.
+    /// The size of the largest of all noise entries.
     pub(super) loud: f64,
     pub(super) settings: AdmmSettings,
 }
