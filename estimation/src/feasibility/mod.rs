@@ -8,8 +8,8 @@
 //! * **Length** (every mechanism). Rows in the unit ball have `Σᵢ E(vᵢᵀx)² ≤ 1` over orthonormal directions. The
 //!   contribution of noise is bounded by its distribution.
 //! * **Seeds** (`double-cap`). A report's direction has a density between 1/Z and e^ε/Z, whatever the row: that is the
-//! privacy guarantee. So no set of directions is hit more than e^ε/Z times as often as by random seeds. Seeds chosen
-//! to lie close to a direction violate this.
+//!   privacy guarantee. So no set of directions is hit more than e^ε/Z times as often as by random seeds. Seeds chosen
+//!   to lie close to a direction violate this.
 //!
 //! Reports that pass both limits can do no more than dishonest participants with invented *rows*: a share f of them
 //! moves an eigenvalue by about f, not by f·c. For seeds chosen with knowledge of the limits see
