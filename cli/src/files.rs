@@ -15,6 +15,9 @@ use tempfile::{Builder, NamedTempFile};
 
 use crate::error::{CliError, Result};
 
+/// Names of this process's standard output.
+const STDOUT: [&str; 3] = ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
+
 /// Most links from one name to the next, as in Linux.
 const MAX_LINKS: usize = 40;
 
@@ -62,14 +65,18 @@ fn parent(path: &Path) -> &Path {
 
 /// Where a write to a path goes.
 enum Target {
-    /// To this file, which is there with this mode or not at all.
-    File(PathBuf, Option<u32>),
-    /// Into a pipe, a device or a socket.
+    /// To this file, which is there or not.
+    File(PathBuf, Option<fs::Metadata>),
+    /// Into a pipe, a device, a socket, or a file that is open already and known by its descriptor.
     Stream,
 }
 
 /// Follows links from this path. Refuses a directory, and what this command has read.
 fn target(path: &Path) -> Result<Target> {
+    // What these links say is no path: `pipe:[123]`, or a file that may have been removed.
+    if is_transient(path) && !path.is_dir() {
+        return Ok(Target::Stream);
+    }
     let mut at = path.to_owned();
     for _ in 0..MAX_LINKS {
         let Ok(next) = fs::read_link(&at) else { break };
@@ -100,7 +107,7 @@ fn target(path: &Path) -> Result<Target> {
             path.display()
         )));
     }
-    Ok(Target::File(at, Some(found.mode() & 0o7777)))
+    Ok(Target::File(at, Some(found)))
 }
 
 fn cannot_write(path: &Path, error: &io::Error) -> CliError {
@@ -128,16 +135,26 @@ pub(crate) fn check_writable(path: Option<&PathBuf>) -> Result<()> {
 /// stays.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     let written = match target(path)? {
+        Target::Stream if STDOUT.iter().any(|own| path == Path::new(own)) => {
+            let mut stdout = io::stdout().lock();
+            stdout.write_all(bytes).and_then(|()| stdout.flush())
+        }
         Target::Stream => fs::OpenOptions::new()
-            .write(true)
+            .append(true)
             .open(path)
             .and_then(|mut stream| stream.write_all(bytes)),
-        Target::File(at, mode) => beside(&at, 0o666).and_then(|mut file| {
+        Target::File(at, None) => beside(&at, 0o666).and_then(|mut file| {
             file.write_all(bytes)?;
-            if let Some(mode) = mode {
-                file.as_file()
-                    .set_permissions(Permissions::from_mode(mode))?;
-            }
+            file.persist(&at)?;
+            Ok(())
+        }),
+        // Whoever could read what stood there can read the new contents, and nobody else in between.
+        Target::File(at, Some(found)) => beside(&at, 0o600).and_then(|mut file| {
+            file.write_all(bytes)?;
+            // Only root may give a file away; anybody else's stays their own.
+            let _ = std::os::unix::fs::fchown(&file, Some(found.uid()), Some(found.gid()));
+            let mode = Permissions::from_mode(found.mode() & 0o777);
+            file.as_file().set_permissions(mode)?;
             file.persist(&at)?;
             Ok(())
         }),

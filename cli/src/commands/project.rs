@@ -124,7 +124,9 @@ pub(crate) fn run(args: &ProjectArgs, json: bool) -> Result<()> {
 pub(super) fn read_estimate(path: &std::path::Path) -> Result<Estimate> {
     let text = files::read_text(path)?;
     let estimate: Estimate = serde_json::from_str(&text).map_err(|error| {
-        CliError::usage(format!("{} is not an estimate ({error}); give an estimate.json of eigenveil estimate or eigenveil demo", path.display()))
+        // The text of the error may quote what stands there: a value, if it is a table.
+        let (line, column) = (error.line(), error.column());
+        CliError::usage(format!("{} is not an estimate (line {line}, column {column}); give an estimate.json of eigenveil estimate or eigenveil demo", path.display()))
     })?;
     let fits = estimate.p == estimate.params.dimension()
         && estimate.k == estimate.components.len()

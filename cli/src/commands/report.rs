@@ -13,7 +13,7 @@ use eigenveil_client::{
     http::{Study, StudyClient, UploadMode, UploadSettings, UploadSummary, Uploader},
 };
 use eigenveil_shared::{
-    ErrorCode, api::StudyDocument, enrolment::ParticipantToken, privacy::format_delta,
+    ErrorCode, about::About, api::StudyDocument, enrolment::ParticipantToken, privacy::format_delta,
 };
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -31,7 +31,9 @@ use crate::{
 const ROWS_PER_SYNC: usize = 1_024;
 /// Name of the outbox in its directory.
 const OUTBOX_FILE: &str = "outbox.db";
-/// Key under which the outbox stores the digest of the row file.
+/// Key under which the outbox stores what the study said when its reports were begun.
+const ABOUT_KEY: &str = "about";
+/// Key under which it stores the digest of the row file.
 const ROWS_DIGEST_KEY: &str = "rows_sha256";
 /// Key under which it stores how the file was read: with another header or other columns the rows differ.
 const READ_AS_KEY: &str = "rows_read_as";
@@ -201,9 +203,13 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
     drop(bytes);
     files::create_private_dir(&outbox_dir)?;
     let mut outbox = open_outbox(&outbox_dir.join(OUTBOX_FILE), &study, args)?;
-    if args.moved || outbox.study_ref() != study.study_ref() {
+    if outbox.study_ref() != study.study_ref() {
+        check_about(&outbox, &study)?;
         ledger.accept_move(&reporter, study.study_ref())?;
         outbox.accept_move(study.study_ref())?;
+    } else if args.moved && outbox.counts()?.total() > 0 {
+        // Its outbox moved before, and the ledger did not: the run between them was killed.
+        ledger.accept_move(&reporter, study.study_ref())?;
     }
     let counts = outbox.counts()?;
     let is_empty = counts.pending + counts.acknowledged + counts.refused == 0;
@@ -238,8 +244,10 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
     }
     // Nothing is asked about reports prepared before: they are sent unchanged, for the purpose shown then.
     if is_empty {
+        outbox.set_meta(ABOUT_KEY, &about_bytes(study.document())?)?;
         warn_about_dominant_column(&table, &reporter, args.yes)?;
     } else if counts.pending > 0 && !args.accept_new_purpose {
+        check_about(&outbox, &study)?;
         check_terms_unchanged(&ledger, &study)?;
     }
     args.limits.save(&mut ledger)?;
@@ -526,6 +534,30 @@ fn open_outbox(path: &Path, study: &Study, args: &ReportArgs) -> Result<Outbox> 
         "the reports in {} were made for this study at {from}, not at {to}; if it has moved here, give --moved: the same reports are sent here and counted once. Otherwise give --server {from}",
         path.display()
     )))
+}
+
+/// What the study says of itself, as the outbox keeps it: the ledger learns it only when the rows are charged.
+fn about_bytes(study: &StudyDocument) -> Result<Vec<u8>> {
+    serde_json::to_vec(&study.about).map_err(|error| CliError::failed(error.to_string()))
+}
+
+/// Refuses a study that states another purpose or responsible party than when its reports were begun.
+fn check_about(outbox: &Outbox, study: &Study) -> Result<()> {
+    let recorded = outbox.get_meta(ABOUT_KEY)?.unwrap_or_default();
+    let Ok(before) = serde_json::from_slice::<About>(&recorded) else {
+        return Ok(());
+    };
+    match before.first_changed_term(&study.document().about) {
+        None => Ok(()),
+        Some((what, then, now)) => Err(CliError::from(eigenveil_shared::Error::new(
+            ErrorCode::InvalidAbout,
+            format!(
+                "the study's {what} was {:?} when the reports were made and is {:?} now; nothing was sent: ask whoever runs the study; or, if it has not moved, give --accept-new-purpose",
+                then.unwrap_or("not stated"),
+                now.unwrap_or("not stated")
+            ),
+        ))),
+    }
 }
 
 /// Whether somebody at the terminal says yes; not asked without one.

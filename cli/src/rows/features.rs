@@ -37,9 +37,11 @@ pub fn read_constants(path: &Path) -> Result<Vec<Feature>> {
 }
 
 fn constants(path: &Path, text: &str) -> Result<Vec<Feature>> {
+    // The text of the error may quote a cell: a value, if it is a table of rows.
     let refused = |error: ::csv::Error| {
+        let line = error.position().map_or(1, ::csv::Position::line);
         CliError::usage(format!(
-            "{}: {error}; it must have the columns name,center,scale",
+            "{}: line {line} is not a feature; it must have the columns name,center,scale: a text and two numbers",
             path.display()
         ))
     };

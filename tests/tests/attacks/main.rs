@@ -47,13 +47,13 @@ const WARM_UP: Duration = Duration::from_secs(2);
 /// The address of the health check.
 const PROBE_ADDRESS: [u8; 4] = [127, 0, 9, 9];
 
-/// What an attack knows of the server.
+/// What an attack knows about the server.
 #[derive(Clone)]
 pub(crate) struct Target {
     pub(crate) address: SocketAddr,
     /// An open study of seeds without honest devices.
     pub(crate) seeds: StudyDocument,
-    /// One of matrices of p = 2,048: a report has 8 MiB.
+    /// An open study of matrices with p = 2,048, whose reports have 8 MiB each.
     pub(crate) large: StudyDocument,
     /// The operator's token: to set up an attack, not for attackers.
     pub(crate) token: String,
@@ -62,9 +62,9 @@ pub(crate) struct Target {
 /// What honest devices measured.
 #[derive(Clone, Copy, Debug)]
 struct Measurement {
-    /// Seeds a second, by devices that send 74 bytes each.
+    /// Seed reports (74 bytes each) per second.
     seeds: f64,
-    /// Reports of 20 KiB a second.
+    /// Matrix reports (20 KiB each) per second.
     matrices: f64,
     /// Slowest response of the health check.
     health: Duration,

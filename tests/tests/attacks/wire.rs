@@ -7,7 +7,7 @@ use tokio::{
     net::{TcpSocket, TcpStream},
 };
 
-/// A connection whose other end is one of 127.0.0.0/8.
+/// A connection from an address in 127.0.0.0/8.
 pub(crate) struct Wire {
     stream: TcpStream,
     buffer: Vec<u8>,

@@ -51,7 +51,7 @@ fn unusable_rows_and_files_are_refused_or_sent_as_zeros() {
     let bad = folder.write("bad.npy", "not numpy");
     let output = server.cli(&format!("report --study {id} --rows {bad}"));
     refused(&output, 2, &["not a .npy file"]);
-    // An unusable row is sent as the zero row, and only this command's user is told.
+    // An unusable row is sent as the zero row, and only this command's user sees it.
     let nan = folder.write(
         "nan.csv",
         "1,2,3\n4,NaN,0.7391\n,1e999,1e200\n4,secretvalue,6\n",

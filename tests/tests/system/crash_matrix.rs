@@ -154,7 +154,7 @@ async fn survive(kills: usize, seed: u64) {
     for kill in 0..=kills {
         let before = (numbers.sent(), drawn.sent());
         tokio::time::sleep(Duration::from_millis(rng.random_range(20..400))).await;
-        // Every second time whatever the server is doing, otherwise and at the end under load.
+        // Every second kill comes at a random moment; the others, and the last one, come under load.
         if kill % 2 == 0 || kill == kills {
             until("reports of both kinds", async || {
                 numbers.sent() > before.0 && drawn.sent() > before.1

@@ -1,4 +1,5 @@
-//! Behind a company's proxy: what is on this machine is asked directly, and nothing secret goes to the proxy unasked.
+//! Behind a company's proxy: a server on this machine is reached directly, and no secret goes to the proxy unless the
+//! user allows it.
 
 use std::{
     io::{Read as _, Write as _},
@@ -18,7 +19,7 @@ const VARIABLES: [&str; 6] = [
     "all_proxy",
 ];
 
-/// A proxy that refuses everything, and keeps what it was sent.
+/// A proxy that refuses all requests and records them.
 struct RefusingProxy {
     address: String,
     seen: Arc<Mutex<Vec<String>>>,
@@ -49,7 +50,7 @@ impl RefusingProxy {
         std::mem::take(&mut self.seen.lock().unwrap())
     }
 
-    /// The command with this proxy in all its environment.
+    /// The command with this proxy in all proxy variables of its environment.
     fn before(&self, mut command: Command) -> Command {
         for name in VARIABLES {
             command.env(name, format!("http://me:s3cret@{}", self.address));
@@ -135,7 +136,7 @@ fn a_proxy_reads_no_token_unless_allowed_and_is_named_in_errors() {
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!text.contains("s3cret"), "{text}");
     }
-    // Whatever the environment says.
+    // `--proxy none` overrides the environment.
     let mut direct = proxy.before(server.command("study list --proxy none"));
     succeeded(&direct.output().unwrap());
     assert_eq!(proxy.seen(), Vec::<String>::new());

@@ -1,4 +1,4 @@
-//! What commands write, and where: links, pipes, modes, inputs.
+//! Output files of commands: links are followed, pipes and permissions are kept, inputs are not overwritten.
 
 use std::{
     fs,
@@ -61,6 +61,8 @@ fn outputs_follow_links_keep_modes_and_spare_inputs() {
     succeeded(&run(&format!("{central} {pipe}")));
     assert_eq!(reader.join().unwrap().lines().count(), 4);
     assert!(fs::metadata(&pipe).unwrap().file_type().is_fifo());
+    // So does standard output, whose text is not a path.
+    assert!(succeeded(&run(&format!("{central} /dev/stdout"))).contains("feature,component1"));
     // A device is written to.
     succeeded(&run(&format!("{central} /dev/null")));
     assert!(
@@ -69,7 +71,7 @@ fn outputs_follow_links_keep_modes_and_spare_inputs() {
             .file_type()
             .is_char_device()
     );
-    // Nothing half made is left.
+    // No partial file is left.
     let mut names: Vec<_> = fs::read_dir(folder.path())
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())

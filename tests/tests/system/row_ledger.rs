@@ -299,6 +299,13 @@ fn a_study_that_moved_gets_the_same_reports() {
     );
     let elsewhere = format!("{moved} --moved --outbox {}", folder.at("second"));
     refused(&server.cli(&elsewhere), 1, &["already-participated"]);
+    // What is refused moves nothing.
+    let receipt = run(&format!("receipt {rows}.ledger"));
+    assert!(
+        !String::from_utf8(receipt.stdout)
+            .unwrap()
+            .contains("moved to")
+    );
     for line in [format!("{moved} --moved"), moved] {
         let sent = json_of(&server.cli(&line));
         assert_eq!(
@@ -307,7 +314,7 @@ fn a_study_that_moved_gets_the_same_reports() {
         );
     }
     assert_eq!(server.accepted(&study), 3);
-    // Back again, and its row more.
+    // Back to the first address: the move must be confirmed again.
     refused(&server.cli(&report), 2, &["--moved"]);
     assert_eq!(
         json_of(&server.cli(&format!("{report} --moved")))["acknowledged"],

@@ -205,8 +205,8 @@ fn studies_without_names_use_the_files_order() {
     assert_eq!(json_of(&output)["accepted"], 178);
 }
 
-/// Tables that are refused, or read otherwise than they were meant: what a command then says has no value of a row,
-/// also not of a first line that was taken for names.
+/// Tables that are refused or misread: messages contain no value of a row, not even from a first line that was taken
+/// for column names.
 #[test]
 fn messages_never_repeat_a_value() {
     let folder = Folder::new();
