@@ -37,7 +37,12 @@ impl FromStr for ProxySetting {
         let server = "https://server.example"
             .parse()
             .map_err(|_| not_a_proxy())?;
-        let known = text.starts_with("http://") || text.starts_with("https://");
+        let rest = text
+            .strip_prefix("http://")
+            .or(text.strip_prefix("https://"));
+        let rest = rest.map(|rest| rest.strip_suffix('/').unwrap_or(rest));
+        // Unescaped in a password, these would end the address before the host.
+        let known = rest.is_some_and(|rest| !rest.contains(['/', '?', '#']));
         match Matcher::builder().all(text).build().intercept(&server) {
             Some(address) if known => Ok(Self::Always(ProxyAddress(address))),
             _ => Err(not_a_proxy()),
@@ -65,7 +70,10 @@ impl fmt::Debug for ProxySetting {
 /// Without user and password.
 impl fmt::Display for ProxyAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0.uri())
+        let uri = self.0.uri();
+        let scheme = uri.scheme_str().unwrap_or_default();
+        write!(f, "{scheme}://{}", uri.host().unwrap_or_default())?;
+        uri.port_u16().map_or(Ok(()), |port| write!(f, ":{port}"))
     }
 }
 
@@ -90,5 +98,27 @@ impl ProxyAddress {
             Some(credentials) => proxy.custom_http_auth(credentials.clone()),
             None => proxy,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_checked_and_passwords_never_shown() {
+        let proxy: ProxySetting = "http://me:s3cret@proxy.example:3128".parse().unwrap();
+        assert_eq!(format!("{proxy:?}"), "Always(http://proxy.example:3128)");
+        for bad in [
+            "me:s3cret@proxy.example",
+            "http://me:s3#cret@proxy.example",
+            "http://me:s3/cret@proxy.example:3128",
+            "http://me:s3?cret@proxy.example",
+            "socks5://me:s3cret@proxy.example",
+            "",
+        ] {
+            let error = bad.parse::<ProxySetting>().unwrap_err().to_string();
+            assert!(!error.contains("s3"), "{bad}: {error}");
+        }
     }
 }

@@ -470,6 +470,8 @@ fn refused_certificate(server: &str, cause: &str) -> String {
 /// Whether an address can only be this machine's.
 fn is_this_machine(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default();
+    // A dot at the end only says that the name is whole.
+    let host = host.trim_end_matches('.');
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     match bare.parse::<IpAddr>() {
         Ok(address) => address.to_canonical().is_loopback(),
