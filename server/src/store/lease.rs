@@ -148,8 +148,9 @@ pub(super) fn checkpoint(connection: &Connection, how: &str) -> Result<(), Failu
 pub(super) fn detach_copy(copy: &Path) -> Result<(), Failure> {
     let connection = Connection::open(copy)?;
     connection.execute(
-        "DELETE FROM settings WHERE key IN (?, ?)",
-        params![IN_USE, FILE_ID],
+        "DELETE FROM settings WHERE key IN (?, ?, ?)",
+        // Without a holder: restored into the files of a running server, it is not taken for that server's own.
+        params![IN_USE, FILE_ID, LEASE_HOLDER],
     )?;
     connection.close().map_err(|(_, error)| error.into())
 }
