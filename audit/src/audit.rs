@@ -30,7 +30,7 @@ pub const CONFIDENCE: f64 = 0.95;
 /// Minimum trials per row: with fewer, no event proves an ε of 5.
 pub const MIN_TRIALS: usize = 1_000;
 
-/// Maximum trials per row: the observations of one pair are held in memory, about 100 bytes a trial.
+/// Maximum trials per row: the observations of one pair are held in memory, about 100 bytes per trial.
 pub const MAX_TRIALS: usize = 10_000_000;
 
 /// Maximum attempt counts of each row that are compared.
@@ -39,7 +39,7 @@ const MAX_ATTEMPT_COUNTS: usize = 200_000;
 /// Maximum training trials of each row for the transcript statistic.
 const MAX_TRAINING_TRIALS: usize = 50_000;
 
-/// Share of a verdict's false alarms for the test of the attempts; the bound has the rest.
+/// Share of a verdict's false-alarm probability for the attempts test; the bound uses the rest.
 const ATTEMPTS_SHARE: f64 = 0.02;
 
 /// The random streams of training trials follow those of the test trials.

@@ -14,7 +14,7 @@ use eigenveil_shared::{
 use rand::{Rng, rngs::ChaCha20Rng};
 use serde::Serialize;
 
-/// One report as somebody sees it who observes and times a device.
+/// One report as seen by somebody who observes and times a device.
 #[derive(Clone, Debug, Default)]
 pub struct DeviceOutput {
     /// The report on the wire, identifier and all.
@@ -81,7 +81,7 @@ impl FromStr for Randomness {
 pub struct SdkDevice(Reporter);
 
 impl SdkDevice {
-    /// A participant of this study. Its clock is frozen, because the identifier contains the time of preparation and
+    /// A device for this study. Its clock is frozen, because the identifier contains the time of preparation and
     /// the trials under row B come after those under row A.
     pub fn new(params: &StudyParams) -> Self {
         Self(Reporter::new(params.clone()).with_clock(|| 0))

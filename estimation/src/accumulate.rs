@@ -11,10 +11,10 @@ use eigenveil_shared::{
 
 use crate::linalg::GramSum;
 
-/// The sum of the payloads of `count` reports, not decoded yet, as the packed upper triangle of a `p × p` matrix in
+/// The sum of the payloads of `count` reports as the packed upper triangle of a `p × p` matrix in
 /// f64: real numbers for the Gaussian mechanisms, whole numbers on a grid for the discrete one (exact in any order
 /// below 2⁵³), `Σ ggᵀ` for `double-cap`. [`NoisyMoment::decode`](crate::moment::NoisyMoment::decode)
-/// turns it into an estimate of `Σ xxᵀ`.
+/// decodes it into an estimate of `xxᵀ`.
 ///
 /// ```
 /// use eigenveil_estimation::accumulate::Accumulator;
@@ -75,7 +75,7 @@ impl Accumulator {
         self.count
     }
 
-    /// The sum of the decoded reports.
+    /// The sum: of payloads, or of decoded reports once it was decoded.
     pub fn sum(&self) -> &PackedSymmetric {
         &self.sum
     }
@@ -153,7 +153,7 @@ impl Accumulator {
     }
 }
 
-/// `Σ ggᵀ` over the directions of `double-cap` seeds, gathered in blocks: p normals and p(p+1) flops a report, the
+/// `Σ ggᵀ` over the directions of `double-cap` seeds, gathered in blocks: p normals and p(p+1) flops per report, the
 /// flops in single precision. Its rounding errors have either sign and are about 1e-5 of the directions' own noise.
 ///
 /// ```

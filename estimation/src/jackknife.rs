@@ -15,9 +15,8 @@
 //! the error of a span of components is a sum of parts too ([`DirectionErrors::squared_sine_of_span`]).
 //!
 //! It covers both the noise of the mechanism and the sampling of the participants. g = 32 buckets determine it to
-//! 1/√62 =
-//! 13 %. It assumes that buckets are exchangeable, so correlated reports that arrive in one batch are put into one
-//! commit.
+//! 1/√62 = 13 %. It assumes that buckets are exchangeable; reports that belong together and arrive in one batch share
+//! a commit.
 
 use eigenveil_shared::{Result, packed::PackedSymmetric};
 use nalgebra::{DMatrix, DVector};

@@ -255,7 +255,7 @@ fn excess_along_mean(pilot: &Estimate, direction: &[f64]) -> f64 {
     (along * along - error * error).max(0.0) / (a * a)
 }
 
-/// One standard deviation of a debiased eigenvalue far above the pilot's floor, at least: the noise of a
+/// A lower bound on the standard deviation of a debiased eigenvalue far above the pilot's floor: the noise of a
 /// diagonal entry of its mean report, √2 times that of an off-diagonal one outside the signal. The rows' own
 /// sampling error comes on top.
 pub fn pilot_uncertainty(pilot: &Estimate) -> f64 {
@@ -418,7 +418,7 @@ mod tests {
     #[test]
     fn unreachable_targets_have_a_reason() {
         let noise = noise(MechanismKind::DoubleCap, 10, 4.0);
-        // Two equal eigenvalues: no number tells the second from the third.
+        // Two equal eigenvalues: no number of participants distinguishes the second from the third.
         let tied = spectrum_from_eigenvalues(10, 2, &[0.4, 0.1, 0.1], UnitRows).unwrap();
         let planned = plan(&tied, &noise, PlanTarget::Error(0.5)).unwrap();
         assert_eq!((planned.n, planned.error), (None, None));
@@ -462,7 +462,7 @@ mod tests {
         assert!(rejected(10, 1, &[0.5], Unknown).contains("squared length"));
         assert!(rejected(10, 1, &[0.5], Known(1.5)).contains("at most 1"));
         assert!(rejected(10, 1, &[0.5], Known(0.4)).contains("0.4 at most"));
-        // All of them leave nothing to know.
+        // Given all eigenvalues, nothing is unknown.
         spectrum_from_eigenvalues(3, 1, &[0.3, 0.2, 0.1], Unknown).unwrap();
         let spectrum = spectrum_from_eigenvalues(5, 1, &[0.5], Known(0.75)).unwrap();
         assert_eq!(spectrum, Spectrum::new(5, vec![0.5], 0.0625).unwrap());

@@ -11,7 +11,7 @@ use crate::{
 /// Seeds added between two checks for cancellation: one block of [`SeedSum`].
 const BLOCK: usize = 256;
 
-/// Bytes that adding up takes at most: the sums of all buckets, one of them still a full square.
+/// Maximum memory for adding up, in bytes: the sums of all buckets, one of them still stored as a full square.
 fn bytes_needed(p: usize, buckets: u32) -> u64 {
     let square = 8 * (p as u64) * (p as u64);
     square.saturating_add(u64::from(buckets).saturating_mul(8 * packed_len(p) as u64))
@@ -44,8 +44,9 @@ pub(crate) fn check_memory(what: &str, needed: u64, limit: u64) -> Result<()> {
     )))
 }
 
-/// The sums of these seeds in dimension p: one a bucket, or as many sums of several buckets as `sum_cache_bytes` holds,
-/// with the number of the first of them. Works on this thread; `cancel` is checked once every 256 seeds.
+/// The sums of these seeds in dimension p: one per bucket, or as many sums of several buckets as fit into
+/// `sum_cache_bytes`, each with the number of its first bucket. Works on this thread; `cancel` is checked once every
+/// 256 seeds.
 ///
 /// # Errors
 /// Those of the source; `estimate-failed` when a single sum needs more than `sum_cache_bytes`, or when it was cancelled.
@@ -58,7 +59,7 @@ pub fn sums_of_seeds(
     let buckets = source.buckets();
     let groups = groups(sums_within(sum_cache_bytes, p), buckets).max(1);
     let mut sums = Vec::new();
-    // Buckets come one after the other: where each has a sum of its own, one pass has them all.
+    // Buckets come one after another: if each has its own sum, a single pass computes all sums.
     let passes = if groups == buckets { 1 } else { groups };
     for pass in 0..passes {
         let mut sum: Option<(u32, SeedSum)> = None;

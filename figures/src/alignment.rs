@@ -100,7 +100,7 @@ impl Figure for AlignmentChart {
     }
 }
 
-/// Empty for an unknown value.
+/// A value as text; empty if it is unknown.
 pub(crate) fn known(value: f64) -> String {
     match value.is_finite() {
         true => compact(value),

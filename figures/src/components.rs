@@ -5,15 +5,15 @@ use eigenveil_shared::estimate::{Component, Estimate};
 
 use crate::number::{rounded, rounded_error, with_error};
 
-/// A line of the table: a component, or after the last of those that cannot be distinguished the space they span. "–"
-/// for unknown values.
+/// A row of the table: a component or, after the last component of a group that cannot be told apart, the space that
+/// the group spans. "–" for unknown values.
 #[derive(Clone, Debug)]
 pub struct ComponentRow {
     /// Number from 1, or the range of a group: "2–4".
     pub component: String,
     /// Verdict relative to the noise floor.
     pub verdict: String,
-    /// Number of forged reports that would suffice to make it.
+    /// Number of forged reports that would suffice to fabricate it.
     pub made_up_by: String,
     /// Variance with its standard error.
     pub variance: String,

@@ -12,7 +12,8 @@ use crate::{
 /// Name of a feature, and its loading on each component.
 type Row = (String, Vec<f64>);
 
-/// A table of bars to one scale: one row per feature, one column per component, features with the longest row first.
+/// A table of bars on a common scale: one row per feature, one column per component, features with the longest row
+/// first.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoadingTable {
     /// Title.

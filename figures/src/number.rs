@@ -73,7 +73,7 @@ pub fn short(value: f64) -> String {
     }
 }
 
-/// So many significant digits for a table in a text; "–" for a value that is not finite.
+/// A number with this many significant digits for a table in a text; "–" for a value that is not finite.
 #[must_use]
 pub fn digits(value: f64, digits: usize) -> String {
     if value.is_nan() {

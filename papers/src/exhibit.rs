@@ -129,7 +129,7 @@ pub struct Exhibit {
 }
 
 impl Exhibit {
-    /// An empty exhibit of this paper, to complete with `..`: no files, one point a run, and the error as its only
+    /// An empty exhibit of this paper, to complete with `..`: no files, one point per run, and the error as its only
     /// measure.
     pub const fn of_paper(paper: Paper) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! The journal of finished runs, one line a run, from which an interrupted exhibit resumes.
+//! The journal of finished runs, one line per run, from which an interrupted exhibit resumes.
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,4 @@
-//! The integration tests of this crate, in one program: linked once.
+//! The integration tests of this crate in one program, linked once.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "../planted/mod.rs"]

@@ -24,11 +24,11 @@ pub(crate) enum Leak {
     OneTryForShortRows,
     /// The coin is only drawn outside the cap.
     LazyCoin,
-    /// Outsiders are accepted with e^(−2ε).
+    /// Seeds outside the cap are accepted with probability e^(−2ε).
     TooFewOutsiders,
     /// The last bit of the seed says whether it lies in the row's own cap.
     LastBitOfTheSeed,
-    /// The last bit of the identifier says so.
+    /// The last bit of the identifier says whether the seed lies in the row's own cap.
     LastBitOfTheIdentifier,
     /// Gaussian noise of half the size.
     HalfTheNoise,
@@ -42,7 +42,7 @@ pub(crate) enum Leak {
     ConstantBeforeNormalising,
     /// An unusable row is sent as a fixed row longer than one instead of the zero row.
     UnusableRowsMarked,
-    /// A row inside the ball is sent nearly as it is.
+    /// A row inside the ball is sent almost unperturbed.
     ShortRowsInTheClear,
 }
 
@@ -197,7 +197,7 @@ impl Leaky {
     }
 }
 
-/// Neither zero nor as long as a row may be.
+/// Whether the row is neither zero nor of the maximum length.
 fn is_short(row: &BoundedRow) -> bool {
     let squared: f64 = row.as_slice().iter().map(|x| x * x).sum();
     0.0 < squared && squared < 0.99

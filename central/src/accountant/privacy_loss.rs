@@ -50,7 +50,7 @@ pub(super) struct Step {
 }
 
 /// A discrete privacy loss distribution (PLD) that dominates the step: P-masses of losses on the grid `h·i`,
-/// `first ≤ i`. The mass missing from one has infinite loss.
+/// `first ≤ i`. Whatever mass they lack of a total of 1 has infinite loss.
 pub(super) struct DiscretePld {
     pub(super) first: i64,
     pub(super) masses: Vec<f64>,
@@ -115,7 +115,7 @@ impl Step {
         }
     }
 
-    /// Where all but a mass of 1e-23 of P is.
+    /// The range that holds all but 1e-23 of P's mass.
     fn range(&self) -> (f64, f64) {
         let reach = REACH * self.multiplier;
         match self.pair {
@@ -154,7 +154,7 @@ impl Step {
         }
     }
 
-    /// Discretizes the step on a grid of this width. Each loss is split between its two neighbouring grid points so
+    /// Discretises the step on a grid of this width. Each loss is split between its two neighbouring grid points so
     /// that its masses under P and Q are unchanged ("connect the dots", Doroshenko et al. 2022): the smallest PLD on
     /// the grid that dominates the step.
     pub(super) fn on_grid(&self, width: f64) -> DiscretePld {

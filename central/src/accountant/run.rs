@@ -20,7 +20,7 @@ const PRECISION: f64 = 1e-5;
 /// Two kinds: *full-batch* (all rows, the sum moves by at most Δ; z = σ/Δ) and *subsampled* (each row taking part with
 /// probability q, independently: a Poisson sample; contributions of norm ≤ 1, z = σ; the sum is divided by a public
 /// number, never by the size the sample happens to have). Between `replace` neighbours a subsampled contribution may
-/// change sign, from g to −g: the bound does not use that outer products never do.
+/// change sign, from g to −g: the bound does not exploit that outer products never do.
 ///
 /// ```
 /// use eigenveil_central::{Neighbours, accountant::RunAccountant};
@@ -139,7 +139,7 @@ impl RunAccountant {
         gaussian::true_delta(1.0, self.mu_squared.sqrt().next_up(), epsilon)
     }
 
-    /// The worse bound of both orders of the neighbours.
+    /// The larger of the bounds for the two orders of the neighbours.
     fn worst(&self, bound: impl Fn(&[(Step, u64)]) -> Result<f64>) -> Result<f64> {
         let pairs: &[fn(f64) -> DominatingPair] = match self.neighbours {
             Neighbours::ZeroOut => &[

@@ -65,7 +65,7 @@ fn draw_diagonal(a: &[f64], rng: &mut Generator) -> Result<Vec<f64>> {
     )))
 }
 
-/// The b in (0, d] with `Σ 1/(b + 2aᵢ) = 1`, which minimizes the bound M.
+/// The b in (0, d] with `Σ 1/(b + 2aᵢ) = 1`, which minimises the bound M.
 fn envelope(a: &[f64]) -> f64 {
     let (mut low, mut high) = (0.0_f64, a.len() as f64);
     for _ in 0..200 {
@@ -162,7 +162,7 @@ mod tests {
         }
     }
 
-    /// The normalizing constant up to a factor: with yᵢ ~ N(0, 1/2(aᵢ+s)) it is `Π(aᵢ+s)^{−1/2}·e^s` times the density
+    /// The normalising constant up to a factor: with yᵢ ~ N(0, 1/2(aᵢ+s)) it is `Π(aᵢ+s)^{−1/2}·e^s` times the density
     /// of Σyᵢ² at 1, by inversion of its characteristic function (the trapezoidal rule; s shifts all aᵢ above 0).
     fn ln_constant(a: &[f64]) -> f64 {
         let shifted: Vec<f64> = a.iter().map(|a| a + 2.0).collect();

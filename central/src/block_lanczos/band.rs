@@ -60,7 +60,7 @@ impl Band {
         self.entries[self.at(i, j)]
     }
 
-    /// All eigenvalues, and the vectors of as many leading ones as `wanted` returns when given them.
+    /// All eigenvalues, and the vectors of the leading ones; `wanted` receives the eigenvalues and returns how many.
     pub(crate) fn leading(&self, wanted: impl FnOnce(&[f64]) -> Result<usize>) -> Result<Leading> {
         let here = self.dimension >= MIN_DIMENSION && SAFE_RANGE.contains(&self.largest());
         let values = here.then(|| self.values()).flatten();

@@ -21,7 +21,7 @@ const DEPENDENCE_TOLERANCE: f64 = 1e-11;
 /// Residuals of [`spectrum_edges`], relative.
 const EDGE_ACCURACY: f64 = 0.005;
 /// A direction that retains this share of its length after projection is as orthogonal to the span as the span's own
-/// basis. A shorter one is orthogonalized again; otherwise its error would be amplified from block to block.
+/// basis. A shorter one is orthogonalised again; otherwise its error would be amplified from block to block.
 const REORTHOGONALIZE_BELOW: f64 = std::f64::consts::FRAC_1_SQRT_2;
 
 /// A matrix W from the Gaussian orthogonal ensemble (GOE) that is drawn lazily: standard deviation `sd` along every

@@ -7,7 +7,7 @@ use nalgebra::{DMatrix, DVector};
 use super::budget::{BINS_PER_DOUBLING, StepBudget};
 use crate::{Generator, noise::EntryNoise};
 
-/// Smaller eigenvalues count as this, because gradients without any spread have no logarithm.
+/// Smaller eigenvalues are replaced by this: gradients without any spread have eigenvalue 0, which has no logarithm.
 const MIN_EIGENVALUE: f64 = 1e-24;
 
 /// Top eigenvalue of the gradients' covariance (columns of `gradients`), to a factor of about √2; `None` if no bin of

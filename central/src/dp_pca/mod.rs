@@ -169,7 +169,7 @@ impl DpPca {
         };
         let eigenvalue = top_eigenvalue(&flat(first), budget, rng)?
             .ok_or_else(|| unfilled("the gradients' spread"))?;
-        // Twice, as the paper passes it on.
+        // The factor of two is the paper's.
         let mean = mean(&flat(second), 2.0 * eigenvalue, budget, rng)
             .ok_or_else(|| unfilled("the gradients' mean"))?;
         Ok(DMatrix::from_column_slice(d, k, mean.as_slice()))

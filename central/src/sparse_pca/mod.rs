@@ -177,7 +177,7 @@ mod tests {
     }
 
     /// On twelve tables without structure the best of 50 starts is the best of all supports; the relaxed start alone
-    /// not always is.
+    /// is not always.
     #[test]
     fn many_starts_find_the_best_features() {
         let (p, s, k) = (10, 4, 2);

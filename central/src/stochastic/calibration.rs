@@ -8,7 +8,7 @@ use crate::{
     oja::gradient_sensitivity,
 };
 
-/// μ of DP-SPCA's formula, which leaves it open in (0, 1): this value minimizes `1/μ(1−μ)`.
+/// μ of DP-SPCA's formula, which leaves it open in (0, 1): this value minimises `1/μ(1−μ)`.
 const MU: f64 = 0.5;
 /// Share of the squared privacy parameter of `dp-vrpca` for the full gradients: their noise remains for a whole epoch,
 /// that of the differences is averaged over its steps.

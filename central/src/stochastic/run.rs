@@ -36,7 +36,7 @@ impl StepSizes {
         Self::Constant((share / noise).min(MAX_STEP_SIZE))
     }
 
-    /// The schedule of [`StepSize::for_variance`], or constantly its first step.
+    /// The schedule of [`StepSize::for_variance`], or its first step size as a constant.
     pub(super) fn for_variance(variance: f64, falling: bool) -> Result<Self> {
         let default = StepSize::for_variance(DEFAULT_NUMERATOR, variance)?;
         Ok(if falling {
@@ -66,7 +66,7 @@ pub(super) fn typical_spectral_norm(sd: f64, (p, k): (usize, usize)) -> f64 {
     sd * ((p as f64).sqrt() + (k as f64).sqrt())
 }
 
-/// Whether the paper's noise is used; its numbers of steps and rows come with it.
+/// Whether the paper's noise is used, and with it the paper's numbers of steps and rows.
 pub(super) fn is_as_published(privacy: &Privacy) -> bool {
     privacy.calibration() == Some(CentralCalibration::AsPublished)
 }

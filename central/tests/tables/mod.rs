@@ -1,4 +1,4 @@
-//! Tables and privacies for tests.
+//! Tables and privacy settings for tests.
 #![allow(
     dead_code,
     unreachable_pub,

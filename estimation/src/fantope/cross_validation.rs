@@ -20,8 +20,8 @@ use crate::{
 
 /// Number of folds, and minimum number of non-empty buckets.
 const FOLDS: usize = 5;
-/// The path ends after so many consecutive values score worse than the best by more than a standard error: smaller ones
-/// are denser and slower still.
+/// The path ends after this many consecutive values of λ whose scores are worse than the best by more than a standard
+/// error: smaller values give even denser and slower solutions.
 const WORSE_IN_A_ROW: usize = 3;
 
 /// One fold: its training moment, its held-out moment and the solver's state.

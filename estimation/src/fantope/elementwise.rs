@@ -124,7 +124,7 @@ fn update(
     *target = next - clipped + s * inverse;
 }
 
-/// Not `clamp`, whose check of the bounds prevents vectorization.
+/// Not `clamp`, whose check of the bounds prevents vectorisation.
 #[inline(always)]
 fn clip(w: f64, step: f64) -> f64 {
     w.min(step).max(-step)

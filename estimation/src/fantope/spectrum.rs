@@ -218,8 +218,7 @@ impl SpectralSolver for WarmSpectrum {
         if rank > p / RANK_SHARE {
             self.resting = self.resting.max(1);
         } else {
-            // The rank is known to be small: no reason to switch to full decompositions after a failure of the
-            // residuals alone.
+            // The rank is known to be small: if only the residuals failed, a few full decompositions are enough.
             self.resting = self.resting.min(4);
         }
         self.block = leading_columns(&vectors, (rank.min(p / RANK_SHARE) + GUARD).min(p));

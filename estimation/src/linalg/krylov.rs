@@ -8,7 +8,7 @@ use super::{
     cross_product, leading_columns, product, symmetric_eigen, symmetric_product, view, view_mut,
 };
 
-/// A new direction smaller than this share of the residual it came from is rounding.
+/// A new direction smaller than this share of the residual it came from is rounding error.
 const DEPENDENCE_TOLERANCE: f64 = 1e-8;
 
 /// Ritz pairs: each value is a *lower* bound on the eigenvalue of its rank.

@@ -67,7 +67,7 @@ pub struct Repeat {
     /// The floor's prediction from the noiseless spectrum, restricted to the true support for the sparse
     /// estimator: what a planner who knew the spectrum would say. `None` where there is no bulk (k = p).
     pub predicted_error: Option<f64>,
-    /// The smallest squared cosine in that prediction, 0 where a component drowns.
+    /// The smallest squared cosine in that prediction, 0 if a component is invisible.
     pub predicted_alignment: Option<f64>,
     /// The estimate's own expectation from the noisy spectrum: what an analyst sees.
     pub expected_error: f64,
@@ -141,7 +141,7 @@ pub fn run(
     };
     let repeats = (0..experiment.repeats as u64)
         .map(|number| {
-            // One stream a repeat: adding repeats leaves the earlier ones as they were.
+            // One random stream per repeat: adding repeats does not change the earlier ones.
             let mut rng = ChaCha20Rng::seed_from_u64(experiment.seed);
             rng.set_stream(number);
             match &given {

@@ -22,8 +22,8 @@ pub enum RowSource<'a> {
     Model(Model),
     /// These raw rows, drawn with replacement, and compared with their non-private top-k.
     Rows(&'a [Row]),
-    /// The same, compared with this orthonormal `p × k` subspace, say the sparse reference of Wang & Xu; the true
-    /// support is where it has rows that are not zero.
+    /// The same, compared with this orthonormal `p × k` subspace, for example the sparse reference of Wang & Xu; the
+    /// true support is its nonzero rows.
     Referenced(&'a [Row], &'a DMatrix<f64>),
 }
 

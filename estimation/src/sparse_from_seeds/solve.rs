@@ -27,7 +27,7 @@ const LEVEL: f64 = 0.9;
 /// Number of consecutive rounds that may leave more than this share of the gap: then more rows do not help.
 const PROGRESS: f64 = 0.9;
 const MAX_ROUNDS_WITHOUT_PROGRESS: usize = 3;
-/// A bound this many times the k-th eigenvalue away is none.
+/// A bound further away than this many times the k-th eigenvalue is useless.
 const MAX_STEP: f64 = 1e6;
 /// A row with less of the leading vectors than this share of an even spread is not worth adding.
 const MIN_WORTHWHILE_GAIN: f64 = 1e-3;
@@ -147,7 +147,8 @@ impl Problem<'_> {
                 candidates.sort_unstable();
                 continue;
             }
-            // The end: closed, or as good as these candidates get. Then some bound is still proved.
+            // The end: the gap is closed, or cannot be improved with these candidates. Some bound must then still be
+            // proved.
             let mut loose = 1.0;
             let bound = loop {
                 if let Some(bound) = proved {

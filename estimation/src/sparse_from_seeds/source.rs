@@ -20,7 +20,7 @@ pub trait SeedSource {
     /// Number of buckets.
     fn buckets(&self) -> u32;
 
-    /// Reports that are stored but not among the seeds, since another one with their seed is.
+    /// Stored reports that are left out because another report with the same seed is included.
     fn repeated(&self) -> u64 {
         0
     }
@@ -46,7 +46,7 @@ impl SeedSource for Vec<Vec<Seed>> {
     }
 }
 
-/// Expanded directions of some rows, one report a column; squared lengths are those of all p numbers.
+/// Expanded directions restricted to some rows, one report per column; the squared lengths are those of all p numbers.
 pub(super) struct Directions<T> {
     p: usize,
     /// The rows of a direction that are stored; `None`: all of them.

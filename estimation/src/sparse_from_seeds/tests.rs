@@ -201,7 +201,8 @@ fn seeds(params: &StudyParams, n: usize, buckets: usize) -> (Vec<Vec<Seed>>, Vec
     (out, population.support().to_vec())
 }
 
-/// From the same seeds the two ways give the same document, but for single precision and the length of the spectrum.
+/// From the same seeds the two methods give the same document, apart from single precision and the length of the
+/// spectrum.
 #[test]
 fn seeds_give_the_same_components_as_bucket_sums() {
     let p = 220;
@@ -222,7 +223,7 @@ fn seeds_give_the_same_components_as_bucket_sums() {
     let sd = params.noise_model().off_diagonal_sd() / (moment.n() as f64).sqrt();
     let off = (single.submatrix(&(0..p).collect::<Vec<_>>()) - moment.dense()).amax();
     assert!(off < 1e-4 * sd, "{off} {sd}");
-    // With the automatic λ some thirty rows of noise are selected, a marginal one by one way only.
+    // With the automatic λ some thirty rows of noise are selected; a marginal one by one method only.
     for (rank, refit, lambda) in [
         (ComponentCount::Fixed(2), true, Lambda::Fixed(4.0 * sd)),
         (ComponentCount::Auto, true, Lambda::Fixed(4.0 * sd)),

@@ -55,7 +55,7 @@ pub fn honest(cap: &DoubleCap, row: &[f64], rng: &mut impl Rng) -> Vec<f64> {
     }
 }
 
-/// The best of so many random seeds: the one closest to `along`.
+/// The best of this many random seeds: the one closest to `along`.
 pub fn chosen(along: &[f64], tries: f64, rng: &mut impl Rng) -> Vec<f64> {
     let tail = -(f64::ln_1p(-rng.random::<f64>()) / tries).exp_m1();
     with_share(along, share_at(along.len(), tail), rng)
@@ -96,7 +96,7 @@ impl Directions {
         (0..).zip(self.buckets.iter().map(of_bucket)).collect()
     }
 
-    /// The check of the rows, as the server makes it of seeds.
+    /// The feasibility check, as the server runs it on stored seeds.
     pub fn check(&self, params: &StudyParams) -> FeasibilityCheck {
         let sums = self.sums(params.report_dimension());
         let split = SampleSplit::new(&sums, params).unwrap().unwrap();

@@ -60,7 +60,8 @@ fn plain(params: &StudyParams, rows: &[Row]) -> (DVector<f64>, DMatrix<f64>) {
     (mean, covariance / n)
 }
 
-/// Reports without noise in 4 buckets: yyᵀ, and for `double-cap` what its mean shows of it.
+/// Reports without noise in 4 buckets: yyᵀ, and for `double-cap` its expected decoded report, which lacks a multiple
+/// of I.
 fn without_noise(params: &StudyParams, rows: &[Row]) -> NoisyMoment {
     let dimension = params.report_dimension();
     let noise = params.noise_model();

@@ -225,8 +225,8 @@ fn a_component_is_debiased_with_and_without_known_lengths() {
     }
 }
 
-/// Real data has a spread bulk: planned as it is it comes out within 8 %, as a flat one it is 8 % or more too
-/// optimistic.
+/// Real data has a spread bulk: a plan with the spread bulk is within 8 % of the measured error, one with a flat bulk
+/// is 8 % or more too optimistic.
 #[test]
 fn a_spread_bulk_is_planned_as_spread() {
     let mut rng = ChaCha8Rng::seed_from_u64(99);

@@ -1,4 +1,4 @@
-//! Example 4.1, where signal and noise are separate: what the separation is worth to `dp-pca`.
+//! Example 4.1, where signal and noise are separate: how much `dp-pca` gains from the separation.
 
 use eigenveil_central::{CentralCalibration, Neighbours, Options, Rows, generator};
 use eigenveil_estimation::models::uniform_frame;

@@ -12,7 +12,7 @@ use crate::{Data, Exhibit, Minutes, Record, RunPlan, RunSize, Table, Verdict, nu
 
 const SAMPLED: [Variant; 3] = [DP_SGGD, DP_SGD, DP_SMD];
 
-/// Of a regime: at least nine of ten repeats converge on average.
+/// An algorithm converges in a regime if on average at least this share of the repeats does.
 const CONVERGED_SHARE: f64 = 0.9;
 
 fn plan(_: &Data, size: RunSize) -> Result<RunPlan> {

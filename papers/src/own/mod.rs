@@ -1,4 +1,4 @@
-//! Our own experiments, which the papers do not have and our claims rest on.
+//! Our own experiments, which are not in the papers and support our own claims.
 
 mod central_vs_local;
 mod floor;

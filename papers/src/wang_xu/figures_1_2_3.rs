@@ -17,7 +17,7 @@ use crate::{
     sweep::{self, Sweep},
 };
 
-/// Of the figures on real rows.
+/// Key columns of the figures on real rows.
 const COLUMNS: &[&str] = &["data_set", "calibration", "n", "p", "k", "epsilon"];
 const CONSTANTS: &[&str] = &[
     "true_epsilon",
@@ -65,7 +65,7 @@ fn error(source: &Source, setting: Setting, repeat: u64) -> Result<Vec<Point>> {
     let largest = match source {
         // λ₁ = λ/(5p(λ + 1)) + 1/(5p(λ + 1)).
         RowSource::Model(_) => 1.0 / (5.0 * p as f64),
-        // Of unit rows: their trace.
+        // An upper bound: the trace, which is 1 for unit rows.
         RowSource::Rows(_) | RowSource::Referenced(..) => 1.0,
     };
     Ok(vec![Point::single([

@@ -209,7 +209,7 @@ pub(crate) fn media_type(headers: &HeaderMap) -> &str {
 }
 
 pub(crate) fn unsupported_media_type(sent: &str, expected: &str) -> Error {
-    // Text from the client: only as much as is needed to recognize it.
+    // Text from the client: only as much as is needed to recognise it.
     let sent: String = sent.chars().take(80).collect();
     Error::new(
         ErrorCode::UnsupportedMediaType,

@@ -80,7 +80,7 @@ async fn store_reports(
         .into());
     };
     let payload_len = study.report_format().payload_len();
-    // Reports counted before are recognized in any state; a study with no reports has none.
+    // Reports counted before are recognised in any state; a study with no reports has none.
     let over = study.about().is_over(app.store().unix_ms());
     let open = study.state() == StudyState::Open && !over;
     if !open && study.reports_accepted() == 0 {

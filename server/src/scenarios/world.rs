@@ -262,7 +262,7 @@ impl World {
     }
 
     /// The last byte of a body never arrives. Drafts stay hidden, and the body of a report is not read if it could be
-    /// neither counted nor recognized.
+    /// neither counted nor recognised.
     async fn cut_short(&self, at: usize, media_type: &str, mut body: Vec<u8>) {
         body.truncate(body.len() - 1);
         let (status, _) = self.post(at, media_type, body).await;

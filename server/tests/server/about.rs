@@ -168,7 +168,7 @@ async fn the_last_day_ends_with_its_last_millisecond() {
         let problem = response.is_problem(409, E::StudyEnded);
         assert!(problem.detail.contains(TODAY), "{}", problem.detail);
     }
-    // A report that was counted is recognized, so that a device which lost the response learns it.
+    // A report that was counted is recognised, so that a device which lost the response learns it.
     server.knows(&study, report(&study, first, 1.0)).await;
     let both = server
         .receipt(&study, batch(&study, &[(second, 1.0), (first, 1.0)]))

@@ -40,7 +40,7 @@ async fn studies(server: &Harness) -> Vec<(StudyDocument, Vec<Vec<u8>>)> {
     studies
 }
 
-/// A batch with recognizable payloads.
+/// A batch with recognisable payloads.
 fn some_reports(study: &StudyDocument, count: u8, salt: u8) -> Vec<u8> {
     let payloads: Vec<(ReportId, Vec<u8>)> = (0..count)
         .map(|number| {

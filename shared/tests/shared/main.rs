@@ -1,4 +1,4 @@
-//! The integration tests of this crate, in one program: linked once.
+//! The integration tests of this crate in one program, linked once.
 #![allow(
     clippy::panic,
     clippy::unwrap_used,

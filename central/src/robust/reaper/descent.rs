@@ -22,7 +22,7 @@ use crate::{
     robust::{sampling::Schedule, table::Table},
 };
 
-/// Requested relative distance to the projection, with noise (whose size makes more accuracy useless) and without.
+/// Requested relative distance to the projection, with noise (which makes higher accuracy useless) and without.
 const NOISY_ACCURACY: f64 = 3e-3;
 const PLAIN_ACCURACY: f64 = 1e-8;
 /// Accuracy of the exponential relative to its largest eigenvalue: p times as much relative to the trace, which is

@@ -256,7 +256,7 @@ fn bounded(row: Vec<f64>) -> BoundedRow {
     preprocessor.prepare(&Row::new(row)).unwrap()
 }
 
-/// Draws directions of a row of length r along u and holds means and variances to the exact ones.
+/// Draws directions of a row of length r along u and compares means and variances with the exact ones.
 ///
 /// Every mean is within 6.5 of its exact standard deviations and every mean square deviation within 8
 /// of its own. For the first that is 8e-11 by the normal distribution, with room for the skewness of these
@@ -419,7 +419,7 @@ fn number_of_attempts_has_one_distribution_for_all_rows() {
     }
 }
 
-/// The tests above can fail: a scale off by a tenth would be seen in every pair.
+/// The tests above can fail: a scale off by a tenth is detected in every pair.
 #[test]
 fn limits_are_tight_enough_to_detect_errors() {
     let (cap, released) = parameters(40, 4.0);
