@@ -73,18 +73,11 @@ enum Target {
 
 /// Follows links from this path. Refuses a directory, and what this command has read.
 fn target(path: &Path) -> Result<Target> {
-    // What these links say is no path: `pipe:[123]`, or a file that may have been removed.
-    if is_transient(path) && !path.is_dir() {
-        return Ok(Target::Stream);
-    }
-    let mut at = path.to_owned();
-    for _ in 0..MAX_LINKS {
-        let Ok(next) = fs::read_link(&at) else { break };
-        at = at.parent().unwrap_or(Path::new("")).join(next);
-    }
-    let found = match fs::metadata(&at) {
+    let found = match fs::metadata(path) {
         Ok(found) => found,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Target::File(at, None)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Ok(Target::File(end_of_links(path), None));
+        }
         Err(error) => return Err(cannot_write(path, &error)),
     };
     if found.is_dir() {
@@ -93,21 +86,33 @@ fn target(path: &Path) -> Result<Target> {
             path.display()
         )));
     }
-    if !found.is_file() {
-        return Ok(Target::Stream);
-    }
     let inputs = INPUTS.lock().unwrap_or_else(PoisonError::into_inner);
     let is_found = |input: &File| {
         let input = input.metadata();
         input.is_ok_and(|input| (input.dev(), input.ino()) == (found.dev(), found.ino()))
     };
-    if inputs.iter().any(is_found) {
+    if found.is_file() && inputs.iter().any(is_found) {
         return Err(CliError::usage(format!(
             "{} is an input of this command and is not written over; give another name",
             path.display()
         )));
     }
+    // What a descriptor's link says is no path: `pipe:[123]`, or a file that may have been removed.
+    if is_transient(path) {
+        return Ok(Target::Stream);
+    }
+    let at = fs::canonicalize(path).map_err(|error| cannot_write(path, &error))?;
     Ok(Target::File(at, Some(found)))
+}
+
+/// The name at the end of links to nothing.
+fn end_of_links(path: &Path) -> PathBuf {
+    let mut at = path.to_owned();
+    for _ in 0..MAX_LINKS {
+        let Ok(next) = fs::read_link(&at) else { break };
+        at = at.parent().unwrap_or(Path::new("")).join(next);
+    }
+    at
 }
 
 fn cannot_write(path: &Path, error: &io::Error) -> CliError {
