@@ -79,18 +79,20 @@ pub(super) fn parse(
         shown: how.header == Header::Yes,
         headerless: how.header == Header::No,
     };
-    let lines = &lines[usize::from(header)..];
+    lines.drain(..usize::from(header));
     let bad_lines = lines
         .iter()
         .filter(|(_, line)| !is_blank(line, count, delimiter) && splitter.split(line) != count)
         .count();
     if 2 * bad_lines > lines.len() && (!header || lines.len() >= MIN_LINES_FOR_MAJORITY) {
-        return Err(field_count_error(lines, count, header, delimiter, expected));
+        return Err(field_count_error(
+            &lines, count, header, delimiter, expected,
+        ));
     }
     check_columns(count)?;
     let mut mapping = columns::map_columns(found, how, expected)?;
     mapping.notes.extend(guess.map(str::to_owned));
-    if count == 1 && how.delimiter.is_none() && separated_by_spaces(lines) {
+    if count == 1 && how.delimiter.is_none() && separated_by_spaces(&lines) {
         return Err(CliError::usage(SPACES));
     }
     let reports = expected.is_some_and(|expected| expected.reports);
@@ -98,15 +100,14 @@ pub(super) fn parse(
         .iter()
         .filter(|(_, line)| is_blank(line, count, delimiter))
         .count();
-    let mut rows = lines.to_vec();
     if reports && blank > 0 {
         mapping.notes.push(format!(
             "{blank} blank lines count as rows without values, because one line is one participant; if they are nobody's, remove them before anything is sent"
         ));
     } else {
-        rows.retain(|(_, line)| !is_blank(line, count, delimiter));
+        lines.retain(|(_, line)| !is_blank(line, count, delimiter));
     }
-    let mut table = values(&rows, count, splitter, delimiter, mapping)?;
+    let mut table = values(&lines, count, splitter, delimiter, mapping)?;
     table.guessed_header = guess.is_some();
     Ok(table)
 }

@@ -1,6 +1,5 @@
 //! The JSON of a study, serialised once: a document with 50,000 features has megabytes, and visitors ask for it at
-//! will.
-//! Only its state and its count change; they are put in between the parts that do not.
+//! will. Only its state and its count change; they are put in between the parts that do not.
 
 use axum::body::Bytes;
 use eigenveil_shared::api::StudyState;
