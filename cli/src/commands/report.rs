@@ -9,7 +9,7 @@ use std::{
 
 use clap::Args;
 use eigenveil_client::{
-    Limits, Outbox, PreparedReport, PrivacyCost, RowLedger,
+    Limits, Outbox, PreparedReport, PrivacyCost, RowLedger, StudyTerms,
     http::{Study, StudyClient, UploadMode, UploadSettings, UploadSummary, Uploader},
 };
 use eigenveil_shared::{
@@ -203,16 +203,16 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
     drop(bytes);
     files::create_private_dir(&outbox_dir)?;
     let mut outbox = open_outbox(&outbox_dir.join(OUTBOX_FILE), &study, args)?;
+    let counts = outbox.counts()?;
+    let is_empty = counts.total() == 0;
     if outbox.study_ref() != study.study_ref() {
         check_about(&outbox, &study)?;
         ledger.accept_move(&reporter, study.study_ref())?;
         outbox.accept_move(study.study_ref())?;
-    } else if args.moved && outbox.counts()?.total() > 0 {
+    } else if args.moved && !is_empty {
         // Its outbox moved before, and the ledger did not: the run between them was killed.
         ledger.accept_move(&reporter, study.study_ref())?;
     }
-    let counts = outbox.counts()?;
-    let is_empty = counts.pending + counts.acknowledged + counts.refused == 0;
     // The digests are not shown: guesses at a short file could be compared with them.
     for (key, value, differs) in [
         (
@@ -418,13 +418,7 @@ fn check_terms_unchanged(ledger: &RowLedger, study: &Study) -> Result<()> {
         .iter()
         .filter(|entry| entry.study == study_ref.study());
     match entries.next() {
-        Some(entry) => entry
-            .terms
-            .check_unchanged(&study.document().about)
-            .map_err(|error| {
-                let message = format!("{}; or give --accept-new-purpose", error.detail());
-                CliError::from(error).with_message(message)
-            }),
+        Some(entry) => check_unchanged(&entry.terms, study),
         None => Ok(()),
     }
 }
@@ -491,8 +485,7 @@ fn warn_about_dominant_column(
         return Ok(());
     };
     output::print_error_line(&format!("warning, shown only to you: {warning}"));
-    let asked = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
-    if yes || !asked {
+    if yes || !is_at_terminal() {
         return Ok(());
     }
     if confirmed(
@@ -547,22 +540,31 @@ fn check_about(outbox: &Outbox, study: &Study) -> Result<()> {
     let Ok(before) = serde_json::from_slice::<About>(&recorded) else {
         return Ok(());
     };
-    match before.first_changed_term(&study.document().about) {
-        None => Ok(()),
-        Some((what, then, now)) => Err(CliError::from(eigenveil_shared::Error::new(
-            ErrorCode::InvalidAbout,
-            format!(
-                "the study's {what} was {:?} when the reports were made and is {:?} now; nothing was sent: ask whoever runs the study; or, if it has not moved, give --accept-new-purpose",
-                then.unwrap_or("not stated"),
-                now.unwrap_or("not stated")
-            ),
-        ))),
-    }
+    let terms = StudyTerms {
+        name: None,
+        about: before,
+        parameters: None,
+    };
+    check_unchanged(&terms, study)
+}
+
+/// Refuses another purpose or responsible party, and names the flag.
+fn check_unchanged(terms: &StudyTerms, study: &Study) -> Result<()> {
+    terms
+        .check_unchanged(&study.document().about)
+        .map_err(|error| {
+            let message = format!("{}; or give --accept-new-purpose", error.detail());
+            CliError::from(error).with_message(message)
+        })
+}
+
+fn is_at_terminal() -> bool {
+    std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
 /// Whether somebody at the terminal says yes; not asked without one.
 fn confirmed(question: &str) -> Result<bool> {
-    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+    if !is_at_terminal() {
         return Ok(false);
     }
     output::print_error_line(question);
