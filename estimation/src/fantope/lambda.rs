@@ -10,7 +10,7 @@ use nalgebra::DMatrix;
 /// κ of the automatic λ without a refit. The largest of p(p−1)/2 noise entries is about `s√(2 ln(p(p−1)/2)/n)`;
 /// penalising that much (κ = 1) shrinks the signal too.
 ///
-/// Both constants come from `eigenveil reproduce own-kappa` (table: `docs/experiments/kappa.csv`): 16 settings of
+/// Both constants come from `eigenveil reproduce own-kappa` (table: `docs/papers/own-kappa.csv`): 16 settings of
 /// `double-cap` and `isotropic-gaussian`, p = 100 to 400, s = 10 to 30, ε = 2 to 8, n = 2e4 to 1e6. The error over that
 /// of each setting's best κ, as a geometric mean, is 1.04, 1.01, 1.06, 1.26, 1.66, 2.27, 3.21 for κ = 0.15, 0.2, 0.25,
 /// 0.35, 0.5, 0.7, 1; of the three best this one selects the fewest noise features.
