@@ -101,8 +101,8 @@ impl From<Error> for Failure {
 pub(super) const TAKEN_OVER: &str = "another server has since opened this data directory, so this one has stopped writing; stop one of them, and never remove \
      the lock file";
 
-/// Why a lease is lost: the database or its log is not at its place.
-pub(super) const FILES_REPLACED: &str = "the database or its write-ahead log was removed, moved or replaced while the server was running, so it has stopped \
+/// Why a lease is lost: the database or its log is not the file that the writer left.
+pub(super) const FILES_REPLACED: &str = "the database or its write-ahead log was removed, moved, replaced or written by another program while the server was running, so it has stopped \
      writing and nothing more is acknowledged; put the files back, or restore a backup, and start it again";
 
 pub(crate) fn unavailable(detail: impl Into<String>) -> Error {

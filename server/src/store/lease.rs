@@ -5,17 +5,15 @@
 //! neither counts what the other has counted. A mark in the database says that its write-ahead log (`-wal`) belongs to
 //! it: it is on disk before anything is acknowledged, and removed once everything is in the main file.
 
-use std::{
-    os::unix::fs::MetadataExt as _,
-    path::{Path, PathBuf},
-};
+use std::{fs, os::unix::fs::MetadataExt as _, path::Path, time::SystemTime};
 
 use eigenveil_shared::Result;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
 use super::{
+    database_files::DatabaseFiles,
     directory::DataDirectory,
-    failure::{FILES_REPLACED, Failure, TAKEN_OVER, unavailable},
+    failure::{Failure, TAKEN_OVER, unavailable},
     schema,
 };
 
@@ -29,25 +27,33 @@ const FILE_ID: &str = "file-id";
 /// The right to write, until another server takes over or other files stand in place of the database.
 pub(super) struct WriterLease {
     id: [u8; 16],
-    /// The database and its write-ahead log, with their device and inode.
-    files: [(PathBuf, Vec<u8>); 2],
+    files: DatabaseFiles,
 }
 
-/// Whether the database has a write-ahead log. Must be determined before the database is opened, which creates one.
+/// What the database's write-ahead log tells before the database is opened, which creates one.
 #[derive(Clone, Copy)]
 pub(super) struct WalFile {
     exists: bool,
+    /// The main file was changed after it: usually a last checkpoint, but perhaps another file was copied over it.
+    is_older: bool,
 }
 
 impl WalFile {
     pub(super) fn in_directory(directory: &DataDirectory) -> Self {
-        let exists = directory.wal_path().exists();
-        Self { exists }
+        let modified = |path| fs::metadata(path).and_then(|file| file.modified());
+        let wal: Option<SystemTime> = modified(directory.wal_path()).ok();
+        let is_older =
+            wal.is_some_and(|wal| modified(directory.database()).is_ok_and(|main| main > wal));
+        Self {
+            exists: wal.is_some(),
+            is_older,
+        }
     }
 }
 
 impl WriterLease {
-    /// Takes over the database. It is checked for damage if it is not at the place where the last server left it.
+    /// Takes over the database. It is checked for damage if it is not at the place where the last server left it, or was
+    /// changed after its log.
     ///
     /// # Errors
     /// `store-unavailable` for a database without its write-ahead log, or an inconsistent copy; those of the store.
@@ -64,9 +70,10 @@ impl WriterLease {
         }
         let found = file_id(&directory.database())?;
         let before = setting(connection, FILE_ID)?;
-        if before.as_deref() != Some(&found) {
+        let is_copy = before.as_deref() != Some(&found);
+        if is_copy || wal.is_older {
             check(connection)?;
-            if before.is_some() {
+            if is_copy && before.is_some() {
                 tracing::warn!(
                     "the database is an undamaged copy; reports acknowledged after it was made are not in it"
                 );
@@ -92,20 +99,8 @@ impl WriterLease {
             // Checkpointed before anything is acknowledged that only the log contains.
             checkpoint(connection, "TRUNCATE")?;
         }
-        let identified = |path: PathBuf| file_id(&path).map(|id| (path, id));
-        let (database, wal) = (directory.database(), directory.wal_path());
-        let files = [identified(database)?, identified(wal)?];
+        let files = DatabaseFiles::watch(connection, directory)?;
         Ok(Self { id, files })
-    }
-
-    /// Fails if the database or its log was removed, moved or replaced. What is written then is in files that nobody can
-    /// open again, so nothing may be acknowledged that was written before this was checked.
-    pub(super) fn check_files(&self) -> Result<(), Failure> {
-        let same = |(path, id): &(PathBuf, Vec<u8>)| file_id(path).is_ok_and(|found| found == *id);
-        match self.files.iter().all(same) {
-            true => Ok(()),
-            false => Err(Failure::LeaseLost(FILES_REPLACED)),
-        }
     }
 
     /// A write transaction; [`Failure::LeaseLost`] if another server has taken over the database, or its files are gone.
@@ -113,16 +108,39 @@ impl WriterLease {
         &self,
         connection: &'a mut Connection,
     ) -> Result<Transaction<'a>, Failure> {
-        self.check_files()?;
+        let outcome = match self.begin(connection) {
+            Ok((transaction, true)) => self.files.begin(&transaction).map(|()| transaction),
+            // Whatever happened to the files is the other server's doing.
+            Ok((_, false)) => return Err(Failure::LeaseLost(TAKEN_OVER)),
+            Err(error) => self.files.check_places().and(Err(error.into())),
+        };
+        outcome.map_err(|failure| self.files.mark(failure))
+    }
+
+    /// Begins a transaction, and tells whether the database still belongs to this lease.
+    fn begin<'a>(
+        &self,
+        connection: &'a mut Connection,
+    ) -> rusqlite::Result<(Transaction<'a>, bool)> {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let same = transaction
+        let same: Option<bool> = transaction
             .prepare_cached("SELECT value = ? FROM settings WHERE key = ?")?
             .query_row(params![self.id, LEASE_HOLDER], |row| row.get(0))
             .optional()?;
-        match same {
-            Some(true) => Ok(transaction),
-            _ => Err(Failure::LeaseLost(TAKEN_OVER)),
-        }
+        Ok((transaction, same == Some(true)))
+    }
+
+    /// Commits a transaction of this lease, which is in the database for good if this returns without an error.
+    pub(super) fn commit(&self, transaction: Transaction<'_>) -> Result<(), Failure> {
+        transaction.commit()?;
+        self.files
+            .committed()
+            .map_err(|failure| self.files.mark(failure))
+    }
+
+    /// Copies the write-ahead log into the main file, as far as no reader needs it; the next write restarts the log.
+    pub(super) fn checkpoint(&self, connection: &Connection) -> Result<(), Failure> {
+        self.files.checkpoint(connection, "PASSIVE")
     }
 
     /// Leaves a complete database without a write-ahead log.
@@ -132,13 +150,13 @@ impl WriterLease {
     ) -> Result<(), Failure> {
         let transaction = self.transaction(connection)?;
         transaction.execute("DELETE FROM settings WHERE key = ?", [IN_USE])?;
-        transaction.commit()?;
+        self.commit(transaction)?;
         // Empty if nobody is reading just now: it cannot be taken for the log of another database.
-        checkpoint(connection, "TRUNCATE")
+        self.files.checkpoint(connection, "TRUNCATE")
     }
 }
 
-/// Copies the write-ahead log into the main file, as far as no reader needs it; the next write restarts the log.
+/// A checkpoint of a database that no lease watches.
 pub(super) fn checkpoint(connection: &Connection, how: &str) -> Result<(), Failure> {
     connection.query_row(&format!("PRAGMA wal_checkpoint({how})"), [], |_| Ok(()))?;
     Ok(())

@@ -8,6 +8,7 @@ mod archive;
 mod arrivals;
 mod buckets;
 mod credentials;
+mod database_files;
 mod directory;
 mod duplicates;
 mod enrolment;
@@ -259,9 +260,10 @@ impl Store {
 
     /// Fails if the writer thread has ended.
     pub(crate) fn check_writer(&self) -> Result<()> {
+        // The thread ends shortly after it has lost the lease.
         match self.shared.running.has_changed() {
-            Ok(_) => Ok(()),
-            Err(_) => Err(self.writer_stopped()),
+            Ok(_) if self.shared.health.lease_lost().is_none() => Ok(()),
+            _ => Err(self.writer_stopped()),
         }
     }
 
@@ -729,8 +731,7 @@ fn task<T: Send + 'static>(
             let transaction = writer.lease.transaction(&mut writer.connection)?;
             let value = work(&transaction)?;
             if !has_faults || writer.faults.permit_commit()? {
-                transaction.commit()?;
-                writer.lease.check_files()?;
+                writer.lease.commit(transaction)?;
             }
             if has_faults {
                 writer.faults.after_commit();

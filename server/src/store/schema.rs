@@ -238,8 +238,7 @@ fn configure(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "fullfsync", true)?;
     connection.pragma_update(None, "foreign_keys", true)?;
-    // A checkpoint for every 32 MiB of log, and at most 64 MiB of log file kept after it.
-    connection.pragma_update(None, "wal_autocheckpoint", 4_096)?;
+    // At most 64 MiB of log are kept after a checkpoint.
     connection.pragma_update(None, "journal_size_limit", 64 << 20)?;
     // 32 MiB of pages for the index of identifiers; bucket sums have their own cache.
     connection.pragma_update(None, "cache_size", -32_768)?;

@@ -26,7 +26,7 @@ use super::{
     enrolment,
     failure::Failure,
     health::Health,
-    lease::{self, WriterLease},
+    lease::WriterLease,
     recent::RecentIds,
     reserve::ReserveFile,
     seeds,
@@ -328,7 +328,7 @@ impl Writer {
         }
         self.reserve.release();
         // The log's own disk space is reused once a checkpoint has restarted it.
-        if let Err(failure) = lease::checkpoint(&self.connection, "PASSIVE") {
+        if let Err(failure) = self.lease.checkpoint(&self.connection) {
             tracing::debug!(%failure, "checkpoint failed; the write-ahead log was not reset");
         }
     }
@@ -368,8 +368,7 @@ impl Writer {
             )?);
         }
         if self.faults.permit_commit()? {
-            transaction.commit()?;
-            self.lease.check_files()?;
+            self.lease.commit(transaction)?;
         }
         self.faults.after_commit();
         Ok((outcomes, updates))

@@ -409,23 +409,22 @@ async fn without_the_lock_file_only_one_server_can_write() {
     assert_eq!(second.bucket_sums(&stored, Cancel::NEVER).unwrap().n, 10);
 }
 
-/// What is written to files that are no longer at their place is lost with the process: it is not acknowledged.
+/// What is written to files that are no longer at their place, or that others write to, is lost: it is not acknowledged.
 #[tokio::test]
 async fn replaced_files_are_noticed_before_anything_is_acknowledged() {
     for replaced in ["eigenveil.db", "eigenveil.db-wal"] {
-        for how in ["removed", "another file"] {
+        for how in ["removed", "another file", "copied over"] {
             let server = Harness::new();
             let study = server.study_with(json!({"epsilon": 4.0})).await;
-            server.post_batch(&study, some_reports(&study, 5, 1)).await;
             let path = server.config.data_dir.join(replaced);
-            assert!(path.exists(), "{replaced}");
+            let copy = server.config.data_dir.join("copy");
+            std::fs::copy(&path, &copy).unwrap();
+            server.post_batch(&study, some_reports(&study, 5, 1)).await;
             match how {
                 "removed" => std::fs::remove_file(&path).unwrap(),
-                _ => {
-                    let copy = server.config.data_dir.join("copy");
-                    std::fs::copy(&path, &copy).unwrap();
-                    std::fs::rename(&copy, &path).unwrap();
-                }
+                "another file" => std::fs::rename(&copy, &path).unwrap(),
+                // The same inode.
+                _ => drop(std::fs::copy(&copy, &path).unwrap()),
             }
             let response = server.post_batch(&study, some_reports(&study, 5, 2)).await;
             response.is_problem(503, E::StoreUnavailable);
@@ -434,4 +433,43 @@ async fn replaced_files_are_noticed_before_anything_is_acknowledged() {
             assert_eq!(server.stored(&study).reports_accepted(), 5, "{how}");
         }
     }
+}
+
+/// Commits fill the log beyond the size at which it is copied into the main file. The server goes on; once an older copy
+/// of the main file stands in its place it stops, and the next start finds that the rest of the log does not fit it.
+#[tokio::test]
+async fn a_checkpoint_is_not_taken_for_a_replaced_file_and_an_old_copy_does_not_fit_the_log() {
+    let server = Harness::new();
+    let design = json!({"dimension": 600, "mechanism": "isotropic-gaussian", "delta": 1e-6});
+    let study = server.study_with(design).await;
+    let path = server.config.data_dir.join("eigenveil.db");
+    let copy = server.config.data_dir.join("copy");
+    let modified = || std::fs::metadata(&path).unwrap().modified().unwrap();
+    let mut first = None;
+    let (mut seed, mut checkpoints, mut last) = (0, 0, modified());
+    while checkpoints < 2 {
+        seed += 1;
+        assert!(seed < 100, "no checkpoint");
+        server
+            .post_batch(&study, some_reports(&study, 1, seed))
+            .await;
+        if modified() != last {
+            checkpoints += 1;
+            last = modified();
+            first.get_or_insert_with(|| std::fs::copy(&path, &copy).unwrap());
+        }
+    }
+    // The log starts over, so that it no longer has what the copy lacks.
+    seed += 1;
+    server
+        .post_batch(&study, some_reports(&study, 1, seed))
+        .await;
+    assert_eq!(server.stored(&study).reports_accepted(), u64::from(seed));
+    std::fs::copy(&copy, &path).unwrap();
+    let response = server.post_batch(&study, some_reports(&study, 1, 0)).await;
+    response.is_problem(503, E::StoreUnavailable);
+    server.app.close();
+    std::fs::remove_file(server.config.data_dir.join("eigenveil.lock")).unwrap();
+    let error = Store::open(&server.config, environment()).unwrap_err();
+    assert!(error.detail().contains("restore"), "{error}");
 }
