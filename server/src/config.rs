@@ -40,9 +40,13 @@ pub struct ServerConfig {
     /// Bytes of request bodies that may be in memory at once, being read or waiting for a commit; beyond it requests get
     /// 429. Default 256 MiB.
     pub max_ingest_bytes: usize,
-    /// Connections served at once; further ones wait to be accepted. The process needs 64 more open files than that: with
-    /// fewer it serves as many connections as fit. Default 4,096.
+    /// Connections served at once. Beyond it the ones that have waited longest for a request are closed; if all are busy,
+    /// further ones wait to be accepted. The process needs 64 more open files than that: with fewer it serves as many
+    /// connections as fit. Default 4,096.
     pub max_connections: usize,
+    /// Connections from one address (one /64 of IPv6) at once, trusted proxies excepted. Beyond it its waiting connections
+    /// are closed; if all are busy, further ones get 429. Absent: a quarter of all.
+    pub max_connections_per_address: Option<usize>,
     /// Milliseconds a client may take to send the head of a request; also how long an idle
     /// connection stays open. Default 30,000.
     pub header_timeout_ms: u64,
@@ -74,7 +78,7 @@ pub struct ServerConfig {
     /// Allows plain HTTP on an address that other machines can reach: for a TLS proxy on another machine. Default false.
     pub insecure_http: bool,
     /// Proxies whose `X-Forwarded-For` is trusted, such as `10.0.0.0/8`. Default none: the client's address is that of the
-    /// connection. Used for rate limits only.
+    /// connection. Used for rate limits and shares only.
     pub trusted_proxies: Vec<Network>,
     /// Requests a minute from one address (one /64 of IPv6); beyond it they get 429. Absent: no limit, since many
     /// participants may share an address, and reports have their own limits.
@@ -131,6 +135,7 @@ impl Default for ServerConfig {
             sum_cache_bytes: 1 << 30,
             max_ingest_bytes: 256 << 20,
             max_connections: 4_096,
+            max_connections_per_address: None,
             header_timeout_ms: 30_000,
             body_timeout_ms: 60_000,
             shutdown_timeout_ms: 10_000,
@@ -181,6 +186,10 @@ impl ServerConfig {
         let at_least_one = [
             ("max_ingest_bytes", self.max_ingest_bytes as u64),
             ("retain_estimates", self.retain_estimates.into()),
+            (
+                "max_connections_per_address",
+                self.max_connections_per_address.unwrap_or(1) as u64,
+            ),
             ("header_timeout_ms", self.header_timeout_ms),
             ("body_timeout_ms", self.body_timeout_ms),
             ("failed_auth_per_minute", self.failed_auth_per_minute.into()),

@@ -69,6 +69,8 @@ pub(crate) struct Metrics {
     pub(crate) queue_depth: Gauge,
     /// Connections being served.
     pub(crate) connections: Gauge,
+    pub(crate) connections_evicted: Counter,
+    pub(crate) connections_refused: Counter,
     commit_seconds: Histogram,
     commit_reports: Histogram,
     pub(crate) commit_failures: Counter,
@@ -134,6 +136,17 @@ impl Metrics {
         let studies = Family::default();
         registry.register("studies", "Studies by state", studies.clone());
 
+        let mut counter = |name: &str, help: &str| {
+            let counter = Counter::default();
+            registry.register(name, help, counter.clone());
+            counter
+        };
+        let help =
+            "Connections closed while they waited for a request, because connections were short";
+        let connections_evicted = counter("connections_evicted", help);
+        let help = "Connections refused because their address had its share, all of them busy";
+        let connections_refused = counter("connections_refused", help);
+
         let mut gauge = |name: &str, help: &str| {
             let gauge: Gauge = Gauge::default();
             registry.register(name, help, gauge.clone());
@@ -179,6 +192,8 @@ impl Metrics {
             body_bytes,
             queue_depth,
             connections,
+            connections_evicted,
+            connections_refused,
             commit_seconds,
             commit_reports,
             commit_failures,

@@ -1,9 +1,9 @@
 //! Listening, serving and graceful shutdown.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{cell::Cell, convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::{Router, body::Body, extract::ConnectInfo};
-use eigenveil_shared::Result;
+use eigenveil_shared::{Error, ErrorCode, Result, api::Problem};
 use hyper::{Request, body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
@@ -11,16 +11,19 @@ use hyper_util::{
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    net::{TcpListener, TcpStream},
+    net::TcpListener,
     sync::{Semaphore, watch},
     time::{MissedTickBehavior, interval},
 };
 use tower::ServiceExt as _;
 
 use super::{
-    descriptors, rate_limiter,
-    tls::{Certificates, Handshake},
-    with_write_timeout,
+    connections::{Admitted, Connections, Refused},
+    descriptors,
+    handshake::{Handshakes, Unused, reply_and_close},
+    rate_limiter,
+    stream::{self, ClientStream},
+    tls::Certificates,
 };
 use crate::{
     app::AppState, check::cannot_listen, config::ServerConfig, environment::Environment,
@@ -29,6 +32,9 @@ use crate::{
 
 /// Pause after a failed accept, as when the system has no more file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Clients told at once that their address has its share of connections.
+const MAX_REFUSALS: usize = 16;
 
 /// Largest head of a request in bytes; also the read buffer of a connection, so that slow connections cost little.
 const MAX_HEAD_BYTES: usize = 64 << 10;
@@ -55,7 +61,7 @@ pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
     app: AppState,
-    tls: Option<(Arc<Certificates>, Handshake)>,
+    tls: Option<(Arc<Certificates>, Arc<Handshakes>)>,
     /// Connections served at once.
     max_connections: usize,
 }
@@ -72,8 +78,8 @@ impl Server {
             Some((certificate, key)) => {
                 let certificates = Arc::new(Certificates::load(certificate, key)?);
                 let timeout = config.tuning.handshake_timeout;
-                let handshake = Handshake::new(Arc::clone(&certificates), timeout)?;
-                Some((certificates, handshake))
+                let handshakes = Handshakes::new(Arc::clone(&certificates), timeout)?;
+                Some((certificates, Arc::new(handshakes)))
             }
         };
         let listen_error = |error: std::io::Error| cannot_listen(&config, &error);
@@ -85,6 +91,7 @@ impl Server {
         let listener = TcpListener::bind(config.listen)
             .await
             .map_err(listen_error)?;
+        stream::configure(&listener, config.body_timeout()).map_err(listen_error)?;
         let address = listener.local_addr().map_err(listen_error)?;
         Ok(Self {
             listener,
@@ -126,8 +133,10 @@ impl Server {
         } = self;
         let routes = router(app.clone());
         let config = app.config();
-        let (certificates, handshake) = tls.unzip();
-        let permits = Arc::new(Semaphore::new(max_connections));
+        let (certificates, handshakes) = tls.unzip();
+        let metrics = Arc::clone(app.store().metrics());
+        let connections = Connections::new(config, max_connections, metrics);
+        let refusals = Arc::new(Semaphore::new(MAX_REFUSALS));
         let graceful = GracefulShutdown::new();
         // Dropped to close the connections that did not end by themselves.
         let (cut, cut_off) = watch::channel(());
@@ -140,54 +149,65 @@ impl Server {
             .writev(false)
             .max_buf_size(MAX_HEAD_BYTES);
         let mut stop = std::pin::pin!(stop);
-        let mut maintenance = std::pin::pin!(maintenance(app.clone(), certificates));
+        let mut maintenance =
+            std::pin::pin!(maintenance(app.clone(), certificates, handshakes.clone()));
         let store = app.store().clone();
         let mut writer_ended = std::pin::pin!(store.writer_ended());
         let ended = loop {
             let accepted = async {
-                // The semaphore is never closed; if it were, the connection would be served without a permit.
-                let permit = Arc::clone(&permits).acquire_owned().await.ok();
-                (listener.accept().await, permit)
+                let (stream, peer) = listener.accept().await?;
+                let admitted = connections.admit(peer.ip()).await;
+                std::io::Result::Ok((stream, peer, admitted))
             };
-            let (accepted, permit) = tokio::select! {
+            let accepted = tokio::select! {
                 accepted = accepted => accepted,
                 () = &mut stop => break Ok(()),
                 () = &mut writer_ended => break store.check_writer(),
                 () = &mut maintenance => continue,
             };
-            let (stream, peer) = match accepted {
-                Ok(accepted) => accepted,
+            let (stream, peer, admitted) = match accepted {
+                Ok((stream, peer, Ok(admitted))) => (stream, peer, admitted),
+                Ok((stream, _, Err(refused))) => {
+                    // Over TLS it could not be read. Few at once: the others are reset.
+                    if handshakes.is_none()
+                        && let Ok(permit) = Arc::clone(&refusals).try_acquire_owned()
+                    {
+                        tokio::spawn(async move {
+                            reply_and_close(stream, refusal(&refused).as_bytes()).await;
+                            drop(permit);
+                        });
+                    }
+                    continue;
+                }
                 Err(error) => {
                     tracing::warn!(%error, "accepting a connection failed");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                     continue;
                 }
             };
-            set_nodelay(&stream);
             let connection = Connection {
                 http: http.clone(),
                 routes: routes.clone(),
                 peer,
                 watcher: graceful.watcher(),
             };
-            let (write_timeout, handshake) = (config.body_timeout(), handshake.clone());
+            let (write_timeout, handshakes) = (config.body_timeout(), handshakes.clone());
             let mut cut_off = cut_off.clone();
-            let connections = app.store().metrics().connections.clone();
-            connections.inc();
             tokio::spawn(async move {
                 let served = async {
-                    match handshake {
+                    match handshakes {
                         None => {
-                            connection
-                                .serve(with_write_timeout(stream, write_timeout))
-                                .await;
+                            let stream = ClientStream::new(stream, write_timeout);
+                            connection.serve(stream, &admitted, None).await;
                         }
                         // Boxed, so that plain connections stay small.
-                        Some(handshake) => {
-                            Box::pin(async move {
-                                if let Some(stream) = handshake.accept(stream, write_timeout).await
-                                {
-                                    connection.serve(stream).await;
+                        Some(handshakes) => {
+                            let address = admitted.address();
+                            Box::pin(async {
+                                let accepted =
+                                    handshakes.accept(stream, address, write_timeout).await;
+                                if let Some((stream, unused)) = accepted {
+                                    connection.serve(stream, &admitted, Some(unused)).await;
                                 }
                             })
                             .await;
@@ -196,10 +216,9 @@ impl Server {
                 };
                 tokio::select! {
                     () = served => {}
+                    () = admitted.evicted() => {}
                     _ = cut_off.changed() => {}
                 }
-                connections.dec();
-                drop(permit);
             });
         };
         if let Err(error) = &ended {
@@ -233,17 +252,31 @@ struct Connection {
 
 impl Connection {
     /// Serves requests until the client disconnects or the server stops.
-    async fn serve(self, stream: impl AsyncRead + AsyncWrite + Unpin + 'static) {
+    async fn serve(
+        self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
+        admitted: &Admitted,
+        unused: Option<Unused>,
+    ) {
         let Self {
             http,
             routes,
             peer,
             watcher,
         } = self;
+        let (requests, unused) = (admitted.requests(), Cell::new(unused));
         let service = service_fn(move |request: Request<Incoming>| {
+            let busy = requests.begin();
+            if let Some(handshake) = unused.take() {
+                handshake.used();
+            }
             let mut request = request.map(Body::new);
             request.extensions_mut().insert(ConnectInfo(peer));
-            routes.clone().oneshot(request)
+            let response = routes.clone().oneshot(request);
+            async move {
+                let response = response.await?;
+                Ok::<_, Infallible>(response.map(|body| busy.until_sent(body)))
+            }
         });
         let connection = http.serve_connection(TokioIo::new(stream), service);
         // An error means that the client went away or was too slow; there is nothing to do.
@@ -252,7 +285,11 @@ impl Connection {
 }
 
 /// Background task: clears expired rate limits and reloads a renewed certificate. Never completes.
-async fn maintenance(app: AppState, certificates: Option<Arc<Certificates>>) {
+async fn maintenance(
+    app: AppState,
+    certificates: Option<Arc<Certificates>>,
+    handshakes: Option<Arc<Handshakes>>,
+) {
     let mut forget = interval(rate_limiter::FORGET_AFTER / 5);
     let reload_interval = app.config().tls_reload();
     let mut renew = interval(reload_interval.unwrap_or(rate_limiter::FORGET_AFTER));
@@ -260,7 +297,12 @@ async fn maintenance(app: AppState, certificates: Option<Arc<Certificates>>) {
     let watched = certificates.filter(|_| reload_interval.is_some());
     loop {
         tokio::select! {
-            _ = forget.tick() => app.rate_limits().forget_old(),
+            _ = forget.tick() => {
+                app.rate_limits().forget_old();
+                if let Some(handshakes) = &handshakes {
+                    handshakes.forget_old();
+                }
+            }
             _ = renew.tick() => if let Some(certificates) = watched.clone() {
                 let reload = move || certificates.reload_when_changed();
                 // Reading files may block; the outcome is in the log.
@@ -270,16 +312,29 @@ async fn maintenance(app: AppState, certificates: Option<Arc<Certificates>>) {
     }
 }
 
-/// Disables Nagle's algorithm: acknowledgements are small and must not wait.
-fn set_nodelay(stream: &TcpStream) {
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "TCP_NODELAY could not be set");
-    }
+/// The response to a client whose address has its share of connections, all of them busy.
+fn refusal(refused: &Refused) -> String {
+    let error = Error::new(
+        ErrorCode::TooManyRequests,
+        format!(
+            "this address already holds {} connections, all of them busy, which is its share; wait for one to end, or ask the \
+             operator to raise max_connections_per_address (or to list your proxy in trusted_proxies)",
+            refused.per_address
+        ),
+    );
+    let problem = Problem::new(429, &error);
+    // Strings and a number, so writing it cannot fail.
+    let body = serde_json::to_string(&problem).unwrap_or_default();
+    format!(
+        "HTTP/1.1 429 Too Many Requests\r\ncontent-type: application/problem+json\r\nretry-after: 1\r\n\
+         content-length: {}\r\nconnection: close\r\n\r\n{body}",
+        body.len()
+    )
 }
 
 #[cfg(test)]
 mod tests {
-    use eigenveil_shared::{ErrorCode, api::CreateStudy};
+    use eigenveil_shared::api::CreateStudy;
 
     use super::*;
     use crate::faults::Fault;

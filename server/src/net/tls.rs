@@ -4,39 +4,19 @@ use std::{
     fmt, fs,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError, RwLock},
-    time::Duration,
 };
 
 use eigenveil_shared::Result;
 use sha2::{Digest, Sha256};
-use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
-    net::TcpStream,
-    time::timeout,
-};
-use tokio_rustls::{
-    TlsAcceptor,
-    rustls::{
-        self, InconsistentKeys,
-        crypto::aws_lc_rs,
-        pki_types::{CertificateDer, PrivateKeyDer, UnixTime, pem::PemObject},
-        server::{ClientHello, ResolvesServerCert},
-        sign::CertifiedKey,
-    },
+use tokio_rustls::rustls::{
+    self, InconsistentKeys,
+    crypto::aws_lc_rs,
+    pki_types::{CertificateDer, PrivateKeyDer, UnixTime, pem::PemObject},
+    server::{ClientHello, ResolvesServerCert},
+    sign::CertifiedKey,
 };
 
-use super::with_write_timeout;
 use crate::config::invalid_config;
-
-/// First byte of every TLS handshake record.
-const HANDSHAKE_RECORD: u8 = 0x16;
-
-/// The response to plain HTTP on the TLS port.
-const PLAIN_HTTP: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\n\
-content-length: 57\r\nconnection: close\r\n\r\nThis port speaks HTTPS only; use https:// in the address\n";
-
-/// Bytes of a plain request that are read so that the response arrives.
-const MAX_PLAIN_BYTES: usize = 64 << 10;
 
 /// The certificate chain and key of new connections. Connections made before a reload keep theirs.
 ///
@@ -236,97 +216,5 @@ fn out_of_date(chain: &[CertificateDer<'_>]) -> Option<String> {
             Some("the certificate is not valid yet; clients reject it until then".into())
         }
         _ => None,
-    }
-}
-
-/// Performs TLS handshakes.
-#[derive(Clone)]
-pub(crate) struct Handshake {
-    acceptor: TlsAcceptor,
-    timeout: Duration,
-}
-
-impl fmt::Debug for Handshake {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Handshake")
-    }
-}
-
-impl Handshake {
-    /// With HTTP/1.1 on TLS 1.2 and 1.3.
-    pub(crate) fn new(certificates: Arc<Certificates>, timeout: Duration) -> Result<Self> {
-        let mut config =
-            rustls::ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
-                .with_safe_default_protocol_versions()
-                .map_err(|error| invalid_config(format!("TLS cannot be configured ({error})")))?
-                .with_no_client_auth()
-                .with_cert_resolver(certificates);
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Self {
-            acceptor: TlsAcceptor::from(Arc::new(config)),
-            timeout,
-        })
-    }
-
-    /// The encrypted stream; `None` if the client does not complete the handshake in time.
-    pub(crate) async fn accept(
-        &self,
-        stream: TcpStream,
-        write_timeout: Duration,
-    ) -> Option<impl AsyncRead + AsyncWrite + Unpin + Send + use<>> {
-        let handshake = async {
-            let mut first = [0];
-            if stream.peek(&mut first).await.ok()? == 0 {
-                return None;
-            }
-            if first[0] != HANDSHAKE_RECORD {
-                reject_plain_http(stream, first[0]).await;
-                return None;
-            }
-            let stream = with_write_timeout(stream, write_timeout);
-            match self.acceptor.accept(stream).await {
-                Ok(stream) => Some(stream),
-                Err(error) => {
-                    // Only the kind: the message may contain bytes the client sent.
-                    tracing::debug!(kind = ?error.kind(), "TLS handshake failed");
-                    None
-                }
-            }
-        };
-        timeout(self.timeout, handshake).await.ok().flatten()
-    }
-}
-
-/// Answers a client that used http:// instead of https://; anything else is closed without a response.
-async fn reject_plain_http(mut stream: TcpStream, first: u8) {
-    if !first.is_ascii_uppercase() {
-        return;
-    }
-    let reply = async {
-        stream.write_all(PLAIN_HTTP).await?;
-        stream.shutdown().await?;
-        // Closing with unread bytes would reset the connection and lose the response.
-        let mut plain = stream.take(MAX_PLAIN_BYTES as u64);
-        let mut chunk = [0; 4_096];
-        while plain.read(&mut chunk).await? > 0 {}
-        std::io::Result::Ok(())
-    };
-    // The client may have gone, which does not matter.
-    let _ = timeout(Duration::from_secs(2), reply).await;
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_plain_http_response_has_its_content_length() {
-        let text = std::str::from_utf8(PLAIN_HTTP).unwrap();
-        let (head, body) = text.split_once("\r\n\r\n").unwrap();
-        assert!(
-            head.contains(&format!("content-length: {}\r\n", body.len())),
-            "{}",
-            body.len()
-        );
     }
 }

@@ -16,6 +16,7 @@ mod html;
 
 mod about;
 mod availability;
+mod connections;
 mod drain;
 mod enrolment;
 mod estimates;

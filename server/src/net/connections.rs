@@ -1,0 +1,299 @@
+//! Who may hold how many connections, and which of them ends when there are no more.
+//!
+//! A connection *waits* while no whole request head has arrived since it was opened or since its last response. Where
+//! connections are short, the ones that have waited longest end first, so that half heads and idle connections, however
+//! many, keep nobody out. One address (one /64 of IPv6) gets a quarter of all connections; trusted proxies are exempt.
+
+use std::{
+    collections::HashMap,
+    hash::{BuildHasher as _, RandomState},
+    net::IpAddr,
+    pin::Pin,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::{Context, Poll},
+    time::{Duration, Instant},
+};
+
+use axum::body::{Body, Bytes};
+use hyper::body::{Frame, SizeHint};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+
+use super::rate_limiter::address_key;
+use crate::{
+    config::{Network, ServerConfig},
+    metrics::Metrics,
+};
+
+/// One address may hold this fraction of all connections by default.
+const ADDRESS_FRACTION: usize = 4;
+/// If connections are short, this fraction of them ends at once, so that looking for the oldest stays cheap.
+const EVICTED_FRACTION: usize = 64;
+/// How often a new connection looks for one that may end while all are busy.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// Minimum time between two warnings.
+const WARNING_INTERVAL: Duration = Duration::from_secs(60);
+/// Value of [`Slot::waiting_since`] while a request is being served.
+const BUSY: u64 = u64::MAX;
+
+/// The connections of a server.
+pub(super) struct Connections {
+    capacity: usize,
+    per_address: usize,
+    exempt: Vec<Network>,
+    /// Held until the connection is closed, so that there are never more of them.
+    permits: Arc<Semaphore>,
+    started: Instant,
+    salt: RandomState,
+    table: Mutex<Table>,
+    metrics: Arc<Metrics>,
+}
+
+#[derive(Default)]
+struct Table {
+    next_number: u64,
+    slots: HashMap<u64, (u64, Arc<Slot>)>,
+    /// Connections by salted hash of their address.
+    held: HashMap<u64, usize>,
+    last_warning: Option<Instant>,
+}
+
+struct Slot {
+    /// Microseconds since the server started, or [`BUSY`].
+    waiting_since: AtomicU64,
+    evicted: Notify,
+}
+
+/// The address has its share, and all of its connections are busy.
+pub(super) struct Refused {
+    pub(super) per_address: usize,
+}
+
+impl Connections {
+    pub(super) fn new(config: &ServerConfig, capacity: usize, metrics: Arc<Metrics>) -> Arc<Self> {
+        let share = config.max_connections_per_address;
+        Arc::new(Self {
+            capacity,
+            per_address: share.unwrap_or(capacity.div_ceil(ADDRESS_FRACTION)),
+            exempt: config.trusted_proxies.clone(),
+            permits: Arc::new(Semaphore::new(capacity)),
+            started: Instant::now(),
+            salt: RandomState::new(),
+            table: Mutex::default(),
+            metrics,
+        })
+    }
+
+    /// A place for an accepted connection, made by ending one that waits if necessary. If all are busy it waits for one to
+    /// end.
+    pub(super) async fn admit(self: &Arc<Self>, peer: IpAddr) -> Result<Admitted, Refused> {
+        let mut admitted = self.register(peer)?;
+        loop {
+            let permit = Arc::clone(&self.permits).acquire_owned();
+            if let Ok(permit) = tokio::time::timeout(LOOK_AGAIN, permit).await {
+                // Never closed; if it were, the connection would be served without a permit.
+                admitted.permit = permit.ok();
+                return Ok(admitted);
+            }
+            self.evict(&self.lock(), None, 1);
+        }
+    }
+
+    fn register(self: &Arc<Self>, peer: IpAddr) -> Result<Admitted, Refused> {
+        let address = self.salt.hash_one(address_key(peer));
+        let mut table = self.lock();
+        let held = table.held.get(&address).copied().unwrap_or(0);
+        let is_exempt = || self.exempt.iter().any(|network| network.contains(peer));
+        if held >= self.per_address && self.per_address < self.capacity && !is_exempt() {
+            self.warn(&mut table, || {
+                format!(
+                    "one address holds its share of connections ({} of {}), so its oldest waiting ones are closed; if an office, a \
+                     carrier or a proxy is behind it, raise max_connections_per_address, or list the proxy in trusted_proxies",
+                    self.per_address, self.capacity
+                )
+            });
+            let some = 1 + self.per_address / EVICTED_FRACTION;
+            if self.evict(&table, Some(address), some) == 0 {
+                self.metrics.connections_refused.inc();
+                return Err(Refused {
+                    per_address: self.per_address,
+                });
+            }
+        } else if table.slots.len() >= self.capacity {
+            self.warn(&mut table, || {
+                format!(
+                    "all {} connections are in use, so the ones that have waited longest for a request are closed; raise \
+                     max_connections if your clients need more",
+                    self.capacity
+                )
+            });
+            self.evict(&table, None, 1 + self.capacity / EVICTED_FRACTION);
+        }
+        let slot = Arc::new(Slot {
+            waiting_since: AtomicU64::new(self.now()),
+            evicted: Notify::new(),
+        });
+        let number = table.next_number;
+        table.next_number += 1;
+        table.slots.insert(number, (address, Arc::clone(&slot)));
+        *table.held.entry(address).or_default() += 1;
+        self.metrics.connections.inc();
+        Ok(Admitted {
+            connections: Arc::clone(self),
+            number,
+            address,
+            slot,
+            permit: None,
+        })
+    }
+
+    /// Ends up to `count` connections, of all or of one address, that have waited longest. Returns how many.
+    fn evict(&self, table: &Table, of: Option<u64>, count: usize) -> usize {
+        let mut waiting: Vec<(u64, &Slot)> = table
+            .slots
+            .values()
+            .filter(|(address, _)| of.is_none_or(|of| of == *address))
+            .map(|(_, slot)| (slot.waiting_since.load(Ordering::Relaxed), &**slot))
+            .filter(|(since, _)| *since != BUSY)
+            .collect();
+        if waiting.len() > count {
+            waiting.select_nth_unstable_by_key(count, |(since, _)| *since);
+            waiting.truncate(count);
+        }
+        waiting.retain(|(since, slot)| {
+            // Unless its request arrives just now; and once only.
+            slot.waiting_since
+                .compare_exchange(*since, BUSY, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
+        });
+        for (_, slot) in &waiting {
+            slot.evicted.notify_one();
+        }
+        self.metrics
+            .connections_evicted
+            .inc_by(waiting.len() as u64);
+        waiting.len()
+    }
+
+    fn warn(&self, table: &mut Table, message: impl FnOnce() -> String) {
+        let now = Instant::now();
+        if table
+            .last_warning
+            .is_none_or(|last| now - last >= WARNING_INTERVAL)
+        {
+            table.last_warning = Some(now);
+            tracing::warn!("{}", message());
+        }
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_micros()).unwrap_or(BUSY - 1)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A connection in its place, until dropped.
+pub(super) struct Admitted {
+    connections: Arc<Connections>,
+    number: u64,
+    address: u64,
+    slot: Arc<Slot>,
+    permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Admitted {
+    /// Salted hash of the client's address.
+    pub(super) fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// Completes when the connection has to end.
+    pub(super) async fn evicted(&self) {
+        self.slot.evicted.notified().await;
+    }
+
+    /// For the handler of requests.
+    pub(super) fn requests(&self) -> Requests {
+        Requests {
+            connections: Arc::clone(&self.connections),
+            slot: Arc::clone(&self.slot),
+        }
+    }
+}
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        let mut table = self.connections.lock();
+        table.slots.remove(&self.number);
+        if let Some(held) = table.held.get_mut(&self.address) {
+            *held -= 1;
+            if *held == 0 {
+                table.held.remove(&self.address);
+            }
+        }
+        self.connections.metrics.connections.dec();
+    }
+}
+
+/// Tells when a connection waits and when it is busy.
+#[derive(Clone)]
+pub(super) struct Requests {
+    connections: Arc<Connections>,
+    slot: Arc<Slot>,
+}
+
+impl Requests {
+    /// A whole head has arrived: the connection is busy until the response's body is dropped.
+    pub(super) fn begin(&self) -> Busy {
+        self.slot.waiting_since.store(BUSY, Ordering::Relaxed);
+        Busy(self.clone())
+    }
+}
+
+/// A request is being served.
+pub(super) struct Busy(Requests);
+
+impl Busy {
+    /// The response's body, which keeps the connection busy until its end.
+    pub(super) fn until_sent(self, body: Body) -> ResponseBody {
+        ResponseBody { body, _busy: self }
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        let now = self.0.connections.now();
+        self.0.slot.waiting_since.store(now, Ordering::Relaxed);
+    }
+}
+
+/// The body of a response.
+pub(super) struct ResponseBody {
+    body: Body,
+    _busy: Busy,
+}
+
+impl hyper::body::Body for ResponseBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
