@@ -167,7 +167,7 @@ fn start_on_a_full_disk_says_what_to_do() {
     let disk = Disk::new(folder.path().join("disk"));
     let (data, log) = (disk.path.join("data"), folder.path().join("log"));
     let start = || {
-        let mut server = ServerProcess::start_limited(&data, &disk.within(), &log);
+        let mut server = ServerProcess::start_limited(&data, &disk.within(), &log, "");
         server.data = disk.seen().join("data");
         server
     };
@@ -224,7 +224,7 @@ fn deleting_frees_a_full_disk() {
     let disk = Disk::new(folder.path().join("disk"));
     let log = folder.path().join("log");
     let data = disk.path.join("data");
-    let mut server = ServerProcess::start_limited(&data, &disk.within(), &log);
+    let mut server = ServerProcess::start_limited(&data, &disk.within(), &log, "");
     server.data = disk.seen().join("data");
     let runtime = crate::runtime();
     let address = server.listen().parse().unwrap();

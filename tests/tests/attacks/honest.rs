@@ -1,4 +1,4 @@
-//! Honest devices: each sends a report until it is acknowledged, then the next one.
+//! Honest devices: at regular times, each sends a report until it is acknowledged.
 
 use std::{
     net::SocketAddr,
@@ -14,13 +14,17 @@ use eigenveil_shared::{
     codec::{self, ReportFormat},
     report::{Report, ReportId},
 };
-use tokio::task::JoinSet;
+use tokio::{
+    task::JoinSet,
+    time::{MissedTickBehavior, interval},
+};
+use tokio_rustls::TlsConnector;
 
 use crate::wire::Wire;
 
 /// The address of honest devices: one network behind one address.
 const HONEST_ADDRESS: [u8; 4] = [127, 0, 0, 1];
-/// Devices that send concurrently to each study.
+/// Devices that send to each study.
 const DEVICES: u64 = 8;
 /// A device without a response for this long retries on a new connection.
 const RETRY_AFTER: Duration = Duration::from_secs(20);
@@ -28,15 +32,29 @@ const RETRY_AFTER: Duration = Duration::from_secs(20);
 /// Honest devices reporting to one study.
 pub(crate) struct Honest {
     study: StudyDocument,
+    /// Between two reports of a device.
+    pause: Duration,
+    /// Each report comes over a new connection.
+    reconnects: bool,
+    tls: Option<TlsConnector>,
     acknowledged: Mutex<Vec<ReportId>>,
     count: AtomicU64,
     stop: AtomicBool,
 }
 
 impl Honest {
-    pub(crate) fn new(study: StudyDocument) -> Arc<Self> {
+    /// So many reports a second in all.
+    pub(crate) fn new(
+        study: StudyDocument,
+        per_second: u32,
+        reconnects: bool,
+        tls: Option<TlsConnector>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             study,
+            pause: Duration::from_secs(DEVICES) / per_second,
+            reconnects,
+            tls,
             acknowledged: Mutex::default(),
             count: AtomicU64::new(0),
             stop: AtomicBool::new(false),
@@ -66,7 +84,14 @@ impl Honest {
 
     async fn device(&self, server: SocketAddr, device: u64) {
         let (mut wire, mut number) = (None, 0);
+        let mut times = interval(self.pause);
+        // What was missed is not made up for.
+        times.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while !self.stop.load(Ordering::Relaxed) {
+            times.tick().await;
+            if self.reconnects {
+                wire = None;
+            }
             number += 1;
             let id = report_id(device, number);
             let body = report(&self.study, id);
@@ -86,7 +111,10 @@ impl Honest {
         let attempt = async {
             let wire = match wire {
                 Some(wire) => wire,
-                none => none.insert(Wire::connect(server, HONEST_ADDRESS).await?),
+                none => {
+                    let tls = self.tls.as_ref();
+                    none.insert(Wire::connect_over(tls, server, HONEST_ADDRESS).await?)
+                }
             };
             wire.send("POST", &path, &head, body).await
         };
@@ -104,7 +132,9 @@ impl Honest {
     /// sent again.
     pub(crate) async fn verify(&self, server: SocketAddr) {
         let acknowledged = self.acknowledged.lock().unwrap().clone();
-        let mut wire = Wire::connect(server, HONEST_ADDRESS).await.unwrap();
+        let mut wire = Wire::connect_over(self.tls.as_ref(), server, HONEST_ADDRESS)
+            .await
+            .unwrap();
         let path = format!("/v1/studies/{}", self.study.id);
         let shown = wire.get(&path).await.unwrap();
         let shown: StudyDocument = serde_json::from_slice(&shown.body).unwrap();

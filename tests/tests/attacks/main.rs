@@ -12,11 +12,13 @@
 )]
 
 mod access;
+mod connections;
 #[allow(dead_code, reason = "the system tests use all of it")]
 #[path = "../system/harness.rs"]
 mod harness;
 mod honest;
 mod memory;
+mod tls;
 mod wire;
 
 use std::{
@@ -29,6 +31,7 @@ use std::{
 
 use eigenveil_shared::api::StudyDocument;
 use tokio::sync::oneshot;
+use tokio_rustls::TlsConnector;
 
 use crate::{
     harness::{Folder, ServerProcess},
@@ -39,7 +42,7 @@ use crate::{
 /// Limits of the server's process: virtual memory in KiB, and descriptors.
 const LIMITS: &str = "ulimit -v 1048576; ulimit -n 256; exec";
 /// Honest devices must get at least this share of their throughput without an attack.
-const MIN_SHARE: f64 = 0.5;
+const MIN_SHARE: f64 = 0.9;
 /// How long throughput is measured, before and during the attack.
 const MEASURED_FOR: Duration = Duration::from_secs(8);
 /// Warm-up time of devices and attackers.
@@ -60,15 +63,17 @@ pub(crate) struct Target {
 }
 
 /// What honest devices measured.
-#[derive(Clone, Copy, Debug)]
 struct Measurement {
-    /// Seed reports (74 bytes each) per second.
-    seeds: f64,
-    /// Matrix reports (20 KiB each) per second.
-    matrices: f64,
+    /// Acknowledged reports per second, of each kind of devices.
+    rates: [f64; 3],
     /// Slowest response of the health check.
     health: Duration,
 }
+
+/// Kinds of honest devices: seed reports (74 bytes each) over kept and over new connections, matrix reports (20 KiB each).
+const KINDS: [&str; 3] = ["kept-alive", "new", "matrices"];
+/// What each kind sends in a second.
+const PER_SECOND: [u32; 3] = [200, 100, 40];
 
 /// Runs an attack against a server with these limits. `attack` runs on its own thread until the end and sends on its
 /// channel once it is set up.
@@ -78,26 +83,57 @@ pub(crate) fn withstand<F>(
 ) where
     F: Future<Output = ()>,
 {
+    withstand_over(None, name, attack);
+}
+
+/// The same over TLS, if there is a certificate.
+pub(crate) fn withstand_over<F>(
+    certificate: Option<&tls::Certificate>,
+    name: &str,
+    attack: impl FnOnce(Target, oneshot::Sender<()>) -> F + Send + 'static,
+) where
+    F: Future<Output = ()>,
+{
     let folder = Folder::new();
     let (data, log) = (folder.path().join("data"), folder.path().join("log"));
-    let mut server = ServerProcess::start_limited(&data, LIMITS, &log);
-    let address: SocketAddr = server.listen().parse().unwrap();
+    let mut server = ServerProcess::start_limited(&data, LIMITS, &log, "");
     let runtime = runtime();
-    let document = |flags: &str| {
+    let document = |server: &ServerProcess, flags: &str| {
         let id = server.create_study(flags);
-        runtime.block_on(study(address, &id))
+        runtime.block_on(study(server.listen().parse().unwrap(), &id))
     };
-    let seeds = Honest::new(document("--p 400 --epsilon 4"));
     let dense = "--epsilon 4 --mechanism symmetric-gaussian";
-    let matrices = Honest::new(document(&format!("{dense} --p 100")));
+    let designs = [
+        "--p 400 --epsilon 4",
+        "--p 400 --epsilon 4",
+        &format!("{dense} --p 100"),
+    ];
+    let studies = designs.map(|design| document(&server, design));
+    let seeds = document(&server, "--p 400 --epsilon 4");
+    let large = document(&server, &format!("{dense} --p 2048"));
+    if let Some(certificate) = certificate {
+        assert!(server.stop());
+        let flags = certificate.write(folder.path());
+        server = ServerProcess::start_limited(&data, LIMITS, &log, &flags);
+    }
+    let address: SocketAddr = server.listen().parse().unwrap();
     let target = Target {
         address,
-        seeds: document("--p 400 --epsilon 4"),
-        large: document(&format!("{dense} --p 2048")),
+        seeds,
+        large,
         token: server.token(),
     };
-    let running = [&seeds, &matrices].map(|honest| runtime.spawn(Arc::clone(honest).run(address)));
-    let look = async || measure(address, &seeds, &matrices).await;
+    let connector = certificate.map(tls::Certificate::connector);
+    let mut number = 0;
+    let honest = studies.map(|study| {
+        let (per_second, reconnects) = (PER_SECOND[number], KINDS[number] == "new");
+        number += 1;
+        Honest::new(study, per_second, reconnects, connector.clone())
+    });
+    let running = honest
+        .each_ref()
+        .map(|honest| runtime.spawn(Arc::clone(honest).run(address)));
+    let look = async || measure(address, connector.as_ref(), &honest).await;
     let before = runtime.block_on(async {
         tokio::time::sleep(WARM_UP).await;
         look().await
@@ -124,34 +160,33 @@ pub(crate) fn withstand<F>(
     let memory = peak_mib(server.id());
     let _ = end.send(());
     attacker.join().unwrap();
-    seeds.stop();
-    matrices.stop();
+    for honest in &honest {
+        honest.stop();
+    }
     runtime.block_on(async {
         for devices in running {
             devices.await.unwrap();
         }
-        seeds.verify(address).await;
-        matrices.verify(address).await;
+        for honest in &honest {
+            honest.verify(address).await;
+        }
     });
     assert!(server.stop(), "the server did not end well: {}", tail(&log));
+    let shares = KINDS.iter().zip(before.rates).zip(under.rates);
+    let shares = shares.map(|((kind, before), under)| (kind, under / before));
+    let shown = shares
+        .clone()
+        .map(|(kind, share)| format!("{kind} {:.0} %", 100.0 * share));
     println!(
-        "{name}: seeds {:.0} -> {:.0}/s ({:.0} %), matrices {:.0} -> {:.0}/s ({:.0} %), slowest health check {:.0} -> {:.0} ms, peak {memory:.0} MiB",
-        before.seeds,
-        under.seeds,
-        100.0 * under.seeds / before.seeds,
-        before.matrices,
-        under.matrices,
-        100.0 * under.matrices / before.matrices,
+        "{name}: {}, slowest health check {:.0} -> {:.0} ms, peak {memory:.0} MiB",
+        shown.collect::<Vec<_>>().join(", "),
         1e3 * before.health.as_secs_f64(),
         1e3 * under.health.as_secs_f64(),
     );
-    for (what, before, under) in [
-        ("seeds", before.seeds, under.seeds),
-        ("matrices", before.matrices, under.matrices),
-    ] {
+    for (kind, share) in shares {
         assert!(
-            under >= MIN_SHARE * before,
-            "{name}: {what} fell from {before:.0} to {under:.0} a second; {}",
+            share >= MIN_SHARE,
+            "{name}: {kind} fell to {share:.2}; {}",
             tail(&log)
         );
     }
@@ -172,13 +207,18 @@ async fn study(address: SocketAddr, id: &str) -> StudyDocument {
     serde_json::from_slice(&response.body).unwrap()
 }
 
-async fn measure(address: SocketAddr, seeds: &Honest, matrices: &Honest) -> Measurement {
-    let (started, before) = (Instant::now(), [seeds.count(), matrices.count()]);
+async fn measure(
+    address: SocketAddr,
+    tls: Option<&TlsConnector>,
+    honest: &[Arc<Honest>; 3],
+) -> Measurement {
+    let counts = || honest.each_ref().map(|honest| honest.count());
+    let (started, before) = (Instant::now(), counts());
     let mut health = Duration::ZERO;
     while started.elapsed() < MEASURED_FOR {
         let asked = Instant::now();
         let healthy = async {
-            let mut wire = Wire::connect(address, PROBE_ADDRESS).await?;
+            let mut wire = Wire::connect_over(tls, address, PROBE_ADDRESS).await?;
             wire.get("/healthz").await
         };
         let healthy = tokio::time::timeout(MEASURED_FOR, healthy).await;
@@ -188,10 +228,10 @@ async fn measure(address: SocketAddr, seeds: &Honest, matrices: &Honest) -> Meas
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    let rate = |now: u64, then: u64| (now - then) as f64 / started.elapsed().as_secs_f64();
+    let (seconds, after) = (started.elapsed().as_secs_f64(), counts());
+    let rate = |kind: usize| (after[kind] - before[kind]) as f64 / seconds;
     Measurement {
-        seeds: rate(seeds.count(), before[0]),
-        matrices: rate(matrices.count(), before[1]),
+        rates: [rate(0), rate(1), rate(2)],
         health,
     }
 }

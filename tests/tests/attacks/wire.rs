@@ -3,13 +3,18 @@
 use std::{io, net::SocketAddr};
 
 use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::{TcpSocket, TcpStream},
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
+    net::TcpSocket,
 };
+use tokio_rustls::TlsConnector;
+
+trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 
 /// A connection from an address in 127.0.0.0/8.
 pub(crate) struct Wire {
-    stream: TcpStream,
+    stream: Box<dyn Stream>,
     buffer: Vec<u8>,
 }
 
@@ -40,9 +45,23 @@ impl Wire {
         let stream = socket.connect(to).await?;
         stream.set_nodelay(true)?;
         Ok(Self {
-            stream,
+            stream: Box::new(stream),
             buffer: Vec::new(),
         })
+    }
+
+    /// Over TLS, if there is a connector.
+    pub(crate) async fn connect_over(
+        tls: Option<&TlsConnector>,
+        to: SocketAddr,
+        from: [u8; 4],
+    ) -> io::Result<Self> {
+        let mut wire = Self::connect(to, from).await?;
+        if let Some(tls) = tls {
+            let name = "localhost".try_into().map_err(io::Error::other)?;
+            wire.stream = Box::new(tls.connect(name, wire.stream).await?);
+        }
+        Ok(wire)
     }
 
     pub(crate) async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {

@@ -389,7 +389,7 @@ fn too_few_descriptors_are_reported() {
     }
     let start = |data: &str, limit: &str| {
         let before = format!("ulimit {limit} 256; exec");
-        ServerProcess::start_limited(&folder.path().join(data), &before, &log)
+        ServerProcess::start_limited(&folder.path().join(data), &before, &log, "")
     };
     let mut server = start("data", "-n");
     assert!(folder.read("log").contains("max_connections"));

@@ -46,7 +46,7 @@ fn sum(reports: &[Report], p: usize, study: &Study) -> Vec<f64> {
 async fn full_disk_loses_no_acknowledged_report() {
     let folder = Folder::new();
     let (data, log) = (folder.path().join("data"), folder.path().join("log"));
-    let mut server = ServerProcess::start_limited(&data, LIMIT, &log);
+    let mut server = ServerProcess::start_limited(&data, LIMIT, &log, "");
     let id = server.create_study("--p 16 --epsilon 4");
     let client = server.client();
     let study = client.fetch_study(&id).await.unwrap();
@@ -155,7 +155,7 @@ fn a_second_server_on_a_directory_is_refused() {
 async fn deleting_a_study_frees_a_full_disk() {
     let folder = Folder::new();
     let (data, log) = (folder.path().join("data"), folder.path().join("log"));
-    let mut server = ServerProcess::start_limited(&data, LIMIT, &log);
+    let mut server = ServerProcess::start_limited(&data, LIMIT, &log, "");
     let client = server.client();
     let [large, small] = [(); 2].map(|()| server.create_study("--p 16 --epsilon 4"));
     let study = client.fetch_study(&large).await.unwrap();

@@ -147,9 +147,9 @@ impl ServerProcess {
     }
 
     /// Starts from a shell after `before`, such as `ulimit -n 256; exec`, logging JSON to `log`.
-    pub(crate) fn start_limited(data: &Path, before: &str, log: &Path) -> Self {
-        let flags = "--listen 127.0.0.1:0 --log-json";
-        Self::start_as(|| shell(before, log), data, flags)
+    pub(crate) fn start_limited(data: &Path, before: &str, log: &Path, flags: &str) -> Self {
+        let flags = format!("--listen 127.0.0.1:0 --log-json {flags}");
+        Self::start_as(|| shell(before, log), data, &flags)
     }
 
     /// Starts with these flags besides `--data` and `--json`; panics with its standard error if it does not start.
@@ -232,7 +232,9 @@ impl ServerProcess {
     }
 
     pub(crate) fn listen(&self) -> &str {
-        self.url.trim_start_matches("http://")
+        self.url
+            .trim_start_matches("http://")
+            .trim_start_matches("https://")
     }
 
     pub(crate) fn token_file(&self) -> PathBuf {

@@ -1,0 +1,123 @@
+//! The server's certificate, and half TLS handshakes.
+
+use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
+
+use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256, RsaKeySize};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpSocket,
+    task::JoinSet,
+};
+use tokio_rustls::{
+    TlsConnector,
+    rustls::{ClientConfig, ClientConnection, RootCertStore, pki_types::CertificateDer},
+};
+
+use crate::{Target, withstand_over};
+
+/// A certificate for `localhost`, with its key.
+pub(crate) struct Certificate {
+    certificate: rcgen::Certificate,
+    key: KeyPair,
+}
+
+impl Certificate {
+    fn new(key: KeyPair) -> Self {
+        let params = CertificateParams::new(["localhost".to_owned()]).unwrap();
+        let certificate = params.self_signed(&key).unwrap();
+        Self { certificate, key }
+    }
+
+    /// Writes both files and returns the flags of `serve`.
+    pub(crate) fn write(&self, folder: &Path) -> String {
+        let (certificate, key) = (folder.join("cert.pem"), folder.join("key.pem"));
+        std::fs::write(&certificate, self.certificate.pem()).unwrap();
+        std::fs::write(&key, self.key.serialize_pem()).unwrap();
+        format!(
+            "--tls-cert {} --tls-key {}",
+            certificate.display(),
+            key.display()
+        )
+    }
+
+    /// Of clients that trust it. They do not resume sessions, like devices that report once.
+    pub(crate) fn connector(&self) -> TlsConnector {
+        TlsConnector::from(Arc::new(client(self.certificate.der())))
+    }
+}
+
+fn client(certificate: &CertificateDer<'static>) -> ClientConfig {
+    let mut roots = RootCertStore::empty();
+    roots.add(certificate.clone()).unwrap();
+    let mut config = ClientConfig::builder()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.resumption = tokio_rustls::rustls::client::Resumption::disabled();
+    config
+}
+
+/// A client hello as it is on the wire.
+fn hello(certificate: &CertificateDer<'static>) -> Vec<u8> {
+    let name = "localhost".try_into().unwrap();
+    let mut client = ClientConnection::new(Arc::new(client(certificate)), name).unwrap();
+    let mut hello = Vec::new();
+    client.write_tls(&mut hello).unwrap();
+    hello
+}
+
+/// Sends client hellos as fast as `per_second` allows, waits for the server's signature and hangs up, or stays.
+fn half_handshakes(name: &str, key: KeyPair, per_second: u32, stays: Duration) {
+    let certificate = Certificate::new(key);
+    let hello = hello(certificate.certificate.der());
+    withstand_over(
+        Some(&certificate),
+        name,
+        move |target: Target, started| async move {
+            started.send(()).unwrap();
+            let mut times = tokio::time::interval(Duration::from_secs(1) / per_second);
+            let mut attempts = JoinSet::new();
+            loop {
+                times.tick().await;
+                while attempts.try_join_next().is_some() {}
+                let (hello, server) = (hello.clone(), target.address);
+                attempts.spawn(async move {
+                    // Refused or reset: the next one comes anyway.
+                    let _ = half_handshake(server, &hello, stays).await;
+                });
+            }
+        },
+    );
+}
+
+async fn half_handshake(server: SocketAddr, hello: &[u8], stays: Duration) -> std::io::Result<()> {
+    let socket = TcpSocket::new_v4()?;
+    socket.bind(([127, 0, 3, 1], 0).into())?;
+    let mut stream = socket.connect(server).await?;
+    stream.write_all(hello).await?;
+    stream.read_u8().await?;
+    tokio::time::sleep(stays).await;
+    Ok(())
+}
+
+/// Some 0.3 MB a second.
+#[test]
+#[ignore = "half a minute of two processors"]
+fn half_handshakes_with_rsa_4096_keep_nobody_out() {
+    let key = KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_4096).unwrap();
+    half_handshakes("half handshakes, RSA-4096", key, 1_000, Duration::ZERO);
+}
+
+#[test]
+#[ignore = "half a minute of two processors"]
+fn half_handshakes_with_rsa_2048_keep_nobody_out() {
+    let key = KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048).unwrap();
+    half_handshakes("half handshakes, RSA-2048", key, 1_000, Duration::ZERO);
+}
+
+#[test]
+#[ignore = "half a minute of two processors"]
+fn half_handshakes_that_stay_keep_nobody_out() {
+    let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
+    let stays = Duration::from_secs(30);
+    half_handshakes("half handshakes that stay, P-256", key, 200, stays);
+}
