@@ -10,7 +10,11 @@ use eigenveil_shared::{
 use rusqlite::{Connection, OptionalExtension, params};
 use sha2::{Digest as _, Sha256};
 
-use super::{failure::Failure, study::Study};
+use super::{
+    checksum::{checksum, verify},
+    failure::Failure,
+    study::Study,
+};
 use crate::environment::Entropy;
 
 /// Decides which bucket a commit goes to: a hash under a key of this process, so that buckets are exchangeable and
@@ -133,16 +137,17 @@ pub(super) fn read_sum(
     bucket: u32,
 ) -> Result<Accumulator, Failure> {
     let p = study.params().report_dimension();
-    let stored: Option<(u64, Vec<u8>)> = connection
-        .prepare_cached("SELECT n, sum FROM buckets WHERE study_pk = ? AND bucket = ?")?
+    let stored: Option<(u64, Vec<u8>, [u8; 8])> = connection
+        .prepare_cached("SELECT n, sum, checksum FROM buckets WHERE study_pk = ? AND bucket = ?")?
         .query_row(params![study.pk, bucket], |row| {
-            Ok((row.get(0)?, row.get(1)?))
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
         })
         .optional()?;
-    match stored {
-        Some((n, sum)) => decode_sum(p, n, &sum),
-        None => Ok(Accumulator::new(p)?),
-    }
+    let Some((n, sum, stored)) = stored else {
+        return Ok(Accumulator::new(p)?);
+    };
+    verify(study.pk, bucket, n, &sum, stored)?;
+    decode_sum(p, n, &sum)
 }
 
 /// Stores the sum of a bucket; `bytes` is a scratch buffer.
@@ -158,10 +163,17 @@ pub(super) fn write_sum(
     bytes.extend(entries.flat_map(|entry| entry.to_le_bytes()));
     connection
         .prepare_cached(
-            "INSERT INTO buckets (study_pk, bucket, n, sum) VALUES (?, ?, ?, ?)
-             ON CONFLICT (study_pk, bucket) DO UPDATE SET n = excluded.n, sum = excluded.sum",
+            "INSERT INTO buckets (study_pk, bucket, n, sum, checksum) VALUES (?, ?, ?, ?, ?)
+             ON CONFLICT (study_pk, bucket)
+             DO UPDATE SET n = excluded.n, sum = excluded.sum, checksum = excluded.checksum",
         )?
-        .execute(params![study.pk, bucket, sums.count(), *bytes])?;
+        .execute(params![
+            study.pk,
+            bucket,
+            sums.count(),
+            *bytes,
+            checksum(study.pk, bucket, sums.count(), bytes)
+        ])?;
     Ok(())
 }
 
@@ -171,13 +183,16 @@ pub(super) fn read_sums(
     study: &Study,
 ) -> Result<Vec<(u32, Accumulator)>, Failure> {
     let p = study.params().report_dimension();
-    let mut statement = connection
-        .prepare("SELECT bucket, n, sum FROM buckets WHERE study_pk = ? ORDER BY bucket")?;
+    let mut statement = connection.prepare(
+        "SELECT bucket, n, sum, checksum FROM buckets WHERE study_pk = ? ORDER BY bucket",
+    )?;
     let mut rows = statement.query([study.pk])?;
     let mut sums = Vec::new();
     while let Some(row) = rows.next()? {
         let sum = row.get_ref(2)?.as_blob().map_err(Failure::damaged)?;
-        sums.push((row.get(0)?, decode_sum(p, row.get(1)?, sum)?));
+        let (bucket, n) = (row.get(0)?, row.get(1)?);
+        verify(study.pk, bucket, n, sum, row.get(3)?)?;
+        sums.push((bucket, decode_sum(p, n, sum)?));
     }
     Ok(sums)
 }

@@ -11,6 +11,7 @@ use eigenveil_shared::Result;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
 use super::{
+    checksum,
     database_files::DatabaseFiles,
     directory::DataDirectory,
     failure::{Failure, TAKEN_OVER, unavailable},
@@ -197,7 +198,7 @@ fn wal_missing_error(directory: &DataDirectory) -> eigenveil_shared::Error {
     ))
 }
 
-/// Checks for what an inconsistent copy would lack: pages, and reports that are counted but missing.
+/// Checks for what an inconsistent copy would lack: pages, reports that are counted but missing, and their bytes.
 fn check(connection: &Connection) -> Result<(), Failure> {
     let result: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
     if result != "ok" {
@@ -221,6 +222,6 @@ fn check(connection: &Connection) -> Result<(), Failure> {
         Some((name, reports)) => Err(Failure::damaged(format!(
             "the study {name:?} has accepted {reports} reports, but its sums or identifiers are those of a different number"
         ))),
-        None => Ok(()),
+        None => checksum::verify_all(connection),
     }
 }

@@ -7,6 +7,7 @@
 mod archive;
 mod arrivals;
 mod buckets;
+mod checksum;
 mod credentials;
 mod database_files;
 mod directory;

@@ -69,12 +69,13 @@ const MIGRATIONS: &[&str] = &["
         ids      BLOB NOT NULL CHECK (length(ids) > 0 AND length(ids) % 16 = 0)
     ) STRICT;
 
-    -- sum: packed upper triangle, f64 little-endian. A bucket without reports has no row.
+    -- sum: packed upper triangle, f64 little-endian. A bucket without reports has no row. checksum: of key, n and sum.
     CREATE TABLE buckets (
         study_pk INTEGER NOT NULL REFERENCES studies,
         bucket   INTEGER NOT NULL,
         n        INTEGER NOT NULL CHECK (n > 0),
         sum      BLOB NOT NULL,
+        checksum BLOB NOT NULL CHECK (length(checksum) = 8),
         PRIMARY KEY (study_pk, bucket)
     ) STRICT;
 
@@ -85,6 +86,7 @@ const MIGRATIONS: &[&str] = &["
         commit_seq INTEGER NOT NULL,
         n          INTEGER NOT NULL CHECK (n > 0),
         seeds      BLOB NOT NULL CHECK (length(seeds) = 16 * n),
+        checksum   BLOB NOT NULL CHECK (length(checksum) = 8),   -- of key and seeds
         PRIMARY KEY (study_pk, bucket, commit_seq)
     ) STRICT, WITHOUT ROWID;
 

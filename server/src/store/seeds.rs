@@ -13,7 +13,13 @@ use eigenveil_shared::{
 };
 use rusqlite::{Connection, Transaction, params};
 
-use super::{duplicates::DuplicateSeeds, failure::Failure, health::Health, study::Study};
+use super::{
+    checksum::{checksum, verify},
+    duplicates::DuplicateSeeds,
+    failure::Failure,
+    health::Health,
+    study::Study,
+};
 
 /// Receives seeds of the bucket with this number.
 type BucketSeedsSink<'a> = dyn FnMut(u32, &[Seed]) -> Result<(), Failure> + 'a;
@@ -67,9 +73,16 @@ fn insert(
     let n = (seeds.len() / SEED_LEN) as u64;
     transaction
         .prepare_cached(
-            "INSERT INTO seeds (study_pk, bucket, commit_seq, n, seeds) VALUES (?, ?, ?, ?, ?)",
+            "INSERT INTO seeds (study_pk, bucket, commit_seq, n, seeds, checksum) VALUES (?, ?, ?, ?, ?, ?)",
         )?
-        .execute(params![study_pk, bucket, commit_seq, n, seeds])?;
+        .execute(params![
+            study_pk,
+            bucket,
+            commit_seq,
+            n,
+            seeds,
+            checksum(study_pk, bucket, commit_seq, seeds)
+        ])?;
     Ok(())
 }
 
@@ -198,7 +211,7 @@ fn read_chunk(
     seeds: &mut Vec<Seed>,
 ) -> Result<Option<u64>, Failure> {
     let mut statement = connection.prepare_cached(
-        "SELECT commit_seq, n, seeds FROM seeds
+        "SELECT commit_seq, n, seeds, checksum FROM seeds
          WHERE study_pk = ? AND bucket = ? AND commit_seq >= ? AND commit_seq < ? ORDER BY commit_seq",
     )?;
     let mut rows = statement.query(params![study.pk, bucket, commits.start, commits.end])?;
@@ -216,6 +229,7 @@ fn read_chunk(
                 bytes.len()
             )));
         }
+        verify(study.pk, bucket, commit_seq, bytes, row.get(3)?)?;
         seeds.extend_from_slice(whole);
         next = Some(commit_seq + 1);
     }

@@ -19,6 +19,7 @@ use super::{
     Store,
     archive::{self, ArchiveItem, ArchiveWriter, Header},
     buckets,
+    checksum::verify,
     failure::Failure,
     lease, recent, rows, schema, seeds,
     study::{NewStudy, Study, StudyId, state_from},
@@ -95,7 +96,7 @@ impl Store {
             export_to(&transaction, study, &file)?;
             Ok(file)
         };
-        write().and_then(rewind).map_err(Failure::into_error)
+        self.note_damage(write().and_then(rewind))
     }
 
     /// A snapshot of the whole store as an unnamed file: a database that a server opens as `eigenveil.db` in an
@@ -241,9 +242,9 @@ fn export_to(connection: &Connection, study: &Study, file: &File) -> Result<(), 
         archive.put(id)?;
     }
     let mut statement = connection.prepare(if seeds {
-        "SELECT seeds FROM seeds WHERE study_pk = ? AND bucket = ? ORDER BY commit_seq"
+        "SELECT commit_seq, seeds, checksum FROM seeds WHERE study_pk = ? AND bucket = ? ORDER BY commit_seq"
     } else {
-        "SELECT sum FROM buckets WHERE study_pk = ? AND bucket = ?"
+        "SELECT n, sum, checksum FROM buckets WHERE study_pk = ? AND bucket = ?"
     })?;
     let per_sum =
         8 * eigenveil_shared::packed::packed_len(study.params().report_dimension()) as u64;
@@ -251,7 +252,9 @@ fn export_to(connection: &Connection, study: &Study, file: &File) -> Result<(), 
         archive.section(bucket, n, if seeds { 16 * n } else { per_sum })?;
         let mut rows = statement.query(params![study.pk, bucket])?;
         while let Some(row) = rows.next()? {
-            archive.put(row.get_ref(0)?.as_blob().map_err(Failure::damaged)?)?;
+            let bytes = row.get_ref(1)?.as_blob().map_err(Failure::damaged)?;
+            verify(study.pk, bucket, row.get(0)?, bytes, row.get(2)?)?;
+            archive.put(bytes)?;
         }
     }
     archive.finish()

@@ -7,7 +7,10 @@ use std::{
 
 use axum::http::{StatusCode, header};
 use eigenveil_estimation::Cancel;
-use eigenveil_server::{EstimateList, Store, store::database_path};
+use eigenveil_server::{
+    EstimateList, ServerConfig, Store,
+    store::{NewReport, database_path},
+};
 use eigenveil_shared::{
     ErrorCode as E,
     api::{BatchResponse, EstimateState, StudyDocument},
@@ -16,8 +19,8 @@ use eigenveil_shared::{
 use serde_json::json;
 
 use crate::common::{
-    Harness, at, batch, batch_with, decoded, environment, format_of, new_id, report_with,
-    waiting::until,
+    Harness, at, batch, batch_with, decoded, environment, format_of, new_id, report, report_with,
+    study_in, waiting::until,
 };
 
 /// Number of reports in a batch.
@@ -149,6 +152,59 @@ async fn a_damaged_store_is_reported() {
             .n,
         20 * BATCH
     );
+}
+
+/// One bit of a stored seed or sum is flipped while the server is down: nothing is computed from it, exported or added.
+#[tokio::test]
+async fn a_flipped_bit_is_damage() {
+    for seeds in [true, false] {
+        // One bucket, to which the next report goes too.
+        let server = Harness::with(|config| config.sum_cache_bytes = 8 * 6);
+        let (study, stored) = match seeds {
+            true => (server.seed_study(json!({})).await, vec![0xa7; 16]),
+            false => (server.study(3).await, 1_f64.to_le_bytes().repeat(6)),
+        };
+        let body = || match seeds {
+            true => report_with(&study, new_id(), vec![0xa7; 16]),
+            false => report(&study, new_id(), 1.0),
+        };
+        server.counts(&study, body()).await;
+        let (_directory, config) = server.stop();
+        let database = database_path(&config.data_dir);
+        let mut bytes = std::fs::read(&database).unwrap();
+        let at = bytes.windows(stored.len()).position(|w| *w == stored);
+        bytes[at.unwrap() + 5] ^= 0x10;
+        // Opened where it was, it is not read through.
+        let mut file = OpenOptions::new().write(true).open(&database).unwrap();
+        file.write_all(&bytes).unwrap();
+
+        let copied = tempfile::tempdir().unwrap();
+        std::fs::copy(&database, database_path(copied.path())).unwrap();
+        let copy = ServerConfig::new(copied.path());
+        let error = Store::open(&copy, environment()).unwrap_err();
+        assert!(error.detail().contains("checksum"), "{seeds}: {error}");
+
+        let store = || Store::open(&config, environment()).unwrap();
+        let damaged = |error: eigenveil_shared::Error| {
+            assert_eq!(error.code(), E::StoreUnavailable, "{seeds}: {error}");
+            for word in ["damaged", "checksum", "backup"] {
+                assert!(error.detail().contains(word), "{seeds}: {error}");
+            }
+        };
+        let opened = store();
+        let study = study_in(&opened, &study);
+        damaged(opened.bucket_sums(&study, Cancel::NEVER).unwrap_err());
+        // The server is not ready from here on.
+        damaged(opened.check_writable().await.unwrap_err());
+        drop(opened);
+        let opened = store();
+        damaged(opened.export(&study).unwrap_err());
+        damaged(opened.check_writable().await.unwrap_err());
+        if !seeds {
+            let reports = vec![NewReport::decode(&body().into(), &study).unwrap()];
+            damaged(opened.submit(&study, reports).await.unwrap_err());
+        }
+    }
 }
 
 /// A report larger than any honest device's is rejected, alone and in a batch, and the sums do not change.

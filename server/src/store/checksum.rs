@@ -1,0 +1,52 @@
+//! Checksums of what was counted: a bit that changed on the disk is noticed before it reaches an estimate.
+//!
+//! SQLite has none of its own, and any 16 bytes are a seed, any 8 a number of a sum.
+
+use rusqlite::Connection;
+use sha2::{Digest as _, Sha256};
+
+use super::failure::Failure;
+
+/// The checksum of a row of seeds or of a bucket sum: of its key, its bytes, and its `number` (of the commit, or of the
+/// sum's reports).
+pub(super) fn checksum(study_pk: i64, bucket: u32, number: u64, bytes: &[u8]) -> [u8; 8] {
+    let hash: [u8; 32] = Sha256::new()
+        .chain_update(study_pk.to_le_bytes())
+        .chain_update(bucket.to_le_bytes())
+        .chain_update(number.to_le_bytes())
+        .chain_update(bytes)
+        .finalize()
+        .into();
+    let [a, b, c, d, e, f, g, h, ..] = hash;
+    [a, b, c, d, e, f, g, h]
+}
+
+/// Fails unless these are the bytes that were stored.
+pub(super) fn verify(
+    study_pk: i64,
+    bucket: u32,
+    number: u64,
+    bytes: &[u8],
+    stored: [u8; 8],
+) -> Result<(), Failure> {
+    match checksum(study_pk, bucket, number, bytes) == stored {
+        true => Ok(()),
+        false => Err(Failure::damaged(format!(
+            "seeds or sums in bucket {bucket} differ from their checksum"
+        ))),
+    }
+}
+
+/// Verifies the seeds and sums of all studies.
+pub(super) fn verify_all(connection: &Connection) -> Result<(), Failure> {
+    let mut statement = connection.prepare(
+        "SELECT study_pk, bucket, commit_seq, seeds, checksum FROM seeds
+         UNION ALL SELECT study_pk, bucket, n, sum, checksum FROM buckets",
+    )?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let bytes = row.get_ref(3)?.as_blob().map_err(Failure::damaged)?;
+        verify(row.get(0)?, row.get(1)?, row.get(2)?, bytes, row.get(4)?)?;
+    }
+    Ok(())
+}
