@@ -76,6 +76,8 @@ pub(crate) fn check(path: &Path) -> Result<()> {
 #[derive(Debug)]
 pub(super) struct DataDirectory {
     path: PathBuf,
+    /// Without symbolic links: SQLite puts the write-ahead log beside the file that a link leads to.
+    database: PathBuf,
     _lock: File,
 }
 
@@ -120,8 +122,10 @@ impl DataDirectory {
             .mode(0o600)
             .open(path.join(DATABASE))
             .map_err(|e| failed("written to", e))?;
+        let database = fs::canonicalize(path.join(DATABASE)).map_err(|e| failed("read", e))?;
         Ok(Self {
             path: path.to_owned(),
+            database,
             _lock: lock,
         })
     }
@@ -130,13 +134,16 @@ impl DataDirectory {
         &self.path
     }
 
+    /// The database file, where a link leads to it.
     pub(super) fn database(&self) -> PathBuf {
-        self.path.join(DATABASE)
+        self.database.clone()
     }
 
     /// The database's write-ahead log.
     pub(super) fn wal_path(&self) -> PathBuf {
-        self.path.join(format!("{DATABASE}-wal"))
+        let mut wal = self.database.clone().into_os_string();
+        wal.push("-wal");
+        wal.into()
     }
 
     pub(super) fn token_files(&self) -> TokenFiles {

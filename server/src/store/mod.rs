@@ -155,7 +155,7 @@ impl Store {
         let wal = WalFile::in_directory(&directory);
         let mut connection =
             schema::open_for_writing(&directory.database(), config.max_store_bytes)?;
-        let reserve = ReserveFile::new(directory.path().to_owned());
+        let reserve = ReserveFile::beside(&directory.database());
         // Before anything is read that the writer caches: from here on, no other server writes.
         let lease = match WriterLease::acquire(&mut connection, &directory, wal) {
             Err(failure) if failure.is_full() => {

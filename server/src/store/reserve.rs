@@ -3,13 +3,13 @@
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, Write as _},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use eigenveil_shared::{Error, ErrorCode};
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
 
-/// Name of the file in the data directory.
+/// Name of the file, beside the database.
 const FILE_NAME: &str = "eigenveil.reserve";
 /// Its size: the pages that a few deletions change.
 const FILE_BYTES: u64 = 8 << 20;
@@ -21,7 +21,9 @@ pub(super) struct ReserveFile {
 }
 
 impl ReserveFile {
-    pub(super) fn new(directory: PathBuf) -> Self {
+    /// On the disk that the database fills.
+    pub(super) fn beside(database: &Path) -> Self {
+        let directory = database.parent().unwrap_or(Path::new("")).to_owned();
         Self { directory }
     }
 
@@ -83,7 +85,7 @@ impl ReserveFile {
     }
 }
 
-fn create(path: &std::path::Path) -> io::Result<()> {
+fn create(path: &Path) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true);
     #[cfg(unix)]

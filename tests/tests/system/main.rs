@@ -16,6 +16,7 @@ mod centring;
 mod certificates;
 mod command_line;
 mod crash_matrix;
+mod data_directory;
 mod documentation;
 mod enrolment;
 mod export_backup;
