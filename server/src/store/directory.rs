@@ -3,7 +3,7 @@
 use std::{
     fs::{self, DirBuilder, File, OpenOptions, TryLockError},
     io::{self, Write},
-    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
 
@@ -70,6 +70,27 @@ pub(crate) fn check(path: &Path) -> Result<()> {
         }
         None => Ok(()),
     }
+}
+
+/// Warnings about what other users of this machine could read or change; nothing is missing by itself.
+pub(crate) fn exposed(path: &Path) -> Vec<String> {
+    let files =
+        [TOKEN, NEXT_TOKEN, DATABASE, &format!("{DATABASE}-wal")].map(|name| path.join(name));
+    let mut warnings = Vec::new();
+    for (path, wanted) in
+        std::iter::once((path, 0o700)).chain(files.iter().map(|file| (&**file, 0o600)))
+    {
+        let Ok(mode) = fs::metadata(path).map(|found| found.mode() & 0o777) else {
+            continue;
+        };
+        if mode & 0o077 != 0 {
+            let path = path.display();
+            warnings.push(format!(
+                "other users of this machine may have access to {path} (mode {mode:o}); chmod {wanted:o} {path}"
+            ));
+        }
+    }
+    warnings
 }
 
 /// A data directory used by this process only, until dropped.

@@ -56,7 +56,7 @@ use eigenveil_shared::{
 use rusqlite::{Connection, Transaction, params};
 use tokio::sync::{oneshot, watch};
 
-pub(crate) use self::directory::check as check_directory;
+pub(crate) use self::directory::{check as check_directory, exposed};
 pub(crate) use self::{
     arrivals::ArrivalCount,
     credentials::Identity,
@@ -152,6 +152,9 @@ impl Store {
     pub fn open(config: &ServerConfig, environment: Environment) -> Result<Self> {
         config.check()?;
         let directory = DataDirectory::open(&config.data_dir)?;
+        for warning in exposed(directory.path()) {
+            tracing::warn!("{warning}");
+        }
         let wal = WalFile::in_directory(&directory);
         let mut connection =
             schema::open_for_writing(&directory.database(), config.max_store_bytes)?;

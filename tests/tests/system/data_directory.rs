@@ -1,8 +1,11 @@
 //! Data directories as people set them up: a database on another disk, folders that others can read.
 
-use std::{fs, os::unix::fs::symlink};
+use std::{
+    fs::{self, Permissions},
+    os::unix::fs::{PermissionsExt as _, symlink},
+};
 
-use crate::harness::{Folder, ServerProcess, succeeded};
+use crate::harness::{Folder, ServerProcess, json_of, refused, run, succeeded};
 
 /// `eigenveil.db` is a link to a file on another disk: its write-ahead log is beside that file.
 #[test]
@@ -31,9 +34,55 @@ fn a_linked_database_survives_a_kill() {
     let mut server = ServerProcess::start(&data);
     server.kill();
     fs::remove_file(disk.join("large.db-wal")).unwrap();
-    let refused = crate::harness::run(&format!(
+    let again = run(&format!(
         "serve --listen 127.0.0.1:0 --data {}",
         data.display()
     ));
-    crate::harness::refused(&refused, 1, &["large.db-wal is missing"]);
+    refused(&again, 1, &["large.db-wal is missing"]);
+}
+
+/// What others may read is said at the start and by `--check-config`, with the command that changes it.
+#[test]
+fn a_readable_directory_token_or_database_is_a_warning() {
+    let folder = Folder::new();
+    let (data, log) = (folder.path().join("data"), folder.path().join("log"));
+    let warnings = || {
+        let line = format!(
+            "serve --check-config --listen 127.0.0.1:0 --data {}",
+            data.display()
+        );
+        json_of(&run(&format!("{line} --json")))["warnings"].to_string()
+    };
+    let mut server = ServerProcess::start_logged("warn", &data, "--listen 127.0.0.1:0", &log);
+    assert!(server.stop());
+    assert_eq!(
+        (warnings(), folder.read("log")),
+        ("[]".into(), String::new())
+    );
+    for (name, mode, wanted) in [
+        ("", 0o755, "700"),
+        ("", 0o710, "700"),
+        ("operator.token", 0o640, "600"),
+        ("operator.token", 0o604, "600"),
+        ("eigenveil.db", 0o644, "600"),
+    ] {
+        let path = data.join(name);
+        let before = fs::metadata(&path).unwrap().permissions();
+        fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+        let path_text = path.to_str().unwrap().trim_end_matches('/');
+        let says = [
+            format!("(mode {mode:o})"),
+            format!("chmod {wanted} {path_text}"),
+        ];
+        let checked = warnings();
+        let mut server = ServerProcess::start_logged("warn", &data, "--listen 127.0.0.1:0", &log);
+        assert!(server.stop());
+        for text in [&checked, &folder.read("log")] {
+            assert!(
+                says.iter().all(|word| text.contains(word)),
+                "{says:?} in {text}"
+            );
+        }
+        fs::set_permissions(&path, before).unwrap();
+    }
 }
