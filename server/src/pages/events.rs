@@ -88,7 +88,8 @@ pub(super) async fn stream(
     });
     // Buffering proxies would delay the events.
     let headers = [("x-accel-buffering", "no"), ("cache-control", "no-store")];
-    let events = Sse::new(events).keep_alive(KeepAlive::default());
+    // Only a write shows that the browser has gone, which gives its slot back: at every poll, not every 15 s.
+    let events = Sse::new(events).keep_alive(KeepAlive::new().interval(POLL_INTERVAL));
     Ok((headers, events).into_response())
 }
 

@@ -457,6 +457,26 @@ async fn anonymous_watchers_leave_slots_for_the_operator() {
     assert_eq!(own.status(), StatusCode::OK);
 }
 
+/// A stream of a study where nothing happens writes at every poll all the same: a write is what shows that the browser
+/// has gone and its slot is free.
+#[tokio::test(start_paused = true)]
+async fn an_idle_stream_is_written_to_at_every_poll() {
+    let server = Harness::new();
+    let study = server.study(3).await;
+    let request = Request::get(format!("/studies/{}/events", study.id));
+    let request = request.body(Body::empty()).unwrap();
+    let response = server.routes.clone().oneshot(request).await.unwrap();
+    let mut frames = response.into_body().into_data_stream();
+    let first = frames.next().await.unwrap().unwrap();
+    assert!(first.starts_with(b"event: study"), "{first:?}");
+    // On a clock that moves only while everybody waits.
+    let before = tokio::time::Instant::now();
+    for _ in 0..4 {
+        assert_eq!(frames.next().await.unwrap().unwrap(), ":\n\n");
+    }
+    assert!(before.elapsed() < Duration::from_secs(6), "{:?}", before.elapsed());
+}
+
 #[tokio::test]
 async fn errors_are_pages_for_browsers_and_problems_for_programs() {
     let server = Harness::new();
@@ -554,8 +574,14 @@ async fn live_numbers_are_sent_until_the_server_stops() {
     );
     let mut body = response.into_body();
     let next = async |body: &mut Body| -> Option<String> {
-        let frame = within("an event or the end", body.frame()).await?;
-        Some(String::from_utf8(frame.unwrap().into_data().unwrap().to_vec()).unwrap())
+        loop {
+            let frame = within("an event or the end", body.frame()).await?;
+            let text = String::from_utf8(frame.unwrap().into_data().unwrap().to_vec()).unwrap();
+            // A comment between two events only keeps the stream going.
+            if !text.starts_with(':') {
+                return Some(text);
+            }
+        }
     };
     let first = next(&mut body).await.unwrap();
     assert!(
