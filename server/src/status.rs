@@ -9,6 +9,7 @@ pub fn status_of(code: ErrorCode) -> StatusCode {
     match code {
         E::MalformedReport
         | E::MalformedParams
+        | E::MalformedRequest
         | E::IncompleteBody
         | E::UnsupportedVersion
         | E::MalformedJson

@@ -60,6 +60,8 @@ error_codes! {
     MalformedReport = "malformed-report", "The bytes are not a report";
     /// Bytes that are not the canonical parameters of a study.
     MalformedParams = "malformed-params", "The bytes are not the parameters of a study";
+    /// A request whose head names no host, or several.
+    MalformedRequest = "malformed-request", "The head of the request is malformed";
     /// A body of which only a part arrived.
     IncompleteBody = "incomplete-body", "The body is incomplete";
     /// A report of a newer or older wire version.

@@ -7,6 +7,7 @@ pub(crate) mod estimates;
 pub(crate) mod extract;
 mod files;
 pub(crate) mod health;
+pub(crate) mod host;
 pub(crate) mod metrics;
 pub(crate) mod openapi;
 pub(crate) mod problem;

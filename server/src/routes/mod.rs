@@ -6,7 +6,7 @@ use axum::{
     Router,
     extract::{MatchedPath, Request, State},
     middleware::{Next, from_fn_with_state},
-    response::Response,
+    response::{IntoResponse as _, Response},
 };
 use utoipa_axum::{router::OpenApiRouter, routes};
 
@@ -14,7 +14,7 @@ pub use self::openapi::openapi;
 use crate::{
     app::AppState,
     http::{
-        client_key, drain, estimates, health, metrics, openapi::base_document, problem,
+        client_key, drain, estimates, health, host, metrics, openapi::base_document, problem,
         rate_limit_layer, reports, response_budget, studies, tokens, trace, transfers,
     },
     pages,
@@ -62,7 +62,12 @@ async fn with_middleware(State(app): State<AppState>, request: Request, next: Ne
     let client = client_key(&app, request.headers(), request.extensions());
     let limited = |request| {
         rate_limit_layer::enforce_rate_limits(&app, request, |request| {
-            problem::catch_panic(next.run(request))
+            problem::catch_panic(async {
+                match host::check_host(&request) {
+                    Ok(()) => next.run(request).await,
+                    Err(error) => problem::ApiError::from(error).into_response(),
+                }
+            })
         })
     };
     let traced = |request| {

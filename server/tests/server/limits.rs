@@ -20,7 +20,9 @@ async fn list_studies(
     claim: Option<&str>,
 ) -> Reply {
     let peer: SocketAddr = format!("{from}:40000").parse().unwrap();
-    let mut request = Request::get("/v1/studies").extension(ConnectInfo(peer));
+    let mut request = Request::get("/v1/studies")
+        .header(header::HOST, "x")
+        .extension(ConnectInfo(peer));
     if let Some(token) = token {
         request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
     }
@@ -105,6 +107,7 @@ async fn a_token_has_one_limit() {
     let server = Harness::with(|config| config.token_requests_per_minute = Some(3));
     let send = async |peer: [u8; 4], scheme: &str| {
         let request = Request::get("/v1/studies")
+            .header(header::HOST, "x")
             .extension(ConnectInfo(SocketAddr::from((peer, 40_000))))
             .header(header::AUTHORIZATION, format!("{scheme}{}", server.token));
         server.send(request.body(Body::empty()).unwrap()).await

@@ -474,7 +474,11 @@ async fn an_idle_stream_is_written_to_at_every_poll() {
     for _ in 0..4 {
         assert_eq!(frames.next().await.unwrap().unwrap(), ":\n\n");
     }
-    assert!(before.elapsed() < Duration::from_secs(6), "{:?}", before.elapsed());
+    assert!(
+        before.elapsed() < Duration::from_secs(6),
+        "{:?}",
+        before.elapsed()
+    );
 }
 
 #[tokio::test]

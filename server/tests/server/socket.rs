@@ -45,6 +45,33 @@ async fn waiting_for_a_body(server: &Running, study: &StudyDocument, length: usi
 /// A day: no test waits that long.
 const NEVER_MS: u64 = 24 * 3_600_000;
 
+#[tokio::test]
+async fn a_request_names_exactly_one_host() {
+    let server = Running::start(|_| {}).await;
+    let mut stream = server.connect().await;
+    for (head, status) in [
+        ("GET /healthz HTTP/1.1\r\nhost: x", 200),
+        ("GET /healthz HTTP/1.1\r\naccept: */*", 400),
+        ("GET /healthz HTTP/1.1\r\nhost: x\r\nHost: x", 400),
+        ("GET /healthz HTTP/1.1\r\nhost: x\r\nhost: y", 400),
+        ("GET /healthz HTTP/1.1\r\nhost: x/y", 400),
+        ("GET http://x/healthz HTTP/1.1\r\naccept: */*", 400),
+        ("GET /nowhere HTTP/1.1\r\naccept: */*", 400),
+        ("GET /healthz HTTP/1.1\r\nhost: x", 200),
+    ] {
+        stream
+            .write_all(format!("{head}\r\n\r\n").as_bytes())
+            .await
+            .unwrap();
+        let reply = read_response(&mut stream).await;
+        assert_eq!(reply.status, status, "{head}");
+        let body = String::from_utf8(reply.body).unwrap();
+        assert_eq!(body.contains("malformed-request"), status == 400, "{body}");
+    }
+    drop(stream);
+    server.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_real_server_serves_and_shuts_down_gracefully() {
     let server = Running::start(|config| {

@@ -1,0 +1,67 @@
+//! The `Host` of a request (RFC 9112, section 3.2).
+
+use std::net::SocketAddr;
+
+use axum::{
+    extract::{ConnectInfo, Request},
+    http::{Version, header, uri::Authority},
+};
+use eigenveil_shared::{Error, ErrorCode};
+
+/// Rejects a request that does not name exactly one host: a proxy in front of the server, and the server, could each
+/// believe another one. What an application passes on without a connection may have none.
+pub(crate) fn check_host(request: &Request) -> Result<(), Error> {
+    let connected = request
+        .extensions()
+        .get::<ConnectInfo<SocketAddr>>()
+        .is_some();
+    let mut hosts = request.headers().get_all(header::HOST).iter();
+    let wrong = match (hosts.next(), hosts.next()) {
+        (None, _) if connected && request.version() == Version::HTTP_11 => "no Host header",
+        (Some(_), Some(_)) => "more than one Host header",
+        (Some(host), None) if !is_host(host.as_bytes()) => "a Host header that is not a host",
+        _ => return Ok(()),
+    };
+    Err(Error::new(
+        ErrorCode::MalformedRequest,
+        format!("the request has {wrong}; send one, with the name and port of the server"),
+    ))
+}
+
+/// Empty is allowed: what a client sends that has no name for the server.
+fn is_host(host: &[u8]) -> bool {
+    host.is_empty() || !host.contains(&b'@') && Authority::try_from(host).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+
+    use super::*;
+
+    #[test]
+    fn exactly_one_host_is_needed() {
+        let of = |version, hosts: &[&str], connected: bool| {
+            let mut request = Request::builder().version(version);
+            for host in hosts {
+                request = request.header(header::HOST, *host);
+            }
+            let mut request = request.body(Body::empty()).unwrap();
+            if connected {
+                let peer = ConnectInfo(SocketAddr::from(([127, 0, 0, 1], 1)));
+                request.extensions_mut().insert(peer);
+            }
+            check_host(&request).is_ok()
+        };
+        let now = Version::HTTP_11;
+        for host in ["", "a", "study.example:443", "127.0.0.1", "[::1]:8080"] {
+            assert!(of(now, &[host], true), "{host}");
+        }
+        for host in ["a b", "a/b", "user@a", "[::1"] {
+            assert!(!of(now, &[host], true), "{host}");
+        }
+        assert!(!of(now, &["a", "a"], false) && !of(now, &["a", "b"], true));
+        assert!(!of(now, &[], true) && of(now, &[], false));
+        assert!(of(Version::HTTP_10, &[], true));
+    }
+}
