@@ -12,13 +12,11 @@ use sha2::{Digest, Sha256};
 
 use crate::store::TokenHash;
 
-/// Name of the cookie.
-pub(crate) const COOKIE: &str = "eigenveil-session";
 /// Sessions of one bearer token; beyond it the oldest ends. However often somebody logs in, only sessions of the same
 /// token end.
 const MAX_SESSIONS_PER_TOKEN: usize = 32;
 /// Maximum age of a session, by the monotonic clock.
-pub(crate) const LIFETIME: Duration = Duration::from_secs(8 * 3_600);
+const LIFETIME: Duration = Duration::from_secs(8 * 3_600);
 /// Maximum time between two requests of a session.
 const MAX_IDLE: Duration = Duration::from_secs(3_600);
 
@@ -73,9 +71,11 @@ impl Sessions {
         Some(session.token)
     }
 
-    /// The bearer token of the session of a request.
+    /// The bearer token of the session of a request, for its rate limit.
     pub(crate) fn token_of(&self, headers: &HeaderMap) -> Option<TokenHash> {
-        self.token(&session_id(headers)?, Instant::now())
+        let cookies = SessionCookie::ALL.iter();
+        let mut ids = cookies.filter_map(|cookie| cookie.id(headers));
+        ids.find_map(|id| self.token(&id, Instant::now()))
     }
 
     /// Ends a session.
@@ -95,18 +95,65 @@ impl Session {
     }
 }
 
-/// The session identifier in the cookie of a request, if it is well-formed.
-pub(crate) fn session_id(headers: &HeaderMap) -> Option<String> {
-    headers
-        .get_all(header::COOKIE)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|line| line.split(';'))
-        .filter_map(|pair| pair.trim().split_once('='))
-        .find(|(name, value)| {
-            *name == COOKIE && value.len() == 64 && value.bytes().all(|b| b.is_ascii_hexdigit())
-        })
-        .map(|(_, value)| value.to_owned())
+/// The cookie with the session identifier: name and attributes, by how the browser reaches the server.
+///
+/// Browsers take a name with a prefix over HTTPS only, and `__Host-` from this very host only: neither a page over plain
+/// HTTP nor a neighbouring host can plant it. `__Host-` is for all paths of a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SessionCookie {
+    Plain,
+    /// Over HTTPS, below a path.
+    Secure,
+    /// Over HTTPS, at the root.
+    Host,
+}
+
+impl SessionCookie {
+    const ALL: [Self; 3] = [Self::Host, Self::Secure, Self::Plain];
+
+    /// For a server that is mounted at `base`, which is empty at the root.
+    pub(crate) fn at(base: &str, https: bool) -> Self {
+        match (https, base) {
+            (false, _) => Self::Plain,
+            (true, "") => Self::Host,
+            (true, _) => Self::Secure,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "eigenveil-session",
+            Self::Secure => "__Secure-eigenveil-session",
+            Self::Host => "__Host-eigenveil-session",
+        }
+    }
+
+    /// The value of the header that sets it to a session identifier, or deletes it.
+    pub(crate) fn set(self, base: &str, id: Option<&str>) -> String {
+        let secure = if self == Self::Plain { "" } else { "; Secure" };
+        let seconds = id.map_or(0, |_| LIFETIME.as_secs());
+        format!(
+            "{}={}; Path={base}/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}",
+            self.name(),
+            id.unwrap_or_default()
+        )
+    }
+
+    /// The session identifier in this cookie of a request, if it is well-formed.
+    pub(crate) fn id(self, headers: &HeaderMap) -> Option<String> {
+        headers
+            .get_all(header::COOKIE)
+            .iter()
+            .filter_map(|value| value.to_str().ok())
+            .flat_map(|line| line.split(';'))
+            .filter_map(|pair| pair.trim().split_once('='))
+            .find(|(name, value)| {
+                *name == self.name()
+                    && value.len() == 64
+                    && value.bytes().all(|b| b.is_ascii_hexdigit())
+            })
+            .map(|(_, value)| value.to_owned())
+    }
 }
 
 fn key(id: &str) -> Key {

@@ -108,7 +108,6 @@ pub(super) async fn file(
         };
         let headers = [
             (header::CACHE_CONTROL, "no-store".to_owned()),
-            (header::X_CONTENT_TYPE_OPTIONS, "nosniff".to_owned()),
             // The name is one of the three fixed ones.
             (
                 header::CONTENT_DISPOSITION,

@@ -43,7 +43,6 @@ pub(super) async fn icon() -> Response {
 fn asset(media_type: &'static str, text: &'static str) -> Response {
     let headers = [
         (header::CONTENT_TYPE, media_type),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::CACHE_CONTROL, "public, max-age=86400"),
         (
             header::CONTENT_SECURITY_POLICY,

@@ -71,7 +71,6 @@ pub(super) fn document(visitor: &Visitor, title: &str, content: &Markup) -> Byte
 pub(super) fn html_response(status: StatusCode, document: Bytes) -> Response {
     let headers = [
         (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::REFERRER_POLICY, "no-referrer"),
         // Pages depend on who is logged in.
         (header::CACHE_CONTROL, "no-store"),

@@ -12,7 +12,7 @@ use subtle::ConstantTimeEq;
 use crate::{
     app::AppState,
     http::{ApiError, ClientKey, body, client_key},
-    sessions::{self, COOKIE},
+    sessions::{self, SessionCookie},
     store::{Identity, Study},
 };
 
@@ -47,20 +47,22 @@ impl Visitor {
             "/" => whole,
             _ => "",
         });
-        let session_id = sessions::session_id(headers);
+        let base = base.trim_end_matches('/').to_owned();
+        // A client that lies about this harms only its own cookie.
+        let secure = app.config().tls_files().is_some()
+            || headers
+                .get("x-forwarded-proto")
+                .is_some_and(|proto| proto == "https");
+        let session_id = SessionCookie::at(&base, secure).id(headers);
         let identity = session_id
             .as_deref()
             .and_then(|id| app.sessions().token(id, Instant::now()))
             .and_then(|token| app.store().identify_hash(&token));
         Self {
-            base: base.trim_end_matches('/').to_owned(),
+            base,
             session_id,
             identity,
-            // A client that lies about this harms only its own cookie.
-            secure: app.config().tls_files().is_some()
-                || headers
-                    .get("x-forwarded-proto")
-                    .is_some_and(|proto| proto == "https"),
+            secure,
             host: host(headers),
         }
     }
@@ -144,20 +146,16 @@ impl Visitor {
 
     /// The header that sets the session cookie.
     pub(super) fn set_cookie(&self, id: &str) -> String {
-        self.cookie_with(id, sessions::LIFETIME.as_secs())
+        self.cookie().set(&self.base, Some(id))
     }
 
     /// The header that deletes the session cookie.
     pub(super) fn forget_cookie(&self) -> String {
-        self.cookie_with("", 0)
+        self.cookie().set(&self.base, None)
     }
 
-    fn cookie_with(&self, id: &str, seconds: u64) -> String {
-        let secure = if self.secure { "; Secure" } else { "" };
-        format!(
-            "{COOKIE}={id}; Path={}/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}",
-            self.base
-        )
+    fn cookie(&self) -> SessionCookie {
+        SessionCookie::at(&self.base, self.secure)
     }
 }
 

@@ -5,6 +5,7 @@ mod openapi;
 use axum::{
     Router,
     extract::{MatchedPath, Request, State},
+    http::{HeaderValue, header},
     middleware::{Next, from_fn_with_state},
     response::{IntoResponse as _, Response},
 };
@@ -19,6 +20,11 @@ use crate::{
     },
     pages,
 };
+
+/// No response is anything else than its media type says.
+const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
+/// Browsers use HTTPS only, for a year.
+const HSTS: HeaderValue = HeaderValue::from_static("max-age=31536000");
 
 /// The routes of one server, to be served by [`Server`](crate::Server) or mounted in your own application.
 pub fn router(app: AppState) -> Router {
@@ -79,5 +85,12 @@ async fn with_middleware(State(app): State<AppState>, request: Request, next: Ne
             )
         })
     };
-    pages::errors_for_browsers(&app, request, traced).await
+    let mut response = pages::errors_for_browsers(&app, request, traced).await;
+    let headers = response.headers_mut();
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, NOSNIFF);
+    // Behind a proxy that terminates TLS this is the proxy's to promise.
+    if app.config().tls_files().is_some() {
+        headers.insert(header::STRICT_TRANSPORT_SECURITY, HSTS);
+    }
+    response
 }

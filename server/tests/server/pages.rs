@@ -1,6 +1,6 @@
 //! Pages: complete without a script, safe in a browser, and nothing for those who may not see it.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, time::Duration};
 
 use axum::{
     body::Body,
@@ -12,6 +12,7 @@ use eigenveil_shared::{
     api::{CreateAnalystResponse, StudyDocument},
     estimate::Estimate,
 };
+use futures_util::StreamExt as _;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
@@ -386,6 +387,7 @@ async fn failed_logins_are_limited() {
         let key = browser.csrf_token().await;
         let request = Request::post("/login")
             .header(header::CONTENT_TYPE, kind)
+            .header(header::HOST, "x")
             .extension(ConnectInfo(peer));
         let form = format!("csrf_token={key}&token={token}");
         browser.send(request, form).await.status
@@ -504,6 +506,84 @@ async fn errors_are_pages_for_browsers_and_problems_for_programs() {
     let answer = server.get(&format!("/studies/{none}")).await;
     answer.is_problem(404, E::StudyNotFound);
     refused(server.get("/studies/new/plan"), 405, E::MethodNotAllowed).await;
+}
+
+/// Over HTTPS the name of the cookie has a prefix, with which neither a page over plain HTTP nor a neighbouring host can
+/// plant it; a cookie without the prefix is no session.
+#[tokio::test]
+async fn over_https_the_session_cookie_cannot_be_planted() {
+    let mut server = Harness::new();
+    for (base, name, path) in [
+        ("", "__Host-eigenveil-session", "Path=/;"),
+        ("/deep/er", "__Secure-eigenveil-session", "Path=/deep/er/;"),
+    ] {
+        if !base.is_empty() {
+            server.routes = axum::Router::new().nest(base, server.routes);
+        }
+        let https = |method: &str, path: &str| {
+            Request::builder()
+                .method(method)
+                .uri(format!("{base}{path}"))
+                .header("x-forwarded-proto", "https")
+        };
+        let mut browser = Browser::new(&server);
+        let form = Page::new(browser.send(https("GET", "/login"), String::new()).await);
+        let key = form.value("input[name=csrf_token]");
+        let login = https("POST", "/login")
+            .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+        let body = format!("csrf_token={key}&token={}", server.token);
+        let response = browser.send(login, body).await;
+        assert_eq!(response.status, StatusCode::SEE_OTHER, "{response:?}");
+        let set = response.headers[header::SET_COOKIE].to_str().unwrap();
+        let attributes = ["; Secure", path].iter().all(|part| set.contains(part));
+        assert!(
+            set.starts_with(name) && attributes && !set.contains("Domain"),
+            "{set}"
+        );
+        let home = browser.send(https("GET", "/studies/new"), String::new());
+        assert_eq!(home.await.status, StatusCode::OK);
+        // The same identifier under the plain name.
+        let id = browser
+            .cookie
+            .as_deref()
+            .unwrap()
+            .split_once('=')
+            .unwrap()
+            .1;
+        browser.cookie = Some(format!("eigenveil-session={id}"));
+        let planted = browser.send(https("GET", "/studies/new"), String::new());
+        assert_eq!(planted.await.status, StatusCode::SEE_OTHER);
+    }
+}
+
+/// Pages, figures, documents and errors.
+#[tokio::test]
+async fn no_response_is_sniffed() {
+    let server = Harness::new();
+    let study = at(&server.study(3).await, "");
+    for path in [
+        "/",
+        "/v1/studies",
+        &study,
+        "/nowhere",
+        "/metrics",
+        "/assets/live.js",
+        "/openapi.json",
+    ] {
+        let response = server.get(path).await;
+        assert_eq!(
+            response.headers[header::X_CONTENT_TYPE_OPTIONS],
+            "nosniff",
+            "{path}"
+        );
+        // Over plain HTTP browsers would ignore it.
+        assert!(
+            !response
+                .headers
+                .contains_key(header::STRICT_TRANSPORT_SECURITY),
+            "{path}"
+        );
+    }
 }
 
 #[tokio::test]

@@ -109,7 +109,12 @@ async fn https_is_served_and_plain_http_gets_an_error() {
     let server = Secured::start(|_| {}).await;
     let mut stream = server.trusted().await;
     for _ in 0..2 {
-        assert!(asks(&mut stream).await.starts_with("HTTP/1.1 200"));
+        let response = asks(&mut stream).await;
+        assert!(response.starts_with("HTTP/1.1 200"));
+        assert!(
+            response.contains("strict-transport-security: max-age="),
+            "{response}"
+        );
     }
     // With a body on its way, as from a device.
     for request in [
