@@ -62,7 +62,7 @@ impl FromRequestParts<AppState> for Reader {
     }
 }
 
-/// Proof that the request may read the metrics.
+/// Proof that the request may read the metrics, which are of all studies together.
 pub(crate) struct MetricsReader;
 
 impl FromRequestParts<AppState> for MetricsReader {
@@ -73,8 +73,13 @@ impl FromRequestParts<AppState> for MetricsReader {
             return Ok(Self);
         }
         match identity(parts, app)? {
-            Some(_) => Ok(Self),
-            None => Err(missing("any token of this server").into()),
+            Some(Identity::Operator | Identity::Analyst(None)) => Ok(Self),
+            Some(Identity::Analyst(Some(_))) => Err(Error::new(
+                ErrorCode::Forbidden,
+                "this analyst token is for the estimates of one study, and the metrics are those of the whole server; this needs the operator token or an analyst token for all studies",
+            )
+            .into()),
+            None => Err(missing("the operator token or an analyst token for all studies").into()),
         }
     }
 }

@@ -14,7 +14,7 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 
 /// Metrics for Prometheus
 ///
-/// With any of the server's bearer tokens, or for everybody if `metrics_without_token` is set.
+/// With the operator token or an analyst token for all studies, or for everybody if `metrics_without_token` is set.
 #[utoipa::path(
     get, path = "/metrics", tag = "service",
     security(("operator" = []), ("analyst" = [])),

@@ -1,7 +1,10 @@
 //! The contents of `/metrics`, and who may read it.
 
-use axum::http::{StatusCode, header};
-use eigenveil_shared::ErrorCode;
+use axum::{
+    body::Body,
+    http::{Request, StatusCode, header},
+};
+use eigenveil_shared::{ErrorCode, api::CreateAnalystResponse};
 use serde_json::json;
 
 use crate::common::{Harness, batch, new_id, report};
@@ -102,6 +105,25 @@ async fn every_documented_metric_is_counted() {
         );
     }
     assert!(!text.contains("Secret") && !text.contains(&study.id));
+}
+
+/// The metrics are those of the whole server: an analyst of one study may not read them.
+#[tokio::test]
+async fn metrics_are_not_for_the_analysts_of_one_study() {
+    let server = Harness::new();
+    let study = server.study(3).await;
+    for (wanted, status) in [(json!(study.id), 403), (json!(null), 200)] {
+        let wanted = json!({"name": "analyst", "study": wanted});
+        let made: CreateAnalystResponse = server.tell("/v1/tokens", wanted).await.json();
+        let request = Request::get("/metrics")
+            .header(header::AUTHORIZATION, format!("Bearer {}", made.token));
+        let reply = server.send(request.body(Body::empty()).unwrap()).await;
+        assert_eq!(reply.status.as_u16(), status);
+        if status == 403 {
+            let problem = reply.is_problem(403, ErrorCode::Forbidden);
+            assert!(problem.detail.contains("whole server"), "{}", problem.detail);
+        }
+    }
 }
 
 /// (By default: `openapi::without_the_right_token_nothing_is_shown_or_changed`.)
