@@ -13,7 +13,10 @@ use super::{
     state::Pages,
     visitor::{Fields, Visitor},
 };
-use crate::{http::ApiError, store::StudyId};
+use crate::{
+    http::{ApiError, ClientKey},
+    store::StudyId,
+};
 
 /// Width in pixels; two of them fit side by side on a desktop.
 pub(super) const WIDE: f64 = 560.0;
@@ -38,6 +41,7 @@ pub(super) struct ChartKey {
 /// The chart of a study that a query requests, rendered again if `version` has changed.
 pub(super) async fn cached_chart(
     app: &Pages,
+    client: Option<ClientKey>,
     (study, kind, estimate): (StudyId, ChartKind, Option<u64>),
     query: Option<String>,
     version: impl Fn() -> u64,
@@ -58,7 +62,7 @@ pub(super) async fn cached_chart(
     Ok(svg(app
         .state
         .charts
-        .get_or_render(key, version, draw)
+        .get_or_render(client, key, version, draw)
         .await?))
 }
 

@@ -246,7 +246,7 @@ pub(super) async fn belief(
     hide_drafts(&visitor, &study)?;
     let what = (study.id(), ChartKind::Belief, None);
     let chart = move || Ok(belief_chart(&study));
-    images::cached_chart(&app, what, query, || 0, chart).await
+    images::cached_chart(&app, visitor.client(), what, query, || 0, chart).await
 }
 
 fn belief_chart(study: &Study) -> LineChart {

@@ -2,11 +2,8 @@
 //! shared.
 
 use std::{
-    collections::VecDeque,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    collections::{HashMap, VecDeque, hash_map::Entry},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -15,12 +12,17 @@ use eigenveil_shared::{Error, ErrorCode, api::StudyState};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::visitor::Visitor;
-use crate::{http::run_blocking, store::StudyId};
+use crate::{
+    http::{ClientKey, run_blocking},
+    store::StudyId,
+};
 
 /// Size of the cache in bytes; the oldest entries are evicted.
 const MAX_CACHED_BYTES: usize = 8 << 20;
 /// Requests that may wait; further ones get 429.
-const MAX_WAITING: u64 = 1_024;
+const MAX_WAITING: usize = 1_024;
+/// Requests of one client that may wait: everybody else waits for no more than these, however many it sends.
+const MAX_WAITING_PER_CLIENT: usize = 32;
 /// Minimum time between two responses: sending takes processor time too, and a few hundred a second are enough for
 /// people.
 const MIN_INTERVAL: Duration = Duration::from_millis(2);
@@ -32,7 +34,14 @@ pub(super) struct RenderCache<K> {
     turn: Arc<Semaphore>,
     /// Its holder gets a response after [`MIN_INTERVAL`].
     interval: Semaphore,
-    waiting: AtomicU64,
+    waiting: Mutex<Waiting>,
+}
+
+/// How many requests wait, in all and of each client that has some.
+#[derive(Default)]
+struct Waiting {
+    all: usize,
+    by_client: HashMap<ClientKey, usize>,
 }
 
 struct CacheEntry<K> {
@@ -72,10 +81,11 @@ impl RenderCache<Page> {
         render: impl FnOnce(&Visitor) -> Result<Bytes, Error> + Send + 'static,
     ) -> Result<Bytes, Error> {
         let shared = (!visitor.is_logged_in()).then(|| visitor.base().to_owned());
+        let client = visitor.client();
         let render = move || render(&visitor);
         match shared {
             Some(base) => {
-                self.get_or_render(Page { base, what }, version, render)
+                self.get_or_render(client, Page { base, what }, version, render)
                     .await
             }
             None => self.render_uncached(render).await,
@@ -89,17 +99,55 @@ impl<K> Default for RenderCache<K> {
             entries: Mutex::default(),
             turn: Arc::new(Semaphore::new(1)),
             interval: Semaphore::new(1),
-            waiting: AtomicU64::new(0),
+            waiting: Mutex::default(),
         }
     }
 }
 
 /// Counts one waiting request until it is dropped.
-struct WaitGuard<'a>(&'a AtomicU64);
+struct WaitGuard<'a> {
+    waiting: &'a Mutex<Waiting>,
+    client: Option<ClientKey>,
+}
+
+impl<'a> WaitGuard<'a> {
+    /// Fails if too many wait already. Without a client's address only the number of all is limited.
+    fn new(waiting: &'a Mutex<Waiting>, client: Option<ClientKey>) -> Result<Self, Error> {
+        let mut now = waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = client.and_then(|client| now.by_client.get(&client).copied());
+        let who = match own {
+            Some(own) if own >= MAX_WAITING_PER_CLIENT => {
+                format!("{own} requests from this address")
+            }
+            _ if now.all >= MAX_WAITING => format!("{} requests", now.all),
+            _ => {
+                now.all += 1;
+                if let Some(client) = client {
+                    *now.by_client.entry(client).or_default() += 1;
+                }
+                drop(now);
+                return Ok(Self { waiting, client });
+            }
+        };
+        Err(Error::new(
+            ErrorCode::TooManyRequests,
+            format!("{who} wait for a page or a figure; retry in a second"),
+        ))
+    }
+}
 
 impl Drop for WaitGuard<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        let mut now = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        now.all -= 1;
+        if let Some(client) = self.client
+            && let Entry::Occupied(mut own) = now.by_client.entry(client)
+        {
+            *own.get_mut() -= 1;
+            if *own.get() == 0 {
+                own.remove();
+            }
+        }
     }
 }
 
@@ -108,18 +156,12 @@ impl<K: PartialEq> RenderCache<K> {
     /// must read changing data only when called. However fast reports come, all who wait share one rendering.
     pub(super) async fn get_or_render(
         &self,
+        client: Option<ClientKey>,
         key: K,
         version: impl Fn() -> u64,
         render: impl FnOnce() -> Result<Bytes, Error> + Send + 'static,
     ) -> Result<Bytes, Error> {
-        let others = self.waiting.fetch_add(1, Ordering::Relaxed);
-        let _guard = WaitGuard(&self.waiting);
-        if others >= MAX_WAITING {
-            return Err(Error::new(
-                ErrorCode::TooManyRequests,
-                format!("{others} requests wait for a page or a figure; retry in a second"),
-            ));
-        }
+        let _guard = WaitGuard::new(&self.waiting, client)?;
         let requested_at = Instant::now();
         let interval = self.interval.acquire().await;
         tokio::time::sleep(MIN_INTERVAL).await;
@@ -184,6 +226,8 @@ impl<K: PartialEq> RenderCache<K> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
     use super::*;
 
     /// On a single-threaded runtime, so this thread is the serving one.
@@ -203,7 +247,7 @@ mod tests {
                     made.fetch_add(1, Ordering::Relaxed);
                     Ok(Bytes::from("<svg/>"))
                 };
-                cache.get_or_render(7, || 5, render).await.unwrap()
+                cache.get_or_render(None, 7, || 5, render).await.unwrap()
             });
         }
         while let Some(rendered) = requests.join_next().await {
@@ -212,14 +256,20 @@ mod tests {
         assert_eq!(made.load(Ordering::Relaxed), 1);
         let other = |text: &'static str| move || Ok(Bytes::from(text));
         assert_eq!(
-            cache.get_or_render(7, || 6, other("six")).await.unwrap(),
+            cache
+                .get_or_render(None, 7, || 6, other("six"))
+                .await
+                .unwrap(),
             "six"
         );
         // Another key has its own entry.
-        let others = cache.get_or_render(8, || 6, other("others")).await;
+        let others = cache.get_or_render(None, 8, || 6, other("others")).await;
         assert_eq!(others.unwrap(), "others");
         assert_eq!(
-            cache.get_or_render(7, || 6, other("no")).await.unwrap(),
+            cache
+                .get_or_render(None, 7, || 6, other("no"))
+                .await
+                .unwrap(),
             "six"
         );
     }
@@ -240,7 +290,7 @@ mod tests {
                     made.fetch_add(1, Ordering::Relaxed);
                     Ok(Bytes::from(read.load(Ordering::Relaxed).to_string()))
                 };
-                let shown = cache.get_or_render((), count, render).await.unwrap();
+                let shown = cache.get_or_render(None, (), count, render).await.unwrap();
                 let shown: u64 = std::str::from_utf8(&shown).unwrap().parse().unwrap();
                 // Nobody sees fewer reports than there were at the request.
                 assert!(shown >= at_least, "{shown} < {at_least}");
@@ -258,7 +308,7 @@ mod tests {
         let cache = RenderCache::default();
         for key in 0..20 {
             let render = || Ok(Bytes::from(vec![0; 1 << 20]));
-            cache.get_or_render(key, || 1, render).await.unwrap();
+            cache.get_or_render(None, key, || 1, render).await.unwrap();
         }
         let entries: usize = cache.entries().iter().map(|entry| entry.bytes.len()).sum();
         assert!(
@@ -269,13 +319,54 @@ mod tests {
         let entries = cache.entries().len();
         for reports in 2..5 {
             let render = || Ok(Bytes::from(vec![0; 1 << 20]));
-            cache.get_or_render(19, || reports, render).await.unwrap();
+            cache
+                .get_or_render(None, 19, || reports, render)
+                .await
+                .unwrap();
         }
         assert_eq!(cache.entries().len(), entries);
         let fail = || Err(Error::invalid_request("no"));
-        cache.get_or_render(99, || 1, fail).await.unwrap_err();
+        cache.get_or_render(None, 99, || 1, fail).await.unwrap_err();
         assert!(cache.find(&99, |_| true).is_none());
-        assert_eq!(cache.waiting.load(Ordering::Relaxed), 0);
+        assert_eq!(cache.waiting.lock().unwrap().all, 0);
+    }
+
+    /// One client sends a thousand searches while a page is being rendered: the next visitor waits for a few of them.
+    #[tokio::test]
+    async fn a_client_with_a_thousand_requests_leaves_the_queue_to_others() {
+        let cache = Arc::new(RenderCache::default());
+        let (release, held) = std::sync::mpsc::channel::<()>();
+        let mut requests = tokio::task::JoinSet::new();
+        let mut request = |client: u8, key: u32, wait: Option<std::sync::mpsc::Receiver<()>>| {
+            let cache = Arc::clone(&cache);
+            requests.spawn(async move {
+                let render = move || {
+                    if let Some(held) = wait {
+                        let _ = held.recv();
+                    }
+                    Ok(Bytes::from("page"))
+                };
+                let made = cache.get_or_render(Some([client; 16]), key, || 1, render);
+                (client, made.await.map_err(|error| error.code()))
+            });
+        };
+        request(0, 0, Some(held));
+        (1..=1_000).for_each(|key| request(1, key, None));
+        request(2, 2_000, None);
+        let mut refused = 0;
+        // Those beyond the limit do not wait.
+        while refused < 1_000 - MAX_WAITING_PER_CLIENT {
+            let (client, made) = requests.join_next().await.unwrap().unwrap();
+            assert_eq!((client, made), (1, Err(ErrorCode::TooManyRequests)));
+            refused += 1;
+        }
+        release.send(()).unwrap();
+        while let Some(ended) = requests.join_next().await {
+            let (client, made) = ended.unwrap();
+            assert!(made.is_ok(), "{client}");
+        }
+        let waiting = cache.waiting.lock().unwrap();
+        assert!(waiting.all == 0 && waiting.by_client.is_empty());
     }
 
     /// Sending takes processor time too.
@@ -287,7 +378,8 @@ mod tests {
         for _ in 0..50 {
             let cache = Arc::clone(&cache);
             let render = || Ok(Bytes::from("page"));
-            requests.spawn(async move { cache.get_or_render((), || 1, render).await.unwrap() });
+            requests
+                .spawn(async move { cache.get_or_render(None, (), || 1, render).await.unwrap() });
         }
         while requests.join_next().await.is_some() {}
         assert!(begun.elapsed() >= 50 * MIN_INTERVAL);
@@ -309,7 +401,10 @@ mod tests {
                     Ok(Bytes::new())
                 };
                 match number % 2 {
-                    0 => cache.get_or_render(number, || 1, render).await.unwrap(),
+                    0 => cache
+                        .get_or_render(None, number, || 1, render)
+                        .await
+                        .unwrap(),
                     _ => cache.render_uncached(render).await.unwrap(),
                 }
             });

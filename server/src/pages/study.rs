@@ -167,7 +167,7 @@ pub(super) async fn arrivals(
         chart.height = 320.0;
         Ok(chart)
     };
-    images::cached_chart(&pages, what, query, reports, chart).await
+    images::cached_chart(&pages, visitor.client(), what, query, reports, chart).await
 }
 
 pub(super) async fn expected_error(
@@ -178,6 +178,7 @@ pub(super) async fn expected_error(
 ) -> Result<Response, ApiError> {
     hide_drafts(&visitor, &study)?;
     let (pages, counted) = (app.clone(), Arc::clone(&study));
+    let client = visitor.client();
     let reports = || counted.reports_accepted();
     let visible = run_blocking(move || VisibleStudy::new(&app, &visitor, study)).await?;
     let estimate = visible.view.as_ref().map(|view| view.number);
@@ -192,7 +193,7 @@ pub(super) async fn expected_error(
         chart.subtitle = None;
         Ok(chart)
     };
-    images::cached_chart(&pages, what, query, reports, chart).await
+    images::cached_chart(&pages, client, what, query, reports, chart).await
 }
 
 fn no_forecast() -> Error {

@@ -31,6 +31,8 @@ pub(super) struct Visitor {
     secure: bool,
     /// The requested host and port, if valid.
     host: Option<String>,
+    /// Whose share of the queue for pages it takes.
+    client: Option<ClientKey>,
 }
 
 impl Visitor {
@@ -64,6 +66,7 @@ impl Visitor {
             identity,
             secure,
             host: host(headers),
+            client: client_key(app, headers, extensions),
         }
     }
 
@@ -83,6 +86,10 @@ impl Visitor {
         let scheme = if self.secure { "https" } else { "http" };
         let host = self.host.as_deref()?;
         Some(format!("{scheme}://{host}{}", self.base))
+    }
+
+    pub(super) fn client(&self) -> Option<ClientKey> {
+        self.client
     }
 
     pub(super) fn is_logged_in(&self) -> bool {

@@ -121,7 +121,11 @@ async fn metrics_are_not_for_the_analysts_of_one_study() {
         assert_eq!(reply.status.as_u16(), status);
         if status == 403 {
             let problem = reply.is_problem(403, ErrorCode::Forbidden);
-            assert!(problem.detail.contains("whole server"), "{}", problem.detail);
+            assert!(
+                problem.detail.contains("whole server"),
+                "{}",
+                problem.detail
+            );
         }
     }
 }
