@@ -474,7 +474,11 @@ fn is_this_machine(url: &Url) -> bool {
     let host = host.trim_end_matches('.');
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     match bare.parse::<IpAddr>() {
-        Ok(address) => address.to_canonical().is_loopback(),
+        Ok(address) => {
+            let address = address.to_canonical();
+            // A connection to 0.0.0.0 or [::] goes to this machine.
+            address.is_loopback() || address.is_unspecified()
+        }
         // RFC 6761: names under localhost are this machine.
         Err(_) => host == "localhost" || host.ends_with(".localhost"),
     }
@@ -554,13 +558,17 @@ mod tests {
             "http://127.8.8.8:1",
             "http://[::ffff:127.0.0.1]",
             "http://a.localhost",
+            "http://A.Localhost.:8080",
+            "http://0.0.0.0:8080",
+            "http://0",
+            "http://[::]:8080",
+            "http://[::ffff:0.0.0.0]",
         ] {
             Transport::new(near, &settings, None).unwrap();
         }
         for far in [
             "http://study.example",
             "http://192.0.2.7:8080",
-            "http://0.0.0.0:8080",
             "http://[2001:db8::1]",
             "http://localhost.example",
             "http://notlocalhost",
