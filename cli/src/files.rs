@@ -1,7 +1,8 @@
 //! The files that commands read and write.
 //!
 //! What a command reads it does not write over. What it writes is whole or not there: a file takes its name when it is
-//! complete. A link is followed, a file that is replaced keeps its mode, and a pipe or device is written to directly.
+//! complete, and has none before. A link is followed, a file that is replaced keeps its mode, and a pipe or device is
+//! written to directly.
 
 use std::{
     fs::{self, File, Permissions},
@@ -11,9 +12,10 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use tempfile::{Builder, NamedTempFile};
-
-use crate::error::{CliError, Result};
+use crate::{
+    error::{CliError, Result},
+    unfinished::Unfinished,
+};
 
 /// Names of this process's standard output.
 const STDOUT: [&str; 3] = ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
@@ -56,7 +58,7 @@ pub(crate) fn is_transient(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|found| of_the_system || !found.is_file())
 }
 
-fn parent(path: &Path) -> &Path {
+pub(crate) fn parent(path: &Path) -> &Path {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
@@ -119,15 +121,6 @@ fn cannot_write(path: &Path, error: &io::Error) -> CliError {
     CliError::failed(format!("cannot write {}: {error}", path.display()))
 }
 
-/// An unnamed place beside this file, with this mode before the umask.
-fn beside(path: &Path, mode: u32) -> io::Result<NamedTempFile> {
-    Builder::new()
-        .prefix(".eigenveil-")
-        .suffix(".partial")
-        .permissions(Permissions::from_mode(mode))
-        .tempfile_in(parent(path))
-}
-
 /// Refuses what [`write`] would refuse, before the work whose result it writes.
 pub(crate) fn check_writable(path: Option<&PathBuf>) -> Result<()> {
     path.map_or(Ok(()), |path| target(path).map(drop))
@@ -148,20 +141,19 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<()> {
             .append(true)
             .open(path)
             .and_then(|mut stream| stream.write_all(bytes)),
-        Target::File(at, None) => beside(&at, 0o666).and_then(|mut file| {
-            file.write_all(bytes)?;
-            file.persist(&at)?;
-            Ok(())
+        Target::File(at, None) => Unfinished::beside(&at, 0o666).and_then(|mut file| {
+            file.file().write_all(bytes)?;
+            file.replace(&at)
         }),
         // Whoever could read what stood there can read the new contents, and nobody else in between.
-        Target::File(at, Some(found)) => beside(&at, 0o600).and_then(|mut file| {
+        Target::File(at, Some(found)) => Unfinished::beside(&at, 0o600).and_then(|mut unfinished| {
+            let file = unfinished.file();
             file.write_all(bytes)?;
             // Only root may give a file away; anybody else's stays their own.
-            let _ = std::os::unix::fs::fchown(&file, Some(found.uid()), Some(found.gid()));
+            let _ = std::os::unix::fs::fchown(&*file, Some(found.uid()), Some(found.gid()));
             let mode = Permissions::from_mode(found.mode() & 0o777);
-            file.as_file().set_permissions(mode)?;
-            file.persist(&at)?;
-            Ok(())
+            file.set_permissions(mode)?;
+            unfinished.replace(&at)
         }),
     };
     written.map_err(|error| cannot_write(path, &error))
@@ -191,7 +183,7 @@ fn create(path: &Path, mode: u32) -> Result<()> {
 /// A file that must not be there yet, for its owner only; it takes its name when it is complete.
 pub(crate) struct NewFile {
     path: PathBuf,
-    file: NamedTempFile,
+    file: Unfinished,
 }
 
 impl NewFile {
@@ -204,7 +196,7 @@ impl NewFile {
             return Err(taken(path));
         }
         // Identifiers, perturbed reports and tokens are their owner's.
-        let file = beside(path, 0o600).map_err(|error| cannot_write(path, &error))?;
+        let file = Unfinished::beside(path, 0o600).map_err(|error| cannot_write(path, &error))?;
         Ok(Self {
             path: path.to_owned(),
             file,
@@ -213,20 +205,17 @@ impl NewFile {
 
     /// Where to write.
     pub(crate) fn writer(&mut self) -> &mut File {
-        self.file.as_file_mut()
+        self.file.file()
     }
 
     /// Syncs it and gives it its name.
-    pub(crate) fn persist(self) -> Result<()> {
-        let synced = self.file.as_file().sync_all();
+    pub(crate) fn persist(mut self) -> Result<()> {
+        let synced = self.file.file().sync_all();
         synced.map_err(|error| cannot_write(&self.path, &error))?;
-        match self.file.persist_noclobber(&self.path) {
-            Ok(_) => Ok(()),
-            Err(failed) if failed.error.kind() == io::ErrorKind::AlreadyExists => {
-                Err(taken(&self.path))
-            }
-            Err(failed) => Err(cannot_write(&self.path, &failed.error)),
-        }
+        self.file.add(&self.path).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => taken(&self.path),
+            _ => cannot_write(&self.path, &error),
+        })
     }
 }
 

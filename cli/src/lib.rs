@@ -11,6 +11,7 @@ mod results;
 pub mod rows;
 mod scores;
 mod shares;
+mod unfinished;
 
 use std::{io::ErrorKind, process::ExitCode};
 

@@ -79,9 +79,20 @@ fn a_proxy_in_the_environment_gets_nothing_meant_for_this_machine() {
     }
     // Whatever this machine is called; nothing speaks TLS there.
     let port = server.listen().rsplit_once(':').unwrap().1;
-    for host in ["0.0.0.0", "[::]", "[::ffff:127.0.0.1]", "127.1", "localhost.", "a.localhost"] {
+    for host in [
+        "0.0.0.0",
+        "[::]",
+        "[::ffff:127.0.0.1]",
+        "127.1",
+        "localhost.",
+        "a.localhost",
+    ] {
         let line = format!("study list --server https://{host}:{port}");
-        refused(&proxy.before(server.command(&line)).output().unwrap(), 1, &[]);
+        refused(
+            &proxy.before(server.command(&line)).output().unwrap(),
+            1,
+            &[],
+        );
     }
     assert_eq!(proxy.seen(), Vec::<String>::new());
     // NO_PROXY is obeyed.

@@ -2,11 +2,22 @@
 
 use std::{
     fs,
+    io::Write as _,
+    net::TcpListener,
     os::unix::fs::{FileTypeExt as _, PermissionsExt as _, symlink},
-    process::Command,
+    process::{Command, Stdio},
 };
 
-use crate::harness::{Folder, mode_of, refused, run, succeeded};
+use crate::harness::{Folder, mode_of, program, refused, run, succeeded, words};
+
+fn names(folder: &Folder) -> Vec<String> {
+    let entries = fs::read_dir(folder.path()).unwrap();
+    let mut names: Vec<_> = entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
 
 #[test]
 fn outputs_follow_links_keep_modes_and_spare_inputs() {
@@ -72,13 +83,8 @@ fn outputs_follow_links_keep_modes_and_spare_inputs() {
             .is_char_device()
     );
     // No partial file is left.
-    let mut names: Vec<_> = fs::read_dir(folder.path())
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
-    names.sort();
     assert_eq!(
-        names,
+        names(&folder),
         ["alias", "link.csv", "pipe", "rows.csv", "target.csv"]
     );
 }
@@ -109,4 +115,37 @@ fn reports_from_a_pipe_need_a_ledger_and_an_outbox_of_their_own() {
     let sent: serde_json::Value = serde_json::from_str(&succeeded(&piped(&flags))).unwrap();
     assert_eq!(sent["accepted"], 3);
     assert_eq!(mode_of(&outbox), 0o700);
+}
+
+/// A signal in the middle of a download leaves no part of the file.
+#[test]
+fn a_signal_leaves_no_partial_file() {
+    for signal in ["-INT", "-TERM", "-KILL"] {
+        let folder = Folder::new();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = format!("http://{}", listener.local_addr().unwrap());
+        let mut backup = program();
+        backup
+            .args(words(&format!(
+                "backup --server {server} --out {}",
+                folder.at("b.db")
+            )))
+            .env("EIGENVEIL_TOKEN", "x")
+            .stderr(Stdio::null());
+        let mut child = backup.spawn().unwrap();
+        let (mut stream, _) = listener.accept().unwrap();
+        stream
+            .write_all(b"HTTP/1.1 200 OK\r\ncontent-type: application/vnd.sqlite3\r\ncontent-length: 900000\r\n\r\nSQL")
+            .unwrap();
+        let id = child.id().to_string();
+        assert!(
+            Command::new("kill")
+                .args([signal, &id])
+                .status()
+                .unwrap()
+                .success()
+        );
+        assert!(!child.wait().unwrap().success());
+        assert_eq!(names(&folder), [""; 0], "{signal}");
+    }
 }
