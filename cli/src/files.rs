@@ -126,6 +126,27 @@ pub(crate) fn check_writable(path: Option<&PathBuf>) -> Result<()> {
     path.map_or(Ok(()), |path| target(path).map(drop))
 }
 
+/// Refuses one file for two flags: the second would write over the first. A pipe or a device takes both.
+pub(crate) fn check_different(
+    (flag, path): (&str, &Path),
+    (other_flag, other): (&str, &Path),
+) -> Result<()> {
+    let file = |path: &Path| match target(path) {
+        Ok(Target::File(at, _)) => {
+            let folder = fs::canonicalize(parent(&at)).ok()?;
+            Some(folder.join(at.file_name()?))
+        }
+        _ => None,
+    };
+    match file(path) {
+        Some(at) if file(other).as_ref() == Some(&at) => Err(CliError::usage(format!(
+            "{flag} and {other_flag} are the same file, {}; give two names",
+            path.display()
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// Writes a file whole, in place of one that is there.
 ///
 /// # Errors
@@ -146,15 +167,17 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<()> {
             file.replace(&at)
         }),
         // Whoever could read what stood there can read the new contents, and nobody else in between.
-        Target::File(at, Some(found)) => Unfinished::beside(&at, 0o600).and_then(|mut unfinished| {
-            let file = unfinished.file();
-            file.write_all(bytes)?;
-            // Only root may give a file away; anybody else's stays their own.
-            let _ = std::os::unix::fs::fchown(&*file, Some(found.uid()), Some(found.gid()));
-            let mode = Permissions::from_mode(found.mode() & 0o777);
-            file.set_permissions(mode)?;
-            unfinished.replace(&at)
-        }),
+        Target::File(at, Some(found)) => {
+            Unfinished::beside(&at, 0o600).and_then(|mut unfinished| {
+                let file = unfinished.file();
+                file.write_all(bytes)?;
+                // Only root may give a file away; anybody else's stays their own.
+                let _ = std::os::unix::fs::fchown(&*file, Some(found.uid()), Some(found.gid()));
+                let mode = Permissions::from_mode(found.mode() & 0o777);
+                file.set_permissions(mode)?;
+                unfinished.replace(&at)
+            })
+        }
     };
     written.map_err(|error| cannot_write(path, &error))
 }
@@ -212,10 +235,12 @@ impl NewFile {
     pub(crate) fn persist(mut self) -> Result<()> {
         let synced = self.file.file().sync_all();
         synced.map_err(|error| cannot_write(&self.path, &error))?;
-        self.file.add(&self.path).map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => taken(&self.path),
-            _ => cannot_write(&self.path, &error),
-        })
+        self.file
+            .add(&self.path)
+            .map_err(|error| match error.kind() {
+                io::ErrorKind::AlreadyExists => taken(&self.path),
+                _ => cannot_write(&self.path, &error),
+            })
     }
 }
 

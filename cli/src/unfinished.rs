@@ -3,10 +3,7 @@
 use std::{
     fs::{File, Permissions},
     io,
-    os::{
-        fd::AsRawFd as _,
-        unix::fs::PermissionsExt as _,
-    },
+    os::{fd::AsRawFd as _, unix::fs::PermissionsExt as _},
     path::{Path, PathBuf},
 };
 

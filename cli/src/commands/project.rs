@@ -67,6 +67,9 @@ pub(crate) fn run(args: &ProjectArgs, json: bool) -> Result<()> {
             "--json needs --out FILE: the scores are a table, not one object",
         ));
     }
+    if let (Some(out), Some(plot)) = (&args.out, &args.plot) {
+        files::check_different(("--out", out), ("--plot", plot))?;
+    }
     let estimate = read_estimate(&args.estimate)?;
     let expected = ExpectedColumns {
         of: "estimate",

@@ -195,6 +195,8 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
             ".ledger",
         )
     });
+    let outbox_file = outbox_dir.join(OUTBOX_FILE);
+    files::check_different(("--ledger", &ledger_path), ("--outbox", &outbox_file))?;
     let mut ledger = RowLedger::open(&ledger_path)?;
     let mut file = ledger.row_file(table.len() as u64, &bytes)?;
     if args.same_participants {
@@ -202,7 +204,7 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
     }
     drop(bytes);
     files::create_private_dir(&outbox_dir)?;
-    let mut outbox = open_outbox(&outbox_dir.join(OUTBOX_FILE), &study, args)?;
+    let mut outbox = open_outbox(&outbox_file, &study, args)?;
     let counts = outbox.counts()?;
     let is_empty = counts.total() == 0;
     if outbox.study_ref() != study.study_ref() {

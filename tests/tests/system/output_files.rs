@@ -149,3 +149,46 @@ fn a_signal_leaves_no_partial_file() {
         assert_eq!(names(&folder), [""; 0], "{signal}");
     }
 }
+
+/// Two outputs of one command under one name, however it is written.
+#[test]
+fn two_outputs_have_two_names() {
+    let folder = Folder::new();
+    let there = folder.write("there", "old");
+    symlink("there", folder.at("link")).unwrap();
+    symlink("new", folder.at("dangling")).unwrap();
+    for (out, plot) in [
+        ("there", "there"),
+        ("there", "link"),
+        ("new", "./new"),
+        ("dangling", "new"),
+    ] {
+        let (out, plot) = (folder.at(out), folder.at(plot));
+        let line = format!("project --estimate no.json --rows no.csv --out {out} --plot {plot}");
+        refused(
+            &run(&line),
+            2,
+            &["--out and --plot are the same file", &out],
+        );
+    }
+    // Two names, or a device that takes both: then the missing estimate is what is wrong.
+    for (out, plot) in [
+        (there, folder.at("new")),
+        ("/dev/null".into(), "/dev/null".into()),
+    ] {
+        let line = format!("project --estimate no.json --rows no.csv --out {out} --plot {plot}");
+        refused(&run(&line), 2, &["no.json"]);
+    }
+    let server = folder.server();
+    let study = server.create_study("--p 2 --epsilon 1");
+    let rows = folder.write("rows.csv", "1,2\n3,4\n");
+    fs::create_dir(folder.at("box")).unwrap();
+    let report = server.cli(&format!(
+        "report --study {study} --header no --rows {rows} --outbox {} --ledger {}",
+        folder.at("box"),
+        folder.at("box/outbox.db")
+    ));
+    refused(&report, 2, &["--ledger and --outbox are the same file"]);
+    assert_eq!(fs::read_dir(folder.at("box")).unwrap().count(), 0);
+    assert_eq!(folder.read("there"), "old");
+}
