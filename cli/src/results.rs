@@ -16,12 +16,27 @@ const MANIFEST: &str = ".eigenveil-files";
 /// A file of a result: its name and contents.
 pub(crate) type ResultFile = (&'static str, Vec<u8>);
 
+/// Refuses a directory for results in which one of these files cannot be written, before the work.
+pub(crate) fn check<'a>(out: &Path, names: impl IntoIterator<Item = &'a str>) -> Result<()> {
+    if out.exists() && !out.is_dir() {
+        return Err(CliError::usage(format!(
+            "{} is not a directory; give another for the results",
+            out.display()
+        )));
+    }
+    std::iter::once(MANIFEST)
+        .chain(names)
+        .try_for_each(|name| files::check_writable(Some(&out.join(name))))
+}
+
 /// Writes the files of a result into a directory, which is created if necessary, and removes files that only an earlier
 /// run wrote there: a figure of one estimate beside the numbers of another would mislead. Other files stay.
 ///
 /// # Errors
 /// If a file cannot be written or removed; the error names it.
 pub(crate) fn write(out: &Path, files: &[ResultFile]) -> Result<()> {
+    // Nothing is begun that cannot be finished.
+    check(out, files.iter().map(|(name, _)| *name))?;
     files::create_dir(out)?;
     let manifest = out.join(MANIFEST);
     let before = std::fs::read_to_string(&manifest).unwrap_or_default();

@@ -51,6 +51,13 @@ pub(crate) struct EstimateArgs {
     out: PathBuf,
 }
 
+/// The files that the server makes.
+const RESULT_FILES: [(EstimateFormat, &str); 3] = [
+    (EstimateFormat::Json, "estimate.json"),
+    (EstimateFormat::Csv, "components.csv"),
+    (EstimateFormat::Npy, "components.npy"),
+];
+
 #[derive(Serialize)]
 struct EstimateAnswer {
     study: String,
@@ -71,6 +78,8 @@ struct EstimateAnswer {
 
 pub(crate) async fn run(args: &EstimateArgs, json: bool) -> Result<()> {
     let client = operator_client(&args.server, &args.token)?;
+    // Before the server computes anything.
+    results::check(&args.out, RESULT_FILES.map(|(_, file)| file))?;
     let study = resolve_study_id(&client, &args.study).await?;
     let number = match args.job {
         Some(number) => number,
@@ -100,11 +109,7 @@ pub(crate) async fn run(args: &EstimateArgs, json: bool) -> Result<()> {
     let mut files = Vec::new();
     if let Some(estimate) = &document.estimate {
         let mut written = Vec::new();
-        for (format, file) in [
-            (EstimateFormat::Json, "estimate.json"),
-            (EstimateFormat::Csv, "components.csv"),
-            (EstimateFormat::Npy, "components.npy"),
-        ] {
+        for (format, file) in RESULT_FILES {
             let bytes = client.fetch_estimate_file(&study, number, format).await?;
             written.push((file, bytes));
         }

@@ -90,7 +90,6 @@ pub(crate) fn run(args: &ReproduceArgs, json: bool) -> Result<()> {
             .map(|name| find(name))
             .collect::<std::result::Result<_, _>>()?,
     };
-    files::create_dir(&args.out)?;
     let size = if args.full {
         RunSize::Full
     } else {
@@ -110,6 +109,7 @@ pub(crate) fn run(args: &ReproduceArgs, json: bool) -> Result<()> {
                 }
             }
             Ok(()) => {
+                files::create_dir(&args.out)?;
                 let title = format!("{} ({} of {})", exhibit.id, place + 1, exhibits.len());
                 run_exhibit_to_files(exhibit, &data, args, size, &title, json)?
             }

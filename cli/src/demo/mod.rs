@@ -34,7 +34,7 @@ use crate::{
     args::{MechanismArgs, SparseArgs},
     commands::{estimate::print_components, serve::stop_signal},
     error::{CliError, Result},
-    files, output, results, scores,
+    output, results, scores,
 };
 
 /// Connections the simulated participants share: enough that each commit, whose cost is one disk sync,
@@ -110,7 +110,7 @@ pub(crate) async fn run(args: &DemoArgs, json: bool) -> Result<()> {
         Some(_) => eigenveil_central::centred_pca(prepared, params.dimension(), k)?,
         None => eigenveil_central::pca(prepared, params.dimension(), k)?,
     };
-    files::create_dir(&args.out)?;
+    results::check(&args.out, ["estimate.json", "index.html"])?;
 
     let data = tempfile::tempdir().map_err(|error| {
         CliError::failed(format!(

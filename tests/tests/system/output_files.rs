@@ -192,3 +192,45 @@ fn two_outputs_have_two_names() {
     assert_eq!(fs::read_dir(folder.at("box")).unwrap().count(), 0);
     assert_eq!(folder.read("there"), "old");
 }
+
+/// A result that cannot be written is refused before anything is computed or written.
+#[test]
+fn a_refused_result_leaves_nothing() {
+    let folder = Folder::new();
+    let server = folder.server();
+    let study = server.create_study("--p 2 --epsilon 8");
+    let rows: String = (0..200).map(|i| format!("{},1\n", i % 7)).collect();
+    server.report(&study, &folder.write("rows.csv", rows));
+    let results = folder.at("results");
+    let estimate = || {
+        server.cli(&format!(
+            "estimate --study {study} --k 1 --wait --out {results}"
+        ))
+    };
+    let demo = || run(&format!("demo --n 200 --k 2 --out {results}"));
+    // A file where the directory should be; a directory where a file should be.
+    fs::write(&results, "mine").unwrap();
+    refused(&estimate(), 2, &[&results, "not a directory"]);
+    refused(&demo(), 2, &[&results, "not a directory"]);
+    assert_eq!(folder.read("results"), "mine");
+    fs::remove_file(&results).unwrap();
+    for name in [
+        "estimate.json",
+        "summary.csv",
+        "scree.svg",
+        ".eigenveil-files",
+    ] {
+        fs::create_dir_all(format!("{results}/{name}")).unwrap();
+        refused(&estimate(), 2, &[name, "directory"]);
+        refused(&demo(), 2, &[name, "directory"]);
+        assert_eq!(fs::read_dir(&results).unwrap().count(), 1, "{name}");
+        fs::remove_dir_all(&results).unwrap();
+    }
+    // Nor is a directory made for what was refused for another reason.
+    let small = server.create_study("--p 2 --epsilon 8");
+    let none = server.cli(&format!(
+        "estimate --study {small} --k 1 --wait --out {results}"
+    ));
+    assert_eq!(none.status.code(), Some(1));
+    assert!(!fs::exists(&results).unwrap());
+}
