@@ -14,6 +14,7 @@ use std::{
 
 use crate::{
     error::{CliError, Result},
+    output,
     unfinished::Unfinished,
 };
 
@@ -187,9 +188,18 @@ pub(crate) fn create_dir(path: &Path) -> Result<()> {
     create(path, 0o777)
 }
 
-/// Creates a directory that only its owner can enter.
+/// Creates a directory that only its owner can enter. One that is there may be used for more, and keeps its mode: a
+/// warning says so.
 pub(crate) fn create_private_dir(path: &Path) -> Result<()> {
-    create(path, 0o700)
+    create(path, 0o700)?;
+    let mode = fs::metadata(path).map_or(0, |found| found.mode() & 0o777);
+    if mode & 0o077 != 0 {
+        let path = path.display();
+        output::print_warning(&format!(
+            "other users of this machine may have access to {path} (mode {mode:o}); chmod 700 {path}"
+        ));
+    }
+    Ok(())
 }
 
 fn create(path: &Path, mode: u32) -> Result<()> {

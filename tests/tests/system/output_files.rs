@@ -8,7 +8,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::harness::{Folder, mode_of, program, refused, run, succeeded, words};
+use crate::harness::{Folder, mode_of, program, refused, run, stderr, succeeded, words};
 
 fn names(folder: &Folder) -> Vec<String> {
     let entries = fs::read_dir(folder.path()).unwrap();
@@ -233,4 +233,25 @@ fn a_refused_result_leaves_nothing() {
     ));
     assert_eq!(none.status.code(), Some(1));
     assert!(!fs::exists(&results).unwrap());
+}
+
+/// A directory that was there keeps its mode, which is said if others may enter it.
+#[test]
+fn an_outbox_that_others_may_enter_is_a_warning() {
+    let folder = Folder::new();
+    let server = folder.server();
+    let study = server.create_study("--p 2 --epsilon 1");
+    let rows = folder.write("rows.csv", "1,2\n3,4\n");
+    for (mode, warned) in [(0o755, true), (0o710, true), (0o700, false)] {
+        let outbox = folder.at(&format!("outbox {mode:o}"));
+        fs::create_dir(&outbox).unwrap();
+        fs::set_permissions(&outbox, fs::Permissions::from_mode(mode)).unwrap();
+        let output = server.cli(&format!(
+            "report --study {study} --header no --rows {rows} --outbox '{outbox}' --ledger '{outbox}.ledger'"
+        ));
+        succeeded(&output);
+        let says = stderr(&output).contains(&format!("(mode {mode:o}); chmod 700 {outbox}"));
+        assert_eq!(says, warned, "{}", stderr(&output));
+        assert_eq!(mode_of(&outbox), mode);
+    }
 }
