@@ -48,7 +48,7 @@ impl ServerConfig {
             invalid_config(match renamed {
                 Some((old, Some(new))) => format!("{old} is now called {new}; rename it"),
                 Some((old, None)) => format!("{old} is no longer a key; remove it"),
-                None => error.to_string().trim_end().to_owned(),
+                None => located(text, &error),
             })
         })
     }
@@ -64,6 +64,22 @@ impl ServerConfig {
         let text = fs::read_to_string(path).map_err(|error| named(&error))?;
         Self::from_toml(&text).map_err(|error| named(&error.detail()))
     }
+}
+
+/// What is wrong, with its line and key. Never with the line itself: it may be a participant's row, in a file that is no
+/// configuration.
+fn located(text: &str, error: &toml::de::Error) -> String {
+    let what = error.message();
+    let at = error.span().map_or(0, |span| span.start).min(text.len());
+    let number = 1 + text.bytes().take(at).filter(|byte| *byte == b'\n').count();
+    if text.parse::<toml::Table>().is_err() {
+        return format!(
+            "line {number} is not TOML ({what}); settings are lines such as max_connections = 64"
+        );
+    }
+    let line = text.lines().nth(number - 1).unwrap_or_default();
+    let key = line.split_once('=').map_or(line, |(key, _)| key).trim();
+    format!("line {number}, {key}: {what}")
 }
 
 #[cfg(test)]
@@ -146,6 +162,33 @@ mod tests {
             ] {
                 let error = ServerConfig::from_toml(&text).unwrap_err();
                 assert!(error.detail().contains(&message), "{error}");
+            }
+        }
+    }
+
+    /// A table of rows given by mistake: no value of it is in the message.
+    #[test]
+    fn a_file_of_rows_is_not_quoted() {
+        for rows in [
+            "37,secret,71.5\n38,secret,80.25\n",
+            "age,weight\n37,71.5\n",
+            "37\tsecret\t71.5\n",
+            "37 1:71.5 2:80.25\n",
+            "secret\n",
+            "37 = 71.5, 80.25\n",
+            "# 37\n37;71,5\n",
+            "\"secret\",\"71.5\"\n",
+            "[71.5, 80.25]\n",
+            "[[37, 71.5], [38, 80.25]]\n",
+            "{\"age\": 37, \"weight\": 71.5}\n",
+            "max_connections = 37 71.5\n",
+            "\n\u{7}\\x93NUMPY 37\n",
+        ] {
+            let error = ServerConfig::from_toml(rows).unwrap_err();
+            let detail = error.detail();
+            assert!(detail.starts_with("line "), "{rows:?}: {detail}");
+            for value in ["37", "38", "71", "80", "secret", "age", "weight"] {
+                assert!(!detail.contains(value), "{rows:?}: {detail}");
             }
         }
     }

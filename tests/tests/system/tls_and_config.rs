@@ -203,3 +203,18 @@ fn clients_refuse_plain_http_to_other_machines() {
         refused(&output, 1, &words);
     }
 }
+
+/// A table of rows is given in place of a configuration.
+#[test]
+fn rows_given_as_a_configuration_are_not_quoted() {
+    let folder = Folder::new();
+    let rows = folder.write("rows.csv", "37,secret,71.5\n38,secret,80.25\n");
+    for more in ["", "--check-config"] {
+        let output = run(&format!("serve --config {rows} {more}"));
+        refused(&output, 2, &[&rows, "line 1"]);
+        let text = String::from_utf8_lossy(&output.stderr).replace(&rows, "");
+        for value in ["37", "secret", "71.5"] {
+            assert!(!text.contains(value), "{text}");
+        }
+    }
+}
