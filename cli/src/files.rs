@@ -50,13 +50,25 @@ pub(crate) fn read_text(path: &Path) -> Result<String> {
         .map_err(|_| CliError::usage(format!("{} is not text in UTF-8", path.display())))
 }
 
-/// Whether what is at this path is a pipe, a device or an open descriptor: beside it nothing can be kept.
+/// Whether what is at this path, or at the end of its links, is a pipe, a device or an open descriptor: beside it nothing
+/// can be kept.
 pub(crate) fn is_transient(path: &Path) -> bool {
-    let folder = fs::canonicalize(parent(path)).unwrap_or_default();
-    let of_the_system = ["/dev", "/proc", "/sys"]
-        .iter()
-        .any(|root| folder.starts_with(root));
-    fs::metadata(path).is_ok_and(|found| of_the_system || !found.is_file())
+    let of_the_system = |at: PathBuf| {
+        let folder = fs::canonicalize(parent(&at)).unwrap_or_default();
+        ["/dev", "/proc", "/sys"]
+            .iter()
+            .any(|root| folder.starts_with(root))
+    };
+    fs::metadata(path).is_ok_and(|found| !found.is_file() || links(path).any(of_the_system))
+}
+
+/// This path, and those that its links lead to.
+fn links(path: &Path) -> impl Iterator<Item = PathBuf> {
+    let next = |at: &PathBuf| {
+        let link = fs::read_link(at).ok()?;
+        Some(at.parent().unwrap_or(Path::new("")).join(link))
+    };
+    std::iter::successors(Some(path.to_owned()), next).take(MAX_LINKS + 1)
 }
 
 pub(crate) fn parent(path: &Path) -> &Path {
@@ -79,7 +91,8 @@ fn target(path: &Path) -> Result<Target> {
     let found = match fs::metadata(path) {
         Ok(found) => found,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Ok(Target::File(end_of_links(path), None));
+            let at = links(path).last().unwrap_or_else(|| path.to_owned());
+            return Ok(Target::File(at, None));
         }
         Err(error) => return Err(cannot_write(path, &error)),
     };
@@ -106,16 +119,6 @@ fn target(path: &Path) -> Result<Target> {
     }
     let at = fs::canonicalize(path).map_err(|error| cannot_write(path, &error))?;
     Ok(Target::File(at, Some(found)))
-}
-
-/// The name at the end of links to nothing.
-fn end_of_links(path: &Path) -> PathBuf {
-    let mut at = path.to_owned();
-    for _ in 0..MAX_LINKS {
-        let Ok(next) = fs::read_link(&at) else { break };
-        at = at.parent().unwrap_or(Path::new("")).join(next);
-    }
-    at
 }
 
 fn cannot_write(path: &Path, error: &io::Error) -> CliError {
@@ -155,7 +158,7 @@ pub(crate) fn check_different(
 /// stays.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     let written = match target(path)? {
-        Target::Stream if STDOUT.iter().any(|own| path == Path::new(own)) => {
+        Target::Stream if links(path).any(|at| STDOUT.iter().any(|own| at == Path::new(own))) => {
             let mut stdout = io::stdout().lock();
             stdout.write_all(bytes).and_then(|()| stdout.flush())
         }

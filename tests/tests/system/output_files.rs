@@ -110,6 +110,24 @@ fn reports_from_a_pipe_need_a_ledger_and_an_outbox_of_their_own() {
     ] {
         refused(&piped(flags), 2, &["--ledger", "--outbox", "/dev/stdin"]);
     }
+    // Nor may a link to it lie beside the ledger, whatever it is called.
+    symlink("/dev/stdin", folder.at("first.csv")).unwrap();
+    symlink("first.csv", folder.at("link.csv")).unwrap();
+    let mut linked = server.command(&format!(
+        "report --study {study} --header no --rows {}",
+        folder.at("link.csv")
+    ));
+    linked.stdin(fs::File::open(&rows).unwrap());
+    refused(
+        &linked.output().unwrap(),
+        2,
+        &["--ledger", "--outbox", "link.csv"],
+    );
+    assert!(
+        !names(&folder)
+            .iter()
+            .any(|name| name.contains("ledger") || name.contains("eigenveil"))
+    );
     // One line is one participant, also a blank one.
     let flags = format!("--ledger {ledger} --outbox {outbox}");
     let sent: serde_json::Value = serde_json::from_str(&succeeded(&piped(&flags))).unwrap();
