@@ -253,10 +253,19 @@ impl FileSchema {
     }
 
     fn lock(&self, path: &Path, at: &Path) -> Result<FileLock> {
-        let beside = beside(&real(at), ".lock");
-        FileLock::acquire(&beside)
+        let locked = real(at);
+        let beside = beside(&locked, ".lock");
+        FileLock::acquire(&beside, &locked)
             .map_err(|error| {
-                let what = format_args!("{} cannot be created: {error}", beside.display());
+                let lock = beside.display();
+                let what = match beside.exists() {
+                    true if error.kind() == io::ErrorKind::PermissionDenied => format!(
+                        "{lock} cannot be opened: {error}; it belongs to another user, as after one run with sudo: sudo chown --reference={} {lock}",
+                        locked.display()
+                    ),
+                    true => format!("{lock} cannot be opened: {error}"),
+                    false => format!("{lock} cannot be created: {error}"),
+                };
                 Error::file(self.name, path, what)
             })?
             .ok_or_else(|| Error::locked(self.name, path))

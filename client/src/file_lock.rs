@@ -18,14 +18,37 @@ pub(crate) struct FileLock {
     process: u32,
 }
 
+/// Only root can; anybody else's file stays their own.
+#[cfg(unix)]
+fn give_to_owner_of(path: &Path, file: &File) {
+    use std::os::unix::fs::{MetadataExt as _, fchown};
+    if let Ok(found) = std::fs::metadata(path) {
+        let _ = fchown(file, Some(found.uid()), Some(found.gid()));
+    }
+}
+
+#[cfg(not(unix))]
+fn give_to_owner_of(_: &Path, _: &File) {}
+
 impl FileLock {
-    /// Takes the lock at this path, creating its file (for the owner only); `None` if it is held already.
-    pub(crate) fn acquire(path: &Path) -> io::Result<Option<Self>> {
+    /// Takes the lock at this path; `None` if it is held already. If its file is missing it is created, for the owner of
+    /// `locked` only: made by root (`sudo`, once), it would shut that owner out from then on.
+    pub(crate) fn acquire(path: &Path, locked: &Path) -> io::Result<Option<Self>> {
         let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true);
+        options.read(true).write(true);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let file = options.open(path)?;
+        // Only a file that this call made is given away: what stood there may be a link to anything.
+        let file = match options.clone().create_new(true).open(path) {
+            Ok(file) => {
+                give_to_owner_of(locked, &file);
+                file
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                options.create(true).open(path)?
+            }
+            Err(error) => return Err(error),
+        };
         match file.try_lock() {
             Ok(()) => Ok(Some(Self {
                 _file: file,

@@ -118,3 +118,60 @@ fn first_runs_at_the_same_time_make_one_ledger() {
         assert_eq!(recorded(&Ledger::open(&path).unwrap()), given, "run {run}");
     }
 }
+
+/// `sudo` once: the lock that root makes is the owner's, as the ledger is; one that was not, says what to do.
+#[cfg(unix)]
+#[test]
+fn a_lock_made_by_root_does_not_shut_the_owner_out() {
+    use std::os::unix::{
+        fs::{MetadataExt as _, PermissionsExt as _, chown},
+        process::CommandExt as _,
+    };
+    /// Any user but root.
+    const OWNER: u32 = 65_534;
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let (path, lock) = (at("ledger"), at("ledger.lock"));
+    drop(Ledger::open(&path).unwrap());
+    if chown(&path, Some(OWNER), Some(OWNER)).is_err() {
+        println!("SKIPPED: only root can make a lock for somebody else");
+        return;
+    }
+    fs::remove_file(&lock).unwrap();
+    drop(Ledger::open(&path).unwrap());
+    let owner = |path: &Path| {
+        let found = fs::metadata(path).unwrap();
+        (found.uid(), found.gid(), found.mode() & 0o777)
+    };
+    assert_eq!(owner(&lock), (OWNER, OWNER, 0o600));
+    // What a link in its place leads to is not given away.
+    fs::remove_file(&lock).unwrap();
+    fs::write(at("roots"), "").unwrap();
+    std::os::unix::fs::symlink("roots", &lock).unwrap();
+    drop(Ledger::open(&path).unwrap());
+    assert_eq!(owner(&at("roots")).0, 0);
+    // A lock of an earlier version: the message has the command.
+    fs::remove_file(&lock).unwrap();
+    fs::write(&lock, "").unwrap();
+    fs::set_permissions(&lock, fs::Permissions::from_mode(0o600)).unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    // The owner needs a test program in a folder that everybody may enter.
+    let program = at("program");
+    fs::copy(env::current_exe().unwrap(), &program).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let output = Command::new(&program)
+        .args(["--exact", "file_lock::child", "--nocapture"])
+        .env(LEDGER, &path)
+        .current_dir("/")
+        .uid(OWNER)
+        .gid(OWNER)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&[output.stderr, output.stdout].concat()).into_owned();
+    let command = format!(
+        "sudo chown --reference={} {}",
+        path.display(),
+        lock.display()
+    );
+    assert!(said.contains(&command), "{said}");
+}
