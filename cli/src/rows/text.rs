@@ -76,6 +76,7 @@ pub(super) fn parse(
     let found = FileColumns {
         count,
         names: header.then(|| splitter.cells(first)),
+        // A first line of text may be a row, also above numbers: if it was only taken for names, messages do not show it.
         shown: how.header == Header::Yes,
         headerless: how.header == Header::No,
     };
@@ -206,10 +207,6 @@ fn values(
             }));
         }
     }
-    // A line of text above a column of numbers names it. Above text alone it may be the first row.
-    let numeric = texts.iter().any(|&count| 2 * count < lines.len());
-    let named = |name: &String| name.starts_with(char::is_alphabetic);
-    mapping.shown |= numeric && mapping.names.iter().flatten().all(named);
     check_types(&texts, lines.len(), &mapping, unreadable)?;
     for (at, _) in (0..).zip(&commas).filter(|(_, seen)| seen.is_ambiguous()) {
         mapping.notes.push(format!(
@@ -557,7 +554,7 @@ mod tests {
             let table = local(&format!("a,b\n1,{missing}\n")).unwrap();
             let error = table.check_readable().unwrap_err().to_string();
             assert!(
-                error.contains("line 2, column 2 (b): the value is missing"),
+                error.contains("line 2, column 2: the value is missing"),
                 "{error}"
             );
         }
@@ -566,11 +563,11 @@ mod tests {
     #[test]
     fn errors_name_the_place_but_not_the_value() {
         for (text, place) in [
-            ("a,b\n1,secret\n", "line 2, column 2 (b): not a number"),
+            ("a,b\n1,secret\n", "line 2, column 2: not a number"),
             ("1,2\n3\n", "line 2 has 1 fields"),
             ("1,2\n3,\n", "line 2, column 2: the value is missing"),
             ("1,x\n", "line 1, column 2"),
-            ("a,b\n1,\"2,5\"\n", "line 2, column 2 (b): a decimal comma"),
+            ("a,b\n1,\"2,5\"\n", "line 2, column 2: a decimal comma"),
             ("a,b\n\"1,secret\n1,2\n1,2\n", "quoted cell"),
             ("a,b\n1,2,3\n1,2,3\n1,2,3\n", "decimal commas"),
             ("a,b\n1,2,3\n1,2,3\n1,2,3\n", "row names"),
@@ -587,6 +584,34 @@ mod tests {
             assert!(!error.contains("secret"));
         }
         assert!(parse(b"\xff\xfe1\0,\x002\0", false, &TableArgs::default(), None).is_err());
+    }
+
+    /// A first line of text may be a participant's, also above numbers: it is shown only if a flag, the study or the
+    /// estimate says that it is names.
+    #[test]
+    fn a_first_line_that_is_only_taken_for_names_is_not_shown() {
+        for text in [
+            "secret,hidden\n1,2\n3,x\n",
+            "secret,hidden\n1,x\n2,y\n3,z\n",
+            "secret\n1\n2\nx\n",
+            "secret;hidden\n1,234;x\n1,5;2\n",
+            "secret,hidden\n1,2,3\n1,2,3\n1,2,3\n",
+            "secret,secret\n1,2\n3,4\n",
+            "secret,5th\n1,2\n3,\n",
+        ] {
+            let guessed = local(text).and_then(|table| {
+                let notes = table.notes().join(" ");
+                table.check_readable().map_err(|error| error.context(notes))
+            });
+            let error = guessed.unwrap_err().to_string();
+            assert!(
+                !error.contains("secret") && !error.contains("hidden"),
+                "{error}"
+            );
+        }
+        let flagged = parse(b"a,b\n1,x\n", false, &with(Header::Yes), None).unwrap();
+        let error = flagged.check_readable().unwrap_err().to_string();
+        assert!(error.contains("column 2 (b)"), "{error}");
     }
 
     /// Whether a row is sent must not depend on its own data, nor on another row's.
@@ -723,7 +748,7 @@ mod tests {
     #[test]
     fn ambiguous_thousands_separators_are_noted() {
         let notes = |text: &str| local(text).unwrap().notes().join("; ");
-        assert!(notes("a;b\n1,234;5\n12,500;6\n").contains("column 1 (a): every comma"));
+        assert!(notes("a;b\n1,234;5\n12,500;6\n").contains("column 1: every comma"));
         for decimal in [
             "a;b\n1,234;5\n1,5;6\n",
             "a;b\n0,234;5\n3;6\n",

@@ -147,7 +147,7 @@ fn central_refuses_wrong_usage() {
     refuses(
         "central",
         &[
-            (&of_nan, "line 3, column 1 (a): the value is missing"),
+            (&of_nan, "line 3, column 1: the value is missing"),
             ("analyze-gauss --n 10 --k 5 --model spiked --p 4", "k = 5"),
             ("analyse-gauss --k 1", "analyze-gauss"),
             ("", "ALGORITHM"),
