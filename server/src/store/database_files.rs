@@ -7,7 +7,7 @@
 use std::{
     fs::{self, File, Metadata},
     os::unix::fs::MetadataExt as _,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::SystemTime,
 };
@@ -17,10 +17,9 @@ use rusqlite::{Connection, hooks::Wal};
 use super::{
     directory::DataDirectory,
     failure::{FILES_REPLACED, Failure},
+    reserve::disk_bytes,
+    schema,
 };
-
-/// Pages of log after which they are copied into the main file: 32 MiB.
-const CHECKPOINT_PAGES: i32 = 4_096;
 
 /// The files of an open database, as they were left.
 pub(super) struct DatabaseFiles {
@@ -78,8 +77,9 @@ impl DatabaseFiles {
         }));
         let files = Self { main, wal, left };
         let (main, left) = (files.main.clone(), Arc::clone(&files.left));
+        let log_pages = schema::log_pages(disk_bytes(main.parent().unwrap_or(Path::new(""))));
         connection.wal_hook(Some(move |wal: &mut Wal, pages| {
-            if pages >= CHECKPOINT_PAGES {
+            if u64::try_from(pages).is_ok_and(|pages| pages >= log_pages) {
                 // One that is not possible now is made after a later commit; files that are no longer ours are left alone.
                 let _ = checkpoint(&main, &mut lock(&left), || wal.checkpoint());
             }

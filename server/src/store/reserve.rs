@@ -11,20 +11,29 @@ use rustix::fs::{FallocateFlags, fallocate, statvfs};
 
 /// Name of the file, beside the database.
 const FILE_NAME: &str = "eigenveil.reserve";
-/// Its size: the pages that a few deletions change.
-const FILE_BYTES: u64 = 8 << 20;
+/// Its size on a disk of 64 MiB or more: the pages that a few deletions change.
+const MAX_BYTES: u64 = 8 << 20;
+/// Its part of a smaller disk. More than the write-ahead log takes there, so that the log can be moved into the database.
+const DISK_FRACTION: u64 = 8;
 
 /// A placeholder file, deleted when a deletion finds no space.
 #[derive(Clone, Debug)]
 pub(super) struct ReserveFile {
     directory: PathBuf,
+    bytes: u64,
+}
+
+/// The size of the disk of this directory; if it cannot be determined, it is taken for large.
+pub(super) fn disk_bytes(directory: &Path) -> u64 {
+    statvfs(directory).map_or(u64::MAX, |disk| disk.f_blocks.saturating_mul(disk.f_frsize))
 }
 
 impl ReserveFile {
     /// On the disk that the database fills.
     pub(super) fn beside(database: &Path) -> Self {
         let directory = database.parent().unwrap_or(Path::new("")).to_owned();
-        Self { directory }
+        let bytes = MAX_BYTES.min(disk_bytes(&directory) / DISK_FRACTION);
+        Self { directory, bytes }
     }
 
     fn path(&self) -> PathBuf {
@@ -34,12 +43,12 @@ impl ReserveFile {
     /// Creates the file if it is missing and there is space for it and more.
     pub(super) fn ensure(&self) {
         let path = self.path();
-        if fs::metadata(&path).is_ok_and(|file| file.len() == FILE_BYTES)
-            || self.free() < 4 * FILE_BYTES
+        if fs::metadata(&path).is_ok_and(|file| file.len() == self.bytes)
+            || self.free() < 4 * self.bytes
         {
             return;
         }
-        if let Err(error) = create(&path) {
+        if let Err(error) = create(&path, self.bytes) {
             tracing::warn!(%error, "reserving disk space for deletions failed");
             // A partial file would only waste space.
             let _ = fs::remove_file(&path);
@@ -68,14 +77,14 @@ impl ReserveFile {
                  Free {} bytes there by moving other files away (never the eigenveil.db files: they contain acknowledged reports), start again, then close and delete studies",
                 self.directory.display(),
                 self.free(),
-                5 * FILE_BYTES
+                5 * self.bytes
             ),
         )
     }
 
     /// Whether less space is free than a deletion may need.
     pub(super) fn is_needed(&self) -> bool {
-        self.free() < FILE_BYTES
+        self.free() < self.bytes
     }
 
     fn free(&self) -> u64 {
@@ -85,19 +94,20 @@ impl ReserveFile {
     }
 }
 
-fn create(path: &Path) -> io::Result<()> {
+fn create(path: &Path, bytes: u64) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let mut file: File = options.open(path)?;
-    if fallocate(&file, FallocateFlags::empty(), 0, FILE_BYTES).is_ok() {
+    if fallocate(&file, FallocateFlags::empty(), 0, bytes).is_ok() {
         return Ok(());
     }
     // Not every file system can allocate blocks without writing them.
     let zeros = vec![0; 1 << 16];
-    for _ in 0..FILE_BYTES / zeros.len() as u64 {
+    for _ in 0..bytes / zeros.len() as u64 {
         file.write_all(&zeros)?;
     }
+    file.set_len(bytes)?;
     file.sync_all()
 }

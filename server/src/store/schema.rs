@@ -5,7 +5,7 @@ use std::{fs::File, io::Read as _, path::Path};
 use eigenveil_shared::{Error, Result};
 use rusqlite::{Connection, ErrorCode as SqliteCode, OpenFlags, config::DbConfig};
 
-use super::unavailable;
+use super::{reserve::disk_bytes, unavailable};
 
 /// `application_id` of an Eigenveil store: "EiVS".
 const APPLICATION_ID: i32 = 0x4569_5653;
@@ -192,7 +192,8 @@ pub(super) fn open_for_writing(path: &Path, limit: Option<u64>) -> Result<Connec
             path.display()
         )));
     }
-    configure(&connection).map_err(open_error)?;
+    let folder = path.parent().unwrap_or(Path::new(""));
+    configure(&connection, disk_bytes(folder)).map_err(open_error)?;
     if version < VERSION {
         migrate(&mut connection, version).map_err(open_error)?;
     }
@@ -226,7 +227,13 @@ pub(super) fn keep_wal(connection: &Connection, keep: bool) -> rusqlite::Result<
     connection.set_db_config(setting, keep).map(|_| ())
 }
 
-fn configure(connection: &Connection) -> rusqlite::Result<()> {
+/// Pages of write-ahead log after which it is moved into the database: 32 MiB, or a sixteenth of a small disk. There a
+/// longer log would fill the disk before any of it is in the database, and nothing could be deleted any more.
+pub(super) fn log_pages(disk_bytes: u64) -> u64 {
+    (disk_bytes / 16 / PAGE_BYTES).clamp(16, 4_096)
+}
+
+fn configure(connection: &Connection, disk_bytes: u64) -> rusqlite::Result<()> {
     connection.busy_timeout(std::time::Duration::from_secs(5))?;
     connection.pragma_update(None, "page_size", PAGE_BYTES)?;
     let mode: String =
@@ -240,8 +247,12 @@ fn configure(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "fullfsync", true)?;
     connection.pragma_update(None, "foreign_keys", true)?;
-    // At most 64 MiB of log are kept after a checkpoint.
-    connection.pragma_update(None, "journal_size_limit", 64 << 20)?;
+    // At most twice as much log file is kept after a checkpoint.
+    connection.pragma_update(
+        None,
+        "journal_size_limit",
+        2 * log_pages(disk_bytes) * PAGE_BYTES,
+    )?;
     // 32 MiB of pages for the index of identifiers; bucket sums have their own cache.
     connection.pragma_update(None, "cache_size", -32_768)?;
     connection.set_prepared_statement_cache_capacity(32);

@@ -1,5 +1,7 @@
 //! The disk of a running server fills up; a second server tries to use the same directory.
 
+use std::{fs, path::PathBuf, process::Command};
+
 use eigenveil_client::http::Study;
 use eigenveil_estimation::accumulate::ReportSum;
 use eigenveil_shared::{
@@ -10,7 +12,7 @@ use eigenveil_shared::{
 };
 
 use crate::{
-    harness::{Folder, ServerProcess, assert_stored, refused, run},
+    harness::{Folder, PROGRAM, ServerProcess, assert_stored, refused, run, without_settings},
     waiting::until,
 };
 
@@ -188,4 +190,92 @@ async fn deleting_a_study_frees_a_full_disk() {
     .await;
     assert!(server.stop());
     assert_stored(&data, &small, 200, &sum(&batch, 16, &study));
+}
+
+/// A server on a disk of 12 MB of its own; `None` where no disk can be made.
+fn on_a_small_disk(folder: &Folder) -> Option<ServerProcess> {
+    let disk = folder.path().join("disk");
+    fs::create_dir(&disk).unwrap();
+    let mounted = || {
+        let mut command = without_settings(Command::new("unshare"));
+        command
+            .args(["--user", "--map-root-user", "--mount", "sh", "-c"])
+            .arg("mount -t tmpfs -o size=12m none \"$DISK\" && exec \"$0\" \"$@\"")
+            .env("DISK", &disk);
+        command
+    };
+    if !mounted()
+        .arg("true")
+        .status()
+        .is_ok_and(|ended| ended.success())
+    {
+        println!("SKIPPED: no file system can be mounted here");
+        return None;
+    }
+    let program = || {
+        let mut command = mounted();
+        command.arg(PROGRAM);
+        command
+    };
+    let data = disk.join("data");
+    let mut server = ServerProcess::start_as(program, &data, "--listen 127.0.0.1:0");
+    // Only the server sees its disk.
+    let seen = format!("/proc/{}/root{}", server.id(), data.display());
+    server.data = PathBuf::from(seen);
+    Some(server)
+}
+
+/// The write-ahead log must not fill a small disk before anything is in the database: then nothing can be deleted, and
+/// freed space is of no use.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_small_disk_serves_again_once_it_is_freed() {
+    for by_deleting in [true, false] {
+        let folder = Folder::new();
+        let Some(mut server) = on_a_small_disk(&folder) else {
+            return;
+        };
+        let ballast = server.data.with_file_name("ballast");
+        if !by_deleting {
+            fs::write(&ballast, vec![0; 6 << 20]).unwrap();
+        }
+        let client = server.client();
+        let [large, small] = [(); 2].map(|()| server.create_study("--p 16 --epsilon 4"));
+        let study = client.fetch_study(&large).await.unwrap();
+        let mut acknowledged = 0;
+        let refused = loop {
+            match client.upload_batch(&study, &reports(&study, 200)).await {
+                Ok(receipt) => acknowledged += receipt.accepted,
+                Err(error) => break error,
+            }
+            assert!(acknowledged < 1_000_000, "the disk is larger than 12 MB");
+        };
+        assert_eq!(refused.status(), Some(507), "{refused}");
+        // Most of the disk has been used for reports: 16 bytes each, and as much for their identifiers.
+        let free = if by_deleting { 12 } else { 6 };
+        assert!(
+            32 * acknowledged > (free << 20) / 4,
+            "{acknowledged} reports"
+        );
+        assert_eq!(server.accepted(&large), acknowledged);
+        if by_deleting {
+            server.cli_json(&format!("study close {large}"));
+            server.cli_json(&format!("study delete {large} --yes"));
+        } else {
+            fs::remove_file(&ballast).unwrap();
+        }
+        let study = client.fetch_study(&small).await.unwrap();
+        let batch = reports(&study, 200);
+        until("room", async || {
+            match client.upload_batch(&study, &batch).await {
+                Ok(receipt) => receipt.accepted + receipt.duplicates == 200,
+                Err(error) => {
+                    assert!(error.is_retryable(), "{error}");
+                    false
+                }
+            }
+        })
+        .await;
+        assert_eq!(server.accepted(&small), 200);
+        assert!(server.stop());
+    }
 }
