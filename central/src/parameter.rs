@@ -128,7 +128,7 @@ parameters! {
 
 impl Parameter {
     /// The same parameter with this default.
-    pub(crate) const fn or(self, default: f64) -> Self {
+    pub(crate) const fn with_default(self, default: f64) -> Self {
         Self {
             default: Some(default),
             ..self

@@ -129,7 +129,7 @@ pub fn bucket_agreement(moment: &NoisyMoment, vectors: &DMatrix<f64>) -> Option<
 }
 
 /// The warning for buckets that disagree.
-pub(crate) fn in_words(agreement: &BucketAgreement) -> Option<String> {
+pub(crate) fn warning(agreement: &BucketAgreement) -> Option<String> {
     (agreement.verdict == BucketVerdict::Disagree).then(|| {
         let (buckets, disagree) = match agreement.suspicious_buckets {
             1 => ("1".to_owned(), "disagrees"),
@@ -371,7 +371,7 @@ mod tests {
         let honest = bucket_agreement(&moment(32, 0, 0.0), &none).unwrap();
         assert_eq!(honest.verdict, BucketVerdict::Agree);
         assert_eq!((honest.buckets, honest.suspicious_buckets), (32, 0));
-        assert_eq!(in_words(&honest), None);
+        assert_eq!(warning(&honest), None);
         for poisoned in [1, 3, 8] {
             let found = bucket_agreement(&moment(32, poisoned, 3.0), &none).unwrap();
             assert_eq!(found.verdict, BucketVerdict::Disagree, "{found:?}");
@@ -379,7 +379,7 @@ mod tests {
             // The poison's contribution to the mean, minus the shift of the median.
             let moved = 3.0 * poisoned as f64 / 32.0;
             assert!((found.shift / moved - 1.0).abs() < 0.2, "{found:?}");
-            let words = in_words(&found).unwrap();
+            let words = warning(&found).unwrap();
             assert!(words.starts_with(&format!("{poisoned} of the 32 buckets")));
         }
         // Too few buckets, reports or noise to say anything.

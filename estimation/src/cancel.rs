@@ -19,8 +19,8 @@ impl<'a> Cancel<'a> {
     pub const NEVER: Self = Self(&|| false);
 
     /// Cancelled once this returns true.
-    pub fn when(called_off: &'a dyn Fn() -> bool) -> Self {
-        Self(called_off)
+    pub fn when(is_cancelled: &'a dyn Fn() -> bool) -> Self {
+        Self(is_cancelled)
     }
 
     /// # Errors

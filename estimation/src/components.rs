@@ -41,7 +41,7 @@ fn compare_buckets(
 ) -> Option<BucketAgreement> {
     let agreement = agreement::bucket_agreement(moment, vectors)?;
     // The first warning, because it puts all others in doubt.
-    if let Some(warning) = agreement::in_words(&agreement) {
+    if let Some(warning) = agreement::warning(&agreement) {
         warnings.insert(0, warning);
     }
     Some(agreement)
@@ -194,14 +194,14 @@ pub fn sparse_components(
         path,
         ..sparse_outcome(&solution, settings)
     };
-    let mut findings = sparse_report(&measured, outcome, unproved(&solution))?;
+    let mut findings = sparse_report(&measured, outcome, convergence_warning(&solution))?;
     let warnings = &mut findings.floor_report.warnings;
     findings.bucket_agreement = compare_buckets(moment, &vectors, warnings);
     Ok(findings)
 }
 
 /// The warning where the solver did not reach its tolerance.
-fn unproved(solution: &Solution) -> Option<String> {
+fn convergence_warning(solution: &Solution) -> Option<String> {
     let (iterations, gap) = (solution.iterations, solution.relative_gap);
     match solution.stop {
         Stop::WithinNoise => Some(format!(
@@ -231,11 +231,11 @@ pub(crate) fn sparse_outcome(solution: &Solution, settings: &SparseSettings) -> 
     }
 }
 
-/// A sparse estimate, judged; `unproved` is the warning where the solver did not reach its tolerance.
+/// A sparse estimate, judged; `convergence_warning` is the warning where the solver did not reach its tolerance.
 pub(crate) fn sparse_report(
     measured: &Measured<'_>,
     outcome: SparseOutcome,
-    unproved: Option<String>,
+    convergence_warning: Option<String>,
 ) -> Result<ComponentsReport> {
     let mut floor_report = assess(measured)?;
     if floor_report
@@ -249,7 +249,7 @@ pub(crate) fn sparse_report(
             measured.spectrum.dimension
         ));
     }
-    floor_report.warnings.extend(unproved);
+    floor_report.warnings.extend(convergence_warning);
     Ok(ComponentsReport {
         vectors: measured.vectors.clone(),
         spectrum: measured.spectrum.leading.to_vec(),

@@ -123,10 +123,10 @@ pub fn error_bars(
         Reestimate::PcaOnRows(rows) => vectors.select_rows(rows),
         _ => vectors.clone(),
     };
-    let whole = rayleigh_quotients(&restricted(moment.mean(), reestimate), &on_rows);
+    let whole = rayleigh_quotients(&restricted_moment(moment.mean(), reestimate), &on_rows);
     let n = moment.n() as f64;
     let estimate_without = |group: &Accumulator| {
-        let left = restricted(&without(moment, group), reestimate);
+        let left = restricted_moment(&moment_without_bucket(moment, group), reestimate);
         if reestimate == Reestimate::Nothing {
             return Ok(LeaveOneOut {
                 values: rayleigh_quotients(&left, &on_rows),
@@ -196,7 +196,7 @@ fn groups(moment: &NoisyMoment) -> Option<Vec<&Accumulator>> {
 }
 
 /// The moment without one bucket.
-fn without(moment: &NoisyMoment, group: &Accumulator) -> PackedSymmetric {
+fn moment_without_bucket(moment: &NoisyMoment, group: &Accumulator) -> PackedSymmetric {
     let n = moment.n() as f64;
     let rest = n - group.count() as f64;
     let mut left = moment.mean().clone();
@@ -206,7 +206,7 @@ fn without(moment: &NoisyMoment, group: &Accumulator) -> PackedSymmetric {
     left
 }
 
-fn restricted(moment: &PackedSymmetric, reestimate: Reestimate<'_>) -> DMatrix<f64> {
+fn restricted_moment(moment: &PackedSymmetric, reestimate: Reestimate<'_>) -> DMatrix<f64> {
     match reestimate {
         Reestimate::PcaOnRows(rows) => DMatrix::from_fn(rows.len(), rows.len(), |a, b| {
             let (i, j) = (rows[a].min(rows[b]), rows[a].max(rows[b]));
@@ -351,7 +351,7 @@ mod tests {
         let moment = moment(320, &[500; 8], 0.6);
         let leading = top_k(&moment.dense(), 1).unwrap();
         for group in moment.buckets() {
-            let left = packed_to_dense(&without(&moment, group));
+            let left = packed_to_dense(&moment_without_bucket(&moment, group));
             let near = leading_near(&left, &leading.vectors).unwrap();
             let exact = top_k(&left, 1).unwrap();
             let sine = |with: &SymmetricEigen| {

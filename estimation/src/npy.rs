@@ -21,16 +21,16 @@ pub struct Array {
 /// short for its shape.
 pub fn read(bytes: &[u8]) -> Result<Array> {
     let (header, data) =
-        split(bytes).ok_or_else(|| wrong("it is not a .npy file, or it is cut short"))?;
+        split(bytes).ok_or_else(|| invalid_file("it is not a .npy file, or it is cut short"))?;
     let Header {
         dtype,
         fortran_order,
         shape,
     } = Header::parse(header).ok_or_else(|| {
-        wrong("its header is not that of an array of numbers; save it again with numpy.save")
+        invalid_file("its header is not that of an array of numbers; save it again with numpy.save")
     })?;
     let &[rows, columns] = &shape[..] else {
-        return Err(wrong(format!(
+        return Err(invalid_file(format!(
             "its shape is {shape:?}; it must be n × p, one row a participant"
         )));
     };
@@ -41,7 +41,7 @@ pub fn read(bytes: &[u8]) -> Result<Array> {
     let source = Source {
         data,
         values: rows.checked_mul(columns).ok_or_else(|| {
-            wrong(format!(
+            invalid_file(format!(
                 "its header says {rows} × {columns}, more than any array has"
             ))
         })?,
@@ -60,14 +60,14 @@ pub fn read(bytes: &[u8]) -> Result<Array> {
         "i8" => source.read(|bytes| i64::from_le_bytes(bytes) as f64),
         "b1" => source.read(|[byte]| f64::from(byte != 0)),
         _ => {
-            return Err(wrong(format!(
+            return Err(invalid_file(format!(
                 "its values have type {dtype}; save it as float32 or float64, integers or booleans: \
                  numpy.save(file, array.astype(float))"
             )));
         }
     };
     let values = values.ok_or_else(|| {
-        wrong(format!(
+        invalid_file(format!(
             "its header says {rows} × {columns} but the file is too short"
         ))
     })?;
@@ -210,7 +210,7 @@ fn shape(inside: &str) -> Option<Vec<usize>> {
     lengths.split(',').map(length).collect()
 }
 
-fn wrong(why: impl Into<String>) -> Error {
+fn invalid_file(why: impl Into<String>) -> Error {
     Error::invalid_request(why)
 }
 

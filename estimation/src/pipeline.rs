@@ -122,7 +122,7 @@ fn note_feasibility(estimate: &mut Estimate, check: FeasibilityCheck) {
     if check.length.found.is_finite() {
         estimate
             .warnings
-            .splice(0..0, feasibility::in_words(&check));
+            .splice(0..0, feasibility::warnings(&check));
         estimate.feasibility = Some(check);
     }
 }

@@ -92,7 +92,7 @@ impl Figure for AlignmentChart {
             vec![
                 (i + 1).to_string(),
                 component.verdict.as_str().to_owned(),
-                known(component.alignment),
+                number_or_empty(component.alignment),
                 error_of(component).map(compact).unwrap_or_default(),
             ]
         });
@@ -101,7 +101,7 @@ impl Figure for AlignmentChart {
 }
 
 /// A value as text; empty if it is unknown.
-pub(crate) fn known(value: f64) -> String {
+pub(crate) fn number_or_empty(value: f64) -> String {
     match value.is_finite() {
         true => compact(value),
         false => String::new(),

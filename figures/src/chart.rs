@@ -158,13 +158,13 @@ impl LineChart {
         };
         let mut text = format!(
             "Line chart of {}{} against {}{}.",
-            or(&self.y.label, "y"),
+            non_empty_or(&self.y.label, "y"),
             scale(&self.y),
-            or(&self.x.label, "x"),
+            non_empty_or(&self.x.label, "x"),
             scale(&self.x)
         );
         for (series, points) in self.series.iter().zip(points) {
-            let name = or(&series.name, "Unnamed series");
+            let name = non_empty_or(&series.name, "Unnamed series");
             text.push_str(&match (points.first(), points.last()) {
                 (Some(a), Some(b)) => format!(
                     " {name}: {} points, from {} at {} to {} at {}.",
@@ -284,7 +284,7 @@ impl Figure for LineChart {
     }
 }
 
-fn or<'a>(text: &'a str, otherwise: &'a str) -> &'a str {
+fn non_empty_or<'a>(text: &'a str, otherwise: &'a str) -> &'a str {
     if text.is_empty() { otherwise } else { text }
 }
 

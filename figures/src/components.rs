@@ -41,10 +41,10 @@ pub fn component_rows(estimate: &Estimate) -> impl Iterator<Item = ComponentRow>
                 || component.verdict.in_words().to_owned(),
                 |group| format!("cannot be told apart from others in {}", group.range()),
             ),
-            made_up_by: known(suffice, |reports| {
+            made_up_by: text_or_dash(suffice, |reports| {
                 format!("{} reports", with_thousands(reports))
             }),
-            variance: known(variance, |value| with_error(value, component.variance_se)),
+            variance: text_or_dash(variance, |value| with_error(value, component.variance_se)),
             explained: share(component.explained_variance_ratio),
             alignment: with_error(component.alignment(), component.alignment_se()),
             direction: angle(component.direction_se),
@@ -70,16 +70,16 @@ fn absent() -> String {
     "–".to_owned()
 }
 
-fn known<T>(value: Option<T>, text: impl Fn(T) -> String) -> String {
+fn text_or_dash<T>(value: Option<T>, text: impl Fn(T) -> String) -> String {
     value.map_or_else(absent, text)
 }
 
 fn share(share: Option<f64>) -> String {
-    known(share, |share| format!("{:.1} %", 100.0 * share))
+    text_or_dash(share, |share| format!("{:.1} %", 100.0 * share))
 }
 
 fn angle(sine: Option<f64>) -> String {
-    known(sine, |sine| {
+    text_or_dash(sine, |sine| {
         format!("±{}°", rounded_error(sine.asin().to_degrees(), 1))
     })
 }

@@ -3,7 +3,7 @@
 use eigenveil_shared::estimate::{VarianceFloor, Verdict};
 
 use crate::{
-    alignment::{ALIGNMENT, known, panel},
+    alignment::{ALIGNMENT, number_or_empty, panel},
     figure::Figure,
     frame::{
         MARGIN, axes, block, caption_under, fit_y, heading_and_legend, no_data, usable_width,
@@ -247,10 +247,17 @@ impl Figure for Scree {
         }
 
         let mut bottom = area.bottom() + 26.0;
-        let known = &self.components[..self.components.len().min(n)];
-        if known.iter().any(|c| c.alignment.is_finite()) {
+        let shown = &self.components[..self.components.len().min(n)];
+        if shown.iter().any(|c| c.alignment.is_finite()) {
             let (y, h) = (bottom + 14.0, LOWER);
-            let area = panel(&mut svg, known, n, Area { y, h, ..area }, width, false);
+            let area = panel(
+                &mut svg,
+                number_or_empty,
+                n,
+                Area { y, h, ..area },
+                width,
+                false,
+            );
             bottom = area.bottom() + 26.0;
         }
         let mut under = vec!["Component, by rank".to_owned()];
@@ -287,7 +294,7 @@ impl Figure for Scree {
                 compact(value),
                 error.map(compact).unwrap_or_default(),
                 verdict.to_owned(),
-                component.map_or(String::new(), |c| known(c.alignment)),
+                component.map_or(String::new(), |c| number_or_empty(c.alignment)),
             ];
             if let Some(others) = &self.without_noise {
                 row.push(others.get(i).copied().map(compact).unwrap_or_default());

@@ -70,7 +70,7 @@ fn every_leak_is_refuted(trials: usize) {
     let unseen = [
         Leak::None,
         Leak::ParityOfAttempts,
-        Leak::OneTryForShortRows,
+        Leak::OneAttemptForShortRows,
         Leak::LazyCoin,
         Leak::LastBitOfTheSeed,
         Leak::LastBitOfTheIdentifier,

@@ -21,7 +21,7 @@ pub(crate) enum Leak {
     /// Reports alone and attempts alone have the right distributions.
     ParityOfAttempts,
     /// A short row takes one attempt and no cap.
-    OneTryForShortRows,
+    OneAttemptForShortRows,
     /// The coin is only drawn outside the cap.
     LazyCoin,
     /// Seeds outside the cap are accepted with probability e^(−2ε).
@@ -50,7 +50,7 @@ impl Leak {
     pub(crate) const ALL: [Leak; 14] = [
         Self::None,
         Self::ParityOfAttempts,
-        Self::OneTryForShortRows,
+        Self::OneAttemptForShortRows,
         Self::LazyCoin,
         Self::TooFewOutsiders,
         Self::LastBitOfTheSeed,
@@ -74,7 +74,7 @@ impl Leak {
         match self {
             Self::None
             | Self::ParityOfAttempts
-            | Self::OneTryForShortRows
+            | Self::OneAttemptForShortRows
             | Self::LazyCoin
             | Self::TooFewOutsiders
             | Self::LastBitOfTheSeed
@@ -102,14 +102,19 @@ struct Leaky {
 impl Device for Leaky {
     fn report(&self, row: &Row, rng: &mut ChaCha20Rng) -> Result<DeviceOutput> {
         match self.params.mechanism() {
-            Mechanism::DoubleCap(cap) => self.of_caps(cap, row, rng),
-            _ => self.of_numbers(row, rng),
+            Mechanism::DoubleCap(cap) => self.cap_report(cap, row, rng),
+            _ => self.matrix_report(row, rng),
         }
     }
 }
 
 impl Leaky {
-    fn of_caps(&self, cap: &DoubleCap, row: &Row, rng: &mut ChaCha20Rng) -> Result<DeviceOutput> {
+    fn cap_report(
+        &self,
+        cap: &DoubleCap,
+        row: &Row,
+        rng: &mut ChaCha20Rng,
+    ) -> Result<DeviceOutput> {
         let bounded = prepare(&self.params, row)?;
         let mut drawn = draw(cap, self.leak, bounded.as_slice(), rng);
         if self.leak == Leak::LastBitOfTheSeed {
@@ -136,7 +141,7 @@ impl Leaky {
         })
     }
 
-    fn of_numbers(&self, row: &Row, rng: &mut ChaCha20Rng) -> Result<DeviceOutput> {
+    fn matrix_report(&self, row: &Row, rng: &mut ChaCha20Rng) -> Result<DeviceOutput> {
         let mechanism = self.params.mechanism();
         let bounded = self.prepare(row)?;
         // A row of the unit ball represents a longer one: noise of 1/length² times the size, and the sum scaled back.
@@ -259,7 +264,7 @@ fn draw(cap: &DoubleCap, leak: Leak, x: &[f64], rng: &mut ChaCha20Rng) -> Drawn 
         let squared_length = expand(&seed, &mut z);
         let product: f64 = z.iter().zip(&u).map(|(z, u)| z * u).sum();
         let inside = product * product > cap.parameters().threshold * squared_length;
-        let short = leak == Leak::OneTryForShortRows && !keep;
+        let short = leak == Leak::OneAttemptForShortRows && !keep;
         if short
             || inside
             || early.unwrap_or_else(|| {

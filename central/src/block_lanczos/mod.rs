@@ -51,7 +51,7 @@ impl LazyGoe<'_> {
     }
 
     /// W between the columns of a block of width `b`.
-    fn within(&mut self, b: usize) -> DMatrix<f64> {
+    fn draw_block(&mut self, b: usize) -> DMatrix<f64> {
         let off_diagonal = self.sd * std::f64::consts::FRAC_1_SQRT_2;
         let mut block = DMatrix::zeros(b, b);
         for j in 0..b {
@@ -227,7 +227,7 @@ impl<'a, 'n> BlockLanczos<'a, 'n> {
         let mut within = cross_product(&block, &image);
         within = (&within + within.transpose()) * 0.5;
         if let Some(noise) = &mut self.noise {
-            within += noise.within(b);
+            within += noise.draw_block(b);
             let left = noise.beyond - (self.height - own);
             noise.add_across(&mut image, left);
             self.height = image.nrows();

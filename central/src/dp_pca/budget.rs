@@ -57,7 +57,7 @@ impl StepBudget {
         };
         let half = Budget::approximate(0.5 * epsilon, 0.5 * delta)?;
         let eigenvalue = StableHistogram { epsilon, delta };
-        let mean = composed(coordinate_epsilon, coordinates, delta) + 0.5 * epsilon;
+        let mean = composed_epsilon(coordinate_epsilon, coordinates, delta) + 0.5 * epsilon;
         Ok(Self {
             eigenvalue,
             coordinate: StableHistogram {
@@ -86,7 +86,7 @@ impl StepBudget {
 
 /// ε of `parts` releases of (ε₀, δ/4·parts) together, at δ/2: `√(2·parts·ln(4/δ))·ε₀ + parts·ε₀(e^ε₀ − 1)` (advanced
 /// composition, Dwork & Roth 2014, Theorem 3.20, with its slack δ/4).
-fn composed(each: f64, parts: usize, delta: f64) -> f64 {
+fn composed_epsilon(each: f64, parts: usize, delta: f64) -> f64 {
     let parts = parts as f64;
     (2.0 * parts * (4.0 / delta).ln()).sqrt() * each + parts * each * each.exp_m1()
 }
@@ -96,7 +96,7 @@ fn max_part_epsilon(epsilon: f64, parts: usize, delta: f64) -> f64 {
     let (mut low, mut high) = (0.0, epsilon);
     for _ in 0..100 {
         let middle = 0.5 * (low + high);
-        if composed(middle, parts, delta) <= epsilon * (1.0 - 1e-12) {
+        if composed_epsilon(middle, parts, delta) <= epsilon * (1.0 - 1e-12) {
             low = middle;
         } else {
             high = middle;
@@ -117,7 +117,7 @@ mod tests {
                 |calibration| StepBudget::new(budget, calibration, d, 1.0, Constants::default());
             let accounted = new(CentralCalibration::Accounted).unwrap();
             assert!(accounted.epsilon <= epsilon && accounted.epsilon > 0.999 * epsilon);
-            let spent = composed(accounted.coordinate.epsilon, d, delta);
+            let spent = composed_epsilon(accounted.coordinate.epsilon, d, delta);
             assert!(spent <= 0.5 * epsilon && spent > 0.499 * epsilon, "{spent}");
             let coordinates = 4.0 * d as f64 * accounted.coordinate.delta;
             assert!((coordinates - delta).abs() < 1e-12 * delta);

@@ -32,13 +32,13 @@ pub(crate) static INFO: AlgorithmInfo = AlgorithmInfo {
     guarantee: "accounted: (eps,delta), since batches and their halves are disjoint; the published split spends half of it",
     parameters: &[
         BATCH,
-        STEP_SIZE.or(NUMERATOR),
+        STEP_SIZE.with_default(NUMERATOR),
         DEFLATION,
-        ZETA.or(Constants::DEFAULT.zeta),
-        TAIL_SCALE.or(Constants::DEFAULT.tail_scale),
-        TAIL_POWER.or(Constants::DEFAULT.tail_power),
-        GROUPS.or(Constants::DEFAULT.groups),
-        GROUP_ROWS.or(Constants::DEFAULT.group_rows as f64),
+        ZETA.with_default(Constants::DEFAULT.zeta),
+        TAIL_SCALE.with_default(Constants::DEFAULT.tail_scale),
+        TAIL_POWER.with_default(Constants::DEFAULT.tail_power),
+        GROUPS.with_default(Constants::DEFAULT.groups),
+        GROUP_ROWS.with_default(Constants::DEFAULT.group_rows as f64),
     ],
     ..AlgorithmInfo::private(|options| {
         Ok(Box::new(DpPca {

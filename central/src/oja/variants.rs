@@ -14,8 +14,8 @@ use crate::{
 
 /// Default β: at 1 no row of the unit ball is clipped.
 const DEFAULT_CLIP: f64 = 1.0;
-const CLIP: Parameter = GRADIENT_CLIP.or(DEFAULT_CLIP);
-const STEP: Parameter = STEP_SIZE.or(DEFAULT_NUMERATOR);
+const CLIP: Parameter = GRADIENT_CLIP.with_default(DEFAULT_CLIP);
+const STEP: Parameter = STEP_SIZE.with_default(DEFAULT_NUMERATOR);
 
 pub(crate) static PLAIN: AlgorithmInfo = AlgorithmInfo {
     name: "oja",

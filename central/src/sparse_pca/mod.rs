@@ -31,7 +31,7 @@ pub(crate) static INFO: AlgorithmInfo = AlgorithmInfo {
     source: "Wang, Lu & Liu 2014 (tighten after relax); Vu et al. 2013",
     description: "row-sparse components: Fantope relaxation, then sparse orthogonal iteration on a fixed number of features",
     guarantee: "none: it is the non-private sparse reference",
-    parameters: &[LAMBDA, SUPPORT, STARTS.or(DEFAULT_STARTS as f64)],
+    parameters: &[LAMBDA, SUPPORT, STARTS.with_default(DEFAULT_STARTS as f64)],
     quadratic_memory: true,
     has_trace: false,
     ..AlgorithmInfo::nonprivate(|options| {

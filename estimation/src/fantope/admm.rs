@@ -426,7 +426,7 @@ impl<'a> Solver<'a> {
                 if gap.is_infinite() {
                     self.improve_bound(allowed, f64::INFINITY)?;
                 }
-                return Ok(self.found(&x, [primal, dual], iterations, stop));
+                return Ok(self.solution(&x, [primal, dual], iterations, stop));
             }
             if small {
                 // Small residuals with a large gap suggest that a direction was missed.
@@ -509,7 +509,7 @@ impl<'a> Solver<'a> {
     }
 
     /// The iterate as full matrices; `residuals` are the primal and the dual one.
-    fn found(
+    fn solution(
         self,
         x: &Factor,
         residuals: [f64; 2],

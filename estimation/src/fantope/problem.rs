@@ -230,7 +230,7 @@ mod tests {
         ScaledProblem::new(&DMatrix::zeros(4, 4), k, 0.0, Screen::keep_every_row(4))
     }
 
-    fn found(y: DMatrix<f64>, primal_residual: f64) -> ScaledSolution {
+    fn scaled_solution(y: DMatrix<f64>, primal_residual: f64) -> ScaledSolution {
         ScaledSolution {
             x: y.clone(),
             z: DMatrix::zeros(y.nrows(), y.ncols()),
@@ -254,10 +254,13 @@ mod tests {
         (y[(0, 2)], y[(2, 0)]) = (0.5, 0.5);
         (y[(0, 3)], y[(3, 0)]) = (1e-5, 1e-5);
         (y[(0, 1)], y[(1, 0)]) = (1e-12, 1e-12);
-        assert_eq!(problem.support(&found(y.clone(), 1e-4)), [0, 2]);
-        assert_eq!(problem.support(&found(y.clone(), 1e-6)), [0, 2, 3]);
+        assert_eq!(problem.support(&scaled_solution(y.clone(), 1e-4)), [0, 2]);
+        assert_eq!(
+            problem.support(&scaled_solution(y.clone(), 1e-6)),
+            [0, 2, 3]
+        );
         // Round-off stays out however small the residual.
-        assert_eq!(problem.support(&found(y, 0.0)), [0, 2, 3]);
+        assert_eq!(problem.support(&scaled_solution(y, 0.0)), [0, 2, 3]);
     }
 
     /// An iterate too far from the optimum to show k rows is filled up, never an error.
@@ -265,6 +268,6 @@ mod tests {
     fn a_short_support_is_completed() {
         let mut y = DMatrix::zeros(4, 4);
         (y[(1, 1)], y[(3, 3)], y[(0, 0)]) = (1.0, 1e-9, 1e-8);
-        assert_eq!(problem(3).support(&found(y, 1e-3)), [0, 1, 3]);
+        assert_eq!(problem(3).support(&scaled_solution(y, 1e-3)), [0, 1, 3]);
     }
 }

@@ -21,7 +21,7 @@ const COLD_PRODUCTS: usize = 30;
 /// A projection is proved complete at least this often.
 const CERTIFY_EVERY: usize = 10;
 /// Maximum number of consecutive full decompositions before the partial one is tried again.
-const MAX_REST: usize = 16;
+const MAX_FULL_STEPS: usize = 16;
 
 /// `V·diag(weights)·Vᵀ`.
 pub(super) struct Factor {
@@ -86,8 +86,8 @@ pub(super) struct WarmSpectrum {
     random: StartVectors,
     since_certified: usize,
     /// Full decompositions still to make, and how many after the next failure.
-    resting: usize,
-    rest: usize,
+    full_steps_left: usize,
+    next_full_steps: usize,
     scratch: DMatrix<f64>,
 }
 
@@ -97,8 +97,8 @@ impl WarmSpectrum {
             block: DMatrix::zeros(0, 0),
             random: StartVectors::default(),
             since_certified: 0,
-            resting: 0,
-            rest: 1,
+            full_steps_left: 0,
+            next_full_steps: 1,
             scratch: DMatrix::zeros(0, 0),
         }
     }
@@ -204,22 +204,22 @@ impl SpectralSolver for WarmSpectrum {
 
     fn project(&mut self, matrix: &DMatrix<f64>, k: usize, accuracy: f64) -> Result<Factor> {
         let p = matrix.nrows();
-        if self.resting > 0 {
-            self.resting -= 1;
+        if self.full_steps_left > 0 {
+            self.full_steps_left -= 1;
         } else if let Some(factor) = self.project_partly(matrix, k, accuracy)? {
-            self.rest = 1;
+            self.next_full_steps = 1;
             return Ok(factor);
         } else {
-            self.resting = self.rest;
-            self.rest = (2 * self.rest).min(MAX_REST);
+            self.full_steps_left = self.next_full_steps;
+            self.next_full_steps = (2 * self.next_full_steps).min(MAX_FULL_STEPS);
         }
         let (vectors, weights) = project_onto_fantope(matrix, k)?;
         let rank = weights.len();
         if rank > p / RANK_SHARE {
-            self.resting = self.resting.max(1);
+            self.full_steps_left = self.full_steps_left.max(1);
         } else {
             // The rank is known to be small: if only the residuals failed, a few full decompositions are enough.
-            self.resting = self.resting.min(4);
+            self.full_steps_left = self.full_steps_left.min(4);
         }
         self.block = leading_columns(&vectors, (rank.min(p / RANK_SHARE) + GUARD).min(p));
         self.since_certified = 0;
@@ -356,7 +356,12 @@ mod tests {
     }
 
     /// ‖difference of the projections‖_F.
-    fn apart(warm: &mut WarmSpectrum, matrix: &DMatrix<f64>, k: usize, accuracy: f64) -> f64 {
+    fn projection_distance(
+        warm: &mut WarmSpectrum,
+        matrix: &DMatrix<f64>,
+        k: usize,
+        accuracy: f64,
+    ) -> f64 {
         let dense = |factor: Factor| outer_scaled(&factor.vectors, &factor.weights);
         let ours = dense(warm.project(matrix, k, accuracy).unwrap());
         (ours - dense(FullSpectrum.project(matrix, k, 0.0).unwrap())).norm()
@@ -378,7 +383,7 @@ mod tests {
                 if round == 1 {
                     warm.request_certificate();
                 }
-                let apart = apart(&mut warm, &matrix, k, 1e-7);
+                let apart = projection_distance(&mut warm, &matrix, k, 1e-7);
                 assert!(apart < 1e-6, "{p} {k}: {apart}");
                 let Bound::Proved(ours) = warm.bound(&matrix, k, 1e-6, f64::INFINITY).unwrap()
                 else {
@@ -413,6 +418,6 @@ mod tests {
         let mut warm = WarmSpectrum::new();
         warm.block = vectors.clone();
         warm.request_certificate();
-        assert!(apart(&mut warm, &matrix, 2, 1e-8) < 1e-7);
+        assert!(projection_distance(&mut warm, &matrix, 2, 1e-8) < 1e-7);
     }
 }

@@ -138,7 +138,7 @@ pub fn judge(
 }
 
 /// The warnings for reports that no rows can produce.
-pub fn in_words(check: &FeasibilityCheck) -> Vec<String> {
+pub fn warnings(check: &FeasibilityCheck) -> Vec<String> {
     let mut warnings = Vec::new();
     let SquaredNormCheck {
         directions,

@@ -18,7 +18,7 @@ pub(super) fn excess(measured: &Measured<'_>, j: usize) -> f64 {
 }
 
 /// A warning for components that lie along m̂ and barely above the noise.
-pub(super) fn not_evidence(
+pub(super) fn spurious_component_warning(
     measured: &Measured<'_>,
     floor: &Floor,
     verdicts: &[EigenvalueVerdict],

@@ -139,7 +139,7 @@ pub fn assess(measured: &Measured<'_>) -> Result<FloorReport> {
     let expected_error = expected_error(alignments).min(most);
     let (mut warnings, outlook) = warnings::plain_words(measured, &floor, &verdicts);
     let visible = floor.components_above;
-    warnings.extend(groups::in_words(&groups, &lowered, k, visible));
+    warnings.extend(groups::warnings(&groups, &lowered, k, visible));
     let level = level_of(&floor);
     let variance = |&value: &f64| variance_of(level, floor.judge(value).spike);
     let variances = spectrum.leading.iter().map(variance).collect();

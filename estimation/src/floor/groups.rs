@@ -35,7 +35,10 @@ pub(super) fn runs(
     // Whether j and j + 1 are linked.
     let mut linked: Vec<bool> = (0..k)
         .map(|j| {
-            let near = || close(floor, verdicts, j) || within_bars(values, bars, j);
+            let near = || {
+                could_be_equal(floor, verdicts, j)
+                    || could_be_equal_within_error_bars(values, bars, j)
+            };
             standing(j) && standing(j + 1) && near()
         })
         .collect();
@@ -52,7 +55,7 @@ pub(super) fn runs(
 }
 
 /// Whether components j and j + 1 could be equal, and apart by noise alone.
-fn close(floor: &Floor, verdicts: &[EigenvalueVerdict], j: usize) -> bool {
+fn could_be_equal(floor: &Floor, verdicts: &[EigenvalueVerdict], j: usize) -> bool {
     let theta = |j: usize| Some(verdicts.get(j)?.spike?.theta);
     let Some((first, second)) = theta(j).zip(theta(j + 1)) else {
         return false;
@@ -63,7 +66,7 @@ fn close(floor: &Floor, verdicts: &[EigenvalueVerdict], j: usize) -> bool {
 
 /// Whether eigenvalues j and j + 1 could be equal within their error bars. The variance of an eigenvalue is 2V, so V is
 /// a quarter of the sum of two.
-fn within_bars(values: &[f64], bars: Option<&ErrorBars>, j: usize) -> bool {
+fn could_be_equal_within_error_bars(values: &[f64], bars: Option<&ErrorBars>, j: usize) -> bool {
     let bar = |j: usize| Some((*values.get(j)?, *bars?.eigenvalues.get(j)?));
     bar(j)
         .zip(bar(j + 1))
@@ -168,7 +171,7 @@ pub(super) fn demote_undetermined(
 }
 
 /// The warnings: what a group means, and which components were lowered. `visible` eigenvalues stand above the floor.
-pub(super) fn in_words(
+pub(super) fn warnings(
     groups: &[ComponentGroup],
     lowered: &[usize],
     k: usize,

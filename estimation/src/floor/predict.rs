@@ -264,7 +264,7 @@ impl Spectrum {
 
     /// The spectral noise over this bulk, taken as flat.
     fn flat_law(&self, profile: &NoiseProfile) -> SpectralNoise {
-        SpectralNoise::flat(profile, self.rest.len(), self.bulk)
+        SpectralNoise::over_flat_bulk(profile, self.rest.len(), self.bulk)
     }
 }
 

@@ -188,22 +188,22 @@ impl SpectralNoise {
             } => (dimension, total_variance),
             NoiseModel::Gaussian { .. } => {
                 let profile = NoiseProfile::new(noise, rows, n as f64, 1.0)?;
-                return Ok(Self::flat(&profile, rows - components, 0.0));
+                return Ok(Self::over_flat_bulk(&profile, rows - components, 0.0));
             }
         };
         let at = |norm: f64| {
             let level = (norm - signal).max(0.0) / dimension as f64;
             let profile = NoiseProfile::new(noise, rows, n as f64, norm)?;
-            Ok(Self::flat(&profile, rows - components, level))
+            Ok(Self::over_flat_bulk(&profile, rows - components, level))
         };
         match mean_squared_norm {
             Some(norm) => at(norm),
-            None => Ok(at(signal.clamp(0.0, 1.0))?.larger(at(1.0)?)),
+            None => Ok(at(signal.clamp(0.0, 1.0))?.elementwise_max(at(1.0)?)),
         }
     }
 
     /// The spectral noise over a bulk that is flat at `level`.
-    pub(super) fn flat(profile: &NoiseProfile, directions: usize, level: f64) -> Self {
+    pub(super) fn over_flat_bulk(profile: &NoiseProfile, directions: usize, level: f64) -> Self {
         let count = directions as f64;
         let variance = count * profile.variance(level, level);
         Self {
@@ -219,7 +219,7 @@ impl SpectralNoise {
     }
 
     /// The larger of both in every number.
-    fn larger(self, other: Self) -> Self {
+    fn elementwise_max(self, other: Self) -> Self {
         Self {
             shift: self.shift.max(other.shift),
             bulk_radius: self.bulk_radius.max(other.bulk_radius),
@@ -371,7 +371,7 @@ mod tests {
 
     #[test]
     fn without_noise_a_component_is_itself() {
-        let spectral_noise = SpectralNoise::flat(&NoiseProfile::default(), 3, 0.0);
+        let spectral_noise = SpectralNoise::over_flat_bulk(&NoiseProfile::default(), 3, 0.0);
         let spike = spectral_noise.spike_from_eigenvalue(0.3).unwrap();
         assert_eq!((spike.theta, spike.squared_cosine), (0.3, 1.0));
         assert!(spectral_noise.spike_from_eigenvalue(0.0).is_none());
@@ -393,7 +393,7 @@ mod tests {
                 bulk_radius,
                 signal_variance: signal * bulk_radius * bulk_radius,
                 signal_variance_slope: slope,
-                ..SpectralNoise::flat(&NoiseProfile::default(), 3, 0.0)
+                ..SpectralNoise::over_flat_bulk(&NoiseProfile::default(), 3, 0.0)
             };
             if let Some(spike) = spectral_noise.spike_from_signal(theta) {
                 prop_assert!(spike.squared_cosine > 0.0 && spike.squared_cosine <= 1.0);

@@ -41,7 +41,9 @@ pub(super) fn plain_words(
         let words = outlook(measured, verdicts, k).trim_start().to_owned();
         rest = (!words.is_empty()).then_some(words);
     }
-    warnings.extend(centring::not_evidence(measured, floor, verdicts));
+    warnings.extend(centring::spurious_component_warning(
+        measured, floor, verdicts,
+    ));
     if measured.vectors.nrows() == k && k > 0 {
         warnings.push(format!(
             "All {k} dimensions were asked for: the subspace is the whole space, and there is no noise bulk to measure."

@@ -125,11 +125,11 @@ mod tests {
         assert!(rounding_of_cholesky(40, 40.0) < 1e-12);
         let mut identity = panels_of(&DMatrix::identity(p, p), 8);
         let asked = std::cell::Cell::new(0);
-        let called_off = || {
+        let is_cancelled = || {
             asked.set(asked.get() + 1);
             asked.get() == 3
         };
-        blocked_cholesky(&mut identity, Cancel::when(&called_off)).unwrap_err();
+        blocked_cholesky(&mut identity, Cancel::when(&is_cancelled)).unwrap_err();
         assert_eq!(asked.get(), 3);
     }
 }

@@ -40,12 +40,12 @@ pub(super) fn leading_pairs(
 }
 
 /// The rows to begin with, ascending: those the leading vectors of soft(S̃, λ) are on, and those with most energy
-/// above `loud`, the size of the largest of all noise entries.
+/// above `largest_noise_entry`, the size of the largest of all noise entries.
 pub(super) fn first_candidates(
     moment: &LargeMatrix,
     k: usize,
     lambda: f64,
-    loud: f64,
+    largest_noise_entry: f64,
     random: &mut StartVectors,
 ) -> Result<Vec<usize>> {
     let p = moment.dimension();
@@ -57,7 +57,7 @@ pub(super) fn first_candidates(
     let pairs = leading_pairs(&soft, &none, k, 0.05, PRODUCTS, random)?;
     let mut rows = largest(&mass(&pairs.vectors, k), CANDIDATES_BY_VECTORS.max(4 * k));
     rows.extend(largest(
-        &energies(moment, loud),
+        &energies(moment, largest_noise_entry),
         CANDIDATES_BY_ENERGY.max(2 * k),
     ));
     rows.sort_unstable();

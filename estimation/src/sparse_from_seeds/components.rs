@@ -82,7 +82,7 @@ pub fn sparse_components(
         moment: &moment,
         k,
         lambda,
-        loud: automatic_lambda(&noise, p, n, false)? / KAPPA,
+        largest_noise_entry: automatic_lambda(&noise, p, n, false)? / KAPPA,
         settings: AdmmSettings::from(settings),
     };
     let unit = unit.max(f64::MIN_POSITIVE);
@@ -121,7 +121,7 @@ pub fn sparse_components(
         error_bars: bars.as_ref(),
         setting,
     };
-    let unproved = unproved(&solved);
+    let convergence_warning = convergence_warning(&solved);
     let outcome = SparseOutcome {
         converged: solved.converged,
         iterations: solved.iterations,
@@ -129,7 +129,7 @@ pub fn sparse_components(
         support: solved.support.clone(),
         ..sparse_outcome(&solved.small, settings)
     };
-    Ok((sparse_report(&measured, outcome, unproved)?, n))
+    Ok((sparse_report(&measured, outcome, convergence_warning)?, n))
 }
 
 /// Whether row-sparse components of this study can be found by [`sparse_components`].
@@ -213,7 +213,7 @@ fn moment_of_rows(mut buckets: Vec<Accumulator>, params: &StudyParams) -> Result
     NoisyMoment::from_buckets(buckets, params.noise_model())
 }
 
-fn unproved(solved: &SolveResult) -> Option<String> {
+fn convergence_warning(solved: &SolveResult) -> Option<String> {
     (!solved.converged).then(|| {
         let SolveResult {
             candidates,

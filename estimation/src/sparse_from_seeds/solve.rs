@@ -38,7 +38,7 @@ pub(super) struct Problem<'a> {
     pub(super) k: usize,
     pub(super) lambda: f64,
     /// The size of the largest of all noise entries.
-    pub(super) loud: f64,
+    pub(super) largest_noise_entry: f64,
     pub(super) settings: AdmmSettings,
 }
 
@@ -68,7 +68,8 @@ impl Problem<'_> {
             moment, k, lambda, ..
         } = *self;
         let mut random = StartVectors::default();
-        let mut candidates = first_candidates(moment, k, lambda, self.loud, &mut random)?;
+        let mut candidates =
+            first_candidates(moment, k, lambda, self.largest_noise_entry, &mut random)?;
         self.solve_from(&mut candidates, unit, &mut random, cancel)
     }
 

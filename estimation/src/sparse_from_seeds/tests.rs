@@ -59,7 +59,7 @@ fn problem<'a>(moment: &'a LargeMatrix, k: usize, lambda: f64, sd: f64) -> Probl
         moment,
         k,
         lambda,
-        loud: sd * (4.0 * p.ln()).sqrt(),
+        largest_noise_entry: sd * (4.0 * p.ln()).sqrt(),
         settings: AdmmSettings {
             tolerance: 1e-5,
             ..AdmmSettings::default()

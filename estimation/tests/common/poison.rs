@@ -56,8 +56,8 @@ pub fn honest(cap: &DoubleCap, row: &[f64], rng: &mut impl Rng) -> Vec<f64> {
 }
 
 /// The best of this many random seeds: the one closest to `along`.
-pub fn chosen(along: &[f64], tries: f64, rng: &mut impl Rng) -> Vec<f64> {
-    let tail = -(f64::ln_1p(-rng.random::<f64>()) / tries).exp_m1();
+pub fn best_of(along: &[f64], seeds: f64, rng: &mut impl Rng) -> Vec<f64> {
+    let tail = -(f64::ln_1p(-rng.random::<f64>()) / seeds).exp_m1();
     with_share(along, share_at(along.len(), tail), rng)
 }
 

@@ -20,7 +20,7 @@ use rand_distr::{Distribution, StandardNormal};
 use crate::common::{noisy_study, params, params_with};
 
 /// Components of n simulated reports of these people, and the truth.
-fn found(
+fn estimated_components(
     params: &StudyParams,
     source: &RowSource<'_>,
     k: usize,
@@ -57,7 +57,7 @@ fn equal_components_share_one_correct_verdict() {
         let source = RowSource::Model(Model::spiked(p, k, 20.0));
         let (mut expected, mut there, mut studies) = (0.0, 0.0, 0);
         for seed in 0..20 {
-            let (findings, truth) = found(&params, &source, k, 60_000, seed);
+            let (findings, truth) = estimated_components(&params, &source, k, 60_000, seed);
             let floor_report = &findings.floor_report;
             // Equal eigenvalues are separated by chance, two of them once in 20 studies.
             let [group] = &floor_report.groups[..] else {
@@ -98,7 +98,7 @@ fn two_equal_components_are_rarely_distinguished() {
         let params = params(p, mechanism, epsilon);
         let source = RowSource::Model(Model::spiked(p, 2, spike));
         let apart = (seeds..seeds + 100).filter(|seed| {
-            let (findings, _) = found(&params, &source, 2, n, *seed);
+            let (findings, _) = estimated_components(&params, &source, 2, n, *seed);
             let floor_report = &findings.floor_report;
             let mut components = floor_report.components.iter();
             assert!(p == 3 || components.all(|c| c.verdict == Verdict::Above));
@@ -115,7 +115,7 @@ fn components_far_apart_are_single_findings() {
     let mut deviations = vec![0.3; 12];
     deviations[..3].copy_from_slice(&[4.0, 2.5, 1.5]);
     let rows = rows(0.0, &deviations, 4_000);
-    let (findings, _) = found(&params, &RowSource::Rows(&rows), 3, 60_000, 3);
+    let (findings, _) = estimated_components(&params, &RowSource::Rows(&rows), 3, 60_000, 3);
     assert_eq!(findings.floor_report.groups, []);
     let components = &findings.floor_report.components;
     assert!(components.iter().all(|c| c.verdict == Verdict::Above));
@@ -130,7 +130,7 @@ fn half_a_plane_is_not_above() {
     let params = params(12, MechanismKind::DoubleCap, 8.0);
     let source = RowSource::Model(Model::spiked(12, 3, 20.0));
     let lowered = (0..60).filter(|seed| {
-        let (findings, _) = found(&params, &source, 2, 20_000, *seed);
+        let (findings, _) = estimated_components(&params, &source, 2, 20_000, *seed);
         let second = &findings.floor_report.components[1];
         let open = second.direction_se.unwrap() > 0.5_f64.sqrt();
         let mut together = findings.floor_report.groups.iter();
@@ -153,7 +153,7 @@ fn an_uncentred_mean_is_recognised() {
     let (p, k) = (12, 3);
     let params = params(p, MechanismKind::DoubleCap, 4.0);
     let rows = rows(3.0, &vec![1.0; p], 4_000);
-    let (findings, _) = found(&params, &RowSource::Rows(&rows), k, 800, 1);
+    let (findings, _) = estimated_components(&params, &RowSource::Rows(&rows), k, 800, 1);
     let floor_report = &findings.floor_report;
     let words = probably_the_mean(&params, floor_report).unwrap();
     assert!(words.starts_with("Component 1 is probably the mean of the rows"));
@@ -176,7 +176,7 @@ fn centred_rows_are_rarely_called_a_mean() {
     let params = params(p, MechanismKind::DoubleCap, 4.0);
     let source = RowSource::Model(Model::spiked(p, 1, 8.0));
     let called = (0..200).filter(|seed| {
-        let (findings, _) = found(&params, &source, 1, 20_000, *seed);
+        let (findings, _) = estimated_components(&params, &source, 1, 20_000, *seed);
         probably_the_mean(&params, &findings.floor_report).is_some()
     });
     let called = called.count();

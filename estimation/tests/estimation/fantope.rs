@@ -327,8 +327,8 @@ fn nasty_matrices_are_solved() {
 fn the_caller_can_cancel() {
     let (moment, _) = noisy_sparse(30, 2, 6, 0.3, 9);
     let seen = Cell::new(0);
-    let called_off = || seen.replace(seen.get() + 1) == 3;
-    let error = solve(&moment, 2, 0.2, &tight(), Cancel::when(&called_off)).unwrap_err();
+    let is_cancelled = || seen.replace(seen.get() + 1) == 3;
+    let error = solve(&moment, 2, 0.2, &tight(), Cancel::when(&is_cancelled)).unwrap_err();
     assert_eq!(error.detail(), "the estimate was cancelled");
     assert_eq!(seen.get(), 4);
 }

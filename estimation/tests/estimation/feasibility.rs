@@ -3,7 +3,7 @@
 use eigenveil_estimation::{
     Cancel,
     accumulate::{Accumulator, ReportSum},
-    feasibility::{FALSE_ALARM_RATE, check_feasibility, in_words},
+    feasibility::{self, FALSE_ALARM_RATE, check_feasibility},
 };
 use eigenveil_shared::{
     codec::ReportFormat,
@@ -16,7 +16,7 @@ use rand::{RngExt, SeedableRng, rngs::ChaCha20Rng};
 
 use crate::common::{
     params,
-    poison::{BUCKETS, Directions, cap, chosen, dense, honest, share_at, with_share},
+    poison::{BUCKETS, Directions, best_of, cap, dense, honest, share_at, with_share},
 };
 
 fn axis(p: usize, i: usize) -> Vec<f64> {
@@ -128,7 +128,7 @@ fn dense_mechanisms_keep_the_length_of_rows() {
             if run == 0 {
                 let check = study(20);
                 assert_eq!(check.verdict, Feasibility::Infeasible, "{check:?}");
-                let warnings = in_words(&check);
+                let warnings = feasibility::warnings(&check);
                 assert!(warnings[0].contains("which no rows can"), "{warnings:?}");
             }
         }
@@ -146,17 +146,17 @@ fn chosen_seeds_are_detected() {
     let mut study = honest_study(&params, 2, n, &mut rng);
     let clean = study.check(&params);
     assert_eq!(clean.verdict, Feasibility::Feasible, "{clean:?}");
-    assert!(in_words(&clean).is_empty());
+    assert!(feasibility::warnings(&clean).is_empty());
     let v = axis(40, 7);
     for i in 0..n / 100 {
-        study.buckets[i % BUCKETS].push(chosen(&v, 1e6, &mut rng));
+        study.buckets[i % BUCKETS].push(best_of(&v, 1e6, &mut rng));
     }
     let check = study.check(&params);
     assert_eq!(check.verdict, Feasibility::Infeasible, "{check:?}");
     let seeds = check.seeds.as_ref().unwrap();
     assert!(seeds.found >= 80 && seeds.expected < 10.0, "{seeds:?}");
     assert!(check.length.found < check.length.limit, "{check:?}");
-    let warnings = in_words(&check);
+    let warnings = feasibility::warnings(&check);
     assert!(warnings[0].contains("Seeds were chosen"), "{warnings:?}");
 }
 

@@ -143,13 +143,13 @@ fn large_paths_leave_the_row_norms_out_and_cancelling_stops_them() {
     let found = sparse(&moment, &settings, Cancel::NEVER).unwrap();
     let path = found.sparse.unwrap().path.unwrap();
     assert!(path.points.iter().all(|point| point.row_norms.is_none()));
-    let error = called_off(&moment, &settings, 20);
+    let error = cancelled_at(&moment, &settings, 20);
     assert_eq!(error.code(), ErrorCode::EstimateFailed);
     assert!(error.detail().contains("cancelled"), "{error}");
 }
 
 /// The error of an estimate that is cancelled at its check of this number, and stops there.
-fn called_off(moment: &NoisyMoment, settings: &SparseSettings, at: u32) -> Error {
+fn cancelled_at(moment: &NoisyMoment, settings: &SparseSettings, at: u32) -> Error {
     let calls = Cell::new(0);
     let asked = || {
         calls.set(calls.get() + 1);
@@ -207,6 +207,6 @@ fn few_buckets_and_cancellation_are_errors() {
     let error = sparse(&few, &cv, Cancel::NEVER).unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidRequest);
     assert!(error.detail().contains("there are 4"), "{error}");
-    let error = called_off(&moment, &cv, 30);
+    let error = cancelled_at(&moment, &cv, 30);
     assert_eq!(error.code(), ErrorCode::EstimateFailed);
 }

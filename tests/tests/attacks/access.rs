@@ -19,9 +19,8 @@ use tokio::task::JoinSet;
 use crate::{
     Target,
     harness::{Folder, ServerProcess},
-    honest,
+    honest, run_attack,
     wire::Wire,
-    withstand,
 };
 
 /// The address of honest devices, operator and attacker alike: they share a proxy.
@@ -31,7 +30,7 @@ const HONEST_ADDRESS: [u8; 4] = [127, 0, 0, 1];
 #[test]
 #[ignore = "half a minute of two processors"]
 fn guessed_tokens_do_not_lock_out_the_operator() {
-    withstand("wrong tokens", |target: Target, started| async move {
+    run_attack("wrong tokens", |target: Target, started| async move {
         let mut guessers = JoinSet::new();
         for guesser in 0..8 {
             let server = target.address;
@@ -63,7 +62,7 @@ fn guessed_tokens_do_not_lock_out_the_operator() {
 #[test]
 #[ignore = "half a minute of two processors"]
 fn connections_do_not_starve_the_store_of_descriptors() {
-    withstand("300 connections", |target: Target, started| async move {
+    run_attack("300 connections", |target: Target, started| async move {
         let mut operator = Wire::connect(target.address, HONEST_ADDRESS).await.unwrap();
         let path = format!("/v1/studies/{}", target.seeds.id);
         let id = ReportId::from_parts(1_700_000_000_000, [7; 16]);
@@ -131,13 +130,13 @@ impl Disk {
     }
 
     /// The shell command that lets the program see the disk.
-    fn within(&self) -> String {
+    fn enter_command(&self) -> String {
         let holder = self.holder.id();
         format!("exec nsenter --preserve-credentials -U -m -t {holder}")
     }
 
     /// The path of the disk from outside the namespace.
-    fn seen(&self) -> PathBuf {
+    fn outside_path(&self) -> PathBuf {
         PathBuf::from(format!(
             "/proc/{}/root{}",
             self.holder.id(),
@@ -147,7 +146,7 @@ impl Disk {
 
     /// Fills the disk to the last byte.
     fn fill(&self, name: &str) {
-        let mut ballast = std::fs::File::create(self.seen().join(name)).unwrap();
+        let mut ballast = std::fs::File::create(self.outside_path().join(name)).unwrap();
         while ballast.write(&[1; 4_096]).is_ok_and(|written| written > 0) {}
     }
 }
@@ -167,8 +166,8 @@ fn start_on_a_full_disk_says_what_to_do() {
     let disk = Disk::new(folder.path().join("disk"));
     let (data, log) = (disk.path.join("data"), folder.path().join("log"));
     let start = || {
-        let mut server = ServerProcess::start_limited(&data, &disk.within(), &log, "");
-        server.data = disk.seen().join("data");
+        let mut server = ServerProcess::start_limited(&data, &disk.enter_command(), &log, "");
+        server.data = disk.outside_path().join("data");
         server
     };
     let mut server = start();
@@ -182,7 +181,7 @@ fn start_on_a_full_disk_says_what_to_do() {
         assert_eq!(sent, 200);
     }
     // As after an earlier deletion.
-    std::fs::remove_file(disk.seen().join("data/eigenveil.reserve")).unwrap();
+    std::fs::remove_file(disk.outside_path().join("data/eigenveil.reserve")).unwrap();
     disk.fill("ballast");
     assert!(server.stop());
     let failed = std::panic::catch_unwind(start);
@@ -191,7 +190,7 @@ fn start_on_a_full_disk_says_what_to_do() {
     for word in ["[store-full]", "Free 41943040 bytes there", "start again"] {
         assert!(message.contains(word), "{word:?} is not in: {message}");
     }
-    std::fs::remove_file(disk.seen().join("ballast")).unwrap();
+    std::fs::remove_file(disk.outside_path().join("ballast")).unwrap();
     let mut server = start();
     assert_eq!(server.accepted(&id), 40_000);
     server.cli_json(&format!("study close {id}"));
@@ -224,8 +223,8 @@ fn deleting_frees_a_full_disk() {
     let disk = Disk::new(folder.path().join("disk"));
     let log = folder.path().join("log");
     let data = disk.path.join("data");
-    let mut server = ServerProcess::start_limited(&data, &disk.within(), &log, "");
-    server.data = disk.seen().join("data");
+    let mut server = ServerProcess::start_limited(&data, &disk.enter_command(), &log, "");
+    server.data = disk.outside_path().join("data");
     let runtime = crate::runtime();
     let address = server.listen().parse().unwrap();
     let [large, small] = [(); 2].map(|()| {

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 
-use crate::{Target, memory::make, wire::Wire, withstand};
+use crate::{Target, memory::make, run_attack, wire::Wire};
 
 /// 700 connections a second with half a head each, 20 kB/s, from the addresses that `address` gives.
 fn half_heads(name: &str, address: fn(u32) -> [u8; 4]) {
-    withstand(name, move |target: Target, started| async move {
+    run_attack(name, move |target: Target, started| async move {
         let mut times = tokio::time::interval(Duration::from_secs(1) / 700);
         let mut holders = JoinSet::new();
         let mut started = Some(started);
@@ -47,7 +47,7 @@ fn half_heads_from_many_addresses_keep_nobody_out() {
 #[test]
 #[ignore = "half a minute of two processors"]
 fn large_documents_are_made_once() {
-    withstand("large documents", |target: Target, started| async move {
+    run_attack("large documents", |target: Target, started| async move {
         let features: Vec<_> = (0..50_000)
             .map(|i| serde_json::json!({"name": format!("feature {i}"), "center": 0.0, "scale": 1.0}))
             .collect();

@@ -3,7 +3,7 @@
 //! `cargo test -p eigenveil-tests --test attacks -- --ignored --test-threads=1 --nocapture` prints a line for each
 //! attack. Each measures the throughput of honest devices before and during the attack, in the same process, and checks
 //! afterwards that every acknowledged report is counted exactly once. To add an attack write a test that calls
-//! [`withstand`].
+//! [`run_attack`].
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -77,17 +77,17 @@ const PER_SECOND: [u32; 3] = [200, 100, 40];
 
 /// Runs an attack against a server with these limits. `attack` runs on its own thread until the end and sends on its
 /// channel once it is set up.
-pub(crate) fn withstand<F>(
+pub(crate) fn run_attack<F>(
     name: &str,
     attack: impl FnOnce(Target, oneshot::Sender<()>) -> F + Send + 'static,
 ) where
     F: Future<Output = ()>,
 {
-    withstand_over(None, name, attack);
+    run_attack_over(None, name, attack);
 }
 
 /// The same over TLS, if there is a certificate.
-pub(crate) fn withstand_over<F>(
+pub(crate) fn run_attack_over<F>(
     certificate: Option<&tls::Certificate>,
     name: &str,
     attack: impl FnOnce(Target, oneshot::Sender<()>) -> F + Send + 'static,

@@ -8,14 +8,14 @@ use eigenveil_shared::{
 };
 use tokio::{sync::oneshot, task::JoinSet};
 
-use crate::{Target, wire::Wire, withstand};
+use crate::{Target, run_attack, wire::Wire};
 
 /// Connections of an attacker; together with the honest ones they fit into 256 descriptors.
 const CONNECTIONS: u8 = 128;
 
 /// 128 connections hold 2 MiB of a body each, from the addresses that `address` gives.
 fn held_bodies(name: &str, address: fn(u8) -> [u8; 4]) {
-    withstand(name, move |target: Target, started| async move {
+    run_attack(name, move |target: Target, started| async move {
         let length = codec::report_len(ReportFormat::new(&target.large.params).payload_len());
         let path = format!("/v1/studies/{}/reports", target.large.id);
         let head = format!(
@@ -74,7 +74,7 @@ pub(crate) async fn make(target: &Target, design: serde_json::Value) -> StudyDoc
 #[test]
 #[ignore = "half a minute of two processors"]
 fn unread_responses_are_bounded() {
-    withstand(
+    run_attack(
         "responses that nobody reads",
         |target: Target, started| async move {
             let features: Vec<_> = (0..4_096)
@@ -136,7 +136,7 @@ async fn ask_for(target: Target, connections: u8, path: String, started: oneshot
 #[test]
 #[ignore = "half a minute of two processors"]
 fn repeated_readiness_probes_are_bounded() {
-    withstand("readiness asked by 16", |target: Target, started| {
+    run_attack("readiness asked by 16", |target: Target, started| {
         ask_for(target, 16, "/readyz".to_owned(), started)
     });
 }
@@ -145,7 +145,7 @@ fn repeated_readiness_probes_are_bounded() {
 #[test]
 #[ignore = "half a minute of two processors"]
 fn figures_of_the_largest_study_are_bounded() {
-    withstand(
+    run_attack(
         "pictures asked by 64",
         |target: Target, started| async move {
             let design = serde_json::json!({
@@ -162,7 +162,7 @@ fn figures_of_the_largest_study_are_bounded() {
 #[test]
 #[ignore = "half a minute of two processors"]
 fn many_page_requests_are_bounded() {
-    withstand("pages asked by 150", |target: Target, started| {
+    run_attack("pages asked by 150", |target: Target, started| {
         let path = format!("/studies/{}", target.seeds.id);
         ask_for(target, 150, path, started)
     });

@@ -13,7 +13,7 @@ use tokio_rustls::{
     rustls::{ClientConfig, ClientConnection, RootCertStore, pki_types::CertificateDer},
 };
 
-use crate::{Target, withstand_over};
+use crate::{Target, run_attack_over};
 
 /// A certificate for `localhost`, with its key.
 pub(crate) struct Certificate {
@@ -69,7 +69,7 @@ fn hello(certificate: &CertificateDer<'static>) -> Vec<u8> {
 fn half_handshakes(name: &str, key: KeyPair, per_second: u32, stays: Duration) {
     let certificate = Certificate::new(key);
     let hello = hello(certificate.certificate.der());
-    withstand_over(
+    run_attack_over(
         Some(&certificate),
         name,
         move |target: Target, started| async move {

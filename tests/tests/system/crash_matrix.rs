@@ -114,7 +114,7 @@ fn seeds_on_disk(data: &Path, devices: &Devices) -> Vec<u32> {
 
 /// Kills the server `kills` times, each 20 to 400 ms after its start, while four devices send numbers one by one and
 /// four send seeds in batches.
-async fn survive(kills: usize, seed: u64) {
+async fn kill_repeatedly(kills: usize, seed: u64) {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let folder = Folder::new();
     let data = folder.path().join("data");
@@ -187,12 +187,12 @@ async fn survive(kills: usize, seed: u64) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ten_kills_under_load() {
-    survive(10, 1).await;
+    kill_repeatedly(10, 1).await;
 }
 
 /// `cargo test --workspace --test system fifty_kills -- --ignored --nocapture`
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "about a minute"]
 async fn fifty_kills_under_load() {
-    survive(50, 2).await;
+    kill_repeatedly(50, 2).await;
 }

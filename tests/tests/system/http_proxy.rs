@@ -46,12 +46,12 @@ impl RefusingProxy {
         Self { address, seen }
     }
 
-    fn seen(&self) -> Vec<String> {
+    fn take_requests(&self) -> Vec<String> {
         std::mem::take(&mut self.seen.lock().unwrap())
     }
 
     /// The command with this proxy in all proxy variables of its environment.
-    fn before(&self, mut command: Command) -> Command {
+    fn with_proxy(&self, mut command: Command) -> Command {
         for name in VARIABLES {
             command.env(name, format!("http://me:s3cret@{}", self.address));
         }
@@ -69,13 +69,13 @@ fn a_proxy_in_the_environment_gets_nothing_meant_for_this_machine() {
     let mut demo = program();
     let out = folder.at("demo");
     demo.args(words(&format!("demo --n 200 --out {out}")));
-    succeeded(&proxy.before(demo).output().unwrap());
+    succeeded(&proxy.with_proxy(demo).output().unwrap());
     let study = server.create_study("--p 3 --epsilon 1");
     for line in [
         format!("report --study {study} --header no --rows {rows}"),
         "study list".to_owned(),
     ] {
-        succeeded(&proxy.before(server.command(&line)).output().unwrap());
+        succeeded(&proxy.with_proxy(server.command(&line)).output().unwrap());
     }
     // Whatever this machine is called; nothing speaks TLS there.
     let port = server.listen().rsplit_once(':').unwrap().1;
@@ -89,18 +89,18 @@ fn a_proxy_in_the_environment_gets_nothing_meant_for_this_machine() {
     ] {
         let line = format!("study list --server https://{host}:{port}");
         refused(
-            &proxy.before(server.command(&line)).output().unwrap(),
+            &proxy.with_proxy(server.command(&line)).output().unwrap(),
             1,
             &[],
         );
     }
-    assert_eq!(proxy.seen(), Vec::<String>::new());
+    assert_eq!(proxy.take_requests(), Vec::<String>::new());
     // NO_PROXY is obeyed.
     let far = "study list --server https://far.invalid";
-    let mut excepted = proxy.before(server.command(far));
+    let mut excepted = proxy.with_proxy(server.command(far));
     excepted.env("NO_PROXY", "*");
     refused(&excepted.output().unwrap(), 1, &["https://far.invalid"]);
-    assert_eq!(proxy.seen(), Vec::<String>::new());
+    assert_eq!(proxy.take_requests(), Vec::<String>::new());
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn a_proxy_reads_no_token_unless_allowed_and_is_named_in_errors() {
     );
     let bad = server.cli("study list --proxy me:s3cret@nowhere");
     refused(&bad, 1, &["http://proxy.example:3128", "none"]);
-    assert_eq!(proxy.seen(), Vec::<String>::new());
+    assert_eq!(proxy.take_requests(), Vec::<String>::new());
 
     let allowed = server.cli(&format!("{through} --insecure-http"));
     refused(
@@ -127,7 +127,7 @@ fn a_proxy_reads_no_token_unless_allowed_and_is_named_in_errors() {
         1,
         &[&format!("through the proxy http://{address}"), "403"],
     );
-    let mut elsewhere = proxy.before(server.command("study list --server https://far.invalid"));
+    let mut elsewhere = proxy.with_proxy(server.command("study list --server https://far.invalid"));
     let tunnel = elsewhere.output().unwrap();
     refused(
         &tunnel,
@@ -137,7 +137,7 @@ fn a_proxy_reads_no_token_unless_allowed_and_is_named_in_errors() {
             &format!("through the proxy http://{address}"),
         ],
     );
-    let seen = proxy.seen();
+    let seen = proxy.take_requests();
     let (plain, tunnels): (Vec<_>, Vec<_>) = seen
         .iter()
         .partition(|text| text.starts_with("GET http://"));
@@ -154,7 +154,7 @@ fn a_proxy_reads_no_token_unless_allowed_and_is_named_in_errors() {
         assert!(!text.contains("s3cret"), "{text}");
     }
     // `--proxy none` overrides the environment.
-    let mut direct = proxy.before(server.command("study list --proxy none"));
+    let mut direct = proxy.with_proxy(server.command("study list --proxy none"));
     succeeded(&direct.output().unwrap());
-    assert_eq!(proxy.seen(), Vec::<String>::new());
+    assert_eq!(proxy.take_requests(), Vec::<String>::new());
 }

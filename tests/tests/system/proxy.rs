@@ -24,7 +24,7 @@ pub(crate) struct ProxyState {
     server: String,
     client: reqwest::Client,
     /// Format of the reports to record.
-    shape: Option<ReportFormat>,
+    report_format: Option<ReportFormat>,
     /// All bodies seen for each identifier.
     pub(crate) seen: Mutex<HashMap<[u8; 16], Vec<Vec<u8>>>>,
     pub(crate) losses: Option<Mutex<RandomLosses>>,
@@ -71,13 +71,13 @@ pub(crate) struct Proxy {
 
 impl Proxy {
     /// Lets nothing through until [`Self::let_through`]; records batches of reports with this format.
-    pub(crate) async fn gated(server: &str, shape: Option<ReportFormat>) -> Self {
+    pub(crate) async fn gated(server: &str, report_format: Option<ReportFormat>) -> Self {
         let gate = Gate {
             passes: Semaphore::new(0),
             turn: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
         };
-        Self::serve(server, shape, None, Some(gate)).await
+        Self::serve(server, report_format, None, Some(gate)).await
     }
 
     /// Loses one in ten requests with reports, and the responses of two in ten.
@@ -92,14 +92,14 @@ impl Proxy {
 
     async fn serve(
         server: &str,
-        shape: Option<ReportFormat>,
+        report_format: Option<ReportFormat>,
         losses: Option<Mutex<RandomLosses>>,
         gate: Option<Gate>,
     ) -> Self {
         let state = Arc::new(ProxyState {
             server: server.to_owned(),
             client: reqwest::Client::new(),
-            shape,
+            report_format,
             seen: Mutex::default(),
             losses,
             gate,
@@ -152,9 +152,9 @@ async fn pass(
             _ => {}
         }
     }
-    if reports && let Some(shape) = &state.shape {
+    if reports && let Some(report_format) = &state.report_format {
         let mut seen = state.seen.lock().unwrap();
-        for report in codec::decode_batch(&body, shape).unwrap() {
+        for report in codec::decode_batch(&body, report_format).unwrap() {
             let report = report.unwrap();
             seen.entry(report.id().0)
                 .or_default()

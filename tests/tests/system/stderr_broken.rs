@@ -13,7 +13,7 @@ use crate::{
 const LISTEN: &str = "--listen 127.0.0.1:0";
 
 /// The writer thread logs failures; it must survive that.
-async fn goes_on(mut server: ServerProcess) {
+async fn assert_still_serving(mut server: ServerProcess) {
     let id = server.create_study("--p 4 --epsilon 4");
     let study = server.client().fetch_study(&id).await.unwrap();
     let row = eigenveil_shared::preprocess::Row::new(vec![0.5; 4]);
@@ -56,7 +56,7 @@ async fn goes_on(mut server: ServerProcess) {
 async fn server_survives_a_log_on_a_full_disk() {
     let folder = Folder::new();
     let (data, full) = (folder.path().join("data"), Path::new("/dev/full"));
-    goes_on(ServerProcess::start_logged("trace", &data, LISTEN, full)).await;
+    assert_still_serving(ServerProcess::start_logged("trace", &data, LISTEN, full)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -70,7 +70,7 @@ async fn server_survives_a_closed_stderr_pipe() {
     let flags = format!("{LISTEN} --log-json");
     let mut server = ServerProcess::start_as(talkative, &folder.path().join("data"), &flags);
     server.close_stderr();
-    goes_on(server).await;
+    assert_still_serving(server).await;
 }
 
 /// If standard output is on the full disk the server must still start, because only it can delete studies.

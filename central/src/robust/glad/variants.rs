@@ -72,8 +72,8 @@ pub struct Glad {
 }
 
 const NO_GUARANTEE: &str = "none of its own: use dp-ggd or dp-sggd for privacy";
-const STEP: Parameter = STEP_SIZE.or(DEFAULT_STEP_SIZE);
-const NOISE: Parameter = GRADIENT_NOISE.or(DEFAULT_GRADIENT_NOISE);
+const STEP: Parameter = STEP_SIZE.with_default(DEFAULT_STEP_SIZE);
+const NOISE: Parameter = GRADIENT_NOISE.with_default(DEFAULT_GRADIENT_NOISE);
 
 pub(crate) static GGD: AlgorithmInfo = AlgorithmInfo {
     name: "ggd",

@@ -259,7 +259,7 @@ fn step_by_span(
 ) -> Result<Iterate> {
     let spanned = Span::new(rows, p, support);
     let (iterate, rows, beyond) = match &spanned {
-        Some((span, inside)) => (&inside.iterate, &inside.rows, span.beyond()),
+        Some((span, inside)) => (&inside.iterate, &inside.rows, span.outside_dimensions()),
         None => (p, rows, 0),
     };
     let step = Step::new(iterate, rows, eta, None);

@@ -93,7 +93,7 @@ impl Span {
         coordinates: &DMatrix<f64>,
         rng: &mut Generator,
     ) -> Result<DMatrix<f64>> {
-        let (fixed, spanned, beyond) = (self.fixed, self.others.width(), self.beyond());
+        let (fixed, spanned, beyond) = (self.fixed, self.others.width(), self.outside_dimensions());
         let d = fixed + spanned;
         let c = coordinates.ncols();
         let mut vectors = DMatrix::zeros(d + beyond, c);
@@ -119,7 +119,7 @@ impl Span {
     }
 
     /// p − d.
-    pub(super) fn beyond(&self) -> usize {
+    pub(super) fn outside_dimensions(&self) -> usize {
         self.others.dimension() - self.others.width()
     }
 }
@@ -152,7 +152,7 @@ mod tests {
             );
             let (span, inside) = Span::new(&rows, &iterate, support).unwrap();
             let d = support.unwrap_or(n) + r;
-            assert_eq!((inside.rows.nrows(), span.beyond()), (d, p - d));
+            assert_eq!((inside.rows.nrows(), span.outside_dimensions()), (d, p - d));
             let mut embed = |coordinates: &DMatrix<f64>| span.embed(coordinates, &mut rng).unwrap();
             assert!((embed(&inside.rows) - &rows).amax() < 1e-14);
             let vectors = &inside.iterate.factor.vectors;

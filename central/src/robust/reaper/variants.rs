@@ -53,7 +53,7 @@ pub struct Reaper {
     pub step: f64,
 }
 
-const STEP: Parameter = STEP_SIZE.or(DEFAULT_STEP_SIZE);
+const STEP: Parameter = STEP_SIZE.with_default(DEFAULT_STEP_SIZE);
 
 pub(crate) static GD: AlgorithmInfo = AlgorithmInfo {
     name: "dp-gd-reap",
