@@ -250,14 +250,7 @@ impl Figure for Scree {
         let shown = &self.components[..self.components.len().min(n)];
         if shown.iter().any(|c| c.alignment.is_finite()) {
             let (y, h) = (bottom + 14.0, LOWER);
-            let area = panel(
-                &mut svg,
-                number_or_empty,
-                n,
-                Area { y, h, ..area },
-                width,
-                false,
-            );
+            let area = panel(&mut svg, shown, n, Area { y, h, ..area }, width, false);
             bottom = area.bottom() + 26.0;
         }
         let mut under = vec!["Component, by rank".to_owned()];
