@@ -2,6 +2,7 @@
 
 mod file;
 mod network;
+mod public_url;
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -13,7 +14,8 @@ use eigenveil_estimation::{linalg::Threads, sparse_from_seeds::MIN_STREAMED_DIME
 use eigenveil_shared::{Error, ErrorCode, Result};
 use serde::{Deserialize, Serialize};
 
-pub use self::network::Network;
+pub(crate) use self::public_url::is_host;
+pub use self::{network::Network, public_url::PublicUrl};
 
 /// Minimum transfer rate of request bodies and of responses: a body may take `body_timeout_ms` plus its limit at this
 /// rate, and a client that reads a response more slowly is cut off.
@@ -34,6 +36,9 @@ pub struct ServerConfig {
     pub data_dir: PathBuf,
     /// Address to listen on; port 0 lets the system choose. Default `127.0.0.1:8080`.
     pub listen: SocketAddr,
+    /// Address by which browsers and participants reach the server, perhaps with a path: links, cookies and printed
+    /// commands have it; the proxy removes the path. Absent: the host of each request, and no path.
+    pub public_url: Option<PublicUrl>,
     /// Bytes of bucket sums cached in memory, over all studies. Also decides, when a study is created, how many of the 32
     /// buckets it gets. Default 1 GiB.
     pub sum_cache_bytes: u64,
@@ -132,6 +137,7 @@ impl Default for ServerConfig {
         Self {
             data_dir: PathBuf::new(),
             listen: (Ipv4Addr::LOCALHOST, 8080).into(),
+            public_url: None,
             sum_cache_bytes: 1 << 30,
             max_ingest_bytes: 256 << 20,
             max_connections: 4_096,

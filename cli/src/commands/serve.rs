@@ -7,7 +7,7 @@ use std::{
 };
 
 use clap::Args;
-use eigenveil_server::{Certificates, Environment, Server, ServerConfig};
+use eigenveil_server::{Certificates, Environment, PublicUrl, Server, ServerConfig};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::{
     filter::{LevelFilter, Targets},
@@ -138,10 +138,14 @@ pub(crate) async fn run(args: &ServeArgs, json: bool) -> Result<()> {
     }
     let stop = stop_signal()?;
     let renewing = renew_on_hangup(hangup, server.certificates().cloned());
+    let public_url = server.app().config().public_url.as_ref();
     let printed = output::json_or_text(
         json,
-        &serde_json::json!({ "listening": listening, "token_file": token_file }),
-        &format!("listening on {listening}\noperator token: {token_file}"),
+        &serde_json::json!({ "listening": listening, "public_url": public_url, "token_file": token_file }),
+        &format!(
+            "listening on {listening}\n{}operator token: {token_file}",
+            public_line(public_url)
+        ),
     );
     // If log and store share a full disk, only a running server can delete studies.
     if let Err(error) = printed {
@@ -155,11 +159,20 @@ pub(crate) async fn run(args: &ServeArgs, json: bool) -> Result<()> {
 /// Checks the settings only.
 fn check(config: &ServerConfig, json: bool) -> Result<()> {
     let warnings = eigenveil_server::check(config)?;
+    let public_url = config.public_url.as_ref();
     if json {
-        return output::json(&serde_json::json!({ "ok": true, "warnings": warnings }));
+        return output::json(
+            &serde_json::json!({ "ok": true, "public_url": public_url, "warnings": warnings }),
+        );
     }
     warnings.iter().for_each(|text| output::print_warning(text));
-    output::text("the configuration is usable")
+    let public = public_line(public_url);
+    output::text(&format!("{public}the configuration is usable"))
+}
+
+/// The line that shows the setting `public_url`, if it has a value.
+fn public_line(url: Option<&PublicUrl>) -> String {
+    url.map_or(String::new(), |url| format!("public address: {url}\n"))
 }
 
 /// Reloads the certificate at every SIGHUP; without a certificate only logs it.

@@ -2,7 +2,7 @@
 
 use axum::{
     Json,
-    extract::{OriginalUri, Query, Request, State, rejection::QueryRejection},
+    extract::{Query, Request, State, rejection::QueryRejection},
     http::{StatusCode, header},
     response::{IntoResponse, Response},
 };
@@ -19,6 +19,7 @@ use super::{
     files,
     openapi::{Binary, ErrorResponses},
     problem::ApiError,
+    public_path::PublicPath,
     run_blocking,
 };
 use crate::{
@@ -62,7 +63,7 @@ pub(crate) async fn create(
     _: Operator,
     StudyInPath(study): StudyInPath,
     State(app): State<AppState>,
-    OriginalUri(here): OriginalUri,
+    PublicPath(here): PublicPath,
     request: Request,
 ) -> Result<Response, ApiError> {
     let body: EstimateRequest = body::read_json(&app, request).await?;
@@ -73,7 +74,7 @@ pub(crate) async fn create(
         check_sparse(sparse)?;
     }
     let document = app.jobs().add(&study, body).await?;
-    let location = format!("{}/{}", here.path(), document.number);
+    let location = format!("{here}/{}", document.number);
     let accepted = [(header::LOCATION, location)];
     Ok((StatusCode::ACCEPTED, accepted, Json(document)).into_response())
 }

@@ -11,6 +11,7 @@ pub(crate) mod host;
 pub(crate) mod metrics;
 pub(crate) mod openapi;
 pub(crate) mod problem;
+pub(crate) mod public_path;
 pub(crate) mod rate_limit_layer;
 pub(crate) mod reports;
 pub(crate) mod response_budget;

@@ -9,6 +9,7 @@ use std::{
 };
 
 use axum::{
+    extract::{Request, State},
     http::{HeaderValue, header},
     response::{IntoResponse, Response},
 };
@@ -17,7 +18,8 @@ use eigenveil_shared::{
     api::{PROBLEM_MEDIA_TYPE, Problem},
 };
 
-use crate::{request_id, status::status_of};
+use super::public_path;
+use crate::{app::AppState, request_id, status::status_of};
 
 /// An error on its way to the client.
 #[derive(Debug)]
@@ -81,8 +83,17 @@ impl IntoResponse for ApiError {
 }
 
 /// The fallback for unknown paths.
-pub(crate) async fn not_found() -> ApiError {
-    let detail = "there is no such path; the API begins at /v1/studies";
+pub(crate) async fn not_found(State(app): State<AppState>, request: Request) -> ApiError {
+    let prefix = public_path::prefix(&app, request.uri(), request.extensions());
+    let path = request.uri().path();
+    // Not served as well: a request for /pca/pca/metrics would evade a proxy's rule about /pca/metrics.
+    let kept = !prefix.is_empty() && path.starts_with(&format!("{prefix}/"));
+    let detail = match kept {
+        true => format!(
+            "there is no such path; the proxy must remove {prefix}, the path of public_url (in nginx, end proxy_pass with a slash)"
+        ),
+        false => format!("there is no such path; the API begins at {prefix}/v1/studies"),
+    };
     Error::new(ErrorCode::NotFound, detail).into()
 }
 

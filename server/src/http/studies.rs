@@ -10,7 +10,7 @@ use std::{
 use axum::{
     Json,
     body::{Body, Bytes},
-    extract::{OriginalUri, RawQuery, Request, State},
+    extract::{RawQuery, Request, State},
     http::{StatusCode, header},
     response::{IntoResponse, Response},
 };
@@ -26,6 +26,7 @@ use super::{
     extract::{MaybeOperator, Operator, StudyInPath, hide_draft},
     openapi::ErrorResponses,
     problem::ApiError,
+    public_path::PublicPath,
 };
 use crate::{app::AppState, store::Study};
 
@@ -43,7 +44,7 @@ const MAX_PAGE_SIZE: usize = 1_000;
 pub(crate) async fn create(
     _: Operator,
     State(app): State<AppState>,
-    OriginalUri(here): OriginalUri,
+    PublicPath(here): PublicPath,
     request: Request,
 ) -> Result<Response, ApiError> {
     let body: CreateStudy = body::read_json(&app, request).await?;
@@ -51,8 +52,7 @@ pub(crate) async fn create(
     tracing::info!(study = %study.id(), "study created");
     // It may be the next to expire.
     app.jobs().wake();
-    // The application decides where the routes are mounted.
-    let location = format!("{}/{}", here.path(), study.id());
+    let location = format!("{here}/{}", study.id());
     let created = [(header::LOCATION, location)];
     Ok((StatusCode::CREATED, created, Json(study.document())).into_response())
 }
@@ -71,7 +71,7 @@ pub(crate) async fn create(
 pub(crate) async fn list(
     MaybeOperator(operator): MaybeOperator,
     State(app): State<AppState>,
-    OriginalUri(here): OriginalUri,
+    PublicPath(here): PublicPath,
     RawQuery(query): RawQuery,
 ) -> Result<Response, ApiError> {
     let (after, limit) = page(query.as_deref().unwrap_or_default())?;
@@ -87,7 +87,7 @@ pub(crate) async fn list(
         Some(position) => format!("],\"next\":\"{position}\"}}").into(),
         None => Bytes::from_static(b"]}"),
     });
-    let link = |next| format!("<{}?after={next}&limit={limit}>; rel=\"next\"", here.path());
+    let link = |next| format!("<{here}?after={next}&limit={limit}>; rel=\"next\"");
     let link = next.map(|next| [(header::LINK, link(next))]);
     Ok((link, json_in_parts([parts.concat().into()])).into_response())
 }

@@ -81,7 +81,7 @@ pub(super) async fn show(
         true if study.state() == StudyState::Open => StudyState::Closed,
         _ => study.state(),
     };
-    let what = PageKind::Participate(study.id(), state, visitor.address());
+    let what = PageKind::Participate(study.id(), state, visitor.address().map(str::to_owned));
     let render = move |visitor: &Visitor| {
         let content = content(visitor, &study, state);
         Ok(layout::document(visitor, TITLE, &content))
@@ -199,7 +199,7 @@ fn tokens() -> Markup {
 /// The commands for taking part, which work as printed except for the file names.
 fn commands(visitor: &Visitor, study: &Study) -> Markup {
     let address = visitor.address();
-    let server = address.as_deref().unwrap_or("SERVER");
+    let server = address.unwrap_or("SERVER");
     let needs_token = study.enrolment() == Enrolment::Token;
     let named = study.params().preprocessing().features.is_some();
     let tokens = if needs_token {
@@ -229,7 +229,7 @@ fn commands(visitor: &Visitor, study: &Study) -> Markup {
             }
             p { "Your row is perturbed on your machine. A report that cannot be sent now is sent when you run the command again, and is counted once. What it cost, and what you were told, is in the ledger beside your table:" }
             pre tabindex="0" { code #receipt-command { "eigenveil receipt ROWS.csv.ledger" } }
-            @if address.as_deref().is_some_and(|address| address.starts_with("http://")) {
+            @if address.is_some_and(|address| address.starts_with("http://")) {
                 p .muted { "Plain HTTP works only for a server on your own machine. If this one is elsewhere, the program sends nothing: ask the contact for an address that begins with https." }
             }
         }

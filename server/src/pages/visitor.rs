@@ -3,7 +3,7 @@
 use std::{convert::Infallible, time::Instant};
 
 use axum::{
-    extract::{FromRef, FromRequest, FromRequestParts, OriginalUri, Request},
+    extract::{FromRef, FromRequest, FromRequestParts, Request},
     http::{Extensions, HeaderMap, Uri, header, request::Parts},
 };
 use eigenveil_shared::{Error, ErrorCode};
@@ -11,7 +11,8 @@ use subtle::ConstantTimeEq;
 
 use crate::{
     app::AppState,
-    http::{ApiError, ClientKey, body, client_key},
+    config::is_host,
+    http::{ApiError, ClientKey, body, client_key, public_path},
     sessions::{self, SessionCookie},
     store::{Identity, Study},
 };
@@ -22,15 +23,15 @@ const MAX_FORM_BYTES: usize = 1 << 20;
 /// The client that requests a page.
 #[derive(Clone, Default)]
 pub(super) struct Visitor {
-    /// Where the routes are mounted: empty, or `/path` without a slash at the end.
+    /// The prefix of all links: empty, or `/path` without a slash at the end.
     base: String,
     /// The session identifier in the cookie, if it is well-formed.
     session_id: Option<String>,
     identity: Option<Identity>,
     /// Whether the connection is encrypted, as far as the server can tell.
     secure: bool,
-    /// The requested host and port, if valid.
-    host: Option<String>,
+    /// The address by which the visitor reaches the server.
+    address: Option<String>,
     /// Whose share of the queue for pages it takes.
     client: Option<ClientKey>,
 }
@@ -42,19 +43,23 @@ impl Visitor {
         headers: &HeaderMap,
         extensions: &Extensions,
     ) -> Self {
-        let whole = extensions
-            .get::<OriginalUri>()
-            .map_or(uri.path(), |o| o.0.path());
-        let base = whole.strip_suffix(uri.path()).unwrap_or(match uri.path() {
-            "/" => whole,
-            _ => "",
-        });
-        let base = base.trim_end_matches('/').to_owned();
-        // A client that lies about this harms only its own cookie.
+        let base = public_path::prefix(app, uri, extensions);
+        let public_url = app.config().public_url.as_ref();
         let secure = app.config().tls_files().is_some()
-            || headers
-                .get("x-forwarded-proto")
-                .is_some_and(|proto| proto == "https");
+            || match public_url {
+                Some(url) => url.is_https(),
+                // A client that lies about this harms only its own cookie.
+                None => headers
+                    .get("x-forwarded-proto")
+                    .is_some_and(|proto| proto == "https"),
+            };
+        let address = match public_url {
+            Some(url) => Some(url.to_string()),
+            None => host(headers).map(|host| {
+                let scheme = if secure { "https" } else { "http" };
+                format!("{scheme}://{host}{base}")
+            }),
+        };
         let session_id = SessionCookie::at(&base, secure).id(headers);
         let identity = session_id
             .as_deref()
@@ -65,7 +70,7 @@ impl Visitor {
             session_id,
             identity,
             secure,
-            host: host(headers),
+            address,
             client: client_key(app, headers, extensions),
         }
     }
@@ -80,12 +85,10 @@ impl Visitor {
         &self.base
     }
 
-    /// The address by which the visitor reached this server, for commands to copy: scheme, host and mount path. `None`
-    /// if the request did not say.
-    pub(super) fn address(&self) -> Option<String> {
-        let scheme = if self.secure { "https" } else { "http" };
-        let host = self.host.as_deref()?;
-        Some(format!("{scheme}://{host}{}", self.base))
+    /// The address of this server for commands to copy: `public_url`, or how the visitor reached it. `None` if neither
+    /// the settings nor the request say it.
+    pub(super) fn address(&self) -> Option<&str> {
+        self.address.as_deref()
     }
 
     pub(super) fn client(&self) -> Option<ClientKey> {
@@ -183,28 +186,9 @@ where
 }
 
 /// The requested host. It is shown for copying into a shell, so only a name or address with a port is accepted.
-fn host(headers: &HeaderMap) -> Option<String> {
-    const MAX_HOST_BYTES: usize = 262;
+fn host(headers: &HeaderMap) -> Option<&str> {
     let host = headers.get(header::HOST)?.to_str().ok()?;
-    let (name, port) = match host.rsplit_once(':') {
-        Some((name, port)) if !port.ends_with(']') => (name, port),
-        _ => (host, "80"),
-    };
-    let is_name = match name
-        .strip_prefix('[')
-        .and_then(|name| name.strip_suffix(']'))
-    {
-        Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
-        None => {
-            !name.is_empty()
-                && !name.starts_with('-')
-                && name
-                    .bytes()
-                    .all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'.')
-        }
-    };
-    let is_port = port.bytes().all(|b| b.is_ascii_digit()) && port.parse::<u16>().is_ok();
-    (host.len() <= MAX_HOST_BYTES && is_name && is_port).then(|| host.to_owned())
+    is_host(host).then_some(host)
 }
 
 /// The fields of a form.
@@ -303,36 +287,5 @@ where
         } = CheckedForm::from_request(request, state).await?;
         visitor.require_operator()?;
         Ok(Self { visitor, fields })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_valid_hosts_are_accepted() {
-        let of = |value: &str| {
-            let mut headers = HeaderMap::new();
-            headers.insert(header::HOST, value.parse().unwrap());
-            host(&headers)
-        };
-        for good in [
-            "study.example",
-            "127.0.0.1:8080",
-            "localhost",
-            "[::1]:8080",
-            "[2001:db8::1]",
-        ] {
-            assert_eq!(of(good).as_deref(), Some(good));
-        }
-        let long = "a".repeat(300);
-        for bad in [
-            "", ":80", "a b", "a;rm", "a$(id)", "a`id`", "a/b", "user@a", "a:b", "a:99999", "[::1",
-            "[x]:1", "a:+80", "-server", "a'b", "<b>", &long,
-        ] {
-            assert_eq!(of(bad), None, "{bad}");
-        }
-        assert_eq!(host(&HeaderMap::new()), None);
     }
 }

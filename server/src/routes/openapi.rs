@@ -2,8 +2,10 @@
 
 use std::{collections::BTreeSet, sync::LazyLock};
 
-use axum::{body::Bytes, http::header, response::IntoResponse};
+use axum::{body::Bytes, extract::State, http::header, response::IntoResponse};
 use serde_json::Value;
+
+use crate::{app::AppState, config::PublicUrl};
 
 /// The OpenAPI document of [`router`](crate::router); a server has it at `/openapi.json`.
 ///
@@ -89,13 +91,22 @@ fn reference(schema: &serde_json::Map<String, Value>) -> Option<String> {
     get, path = "/openapi.json", tag = "service",
     responses((status = 200, description = "The OpenAPI document", body = Object)),
 )]
-pub(super) async fn document() -> impl IntoResponse {
+pub(super) async fn document(State(app): State<AppState>) -> impl IntoResponse {
     static DOCUMENT: LazyLock<Bytes> =
         LazyLock::new(|| serde_json::to_vec(&openapi()).unwrap_or_default().into());
-    (
-        [(header::CONTENT_TYPE, "application/json")],
-        DOCUMENT.clone(),
-    )
+    let document = match &app.config().public_url {
+        None => DOCUMENT.clone(),
+        Some(url) => with_server(&DOCUMENT, url),
+    };
+    ([(header::CONTENT_TYPE, "application/json")], document)
+}
+
+/// The document with the server's address, written behind its first brace instead of parsing it for each request. The
+/// address has no character that JSON escapes.
+fn with_server(document: &[u8], url: &PublicUrl) -> Bytes {
+    let servers = format!("{{\"servers\":[{{\"url\":\"{url}\"}}],");
+    let rest = document.get(1..).unwrap_or_default();
+    [servers.as_bytes(), rest].concat().into()
 }
 
 #[cfg(test)]

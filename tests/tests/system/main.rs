@@ -36,6 +36,7 @@ mod participants;
 mod plan;
 mod prepare;
 mod proxy;
+mod public_path;
 mod readme_numbers;
 mod renames;
 mod reproduce;

@@ -123,7 +123,10 @@ fn check_config_reports_problems_and_changes_nothing() {
     let site = Site::new();
     succeeded(&site.check(""));
     let checked = json_of(&site.check("--json"));
-    assert_eq!(checked, serde_json::json!({"ok": true, "warnings": []}));
+    assert_eq!(
+        checked,
+        serde_json::json!({"ok": true, "public_url": null, "warnings": []})
+    );
     assert!(!Path::new(&site.at("data")).exists());
 
     // Exit code 2: errors in the file (all of them: `server/src/config/file.rs`) or on the command line.
