@@ -449,6 +449,19 @@ fn parse_server(server: &str) -> Result<Url> {
     Ok(url)
 }
 
+/// What the TLS library says of certificates that no server can use, and what they are.
+const UNUSABLE: [(&str, &str); 3] = [
+    (
+        "CaUsedAsEndEntity",
+        "is that of a certificate authority, not of a server",
+    ),
+    (
+        "not valid for any names",
+        "names no host, as it has no subjectAltName",
+    ),
+    ("UnsupportedCertVersion", "is of X.509 version 1"),
+];
+
 /// The sentence for a certificate that the TLS library refused for this cause.
 fn refused_certificate(server: &str, cause: &str) -> String {
     let certificate = format!("the certificate of {server}");
@@ -458,11 +471,17 @@ fn refused_certificate(server: &str, cause: &str) -> String {
         )
     } else if cause.contains("not valid yet") {
         format!("{certificate} is not valid yet ({cause}); is the clock of this machine right?")
+    } else if let Some((_, what)) = UNUSABLE.iter().find(|(known, _)| cause.contains(known)) {
+        format!(
+            "{certificate} {what} ({cause}), so every client refuses it and --ca-cert does not help; the server's operator has to replace it (eigenveil serve --check-config says how)"
+        )
     } else if cause.contains("not valid for name") {
-        format!("{certificate} is for another host ({cause}); use the name that it is for")
+        format!(
+            "{certificate} is for another host ({cause}); use the name that it is for, or ask the server's operator for a certificate for this one"
+        )
     } else {
         format!(
-            "{certificate} is not trusted: {cause}; if the server has a certificate authority of its own, add its root certificate (--ca-cert)"
+            "{certificate} is not trusted by this machine: {cause}; if the server has a certificate authority of its own, or is its own authority, get the root certificate from its operator and add it (--ca-cert)"
         )
     }
 }

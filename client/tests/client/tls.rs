@@ -75,15 +75,28 @@ async fn a_certificate_is_trusted_only_with_its_root() {
 }
 
 #[tokio::test]
-async fn a_wrong_host_and_an_expired_certificate_are_told_apart() {
+async fn refused_certificates_are_told_apart() {
     let authority = Authority::new("an organisation");
     let valid = start_with(authority.issue("localhost")).await;
     let expired = start_with(authority.issue_expired("localhost")).await;
+    let authoritys = start_with(authority.issue_authority("localhost")).await;
+    let nameless = start_with(authority.issue_nameless()).await;
     let settings = trusting(&authority.root_pem);
     for (address, words) in [
         (
             format!("https://127.0.0.1:{valid}"),
             ["is for another host", "localhost"],
+        ),
+        (
+            format!("https://localhost:{authoritys}"),
+            [
+                "is that of a certificate authority",
+                "operator has to replace",
+            ],
+        ),
+        (
+            format!("https://localhost:{nameless}"),
+            ["names no host", "operator has to replace"],
         ),
         (
             format!("https://localhost:{expired}"),

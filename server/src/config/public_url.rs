@@ -34,6 +34,14 @@ impl PublicUrl {
         &self.text[self.path_begins..]
     }
 
+    /// Its name or address, without a port and brackets.
+    pub(crate) fn host(&self) -> &str {
+        let (_, rest) = self.text.split_once("://").unwrap_or_default();
+        let (host, _) = rest.split_once('/').unwrap_or((rest, ""));
+        let (name, _) = split_port(host);
+        name.trim_matches(['[', ']'])
+    }
+
     pub(crate) fn is_https(&self) -> bool {
         self.text.starts_with("https://")
     }
@@ -80,13 +88,18 @@ impl FromStr for PublicUrl {
     }
 }
 
+/// The name of a host, and its port or a valid one.
+fn split_port(host: &str) -> (&str, &str) {
+    match host.rsplit_once(':') {
+        Some((name, port)) if !port.ends_with(']') => (name, port),
+        _ => (host, "80"),
+    }
+}
+
 /// Whether a text is a name or an address, perhaps with a port, that may be copied into a shell.
 pub(crate) fn is_host(text: &str) -> bool {
     const MAX_HOST_BYTES: usize = 262;
-    let (name, port) = match text.rsplit_once(':') {
-        Some((name, port)) if !port.ends_with(']') => (name, port),
-        _ => (text, "80"),
-    };
+    let (name, port) = split_port(text);
     let is_name = match name
         .strip_prefix('[')
         .and_then(|name| name.strip_suffix(']'))
@@ -127,15 +140,20 @@ mod tests {
 
     #[test]
     fn addresses_without_surprises_are_accepted() {
-        for (text, path) in [
-            ("https://study.example", ""),
-            ("https://study.example/", ""),
-            ("http://127.0.0.1:8080/pca", "/pca"),
-            ("https://[2001:db8::1]:8443/a/b-c.d_e~f/", "/a/b-c.d_e~f"),
+        for (text, host, path) in [
+            ("https://study.example", "study.example", ""),
+            ("https://study.example/", "study.example", ""),
+            ("http://127.0.0.1:8080/pca", "127.0.0.1", "/pca"),
+            (
+                "https://[2001:db8::1]:8443/a/b-c.d_e~f/",
+                "2001:db8::1",
+                "/a/b-c.d_e~f",
+            ),
+            ("https://[::1]", "::1", ""),
         ] {
             let url: PublicUrl = text.parse().unwrap();
             assert_eq!(url.as_str(), text.trim_end_matches('/'));
-            assert_eq!(url.path(), path);
+            assert_eq!((url.host(), url.path()), (host, path));
             assert_eq!(url.is_https(), text.starts_with("https"));
         }
     }

@@ -11,12 +11,20 @@ use sha2::{Digest, Sha256};
 use tokio_rustls::rustls::{
     self, InconsistentKeys,
     crypto::aws_lc_rs,
-    pki_types::{CertificateDer, PrivateKeyDer, UnixTime, pem::PemObject},
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject},
     server::{ClientHello, ResolvesServerCert},
     sign::CertifiedKey,
 };
 
 use crate::config::invalid_config;
+
+/// How to replace a certificate that clients reject. The files have names of their own, so that a key that has signed
+/// other certificates is not overwritten.
+const REPLACE: &str = "\
+replace it by one of your authority for the server's name, or by one that is its own authority and that clients get as --ca-cert \
+(HOST is the name in the server's address; for an address of numbers write IP: for DNS:): \
+openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout server-key.pem -out server-cert.pem -days 365 \
+-subj /CN=HOST -addext subjectAltName=DNS:HOST -addext basicConstraints=critical,CA:FALSE";
 
 /// The certificate chain and key of new connections. Connections made before a reload keep theirs.
 ///
@@ -43,6 +51,18 @@ pub(crate) struct Pair {
     key: CertifiedKey,
     /// Why clients will reject it.
     pub(crate) warning: Option<String>,
+}
+
+impl Pair {
+    /// Whether the certificate is for this name or address.
+    pub(crate) fn is_for(&self, host: &str) -> bool {
+        let own = self.key.cert.first();
+        let own = own.and_then(|own| webpki::EndEntityCert::try_from(own).ok());
+        let Ok(host) = ServerName::try_from(host) else {
+            return false;
+        };
+        own.is_some_and(|own| own.verify_is_valid_for_subject_name(&host).is_ok())
+    }
 }
 
 impl Certificates {
@@ -125,7 +145,8 @@ fn log_outcome(reload: Result<Reload>) -> Result<Reload> {
 
 fn log_warning(certificate: &Path, pair: &Pair) {
     if let Some(warning) = &pair.warning {
-        tracing::warn!(file = %certificate.display(), "{warning}");
+        // The file is no field, which would be written behind a command to copy.
+        tracing::warn!("{}: {warning}", certificate.display());
     }
 }
 
@@ -180,7 +201,16 @@ impl Files {
                 "{key} has no private key; it must be PEM without a password, with BEGIN PRIVATE KEY"
             ))
         })?;
-        let warning = out_of_date(&chain);
+        let warning = match webpki::EndEntityCert::try_from(&chain[0]) {
+            Ok(own) => why_rejected(&own),
+            Err(webpki::Error::UnsupportedCertVersion) => {
+                return Err(invalid_config(format!(
+                    "the certificate in {certificate} is of X.509 version 1, which names no host; {REPLACE}"
+                )));
+            }
+            // Said below.
+            Err(_) => None,
+        };
         match CertifiedKey::from_der(chain, secret, &aws_lc_rs::default_provider()) {
             Ok(key) => Ok(Pair { key, warning }),
             Err(rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => {
@@ -195,10 +225,9 @@ impl Files {
     }
 }
 
-/// Why clients reject the first certificate because of its dates, if they do.
-fn out_of_date(chain: &[CertificateDer<'_>]) -> Option<String> {
-    let own = webpki::EndEntityCert::try_from(chain.first()?).ok()?;
-    // Dates are checked before the issuer, so no root certificate is needed.
+/// Why clients reject a certificate, whatever authorities they trust; `None` if they need not.
+fn why_rejected(own: &webpki::EndEntityCert<'_>) -> Option<String> {
+    // All of this is checked before the issuer, so no root certificate is needed.
     let verified = own.verify_for_usage(
         &[],
         &[],
@@ -215,6 +244,25 @@ fn out_of_date(chain: &[CertificateDer<'_>]) -> Option<String> {
         Err(webpki::Error::CertNotValidYet { .. }) => {
             Some("the certificate is not valid yet; clients reject it until then".into())
         }
+        Err(webpki::Error::CaUsedAsEndEntity) => Some(format!(
+            "the certificate is that of a certificate authority (CA:TRUE, the default of openssl req -x509), which clients reject as a server's; {REPLACE}"
+        )),
+        Err(webpki::Error::RequiredEkuNotFoundContext(_)) => Some(format!(
+            "the certificate is not for servers (its extended key usage lacks serverAuth), so clients reject it; {REPLACE}"
+        )),
+        _ if is_nameless(own) => Some(format!(
+            "the certificate names no host (it has no subjectAltName; clients do not look at CN), so clients reject it; {REPLACE}"
+        )),
         _ => None,
     }
+}
+
+fn is_nameless(own: &webpki::EndEntityCert<'_>) -> bool {
+    let Ok(any) = ServerName::try_from("localhost") else {
+        return false;
+    };
+    matches!(
+        own.verify_is_valid_for_subject_name(&any),
+        Err(webpki::Error::CertNotValidForName(context)) if context.presented.is_empty()
+    )
 }

@@ -52,6 +52,18 @@ impl Authority {
         self.sign(&params)
     }
 
+    /// A certificate for this host that is an authority's, as `openssl req -x509` makes it.
+    pub fn issue_authority(&self, host: &str) -> Issued {
+        let mut params = CertificateParams::new(vec![host.to_owned()]).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        self.sign(&params)
+    }
+
+    /// A certificate without a subjectAltName.
+    pub fn issue_nameless(&self) -> Issued {
+        self.sign(&CertificateParams::new(Vec::new()).unwrap())
+    }
+
     fn sign(&self, params: &CertificateParams) -> Issued {
         let key = KeyPair::generate().unwrap();
         Issued {

@@ -179,6 +179,64 @@ fn check_config_reports_problems_and_changes_nothing() {
     assert_eq!(fs::read_dir(site.at("data")).unwrap().count(), 0);
 }
 
+/// The certificate that everybody makes is refused by clients; the one that the warning's command makes is not.
+#[tokio::test]
+async fn the_printed_command_makes_a_certificate_that_clients_accept() {
+    let folder = Folder::new();
+    let openssl = |arguments: &str| {
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", arguments]).current_dir(folder.path());
+        command.output().unwrap()
+    };
+    if !openssl("openssl version").status.success() {
+        println!("SKIPPED: openssl is not here");
+        return;
+    }
+    let log = folder.at("log");
+    let serve = |name: &str| {
+        let [certificate, key] =
+            ["cert", "key"].map(|what| folder.at(&format!("{name}{what}.pem")));
+        let tls = format!("--listen 127.0.0.1:0 --tls-cert {certificate} --tls-key {key}");
+        let (data, log) = (folder.path().join("data"), Path::new(&log));
+        (
+            ServerProcess::start_logged("warn", &data, &tls, log),
+            format!("study list --ca-cert {certificate}"),
+        )
+    };
+    let made = openssl(
+        "openssl req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out cert.pem -subj /CN=127.0.0.1",
+    );
+    succeeded(&made);
+    let (mut server, list) = serve("");
+    let refusal = [
+        "is that of a certificate authority",
+        "operator has to replace it",
+    ];
+    refused(&server.cli(&list), 1, &refusal);
+    assert!(server.stop());
+
+    let warning = folder.read("log");
+    assert!(
+        warning.contains("cert.pem") && warning.contains("CA:TRUE"),
+        "{warning}"
+    );
+    let command = &warning[warning.find("openssl req -x509 -newkey").unwrap()..];
+    let command = command.lines().next().unwrap();
+    let docs = include_str!("../../../docs/run-a-server.md").replace("\\\n  ", "");
+    assert!(
+        docs.contains(&command.replace("HOST", "study.example")),
+        "{command}"
+    );
+    let command = command
+        .replace("DNS:HOST", "IP:HOST")
+        .replace("HOST", "127.0.0.1");
+    succeeded(&openssl(&command));
+    let (mut server, list) = serve("server-");
+    succeeded(&server.cli(&list));
+    assert!(server.stop());
+    assert_eq!(folder.read("log"), "");
+}
+
 #[test]
 fn flags_override_the_config_file() {
     let site = Site::new();
