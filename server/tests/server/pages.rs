@@ -556,6 +556,32 @@ async fn over_https_the_session_cookie_cannot_be_planted() {
     }
 }
 
+/// `public_url` decides, whatever a header says.
+#[tokio::test]
+async fn the_public_address_decides_name_and_path_of_the_cookie() {
+    for (url, start) in [
+        ("https://study.example", "__Host-eigenveil-session="),
+        ("https://study.example/pca", "__Secure-eigenveil-session="),
+        ("http://localhost:8080/pca", "eigenveil-session="),
+    ] {
+        let server = Harness::with(|config| config.public_url = Some(url.parse().unwrap()));
+        let proto = if url.starts_with("https") {
+            "http"
+        } else {
+            "https"
+        };
+        let login = Request::get("/login").header("x-forwarded-proto", proto);
+        let response = server.send(login.body(Body::empty()).unwrap()).await;
+        let set = response.headers[header::SET_COOKIE].to_str().unwrap();
+        let path = if url.ends_with("pca") { "/pca/" } else { "/" };
+        assert!(
+            set.starts_with(start) && set.contains(&format!("; Path={path};")),
+            "{set}"
+        );
+        assert_eq!(set.ends_with("; Secure"), url.starts_with("https"), "{set}");
+    }
+}
+
 /// Pages, figures, documents and errors.
 #[tokio::test]
 async fn no_response_is_sniffed() {
