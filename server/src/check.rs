@@ -38,6 +38,10 @@ pub fn check(config: &ServerConfig) -> Result<Vec<String>> {
                 .as_ref()
                 .map(|warning| format!("{}: {warning}", certificate.display())),
         );
+        warnings.extend(
+            pair.advice()
+                .map(|advice| format!("{}: {advice}", certificate.display())),
+        );
         // Clients of a proxy see its certificate instead.
         if let Some(url) = &config.public_url
             && config.trusted_proxies.is_empty()

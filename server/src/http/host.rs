@@ -16,10 +16,14 @@ pub(crate) fn check_host(request: &Request) -> Result<(), Error> {
         .get::<ConnectInfo<SocketAddr>>()
         .is_some();
     let mut hosts = request.headers().get_all(header::HOST).iter();
+    let target = request.uri().authority().map(Authority::as_str);
     let wrong = match (hosts.next(), hosts.next()) {
         (None, _) if connected && request.version() == Version::HTTP_11 => "no Host header",
         (Some(_), Some(_)) => "more than one Host header",
         (Some(host), None) if !is_host(host.as_bytes()) => "a Host header that is not a host",
+        (Some(host), None) if target.is_some_and(|target| target.as_bytes() != host.as_bytes()) => {
+            "another host in its first line than in its Host header"
+        }
         _ => return Ok(()),
     };
     Err(Error::new(
@@ -30,7 +34,8 @@ pub(crate) fn check_host(request: &Request) -> Result<(), Error> {
 
 /// Empty is allowed: what a client sends that has no name for the server.
 fn is_host(host: &[u8]) -> bool {
-    host.is_empty() || !host.contains(&b'@') && Authority::try_from(host).is_ok()
+    let valid = |host: Authority| host.as_str() == host.host() || host.port().is_some();
+    host.is_empty() || !host.contains(&b'@') && Authority::try_from(host).is_ok_and(valid)
 }
 
 #[cfg(test)]
@@ -57,9 +62,11 @@ mod tests {
         for host in ["", "a", "study.example:443", "127.0.0.1", "[::1]:8080"] {
             assert!(of(now, &[host], true), "{host}");
         }
-        for host in ["a b", "a/b", "user@a", "[::1"] {
+        for host in ["a b", "a/b", "user@a", "[::1", "a:99999", "a:x"] {
             assert!(!of(now, &[host], true), "{host}");
         }
+        let absolute = Request::get("http://evil.example/").header(header::HOST, "good.example");
+        assert!(check_host(&absolute.body(Body::empty()).unwrap()).is_err());
         assert!(!of(now, &["a", "a"], false) && !of(now, &["a", "b"], true));
         assert!(!of(now, &[], true) && of(now, &[], false));
         assert!(of(Version::HTTP_10, &[], true));

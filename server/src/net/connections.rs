@@ -1,8 +1,8 @@
 //! Who may hold how many connections, and which of them ends when there are no more.
 //!
 //! A connection *waits* while no whole request head has arrived since it was opened or since its last response. Where
-//! connections are short, the ones that have waited longest end first, so that half heads and idle connections, however
-//! many, keep nobody out. One address (one /64 of IPv6) gets a quarter of all connections; trusted proxies are exempt.
+//! connections are short, the one that has waited longest ends, of the address that has most waiting ones, so that half
+//! heads and idle connections, however many, keep nobody out. One address (one /64 of IPv6) gets a quarter of all connections; trusted proxies are exempt.
 
 use std::{
     collections::HashMap,
@@ -13,7 +13,7 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::{Duration, Instant},
 };
 
@@ -31,6 +31,10 @@ use crate::{
 const ADDRESS_FRACTION: usize = 4;
 /// If connections are short, this fraction of them ends at once, so that looking for the oldest stays cheap.
 const EVICTED_FRACTION: usize = 64;
+/// After a response, a connection is not taken to wait before a client at this rate has read it, of as many bytes as may
+/// still be on their way.
+const READ_BYTES_PER_SECOND: u64 = 8 << 10;
+const MAX_BYTES_ON_THEIR_WAY: u64 = 128 << 10;
 /// How often a new connection looks for one that may end while all are busy.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// Minimum time between two warnings.
@@ -61,7 +65,7 @@ struct Table {
 }
 
 struct Slot {
-    /// Microseconds since the server started, or [`BUSY`].
+    /// Microseconds since the server started, or [`BUSY`]. After a long response it is in the future.
     waiting_since: AtomicU64,
     evicted: Notify,
 }
@@ -149,15 +153,25 @@ impl Connections {
         })
     }
 
-    /// Ends up to `count` connections, of all or of one address, that have waited longest. Returns how many.
+    /// Ends up to `count` connections that have waited longest, of this address or of the one with most waiting connections
+    /// (of that, up to half of them). Returns how many.
     fn evict(&self, table: &Table, of: Option<u64>, count: usize) -> usize {
-        let mut waiting: Vec<(u64, &Slot)> = table
-            .slots
-            .values()
-            .filter(|(address, _)| of.is_none_or(|of| of == *address))
-            .map(|(_, slot)| (slot.waiting_since.load(Ordering::Relaxed), &**slot))
-            .filter(|(since, _)| *since != BUSY)
-            .collect();
+        let mut by_address: HashMap<u64, Vec<(u64, &Slot)>> = HashMap::new();
+        for (address, slot) in table.slots.values() {
+            let since = slot.waiting_since.load(Ordering::Relaxed);
+            if since != BUSY && of.is_none_or(|of| of == *address) {
+                by_address.entry(*address).or_default().push((since, slot));
+            }
+        }
+        let rank = |waiting: &Vec<(u64, &Slot)>| {
+            let oldest = waiting.iter().map(|(since, _)| *since).min();
+            (waiting.len(), std::cmp::Reverse(oldest))
+        };
+        let mut waiting = by_address
+            .into_values()
+            .max_by_key(rank)
+            .unwrap_or_default();
+        let count = count.min(waiting.len().div_ceil(2));
         if waiting.len() > count {
             waiting.select_nth_unstable_by_key(count, |(since, _)| *since);
             waiting.truncate(count);
@@ -251,31 +265,41 @@ impl Requests {
     /// A whole head has arrived: the connection is busy until the response's body is dropped.
     pub(super) fn begin(&self) -> Busy {
         self.slot.waiting_since.store(BUSY, Ordering::Relaxed);
-        Busy(self.clone())
+        Busy {
+            requests: self.clone(),
+            sent: 0,
+        }
     }
 }
 
 /// A request is being served.
-pub(super) struct Busy(Requests);
+pub(super) struct Busy {
+    requests: Requests,
+    /// Bytes of the response's body so far.
+    sent: u64,
+}
 
 impl Busy {
     /// The response's body, which keeps the connection busy until its end.
     pub(super) fn until_sent(self, body: Body) -> ResponseBody {
-        ResponseBody { body, _busy: self }
+        ResponseBody { body, busy: self }
     }
 }
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        let now = self.0.connections.now();
-        self.0.slot.waiting_since.store(now, Ordering::Relaxed);
+        let Requests { connections, slot } = &self.requests;
+        let on_their_way = self.sent.min(MAX_BYTES_ON_THEIR_WAY);
+        let until_read = 1_000_000 * on_their_way / READ_BYTES_PER_SECOND;
+        slot.waiting_since
+            .store(connections.now() + until_read, Ordering::Relaxed);
     }
 }
 
 /// The body of a response.
 pub(super) struct ResponseBody {
     body: Body,
-    _busy: Busy,
+    busy: Busy,
 }
 
 impl hyper::body::Body for ResponseBody {
@@ -286,7 +310,14 @@ impl hyper::body::Body for ResponseBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        if let Some(data) = frame
+            .as_ref()
+            .and_then(|frame| frame.as_ref().ok()?.data_ref())
+        {
+            self.busy.sent += data.len() as u64;
+        }
+        Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {

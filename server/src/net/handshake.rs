@@ -2,11 +2,12 @@
 //!
 //! The server signs before the client has proved anything, which takes milliseconds with an RSA key, so half a handshake
 //! costs far more to answer than to send. Signing is done by threads of low priority, in turns: the next one goes to the
-//! address with the fewest handshakes that led to no request, and waits in line with others of that address only.
+//! address with the fewest handshakes that led to no request, and to the one that has waited longest among equals.
 
 use std::{
     collections::{HashMap, VecDeque},
     fmt,
+    future::poll_fn,
     pin::pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::Poll,
@@ -115,21 +116,8 @@ impl Handshakes {
                     let accepting = hello.into_stream(Arc::clone(&self.config));
                     // Ended with this future.
                     let mut signing = JoinSet::new();
-                    signing.spawn_on(
-                        async move {
-                            let mut accepting = pin!(accepting);
-                            let first = std::future::poll_fn(|context| {
-                                Poll::Ready(accepting.as_mut().poll(context))
-                            });
-                            let first = first.await;
-                            drop(turn);
-                            match first {
-                                Poll::Ready(accepted) => accepted,
-                                Poll::Pending => accepting.await,
-                            }
-                        },
-                        self.runtime.as_ref()?.handle(),
-                    );
+                    let accepting = in_turns(accepting, Arc::clone(&self.turns), address, turn);
+                    signing.spawn_on(accepting, self.runtime.as_ref()?.handle());
                     let accepted = signing.join_next().await?.ok()?;
                     accepted.map(|stream| (stream, unused))
                 }
@@ -161,6 +149,31 @@ impl Drop for Handshakes {
     }
 }
 
+/// Completes a handshake that has a turn, and takes another one whenever more has come from the client: any message may
+/// make the server sign, such as the second hello after a request to send it again.
+async fn in_turns<T>(
+    accepting: impl Future<Output = T>,
+    turns: Arc<Turns>,
+    address: u64,
+    mut turn: Turn,
+) -> T {
+    let mut accepting = pin!(accepting);
+    loop {
+        let polled = poll_fn(|context| Poll::Ready(accepting.as_mut().poll(context))).await;
+        drop(turn);
+        if let Poll::Ready(accepted) = polled {
+            return accepted;
+        }
+        let mut woken = false;
+        poll_fn(|_| match std::mem::replace(&mut woken, true) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        })
+        .await;
+        turn = turns.next(address).await;
+    }
+}
+
 /// On Linux the priority belongs to the thread that asks; elsewhere it would be that of the whole process.
 fn lower_priority() {
     #[cfg(target_os = "linux")]
@@ -177,7 +190,9 @@ struct Turns {
 struct State {
     /// Turns that nobody has.
     free: usize,
-    waiting: HashMap<u64, VecDeque<oneshot::Sender<Turn>>>,
+    /// Lines by address, with numbers in order of arrival.
+    waiting: HashMap<u64, VecDeque<(u64, oneshot::Sender<Turn>)>>,
+    next_number: u64,
     /// Handshakes of each address that have led to no request so far.
     unused: HashMap<u64, u32>,
 }
@@ -188,6 +203,7 @@ impl Turns {
             state: Mutex::new(State {
                 free: at_once,
                 waiting: HashMap::new(),
+                next_number: 0,
                 unused: HashMap::new(),
             }),
         })
@@ -202,11 +218,13 @@ impl Turns {
                 None
             } else {
                 let (sender, receiver) = oneshot::channel();
+                let number = state.next_number;
+                state.next_number += 1;
                 let line = state.waiting.entry(address).or_default();
                 if line.len().is_power_of_two() {
-                    line.retain(|sender| !sender.is_closed());
+                    line.retain(|(_, sender)| !sender.is_closed());
                 }
-                line.push_back(sender);
+                line.push_back((number, sender));
                 Some(receiver)
             }
         };
@@ -246,11 +264,14 @@ impl Turns {
 impl State {
     fn next_in_line(&mut self) -> Option<oneshot::Sender<Turn>> {
         loop {
-            let unused = |address: &u64| self.unused.get(address).copied().unwrap_or(0);
-            let address = *self.waiting.keys().min_by_key(|address| unused(address))?;
+            let rank = |(address, line): &(&u64, &VecDeque<(u64, _)>)| {
+                let unused = self.unused.get(*address).copied().unwrap_or(0);
+                (unused, line.front().map(|(number, _)| *number))
+            };
+            let address = *self.waiting.iter().min_by_key(rank)?.0;
             let line = self.waiting.get_mut(&address)?;
             match line.pop_front() {
-                Some(sender) if !sender.is_closed() => return Some(sender),
+                Some((_, sender)) if !sender.is_closed() => return Some(sender),
                 Some(_) => {}
                 None => drop(self.waiting.remove(&address)),
             }
@@ -338,7 +359,7 @@ mod tests {
         );
     }
 
-    /// One address has a hundred handshakes in line; another gets the next turn, and those who left get none.
+    /// One address has a hundred handshakes in line; others get the next turns, in order, and those who left get none.
     #[tokio::test]
     async fn turns_go_to_addresses_whose_handshakes_lead_to_requests() {
         let turns = Turns::new(1);
@@ -346,7 +367,7 @@ mod tests {
         let unused: Vec<Unused> = (0..3).map(|_| Unused::new(&turns, 1)).collect();
         let (sender, mut order) = tokio::sync::mpsc::unbounded_channel();
         let mut waiting = JoinSet::new();
-        for address in std::iter::repeat_n(1, 100).chain([2]) {
+        for address in std::iter::repeat_n(1, 100).chain(2..=12) {
             let (turns, sender) = (Arc::clone(&turns), sender.clone());
             waiting.spawn(async move {
                 let turn = turns.next(address).await;
@@ -356,7 +377,9 @@ mod tests {
             tokio::task::yield_now().await;
         }
         drop(first);
-        assert_eq!(order.recv().await, Some(2));
+        for address in 2..=12 {
+            assert_eq!(order.recv().await, Some(address));
+        }
         waiting.abort_all();
         while waiting.join_next().await.is_some() {}
         // The turn is free again.

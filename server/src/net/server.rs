@@ -326,7 +326,8 @@ fn refusal(refused: &Refused) -> String {
     // Strings and a number, so writing it cannot fail.
     let body = serde_json::to_string(&problem).unwrap_or_default();
     format!(
-        "HTTP/1.1 429 Too Many Requests\r\ncontent-type: application/problem+json\r\nretry-after: 1\r\n\
+        "HTTP/1.1 429 Too Many Requests\r\ncontent-type: application/problem+json\r\nx-content-type-options: nosniff\r\n\
+         retry-after: 1\r\n\
          content-length: {}\r\nconnection: close\r\n\r\n{body}",
         body.len()
     )

@@ -9,7 +9,7 @@ use std::{
 use eigenveil_shared::Result;
 use sha2::{Digest, Sha256};
 use tokio_rustls::rustls::{
-    self, InconsistentKeys,
+    self, InconsistentKeys, SignatureAlgorithm,
     crypto::aws_lc_rs,
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject},
     server::{ClientHello, ResolvesServerCert},
@@ -54,6 +54,15 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
+    /// What would make handshakes cheaper, if anything.
+    pub(crate) fn advice(&self) -> Option<&'static str> {
+        let is_rsa = self.key.key.algorithm() == SignatureAlgorithm::RSA;
+        is_rsa.then_some(
+            "the key is an RSA key, which costs the server 10 to 200 times as much for each new connection as a P-256 key; \
+             get a P-256 key with the next certificate (certbot --key-type ecdsa)",
+        )
+    }
+
     /// Whether the certificate is for this name or address.
     pub(crate) fn is_for(&self, host: &str) -> bool {
         let own = self.key.cert.first();
@@ -147,6 +156,9 @@ fn log_warning(certificate: &Path, pair: &Pair) {
     if let Some(warning) = &pair.warning {
         // The file is no field, which would be written behind a command to copy.
         tracing::warn!("{}: {warning}", certificate.display());
+    }
+    if let Some(advice) = pair.advice() {
+        tracing::info!("{}: {advice}", certificate.display());
     }
 }
 

@@ -114,6 +114,33 @@ async fn where_connections_are_short_the_oldest_waiting_one_ends() {
     server.stop().await;
 }
 
+/// Churn from one address costs nobody else a connection, however old, nor a response that is still being read.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_address_with_most_waiting_connections_pays() {
+    let server = Running::start(|config| {
+        never(config);
+        config.max_connections = 8;
+        config.max_connections_per_address = Some(7);
+    })
+    .await;
+    let mut slow = half_a_head_from(&server, 1).await;
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4_096).unwrap();
+    socket.bind(([127, 0, 0, 2], 0).into()).unwrap();
+    let mut reader = socket.connect(server.address).await.unwrap();
+    get(&mut reader, "/openapi.json", "").await;
+    let mut halves = Vec::new();
+    for number in 0..40 {
+        halves.push(half_a_head_from(&server, 3 + number % 2).await);
+    }
+    slow.write_all(b" x\r\n\r\n").await.unwrap();
+    let response = within("a response", read_response(&mut slow)).await;
+    assert_eq!(response.status, 200);
+    let document = within("a response", read_response(&mut reader)).await;
+    serde_json::from_slice::<serde_json::Value>(&document.body).unwrap();
+    server.stop().await;
+}
+
 /// An address whose connections are all busy is told so, with the way out; a trusted proxy has no share.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_address_with_its_share_busy_is_told_so() {

@@ -65,7 +65,8 @@ impl Wire {
     }
 
     pub(crate) async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.stream.write_all(bytes).await
+        self.stream.write_all(bytes).await?;
+        self.stream.flush().await
     }
 
     pub(crate) async fn get(&mut self, path: &str) -> io::Result<Response> {

@@ -207,6 +207,12 @@ async fn the_printed_command_makes_a_certificate_that_clients_accept() {
         "openssl req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out cert.pem -subj /CN=127.0.0.1",
     );
     succeeded(&made);
+    let [data, certificate, key] = ["data", "cert.pem", "key.pem"].map(|name| folder.at(name));
+    let check =
+        format!("serve --check-config --data {data} --tls-cert {certificate} --tls-key {key}");
+    let checked = program().args(words(&check)).output().unwrap();
+    let warnings = String::from_utf8_lossy(&checked.stderr);
+    assert!(warnings.contains("get a P-256 key"), "{warnings}");
     let (mut server, list) = serve("");
     let refusal = [
         "is that of a certificate authority",
