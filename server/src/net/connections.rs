@@ -1,8 +1,8 @@
 //! Who may hold how many connections, and which of them ends when there are no more.
 //!
 //! A connection *waits* while no whole request head has arrived since it was opened or since its last response. Where
-//! connections are short, the one that has waited longest ends, of the address that has most waiting ones, so that half
-//! heads and idle connections, however many, keep nobody out. One address (one /64 of IPv6) gets a quarter of all connections; trusted proxies are exempt.
+//! connections are short, one that has waited longest ends, so that half heads and idle connections, however many, keep
+//! nobody out. One address (one /64 of IPv6) gets a quarter of all connections; trusted proxies are exempt.
 
 use std::{
     collections::HashMap,
@@ -11,7 +11,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::{Context, Poll, ready},
     time::{Duration, Instant},
@@ -67,6 +67,8 @@ struct Table {
 struct Slot {
     /// Microseconds since the server started, or [`BUSY`]. After a long response it is in the future.
     waiting_since: AtomicU64,
+    /// It has had a request.
+    is_served: AtomicBool,
     evicted: Notify,
 }
 
@@ -137,6 +139,7 @@ impl Connections {
         }
         let slot = Arc::new(Slot {
             waiting_since: AtomicU64::new(self.now()),
+            is_served: AtomicBool::new(false),
             evicted: Notify::new(),
         });
         let number = table.next_number;
@@ -153,24 +156,36 @@ impl Connections {
         })
     }
 
-    /// Ends up to `count` connections that have waited longest, of this address or of the one with most waiting connections
-    /// (of that, up to half of them). Returns how many.
+    /// Ends up to `count` connections that have waited longest, and returns how many. Of those that have not sent a request
+    /// yet, if they are more: of the address whose connections have waited longest in all, up to half of them. Otherwise of
+    /// those that have. So an office's kept connections are safe from half heads, and half heads from few addresses leave
+    /// a slow client its time.
     fn evict(&self, table: &Table, of: Option<u64>, count: usize) -> usize {
-        let mut by_address: HashMap<u64, Vec<(u64, &Slot)>> = HashMap::new();
+        let now = self.now();
+        let mut served = Vec::new();
+        // With the time that the connections of an address have waited in all.
+        let mut unserved: HashMap<u64, (u64, Vec<(u64, &Slot)>)> = HashMap::new();
+        let mut unserved_count = 0;
         for (address, slot) in table.slots.values() {
             let since = slot.waiting_since.load(Ordering::Relaxed);
-            if since != BUSY && of.is_none_or(|of| of == *address) {
-                by_address.entry(*address).or_default().push((since, slot));
+            if since == BUSY || of.is_some_and(|of| of != *address) {
+                continue;
+            }
+            if slot.is_served.load(Ordering::Relaxed) {
+                served.push((since, &**slot));
+            } else {
+                let (waited, slots) = unserved.entry(*address).or_default();
+                *waited += now.saturating_sub(since);
+                slots.push((since, slot));
+                unserved_count += 1;
             }
         }
-        let rank = |waiting: &Vec<(u64, &Slot)>| {
-            let oldest = waiting.iter().map(|(since, _)| *since).min();
-            (waiting.len(), std::cmp::Reverse(oldest))
+        let mut waiting = if unserved_count >= served.len() {
+            let longest = unserved.into_values().max_by_key(|(waited, _)| *waited);
+            longest.unwrap_or_default().1
+        } else {
+            served
         };
-        let mut waiting = by_address
-            .into_values()
-            .max_by_key(rank)
-            .unwrap_or_default();
         let count = count.min(waiting.len().div_ceil(2));
         if waiting.len() > count {
             waiting.select_nth_unstable_by_key(count, |(since, _)| *since);
@@ -264,6 +279,7 @@ pub(super) struct Requests {
 impl Requests {
     /// A whole head has arrived: the connection is busy until the response's body is dropped.
     pub(super) fn begin(&self) -> Busy {
+        self.slot.is_served.store(true, Ordering::Relaxed);
         self.slot.waiting_since.store(BUSY, Ordering::Relaxed);
         Busy {
             requests: self.clone(),

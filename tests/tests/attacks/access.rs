@@ -78,15 +78,16 @@ fn connections_do_not_starve_the_store_of_descriptors() {
             connections.push(Wire::connect(target.address, from).await.unwrap());
         }
         started.send(()).unwrap();
-        // Its old connection has waited longest, and was closed.
-        operator = Wire::connect(target.address, HONEST_ADDRESS).await.unwrap();
         let token = format!("authorization: Bearer {}\r\n", target.token);
         let head = format!("{token}content-type: application/json\r\n");
+        // Connections that wait are closed: the operator's are new ones.
+        operator = Wire::connect(target.address, HONEST_ADDRESS).await.unwrap();
         let asked = operator
             .send("POST", &format!("{path}/estimates"), &head, b"{}")
             .await;
         assert_eq!(asked.unwrap().status, 202);
         loop {
+            let mut operator = Wire::connect(target.address, HONEST_ADDRESS).await.unwrap();
             let response = operator
                 .send("GET", &format!("{path}/estimates/1"), &token, b"")
                 .await
@@ -177,16 +178,14 @@ fn start_on_a_full_disk_says_what_to_do() {
     let id = server.create_study("--p 16 --epsilon 4");
     let address = server.listen().parse().unwrap();
     let study = runtime.block_on(crate::study(address, &id));
-    // The write-ahead log has more than fits into the main file.
     for number in 0..40 {
         let sent = runtime.block_on(send_thousand(address, &study, number));
         assert_eq!(sent, 200);
     }
+    assert!(server.stop());
     // As after an earlier deletion.
     std::fs::remove_file(disk.outside_path().join("data/eigenveil.reserve")).unwrap();
     disk.fill("ballast");
-    assert!(server.stop());
-    disk.fill("more");
     let failed = std::panic::catch_unwind(start);
     assert!(failed.is_err(), "it started on a full disk");
     let message = std::fs::read_to_string(&log).unwrap();
