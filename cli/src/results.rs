@@ -16,7 +16,8 @@ const MANIFEST: &str = ".eigenveil-files";
 /// A file of a result: its name and contents.
 pub(crate) type ResultFile = (&'static str, Vec<u8>);
 
-/// Refuses a directory for results in which one of these files cannot be written, before the work.
+/// Refuses a directory for results in which one of these files cannot be written, or one of an earlier run must not be
+/// removed, before the work.
 pub(crate) fn check<'a>(out: &Path, names: impl IntoIterator<Item = &'a str>) -> Result<()> {
     if out.exists() && !out.is_dir() {
         return Err(CliError::usage(format!(
@@ -24,9 +25,16 @@ pub(crate) fn check<'a>(out: &Path, names: impl IntoIterator<Item = &'a str>) ->
             out.display()
         )));
     }
-    std::iter::once(MANIFEST)
-        .chain(names)
-        .try_for_each(|name| files::check_writable(Some(&out.join(name))))
+    let check = |name: &str| files::check_writable(Some(&out.join(name)));
+    std::iter::once(MANIFEST).chain(names).try_for_each(check)?;
+    earlier(out).iter().try_for_each(|name| check(name))
+}
+
+/// The files of the last run: one plain name a line, so that nothing outside the directory is removed.
+fn earlier(out: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(out.join(MANIFEST)).unwrap_or_default();
+    let names = text.lines().filter(|line| is_plain_name(line));
+    names.map(str::to_owned).collect()
 }
 
 /// Writes the files of a result into a directory, which is created if necessary, and removes files that only an earlier
@@ -39,13 +47,11 @@ pub(crate) fn write(out: &Path, files: &[ResultFile]) -> Result<()> {
     check(out, files.iter().map(|(name, _)| *name))?;
     files::create_dir(out)?;
     let manifest = out.join(MANIFEST);
-    let before = std::fs::read_to_string(&manifest).unwrap_or_default();
+    let before = earlier(out);
     let names = || files.iter().map(|(name, _)| *name);
-    // One plain name a line, so that nothing outside the directory is removed.
     let stale = || {
-        before
-            .lines()
-            .filter(|line| !names().any(|name| name == *line) && is_plain_name(line))
+        let before = before.iter().map(String::as_str);
+        before.filter(|line| !names().any(|name| name == *line))
     };
     let listed = |all: Vec<&str>| {
         let mut text = all.join("\n");
@@ -205,4 +211,25 @@ pub(crate) fn table(
     writer
         .into_inner()
         .map_err(|error| CliError::failed(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file of the last run may have become the rows of this one.
+    #[test]
+    fn a_file_of_an_earlier_run_that_is_an_input_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("out");
+        write(&out, &[("a.csv", b"1,2".to_vec()), ("b.csv", Vec::new())]).unwrap();
+        files::read(&out.join("a.csv")).unwrap();
+        let results = [("b.csv", b"3".to_vec())];
+        for refused in [check(&out, ["b.csv"]), write(&out, &results)] {
+            let error = refused.unwrap_err().to_string();
+            assert!(error.contains("a.csv is an input"), "{error}");
+        }
+        assert_eq!(std::fs::read(out.join("a.csv")).unwrap(), b"1,2");
+        assert_eq!(std::fs::read(out.join("b.csv")).unwrap(), b"");
+    }
 }
