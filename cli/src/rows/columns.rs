@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use eigenveil_shared::ErrorCode;
 
-use super::flags::TableArgs;
+use super::{cells::is_value, flags::TableArgs};
 use crate::error::{CliError, Result};
 
 /// Largest number of names listed in a message.
@@ -221,8 +221,8 @@ fn select(found: FileColumns, how: &TableArgs) -> Result<SelectedColumns> {
                 _ => None,
             },
         };
-        // A flag that names a column of line 1 confirms that line 1 is a header.
-        shown |= at.is_some() && names.is_some();
+        // A flag that names a column of line 1 confirms that line 1 is a header, unless a row may have that cell too.
+        shown |= at.is_some() && names.is_some() && !is_value(name) && !is_index(name);
         at.ok_or_else(|| {
             CliError::usage(match &names {
                 Some(_) => format!("it has no column {name:?}, which --keep or --drop names"),
@@ -621,6 +621,24 @@ mod tests {
         }
         let mapping = default_mapping(found(&["secret", "x"], false), &study(None, 2)).unwrap();
         assert!(!mapping.notes[0].contains("secret"));
+    }
+
+    /// `--drop 1` may mean the first column: that a cell of line 1 is 1 does not make the line a header.
+    #[test]
+    fn a_flag_with_a_value_does_not_show_the_first_line() {
+        let expected = study(Some(&["a", "b"]), 2);
+        for (flag, cell) in [("1", "1"), ("NA", "NA"), ("<5", "<5"), ("Unnamed: 0", "")] {
+            let line = found(&[cell, "SECRETNAME", "8641.25"], false);
+            let error = map_columns(line, &drop(&[flag]), Some(&expected));
+            let error = error.unwrap_err().to_string();
+            assert!(
+                !error.contains("SECRET") && !error.contains("8641"),
+                "{error}"
+            );
+        }
+        let line = found(&["id", "x", "b"], false);
+        let error = map_columns(line, &drop(&["id"]), Some(&expected)).unwrap_err();
+        assert!(error.to_string().contains("does not have \"x\""), "{error}");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use eigenveil_shared::preprocess::Feature;
 
-use super::features;
+use super::{cells::is_value, features};
 use crate::error::Result;
 
 /// Whether the first line of a text table names its columns.
@@ -71,6 +71,12 @@ impl TableArgs {
     /// The features of the features file, if one was given.
     pub fn features(&self) -> Result<Option<Vec<Feature>>> {
         self.features.as_deref().map(features::read).transpose()
+    }
+
+    /// Whether `--keep` or `--drop` gives a number: a column's name if line 1 is a header, otherwise its place.
+    pub(super) fn selects_by_number(&self) -> bool {
+        let names = self.keep.iter().chain(&self.drop);
+        names.flat_map(|names| &names.0).any(|name| is_value(name))
     }
 }
 

@@ -227,6 +227,36 @@ mod tests {
         assert!(!of("a,b\n0,5\n1,7\n3,6\n").contains("counts"));
     }
 
+    /// A number names a column, or is its place where line 1 is a row: a flag says which.
+    #[test]
+    fn a_column_given_by_number_needs_a_known_header() {
+        let study = ExpectedColumns::study(2, Some(vec!["a".into(), "b".into()]));
+        let read = |name: &str, line: &str, header| {
+            let how = TableArgs {
+                header,
+                drop: Some(Names(vec!["1".into()])),
+                ..TableArgs::default()
+            };
+            parse(Path::new(name), line.as_bytes(), &how, Some(&study))
+        };
+        for (name, text) in [
+            ("rows.csv", "1,SECRETNAME,8641.25\n2,3,4\n"),
+            ("rows.csv", "1;SECRETNAME;8641,25\n2;3;4\n"),
+            ("rows.tsv", "1\tSECRETNAME\t8641.25\n2\t3\t4\n"),
+        ] {
+            let error = read(name, text, Header::Auto).unwrap_err().to_string();
+            assert!(
+                error.contains("--header yes or --header no")
+                    && !error.contains("SECRET")
+                    && !error.contains("8641"),
+                "{error}"
+            );
+            assert_eq!(read(name, text, Header::No).unwrap().len(), 2);
+        }
+        let named = read("rows.csv", "1,a,b\n2,3,4\n", Header::Yes).unwrap();
+        assert_eq!(named.row(0).values(), &[3.0, 4.0]);
+    }
+
     #[test]
     fn debug_shows_no_values_and_infinite_values_are_located() {
         let table = RowTable::new(2, vec![1.0, 2.0, 3.0, f64::NAN], None).unwrap();

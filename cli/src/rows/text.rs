@@ -280,6 +280,7 @@ fn has_header(
                 header_error("--by-position takes the columns whatever they are called")
             }
             _ if how.features.is_some() => header_error("--features names the columns"),
+            _ if how.selects_by_number() => header_error("--keep or --drop gives a number"),
             None => header_error("the study's columns have no names"),
             // A server picks the names: with names that are values it could probe the first row.
             Some(names) if names.iter().any(|name| is_value(name)) => header_error(
