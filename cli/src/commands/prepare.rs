@@ -211,14 +211,19 @@ fn from_description(path: &std::path::Path) -> Result<Vec<ColumnStatistics>> {
             path.display()
         ))
     };
+    // The text of the error may quote a cell: a value, if it is a table of rows.
+    let unlike = |error: csv::Error| {
+        let line = error.position().map_or(1, csv::Position::line);
+        refused(format!("line {line} is not a column's description"))
+    };
+    let text = files::read_text(path)?;
     let mut statistics = Vec::new();
     for line in csv::ReaderBuilder::new()
         .trim(csv::Trim::All)
-        .from_path(path)
-        .map_err(|error| refused(error.to_string()))?
+        .from_reader(text.as_bytes())
         .deserialize()
     {
-        let line: DescriptionLine = line.map_err(|error| refused(error.to_string()))?;
+        let line: DescriptionLine = line.map_err(unlike)?;
         let (mean, deviation, source) = match (line.mean, line.sd, line.min, line.max) {
             (Some(mean), Some(sd), _, _) => (mean, sd, "as described".to_owned()),
             // A range alone suggests a uniform distribution.
@@ -433,6 +438,18 @@ mod tests {
             "name,mean,sd\n",
         ] {
             assert!(of(bad).is_err(), "{bad}");
+        }
+        // A table of rows by mistake.
+        for (bad, line) in [
+            ("8641.25,SECRETNAME\n1,2\n", "line 2"),
+            ("name,mean,sd\nSECRETNAME,8641.25,x8641\n", "line 2"),
+            ("name,mean,sd\na,1,2\nSECRETNAME,8641.25\n", "line 3"),
+        ] {
+            let error = of(bad).err().unwrap().to_string();
+            assert!(
+                error.contains(line) && !error.contains("SECRET") && !error.contains("8641"),
+                "{error}"
+            );
         }
     }
 }
