@@ -300,13 +300,22 @@ impl SelectedColumns {
                 }));
             }
         }
-        let (index, rest): (Vec<&String>, Vec<&String>) =
-            names.iter().partition(|name| is_index(name));
-        match index.iter().find(|name| !expected.contains(name)) {
-            Some(name) if names_for_sure || is_numbering(&rest) => Err(CliError::usage(format!(
-                "column {name:?} is probably the index that pandas writes; leave it out with {} (or write the table with index=False), or give the column a name",
-                drop_flag(&[name])
-            ))),
+        let rest: Vec<&String> = names.iter().filter(|name| !is_index(name)).collect();
+        let mut columns = self.take.iter().zip(names);
+        match columns.find(|(_, name)| is_index(name) && !expected.contains(name)) {
+            Some((at, name)) if names_for_sure || is_numbering(&rest) => {
+                // Shown too: what a column without a name is called.
+                let shown = self.shown || *name == format!("Unnamed: {at}");
+                Err(CliError::usage(format!(
+                    "{} is probably the index that pandas writes; leave it out with {} (or write the table with index=False), or give the column a name",
+                    column_called(*at, shown.then_some(name.as_str())),
+                    if shown {
+                        drop_flag(&[name])
+                    } else {
+                        "--drop and its name".to_owned()
+                    }
+                )))
+            }
             _ => Ok(()),
         }
     }
@@ -621,6 +630,22 @@ mod tests {
         }
         let mapping = default_mapping(found(&["secret", "x"], false), &study(None, 2)).unwrap();
         assert!(!mapping.notes[0].contains("secret"));
+    }
+
+    #[test]
+    fn an_index_in_a_line_that_may_be_a_row_is_not_shown() {
+        for name in ["Unnamed: 8641", "__index_level_8641"] {
+            for (shown, drop) in [(false, "--drop and its name"), (true, "8641")] {
+                let line = found(&["a", name], shown);
+                let error = map_columns(line, &TableArgs::default(), None).unwrap_err();
+                let error = error.to_string();
+                assert!(
+                    error.contains("column 2") && error.contains(drop),
+                    "{error}"
+                );
+                assert_eq!(error.contains("8641"), shown, "{error}");
+            }
+        }
     }
 
     /// `--drop 1` may mean the first column: that a cell of line 1 is 1 does not make the line a header.

@@ -217,14 +217,20 @@ mod tests {
 
     #[test]
     fn a_column_of_row_numbers_is_noted() {
-        let how = TableArgs::default();
-        let of = |text: &str| {
+        let of = |text: &str, header| {
+            let how = TableArgs {
+                header,
+                ..TableArgs::default()
+            };
             let table = parse(Path::new("rows.csv"), text.as_bytes(), &how, None).unwrap();
             table.notes().join("; ")
         };
-        assert!(of("id,a\n0,5\n1,7\n2,6\n").contains("column \"id\" counts"));
-        assert!(of("5,1\n7,2\n6,3\n").contains("column 2 counts"));
-        assert!(!of("a,b\n0,5\n1,7\n3,6\n").contains("counts"));
+        let ids = "id,a\n0,5\n1,7\n2,6\n";
+        assert!(of(ids, Header::Yes).contains("column 1 (id) counts"));
+        // A first line that is only taken for names may be a row.
+        assert!(of(ids, Header::Auto).contains("column 1 counts"));
+        assert!(of("5,1\n7,2\n6,3\n", Header::Auto).contains("column 2 counts"));
+        assert!(!of("a,b\n0,5\n1,7\n3,6\n", Header::Auto).contains("counts"));
     }
 
     /// A number names a column, or is its place where line 1 is a row: a flag says which.

@@ -242,12 +242,9 @@ impl RowTable {
             return;
         }
         if let Some(column) = (0..self.columns).find(|&column| counts(column)) {
-            let name = self.names.as_ref().map_or_else(
-                || format!("{}", column + 1),
-                |names| format!("{:?}", names[column]),
-            );
             self.notes.push(format!(
-                "column {name} counts the rows: if it is an index, leave it out with --drop"
+                "{} counts the rows: if it is an index, leave it out with --drop",
+                self.column(column)
             ));
         }
     }
