@@ -4,6 +4,7 @@ use std::path::Path;
 
 use eigenveil_shared::preprocess::Feature;
 
+use super::cells::is_value;
 use crate::{
     error::{CliError, Result},
     files,
@@ -15,6 +16,18 @@ pub fn read(path: &Path) -> Result<Vec<Feature>> {
     let first = text.lines().next().unwrap_or_default();
     if first.split(',').any(|cell| cell.trim() == "name") {
         return constants(path, &text);
+    }
+    // Names are shown: a table of rows must not be taken for them.
+    let of_a_row = |line: &str| {
+        let mut cells = line.split([',', ';', '\t', '|']).map(str::trim);
+        !line.trim().is_empty() && cells.any(is_value)
+    };
+    if let Some(at) = text.lines().position(of_a_row) {
+        return Err(CliError::usage(format!(
+            "{}: line {} has a number or a missing value, as a row has, and is not a name; names that look like this go in a table with the column name",
+            path.display(),
+            at + 1
+        )));
     }
     let features: Vec<Feature> = text
         .lines()
@@ -78,6 +91,20 @@ mod tests {
         let constants = of("name,center,scale\nheight,170,10\n").unwrap();
         assert_eq!((constants[0].center, constants[0].scale), (170.0, 10.0));
         assert_eq!(of("name\nheight\n").unwrap()[0].scale, 1.0);
+        assert_eq!(of("name\n\"2,4-D\"\n450\n").unwrap()[0].name, "2,4-D");
         assert!(of("").is_err() && of("name,centre\nheight,1\n").is_err());
+        // Rows by mistake.
+        for row in [
+            "SECRETNAME,8641.25",
+            "8641.25",
+            "SECRETNAME;",
+            "SECRETNAME\t<5",
+        ] {
+            let error = of(&format!("height\n{row}\n")).unwrap_err().to_string();
+            assert!(
+                error.contains("line 2") && !error.contains("SECRET") && !error.contains("8641"),
+                "{error}"
+            );
+        }
     }
 }
