@@ -138,7 +138,9 @@ impl RowTable {
             UnreadableReason::NotANumber => {
                 format!("{place}: not a number; every field must be a number")
             }
-            UnreadableReason::Outside => format!("{place}: there is no such column in the study"),
+            UnreadableReason::Outside => {
+                format!("{place}: an index is beyond the last column of the study")
+            }
             UnreadableReason::IndexZero => format!("{place}: {INDEX_ZERO}"),
             UnreadableReason::NotLibsvm => format!(
                 "{place}: not LIBSVM text, which is a label and then index:value with increasing indices from 1"
