@@ -259,6 +259,9 @@ impl FileSchema {
             .map_err(|error| {
                 let lock = beside.display();
                 let what = match beside.exists() {
+                    _ if beside.is_symlink() => {
+                        format!("{lock} is a symbolic link, and no lock; remove it")
+                    }
                     true if error.kind() == io::ErrorKind::PermissionDenied => format!(
                         "{lock} cannot be opened: {error}; it belongs to another user, as after one run with sudo: sudo chown --reference={} {lock}",
                         locked.display()

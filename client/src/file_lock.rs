@@ -36,18 +36,30 @@ impl FileLock {
     pub(crate) fn acquire(path: &Path, locked: &Path) -> io::Result<Option<Self>> {
         let mut options = OpenOptions::new();
         options.read(true).write(true);
+        let mut new = options.clone();
+        new.create_new(true);
         #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        // Only a file that this call made is given away: what stood there may be a link to anything.
-        let file = match options.clone().create_new(true).open(path) {
-            Ok(file) => {
-                give_to_owner_of(locked, &file);
-                file
-            }
+        {
+            use std::os::unix::fs::OpenOptionsExt as _;
+            new.mode(0o600);
+            // A link may lead to anything, which root would open, or make.
+            options.custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32);
+        }
+        // Only a file that this call made is given away.
+        let make = || -> io::Result<File> {
+            let file = new.open(path)?;
+            give_to_owner_of(locked, &file);
+            Ok(file)
+        };
+        let file = match make() {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                options.create(true).open(path)?
+                match options.open(path) {
+                    // It was removed in between.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => make()?,
+                    opened => opened?,
+                }
             }
-            Err(error) => return Err(error),
+            made => made?,
         };
         match file.try_lock() {
             Ok(()) => Ok(Some(Self {
