@@ -22,6 +22,16 @@ pub enum ProxySetting {
     Always(ProxyAddress),
 }
 
+/// What the environment calls its proxies.
+const VARIABLES: [&str; 6] = [
+    "HTTPS_PROXY",
+    "https_proxy",
+    "HTTP_PROXY",
+    "http_proxy",
+    "ALL_PROXY",
+    "all_proxy",
+];
+
 /// A proxy's address.
 #[derive(Clone)]
 pub struct ProxyAddress(Intercept);
@@ -57,6 +67,14 @@ fn not_a_proxy() -> Error {
     )
 }
 
+/// Whether a `/`, `?` or `#` in the user or password ends this address before its host: what is taken for the host, and
+/// shown, is then a part of them.
+fn cuts_credentials(address: &str) -> bool {
+    let rest = address.split_once("://").map_or(address, |(_, rest)| rest);
+    rest.split_once(['/', '?', '#'])
+        .is_some_and(|(_, after)| after.contains('@'))
+}
+
 impl fmt::Debug for ProxySetting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -79,14 +97,25 @@ impl fmt::Display for ProxyAddress {
 
 impl ProxySetting {
     /// The proxy to a server at this address.
-    pub(super) fn to(&self, server: &Url, is_this_machine: bool) -> Option<ProxyAddress> {
+    ///
+    /// # Errors
+    /// If the environment's address of a proxy has credentials that are not escaped; the error does not show it.
+    pub(super) fn to(&self, server: &Url, is_this_machine: bool) -> Result<Option<ProxyAddress>> {
         match self {
             Self::Environment if !is_this_machine => {
-                let server = server.as_str().parse().ok()?;
-                Matcher::from_env().intercept(&server).map(ProxyAddress)
+                let server = server.as_str().parse().ok();
+                let address = server.and_then(|server| Matcher::from_env().intercept(&server));
+                let cut =
+                    |name: &&&str| std::env::var(name).is_ok_and(|text| cuts_credentials(&text));
+                match VARIABLES.iter().find(cut) {
+                    Some(name) if address.is_some() => Err(Error::usage(format!(
+                        "{name} has a /, ? or # in its user or password; write %2F, %3F or %23 for it"
+                    ))),
+                    _ => Ok(address.map(ProxyAddress)),
+                }
             }
-            Self::Environment | Self::None => None,
-            Self::Always(address) => Some(address.clone()),
+            Self::Environment | Self::None => Ok(None),
+            Self::Always(address) => Ok(Some(address.clone())),
         }
     }
 }
@@ -119,6 +148,12 @@ mod tests {
         ] {
             let error = bad.parse::<ProxySetting>().unwrap_err().to_string();
             assert!(!error.contains("s3"), "{bad}: {error}");
+        }
+        for cut in ["http://me:12/34@h:3128", "me:1#2@h", "socks5://m?e:1@h"] {
+            assert!(cuts_credentials(cut), "{cut}");
+        }
+        for whole in ["http://me:1%2F2@h:3128/", "h:3128", "", "http://h/path"] {
+            assert!(!cuts_credentials(whole), "{whole}");
         }
     }
 }

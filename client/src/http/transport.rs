@@ -92,7 +92,7 @@ impl Transport {
     ) -> Result<Self> {
         let base = parse_server(server)?;
         let near = is_this_machine(&base);
-        let proxy = settings.proxy.to(&base, near);
+        let proxy = settings.proxy.to(&base, near)?;
         if base.scheme() == "http" && !settings.insecure_http && !(near && proxy.is_none()) {
             let whom = match &proxy {
                 Some(proxy) => format!("to the proxy {proxy}, which"),

@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use crate::harness::{Folder, program, refused, succeeded, words};
+use crate::harness::{Folder, program, refused, stderr, succeeded, words};
 
 const VARIABLES: [&str; 6] = [
     "HTTP_PROXY",
@@ -101,6 +101,24 @@ fn a_proxy_in_the_environment_gets_nothing_meant_for_this_machine() {
     excepted.env("NO_PROXY", "*");
     refused(&excepted.output().unwrap(), 1, &["https://far.invalid"]);
     assert_eq!(proxy.take_requests(), Vec::<String>::new());
+}
+
+/// The part before a slash would be taken for the proxy's host, and shown.
+#[test]
+fn a_password_in_the_environment_is_not_shown() {
+    for name in VARIABLES {
+        let mut command = program();
+        command
+            .args(words("study list --server https://far.invalid"))
+            .env("EIGENVEIL_TOKEN", "x")
+            .env(name, "http://me:8641/56@127.0.0.1:3128");
+        if name.eq_ignore_ascii_case("http_proxy") {
+            command.env("ALL_PROXY", "http://127.0.0.1:9");
+        }
+        let output = command.output().unwrap();
+        refused(&output, 1, &[name, "%2F"]);
+        assert!(!stderr(&output).contains("8641"));
+    }
 }
 
 #[test]
