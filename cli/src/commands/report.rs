@@ -208,6 +208,7 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
     let counts = outbox.counts()?;
     let is_empty = counts.total() == 0;
     if outbox.study_ref() != study.study_ref() {
+        // To move is to send the same reports: not for another purpose, whatever flag is given.
         check_about(&outbox, &study)?;
         ledger.accept_move(&reporter, study.study_ref())?;
         outbox.accept_move(study.study_ref())?;
@@ -249,8 +250,9 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
         outbox.set_meta(ABOUT_KEY, &about_bytes(study.document())?)?;
         warn_about_dominant_column(&table, &reporter, args.yes)?;
     } else if counts.pending > 0 && !args.accept_new_purpose {
-        check_about(&outbox, &study)?;
-        check_terms_unchanged(&ledger, &study)?;
+        check_about(&outbox, &study)
+            .and_then(|()| check_terms_unchanged(&ledger, &study))
+            .map_err(with_flags)?;
     }
     args.limits.save(&mut ledger)?;
     let cost = ledger
@@ -413,14 +415,14 @@ fn describe_request(study: &StudyDocument) -> String {
 }
 
 /// Refuses to send reports prepared for another purpose than the study states now.
-fn check_terms_unchanged(ledger: &RowLedger, study: &Study) -> Result<()> {
+fn check_terms_unchanged(ledger: &RowLedger, study: &Study) -> eigenveil_client::Result<()> {
     let study_ref = study.study_ref();
     let entries = ledger.receipt()?.studies;
     let mut entries = entries
         .iter()
         .filter(|entry| entry.study == study_ref.study());
     match entries.next() {
-        Some(entry) => check_unchanged(&entry.terms, study),
+        Some(entry) => entry.terms.check_unchanged(&study.document().about),
         None => Ok(()),
     }
 }
@@ -537,7 +539,7 @@ fn about_bytes(study: &StudyDocument) -> Result<Vec<u8>> {
 }
 
 /// Refuses a study that states another purpose or responsible party than when its reports were begun.
-fn check_about(outbox: &Outbox, study: &Study) -> Result<()> {
+fn check_about(outbox: &Outbox, study: &Study) -> eigenveil_client::Result<()> {
     let recorded = outbox.get_meta(ABOUT_KEY)?.unwrap_or_default();
     let Ok(before) = serde_json::from_slice::<About>(&recorded) else {
         return Ok(());
@@ -547,17 +549,7 @@ fn check_about(outbox: &Outbox, study: &Study) -> Result<()> {
         about: before,
         parameters: None,
     };
-    check_unchanged(&terms, study)
-}
-
-/// Refuses another purpose or responsible party, and names the flag.
-fn check_unchanged(terms: &StudyTerms, study: &Study) -> Result<()> {
-    terms
-        .check_unchanged(&study.document().about)
-        .map_err(|error| {
-            let message = format!("{}; or give --accept-new-purpose", error.detail());
-            CliError::from(error).with_message(message)
-        })
+    terms.check_unchanged(&study.document().about)
 }
 
 fn is_at_terminal() -> bool {
@@ -637,6 +629,7 @@ fn with_flags(error: eigenveil_client::Error) -> CliError {
         Some(ErrorCode::BudgetExceeded) => {
             "; the flags are --limit-epsilon, --limit-epsilon-per-study and --limit-delta"
         }
+        Some(ErrorCode::InvalidAbout) => "; or give --accept-new-purpose",
         Some(ErrorCode::AlreadyParticipated) => "; the outbox is chosen by --outbox",
         _ if error.is_row_file_mismatch() => "; the flags are --same-participants and --ledger",
         _ => return error.into(),

@@ -160,6 +160,12 @@ fn changed_purpose(charged: bool) {
             "--accept-new-purpose",
         ],
     );
+    // At another address the flag would do nothing, and is not recommended.
+    let there = server.url.replace("127.0.0.1", "localhost");
+    let flags = format!("{tokens} --moved --accept-new-purpose --server {there}");
+    let moved = report(&server, &flags);
+    refused(&moved, 2, &["\"sales\" now", "nothing was sent"]);
+    assert!(!stderr(&moved).contains("or give"), "{}", stderr(&moved));
     assert_eq!(server.accepted(&id), 0);
     let agreed = succeeded(&report(&server, &format!("{tokens} --accept-new-purpose")));
     assert!(agreed.contains("2 of 2 rows acknowledged"), "{agreed}");
