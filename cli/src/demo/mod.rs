@@ -23,6 +23,7 @@ use eigenveil_shared::{
     api::{CreateStudy, EstimateRequest},
     estimate::{ComponentCount, Estimate},
     mechanism::MechanismKind,
+    study::Fingerprint,
 };
 use nalgebra::DMatrix;
 use rand::{RngExt, SeedableRng, rngs::ChaCha20Rng, rngs::SysRng};
@@ -112,6 +113,8 @@ pub(crate) async fn run(args: &DemoArgs, json: bool) -> Result<()> {
     };
     results::check(&args.out, ["estimate.json", "index.html"])?;
 
+    // From here on a signal ends the run in order, so that the throw-away store is removed.
+    let mut stop = std::pin::pin!(stop_signal()?);
     let data = tempfile::tempdir().map_err(|error| {
         CliError::failed(format!(
             "cannot make a directory for the throw-away store: {error}"
@@ -124,22 +127,50 @@ pub(crate) async fn run(args: &DemoArgs, json: bool) -> Result<()> {
     let server = Server::bind(config, Environment::system()).await?;
     let url = format!("http://{}", server.local_addr());
     let token_path = server.app().store().token_path();
-    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let (end, ended) = tokio::sync::oneshot::channel::<()>();
     let serving = tokio::spawn(server.run(async move {
-        // Also done when the sender is dropped, on an error below.
-        let _ = stopped.await;
+        let _ = ended.await;
     }));
+    let done = tokio::select! {
+        done = run_study(args, json, &rows, &reference, &url, &token_path, params.fingerprint()) => done,
+        () = &mut stop => Err(CliError::failed("stopped by a signal; there is no result")),
+    };
+    if let (Ok(study), true) = (&done, args.keep_serving) {
+        output::print_error_line(&format!(
+            "serving {url} (study {study}, operator token in {}) until Ctrl-C; the store is thrown away then",
+            token_path.display()
+        ));
+        stop.await;
+    }
+    // The receiver may be gone if the server stopped by itself: then there is nothing to stop.
+    let _ = end.send(());
+    let served = serving
+        .await
+        .map_err(|error| CliError::failed(format!("the server failed: {error}")))?;
+    done?;
+    served.map_err(CliError::from)
+}
 
-    let analyst = OperatorClient::new(&url, &BearerToken::from_file(&token_path)?)?;
-    let document = analyst.create_study(&study_request(args, &rows)?).await?;
-    let devices = StudyClient::new(&url)?;
+/// Creates the study, sends the reports, and writes and shows the estimate; returns the study's identifier.
+async fn run_study(
+    args: &DemoArgs,
+    json: bool,
+    rows: &DemoRows,
+    reference: &Reference,
+    url: &str,
+    token_path: &Path,
+    fingerprint: Fingerprint,
+) -> Result<String> {
+    let analyst = OperatorClient::new(url, &BearerToken::from_file(token_path)?)?;
+    let document = analyst.create_study(&study_request(args, rows)?).await?;
+    let devices = StudyClient::new(url)?;
     let study = devices
-        .fetch_study_pinned(&document.id, params.fingerprint())
+        .fetch_study_pinned(&document.id, fingerprint)
         .await?;
-    let upload_seconds = upload_all(&devices, &study, &rows, args.n).await?;
+    let upload_seconds = upload_all(&devices, &study, rows, args.n).await?;
     analyst.close(&document.id).await?;
     let request = EstimateRequest {
-        k: Some(ComponentCount::Fixed(k)),
+        k: Some(ComponentCount::Fixed(usize::from(args.k))),
         sparse: args.sparse.settings(),
     };
     let job = analyst.request_estimate(&document.id, &request).await?;
@@ -149,27 +180,14 @@ pub(crate) async fn run(args: &DemoArgs, json: bool) -> Result<()> {
     let estimate = done.estimate.ok_or_else(|| {
         CliError::failed("the server says the estimate is done but did not send it")
     })?;
-    let result = compare(args, &estimate, &reference, &rows, upload_seconds)?;
-    write_results(&args.out, &result, &estimate, &reference, &rows)?;
+    let result = compare(args, &estimate, reference, rows, upload_seconds)?;
+    write_results(&args.out, &result, &estimate, reference, rows)?;
     if json {
         output::json(&result)?;
     } else {
-        print(&result, &estimate, &rows)?;
+        print(&result, &estimate, rows)?;
     }
-    if args.keep_serving {
-        output::print_error_line(&format!(
-            "serving {url} (study {}, operator token in {}) until Ctrl-C; the store is thrown away then",
-            document.id,
-            token_path.display()
-        ));
-        stop_signal()?.await;
-    }
-    // The receiver may be gone if the server stopped by itself: then there is nothing to stop.
-    let _ = stop.send(());
-    serving
-        .await
-        .map_err(|error| CliError::failed(format!("the server failed: {error}")))?
-        .map_err(CliError::from)
+    Ok(document.id)
 }
 
 fn study_request(args: &DemoArgs, rows: &DemoRows) -> Result<CreateStudy> {

@@ -168,6 +168,35 @@ fn a_signal_leaves_no_partial_file() {
     }
 }
 
+/// Nor does it leave the store of a demo.
+#[test]
+fn a_signal_leaves_no_store_of_a_demo() {
+    for signal in ["-INT", "-TERM"] {
+        let folder = Folder::new();
+        let temporary = folder.path().join("tmp");
+        fs::create_dir(&temporary).unwrap();
+        let mut demo = program();
+        demo.args(words(&format!(
+            "demo --n 10000000 --out {}",
+            folder.at("out")
+        )))
+        .env("TMPDIR", &temporary)
+        .stderr(Stdio::null());
+        let mut child = demo.spawn().unwrap();
+        let left = || fs::read_dir(&temporary).unwrap().count();
+        while left() == 0 {
+            assert!(child.try_wait().unwrap().is_none());
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        let id = child.id().to_string();
+        let sent = Command::new("kill").args([signal, &id]).status();
+        assert!(sent.unwrap().success());
+        assert!(!child.wait().unwrap().success());
+        assert_eq!(left(), 0, "{signal}");
+        assert!(!folder.path().join("out").exists());
+    }
+}
+
 /// Two outputs of one command under one name, however it is written.
 #[test]
 fn two_outputs_have_two_names() {
