@@ -157,33 +157,65 @@ pub(crate) fn check_different(
 /// Wrong usage for a directory and for an input of this command; otherwise it could not be written, and what was there
 /// stays.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<()> {
-    let written = match target(path)? {
-        Target::Stream if links(path).any(|at| STDOUT.iter().any(|own| at == Path::new(own))) => {
-            let mut stdout = io::stdout().lock();
-            stdout.write_all(bytes).and_then(|()| stdout.flush())
-        }
-        Target::Stream => fs::OpenOptions::new()
-            .append(true)
-            .open(path)
-            .and_then(|mut stream| stream.write_all(bytes)),
-        Target::File(at, None) => Unfinished::beside(&at, 0o666).and_then(|mut file| {
-            file.file().write_all(bytes)?;
-            file.replace(&at)
-        }),
-        // Whoever could read what stood there can read the new contents, and nobody else in between.
-        Target::File(at, Some(found)) => {
-            Unfinished::beside(&at, 0o600).and_then(|mut unfinished| {
-                let file = unfinished.file();
-                file.write_all(bytes)?;
-                // Only root may give a file away; anybody else's stays their own.
-                let _ = std::os::unix::fs::fchown(&*file, Some(found.uid()), Some(found.gid()));
-                let mode = Permissions::from_mode(found.mode() & 0o777);
-                file.set_permissions(mode)?;
-                unfinished.replace(&at)
-            })
-        }
-    };
-    written.map_err(|error| cannot_write(path, &error))
+    Written::begin(path, bytes)?.finish()
+}
+
+/// A file whose bytes are on disk and which has not its name yet. What goes into a pipe or device waits too.
+pub(crate) struct Written<'a> {
+    path: &'a Path,
+    bytes: &'a [u8],
+    file: Option<(Unfinished, PathBuf)>,
+}
+
+impl<'a> Written<'a> {
+    /// Writes the bytes.
+    ///
+    /// # Errors
+    /// As [`write`].
+    pub(crate) fn begin(path: &'a Path, bytes: &'a [u8]) -> Result<Self> {
+        let file = match target(path)? {
+            Target::Stream => None,
+            Target::File(at, found) => {
+                let file = unfinished(&at, bytes, found.as_ref());
+                Some((file.map_err(|error| cannot_write(path, &error))?, at))
+            }
+        };
+        Ok(Self { path, bytes, file })
+    }
+
+    /// Gives the file its name.
+    ///
+    /// # Errors
+    /// It could not be written.
+    pub(crate) fn finish(self) -> Result<()> {
+        let is_stdout = |at| STDOUT.iter().any(|own| at == Path::new(own));
+        let written = match self.file {
+            Some((file, at)) => file.replace(&at),
+            None if links(self.path).any(is_stdout) => {
+                let mut stdout = io::stdout().lock();
+                stdout.write_all(self.bytes).and_then(|()| stdout.flush())
+            }
+            None => fs::OpenOptions::new()
+                .append(true)
+                .open(self.path)
+                .and_then(|mut stream| stream.write_all(self.bytes)),
+        };
+        written.map_err(|error| cannot_write(self.path, &error))
+    }
+}
+
+/// These bytes beside `at`, in place of what was found there.
+fn unfinished(at: &Path, bytes: &[u8], found: Option<&fs::Metadata>) -> io::Result<Unfinished> {
+    let mut unfinished = Unfinished::beside(at, if found.is_some() { 0o600 } else { 0o666 })?;
+    let file = unfinished.file();
+    file.write_all(bytes)?;
+    // Whoever could read what stood there can read the new contents, and nobody else in between.
+    if let Some(found) = found {
+        // Only root may give a file away; anybody else's stays their own.
+        let _ = std::os::unix::fs::fchown(&*file, Some(found.uid()), Some(found.gid()));
+        file.set_permissions(Permissions::from_mode(found.mode() & 0o777))?;
+    }
+    Ok(unfinished)
 }
 
 /// Creates a directory for results.

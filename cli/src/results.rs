@@ -7,7 +7,7 @@ use eigenveil_shared::estimate::{Estimate, LambdaPath, csv_text};
 
 use crate::{
     error::{CliError, Result},
-    files,
+    files::{self, Written},
 };
 
 /// The file in a result's directory that names the files of the last run.
@@ -45,7 +45,6 @@ fn earlier(out: &Path) -> Vec<String> {
 pub(crate) fn write(out: &Path, files: &[ResultFile]) -> Result<()> {
     // Nothing is begun that cannot be finished.
     check(out, files.iter().map(|(name, _)| *name))?;
-    files::create_dir(out)?;
     let manifest = out.join(MANIFEST);
     let before = earlier(out);
     let names = || files.iter().map(|(name, _)| *name);
@@ -60,10 +59,25 @@ pub(crate) fn write(out: &Path, files: &[ResultFile]) -> Result<()> {
     };
     // First the union of both lists, so that the next run knows the files of an interrupted one.
     let both = listed(names().chain(stale()).collect());
-    files::write(&manifest, both.as_bytes())?;
-    for (name, bytes) in files {
-        files::write(&out.join(name), bytes)?;
-    }
+    let mut all = vec![(manifest.clone(), both.as_bytes())];
+    all.extend(
+        files
+            .iter()
+            .map(|(name, bytes)| (out.join(name), bytes.as_slice())),
+    );
+    // No file has its name before the last is on disk, which may be full: a result is of one estimate.
+    let made = out.ancestors().take_while(|folder| !folder.exists());
+    let made: Vec<&Path> = made.collect();
+    let begun = files::create_dir(out).and_then(|()| {
+        let begun = all.iter().map(|(path, bytes)| Written::begin(path, bytes));
+        begun.collect::<Result<Vec<_>>>()
+    });
+    let begun = begun.inspect_err(|_| {
+        for folder in made {
+            let _ = std::fs::remove_dir(folder);
+        }
+    })?;
+    begun.into_iter().try_for_each(Written::finish)?;
     for name in stale() {
         let path = out.join(name);
         match std::fs::remove_file(&path) {
