@@ -276,6 +276,12 @@ impl NewFile {
         self.file.file()
     }
 
+    /// Writes to it.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        let written = self.file.file().write_all(bytes);
+        written.map_err(|error| cannot_write(&self.path, &error))
+    }
+
     /// Syncs it and gives it its name.
     pub(crate) fn persist(mut self) -> Result<()> {
         let synced = self.file.file().sync_all();

@@ -1,6 +1,6 @@
 //! `eigenveil prepare`: makes the public constants of a study from public rows or published statistics.
 
-use std::{io::Write as _, num::NonZeroU64, path::PathBuf};
+use std::{num::NonZeroU64, path::PathBuf};
 
 use clap::Args;
 use eigenveil_shared::{
@@ -144,7 +144,7 @@ pub(crate) fn run(args: &PrepareArgs, json: bool) -> Result<()> {
         );
     }
     let mut file = files::NewFile::create(&args.out)?;
-    file.writer().write_all(&features_csv(&features)?)?;
+    file.write(&features_csv(&features)?)?;
     file.persist()?;
     let prepared = PrepareAnswer {
         out: args.out.display().to_string(),

@@ -1,9 +1,6 @@
 //! `eigenveil study`: the operator's study management.
 
-use std::{
-    io::Write as _,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use eigenveil_client::{StudyTerms, http::OperatorClient};
@@ -266,7 +263,7 @@ async fn tokens(
             lines.push_str(&token.reveal());
             lines.push('\n');
         }
-        file.writer().write_all(lines.as_bytes())?;
+        file.write(lines.as_bytes())?;
         left -= now;
     }
     file.persist()?;

@@ -1,6 +1,6 @@
 //! `eigenveil token`: the operator's token and those of analysts.
 
-use std::{io::Write as _, path::PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use eigenveil_client::http::OperatorClient;
@@ -136,6 +136,6 @@ async fn list(client: &OperatorClient, json: bool) -> Result<()> {
 }
 
 fn save_token(mut file: files::NewFile, token: &str) -> Result<()> {
-    writeln!(file.writer(), "{token}")?;
+    file.write(format!("{token}\n").as_bytes())?;
     file.persist()
 }

@@ -235,3 +235,19 @@ fn prepare_refuses_wrong_usage() {
     refused(&wrong, 2, &["--k is 4", "between 1 and p − 1 = 3"]);
     assert!(!Path::new(&out).exists());
 }
+
+#[test]
+fn prepare_names_the_file_that_it_cannot_write() {
+    let folder = Folder::new();
+    let text = folder.write("columns.csv", "name,mean,sd\nage,40,12\n");
+    let out = folder.at("features.csv");
+    // No file may grow, as on a full disk.
+    let limited = "trap '' XFSZ; ulimit -f 0; exec \"$0\" \"$@\"";
+    let output = Command::new("sh")
+        .args(["-c", limited, PROGRAM, "prepare", "--description", &text])
+        .args(["--out", &out])
+        .output()
+        .unwrap();
+    refused(&output, 1, &["cannot write", &out]);
+    assert!(!Path::new(&out).exists());
+}
