@@ -26,7 +26,14 @@ pub(crate) fn check<'a>(out: &Path, names: impl IntoIterator<Item = &'a str>) ->
         )));
     }
     let check = |name: &str| files::check_writable(Some(&out.join(name)));
-    std::iter::once(MANIFEST).chain(names).try_for_each(check)?;
+    let names: Vec<&str> = std::iter::once(MANIFEST).chain(names).collect();
+    for (at, name) in names.iter().enumerate() {
+        check(name)?;
+        // A link may lead from one to another.
+        for other in &names[..at] {
+            files::check_different((other, &out.join(other)), (name, &out.join(name)))?;
+        }
+    }
     earlier(out).iter().try_for_each(|name| check(name))
 }
 
@@ -230,6 +237,16 @@ pub(crate) fn table(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn two_names_of_one_file_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("b.csv", folder.path().join("a.csv")).unwrap();
+        let results = [("a.csv", b"1".to_vec()), ("b.csv", b"2".to_vec())];
+        let error = write(folder.path(), &results).unwrap_err().to_string();
+        assert!(error.contains("a.csv and b.csv are the same file"), "{error}");
+        assert!(!folder.path().join("b.csv").exists());
+    }
 
     /// A file of the last run may have become the rows of this one.
     #[test]
