@@ -244,7 +244,10 @@ mod tests {
         std::os::unix::fs::symlink("b.csv", folder.path().join("a.csv")).unwrap();
         let results = [("a.csv", b"1".to_vec()), ("b.csv", b"2".to_vec())];
         let error = write(folder.path(), &results).unwrap_err().to_string();
-        assert!(error.contains("a.csv and b.csv are the same file"), "{error}");
+        assert!(
+            error.contains("a.csv and b.csv are the same file"),
+            "{error}"
+        );
         assert!(!folder.path().join("b.csv").exists());
     }
 

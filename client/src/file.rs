@@ -262,10 +262,18 @@ impl FileSchema {
                     _ if beside.is_symlink() => {
                         format!("{lock} is a symbolic link, and no lock; remove it")
                     }
-                    true if error.kind() == io::ErrorKind::PermissionDenied => format!(
-                        "{lock} cannot be opened: {error}; it belongs to another user, as after one run with sudo: sudo chown --reference={} {lock}",
-                        locked.display()
-                    ),
+                    true if error.kind() == io::ErrorKind::PermissionDenied => {
+                        let file = locked.display();
+                        let denied = |error: io::Error| error.kind() == io::ErrorKind::PermissionDenied;
+                        // Where both are another user's, only the folder may say whose they should be.
+                        let flags = match locked.parent() {
+                            Some(folder) if fs::File::open(&locked).is_err_and(denied) => {
+                                format!("--reference={} {file} {lock}", folder.display())
+                            }
+                            _ => format!("--reference={file} {lock}"),
+                        };
+                        format!("{lock} cannot be opened: {error}; it belongs to another user, as after one run with sudo: sudo chown {flags}")
+                    }
                     true => format!("{lock} cannot be opened: {error}"),
                     false => format!("{lock} cannot be created: {error}"),
                 };

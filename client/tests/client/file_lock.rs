@@ -171,19 +171,23 @@ fn a_lock_made_by_root_does_not_shut_the_owner_out() {
     let program = at("program");
     fs::copy(env::current_exe().unwrap(), &program).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-    let output = Command::new(&program)
-        .args(["--exact", "file_lock::child", "--nocapture"])
-        .env(LEDGER, &path)
-        .current_dir("/")
-        .uid(OWNER)
-        .gid(OWNER)
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&[output.stderr, output.stdout].concat()).into_owned();
-    let command = format!(
-        "sudo chown --reference={} {}",
-        path.display(),
-        lock.display()
-    );
-    assert!(said.contains(&command), "{said}");
+    let said = || {
+        let output = Command::new(&program)
+            .args(["--exact", "file_lock::child", "--nocapture"])
+            .env(LEDGER, &path)
+            .current_dir("/")
+            .uid(OWNER)
+            .gid(OWNER)
+            .output()
+            .unwrap();
+        String::from_utf8_lossy(&[output.stderr, output.stdout].concat()).into_owned()
+    };
+    let (ledger, beside) = (path.display(), lock.display());
+    let command = format!("sudo chown --reference={ledger} {beside}");
+    assert!(said().contains(&command), "{}", said());
+    // Root made the ledger too.
+    chown(&path, Some(0), Some(0)).unwrap();
+    let of = folder.path().display();
+    let command = format!("sudo chown --reference={of} {ledger} {beside}");
+    assert!(said().contains(&command), "{}", said());
 }
