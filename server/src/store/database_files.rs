@@ -2,7 +2,8 @@
 //!
 //! What is written to such files is lost: nobody opens a removed file again, and a copied file does not fit the log. The
 //! main file changes only in checkpoints, which only the writer makes, and the log only in transactions, so size and time
-//! of the last change tell whether anything but SQLite has written to them.
+//! of the last change tell whether anything but SQLite has written to them in between. What was written to the log during
+//! a transaction is read back.
 
 use std::{
     fs::{self, File, Metadata},
@@ -17,6 +18,7 @@ use rusqlite::{Connection, hooks::Wal};
 use super::{
     directory::DataDirectory,
     failure::{FILES_REPLACED, Failure},
+    log::Log,
     reserve::disk_bytes,
     schema,
 };
@@ -29,12 +31,14 @@ pub(super) struct DatabaseFiles {
 }
 
 /// What the writer left.
-#[derive(Clone, Copy)]
 struct Left {
     main: FileState,
     /// Of the log only the file itself is known while a transaction writes to it, or after one has failed.
     wal: FileState,
     wal_is_known: bool,
+    log: Log,
+    /// The log lacks something that was committed: for good, whatever it contains later.
+    is_lost: bool,
     /// Changes with every transaction of another connection.
     data_version: i64,
 }
@@ -73,15 +77,21 @@ impl DatabaseFiles {
             main: state(&main)?,
             wal: state(&wal)?,
             wal_is_known: false,
+            log: Log::open(&wal).map_err(Failure::file)?,
+            is_lost: false,
             data_version: data_version(connection)?,
         }));
         let files = Self { main, wal, left };
         let (main, left) = (files.main.clone(), Arc::clone(&files.left));
         let log_pages = schema::log_pages(disk_bytes(main.parent().unwrap_or(Path::new(""))));
         connection.wal_hook(Some(move |wal: &mut Wal, pages| {
-            if u64::try_from(pages).is_ok_and(|pages| pages >= log_pages) {
+            let left = &mut *lock(&left);
+            let frames = u64::try_from(pages).unwrap_or_default();
+            if !left.log.extends_to(frames) {
+                left.is_lost = true;
+            } else if frames >= log_pages {
                 // One that is not possible now is made after a later commit; files that are no longer ours are left alone.
-                let _ = checkpoint(&main, &mut lock(&left), || wal.checkpoint());
+                let _ = checkpoint(&main, left, || wal.checkpoint());
             }
             Ok(())
         }))?;
@@ -127,7 +137,9 @@ impl DatabaseFiles {
     fn check(&self, left: &Left) -> Result<FileState, Failure> {
         let state = |path| fs::metadata(path).map(FileState::from);
         match (state(&self.main), state(&self.wal)) {
-            (Ok(main), Ok(wal)) if main == left.main && wal.id == left.wal.id => Ok(wal),
+            (Ok(main), Ok(wal)) if !left.is_lost && main == left.main && wal.id == left.wal.id => {
+                Ok(wal)
+            }
             _ => Err(Failure::LeaseLost(FILES_REPLACED)),
         }
     }
@@ -153,7 +165,9 @@ fn checkpoint<E: Into<Failure>>(
     checkpoint: impl FnOnce() -> Result<(), E>,
 ) -> Result<(), Failure> {
     let state = || fs::metadata(main).map(FileState::from);
-    if !state().is_ok_and(|found| found == left.main) {
+    // A log with holes would be copied over the main file.
+    left.is_lost |= !left.log.is_there();
+    if left.is_lost || !state().is_ok_and(|found| found == left.main) {
         return Err(Failure::LeaseLost(FILES_REPLACED));
     }
     let outcome = checkpoint().map_err(Into::into);
@@ -172,4 +186,113 @@ fn data_version(connection: &Connection) -> rusqlite::Result<i64> {
 
 fn lock(left: &Mutex<Left>) -> MutexGuard<'_, Left> {
     left.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::Connection;
+    use tempfile::TempDir;
+
+    use super::{DataDirectory, Path, fs};
+    use crate::store::{
+        failure::Failure,
+        lease::{WalFile, WriterLease},
+        schema,
+    };
+
+    /// A store with a table of pages.
+    struct Fixture {
+        lease: WriterLease,
+        connection: Connection,
+        data: DataDirectory,
+        copy: std::path::PathBuf,
+        _directory: TempDir,
+    }
+
+    impl Fixture {
+        fn new() -> Self {
+            let directory = tempfile::tempdir().unwrap();
+            let data = DataDirectory::open(directory.path()).unwrap();
+            let wal = WalFile::in_directory(&data);
+            let mut connection = schema::open_for_writing(&data.database(), None).unwrap();
+            let lease = WriterLease::acquire(&mut connection, &data, wal).unwrap();
+            let copy = directory.path().join(".eigenveil-copy");
+            let mut new = Self {
+                lease,
+                connection,
+                data,
+                copy,
+                _directory: directory,
+            };
+            new.commit(1, || ()).unwrap();
+            new
+        }
+
+        /// Commits pages while this happens.
+        fn commit(&mut self, pages: u32, event: impl FnOnce()) -> Result<(), Failure> {
+            let transaction = self.lease.transaction(&mut self.connection)?;
+            for _ in 0..pages {
+                transaction.execute(
+                    "INSERT INTO settings VALUES (hex(randomblob(8)), randomblob(7000))",
+                    [],
+                )?;
+            }
+            event();
+            self.lease.commit(transaction)
+        }
+    }
+
+    fn truncate(path: &Path) {
+        let file = fs::File::options().write(true).open(path).unwrap();
+        file.set_len(0).unwrap();
+    }
+
+    fn assert_lost(outcome: Result<(), Failure>, what: &str) {
+        assert!(
+            matches!(outcome, Err(Failure::LeaseLost(_))),
+            "{what}: {outcome:?}"
+        );
+    }
+
+    /// SQLite writes to the log in a commit, so that its state tells nothing.
+    #[test]
+    fn a_log_overwritten_during_a_commit_is_noticed() {
+        for how in ["copied over", "truncated"] {
+            for pages in [1, 40] {
+                let mut store = Fixture::new();
+                let (wal, copy) = (store.data.wal_path(), store.copy.clone());
+                fs::copy(&wal, &copy).unwrap();
+                store.commit(30, || ()).unwrap();
+                let event = || match how {
+                    "truncated" => truncate(&wal),
+                    _ => drop(fs::copy(&copy, &wal).unwrap()),
+                };
+                assert_lost(store.commit(pages, event), how);
+                // Nor is such a log copied over the main file, or written to.
+                let before = fs::read(store.data.database()).unwrap();
+                assert_lost(store.lease.checkpoint(&store.connection), how);
+                assert_lost(store.commit(1, || ()), how);
+                assert_lost(
+                    store.lease.checkpoint_and_release(&mut store.connection),
+                    how,
+                );
+                assert_eq!(fs::read(store.data.database()).unwrap(), before);
+            }
+        }
+    }
+
+    /// The log starts over after a checkpoint, and shrinks or grows with it: that is not an overwritten one.
+    #[test]
+    fn checkpoints_of_our_own_go_on() {
+        let mut store = Fixture::new();
+        for pages in [40, 3, 5_000, 9_000, 2, 1] {
+            store.commit(pages, || ()).unwrap();
+            store.commit(1, || ()).unwrap();
+            store.lease.checkpoint(&store.connection).unwrap();
+        }
+        store
+            .lease
+            .checkpoint_and_release(&mut store.connection)
+            .unwrap();
+    }
 }

@@ -23,6 +23,7 @@ mod recent;
 mod removal;
 
 mod lease;
+mod log;
 mod reserve;
 mod rows;
 mod schema;

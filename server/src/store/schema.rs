@@ -141,7 +141,7 @@ const MIGRATIONS: &[&str] = &["
     ) STRICT, WITHOUT ROWID;
 "];
 
-const PAGE_BYTES: u64 = 8_192;
+pub(super) const PAGE_BYTES: u64 = 8_192;
 
 /// Rejects a store from before 0.2.0 without opening it, which would create or checkpoint its write-ahead log.
 pub(super) fn reject_old(path: &Path) -> Result<()> {
