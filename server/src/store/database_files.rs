@@ -2,8 +2,8 @@
 //!
 //! What is written to such files is lost: nobody opens a removed file again, and a copied file does not fit the log. The
 //! main file changes only in checkpoints, which only the writer makes, and the log only in transactions, so size and time
-//! of the last change tell whether anything but SQLite has written to them in between. What was written to the log during
-//! a transaction is read back.
+//! of the last change tell whether anything but SQLite has written to them in between. What was written during transactions
+//! and checkpoints is read back.
 
 use std::{
     fs::{self, File, Metadata},
@@ -13,7 +13,7 @@ use std::{
     time::SystemTime,
 };
 
-use rusqlite::{Connection, hooks::Wal};
+use rusqlite::{Connection, hooks::Wal, wal::CheckpointMode};
 
 use super::{
     directory::DataDirectory,
@@ -37,7 +37,8 @@ struct Left {
     wal: FileState,
     wal_is_known: bool,
     log: Log,
-    /// The log lacks something that was committed: for good, whatever it contains later.
+    /// The log lacks something that was committed, or the main file something that was copied: for good, whatever they
+    /// contain later.
     is_lost: bool,
     /// Changes with every transaction of another connection.
     data_version: i64,
@@ -77,7 +78,7 @@ impl DatabaseFiles {
             main: state(&main)?,
             wal: state(&wal)?,
             wal_is_known: false,
-            log: Log::open(&wal).map_err(Failure::file)?,
+            log: Log::open(&wal, &main).map_err(Failure::file)?,
             is_lost: false,
             data_version: data_version(connection)?,
         }));
@@ -91,7 +92,8 @@ impl DatabaseFiles {
                 left.is_lost = true;
             } else if frames >= log_pages {
                 // One that is not possible now is made after a later commit; files that are no longer ours are left alone.
-                let _ = checkpoint(&main, left, || wal.checkpoint());
+                let how = CheckpointMode::PASSIVE;
+                let _ = checkpoint(&main, left, || wal.checkpoint_v2(how));
             }
             Ok(())
         }))?;
@@ -100,9 +102,14 @@ impl DatabaseFiles {
 
     /// Copies the log into the main file, as far as no reader needs it; the next write restarts the log.
     pub(super) fn checkpoint(&self, connection: &Connection, how: &str) -> Result<(), Failure> {
-        checkpoint(&self.main, &mut lock(&self.left), || {
-            super::lease::checkpoint(connection, how)
-        })
+        self.checkpoint_with(|| super::lease::checkpoint(connection, how))
+    }
+
+    fn checkpoint_with(
+        &self,
+        how: impl FnOnce() -> Result<(i32, i32), Failure>,
+    ) -> Result<(), Failure> {
+        checkpoint(&self.main, &mut lock(&self.left), how)
     }
 
     /// To be called in a transaction that nothing was written in: it keeps other connections from writing.
@@ -159,10 +166,11 @@ impl DatabaseFiles {
     }
 }
 
+/// Makes a checkpoint, which tells the frames in the log and in the main file.
 fn checkpoint<E: Into<Failure>>(
     main: &PathBuf,
     left: &mut Left,
-    checkpoint: impl FnOnce() -> Result<(), E>,
+    checkpoint: impl FnOnce() -> Result<(i32, i32), E>,
 ) -> Result<(), Failure> {
     let state = || fs::metadata(main).map(FileState::from);
     // A log with holes would be copied over the main file.
@@ -171,13 +179,25 @@ fn checkpoint<E: Into<Failure>>(
         return Err(Failure::LeaseLost(FILES_REPLACED));
     }
     let outcome = checkpoint().map_err(Into::into);
-    // Also after a failure, which may have copied some pages.
-    if let Ok(found) = state()
-        && found.id == left.main.id
-    {
+    let found = state().map_err(|_| Failure::LeaseLost(FILES_REPLACED))?;
+    if found != left.main {
+        let [frames, copied] = match outcome {
+            Ok((frames, copied)) => [frames, copied].map(|n| u64::try_from(n).unwrap_or_default()),
+            // May have copied some pages; a later one copies them again.
+            Err(_) => [left.log.frames(), 0],
+        };
+        // None are left in a log that was emptied. Another connection may have added some.
+        let is_same = match frames {
+            0 => left.log.is_copied(left.log.frames()),
+            _ => left.log.extends_to(frames) && left.log.is_copied(copied),
+        };
+        left.is_lost |= !is_same || found.id != left.main.id;
         left.main = found;
     }
-    outcome
+    match left.is_lost {
+        true => Err(Failure::LeaseLost(FILES_REPLACED)),
+        false => outcome.map(drop),
+    }
 }
 
 fn data_version(connection: &Connection) -> rusqlite::Result<i64> {
@@ -277,6 +297,44 @@ mod tests {
                     how,
                 );
                 assert_eq!(fs::read(store.data.database()).unwrap(), before);
+            }
+        }
+    }
+
+    /// A checkpoint writes to the main file, so that its state tells nothing.
+    #[test]
+    fn a_main_file_overwritten_during_a_checkpoint_is_noticed() {
+        for how in ["copied over before", "copied over", "truncated", "emptied"] {
+            for full in ["PASSIVE", "TRUNCATE"] {
+                let mut store = Fixture::new();
+                let (main, copy) = (store.data.database(), store.copy.clone());
+                let old = store.copy.with_extension("old");
+                fs::copy(&main, &old).unwrap();
+                store.commit(300, || ()).unwrap();
+                store.lease.checkpoint(&store.connection).unwrap();
+                store.commit(10, || ()).unwrap();
+                fs::copy(&main, &copy).unwrap();
+                let files = &store.lease.files;
+                let outcome = files.checkpoint_with(|| {
+                    // The pages of this checkpoint are written after the old ones.
+                    if how == "copied over before" {
+                        fs::copy(&old, &main).unwrap();
+                    }
+                    let frames = crate::store::lease::checkpoint(&store.connection, full)?;
+                    match how {
+                        "copied over" => drop(fs::copy(&copy, &main).unwrap()),
+                        "truncated" => {
+                            let file = fs::File::options().write(true).open(&main).unwrap();
+                            file.set_len(fs::metadata(&copy).unwrap().len() / 2)
+                                .unwrap();
+                        }
+                        "emptied" => truncate(&main),
+                        _ => {}
+                    }
+                    Ok(frames)
+                });
+                assert_lost(outcome, how);
+                assert_lost(store.commit(1, || ()), how);
             }
         }
     }

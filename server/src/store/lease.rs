@@ -28,7 +28,7 @@ const FILE_ID: &str = "file-id";
 /// The right to write, until another server takes over or other files stand in place of the database.
 pub(super) struct WriterLease {
     id: [u8; 16],
-    files: DatabaseFiles,
+    pub(super) files: DatabaseFiles,
 }
 
 /// What the database's write-ahead log tells before the database is opened, which creates one.
@@ -152,15 +152,17 @@ impl WriterLease {
         let transaction = self.transaction(connection)?;
         transaction.execute("DELETE FROM settings WHERE key = ?", [IN_USE])?;
         self.commit(transaction)?;
+        // The log is kept if the main file is overwritten just now.
+        self.files.checkpoint(connection, "PASSIVE")?;
         // Empty if nobody is reading just now: it cannot be taken for the log of another database.
         self.files.checkpoint(connection, "TRUNCATE")
     }
 }
 
-/// A checkpoint of a database that no lease watches.
-pub(super) fn checkpoint(connection: &Connection, how: &str) -> Result<(), Failure> {
-    connection.query_row(&format!("PRAGMA wal_checkpoint({how})"), [], |_| Ok(()))?;
-    Ok(())
+/// A checkpoint of a database that no lease watches: the frames in the log, and how many of them are in the main file.
+pub(super) fn checkpoint(connection: &Connection, how: &str) -> Result<(i32, i32), Failure> {
+    let pragma = format!("PRAGMA wal_checkpoint({how})");
+    Ok(connection.query_row(&pragma, [], |row| Ok((row.get(1)?, row.get(2)?)))?)
 }
 
 /// Makes a complete copy, such as a backup, usable anywhere.
