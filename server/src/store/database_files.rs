@@ -6,7 +6,7 @@
 //! and checkpoints is read back.
 
 use std::{
-    fs::{self, File, Metadata},
+    fs::{self, Metadata},
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -149,20 +149,6 @@ impl DatabaseFiles {
             }
             _ => Err(Failure::LeaseLost(FILES_REPLACED)),
         }
-    }
-
-    /// Marks the main file as changed after the log if the failure is about the files, so that the next start looks for
-    /// damage.
-    pub(super) fn mark(&self, failure: Failure) -> Failure {
-        if !matches!(failure, Failure::LeaseLost(_)) {
-            return failure;
-        }
-        let changed = |file: File| file.set_modified(SystemTime::now());
-        let file = File::options().append(true).open(&self.main);
-        if let Err(error) = file.and_then(changed) {
-            tracing::debug!(%error, "the database could not be marked as changed");
-        }
-        failure
     }
 }
 

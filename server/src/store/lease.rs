@@ -15,7 +15,7 @@ use super::{
     database_files::DatabaseFiles,
     directory::DataDirectory,
     failure::{Failure, TAKEN_OVER, unavailable},
-    schema,
+    notice, schema,
 };
 
 /// Id of the last server that opened the database: 16 random bytes.
@@ -35,8 +35,9 @@ pub(super) struct WriterLease {
 #[derive(Clone, Copy)]
 pub(super) struct WalFile {
     exists: bool,
-    /// The main file was changed after it: usually a last checkpoint, but perhaps another file was copied over it.
-    is_older: bool,
+    /// The main file was changed after it: usually a last checkpoint, but perhaps another file was copied over it. Or it is
+    /// known that a file was.
+    is_suspect: bool,
 }
 
 impl WalFile {
@@ -45,19 +46,21 @@ impl WalFile {
         let wal: Option<SystemTime> = modified(directory.wal_path()).ok();
         let is_older =
             wal.is_some_and(|wal| modified(directory.database()).is_ok_and(|main| main > wal));
+        let is_suspect = is_older || notice::path(directory.path()).exists();
         Self {
             exists: wal.is_some(),
-            is_older,
+            is_suspect,
         }
     }
 }
 
 impl WriterLease {
     /// Takes over the database. It is checked for damage if it is not at the place where the last server left it, or was
-    /// changed after its log.
+    /// changed after its log, or was overwritten while the last server ran.
     ///
     /// # Errors
-    /// `store-unavailable` for a database without its write-ahead log, or an inconsistent copy; those of the store.
+    /// `store-unavailable` for a database without its write-ahead log, without acknowledged reports, or an inconsistent copy;
+    /// those of the store.
     pub(super) fn acquire(
         connection: &mut Connection,
         directory: &DataDirectory,
@@ -72,7 +75,7 @@ impl WriterLease {
         let found = file_id(&directory.database())?;
         let before = setting(connection, FILE_ID)?;
         let is_copy = before.as_deref() != Some(&found);
-        if is_copy || wal.is_older {
+        if is_copy || wal.is_suspect {
             check(connection)?;
             if is_copy && before.is_some() {
                 tracing::warn!(
@@ -80,6 +83,7 @@ impl WriterLease {
                 );
             }
         }
+        notice::settle(connection, directory.path())?;
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         // It need not be secret, only different each time.
         let id: [u8; 16] = transaction.query_row("SELECT randomblob(16)", [], |row| row.get(0))?;
@@ -109,13 +113,12 @@ impl WriterLease {
         &self,
         connection: &'a mut Connection,
     ) -> Result<Transaction<'a>, Failure> {
-        let outcome = match self.begin(connection) {
+        match self.begin(connection) {
             Ok((transaction, true)) => self.files.begin(&transaction).map(|()| transaction),
             // Whatever happened to the files is the other server's doing.
-            Ok((_, false)) => return Err(Failure::LeaseLost(TAKEN_OVER)),
+            Ok((_, false)) => Err(Failure::LeaseLost(TAKEN_OVER)),
             Err(error) => self.files.check_places().and(Err(error.into())),
-        };
-        outcome.map_err(|failure| self.files.mark(failure))
+        }
     }
 
     /// Begins a transaction, and tells whether the database still belongs to this lease.
@@ -134,9 +137,7 @@ impl WriterLease {
     /// Commits a transaction of this lease, which is in the database for good if this returns without an error.
     pub(super) fn commit(&self, transaction: Transaction<'_>) -> Result<(), Failure> {
         transaction.commit()?;
-        self.files
-            .committed()
-            .map_err(|failure| self.files.mark(failure))
+        self.files.committed()
     }
 
     /// Copies the write-ahead log into the main file, as far as no reader needs it; the next write restarts the log.

@@ -24,6 +24,7 @@ mod removal;
 
 mod lease;
 mod log;
+mod notice;
 mod reserve;
 mod rows;
 mod schema;
@@ -201,6 +202,8 @@ impl Store {
             lease,
             reserve: reserve.clone(),
             lease_lost: false,
+            studies: Arc::clone(&study_index),
+            data_dir: directory.path().to_owned(),
             #[cfg(test)]
             faults: environment.faults.clone(),
             #[cfg(not(test))]
@@ -744,7 +747,7 @@ fn task<T: Send + 'static>(
             Ok(value)
         };
         let result = run().map_err(|failure| {
-            writer.lease_lost |= matches!(failure, Failure::LeaseLost(_));
+            writer.note(&failure);
             match failure.is_full() {
                 true => writer.health.commit_failed(&failure),
                 false => writer.health.record_damage(&failure),

@@ -1,6 +1,7 @@
 //! The single writer thread: group commit, and acknowledgements only after it.
 
 use std::{
+    path::PathBuf,
     sync::{Arc, mpsc::Receiver},
     time::Instant,
 };
@@ -24,13 +25,14 @@ use super::{
     arrivals,
     buckets::BucketCache,
     enrolment,
-    failure::Failure,
+    failure::{FILES_REPLACED, Failure},
     health::Health,
     lease::WriterLease,
+    notice,
     recent::RecentIds,
     reserve::ReserveFile,
     seeds,
-    study::{Study, state_from},
+    study::{Study, StudyIndex, state_from},
 };
 use crate::{environment::Clock, faults::Faults, metrics::Metrics, net::memory::Reservation};
 
@@ -169,6 +171,8 @@ pub(super) struct Writer {
     pub(super) reserve: ReserveFile,
     /// Another server writes: this writer has stopped.
     pub(super) lease_lost: bool,
+    pub(super) studies: Arc<StudyIndex>,
+    pub(super) data_dir: PathBuf,
     pub(super) faults: Faults,
 }
 
@@ -218,6 +222,7 @@ impl Writer {
             next = match command {
                 Command::Stop => {
                     if let Err(failure) = self.lease.checkpoint_and_release(&mut self.connection) {
+                        self.note(&failure);
                         tracing::warn!(%failure, "shutdown checkpoint failed; keep the write-ahead log with the database");
                     }
                     return;
@@ -315,10 +320,24 @@ impl Writer {
             }
             Err(failure) => {
                 self.caches.recent.mark_stale();
-                self.lease_lost |= matches!(failure, Failure::LeaseLost(_));
+                self.note(&failure);
                 Err((group, failure))
             }
         }
+    }
+
+    /// Stops for good if this failure says so, and writes down what may be lost.
+    pub(super) fn note(&mut self, failure: &Failure) {
+        let Failure::LeaseLost(why) = failure else {
+            return;
+        };
+        if *why == FILES_REPLACED
+            && !self.lease_lost
+            && let Err(error) = notice::leave(&self.data_dir, &self.studies)
+        {
+            tracing::error!(%error, "how many reports were acknowledged could not be written down for the next start");
+        }
+        self.lease_lost = true;
     }
 
     /// Makes room for a task that frees space.

@@ -473,3 +473,45 @@ async fn a_checkpoint_is_not_taken_for_a_replaced_file_and_an_old_copy_does_not_
     let error = Store::open(&server.config, environment()).unwrap_err();
     assert!(error.detail().contains("restore"), "{error}");
 }
+
+/// An older log fits the main file, but lacks reports: after it was noticed, no start goes on without them unasked.
+#[tokio::test]
+async fn after_an_overwrite_a_start_wants_the_acknowledged_reports() {
+    let server = Harness::new();
+    let study = server.study_with(json!({"epsilon": 4.0})).await;
+    let log = server.config.data_dir.join("eigenveil.db-wal");
+    let notice = server.config.data_dir.join("eigenveil.overwritten");
+    let copies = tempfile::tempdir().unwrap();
+    let (old, whole) = (copies.path().join("old"), copies.path().join("whole"));
+    server.post_batch(&study, some_reports(&study, 3, 1)).await;
+    std::fs::copy(&log, &old).unwrap();
+    server.post_batch(&study, some_reports(&study, 5, 2)).await;
+    std::fs::copy(&log, &whole).unwrap();
+    std::fs::copy(&old, &log).unwrap();
+    let response = server.post_batch(&study, some_reports(&study, 5, 3)).await;
+    response.is_problem(503, E::StoreUnavailable);
+    let (_directory, config) = server.stop();
+    for _ in 0..2 {
+        let error = Store::open(&config, environment()).unwrap_err();
+        assert!(error.detail().contains("has 3 of 8 reports"), "{error}");
+    }
+    // One way out: the right file.
+    let accepted = || {
+        let store = Store::open(&config, environment()).unwrap();
+        study_in(&store, &study).reports_accepted()
+    };
+    let left = std::fs::read(&notice).unwrap();
+    std::fs::copy(&whole, &log).unwrap();
+    assert_eq!(accepted(), 8);
+    assert!(!notice.exists());
+    // The other one.
+    std::fs::write(
+        &notice,
+        String::from_utf8(left).unwrap().replace(" 8", " 9"),
+    )
+    .unwrap();
+    let error = Store::open(&config, environment()).unwrap_err();
+    assert!(error.detail().contains("has 8 of 9 reports"), "{error}");
+    std::fs::remove_file(&notice).unwrap();
+    assert_eq!(accepted(), 8);
+}
