@@ -30,10 +30,10 @@ fn failed(path: &Path, what: &str, error: &io::Error) -> Error {
     ))
 }
 
-/// Rejects a directory that is used for something else.
+/// Rejects a directory that is used for something else, or lost its database.
 fn reject_foreign(path: &Path) -> Result<()> {
-    if path.join(DATABASE).exists() {
-        return Ok(());
+    if let Ok(database) = fs::canonicalize(path.join(DATABASE)) {
+        return reject_emptied(path, &database);
     }
     for entry in fs::read_dir(path).map_err(|e| failed(path, "read", &e))? {
         let name = entry.map_err(|e| failed(path, "read", &e))?.file_name();
@@ -46,6 +46,28 @@ fn reject_foreign(path: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Rejects an empty database that was not empty before: SQLite would delete its write-ahead log, and the operator token
+/// would be replaced. A first start that ended early leaves neither; SQLite writes to the database before the log.
+fn reject_emptied(path: &Path, database: &Path) -> Result<()> {
+    let bytes = |file: &Path| fs::metadata(file).map_or(0, |found| found.len());
+    let (log, token) = (wal_of(database), path.join(TOKEN));
+    if bytes(database) > 0 || bytes(&log) == 0 && !token.exists() {
+        return Ok(());
+    }
+    Err(unavailable(format!(
+        "the store {} is empty although it was in use: something has emptied it, and nothing was changed. Put the file back, with its {} if that has content,          or restore a backup (eigenveil backup) into an empty directory. To begin anew, give an empty directory",
+        database.display(),
+        log.display()
+    )))
+}
+
+/// The write-ahead log of a database.
+fn wal_of(database: &Path) -> PathBuf {
+    let mut wal = database.to_owned().into_os_string();
+    wal.push("-wal");
+    wal.into()
 }
 
 /// Whether a server could use this data directory, as far as can be told without changing or locking anything.
@@ -162,9 +184,7 @@ impl DataDirectory {
 
     /// The database's write-ahead log.
     pub(super) fn wal_path(&self) -> PathBuf {
-        let mut wal = self.database.clone().into_os_string();
-        wal.push("-wal");
-        wal.into()
+        wal_of(&self.database)
     }
 
     pub(super) fn token_files(&self) -> TokenFiles {

@@ -515,3 +515,46 @@ async fn after_an_overwrite_a_start_wants_the_acknowledged_reports() {
     std::fs::remove_file(&notice).unwrap();
     assert_eq!(accepted(), 8);
 }
+
+/// SQLite would take an empty file for a new database, and delete the log that still has the reports.
+#[tokio::test]
+async fn an_emptied_database_is_not_taken_for_a_new_one() {
+    let server = Harness::new();
+    let study = server.study_with(json!({"epsilon": 4.0})).await;
+    server.post_batch(&study, some_reports(&study, 5, 1)).await;
+    let data = server.config.data_dir.clone();
+    let files = ["eigenveil.db", "eigenveil.db-wal", "operator.token"];
+    let content = || files.map(|file| std::fs::read(data.join(file)).unwrap_or_default());
+    let copy = |without: &[&str]| {
+        let directory = tempfile::tempdir().unwrap();
+        for (file, content) in files.iter().zip(content()) {
+            let content = if without.contains(file) {
+                vec![]
+            } else {
+                content
+            };
+            std::fs::write(directory.path().join(file), content).unwrap();
+        }
+        directory
+    };
+    for without in [&files[..1], &files[..2]] {
+        let directory = copy(without);
+        let read = || files.map(|file| std::fs::read(directory.path().join(file)).unwrap());
+        let before = read();
+        let config = ServerConfig::new(directory.path());
+        let error = Store::open(&config, environment()).unwrap_err();
+        assert!(error.detail().contains("is empty although"), "{error}");
+        assert_eq!(read(), before);
+        // The way out: the file.
+        let [main, log, _] = content();
+        std::fs::write(directory.path().join("eigenveil.db"), main).unwrap();
+        std::fs::write(directory.path().join("eigenveil.db-wal"), log).unwrap();
+        let store = Store::open(&config, environment()).unwrap();
+        assert_eq!(study_in(&store, &study).reports_accepted(), 5);
+    }
+    // A first start that ended early.
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("eigenveil.db"), "").unwrap();
+    std::fs::write(directory.path().join("eigenveil.db-wal"), "").unwrap();
+    Store::open(&ServerConfig::new(directory.path()), environment()).unwrap();
+}
