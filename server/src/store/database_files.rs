@@ -164,14 +164,14 @@ fn checkpoint<E: Into<Failure>>(
     if left.is_lost || !state().is_ok_and(|found| found == left.main) {
         return Err(Failure::LeaseLost(FILES_REPLACED));
     }
-    let outcome = checkpoint().map_err(Into::into);
+    let outcome: Result<_, Failure> = checkpoint().map_err(Into::into);
     let found = state().map_err(|_| Failure::LeaseLost(FILES_REPLACED))?;
     if found != left.main {
-        let [frames, copied] = match outcome {
-            Ok((frames, copied)) => [frames, copied].map(|n| u64::try_from(n).unwrap_or_default()),
-            // May have copied some pages; a later one copies them again.
-            Err(_) => [left.log.frames(), 0],
-        };
+        let counted = outcome.as_ref().ok().and_then(|&(frames, copied)| {
+            Some((u64::try_from(frames).ok()?, u64::try_from(copied).ok()?))
+        });
+        // One that failed may have copied some pages; a later one copies them again.
+        let (frames, copied) = counted.unwrap_or((left.log.frames(), 0));
         // None are left in a log that was emptied. Another connection may have added some.
         let is_same = match frames {
             0 => left.log.is_copied(left.log.frames()),
@@ -253,7 +253,7 @@ mod tests {
         file.set_len(0).unwrap();
     }
 
-    fn assert_lost(outcome: Result<(), Failure>, what: &str) {
+    fn assert_lost(outcome: &Result<(), Failure>, what: &str) {
         assert!(
             matches!(outcome, Err(Failure::LeaseLost(_))),
             "{what}: {outcome:?}"
@@ -273,13 +273,13 @@ mod tests {
                     "truncated" => truncate(&wal),
                     _ => drop(fs::copy(&copy, &wal).unwrap()),
                 };
-                assert_lost(store.commit(pages, event), how);
+                assert_lost(&store.commit(pages, event), how);
                 // Nor is such a log copied over the main file, or written to.
                 let before = fs::read(store.data.database()).unwrap();
-                assert_lost(store.lease.checkpoint(&store.connection), how);
-                assert_lost(store.commit(1, || ()), how);
+                assert_lost(&store.lease.checkpoint(&store.connection), how);
+                assert_lost(&store.commit(1, || ()), how);
                 assert_lost(
-                    store.lease.checkpoint_and_release(&mut store.connection),
+                    &store.lease.checkpoint_and_release(&mut store.connection),
                     how,
                 );
                 assert_eq!(fs::read(store.data.database()).unwrap(), before);
@@ -319,8 +319,8 @@ mod tests {
                     }
                     Ok(frames)
                 });
-                assert_lost(outcome, how);
-                assert_lost(store.commit(1, || ()), how);
+                assert_lost(&outcome, how);
+                assert_lost(&store.commit(1, || ()), how);
             }
         }
     }
