@@ -8,7 +8,13 @@ use std::{
     fs::{File, OpenOptions, TryLockError},
     io,
     path::Path,
+    time::Duration,
 };
+
+/// Attempts at a lock that is held, and the pause after each: another program that a thread of this process is starting
+/// has the file of a lock that was released just now, until it executes.
+const ATTEMPTS: u32 = 50;
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// A lock that is held as long as the value lives.
 #[derive(Debug)]
@@ -61,14 +67,19 @@ impl FileLock {
             }
             made => made?,
         };
-        match file.try_lock() {
-            Ok(()) => Ok(Some(Self {
-                _file: file,
-                process: std::process::id(),
-            })),
-            Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(error)) => Err(error),
+        for _ in 0..ATTEMPTS {
+            match file.try_lock() {
+                Ok(()) => {
+                    return Ok(Some(Self {
+                        _file: file,
+                        process: std::process::id(),
+                    }));
+                }
+                Err(TryLockError::WouldBlock) => std::thread::sleep(PAUSE),
+                Err(TryLockError::Error(error)) => return Err(error),
+            }
         }
+        Ok(None)
     }
 
     /// Whether this process took the lock: a forked child did not.

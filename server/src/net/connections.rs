@@ -101,6 +101,8 @@ impl Connections {
             if let Ok(permit) = tokio::time::timeout(LOOK_AGAIN, permit).await {
                 // Never closed; if it were, the connection would be served without a permit.
                 admitted.permit = permit.ok();
+                let now = self.now();
+                admitted.slot.waiting_since.store(now, Ordering::Relaxed);
                 return Ok(admitted);
             }
             self.evict(&self.lock(), None, 1);
@@ -138,7 +140,8 @@ impl Connections {
             self.evict(&table, None, 1 + self.capacity / EVICTED_FRACTION);
         }
         let slot = Arc::new(Slot {
-            waiting_since: AtomicU64::new(self.now()),
+            // Until it has a permit, so that it does not end itself.
+            waiting_since: AtomicU64::new(BUSY),
             is_served: AtomicBool::new(false),
             evicted: Notify::new(),
         });
@@ -161,10 +164,11 @@ impl Connections {
     /// those that have. So an office's kept connections are safe from half heads, and half heads from few addresses leave
     /// a slow client its time.
     fn evict(&self, table: &Table, of: Option<u64>, count: usize) -> usize {
+        type Waiting<'a> = Vec<(u64, &'a Slot)>;
         let now = self.now();
-        let mut served = Vec::new();
+        let mut served: Waiting<'_> = Vec::new();
         // With the time that the connections of an address have waited in all.
-        let mut unserved: HashMap<u64, (u64, Vec<(u64, &Slot)>)> = HashMap::new();
+        let mut unserved: HashMap<u64, (u64, Waiting<'_>)> = HashMap::new();
         let mut unserved_count = 0;
         for (address, slot) in table.slots.values() {
             let since = slot.waiting_since.load(Ordering::Relaxed);
