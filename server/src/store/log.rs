@@ -57,9 +57,10 @@ impl Log {
         Ok(log)
     }
 
-    /// Whether what was read before is still there.
+    /// Whether what was read before is still there. A commit that failed for lack of space may have started the log over,
+    /// which SQLite does once all of it is in the main file; it then has nothing yet.
     pub(super) fn is_there(&mut self) -> bool {
-        self.frames == 0 || self.extends_to(self.frames)
+        self.frames == 0 || self.extends_to(0)
     }
 
     /// Whether the log has so many frames now, and what was read before is still there.
