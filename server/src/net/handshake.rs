@@ -48,6 +48,9 @@ const MAX_PLAIN_BYTES: usize = 64 << 10;
 /// Nice value of the threads that sign: beside a busy thread of the server one gets a tenth of a processor.
 const NICE: i32 = 10;
 
+/// Addresses counted at once, so that memory is bounded.
+const MAX_ADDRESSES: usize = 65_536;
+
 /// Performs TLS handshakes.
 pub(super) struct Handshakes {
     config: Arc<rustls::ServerConfig>,
@@ -317,9 +320,6 @@ impl Unused {
         }
     }
 }
-
-/// Addresses counted at once, so that memory is bounded.
-const MAX_ADDRESSES: usize = 65_536;
 
 /// Answers a client that used http:// instead of https://; anything else is closed without a response.
 async fn reject_plain_http(stream: TcpStream, first: u8) {

@@ -1,18 +1,14 @@
 //! Who gets a connection when they are short, and what the kernel holds for clients that do not read.
 
-use eigenveil_server::{ServerConfig, store::NewReport};
+use eigenveil_server::ServerConfig;
 use eigenveil_shared::{ErrorCode, api::Problem};
-use serde_json::json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpSocket, TcpStream},
 };
 
 use crate::{
-    common::{
-        design, new_id, report,
-        waiting::{until, within},
-    },
+    common::waiting::{until, within},
     running::{Reply, Running, get, read_response},
 };
 
@@ -182,15 +178,7 @@ async fn an_address_with_its_share_busy_is_told_so() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn responses_that_nobody_reads_do_not_pile_up_in_the_kernel() {
     let server = Running::start(|config| config.body_timeout_ms = 2_000).await;
-    let store = &server.store;
-    // A backup of some 10 MB: more than send buffers grow to.
-    let wanted = serde_json::from_value(design(&json!({"dimension": 512}))).unwrap();
-    let study = store.create_study(wanted).await.unwrap();
-    for _ in 0..16 {
-        let body = report(&study.document(), new_id(), 0.5).into();
-        let report = NewReport::decode(&body, &study).unwrap();
-        store.submit(&study, vec![report]).await.unwrap();
-    }
+    server.fill_for_a_large_backup().await;
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(4_096).unwrap();
     let mut idle = socket.connect(server.address).await.unwrap();

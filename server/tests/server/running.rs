@@ -2,8 +2,9 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
-use eigenveil_server::{Certificates, Server, ServerConfig, Store};
+use eigenveil_server::{Certificates, Server, ServerConfig, Store, store::NewReport};
 use eigenveil_shared::Error;
+use serde_json::json;
 use tempfile::TempDir;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -12,7 +13,7 @@ use tokio::{
     task::JoinHandle,
 };
 
-use crate::common::{environment, waiting::within};
+use crate::common::{design, environment, new_id, report, waiting::within};
 
 pub(crate) struct Running {
     pub(crate) directory: TempDir,
@@ -52,6 +53,17 @@ impl Running {
 
     pub(crate) async fn connect(&self) -> TcpStream {
         TcpStream::connect(self.address).await.unwrap()
+    }
+
+    /// Fills the store for a backup of some 10 MB: more than socket buffers hold.
+    pub(crate) async fn fill_for_a_large_backup(&self) {
+        let wanted = serde_json::from_value(design(&json!({"dimension": 512}))).unwrap();
+        let study = self.store.create_study(wanted).await.unwrap();
+        for _ in 0..16 {
+            let body = report(&study.document(), new_id(), 0.5).into();
+            let report = NewReport::decode(&body, &study).unwrap();
+            self.store.submit(&study, vec![report]).await.unwrap();
+        }
     }
 
     /// The header line with the operator token.

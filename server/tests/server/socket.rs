@@ -185,15 +185,7 @@ async fn a_client_that_does_not_read_is_cut_off() {
         config.body_timeout_ms = 500;
     })
     .await;
-    let store = &server.store;
-    // A backup of some 10 MB: more than socket buffers hold.
-    let wanted = serde_json::from_value(design(&json!({"dimension": 512}))).unwrap();
-    let study = store.create_study(wanted).await.unwrap();
-    for _ in 0..16 {
-        let body = report(&study.document(), new_id(), 0.5).into();
-        let report = NewReport::decode(&body, &study).unwrap();
-        store.submit(&study, vec![report]).await.unwrap();
-    }
+    server.fill_for_a_large_backup().await;
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(4_096).unwrap();
     let mut idle = socket.connect(server.address).await.unwrap();

@@ -2,7 +2,7 @@
 
 use std::{fs, path::PathBuf, process::Command};
 
-use eigenveil_client::http::Study;
+use eigenveil_client::http::{Study, StudyClient};
 use eigenveil_estimation::accumulate::ReportSum;
 use eigenveil_shared::{
     api::REPORT_BATCH_MEDIA_TYPE,
@@ -26,6 +26,20 @@ fn reports(study: &Study, count: usize) -> Vec<Report> {
     (0..count)
         .map(|_| reporter.report(&row).unwrap().into_report())
         .collect()
+}
+
+/// Sends a batch, whose reports may have been counted before, until the store has room for it.
+async fn sent_once_there_is_room(client: &StudyClient, study: &Study, batch: &[Report]) {
+    until("room", async || {
+        match client.upload_batch(study, batch).await {
+            Ok(receipt) => receipt.accepted + receipt.duplicates == batch.len() as u64,
+            Err(error) => {
+                assert!(error.is_retryable(), "{error}");
+                false
+            }
+        }
+    })
+    .await;
 }
 
 fn encode(study: &Study, reports: &[Report]) -> Vec<u8> {
@@ -178,16 +192,7 @@ async fn deleting_a_study_frees_a_full_disk() {
     // Deleted step by step: the other study accepts reports again, without a restart.
     let study = client.fetch_study(&small).await.unwrap();
     let batch = reports(&study, 200);
-    until("room", async || {
-        match client.upload_batch(&study, &batch).await {
-            Ok(receipt) => receipt.accepted + receipt.duplicates == 200,
-            Err(error) => {
-                assert!(error.is_retryable(), "{error}");
-                false
-            }
-        }
-    })
-    .await;
+    sent_once_there_is_room(&client, &study, &batch).await;
     assert!(server.stop());
     assert_stored(&data, &small, 200, &sum(&batch, 16, &study));
 }
@@ -265,16 +270,7 @@ async fn a_small_disk_serves_again_once_it_is_freed() {
         }
         let study = client.fetch_study(&small).await.unwrap();
         let batch = reports(&study, 200);
-        until("room", async || {
-            match client.upload_batch(&study, &batch).await {
-                Ok(receipt) => receipt.accepted + receipt.duplicates == 200,
-                Err(error) => {
-                    assert!(error.is_retryable(), "{error}");
-                    false
-                }
-            }
-        })
-        .await;
+        sent_once_there_is_room(&client, &study, &batch).await;
         assert_eq!(server.accepted(&small), 200);
         assert!(server.stop());
     }
