@@ -1,0 +1,347 @@
+use super::*;
+
+fn with(header: Header) -> TableArgs {
+    TableArgs {
+        header,
+        ..TableArgs::default()
+    }
+}
+
+/// As `project` and `central` read it, but without refusing unreadable values.
+fn local(text: &str) -> Result<RowTable> {
+    parse(text.as_bytes(), false, &with(Header::Auto), None)
+}
+
+fn study(names: Option<&[&str]>, dimension: usize) -> ExpectedColumns {
+    let strings = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+    ExpectedColumns::study(dimension, names.map(strings))
+}
+
+fn report(text: &str, header: Header, expected: &ExpectedColumns) -> Result<RowTable> {
+    parse(text.as_bytes(), false, &with(header), Some(expected))
+}
+
+#[test]
+fn with_and_without_header() {
+    let with = local("height, weight\n1.5, -2e3\n0,7\n").unwrap();
+    assert_eq!(with.names().unwrap(), ["height", "weight"]);
+    assert_eq!(with.row(0).values(), &[1.5, -2000.0]);
+    let without = local("1,2\r\n3,4").unwrap();
+    assert!(without.names().is_none());
+    assert_eq!(without.row(1).values(), &[3.0, 4.0]);
+    // Columns without names as pandas writes them, and a byte-order mark as Excel writes it.
+    assert_eq!(local("0,1,2\n5,6,7\n").unwrap().len(), 1);
+    assert_eq!(
+        local("\u{feff}a,b\n5,6\n").unwrap().names().unwrap()[0],
+        "a"
+    );
+    let one = local("x\n5\n\n6\n").unwrap();
+    assert_eq!((one.len(), one.dimension()), (3, 1));
+    // A header with an unnamed index column.
+    let error = local(",height\n0,1.5\n").unwrap_err().to_string();
+    assert!(error.contains("--drop 'Unnamed: 0'"), "{error}");
+}
+
+#[test]
+fn delimiters_are_detected() {
+    for text in [
+        "a,b\n1.5,2\n",
+        "a;b\n1.5;2\n",
+        "a;b\n1,5;2\n",
+        "a\tb\n1,5\t2\n",
+        "a|b\n1.5|2\n",
+        "\"a\";\"b\"\n\"1,5\";2\n",
+        "1,5;2\n1,5;2\n",
+        "1.5\t2\n",
+    ] {
+        let table = local(text).unwrap();
+        assert!(table.check_readable().is_ok(), "{text:?}");
+        assert_eq!(table.row(table.len() - 1).values(), &[1.5, 2.0], "{text:?}");
+    }
+    let colon = TableArgs {
+        delimiter: Some(b':'),
+        ..TableArgs::default()
+    };
+    let table = parse(b"a:b\n1:2\n", false, &colon, None).unwrap();
+    assert_eq!(table.dimension(), 2);
+    let tabs = parse(b"a,b\tc\n1\t2\n", true, &TableArgs::default(), None).unwrap();
+    assert_eq!(tabs.names().unwrap(), ["a,b", "c"]);
+    // Names that contain other separators: the study's names decide.
+    let expected = study(Some(&["a; b; c", "d"]), 2);
+    let table = report("d,a; b; c\n1,2\n", Header::Auto, &expected).unwrap();
+    assert_eq!(table.row(0).values(), &[2.0, 1.0]);
+}
+
+#[test]
+fn cells_are_read_as_numbers_or_missing() {
+    let cells = "a,b,c,d,e\n1,True,FALSE,1e3,+2\n";
+    assert_eq!(
+        local(cells).unwrap().row(0).values(),
+        &[1.0, 1.0, 0.0, 1000.0, 2.0]
+    );
+    for missing in [
+        "", "NA", "N/A", "nan", "NaN", "NULL", "None", "#N/A", "<NA>", "?", "-",
+    ] {
+        let table = local(&format!("a,b\n1,{missing}\n")).unwrap();
+        let error = table.check_readable().unwrap_err().to_string();
+        assert!(
+            error.contains("line 2, column 2: the value is missing"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn errors_name_the_place_but_not_the_value() {
+    for (text, place) in [
+        ("a,b\n1,secret\n", "line 2, column 2: not a number"),
+        ("1,2\n3\n", "line 2 has 1 fields"),
+        ("1,2\n3,\n", "line 2, column 2: the value is missing"),
+        ("1,x\n", "line 1, column 2"),
+        ("a,b\n1,\"2,5\"\n", "line 2, column 2: a decimal comma"),
+        ("a,b\n\"1,secret\n1,2\n1,2\n", "quoted cell"),
+        ("a,b\n1,2,3\n1,2,3\n1,2,3\n", "decimal commas"),
+        ("a,b\n1,2,3\n1,2,3\n1,2,3\n", "row names"),
+        ("a;b\n1,2\n1,2\n1,2\n", "separated by ';'"),
+        ("a,b\n", "no rows"),
+        ("", "no rows"),
+    ] {
+        let strict = local(text).and_then(|table| {
+            table.check_readable()?;
+            Ok(table)
+        });
+        let error = strict.unwrap_err().to_string();
+        assert!(error.contains(place), "{text:?}: {error}");
+        assert!(!error.contains("secret"));
+    }
+    assert!(parse(b"\xff\xfe1\0,\x002\0", false, &TableArgs::default(), None).is_err());
+}
+
+/// A first line of text may be a participant's, also above numbers: it is shown only if a flag, the study or the
+/// estimate says that it is names.
+#[test]
+fn a_first_line_that_is_only_taken_for_names_is_not_shown() {
+    for text in [
+        "secret,hidden\n1,2\n3,x\n",
+        "secret,hidden\n1,x\n2,y\n3,z\n",
+        "secret\n1\n2\nx\n",
+        "secret;hidden\n1,234;x\n1,5;2\n",
+        "secret,hidden\n1,2,3\n1,2,3\n1,2,3\n",
+        "secret,secret\n1,2\n3,4\n",
+        "secret,5th\n1,2\n3,\n",
+    ] {
+        let guessed = local(text).and_then(|table| {
+            let notes = table.notes().join(" ");
+            table.check_readable().map_err(|error| error.context(notes))
+        });
+        let error = guessed.unwrap_err().to_string();
+        assert!(
+            !error.contains("secret") && !error.contains("hidden"),
+            "{error}"
+        );
+    }
+    let flagged = parse(b"a,b\n1,x\n", false, &with(Header::Yes), None).unwrap();
+    let error = flagged.check_readable().unwrap_err().to_string();
+    assert!(error.contains("column 2 (b)"), "{error}");
+}
+
+/// Whether a row is sent must not depend on its own data, nor on another row's.
+#[test]
+fn reading_does_not_depend_on_the_data() {
+    let named = study(Some(&["a", "b"]), 2);
+    let plain = study(None, 2);
+    for row in [
+        "1,2",
+        "trace,below",
+        "<0.5,>3",
+        ",",
+        "NA,n/a",
+        "0,1",
+        "a,b",
+        "1,5,2,5",
+        "1;2",
+        "\"1,2",
+        "\"1",
+        "1,\"x",
+        "\"\"\",1",
+        "x;y,\t",
+        "\u{fffd},\r1",
+    ] {
+        for (before, after) in [("", ""), ("7,8\n", ""), ("", "\n7,8"), ("7,8\n", "\n7,8")] {
+            let rows = 1 + [before, after]
+                .iter()
+                .filter(|text| !text.is_empty())
+                .count();
+            let body = format!("{before}{row}{after}\n");
+            for table in [
+                report(&format!("a,b\n{body}"), Header::Auto, &named),
+                report(&format!("b,a\n{body}"), Header::Yes, &named),
+                report(&format!("x,y\n{body}"), Header::Yes, &plain),
+                // Without a header at least half of the lines must have the study's number of fields.
+                report(&format!("{body}3,4\n3,4\n"), Header::No, &plain),
+                report(&format!("{body}3,4\n3,4\n"), Header::No, &named),
+            ] {
+                let table = table.unwrap();
+                let more = if table.row(table.len() - 1).values() == [3.0, 4.0] {
+                    2
+                } else {
+                    0
+                };
+                assert_eq!(table.len(), rows + more, "{body:?}");
+                // The other rows are unchanged.
+                let first = table.row(0);
+                if !before.is_empty() {
+                    assert_eq!(first.values().iter().sum::<f64>(), 15.0, "{body:?}");
+                }
+            }
+            // Without a flag: the same error whatever the line contains.
+            let error = report(&body, Header::Auto, &plain).unwrap_err().to_string();
+            assert!(error.contains("--header yes or --header no"), "{error}");
+        }
+    }
+    // A cell in another encoding is a missing value; the file is not refused.
+    let latin = b"1,2\n3,<5 \xb5g\n";
+    let table = parse(latin, false, &with(Header::No), Some(&plain)).unwrap();
+    assert_eq!((table.len(), table.check_readable().is_ok()), (2, false));
+    // Names with which a server could probe the first row.
+    for names in [["0", "1"], ["a", "<0.5"], ["NA", "b"]] {
+        let line = format!("{}\n1,2\n", names.join(","));
+        let expected = study(Some(&names), 2);
+        assert!(report(&line, Header::Auto, &expected).is_err());
+        assert_eq!(report(&line, Header::Yes, &expected).unwrap().len(), 1);
+    }
+}
+
+/// A line of delimiters alone is a row, whatever the delimiter.
+#[test]
+fn a_line_of_delimiters_is_a_row() {
+    let named = study(Some(&["a", "b"]), 2);
+    let tabs = |text: &str, header| {
+        parse(text.as_bytes(), true, &with(header), Some(&named))
+            .unwrap()
+            .len()
+    };
+    assert_eq!(tabs("a\tb\n\t\n", Header::Auto), 1);
+    assert_eq!(tabs("a\tb\n1\t2\n\t\n3\t4\n", Header::Auto), 3);
+    assert_eq!(tabs("\t\n3\t4\n", Header::No), 2);
+    // So is a blank one: one line is one participant.
+    assert_eq!(tabs("a\tb\n1\t2\n\n", Header::Auto), 2);
+}
+
+/// If a flag names the columns, another must say what line 1 is: it may be a participant with the values 0 and 1.
+#[test]
+fn names_given_by_flags_do_not_make_line_1_a_header() {
+    let folder = tempfile::tempdir().unwrap();
+    let features = folder.path().join("names.txt");
+    std::fs::write(&features, "a\nb\n").unwrap();
+    let named = study(Some(&["a", "b"]), 2);
+    let how = |header| TableArgs {
+        header,
+        features: Some(features.clone()),
+        ..TableArgs::default()
+    };
+    let read = |header| parse(b"0,1\n5,6\n", false, &how(header), Some(&named));
+    let error = read(Header::Auto).unwrap_err().to_string();
+    assert!(error.contains("--header yes or --header no"), "{error}");
+    assert_eq!(read(Header::Yes).unwrap().len(), 1);
+}
+
+#[test]
+fn guesses_are_noted() {
+    for (text, rows, words) in [
+        ("450,451\n1,2\n", 2, "--header yes"),
+        ("7,451\n1,2\n", 2, "--header yes"),
+        ("0,1\n1,0\n", 1, "--header no"),
+    ] {
+        let table = local(text).unwrap();
+        assert_eq!(table.len(), rows);
+        assert!(
+            table.notes().join(" ").contains(words),
+            "{:?}",
+            table.notes()
+        );
+        assert!(table.check_header_is_known().is_err());
+    }
+    assert!(local("a,b\n1,2\n").unwrap().check_header_is_known().is_ok());
+    // A name among numbers, with its column left out.
+    let how = TableArgs {
+        drop: Some(crate::rows::Names(vec!["1".to_owned()])),
+        ..TableArgs::default()
+    };
+    let table = parse(b"sample,450,451\ns1,1,2\ns2,3,4\n", false, &how, None).unwrap();
+    assert_eq!(table.len(), 3);
+    assert!(table.check_header_is_known().is_err());
+    assert!(table.notes().join(" ").contains("--header yes"));
+    let with_flag = parse(b"450,451\n1,2\n", false, &with(Header::Yes), None).unwrap();
+    assert!(with_flag.check_header_is_known().is_ok());
+}
+
+#[test]
+fn ambiguous_thousands_separators_are_noted() {
+    let notes = |text: &str| local(text).unwrap().notes().join("; ");
+    assert!(notes("a;b\n1,234;5\n12,500;6\n").contains("column 1: every comma"));
+    for decimal in [
+        "a;b\n1,234;5\n1,5;6\n",
+        "a;b\n0,234;5\n3;6\n",
+        "a;b\n1;2\n3;4\n",
+    ] {
+        assert!(!notes(decimal).contains("every comma"), "{decimal:?}");
+    }
+}
+
+#[test]
+fn lines_that_programs_add_are_skipped() {
+    // Excel's line that names the delimiter.
+    let table = local("sep=;\na;b\n1,5;2\n").unwrap();
+    assert_eq!(table.names().unwrap(), ["a", "b"]);
+    assert_eq!(table.row(0).values(), [1.5, 2.0]);
+    assert_eq!(local("SEP=|\r\na|b\r\n1|2\r\n").unwrap().dimension(), 2);
+    // Lines that end in CR alone would all be line 1, whose cells are shown.
+    let named = study(Some(&["a", "b", "c"]), 3);
+    for text in ["a,b,c\r17.25,99.5,3\r", "a,b,c\r17.25,99.5,3"] {
+        let error = report(text, Header::Auto, &named).unwrap_err().to_string();
+        assert!(
+            error.contains("carriage returns") && !error.contains("17.25"),
+            "{error}"
+        );
+    }
+    assert_eq!(local("a,b\r\n1,2\r\n").unwrap().len(), 1);
+}
+
+#[test]
+fn overlong_lines_are_refused() {
+    let commas = ",".repeat(MAX_LINE_BYTES + 1);
+    assert!(local(&commas).is_err());
+    let wide = ",".repeat(super::super::table::MAX_COLUMNS + 1);
+    let error = local(&format!("{wide}\n{wide}\n")).unwrap_err().to_string();
+    assert!(error.contains("columns; at most"), "{error}");
+    let mut splitter = Splitter::new(b',');
+    for _ in 0..1_000 {
+        assert_eq!(splitter.split("1,2"), 2);
+    }
+    assert!(splitter.text.len() < 10);
+}
+
+#[test]
+fn a_wrong_form_is_refused_before_values_are_read() {
+    let named = study(Some(&["a", "b"]), 2);
+    for (text, header, words) in [
+        ("1,2,3\n", Header::No, "has 3 columns"),
+        ("1,2\n", Header::Auto, "names none of the study's columns"),
+        ("a,c\n1,2\n", Header::Auto, "lacks \"b\""),
+        ("a,b\n1,2,3\n4,5,6\n7,8,9\n", Header::Auto, "most lines"),
+        (
+            "a,b\n1,x\n2,y\n3,<0.5\n",
+            Header::Auto,
+            "column 2 (b) holds text",
+        ),
+        (
+            "a,b\n1,\"2,5\"\n2,\"1,5\"\n3,2\n",
+            Header::Auto,
+            "decimal comma",
+        ),
+    ] {
+        let error = report(text, header, &named).unwrap_err().to_string();
+        assert!(error.contains(words), "{text:?}: {error}");
+    }
+}
