@@ -165,6 +165,11 @@ pub(crate) fn error_text(error: f64, p: usize, k: usize) -> String {
     format!("{error:.2} of at most {:.2}", max_error(p, k))
 }
 
+/// The range of an expected error, after the error: ", range 0.17 to 0.26".
+pub(crate) fn range_text((low, high): (f64, f64)) -> String {
+    format!(", range {low:.2} to {high:.2}")
+}
+
 /// Largest number of selected features listed on the terminal.
 const MAX_LISTED: usize = 40;
 

@@ -11,9 +11,9 @@ use crate::{
     agreement,
     cancel::Cancel,
     fantope::{self, AdmmSettings, Solution, Stop, resolve_lambda},
-    floor::{Eigenvalues, Floor, FloorReport, Measured, assess},
+    floor::{Eigenvalues, Floor, FloorReport, Measured, Support, assess, count_components},
     jackknife::{Reestimate, error_bars},
-    linalg::{LazySpectrum, symmetric_eigenvalues},
+    linalg::{LazySpectrum, submatrix, symmetric_eigen, symmetric_eigenvalues},
     moment::NoisyMoment,
     pca::rayleigh_quotients,
 };
@@ -29,6 +29,8 @@ pub struct ComponentsReport {
     pub floor_report: FloorReport,
     /// How the sparse solver ended; `None` for plain PCA.
     pub sparse: Option<SparseOutcome>,
+    /// Whether it is open where the components end (`k = auto`).
+    pub k_is_open: bool,
     /// Whether the buckets agree; `None` as [`bucket_agreement`](agreement::bucket_agreement).
     pub bucket_agreement: Option<BucketAgreement>,
 }
@@ -81,30 +83,44 @@ pub(crate) fn principal(
     let dense = moment.dense();
     let decomposed = LazySpectrum::new(&dense)?;
     let spectrum = decomposed.values().to_vec();
-    let k = match rank {
-        ComponentCount::Fixed(k) => checked_rank(k, spectrum.len())?,
-        ComponentCount::Auto => {
-            Floor::from_eigenvalues(&spectrum, moment.noise(), moment.n())?.components_above
+    let eigenvalues = Eigenvalues::all(&spectrum);
+    let (noise, n) = (moment.noise(), moment.n());
+    let p = spectrum.len();
+    let excess = match moment.estimated_mean() {
+        None => Vec::new(),
+        Some(mean) => {
+            let floor = Floor::from_eigenvalues(&spectrum, noise, n)?;
+            let visible = spectrum.iter().take_while(|&&value| value > floor.edge);
+            let leading = leading_vectors(&decomposed, p, visible.count())?;
+            leading
+                .column_iter()
+                .map(|v| mean.excess_along(v))
+                .collect()
         }
     };
-    let (vectors, values) = if k == 0 {
-        (DMatrix::zeros(spectrum.len(), 0), Vec::new())
-    } else {
-        let leading = decomposed.top_k(k)?;
-        (leading.vectors, leading.values.iter().copied().collect())
+    let (k, k_is_open) = match rank {
+        ComponentCount::Fixed(k) => (checked_rank(k, p)?, false),
+        ComponentCount::Auto => {
+            let chosen = count_components(&eigenvalues, noise, n, &excess)?;
+            (chosen.k, chosen.is_open)
+        }
     };
+    let vectors = leading_vectors(&decomposed, p, k)?;
+    let values = &spectrum[..k];
     let bars = match with_bars {
         true => error_bars(moment, &vectors, Reestimate::Pca)?,
         false => None,
     };
     let mut floor_report = assess(&Measured {
         vectors: &vectors,
-        values: &values,
-        spectrum: Eigenvalues::all(&spectrum),
-        noise: moment.noise(),
-        n: moment.n(),
+        values,
+        spectrum: eigenvalues,
+        noise,
+        n,
         mean: moment.estimated_mean(),
+        excess_along_mean: &excess,
         support: None,
+        k_is_open,
         error_bars: bars.as_ref(),
         setting,
     })?;
@@ -116,8 +132,17 @@ pub(crate) fn principal(
         spectrum,
         floor_report,
         sparse: None,
+        k_is_open,
         bucket_agreement,
     })
+}
+
+/// The first k eigenvectors, `p × k`; k may be 0.
+fn leading_vectors(decomposed: &LazySpectrum<'_>, p: usize, k: usize) -> Result<DMatrix<f64>> {
+    match k {
+        0 => Ok(DMatrix::zeros(p, 0)),
+        _ => Ok(decomposed.top_k(k)?.vectors),
+    }
 }
 
 /// Row-sparse components (Algorithm 2): Fantope, and with `settings.refit` PCA on the rows it selects.
@@ -140,11 +165,13 @@ pub fn sparse_components(
     let p = moment.dimension();
     let resolved = resolve_lambda(settings, moment.noise(), p, moment.n())?;
     let spectrum: Vec<f64> = symmetric_eigenvalues(&dense)?.iter().copied().collect();
-    let k = match rank {
-        ComponentCount::Fixed(k) => checked_rank(k, p)?,
-        ComponentCount::Auto => Floor::from_eigenvalues(&spectrum, moment.noise(), moment.n())?
-            .components_above
-            .max(1),
+    let (k, k_is_open) = match rank {
+        ComponentCount::Fixed(k) => (checked_rank(k, p)?, false),
+        ComponentCount::Auto => {
+            let eigenvalues = Eigenvalues::all(&spectrum);
+            let chosen = count_components(&eigenvalues, moment.noise(), moment.n(), &[])?;
+            (chosen.k.max(1), chosen.is_open)
+        }
     };
     let (mut cross_validation, mut path) = (None, None);
     let lambda = match (resolved, settings.lambda) {
@@ -178,6 +205,17 @@ pub fn sparse_components(
         false => Reestimate::Nothing,
     };
     let bars = error_bars(moment, &vectors, reestimate)?;
+    let on_rows = submatrix(&dense, &solution.support);
+    let (eigenvalues, excess) = match moment.estimated_mean() {
+        None => (symmetric_eigenvalues(&on_rows)?, Vec::new()),
+        Some(mean) => {
+            let mean = mean.on_rows(&solution.support);
+            let eigen = symmetric_eigen(&on_rows)?;
+            let directions = eigen.vectors.column_iter();
+            let excess = directions.map(|v| mean.excess_along(v)).collect();
+            (eigen.values, excess)
+        }
+    };
     let measured = Measured {
         vectors: &vectors,
         values: &values,
@@ -185,7 +223,12 @@ pub fn sparse_components(
         noise: moment.noise(),
         n: moment.n(),
         mean: moment.estimated_mean(),
-        support: Some(&solution.support),
+        excess_along_mean: &excess,
+        support: Some(Support {
+            rows: &solution.support,
+            eigenvalues: eigenvalues.as_slice(),
+        }),
+        k_is_open,
         error_bars: bars.as_ref(),
         setting,
     };
@@ -255,6 +298,7 @@ pub(crate) fn sparse_report(
         spectrum: measured.spectrum.leading.to_vec(),
         floor_report,
         sparse: Some(outcome),
+        k_is_open: measured.k_is_open,
         bucket_agreement: None,
     })
 }

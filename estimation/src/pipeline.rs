@@ -159,8 +159,8 @@ fn document(
         spectrum,
         mut floor_report,
         sparse,
+        k_is_open,
         bucket_agreement,
-        ..
     } = findings;
     match probably_the_mean(params, &floor_report) {
         // Then the others are small compared with it, and advice to ask for more people would be wrong.
@@ -188,7 +188,10 @@ fn document(
         eigenvalues: spectrum,
         total_variance: floor_report.total_variance,
         floor: floor_report.floor,
+        spectrum: floor_report.spectrum,
+        k_is_open,
         expected_error: floor_report.expected_error,
+        expected_error_range: floor_report.expected_error_range,
         influence: Some(
             params
                 .mechanism()

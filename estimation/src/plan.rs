@@ -1,7 +1,7 @@
 //! The planner: how many participants a target needs, and what n participants would get.
 //!
-//! Everything comes from the floor's formulas ([`crate::floor`]); this module obtains a spectrum (typed in, or a
-//! pilot's debiased eigenvalues) and returns results that explain why there is no number.
+//! Everything comes from the floor's formulas ([`crate::floor`]); this module obtains a spectrum (typed in, or the one
+//! that a pilot estimated) and returns results that explain why there is no number.
 //!
 //! ```
 //! use eigenveil_estimation::plan::{MeanSquaredLength, PlanTarget, plan, spectrum_from_eigenvalues};
@@ -17,19 +17,21 @@
 //! // The plan for that number of participants meets the target.
 //! let back = plan(&spectrum, &params.noise_model(), PlanTarget::Participants(n))?;
 //! assert_eq!(back.error, planned.error);
-//! assert!(planned.error <= Some(0.2));
+//! assert!(planned.error.is_some_and(|error| error.central <= 0.2));
 //! # Ok::<(), eigenveil_shared::Error>(())
 //! ```
 
 use self::MeanSquaredLength::{Known, UnitRows, Unknown};
 use eigenveil_shared::{
     Error, Result,
-    estimate::{Estimate, Verdict},
+    estimate::{Estimate, SpectrumEstimate},
     mechanism::NoiseModel,
-    preprocess::Norm,
 };
 
-use crate::floor::{Spectrum, participants_for_error, predict};
+use crate::{
+    floor::{ExpectedError, Participants, Spectrum, SpectrumRange, predict},
+    format::{round_down, with_thousands},
+};
 
 /// Eigenvalues of rows in the unit ball may exceed their total by this much, because they are given with few digits.
 const ROUND_OFF: f64 = 1e-6;
@@ -71,10 +73,13 @@ pub enum PlanTarget {
 /// The result for one mechanism and budget.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlanResult {
-    /// Participants; `None` when no number is enough.
+    /// Participants: as many as are enough, by the cautious end of the range if there is one; `None` where perhaps no
+    /// number is.
     pub n: Option<u64>,
-    /// Expected ‖V̂V̂ᵀ−VVᵀ‖_F with this many participants.
-    pub error: Option<f64>,
+    /// For a target error, the range of participants.
+    pub participants: Option<Participants>,
+    /// Expected ‖V̂V̂ᵀ−VVᵀ‖_F with `n` participants.
+    pub error: Option<ExpectedError>,
     /// Components expected above the floor's threshold, of k.
     pub components_above: Option<usize>,
     /// Why there is no number.
@@ -90,7 +95,7 @@ pub fn max_error(p: usize, k: usize) -> f64 {
     (2.0 * k.min(p.saturating_sub(k)) as f64).sqrt()
 }
 
-/// The spectrum of `E[xxᵀ]` with these leading `eigenvalues` (k or more, descending); the rest of the total is spread
+/// The known spectrum of `E[xxᵀ]` with these leading `eigenvalues` (k or more, descending); the rest of the total is spread
 /// evenly over the other directions, which is the most favourable assumption: a component close to the next is harder
 /// to find.
 ///
@@ -102,7 +107,7 @@ pub fn spectrum_from_eigenvalues(
     k: usize,
     eigenvalues: &[f64],
     total: MeanSquaredLength,
-) -> Result<Spectrum> {
+) -> Result<SpectrumRange> {
     if k == 0 || k >= p {
         return reject(format!(
             "k is {k}; it must be between 1 and p − 1 = {}",
@@ -136,6 +141,8 @@ pub fn spectrum_from_eigenvalues(
         ));
     }
     let missing = p - eigenvalues.len();
+    // With all of them given the bulk begins after component k.
+    let distinct = if missing == 0 { k } else { eigenvalues.len() };
     let mut all = eigenvalues.to_vec();
     if missing > 0 {
         let Some(total) = total else {
@@ -154,85 +161,67 @@ pub fn spectrum_from_eigenvalues(
         }
         all.resize(p, rest);
     }
-    Spectrum::from_eigenvalues(&all, k)
+    Spectrum::with_distinct(&all, distinct, k).map(SpectrumRange::known)
 }
 
-/// The spectrum that a pilot's debiased eigenvalues describe, its first `k` components leading.
+/// What a pilot says of the spectrum, its first `k` components leading. `total` is for pilots whose rows were clipped
+/// and whose reports do not show their length.
 ///
-/// The eigenvalues are themselves uncertain: see [`pilot_uncertainty`]. `total` is for pilots whose rows were
-/// clipped and whose reports do not show their length.
+/// With the pilot's own noise, n and k it gives the pilot's `expected_error` again.
 ///
 /// # Errors
-/// `invalid-request` for a k it does not have, for components that do not
-/// stand above its floor, and where the total is not known.
+/// `invalid-request` for a k that does not stand above the pilot's floor, and where the total is not known.
 pub fn spectrum_from_pilot(
     pilot: &Estimate,
     k: usize,
     total: MeanSquaredLength,
-) -> Result<Spectrum> {
-    let p = pilot.p;
-    if k == 0 || k > pilot.components.len() || k >= p {
+) -> Result<SpectrumRange> {
+    let Some(spectrum) = &pilot.spectrum else {
+        return reject(match pilot.sparse {
+            Some(_) => "the pilot selected no more features than it has components: it does not show how other directions mix with them; run it with a smaller lambda or without --sparse, or give --spectrum".to_owned(),
+            None => "the pilot was made by an older program and lacks its spectrum: estimate it again".to_owned(),
+        });
+    };
+    let (seen, p) = (spectrum.standing.len(), pilot.p);
+    if k == 0 || k >= p {
         return reject(format!(
-            "k is {k}; the pilot has {} components of dimension {p}",
-            pilot.components.len()
+            "k is {k}; it must be between 1 and p − 1 = {}",
+            p.saturating_sub(1)
         ));
     }
-    let standing: Vec<(f64, f64)> = pilot
-        .components
-        .iter()
-        .take_while(|component| component.verdict == Verdict::Above)
-        .map_while(|component| {
-            let excess = excess_along_mean(pilot, &component.loadings);
-            Some((component.debiased_eigenvalue?, excess))
-        })
-        .collect();
-    if standing.len() < k {
-        return reject(match standing.len() {
+    if k > seen {
+        return reject(match seen {
             0 => "no component of the pilot stands above its noise floor: its eigenvalues are noise and say nothing about the population; run a larger pilot or give --spectrum".to_owned(),
-            seen => format!(
-                "component {} of the pilot does not stand above its noise floor: its eigenvalue is noise; plan for k = {seen}, run a larger pilot or give --spectrum",
+            _ => format!(
+                "component {} of the pilot does not stand above its noise floor: its eigenvalue is noise; plan for k = {seen} or fewer, run a larger pilot or give --spectrum",
                 seen + 1
             ),
         });
     }
-    let centred = pilot.mean.is_some();
-    let total = match (
-        pilot.params.preprocessing().norm,
-        total.value()?,
-        pilot.total_variance,
-    ) {
-        // The total is that of E[xxᵀ], and the mean has its share of it.
-        (Norm::Normalize, ..) if centred => 1.0 - pilot_mean_length(pilot).powi(2).min(1.0),
-        (Norm::Normalize, ..) => 1.0,
-        (_, Some(total), _) if centred => (total - pilot_mean_length(pilot).powi(2)).max(0.0),
-        (_, Some(total), _) => total,
-        (_, None, Some(measured)) if measured > 0.0 || centred => measured.min(1.0),
-        _ => {
+    // What reports do not show of the total, a step under every eigenvalue.
+    let unknown = pilot.total_variance.is_none();
+    let step = match (unknown, total.value()?) {
+        (false, _) => 0.0,
+        (true, Some(total)) => {
+            let total = total - pilot_mean_length(pilot).powi(2);
+            (total - spectrum.standing.iter().sum::<f64>()).max(0.0) / p as f64
+        }
+        (true, None) => {
             return reject(
                 "the pilot does not show how long its clipped rows are: the mean squared length of the prepared rows is needed (--mean-squared-length)".to_owned(),
             );
         }
     };
-    // Debiased eigenvalues count from the bulk's level. Noise can push their sum above the total.
-    let sum: f64 = standing.iter().map(|(theta, _)| theta).sum();
-    // With private centring the total comes from one noisy entry; the components are more accurate.
-    let total = if centred { total.max(sum) } else { total };
-    let shrink = (total / sum).min(1.0);
-    let bulk = ((total - sum) / p as f64).max(0.0);
-    let mut all: Vec<(f64, f64)> = standing
-        .iter()
-        .map(|(theta, excess)| (theta * shrink + bulk, *excess))
-        .collect();
-    // Components that the floor judged one by one may come a little out of order.
-    all.sort_by(|a, b| b.0.total_cmp(&a.0));
-    // With one vector per dimension nothing is left to spread.
-    all.resize(p, (bulk, 0.0));
-    let (eigenvalues, excess): (Vec<f64>, Vec<f64>) = all.into_iter().unzip();
-    let spectrum = Spectrum::from_eigenvalues(&eigenvalues, k)?;
-    match centred {
-        true => spectrum.with_excess_along_mean(excess),
-        false => Ok(spectrum),
-    }
+    let lift = |values: &[f64]| values.iter().map(|value| value + step).collect();
+    let lifted = SpectrumEstimate {
+        standing: lift(&spectrum.standing),
+        doubtful: lift(&spectrum.doubtful),
+        rest_mean: spectrum.rest_mean + step,
+        unseen: spectrum.unseen + step,
+        unseen_limit: spectrum.unseen_limit + step,
+        ..spectrum.clone()
+    };
+    SpectrumRange::of(&lifted, pilot.n, k)
 }
 
 /// ‖E x‖ of a pilot with private centring, without the noise's part; 0 without centring.
@@ -245,67 +234,57 @@ pub fn pilot_mean_length(pilot: &Estimate) -> f64 {
         .sqrt()
 }
 
-/// `m_v²/a²` of a direction of a pilot with private centring, without the noise's part; 0 without.
-fn excess_along_mean(pilot: &Estimate, direction: &[f64]) -> f64 {
-    let (Some(mean), Some(a)) = (&pilot.mean, pilot.params.preprocessing().centring) else {
-        return 0.0;
-    };
-    let error = pilot.mean_standard_error.unwrap_or(0.0);
-    let along: f64 = mean.iter().zip(direction).map(|(m, v)| m * v).sum();
-    (along * along - error * error).max(0.0) / (a * a)
-}
-
-/// A lower bound on the standard deviation of a debiased eigenvalue far above the pilot's floor: the noise of a
-/// diagonal entry of its mean report, √2 times that of an off-diagonal one outside the signal. The rows' own
-/// sampling error comes on top.
-pub fn pilot_uncertainty(pilot: &Estimate) -> f64 {
-    let sd = pilot.params.noise_model().off_diagonal_sd();
-    sd * (2.0 / pilot.n.max(1) as f64).sqrt()
-}
-
 /// Plans for a target in a population of this spectrum and the noise of one report.
 ///
 /// # Errors
 /// `invalid-request` for a target error that is not positive or that any subspace meets, and for n = 0;
 /// `invalid-mechanism` as [`crate::floor::SpectralNoise::new`].
-pub fn plan(spectrum: &Spectrum, noise: &NoiseModel, target: PlanTarget) -> Result<PlanResult> {
-    let (p, k) = (spectrum.dimension(), spectrum.rank());
-    let n = match target {
-        PlanTarget::Participants(n) => n,
-        PlanTarget::Error(target) => {
-            let largest = max_error(p, k);
-            if target >= largest {
-                return reject(format!(
-                    "the target error is {target}; it must be below {largest:.4}, the error of a subspace that has nothing in common with the true one (k = {k}, p = {p})"
-                ));
-            }
-            match participants_for_error(spectrum, noise, target)? {
-                Some(n) => n,
-                None => {
-                    return Ok(PlanResult {
-                        n: None,
-                        error: None,
-                        components_above: None,
-                        reason: Some(format!(
-                            "no number of participants up to 10^18 is enough: component {k} does not stand out from the directions after it"
-                        )),
-                    });
-                }
-            }
-        }
+pub fn plan(
+    spectrum: &SpectrumRange,
+    noise: &NoiseModel,
+    target: PlanTarget,
+) -> Result<PlanResult> {
+    let (p, k) = (spectrum.central.dimension(), spectrum.central.rank());
+    let at = |n: u64, participants: Option<Participants>| {
+        let prediction = predict(&spectrum.central, noise, n)?;
+        let above = prediction.components.iter().filter(|c| c.above_threshold);
+        Ok(PlanResult {
+            n: Some(n),
+            participants,
+            error: Some(spectrum.error(noise, n)?),
+            components_above: Some(above.count()),
+            reason: None,
+        })
     };
-    let prediction = predict(spectrum, noise, n)?;
+    let target = match target {
+        PlanTarget::Participants(n) => return at(n, None),
+        PlanTarget::Error(target) => target,
+    };
+    let largest = max_error(p, k);
+    if target >= largest {
+        return reject(format!(
+            "the target error is {target}; it must be below {largest:.4}, the error of a subspace that has nothing in common with the true one (k = {k}, p = {p})"
+        ));
+    }
+    let participants = spectrum.participants(noise, target)?;
+    if let Some(n) = participants.high {
+        return at(n, Some(participants));
+    }
+    let next = k + 1;
     Ok(PlanResult {
-        n: Some(n),
-        error: Some(prediction.expected_error),
-        components_above: Some(
-            prediction
-                .components
-                .iter()
-                .filter(|c| c.above_threshold)
-                .count(),
-        ),
-        reason: None,
+        n: None,
+        participants: Some(participants),
+        error: None,
+        components_above: None,
+        reason: Some(match participants.low {
+            Some(low) => format!(
+                "{} at least; this pilot cannot tell whether any number is enough, because components {k} and {next} may be equal",
+                with_thousands(round_down(low, 2))
+            ),
+            None => format!(
+                "no number of participants up to 10^18 is enough: component {k} does not stand out from the directions after it"
+            ),
+        }),
     })
 }
 
@@ -314,11 +293,11 @@ pub fn plan(spectrum: &Spectrum, noise: &NoiseModel, target: PlanTarget) -> Resu
 /// # Errors
 /// Those of [`predict`](crate::floor::predict()); `invalid-request` unless `1 ≤ from ≤ to`.
 pub fn error_curve(
-    spectrum: &Spectrum,
+    spectrum: &SpectrumRange,
     noise: &NoiseModel,
     (from, to): (u64, u64),
     points: usize,
-) -> Result<Vec<(u64, f64)>> {
+) -> Result<Vec<(u64, ExpectedError)>> {
     if from == 0 || from > to {
         return reject(format!("participants from {from} to {to} are not a range"));
     }
@@ -330,7 +309,7 @@ pub fn error_curve(
     places.dedup();
     places
         .into_iter()
-        .map(|n| Ok((n, predict(spectrum, noise, n)?.expected_error)))
+        .map(|n| Ok((n, spectrum.error(noise, n)?)))
         .collect()
 }
 
@@ -374,12 +353,13 @@ mod tests {
                 let planned = plan(&spectrum, &noise, PlanTarget::Error(target)).unwrap();
                 let n = planned.n.unwrap();
                 let of = |n| plan(&spectrum, &noise, PlanTarget::Participants(n)).unwrap();
-                assert_eq!(of(n), planned);
-                assert!(planned.error.unwrap() <= target, "{kind} {target}");
-                assert!(of(n - 1).error.unwrap() > target, "{kind} {target}");
+                assert_eq!(of(n).error, planned.error);
+                let error = |planned: &PlanResult| planned.error.unwrap().central;
+                assert!(error(&planned) <= target, "{kind} {target}");
+                assert!(error(&of(n - 1)) > target, "{kind} {target}");
                 // One participant more or less does not matter (at 2.0 the last component jumps in).
                 if target <= 1.0 {
-                    let kept = planned.error.unwrap() / target;
+                    let kept = error(&planned) / target;
                     assert!((kept - 1.0).abs() < 1e-3, "{kind} {target}");
                 }
             }
@@ -398,7 +378,10 @@ mod tests {
             let spectrum = spectrum_from_eigenvalues(40, 3, &[0.2, 0.15, 0.1], UnitRows).unwrap();
             let curve = error_curve(&spectrum, &noise(kind, 40, 2.0), (10, 1 << 40), 50).unwrap();
             assert_eq!((curve[0].0, curve[49].0), (10, 1 << 40));
-            assert!(curve.is_sorted_by(|a, b| a.1 >= b.1), "{kind}");
+            assert!(
+                curve.is_sorted_by(|a, b| a.1.central >= b.1.central),
+                "{kind}"
+            );
         }
     }
 
@@ -423,7 +406,7 @@ mod tests {
         let planned = plan(&tied, &noise, PlanTarget::Error(0.5)).unwrap();
         assert_eq!((planned.n, planned.error), (None, None));
         assert!(planned.reason.unwrap().contains("component 2"));
-        // Half of the target is still reachable: one component found, one not is √2.
+        // One component found, and an arbitrary one of two equal directions: 1.
         assert!(
             plan(&tied, &noise, PlanTarget::Error(1.5))
                 .unwrap()
@@ -465,6 +448,7 @@ mod tests {
         // Given all eigenvalues, nothing is unknown.
         spectrum_from_eigenvalues(3, 1, &[0.3, 0.2, 0.1], Unknown).unwrap();
         let spectrum = spectrum_from_eigenvalues(5, 1, &[0.5], Known(0.75)).unwrap();
-        assert_eq!(spectrum, Spectrum::new(5, vec![0.5], 0.0625).unwrap());
+        let known = Spectrum::new(5, vec![0.5], 0.0625).unwrap();
+        assert_eq!(spectrum, SpectrumRange::known(known));
     }
 }

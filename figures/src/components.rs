@@ -1,6 +1,5 @@
 //! The components of an estimate as a table, formatted once for pages, files and the terminal.
 
-use eigenveil_estimation::format::with_thousands;
 use eigenveil_shared::estimate::{Component, Estimate};
 
 use crate::number::{rounded, rounded_error, with_error};
@@ -13,8 +12,8 @@ pub struct ComponentRow {
     pub component: String,
     /// Verdict relative to the noise floor.
     pub verdict: String,
-    /// Number of forged reports that would suffice to fabricate it.
-    pub made_up_by: String,
+    /// Share of the participants who, acting together, could have made it from nothing.
+    pub could_be_made_by: String,
     /// Variance with its standard error.
     pub variance: String,
     /// Share of the total variance.
@@ -33,29 +32,35 @@ pub fn component_rows(estimate: &Estimate) -> impl Iterator<Item = ComponentRow>
     let components = estimate.components.iter().enumerate();
     components.flat_map(move |(j, component)| {
         let group = estimate.group_of(j);
-        let suffice = estimate.reports_that_suffice(component);
         let variance = estimate.variance(component);
         let single = ComponentRow {
             component: (j + 1).to_string(),
-            verdict: group.map_or_else(
-                || component.verdict.in_words().to_owned(),
-                |group| format!("cannot be told apart from others in {}", group.range()),
-            ),
-            made_up_by: text_or_dash(suffice, |reports| {
-                format!("{} reports", with_thousands(reports))
+            verdict: match group {
+                None => component.verdict.in_words().to_owned(),
+                Some(group) => format!("{}, as one of {}", group.verdict.in_words(), group.range()),
+            },
+            could_be_made_by: text_or_dash(estimate.share_that_could_make(component), |share| {
+                format!("{} %", rounded_error(100.0 * share, 2))
             }),
             variance: text_or_dash(variance, |value| with_error(value, component.variance_se)),
             explained: share(component.explained_variance_ratio),
             alignment: with_error(component.alignment(), component.alignment_se()),
-            direction: angle(component.direction_se),
-            largest_loadings: largest_loadings(component, &names),
+            direction: match group {
+                None => angle(component.direction_se),
+                Some(group) => angle(group.subspace_se),
+            },
+            // Single directions of a group are arbitrary.
+            largest_loadings: match group {
+                None => largest_loadings(component, &names),
+                Some(_) => absent(),
+            },
         };
         let together = group
             .filter(|group| group.last == j + 1)
             .map(|group| ComponentRow {
                 component: group.range(),
                 verdict: format!("together {}", group.verdict.in_words()),
-                made_up_by: absent(),
+                could_be_made_by: absent(),
                 variance: rounded(group.variance, 4),
                 explained: share(group.explained_variance_ratio),
                 alignment: rounded(group.alignment, 4),

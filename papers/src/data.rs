@@ -27,6 +27,7 @@ pcmac.npy: GitHub jundongl/scikit-feature, skfeature/data/PCMAC.mat, as uint8
 a9a.npy: LIBSVM data, a9a, features as 123 columns of 0 and 1, uint8
 mnist_train.npy: MNIST, the 60,000 training pictures as 784 columns, uint8
 cifar10_test2500.npy: CIFAR-10, 2,500 of its test pictures as 3,072 columns, uint8
+breast_cancer.npy: scikit-learn, sklearn.datasets.load_breast_cancer, as float32
 digits.npy: scikit-learn, sklearn.datasets.load_digits, as float32 (also examples/data)
 covtype15k.npy: UCI Covertype, 15,000 of its rows without the class, 54 columns, float32
 keggundirected.npy: GitHub treforevans/uci_datasets, keggundirected without the target, float32
@@ -62,7 +63,7 @@ impl Data {
             .data
             .iter()
             .copied()
-            .filter(|file| !self.path(file).is_some_and(|path| path.is_file()))
+            .filter(|file| !self.has(file))
             .collect();
         if missing.is_empty() {
             return Ok(());
@@ -93,6 +94,11 @@ impl Data {
         self.directory
             .as_ref()
             .map(|directory| directory.join(file))
+    }
+
+    /// Whether a file is there.
+    pub(crate) fn has(&self, file: &str) -> bool {
+        self.path(file).is_some_and(|path| path.is_file())
     }
 
     /// The bytes of a file.

@@ -36,6 +36,8 @@ pub const ALL: &[Exhibit] = &[
     own::FLOOR,
     own::FLOOR_DIGITS,
     own::PURE_NOISE,
+    own::EXPECTED_ERROR,
+    own::AUTO,
     own::KAPPA_GRID,
 ];
 

@@ -4,12 +4,14 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{api::SparseSettings, privacy::PrivacyStatement, study::StudyParams};
+use crate::{
+    api::SparseSettings, mechanism::NoiseModel, privacy::PrivacyStatement, study::StudyParams,
+};
 
-/// Rank of the wanted subspace: a number, or as many components as stand above the noise floor.
+/// Rank of the wanted subspace: a number, or as many components as end at a sure gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum ComponentCount {
-    /// Count the eigenvalues above the floor's threshold.
+    /// Up to the last gap between eigenvalues that noise does not explain (`docs/derivations/eigengap.md`).
     #[default]
     Auto,
     /// Exactly this many components.
@@ -99,9 +101,9 @@ pub struct Component {
     /// Expected squared cosine between the estimated and the true component; 0 where it is not visible.
     pub expected_alignment: f64,
     /// The alignment to display: the smaller of `expected_alignment` and what the error bar allows, `1 −
-    /// direction_se²`. `null` in documents of older versions.
+    /// direction_se²`; of a component in a group, the group's. `null` in documents of older versions.
     pub alignment: Option<f64>,
-    /// Where it stands relative to the noise floor.
+    /// Where it stands relative to the noise floor; in a group, where that does.
     pub verdict: Verdict,
     /// `variance` over [`Estimate::total_variance`], clamped to `[0, 1]`. `null` where the total is.
     pub explained_variance_ratio: Option<f64>,
@@ -124,7 +126,8 @@ impl Component {
     /// What to show as the squared cosine with the true component: the field `alignment`, also for documents of older
     /// programs.
     pub fn alignment(&self) -> f64 {
-        smaller_alignment(self.expected_alignment, self.direction_se)
+        let own = || smaller_alignment(self.expected_alignment, self.direction_se);
+        self.alignment.unwrap_or_else(own)
     }
 
     /// Standard error of [`alignment`](Self::alignment), where the noise floor's is the smaller one.
@@ -303,6 +306,33 @@ pub struct VarianceFloor {
     pub threshold: f64,
 }
 
+/// The population's spectrum as the reports show it, from which the expected error, its range and plans are computed
+/// (`docs/derivations/eigengap.md`). Eigenvalues are those of `E[xxᵀ]`, with private centring of the covariance; of a
+/// sparse estimate, those within its selected rows.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct SpectrumEstimate {
+    /// Eigenvalues of the components that stand above the noise floor, descending.
+    pub standing: Vec<f64>,
+    /// Those of the components between the noise's edge and the threshold, if they are real.
+    pub doubtful: Vec<f64>,
+    /// By how much the noise is larger along each of both under private centring, `m_v²/a²`; else empty.
+    pub excess_along_mean: Vec<f64>,
+    /// How many directions there are beside those that stand.
+    pub rest_count: usize,
+    /// The mean of their eigenvalues.
+    pub rest_mean: f64,
+    /// They are taken to fall evenly from `rest_mean` plus this to `rest_mean` less this.
+    pub rest_half_width: f64,
+    /// Eigenvalue of the largest of them if it shows where it does, or at the noise's edge.
+    pub unseen: f64,
+    /// The same if noise had lowered it by as much as it does in one study of twenty.
+    pub unseen_limit: f64,
+    /// Noise of one report.
+    pub noise: NoiseModel,
+}
+
 /// How the Fantope solver ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -459,8 +489,19 @@ pub struct Estimate {
     pub total_variance: Option<f64>,
     /// The noise floor.
     pub floor: NoiseFloor,
-    /// Predicted ‖V̂V̂ᵀ−VVᵀ‖_F; an invisible component counts as fully wrong.
+    /// The spectrum that the errors below are computed from; `null` in documents of older programs, and for a sparse
+    /// estimate with no more rows than components.
+    #[serde(default)]
+    pub spectrum: Option<SpectrumEstimate>,
+    /// Whether no gap between eigenvalues is large enough to say where the components end (`k = auto` only): k is the
+    /// best guess, and `expected_error` is the cautious end of its range.
+    #[serde(default)]
+    pub k_is_open: bool,
+    /// Root mean square of ‖V̂V̂ᵀ−VVᵀ‖_F over repetitions of the study; an invisible component counts as fully wrong.
     pub expected_error: f64,
+    /// A range that holds that root mean square in nine studies of ten; `null` where `spectrum` is.
+    #[serde(default)]
+    pub expected_error_range: Option<(f64, f64)>,
     /// The most that exchanging one report for another can move the moment, in spectral norm: c/n with `double-cap`,
     /// twice the limit of the norm test over n with the others. `null` in documents of older programs.
     pub influence: Option<f64>,
@@ -482,17 +523,22 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// The fewest made-up reports that could lift an eigenvalue from the noise to this component's, by
-    /// [`influence`](Self::influence); `None` where either is not known.
-    pub fn reports_that_suffice(&self, component: &Component) -> Option<u64> {
-        let (size, influence) = (component.debiased_eigenvalue?, self.influence?);
-        // With private centring components are in units of the rows, not of the lifted ones that reports show.
-        let unit = match self.params.preprocessing().centring {
-            Some(a) => 1.0 + a * a,
-            None => 1.0,
+    /// Share of the participants who, acting together, could have made this component from nothing: each sends the report
+    /// that passes all checks and reaches furthest along it. At most 1; `None` where the component is not visible.
+    pub fn share_that_could_make(&self, component: &Component) -> Option<f64> {
+        let mechanism = self.params.mechanism();
+        let reach = mechanism.report_reach(self.params.report_dimension());
+        // With private centring a report is lifted by 1 + a², and the constant's part of it reaches along the mean.
+        let lift = match (self.params.preprocessing().centring, &self.mean) {
+            (Some(a), Some(mean)) => {
+                let entries = mean.iter().zip(&component.loadings);
+                let along: f64 = entries.map(|(m, v)| m * v).sum();
+                (1.0 + a * a) * (1.0 + along * along / (a * a))
+            }
+            _ => 1.0,
         };
-        let reports = (size / (unit * influence)).ceil();
-        (reports.is_finite() && reports >= 0.0).then_some((reports as u64).min(self.n))
+        let share = component.debiased_eigenvalue? / (lift * reach);
+        share.is_finite().then_some(share.clamp(0.0, 1.0))
     }
 
     /// A component's variance, an eigenvalue of `E[xxᵀ]`; also of documents of older programs, but for those without a total.

@@ -32,7 +32,7 @@ pub(crate) struct EstimateArgs {
     /// Identifier of the study, the beginning of it, or the study's name
     #[arg(long, value_name = "ID")]
     study: String,
-    /// Components: a number, or auto for as many as stand above the noise floor; the study's default when absent
+    /// Components: a number, or auto: those before the last gap that noise does not explain; the study's default when absent
     #[arg(long, value_name = "K|auto", value_parser = rank)]
     k: Option<ComponentCount>,
     #[command(flatten)]
@@ -68,6 +68,7 @@ struct EstimateAnswer {
     k: Option<usize>,
     components_above_floor: Option<usize>,
     expected_error: Option<f64>,
+    expected_error_range: Option<(f64, f64)>,
     influence: Option<f64>,
     duplicate_seeds: Option<u64>,
     feasibility: Option<FeasibilityCheck>,
@@ -128,6 +129,7 @@ pub(crate) async fn run(args: &EstimateArgs, json: bool) -> Result<()> {
         k: estimate.map(|e| e.k),
         components_above_floor: estimate.map(|e| e.floor.components_above),
         expected_error: estimate.map(|e| e.expected_error),
+        expected_error_range: estimate.and_then(|e| e.expected_error_range),
         influence: estimate.and_then(|e| e.influence),
         duplicate_seeds: estimate.map(|e| e.duplicate_seeds),
         feasibility: estimate.and_then(|e| e.feasibility.clone()),
@@ -160,12 +162,15 @@ pub(crate) fn print_components(estimate: &Estimate) -> Result<()> {
     let above = estimate.components.iter();
     let above = above.filter(|c| c.verdict == Verdict::Above).count();
     output::text(&format!(
-        "{} reports, p = {}, {}: {above} of {} components above the noise floor, expected subspace error {}",
+        "{} reports, p = {}, {}: {above} of {} components above the noise floor, expected subspace error {}{}",
         estimate.n,
         estimate.p,
         estimate.privacy.mechanism,
         estimate.k,
-        output::error_text(estimate.expected_error, estimate.p, estimate.k)
+        output::error_text(estimate.expected_error, estimate.p, estimate.k),
+        estimate
+            .expected_error_range
+            .map_or(String::new(), output::range_text)
     ))?;
     let privacy = &estimate.privacy;
     output::text(&format!(
@@ -190,14 +195,8 @@ pub(crate) fn print_components(estimate: &Estimate) -> Result<()> {
         output::text(&format!("private centring: {centring}"))?;
     }
     if let Some(influence) = estimate.influence {
-        let leading = estimate.components.first();
-        let suffice = leading.and_then(|component| estimate.reports_that_suffice(component));
         output::text(&format!(
-            "influence: replacing one report by another moves the moment by at most {influence:.2e}; 1 % of the participants together move it by at most {:.3}{}",
-            influence * (0.01 * estimate.n as f64).ceil(),
-            suffice.map_or_else(String::new, |reports| format!(
-                "; {reports} made-up reports are enough to make component 1"
-            ))
+            "influence: exchanging one report for another moves the moment by at most {influence:.2e}; \"could be made by\": the share of the participants who, acting together, could have made a component from nothing"
         ))?;
     }
     if estimate.duplicate_seeds > 0 {
@@ -260,6 +259,7 @@ fn table(estimate: &Estimate) -> String {
         "explained",
         "alignment ± s.e.",
         "direction",
+        "could be made by",
         "verdict",
     ];
     let rows = component_rows(estimate).map(|row| {
@@ -269,23 +269,24 @@ fn table(estimate: &Estimate) -> String {
             row.explained,
             row.alignment,
             row.direction,
+            row.could_be_made_by,
             row.verdict,
         ]
     });
-    let lines: Vec<[String; 6]> = std::iter::once(heads.map(str::to_owned))
+    let lines: Vec<[String; 7]> = std::iter::once(heads.map(str::to_owned))
         .chain(rows)
         .collect();
     let width = |column: usize| {
         let lengths = lines.iter().map(|line| line[column].chars().count());
         lengths.max().unwrap_or(0)
     };
-    let widths: Vec<usize> = (0..5).map(width).collect();
-    let line = |line: &[String; 6]| {
+    let widths: Vec<usize> = (0..6).map(width).collect();
+    let line = |line: &[String; 7]| {
         let numbers = line.iter().zip(&widths);
         let numbers: String = numbers
             .map(|(cell, width)| format!("{cell:>width$}  "))
             .collect();
-        numbers + &line[5]
+        numbers + &line[6]
     };
     lines.iter().map(line).collect::<Vec<_>>().join("\n")
 }

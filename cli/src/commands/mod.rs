@@ -8,6 +8,7 @@ mod central_rows;
 pub(crate) mod estimate;
 pub(crate) mod plan;
 mod plan_chart;
+mod plan_resolution;
 pub(crate) mod prepare;
 mod prepare_choices;
 pub(crate) mod project;

@@ -5,10 +5,10 @@ use std::{num::NonZeroU64, path::PathBuf};
 use clap::Args;
 use eigenveil_estimation::{
     centring::planned_noise,
-    floor::Spectrum,
+    floor::{ExpectedError, SpectrumRange},
     format::{round_up, with_thousands},
     plan::{
-        MeanSquaredLength, PlanTarget, pilot_mean_length, pilot_uncertainty, plan,
+        MeanSquaredLength, PlanTarget, max_error, pilot_mean_length, plan,
         spectrum_from_eigenvalues, spectrum_from_pilot,
     },
 };
@@ -21,7 +21,7 @@ use eigenveil_shared::{
 };
 use serde::Serialize;
 
-use super::{plan_chart, project::read_estimate};
+use super::{plan_chart, plan_resolution, project::read_estimate};
 use crate::{
     args::{DEFAULT_CENTRING_TEXT, NormArg},
     error::{CliError, Result},
@@ -31,15 +31,15 @@ use crate::{
 /// Plan a study: how many users a target error needs, or the error to expect with a given number, for every mechanism
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  eigenveil plan --p 40 --k 2 --spectrum 0.3,0.2 --epsilon 1,2,4 --target-error 0.3\n  eigenveil plan --p 40 --k 2 --spectrum 0.3,0.2 --epsilon 4 --n 100000,1000000 --plot plan.svg\n  eigenveil plan --pilot result/estimate.json --k 2 --epsilon 4 --target-error 0.3\n  eigenveil plan --p 40 --k 2 --spectrum 0.15,0.1 --centring --mean-length 0.8 --epsilon 4 --target-error 0.3\n\nThe error is the expected distance between projectors, 0 to √(2k), for PCA without --sparse; single runs vary around it.\nTake the spectrum from public data, from a pilot, or from a guess, never from the participants' own rows.\nA pilot's debiased eigenvalues are uncertain, and so is the plan."
+    after_help = "Examples:\n  eigenveil plan --p 40 --k 2 --spectrum 0.3,0.2 --epsilon 1,2,4 --target-error 0.3\n  eigenveil plan --p 40 --k 2 --spectrum 0.3,0.2 --epsilon 4 --n 100000,1000000 --plot plan.svg\n  eigenveil plan --pilot result/estimate.json --k 2 --epsilon 4 --target-error 0.3\n  eigenveil plan --p 40 --k 2 --spectrum 0.15,0.1 --centring --mean-length 0.8 --epsilon 4 --target-error 0.3\n\n  eigenveil plan --p 40 --k 3 --epsilon 4 --n 20000,100000\n\nThe error is a root mean square of the distance between projectors, 0 to √(2k); single runs vary around it.\nTake the spectrum from a pilot, from public data, or from a guess, never from the participants' own rows.\nWith a pilot the plan has a range that holds the truth in nine of ten cases: it plans with the cautious end.\nWithout either no error is known: the plan says how small a component n participants can show."
 )]
 pub(crate) struct PlanArgs {
     /// Dimension of the rows
     #[arg(long, required_unless_present = "pilot")]
-    p: Option<usize>,
-    /// Components wanted [default: all of the pilot's]
-    #[arg(long, required_unless_present = "pilot")]
-    k: Option<usize>,
+    pub(super) p: Option<usize>,
+    /// Components wanted [default: all of the pilot's; 3 without a spectrum]
+    #[arg(long)]
+    pub(super) k: Option<usize>,
     /// Privacy-loss bound ε of one report, at most 16; several values with commas
     #[arg(long, value_name = "E,…", value_delimiter = ',', required = true)]
     epsilon: Vec<f64>,
@@ -58,12 +58,11 @@ pub(crate) struct PlanArgs {
         long,
         value_name = "A,B,…",
         value_delimiter = ',',
-        required_unless_present = "pilot",
         conflicts_with = "pilot",
         allow_negative_numbers = true
     )]
     spectrum: Vec<f64>,
-    /// An estimate.json of this program: its debiased eigenvalues (themselves uncertain), its p and its preprocessing
+    /// An estimate.json of this program: its spectrum with its uncertainty, its p and its preprocessing
     #[arg(long, value_name = "FILE")]
     pilot: Option<PathBuf>,
     /// Target error ‖V̂V̂ᵀ−VVᵀ‖_F, below √(2k)
@@ -74,19 +73,19 @@ pub(crate) struct PlanArgs {
         conflicts_with = "n",
         allow_negative_numbers = true
     )]
-    target_error: Option<f64>,
+    pub(super) target_error: Option<f64>,
     /// Participants expected; several values with commas
     #[arg(long, value_name = "N,…", value_delimiter = ',')]
-    n: Vec<NonZeroU64>,
+    pub(super) n: Vec<NonZeroU64>,
     /// How rows are brought into the unit ball [default: normalize]
     #[arg(long = "bound-rows", value_enum, conflicts_with = "pilot")]
-    norm: Option<NormArg>,
+    pub(super) norm: Option<NormArg>,
     /// Mean squared length of the prepared rows, at most 1 (for --bound-rows clip and require; normalize makes it 1)
     #[arg(long, value_name = "T", allow_negative_numbers = true)]
     mean_squared_length: Option<f64>,
     /// Plan for private centring with the constant A [default A: 1/√2]: the spectrum is then that of the covariance; components are assumed to be orthogonal to the mean
     #[arg(long, value_name = "A", num_args = 0..=1, require_equals = true, default_missing_value = DEFAULT_CENTRING_TEXT, requires = "mean_length", conflicts_with = "pilot")]
-    centring: Option<f64>,
+    pub(super) centring: Option<f64>,
     /// Length of the mean E x of the prepared rows, 0 to 1, for --centring; typically 0.7 to 0.9 if every feature is
     /// positive
     #[arg(
@@ -95,7 +94,7 @@ pub(crate) struct PlanArgs {
         requires = "centring",
         allow_negative_numbers = true
     )]
-    mean_length: Option<f64>,
+    pub(super) mean_length: Option<f64>,
     /// Draw the expected error against n as SVG
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
@@ -107,8 +106,13 @@ pub(super) struct PlanRow {
     pub(super) mechanism: MechanismKind,
     pub(super) epsilon: f64,
     pub(super) delta: f64,
+    /// Enough participants, by the cautious end of a pilot's range; `null` where perhaps no number is.
     pub(super) n: Option<u64>,
+    /// Fewer cannot be enough; with a pilot and a target error only.
+    n_at_least: Option<u64>,
+    /// Expected error with `n` participants, and its range with a pilot.
     pub(super) error: Option<f64>,
+    error_range: Option<(f64, f64)>,
     report_bytes: usize,
     pub(super) calibration: Option<Calibration>,
     true_epsilon: Option<f64>,
@@ -131,14 +135,12 @@ struct PlanAnswer {
 }
 
 pub(crate) fn run(args: &PlanArgs, json: bool) -> Result<()> {
-    let Population {
-        spectrum,
-        norm,
-        centring,
-        mean_length,
-        mut notes,
-    } = match &args.pilot {
-        Some(path) => from_pilot(args, &read_estimate(path)?)?,
+    if args.pilot.is_none() && args.spectrum.is_empty() {
+        return plan_resolution::run(args, json);
+    }
+    let pilot = args.pilot.as_deref().map(read_estimate).transpose()?;
+    let mut population = match &pilot {
+        Some(pilot) => from_pilot(args, pilot)?,
         None => from_spectrum(args)?,
     };
     let targets: Vec<PlanTarget> = match args.target_error {
@@ -150,43 +152,45 @@ pub(crate) fn run(args: &PlanArgs, json: bool) -> Result<()> {
             .collect(),
     };
     let mut rows = Vec::new();
-    for (mechanism, calibration) in mechanisms(args, spectrum.dimension(), &mut notes)? {
-        // If both kinds are compared, δ is that of the other mechanisms.
-        let delta = (!mechanism.is_pure()).then_some(args.delta).flatten();
-        for &epsilon in &args.epsilon {
-            let params = StudyParams::freeze(StudyDesign {
-                norm,
-                centring,
-                calibration,
-                ..StudyDesign::new(
-                    mechanism,
-                    spectrum.dimension(),
-                    mechanism.budget(epsilon, delta)?,
-                )
-            })?;
-            let noise = planned_noise(&params, spectrum.total(), mean_length)?;
-            let privacy = PrivacyStatement::new(&params);
-            if let Some(slow) = output::slow_report_note(&params) {
-                notes.push(format!("{mechanism} at epsilon {epsilon}: {slow}."));
-            }
-            for &target in &targets {
-                let planned = plan(&spectrum, &noise, target)?;
-                rows.push(PlanRow {
-                    mechanism,
-                    epsilon,
-                    delta: privacy.delta,
-                    n: planned.n,
-                    error: planned.error,
-                    report_bytes: privacy.report_bytes,
-                    calibration: privacy.calibration,
-                    true_epsilon: privacy.true_epsilon,
-                    claim_holds: privacy.claim_holds,
-                    components_above_floor: planned.components_above,
-                    reason: planned.reason,
-                    expected_attempts: params.mechanism().expected_attempts(),
-                    noise,
-                });
-            }
+    let (norm, centring) = (population.norm, population.centring);
+    for setting in settings(args, (population.p, norm, centring), &mut population.notes)? {
+        let Setting {
+            mechanism,
+            epsilon,
+            params,
+        } = setting;
+        let spectrum = &population.spectrum;
+        let noise = match &pilot {
+            // Measured, and so the estimate's own.
+            Some(pilot) if same_reports(&params, &pilot.params) => pilot.spectrum.as_ref(),
+            _ => None,
+        };
+        let noise = match noise {
+            Some(measured) => measured.noise,
+            None => planned_noise(&params, spectrum.central.total(), population.mean_length)?,
+        };
+        let privacy = PrivacyStatement::new(&params);
+        for &target in &targets {
+            let planned = plan(spectrum, &noise, target)?;
+            let ranged = pilot.is_some();
+            let range = |error: ExpectedError| (error.low, error.high);
+            rows.push(PlanRow {
+                mechanism,
+                epsilon,
+                delta: privacy.delta,
+                n: planned.n,
+                n_at_least: planned.participants.filter(|_| ranged).and_then(|n| n.low),
+                error: planned.error.map(|error| error.central),
+                error_range: planned.error.filter(|_| ranged).map(range),
+                report_bytes: privacy.report_bytes,
+                calibration: privacy.calibration,
+                true_epsilon: privacy.true_epsilon,
+                claim_holds: privacy.claim_holds,
+                components_above_floor: planned.components_above,
+                reason: planned.reason,
+                expected_attempts: params.mechanism().expected_attempts(),
+                noise,
+            });
         }
     }
     let largest = rows.iter().filter_map(|row| row.n).max().unwrap_or(1);
@@ -194,15 +198,15 @@ pub(crate) fn run(args: &PlanArgs, json: bool) -> Result<()> {
     let epsilon = rows.iter().map(|row| row.epsilon).fold(0.0, f64::max);
     output::print_budget_warnings(epsilon, delta, largest);
     if let Some(path) = &args.plot {
-        let chart = plan_chart::chart(&rows, &spectrum, args.target_error)?;
+        let chart = plan_chart::chart(&rows, &population.spectrum, args.target_error)?;
         output::write_figure(path, &chart)?;
     }
     let plan = PlanAnswer {
         rows,
-        p: spectrum.dimension(),
-        k: spectrum.rank(),
+        p: population.p,
+        k: population.spectrum.central.rank(),
         target_error: args.target_error,
-        notes,
+        notes: population.notes,
     };
     if json {
         output::json(&plan)
@@ -211,9 +215,55 @@ pub(crate) fn run(args: &PlanArgs, json: bool) -> Result<()> {
     }
 }
 
+/// Whether two studies' reports have the same noise, on rows prepared alike.
+fn same_reports(one: &StudyParams, other: &StudyParams) -> bool {
+    let rows =
+        |params: &StudyParams| (params.preprocessing().norm, params.preprocessing().centring);
+    one.mechanism() == other.mechanism() && rows(one) == rows(other)
+}
+
+/// A mechanism and an ε to plan for.
+pub(super) struct Setting {
+    pub(super) mechanism: MechanismKind,
+    pub(super) epsilon: f64,
+    pub(super) params: StudyParams,
+}
+
+/// Every mechanism with every ε, for rows of this dimension prepared so.
+pub(super) fn settings(
+    args: &PlanArgs,
+    (p, norm, centring): (usize, Norm, Option<f64>),
+    notes: &mut Vec<String>,
+) -> Result<Vec<Setting>> {
+    let mut all = Vec::new();
+    for (mechanism, calibration) in mechanisms(args, p, notes)? {
+        // If both kinds are compared, δ is that of the other mechanisms.
+        let delta = (!mechanism.is_pure()).then_some(args.delta).flatten();
+        for &epsilon in &args.epsilon {
+            let params = StudyParams::freeze(StudyDesign {
+                norm,
+                centring,
+                calibration,
+                ..StudyDesign::new(mechanism, p, mechanism.budget(epsilon, delta)?)
+            })?;
+            if let Some(slow) = output::slow_report_note(&params) {
+                notes.push(format!("{mechanism} at epsilon {epsilon}: {slow}."));
+            }
+            all.push(Setting {
+                mechanism,
+                epsilon,
+                params,
+            });
+        }
+    }
+    Ok(all)
+}
+
 /// The population that is planned for.
 struct Population {
-    spectrum: Spectrum,
+    spectrum: SpectrumRange,
+    /// Dimension of the rows; that of the spectrum is smaller for a sparse pilot.
+    p: usize,
     norm: Norm,
     centring: Option<f64>,
     /// ‖E x‖, for private centring.
@@ -267,6 +317,7 @@ fn from_spectrum(args: &PlanArgs) -> Result<Population> {
     }
     Ok(Population {
         spectrum: spectrum_from_eigenvalues(p, k, &args.spectrum, total)?,
+        p,
         norm,
         centring: args.centring,
         mean_length,
@@ -283,20 +334,17 @@ fn from_pilot(args: &PlanArgs, pilot: &Estimate) -> Result<Population> {
     }
     let k = args.k.unwrap_or(pilot.k);
     let spectrum = spectrum_from_pilot(pilot, k, mean_squared_length(args.mean_squared_length))?;
-    let mut notes = vec![format!(
-        "The pilot's debiased eigenvalues are themselves uncertain, each by ±{:.2e} at least (one standard deviation, n = {}); so are the numbers below.",
-        pilot_uncertainty(pilot),
-        with_thousands(pilot.n)
-    )];
-    if pilot.sparse.is_some() {
-        notes.push(
-            "The pilot is sparse; the plan is for PCA of all features, which needs more users."
-                .to_owned(),
-        );
+    let mut notes = Vec::new();
+    if let Some(sparse) = &pilot.sparse {
+        notes.push(format!(
+            "The pilot is sparse: the plan is for the {} features that it selected, as if they were known to be the right ones.",
+            sparse.support.len()
+        ));
     }
     let preprocessing = pilot.params.preprocessing();
     Ok(Population {
         spectrum,
+        p: pilot.p,
         norm: preprocessing.norm,
         centring: preprocessing.centring,
         mean_length: pilot_mean_length(pilot),
@@ -360,7 +408,7 @@ fn print(plan: &PlanAnswer) -> Result<()> {
         output::text(note)?;
     }
     output::text(&format!(
-        "{:<34} {:>7} {:>8} {:>12} {:>18} {:>8} {:>7} {:>14}",
+        "{:<34} {:>7} {:>8} {:>12} {:>18} {:>18} {:>7} {:>14}",
         "mechanism",
         "epsilon",
         "delta",
@@ -374,7 +422,7 @@ fn print(plan: &PlanAnswer) -> Result<()> {
         // The default calibration is not mentioned.
         let calibration = row.calibration.filter(|c| *c != Calibration::Analytic);
         output::text(&format!(
-            "{:<34} {:>7} {:>8} {:>12} {:>18} {:>8} {:>7} {:>14}",
+            "{:<34} {:>7} {:>8} {:>12} {:>18} {:>18} {:>7} {:>14}",
             calibration.map_or(row.mechanism.to_string(), |c| format!(
                 "{}, {c}",
                 row.mechanism
@@ -388,12 +436,18 @@ fn print(plan: &PlanAnswer) -> Result<()> {
             row.true_epsilon
                 .map_or("none".to_owned(), |e| format_epsilon(e, 4)),
             match (plan.target_error, row.n) {
-                (_, None) => "never".to_owned(),
+                (_, None) => match row.n_at_least {
+                    Some(least) => format!("{} or never", rounded_users(least)),
+                    None => "never".to_owned(),
+                },
                 (Some(_), Some(n)) => rounded_users(n),
                 (None, Some(n)) => with_thousands(n),
             },
-            row.error
-                .map_or("-".to_owned(), |error| format!("{error:.3}")),
+            match (row.error, row.error_range) {
+                (None, _) => "-".to_owned(),
+                (Some(error), None) => format!("{error:.3}"),
+                (Some(error), Some((low, high))) => format!("{error:.3} ({low:.2}–{high:.2})"),
+            },
             row.components_above_floor
                 .map_or("-".to_owned(), |above| format!("{above}/{}", plan.k)),
             row.report_bytes,
@@ -420,7 +474,7 @@ fn summary(plan: &PlanAnswer) -> String {
         }
     }
     if let Some(target) = plan.target_error {
-        let largest = eigenveil_estimation::plan::max_error(plan.p, plan.k);
+        let largest = max_error(plan.p, plan.k);
         let of = format!("{target} of at most {largest:.2}");
         let parts: Vec<String> = epsilons
             .iter()
@@ -428,22 +482,28 @@ fn summary(plan: &PlanAnswer) -> String {
                 let best = honest()
                     .filter(|row| row.epsilon == *epsilon && row.n.is_some())
                     .min_by_key(|row| row.n)?;
+                let least = best.n_at_least.map_or(String::new(), |least| {
+                    format!(", and {} at the very least", rounded_users(least))
+                });
                 Some(format!(
-                    "about {} at epsilon {epsilon} ({})",
+                    "about {} at epsilon {epsilon} ({}){least}",
                     rounded_users(best.n?),
                     best.mechanism
                 ))
             })
             .collect();
-        return match plan.rows.iter().find_map(|row| row.reason.as_deref()) {
-            Some(reason) if parts.is_empty() => {
-                format!("How many users do I need? For an error of {of}: {reason}.")
-            }
-            _ => format!(
-                "How many users do I need? For an expected error of {of}: {}.",
-                parts.join(", ")
-            ),
-        };
+        if parts.is_empty() {
+            // The mechanism that needs the fewest says it best.
+            let best = honest().min_by_key(|row| row.n_at_least.unwrap_or(u64::MAX));
+            let reason = best
+                .and_then(|row| row.reason.as_deref())
+                .unwrap_or("never");
+            return format!("How many users do I need? For an error of {of}: {reason}.");
+        }
+        return format!(
+            "How many users do I need? For an expected error of {of}: {}.",
+            parts.join("; ")
+        );
     }
     let best = honest().filter(|row| row.error.is_some()).min_by(|a, b| {
         a.error
@@ -453,11 +513,12 @@ fn summary(plan: &PlanAnswer) -> String {
     best.and_then(|row| Some((row, row.n?, row.error?)))
         .map_or(String::new(), |(row, n, error)| {
             format!(
-                "The best of these: {} users with {} at epsilon {} can expect an error of about {}.",
+                "The best of these: {} users with {} at epsilon {} can expect an error of about {}{}.",
                 with_thousands(n),
                 row.mechanism,
                 row.epsilon,
-                output::error_text(error, plan.p, plan.k)
+                output::error_text(error, plan.p, plan.k),
+                row.error_range.map_or(String::new(), output::range_text)
             )
         })
 }

@@ -1,6 +1,6 @@
 //! The chart of a plan: expected error against n, a line for each mechanism and ε.
 
-use eigenveil_estimation::{floor::Spectrum, format::with_thousands, plan::error_curve};
+use eigenveil_estimation::{floor::SpectrumRange, format::with_thousands, plan::error_curve};
 use eigenveil_figures::{LineChart, LineStyle, Marker, Series, expected_error};
 use eigenveil_shared::mechanism::{Calibration, MechanismKind};
 
@@ -13,10 +13,10 @@ const POINTS: usize = 49;
 /// Lines over the decades around the planned n.
 pub(super) fn chart(
     rows: &[PlanRow],
-    spectrum: &Spectrum,
+    spectrum: &SpectrumRange,
     target: Option<f64>,
 ) -> Result<LineChart> {
-    let (p, k) = (spectrum.dimension(), spectrum.rank());
+    let (p, k) = (spectrum.central.dimension(), spectrum.central.rank());
     let answers = || rows.iter().filter_map(|row| row.n);
     let (least, most) = (
         answers().min().unwrap_or(1_000),
@@ -47,12 +47,17 @@ pub(super) fn chart(
             _ => LineStyle::Solid,
         };
         series.push(
-            Series::new(name, curve.into_iter().map(|(n, error)| (n as f64, error)))
-                .with_style(style)
-                .with_marker(Marker::None),
+            Series::new(
+                name,
+                curve
+                    .into_iter()
+                    .map(|(n, error)| (n as f64, error.central)),
+            )
+            .with_style(style)
+            .with_marker(Marker::None),
         );
     }
-    let mut chart = expected_error("How many users?", spectrum, (from, to), series);
+    let mut chart = expected_error("How many users?", &spectrum.central, (from, to), series);
     let mut subtitle = format!(
         "p\u{a0}=\u{a0}{}, k\u{a0}=\u{a0}{k}",
         with_thousands(p as u64)

@@ -4,7 +4,7 @@ use std::fmt;
 
 use eigenveil_estimation::{
     centring::planned_noise,
-    floor::Spectrum,
+    floor::{Spectrum, SpectrumRange},
     linalg::{GramSum, packed_to_dense, symmetric_eigen},
     plan::{PlanTarget, plan},
 };
@@ -193,7 +193,11 @@ fn choice(
             spectrum.with_excess_along_mean(along.iter().map(|m| (m / a).powi(2)).collect())?;
     }
     let noise = planned_noise(params, spectrum.total(), mean.norm())?;
-    let planned = plan(&spectrum, &noise, PlanTarget::Participants(setting.n))?;
+    let planned = plan(
+        &SpectrumRange::known(spectrum),
+        &noise,
+        PlanTarget::Participants(setting.n),
+    )?;
     let first = eigen.vectors.column(0);
     let weights = first.iter().map(|x| x * x).enumerate();
     let (column, weight) = weights
@@ -219,7 +223,7 @@ fn choice(
         norm: params.preprocessing().norm,
         centring,
         k: setting.k,
-        error: planned.error.unwrap_or(f64::INFINITY),
+        error: planned.error.map_or(f64::INFINITY, |error| error.central),
         components_above_floor: planned.components_above.unwrap_or(0),
         squared_mean_over_squared_length: mean_share,
         warning,

@@ -2,15 +2,18 @@
 
 use eigenveil_shared::{
     Error, Result,
-    estimate::{Component, ComponentGroup, NoiseFloor, VarianceFloor, Verdict, smaller_alignment},
+    estimate::{
+        Component, ComponentGroup, NoiseFloor, SpectrumEstimate, VarianceFloor, Verdict,
+        smaller_alignment,
+    },
     mechanism::NoiseModel,
 };
 
 use super::{
-    EigenvalueVerdict, Floor, Measured, SpectralNoise, Spike, centring, from_data::resolve, groups,
-    predict::expected_error, warnings,
+    EigenvalueVerdict, Eigenvalues, ExpectedError, Floor, Measured, SpectralNoise, SpectrumRange,
+    Spike, Support, centring, estimated::NoisySpectrum, from_data::resolve, groups, warnings,
 };
-use crate::pca::share_of;
+use crate::{pca::share_of, plan::max_error};
 
 /// The noise floor's findings on an estimate.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,8 +26,12 @@ pub struct FloorReport {
     pub variances: Vec<f64>,
     /// The floor of the whole moment (what a scree plot shows), whatever the estimator.
     pub floor: NoiseFloor,
-    /// Predicted ‖V̂V̂ᵀ−VVᵀ‖_F; an invisible component counts as fully wrong.
+    /// The population's spectrum; `None` for a sparse estimate with no more rows than components.
+    pub spectrum: Option<SpectrumEstimate>,
+    /// Root mean square of ‖V̂V̂ᵀ−VVᵀ‖_F; an invisible component counts as fully wrong.
     pub expected_error: f64,
+    /// Its range; `None` where `spectrum` is.
+    pub expected_error_range: Option<(f64, f64)>,
     /// Mean squared norm of the prepared rows: `tr S̃`, or with `double-cap` what the study fixes.
     pub total_variance: Option<f64>,
     /// Warnings in plain words; empty if there are none.
@@ -67,14 +74,14 @@ pub fn assess(measured: &Measured<'_>) -> Result<FloorReport> {
     let total_variance = noise.mean_squared_norm(trace);
     let judge_floor = match support {
         None => floor,
-        Some(rows) => on_support(&floor, trace, values, rows.len(), noise, p, n)?,
+        Some(Support { rows, .. }) => on_support(&floor, trace, values, rows.len(), noise, p, n)?,
     };
     let verdicts: Vec<EigenvalueVerdict> = values
         .iter()
         .enumerate()
         .map(|(j, &value)| {
             let mut judged = judge_floor.judge_along(value, centring::excess(measured, j));
-            let no_room = support.is_some_and(|rows| rows.len() <= k);
+            let no_room = support.is_some_and(|support| support.rows.len() <= k);
             if no_room && judged.verdict != Verdict::Above {
                 // Noise cannot tilt it within its rows, and may have selected all of them.
                 judged.spike = None;
@@ -122,21 +129,49 @@ pub fn assess(measured: &Measured<'_>) -> Result<FloorReport> {
     let runs = groups::runs(&judge_floor, &verdicts, values, error_bars);
     let groups = groups::documents(&runs, &components, error_bars, total_variance);
     let lowered = groups::demote_undetermined(&mut components, &groups);
-    let mixing_with_unrequested = match support {
-        None => mixing_with_unrequested(&floor, spectrum.leading, k),
-        Some(_) => vec![0.0; k],
+    for group in &groups {
+        for component in &mut components[group.first - 1..group.last] {
+            component.verdict = group.verdict;
+            component.alignment = Some(group.alignment);
+        }
+    }
+    let missing = total_variance.map(|total| (total - trace) / p as f64);
+    let spectrum_estimate = match support {
+        Some(Support { rows, .. }) if rows.len() <= k => None,
+        _ => Some(
+            NoisySpectrum {
+                floor: &judge_floor,
+                threshold: match support {
+                    None => judge_floor.threshold,
+                    Some(on) => judge_floor.centre + judge_floor.noise.threshold(on.rows.len()),
+                },
+                eigenvalues: support.map_or(spectrum, |on| Eigenvalues::all(on.eigenvalues)),
+                missing,
+                noise,
+                n,
+                excess: measured.excess_along_mean,
+            }
+            .estimate()?,
+        ),
     };
-    let alignments = verdicts
-        .iter()
-        .zip(&mixing_with_unrequested)
-        .map(|(judged, leak)| {
-            judged
-                .spike
-                .map_or(0.0, |spike| (spike.squared_cosine - leak).max(0.0))
-        });
-    // Two subspaces of dimension k > p/2 share at least 2k − p directions.
-    let most = (2.0 * k.min(p - k) as f64).sqrt();
-    let expected_error = expected_error(alignments).min(most);
+    let most = max_error(p, k);
+    let error = match &spectrum_estimate {
+        Some(spectrum) if k > 0 && most > 0.0 => {
+            Some(SpectrumRange::of(spectrum, n, k)?.error(noise, n)?)
+        }
+        Some(_) => Some(ExpectedError::default()),
+        None => None,
+    };
+    let expected_error = match error {
+        Some(error) if measured.k_is_open => error.high,
+        Some(error) => error.central,
+        None => {
+            let lost = verdicts
+                .iter()
+                .map(|judged| judged.spike.map_or(1.0, |spike| 1.0 - spike.squared_cosine));
+            (2.0 * lost.sum::<f64>()).sqrt()
+        }
+    };
     let (mut warnings, outlook) = warnings::plain_words(measured, &floor, &verdicts);
     let visible = floor.components_above;
     warnings.extend(groups::warnings(&groups, &lowered, k, visible));
@@ -151,7 +186,9 @@ pub fn assess(measured: &Measured<'_>) -> Result<FloorReport> {
             variance: Some(variance_floor(&floor, level)),
             ..floor.document()
         },
-        expected_error,
+        spectrum: spectrum_estimate,
+        expected_error: expected_error.min(most),
+        expected_error_range: error.map(|error| (error.low, error.high)),
         total_variance,
         warnings,
         outlook,
@@ -177,27 +214,6 @@ fn variance_floor(floor: &Floor, level: f64) -> VarianceFloor {
         edge: at(above_edge),
         threshold: at(floor.threshold),
     }
-}
-
-/// For every component requested, the squared sine it loses to components that stand above the floor
-/// but were *not* requested: `V/(θⱼ−θᵢ)²`, V the noise variance of one direction (first order).
-fn mixing_with_unrequested(floor: &Floor, spectrum: &[f64], k: usize) -> Vec<f64> {
-    let theta = |j: usize| floor.judge(spectrum[j]).spike.map(|spike| spike.theta);
-    (0..k)
-        .map(|j| {
-            (k..floor.components_above)
-                .filter_map(|i| {
-                    let (own, other) = (theta(j)?, theta(i)?);
-                    let gap = own - other;
-                    Some(if gap > 0.0 {
-                        (floor.noise.variance_between(own, other) / (gap * gap)).min(1.0)
-                    } else {
-                        1.0
-                    })
-                })
-                .sum()
-        })
-        .collect()
 }
 
 /// The floor for components confined to `rows` selected rows.
@@ -267,7 +283,10 @@ mod tests {
         let assess_row = |value: f64| {
             let (vectors, noise) = (DMatrix::identity(5, 1), NoiseModel::gaussian(4.0));
             assess(&Measured {
-                support: Some(&[0]),
+                support: Some(Support {
+                    rows: &[0],
+                    eigenvalues: &[value],
+                }),
                 ..measured(&vectors, &[value], &spectrum, &noise, 1)
             })
             .unwrap()
@@ -298,8 +317,9 @@ mod tests {
         assert!((first.expected_alignment - (1.0 - r * r / (theta * theta))).abs() < 1e-12);
         assert_eq!(second.debiased_eigenvalue, None);
         assert_eq!(second.expected_alignment, 0.0);
+        // The bulk is measured, and a little narrower than the noise's here.
         let lost = 1.0 - first.expected_alignment + 1.0;
-        assert!((result.expected_error - (2.0 * lost).sqrt()).abs() < 1e-12);
+        assert!((result.expected_error / (2.0 * lost).sqrt() - 1.0).abs() < 0.01);
         let said = &result.warnings;
         assert!(
             said.iter().any(|w| w.starts_with("Only 1 of the 2")),
@@ -314,7 +334,12 @@ mod tests {
         let one = assess_plain(&spectrum, 1, 0.5, 1000);
         // Two nearly equal components: their span is sure, either alone is not.
         assert!(both.expected_error < 0.45, "{}", both.expected_error);
-        assert!(one.expected_error > 1.0, "{}", one.expected_error);
+        // Either of two equal directions has a mean squared sine of ½: an error of 1.
+        assert!(
+            (0.8..1.0).contains(&one.expected_error),
+            "{}",
+            one.expected_error
+        );
         let said = both.warnings.join(" ");
         assert!(said.contains("told apart"), "{said}");
     }
@@ -352,7 +377,12 @@ mod tests {
         spectrum.extend((0..p - 1).map(|i| 0.8 - 1.6 * i as f64 / (p - 2) as f64));
         let vectors = DMatrix::from_fn(p, 1, |i, _| if i < 4 { 0.5 } else { 0.0 });
         let noise = NoiseModel::gaussian(sd);
-        let verdict = |value: f64, support| {
+        let verdict = |value: f64, rows: Option<&[usize]>| {
+            let eigenvalues = [value, 0.0, 0.0, 0.0];
+            let support = rows.map(|rows| Support {
+                rows,
+                eigenvalues: &eigenvalues,
+            });
             let floor_report = assess(&Measured {
                 support,
                 ..measured(&vectors, &[value], &spectrum, &noise, n)

@@ -30,6 +30,8 @@ pub struct Eigenvalues<'a> {
     pub leading: &'a [f64],
     /// Sum of all p.
     pub trace: f64,
+    /// Sum of the squares of all p; `None` if it is not known.
+    pub squares: Option<f64>,
     /// p.
     pub dimension: usize,
 }
@@ -40,6 +42,7 @@ impl<'a> Eigenvalues<'a> {
         Self {
             leading: values,
             trace: values.iter().sum(),
+            squares: Some(values.iter().map(|value| value * value).sum()),
             dimension: values.len(),
         }
     }
@@ -110,6 +113,7 @@ impl Floor {
             leading: eigenvalues,
             trace,
             dimension: p,
+            ..
         } = *spectrum;
         if eigenvalues.is_empty() || p < eigenvalues.len() {
             return Err(Error::invalid_request("there are no eigenvalues"));

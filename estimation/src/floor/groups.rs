@@ -8,17 +8,11 @@
 
 use eigenveil_shared::estimate::{Component, ComponentGroup, Verdict, smaller_alignment};
 
-use super::{EigenvalueVerdict, Floor};
+use super::{EigenvalueVerdict, Floor, eigengap::EQUAL_EIGENVALUES_GAP};
 use crate::{
     jackknife::{DirectionErrors, ErrorBars},
     pca::share_of,
 };
-
-/// In units of √V: two equal eigenvalues come out further apart than this in one study of 20. Their gap is that of a
-/// symmetric 2
-/// × 2 noise matrix with variance V off the diagonal and 2V on it: 2√V times a Rayleigh variable, which exceeds √(2 ln
-/// 20) once in 20.
-const EQUAL_EIGENVALUES_GAP: f64 = 4.895;
 
 /// Mean squared sine beyond which a direction, or a space, is undetermined: 45°.
 const MAX_SQUARED_SINE: f64 = 0.5;
@@ -61,7 +55,7 @@ fn could_be_equal(floor: &Floor, verdicts: &[EigenvalueVerdict], j: usize) -> bo
         return false;
     };
     let sd = floor.noise.variance_between(first, second).sqrt();
-    (first - second).abs() < EQUAL_EIGENVALUES_GAP * sd
+    (first - second).abs() < 2.0 * EQUAL_EIGENVALUES_GAP * sd
 }
 
 /// Whether eigenvalues j and j + 1 could be equal within their error bars. The variance of an eigenvalue is 2V, so V is
@@ -71,7 +65,7 @@ fn could_be_equal_within_error_bars(values: &[f64], bars: Option<&ErrorBars>, j:
     bar(j)
         .zip(bar(j + 1))
         .is_some_and(|((one, its), (other, others))| {
-            (one - other).abs() < EQUAL_EIGENVALUES_GAP * 0.5 * its.hypot(others)
+            (one - other).abs() < EQUAL_EIGENVALUES_GAP * its.hypot(others)
         })
 }
 

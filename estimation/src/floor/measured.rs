@@ -21,10 +21,24 @@ pub struct Measured<'a> {
     pub n: u64,
     /// The mean that private centring removed; `None` without it.
     pub mean: Option<&'a EstimatedMean>,
-    /// Rows a sparse estimator selected; `None` for plain PCA.
-    pub support: Option<&'a [usize]>,
+    /// `m_v²/a²` of the leading eigenvectors of S̃ (of a sparse estimate, of its part on the selected rows), requested
+    /// or not; as many as lie outside the noise, or empty without private centring.
+    pub excess_along_mean: &'a [f64],
+    /// What a sparse estimator selected; `None` for plain PCA.
+    pub support: Option<Support<'a>>,
+    /// Whether it is open where the components end.
+    pub k_is_open: bool,
     /// Standard errors, where there are enough buckets.
     pub error_bars: Option<&'a ErrorBars>,
     /// The privacy setting in words, for the warnings: "ε = 1".
     pub setting: &'a str,
+}
+
+/// The rows that a sparse estimator selected.
+#[derive(Clone, Copy, Debug)]
+pub struct Support<'a> {
+    /// Their numbers, ascending.
+    pub rows: &'a [usize],
+    /// Eigenvalues of S̃ on them, descending.
+    pub eigenvalues: &'a [f64],
 }

@@ -21,22 +21,31 @@
 
 mod centring;
 mod components;
+mod eigengap;
+mod estimated;
 mod from_data;
 mod groups;
 mod mean;
 mod measured;
 mod predict;
+mod resolution;
+mod spectrum;
 mod spiked_model;
 mod warnings;
 
 pub use components::{FloorReport, assess};
+pub use estimated::{
+    ChosenCount, ExpectedError, Participants, SpectrumRange, choose_count, count_components,
+    gap_after, gap_between,
+};
 pub use from_data::{EigenvalueVerdict, Eigenvalues, Floor};
 pub use mean::probably_the_mean;
-pub use measured::Measured;
+pub use measured::{Measured, Support};
 pub use predict::{
-    PredictedComponent, Prediction, Spectrum, participants_for_error, participants_for_visibility,
-    predict,
+    PredictedComponent, Prediction, participants_for_error, participants_for_visibility, predict,
 };
+pub use resolution::{Resolution, resolution};
+pub use spectrum::Spectrum;
 pub use spiked_model::{SpectralNoise, Spike};
 
 /// An estimate without mean, support or error bars, for the tests of this folder.
@@ -55,7 +64,9 @@ fn measured<'a>(
         noise,
         n,
         mean: None,
+        excess_along_mean: &[],
         support: None,
+        k_is_open: false,
         error_bars: None,
         setting: "ε = 1",
     }

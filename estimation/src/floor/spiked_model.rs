@@ -106,6 +106,18 @@ impl NoiseProfile {
         self.constant == 0.0 && self.linear == 0.0 && self.bilinear == 0.0 && self.shift == 0.0
     }
 
+    /// The gap between two eigenvalues in units of 2√V, where the `m_v²/a²` of their directions add up to `excess`; 0
+    /// where they are equal, also without noise.
+    pub(super) fn gap(&self, one: f64, other: f64, excess: f64) -> f64 {
+        let gap = (one - other).abs();
+        let variance = self.variance(one, other) + self.along_mean * excess;
+        if gap > 0.0 {
+            0.5 * gap / variance.sqrt()
+        } else {
+            0.0
+        }
+    }
+
     /// V between directions of these mean squares.
     pub(super) fn variance(&self, a: f64, b: f64) -> f64 {
         (self.constant + self.linear * (a + b) + self.bilinear * a * b).max(0.0)

@@ -18,9 +18,9 @@ use crate::{
     cancel::Cancel,
     components::{ComponentsReport, checked_rank, sparse_outcome, sparse_report},
     fantope::{AdmmSettings, KAPPA, automatic_lambda, embed, resolve_lambda},
-    floor::{Eigenvalues, Floor, Measured},
+    floor::{Eigenvalues, Floor, Measured, Support, count_components},
     jackknife::{Reestimate, error_bars},
-    linalg::{PANEL_WIDTH, top_k},
+    linalg::{PANEL_WIDTH, symmetric_eigenvalues, top_k},
     moment::NoisyMoment,
     pca::rayleigh_quotients,
 };
@@ -75,7 +75,7 @@ pub fn sparse_components(
     let n = moment.n();
     let lambda = resolve_lambda(settings, &noise, p, n)?
         .ok_or_else(|| Error::estimate_failed("this lambda needs the sums of every bucket"))?;
-    let (k, spectrum) = leading_spectrum(&moment, rank, &noise)?;
+    let (k, k_is_open, spectrum) = leading_spectrum(&moment, rank, &noise)?;
     let centre = moment.trace() / p as f64;
     let unit: f64 = spectrum.iter().take(k).map(|value| value - centre).sum();
     let problem = Problem {
@@ -106,18 +106,25 @@ pub fn sparse_components(
         .copied()
         .collect();
     let bars = error_bars(&on_rows, &within, again)?;
+    let eigenvalues = symmetric_eigenvalues(&dense)?;
     let measured = Measured {
         vectors: &embed(&within, &solved.support, p),
         values: &values,
         spectrum: Eigenvalues {
             leading: &spectrum,
             trace,
+            squares: None,
             dimension: p,
         },
         noise: &noise,
         n,
         mean: None,
-        support: Some(&solved.support),
+        excess_along_mean: &[],
+        support: Some(Support {
+            rows: &solved.support,
+            eigenvalues: eigenvalues.as_slice(),
+        }),
+        k_is_open,
         error_bars: bars.as_ref(),
         setting,
     };
@@ -169,12 +176,12 @@ fn supported(
     }
 }
 
-/// k, and more than k leading eigenvalues of S̃: as many as the floor needs.
+/// k, whether it is open, and more than k leading eigenvalues of S̃: as many as the floor needs.
 fn leading_spectrum(
     moment: &LargeMatrix,
     rank: ComponentCount,
     noise: &NoiseModel,
-) -> Result<(usize, Vec<f64>)> {
+) -> Result<(usize, bool, Vec<f64>)> {
     let p = moment.dimension();
     let mut wanted = match rank {
         ComponentCount::Fixed(k) => checked_rank(k, p)? + EXTRA_EIGENVALUES,
@@ -185,14 +192,18 @@ fn leading_spectrum(
         let spectrum = Eigenvalues {
             leading: &values,
             trace: moment.trace(),
+            squares: None,
             dimension: p,
         };
-        if let Some(floor) = Floor::try_from_leading(&spectrum, noise, moment.n())? {
-            let k = match rank {
-                ComponentCount::Fixed(k) => k,
-                ComponentCount::Auto => floor.components_above.max(1),
+        if Floor::try_from_leading(&spectrum, noise, moment.n())?.is_some() {
+            let (k, is_open) = match rank {
+                ComponentCount::Fixed(k) => (k, false),
+                ComponentCount::Auto => {
+                    let chosen = count_components(&spectrum, noise, moment.n(), &[])?;
+                    (chosen.k.max(1), chosen.is_open)
+                }
             };
-            return Ok((k, values));
+            return Ok((k, is_open, values));
         }
         // All of them are components: look at more.
         if wanted > MAX_COMPONENTS {

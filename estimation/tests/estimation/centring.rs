@@ -501,7 +501,7 @@ fn a_centred_study_of_the_planned_size_reaches_the_target() {
         let (mean, covariance) = plain(&params, &rows);
         let eigenvalues = symmetric_eigenvalues(&covariance).unwrap();
         let spectrum = spectrum_from_eigenvalues(p, k, eigenvalues.as_slice(), Unknown).unwrap();
-        let noise = planned_noise(&params, spectrum.total(), mean.norm()).unwrap();
+        let noise = planned_noise(&params, spectrum.central.total(), mean.norm()).unwrap();
         let planned = plan(&spectrum, &noise, PlanTarget::Error(target)).unwrap();
         let n = planned.n.unwrap();
         let (_, summary) = simulated(&params, RowSource::Rows(&rows), (n, k), (4, 3));

@@ -17,6 +17,7 @@ mod lambda_path;
 mod median_of_means;
 mod noise_floor;
 mod plan;
+mod poison;
 mod real_path;
 mod simulate;
 mod warnings;

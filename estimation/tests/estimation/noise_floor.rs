@@ -75,7 +75,9 @@ fn measure(rng: &mut ChaCha8Rng, sizes: &[f64], diagonal_factor: f64) -> Measure
         noise: &noise_model(diagonal_factor),
         n: N,
         mean: None,
+        excess_along_mean: &[],
         support: None,
+        k_is_open: false,
         error_bars: None,
         setting: "ε = 1",
     })

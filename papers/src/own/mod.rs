@@ -1,9 +1,11 @@
 //! Our own experiments, which are not in the papers and support our own claims.
 
 mod central_vs_local;
+mod expected_error;
 mod floor;
 mod kappa;
 
 pub(crate) use central_vs_local::CENTRAL_VS_LOCAL;
+pub(crate) use expected_error::{AUTO, EXPECTED_ERROR};
 pub(crate) use floor::{FLOOR, FLOOR_DIGITS, PURE_NOISE};
 pub(crate) use kappa::KAPPA_GRID;

@@ -60,7 +60,7 @@ pub(super) fn parameters(study: &Study) -> Markup {
             dt { "Features p" } dd { (with_thousands(params.dimension() as u64)) }
             dt { "Components k" } dd {
                 @match study.default_k() {
-                    ComponentCount::Auto => "as many as stand above the noise",
+                    ComponentCount::Auto => "those before the last gap that noise does not explain",
                     ComponentCount::Fixed(k) => (k),
                 }
             }

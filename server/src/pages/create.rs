@@ -5,7 +5,7 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
-use eigenveil_estimation::{format::with_thousands, plan::max_error};
+use eigenveil_estimation::format::with_thousands;
 use eigenveil_figures::Figure;
 use eigenveil_shared::{Error, ErrorCode};
 use maud::{Markup, html};
@@ -13,7 +13,7 @@ use maud::{Markup, html};
 use super::{
     design::{Design, FieldErrors, MECHANISMS, NORMS, PLANNED},
     images, layout,
-    planner::{self, Forecast},
+    planner::{self, Outlook},
     visitor::{Fields, OperatorForm, Visitor},
 };
 use crate::{
@@ -31,7 +31,7 @@ pub(super) async fn show(visitor: Visitor) -> Result<Response, ApiError> {
 }
 
 /// Initial values of the form.
-const DEFAULTS: &str = "dimension=64&k=auto&norm=normalize&radius=1&mechanism=double-cap&epsilon=4&delta=0.000001&enrolment=open&users=50000&share=50";
+const DEFAULTS: &str = "dimension=64&k=auto&norm=normalize&radius=1&mechanism=double-cap&epsilon=4&delta=0.000001&enrolment=open&users=50000";
 
 /// Creates the study, or shows the form again with the planner if `step=plan` or something is wrong.
 pub(super) async fn submit(
@@ -79,18 +79,13 @@ pub(super) async fn curve(
     let fields = Fields::parse(query.unwrap_or_default().as_bytes());
     let svg = run_blocking(move || {
         let design = Design::read_for_planner(&fields).map_err(|errors| errors.first())?;
-        let forecasts: Vec<(String, Forecast)> = design
+        let outlooks: Vec<Outlook> = design
             .epsilons()
             .into_iter()
-            .filter_map(|epsilon| {
-                Some((
-                    format!("ε\u{a0}=\u{a0}{epsilon}"),
-                    design.forecast(epsilon)?,
-                ))
-            })
+            .filter_map(|epsilon| design.outlook(epsilon))
             .collect();
-        let chart = planner::compare(&forecasts, design.users)?;
-        let mut chart = chart.ok_or_else(no_forecast_error)?;
+        let chart = planner::compare(&outlooks, design.users);
+        let mut chart = chart.ok_or_else(no_chart_error)?;
         chart.width = images::width(&fields);
         Ok(chart.to_svg())
     })
@@ -98,8 +93,8 @@ pub(super) async fn curve(
     Ok(images::svg(svg.into()))
 }
 
-fn no_forecast_error() -> Error {
-    Error::invalid_request("no error can be predicted for this design; the form says why")
+fn no_chart_error() -> Error {
+    Error::invalid_request("no direction can show with this design; the form says why")
 }
 
 fn is_form_error(error: &Error) -> bool {
@@ -138,7 +133,7 @@ fn content(visitor: &Visitor, fields: &Fields, errors: &FieldErrors) -> Markup {
     };
     html! {
         h1 { "Create a study" }
-        p { "Parameters are frozen once the study exists. The planner shows the error to expect while you choose them." }
+        p { "Parameters are frozen once the study exists. The planner shows what so many participants can show while you choose them." }
         @if !errors.is_empty() {
             div #errors .wrong role="alert" {
                 p { "The study was not created:" }
@@ -154,7 +149,7 @@ fn content(visitor: &Visitor, fields: &Fields, errors: &FieldErrors) -> Markup {
                         legend { "The data" }
                         (text("name", "Name", "Shown to everybody.", "text"))
                         (text("dimension", "Features p", "Numbers in each participant's row.", "number"))
-                        (text("k", "Components k", "A whole number, or auto: as many as stand above the noise.", "text"))
+                        (text("k", "Components k", "A whole number, or auto: those before the last gap that noise does not explain.", "text"))
                         (choice("norm", "Rows are brought into the unit ball by", "On each device, before anything else.", NORMS))
                         (text("radius", "Radius R", "For clip and require: a public constant.", "decimal"))
                         (text("features", "Features (optional)", "One a line: name, or name,center,scale. Public constants, never computed from the participants' rows.", "lines"))
@@ -182,10 +177,9 @@ fn content(visitor: &Visitor, fields: &Fields, errors: &FieldErrors) -> Markup {
                     fieldset {
                         legend { "For the planner only" }
                         (text("users", "Participants expected", "Not part of the study.", "number"))
-                        (text("share", "Share of the variance in the k components, in %", "A guess, from earlier data or the literature.", "decimal"))
                     }
                     p .actions {
-                        button type="submit" name="step" value="plan" { "Show the expected error" }
+                        button type="submit" name="step" value="plan" { "Show what it can show" }
                         " "
                         button .primary type="submit" name="step" value="create" { "Create the study" }
                     }
@@ -196,21 +190,21 @@ fn content(visitor: &Visitor, fields: &Fields, errors: &FieldErrors) -> Markup {
     }
 }
 
-/// The expected error of the form's design: for half, once and twice its ε, and for n, n/10 and 10 n participants.
+/// What the form's design can show: for half, once and twice its ε, and for n, n/10 and 10 n participants.
 fn planner(visitor: &Visitor, fields: &Fields) -> Markup {
     let design = match Design::read_for_planner(fields) {
         Ok(design) => design,
         Err(errors) => {
             return html! {
-                h2 { "Expected error" }
+                h2 { "What it can show" }
                 p .wrong { (errors.first().detail()) }
             };
         }
     };
-    let Some(forecast) = design.forecast(design.request.epsilon) else {
+    let Some(outlook) = design.outlook(design.request.epsilon) else {
         return html! {
-            h2 { "Expected error" }
-            p .wrong { "No error can be predicted: k must be below p, and the components must hold more than an equal share of the variance, " (layout::format_number(100.0 * design.rank() as f64 / design.request.dimension as f64)) " %." }
+            h2 { "What it can show" }
+            p .wrong { "All components are requested: the subspace is then the whole space. k must be below p." }
         };
     };
     let numbers = [
@@ -219,40 +213,24 @@ fn planner(visitor: &Visitor, fields: &Fields) -> Markup {
         design.users.saturating_mul(10),
     ]
     .map(|n| n.max(1));
-    let max = max_error(design.request.dimension, forecast.rank());
-    let prediction = forecast.with_participants(design.users);
     let query = fields.query(PLANNED);
     html! {
-        h2 { "Expected error" }
-        @if let Some(now) = prediction {
-            p .headline {
-                strong #expected { (now.error.map(layout::format_number).unwrap_or_default()) }
-                " of at most " (layout::format_number(max))
-            }
-            p {
-                (now.components_above.unwrap_or(0)) " of " (forecast.rank())
-                " components are expected to stand above the noise with " (with_thousands(design.users)) " participants. "
-                @match forecast.participants_for(0.1 * max).and_then(|planned| planned.n) {
-                    Some(n) => { "An error of " (layout::format_number(0.1 * max)) " takes " (with_thousands(n)) " participants." }
-                    None => { "No number of participants brings the error down to a tenth of its maximum." }
-                }
-            }
-        }
-        p .muted { "The error is ‖V̂V̂ᵀ − VVᵀ‖F: 0 if the subspace is found exactly, " (layout::format_number(max)) " if nothing of it is found. " (super::error::sentence(forecast.source())) }
-        (images::figure(visitor, &format!("/studies/new/curve.svg?{query}"), "Expected error against the number of participants, for three values of epsilon; the table below has numbers."))
-        div .scroll tabindex="0" role="region" aria-label="Expected errors" {
+        h2 { "What it can show" }
+        p #visible { (outlook.sentences(design.users).unwrap_or_default()) }
+        (images::figure(visitor, &format!("/studies/new/curve.svg?{query}"), "The smallest direction that shows against the number of participants, for three values of epsilon; the table below has numbers."))
+        div .scroll tabindex="0" role="region" aria-label="The smallest direction that shows" {
             table #plan {
-                caption { "Expected error" }
+                caption { "The smallest direction that shows, in points of the variance above average" }
                 thead { tr {
                     th scope="col" { "ε" }
                     @for n in numbers { th scope="col" { "n = " (with_thousands(n)) } }
                 } }
                 tbody {
-                    @for (epsilon, forecast) in design.epsilons().into_iter().map(|e| (e, design.forecast(e))) {
+                    @for outlook in design.epsilons().into_iter().filter_map(|e| design.outlook(e)) {
                         tr {
-                            th scope="row" { (epsilon) }
+                            th scope="row" { (outlook.epsilon()) }
                             @for n in numbers {
-                                td { (forecast.as_ref().and_then(|o| o.with_participants(n)?.error).map_or_else(|| "–".to_owned(), layout::format_number)) }
+                                td { (outlook.with_participants(n).map_or_else(|| "–".to_owned(), |found| planner::visible_points(&found))) }
                             }
                         }
                     }
@@ -347,7 +325,7 @@ mod tests {
     fn the_initial_form_is_a_valid_design() {
         let fields = Fields::parse(DEFAULTS.as_bytes());
         let design = Design::read_for_planner(&fields).unwrap();
-        assert!(design.forecast(4.0).is_some());
+        assert!(design.outlook(4.0).is_some());
         // Only the name is missing.
         let errors = Design::read(&fields).err().unwrap();
         assert_eq!(

@@ -12,7 +12,7 @@ use eigenveil_shared::{
     study::StudyParams,
 };
 
-use super::{planner::Forecast, visitor::Fields};
+use super::{planner::Outlook, visitor::Fields};
 use crate::store::{check_name, check_rank, frozen};
 
 /// Ways to bring a row into the unit ball.
@@ -39,7 +39,6 @@ pub(super) const PLANNED: &[&str] = &[
     "epsilon",
     "delta",
     "users",
-    "share",
 ];
 /// Errors by field.
 #[derive(Clone, Debug, Default)]
@@ -112,8 +111,6 @@ impl FieldErrors {
 pub(super) struct Design {
     pub(super) request: CreateStudy,
     pub(super) users: u64,
-    /// Share of the variance in the components, 0 to 1.
-    variance_share: f64,
     params: StudyParams,
 }
 
@@ -184,13 +181,6 @@ impl Design {
             about: About::default(),
         };
         let users = errors.value_or("users", whole(fields, "users"), 1).max(1);
-        let percent = errors.value_or("share", number(fields, "share"), 50.0);
-        if !(percent > 0.0 && percent <= 100.0) {
-            errors.add(
-                "share",
-                format!("the share is {percent} %; it must be above 0 and at most 100"),
-            );
-        }
         if !errors.is_empty() {
             return Err(errors);
         }
@@ -201,7 +191,6 @@ impl Design {
         Ok(Self {
             request,
             users,
-            variance_share: percent / 100.0,
             params,
         })
     }
@@ -215,8 +204,8 @@ impl Design {
             .collect()
     }
 
-    /// The expected error at this ε; `None` if it cannot be predicted.
-    pub(super) fn forecast(&self, epsilon: f64) -> Option<Forecast> {
+    /// What the study can show at this ε; `None` if all components are requested.
+    pub(super) fn outlook(&self, epsilon: f64) -> Option<Outlook> {
         let other;
         let params = if epsilon == self.request.epsilon {
             &self.params
@@ -228,20 +217,12 @@ impl Design {
             .ok()?;
             &other
         };
-        Forecast::assumed(params, self.request.default_k, self.variance_share).ok()
+        Outlook::of(params, self.request.default_k)
     }
 
     /// The privacy promise to a participant.
     pub(super) fn privacy(&self) -> PrivacyStatement {
         PrivacyStatement::new(&self.params)
-    }
-
-    /// Number of components that the planner assumes.
-    pub(super) fn rank(&self) -> usize {
-        match self.request.default_k {
-            ComponentCount::Fixed(k) => k,
-            ComponentCount::Auto => 3,
-        }
     }
 }
 
@@ -338,7 +319,7 @@ mod tests {
     use super::*;
 
     const GOOD: &str =
-        "name=n&dimension=8&k=2&norm=normalize&mechanism=double-cap&epsilon=4&users=1000&share=50";
+        "name=n&dimension=8&k=2&norm=normalize&mechanism=double-cap&epsilon=4&users=1000";
 
     fn read(text: &str) -> Result<Design, FieldErrors> {
         Design::read(&Fields::parse(text.as_bytes()))
@@ -360,7 +341,6 @@ mod tests {
             ("norm=normalize", "norm=clip&radius=-1", "radius"),
             ("norm=normalize", "norm=clip&radius=", "radius"),
             ("users=1000", "users=-1", "users"),
-            ("share=50", "share=0", "share"),
             ("epsilon=4", "epsilon=4&features=a%0Ab", "features"),
             ("epsilon=4", "epsilon=4&features=a,1", "features"),
             ("double-cap", "isotropic-gaussian&delta=2", "delta"),
@@ -378,7 +358,7 @@ mod tests {
             let errors = errors.unwrap_or_else(|| panic!("{to} was accepted"));
             assert!(errors.of_field(field).is_some(), "{to}: {errors:?}");
         }
-        let several = read("share=50").err().unwrap();
+        let several = read("k=2").err().unwrap();
         for field in ["name", "dimension", "mechanism", "epsilon", "users"] {
             assert!(several.of_field(field).is_some(), "{field}");
         }
@@ -400,13 +380,7 @@ mod tests {
             let fields = Fields::parse(text.as_bytes());
             let design = Design::read_for_planner(&fields).ok().unwrap();
             let k = design.request.default_k;
-            (
-                fields.query(PLANNED),
-                design.params,
-                k,
-                design.users,
-                design.variance_share,
-            )
+            (fields.query(PLANNED), design.params, k, design.users)
         };
         for text in [
             GOOD.to_owned(),

@@ -1,170 +1,237 @@
-//! The expected error on pages: of a study as its reports arrive, and of one being designed.
+//! What a study can show: before its first estimate the smallest components, afterwards the expected error.
 
 use eigenveil_estimation::{
-    floor::Spectrum,
+    centring::planned_noise,
+    floor::{ExpectedError, Resolution, SpectrumRange, resolution},
     format::with_thousands,
-    plan::{
-        MeanSquaredLength, PlanResult, PlanTarget, error_curve, plan, spectrum_from_eigenvalues,
-        spectrum_from_pilot,
-    },
+    plan::{MeanSquaredLength, error_curve, max_error, spectrum_from_pilot},
 };
-use eigenveil_figures::{LineChart, LineStyle, Marker, Series, expected_error};
+use eigenveil_figures::{Axis, LineChart, LineStyle, Marker, Series, expected_error};
 use eigenveil_shared::{
     Result,
-    estimate::{ComponentCount, Estimate, Verdict},
+    estimate::{ComponentCount, Estimate},
     mechanism::NoiseModel,
     study::StudyParams,
 };
 
-/// Default share of the variance in the components.
-pub(super) const DEFAULT_SHARE: f64 = 0.5;
+use super::layout::format_number;
+
 /// Number of components assumed if the estimate chooses it.
 const DEFAULT_COMPONENTS: usize = 3;
 /// Points of a line.
 const POINTS: usize = 41;
 
-/// Number of components to plan for.
-fn component_count(rank: ComponentCount, p: usize) -> usize {
-    match rank {
-        ComponentCount::Fixed(k) => k,
-        ComponentCount::Auto => DEFAULT_COMPONENTS.min(p.saturating_sub(1)),
-    }
-}
-
-/// The known or assumed spectrum of a population, with the noise of a report.
+/// The expected error by the newest estimate: its own, and that of other numbers of participants.
 pub(super) struct Forecast {
-    spectrum: Spectrum,
-    noise: NoiseModel,
-    source: String,
+    /// Number of the estimate.
+    number: u64,
+    n: u64,
+    p: usize,
+    k: usize,
+    error: f64,
+    range: Option<(f64, f64)>,
+    /// `None` where nothing can be said of other numbers: no component stands above the noise, or all are requested.
+    others: Option<(SpectrumRange, NoiseModel)>,
 }
 
 impl Forecast {
-    /// Assumes that the components share this part of the variance equally, and the other directions share the rest.
-    pub(super) fn assumed(params: &StudyParams, rank: ComponentCount, share: f64) -> Result<Self> {
-        let p = params.dimension();
-        let k = component_count(rank, p);
-        let spectrum = spectrum_from_eigenvalues(
-            p,
+    /// By this estimate; `None` if it has no component.
+    pub(super) fn by(estimate: &Estimate, number: u64) -> Option<Self> {
+        let (k, unknown) = (estimate.k, MeanSquaredLength::Unknown);
+        let spectrum = spectrum_from_pilot(estimate, k, unknown).ok();
+        (k > 0).then(|| Self {
+            number,
+            n: estimate.n,
+            p: estimate.p,
             k,
-            &vec![share / k.max(1) as f64; k],
-            MeanSquaredLength::UnitRows,
-        )?;
-        let components = if k == 1 {
-            "one component holds".into()
-        } else {
-            format!("{k} components hold")
+            error: estimate.expected_error,
+            range: estimate.expected_error_range,
+            others: spectrum.zip(estimate.spectrum.as_ref().map(|spectrum| spectrum.noise)),
+        })
+    }
+
+    /// "0.198".
+    pub(super) fn error(&self) -> String {
+        format_number(self.error)
+    }
+
+    /// What the error is of: "expected error of 3 components (0.15 to 0.27; at most 2.45)".
+    pub(super) fn caption(&self) -> String {
+        let components = match self.k {
+            1 => "1 component".to_owned(),
+            k => format!("{k} components"),
         };
-        Ok(Self {
-            spectrum,
-            noise: params.noise_model(),
-            source: format!(
-                "assumed: {components} {} % of the variance, in equal parts",
-                (share * 1_000.0).round() / 10.0
-            ),
-        })
+        let range = self.range.map_or(String::new(), |(low, high)| {
+            format!("{} to {}; ", format_number(low), format_number(high))
+        });
+        let max = format_number(max_error(self.p, self.k));
+        format!("expected error of {components} ({range}at most {max})")
     }
 
-    /// The forecast of a study without an estimate; `None` if no error can be predicted, as when all components are
-    /// requested.
-    pub(super) fn for_study(params: &StudyParams, rank: ComponentCount) -> Option<Self> {
-        let p = params.dimension();
-        // With a share of k/p they would be no larger than the others.
-        let equal_share = component_count(rank, p) as f64 / p as f64;
-        let share = DEFAULT_SHARE.max(equal_share + (1.0 - equal_share) / 4.0);
-        Self::assumed(params, rank, share).ok()
-    }
-
-    /// The spectrum measured by an estimate: its components above the noise floor.
-    pub(super) fn measured(estimate: &Estimate, number: u64) -> Option<Self> {
-        let above = estimate
-            .components
-            .iter()
-            .take_while(|component| component.verdict == Verdict::Above)
-            .count();
-        Some(Self {
-            spectrum: spectrum_from_pilot(estimate, above, MeanSquaredLength::Unknown).ok()?,
-            noise: estimate.params.noise_model(),
-            source: format!(
-                "measured: plain PCA with the spectrum of estimate {number}, of which {above} components stand above the noise"
-            ),
-        })
-    }
-
-    /// Where the spectrum comes from.
-    pub(super) fn source(&self) -> &str {
-        &self.source
-    }
-
-    /// Number of components.
-    pub(super) fn rank(&self) -> usize {
-        self.spectrum.rank()
-    }
-
-    /// The prediction for this number of participants.
-    pub(super) fn with_participants(&self, n: u64) -> Option<PlanResult> {
-        plan(
-            &self.spectrum,
-            &self.noise,
-            PlanTarget::Participants(n.max(1)),
-        )
-        .ok()
-    }
-
-    /// The number of participants that an error requires.
-    pub(super) fn participants_for(&self, error: f64) -> Option<PlanResult> {
-        plan(&self.spectrum, &self.noise, PlanTarget::Error(error)).ok()
-    }
-
-    /// The figure of a study: the expected error, and the current number of reports.
-    pub(super) fn progress(&self, reports: u64) -> Result<LineChart> {
-        let range = range_around([reports.max(1_000), 1_000_000]);
-        let mut lines = vec![self.line("expected", range)?];
-        if reports > 0
-            && let Some(error) = self
-                .with_participants(reports)
-                .and_then(|planned| planned.error)
-        {
-            let name = format!("now: {} reports", with_thousands(reports));
-            lines.push(
-                Series::new(name, [(reports as f64, error)])
-                    .with_style(LineStyle::None)
-                    .with_marker(Marker::Diamond),
-            );
-        }
+    /// The figure of a study: the expected error with its range, and the current number of reports.
+    pub(super) fn progress(&self, reports: u64) -> Result<Option<LineChart>> {
+        let Some((spectrum, noise)) = &self.others else {
+            return Ok(None);
+        };
+        let range = range_around([reports.max(1_000), self.n, 1_000_000]);
+        let curve = error_curve(spectrum, noise, range, POINTS)?;
+        let line = |name: &str, style, of: fn(&ExpectedError) -> f64| {
+            let points = curve.iter().map(|(n, error)| (*n as f64, of(error)));
+            let line = Series::new(name, points).with_style(style);
+            line.with_marker(Marker::None)
+        };
+        let lines = vec![
+            line("upper end", LineStyle::Dotted, |error| error.high),
+            line("expected", LineStyle::Solid, |error| error.central),
+            line("lower end", LineStyle::Dotted, |error| error.low),
+            Series::new(
+                format!("estimate {}", self.number),
+                [(self.n as f64, self.error)],
+            )
+            .with_style(LineStyle::None)
+            .with_marker(Marker::Diamond),
+        ];
         let title = "Expected error as reports arrive";
-        let mut chart = expected_error(title, &self.spectrum, range, lines);
-        chart.subtitle = Some(self.source.clone());
-        Ok(chart)
+        Ok(Some(expected_error(title, &spectrum.central, range, lines)))
     }
 
-    /// A line over this range of participants.
-    fn line(&self, name: impl Into<String>, range: (u64, u64)) -> Result<Series> {
-        let curve = error_curve(&self.spectrum, &self.noise, range, POINTS)?;
-        let points = curve.into_iter().map(|(n, error)| (n as f64, error));
-        Ok(Series::new(name, points).with_marker(Marker::None))
+    /// The error of other numbers of participants.
+    pub(super) fn with_participants(&self, n: u64) -> Option<ExpectedError> {
+        let (spectrum, noise) = self.others.as_ref()?;
+        spectrum.error(noise, n.max(1)).ok()
+    }
+
+    /// What the curve is computed from, as a sentence.
+    pub(super) fn source(&self) -> String {
+        format!(
+            "By the spectrum of estimate {}, from {} reports.",
+            self.number,
+            with_thousands(self.n)
+        )
     }
 }
 
-/// Lines of several designs for one population, around this number of participants.
-pub(super) fn compare(forecasts: &[(String, Forecast)], n: u64) -> Result<Option<LineChart>> {
-    let Some((_, first)) = forecasts.first() else {
-        return Ok(None);
-    };
-    let range = range_around([n]);
+/// What a study can show whose participants' spectrum is not known.
+pub(super) struct Outlook {
+    noise: NoiseModel,
+    p: usize,
+    k: usize,
+    epsilon: f64,
+}
+
+impl Outlook {
+    /// For a study that asks for so many components; `None` if it asks for all.
+    pub(super) fn of(params: &StudyParams, k: ComponentCount) -> Option<Self> {
+        let p = params.dimension();
+        let k = match k {
+            ComponentCount::Fixed(k) => k,
+            ComponentCount::Auto => DEFAULT_COMPONENTS.min(p.saturating_sub(1)),
+        };
+        // The least noise there is with private centring: rows of mean zero.
+        let noise = planned_noise(params, 1.0, 0.0).ok()?;
+        (k > 0 && k < p).then(|| Self {
+            noise,
+            p,
+            k,
+            epsilon: params.budget().epsilon(),
+        })
+    }
+
+    pub(super) fn epsilon(&self) -> f64 {
+        self.epsilon
+    }
+
+    /// The sizes for this number of participants.
+    pub(super) fn with_participants(&self, n: u64) -> Option<Resolution> {
+        resolution(&self.noise, self.p, n.max(1), self.k).ok()
+    }
+
+    /// The same as a paragraph.
+    pub(super) fn sentences(&self, n: u64) -> Option<String> {
+        let found = self.with_participants(n)?;
+        let people = format!(
+            "With {} participants and ε = {}",
+            with_thousands(n),
+            self.epsilon
+        );
+        let average = points(found.average);
+        let text = if possible(found.visible, &found) {
+            let apart = if possible(found.separable, &found) {
+                format!(
+                    "and components {} and {} are told apart if their shares differ by {} points",
+                    self.k,
+                    self.k + 1,
+                    points(found.separable)
+                )
+            } else {
+                format!(
+                    "and components {} and {} cannot be told apart",
+                    self.k,
+                    self.k + 1
+                )
+            };
+            format!(
+                "{people}, a direction in {} features shows if it has {} points more of the variance than an average one ({average} %), {apart}.",
+                with_thousands(self.p as u64),
+                points(found.visible)
+            )
+        } else {
+            format!(
+                "{people}, no direction in {} features can show.",
+                with_thousands(self.p as u64)
+            )
+        };
+        Some(format!(
+            "{text} How large the error is depends on the participants' own spectrum: the first estimate tells."
+        ))
+    }
+}
+
+/// Whether rows can have a direction of this size.
+fn possible(size: f64, of: &Resolution) -> bool {
+    size + of.average < 1.0
+}
+
+/// A share as points of a hundred: "1.3".
+fn points(share: f64) -> String {
+    format!("{:.1}", 100.0 * share)
+}
+
+/// A cell of a table: what shows, in points; a dash where nothing can.
+pub(super) fn visible_points(found: &Resolution) -> String {
+    match possible(found.visible, found) {
+        true => points(found.visible),
+        false => "–".to_owned(),
+    }
+}
+
+/// Lines of several designs, around this number of participants.
+pub(super) fn compare(outlooks: &[Outlook], n: u64) -> Option<LineChart> {
+    let (from, to) = range_around([n]);
     let styles = [LineStyle::Dashed, LineStyle::Solid, LineStyle::Dotted];
-    let lines: Vec<Series> = forecasts
+    let ratio = (to as f64 / from as f64).powf(1.0 / (POINTS - 1) as f64);
+    let line = |(outlook, style): (&Outlook, LineStyle)| {
+        let places = (0..POINTS).map(|i| from as f64 * ratio.powi(i as i32));
+        let shown = places.filter_map(|n| {
+            let found = outlook.with_participants(n.round() as u64)?;
+            possible(found.visible, &found).then_some((n, 100.0 * found.visible))
+        });
+        Series::new(format!("ε = {}", outlook.epsilon), shown)
+            .with_style(style)
+            .with_marker(Marker::None)
+    };
+    let mut chart = LineChart::new(
+        "The smallest direction that shows",
+        Axis::log("participants n").between(from as f64, to as f64),
+        Axis::log("points of the variance above average"),
+    );
+    chart.series = outlooks
         .iter()
         .zip(styles.into_iter().cycle())
-        .map(|((name, forecast), style)| Ok(forecast.line(name.clone(), range)?.with_style(style)))
-        .collect::<Result<_>>()?;
-    let mut chart = expected_error(
-        "Expected error by participants",
-        &first.spectrum,
-        range,
-        lines,
-    );
-    chart.subtitle = Some(first.source.clone());
-    Ok(Some(chart))
+        .map(line)
+        .collect();
+    chart.series.retain(|line| !line.points.is_empty());
+    (!chart.series.is_empty()).then_some(chart)
 }
 
 /// Whole decades around these numbers: at least one on each side.
@@ -177,7 +244,6 @@ fn range_around(numbers: impl IntoIterator<Item = u64> + Clone) -> (u64, u64) {
 
 #[cfg(test)]
 mod tests {
-    use eigenveil_figures::Figure;
     use eigenveil_shared::{mechanism::MechanismKind, privacy::Budget, study::StudyDesign};
 
     use super::*;
@@ -200,22 +266,25 @@ mod tests {
     }
 
     #[test]
-    fn every_study_has_a_forecast_unless_all_components_are_requested() {
+    fn every_study_has_an_outlook_unless_all_components_are_requested() {
         for p in [2, 3, 5, 40] {
             for k in 1..=p {
-                let forecast = Forecast::for_study(&params(p), ComponentCount::Fixed(k));
-                assert_eq!(forecast.is_some(), k < p, "p = {p}, k = {k}");
+                let outlook = Outlook::of(&params(p), ComponentCount::Fixed(k));
+                assert_eq!(outlook.is_some(), k < p, "p = {p}, k = {k}");
             }
-            let forecast = Forecast::for_study(&params(p), ComponentCount::Auto).unwrap();
-            let error = |n| forecast.with_participants(n).unwrap().error.unwrap();
-            assert!(error(1_000_000) < error(1_000));
-            assert!(
-                forecast
-                    .progress(5_000)
-                    .unwrap()
-                    .to_svg()
-                    .contains("now: 5,000 reports")
-            );
+            let outlook = Outlook::of(&params(p), ComponentCount::Auto).unwrap();
+            let visible = |n| outlook.with_participants(n).unwrap().visible;
+            assert!(visible(1_000_000) < visible(1_000));
+            assert!(compare(&[outlook], 5_000).is_some());
         }
+        let wines = Outlook::of(&params(13), ComponentCount::Auto).unwrap();
+        let said = wines.sentences(20_000).unwrap();
+        assert!(said.starts_with("With 20,000 participants and ε = 4, a direction in 13 features shows if it has 1.3 points more of the variance than an average one (7.7 %), and components 3 and 4 are told apart if their shares differ by 1.5 points."), "{said}");
+        assert!(
+            wines
+                .sentences(3)
+                .unwrap()
+                .contains("no direction in 13 features can show")
+        );
     }
 }

@@ -7,7 +7,7 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
-use eigenveil_estimation::{format::with_thousands, plan::max_error};
+use eigenveil_estimation::format::with_thousands;
 use eigenveil_figures::{Axis, ComponentRow, DataTable, LineChart, Marker, Series};
 use eigenveil_shared::{
     Error,
@@ -19,7 +19,7 @@ use super::{
     about,
     images::{self, ChartKind},
     layout,
-    planner::Forecast,
+    planner::{Forecast, Outlook},
     render_cache::PageKind,
     state::Pages,
     view::View,
@@ -39,7 +39,7 @@ type Column = (&'static str, fn(&ComponentRow) -> &str);
 const COMPONENTS: [Column; 7] = [
     ("Component", |row| &row.component),
     ("Verdict", |row| &row.verdict),
-    ("Made-up reports that suffice", |row| &row.made_up_by),
+    ("Could be made by", |row| &row.could_be_made_by),
     ("Variance", |row| &row.variance),
     ("Explained", |row| &row.explained),
     ("Expected alignment", |row| &row.alignment),
@@ -59,36 +59,33 @@ pub(super) struct VisibleStudy {
 impl VisibleStudy {
     /// Blocks while reading.
     pub(super) fn new(app: &Pages, visitor: &Visitor, study: Arc<Study>) -> Result<Self, Error> {
-        let mut jobs = match visitor.may_read(&study) {
-            true => app.store().estimates(&study)?,
-            false => Vec::new(),
-        };
+        let mut jobs = app.store().estimates(&study)?;
         jobs.reverse();
         let newest = jobs.iter().find(|job| job.state == EstimateState::Done);
         let view = newest
             .map(|job| app.state.views.get(app.store(), &study, job.number))
             .transpose()?;
+        if !visitor.may_read(&study) {
+            jobs.clear();
+        }
         Ok(Self { study, jobs, view })
     }
 
-    /// With the forecast of the newest estimate, or an assumed one.
-    pub(super) fn with_forecast<T>(&self, apply: impl FnOnce(Option<&Forecast>) -> T) -> T {
-        match self.view.as_ref().and_then(|view| view.forecast.as_ref()) {
-            Some(forecast) => apply(Some(forecast)),
-            None => {
-                apply(Forecast::for_study(self.study.params(), self.study.default_k()).as_ref())
-            }
-        }
+    /// The expected error by the newest estimate: all that everybody sees of it.
+    fn forecast(&self) -> Option<&Forecast> {
+        self.view.as_ref()?.forecast.as_ref()
     }
 
-    /// The expected error with the current reports, formatted.
+    /// The expected error of the newest estimate, formatted; empty before the first one.
     pub(super) fn expected_error(&self) -> String {
+        self.forecast().map_or(String::new(), Forecast::error)
+    }
+
+    /// What can show of so many reports, before the first estimate.
+    fn outlook(&self) -> Option<String> {
         let n = self.study.reports_accepted();
-        let error = self.with_forecast(|forecast| forecast?.with_participants(n)?.error);
-        match error {
-            Some(error) if n > 0 => layout::format_number(error),
-            _ => "–".to_owned(),
-        }
+        let outlook = Outlook::of(self.study.params(), self.study.default_k())?;
+        (n > 0 && self.view.is_none()).then(|| outlook.sentences(n))?
     }
 
     /// Changes when more than the live numbers changes.
@@ -185,12 +182,13 @@ pub(super) async fn expected_error(
     let what = (visible.study.id(), ChartKind::ExpectedError, estimate);
     let chart = move || {
         let reports = visible.study.reports_accepted();
-        let chart =
-            visible.with_forecast(|forecast| forecast.map(|o| o.progress(reports)).transpose())?;
-        let mut chart = chart.ok_or_else(no_forecast)?;
-        // The page shows both beside the figure.
+        let chart = visible
+            .forecast()
+            .map(|o| o.progress(reports))
+            .transpose()?;
+        let mut chart = chart.flatten().ok_or_else(no_forecast)?;
+        // The page has it as a heading.
         chart.title.clear();
-        chart.subtitle = None;
         Ok(chart)
     };
     images::cached_chart(&pages, client, what, query, reports, chart).await
@@ -198,7 +196,7 @@ pub(super) async fn expected_error(
 
 fn no_forecast() -> Error {
     Error::invalid_request(
-        "all components are requested, so no error can be predicted; request fewer than p",
+        "no error can be predicted before an estimate with fewer than p components, all above the noise",
     )
 }
 
@@ -256,18 +254,22 @@ fn content(visitor: &Visitor, visible: &VisibleStudy, arrivals: &[ArrivalCount])
     let study = &visible.study;
     let path = format!("/studies/{}", study.id());
     let reports = study.reports_accepted();
-    let max = visible.with_forecast(|o| o.map(|o| max_error(study.params().dimension(), o.rank())));
-    let source = visible.with_forecast(|o| o.map(|o| super::error::sentence(o.source())));
+    let forecast = visible.forecast();
+    let outlook = visible.outlook();
     html! {
         div #study data-events=(visitor.link(&format!("{path}/events"))) data-version=(visible.version()) {
             p { a href=(visitor.link("/")) { "← All studies" } }
             h1 { (study.name()) " " span #state data-swap=(study.state().as_str()) { (layout::badge(study.state())) } }
             div .numbers-row {
                 p .number { strong #reports data-live="reports" { (with_thousands(reports)) } " reports" }
-                p .number {
-                    strong #error-now data-live="error" { (visible.expected_error()) }
-                    " expected error" @if let Some(max) = max { ", of at most " (layout::format_number(max)) }
+                div #error-tile data-swap=(visible.expected_error()) {
+                    @if let Some(forecast) = forecast {
+                        p .number { strong #error-now data-live="error" { (forecast.error()) } " " (forecast.caption()) }
+                    }
                 }
+            }
+            div #outlook data-swap=(outlook.as_deref().unwrap_or("none")) {
+                @if let Some(outlook) = &outlook { p { (outlook) } }
             }
             p .visually-hidden #announcer aria-live="polite" {}
             @if study.state() == StudyState::Open {
@@ -296,15 +298,15 @@ fn content(visitor: &Visitor, visible: &VisibleStudy, arrivals: &[ArrivalCount])
                         }
                     }
                 }
-                section aria-labelledby="h-error" {
+                section #error aria-labelledby="h-error" data-swap=(visible.expected_error()) {
                     h2 #h-error { "Expected error as reports arrive" }
-                    @match source {
-                        Some(source) => {
+                    @match forecast {
+                        Some(forecast) => {
                             (images::figure(visitor, &format!("{path}/expected-error.svg"), "Expected error against the number of participants; the table below has numbers."))
                             (numbers("error-numbers", &error_table(visible).to_html()))
-                            p #error-source .muted data-swap=(source) { (source) " The error is ‖V̂V̂ᵀ − VVᵀ‖F." }
+                            p #error-source .muted { (forecast.source()) " The error is ‖V̂V̂ᵀ − VVᵀ‖F." }
                         }
-                        None => { p { "All components are requested, so the subspace is the whole space and has no error." } }
+                        None => { p { "The first estimate tells: the error depends on the participants' own spectrum." } }
                     }
                 }
             }
@@ -343,27 +345,17 @@ fn error_table(visible: &VisibleStudy) -> DataTable {
         .collect();
     numbers.sort_unstable();
     numbers.dedup();
-    let rows = visible.with_forecast(|forecast| {
-        let row = |n: u64| {
-            let planned = forecast?.with_participants(n)?;
-            Some(vec![
-                with_thousands(n),
-                layout::format_number(planned.error?),
-                planned.components_above?.to_string(),
-            ])
-        };
-        numbers.into_iter().filter_map(row).collect()
-    });
+    let row = |n: u64| {
+        let error = visible.forecast()?.with_participants(n)?;
+        let cells = [error.low, error.central, error.high].map(layout::format_number);
+        Some([vec![with_thousands(n)], cells.to_vec()].concat())
+    };
     DataTable {
         caption: "Expected error".to_owned(),
-        headers: [
-            "Participants",
-            "Expected error",
-            "Components above the noise",
-        ]
-        .map(str::to_owned)
-        .into(),
-        rows,
+        headers: ["Participants", "Lower end", "Expected error", "Upper end"]
+            .map(str::to_owned)
+            .into(),
+        rows: numbers.into_iter().filter_map(row).collect(),
     }
 }
 
@@ -486,7 +478,7 @@ fn estimate_section(visitor: &Visitor, study: &Study, view: &View) -> Markup {
         @if !view.components.is_empty() {
             div .scroll tabindex="0" role="region" aria-label="Components" {
                 table #components {
-                    caption { "Components" }
+                    caption { "Components. \"Could be made by\": the share of the participants who, acting together, could have made it from nothing." }
                     thead { tr {
                         @for (head, _) in COMPONENTS { th scope="col" { (head) } }
                     } }

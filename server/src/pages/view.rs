@@ -54,7 +54,7 @@ pub(super) struct View {
     pub(super) components: Vec<ComponentRow>,
     pub(super) figures: Vec<ViewFigure>,
     pub(super) seconds: f64,
-    /// The forecast for other numbers of participants.
+    /// Its expected error, and that of other numbers of participants; `None` if it has no component.
     pub(super) forecast: Option<Forecast>,
 }
 
@@ -101,7 +101,7 @@ impl View {
             components: component_rows(&estimate).take(MAX_TABLE_ROWS).collect(),
             figures: figures(&estimate),
             seconds: estimate.seconds,
-            forecast: Forecast::measured(&estimate, number),
+            forecast: Forecast::by(&estimate, number),
         })
     }
 
@@ -145,11 +145,21 @@ fn verdict(estimate: &Estimate) -> Vec<String> {
     }
     if total > 0 {
         let max = eigenveil_estimation::plan::max_error(estimate.p, total);
+        let range = estimate
+            .expected_error_range
+            .map_or(String::new(), |(low, high)| {
+                format!(", range {} to {}", format_number(low), format_number(high))
+            });
         sentences.push(format!(
-            "The expected error of the subspace is {} of at most {}.",
+            "The expected error of the subspace is {} of at most {}{range}.",
             format_number(estimate.expected_error),
             format_number(max)
         ));
+        if estimate.k_is_open {
+            sentences.push(format!(
+                "No gap between the components is large enough to say where they end: {total} is the best guess, and the error the cautious end of its range."
+            ));
+        }
     }
     if let Some(sparse) = &estimate.sparse {
         sentences.push(selection(estimate, sparse));

@@ -208,25 +208,3 @@ async fn the_list_of_studies_is_paged() {
         refused.is_problem(422, E::InvalidRequest);
     }
 }
-
-/// The figure of the largest possible study, requested by many: it takes minutes of processor time, but only once.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn figures_of_the_largest_study_are_rendered_once() {
-    let server = Arc::new(Harness::new());
-    let largest = json!({ "dimension": 65_536, "default_k": 32_768 });
-    let study = server.seed_study(largest).await;
-    let asked: Vec<_> = (0..64)
-        .map(|number| {
-            let (server, id) = (Arc::clone(&server), study.id.clone());
-            tokio::spawn(async move {
-                let narrow = if number % 2 == 0 { "" } else { "?narrow=1" };
-                let path = format!("/studies/{id}/expected-error.svg{narrow}");
-                server.get(&path).await
-            })
-        })
-        .collect();
-    for response in asked {
-        let response = within("64 requests for one picture", response).await;
-        assert_eq!(response.unwrap().status, StatusCode::OK);
-    }
-}

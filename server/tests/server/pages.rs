@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// A design for the form.
-const FORM: [(&str, &str); 9] = [
+const FORM: [(&str, &str); 8] = [
     ("name", "A <script>alert(1)</script> & \"study\""),
     ("dimension", "8"),
     ("k", "2"),
@@ -34,7 +34,6 @@ const FORM: [(&str, &str); 9] = [
     ("epsilon", "4"),
     ("enrolment", "open"),
     ("users", "1000"),
-    ("share", "60"),
 ];
 
 /// The button that creates the study.
@@ -99,7 +98,7 @@ async fn everything_works_without_a_script() {
     assert!(!create.body().contains(&server.token));
 
     // The planner shows other numbers for other designs, and keeps the input.
-    let mut errors = Vec::new();
+    let mut shown = Vec::new();
     for epsilon in ["2", "8"] {
         let fields = form(&[("epsilon", epsilon), ("step", "plan")]);
         let response = browser.post("/studies/new", &fields).await;
@@ -107,10 +106,12 @@ async fn everything_works_without_a_script() {
         let page = Page::new(response);
         assert_eq!(page.value("#epsilon"), epsilon);
         assert_eq!(page.value("#name"), FORM[0].1);
-        errors.push(page.text("#expected").parse::<f64>().unwrap());
+        let text = page.text("#visible");
+        let points = text.split("it has ").nth(1).unwrap();
+        shown.push(points.split(' ').next().unwrap().parse::<f64>().unwrap());
         browser.figure(&page.links("#planner img")[0]).await;
     }
-    assert!(errors[1] < errors[0], "{errors:?}");
+    assert!(shown[1] < shown[0], "{shown:?}");
     assert!(server.app.store().studies().is_empty());
 
     // Errors are shown beside their field; nothing is created.
@@ -129,7 +130,9 @@ async fn everything_works_without_a_script() {
     upload(&server, &study, 40).await;
     let page = browser.page(&path).await;
     assert_eq!(page.text("#reports"), "40");
-    assert!(page.text("#error-now").parse::<f64>().unwrap() > 0.0);
+    // No error is known before the first estimate.
+    assert!(!page.has("#error-now"));
+    page.says("#outlook", "With 40 participants and ε = 4");
     for source in page.links("img, source") {
         Browser::new(&server).figure(&source).await;
     }
@@ -140,6 +143,11 @@ async fn everything_works_without_a_script() {
     server.wait_for_estimate(&location).await;
     let page = browser.page(&path).await;
     page.says("#verdict", "stand");
+    // Everybody sees its error, with what the error is of.
+    let public = Browser::new(&server).page(&path).await;
+    assert_eq!(public.text("#error-tile"), page.text("#error-tile"));
+    page.says("#error-tile", "expected error of 2 components");
+    assert!(!page.has("#outlook p"));
     assert_eq!(page.all("#components tbody tr").len(), 2);
     let downloads = page.links("#downloads a");
     assert_eq!(downloads.len(), 3);

@@ -386,6 +386,17 @@ impl Mechanism {
         dispatch_value!(self, randomizer => LocalRandomizer::report_influence(randomizer, dimension))
     }
 
+    /// The largest eigenvalue that a made-up report can have: that of the longest one that passes the norm test, or of a
+    /// freely chosen seed.
+    pub fn report_reach(&self, dimension: usize) -> f64 {
+        let exchange = self.report_influence(dimension);
+        match self.norm_bound(dimension) {
+            // Exchanging the longest report for its opposite moves the sum by twice as much.
+            Some(_) => 0.5 * exchange,
+            None => exchange,
+        }
+    }
+
     /// How a payload becomes an estimate of `xxᵀ`.
     pub fn decoding(&self) -> Decoding {
         dispatch_value!(self, randomizer => LocalRandomizer::decoding(randomizer))

@@ -152,7 +152,7 @@ fn figures_of_the_largest_study_are_bounded() {
                 "name": "large", "dimension": 65_536, "epsilon": 4.0, "default_k": 32_768,
             });
             let made = make(&target, design).await;
-            let path = format!("/studies/{}/expected-error.svg", made.id);
+            let path = format!("/studies/{}/belief.svg", made.id);
             ask_for(target, 64, path, started).await;
         },
     );

@@ -103,10 +103,10 @@ async fn a_study_is_created_watched_and_estimated() {
     if let Some(file) = std::env::var_os(PICTURE_VARIABLE) {
         picture(&browser, Path::new(&file)).await;
     }
-    let before = browser.text("#expected").await;
+    let before = browser.text("#visible").await;
     browser.fill("#epsilon", "1").await;
     until("the planner follows", async || {
-        browser.text("#expected").await != before
+        browser.text("#visible").await != before
     })
     .await;
 
@@ -147,12 +147,12 @@ async fn all_pages_work_without_scripts() {
     let browser = Browser::start(&world.server.url, settings).await;
     world.log_in(&browser).await;
     browser.open("/studies/new").await;
-    let before = browser.text("#expected").await;
+    let before = browser.text("#visible").await;
     browser.fill("#name", "Planned").await;
     browser.fill("#epsilon", "1").await;
     browser.click("#create button[value=plan]").await;
     until("the planner answers", async || {
-        browser.text("#expected").await != before
+        browser.text("#visible").await != before
     })
     .await;
 

@@ -75,7 +75,6 @@ pub(crate) async fn create(browser: &Browser, name: &str) -> String {
     browser.fill("#k", "2").await;
     browser.fill("#epsilon", "8").await;
     browser.fill("#users", &ROWS.to_string()).await;
-    browser.fill("#share", "80").await;
     for (field, text) in [
         ("#purpose", "Which daily habits go together with bad sleep"),
         (

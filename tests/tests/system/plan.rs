@@ -3,8 +3,8 @@
 use crate::harness::{Folder, has_keys, refused, refuses, run, run_json, succeeded};
 
 const BASE: &str = "plan --p 40 --k 2 --spectrum 0.3,0.2";
-const KEYS: &str = "mechanism epsilon delta n error report_bytes calibration true_epsilon claim_holds \
-    components_above_floor reason";
+const KEYS: &str = "mechanism epsilon delta n n_at_least error error_range report_bytes calibration true_epsilon \
+    claim_holds components_above_floor reason";
 
 #[test]
 fn plan_prints_the_agreed_keys() {
@@ -96,41 +96,56 @@ fn plan_refuses_wrong_usage() {
             ("--p 40 --k 2 --spectrum 0.2,0.3", "not descending"),
             ("--p 40 --k 2 --spectrum 0.8,0.3", "sum to"),
             ("--p 40 --k 3 --spectrum 0.3,0.2", "needs 3"),
-            ("", "--p"),
+            ("", "--pilot"),
+            ("--p 40", "spectrum: give that of a pilot"),
             ("--pilot /none.json", "/none.json"),
         ],
     );
 }
 
 #[test]
-fn a_plan_from_a_pilot_uses_only_components_above_the_floor() {
+fn a_plan_from_a_pilot_is_the_pilots_own_error_with_a_range() {
     let folder = Folder::new();
     let out = folder.at("pilot");
-    let demo = run_json(&format!("demo --n 3000 --k 5 --epsilon 4 --out {out}"));
+    run_json(&format!("demo --n 3000 --k 1 --epsilon 4 --out {out}"));
     let estimate = folder.read_json("pilot/estimate.json");
-    let components = estimate["components"].as_array().unwrap();
-    // A weak third component may stand above by chance when the second does not.
-    let above = components
-        .iter()
-        .take_while(|c| c["verdict"] == "above")
-        .count();
-    assert!(demo["components_above_floor"].as_u64().unwrap() >= above as u64);
-    // 3,000 reports show the strong first component of the digits, but not the weak fifth.
-    assert!((1..5).contains(&above), "{above}");
-    let plan = format!("plan --pilot {out}/estimate.json --epsilon 4");
-    let planned = run_json(&format!("{plan} --k 1 --n 3000"));
+    let plan = format!("plan --pilot {out}/estimate.json --epsilon 4 --mechanism double-cap");
+    let planned = run_json(&format!("{plan} --n 3000"));
     assert_eq!((&planned["p"], &planned["k"]), (&64.into(), &1.into()));
-    assert!(planned["notes"][0].as_str().unwrap().contains("uncertain"));
-    // A plan for the same number of users expects the error that the pilot states.
-    let alignment = components[0]["expected_alignment"].as_f64().unwrap();
-    let itself = (2.0 * (1.0 - alignment)).sqrt();
-    let again = planned["rows"][0]["error"].as_f64().unwrap();
-    assert_eq!(planned["rows"][0]["mechanism"], "double-cap");
-    assert!((again / itself - 1.0).abs() < 0.05, "{again} {itself}");
-    let all = run(&format!("{plan} --target-error 1"));
+    // To the bit.
+    let row = &planned["rows"][0];
+    assert_eq!(row["error"], estimate["expected_error"]);
+    assert_eq!(row["error_range"], estimate["expected_error_range"]);
+    // Other numbers have a range as well, and so has the number of users for an error.
+    let asked = run_json(&format!("{plan} --target-error 0.1"));
+    let row = &asked["rows"][0];
+    let (enough, least) = (&row["n"], row["n_at_least"].as_u64().unwrap());
+    assert!(
+        enough.is_null()
+            || enough.as_u64().unwrap() > least && row["error_range"][1].as_f64().unwrap() <= 0.1
+    );
+    // 3,000 reports show the strong first components of the digits, but not all.
+    let above = estimate["spectrum"]["standing"].as_array().unwrap().len();
+    assert!((1..10).contains(&above), "{above}");
+    let all = run(&format!("{plan} --k {} --target-error 1", above + 1));
     let at_most = format!("k = {above}");
     refused(&all, 2, &["does not stand above its noise floor", &at_most]);
     refuses(&plan, &[("--p 40 --k 1 --n 5", "64")]);
+}
+
+#[test]
+fn a_plan_without_a_spectrum_says_what_shows_and_no_error() {
+    let plan = "plan --p 13 --epsilon 4 --mechanism double-cap";
+    let shown = run_json(&format!("{plan} --n 20000,5"));
+    let rows = shown["rows"].as_array().unwrap();
+    let visible = rows[0]["visible"].as_f64().unwrap();
+    assert!((visible - 0.013).abs() < 0.001, "{shown}");
+    assert!(rows[1]["visible"].is_null() && rows[0].get("error").is_none());
+    let message = succeeded(&run(&format!("{plan} --n 20000")));
+    assert!(
+        message.contains("1.3 points") && message.contains("run a pilot"),
+        "{message}"
+    );
 }
 
 #[test]
