@@ -558,8 +558,8 @@ mod tests {
         let squares =
             0.25 + ramp.iter().map(|x| x * x).sum::<f64>() + variance * (p * (p + 1)) as f64;
         let noise = NoiseModel::gaussian(sd);
-        let mut leading = vec![0.5];
-        leading.push(0.05);
+        // The component where it shows, λ + r²/θ, and one eigenvalue of the bulk.
+        let leading = [0.5 + 39.0 * variance / 0.49, 0.05];
         let eigenvalues = Eigenvalues {
             leading: &leading,
             trace,

@@ -16,10 +16,7 @@ use futures_util::{StreamExt as _, stream};
 use serde_json::json;
 use tower::ServiceExt as _;
 
-use crate::common::{
-    self, Harness, at, new_id, report, report_with,
-    waiting::{until, within},
-};
+use crate::common::{self, Harness, at, new_id, report, report_with, waiting::until};
 
 /// A body that begins with this many bytes and never ends.
 fn held(bytes: usize) -> Body {
