@@ -95,6 +95,11 @@ impl Forecast {
         Ok(Some(expected_error(title, &spectrum.central, range, lines)))
     }
 
+    /// Whether the error of other numbers of participants is known.
+    pub(super) fn has_curve(&self) -> bool {
+        self.others.is_some()
+    }
+
     /// The error of other numbers of participants.
     pub(super) fn with_participants(&self, n: u64) -> Option<ExpectedError> {
         let (spectrum, noise) = self.others.as_ref()?;

@@ -301,11 +301,12 @@ fn content(visitor: &Visitor, visible: &VisibleStudy, arrivals: &[ArrivalCount])
                 section #error aria-labelledby="h-error" data-swap=(visible.expected_error()) {
                     h2 #h-error { "Expected error as reports arrive" }
                     @match forecast {
-                        Some(forecast) => {
+                        Some(forecast) if forecast.has_curve() => {
                             (images::figure(visitor, &format!("{path}/expected-error.svg"), "Expected error against the number of participants; the table below has numbers."))
                             (numbers("error-numbers", &error_table(visible).to_html()))
                             p #error-source .muted { (forecast.source()) " The error is ‖V̂V̂ᵀ − VVᵀ‖F." }
                         }
+                        Some(_) => { p { "Not known for other numbers of reports: not all components of the newest estimate stand above the noise." } }
                         None => { p { "The first estimate tells: the error depends on the participants' own spectrum." } }
                     }
                 }

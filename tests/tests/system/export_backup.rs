@@ -46,7 +46,10 @@ fn studies_are_exported_imported_merged_and_deleted() {
     let done = two.cli_json(&estimate);
     assert!(done["influence"].as_f64().unwrap() > 0.0, "{done}");
     let shown = succeeded(&two.cli(&estimate));
-    assert!(shown.contains("influence: replacing one report"), "{shown}");
+    assert!(
+        shown.contains("influence: exchanging one report"),
+        "{shown}"
+    );
 
     // Deleting needs a confirmation and a closed study.
     refused(&two.cli(&format!("study delete {id}")), 2, &["--yes"]);

@@ -96,7 +96,7 @@ fn plan_refuses_wrong_usage() {
             ("--p 40 --k 2 --spectrum 0.2,0.3", "not descending"),
             ("--p 40 --k 2 --spectrum 0.8,0.3", "sum to"),
             ("--p 40 --k 3 --spectrum 0.3,0.2", "needs 3"),
-            ("", "--pilot"),
+            ("", "--p"),
             ("--p 40", "spectrum: give that of a pilot"),
             ("--pilot /none.json", "/none.json"),
         ],
@@ -136,7 +136,7 @@ fn a_plan_from_a_pilot_is_the_pilots_own_error_with_a_range() {
 #[test]
 fn a_plan_without_a_spectrum_says_what_shows_and_no_error() {
     let plan = "plan --p 13 --epsilon 4 --mechanism double-cap";
-    let shown = run_json(&format!("{plan} --n 20000,5"));
+    let shown = run_json(&format!("{plan} --n 20000,1"));
     let rows = shown["rows"].as_array().unwrap();
     let visible = rows[0]["visible"].as_f64().unwrap();
     assert!((visible - 0.013).abs() < 0.001, "{shown}");
