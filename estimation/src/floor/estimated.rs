@@ -19,7 +19,7 @@ const NORMAL_95: f64 = 1.645;
 const EACH_OF_TWO: f64 = 1.163;
 
 /// A boundary with a gap of this many 2√V is sure: so large a gap is rarely an accident of choosing the largest.
-const SURE_GAP: f64 = 4.0;
+pub const SURE_GAP: f64 = 4.0;
 
 /// A noisy moment, or its part on the rows of a sparse estimate, with the floor it was judged by.
 pub(super) struct NoisySpectrum<'a> {
@@ -552,7 +552,9 @@ mod tests {
     #[test]
     fn the_unseen_spread_comes_from_the_energy() {
         let (p, n, sd) = (40_usize, 1_000_u64, 0.5);
-        let ramp: Vec<f64> = (0..39).map(|i| 0.02 * (1.0 - i as f64 / 38.0)).collect();
+        let ramp: Vec<f64> = (0..39)
+            .map(|i| 0.02 * (1.0 - f64::from(i) / 38.0))
+            .collect();
         let trace = 0.5 + ramp.iter().sum::<f64>();
         let variance = sd * sd / n as f64;
         let squares =

@@ -35,8 +35,8 @@ mod warnings;
 
 pub use components::{FloorReport, assess};
 pub use estimated::{
-    ChosenCount, ExpectedError, Participants, SpectrumRange, choose_count, count_components,
-    gap_after, gap_between,
+    ChosenCount, ExpectedError, Participants, SURE_GAP, SpectrumRange, choose_count,
+    count_components, gap_after, gap_between,
 };
 pub use from_data::{EigenvalueVerdict, Eigenvalues, Floor};
 pub use mean::probably_the_mean;
