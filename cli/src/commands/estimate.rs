@@ -4,6 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
 use eigenveil_client::http::EstimateFormat;
+use eigenveil_estimation::format::with_thousands;
 use eigenveil_figures::{component_rows, estimate_figures};
 use eigenveil_shared::{
     api::{EstimateRequest, EstimateState},
@@ -237,11 +238,11 @@ pub(crate) fn print_components(estimate: &Estimate) -> Result<()> {
                 .seeds
                 .as_ref()
                 .map_or_else(String::new, |seeds| format!(
-                    "; {} seed{} as close as one in {:.0}, limit {}",
-                    seeds.found,
+                    "; {} seed{} lie as near to what was found as 1 of {} random ones does, and devices alone reach fewer than {}",
+                    with_thousands(seeds.found),
                     plural(seeds.found),
-                    seeds.null_probability.recip(),
-                    seeds.limit
+                    with_thousands(seeds.null_probability.recip().round() as u64),
+                    with_thousands(seeds.limit)
                 ))
         ))?;
     }

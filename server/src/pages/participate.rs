@@ -100,17 +100,6 @@ fn content(visitor: &Visitor, study: &Study, state: StudyState) -> Markup {
         p { a href=(visitor.link(&path)) { "← " (study.name()) } }
         h1 { (TITLE) }
         p { "You are asked to take part in " strong { (study.name()) } ", which is " (state.as_str()) "." }
-        section aria-labelledby="h-about" {
-            h2 #h-about { "Who is asking, and what for" }
-            (about::people(study))
-            p .muted { "These are the words of the people who run the study; nobody has checked them. They cannot be changed while the study exists." }
-        }
-        section aria-labelledby="h-row" {
-            h2 #h-row { "What you are asked for" }
-            (about::features(study))
-            h3 { "What is done with it" }
-            (about::parameters(study))
-        }
         section aria-labelledby="h-belief" {
             h2 #h-belief { "What an observer can learn about you" }
             p { (privacy.sentence) }
@@ -120,7 +109,8 @@ fn content(visitor: &Visitor, study: &Study, state: StudyState) -> Markup {
                 @if failure > 0.0 { " With a probability of at most " (format_rounded_up(failure, 2)) " they can be more certain." }
             }
             @if epsilon.is_finite() {
-                (images::figure(visitor, &format!("{path}/belief.svg"), "Largest and smallest belief after one report, against the belief before it; the table below has the numbers."))
+                div .figures {
+                (images::figure(visitor, &format!("{path}/belief.svg"), "Largest and smallest belief after one report, against the belief before it; the table beside it has the numbers."))
                 div .scroll tabindex="0" role="region" aria-label="Beliefs before and after" {
                     table #beliefs {
                         caption { "What a belief can become" }
@@ -134,11 +124,23 @@ fn content(visitor: &Visitor, study: &Study, state: StudyState) -> Markup {
                         } }
                     }
                 }
+                }
             }
             p { "This holds for every observer, whatever else they know and whatever they compute, including the people who run this server and anybody who breaks into it." }
             @if !privacy.warnings.is_empty() {
                 ul .cautions { @for warning in &privacy.warnings { li { (warning) } } }
             }
+        }
+        section aria-labelledby="h-about" {
+            h2 #h-about { "Who is asking, and what for" }
+            (about::people(study))
+            p .muted { "These are the words of the people who run the study; nobody has checked them. They cannot be changed while the study exists." }
+        }
+        section aria-labelledby="h-row" {
+            h2 #h-row { "What you are asked for" }
+            (about::features(study))
+            h3 { "What is done with it" }
+            (about::parameters(study))
         }
         section aria-labelledby="h-sent" {
             h2 #h-sent { "What is sent" }

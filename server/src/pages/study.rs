@@ -282,6 +282,11 @@ fn content(visitor: &Visitor, visible: &VisibleStudy, arrivals: &[ArrivalCount])
                     p #not-stated .muted { "Participants read \"not stated\" for: " (study.about().missing().join(", ")) ". This is fixed with the study: create another one to state it." }
                 }
             }
+            section aria-labelledby="h-estimate" {
+                h2 #h-estimate { "Newest estimate" }
+                @if visitor.is_operator() { (estimate_form(visitor, visible, &path)) }
+                div #estimate data-swap=(visible.version()) { (estimates(visitor, visible, &path)) }
+            }
             div .figures {
                 section aria-labelledby="h-time" {
                     h2 #h-time { "Reports over time" }
@@ -310,11 +315,6 @@ fn content(visitor: &Visitor, visible: &VisibleStudy, arrivals: &[ArrivalCount])
                         None => { p { "The first estimate tells: the error depends on the participants' own spectrum." } }
                     }
                 }
-            }
-            section aria-labelledby="h-estimate" {
-                h2 #h-estimate { "Newest estimate" }
-                @if visitor.is_operator() { (estimate_form(visitor, visible, &path)) }
-                div #estimate data-swap=(visible.version()) { (estimates(visitor, visible, &path)) }
             }
             div .figures {
                 section aria-labelledby="h-parameters" {

@@ -179,12 +179,8 @@ fn verdict(estimate: &Estimate) -> Vec<String> {
             Feasibility::Feasible => "Real rows could have produced these reports, which does not prove that they did.".to_owned(),
         });
     }
-    if let Some(influence) = estimate.influence {
-        sentences.push(format!(
-            "One report changes the estimated second-moment matrix by at most {}, and 1 % of the participants together by at most {}. Nothing here shows that they told the truth.",
-            compact(influence),
-            format_number(influence * (0.01 * estimate.n as f64).ceil())
-        ));
+    if total > 0 {
+        sentences.push("Nothing here shows that the participants told the truth: \"could be made by\" says what share of them, acting together, could have made a component up.".to_owned());
     }
     sentences
 }
