@@ -99,7 +99,7 @@ pub(crate) const FIGURE_5: Exhibit = Exhibit {
     item: "Figure 5",
     caption: "share of repeats that reach a squared distance of 10⁻², over inliers and batches, N = T = 2,000, D = 20",
     differs_from_paper: Some(
-        "10 repeats where the paper has 50; the axes' values are not in the text we have; a batch is a Poisson sample, \
+        "at most 10 repeats where the paper has 50; the axes' values are not in the text we have; a batch is a Poisson sample, \
          B its mean size",
     ),
     minutes: Minutes::new(0.4, 15.0),
