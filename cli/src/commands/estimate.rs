@@ -82,7 +82,7 @@ pub(crate) async fn run(args: &EstimateArgs, json: bool) -> Result<()> {
     let client = operator_client(&args.server, &args.token)?;
     // Before the server computes anything.
     results::check(&args.out, RESULT_FILES.map(|(_, file)| file))?;
-    let study = resolve_study_id(&client, &args.study).await?;
+    let study = resolve_study_id(client.list(), &args.study).await?;
     let number = match args.job {
         Some(number) => number,
         None => {

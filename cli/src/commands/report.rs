@@ -18,7 +18,7 @@ use eigenveil_shared::{
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use super::http_settings;
+use super::{http_settings, study_name::resolve_study_id};
 use crate::{
     args::ServerArgs,
     error::{CliError, Result},
@@ -46,7 +46,7 @@ const READ_AS_KEY: &str = "rows_read_as";
 pub(crate) struct ReportArgs {
     #[command(flatten)]
     server: ServerArgs,
-    /// Identifier of the study
+    /// Identifier of the study, the beginning of it, or the study's name
     #[arg(long, value_name = "ID")]
     study: String,
     /// Fingerprint that the study must have; any other study is refused
@@ -152,7 +152,8 @@ struct ReportAnswer {
 
 pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
     let client = StudyClient::with_settings(&args.server.server, &http_settings(&args.server)?)?;
-    let study = client.fetch_study(&args.study).await?;
+    let id = resolve_study_id(client.list(), &args.study).await?;
+    let study = client.fetch_study(&id).await?;
     if let Some(pinned) = &args.fingerprint
         && !pinned.eq_ignore_ascii_case(&study.fingerprint().to_string())
     {

@@ -177,15 +177,27 @@ pub(crate) async fn run(args: &StudyArgs, json: bool) -> Result<()> {
             output::print_notes(&creation_notes(create, &request)?);
             client.create_study(&request).await?
         }
-        StudyCommand::Show { id } => client.study(&resolve_study_id(&client, id).await?).await?,
-        StudyCommand::Open { id } => client.open(&resolve_study_id(&client, id).await?).await?,
-        StudyCommand::Close { id } => client.close(&resolve_study_id(&client, id).await?).await?,
+        StudyCommand::Show { id } => {
+            client
+                .study(&resolve_study_id(client.list(), id).await?)
+                .await?
+        }
+        StudyCommand::Open { id } => {
+            client
+                .open(&resolve_study_id(client.list(), id).await?)
+                .await?
+        }
+        StudyCommand::Close { id } => {
+            client
+                .close(&resolve_study_id(client.list(), id).await?)
+                .await?
+        }
         StudyCommand::Tokens { id, count, out } => {
-            let id = resolve_study_id(&client, id).await?;
+            let id = resolve_study_id(client.list(), id).await?;
             return tokens(&client, &id, count.zip(out.as_deref()), json).await;
         }
         StudyCommand::Export { id, out } => {
-            let id = &resolve_study_id(&client, id).await?;
+            let id = &resolve_study_id(client.list(), id).await?;
             let mut file = files::NewFile::create(out)?;
             let bytes = client.export(id, file.writer()).await?;
             file.persist()?;
@@ -200,7 +212,7 @@ pub(crate) async fn run(args: &StudyArgs, json: bool) -> Result<()> {
         StudyCommand::Import { file, into } => {
             let bytes = files::read(file)?;
             let into = match into {
-                Some(into) => Some(resolve_study_id(&client, into).await?),
+                Some(into) => Some(resolve_study_id(client.list(), into).await?),
                 None => None,
             };
             let receipt = client.import(bytes.into(), into.as_deref()).await?;

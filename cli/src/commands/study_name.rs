@@ -1,6 +1,5 @@
 //! Finds a study by its name or by the first digits of its identifier.
 
-use eigenveil_client::http::OperatorClient;
 use eigenveil_shared::api::StudySummary;
 
 use crate::error::{CliError, Result};
@@ -13,16 +12,19 @@ const MIN_DIGITS: usize = 4;
 const MAX_STUDIES_SHOWN: usize = 5;
 
 /// The identifier of the one study with this identifier or name, or whose identifier begins with it. A whole identifier
-/// is returned without asking the server.
+/// is returned without waiting for the server's list.
 ///
 /// # Errors
 /// Wrong usage if there is none, or several; network failures.
-pub(crate) async fn resolve_study_id(client: &OperatorClient, text: &str) -> Result<String> {
+pub(crate) async fn resolve_study_id(
+    list: impl Future<Output = eigenveil_client::Result<Vec<StudySummary>>>,
+    text: &str,
+) -> Result<String> {
     let digits = text.bytes().all(|b| b.is_ascii_hexdigit());
     if digits && text.len() == ID_DIGITS {
         return Ok(text.to_owned());
     }
-    find_study(&client.list().await?, text)
+    find_study(&list.await?, text)
 }
 
 fn find_study(studies: &[StudySummary], text: &str) -> Result<String> {

@@ -74,7 +74,7 @@ pub(crate) async fn run(args: &TokenCommandArgs, json: bool) -> Result<()> {
         TokenCommand::Create { name, study, out } => {
             let client = client()?;
             let study = match study {
-                Some(study) => Some(resolve_study_id(&client, study).await?),
+                Some(study) => Some(resolve_study_id(client.list(), study).await?),
                 None => None,
             };
             let file = files::NewFile::create(out)?;

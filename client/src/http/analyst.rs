@@ -10,7 +10,7 @@ use eigenveil_shared::{
         AnalystTokenInfo, AnalystTokenList, CreateAnalystRequest, CreateAnalystResponse,
         CreateStudy, EstimateJob, EstimateRequest, EstimateState, ImportResponse,
         IssueTokensRequest, IssueTokensResponse, RotateTokenResponse, STUDY_EXPORT_MEDIA_TYPE,
-        StudyDocument, StudyList, StudySummary, TokenCounts,
+        StudyDocument, StudySummary, TokenCounts,
     },
     enrolment::ParticipantToken,
 };
@@ -264,22 +264,9 @@ impl OperatorClient {
             .await
     }
 
-    /// All studies, oldest first, page by page.
+    /// All studies, oldest first.
     pub async fn list(&self) -> Result<Vec<StudySummary>> {
-        let (mut studies, mut after) = (Vec::new(), None::<String>);
-        loop {
-            let request = ApiRequest {
-                query: after.as_deref().map(|after| ("after", after)),
-                ..ApiRequest::get(&["v1", "studies"])
-            };
-            let page: StudyList = self.transport.json(&request).await?;
-            let ended = page.studies.is_empty() || page.next == after;
-            studies.extend(page.studies);
-            if ended || page.next.is_none() {
-                return Ok(studies);
-            }
-            after = page.next;
-        }
+        self.transport.studies().await
     }
 
     /// Asks for an estimate: plain or, with `sparse` settings, by the Fantope ADMM. It is computed as

@@ -8,6 +8,7 @@ use eigenveil_shared::{
     about::is_readable,
     api::{
         BatchResponse, REPORT_BATCH_MEDIA_TYPE, REPORT_MEDIA_TYPE, ReportResponse, StudyDocument,
+        StudySummary,
     },
     codec::{self, ReportFormat},
     enrolment::{
@@ -177,6 +178,14 @@ impl StudyClient {
     /// The server's address.
     pub fn server(&self) -> &str {
         self.transport.server()
+    }
+
+    /// All studies that are not drafts, oldest first.
+    ///
+    /// # Errors
+    /// Network failures.
+    pub async fn list(&self) -> Result<Vec<StudySummary>> {
+        self.transport.studies().await
     }
 
     /// Fetches and checks a study. It cannot tell whether other devices got the same parameters: a server could give

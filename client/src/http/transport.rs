@@ -11,7 +11,7 @@ use reqwest::{
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use eigenveil_shared::api::PROBLEM_MEDIA_TYPE;
+use eigenveil_shared::api::{PROBLEM_MEDIA_TYPE, StudyList, StudySummary};
 
 use super::{
     BearerToken, HttpSettings, ProxyAddress, RetryPolicy, RetrySafety,
@@ -85,6 +85,24 @@ pub(crate) struct ApiResponse {
 }
 
 impl Transport {
+    /// All studies that this client may see, oldest first, page by page.
+    pub(super) async fn studies(&self) -> Result<Vec<StudySummary>> {
+        let (mut studies, mut after) = (Vec::new(), None::<String>);
+        loop {
+            let request = ApiRequest {
+                query: after.as_deref().map(|after| ("after", after)),
+                ..ApiRequest::get(&["v1", "studies"])
+            };
+            let page: StudyList = self.json(&request).await?;
+            let ended = page.studies.is_empty() || page.next == after;
+            studies.extend(page.studies);
+            if ended || page.next.is_none() {
+                return Ok(studies);
+            }
+            after = page.next;
+        }
+    }
+
     pub(crate) fn new(
         server: &str,
         settings: &HttpSettings,
