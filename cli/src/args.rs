@@ -141,7 +141,7 @@ pub(crate) struct SparseArgs {
     /// Run PCA on the selected features, which removes the shrinkage
     #[arg(long, requires = "sparse")]
     pub(crate) refit: bool,
-    /// Largest number of iterations; reaching it is reported
+    /// Maximum number of iterations; if it is reached, the result says so (`converged` is false)
     #[arg(long, value_name = "N", default_value_t = SparseSettings::default().max_iterations, requires = "sparse")]
     pub(crate) max_iterations: usize,
     /// Relative duality gap at which to stop

@@ -143,7 +143,7 @@ fn residual(basis: &DMatrix<f64>, of: &DMatrix<f64>) -> DMatrix<f64> {
 fn require_comparable(estimated: &DMatrix<f64>, truth: &DMatrix<f64>) -> Result<()> {
     if estimated.shape() != truth.shape() {
         return Err(Error::invalid_request(format!(
-            "the estimate is {:?} and the truth {:?}; subspaces of different rank or dimension have no distance",
+            "the estimate has the shape {:?} and the truth {:?}; a distance is defined only between subspaces of the same dimension and rank",
             estimated.shape(),
             truth.shape()
         )));

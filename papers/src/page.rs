@@ -83,7 +83,7 @@ fn section(exhibit: &Exhibit, table: Option<&Table>) -> String {
             "**does not hold**"
         };
         text.push_str(&wrap(&format!(
-            "* {}: {word}. {}.",
+            "* {}: {word}; {}.",
             claim.claim, claim.evidence
         )));
     }

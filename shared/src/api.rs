@@ -459,7 +459,7 @@ pub struct SparseSettings {
     pub rho: Option<f64>,
     /// Keep the selected rows and run PCA on them, which removes the shrinkage.
     pub refit: bool,
-    /// Largest number of iterations; reaching it is reported.
+    /// Maximum number of iterations; if it is reached, the result has `converged: false`.
     pub max_iterations: usize,
     /// Relative duality gap at which to stop.
     pub tolerance: f64,

@@ -547,8 +547,8 @@ impl Estimate {
         component.variance.or_else(share)
     }
 
-    /// What a direction's raw `vᵀS̃v` lacks of an eigenvalue of `E[xxᵀ]`: its share of the trace that the reports do not show (all
-    /// of it with `double-cap`). Where the total is not known the bulk counts as zero.
+    /// What to add to a direction's raw `vᵀS̃v` to get an eigenvalue of `E[xxᵀ]`: its share of the trace that the reports
+    /// do not show (all of it with `double-cap`). If the total variance is not known, the bulk is taken as zero.
     pub fn missing_trace(&self) -> f64 {
         match self.total_variance {
             Some(total) => {

@@ -194,7 +194,7 @@ pub(crate) const FIGURE_2: Exhibit = Exhibit {
             &FIGURE_2_VARIANTS,
             &SIZES_AXES,
             "Over N and D, ε = 0.8: where each method sees the subspace",
-            "mean of log10 of the error; strong blue: found, white or orange: not",
+            "mean log10 error; strong blue: subspace found; white or orange: not found",
             |value| value,
         )
     },
@@ -224,7 +224,7 @@ pub(crate) const FIGURE_7: Exhibit = Exhibit {
             &Variant::ALL,
             &SIZES_AXES,
             "Over N and D: log10 of the last error, T = 2N, ε = 0.8",
-            "mean; strong blue: found, white or orange: not",
+            "mean; strong blue: subspace found; white or orange: not found",
             |value| value,
         )
     },

@@ -471,7 +471,7 @@ pub(crate) const FIGURE_3: Exhibit = Exhibit {
 pub(crate) const FIGURE_10: Exhibit = Exhibit {
     id: "maunu-figure-10",
     item: "Figure 10",
-    caption: "the map of Europe by all methods, and their times",
+    caption: "the map of Europe from each method, with its running time",
     differs_from_paper: Some(
         "the paper states neither the budget nor T of dp-(s)ggd nor the thresholds: ε = 0.8, δ = 1e-5, thirds; the \
          maps are judged by R²; the four REAPER methods run at D = 1,000 (quick: 500, T = 20), the others at 10,000 \

@@ -141,7 +141,7 @@ fn svg(table: &Table, down: (&str, &str), across: (&str, &str), title: &str) -> 
         across,
         column,
     };
-    let colours = "median; strong blue: found, white or orange: not";
+    let colours = "median; strong blue: subspace found; white or orange: not found";
     grid::svg(table, &Variant::ALL, &axes, title, colours, f64::log10)
 }
 

@@ -263,7 +263,7 @@ fn check_claims(table: &Table) -> Verdict {
             .iter()
             .map(|r| {
                 format!(
-                    "{} for {}",
+                    "{} (printed {})",
                     digits(r.number("error_mean"), 3),
                     digits(r.number("printed"), 4)
                 )
@@ -273,10 +273,10 @@ fn check_claims(table: &Table) -> Verdict {
             (r.number("noise_edge"), r.number("largest_eigenvalue"))
         });
         verdict = verdict.with(
-            format!("{set}: the printed errors"),
+            format!("{set}: our errors equal the printed ones"),
             met == lines.len(),
             format!(
-                "{} printed; the noise reaches {}, the largest eigenvalue is {}",
+                "{}; the noise reaches {}, the largest eigenvalue is {}",
                 shown.join(", "),
                 digits(edge, 2),
                 digits(largest, 2)

@@ -27,7 +27,7 @@ pub(crate) struct MemoryBudget {
     when_full: &'static str,
     limit: usize,
     used: AtomicUsize,
-    /// A request found no room, and less than three quarters have been free since.
+    /// A request found no room, and three quarters of the budget have not been free at once since.
     exhausted: AtomicBool,
     /// Bytes in use by client, keyed by a salted hash of its address; only clients that use some.
     per_client: Mutex<HashMap<u64, usize>>,

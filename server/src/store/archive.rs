@@ -239,12 +239,12 @@ fn cut_short(error: std::io::Error) -> Failure {
     }
 }
 
-/// An error that names the wrong part of an export.
+/// The error for an invalid export; `what` says what is invalid in it.
 pub(super) fn malformed(what: &str) -> Error {
     Error::new(
         ErrorCode::MalformedExport,
         format!(
-            "this is not a complete export of a study (wrong: {what}); nothing was imported: export the study again"
+            "this is not a complete export of a study (invalid: {what}); nothing was imported: export the study again"
         ),
     )
 }

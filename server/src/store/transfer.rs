@@ -379,7 +379,7 @@ fn import_into(
         .into());
     }
     if read_again != sha256 {
-        return Err(archive::malformed("that it changed while it was read").into());
+        return Err(archive::malformed("its content, which changed while it was read").into());
     }
     let total = before + header.reports;
     transaction.execute(

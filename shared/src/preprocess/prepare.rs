@@ -206,7 +206,7 @@ impl Unusable {
             Unusable::OutsideBall { radius } => Error::new(
                 ErrorCode::RowOutsideBall,
                 format!(
-                    "the row is longer than the required radius {radius}; use a study with --bound-rows clip, or scale the features by public constants"
+                    "the row's length exceeds the required radius {radius}; use a study with --bound-rows clip, or scale the features by public constants"
                 ),
             ),
         }
