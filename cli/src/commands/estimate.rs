@@ -237,6 +237,7 @@ pub(crate) fn print_components(estimate: &Estimate) -> Result<()> {
             check
                 .seeds
                 .as_ref()
+                .filter(|_| check.verdict == Feasibility::Infeasible)
                 .map_or_else(String::new, |seeds| format!(
                     "; {} seed{} lie as near to what was found as 1 of {} random ones does, and devices alone reach fewer than {}",
                     with_thousands(seeds.found),

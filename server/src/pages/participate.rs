@@ -136,11 +136,15 @@ fn content(visitor: &Visitor, study: &Study, state: StudyState) -> Markup {
             (about::people(study))
             p .muted { "These are the words of the people who run the study; nobody has checked them. They cannot be changed while the study exists." }
         }
-        section aria-labelledby="h-row" {
-            h2 #h-row { "What you are asked for" }
-            (about::features(study))
-            h3 { "What is done with it" }
-            (about::parameters(study))
+        div .figures {
+            section aria-labelledby="h-row" {
+                h2 #h-row { "What you are asked for" }
+                (about::features(study))
+            }
+            section aria-labelledby="h-done" {
+                h2 #h-done { "What is done with it" }
+                (about::parameters(study))
+            }
         }
         section aria-labelledby="h-sent" {
             h2 #h-sent { "What is sent" }

@@ -52,7 +52,7 @@ impl Forecast {
 
     /// "0.198".
     pub(super) fn error(&self) -> String {
-        format_number(self.error)
+        three_digits(self.error)
     }
 
     /// What the error is of: "expected error of 3 components (0.15 to 0.27; at most 2.45)".
@@ -62,7 +62,7 @@ impl Forecast {
             k => format!("{k} components"),
         };
         let range = self.range.map_or(String::new(), |(low, high)| {
-            format!("{} to {}; ", format_number(low), format_number(high))
+            format!("{} to {}; ", three_digits(low), three_digits(high))
         });
         let max = format_number(max_error(self.p, self.k));
         format!("expected error of {components} ({range}at most {max})")
@@ -190,6 +190,12 @@ impl Outlook {
             "{text} How large the error is depends on the participants' own spectrum: the first estimate tells."
         ))
     }
+}
+
+/// "0.198": a range tells how many digits mean anything.
+pub(super) fn three_digits(error: f64) -> String {
+    let decimals = 2 - error.max(1e-9).log10().floor() as i32;
+    format!("{error:.*}", decimals.clamp(0, 12) as usize)
 }
 
 /// Whether rows can have a direction of this size.

@@ -19,7 +19,7 @@ use super::{
     about,
     images::{self, ChartKind},
     layout,
-    planner::{Forecast, Outlook},
+    planner::{Forecast, Outlook, three_digits},
     render_cache::PageKind,
     state::Pages,
     view::View,
@@ -348,7 +348,7 @@ fn error_table(visible: &VisibleStudy) -> DataTable {
     numbers.dedup();
     let row = |n: u64| {
         let error = visible.forecast()?.with_participants(n)?;
-        let cells = [error.low, error.central, error.high].map(layout::format_number);
+        let cells = [error.low, error.central, error.high].map(three_digits);
         Some([vec![with_thousands(n)], cells.to_vec()].concat())
     };
     DataTable {

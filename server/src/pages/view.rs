@@ -17,7 +17,11 @@ use eigenveil_shared::{
     estimate::{BucketVerdict, Estimate, Feasibility, SparseOutcome, Verdict},
 };
 
-use super::{images, layout::format_number, planner::Forecast};
+use super::{
+    images,
+    layout::format_number,
+    planner::{Forecast, three_digits},
+};
 use crate::{
     http::estimates::finished_result,
     store::{Store, Study, StudyId},
@@ -148,11 +152,11 @@ fn verdict(estimate: &Estimate) -> Vec<String> {
         let range = estimate
             .expected_error_range
             .map_or(String::new(), |(low, high)| {
-                format!(", range {} to {}", format_number(low), format_number(high))
+                format!(", range {} to {}", three_digits(low), three_digits(high))
             });
         sentences.push(format!(
             "The expected error of the subspace is {} of at most {}{range}.",
-            format_number(estimate.expected_error),
+            three_digits(estimate.expected_error),
             format_number(max)
         ));
         if estimate.k_is_open {
@@ -215,8 +219,10 @@ fn selection(estimate: &Estimate, sparse: &SparseOutcome) -> String {
 }
 
 fn figures(estimate: &Estimate) -> Vec<ViewFigure> {
+    // The scree plot has the alignments below it.
     let mut all: Vec<ViewFigure> = estimate_figures(estimate, None)
         .into_iter()
+        .filter(|shown| shown.file != "alignment.svg")
         .map(|shown| figure(shown.file.to_owned(), shown.what.to_owned(), shown.figure))
         .collect();
     if !all.iter().any(|figure| figure.file == "loadings.svg") {
