@@ -54,21 +54,10 @@ impl EntryNoise {
 
 /// Adds independent Gaussian noise of this standard deviation to the upper triangle and mirrors it.
 pub(crate) fn add_symmetric_noise(sum: &mut DMatrix<f64>, sd: f64, rng: &mut Generator) {
-    add_mirrored(sum, sd, sd, rng);
-}
-
-/// Adds symmetric Gaussian noise that is isotropic in the Frobenius norm: `sd` on the diagonal, `sd/√2` off it. In the
-/// coordinates D_ii and √2·D_ij, whose length is ‖D‖_F, it is independent with `sd` in each: what moves the matrix by Δ
-/// in that norm costs as much as Δ in one number with this noise, whatever its direction.
-pub(crate) fn add_isotropic_noise(sum: &mut DMatrix<f64>, sd: f64, rng: &mut Generator) {
-    add_mirrored(sum, sd, sd * std::f64::consts::FRAC_1_SQRT_2, rng);
-}
-
-fn add_mirrored(sum: &mut DMatrix<f64>, diagonal: f64, off_diagonal: f64, rng: &mut Generator) {
     for j in 0..sum.ncols() {
         for i in 0..=j {
             let z: f64 = StandardNormal.sample(rng);
-            sum[(i, j)] += z * if i == j { diagonal } else { off_diagonal };
+            sum[(i, j)] += z * sd;
             sum[(j, i)] = sum[(i, j)];
         }
     }
