@@ -17,7 +17,9 @@ fn is_missing(cell: &str) -> bool {
     MISSING.contains(&cell.to_ascii_lowercase().as_str())
 }
 
-/// Parses the number in a field. If columns are not separated by commas, a decimal comma is accepted.
+/// Parses the number in a field. If columns are not separated by commas, a decimal comma is accepted. Minus signs and
+/// groups of digits as typesetting writes them are read, because only negative and large values have them: rows must
+/// not get lost by their values.
 pub(super) fn number(cell: &str, delimiter: u8) -> Result<f64, UnreadableReason> {
     if is_missing(cell) {
         return Err(UnreadableReason::Missing);
@@ -30,6 +32,16 @@ pub(super) fn number(cell: &str, delimiter: u8) -> Result<f64, UnreadableReason>
         "False" | "FALSE" | "false" => return Ok(0.0),
         _ => {}
     }
+    if let Some(bare) = cell.strip_suffix(['%', '‰', '٪', '％'])
+        && number(bare.trim_end(), b';').is_ok()
+    {
+        return Err(UnreadableReason::Percent);
+    }
+    let plain = plain_digits(cell);
+    if let Ok(number) = plain.parse::<f64>() {
+        return Ok(number);
+    }
+    let cell = plain.as_str();
     let Some((before, after)) = cell.split_once(',') else {
         return Err(UnreadableReason::NotANumber);
     };
@@ -38,11 +50,63 @@ pub(super) fn number(cell: &str, delimiter: u8) -> Result<f64, UnreadableReason>
             .bytes()
             .all(|b| b.is_ascii_digit())
     };
+    // 1,234,567.5 can only be read in one way; so can 0,125 and 1,5, also between commas.
+    if let Some(number) = grouped_by_commas(cell) {
+        return Ok(number);
+    }
+    let decimal = delimiter != b',' || !may_be_thousands(before, after);
     match format!("{before}.{after}").parse::<f64>() {
-        Ok(number) if whole(before) && delimiter != b',' => Ok(number),
+        Ok(number) if whole(before) && decimal => Ok(number),
         Ok(_) if whole(before) => Err(UnreadableReason::DecimalComma),
         _ => Err(UnreadableReason::NotANumber),
     }
+}
+
+/// A number with a decimal point whose groups of three digits are separated by commas.
+fn grouped_by_commas(cell: &str) -> Option<f64> {
+    let (whole, _) = cell.split_once('.')?;
+    let mut groups = whole.trim_start_matches(['-', '+']).split(',');
+    let first = groups.next()?;
+    let digits = |group: &str| group.bytes().all(|b| b.is_ascii_digit());
+    let fits = (1..=3).contains(&first.len()) && digits(first);
+    let others = groups.all(|group| group.len() == 3 && digits(group));
+    (fits && others).then(|| cell.replace(',', "").parse().ok())?
+}
+
+/// Whether a comma between these may separate thousands, as in 12,500.
+fn may_be_thousands(before: &str, after: &str) -> bool {
+    let before = before.trim_start_matches(['-', '+']);
+    after.len() == 3 && (1..=3).contains(&before.len()) && !before.starts_with('0')
+}
+
+/// A number with an ASCII minus sign and without separators between its groups of three digits: 1234.5 for 1 234.5 with
+/// a no-break, thin or figure space, or with an apostrophe.
+fn plain_digits(cell: &str) -> String {
+    const SEPARATORS: [char; 7] = [
+        '\u{a0}', '\u{2007}', '\u{2008}', '\u{2009}', '\u{202f}', '\'', '’',
+    ];
+    let cell = cell.trim_matches(|c: char| c.is_whitespace() || SEPARATORS[..5].contains(&c));
+    let mut plain = String::with_capacity(cell.len());
+    let (mut digits, mut grouped) = (0, false);
+    for (at, c) in cell.char_indices() {
+        match c {
+            '−' | '‐' | '‑' | '–' | '﹣' | '－' => plain.push('-'),
+            _ if SEPARATORS.contains(&c) => {
+                let rest = &cell[at + c.len_utf8()..];
+                let next = rest.bytes().take_while(u8::is_ascii_digit).count();
+                // Between groups of three, and nothing else.
+                if next != 3 || digits == 0 || digits > 3 || (grouped && digits != 3) {
+                    return cell.to_owned();
+                }
+                (digits, grouped) = (0, true);
+            }
+            _ => {
+                digits = if c.is_ascii_digit() { digits + 1 } else { 0 };
+                plain.push(c);
+            }
+        }
+    }
+    plain
 }
 
 /// The commas in a column's numbers.
@@ -59,10 +123,7 @@ impl Commas {
         let Some((before, after)) = cell.split_once(',') else {
             return;
         };
-        let before = before.trim_start_matches(['-', '+']);
-        let thousands =
-            after.len() == 3 && (1..=3).contains(&before.len()) && !before.starts_with('0');
-        if thousands {
+        if may_be_thousands(before, after) {
             self.thousands += 1;
         } else {
             self.decimals += 1;

@@ -4,18 +4,17 @@ use std::path::Path;
 
 use eigenveil_shared::preprocess::Feature;
 
-use super::cells::is_value;
+use super::cells::{is_value, number};
 use crate::{
     error::{CliError, Result},
     files,
 };
 
-/// Reads either form; the file is CSV if its first line has a column `name`.
+/// Reads either form; the file is a table if its first line has a column `name`.
 pub fn read(path: &Path) -> Result<Vec<Feature>> {
     let text = text_of(path)?;
-    let first = text.lines().next().unwrap_or_default();
-    if first.split(',').any(|cell| cell.trim() == "name") {
-        return constants(path, &text);
+    if let Some(delimiter) = table_delimiter(&text) {
+        return constants(path, &text, delimiter);
     }
     // Names are shown: a table of rows must not be taken for them.
     let of_a_row = |line: &str| {
@@ -46,24 +45,79 @@ pub fn read(path: &Path) -> Result<Vec<Feature>> {
 
 /// Reads a file with the columns `name,center,scale`; a missing center is 0, a missing scale 1.
 pub fn read_constants(path: &Path) -> Result<Vec<Feature>> {
-    constants(path, &text_of(path)?)
+    let text = text_of(path)?;
+    let delimiter = table_delimiter(&text).unwrap_or(b',');
+    constants(path, &text, delimiter)
 }
 
-fn constants(path: &Path, text: &str) -> Result<Vec<Feature>> {
-    // The text of the error may quote a cell: a value, if it is a table of rows.
-    let refused = |error: ::csv::Error| {
-        let line = error.position().map_or(1, ::csv::Position::line);
+/// The separator of a first line that has a column `name`, quoted or not, in capitals or not.
+fn table_delimiter(text: &str) -> Option<u8> {
+    let first = text.lines().next().unwrap_or_default();
+    let is_name = |cell: &str| column_of(cell.trim().trim_matches('"')) == Some(Column::Name);
+    [b',', b';', b'\t', b'|']
+        .into_iter()
+        .find(|&delimiter| first.split(char::from(delimiter)).any(is_name))
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Column {
+    Name,
+    Center,
+    Scale,
+    /// Row names, as R and pandas write them.
+    Index,
+}
+
+fn column_of(head: &str) -> Option<Column> {
+    match head.trim().to_lowercase().as_str() {
+        "name" => Some(Column::Name),
+        "center" => Some(Column::Center),
+        "scale" => Some(Column::Scale),
+        "" | "unnamed: 0" | "row.names" | "index" => Some(Column::Index),
+        _ => None,
+    }
+}
+
+fn constants(path: &Path, text: &str, delimiter: u8) -> Result<Vec<Feature>> {
+    // The text of a cell is not shown: a value, if it is a table of rows.
+    let refused = |line: u64| {
         CliError::usage(format!(
             "{}: line {line} is not a feature; it must have the columns name,center,scale: a text and two numbers",
             path.display()
         ))
     };
-    ::csv::ReaderBuilder::new()
+    let at = |error: &::csv::Error| error.position().map_or(1, ::csv::Position::line);
+    let mut reader = ::csv::ReaderBuilder::new()
         .trim(::csv::Trim::All)
-        .from_reader(text.as_bytes())
-        .deserialize()
-        .map(|line| line.map_err(refused))
-        .collect()
+        .delimiter(delimiter)
+        .from_reader(text.as_bytes());
+    let heads = reader
+        .headers()
+        .map_err(|error| refused(at(&error)))?
+        .clone();
+    let columns: Option<Vec<Column>> = heads.iter().map(column_of).collect();
+    let columns = columns.filter(|columns| columns.contains(&Column::Name));
+    let columns = columns.ok_or_else(|| refused(1))?;
+    let mut features = Vec::new();
+    for record in reader.records() {
+        let record = record.map_err(|error| refused(at(&error)))?;
+        let line = record.position().map_or(1, ::csv::Position::line);
+        let mut feature = Feature::new("", 0.0, 1.0);
+        for (column, cell) in columns.iter().zip(&record) {
+            let constant = |default: f64| match cell {
+                "" => Ok(default),
+                _ => number(cell, delimiter).map_err(|_| refused(line)),
+            };
+            match column {
+                Column::Name => cell.clone_into(&mut feature.name),
+                Column::Center => feature.center = constant(0.0)?,
+                Column::Scale => feature.scale = constant(1.0)?,
+                Column::Index => {}
+            }
+        }
+        features.push(feature);
+    }
+    Ok(features)
 }
 
 fn text_of(path: &Path) -> Result<String> {
@@ -93,6 +147,20 @@ mod tests {
         assert_eq!(of("name\nheight\n").unwrap()[0].scale, 1.0);
         assert_eq!(of("name\n\"2,4-D\"\n450\n").unwrap()[0].name, "2,4-D");
         assert!(of("").is_err() && of("name,centre\nheight,1\n").is_err());
+        // As R, pandas, Excel (German) and an editor write the same.
+        for text in [
+            "\"\",\"name\",\"center\",\"scale\"\n\"1\",\"height\",170.5,10\n",
+            ",Name,Center,Scale\n0,height,170.5,10.0\n",
+            "name;center;scale\nheight;170,5;10\n",
+            "NAME\tCENTER\tSCALE\nheight\t170.5\t10\n",
+            "name , center , scale\nheight , 170.5 , 10\n",
+        ] {
+            assert_eq!(
+                of(text).unwrap(),
+                [Feature::new("height", 170.5, 10.0)],
+                "{text}"
+            );
+        }
         // Rows by mistake.
         for row in [
             "SECRETNAME,8641.25",

@@ -49,6 +49,8 @@ pub(super) enum UnreadableReason {
     Missing,
     NotANumber,
     DecimalComma,
+    /// A percentage: 12 or 0.12?
+    Percent,
     /// A LIBSVM index beyond the study's dimension.
     Outside,
     /// A LIBSVM index 0 in a file taken to count from 1.
@@ -144,6 +146,9 @@ impl RowTable {
             UnreadableReason::IndexZero => format!("{place}: {INDEX_ZERO}"),
             UnreadableReason::NotLibsvm => format!(
                 "{place}: not LIBSVM text, which is a label and then index:value with increasing indices from 1"
+            ),
+            UnreadableReason::Percent => format!(
+                "{place} has a percent sign; write 12.5 or 0.125 for 12.5 %, the same in every row"
             ),
             UnreadableReason::DecimalComma => format!(
                 "{place}: a decimal comma, or one between thousands; write numbers as 1234.5, or separate the columns by ';'"

@@ -21,6 +21,8 @@ use crate::error::{CliError, Result};
 
 /// Possible column separators.
 const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
+/// Largest number of columns named in a message.
+const MAX_COLUMNS_NAMED: usize = 8;
 /// Longest line that is parsed.
 const MAX_LINE_BYTES: usize = 1 << 24;
 
@@ -108,7 +110,7 @@ pub(super) fn parse(
     } else {
         lines.retain(|(_, line)| !is_blank(line, count, delimiter));
     }
-    let mut table = values(&lines, count, splitter, delimiter, mapping)?;
+    let mut table = values(&lines, count, splitter, delimiter, mapping, reports)?;
     table.guessed_header = guess.is_some();
     Ok(table)
 }
@@ -167,10 +169,13 @@ fn values(
     mut splitter: Splitter,
     delimiter: u8,
     mut mapping: ColumnMapping,
+    reports: bool,
 ) -> Result<RowTable> {
     let mut values = Vec::with_capacity(lines.len() * mapping.take.len());
     let mut unreadable: Option<Unreadable> = None;
     let mut texts = vec![0_usize; mapping.take.len()];
+    // Numbers in a notation that could mean two things: not a matter of single rows.
+    let mut notations = vec![(None, 0_usize); mapping.take.len()];
     let mut commas = vec![Commas::default(); mapping.take.len()];
     for &(line, text) in lines {
         let has = splitter.split(text);
@@ -195,8 +200,12 @@ fn values(
                 commas[named].record(cell);
             }
             values.push(number(cell, delimiter).unwrap_or_else(|reason| {
-                texts[named] +=
-                    usize::from(reason == UnreadableReason::DecimalComma || !is_value(cell));
+                match reason {
+                    UnreadableReason::DecimalComma | UnreadableReason::Percent => {
+                        notations[named] = (Some(reason), notations[named].1 + 1);
+                    }
+                    _ => texts[named] += usize::from(!is_value(cell)),
+                }
                 unreadable.get_or_insert(Unreadable {
                     line,
                     column: Some(column + 1),
@@ -207,7 +216,7 @@ fn values(
             }));
         }
     }
-    check_types(&texts, lines.len(), &mapping, unreadable)?;
+    check_types(&texts, &notations, lines.len(), &mapping, reports)?;
     for (at, _) in (0..).zip(&commas).filter(|(_, seen)| seen.is_ambiguous()) {
         mapping.notes.push(format!(
             "{}: every comma is followed by three digits; they were read as decimal commas: if they separate thousands, write 1234 for 1,234",
@@ -220,26 +229,56 @@ fn values(
 }
 
 /// Refuses a column that is mostly text, as the type of a Parquet column would: all rows would be unusable. A single
-/// row cannot decide it unless the others are evenly split.
+/// row cannot decide it unless the others are evenly split. So is a column of numbers whose notation could mean two
+/// things; where nothing is sent a single such number is enough, because which rows have one may depend on their values.
 fn check_types(
     texts: &[usize],
+    notations: &[(Option<UnreadableReason>, usize)],
     rows: usize,
     mapping: &ColumnMapping,
-    first: Option<Unreadable>,
+    reports: bool,
 ) -> Result<()> {
-    let most = |&count: &usize| rows >= MIN_LINES_FOR_MAJORITY && 2 * count > rows;
-    let Some(at) = texts.iter().position(most) else {
-        return Ok(());
+    let most = |count: usize| rows >= MIN_LINES_FOR_MAJORITY && 2 * count > rows;
+    let named = |wanted: &dyn Fn(usize) -> bool| -> String {
+        let columns = (0..texts.len()).filter(|&at| wanted(at));
+        let names: Vec<String> = columns.map(|at| mapping.column(at)).collect();
+        match names.len().checked_sub(MAX_COLUMNS_NAMED) {
+            Some(more) if more > 0 => {
+                format!("{} and {more} more", names[..MAX_COLUMNS_NAMED].join(", "))
+            }
+            _ => names.join(", "),
+        }
     };
-    let name = mapping.column(at);
-    Err(CliError::usage(match first.map(|first| first.reason) {
-        Some(UnreadableReason::DecimalComma) => format!(
-            "{name}: most numbers have a decimal comma, or one between thousands; write them as 1234.5, or separate the columns by ';'"
-        ),
-        _ => format!(
-            "{name} holds text in most rows, not numbers; leave it out with --drop, or turn it into numbers"
-        ),
-    }))
+    let several = rows >= MIN_LINES_FOR_MAJORITY;
+    let notation = |wanted: UnreadableReason| {
+        named(&|at| {
+            let (found, count) = notations[at];
+            found == Some(wanted) && several && (!reports || most(count))
+        })
+    };
+    let text = named(&|at| most(texts[at]));
+    let comma = notation(UnreadableReason::DecimalComma);
+    let percent = notation(UnreadableReason::Percent);
+    let mut problems = Vec::new();
+    if !text.is_empty() {
+        problems.push(format!(
+            "{text}: text in most rows, not numbers; leave it out with --drop, or turn it into numbers"
+        ));
+    }
+    if !comma.is_empty() {
+        problems.push(format!(
+            "{comma}: numbers with a decimal comma, or one between thousands; write them as 1234.5, or separate the columns by ';'"
+        ));
+    }
+    if !percent.is_empty() {
+        problems.push(format!(
+            "{percent}: numbers with a percent sign; write 12.5 or 0.125 for 12.5 %, the same in every row"
+        ));
+    }
+    match problems.is_empty() {
+        true => Ok(()),
+        false => Err(CliError::usage(problems.join("\n"))),
+    }
 }
 
 /// The delimiter of a first line such as `sep=;`.

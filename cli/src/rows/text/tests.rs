@@ -98,7 +98,7 @@ fn errors_name_the_place_but_not_the_value() {
         ("1,2\n3\n", "line 2 has 1 fields"),
         ("1,2\n3,\n", "line 2, column 2: the value is missing"),
         ("1,x\n", "line 1, column 2"),
-        ("a,b\n1,\"2,5\"\n", "line 2, column 2: a decimal comma"),
+        ("a,b\n1,\"2,500\"\n", "line 2, column 2: a decimal comma"),
         ("a,b\n\"1,secret\n1,2\n1,2\n", "quoted cell"),
         ("a,b\n1,2,3\n1,2,3\n1,2,3\n", "decimal commas"),
         ("a,b\n1,2,3\n1,2,3\n1,2,3\n", "row names"),
@@ -333,10 +333,10 @@ fn a_wrong_form_is_refused_before_values_are_read() {
         (
             "a,b\n1,x\n2,y\n3,<0.5\n",
             Header::Auto,
-            "column 2 (b) holds text",
+            "column 2 (b): text in most rows",
         ),
         (
-            "a,b\n1,\"2,5\"\n2,\"1,5\"\n3,2\n",
+            "a,b\n1,\"2,500\"\n2,\"1,500\"\n3,2\n",
             Header::Auto,
             "decimal comma",
         ),
@@ -344,4 +344,42 @@ fn a_wrong_form_is_refused_before_values_are_read() {
         let error = report(text, header, &named).unwrap_err().to_string();
         assert!(error.contains(words), "{text:?}: {error}");
     }
+}
+
+/// Numbers as typesetting, spreadsheets and locales write them; what could mean two things is refused with its column.
+#[test]
+fn numbers_are_read_as_the_world_writes_them() {
+    for (cell, value) in [
+        ("\u{2212}3", -3.0),
+        ("\u{2013}0.5", -0.5),
+        ("\u{ff0d}7", -7.0),
+        ("1\u{a0}234", 1234.0),
+        ("1\u{202f}234\u{202f}567.25", 1_234_567.25),
+        ("12\u{2009}345", 12_345.0),
+        ("1'234.5", 1234.5),
+        ("\u{2212}1\u{2019}234", -1234.0),
+        ("\"1,234.5\"", 1234.5),
+        ("\"0,125\"", 0.125),
+        ("\"2,5\"", 2.5),
+        ("1e\u{2212}3", 1e-3),
+        ("\u{a0}4\u{a0}", 4.0),
+    ] {
+        let table = local(&format!("a,b\n1,{cell}\n")).unwrap();
+        assert_eq!(table.row(0).values(), [1.0, value], "{cell:?}");
+    }
+    for cell in ["1\u{a0}23", "12'34", "'123", "1'2345", "5 6"] {
+        let table = local(&format!("a,b\n1,{cell}\n")).unwrap();
+        assert!(table.row(0).values()[1].is_nan(), "{cell:?}");
+    }
+    // A single cell decides where nothing is sent, and all such columns are named at once.
+    let mixed = "a,b,c\n1,\"1,500\",3\n2,7,4 %\n3,8,5\n";
+    let error = local(mixed).unwrap_err().to_string();
+    assert!(
+        error.contains("column 2") && error.contains("column 3"),
+        "{error}"
+    );
+    assert!(
+        error.contains("percent") && !error.contains("500"),
+        "{error}"
+    );
 }
