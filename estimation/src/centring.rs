@@ -127,7 +127,8 @@ impl NoisyMoment {
             factor * report_dimension as f64 * (report.identity_variance / self.n() as f64).sqrt();
         let total_variance = centred.mean().trace().max(0.0);
         let known = deviation <= MAX_DEVIATION_OF_TOTAL;
-        centred.set_centred(noise(known.then_some(total_variance)), estimated);
+        let noise = noise(known.then_some(total_variance));
+        centred.set_centred(noise, estimated, self.into_mean_report());
         Ok(centred)
     }
 }

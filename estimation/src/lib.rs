@@ -20,6 +20,7 @@
 //! * [`jackknife`]: standard errors from the buckets. [`agreement`]: do the buckets agree?
 //! * [`feasibility`]: could rows in the unit ball have produced the reports?
 //! * [`sparse_from_seeds`]: row-sparse components at p in the tens of thousands, from seeds read twice.
+//! * [`statistics`]: the moment itself: entries, correlations, regressions with intervals.
 //! * [`linalg`]: the only module that names the kernel library.
 //!
 //! # What is not here
@@ -47,6 +48,7 @@ pub mod plan;
 mod seed_sums;
 pub mod simulate;
 pub mod sparse_from_seeds;
+pub mod statistics;
 
 pub use cancel::Cancel;
 pub use pipeline::{Request, Source, estimate};

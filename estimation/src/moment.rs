@@ -15,7 +15,15 @@ pub struct NoisyMoment {
     n: u64,
     mean: PackedSymmetric,
     noise: NoiseModel,
-    estimated_mean: Option<EstimatedMean>,
+    centring: Option<Centring>,
+}
+
+/// What private centring leaves beside the covariance.
+#[derive(Clone, Debug, PartialEq)]
+struct Centring {
+    mean: EstimatedMean,
+    /// The mean decoded report, of the dimension p + 1.
+    report: PackedSymmetric,
 }
 
 impl NoisyMoment {
@@ -65,14 +73,19 @@ impl NoisyMoment {
             n,
             mean,
             noise,
-            estimated_mean: None,
+            centring: None,
         })
     }
 
-    /// Marks a moment as the covariance around this mean, with this noise.
-    pub(crate) fn set_centred(&mut self, noise: NoiseModel, mean: EstimatedMean) {
+    /// Marks a moment as the covariance around this mean, with this noise, from reports with this mean.
+    pub(crate) fn set_centred(
+        &mut self,
+        noise: NoiseModel,
+        mean: EstimatedMean,
+        report: PackedSymmetric,
+    ) {
         self.noise = noise;
-        self.estimated_mean = Some(mean);
+        self.centring = Some(Centring { mean, report });
     }
 
     /// The dimension p.
@@ -92,7 +105,21 @@ impl NoisyMoment {
 
     /// The mean of the rows, where private centring estimated it.
     pub fn estimated_mean(&self) -> Option<&EstimatedMean> {
-        self.estimated_mean.as_ref()
+        Some(&self.centring.as_ref()?.mean)
+    }
+
+    /// The mean decoded report: `S̃`, or with private centring what it was computed from, of the dimension p + 1.
+    pub fn mean_report(&self) -> &PackedSymmetric {
+        let centring = self.centring.as_ref();
+        centring.map_or(&self.mean, |centring| &centring.report)
+    }
+
+    /// [`mean_report`](Self::mean_report), without the rest.
+    pub(crate) fn into_mean_report(self) -> PackedSymmetric {
+        match self.centring {
+            Some(centring) => centring.report,
+            None => self.mean,
+        }
     }
 
     /// `S̃` as a packed upper triangle.

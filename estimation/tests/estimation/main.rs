@@ -20,4 +20,5 @@ mod plan;
 mod poison;
 mod real_path;
 mod simulate;
+mod statistics;
 mod warnings;

@@ -1,0 +1,367 @@
+//! The second moment, or the covariance, that the mean report shows.
+
+use eigenveil_shared::{
+    Error, ErrorCode, Result, mechanism::NoiseModel, packed::PackedSymmetric, preprocess::Norm,
+    study::StudyParams,
+};
+use nalgebra::{DMatrix, Matrix3, Vector3};
+
+use super::{
+    correlation::{ALONG, BETWEEN},
+    law::{Frame, ReportLaw},
+    nearest_with_trace,
+};
+use crate::{floor::Floor, linalg::packed_to_dense, linalg::symmetric_eigenvalues};
+
+/// What second moments are taken around.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Around {
+    /// The public centre of each feature, 0 where the study has none: `E[xxᵀ]`.
+    PublicCentres,
+    /// The mean, which private centring estimated: the covariance.
+    EstimatedMean,
+}
+
+/// The second moment of the prepared rows, or with private centring their covariance, with the errors of its entries.
+///
+/// ```
+/// use eigenveil_estimation::statistics::MomentEstimate;
+/// use eigenveil_shared::{
+///     mechanism::MechanismKind, packed::PackedSymmetric, study::{StudyDesign, StudyParams},
+/// };
+/// let kind = MechanismKind::DoubleCap;
+/// let params = StudyParams::freeze(StudyDesign::new(kind, 2, kind.budget(4.0, None)?))?;
+/// // The mean of decoded reports, which have no trace: E[xxᵀ] − I/p.
+/// let mean = PackedSymmetric::from_entries(2, vec![0.1, 0.2, -0.1]).expect("a triangle");
+/// let moment = MomentEstimate::new(&mean, 1_000_000, &params)?;
+/// assert!((moment.raw()[(0, 0)] - 0.6).abs() < 1e-12);
+/// assert!(moment.standard_error(0, 1) < 0.01);
+/// # Ok::<(), eigenveil_shared::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct MomentEstimate {
+    law: ReportLaw,
+    raw: DMatrix<f64>,
+    centring: Option<Centring>,
+    has_variances: bool,
+    /// Moments that the rows may have, for the noise that follows them: one, or two where their length is not known.
+    populations: Vec<Population>,
+}
+
+#[derive(Debug)]
+struct Centring {
+    /// a.
+    constant: f64,
+    /// m̂.
+    mean: Vec<f64>,
+    /// Whether the multiple of I that the reports lack is measured, by the constant's own entry.
+    measures_identity: bool,
+}
+
+/// ρ = E‖y‖², and the positive semidefinite moment (with centring the covariance) of the rows.
+#[derive(Debug)]
+struct Population {
+    rho: f64,
+    moment: DMatrix<f64>,
+}
+
+impl MomentEstimate {
+    /// From the mean decoded report ([`NoisyMoment::mean_report`](crate::moment::NoisyMoment::mean_report)) of `n`
+    /// reports of a study.
+    ///
+    /// # Errors
+    /// `wrong-dimension` if the report has another dimension than the study's, `estimate-failed` for n = 0 or an entry
+    /// that is not finite.
+    pub fn new(mean_report: &PackedSymmetric, n: u64, params: &StudyParams) -> Result<Self> {
+        let dimension = params.report_dimension();
+        if mean_report.dimension() != dimension {
+            return Err(Error::new(
+                ErrorCode::WrongDimension,
+                format!(
+                    "the mean report has dimension {}; those of this study have {dimension}",
+                    mean_report.dimension()
+                ),
+            ));
+        }
+        if n == 0 || !mean_report.as_slice().iter().all(|entry| entry.is_finite()) {
+            return Err(Error::estimate_failed(
+                "the mean report is of no reports, or has an entry that is not a finite number",
+            ));
+        }
+        let law = ReportLaw {
+            noise: params.noise_model(),
+            n: n as f64,
+            dimension: dimension as f64,
+        };
+        let report = packed_to_dense(mean_report);
+        match params.preprocessing().centring {
+            Some(a) => Self::centred(law, &report, a, params.preprocessing().norm),
+            None => Self::uncentred(law, report, params.preprocessing().norm),
+        }
+    }
+
+    fn uncentred(law: ReportLaw, mut report: DMatrix<f64>, norm: Norm) -> Result<Self> {
+        let without_trace = matches!(law.noise, NoiseModel::DoubleCap { .. });
+        let known = matches!(norm, Norm::Normalize);
+        let populations = if without_trace && !known {
+            // E‖x‖² lies between what stands above the noise and 1.
+            let eigenvalues = symmetric_eigenvalues(&report)?;
+            let floor = Floor::from_eigenvalues(eigenvalues.as_slice(), &law.noise, law.n as u64)?;
+            let least = (-law.dimension * floor.centre).clamp(0.0, 1.0);
+            let of = |rho| Population::new(&report, rho, rho);
+            let populations = vec![of(1.0)?, of(least)?];
+            report.fill_diagonal(f64::NAN);
+            populations
+        } else {
+            if without_trace {
+                let identity = 1.0 / law.dimension;
+                (0..report.nrows()).for_each(|i| report[(i, i)] += identity);
+            }
+            let rho = if known {
+                1.0
+            } else {
+                report.trace().clamp(0.0, 1.0)
+            };
+            vec![Population::new(&report, rho, rho)?]
+        };
+        Ok(Self {
+            law,
+            raw: report,
+            centring: None,
+            has_variances: known || !without_trace,
+            populations,
+        })
+    }
+
+    fn centred(law: ReportLaw, report: &DMatrix<f64>, a: f64, norm: Norm) -> Result<Self> {
+        let p = report.nrows() - 1;
+        let factor = 1.0 + a * a;
+        let mean: Vec<f64> = (0..p).map(|i| factor / a * report[(i, p)]).collect();
+        let known = matches!(norm, Norm::Normalize);
+        let without_trace = matches!(law.noise, NoiseModel::DoubleCap { .. });
+        // Not clamped, as in the floor: a bound would bias it.
+        let identity = match (without_trace, known) {
+            (false, _) => 0.0,
+            (true, true) => 1.0 / law.dimension,
+            (true, false) => a * a / factor - report[(p, p)],
+        };
+        let raw = DMatrix::from_fn(p, p, |i, j| {
+            let shift = if i == j { factor * identity } else { 0.0 };
+            factor * report[(i, j)] - mean[i] * mean[j] + shift
+        });
+        let squared_mean: f64 = mean.iter().map(|m| m * m).sum();
+        let most = (1.0 - squared_mean).max(0.0);
+        let trace = if known {
+            most
+        } else {
+            raw.trace().clamp(0.0, most)
+        };
+        let rho = ((trace + squared_mean + a * a) / factor).min(1.0);
+        let population = Population::new(&raw, trace, rho)?;
+        Ok(Self {
+            law,
+            raw,
+            centring: Some(Centring {
+                constant: a,
+                mean,
+                measures_identity: without_trace && !known,
+            }),
+            has_variances: true,
+            populations: vec![population],
+        })
+    }
+
+    /// p.
+    pub fn dimension(&self) -> usize {
+        self.raw.nrows()
+    }
+
+    /// What the moment is taken around.
+    pub fn around(&self) -> Around {
+        match self.centring {
+            Some(_) => Around::EstimatedMean,
+            None => Around::PublicCentres,
+        }
+    }
+
+    /// The `p × p` moment before the projection: unbiased, but for the square of the estimated mean's own error, and
+    /// not always positive semidefinite. NaN on the diagonal where the reports show no variances.
+    pub fn raw(&self) -> &DMatrix<f64> {
+        &self.raw
+    }
+
+    /// The nearest positive semidefinite moment with the rows' trace: nearer to the truth in the mean, biased; `None`
+    /// where the reports show no variances.
+    pub fn projected(&self) -> Option<&DMatrix<f64>> {
+        let projected = self.populations.first().map(|first| &first.moment);
+        projected.filter(|_| self.has_variances)
+    }
+
+    /// The mean of the rows, p entries, where private centring estimated it.
+    pub fn mean(&self) -> Option<&[f64]> {
+        Some(&self.centring.as_ref()?.mean)
+    }
+
+    /// Standard error of entry i of the mean, sampling included; `None` without private centring.
+    ///
+    /// # Panics
+    /// If `i` is not below p.
+    pub fn mean_standard_error(&self, i: usize) -> Option<f64> {
+        let centring = self.centring.as_ref()?;
+        let a = centring.constant;
+        let plane = self.plane(&[(i, 1.0)], &[]);
+        // Between e_i, which is the lifted e_i and m_i/a of the constant's axis, and that axis.
+        let scale = (1.0 + a * a) / a;
+        let mut gradient = Matrix3::zeros();
+        gradient[(0, 2)] = 0.5 * scale;
+        gradient[(2, 0)] = 0.5 * scale;
+        gradient[(2, 2)] = scale * centring.mean[i] / a;
+        Some(plane.variance_of(&gradient).max(0.0).sqrt())
+    }
+
+    /// Standard error of entry (i, j) of the [raw](Self::raw) moment, sampling included; NaN on the diagonal where
+    /// the reports show no variances.
+    ///
+    /// # Panics
+    /// If an index is not below p.
+    pub fn standard_error(&self, i: usize, j: usize) -> f64 {
+        if i == j {
+            if !self.has_variances {
+                return f64::NAN;
+            }
+            return self.plane(&[(i, 1.0)], &[]).standard_error(ALONG);
+        }
+        let plane = self.plane(&[(i, 1.0)], &[(j, 1.0)]);
+        plane.standard_error(BETWEEN)
+    }
+
+    /// All of them, `p × p`.
+    pub fn standard_errors(&self) -> DMatrix<f64> {
+        let p = self.dimension();
+        let mut errors = DMatrix::zeros(p, p);
+        for j in 0..p {
+            for i in j..p {
+                errors[(i, j)] = self.standard_error(i, j);
+            }
+        }
+        errors.fill_upper_triangle_with_lower_triangle();
+        errors
+    }
+
+    /// Statistics made of two vectors of features, given by their entries that are not zero.
+    pub(super) fn plane(&self, q: &[(usize, f64)], w: &[(usize, f64)]) -> Plane<'_> {
+        let mut rows: Vec<(usize, Vector3<f64>)> = Vec::with_capacity(q.len() + w.len() + 1);
+        for (axis, vector) in [q, w].into_iter().enumerate() {
+            for &(index, value) in vector {
+                match rows.iter_mut().find(|(at, _)| *at == index) {
+                    Some((_, row)) => row[axis] += value,
+                    None => {
+                        let mut row = Vector3::zeros();
+                        row[axis] = value;
+                        rows.push((index, row));
+                    }
+                }
+            }
+        }
+        let moments = self.populations.iter().map(|population| {
+            let mut moment = Matrix3::zeros();
+            for (i, one) in &rows {
+                for (j, other) in &rows {
+                    moment += population.moment[(*i, *j)] * one * other.transpose();
+                }
+            }
+            moment
+        });
+        let mut moments: Vec<Matrix3<f64>> = moments.collect();
+        let own = rows.iter().map(|(_, row)| row * row.transpose()).sum();
+        let mut lifted: Vec<Vector3<f64>> = rows.iter().map(|(_, row)| *row).collect();
+        let mut constant = Vector3::zeros();
+        if let Some(centring) = &self.centring {
+            let a = centring.constant;
+            for (index, row) in &rows {
+                constant -= centring.mean[*index] / a * row;
+            }
+            constant[2] = 1.0;
+            lifted.push(constant);
+            // Along a lifted vector (v, −vᵀm/a) the row is vᵀ(x − m)/√f; across, the constant is known.
+            let factor = 1.0 + a * a;
+            for moment in &mut moments {
+                *moment /= factor;
+                moment[(2, 2)] = a * a / factor;
+            }
+        }
+        Plane {
+            of: self,
+            frame: Frame::new(lifted),
+            own,
+            constant,
+            moments,
+        }
+    }
+}
+
+impl Population {
+    /// The population nearest to this moment, with this trace and this E‖y‖².
+    fn new(moment: &DMatrix<f64>, trace: f64, rho: f64) -> Result<Self> {
+        let moment = nearest_with_trace(moment, trace)?;
+        Ok(Self { rho, moment })
+    }
+}
+
+/// The errors of statistics `tr(W·C)` of the moment C with weights `W = w₁₁·qqᵀ + w₁₂·(qwᵀ + wqᵀ) + w₂₂·wwᵀ` for two
+/// vectors q and w.
+pub(super) struct Plane<'a> {
+    of: &'a MomentEstimate,
+    /// q and w, with private centring lifted to the report's space, and the constant's axis.
+    frame: Frame,
+    /// Products of q and w themselves.
+    own: Matrix3<f64>,
+    /// The constant's row of the frame.
+    constant: Vector3<f64>,
+    /// Second moments of the rows along the frame, for each population.
+    moments: Vec<Matrix3<f64>>,
+}
+
+impl Plane<'_> {
+    /// The gradient by the mean report, in the frame.
+    fn gradient(&self, [qq, qw, ww]: [f64; 3]) -> Matrix3<f64> {
+        let mut gradient = Matrix3::new(qq, qw, 0.0, qw, ww, 0.0, 0.0, 0.0, 0.0);
+        if let Some(centring) = &self.of.centring {
+            // The lifted weight without its part on the constant's own entry, which does not enter; or enters as the
+            // measure of what the variances lack.
+            let mut along = self.constant;
+            along[2] = 0.0;
+            let mut corner = -along.dot(&(gradient * along));
+            if centring.measures_identity {
+                corner -= (gradient * self.own).trace();
+            }
+            gradient[(2, 2)] = corner;
+            gradient *= 1.0 + centring.constant * centring.constant;
+        }
+        gradient
+    }
+
+    /// Covariance of two statistics.
+    pub(super) fn covariance(&self, first: [f64; 3], second: [f64; 3]) -> f64 {
+        let (first, second) = (self.gradient(first), self.gradient(second));
+        self.of_populations(&first, &second)
+            .next()
+            .unwrap_or(f64::NAN)
+    }
+
+    /// Standard error of a statistic: the largest, where there are several populations.
+    pub(super) fn standard_error(&self, weight: [f64; 3]) -> f64 {
+        self.variance_of(&self.gradient(weight)).max(0.0).sqrt()
+    }
+
+    fn variance_of(&self, gradient: &Matrix3<f64>) -> f64 {
+        self.of_populations(gradient, gradient)
+            .fold(f64::NEG_INFINITY, f64::max)
+    }
+
+    fn of_populations(&self, s: &Matrix3<f64>, t: &Matrix3<f64>) -> impl Iterator<Item = f64> {
+        let law = &self.of.law;
+        let populations = self.of.populations.iter().zip(&self.moments);
+        populations.map(move |(of, moment)| law.covariance(&self.frame, moment, of.rho, s, t))
+    }
+}
