@@ -1,5 +1,5 @@
 //! The second moment as the result: its entries, correlations and regressions, each with the error that noise and
-//! sampling leave in it (`docs/derivations/moment.md`).
+//! sampling leave in it (the formulas are in the comments of each file).
 //!
 //! Everything here is computed from the mean decoded report and the number of reports: post-processing, at no further
 //! ε. Values are in units of the prepared rows. What the reports cannot hold is refused ([`Refusal`]).
