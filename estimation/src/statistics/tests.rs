@@ -127,7 +127,7 @@ fn without_noise_statistics_are_those_of_the_rows() {
     }
 }
 
-/// n·variance of tr(G·D̄) from whole matrices, as `docs/derivations/moment.md` prints it.
+/// n·variance of tr(G·D̄) from whole matrices, the plain formula.
 fn variance_of(g: &DMatrix<f64>, m: &DMatrix<f64>, noise: &NoiseModel) -> f64 {
     let p = g.nrows() as f64;
     let rho = m.trace();
