@@ -42,7 +42,7 @@ pub struct PredictedComponent {
 /// What the mean of `n` reports with this noise would show of `spectrum`.
 ///
 /// # Errors
-/// `invalid-request` for n = 0; `invalid-mechanism` as [`SpectralNoise::new`].
+/// `invalid-request` for n = 0; `invalid-mechanism` as [`super::SpectralNoise::new`].
 pub fn predict(spectrum: &Spectrum, noise: &NoiseModel, n: u64) -> Result<Prediction> {
     if n == 0 {
         return Err(Error::invalid_request("n is 0; a mean needs n ≥ 1 reports"));
@@ -99,7 +99,7 @@ fn prediction(spectrum: &Spectrum, profile: &NoiseProfile) -> Prediction {
 /// `None` when no number up to 10¹⁸ is enough (a component equal to the bulk).
 ///
 /// # Errors
-/// `invalid-mechanism` as [`SpectralNoise::new`].
+/// `invalid-mechanism` as [`super::SpectralNoise::new`].
 ///
 /// ```
 /// use eigenveil_estimation::floor::{Spectrum, participants_for_visibility, predict};
@@ -121,7 +121,7 @@ pub fn participants_for_visibility(spectrum: &Spectrum, noise: &NoiseModel) -> R
 /// to 10¹⁸ is enough.
 ///
 /// # Errors
-/// `invalid-request` unless `target > 0`; `invalid-mechanism` as [`SpectralNoise::new`].
+/// `invalid-request` unless `target > 0`; `invalid-mechanism` as [`super::SpectralNoise::new`].
 pub fn participants_for_error(
     spectrum: &Spectrum,
     noise: &NoiseModel,
