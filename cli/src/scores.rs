@@ -41,22 +41,7 @@ pub(crate) fn read_labelled(
     how: &TableArgs,
     expected: &ExpectedColumns,
 ) -> Result<(RowTable, Vec<String>)> {
-    let ending = path.extension().and_then(|ending| ending.to_str());
-    let ending = ending.unwrap_or_default().to_ascii_lowercase();
-    let delimiters = match (how.delimiter, ending.as_str()) {
-        (Some(delimiter), "csv" | "tsv" | "tab") => vec![delimiter],
-        (None, "csv") => b",;\t|".to_vec(),
-        (None, "tsv" | "tab") => b"\t".to_vec(),
-        _ => {
-            return Err(CliError::usage(format!(
-                "--label needs a .csv or .tsv file with a header, and {} is not one",
-                path.display()
-            )));
-        }
-    };
-    let bytes = files::read(path)?;
-    let (labels, rest) =
-        take_column(&bytes, column, &delimiters).map_err(|error| error.context(path.display()))?;
+    let (labels, rest) = without_labels(path, &files::read(path)?, "--label", column, how)?;
     let table = rows::parse(path, &rest, how, Some(expected))?;
     table
         .check_readable()
@@ -70,6 +55,33 @@ pub(crate) fn read_labelled(
         )));
     }
     Ok((table, labels))
+}
+
+/// The labels in the column that `flag` names, and the text table without it.
+///
+/// # Errors
+/// Wrong usage if the file is not a text table with this column in its header.
+pub(crate) fn without_labels(
+    path: &Path,
+    bytes: &[u8],
+    flag: &str,
+    column: &str,
+    how: &TableArgs,
+) -> Result<(Vec<String>, Vec<u8>)> {
+    let ending = path.extension().and_then(|ending| ending.to_str());
+    let ending = ending.unwrap_or_default().to_ascii_lowercase();
+    let delimiters = match (how.delimiter, ending.as_str()) {
+        (Some(delimiter), "csv" | "tsv" | "tab") => vec![delimiter],
+        (None, "csv") => b",;\t|".to_vec(),
+        (None, "tsv" | "tab") => b"\t".to_vec(),
+        _ => {
+            return Err(CliError::usage(format!(
+                "{flag} needs a .csv or .tsv file with a header, and {} is not one",
+                path.display()
+            )));
+        }
+    };
+    take_column(bytes, column, &delimiters).map_err(|error| error.context(path.display()))
 }
 
 /// The cells of the column of this name, and the table without it. Uses the first delimiter with which line 1 contains

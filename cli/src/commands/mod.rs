@@ -14,6 +14,8 @@ mod prepare_choices;
 pub(crate) mod project;
 pub(crate) mod receipt;
 pub(crate) mod report;
+mod report_check;
+mod report_persons;
 pub(crate) mod reproduce;
 pub(crate) mod serve;
 pub(crate) mod simulate;

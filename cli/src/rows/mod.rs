@@ -140,6 +140,11 @@ fn format_of(path: &Path) -> Result<Format> {
     }
 }
 
+/// The number in a cell of a column that is no feature; NaN for anything else.
+pub fn number_in(cell: &str) -> f64 {
+    cells::number(cell, b';').unwrap_or(f64::NAN)
+}
+
 /// Reads the bytes of a `.npy` file.
 pub fn read_npy(bytes: &[u8]) -> Result<RowTable> {
     npy::parse(bytes, |count| {

@@ -85,7 +85,7 @@ fn create_and_report_warn_of_dominant_columns() {
     let rows = folder.write("people.csv", public_rows());
     let server = folder.server();
     let create = |flags: &str| {
-        let made = server.cli(&format!("study create --json --name x {flags}"));
+        let made = server.cli(&format!("study create --json --name x --same-name {flags}"));
         let id = json_of(&made)["id"].as_str().unwrap().to_owned();
         (id, stderr(&made))
     };
