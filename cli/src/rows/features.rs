@@ -51,6 +51,11 @@ pub fn read_constants(path: &Path) -> Result<Vec<Feature>> {
     constants(path, &text, delimiter)
 }
 
+/// The same from a text with commas.
+pub fn parse_constants(text: &str) -> Result<Vec<Feature>> {
+    constants(Path::new("features"), text, b',')
+}
+
 /// The separator of a first line that has a column `name`, quoted or not, in capitals or not.
 fn table_delimiter(text: &str) -> Option<u8> {
     let first = text.lines().next().unwrap_or_default();
