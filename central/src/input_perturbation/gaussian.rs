@@ -146,7 +146,7 @@ mod tests {
     /// Audits the release between one row and another, which lie along the diagonal (e₁ and e₂, e₁ and the zero row)
     /// or off it ((e₁ ± e₂)/√2, which move one pair of entries). The statistic is the sum's inner product with what
     /// they differ by. The lower bound must stay below the claim (false alarm 5 % each; with this seed it does), come
-    /// near it (with σ on every entry it is 0.68 off the diagonal), and exceed it with half the noise.
+    /// near it (with σ on every entry only 0.63 is there to find off the diagonal), and exceed it with half the noise.
     #[test]
     fn audit_accepts_the_noise_and_refutes_half_of_it() {
         let claim = budget(1.0, 1e-2);
