@@ -439,7 +439,7 @@ fn print(answer: &MomentAnswer, estimate: &Estimate, refusal: Option<String>) ->
             let [value, low, high] = [pair.value, pair.low, pair.high].map(|x| format!("{x:.3}"));
             [label, value, format!("{low} to {high}")]
         });
-        output::text(&aligned(rows.collect()))?;
+        output::text(&aligned(&rows.collect::<Vec<_>>()))?;
     }
     if let Some(why) = refusal {
         output::text(&format!(
@@ -465,7 +465,7 @@ fn print(answer: &MomentAnswer, estimate: &Estimate, refusal: Option<String>) ->
                         [c.value, c.low, c.high].map(|x| output::decimals(x, 4));
                     [c.feature.clone(), value, format!("{low} to {high}")]
                 });
-                output::text(&aligned(rows.collect()))?;
+                output::text(&aligned(&rows.collect::<Vec<_>>()))?;
             }
         }
     }
@@ -479,7 +479,7 @@ fn print(answer: &MomentAnswer, estimate: &Estimate, refusal: Option<String>) ->
 }
 
 /// Names to the left, numbers to the right.
-fn aligned(rows: Vec<[String; 3]>) -> String {
+fn aligned(rows: &[[String; 3]]) -> String {
     let width = |column: usize| {
         let widths = rows.iter().map(|row| row[column].chars().count());
         widths.max().unwrap_or(0)

@@ -186,7 +186,7 @@ fn what_the_reports_do_not_show_is_refused_by_name() {
             .contains(why)
     );
     let covariance = folder.read("out/covariance.csv");
-    assert!(covariance.contains("height,height,,,,,the reports of double-cap"));
+    assert!(covariance.contains("height,height,,,,,\"the reports of double-cap"));
     let entries = cells(&covariance);
     assert!(entries[1][2].parse::<f64>().is_ok(), "{covariance}");
     for file in ["correlation.csv", "regression.csv"] {
