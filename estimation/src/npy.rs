@@ -86,6 +86,24 @@ pub fn read(bytes: &[u8]) -> Result<Array> {
     })
 }
 
+/// A rows × columns array of f64 as a file, in C order, format 1.0; `values` row by row.
+pub fn write(rows: usize, columns: usize, values: impl IntoIterator<Item = f64>) -> Vec<u8> {
+    let mut header =
+        format!("{{'descr': '<f8', 'fortran_order': False, 'shape': ({rows}, {columns}), }}");
+    // Magic, version and length take 10 bytes; the whole is a multiple of 64 and ends in a line feed.
+    let padded = (10 + header.len() + 1).next_multiple_of(64) - 10;
+    header.extend(std::iter::repeat_n(' ', padded - 1 - header.len()));
+    header.push('\n');
+    let mut bytes = Vec::with_capacity(10 + padded + 8 * rows * columns);
+    bytes.extend_from_slice(b"\x93NUMPY\x01\x00");
+    bytes.extend_from_slice(&u16::try_from(padded).unwrap_or(u16::MAX).to_le_bytes());
+    bytes.extend_from_slice(header.as_bytes());
+    values
+        .into_iter()
+        .for_each(|value| bytes.extend_from_slice(&value.to_le_bytes()));
+    bytes
+}
+
 /// The values of an array in the order of the file.
 struct Source<'a> {
     data: &'a [u8],

@@ -43,6 +43,8 @@ pub struct Request<'a> {
     pub k: ComponentCount,
     /// Row-sparse components with these settings; without, PCA.
     pub sparse: Option<&'a SparseSettings>,
+    /// Whether the document has the mean report as well: then seeds are always added up.
+    pub moment: bool,
     /// Bytes that adding up seeds, or reading them twice, may take.
     pub memory_bytes: u64,
     /// Dimension from which seeds are read twice for row-sparse components, where
@@ -74,7 +76,9 @@ pub fn estimate(
     };
     let mut estimate = match (source, request.sparse) {
         (Source::Seeds(seeds), Some(settings))
-            if p >= request.stream_from && sparse_from_seeds::can_stream(params, k, settings) =>
+            if p >= request.stream_from
+                && !request.moment
+                && sparse_from_seeds::can_stream(params, k, settings) =>
         {
             let needed = sparse_from_seeds::bytes_needed(p, Threads::current().count());
             let what = format!("estimating row-sparse components of dimension {p} from seeds");
@@ -104,6 +108,8 @@ pub fn estimate(
                 estimate.mean = Some(mean.values().to_vec());
                 estimate.mean_standard_error = Some(mean.standard_error());
             }
+            let report = request.moment.then(|| moment.mean_report());
+            estimate.mean_report = report.map(|report| report.as_slice().to_vec());
             if let Some(rows) = rows {
                 note_feasibility(&mut estimate, rows);
             }
@@ -184,6 +190,7 @@ fn document(
         groups: floor_report.groups,
         mean: None,
         mean_standard_error: None,
+        mean_report: None,
         variances: floor_report.variances,
         eigenvalues: spectrum,
         total_variance: floor_report.total_variance,
@@ -258,6 +265,7 @@ mod tests {
             k: ComponentCount::Fixed(2),
             sparse: None,
             memory_bytes: 1 << 30,
+            moment: false,
             stream_from: usize::MAX,
         };
         let source = Source::Sums(vec![(0, sum)]);

@@ -38,6 +38,7 @@ pub const ALL: &[Exhibit] = &[
     own::PURE_NOISE,
     own::EXPECTED_ERROR,
     own::AUTO,
+    own::MOMENT_COVERAGE,
     own::KAPPA_GRID,
 ];
 

@@ -283,6 +283,7 @@ fn compute(
         name: study.name(),
         k: request.k.unwrap_or(study.default_k()),
         sparse: request.sparse.as_ref(),
+        moment: request.moment,
         memory_bytes: config.sum_cache_bytes,
         stream_from: config.tuning.sparse_streaming_min_dimension,
     };

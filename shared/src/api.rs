@@ -489,7 +489,14 @@ pub struct EstimateRequest {
     pub k: Option<ComponentCount>,
     /// Row-sparse estimate; absent: PCA.
     pub sparse: Option<SparseSettings>,
+    /// Whether the result has the mean report as well, from which moment, correlations and regressions follow; only up
+    /// to [`MAX_MOMENT_DIMENSION`] features.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub moment: bool,
 }
+
+/// Most features of a study whose estimate can have the mean report: half a million numbers.
+pub const MAX_MOMENT_DIMENSION: usize = 1_000;
 
 /// State of an estimate job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -477,6 +477,10 @@ pub struct Estimate {
     pub mean: Option<Vec<f64>>,
     /// The noise's standard deviation of an entry of `mean`.
     pub mean_standard_error: Option<f64>,
+    /// The mean decoded report: packed upper triangle, row by row, of the dimension p, with private centring p + 1 (the
+    /// constant is last). Absent unless the request asked for the moment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mean_report: Option<Vec<f64>>,
     /// Variance of each of `eigenvalues`, as that of the components; empty in documents of older programs.
     #[serde(default)]
     pub variances: Vec<f64>,

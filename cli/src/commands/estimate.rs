@@ -89,6 +89,7 @@ pub(crate) async fn run(args: &EstimateArgs, json: bool) -> Result<()> {
             let request = EstimateRequest {
                 k: args.k,
                 sparse: args.sparse.settings(),
+                moment: false,
             };
             client.request_estimate(&study, &request).await?.number
         }

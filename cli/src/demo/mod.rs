@@ -172,6 +172,7 @@ async fn run_study(
     let request = EstimateRequest {
         k: Some(ComponentCount::Fixed(usize::from(args.k))),
         sparse: args.sparse.settings(),
+        moment: false,
     };
     let job = analyst.request_estimate(&document.id, &request).await?;
     let done = analyst

@@ -64,6 +64,7 @@ impl EstimateFormat {
 /// let request = EstimateRequest {
 ///     k: Some(ComponentCount::Fixed(3)),
 ///     sparse: Some(SparseSettings { refit: true, ..SparseSettings::default() }),
+///     ..EstimateRequest::default()
 /// };
 /// let job = client.request_estimate(study, &request).await?;
 /// let done = client.wait_for_estimate(study, job.number, Duration::from_secs(600)).await?;

@@ -139,6 +139,7 @@ fn sparse() -> EstimateRequest {
             lambda: Lambda::CrossValidated,
             ..SparseSettings::default()
         }),
+        moment: false,
     }
 }
 

@@ -47,6 +47,15 @@ impl MomentEstimate {
         self.correlation_in(self.raw(), i, j)
     }
 
+    /// The [correlations](Self::correlation) of all features i < j, or why there is none.
+    pub fn correlations(
+        &self,
+    ) -> impl Iterator<Item = (usize, usize, Result<Correlation, Refusal>)> + '_ {
+        let p = self.dimension();
+        let pairs = (0..p).flat_map(move |i| (i + 1..p).map(move |j| (i, j)));
+        pairs.map(|(i, j)| (i, j, self.correlation(i, j)))
+    }
+
     fn correlation_in(
         &self,
         moment: &DMatrix<f64>,

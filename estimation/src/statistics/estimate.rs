@@ -1,8 +1,8 @@
 //! The second moment, or the covariance, that the mean report shows.
 
 use eigenveil_shared::{
-    Error, ErrorCode, Result, mechanism::NoiseModel, packed::PackedSymmetric, preprocess::Norm,
-    study::StudyParams,
+    Error, ErrorCode, Result, estimate::Estimate, mechanism::NoiseModel, packed::PackedSymmetric,
+    preprocess::Norm, study::StudyParams,
 };
 use nalgebra::{DMatrix, Matrix3, Vector3};
 
@@ -104,6 +104,29 @@ impl MomentEstimate {
             Some(a) => Self::centred(law, &report, a, params.preprocessing().norm),
             None => Self::uncentred(law, report, params.preprocessing().norm),
         }
+    }
+
+    /// From the document of an estimate that was requested with the moment.
+    ///
+    /// # Errors
+    /// `invalid-request` if it has no mean report, `wrong-dimension` if that has another dimension than the study's; as
+    /// [`new`](Self::new).
+    pub fn of_document(estimate: &Estimate) -> Result<Self> {
+        let report = estimate.mean_report.clone().ok_or_else(|| {
+            Error::invalid_request(
+                "this estimate was requested without the moment; request one that has it: eigenveil moment --study ID",
+            )
+        })?;
+        let (dimension, numbers) = (estimate.params.report_dimension(), report.len());
+        let report = PackedSymmetric::from_entries(dimension, report).ok_or_else(|| {
+            Error::new(
+                ErrorCode::WrongDimension,
+                format!(
+                    "the mean report has {numbers} numbers, not those of a triangle of dimension {dimension}; fetch the estimate again"
+                ),
+            )
+        })?;
+        Self::new(&report, estimate.n, &estimate.params)
     }
 
     fn uncentred(law: ReportLaw, mut report: DMatrix<f64>, norm: Norm) -> Result<Self> {

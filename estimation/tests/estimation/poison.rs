@@ -30,6 +30,7 @@ fn named_share(params: &StudyParams, sums: Vec<(u32, Accumulator)>) -> f64 {
         k: ComponentCount::Fixed(1),
         sparse: None,
         memory_bytes: 1 << 30,
+        moment: false,
         stream_from: usize::MAX,
     };
     let found = estimate(Source::Sums(sums), params, &request, Cancel::NEVER).unwrap();

@@ -227,7 +227,7 @@ fn plan(data: &Data, size: RunSize, work: Work, repeats: u64) -> Result<RunPlan>
 }
 
 /// Columns divided by their standard deviation around their mean; constant ones stay 0.
-fn standardized(raw: &[Row]) -> Vec<Row> {
+pub(super) fn standardized(raw: &[Row]) -> Vec<Row> {
     let n = raw.len() as f64;
     let p = raw.first().map_or(0, |row| row.values().len());
     let column = |j: usize| raw.iter().map(move |row| row.values()[j]);

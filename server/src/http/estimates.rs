@@ -8,7 +8,9 @@ use axum::{
 };
 use eigenveil_shared::{
     Error, ErrorCode,
-    api::{EstimateJob, EstimateRequest, EstimateState, Lambda, SparseSettings},
+    api::{
+        EstimateJob, EstimateRequest, EstimateState, Lambda, MAX_MOMENT_DIMENSION, SparseSettings,
+    },
     estimate::Estimate,
 };
 use serde::{Deserialize, Serialize};
@@ -72,6 +74,13 @@ pub(crate) async fn create(
     }
     if let Some(sparse) = &body.sparse {
         check_sparse(sparse)?;
+    }
+    let p = study.params().dimension();
+    if body.moment && p > MAX_MOMENT_DIMENSION {
+        return Err(Error::invalid_request(format!(
+            "the moment of {p} features was asked for; it is handed out up to {MAX_MOMENT_DIMENSION}, because it has {p} × {p} numbers: ask for components instead"
+        ))
+        .into());
     }
     let document = app.jobs().add(&study, body).await?;
     let location = format!("{here}/{}", document.number);

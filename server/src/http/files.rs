@@ -38,23 +38,12 @@ pub(crate) fn csv(estimate: &Estimate) -> Result<Vec<u8>> {
     writer.into_inner().map_err(|e| failed(&e))
 }
 
-/// A p × k array of f64, C order, NumPy format 1.0.
+/// The loadings, a p × k array.
 pub(crate) fn npy(estimate: &Estimate) -> Vec<u8> {
+    let loading = |i: usize| {
+        let components = estimate.components.iter();
+        components.map(move |c| c.loadings.get(i).copied().unwrap_or_default())
+    };
     let (p, k) = (estimate.p, estimate.components.len());
-    let mut header = format!("{{'descr': '<f8', 'fortran_order': False, 'shape': ({p}, {k}), }}");
-    // Magic, version and length take 10 bytes; the whole is a multiple of 64 and ends in a line feed.
-    let padded = (10 + header.len() + 1).next_multiple_of(64) - 10;
-    header.extend(std::iter::repeat_n(' ', padded - 1 - header.len()));
-    header.push('\n');
-    let mut bytes = Vec::with_capacity(10 + padded + 8 * p * k);
-    bytes.extend_from_slice(b"\x93NUMPY\x01\x00");
-    bytes.extend_from_slice(&u16::try_from(padded).unwrap_or(u16::MAX).to_le_bytes());
-    bytes.extend_from_slice(header.as_bytes());
-    for i in 0..p {
-        for component in &estimate.components {
-            let loading = component.loadings.get(i).copied().unwrap_or_default();
-            bytes.extend_from_slice(&loading.to_le_bytes());
-        }
-    }
-    bytes
+    eigenveil_estimation::npy::write(p, k, (0..p).flat_map(loading))
 }

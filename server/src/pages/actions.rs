@@ -77,7 +77,14 @@ pub(super) async fn request_estimate(
         check_sparse(sparse)?;
     }
     app.jobs()
-        .add(&study, EstimateRequest { k, sparse })
+        .add(
+            &study,
+            EstimateRequest {
+                k,
+                sparse,
+                moment: false,
+            },
+        )
         .await?;
     Ok(redirect_to_study(&visitor, &study))
 }

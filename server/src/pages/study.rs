@@ -494,6 +494,9 @@ fn estimate_section(visitor: &Visitor, study: &Study, view: &View) -> Markup {
                 }
             }
         }
+        @if let Some(table) = &view.correlations {
+            div #correlations .scroll tabindex="0" role="region" aria-label="Largest correlations" { (PreEscaped(table)) }
+        }
         div .figures {
             @for figure in &view.figures {
                 div {

@@ -8,8 +8,8 @@ use std::{
 use bytes::Bytes;
 use eigenveil_estimation::format::with_thousands;
 use eigenveil_figures::{
-    ComponentRow, DataTable, Figure, component_rows, estimate_figures, loading_bars,
-    number::compact,
+    ComponentRow, DataTable, Figure, component_rows, estimate_figures, largest_correlations,
+    loading_bars, number::compact,
 };
 use eigenveil_shared::{
     Error, Result,
@@ -33,6 +33,10 @@ const MAX_CACHED_VIEWS: usize = 16;
 const MAX_TABLE_ROWS: usize = 60;
 /// Maximum number of components with their own chart.
 const MAX_COMPONENT_CHARTS: usize = 6;
+/// Maximum number of correlations on a page; `eigenveil moment` has all of them.
+const MAX_CORRELATIONS: usize = 10;
+/// Largest number of features whose correlations a page computes: a tenth of a second.
+const MAX_CORRELATED_FEATURES: usize = 200;
 
 /// One figure of an estimate.
 pub(super) struct ViewFigure {
@@ -57,6 +61,8 @@ pub(super) struct View {
     /// The first ones.
     pub(super) components: Vec<ComponentRow>,
     pub(super) figures: Vec<ViewFigure>,
+    /// Largest correlations as an HTML table, if it has the mean report.
+    pub(super) correlations: Option<String>,
     pub(super) seconds: f64,
     /// Its expected error, and that of other numbers of participants; `None` if it has no component.
     pub(super) forecast: Option<Forecast>,
@@ -104,6 +110,7 @@ impl View {
             warnings: estimate.warnings.clone(),
             components: component_rows(&estimate).take(MAX_TABLE_ROWS).collect(),
             figures: figures(&estimate),
+            correlations: correlations(&estimate),
             seconds: estimate.seconds,
             forecast: Forecast::by(&estimate, number),
         })
@@ -216,6 +223,12 @@ fn selection(estimate: &Estimate, sparse: &SparseOutcome) -> String {
         with_thousands(estimate.p as u64),
         compact(sparse.lambda)
     )
+}
+
+fn correlations(estimate: &Estimate) -> Option<String> {
+    let few = estimate.p <= MAX_CORRELATED_FEATURES;
+    let table = few.then(|| largest_correlations(estimate, MAX_CORRELATIONS))??;
+    (!table.rows.is_empty()).then(|| table.to_html())
 }
 
 fn figures(estimate: &Estimate) -> Vec<ViewFigure> {

@@ -11,17 +11,31 @@ use eigenveil_shared::{
 };
 use serde_json::json;
 
-use crate::common::{Harness, at, batch_with, new_id, refused, waiting::until};
+use crate::{
+    browser::Browser,
+    common::{Harness, at, batch_with, new_id, refused, waiting::until},
+};
 
 /// Ten thousand noiseless reports of the row e₂ (a cheap substitute for the law of large numbers), so that the result
 /// is known.
 async fn study_with_reports(server: &Harness, p: usize) -> StudyDocument {
+    study_with_reports_of(server, p, &[(1, 1, 1.0)]).await
+}
+
+/// The same with other noiseless reports, given by their entries that are not zero.
+async fn study_with_reports_of(
+    server: &Harness,
+    p: usize,
+    report: &[(usize, usize, f32)],
+) -> StudyDocument {
     let names: Vec<_> = (0..p).map(|i| json!({"name": format!("=f,{i}")})).collect();
     let study = server
         .study_with(json!({"dimension": p, "features": names, "epsilon": 8.0, "default_k": 2}))
         .await;
     let mut entries = vec![0.0_f32; packed_len(p)];
-    entries[packed_index(p, 1, 1)] = 1.0;
+    for &(i, j, entry) in report {
+        entries[packed_index(p, i, j)] = entry;
+    }
     let payload: Vec<u8> = entries.iter().flat_map(|x| x.to_le_bytes()).collect();
     for _ in 0..4 {
         let reports: Vec<_> = (0..2_500).map(|_| (new_id(), &payload)).collect();
@@ -160,6 +174,48 @@ async fn a_study_without_reports_has_no_estimate() {
         let response = server.read(&format!("{location}?format={format}")).await;
         response.is_problem(409, E::EstimateNotReady);
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_mean_report_and_its_correlations_are_there_if_asked_for() {
+    let server = Harness::new();
+    let entries = [(0, 0, 0.5), (0, 1, 0.25), (1, 1, 0.5)];
+    let study = study_with_reports_of(&server, 3, &entries).await;
+    let plain = server.ask_estimate(&study, json!({})).await;
+    server.wait_for_estimate(&plain).await;
+    let text = server.read(&format!("{plain}?format=json")).await.body;
+    assert!(!String::from_utf8_lossy(&text).contains("mean_report"));
+    let path = format!("/studies/{}", study.id);
+    let mut browser = Browser::operator(&server).await;
+    assert!(!browser.page(&path).await.has("#correlations"));
+
+    let asked = server.ask_estimate(&study, json!({"moment": true})).await;
+    let done = server.wait_for_estimate(&asked).await;
+    assert!(done.request.moment);
+    let report = done.estimate.unwrap().mean_report.unwrap();
+    for (entry, of) in report.iter().zip([0.5, 0.25, 0.0, 0.5, 0.0, 0.0]) {
+        assert!((entry - of).abs() < 1e-12, "{report:?}");
+    }
+    // Two of the three are refused: the third feature has no variance.
+    let page = browser.page(&path).await;
+    for words in [
+        "1 of 3, 2 refused",
+        "directions of rows",
+        "=f,0 ~ =f,1",
+        "0.50",
+    ] {
+        page.says("#correlations", words);
+    }
+
+    let large = server.study_with(json!({"dimension": 1_001})).await;
+    let path = at(&large, "/estimates");
+    let problem = refused(
+        server.tell(&path, json!({"moment": true})),
+        422,
+        E::InvalidRequest,
+    )
+    .await;
+    assert!(problem.detail.contains("1001") && problem.detail.contains("1000"));
 }
 
 #[tokio::test]

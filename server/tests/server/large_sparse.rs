@@ -220,6 +220,7 @@ async fn twenty_thousand_dimensions_from_seeds_on_disk() {
                 k,
                 sparse: Some(&settings),
                 memory_bytes: u64::MAX,
+                moment: false,
                 stream_from: 1,
             };
             estimate(Source::Seeds(&seeds), &params, &request, Cancel::NEVER)

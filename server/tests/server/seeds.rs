@@ -110,6 +110,7 @@ async fn an_estimate_from_stored_seeds_equals_one_made_in_process() {
         k: ComponentCount::Fixed(2),
         sparse: None,
         memory_bytes: u64::MAX,
+        moment: false,
         stream_from: usize::MAX,
     };
     let seeds = vec![seeds];

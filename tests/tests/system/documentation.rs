@@ -119,6 +119,14 @@ fn tutorial_commands_work() {
 }
 
 #[test]
+fn moment_page_commands_work() {
+    follow(
+        "docs/moment.md",
+        &["moment/correlation.csv", "moment/mean.csv"],
+    );
+}
+
+#[test]
 fn tables_page_commands_work() {
     follow("docs/tables.md", &STUDY_FILES);
 }

@@ -29,6 +29,7 @@ mod http_proxy;
 mod identifiable;
 mod killed_client;
 mod messages;
+mod moment;
 mod no_personal_data;
 mod noiseless_oracle;
 mod output_files;

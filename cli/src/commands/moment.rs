@@ -1,0 +1,492 @@
+//! `eigenveil moment`: the second moment of a study as the result, with covariances, correlations and a regression.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::Args;
+use eigenveil_client::http::OperatorClient;
+use eigenveil_estimation::{
+    format::with_thousands,
+    npy,
+    statistics::{Around, Correlation, MomentEstimate, Refusal, Regression, Z_95},
+};
+use eigenveil_figures::moment_subject;
+use eigenveil_shared::{
+    api::EstimateRequest,
+    estimate::{Estimate, csv_text},
+    preprocess::Norm,
+    study::StudyParams,
+};
+use nalgebra::DMatrix;
+use serde::Serialize;
+
+use super::{operator_client, project::read_estimate, study_name::resolve_study_id};
+use crate::{
+    args::{ServerArgs, TokenArgs},
+    error::{CliError, Result},
+    output,
+    results::{self, ResultFile},
+};
+
+/// The second moment of a study: covariances, correlations and a regression with 95 % intervals, from the reports that
+/// are there, at no further ε
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  eigenveil moment --study ID --out moment/\n  eigenveil moment --estimate moment/estimate.json --regress weight --on height,age\n\nWrites covariance.csv and correlation.csv (a line for each pair of features: value, standard error, interval, or why it is refused), mean.csv with private centring, regression.csv with --regress, moment.npy (unbiased), moment-projected.npy (the nearest moment that a population can have, which the tables show), standard-errors.npy, features.txt (their rows) and estimate.json (the estimate with the mean report: further questions need no server).\nAll values are in units of the prepared rows."
+)]
+pub(crate) struct MomentArgs {
+    #[command(flatten)]
+    server: ServerArgs,
+    #[command(flatten)]
+    token: TokenArgs,
+    /// Identifier of the study, the beginning of it, or the study's name
+    #[arg(long, value_name = "ID", required_unless_present = "estimate")]
+    study: Option<String>,
+    /// Read an estimate.json that moment --out wrote, instead of asking the server
+    #[arg(long, value_name = "FILE", conflicts_with = "study")]
+    estimate: Option<PathBuf>,
+    /// Fetch the estimate with this number, which moment started, instead of starting one
+    #[arg(long, value_name = "N", requires = "study")]
+    job: Option<u64>,
+    /// Longest wait in seconds; the estimate continues after it
+    #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
+    timeout: u64,
+    /// Feature to predict from those of --on
+    #[arg(long, value_name = "NAME", requires = "on")]
+    regress: Option<String>,
+    /// Features to predict it from, separated by commas
+    #[arg(long, value_name = "A,B,C", requires = "regress")]
+    on: Option<String>,
+    /// Correlations to print, the largest first; correlation.csv has all
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    top: usize,
+    /// Directory for the files; nothing is written without it
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+/// What may be written.
+const FILES: [&str; 9] = [
+    "estimate.json",
+    "features.txt",
+    "moment.npy",
+    "moment-projected.npy",
+    "standard-errors.npy",
+    "mean.csv",
+    "covariance.csv",
+    "correlation.csv",
+    "regression.csv",
+];
+
+#[derive(Serialize)]
+struct MomentAnswer {
+    study: Option<String>,
+    job: Option<u64>,
+    n: u64,
+    p: usize,
+    /// Under normalize: each participant counts the same, and lengths are gone.
+    directions_only: bool,
+    around_the_mean: bool,
+    pairs: usize,
+    /// Pairs without a correlation.
+    refused: usize,
+    correlations: Vec<Pair>,
+    regression: Option<RegressionAnswer>,
+    further_epsilon: f64,
+    warnings: Vec<String>,
+    out: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Pair {
+    feature: String,
+    with: String,
+    value: f64,
+    standard_error: f64,
+    low: f64,
+    high: f64,
+}
+
+#[derive(Serialize)]
+struct RegressionAnswer {
+    feature: String,
+    on: Vec<String>,
+    coefficients: Vec<CoefficientAnswer>,
+    least_eigenvalue: Option<f64>,
+    least_eigenvalue_standard_error: Option<f64>,
+    refused: Option<String>,
+}
+
+#[derive(Serialize)]
+struct CoefficientAnswer {
+    feature: String,
+    value: f64,
+    standard_error: f64,
+    low: f64,
+    high: f64,
+}
+
+/// Features by their places: the one to predict, and those to predict it from.
+type RegressionPlan = (usize, Vec<usize>);
+
+/// A correlation of two features, or why there is none.
+type CorrelationOf = (usize, usize, std::result::Result<Correlation, Refusal>);
+
+pub(crate) async fn run(args: &MomentArgs, json: bool) -> Result<()> {
+    // Before the server computes anything.
+    if let Some(out) = &args.out {
+        results::check(out, FILES)?;
+    }
+    let (estimate, plan, source) = match (&args.estimate, &args.study) {
+        (Some(path), _) => {
+            let estimate = read_estimate(path)?;
+            let plan = regression_plan(args, &estimate.params)?;
+            (estimate, plan, None)
+        }
+        (None, study) => {
+            let client = operator_client(&args.server, &args.token)?;
+            let study = study.as_deref().unwrap_or_default();
+            let study = resolve_study_id(client.list(), study).await?;
+            let plan = regression_plan(args, &client.study(&study).await?.params)?;
+            let (estimate, job) = fetched(&client, &study, args).await?;
+            (estimate, plan, Some((study, job)))
+        }
+    };
+    let moment = MomentEstimate::of_document(&estimate)?;
+    let names = estimate.feature_names();
+    let correlations: Vec<CorrelationOf> = moment.correlations().collect();
+    let regression = plan.map(|(y, on)| {
+        let found = moment.regression(y, &on);
+        (y, on, found)
+    });
+    let regression = regression.map(|(y, on, found)| regression_answer(&names, y, &on, found));
+    if let Some(out) = &args.out {
+        let files = files(
+            &estimate,
+            &moment,
+            &names,
+            &correlations,
+            regression.as_ref(),
+        )?;
+        results::write(out, &files)?;
+    }
+    let mut largest: Vec<Pair> = correlations
+        .iter()
+        .filter_map(|(i, j, found)| {
+            let found = found.ok()?;
+            Some(Pair {
+                feature: names[*i].clone(),
+                with: names[*j].clone(),
+                value: found.value,
+                standard_error: found.standard_error,
+                low: found.low,
+                high: found.high,
+            })
+        })
+        .collect();
+    let refused = correlations.len() - largest.len();
+    largest.sort_by(|a, b| b.value.abs().total_cmp(&a.value.abs()));
+    largest.truncate(args.top);
+    let (study, job) = source.unzip();
+    let answer = MomentAnswer {
+        study,
+        job,
+        n: estimate.n,
+        p: estimate.p,
+        directions_only: matches!(estimate.params.preprocessing().norm, Norm::Normalize),
+        around_the_mean: moment.around() == Around::EstimatedMean,
+        pairs: correlations.len(),
+        refused,
+        correlations: largest,
+        regression,
+        further_epsilon: 0.0,
+        warnings: estimate.warnings.clone(),
+        out: args.out.as_ref().map(|out| out.display().to_string()),
+    };
+    if json {
+        return output::json(&answer);
+    }
+    let refusal = correlations.iter().find_map(|(_, _, found)| found.err());
+    print(&answer, &estimate, refusal.map(|why| why.in_words(&names)))
+}
+
+/// The estimate with the mean report, started unless `--job` names one, and its number.
+async fn fetched(
+    client: &OperatorClient,
+    study: &str,
+    args: &MomentArgs,
+) -> Result<(Estimate, u64)> {
+    let number = match args.job {
+        Some(number) => number,
+        None => {
+            let request = EstimateRequest {
+                moment: true,
+                ..EstimateRequest::default()
+            };
+            client.request_estimate(study, &request).await?.number
+        }
+    };
+    let spinner = output::bar(0, "estimating");
+    spinner.enable_steady_tick(Duration::from_millis(200));
+    let done = client
+        .wait_for_estimate(study, number, Duration::from_secs(args.timeout))
+        .await;
+    spinner.finish_and_clear();
+    let estimate = done?.estimate.ok_or_else(|| {
+        CliError::failed("the server says the estimate is done but did not send it")
+    })?;
+    Ok((estimate, number))
+}
+
+/// The features that `--regress` and `--on` name.
+fn regression_plan(args: &MomentArgs, params: &StudyParams) -> Result<Option<RegressionPlan>> {
+    let (Some(y), Some(on)) = (&args.regress, &args.on) else {
+        return Ok(None);
+    };
+    let names = params
+        .feature_names()
+        .unwrap_or_else(|| (1..=params.dimension()).map(|i| format!("x{i}")).collect());
+    let place = |flag: &str, name: &str| {
+        names.iter().position(|known| known == name).ok_or_else(|| {
+            CliError::usage(format!(
+                "{flag}: the study has no feature {name:?}; it has {}",
+                listed(&names)
+            ))
+        })
+    };
+    let y_place = place("--regress", y)?;
+    // A name may have a comma itself.
+    let parts: Vec<&str> = match names.contains(on) {
+        true => vec![on],
+        false => on.split(',').map(str::trim).collect(),
+    };
+    let mut places = Vec::with_capacity(parts.len());
+    for part in parts {
+        let x = place("--on", part)?;
+        if x == y_place {
+            return Err(CliError::usage(format!(
+                "--on {part} is the feature that --regress predicts; leave it out"
+            )));
+        }
+        if places.contains(&x) {
+            return Err(CliError::usage(format!(
+                "--on names {part} twice; name it once"
+            )));
+        }
+        places.push(x);
+    }
+    Ok(Some((y_place, places)))
+}
+
+/// Most names in a message.
+const MAX_NAMES_SHOWN: usize = 12;
+
+fn listed(names: &[String]) -> String {
+    let shown = names.iter().take(MAX_NAMES_SHOWN).map(String::as_str);
+    let shown = shown.collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(MAX_NAMES_SHOWN) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+fn regression_answer(
+    names: &[String],
+    y: usize,
+    on: &[usize],
+    found: std::result::Result<Regression, Refusal>,
+) -> RegressionAnswer {
+    let mut answer = RegressionAnswer {
+        feature: names[y].clone(),
+        on: on.iter().map(|&x| names[x].clone()).collect(),
+        coefficients: Vec::new(),
+        least_eigenvalue: None,
+        least_eigenvalue_standard_error: None,
+        refused: None,
+    };
+    match found {
+        Err(refusal) => answer.refused = Some(refusal.in_words(names)),
+        Ok(found) => {
+            answer.least_eigenvalue = Some(found.least_eigenvalue);
+            answer.least_eigenvalue_standard_error = Some(found.least_eigenvalue_standard_error);
+            let coefficients = found.coefficients.iter().map(|c| CoefficientAnswer {
+                feature: names[c.feature].clone(),
+                value: c.value,
+                standard_error: c.standard_error,
+                low: c.low,
+                high: c.high,
+            });
+            answer.coefficients = coefficients.collect();
+        }
+    }
+    answer
+}
+
+fn files(
+    estimate: &Estimate,
+    moment: &MomentEstimate,
+    names: &[String],
+    correlations: &[CorrelationOf],
+    regression: Option<&RegressionAnswer>,
+) -> Result<Vec<ResultFile>> {
+    let p = moment.dimension();
+    // Symmetric: columns are rows.
+    let square = |matrix: &DMatrix<f64>| npy::write(p, p, matrix.iter().copied());
+    let errors = moment.standard_errors();
+    let document = serde_json::to_vec(estimate)
+        .map_err(|error| CliError::failed(format!("cannot write the estimate: {error}")))?;
+    let shown = moment.projected().unwrap_or(moment.raw());
+    let covariances = (0..p).flat_map(|i| (i..p).map(move |j| (i, j)));
+    let covariances = covariances.map(|(i, j)| {
+        // Variances of double-cap reports may not be there at all.
+        let refused = || Refusal::NoVariances.in_words(names);
+        let value = (!shown[(i, j)].is_nan()).then(|| interval(shown[(i, j)], errors[(i, j)]));
+        line(&[&names[i], &names[j]], value.ok_or_else(refused))
+    });
+    let correlations = correlations.iter().map(|(i, j, found)| {
+        let found = found.map(|c| [c.value, c.standard_error, c.low, c.high]);
+        let found = found.map_err(|refusal| refusal.in_words(names));
+        line(&[&names[*i], &names[*j]], found)
+    });
+    let mut files = vec![
+        ("estimate.json", document),
+        ("features.txt", (names.join("\n") + "\n").into_bytes()),
+        ("moment.npy", square(moment.raw())),
+        ("standard-errors.npy", square(&errors)),
+        (
+            "covariance.csv",
+            results::table(header(&["feature", "with"]), covariances)?,
+        ),
+        (
+            "correlation.csv",
+            results::table(header(&["feature", "with"]), correlations)?,
+        ),
+    ];
+    if let Some(projected) = moment.projected() {
+        files.push(("moment-projected.npy", square(projected)));
+    }
+    if let Some(mean) = moment.mean() {
+        let lines = mean.iter().enumerate().map(|(i, &value)| {
+            let error = moment.mean_standard_error(i).unwrap_or(f64::NAN);
+            line(&[&names[i]], Ok(interval(value, error)))
+        });
+        files.push(("mean.csv", results::table(header(&["feature"]), lines)?));
+    }
+    if let Some(regression) = regression {
+        let coefficients = regression.coefficients.iter().map(|c| {
+            let numbers = [c.value, c.standard_error, c.low, c.high];
+            line(&[&regression.feature, &c.feature], Ok(numbers))
+        });
+        let refused = regression.refused.iter().map(|why| {
+            let on = regression.on.join("; ");
+            line(&[&regression.feature, &on], Err(why.clone()))
+        });
+        files.push((
+            "regression.csv",
+            results::table(header(&["feature", "on"]), coefficients.chain(refused))?,
+        ));
+    }
+    Ok(files)
+}
+
+fn header(names: &[&str]) -> Vec<String> {
+    let numbers = ["value", "standard_error", "low", "high", "refused"];
+    let all = names.iter().chain(&numbers);
+    all.map(|name| (*name).to_owned()).collect()
+}
+
+/// A line of a table: names, four numbers, or the reason why there are none.
+fn line(names: &[&str], numbers: std::result::Result<[f64; 4], String>) -> Vec<String> {
+    let mut cells: Vec<String> = names.iter().map(|n| csv_text(n).into_owned()).collect();
+    match numbers {
+        Ok(numbers) => {
+            cells.extend(numbers.map(|number| number.to_string()));
+            cells.push(String::new());
+        }
+        Err(refused) => {
+            cells.extend(std::iter::repeat_n(String::new(), 4));
+            cells.push(refused);
+        }
+    }
+    cells
+}
+
+/// Value, standard error and the ends of the 95 % interval.
+fn interval(value: f64, error: f64) -> [f64; 4] {
+    [value, error, value - Z_95 * error, value + Z_95 * error]
+}
+
+fn print(answer: &MomentAnswer, estimate: &Estimate, refusal: Option<String>) -> Result<()> {
+    output::text(&moment_subject(estimate.params.preprocessing().norm))?;
+    output::text(if answer.around_the_mean {
+        "around the mean, which private centring estimates; units of the prepared rows"
+    } else {
+        "around the public centers, not around the mean: features whose means are elsewhere correlate through them (study create --centring estimates the mean); units of the prepared rows"
+    })?;
+    output::text(&format!(
+        "{} reports, p = {}; computed from these reports alone: no further epsilon is spent",
+        with_thousands(answer.n),
+        answer.p
+    ))?;
+    let shown = answer.correlations.len();
+    if shown > 0 {
+        output::text(&format!(
+            "\nlargest correlations, {shown} of {} (with 95 % intervals)",
+            with_thousands(answer.pairs as u64)
+        ))?;
+        let pairs = answer.correlations.iter();
+        let rows = pairs.map(|pair| {
+            let label = format!("{} ~ {}", pair.feature, pair.with);
+            let [value, low, high] = [pair.value, pair.low, pair.high].map(|x| format!("{x:.3}"));
+            [label, value, format!("{low} to {high}")]
+        });
+        output::text(&aligned(&rows.collect::<Vec<_>>()))?;
+    }
+    if let Some(why) = refusal {
+        output::text(&format!(
+            "refused: {} of {} correlations; the first because {why}",
+            with_thousands(answer.refused as u64),
+            with_thousands(answer.pairs as u64)
+        ))?;
+    }
+    if let Some(regression) = &answer.regression {
+        let on = regression.on.join(", ");
+        match &regression.refused {
+            Some(why) => output::text(&format!(
+                "\nregression of {} on {on} refused: {why}",
+                regression.feature
+            ))?,
+            None => {
+                output::text(&format!(
+                    "\nregression of {} on {on}: coefficients with 95 % intervals",
+                    regression.feature
+                ))?;
+                let rows = regression.coefficients.iter().map(|c| {
+                    let [value, low, high] =
+                        [c.value, c.low, c.high].map(|x| output::decimals(x, 4));
+                    [c.feature.clone(), value, format!("{low} to {high}")]
+                });
+                output::text(&aligned(&rows.collect::<Vec<_>>()))?;
+            }
+        }
+    }
+    for warning in &answer.warnings {
+        output::text(&format!("warning: {warning}"))?;
+    }
+    match &answer.out {
+        Some(out) => output::text(&format!("written to {out}")),
+        None => Ok(()),
+    }
+}
+
+/// Names to the left, numbers to the right.
+fn aligned(rows: &[[String; 3]]) -> String {
+    let width = |column: usize| {
+        let widths = rows.iter().map(|row| row[column].chars().count());
+        widths.max().unwrap_or(0)
+    };
+    let [first, second, third] = [width(0), width(1), width(2)];
+    let lines = rows.iter().map(|[name, value, interval]| {
+        format!("  {name:<first$}  {value:>second$}  {interval:>third$}")
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
