@@ -299,19 +299,18 @@ fn write_results(
         _ => {
             let scores = scores::from_rows(estimate, &rows.table)?;
             let picture = biplot(estimate, (0, 1), &scores, None);
-            Some(picture.map_err(CliError::failed)?.to_svg())
+            Some(picture.map_err(CliError::failed)?)
         }
     };
     let page = page::render(&page::Page {
         result,
-        scatter: scatter.as_deref(),
+        scatter: scatter.as_ref(),
         estimate,
-        figures: &figures,
         nonprivate: &reference.subspace,
         nonprivate_eigenvalues: &reference.eigenvalues,
         rows_described: &described,
     });
-    files.extend(scatter.map(|svg| ("biplot.svg", svg.into_bytes())));
+    files.extend(scatter.map(|picture| ("biplot.svg", picture.to_svg().into_bytes())));
     files.push(("index.html", page.into_bytes()));
     results::write(out, &files)
 }
