@@ -11,6 +11,7 @@ mod libsvm;
 mod npy;
 #[cfg(feature = "parquet")]
 mod parquet;
+mod problems;
 mod table;
 mod text;
 
@@ -21,7 +22,7 @@ use eigenveil_shared::preprocess::Feature;
 use self::table::mapping_without_names;
 pub use self::{
     columns::ExpectedColumns,
-    flags::{Format, Header, Names, TableArgs},
+    flags::{Format, Header, Names, TableArgs, names},
     table::RowTable,
 };
 use crate::{
@@ -95,6 +96,11 @@ pub fn parse(
         if format != Format::Libsvm && how.first_index.is_some() {
             return Err(CliError::usage("--first-index is for LIBSVM text"));
         }
+        if !is_text && (how.one_hot.is_some() || how.label.is_some()) {
+            return Err(CliError::usage(
+                "--one-hot and --label are for text tables: write the table as CSV first",
+            ));
+        }
         match format {
             Format::Csv => text::parse(bytes, false, how, expected),
             Format::Tsv => text::parse(bytes, true, how, expected),
@@ -114,7 +120,7 @@ pub fn parse(
     };
     let mut table = read().map_err(|error| error.context(path.display()))?;
     if expected.is_none_or(|expected| expected.names.is_none()) {
-        table.note_row_numbers();
+        table.note_identifiers();
     }
     Ok(table)
 }

@@ -2,7 +2,7 @@
 
 use eigenveil_shared::{
     Error, ErrorCode, Result,
-    estimate::{Estimate, csv_text},
+    estimate::{Estimate, may_be_formula},
 };
 
 /// One line per feature: its name, its loading on each component, and its mean if the study estimates it. Column names
@@ -14,7 +14,14 @@ pub(crate) fn csv(estimate: &Estimate) -> Result<Vec<u8>> {
             format!("the components could not be written as CSV ({error}); fetch them as JSON"),
         )
     };
-    let mut writer = csv::Writer::from_writer(Vec::new());
+    let names = estimate.feature_names();
+    let quotes = match names.iter().any(|name| may_be_formula(name)) {
+        true => csv::QuoteStyle::NonNumeric,
+        false => csv::QuoteStyle::Necessary,
+    };
+    let mut writer = csv::WriterBuilder::new()
+        .quote_style(quotes)
+        .from_writer(Vec::new());
     let header = estimate.components.iter().enumerate();
     let header = header.map(|(j, component)| {
         let verdict = match estimate.group_of(j) {
@@ -27,21 +34,21 @@ pub(crate) fn csv(estimate: &Estimate) -> Result<Vec<u8>> {
     writer
         .write_record(std::iter::once("feature".to_owned()).chain(header))
         .map_err(|e| failed(&e))?;
-    for (i, name) in estimate.feature_names().iter().enumerate() {
+    for (i, name) in names.iter().enumerate() {
         let columns = estimate.components.iter().map(|c| &c.loadings);
         let numbers = columns.chain(&estimate.mean);
         let numbers = numbers.map(|of| of.get(i).copied().unwrap_or_default().to_string());
         writer
-            .write_record(std::iter::once(csv_text(name).into_owned()).chain(numbers))
+            .write_record(std::iter::once(name.clone()).chain(numbers))
             .map_err(|e| failed(&e))?;
     }
     writer.into_inner().map_err(|e| failed(&e))
 }
 
-/// A p × k array of f64, C order, NumPy format 1.0.
+/// A k × p array of f64, one component a row as scikit-learn's `components_`, C order, NumPy format 1.0.
 pub(crate) fn npy(estimate: &Estimate) -> Vec<u8> {
     let (p, k) = (estimate.p, estimate.components.len());
-    let mut header = format!("{{'descr': '<f8', 'fortran_order': False, 'shape': ({p}, {k}), }}");
+    let mut header = format!("{{'descr': '<f8', 'fortran_order': False, 'shape': ({k}, {p}), }}");
     // Magic, version and length take 10 bytes; the whole is a multiple of 64 and ends in a line feed.
     let padded = (10 + header.len() + 1).next_multiple_of(64) - 10;
     header.extend(std::iter::repeat_n(' ', padded - 1 - header.len()));
@@ -50,8 +57,8 @@ pub(crate) fn npy(estimate: &Estimate) -> Vec<u8> {
     bytes.extend_from_slice(b"\x93NUMPY\x01\x00");
     bytes.extend_from_slice(&u16::try_from(padded).unwrap_or(u16::MAX).to_le_bytes());
     bytes.extend_from_slice(header.as_bytes());
-    for i in 0..p {
-        for component in &estimate.components {
+    for component in &estimate.components {
+        for i in 0..p {
             let loading = component.loadings.get(i).copied().unwrap_or_default();
             bytes.extend_from_slice(&loading.to_le_bytes());
         }
