@@ -12,6 +12,7 @@ mod plan_chart;
 mod plan_resolution;
 pub(crate) mod prepare;
 mod prepare_choices;
+mod prepare_columns;
 pub(crate) mod project;
 pub(crate) mod receipt;
 pub(crate) mod report;

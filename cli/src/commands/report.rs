@@ -29,8 +29,7 @@ use crate::{
     args::ServerArgs,
     error::{CliError, Result},
     files, output,
-    rows::{self, ExpectedColumns, RowTable, TableArgs},
-    scores,
+    rows::{self, ExpectedColumns, Label, RowTable, TableArgs},
 };
 
 /// Reports synced to the outbox together.
@@ -488,23 +487,26 @@ fn read_participants(
         _ => {}
     }
     let expected = ExpectedColumns::study(params.dimension(), params.feature_names());
-    let labels = match (&args.person, &args.weight) {
+    let label = match (&args.person, &args.weight) {
         (None, None) => None,
         (Some(column), _) => Some(("--person", column)),
         (None, Some(column)) => Some(("--weight", column)),
     };
-    let Some((flag, column)) = labels else {
-        let table = rows::parse(&args.rows, bytes, &args.table, Some(&expected))?;
-        let persons = Persons::rows(&table);
-        return Ok((table, persons));
+    let how = TableArgs {
+        label: label.map(|(flag, column)| Label {
+            flag,
+            column: column.clone(),
+        }),
+        ..args.table.clone()
     };
-    let (labels, rest) = scores::without_labels(&args.rows, bytes, flag, column, &args.table)?;
-    let table = rows::parse(&args.rows, &rest, &args.table, Some(&expected))?;
-    let persons = match flag {
-        "--person" => Persons::labelled(&table, &labels)?,
-        _ => {
-            let weights = labels.iter().map(|cell| rows::number_in(cell));
-            Persons::rows(&table).weighted(weights.collect())?
+    let table = rows::parse(&args.rows, bytes, &how, Some(&expected))?;
+    let persons = match label {
+        None => Persons::rows(&table),
+        Some(("--person", _)) => Persons::labelled(&table)?,
+        Some(_) => {
+            let weights = table.labels().iter().map(|cell| rows::number_in(cell));
+            let weights = weights.collect();
+            Persons::rows(&table).weighted(weights)
         }
     };
     Ok((table, persons))

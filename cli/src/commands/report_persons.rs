@@ -31,15 +31,9 @@ impl Persons {
     /// Rows with the same label are one person's. Persons are numbered by their first row.
     ///
     /// # Errors
-    /// Wrong usage for a row without a label, or another number of labels than rows.
-    pub(super) fn labelled(table: &RowTable, labels: &[String]) -> Result<Self> {
-        if labels.len() != table.len() {
-            return Err(CliError::usage(format!(
-                "there are {} persons for {} rows; --person needs a header line that names the columns",
-                labels.len(),
-                table.len()
-            )));
-        }
+    /// Wrong usage for a row without a label.
+    pub(super) fn labelled(table: &RowTable) -> Result<Self> {
+        let labels = table.labels();
         let mut persons: Vec<Vec<usize>> = Vec::new();
         let mut numbers: HashMap<&str, usize> = HashMap::new();
         for (row, label) in labels.iter().enumerate() {
@@ -63,21 +57,11 @@ impl Persons {
     }
 
     /// The same, each of whose rows counts by a weight.
-    ///
-    /// # Errors
-    /// Wrong usage for another number of weights than rows.
-    pub(super) fn weighted(self, weights: Vec<f64>) -> Result<Self> {
-        if weights.len() != self.rows.len() {
-            return Err(CliError::usage(format!(
-                "there are {} weights for {} rows; --weight needs a header line that names the columns",
-                weights.len(),
-                self.rows.len()
-            )));
-        }
-        Ok(Self {
+    pub(super) fn weighted(self, weights: Vec<f64>) -> Self {
+        Self {
             weights: Some(weights),
             ..self
-        })
+        }
     }
 
     /// The report of a participant.
@@ -117,25 +101,5 @@ impl Persons {
         for weight in self.weights.iter().flatten() {
             hash.update(weight.to_le_bytes());
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rows_with_one_label_are_one_persons() {
-        let table = RowTable::new(1, vec![0.0, 10.0, 1.0, 2.0], None).unwrap();
-        let labels = |second: &str| ["a", second, "a", "a"].map(str::to_owned);
-        let persons = Persons::labelled(&table, &labels("b")).unwrap();
-        assert_eq!(persons.len(), 2);
-        assert_eq!(persons.rows, [vec![0, 2, 3], vec![1]]);
-        let error = Persons::labelled(&table, &labels(""))
-            .err()
-            .unwrap()
-            .to_string();
-        assert!(error.contains("row 2"), "{error}");
-        assert!(Persons::labelled(&table, &labels("b")[1..]).is_err());
     }
 }

@@ -219,7 +219,7 @@ fn privacy_section(page: &Page<'_>) -> Markup {
         Some(epsilon) if privacy.delta == 0.0 => {
             format!("ε = {}, δ = 0", format_epsilon(epsilon, 6))
         }
-        Some(epsilon) => format!("ε = {} at δ = {delta}", format_epsilon(epsilon, 4)),
+        Some(epsilon) => format!("ε = {} at δ = {delta}", format_epsilon(epsilon, 6)),
         None => "none".to_owned(),
     };
     let claimed = match privacy.delta {
