@@ -217,8 +217,10 @@ pub(crate) fn run(args: &PlanArgs, json: bool) -> Result<()> {
 
 /// Whether two studies' reports have the same noise, on rows prepared alike.
 fn same_reports(one: &StudyParams, other: &StudyParams) -> bool {
-    let rows =
-        |params: &StudyParams| (params.preprocessing().norm, params.preprocessing().centring);
+    let rows = |params: &StudyParams| {
+        let own = params.preprocessing();
+        (own.norm, own.centring, own.weights)
+    };
     one.mechanism() == other.mechanism() && rows(one) == rows(other)
 }
 
