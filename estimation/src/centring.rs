@@ -17,7 +17,10 @@
 //! Derived in `docs/derivations/centring.md`; "Noise" there has the small part along the mean that is left out here.
 
 use eigenveil_shared::{
-    Error, ErrorCode, Result, mechanism::NoiseModel, packed::PackedSymmetric, preprocess::{Norm, Weights},
+    Error, ErrorCode, Result,
+    mechanism::NoiseModel,
+    packed::PackedSymmetric,
+    preprocess::{Norm, Weights},
     study::StudyParams,
 };
 use nalgebra::DVectorView;

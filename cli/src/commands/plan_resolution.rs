@@ -1,7 +1,10 @@
 //! `eigenveil plan` without a spectrum: what n participants can show, for no error is known.
 
 use eigenveil_estimation::{centring::planned_noise, floor::resolution, format::with_thousands};
-use eigenveil_shared::{mechanism::MechanismKind, preprocess::Norm};
+use eigenveil_shared::{
+    mechanism::MechanismKind,
+    preprocess::{Norm, Preprocessing},
+};
 use serde::Serialize;
 
 use super::plan::{PlanArgs, settings};

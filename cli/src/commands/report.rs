@@ -86,8 +86,8 @@ pub(crate) struct ReportArgs {
     /// The study is at another address than before: send the same reports to --server from now on
     #[arg(long)]
     moved: bool,
-    /// Do not ask for confirmation if one column or the mean has most of the rows' squared length, or if more than 1 %
-    /// of 100 or more rows cannot be used
+    /// Do not ask for confirmation, on a terminal, if one column or the mean has most of the rows' squared length, or if
+    /// more than 1 % of 100 or more rows cannot be used
     #[arg(long)]
     yes: bool,
     /// Only say what would be sent: nothing is perturbed, charged, written or sent
@@ -215,7 +215,7 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
     let params = study.params();
     let (table, persons) = read_participants(args, &bytes, params)?;
     output::print_notes(table.notes());
-    let checked = RowCheck::new(&table, params);
+    let checked = RowCheck::new(&table, &persons, params);
     if args.check {
         return print_check(&study, &table, &persons, &checked, json);
     }
@@ -229,7 +229,7 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
     let outbox_file = outbox_dir.join(OUTBOX_FILE);
     files::check_different(("--ledger", &ledger_path), ("--outbox", &outbox_file))?;
     let mut ledger = RowLedger::open(&ledger_path)?;
-    let mut file = ledger.row_file(persons.len() as u64, &bytes)?;
+    let mut file = ledger.row_file(persons.len() as u64, &persons.identify(&bytes))?;
     if args.same_participants {
         file = file.assume_same_participants();
     }
@@ -279,7 +279,7 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
     // Nothing is asked about reports prepared before: they are sent unchanged, for the purpose shown then.
     if is_empty {
         outbox.set_meta(ABOUT_KEY, &about_bytes(study.document())?)?;
-        if !checked.confirmed(args.yes, &params.feature_names())? {
+        if !checked.confirmed(args.yes, params.feature_names().as_deref())? {
             return Err(CliError::failed(
                 "nothing was perturbed, charged or sent; ask whoever runs the study for centers, scales or observed shares (eigenveil prepare), mend the file, or run it with --yes",
             ));
@@ -349,6 +349,7 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
         summary,
         unusable,
         charged,
+        params.preprocessing().allows_missing_cells(),
         json,
     )?;
     if !json {
@@ -367,6 +368,7 @@ fn finish(
     summary: UploadSummary,
     unusable: u64,
     charged: LedgerCharge,
+    allows_missing: bool,
     json: bool,
 ) -> Result<()> {
     let counts = outbox.counts()?;
@@ -419,10 +421,10 @@ fn finish(
         ))?;
         if unusable > 0 {
             output::text(&format!(
-                "{unusable} rows could not be used (not finite, too long or too wide for the study) and were sent as zero rows; only you can see this"
+                "{unusable} rows could not be used (not finite, too long or too wide for the study, or a weight that is not above 0) and were sent as zero rows; only you can see this"
             ))?;
-            if let Err(why) = table.check_readable() {
-                output::text(&format!("the first value that is not a number: {why}"))?;
+            if let Err(why) = table.check_usable(allows_missing) {
+                output::text(&format!("what cannot be used: {why}"))?;
             }
         }
     }
@@ -506,7 +508,7 @@ fn read_participants(
         Some(_) => {
             let weights = table.labels().iter().map(|cell| rows::number_in(cell));
             let weights = weights.collect();
-            Persons::rows(&table).weighted(weights)
+            Persons::rows(&table).weighted(weights)?
         }
     };
     Ok((table, persons))
@@ -637,8 +639,8 @@ fn print_check(
         ));
     }
     lines.extend(checked.describe(params));
-    if let Err(why) = table.check_readable() {
-        lines.push(format!("the first value that is not a number: {why}"));
+    if let Err(why) = table.check_usable(params.preprocessing().allows_missing_cells()) {
+        lines.push(format!("what cannot be used: {why}"));
     }
     lines.push(
         "nothing was perturbed, charged, written or sent; without --check the reports are made and sent"

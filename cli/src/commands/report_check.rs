@@ -4,7 +4,7 @@
 use eigenveil_shared::{preprocess::Row, study::StudyParams};
 use serde::Serialize;
 
-use super::report::ask;
+use super::{report::ask, report_persons::Persons};
 use crate::{
     error::Result,
     output,
@@ -39,17 +39,24 @@ pub(super) struct RowCounts {
     pub(super) empty: usize,
     /// Missing cells of each feature, in a study that allows them.
     pub(super) missing: Vec<usize>,
+    /// Weights above 1, which count as 1.
+    pub(super) weights_above_one: usize,
+    /// Weights that are not above 0, which make zero rows.
+    pub(super) weights_unusable: usize,
 }
 
 impl RowCheck {
     /// Prepares every row, and perturbs none.
-    pub(super) fn new(table: &RowTable, params: &StudyParams) -> Self {
+    pub(super) fn new(table: &RowTable, persons: &Persons, params: &StudyParams) -> Self {
         let preprocessor = params.preprocessor();
+        let (weights_above_one, weights_unusable) = persons.wrong_weights();
         let mut counts = RowCounts {
             rows: table.len(),
             unusable: 0,
             empty: 0,
             missing: vec![0; params.dimension()],
+            weights_above_one,
+            weights_unusable,
         };
         let mut with_length = 0;
         let rows = (0..table.len()).filter_map(|index| {
@@ -74,14 +81,21 @@ impl RowCheck {
     /// What the file would send, in lines for its owner.
     pub(super) fn describe(&self, params: &StudyParams) -> Vec<String> {
         let names = params.feature_names();
-        let name = |column: usize| name_of(&names, column);
+        let name = |column: usize| name_of(names.as_deref(), column);
         let RowCounts {
             rows,
             unusable,
             empty,
             missing,
+            weights_above_one,
+            weights_unusable,
         } = &self.counts;
-        let mut lines = vec![format!("rows: {rows}, one participant each")];
+        let mut lines = vec![format!("rows: {rows}")];
+        if weights_above_one + weights_unusable > 0 {
+            lines.push(format!(
+                "weights: {weights_above_one} above 1, which count as 1; {weights_unusable} not above 0, whose rows are sent as zero rows"
+            ));
+        }
         let zero = match params.preprocessing().allows_missing_cells() {
             true => "infinite, not a number, too long or too wide",
             false => "a missing cell, infinite, not a number, too long or too wide",
@@ -148,19 +162,23 @@ impl RowCheck {
     }
 
     /// Shows the shares and what is conspicuous about the file, and asks a person at a terminal whether to go on.
-    /// Without a terminal, many unusable rows are refused unless `yes`: that concerns the file as a whole, not one
-    /// participant, so it is not asked about small ones.
-    pub(super) fn confirmed(&self, yes: bool, names: &Option<Vec<String>>) -> Result<bool> {
+    /// Without a terminal nothing depends on it: whether a file is sent would tell of the row at the edge, exactly.
+    pub(super) fn confirmed(&self, yes: bool, names: Option<&[String]>) -> Result<bool> {
         let name = |column: usize| name_of(names, column);
         let mut warnings = Vec::new();
         if let Some(shares) = &self.shares {
             output::print_error_line(&format!("shown only to you: {}", shares.summary(name)));
             warnings.extend(shares.warning(name));
         }
-        let RowCounts { rows, unusable, .. } = self.counts;
+        let RowCounts {
+            rows,
+            unusable,
+            weights_unusable,
+            ..
+        } = self.counts;
+        let unusable = unusable + weights_unusable;
         let share = unusable as f64 / rows as f64;
-        let many = rows >= MIN_ROWS_FOR_SHARES && share > MAX_UNUSABLE_SHARE;
-        if many {
+        if rows >= MIN_ROWS_FOR_SHARES && share > MAX_UNUSABLE_SHARE {
             warnings.push(format!(
                 "{unusable} of {rows} rows ({}) cannot be used and would be sent as zero rows, which makes the estimate's variances too small: see eigenveil report --check",
                 percent(share)
@@ -172,12 +190,10 @@ impl RowCheck {
         if warnings.is_empty() || yes {
             return Ok(true);
         }
-        match ask(
+        let answer = ask(
             "Nothing has been perturbed or sent. Whoever runs the study can see whether you take part. Go on? [y/N]",
-        )? {
-            Some(answer) => Ok(answer),
-            None => Ok(!many),
-        }
+        )?;
+        Ok(answer.unwrap_or(true))
     }
 }
 
@@ -191,7 +207,7 @@ impl RowCounts {
     }
 }
 
-fn name_of(names: &Option<Vec<String>>, column: usize) -> String {
+fn name_of(names: Option<&[String]>, column: usize) -> String {
     match names {
         Some(names) => format!("{:?}", names[column]),
         None => format!("{}", column + 1),

@@ -10,6 +10,13 @@ use crate::{
     rows::RowTable,
 };
 
+/// Number of rows from which most of them can decide.
+const MIN_ROWS_FOR_MAJORITY: usize = 3;
+
+fn is_weight(weight: f64) -> bool {
+    weight > 0.0 && weight <= 1.0
+}
+
 /// The rows of each participant, from 0.
 pub(super) struct Persons {
     rows: Vec<Vec<usize>>,
@@ -57,11 +64,41 @@ impl Persons {
     }
 
     /// The same, each of whose rows counts by a weight.
-    pub(super) fn weighted(self, weights: Vec<f64>) -> Self {
-        Self {
+    ///
+    /// # Errors
+    /// Wrong usage if most of three or more are not above 0 and at most 1: one row must not decide whether the others
+    /// are sent.
+    pub(super) fn weighted(self, weights: Vec<f64>) -> Result<Self> {
+        let wrong = weights.iter().filter(|weight| !is_weight(**weight)).count();
+        if weights.len() >= MIN_ROWS_FOR_MAJORITY && 2 * wrong > weights.len() {
+            return Err(CliError::usage(
+                "most cells of the --weight column are not numbers above 0 and at most 1; scale the largest weight to 1",
+            ));
+        }
+        Ok(Self {
             weights: Some(weights),
             ..self
+        })
+    }
+
+    /// Weights that count as 1, being larger, and those that make zero rows.
+    pub(super) fn wrong_weights(&self) -> (usize, usize) {
+        let count = |wrong: fn(f64) -> bool| {
+            let weights = self.weights.iter().flatten();
+            weights.filter(|weight| wrong(**weight)).count()
+        };
+        let larger = count(|weight| weight > 1.0);
+        (larger, count(|weight| !is_weight(weight)) - larger)
+    }
+
+    /// What identifies the participants of these bytes: another column of persons is another file.
+    pub(super) fn identify(&self, bytes: &[u8]) -> Vec<u8> {
+        if !self.labelled {
+            return bytes.to_vec();
         }
+        let mut hash = Sha256::new();
+        self.hash_into(&mut hash);
+        [&Sha256::digest(bytes)[..], &hash.finalize()[..]].concat()
     }
 
     /// The report of a participant.
