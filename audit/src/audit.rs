@@ -162,6 +162,7 @@ impl AuditSettings {
     pub(crate) fn study(&self, pair: PairKind) -> Result<StudyParams> {
         StudyParams::freeze(StudyDesign {
             norm: pair.norm(),
+            features: pair.features(self.dimension),
             centring: pair.centring(),
             calibration: self.calibration,
             ..StudyDesign::new(self.mechanism, self.dimension, self.budget)

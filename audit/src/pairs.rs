@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr};
 use eigenveil_shared::{
     Error, Result,
     mechanism::{MechanismKind, double_cap::expand},
-    preprocess::{DEFAULT_CENTRING, Norm, Row},
+    preprocess::{DEFAULT_CENTRING, Feature, Norm, Row},
 };
 use serde::Serialize;
 
@@ -40,11 +40,13 @@ pub enum PairKind {
     Centred,
     /// (5 e₁, a row with a NaN) under `normalize` with private centring: the second retains only the constant.
     CentredUnusable,
+    /// The rows of [`Centred`](Self::Centred) with all other cells missing, in a study that allows that.
+    MissingCells,
 }
 
 impl PairKind {
     /// All pairs, in the order of the audit.
-    pub const ALL: [PairKind; 13] = [
+    pub const ALL: [PairKind; 14] = [
         Self::Axes,
         Self::Orthogonal,
         Self::UnitZero,
@@ -58,6 +60,7 @@ impl PairKind {
         Self::ShortDenseRequired,
         Self::Centred,
         Self::CentredUnusable,
+        Self::MissingCells,
     ];
 
     /// The name as written on the command line.
@@ -76,6 +79,7 @@ impl PairKind {
             Self::ShortDenseRequired => "short-dense-required",
             Self::Centred => "centred",
             Self::CentredUnusable => "centred-unusable",
+            Self::MissingCells => "missing-cells",
         }
     }
 
@@ -93,9 +97,15 @@ impl PairKind {
     /// The constant of private centring, if the pair's study has one.
     pub const fn centring(self) -> Option<f64> {
         match self {
-            Self::Centred | Self::CentredUnusable => Some(DEFAULT_CENTRING),
+            Self::Centred | Self::CentredUnusable | Self::MissingCells => Some(DEFAULT_CENTRING),
             _ => None,
         }
+    }
+
+    /// The features of the pair's study, if cells may be missing in it.
+    pub(crate) fn features(self, p: usize) -> Option<Vec<Feature>> {
+        let feature = |i: usize| Feature::new(format!("x{i}"), 0.0, 1.0).observed(0.5);
+        (self == Self::MissingCells).then(|| (0..p).map(feature).collect())
     }
 
     /// Whether such a study exists in this dimension: private centring needs one more for its constant.
@@ -125,6 +135,16 @@ impl PairKind {
             Self::Normalized => (axis(1e-3, 0), axis(1e3, 1)),
             Self::Required => (axis(1.0, 0), axis(2.0, 1)),
             Self::Unusable => (axis(1.0, 0), axis(f64::NAN, 1)),
+            Self::MissingCells => {
+                let (a, b) = Self::Centred.rows(p, seed);
+                let others_missing = |row: Row| {
+                    let cells = row.values().iter();
+                    cells
+                        .map(|x| if *x == 0.0 { f64::NAN } else { *x })
+                        .collect()
+                };
+                (others_missing(a), others_missing(b))
+            }
             Self::Centred => {
                 // Cosine −a²: with the constant a appended to both, the inner product is zero.
                 let cosine = -DEFAULT_CENTRING * DEFAULT_CENTRING;

@@ -1,6 +1,8 @@
 //! The leading principal components of rows, without forming a large `p × p` sum.
 
-use eigenveil_estimation::linalg::{Symmetric, SymmetricEigen, top_k};
+use eigenveil_estimation::linalg::{
+    HouseholderQr, MIN_SHARE_OF_SUM, RowFactor, Symmetric, SymmetricEigen, fix_signs, top_k,
+};
 use eigenveil_shared::{Error, Result};
 use nalgebra::DMatrix;
 
@@ -10,6 +12,8 @@ use crate::{Rows, block_lanczos::leading_pairs};
 const MAX_CHEAP_DIMENSION: usize = 300;
 /// Maximum dimension whose sum is formed if there are at least as many rows: it takes 32 MB.
 const MAX_SUM_DIMENSION: usize = 2_000;
+/// Maximum number of values that a factor of the rows may have: it takes 1 GiB, and as much again for a time.
+const MAX_FACTOR: usize = 1 << 27;
 /// Accepted residuals ‖Av − θv‖, relative to the largest eigenvalue: as in [`top_k`].
 const RESIDUAL: f64 = 1e-11;
 
@@ -17,10 +21,11 @@ const RESIDUAL: f64 = 1e-11;
 /// orthonormal, signs as [`top_k`] fixes them). **No privacy whatsoever.**
 ///
 /// The sum is formed up to p = 300, and up to 2,000 if there are at least as many rows; otherwise the pairs come from
-/// products with the rows, by block Lanczos to relative residuals of 1e-11.
+/// products with the rows, by block Lanczos to relative residuals of 1e-11. A pair that the sum has lost beside the first
+/// (rows far from 0) comes from the rows themselves ([`RowFactor`]).
 ///
 /// # Errors
-/// `invalid-request` unless `1 ≤ k ≤ p`.
+/// `invalid-request` unless `1 ≤ k ≤ p`, and for such a pair of more than 2,000 rows and columns.
 ///
 /// ```
 /// use eigenveil_central::{Rows, principal_components};
@@ -36,8 +41,46 @@ const RESIDUAL: f64 = 1e-11;
 /// ```
 pub fn principal_components(rows: &Rows, k: usize) -> Result<SymmetricEigen> {
     let mut found = leading_of_sum(rows, rows.n(), k, || rows.sum_of_outer_products())?;
+    if found.values[k - 1] < MIN_SHARE_OF_SUM * found.values[0] {
+        found = leading_of_rows(rows, k)?;
+    }
     found.values /= rows.n() as f64;
     Ok(found)
+}
+
+/// The same pairs from the rows themselves, for those that the sum has lost.
+fn leading_of_rows(rows: &Rows, k: usize) -> Result<SymmetricEigen> {
+    let (n, p) = (rows.n(), rows.dimension());
+    if n.min(p) > MAX_SUM_DIMENSION || n.min(p) * p > MAX_FACTOR {
+        return Err(Error::invalid_request(format!(
+            "component {k} has less than {MIN_SHARE_OF_SUM:e} of the first one's variance, which rounding hides in {n} rows of {p} columns; give centers and scales, or ask for fewer components"
+        )));
+    }
+    if p <= n {
+        let mut factor = RowFactor::new(p);
+        rows.iter().for_each(|row| factor.add(row.as_slice()));
+        return factor.top_k(k);
+    }
+    // Few rows: Xᵀ = QR, so that X has the right singular vectors of Rᵀ, turned by Q; beyond them there is no variance.
+    let turned = HouseholderQr::new(&DMatrix::from_fn(p, n, |i, j| rows.row(j)[i]));
+    let (r, within) = (turned.r(), k.min(n));
+    let mut factor = RowFactor::new(n);
+    r.column_iter()
+        .for_each(|row| factor.add(row.clone_owned().as_slice()));
+    let found = factor.top_k(within)?;
+    let mut block = DMatrix::zeros(p, k);
+    block
+        .view_mut((0, 0), (n, within))
+        .copy_from(&found.vectors);
+    for j in within..k {
+        block[(n + j - within, j)] = 1.0;
+    }
+    let mut vectors = turned.times(block);
+    fix_signs(&mut vectors);
+    Ok(SymmetricEigen {
+        values: found.values.resize_vertically(k, 0.0),
+        vectors,
+    })
 }
 
 /// The `k` leading eigenpairs of the sum of n outer products: `products` multiplies by it, `sum` forms it.

@@ -31,7 +31,7 @@ pub fn pca(
     dimension: usize,
     k: usize,
 ) -> Result<Reference> {
-    let (moment, _, n) = add_up(rows, dimension)?;
+    let (moment, _, n) = add_up(rows, dimension, false)?;
     fit(moment, n, k)
 }
 
@@ -42,25 +42,31 @@ pub fn centred_pca(
     dimension: usize,
     k: usize,
 ) -> Result<Reference> {
-    let (moment, mean, n) = add_up(rows, dimension)?;
+    let (moment, mean, n) = add_up(rows, dimension, true)?;
     fit(moment - &mean * mean.transpose(), n, k)
 }
 
-/// The means of xxᵀ and of x over the rows, and the number of rows.
+/// The means of xxᵀ and of x over the rows, and the number of rows. `from_first`: x is the difference from the first row,
+/// so that a mean far from 0 is gone before anything is multiplied (in one pass).
 fn add_up(
     rows: impl IntoIterator<Item = Result<FeatureRow>>,
     dimension: usize,
+    from_first: bool,
 ) -> Result<(DMatrix<f64>, DVector<f64>, u64)> {
     let mut sum = PackedSymmetric::zeros(dimension);
     let mut mean = DVector::zeros(dimension);
+    let mut origin = DVector::zeros(dimension);
     let mut n = 0_u64;
     for row in rows {
         let row = row?;
         check_dimension(n, &row, dimension)?;
-        sum.add_outer(row.as_slice(), 1.0);
-        for (mean, x) in mean.iter_mut().zip(row.as_slice()) {
-            *mean += x;
+        let row = DVector::from_column_slice(row.as_slice());
+        if n == 0 && from_first {
+            origin.copy_from(&row);
         }
+        let row = row - &origin;
+        sum.add_outer(row.as_slice(), 1.0);
+        mean += row;
         n += 1;
     }
     if n == 0 {
@@ -128,6 +134,25 @@ mod tests {
         assert!((fit.eigenvalues[0] - 0.02).abs() < 1e-12 && fit.eigenvalues[1].abs() < 1e-12);
         let plain = pca(prepared(&rows, Norm::Require { radius: 1.0 }), 2, 1).unwrap();
         assert!((plain.subspace[0] - 0.6).abs() < 1e-12 && (plain.subspace[1] - 0.8).abs() < 1e-12);
+    }
+
+    /// A mean 10⁸ times as long as the spread: its square has no digits left for the spread's.
+    #[test]
+    fn a_mean_far_from_0_leaves_the_covariance() {
+        let rows: Vec<Vec<f64>> = (0..100)
+            .map(|i| {
+                let t = 5e-9 * f64::from(i % 7 - 3);
+                vec![0.5 + t, 0.5 - t, 0.5]
+            })
+            .collect();
+        let fit = centred_pca(prepared(&rows, Norm::Require { radius: 1.0 }), 3, 1).unwrap();
+        let half = 0.5_f64.sqrt();
+        assert!((fit.subspace[0] - half).abs() < 1e-6 && (fit.subspace[1] + half).abs() < 1e-6);
+        assert!(
+            (fit.eigenvalues[0] / 2.024e-16 - 1.0).abs() < 1e-3,
+            "{:?}",
+            fit.eigenvalues
+        );
     }
 
     #[test]

@@ -113,6 +113,7 @@ impl MechanismArgs {
             features,
             norm: self.norm.norm()?,
             centring: self.centring,
+            weights: None,
             mechanism: self.mechanism,
             calibration: self.calibration,
             epsilon,

@@ -209,7 +209,13 @@ pub(crate) fn centring_text(estimate: &Estimate) -> Option<String> {
 /// The privacy statement, for people.
 pub(crate) fn privacy_text(privacy: &PrivacyStatement) -> String {
     let holds = match privacy.true_epsilon {
-        Some(epsilon) => budget_text((1e6 * epsilon).ceil() / 1e6, privacy.delta),
+        Some(epsilon) => {
+            let text = budget_text((1e6 * epsilon).ceil() / 1e6, privacy.delta);
+            match privacy.claim_holds && epsilon > privacy.epsilon {
+                true => format!("{text}: what is claimed, and what floating point adds"),
+                false => text,
+            }
+        }
         None => format!("nothing at delta {}", format_delta(privacy.delta)),
     };
     let mut text = format!(

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use eigenveil_figures::EstimateFigure;
-use eigenveil_shared::estimate::{Estimate, LambdaPath, csv_text};
+use eigenveil_shared::estimate::{Estimate, LambdaPath, may_be_formula};
 
 use crate::{
     error::{CliError, Result},
@@ -165,7 +165,11 @@ fn summary(estimate: &Estimate) -> Result<Vec<u8>> {
                     component.explained_variance_ratio,
                     Some(component.alignment()),
                     component.alignment_se(),
-                    component.direction_se,
+                    // Of a component that cannot be told from others, that of their space.
+                    match group {
+                        Some(group) => group.subspace_se,
+                        None => component.direction_se,
+                    },
                 ]
                 .map(number),
             );
@@ -182,7 +186,7 @@ fn path_table(estimate: &Estimate, path: &LambdaPath) -> Result<Vec<u8>> {
             .iter()
             .filter_map(|&row| names.get(row).map(String::as_str))
             .collect();
-        csv_text(&names.join("; ")).into_owned()
+        names.join("; ")
     };
     let mut header: Vec<String> = [
         "lambda",
@@ -218,13 +222,20 @@ fn path_table(estimate: &Estimate, path: &LambdaPath) -> Result<Vec<u8>> {
     table(header, rows)
 }
 
-/// A table as CSV.
+/// A table as CSV; its texts are quoted if a spreadsheet may take one for a formula.
 pub(crate) fn table(
     header: Vec<String>,
     rows: impl Iterator<Item = Vec<String>>,
 ) -> Result<Vec<u8>> {
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    for row in std::iter::once(header).chain(rows) {
+    let all: Vec<Vec<String>> = std::iter::once(header).chain(rows).collect();
+    let quotes = match all.iter().flatten().any(|cell| may_be_formula(cell)) {
+        true => csv::QuoteStyle::NonNumeric,
+        false => csv::QuoteStyle::Necessary,
+    };
+    let mut writer = csv::WriterBuilder::new()
+        .quote_style(quotes)
+        .from_writer(Vec::new());
+    for row in all {
         writer
             .write_record(row)
             .map_err(|error| CliError::failed(format!("cannot write a table: {error}")))?;

@@ -9,11 +9,14 @@ use eigenveil_shared::{
     about::{self, About},
     clock::{Clock, SystemClock},
     mechanism::SamplingCost,
-    preprocess::Row,
+    preprocess::{BoundedRow, Row},
     report::{Report, ReportId},
     study::{Fingerprint, StudyParams},
 };
-use rand::{TryRng, rngs::SysRng};
+use rand::{
+    RngExt, SeedableRng, TryRng,
+    rngs::{ChaCha20Rng, SysRng},
+};
 
 use crate::error::Result;
 
@@ -162,6 +165,36 @@ impl Reporter {
         Ok(self.report_measured(row)?.0)
     }
 
+    /// As [`report`](Self::report) in a study with weights: the row counts `weight`, above 0 and at most 1, which is
+    /// protected with the row. A larger weight counts as 1, anything else as 0, and the local warning says so. In such a
+    /// study [`report`](Self::report) counts 1.
+    ///
+    /// # Errors
+    /// As [`report`](Self::report); `invalid-preprocessing` in a study without weights.
+    pub fn report_weighted(&self, row: &Row, weight: f64) -> Result<PreparedReport> {
+        self.check_open()?;
+        let (bounded, local_warning) = self.params.preprocessor().prepare_weighted(row, weight)?;
+        Ok(self.perturb(&bounded, local_warning)?.0)
+    }
+
+    /// Reports one of the rows of a person who has several, drawn uniformly from the operating system's randomness: as
+    /// [`report`](Self::report), and the guarantee holds for replacing all of the person's rows and their number. Without
+    /// any row it is the report of the zero row. The estimate is then one of persons, each of whom counts the same.
+    ///
+    /// # Errors
+    /// As [`report`](Self::report), for any of the rows.
+    pub fn report_one_of(&self, rows: &[Row]) -> Result<PreparedReport> {
+        let p = self.params.dimension();
+        if let Some(other) = rows.iter().find(|row| row.values().len() != p) {
+            // The error does not depend on which row is drawn.
+            return self.report(other);
+        }
+        match rows {
+            [] => self.report(&Row::new(vec![f64::NAN; p])),
+            rows => self.report(&rows[draw_below(rows.len())?]),
+        }
+    }
+
     /// The report and the cost of sampling its noise, **for the audit**: [`report`](Self::report) returns only the
     /// first. The cost must never leave a device.
     ///
@@ -171,16 +204,17 @@ impl Reporter {
     pub fn report_measured(&self, row: &Row) -> Result<(PreparedReport, SamplingCost)> {
         self.check_open()?;
         let (bounded, local_warning) = self.params.preprocessor().prepare_with_warning(row)?;
-        let (payload, work) = self.params.mechanism().perturb_measured(&bounded)?;
+        self.perturb(&bounded, local_warning)
+    }
+
+    fn perturb(
+        &self,
+        row: &BoundedRow,
+        local_warning: Option<SharedError>,
+    ) -> Result<(PreparedReport, SamplingCost)> {
+        let (payload, work) = self.params.mechanism().perturb_measured(row)?;
         let mut random = [0_u8; 16];
-        SysRng.try_fill_bytes(&mut random).map_err(|error| {
-            SharedError::new(
-                ErrorCode::RandomnessUnavailable,
-                format!(
-                    "the operating system's random generator failed ({error}); nothing was released"
-                ),
-            )
-        })?;
+        SysRng.try_fill_bytes(&mut random).map_err(no_randomness)?;
         let prepared = PreparedReport {
             report: Report {
                 id: ReportId::from_parts(self.clock.unix_ms(), random),
@@ -191,6 +225,19 @@ impl Reporter {
         };
         Ok((prepared, work))
     }
+}
+
+/// A uniform number below `count`, from the operating system's randomness.
+fn draw_below(count: usize) -> Result<usize> {
+    let mut rng = ChaCha20Rng::try_from_rng(&mut SysRng).map_err(no_randomness)?;
+    Ok(rng.random_range(0..count))
+}
+
+fn no_randomness(error: impl fmt::Display) -> SharedError {
+    SharedError::new(
+        ErrorCode::RandomnessUnavailable,
+        format!("the operating system's random generator failed ({error}); nothing was released"),
+    )
 }
 
 impl fmt::Debug for Reporter {
@@ -351,6 +398,42 @@ mod tests {
                     assert_eq!(report.payload.len(), reporter.params().payload_len());
                 }
             }
+        }
+    }
+
+    /// 6,000 draws of three; each count is within five standard deviations of 2,000 (false alarm 2e-6).
+    #[test]
+    fn one_of_a_persons_rows_is_drawn_uniformly() {
+        let mut counts = [0_u32; 3];
+        for _ in 0..6_000 {
+            counts[draw_below(3).unwrap()] += 1;
+        }
+        assert!(
+            counts.iter().all(|count| count.abs_diff(2_000) < 183),
+            "{counts:?}"
+        );
+        let reporter = Reporter::new(params(Norm::Normalize));
+        let row = |p| Row::new(vec![1.0; p]);
+        assert!(
+            reporter
+                .report_one_of(&[row(8), row(8)])
+                .unwrap()
+                .local_warning()
+                .is_none()
+        );
+        assert!(
+            reporter
+                .report_one_of(&[])
+                .unwrap()
+                .local_warning()
+                .is_some()
+        );
+        // Whichever would be drawn.
+        for _ in 0..20 {
+            let error = reporter
+                .report_one_of(&[row(8), row(7), row(8)])
+                .unwrap_err();
+            assert_eq!(error.code(), Some(ErrorCode::WrongDimension));
         }
     }
 

@@ -147,8 +147,8 @@ fn skewness_of_one_report(noise: &NoiseModel) -> f64 {
     match *noise {
         NoiseModel::Gaussian { .. } => 0.0,
         // Centred Gaussian noise has no shift.
-        NoiseModel::Centred { shift: 0.0, .. } => 0.0,
-        NoiseModel::Centred { .. } | NoiseModel::DoubleCap { .. } => 8.0_f64.sqrt(),
+        NoiseModel::Transformed { shift: 0.0, .. } => 0.0,
+        NoiseModel::Transformed { .. } | NoiseModel::DoubleCap { .. } => 8.0_f64.sqrt(),
     }
 }
 

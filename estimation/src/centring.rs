@@ -22,7 +22,7 @@ use eigenveil_shared::{
 };
 use nalgebra::DVectorView;
 
-use crate::{accumulate::Accumulator, moment::NoisyMoment};
+use crate::{accumulate::Accumulator, missing::ObservedShares, moment::NoisyMoment};
 
 /// The mean that private centring estimated and removed, in units of the prepared rows.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,6 +63,14 @@ impl EstimatedMean {
         let along = v.dot(&DVectorView::from_slice(&self.values, self.values.len()));
         let squared = along * along - self.standard_error * self.standard_error;
         squared.max(0.0) / (self.constant * self.constant)
+    }
+
+    /// The same mean, with the noise of its entries multiplied by √`factor` on average.
+    pub(crate) fn with_noise_variance_times(self, factor: f64) -> Self {
+        Self {
+            standard_error: self.standard_error * factor.sqrt(),
+            ..self
+        }
     }
 
     /// The mean restricted to these rows.
@@ -153,6 +161,13 @@ struct ReportNoise {
     column: f64,
 }
 
+/// b = a²/f − D̄₂₂, by which the mean decoded report of `double-cap`, of this dimension P, falls short of E yyᵀ:
+/// E‖y‖² = P·b lies between the constant's part and 1.
+pub(crate) fn identity_from_corner(a: f64, corner: f64, dimension: f64) -> f64 {
+    let last = a * a / (1.0 + a * a);
+    (last - corner).clamp(last / dimension, 1.0 / dimension)
+}
+
 impl ReportNoise {
     fn new(noise: &NoiseModel, a: f64, norm: Norm, corner: f64) -> Result<Self> {
         match *noise {
@@ -178,9 +193,8 @@ impl ReportNoise {
                 let last = a * a / (1.0 + a * a);
                 let identity = match norm {
                     Norm::Normalize => 1.0 / dimension,
-                    // E‖y‖² = P·b lies between the constant's part and 1.
                     Norm::Clip { .. } | Norm::Require { .. } => {
-                        (last - corner).clamp(last / dimension, 1.0 / dimension)
+                        identity_from_corner(a, corner, dimension)
                     }
                 };
                 let length = (dimension * identity).min(1.0);
@@ -206,7 +220,7 @@ impl ReportNoise {
                     column: squared.max(0.0) / (dimension - 1.0),
                 })
             }
-            NoiseModel::Centred { .. } => Err(Error::new(
+            NoiseModel::Transformed { .. } => Err(Error::new(
                 ErrorCode::InvalidMechanism,
                 "this noise family cannot be centred by this version",
             )),
@@ -222,7 +236,7 @@ impl ReportNoise {
         mean_ratio: f64,
     ) -> NoiseModel {
         let factor = 1.0 + a * a;
-        NoiseModel::Centred {
+        NoiseModel::Transformed {
             dimension: p,
             constant: factor * factor * self.constant,
             linear: factor * self.linear,
@@ -230,6 +244,7 @@ impl ReportNoise {
             shift: factor * self.shift * p as f64 / (p + 1) as f64,
             total_variance,
             mean_ratio,
+            edge_widening: 1.0,
         }
     }
 }
@@ -248,8 +263,13 @@ pub fn planned_noise(
 ) -> Result<NoiseModel> {
     let noise = params.noise_model();
     let preprocessing = params.preprocessing();
+    let shares = ObservedShares::new(preprocessing);
+    let after_division = |noise: NoiseModel, norm: f64| match &shares {
+        Some(shares) => shares.noise(&noise, norm),
+        None => noise,
+    };
     let Some(a) = preprocessing.centring else {
-        return Ok(noise);
+        return Ok(after_division(noise, total_variance.clamp(0.0, 1.0)));
     };
     let squared_length = total_variance + mean_length * mean_length;
     // Written so that NaN fails; eigenvalues are often given with few digits.
@@ -264,7 +284,8 @@ pub fn planned_noise(
     let corner = a * a / factor - length / params.report_dimension() as f64;
     let report = ReportNoise::new(&noise, a, preprocessing.norm, corner)?;
     let dimension = params.dimension();
-    Ok(report.centred(a, dimension, Some(total_variance), mean_length / a))
+    let noise = report.centred(a, dimension, Some(total_variance), mean_length / a);
+    Ok(after_division(noise, total_variance))
 }
 
 /// A bucket's `Σ f·UᵀDU` with the corner known, plus `identity` per report.

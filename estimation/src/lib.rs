@@ -8,6 +8,7 @@
 //! * [`estimate()`]: from a study's reports to the analyst's document.
 //! * [`accumulate`], [`moment`]: sums of decoded reports, and their mean with the noise of one report.
 //! * [`centring`]: the mean, and the covariance around it, from reports with a constant appended.
+//! * `missing`: the moment divided by the shares of observed cells.
 //! * [`components`]: from a moment to judged components.
 //! * [`pca`](mod@pca): top-k eigenvectors (Algorithm 1 of Wang & Xu).
 //! * [`fantope`]: row-sparse components (Algorithm 2) with a duality gap as certificate.
@@ -39,6 +40,7 @@ pub mod format;
 pub mod jackknife;
 pub mod linalg;
 pub mod metrics;
+mod missing;
 pub mod models;
 pub mod moment;
 pub mod npy;

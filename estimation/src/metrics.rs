@@ -229,7 +229,7 @@ mod tests {
     fn a_collapsed_estimate_is_an_error_not_a_score() {
         let truth = DMatrix::<f64>::identity(12, 10);
         let collapsed = DMatrix::<f64>::zeros(12, 10);
-        // Table 1 of the paper has 3.162: this number.
+        // Better than the √20 of an orthogonal estimate.
         let plain = (&collapsed * collapsed.transpose() - &truth * truth.transpose()).norm();
         assert!((plain - 10.0_f64.sqrt()).abs() < 1e-12);
         for wrong in [

@@ -1,11 +1,20 @@
 //! The noisy second-moment matrix: all that the server knows about the rows.
 
 use eigenveil_shared::{
-    Error, ErrorCode, Result, mechanism::NoiseModel, packed::PackedSymmetric, study::StudyParams,
+    Error, ErrorCode, Result,
+    mechanism::NoiseModel,
+    packed::PackedSymmetric,
+    preprocess::{Norm, Preprocessing},
+    study::StudyParams,
 };
 use nalgebra::DMatrix;
 
-use crate::{accumulate::Accumulator, centring::EstimatedMean, linalg::packed_to_dense};
+use crate::{
+    accumulate::Accumulator,
+    centring::{EstimatedMean, identity_from_corner},
+    linalg::packed_to_dense,
+    missing::ObservedShares,
+};
 
 /// `S̃ = (1/n) Σ decoded reports`, with the noise model of one report and the bucket sums it came from; with
 /// private centring, the covariance around the estimated mean.
@@ -17,6 +26,9 @@ pub struct NoisyMoment {
     noise: NoiseModel,
     centring: Option<Centring>,
 }
+
+/// Below this a measured mean weight is taken for noise.
+const MIN_MEASURED_WEIGHT: f64 = 0.01;
 
 /// What private centring leaves beside the covariance.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,11 +46,88 @@ impl NoisyMoment {
         for bucket in &mut buckets {
             bucket.decode(params.mechanism());
         }
-        let moment = Self::from_buckets(buckets, params.noise_model())?;
-        let preprocessing = params.preprocessing();
-        match preprocessing.centring {
-            Some(a) => moment.centred(a, preprocessing.norm),
-            None => Ok(moment),
+        Self::from_decoded(buckets, params.noise_model(), params.preprocessing())
+    }
+
+    /// The same from sums of decoded reports with noise of this distribution: what preprocessing did to the rows is
+    /// taken back, missing cells first, then the constant of private centring.
+    pub(crate) fn from_decoded(
+        buckets: Vec<Accumulator>,
+        noise: NoiseModel,
+        preprocessing: &Preprocessing,
+    ) -> Result<Self> {
+        let moment = Self::from_buckets(buckets, noise)?.divided_by_mean_weight(preprocessing)?;
+        let noise = moment.noise;
+        let norm = preprocessing.norm;
+        let Some(shares) = ObservedShares::new(preprocessing) else {
+            return match preprocessing.centring {
+                Some(a) => moment.centred(a, norm),
+                None => Ok(moment),
+            };
+        };
+        // Centring adds it itself; without, the trace stays restored.
+        let lacking = moment.missing_identity(preprocessing);
+        let remaining = preprocessing.centring.map_or(0.0, |_| lacking);
+        let divide = |sum: &Accumulator| shares.divide(sum, lacking, remaining);
+        let buckets = moment.buckets.iter().map(divide).collect::<Result<_>>()?;
+        let mut divided = Self::from_buckets(buckets, noise)?;
+        if let Some(a) = preprocessing.centring {
+            divided = divided.centred(a, norm)?;
+        }
+        divided.noise = shares.noise(&divided.noise, divided.mean.trace().max(0.0));
+        divided.centring = divided.centring.map(|centring| Centring {
+            mean: centring
+                .mean
+                .with_noise_variance_times(shares.mean_variance_factor()),
+            ..centring
+        });
+        Ok(divided)
+    }
+
+    /// The moment of E[w·xxᵀ]/w̄, if w̄ is public or the constant of private centring measures it; else unchanged.
+    ///
+    /// # Errors
+    /// `estimate-failed` where the noise hides a mean weight that centring needs.
+    fn divided_by_mean_weight(self, preprocessing: &Preprocessing) -> Result<Self> {
+        let Some(weights) = preprocessing.weights else {
+            return Ok(self);
+        };
+        let dimension = self.dimension();
+        let mean = match (weights.mean, preprocessing.centring) {
+            (Some(mean), _) => mean,
+            (None, None) => return Ok(self),
+            (None, Some(a)) => {
+                // Of rows of weight 1.
+                let corner = a * a / (1.0 + a * a) - self.missing_identity(preprocessing);
+                let weight = self.mean.get(dimension - 1, dimension - 1) / corner;
+                // Also false for NaN.
+                let measured = weight > MIN_MEASURED_WEIGHT;
+                if !measured {
+                    return Err(Error::estimate_failed(format!(
+                        "the mean weight, which private centring divides by, is measured as {weight:.3}: too few participants, or weights far below 1; give the public mean (--mean-weight)"
+                    )));
+                }
+                weight.min(1.0)
+            }
+        };
+        let divide = |bucket: &Accumulator| {
+            let mut sum = bucket.sum().clone();
+            sum.scale(mean.recip());
+            Accumulator::from_parts(sum, bucket.count())
+        };
+        let buckets = self.buckets.iter().map(divide).collect::<Result<_>>()?;
+        Self::from_buckets(buckets, self.noise.divided_by_mean_weight(mean))
+    }
+
+    /// By which multiple of I the mean decoded report falls short of E yyᵀ: reports of `double-cap` have no trace.
+    fn missing_identity(&self, preprocessing: &Preprocessing) -> f64 {
+        let p = self.dimension();
+        match (self.noise, preprocessing.norm, preprocessing.centring) {
+            (NoiseModel::DoubleCap { .. }, Norm::Normalize, _) => 1.0 / p as f64,
+            (NoiseModel::DoubleCap { .. }, _, Some(a)) => {
+                identity_from_corner(a, self.mean.get(p - 1, p - 1), p as f64)
+            }
+            _ => 0.0,
         }
     }
 

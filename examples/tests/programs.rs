@@ -73,6 +73,7 @@ async fn the_sdk_reports_to_a_server_in_an_own_application() {
             features: None,
             norm: Default::default(),
             centring: None,
+            weights: None,
             mechanism: MechanismKind::DoubleCap,
             calibration: Default::default(),
             epsilon: 1.0,

@@ -41,6 +41,9 @@ pub struct Scree {
 
 const VARIANCE: &str = "Variance";
 const WITHOUT_NOISE: &str = "without noise (non-private)";
+const VARIANCE_LOG: &str = "Variance (logarithmic)";
+/// On a linear axis a first variance this many times the threshold would flatten all others.
+const MAX_LINEAR_RATIO: f64 = 20.0;
 const UPPER: f64 = 250.0;
 const LOWER: f64 = 84.0;
 
@@ -55,6 +58,21 @@ impl Scree {
             components: Vec::new(),
             without_noise: None,
             width: 720.0,
+        }
+    }
+
+    /// The vertical axis: logarithmic from the floor's level on where the first variance would hide the others.
+    fn y_axis(&self, shown: &[f64]) -> Axis {
+        let largest = shown.iter().copied().fold(0.0, f64::max);
+        match self.floor {
+            Some(floor)
+                if floor.level > 0.0
+                    && largest.is_finite()
+                    && largest > MAX_LINEAR_RATIO * floor.threshold =>
+            {
+                Axis::log(VARIANCE_LOG).between(0.8 * floor.level, 1.3 * largest)
+            }
+            _ => Axis::linear(VARIANCE),
         }
     }
 
@@ -129,6 +147,7 @@ impl Scree {
             let words = verdict.map_or(String::new(), |v| format!(", {}", v.in_words()));
             let tooltip = format!("Component {}: {}{words}", i + 1, compact(value));
             if let Some((upper, lower)) = self.whisker_of(i, value) {
+                let lower = if y.shows(lower) { lower } else { y.domain.0 };
                 svg.open_group("c5", "");
                 whisker(svg, place.0, (y.at(upper), y.at(lower)));
                 svg.close_group();
@@ -214,13 +233,22 @@ impl Figure for Scree {
         }
         let title_height = Role::Label.line_height() + 10.0;
         let mut area = Area::new(0.0, top + title_height, 0.0, UPPER);
-        let y = fit_y(&Axis::linear(""), &wanted, area);
+        let axis = self.y_axis(&wanted);
+        let y = fit_y(&axis, &wanted, area);
+        // Below a logarithmic axis: pure noise.
+        let values: Vec<_> = values.into_iter().filter(|(_, v)| y.shows(*v)).collect();
+        let reference = reference.map(|points| {
+            points
+                .into_iter()
+                .filter(|(_, v)| y.shows(*v))
+                .collect::<Vec<_>>()
+        });
         area.x = MARGIN + y.label_width().max(Role::Small.width("0.5")) + 8.0;
         let right = if beside { column.width } else { 0.0 };
         area.w = width - MARGIN - right - area.x;
         let x = ranks(n, (area.x, area.right()));
 
-        let name = [VARIANCE.to_owned()];
+        let name = [axis.label];
         block(&mut svg, Role::Label, &name, MARGIN, top, Anchor::Start);
         self.draw_floor(&mut svg, area, &y);
         axes(&mut svg, area, &x, &y);

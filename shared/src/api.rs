@@ -10,7 +10,7 @@ use crate::{
     error::ErrorCode,
     estimate::{ComponentCount, Estimate},
     mechanism::{Calibration, MechanismKind},
-    preprocess::{Feature, Norm},
+    preprocess::{Feature, Norm, Weights},
     privacy::PrivacyStatement,
     study::StudyParams,
 };
@@ -132,6 +132,9 @@ pub struct CreateStudy {
     pub norm: Norm,
     /// Constant a of private centring, 0.01 to 1; absent: the mean is not estimated.
     pub centring: Option<f64>,
+    /// Whether participants count by private weights; absent: all count the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weights: Option<Weights>,
     /// The local randomizer; absent: `double-cap`.
     #[serde(default)]
     pub mechanism: MechanismKind,

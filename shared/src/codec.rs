@@ -13,10 +13,13 @@ use crate::{
     mechanism::{
         Calibration, Mechanism, MechanismKind, NormBound, Payload, PayloadKind, check_len,
     },
-    preprocess::{Feature, Norm, Preprocessing},
+    preprocess::{Feature, Norm, Preprocessing, Weights},
     privacy::Budget,
     report::{Report, ReportId, ValidatedReport},
-    study::{Fingerprint, PARAMS_VERSION, StudyParams, unsupported_version},
+    study::{
+        Fingerprint, PARAMS_VERSION, PARAMS_VERSION_EXTENDED, StudyParams, unsupported_version,
+        version_of,
+    },
 };
 
 /// Version of the report and batch layouts.
@@ -82,6 +85,21 @@ struct WireParams {
     mechanism: u8,
     calibration: u8,
     constants: Vec<f64>,
+}
+
+/// What follows [`WireParams`] in version 2.
+#[derive(Serialize, Deserialize)]
+struct WireExtension {
+    /// Of each feature; empty where cells may not be missing.
+    observed: Vec<WireObserved>,
+    /// The mean weight, if it is known, in a study with weights.
+    weights: Option<Option<f64>>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct WireObserved {
+    share: f64,
+    section: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -276,7 +294,7 @@ pub(crate) fn encode_params(params: &StudyParams) -> Vec<u8> {
     write(
         &mut bytes,
         &WireParams {
-            version: PARAMS_VERSION,
+            version: version_of(preprocessing),
             #[expect(
                 clippy::cast_possible_truncation,
                 reason = "checked to be at most 65,536"
@@ -305,21 +323,39 @@ pub(crate) fn encode_params(params: &StudyParams) -> Vec<u8> {
             constants: params.mechanism().constants(),
         },
     );
+    if version_of(preprocessing) == PARAMS_VERSION_EXTENDED {
+        let features = preprocessing.features.iter().flatten();
+        let observed = features.filter_map(|feature| {
+            Some(WireObserved {
+                share: feature.observed?,
+                section: feature.section.clone(),
+            })
+        });
+        write(
+            &mut bytes,
+            &WireExtension {
+                observed: observed.collect(),
+                weights: preprocessing.weights.map(|weights| weights.mean),
+            },
+        );
+    }
     bytes
 }
 
 /// Reads canonical bytes; the result has been checked as a device must.
 pub(crate) fn decode_params(bytes: &[u8]) -> Result<StudyParams> {
-    match version_of(bytes, malformed_params)? {
-        PARAMS_VERSION => {}
-        version => return Err(unsupported_version(version)),
-    }
-    let wire: WireParams = options()
-        .with_limit(MAX_PARAMS_BYTES)
-        .deserialize(bytes)
-        .map_err(|error| {
-            malformed_params(format!("the study parameters cannot be read: {error}"))
-        })?;
+    let unreadable =
+        |error| malformed_params(format!("the study parameters cannot be read: {error}"));
+    let options = || options().with_limit(MAX_PARAMS_BYTES);
+    let (wire, extension): (WireParams, Option<WireExtension>) =
+        match first_version(bytes, malformed_params)? {
+            PARAMS_VERSION => (options().deserialize(bytes).map_err(unreadable)?, None),
+            PARAMS_VERSION_EXTENDED => {
+                let (wire, extension) = options().deserialize(bytes).map_err(unreadable)?;
+                (wire, Some(extension))
+            }
+            version => return Err(unsupported_version(version)),
+        };
     let norm = match (wire.norm, wire.radius) {
         (0, 0.0) => Norm::Normalize,
         (1, radius) => Norm::Clip { radius },
@@ -344,16 +380,26 @@ pub(crate) fn decode_params(bytes: &[u8]) -> Result<StudyParams> {
         1 => Calibration::AsPublished,
         tag => return Err(malformed_params(format!("unknown calibration {tag}"))),
     };
-    let features = wire.features.map(|features| {
+    let mut features: Option<Vec<Feature>> = wire.features.map(|features| {
         let features = features.into_iter();
         let features = features.map(|f| Feature::new(f.name, f.center, f.scale));
         features.collect()
     });
+    let (observed, weights) = match extension {
+        Some(extension) => (extension.observed, extension.weights),
+        None => (Vec::new(), None),
+    };
+    // A number of shares that does not fit is refused with what is not canonical.
+    for (feature, observed) in features.iter_mut().flatten().zip(observed) {
+        feature.observed = Some(observed.share);
+        feature.section = observed.section;
+    }
     let preprocessing = Preprocessing {
         dimension: wire.dimension as usize,
         features,
         norm,
         centring: wire.centring,
+        weights: weights.map(|mean| Weights { mean }),
     };
     let mechanism = Mechanism::from_constants(
         kind,
@@ -410,7 +456,7 @@ fn check_fingerprint(fingerprint: &[u8; 32], study: &ReportFormat) -> Result<()>
 }
 
 fn check_wire_version(bytes: &[u8]) -> Result<()> {
-    match version_of(bytes, malformed)? {
+    match first_version(bytes, malformed)? {
         WIRE_VERSION => Ok(()),
         version => Err(Error::new(
             ErrorCode::UnsupportedVersion,
@@ -421,7 +467,7 @@ fn check_wire_version(bytes: &[u8]) -> Result<()> {
     }
 }
 
-fn version_of(bytes: &[u8], malformed: fn(String) -> Error) -> Result<u16> {
+fn first_version(bytes: &[u8], malformed: fn(String) -> Error) -> Result<u16> {
     match bytes {
         [low, high, ..] => Ok(u16::from_le_bytes([*low, *high])),
         _ => Err(malformed(format!(

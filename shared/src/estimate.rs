@@ -1,7 +1,5 @@
 //! The estimate as a document: what the server computes, the analyst fetches and pages show.
 
-use std::borrow::Cow;
-
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -584,21 +582,17 @@ impl Estimate {
     }
 }
 
-/// A text as a cell of a CSV file for spreadsheets, which take one that begins with `=`, `+`, `-`, `@`, a tab or a
-/// carriage return for a formula: such a one gets an apostrophe before it (OWASP, "CSV Injection"). Numbers are not
-/// texts.
+/// Whether a spreadsheet may take this text for a formula: it begins with `=`, `+`, `-`, `@`, a tab or a carriage return and
+/// is no number (OWASP, "CSV Injection"). A table with such a text is written with all texts in quotes, and the text as
+/// it is: import its column as text.
 ///
 /// ```
-/// use eigenveil_shared::estimate::csv_text;
-/// assert_eq!(csv_text("age"), "age");
-/// for formula in ["=HYPERLINK(\"http://x\")", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1"] {
-///     assert_eq!(csv_text(formula), format!("'{formula}"));
+/// use eigenveil_shared::estimate::may_be_formula;
+/// for formula in ["=HYPERLINK(\"http://x\")", "+a", "-a", "@SUM(A1)", "\t=1", "\r=1"] {
+///     assert!(may_be_formula(formula));
 /// }
+/// assert!(!may_be_formula("age") && !may_be_formula("-1.5"));
 /// ```
-pub fn csv_text(text: &str) -> Cow<'_, str> {
-    if text.starts_with(['=', '+', '-', '@', '\t', '\r']) {
-        Cow::Owned(format!("'{text}"))
-    } else {
-        Cow::Borrowed(text)
-    }
+pub fn may_be_formula(text: &str) -> bool {
+    text.starts_with(['=', '+', '-', '@', '\t', '\r']) && text.parse::<f64>().is_err()
 }

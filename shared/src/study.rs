@@ -9,12 +9,14 @@ use crate::{
     codec,
     error::{Error, ErrorCode, Result},
     mechanism::{Calibration, Mechanism, MechanismKind, NoiseModel},
-    preprocess::{Feature, Norm, Preprocessing, Preprocessor},
+    preprocess::{Feature, Norm, Preprocessing, Preprocessor, Weights},
     privacy::Budget,
 };
 
 /// Version of the canonical layout of [`StudyParams`].
 pub const PARAMS_VERSION: u16 = 1;
+/// That of studies with missing cells or weights, which a device must know about: else it would send other rows.
+pub const PARAMS_VERSION_EXTENDED: u16 = 2;
 
 /// What a person decides about a study; [`StudyParams::freeze`] derives the rest.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,6 +30,8 @@ pub struct StudyDesign {
     pub norm: Norm,
     /// Constant a of private centring; `None`: the mean is not estimated.
     pub centring: Option<f64>,
+    /// Whether participants count by weights of their own; `None`: all count the same.
+    pub weights: Option<Weights>,
     /// The local randomizer.
     pub mechanism: MechanismKind,
     /// How its noise is chosen.
@@ -45,6 +49,7 @@ impl StudyDesign {
             features: None,
             norm: Norm::Normalize,
             centring: None,
+            weights: None,
             mechanism,
             calibration: Calibration::Analytic,
             budget,
@@ -73,6 +78,7 @@ impl StudyParams {
             features: design.features,
             norm: design.norm,
             centring: design.centring,
+            weights: design.weights,
         };
         let mechanism = Mechanism::derive(
             design.mechanism,
@@ -100,8 +106,10 @@ impl StudyParams {
         }
         mechanism.check(preprocessing.report_dimension(), budget)?;
         preprocessing.check()?;
+        check_missing_cells(&preprocessing, mechanism.kind())?;
+        check_weights(&preprocessing, mechanism.kind())?;
         Ok(Self {
-            version: PARAMS_VERSION,
+            version: version_of(&preprocessing),
             preprocessing,
             mechanism,
             budget,
@@ -154,7 +162,8 @@ impl StudyParams {
 
     /// The noise of one decoded report, with what the preprocessing says of the rows: under
     /// [`Norm::Normalize`] their squared norm is 1, with private centring too (`(1 + a²)/(1 + a²)`).
-    /// Zero rows are the exception; no bound or floor depends on the difference.
+    /// Zero rows are the exception; no bound or floor depends on the difference. With weights it is their mean, where
+    /// that is public.
     ///
     /// ```
     /// use eigenveil_shared::{
@@ -170,7 +179,7 @@ impl StudyParams {
     /// ```
     pub fn noise_model(&self) -> NoiseModel {
         let known = match self.preprocessing.norm {
-            Norm::Normalize => Some(1.0),
+            Norm::Normalize => self.preprocessing.weights.map_or(Some(1.0), |own| own.mean),
             Norm::Clip { .. } | Norm::Require { .. } => None,
         };
         self.mechanism.noise_model().with_mean_squared_norm(known)
@@ -210,7 +219,7 @@ impl<'de> Deserialize<'de> for StudyParams {
             budget: Budget,
         }
         let unchecked = Unchecked::deserialize(deserializer)?;
-        if unchecked.version != PARAMS_VERSION {
+        if unchecked.version != version_of(&unchecked.preprocessing) {
             return Err(D::Error::custom(unsupported_version(unchecked.version)));
         }
         Self::new_checked(
@@ -222,12 +231,52 @@ impl<'de> Deserialize<'de> for StudyParams {
     }
 }
 
+/// Version of the layout that these constants need.
+pub(crate) fn version_of(preprocessing: &Preprocessing) -> u16 {
+    match preprocessing.allows_missing_cells() || preprocessing.weights.is_some() {
+        false => PARAMS_VERSION,
+        true => PARAMS_VERSION_EXTENDED,
+    }
+}
+
+/// Dividing by the observed shares needs the diagonal of the moment. Reports of `double-cap` have no trace; `normalize`
+/// fixes it, and private centring shows it.
+fn check_missing_cells(preprocessing: &Preprocessing, mechanism: MechanismKind) -> Result<()> {
+    let shows_trace = mechanism != MechanismKind::DoubleCap
+        || preprocessing.norm == Norm::Normalize
+        || preprocessing.centring.is_some();
+    if shows_trace || !preprocessing.allows_missing_cells() {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorCode::InvalidPreprocessing,
+        format!(
+            "the features have observed shares, but reports of {mechanism} do not show the length of rows that are clipped or must lie in a ball, which correcting for missing cells needs; use --bound-rows normalize, --centring private, or another mechanism"
+        ),
+    ))
+}
+
+/// Private centring divides by the mean weight. Where rows have different lengths, reports of `double-cap` do not tell it
+/// from the mean squared length.
+fn check_weights(preprocessing: &Preprocessing, mechanism: MechanismKind) -> Result<()> {
+    let measured = mechanism != MechanismKind::DoubleCap || preprocessing.norm == Norm::Normalize;
+    if measured || preprocessing.centring.is_none() || preprocessing.weights.is_none() {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorCode::InvalidPreprocessing,
+        format!(
+            "private centring of rows that are clipped or must lie in a ball does not work with weights and {mechanism}: use --bound-rows normalize, or another mechanism"
+        ),
+    ))
+}
+
 /// The error for parameters of another layout version.
 pub(crate) fn unsupported_version(version: u16) -> Error {
     Error::new(
         ErrorCode::UnsupportedVersion,
         format!(
-            "the study parameters have layout version {version}; this program knows {PARAMS_VERSION}: update it"
+            "the study parameters have layout version {version}; this program knows {PARAMS_VERSION}, and {PARAMS_VERSION_EXTENDED} with missing cells or weights: update it"
         ),
     )
 }
@@ -414,7 +463,16 @@ mod tests {
     #[test]
     fn every_field_moves_the_fingerprint() {
         let features = || Some(["a", "b", "c"].map(|a| Feature::new(a, 0.0, 1.0)).into());
-        let changes: [&dyn Fn(&mut StudyDesign); 13] = [
+        let observed = |shares: [f64; 3], section: Option<&str>| {
+            let features = ["a", "b", "c"].into_iter().zip(shares);
+            let of = |(name, share)| Feature {
+                section: section.map(str::to_owned),
+                ..Feature::new(name, 0.0, 1.0).observed(share)
+            };
+            Some(features.map(of).collect::<Vec<_>>())
+        };
+        let weights = |mean| Some(Weights { mean });
+        let changes: [&dyn Fn(&mut StudyDesign); 18] = [
             &|_| {},
             &|design| design.dimension = 4,
             &|design| design.features = features(),
@@ -431,13 +489,23 @@ mod tests {
             },
             &|design| design.budget = Budget::approximate(1.5, 1e-6).unwrap(),
             &|design| design.budget = Budget::approximate(1.0, 1e-7).unwrap(),
+            &|design| design.features = observed([1.0, 1.0, 1.0], None),
+            &|design| design.features = observed([0.9, 0.9, 0.9], None),
+            &|design| design.features = observed([0.9, 0.9, 0.9], Some("part")),
+            &|design| design.weights = weights(None),
+            &|design| design.weights = weights(Some(0.5)),
         ];
         let fingerprints = changes.map(|change| {
             let mut design = design();
             change(&mut design);
-            StudyParams::freeze(design).unwrap().fingerprint().0
+            let params = StudyParams::freeze(design).unwrap();
+            let read = StudyParams::from_canonical(&params.canonical_bytes()).unwrap();
+            assert_eq!(read, params);
+            let json = serde_json::to_string(&params).unwrap();
+            assert_eq!(serde_json::from_str::<StudyParams>(&json).unwrap(), params);
+            params.fingerprint().0
         });
-        assert_eq!(std::collections::HashSet::from(fingerprints).len(), 13);
+        assert_eq!(std::collections::HashSet::from(fingerprints).len(), 18);
     }
 
     #[test]

@@ -27,7 +27,8 @@ pub(super) struct Releases {
 /// the calibration takes seconds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Calibrated {
-    /// Standard deviation of the noise on a release of the start; 0 without such releases.
+    /// Standard deviation of the noise on a release of the start, along every direction of unit length; 0 without
+    /// such releases.
     pub start_sd: f64,
     /// Standard deviation of the noise on a sum of gradients, along every direction of unit length.
     pub step_sd: f64,

@@ -13,7 +13,7 @@ use super::table::Table;
 use crate::{
     Generator,
     leading::leading_of_sum,
-    noise::{EntryNoise, add_symmetric_noise},
+    noise::{EntryNoise, SymmetricNoise},
     power::noisy_power,
 };
 
@@ -57,23 +57,27 @@ impl Start {
         }
     }
 
-    /// The frame, `p × k`; `noise_sd` is the noise of one release, 0 without privacy.
+    /// The frame, `p × k`; `noise` is that of one release, `None` without privacy. On the products of
+    /// [`Start::Power`], which are not symmetric, it has its standard deviation on every entry.
     pub(super) fn frame(
         self,
         table: &Table,
         k: usize,
-        noise_sd: f64,
+        noise: Option<SymmetricNoise>,
         rng: &mut Generator,
     ) -> Result<DMatrix<f64>> {
         let p = table.dimension();
-        match self.resolve(p) {
-            Self::Random => uniform_frame(rng, p, k),
-            _ if noise_sd == 0.0 => {
-                Ok(leading_of_sum(table, table.n(), k, || gram(table))?.vectors)
-            }
+        let start = self.resolve(p);
+        if start == Self::Random {
+            return uniform_frame(rng, p, k);
+        }
+        let Some(noise) = noise else {
+            return Ok(leading_of_sum(table, table.n(), k, || gram(table))?.vectors);
+        };
+        match start {
             Self::Power => {
                 let start = uniform_frame(rng, p, k)?;
-                let noise = EntryNoise::Gaussian { sd: noise_sd };
+                let noise = EntryNoise::Gaussian { sd: noise.sd() };
                 let image = |_: usize, x: &DMatrix<f64>| {
                     let mut image = table.times(x);
                     noise.add_to(&mut image, rng);
@@ -84,9 +88,9 @@ impl Start {
                 })?;
                 Ok(run.basis)
             }
-            Self::AnalyzeGauss | Self::ByDimension => {
+            _ => {
                 let mut sum = gram(table);
-                add_symmetric_noise(&mut sum, noise_sd, rng);
+                noise.add_to(&mut sum, rng);
                 Ok(top_k(&sum, k)?.vectors)
             }
         }
@@ -118,14 +122,15 @@ mod tests {
             );
             let table = Table::spherised(&rows);
             let exact = top_k(&gram(&table), 2).unwrap().vectors;
-            for (start, sd, allowed) in [
-                (Start::AnalyzeGauss, 0.0, 1e-7),
-                (Start::AnalyzeGauss, 1e-9, 1e-6),
-                (Start::Power, 1e-9, 1e-3),
+            let noise = Some(SymmetricNoise::Isotropic(1e-9));
+            for (start, noise, allowed) in [
+                (Start::AnalyzeGauss, None, 1e-7),
+                (Start::AnalyzeGauss, noise, 1e-6),
+                (Start::Power, noise, 1e-3),
             ] {
-                let found = start.frame(&table, 2, sd, &mut rng).unwrap();
+                let found = start.frame(&table, 2, noise, &mut rng).unwrap();
                 let error = projector_distance(&found, &exact).unwrap();
-                assert!(error < allowed, "{start:?} {sd} {n}: {error}");
+                assert!(error < allowed, "{start:?} {noise:?} {n}: {error}");
             }
         }
     }

@@ -15,8 +15,8 @@ fn published(n: usize, seed: u64) -> (Rows, nalgebra::DMatrix<f64>) {
     (clipped(&raw, 1.0), truth)
 }
 
-/// Measured by a numpy program: 2.24, 0.63, 0.34, 0.20. Five repeats; the bands of 10 % are about five standard errors
-/// of the mean (the s.d. of a repeat is 5 % or less).
+/// Measured by a numpy program: 1.83, 0.46, 0.256, 0.160 (with σ on every entry 2.23, 0.62, 0.35, 0.20). Five repeats;
+/// the bands of 15 % are about four standard errors or more of the mean (s.d. of a repeat: 8 % at ε = 0.1, then 6 %).
 #[test]
 fn analyze_gauss_at_the_measured_setting() {
     let mut sums = [0.0; 4];
@@ -30,8 +30,11 @@ fn analyze_gauss_at_the_measured_setting() {
             *sum += projector_distance(&fit.subspace, &truth).unwrap() / 5.0;
         }
     }
-    for (mean, expected) in sums.into_iter().zip([2.24, 0.63, 0.34, 0.20]) {
-        assert!((mean / expected - 1.0_f64).abs() < 0.1, "{mean} {expected}");
+    for (mean, expected) in sums.into_iter().zip([1.83, 0.46, 0.256, 0.16]) {
+        assert!(
+            (mean / expected - 1.0_f64).abs() < 0.15,
+            "{mean} {expected}"
+        );
     }
 }
 

@@ -95,6 +95,7 @@ impl RowsArgs {
                 features,
                 norm: norm.norm()?,
                 centring: None,
+                weights: None,
             })
         };
         let (kind, preprocessing) = match (&self.rows, self.model) {

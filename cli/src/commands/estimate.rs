@@ -23,7 +23,7 @@ use crate::{
 /// Estimate the principal subspace of a study and fetch the result
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  eigenveil estimate --study ID --k auto --wait --out result/\n  eigenveil estimate --study ID --k 3 --sparse --refit --lambda path --wait --out result/\n\nWrites estimate.json, components.csv (loadings by feature, verdicts in the header), components.npy with features.txt (its rows), summary.csv (one line a component), scree.svg and alignment.svg; with --sparse loadings.svg, with --lambda path lambda_path.csv, lambda_path.svg and, up to p = 100, lambda_rows.svg.\nWithout --wait the job is only started; fetch it later with --job N --wait."
+    after_help = "Examples:\n  eigenveil estimate --study ID --k auto --wait --out result/\n  eigenveil estimate --study ID --k 3 --sparse --refit --lambda path --wait --out result/\n\nWrites estimate.json, components.csv (loadings by feature, verdicts in the header), components.npy (k × p) with features.txt (its columns), summary.csv (one line a component), scree.svg and alignment.svg; with --sparse loadings.svg, with --lambda path lambda_path.csv, lambda_path.svg and, up to p = 100, lambda_rows.svg.\nWithout --wait the job is only started; fetch it later with --job N --wait."
 )]
 pub(crate) struct EstimateArgs {
     #[command(flatten)]
@@ -187,7 +187,7 @@ pub(crate) fn print_components(estimate: &Estimate) -> Result<()> {
             _ if privacy.claim_holds => "which holds".to_owned(),
             Some(real) => format!(
                 "which does NOT hold: it is epsilon {} at this delta",
-                format_epsilon(real, 4)
+                format_epsilon(real, 6)
             ),
             None => "which does NOT hold: no epsilon does".to_owned(),
         }

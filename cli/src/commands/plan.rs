@@ -434,7 +434,7 @@ fn print(plan: &PlanAnswer) -> Result<()> {
                 format!("{:e}", row.delta)
             },
             row.true_epsilon
-                .map_or("none".to_owned(), |e| format_epsilon(e, 4)),
+                .map_or("none".to_owned(), |e| format_epsilon(e, 6)),
             match (plan.target_error, row.n) {
                 (_, None) => match row.n_at_least {
                     Some(least) => format!("{} or never", rounded_users(least)),

@@ -3,17 +3,21 @@
 use std::{num::NonZeroU64, path::PathBuf};
 
 use clap::Args;
+use eigenveil_estimation::format::with_thousands;
 use eigenveil_shared::{
     mechanism::MechanismKind,
     preprocess::{Feature, Norm, Preprocessing},
 };
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use super::prepare_choices::{Choice, Setting, choices};
+use super::{
+    prepare_choices::{Choice, Setting, choices},
+    prepare_columns::{Column, columns, from_description, from_rows, rounded},
+};
 use crate::{
     error::{CliError, Result},
     files, output,
-    rows::{self, RowTable, TableArgs},
+    rows::{self, Names, RowTable, TableArgs},
     shares::{LengthShares, percent},
 };
 
@@ -49,18 +53,9 @@ pub(crate) struct PrepareArgs {
     out: PathBuf,
     #[command(flatten)]
     table: TableArgs,
-}
-
-/// One column with its constants.
-#[derive(Serialize)]
-struct Column {
-    #[serde(flatten)]
-    feature: Feature,
-    reason: String,
-    /// Share of the squared length of the raw rows.
-    share_of_squared_length: f64,
-    /// Share of the squared length of the mean of the raw rows.
-    share_of_squared_mean: f64,
+    /// Columns of text that become one column of 0 and 1 for each value found in the public rows, as sex=f and sex=m
+    #[arg(long, value_name = "NAMES", value_parser = rows::names, requires = "rows")]
+    one_hot: Option<Names>,
 }
 
 #[derive(Serialize)]
@@ -71,22 +66,21 @@ struct PrepareAnswer {
     squared_mean_over_squared_length: f64,
     /// Empty without rows.
     choices: Vec<Choice>,
+    /// `null` where no choice is worth a study.
     chosen: Option<Choice>,
+    /// Why a choice of smaller error was not taken.
+    passed_over: Option<String>,
     warnings: Vec<String>,
-}
-
-struct ColumnStatistics {
-    name: String,
-    mean: f64,
-    deviation: f64,
-    /// Where mean and scale come from.
-    source: String,
 }
 
 pub(crate) fn run(args: &PrepareArgs, json: bool) -> Result<()> {
     let table = match &args.rows {
         Some(path) => {
-            let table = rows::read_with_constants(path, &args.table)?.0;
+            let how = TableArgs {
+                one_hot: args.one_hot.clone(),
+                ..args.table.clone()
+            };
+            let table = rows::read_with_constants(path, &how)?.0;
             // Names read as a row would spoil every center and scale.
             table
                 .check_header_is_known()
@@ -96,7 +90,10 @@ pub(crate) fn run(args: &PrepareArgs, json: bool) -> Result<()> {
         None => None,
     };
     let statistics = match (&table, &args.description) {
-        (Some(table), _) => from_rows(table),
+        (Some(table), _) => from_rows(table).map_err(|error| match &args.rows {
+            Some(path) => error.context(path.display()),
+            None => error,
+        })?,
         (None, Some(path)) => from_description(path)?,
         (None, None) => return Err(CliError::usage("give --rows or --description")),
     };
@@ -106,7 +103,7 @@ pub(crate) fn run(args: &PrepareArgs, json: bool) -> Result<()> {
         .map(|c| c.mean * c.mean + c.deviation * c.deviation)
         .collect();
     let shares = LengthShares::from_moments(&squared_means, &mean_squares);
-    let columns = columns(&statistics, &shares);
+    let columns = columns(&statistics, &shares)?;
     let features: Vec<Feature> = columns.iter().map(|c| c.feature.clone()).collect();
     let mut warnings: Vec<String> = shares
         .warning(|column| format!("{:?}", statistics[column].name))
@@ -131,18 +128,8 @@ pub(crate) fn run(args: &PrepareArgs, json: bool) -> Result<()> {
         }
         _ => Vec::new(),
     };
-    // Only choices that use the written file and whose first component is neither the mean nor one column.
-    let chosen = choices
-        .iter()
-        .filter(|choice| choice.uses_centers_and_scales && choice.warning.is_none())
-        .min_by(|a, b| a.error.total_cmp(&b.error))
-        .cloned();
-    if !choices.is_empty() && chosen.is_none() {
-        warnings.push(
-            "even with these centers and scales the first component is one column or the mean: look at the columns"
-                .to_owned(),
-        );
-    }
+    warnings.extend(table.as_ref().and_then(few_rows_warning));
+    let chosen = choose(&choices, args, &mut warnings);
     let mut file = files::NewFile::create(&args.out)?;
     file.write(&features_csv(&features)?)?;
     file.persist()?;
@@ -150,6 +137,7 @@ pub(crate) fn run(args: &PrepareArgs, json: bool) -> Result<()> {
         out: args.out.display().to_string(),
         columns,
         squared_mean_over_squared_length: shares.mean,
+        passed_over: passed_over(&choices, chosen.as_ref()),
         choices,
         chosen,
         warnings,
@@ -160,160 +148,67 @@ pub(crate) fn run(args: &PrepareArgs, json: bool) -> Result<()> {
     print(args, &prepared)
 }
 
-/// Means and standard deviations of public rows.
-fn from_rows(table: &RowTable) -> Vec<ColumnStatistics> {
-    let n = table.len() as f64;
-    let p = table.dimension();
-    let mut means = vec![0.0; p];
-    for index in 0..table.len() {
-        for (mean, x) in means.iter_mut().zip(table.row(index).values()) {
-            *mean += x / n;
-        }
-    }
-    let mut variances = vec![0.0; p];
-    for index in 0..table.len() {
-        let row = table.row(index);
-        for ((variance, mean), x) in variances.iter_mut().zip(&means).zip(row.values()) {
-            *variance += (x - mean) * (x - mean) / n;
-        }
-    }
-    let source = format!("of {} public rows", table.len());
-    means
-        .into_iter()
-        .zip(variances)
-        .enumerate()
-        .map(|(at, (mean, variance))| ColumnStatistics {
-            name: table
-                .names()
-                .map_or_else(|| format!("column_{}", at + 1), |names| names[at].clone()),
-            mean,
-            deviation: variance.sqrt(),
-            source: source.clone(),
-        })
-        .collect()
-}
-
-/// A line of a description.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct DescriptionLine {
-    name: String,
-    mean: Option<f64>,
-    sd: Option<f64>,
-    min: Option<f64>,
-    max: Option<f64>,
-}
-
-fn from_description(path: &std::path::Path) -> Result<Vec<ColumnStatistics>> {
-    let refused = |why: String| {
-        CliError::usage(format!(
-            "{}: {why}; it must have the columns name,mean,sd or name,min,max",
-            path.display()
-        ))
-    };
-    // The text of the error may quote a cell: a value, if it is a table of rows.
-    let unlike = |error: csv::Error| {
-        let line = error.position().map_or(1, csv::Position::line);
-        refused(format!("line {line} is not a column's description"))
-    };
-    let text = files::read_text(path)?;
-    let mut statistics = Vec::new();
-    for line in csv::ReaderBuilder::new()
-        .trim(csv::Trim::All)
-        .from_reader(text.as_bytes())
-        .deserialize()
-    {
-        let line: DescriptionLine = line.map_err(unlike)?;
-        let (mean, deviation, source) = match (line.mean, line.sd, line.min, line.max) {
-            (Some(mean), Some(sd), _, _) => (mean, sd, "as described".to_owned()),
-            // A range alone suggests a uniform distribution.
-            (_, _, Some(min), Some(max)) => (
-                0.5 * (min + max),
-                (max - min) / 12_f64.sqrt(),
-                format!("of a column spread evenly from {min} to {max}"),
-            ),
-            _ => {
-                return Err(refused(format!(
-                    "{:?} has neither mean and sd nor min and max",
-                    line.name
-                )));
-            }
-        };
-        // Written so that NaN fails.
-        if !(mean.is_finite() && deviation.is_finite() && deviation >= 0.0) {
-            return Err(refused(format!(
-                "{:?} has a number that is not finite, a negative sd or a max below its min",
-                line.name
-            )));
-        }
-        statistics.push(ColumnStatistics {
-            name: line.name,
-            mean,
-            deviation,
-            source,
-        });
-    }
-    if statistics.is_empty() {
-        return Err(refused("it has no lines".to_owned()));
-    }
-    Ok(statistics)
-}
-
-/// Constants of few digits, and where they come from.
-fn columns(statistics: &[ColumnStatistics], shares: &LengthShares) -> Vec<Column> {
-    let squared: f64 = statistics.iter().map(|c| c.mean * c.mean).sum();
-    statistics
+/// The choice of smallest error that uses the written file and whose first component is neither the mean nor one column.
+/// None, and a warning, if it could not show anything.
+fn choose(choices: &[Choice], args: &PrepareArgs, warnings: &mut Vec<String>) -> Option<Choice> {
+    let best = choices
         .iter()
-        .zip(&shares.columns)
-        .map(|(column, &share)| {
-            let from = &column.source;
-            let (center, scale, reason) = if column.deviation <= 1e-9 * column.mean.abs() {
-                let why = "which says nothing about other values";
-                (
-                    column.mean,
-                    1.0,
-                    format!("center is its only value, {from}, {why}"),
-                )
-            } else {
-                let scale = rounded(column.deviation);
-                let why = "center and scale are the mean and standard deviation";
-                (
-                    round_to_scale(column.mean, scale),
-                    scale,
-                    format!("{why} {from}"),
-                )
-            };
-            Column {
-                feature: Feature::new(&column.name, center, scale),
-                reason,
-                share_of_squared_length: share,
-                share_of_squared_mean: if squared > 0.0 {
-                    column.mean * column.mean / squared
-                } else {
-                    0.0
-                },
-            }
-        })
-        .collect()
-}
-
-/// Three significant digits: a constant that people can read and type.
-pub(super) fn rounded(x: f64) -> f64 {
-    format!("{x:.2e}").parse().unwrap_or(x)
-}
-
-/// Rounded to about a hundredth of the scale.
-fn round_to_scale(x: f64, scale: f64) -> f64 {
-    let digits = 2.0 - scale.log10().floor();
-    if (0.0..=15.0).contains(&digits) {
-        // Adding 0 makes −0 a 0.
-        format!("{x:.*}", digits as usize).parse().unwrap_or(x) + 0.0
-    } else if digits < 0.0 {
-        let step = 10_f64.powf(-digits);
-        (x / step).round() * step + 0.0
-    } else {
-        x
+        .filter(|choice| choice.is_candidate())
+        .min_by(|a, b| a.error.total_cmp(&b.error));
+    let Some(best) = best else {
+        if !choices.is_empty() {
+            warnings.push(
+                "even with these centers and scales the first component is one column or the mean: look at the columns"
+                    .to_owned(),
+            );
+        }
+        return None;
+    };
+    let (above, k) = (best.components_above_floor, best.k);
+    let way = "more participants or a larger epsilon would help";
+    let n = args.n.map_or(0, NonZeroU64::get);
+    if above == 0 {
+        warnings.push(format!(
+            "hopeless: with {} participants no component of rows like these would stand above the noise floor; {way}",
+            with_thousands(n)
+        ));
+        return None;
     }
+    if above < k {
+        warnings.push(format!(
+            "only {above} of the {k} components would stand above the noise floor: ask for --k {above}; {way}"
+        ));
+    }
+    Some(best.clone())
+}
+
+/// Why choices with a smaller error than the chosen one were not taken.
+fn passed_over(choices: &[Choice], chosen: Option<&Choice>) -> Option<String> {
+    let chosen = chosen?;
+    let smaller: Vec<String> = choices
+        .iter()
+        .filter(|choice| choice.error < chosen.error)
+        .map(|choice| {
+            let why = match &choice.warning {
+                Some(warning) => format!("first component: {warning}"),
+                None => "other components, those of the columns in their own units".to_owned(),
+            };
+            format!("{choice}, {:.3} ({why})", choice.error)
+        })
+        .collect();
+    (!smaller.is_empty()).then(|| format!("smaller, but not taken: {}", smaller.join("; ")))
+}
+
+/// What few rows do not tell.
+fn few_rows_warning(table: &RowTable) -> Option<String> {
+    let n = table.len();
+    (n <= MAX_FEW_ROWS).then(|| {
+        format!(
+            "{n} public rows are few: a center is known to ± {:.2} scales, a scale to ± {:.0} %, and an error below to about what stands behind its ± (jackknife); so few rows look simpler than many: expect a larger error",
+            1.0 / (n as f64).sqrt(),
+            100.0 / (2.0 * (n as f64 - 1.0)).sqrt()
+        )
+    })
 }
 
 fn features_csv(features: &[Feature]) -> Result<Vec<u8>> {
@@ -328,6 +223,8 @@ fn features_csv(features: &[Feature]) -> Result<Vec<u8>> {
         .map_err(|error| CliError::failed(error.to_string()))
 }
 
+/// Up to this many public rows are called few: a center is then known to a fifth of its scale, or worse.
+pub(super) const MAX_FEW_ROWS: usize = 25;
 /// Largest number of columns shown on a terminal; the file and the JSON have all.
 const MAX_COLUMNS_SHOWN: usize = 40;
 
@@ -360,35 +257,50 @@ fn print(args: &PrepareArgs, prepared: &PrepareAnswer) -> Result<()> {
     for warning in &prepared.warnings {
         output::text(&format!("warning: {warning}"))?;
     }
-    if !prepared.choices.is_empty() {
+    let ways: Vec<String> = prepared.choices.iter().map(Choice::to_string).collect();
+    let wide = ways.iter().map(String::len).max().unwrap_or(0);
+    if !ways.is_empty() {
         output::text(&format!(
-            "\n{:<40} {:>6} {:>6} {:>11}  first component",
+            "\n{:<wide$} {:>14} {:>6} {:>12}  first component",
             "what a study would get", "error", "above", "mean's share"
         ))?;
     }
-    for choice in &prepared.choices {
+    for (way, choice) in ways.iter().zip(&prepared.choices) {
         output::text(&format!(
-            "{:<40} {:>6.3} {:>6} {:>11}  {}",
-            choice.to_string(),
-            choice.error,
+            "{way:<wide$} {:>14} {:>6} {:>12}  {}",
+            choice.error_text(),
             format!("{}/{}", choice.components_above_floor, choice.k),
             percent(choice.squared_mean_over_squared_length),
             choice.warning.as_deref().unwrap_or("of several columns")
         ))?;
     }
     output::text(&format!("\nwritten: {}", prepared.out))?;
+    let path = output::shell_quoted(&prepared.out);
     match (&prepared.chosen, args.epsilon) {
-        (Some(chosen), Some(epsilon)) => output::text(&format!(
-            "smallest expected error, {:.3}:\n  eigenveil study create --name NAME --features {} --k {} --epsilon {epsilon} --mechanism {}{}",
-            chosen.error,
-            prepared.out,
-            chosen.k,
-            args.mechanism,
-            chosen.flags()
-        )),
-        _ => output::text(&format!(
-            "  eigenveil study create --name NAME --features {} --epsilon 4\n--bound-rows normalize needs no radius; for --bound-rows clip, --radius {} (√p) is about the length of rows scaled this way",
-            prepared.out,
+        (Some(chosen), Some(epsilon)) => {
+            let smallest = match &prepared.passed_over {
+                None => "smallest expected error",
+                Some(_) => {
+                    "smallest expected error with these centers and scales and a first component of several columns"
+                }
+            };
+            output::text(&format!(
+                "{smallest}, {}:\n  eigenveil study create --name NAME --features {path} --k {} --epsilon {epsilon} --mechanism {}{}",
+                chosen.error_text(),
+                chosen.k,
+                args.mechanism,
+                chosen.flags()
+            ))?;
+            prepared
+                .passed_over
+                .iter()
+                .try_for_each(|text| output::text(text))
+        }
+        (None, Some(_)) => {
+            output::text("no such study is worth creating: the warnings above say why")
+        }
+        (_, None) => output::text(&format!(
+            "  eigenveil study create --name NAME --features {path} --epsilon 4\n--bound-rows normalize needs no radius; for --bound-rows clip, --radius {} (√p) is about the length of rows scaled this way",
             rounded((prepared.columns.len() as f64).sqrt())
         )),
     }
@@ -400,56 +312,5 @@ pub(super) fn norm_flags(norm: Norm) -> String {
         Norm::Normalize => " --bound-rows normalize".to_owned(),
         Norm::Clip { radius } => format!(" --bound-rows clip --radius {radius}"),
         Norm::Require { radius } => format!(" --bound-rows require --radius {radius}"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn constants_are_rounded_to_few_digits() {
-        assert_eq!((rounded(3.5240), rounded(0.001_234_5)), (3.52, 0.00123));
-        assert_eq!(round_to_scale(14.127_291, 3.52), 14.13);
-        assert_eq!(round_to_scale(880.583, 569.0), 881.0);
-        assert_eq!(round_to_scale(123_456.0, 56_900.0), 123_500.0);
-        assert!(
-            round_to_scale(-0.000_1, 1.0).is_sign_positive()
-                && round_to_scale(-3.0, 5e4).is_sign_positive()
-        );
-    }
-
-    #[test]
-    fn a_column_is_described_by_range_or_mean_and_sd() {
-        let folder = tempfile::tempdir().unwrap();
-        let of = |text: &str| {
-            let path = folder.path().join("columns.csv");
-            std::fs::write(&path, text).unwrap();
-            from_description(&path)
-        };
-        let statistics = of("name,mean,sd,min,max\nheight,170,10,,\nshare,,,0,12\n").unwrap();
-        assert_eq!((statistics[0].mean, statistics[0].deviation), (170.0, 10.0));
-        assert_eq!(statistics[1].mean, 6.0);
-        assert!((statistics[1].deviation - 12_f64.sqrt()).abs() < 1e-12);
-        for bad in [
-            "name,mean\na,1\n",
-            "name,mean,sd\na,1,-2\n",
-            "name,min,max\na,2,1\n",
-            "name,mean,sd\n",
-        ] {
-            assert!(of(bad).is_err(), "{bad}");
-        }
-        // A table of rows by mistake.
-        for (bad, line) in [
-            ("8641.25,SECRETNAME\n1,2\n", "line 2"),
-            ("name,mean,sd\nSECRETNAME,8641.25,x8641\n", "line 2"),
-            ("name,mean,sd\na,1,2\nSECRETNAME,8641.25\n", "line 3"),
-        ] {
-            let error = of(bad).err().unwrap().to_string();
-            assert!(
-                error.contains(line) && !error.contains("SECRET") && !error.contains("8641"),
-                "{error}"
-            );
-        }
     }
 }

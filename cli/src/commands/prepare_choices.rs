@@ -17,9 +17,13 @@ use eigenveil_shared::{
 use nalgebra::DVector;
 use serde::Serialize;
 
-use super::prepare::{norm_flags, rounded};
+use super::{
+    prepare::{MAX_FEW_ROWS, norm_flags},
+    prepare_columns::rounded,
+};
 use crate::{
     error::{CliError, Result},
+    output,
     rows::RowTable,
     shares::{DOMINANT_SHARE, percent},
 };
@@ -45,6 +49,8 @@ pub(super) struct Choice {
     pub(super) k: usize,
     /// Expected ‖V̂V̂ᵀ−VVᵀ‖_F, V of rows prepared this way.
     pub(super) error: f64,
+    /// Standard error of `error` over few public rows (jackknife).
+    error_se: Option<f64>,
     pub(super) components_above_floor: usize,
     /// `‖E x‖²/E‖x‖²` of the prepared rows; what centring removes.
     pub(super) squared_mean_over_squared_length: f64,
@@ -53,6 +59,19 @@ pub(super) struct Choice {
 }
 
 impl Choice {
+    /// Whether it uses the written file and its first component is neither the mean nor one column.
+    pub(super) fn is_candidate(&self) -> bool {
+        self.uses_centers_and_scales && self.warning.is_none()
+    }
+
+    /// The expected error, with its spread over few rows.
+    pub(super) fn error_text(&self) -> String {
+        match self.error_se {
+            Some(se) => format!("{:.3} ± {se:.3}", self.error),
+            None => format!("{:.3}", self.error),
+        }
+    }
+
     /// The flags of `study create`.
     pub(super) fn flags(&self) -> String {
         let centring = if self.centring.is_some() {
@@ -97,28 +116,56 @@ pub(super) fn choices(
             ..feature.clone()
         })
         .collect();
-    let mut all = Vec::new();
+    let mut ways = Vec::new();
     for (prepared, features) in [(false, named.as_slice()), (true, features)] {
-        let mut norms = vec![Norm::Normalize];
-        norms.extend(
-            radii(table, features)
-                .into_iter()
-                .map(|radius| Norm::Clip { radius }),
-        );
-        for norm in norms {
-            let rows = prepared_rows(table, features, norm)?;
-            for centring in [None, Some(DEFAULT_CENTRING)] {
-                let params = StudyParams::freeze(StudyDesign {
-                    features: Some(features.to_vec()),
-                    norm,
-                    centring,
-                    ..StudyDesign::new(setting.mechanism, p, setting.budget)
-                })?;
-                all.push(choice(&rows, &params, features, prepared, setting)?);
-            }
+        let radii = radii(table, features).into_iter();
+        let norms =
+            std::iter::once(Norm::Normalize).chain(radii.map(|radius| Norm::Clip { radius }));
+        ways.extend(norms.map(|norm| (prepared, features, norm)));
+    }
+    let centrings = [None, Some(DEFAULT_CENTRING)];
+    let bar = output::bar((ways.len() * centrings.len()) as u64, "choices");
+    bar.tick();
+    let mut all = Vec::new();
+    for (prepared, features, norm) in ways {
+        let rows = prepared_rows(table, features, norm)?;
+        for centring in centrings {
+            let params = StudyParams::freeze(StudyDesign {
+                features: Some(features.to_vec()),
+                norm,
+                centring,
+                ..StudyDesign::new(setting.mechanism, p, setting.budget)
+            })?;
+            let choice = choice(&rows, &params, features, prepared, setting)?;
+            all.push(Choice {
+                error_se: jackknife(&rows, |rest| {
+                    Ok(self::choice(rest, &params, features, prepared, setting)?.error)
+                }),
+                ..choice
+            });
+            bar.inc(1);
         }
     }
+    bar.finish_and_clear();
     Ok(all)
+}
+
+/// The jackknife's standard error of a statistic of few rows: √((n − 1)/n·Σ(tᵢ − t̄)²), tᵢ without row i (Efron & Stein
+/// 1981, The jackknife estimate of variance). None for many rows, and where a part of them has no statistic.
+fn jackknife(rows: &[Vec<f64>], statistic: impl Fn(&[Vec<f64>]) -> Result<f64>) -> Option<f64> {
+    let n = rows.len();
+    if !(3..=MAX_FEW_ROWS).contains(&n) {
+        return None;
+    }
+    let without = (0..n).map(|left_out| {
+        let mut rest = rows.to_vec();
+        rest.remove(left_out);
+        statistic(&rest).ok()
+    });
+    let without = without.collect::<Option<Vec<f64>>>()?;
+    let mean = without.iter().sum::<f64>() / n as f64;
+    let squares: f64 = without.iter().map(|t| (t - mean).powi(2)).sum();
+    Some(((n as f64 - 1.0) / n as f64 * squares).sqrt())
 }
 
 /// Distinct quantiles of the lengths of rows prepared with these constants.
@@ -166,22 +213,26 @@ fn choice(
 ) -> Result<Choice> {
     let p = features.len();
     let weight = 1.0 / rows.len() as f64;
-    let mut sum = GramSum::<f64>::new(p);
     let mut mean = DVector::<f64>::zeros(p);
     for row in rows {
-        sum.add(row, weight);
         mean += weight * DVector::from_column_slice(row);
     }
+    // The mean is removed before rows are multiplied: a large one would leave nothing but rounding of the rest.
+    let mut sum = GramSum::<f64>::new(p);
+    for row in rows {
+        let centred = DVector::from_column_slice(row) - &mean;
+        sum.add(centred.as_slice(), weight);
+    }
     let mut moment = packed_to_dense(&sum.finish());
-    let total = moment.trace();
+    let total = moment.trace() + mean.norm_squared();
     let mean_share = if total > 0.0 {
         mean.norm_squared() / total
     } else {
         0.0
     };
     let centring = params.preprocessing().centring;
-    if centring.is_some() {
-        moment -= &mean * mean.transpose();
+    if centring.is_none() {
+        moment += &mean * mean.transpose();
     }
     let eigen = symmetric_eigen(&moment)?;
     // Rounding can leave a zero slightly negative.
@@ -224,6 +275,7 @@ fn choice(
         centring,
         k: setting.k,
         error: planned.error.map_or(f64::INFINITY, |error| error.central),
+        error_se: None,
         components_above_floor: planned.components_above.unwrap_or(0),
         squared_mean_over_squared_length: mean_share,
         warning,

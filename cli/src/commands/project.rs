@@ -4,20 +4,20 @@ use std::path::PathBuf;
 
 use clap::Args;
 use eigenveil_figures::biplot;
-use eigenveil_shared::estimate::Estimate;
+use eigenveil_shared::{estimate::Estimate, preprocess::Norm};
 use serde::Serialize;
 
 use crate::{
     error::{CliError, Result},
     files, output, results,
-    rows::{self, ExpectedColumns, TableArgs},
+    rows::{self, ExpectedColumns, Label, TableArgs},
     scores,
 };
 
 /// Scores of rows in the estimated subspace, around the estimated mean if there is one; nothing is sent anywhere
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  eigenveil project --estimate result/estimate.json --rows rows.npy --out scores.csv\n  eigenveil project --estimate result/estimate.json --rows people.csv --drop id --out scores.csv\n  eigenveil project --estimate result/estimate.json --rows rows.csv --out scores.csv --plot scatter.svg --label kind\n\nColumns are matched by name with the features of the estimate, if they have names."
+    after_help = "Examples:\n  eigenveil project --estimate result/estimate.json --rows rows.npy --out scores.csv\n  eigenveil project --estimate result/estimate.json --rows people.csv --drop id --out scores.csv\n  eigenveil project --estimate result/estimate.json --rows rows.csv --out scores.csv --plot scatter.svg --label kind\n\nColumns are matched by name with the features of the estimate, if they have names. Scores are of the rows as the study\nprepares them: with --bound-rows normalize each row has length 1, and so no score is beyond 1."
 )]
 pub(crate) struct ProjectArgs {
     /// The estimate, as `eigenveil estimate` and `eigenveil demo` write it
@@ -35,8 +35,9 @@ pub(crate) struct ProjectArgs {
     /// as you protect them
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
-    /// Column of the .csv file with the label of each row, which decides its colour in the figure; not a feature
-    #[arg(long, value_name = "COLUMN", requires = "plot")]
+    /// Column of a text table with the label or identifier of each row, written beside its scores; in the figure it decides
+    /// the colour; not a feature
+    #[arg(long, value_name = "COLUMN")]
     label: Option<String>,
     /// The two components of the figure
     #[arg(long, value_name = "I,J", requires = "plot", default_value = "1,2", value_parser = axes)]
@@ -57,6 +58,8 @@ struct ProjectAnswer {
     n: usize,
     p: usize,
     k: usize,
+    /// What the scores are of: rows prepared as the study prepares them.
+    scores_of: String,
     out: String,
     plot: Option<String>,
 }
@@ -76,29 +79,39 @@ pub(crate) fn run(args: &ProjectArgs, json: bool) -> Result<()> {
         dimension: estimate.p,
         names: estimate.params.feature_names(),
         reports: false,
+        missing_cells: estimate.params.preprocessing().allows_missing_cells(),
     };
-    let (table, labels) = match &args.label {
-        Some(column) => {
-            let (table, labels) =
-                scores::read_labelled(&args.rows, column, &args.table, &expected)?;
-            (table, Some(labels))
-        }
-        None => (rows::read(&args.rows, &args.table, Some(&expected))?, None),
+    let how = TableArgs {
+        label: args.label.clone().map(|column| Label {
+            flag: "--label",
+            column,
+        }),
+        ..args.table.clone()
     };
+    let table = rows::read(&args.rows, &how, Some(&expected))?;
+    let labels = args.label.is_some().then(|| table.labels());
     output::print_notes(table.notes());
     files::check_writable(args.out.as_ref())?;
     files::check_writable(args.plot.as_ref())?;
     let scores = scores::from_rows(&estimate, &table)?;
     if let Some(plot) = &args.plot {
-        let picture = biplot(&estimate, args.axes, &scores, labels.as_deref());
+        let picture = biplot(&estimate, args.axes, &scores, labels);
         let picture = picture.map_err(CliError::usage)?;
         files::write(plot, picture.to_svg().as_bytes())?;
     }
-    let header = (1..=estimate.k).map(|j| format!("component_{j}"));
-    let lines = scores.iter();
-    let lines = lines.map(|row| row.iter().map(f64::to_string).collect());
+    let of_rows = scored_rows(estimate.params.preprocessing().norm);
+    let own = ["row".to_owned()].into_iter().chain(args.label.clone());
+    let header = own.chain((1..=estimate.k).map(|j| format!("component_{j}")));
+    let lines = (0..).zip(&scores).map(|(at, scores): (usize, _)| {
+        let own = std::iter::once((at + 1).to_string());
+        let label = labels.and_then(|labels| labels.get(at)).cloned();
+        own.chain(label)
+            .chain(scores.iter().map(f64::to_string))
+            .collect()
+    });
     let bytes = results::table(header.collect(), lines)?;
     let Some(out) = &args.out else {
+        output::print_notes(&[format!("scores of {of_rows}")]);
         return output::text(String::from_utf8_lossy(&bytes).trim_end());
     };
     files::write(out, &bytes)?;
@@ -106,6 +119,7 @@ pub(crate) fn run(args: &ProjectArgs, json: bool) -> Result<()> {
         n: table.len(),
         p: estimate.p,
         k: estimate.k,
+        scores_of: of_rows,
         out: out.display().to_string(),
         plot: args.plot.as_ref().map(|plot| plot.display().to_string()),
     };
@@ -113,14 +127,27 @@ pub(crate) fn run(args: &ProjectArgs, json: bool) -> Result<()> {
         return output::json(&projected);
     }
     output::text(&format!(
-        "{} rows projected onto {} components: {}{}",
+        "{} rows projected onto {} components: {} (scores of {}){}",
         projected.n,
         projected.k,
         projected.out,
+        projected.scores_of,
         projected
             .plot
             .map_or_else(String::new, |plot| format!(", drawn in {plot}"))
     ))
+}
+
+/// What is projected, in words: not the rows as the file has them.
+fn scored_rows(norm: Norm) -> String {
+    let how = match norm {
+        Norm::Normalize => "divided by their own length: unit-length rows".to_owned(),
+        Norm::Clip { radius } => {
+            format!("shortened to length {radius} where longer, and divided by it")
+        }
+        Norm::Require { radius } => format!("divided by {radius}"),
+    };
+    format!("rows prepared as in the study, less its centers, over its scales, {how}")
 }
 
 /// Reads an estimate document and checks that its parts fit together.

@@ -13,18 +13,23 @@ use eigenveil_client::{
     http::{Study, StudyClient, UploadMode, UploadSettings, UploadSummary, Uploader},
 };
 use eigenveil_shared::{
-    ErrorCode, about::About, api::StudyDocument, enrolment::ParticipantToken, privacy::format_delta,
+    ErrorCode, about::About, api::StudyDocument, enrolment::ParticipantToken,
+    privacy::format_delta, study::StudyParams,
 };
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use super::{http_settings, study_name::resolve_study_id};
+use super::{
+    http_settings,
+    report_check::{RowCheck, RowCounts},
+    report_persons::Persons,
+    study_name::resolve_study_id,
+};
 use crate::{
     args::ServerArgs,
     error::{CliError, Result},
     files, output,
-    rows::{self, ExpectedColumns, RowTable, TableArgs},
-    shares::LengthShares,
+    rows::{self, ExpectedColumns, Label, RowTable, TableArgs},
 };
 
 /// Reports synced to the outbox together.
@@ -41,7 +46,7 @@ const READ_AS_KEY: &str = "rows_read_as";
 /// Perturb the rows of a file, one participant each, and upload them
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  eigenveil report --server http://127.0.0.1:8080 --study ID --rows rows.npy\n  eigenveil report --study ID --rows people.csv --drop id --ledger people.ledger --limit-epsilon 20\n\nColumns are matched by name with the study's features, if they have names, before anything is perturbed or charged.\nIf they have no names, --header yes or --header no says what the first line of CSV or TSV is: a guess would depend on\nthe first participant's row.\n\nEach row is perturbed once and its report is written to the outbox (--outbox, default FILE.eigenveil) before it is sent.\nRunning the command again finishes an interrupted run, and never counts a row twice.\nThe outbox stores which token belongs to which row: --tokens is needed once.\nA row with a field that is missing, infinite or not a number, with too many fields or a LIBSVM index beyond the\nstudy's dimension, or longer than --bound-rows require allows, is sent as the zero row, because whether a row is sent must\nnot reveal its data. Only you are told how many such rows there were.\n\nThe ledger (--ledger, default FILE.ledger beside the rows) stores what each row has spent in all studies, whatever\nthe outbox, and refuses reports beyond its limits and a second report of a row for the same study. Row i of every file\nused with a ledger is participant i. eigenveil receipt shows it."
+    after_help = "Examples:\n  eigenveil report --server http://127.0.0.1:8080 --study ID --rows rows.npy\n  eigenveil report --study ID --rows people.csv --drop id --ledger people.ledger --limit-epsilon 20\n  eigenveil report --study ID --rows visits.csv --person patient --check\n\nColumns are matched by name with the study's features, if they have names, before anything is perturbed or charged.\nIf they have no names, --header yes or --header no says what the first line of CSV or TSV is: a guess would depend on\nthe first participant's row.\n\nEach row is perturbed once and its report is written to the outbox (--outbox, default FILE.eigenveil) before it is sent.\nRunning the command again finishes an interrupted run, and never counts a row twice.\nThe outbox stores which token belongs to which row: --tokens is needed once.\nA row with a field that is missing, infinite or not a number, with too many fields or a LIBSVM index beyond the\nstudy's dimension, or longer than --bound-rows require allows, is sent as the zero row, because whether a row is sent must\nnot reveal its data. In a study whose features have observed shares, a missing field counts as its center.\nOnly you are told how many such rows and fields there were: --check says so beforehand.\n\nThe ledger (--ledger, default FILE.ledger beside the rows) stores what each row has spent in all studies, whatever\nthe outbox, and refuses reports beyond its limits and a second report of a row for the same study. Row i of every file\nused with a ledger is participant i. eigenveil receipt shows it."
 )]
 pub(crate) struct ReportArgs {
     #[command(flatten)]
@@ -81,9 +86,20 @@ pub(crate) struct ReportArgs {
     /// The study is at another address than before: send the same reports to --server from now on
     #[arg(long)]
     moved: bool,
-    /// Do not ask for confirmation, on a terminal, if one column or the mean has most of the rows' squared length
+    /// Do not ask for confirmation if one column or the mean has most of the rows' squared length, or if more than 1 %
+    /// of 100 or more rows cannot be used
     #[arg(long)]
     yes: bool,
+    /// Only say what would be sent: nothing is perturbed, charged, written or sent
+    #[arg(long)]
+    check: bool,
+    /// Rows with the same value in this column are one person's: one of them, drawn at random, is reported, and the
+    /// report protects all of the person's rows and their number
+    #[arg(long, value_name = "COLUMN")]
+    person: Option<String>,
+    /// How much each row counts, above 0 and at most 1, in a study with weights; protected like the row
+    #[arg(long, value_name = "COLUMN", conflicts_with = "person")]
+    weight: Option<String>,
     #[command(flatten)]
     table: TableArgs,
 }
@@ -131,6 +147,17 @@ struct LedgerCharge {
     spent: PrivacyCost,
     limits: Limits,
     ledger: String,
+}
+
+/// What `--check` says.
+#[derive(Serialize)]
+struct CheckAnswer<'a> {
+    study: String,
+    participants: usize,
+    #[serde(flatten)]
+    counts: &'a RowCounts,
+    epsilon: f64,
+    delta: f64,
 }
 
 #[derive(Serialize)]
@@ -186,9 +213,12 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
     let bytes = files::read(&args.rows)?;
     let digest: [u8; 32] = Sha256::digest(&bytes).into();
     let params = study.params();
-    let expected = ExpectedColumns::study(params.dimension(), params.feature_names());
-    let table = rows::parse(&args.rows, &bytes, &args.table, Some(&expected))?;
+    let (table, persons) = read_participants(args, &bytes, params)?;
     output::print_notes(table.notes());
+    let checked = RowCheck::new(&table, params);
+    if args.check {
+        return print_check(&study, &table, &persons, &checked, json);
+    }
     let ledger_path = args.ledger.clone().unwrap_or_else(|| {
         // A symbolic link shares the ledger of the file it points to.
         output::with_suffix(
@@ -199,7 +229,7 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
     let outbox_file = outbox_dir.join(OUTBOX_FILE);
     files::check_different(("--ledger", &ledger_path), ("--outbox", &outbox_file))?;
     let mut ledger = RowLedger::open(&ledger_path)?;
-    let mut file = ledger.row_file(table.len() as u64, &bytes)?;
+    let mut file = ledger.row_file(persons.len() as u64, &bytes)?;
     if args.same_participants {
         file = file.assume_same_participants();
     }
@@ -226,8 +256,8 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
         ),
         (
             READ_AS_KEY,
-            read_as(&table),
-            "was read with another header or other columns when its reports were prepared; each row's report is made only once: give the flags that were given then",
+            read_as(&table, &persons),
+            "was read with another header, other columns or other persons when its reports were prepared; each row's report is made only once: give the flags that were given then",
         ),
     ] {
         match outbox.get_meta(key)? {
@@ -249,7 +279,11 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
     // Nothing is asked about reports prepared before: they are sent unchanged, for the purpose shown then.
     if is_empty {
         outbox.set_meta(ABOUT_KEY, &about_bytes(study.document())?)?;
-        warn_about_dominant_column(&table, &reporter, args.yes)?;
+        if !checked.confirmed(args.yes, &params.feature_names())? {
+            return Err(CliError::failed(
+                "nothing was perturbed, charged or sent; ask whoever runs the study for centers, scales or observed shares (eigenveil prepare), mend the file, or run it with --yes",
+            ));
+        }
     } else if counts.pending > 0 && !args.accept_new_purpose {
         check_about(&outbox, &study)
             .and_then(|()| check_terms_unchanged(&ledger, &study))
@@ -260,10 +294,10 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
         .admit(&reporter, study.study_ref(), &file, &outbox)
         .map_err(with_flags)?;
     if let Some(path) = &args.tokens {
-        let tokens = read_tokens(path, table.len())?;
+        let tokens = read_tokens(path, persons.len())?;
         outbox.set_tokens((0..).zip(&tokens))?;
     }
-    let unusable = prepare(&table, &reporter, &mut outbox)?;
+    let unusable = prepare(&table, &persons, &reporter, &mut outbox)?;
     // Charged before anything is sent; then the ledger is released for others.
     let rows = ledger
         .charge(&reporter, study.study_ref(), &file, &outbox)
@@ -311,7 +345,7 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
     finish(
         &outbox_dir,
         &outbox,
-        &table,
+        (&table, &persons),
         summary,
         unusable,
         charged,
@@ -329,7 +363,7 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
 fn finish(
     outbox_dir: &Path,
     outbox: &Outbox,
-    table: &RowTable,
+    (table, persons): (&RowTable, &Persons),
     summary: UploadSummary,
     unusable: u64,
     charged: LedgerCharge,
@@ -338,7 +372,7 @@ fn finish(
     let counts = outbox.counts()?;
     let reported = ReportAnswer {
         study: outbox.study_ref().study().to_owned(),
-        rows: table.len() as u64,
+        rows: persons.len() as u64,
         accepted: summary.accepted,
         duplicates: summary.duplicates,
         refused: counts.refused,
@@ -355,9 +389,14 @@ fn finish(
         output::json(&reported)?;
     } else {
         output::text(&format!(
-            "{} of {} rows acknowledged ({} accepted now, {} counted before), {} refused, {} bytes sent in {:.1} s\noutbox: {}",
+            "{} of {} {} acknowledged ({} accepted now, {} counted before), {} refused, {} bytes sent in {:.1} s\noutbox: {}",
             reported.acknowledged,
             reported.rows,
+            if persons.are_labelled() {
+                "persons"
+            } else {
+                "rows"
+            },
             reported.accepted,
             reported.duplicates,
             reported.refused,
@@ -428,13 +467,59 @@ fn check_terms_unchanged(ledger: &RowLedger, study: &Study) -> eigenveil_client:
     }
 }
 
-/// The number of rows and the selected columns.
-fn read_as(table: &RowTable) -> Vec<u8> {
+/// The rows, and whose they are and how much they count, by the columns that say so.
+fn read_participants(
+    args: &ReportArgs,
+    bytes: &[u8],
+    params: &StudyParams,
+) -> Result<(RowTable, Persons)> {
+    match (params.preprocessing().weights, &args.weight) {
+        (Some(_), None) => {
+            return Err(CliError::usage(
+                "participants of this study count by weights; give --weight COLUMN, a column of numbers above 0 and at most 1",
+            ));
+        }
+        (None, Some(_)) => {
+            return Err(CliError::usage(
+                "all participants of this study count the same; leave --weight out (and the column with --drop)",
+            ));
+        }
+        _ => {}
+    }
+    let expected = ExpectedColumns::study(params.dimension(), params.feature_names());
+    let label = match (&args.person, &args.weight) {
+        (None, None) => None,
+        (Some(column), _) => Some(("--person", column)),
+        (None, Some(column)) => Some(("--weight", column)),
+    };
+    let how = TableArgs {
+        label: label.map(|(flag, column)| Label {
+            flag,
+            column: column.clone(),
+        }),
+        ..args.table.clone()
+    };
+    let table = rows::parse(&args.rows, bytes, &how, Some(&expected))?;
+    let persons = match label {
+        None => Persons::rows(&table),
+        Some(("--person", _)) => Persons::labelled(&table)?,
+        Some(_) => {
+            let weights = table.labels().iter().map(|cell| rows::number_in(cell));
+            let weights = weights.collect();
+            Persons::rows(&table).weighted(weights)
+        }
+    };
+    Ok((table, persons))
+}
+
+/// The number of rows, the selected columns, whose the rows are and what they count.
+fn read_as(table: &RowTable, persons: &Persons) -> Vec<u8> {
     let mut hash = Sha256::new();
     hash.update((table.len() as u64).to_le_bytes());
     for &column in table.taken() {
         hash.update((column as u64).to_le_bytes());
     }
+    persons.hash_into(&mut hash);
     hash.finalize().to_vec()
 }
 
@@ -459,50 +544,6 @@ fn read_tokens(path: &Path, rows: usize) -> Result<Vec<ParticipantToken>> {
     Ok(tokens)
 }
 
-/// Shows the columns' shares of the rows' squared length, on this machine only, and asks a person at a terminal whether
-/// to continue. Not for a single row: there a column's share is nearly its value, and a "no" would reveal it. Without a
-/// terminal nothing depends on it.
-fn warn_about_dominant_column(
-    table: &RowTable,
-    reporter: &eigenveil_client::Reporter,
-    yes: bool,
-) -> Result<()> {
-    let params = reporter.params();
-    let preprocessor = params.preprocessor();
-    // An unusable row is sent as the zero row, which has no share.
-    let rows = (0..table.len()).filter_map(|i| preprocessor.prepare_features(&table.row(i)).ok());
-    let rows = rows.map(|row| row.as_slice().to_vec());
-    let rows: Vec<_> = rows.filter(|row| row.iter().any(|x| *x != 0.0)).collect();
-    // The shares of one person's row: to answer by them would be to answer by that row.
-    if rows.len() < 2 {
-        return Ok(());
-    }
-    let shares = LengthShares::new(params.dimension(), rows);
-    let names = params.feature_names();
-    let name = |column: usize| {
-        names.as_ref().map_or_else(
-            || format!("{}", column + 1),
-            |names| format!("{:?}", names[column]),
-        )
-    };
-    output::print_error_line(&format!("shown only to you: {}", shares.summary(name)));
-    let Some(warning) = shares.warning(name) else {
-        return Ok(());
-    };
-    output::print_error_line(&format!("warning, shown only to you: {warning}"));
-    if yes || !is_at_terminal() {
-        return Ok(());
-    }
-    if confirmed(
-        "Nothing has been perturbed or sent. Whoever runs the study can see whether you take part. Go on? [y/N]",
-    )? {
-        return Ok(());
-    }
-    Err(CliError::failed(
-        "nothing was perturbed or sent; ask whoever runs the study for centers and scales (eigenveil prepare), or run it with --yes",
-    ))
-}
-
 /// The outbox of this study, which may still be bound to the address that the study had before.
 fn open_outbox(path: &Path, study: &Study, args: &ReportArgs) -> Result<Outbox> {
     let error = match Outbox::open(path, study.study_ref()) {
@@ -521,11 +562,12 @@ fn open_outbox(path: &Path, study: &Study, args: &ReportArgs) -> Result<Outbox> 
         return Err(CliError::from(error).with_message(message));
     }
     let (from, to) = (before.server(), now.server());
-    if args.moved
-        || confirmed(&format!(
+    let question = || {
+        ask(&format!(
             "The reports were made for this study at {from}, and this is {to}. Has the study moved here? The same reports are then sent here, and counted once. [y/N]"
-        ))?
-    {
+        ))
+    };
+    if args.moved || question()?.unwrap_or(false) {
         return Ok(outbox);
     }
     Err(CliError::usage(format!(
@@ -557,28 +599,70 @@ fn is_at_terminal() -> bool {
     std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
-/// Whether somebody at the terminal says yes; not asked without one.
-fn confirmed(question: &str) -> Result<bool> {
+/// Whether somebody at the terminal says yes; `None`, and not asked, without one.
+pub(super) fn ask(question: &str) -> Result<Option<bool>> {
     if !is_at_terminal() {
-        return Ok(false);
+        return Ok(None);
     }
     output::print_error_line(question);
     let mut answer = String::new();
     std::io::stdin().lock().read_line(&mut answer)?;
-    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+    Ok(Some(matches!(answer.trim(), "y" | "Y" | "yes")))
+}
+
+/// Says what the rows would send and cost.
+fn print_check(
+    study: &Study,
+    table: &RowTable,
+    persons: &Persons,
+    checked: &RowCheck,
+    json: bool,
+) -> Result<()> {
+    let params = study.params();
+    let counts = &checked.counts;
+    if json {
+        return output::json(&CheckAnswer {
+            study: study.id().to_owned(),
+            participants: persons.len(),
+            counts,
+            epsilon: params.budget().epsilon(),
+            delta: params.budget().delta(),
+        });
+    }
+    let mut lines = vec![describe_request(study.document())];
+    if persons.are_labelled() {
+        lines.push(format!(
+            "persons: {}; each sends one report, made from one of the person's rows",
+            persons.len()
+        ));
+    }
+    lines.extend(checked.describe(params));
+    if let Err(why) = table.check_readable() {
+        lines.push(format!("the first value that is not a number: {why}"));
+    }
+    lines.push(
+        "nothing was perturbed, charged, written or sent; without --check the reports are made and sent"
+            .to_owned(),
+    );
+    output::text(&lines.join("\n"))?;
+    output::text(&format!(
+        "\nwhat one report reveals\n{}",
+        output::privacy_text(&study.document().privacy)
+    ))
 }
 
 /// Perturbs the rows that have no report yet, on all cores; each batch is on disk before the next is made.
 fn prepare(
     table: &RowTable,
+    persons: &Persons,
     reporter: &eigenveil_client::Reporter,
     outbox: &mut Outbox,
 ) -> Result<u64> {
-    let missing = outbox.missing(0..table.len() as u64)?;
+    let missing = outbox.missing(0..persons.len() as u64)?;
     let bar = output::bar(missing.len() as u64, "perturbing");
     let mut unusable = 0;
     for chunk in missing.chunks(ROWS_PER_SYNC) {
-        let prepared = perturb(chunk, table, reporter, &bar)?;
+        let prepared = perturb(chunk, (table, persons), reporter, &bar)?;
         unusable += prepared
             .iter()
             .filter(|(_, report)| report.local_warning().is_some())
@@ -592,7 +676,7 @@ fn prepare(
 /// The reports of these rows, in order, with a share of the rows on each core.
 fn perturb(
     indices: &[u64],
-    table: &RowTable,
+    (table, persons): (&RowTable, &Persons),
     reporter: &eigenveil_client::Reporter,
     bar: &indicatif::ProgressBar,
 ) -> Result<Vec<(u64, PreparedReport)>> {
@@ -604,8 +688,8 @@ fn perturb(
                 scope.spawn(move || {
                     part.iter()
                         .map(|&index| {
-                            let row = table.row(usize::try_from(index).unwrap_or(usize::MAX));
-                            let report = reporter.report(&row)?;
+                            let person = usize::try_from(index).unwrap_or(usize::MAX);
+                            let report = persons.report(person, table, reporter)?;
                             bar.inc(1);
                             Ok((index, report))
                         })

@@ -473,7 +473,7 @@ fn print(args: &SimulateArgs, simulated: &SimulateAnswer) -> Result<()> {
             "warning: the noise is smaller than claimed; the true epsilon is {} at delta {}",
             simulated
                 .true_epsilon
-                .map_or("-".to_owned(), |epsilon| format_epsilon(epsilon, 4)),
+                .map_or("-".to_owned(), |epsilon| format_epsilon(epsilon, 6)),
             format_delta(simulated.delta)
         ))?;
     }

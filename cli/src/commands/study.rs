@@ -6,9 +6,10 @@ use clap::{Args, Subcommand};
 use eigenveil_client::{StudyTerms, http::OperatorClient};
 use eigenveil_shared::{
     about::{About, UtcDate},
-    api::{CreateStudy, StudyDocument},
+    api::{CreateStudy, StudyDocument, StudySummary},
     enrolment::{Enrolment, MAX_TOKENS_PER_REQUEST},
     estimate::ComponentCount,
+    preprocess::Weights,
 };
 
 use super::{operator_client, study_name::resolve_study_id};
@@ -131,9 +132,18 @@ struct CreateArgs {
     /// Who may take part: open (anybody who knows the identifier) or token (anybody who has a one-time token, see study tokens)
     #[arg(long, default_value = "open", value_parser = parse::<Enrolment>)]
     enrolment: Enrolment,
+    /// Participants count by private weights above 0 and at most 1 (see report --weight), not all the same
+    #[arg(long)]
+    weights: bool,
+    /// Public mean of the weights; private centring of normalised rows measures it
+    #[arg(long, value_name = "W", requires = "weights")]
+    mean_weight: Option<f64>,
     /// Leave the study in draft
     #[arg(long)]
     draft: bool,
+    /// Create the study although there is one with this name: then neither can be found by its name
+    #[arg(long)]
+    same_name: bool,
     #[command(flatten)]
     about: AboutArgs,
 }
@@ -174,6 +184,9 @@ pub(crate) async fn run(args: &StudyArgs, json: bool) -> Result<()> {
     let document = match &args.command {
         StudyCommand::Create(create) => {
             let request = request(create)?;
+            if !create.same_name {
+                check_name_is_free(&client.list().await?, &create.name)?;
+            }
             output::print_notes(&creation_notes(create, &request)?);
             client.create_study(&request).await?
         }
@@ -254,6 +267,18 @@ pub(crate) async fn run(args: &StudyArgs, json: bool) -> Result<()> {
     show(&document, json)
 }
 
+/// Refuses the name of another study: participants and `--study NAME` find studies by it.
+fn check_name_is_free(studies: &[StudySummary], name: &str) -> Result<()> {
+    match studies.iter().find(|study| study.name == name) {
+        None => Ok(()),
+        Some(study) => Err(CliError::usage(format!(
+            "there is a study named {name:?} already ({}, {}); choose another name, or give --same-name",
+            study.id,
+            study.state.as_str()
+        ))),
+    }
+}
+
 /// Creates tokens, in as many requests as necessary, or counts them.
 async fn tokens(
     client: &OperatorClient,
@@ -300,6 +325,9 @@ fn request(create: &CreateArgs) -> Result<CreateStudy> {
     mechanism.freeze(dimension, create.epsilon, features.clone())?;
     Ok(CreateStudy {
         default_k: create.k,
+        weights: create.weights.then_some(Weights {
+            mean: create.mean_weight,
+        }),
         draft: create.draft,
         enrolment: create.enrolment,
         about: create.about.about()?,

@@ -45,7 +45,7 @@ const CONNECTIONS: usize = 128;
 /// Run the whole pipeline on this machine: server, participants, upload, estimate, comparison
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Example:\n  eigenveil demo\n  eigenveil demo --rows rows.csv --n 100000 --k 2 --epsilon 4 --out result/\n  eigenveil demo --sparse --refit --lambda path --k 3\n\nWrites index.html, estimate.json, summary.csv, features.txt and the figures (those of eigenveil estimate, and biplot.svg). The built-in rows are 1,797 handwritten digits of 8 × 8 pixels (UCI Optdigits, CC BY 4.0)."
+    after_help = "Example:\n  eigenveil demo\n  eigenveil demo --rows rows.csv --n 100000 --k 2 --epsilon 4 --out result/\n  eigenveil demo --sparse --refit --lambda path --k 3\n\nWrites index.html, estimate.json, summary.csv, features.txt and the figures (those of eigenveil estimate, and biplot.svg). The built-in rows are 1,797 handwritten digits of 8 × 8 pixels (UCI Optdigits, CC BY 4.0), centered and scaled by constants from other people's digits."
 )]
 pub(crate) struct DemoArgs {
     /// Rows: .csv, .tsv, .parquet, .npy or .libsvm; the built-in digits when absent
@@ -55,7 +55,7 @@ pub(crate) struct DemoArgs {
     #[arg(long, value_name = "N", default_value_t = 50_000, value_parser = clap::value_parser!(u64).range(1..))]
     n: u64,
     /// Components
-    #[arg(long, value_name = "K", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    #[arg(long, value_name = "K", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=4096))]
     k: u16,
     /// Privacy-loss bound ε of one report, at most 16
     #[arg(long, value_name = "E", default_value_t = 4.0)]
@@ -299,19 +299,18 @@ fn write_results(
         _ => {
             let scores = scores::from_rows(estimate, &rows.table)?;
             let picture = biplot(estimate, (0, 1), &scores, None);
-            Some(picture.map_err(CliError::failed)?.to_svg())
+            Some(picture.map_err(CliError::failed)?)
         }
     };
     let page = page::render(&page::Page {
         result,
-        scatter: scatter.as_deref(),
+        scatter: scatter.as_ref(),
         estimate,
-        figures: &figures,
         nonprivate: &reference.subspace,
         nonprivate_eigenvalues: &reference.eigenvalues,
         rows_described: &described,
     });
-    files.extend(scatter.map(|svg| ("biplot.svg", svg.into_bytes())));
+    files.extend(scatter.map(|picture| ("biplot.svg", picture.to_svg().into_bytes())));
     files.push(("index.html", page.into_bytes()));
     results::write(out, &files)
 }

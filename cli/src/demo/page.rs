@@ -2,8 +2,8 @@
 
 use eigenveil_estimation::format::with_thousands;
 use eigenveil_figures::{
-    ColourScale, EstimateFigure, Figure, ImageGrid, LoadingImage, component_rows, loading_bars,
-    number::compact,
+    Biplot, ColourScale, Figure, ImageGrid, LoadingImage, component_rows, estimate_figures,
+    loading_bars, number::compact,
 };
 use eigenveil_shared::{
     estimate::Estimate,
@@ -17,6 +17,8 @@ use crate::output;
 
 const STYLE: &str = include_str!("page.css");
 
+/// Width of the figures on a narrow screen, in pixels, as in the style sheet.
+const NARROW: f64 = 342.0;
 /// Largest number of components drawn individually.
 const MAX_CHARTS: usize = 8;
 
@@ -26,14 +28,12 @@ pub(super) struct Page<'a> {
     pub result: &'a DemoResult,
     /// The private estimate.
     pub estimate: &'a Estimate,
-    /// Its figures.
-    pub figures: &'a [EstimateFigure],
     /// The non-private components, p × k, signs fixed.
     pub nonprivate: &'a DMatrix<f64>,
     /// Eigenvalues of the non-private second-moment matrix, descending.
     pub nonprivate_eigenvalues: &'a [f64],
-    /// The rows in the plane of the first two components, as SVG; `None` with fewer.
-    pub scatter: Option<&'a str>,
+    /// The rows in the plane of the first two components; `None` with fewer.
+    pub scatter: Option<&'a Biplot>,
     /// Description of the rows.
     pub rows_described: &'a str,
 }
@@ -43,10 +43,12 @@ pub(super) fn render(page: &Page<'_>) -> String {
     let Page {
         result, estimate, ..
     } = page;
-    let (selected, judged): (Vec<_>, Vec<_>) = page
-        .figures
-        .iter()
-        .partition(|shown| !matches!(shown.file, "scree.svg" | "alignment.svg"));
+    // The scree plot has the alignments below it.
+    let figures = estimate_figures(estimate, Some(page.nonprivate_eigenvalues));
+    let figures = figures
+        .into_iter()
+        .filter(|shown| shown.file != "alignment.svg");
+    let (judged, selected): (Vec<_>, Vec<_>) = figures.partition(|shown| shown.file == "scree.svg");
     let title = format!(
         "Eigenveil demo: {} reports at ε = {}",
         with_thousands(result.n),
@@ -76,27 +78,30 @@ pub(super) fn render(page: &Page<'_>) -> String {
                 section .tiles { (number_tiles(result)) }
                 section {
                     h2 { "How much of it is real" }
-                    @for shown in judged { (figure(&shown.figure.to_svg())) }
+                    @for shown in judged { (figure(shown.figure)) }
                     (components_table(estimate))
                     @for warning in &estimate.warnings { p .warning { (warning) } }
                 }
                 @if !selected.is_empty() {
                     section {
                         h2 { "The selected features" }
-                        @for shown in selected { (figure(&shown.figure.to_svg())) }
+                        @for shown in selected { (figure(shown.figure)) }
                     }
                 }
                 section {
                     h2 { "The components, private and non-private" }
                     @match images(page) {
-                        Some(images) => (figure(&images.to_svg())),
-                        None => { @for chart in loading_bars(estimate).take(MAX_CHARTS) { (figure(&chart.to_svg())) } }
+                        Some(images) => {
+                            @let narrow = ImageGrid { cell: NARROW / (estimate.k.min(MAX_CHARTS) as f64 + 2.0), ..images.clone() };
+                            (drawn_twice(&images.to_svg(), &narrow.to_svg()))
+                        }
+                        None => { @for chart in loading_bars(estimate).take(MAX_CHARTS) { (figure(Box::new(chart))) } }
                     }
                 }
                 @if let Some(scatter) = page.scatter {
                     section {
                         h2 { "The rows by component" }
-                        (figure(scatter))
+                        (scatter_plot(scatter.clone()))
                     }
                 }
                 (privacy_section(page))
@@ -187,9 +192,24 @@ fn images(page: &Page<'_>) -> Option<ImageGrid> {
     Some(grid)
 }
 
-/// A figure that keeps its size on a narrow screen and scrolls.
-fn figure(svg: &str) -> Markup {
-    html! { div .figure { (PreEscaped(svg)) } }
+fn scatter_plot(mut scatter: Biplot) -> Markup {
+    let wide = scatter.to_svg();
+    scatter.width = NARROW;
+    drawn_twice(&wide, &scatter.to_svg())
+}
+
+fn figure(mut figure: Box<dyn Figure>) -> Markup {
+    let wide = figure.to_svg();
+    figure.set_width(NARROW);
+    drawn_twice(&wide, &figure.to_svg())
+}
+
+/// A figure drawn for wide screens and for narrow ones, of which the style sheet shows one.
+fn drawn_twice(wide: &str, narrow: &str) -> Markup {
+    html! {
+        div .figure .wide { (PreEscaped(wide)) }
+        div .figure .narrow { (PreEscaped(narrow)) }
+    }
 }
 
 fn privacy_section(page: &Page<'_>) -> Markup {
@@ -199,7 +219,7 @@ fn privacy_section(page: &Page<'_>) -> Markup {
         Some(epsilon) if privacy.delta == 0.0 => {
             format!("ε = {}, δ = 0", format_epsilon(epsilon, 6))
         }
-        Some(epsilon) => format!("ε = {} at δ = {delta}", format_epsilon(epsilon, 4)),
+        Some(epsilon) => format!("ε = {} at δ = {delta}", format_epsilon(epsilon, 6)),
         None => "none".to_owned(),
     };
     let claimed = match privacy.delta {

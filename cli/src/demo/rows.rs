@@ -11,6 +11,8 @@ use crate::{
 
 /// 1,797 × 64 bytes; origin and licence in `examples/data/README.md`.
 const DIGITS: &[u8] = include_bytes!("../../../examples/data/digits.npy");
+/// Public constants of the 64 pixels, from other people's digits.
+const DIGITS_FEATURES: &str = include_str!("../../../examples/data/digits_features.csv");
 
 /// Rows with a description.
 pub(super) struct DemoRows {
@@ -25,11 +27,7 @@ impl DemoRows {
         let (table, features, name, described) = match path {
             None => (
                 rows::read_npy(DIGITS)?,
-                Some(
-                    (0..64)
-                        .map(|i| named(format!("pixel_{}_{}", i / 8, i % 8)))
-                        .collect(),
-                ),
+                Some(rows::features::parse_constants(DIGITS_FEATURES)?),
                 "handwritten digits".to_owned(),
                 "1,797 handwritten digits, 8 × 8 pixels (UCI Optdigits, CC BY 4.0)".to_owned(),
             ),

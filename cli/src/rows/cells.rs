@@ -1,6 +1,6 @@
 //! Cells of a text table: numbers, missing values, and everything else.
 
-use super::table::UnreadableReason;
+use super::problems::UnreadableReason;
 
 /// Whether it is a number, a bound as laboratories write it (`<0.5`, `> 100`, `~3`), or a mark for a missing value.
 pub(super) fn is_value(cell: &str) -> bool {
@@ -8,8 +8,30 @@ pub(super) fn is_value(cell: &str) -> bool {
     is_missing(cell) || number(bound, b';').is_ok()
 }
 
+/// Whether it is a value and a word too, such as `NA`, `inf` or `True`: it may be a column's name as well (`Na` is sodium).
+pub(super) fn is_word(cell: &str) -> bool {
+    is_value(cell) && cell.starts_with(char::is_alphabetic)
+}
+
+/// Whether it is a day, alone or with a time of day: 2024-03-01, 1.3.2024, 03/01/24, 2024-03-01T12:00:00Z.
+pub(super) fn is_date(cell: &str) -> bool {
+    let day = cell.split([' ', 'T']).next().unwrap_or_default();
+    ['-', '.', '/'].into_iter().any(|separator| {
+        let parts: Vec<&str> = day.split(separator).collect();
+        let number =
+            |part: &&str| (1..=4).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit());
+        parts.len() == 3 && parts.iter().all(number)
+    })
+}
+
+/// Whether a cell is of this category: the same text, or the same number (`4` and `4.0`).
+pub(super) fn is_category(cell: &str, category: &str) -> bool {
+    cell == category
+        || matches!((cell.parse::<f64>(), category.parse::<f64>()), (Ok(a), Ok(b)) if a == b)
+}
+
 /// How people and programs mark a missing value.
-fn is_missing(cell: &str) -> bool {
+pub(super) fn is_missing(cell: &str) -> bool {
     const MISSING: [&str; 15] = [
         "", "-", "?", ".", "na", "n/a", "<na>", "#n/a", "#na", "nan", "-nan", "null", "none",
         "nil", "missing",
@@ -50,8 +72,8 @@ pub(super) fn number(cell: &str, delimiter: u8) -> Result<f64, UnreadableReason>
             .bytes()
             .all(|b| b.is_ascii_digit())
     };
-    // 1,234,567.5 can only be read in one way; so can 0,125 and 1,5, also between commas.
-    if let Some(number) = grouped_by_commas(cell) {
+    // 1,234,567.5 and 1.234.567,5 can only be read in one way; so can 0,125 and 1,5, also between commas.
+    if let Some(number) = grouped(cell, ',', '.').or_else(|| grouped(cell, '.', ',')) {
         return Ok(number);
     }
     let decimal = delimiter != b',' || !may_be_thousands(before, after);
@@ -62,15 +84,18 @@ pub(super) fn number(cell: &str, delimiter: u8) -> Result<f64, UnreadableReason>
     }
 }
 
-/// A number with a decimal point whose groups of three digits are separated by commas.
-fn grouped_by_commas(cell: &str) -> Option<f64> {
-    let (whole, _) = cell.split_once('.')?;
-    let mut groups = whole.trim_start_matches(['-', '+']).split(',');
+/// A number whose groups of three digits are separated by `by`, before the `point` of its decimals.
+fn grouped(cell: &str, by: char, point: char) -> Option<f64> {
+    let (whole, decimals) = cell
+        .split_once(point)
+        .filter(|(whole, _)| whole.contains(by))?;
+    let mut groups = whole.trim_start_matches(['-', '+']).split(by);
     let first = groups.next()?;
     let digits = |group: &str| group.bytes().all(|b| b.is_ascii_digit());
     let fits = (1..=3).contains(&first.len()) && digits(first);
     let others = groups.all(|group| group.len() == 3 && digits(group));
-    (fits && others).then(|| cell.replace(',', "").parse().ok())?
+    let plain = || format!("{}.{decimals}", whole.replace(by, ""));
+    (fits && others).then(|| plain().parse().ok())?
 }
 
 /// Whether a comma between these may separate thousands, as in 12,500.
@@ -109,28 +134,35 @@ fn plain_digits(cell: &str) -> String {
     plain
 }
 
-/// The commas in a column's numbers.
+/// The commas and points in a column's numbers.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Commas {
-    /// Could separate thousands: 12,500.
+pub(super) struct Marks {
+    /// A comma that could separate thousands: 12,500.
     thousands: usize,
-    /// Certainly decimal commas: 0,125 and 1,5.
+    /// Certainly a decimal comma: 0,125 and 1,5.
     decimals: usize,
+    /// A decimal point, by the looks of it: 1.234.
+    points: usize,
 }
 
-impl Commas {
+impl Marks {
     pub(super) fn record(&mut self, cell: &str) {
-        let Some((before, after)) = cell.split_once(',') else {
-            return;
+        let count = match (cell.split_once(','), cell.rfind('.')) {
+            (None, None) => return,
+            (Some((before, after)), None) if may_be_thousands(before, after) => &mut self.thousands,
+            (Some((before, _)), Some(point)) if before.len() < point => &mut self.points,
+            (Some(_), _) => &mut self.decimals,
+            (None, Some(_)) => &mut self.points,
         };
-        if may_be_thousands(before, after) {
-            self.thousands += 1;
-        } else {
-            self.decimals += 1;
-        }
+        *count += 1;
     }
 
-    pub(super) fn is_ambiguous(self) -> bool {
-        self.thousands > 0 && self.decimals == 0
+    pub(super) fn are_ambiguous(self) -> bool {
+        self.thousands > 0 && self.decimals + self.points == 0
+    }
+
+    /// Both notations: 1.234 beside 1,5.
+    pub(super) fn are_mixed(self) -> bool {
+        self.points > 0 && self.thousands + self.decimals > 0
     }
 }

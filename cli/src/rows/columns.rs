@@ -26,6 +26,8 @@ pub struct ExpectedColumns {
     pub names: Option<Vec<String>>,
     /// Whether the rows become reports: then no value may decide how the table is read.
     pub reports: bool,
+    /// Whether a cell may be missing.
+    pub missing_cells: bool,
 }
 
 impl ExpectedColumns {
@@ -36,6 +38,7 @@ impl ExpectedColumns {
             dimension,
             names,
             reports: true,
+            missing_cells: false,
         }
     }
 }
@@ -57,6 +60,10 @@ pub(super) struct FileColumns {
 pub(super) struct ColumnMapping {
     /// Column of the table, from 0, for each column of the result.
     pub(super) take: Vec<usize>,
+    /// For each column of the result, the text of which it is 1 (otherwise 0); empty if all columns are numbers.
+    pub(super) categories: Vec<Option<String>>,
+    /// Column of the table with the rows' labels.
+    pub(super) label: Option<usize>,
     pub(super) names: Option<Vec<String>>,
     /// The names are certainly names, so messages may show them.
     pub(super) shown: bool,
@@ -69,6 +76,31 @@ impl ColumnMapping {
     pub(super) fn column(&self, at: usize) -> String {
         let names = self.names.as_ref().filter(|_| self.shown);
         column_called(self.take[at], names.map(|names| names[at].as_str()))
+    }
+
+    /// The category of which a column of the result is 1.
+    pub(super) fn category(&self, at: usize) -> Option<&str> {
+        self.categories.get(at)?.as_deref()
+    }
+
+    /// Replaces a column of text by a column of 0 and 1 for each of these categories, named as [`source_of`] reads it.
+    pub(super) fn encode(&mut self, column: usize, categories: Vec<String>) {
+        let (Some(names), Some(at)) = (
+            &mut self.names,
+            self.take.iter().position(|&taken| taken == column),
+        ) else {
+            return;
+        };
+        self.categories.resize(self.take.len(), None);
+        let name = names[at].clone();
+        let named = categories
+            .iter()
+            .map(|category| format!("{name}={category}"));
+        names.splice(at..=at, named);
+        self.take
+            .splice(at..=at, std::iter::repeat_n(column, categories.len()));
+        self.categories
+            .splice(at..=at, categories.into_iter().map(Some));
     }
 
     /// Whether all columns are taken in the file's order.
@@ -191,6 +223,7 @@ pub(super) fn map_columns(
 /// The columns that `--keep` and `--drop` leave.
 struct SelectedColumns {
     take: Vec<usize>,
+    label: Option<usize>,
     names: Option<Vec<String>>,
     /// The names are 0, 1, 2, …: what pandas writes for columns without names.
     numbered: bool,
@@ -213,7 +246,7 @@ fn select(found: FileColumns, how: &TableArgs) -> Result<SelectedColumns> {
             .collect()
     });
     let mut shown = found.shown;
-    let mut find = |name: &str| -> Result<usize> {
+    let mut find = |name: &str, by: &str| -> Result<usize> {
         let at = match &names {
             Some(names) => names.iter().position(|own| own == name),
             None => match name.parse::<usize>() {
@@ -225,31 +258,31 @@ fn select(found: FileColumns, how: &TableArgs) -> Result<SelectedColumns> {
         shown |= at.is_some() && names.is_some() && !is_value(name) && !is_index(name);
         at.ok_or_else(|| {
             CliError::usage(match &names {
-                Some(_) => format!("it has no column {name:?}, which --keep or --drop names"),
+                Some(_) => format!("it has no column named {name:?}, which {by} gives"),
                 None => format!(
-                    "its columns have no names: give --keep and --drop numbers from 1 to {}, not {name:?}",
+                    "its columns have no names: give {by} numbers from 1 to {}, not {name:?}",
                     found.count
                 ),
             })
         })
     };
+    let label = how.label.iter();
+    let label = label.map(|label| find(&label.column, label.flag));
+    let label = label.collect::<Result<Vec<_>>>()?.pop();
     let take: Vec<usize> = match (&how.keep, &how.drop) {
-        (Some(columns), _) => columns
-            .0
-            .iter()
-            .map(|name| find(name))
-            .collect::<Result<_>>()?,
-        (None, Some(drop)) => {
-            let dropped: BTreeSet<usize> = drop
-                .0
-                .iter()
-                .map(|name| find(name))
-                .collect::<Result<_>>()?;
+        (Some(keep), _) => {
+            let kept = keep.0.iter().map(|name| find(name, "--keep"));
+            kept.collect::<Result<_>>()?
+        }
+        (None, drop) => {
+            let names = drop.iter().flat_map(|drop| &drop.0);
+            let dropped = names.map(|name| find(name, "--drop"));
+            let mut dropped = dropped.collect::<Result<BTreeSet<usize>>>()?;
+            dropped.extend(label);
             (0..found.count)
                 .filter(|at| !dropped.contains(at))
                 .collect()
         }
-        (None, None) => (0..found.count).collect(),
     };
     if take.is_empty() {
         return Err(CliError::usage("no column is left"));
@@ -268,6 +301,7 @@ fn select(found: FileColumns, how: &TableArgs) -> Result<SelectedColumns> {
         .is_some_and(|taken| is_numbering(taken) || is_numbering(&named));
     Ok(SelectedColumns {
         take,
+        label,
         names: taken,
         numbered,
         shown,
@@ -323,6 +357,8 @@ impl SelectedColumns {
     fn into_mapping(self, notes: Vec<String>) -> ColumnMapping {
         ColumnMapping {
             take: self.take,
+            categories: Vec::new(),
+            label: self.label,
             shown: self.shown || self.names.is_none(),
             names: self.names,
             notes,
@@ -340,25 +376,54 @@ fn match_by_name(
     let names = chosen.names.clone().unwrap_or_default();
     let own: BTreeSet<&String> = names.iter().collect();
     // If most expected names are there the line is a header; otherwise it may be a row, which is never shown.
-    let known = expected.iter().filter(|name| own.contains(name)).count();
+    let known = expected
+        .iter()
+        .filter(|name| source_of(name, &own).is_some())
+        .count();
     chosen.shown |= 2 * known > expected.len();
     chosen.check_names(expected, chosen.shown || known > 0)?;
-    let missing: Vec<&String> = expected.iter().filter(|name| !own.contains(name)).collect();
-    let theirs: BTreeSet<&String> = expected.iter().collect();
-    let more: Vec<&String> = names.iter().filter(|name| !theirs.contains(name)).collect();
+    let sources: Vec<_> = expected.iter().map(|name| source_of(name, &own)).collect();
+    let missing: Vec<&String> = expected
+        .iter()
+        .zip(&sources)
+        .filter(|(_, source)| source.is_none())
+        .map(|(name, _)| name)
+        .collect();
+    let used: BTreeSet<&str> = sources.iter().flatten().map(|(name, _)| *name).collect();
+    let more: Vec<&String> = names
+        .iter()
+        .filter(|name| !used.contains(name.as_str()))
+        .collect();
     if missing.is_empty() && more.is_empty() {
-        if names != expected {
+        if own.len() == expected.len() && names != expected {
             notes.push(format!(
                 "the file's columns are in another order than the {of}'s; they were matched by name"
             ));
         }
-        let take = expected
+        let encoded: BTreeSet<&str> = sources
             .iter()
-            .filter_map(|name| names.iter().position(|own| own == name))
-            .map(|at| chosen.take[at])
+            .flatten()
+            .filter(|(_, category)| category.is_some())
+            .map(|(name, _)| *name)
             .collect();
+        if !encoded.is_empty() {
+            notes.push(format!(
+                "read as 0 and 1 for the categories of the {of}: {}",
+                list_names(&encoded.into_iter().collect::<Vec<_>>())
+            ));
+        }
+        let (take, categories) = sources
+            .iter()
+            .flatten()
+            .filter_map(|&(name, category)| {
+                let at = names.iter().position(|own| own == name)?;
+                Some((chosen.take[at], category.map(str::to_owned)))
+            })
+            .unzip();
         return Ok(ColumnMapping {
             take,
+            categories,
+            label: chosen.label,
             names: Some(expected.to_vec()),
             shown: true,
             notes,
@@ -405,6 +470,17 @@ fn match_by_name(
         what.join(", and "),
         way.join(", and ")
     )))
+}
+
+/// The column that a feature is read from, and its category if the column is text: `sex` and `f` for `sex=f`.
+fn source_of<'a>(name: &'a String, own: &BTreeSet<&String>) -> Option<(&'a str, Option<&'a str>)> {
+    if own.contains(name) {
+        return Some((name, None));
+    }
+    name.match_indices('=')
+        .map(|(at, _)| (&name[..at], &name[at + 1..]))
+        .find(|(column, _)| own.iter().any(|own| own == column))
+        .map(|(column, category)| (column, Some(category)))
 }
 
 /// Whether these are 0, 1, 2, …, in this order.

@@ -43,11 +43,17 @@ pub fn read(path: &Path) -> Result<Vec<Feature>> {
     Ok(features)
 }
 
-/// Reads a file with the columns `name,center,scale`; a missing center is 0, a missing scale 1.
+/// Reads a file with the columns `name,center,scale`, and `observed,section` where cells may be missing; an empty center
+/// is 0, an empty scale or observed share 1.
 pub fn read_constants(path: &Path) -> Result<Vec<Feature>> {
     let text = text_of(path)?;
     let delimiter = table_delimiter(&text).unwrap_or(b',');
     constants(path, &text, delimiter)
+}
+
+/// The same from a text with commas.
+pub fn parse_constants(text: &str) -> Result<Vec<Feature>> {
+    constants(Path::new("features"), text, b',')
 }
 
 /// The separator of a first line that has a column `name`, quoted or not, in capitals or not.
@@ -64,6 +70,10 @@ enum Column {
     Name,
     Center,
     Scale,
+    /// Public share of the participants who have the value.
+    Observed,
+    /// Cells that are missing together.
+    Section,
     /// Row names, as R and pandas write them.
     Index,
 }
@@ -73,6 +83,8 @@ fn column_of(head: &str) -> Option<Column> {
         "name" => Some(Column::Name),
         "center" => Some(Column::Center),
         "scale" => Some(Column::Scale),
+        "observed" => Some(Column::Observed),
+        "section" => Some(Column::Section),
         "" | "unnamed: 0" | "row.names" | "index" => Some(Column::Index),
         _ => None,
     }
@@ -82,7 +94,7 @@ fn constants(path: &Path, text: &str, delimiter: u8) -> Result<Vec<Feature>> {
     // The text of a cell is not shown: a value, if it is a table of rows.
     let refused = |line: u64| {
         CliError::usage(format!(
-            "{}: line {line} is not a feature; it must have the columns name,center,scale: a text and two numbers",
+            "{}: line {line} is not a feature; it must have the columns name,center,scale (and observed,section if cells may be missing): texts and numbers",
             path.display()
         ))
     };
@@ -112,6 +124,9 @@ fn constants(path: &Path, text: &str, delimiter: u8) -> Result<Vec<Feature>> {
                 Column::Name => cell.clone_into(&mut feature.name),
                 Column::Center => feature.center = constant(0.0)?,
                 Column::Scale => feature.scale = constant(1.0)?,
+                Column::Observed => feature.observed = Some(constant(1.0)?),
+                Column::Section if cell.is_empty() => {}
+                Column::Section => feature.section = Some(cell.to_owned()),
                 Column::Index => {}
             }
         }
@@ -145,6 +160,12 @@ mod tests {
         let constants = of("name,center,scale\nheight,170,10\n").unwrap();
         assert_eq!((constants[0].center, constants[0].scale), (170.0, 10.0));
         assert_eq!(of("name\nheight\n").unwrap()[0].scale, 1.0);
+        let observed = of("name,observed,section\nheight,,\nweight,0.8,lab\n").unwrap();
+        assert_eq!(observed[0], Feature::new("height", 0.0, 1.0).observed(1.0));
+        assert_eq!(
+            (observed[1].observed, observed[1].section.as_deref()),
+            (Some(0.8), Some("lab"))
+        );
         assert_eq!(of("name\n\"2,4-D\"\n450\n").unwrap()[0].name, "2,4-D");
         assert!(of("").is_err() && of("name,centre\nheight,1\n").is_err());
         // As R, pandas, Excel (German) and an editor write the same.

@@ -65,6 +65,21 @@ pub struct TableArgs {
     /// Match columns by position and ignore their names
     #[arg(long)]
     pub by_position: bool,
+    /// Columns of text that become a column of 0 and 1 for each value (`prepare --one-hot`).
+    #[arg(skip)]
+    pub one_hot: Option<Names>,
+    /// The column with a text for each row that is no feature.
+    #[arg(skip)]
+    pub label: Option<Label>,
+}
+
+/// A column that a flag of its own names: `project --label`, `report --person` and `--weight`.
+#[derive(Clone, Debug)]
+pub struct Label {
+    /// The flag.
+    pub flag: &'static str,
+    /// The column's name.
+    pub column: String,
 }
 
 impl TableArgs {
@@ -85,7 +100,7 @@ impl TableArgs {
 pub struct Names(pub Vec<String>);
 
 /// Names separated by commas, quoted as in CSV.
-fn names(text: &str) -> Result<Names, String> {
+pub fn names(text: &str) -> Result<Names, String> {
     let mut reader = ::csv::ReaderBuilder::new()
         .has_headers(false)
         .trim(::csv::Trim::All)

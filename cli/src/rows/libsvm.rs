@@ -9,10 +9,8 @@ use std::fmt;
 
 use super::{
     columns::{ColumnMapping, ExpectedColumns},
-    table::{
-        INDEX_ZERO, MIN_LINES_FOR_MAJORITY, RowTable, Unreadable, UnreadableReason, no_rows,
-        text_of,
-    },
+    problems::{INDEX_ZERO, Problems, Unreadable, UnreadableReason},
+    table::{MIN_LINES_FOR_MAJORITY, RowTable, no_rows, text_of},
 };
 use crate::error::{CliError, Result};
 
@@ -36,7 +34,7 @@ pub(super) fn parse(
     let mut sparse: Vec<Vec<(usize, f64)>> = Vec::new();
     let (mut largest, mut bad_lines) = (0, 0);
     let mut first_error = None;
-    let mut unreadable = None;
+    let mut problems = Problems::default();
     for (line, text) in (1..).zip(text.lines()) {
         let text = text.split('#').next().unwrap_or_default().trim();
         if text.is_empty() {
@@ -64,7 +62,7 @@ pub(super) fn parse(
             }
         };
         if let Some((column, reason)) = row.reason {
-            unreadable.get_or_insert(Unreadable {
+            problems.record(Unreadable {
                 line,
                 column,
                 named: None,
@@ -97,7 +95,7 @@ pub(super) fn parse(
         }
     }
     Ok(RowTable::new(columns, values, None)?
-        .with_unreadable(unreadable)
+        .with_problems(problems)
         .with_columns_selected(mapping))
 }
 

@@ -11,6 +11,7 @@ mod libsvm;
 mod npy;
 #[cfg(feature = "parquet")]
 mod parquet;
+mod problems;
 mod table;
 mod text;
 
@@ -21,7 +22,7 @@ use eigenveil_shared::preprocess::Feature;
 use self::table::mapping_without_names;
 pub use self::{
     columns::ExpectedColumns,
-    flags::{Format, Header, Names, TableArgs},
+    flags::{Format, Header, Label, Names, TableArgs, names},
     table::RowTable,
 };
 use crate::{
@@ -29,15 +30,15 @@ use crate::{
     files,
 };
 
-/// Reads a row file in which every value must be a number; the extension decides the format, as in [`parse`].
+/// Reads a row file in which every value must be a number, or may be missing where `expected` says so; the extension decides the format, as in [`parse`].
 ///
 /// # Errors
 /// Wrong usage that names the file, the row and the column; errors of [`parse`].
 pub fn read(path: &Path, how: &TableArgs, expected: Option<&ExpectedColumns>) -> Result<RowTable> {
     let table = parse(path, &files::read(path)?, how, expected)?;
+    let missing_cells = expected.is_some_and(|expected| expected.missing_cells);
     table
-        .check_readable()
-        .and_then(|()| table.check_finite())
+        .check_usable(missing_cells)
         .map_err(|error| error.context(path.display()))?;
     Ok(table)
 }
@@ -59,6 +60,7 @@ pub fn read_with_constants(
                 .collect(),
         ),
         reports: false,
+        missing_cells: features.iter().any(|feature| feature.observed.is_some()),
     });
     let table = read(path, how, expected.as_ref())?;
     crate::output::print_notes(table.notes());
@@ -95,6 +97,13 @@ pub fn parse(
         if format != Format::Libsvm && how.first_index.is_some() {
             return Err(CliError::usage("--first-index is for LIBSVM text"));
         }
+        let label = how.label.as_ref().map(|label| label.flag);
+        let text_flag = how.one_hot.as_ref().map(|_| "--one-hot").or(label);
+        if let Some(flag) = text_flag.filter(|_| !is_text) {
+            return Err(CliError::usage(format!(
+                "{flag} is for text tables: write the table as CSV first"
+            )));
+        }
         match format {
             Format::Csv => text::parse(bytes, false, how, expected),
             Format::Tsv => text::parse(bytes, true, how, expected),
@@ -114,7 +123,7 @@ pub fn parse(
     };
     let mut table = read().map_err(|error| error.context(path.display()))?;
     if expected.is_none_or(|expected| expected.names.is_none()) {
-        table.note_row_numbers();
+        table.note_identifiers();
     }
     Ok(table)
 }
@@ -138,6 +147,11 @@ fn format_of(path: &Path) -> Result<Format> {
             "its extension is none of .csv, .tsv, .tab, .parquet, .npy, .libsvm, .svm and .svmlight; name the format with --format csv, tsv, parquet, npy or libsvm",
         )),
     }
+}
+
+/// The number in a cell of a column that is no feature; NaN for anything else.
+pub fn number_in(cell: &str) -> f64 {
+    cells::number(cell, b';').unwrap_or(f64::NAN)
 }
 
 /// Reads the bytes of a `.npy` file.

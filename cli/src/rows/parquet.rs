@@ -20,7 +20,8 @@ use serde::Deserialize;
 use super::{
     columns::{self, ExpectedColumns, FileColumns},
     flags::TableArgs,
-    table::{RowTable, Unreadable, UnreadableReason, check_columns},
+    problems::{Problems, Unreadable, UnreadableReason},
+    table::{RowTable, check_columns},
 };
 use crate::error::{CliError, Result};
 
@@ -53,6 +54,12 @@ pub(super) fn parse(
     };
     check_columns(found.count)?;
     let mapping = columns::map_columns(found, how, expected)?;
+    if let Some(at) = (0..mapping.take.len()).find(|&at| mapping.category(at).is_some()) {
+        return Err(CliError::usage(format!(
+            "{} is text that stands for a category; write the table as CSV, where it is read as 0 and 1",
+            mapping.column(at)
+        )));
+    }
     let durations = durations(metadata.file_metadata().key_value_metadata());
     let unsigned = mapping
         .take
@@ -100,7 +107,7 @@ pub(super) fn parse(
         }
     }
     let mut values = Vec::with_capacity(rows.min(columns[0].len()) * wide);
-    let mut unreadable = None;
+    let mut problems = Problems::default();
     for row in 0..rows {
         for (named, column) in columns.iter().enumerate() {
             let value = column.get(row).copied().ok_or_else(|| {
@@ -109,7 +116,7 @@ pub(super) fn parse(
                 ))
             })?;
             if value.is_nan() {
-                unreadable.get_or_insert(Unreadable {
+                problems.record(Unreadable {
                     line: row + 1,
                     column: Some(mapping.take[named] + 1),
                     named: Some(named),
@@ -120,7 +127,7 @@ pub(super) fn parse(
         }
     }
     Ok(RowTable::new(wide, values, None)?
-        .with_unreadable(unreadable)
+        .with_problems(problems)
         .with_mapping(mapping))
 }
 
@@ -404,7 +411,7 @@ mod tests {
         assert_eq!(first.values()[2], 2.0_f64.powi(64));
         let error = table.check_readable().unwrap_err().to_string();
         assert!(
-            error.contains("line 1, column 2 (small): the value is missing"),
+            error.contains("column 2 (small): 2 values are missing"),
             "{error}"
         );
     }

@@ -1,19 +1,23 @@
 //! The rows of a file, and its first unreadable value.
 
-use std::borrow::Cow;
+use std::{
+    borrow::Cow,
+    collections::{BTreeSet, HashSet},
+};
 
 use eigenveil_shared::{mechanism::double_cap::MAX_DIMENSION, preprocess::Row};
 
 use super::{
     columns::{self, ColumnMapping, ExpectedColumns, FileColumns},
     flags::TableArgs,
+    problems::{MAX_COLUMNS_NAMED, Problems},
 };
 use crate::error::{CliError, Result};
 
-/// Error message for a LIBSVM index 0.
-pub(super) const INDEX_ZERO: &str = "index 0, but indices are taken from 1; if the file counts from 0 (as scikit-learn's dump_svmlight_file does), give --first-index 0";
 /// Number of lines from which "most lines" means something.
 pub(super) const MIN_LINES_FOR_MAJORITY: usize = 3;
+/// Number of rows from which whole numbers that all differ are hardly a measurement.
+pub(super) const MIN_ROWS_OF_IDENTIFIER: usize = 20;
 /// Largest number of columns of a table: twice the largest dimension of a study.
 pub(super) const MAX_COLUMNS: usize = 2 * MAX_DIMENSION;
 
@@ -25,44 +29,14 @@ pub struct RowTable {
     names: Option<Vec<String>>,
     /// The names are certainly names, so messages may show them.
     shown: bool,
-    unreadable: Option<Unreadable>,
+    problems: Problems,
     notes: Vec<String>,
     taken: Vec<usize>,
+    labels: Vec<String>,
+    /// Per column: whether it is 0 and 1 for a category.
+    categories: Vec<bool>,
     /// Line 1 could be names or a row, and no flag says which.
     pub(super) guessed_header: bool,
-}
-
-/// Position of a value that is not a number, counted from 1.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Unreadable {
-    pub(super) line: usize,
-    /// Column of the file; `None` for the whole line.
-    pub(super) column: Option<usize>,
-    /// The same column of the table, from 0, which may have a name.
-    pub(super) named: Option<usize>,
-    pub(super) reason: UnreadableReason,
-}
-
-/// Why a value is unreadable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum UnreadableReason {
-    Missing,
-    NotANumber,
-    DecimalComma,
-    /// A percentage: 12 or 0.12?
-    Percent,
-    /// A LIBSVM index beyond the study's dimension.
-    Outside,
-    /// A LIBSVM index 0 in a file taken to count from 1.
-    IndexZero,
-    /// A line that is not LIBSVM text.
-    NotLibsvm,
-    /// A line with another number of fields than the first; `open` if a quote is not closed on the line.
-    Fields {
-        has: usize,
-        wants: usize,
-        open: bool,
-    },
 }
 
 impl RowTable {
@@ -80,20 +54,30 @@ impl RowTable {
             values,
             names,
             shown: true,
-            unreadable: None,
+            problems: Problems::default(),
             notes: Vec::new(),
             taken: (0..columns).collect(),
+            labels: Vec::new(),
+            categories: vec![false; columns],
             guessed_header: false,
         })
     }
 
-    pub(super) fn with_unreadable(mut self, first: Option<Unreadable>) -> Self {
-        self.unreadable = first;
+    pub(super) fn with_labels(mut self, labels: Vec<String>) -> Self {
+        self.labels = labels;
+        self
+    }
+
+    pub(super) fn with_problems(mut self, problems: Problems) -> Self {
+        self.problems = problems;
         self
     }
 
     /// For columns that were already selected by the mapping.
     pub(super) fn with_mapping(mut self, mapping: ColumnMapping) -> Self {
+        self.categories = (0..mapping.take.len())
+            .map(|at| mapping.category(at).is_some())
+            .collect();
         self.names = mapping.names;
         self.shown = mapping.shown;
         self.notes = mapping.notes;
@@ -114,54 +98,34 @@ impl RowTable {
         self.with_mapping(mapping)
     }
 
-    /// Refuses a table with an unreadable field (which is NaN).
+    /// Refuses a table with unreadable fields (which are NaN).
     ///
     /// # Errors
-    /// Wrong usage that names the first such line and column.
+    /// Wrong usage that names the columns, how many fields, and the first line.
     pub fn check_readable(&self) -> Result<()> {
-        let Some(Unreadable {
-            line,
-            column,
-            named,
-            reason,
-        }) = self.unreadable
-        else {
+        self.refuse(&self.problems)
+    }
+
+    /// Refuses a table with a value that is not a finite number; cells may be missing where that is allowed.
+    ///
+    /// # Errors
+    /// Wrong usage that names the columns.
+    pub fn check_usable(&self, missing_cells: bool) -> Result<()> {
+        if !missing_cells {
+            return self.check_readable().and_then(|()| self.check_finite());
+        }
+        self.refuse(&self.problems.without_missing())?;
+        self.check_values(|value| !value.is_infinite())
+    }
+
+    fn refuse(&self, problems: &Problems) -> Result<()> {
+        let Some(mut text) = problems.describe(|at| self.column(at)) else {
             return Ok(());
         };
-        let place = match (column, named) {
-            (Some(_), Some(at)) => format!("line {line}, {}", self.column(at)),
-            (Some(column), None) => format!("line {line}, column {column}"),
-            (None, _) => format!("line {line}"),
-        };
-        Err(CliError::usage(match reason {
-            UnreadableReason::Missing => format!(
-                "{place}: the value is missing; fill it in, or leave the row or the column out"
-            ),
-            UnreadableReason::NotANumber => {
-                format!("{place}: not a number; every field must be a number")
-            }
-            UnreadableReason::Outside => {
-                format!("{place}: an index is beyond the last column of the study")
-            }
-            UnreadableReason::IndexZero => format!("{place}: {INDEX_ZERO}"),
-            UnreadableReason::NotLibsvm => format!(
-                "{place}: not LIBSVM text, which is a label and then index:value with increasing indices from 1"
-            ),
-            UnreadableReason::Percent => format!(
-                "{place} has a percent sign; write 12.5 or 0.125 for 12.5 %, the same in every row"
-            ),
-            UnreadableReason::DecimalComma => format!(
-                "{place}: a decimal comma, or one between thousands; write numbers as 1234.5, or separate the columns by ';'"
-            ),
-            UnreadableReason::Fields { has, wants, open } => format!(
-                "{place} has {has} fields but the first line has {wants}{}",
-                if open {
-                    "; a quoted cell must end on its line"
-                } else {
-                    "; a decimal comma adds one"
-                }
-            ),
-        }))
+        if self.guessed_header && problems.first_line() == Some(1) {
+            text.push_str("\nline 1 was read as a row; if it names the columns, give --header yes");
+        }
+        Err(CliError::usage(text))
     }
 
     /// Refuses a table whose first line could be names or a row, if no flag says which.
@@ -170,7 +134,7 @@ impl RowTable {
             return Ok(());
         }
         Err(CliError::usage(
-            "line 1 has numbers: it may name the columns or be the first row; give --header yes or --header no",
+            "line 1 has numbers, or words for a missing value: it may name the columns or be the first row; give --header yes or --header no",
         ))
     }
 
@@ -182,6 +146,16 @@ impl RowTable {
     /// The file's column, from 0, of each column of the table.
     pub fn taken(&self) -> &[usize] {
         &self.taken
+    }
+
+    /// The rows' labels; empty without `--label`.
+    pub fn labels(&self) -> &[String] {
+        &self.labels
+    }
+
+    /// Whether a column is 0 and 1 for a category of a column of text.
+    pub fn is_category(&self, at: usize) -> bool {
+        self.categories[at]
     }
 
     /// Number of rows n.
@@ -223,37 +197,85 @@ impl RowTable {
     /// # Errors
     /// Wrong usage that names the first such row and column.
     pub fn check_finite(&self) -> Result<()> {
-        let Some(at) = self.values.iter().position(|v| !v.is_finite()) else {
+        let mut not_finite = (0..self.values.len()).filter(|&at| !self.values[at].is_finite());
+        let Some(at) = not_finite.next() else {
             return Ok(());
         };
         let (row, named) = (at / self.columns + 1, at % self.columns);
-        let column = self.column(named);
         let what = if self.values[at].is_nan() {
             "not a number"
         } else {
             "infinite"
         };
+        let others: BTreeSet<usize> = not_finite.map(|at| at % self.columns).collect();
+        let columns: Vec<String> = others
+            .iter()
+            .take(MAX_COLUMNS_NAMED)
+            .map(|&at| self.column(at))
+            .collect();
+        let more = match (others.len(), others.len().saturating_sub(MAX_COLUMNS_NAMED)) {
+            (0, _) => String::new(),
+            (_, 0) => format!(" (there are more in {})", columns.join(", ")),
+            (_, more) => format!(
+                " (there are more in {} and {more} columns more)",
+                columns.join(", ")
+            ),
+        };
+        let hint = if self.guessed_header && row == 1 {
+            "\nline 1 was read as a row; if it names the columns, give --header yes"
+        } else {
+            ""
+        };
         Err(CliError::usage(format!(
-            "row {row}, {column}: the value is {what}; give a finite number, or leave the row or the column out"
+            "row {row}, {}: the value is {what}{more}; give a finite number, or leave the row or the column out{hint}",
+            self.column(named)
         )))
     }
 
-    /// Notes a column that only counts the rows, which is nobody's principal component.
-    pub(super) fn note_row_numbers(&mut self) {
+    /// Notes columns that only count or number the rows, which are nobody's principal components.
+    pub(super) fn note_identifiers(&mut self) {
+        let own = |column: usize| {
+            self.values
+                .iter()
+                .skip(column)
+                .step_by(self.columns)
+                .copied()
+        };
         let counts = |column: usize| {
-            let mut own = self.values.iter().skip(column).step_by(self.columns);
-            let first = own.next().copied().unwrap_or(f64::NAN);
-            (first == 0.0 || first == 1.0) && own.zip(1..).all(|(x, i)| *x == first + f64::from(i))
+            let first = own(column).next().unwrap_or(f64::NAN);
+            (first == 0.0 || first == 1.0)
+                && own(column).zip(0..).all(|(x, i)| x == first + f64::from(i))
+        };
+        let differs = |column: usize| {
+            let mut seen = HashSet::new();
+            self.rows >= MIN_ROWS_OF_IDENTIFIER
+                && own(column).all(|x| x.fract() == 0.0 && seen.insert(x.to_bits()))
         };
         if self.rows < 3 || self.columns < 2 {
             return;
         }
-        if let Some(column) = (0..self.columns).find(|&column| counts(column)) {
-            self.notes.push(format!(
-                "{} counts the rows: if it is an index, leave it out with --drop",
-                self.column(column)
-            ));
+        let numbered: Vec<usize> = (0..self.columns).filter(|&at| counts(at)).collect();
+        let differing: Vec<usize> = (0..self.columns)
+            .filter(|at| !numbered.contains(at) && differs(*at))
+            .collect();
+        let mut notes = Vec::new();
+        for (columns, what, of) in [
+            (numbered, "counts the rows", "an index"),
+            (
+                differing,
+                "has whole numbers that all differ",
+                "an identifier",
+            ),
+        ] {
+            let named = columns.iter().take(MAX_COLUMNS_NAMED);
+            notes.extend(named.map(|&at| {
+                format!(
+                    "{} {what}: if it is {of}, leave it out with --drop",
+                    self.column(at)
+                )
+            }));
         }
+        self.notes.extend(notes);
     }
 }
 
@@ -290,8 +312,8 @@ pub(super) fn mapping_without_names(
     columns::map_columns(found, how, expected)
 }
 
-/// The bytes as text. Invalid UTF-8 becomes a replacement character, which no number contains: one cell in another
-/// encoding (`<5 µg`) must not decide whether the rows are sent.
+/// The bytes as text. What is not UTF-8 is read as Windows-1252, as old spreadsheets write it, because only values from
+/// 1000 have its no-break space; one cell in another encoding (`<5 µg`) does not decide whether the rows are sent.
 ///
 /// # Errors
 /// Wrong usage for UTF-16 text with a byte-order mark.
@@ -299,5 +321,20 @@ pub(super) fn text_of(bytes: &[u8]) -> Result<Cow<'_, str>> {
     if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
         return Err(CliError::usage("it is UTF-16 text; save it as UTF-8"));
     }
-    Ok(String::from_utf8_lossy(bytes))
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        return Ok(Cow::Borrowed(text));
+    }
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        text.extend(chunk.invalid().iter().map(|&byte| match byte {
+            0x91 => '\u{2018}',
+            0x92 => '\u{2019}',
+            0x96 => '\u{2013}',
+            // The other characters between 0x80 and 0x9f stand in no number.
+            0x80..=0x9f => char::REPLACEMENT_CHARACTER,
+            _ => char::from(byte),
+        }));
+    }
+    Ok(Cow::Owned(text))
 }

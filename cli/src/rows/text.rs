@@ -4,25 +4,28 @@
 //! that is not a number, makes only its own row unusable. Lines are split before quotes are interpreted, so that no
 //! field can swallow the rows after it.
 
-use std::collections::BTreeMap;
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder, Terminator};
 
 use super::{
-    cells::{Commas, is_value, number},
+    cells::{Marks, is_category, is_date, is_missing, is_value, is_word, number},
     columns::{self, ColumnMapping, ExpectedColumns, FileColumns},
-    flags::{Header, TableArgs},
+    flags::{Header, Names, TableArgs},
+    problems::{MAX_COLUMNS_NAMED, Problems, Unreadable, UnreadableReason},
     table::{
-        MIN_LINES_FOR_MAJORITY, RowTable, Unreadable, UnreadableReason, check_columns, no_rows,
-        text_of,
+        MIN_LINES_FOR_MAJORITY, MIN_ROWS_OF_IDENTIFIER, RowTable, check_columns, no_rows, text_of,
     },
 };
 use crate::error::{CliError, Result};
 
 /// Possible column separators.
 const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
-/// Largest number of columns named in a message.
-const MAX_COLUMNS_NAMED: usize = 8;
+/// Largest number of different texts of a column that is encoded or taken for a label.
+const MAX_CATEGORIES: usize = 50;
 /// Longest line that is parsed.
 const MAX_LINE_BYTES: usize = 1 << 24;
 
@@ -77,7 +80,7 @@ pub(super) fn parse(
     let mut splitter = Splitter::new(delimiter);
     let found = FileColumns {
         count,
-        names: header.then(|| splitter.cells(first)),
+        names: header.then(|| names_of(splitter.cells(first))),
         // A first line of text may be a row, also above numbers: if it was only taken for names, messages do not show it.
         shown: how.header == Header::Yes,
         headerless: how.header == Header::No,
@@ -85,7 +88,9 @@ pub(super) fn parse(
     lines.drain(..usize::from(header));
     let bad_lines = lines
         .iter()
-        .filter(|(_, line)| !is_blank(line, count, delimiter) && splitter.split(line) != count)
+        .filter(|(_, line)| {
+            !is_blank(line, count, delimiter) && splitter.split_into(line, count) != count
+        })
         .count();
     if 2 * bad_lines > lines.len() && (!header || lines.len() >= MIN_LINES_FOR_MAJORITY) {
         return Err(field_count_error(
@@ -110,6 +115,9 @@ pub(super) fn parse(
     } else {
         lines.retain(|(_, line)| !is_blank(line, count, delimiter));
     }
+    if let Some(columns) = &how.one_hot {
+        encode(columns, &lines, count, &mut splitter, &mut mapping)?;
+    }
     let mut table = values(&lines, count, splitter, delimiter, mapping, reports)?;
     table.guessed_header = guess.is_some();
     Ok(table)
@@ -120,7 +128,7 @@ fn by_header(first: &str, candidates: &[u8], expected: Option<&ExpectedColumns>)
     let known = expected.and_then(|expected| expected.names.as_deref());
     let known = known.unwrap_or_default();
     let scored = candidates.iter().map(|&delimiter| {
-        let cells = Splitter::new(delimiter).cells(first);
+        let cells = names_of(Splitter::new(delimiter).cells(first));
         let matched = cells.iter().filter(|cell| known.contains(cell)).count();
         (matched, cells.len(), delimiter)
     });
@@ -140,17 +148,24 @@ fn by_lines(
 ) -> (u8, usize) {
     let scored = candidates.iter().map(|&delimiter| {
         let mut splitter = Splitter::new(delimiter);
-        let mut lines_with: BTreeMap<usize, usize> = BTreeMap::new();
-        for (_, line) in lines {
-            *lines_with.entry(splitter.split(line)).or_default() += 1;
-        }
         let (suited, count) = match expected.map(|expected| expected.dimension) {
-            Some(p) => (lines_with.get(&p).copied().unwrap_or_default(), p),
-            None => lines_with
-                .into_iter()
-                .map(|(count, lines)| (lines, count))
-                .max()
-                .unwrap_or_default(),
+            Some(p) => {
+                let suits = |(_, line): &&(usize, &str)| splitter.split_into(line, p) == p;
+                (lines.iter().filter(suits).count(), p)
+            }
+            None => {
+                let mut lines_with: BTreeMap<usize, usize> = BTreeMap::new();
+                for (_, line) in lines {
+                    *lines_with.entry(splitter.split(line)).or_default() += 1;
+                }
+                let most = lines_with.into_iter().map(|(count, lines)| (lines, count));
+                let (suited, count) = most.max().unwrap_or_default();
+                // Empty in every line: these are delimiters at the lines' ends.
+                let filled = lines.iter().filter_map(|(_, line)| {
+                    (splitter.split(line) == count).then(|| splitter.filled())
+                });
+                (suited, filled.max().unwrap_or(count).max(1))
+            }
         };
         (if count > 1 { suited } else { 0 }, count, delimiter)
     });
@@ -172,15 +187,20 @@ fn values(
     reports: bool,
 ) -> Result<RowTable> {
     let mut values = Vec::with_capacity(lines.len() * mapping.take.len());
-    let mut unreadable: Option<Unreadable> = None;
+    let (mut problems, mut labels) = (Problems::default(), Vec::new());
     let mut texts = vec![0_usize; mapping.take.len()];
     // Numbers in a notation that could mean two things: not a matter of single rows.
     let mut notations = vec![(None, 0_usize); mapping.take.len()];
-    let mut commas = vec![Commas::default(); mapping.take.len()];
+    let mut marks = vec![Marks::default(); mapping.take.len()];
     for &(line, text) in lines {
-        let has = splitter.split(text);
+        let has = splitter.split_into(text, count);
+        let label = mapping.label.map(|label| match has == count {
+            true => splitter.cell(label).to_owned(),
+            false => String::new(),
+        });
+        labels.extend(label);
         if has != count {
-            unreadable.get_or_insert(Unreadable {
+            problems.record(Unreadable {
                 line,
                 column: None,
                 named: None,
@@ -195,18 +215,19 @@ fn values(
         }
         for (named, &column) in mapping.take.iter().enumerate() {
             let cell = splitter.cell(column);
-            // In comma-separated files a number with a comma is unreadable anyway.
-            if delimiter != b',' {
-                commas[named].record(cell);
-            }
-            values.push(number(cell, delimiter).unwrap_or_else(|reason| {
+            let read = match mapping.category(named) {
+                Some(_) if is_missing(cell) => Err(UnreadableReason::Missing),
+                Some(category) => Ok(f64::from(u8::from(is_category(cell, category)))),
+                None => number(cell, delimiter).inspect(|_| marks[named].record(cell)),
+            };
+            values.push(read.unwrap_or_else(|reason| {
                 match reason {
                     UnreadableReason::DecimalComma | UnreadableReason::Percent => {
                         notations[named] = (Some(reason), notations[named].1 + 1);
                     }
                     _ => texts[named] += usize::from(!is_value(cell)),
                 }
-                unreadable.get_or_insert(Unreadable {
+                problems.record(Unreadable {
                     line,
                     column: Some(column + 1),
                     named: Some(named),
@@ -216,69 +237,205 @@ fn values(
             }));
         }
     }
-    check_types(&texts, &notations, lines.len(), &mapping, reports)?;
-    for (at, _) in (0..).zip(&commas).filter(|(_, seen)| seen.is_ambiguous()) {
+    let kind = |at: usize| match reports {
+        true => TextKind::Other,
+        false => kind_of_text(mapping.take[at], lines, count, &mut splitter),
+    };
+    let (mut refused, mut sentences) =
+        refused_columns(&texts, &notations, lines.len(), &mapping, reports, kind);
+    for (at, _) in (0..).zip(&marks).filter(|(_, marks)| marks.are_mixed()) {
+        let mixed = format!(
+            "{}: numbers with a decimal comma beside numbers with a decimal point; write all of them as 1234.5",
+            mapping.column(at)
+        );
+        // Of reports no row decides whether the others are read.
+        match reports {
+            true => mapping.notes.push(mixed),
+            false => {
+                refused.push(at);
+                sentences.push(mixed);
+            }
+        }
+    }
+    if !refused.is_empty() {
+        // Where nothing is sent, one message has all that must be mended.
+        if !reports {
+            let others = problems.without_columns(&refused);
+            sentences.extend(others.describe(|at| mapping.column(at)));
+        }
+        return Err(CliError::usage(sentences.join("\n")));
+    }
+    // Between commas such a number is refused.
+    let ambiguous = |marks: &Marks| delimiter != b',' && marks.are_ambiguous();
+    for (at, _) in (0..).zip(&marks).filter(|(_, marks)| ambiguous(marks)) {
         mapping.notes.push(format!(
             "{}: every comma is followed by three digits; they were read as decimal commas: if they separate thousands, write 1234 for 1,234",
             mapping.column(at)
         ));
     }
     Ok(RowTable::new(mapping.take.len(), values, None)?
-        .with_unreadable(unreadable)
+        .with_problems(problems)
+        .with_labels(labels)
         .with_mapping(mapping))
 }
 
-/// Refuses a column that is mostly text, as the type of a Parquet column would: all rows would be unusable. A single
-/// row cannot decide it unless the others are evenly split. So is a column of numbers whose notation could mean two
+/// What a column of text probably is.
+#[derive(Clone, Copy, PartialEq)]
+enum TextKind {
+    Dates,
+    Identifier,
+    Categories,
+    Other,
+}
+
+impl TextKind {
+    const ALL: [Self; 4] = [
+        TextKind::Dates,
+        TextKind::Identifier,
+        TextKind::Categories,
+        TextKind::Other,
+    ];
+
+    fn advice(self) -> &'static str {
+        match self {
+            TextKind::Dates => {
+                "dates, not numbers: write days since a fixed day, such as 1970-01-01, in this file and on every device, or leave it out with --drop"
+            }
+            TextKind::Identifier => {
+                "text in most rows that differs in all of them, as identifiers do; leave it out with --drop"
+            }
+            TextKind::Categories => {
+                "text in most rows, few values in all, as labels and categories have; leave it out with --drop, or let prepare --one-hot make 0 and 1 of each value"
+            }
+            TextKind::Other => {
+                "text in most rows, not numbers; leave it out with --drop, or turn it into numbers"
+            }
+        }
+    }
+}
+
+fn kind_of_text(
+    column: usize,
+    lines: &[(usize, &str)],
+    count: usize,
+    splitter: &mut Splitter,
+) -> TextKind {
+    let (mut dates, mut cells) = (0, 0);
+    let mut different = BTreeSet::new();
+    for (_, line) in lines {
+        if splitter.split_into(line, count) != count {
+            continue;
+        }
+        let cell = splitter.cell(column);
+        if !is_missing(cell) {
+            cells += 1;
+            dates += usize::from(is_date(cell));
+            different.insert(cell.to_owned());
+        }
+    }
+    if 2 * dates > cells {
+        TextKind::Dates
+    } else if cells >= MIN_ROWS_OF_IDENTIFIER && different.len() == cells {
+        TextKind::Identifier
+    } else if different.len() <= MAX_CATEGORIES && 2 * different.len() <= cells {
+        TextKind::Categories
+    } else {
+        TextKind::Other
+    }
+}
+
+/// Columns that are mostly text, as the type of a Parquet column would say: all rows would be unusable. A single row
+/// cannot decide it unless the others are evenly split. So are columns of numbers whose notation could mean two
 /// things; where nothing is sent a single such number is enough, because which rows have one may depend on their values.
-fn check_types(
+/// With them a sentence for each kind.
+fn refused_columns(
     texts: &[usize],
     notations: &[(Option<UnreadableReason>, usize)],
     rows: usize,
     mapping: &ColumnMapping,
     reports: bool,
-) -> Result<()> {
-    let most = |count: usize| rows >= MIN_LINES_FOR_MAJORITY && 2 * count > rows;
-    let named = |wanted: &dyn Fn(usize) -> bool| -> String {
-        let columns = (0..texts.len()).filter(|&at| wanted(at));
-        let names: Vec<String> = columns.map(|at| mapping.column(at)).collect();
-        match names.len().checked_sub(MAX_COLUMNS_NAMED) {
-            Some(more) if more > 0 => {
-                format!("{} and {more} more", names[..MAX_COLUMNS_NAMED].join(", "))
-            }
-            _ => names.join(", "),
-        }
-    };
+    mut kind: impl FnMut(usize) -> TextKind,
+) -> (Vec<usize>, Vec<String>) {
     let several = rows >= MIN_LINES_FOR_MAJORITY;
-    let notation = |wanted: UnreadableReason| {
-        named(&|at| {
+    let most = |count: usize| several && 2 * count > rows;
+    let (mut refused, mut sentences) = (Vec::new(), Vec::new());
+    let mut refuse = |columns: Vec<usize>, why: &str| {
+        if columns.is_empty() {
+            return;
+        }
+        let named = columns.iter().take(MAX_COLUMNS_NAMED);
+        let names: Vec<String> = named.map(|&at| mapping.column(at)).collect();
+        let more = match columns.len().saturating_sub(MAX_COLUMNS_NAMED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        sentences.push(format!("{}{more}: {why}", names.join(", ")));
+        refused.extend(columns);
+    };
+    let of_text = (0..texts.len()).filter(|&at| most(texts[at]));
+    let kinds: Vec<(usize, TextKind)> = of_text.map(|at| (at, kind(at))).collect();
+    for wanted in TextKind::ALL {
+        let columns = kinds.iter().filter(|(_, kind)| *kind == wanted);
+        refuse(columns.map(|(at, _)| *at).collect(), wanted.advice());
+    }
+    for (wanted, why) in [
+        (
+            UnreadableReason::DecimalComma,
+            "numbers with a decimal comma, or one between thousands; write them as 1234.5, or separate the columns by ';'",
+        ),
+        (
+            UnreadableReason::Percent,
+            "numbers with a percent sign; write 12.5 or 0.125 for 12.5 %, the same in every row",
+        ),
+    ] {
+        let columns = (0..texts.len()).filter(|&at| {
             let (found, count) = notations[at];
             found == Some(wanted) && several && (!reports || most(count))
-        })
-    };
-    let text = named(&|at| most(texts[at]));
-    let comma = notation(UnreadableReason::DecimalComma);
-    let percent = notation(UnreadableReason::Percent);
-    let mut problems = Vec::new();
-    if !text.is_empty() {
-        problems.push(format!(
-            "{text}: text in most rows, not numbers; leave it out with --drop, or turn it into numbers"
-        ));
+        });
+        refuse(columns.collect(), why);
     }
-    if !comma.is_empty() {
-        problems.push(format!(
-            "{comma}: numbers with a decimal comma, or one between thousands; write them as 1234.5, or separate the columns by ';'"
-        ));
+    (refused, sentences)
+}
+
+/// Encodes columns of text: one column of 0 and 1 for each value that is there, in alphabetic order.
+fn encode(
+    columns: &Names,
+    lines: &[(usize, &str)],
+    count: usize,
+    splitter: &mut Splitter,
+    mapping: &mut ColumnMapping,
+) -> Result<()> {
+    for wanted in &columns.0 {
+        let names = mapping.names.as_deref().unwrap_or_default();
+        let at = names.iter().position(|name| name == wanted);
+        let Some(column) = at.map(|at| mapping.take[at]) else {
+            return Err(CliError::usage(format!(
+                "it has no column {wanted:?}, which --one-hot names; give --header yes if line 1 names the columns"
+            )));
+        };
+        let mut categories = BTreeSet::new();
+        for (_, line) in lines {
+            if splitter.split_into(line, count) == count && !is_missing(splitter.cell(column)) {
+                categories.insert(splitter.cell(column).to_owned());
+            }
+        }
+        if !(2..=MAX_CATEGORIES).contains(&categories.len()) {
+            return Err(CliError::usage(format!(
+                "column {wanted:?} has {} different values; --one-hot takes a column of 2 to {MAX_CATEGORIES}",
+                categories.len()
+            )));
+        }
+        mapping.encode(column, categories.into_iter().collect());
     }
-    if !percent.is_empty() {
-        problems.push(format!(
-            "{percent}: numbers with a percent sign; write 12.5 or 0.125 for 12.5 %, the same in every row"
-        ));
+    Ok(())
+}
+
+/// The cells of a header without empty ones at its end, which come from delimiters at the lines' ends.
+fn names_of(mut cells: Vec<String>) -> Vec<String> {
+    while cells.len() > 1 && cells.last().is_some_and(String::is_empty) {
+        cells.pop();
     }
-    match problems.is_empty() {
-        true => Ok(()),
-        false => Err(CliError::usage(problems.join("\n"))),
-    }
+    cells
 }
 
 /// The delimiter of a first line such as `sep=;`.
@@ -334,7 +491,7 @@ fn has_header(
             let mut read: Vec<Vec<String>> = delimiters
                 .iter()
                 .filter(some)
-                .map(|&delimiter| Splitter::new(delimiter).cells(first))
+                .map(|&delimiter| names_of(Splitter::new(delimiter).cells(first)))
                 .collect();
             if read.is_empty() {
                 read.push(vec![first.trim().to_owned()]);
@@ -344,16 +501,17 @@ fn has_header(
                 return Ok((true, None));
             }
             let header = read.iter().any(|cells| looks_like_header(cells));
-            let numbers = read
-                .iter()
-                .any(|cells| cells.iter().all(|cell| is_value(cell)));
+            let all = |what: fn(&str) -> bool| {
+                read.iter().any(|cells| cells.iter().all(|cell| what(cell)))
+            };
             Ok((
                 header,
-                match (header, numbers) {
-                    (true, false) => None,
-                    (true, true) => Some(NUMBERS_NOTE),
+                match header {
+                    true if all(is_value) => Some(NUMBERS_NOTE),
+                    true => None,
+                    false if all(is_word) => Some(WORDS_NOTE),
                     // Names and numbers can be mixed: sample,450,451.
-                    (false, _) => Some(FIRST_ROW_NOTE),
+                    false => Some(FIRST_ROW_NOTE),
                 },
             ))
         }
@@ -375,10 +533,12 @@ fn separated_by_spaces(lines: &[(usize, &str)]) -> bool {
 
 /// Notes for a first line that could be either.
 const NUMBERS_NOTE: &str = "line 1 is 0, 1, 2, …: it was read as column numbers written by pandas; if it is a row, give --header no";
+const WORDS_NOTE: &str = "line 1 has words that stand for missing values or truth: it was read as the first row; if it names the columns, give --header yes";
 const FIRST_ROW_NOTE: &str =
     "line 1 has numbers: it was read as the first row; if it names the columns, give --header yes";
 
-/// Whether these look like names: none is a number, only the first may be empty; or 0, 1, 2, …, as pandas writes them.
+/// Whether these look like names: none is a number, only the first may be empty, and not all of them are words that
+/// stand for a missing value (`Na`, `inf`); or 0, 1, 2, …, as pandas writes them.
 fn looks_like_header(cells: &[String]) -> bool {
     let rest = match cells {
         [index, rest @ ..] if index.is_empty() => rest,
@@ -387,7 +547,8 @@ fn looks_like_header(cells: &[String]) -> bool {
     if rest.len() > 1 && columns::is_numbering(rest) {
         return true;
     }
-    !rest.is_empty() && !rest.iter().any(|cell| is_value(cell))
+    let name = |cell: &String| !is_value(cell);
+    rest.iter().any(name) && rest.iter().all(|cell| name(cell) || is_word(cell))
 }
 
 /// The error if most lines have another number of fields than expected.
@@ -402,7 +563,7 @@ fn field_count_error(
     let (line, has) = lines
         .iter()
         .filter(|(_, text)| !is_blank(text, count, delimiter))
-        .map(|(line, text)| (*line, splitter.split(text)))
+        .map(|(line, text)| (*line, splitter.split_into(text, count)))
         .find(|&(_, has)| has != count)
         .unwrap_or_default();
     let separated = match delimiter {
@@ -437,6 +598,7 @@ fn field_count_error(
 /// Splits lines into fields, with CSV quoting.
 struct Splitter {
     reader: Reader,
+    delimiter: u8,
     text: Vec<u8>,
     ends: Vec<usize>,
     fields: usize,
@@ -449,6 +611,7 @@ impl Splitter {
                 .delimiter(delimiter)
                 .terminator(Terminator::Any(b'\n'))
                 .build(),
+            delimiter,
             text: vec![0; 1],
             ends: vec![0; 2],
             fields: 0,
@@ -463,6 +626,8 @@ impl Splitter {
             self.fields = 0;
             return usize::MAX;
         }
+        let line = without_spaces_before_quotes(line, self.delimiter);
+        let line = line.as_ref();
         // Enough for any line, so that the reader's buffers never overflow.
         if self.text.len() <= line.len() {
             self.text.resize(line.len() + 1, 0);
@@ -488,6 +653,23 @@ impl Splitter {
         self.fields
     }
 
+    /// As [`Self::split`]; a line with more fields than these, all of them empty, has delimiters at its end and counts as
+    /// having `count`.
+    fn split_into(&mut self, line: &str, count: usize) -> usize {
+        let fields = self.split(line);
+        match fields > count && fields != usize::MAX && self.filled() <= count {
+            true => count,
+            false => fields,
+        }
+    }
+
+    /// Number of fields of the last split line up to the last that is not empty.
+    fn filled(&self) -> usize {
+        let empty = |&field: &usize| self.cell(field - 1).is_empty();
+        let fields = (1..=self.fields).rev();
+        fields.skip_while(empty).next().unwrap_or(0)
+    }
+
     /// A field of the last split line, trimmed.
     fn cell(&self, field: usize) -> &str {
         let begin = if field == 0 { 0 } else { self.ends[field - 1] };
@@ -503,6 +685,31 @@ impl Splitter {
             .map(|field| self.cell(field).to_owned())
             .collect()
     }
+}
+
+/// The line without the spaces between a delimiter and a quote, as in `1, "2"`: a field is quoted only if it begins with
+/// the quote.
+fn without_spaces_before_quotes(line: &str, delimiter: u8) -> Cow<'_, str> {
+    if !line.contains(" \"") {
+        return Cow::Borrowed(line);
+    }
+    let mut without = String::with_capacity(line.len());
+    let (mut begins, mut quoted) = (true, false);
+    for (at, c) in line.char_indices() {
+        if c == ' ' && begins && line[at..].trim_start_matches(' ').starts_with('"') {
+            continue;
+        }
+        quoted = match (c, quoted) {
+            ('"', false) => begins,
+            ('"', true) => false,
+            _ => quoted,
+        };
+        // A doubled quote inside a quoted field ends it and begins it again.
+        begins = (c == '"' && !quoted && line[at + 1..].starts_with('"'))
+            || (!quoted && c == char::from(delimiter));
+        without.push(c);
+    }
+    Cow::Owned(without)
 }
 
 #[cfg(test)]

@@ -210,22 +210,22 @@ pub(super) fn write_cost(
     writeln!(f, "   {}", printable(sentence))
 }
 
-/// Rounds up to five digits, apart from the rounding error of a sum of decimals.
+/// Rounds up to seven digits, which show what floating point adds to an ε (4.000001), apart from the rounding error of a sum of decimals.
 fn up(value: f64) -> f64 {
-    five_digits(value, |shown| shown < value * (1.0 - 1e-12), 1.0)
+    seven_digits(value, |shown| shown < value * (1.0 - 1e-12), 1.0)
 }
 
-/// Rounds down to five digits, with the same exception.
+/// Rounds down to seven digits, with the same exception.
 fn down(value: f64) -> f64 {
-    five_digits(value, |shown| shown > value * (1.0 + 1e-12), -1.0)
+    seven_digits(value, |shown| shown > value * (1.0 + 1e-12), -1.0)
 }
 
-fn five_digits(value: f64, wrong: impl Fn(f64) -> bool, side: f64) -> f64 {
-    let round = |value: f64| format!("{value:.4e}").parse().unwrap_or(value);
+fn seven_digits(value: f64, wrong: impl Fn(f64) -> bool, side: f64) -> f64 {
+    let round = |value: f64| format!("{value:.6e}").parse().unwrap_or(value);
     let near = round(value);
     if wrong(near) {
-        // One unit of the fifth digit.
-        round(near + side * 10.0_f64.powf(value.log10().floor() - 4.0))
+        // One unit of the seventh digit.
+        round(near + side * 10.0_f64.powf(value.log10().floor() - 6.0))
     } else {
         near
     }
@@ -241,12 +241,13 @@ mod tests {
             (0.0, 0.0, 0.0),
             (1.0, 1.0, 1.0),
             (0.1 + 0.2, 0.3, 0.3),
-            (5.264_999, 5.265, 5.2649),
-            (5.265_01, 5.2651, 5.265),
-            (9.999_99, 10.0, 9.9999),
-            (10.000_01, 10.001, 10.0),
+            (5.264_999_9, 5.265, 5.264_999),
+            (5.265_000_1, 5.265_001, 5.265),
+            (9.999_999_9, 10.0, 9.999_999),
+            (10.000_000_1, 10.000_01, 10.0),
+            (4.0 + 2.0_f64.powi(-20), 4.000_001, 4.0),
             (3e-6, 3e-6, 3e-6),
-            (1.000_001e-6, 1.0001e-6, 1e-6),
+            (1.000_000_1e-6, 1.000_001e-6, 1e-6),
         ] {
             assert_eq!((up(value), down(value)), (shown_up, shown_down), "{value}");
         }

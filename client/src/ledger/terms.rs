@@ -140,6 +140,12 @@ impl fmt::Display for StudyTerms {
             None => "none".to_owned(),
         };
         line(f, "centring", Some(&centring))?;
+        if preprocessing.weights.is_some() {
+            line(f, "weights", Some("rows count by weights of their own"))?;
+        }
+        if preprocessing.allows_missing_cells() {
+            line(f, "missing", Some("a missing value counts as its center"))?;
+        }
         match &preprocessing.features {
             None => line(
                 f,

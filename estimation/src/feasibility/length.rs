@@ -68,7 +68,7 @@ fn limit(params: &StudyParams, directions: usize, n: f64, ln_alarms: f64) -> f64
             1.0 + j * rounding + (2.0 * ln_alarms * variance / n).sqrt()
         }
         // An unknown distribution has no limit.
-        NoiseModel::DoubleCap { .. } | NoiseModel::Centred { .. } => f64::MAX,
+        NoiseModel::DoubleCap { .. } | NoiseModel::Transformed { .. } => f64::MAX,
     }
 }
 

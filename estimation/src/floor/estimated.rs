@@ -72,7 +72,7 @@ impl NoisySpectrum<'_> {
         let sum: f64 = standing.iter().map(|(value, _)| value).sum();
         let total = self.missing.map(|missing| trace + missing * p as f64);
         // Noise can push the sum above the total. With private centring the total is the less accurate of the two.
-        let exact = !matches!(self.noise, NoiseModel::Centred { .. });
+        let exact = !matches!(self.noise, NoiseModel::Transformed { .. });
         if let Some(total) = total.filter(|total| exact && *total > 0.0 && sum > *total) {
             standing
                 .iter_mut()

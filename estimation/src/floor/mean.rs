@@ -49,7 +49,7 @@ pub fn probably_the_mean(params: &StudyParams, floor_report: &FloorReport) -> Op
         None => " (or one column in much smaller units than the others)",
     };
     Some(format!(
-        "Component 1 is probably the mean of the rows{or_column}, not a direction in which they differ: this study subtracts no center, and {reason}. Unless they were centred before, more participants will not change that: create a study with centers (`--features`) or with private centring (`--centring`)."
+        "Component 1 is probably the mean of the rows{or_column}, not a direction in which they differ: this study subtracts no center, and {reason}. Unless they were centred before, more participants will not change that: create a study with centers (--features) or with private centring (--centring)."
     ))
 }
 

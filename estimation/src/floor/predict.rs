@@ -52,8 +52,9 @@ pub fn predict(spectrum: &Spectrum, noise: &NoiseModel, n: u64) -> Result<Predic
 
 fn prediction(spectrum: &Spectrum, profile: &NoiseProfile) -> Prediction {
     let flat = spectrum.flat_law(profile);
-    // An eigenvalue that private centring lifts out of the bulk ranks before every component below it.
-    let lifted = if profile.mean_ratio > 1.0 {
+    // An eigenvalue of noise beyond the bulk (along the mean, or among seldom observed cells) ranks before every
+    // component below it.
+    let lifted = if profile.mean_ratio > 1.0 || flat.edge_widening > 1.0 {
         flat.edge()
     } else {
         f64::NEG_INFINITY

@@ -21,6 +21,8 @@ pub(super) struct NoiseProfile {
     pub(super) along_mean: f64,
     /// ‖E x‖/a of private centring, else 0.
     pub(super) mean_ratio: f64,
+    /// By how much unequal shares of observed cells widen the spectrum of pure noise; 0 counts as 1.
+    pub(super) edge_widening: f64,
 }
 
 impl NoiseProfile {
@@ -39,13 +41,14 @@ impl NoiseProfile {
                 constant: sd * sd / n,
                 ..Self::default()
             }),
-            NoiseModel::Centred {
+            NoiseModel::Transformed {
                 dimension,
                 constant,
                 linear,
                 bilinear,
                 shift,
                 mean_ratio,
+                edge_widening,
                 ..
             } => Self {
                 shift: shift * rows as f64 / (dimension as f64 * n),
@@ -54,6 +57,7 @@ impl NoiseProfile {
                 bilinear: bilinear / n,
                 along_mean: constant / n,
                 mean_ratio,
+                edge_widening,
             }
             .checked(),
             NoiseModel::DoubleCap {
@@ -91,6 +95,7 @@ impl NoiseProfile {
             self.linear,
             self.bilinear,
             self.mean_ratio,
+            self.edge_widening,
         ];
         if usable.iter().all(|number| number.is_finite()) {
             return Ok(self);
@@ -147,6 +152,8 @@ pub struct SpectralNoise {
     pub along_mean: f64,
     /// ‖E x‖/a of private centring, else 0: it lifts [`edge`](Self::edge) where it exceeds 1.
     pub mean_ratio: f64,
+    /// By how much unequal shares of observed cells widen the spectrum of pure noise: at least 1.
+    pub edge_widening: f64,
 }
 
 /// One component as seen through noise.
@@ -193,7 +200,7 @@ impl SpectralNoise {
                 mean_squared_norm,
                 ..
             } => (dimension, mean_squared_norm),
-            NoiseModel::Centred {
+            NoiseModel::Transformed {
                 dimension,
                 total_variance,
                 ..
@@ -227,6 +234,7 @@ impl SpectralNoise {
             cross_variance_slope: profile.bilinear,
             along_mean: count * profile.along_mean,
             mean_ratio: profile.mean_ratio,
+            edge_widening: profile.edge_widening.max(1.0),
         }
     }
 
@@ -255,9 +263,10 @@ impl SpectralNoise {
     }
 
     /// Upper edge of the noise above its centre: `χ + 2 r_b`, or where private centring lifts an eigenvalue of
-    /// pure noise out of the bulk, `χ + 2 r_b·(x + 1/x)/2`.
+    /// pure noise out of the bulk, `χ + 2 r_b·(x + 1/x)/2`; wider by what unequal shares of observed cells do.
     pub fn edge(&self) -> f64 {
-        self.shift + 2.0 * self.bulk_radius * edge_factor(self.mean_ratio)
+        let widening = edge_factor(self.mean_ratio) * self.edge_widening;
+        self.shift + 2.0 * self.bulk_radius * widening
     }
 
     /// The height above the centre that an eigenvalue must exceed to count: `edge + 2 r_b p^(−2/3)`. The margin is of
@@ -268,7 +277,7 @@ impl SpectralNoise {
 
     /// The margin `2 r_b p^(−2/3)`, or the larger one for the noise along the mean, which fluctuates more.
     pub(super) fn margin(&self, p: usize) -> f64 {
-        let bulk = 2.0 * (p as f64).powf(-2.0 / 3.0);
+        let bulk = 2.0 * self.edge_widening * (p as f64).powf(-2.0 / 3.0);
         self.bulk_radius * bulk.max(mean_margin(self.mean_ratio, p))
     }
 

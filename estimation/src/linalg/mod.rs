@@ -17,6 +17,7 @@ mod orthonormal;
 mod panels;
 mod parallel;
 mod product;
+mod row_factor;
 mod tall;
 mod threads;
 
@@ -31,6 +32,7 @@ pub use product::{
     add_outer_lower, add_symmetrised_outer_lower, commuting_product, cross_product, outer_scaled,
     product,
 };
+pub use row_factor::{MIN_SHARE_OF_SUM, RowFactor};
 pub use tall::{
     RowBlock, add_row_block_product, row_block_cross_product, tall_cross_product, tall_product,
 };

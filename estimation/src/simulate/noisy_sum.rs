@@ -138,11 +138,8 @@ pub(super) fn without_noise(
     n: u64,
 ) -> Result<NoisyMoment> {
     let silence = NoiseModel::gaussian(0.0);
-    let moment = NoisyMoment::from_buckets(vec![Accumulator::from_parts(sum, n)?], silence)?;
-    match params.preprocessing().centring {
-        Some(a) => moment.centred(a, params.preprocessing().norm),
-        None => Ok(moment),
-    }
+    let sum = Accumulator::from_parts(sum, n)?;
+    NoisyMoment::from_decoded(vec![sum], silence, params.preprocessing())
 }
 
 /// A sum of payloads drawn from its distribution.
@@ -198,7 +195,7 @@ impl ExactSum {
                 off_diagonal_sd,
                 grid,
             }),
-            NoiseModel::DoubleCap { .. } | NoiseModel::Centred { .. } => Err(unknown()),
+            NoiseModel::DoubleCap { .. } | NoiseModel::Transformed { .. } => Err(unknown()),
         }
     }
 

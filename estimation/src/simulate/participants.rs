@@ -8,11 +8,9 @@ use eigenveil_shared::{
 use nalgebra::DMatrix;
 use rand::{Rng, RngExt};
 
-use super::noisy_sum::without_noise;
 use crate::{
-    linalg::GramSum,
     models::{Model, Population},
-    pca::pca,
+    pca::pca_of_rows,
 };
 
 /// Where participants come from.
@@ -75,11 +73,11 @@ impl<'a> Participants<'a> {
                         preprocessor.prepare(row)
                     })
                     .collect::<Result<_>>()?;
-                let Some(first) = prepared.first() else {
+                if prepared.is_empty() {
                     return Err(Error::invalid_request(
                         "there are no rows; give at least one",
                     ));
-                };
+                }
                 let (truth, support) = match source {
                     RowSource::Referenced(_, reference) => {
                         let p = params.report_dimension();
@@ -96,12 +94,11 @@ impl<'a> Participants<'a> {
                         ((*reference).clone(), sparse.then_some(support))
                     }
                     _ => {
-                        let mut sum = GramSum::<f64>::new(first.dimension());
-                        for row in &prepared {
-                            sum.add(row.as_slice(), 1.0);
-                        }
-                        let moment = without_noise(params, sum.finish(), prepared.len() as u64)?;
-                        (pca(&moment.dense(), k)?.vectors, None)
+                        // The constant of private centring is the last entry, if there is one.
+                        let p = params.dimension();
+                        let rows = prepared.iter().map(|row| &row.as_slice()[..p]);
+                        let centred = params.preprocessing().centring.is_some();
+                        (pca_of_rows(&rows, p, centred, k)?.vectors, None)
                     }
                 };
                 Ok(Self {

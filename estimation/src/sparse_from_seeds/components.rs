@@ -163,6 +163,11 @@ fn supported(
             "lambda is cv or path, which need the sums of every bucket; without them it is a number or auto",
         );
     }
+    if params.preprocessing().allows_missing_cells() || params.preprocessing().weights.is_some() {
+        return reject(
+            "the study allows missing cells or weights, which needs the whole second-moment matrix; request the estimate without streaming",
+        );
+    }
     if params.preprocessing().centring.is_some() {
         return reject(
             "the study has private centring, which needs the whole second-moment matrix; request the estimate without streaming",

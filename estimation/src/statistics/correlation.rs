@@ -152,14 +152,17 @@ mod tests {
                             (covariance - rho * root).abs() <= Z_95 * squared.sqrt()
                         };
                         let grid: Vec<f64> = (-5_000..=5_000).map(|i| f64::from(i) / 5e3).collect();
-                        let held: Vec<f64> =
+                        let inside_interval: Vec<f64> =
                             grid.iter().copied().filter(|r| accepted(*r)).collect();
                         match inverted(covariance, root, [a, b, c]) {
                             Some((low, high)) => {
                                 intervals += 1;
                                 let inside = |r: &&f64| **r >= low && **r <= high;
-                                assert_eq!(held.len(), grid.iter().filter(inside).count());
-                                assert!(held.iter().all(|r| *r >= low && *r <= high));
+                                assert_eq!(
+                                    inside_interval.len(),
+                                    grid.iter().filter(inside).count()
+                                );
+                                assert!(inside_interval.iter().all(|r| *r >= low && *r <= high));
                             }
                             // All of it, or both ends.
                             None => assert!(accepted(-1.0) && accepted(1.0)),

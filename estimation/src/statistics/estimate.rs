@@ -88,6 +88,12 @@ impl MomentEstimate {
                 "the mean report is of no reports, or has an entry that is not a finite number",
             ));
         }
+        let preprocessing = params.preprocessing();
+        if preprocessing.allows_missing_cells() || preprocessing.weights.is_some() {
+            return Err(Error::invalid_request(
+                "the study allows missing cells or weights; error bars of a divided moment are not known, so it gives components only",
+            ));
+        }
         let law = ReportLaw {
             noise: params.noise_model(),
             n: n as f64,

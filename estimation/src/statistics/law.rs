@@ -6,7 +6,7 @@ use nalgebra::{Matrix3, Vector3};
 /// Noise and sampling of the mean decoded report D̄ of n participants.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReportLaw {
-    /// Noise of one report, not [`NoiseModel::Centred`].
+    /// Noise of one report, not [`NoiseModel::Transformed`].
     pub(super) noise: NoiseModel,
     /// n.
     pub(super) n: f64,
@@ -78,7 +78,7 @@ impl ReportLaw {
                     - mean_s * mean_t
             }
             // Centring is part of the gradients.
-            NoiseModel::Centred { .. } => f64::NAN,
+            NoiseModel::Transformed { .. } => f64::NAN,
         };
         of_one / self.n
     }

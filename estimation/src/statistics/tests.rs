@@ -157,7 +157,7 @@ fn variance_of(g: &DMatrix<f64>, m: &DMatrix<f64>, noise: &NoiseModel) -> f64 {
             }
             noise + fourth - gm.trace().powi(2)
         }
-        NoiseModel::Centred { .. } => panic!("centring is in the gradient"),
+        NoiseModel::Transformed { .. } => panic!("centring is in the gradient"),
     }
 }
 

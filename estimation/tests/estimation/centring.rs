@@ -531,7 +531,7 @@ fn planned_noise_equals_the_estimates_noise() {
             let found = *moment.noise();
             let planned = planned_noise(&params, covariance.trace(), mean.norm()).unwrap();
             let numbers = |noise: NoiseModel| match noise {
-                NoiseModel::Centred {
+                NoiseModel::Transformed {
                     dimension,
                     constant,
                     linear,

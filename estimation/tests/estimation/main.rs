@@ -15,6 +15,7 @@ mod feasibility;
 mod jackknife;
 mod lambda_path;
 mod median_of_means;
+mod missing_cells;
 mod noise_floor;
 mod plan;
 mod poison;

@@ -16,7 +16,7 @@ const P: usize = 6;
 const STUDIES: usize = 200;
 /// Of 200 intervals that hold the truth with probability 0.95 as many or more do, but for one case in 10⁶: the false-alarm
 /// rate of one count. Forty are made.
-const LEAST_HELD: usize = 172;
+const MIN_COVERED: usize = 172;
 
 /// Rows of six related features away from the origin.
 fn rows() -> Vec<Row> {
@@ -38,7 +38,7 @@ fn rows() -> Vec<Row> {
 }
 
 /// Studies of `n` participants: how many of their 95 % intervals hold the truth, for each of the statistics.
-fn held(kind: MechanismKind, norm: Norm, centring: Option<f64>, n: u64) -> Vec<(String, usize)> {
+fn covered(kind: MechanismKind, norm: Norm, centring: Option<f64>, n: u64) -> Vec<(String, usize)> {
     let params = StudyParams::freeze(StudyDesign {
         norm,
         centring,
@@ -130,11 +130,11 @@ fn intervals_hold_the_truth() {
         (IsotropicGaussian, clip, Some(0.7), 400_000),
         (SymmetricGaussian, clip, None, 100_000),
     ] {
-        for (name, held) in held(kind, norm, centring, n) {
+        for (name, covered) in covered(kind, norm, centring, n) {
             statistics += 1;
             assert!(
-                held >= LEAST_HELD,
-                "{kind} {norm:?} {centring:?}, {name}: {held} of {STUDIES}"
+                covered >= MIN_COVERED,
+                "{kind} {norm:?} {centring:?}, {name}: {covered} of {STUDIES}"
             );
         }
     }

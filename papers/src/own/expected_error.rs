@@ -262,8 +262,8 @@ fn coverage(records: &[&Record]) -> (f64, [f64; 3]) {
         counts.sum()
     };
     let pairs = sum("pairs_mean");
-    let held = ["held_1_mean", "held_4_mean", "held_16_mean"].map(|column| sum(column) / pairs);
-    (pairs, held)
+    let covered = ["held_1_mean", "held_4_mean", "held_16_mean"].map(|column| sum(column) / pairs);
+    (pairs, covered)
 }
 
 fn of_class(table: &Table, gap: f64) -> Vec<&Record> {
@@ -275,16 +275,16 @@ fn of_class(table: &Table, gap: f64) -> Vec<&Record> {
 
 fn check_ranges(table: &Table) -> Verdict {
     GAPS.iter().fold(Verdict::default(), |verdict, &gap| {
-        let (pairs, held) = coverage(&of_class(table, gap));
-        let worst = held.into_iter().fold(1.0, f64::min);
+        let (pairs, covered) = coverage(&of_class(table, gap));
+        let worst = covered.into_iter().fold(1.0, f64::min);
         verdict.with(
             format!("with a gap of {gap} or more (in 2√V) nine ranges of ten hold the true error"),
             pairs == 0.0 || worst >= MIN_COVERAGE,
             format!(
                 "{} of {pairs:.0} at n, {} at 4n, {} at 16n",
-                digits(held[0], 3),
-                digits(held[1], 3),
-                digits(held[2], 3)
+                digits(covered[0], 3),
+                digits(covered[1], 3),
+                digits(covered[2], 3)
             ),
         )
     })
@@ -385,7 +385,7 @@ fn svg_auto(table: &Table) -> String {
 fn markdown_ranges(table: &Table) -> String {
     let rows = GAPS.iter().map(|&gap| {
         let records = of_class(table, gap);
-        let (pairs, held) = coverage(&records);
+        let (pairs, covered) = coverage(&records);
         let factor = |column: &str| {
             let sum: f64 = records
                 .iter()
@@ -395,7 +395,7 @@ fn markdown_ranges(table: &Table) -> String {
         };
         format!(
             "{gap} | {pairs:.0} | {} | {} | {}",
-            held.map(|share| digits(share, 3)).join(" · "),
+            covered.map(|share| digits(share, 3)).join(" · "),
             factor("log_ratio_1_mean"),
             factor("log_ratio_16_mean")
         )

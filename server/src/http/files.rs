@@ -2,7 +2,7 @@
 
 use eigenveil_shared::{
     Error, ErrorCode, Result,
-    estimate::{Estimate, csv_text},
+    estimate::{Estimate, may_be_formula},
 };
 
 /// One line per feature: its name, its loading on each component, and its mean if the study estimates it. Column names
@@ -14,7 +14,14 @@ pub(crate) fn csv(estimate: &Estimate) -> Result<Vec<u8>> {
             format!("the components could not be written as CSV ({error}); fetch them as JSON"),
         )
     };
-    let mut writer = csv::Writer::from_writer(Vec::new());
+    let names = estimate.feature_names();
+    let quotes = match names.iter().any(|name| may_be_formula(name)) {
+        true => csv::QuoteStyle::NonNumeric,
+        false => csv::QuoteStyle::Necessary,
+    };
+    let mut writer = csv::WriterBuilder::new()
+        .quote_style(quotes)
+        .from_writer(Vec::new());
     let header = estimate.components.iter().enumerate();
     let header = header.map(|(j, component)| {
         let verdict = match estimate.group_of(j) {
@@ -27,23 +34,22 @@ pub(crate) fn csv(estimate: &Estimate) -> Result<Vec<u8>> {
     writer
         .write_record(std::iter::once("feature".to_owned()).chain(header))
         .map_err(|e| failed(&e))?;
-    for (i, name) in estimate.feature_names().iter().enumerate() {
+    for (i, name) in names.iter().enumerate() {
         let columns = estimate.components.iter().map(|c| &c.loadings);
         let numbers = columns.chain(&estimate.mean);
         let numbers = numbers.map(|of| of.get(i).copied().unwrap_or_default().to_string());
         writer
-            .write_record(std::iter::once(csv_text(name).into_owned()).chain(numbers))
+            .write_record(std::iter::once(name.clone()).chain(numbers))
             .map_err(|e| failed(&e))?;
     }
     writer.into_inner().map_err(|e| failed(&e))
 }
 
-/// The loadings, a p × k array.
+/// A k × p array of f64, one component a row as scikit-learn's `components_`.
 pub(crate) fn npy(estimate: &Estimate) -> Vec<u8> {
-    let loading = |i: usize| {
-        let components = estimate.components.iter();
-        components.map(move |c| c.loadings.get(i).copied().unwrap_or_default())
-    };
     let (p, k) = (estimate.p, estimate.components.len());
-    eigenveil_estimation::npy::write(p, k, (0..p).flat_map(loading))
+    let components = estimate.components.iter();
+    let loadings = components
+        .flat_map(|c| (0..p).map(move |i| c.loadings.get(i).copied().unwrap_or_default()));
+    eigenveil_estimation::npy::write(k, p, loadings)
 }

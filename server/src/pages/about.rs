@@ -74,6 +74,12 @@ pub(super) fn parameters(study: &Study) -> Markup {
                     None => "none",
                 }
             }
+            @if let Some(weights) = params.preprocessing().weights {
+                dt { "Weights" } dd {
+                    "each participant counts by a weight of its own, protected with the row"
+                    @if let Some(mean) = weights.mean { "; their mean is " (mean) }
+                }
+            }
             dt { "One report" } dd { (with_thousands(privacy.report_bytes as u64)) " bytes" }
             dt { "Who may take part" } dd {
                 @match study.enrolment() {
@@ -104,20 +110,25 @@ pub(super) fn features(study: &Study) -> Markup {
 }
 
 fn table(features: &[Feature]) -> Markup {
+    let observed = features.iter().any(|feature| feature.observed.is_some());
     html! {
         div .scroll tabindex="0" role="region" aria-label="Features" {
             table #features {
                 caption { "Features" }
-                thead { tr { th scope="col" { "Feature" } th scope="col" { "Center" } th scope="col" { "Scale" } } }
+                thead { tr { th scope="col" { "Feature" } th scope="col" { "Center" } th scope="col" { "Scale" } @if observed { th scope="col" { "Observed" } } } }
                 tbody { @for feature in features {
                     tr {
                         th scope="row" { (feature.name) }
                         td { (feature.center) }
                         td { (feature.scale) }
+                        @if let Some(share) = feature.observed { td { (share) } }
                     }
                 } }
             }
         }
         p .muted { "Each value x becomes (x − center) / scale. These constants are public and the same for everybody." }
+        @if observed {
+            p .muted { "A value that you do not have counts as its center, and which values you have is protected like the values. The observed share is the share of people expected to have the value." }
+        }
     }
 }

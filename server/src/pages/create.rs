@@ -42,6 +42,12 @@ pub(super) async fn submit(
     let errors = match design {
         Err(errors) => errors,
         Ok(_) if fields.get("step") != "create" => FieldErrors::default(),
+        Ok(design) if is_name_taken(&app, &design.request.name) => {
+            FieldErrors::from_error(&Error::new(
+                ErrorCode::InvalidName,
+                "there is a study of this name already, and people find studies by their names: choose another one",
+            ))
+        }
         Ok(design) => match app.store().create_study(design.request).await {
             Ok(study) => {
                 tracing::info!(study = %study.id(), "study created");
@@ -60,6 +66,13 @@ pub(super) async fn submit(
         false => StatusCode::OK,
     };
     form(visitor, fields, status, errors).await
+}
+
+fn is_name_taken(app: &AppState, name: &str) -> bool {
+    app.store()
+        .studies()
+        .iter()
+        .any(|study| study.name() == name)
 }
 
 /// The planner alone, as the script requests it while somebody types.
@@ -152,7 +165,7 @@ fn content(visitor: &Visitor, fields: &Fields, errors: &FieldErrors) -> Markup {
                         (text("k", "Components k", "A whole number, or auto: those before the last gap that noise does not explain.", "text"))
                         (choice("norm", "Rows are brought into the unit ball by", "On each device, before anything else.", NORMS))
                         (text("radius", "Radius R", "For clip and require: a public constant.", "decimal"))
-                        (text("features", "Features (optional)", "One a line: name, or name,center,scale. Public constants, never computed from the participants' rows.", "lines"))
+                        (text("features", "Features (optional)", "One a line: name, or name,center,scale. If cells may be missing, name,center,scale,observed with the public share of people who have the value. Public constants, never computed from the participants' rows.", "lines"))
                         (checkbox(fields, "centring", "Private centring: estimate and remove the mean too"))
                     }
                     fieldset {

@@ -168,6 +168,7 @@ impl Design {
                 _ => Norm::Normalize,
             },
             centring: fields.has("centring").then_some(DEFAULT_CENTRING),
+            weights: None,
             mechanism,
             calibration: Calibration::default(),
             epsilon: errors.value_or("epsilon", number(fields, "epsilon"), 1.0),
@@ -285,24 +286,23 @@ fn features(text: &str) -> Result<Option<Vec<Feature>>, String> {
         let constant = |text: &str| {
             text.parse::<f64>().map_err(|_| {
                 format!(
-                    "line {}: {text:?} is not a number; write name,center,scale",
+                    "line {}: {text:?} is not a number; write name,center,scale,observed",
                     i + 1
                 )
             })
         };
         match parts.as_slice() {
-            [name] => Ok(Feature {
-                name: (*name).to_owned(),
-                center: 0.0,
-                scale: 1.0,
-            }),
-            [name, center, scale] => Ok(Feature {
-                name: (*name).to_owned(),
-                center: constant(center)?,
-                scale: constant(scale)?,
-            }),
+            [name] => Ok(Feature::new(*name, 0.0, 1.0)),
+            [name, center, scale, rest @ ..] if rest.len() <= 2 => {
+                let mut feature = Feature::new(*name, constant(center)?, constant(scale)?);
+                if let Some(observed) = rest.first() {
+                    feature.observed = Some(constant(observed)?);
+                }
+                feature.section = rest.get(1).map(|section| (*section).to_owned());
+                Ok(feature)
+            }
             _ => Err(format!(
-                "line {} is {line:?}; write name, or name,center,scale",
+                "line {} is {line:?}; write name, or name,center,scale, or name,center,scale,observed,section",
                 i + 1
             )),
         }

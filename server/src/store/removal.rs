@@ -70,12 +70,14 @@ impl Store {
         let now = self.unix_ms();
         let keep = self.shared.config.retain_ids_days;
         while !stopping() {
+            let may_grow = self.shared.reserve.allows_growth();
             let more = self.write_blocking_then(
                 TaskKind::BackgroundCleanup,
                 move |transaction| {
                     Ok(remove_deleted_study(transaction)?
                         || remove_old_identifiers(transaction, keep, now)?
-                        || index_closed_study(transaction)?)
+                        // A study that was closed on a full disk is about to be deleted.
+                        || (may_grow && index_closed_study(transaction)?))
                 },
                 |more, caches| {
                     if *more {

@@ -43,9 +43,7 @@ impl ReserveFile {
     /// Creates the file if it is missing and there is space for it and more.
     pub(super) fn ensure(&self) {
         let path = self.path();
-        if fs::metadata(&path).is_ok_and(|file| file.len() == self.bytes)
-            || self.free() < 4 * self.bytes
-        {
+        if self.is_there() || self.free() < 4 * self.bytes {
             return;
         }
         if let Err(error) = create(&path, self.bytes) {
@@ -53,6 +51,15 @@ impl ReserveFile {
             // A partial file would only waste space.
             let _ = fs::remove_file(&path);
         }
+    }
+
+    /// Whether what only tidies up may take space: not what was released for a deletion.
+    pub(super) fn allows_growth(&self) -> bool {
+        self.is_there() || self.free() >= 4 * self.bytes
+    }
+
+    fn is_there(&self) -> bool {
+        fs::metadata(self.path()).is_ok_and(|file| file.len() == self.bytes)
     }
 
     /// Deletes the file to free its space.

@@ -276,6 +276,7 @@ pub(crate) fn frozen(request: &CreateStudy) -> Result<StudyParams> {
         features: request.features.clone(),
         norm: request.norm,
         centring: request.centring,
+        weights: request.weights,
         calibration: request.calibration,
         ..StudyDesign::new(
             request.mechanism,

@@ -86,8 +86,8 @@ async fn an_estimate_can_be_fetched_in_every_format() {
     );
     for (i, record) in reader.records().enumerate() {
         let record = record.unwrap();
-        // A feature name is text in every spreadsheet, and a number stays a number.
-        assert_eq!(record[0], format!("'=f,{i}"));
+        // The name is the feature's, also where a spreadsheet could take it for a formula.
+        assert_eq!(record[0], format!("=f,{i}"));
         for (j, component) in estimate.components.iter().enumerate() {
             assert_eq!(record[j + 1].parse::<f64>().unwrap(), component.loadings[i]);
         }
@@ -100,16 +100,15 @@ async fn an_estimate_can_be_fetched_in_every_format() {
     let head = std::str::from_utf8(&npy[10..10 + header_len]).unwrap();
     assert_eq!(
         head.trim_end(),
-        "{'descr': '<f8', 'fortran_order': False, 'shape': (5, 2), }"
+        "{'descr': '<f8', 'fortran_order': False, 'shape': (2, 5), }"
     );
     assert!(head.ends_with('\n'));
     let numbers: Vec<f64> = npy[10 + header_len..]
         .chunks_exact(8)
         .map(|b| f64::from_le_bytes(b.try_into().unwrap()))
         .collect();
-    let rows: Vec<f64> = (0..5)
-        .flat_map(|i| estimate.components.iter().map(move |c| c.loadings[i]))
-        .collect();
+    let rows = estimate.components.iter();
+    let rows: Vec<f64> = rows.flat_map(|c| c.loadings.clone()).collect();
     assert_eq!(numbers, rows);
 
     for query in ["format=xml", "format=", "fmt=csv", "format=csv&x=1"] {

@@ -32,12 +32,12 @@ pub enum NoiseModel {
         /// it. [`StudyParams::noise_model`](crate::study::StudyParams::noise_model) fills it in.
         mean_squared_norm: Option<f64>,
     },
-    /// What private centring makes of either: the noise of one report in the covariance around the
-    /// estimated mean m̂, between orthonormal directions v, w that have variances λ, λ' and lie across m̂:
-    /// `constant + linear·(λ + λ') + bilinear·λλ'`; along m̂ the constant grows by `m_v²/a² + m_w²/a²`
-    /// (`docs/derivations/centring.md`, "Noise").
-    Centred {
-        /// Dimension p of the covariance, one less than that of the reports.
+    /// What private centring or the division by the shares of observed cells makes of either: the noise of one report
+    /// in the covariance around the estimated mean m̂ (or in the divided moment), between orthonormal directions v, w
+    /// that have variances λ, λ' and lie across m̂: `constant + linear·(λ + λ') + bilinear·λλ'`; along m̂ the constant
+    /// grows by `m_v²/a² + m_w²/a²` (`docs/derivations/centring.md`, "Noise", and `missing-cells-and-weights.md`).
+    Transformed {
+        /// Dimension p of the covariance, with private centring one less than that of the reports.
         dimension: usize,
         /// Variance outside the signal.
         constant: f64,
@@ -47,10 +47,12 @@ pub enum NoiseModel {
         bilinear: f64,
         /// n·χ, the shift of the bulk; 0 for Gaussian noise.
         shift: f64,
-        /// Estimate of `E‖x − E x‖²`; `None` where the noise hides it.
+        /// Estimate of `E‖x − E x‖²`, or of `E‖x‖²` without centring; `None` where the noise hides it.
         total_variance: Option<f64>,
-        /// ‖E x‖/a, an estimate: above 1, noise along m̂ leaves the bulk.
+        /// ‖E x‖/a, an estimate: above 1, noise along m̂ leaves the bulk; 0 without centring.
         mean_ratio: f64,
+        /// By how much observed shares that differ widen the spectrum of pure noise; 1 if they are equal.
+        edge_widening: f64,
     },
 }
 
@@ -63,6 +65,69 @@ impl NoiseModel {
         }
     }
 
+    /// The same noise written as [`Transformed`](Self::Transformed), of rows with this dimension and `E‖x‖²`.
+    #[must_use]
+    pub fn transformed(&self, dimension: usize, squared_norm: f64) -> Self {
+        let (constant, linear, bilinear, shift) = match *self {
+            NoiseModel::Transformed { .. } => return *self,
+            NoiseModel::Gaussian {
+                off_diagonal_sd, ..
+            } => (off_diagonal_sd * off_diagonal_sd, 0.0, 0.0, 0.0),
+            NoiseModel::DoubleCap {
+                scale, a0, a1, a2, ..
+            } => {
+                let (p, unit) = (dimension as f64, scale * scale);
+                let norm = squared_norm.clamp(f64::MIN_POSITIVE, 1.0);
+                let outside = norm * a0 + (1.0 - norm) / (p * (p + 2.0));
+                let bilinear = unit * a2 * p / ((p + 2.0) * norm);
+                (unit * outside, unit * a1, bilinear, scale)
+            }
+        };
+        NoiseModel::Transformed {
+            dimension,
+            constant,
+            linear,
+            bilinear,
+            shift,
+            total_variance: Some(squared_norm),
+            mean_ratio: 0.0,
+            edge_widening: 1.0,
+        }
+    }
+
+    /// Noise of reports that show w·xxᵀ, after dividing by the mean w̄ of the weights, where `E‖x‖²` (by weight) is 1.
+    #[must_use]
+    pub fn divided_by_mean_weight(&self, mean: f64) -> Self {
+        match *self {
+            NoiseModel::Gaussian {
+                off_diagonal_sd,
+                diagonal_sd,
+            } => NoiseModel::Gaussian {
+                off_diagonal_sd: off_diagonal_sd / mean,
+                diagonal_sd: diagonal_sd / mean,
+            },
+            NoiseModel::DoubleCap {
+                dimension,
+                scale,
+                a0,
+                a1,
+                a2,
+                mean_squared_norm,
+            } => {
+                let p = dimension as f64;
+                NoiseModel::DoubleCap {
+                    dimension,
+                    scale: scale / mean,
+                    a0: mean * a0 + (1.0 - mean) / (p * (p + 2.0)),
+                    a1: mean * a1,
+                    a2: mean * a2,
+                    mean_squared_norm: mean_squared_norm.map(|_| 1.0),
+                }
+            }
+            NoiseModel::Transformed { .. } => *self,
+        }
+    }
+
     /// Standard deviation `s` of an off-diagonal entry of one report, outside the signal.
     pub fn off_diagonal_sd(&self) -> f64 {
         match *self {
@@ -70,7 +135,7 @@ impl NoiseModel {
                 off_diagonal_sd, ..
             } => off_diagonal_sd,
             NoiseModel::DoubleCap { scale, a0, .. } => scale * a0.sqrt(),
-            NoiseModel::Centred { constant, .. } => constant.sqrt(),
+            NoiseModel::Transformed { constant, .. } => constant.sqrt(),
         }
     }
 
@@ -91,7 +156,7 @@ impl NoiseModel {
     pub fn mean_squared_norm(&self, trace: f64) -> Option<f64> {
         match *self {
             NoiseModel::Gaussian { .. } => Some(trace),
-            NoiseModel::Centred { total_variance, .. } => total_variance,
+            NoiseModel::Transformed { total_variance, .. } => total_variance,
             NoiseModel::DoubleCap {
                 mean_squared_norm, ..
             } => mean_squared_norm,

@@ -94,6 +94,15 @@ pub struct Feature {
     /// Divides the centred value; within [`SCALE_RANGE`].
     #[serde(default = "one")]
     pub scale: f64,
+    /// Public share of the participants who have this value, within [`OBSERVED_RANGE`]. In a study whose features have
+    /// it, a NaN is a missing cell, which counts as the centre; the server divides by what that takes from the moment.
+    /// `None` (for all features or for none): a row with a missing cell is sent as the zero row.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed: Option<f64>,
+    /// Features of one section (of a questionnaire, of a laboratory order) are missing together; the others one by
+    /// one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub section: Option<String>,
 }
 
 impl Feature {
@@ -103,13 +112,74 @@ impl Feature {
             name: name.into(),
             center,
             scale,
+            observed: None,
+            section: None,
         }
+    }
+
+    /// The same feature, which this share of the participants have.
+    #[must_use]
+    pub fn observed(self, share: f64) -> Self {
+        Self {
+            observed: Some(share),
+            ..self
+        }
+    }
+}
+
+impl Feature {
+    /// Checks share and section; `sections` has the share of each section so far.
+    fn check_observed<'a>(
+        &'a self,
+        others_have: bool,
+        sections: &mut std::collections::BTreeMap<&'a str, f64>,
+    ) -> Result<()> {
+        let name = &self.name;
+        let refused = |detail: String| Err(Error::new(ErrorCode::InvalidPreprocessing, detail));
+        let Some(observed) = self.observed else {
+            if others_have || self.section.is_some() {
+                return refused(format!(
+                    "feature {name:?} does not say how often it is observed, but others do or it has a section; give observed for every feature, 1 where it is never missing"
+                ));
+            }
+            return Ok(());
+        };
+        if !OBSERVED_RANGE.contains(&observed) {
+            return refused(format!(
+                "feature {name:?} is observed in a share of {observed} of the participants; it must be from {} to {}: leave out a feature that few have",
+                OBSERVED_RANGE.start(),
+                OBSERVED_RANGE.end()
+            ));
+        }
+        let Some(section) = self.section.as_deref() else {
+            return Ok(());
+        };
+        if section.is_empty() || section.len() > MAX_FEATURE_NAME || !is_readable(section) {
+            return Err(Error::new(
+                ErrorCode::InvalidName,
+                format!(
+                    "the section of feature {name:?} has {} bytes; it must be one line of 1 to {MAX_FEATURE_NAME} bytes of printable text",
+                    section.len()
+                ),
+            ));
+        }
+        let first = *sections.entry(section).or_insert(observed);
+        if first != observed {
+            return refused(format!(
+                "section {section:?} has features that are observed in shares of {first} and {observed}; its cells are missing together, so give one share"
+            ));
+        }
+        Ok(())
     }
 }
 
 fn one() -> f64 {
     1.0
 }
+
+/// Smallest and largest share of participants who have a feature that is sometimes missing. Dividing by a smaller one
+/// would multiply the noise by more than 100.
+pub const OBSERVED_RANGE: std::ops::RangeInclusive<f64> = 0.1..=1.0;
 
 /// Longest feature name in bytes.
 pub const MAX_FEATURE_NAME: usize = 200;
@@ -128,7 +198,25 @@ pub struct Preprocessing {
     /// Private centring: the constant a that is appended to the bounded row, `y = (x, a)/√(1+a²)`, so
     /// that the mean can be estimated and removed; `None` leaves it out.
     pub centring: Option<f64>,
+    /// Whether a participant's row may count less than 1; `None`: each counts the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weights: Option<Weights>,
 }
+
+/// A study whose participants count by private weights w in (0, 1]: a device multiplies the bounded row by √w, so that a
+/// report shows w·xxᵀ. The weight is protected with the row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Weights {
+    /// Public mean w̄ of the weights, within [`MEAN_WEIGHT_RANGE`], if it is known. Under `normalize` private centring
+    /// measures it; without either, an estimate has no totals and shares.
+    #[serde(default)]
+    pub mean: Option<f64>,
+}
+
+/// Smallest and largest mean weight. n reports say as much as n·w̄² of weight 1: scale the largest weight to 1.
+pub const MEAN_WEIGHT_RANGE: std::ops::RangeInclusive<f64> = 0.01..=1.0;
 
 /// The constant of private centring when nobody knows ‖E x‖: a = 1/√2 has the smallest worst-case price.
 pub const DEFAULT_CENTRING: f64 = std::f64::consts::FRAC_1_SQRT_2;
@@ -144,6 +232,7 @@ impl Preprocessing {
             features: None,
             norm,
             centring: None,
+            weights: None,
         }
     }
 
@@ -152,11 +241,18 @@ impl Preprocessing {
         self.dimension + usize::from(self.centring.is_some())
     }
 
+    /// Whether a NaN is a missing cell, which counts as the centre: where the features say how often they are observed.
+    pub fn allows_missing_cells(&self) -> bool {
+        let features = self.features.as_deref().unwrap_or_default();
+        features.iter().any(|feature| feature.observed.is_some())
+    }
+
     /// Checks the constants.
     ///
     /// # Errors
-    /// `invalid-preprocessing` when a radius, centre, scale or centring constant is out of range or the
-    /// number of features is not `p`; `invalid-name` when a feature name is empty, too long, doubled or not printable.
+    /// `invalid-preprocessing` when a radius, centre, scale, observed share or centring constant is out of range or the
+    /// number of features is not `p`; `invalid-name` when a feature or section name is empty, too long, doubled or not
+    /// printable.
     pub fn check(&self) -> Result<()> {
         self.norm.check()?;
         if let Some(a) = self.centring
@@ -168,6 +264,18 @@ impl Preprocessing {
                     "the constant of private centring is {a}; it must be from {} to {} (1/sqrt 2 unless the length of the mean is known)",
                     CENTRING_RANGE.start(),
                     CENTRING_RANGE.end()
+                ),
+            ));
+        }
+        if let Some(Weights { mean: Some(mean) }) = self.weights
+            && !MEAN_WEIGHT_RANGE.contains(&mean)
+        {
+            return Err(Error::new(
+                ErrorCode::InvalidPreprocessing,
+                format!(
+                    "the mean weight is {mean}; it must be from {} to {}: scale the largest weight to 1",
+                    MEAN_WEIGHT_RANGE.start(),
+                    MEAN_WEIGHT_RANGE.end()
                 ),
             ));
         }
@@ -185,6 +293,7 @@ impl Preprocessing {
             ));
         }
         let mut names = std::collections::BTreeSet::new();
+        let mut sections = std::collections::BTreeMap::new();
         for (number, feature) in (1..).zip(features) {
             let name = feature.name.as_str();
             if name.is_empty() || name.len() > MAX_FEATURE_NAME || !is_readable(name) {
@@ -224,6 +333,7 @@ impl Preprocessing {
                     ),
                 ));
             }
+            feature.check_observed(self.allows_missing_cells(), &mut sections)?;
         }
         Ok(())
     }

@@ -36,13 +36,17 @@ impl<'a> Preprocessor<'a> {
     /// Prepares one row of length p for a mechanism: ‖result‖₂ ≤ 1, and one value longer with private
     /// centring.
     ///
-    /// A row that cannot be used (a NaN; too long under [`Norm::Require`]) becomes the zero row, with the constant of
-    /// private centring behind it: taking part must not depend on the data.
+    /// A row that cannot be used (a NaN, unless the study [allows missing cells](Preprocessing::allows_missing_cells);
+    /// too long under [`Norm::Require`]) becomes the zero row, with the constant of private centring behind it: taking
+    /// part must not depend on the data.
+    ///
+    /// A missing cell counts as its centre. Under [`Norm::Clip`] a row with missing cells is first divided by the root
+    /// of the share of cells that it has.
     ///
     /// ```
     /// use eigenveil_shared::preprocess::{Norm, Preprocessing, Row};
     /// let preprocessing = Preprocessing {
-    ///     dimension: 2, features: None, norm: Norm::Clip { radius: 10.0 }, centring: None,
+    ///     ..Preprocessing::new(2, Norm::Clip { radius: 10.0 })
     /// };
     /// let preprocessor = preprocessing.preprocessor()?;
     /// assert_eq!(preprocessor.prepare(&Row::new(vec![3.0, 4.0]))?.as_slice(), &[0.3, 0.4]);
@@ -65,6 +69,27 @@ impl<'a> Preprocessor<'a> {
     pub fn prepare_with_warning(&self, row: &Row) -> Result<(BoundedRow, Option<Error>)> {
         let (x, unusable) = self.bound_to_unit_ball(row)?;
         Ok((self.append_constant(x), unusable.map(Unusable::reason)))
+    }
+
+    /// As [`prepare_with_warning`](Self::prepare_with_warning) in a study with [`Weights`](super::Weights): the bounded
+    /// row, with the constant of private centring, times the root of its weight. A weight above 1 counts as 1, one that
+    /// is not a positive number as 0, and the warning says so.
+    ///
+    /// # Errors
+    /// `wrong-dimension`, and `invalid-preprocessing` in a study without weights.
+    pub fn prepare_weighted(&self, row: &Row, weight: f64) -> Result<(BoundedRow, Option<Error>)> {
+        if self.constants.weights.is_none() {
+            return Err(Error::new(
+                ErrorCode::InvalidPreprocessing,
+                "a weight was given, but in this study every participant counts the same",
+            ));
+        }
+        let (x, unusable) = self.bound_to_unit_ball(row)?;
+        let mut bounded = self.append_constant(x);
+        let allowed = masked(weight, number_mask(weight)).clamp(0.0, 1.0);
+        bounded.multiply(allowed.sqrt(), MIN_ENTRY);
+        let wrong = (!(allowed == weight && weight > 0.0)).then_some(Unusable::Weight);
+        Ok((bounded, unusable.or(wrong).map(Unusable::reason)))
     }
 
     /// The features without the constant that private centring appends, where the row can be used: for scores
@@ -148,17 +173,35 @@ impl WithSimd for ScaleInPlace<'_> {
     fn with_simd<S: Simd>(self, _: S) -> Option<Unusable> {
         let ScaleInPlace { constants, x } = self;
         let (smallest, largest) = (*VALUE_RANGE.start(), *VALUE_RANGE.end());
-        let finite = x.iter().fold(true, |all, v| all & (v.abs() <= largest));
+        // A constant of the study, not of the row.
+        let allows_missing = constants.allows_missing_cells();
+        let finite = x.iter().fold(true, |all, v| {
+            all & ((v.abs() <= largest) | (allows_missing & v.is_nan()))
+        });
         let keep = mask(finite);
-        for value in &mut *x {
-            *value = flush(masked(*value, keep), smallest);
-        }
-        if let Some(features) = &constants.features {
-            for (value, feature) in x.iter_mut().zip(features) {
-                let centred = (*value - flush(feature.center, smallest)) / feature.scale;
-                *value = masked(centred, keep);
+        let mut observed = 0.0;
+        match &constants.features {
+            None => {
+                for value in &mut *x {
+                    *value = flush(masked(*value, keep), smallest);
+                }
+            }
+            Some(features) => {
+                for (value, feature) in x.iter_mut().zip(features) {
+                    let there = number_mask(*value);
+                    observed += masked(1.0, there);
+                    let own = flush(masked(*value, keep & there), smallest);
+                    let centred = (own - flush(feature.center, smallest)) / feature.scale;
+                    *value = masked(centred, keep & there);
+                }
             }
         }
+        // A row of which a part is missing is shortened as the whole row would be.
+        let shortened = if allows_missing {
+            (observed.max(1.0) / x.len() as f64).sqrt()
+        } else {
+            1.0
+        };
 
         // Everything from here in units of a power of two near the largest value: exact, and squares stay in range.
         let down = reciprocal_power_of_two(x.iter().fold(0.0_f64, |m, v| m.max(v.abs())));
@@ -169,7 +212,7 @@ impl WithSimd for ScaleInPlace<'_> {
         let length = norm(x);
         let (divisor, inside) = match constants.norm {
             Norm::Normalize => (length.max(1.0), true),
-            Norm::Clip { radius } => (length.max(radius * down), true),
+            Norm::Clip { radius } => (length.max(radius * down * shortened), true),
             Norm::Require { radius } => (radius * down, length <= radius * down),
         };
         let keep = mask(inside);
@@ -191,6 +234,7 @@ impl WithSimd for ScaleInPlace<'_> {
 enum Unusable {
     NotFinite,
     OutsideBall { radius: f64 },
+    Weight,
 }
 
 impl Unusable {
@@ -199,9 +243,13 @@ impl Unusable {
             Unusable::NotFinite => Error::new(
                 ErrorCode::RowNotFinite,
                 format!(
-                    "the row has a value that is NaN, infinite or beyond {:.0e} in magnitude; impute it, or leave it as it is: a device sends such a row as the zero row",
+                    "the row has a value that is missing, infinite or beyond {:.0e} in magnitude; impute it, or leave it as it is: a device sends such a row as the zero row",
                     VALUE_RANGE.end()
                 ),
+            ),
+            Unusable::Weight => Error::new(
+                ErrorCode::RowNotFinite,
+                "the weight is not above 0 and at most 1; a device takes a larger one for 1 and any other for 0",
             ),
             Unusable::OutsideBall { radius } => Error::new(
                 ErrorCode::RowOutsideBall,
@@ -244,6 +292,13 @@ fn mask(keep: bool) -> u64 {
     black_box(u64::from(keep)).wrapping_neg()
 }
 
+/// All ones for a number, infinity included; 0 for NaN: bits of magnitudes are ordered, those of NaN last.
+#[inline(always)]
+fn number_mask(value: f64) -> u64 {
+    let beyond = f64::INFINITY.to_bits().wrapping_sub(value.abs().to_bits()) >> 63;
+    beyond.wrapping_sub(1)
+}
+
 #[inline(always)]
 fn masked(value: f64, mask: u64) -> f64 {
     f64::from_bits(value.to_bits() & mask)
@@ -251,7 +306,7 @@ fn masked(value: f64, mask: u64) -> f64 {
 
 /// The value, or 0 if its magnitude is below `limit`: bits of positive numbers are ordered as the numbers are.
 #[inline(always)]
-fn flush(value: f64, limit: f64) -> f64 {
+pub(super) fn flush(value: f64, limit: f64) -> f64 {
     let below = value.abs().to_bits().wrapping_sub(limit.to_bits()) >> 63;
     masked(value, below.wrapping_sub(1))
 }
@@ -260,7 +315,10 @@ fn flush(value: f64, limit: f64) -> f64 {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{super::Feature, *};
+    use super::{
+        super::{Feature, Weights},
+        *,
+    };
 
     fn prepare(constants: &Preprocessing, values: &[f64]) -> (BoundedRow, Option<ErrorCode>) {
         let preprocessor = constants.preprocessor().unwrap();
@@ -313,6 +371,83 @@ mod tests {
         let (row, why) = prepare(&constants, &[f64::NAN, 70.0]);
         assert_eq!(row.as_slice(), &[0.0, 0.0]);
         assert_eq!(why, Some(ErrorCode::RowNotFinite));
+    }
+
+    #[test]
+    fn a_weight_shortens_the_bounded_row_and_its_constant() {
+        let constants = |weights| Preprocessing {
+            centring: Some(1.0),
+            weights,
+            ..Preprocessing::new(2, Norm::Normalize)
+        };
+        let weighted = constants(Some(Weights::default()));
+        let row = Row::new(vec![3.0, 4.0]);
+        let prepared = |weight| {
+            weighted
+                .preprocessor()
+                .unwrap()
+                .prepare_weighted(&row, weight)
+                .unwrap()
+        };
+        let (whole, _) = prepare(&weighted, row.values());
+        for (weight, counts, warned) in [
+            (0.25, 0.5, false),
+            (1.0, 1.0, false),
+            (7.0, 1.0, true),
+            (0.0, 0.0, true),
+            (-1.0, 0.0, true),
+            (f64::NAN, 0.0, true),
+        ] {
+            let (row, warning) = prepared(weight);
+            for (own, whole) in row.as_slice().iter().zip(whole.as_slice()) {
+                assert!((own - counts * whole).abs() < 1e-15, "{weight}");
+            }
+            assert_eq!(warning.is_some(), warned, "{weight}");
+        }
+        let unweighted = constants(None);
+        let error = unweighted
+            .preprocessor()
+            .unwrap()
+            .prepare_weighted(&row, 0.5)
+            .unwrap_err();
+        assert_eq!(error.code(), ErrorCode::InvalidPreprocessing);
+    }
+
+    #[test]
+    fn a_missing_cell_is_its_centre_and_clip_gives_a_row_its_length_back() {
+        let of = |norm| Preprocessing {
+            features: Some(
+                (1..=4)
+                    .map(|i| Feature::new(format!("x{i}"), f64::from(i), 1.0).observed(0.8))
+                    .collect(),
+            ),
+            ..Preprocessing::new(4, norm)
+        };
+        let nan = f64::NAN;
+        let prepared = |norm, values: [f64; 4]| {
+            let (row, why) = prepare(&of(norm), &values);
+            (row.as_slice().to_vec(), why)
+        };
+        let clip = Norm::Clip { radius: 10.0 };
+        // One cell of four: twice as long as it is.
+        let (row, why) = prepared(clip, [nan, 5.0, nan, nan]);
+        assert_eq!((row, why), (vec![0.0, 0.6, 0.0, 0.0], None));
+        assert_eq!(prepared(clip, [nan, 9.0, nan, nan]).0, [0.0, 1.0, 0.0, 0.0]);
+        assert_eq!(prepared(clip, [1.0, 5.0, 3.0, 4.0]).0, [0.0, 0.3, 0.0, 0.0]);
+        let require = Norm::Require { radius: 10.0 };
+        assert_eq!(
+            prepared(require, [nan, 5.0, nan, nan]).0,
+            [0.0, 0.3, 0.0, 0.0]
+        );
+        assert_eq!(
+            prepared(Norm::Normalize, [nan, 5.0, 7.0, nan]).0,
+            [0.0, 0.6, 0.8, 0.0]
+        );
+        for norm in [Norm::Normalize, clip, require] {
+            assert_eq!(prepared(norm, [nan; 4]), (vec![0.0; 4], None));
+            let (row, why) = prepared(norm, [nan, f64::INFINITY, 1.0, 1.0]);
+            assert_eq!((row, why), (vec![0.0; 4], Some(ErrorCode::RowNotFinite)));
+        }
     }
 
     /// Where values count as infinite and as zero is fixed, whatever constants a study has.
@@ -410,6 +545,7 @@ mod tests {
             }),
             1 => Just(0.0),
             1 => -3.0_f64..3.0,
+            1 => Just(f64::NAN),
         ]
     }
 
@@ -431,19 +567,26 @@ mod tests {
             -2.0_f64..2.0
         ];
         let constants = proptest::collection::vec((exponent, centre), dimension);
+        let observed = prop_oneof![Just(None), Just(Some(0.5)), Just(Some(1.0))];
         let centring = prop_oneof![Just(None), Just(Some(0.01)), Just(Some(1.0))];
-        (norm, constants, centring).prop_map(move |(norm, constants, centring)| {
-            let features = constants.into_iter().enumerate().map(|(i, (e, centre))| {
-                let scale = 2.0_f64.powi(e);
-                Feature::new(format!("x{i}"), centre * scale, scale)
-            });
-            Preprocessing {
-                dimension,
-                features: Some(features.collect()),
-                norm,
-                centring,
-            }
-        })
+        (norm, constants, centring, observed).prop_map(
+            move |(norm, constants, centring, observed)| {
+                let features = constants.into_iter().enumerate().map(|(i, (e, centre))| {
+                    let scale = 2.0_f64.powi(e);
+                    Feature {
+                        observed,
+                        ..Feature::new(format!("x{i}"), centre * scale, scale)
+                    }
+                });
+                Preprocessing {
+                    dimension,
+                    features: Some(features.collect()),
+                    norm,
+                    centring,
+                    weights: None,
+                }
+            },
+        )
     }
 
     proptest! {

@@ -4,6 +4,8 @@ use std::fmt;
 
 use zeroize::Zeroize;
 
+use super::prepare::flush;
+
 /// A participant's raw row: p values as they come. Never leaves the device.
 #[derive(Clone, PartialEq)]
 pub struct Row(Vec<f64>);
@@ -34,6 +36,14 @@ pub struct BoundedRow(Vec<f64>);
 impl BoundedRow {
     pub(super) fn new_unchecked(values: Vec<f64>) -> Self {
         Self(values)
+    }
+
+    /// Multiplies by a factor of at most 1; what becomes smaller than `limit` is 0.
+    pub(super) fn multiply(&mut self, factor: f64, limit: f64) {
+        debug_assert!((0.0..=1.0).contains(&factor));
+        for value in &mut self.0 {
+            *value = flush(*value * factor, limit);
+        }
     }
 
     /// The number of values: p, or p + 1 with private centring.

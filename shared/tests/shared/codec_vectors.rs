@@ -15,7 +15,7 @@ use eigenveil_shared::{
     codec::{self, ReportFormat},
     enrolment::{self, ParticipantToken},
     mechanism::{Calibration, MechanismKind, PayloadKind, double_cap},
-    preprocess::{Feature, Norm},
+    preprocess::{Feature, Norm, Weights},
     privacy::Budget,
     report::{Report, ReportId},
     study::{Fingerprint, StudyDesign, StudyParams, from_hex, to_hex},
@@ -113,6 +113,49 @@ fn study_parameters() {
     let ours = params().canonical_bytes();
     let golden = golden_as_ours("study_params.hex", &ours);
     assert_eq!(StudyParams::from_canonical(&golden).unwrap(), params());
+}
+
+/// Version 2: missing cells and weights follow what version 1 has.
+#[test]
+fn study_parameters_with_missing_cells_and_weights() {
+    let features = params().preprocessing().features.clone().unwrap();
+    let [height, size] = features.try_into().unwrap();
+    let size = Feature {
+        section: Some("b".to_owned()),
+        ..size.observed(0.75)
+    };
+    let extended = StudyParams::freeze(StudyDesign {
+        features: Some(vec![height.observed(1.0), size]),
+        norm: Norm::Clip { radius: 2.0 },
+        calibration: Calibration::AsPublished,
+        weights: Some(Weights { mean: Some(0.5) }),
+        ..StudyDesign::new(MechanismKind::IsotropicGaussian, 2, params().budget())
+    })
+    .unwrap();
+    let golden = golden_as_ours("study_params_extended.hex", &extended.canonical_bytes());
+    assert_eq!(StudyParams::from_canonical(&golden).unwrap(), extended);
+    let version_1 = params().canonical_bytes();
+    let nothing_more = [&with(&version_1, 0, &[2, 0])[..], &[0; 9]].concat();
+    let mut twins = broken_frames(&golden, MalformedParams);
+    for (name, bytes) in [
+        (
+            "version 2 as long as version 1",
+            with(&version_1, 0, &[2, 0]),
+        ),
+        ("version 2 with nothing more", nothing_more),
+        (
+            "one share of two",
+            [
+                &golden[..version_1.len()],
+                &[1][..],
+                &golden[version_1.len() + 1..],
+            ]
+            .concat(),
+        ),
+    ] {
+        twins.push((name.to_owned(), bytes, MalformedParams));
+    }
+    assert_refused(twins, StudyParams::from_canonical);
 }
 
 /// A study of double-cap with private centring: reports of dimension 3 for rows of dimension 2.
@@ -381,7 +424,7 @@ fn broken_frames(bytes: &[u8], malformed: ErrorCode) -> Twins {
     }
     let long = [bytes, &[0]].concat();
     twins.push(("one byte more".into(), long, malformed));
-    for version in [0_u16, 2, 0x0100, 0xffff] {
+    for version in [0_u16, 3, 0x0100, 0xffff] {
         let other = with(bytes, 0, &version.to_le_bytes());
         twins.push((format!("version {version}"), other, UnsupportedVersion));
     }

@@ -160,3 +160,29 @@ fn central_refuses_wrong_usage() {
     let found = run_json(&format!("central pca --rows {wide} --k 2"));
     assert!((found["captured_variance"].as_f64().unwrap() - 1.0).abs() < 1e-12);
 }
+
+/// Columns 10⁸ from 0: the sum of outer products has no digits left for the spread, and the second component was rounding
+/// that agreed with itself.
+#[test]
+fn pca_finds_the_spread_of_rows_far_from_0() {
+    let folder = Folder::new();
+    let mut text = String::from("a,b,c,d\n");
+    for i in 0..140_i64 {
+        let (t, u) = (2 * (i % 7 - 3), i % 5 - 2);
+        let [a, b, c, d] = [t, -t, u, -u].map(|x| 100_000_000 + x);
+        writeln!(text, "{a},{b},{c},{d}").unwrap();
+    }
+    let (rows, out) = (folder.write("rows.csv", text), folder.at("loadings.csv"));
+    let answer = run_json(&format!("central pca --k 2 --rows {rows} --out {out}"));
+    assert!(answer["error_mean"].as_f64().unwrap() < 1e-6, "{answer}");
+    let half = 0.5_f64.sqrt();
+    for (line, expected) in folder
+        .read("loadings.csv")
+        .lines()
+        .skip(1)
+        .zip([half, -half, 0.0, 0.0])
+    {
+        let loading: f64 = line.rsplit(',').next().unwrap().parse().unwrap();
+        assert!((loading - expected).abs() < 1e-6, "{line}");
+    }
+}

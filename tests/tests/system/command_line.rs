@@ -123,7 +123,12 @@ fn create_report_estimate_project_by_hand() {
         "{csv}"
     );
     let npy = std::fs::read(folder.at("result/components.npy")).unwrap();
-    assert!(npy.starts_with(b"\x93NUMPY") && npy.len() >= 128 + 3 * 8 - 64);
+    // k × p, as scikit-learn's components_.
+    let head = String::from_utf8_lossy(&npy);
+    assert!(
+        npy.starts_with(b"\x93NUMPY") && head.contains("'shape': (1, 3)"),
+        "{head}"
+    );
     let estimate = folder.read_json("result/estimate.json");
     // Even a small upload is split into many commits, which the error bars need.
     let component = &estimate["components"][0];
@@ -144,10 +149,10 @@ fn create_report_estimate_project_by_hand() {
     );
     let scores = folder.read("scores.csv");
     let lines: Vec<&str> = scores.lines().collect();
-    assert_eq!((lines.len(), lines[0]), (4001, "component_1"));
+    assert_eq!((lines.len(), lines[0]), (4001, "row,component_1"));
     // The first row is 20 below in height and 28 in weight: (−2, −28/15, 0) before clipping at 3, over 3.
     let expected = (-2.0 * height - 28.0 / 15.0 * weight) / 3.0;
-    let first: f64 = lines[1].parse().unwrap();
+    let first: f64 = lines[1].strip_prefix("1,").unwrap().parse().unwrap();
     assert!((first - expected).abs() < 1e-9, "{first} {expected}");
     refuses(
         "project --estimate /none",

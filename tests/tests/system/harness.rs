@@ -271,7 +271,9 @@ impl ServerProcess {
     /// Creates an open study with these flags and returns its identifier.
     #[track_caller]
     pub(crate) fn create_study(&self, flags: &str) -> String {
-        let made = self.cli_json(&format!("study create --name 'under test' {flags}"));
+        let made = self.cli_json(&format!(
+            "study create --name 'under test' --same-name {flags}"
+        ));
         made["id"].as_str().unwrap().to_owned()
     }
 

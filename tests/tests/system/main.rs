@@ -40,6 +40,7 @@ mod proxy;
 mod public_path;
 mod readme_numbers;
 mod renames;
+mod report_rows;
 mod reproduce;
 mod row_ledger;
 mod stderr_broken;

@@ -90,8 +90,11 @@ async fn printed_commands_work_and_the_receipt_is_complete() {
 fn missing_terms_are_noted_and_bad_contacts_refused() {
     let folder = Folder::new();
     let server = folder.server();
-    let create =
-        |flags: &str| server.cli(&format!("study create --name x --p 3 --epsilon 4 {flags}"));
+    let create = |flags: &str| {
+        server.cli(&format!(
+            "study create --name x --same-name --p 3 --epsilon 4 {flags}"
+        ))
+    };
     let silent = create("--purpose 'To see'");
     succeeded(&silent);
     let message = stderr(&silent);

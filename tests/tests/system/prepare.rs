@@ -68,6 +68,7 @@ fn prepare_warns_of_a_dominant_column_and_rescales_it() {
 
     let text = "name,mean,sd\nsalary,40000,3000\nage,40,12\n";
     let description = folder.write("columns.csv", text);
+    assert!(answer["passed_over"].is_string(), "{answer}");
     let described = folder.at("described.csv");
     let answer = run_json(&format!(
         "prepare --description {description} --out {described}"
@@ -85,7 +86,7 @@ fn create_and_report_warn_of_dominant_columns() {
     let rows = folder.write("people.csv", public_rows());
     let server = folder.server();
     let create = |flags: &str| {
-        let made = server.cli(&format!("study create --json --name x {flags}"));
+        let made = server.cli(&format!("study create --json --name x --same-name {flags}"));
         let id = json_of(&made)["id"].as_str().unwrap().to_owned();
         (id, stderr(&made))
     };
@@ -250,4 +251,118 @@ fn prepare_names_the_file_that_it_cannot_write() {
         .unwrap();
     refused(&output, 1, &["cannot write", &out]);
     assert!(!Path::new(&out).exists());
+}
+
+/// Columns of text become 0 and 1 by the public table's values, and every command reads participants' tables the same
+/// way: what the features file says is all that it takes.
+#[test]
+fn categories_are_encoded_alike_by_every_command() {
+    let folder = Folder::new();
+    let mut text = String::from("age,colour,size\n");
+    for i in 0..60 {
+        let colour = ["red", "green", "blue"][i % 3];
+        writeln!(
+            text,
+            "{},{colour},{}",
+            20 + i * 7 % 40,
+            (i * 5 % 11) as f64 + i as f64 % 3.0
+        )
+        .unwrap();
+    }
+    let rows = folder.write("public.csv", text);
+    let out = folder.at("features.csv");
+    let line = format!("prepare --rows {rows} --out {out} --epsilon 8 --k 1 --n 100000");
+    refused(
+        &run(&line),
+        2,
+        &["column 2: text in most rows, few values", "--one-hot"],
+    );
+    run_json(&format!("{line} --one-hot colour"));
+    // One scale for the group: √(3·(1/3)(2/3)).
+    let written = folder.read("features.csv");
+    for category in ["blue", "green", "red"] {
+        assert!(
+            written.contains(&format!("\ncolour={category},0.333,0.816\n")),
+            "{written}"
+        );
+    }
+    // Participants: other order, a category that nobody knows, a missing one.
+    let people = "colour;size;age\nred;1,5;30\npurple;2;40\n;3;50\n";
+    let people = folder.write("people.csv", people);
+    let server = folder.server();
+    let study = server.create_study(&format!("--epsilon 8 --features {out}"));
+    let output = server.cli(&format!("report --json --study {study} --rows {people}"));
+    let reported = json_of(&output);
+    assert_eq!(
+        (&reported["accepted"], &reported["unusable"]),
+        (&3.into(), &1.into())
+    );
+    let message = stderr(&output);
+    assert!(
+        message.contains("0 and 1 for the categories of the study: \"colour\""),
+        "{message}"
+    );
+    assert!(!message.contains("purple"), "{message}");
+    // The same numbers as a table that somebody encoded by hand.
+    let people = folder.write(
+        "two.csv",
+        "colour,size,age\nred,1.5,30\npurple,2,40\nblue,3,41\n",
+    );
+    let by_hand =
+        "age,colour=blue,colour=green,colour=red,size\n30,0,0,1,1.5\n40,0,0,0,2\n41,1,0,0,3\n";
+    let by_hand = folder.write("hand.csv", by_hand);
+    let loadings = [&people, &by_hand].map(|rows| {
+        let loadings = folder.at("loadings.csv");
+        run_json(&format!(
+            "central pca --k 2 --rows {rows} --features {out} --out {loadings}"
+        ));
+        folder.read("loadings.csv")
+    });
+    assert_eq!(loadings[0], loadings[1]);
+}
+
+/// What `prepare` says before anybody spends a report: few rows, identifiers, and that no command is worth giving.
+#[test]
+fn few_rows_identifiers_and_hopeless_plans_are_told() {
+    let folder = Folder::new();
+    let few: String = public_rows()
+        .lines()
+        .take(13)
+        .map(|line| line.to_owned() + "\n")
+        .collect();
+    let few = folder.write("few.csv", few);
+    let answer = prepare(&few, &folder.at("few_features.csv"), "--k 1 --n 20000");
+    let warnings = answer["warnings"].to_string();
+    assert!(warnings.contains("12 public rows are few"), "{warnings}");
+    for choice in answer["choices"].as_array().unwrap() {
+        assert!(choice["error_se"].as_f64().unwrap() >= 0.0, "{choice}");
+    }
+
+    let mut lines = public_rows();
+    lines = lines
+        .lines()
+        .enumerate()
+        .map(|(i, line)| match i {
+            0 => format!("id,{line}\n"),
+            _ => format!("{},{line}\n", 100_003 + i * 7919 % 100_000),
+        })
+        .collect();
+    let rows = folder.write("ids.csv", lines);
+    let line = |out: &str, n: u32| {
+        let out = folder.at(out);
+        run(&format!(
+            "prepare --rows {rows} --out {out} --k 1 --n {n} --epsilon 0.1"
+        ))
+    };
+    let hopeless = line("a.csv", 50);
+    assert!(
+        stderr(&hopeless).contains("column 1 has whole numbers that all differ"),
+        "{}",
+        stderr(&hopeless)
+    );
+    let text = succeeded(&hopeless);
+    assert!(
+        text.contains("hopeless: with 50 participants") && !text.contains("study create"),
+        "{text}"
+    );
 }

@@ -288,3 +288,385 @@ fn messages_never_repeat_a_value() {
     let flag = run("simulate --n 9 --k 1 --epsilon 1 --rows x.csv --delimiter ' '");
     refused(&flag, 2, &["separated by spaces"]);
 }
+
+/// What every command does with a file.
+enum Outcome {
+    /// It reads the rows of the plain file.
+    Read,
+    /// It refuses the file with these words.
+    Refused(&'static str),
+    /// It refuses it with these words; `report` sends one zero row.
+    Unusable(&'static str),
+}
+use Outcome::{Read, Refused, Unusable};
+
+/// One table as thirty-odd programs and settings write it: name, bytes, flags, outcome.
+fn written_tables() -> Vec<(&'static str, Vec<u8>, &'static str, Outcome)> {
+    const NAMES: [&str; 3] = ["height", "weight", "dose"];
+    let number = |i: usize, j: usize| {
+        let x = (i * [7, 5, 11][j] % 23) as f64 - 8.0;
+        [x * 0.25, x * 310.5, 1.0 + x * x * 12.25][j]
+    };
+    let value = |i: usize, j: usize| format!("{:.2}", number(i, j));
+    let lines = |header: &str, cell: &dyn Fn(usize, usize) -> String, by: &str, end: &str| {
+        let row = |i: usize| (0..3).map(|j| cell(i, j)).collect::<Vec<_>>().join(by) + end;
+        header.to_owned() + &(0..24).map(row).collect::<String>()
+    };
+    // 1234.50 with these marks between thousands and before decimals.
+    let local = |thousands: &'static str, decimal: &'static str| {
+        move |i: usize, j: usize| {
+            let text = value(i, j);
+            let (whole, decimals) = text.split_once('.').unwrap();
+            let (sign, digits) = whole
+                .strip_prefix('-')
+                .map_or(("", whole), |digits| ("-", digits));
+            let (first, rest) = digits.split_at(digits.len().saturating_sub(3));
+            let by = if first.is_empty() { "" } else { thousands };
+            format!("{sign}{first}{by}{rest}{decimal}{decimals}")
+        }
+    };
+    let quoted = |cell: &dyn Fn(usize, usize) -> String| {
+        let cell = |i: usize, j: usize| format!("\"{}\"", cell(i, j));
+        lines("height,weight,dose\r\n", &cell, ",", "\r\n")
+    };
+    let plain = lines("height,weight,dose\n", &value, ",", "\n");
+    let body = lines("", &value, ",", "\n");
+    let german = local("", ",");
+    let numbered = |header: &str, by: &str, from: usize| {
+        let rows = plain.lines().skip(1).enumerate();
+        let rows = rows.map(|(i, row)| format!("{}{by}{}\n", i + from, row.replace(',', by)));
+        header.to_owned() + &rows.collect::<String>()
+    };
+    let replaced = |cell: &'static str| {
+        move |i: usize, j: usize| match (i, j) {
+            (5, 1) => cell.to_owned(),
+            _ => value(i, j),
+        }
+    };
+    let libsvm = |first: usize| {
+        let row = |i: usize| {
+            let pairs = (0..3).map(|j| format!(" {}:{}", j + first, value(i, j)));
+            format!("0{}\n", pairs.collect::<String>())
+        };
+        (0..24).map(row).collect::<String>()
+    };
+    let npy = {
+        let mut bytes = b"\x93NUMPY\x01\x00\x76\x00".to_vec();
+        let head = "{'descr': '<f8', 'fortran_order': False, 'shape': (24, 3), }";
+        bytes.extend(format!("{head:<117}\n").bytes());
+        let values = (0..72).map(|at| value(at / 3, at % 3).parse::<f64>().unwrap());
+        bytes.extend(values.flat_map(f64::to_le_bytes));
+        bytes
+    };
+    let utf16 = |text: &str| {
+        let units = std::iter::once(0xfeff).chain(text.encode_utf16());
+        units.flat_map(u16::to_le_bytes).collect::<Vec<u8>>()
+    };
+    let header = NAMES.join(",") + "\n";
+    let minus = |i: usize, j: usize| value(i, j).replace('-', "\u{2212}");
+    let text: Vec<(&str, String, &str, Outcome)> = vec![
+        // R
+        (
+            "write.csv, no row names.csv",
+            lines("\"height\",\"weight\",\"dose\"\n", &value, ",", "\n"),
+            "",
+            Read,
+        ),
+        (
+            "write.csv.csv",
+            numbered("\"\",\"height\",\"weight\",\"dose\"\n", ",", 1),
+            "",
+            Refused("--drop 'Unnamed: 0'"),
+        ),
+        (
+            "write.csv, dropped.csv",
+            numbered("\"\",\"height\",\"weight\",\"dose\"\n", ",", 1),
+            "--drop 'Unnamed: 0'",
+            Read,
+        ),
+        (
+            "write.csv2.csv",
+            lines("\"height\";\"weight\";\"dose\"\n", &german, ";", "\n"),
+            "",
+            Read,
+        ),
+        (
+            "write.table.csv",
+            lines("height weight dose\n", &value, " ", "\n"),
+            "",
+            Refused("height"),
+        ),
+        (
+            "write.table, tabs and row names.tsv",
+            numbered("height\tweight\tdose\n", "\t", 1),
+            "",
+            Refused("row names"),
+        ),
+        (
+            "write.csv, NA.csv",
+            lines(&header, &replaced("NA"), ",", "\n"),
+            "",
+            Unusable("the value is missing"),
+        ),
+        // Excel: United States
+        ("excel us.csv", plain.replace('\n', "\r\n"), "", Read),
+        ("excel us, utf-8.csv", format!("\u{feff}{plain}"), "", Read),
+        (
+            "excel us, thousands.csv",
+            quoted(&local(",", ".")),
+            "",
+            Read,
+        ),
+        (
+            "excel us, percent.csv",
+            lines(
+                &header,
+                &|i, j| value(i, j) + if j == 2 { "%" } else { "" },
+                ",",
+                "\n",
+            ),
+            "",
+            Refused("percent sign"),
+        ),
+        (
+            "excel us, empty columns.csv",
+            plain.replace('\n', ",,\r\n"),
+            "",
+            Read,
+        ),
+        (
+            "excel us, old mac.csv",
+            plain.replace('\n', "\r"),
+            "",
+            Refused("carriage returns"),
+        ),
+        // Germany
+        (
+            "excel de.csv",
+            lines("height;weight;dose\r\n", &german, ";", "\r\n"),
+            "",
+            Read,
+        ),
+        (
+            "excel de, thousands.csv",
+            lines("height;weight;dose\r\n", &local(".", ","), ";", "\r\n"),
+            "",
+            Read,
+        ),
+        (
+            "excel de, sep.csv",
+            lines("sep=;\r\nheight;weight;dose\r\n", &german, ";", "\r\n"),
+            "",
+            Read,
+        ),
+        (
+            "excel de, error.csv",
+            lines("height;weight;dose\r\n", &replaced("#DIV/0!"), ";", "\r\n"),
+            "",
+            Unusable("not a number"),
+        ),
+        // France and Switzerland
+        (
+            "excel fr, thousands.csv",
+            lines(
+                "height;weight;dose\r\n",
+                &local("\u{202f}", ","),
+                ";",
+                "\r\n",
+            ),
+            "",
+            Read,
+        ),
+        (
+            "excel ch.csv",
+            lines(
+                "height;weight;dose\r\n",
+                &local("\u{2019}", "."),
+                ";",
+                "\r\n",
+            ),
+            "",
+            Read,
+        ),
+        // Numbers
+        ("numbers us.csv", plain.trim_end().to_owned(), "", Read),
+        ("numbers us, minus.csv", quoted(&minus), "", Read),
+        (
+            "numbers de.csv",
+            lines("height;weight;dose\r\n", &german, ";", "\r\n")
+                .trim_end()
+                .to_owned(),
+            "",
+            Read,
+        ),
+        // pandas
+        ("to_csv, no index.csv", plain.clone(), "", Read),
+        (
+            "to_csv.csv",
+            numbered(",height,weight,dose\n", ",", 0),
+            "",
+            Refused("--drop 'Unnamed: 0'"),
+        ),
+        ("to_csv, tabs.tsv", plain.replace(',', "\t"), "", Read),
+        ("to_csv, no header.csv", body.clone(), "--header no", Read),
+        (
+            "to_csv, array.csv",
+            format!("0,1,2\n{body}"),
+            "--header yes --by-position",
+            Read,
+        ),
+        (
+            "to_csv, nan.csv",
+            lines(&header, &replaced(""), ",", "\n"),
+            "",
+            Unusable("the value is missing"),
+        ),
+        (
+            "to_csv, label.csv",
+            plain
+                .replace(".50\n", ".50,a\n")
+                .replace(".00\n", ".00,b\n")
+                .replace(".25\n", ".25,b\n")
+                .replace(".75\n", ".75,a\n")
+                .replacen("dose\n", "dose,kind\n", 1),
+            "",
+            Refused("--drop kind"),
+        ),
+        // numpy
+        (
+            "savetxt.csv",
+            lines("", &|i, j| format!("{:.18e}", number(i, j)), " ", "\n"),
+            "--header no",
+            Refused("column"),
+        ),
+        (
+            "savetxt, commas.csv",
+            lines("", &|i, j| format!("{:.18e}", number(i, j)), ",", "\n"),
+            "--header no",
+            Read,
+        ),
+        (
+            "savetxt, header.csv",
+            format!("# {plain}"),
+            "",
+            Refused("lacks \"height\""),
+        ),
+        // By hand
+        (
+            "quotes after spaces.csv",
+            lines(
+                "\"height\", \"weight\", \"dose\"\n",
+                &|i, j| format!("\"{}\"", value(i, j)),
+                ", ",
+                "\n",
+            ),
+            "",
+            Read,
+        ),
+        (
+            "other order.csv",
+            lines("dose,weight,height\n", &|i, j| value(i, 2 - j), ",", "\n"),
+            "",
+            Read,
+        ),
+        // LIBSVM
+        ("svm.libsvm", libsvm(1), "--by-position", Read),
+        (
+            "dump_svmlight_file.svm",
+            libsvm(0),
+            "--first-index 0 --by-position",
+            Read,
+        ),
+        (
+            "dump_svmlight_file, unasked.svm",
+            libsvm(0),
+            "--by-position",
+            Refused("--first-index 0"),
+        ),
+    ];
+    let mut files: Vec<(&str, Vec<u8>, &str, Outcome)> = text
+        .into_iter()
+        .map(|(name, text, flags, outcome)| (name, text.into_bytes(), flags, outcome))
+        .collect();
+    let windows = lines("height;weight;dose\r\n", &local("\u{a0}", ","), ";", "\r\n");
+    let windows = windows.chars().map(|c| c as u8).collect();
+    files.push(("excel fr, windows-1252.csv", windows, "", Read));
+    files.push((
+        "excel us, unicode text.tsv",
+        utf16(&plain.replace(',', "\t")),
+        "",
+        Refused("UTF-16"),
+    ));
+    files.push(("save.npy", npy, "--by-position", Read));
+    files
+}
+
+/// Thirty-odd files as R, Excel in four countries, Numbers, pandas, numpy and LIBSVM write them: every command reads all
+/// of them alike or refuses them in the same words.
+#[test]
+fn thirty_files_are_read_or_refused_alike_by_every_command() {
+    let folder = Folder::new();
+    let server = folder.server();
+    let features = "name,center,scale\nheight,0,2\nweight,0,2000\ndose,800,900\n";
+    let features = folder.write("features.csv", features);
+    let study = server.create_study(&format!("--epsilon 8 --features {features}"));
+    let plain = folder.write("plain.csv", written_tables().swap_remove(7).1);
+    // Enough people for an estimate.
+    let text = folder.read("plain.csv");
+    let (header, body) = text.split_once("\r\n").unwrap();
+    let many = folder.write("many.csv", format!("{header}\r\n{}", body.repeat(50)));
+    json_of(&server.cli(&format!("report --json --study {study} --rows {many}")));
+    let result = folder.at("result");
+    server.cli_json(&format!(
+        "estimate --study {study} --k 1 --wait --out {result}"
+    ));
+    let out = folder.at("out.csv");
+    let commands = [
+        format!("central pca --k 2 --features {features} --out {out}"),
+        format!("simulate --n 500 --k 1 --epsilon 4 --features {features}"),
+        format!("prepare --k 1 --n 1000 --epsilon 4 --features {features} --out {out}"),
+        format!("project --estimate {result}/estimate.json --out {out}"),
+        format!("report --study {study}"),
+    ];
+    let outcome = |command: &str, rows: &str, flags: &str| {
+        fs::remove_file(&out).ok();
+        let output = server.cli(&format!("{command} --json --rows '{rows}' {flags}"));
+        let mut answer = match output.status.success() {
+            true => json_of(&output),
+            false => return Err((output.status.code(), stderr(&output))),
+        };
+        // What depends on time, on chance and on earlier reports is left out.
+        let answer = answer.as_object_mut().unwrap();
+        answer.retain(|key, _| match command.starts_with("report") {
+            true => key == "unusable",
+            false => !key.contains("seconds"),
+        });
+        Ok((answer.clone(), fs::read_to_string(&out).unwrap_or_default()))
+    };
+    let expected: Vec<_> = commands
+        .iter()
+        .map(|command| outcome(command, &plain, "").unwrap())
+        .collect();
+    let files = written_tables();
+    assert!(files.len() > 30);
+    for (name, bytes, flags, wanted) in files {
+        let rows = folder.write(name, bytes);
+        for (command, expected) in commands.iter().zip(&expected) {
+            let found = outcome(command, &rows, flags);
+            let reports = command.starts_with("report");
+            match (&wanted, found) {
+                (Read, Ok(found)) => assert_eq!(found, *expected, "{name}: {command}"),
+                (Unusable(_), Ok((answer, _))) if reports => {
+                    assert_eq!(answer["unusable"], 1, "{name}");
+                }
+                (Refused(words) | Unusable(words), Err((code, message))) => {
+                    assert!(
+                        code == Some(2) && message.contains(words),
+                        "{name}: {command}: {message}"
+                    );
+                }
+                (_, found) => panic!("{name}: {command}: {found:?}"),
+            }
+        }
+    }
+}

@@ -7,6 +7,7 @@ use super::descent::{Descent, objective};
 use crate::{
     AlgorithmInfo, Baseline, CentralCalibration, Fit, Generator, Options, Privacy, Request, Rows,
     check,
+    noise::SymmetricNoise,
     parameter::{BATCH, GRADIENT_NOISE, HALVE_STEP_EVERY, ITERATIONS, Parameter, STEP_SIZE},
     robust::{
         calibration::{Calibrated, Releases, noise_of, published_for_batches},
@@ -250,7 +251,7 @@ impl Glad {
         GRADIENT_NOISE.check(sigma)?;
         let denominator = steps.denominator(n);
         let mut noise_sd = sigma * denominator;
-        let mut start_sd = 0.0;
+        let mut start_noise = None;
         let mut diagnostics = vec![
             ("steps", steps.count as f64),
             ("halve_step_every", halve_step_every as f64),
@@ -258,17 +259,21 @@ impl Glad {
         ];
         let promised = noise_of(&request.privacy, releases, calibrated)?;
         if let Some(noise) = promised {
-            (start_sd, noise_sd) = (noise.start_sd, noise.step_sd);
+            noise_sd = noise.step_sd;
+            start_noise = Some(SymmetricNoise::calibrated(
+                noise.guarantee.calibration,
+                noise.start_sd,
+            ));
             let of_steps = noise.epsilon_of_steps.unwrap_or(f64::INFINITY);
             diagnostics.extend([
-                ("start_sd", start_sd),
+                ("start_sd", noise.start_sd),
                 ("published_noise_sd", noise.published_step_sd),
                 ("epsilon_of_steps", of_steps),
             ]);
         }
         diagnostics.push(("noise_sd", noise_sd));
         let table = Table::spherised(rows);
-        let frame = self.start.frame(&table, request.k, start_sd, rng)?;
+        let frame = self.start.frame(&table, request.k, start_noise, rng)?;
         let mut tracer = Tracer::new(request.truth);
         let look = |v: &nalgebra::DMatrix<f64>| Some(objective(&table, v));
         tracer.record(0, 0.0, &frame, look)?;

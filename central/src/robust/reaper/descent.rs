@@ -6,7 +6,6 @@ use eigenveil_estimation::{
 };
 use eigenveil_shared::{Error, Result};
 use nalgebra::DMatrix;
-use rand_distr::{Distribution, StandardNormal};
 
 use super::{
     MAX_SPACE_DIVISOR, MIN_PARTIAL_DIMENSION,
@@ -19,6 +18,7 @@ use super::{
 use crate::{
     Generator,
     block_lanczos::LazyGoe,
+    noise::SymmetricNoise,
     robust::{sampling::Schedule, table::Table},
 };
 
@@ -67,65 +67,32 @@ pub(super) fn add_descent_direction(
     add_symmetrised_outer_lower(sum, &residuals, rows, factor);
 }
 
-/// Noise added to the *sum* of gradients.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum StepNoise {
-    /// None.
-    None,
-    /// This standard deviation along every direction of unit Frobenius norm: divided by √2 off the diagonal.
-    Isotropic(f64),
-    /// This standard deviation on every entry.
-    Entrywise(f64),
-}
-
-impl StepNoise {
-    /// Accuracy of the leading vectors of an average of iterates with this noise.
-    pub(super) fn leading_accuracy(self) -> f64 {
-        match self {
-            Self::None => PLAIN_LEADING,
-            _ => NOISY_LEADING,
-        }
-    }
-
-    /// Adds the noise times `factor` to the lower triangle of `sum`.
-    fn add_to_lower(self, sum: &mut DMatrix<f64>, factor: f64, rng: &mut Generator) {
-        match self {
-            Self::None => {}
-            Self::Isotropic(sd) => {
-                let off_diagonal = sd * std::f64::consts::FRAC_1_SQRT_2;
-                add_lower_noise(sum, factor * off_diagonal, factor * sd, rng);
-            }
-            Self::Entrywise(sd) => add_lower_noise(sum, factor * sd, factor * sd, rng),
-        }
-    }
-}
-
-/// Adds independent Gaussian noise to the lower triangle: standard deviation `off_diagonal`, and `diagonal` on the
-/// diagonal.
-pub(super) fn add_lower_noise(
-    sum: &mut DMatrix<f64>,
-    off_diagonal: f64,
-    diagonal: f64,
-    rng: &mut Generator,
-) {
-    for (j, mut column) in sum.column_iter_mut().enumerate() {
-        for (i, entry) in column.iter_mut().enumerate().skip(j) {
-            let z: f64 = StandardNormal.sample(rng);
-            *entry += z * if i == j { diagonal } else { off_diagonal };
-        }
-    }
-}
-
 /// Subgradient descent from `(r/p)I`, in one of two geometries; its result is the average of the iterates.
 pub(super) struct Descent {
     pub(super) geometry: Geometry,
     pub(super) steps: Schedule,
     /// c of the step sizes `c/√t`.
     pub(super) step: f64,
-    pub(super) noise: StepNoise,
+    /// On the *sum* of gradients.
+    pub(super) noise: Option<SymmetricNoise>,
 }
 
 impl Descent {
+    /// Accuracy of the leading vectors of the average of iterates.
+    pub(super) fn leading_accuracy(&self) -> f64 {
+        match self.noise {
+            None => PLAIN_LEADING,
+            Some(_) => NOISY_LEADING,
+        }
+    }
+
+    /// Adds the noise of a step of size `eta` to the lower triangle of `sum`.
+    fn add_noise(&self, sum: &mut DMatrix<f64>, eta: f64, rng: &mut Generator) {
+        if let Some(noise) = self.noise {
+            noise.add_to_lower(sum, eta, rng);
+        }
+    }
+
     /// Returns the average of the iterates; `watch` is called with the iteration and the average so far.
     pub(super) fn run(
         &self,
@@ -145,8 +112,8 @@ impl Descent {
         };
         let mut p = Iterate::start(rank, d);
         let accuracy = match self.noise {
-            StepNoise::None => PLAIN_ACCURACY,
-            _ => NOISY_EXPONENTIAL,
+            None => PLAIN_ACCURACY,
+            Some(_) => NOISY_EXPONENTIAL,
         };
         let mut mirror = (self.geometry == Geometry::Entropy).then(|| Mirror::start(rank, d));
         let mut average = AverageIterate::new(d, rotation);
@@ -156,7 +123,7 @@ impl Descent {
             if let Some(mirror) = &mut mirror {
                 let image = mirror.times(&rows);
                 add_descent_direction(&mut mirror.logarithm, &rows, &image, eta);
-                self.noise.add_to_lower(&mut mirror.logarithm, eta, rng);
+                self.add_noise(&mut mirror.logarithm, eta, rng);
                 mirror.project(rank, accuracy)?;
                 mirror.add_to(&mut average);
             } else {
@@ -169,7 +136,7 @@ impl Descent {
                         next.factor.krylov_dimension = krylov_dimension;
                         next
                     }
-                    StepNoise::Isotropic(sd) => {
+                    Some(SymmetricNoise::Isotropic(sd)) => {
                         step_by_span(&p, &rows, table.support(), rank, (eta, sd), rng)?
                     }
                     _ => self.partial_step(&p, &rows, rank, eta, rng)?,
@@ -195,7 +162,7 @@ impl Descent {
         let mut next = DMatrix::zeros(d, d);
         p.add_to_lower(&mut next);
         add_descent_direction(&mut next, rows, &p.times(rows), eta);
-        self.noise.add_to_lower(&mut next, eta, rng);
+        self.add_noise(&mut next, eta, rng);
         projected(&next, rank)
     }
 
@@ -205,7 +172,7 @@ impl Descent {
         let d = table.dimension();
         self.geometry == Geometry::Euclidean
             && self.steps.rate.is_none()
-            && matches!(self.noise, StepNoise::Isotropic(_))
+            && matches!(self.noise, Some(SymmetricNoise::Isotropic(_)))
             && d >= MIN_PARTIAL_DIMENSION
             && table.n() <= d / MAX_SPACE_DIVISOR
     }
@@ -222,11 +189,11 @@ impl Descent {
     ) -> Result<Iterate> {
         let d = rows.nrows();
         let (noise, accuracy) = match self.noise {
-            StepNoise::None => (None, PLAIN_ACCURACY),
-            _ => {
-                let mut noise = DMatrix::zeros(d, d);
-                self.noise.add_to_lower(&mut noise, eta, rng);
-                (Some(noise), NOISY_ACCURACY)
+            None => (None, PLAIN_ACCURACY),
+            Some(noise) => {
+                let mut drawn = DMatrix::zeros(d, d);
+                noise.add_to_lower(&mut drawn, eta, rng);
+                (Some(drawn), NOISY_ACCURACY)
             }
         };
         let step = Step::new(p, rows, eta, noise);
@@ -298,6 +265,7 @@ pub(super) mod tests {
     use eigenveil_estimation::{linalg::outer_scaled, models::uniform_frame};
     use eigenveil_shared::preprocess::{Norm, Preprocessing, Row};
     use proptest::prelude::*;
+    use rand_distr::{Distribution, StandardNormal};
 
     use super::*;
     use crate::{Rows, generator};
@@ -328,8 +296,8 @@ pub(super) mod tests {
             row /= norm;
         }
         for (noise, allowed) in [
-            (StepNoise::None, 1e-6),
-            (StepNoise::Entrywise(20.0), NOISY_ACCURACY),
+            (None, 1e-6),
+            (Some(SymmetricNoise::Entrywise(20.0)), NOISY_ACCURACY),
         ] {
             let descent = Descent {
                 geometry: Geometry::Euclidean,
@@ -378,13 +346,13 @@ pub(super) mod tests {
                     step: 1.0,
                     noise,
                 };
-                let rotated = rate.is_none() && noise != StepNoise::None;
+                let rotated = rate.is_none() && noise.is_some();
                 assert_eq!(descent.is_rotated(&table), rotated);
                 let mut rng = generator(Some(10)).unwrap();
                 descent.run(&table, 2, &mut rng, |_, _| Ok(())).unwrap()
             };
-            let plain = run(StepNoise::None).matrix();
-            let average = run(StepNoise::Isotropic(1e-7));
+            let plain = run(None).matrix();
+            let average = run(Some(SymmetricNoise::Isotropic(1e-7)));
             let distance = (average.matrix() - &plain).norm() / plain.norm();
             assert!(
                 distance < count as f64 * NOISY_ACCURACY,

@@ -158,13 +158,13 @@ mod tests {
     use rand_distr::{Distribution, StandardNormal};
 
     use super::*;
-    use crate::{Generator, generator, robust::reaper::descent::add_lower_noise};
+    use crate::{Generator, generator, noise::SymmetricNoise};
 
     /// A logarithm with three directions `strength` above noise with this spectral edge.
     fn logarithm(p: usize, edge: f64, strength: f64, rng: &mut Generator) -> DMatrix<f64> {
         let mut matrix = DMatrix::zeros(p, p);
-        let sd = edge / (2.0 * (p as f64).sqrt());
-        add_lower_noise(&mut matrix, sd, sd * 2.0_f64.sqrt(), rng);
+        let sd = edge / (2.0 * p as f64).sqrt();
+        SymmetricNoise::Isotropic(sd).add_to_lower(&mut matrix, 1.0, rng);
         let frame = DMatrix::from_fn(p, 3, |_, _| StandardNormal.sample(rng));
         let frame = eigenveil_estimation::linalg::orthonormalize(frame).unwrap();
         let weights = [strength, 0.9 * strength, 0.6 * strength];

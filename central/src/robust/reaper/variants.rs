@@ -2,11 +2,11 @@
 
 use super::{
     average::AverageIterate,
-    descent::{Descent, Geometry, StepNoise, objective},
+    descent::{Descent, Geometry, objective},
 };
 use crate::{
-    AlgorithmInfo, Baseline, CentralCalibration, Fit, Generator, Options, Privacy, Request, Rows,
-    check,
+    AlgorithmInfo, Baseline, Fit, Generator, Options, Privacy, Request, Rows, check,
+    noise::SymmetricNoise,
     parameter::{BATCH, ITERATIONS, Parameter, STEP_SIZE},
     robust::{
         calibration::{Calibrated, Releases, noise_of, published_for_batches},
@@ -172,21 +172,20 @@ impl Reaper {
         let steps = self.steps(n, &request.privacy)?;
         let denominator = steps.denominator(n);
         let mut diagnostics = vec![("steps", steps.count as f64), ("batch", denominator)];
-        let mut step_noise = StepNoise::None;
+        let mut step_noise = None;
         let promised = noise_of(&request.privacy, Releases { steps, start: 0 }, calibrated)?;
         if let Some(noise) = promised {
-            // The paper adds noise σ to every entry, so its weakest directions, on the diagonal, also have σ.
-            step_noise = match noise.guarantee.calibration {
-                CentralCalibration::Accounted => StepNoise::Isotropic(noise.step_sd),
-                CentralCalibration::AsPublished => StepNoise::Entrywise(noise.step_sd),
-            };
+            // The paper's noise is weakest along the diagonal, where it has σ too.
+            step_noise = Some(SymmetricNoise::calibrated(
+                noise.guarantee.calibration,
+                noise.step_sd,
+            ));
             diagnostics.extend([
                 ("noise_sd", noise.step_sd),
                 ("published_noise_sd", noise.published_step_sd),
             ]);
         }
         let table = Table::spherised(rows);
-        let accuracy = step_noise.leading_accuracy();
         let mut tracer = Tracer::new(request.truth);
         let descent = Descent {
             geometry: self.variant.geometry(),
@@ -194,6 +193,7 @@ impl Reaper {
             step: self.step,
             noise: step_noise,
         };
+        let accuracy = descent.leading_accuracy();
         let average = descent.run(&table, k, rng, |t, average| {
             if request.truth.is_some() && is_recorded(t, steps.count) {
                 let passes = t as f64 * denominator / n as f64;

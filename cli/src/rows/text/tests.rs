@@ -312,7 +312,7 @@ fn lines_that_programs_add_are_skipped() {
 fn overlong_lines_are_refused() {
     let commas = ",".repeat(MAX_LINE_BYTES + 1);
     assert!(local(&commas).is_err());
-    let wide = ",".repeat(super::super::table::MAX_COLUMNS + 1);
+    let wide = "7,".repeat(super::super::table::MAX_COLUMNS + 1);
     let error = local(&format!("{wide}\n{wide}\n")).unwrap_err().to_string();
     assert!(error.contains("columns; at most"), "{error}");
     let mut splitter = Splitter::new(b',');
@@ -359,6 +359,7 @@ fn numbers_are_read_as_the_world_writes_them() {
         ("1'234.5", 1234.5),
         ("\u{2212}1\u{2019}234", -1234.0),
         ("\"1,234.5\"", 1234.5),
+        ("\"1.234,5\"", 1234.5),
         ("\"0,125\"", 0.125),
         ("\"2,5\"", 2.5),
         ("1e\u{2212}3", 1e-3),
@@ -381,5 +382,141 @@ fn numbers_are_read_as_the_world_writes_them() {
     assert!(
         error.contains("percent") && !error.contains("500"),
         "{error}"
+    );
+}
+
+/// Names that are also words for missing values or truth: a header beside other names, asked about alone.
+#[test]
+fn names_that_look_like_missing_values_are_seen() {
+    for header in ["Na,Mg,Al", "RI,Na,inf", "none,a,True"] {
+        let table = local(&format!("{header}\n1,2,3\n4,5,6\n")).unwrap();
+        assert_eq!(table.names().unwrap().join(","), header);
+        assert!(table.check_header_is_known().is_ok());
+    }
+    for header in ["Na,None", "inf,Infinity", "NA,NA"] {
+        let table = local(&format!("{header}\n1,2\n4,5\n")).unwrap();
+        assert!(table.check_header_is_known().is_err());
+        let error = table.check_readable().and_then(|()| table.check_finite());
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("give --header yes"), "{header}: {error}");
+    }
+    // A row of missing values and numbers is no header.
+    assert_eq!(local("NA,1\n2,3\n").unwrap().len(), 2);
+    assert_eq!(local("True,False\nFalse,True\n").unwrap().len(), 2);
+}
+
+/// Delimiters at the ends of lines, in all lines or some, with a header or without.
+#[test]
+fn delimiters_at_line_ends_add_no_column() {
+    let named = study(Some(&["a", "b"]), 2);
+    for text in [
+        "a,b,\n1,2,\n3,4,\n",
+        "a,b\n1,2,\n3,4,\n",
+        "a,b,\n1,2\n3,4,\n",
+        "a;b;;\n1;2;;\n3;4;;\n",
+        "a\tb\t\n1\t2\t\n3\t4\n",
+        "1,2,\n3,4,\n",
+    ] {
+        let headerless = text.starts_with('1');
+        let header = if headerless { Header::No } else { Header::Auto };
+        for table in [local(text), report(text, header, &named)] {
+            let table = table.unwrap();
+            assert!(table.check_readable().is_ok(), "{text:?}");
+            assert_eq!((table.len(), table.dimension()), (2, 2), "{text:?}");
+            assert_eq!(table.row(1).values(), [3.0, 4.0], "{text:?}");
+        }
+    }
+    // An empty cell in the last column is a missing value, and a value beyond the last name is none of its columns'.
+    let table = local("a,b\n1,\n2,3\n").unwrap();
+    assert!(table.row(0).values()[1].is_nan() && table.row(1).values() == [2.0, 3.0]);
+    assert!(
+        report("a,b,\n1,2,9\n", Header::Auto, &named)
+            .unwrap()
+            .row(0)
+            .values()[0]
+            .is_nan()
+    );
+}
+
+#[test]
+fn quotes_after_spaces_are_quotes() {
+    let text = "\"a\", \"b, all\",  \"c \"\"d\"\"\"\n1, \"2\",   \"1,234.5\"\n";
+    let table = local(text).unwrap();
+    assert_eq!(table.names().unwrap(), ["a", "b, all", "c \"d\""]);
+    assert_eq!(table.row(0).values(), [1.0, 2.0, 1234.5]);
+    assert_eq!(
+        without_spaces_before_quotes("\"a \"\" \"\"b\", \"c\"", b','),
+        "\"a \"\" \"\"b\",\"c\""
+    );
+}
+
+/// One message names every column of text, of dates, with missing cells and with single texts.
+#[test]
+fn all_that_must_be_mended_is_named_at_once() {
+    let mut text = String::from("id,day,kind,age,note,size\n");
+    for i in 0..30 {
+        let age = if i % 10 == 3 {
+            String::new()
+        } else {
+            i.to_string()
+        };
+        let size = if i == 7 { "tall" } else { "1.5" };
+        text += &format!(
+            "x{i}y,2024-01-{:02},{},{age},word{},{size}\n",
+            i + 1,
+            ["a", "b"][i % 2],
+            i % 20
+        );
+    }
+    let error = parse(text.as_bytes(), false, &with(Header::Yes), None)
+        .unwrap_err()
+        .to_string();
+    for words in [
+        "column 1 (id): text in most rows that differs in all",
+        "column 2 (day): dates",
+        "column 3 (kind): text in most rows, few values",
+        "column 5 (note): text in most rows, not numbers",
+        "column 4 (age): 3 values are missing",
+        "line 9, column 6 (size): not a number",
+    ] {
+        assert!(error.contains(words), "{words}: {error}");
+    }
+    assert!(!error.contains("x3y") && !error.contains("tall"), "{error}");
+    // For reports no value decides what is said of a column.
+    let expected = study(Some(&["id", "day", "kind", "age", "note", "size"]), 6);
+    let error = report(&text, Header::Auto, &expected)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        !error.contains("dates") && !error.contains("missing"),
+        "{error}"
+    );
+}
+
+/// A column with both notations: 1.234 may be a thousand, and some rows would be read wrong by their values.
+#[test]
+fn columns_with_both_notations_are_refused() {
+    for text in ["a;b\n1,5;1\n1.234;2\n2,5;3\n", "a;b\n1,234;1\n1.5;2\n2;3\n"] {
+        let error = local(text).unwrap_err().to_string();
+        assert!(
+            error.contains("column 1") && error.contains("decimal comma beside"),
+            "{error}"
+        );
+        // For reports a row cannot decide for the others.
+        let table = report(text, Header::Auto, &study(Some(&["a", "b"]), 2)).unwrap();
+        assert!(table.notes().join(" ").contains("decimal comma beside"));
+    }
+    assert!(local("a;b\n1.234,5;1\n1,5;2\n2;3\n").is_ok());
+    // Windows-1252, as Excel writes it in France: the no-break space is one byte, and so is ö in a name.
+    let table = parse(
+        b"gr\xf6\xdfe;b\n1\xa0234,5;2\n",
+        false,
+        &with(Header::Auto),
+        None,
+    )
+    .unwrap();
+    assert_eq!(
+        (table.names().unwrap()[0].as_str(), table.row(0).values()[0]),
+        ("größe", 1234.5)
     );
 }

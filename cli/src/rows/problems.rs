@@ -1,0 +1,181 @@
+//! Unreadable cells and lines, counted by column and reason, so that one message names all of them.
+
+use std::collections::BTreeMap;
+
+/// Largest number of columns named in a message.
+pub(super) const MAX_COLUMNS_NAMED: usize = 8;
+/// Error message for a LIBSVM index 0.
+pub(super) const INDEX_ZERO: &str = "index 0, but indices are taken from 1; if the file counts from 0 (as scikit-learn's dump_svmlight_file does), give --first-index 0";
+
+/// Position of a value that is not a number, counted from 1.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unreadable {
+    pub(super) line: usize,
+    /// Column of the file; `None` for the whole line.
+    pub(super) column: Option<usize>,
+    /// The same column of the table, from 0, which may have a name.
+    pub(super) named: Option<usize>,
+    pub(super) reason: UnreadableReason,
+}
+
+/// Why a value is unreadable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum UnreadableReason {
+    Missing,
+    NotANumber,
+    DecimalComma,
+    /// A percentage: 12 or 0.12?
+    Percent,
+    /// A LIBSVM index beyond the study's dimension.
+    Outside,
+    /// A LIBSVM index 0 in a file taken to count from 1.
+    IndexZero,
+    /// A line that is not LIBSVM text.
+    NotLibsvm,
+    /// A line with another number of fields than the first; `open` if a quote is not closed on the line.
+    Fields {
+        has: usize,
+        wants: usize,
+        open: bool,
+    },
+}
+
+impl UnreadableReason {
+    /// The order of messages.
+    fn rank(self) -> u8 {
+        match self {
+            UnreadableReason::NotANumber => 0,
+            UnreadableReason::DecimalComma => 1,
+            UnreadableReason::Percent => 2,
+            UnreadableReason::Missing => 3,
+            UnreadableReason::Outside => 4,
+            UnreadableReason::IndexZero => 5,
+            UnreadableReason::NotLibsvm => 6,
+            UnreadableReason::Fields { .. } => 7,
+        }
+    }
+
+    /// What is wrong and what to do, after the place of a single cell or line.
+    fn one(self) -> String {
+        match self {
+            UnreadableReason::Missing => {
+                ": the value is missing; fill it in, or leave the row or the column out".to_owned()
+            }
+            UnreadableReason::NotANumber => ": not a number; every field must be a number".to_owned(),
+            UnreadableReason::Outside => {
+                ": an index is beyond the last column of the study".to_owned()
+            }
+            UnreadableReason::IndexZero => format!(": {INDEX_ZERO}"),
+            UnreadableReason::NotLibsvm => ": not LIBSVM text, which is a label and then index:value with increasing indices from 1".to_owned(),
+            UnreadableReason::Percent => {
+                " has a percent sign; write 12.5 or 0.125 for 12.5 %, the same in every row".to_owned()
+            }
+            UnreadableReason::DecimalComma => ": a decimal comma, or one between thousands; write numbers as 1234.5, or separate the columns by ';'".to_owned(),
+            UnreadableReason::Fields { has, wants, open } => format!(
+                " has {has} fields but the first line has {wants}{}",
+                if open {
+                    "; a quoted cell must end on its line"
+                } else {
+                    "; a decimal comma adds one"
+                }
+            ),
+        }
+    }
+
+    /// The same for several cells of columns, whose counts stand before it.
+    fn several(self) -> &'static str {
+        match self {
+            UnreadableReason::Missing => {
+                "values are missing; fill them in, or leave these rows or columns out"
+            }
+            UnreadableReason::Percent => {
+                "numbers have a percent sign; write 12.5 or 0.125 for 12.5 %, the same in every row"
+            }
+            UnreadableReason::DecimalComma => {
+                "numbers have a decimal comma, or one between thousands; write them as 1234.5, or separate the columns by ';'"
+            }
+            _ => "values are not numbers; every field must be a number",
+        }
+    }
+}
+
+/// All unreadable cells and lines of a table.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Problems {
+    /// By reason and column of the file: how many, and the first.
+    counted: BTreeMap<(u8, Option<usize>), (usize, Unreadable)>,
+}
+
+impl Problems {
+    pub(super) fn record(&mut self, found: Unreadable) {
+        let key = (found.reason.rank(), found.column);
+        self.counted.entry(key).or_insert((0, found)).0 += 1;
+    }
+
+    /// Those other than missing cells.
+    pub(super) fn without_missing(&self) -> Self {
+        let other = |cell: &Unreadable| cell.reason != UnreadableReason::Missing;
+        let counted = self.counted.iter().filter(|(_, (_, cell))| other(cell));
+        Self {
+            counted: counted.map(|(key, found)| (*key, *found)).collect(),
+        }
+    }
+
+    /// Those of other columns of the table.
+    pub(super) fn without_columns(&self, columns: &[usize]) -> Self {
+        let other = |cell: &Unreadable| cell.named.is_none_or(|at| !columns.contains(&at));
+        let counted = self.counted.iter().filter(|(_, (_, cell))| other(cell));
+        Self {
+            counted: counted.map(|(key, found)| (*key, *found)).collect(),
+        }
+    }
+
+    /// The line of the first.
+    pub(super) fn first_line(&self) -> Option<usize> {
+        self.counted.values().map(|(_, first)| first.line).min()
+    }
+
+    /// One sentence for each reason, none of which has a value; `called` says how a column of the table is called.
+    pub(super) fn describe(&self, called: impl Fn(usize) -> String) -> Option<String> {
+        let mut by_reason: BTreeMap<u8, Vec<&(usize, Unreadable)>> = BTreeMap::new();
+        for ((reason, _), found) in &self.counted {
+            by_reason.entry(*reason).or_default().push(found);
+        }
+        let column = |cell: &Unreadable| match (cell.column, cell.named) {
+            (_, Some(at)) => Some(called(at)),
+            (Some(column), None) => Some(format!("column {column}")),
+            (None, None) => None,
+        };
+        let sentences: Vec<String> = by_reason
+            .into_values()
+            .filter_map(|found| {
+                let (count, first) = found.iter().min_by_key(|(_, first)| first.line)?;
+                let (line, reason) = (first.line, first.reason);
+                let Some(place) = column(first) else {
+                    let more = match count - 1 {
+                        0 => String::new(),
+                        more => format!(" (so have {more} lines more)"),
+                    };
+                    return Some(format!("line {line}{}{more}", reason.one()));
+                };
+                if found.iter().map(|(count, _)| count).sum::<usize>() == 1 {
+                    return Some(format!("line {line}, {place}{}", reason.one()));
+                }
+                let named = found
+                    .iter()
+                    .take(MAX_COLUMNS_NAMED)
+                    .filter_map(|(count, cell)| Some(format!("{}: {count}", column(cell)?)));
+                let more = match found.len().saturating_sub(MAX_COLUMNS_NAMED) {
+                    0 => String::new(),
+                    more => format!(" and {more} columns more"),
+                };
+                let columns = named.collect::<Vec<_>>().join(", ");
+                Some(format!(
+                    "{columns}{more} {} (the first in line {line})",
+                    reason.several()
+                ))
+            })
+            .collect();
+        (!sentences.is_empty()).then(|| sentences.join("\n"))
+    }
+}

@@ -1,0 +1,207 @@
+//! Rows that are not simply one whole row a participant: missing cells, persons with several rows, and the check before
+//! anything is perturbed.
+
+use std::fmt::Write as _;
+
+use crate::harness::{Folder, ServerProcess, json_of, refused, stderr, succeeded};
+
+const FEATURES: &str = "name,center,scale,observed,section
+height,170,10,1,
+weight,70,15,0.8,scales
+fat,20,5,0.8,scales
+age,40,20,0.9,
+";
+
+/// 400 rows: tall people are heavy; every fifth has no weight and fat, every tenth no age.
+fn people() -> String {
+    let mut text = String::from("person,height,weight,fat,age\n");
+    for i in 0..400 {
+        let tall = f64::from(i % 41) - 20.0;
+        let (height, age) = (170.0 + tall, 40 + (i * 7) % 11);
+        let scales = match i % 5 {
+            0 => ",".to_owned(),
+            _ => format!("{},{}", 70.0 + 1.4 * tall, 20.0 + 0.4 * tall),
+        };
+        let age = if i % 10 == 3 {
+            String::new()
+        } else {
+            age.to_string()
+        };
+        writeln!(text, "p{},{height},{scales},{age}", i / 4).unwrap();
+    }
+    text
+}
+
+fn study(server: &ServerProcess, folder: &Folder, name: &str, features: &str) -> String {
+    let features = folder.write(&format!("{name}.csv"), features);
+    let made = server.cli_json(&format!(
+        "study create --name {name} --k 1 --epsilon 8 --features {features}"
+    ));
+    made["id"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_check_says_what_would_be_sent_and_leaves_nothing_behind() {
+    let folder = Folder::new();
+    let server = folder.server();
+    let id = study(&server, &folder, "observed", FEATURES);
+    let whole = study(
+        &server,
+        &folder,
+        "whole",
+        &FEATURES
+            .replace(",observed,section", "")
+            .replace(",1,\n", "\n")
+            .replace(",0.8,scales", "")
+            .replace(",0.9,\n", "\n"),
+    );
+    let rows = folder.write("people.csv", people());
+    let files = || std::fs::read_dir(folder.path()).unwrap().count();
+    let before = files();
+    let check = format!("report --study {id} --rows {rows} --drop person --check");
+    let said = succeeded(&server.cli(&check));
+    for words in [
+        "rows: 400",
+        "sent as zero rows: 0",
+        "missing cells: 200",
+        "\"weight\" 80, \"fat\" 80, \"age\" 40",
+        "nothing was perturbed",
+    ] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    // The shares here are those of the study.
+    assert!(!said.contains("observed otherwise"), "{said}");
+    let checked = server.cli_json(&format!(
+        "report --study {whole} --rows {rows} --drop person --check"
+    ));
+    assert_eq!(checked["unusable"], 120);
+    assert_eq!(files(), before, "a file was written");
+    assert_eq!(
+        (server.accepted(&id), server.accepted(&whole)),
+        (0.into(), 0.into())
+    );
+
+    // 30 % of the rows would be zeros: asked about, and without a terminal refused.
+    let report = format!("report --study {whole} --rows {rows} --drop person");
+    let output = server.cli(&report);
+    refused(
+        &output,
+        1,
+        &["--yes", "nothing was perturbed, charged or sent"],
+    );
+    assert!(stderr(&output).contains("120 of 400 rows (30.0 %)"));
+    assert_eq!(server.accepted(&whole), 0);
+    assert_eq!(
+        json_of(&server.cli(&format!("{report} --yes --json")))["unusable"],
+        120
+    );
+
+    let sent = server.cli_json(&format!(
+        "report --study {id} --rows {rows} --drop person --outbox {}",
+        folder.at("other")
+    ));
+    assert_eq!(
+        (&sent["accepted"], &sent["unusable"]),
+        (&400.into(), &0.into())
+    );
+    let out = folder.at("result");
+    server.cli_json(&format!("estimate --study {id} --wait --out {out}"));
+    let estimate = folder.read_json("result/estimate.json");
+    assert_eq!(
+        estimate["params"]["preprocessing"]["features"][1]["observed"],
+        0.8
+    );
+}
+
+#[test]
+fn a_person_with_several_rows_sends_one_report() {
+    let folder = Folder::new();
+    let server = folder.server();
+    let id = study(&server, &folder, "persons", FEATURES);
+    let rows = folder.write("visits.csv", people());
+    let report = format!("report --study {id} --rows {rows} --person person");
+    let said = succeeded(&server.cli(&format!("{report} --check")));
+    assert!(said.contains("persons: 100"), "{said}");
+    let sent = server.cli_json(&report);
+    assert_eq!(
+        (&sent["accepted"], &sent["rows"]),
+        (&100.into(), &100.into())
+    );
+    assert_eq!(sent["charged"]["rows"], 100);
+    // Again: nothing is drawn, charged or counted a second time.
+    let again = server.cli_json(&report);
+    assert_eq!(
+        (&again["accepted"], &again["acknowledged"]),
+        (&0.into(), &100.into())
+    );
+    assert_eq!(server.accepted(&id), 100);
+    // The same file with rows as participants, or with other persons, is another set of participants.
+    for other in ["--drop person", "--person age --drop person"] {
+        let output = server.cli(&format!("report --study {id} --rows {rows} {other}"));
+        assert!(!output.status.success(), "{other}");
+        assert_eq!(server.accepted(&id), 100);
+    }
+    for (flags, words) in [
+        ("--person nobody", "nobody"),
+        ("--person age --drop person", "age"),
+    ] {
+        refused(
+            &server.cli(&format!("report --study {id} --rows {rows} {flags}")),
+            2,
+            &[words],
+        );
+    }
+}
+
+#[test]
+fn a_second_study_of_one_name_needs_a_flag() {
+    let folder = Folder::new();
+    let server = folder.server();
+    let create = "study create --name wines --p 3 --epsilon 4";
+    succeeded(&server.cli(create));
+    refused(&server.cli(create), 2, &["wines", "--same-name"]);
+    succeeded(&server.cli(&format!("{create} --same-name")));
+}
+
+#[test]
+fn weights_are_asked_for_and_sent() {
+    let folder = Folder::new();
+    let server = folder.server();
+    let mut text = String::from("weight,a,b\n");
+    for i in 0..200 {
+        writeln!(text, "{},{},{}", [1.0, 0.25][i % 2], i % 7, i % 5).unwrap();
+    }
+    let rows = folder.write("rows.csv", text);
+    let features = folder.write("features.csv", "name,center\na,3\nb,2\n");
+    let create = |name: &str, flags: &str| {
+        let line = format!("study create --name {name} --epsilon 8 --features {features} {flags}");
+        server.cli_json(&line)["id"].as_str().unwrap().to_owned()
+    };
+    let weighted = create("weighted", "--weights --mean-weight 0.625");
+    let plain = create("plain", "");
+    let report =
+        |id: &str, flags: &str| server.cli(&format!("report --study {id} --rows {rows} {flags}"));
+    refused(&report(&weighted, "--drop weight"), 2, &["--weight COLUMN"]);
+    refused(
+        &report(&plain, "--weight weight"),
+        2,
+        &["leave --weight out"],
+    );
+    refused(
+        &report(&weighted, "--weight weight --person a"),
+        2,
+        &["cannot be used"],
+    );
+    succeeded(&report(&weighted, "--weight weight"));
+    assert_eq!(server.accepted(&weighted), 200);
+    let create = "study create --name x --p 3 --epsilon 4 --weights";
+    for (flags, word) in [
+        ("--mean-weight 1.5", "1.5"),
+        (
+            "--bound-rows clip --radius 1 --centring",
+            "--bound-rows normalize",
+        ),
+    ] {
+        refused(&server.cli(&format!("{create} {flags}")), 2, &[word]);
+    }
+}
