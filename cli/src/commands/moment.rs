@@ -11,10 +11,7 @@ use eigenveil_estimation::{
 };
 use eigenveil_figures::moment_subject;
 use eigenveil_shared::{
-    api::EstimateRequest,
-    estimate::{Estimate, csv_text},
-    preprocess::Norm,
-    study::StudyParams,
+    api::EstimateRequest, estimate::Estimate, preprocess::Norm, study::StudyParams,
 };
 use nalgebra::DMatrix;
 use serde::Serialize;
@@ -398,7 +395,7 @@ fn header(names: &[&str]) -> Vec<String> {
 
 /// A line of a table: names, four numbers, or the reason why there are none.
 fn line(names: &[&str], numbers: std::result::Result<[f64; 4], String>) -> Vec<String> {
-    let mut cells: Vec<String> = names.iter().map(|n| csv_text(n).into_owned()).collect();
+    let mut cells: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     match numbers {
         Ok(numbers) => {
             cells.extend(numbers.map(|number| number.to_string()));

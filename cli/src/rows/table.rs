@@ -197,7 +197,11 @@ impl RowTable {
     /// # Errors
     /// Wrong usage that names the first such row and column.
     pub fn check_finite(&self) -> Result<()> {
-        let mut not_finite = (0..self.values.len()).filter(|&at| !self.values[at].is_finite());
+        self.check_values(f64::is_finite)
+    }
+
+    fn check_values(&self, good: impl Fn(f64) -> bool) -> Result<()> {
+        let mut not_finite = (0..self.values.len()).filter(|&at| !good(self.values[at]));
         let Some(at) = not_finite.next() else {
             return Ok(());
         };
