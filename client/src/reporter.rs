@@ -166,7 +166,7 @@ impl Reporter {
     }
 
     /// As [`report`](Self::report) in a study with weights: the row counts `weight`, above 0 and at most 1, which is
-    /// protected with the row. A larger weight counts as 1, anything else as 0, and the local warning says so. In such a
+    /// protected with the row. A larger weight counts as 1; anything else as 0, and the local warning says so. In such a
     /// study [`report`](Self::report) counts 1.
     ///
     /// # Errors

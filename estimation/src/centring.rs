@@ -17,7 +17,7 @@
 //! Derived in `docs/derivations/centring.md`; "Noise" there has the small part along the mean that is left out here.
 
 use eigenveil_shared::{
-    Error, ErrorCode, Result, mechanism::NoiseModel, packed::PackedSymmetric, preprocess::Norm,
+    Error, ErrorCode, Result, mechanism::NoiseModel, packed::PackedSymmetric, preprocess::{Norm, Weights},
     study::StudyParams,
 };
 use nalgebra::DVectorView;
@@ -261,8 +261,16 @@ pub fn planned_noise(
     total_variance: f64,
     mean_length: f64,
 ) -> Result<NoiseModel> {
-    let noise = params.noise_model();
     let preprocessing = params.preprocessing();
+    let noise = match preprocessing.weights {
+        Some(Weights { mean: Some(mean) }) => params.noise_model().divided_by_mean_weight(mean),
+        Some(_) if preprocessing.centring.is_some() => {
+            return Err(Error::invalid_request(
+                "the study has weights whose mean is not public, so its noise at another privacy setting is not known: plan with the mechanism and ε of the pilot",
+            ));
+        }
+        _ => params.noise_model(),
+    };
     let shares = ObservedShares::new(preprocessing);
     let after_division = |noise: NoiseModel, norm: f64| match &shares {
         Some(shares) => shares.noise(&noise, norm),

@@ -86,15 +86,16 @@ pub(crate) fn principal(
     let eigenvalues = Eigenvalues::all(&spectrum);
     let (noise, n) = (moment.noise(), moment.n());
     let p = spectrum.len();
-    let excess = match moment.estimated_mean() {
+    let excess_noise = moment.excess_noise();
+    let excess = match &excess_noise {
         None => Vec::new(),
-        Some(mean) => {
+        Some(noise_along) => {
             let floor = Floor::from_eigenvalues(&spectrum, noise, n)?;
             let visible = spectrum.iter().take_while(|&&value| value > floor.edge);
             let leading = leading_vectors(&decomposed, p, visible.count())?;
             leading
                 .column_iter()
-                .map(|v| mean.excess_along(v))
+                .map(|v| noise_along.along(v))
                 .collect()
         }
     };
@@ -117,8 +118,8 @@ pub(crate) fn principal(
         spectrum: eigenvalues,
         noise,
         n,
-        mean: moment.estimated_mean(),
-        excess_along_mean: &excess,
+        excess_noise: excess_noise.as_ref(),
+        excess: &excess,
         support: None,
         k_is_open,
         error_bars: bars.as_ref(),
@@ -206,13 +207,14 @@ pub fn sparse_components(
     };
     let bars = error_bars(moment, &vectors, reestimate)?;
     let on_rows = submatrix(&dense, &solution.support);
-    let (eigenvalues, excess) = match moment.estimated_mean() {
+    let excess_noise = moment.excess_noise();
+    let (eigenvalues, excess) = match &excess_noise {
         None => (symmetric_eigenvalues(&on_rows)?, Vec::new()),
-        Some(mean) => {
-            let mean = mean.on_rows(&solution.support);
+        Some(noise_along) => {
+            let noise_along = noise_along.on_rows(&solution.support);
             let eigen = symmetric_eigen(&on_rows)?;
             let directions = eigen.vectors.column_iter();
-            let excess = directions.map(|v| mean.excess_along(v)).collect();
+            let excess = directions.map(|v| noise_along.along(v)).collect();
             (eigen.values, excess)
         }
     };
@@ -222,8 +224,8 @@ pub fn sparse_components(
         spectrum: Eigenvalues::all(&spectrum),
         noise: moment.noise(),
         n: moment.n(),
-        mean: moment.estimated_mean(),
-        excess_along_mean: &excess,
+        excess_noise: excess_noise.as_ref(),
+        excess: &excess,
         support: Some(Support {
             rows: &solution.support,
             eigenvalues: eigenvalues.as_slice(),

@@ -2,13 +2,13 @@
 //!
 //! A device sends a missing cell as its centre, 0. Where cell i is there with the public probability πᵢ, whatever its
 //! value, `E yᵢyⱼ` is πᵢⱼ times what it would be for whole rows: πᵢπⱼ for cells that are missing one by one, πᵢ on the
-//! diagonal and within a section of cells that are missing together. `normalize` and `clip` give a row its length back,
-//! on average 1/√π̄ with π̄ the mean of the πᵢ. So entry (i, j) of the moment is multiplied by π̄/πᵢⱼ, or by 1/πᵢⱼ under
-//! `require`; the mean of private centring by √π̄/πᵢ, or by 1/πᵢ.
+//! diagonal and within a section of cells that are missing together. `clip` divides a row by the root of its own share
+//! q of observed cells, and `normalize` by about as much. So entry (i, j) of the moment is divided by
+//! `πᵢⱼ·E[1/q | i and j observed]`, under `require` by πᵢⱼ; the mean of private centring by `πᵢ·E[1/√q | i observed]`.
 //!
-//! The noise grows with it: between directions v and w its variance is multiplied by κ_vκ_w, κ_v = Σ vᵢ²aᵢ with
-//! aᵢ = π̄/πᵢ², for which the mean κ̄ of the aᵢ is taken; rates that differ also widen the spectrum of pure noise.
-//! Derived in `docs/derivations/missing-cells-and-weights.md`.
+//! The noise grows with it: the entries' variances are multiplied by the squared factors, on average κ², and between
+//! directions v and w by about κ²(1 + e_v + e_w), `e_v = Σ vᵢ²/πᵢ² / mean(1/πᵢ²) − 1`; shares that differ also widen the
+//! spectrum of pure noise. Derived in `docs/derivations/missing-cells-and-weights.md`.
 
 use eigenveil_shared::{
     Result,
@@ -19,13 +19,21 @@ use eigenveil_shared::{
 
 use crate::accumulate::Accumulator;
 
+/// Squared coefficient of variation of a row's share of observed cells from which the correction is rough.
+const MAX_VARIATION: f64 = 0.02;
+
 /// The public shares of observed cells of a study that allows missing ones.
 pub(crate) struct ObservedShares {
     shares: Vec<f64>,
     /// Number of the section of each feature; those without one have a number of their own.
     sections: Vec<usize>,
-    /// π̄, or 1 under `require`.
-    length: f64,
+    /// Share of all features that are in the section of each.
+    sizes: Vec<f64>,
+    /// Mean and variance of a row's share of observed cells.
+    mean: f64,
+    variance: f64,
+    /// Whether rows are given their length back: not under `require`.
+    lengthened: bool,
 }
 
 impl ObservedShares {
@@ -35,38 +43,72 @@ impl ObservedShares {
             return None;
         }
         let features = preprocessing.features.as_deref()?;
+        let p = features.len() as f64;
         let shares: Vec<f64> = features
             .iter()
             .map(|feature| feature.observed.unwrap_or(1.0))
             .collect();
-        let sections = (0..features.len())
-            .map(|i| match &features[i].section {
+        let mut first = std::collections::HashMap::new();
+        let sections: Vec<usize> = (0..features.len())
+            .map(|i| match features[i].section.as_deref() {
                 None => i,
-                own => features
-                    .iter()
-                    .position(|feature| feature.section == *own)
-                    .unwrap_or(i),
+                Some(name) => *first.entry(name).or_insert(i),
             })
             .collect();
-        let length = match preprocessing.norm {
-            Norm::Normalize | Norm::Clip { .. } => shares.iter().sum::<f64>() / shares.len() as f64,
-            Norm::Require { .. } => 1.0,
-        };
+        let mut counts = vec![0.0; features.len()];
+        for section in &sections {
+            counts[*section] += 1.0 / p;
+        }
+        let sizes: Vec<f64> = sections.iter().map(|section| counts[*section]).collect();
+        let variance = (0..features.len())
+            .filter(|&i| sections[i] == i)
+            .map(|i| sizes[i] * sizes[i] * shares[i] * (1.0 - shares[i]))
+            .sum();
         Some(Self {
+            mean: shares.iter().sum::<f64>() / p,
+            variance,
             shares,
             sections,
-            length,
+            sizes,
+            lengthened: !matches!(preprocessing.norm, Norm::Require { .. }),
+        })
+    }
+
+    /// A warning where rows differ much in how much of them is observed: then lengths are given back only roughly.
+    pub(crate) fn warning(&self) -> Option<String> {
+        let variation = self.variance / (self.mean * self.mean);
+        (self.lengthened && variation > MAX_VARIATION).then(|| {
+            "Missing cells are corrected only roughly here: participants differ much in how many of their few features, or of their large sections, they have, and a row is brought to its length by those it has. Variances and directions may be off by more than the error bars and the expected error say; with --bound-rows require the correction is exact.".to_owned()
         })
     }
 
     /// By what entry (i, j) of the moment is multiplied; index p is the constant of private centring.
     fn factor(&self, i: usize, j: usize) -> f64 {
-        match (self.shares.get(i), self.shares.get(j)) {
-            (Some(a), Some(b)) if self.sections[i] != self.sections[j] => self.length / (a * b),
-            (Some(a), Some(_)) => self.length / a,
-            (Some(a), None) | (None, Some(a)) => self.length.sqrt() / a,
-            (None, None) => 1.0,
+        let p = self.shares.len();
+        match (i < p, j < p) {
+            (true, true) if self.sections[i] != self.sections[j] => {
+                1.0 / (self.shares[i] * self.shares[j] * self.inverse_share(&[i, j], -1.0))
+            }
+            (true, true) => 1.0 / (self.shares[i] * self.inverse_share(&[i], -1.0)),
+            (true, false) => 1.0 / (self.shares[i] * self.inverse_share(&[i], -0.5)),
+            (false, true) => 1.0 / (self.shares[j] * self.inverse_share(&[j], -0.5)),
+            (false, false) => 1.0,
         }
+    }
+
+    /// E qᵉ of a row's share q of observed cells, given that these of different sections are observed, to second order.
+    fn inverse_share(&self, observed: &[usize], exponent: f64) -> f64 {
+        if !self.lengthened {
+            return 1.0;
+        }
+        let (mut mean, mut variance) = (self.mean, self.variance);
+        for &i in observed {
+            let (size, share) = (self.sizes[i], self.shares[i]);
+            mean += size * (1.0 - share);
+            variance -= size * size * share * (1.0 - share);
+        }
+        let curvature = 0.5 * exponent * (exponent - 1.0);
+        mean.powf(exponent) * (1.0 + curvature * variance.max(0.0) / (mean * mean))
     }
 
     /// Divides a sum of decoded reports, of dimension p or p + 1, each of which lacks `lacking`·I of the rows' moment;
@@ -98,18 +140,20 @@ impl ObservedShares {
 
     /// By what the variance of an entry of the estimated mean is multiplied, averaged over the entries.
     pub(crate) fn mean_variance_factor(&self) -> f64 {
-        self.noise_factors().sum::<f64>() / self.shares.len() as f64
+        let p = self.shares.len();
+        let squares = (0..p).map(|i| self.factor(i, p).powi(2));
+        squares.sum::<f64>() / p as f64
     }
 
     /// The noise of one report after the division, of rows with this `E‖x‖²`.
     pub(crate) fn noise(&self, noise: &NoiseModel, squared_norm: f64) -> NoiseModel {
-        let factor = self.mean_variance_factor();
-        let squared = factor * factor;
-        let factors: Vec<f64> = self.noise_factors().collect();
-        let widening =
-            edge_of_unequal_noise(&factors) / (2.0 * (factors.len() as f64).sqrt() * factor);
-        let transformed = noise.transformed(self.shares.len(), squared_norm);
-        match transformed {
+        let p = self.shares.len();
+        let squares = (0..p).flat_map(|i| (0..p).map(move |j| (i, j)));
+        let squared = squares.map(|(i, j)| self.factor(i, j).powi(2)).sum::<f64>() / (p * p) as f64;
+        let excess = self.noise_excess();
+        let factors: Vec<f64> = excess.iter().map(|excess| 1.0 + excess).collect();
+        let widening = edge_of_unequal_noise(&factors) / (2.0 * (p as f64).sqrt());
+        match noise.transformed(p, squared_norm) {
             NoiseModel::Transformed {
                 dimension,
                 constant,
@@ -124,7 +168,7 @@ impl ObservedShares {
                 constant: squared * constant,
                 linear: squared * linear,
                 bilinear: squared * bilinear,
-                shift: factor * shift,
+                shift: squared.sqrt() * shift,
                 total_variance,
                 mean_ratio,
                 edge_widening: widening.max(1.0),
@@ -133,11 +177,11 @@ impl ObservedShares {
         }
     }
 
-    /// aᵢ.
-    fn noise_factors(&self) -> impl Iterator<Item = f64> {
-        self.shares
-            .iter()
-            .map(|share| self.length / (share * share))
+    /// By how much the noise along each feature exceeds the average, in units of that.
+    pub(crate) fn noise_excess(&self) -> Vec<f64> {
+        let factors = self.shares.iter().map(|share| 1.0 / (share * share));
+        let mean = factors.clone().sum::<f64>() / self.shares.len() as f64;
+        factors.map(|factor| factor / mean - 1.0).collect()
     }
 }
 

@@ -7,7 +7,7 @@ use eigenveil_shared::{
     preprocess::{Norm, Preprocessing},
     study::StudyParams,
 };
-use nalgebra::DMatrix;
+use nalgebra::{DMatrix, DVectorView};
 
 use crate::{
     accumulate::Accumulator,
@@ -25,10 +25,58 @@ pub struct NoisyMoment {
     mean: PackedSymmetric,
     noise: NoiseModel,
     centring: Option<Centring>,
+    /// By how much the noise along each feature exceeds the average, where cells may be missing.
+    noise_excess: Option<Vec<f64>>,
 }
 
-/// Below this a measured mean weight is taken for noise.
-const MIN_MEASURED_WEIGHT: f64 = 0.01;
+/// Largest standard deviation of a measured mean weight, in units of the weight: all variances are divided by it.
+const MAX_WEIGHT_DEVIATION: f64 = 0.02;
+
+/// The noise between directions v and w is the average one times `1 + e_v + e_w`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExcessNoise {
+    /// The mean that private centring removed.
+    mean: Option<EstimatedMean>,
+    /// Of each feature, where cells may be missing.
+    by_feature: Option<Vec<f64>>,
+}
+
+impl ExcessNoise {
+    /// e_v of the unit vector `v`: what a removed mean adds along it, and what seldom observed cells add or the others
+    /// take off.
+    ///
+    /// # Panics
+    /// If the length of `v` is not the dimension.
+    pub fn along(&self, v: DVectorView<'_, f64>) -> f64 {
+        let features = self.by_feature.iter().flatten();
+        let missing: f64 = v
+            .iter()
+            .zip(features)
+            .map(|(x, excess)| x * x * excess)
+            .sum();
+        self.along_mean(v) + missing
+    }
+
+    /// The part along the mean, `m_v²/a²`.
+    ///
+    /// # Panics
+    /// As [`along`](Self::along).
+    pub fn along_mean(&self, v: DVectorView<'_, f64>) -> f64 {
+        self.mean.as_ref().map_or(0.0, |mean| mean.excess_along(v))
+    }
+
+    /// The same on these rows.
+    ///
+    /// # Panics
+    /// If a row is not below the dimension.
+    pub(crate) fn on_rows(&self, rows: &[usize]) -> Self {
+        let features = self.by_feature.as_ref();
+        Self {
+            mean: self.mean.as_ref().map(|mean| mean.on_rows(rows)),
+            by_feature: features.map(|all| rows.iter().map(|&row| all[row]).collect()),
+        }
+    }
+}
 
 /// What private centring leaves beside the covariance.
 #[derive(Clone, Debug, PartialEq)]
@@ -74,6 +122,7 @@ impl NoisyMoment {
         if let Some(a) = preprocessing.centring {
             divided = divided.centred(a, norm)?;
         }
+        divided.noise_excess = Some(shares.noise_excess());
         divided.noise = shares.noise(&divided.noise, divided.mean.trace().max(0.0));
         divided.centring = divided.centring.map(|centring| Centring {
             mean: centring
@@ -100,11 +149,13 @@ impl NoisyMoment {
                 // Of rows of weight 1.
                 let corner = a * a / (1.0 + a * a) - self.missing_identity(preprocessing);
                 let weight = self.mean.get(dimension - 1, dimension - 1) / corner;
+                let deviation = self.corner_deviation(a) / corner;
                 // Also false for NaN.
-                let measured = weight > MIN_MEASURED_WEIGHT;
+                let measured = deviation <= MAX_WEIGHT_DEVIATION * weight;
                 if !measured {
                     return Err(Error::estimate_failed(format!(
-                        "the mean weight, which private centring divides by, is measured as {weight:.3}: too few participants, or weights far below 1; give the public mean (--mean-weight)"
+                        "the mean weight, which private centring divides by, is measured as {weight:.3} ± {deviation:.3}; that must be within {} % of it: more participants, or a study with the public mean (--mean-weight)",
+                        100.0 * MAX_WEIGHT_DEVIATION
                     )));
                 }
                 weight.min(1.0)
@@ -117,6 +168,19 @@ impl NoisyMoment {
         };
         let buckets = self.buckets.iter().map(divide).collect::<Result<_>>()?;
         Self::from_buckets(buckets, self.noise.divided_by_mean_weight(mean))
+    }
+
+    /// The noise's standard deviation of the corner of the mean report, where the constant `a` stands; at most.
+    fn corner_deviation(&self, a: f64) -> f64 {
+        let constant = a * a / (1.0 + a * a);
+        let of_one = match self.noise {
+            NoiseModel::Gaussian { diagonal_sd, .. } => diagonal_sd,
+            NoiseModel::DoubleCap {
+                scale, a0, a1, a2, ..
+            } => scale * (3.0 * a0 + 6.0 * a1 * constant + a2 * constant * constant).sqrt(),
+            NoiseModel::Transformed { .. } => f64::INFINITY,
+        };
+        of_one / (self.n as f64).sqrt()
     }
 
     /// By which multiple of I the mean decoded report falls short of E yyᵀ: reports of `double-cap` have no trace.
@@ -163,6 +227,7 @@ impl NoisyMoment {
             mean,
             noise,
             centring: None,
+            noise_excess: None,
         })
     }
 
@@ -195,6 +260,13 @@ impl NoisyMoment {
     /// The mean of the rows, where private centring estimated it.
     pub fn estimated_mean(&self) -> Option<&EstimatedMean> {
         Some(&self.centring.as_ref()?.mean)
+    }
+
+    /// Where the noise differs between directions; `None` where it does not.
+    pub fn excess_noise(&self) -> Option<ExcessNoise> {
+        let mean = self.estimated_mean().cloned();
+        let by_feature = self.noise_excess.clone();
+        (mean.is_some() || by_feature.is_some()).then_some(ExcessNoise { mean, by_feature })
     }
 
     /// The mean decoded report: `S̃`, or with private centring what it was computed from, of the dimension p + 1.

@@ -18,6 +18,7 @@ use crate::{
     floor::probably_the_mean,
     format,
     linalg::Threads,
+    missing::ObservedShares,
     moment::NoisyMoment,
     seed_sums::{check_memory, sums_of_seeds},
     sparse_from_seeds::{self, SeedSource},
@@ -110,6 +111,10 @@ pub fn estimate(
             }
             let report = request.moment.then(|| moment.mean_report());
             estimate.mean_report = report.map(|report| report.as_slice().to_vec());
+            let shares = ObservedShares::new(params.preprocessing());
+            if let Some(rough) = shares.and_then(|shares| shares.warning()) {
+                estimate.warnings.insert(0, rough);
+            }
             if let Some(rows) = rows {
                 note_feasibility(&mut estimate, rows);
             }

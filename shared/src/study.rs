@@ -242,16 +242,19 @@ pub(crate) fn version_of(preprocessing: &Preprocessing) -> u16 {
 /// Dividing by the observed shares needs the diagonal of the moment. Reports of `double-cap` have no trace; `normalize`
 /// fixes it, and private centring shows it.
 fn check_missing_cells(preprocessing: &Preprocessing, mechanism: MechanismKind) -> Result<()> {
-    let shows_trace = mechanism != MechanismKind::DoubleCap
-        || preprocessing.norm == Norm::Normalize
-        || preprocessing.centring.is_some();
+    let mean_weight = preprocessing
+        .weights
+        .map_or(Some(1.0), |weights| weights.mean);
+    let fixes_trace = preprocessing.norm == Norm::Normalize && mean_weight.is_some();
+    let shows_trace =
+        mechanism != MechanismKind::DoubleCap || fixes_trace || preprocessing.centring.is_some();
     if shows_trace || !preprocessing.allows_missing_cells() {
         return Ok(());
     }
     Err(Error::new(
         ErrorCode::InvalidPreprocessing,
         format!(
-            "the features have observed shares, but reports of {mechanism} do not show the length of rows that are clipped or must lie in a ball, which correcting for missing cells needs; use --bound-rows normalize, --centring private, or another mechanism"
+            "the features have observed shares, but reports of {mechanism} show the mean squared length of rows only with --centring, which correcting for missing cells needs: use that, or --bound-rows normalize (and --mean-weight, with weights), or another mechanism"
         ),
     ))
 }
@@ -276,7 +279,7 @@ pub(crate) fn unsupported_version(version: u16) -> Error {
     Error::new(
         ErrorCode::UnsupportedVersion,
         format!(
-            "the study parameters have layout version {version}; this program knows {PARAMS_VERSION}, and {PARAMS_VERSION_EXTENDED} with missing cells or weights: update it"
+            "the study parameters have layout version {version}, which does not fit them; this program knows {PARAMS_VERSION}, and {PARAMS_VERSION_EXTENDED} with missing cells or weights: update it"
         ),
     )
 }

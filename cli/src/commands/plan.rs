@@ -15,7 +15,7 @@ use eigenveil_estimation::{
 use eigenveil_shared::{
     estimate::Estimate,
     mechanism::{Calibration, MechanismKind, NoiseModel},
-    preprocess::Norm,
+    preprocess::{Norm, Preprocessing},
     privacy::{PrivacyStatement, format_epsilon},
     study::{StudyDesign, StudyParams},
 };
@@ -152,8 +152,7 @@ pub(crate) fn run(args: &PlanArgs, json: bool) -> Result<()> {
             .collect(),
     };
     let mut rows = Vec::new();
-    let (norm, centring) = (population.norm, population.centring);
-    for setting in settings(args, (population.p, norm, centring), &mut population.notes)? {
+    for setting in settings(args, &population.preprocessing, &mut population.notes)? {
         let Setting {
             mechanism,
             epsilon,
@@ -203,7 +202,7 @@ pub(crate) fn run(args: &PlanArgs, json: bool) -> Result<()> {
     }
     let plan = PlanAnswer {
         rows,
-        p: population.p,
+        p: population.preprocessing.dimension,
         k: population.spectrum.central.rank(),
         target_error: args.target_error,
         notes: population.notes,
@@ -217,9 +216,7 @@ pub(crate) fn run(args: &PlanArgs, json: bool) -> Result<()> {
 
 /// Whether two studies' reports have the same noise, on rows prepared alike.
 fn same_reports(one: &StudyParams, other: &StudyParams) -> bool {
-    let rows =
-        |params: &StudyParams| (params.preprocessing().norm, params.preprocessing().centring);
-    one.mechanism() == other.mechanism() && rows(one) == rows(other)
+    one.mechanism() == other.mechanism() && one.preprocessing() == other.preprocessing()
 }
 
 /// A mechanism and an ε to plan for.
@@ -229,20 +226,23 @@ pub(super) struct Setting {
     pub(super) params: StudyParams,
 }
 
-/// Every mechanism with every ε, for rows of this dimension prepared so.
+/// Every mechanism with every ε, for rows prepared so.
 pub(super) fn settings(
     args: &PlanArgs,
-    (p, norm, centring): (usize, Norm, Option<f64>),
+    rows: &Preprocessing,
     notes: &mut Vec<String>,
 ) -> Result<Vec<Setting>> {
     let mut all = Vec::new();
+    let p = rows.dimension;
     for (mechanism, calibration) in mechanisms(args, p, notes)? {
         // If both kinds are compared, δ is that of the other mechanisms.
         let delta = (!mechanism.is_pure()).then_some(args.delta).flatten();
         for &epsilon in &args.epsilon {
             let params = StudyParams::freeze(StudyDesign {
-                norm,
-                centring,
+                norm: rows.norm,
+                centring: rows.centring,
+                features: rows.features.clone(),
+                weights: rows.weights,
                 calibration,
                 ..StudyDesign::new(mechanism, p, mechanism.budget(epsilon, delta)?)
             })?;
@@ -262,10 +262,8 @@ pub(super) fn settings(
 /// The population that is planned for.
 struct Population {
     spectrum: SpectrumRange,
-    /// Dimension of the rows; that of the spectrum is smaller for a sparse pilot.
-    p: usize,
-    norm: Norm,
-    centring: Option<f64>,
+    /// How the rows are prepared. Their dimension is larger than that of the spectrum for a sparse pilot.
+    preprocessing: Preprocessing,
     /// ‖E x‖, for private centring.
     mean_length: f64,
     notes: Vec<String>,
@@ -317,9 +315,10 @@ fn from_spectrum(args: &PlanArgs) -> Result<Population> {
     }
     Ok(Population {
         spectrum: spectrum_from_eigenvalues(p, k, &args.spectrum, total)?,
-        p,
-        norm,
-        centring: args.centring,
+        preprocessing: Preprocessing {
+            centring: args.centring,
+            ..Preprocessing::new(p, norm)
+        },
         mean_length,
         notes,
     })
@@ -341,12 +340,9 @@ fn from_pilot(args: &PlanArgs, pilot: &Estimate) -> Result<Population> {
             sparse.support.len()
         ));
     }
-    let preprocessing = pilot.params.preprocessing();
     Ok(Population {
         spectrum,
-        p: pilot.p,
-        norm: preprocessing.norm,
-        centring: preprocessing.centring,
+        preprocessing: pilot.params.preprocessing().clone(),
         mean_length: pilot_mean_length(pilot),
         notes,
     })

@@ -57,8 +57,12 @@ pub(super) fn run(args: &PlanArgs, json: bool) -> Result<()> {
     };
     let mut notes = Vec::new();
     let mut rows = Vec::new();
+    let preprocessing = Preprocessing {
+        centring: args.centring,
+        ..Preprocessing::new(p, norm)
+    };
     let mean_length = args.mean_length.unwrap_or(0.0);
-    for setting in settings(args, (p, norm, args.centring), &mut notes)? {
+    for setting in settings(args, &preprocessing, &mut notes)? {
         let noise = planned_noise(
             &setting.params,
             1.0 - mean_length * mean_length,

@@ -49,7 +49,7 @@ enum ReproduceCommand {
     /// List all figures and tables: what each shows, how long it takes, what data it needs
     #[command(after_help = "Example:\n  eigenveil reproduce list --json")]
     List,
-    /// Make the page docs/papers.md from a directory of results
+    /// Make the page docs/papers.md from a directory of results, and draw their figures again
     #[command(
         after_help = "Example:\n  eigenveil reproduce page --results docs/papers --out docs/papers.md"
     )]
@@ -232,18 +232,26 @@ fn list(json: bool) -> Result<()> {
 
 fn write_page(results: &Path, out: Option<&Path>) -> Result<()> {
     let mut wrong = None;
+    let mut drawn = Vec::new();
     let text = page(|exhibit| {
         let path = results.join(format!("{}.csv", exhibit.id));
         let text = std::fs::read_to_string(path).ok()?;
-        Table::parse(exhibit, &text)
-            .map_err(|error| wrong = Some(error))
-            .ok()
+        let table = Table::parse(exhibit, &text).map_err(|error| wrong = Some(error));
+        let table = table.ok()?;
+        drawn.push((exhibit.id, (exhibit.to_svg)(&table)));
+        Some(table)
     });
     if let Some(error) = wrong {
         return Err(error.into());
     }
     match out {
-        Some(path) => files::write(path, text.as_bytes()),
+        Some(path) => {
+            // The page shows them: titles and sentences may have changed since the tables were made.
+            for (id, svg) in drawn {
+                files::write(&results.join(format!("{id}.svg")), svg.as_bytes())?;
+            }
+            files::write(path, text.as_bytes())
+        }
         None => output::text(text.trim_end()),
     }
 }

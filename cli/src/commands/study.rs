@@ -9,7 +9,7 @@ use eigenveil_shared::{
     api::{CreateStudy, StudyDocument, StudySummary},
     enrolment::{Enrolment, MAX_TOKENS_PER_REQUEST},
     estimate::ComponentCount,
-    preprocess::Weights,
+    preprocess::{MEAN_WEIGHT_RANGE, Weights},
 };
 
 use super::{operator_client, study_name::resolve_study_id};
@@ -136,7 +136,7 @@ struct CreateArgs {
     #[arg(long)]
     weights: bool,
     /// Public mean of the weights; private centring of normalised rows measures it
-    #[arg(long, value_name = "W", requires = "weights")]
+    #[arg(long, value_name = "W", requires = "weights", value_parser = mean_weight)]
     mean_weight: Option<f64>,
     /// Leave the study in draft
     #[arg(long)]
@@ -267,9 +267,24 @@ pub(crate) async fn run(args: &StudyArgs, json: bool) -> Result<()> {
     show(&document, json)
 }
 
+/// JSON has no NaN: it would be left out without a word.
+fn mean_weight(text: &str) -> std::result::Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(mean) if MEAN_WEIGHT_RANGE.contains(&mean) => Ok(mean),
+        _ => Err(format!(
+            "a mean weight is a number from {} to {}",
+            MEAN_WEIGHT_RANGE.start(),
+            MEAN_WEIGHT_RANGE.end()
+        )),
+    }
+}
+
 /// Refuses the name of another study: participants and `--study NAME` find studies by it.
 fn check_name_is_free(studies: &[StudySummary], name: &str) -> Result<()> {
-    match studies.iter().find(|study| study.name == name) {
+    match studies
+        .iter()
+        .find(|study| study.name.trim() == name.trim())
+    {
         None => Ok(()),
         Some(study) => Err(CliError::usage(format!(
             "there is a study named {name:?} already ({}, {}); choose another name, or give --same-name",

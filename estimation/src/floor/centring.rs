@@ -10,11 +10,19 @@ use super::{EigenvalueVerdict, Floor, Measured};
 /// Excess noise along a component, `m_v²/a²`, that triggers a warning.
 const EXCESS_TO_WARN_OF: f64 = 0.25;
 
-/// `m_v²/a²` of component `j`; 0 without private centring.
+/// Excess noise along component `j`; 0 where the noise does not differ between directions.
 pub(super) fn excess(measured: &Measured<'_>, j: usize) -> f64 {
+    let vector = measured.vectors.column(j);
     measured
-        .mean
-        .map_or(0.0, |mean| mean.excess_along(measured.vectors.column(j)))
+        .excess_noise
+        .map_or(0.0, |noise| noise.along(vector))
+}
+
+fn excess_along_mean(measured: &Measured<'_>, j: usize) -> f64 {
+    let vector = measured.vectors.column(j);
+    measured
+        .excess_noise
+        .map_or(0.0, |noise| noise.along_mean(vector))
 }
 
 /// A warning for components that lie along m̂ and barely above the noise.
@@ -27,7 +35,9 @@ pub(super) fn spurious_component_warning(
     let doubtful: Vec<String> = (0..verdicts.len())
         .filter(|&j| {
             let value = measured.values[j];
-            value > floor.edge && value <= limit && excess(measured, j) >= EXCESS_TO_WARN_OF
+            value > floor.edge
+                && value <= limit
+                && excess_along_mean(measured, j) >= EXCESS_TO_WARN_OF
         })
         .map(|j| (j + 1).to_string())
         .collect();

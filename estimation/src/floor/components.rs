@@ -149,7 +149,7 @@ pub fn assess(measured: &Measured<'_>) -> Result<FloorReport> {
                 missing,
                 noise,
                 n,
-                excess: measured.excess_along_mean,
+                excess: measured.excess,
             }
             .estimate()?,
         ),

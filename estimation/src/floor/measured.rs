@@ -4,7 +4,7 @@ use eigenveil_shared::mechanism::NoiseModel;
 use nalgebra::DMatrix;
 
 use super::Eigenvalues;
-use crate::{centring::EstimatedMean, jackknife::ErrorBars};
+use crate::{jackknife::ErrorBars, moment::ExcessNoise};
 
 /// Components as an estimator found them, with what is needed to judge them.
 #[derive(Clone, Copy, Debug)]
@@ -19,11 +19,11 @@ pub struct Measured<'a> {
     pub noise: &'a NoiseModel,
     /// Reports averaged.
     pub n: u64,
-    /// The mean that private centring removed; `None` without it.
-    pub mean: Option<&'a EstimatedMean>,
-    /// `m_v²/a²` of the leading eigenvectors of S̃ (of a sparse estimate, of its part on the selected rows), requested
-    /// or not; as many as lie outside the noise, or empty without private centring.
-    pub excess_along_mean: &'a [f64],
+    /// Where the noise differs between directions; `None` where it does not.
+    pub excess_noise: Option<&'a ExcessNoise>,
+    /// Its excess along the leading eigenvectors of S̃ (of a sparse estimate, of its part on the selected rows), requested
+    /// or not; as many as lie outside the noise, or empty where the noise does not differ.
+    pub excess: &'a [f64],
     /// What a sparse estimator selected; `None` for plain PCA.
     pub support: Option<Support<'a>>,
     /// Whether it is open where the components end.

@@ -111,12 +111,13 @@ impl Spectrum {
     /// of the rows. Without it the cost of centring is computed for components orthogonal to the mean.
     ///
     /// # Errors
-    /// `invalid-request` unless there is one finite number ≥ 0 for each eigenvalue.
+    /// `invalid-request` unless there is one finite number of at least −1 for each eigenvalue (negative where noise is
+    /// less than on average, beside seldom observed cells).
     pub fn with_excess_along_mean(mut self, excess: Vec<f64>) -> Result<Self> {
-        let usable = excess.iter().all(|x| x.is_finite() && *x >= 0.0);
+        let usable = excess.iter().all(|x| x.is_finite() && *x >= -1.0);
         if excess.len() != self.dimension() || !usable {
             return Err(Error::invalid_request(format!(
-                "{} numbers for the noise along the mean do not fit {} eigenvalues, or one is negative or not finite",
+                "{} numbers for the noise along the mean do not fit {} eigenvalues, or one is below −1 or not finite",
                 excess.len(),
                 self.dimension()
             )));

@@ -118,8 +118,8 @@ pub fn sparse_components(
         },
         noise: &noise,
         n,
-        mean: None,
-        excess_along_mean: &[],
+        excess_noise: None,
+        excess: &[],
         support: Some(Support {
             rows: &solved.support,
             eigenvalues: eigenvalues.as_slice(),

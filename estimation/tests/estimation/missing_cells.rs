@@ -230,7 +230,7 @@ fn shares_that_cannot_be_divided_by_are_refused() {
         (of(sectioned), "one share"),
         (
             freeze(design(CLIP, None, Some(features(|_| 0.9)))),
-            "--centring private",
+            "--centring",
         ),
     ] {
         assert_eq!(error.code(), ErrorCode::InvalidPreprocessing, "{error}");

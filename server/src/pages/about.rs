@@ -115,20 +115,23 @@ fn table(features: &[Feature]) -> Markup {
         div .scroll tabindex="0" role="region" aria-label="Features" {
             table #features {
                 caption { "Features" }
-                thead { tr { th scope="col" { "Feature" } th scope="col" { "Center" } th scope="col" { "Scale" } @if observed { th scope="col" { "Observed" } } } }
+                thead { tr { th scope="col" { "Feature" } th scope="col" { "Center" } th scope="col" { "Scale" } @if observed { th scope="col" { "Observed" } th scope="col" { "Section" } } } }
                 tbody { @for feature in features {
                     tr {
                         th scope="row" { (feature.name) }
                         td { (feature.center) }
                         td { (feature.scale) }
-                        @if let Some(share) = feature.observed { td { (share) } }
+                        @if let Some(share) = feature.observed {
+                            td { (share) }
+                            td { (feature.section.as_deref().unwrap_or("–")) }
+                        }
                     }
                 } }
             }
         }
         p .muted { "Each value x becomes (x − center) / scale. These constants are public and the same for everybody." }
         @if observed {
-            p .muted { "A value that you do not have counts as its center, and which values you have is protected like the values. The observed share is the share of people expected to have the value." }
+            p .muted { "A value that you do not have counts as its center, and which values you have is protected like the values. The observed share is the share of people expected to have the value; values of a section are expected to be missing together." }
         }
     }
 }

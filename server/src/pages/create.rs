@@ -72,7 +72,7 @@ fn is_name_taken(app: &AppState, name: &str) -> bool {
     app.store()
         .studies()
         .iter()
-        .any(|study| study.name() == name)
+        .any(|study| study.name().trim() == name.trim())
 }
 
 /// The planner alone, as the script requests it while somebody types.

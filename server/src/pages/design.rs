@@ -296,9 +296,11 @@ fn features(text: &str) -> Result<Option<Vec<Feature>>, String> {
             [name, center, scale, rest @ ..] if rest.len() <= 2 => {
                 let mut feature = Feature::new(*name, constant(center)?, constant(scale)?);
                 if let Some(observed) = rest.first() {
-                    feature.observed = Some(constant(observed)?);
+                    let always = if observed.is_empty() { "1" } else { observed };
+                    feature.observed = Some(constant(always)?);
                 }
-                feature.section = rest.get(1).map(|section| (*section).to_owned());
+                let section = rest.get(1).filter(|section| !section.is_empty());
+                feature.section = section.map(|section| (*section).to_owned());
                 Ok(feature)
             }
             _ => Err(format!(
@@ -307,8 +309,15 @@ fn features(text: &str) -> Result<Option<Vec<Feature>>, String> {
             )),
         }
     };
+    // The header of a features file, which somebody pastes.
+    let is_header = |line: &str| {
+        line.trim()
+            .to_ascii_lowercase()
+            .starts_with("name,center,scale")
+    };
     text.lines()
         .enumerate()
+        .filter(|(i, line)| *i > 0 || !is_header(line))
         .map(feature)
         .collect::<Result<_, _>>()
         .map(Some)

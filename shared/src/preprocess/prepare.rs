@@ -72,7 +72,7 @@ impl<'a> Preprocessor<'a> {
     }
 
     /// As [`prepare_with_warning`](Self::prepare_with_warning) in a study with [`Weights`](super::Weights): the bounded
-    /// row, with the constant of private centring, times the root of its weight. A weight above 1 counts as 1, one that
+    /// row, with the constant of private centring, times the root of its weight. A weight above 1 counts as 1; one that
     /// is not a positive number as 0, and the warning says so.
     ///
     /// # Errors
@@ -87,8 +87,8 @@ impl<'a> Preprocessor<'a> {
         let (x, unusable) = self.bound_to_unit_ball(row)?;
         let mut bounded = self.append_constant(x);
         let allowed = masked(weight, number_mask(weight)).clamp(0.0, 1.0);
-        bounded.multiply(allowed.sqrt(), MIN_ENTRY);
-        let wrong = (!(allowed == weight && weight > 0.0)).then_some(Unusable::Weight);
+        bounded.multiply(flush(allowed, MIN_ENTRY).sqrt(), MIN_ENTRY);
+        let wrong = (allowed == 0.0).then_some(Unusable::Weight);
         Ok((bounded, unusable.or(wrong).map(Unusable::reason)))
     }
 
@@ -249,7 +249,7 @@ impl Unusable {
             ),
             Unusable::Weight => Error::new(
                 ErrorCode::RowNotFinite,
-                "the weight is not above 0 and at most 1; a device takes a larger one for 1 and any other for 0",
+                "the weight is not a number above 0; the row is sent as the zero row",
             ),
             Unusable::OutsideBall { radius } => Error::new(
                 ErrorCode::RowOutsideBall,
@@ -393,7 +393,7 @@ mod tests {
         for (weight, counts, warned) in [
             (0.25, 0.5, false),
             (1.0, 1.0, false),
-            (7.0, 1.0, true),
+            (7.0, 1.0, false),
             (0.0, 0.0, true),
             (-1.0, 0.0, true),
             (f64::NAN, 0.0, true),
