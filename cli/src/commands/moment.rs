@@ -143,7 +143,9 @@ pub(crate) async fn run(args: &MomentArgs, json: bool) -> Result<()> {
             let client = operator_client(&args.server, &args.token)?;
             let study = study.as_deref().unwrap_or_default();
             let study = resolve_study_id(client.list(), study).await?;
-            let plan = regression_plan(args, &client.study(&study).await?.params)?;
+            let params = client.study(&study).await?.params;
+            MomentEstimate::check_study(&params)?;
+            let plan = regression_plan(args, &params)?;
             let (estimate, job) = fetched(&client, &study, args).await?;
             (estimate, plan, Some((study, job)))
         }

@@ -71,7 +71,7 @@ impl MomentEstimate {
     ///
     /// # Errors
     /// `wrong-dimension` if the report has another dimension than the study's, `estimate-failed` for n = 0 or an entry
-    /// that is not finite.
+    /// that is not finite; as [`check_study`](Self::check_study).
     pub fn new(mean_report: &PackedSymmetric, n: u64, params: &StudyParams) -> Result<Self> {
         let dimension = params.report_dimension();
         if mean_report.dimension() != dimension {
@@ -88,12 +88,7 @@ impl MomentEstimate {
                 "the mean report is of no reports, or has an entry that is not a finite number",
             ));
         }
-        let preprocessing = params.preprocessing();
-        if preprocessing.allows_missing_cells() || preprocessing.weights.is_some() {
-            return Err(Error::invalid_request(
-                "the study allows missing cells or weights; error bars of a divided moment are not known, so it gives components only",
-            ));
-        }
+        Self::check_study(params)?;
         let law = ReportLaw {
             noise: params.noise_model(),
             n: n as f64,
@@ -104,6 +99,20 @@ impl MomentEstimate {
             Some(a) => Self::centred(law, &report, a, params.preprocessing().norm),
             None => Self::uncentred(law, report, params.preprocessing().norm),
         }
+    }
+
+    /// Whether the errors of a moment of this study are known.
+    ///
+    /// # Errors
+    /// `invalid-request` for a study that allows missing cells or weights: its mean report is divided by their rates.
+    pub fn check_study(params: &StudyParams) -> Result<()> {
+        let preprocessing = params.preprocessing();
+        if !preprocessing.allows_missing_cells() && preprocessing.weights.is_none() {
+            return Ok(());
+        }
+        Err(Error::invalid_request(
+            "the study allows missing cells or weights, for which the errors of a moment are not known; it gives components only: eigenveil estimate",
+        ))
     }
 
     /// From the document of an estimate that was requested with the moment.

@@ -1,7 +1,7 @@
 use eigenveil_shared::{
     mechanism::{Decoding, MechanismKind, NoiseModel},
     packed::PackedSymmetric,
-    preprocess::Norm,
+    preprocess::{Norm, Weights},
     study::{StudyDesign, StudyParams},
 };
 use nalgebra::{DMatrix, DVector};
@@ -339,5 +339,12 @@ fn what_the_reports_cannot_hold_is_refused() {
     let wrong = packed_to_dense(&packed(&report)).resize(5, 5, 0.0);
     assert!(MomentEstimate::new(&packed(&wrong), 9, &params).is_err());
     assert!(MomentEstimate::new(&packed(&report), 0, &params).is_err());
+    let kind = MechanismKind::DoubleCap;
+    let weighted = StudyParams::freeze(StudyDesign {
+        weights: Some(Weights { mean: Some(0.5) }),
+        ..StudyDesign::new(kind, 4, kind.budget(4.0, None).unwrap())
+    });
+    let refused = MomentEstimate::new(&packed(&report), 1 << 40, &weighted.unwrap());
+    assert!(refused.unwrap_err().to_string().contains("weights"));
     assert!(MomentEstimate::new(&packed(&(report * f64::NAN)), 9, &params).is_err());
 }

@@ -6,6 +6,7 @@ use axum::{
     http::{StatusCode, header},
     response::{IntoResponse, Response},
 };
+use eigenveil_estimation::statistics::MomentEstimate;
 use eigenveil_shared::{
     Error, ErrorCode,
     api::{
@@ -74,6 +75,9 @@ pub(crate) async fn create(
     }
     if let Some(sparse) = &body.sparse {
         check_sparse(sparse)?;
+    }
+    if body.moment {
+        MomentEstimate::check_study(study.params())?;
     }
     let p = study.params().dimension();
     if body.moment && p > MAX_MOMENT_DIMENSION {

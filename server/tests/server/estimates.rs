@@ -206,15 +206,15 @@ async fn the_mean_report_and_its_correlations_are_there_if_asked_for() {
         page.says("#correlations", words);
     }
 
-    let large = server.study_with(json!({"dimension": 1_001})).await;
-    let path = at(&large, "/estimates");
-    let problem = refused(
-        server.tell(&path, json!({"moment": true})),
-        422,
-        E::InvalidRequest,
-    )
-    .await;
-    assert!(problem.detail.contains("1001") && problem.detail.contains("1000"));
+    for (changes, words) in [
+        (json!({"dimension": 1_001}), "1001 features"),
+        (json!({"weights": {"mean": 0.5}}), "weights"),
+    ] {
+        let path = at(&server.study_with(changes).await, "/estimates");
+        let request = server.tell(&path, json!({"moment": true}));
+        let problem = refused(request, 422, E::InvalidRequest).await;
+        assert!(problem.detail.contains(words), "{}", problem.detail);
+    }
 }
 
 #[tokio::test]
