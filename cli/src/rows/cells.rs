@@ -24,12 +24,6 @@ pub(super) fn is_date(cell: &str) -> bool {
     })
 }
 
-/// Whether a cell is of this category: the same text, or the same number (`4` and `4.0`).
-pub(super) fn is_category(cell: &str, category: &str) -> bool {
-    cell == category
-        || matches!((cell.parse::<f64>(), category.parse::<f64>()), (Ok(a), Ok(b)) if a == b)
-}
-
 /// How people and programs mark a missing value.
 pub(super) fn is_missing(cell: &str) -> bool {
     const MISSING: [&str; 15] = [

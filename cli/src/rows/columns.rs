@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use eigenveil_shared::ErrorCode;
 
-use super::{cells::is_value, flags::TableArgs};
+use super::{categories::source_of, cells::is_value, flags::TableArgs};
 use crate::error::{CliError, Result};
 
 /// Largest number of names listed in a message.
@@ -81,26 +81,6 @@ impl ColumnMapping {
     /// The category of which a column of the result is 1.
     pub(super) fn category(&self, at: usize) -> Option<&str> {
         self.categories.get(at)?.as_deref()
-    }
-
-    /// Replaces a column of text by a column of 0 and 1 for each of these categories, named as [`source_of`] reads it.
-    pub(super) fn encode(&mut self, column: usize, categories: Vec<String>) {
-        let (Some(names), Some(at)) = (
-            &mut self.names,
-            self.take.iter().position(|&taken| taken == column),
-        ) else {
-            return;
-        };
-        self.categories.resize(self.take.len(), None);
-        let name = names[at].clone();
-        let named = categories
-            .iter()
-            .map(|category| format!("{name}={category}"));
-        names.splice(at..=at, named);
-        self.take
-            .splice(at..=at, std::iter::repeat_n(column, categories.len()));
-        self.categories
-            .splice(at..=at, categories.into_iter().map(Some));
     }
 
     /// Whether all columns are taken in the file's order.
@@ -374,7 +354,7 @@ fn match_by_name(
     mut notes: Vec<String>,
 ) -> Result<ColumnMapping> {
     let names = chosen.names.clone().unwrap_or_default();
-    let own: BTreeSet<&String> = names.iter().collect();
+    let own: BTreeSet<&str> = names.iter().map(String::as_str).collect();
     // If most expected names are there the line is a header; otherwise it may be a row, which is never shown.
     let known = expected
         .iter()
@@ -470,17 +450,6 @@ fn match_by_name(
         what.join(", and "),
         way.join(", and ")
     )))
-}
-
-/// The column that a feature is read from, and its category if the column is text: `sex` and `f` for `sex=f`.
-fn source_of<'a>(name: &'a String, own: &BTreeSet<&String>) -> Option<(&'a str, Option<&'a str>)> {
-    if own.contains(name) {
-        return Some((name, None));
-    }
-    name.match_indices('=')
-        .map(|(at, _)| (&name[..at], &name[at + 1..]))
-        .find(|(column, _)| own.iter().any(|own| own == column))
-        .map(|(column, category)| (column, Some(category)))
 }
 
 /// Whether these are 0, 1, 2, …, in this order.

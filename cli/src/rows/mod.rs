@@ -3,6 +3,7 @@
 //! Columns are selected by name before any value is read (`columns`). Errors name the row and the column, never the
 //! value.
 
+mod categories;
 mod cells;
 mod columns;
 pub mod features;

@@ -12,7 +12,8 @@ use std::{
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder, Terminator};
 
 use super::{
-    cells::{Marks, is_category, is_date, is_missing, is_value, is_word, number},
+    categories::is_category,
+    cells::{Marks, is_date, is_missing, is_value, is_word, number},
     columns::{self, ColumnMapping, ExpectedColumns, FileColumns},
     flags::{Header, Names, TableArgs},
     problems::{MAX_COLUMNS_NAMED, Problems, Unreadable, UnreadableReason},
@@ -161,10 +162,13 @@ fn by_lines(
                 let most = lines_with.into_iter().map(|(count, lines)| (lines, count));
                 let (suited, count) = most.max().unwrap_or_default();
                 // Empty in every line: these are delimiters at the lines' ends.
-                let filled = lines.iter().filter_map(|(_, line)| {
-                    (splitter.split(line) == count).then(|| splitter.filled())
-                });
-                (suited, filled.max().unwrap_or(count).max(1))
+                let mut filled = 1;
+                for (_, line) in lines {
+                    if splitter.split(line) == count {
+                        filled = filled.max(splitter.filled());
+                    }
+                }
+                (suited, filled)
             }
         };
         (if count > 1 { suited } else { 0 }, count, delimiter)
@@ -665,9 +669,8 @@ impl Splitter {
 
     /// Number of fields of the last split line up to the last that is not empty.
     fn filled(&self) -> usize {
-        let empty = |&field: &usize| self.cell(field - 1).is_empty();
-        let fields = (1..=self.fields).rev();
-        fields.skip_while(empty).next().unwrap_or(0)
+        let filled = |&field: &usize| !self.cell(field - 1).is_empty();
+        (1..=self.fields).rev().find(filled).unwrap_or(0)
     }
 
     /// A field of the last split line, trimmed.
