@@ -345,11 +345,14 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
     finish(
         &outbox_dir,
         &outbox,
-        (&table, &persons),
+        (
+            &table,
+            &persons,
+            params.preprocessing().allows_missing_cells(),
+        ),
         summary,
         unusable,
         charged,
-        params.preprocessing().allows_missing_cells(),
         json,
     )?;
     if !json {
@@ -364,11 +367,10 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
 fn finish(
     outbox_dir: &Path,
     outbox: &Outbox,
-    (table, persons): (&RowTable, &Persons),
+    (table, persons, allows_missing): (&RowTable, &Persons, bool),
     summary: UploadSummary,
     unusable: u64,
     charged: LedgerCharge,
-    allows_missing: bool,
     json: bool,
 ) -> Result<()> {
     let counts = outbox.counts()?;

@@ -15,7 +15,7 @@ const REPORTS: usize = 4_000;
 fn rows() -> Vec<[f64; 3]> {
     let row = |i: usize| {
         let [tall, heavy, old] = [(i % 41, 41), (i * 5 % 17, 17), (i * 7 % 11, 11)]
-            .map(|(at, of)| 2.0 * at as f64 / (of - 1) as f64 - 1.0);
+            .map(|(at, of)| 2.0 * at as f64 / f64::from(of - 1) - 1.0);
         [0.5 + tall, 0.2 + 0.8 * tall + 0.5 * heavy, old]
     };
     (0..REPORTS).map(row).collect()

@@ -184,11 +184,17 @@ fn weights_are_asked_for_and_sent() {
         2,
         &["cannot be used"],
     );
+    let percent = folder.write("percent.csv", "weight,a,b\n50 %,1,2\n20 %,3,4\n90 %,5,6\n");
+    let output = server.cli(&format!(
+        "report --study {weighted} --rows {percent} --weight weight"
+    ));
+    refused(&output, 2, &["most cells"]);
     succeeded(&report(&weighted, "--weight weight"));
     assert_eq!(server.accepted(&weighted), 200);
     let create = "study create --name x --p 3 --epsilon 4 --weights";
     for (flags, word) in [
-        ("--mean-weight 1.5", "1.5"),
+        ("--mean-weight 1.5", "0.01 to 1"),
+        ("--mean-weight NaN", "0.01 to 1"),
         (
             "--bound-rows clip --radius 1 --centring",
             "--bound-rows normalize",
