@@ -13,7 +13,7 @@
 //! use eigenveil_central::pca;
 //! use eigenveil_shared::preprocess::{Norm, Preprocessing, Row};
 //!
-//! let preprocessing = Preprocessing { dimension: 2, features: None, norm: Norm::Normalize, centring: None };
+//! let preprocessing = Preprocessing::new(2, Norm::Normalize);
 //! let preprocessor = preprocessing.preprocessor()?;
 //! let rows = [[3.0, 0.0], [0.0, 1.0], [2.0, 0.0]];
 //! let fit = pca(

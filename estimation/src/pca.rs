@@ -112,7 +112,6 @@ mod tests {
     use super::*;
     use crate::{accumulate::Accumulator, metrics::projector_distance, moment::NoisyMoment};
 
-    /// With the noise switched off the whole path equals plain PCA of the rows' second moment.
     /// Rows around 10⁸: the covariance's direction, and the same one behind the mean's.
     #[test]
     fn an_offset_does_not_hide_the_spread() {
@@ -133,6 +132,7 @@ mod tests {
         assert!((raw.vectors[(0, 1)] - half).abs() < 1e-6, "{raw:?}");
     }
 
+    /// With the noise switched off the whole path equals plain PCA of the rows' second moment.
     #[test]
     fn noise_off_oracle() {
         let rows: Vec<Vec<f64>> = (0..50)

@@ -6,6 +6,8 @@ use eigenveil_shared::{
     Error, Result,
     api::SparseSettings,
     estimate::{ComponentCount, Estimate, FeasibilityCheck},
+    mechanism::NoiseModel,
+    preprocess::Norm,
     privacy::{PrivacyStatement, delta_warning},
     study::StudyParams,
 };
@@ -109,6 +111,9 @@ pub fn estimate(
                 estimate.mean = Some(mean.values().to_vec());
                 estimate.mean_standard_error = Some(mean.standard_error());
             }
+            if let Some(zero_rows) = zero_rows_warning(&moment, params) {
+                estimate.warnings.insert(0, zero_rows);
+            }
             let report = request.moment.then(|| moment.mean_report());
             estimate.mean_report = report.map(|report| report.as_slice().to_vec());
             let shares = ObservedShares::new(params.preprocessing());
@@ -125,6 +130,35 @@ pub fn estimate(
     estimate.seconds = started.elapsed().as_secs_f64();
     check_readable(&estimate)?;
     Ok(estimate)
+}
+
+/// Share of zero rows from which they are mentioned.
+const MIN_ZERO_ROWS: f64 = 0.01;
+
+/// A warning of reports that hold no row, where the trace shows it: Gaussian reports of rows of length 1.
+fn zero_rows_warning(moment: &NoisyMoment, params: &StudyParams) -> Option<String> {
+    let preprocessing = params.preprocessing();
+    let NoiseModel::Gaussian { diagonal_sd, .. } = params.noise_model() else {
+        return None;
+    };
+    if preprocessing.norm != Norm::Normalize
+        || preprocessing.allows_missing_cells()
+        || preprocessing.weights.is_some()
+    {
+        return None;
+    }
+    // A zero row leaves only the constant of private centring.
+    let lost = 1.0 / (1.0 + preprocessing.centring.map_or(0.0, |a| a * a));
+    let report = moment.mean_report();
+    let deviation = diagonal_sd * (report.dimension() as f64 / moment.n() as f64).sqrt() / lost;
+    let share = (1.0 - report.trace()) / lost;
+    (share > MIN_ZERO_ROWS && share > 3.0 * deviation && share <= 1.0).then(|| {
+        format!(
+            "About {:.1} % ± {:.1} % of the reports hold no row: devices sent zero rows, as for a missing or infinite value. Variances are too small by as much; ask those who hold the rows to look at report --check.",
+            100.0 * share,
+            100.0 * deviation
+        )
+    })
 }
 
 /// Adds the feasibility check to the document, with its warnings first.
@@ -241,8 +275,43 @@ mod tests {
     };
 
     use eigenveil_shared::ErrorCode;
+    use rand::SeedableRng;
 
     use super::*;
+
+    /// Every third report is of a zero row; 3,000 reports at ε = 16 show it within 5 % (one standard deviation).
+    #[test]
+    fn zero_rows_are_told_where_the_trace_shows_them() {
+        let kind = MechanismKind::IsotropicGaussian;
+        for (centring, zeros) in [(None, true), (Some(0.7), true), (None, false)] {
+            let params = StudyParams::freeze(StudyDesign {
+                centring,
+                ..StudyDesign::new(kind, 2, kind.budget(16.0, None).unwrap())
+            })
+            .unwrap();
+            let mut rng = rand::rngs::ChaCha20Rng::seed_from_u64(3);
+            let mechanism = params.mechanism();
+            let mut sum =
+                crate::accumulate::ReportSum::new(mechanism, params.report_dimension()).unwrap();
+            for i in 0..3_000 {
+                let first = if zeros && i % 3 == 0 { f64::NAN } else { 1.0 };
+                let row = params
+                    .preprocessor()
+                    .prepare(&Row::new(vec![first, 0.5]))
+                    .unwrap();
+                let payload = mechanism.perturb_with(&row, &mut rng);
+                let payload = ReportFormat::new(&params).payload(payload).unwrap();
+                sum.add(&payload).unwrap();
+            }
+            let moment = NoisyMoment::decode(vec![sum.finish().unwrap()], &params).unwrap();
+            let warning = zero_rows_warning(&moment, &params);
+            assert_eq!(warning.is_some(), zeros, "{warning:?}");
+            if let Some(warning) = warning {
+                let percent: f64 = warning.split(' ').nth(1).unwrap().parse().unwrap();
+                assert!((20.0..47.0).contains(&percent), "{warning}");
+            }
+        }
+    }
 
     #[test]
     fn non_finite_numbers_are_rejected_in_every_field() {

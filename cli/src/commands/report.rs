@@ -281,7 +281,7 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
         outbox.set_meta(ABOUT_KEY, &about_bytes(study.document())?)?;
         if !checked.confirmed(args.yes, params.feature_names().as_deref())? {
             return Err(CliError::failed(
-                "nothing was perturbed, charged or sent; ask whoever runs the study for centers, scales or observed shares (eigenveil prepare), mend the file, or run it with --yes",
+                "nothing was perturbed or sent; ask whoever runs the study for centers, scales or observed shares (eigenveil prepare), mend the file, or run it with --yes",
             ));
         }
     } else if counts.pending > 0 && !args.accept_new_purpose {

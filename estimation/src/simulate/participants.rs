@@ -8,9 +8,11 @@ use eigenveil_shared::{
 use nalgebra::DMatrix;
 use rand::{Rng, RngExt};
 
+use super::noisy_sum::without_noise;
 use crate::{
+    linalg::GramSum,
     models::{Model, Population},
-    pca::pca_of_rows,
+    pca::{pca, pca_of_rows},
 };
 
 /// Where participants come from.
@@ -96,6 +98,19 @@ impl<'a> Participants<'a> {
                     _ => {
                         // The constant of private centring is the last entry, if there is one.
                         let p = params.dimension();
+                        if params.preprocessing().allows_missing_cells() {
+                            // What the rows show before anything is divided is not the truth.
+                            let mut sum = GramSum::<f64>::new(params.report_dimension());
+                            prepared.iter().for_each(|row| sum.add(row.as_slice(), 1.0));
+                            let n = prepared.len() as u64;
+                            let moment = without_noise(params, sum.finish(), n)?;
+                            let truth = pca(&moment.dense(), k)?.vectors;
+                            return Ok(Self {
+                                kind: Kind::Prepared(prepared),
+                                truth,
+                                support: None,
+                            });
+                        }
                         let rows = prepared.iter().map(|row| &row.as_slice()[..p]);
                         let centred = params.preprocessing().centring.is_some();
                         (pca_of_rows(&rows, p, centred, k)?.vectors, None)

@@ -257,7 +257,11 @@ async fn without_the_right_session_nothing_is_shown_or_changed() {
     let server = Harness::new();
     let mut operator = Browser::operator(&server).await;
     let draft = create(&mut operator, &[("draft", "yes")]).await;
-    let open = create(&mut operator, &[]).await;
+    let second = operator.post("/studies/new", &form(&[CREATE])).await;
+    assert_eq!(second.status, StatusCode::UNPROCESSABLE_ENTITY);
+    let refusal = String::from_utf8_lossy(&second.body);
+    assert!(refusal.contains("a study of this name already"));
+    let open = create(&mut operator, &[("name", "Another study")]).await;
     upload(&server, &open, 20).await;
     operator
         .act(&format!("/studies/{}/estimates", open.id), &[("k", "1")])

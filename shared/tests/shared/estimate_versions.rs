@@ -1,6 +1,6 @@
 //! Estimates as Eigenveil wrote them before 0.2.0 are read, every number under its name of today.
 
-use eigenveil_shared::estimate::Estimate;
+use eigenveil_shared::{estimate::Estimate, mechanism::NoiseModel};
 use serde_json::Value;
 
 /// Written by revision 6ef40d9 (`estimate --sparse --lambda path` and `cv`); the group was added by hand.
@@ -84,4 +84,15 @@ fn version_1_is_read_as_it_was_meant() {
         assert_eq!(serde_json::from_value::<Estimate>(new).unwrap(), estimate);
     }
     assert_eq!(seen.len(), MOVED.len());
+}
+
+/// Estimates that a server stored before the noise had its present name.
+#[test]
+fn noise_of_private_centring_is_read_by_its_old_name() {
+    let old = r#"{"family":"centred","dimension":3,"constant":2.0,"linear":0.0,"bilinear":0.0,"shift":0.0,"total_variance":null,"mean_ratio":0.5}"#;
+    let read: NoiseModel = serde_json::from_str(old).unwrap();
+    let NoiseModel::Transformed { edge_widening, .. } = read else {
+        panic!("{read:?}");
+    };
+    assert_eq!(edge_widening, 1.0);
 }

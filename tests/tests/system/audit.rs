@@ -20,7 +20,7 @@ fn audit_prints_the_agreed_keys_and_refuses_wrong_usage() {
         (&"event".into(), &"consistent".into(), &0.0.into())
     );
     let pairs = cap["pairs"].as_array().unwrap();
-    assert_eq!(pairs.len(), 13);
+    assert_eq!(pairs.len(), 14);
     for pair in pairs {
         has_keys(
             pair,

@@ -174,7 +174,7 @@ fn rereading_a_table_differently_is_refused() {
     let rows = bench.folder.write("rows.csv", bench.csv(&numbers));
     json_of(&bench.report(&rows, "--header yes --by-position"));
     let words = [
-        "another header or other columns",
+        "another header, other columns or other persons",
         "the flags that were given then",
     ];
     refused(&bench.report(&rows, "--header no"), 2, &words);
