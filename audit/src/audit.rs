@@ -289,7 +289,7 @@ pub struct AuditReport {
 /// `invalid-dimension`, `invalid-budget`, `invalid-mechanism` for an impossible study or a method that does not fit the
 /// mechanism; `invalid-request` for trials or a confidence out of range.
 pub fn audit(settings: &AuditSettings, progress: &(dyn Fn(u64) + Sync)) -> Result<AuditReport> {
-    let device = |params: &StudyParams| Ok(settings.randomness.device(params));
+    let device = |params: &StudyParams| settings.randomness.device(params);
     audit_devices(settings, &device, progress)
 }
 

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use eigenveil_client::Reporter;
+use eigenveil_client::Study;
 use eigenveil_shared::{
     Error, ErrorCode, Result,
     codec::encode_report,
@@ -53,11 +53,14 @@ impl Randomness {
     }
 
     /// A device of this study with this randomness.
-    pub fn device(self, params: &StudyParams) -> Box<dyn Device> {
-        match self {
-            Self::System => Box::new(SdkDevice::new(params)),
+    ///
+    /// # Errors
+    /// As [`SdkDevice::new`].
+    pub fn device(self, params: &StudyParams) -> Result<Box<dyn Device>> {
+        Ok(match self {
+            Self::System => Box::new(SdkDevice::new(params)?),
             Self::Seeded => Box::new(SeededDevice::new(params)),
-        }
+        })
     }
 }
 
@@ -76,21 +79,27 @@ impl FromStr for Randomness {
     }
 }
 
-/// The SDK as applications call it: [`Reporter`] prepares the row, perturbs it with randomness of the
+/// The SDK as applications call it: [`Study`] prepares the row, perturbs it with randomness of the
 /// operating system and gives the report its identifier.
-pub struct SdkDevice(Reporter);
+pub struct SdkDevice(Study);
 
 impl SdkDevice {
-    /// A device for this study. Its clock is frozen, because the identifier contains the time of preparation and
+    /// A device for this study. Its clock stands still, because the identifier contains the time of preparation and
     /// the trials under row B come after those under row A.
-    pub fn new(params: &StudyParams) -> Self {
-        Self(Reporter::new(params.clone()).with_clock(|| 0))
+    ///
+    /// # Errors
+    /// None: the address, which nothing is sent to, is one.
+    pub fn new(params: &StudyParams) -> Result<Self> {
+        let server = "http://server.invalid".parse();
+        let server = server
+            .map_err(|error: eigenveil_client::Error| Error::invalid_request(error.to_string()))?;
+        Ok(Self(Study::new(&server, "", params.clone())))
     }
 }
 
 impl Device for SdkDevice {
     fn report(&self, row: &Row, _: &mut ChaCha20Rng) -> Result<DeviceOutput> {
-        let (prepared, work) = self.0.report_measured(row).map_err(|error| {
+        let (prepared, work) = self.0.report_measured(row, 0).map_err(|error| {
             let code = error.code().unwrap_or(ErrorCode::RandomnessUnavailable);
             Error::new(code, error.to_string())
         })?;

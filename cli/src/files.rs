@@ -7,7 +7,7 @@
 use std::{
     fs::{self, File, Permissions},
     io::{self, Read as _, Write as _},
-    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _},
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
 };
@@ -220,27 +220,7 @@ fn unfinished(at: &Path, bytes: &[u8], found: Option<&fs::Metadata>) -> io::Resu
 
 /// Creates a directory for results.
 pub(crate) fn create_dir(path: &Path) -> Result<()> {
-    create(path, 0o777)
-}
-
-/// Creates a directory that only its owner can enter. One that is there may be used for more, and keeps its mode: a
-/// warning says so.
-pub(crate) fn create_private_dir(path: &Path) -> Result<()> {
-    create(path, 0o700)?;
-    let mode = fs::metadata(path).map_or(0, |found| found.mode() & 0o777);
-    if mode & 0o077 != 0 {
-        let path = path.display();
-        output::print_warning(&format!(
-            "other users of this machine may have access to {path} (mode {mode:o}); chmod 700 {path}"
-        ));
-    }
-    Ok(())
-}
-
-fn create(path: &Path, mode: u32) -> Result<()> {
-    let mut builder = fs::DirBuilder::new();
-    builder.recursive(true).mode(mode);
-    builder.create(path).map_err(|error| {
+    fs::create_dir_all(path).map_err(|error| {
         CliError::failed(format!(
             "cannot make the directory {}: {error}",
             path.display()

@@ -17,7 +17,6 @@ const FLAGS: &[(&str, &str, &str)] = &[
     ("plan", "--total", "--mean-squared-length"),
     ("report", "--accept-changes", "--accept-new-purpose"),
     ("report", "--single", "--no-batch"),
-    ("report", "--state", "--outbox"),
     ("reproduce", "--fresh", "--restart"),
     ("serve", "--memory-bytes", "--sum-cache-bytes"),
     ("serve", "--store-bytes", "--max-store-bytes"),
@@ -25,6 +24,14 @@ const FLAGS: &[(&str, &str, &str)] = &[
     ("study", "--ends", "--last-day"),
     ("study", "--responsible", "--responsible-party"),
 ];
+
+/// Command, flag that is gone, and why.
+const REMOVED: &[(&str, &str, &str)] = &[
+    ("report", "--state", REPORTS_IN_LEDGER),
+    ("report", "--outbox", REPORTS_IN_LEDGER),
+];
+const REPORTS_IN_LEDGER: &str =
+    "is gone: the ledger (--ledger) holds the reports that are still to be sent, too";
 
 /// Flag, old value, new value.
 const VALUES: &[(&str, &str, &str)] = &[
@@ -46,7 +53,13 @@ pub(crate) fn hint(error: &clap::Error, command: &str) -> Option<String> {
         ErrorKind::UnknownArgument => FLAGS
             .iter()
             .find(|(of, old, _)| (of.is_empty() || *of == command) && *old == flag)
-            .map(|(_, old, new)| format!("{old} is now called {new}")),
+            .map(|(_, old, new)| format!("{old} is now called {new}"))
+            .or_else(|| {
+                let mut removed = REMOVED.iter();
+                removed
+                    .find(|(of, old, _)| *of == command && *old == flag)
+                    .map(|(_, old, why)| format!("{old} {why}"))
+            }),
         ErrorKind::InvalidValue | ErrorKind::ValueValidation => {
             let value = text(ContextKind::InvalidValue)?;
             VALUES

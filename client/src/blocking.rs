@@ -10,8 +10,8 @@
 //! let study = client.fetch_study_pinned("0123456789abcdef0123456789abcdef", pinned)?;
 //! let mut ledger = Ledger::open("device.ledger")?;
 //! let row = Row::new(vec![0.5; study.params().dimension()]);
-//! ledger.participate(&study.reporter(), study.study_ref(), &row)?;
-//! let (sent, _failures) = blocking::send_owed(&mut ledger, &HttpSettings::default())?;
+//! ledger.participate(&study, &row)?;
+//! let sent = blocking::send_owed(&mut ledger, &HttpSettings::default())?;
 //! println!("{} accepted, {} still owed", sent.accepted, sent.pending);
 //! # Ok(())
 //! # }
@@ -19,24 +19,17 @@
 //!
 //! Not for use inside a runtime: the constructors refuse there, with an error.
 
-use std::{future::Future, sync::Arc};
+use std::{future::Future, ops::ControlFlow, sync::Arc};
 
-use eigenveil_shared::{
-    api::{BatchResponse, ReportResponse},
-    enrolment::ParticipantToken,
-    report::Report,
-    study::Fingerprint,
-};
+use eigenveil_shared::study::Fingerprint;
 use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::{
     error::{Error, Result},
-    http::{
-        self, HttpSettings, SendFailure, Study, UploadFailure, UploadSettings, UploadSummary,
-        Uploader,
-    },
-    ledger::Ledger,
-    outbox::Outbox,
+    exchange::{Answer, Request, Server},
+    http::{self, HttpSettings, SendSummary, UploadSettings},
+    sqlite::{Ledger, RowLedger},
+    study::Study,
 };
 
 /// The runtime that does the waiting.
@@ -56,9 +49,9 @@ impl BlockingRuntime {
         Ok(Self(Arc::new(runtime)))
     }
 
-    fn wait<T, E: From<Error>>(&self, work: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+    fn wait<T>(&self, work: impl Future<Output = T>) -> Result<T> {
         refuse_inside_a_runtime()?;
-        self.0.block_on(work)
+        Ok(self.0.block_on(work))
     }
 }
 
@@ -71,21 +64,20 @@ fn refuse_inside_a_runtime() -> Result<()> {
     }
 }
 
-impl From<Error> for UploadFailure {
-    fn from(error: Error) -> Self {
-        Self {
-            error,
-            summary: UploadSummary::default(),
-        }
-    }
+/// Sends everything the ledger owes: as [`http::send_owed`].
+pub fn send_owed(ledger: &mut Ledger, settings: &HttpSettings) -> Result<SendSummary> {
+    BlockingRuntime::new()?.wait(http::send_owed(ledger, settings))?
 }
 
-/// Sends everything the ledger owes: as [`http::send_owed`].
-pub fn send_owed(
-    ledger: &mut Ledger,
+/// Sends the reports of a file of rows: as [`http::send_rows`].
+pub fn send_rows(
+    ledger: &mut RowLedger,
+    study: &Study,
     settings: &HttpSettings,
-) -> Result<(UploadSummary, Vec<SendFailure>)> {
-    BlockingRuntime::new()?.wait(http::send_owed(ledger, settings))
+    sending: &UploadSettings,
+    progress: impl FnMut(&SendSummary) -> ControlFlow<()>,
+) -> Result<SendSummary> {
+    BlockingRuntime::new()?.wait(http::send_rows(ledger, study, settings, sending, progress))?
 }
 
 /// [`http::StudyClient`] without `async`.
@@ -110,51 +102,23 @@ impl StudyClient {
     }
 
     /// The server's address.
-    pub fn server(&self) -> &str {
+    pub fn server(&self) -> &Server {
         self.client.server()
     }
 
     /// As [`http::StudyClient::fetch_study`].
     pub fn fetch_study(&self, id: &str) -> Result<Study> {
-        self.runtime.wait(self.client.fetch_study(id))
+        self.runtime.wait(self.client.fetch_study(id))?
     }
 
     /// As [`http::StudyClient::fetch_study_pinned`].
     pub fn fetch_study_pinned(&self, id: &str, expected: Fingerprint) -> Result<Study> {
         self.runtime
-            .wait(self.client.fetch_study_pinned(id, expected))
+            .wait(self.client.fetch_study_pinned(id, expected))?
     }
 
-    /// As [`http::StudyClient::upload_one`].
-    pub fn upload_one(&self, study: &Study, report: &Report) -> Result<ReportResponse> {
-        self.runtime.wait(self.client.upload_one(study, report))
-    }
-
-    /// As [`http::StudyClient::upload_one_with_token`].
-    pub fn upload_one_with_token(
-        &self,
-        study: &Study,
-        report: &Report,
-        token: &ParticipantToken,
-    ) -> Result<ReportResponse> {
-        self.runtime
-            .wait(self.client.upload_one_with_token(study, report, token))
-    }
-
-    /// As [`http::StudyClient::upload_batch`].
-    pub fn upload_batch(&self, study: &Study, reports: &[Report]) -> Result<BatchResponse> {
-        self.runtime.wait(self.client.upload_batch(study, reports))
-    }
-
-    /// Sends an outbox: as [`Uploader::drain`].
-    pub fn upload(
-        &self,
-        study: &Study,
-        outbox: &mut Outbox,
-        settings: UploadSettings,
-        progress: impl FnMut(UploadSummary),
-    ) -> Result<UploadSummary, UploadFailure> {
-        let uploader = Uploader::new(&self.client, study, settings);
-        self.runtime.wait(uploader.drain(outbox, progress))
+    /// As [`http::StudyClient::call`].
+    pub fn call(&self, request: &Request) -> Result<Answer> {
+        self.runtime.wait(self.client.call(request))
     }
 }

@@ -1,6 +1,8 @@
 //! One opaque error for the whole crate, with a few questions it answers.
 
-use std::{fmt, path::Path, time::Duration};
+#[cfg(feature = "sqlite")]
+use std::path::Path;
+use std::{fmt, time::Duration};
 
 use eigenveil_shared::ErrorCode;
 
@@ -21,6 +23,10 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// ```
 pub struct Error(Box<Inner>);
 
+/// 2026-01-01 UTC, in milliseconds since 1970.
+#[cfg(feature = "sqlite")]
+const EARLIEST_NOW: u64 = 1_767_225_600_000;
+
 struct Inner {
     kind: Kind,
     sentence: String,
@@ -30,26 +36,31 @@ struct Inner {
 enum Kind {
     /// A check of the shared vocabulary, on this side.
     Check(ErrorCode),
-    /// An outbox or ledger could not be read or written.
+    /// A ledger could not be read or written.
+    #[cfg(feature = "sqlite")]
     File,
+    #[cfg(feature = "sqlite")]
     Locked,
-    StudyMismatch,
+    /// A store was changed by somebody else since it was read.
+    Changed,
+    #[cfg(feature = "sqlite")]
     RowFileMismatch,
+    #[cfg(feature = "sqlite")]
+    ClockUnavailable,
     /// The caller asked for something that cannot be.
     Usage,
-    #[cfg_attr(not(feature = "http"), expect(dead_code))]
     Http(HttpFailure),
 }
 
 /// Everything known about a failed exchange.
 #[derive(Clone, Debug, Default)]
-#[cfg_attr(not(feature = "http"), expect(dead_code))]
 pub(crate) struct HttpFailure {
     pub(crate) status: Option<u16>,
     /// The code of a problem document, as it was written.
     pub(crate) code: Option<String>,
     pub(crate) retryable: bool,
     /// The server certainly did not act on the request.
+    #[cfg_attr(not(feature = "http"), expect(dead_code))]
     pub(crate) not_processed: bool,
     pub(crate) timeout: bool,
     pub(crate) retry_after: Option<Duration>,
@@ -67,11 +78,13 @@ impl Error {
         Self::new(Kind::Usage, sentence)
     }
 
-    /// `name` is what the file is: an outbox, a ledger.
+    #[cfg(feature = "sqlite")]
+    /// `name` is what the file is: a ledger.
     pub(crate) fn file(name: &str, path: &Path, what: impl fmt::Display) -> Self {
         Self::new(Kind::File, format!("{name} {}: {what}", path.display()))
     }
 
+    #[cfg(feature = "sqlite")]
     pub(crate) fn locked(name: &str, path: &Path) -> Self {
         Self::new(
             Kind::Locked,
@@ -82,16 +95,23 @@ impl Error {
         )
     }
 
-    pub(crate) fn study_mismatch(path: &Path, what: impl fmt::Display) -> Self {
-        Self::new(
-            Kind::StudyMismatch,
-            format!(
-                "outbox {}: {what}; use one outbox for each study",
-                path.display()
-            ),
-        )
+    /// The time, if the clock can be right: a device that has lost it would take part after a study's last day.
+    #[cfg(feature = "sqlite")]
+    pub(crate) fn check_clock(now: u64) -> Result<u64> {
+        if now >= EARLIEST_NOW {
+            return Ok(now);
+        }
+        Err(Self::new(
+            Kind::ClockUnavailable,
+            "the clock of this device is before 2026-01-01; nothing was perturbed or charged: set it and try again",
+        ))
     }
 
+    pub(crate) fn changed(sentence: impl Into<String>) -> Self {
+        Self::new(Kind::Changed, sentence)
+    }
+
+    #[cfg(feature = "sqlite")]
     pub(crate) fn row_file_mismatch(path: &Path) -> Self {
         Self::new(
             Kind::RowFileMismatch,
@@ -102,9 +122,18 @@ impl Error {
         )
     }
 
-    #[cfg(feature = "http")]
     pub(crate) fn http(failure: HttpFailure, sentence: impl Into<String>) -> Self {
         Self::new(Kind::Http(failure), sentence)
+    }
+
+    pub(crate) fn no_response(sentence: impl Into<String>) -> Self {
+        Self::http(
+            HttpFailure {
+                retryable: true,
+                ..HttpFailure::default()
+            },
+            sentence,
+        )
     }
 
     #[cfg(feature = "http")]
@@ -162,17 +191,38 @@ impl Error {
         self.failure().is_some_and(|failure| failure.timeout)
     }
 
-    /// Whether another process has the outbox or ledger open.
+    /// A name that stays, for programs to tell errors apart: the code, or one of `file`, `locked`, `changed`,
+    /// `other-rows`, `clock-unavailable`, `no-answer` and `usage`.
+    pub fn name(&self) -> &str {
+        match &self.0.kind {
+            Kind::Check(code) => code.as_str(),
+            Kind::Http(failure) => failure.code.as_deref().unwrap_or("no-answer"),
+            #[cfg(feature = "sqlite")]
+            Kind::File => "file",
+            #[cfg(feature = "sqlite")]
+            Kind::Locked => "locked",
+            Kind::Changed => "changed",
+            #[cfg(feature = "sqlite")]
+            Kind::RowFileMismatch => "other-rows",
+            #[cfg(feature = "sqlite")]
+            Kind::ClockUnavailable => "clock-unavailable",
+            Kind::Usage => "usage",
+        }
+    }
+
+    /// Whether another process has the ledger open.
+    #[cfg(feature = "sqlite")]
     pub fn is_locked(&self) -> bool {
         matches!(self.0.kind, Kind::Locked)
     }
 
-    /// Whether the outbox belongs to another study or server.
-    pub fn is_study_mismatch(&self) -> bool {
-        matches!(self.0.kind, Kind::StudyMismatch)
+    /// Whether the store was changed by somebody else since it was read: read it, and ask again.
+    pub fn is_changed(&self) -> bool {
+        matches!(self.0.kind, Kind::Changed)
     }
 
     /// Whether a ledger of rows was used with a file that it does not know.
+    #[cfg(feature = "sqlite")]
     pub fn is_row_file_mismatch(&self) -> bool {
         matches!(self.0.kind, Kind::RowFileMismatch)
     }
@@ -218,3 +268,10 @@ impl fmt::Debug for Error {
 }
 
 impl std::error::Error for Error {}
+
+/// Others' text without control characters, which a terminal obeys.
+pub(crate) fn printable(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
+}

@@ -1,94 +1,106 @@
 //! Eigenveil's device SDK and the operator's API client.
 //!
 //! ```text
-//! Row ─▶ Ledger::participate ─────────────────────────▶ http::send_owed ─▶ server
-//!        (limits, prepare, perturb, charge, durable)  (retries send the same bytes)
+//! Study ─▶ Ledger::participate ──────────────────────▶ http::send_owed ─▶ server
+//! Row      (limits, prepare, perturb, charge, durable)  (retries send the same bytes)
 //! ```
 //!
-//! * [`Ledger`] is the device's file: one participant, many studies, for years. It takes part in a
-//!   study once, within limits that the device's owner sets, and gives a [`Receipt`] that a person can
-//!   read.
-//! * [`Reporter`] turns one raw row into one perturbed report. It takes no random generator: the
+//! * [`Study`] turns one raw row into one perturbed report. It takes no random generator: the
 //!   noise always comes from the operating system.
-//! * [`Outbox`] is the other way round, one study and many participants: for a program that reports
-//!   the rows of many. A participant that is in the outbox is never given a second report, whatever
-//!   crashed in between: perturbing a row twice and sending both would spend its privacy budget twice.
-//!   A [`RowLedger`] beside it keeps what each of them has spent, in whatever outbox and study.
+//! * [`Book`](book::Book) has the rules: a device takes part in a study once, within limits that its owner sets, and
+//!   gives a [`Receipt`] that a person can read. It is a value without I/O, for any store.
+//! * [`Request`] goes out by any HTTP client and reads its own [`Response`].
+#![cfg_attr(
+    feature = "sqlite",
+    doc = "* [`Ledger`] is the device's file: a book in SQLite, for years.
+* [`RowLedger`] is the file of a program that reports the rows of many: what each has spent in which study, and the
+  reports still to be sent. A row that has a report is never given a second one, whatever crashed in between: perturbing
+  a row twice and sending both would spend its privacy budget twice."
+)]
 #![cfg_attr(
     feature = "http",
-    doc = "* [`http::StudyClient`] fetches a study and checks it against its fingerprint;
-  [`http::send_owed`] sends what a ledger owes, [`http::Uploader`] an outbox; [`http::OperatorClient`] creates studies and asks for
-  estimates. [`blocking`] has what devices need without `async`."
+    doc = "* [`http::StudyClient`] fetches a study and checks it against its fingerprint; [`http`] also sends what ledgers
+  owe; [`http::OperatorClient`] creates studies and asks for estimates."
 )]
-//!
-//! # One device, start to end
-//!
-//! ```
-//! use eigenveil_client::{Ledger, Limits, Reporter, StudyRef};
-//! use eigenveil_shared::{
-//!     mechanism::MechanismKind, preprocess::Row, privacy::Budget,
-//!     study::{StudyDesign, StudyParams},
-//! };
-//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! # let folder = tempfile::tempdir()?;
-//! # let path = folder.path().join("device.ledger");
-//! let params = StudyParams::freeze(StudyDesign::new(MechanismKind::DiscreteGaussian, 3, Budget::approximate(1.0, 1e-6)?))?;
-//! let study_ref = StudyRef::new("http://localhost:8080", "0123456789abcdef0123456789abcdef", &params);
-//! let reporter = Reporter::new(params);
-//!
-//! let mut ledger = Ledger::open(&path)?;
-//! // The owner's choice, once; there are defaults.
-//! ledger.set_limits(Limits::new(2.0, 8.0, 1e-5)?)?;
-//! // Charged and durable when this returns; called again, it gives the same report.
-//! let row = Row::new(vec![3.0, 0.0, 4.0]);
-//! ledger.participate(&reporter, &study_ref, &row)?;
-//! for owed in ledger.owed()? {
-//!     // Send `owed.report` to `owed.study_ref` (or leave all of this to `http::send_owed`), then:
-//!     ledger.record_acknowledged(owed.report.id)?;
-//! }
-//! assert!(ledger.receipt()?.to_string().contains("charged epsilon 1, delta 1e-6"));
-//! # Ok(())
-//! # }
-//! ```
+#![cfg_attr(
+    feature = "sqlite",
+    doc = r##"
+# One device, start to end
+
+```
+use eigenveil_client::{Ledger, Limits, Study};
+use eigenveil_shared::{
+    mechanism::MechanismKind, preprocess::Row, privacy::Budget,
+    study::{StudyDesign, StudyParams},
+};
+# fn main() -> Result<(), Box<dyn std::error::Error>> {
+# let folder = tempfile::tempdir()?;
+# let path = folder.path().join("device.ledger");
+let params = StudyParams::freeze(StudyDesign::new(MechanismKind::DiscreteGaussian, 3, Budget::approximate(1.0, 1e-6)?))?;
+let server = "http://localhost:8080".parse()?;
+let study = Study::new(&server, "0123456789abcdef0123456789abcdef", params);
+
+let mut ledger = Ledger::open(&path)?;
+// The owner's choice, once; there are defaults.
+ledger.set_limits(Limits::new(2.0, 8.0, 1e-5)?)?;
+// Charged and durable when this returns; called again, it gives the same report.
+let row = Row::new(vec![3.0, 0.0, 4.0]);
+ledger.participate(&study, &row)?;
+for entry in ledger.owed()? {
+    // Leave all of this to `http::send_owed`, or send the request by an HTTP client of your own:
+    let request = ledger.request(&entry)?;
+#   let headers = [("content-type", "application/json")];
+#   let response = eigenveil_client::Response { status: 201, headers: &headers, body: br#"{"outcome":"accepted"}"#, now: None };
+    // ... and say what came back.
+    ledger.settle(&request, &response)?;
+}
+assert!(ledger.receipt()?.to_string().contains("charged epsilon 1, delta 1e-6"));
+# Ok(())
+# }
+```
+"##
+)]
 //!
 //! # Features
 //!
 //! | feature | default | gives |
 //! |---|---|---|
+//! | `sqlite` | yes | `Ledger` and `RowLedger` |
 //! | `http` | yes | `http` and `blocking`: reqwest with rustls, tokio |
 //!
-//! Without `http` no HTTP, TLS or async crate is compiled: a device with its own transport sends
-//! [`eigenveil_shared::codec::encode_report`] of what [`Ledger::owed`] gives and calls
-//! [`Ledger::record_acknowledged`] (or the same of [`Outbox`]).
+//! Without both, nothing here does I/O but the operating system's random generator: a browser or a phone keeps a
+//! [`Book`](book::Book) in its own store and sends a [`Request`] by its own HTTP client.
 //!
 //! # Errors
 //!
-//! [`Error`] is one type. Every method that uses a file can fail to read or write it, and every method that calls a
-//! server can fail with the server's error ([`Error::code`]) or without a response. The `# Errors` of a method list
-//! only the others.
+//! [`Error`] is one type, with a stable [`name`](Error::name). Every method that uses a file can fail to read or write
+//! it, and every method that calls a server can fail with the server's error ([`Error::code`]) or without a response.
+//! The `# Errors` of a method list only the others.
 //!
 //! # What is not here
 //!
-//! No encryption of the ledger and the outbox: they hold perturbed reports only, and are readable by
-//! their owner only. No memory that survives the deletion of the file.
+//! No encryption of ledgers: they hold perturbed reports only, and are readable by their owner only. No memory that
+//! survives the deletion of the file.
 
+pub mod book;
 pub mod error;
-mod file;
-mod file_lock;
+pub mod exchange;
 #[cfg(feature = "http")]
 pub mod http;
-pub mod ledger;
-pub mod outbox;
-pub mod reporter;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
+pub mod study;
 
-#[cfg(feature = "http")]
+#[cfg(all(feature = "http", feature = "sqlite"))]
 pub mod blocking;
 
+pub use book::{EntryState, Limits, PrivacyCost, Receipt, ReceiptEntry, StudyTerms};
 pub use eigenveil_shared::clock::{Clock, SystemClock};
 pub use error::{Error, Result};
-pub use ledger::{
-    EntryState, Ledger, LedgerReport, Limits, Participation, PrivacyCost, Receipt, ReceiptEntry,
-    RowFileDigest, RowLedger, RowReceipt, RowStudy, StudyTerms,
+pub use exchange::{Answer, ReportResult, Request, Response, Server};
+#[cfg(feature = "sqlite")]
+pub use sqlite::{
+    Ledger, Participation, PendingReport, Prepared, RefusedRow, RowCounts, RowFile, RowLedger,
+    RowReceipt, RowStudy,
 };
-pub use outbox::{Outbox, OutboxCounts, PendingReport, RefusedEntry, StudyRef};
-pub use reporter::{PreparedReport, Reporter};
+pub use study::{PreparedReport, Study};

@@ -3,7 +3,7 @@
 //!
 //! `cargo run -p eigenveil-examples --example custom_preprocessing`
 
-use eigenveil_client::Reporter;
+use eigenveil_client::{Clock, Study, SystemClock};
 use eigenveil_shared::{
     mechanism::MechanismKind,
     preprocess::{Feature, Norm, Row},
@@ -47,7 +47,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             Budget::approximate(2.0, 1e-7)?,
         )
     })?;
-    let reporter = Reporter::new(params);
+    let study = Study::new(
+        &"http://127.0.0.1:8080".parse()?,
+        "0123456789abcdef0123456789abcdef",
+        params,
+    );
     for usage in [
         Usage {
             minutes_per_day: 42.0,
@@ -66,7 +70,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             country: None,
         },
     ] {
-        let prepared = reporter.report(&features(&usage))?;
+        let prepared = study.report(&features(&usage), SystemClock.unix_ms())?;
         match prepared.local_warning() {
             None => println!(
                 "a report of {} payload bytes",

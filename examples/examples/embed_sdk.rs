@@ -26,7 +26,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             .collect(),
     );
     // Charge and report are on the disk, together, when this returns; asked again it gives the same report.
-    let outcome = ledger.participate(&study.reporter(), study.study_ref(), &row)?;
+    let outcome = ledger.participate(&study, &row)?;
     if let Participation::New {
         local_warning: Some(local_warning),
         ..
@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     {
         eprintln!("the row could not be used and the zero row was sent for it: {local_warning}");
     }
-    let (sent, _failures) = blocking::send_owed(&mut ledger, &HttpSettings::default())?;
+    let sent = blocking::send_owed(&mut ledger, &HttpSettings::default())?;
     println!(
         "{} accepted, {} duplicates, {} still owed\n\n{}",
         sent.accepted,

@@ -85,6 +85,17 @@ async fn the_sdk_reports_to_a_server_in_an_own_application() {
         })
         .await
         .unwrap();
+    let store = folder.path().join("device.json");
+    for _ in 0..2 {
+        let output = example("own_transport")
+            .args([&url, &study.id, &study.fingerprint])
+            .arg(&store)
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(text.contains("the server has it"), "{text} {error}");
+    }
     let ledger = folder.path().join("device.ledger");
     for expected in ["1 accepted, 0 duplicates", "0 accepted, 0 duplicates"] {
         let output = example("embed_sdk")
@@ -99,7 +110,8 @@ async fn the_sdk_reports_to_a_server_in_an_own_application() {
             String::from_utf8_lossy(&output.stderr)
         );
     }
-    assert_eq!(analyst.study(&study.id).await.unwrap().reports_accepted, 1);
+    // One of each device.
+    assert_eq!(analyst.study(&study.id).await.unwrap().reports_accepted, 2);
     let receipt = Ledger::open_existing(&ledger).unwrap().receipt().unwrap();
     // The 2⁻²⁰ of double-cap is charged, as it is reported.
     assert_eq!(Some(receipt.spent.epsilon), study.privacy.true_epsilon);

@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::{
+    api::{REPORT_BATCH_MEDIA_TYPE, REPORT_MEDIA_TYPE},
+    codec,
     error::{Error, ErrorCode, Result},
     study::{from_hex, to_hex},
 };
@@ -109,70 +111,185 @@ impl fmt::Debug for ParticipantToken {
     }
 }
 
-/// An encoded report with its token before it.
-pub fn encode_enrolled_report(token: &ParticipantToken, report: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(TOKEN_LEN + report.len());
-    bytes.extend_from_slice(&token.0);
-    bytes.extend_from_slice(report);
-    bytes
+/// What a report comes with. A study wants one kind: its [`Enrolment`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// Nothing.
+    Open,
+    /// A one-time token.
+    Token(ParticipantToken),
 }
 
-/// The token, and the bytes of the report.
-///
-/// # Errors
-/// `malformed-report`.
-pub fn decode_enrolled_report(bytes: &[u8]) -> Result<(ParticipantToken, &[u8])> {
-    match bytes.split_first_chunk() {
-        Some((token, report)) => Ok((ParticipantToken(*token), report)),
-        None => Err(malformed(format!(
-            "{} bytes are too few to hold a token of {TOKEN_LEN}",
-            bytes.len()
-        ))),
+impl Admission {
+    /// The kind.
+    pub fn enrolment(&self) -> Enrolment {
+        match self {
+            Admission::Open => Enrolment::Open,
+            Admission::Token(_) => Enrolment::Token,
+        }
+    }
+
+    /// What a server keeps of it, if anything: unique within a study.
+    pub fn key(&self) -> Option<AdmissionKey> {
+        match self {
+            Admission::Open => None,
+            Admission::Token(token) => Some(token.digest()),
+        }
     }
 }
 
-/// Bytes that the tokens of a batch add to it.
-pub const fn tokens_len(count: usize) -> usize {
-    COUNT_LEN + TOKEN_LEN * count
-}
-
-/// An encoded batch with the tokens of its reports, in their order, before it.
-pub fn encode_enrolled_batch(tokens: &[&ParticipantToken], batch: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(tokens_len(tokens.len()) + batch.len());
-    bytes.extend_from_slice(&(tokens.len() as u64).to_le_bytes());
-    for token in tokens {
-        bytes.extend_from_slice(&token.0);
+impl From<Option<ParticipantToken>> for Admission {
+    fn from(token: Option<ParticipantToken>) -> Self {
+        token.map_or(Admission::Open, Admission::Token)
     }
-    bytes.extend_from_slice(batch);
-    bytes
 }
 
-/// The tokens, and the bytes of the batch; that there are as many reports is for the caller to see.
-///
-/// # Errors
-/// `malformed-report`. Nothing is allocated, whatever the count says.
-pub fn decode_enrolled_batch(
-    bytes: &[u8],
-) -> Result<(impl ExactSizeIterator<Item = ParticipantToken>, &[u8])> {
-    let split = || {
-        let (count, rest) = bytes.split_first_chunk()?;
-        let length = usize::try_from(u64::from_le_bytes(*count))
-            .ok()?
-            .checked_mul(TOKEN_LEN)?;
-        rest.split_at_checked(length)
-    };
-    let (tokens, batch) = split().ok_or_else(|| {
-        malformed(format!(
-            "{} bytes are too few to hold the tokens they announce",
-            bytes.len()
-        ))
-    })?;
-    let (tokens, _) = tokens.as_chunks();
-    Ok((tokens.iter().map(|bytes| ParticipantToken(*bytes)), batch))
+/// What a server keeps of an [`Admission`]: of a token its SHA-256.
+pub type AdmissionKey = [u8; 32];
+
+/// How the body of an upload is laid out: the admissions of its reports, then the reports as encoded by
+/// [`codec`](crate::codec).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// The kind of admission.
+    pub enrolment: Enrolment,
+    /// Whether it holds a batch, and not one report.
+    pub batched: bool,
 }
 
-fn malformed(detail: String) -> Error {
-    Error::new(ErrorCode::MalformedReport, detail)
+/// The admissions of a body, in the order of its reports; borrowed.
+#[derive(Clone, Copy, Debug)]
+pub struct Admissions<'a>(&'a [[u8; TOKEN_LEN]]);
+
+impl Frame {
+    const ALL: [(Frame, &'static str); 4] = [
+        (Frame::new(Enrolment::Open, false), REPORT_MEDIA_TYPE),
+        (Frame::new(Enrolment::Open, true), REPORT_BATCH_MEDIA_TYPE),
+        (
+            Frame::new(Enrolment::Token, false),
+            ENROLLED_REPORT_MEDIA_TYPE,
+        ),
+        (
+            Frame::new(Enrolment::Token, true),
+            ENROLLED_BATCH_MEDIA_TYPE,
+        ),
+    ];
+
+    /// The frame of reports with admissions of this kind.
+    pub const fn new(enrolment: Enrolment, batched: bool) -> Self {
+        Self { enrolment, batched }
+    }
+
+    /// Its media type.
+    pub fn media_type(self) -> &'static str {
+        let mut all = Self::ALL.into_iter();
+        all.find(|(frame, _)| *frame == self)
+            .map_or("", |(_, media_type)| media_type)
+    }
+
+    /// The frame with this media type, in whatever case.
+    pub fn parse(media_type: &str) -> Option<Self> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|(_, known)| media_type.eq_ignore_ascii_case(known))
+            .map(|(frame, _)| frame)
+    }
+
+    /// Most bytes of a body whose reports have payloads of this length.
+    pub fn body_limit(self, payload_len: usize) -> usize {
+        let count = if self.batched {
+            codec::max_batch(payload_len)
+        } else {
+            1
+        };
+        let reports = match self.batched {
+            true => codec::batch_len(payload_len, count),
+            false => codec::report_len(payload_len),
+        };
+        self.admissions_len(count) + reports
+    }
+
+    /// Bytes before the reports.
+    fn admissions_len(self, count: usize) -> usize {
+        match (self.enrolment, self.batched) {
+            (Enrolment::Open, _) => 0,
+            (Enrolment::Token, false) => TOKEN_LEN,
+            (Enrolment::Token, true) => COUNT_LEN + TOKEN_LEN * count,
+        }
+    }
+
+    /// The body with these encoded reports, each with its admission.
+    ///
+    /// # Errors
+    /// `token-required` where the frame has tokens and an admission is none.
+    pub fn write(self, admissions: &[&Admission], reports: Vec<u8>) -> Result<Vec<u8>> {
+        if self.enrolment == Enrolment::Open {
+            return Ok(reports);
+        }
+        let mut bytes = Vec::with_capacity(self.admissions_len(admissions.len()) + reports.len());
+        if self.batched {
+            bytes.extend_from_slice(&(admissions.len() as u64).to_le_bytes());
+        }
+        for admission in admissions {
+            let Admission::Token(token) = admission else {
+                return Err(Error::new(
+                    ErrorCode::TokenRequired,
+                    "the study takes reports with a one-time token, and one has none; give it one first",
+                ));
+            };
+            bytes.extend_from_slice(&token.0);
+        }
+        bytes.extend_from_slice(&reports);
+        Ok(bytes)
+    }
+
+    /// The admissions, and the bytes of the reports; that there are as many reports is for the caller to see.
+    ///
+    /// # Errors
+    /// `malformed-report`. Nothing is allocated, whatever a count says.
+    pub fn split(self, body: &[u8]) -> Result<(Admissions<'_>, &[u8])> {
+        if self.enrolment == Enrolment::Open {
+            return Ok((Admissions(&[]), body));
+        }
+        let split = || {
+            let (count, rest) = match self.batched {
+                false => (1, body),
+                true => {
+                    let (count, rest) = body.split_first_chunk()?;
+                    (usize::try_from(u64::from_le_bytes(*count)).ok()?, rest)
+                }
+            };
+            rest.split_at_checked(count.checked_mul(TOKEN_LEN)?)
+        };
+        let (tokens, reports) = split().ok_or_else(|| {
+            Error::new(
+                ErrorCode::MalformedReport,
+                format!(
+                    "{} bytes are too few to hold the tokens they announce",
+                    body.len()
+                ),
+            )
+        })?;
+        Ok((Admissions(tokens.as_chunks().0), reports))
+    }
+}
+
+impl Admissions<'_> {
+    /// How many there are; none where reports come without.
+    pub fn len(self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// That of this report.
+    pub fn get(self, index: usize) -> Admission {
+        self.0.get(index).map_or(Admission::Open, |bytes| {
+            Admission::Token(ParticipantToken(*bytes))
+        })
+    }
 }
 
 #[cfg(test)]

@@ -3,18 +3,20 @@
 use std::{
     fs,
     io::{BufRead as _, IsTerminal as _},
+    ops::ControlFlow,
     path::{Path, PathBuf},
-    thread,
 };
 
 use clap::Args;
 use eigenveil_client::{
-    Limits, Outbox, PreparedReport, PrivacyCost, RowLedger, StudyTerms,
-    http::{Study, StudyClient, UploadMode, UploadSettings, UploadSummary, Uploader},
+    Limits, Prepared, PrivacyCost, RowFile, RowLedger, Study, SystemClock,
+    http::{
+        HttpSettings, RetryPolicy, SendSummary, StudyClient, UploadMode, UploadSettings, send_rows,
+    },
 };
 use eigenveil_shared::{
-    ErrorCode, about::About, api::StudyDocument, enrolment::ParticipantToken,
-    privacy::format_delta, study::StudyParams,
+    ErrorCode, clock::Clock as _, enrolment::ParticipantToken, privacy::format_delta,
+    study::StudyParams,
 };
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -32,21 +34,10 @@ use crate::{
     rows::{self, ExpectedColumns, Label, RowTable, TableArgs},
 };
 
-/// Reports synced to the outbox together.
-const ROWS_PER_SYNC: usize = 1_024;
-/// Name of the outbox in its directory.
-const OUTBOX_FILE: &str = "outbox.db";
-/// Key under which the outbox stores what the study said when its reports were begun.
-const ABOUT_KEY: &str = "about";
-/// Key under which it stores the digest of the row file.
-const ROWS_DIGEST_KEY: &str = "rows_sha256";
-/// Key under which it stores how the file was read: with another header or other columns the rows differ.
-const READ_AS_KEY: &str = "rows_read_as";
-
 /// Perturb the rows of a file, one participant each, and upload them
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  eigenveil report --server http://127.0.0.1:8080 --study ID --rows rows.npy\n  eigenveil report --study ID --rows people.csv --drop id --ledger people.ledger --limit-epsilon 20\n  eigenveil report --study ID --rows visits.csv --person patient --check\n\nColumns are matched by name with the study's features, if they have names, before anything is perturbed or charged.\nIf they have no names, --header yes or --header no says what the first line of CSV or TSV is: a guess would depend on\nthe first participant's row.\n\nEach row is perturbed once and its report is written to the outbox (--outbox, default FILE.eigenveil) before it is sent.\nRunning the command again finishes an interrupted run, and never counts a row twice.\nThe outbox stores which token belongs to which row: --tokens is needed once.\nA row with a field that is missing, infinite or not a number, with too many fields or a LIBSVM index beyond the\nstudy's dimension, or longer than --bound-rows require allows, is sent as the zero row, because whether a row is sent must\nnot reveal its data. In a study whose features have observed shares, a missing field counts as its center.\nOnly you are told how many such rows and fields there were: --check says so beforehand.\n\nThe ledger (--ledger, default FILE.ledger beside the rows) stores what each row has spent in all studies, whatever\nthe outbox, and refuses reports beyond its limits and a second report of a row for the same study. Row i of every file\nused with a ledger is participant i. eigenveil receipt shows it."
+    after_help = "Examples:\n  eigenveil report --server http://127.0.0.1:8080 --study ID --rows rows.npy\n  eigenveil report --study ID --rows people.csv --drop id --ledger people.ledger --limit-epsilon 20\n  eigenveil report --study ID --rows visits.csv --person patient --check\n\nColumns are matched by name with the study's features, if they have names, before anything is perturbed or charged.\nIf they have no names, --header yes or --header no says what the first line of CSV or TSV is: a guess would depend on\nthe first participant's row.\n\nEach row is perturbed once, and its report is written to the ledger (--ledger, default FILE.ledger beside the rows)\nbefore it is sent. Running the command again finishes an interrupted run, and never counts a row twice.\nThe ledger stores which token belongs to which row: --tokens is needed once.\nA row with a field that is missing, infinite or not a number, with too many fields or a LIBSVM index beyond the\nstudy's dimension, or longer than --bound-rows require allows, is sent as the zero row, because whether a row is sent must\nnot reveal its data. In a study whose features have observed shares, a missing field counts as its center.\nOnly you are told how many such rows and fields there were: --check says so beforehand.\n\nThe ledger stores what each row has spent in all studies, and refuses reports beyond its limits and a second report of\na row for the same study. Row i of every file used with a ledger is participant i. eigenveil receipt shows it."
 )]
 pub(crate) struct ReportArgs {
     #[command(flatten)]
@@ -60,10 +51,7 @@ pub(crate) struct ReportArgs {
     /// Rows: .csv, .tsv, .parquet, .npy or .libsvm; one row = one participant
     #[arg(long, value_name = "FILE")]
     rows: PathBuf,
-    /// Directory of the outbox [default: beside the row file]
-    #[arg(long, value_name = "DIR")]
-    outbox: Option<PathBuf>,
-    /// Ledger of what each row has spent, over all studies and outboxes [default: beside the row file]
+    /// Ledger: the reports to be sent, and what each row has spent over all studies [default: beside the row file]
     #[arg(long, value_name = "FILE")]
     ledger: Option<PathBuf>,
     #[command(flatten)]
@@ -86,6 +74,10 @@ pub(crate) struct ReportArgs {
     /// The study is at another address than before: send the same reports to --server from now on
     #[arg(long)]
     moved: bool,
+    /// Directory of an outbox that an earlier version made for these rows: its reports are taken over, once [default:
+    /// FILE.eigenveil beside the rows, if it is there]
+    #[arg(long, value_name = "DIR")]
+    adopt: Option<PathBuf>,
     /// Do not ask for confirmation, on a terminal, if one column or the mean has most of the rows' squared length, or if
     /// more than 1 % of 100 or more rows cannot be used
     #[arg(long)]
@@ -173,51 +165,18 @@ struct ReportAnswer {
     bytes: u64,
     retries: u64,
     seconds: f64,
-    outbox: String,
     charged: LedgerCharge,
 }
 
 pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
-    let client = StudyClient::with_settings(&args.server.server, &http_settings(&args.server)?)?;
-    let id = resolve_study_id(client.list(), &args.study).await?;
-    let study = client.fetch_study(&id).await?;
-    if let Some(pinned) = &args.fingerprint
-        && !pinned.eq_ignore_ascii_case(&study.fingerprint().to_string())
-    {
-        return Err(eigenveil_shared::Error::new(
-            ErrorCode::WrongFingerprint,
-            format!(
-                "the study has fingerprint {}, not {pinned} as given; do not take part",
-                study.fingerprint()
-            ),
-        )
-        .into());
-    }
-    // Beside a pipe or a file of /dev they would be lost with the next start of the machine.
-    if files::is_transient(&args.rows) && (args.ledger.is_none() || args.outbox.is_none()) {
+    let http = http_settings(&args.server)?;
+    let study = fetch(args, &http).await?;
+    // Beside a pipe or a file of /dev it would be lost with the next start of the machine.
+    if files::is_transient(&args.rows) && args.ledger.is_none() {
         return Err(CliError::usage(format!(
-            "{} is not a file that stays, so the ledger and the outbox cannot lie beside it; give --ledger FILE and --outbox DIR, the same ones every time",
+            "{} is not a file that stays, so the ledger cannot lie beside it; give --ledger FILE, the same one every time",
             args.rows.display()
         )));
-    }
-    let outbox_dir = args
-        .outbox
-        .clone()
-        .unwrap_or_else(|| output::with_suffix(&args.rows, ".eigenveil"));
-    let reporter = study.reporter();
-    // Checked before anything is created. Reports of an earlier run are sent anyway: the server may have counted some.
-    if !outbox_dir.join(OUTBOX_FILE).exists() {
-        reporter.check_open()?;
-    }
-    // Read once, so that the digest is that of the perturbed bytes.
-    let bytes = files::read(&args.rows)?;
-    let digest: [u8; 32] = Sha256::digest(&bytes).into();
-    let params = study.params();
-    let (table, persons) = read_participants(args, &bytes, params)?;
-    output::print_notes(table.notes());
-    let checked = RowCheck::new(&table, &persons, params);
-    if args.check {
-        return print_check(&study, &table, &persons, &checked, json);
     }
     let ledger_path = args.ledger.clone().unwrap_or_else(|| {
         // A symbolic link shares the ledger of the file it points to.
@@ -226,94 +185,190 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
             ".ledger",
         )
     });
-    let outbox_file = outbox_dir.join(OUTBOX_FILE);
-    files::check_different(("--ledger", &ledger_path), ("--outbox", &outbox_file))?;
+    // Checked before anything is created.
+    if !ledger_path.exists() {
+        study.check_open(SystemClock.unix_ms())?;
+    }
+    // Read once, so that the digest is that of the perturbed bytes.
+    let bytes = files::read(&args.rows)?;
+    let participants = read_participants(args, &bytes, study.params())?;
+    output::print_notes(participants.table.notes());
+    if args.check {
+        let checked = RowCheck::new(&participants.table, &participants.persons, study.params());
+        return print_check(&study, &participants, &checked, json);
+    }
     let mut ledger = RowLedger::open(&ledger_path)?;
-    let mut file = ledger.row_file(persons.len() as u64, &persons.identify(&bytes))?;
-    if args.same_participants {
-        file = file.assume_same_participants();
-    }
+    let file = participants.identify(&ledger, &bytes, args.same_participants)?;
     drop(bytes);
-    files::create_private_dir(&outbox_dir)?;
-    let mut outbox = open_outbox(&outbox_file, &study, args)?;
-    let counts = outbox.counts()?;
-    let is_empty = counts.total() == 0;
-    if outbox.study_ref() != study.study_ref() {
-        // To move is to send the same reports: not for another purpose, whatever flag is given.
-        check_about(&outbox, &study)?;
-        ledger.accept_move(&reporter, study.study_ref())?;
-        outbox.accept_move(study.study_ref())?;
-    } else if args.moved && !is_empty {
-        // Its outbox moved before, and the ledger did not: the run between them was killed.
-        ledger.accept_move(&reporter, study.study_ref())?;
-    }
-    // The digests are not shown: guesses at a short file could be compared with them.
-    for (key, value, differs) in [
-        (
-            ROWS_DIGEST_KEY,
-            digest.to_vec(),
-            "has changed since its reports were prepared; each row's report is made only once: restore the file, or use another --outbox for other participants",
-        ),
-        (
-            READ_AS_KEY,
-            read_as(&table, &persons),
-            "was read with another header, other columns or other persons when its reports were prepared; each row's report is made only once: give the flags that were given then",
-        ),
-    ] {
-        match outbox.get_meta(key)? {
-            Some(known) if known == value => {}
-            // An earlier run prepared nothing: the file may have been corrected since.
-            Some(_) if !is_empty => {
-                return Err(CliError::usage(format!(
-                    "{} {differs}",
-                    args.rows.display()
-                )));
-            }
-            _ => outbox.set_meta(key, &value)?,
+    let charged = take_part(args, &study, &mut ledger, &file, &participants, json)?;
+    let patient = HttpSettings {
+        retry: RetryPolicy::patient(),
+        ..http
+    };
+    let summary = upload(args, &study, &mut ledger, &patient).await?;
+    finish(&study, &ledger, &participants, &summary, charged, json)
+}
+
+/// The study, with the fingerprint that was given.
+async fn fetch(args: &ReportArgs, http: &HttpSettings) -> Result<Study> {
+    let client = StudyClient::with_settings(&args.server.server, http)?;
+    let id = resolve_study_id(client.list(), &args.study).await?;
+    let study = client.fetch_study(&id).await?;
+    match &args.fingerprint {
+        Some(pinned) if !pinned.eq_ignore_ascii_case(&study.fingerprint().to_string()) => {
+            Err(eigenveil_shared::Error::new(
+                ErrorCode::WrongFingerprint,
+                format!(
+                    "the study has fingerprint {}, not {pinned} as given; do not take part",
+                    study.fingerprint()
+                ),
+            )
+            .into())
         }
+        _ => Ok(study),
     }
+}
+
+/// Asks what is to be asked, and gives every row that has none its report and its charge.
+fn take_part(
+    args: &ReportArgs,
+    study: &Study,
+    ledger: &mut RowLedger,
+    file: &RowFile,
+    participants: &Participants,
+    json: bool,
+) -> Result<(LedgerCharge, Prepared)> {
+    accept_move(args, study, ledger)?;
+    adopt(args, study, ledger, file, participants)?;
     // Shown before anybody agrees. The ledger stores the same for the receipt.
     if !json {
-        output::print_error_line(&describe_request(study.document()));
+        output::print_error_line(&describe_request(study));
     }
+    let counts = ledger.counts(study)?;
     // Nothing is asked about reports prepared before: they are sent unchanged, for the purpose shown then.
-    if is_empty {
-        outbox.set_meta(ABOUT_KEY, &about_bytes(study.document())?)?;
-        if !checked.confirmed(args.yes, params.feature_names().as_deref())? {
+    if counts.total() == 0 {
+        study.check_open(SystemClock.unix_ms())?;
+        let names = study.params().feature_names();
+        let checked = RowCheck::new(&participants.table, &participants.persons, study.params());
+        if !checked.confirmed(args.yes, names.as_deref())? {
             return Err(CliError::failed(
                 "nothing was perturbed or sent; ask whoever runs the study for centers, scales or observed shares (eigenveil prepare), mend the file, or run it with --yes",
             ));
         }
-    } else if counts.pending > 0 && !args.accept_new_purpose {
-        check_about(&outbox, &study)
-            .and_then(|()| check_terms_unchanged(&ledger, &study))
-            .map_err(with_flags)?;
+    } else if counts.pending > 0
+        && !args.accept_new_purpose
+        && let Some(terms) = ledger.terms_of(study.id())?
+    {
+        terms.check_unchanged(study.about()).map_err(with_flags)?;
     }
-    args.limits.save(&mut ledger)?;
-    let cost = ledger
-        .admit(&reporter, study.study_ref(), &file, &outbox)
-        .map_err(with_flags)?;
-    if let Some(path) = &args.tokens {
-        let tokens = read_tokens(path, persons.len())?;
-        outbox.set_tokens((0..).zip(&tokens))?;
-    }
-    let unusable = prepare(&table, &persons, &reporter, &mut outbox)?;
-    // Charged before anything is sent; then the ledger is released for others.
-    let rows = ledger
-        .charge(&reporter, study.study_ref(), &file, &outbox)
-        .map_err(with_flags)?;
+    args.limits.save(ledger)?;
+    let cost = ledger.admit(study, file).map_err(with_flags)?;
+    let tokens = match &args.tokens {
+        Some(path) => read_tokens(path, participants.persons.len())?,
+        None => Vec::new(),
+    };
+    let prepared = prepare(study, ledger, file, participants)?;
+    ledger.set_tokens(study, (0..).zip(&tokens))?;
     let receipt = ledger.receipt()?;
-    drop(ledger);
-    let charged = LedgerCharge {
+    let charge = LedgerCharge {
         epsilon: cost.epsilon(),
         delta: cost.delta(),
-        rows,
+        rows: prepared.rows,
         spent: receipt.spent,
         limits: receipt.limits,
-        ledger: ledger_path.display().to_string(),
+        ledger: ledger.path().display().to_string(),
     };
+    Ok((charge, prepared))
+}
 
-    let settings = UploadSettings {
+/// Takes over the reports of an outbox that an earlier version made for this study.
+fn adopt(
+    args: &ReportArgs,
+    study: &Study,
+    ledger: &mut RowLedger,
+    file: &RowFile,
+    participants: &Participants,
+) -> Result<()> {
+    let beside = output::with_suffix(&args.rows, ".eigenveil");
+    let path = args.adopt.as_ref().unwrap_or(&beside).join("outbox.db");
+    if args.adopt.is_none() && !path.exists() {
+        return Ok(());
+    }
+    let reading = read_as(&participants.table, &participants.persons);
+    let adopted = ledger.adopt(&path, study, file, &participants.sha256, &reading);
+    match adopted.map_err(with_flags)? {
+        Some(reports) => {
+            output::print_notes(&[format!(
+                "{reports} reports of {} are in the ledger now",
+                path.display()
+            )]);
+            Ok(())
+        }
+        None if args.adopt.is_none() => Ok(()),
+        None => Err(CliError::usage(format!(
+            "{} holds reports for another study than {}; give that one's",
+            path.display(),
+            study.id()
+        ))),
+    }
+}
+
+/// Where rows took part at another address: whether the study has moved here.
+fn accept_move(args: &ReportArgs, study: &Study, ledger: &mut RowLedger) -> Result<()> {
+    let Some(from) = ledger.server_of(study.id())? else {
+        return Ok(());
+    };
+    let to = study.server();
+    if from == *to {
+        return Ok(());
+    }
+    let question = || {
+        ask(&format!(
+            "The reports were made for this study at {from}, and this is {to}. Has the study moved here? The same reports are then sent here, and counted once. [y/N]"
+        ))
+    };
+    if !args.moved && !question()?.unwrap_or(false) {
+        return Err(CliError::usage(format!(
+            "the reports in {} were made for this study at {from}, not at {to}; if it has moved here, give --moved: the same reports are sent here and counted once. Otherwise give --server {from}",
+            ledger.path().display()
+        )));
+    }
+    // To move is to send the same reports: not for another purpose, whatever flag is given.
+    Ok(ledger.accept_move(study)?)
+}
+
+/// Perturbs the rows that have no report yet.
+fn prepare(
+    study: &Study,
+    ledger: &mut RowLedger,
+    file: &RowFile,
+    participants: &Participants,
+) -> Result<Prepared> {
+    let persons = &participants.persons;
+    let bar = output::bar(persons.len() as u64, "perturbing");
+    bar.set_position(ledger.counts(study)?.total());
+    let done = bar.position();
+    let prepared = ledger.prepare(
+        study,
+        file,
+        |row, now| persons.report(row, &participants.table, study, now),
+        |rows| {
+            bar.set_position(done + rows);
+            ControlFlow::Continue(())
+        },
+    );
+    bar.finish_and_clear();
+    prepared.map_err(with_flags)
+}
+
+/// Sends what is pending.
+async fn upload(
+    args: &ReportArgs,
+    study: &Study,
+    ledger: &mut RowLedger,
+    http: &HttpSettings,
+) -> Result<SendSummary> {
+    let sending = UploadSettings {
         connections: usize::from(args.connections),
         mode: if args.no_batch {
             UploadMode::Single
@@ -322,15 +377,15 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
         },
         ..UploadSettings::default()
     };
-    let bar = output::bar(outbox.counts()?.pending, "uploading");
-    let uploaded = Uploader::new(&client, &study, settings)
-        .drain(&mut outbox, |now| {
-            bar.set_position(now.accepted + now.duplicates + now.refused);
-        })
-        .await;
+    let bar = output::bar(ledger.counts(study)?.pending, "uploading");
+    let sent = send_rows(ledger, study, http, &sending, |now| {
+        bar.set_position(now.accepted + now.duplicates + now.refused);
+        ControlFlow::Continue(())
+    })
+    .await;
     bar.finish_and_clear();
-    let summary = uploaded.map_err(|failure| {
-        let more = match failure.error.code() {
+    let explain = |error: eigenveil_client::Error, done: &str| {
+        let more = match error.code() {
             Some(ErrorCode::TokenRequired) => {
                 "run it again with --tokens FILE, a line for each row (whoever runs the study makes them: eigenveil study tokens)"
             }
@@ -339,61 +394,49 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
             }
             _ => "run the same command again to finish",
         };
-        let message = format!("{failure}; {more}");
-        CliError::from(failure.error).with_message(message)
-    })?;
-    finish(
-        &outbox_dir,
-        &outbox,
-        (
-            &table,
-            &persons,
-            params.preprocessing().allows_missing_cells(),
-        ),
-        summary,
-        unusable,
-        charged,
-        json,
-    )?;
-    if !json {
-        output::text(&format!(
-            "\nwhat one report reveals\n{}",
-            output::privacy_text(&study.document().privacy)
-        ))?;
+        let message = format!("{error}{done}; {more}");
+        CliError::from(error).with_message(message)
+    };
+    let mut summary = sent.map_err(|error| explain(error, ""))?;
+    if summary.failures.is_empty() {
+        return Ok(summary);
     }
-    Ok(())
+    let done = format!(
+        "; {} reports were acknowledged in this upload and {} are still to be sent",
+        summary.accepted + summary.duplicates,
+        summary.pending
+    );
+    Err(explain(summary.failures.swap_remove(0).error, &done))
 }
 
 fn finish(
-    outbox_dir: &Path,
-    outbox: &Outbox,
-    (table, persons, allows_missing): (&RowTable, &Persons, bool),
-    summary: UploadSummary,
-    unusable: u64,
-    charged: LedgerCharge,
+    study: &Study,
+    ledger: &RowLedger,
+    Participants { table, persons, .. }: &Participants,
+    summary: &SendSummary,
+    (charged, prepared): (LedgerCharge, Prepared),
     json: bool,
 ) -> Result<()> {
-    let counts = outbox.counts()?;
+    let counts = ledger.counts(study)?;
     let reported = ReportAnswer {
-        study: outbox.study_ref().study().to_owned(),
+        study: study.id().to_owned(),
         rows: persons.len() as u64,
         accepted: summary.accepted,
         duplicates: summary.duplicates,
         refused: counts.refused,
         pending: counts.pending,
         acknowledged: counts.acknowledged,
-        unusable,
+        unusable: prepared.unusable,
         bytes: summary.bytes,
         retries: summary.retries,
         seconds: summary.seconds,
-        outbox: outbox_dir.display().to_string(),
         charged,
     };
     if json {
         output::json(&reported)?;
     } else {
         output::text(&format!(
-            "{} of {} {} acknowledged ({} accepted now, {} counted before), {} refused, {} bytes sent in {:.1} s\noutbox: {}",
+            "{} of {} {} acknowledged ({} accepted now, {} counted before), {} refused, {} bytes sent in {:.1} s",
             reported.acknowledged,
             reported.rows,
             if persons.are_labelled() {
@@ -406,7 +449,6 @@ fn finish(
             reported.refused,
             reported.bytes,
             reported.seconds,
-            reported.outbox
         ))?;
         let charged = &reported.charged;
         let (spent, limits) = (charged.spent, &charged.limits);
@@ -421,17 +463,19 @@ fn finish(
             format_delta(spent.delta),
             format_delta(limits.delta_total())
         ))?;
-        if unusable > 0 {
+        if prepared.unusable > 0 {
             output::text(&format!(
-                "{unusable} rows could not be used (not finite, too long or too wide for the study, or a weight that is not above 0) and were sent as zero rows; only you can see this"
+                "{} rows could not be used (not finite, too long or too wide for the study, or a weight that is not above 0) and were sent as zero rows; only you can see this",
+                prepared.unusable
             ))?;
+            let allows_missing = study.params().preprocessing().allows_missing_cells();
             if let Err(why) = table.check_usable(allows_missing) {
                 output::text(&format!("what cannot be used: {why}"))?;
             }
         }
     }
     if reported.refused > 0 {
-        let first = outbox.refused(1)?;
+        let first = ledger.refused(study, 1)?;
         let why = first
             .first()
             .map(|r| format!("{} [{}]", r.detail, r.code))
@@ -441,16 +485,22 @@ fn finish(
             reported.refused
         )));
     }
-    Ok(())
+    if json {
+        return Ok(());
+    }
+    output::text(&format!(
+        "\nwhat one report reveals\n{}",
+        output::privacy_text(&study.privacy())
+    ))
 }
 
 /// Who asks for reports, and for what purpose.
-fn describe_request(study: &StudyDocument) -> String {
+fn describe_request(study: &Study) -> String {
     let stated = |text: &Option<String>| text.clone().unwrap_or_else(|| "not stated".to_owned());
-    let about = &study.about;
+    let about = study.about();
     format!(
         "study {:?}\n  purpose      {}\n  responsible  {}\n  contact      {}\n  last day     {}",
-        study.name,
+        study.name().unwrap_or_default(),
         stated(&about.purpose),
         stated(&about.responsible_party),
         stated(&about.contact),
@@ -458,16 +508,24 @@ fn describe_request(study: &StudyDocument) -> String {
     )
 }
 
-/// Refuses to send reports prepared for another purpose than the study states now.
-fn check_terms_unchanged(ledger: &RowLedger, study: &Study) -> eigenveil_client::Result<()> {
-    let study_ref = study.study_ref();
-    let entries = ledger.receipt()?.studies;
-    let mut entries = entries
-        .iter()
-        .filter(|entry| entry.study == study_ref.study());
-    match entries.next() {
-        Some(entry) => entry.terms.check_unchanged(&study.document().about),
-        None => Ok(()),
+/// The rows of a file, and whose they are.
+struct Participants {
+    table: RowTable,
+    persons: Persons,
+    /// Of the file's bytes.
+    sha256: [u8; 32],
+}
+
+impl Participants {
+    /// The file as the ledger knows it.
+    fn identify(&self, ledger: &RowLedger, bytes: &[u8], same: bool) -> Result<RowFile> {
+        let persons = self.persons.len() as u64;
+        let who = self.persons.identify(bytes);
+        let file = ledger.row_file(persons, &who, &read_as(&self.table, &self.persons))?;
+        Ok(match same {
+            true => file.assume_same_participants(),
+            false => file,
+        })
     }
 }
 
@@ -476,7 +534,7 @@ fn read_participants(
     args: &ReportArgs,
     bytes: &[u8],
     params: &StudyParams,
-) -> Result<(RowTable, Persons)> {
+) -> Result<Participants> {
     match (params.preprocessing().weights, &args.weight) {
         (Some(_), None) => {
             return Err(CliError::usage(
@@ -513,7 +571,11 @@ fn read_participants(
             Persons::rows(&table).weighted(weights)?
         }
     };
-    Ok((table, persons))
+    Ok(Participants {
+        table,
+        persons,
+        sha256: Sha256::digest(bytes).into(),
+    })
 }
 
 /// The number of rows, the selected columns, whose the rows are and what they count.
@@ -548,57 +610,6 @@ fn read_tokens(path: &Path, rows: usize) -> Result<Vec<ParticipantToken>> {
     Ok(tokens)
 }
 
-/// The outbox of this study, which may still be bound to the address that the study had before.
-fn open_outbox(path: &Path, study: &Study, args: &ReportArgs) -> Result<Outbox> {
-    let error = match Outbox::open(path, study.study_ref()) {
-        Err(error) if error.is_study_mismatch() => error,
-        opened => return Ok(opened?),
-    };
-    let outbox = Outbox::open_existing(path)?;
-    let (before, now) = (outbox.study_ref(), study.study_ref());
-    if (before.study(), before.fingerprint()) != (now.study(), now.fingerprint()) {
-        let other = output::with_suffix(&args.rows, &format!(".{}", study.id()));
-        let message = format!(
-            "{}; for this study give --outbox DIR of its own, such as --outbox {}",
-            error.detail(),
-            output::shell_quoted(&other.display().to_string())
-        );
-        return Err(CliError::from(error).with_message(message));
-    }
-    let (from, to) = (before.server(), now.server());
-    let question = || {
-        ask(&format!(
-            "The reports were made for this study at {from}, and this is {to}. Has the study moved here? The same reports are then sent here, and counted once. [y/N]"
-        ))
-    };
-    if args.moved || question()?.unwrap_or(false) {
-        return Ok(outbox);
-    }
-    Err(CliError::usage(format!(
-        "the reports in {} were made for this study at {from}, not at {to}; if it has moved here, give --moved: the same reports are sent here and counted once. Otherwise give --server {from}",
-        path.display()
-    )))
-}
-
-/// What the study says of itself, as the outbox keeps it: the ledger learns it only when the rows are charged.
-fn about_bytes(study: &StudyDocument) -> Result<Vec<u8>> {
-    serde_json::to_vec(&study.about).map_err(|error| CliError::failed(error.to_string()))
-}
-
-/// Refuses a study that states another purpose or responsible party than when its reports were begun.
-fn check_about(outbox: &Outbox, study: &Study) -> eigenveil_client::Result<()> {
-    let recorded = outbox.get_meta(ABOUT_KEY)?.unwrap_or_default();
-    let Ok(before) = serde_json::from_slice::<About>(&recorded) else {
-        return Ok(());
-    };
-    let terms = StudyTerms {
-        name: None,
-        about: before,
-        parameters: None,
-    };
-    terms.check_unchanged(&study.document().about)
-}
-
 fn is_at_terminal() -> bool {
     std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
@@ -617,8 +628,7 @@ pub(super) fn ask(question: &str) -> Result<Option<bool>> {
 /// Says what the rows would send and cost.
 fn print_check(
     study: &Study,
-    table: &RowTable,
-    persons: &Persons,
+    Participants { table, persons, .. }: &Participants,
     checked: &RowCheck,
     json: bool,
 ) -> Result<()> {
@@ -633,7 +643,7 @@ fn print_check(
             delta: params.budget().delta(),
         });
     }
-    let mut lines = vec![describe_request(study.document())];
+    let mut lines = vec![describe_request(study)];
     if persons.are_labelled() {
         lines.push(format!(
             "persons: {}; each sends one report, made from one of the person's rows",
@@ -651,65 +661,8 @@ fn print_check(
     output::text(&lines.join("\n"))?;
     output::text(&format!(
         "\nwhat one report reveals\n{}",
-        output::privacy_text(&study.document().privacy)
+        output::privacy_text(&study.privacy())
     ))
-}
-
-/// Perturbs the rows that have no report yet, on all cores; each batch is on disk before the next is made.
-fn prepare(
-    table: &RowTable,
-    persons: &Persons,
-    reporter: &eigenveil_client::Reporter,
-    outbox: &mut Outbox,
-) -> Result<u64> {
-    let missing = outbox.missing(0..persons.len() as u64)?;
-    let bar = output::bar(missing.len() as u64, "perturbing");
-    let mut unusable = 0;
-    for chunk in missing.chunks(ROWS_PER_SYNC) {
-        let prepared = perturb(chunk, (table, persons), reporter, &bar)?;
-        unusable += prepared
-            .iter()
-            .filter(|(_, report)| report.local_warning().is_some())
-            .count() as u64;
-        outbox.enqueue_batch(prepared.iter().map(|(index, report)| (*index, report)))?;
-    }
-    bar.finish_and_clear();
-    Ok(unusable)
-}
-
-/// The reports of these rows, in order, with a share of the rows on each core.
-fn perturb(
-    indices: &[u64],
-    (table, persons): (&RowTable, &Persons),
-    reporter: &eigenveil_client::Reporter,
-    bar: &indicatif::ProgressBar,
-) -> Result<Vec<(u64, PreparedReport)>> {
-    let cores = thread::available_parallelism().map_or(1, usize::from);
-    thread::scope(|scope| {
-        let parts: Vec<_> = indices
-            .chunks(indices.len().div_ceil(cores).max(1))
-            .map(|part| {
-                scope.spawn(move || {
-                    part.iter()
-                        .map(|&index| {
-                            let person = usize::try_from(index).unwrap_or(usize::MAX);
-                            let report = persons.report(person, table, reporter)?;
-                            bar.inc(1);
-                            Ok((index, report))
-                        })
-                        .collect::<Result<Vec<_>>>()
-                })
-            })
-            .collect();
-        let mut all = Vec::with_capacity(indices.len());
-        for part in parts {
-            all.extend(
-                part.join()
-                    .map_err(|_| CliError::failed("a thread that perturbs rows has stopped"))??,
-            );
-        }
-        Ok(all)
-    })
 }
 
 /// The flags of this command that may help.
@@ -719,7 +672,6 @@ fn with_flags(error: eigenveil_client::Error) -> CliError {
             "; the flags are --limit-epsilon, --limit-epsilon-per-study and --limit-delta"
         }
         Some(ErrorCode::InvalidAbout) => "; or give --accept-new-purpose",
-        Some(ErrorCode::AlreadyParticipated) => "; the outbox is chosen by --outbox",
         _ if error.is_row_file_mismatch() => "; the flags are --same-participants and --ledger",
         _ => return error.into(),
     };

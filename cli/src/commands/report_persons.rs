@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use eigenveil_client::{PreparedReport, Reporter};
+use eigenveil_client::{PreparedReport, Study};
 use sha2::{Digest, Sha256};
 
 use crate::{
@@ -104,16 +104,19 @@ impl Persons {
     /// The report of a participant.
     pub(super) fn report(
         &self,
-        person: usize,
+        person: u64,
         table: &RowTable,
-        reporter: &Reporter,
+        study: &Study,
+        now: u64,
     ) -> eigenveil_client::Result<PreparedReport> {
-        match (self.rows[person].as_slice(), &self.weights) {
-            ([row], Some(weights)) => reporter.report_weighted(&table.row(*row), weights[*row]),
-            ([row], None) => reporter.report(&table.row(*row)),
+        let own = usize::try_from(person).ok();
+        let own = own.and_then(|person| self.rows.get(person));
+        match (own.map_or(&[][..], Vec::as_slice), &self.weights) {
+            ([row], Some(weights)) => study.report_weighted(&table.row(*row), weights[*row], now),
+            ([row], None) => study.report(&table.row(*row), now),
             (rows, _) => {
                 let rows = rows.iter().map(|row| table.row(*row));
-                reporter.report_one_of(&rows.collect::<Vec<_>>())
+                study.report_one_of(&rows.collect::<Vec<_>>(), now)
             }
         }
     }

@@ -14,13 +14,17 @@ use std::{
 
 use clap::Args;
 use eigenveil_central::Reference;
-use eigenveil_client::http::{BearerToken, OperatorClient, Study, StudyClient};
+use eigenveil_client::{
+    Clock as _, Study, SystemClock,
+    http::{BearerToken, OperatorClient, StudyClient},
+};
 use eigenveil_estimation::{format::with_thousands, metrics};
 use eigenveil_figures::{biplot, estimate_figures};
 use eigenveil_server::{Environment, Server, ServerConfig};
 use eigenveil_shared::{
     about::About,
     api::{CreateStudy, EstimateRequest},
+    enrolment::Admission,
     estimate::{ComponentCount, Estimate},
     mechanism::MechanismKind,
     study::Fingerprint,
@@ -210,11 +214,10 @@ fn study_request(args: &DemoArgs, rows: &DemoRows) -> Result<CreateStudy> {
 async fn upload_all(devices: &StudyClient, study: &Study, rows: &DemoRows, n: u64) -> Result<f64> {
     let bar = output::bar(n, "participants");
     let next = Arc::new(AtomicU64::new(0));
-    let reporter = study.reporter();
     let started = Instant::now();
     let mut connections = JoinSet::new();
     for _ in 0..CONNECTIONS {
-        let (devices, study, reporter) = (devices.clone(), study.clone(), reporter.clone());
+        let (devices, study) = (devices.clone(), study.clone());
         let (table, next, bar) = (Arc::clone(&rows.table), Arc::clone(&next), bar.clone());
         connections.spawn(async move {
             // Which row a participant holds is not a secret; it is drawn so that runs differ.
@@ -223,9 +226,10 @@ async fn upload_all(devices: &StudyClient, study: &Study, rows: &DemoRows, n: u6
             })?;
             while next.fetch_add(1, Ordering::Relaxed) < n {
                 let row = table.row(draw.random_range(0..table.len()));
-                let prepared = reporter.report(&row)?;
-                // The store lives as long as this process: an outbox would outlive its server.
-                devices.upload_one(&study, prepared.report()).await?;
+                let prepared = study.report(&row, SystemClock.unix_ms())?;
+                // The store lives as long as this process: a ledger would outlive its server.
+                let request = study.upload_one(prepared.report(), &Admission::Open)?;
+                devices.call(&request).await.into_result()?;
                 bar.inc(1);
             }
             Ok::<(), CliError>(())

@@ -18,7 +18,8 @@ use reqwest::Method;
 use tokio::time::{Instant, sleep};
 
 use super::{
-    BearerToken, HttpSettings, RetrySafety,
+    retry::RetrySafety,
+    settings::{BearerToken, HttpSettings},
     transport::{ApiRequest, Transport},
 };
 use crate::error::{Error, HttpFailure, Result};
@@ -90,13 +91,13 @@ impl OperatorClient {
         settings: &HttpSettings,
     ) -> Result<Self> {
         Ok(Self {
-            transport: Arc::new(Transport::new(server, settings, Some(token))?),
+            transport: Arc::new(Transport::new(&server.parse()?, settings, Some(token))?),
         })
     }
 
     /// The server's address.
     pub fn server(&self) -> &str {
-        self.transport.server()
+        self.transport.server().as_str()
     }
 
     /// Creates a study.

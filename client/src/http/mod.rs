@@ -1,5 +1,5 @@
-//! Talking to a server: [`StudyClient`], [`send_owed`] and [`Uploader`] for devices, [`OperatorClient`] for whoever
-//! runs the study. [`crate::blocking`] has what devices need without `async`.
+//! Talking to a server: [`StudyClient`], `send_owed` and `send_rows` for devices, [`OperatorClient`] for whoever
+//! runs the study. `blocking` has what devices need without `async`.
 //!
 //! Every request is bounded: in attempts, in time, and in the size of the response. A request is sent
 //! again after a network failure, 408, 429 and 5xx, with exponential delays, jitter and the server's
@@ -10,20 +10,19 @@
 //! TLS is rustls with the platform's roots. Use `https` wherever a token crosses a network.
 
 mod analyst;
-mod owed;
+mod client;
 mod proxy;
 mod retry;
+#[cfg(feature = "sqlite")]
+mod send;
 mod settings;
-mod study;
 mod transport;
-mod upload;
 
 pub use analyst::{EstimateFormat, OperatorClient};
-pub use owed::{SendFailure, send_owed};
+pub use client::StudyClient;
 pub use proxy::{ProxyAddress, ProxySetting};
-pub use retry::RetryPolicy;
+#[cfg(feature = "sqlite")]
+pub use send::{SendFailure, SendSummary, UploadMode, UploadSettings, send_owed, send_rows};
 pub use settings::{BearerToken, HttpSettings, RootCertificates};
-pub use study::{Study, StudyClient};
-pub use upload::{UploadFailure, UploadMode, UploadSettings, UploadSummary, Uploader};
 
-pub(crate) use retry::RetrySafety;
+pub use crate::exchange::RetryPolicy;

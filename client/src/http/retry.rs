@@ -1,4 +1,4 @@
-//! When to send again, and when to give up.
+//! Waiting and sending again, on tokio's clock.
 
 use std::{
     future::Future,
@@ -6,72 +6,16 @@ use std::{
         Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
-use backon::{BackoffBuilder, ExponentialBuilder};
-use reqwest::header::{DATE, HeaderMap, HeaderName, RETRY_AFTER};
+use rand::{TryRng, rngs::SysRng};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::error::{Error, Result};
-
-/// How often and how long one request is tried.
-///
-/// Delays double from `first_delay` to `max_delay`, each with random jitter added. A longer `Retry-After` is honoured;
-/// if it does not fit into `max_elapsed` the request fails at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RetryPolicy {
-    /// Largest number of attempts, including the first; 0 means 1.
-    pub max_attempts: usize,
-    /// Delay before the second attempt.
-    pub first_delay: Duration,
-    /// Longest delay before the random share is added.
-    pub max_delay: Duration,
-    /// No new attempt begins later than this after the first one began.
-    pub max_elapsed: Duration,
-}
-
-impl Default for RetryPolicy {
-    /// Five attempts over some ten seconds: somebody is waiting.
-    fn default() -> Self {
-        Self {
-            max_attempts: 5,
-            first_delay: Duration::from_millis(250),
-            max_delay: Duration::from_secs(10),
-            max_elapsed: Duration::from_secs(60),
-        }
-    }
-}
-
-impl RetryPolicy {
-    /// One attempt.
-    pub fn never() -> Self {
-        Self {
-            max_attempts: 1,
-            ..Self::default()
-        }
-    }
-
-    /// Ten attempts over some minutes: a server restarts, a phone changes networks.
-    pub fn patient() -> Self {
-        Self {
-            max_attempts: 10,
-            first_delay: Duration::from_millis(250),
-            max_delay: Duration::from_secs(30),
-            max_elapsed: Duration::from_secs(300),
-        }
-    }
-
-    fn delays(&self) -> impl Iterator<Item = Duration> + use<> {
-        ExponentialBuilder::new()
-            .with_jitter()
-            .with_factor(2.0)
-            .with_min_delay(self.first_delay)
-            .with_max_delay(self.max_delay)
-            .with_max_times(self.max_attempts.saturating_sub(1))
-            .build()
-    }
-}
+use crate::{
+    error::{Error, Result},
+    exchange::RetryPolicy,
+};
 
 /// After which failures a request may be sent again: a request that is not idempotent only if it certainly had no
 /// effect.
@@ -127,8 +71,7 @@ where
     F: Future<Output = Result<T>>,
 {
     let started = Instant::now();
-    let mut delays = policy.delays();
-    let mut attempts = 0_u64;
+    let mut attempts = 0;
     loop {
         attempts += 1;
         gate.wait().await;
@@ -139,24 +82,19 @@ where
         if !retry_safety.allows(&error) {
             return Err(error);
         }
-        let Some(delay) = delays.next() else {
-            return Err(match attempts {
-                1 => error,
-                _ => error.with_remark(format_args!("gave up after {attempts} attempts")),
-            });
-        };
         let asked = error.retry_after();
-        let wait = asked.map_or(delay, |asked| delay.max(asked.saturating_add(delay / 4)));
-        if started.elapsed().saturating_add(wait) > policy.max_elapsed {
+        let elapsed = started.elapsed();
+        let Some(wait) = policy.delay(attempts, elapsed, asked, jitter()) else {
             return Err(match asked {
-                Some(asked) => error.with_remark(format_args!(
+                Some(asked) if attempts < policy.max_attempts => error.with_remark(format_args!(
                     "the server asks to wait {} s, which is more than the {} s one request may take here",
                     asked.as_secs(),
                     policy.max_elapsed.as_secs()
                 )),
-                None => error.with_remark(format_args!("gave up after {attempts} attempts")),
+                _ if attempts == 1 => error,
+                _ => error.with_remark(format_args!("gave up after {attempts} attempts")),
             });
-        }
+        };
         if let Some(asked) = asked {
             gate.close_for(asked);
         }
@@ -165,27 +103,15 @@ where
     }
 }
 
-/// `Retry-After`, as seconds or as a date; a date is measured against the server's own clock where
-/// the response tells it.
-pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let text = |name: HeaderName| headers.get(name)?.to_str().ok().map(str::trim);
-    let value = text(RETRY_AFTER)?;
-    if let Ok(seconds) = value.parse() {
-        return Some(Duration::from_secs(seconds));
-    }
-    let until = httpdate::parse_http_date(value).ok()?;
-    let now = text(DATE)
-        .and_then(|date| httpdate::parse_http_date(date).ok())
-        .unwrap_or_else(SystemTime::now);
-    // A date in the past means "now".
-    Some(until.duration_since(now).unwrap_or_default())
+/// A random share of a delay, so that many devices do not come back together.
+fn jitter() -> f64 {
+    let random = SysRng.try_next_u32().unwrap_or(u32::MAX / 2);
+    f64::from(random) / (f64::from(u32::MAX) + 1.0)
 }
 
 #[cfg(test)]
 mod tests {
     use std::cell::RefCell;
-
-    use reqwest::header::HeaderValue;
 
     use super::*;
     use crate::error::HttpFailure;
@@ -230,29 +156,6 @@ mod tests {
 
     fn seconds(time: Duration) -> f64 {
         time.as_secs_f64()
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn delays_double_with_jitter_up_to_the_limit() {
-        let policy = RetryPolicy {
-            max_attempts: 8,
-            first_delay: Duration::from_secs(1),
-            max_delay: Duration::from_secs(4),
-            max_elapsed: Duration::from_secs(1_000),
-        };
-        let failures = std::iter::repeat_with(passing).take(7);
-        let (result, times, retries) = run(policy, RetrySafety::Always, failures).await;
-        assert_eq!(result.unwrap(), "done");
-        assert_eq!((times.len(), retries), (8, 7));
-        for (pair, base) in times.windows(2).zip([1.0, 2.0, 4.0, 4.0, 4.0, 4.0, 4.0]) {
-            let gap = seconds(pair[1] - pair[0]);
-            assert!(gap >= base && gap <= 2.0 * base + 0.002, "{gap} for {base}");
-        }
-        let jitter: Vec<_> = times
-            .windows(2)
-            .map(|t| (t[1] - t[0]).subsec_millis())
-            .collect();
-        assert!(jitter.iter().any(|ms| *ms != jitter[0]), "{jitter:?}");
     }
 
     #[tokio::test(start_paused = true)]
@@ -358,33 +261,5 @@ mod tests {
         let (result, times, _) = run(RetryPolicy::default(), RetrySafety::Always, [refused]).await;
         assert!(result.is_err());
         assert_eq!(times.len(), 1);
-    }
-
-    #[test]
-    fn retry_after_reads_seconds_and_dates() {
-        let headers = |after: &str, date: Option<&str>| {
-            let mut headers = HeaderMap::new();
-            headers.insert(RETRY_AFTER, HeaderValue::from_str(after).unwrap());
-            if let Some(date) = date {
-                headers.insert(DATE, HeaderValue::from_str(date).unwrap());
-            }
-            headers
-        };
-        let at = Duration::from_secs;
-        assert_eq!(retry_after(&headers(" 120 ", None)), Some(at(120)));
-        let (noon, later) = (
-            "Fri, 31 Dec 1999 12:00:00 GMT",
-            "Fri, 31 Dec 1999 12:01:30 GMT",
-        );
-        // The server's clock counts, not ours.
-        assert_eq!(retry_after(&headers(later, Some(noon))), Some(at(90)));
-        assert_eq!(retry_after(&headers(noon, Some(later))), Some(at(0)));
-        assert_eq!(retry_after(&headers(later, None)), Some(at(0)));
-        let later = httpdate::fmt_http_date(SystemTime::now() + at(3_600));
-        let wait = retry_after(&headers(&later, None)).unwrap();
-        assert!(wait <= at(3_600) && wait > at(3_000), "{wait:?}");
-        assert_eq!(retry_after(&headers("-1", None)), None);
-        assert_eq!(retry_after(&headers("soon", None)), None);
-        assert_eq!(retry_after(&HeaderMap::new()), None);
     }
 }

@@ -4,8 +4,11 @@ use std::{fmt, path::Path, time::Duration};
 
 use reqwest::{Certificate, header::HeaderValue};
 
-use super::{ProxyAddress, ProxySetting, RetryPolicy};
-use crate::error::{Error, Result};
+use super::proxy::{ProxyAddress, ProxySetting};
+use crate::{
+    error::{Error, Result, printable},
+    exchange::RetryPolicy,
+};
 
 /// Settings of a connection to a server.
 #[derive(Clone, Debug)]
@@ -70,7 +73,7 @@ impl HttpSettings {
         let failed = |error| {
             Error::usage(format!(
                 "the HTTP client could not be set up: {}",
-                super::transport::root_cause(&error)
+                root_cause(&error)
             ))
         };
         let mut builder = reqwest::Client::builder()
@@ -94,6 +97,15 @@ impl HttpSettings {
         }
         builder.build().map_err(failed)
     }
+}
+
+/// What is at the bottom of a chain of errors.
+pub(super) fn root_cause(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    printable(&cause.to_string())
 }
 
 /// What precedes a token in its header.

@@ -1,48 +1,58 @@
-//! What a ledger and an outbox promise of their file while nothing is killed (`ledger_crash.rs` and `outbox_crash.rs` kill):
-//! emptied, moved, linked to, beside the log of another time, of another version.
+//! What both kinds of ledger promise of their file while nothing is killed (`ledger_crash.rs` and `row_ledger_crash.rs`
+//! kill): emptied, moved, linked to, beside the log of another time, of another version.
 
-use std::{fmt::Debug, fs, path::Path};
+use std::{fmt::Debug, fs, ops::ControlFlow, path::Path};
 
-use eigenveil_client::{Ledger, Limits, Outbox, Result, RowLedger};
+use eigenveil_client::{Ledger, Limits, ReportResult, Result, RowLedger, Study};
 use eigenveil_shared::{enrolment::ParticipantToken, preprocess::Row};
 
-use crate::common::{SERVER, participate, reporter, row, study, study_ref};
+use crate::{
+    common::{PAYLOAD_LEN, assert_says, row, study},
+    files::{Folder, acknowledge, entry_of, participate, rows},
+};
 
-/// A file of reports: of one device to studies with these numbers, or of participants with these numbers.
+/// A file of reports to studies with these numbers, one each.
 trait Reports: Debug {
     fn keep(&mut self, number: u64, row: &Row) -> Result<()>;
     fn set_token(&mut self, number: u64, token: &ParticipantToken);
-    fn record_acknowledged(&mut self, number: u64);
+    fn acknowledge(&mut self, number: u64);
     /// Payloads of what is to be sent, by number.
     fn to_send(&self) -> Vec<Vec<u8>>;
     /// What it shows of itself.
     fn shown(&self) -> String;
 }
 
+/// As many studies as the limits allow, and one less.
+const REPORTS: u64 = 9;
+
 fn name(number: u64) -> String {
     format!("{number:03}")
 }
 
+fn numbered(number: u64) -> Study {
+    study(&name(number), 0.125)
+}
+
 impl Reports for Ledger {
     fn keep(&mut self, number: u64, row: &Row) -> Result<()> {
-        let (reporter, study_ref) = study(&name(number), 0.125);
-        self.participate(&reporter, &study_ref, row).map(drop)
+        self.participate(&numbered(number), row).map(drop)
     }
 
     fn set_token(&mut self, number: u64, token: &ParticipantToken) {
         assert!(Ledger::set_token(self, &name(number), token).unwrap());
     }
 
-    fn record_acknowledged(&mut self, number: u64) {
-        let owed = self.owed().unwrap();
-        let mut owed = owed.iter();
-        let report = owed.find(|owed| owed.study_ref.study() == name(number));
-        Ledger::record_acknowledged(self, report.unwrap().report.id).unwrap();
+    fn acknowledge(&mut self, number: u64) {
+        let entry = entry_of(self, &name(number));
+        acknowledge(self, &entry);
     }
 
     fn to_send(&self) -> Vec<Vec<u8>> {
         let owed = self.owed().unwrap().into_iter();
-        owed.map(|owed| owed.report.payload).collect()
+        let bodies = owed.map(|owed| self.request(&owed).unwrap().body);
+        bodies
+            .map(|body| body[body.len() - PAYLOAD_LEN..].to_vec())
+            .collect()
     }
 
     fn shown(&self) -> String {
@@ -52,26 +62,38 @@ impl Reports for Ledger {
     }
 }
 
-impl Reports for Outbox {
+impl Reports for RowLedger {
     fn keep(&mut self, number: u64, row: &Row) -> Result<()> {
-        self.enqueue(number, &reporter().report(row)?).map(drop)
+        let (study, file) = (numbered(number), rows(self, 1));
+        let report = |_, now| study.report(row, now);
+        let made = self.prepare(&study, &file, report, |_| ControlFlow::Continue(()));
+        made.map(drop)
     }
 
     fn set_token(&mut self, number: u64, token: &ParticipantToken) {
-        assert_eq!(self.set_tokens([(number, token)]).unwrap(), 1);
+        let kept = self.set_tokens(&numbered(number), [(0, token)]);
+        assert_eq!(kept.unwrap(), 1);
     }
 
-    fn record_acknowledged(&mut self, number: u64) {
-        assert_eq!(Outbox::record_acknowledged(self, &[number]).unwrap(), 1);
+    fn acknowledge(&mut self, number: u64) {
+        let settled = self.record(&numbered(number), [(0, ReportResult::Accepted)]);
+        assert_eq!(settled.unwrap(), 1);
     }
 
     fn to_send(&self) -> Vec<Vec<u8>> {
-        let pending = self.pending(usize::MAX).unwrap().into_iter();
+        let studies = self.receipt().unwrap().studies.into_iter();
+        let pending = studies.flat_map(|own| {
+            let pending = self.pending(&study(&own.study, 0.125), 0, 9);
+            pending.unwrap()
+        });
         pending.map(|pending| pending.report.payload).collect()
     }
 
     fn shown(&self) -> String {
-        format!("{:?} {:?}", self.pending(9).unwrap(), self.counts())
+        let receipt = self.receipt().unwrap();
+        let json = serde_json::to_string(&receipt).unwrap();
+        let pending = self.pending(&numbered(0), 0, 9).unwrap();
+        format!("{pending:?} {receipt} {receipt:?} {json}")
     }
 }
 
@@ -82,37 +104,30 @@ fn boxed(opened: Result<impl Reports + 'static>) -> Opened {
 }
 
 struct Kind {
-    name: &'static str,
     /// As it was before 0.2.0.
     earlier_application_id: i32,
-    /// How many reports one takes here.
-    most: u64,
     open: fn(&Path) -> Opened,
     open_existing: fn(&Path) -> Opened,
 }
 
-const KINDS: [Kind; 2] = [
-    Kind {
-        name: "ledger",
-        earlier_application_id: 0x4576_4c67,
-        most: 9,
-        open: |path| boxed(Ledger::open(path)),
-        open_existing: |path| boxed(Ledger::open_existing(path)),
-    },
-    Kind {
-        name: "outbox",
-        earlier_application_id: 0x4576_4f62,
-        most: 100,
-        open: |path| boxed(Outbox::open(path, &study_ref(SERVER))),
-        open_existing: |path| boxed(Outbox::open_existing(path)),
-    },
-];
+const LEDGER: Kind = Kind {
+    earlier_application_id: 0x4576_4c67,
+    open: |path| boxed(Ledger::open(path)),
+    open_existing: |path| boxed(Ledger::open_existing(path)),
+};
+
+const ROW_LEDGER: Kind = Kind {
+    earlier_application_id: 0x4576_526c,
+    open: |path| boxed(RowLedger::open(path)),
+    open_existing: |path| boxed(RowLedger::open_existing(path)),
+};
+
+const KINDS: [Kind; 2] = [LEDGER, ROW_LEDGER];
 
 /// Each kind, in a folder of its own.
 fn each(test: impl Fn(&Kind, &Path)) {
     for kind in &KINDS {
-        let folder = tempfile::tempdir().unwrap();
-        test(kind, folder.path());
+        test(kind, Folder::new().path());
     }
 }
 
@@ -132,8 +147,7 @@ fn a_second_opener_is_refused_until_the_first_is_gone() {
         for opened in [(kind.open)(&path), (kind.open_existing)(&path)] {
             let error = opened.unwrap_err();
             assert!(error.is_locked(), "{error}");
-            let said = error.to_string();
-            assert!(said.starts_with(kind.name) && said.contains("another process"));
+            assert_says(error, &["ledger", "another process"]);
         }
         drop(first);
         drop((kind.open)(&path).unwrap());
@@ -150,23 +164,21 @@ fn other_files_are_refused_and_left_alone() {
             .unwrap()
             .execute_batch("CREATE TABLE t (x); INSERT INTO t VALUES (1);")
             .unwrap();
-        let mut others = KINDS.iter().filter(|other| other.name != kind.name);
-        drop((others.next().unwrap().open)(&other).unwrap());
+        let another = |other: &&Kind| other.earlier_application_id != kind.earlier_application_id;
+        let another = KINDS.iter().find(another).unwrap();
+        drop((another.open)(&other).unwrap());
         for path in [text, database, other] {
             let before = fs::read(&path).unwrap();
-            let error = (kind.open)(&path).unwrap_err().to_string();
-            let says = format!("not an Eigenveil {}", kind.name);
-            assert!(error.contains(&says), "{error}");
+            let error = (kind.open)(&path).unwrap_err();
+            assert_says(error, &["not an Eigenveil ledger"]);
             assert_eq!(fs::read(&path).unwrap(), before);
         }
         let nothing = folder.join("nothing");
-        let error = (kind.open_existing)(&nothing).unwrap_err().to_string();
-        assert!(
-            error.contains("no such file") && !nothing.exists(),
-            "{error}"
-        );
+        let error = (kind.open_existing)(&nothing).unwrap_err();
+        assert_says(error, &["no such file"]);
+        assert!(!nothing.exists());
         let error = (kind.open)(&folder.join("no/folder")).unwrap_err();
-        assert!(error.to_string().contains("cannot be created"), "{error}");
+        assert_says(error, &["cannot be created"]);
         drop((kind.open)(&nothing).unwrap());
         drop((kind.open_existing)(&nothing).unwrap());
     });
@@ -191,8 +203,7 @@ fn an_existing_file_that_holds_nothing_is_an_error() {
             make();
             let before = fs::read(&path).unwrap();
             for opened in [(kind.open)(&path), (kind.open_existing)(&path)] {
-                let error = opened.unwrap_err().to_string();
-                assert!(error.contains(says) && error.contains(kind.name), "{error}");
+                assert_says(opened.unwrap_err(), &[says, "ledger"]);
             }
             assert_eq!(fs::read(&path).unwrap(), before);
         }
@@ -208,30 +219,22 @@ fn a_file_of_a_later_version_is_refused() {
         let path = folder.join("file");
         drop((kind.open)(&path).unwrap());
         let connection = rusqlite::Connection::open(&path).unwrap();
-        connection.pragma_update(None, "user_version", 2).unwrap();
+        connection.pragma_update(None, "user_version", 99).unwrap();
         drop(connection);
-        let error = (kind.open)(&path).unwrap_err().to_string();
-        assert!(error.contains("schema version 2"), "{error}");
-        assert!(error.contains("update"), "{error}");
+        let error = (kind.open)(&path).unwrap_err();
+        assert_says(error, &["schema version 99", "update"]);
     });
 }
 
 /// As they were left by a kill, too, with what they hold in the log alone.
 #[test]
 fn a_file_made_before_0_2_0_is_refused_by_name_and_left_as_it_is() {
-    let row_ledger = Kind {
-        name: "ledger",
-        earlier_application_id: 0x4576_526c,
-        open: |path| RowLedger::open(path).map(|_| unreachable!()),
-        open_existing: |path| RowLedger::open_existing(path).map(|_| unreachable!()),
-        ..KINDS[0]
-    };
-    for kind in KINDS.iter().chain([&row_ledger]) {
+    for kind in &KINDS {
         // The last version of each, and numbers that version 1 of today has too.
         for (version, killed) in [(1, false), (1, true), (2, true), (3, false), (4, false)] {
-            let folder = tempfile::tempdir().unwrap();
-            let path = folder.path().join("file");
-            let writer = rusqlite::Connection::open(folder.path().join("writer")).unwrap();
+            let folder = Folder::new();
+            let path = folder.at("file");
+            let writer = rusqlite::Connection::open(folder.at("writer")).unwrap();
             writer
                 .execute_batch(&format!(
                     "PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 0; BEGIN;
@@ -247,23 +250,20 @@ fn a_file_made_before_0_2_0_is_refused_by_name_and_left_as_it_is() {
                     .unwrap();
             }
             for ending in ["", "-wal"] {
-                let from = folder.path().join(format!("writer{ending}"));
-                fs::copy(from, folder.path().join(format!("file{ending}"))).unwrap();
+                let [from, to] =
+                    ["writer", "file"].map(|name| folder.at(&(name.to_owned() + ending)));
+                fs::copy(from, to).unwrap();
             }
-            let files = || ["file", "file-wal"].map(|name| fs::read(folder.path().join(name)).ok());
+            let files = || ["file", "file-wal"].map(|name| fs::read(folder.at(name)).ok());
             let before = files();
             for opened in [(kind.open)(&path), (kind.open_existing)(&path)] {
-                let error = opened.unwrap_err().to_string();
-                for says in [
-                    path.to_str().unwrap(),
-                    "before 0.2.0",
-                    "the program that made it",
-                ] {
-                    assert!(error.contains(says), "{version} {killed}: {error}");
-                }
+                let file = path.to_str().unwrap();
+                let says = [file, "before 0.2.0", "the program that made it"];
+                assert_says(opened.unwrap_err(), &says);
             }
             assert_eq!(files(), before);
-            assert!(killed || RowLedger::is_at(&path) == std::ptr::eq(kind, &row_ledger));
+            let of_rows = kind.earlier_application_id == ROW_LEDGER.earlier_application_id;
+            assert!(killed || RowLedger::is_at(&path) == of_rows);
         }
     }
 }
@@ -275,14 +275,13 @@ fn only_the_owner_can_read_it() {
     each(|kind, folder| {
         let mut file = (kind.open)(&folder.join("file")).unwrap();
         file.keep(1, &row(1.0)).unwrap();
-        let modes = fs::read_dir(folder)
-            .unwrap()
-            .map(|entry| entry.unwrap().metadata().unwrap().permissions().mode() & 0o077);
-        assert_eq!(
-            modes.collect::<Vec<_>>(),
-            [0, 0, 0],
-            "the file, its log and its lock"
-        );
+        // The file, its log and its lock.
+        let files: Vec<_> = fs::read_dir(folder).unwrap().collect();
+        assert_eq!(files.len(), 3);
+        for file in files {
+            let mode = file.unwrap().metadata().unwrap().permissions().mode();
+            assert_eq!(mode & 0o077, 0);
+        }
     });
 }
 
@@ -315,14 +314,14 @@ fn an_acknowledged_report_is_overwritten() {
         let path = folder.join("file");
         let token = |number: u64| ParticipantToken::from_bytes([number as u8 + 1; 32]);
         let mut file = (kind.open)(&path).unwrap();
-        for number in 0..kind.most {
+        for number in 0..REPORTS {
             file.keep(number, &row(1.0)).unwrap();
             file.set_token(number, &token(number));
         }
         let all = file.to_send();
-        assert_eq!(all.len() as u64, kind.most);
-        let gone = kind.most * 3 / 4;
-        (0..gone).for_each(|number| file.record_acknowledged(number));
+        assert_eq!(all.len() as u64, REPORTS);
+        let gone = REPORTS * 3 / 4;
+        (0..gone).for_each(|number| file.acknowledge(number));
         for _ in 0..2 {
             for (number, payload) in (0..).zip(&all) {
                 assert_eq!(holds(folder, payload), number >= gone, "{number}");
@@ -341,7 +340,7 @@ fn copied_while_open_without_its_log_it_has_every_report() {
     each(|kind, folder| {
         let path = folder.join("file");
         let mut file = (kind.open)(&path).unwrap();
-        for number in 0..kind.most.min(40) {
+        for number in 0..REPORTS {
             file.keep(number, &row(1.0)).unwrap();
             let copy = folder.join(format!("copy-{number}"));
             fs::copy(&path, &copy).unwrap();
@@ -360,12 +359,10 @@ fn a_file_with_two_names_is_refused_until_it_has_one() {
         let given = file.to_send();
         // Linked while it is open: nothing more is written.
         fs::hard_link(&path, &other).unwrap();
-        let error = file.keep(2, &row(1.0)).unwrap_err().to_string();
-        assert!(error.contains("linked to"), "{error}");
+        assert_says(file.keep(2, &row(1.0)).unwrap_err(), &["linked to"]);
         drop(file);
         for name in [&path, &other] {
-            let error = (kind.open)(name).unwrap_err().to_string();
-            assert!(error.contains("2 names"), "{error}");
+            assert_says((kind.open)(name).unwrap_err(), &["2 names"]);
         }
         fs::remove_file(&path).unwrap();
         assert_eq!((kind.open)(&other).unwrap().to_send(), given);
@@ -380,15 +377,14 @@ fn a_file_that_is_moved_keeps_what_it_has_and_is_not_written_at_its_old_name() {
         file.keep(1, &row(1.0)).unwrap();
         let given = file.to_send();
         fs::rename(&path, &other).unwrap();
-        let error = file.keep(2, &row(1.0)).unwrap_err().to_string();
-        assert!(error.contains("was moved"), "{error}");
+        assert_says(file.keep(2, &row(1.0)).unwrap_err(), &["was moved"]);
         // Nobody makes a new one while the moved one is in use, and it is open by the other name too.
         assert!((kind.open)(&path).unwrap_err().is_locked());
         assert!((kind.open)(&other).unwrap_err().is_locked());
         drop(file);
         // Nor afterwards, beside its log.
-        let error = (kind.open)(&path).unwrap_err().to_string();
-        assert!(error.contains("moved away or lost"), "{error}");
+        let error = (kind.open)(&path).unwrap_err();
+        assert_says(error, &["moved away or lost"]);
         let mut file = (kind.open)(&other).unwrap();
         file.keep(1, &row(2.0)).unwrap();
         assert_eq!(file.to_send(), given);
@@ -398,9 +394,8 @@ fn a_file_that_is_moved_keeps_what_it_has_and_is_not_written_at_its_old_name() {
 /// A change that nobody saw, in a log; the file goes on elsewhere without it and comes back.
 #[test]
 fn a_log_that_is_not_of_the_files_last_change_is_not_applied() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("ledger");
-    let log = folder.path().join("ledger-wal");
+    let folder = Folder::new();
+    let (path, log) = (folder.at("ledger"), folder.at("ledger-wal"));
     let mut ledger = Ledger::open(&path).unwrap();
     participate(&mut ledger, &study("a", 1.0));
     drop(ledger);
@@ -425,8 +420,8 @@ fn a_log_that_is_not_of_the_files_last_change_is_not_applied() {
     drop(ledger);
     let after = fs::read(&path).unwrap();
     fs::write(&log, &left).unwrap();
-    let error = Ledger::open(&path).unwrap_err().to_string();
-    assert!(error.contains("does not match its last change"), "{error}");
+    let error = Ledger::open(&path).unwrap_err();
+    assert_says(error, &["does not match its last change"]);
     assert_eq!(fs::read(&path).unwrap(), after);
     // The way out.
     fs::remove_file(&log).unwrap();

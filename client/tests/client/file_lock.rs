@@ -8,47 +8,93 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use eigenveil_client::{Ledger, Participation};
+use eigenveil_client::{Ledger, Result, RowLedger};
 
-use crate::common::{row, study};
+use crate::{
+    common::{assert_says, row, study},
+    files::{self, Folder, prepare, rows},
+};
 
-const LEDGER: &str = "EIGENVEIL_TEST_LOCKED_LEDGER";
+const PATH: &str = "EIGENVEIL_TEST_LOCKED_LEDGER";
+
+/// Studies and the reports for them.
+type Given = BTreeSet<(String, String)>;
+
+/// A ledger of either kind, for one row.
+trait OneRow {
+    /// Takes part in a study; what may be sent for it.
+    fn give(&mut self, study: &str) -> Result<String>;
+    /// What is recorded.
+    fn recorded(&self) -> Given;
+}
+
+impl OneRow for Ledger {
+    fn give(&mut self, name: &str) -> Result<String> {
+        let taken = self.participate(&study(name, 0.125), &row(1.0))?;
+        self.request(taken.entry())?;
+        Ok(taken.entry().report().to_string())
+    }
+
+    fn recorded(&self) -> Given {
+        let studies = self.receipt().unwrap().studies.into_iter();
+        studies.map(|entry| (entry.study, entry.report)).collect()
+    }
+}
+
+impl OneRow for RowLedger {
+    fn give(&mut self, name: &str) -> Result<String> {
+        let (study, file) = (study(name, 0.125), rows(self, 1));
+        prepare(self, &study, &file)?;
+        let pending = self.pending(&study, 0, 2)?;
+        assert_eq!(pending.len(), 1);
+        Ok(pending[0].report.id.to_string())
+    }
+
+    fn recorded(&self) -> Given {
+        let studies = self.receipt().unwrap().studies.into_iter();
+        let of_study = |name: String| {
+            let pending = self.pending(&study(&name, 0.125), 0, 2).unwrap();
+            (name, pending[0].report.id.to_string())
+        };
+        studies.map(|own| of_study(own.study)).collect()
+    }
+}
+
+/// The kinds, by what the names of their files begin with.
+const KINDS: [&str; 2] = ["device", "rows"];
+
+fn open(path: &Path) -> Result<Box<dyn OneRow>> {
+    let name = path.file_name().unwrap().to_str().unwrap();
+    if name.starts_with("rows") {
+        return Ok(Box::new(RowLedger::open(path)?));
+    }
+    Ok(Box::new(Ledger::open(path)?))
+}
+
+fn is_locked(opened: Result<Box<dyn OneRow>>) -> bool {
+    opened.is_err_and(|error| error.is_locked())
+}
 
 /// Takes part in the study that all take part in, and in one of its own; prints what it may send.
 #[test]
 fn child() {
-    let Some(path) = env::var_os(LEDGER).map(PathBuf::from) else {
+    let Some(path) = env::var_os(PATH).map(PathBuf::from) else {
         return;
     };
-    match Ledger::open(&path) {
+    match open(&path) {
         Ok(mut ledger) => {
             for name in ["common".to_owned(), std::process::id().to_string()] {
-                give(&mut ledger, &name);
+                let report = ledger.give(&name).unwrap();
+                println!("\ngiven {name} {report}");
             }
         }
         Err(error) => assert!(error.is_locked(), "{error}"),
     }
 }
 
-fn give(ledger: &mut Ledger, name: &str) {
-    let (reporter, study_ref) = study(name, 0.125);
-    match ledger.participate(&reporter, &study_ref, &row(1.0)) {
-        Ok(Participation::New { owed, .. } | Participation::Owed(owed)) => {
-            println!("\ngiven {} {}", study_ref.study(), owed.report.id);
-        }
-        other => unreachable!("{other:?}"),
-    }
-}
-
 fn start(ledger: &Path) -> Child {
-    Command::new(env::current_exe().unwrap())
-        .args([
-            "--exact",
-            "file_lock::child",
-            "--nocapture",
-            "--test-threads=1",
-        ])
-        .env(LEDGER, ledger)
+    files::child("file_lock::child")
+        .env(PATH, ledger)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -56,7 +102,7 @@ fn start(ledger: &Path) -> Child {
 }
 
 /// What the child may send: study and report.
-fn given(child: Child) -> BTreeSet<(String, String)> {
+fn given(child: Child) -> Given {
     let output = child.wait_with_output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{text}");
@@ -68,54 +114,54 @@ fn given(child: Child) -> BTreeSet<(String, String)> {
         .collect()
 }
 
-fn recorded(ledger: &Ledger) -> BTreeSet<(String, String)> {
-    let studies = ledger.receipt().unwrap().studies;
-    studies
-        .into_iter()
-        .map(|entry| (entry.study, entry.report))
-        .collect()
-}
-
-/// To copy a file is to close a descriptor of it, and with that the process loses SQLite's lock.
+/// To copy a file is to close a descriptor of it, and with that the process loses SQLite's lock; so is a second opener,
+/// and a look at what kind of file it is.
 #[test]
 fn copying_an_open_ledger_keeps_its_lock() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("ledger");
-    let ledger = Ledger::open(&path).unwrap();
-    fs::copy(&path, folder.path().join("copy")).unwrap();
-    assert!(given(start(&path)).is_empty());
-    drop(ledger);
-    assert_eq!(given(start(&path)).len(), 2);
+    for kind in KINDS {
+        let folder = Folder::new();
+        let path = folder.at(kind);
+        let ledger = open(&path).unwrap();
+        fs::copy(&path, folder.at("copy")).unwrap();
+        assert!(is_locked(open(&path)));
+        assert_eq!(RowLedger::is_at(&path), kind == "rows");
+        assert!(given(start(&path)).is_empty());
+        drop(ledger);
+        assert_eq!(given(start(&path)).len(), 2);
+    }
 }
 
 /// Should both locks be lost, what the other process charged is not overwritten.
 #[test]
 fn charges_of_another_process_are_not_overwritten() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("ledger");
-    let mut ledger = Ledger::open(&path).unwrap();
-    fs::remove_file(folder.path().join("ledger.lock")).unwrap();
-    fs::copy(&path, folder.path().join("copy")).unwrap();
-    let elsewhere = given(start(&path));
-    assert_eq!(elsewhere.len(), 2);
-    let (reporter, study_ref) = study("common", 0.125);
-    let error = ledger.participate(&reporter, &study_ref, &row(1.0));
-    let error = error.unwrap_err().to_string();
-    assert!(error.contains("changed by another process"), "{error}");
-    drop(ledger);
-    assert_eq!(recorded(&Ledger::open(&path).unwrap()), elsewhere);
+    for kind in KINDS {
+        let folder = Folder::new();
+        let path = folder.at(kind);
+        let mut ledger = open(&path).unwrap();
+        fs::remove_file(folder.at(&format!("{kind}.lock"))).unwrap();
+        fs::copy(&path, folder.at("copy")).unwrap();
+        let elsewhere = given(start(&path));
+        assert_eq!(elsewhere.len(), 2);
+        let error = ledger.give("common").unwrap_err();
+        assert_says(error, &["changed by another process"]);
+        drop(ledger);
+        assert_eq!(open(&path).unwrap().recorded(), elsewhere);
+    }
 }
 
 #[test]
 fn first_runs_at_the_same_time_make_one_ledger() {
-    let runs = env::var("EIGENVEIL_TEST_FIRST_RUNS").map_or(40, |runs| runs.parse().unwrap());
-    let folder = tempfile::tempdir().unwrap();
-    for run in 0..runs {
-        let path = folder.path().join(format!("ledger-{run}"));
+    let runs = env::var("EIGENVEIL_TEST_FIRST_RUNS").map_or(20, |runs| runs.parse().unwrap());
+    let folder = Folder::new();
+    for (kind, run) in KINDS
+        .iter()
+        .flat_map(|kind| (0..runs).map(move |run| (kind, run)))
+    {
+        let path = folder.at(&format!("{kind}-{run}"));
         let both = [start(&path), start(&path)].map(given);
-        let given: BTreeSet<_> = both.into_iter().flatten().collect();
+        let given: Given = both.into_iter().flatten().collect();
         assert!(!given.is_empty());
-        assert_eq!(recorded(&Ledger::open(&path).unwrap()), given, "run {run}");
+        assert_eq!(open(&path).unwrap().recorded(), given, "{kind} {run}");
     }
 }
 
@@ -123,15 +169,14 @@ fn first_runs_at_the_same_time_make_one_ledger() {
 #[cfg(unix)]
 #[test]
 fn a_link_in_place_of_the_lock_is_not_followed() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = |name: &str| folder.path().join(name);
-    let (path, lock) = (at("ledger"), at("ledger.lock"));
-    fs::write(at("there"), "").unwrap();
+    let folder = Folder::new();
+    let (path, lock) = (folder.at("ledger"), folder.at("ledger.lock"));
+    fs::write(folder.at("there"), "").unwrap();
     for target in ["there", "not there"] {
         std::os::unix::fs::symlink(target, &lock).unwrap();
-        let error = Ledger::open(&path).unwrap_err().to_string();
-        assert!(error.contains("ledger.lock is a symbolic link"), "{error}");
-        assert!(!at("not there").exists());
+        let error = Ledger::open(&path).unwrap_err();
+        assert_says(error, &["ledger.lock is a symbolic link"]);
+        assert!(!folder.at("not there").exists());
         fs::remove_file(&lock).unwrap();
     }
     drop(Ledger::open(&path).unwrap());
@@ -147,9 +192,8 @@ fn a_lock_made_by_root_does_not_shut_the_owner_out() {
     };
     /// Any user but root.
     const OWNER: u32 = 65_534;
-    let folder = tempfile::tempdir().unwrap();
-    let at = |name: &str| folder.path().join(name);
-    let (path, lock) = (at("ledger"), at("ledger.lock"));
+    let folder = Folder::new();
+    let (path, lock) = (folder.at("ledger"), folder.at("ledger.lock"));
     drop(Ledger::open(&path).unwrap());
     if chown(&path, Some(OWNER), Some(OWNER)).is_err() {
         println!("SKIPPED: only root can make a lock for somebody else");
@@ -168,13 +212,13 @@ fn a_lock_made_by_root_does_not_shut_the_owner_out() {
     fs::set_permissions(&lock, fs::Permissions::from_mode(0o600)).unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
     // The owner needs a test program in a folder that everybody may enter.
-    let program = at("program");
+    let program = folder.at("program");
     fs::copy(env::current_exe().unwrap(), &program).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     let said = || {
         let output = Command::new(&program)
-            .args(["--exact", "file_lock::child", "--nocapture"])
-            .env(LEDGER, &path)
+            .args(files::child_arguments("file_lock::child"))
+            .env(PATH, &path)
             .current_dir("/")
             .uid(OWNER)
             .gid(OWNER)
@@ -184,10 +228,10 @@ fn a_lock_made_by_root_does_not_shut_the_owner_out() {
     };
     let (ledger, beside) = (path.display(), lock.display());
     let command = format!("sudo chown --reference={ledger} {beside}");
-    assert!(said().contains(&command), "{}", said());
+    assert_says(said(), &[&command]);
     // Root made the ledger too.
     chown(&path, Some(0), Some(0)).unwrap();
     let of = folder.path().display();
     let command = format!("sudo chown --reference={of} {ledger} {beside}");
-    assert!(said().contains(&command), "{}", said());
+    assert_says(said(), &[&command]);
 }

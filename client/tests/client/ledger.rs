@@ -6,83 +6,93 @@ use std::{
     path::PathBuf,
 };
 
-use eigenveil_client::{Ledger, Limits, Participation, Reporter, StudyRef};
+use eigenveil_client::{EntryState, Ledger, Limits, Participation, Request, Result, Study};
 use eigenveil_shared::{
-    ErrorCode,
-    enrolment::ParticipantToken,
+    ErrorCode, codec,
+    enrolment::{ENROLLED_REPORT_MEDIA_TYPE, ParticipantToken},
     mechanism::{Calibration, MechanismKind},
     preprocess::Row,
     privacy::Budget,
     study::{StudyDesign, StudyParams},
 };
 
-use tempfile::TempDir;
-
-use crate::common::{
-    SERVER, STUDY, assert_survives_json, limits, params, participate, row, study, study_of,
+use crate::{
+    common::{
+        ACCEPTED, NOW, PAYLOAD_LEN, SERVER, STUDY, assert_says, assert_survives_json, limits,
+        params, row, study, study_at, study_of, with_refusal,
+    },
+    files::{Folder, acknowledge, entry_of, participate, refuse},
 };
 
-fn new_ledger() -> (TempDir, PathBuf, Ledger) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("ledger");
-    let ledger = Ledger::open(&path).unwrap();
+fn new_ledger() -> (Folder, PathBuf, Ledger) {
+    let folder = Folder::new();
+    let path = folder.at("ledger");
+    let ledger = Ledger::open(&path).unwrap().with_clock(|| NOW);
     (folder, path, ledger)
 }
 
-fn code_of(ledger: &mut Ledger, study: &(Reporter, StudyRef)) -> Option<ErrorCode> {
-    let error = ledger
-        .participate(&study.0, &study.1, &row(1.0))
-        .unwrap_err();
-    error.code()
+fn code_of(ledger: &mut Ledger, study: &Study) -> Option<ErrorCode> {
+    let refused = ledger.participate(study, &row(1.0));
+    refused.unwrap_err().code()
 }
 
 #[test]
 fn a_second_participation_gives_the_very_same_report() {
     let (_folder, path, mut ledger) = new_ledger();
-    let (reporter, study_ref) = study(STUDY, 1.0);
-    let first = ledger
-        .participate(&reporter, &study_ref, &row(1.0))
-        .unwrap();
+    let one = study(STUDY, 1.0);
+    let first = participate(&mut ledger, &one);
     assert!(first.is_new());
-    let report = first.to_send().unwrap().clone();
-    assert_eq!(report.study_ref, study_ref);
-    assert_eq!(report.report.fingerprint, reporter.fingerprint());
+    let entry = first.entry().clone();
+    assert_eq!((entry.server(), entry.study()), (one.server(), STUDY));
+    let request = ledger.request(&entry).unwrap();
+    assert_eq!(request.reports(), [entry.report()]);
     for _ in 0..3 {
         // Another row, also one that could not be prepared: it is not looked at.
         for other in [row(2.0), row(f64::NAN), Row::new(vec![1.0])] {
-            let again = ledger.participate(&reporter, &study_ref, &other).unwrap();
-            assert_eq!(again, Participation::Owed(report.clone()));
+            let again = ledger.participate(&one, &other).unwrap();
+            assert_eq!(again, Participation::Known(entry.clone()));
         }
-        assert_eq!(ledger.owed().unwrap(), std::slice::from_ref(&report));
+        assert_eq!(ledger.owed().unwrap(), std::slice::from_ref(&entry));
+        let again = ledger.request(&entry).unwrap();
+        assert_eq!((&again.url, &again.body), (&request.url, &request.body));
         assert_eq!(ledger.spent().unwrap().epsilon, 1.0);
         drop(ledger);
         ledger = Ledger::open(&path).unwrap();
     }
-    // A slash at the end of the address does not count.
-    let slash = StudyRef::new("http://localhost:8080/", STUDY, reporter.params());
-    let again = ledger.participate(&reporter, &slash, &row(1.0)).unwrap();
-    assert!(!again.is_new());
 
-    let id = report.report.id;
-    assert!(ledger.record_acknowledged(id).unwrap());
-    assert!(
-        !ledger.record_acknowledged(id).unwrap(),
-        "harmless when repeated"
-    );
-    let late = ledger
-        .record_refused(id, "malformed-report", "too late")
-        .unwrap();
-    assert!(!late);
+    ledger.settle(&request, &ACCEPTED).unwrap();
+    // Harmless when repeated, and final.
+    ledger.settle(&request, &ACCEPTED).unwrap();
+    with_refusal("malformed-report", "too late", |response| {
+        ledger.settle(&request, response).unwrap();
+    });
     for _ in 0..2 {
-        let after = ledger
-            .participate(&reporter, &study_ref, &row(1.0))
-            .unwrap();
-        assert_eq!(after, Participation::Acknowledged(id));
-        assert!(after.to_send().is_none() && ledger.owed().unwrap().is_empty());
+        let after = participate(&mut ledger, &one);
+        assert!(!after.is_new());
+        assert_eq!(after.entry().state(), &EntryState::Acknowledged);
+        assert_eq!(after.entry().report(), entry.report());
+        assert!(ledger.owed().unwrap().is_empty());
         assert_eq!(ledger.spent().unwrap().epsilon, 1.0);
         drop(ledger);
         ledger = Ledger::open(&path).unwrap();
     }
+}
+
+#[test]
+fn a_slash_at_the_end_of_an_address_does_not_count() {
+    let (_folder, path, mut ledger) = new_ledger();
+    let addresses = [SERVER, "http://localhost:8080/prefix"];
+    for (name, without) in ["a", "b"].into_iter().zip(addresses) {
+        let with = study_at(&format!("{without}/"), name, params(1.0));
+        let without = study_at(without, name, params(1.0));
+        for study in [&with, &without, &with] {
+            let taken = ledger.participate(study, &row(1.0));
+            taken.unwrap_or_else(|error| panic!("{study:?}: {error}"));
+            drop(ledger);
+            ledger = Ledger::open(&path).unwrap();
+        }
+    }
+    assert_eq!(ledger.spent().unwrap().epsilon, 2.0);
 }
 
 #[test]
@@ -120,36 +130,20 @@ fn limits_are_reached_exactly_and_not_passed() {
     // Below what is spent: nothing more, but what there is stays and is given.
     ledger.set_limits(limits(0.0, 0.0, 0.0)).unwrap();
     assert_eq!(code_of(&mut ledger, &study("e", 0.5)), refused);
-    assert!(
-        participate(&mut ledger, &study("a", 8.0))
-            .to_send()
-            .is_some()
-    );
+    assert!(!participate(&mut ledger, &study("a", 8.0)).is_new());
     assert_eq!(ledger.owed().unwrap().len(), 4);
 }
 
 #[test]
 fn an_identifier_is_one_study_whatever_the_address_or_the_parameters() {
     let (_folder, _, mut ledger) = new_ledger();
-    let (reporter, study_ref) = study(STUDY, 1.0);
-    ledger
-        .participate(&reporter, &study_ref, &row(1.0))
-        .unwrap();
-
-    let elsewhere = StudyRef::new("https://elsewhere", STUDY, reporter.params());
-    let error = ledger
-        .participate(&reporter, &elsewhere, &row(1.0))
-        .unwrap_err();
+    participate(&mut ledger, &study(STUDY, 1.0));
+    let elsewhere = study_at("https://elsewhere", STUDY, params(1.0));
+    let error = ledger.participate(&elsewhere, &row(1.0)).unwrap_err();
     assert_eq!(error.code(), Some(ErrorCode::AlreadyParticipated));
-    for part in [STUDY, SERVER, "https://elsewhere"] {
-        assert!(error.to_string().contains(part), "{error}");
-    }
-    let changed = study(STUDY, 2.0);
-    let wrong = Some(ErrorCode::WrongFingerprint);
-    assert_eq!(code_of(&mut ledger, &changed), wrong);
-    // A reporter with other parameters than those of `study_ref`.
-    let mixed = (changed.0, study("another", 1.0).1);
-    assert_eq!(code_of(&mut ledger, &mixed), wrong);
+    assert_says(error, &[STUDY, SERVER, "https://elsewhere"]);
+    let changed = code_of(&mut ledger, &study(STUDY, 2.0));
+    assert_eq!(changed, Some(ErrorCode::WrongFingerprint));
     assert_eq!(ledger.spent().unwrap().epsilon, 1.0);
 
     // The same parameters under another identifier: another study, charged again.
@@ -160,31 +154,28 @@ fn an_identifier_is_one_study_whatever_the_address_or_the_parameters() {
 #[test]
 fn a_row_that_cannot_be_prepared_is_charged_and_sent() {
     let (_folder, _, mut ledger) = new_ledger();
-    let (reporter, study_ref) = study(STUDY, 1.0);
-    let taken = ledger
-        .participate(&reporter, &study_ref, &row(f64::NAN))
-        .unwrap();
-    let Participation::New {
-        owed,
+    let taken = ledger.participate(&study(STUDY, 1.0), &row(f64::NAN));
+    let Ok(Participation::New {
+        entry,
         local_warning,
-    } = taken
+    }) = taken
     else {
         panic!("{taken:?}");
     };
     assert_eq!(local_warning.unwrap().code(), ErrorCode::RowNotFinite);
-    assert_eq!(owed.report.payload.len(), 60);
+    let body = ledger.request(&entry).unwrap().body;
+    assert_eq!(body.len(), codec::report_len(PAYLOAD_LEN));
     assert_eq!(ledger.spent().unwrap().epsilon, 1.0);
     // The program's mistake is not charged: its row says nothing.
-    let (reporter, study_ref) = study("b", 1.0);
-    let error = ledger
-        .participate(&reporter, &study_ref, &Row::new(vec![1.0]))
-        .unwrap_err();
-    assert_eq!(error.code(), Some(ErrorCode::WrongDimension));
+    let other = study("b", 1.0);
+    let error = ledger.participate(&other, &Row::new(vec![1.0]));
+    let code = error.unwrap_err().code();
+    assert_eq!(code, Some(ErrorCode::WrongDimension));
     assert_eq!(ledger.spent().unwrap().epsilon, 1.0);
     // The limit comes before the row: of two reasons to refuse it is the one that says nothing of it.
     ledger.set_limits(limits(0.5, 9.0, 1e-5)).unwrap();
     for row in [row(1.0), row(f64::NAN), Row::new(vec![1.0])] {
-        let error = ledger.participate(&reporter, &study_ref, &row).unwrap_err();
+        let error = ledger.participate(&other, &row).unwrap_err();
         assert_eq!(error.code(), Some(ErrorCode::BudgetExceeded));
     }
 }
@@ -193,42 +184,35 @@ fn a_row_that_cannot_be_prepared_is_charged_and_sent() {
 fn a_charge_survives_refusal() {
     let (_folder, path, mut ledger) = new_ledger();
     let one = study(STUDY, 1.0);
-    let report = participate(&mut ledger, &one).to_send().unwrap().clone();
-    let id = report.report.id;
-    let detail = "é".repeat(5_000);
-    assert!(
-        ledger
-            .record_refused(id, "payload-not-finite", &detail)
-            .unwrap()
+    let entry = participate(&mut ledger, &one).entry().clone();
+    let request = ledger.request(&entry).unwrap();
+    refuse(
+        &mut ledger,
+        &entry,
+        "payload-not-finite",
+        &"é".repeat(5_000),
     );
-    assert!(
-        !ledger
-            .record_refused(id, "payload-not-finite", "again")
-            .unwrap()
-    );
-    assert!(
-        !ledger.record_acknowledged(id).unwrap(),
-        "refused is not owed"
-    );
+    // Refused is not owed: what comes later changes nothing.
+    refuse(&mut ledger, &entry, "malformed-report", "again");
+    ledger.settle(&request, &ACCEPTED).unwrap();
     drop(ledger);
     let mut ledger = Ledger::open(&path).unwrap();
     let again = participate(&mut ledger, &one);
-    let Participation::Refused {
-        id: refused,
-        code,
-        detail,
-    } = &again
-    else {
+    let EntryState::Refused { code, detail } = again.entry().state() else {
         panic!("{again:?}");
     };
-    assert_eq!((*refused, code.as_str()), (id, "payload-not-finite"));
+    assert!(!again.is_new());
+    assert_eq!(again.entry().report(), entry.report());
+    assert_eq!(code, "payload-not-finite");
     assert_eq!(detail.chars().count(), 1_000);
-    assert!(again.to_send().is_none() && ledger.owed().unwrap().is_empty());
+    assert!(ledger.owed().unwrap().is_empty());
     assert_eq!(ledger.spent().unwrap().epsilon, 1.0);
     // The server's mistake is made good with the same bytes and no second charge.
     assert_eq!(ledger.requeue_refused().unwrap(), 1);
     assert_eq!(ledger.requeue_refused().unwrap(), 0);
-    assert_eq!(participate(&mut ledger, &one), Participation::Owed(report));
+    assert_eq!(participate(&mut ledger, &one), Participation::Known(entry));
+    let owed = ledger.owed().unwrap().remove(0);
+    assert_eq!(ledger.request(&owed).unwrap().body, request.body);
     assert_eq!(ledger.spent().unwrap().epsilon, 1.0);
 }
 
@@ -257,13 +241,9 @@ fn the_noise_of_the_paper_is_charged_with_what_holds() {
 #[test]
 fn the_file_itself_refuses_to_forget() {
     let (_folder, path, mut ledger) = new_ledger();
-    let first = participate(&mut ledger, &study("a", 1.0))
-        .to_send()
-        .unwrap()
-        .report
-        .id;
+    let taken = participate(&mut ledger, &study("a", 1.0));
     participate(&mut ledger, &study("b", 1.0));
-    ledger.record_acknowledged(first).unwrap();
+    acknowledge(&mut ledger, taken.entry());
     drop(ledger);
     let connection = rusqlite::Connection::open(&path).unwrap();
     for statement in [
@@ -281,6 +261,11 @@ fn the_file_itself_refuses_to_forget() {
     }
 }
 
+fn requests(ledger: &Ledger) -> Result<Vec<Request>> {
+    let owed = ledger.owed()?;
+    owed.iter().map(|entry| ledger.request(entry)).collect()
+}
+
 #[test]
 fn a_damaged_file_is_an_error_and_no_new_ledger() {
     let (_folder, path, mut ledger) = new_ledger();
@@ -291,20 +276,16 @@ fn a_damaged_file_is_an_error_and_no_new_ledger() {
     let whole = fs::read(&path).unwrap();
     let page = 4_096;
     assert!(whole.len() > 4 * page, "{}", whole.len());
-    let mut says = Vec::new();
     for at in (page..whole.len()).step_by(page) {
         // A page of rubbish; the file cut there.
         let mut file = OpenOptions::new().write(true).open(&path).unwrap();
         file.seek(SeekFrom::Start(at as u64)).unwrap();
         file.write_all(&[0xa5; 4_096]).unwrap();
         drop(file);
-        says.push(Ledger::open(&path).unwrap_err().to_string());
+        assert_says(Ledger::open(&path).unwrap_err(), &["damaged"]);
         fs::write(&path, &whole[..at]).unwrap();
-        says.push(Ledger::open(&path).unwrap_err().to_string());
+        assert_says(Ledger::open(&path).unwrap_err(), &["damaged"]);
         fs::write(&path, &whole).unwrap();
-    }
-    for error in says {
-        assert!(error.contains("damaged"), "{error}");
     }
     // A charge that is no number, and a report that is gone: found before anything is sent.
     let edit = |statement: &str| {
@@ -312,24 +293,21 @@ fn a_damaged_file_is_an_error_and_no_new_ledger() {
         connection
             .execute_batch(&format!(
                 "PRAGMA ignore_check_constraints = 1; DROP TRIGGER charges_stay;
-                 DROP TRIGGER owed_reports_stay; {statement}"
+                 DROP TRIGGER owed_reports_stay; DROP TRIGGER reports_stay; {statement}"
             ))
             .unwrap();
         drop(connection);
-        let error = Ledger::open(&path)
-            .and_then(|ledger| ledger.owed())
-            .unwrap_err();
-        assert!(
-            error.to_string().contains("damaged"),
-            "{statement}: {error}"
-        );
+        let requests = Ledger::open(&path).and_then(|ledger| requests(&ledger));
+        assert_says(requests.unwrap_err(), &["damaged"]);
         fs::write(&path, &whole).unwrap();
     };
     edit("UPDATE entry SET epsilon = -1 WHERE study = 'b'");
     edit("UPDATE entry SET delta = 2 WHERE study = 'b'");
     edit("UPDATE limits SET epsilon_total = 9e999");
     edit("DELETE FROM payload WHERE number = 2");
-    assert_eq!(Ledger::open(&path).unwrap().owed().unwrap().len(), 3);
+    edit("UPDATE payload SET bytes = zeroblob(7) WHERE number = 2");
+    let ledger = Ledger::open(&path).unwrap();
+    assert_eq!(requests(&ledger).unwrap().len(), 3);
 }
 
 const TEXT: &str = "\
@@ -381,22 +359,19 @@ const TOLD: &str = "   name         not stated
 #[test]
 fn the_receipt_is_a_text_a_person_can_read_and_survives_json() {
     let (_folder, _, mut ledger) = new_ledger();
-    let empty = ledger.receipt().unwrap().to_string();
-    assert!(empty.contains("took part in no study"), "{empty}");
+    assert_says(ledger.receipt().unwrap(), &["took part in no study"]);
     let studies = [("1111", 1.0), ("2222", 0.5), ("3333", 4.0)];
-    let ids = studies.map(|(name, epsilon)| {
+    let entries = studies.map(|(name, epsilon)| {
         let taken = participate(&mut ledger, &study(name, epsilon));
-        taken.to_send().unwrap().report.id
+        taken.entry().clone()
     });
-    ledger.record_acknowledged(ids[0]).unwrap();
+    acknowledge(&mut ledger, &entries[0]);
     let detail = "entry 3 is\nnot a \u{1b}[31mnumber";
-    ledger
-        .record_refused(ids[1], "payload-not-finite", detail)
-        .unwrap();
+    refuse(&mut ledger, &entries[1], "payload-not-finite", detail);
     let receipt = ledger.receipt().unwrap();
     let mut text = receipt.to_string();
-    for (number, id) in (1..).zip(ids) {
-        text = text.replace(&id.to_string(), &format!("ID-{number}"));
+    for (number, entry) in (1..).zip(&entries) {
+        text = text.replace(&entry.report().to_string(), &format!("ID-{number}"));
     }
     assert_eq!(text, TEXT.replace("TOLD", TOLD), "\n{text}");
 
@@ -409,7 +384,7 @@ fn the_receipt_is_a_text_a_person_can_read_and_survives_json() {
     assert_eq!(studies[0]["state"], "acknowledged");
     assert_eq!(studies[1]["state"]["refused"]["code"], "payload-not-finite");
     assert_eq!(studies[2]["state"], "owed");
-    assert_eq!(studies[2]["report"], ids[2].to_string());
+    assert_eq!(studies[2]["report"], entries[2].report().to_string());
     assert_eq!(studies[2]["charged"]["delta"], 1e-6);
     let fingerprint = params(4.0).fingerprint().to_string();
     assert_eq!(studies[2]["fingerprint"], fingerprint);
@@ -419,33 +394,35 @@ fn the_receipt_is_a_text_a_person_can_read_and_survives_json() {
 fn a_token_stays_with_its_report_until_it_is_acknowledged() {
     let (_folder, path, mut ledger) = new_ledger();
     let token = |byte| ParticipantToken::from_bytes([byte; 32]);
-    let study = study("tokens", 1.0);
-    let name = study.1.study().to_owned();
-    let error = ledger.set_token(&name, &token(1)).unwrap_err();
-    assert!(error.to_string().contains("take part first"), "{error}");
-    let report = participate(&mut ledger, &study).to_send().unwrap().clone();
-    assert_eq!(report.token, None);
-    assert!(ledger.set_token(&name, &token(1)).unwrap());
+    let error = ledger.set_token(STUDY, &token(1)).unwrap_err();
+    assert_says(error, &["take part first"]);
+    let taken = participate(&mut ledger, &study(STUDY, 1.0));
+    let report = ledger.request(taken.entry()).unwrap().body;
+    // The same report, behind the token.
+    let assert_sent_with = |ledger: &Ledger, byte: u8| {
+        let owed = ledger.owed().unwrap().remove(0);
+        let request = ledger.request(&owed).unwrap();
+        let of_type = ("content-type", ENROLLED_REPORT_MEDIA_TYPE.to_owned());
+        assert!(request.headers.contains(&of_type), "{:?}", request.headers);
+        assert_eq!(request.body, [&[byte; 32], &report[..]].concat());
+        assert!(!format!("{owed:?} {request:?}").contains("01010101"));
+    };
+    assert!(ledger.set_token(STUDY, &token(1)).unwrap());
     drop(ledger);
     let mut ledger = Ledger::open(&path).unwrap();
-    let owed = ledger.owed().unwrap().remove(0);
-    assert_eq!(owed.report, report.report);
-    assert_eq!(owed.token, Some(token(1)));
-    assert!(!format!("{owed:?}").contains("0101"));
+    assert_sent_with(&ledger, 1);
     // Refused for its token, another one makes it good.
-    let id = owed.report.id;
-    ledger
-        .record_refused(id, "participant-token-unknown", "no such token")
-        .unwrap();
+    let entry = entry_of(&ledger, STUDY);
+    refuse(&mut ledger, &entry, "participant-token-unknown", "no such");
     assert!(ledger.owed().unwrap().is_empty());
-    assert!(ledger.set_token(&name, &token(2)).unwrap());
-    assert_eq!(ledger.owed().unwrap()[0].token, Some(token(2)));
-    ledger
-        .record_refused(id, "implausible-report", "too large")
-        .unwrap();
-    assert!(ledger.set_token(&name, &token(3)).unwrap());
+    assert!(ledger.set_token(STUDY, &token(2)).unwrap());
+    assert_sent_with(&ledger, 2);
+    // Refused for another reason: it does not.
+    refuse(&mut ledger, &entry, "implausible-report", "too large");
+    assert!(ledger.set_token(STUDY, &token(3)).unwrap());
     assert!(ledger.owed().unwrap().is_empty());
     ledger.requeue_refused().unwrap();
-    ledger.record_acknowledged(id).unwrap();
-    assert!(!ledger.set_token(&name, &token(4)).unwrap());
+    assert_sent_with(&ledger, 3);
+    acknowledge(&mut ledger, &entry);
+    assert!(!ledger.set_token(STUDY, &token(4)).unwrap());
 }

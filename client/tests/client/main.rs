@@ -6,30 +6,41 @@
 mod certificates;
 #[path = "../common/mod.rs"]
 mod common;
+#[cfg(feature = "sqlite")]
+#[path = "../common/files.rs"]
+mod files;
 #[cfg(feature = "http")]
 #[path = "../common/server.rs"]
 mod server;
-#[cfg(feature = "http")]
+#[cfg(all(feature = "http", feature = "sqlite"))]
 #[path = "../../../server/tests/common/waiting.rs"]
 mod waiting;
 
 #[cfg(feature = "http")]
 mod analyst;
+mod book;
+mod exchange;
+#[cfg(feature = "sqlite")]
 mod file;
+#[cfg(feature = "sqlite")]
 mod file_lock;
+#[cfg(feature = "sqlite")]
 mod ledger;
+#[cfg(feature = "sqlite")]
 mod ledger_crash;
-#[cfg(feature = "http")]
+#[cfg(all(feature = "http", feature = "sqlite"))]
 mod ledger_upload;
+#[cfg(feature = "sqlite")]
 mod moved;
-mod outbox;
-mod outbox_crash;
+#[cfg(feature = "sqlite")]
 mod row_ledger;
+#[cfg(feature = "sqlite")]
+mod row_ledger_crash;
 #[cfg(feature = "http")]
 mod study;
-#[cfg(feature = "http")]
+#[cfg(all(feature = "http", feature = "sqlite"))]
 mod terms;
 #[cfg(feature = "http")]
 mod tls;
-#[cfg(feature = "http")]
+#[cfg(all(feature = "http", feature = "sqlite"))]
 mod upload;

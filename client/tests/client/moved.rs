@@ -1,119 +1,123 @@
 //! Studies that have moved to another address: the same bytes go there, and nothing is drawn again.
 
-use eigenveil_client::{Ledger, Outbox, Participation, Reporter, RowLedger, StudyRef};
+use std::ops::ControlFlow;
+
+use eigenveil_client::{Ledger, Participation, ReportResult, RowLedger, Study};
 use eigenveil_shared::{ErrorCode, about::About};
 
-use crate::common::{SERVER, params, prepare, row};
+use crate::{
+    common::{SERVER, assert_says, params, row, study_at},
+    files::{Folder, acknowledge, prepare, rows},
+};
 
 const NEW: &str = "https://study.example";
+const THIRD: &str = "https://other.example";
 
-fn study(server: &str, epsilon: f64, purpose: &str) -> (Reporter, StudyRef) {
-    let params = params(epsilon);
+fn study(server: &str, epsilon: f64, purpose: &str) -> Study {
     let about = About {
         purpose: Some(purpose.to_owned()),
         ..About::default()
     };
-    let study_ref = StudyRef::new(server, "one", &params);
-    let reporter = Reporter::new(params).with_clock(|| 20_526 * 86_400_000);
-    (reporter.with_study_info("One", about), study_ref)
+    study_at(server, "one", params(epsilon)).with_info("One", about)
+}
+
+/// What is no move: other parameters, another purpose.
+fn others() -> [(Study, ErrorCode); 2] {
+    [
+        (study(NEW, 0.25, "sleep"), ErrorCode::WrongFingerprint),
+        (study(NEW, 0.5, "insurance"), ErrorCode::InvalidAbout),
+    ]
 }
 
 #[test]
 fn a_ledger_sends_the_same_report_to_the_new_address() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("ledger");
+    let folder = Folder::new();
+    let path = folder.at("ledger");
     let mut ledger = Ledger::open(&path).unwrap();
     let (old, new) = (study(SERVER, 0.5, "sleep"), study(NEW, 0.5, "sleep"));
-    let unknown = ledger.accept_move(&new.0, &new.1).unwrap_err();
+    let unknown = ledger.accept_move(&new).unwrap_err();
     assert_eq!(unknown.code(), Some(ErrorCode::StudyNotFound));
-    let taken = ledger.participate(&old.0, &old.1, &row(1.0)).unwrap();
-    let first = taken.to_send().unwrap().report.clone();
+    let taken = ledger.participate(&old, &row(1.0)).unwrap();
+    let first = ledger.request(taken.entry()).unwrap();
 
     // Another address alone is no move, nor is another study.
-    let refused = ledger.participate(&new.0, &new.1, &row(1.0)).unwrap_err();
+    let refused = ledger.participate(&new, &row(1.0)).unwrap_err();
     assert_eq!(refused.code(), Some(ErrorCode::AlreadyParticipated));
-    for (other, code) in [
-        (study(NEW, 0.25, "sleep"), ErrorCode::WrongFingerprint),
-        (study(NEW, 0.5, "insurance"), ErrorCode::InvalidAbout),
-    ] {
-        let error = ledger.accept_move(&other.0, &other.1).unwrap_err();
+    for (other, code) in others() {
+        let error = ledger.accept_move(&other).unwrap_err();
         assert_eq!(error.code(), Some(code), "{error}");
     }
-    assert_eq!(ledger.owed().unwrap()[0].study_ref, old.1);
+    assert_eq!(ledger.owed().unwrap()[0].server(), old.server());
 
-    ledger.accept_move(&new.0, &new.1).unwrap();
+    ledger.accept_move(&new).unwrap();
     drop(ledger);
     let mut ledger = Ledger::open(&path).unwrap();
     let owed = ledger.owed().unwrap().remove(0);
-    assert_eq!((&owed.study_ref, &owed.report), (&new.1, &first));
-    let Participation::Owed(again) = ledger.participate(&new.0, &new.1, &row(2.0)).unwrap() else {
-        panic!("it was drawn again");
-    };
-    assert_eq!(again.report, first);
-    assert!(ledger.participate(&old.0, &old.1, &row(1.0)).is_err());
-    // Also after the server has it; both addresses are in the receipt.
-    ledger.record_acknowledged(first.id).unwrap();
-    let third = study("https://other.example", 0.5, "sleep");
-    ledger.accept_move(&third.0, &third.1).unwrap();
-    ledger.accept_move(&third.0, &third.1).unwrap();
+    let moved = ledger.request(&owed).unwrap();
+    assert_eq!((moved.server(), &moved.body), (new.server(), &first.body));
+    assert_eq!(moved.url, format!("{NEW}/v1/studies/one/reports"));
+    let again = ledger.participate(&new, &row(2.0)).unwrap();
+    assert_eq!(again, Participation::Known(owed.clone()));
+    assert!(ledger.participate(&old, &row(1.0)).is_err());
+    // Also after the server has it; all addresses are in the receipt.
+    acknowledge(&mut ledger, &owed);
+    let third = study(THIRD, 0.5, "sleep");
+    ledger.accept_move(&third).unwrap();
+    ledger.accept_move(&third).unwrap();
     let receipt = ledger.receipt().unwrap();
     assert_eq!(receipt.studies.len(), 1);
     assert_eq!(receipt.spent.epsilon, 0.5);
     assert_eq!(receipt.studies[0].server, SERVER);
-    assert_eq!(receipt.studies[0].moved_to, [NEW, "https://other.example"]);
-    let text = receipt.to_string();
-    assert!(
-        text.contains(&format!("at {SERVER}, moved to {NEW}, moved to")),
-        "{text}"
+    assert_eq!(receipt.studies[0].moved_to, [NEW, THIRD]);
+    assert_says(
+        receipt,
+        &[&format!("at {SERVER}, moved to {NEW}, moved to {THIRD}")],
     );
 }
 
 #[test]
-fn rows_and_their_outbox_move_together() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = |name: &str| folder.path().join(name);
+fn rows_keep_their_reports_at_the_new_address() {
+    let folder = Folder::new();
+    let path = folder.at("rows");
     let (old, new) = (study(SERVER, 0.5, "sleep"), study(NEW, 0.5, "sleep"));
-    let mut rows = RowLedger::open(at("rows")).unwrap();
-    let file = rows.row_file(3, b"three rows").unwrap();
-    let mut outbox = Outbox::open(at("outbox"), &old.1).unwrap();
-    for (index, report) in prepare(&old.0, &[0, 1]) {
-        outbox.enqueue(index, &report).unwrap();
-    }
-    assert_eq!(rows.charge(&old.0, &old.1, &file, &outbox).unwrap(), 2);
-    outbox.record_acknowledged(&[0]).unwrap();
-    let pending = outbox.pending(9).unwrap();
-    drop(outbox);
+    let mut ledger = RowLedger::open(&path).unwrap();
+    let file = rows(&ledger, 1_500);
+    // Broken off once some rows have their reports.
+    let report = |number: u64, now| old.report(&row(number as f64), now);
+    let first = ledger.prepare(&old, &file, report, |done| match done {
+        1_400.. => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    });
+    let made = first.unwrap().rows;
+    assert!((2..1_400).contains(&made));
+    ledger.record(&old, [(0, ReportResult::Accepted)]).unwrap();
+    let pending = ledger.pending(&old, 0, usize::MAX).unwrap();
 
-    assert!(
-        Outbox::open(at("outbox"), &new.1)
-            .unwrap_err()
-            .is_study_mismatch()
-    );
-    let mut outbox = Outbox::open_existing(at("outbox")).unwrap();
-    let other = study(NEW, 0.25, "sleep");
-    assert!(
-        outbox
-            .accept_move(&other.1)
-            .unwrap_err()
-            .is_study_mismatch()
-    );
-    let insurance = study(NEW, 0.5, "insurance");
-    let error = rows.accept_move(&insurance.0, &insurance.1).unwrap_err();
-    assert_eq!(error.code(), Some(ErrorCode::InvalidAbout));
-    rows.accept_move(&new.0, &new.1).unwrap();
-    outbox.accept_move(&new.1).unwrap();
-    drop(outbox);
-    let mut outbox = Outbox::open(at("outbox"), &new.1).unwrap();
-    // The row without a report gets one; the others keep theirs.
-    assert_eq!(outbox.missing(0..3).unwrap(), [2]);
-    let (index, report) = prepare(&new.0, &[2]).remove(0);
-    outbox.enqueue(index, &report).unwrap();
-    assert_eq!(rows.charge(&new.0, &new.1, &file, &outbox).unwrap(), 1);
-    assert_eq!(outbox.pending(1).unwrap(), pending);
-    let study = rows.receipt().unwrap().studies.remove(0);
-    assert_eq!((study.rows, study.moved_to), (3, vec![NEW.to_owned()]));
-    // A new outbox holds none of the reports that were charged.
-    let empty = Outbox::open(at("another"), &new.1).unwrap();
-    let error = rows.admit(&new.0, &new.1, &file, &empty).unwrap_err();
+    let error = prepare(&mut ledger, &new, &file).unwrap_err();
     assert_eq!(error.code(), Some(ErrorCode::AlreadyParticipated));
+    for (other, code) in others() {
+        let error = ledger.accept_move(&other).unwrap_err();
+        assert_eq!(error.code(), Some(code), "{error}");
+    }
+    let at = |ledger: &RowLedger| ledger.server_of("one").unwrap().unwrap();
+    assert_eq!(&at(&ledger), old.server());
+    ledger.accept_move(&new).unwrap();
+    ledger.accept_move(&new).unwrap();
+    // In a study in which no row took part there is nothing to move.
+    let another = study_at(NEW, "another", params(0.5));
+    ledger.accept_move(&another).unwrap();
+    assert_eq!(ledger.server_of("another").unwrap(), None);
+    drop(ledger);
+
+    let mut ledger = RowLedger::open(&path).unwrap();
+    assert_eq!(&at(&ledger), new.server());
+    let terms = ledger.terms_of("one").unwrap().unwrap();
+    assert_eq!(terms.about.purpose.as_deref(), Some("sleep"));
+    // The rows without a report get theirs; the others keep the one they have.
+    assert!(prepare(&mut ledger, &old, &file).is_err());
+    let rest = prepare(&mut ledger, &new, &file).unwrap();
+    assert_eq!(rest.rows, 1_500 - made);
+    assert_eq!(ledger.pending(&new, 0, pending.len()).unwrap(), pending);
+    let study = ledger.receipt().unwrap().studies.remove(0);
+    assert_eq!((study.rows, study.moved_to), (1_500, vec![NEW.to_owned()]));
 }

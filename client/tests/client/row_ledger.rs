@@ -1,234 +1,509 @@
-//! What a ledger of rows promises (`tests/tests/system/row_ledger.rs` has the program and its kills).
+//! What a ledger of rows promises while nothing is killed (`client/tests/client/row_ledger_crash.rs` kills;
+//! `tests/tests/system/row_ledger.rs` has the program).
 
-use std::{fs, path::Path};
+use std::{
+    collections::BTreeMap,
+    fs::{self, OpenOptions},
+    io::{Seek, SeekFrom, Write},
+    ops::ControlFlow,
+    path::PathBuf,
+    sync::Mutex,
+};
 
-use eigenveil_client::{Ledger, Outbox, Reporter, Result, RowFileDigest, RowLedger, StudyRef};
-use eigenveil_shared::ErrorCode;
+use eigenveil_client::{
+    Error, Ledger, PendingReport, Prepared, ReportResult, RowCounts, RowLedger, Study,
+};
+use eigenveil_shared::{ErrorCode, enrolment::ParticipantToken, report::Report};
+use rusqlite::{Connection, params};
 
-use crate::common::{SERVER, assert_survives_json, borrowed, limits, params, prepare};
+use crate::{
+    common::{
+        self, NOW, SERVER, STUDY, assert_says, assert_survives_json, limits, row, study, study_at,
+    },
+    files::{Folder, prepare, prepared, rows},
+};
 
-struct Study {
-    reporter: Reporter,
-    study_ref: StudyRef,
+/// A ledger with reports of this many rows of the study.
+fn ledger_of(count: u64) -> (Folder, PathBuf, RowLedger, Study) {
+    let folder = Folder::new();
+    let (path, study) = (folder.at("rows"), study(STUDY, 1.0));
+    let ledger = prepared(&path, &study, count);
+    (folder, path, ledger, study)
 }
 
-fn study(name: &str, epsilon: f64) -> Study {
-    let params = params(epsilon);
-    Study {
-        study_ref: StudyRef::new(SERVER, name, &params),
-        reporter: Reporter::new(params),
+fn pending(ledger: &RowLedger, study: &Study) -> Vec<PendingReport> {
+    ledger.pending(study, 0, usize::MAX).unwrap()
+}
+
+fn accept(ledger: &mut RowLedger, study: &Study, rows: &[u64]) -> usize {
+    let results = rows.iter().map(|row| (*row, ReportResult::Accepted));
+    ledger.record(study, results).unwrap()
+}
+
+fn refuse(ledger: &mut RowLedger, study: &Study, row: u64, code: &str, detail: &str) -> usize {
+    let (code, detail) = (code.to_owned(), detail.to_owned());
+    let refused = ReportResult::Refused { code, detail };
+    ledger.record(study, [(row, refused)]).unwrap()
+}
+
+#[test]
+fn bytes_stay_the_same_over_reads_and_restarts() {
+    let folder = Folder::new();
+    let (path, one) = (folder.at("rows"), study(STUDY, 1.0));
+    let mut ledger = RowLedger::open(&path).unwrap().with_clock(|| NOW);
+    let file = rows(&ledger, 4);
+    let made = Mutex::new(BTreeMap::<u64, Report>::new());
+    let report = |number: u64, now| {
+        assert_eq!(now, NOW);
+        let prepared = one.report(&row(number as f64), now)?;
+        let again = made
+            .lock()
+            .unwrap()
+            .insert(number, prepared.report().clone());
+        assert_eq!(again, None);
+        Ok::<_, Error>(prepared)
+    };
+    let go_on = |_| ControlFlow::Continue(());
+    let first = ledger.prepare(&one, &file, report, go_on).unwrap();
+    assert_eq!((first.rows, first.unusable, first.stopped), (4, 0, false));
+    let kept = pending(&ledger, &one);
+    let of_rows = kept.iter().map(|kept| (kept.row, kept.report.clone()));
+    assert_eq!(of_rows.collect::<BTreeMap<_, _>>(), *made.lock().unwrap());
+    assert_eq!(ledger.receipt().unwrap().studies[0].day, "2026-03-14");
+
+    // Again, and after each of a report's ends: the row is not even looked at.
+    for _ in 0..3 {
+        drop(ledger);
+        ledger = RowLedger::open(&path).unwrap();
+        let again = ledger.prepare(&one, &file, report, go_on).unwrap();
+        assert_eq!(again, Prepared::default());
+        let left = pending(&ledger, &one);
+        assert_eq!(left, kept[4 - left.len()..]);
+        let half = left.len() / 2;
+        assert_eq!(ledger.pending(&one, 0, half).unwrap(), left[..half]);
+        assert_eq!(ledger.pending(&one, 3, 9).unwrap(), kept[3..]);
+        match left.len() {
+            4 => assert_eq!(accept(&mut ledger, &one, &[0]), 1),
+            3 => assert_eq!(refuse(&mut ledger, &one, 1, "malformed-report", "no"), 1),
+            _ => {}
+        }
     }
 }
 
-impl Study {
-    fn outbox(&self, path: &Path) -> Outbox {
-        Outbox::open(path, &self.study_ref).unwrap()
-    }
+#[test]
+fn acknowledged_reports_are_gone_and_refused_ones_can_come_back() {
+    let (_folder, path, mut ledger, one) = ledger_of(4);
+    let all = pending(&ledger, &one);
+    assert_eq!(accept(&mut ledger, &one, &[0, 2, 99]), 2);
+    // Repeating is harmless, and nothing is known of what is pending.
+    assert_eq!(accept(&mut ledger, &one, &[0, 2]), 0);
+    let none = ledger.record(&one, [(3, ReportResult::Pending)]);
+    assert_eq!(none.unwrap(), 0);
+    let detail = "x".repeat(5_000);
+    let code = "payload-not-finite";
+    assert_eq!(refuse(&mut ledger, &one, 1, code, &detail), 1);
+    assert_eq!(refuse(&mut ledger, &one, 0, code, "too late"), 0);
+    // Refused is not pending.
+    assert_eq!(accept(&mut ledger, &one, &[1]), 0);
+    let counts = RowCounts {
+        pending: 1,
+        acknowledged: 2,
+        refused: 1,
+    };
+    assert_eq!(ledger.counts(&one).unwrap(), counts);
+    assert_eq!(counts.total(), 4);
+    drop(ledger);
 
-    /// Perturbs what is missing in these rows.
-    fn fill(&self, outbox: &mut Outbox, rows: std::ops::Range<u64>) {
-        let missing = outbox.missing(rows).unwrap();
-        let prepared = prepare(&self.reporter, &missing);
-        outbox.enqueue_batch(borrowed(&prepared)).unwrap();
-    }
+    let mut ledger = RowLedger::open(&path).unwrap();
+    assert_eq!(ledger.counts(&one).unwrap(), counts);
+    assert_eq!(pending(&ledger, &one), all[3..]);
+    let refused = ledger.refused(&one, 10).unwrap();
+    assert_eq!((refused.len(), refused[0].row), (1, 1));
+    assert_eq!(refused[0].id, all[1].report.id);
+    assert_eq!(refused[0].code, code);
+    assert_eq!(refused[0].detail.len(), 1_000);
+    // Another study's are its own.
+    let two = study("two", 1.0);
+    assert_eq!(ledger.requeue_refused(&two).unwrap(), 0);
+    assert_eq!(ledger.requeue_refused(&one).unwrap(), 1);
+    let back = pending(&ledger, &one);
+    assert_eq!(back, [all[1].clone(), all[3].clone()], "the same bytes");
+    assert_eq!(ledger.counts(&one).unwrap().refused, 0);
+    assert_eq!(ledger.receipt().unwrap().spent.epsilon, 1.0);
+}
 
-    fn admit(
-        &self,
-        ledger: &RowLedger,
-        file: &RowFileDigest,
-        outbox: &Outbox,
-    ) -> Option<ErrorCode> {
-        let admitted = ledger.admit(&self.reporter, &self.study_ref, file, outbox);
-        admitted.err().map(|error| error.code().unwrap())
+#[test]
+fn an_identifier_is_one_study_whatever_the_address_or_the_parameters() {
+    let (_folder, _, mut ledger, one) = ledger_of(2);
+    let file = rows(&ledger, 2);
+    let elsewhere = study_at("http://elsewhere", STUDY, common::params(1.0));
+    let error = ledger.admit(&elsewhere, &file).unwrap_err();
+    assert_eq!(error.code(), Some(ErrorCode::AlreadyParticipated));
+    assert_says(error, &[STUDY, SERVER, "http://elsewhere"]);
+    let changed = study(STUDY, 2.0);
+    for error in [
+        ledger.admit(&changed, &file).unwrap_err(),
+        ledger.pending(&changed, 0, 9).unwrap_err(),
+    ] {
+        assert_eq!(error.code(), Some(ErrorCode::WrongFingerprint));
     }
+    let slash = study_at(&format!("{SERVER}/"), STUDY, common::params(1.0));
+    ledger.admit(&slash, &file).unwrap();
+    // A report of other parameters is refused, and with it the whole write.
+    let two = study("two", 1.0);
+    let mixed = |number: u64, now| match number {
+        1 => changed.report(&row(1.0), now),
+        _ => two.report(&row(0.0), now),
+    };
+    let error = ledger.prepare(&two, &file, mixed, |_| ControlFlow::Continue(()));
+    let code = error.unwrap_err().code();
+    assert_eq!(code, Some(ErrorCode::WrongFingerprint));
+    assert_eq!(ledger.counts(&two).unwrap().total(), 0);
+    assert_eq!(ledger.counts(&one).unwrap().total(), 2);
+    let receipt = ledger.receipt().unwrap();
+    assert_eq!((receipt.studies.len(), receipt.spent.epsilon), (1, 1.0));
+}
 
-    fn charge(&self, ledger: &mut RowLedger, file: &RowFileDigest, outbox: &Outbox) -> Result<u64> {
-        ledger.charge(&self.reporter, &self.study_ref, file, outbox)
+#[test]
+fn preparing_that_was_broken_off_goes_on_without_changing_what_there_is() {
+    let folder = Folder::new();
+    let one = study(STUDY, 1.0);
+    let mut ledger = RowLedger::open(folder.at("rows")).unwrap();
+    let file = rows(&ledger, 3_000);
+    // Each tenth row cannot be prepared, and is sent like the others.
+    let report = |number: u64, now| {
+        let unusable = number.is_multiple_of(10);
+        one.report(&row(if unusable { f64::NAN } else { 1.0 }), now)
+    };
+    let at_once = ledger.prepare(&one, &file, report, |_| ControlFlow::Break(()));
+    let at_once = at_once.unwrap();
+    assert_eq!((at_once.rows, at_once.stopped), (0, true));
+    assert_eq!(ledger.receipt().unwrap().studies, []);
+
+    let later = |done| match done {
+        0..2_000 => ControlFlow::Continue(()),
+        _ => ControlFlow::Break(()),
+    };
+    let first = ledger.prepare(&one, &file, report, later).unwrap();
+    assert!(first.stopped && (1..2_000).contains(&first.rows));
+    let charged = |ledger: &RowLedger| ledger.receipt().unwrap().studies[0].rows;
+    let kept = pending(&ledger, &one);
+    assert_eq!(kept.len() as u64, first.rows);
+    assert_eq!(charged(&ledger), first.rows);
+
+    // An error of whoever reads the rows.
+    #[derive(Debug)]
+    struct Failed(String);
+    impl From<Error> for Failed {
+        fn from(error: Error) -> Self {
+            Self(error.to_string())
+        }
     }
+    let failing = |number: u64, now| match number {
+        2_999 => Err(Failed("the file ends here".to_owned())),
+        _ => Ok(report(number, now)?),
+    };
+    let go_on = |_| ControlFlow::Continue(());
+    let failed = ledger.prepare(&one, &file, failing, go_on);
+    assert_eq!(failed.unwrap_err().0, "the file ends here");
+    let counts = ledger.counts(&one).unwrap();
+    assert!(counts.total() < 3_000 && counts.total() == charged(&ledger));
+    let before = pending(&ledger, &one);
+    assert_eq!(before[..kept.len()], kept);
+
+    let rest = ledger.prepare(&one, &file, report, go_on).unwrap();
+    assert_eq!(rest.rows, 3_000 - counts.total());
+    assert!(rest.unusable > 0 && !rest.stopped);
+    assert_eq!(charged(&ledger), 3_000);
+    let all = pending(&ledger, &one);
+    assert_eq!(all[..before.len()], before);
+    assert!(all.iter().map(|report| report.row).eq(0..3_000));
 }
 
 #[test]
 fn rows_that_took_part_in_different_studies_have_their_own_limits() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = |name: &str| folder.path().join(name);
-    let mut ledger = RowLedger::open(at("ledger")).unwrap();
+    let folder = Folder::new();
+    let path = folder.at("rows");
+    let mut ledger = RowLedger::open(&path).unwrap();
     ledger.set_limits(limits(4.0, 6.0, 1e-4)).unwrap();
-    // Study a with rows 0..10, b with 0..4 and, later, 8..12.
+    let [ten, four, twelve] = [10, 4, 12].map(|count| rows(&ledger, count));
     let (a, b, c) = (study("a", 2.0), study("b", 3.0), study("c", 2.0));
-    let ten = ledger.row_file(10, b"ten").unwrap();
-    let mut outbox = a.outbox(&at("a"));
-    a.fill(&mut outbox, 0..10);
-    assert_eq!(a.charge(&mut ledger, &ten, &outbox).unwrap(), 10);
-    assert_eq!(a.charge(&mut ledger, &ten, &outbox).unwrap(), 0);
-    let four = ledger
-        .row_file(4, b"four")
-        .unwrap()
-        .assume_same_participants();
-    let mut outbox = b.outbox(&at("b"));
-    b.fill(&mut outbox, 0..4);
-    assert_eq!(b.charge(&mut ledger, &four, &outbox).unwrap(), 4);
-    b.fill(&mut outbox, 8..12);
-    let twelve = ledger
-        .row_file(12, b"twelve")
-        .unwrap()
-        .assume_same_participants();
-    assert_eq!(b.charge(&mut ledger, &twelve, &outbox).unwrap(), 4);
+    assert_eq!(prepare(&mut ledger, &a, &ten).unwrap().rows, 10);
+    assert_eq!(prepare(&mut ledger, &a, &ten).unwrap().rows, 0);
+    assert_eq!(prepare(&mut ledger, &b, &four).unwrap().rows, 4);
     let receipt = ledger.receipt().unwrap();
     assert_eq!(receipt.spent.epsilon, 5.0);
     let rows: Vec<u64> = receipt.studies.iter().map(|study| study.rows).collect();
-    assert_eq!(rows, [10, 8]);
-    // Rows 1 to 4 and 9 to 10 have spent 5, 5 to 8 have spent 2, 11 and 12 have spent 3: for another 2 the first
-    // are in the way, for all rows together.
-    let outbox = c.outbox(&at("c"));
-    let refused = ledger
-        .admit(&c.reporter, &c.study_ref, &twelve, &outbox)
-        .unwrap_err();
+    assert_eq!(rows, [10, 4]);
+    // Rows 1 to 4 have spent 5, 5 to 10 have spent 2, 11 and 12 nothing: for another 2 the first are in the way, for
+    // all rows together.
+    let refused = prepare(&mut ledger, &c, &twelve).unwrap_err();
     assert_eq!(refused.code(), Some(ErrorCode::BudgetExceeded));
-    assert!(refused.to_string().contains("rows 1 to 4:"), "{refused}");
+    assert_says(refused, &["rows 1 to 4:"]);
+    // Who has taken part in the study already needs no room for it.
+    ledger.set_limits(limits(0.0, 0.0, 0.0)).unwrap();
+    assert_eq!(prepare(&mut ledger, &b, &four).unwrap().rows, 0);
+    // The limit is reached exactly.
     ledger.set_limits(limits(4.0, 7.0, 1e-4)).unwrap();
-    assert_eq!(c.admit(&ledger, &twelve, &outbox), None);
-    // Durable, and no ledger of a device.
+    assert_eq!(ledger.admit(&c, &twelve).unwrap().epsilon(), 2.0);
+    assert_eq!(prepare(&mut ledger, &c, &twelve).unwrap().rows, 12);
     let receipt = ledger.receipt().unwrap();
+    assert_eq!(receipt.remaining.epsilon, 0.0);
+    assert_survives_json(&receipt);
+    // Durable, and no ledger of a device.
     drop(ledger);
-    assert!(RowLedger::is_at(at("ledger")) && !RowLedger::is_at(at("a")));
-    let ledger = RowLedger::open_existing(at("ledger")).unwrap();
+    drop(Ledger::open(folder.at("device")).unwrap());
+    assert!(RowLedger::is_at(&path) && !RowLedger::is_at(folder.at("device")));
+    let ledger = RowLedger::open_existing(&path).unwrap();
     assert_eq!(ledger.receipt().unwrap(), receipt);
     drop(ledger);
-    let error = Ledger::open(at("ledger")).unwrap_err().to_string();
-    assert!(error.contains("not an Eigenveil ledger"), "{error}");
-    assert_survives_json(&receipt);
+    let error = Ledger::open(&path).unwrap_err();
+    assert_says(error, &["not an Eigenveil ledger"]);
 }
 
-/// Killed between outbox and ledger; older copies of an outbox; a report that was drawn twice.
 #[test]
-fn only_charged_reports_may_be_sent() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = |name: &str| folder.path().join(name);
-    let one = study("one", 1.0);
-    let mut ledger = RowLedger::open(at("ledger")).unwrap();
-    let file = ledger.row_file(20, b"rows").unwrap();
-    // Drawn, and killed before it was charged.
-    let mut first = one.outbox(&at("first"));
-    one.fill(&mut first, 0..12);
-    drop(first);
-    fs::copy(at("first"), at("older")).unwrap();
-    let mut second = one.outbox(&at("second"));
-    assert_eq!(one.admit(&ledger, &file, &second), None);
-    one.fill(&mut second, 0..20);
-    assert_eq!(one.charge(&mut ledger, &file, &second).unwrap(), 20);
-    for name in ["first", "older", "new"] {
-        let mut outbox = one.outbox(&at(name));
-        let refused = Some(ErrorCode::AlreadyParticipated);
-        assert_eq!(one.admit(&ledger, &file, &outbox), refused);
-        one.fill(&mut outbox, 0..20);
-        let error = one.charge(&mut ledger, &file, &outbox).unwrap_err();
-        assert_eq!(error.code(), refused, "{name}");
+fn another_file_or_another_reading_of_it_is_told() {
+    let folder = Folder::new();
+    let mut ledger = RowLedger::open(folder.at("rows")).unwrap();
+    let bytes = b"1,2\n3,4\n5,6\n7,8\n";
+    let (one, two) = (study("one", 1.0), study("two", 1.0));
+    let file = ledger.row_file(3, bytes, b"both columns").unwrap();
+    assert_eq!(prepare(&mut ledger, &one, &file).unwrap().rows, 3);
+    // The same bytes read with a header and without are other participants, one place further.
+    let without_header = ledger.row_file(4, bytes, b"both columns").unwrap();
+    for study in [&one, &two] {
+        let error = prepare(&mut ledger, study, &without_header).unwrap_err();
+        assert!(error.is_row_file_mismatch(), "{error}");
+        assert_eq!(error.name(), "other-rows");
     }
-    // The other one goes on, and so does its copy; what was acknowledged counts.
-    second.record_acknowledged(&[1, 2]).unwrap();
-    assert_eq!(one.charge(&mut ledger, &file, &second).unwrap(), 0);
-    drop(second);
-    fs::copy(at("second"), at("copy")).unwrap();
-    assert_eq!(one.admit(&ledger, &file, &one.outbox(&at("copy"))), None);
-    // The same study elsewhere, or with other parameters.
-    let second = Outbox::open_existing(at("second")).unwrap();
-    let elsewhere = StudyRef::new("http://elsewhere", "one", one.reporter.params());
-    let error = ledger
-        .admit(&one.reporter, &elsewhere, &file, &second)
-        .unwrap_err();
-    assert_eq!(error.code(), Some(ErrorCode::AlreadyParticipated));
-    let changed = study("one", 2.0);
-    assert_eq!(
-        changed.admit(&ledger, &file, &second),
-        Some(ErrorCode::WrongFingerprint)
-    );
+    // A study has one reading; whoever the rows are.
+    let same_people = without_header.assume_same_participants();
+    let first_column = ledger.row_file(3, bytes, b"first column").unwrap();
+    for other in [&same_people, &first_column] {
+        let error = prepare(&mut ledger, &one, other).unwrap_err();
+        assert_says(error, &["changed since its reports", "other columns"]);
+    }
     assert_eq!(ledger.receipt().unwrap().spent.epsilon, 1.0);
-}
-
-/// A report of no row of the file would be sent with the others, and nobody would have paid for it.
-#[test]
-fn a_report_beyond_the_rows_of_the_file_is_not_passed_over() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = |name: &str| folder.path().join(name);
-    let one = study("one", 1.0);
-    let mut ledger = RowLedger::open(at("ledger")).unwrap();
-    let mut outbox = one.outbox(&at("outbox"));
-    one.fill(&mut outbox, 0..12);
-    let ten = ledger.row_file(10, b"ten").unwrap();
-    let error = one.charge(&mut ledger, &ten, &outbox).unwrap_err();
-    let said = error.to_string();
-    assert!(
-        said.contains("a report of row 11") && said.contains("has 10 rows"),
-        "{said}"
-    );
-    assert_eq!(ledger.receipt().unwrap().studies, []);
-    // With the file that has them; those that are charged may be of a longer file.
-    let twelve = ledger.row_file(12, b"twelve").unwrap();
-    assert_eq!(one.charge(&mut ledger, &twelve, &outbox).unwrap(), 12);
-    let ten = ten.assume_same_participants();
-    assert_eq!(one.charge(&mut ledger, &ten, &outbox).unwrap(), 0);
-}
-
-/// The same bytes read with a header and without are other participants, one place further.
-#[test]
-fn the_same_bytes_with_another_number_of_rows_are_another_file() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = |name: &str| folder.path().join(name);
-    let one = study("one", 1.0);
-    let two = study("two", 1.0);
-    let mut ledger = RowLedger::open(at("ledger")).unwrap();
-    let mut outbox = one.outbox(&at("outbox"));
-    one.fill(&mut outbox, 0..3);
-    let with_header = ledger.row_file(3, b"1,2\n3,4\n5,6\n7,8\n").unwrap();
-    assert_eq!(one.charge(&mut ledger, &with_header, &outbox).unwrap(), 3);
-    let mut other = two.outbox(&at("other"));
-    two.fill(&mut other, 0..4);
-    let without = ledger.row_file(4, b"1,2\n3,4\n5,6\n7,8\n").unwrap();
-    let error = two.charge(&mut ledger, &without, &other).unwrap_err();
-    assert!(error.is_row_file_mismatch(), "{error}");
-    assert_eq!(ledger.receipt().unwrap().spent.epsilon, 1.0);
+    // Another study may have another.
+    assert_eq!(prepare(&mut ledger, &two, &first_column).unwrap().rows, 3);
+    assert_eq!(prepare(&mut ledger, &one, &file).unwrap().rows, 0);
+    let error = ledger.row_file(1 << 40, bytes, b"").unwrap_err();
+    assert_says(error, &["fewer than 2^40"]);
 }
 
 #[test]
 fn the_file_itself_refuses_to_forget_and_holds_no_digest_that_is_the_same_elsewhere() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = |name: &str| folder.path().join(name);
+    let folder = Folder::new();
     let one = study("one", 1.0);
-    let mut digests = Vec::new();
-    for name in ["a", "b"] {
-        let mut ledger = RowLedger::open(at(name)).unwrap();
-        let file = ledger.row_file(3, b"the same rows").unwrap();
-        let mut outbox = one.outbox(&at(&format!("outbox-{name}")));
-        one.fill(&mut outbox, 0..3);
-        one.charge(&mut ledger, &file, &outbox).unwrap();
+    let digests = ["a", "b"].map(|name| {
+        let mut ledger = prepared(&folder.at(name), &one, 3);
+        accept(&mut ledger, &one, &[0]);
+        refuse(&mut ledger, &one, 1, "malformed-report", "no");
         drop(ledger);
-        let connection = rusqlite::Connection::open(at(name)).unwrap();
+        let connection = Connection::open(folder.at(name)).unwrap();
         for statement in [
-            "DELETE FROM charge",
             "DELETE FROM study",
             "UPDATE study SET epsilon = 0.1",
+            "DELETE FROM charge",
             "UPDATE charge SET rows = 1",
+            "UPDATE charge SET reports_digest = zeroblob(32)",
+            // A report outside a charge: another row, another study.
+            "INSERT INTO report VALUES ((1 << 40) + 3, zeroblob(16), 0)",
+            "INSERT INTO report VALUES (2 << 40, zeroblob(16), 0)",
+            "DELETE FROM report",
+            "UPDATE report SET id = zeroblob(16)",
+            "UPDATE report SET key = key + (1 << 40)",
+            "UPDATE report SET state = 0 WHERE state = 1",
+            "UPDATE report SET state = 2 WHERE state = 1",
+            // What is pending, what is refused.
+            "DELETE FROM payload WHERE key = (1 << 40) + 2",
+            "DELETE FROM payload WHERE key = (1 << 40) + 1",
+            "UPDATE payload SET bytes = zeroblob(60)",
         ] {
-            connection.execute(statement, []).unwrap_err();
+            let done = connection.execute(statement, []);
+            assert!(done.is_err(), "{statement}: {done:?}");
         }
-        let digest: Vec<u8> = connection
-            .query_row("SELECT digest FROM file", [], |row| row.get(0))
-            .unwrap();
-        digests.push(digest);
-    }
-    assert_ne!(digests[0], digests[1]);
+        let digests = connection.query_row(
+            "SELECT file.digest, reading.digest FROM file, reading",
+            [],
+            |row| Ok([row.get::<_, Vec<u8>>(0)?, row.get(1)?]),
+        );
+        digests.unwrap()
+    });
+    assert_ne!(digests[0][0], digests[1][0]);
+    assert_ne!(digests[0][1], digests[1][1]);
     // A charge that is missing is noticed.
-    let connection = rusqlite::Connection::open(at("a")).unwrap();
+    let connection = Connection::open(folder.at("a")).unwrap();
     connection
         .execute_batch("DROP TRIGGER charges_stay; DELETE FROM charge")
         .unwrap();
     drop(connection);
-    let error = RowLedger::open(at("a")).unwrap_err().to_string();
-    assert!(
-        error.contains("holds 0 entries and should hold 1"),
-        "{error}"
-    );
-    fs::write(at("b"), "").unwrap();
-    let error = RowLedger::open(at("b")).unwrap_err().to_string();
-    assert!(error.contains("the file is empty"), "{error}");
+    let error = RowLedger::open(folder.at("a")).unwrap_err();
+    assert_says(error, &["holds 0 entries and should hold 1"]);
+}
+
+#[test]
+fn a_damaged_file_is_an_error_and_no_new_ledger() {
+    let (_folder, path, ledger, one) = ledger_of(200);
+    drop(ledger);
+    let whole = fs::read(&path).unwrap();
+    let read = || {
+        let ledger = RowLedger::open(&path)?;
+        ledger.pending(&one, 0, usize::MAX)
+    };
+    let page = 4_096;
+    assert!(whole.len() > 9 * page, "{}", whole.len());
+    for at in (page..whole.len()).step_by(page) {
+        // A page of rubbish; the file cut there.
+        let mut file = OpenOptions::new().write(true).open(&path).unwrap();
+        file.seek(SeekFrom::Start(at as u64)).unwrap();
+        file.write_all(&[0xa5; 4_096]).unwrap();
+        drop(file);
+        assert_says(read().unwrap_err(), &["damaged"]);
+        fs::write(&path, &whole[..at]).unwrap();
+        assert_says(read().unwrap_err(), &["damaged"]);
+        fs::write(&path, &whole).unwrap();
+    }
+    for statement in [
+        "UPDATE study SET epsilon = -1",
+        "UPDATE limits SET epsilon_total = 9e999",
+        "UPDATE payload SET bytes = zeroblob(7) WHERE key = (1 << 40) + 9",
+    ] {
+        let connection = Connection::open(&path).unwrap();
+        connection
+            .execute_batch(&format!(
+                "PRAGMA ignore_check_constraints = 1; DROP TRIGGER what_studies_cost_stays;
+                 DROP TRIGGER payloads_are_fixed; {statement}"
+            ))
+            .unwrap();
+        drop(connection);
+        assert_says(read().unwrap_err(), &["damaged"]);
+        fs::write(&path, &whole).unwrap();
+    }
+    assert_eq!(read().unwrap().len(), 200);
+}
+
+#[test]
+fn the_space_of_acknowledged_reports_is_used_again() {
+    let folder = Folder::new();
+    let path = folder.at("rows");
+    let size = |rounds: std::ops::Range<u64>| {
+        let mut ledger = RowLedger::open(&path).unwrap();
+        ledger.set_limits(limits(1.0, 9.0, 1e-4)).unwrap();
+        for round in rounds {
+            let study = study(&format!("study {round}"), 0.125);
+            let file = rows(&ledger, 500);
+            prepare(&mut ledger, &study, &file).unwrap();
+            let payloads = pending(&ledger, &study);
+            let numbers: Vec<u64> = (0..500).collect();
+            assert_eq!(accept(&mut ledger, &study, &numbers), 500);
+            let stored = fs::read(&path).unwrap();
+            let first = &payloads[0].report.payload[..];
+            assert!(!stored.windows(first.len()).any(|bytes| bytes == first));
+        }
+        drop(ledger);
+        fs::metadata(&path).unwrap().len()
+    };
+    let early = size(0..2);
+    let late = size(2..40);
+    // What stays is number, identifier and state: below 40 bytes, where a report is over 60.
+    assert!(late - early < 38 * 500 * 40, "{early} -> {late}");
+}
+
+fn token(byte: u8) -> ParticipantToken {
+    ParticipantToken::from_bytes([byte; 32])
+}
+
+fn tokens_of(ledger: &RowLedger, study: &Study) -> Vec<(u64, Option<ParticipantToken>)> {
+    let pending = pending(ledger, study).into_iter();
+    pending
+        .map(|pending| (pending.row, pending.token))
+        .collect()
+}
+
+#[test]
+fn a_token_stays_with_its_report_until_it_is_acknowledged() {
+    let (_folder, path, mut ledger, one) = ledger_of(4);
+    let two = study("two", 1.0);
+    // Without a report there is nothing to send it with.
+    assert_eq!(ledger.set_tokens(&two, [(1, &token(9))]).unwrap(), 0);
+    let given = [(1, &token(1)), (2, &token(2)), (9, &token(9))];
+    assert_eq!(ledger.set_tokens(&one, given).unwrap(), 2);
+    drop(ledger);
+    let mut ledger = RowLedger::open(&path).unwrap();
+    let tokens = [None, Some(token(1)), Some(token(2)), None];
+    let expected: Vec<_> = (0..).zip(tokens).collect();
+    assert_eq!(tokens_of(&ledger, &one), expected);
+    // Refused for its token: another one makes it good. Refused for another reason: it does not.
+    refuse(&mut ledger, &one, 1, "token-spent", "spent");
+    refuse(&mut ledger, &one, 3, "payload-not-finite", "broken");
+    let again = [(1, &token(4)), (3, &token(5))];
+    assert_eq!(ledger.set_tokens(&one, again).unwrap(), 2);
+    let expected = [(0, None), (1, Some(token(4))), (2, Some(token(2)))];
+    assert_eq!(tokens_of(&ledger, &one), expected);
+    assert_eq!(ledger.counts(&one).unwrap().refused, 1);
+    accept(&mut ledger, &one, &[1]);
+    assert_eq!(ledger.set_tokens(&one, [(1, &token(6))]).unwrap(), 0);
+    let debug = format!("{:?}", pending(&ledger, &one));
+    assert!(debug.contains("ParticipantToken(…)"), "{debug}");
+}
+
+/// Whose reports were in a file of their own, which is not here.
+#[test]
+fn a_ledger_of_version_1_is_raised_and_its_rows_get_no_second_report() {
+    let folder = Folder::new();
+    let path = folder.at("rows");
+    let (one, two) = (study("one", 1.0), study("two", 1.0));
+    let connection = Connection::open(&path).unwrap();
+    connection
+        .execute_batch(include_str!("row_ledger_version_1.sql"))
+        .unwrap();
+    connection
+        .execute(
+            "INSERT INTO study VALUES (1, ?1, 'one', ?2, 'discrete-gaussian', 5, 'replacement', 'It says little.', 1,
+                1e-6, 20526)",
+            params![SERVER, one.fingerprint().0],
+        )
+        .unwrap();
+    connection
+        .execute(
+            "INSERT INTO study_terms (number, name, canonical_params) VALUES (1, 'One', ?1)",
+            [one.params().canonical_bytes()],
+        )
+        .unwrap();
+    connection
+        .execute_batch(
+            "INSERT INTO charge (study, first, rows, reports_digest)
+             VALUES (1, 0, 3, zeroblob(32)), (1, 3, 2, zeroblob(32))",
+        )
+        .unwrap();
+    drop(connection);
+
+    let file = |ledger: &RowLedger| ledger.row_file(5, b"five rows", b"all of it").unwrap();
+    for made in [5, 0] {
+        let mut ledger = RowLedger::open(&path).unwrap();
+        // Its digest is the one that version 1 made.
+        let file = file(&ledger);
+        let error = prepare(&mut ledger, &one, &file).unwrap_err();
+        assert_eq!(error.code(), Some(ErrorCode::AlreadyParticipated));
+        assert_says(error, &["rows 1 to 3 ", "an earlier Eigenveil"]);
+        assert_eq!(ledger.counts(&one).unwrap().total(), 0);
+        assert_eq!(prepare(&mut ledger, &two, &file).unwrap().rows, made);
+        let receipt = ledger.receipt().unwrap();
+        let of_studies = receipt.studies.iter();
+        let rows: Vec<_> = of_studies
+            .map(|own| (own.study.as_str(), own.rows))
+            .collect();
+        assert_eq!(rows, [("one", 5), ("two", 5)]);
+        assert_eq!(receipt.studies[0].terms.name.as_deref(), Some("One"));
+        assert_eq!(receipt.spent.epsilon, 2.0);
+    }
+    let connection = Connection::open(&path).unwrap();
+    for statement in [
+        "DELETE FROM charge",
+        "UPDATE charge SET rows = 1",
+        "INSERT INTO report VALUES ((1 << 40) + 5, zeroblob(16), 0)",
+    ] {
+        connection.execute(statement, []).unwrap_err();
+    }
 }

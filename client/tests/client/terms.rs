@@ -1,6 +1,7 @@
 //! What a device was told of a study: kept for the receipt, and its last day kept to.
 
 use std::{
+    ops::ControlFlow,
     path::Path,
     sync::{
         Arc,
@@ -8,10 +9,11 @@ use std::{
     },
 };
 
-use eigenveil_client::{Ledger, Outbox, Reporter, RowLedger, StudyRef, http::StudyClient};
+use eigenveil_client::{Ledger, Prepared, Result, RowLedger, Study, http::StudyClient};
 use eigenveil_shared::{
     ErrorCode,
     about::{About, UtcDate},
+    api::StudyState,
     mechanism::MechanismKind,
     preprocess::{Feature, Norm, Row},
     privacy::Budget,
@@ -19,8 +21,9 @@ use eigenveil_shared::{
 };
 
 use crate::{
-    common::{self, SERVER, assert_survives_json},
-    server::{Reply, Server, document},
+    common::{self, NOW, STUDY, assert_says, assert_survives_json, study_at, study_of},
+    files::{self, Folder},
+    server::{Reply, Server, document, http},
 };
 
 const LONG_NAME: &str = "od280/od315_of_diluted_wines, measured twice and written out whole";
@@ -47,40 +50,42 @@ fn params() -> StudyParams {
     .unwrap()
 }
 
-fn reporter() -> (Reporter, StudyRef) {
-    let study_ref = StudyRef::new(SERVER, "0123", &params());
-    let reporter = Reporter::new(params())
-        .with_study_info("wines", about())
-        .with_clock(|| 20_526 * 86_400_000);
-    (reporter, study_ref)
+fn study() -> Study {
+    study_of("0123", params()).with_info("wines", about())
 }
 
-/// One row of a file reported and charged.
-fn charge(
-    folder: &Path,
-    reporter: &Reporter,
-    study_ref: &StudyRef,
-) -> eigenveil_client::Result<RowLedger> {
-    let mut rows = RowLedger::open(folder.join("rows.ledger"))?;
-    let mut outbox = Outbox::open(folder.join("outbox"), study_ref)?;
-    let file = rows.row_file(1, b"13,2")?;
-    rows.admit(reporter, study_ref, &file, &outbox)?;
-    if !outbox.missing(0..1)?.is_empty() {
-        outbox.enqueue(0, &reporter.report(&Row::new(vec![13.0, 2.0]))?)?;
-    }
-    rows.charge(reporter, study_ref, &file, &outbox)?;
-    Ok(rows)
+fn row() -> Row {
+    Row::new(vec![13.0, 2.0])
+}
+
+/// The row of a file reported and charged.
+fn prepare(ledger: &mut RowLedger) -> Result<Prepared> {
+    let (study, file) = (study(), ledger.row_file(1, b"13,2", b"")?);
+    let report = |_, now| study.report(&row(), now);
+    ledger.prepare(&study, &file, report, |_| ControlFlow::Continue(()))
+}
+
+fn client(server: &Server) -> StudyClient {
+    StudyClient::with_settings(&server.address, &http()).unwrap()
+}
+
+fn open(folder: &Path, clock: &Arc<AtomicU64>) -> (Ledger, RowLedger) {
+    let clock = || {
+        let clock = Arc::clone(clock);
+        move || clock.load(Ordering::Relaxed)
+    };
+    let ledger = Ledger::open(folder.join("ledger")).unwrap();
+    let rows = RowLedger::open(folder.join("rows")).unwrap();
+    (ledger.with_clock(clock()), rows.with_clock(clock()))
 }
 
 #[test]
 fn both_receipts_show_all_terms() {
-    let folder = tempfile::tempdir().unwrap();
-    let (reporter, study_ref) = reporter();
-    let mut ledger = Ledger::open(folder.path().join("ledger")).unwrap();
-    let row = Row::new(vec![13.0, 2.0]);
-    ledger.participate(&reporter, &study_ref, &row).unwrap();
+    let folder = Folder::new();
+    let (mut ledger, mut rows) = open(folder.path(), &Arc::new(AtomicU64::new(NOW)));
+    ledger.participate(&study(), &row()).unwrap();
+    prepare(&mut rows).unwrap();
     let receipt = ledger.receipt().unwrap();
-    let rows = charge(folder.path(), &reporter, &study_ref).unwrap();
     let of_rows = rows.receipt().unwrap();
     let words = [
         "wines",
@@ -96,11 +101,8 @@ fn both_receipts_show_all_terms() {
         &format!("{LONG_NAME}: center 2.6, scale 0.75"),
         &params().fingerprint().to_string(),
     ];
-    for text in [receipt.to_string(), of_rows.to_string()] {
-        for word in words {
-            assert!(text.contains(word), "{word:?} is not in:\n{text}");
-        }
-    }
+    assert_says(&receipt, &words);
+    assert_says(&of_rows, &words);
     for terms in [&receipt.studies[0].terms, &of_rows.studies[0].terms] {
         assert_eq!(
             (terms.name.as_deref(), &terms.about),
@@ -112,8 +114,8 @@ fn both_receipts_show_all_terms() {
     assert_survives_json(&of_rows);
     // What was agreed to is not rewritten.
     drop((ledger, rows));
-    for file in ["ledger", "rows.ledger"] {
-        let connection = rusqlite::Connection::open(folder.path().join(file)).unwrap();
+    for file in ["ledger", "rows"] {
+        let connection = rusqlite::Connection::open(folder.at(file)).unwrap();
         for statement in [
             "DELETE FROM study_terms",
             "UPDATE study_terms SET purpose = 'another'",
@@ -128,56 +130,75 @@ fn both_receipts_show_all_terms() {
 fn nothing_is_perturbed_or_charged_after_the_last_day() {
     let end = about().last_day.unwrap().end_ms();
     assert_eq!(end, 1_806_537_600_000);
-    let now = Arc::new(AtomicU64::new(end));
-    let clock = Arc::clone(&now);
-    let (reporter, study_ref) = reporter();
-    let reporter = reporter.with_clock(move || clock.load(Ordering::Relaxed));
-    let folder = tempfile::tempdir().unwrap();
-    let mut ledger = Ledger::open(folder.path().join("ledger")).unwrap();
-    let mut rows = RowLedger::open(folder.path().join("rows")).unwrap();
-    let file = rows.row_file(1, b"13,2").unwrap();
-    let mut outbox = Outbox::open(folder.path().join("early"), &study_ref).unwrap();
-    let row = Row::new(vec![13.0, 2.0]);
-    // Perturbed in time, and killed before it was charged.
-    now.store(end - 1, Ordering::Relaxed);
-    reporter.check_open().unwrap();
-    outbox.enqueue(0, &reporter.report(&row).unwrap()).unwrap();
+    let clock = Arc::new(AtomicU64::new(end));
+    let folder = Folder::new();
+    let (mut ledger, mut rows) = open(folder.path(), &clock);
+    let (study, row) = (study(), row());
     for late in [end, end + 1, u64::MAX] {
-        now.store(late, Ordering::Relaxed);
+        clock.store(late, Ordering::Relaxed);
         for error in [
-            reporter.check_open().unwrap_err(),
-            reporter.report(&row).unwrap_err(),
+            study.check_open(late).unwrap_err(),
+            study.report(&row, late).unwrap_err(),
             // Whatever is in the row.
-            reporter.report(&Row::new(vec![f64::NAN; 2])).unwrap_err(),
-            ledger.participate(&reporter, &study_ref, &row).unwrap_err(),
-            rows.charge(&reporter, &study_ref, &file, &outbox)
+            study
+                .report(&Row::new(vec![f64::NAN; 2]), late)
                 .unwrap_err(),
+            ledger.participate(&study, &row).unwrap_err(),
+            prepare(&mut rows).unwrap_err(),
         ] {
             assert_eq!(error.code(), Some(ErrorCode::StudyEnded), "{error}");
-            let said = error.to_string();
-            for word in [
-                "\"wines\"",
-                "2027-03-31",
-                "nothing was perturbed or charged",
-                "clock",
-            ] {
-                assert!(said.contains(word), "{said}");
-            }
+            let what = "nothing was perturbed or charged";
+            assert_says(error, &["\"wines\"", "2027-03-31", what, "clock"]);
         }
         assert_eq!(ledger.spent().unwrap().epsilon, 0.0);
         assert_eq!(rows.receipt().unwrap().spent.epsilon, 0.0);
     }
-    now.store(end - 1, Ordering::Relaxed);
-    let taken = ledger.participate(&reporter, &study_ref, &row).unwrap();
+    clock.store(end - 1, Ordering::Relaxed);
+    study.check_open(end - 1).unwrap();
+    let taken = ledger.participate(&study, &row).unwrap();
     assert!(taken.is_new());
-    assert_eq!(
-        rows.charge(&reporter, &study_ref, &file, &outbox).unwrap(),
-        1
-    );
+    assert_eq!(prepare(&mut rows).unwrap().rows, 1);
+    let pending = rows.pending(&study, 0, 9).unwrap();
     // What was charged in time is still owed, and asked for again it is the same.
-    now.store(end, Ordering::Relaxed);
-    let again = ledger.participate(&reporter, &study_ref, &row).unwrap();
-    assert_eq!(again.to_send(), taken.to_send());
+    clock.store(end, Ordering::Relaxed);
+    let again = ledger.participate(&study, &row).unwrap();
+    assert_eq!(again.entry(), taken.entry());
+    assert_eq!(ledger.owed().unwrap().len(), 1);
+    assert_eq!(prepare(&mut rows).unwrap(), Prepared::default());
+    assert_eq!(rows.pending(&study, 0, 9).unwrap(), pending);
+}
+
+/// A device that was told that a study is closed neither draws noise for it nor pays.
+#[tokio::test]
+async fn nothing_is_perturbed_or_charged_for_a_study_that_is_not_open() {
+    let mut closed = document(&common::params(1.0));
+    closed.state = StudyState::Closed;
+    let server = Server::start(move |_| Reply::json(200, &closed)).await;
+    let study = client(&server).fetch_study(STUDY).await.unwrap();
+    let folder = Folder::new();
+    let mut device = Ledger::open(folder.at("device")).unwrap();
+    let mut ledger = RowLedger::open(folder.at("rows")).unwrap();
+    let file = files::rows(&ledger, 1);
+    let errors = [
+        study.check_open(NOW).unwrap_err(),
+        study.report(&common::row(1.0), NOW).unwrap_err(),
+        device.participate(&study, &common::row(1.0)).unwrap_err(),
+        files::prepare(&mut ledger, &study, &file).unwrap_err(),
+    ];
+    for error in errors {
+        assert_eq!(error.code(), Some(ErrorCode::StudyNotOpen));
+        assert_says(error, &["is closed", "another one"]);
+    }
+    assert_eq!(device.spent().unwrap().epsilon, 0.0);
+    assert_eq!(ledger.receipt().unwrap().studies, []);
+    // What was made while it was open stays, and is given.
+    let open = study_at(&server.address, STUDY, common::params(1.0));
+    let made = device.participate(&open, &common::row(1.0)).unwrap();
+    files::prepare(&mut ledger, &open, &file).unwrap();
+    let given = device.participate(&study, &common::row(1.0)).unwrap();
+    assert_eq!(given.entry(), made.entry());
+    assert_eq!(files::prepare(&mut ledger, &study, &file).unwrap().rows, 0);
+    assert_eq!(ledger.pending(&study, 0, 9).unwrap().len(), 1);
 }
 
 /// A server cannot make a device keep, and show its owner, what nobody could have stated.
@@ -201,12 +222,11 @@ async fn invalid_descriptions_are_refused() {
         let mut study = document(&params());
         study.about = about.clone();
         let server = Server::start(move |_| Reply::json(200, &study)).await;
-        let client = StudyClient::new(&server.address).unwrap();
-        match client.fetch_study(common::STUDY).await {
+        match client(&server).fetch_study(STUDY).await {
             Ok(study) => {
                 assert!(taken);
-                assert_eq!(study.reporter().about(), &about);
-                assert_eq!(study.reporter().study_name(), Some("A study"));
+                assert_eq!(study.about(), &about);
+                assert_eq!(study.name(), Some("A study"));
             }
             Err(error) => {
                 assert!(!taken, "{error}");

@@ -2,37 +2,31 @@
 
 use std::{
     collections::{BTreeSet, HashMap},
+    ops::ControlFlow,
     path::Path,
-    time::Duration,
 };
 
 use eigenveil_client::{
-    Outbox, blocking,
+    ReportResult, RowLedger, Study, blocking,
     http::{
-        HttpSettings, RetryPolicy, Study, StudyClient, UploadFailure, UploadMode, UploadSettings,
-        UploadSummary, Uploader,
+        HttpSettings, RetryPolicy, SendSummary, StudyClient, UploadMode, UploadSettings, send_rows,
     },
 };
 use eigenveil_shared::{
     ErrorCode,
-    api::{BatchResponse, RefusedReport, ReportOutcome},
+    api::{BatchResponse, RefusedReport},
     codec::ReportFormat,
+    enrolment::Admission,
     report::Report,
     study::{Fingerprint, to_hex},
 };
 
 use crate::{
-    common::{self, STUDY, borrowed, params, prepare, reporter},
-    server::{Reply, Request, Server, Store, lock, study_server, truncated_json},
+    common::{STUDY, assert_says, params, report, study_at},
+    files::{Folder, prepared},
+    server::{NEVER, Reply, Request, Server, Store, http, lock, ms, study_server},
     waiting::until,
 };
-
-pub(crate) fn ms(ms: u64) -> Duration {
-    Duration::from_millis(ms)
-}
-
-/// Longer than any test waits.
-pub(crate) const NEVER: Duration = Duration::from_secs(24 * 3_600);
 
 /// Tokio's clock, which moves only by `advance` while this lives: on a runtime of one thread it would otherwise jump to the
 /// next deadline whenever all wait for the network. A task on a thread of its own keeps it from that.
@@ -49,37 +43,15 @@ impl StoppedClock {
     }
 }
 
-fn quick() -> RetryPolicy {
-    RetryPolicy {
-        max_attempts: 6,
-        first_delay: ms(5),
-        max_delay: ms(20),
-        max_elapsed: Duration::from_secs(600),
-    }
-}
-
-pub(crate) fn http() -> HttpSettings {
-    HttpSettings {
-        retry: quick(),
-        ..HttpSettings::default()
-    }
-}
-
 /// For servers that are silent at times. A busy machine may keep a request waiting too, which is then sent again.
 fn impatient() -> HttpSettings {
     HttpSettings {
         request_timeout: ms(1_500),
-        ..http()
-    }
-}
-
-fn never_giving_up(settings: UploadSettings) -> UploadSettings {
-    UploadSettings {
         retry: RetryPolicy {
             max_attempts: 1_000,
-            ..settings.retry
+            ..http().retry
         },
-        ..settings
+        ..http()
     }
 }
 
@@ -89,7 +61,6 @@ fn batches(reports: usize, connections: usize) -> UploadSettings {
         mode: UploadMode::Batch {
             reports: Some(reports),
         },
-        retry: quick(),
         deadline: None,
     }
 }
@@ -101,59 +72,49 @@ fn singles(connections: usize) -> UploadSettings {
     }
 }
 
-async fn connect(server: &Server) -> (StudyClient, Study) {
-    connect_with(server, &http()).await
+async fn fetch(server: &Server) -> Study {
+    let client = StudyClient::with_settings(&server.address, &http()).unwrap();
+    client.fetch_study(STUDY).await.unwrap()
 }
 
-async fn connect_with(server: &Server, settings: &HttpSettings) -> (StudyClient, Study) {
-    let client = StudyClient::with_settings(&server.address, settings).unwrap();
-    let study = client.fetch_study(STUDY).await.unwrap();
-    (client, study)
+/// A ledger with reports of `count` rows, and what they are.
+fn fill(path: &Path, study: &Study, count: u64) -> (RowLedger, Vec<Report>) {
+    let ledger = prepared(path, study, count);
+    let pending = ledger.pending(study, 0, usize::MAX).unwrap().into_iter();
+    let reports = pending.map(|pending| pending.report).collect();
+    (ledger, reports)
 }
 
-/// An outbox with `count` new reports, and what they are.
-fn fill(path: &Path, study: &Study, count: u64) -> (Outbox, Vec<Report>) {
-    let mut outbox = Outbox::open(path, study.study_ref()).unwrap();
-    let indices: Vec<u64> = (0..count).collect();
-    outbox
-        .enqueue_batch(borrowed(&prepare(&reporter(), &indices)))
-        .unwrap();
-    let reports = outbox
-        .pending(usize::MAX)
+async fn send(ledger: &mut RowLedger, study: &Study, sending: UploadSettings) -> SendSummary {
+    let go_on = |_: &SendSummary| ControlFlow::Continue(());
+    send_rows(ledger, study, &http(), &sending, go_on)
+        .await
         .unwrap()
-        .into_iter()
-        .map(|p| p.report)
-        .collect();
-    (outbox, reports)
 }
 
-/// A study fetched from this server, and an outbox with reports for it.
+/// A study fetched from this server, and a ledger with reports for it.
 struct SetUp {
-    client: StudyClient,
     study: Study,
-    outbox: Outbox,
+    ledger: RowLedger,
     reports: Vec<Report>,
-    _folder: tempfile::TempDir,
+    _folder: Folder,
 }
 
 impl SetUp {
     async fn new(server: &Server, count: u64) -> Self {
-        let (client, study) = connect(server).await;
-        let folder = tempfile::tempdir().unwrap();
-        let (outbox, reports) = fill(&folder.path().join("outbox"), &study, count);
+        let study = fetch(server).await;
+        let folder = Folder::new();
+        let (ledger, reports) = fill(&folder.at("rows"), &study, count);
         Self {
-            client,
             study,
-            outbox,
+            ledger,
             reports,
             _folder: folder,
         }
     }
 
-    async fn upload(&mut self, settings: UploadSettings) -> Result<UploadSummary, UploadFailure> {
-        Uploader::new(&self.client, &self.study, settings)
-            .drain(&mut self.outbox, |_| {})
-            .await
+    async fn send(&mut self, sending: UploadSettings) -> SendSummary {
+        send(&mut self.ledger, &self.study, sending).await
     }
 }
 
@@ -191,7 +152,7 @@ fn fault(number: usize, request: &Request, store: &mut Store) -> Reply {
         1 | 2 => Reply::Drop,
         3 => Reply::problem(429, ErrorCode::TooManyRequests, "slow down"),
         4 => Reply::Raw(b"\x00\x01\x02 this is not HTTP at all".to_vec()),
-        5 => truncated_json(),
+        5 => Reply::of(200, "application/json", br#"{"accepted": 1"#),
         6 => Reply::After(NEVER, Box::new(answer)),
         7 => Reply::Raw(
             b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{"
@@ -204,22 +165,21 @@ fn fault(number: usize, request: &Request, store: &mut Store) -> Reply {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_report_is_counted_once_whatever_the_network_does() {
     for (settings, count) in [(batches(10, 3), 200), (singles(4), 40)] {
-        let settings = never_giving_up(settings);
         let (server, store) = study_server(&params(1.0), every_fault()).await;
-        let (client, study) = connect_with(&server, &impatient()).await;
-        let folder = tempfile::tempdir().unwrap();
-        let (mut outbox, reports) = fill(&folder.path().join("outbox"), &study, count);
-
-        let mut progress: Vec<UploadSummary> = Vec::new();
-        let summary = Uploader::new(&client, &study, settings)
-            .drain(&mut outbox, |now| progress.push(now))
-            .await
-            .unwrap();
+        let mut set_up = SetUp::new(&server, count).await;
+        let mut progress = Vec::new();
+        let (ledger, study) = (&mut set_up.ledger, &set_up.study);
+        let summary = send_rows(ledger, study, &impatient(), &settings, |now| {
+            progress.push((now.accepted, now.pending));
+            ControlFlow::Continue(())
+        })
+        .await
+        .unwrap();
 
         {
             let store = lock(&store);
             // The store checked that the bytes of an identifier never changed.
-            assert_stored(&store, &reports);
+            assert_stored(&store, &set_up.reports);
             assert!(store.repeated > 0);
         }
         assert_eq!(summary.accepted + summary.duplicates, count);
@@ -228,21 +188,18 @@ async fn every_report_is_counted_once_whatever_the_network_does() {
             "{summary:?}"
         );
         assert!(summary.retries >= 40 && summary.refused == 0, "{summary:?}");
+        assert!(summary.failures.is_empty(), "{summary:?}");
         // What was given up on may be read a moment later.
         until("all that was sent has come", async || {
-            let sent: usize = server
-                .uploads()
-                .iter()
-                .map(|upload| upload.body.len())
-                .sum();
+            let uploads = server.uploads();
+            let sent: usize = uploads.iter().map(|upload| upload.body.len()).sum();
             summary.bytes == sent as u64
         })
         .await;
-        let counts = outbox.counts().unwrap();
+        let counts = set_up.ledger.counts(&set_up.study).unwrap();
         assert_eq!((counts.acknowledged, counts.total()), (count, count));
-        let last = progress.last().unwrap();
-        assert_eq!((last.pending, last.accepted), (0, summary.accepted));
-        assert!(progress.windows(2).all(|p| p[0].accepted <= p[1].accepted));
+        assert_eq!(progress.last(), Some(&(summary.accepted, 0)));
+        assert!(progress.is_sorted_by_key(|now| now.0));
     }
 }
 
@@ -250,33 +207,24 @@ async fn every_report_is_counted_once_whatever_the_network_does() {
 async fn connections_are_kept_and_used_side_by_side() {
     let (server, _) = study_server(&params(1.0), |_, _, _| None).await;
     let mut set_up = SetUp::new(&server, 200).await;
-    let summary = set_up.upload(singles(3)).await.unwrap();
+    let summary = set_up.send(singles(3)).await;
     assert_eq!((summary.accepted, summary.pending), (200, 0));
-    let connections: BTreeSet<_> = server.uploads().iter().map(|r| r.connection).collect();
+    let uploads = server.uploads();
+    let connections: BTreeSet<_> = uploads.iter().map(|r| r.connection).collect();
     assert!((2..=4).contains(&connections.len()), "{connections:?}");
-    assert!(
-        server
-            .uploads()
-            .iter()
-            .all(|r| !r.headers.contains_key("authorization"))
-    );
+    let authorized = |r: &Request| r.headers.contains_key("authorization");
+    assert!(!uploads.iter().any(authorized));
 }
 
 /// The server takes error bars from the differences between commits: not all of a small upload may be in one.
 #[tokio::test]
 async fn a_small_upload_is_many_requests() {
     let (server, _) = study_server(&params(1.0), |_, _, _| None).await;
-    let (client, study) = connect(&server).await;
-    let folder = tempfile::tempdir().unwrap();
     for (count, requests) in [(5, 5), (300, 100)] {
-        let path = folder.path().join(format!("outbox-{count}"));
-        let (mut outbox, _) = fill(&path, &study, count);
+        let mut set_up = SetUp::new(&server, count).await;
         let before = server.uploads().len();
-        let summary = Uploader::new(&client, &study, UploadSettings::default())
-            .drain(&mut outbox, |_| {})
-            .await
-            .unwrap();
-        assert_eq!(summary.accepted + summary.duplicates, count);
+        let summary = set_up.send(UploadSettings::default()).await;
+        assert_eq!(summary.accepted, count);
         assert_eq!(server.uploads().len() - before, requests);
     }
 }
@@ -290,7 +238,7 @@ async fn retry_after_is_honoured_by_every_connection() {
     })
     .await;
     let mut set_up = SetUp::new(&server, 40).await;
-    set_up.upload(batches(10, 2)).await.unwrap();
+    set_up.send(batches(10, 2)).await;
     let uploads = server.uploads();
     assert_eq!(uploads.len(), 5);
     let waited = |i: usize| uploads[i].at - uploads[0].at;
@@ -304,28 +252,32 @@ async fn attempts_are_bounded_and_a_later_run_sends_the_same_bytes() {
         (number < 6).then(|| Reply::problem(503, ErrorCode::ShuttingDown, "stopping"))
     })
     .await;
-    let (client, study) = connect(&server).await;
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("outbox");
-    let (mut outbox, reports) = fill(&path, &study, 30);
-    let uploader = Uploader::new(&client, &study, batches(30, 1));
-    let failure = uploader.drain(&mut outbox, |_| {}).await.unwrap_err();
+    let study = fetch(&server).await;
+    let folder = Folder::new();
+    let path = folder.at("rows");
+    let (mut ledger, reports) = fill(&path, &study, 30);
+    let summary = send(&mut ledger, &study, batches(30, 1)).await;
+    assert_eq!((summary.pending, summary.retries), (30, 5));
+    let failure = &summary.failures[0];
+    assert_eq!(
+        (&failure.server, failure.study.as_str()),
+        (study.server(), STUDY)
+    );
     assert!(failure.error.is_retryable());
     assert_eq!(failure.error.code(), Some(ErrorCode::ShuttingDown));
-    assert!(failure.to_string().contains("6 attempts"), "{failure}");
-    assert_eq!((failure.summary.pending, failure.summary.retries), (30, 5));
+    assert_says(failure, &["6 attempts"]);
     assert_eq!(server.uploads().len(), 6);
 
-    drop(outbox);
-    let mut outbox = Outbox::open(&path, study.study_ref()).unwrap();
-    let summary = uploader.drain(&mut outbox, |_| {}).await.unwrap();
+    drop(ledger);
+    let mut ledger = RowLedger::open(&path).unwrap();
+    let summary = send(&mut ledger, &study, batches(30, 1)).await;
     assert_eq!((summary.accepted, summary.pending), (30, 0));
     let uploads = server.uploads();
     assert_eq!(uploads.len(), 7);
     assert!(uploads.iter().all(|upload| upload.body == uploads[0].body));
     assert_stored(&lock(&store), &reports);
     // Nothing is left to send.
-    let again = uploader.drain(&mut outbox, |_| {}).await.unwrap();
+    let again = send(&mut ledger, &study, batches(30, 1)).await;
     assert_eq!((again.accepted, again.bytes), (0, 0));
     assert_eq!(server.uploads().len(), 7);
 }
@@ -333,19 +285,16 @@ async fn attempts_are_bounded_and_a_later_run_sends_the_same_bytes() {
 #[tokio::test]
 async fn a_lost_local_acknowledgement_makes_a_duplicate_and_no_more() {
     let (server, store) = study_server(&params(1.0), |_, _, _| None).await;
-    let (client, study) = connect(&server).await;
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("outbox");
-    let (outbox, reports) = fill(&path, &study, 12);
-    drop(outbox);
+    let study = fetch(&server).await;
+    let folder = Folder::new();
+    let path = folder.at("rows");
+    let (ledger, reports) = fill(&path, &study, 12);
+    drop(ledger);
     let before = std::fs::read(&path).unwrap();
     for (accepted, duplicates) in [(12, 0), (0, 12)] {
         std::fs::write(&path, &before).unwrap();
-        let mut outbox = Outbox::open(&path, study.study_ref()).unwrap();
-        let summary = Uploader::new(&client, &study, UploadSettings::default())
-            .drain(&mut outbox, |_| {})
-            .await
-            .unwrap();
+        let mut ledger = RowLedger::open(&path).unwrap();
+        let summary = send(&mut ledger, &study, UploadSettings::default()).await;
         assert_eq!(summary.accepted, accepted);
         assert_eq!(summary.duplicates, duplicates);
     }
@@ -360,17 +309,25 @@ async fn a_refused_report_is_recorded_and_never_sent_again() {
     })
     .await;
     let mut set_up = SetUp::new(&server, 8).await;
-    let summary = set_up.upload(singles(1)).await.unwrap();
+    let summary = set_up.send(singles(1)).await;
     assert_eq!((summary.accepted, summary.refused), (7, 1));
     assert_eq!((summary.pending, summary.retries), (0, 0));
     assert_eq!(server.uploads().len(), 8);
-    let refused = set_up.outbox.refused(10).unwrap();
-    assert_eq!(refused[0].participant, 3);
+    let refused = set_up.ledger.refused(&set_up.study, 10).unwrap();
+    assert_eq!(refused[0].row, 3);
     assert_eq!(refused[0].code, "payload-not-finite");
     assert_eq!(refused[0].detail, "entry 3 is not a number");
     assert_eq!(lock(&store).stored.len(), 7);
-    set_up.upload(singles(1)).await.unwrap();
+    set_up.send(singles(1)).await;
     assert_eq!(server.uploads().len(), 8);
+}
+
+fn receipt(accepted: u64, duplicates: u64, refused: Vec<RefusedReport>) -> BatchResponse {
+    BatchResponse {
+        accepted,
+        duplicates,
+        refused,
+    }
 }
 
 #[tokio::test]
@@ -380,53 +337,39 @@ async fn refusals_within_a_batch_are_told_apart() {
         code,
         detail: format!("number {index}"),
     };
+    let refused = vec![
+        refused(2, ErrorCode::MalformedReport),
+        refused(5, ErrorCode::TooManyRequests),
+        refused(7, ErrorCode::PayloadNotFinite),
+    ];
+    let receipt = receipt(6, 1, refused);
     let (server, _) = study_server(&params(1.0), move |number, _, _| {
-        (number == 0).then(|| {
-            Reply::json(
-                200,
-                &BatchResponse {
-                    accepted: 6,
-                    duplicates: 1,
-                    refused: vec![
-                        refused(2, ErrorCode::MalformedReport),
-                        refused(5, ErrorCode::TooManyRequests),
-                        refused(7, ErrorCode::PayloadNotFinite),
-                    ],
-                },
-            )
-        })
+        (number == 0).then(|| Reply::json(200, &receipt))
     })
     .await;
     let mut set_up = SetUp::new(&server, 10).await;
-    let summary = set_up.upload(batches(10, 1)).await.unwrap();
+    let summary = set_up.send(batches(10, 1)).await;
     assert_eq!(
         (summary.accepted, summary.duplicates, summary.refused),
         (6, 1, 2)
     );
-    let refused = set_up.outbox.refused(9).unwrap();
-    assert!(refused.iter().map(|r| r.participant).eq([2, 7]));
+    let refused = set_up.ledger.refused(&set_up.study, 9).unwrap();
+    assert!(refused.iter().map(|refused| refused.row).eq([2, 7]));
     // What was busy is for the next run.
     assert_eq!(summary.pending, 1);
-    assert_eq!(set_up.outbox.pending(9).unwrap()[0].participant, 5);
+    let pending = set_up.ledger.pending(&set_up.study, 0, 9).unwrap();
+    assert!(pending.iter().map(|pending| pending.row).eq([5]));
 }
 
 #[tokio::test]
 async fn a_receipt_that_does_not_add_up_acknowledges_nothing() {
-    let (server, _) = study_server(&params(1.0), |_, _, _| {
-        Some(Reply::json(
-            200,
-            &BatchResponse {
-                accepted: 9,
-                duplicates: 0,
-                refused: Vec::new(),
-            },
-        ))
-    })
-    .await;
+    let receipt = receipt(9, 0, Vec::new());
+    let answer = move |_: usize, _: &Request, _: &mut Store| Some(Reply::json(200, &receipt));
+    let (server, _) = study_server(&params(1.0), answer).await;
     let mut set_up = SetUp::new(&server, 10).await;
-    let failure = set_up.upload(batches(10, 1)).await.unwrap_err();
-    assert!(failure.to_string().contains("does not add up"), "{failure}");
-    assert_eq!(failure.summary.pending, 10);
+    let summary = set_up.send(batches(10, 1)).await;
+    assert_says(&summary.failures[0], &["does not add up"]);
+    assert_eq!((summary.accepted, summary.pending), (0, 10));
 }
 
 #[tokio::test]
@@ -464,14 +407,17 @@ async fn a_refusal_that_concerns_the_study_stops_the_upload() {
             let (server, _) =
                 study_server(&params(1.0), move |number, _, _| (number > 0).then(stop)).await;
             let mut set_up = SetUp::new(&server, 40).await;
-            let failure = set_up.upload(settings).await.unwrap_err();
-            assert_eq!(failure.error.code(), code);
-            assert!(failure.to_string().contains(says), "{failure}");
-            let counts = set_up.outbox.counts().unwrap();
+            let summary = set_up.send(settings).await;
+            for failure in &summary.failures {
+                assert_eq!(failure.error.code(), code);
+                assert_says(failure, &[says]);
+            }
+            assert!(!summary.failures.is_empty());
+            let counts = set_up.ledger.counts(&set_up.study).unwrap();
             assert_eq!(counts.refused, 0);
-            assert!(counts.acknowledged > 0 && counts.acknowledged == failure.summary.accepted);
+            assert!(counts.acknowledged > 0 && counts.acknowledged == summary.accepted);
             assert_eq!(counts.pending, 40 - counts.acknowledged);
-            assert_eq!(counts.pending, failure.summary.pending);
+            assert_eq!(counts.pending, summary.pending);
             assert!(server.uploads().len() <= 4, "{}", server.uploads().len());
         }
     }
@@ -498,26 +444,50 @@ async fn an_upload_keeps_its_deadline() {
         deadline: Some(ms(300)),
         ..batches(10, 1)
     };
-    let failure = set_up.upload(settings).await.unwrap_err();
-    assert!(failure.error.is_timeout(), "{failure}");
-    assert!(failure.summary.seconds >= 0.3, "{failure:?}");
-    assert_eq!(set_up.outbox.counts().unwrap().acknowledged, 10);
-    assert_eq!(failure.summary.pending, 10);
+    let summary = set_up.send(settings).await;
+    assert!(summary.failures[0].error.is_timeout(), "{summary:?}");
+    assert!(summary.seconds >= 0.3, "{summary:?}");
+    let counts = set_up.ledger.counts(&set_up.study).unwrap();
+    assert_eq!((counts.acknowledged, counts.pending), (10, 10));
+    assert_eq!((summary.accepted, summary.pending), (10, 10));
+}
+
+/// Whoever answers for the rows says that a study has moved; until then its reports go nowhere else.
+#[tokio::test]
+async fn reports_for_another_address_are_not_sent() {
+    let (server, _) = study_server(&params(1.0), |_, _, _| None).await;
+    let study = fetch(&server).await;
+    let folder = Folder::new();
+    let elsewhere = study_at("http://elsewhere", STUDY, params(1.0));
+    let (mut ledger, reports) = fill(&folder.at("rows"), &elsewhere, 3);
+    let go_on = |_: &SendSummary| ControlFlow::Continue(());
+    let sending = UploadSettings::default();
+    let sent = send_rows(&mut ledger, &study, &http(), &sending, go_on).await;
+    assert!(server.uploads().is_empty(), "{sent:?}");
+    let code = match sent {
+        Ok(sent) => sent.failures[0].error.code(),
+        Err(error) => error.code(),
+    };
+    assert_eq!(code, Some(ErrorCode::AlreadyParticipated));
+    ledger.accept_move(&study).unwrap();
+    let sent = send(&mut ledger, &study, sending).await;
+    assert_eq!(sent.accepted, reports.len() as u64);
 }
 
 #[tokio::test]
-async fn an_outbox_of_another_server_is_not_sent() {
-    let (server, _) = study_server(&params(1.0), |_, _, _| None).await;
-    let (client, study) = connect(&server).await;
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("outbox");
-    let mut outbox = Outbox::open(path, &common::study_ref("http://elsewhere")).unwrap();
-    let failure = Uploader::new(&client, &study, UploadSettings::default())
-        .drain(&mut outbox, |_| {})
-        .await
-        .unwrap_err();
-    assert!(failure.error.is_study_mismatch());
-    assert!(server.uploads().is_empty());
+async fn progress_may_end_it_and_what_arrived_is_recorded() {
+    let (server, store) = study_server(&params(1.0), |_, _, _| None).await;
+    let mut set_up = SetUp::new(&server, 40).await;
+    let (ledger, study) = (&mut set_up.ledger, &set_up.study);
+    let stop = |_: &SendSummary| ControlFlow::Break(());
+    let sent = send_rows(ledger, study, &http(), &singles(1), stop).await;
+    let sent = sent.unwrap();
+    assert_eq!((sent.accepted, sent.pending), (1, 39));
+    assert!(sent.failures.is_empty(), "{sent:?}");
+    assert_eq!(ledger.counts(study).unwrap().pending, 39);
+    set_up.send(singles(4)).await;
+    assert_stored(&lock(&store), &set_up.reports);
+    assert_eq!(server.uploads().len(), 40);
 }
 
 #[tokio::test]
@@ -526,26 +496,33 @@ async fn single_calls_retry_and_check() {
         (number % 2 == 0).then_some(Reply::Drop)
     })
     .await;
-    let (client, study) = connect(&server).await;
-    let reports: Vec<Report> = prepare(&reporter(), &[1, 2])
-        .into_iter()
-        .map(|(_, prepared)| prepared.into_report())
-        .collect();
-    let receipt = client.upload_one(&study, &reports[0]).await.unwrap();
-    assert_eq!(receipt.outcome, ReportOutcome::Accepted);
-    let receipt = client.upload_batch(&study, &reports).await.unwrap();
-    assert_eq!((receipt.accepted, receipt.duplicates), (1, 1));
+    let client = StudyClient::with_settings(&server.address, &http()).unwrap();
+    let study = client.fetch_study(STUDY).await.unwrap();
+    let reports = [(); 2].map(|()| report(&study));
+    let one = study.upload_one(&reports[0], &Admission::Open).unwrap();
+    let results = client.call(&one).await.into_result().unwrap();
+    assert_eq!(results, [ReportResult::Accepted]);
+    let both = reports.each_ref().map(|report| (report, &Admission::Open));
+    let request = study.upload_batch(&both).unwrap();
+    let results = client.call(&request).await.into_result().unwrap();
+    assert_eq!(results, [ReportResult::Duplicate, ReportResult::Accepted]);
     assert_stored(&lock(&store), &reports);
 
-    let many = vec![reports[0].clone(); study.document().max_batch_reports + 1];
+    let many = vec![both[0]; study.max_batch() + 1];
     for wrong in [&[][..], &many] {
-        let error = client.upload_batch(&study, wrong).await.unwrap_err();
-        assert!(error.to_string().contains("cannot be sent"), "{error}");
+        let error = study.upload_batch(wrong).unwrap_err();
+        assert_says(error, &["cannot be sent"]);
     }
     let mut other = reports[0].clone();
     other.fingerprint = Fingerprint([0; 32]);
-    let error = client.upload_one(&study, &other).await.unwrap_err();
-    assert_eq!(error.code(), Some(ErrorCode::WrongFingerprint));
+    for error in [
+        study.upload_one(&other, &Admission::Open).unwrap_err(),
+        study
+            .upload_batch(&[(&other, &Admission::Open)])
+            .unwrap_err(),
+    ] {
+        assert_eq!(error.code(), Some(ErrorCode::WrongFingerprint));
+    }
     assert_eq!(server.uploads().len(), 4);
 }
 
@@ -557,29 +534,30 @@ fn blocking_client_does_the_same() {
     let study = client
         .fetch_study_pinned(STUDY, params(1.0).fingerprint())
         .unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let (mut outbox, reports) = fill(&folder.path().join("outbox"), &study, 50);
+    let folder = Folder::new();
+    let (mut ledger, reports) = fill(&folder.at("rows"), &study, 50);
     let mut calls = 0;
-    let summary = client
-        .upload(&study, &mut outbox, never_giving_up(batches(6, 2)), |_| {
-            calls += 1;
-        })
-        .unwrap();
+    let sending = batches(6, 2);
+    let summary = blocking::send_rows(&mut ledger, &study, &impatient(), &sending, |_| {
+        calls += 1;
+        ControlFlow::Continue(())
+    });
+    let summary = summary.unwrap();
     assert_eq!(summary.accepted + summary.duplicates, 50);
     assert!(summary.retries > 0 && calls > 0);
     assert_stored(&lock(&store), &reports);
-    let receipt = client.upload_one(&study, &reports[0]).unwrap();
-    assert_eq!(receipt.outcome, ReportOutcome::Duplicate);
-    let receipt = client.upload_batch(&study, &reports[..3]).unwrap();
-    assert_eq!(receipt.duplicates, 3);
+    let one = study.upload_one(&reports[0], &Admission::Open).unwrap();
+    let results = client.call(&one).unwrap().into_result().unwrap();
+    assert_eq!(results, [ReportResult::Duplicate]);
 
     // Inside a runtime it says so instead of panicking.
     runtime.block_on(async {
         for error in [
             client.fetch_study(STUDY).unwrap_err(),
+            client.call(&one).unwrap_err(),
             blocking::StudyClient::new(&server.address).unwrap_err(),
         ] {
-            assert!(error.to_string().contains("async runtime"), "{error}");
+            assert_says(error, &["async runtime"]);
         }
     });
 }
@@ -591,12 +569,15 @@ async fn no_message_of_an_upload_shows_a_payload_number() {
     })
     .await;
     let mut set_up = SetUp::new(&server, 3).await;
-    let failure = set_up.upload(singles(1)).await.unwrap_err();
+    let summary = set_up.send(singles(1)).await;
+    let one = (&set_up.reports[0], &Admission::Open);
     let shown = format!(
-        "{failure} {failure:?} {:?} {:?} {:?}",
-        set_up.client,
+        "{} {summary:?} {:?} {:?} {:?} {:?}",
+        summary.failures[0],
         set_up.study,
-        set_up.outbox.pending(3)
+        set_up.ledger,
+        set_up.study.upload_batch(&[one]),
+        set_up.ledger.pending(&set_up.study, 0, 3)
     );
     assert!(shown.contains("payload bytes"));
     let mut searched = 0;

@@ -1,17 +1,24 @@
-//! A study, its participants and an outbox, for every test file.
+//! Studies, rows, and what servers answer, for every test file.
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
-use eigenveil_client::{Ledger, Limits, Participation, PreparedReport, Reporter, StudyRef};
+use std::fmt::Display;
+
+use eigenveil_client::{Limits, Response, Study};
 use eigenveil_shared::{
     mechanism::MechanismKind,
     preprocess::Row,
     privacy::Budget,
+    report::Report,
     study::{StudyDesign, StudyParams},
 };
 
 pub(crate) const SERVER: &str = "http://localhost:8080";
 pub(crate) const STUDY: &str = "0123456789abcdef0123456789abcdef";
+/// 2026-03-14, in the morning.
+pub(crate) const NOW: u64 = 20_526 * 86_400_000 + 30_000_000;
+/// Bytes of the payloads of [`params`].
+pub(crate) const PAYLOAD_LEN: usize = 60;
 
 /// Charged what it claims, to the last bit.
 pub(crate) fn params(epsilon: f64) -> StudyParams {
@@ -27,56 +34,62 @@ pub(crate) fn params_of(mechanism: MechanismKind, epsilon: f64) -> StudyParams {
     .unwrap()
 }
 
-pub(crate) fn reporter() -> Reporter {
-    Reporter::new(params(1.0))
-}
-
-pub(crate) fn study_ref(server: &str) -> StudyRef {
-    StudyRef::new(server, STUDY, &params(1.0))
-}
-
-pub(crate) fn prepare(reporter: &Reporter, indices: &[u64]) -> Vec<(u64, PreparedReport)> {
-    indices
-        .iter()
-        .map(|&index| {
-            let row = Row::new((0..5).map(|j| (index + j) as f64).collect());
-            (index, reporter.report(&row).unwrap())
-        })
-        .collect()
-}
-
-pub(crate) fn borrowed(
-    prepared: &[(u64, PreparedReport)],
-) -> impl Iterator<Item = (u64, &PreparedReport)> {
-    prepared.iter().map(|(index, report)| (*index, report))
-}
-
-/// A study of this ε on the server, by name.
-pub(crate) fn study(name: &str, epsilon: f64) -> (Reporter, StudyRef) {
+/// A study of this ε, by name.
+pub(crate) fn study(name: &str, epsilon: f64) -> Study {
     study_of(name, params(epsilon))
 }
 
-pub(crate) fn study_of(name: &str, params: StudyParams) -> (Reporter, StudyRef) {
-    let study_ref = StudyRef::new(SERVER, name, &params);
-    // 2026-03-14, in the morning.
-    let reporter = Reporter::new(params).with_clock(|| 20_526 * 86_400_000 + 30_000_000);
-    (reporter, study_ref)
+pub(crate) fn study_of(name: &str, params: StudyParams) -> Study {
+    study_at(SERVER, name, params)
+}
+
+pub(crate) fn study_at(server: &str, name: &str, params: StudyParams) -> Study {
+    Study::new(&server.parse().unwrap(), name, params)
 }
 
 pub(crate) fn row(first: f64) -> Row {
     Row::new(vec![first, 1.0, 2.0, 3.0, 4.0])
 }
 
-pub(crate) fn participate(
-    ledger: &mut Ledger,
-    (reporter, study_ref): &(Reporter, StudyRef),
-) -> Participation {
-    ledger.participate(reporter, study_ref, &row(1.0)).unwrap()
+pub(crate) fn report(study: &Study) -> Report {
+    study.report(&row(1.0), NOW).unwrap().into_report()
 }
 
 /// Limits for one study and in total, and of δ.
 pub(crate) fn limits(per_study: f64, total: f64, delta: f64) -> Limits {
     Limits::new(per_study, total, delta).unwrap()
+}
+
+/// The receipt for one report.
+pub(crate) const ACCEPTED: Response<'static> = Response {
+    status: 201,
+    headers: &[("content-type", "application/json")],
+    body: br#"{"outcome":"accepted"}"#,
+    now: None,
+};
+
+/// What `then` makes of the response that refuses one report for good.
+pub(crate) fn with_refusal<T>(
+    code: &str,
+    detail: &str,
+    then: impl FnOnce(&Response<'_>) -> T,
+) -> T {
+    let problem = serde_json::json!({"code": code, "detail": detail});
+    then(&Response {
+        status: 422,
+        headers: &[("content-type", "application/problem+json")],
+        body: problem.to_string().as_bytes(),
+        now: None,
+    })
+}
+
+/// An error, or what an owner is shown, has these words.
+#[track_caller]
+pub(crate) fn assert_says(said: impl Display, words: &[&str]) {
+    let said = said.to_string();
+    for word in words {
+        assert!(said.contains(word), "{word:?} is not in: {said}");
+    }
 }
 
 /// Exact numbers, and nothing that is lost.

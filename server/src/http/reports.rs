@@ -15,11 +15,7 @@ use eigenveil_shared::{
         BatchResponse, REPORT_BATCH_MEDIA_TYPE, REPORT_MEDIA_TYPE, RefusedReport, ReportOutcome,
         ReportResponse, StudyState,
     },
-    codec,
-    enrolment::{
-        ENROLLED_BATCH_MEDIA_TYPE, ENROLLED_REPORT_MEDIA_TYPE, Enrolment, TOKEN_LEN,
-        decode_enrolled_batch, decode_enrolled_report, tokens_len,
-    },
+    enrolment::{Enrolment, Frame},
 };
 use smallvec::{SmallVec, smallvec};
 
@@ -70,7 +66,7 @@ async fn store_reports(
     hide_draft(&study, false)?;
     let (parts, content) = request.into_parts();
     let media_type = body::media_type(&parts.headers);
-    let Some((enrolled, batched)) = upload_kind(media_type) else {
+    let Some(frame) = Frame::parse(media_type) else {
         return Err(body::unsupported_media_type(
             media_type,
             &format!(
@@ -89,17 +85,15 @@ async fn store_reports(
     let client = client_key(app, &parts.headers, &parts.extensions);
     let mut reservation = Reservation::for_client(app.store().ingest_memory(), client);
     let needs_token = study.enrolment() == Enrolment::Token;
-    if !open || needs_token && !enrolled {
+    if !open || needs_token && frame.enrolment == Enrolment::Open {
         // Bodies that cannot be counted must not take memory from those that can.
         reservation = reservation.low_priority();
     }
-    if batched {
-        let max_reports = codec::max_batch(payload_len);
-        let tokens = if enrolled { tokens_len(max_reports) } else { 0 };
-        let limit = tokens + codec::batch_len(payload_len, max_reports);
-        let (bytes, reservation) =
-            body::read_into(app, &parts.headers, content, limit, reservation).await?;
-        let decoded = decode_batch(&bytes, enrolled, &study)?;
+    let limit = frame.body_limit(payload_len);
+    let (bytes, reservation) =
+        body::read_into(app, &parts.headers, content, limit, reservation).await?;
+    if frame.batched {
+        let decoded = decode_batch(&bytes, frame, &study)?;
         drop(bytes);
         let mut batch = Batch::partition(decoded);
         let reports = std::mem::take(&mut batch.reports);
@@ -118,10 +112,7 @@ async fn store_reports(
         }
         return Ok(Json(UploadResponse::Batch(response)).into_response());
     }
-    let limit = if enrolled { TOKEN_LEN } else { 0 } + codec::report_len(payload_len);
-    let (bytes, reservation) =
-        body::read_into(app, &parts.headers, content, limit, reservation).await?;
-    let report = decode_report(&bytes, enrolled, &study)?;
+    let report = decode_report(&bytes, frame, &study)?;
     // Both are in the buffer that the connection's next request may use.
     drop((bytes, parts));
     let stored = app
@@ -143,52 +134,35 @@ async fn store_reports(
     Ok((status, Json(response)).into_response())
 }
 
-/// Whether the body has participant tokens, and whether it is a batch.
-fn upload_kind(media_type: &str) -> Option<(bool, bool)> {
-    [
-        (REPORT_MEDIA_TYPE, (false, false)),
-        (REPORT_BATCH_MEDIA_TYPE, (false, true)),
-        (ENROLLED_REPORT_MEDIA_TYPE, (true, false)),
-        (ENROLLED_BATCH_MEDIA_TYPE, (true, true)),
-    ]
-    .into_iter()
-    .find(|(known, _)| media_type.eq_ignore_ascii_case(known))
-    .map(|(_, frame)| frame)
-}
-
-fn decode_report(bytes: &Bytes, enrolled: bool, study: &Study) -> Result<NewReport, Error> {
-    if !enrolled {
-        return NewReport::decode(bytes, study);
-    }
-    let (token, report) = decode_enrolled_report(bytes)?;
+fn decode_report(bytes: &Bytes, frame: Frame, study: &Study) -> Result<NewReport, Error> {
+    let (admissions, report) = frame.split(bytes)?;
     let report = NewReport::decode(&bytes.slice_ref(report), study)?;
-    Ok(report.with_token(&token))
+    Ok(report.admitted_by(&admissions.get(0)))
 }
 
 fn decode_batch(
     bytes: &Bytes,
-    enrolled: bool,
+    frame: Frame,
     study: &Study,
 ) -> Result<Vec<Result<NewReport, Error>>, Error> {
-    if !enrolled {
-        return NewReport::decode_batch(bytes, study);
-    }
-    let (tokens, batch) = decode_enrolled_batch(bytes)?;
+    let (admissions, batch) = frame.split(bytes)?;
     let reports = NewReport::decode_batch(&bytes.slice_ref(batch), study)?;
-    if tokens.len() != reports.len() {
+    if frame.enrolment == Enrolment::Open {
+        return Ok(reports);
+    }
+    if admissions.len() != reports.len() {
         return Err(Error::new(
             ErrorCode::MalformedReport,
             format!(
                 "the batch has {} tokens for {} reports; send one token for each report",
-                tokens.len(),
+                admissions.len(),
                 reports.len()
             ),
         ));
     }
-    Ok(reports
-        .into_iter()
-        .zip(tokens)
-        .map(|(report, token)| report.map(|report| report.with_token(&token)))
+    let admitted = (0..).zip(reports);
+    Ok(admitted
+        .map(|(at, report)| report.map(|report| report.admitted_by(&admissions.get(at))))
         .collect())
 }
 

@@ -148,7 +148,7 @@ mod tests {
         let study = create(&store, &json!({"enrolment": "token"})).await;
         let issued = store.issue_tokens(&study, 2).await.unwrap();
         let token = ParticipantToken::parse(&issued.tokens[0]).unwrap();
-        let report = report(&study, 7).with_token(&token);
+        let report = report(&study, 7).admitted_by(&Some(token.clone()).into());
         let spent = |store: &Store| store.token_counts(&study).unwrap().spent;
         let counted = |store: &Store| store.bucket_sums(&study, Cancel::NEVER).unwrap().n;
         let stored = |store: &Store| (spent(store), counted(store));

@@ -12,7 +12,7 @@ use eigenveil_shared::{
     ErrorCode, Result,
     api::StudyState,
     codec,
-    enrolment::{Enrolment, ParticipantToken},
+    enrolment::{Admission, Enrolment},
     mechanism::{Payload, double_cap::Seed},
     report::{ReportId, ValidatedReport},
     study::Fingerprint,
@@ -98,10 +98,10 @@ impl NewReport {
         self.fingerprint == study.report_format().fingerprint()
     }
 
-    /// The same report with the participant token it came with.
+    /// The same report with what it came with.
     #[must_use]
-    pub fn with_token(mut self, token: &ParticipantToken) -> Self {
-        self.token = Some(Box::new(token.digest()));
+    pub fn admitted_by(mut self, admission: &Admission) -> Self {
+        self.token = admission.key().map(Box::new);
         self
     }
 }

@@ -26,6 +26,7 @@ mod limits;
 mod metrics;
 mod openapi;
 mod pages;
+mod pair;
 mod poisoned;
 mod readiness;
 mod reports;

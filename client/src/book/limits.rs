@@ -125,7 +125,7 @@ impl Limits {
     }
 
     /// Checks `charge` against the limits; the error names the cost and the limit it would exceed.
-    pub(super) fn check(&self, spent: &[Budget], charge: Budget) -> Result<(), LimitExceeded> {
+    pub(crate) fn check(&self, spent: &[Budget], charge: Budget) -> Result<(), LimitExceeded> {
         if charge.epsilon() > self.epsilon_per_study {
             return Err(LimitExceeded {
                 cost: format!("epsilon {}", charge.epsilon()),
@@ -156,14 +156,14 @@ impl Limits {
 
 /// A limit that would be passed.
 #[derive(Debug)]
-pub(super) struct LimitExceeded {
+pub(crate) struct LimitExceeded {
     cost: String,
     limit: String,
 }
 
 impl LimitExceeded {
     /// The error; `spends` says who spends at most the limit, `remedy` how to raise it.
-    pub(super) fn to_error(
+    pub(crate) fn to_error(
         &self,
         what: &str,
         study: &str,
@@ -201,7 +201,7 @@ pub struct PrivacyCost {
 ///
 /// # Errors
 /// `budget-exceeded` when no ε holds.
-pub(super) fn charge(
+pub(crate) fn charge(
     study: &str,
     params: &StudyParams,
     statement: &PrivacyStatement,
@@ -228,7 +228,7 @@ pub(super) fn charge(
 
 /// What all these charges come to together: basic composition (Dwork & Roth 2014, Theorem 3.16), which
 /// holds whatever the mechanisms are and whoever chose them in which order. Sums, rounded up.
-pub(super) fn compose(charges: impl IntoIterator<Item = Budget>) -> PrivacyCost {
+pub(crate) fn compose(charges: impl IntoIterator<Item = Budget>) -> PrivacyCost {
     let (epsilons, deltas): (Vec<f64>, Vec<f64>) = charges
         .into_iter()
         .map(|charge| (charge.epsilon(), charge.delta()))

@@ -2,18 +2,15 @@
 
 use std::fmt;
 
-use eigenveil_shared::{
-    about::UtcDate,
-    privacy::{Budget, format_delta},
-};
+use eigenveil_shared::privacy::{Budget, format_delta};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    EntryState,
+    entry::{Entry, EntryState},
     limits::{Limits, PrivacyCost},
-    schema::Entry,
-    terms::{StudyTerms, printable},
+    terms::StudyTerms,
 };
+use crate::error::printable;
 
 /// Which studies a device took part in, and what it cost. `Display` is a short text for a person; serde gives JSON with exact
 /// numbers. It holds no report and nothing of any row.
@@ -64,21 +61,22 @@ pub struct ReceiptEntry {
 }
 
 impl ReceiptEntry {
-    pub(super) fn new(entry: Entry, moved_to: Vec<String>, terms: StudyTerms) -> Self {
+    pub(super) fn new(entry: &Entry) -> Self {
+        let mut servers = entry.servers.iter().map(ToString::to_string);
         Self {
-            server: entry.first_server,
-            moved_to,
-            study: entry.study_ref.study,
-            fingerprint: entry.study_ref.fingerprint.to_string(),
-            day: UtcDate(entry.day).to_string(),
-            mechanism: entry.mechanism,
+            server: servers.next().unwrap_or_default(),
+            moved_to: servers.collect(),
+            study: entry.study.clone(),
+            fingerprint: entry.fingerprint.to_string(),
+            day: entry.day.to_string(),
+            mechanism: entry.mechanism.clone(),
             dimension: entry.dimension,
-            neighbours: entry.neighbours,
+            neighbours: entry.neighbours.clone(),
             charged: entry.charge,
-            sentence: entry.sentence,
+            sentence: entry.sentence.clone(),
             report: entry.report.to_string(),
-            state: entry.state,
-            terms,
+            state: entry.state.clone(),
+            terms: entry.terms.clone(),
         }
     }
 }
@@ -130,7 +128,7 @@ impl fmt::Display for ReceiptEntry {
 }
 
 /// Which study it was, and when.
-pub(super) fn heading(day: &str, study: &str, server: &str, moved_to: &[String]) -> String {
+pub(crate) fn heading(day: &str, study: &str, server: &str, moved_to: &[String]) -> String {
     let moved: String = moved_to
         .iter()
         .map(|to| format!(", moved to {to}"))
@@ -139,7 +137,7 @@ pub(super) fn heading(day: &str, study: &str, server: &str, moved_to: &[String])
 }
 
 /// What the study said when this side took part.
-pub(super) fn write_terms(
+pub(crate) fn write_terms(
     f: &mut fmt::Formatter<'_>,
     terms: &StudyTerms,
     fingerprint: &str,
@@ -160,7 +158,7 @@ pub(super) fn write_terms(
 }
 
 /// What is spent and what remains under the limits.
-pub(super) fn write_totals(
+pub(crate) fn write_totals(
     f: &mut fmt::Formatter<'_>,
     limits: &Limits,
     spent: PrivacyCost,
@@ -194,7 +192,7 @@ pub(super) fn write_totals(
 }
 
 /// What one report of a study cost, and what it could tell.
-pub(super) fn write_cost(
+pub(crate) fn write_cost(
     f: &mut fmt::Formatter<'_>,
     charged: Budget,
     neighbours: &str,

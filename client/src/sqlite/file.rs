@@ -20,16 +20,8 @@ use rusqlite::{
     Connection, ErrorCode, OpenFlags, OptionalExtension, Params, Row, Transaction, config::DbConfig,
 };
 
-use crate::{
-    error::{Error, Result},
-    file_lock::FileLock,
-};
-
-/// Longest explanation of a refusal that is kept, in characters.
-pub(crate) const MAX_DETAIL: usize = 1_000;
-
-/// Version of the tables of every kind.
-const VERSION: i32 = 1;
+use super::file_lock::FileLock;
+use crate::error::{Error, Result};
 
 /// How a kind of file is recognised.
 #[derive(Debug)]
@@ -42,6 +34,8 @@ pub(crate) struct FileSchema {
     pub(crate) earlier_application_id: i32,
     /// SQL that creates its tables, in addition to `file_state`, which every file has.
     pub(crate) tables: &'static [&'static str],
+    /// SQL that raises a file of version 1, 2, … to the next one.
+    pub(crate) upgrades: &'static [&'static str],
     /// The append-only table. Its row count is stored separately, so that lost rows are noticed.
     pub(crate) append_only_table: &'static str,
 }
@@ -68,9 +62,14 @@ impl From<Error> for Failure {
 type Revisions = ([u8; 16], [u8; 16]);
 
 impl FileSchema {
+    /// Version of its tables.
+    fn version(&self) -> i32 {
+        1 + self.upgrades.len() as i32
+    }
+
     /// SQL that creates all tables; `file_state` has the revision of the last change, and how many rows must be there.
     fn schema(&self) -> String {
-        let (tables, counted) = (self.tables.concat(), self.append_only_table);
+        let (tables, counted) = (self.tables.concat(), self.counting());
         format!(
             "{tables}
              CREATE TABLE file_state (
@@ -80,7 +79,15 @@ impl FileSchema {
                  row_count INTEGER NOT NULL
              ) STRICT;
              INSERT INTO file_state VALUES (1, randomblob(16), randomblob(16), 0);
-             CREATE TRIGGER {counted}_is_counted AFTER INSERT ON {counted}
+             {counted}"
+        )
+    }
+
+    /// SQL that has the rows of the append-only table counted.
+    fn counting(&self) -> String {
+        let counted = self.append_only_table;
+        format!(
+            "CREATE TRIGGER {counted}_is_counted AFTER INSERT ON {counted}
                  BEGIN UPDATE file_state SET row_count = row_count + 1; END;"
         )
     }
@@ -199,7 +206,7 @@ impl FileSchema {
             connection.execute_batch(&self.schema())?;
             fill(&connection)?;
             connection.pragma_update(None, "application_id", self.application_id)?;
-            connection.pragma_update(None, "user_version", VERSION)?;
+            connection.pragma_update(None, "user_version", self.version())?;
             connection.execute_batch("COMMIT")?;
             set_wal(&connection)?;
             connection.close().map_err(|(_, error)| error)
@@ -290,7 +297,7 @@ impl FileSchema {
             self.check_kind(path, id)?;
         }
         let connection = self.connect(path, &at);
-        let store = LockedFile {
+        let mut store = LockedFile {
             schema: self,
             path: path.to_owned(),
             at,
@@ -300,7 +307,8 @@ impl FileSchema {
             revisions: Cell::default(),
             lock,
         };
-        store.check()?;
+        let version = store.check()?;
+        store.upgrade(version)?;
         Ok(store)
     }
 
@@ -455,20 +463,21 @@ impl LockedFile {
         self.schema.failed(&self.path, error)
     }
 
-    /// Looks at log and file, and leaves the log empty.
-    fn check(&self) -> Result<()> {
+    /// Looks at log and file, and leaves the log empty; the version of the tables.
+    fn check(&self) -> Result<i32> {
         let sqlite = |error| self.failed(&error);
         let schema = self.schema;
         let version: i32 = self
             .connection
             .pragma_query_value(None, "user_version", |r| r.get(0))
             .map_err(sqlite)?;
-        if version > VERSION {
+        let known = schema.version();
+        if version > known {
             return Err(Error::file(
                 schema.name,
                 &self.path,
                 format_args!(
-                    "the file was made by a later Eigenveil: it has schema version {version} but this program knows {VERSION}; update it"
+                    "the file was made by a later Eigenveil: it has schema version {version} but this program knows {known}; update it"
                 ),
             ));
         }
@@ -513,8 +522,23 @@ impl LockedFile {
         self.settle()?;
         self.connection
             .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)
-            .map(drop)
-            .map_err(sqlite)
+            .map_err(sqlite)?;
+        Ok(version)
+    }
+
+    /// Raises the tables of an earlier version, in one change.
+    fn upgrade(&mut self, version: i32) -> Result<()> {
+        let schema = self.schema;
+        let done = usize::try_from(version - 1).unwrap_or_default();
+        let upgrades = schema.upgrades.get(done..).unwrap_or_default();
+        if upgrades.is_empty() {
+            return Ok(());
+        }
+        self.write(|file| {
+            file.execute_batch(&upgrades.concat())?;
+            file.execute_batch(&schema.counting())?;
+            Ok(file.pragma_update(None, "user_version", schema.version())?)
+        })
     }
 
     /// The revisions in the file alone, whatever a log says.

@@ -7,6 +7,7 @@ const SCHEMA: FileSchema = FileSchema {
     application_id: 1,
     earlier_application_id: 2,
     tables: &["CREATE TABLE thing (number INTEGER PRIMARY KEY) STRICT;"],
+    upgrades: &[],
     append_only_table: "thing",
 };
 

@@ -7,34 +7,19 @@ use std::fmt;
 
 use eigenveil_shared::{
     ErrorCode,
-    about::{About, UtcDate},
+    about::About,
     preprocess::{Norm, Preprocessing},
     study::StudyParams,
 };
-use rusqlite::{Connection, Row, params};
 use serde::{Deserialize, Serialize};
 
-use crate::{error::Result, file::LockedFile, reporter::Reporter};
-
-/// The table, in either kind of ledger; its numbers are those of the studies.
-pub(super) const STUDY_TERMS: &str = "
-    CREATE TABLE study_terms (
-        number INTEGER PRIMARY KEY,
-        name TEXT,
-        purpose TEXT,
-        responsible_party TEXT,
-        contact TEXT,
-        last_day INTEGER CHECK (last_day >= 0),
-        canonical_params BLOB NOT NULL
-    ) STRICT;
-    CREATE TRIGGER study_terms_stay BEFORE DELETE ON study_terms
-        BEGIN SELECT RAISE(ABORT, 'what a device was told is never deleted'); END;
-    CREATE TRIGGER study_terms_are_fixed BEFORE UPDATE ON study_terms
-        BEGIN SELECT RAISE(ABORT, 'what a device was told is never changed'); END;
-";
+use crate::{
+    error::{Result, printable},
+    study::Study,
+};
 
 /// What a device was told of a study when it took part. `Display` is a line for each thing, features last.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StudyTerms {
     /// The study's name; `None` where the parameters came without it.
@@ -47,6 +32,24 @@ pub struct StudyTerms {
 }
 
 impl StudyTerms {
+    /// What a study says now.
+    pub fn of(study: &Study) -> Self {
+        Self {
+            name: study.name().map(str::to_owned),
+            about: study.about().clone(),
+            parameters: Some(study.params().clone()),
+        }
+    }
+
+    pub(crate) fn new(name: Option<String>, about: About, canonical_params: &[u8]) -> Self {
+        Self {
+            name,
+            about,
+            // A version that bounds its constants more must still count what was spent.
+            parameters: StudyParams::from_canonical(canonical_params).ok(),
+        }
+    }
+
     /// Fails if the study's purpose or responsible party differs from what it was when the device took part. Call it before
     /// sending a report made then.
     ///
@@ -70,51 +73,6 @@ impl StudyTerms {
         )
         .into())
     }
-}
-
-/// Keeps what the participant was told of the study with this number.
-pub(super) fn record(
-    file: &Connection,
-    number: i64,
-    reporter: &Reporter,
-) -> rusqlite::Result<usize> {
-    let about = reporter.about();
-    file.execute(
-        "INSERT INTO study_terms (number, name, purpose, responsible_party, contact, last_day, canonical_params)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-        params![
-            number,
-            reporter.study_name(),
-            about.purpose,
-            about.responsible_party,
-            about.contact,
-            about.last_day.map(|day| day.0),
-            reporter.params().canonical_bytes(),
-        ],
-    )
-}
-
-/// What was kept for this number.
-pub(super) fn read(store: &LockedFile, number: i64) -> Result<StudyTerms> {
-    let read = |row: &Row<'_>| {
-        let canonical: Vec<u8> = row.get(5)?;
-        Ok(StudyTerms {
-            name: row.get(0)?,
-            about: About {
-                purpose: row.get(1)?,
-                responsible_party: row.get(2)?,
-                contact: row.get(3)?,
-                last_day: row.get::<_, Option<u64>>(4)?.map(UtcDate),
-            },
-            // A version that bounds its constants more must still count what was spent.
-            parameters: StudyParams::from_canonical(&canonical).ok(),
-        })
-    };
-    store.one(
-        "SELECT name, purpose, responsible_party, contact, last_day, canonical_params FROM study_terms WHERE number = ?1",
-        [number],
-        read,
-    )
 }
 
 impl fmt::Display for StudyTerms {
@@ -182,11 +140,4 @@ fn norm(preprocessing: &Preprocessing) -> String {
             format!("require: divided by {radius}; longer rows sent as the zero row")
         }
     }
-}
-
-/// Others' text without control characters, which a terminal obeys.
-pub(super) fn printable(text: &str) -> String {
-    text.chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect()
 }

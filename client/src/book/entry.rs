@@ -1,0 +1,116 @@
+//! One study that a device took part in.
+
+use eigenveil_shared::{
+    about::UtcDate,
+    enrolment::ParticipantToken,
+    privacy::Budget,
+    report::{Report, ReportId},
+    study::Fingerprint,
+};
+use serde::{Deserialize, Serialize};
+
+use super::terms::StudyTerms;
+use crate::{
+    error::{Error, Result},
+    exchange::{Request, Server},
+    study::upload_one,
+};
+
+/// What has become of a report.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EntryState {
+    /// Kept, and still to be sent.
+    Owed,
+    /// The server has it; its bytes are gone from here.
+    Acknowledged,
+    /// The server refused it for good. Its bytes are kept; see [`Ledger::requeue_refused`](crate::Ledger::requeue_refused).
+    Refused {
+        /// Stable code.
+        code: String,
+        /// The server's sentence.
+        detail: String,
+    },
+}
+
+/// One study that a device took part in, and what became of its report. The report's bytes are apart from it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    pub(crate) number: u64,
+    /// Where the device took part, and where the study moved to since.
+    pub(crate) servers: Vec<Server>,
+    pub(crate) study: String,
+    pub(crate) fingerprint: Fingerprint,
+    pub(crate) payload_len: usize,
+    pub(crate) mechanism: String,
+    pub(crate) dimension: u64,
+    pub(crate) neighbours: String,
+    pub(crate) sentence: String,
+    pub(crate) charge: Budget,
+    pub(crate) day: UtcDate,
+    pub(crate) report: ReportId,
+    pub(crate) state: EntryState,
+    pub(crate) token: Option<ParticipantToken>,
+    pub(crate) canonical_params: Vec<u8>,
+    /// The canonical parameters in it are those above, where this version reads them.
+    pub(crate) terms: StudyTerms,
+}
+
+impl Entry {
+    /// Identifier of the study.
+    pub fn study(&self) -> &str {
+        &self.study
+    }
+
+    /// The server that the report is sent to.
+    pub fn server(&self) -> &Server {
+        // There is at least the first.
+        &self.servers[self.servers.len() - 1]
+    }
+
+    /// Identifier of the report.
+    pub fn report(&self) -> ReportId {
+        self.report
+    }
+
+    /// What has become of the report.
+    pub fn state(&self) -> &EntryState {
+        &self.state
+    }
+
+    /// What the report was charged.
+    pub fn charge(&self) -> Budget {
+        self.charge
+    }
+
+    /// The key of the record with the report's bytes.
+    pub fn payload_key(&self) -> String {
+        format!("payload/{}", self.number)
+    }
+
+    /// The request that sends the report, with the bytes that were kept.
+    ///
+    /// # Errors
+    /// When the bytes are not those of the report.
+    pub fn request(&self, payload: Vec<u8>) -> Result<Request> {
+        if payload.len() != self.payload_len {
+            return Err(Error::usage(format!(
+                "the report for study {} has {} bytes instead of {}",
+                self.study,
+                payload.len(),
+                self.payload_len
+            )));
+        }
+        let report = Report {
+            id: self.report,
+            fingerprint: self.fingerprint,
+            payload,
+        };
+        upload_one(
+            self.server(),
+            &self.study,
+            &report,
+            &self.token.clone().into(),
+        )
+    }
+}

@@ -1,0 +1,454 @@
+//! Everything a device has told, as a value: which studies it took part in, what it spent, and what is still to be
+//! sent. No I/O, so that one set of rules holds for every store: SQLite ([`Ledger`](crate::Ledger)), a browser's
+//! IndexedDB, a file on a phone.
+//!
+//! A [`Book`] decides and gives a [`Change`]. Whoever owns the store writes it ([`Change::write`]): all of it or
+//! nothing, durable, and only if nobody else wrote since the book was read. Only then is the change told to the book
+//! ([`Book::stored`]), and only then is there a [`Request`]: nothing leaves a device before it is kept.
+//!
+//! ```
+//! use std::collections::BTreeMap;
+//! use eigenveil_client::{Study, book::{Book, Step}, Limits};
+//! use eigenveil_shared::preprocess::Row;
+//! # use eigenveil_shared::{mechanism::MechanismKind, privacy::Budget, study::{StudyDesign, StudyParams}};
+//! # let params = StudyParams::freeze(StudyDesign::new(MechanismKind::DiscreteGaussian, 3, Budget::approximate(1.0, 1e-6)?))?;
+//! let study = Study::new(&"http://localhost:8080".parse()?, "0123456789abcdef0123456789abcdef", params);
+//! let (row, now) = (Row::new(vec![3.0, 0.0, 4.0]), 1_800_000_000_000);
+//! // A store of the program's own.
+//! let mut records = BTreeMap::new();
+//! let mut book = Book::new(Limits::default());
+//! if let Step::Join(change) = book.take_part(&study, &row, now)? {
+//!     let write = change.write()?;
+//!     // Of several programs only the first finds what it expects.
+//!     assert!(write.expects.is_none());
+//!     records.extend(write.put);
+//!     book.stored(change)?;
+//! }
+//! // Whenever the program starts again:
+//! let book = Book::load(records.clone())?;
+//! for entry in book.owed() {
+//!     let request = entry.request(records[&entry.payload_key()].clone())?;
+//!     assert_eq!(request.reports(), [entry.report()]);
+//! }
+//! # Ok::<(), eigenveil_client::Error>(())
+//! ```
+
+mod entry;
+mod limits;
+mod receipt;
+mod records;
+mod terms;
+
+use eigenveil_shared::{
+    Error as SharedError, ErrorCode, about::UtcDate, enrolment::ParticipantToken, preprocess::Row,
+    privacy::Budget, study::Fingerprint,
+};
+
+use crate::{
+    error::{Error, Result},
+    exchange::{ReportResult, Server},
+    study::{Study, check_fingerprint, random_bytes},
+};
+
+pub use entry::{Entry, EntryState};
+pub use limits::{Limits, PrivacyCost};
+pub use receipt::{Receipt, ReceiptEntry};
+pub use records::{Revision, Write};
+pub use terms::StudyTerms;
+
+#[cfg(feature = "sqlite")]
+pub(crate) use {
+    limits::charge,
+    limits::compose,
+    receipt::{heading, write_cost, write_terms, write_totals},
+};
+
+/// Error codes that another token may fix.
+pub(crate) const TOKEN_ERRORS: [ErrorCode; 3] = [
+    ErrorCode::TokenRequired,
+    ErrorCode::ParticipantTokenUnknown,
+    ErrorCode::TokenSpent,
+];
+
+/// Longest explanation of a refusal that is kept, in characters.
+pub(crate) const MAX_DETAIL: usize = 1_000;
+
+/// What a device has told, as of one write of its store; see the [module](self).
+#[derive(Clone, Debug)]
+pub struct Book {
+    revision: Option<Revision>,
+    limits: Limits,
+    entries: Vec<Entry>,
+}
+
+/// What [`Book::take_part`] found or proposes.
+#[derive(Debug)]
+pub enum Step {
+    /// The device took part before. The row was not looked at.
+    Known(Entry),
+    /// The device takes part once this is stored.
+    Join(Change),
+}
+
+/// A change that is not stored yet: nothing of it leaves before [`Book::stored`].
+#[must_use]
+#[derive(Debug)]
+pub struct Change {
+    expects: Option<Revision>,
+    becomes: Revision,
+    /// How many entries there are afterwards.
+    count: usize,
+    pub(crate) limits: Limits,
+    /// As they are afterwards.
+    pub(crate) entries: Vec<Entry>,
+    /// The bytes of a new report.
+    pub(crate) payload: Option<Vec<u8>>,
+    local_warning: Option<SharedError>,
+}
+
+impl Change {
+    /// What the store has to do for it.
+    ///
+    /// # Errors
+    /// When a record cannot be written as JSON.
+    pub fn write(&self) -> Result<Write> {
+        Write::new(
+            self.expects,
+            self.becomes,
+            (self.limits, self.count),
+            &self.entries,
+            self.payload.as_ref(),
+        )
+    }
+
+    /// Why the row is sent as the zero row, if it is. **For the participant only**: see
+    /// [`PreparedReport::local_warning`](crate::PreparedReport::local_warning).
+    pub fn local_warning(&self) -> Option<&SharedError> {
+        self.local_warning.as_ref()
+    }
+}
+
+impl Book {
+    /// An empty book.
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            revision: None,
+            limits,
+            entries: Vec::new(),
+        }
+    }
+
+    /// The book of a store's records; those of payloads may be left out.
+    ///
+    /// # Errors
+    /// A record is missing or damaged, or was written by a later version.
+    pub fn load(records: impl IntoIterator<Item = (String, Vec<u8>)>) -> Result<Self> {
+        let (revision, limits, entries) = records::read(records)?;
+        Ok(Self {
+            revision: Some(revision),
+            limits,
+            entries,
+        })
+    }
+
+    /// A book of what a file holds.
+    #[cfg(feature = "sqlite")]
+    pub(crate) fn of_file(limits: Limits, entries: Vec<Entry>) -> Self {
+        Self {
+            revision: None,
+            limits,
+            entries,
+        }
+    }
+
+    /// The device's limits.
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// All entries, oldest first.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// What is still to be sent, oldest first.
+    pub fn owed(&self) -> impl Iterator<Item = &Entry> {
+        let entries = self.entries.iter();
+        entries.filter(|entry| entry.state == EntryState::Owed)
+    }
+
+    /// The total cost of all reports of this device, whatever became of them.
+    pub fn spent(&self) -> PrivacyCost {
+        limits::compose(self.charges())
+    }
+
+    /// Takes part in a study with one report, once.
+    ///
+    /// In this order: for a study that the device took part in before, the entry is given and nothing is drawn; a study
+    /// that would pass a limit is refused; the row is prepared and perturbed. A row that cannot be prepared (a NaN, say)
+    /// is charged and sent all the same, as the zero row. Asked twice before a change is stored, it draws twice, of
+    /// which one can be stored and none has left.
+    ///
+    /// # Errors
+    /// `budget-exceeded`; `already-participated` when the device took part in a study of this identifier at another
+    /// address; `wrong-fingerprint` when the study's parameters have changed since the device took part;
+    /// `study-not-open`, `study-ended`, `wrong-dimension`, `randomness-unavailable`.
+    pub fn take_part(&self, study: &Study, row: &Row, now: u64) -> Result<Step> {
+        if let Some(entry) = self.known(study)? {
+            return Ok(Step::Known(entry.clone()));
+        }
+        study.check_open(now)?;
+        let statement = study.privacy();
+        let charge = limits::charge(study.id(), study.params(), &statement)?;
+        let spent: Vec<Budget> = self.charges().collect();
+        self.limits.check(&spent, charge).map_err(|exceeded| {
+            exceeded.to_error(
+                "taking part in",
+                study.id(),
+                "this device spends",
+                "the device's owner raise the limit (Ledger::set_limits)",
+            )
+        })?;
+        let prepared = study.report(row, now)?;
+        let local_warning = prepared.local_warning().cloned();
+        let report = prepared.into_report();
+        let entry = Entry {
+            number: self.entries.last().map_or(1, |entry| entry.number + 1),
+            servers: vec![study.server().clone()],
+            study: study.id().to_owned(),
+            fingerprint: study.fingerprint(),
+            payload_len: study.payload_len(),
+            mechanism: statement.mechanism.as_str().to_owned(),
+            dimension: study.params().dimension() as u64,
+            neighbours: statement.neighbours,
+            sentence: statement.sentence,
+            charge,
+            day: UtcDate::from_unix_ms(now),
+            report: report.id,
+            state: EntryState::Owed,
+            token: None,
+            canonical_params: study.params().canonical_bytes(),
+            terms: StudyTerms::of(study),
+        };
+        Ok(Step::Join(Change {
+            count: self.entries.len() + 1,
+            payload: Some(report.payload),
+            local_warning,
+            ..self.change(vec![entry])?
+        }))
+    }
+
+    /// The entry of a study that the device took part in.
+    pub(crate) fn known(&self, study: &Study) -> Result<Option<&Entry>> {
+        let entry = self.find(study.id());
+        if let Some(entry) = entry {
+            check_known(study, "the device", entry.server(), entry.fingerprint)?;
+        }
+        Ok(entry)
+    }
+
+    /// What has become of a report. `None` where that changes nothing: it is not owed, or still is.
+    ///
+    /// # Errors
+    /// `randomness-unavailable`.
+    pub fn settle(
+        &self,
+        report: eigenveil_shared::report::ReportId,
+        result: &ReportResult,
+    ) -> Result<Option<Change>> {
+        let cut = |text: &str| text.chars().take(MAX_DETAIL).collect();
+        let state = match result {
+            ReportResult::Accepted | ReportResult::Duplicate => EntryState::Acknowledged,
+            ReportResult::Refused { code, detail } => EntryState::Refused {
+                code: cut(code),
+                detail: cut(detail),
+            },
+            ReportResult::Pending => return Ok(None),
+        };
+        let Some(entry) = self.owed().find(|entry| entry.report == report) else {
+            return Ok(None);
+        };
+        let token = match state {
+            EntryState::Acknowledged => None,
+            _ => entry.token.clone(),
+        };
+        self.change(vec![Entry {
+            state,
+            token,
+            ..entry.clone()
+        }])
+        .map(Some)
+    }
+
+    /// Makes all refused reports owed again, with the bytes they had: for a refusal that was the server's mistake. `None`
+    /// where there are none.
+    ///
+    /// # Errors
+    /// `randomness-unavailable`.
+    pub fn requeue_refused(&self) -> Result<Option<Change>> {
+        let refused = self.entries.iter();
+        let refused = refused.filter(|entry| matches!(entry.state, EntryState::Refused { .. }));
+        let owed: Vec<Entry> = refused
+            .map(|entry| Entry {
+                state: EntryState::Owed,
+                ..entry.clone()
+            })
+            .collect();
+        if owed.is_empty() {
+            return Ok(None);
+        }
+        self.change(owed).map(Some)
+    }
+
+    /// Remembers the one-time token with which the report for this study is sent, now and whenever it is sent again. A
+    /// second token replaces the first, and a report that was refused because of its token is owed again. `None` if the
+    /// token is of no use because the server already has the report.
+    ///
+    /// # Errors
+    /// When the device has not taken part in the study; `randomness-unavailable`.
+    pub fn set_token(&self, study: &str, token: &ParticipantToken) -> Result<Option<Change>> {
+        let entry = self.find(study).ok_or_else(|| {
+            Error::usage(format!(
+                "the device has no report for study {study}; take part first, then keep the token"
+            ))
+        })?;
+        let state = match &entry.state {
+            EntryState::Acknowledged => return Ok(None),
+            EntryState::Refused { code, .. }
+                if ErrorCode::parse(code).is_some_and(|code| TOKEN_ERRORS.contains(&code)) =>
+            {
+                EntryState::Owed
+            }
+            state => state.clone(),
+        };
+        self.change(vec![Entry {
+            token: Some(token.clone()),
+            state,
+            ..entry.clone()
+        }])
+        .map(Some)
+    }
+
+    /// Sets the device's limits: **for its owner**, never because a study asks for it. Limits below what is spent already
+    /// are allowed: nothing more is spent then.
+    ///
+    /// # Errors
+    /// `randomness-unavailable`.
+    pub fn set_limits(&self, limits: Limits) -> Result<Change> {
+        Ok(Change {
+            limits,
+            ..self.change(Vec::new())?
+        })
+    }
+
+    /// Records that a study which the device took part in is at another address now: the same report is sent there.
+    /// Ask whoever's row it is first. `None` if it is at this address already.
+    ///
+    /// # Errors
+    /// `study-not-found` when the device did not take part in it; `wrong-fingerprint` when its parameters are others;
+    /// `invalid-about` when it states another purpose or responsible party than it did then.
+    pub fn accept_move(&self, study: &Study) -> Result<Option<Change>> {
+        let entry = self.find(study.id()).ok_or_else(|| {
+            SharedError::new(
+                ErrorCode::StudyNotFound,
+                format!("the device did not take part in study {}", study.id()),
+            )
+        })?;
+        check_fingerprint(study.fingerprint(), entry.fingerprint)?;
+        entry.terms.check_unchanged(study.about())?;
+        if entry.server() == study.server() {
+            return Ok(None);
+        }
+        let mut moved = entry.clone();
+        moved.servers.push(study.server().clone());
+        self.change(vec![moved]).map(Some)
+    }
+
+    /// The store has this change, durably.
+    ///
+    /// # Errors
+    /// [`Error::is_changed`] for a change that was made before another was stored.
+    pub fn stored(&mut self, change: Change) -> Result<()> {
+        if change.expects != self.revision {
+            return Err(Error::changed(
+                "the change was made before another one was stored; read the store, and ask again",
+            ));
+        }
+        self.revision = Some(change.becomes);
+        self.limits = change.limits;
+        for entry in change.entries {
+            match self
+                .entries
+                .iter_mut()
+                .find(|known| known.number == entry.number)
+            {
+                Some(known) => *known = entry,
+                None => self.entries.push(entry),
+            }
+        }
+        Ok(())
+    }
+
+    /// Which studies the device took part in, and what remains under its limits, for a person to read and keep. It holds
+    /// no report and nothing of any row.
+    pub fn receipt(&self) -> Receipt {
+        let spent = self.spent();
+        Receipt {
+            limits: self.limits,
+            spent,
+            remaining: self.limits.remaining(spent),
+            studies: self.entries.iter().map(ReceiptEntry::new).collect(),
+        }
+    }
+
+    /// The entry of a study.
+    pub fn find(&self, study: &str) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.study == study)
+    }
+
+    fn charges(&self) -> impl Iterator<Item = Budget> {
+        self.entries.iter().map(|entry| entry.charge)
+    }
+
+    fn change(&self, entries: Vec<Entry>) -> Result<Change> {
+        Ok(Change {
+            expects: self.revision,
+            becomes: random_bytes()?,
+            count: self.entries.len(),
+            limits: self.limits,
+            entries,
+            payload: None,
+            local_warning: None,
+        })
+    }
+}
+
+/// Refuses a study that `who` took part in already, at another address or with other parameters.
+pub(crate) fn check_known(
+    study: &Study,
+    who: &str,
+    server: &Server,
+    fingerprint: Fingerprint,
+) -> Result<()> {
+    let id = study.id();
+    let (code, what) = if server != study.server() {
+        let here = study.server();
+        (
+            ErrorCode::AlreadyParticipated,
+            format!(
+                "{who} took part in study {id} at {server}, and not again at {here}, where a second report could reach the same study: use that address, or say that the study has moved here (Ledger::accept_move, report --moved), so that the same report is sent here"
+            ),
+        )
+    } else if fingerprint != study.fingerprint() {
+        let now = study.fingerprint();
+        (
+            ErrorCode::WrongFingerprint,
+            format!(
+                "{who} took part in study {id} with parameters {fingerprint}, and now the server gives it parameters {now}; do not take part again"
+            ),
+        )
+    } else {
+        return Ok(());
+    };
+    Err(SharedError::new(code, what).into())
+}

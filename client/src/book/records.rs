@@ -1,0 +1,200 @@
+//! A book as records for any store of keys and values.
+
+use eigenveil_shared::{
+    about::{About, UtcDate},
+    enrolment::ParticipantToken,
+    privacy::Budget,
+    report::ReportId,
+    study::{Fingerprint, from_hex, to_hex},
+};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    entry::{Entry, EntryState},
+    limits::Limits,
+    terms::StudyTerms,
+};
+use crate::error::{Error, Result};
+
+/// The record that has limits, layout and revision.
+const HEAD: &str = "head";
+/// What the keys of entries begin with.
+const ENTRY: &str = "entry/";
+/// Version of the records.
+const VERSION: u32 = 1;
+
+/// A random number of one write of a store.
+pub type Revision = [u8; 16];
+
+/// What a store has to do: all of it or nothing, durable, and only if its revision is `expects`; it is `becomes`
+/// then, which the record `head` has too.
+#[derive(Debug)]
+pub struct Write {
+    /// `None`: only if there is no record yet.
+    pub expects: Option<Revision>,
+    /// The revision afterwards.
+    pub becomes: Revision,
+    /// Records to put, in the place of what is there.
+    pub put: Vec<(String, Vec<u8>)>,
+    /// Records to delete.
+    pub delete: Vec<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Head {
+    version: u32,
+    revision: String,
+    limits: Limits,
+    entries: usize,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Record {
+    number: u64,
+    servers: Vec<String>,
+    study: String,
+    fingerprint: String,
+    payload_len: usize,
+    mechanism: String,
+    dimension: u64,
+    neighbours: String,
+    sentence: String,
+    charge: Budget,
+    day: u64,
+    report: String,
+    state: EntryState,
+    token: Option<String>,
+    name: Option<String>,
+    about: About,
+    canonical_params: String,
+}
+
+impl Write {
+    /// Puts these entries, as they are now, and the bytes of the first, if it is new.
+    pub(super) fn new(
+        expects: Option<Revision>,
+        becomes: Revision,
+        (limits, count): (Limits, usize),
+        entries: &[Entry],
+        payload: Option<&Vec<u8>>,
+    ) -> Result<Self> {
+        let json = |record: serde_json::Result<Vec<u8>>| {
+            record.map_err(|error| Error::usage(format!("a record cannot be written: {error}")))
+        };
+        let head = Head {
+            version: VERSION,
+            revision: to_hex(&becomes),
+            limits,
+            entries: count,
+        };
+        let mut put = vec![(HEAD.to_owned(), json(serde_json::to_vec(&head))?)];
+        let mut delete = Vec::new();
+        for entry in entries {
+            let record = json(serde_json::to_vec(&Record::new(entry)))?;
+            put.push((format!("{ENTRY}{}", entry.number), record));
+            if entry.state == EntryState::Acknowledged {
+                delete.push(entry.payload_key());
+            }
+        }
+        if let (Some(payload), Some(entry)) = (payload, entries.first()) {
+            put.push((entry.payload_key(), payload.clone()));
+        }
+        Ok(Self {
+            expects,
+            becomes,
+            put,
+            delete,
+        })
+    }
+}
+
+/// Reads the records of a store; those of payloads may be left out.
+pub(super) fn read(
+    records: impl IntoIterator<Item = (String, Vec<u8>)>,
+) -> Result<(Revision, Limits, Vec<Entry>)> {
+    let damaged = |what: &str| Error::usage(format!("the store is damaged: {what}"));
+    let (mut head, mut entries) = (None, Vec::new());
+    for (key, value) in records {
+        let unreadable = || damaged(&format!("record {key}"));
+        if key == HEAD {
+            head = serde_json::from_slice::<Head>(&value)
+                .map_err(|_| unreadable())?
+                .into();
+        } else if key.starts_with(ENTRY) {
+            let record = serde_json::from_slice::<Record>(&value).ok();
+            entries.push(record.and_then(Record::entry).ok_or_else(unreadable)?);
+        }
+    }
+    let head = head.ok_or_else(|| damaged("it has no record head"))?;
+    if head.version > VERSION {
+        return Err(Error::usage(format!(
+            "the store was written by a later Eigenveil (version {} of its records, this program knows {VERSION}); update it",
+            head.version
+        )));
+    }
+    entries.sort_by_key(|entry| entry.number);
+    let numbered = (1..)
+        .zip(&entries)
+        .all(|(number, entry)| entry.number == number);
+    if !numbered || entries.len() != head.entries {
+        return Err(damaged("an entry is missing"));
+    }
+    let revision = array(&head.revision).ok_or_else(|| damaged("its head"))?;
+    Ok((revision, head.limits, entries))
+}
+
+fn array<const N: usize>(hex: &str) -> Option<[u8; N]> {
+    from_hex(hex)?.try_into().ok()
+}
+
+impl Record {
+    fn new(entry: &Entry) -> Self {
+        Self {
+            number: entry.number,
+            servers: entry.servers.iter().map(ToString::to_string).collect(),
+            study: entry.study.clone(),
+            fingerprint: entry.fingerprint.to_string(),
+            payload_len: entry.payload_len,
+            mechanism: entry.mechanism.clone(),
+            dimension: entry.dimension,
+            neighbours: entry.neighbours.clone(),
+            sentence: entry.sentence.clone(),
+            charge: entry.charge,
+            day: entry.day.0,
+            report: entry.report.to_string(),
+            state: entry.state.clone(),
+            token: entry.token.as_ref().map(ParticipantToken::reveal),
+            name: entry.terms.name.clone(),
+            about: entry.terms.about.clone(),
+            canonical_params: to_hex(&entry.canonical_params),
+        }
+    }
+
+    fn entry(self) -> Option<Entry> {
+        let servers = self.servers.iter().map(|server| server.parse().ok());
+        let servers: Vec<_> = servers.collect::<Option<_>>()?;
+        let token = match self.token {
+            Some(token) => Some(ParticipantToken::parse(&token).ok()?),
+            None => None,
+        };
+        let canonical_params = from_hex(&self.canonical_params)?;
+        (!servers.is_empty()).then_some(Entry {
+            number: self.number,
+            servers,
+            study: self.study,
+            fingerprint: Fingerprint(array(&self.fingerprint)?),
+            payload_len: self.payload_len,
+            mechanism: self.mechanism,
+            dimension: self.dimension,
+            neighbours: self.neighbours,
+            sentence: self.sentence,
+            charge: self.charge,
+            day: UtcDate(self.day),
+            report: ReportId(array(&self.report)?),
+            state: self.state,
+            token,
+            terms: StudyTerms::new(self.name, self.about, &canonical_params),
+            canonical_params,
+        })
+    }
+}

@@ -1,0 +1,151 @@
+//! When to send again, and when to give up: numbers and arithmetic alone. Who waits is whoever sends.
+
+use std::time::Duration;
+
+/// How often and how long one request is tried.
+///
+/// Delays double from `first_delay` to `max_delay`, each with random jitter added. A longer `Retry-After` is honoured;
+/// if it does not fit into `max_elapsed` the request fails at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetryPolicy {
+    /// Largest number of attempts, including the first; 0 means 1.
+    pub max_attempts: usize,
+    /// Delay before the second attempt.
+    pub first_delay: Duration,
+    /// Longest delay before the random share is added.
+    pub max_delay: Duration,
+    /// No new attempt begins later than this after the first one began.
+    pub max_elapsed: Duration,
+}
+
+impl Default for RetryPolicy {
+    /// Five attempts over some ten seconds: somebody is waiting.
+    fn default() -> Self {
+        Self {
+            max_attempts: 5,
+            first_delay: Duration::from_millis(250),
+            max_delay: Duration::from_secs(10),
+            max_elapsed: Duration::from_secs(60),
+        }
+    }
+}
+
+impl RetryPolicy {
+    /// One attempt.
+    pub fn never() -> Self {
+        Self {
+            max_attempts: 1,
+            ..Self::default()
+        }
+    }
+
+    /// Ten attempts over some minutes: a server restarts, a phone changes networks.
+    pub fn patient() -> Self {
+        Self {
+            max_attempts: 10,
+            first_delay: Duration::from_millis(250),
+            max_delay: Duration::from_secs(30),
+            max_elapsed: Duration::from_secs(300),
+        }
+    }
+
+    /// How long to wait after this many attempts have failed, the first of which began `elapsed` ago; `None` to give
+    /// up. `asked` is what the server asked for, and `jitter` a random number in [0, 1).
+    pub fn delay(
+        &self,
+        attempts: usize,
+        elapsed: Duration,
+        asked: Option<Duration>,
+        jitter: f64,
+    ) -> Option<Duration> {
+        if attempts >= self.max_attempts {
+            return None;
+        }
+        let doublings = u32::try_from(attempts.saturating_sub(1)).unwrap_or(u32::MAX);
+        let factor = 1_u32.checked_shl(doublings).unwrap_or(u32::MAX);
+        let base = self.first_delay.saturating_mul(factor).min(self.max_delay);
+        let share = (jitter.clamp(0.0, 1.0) * 1_024.0) as u32;
+        let delay = base.saturating_add(base.saturating_mul(share) / 1_024);
+        let wait = asked.map_or(delay, |asked| delay.max(asked.saturating_add(delay / 4)));
+        (elapsed.saturating_add(wait) <= self.max_elapsed).then_some(wait)
+    }
+}
+
+/// `Retry-After`, as seconds or as a date; a date is measured against the server's own clock where the response tells
+/// it, and otherwise against `now`, in milliseconds since 1970.
+pub(super) fn retry_after(value: &str, date: Option<&str>, now: Option<u64>) -> Option<Duration> {
+    if let Ok(seconds) = value.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let until = httpdate::parse_http_date(value).ok()?;
+    let now = date
+        .and_then(|date| httpdate::parse_http_date(date).ok())
+        .or(now.map(|now| std::time::UNIX_EPOCH + Duration::from_millis(now)))?;
+    // A date in the past means "now".
+    Some(until.duration_since(now).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn delays_double_with_jitter_up_to_the_limit() {
+        let policy = RetryPolicy {
+            max_attempts: 8,
+            first_delay: SECOND,
+            max_delay: 4 * SECOND,
+            max_elapsed: 1_000 * SECOND,
+        };
+        let bases = [1, 2, 4, 4, 4, 4, 4];
+        for (attempts, base) in (1..).zip(bases) {
+            for jitter in [0.0, 0.5, 1.0, 7.0] {
+                let delay = policy
+                    .delay(attempts, Duration::ZERO, None, jitter)
+                    .unwrap();
+                let expected = (base * SECOND).mul_f64(1.0 + jitter.min(1.0));
+                assert_eq!(delay, expected);
+            }
+        }
+        assert_eq!(policy.delay(8, Duration::ZERO, None, 0.0), None);
+        let endless = RetryPolicy {
+            max_attempts: usize::MAX,
+            ..policy
+        };
+        let late = endless.delay(1_000_000, Duration::ZERO, None, 0.0);
+        assert_eq!(late, Some(4 * SECOND));
+    }
+
+    #[test]
+    fn attempts_time_and_the_servers_wish_are_kept_to() {
+        let policy = RetryPolicy::default();
+        let wait = |elapsed, asked| policy.delay(1, elapsed, asked, 0.0);
+        let asked = wait(Duration::ZERO, Some(17 * SECOND)).unwrap();
+        assert!(asked >= 17 * SECOND && asked < 18 * SECOND);
+        assert_eq!(wait(Duration::ZERO, Some(3_600 * SECOND)), None);
+        assert_eq!(wait(Duration::ZERO, Some(Duration::MAX)), None);
+        assert_eq!(wait(60 * SECOND, None), None);
+        assert_eq!(
+            RetryPolicy::never().delay(1, Duration::ZERO, None, 0.0),
+            None
+        );
+    }
+
+    #[test]
+    fn retry_after_reads_seconds_and_dates() {
+        let at = |seconds| Some(Duration::from_secs(seconds));
+        assert_eq!(retry_after("120", None, None), at(120));
+        let noon = "Fri, 31 Dec 1999 12:00:00 GMT";
+        let later = "Fri, 31 Dec 1999 12:01:30 GMT";
+        // The server's clock counts, not ours.
+        assert_eq!(retry_after(later, Some(noon), Some(0)), at(90));
+        assert_eq!(retry_after(noon, Some(later), None), at(0));
+        assert_eq!(retry_after(later, None, Some(946_641_600_000)), at(90));
+        for unreadable in ["-1", "soon", ""] {
+            assert_eq!(retry_after(unreadable, None, None), None);
+        }
+        assert_eq!(retry_after(later, None, None), None);
+    }
+}

@@ -1,0 +1,102 @@
+//! What a device asks of a server.
+
+use std::sync::Arc;
+
+use eigenveil_shared::{api::StudySummary, study::Fingerprint};
+
+use super::{
+    settings::HttpSettings,
+    transport::{Counters, Transport},
+};
+use crate::{
+    error::Result,
+    exchange::{Answer, Request, Response, Server},
+    study::Study,
+};
+
+/// A device's side of the HTTP interface. Cheap to clone; clones share connections.
+///
+/// ```no_run
+/// use eigenveil_client::{Ledger, http::{HttpSettings, StudyClient, send_owed}};
+/// use eigenveil_shared::preprocess::Row;
+/// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+/// let client = StudyClient::new("http://localhost:8080")?;
+/// // Shipped with the device: without a pinned fingerprint, constants of its own could identify it.
+/// let pinned = "5e7a3c0f9b1d48e62a7c5f0e8d3b1a964c2e7f508b6d1a3f9e0c5b7d2a4f8e61".parse()?;
+/// let study = client.fetch_study_pinned("0123456789abcdef0123456789abcdef", pinned).await?;
+/// let mut ledger = Ledger::open("device.ledger")?;
+/// ledger.participate(&study, &Row::new(vec![0.5; study.params().dimension()]))?;
+/// let sent = send_owed(&mut ledger, &HttpSettings::default()).await?;
+/// println!("{} accepted, {} still owed", sent.accepted, sent.pending);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct StudyClient {
+    transport: Arc<Transport>,
+}
+
+impl StudyClient {
+    /// A client of the server at this address, such as `https://study.example`.
+    pub fn new(server: &str) -> Result<Self> {
+        Self::with_settings(server, &HttpSettings::default())
+    }
+
+    /// As [`StudyClient::new`], with these settings.
+    pub fn with_settings(server: &str, settings: &HttpSettings) -> Result<Self> {
+        Self::of(&server.parse()?, settings)
+    }
+
+    pub(super) fn of(server: &Server, settings: &HttpSettings) -> Result<Self> {
+        Ok(Self {
+            transport: Arc::new(Transport::new(server, settings, None)?),
+        })
+    }
+
+    /// The server's address.
+    pub fn server(&self) -> &Server {
+        self.transport.server()
+    }
+
+    /// All studies that are not drafts, oldest first.
+    ///
+    /// # Errors
+    /// Network failures.
+    pub async fn list(&self) -> Result<Vec<StudySummary>> {
+        self.transport.studies().await
+    }
+
+    /// Fetches and checks a study: as [`Study::read`], with what that says of pinned fingerprints.
+    ///
+    /// # Errors
+    /// As there; network failures.
+    pub async fn fetch_study(&self, id: &str) -> Result<Study> {
+        self.study(id, None).await
+    }
+
+    /// As [`StudyClient::fetch_study`], for a device that knows which parameters it agreed to.
+    ///
+    /// # Errors
+    /// As [`StudyClient::fetch_study`]; `wrong-fingerprint` when the study has other parameters.
+    pub async fn fetch_study_pinned(&self, id: &str, expected: Fingerprint) -> Result<Study> {
+        self.study(id, Some(expected)).await
+    }
+
+    async fn study(&self, id: &str, pinned: Option<Fingerprint>) -> Result<Study> {
+        let request = Study::request(self.server(), id);
+        let read = |response: &Response<'_>| Study::read(self.server(), id, response, pinned);
+        self.transport
+            .respond(&request, &Counters::default(), read)
+            .await
+    }
+
+    /// Sends a request as often as the retry policy says, and reads the response.
+    pub async fn call(&self, request: &Request) -> Answer {
+        self.transport.call(request, &Counters::default()).await
+    }
+
+    #[cfg(feature = "sqlite")]
+    pub(super) async fn call_counted(&self, request: &Request, counters: &Counters) -> Answer {
+        self.transport.call(request, counters).await
+    }
+}

@@ -1,0 +1,491 @@
+//! Who may take part, and what it costs each row.
+
+use std::{collections::BTreeMap, ops::Range, path::Path};
+
+use eigenveil_shared::{
+    Error as SharedError, ErrorCode,
+    about::UtcDate,
+    clock::{Clock, SystemClock},
+    privacy::Budget,
+    study::Fingerprint,
+};
+use sha2::{Digest, Sha256};
+
+use super::{
+    receipt::{RowReceipt, RowStudy},
+    schema::{ROW_BITS, SCHEMA},
+};
+use crate::{
+    book::{Limits, PrivacyCost, StudyTerms, charge, check_known, compose},
+    error::{Error, Result},
+    exchange::Server,
+    sqlite::{
+        file::LockedFile,
+        tables::{budget, read_limits, read_servers, read_terms, write_limits, write_move},
+    },
+    study::{Study, check_fingerprint},
+};
+
+/// A file of rows as a ledger knows it: how many rows, and digests that only this ledger can make.
+#[derive(Clone, Debug)]
+pub struct RowFile {
+    pub(super) rows: u64,
+    pub(super) participants: [u8; 32],
+    pub(super) reading: [u8; 32],
+    same_participants: bool,
+}
+
+impl RowFile {
+    /// Says that row `i` of this file is the participant that row `i` of earlier files was, though the
+    /// files differ: with new measurements, other features, or new participants at the end.
+    #[must_use]
+    pub fn assume_same_participants(mut self) -> Self {
+        self.same_participants = true;
+        self
+    }
+}
+
+/// The durable file of many participants, by number, and many studies.
+///
+/// ```
+/// use std::ops::ControlFlow;
+/// use eigenveil_client::{RowLedger, Study};
+/// use eigenveil_shared::preprocess::Row;
+/// # use eigenveil_shared::{
+/// #     mechanism::MechanismKind, privacy::Budget,
+/// #     study::{StudyDesign, StudyParams},
+/// # };
+/// # let params = StudyParams::freeze(StudyDesign::new(MechanismKind::IsotropicGaussian, 2, Budget::approximate(1.0, 1e-6)?))?;
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path();
+/// let study = Study::new(&"http://localhost:8080".parse()?, "0123", params);
+/// let rows = vec![Row::new(vec![1.0, 2.0]), Row::new(vec![3.0, 4.0])];
+///
+/// let mut ledger = RowLedger::open(path.join("rows.ledger"))?;
+/// let file = ledger.row_file(2, b"1,2\n3,4\n", b"both columns")?;
+/// // Each row is perturbed once; its report and its charge are durable before anything can be sent.
+/// let report = |row: u64, now| study.report(&rows[row as usize], now);
+/// let prepared = ledger.prepare(&study, &file, report, |_| ControlFlow::Continue(()))?;
+/// assert_eq!(prepared.rows, 2);
+/// // The ε of the study, and what floating point adds.
+/// assert!(ledger.receipt()?.spent.epsilon < 1.000_001);
+/// // Again: the same reports, and no others.
+/// assert_eq!(ledger.prepare(&study, &file, report, |_| ControlFlow::Continue(()))?.rows, 0);
+/// assert_eq!(ledger.counts(&study)?.pending, 2);
+/// # Ok::<(), eigenveil_client::Error>(())
+/// ```
+pub struct RowLedger {
+    pub(super) store: LockedFile,
+    pub(super) clock: Box<dyn Clock>,
+}
+
+impl std::fmt::Debug for RowLedger {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "RowLedger({:?})", self.store)
+    }
+}
+
+/// One study of a ledger of rows.
+pub(super) struct RecordedStudy {
+    pub(super) number: i64,
+    servers: Vec<Server>,
+    pub(super) fingerprint: Fingerprint,
+}
+
+/// Consecutive rows of one study that were charged.
+struct Charge {
+    study: i64,
+    rows: Range<u64>,
+}
+
+/// Consecutive rows that took part in the same studies, and what these cost.
+type RowRangeCosts = (Range<u64>, BTreeMap<i64, Budget>);
+
+impl RowLedger {
+    /// Opens the ledger, creating the file (readable by its owner only, with the default [`Limits`]) if
+    /// there is none. A ledger that was lost looks like one that never was.
+    ///
+    /// # Errors
+    /// As [`Ledger::open`](crate::Ledger::open).
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::checked(SCHEMA.open_or_create(path.as_ref(), |file| {
+            write_limits(file, &Limits::default())?;
+            file.execute("INSERT INTO salt VALUES (1, randomblob(32))", [])
+                .map(drop)
+        })?)
+    }
+
+    /// Opens a ledger that is there: to look at it, without making a new one by mistake.
+    pub fn open_existing(path: impl AsRef<Path>) -> Result<Self> {
+        Self::checked(SCHEMA.open(path.as_ref())?)
+    }
+
+    fn checked(store: LockedFile) -> Result<Self> {
+        let ledger = Self {
+            store,
+            clock: Box::new(SystemClock),
+        };
+        // A ledger that cannot be counted must not be used.
+        ledger.receipt()?;
+        Ok(ledger)
+    }
+
+    /// The same ledger with another clock.
+    #[must_use]
+    pub fn with_clock(mut self, clock: impl Clock + 'static) -> Self {
+        self.clock = Box::new(clock);
+        self
+    }
+
+    /// Whether the file at this path is a ledger of rows, and not one of a device or something else.
+    pub fn is_at(path: impl AsRef<Path>) -> bool {
+        SCHEMA.is_at(path.as_ref())
+    }
+
+    /// Where the file is.
+    pub fn path(&self) -> &Path {
+        self.store.path()
+    }
+
+    /// What each row may spend.
+    pub fn limits(&self) -> Result<Limits> {
+        read_limits(&SCHEMA, &self.store)
+    }
+
+    /// Sets what each row may spend: for whoever answers for the rows. Limits below what is spent already are
+    /// allowed: nothing more is spent then.
+    pub fn set_limits(&mut self, limits: Limits) -> Result<()> {
+        self.store.write(|file| Ok(write_limits(file, &limits)?))
+    }
+
+    /// A file of `rows` rows; `participants` says who they are (the bytes of the file, say), `reading` what else their
+    /// values depend on (which columns were taken, say).
+    ///
+    /// # Errors
+    /// 2⁴⁰ rows or more; the ledger could not be read.
+    pub fn row_file(&self, rows: u64, participants: &[u8], reading: &[u8]) -> Result<RowFile> {
+        if rows >> ROW_BITS != 0 {
+            return Err(Error::usage(format!(
+                "{rows} rows are too many for one ledger, which takes fewer than 2^{ROW_BITS}"
+            )));
+        }
+        let salt: [u8; 32] = self
+            .store
+            .one("SELECT bytes FROM salt", [], |row| row.get(0))?;
+        let digest = Sha256::new()
+            .chain_update(salt)
+            .chain_update(rows.to_le_bytes())
+            .chain_update(participants);
+        Ok(RowFile {
+            rows,
+            participants: digest.clone().finalize().into(),
+            // The length keeps the two parts apart.
+            reading: digest
+                .chain_update(reading)
+                .chain_update((reading.len() as u64).to_le_bytes())
+                .finalize()
+                .into(),
+            same_participants: false,
+        })
+    }
+
+    /// Where the reports of a study are sent, if rows took part in it.
+    pub fn server_of(&self, study: &str) -> Result<Option<Server>> {
+        let known = self.known(study)?;
+        Ok(known.and_then(|mut known| known.servers.pop()))
+    }
+
+    /// What a study said when rows first took part in it, if they did.
+    pub fn terms_of(&self, study: &str) -> Result<Option<StudyTerms>> {
+        let Some(known) = self.known(study)? else {
+            return Ok(None);
+        };
+        Ok(Some(read_terms(&self.store, known.number)?.0))
+    }
+
+    /// Records that a study in which rows took part is at another address now: their reports are sent there. Ask whoever
+    /// answers for the rows first. Does nothing if no row took part in it, or if it is at this address already.
+    ///
+    /// # Errors
+    /// `wrong-fingerprint` when the study's parameters are others; `invalid-about` when it states another purpose or
+    /// responsible party than it did then.
+    pub fn accept_move(&mut self, study: &Study) -> Result<()> {
+        let Some(known) = self.known(study.id())? else {
+            return Ok(());
+        };
+        check_fingerprint(study.fingerprint(), known.fingerprint)?;
+        read_terms(&self.store, known.number)?
+            .0
+            .check_unchanged(study.about())?;
+        if known.servers.last() == Some(study.server()) {
+            return Ok(());
+        }
+        self.store
+            .write(|file| Ok(write_move(file, known.number, study.server())?))
+    }
+
+    /// Whether all rows of the file that have not yet taken part in the study may. Gives what it costs each of them.
+    ///
+    /// # Errors
+    /// `already-participated` when rows took part in this study at another address, or with reports that are not here;
+    /// `budget-exceeded` when it would pass a row's limit; `wrong-fingerprint`;
+    /// [`Error::is_row_file_mismatch`] for a file that the ledger does not know
+    /// ([`RowFile::assume_same_participants`]); a file that is not read as it was when the study's reports were begun.
+    pub fn admit(&self, study: &Study, file: &RowFile) -> Result<Budget> {
+        let cost = self.check_study(study, file)?;
+        if let Some(known) = self.known(study.id())? {
+            self.check_reports_here(&known, study)?;
+            self.check_reading(&known, file)?;
+        }
+        self.check_limits(study, file, cost)?;
+        Ok(cost)
+    }
+
+    /// Refuses a file or a study that is not the one it was. Gives what a report of the study costs.
+    pub(super) fn check_study(&self, study: &Study, file: &RowFile) -> Result<Budget> {
+        self.check_file(file)?;
+        if let Some(known) = self.known(study.id())? {
+            let server = known.servers.last().unwrap_or(study.server());
+            check_known(study, "rows", server, known.fingerprint)?;
+        }
+        charge(study.id(), study.params(), &study.privacy())
+    }
+
+    /// Refuses a study that would pass a limit of a row that has not taken part in it.
+    pub(super) fn check_limits(&self, study: &Study, file: &RowFile, cost: Budget) -> Result<()> {
+        let limits = self.limits()?;
+        let here = self.known(study.id())?.map(|known| known.number);
+        for (rows, spent) in self.row_ranges(&self.charges()?, 0..file.rows)? {
+            if here.is_some_and(|here| spent.contains_key(&here)) {
+                continue;
+            }
+            let spent: Vec<Budget> = spent.into_values().collect();
+            limits.check(&spent, cost).map_err(|exceeded| {
+                exceeded.to_error(
+                    &format!("rows {} to {}: taking part in", rows.start + 1, rows.end),
+                    study.id(),
+                    "this ledger lets a row spend",
+                    "whoever is responsible for the rows raise the limit (RowLedger::set_limits)",
+                )
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Refuses charges whose reports are not here: they were made with an outbox of an earlier version.
+    fn check_reports_here(&self, known: &RecordedStudy, study: &Study) -> Result<()> {
+        let elsewhere: Option<(u64, u64)> = self.store.first(
+            "SELECT first, first + rows FROM charge WHERE study = ?1 AND reports_digest IS NOT NULL AND rows >
+                (SELECT count(*) FROM report WHERE key >= (?1 << 40) + first AND key < (?1 << 40) + first + rows)",
+            [known.number],
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )?;
+        let Some((start, end)) = elsewhere else {
+            return Ok(());
+        };
+        Err(SharedError::new(
+            ErrorCode::AlreadyParticipated,
+            format!(
+                "rows {} to {end} have taken part in study {}, and their reports are in an outbox that an earlier Eigenveil made; name it (--adopt DIR): a second report would spend the budget of these rows again",
+                start + 1,
+                study.id(),
+            ),
+        )
+        .into())
+    }
+
+    /// Refuses a file that is read otherwise than when the first reports of the study were made from it.
+    fn check_reading(&self, known: &RecordedStudy, file: &RowFile) -> Result<()> {
+        let digest: Option<[u8; 32]> = self.store.first(
+            "SELECT digest FROM reading WHERE study = ?1",
+            [known.number],
+            |row| row.get(0),
+        )?;
+        if digest.is_none_or(|digest| digest == file.reading) {
+            return Ok(());
+        }
+        // The digests are not shown: guesses at a short file could be compared with them.
+        Err(Error::usage(
+            "the file has changed since its reports for this study were made, or is read with another header, other columns, other persons or other weights; each row's report is made only once: restore the file and give the flags that were given then, or use another --ledger for other participants",
+        ))
+    }
+
+    /// The rows of the file that have not taken part in the study yet, ascending.
+    pub(super) fn missing(&self, study: &str, rows: u64) -> Result<Vec<Range<u64>>> {
+        let known = self.known(study)?.map(|known| known.number);
+        let charges = self.charges()?;
+        let charged = charges.iter().filter(|charge| Some(charge.study) == known);
+        let (mut missing, mut from) = (Vec::new(), 0);
+        for charge in charged {
+            missing.push(from..charge.rows.start.min(rows));
+            from = charge.rows.end;
+        }
+        missing.push(from..rows);
+        missing.retain(|range| range.start < range.end);
+        Ok(missing)
+    }
+
+    /// Which studies the rows took part in, and what remains under the limits.
+    pub fn receipt(&self) -> Result<RowReceipt> {
+        let charges = self.charges()?;
+        let mut spent = PrivacyCost::default();
+        for (_, costs) in self.row_ranges(&charges, 0..u64::MAX)? {
+            let here = compose(costs.into_values());
+            spent.epsilon = spent.epsilon.max(here.epsilon);
+            spent.delta = spent.delta.max(here.delta);
+        }
+        let limits = self.limits()?;
+        let mut studies = BTreeMap::new();
+        for (number, charged) in self.budgets()? {
+            studies.insert(number, self.study(number, charged)?);
+        }
+        for charge in &charges {
+            if let Some(study) = studies.get_mut(&charge.study) {
+                study.rows += charge.rows.end - charge.rows.start;
+            }
+        }
+        Ok(RowReceipt {
+            limits,
+            spent,
+            remaining: limits.remaining(spent),
+            studies: studies.into_values().collect(),
+        })
+    }
+
+    /// Refuses a file that differs from those that were charged, unless the caller answers for it.
+    fn check_file(&self, file: &RowFile) -> Result<()> {
+        let (any, this): (bool, bool) = self.store.one(
+            "SELECT EXISTS (SELECT 1 FROM file), EXISTS (SELECT 1 FROM file WHERE digest = ?1)",
+            [file.participants],
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )?;
+        if this || !any || file.same_participants {
+            return Ok(());
+        }
+        Err(Error::row_file_mismatch(self.path()))
+    }
+
+    pub(super) fn known(&self, study: &str) -> Result<Option<RecordedStudy>> {
+        let found = self.store.first(
+            "SELECT number, server, fingerprint FROM study WHERE study = ?1",
+            [study],
+            |row| {
+                Ok((
+                    row.get(0)?,
+                    row.get::<_, String>(1)?,
+                    Fingerprint(row.get(2)?),
+                ))
+            },
+        )?;
+        let Some((number, first, fingerprint)) = found else {
+            return Ok(None);
+        };
+        Ok(Some(RecordedStudy {
+            number,
+            servers: read_servers(&SCHEMA, &self.store, number, &first)?,
+            fingerprint,
+        }))
+    }
+
+    /// What each study costs a row.
+    fn budgets(&self) -> Result<BTreeMap<i64, Budget>> {
+        let costs = self
+            .store
+            .all("SELECT number, epsilon, delta FROM study", [], |row| {
+                Ok((row.get(0)?, budget(row, 1)?))
+            })?;
+        Ok(costs.into_iter().collect())
+    }
+
+    /// A study, without its number of rows.
+    fn study(&self, number: i64, charged: Budget) -> Result<RowStudy> {
+        let (terms, _) = read_terms(&self.store, number)?;
+        let mut study = self.store.one(
+            "SELECT server, study, fingerprint, day, mechanism, dimension, neighbours, sentence
+             FROM study WHERE number = ?1",
+            [number],
+            |row| {
+                Ok(RowStudy {
+                    server: row.get(0)?,
+                    moved_to: Vec::new(),
+                    study: row.get(1)?,
+                    fingerprint: Fingerprint(row.get(2)?).to_string(),
+                    day: UtcDate(row.get(3)?).to_string(),
+                    mechanism: row.get(4)?,
+                    dimension: row.get(5)?,
+                    neighbours: row.get(6)?,
+                    sentence: row.get(7)?,
+                    charged,
+                    rows: 0,
+                    terms,
+                })
+            },
+        )?;
+        let servers = read_servers(&SCHEMA, &self.store, number, &study.server)?;
+        study.moved_to = servers[1..].iter().map(ToString::to_string).collect();
+        Ok(study)
+    }
+
+    /// All charges, by study and row, neighbours as one.
+    fn charges(&self) -> Result<Vec<Charge>> {
+        let mut charges: Vec<Charge> = Vec::new();
+        self.store.all(
+            "SELECT study, first, rows FROM charge ORDER BY study, first",
+            [],
+            |row| {
+                let (study, first): (i64, u64) = (row.get(0)?, row.get(1)?);
+                let end = first.saturating_add(row.get(2)?);
+                match charges.last_mut() {
+                    Some(last) if (last.study, last.rows.end) == (study, first) => {
+                        last.rows.end = end
+                    }
+                    _ => charges.push(Charge {
+                        study,
+                        rows: first..end,
+                    }),
+                }
+                Ok(())
+            },
+        )?;
+        Ok(charges)
+    }
+
+    /// A range of rows, split where the set of studies changes, with the costs of each part.
+    fn row_ranges(&self, charges: &[Charge], range: Range<u64>) -> Result<Vec<RowRangeCosts>> {
+        let budgets = self.budgets()?;
+        // Where a study begins and where it ends.
+        let mut cuts: BTreeMap<u64, Vec<(i64, bool)>> = BTreeMap::new();
+        cuts.insert(range.start, Vec::new());
+        cuts.insert(range.end, Vec::new());
+        for charge in charges {
+            let (start, end) = (
+                charge.rows.start.clamp(range.start, range.end),
+                charge.rows.end.clamp(range.start, range.end),
+            );
+            if start < end {
+                cuts.entry(start).or_default().push((charge.study, true));
+                cuts.entry(end).or_default().push((charge.study, false));
+            }
+        }
+        let mut row_ranges: Vec<RowRangeCosts> = Vec::new();
+        let mut now = BTreeMap::new();
+        let mut from = range.start;
+        for (at, changes) in cuts {
+            if from < at {
+                row_ranges.push((from..at, now.clone()));
+            }
+            from = at;
+            // A study that ends here may begin again.
+            for &(study, _) in changes.iter().filter(|change| !change.1) {
+                now.remove(&study);
+            }
+            for &(study, _) in changes.iter().filter(|change| change.1) {
+                let budget = budgets.get(&study).copied().ok_or_else(|| {
+                    SCHEMA.damaged(self.path(), "a charge is for a study that it does not hold")
+                })?;
+                now.insert(study, budget);
+            }
+        }
+        Ok(row_ranges)
+    }
+}

@@ -1,0 +1,237 @@
+//! From rows to reports, charged and kept.
+
+use std::{
+    ops::{ControlFlow, Range},
+    sync::{
+        atomic::{AtomicBool, AtomicU64, Ordering},
+        mpsc::{self, RecvTimeoutError},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use eigenveil_shared::{about::UtcDate, privacy::Budget};
+use rusqlite::{Connection, params};
+
+use super::{
+    ledger::{RowFile, RowLedger},
+    queue::PENDING,
+    schema::key,
+};
+use crate::{
+    book::StudyTerms,
+    error::{Error, Result},
+    sqlite::tables::write_terms,
+    study::{PreparedReport, Study, check_fingerprint},
+};
+
+/// A write has at most this many rows, or what this time gives.
+const ROWS_PER_WRITE: u64 = 1_024;
+const TIME_PER_WRITE: Duration = Duration::from_secs(1);
+/// How often the caller is told, at least.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
+
+/// What [`RowLedger::prepare`] did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Prepared {
+    /// Rows that were charged and have their reports now.
+    pub rows: u64,
+    /// How many of them were sent as the zero row. **For whoever answers for the rows only.**
+    pub unusable: u64,
+    /// Whether it was broken off.
+    pub stopped: bool,
+}
+
+impl RowLedger {
+    /// Makes the reports of all rows of the file that have none for this study, on all cores, with `report` of the row's
+    /// number and the time. Charge and report are one write, in chunks: after a kill a row has both or neither, and
+    /// what was drawn and not written has not left.
+    ///
+    /// `progress` is told how many rows of this call are done, several times a second; when it breaks, the chunk under
+    /// way is dropped, unwritten and uncharged.
+    ///
+    /// # Errors
+    /// As [`admit`](Self::admit); `study-not-open` and `study-ended` where there is something to make; those of `report`;
+    /// the ledger could not be written. What was written before stays.
+    pub fn prepare<E: From<Error> + Send>(
+        &mut self,
+        study: &Study,
+        file: &RowFile,
+        report: impl Fn(u64, u64) -> Result<PreparedReport, E> + Sync,
+        mut progress: impl FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<Prepared, E> {
+        let cost = self.admit(study, file)?;
+        let missing = self.missing(study.id(), file.rows)?;
+        let mut prepared = Prepared::default();
+        if missing.is_empty() {
+            return Ok(prepared);
+        }
+        study.check_open(Error::check_clock(self.clock.unix_ms())?)?;
+        for range in missing {
+            let mut from = range.start;
+            while from < range.end {
+                let chunk = from..range.end.min(from + ROWS_PER_WRITE);
+                let now = Error::check_clock(self.clock.unix_ms())?;
+                let before = prepared.rows;
+                let made = perturb(
+                    chunk,
+                    |row| report(row, now),
+                    |done| progress(before + done),
+                )?;
+                let Some(made) = made else {
+                    prepared.stopped = true;
+                    return Ok(prepared);
+                };
+                self.keep(study, file, cost, from, &made, now)?;
+                let unusable = made.iter().filter(|made| made.local_warning().is_some());
+                prepared.unusable += unusable.count() as u64;
+                prepared.rows += made.len() as u64;
+                from += made.len() as u64;
+            }
+        }
+        Ok(prepared)
+    }
+
+    /// Charges and keeps the reports of the rows from this one on.
+    fn keep(
+        &mut self,
+        study: &Study,
+        file: &RowFile,
+        cost: Budget,
+        first: u64,
+        made: &[PreparedReport],
+        now: u64,
+    ) -> Result<()> {
+        let known = self.known(study.id())?.map(|known| known.number);
+        self.store.write(|ledger| {
+            let number = match known {
+                Some(number) => number,
+                None => insert_study(ledger, study, cost, now)?,
+            };
+            insert_file(ledger, number, file)?;
+            ledger
+                .prepare_cached("INSERT INTO charge (study, first, rows) VALUES (?1, ?2, ?3)")?
+                .execute(params![number, first, made.len()])?;
+            let mut insert =
+                ledger.prepare_cached("INSERT INTO report (key, id, state) VALUES (?1, ?2, ?3)")?;
+            let mut queue =
+                ledger.prepare_cached("INSERT INTO payload (key, bytes) VALUES (?1, ?2)")?;
+            for (row, made) in (first..).zip(made) {
+                let report = made.report();
+                check_fingerprint(report.fingerprint, study.fingerprint())?;
+                insert.execute(params![key(number, row), report.id.0, PENDING])?;
+                queue.execute(params![key(number, row), report.payload])?;
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Keeps what a study is and says. Gives its number.
+pub(super) fn insert_study(
+    ledger: &Connection,
+    study: &Study,
+    cost: Budget,
+    now: u64,
+) -> rusqlite::Result<i64> {
+    let statement = study.privacy();
+    ledger.execute(
+        "INSERT INTO study (server, study, fingerprint, mechanism, dimension,
+            neighbours, sentence, epsilon, delta, day)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+        params![
+            study.server().as_str(),
+            study.id(),
+            study.fingerprint().0,
+            statement.mechanism.as_str(),
+            study.params().dimension(),
+            statement.neighbours,
+            statement.sentence,
+            cost.epsilon(),
+            cost.delta(),
+            UtcDate::from_unix_ms(now).0,
+        ],
+    )?;
+    let number = ledger.last_insert_rowid();
+    let canonical = study.params().canonical_bytes();
+    write_terms(ledger, number, &StudyTerms::of(study), &canonical)?;
+    Ok(number)
+}
+
+/// Keeps the digests of the file, and of how it was read for this study.
+pub(super) fn insert_file(ledger: &Connection, study: i64, file: &RowFile) -> rusqlite::Result<()> {
+    ledger
+        .prepare_cached("INSERT INTO file VALUES (?1) ON CONFLICT DO NOTHING")?
+        .execute([file.participants])?;
+    ledger
+        .prepare_cached("INSERT INTO reading VALUES (?1, ?2) ON CONFLICT DO NOTHING")?
+        .execute(params![study, file.reading])
+        .map(drop)
+}
+
+/// The reports of the first of these rows, in order: of all of them, or of those that the time allows. `None` when
+/// `progress` breaks.
+fn perturb<E: From<Error> + Send>(
+    rows: Range<u64>,
+    report: impl Fn(u64) -> Result<PreparedReport, E> + Sync,
+    mut progress: impl FnMut(u64) -> ControlFlow<()>,
+) -> Result<Option<Vec<PreparedReport>>, E> {
+    let next = AtomicU64::new(rows.start);
+    let stop = AtomicBool::new(false);
+    let deadline = Instant::now() + TIME_PER_WRITE;
+    let (sender, made) = mpsc::channel();
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+            let (sender, next, stop, report, end) =
+                (sender.clone(), &next, &stop, &report, rows.end);
+            scope.spawn(move || {
+                // A row that was taken is finished: those that are made follow one another.
+                loop {
+                    let row = next.fetch_add(1, Ordering::Relaxed);
+                    if row >= end || sender.send((row, report(row))).is_err() {
+                        return;
+                    }
+                    if stop.load(Ordering::Relaxed) || Instant::now() >= deadline {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(sender);
+        let (mut reports, mut failed) = (Vec::new(), None);
+        let (mut told, mut broken) = (Instant::now(), false);
+        loop {
+            match made.recv_timeout(PROGRESS_INTERVAL) {
+                Ok((row, Ok(report))) => reports.push((row, report)),
+                Ok((_, Err(error))) => {
+                    stop.store(true, Ordering::Relaxed);
+                    failed.get_or_insert(error);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            if told.elapsed() >= PROGRESS_INTERVAL {
+                told = Instant::now();
+                broken |= progress(reports.len() as u64).is_break();
+                stop.fetch_or(broken, Ordering::Relaxed);
+            }
+        }
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        if broken || progress(reports.len() as u64).is_break() {
+            return Ok(None);
+        }
+        reports.sort_unstable_by_key(|(row, _)| *row);
+        // A thread that has panicked leaves a gap.
+        if !(rows.start..)
+            .zip(&reports)
+            .all(|(row, made)| row == made.0)
+        {
+            return Err(Error::usage("a thread that perturbs rows has stopped").into());
+        }
+        Ok(Some(
+            reports.into_iter().map(|(_, report)| report).collect(),
+        ))
+    })
+}

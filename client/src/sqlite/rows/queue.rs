@@ -1,0 +1,258 @@
+//! Reports that are still to be sent, and what has become of the others.
+
+use eigenveil_shared::{
+    ErrorCode,
+    enrolment::ParticipantToken,
+    report::{Report, ReportId},
+};
+use rusqlite::params;
+
+use super::{
+    ledger::RowLedger,
+    schema::{SCHEMA, key, row_of},
+};
+use crate::{
+    book::{MAX_DETAIL, TOKEN_ERRORS},
+    error::Result,
+    exchange::ReportResult,
+    study::{Study, check_fingerprint},
+};
+
+pub(super) const PENDING: i64 = 0;
+const ACKNOWLEDGED: i64 = 1;
+const REFUSED: i64 = 2;
+
+/// How many reports of a study are in which state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RowCounts {
+    /// Not yet acknowledged.
+    pub pending: u64,
+    /// Stored by the server.
+    pub acknowledged: u64,
+    /// Refused by the server, for a reason that sending again does not cure.
+    pub refused: u64,
+}
+
+impl RowCounts {
+    /// All reports.
+    pub fn total(self) -> u64 {
+        self.pending + self.acknowledged + self.refused
+    }
+}
+
+/// A report to be sent; its bytes are the same whenever it is read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PendingReport {
+    /// The row.
+    pub row: u64,
+    /// The report.
+    pub report: Report,
+    /// The one-time token it is sent with, where it has one.
+    pub token: Option<ParticipantToken>,
+}
+
+/// A report that the server refused, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusedRow {
+    /// The row.
+    pub row: u64,
+    /// The report's identifier.
+    pub id: ReportId,
+    /// Stable code.
+    pub code: String,
+    /// The server's sentence.
+    pub detail: String,
+}
+
+impl RowLedger {
+    /// The number of a study; none where no row took part in it.
+    fn number(&self, study: &Study) -> Result<Option<i64>> {
+        Ok(self.known(study.id())?.map(|known| known.number))
+    }
+
+    /// The first reports of a study, from this row on, that are not yet acknowledged, at most `limit`.
+    ///
+    /// # Errors
+    /// `wrong-fingerprint` when the study's parameters are not those of the reports.
+    pub fn pending(&self, study: &Study, from: u64, limit: usize) -> Result<Vec<PendingReport>> {
+        let Some(known) = self.known(study.id())? else {
+            return Ok(Vec::new());
+        };
+        check_fingerprint(study.fingerprint(), known.fingerprint)?;
+        self.store.settle()?;
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let found = self.store.all(
+            "SELECT p.key, r.id, p.bytes, t.bytes FROM payload AS p
+             CROSS JOIN report AS r ON r.key = p.key
+             LEFT JOIN token AS t ON t.key = p.key
+             WHERE p.key >= ?1 AND p.key < ?2 AND r.state = ?3 ORDER BY p.key LIMIT ?4",
+            params![
+                key(known.number, from),
+                key(known.number + 1, 0),
+                PENDING,
+                limit
+            ],
+            |row| {
+                Ok(PendingReport {
+                    row: row_of(row.get(0)?),
+                    report: Report {
+                        id: ReportId(row.get(1)?),
+                        fingerprint: study.fingerprint(),
+                        payload: row.get(2)?,
+                    },
+                    token: row
+                        .get::<_, Option<_>>(3)?
+                        .map(ParticipantToken::from_bytes),
+                })
+            },
+        )?;
+        let wanted = study.payload_len();
+        let mut lengths = found.iter().map(|found| found.report.payload.len());
+        match lengths.find(|length| *length != wanted) {
+            None => Ok(found),
+            Some(length) => Err(SCHEMA.damaged(
+                self.store.path(),
+                format_args!("a payload has {length} bytes instead of {wanted}"),
+            )),
+        }
+    }
+
+    /// Records what has become of the reports of these rows, with one sync. Of those that are acknowledged the bytes are
+    /// dropped. Gives how many were pending and are not any more. Harmless when repeated.
+    pub fn record(
+        &mut self,
+        study: &Study,
+        results: impl IntoIterator<Item = (u64, ReportResult)>,
+    ) -> Result<usize> {
+        let Some(number) = self.number(study)? else {
+            return Ok(0);
+        };
+        self.store.write(|file| {
+            let mut settled = 0;
+            let mut update =
+                file.prepare_cached("UPDATE report SET state = ?2 WHERE key = ?1 AND state = ?3")?;
+            let mut forget = file.prepare_cached("DELETE FROM payload WHERE key = ?1")?;
+            let mut forget_token = file.prepare_cached("DELETE FROM token WHERE key = ?1")?;
+            let mut explain =
+                file.prepare_cached("INSERT INTO refusal (key, code, detail) VALUES (?1, ?2, ?3)")?;
+            for (row, result) in results {
+                let key = key(number, row);
+                match result {
+                    ReportResult::Pending => {}
+                    ReportResult::Accepted | ReportResult::Duplicate => {
+                        if update.execute(params![key, ACKNOWLEDGED, PENDING])? == 1 {
+                            forget.execute([key])?;
+                            forget_token.execute([key])?;
+                            settled += 1;
+                        }
+                    }
+                    ReportResult::Refused { code, detail } => {
+                        if update.execute(params![key, REFUSED, PENDING])? == 1 {
+                            let detail: String = detail.chars().take(MAX_DETAIL).collect();
+                            explain.execute(params![key, code, detail])?;
+                            settled += 1;
+                        }
+                    }
+                }
+            }
+            Ok(settled)
+        })
+    }
+
+    /// The first reports of a study that were refused, by row, at most `limit`.
+    pub fn refused(&self, study: &Study, limit: usize) -> Result<Vec<RefusedRow>> {
+        let Some(number) = self.number(study)? else {
+            return Ok(Vec::new());
+        };
+        self.store.all(
+            "SELECT f.key, r.id, f.code, f.detail FROM refusal AS f
+             CROSS JOIN report AS r ON r.key = f.key
+             WHERE f.key >= ?1 AND f.key < ?2 ORDER BY f.key LIMIT ?3",
+            [
+                key(number, 0),
+                key(number + 1, 0),
+                i64::try_from(limit).unwrap_or(i64::MAX),
+            ],
+            |row| {
+                Ok(RefusedRow {
+                    row: row_of(row.get(0)?),
+                    id: ReportId(row.get(1)?),
+                    code: row.get(2)?,
+                    detail: row.get(3)?,
+                })
+            },
+        )
+    }
+
+    /// Makes all refused reports of a study pending again, with the bytes they had. Gives how many.
+    pub fn requeue_refused(&mut self, study: &Study) -> Result<usize> {
+        let Some(number) = self.number(study)? else {
+            return Ok(0);
+        };
+        let range = [key(number, 0), key(number + 1, 0)];
+        self.store.write(|file| {
+            let count = file.execute(
+                "UPDATE report SET state = 0
+                 WHERE key IN (SELECT key FROM refusal WHERE key >= ?1 AND key < ?2)",
+                range,
+            )?;
+            file.execute("DELETE FROM refusal WHERE key >= ?1 AND key < ?2", range)?;
+            Ok(count)
+        })
+    }
+
+    /// Remembers with which token the report of each of these rows is sent, now and whenever it is sent again. A row
+    /// that has another token gets this one; a report that was refused for its token is pending again. Gives for how
+    /// many rows a token is kept: those whose report is acknowledged need none any more, and those without a report
+    /// have nothing to send.
+    ///
+    /// To replace a token is safe at any time: a server that has the report already looks at no token.
+    pub fn set_tokens<'a>(
+        &mut self,
+        study: &Study,
+        tokens: impl IntoIterator<Item = (u64, &'a ParticipantToken)>,
+    ) -> Result<usize> {
+        let Some(number) = self.number(study)? else {
+            return Ok(0);
+        };
+        self.store.write(|file| {
+            let mut kept = 0;
+            let mut keep = file.prepare_cached(
+                "INSERT INTO token (key, bytes) SELECT ?1, ?2
+                 WHERE EXISTS (SELECT 1 FROM report WHERE key = ?1 AND state <> ?3)
+                 ON CONFLICT (key) DO UPDATE SET bytes = excluded.bytes",
+            )?;
+            let mut forgive =
+                file.prepare_cached("DELETE FROM refusal WHERE key = ?1 AND code IN (?2, ?3, ?4)")?;
+            let mut requeue = file.prepare_cached("UPDATE report SET state = ?2 WHERE key = ?1")?;
+            let [required, unknown, spent] = TOKEN_ERRORS.map(ErrorCode::as_str);
+            for (row, token) in tokens {
+                let key = key(number, row);
+                kept += keep.execute(params![key, token.as_bytes(), ACKNOWLEDGED])?;
+                if forgive.execute(params![key, required, unknown, spent])? == 1 {
+                    requeue.execute(params![key, PENDING])?;
+                }
+            }
+            Ok(kept)
+        })
+    }
+
+    /// How many reports of a study are in which state.
+    pub fn counts(&self, study: &Study) -> Result<RowCounts> {
+        let Some(number) = self.number(study)? else {
+            return Ok(RowCounts::default());
+        };
+        let (total, kept, refused): (u64, u64, u64) = self.store.one(
+            "SELECT (SELECT count(*) FROM report WHERE key >= ?1 AND key < ?2),
+                (SELECT count(*) FROM payload WHERE key >= ?1 AND key < ?2),
+                (SELECT count(*) FROM refusal WHERE key >= ?1 AND key < ?2)",
+            [key(number, 0), key(number + 1, 0)],
+            |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
+        )?;
+        Ok(RowCounts {
+            pending: kept - refused,
+            acknowledged: total - kept,
+            refused,
+        })
+    }
+}

@@ -1,0 +1,124 @@
+//! The tables of a ledger of rows.
+
+use crate::sqlite::{
+    file::FileSchema,
+    tables::{LIMITS, MOVED, STUDY_TERMS},
+};
+
+/// Bits of a key that say the row; those above say the study.
+pub(super) const ROW_BITS: u32 = 40;
+
+/// How a ledger of rows is recognised.
+pub(super) const SCHEMA: FileSchema = FileSchema {
+    name: "ledger",
+    // "EvRL"; before "EvRl"
+    application_id: 0x4576_524c,
+    earlier_application_id: 0x4576_526c,
+    tables: &[LIMITS, STUDIES, CHARGES, REPORTS, STUDY_TERMS, MOVED],
+    upgrades: &[CHARGES_OF_VERSION_1, CHARGES, KEEP_THEM, REPORTS],
+    append_only_table: "charge",
+};
+
+const STUDIES: &str = "
+    CREATE TABLE salt (
+        id INTEGER PRIMARY KEY CHECK (id = 1),
+        bytes BLOB NOT NULL CHECK (length(bytes) = 32)
+    ) STRICT;
+    CREATE TABLE file (digest BLOB PRIMARY KEY CHECK (length(digest) = 32)) STRICT;
+    CREATE TABLE study (
+        number INTEGER PRIMARY KEY,
+        server TEXT NOT NULL,
+        study TEXT NOT NULL UNIQUE,
+        fingerprint BLOB NOT NULL CHECK (length(fingerprint) = 32),
+        mechanism TEXT NOT NULL,
+        dimension INTEGER NOT NULL CHECK (dimension > 0),
+        neighbours TEXT NOT NULL,
+        sentence TEXT NOT NULL,
+        epsilon REAL NOT NULL CHECK (epsilon > 0),
+        delta REAL NOT NULL CHECK (delta >= 0 AND delta < 1),
+        day INTEGER NOT NULL
+    ) STRICT;
+    CREATE TRIGGER studies_stay BEFORE DELETE ON study
+        BEGIN SELECT RAISE(ABORT, 'a study of a ledger is never deleted'); END;
+    CREATE TRIGGER what_studies_cost_stays BEFORE UPDATE ON study
+        BEGIN SELECT RAISE(ABORT, 'what a ledger says of a study is never changed'); END;
+";
+
+/// Charges of consecutive rows. Those of version 1 have a digest of the identifiers of their reports, which were in a
+/// file of their own.
+const CHARGES: &str = "
+    CREATE TABLE charge (
+        number INTEGER PRIMARY KEY,
+        study INTEGER NOT NULL REFERENCES study,
+        first INTEGER NOT NULL CHECK (first >= 0),
+        rows INTEGER NOT NULL CHECK (rows > 0),
+        reports_digest BLOB CHECK (length(reports_digest) = 32)
+    ) STRICT;
+    CREATE INDEX charge_of_row ON charge (study, first, rows);
+    CREATE TRIGGER charges_stay BEFORE DELETE ON charge
+        BEGIN SELECT RAISE(ABORT, 'a charge of a ledger is never deleted'); END;
+    CREATE TRIGGER charges_are_fixed BEFORE UPDATE ON charge
+        BEGIN SELECT RAISE(ABORT, 'a charge of a ledger is never changed'); END;
+";
+
+const CHARGES_OF_VERSION_1: &str = "
+    DROP TRIGGER charges_stay;
+    DROP TRIGGER charges_are_fixed;
+    DROP TRIGGER charge_is_counted;
+    ALTER TABLE charge RENAME TO charge_of_version_1;
+";
+
+const KEEP_THEM: &str = "
+    INSERT INTO charge SELECT number, study, first, rows, reports_digest FROM charge_of_version_1;
+    DROP TABLE charge_of_version_1;
+";
+
+// Keys are `study << 40 | row`. Payloads have a table of their own: deleting one frees whole pages, which the next one
+// uses again.
+const REPORTS: &str = "
+    CREATE TABLE reading (
+        study INTEGER PRIMARY KEY REFERENCES study,
+        digest BLOB NOT NULL CHECK (length(digest) = 32)
+    ) STRICT;
+    CREATE TABLE report (
+        key INTEGER PRIMARY KEY,
+        id BLOB NOT NULL CHECK (length(id) = 16),
+        state INTEGER NOT NULL CHECK (state IN (0, 1, 2))
+    ) STRICT;
+    CREATE TABLE payload (key INTEGER PRIMARY KEY, bytes BLOB NOT NULL) STRICT;
+    CREATE TABLE token (
+        key INTEGER PRIMARY KEY,
+        bytes BLOB NOT NULL CHECK (length(bytes) = 32)
+    ) STRICT;
+    CREATE TABLE refusal (
+        key INTEGER PRIMARY KEY,
+        code TEXT NOT NULL,
+        detail TEXT NOT NULL
+    ) STRICT;
+    CREATE TRIGGER reports_are_charged BEFORE INSERT ON report
+        WHEN coalesce((SELECT first + rows FROM charge
+            WHERE study = NEW.key >> 40 AND first <= NEW.key & 0xffffffffff ORDER BY first DESC LIMIT 1), 0)
+            <= NEW.key & 0xffffffffff
+        BEGIN SELECT RAISE(ABORT, 'a report is only within a charge of its study'); END;
+    CREATE TRIGGER reports_stay BEFORE DELETE ON report
+        BEGIN SELECT RAISE(ABORT, 'a report of a ledger is never deleted'); END;
+    CREATE TRIGGER reports_are_fixed BEFORE UPDATE OF key, id ON report
+        BEGIN SELECT RAISE(ABORT, 'a report of a ledger is never changed'); END;
+    CREATE TRIGGER acknowledged_stays BEFORE UPDATE OF state ON report WHEN OLD.state = 1
+        BEGIN SELECT RAISE(ABORT, 'an acknowledged report is never sent again'); END;
+    CREATE TRIGGER payloads_are_fixed BEFORE UPDATE ON payload
+        BEGIN SELECT RAISE(ABORT, 'a report of a ledger is never changed'); END;
+    CREATE TRIGGER owed_payloads_stay BEFORE DELETE ON payload
+        WHEN (SELECT state FROM report WHERE key = OLD.key) IS NOT 1
+        BEGIN SELECT RAISE(ABORT, 'a report is kept until it is acknowledged'); END;
+";
+
+/// The key of a row of a study, each of them in range.
+pub(super) fn key(study: i64, row: u64) -> i64 {
+    study << ROW_BITS | row.cast_signed()
+}
+
+/// The row of a key.
+pub(super) fn row_of(key: i64) -> u64 {
+    key.cast_unsigned() & ((1 << ROW_BITS) - 1)
+}

@@ -1,0 +1,672 @@
+//! A study as a device takes part in it, and the one way from a row to a report.
+
+use std::{fmt, sync::Arc};
+
+use eigenveil_shared::{
+    Error as SharedError, ErrorCode,
+    about::{self, About, is_readable},
+    api::{StudyDocument, StudyState},
+    codec::{self, ReportFormat},
+    enrolment::{Admission, Enrolment, Frame},
+    mechanism::SamplingCost,
+    preprocess::{BoundedRow, Row},
+    privacy::PrivacyStatement,
+    report::{Report, ReportId},
+    study::{Fingerprint, StudyParams, from_hex},
+};
+use rand::{
+    RngExt, SeedableRng, TryRng,
+    rngs::{ChaCha20Rng, SysRng},
+};
+
+use crate::{
+    error::{Error, HttpFailure, Result},
+    exchange::{Request, Response, Server},
+};
+
+/// Size a batch aims at: large enough for few requests, small enough to repeat.
+const BATCH_BYTES: usize = 1 << 20;
+/// A small upload is split into up to this many requests. All reports of one commit go to one of 32 buckets, and
+/// estimates get their error bars from the differences between buckets; four connections may share a commit.
+const TARGET_BATCHES: u64 = 128;
+
+/// A study as this side checked it, and what makes reports for it. Cheap to clone; safe to share between threads.
+///
+/// Times are given, in milliseconds since 1970-01-01 UTC: nothing here reads a clock.
+#[derive(Clone)]
+pub struct Study(Arc<Inner>);
+
+#[derive(Clone)]
+struct Inner {
+    server: Server,
+    id: String,
+    name: Option<String>,
+    about: About,
+    state: StudyState,
+    enrolment: Enrolment,
+    params: StudyParams,
+    format: ReportFormat,
+    max_batch: usize,
+}
+
+impl Study {
+    /// The study with these (checked, frozen) parameters that came with the program: open to everybody, without a name
+    /// or a last day.
+    pub fn new(server: &Server, id: &str, params: StudyParams) -> Self {
+        let format = ReportFormat::new(&params);
+        Self(Arc::new(Inner {
+            server: server.clone(),
+            id: id.to_owned(),
+            name: None,
+            about: About::default(),
+            state: StudyState::Open,
+            enrolment: Enrolment::Open,
+            max_batch: codec::max_batch(format.payload_len()),
+            params,
+            format,
+        }))
+    }
+
+    /// As [`new`](Self::new), from canonical bytes, if they are the ones that were pinned: a device that ships with a
+    /// fingerprint trusts no server about the parameters.
+    ///
+    /// ```
+    /// use eigenveil_client::Study;
+    /// use eigenveil_shared::{
+    ///     ErrorCode, mechanism::MechanismKind, privacy::Budget,
+    ///     study::{Fingerprint, StudyDesign, StudyParams},
+    /// };
+    /// # let params = StudyParams::freeze(StudyDesign::new(MechanismKind::IsotropicGaussian, 3, Budget::approximate(1.0, 1e-6)?))?;
+    /// # let server = "http://localhost:8080".parse()?;
+    /// let bytes = params.canonical_bytes();
+    /// assert!(Study::from_canonical(&server, "0123", &bytes, params.fingerprint()).is_ok());
+    /// let error = Study::from_canonical(&server, "0123", &bytes, Fingerprint([0; 32])).unwrap_err();
+    /// assert_eq!(error.code(), Some(ErrorCode::WrongFingerprint));
+    /// # Ok::<(), eigenveil_client::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `wrong-fingerprint`, and every error of [`StudyParams::from_canonical`].
+    pub fn from_canonical(
+        server: &Server,
+        id: &str,
+        bytes: &[u8],
+        expected: Fingerprint,
+    ) -> Result<Self> {
+        let study = Self::new(server, id, StudyParams::from_canonical(bytes)?);
+        check_fingerprint(study.fingerprint(), expected)?;
+        Ok(study)
+    }
+
+    /// The same study with this name, which says this of itself: the ledgers keep it for the receipt, and nothing is
+    /// perturbed after its last day. A study that was read from a server has it already.
+    #[must_use]
+    pub fn with_info(mut self, name: impl Into<String>, about: About) -> Self {
+        let inner = Arc::make_mut(&mut self.0);
+        (inner.name, inner.about) = (Some(name.into()), about);
+        self
+    }
+
+    /// The request for the study with this identifier.
+    pub fn request(server: &Server, id: &str) -> Request {
+        Request::study_document(server, id)
+    }
+
+    /// Checks what a server answered to [`request`](Self::request): the parameters come from the canonical bytes, the
+    /// bytes have the fingerprint (and the pinned one, where there is one), the noise is what the budget needs.
+    ///
+    /// Without a pinned fingerprint nothing tells whether other devices got the same parameters: a server could give one
+    /// device its own constants and recognise its report by them.
+    ///
+    /// # Errors
+    /// The server's refusal; `wrong-fingerprint`; everything that does not check.
+    pub fn read(
+        server: &Server,
+        id: &str,
+        response: &Response<'_>,
+        pinned: Option<Fingerprint>,
+    ) -> Result<Self> {
+        let document: StudyDocument = response.json(server.as_str())?;
+        let wrong = |what: String| Err(Error::http(HttpFailure::default(), what));
+        if document.id != id {
+            return wrong(format!("the server answered with another study than {id}"));
+        }
+        let Some(canonical) = from_hex(&document.canonical_params) else {
+            return wrong(format!(
+                "the canonical parameters of study {id} are not hexadecimal"
+            ));
+        };
+        let params = StudyParams::from_canonical(&canonical)?;
+        let format = ReportFormat::new(&params);
+        if document.fingerprint != format.fingerprint().to_string() {
+            return wrong(format!(
+                "the server gives study {id} a fingerprint that is not that of its parameters ({}); do not take part",
+                format.fingerprint()
+            ));
+        }
+        let report_len = codec::report_len(format.payload_len());
+        let max_batch = codec::max_batch(format.payload_len());
+        if document.report_bytes < report_len
+            || !(1..=max_batch).contains(&document.max_batch_reports)
+        {
+            return wrong(format!(
+                "study {id} says that a report may have {} bytes and a batch {} reports, but a report has {report_len} and a batch 1 to {max_batch}",
+                document.report_bytes, document.max_batch_reports
+            ));
+        }
+        // These texts are shown to people and stored for the receipt, so they must be valid.
+        document.about.check()?;
+        if !is_readable(&document.name) {
+            return wrong(format!(
+                "the server gives study {id} a name that cannot be shown; do not take part"
+            ));
+        }
+        if let Some(pinned) = pinned {
+            check_fingerprint(format.fingerprint(), pinned)?;
+        }
+        Ok(Self(Arc::new(Inner {
+            server: server.clone(),
+            id: document.id,
+            name: Some(document.name),
+            about: document.about,
+            state: document.state,
+            enrolment: document.enrolment,
+            max_batch: document.max_batch_reports,
+            params,
+            format,
+        })))
+    }
+
+    /// The server that it is at.
+    pub fn server(&self) -> &Server {
+        &self.0.server
+    }
+
+    /// Its identifier.
+    pub fn id(&self) -> &str {
+        &self.0.id
+    }
+
+    /// Its name, where it is known.
+    pub fn name(&self) -> Option<&str> {
+        self.0.name.as_deref()
+    }
+
+    /// What it says of itself; nothing where parameters came alone.
+    pub fn about(&self) -> &About {
+        &self.0.about
+    }
+
+    /// Its parameters.
+    pub fn params(&self) -> &StudyParams {
+        &self.0.params
+    }
+
+    /// The fingerprint of its parameters.
+    pub fn fingerprint(&self) -> Fingerprint {
+        self.0.format.fingerprint()
+    }
+
+    /// Bytes of one payload.
+    pub fn payload_len(&self) -> usize {
+        self.0.format.payload_len()
+    }
+
+    /// What one report promises, worked out on this side.
+    pub fn privacy(&self) -> PrivacyStatement {
+        PrivacyStatement::new(&self.0.params)
+    }
+
+    /// Who may take part.
+    pub fn enrolment(&self) -> Enrolment {
+        self.0.enrolment
+    }
+
+    /// Fails unless the study was open when it was read and its last day has not passed. Call it before writing
+    /// anything; [`report`](Self::report) and the ledgers do.
+    ///
+    /// # Errors
+    /// `study-not-open`, `study-ended`.
+    pub fn check_open(&self, now: u64) -> Result<()> {
+        if let (Some(day), true) = (self.about().last_day, self.about().is_over(now)) {
+            let name = self.name().unwrap_or_default();
+            return Err(about::study_ended_error(
+                &format!("{name:?}"),
+                day,
+                "nothing was perturbed or charged: check this device's clock if that is wrong, or ask whoever runs the study for another one",
+            )
+            .into());
+        }
+        if self.0.state == StudyState::Open {
+            return Ok(());
+        }
+        Err(SharedError::new(
+            ErrorCode::StudyNotOpen,
+            format!(
+                "study {} is {} and takes no reports; nothing was perturbed or charged: fetch the study again when whoever runs it has opened it, or take part in another one",
+                self.id(),
+                self.0.state.as_str()
+            ),
+        )
+        .into())
+    }
+
+    /// Prepares and perturbs one row. **Call it once per participant and study**, keep the result before the first send
+    /// ([`Ledger`](crate::Ledger) and [`RowLedger`](crate::RowLedger) do both), and send that: another call is another
+    /// draw of noise, and two reports of one row spend its budget twice.
+    ///
+    /// A row that cannot be prepared (a NaN; too long under `require`) is perturbed as the zero row,
+    /// so that taking part does not depend on the data; [`PreparedReport::local_warning`] says why, here
+    /// only.
+    ///
+    /// # Errors
+    /// `wrong-dimension` (the program's mistake, not the data's), `randomness-unavailable`, `study-not-open`,
+    /// `study-ended`.
+    pub fn report(&self, row: &Row, now: u64) -> Result<PreparedReport> {
+        Ok(self.report_measured(row, now)?.0)
+    }
+
+    /// As [`report`](Self::report) in a study with weights: the row counts `weight`, above 0 and at most 1, which is
+    /// protected with the row. A larger weight counts as 1; anything else as 0, and the local warning says so. In such a
+    /// study [`report`](Self::report) counts 1.
+    ///
+    /// # Errors
+    /// As [`report`](Self::report); `invalid-preprocessing` in a study without weights.
+    pub fn report_weighted(&self, row: &Row, weight: f64, now: u64) -> Result<PreparedReport> {
+        self.check_open(now)?;
+        let preprocessor = self.params().preprocessor();
+        let (bounded, local_warning) = preprocessor.prepare_weighted(row, weight)?;
+        Ok(self.perturb(&bounded, local_warning, now)?.0)
+    }
+
+    /// Reports one of the rows of a person who has several, drawn uniformly from the operating system's randomness: as
+    /// [`report`](Self::report), and the guarantee holds for replacing all of the person's rows and their number. Without
+    /// any row it is the report of the zero row. The estimate is then one of persons, each of whom counts the same.
+    ///
+    /// # Errors
+    /// As [`report`](Self::report), for any of the rows.
+    pub fn report_one_of(&self, rows: &[Row], now: u64) -> Result<PreparedReport> {
+        let p = self.params().dimension();
+        if let Some(other) = rows.iter().find(|row| row.values().len() != p) {
+            // The error does not depend on which row is drawn.
+            return self.report(other, now);
+        }
+        match rows {
+            [] => self.report(&Row::new(vec![f64::NAN; p]), now),
+            rows => self.report(&rows[draw_below(rows.len())?], now),
+        }
+    }
+
+    /// The report and the cost of sampling its noise, **for the audit**: [`report`](Self::report) returns only the
+    /// first. The cost must never leave a device.
+    ///
+    /// # Errors
+    /// As [`report`](Self::report).
+    #[doc(hidden)]
+    pub fn report_measured(&self, row: &Row, now: u64) -> Result<(PreparedReport, SamplingCost)> {
+        self.check_open(now)?;
+        let (bounded, local_warning) = self.params().preprocessor().prepare_with_warning(row)?;
+        self.perturb(&bounded, local_warning, now)
+    }
+
+    fn perturb(
+        &self,
+        row: &BoundedRow,
+        local_warning: Option<SharedError>,
+        now: u64,
+    ) -> Result<(PreparedReport, SamplingCost)> {
+        let (payload, work) = self.params().mechanism().perturb_measured(row)?;
+        let prepared = PreparedReport {
+            report: Report {
+                id: ReportId::from_parts(now, random_bytes()?),
+                fingerprint: self.fingerprint(),
+                payload,
+            },
+            local_warning,
+        };
+        Ok((prepared, work))
+    }
+
+    /// The request that uploads one report.
+    ///
+    /// # Errors
+    /// `wrong-fingerprint` for a report of other parameters; `token-required`.
+    pub fn upload_one(&self, report: &Report, admission: &Admission) -> Result<Request> {
+        check_fingerprint(report.fingerprint, self.fingerprint())?;
+        upload_one(self.server(), self.id(), report, admission)
+    }
+
+    /// The request that uploads these reports, each with its admission: at most
+    /// [`max_batch`](Self::max_batch).
+    ///
+    /// # Errors
+    /// `wrong-fingerprint` for a report of other parameters; `token-required`; too many reports, or none.
+    pub fn upload_batch(&self, reports: &[(&Report, &Admission)]) -> Result<Request> {
+        for (report, _) in reports {
+            check_fingerprint(report.fingerprint, self.fingerprint())?;
+        }
+        if reports.is_empty() || reports.len() > self.0.max_batch {
+            return Err(Error::usage(format!(
+                "a batch of {} reports cannot be sent; this study takes 1 to {}",
+                reports.len(),
+                self.0.max_batch
+            )));
+        }
+        let frame = Frame {
+            enrolment: self.0.enrolment,
+            batched: true,
+        };
+        let payloads = reports
+            .iter()
+            .map(|(report, _)| (report.id, &report.payload[..]));
+        let bytes = codec::encode_batch(&self.0.format, payloads)?;
+        let admissions: Vec<&Admission> = reports.iter().map(|(_, admission)| *admission).collect();
+        Ok(Request::upload(
+            self.server(),
+            self.id(),
+            frame.media_type(),
+            frame.write(&admissions, bytes)?,
+            reports.iter().map(|(report, _)| report.id).collect(),
+            true,
+        ))
+    }
+
+    /// Most reports that one request may hold.
+    pub fn max_batch(&self) -> usize {
+        self.0.max_batch
+    }
+
+    /// Reports in a request of an upload of `total`: about a megabyte, or the 128th part of a small upload, so that the
+    /// server has groups of reports to compare.
+    pub fn usual_batch(&self, total: u64) -> usize {
+        let by_size = BATCH_BYTES / (16 + self.payload_len());
+        let by_number = usize::try_from(total.div_ceil(TARGET_BATCHES)).unwrap_or(usize::MAX);
+        by_size.min(by_number).clamp(1, self.0.max_batch)
+    }
+}
+
+/// The request that uploads one report to a study that may not be known otherwise.
+pub(crate) fn upload_one(
+    server: &Server,
+    study: &str,
+    report: &Report,
+    admission: &Admission,
+) -> Result<Request> {
+    let frame = Frame {
+        enrolment: admission.enrolment(),
+        batched: false,
+    };
+    Ok(Request::upload(
+        server,
+        study,
+        frame.media_type(),
+        frame.write(&[admission], codec::encode_report(report))?,
+        vec![report.id],
+        false,
+    ))
+}
+
+/// 16 bytes from the operating system.
+pub(crate) fn random_bytes() -> Result<[u8; 16]> {
+    let mut random = [0_u8; 16];
+    SysRng.try_fill_bytes(&mut random).map_err(no_randomness)?;
+    Ok(random)
+}
+
+/// A uniform number below `count`, from the operating system's randomness.
+fn draw_below(count: usize) -> Result<usize> {
+    let mut rng = ChaCha20Rng::try_from_rng(&mut SysRng).map_err(no_randomness)?;
+    Ok(rng.random_range(0..count))
+}
+
+fn no_randomness(error: impl fmt::Display) -> SharedError {
+    SharedError::new(
+        ErrorCode::RandomnessUnavailable,
+        format!("the operating system's random generator failed ({error}); nothing was released"),
+    )
+}
+
+impl fmt::Debug for Study {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (id, server) = (self.id(), self.server());
+        write!(
+            f,
+            "Study({id} at {server}, parameters {})",
+            self.fingerprint()
+        )
+    }
+}
+
+/// Refuses parameters that are not the expected ones.
+pub(crate) fn check_fingerprint(found: Fingerprint, expected: Fingerprint) -> Result<()> {
+    if found == expected {
+        return Ok(());
+    }
+    Err(SharedError::new(
+        ErrorCode::WrongFingerprint,
+        format!(
+            "the study's parameters have fingerprint {found} but {expected} was expected; do not take part"
+        ),
+    )
+    .into())
+}
+
+/// A report that was perturbed and has its identifier: final. Made by [`Study::report`] and its kind only.
+///
+/// `Debug` shows the identifier and a length, no numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PreparedReport {
+    report: Report,
+    local_warning: Option<SharedError>,
+}
+
+impl PreparedReport {
+    /// The report: what may leave the device.
+    pub fn report(&self) -> &Report {
+        &self.report
+    }
+
+    /// The report, by value.
+    pub fn into_report(self) -> Report {
+        self.report
+    }
+
+    /// Why the row was sent as the zero row, if it was. **For the participant only**: it depends on
+    /// the row and must not be sent, nor shown to whoever runs the study.
+    pub fn local_warning(&self) -> Option<&SharedError> {
+        self.local_warning.as_ref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use eigenveil_shared::{
+        codec::{self, ReportFormat},
+        mechanism::MechanismKind,
+        packed,
+        preprocess::Norm,
+        privacy::Budget,
+        study::StudyDesign,
+    };
+
+    use super::*;
+
+    const NOW: u64 = 0x0192_1234_5678;
+
+    fn study_of(params: StudyParams) -> Study {
+        Study::new(&"http://localhost".parse().unwrap(), "0123", params)
+    }
+
+    fn params(norm: Norm) -> StudyParams {
+        // Large enough for the noise to be far below one: σ ≈ 0.4.
+        let budget = Budget::approximate(16.0, 1e-3).unwrap();
+        StudyParams::freeze(StudyDesign {
+            norm,
+            ..StudyDesign::new(MechanismKind::IsotropicGaussian, 8, budget)
+        })
+        .unwrap()
+    }
+
+    #[test]
+    fn a_report_fits_its_study_and_is_fresh_each_time() {
+        let params = params(Norm::Normalize);
+        let format = ReportFormat::new(&params);
+        let study = study_of(params);
+        let row = Row::new(vec![1.0; 8]);
+        let first = study.report(&row, NOW).unwrap().into_report();
+        let second = study.report(&row, NOW).unwrap().into_report();
+        for report in [&first, &second] {
+            let bytes = codec::encode_report(report);
+            let valid = codec::decode_report(&bytes, &format).unwrap();
+            assert_eq!(valid.id(), report.id);
+            assert!(report.id.to_string().starts_with("01921234"));
+        }
+        assert_ne!(first.id, second.id);
+        assert_ne!(first.payload, second.payload);
+    }
+
+    /// Mean of the decoded first entry over many reports of a row: tells e₁e₁ᵀ from the zero matrix.
+    fn mean_first_entry(study: &Study, row: &Row) -> f64 {
+        let reports = 2_000;
+        let sum: f64 = (0..reports)
+            .map(|_| {
+                let payload = study.report(row, NOW).unwrap().into_report().payload;
+                f64::from(f32::from_le_bytes(payload[..4].try_into().unwrap()))
+            })
+            .sum();
+        sum / f64::from(reports)
+    }
+
+    #[test]
+    fn an_unusable_row_is_sent_as_the_zero_row_with_a_local_notice() {
+        assert_eq!(
+            packed::packed_len(8) * 4,
+            params(Norm::Normalize).payload_len()
+        );
+        let study = study_of(params(Norm::Require { radius: 1.0 }));
+        let unit = |first: f64| {
+            let mut values = vec![0.0; 8];
+            values[0] = first;
+            Row::new(values)
+        };
+        // σ < 0.6, so the mean of 2,000 has a standard error below 0.014.
+        let noise = study.params().mechanism().gaussian_noise();
+        assert!(noise.unwrap().sigma() < 0.6);
+        assert!((mean_first_entry(&study, &unit(1.0)) - 1.0).abs() < 0.1);
+        for (unusable, code) in [
+            (f64::NAN, ErrorCode::RowNotFinite),
+            (f64::INFINITY, ErrorCode::RowNotFinite),
+            (2.0, ErrorCode::RowOutsideBall),
+        ] {
+            let row = unit(unusable);
+            let local_warning = study.report(&row, NOW).unwrap().local_warning().cloned();
+            assert_eq!(local_warning.unwrap().code(), code);
+            assert!(mean_first_entry(&study, &row).abs() < 0.1);
+        }
+        assert!(
+            study
+                .report(&unit(0.5), NOW)
+                .unwrap()
+                .local_warning()
+                .is_none()
+        );
+    }
+
+    /// Whatever the values and the constants: a report of the same length, and nothing of the notice in it.
+    #[test]
+    fn every_row_of_the_right_dimension_gives_a_report() {
+        let norms = [
+            Norm::Normalize,
+            Norm::Clip {
+                radius: 2.0_f64.powi(-100),
+            },
+            Norm::Require {
+                radius: 2.0_f64.powi(100),
+            },
+        ];
+        for norm in norms {
+            let study = study_of(params(norm));
+            for value in [0.0, 5e-324, 1e-310, 1.0, 1e300, f64::MAX, f64::NAN] {
+                for row in [
+                    vec![value; 8],
+                    vec![value, 1.0, 0.0, -value, 1.0, 1.0, 1.0, 1.0],
+                ] {
+                    let report = study.report(&Row::new(row), NOW).unwrap().into_report();
+                    assert_eq!(report.payload.len(), study.params().payload_len());
+                }
+            }
+        }
+    }
+
+    /// 6,000 draws of three; each count is within five standard deviations of 2,000 (false alarm 2e-6).
+    #[test]
+    fn one_of_a_persons_rows_is_drawn_uniformly() {
+        let mut counts = [0_u32; 3];
+        for _ in 0..6_000 {
+            counts[draw_below(3).unwrap()] += 1;
+        }
+        assert!(
+            counts.iter().all(|count| count.abs_diff(2_000) < 183),
+            "{counts:?}"
+        );
+        let study = study_of(params(Norm::Normalize));
+        let row = |p| Row::new(vec![1.0; p]);
+        assert!(
+            study
+                .report_one_of(&[row(8), row(8)], NOW)
+                .unwrap()
+                .local_warning()
+                .is_none()
+        );
+        assert!(
+            study
+                .report_one_of(&[], NOW)
+                .unwrap()
+                .local_warning()
+                .is_some()
+        );
+        // Whichever would be drawn.
+        for _ in 0..20 {
+            let error = study
+                .report_one_of(&[row(8), row(7), row(8)], NOW)
+                .unwrap_err();
+            assert_eq!(error.code(), Some(ErrorCode::WrongDimension));
+        }
+    }
+
+    #[test]
+    fn a_row_of_another_dimension_is_an_error() {
+        let error = study_of(params(Norm::Normalize))
+            .report(&Row::new(vec![1.0; 7]), NOW)
+            .unwrap_err();
+        assert_eq!(error.code(), Some(ErrorCode::WrongDimension));
+        assert!(!error.is_retryable());
+    }
+
+    #[test]
+    fn debug_and_errors_never_show_a_value() {
+        let study = study_of(params(Norm::Require { radius: 1.0 }));
+        let sentinel = 987_654.25;
+        let mut shown = String::new();
+        for values in [vec![sentinel; 8], vec![sentinel; 5]] {
+            let row = Row::new(values);
+            shown += &format!("{row:?}");
+            match study.report(&row, NOW) {
+                Ok(prepared) => {
+                    shown += &format!("{prepared:?} {:?}", prepared.report());
+                    shown += &prepared.local_warning().unwrap().to_string();
+                }
+                Err(error) => shown += &format!("{error} {error:?}"),
+            }
+        }
+        shown += &format!("{study:?}");
+        assert!(
+            shown.contains("values") && shown.contains("Report("),
+            "{shown}"
+        );
+        assert!(
+            !shown.contains("987654") && !shown.contains("654.25"),
+            "{shown}"
+        );
+    }
+}

@@ -1,0 +1,274 @@
+//! A device's book in a store of a program's own: several tabs, restarts, and a store that lost something.
+
+use std::{collections::BTreeMap, sync::LazyLock};
+
+use eigenveil_client::{
+    Limits, ReportResult, Result,
+    book::{Book, Change, Revision, Step},
+};
+use eigenveil_shared::enrolment::ParticipantToken;
+use proptest::prelude::*;
+
+use crate::common::{NOW, PAYLOAD_LEN, assert_says, limits, params, row, study, study_at};
+
+/// What a browser has, say.
+#[derive(Clone, Default)]
+struct Store {
+    revision: Option<Revision>,
+    records: BTreeMap<String, Vec<u8>>,
+}
+
+impl Store {
+    fn load(&self) -> Result<Book> {
+        Book::load(self.records.clone())
+    }
+
+    /// All of a change, if nobody else wrote since its book was read; whether it did.
+    fn write(&mut self, change: &Change) -> bool {
+        let write = change.write().unwrap();
+        if write.expects != self.revision {
+            return false;
+        }
+        self.revision = Some(write.becomes);
+        self.records.extend(write.put);
+        for key in write.delete {
+            self.records.remove(&key);
+        }
+        true
+    }
+
+    /// Writes a change and tells the book; what is read from then on is the same book.
+    fn keep(&mut self, book: &mut Book, change: Change) {
+        assert!(self.write(&change));
+        book.stored(change).unwrap();
+        let read = self.load().unwrap();
+        assert_eq!(read.receipt(), book.receipt());
+        assert_eq!(read.limits(), book.limits());
+        assert_eq!(read.entries(), book.entries());
+        assert!(read.owed().eq(book.owed()));
+    }
+
+    fn body(&self, book: &Book, study: &str) -> Vec<u8> {
+        let entry = book.find(study).unwrap();
+        let payload = self.records[&entry.payload_key()].clone();
+        entry.request(payload).unwrap().body
+    }
+}
+
+fn join(book: &Book, name: &str) -> Change {
+    match book.take_part(&study(name, 0.5), &row(1.0), NOW).unwrap() {
+        Step::Join(change) => change,
+        Step::Known(entry) => unreachable!("{entry:?}"),
+    }
+}
+
+/// A store of three studies.
+fn filled() -> (Store, Book) {
+    let (mut store, mut book) = (Store::default(), Book::new(Limits::default()));
+    for name in ["a", "b", "c"] {
+        let change = join(&book, name);
+        store.keep(&mut book, change);
+    }
+    (store, book)
+}
+
+#[test]
+fn of_two_tabs_only_one_takes_part() {
+    for begun in [false, true] {
+        let (mut store, mut first) = match begun {
+            true => filled(),
+            false => (Store::default(), Book::new(Limits::default())),
+        };
+        let second = first.clone();
+        let changes = [join(&first, "one"), join(&second, "one")];
+        assert!(store.write(&changes[0]));
+        // Its report was drawn and never leaves.
+        assert!(!store.write(&changes[1]));
+        let [change, _] = changes;
+        first.stored(change).unwrap();
+        let read = store.load().unwrap();
+        let known = read.take_part(&study("one", 0.5), &row(2.0), NOW).unwrap();
+        let Step::Known(entry) = known else {
+            unreachable!("{known:?}");
+        };
+        assert_eq!(Some(&entry), first.find("one"));
+        assert_eq!(read.spent(), first.spent());
+    }
+}
+
+#[test]
+fn what_is_read_is_the_book_after_every_change() {
+    let (mut store, mut book) = filled();
+    let before = ["a", "b", "c"].map(|name| store.body(&book, name));
+    let of = |book: &Book, name: &str| book.find(name).unwrap().report();
+    let refused = ReportResult::Refused {
+        code: "token-spent".to_owned(),
+        detail: "spent".to_owned(),
+    };
+    let a = of(&book, "a");
+    for (name, result) in [("a", &ReportResult::Accepted), ("b", &refused)] {
+        let report = of(&book, name);
+        assert!(
+            book.settle(report, &ReportResult::Pending)
+                .unwrap()
+                .is_none()
+        );
+        let change = book.settle(report, result).unwrap().unwrap();
+        store.keep(&mut book, change);
+        // Repeating changes nothing, nor does what comes too late.
+        for result in [result, &refused] {
+            assert!(book.settle(report, result).unwrap().is_none());
+        }
+    }
+    assert_eq!(book.owed().count(), 1);
+    // The bytes of an acknowledged report are gone; the others are those that they were.
+    let keys: Vec<_> = store.records.keys().map(String::as_str).collect();
+    let expected = [
+        "entry/1",
+        "entry/2",
+        "entry/3",
+        "head",
+        "payload/2",
+        "payload/3",
+    ];
+    assert_eq!(keys, expected);
+    assert_eq!(store.body(&book, "b"), before[1]);
+
+    let token = ParticipantToken::from_bytes([7; 32]);
+    assert!(book.set_token("a", &token).unwrap().is_none());
+    let changes: [fn(&Book) -> Result<Option<Change>>; 5] = [
+        // Owed again, for it was refused for its token.
+        |book| book.set_token("b", &ParticipantToken::from_bytes([7; 32])),
+        |book| book.settle(book.find("c").unwrap().report(), &too_large()),
+        Book::requeue_refused,
+        |book| book.accept_move(&study_at("https://new.example", "c", params(0.5))),
+        |book| book.set_limits(limits(1.0, 2.0, 1e-5)).map(Some),
+    ];
+    for change in changes {
+        let change = change(&book).unwrap().unwrap();
+        store.keep(&mut book, change);
+    }
+    assert_eq!(book.owed().count(), 2);
+    assert_eq!(store.body(&book, "b"), [&[7; 32], &before[1][..]].concat());
+    assert_eq!(store.body(&book, "c"), before[2]);
+    assert_eq!(
+        book.find("c").unwrap().server().as_str(),
+        "https://new.example"
+    );
+    assert_eq!((of(&book, "a"), book.spent().epsilon), (a, 1.5));
+    assert!(book.requeue_refused().unwrap().is_none());
+}
+
+fn too_large() -> ReportResult {
+    ReportResult::Refused {
+        code: "implausible-report".to_owned(),
+        detail: "x".repeat(5_000),
+    }
+}
+
+#[test]
+fn a_change_of_an_older_book_is_not_taken_for_stored() {
+    let (mut store, mut book) = filled();
+    let [first, second] = [join(&book, "d"), join(&book, "e")];
+    store.keep(&mut book, first);
+    assert!(!store.write(&second));
+    let error = book.stored(second).unwrap_err();
+    assert!(error.is_changed(), "{error}");
+    assert_eq!(error.name(), "changed");
+    assert_eq!(book.entries().len(), 4);
+    assert!(book.find("e").is_none());
+}
+
+#[test]
+fn the_bytes_of_another_report_make_no_request() {
+    let (_, book) = filled();
+    let entry = book.find("b").unwrap();
+    for len in [0, PAYLOAD_LEN - 1, PAYLOAD_LEN + 1] {
+        let error = entry.request(vec![0; len]).unwrap_err();
+        assert_says(error, &["report for study b", "instead of 60"]);
+    }
+}
+
+#[test]
+fn nothing_shows_the_bytes_of_a_report_or_a_token() {
+    let (_, mut book) = filled();
+    let change = join(&book, "d");
+    let write = change.write().unwrap();
+    let (_, payload) = write
+        .put
+        .iter()
+        .find(|(key, _)| key == "payload/4")
+        .unwrap();
+    let list = format!("{payload:?}");
+    let shown = format!("{change:?} {write:?}");
+    assert!(!shown.contains(&list[1..30]), "{shown}");
+    book.stored(change).unwrap();
+    let token = ParticipantToken::from_bytes([7; 32]);
+    let change = book.set_token("d", &token).unwrap().unwrap();
+    let write = change.write().unwrap();
+    let list = format!("{:?}", token.reveal().as_bytes());
+    let shown = format!("{change:?} {write:?} {book:?}");
+    assert!(!shown.contains(&token.reveal()) && !shown.contains(&list[1..30]));
+}
+
+#[test]
+fn a_store_that_lost_something_is_an_error_and_no_new_book() {
+    let (store, _) = filled();
+    for (key, _) in store.records.iter() {
+        let mut lost = store.clone();
+        lost.records.remove(key);
+        let read = lost.load();
+        // Payloads need not be read with the others.
+        match key.starts_with("payload/") {
+            true => assert!(read.is_ok(), "{key}"),
+            false => assert_says(read.unwrap_err(), &["the store is damaged"]),
+        }
+    }
+    // An entry in the place of another, one that is no entry, one that nobody made.
+    let change = |edit: &dyn Fn(&mut Store), says: &str| {
+        let mut changed = store.clone();
+        edit(&mut changed);
+        assert_says(changed.load().unwrap_err(), &[says]);
+    };
+    let second = &store.records["entry/2"];
+    for key in ["entry/1", "entry/3", "entry/4"] {
+        let edit = |store: &mut Store| {
+            store.records.insert(key.to_owned(), second.clone());
+        };
+        change(&edit, "an entry is missing");
+    }
+    for key in ["head", "entry/2"] {
+        let edit = |store: &mut Store| {
+            store.records.insert(key.to_owned(), b"{}".to_vec());
+        };
+        change(&edit, key);
+    }
+    let later = |store: &mut Store| {
+        let head = store.records["head"].clone();
+        let head = String::from_utf8(head).unwrap();
+        let later = head.replace("\"version\":1", "\"version\":2");
+        assert_ne!(head, later);
+        store.records.insert("head".to_owned(), later.into_bytes());
+    };
+    change(&later, "a later Eigenveil");
+    Book::load([]).unwrap_err();
+}
+
+proptest! {
+    #[test]
+    fn a_record_that_was_cut_or_overwritten_is_an_error(
+        key in prop::sample::select(vec!["head", "entry/1", "entry/2", "entry/3"]),
+        at in any::<prop::sample::Index>(),
+        rubbish in prop::collection::vec(any::<u8>(), 0..40),
+    ) {
+        static STORE: LazyLock<Store> = LazyLock::new(|| filled().0);
+        let store = &*STORE;
+        let record = &store.records[key];
+        let at = at.index(record.len());
+        for changed in [record[..at].to_vec(), [&record[..at], &rubbish].concat(), rubbish] {
+            let mut store = store.clone();
+            store.records.insert(key.to_owned(), changed);
+            prop_assert!(store.load().is_err());
+        }
+    }
+}

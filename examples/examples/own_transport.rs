@@ -1,0 +1,118 @@
+//! A device with its own HTTP client and its own store: the crate without its features `http` and `sqlite`.
+//!
+//! `cargo run -p eigenveil-examples --example own_transport -- http://127.0.0.1:8080 STUDY_ID FINGERPRINT STORE`
+
+use std::{
+    collections::BTreeMap,
+    error::Error,
+    fs,
+    io::{ErrorKind, Read as _, Write as _},
+    net::TcpStream,
+};
+
+use eigenveil_client::{
+    Clock as _, Limits, Request, Response, Server, Study, SystemClock,
+    book::{Book, Change, Step},
+};
+use eigenveil_shared::preprocess::Row;
+
+type Records = BTreeMap<String, Vec<u8>>;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [server, id, pinned, path] = arguments.as_slice() else {
+        return Err(
+            "give the server's address, the study's identifier, its fingerprint and a file".into(),
+        );
+    };
+    let (server, pinned): (Server, _) = (server.parse()?, pinned.parse()?);
+    let study = send(&Study::request(&server, id), |response| {
+        Study::read(&server, id, response, Some(pinned))
+    })??;
+    let mut records: Records = match fs::read(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Records::new(),
+        read => serde_json::from_slice(&read?)?,
+    };
+    let mut book = match records.is_empty() {
+        true => Book::new(Limits::default()),
+        false => Book::load(records.clone())?,
+    };
+    let row = Row::new(
+        (0..study.params().dimension())
+            .map(|i| (i as f64).cos())
+            .collect(),
+    );
+    if let Step::Join(change) = book.take_part(&study, &row, SystemClock.unix_ms())? {
+        store(path, &mut records, &mut book, change)?;
+    }
+    let owed: Vec<_> = book.owed().cloned().collect();
+    for entry in owed {
+        let request = entry.request(records[&entry.payload_key()].clone())?;
+        let answer = send(&request, |response| request.answer(response))?;
+        for (report, result) in request.reports().iter().zip(&answer.results) {
+            if let Some(change) = book.settle(*report, result)? {
+                store(path, &mut records, &mut book, change)?;
+            }
+        }
+    }
+    println!("{}", book.receipt());
+    Ok(())
+}
+
+/// All of the change or nothing, on the disk: a new file in the place of the old one. (One process at a time; where there
+/// may be two, compare `write.expects` with the store's revision, in the same transaction.)
+fn store(
+    path: &str,
+    records: &mut Records,
+    book: &mut Book,
+    change: Change,
+) -> Result<(), Box<dyn Error>> {
+    let write = change.write()?;
+    records.extend(write.put);
+    records.retain(|key, _| !write.delete.contains(key));
+    let new = format!("{path}.new");
+    let mut file = fs::File::create(&new)?;
+    file.write_all(&serde_json::to_vec(&records)?)?;
+    file.sync_all()?;
+    fs::rename(new, path)?;
+    Ok(book.stored(change)?)
+}
+
+/// Plain HTTP/1.1 over one connection, which is enough for a server on this machine.
+fn send<T>(request: &Request, read: impl FnOnce(&Response<'_>) -> T) -> Result<T, Box<dyn Error>> {
+    let address = request
+        .url
+        .strip_prefix("http://")
+        .ok_or("only http:// is spoken here")?;
+    let (host, path) = address.split_once('/').unwrap_or((address, ""));
+    let mut stream = TcpStream::connect(host)?;
+    write!(
+        stream,
+        "{} /{path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n",
+        request.method.as_str()
+    )?;
+    for (name, value) in &request.headers {
+        write!(stream, "{name}: {value}\r\n")?;
+    }
+    write!(stream, "content-length: {}\r\n\r\n", request.body.len())?;
+    stream.write_all(&request.body)?;
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes)?;
+    let end = bytes
+        .windows(4)
+        .position(|bytes| bytes == b"\r\n\r\n")
+        .ok_or("no HTTP response")?;
+    let (head, body) = (std::str::from_utf8(&bytes[..end])?, &bytes[end + 4..]);
+    let mut lines = head.lines();
+    let status = lines
+        .next()
+        .and_then(|line| line.split(' ').nth(1))
+        .ok_or("no status")?;
+    let headers: Vec<_> = lines.filter_map(|line| line.split_once(':')).collect();
+    Ok(read(&Response {
+        status: status.parse()?,
+        headers: &headers,
+        body,
+        now: None,
+    }))
+}
