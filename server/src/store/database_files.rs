@@ -339,4 +339,19 @@ mod tests {
             .checkpoint_and_release(&mut store.connection)
             .unwrap();
     }
+
+    /// Nor is a log that another connection starts over, as a command that mends the database would.
+    #[test]
+    fn a_log_that_another_connection_starts_over_goes_on() {
+        let mut store = Fixture::new();
+        let outside = Connection::open(store.data.database()).unwrap();
+        for _ in 0..2 {
+            store.commit(3, || ()).unwrap();
+            store.lease.checkpoint(&store.connection).unwrap();
+            outside
+                .execute("INSERT INTO settings VALUES (hex(randomblob(8)), zeroblob(9))", [])
+                .unwrap();
+            store.commit(1, || ()).unwrap();
+        }
+    }
 }

@@ -177,10 +177,11 @@ fn sum(from: Checksum, bytes: &[u8], is_big_endian: bool) -> Checksum {
     [even, odd]
 }
 
-/// Whether a log with the second header is the one that SQLite writes after that with the first: number and salt count up.
+/// Whether a log with the second header is the one that SQLite writes after that with the first: the salt counts up. (The
+/// number before it counts up too, but each connection has a count of its own.)
 fn is_next(before: &[u8], after: &[u8]) -> bool {
-    let (before, after) = (words(&before[12..20]), words(&after[12..20]));
-    after == before.map(|word| word.wrapping_add(1))
+    let salt = |header: &[u8]| words(&header[16..24])[0];
+    salt(after) == salt(before).wrapping_add(1)
 }
 
 /// The first two big-endian words.
