@@ -349,7 +349,10 @@ mod tests {
             store.commit(3, || ()).unwrap();
             store.lease.checkpoint(&store.connection).unwrap();
             outside
-                .execute("INSERT INTO settings VALUES (hex(randomblob(8)), zeroblob(9))", [])
+                .execute(
+                    "INSERT INTO settings VALUES (hex(randomblob(8)), zeroblob(9))",
+                    [],
+                )
                 .unwrap();
             store.commit(1, || ()).unwrap();
         }

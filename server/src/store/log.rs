@@ -166,13 +166,14 @@ impl Log {
 
 fn sum(from: Checksum, bytes: &[u8], is_big_endian: bool) -> Checksum {
     let [mut even, mut odd] = from;
-    for pair in bytes.chunks_exact(8) {
-        let [mut first, mut second] = words(pair);
-        if !is_big_endian {
-            (first, second) = (first.swap_bytes(), second.swap_bytes());
-        }
-        even = even.wrapping_add(first).wrapping_add(odd);
-        odd = odd.wrapping_add(second).wrapping_add(even);
+    let word = if is_big_endian {
+        u32::from_be_bytes
+    } else {
+        u32::from_le_bytes
+    };
+    for &[a, b, c, d, e, f, g, h] in bytes.as_chunks().0 {
+        even = even.wrapping_add(word([a, b, c, d])).wrapping_add(odd);
+        odd = odd.wrapping_add(word([e, f, g, h])).wrapping_add(even);
     }
     [even, odd]
 }

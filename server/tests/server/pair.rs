@@ -65,7 +65,8 @@ impl Device {
     /// Writes as a store must; a window whose write failed reads the store again.
     fn write(&mut self, window: usize, change: Change, fate: Fate, mistake: Mistake) {
         let write = change.write().unwrap();
-        let expected = write.expects == self.revision || mistake == Mistake::IgnoresWhatAWriteExpects;
+        let expected =
+            write.expects == self.revision || mistake == Mistake::IgnoresWhatAWriteExpects;
         if expected && !matches!(fate, Fate::Lost) {
             self.revision = Some(write.becomes);
             self.records.extend(write.put);
@@ -92,10 +93,19 @@ impl Network<'_> {
     /// Delivers a request; what came back is read by it.
     async fn deliver(&self, request: &Request) -> Reply {
         let path = request.url.strip_prefix("http://localhost").unwrap();
-        let media_type = &request.headers.iter().find(|(name, _)| *name == "content-type").unwrap().1;
-        let reply = self.harness.post(path, media_type, request.body.clone()).await;
+        let media_type = &request
+            .headers
+            .iter()
+            .find(|(name, _)| *name == "content-type")
+            .unwrap()
+            .1;
+        let reply = self
+            .harness
+            .post(path, media_type, request.body.clone())
+            .await;
         let headers = reply.headers.iter();
-        let headers = headers.map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned()));
+        let headers =
+            headers.map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned()));
         Reply {
             status: reply.status,
             headers: headers.collect(),
@@ -155,7 +165,11 @@ impl Reply {
         if mistake == Mistake::TakesAny200ForAReceipt && self.status == StatusCode::OK {
             return vec![ReportResult::Accepted; request.reports().len()];
         }
-        let headers: Vec<_> = self.headers.iter().map(|(name, value)| (&name[..], &value[..])).collect();
+        let headers: Vec<_> = self
+            .headers
+            .iter()
+            .map(|(name, value)| (&name[..], &value[..]))
+            .collect();
         let response = Response {
             status: self.status.as_u16(),
             headers: &headers,
@@ -172,7 +186,10 @@ async fn play(harness: &Harness, seed: u64, mistake: Mistake) -> Result<(), Stri
     let document = harness.study_with(json!({ "dimension": 3 })).await;
     let server: Server = "http://localhost".parse().unwrap();
     let study = Study::new(&server, &document.id, document.params.clone());
-    let mut network = Network { harness, delayed: Vec::new() };
+    let mut network = Network {
+        harness,
+        delayed: Vec::new(),
+    };
     let mut devices: Vec<Device> = (0..DEVICES).map(|_| Device::new()).collect();
     for _ in 0..STEPS {
         let device = &mut devices[rng.random_range(0..DEVICES)];
@@ -244,7 +261,9 @@ async fn play(harness: &Harness, seed: u64, mistake: Mistake) -> Result<(), Stri
         }
         let owed: Vec<_> = device.book(0).owed().cloned().collect();
         for entry in owed {
-            let request = entry.request(device.records[&entry.payload_key()].clone()).unwrap();
+            let request = entry
+                .request(device.records[&entry.payload_key()].clone())
+                .unwrap();
             let reply = network.deliver(&request).await;
             for result in reply.results(&request, mistake) {
                 let change = device.book(0).settle(entry.report(), &result).unwrap();
@@ -254,11 +273,21 @@ async fn play(harness: &Harness, seed: u64, mistake: Mistake) -> Result<(), Stri
     }
     let kept: BTreeSet<[u8; 16]> = devices
         .iter_mut()
-        .flat_map(|device| device.book(0).entries().iter().map(|entry| entry.report().0).collect::<Vec<_>>())
+        .flat_map(|device| {
+            device
+                .book(0)
+                .entries()
+                .iter()
+                .map(|entry| entry.report().0)
+                .collect::<Vec<_>>()
+        })
         .collect();
     let counted: BTreeSet<[u8; 16]> = network.harness.column(&format!("SELECT report_ids.id FROM report_ids JOIN studies USING (study_pk) WHERE studies.id = x'{}'", document.id)).into_iter().collect();
     let accepted = network.harness.accepted(&document).await;
-    let owed = devices.iter_mut().map(|device| device.book(0).owed().count()).sum::<usize>();
+    let owed = devices
+        .iter_mut()
+        .map(|device| device.book(0).owed().count())
+        .sum::<usize>();
     match (owed, kept == counted && accepted == DEVICES as u64) {
         (0, true) => Ok(()),
         _ => Err(format!(

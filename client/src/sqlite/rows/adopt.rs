@@ -55,7 +55,10 @@ impl RowLedger {
         if bound != (study.id().to_owned(), study.fingerprint()) {
             return Ok(None);
         }
-        check_meta(&outbox, [("rows_sha256", rows_sha256), ("rows_read_as", reading)])?;
+        check_meta(
+            &outbox,
+            [("rows_sha256", rows_sha256), ("rows_read_as", reading)],
+        )?;
         let cost = self.check_study(study, file)?;
         let known = self.known(study.id())?.map(|known| known.number);
         let charged = self.charges_with_digests(known)?;
@@ -122,7 +125,11 @@ impl RowLedger {
         let mut name = path.as_os_str().to_owned();
         name.push(".adopted");
         fs::rename(path, name).map_err(|error| {
-            Error::file("outbox", path, format_args!("its reports were taken over, but it cannot be renamed: {error}"))
+            Error::file(
+                "outbox",
+                path,
+                format_args!("its reports were taken over, but it cannot be renamed: {error}"),
+            )
         })?;
         Ok(Some(adopted))
     }
@@ -173,7 +180,9 @@ fn chunk(outbox: &LockedFile, from: i64) -> Result<Vec<Kept>> {
 fn check_meta(outbox: &LockedFile, expected: [(&str, &[u8]); 2]) -> Result<()> {
     for (name, expected) in expected {
         let found: Option<Vec<u8>> =
-            outbox.first("SELECT value FROM meta WHERE key = ?1", [name], |row| row.get(0))?;
+            outbox.first("SELECT value FROM meta WHERE key = ?1", [name], |row| {
+                row.get(0)
+            })?;
         if found.is_some_and(|found| found != expected) {
             return Err(Error::usage(format!(
                 "the file is not, or is not read as, the one whose reports are in {}; restore it, and give the flags that were given then",
@@ -207,7 +216,11 @@ fn uncharged(
     charged: &[(Range<u64>, [u8; 32])],
     rows: u64,
 ) -> Result<Vec<Range<u64>>> {
-    let all: Vec<u64> = outbox.all("SELECT participant FROM report ORDER BY participant", [], |row| row.get(0))?;
+    let all: Vec<u64> = outbox.all(
+        "SELECT participant FROM report ORDER BY participant",
+        [],
+        |row| row.get(0),
+    )?;
     let mut runs: Vec<Range<u64>> = Vec::new();
     let mut charges = charged.iter().map(|(rows, _)| rows).peekable();
     for row in all {
