@@ -37,7 +37,6 @@ pub struct Environment {
     pub clock: Arc<dyn Clock>,
     /// Source of identifiers and tokens.
     pub entropy: Arc<dyn Entropy>,
-    /// Faults injected into the store.
     #[cfg(test)]
     pub(crate) faults: crate::faults::Faults,
 }

@@ -62,7 +62,6 @@ pub struct Server {
     address: SocketAddr,
     app: AppState,
     tls: Option<(Arc<Certificates>, Arc<Handshakes>)>,
-    /// Connections served at once.
     max_connections: usize,
 }
 
@@ -242,7 +241,6 @@ impl Server {
     }
 }
 
-/// One accepted connection.
 struct Connection {
     http: http1::Builder,
     routes: Router,

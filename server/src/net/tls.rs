@@ -63,7 +63,6 @@ impl Pair {
         )
     }
 
-    /// Whether the certificate is for this name or address.
     pub(crate) fn is_for(&self, host: &str) -> bool {
         let own = self.key.cert.first();
         let own = own.and_then(|own| webpki::EndEntityCert::try_from(own).ok());
@@ -162,12 +161,10 @@ fn log_warning(certificate: &Path, pair: &Pair) {
     }
 }
 
-/// Checks whether a server could use these files.
 pub(crate) fn check(certificate: &Path, key: &Path) -> Result<Pair> {
     Files::read(certificate, key)?.pair(certificate, key)
 }
 
-/// The contents of the two files.
 struct Files {
     certificate: Vec<u8>,
     key: Vec<u8>,

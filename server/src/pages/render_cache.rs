@@ -17,7 +17,6 @@ use crate::{
     store::StudyId,
 };
 
-/// Size of the cache in bytes; the oldest entries are evicted.
 const MAX_CACHED_BYTES: usize = 8 << 20;
 /// Requests that may wait; further ones get 429.
 const MAX_WAITING: usize = 1_024;
@@ -37,7 +36,6 @@ pub(super) struct RenderCache<K> {
     waiting: Mutex<Waiting>,
 }
 
-/// How many requests wait, in all and of each client that has some.
 #[derive(Default)]
 struct Waiting {
     all: usize,
@@ -59,7 +57,6 @@ pub(super) struct Page {
     what: PageKind,
 }
 
-/// Which page it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PageKind {
     /// A page of the list of studies, and the search text.

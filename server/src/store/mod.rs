@@ -260,13 +260,11 @@ impl Store {
         self.shared.close();
     }
 
-    /// Completes when the writer thread has ended, by itself or by [`close`](Self::close).
     pub(crate) async fn writer_ended(&self) {
         let mut running = self.shared.running.clone();
         while running.changed().await.is_ok() {}
     }
 
-    /// Fails if the writer thread has ended.
     pub(crate) fn check_writer(&self) -> Result<()> {
         // The thread ends shortly after it has lost the lease.
         match self.shared.running.has_changed() {
@@ -571,7 +569,6 @@ impl Store {
         })
     }
 
-    /// Whether damage was found in the store.
     pub(crate) fn is_damaged(&self) -> bool {
         self.shared.health.is_damaged()
     }
@@ -708,14 +705,11 @@ impl Drop for Shared {
     }
 }
 
-/// What a write task is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TaskKind {
-    /// A request.
     Request,
     /// A request that frees space, or must come before one that does: a full disk must not reject it.
     FreesSpace,
-    /// Work of the background thread.
     Background,
     /// Work of the background thread that frees space.
     BackgroundCleanup,

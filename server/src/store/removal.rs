@@ -10,11 +10,8 @@ use rusqlite::{OptionalExtension, Params, Transaction, params};
 
 use super::{Store, TaskKind, failure::Failure, recent, rows, study::Study};
 
-/// Identifiers deleted in one transaction.
 const IDS_PER_TRANSACTION: u64 = 50_000;
-/// Commits of seeds deleted in one transaction.
 const COMMITS_PER_TRANSACTION: u64 = 1_000;
-/// Milliseconds in a day.
 const DAY_MS: u64 = 86_400_000;
 
 impl Store {
@@ -154,7 +151,6 @@ fn index_closed_study(transaction: &Transaction<'_>) -> Result<bool, Failure> {
     Ok(true)
 }
 
-/// The key of the first study that a query finds.
 fn first_study(
     transaction: &Transaction<'_>,
     query: &str,

@@ -83,7 +83,6 @@ pub(super) fn ensure(
     }
 }
 
-/// Generates a new token, writes it to its file and saves its hash.
 fn rotate(connection: &Connection, files: &TokenFiles, entropy: &dyn Entropy) -> Result<TokenHash> {
     let token = generate(entropy)?;
     files.stage(&token)?;

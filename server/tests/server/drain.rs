@@ -9,7 +9,6 @@ use crate::{
     running::{Running, get, read_response},
 };
 
-/// The server still serves, and shuts down gracefully.
 async fn end_well(server: Running) {
     let mut stream = server.connect().await;
     get(&mut stream, "/healthz", "").await;

@@ -30,7 +30,6 @@ const PUBLIC: [(&str, &str); 6] = [
     ("post", "/v1/studies/{id}/reports"),
 ];
 
-/// Operations for analysts.
 const ANALYSTS: [(&str, &str); 3] = [
     ("get", "/metrics"),
     ("get", "/v1/studies/{id}/estimates"),
@@ -202,7 +201,6 @@ struct PopulatedServer {
     paths: Vec<(String, String)>,
     /// Outdated or wrong tokens, with the status they get.
     useless: Vec<(&'static str, Option<String>, u16)>,
-    /// May read the estimates of `study`.
     analyst: String,
     /// May read the estimates of another study.
     other_analyst: String,
@@ -275,7 +273,6 @@ impl PopulatedServer {
             .await
     }
 
-    /// Everything that is stored.
     fn stored(&self) -> Vec<(String, Vec<Vec<Cell>>)> {
         let path = database_path(&self.server.config.data_dir);
         let connection = rusqlite::Connection::open(path).unwrap();

@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use crate::{
     certificates::Authority,
-    harness::{Folder, ServerProcess, json_of, program, refused, run, succeeded, words},
+    harness::{Folder, ServerProcess, json_of, program, refused, run, says, succeeded, words},
     waiting::until,
 };
 
@@ -222,10 +222,7 @@ async fn the_printed_command_makes_a_certificate_that_clients_accept() {
     assert!(server.stop());
 
     let warning = folder.read("log");
-    assert!(
-        warning.contains("cert.pem") && warning.contains("CA:TRUE"),
-        "{warning}"
-    );
+    says(&warning, &["cert.pem", "CA:TRUE"]);
     let command = &warning[warning.find("openssl req -x509 -newkey").unwrap()..];
     let command = command.lines().next().unwrap();
     let docs = include_str!("../../../docs/run-a-server.md").replace("\\\n  ", "");
@@ -249,10 +246,7 @@ fn flags_override_the_config_file() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let listen = taken.local_addr().unwrap().to_string();
     let warnings = site.warnings(&format!("--listen {listen}"));
-    assert!(
-        warnings.contains(&format!("{listen} is in use")),
-        "{warnings}"
-    );
+    says(&warnings, &[&format!("{listen} is in use")]);
     let mut server = site.server("other");
     assert!(server.token_file().exists() && !Path::new(&site.at("data")).exists());
     assert!(server.stop());
