@@ -173,9 +173,6 @@ impl ServerConfig {
     }
 
     /// Rejects settings with which the server cannot work.
-    ///
-    /// # Errors
-    /// `invalid-config`, naming the setting.
     pub fn check(&self) -> Result<()> {
         let reject = |setting: &str, value: String, limit: &str| {
             Err(invalid_config(format!(

@@ -9,9 +9,6 @@ use rand::{TryRng, rngs::SysRng};
 /// Source of identifiers and tokens.
 pub trait Entropy: Send + Sync {
     /// Fills the buffer with unpredictable bytes.
-    ///
-    /// # Errors
-    /// `randomness-unavailable`.
     fn fill(&self, buffer: &mut [u8]) -> Result<()>;
 }
 

@@ -148,9 +148,6 @@ impl MinRate {
     }
 
     /// The next frame of a body of which `length` bytes were received.
-    ///
-    /// # Errors
-    /// `request-timeout` if memory is short and the body arrives too slowly.
     async fn next(
         &mut self,
         body: &mut Body,

@@ -67,10 +67,6 @@ pub struct Server {
 
 impl Server {
     /// Reads the certificate, if one is configured, opens the store and binds the address.
-    ///
-    /// # Errors
-    /// As [`Store::open`](crate::Store::open) and [`Certificates::load`]; `cannot-listen` if the address cannot be
-    /// bound.
     pub async fn bind(config: ServerConfig, environment: Environment) -> Result<Self> {
         let tls = match config.tls_files() {
             None => None,

@@ -75,9 +75,6 @@ impl Pair {
 
 impl Certificates {
     /// Reads a PEM file with the server's certificate (followed by its issuers') and one with its key.
-    ///
-    /// # Errors
-    /// `invalid-config`, naming the file, if one cannot be read or the two do not belong together.
     pub fn load(certificate: &Path, key: &Path) -> Result<Self> {
         let files = Files::read(certificate, key)?;
         let pair = files.pair(certificate, key)?;

@@ -221,9 +221,6 @@ impl Store {
     }
 
     /// Revokes the analyst token with this identifier.
-    ///
-    /// # Errors
-    /// `analyst-token-not-found`; those of the store.
     pub async fn revoke_analyst_token(&self, id: &str) -> Result<()> {
         let missing = || {
             Error::new(

@@ -79,9 +79,6 @@ impl Store {
     /// Whether reports can be stored now: the writer responds, no damage was found, and after a failed commit a probe
     /// write succeeds. Probes at most once a second; in between the last result is returned, unless a commit has failed
     /// or succeeded again since.
-    ///
-    /// # Errors
-    /// `store-unavailable`, `store-full`, `shutting-down`, `too-many-requests`.
     pub async fn check_writable(&self) -> Result<()> {
         let health = &self.shared.health;
         self.check_writer()?;

@@ -295,9 +295,6 @@ impl Store {
     }
 
     /// The study with this identifier.
-    ///
-    /// # Errors
-    /// `study-not-found`.
     pub fn study(&self, id: StudyId) -> Result<Arc<Study>> {
         self.shared
             .study_index
@@ -306,10 +303,6 @@ impl Store {
     }
 
     /// Checks, freezes and stores a study.
-    ///
-    /// # Errors
-    /// As [`StudyParams::freeze`](eigenveil_shared::study::StudyParams::freeze); `invalid-name`,
-    /// `invalid-about`, `invalid-request`; those of the store.
     pub async fn create_study(&self, request: CreateStudy) -> Result<Arc<Study>> {
         let design =
             NewStudy::from_request(request, self.shared.config.sum_cache_bytes, self.unix_ms())?;
@@ -329,9 +322,6 @@ impl Store {
 
     /// Moves a study to another state; does nothing if it has this state already. Reports committed before the change
     /// are counted, later ones are not.
-    ///
-    /// # Errors
-    /// `invalid-transition` unless draft → open → closed; those of the store.
     pub async fn set_state(&self, study: &Arc<Study>, wanted: StudyState) -> Result<()> {
         let (pk, id, now) = (study.pk, study.id(), self.unix_ms());
         if wanted == StudyState::Open && study.state() == StudyState::Draft {

@@ -17,9 +17,6 @@ const DAY_MS: u64 = 86_400_000;
 impl Store {
     /// Deletes a study with its reports, identifiers and estimates. Its identifier is unknown at once; disk space is
     /// freed in the background.
-    ///
-    /// # Errors
-    /// `invalid-transition` for an open study; `study-not-found`; those of the store.
     pub async fn delete_study(&self, study: &Arc<Study>) -> Result<()> {
         let (pk, id, now) = (study.pk, study.id(), self.unix_ms());
         let study_index = Arc::clone(&self.shared.study_index);

@@ -103,9 +103,6 @@ pub(super) fn save_hash(connection: &Connection, hash: &TokenHash) -> Result<(),
 
 /// Rotates the operator token of a store that no server uses, and returns the path of its file. The old token stops
 /// working.
-///
-/// # Errors
-/// `store-unavailable` if there is no store, a server uses it, or it cannot be written; `randomness-unavailable`.
 pub fn rotate_operator_token(data_dir: &Path, environment: &Environment) -> Result<PathBuf> {
     if !super::database_path(data_dir).is_file() {
         return Err(unavailable(format!(

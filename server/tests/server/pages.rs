@@ -24,7 +24,6 @@ use crate::{
     running::{Running, get},
 };
 
-/// A design for the form.
 const FORM: [(&str, &str); 8] = [
     ("name", "A <script>alert(1)</script> & \"study\""),
     ("dimension", "8"),
@@ -36,7 +35,6 @@ const FORM: [(&str, &str); 8] = [
     ("users", "1000"),
 ];
 
-/// The button that creates the study.
 pub(crate) const CREATE: (&str, &str) = ("step", "create");
 
 pub(crate) fn form(changes: &[(&'static str, &'static str)]) -> Vec<(&'static str, &'static str)> {
@@ -49,7 +47,6 @@ pub(crate) fn form(changes: &[(&'static str, &'static str)]) -> Vec<(&'static st
     fields
 }
 
-/// A new study, created with the form.
 async fn create(
     browser: &mut Browser<'_>,
     changes: &[(&'static str, &'static str)],
@@ -354,7 +351,6 @@ async fn without_the_right_session_nothing_is_shown_or_changed() {
     assert_eq!(operator.page("/").await.all("#studies li").len(), 2);
 }
 
-/// Everything in the database that a page might change.
 fn dump(server: &Harness) -> [Vec<Option<String>>; 2] {
     [
         "SELECT group_concat(hex(id) || name || state || reports_accepted) FROM studies",

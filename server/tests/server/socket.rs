@@ -16,7 +16,6 @@ use crate::{
     running::{Running, get, post, read_response},
 };
 
-/// A new study, created over this connection.
 async fn new_study(server: &Running, stream: &mut TcpStream) -> StudyDocument {
     let headers = format!("{}content-type: application/json\r\n", server.operator());
     let design = design(&json!({})).to_string();

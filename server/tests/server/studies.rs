@@ -78,7 +78,6 @@ async fn drafts_are_visible_to_the_operator_only() {
     assert_eq!(server.read(&path).await.status, 200);
 }
 
-/// Requests a study with this body.
 async fn ask_for(server: &Harness, media_type: &str, body: String) -> Reply {
     let request = Request::post("/v1/studies")
         .header(header::AUTHORIZATION, format!("Bearer {}", server.token))

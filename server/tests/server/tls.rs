@@ -54,7 +54,6 @@ impl Secured {
         stream.map_err(|error| error.downcast::<rustls::Error>().unwrap())
     }
 
-    /// A connection that trusts the server's first authority.
     async fn trusted(&self) -> TlsStream<TcpStream> {
         self.connect(&self.authority, "localhost").await.unwrap()
     }
@@ -91,7 +90,6 @@ fn config(directory: &TempDir) -> ServerConfig {
     }
 }
 
-/// Sends a request and returns the response.
 async fn asks(stream: &mut TlsStream<TcpStream>) -> String {
     stream
         .write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")

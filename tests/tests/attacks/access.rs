@@ -138,7 +138,6 @@ impl Disk {
         format!("exec nsenter --preserve-credentials -U -m -t {holder}")
     }
 
-    /// The path of the disk from outside the namespace.
     fn outside_path(&self) -> PathBuf {
         PathBuf::from(format!(
             "/proc/{}/root{}",
@@ -147,7 +146,6 @@ impl Disk {
         ))
     }
 
-    /// Fills the disk to the last byte.
     fn fill(&self, name: &str) {
         let mut ballast = std::fs::File::create(self.outside_path().join(name)).unwrap();
         while ballast.write(&[1; 4_096]).is_ok_and(|written| written > 0) {}

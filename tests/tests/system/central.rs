@@ -6,7 +6,6 @@ use eigenveil_central::ALGORITHMS;
 
 use crate::harness::{Folder, has, has_keys, refused, refuses, run, run_json, says, succeeded};
 
-/// The keys that every algorithm prints.
 const KEYS: &str = "algorithm epsilon delta true_epsilon neighbours calibration error_mean captured_variance seconds \
     algorithm_seconds";
 

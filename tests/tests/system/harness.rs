@@ -36,7 +36,6 @@ pub(crate) fn shell(before: &str) -> Command {
     shell
 }
 
-/// The same with its standard error in `log`.
 fn logged_shell(before: &str, log: &Path) -> Command {
     let mut shell = shell(&format!("exec 2>\"$EIGENVEIL_LOG\"; {before}"));
     shell.env("EIGENVEIL_LOG", log);
@@ -116,7 +115,6 @@ impl Folder {
         serde_json::from_str(&self.read(name)).unwrap()
     }
 
-    /// The names in it, or in a folder of it, in order.
     pub(crate) fn names(&self, below: &str) -> Vec<String> {
         let entries = std::fs::read_dir(self.path().join(below)).unwrap();
         let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -221,7 +219,6 @@ impl ServerProcess {
         self.child.as_mut().unwrap().stderr.take();
     }
 
-    /// SIGKILL: nothing is flushed.
     pub(crate) fn kill(&mut self) {
         let mut child = self.child.take().unwrap();
         child.kill().unwrap();
@@ -252,7 +249,6 @@ impl ServerProcess {
         self.data.join("operator.token")
     }
 
-    /// The operator's token.
     pub(crate) fn token(&self) -> String {
         let text = std::fs::read_to_string(self.token_file()).unwrap();
         text.trim().to_owned()
@@ -279,7 +275,6 @@ impl ServerProcess {
         json_of(&self.cli(&format!("{line} --json")))
     }
 
-    /// Creates an open study with these flags and returns its identifier.
     #[track_caller]
     pub(crate) fn create_study(&self, flags: &str) -> String {
         let made = self.cli_json(&format!(
@@ -294,7 +289,6 @@ impl ServerProcess {
         self.cli_json(&format!("report --header no --study {study} --rows {rows}"))
     }
 
-    /// A client that does not retry by itself.
     pub(crate) fn client(&self) -> StudyClient {
         let settings = HttpSettings {
             retry: RetryPolicy::never(),
@@ -303,7 +297,6 @@ impl ServerProcess {
         StudyClient::with_settings(&self.url, &settings).unwrap()
     }
 
-    /// How many reports a study has accepted.
     #[track_caller]
     pub(crate) fn accepted(&self, study: &str) -> Value {
         self.cli_json(&format!("study show {study}"))["reports_accepted"].clone()
@@ -326,7 +319,6 @@ pub(crate) fn send_signal(process: u32, signal: &str) {
     assert!(sent.status().unwrap().success());
 }
 
-/// The permissions of a file.
 pub(crate) fn mode_of(path: impl AsRef<Path>) -> u32 {
     use std::os::unix::fs::PermissionsExt as _;
     std::fs::metadata(path).unwrap().permissions().mode() & 0o777
@@ -399,7 +391,6 @@ pub(crate) fn refuses(line: &str, wrong: &[(&str, &str)]) -> String {
     message
 }
 
-/// Asserts that a text has each of these words.
 #[track_caller]
 pub(crate) fn says(text: &str, words: &[impl AsRef<str>]) {
     for word in words.iter().map(AsRef::as_ref) {

@@ -61,7 +61,6 @@ const AGENT: &str = "marker-agent-zebra/7.7";
 /// Input files, and the file that stores the token.
 const OWN_FILES: [&str; 3] = ["rows.csv", "broken.csv", "operator.token"];
 
-/// Something to look for, with its name.
 struct Needle(String, Vec<u8>);
 
 fn needles() -> Vec<Needle> {
@@ -122,7 +121,6 @@ fn holds(hay: &[u8], needle: &[u8]) -> bool {
     hay.windows(needle.len()).any(|window| window == needle)
 }
 
-/// The needles that occur.
 fn found<'a>(hay: &[u8], needles: &'a [Needle]) -> Vec<&'a str> {
     // Their common beginnings must not occur either.
     let beginnings: HashSet<&[u8]> = hay.windows(4).collect();

@@ -20,7 +20,6 @@ const TERMS: [(&str, &str); 4] = [
     ("--last-day", "2099-12-31"),
 ];
 
-/// The participants' page of a study, over HTTP.
 async fn page(server: &ServerProcess, id: &str) -> Document<'static> {
     let url = format!("{}/studies/{id}/participate", server.url);
     let answer = reqwest::get(url).await.unwrap().error_for_status().unwrap();

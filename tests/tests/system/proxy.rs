@@ -19,13 +19,10 @@ use eigenveil_shared::codec::{self, ReportFormat};
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 use tokio::sync::Semaphore;
 
-/// The proxy's state and the reports it has recorded.
 pub(crate) struct ProxyState {
     server: String,
     client: reqwest::Client,
-    /// Format of the reports to record.
     report_format: Option<ReportFormat>,
-    /// All bodies seen for each identifier.
     pub(crate) seen: Mutex<HashMap<[u8; 16], Vec<Vec<u8>>>>,
     pub(crate) losses: Option<Mutex<RandomLosses>>,
     gate: Option<Gate>,
