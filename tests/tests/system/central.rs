@@ -30,6 +30,10 @@ fn every_listed_algorithm_runs_and_prints_the_agreed_keys() {
         for calibration in entry["calibrations"].as_array().unwrap() {
             for neighbours in entry["neighbours"].as_array().unwrap() {
                 let [given, of] = [calibration, neighbours].map(|text| text.as_str().unwrap());
+                // Accounting takes seconds, and twice as many so; all pairs: `central/tests/central/promises.rs`.
+                if given == "accounted" && of == "zero-out" {
+                    continue;
+                }
                 let result = run_json(&format!(
                     "{plain} --epsilon 8 --calibration {given} --neighbours {of}"
                 ));

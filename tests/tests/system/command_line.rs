@@ -1,9 +1,9 @@
 //! The interface for scripts: keys, exit codes, one line on standard output.
 
-use std::{fmt::Write as _, process::Command};
+use std::fmt::Write as _;
 
 use crate::harness::{
-    Folder, PROGRAM, ServerProcess, has, has_keys, refused, refuses, run, run_json, says, stderr,
+    Folder, ServerProcess, has, has_keys, refused, refuses, run, run_json, says, shell, stderr,
     succeeded,
 };
 
@@ -231,7 +231,7 @@ fn a_sparse_estimate_over_http_carries_its_settings() {
     let estimate = folder.read_json("result/estimate.json");
     let sparse = &estimate["sparse"];
     assert_eq!(sparse["settings"]["max_iterations"], 777);
-    has(&sparse, "lambda=0.12 settings.rho=0.5 refit=true");
+    has(sparse, "lambda=0.12 settings.rho=0.5 refit=true");
     assert_eq!(sparse["converged"], true);
     assert!(sparse["duality_gap"].as_f64().unwrap() >= -1e-12);
     assert_eq!(sparse["support"], serde_json::json!([0, 1]), "{sparse}");
@@ -358,8 +358,7 @@ fn usage_errors_exit_with_two_and_help_with_zero() {
 fn too_few_descriptors_are_reported() {
     let folder = Folder::new();
     let log = folder.path().join("log");
-    let checked = Command::new("sh")
-        .args(["-c", "ulimit -n 256; exec \"$0\" \"$@\"", PROGRAM])
+    let checked = shell("ulimit -n 256; exec")
         .args(["serve", "--check-config", "--listen", "127.0.0.1:0"])
         .args(["--data", &folder.at("data")])
         .output()

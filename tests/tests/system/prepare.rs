@@ -11,7 +11,7 @@ use std::{
 use serde_json::Value;
 
 use crate::harness::{
-    Folder, PROGRAM, has, json_of, refused, run, run_json, says, stderr, succeeded,
+    Folder, PROGRAM, has, json_of, refused, run, run_json, says, shell, stderr, succeeded,
 };
 
 /// 200 public rows of four columns: two correlated ones, a small one, and a large one far from 0.
@@ -236,13 +236,9 @@ fn prepare_names_the_file_that_it_cannot_write() {
     let text = folder.write("columns.csv", "name,mean,sd\nage,40,12\n");
     let out = folder.at("features.csv");
     // No file may grow, as on a full disk.
-    let limited = "trap '' XFSZ; ulimit -f 0; exec \"$0\" \"$@\"";
-    let output = Command::new("sh")
-        .args(["-c", limited, PROGRAM, "prepare", "--description", &text])
-        .args(["--out", &out])
-        .output()
-        .unwrap();
-    refused(&output, 1, &["cannot write", &out]);
+    let mut limited = shell("trap '' XFSZ; ulimit -f 0; exec");
+    limited.args(["prepare", "--description", &text, "--out", &out]);
+    refused(&limited.output().unwrap(), 1, &["cannot write", &out]);
     assert!(!Path::new(&out).exists());
 }
 

@@ -95,12 +95,10 @@ fn missing_data_is_an_error() {
 #[test]
 fn page_is_made_from_matching_tables_only() {
     let results = tempfile::tempdir().unwrap();
-    let page = || {
-        run(&format!(
-            "reproduce page --results {}",
-            results.path().display()
-        ))
-    };
+    let folder = results.path().display();
+    let done = succeeded(&run(&format!("reproduce liu-figure-1 --out {folder}")));
+    says(&done, &["liu-figure-1 agrees"]);
+    let page = || run(&format!("reproduce page --results {folder}"));
     let text = succeeded(&page());
     says(&text, &["### wang-xu-table-1", "Not run yet."]);
     std::fs::write(results.path().join("wang-xu-table-1.csv"), "x,y\n1,2\n").unwrap();
