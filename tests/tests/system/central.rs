@@ -30,7 +30,7 @@ fn every_listed_algorithm_runs_and_prints_the_agreed_keys() {
         for calibration in entry["calibrations"].as_array().unwrap() {
             for neighbours in entry["neighbours"].as_array().unwrap() {
                 let [given, of] = [calibration, neighbours].map(|text| text.as_str().unwrap());
-                // Accounting takes seconds, and twice as many so; all pairs: `central/tests/central/promises.rs`.
+                // Accounting takes seconds, and twice as many so, which is tested in `central/tests`.
                 if given == "accounted" && of == "zero-out" {
                     continue;
                 }

@@ -1,6 +1,11 @@
 //! The disk of a running server fills up; a second server tries to use the same directory.
 
-use std::{fs, path::PathBuf, process::Command};
+use std::{
+    fs,
+    path::PathBuf,
+    process::Command,
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 use eigenveil_client::http::{Study, StudyClient};
 use eigenveil_estimation::accumulate::ReportSum;
@@ -18,12 +23,16 @@ use crate::{
 /// Files may not grow beyond 1 MiB: the database's write-ahead log hits the limit first.
 const LIMIT: &str = "trap '' XFSZ; ulimit -f 2048; exec";
 
-/// Reports of one device each, with random seeds: their sum identifies them.
+/// Reports of one device each, with seeds of their own: their sum identifies them.
 fn reports(study: &Study, count: usize) -> Vec<Report> {
-    let report = |_| Report {
-        id: ReportId::from_parts(1_700_000_000_000, rand::random()),
-        fingerprint: study.fingerprint(),
-        payload: rand::random::<[u8; 16]>().to_vec(),
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let report = |_| {
+        let number = u128::from(NEXT.fetch_add(1, Ordering::Relaxed)).to_be_bytes();
+        Report {
+            id: ReportId::from_parts(1_700_000_000_000, number),
+            fingerprint: study.fingerprint(),
+            payload: number.to_vec(),
+        }
     };
     (0..count).map(report).collect()
 }

@@ -110,7 +110,7 @@ fn the_moment_comes_with_files_that_hold_the_truth() {
     let correlations = cells(&text);
     let largest = &made["correlations"][0];
     assert_eq!(correlations[0][..2], ["height", "weight"]);
-    has(&largest, "feature=height with=weight");
+    has(largest, "feature=height with=weight");
     assert_eq!(largest["value"].as_f64(), Some(number(correlations[0][2])));
     let of = covariance[0][1] / (covariance[0][0] * covariance[1][1]).sqrt();
     near(number(correlations[0][2]), number(correlations[0][3]), of);

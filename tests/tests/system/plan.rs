@@ -26,7 +26,7 @@ fn plan_prints_the_agreed_keys() {
             .unwrap()
     };
     let cap = find("double-cap", None);
-    has(&cap, "delta=0.0 report_bytes=74");
+    has(cap, "delta=0.0 report_bytes=74");
     let published = find("symmetric-gaussian", Some("as-published"));
     assert_eq!(published["claim_holds"], false);
     let analytic = find("symmetric-gaussian", Some("analytic"));
