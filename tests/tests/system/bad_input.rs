@@ -103,9 +103,8 @@ fn bad_tokens_are_refused() {
     let folder = Folder::new();
     let server = folder.server();
     let wrong = folder.write("wrong.token", "00".repeat(32));
-    let list = |url: &str, more: &str| run(&format!("study list --server {url} {more}"));
+    let list = |more: &str| run(&format!("study list --server {} {more}", server.url));
     let stranger = format!("--token-file {wrong}");
-    refused(&list(&server.url, &stranger), 1, &["[forbidden]"]);
-    refused(&list(&server.url, ""), 2, &["EIGENVEIL_TOKEN"]);
-    refused(&list("http://127.0.0.1:1", &stranger), 1, &["127.0.0.1:1"]);
+    refused(&list(&stranger), 1, &["[forbidden]"]);
+    refused(&list(""), 2, &["EIGENVEIL_TOKEN"]);
 }

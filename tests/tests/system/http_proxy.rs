@@ -79,9 +79,10 @@ fn a_proxy_in_the_environment_gets_nothing_meant_for_this_machine() {
     }
     // Nothing speaks TLS there. (All names of this machine: `client/src/http/transport.rs`.)
     let port = server.listen().rsplit_once(':').unwrap().1;
-    let line = format!("study list --server https://[::ffff:127.0.0.1]:{port}");
+    let line = format!("study list --server https://127.1:{port}");
     let output = proxy.with_proxy(server.command(&line)).output();
-    refused(&output.unwrap(), 1, &[]);
+    let address = format!("https://127.0.0.1:{port}");
+    refused(&output.unwrap(), 1, &[&address]);
     assert_eq!(proxy.take_requests(), Vec::<String>::new());
     // NO_PROXY is obeyed.
     let far = "study list --server https://far.invalid";
