@@ -129,6 +129,7 @@ pub enum SubmitOutcome {
     Ended,
     /// Not stored before, and rejected: `token-required`, `participant-token-unknown` or `token-spent`.
     NotAdmitted(ErrorCode),
+    /// The study was deleted.
     StudyDeleted,
 }
 
