@@ -249,8 +249,8 @@ async fn invalid_requests_are_rejected_before_they_are_queued() {
     assert_eq!((problem.code, problem.status), (E::EstimateFailed, 422));
     assert!(problem.detail.contains("n = 0"), "{}", problem.detail);
     for format in ["json", "csv", "npy"] {
-        let response = server.read(&format!("{location}?format={format}"));
-        refused(response, 409, E::EstimateNotReady).await;
+        let response = server.read(&format!("{location}?format={format}")).await;
+        response.is_problem(409, E::EstimateNotReady);
     }
 }
 

@@ -315,8 +315,9 @@ impl Drop for ServerProcess {
 
 /// Sends a signal, such as `-TERM`.
 pub(crate) fn send_signal(process: u32, signal: &str) {
-    let sent = Command::new("kill").args([signal, &process.to_string()]);
-    assert!(sent.status().unwrap().success());
+    let mut kill = Command::new("kill");
+    kill.args([signal, &process.to_string()]);
+    assert!(kill.status().unwrap().success());
 }
 
 pub(crate) fn mode_of(path: impl AsRef<Path>) -> u32 {
