@@ -7,7 +7,7 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, ErrorCode, Result};
+use crate::error::{Error, ErrorCode, Result, error};
 
 /// Longest purpose in bytes.
 pub const MAX_PURPOSE: usize = 1_000;
@@ -138,9 +138,9 @@ impl About {
 
 /// The error for a study whose last day is over: on the server when a report comes, on a device before it makes one.
 pub fn study_ended_error(study: &str, day: UtcDate, and: &str) -> Error {
-    Error::new(
-        ErrorCode::StudyEnded,
-        format!("study {study} took reports until the end of {day} (UTC), which is over; {and}"),
+    error!(
+        StudyEnded,
+        "study {study} took reports until the end of {day} (UTC), which is over; {and}"
     )
 }
 

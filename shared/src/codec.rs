@@ -9,7 +9,7 @@ use bincode::Options;
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::{
-    error::{Error, ErrorCode, Result},
+    error::{Error, ErrorCode, Result, error},
     mechanism::{
         Calibration, Mechanism, MechanismKind, NormBound, Payload, PayloadKind, check_len,
     },
@@ -367,12 +367,10 @@ pub(crate) fn decode_params(bytes: &[u8]) -> Result<StudyParams> {
         }
     };
     let kind = MechanismKind::from_number(wire.mechanism).ok_or_else(|| {
-        Error::new(
-            ErrorCode::InvalidMechanism,
-            format!(
-                "the study uses mechanism number {}, which this program does not know: update it",
-                wire.mechanism
-            ),
+        error!(
+            InvalidMechanism,
+            "the study uses mechanism number {}, which this program does not know: update it",
+            wire.mechanism
         )
     })?;
     let calibration = match wire.calibration {
@@ -445,24 +443,20 @@ fn check_fingerprint(fingerprint: &[u8; 32], study: &ReportFormat) -> Result<()>
     if *fingerprint == study.fingerprint.0 {
         return Ok(());
     }
-    Err(Error::new(
-        ErrorCode::WrongFingerprint,
-        format!(
-            "the report was made for study parameters {} but this study's are {}; fetch the study again",
-            Fingerprint(*fingerprint),
-            study.fingerprint
-        ),
+    Err(error!(
+        WrongFingerprint,
+        "the report was made for study parameters {} but this study's are {}; fetch the study again",
+        Fingerprint(*fingerprint),
+        study.fingerprint
     ))
 }
 
 fn check_wire_version(bytes: &[u8]) -> Result<()> {
     match first_version(bytes, malformed)? {
         WIRE_VERSION => Ok(()),
-        version => Err(Error::new(
-            ErrorCode::UnsupportedVersion,
-            format!(
-                "the report has wire version {version}, but this program knows version {WIRE_VERSION}: update the older of the two"
-            ),
+        version => Err(error!(
+            UnsupportedVersion,
+            "the report has wire version {version}, but this program knows version {WIRE_VERSION}: update the older of the two"
         )),
     }
 }

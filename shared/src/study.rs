@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     codec,
-    error::{Error, ErrorCode, Result},
+    error::{Error, Result, error},
     mechanism::{Calibration, Mechanism, MechanismKind, NoiseModel},
     preprocess::{Feature, Norm, Preprocessing, Preprocessor, Weights},
     privacy::Budget,
@@ -96,12 +96,9 @@ impl StudyParams {
         budget: Budget,
     ) -> Result<Self> {
         if preprocessing.dimension < 2 {
-            return Err(Error::new(
-                ErrorCode::InvalidDimension,
-                format!(
-                    "the dimension is {}; a row has at least 2 values",
-                    preprocessing.dimension
-                ),
+            return Err(error!(
+                InvalidDimension,
+                "the dimension is {}; a row has at least 2 values", preprocessing.dimension
             ));
         }
         mechanism.check(preprocessing.report_dimension(), budget)?;
@@ -251,11 +248,9 @@ fn check_missing_cells(preprocessing: &Preprocessing, mechanism: MechanismKind) 
     if shows_trace || !preprocessing.allows_missing_cells() {
         return Ok(());
     }
-    Err(Error::new(
-        ErrorCode::InvalidPreprocessing,
-        format!(
-            "the features have observed shares, but reports of {mechanism} show the mean squared length of rows only with --centring, which correcting for missing cells needs: use that, or --bound-rows normalize (and --mean-weight, with weights), or another mechanism"
-        ),
+    Err(error!(
+        InvalidPreprocessing,
+        "the features have observed shares, but reports of {mechanism} show the mean squared length of rows only with --centring, which correcting for missing cells needs: use that, or --bound-rows normalize (and --mean-weight, with weights), or another mechanism"
     ))
 }
 
@@ -266,21 +261,17 @@ fn check_weights(preprocessing: &Preprocessing, mechanism: MechanismKind) -> Res
     if measured || preprocessing.centring.is_none() || preprocessing.weights.is_none() {
         return Ok(());
     }
-    Err(Error::new(
-        ErrorCode::InvalidPreprocessing,
-        format!(
-            "private centring of rows that are clipped or must lie in a ball does not work with weights and {mechanism}: use --bound-rows normalize, or another mechanism"
-        ),
+    Err(error!(
+        InvalidPreprocessing,
+        "private centring of rows that are clipped or must lie in a ball does not work with weights and {mechanism}: use --bound-rows normalize, or another mechanism"
     ))
 }
 
 /// The error for parameters of another layout version.
 pub(crate) fn unsupported_version(version: u16) -> Error {
-    Error::new(
-        ErrorCode::UnsupportedVersion,
-        format!(
-            "the study parameters have layout version {version}, which does not fit them; this program knows {PARAMS_VERSION}, and {PARAMS_VERSION_EXTENDED} with missing cells or weights: update it"
-        ),
+    error!(
+        UnsupportedVersion,
+        "the study parameters have layout version {version}, which does not fit them; this program knows {PARAMS_VERSION}, and {PARAMS_VERSION_EXTENDED} with missing cells or weights: update it"
     )
 }
 
@@ -311,10 +302,7 @@ impl FromStr for Fingerprint {
             .and_then(|bytes| bytes.try_into().ok())
             .map(Self)
             .ok_or_else(|| {
-                Error::new(
-                    ErrorCode::WrongFingerprint,
-                    format!("a fingerprint has 64 hexadecimal digits, but this text has {} characters; `eigenveil study show` prints it", text.trim().chars().count()),
-                )
+                error!(WrongFingerprint, "a fingerprint has 64 hexadecimal digits, but this text has {} characters; `eigenveil study show` prints it", text.trim().chars().count())
             })
     }
 }
@@ -355,6 +343,7 @@ pub fn from_hex(text: &str) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorCode;
 
     fn design() -> StudyDesign {
         StudyDesign {

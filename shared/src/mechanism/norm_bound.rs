@@ -14,7 +14,7 @@
 
 use super::payload::{PackedValues, Payload};
 use crate::{
-    error::{Error, ErrorCode, Result},
+    error::{Result, error},
     packed::{packed_index, packed_len},
 };
 
@@ -74,14 +74,12 @@ impl NormBound {
         if norm <= self.limit {
             return Ok(());
         }
-        Err(Error::new(
-            ErrorCode::ImplausibleReport,
-            format!(
-                "the report is {:.3e} times as long as the limit of {:.6e}, which an honest device's report exceeds once in {:.0e} times; it was not counted",
-                norm / self.limit,
-                self.limit,
-                NORM_TAIL.recip()
-            ),
+        Err(error!(
+            ImplausibleReport,
+            "the report is {:.3e} times as long as the limit of {:.6e}, which an honest device's report exceeds once in {:.0e} times; it was not counted",
+            norm / self.limit,
+            self.limit,
+            NORM_TAIL.recip()
         ))
     }
 
@@ -125,11 +123,9 @@ impl NormBound {
         if norm <= limit {
             return Ok(());
         }
-        Err(Error::new(
-            ErrorCode::ImplausibleReport,
-            format!(
-                "the sum of {count} reports has length {norm:.3e}, and the sum of so many valid reports has at most {limit:.3e}; none of them was counted"
-            ),
+        Err(error!(
+            ImplausibleReport,
+            "the sum of {count} reports has length {norm:.3e}, and the sum of so many valid reports has at most {limit:.3e}; none of them was counted"
         ))
     }
 
@@ -145,6 +141,7 @@ mod tests {
 
     use super::*;
     use crate::{
+        error::ErrorCode,
         mechanism::{Calibration, Mechanism, MechanismKind},
         preprocess::{Norm, bounded},
     };

@@ -15,7 +15,7 @@ use super::{
     sampling_cost::{CountingRng, SamplingCost},
 };
 use crate::{
-    error::{Error, ErrorCode, Result},
+    error::{Error, Result, error},
     preprocess::BoundedRow,
     privacy::{Budget, accountant::Guarantee},
 };
@@ -153,9 +153,9 @@ impl MechanismKind {
     pub fn budget(self, epsilon: f64, delta: Option<f64>) -> Result<Budget> {
         match delta {
             // 0 is what a pure mechanism has: saying so is no mistake.
-            Some(delta) if self.is_pure() && delta != 0.0 => Err(Error::new(
-                ErrorCode::InvalidBudget,
-                format!("delta is {delta:e}, but the delta of {self} is always 0; leave delta out"),
+            Some(delta) if self.is_pure() && delta != 0.0 => Err(error!(
+                InvalidBudget,
+                "delta is {delta:e}, but the delta of {self} is always 0; leave delta out"
             )),
             _ if self.is_pure() => Budget::pure(epsilon),
             delta => Budget::approximate(epsilon, delta.unwrap_or(DEFAULT_DELTA)),
@@ -182,12 +182,10 @@ impl std::str::FromStr for MechanismKind {
             .find(|kind| kind.as_str() == text)
             .ok_or_else(|| {
                 let names: Vec<_> = Self::ALL.iter().map(|kind| kind.as_str()).collect();
-                Error::new(
-                    ErrorCode::InvalidMechanism,
-                    format!(
-                        "there is no mechanism {text:?}; the mechanisms are {}",
-                        names.join(", ")
-                    ),
+                error!(
+                    InvalidMechanism,
+                    "there is no mechanism {text:?}; the mechanisms are {}",
+                    names.join(", ")
                 )
             })
     }
@@ -212,12 +210,10 @@ impl Mechanism {
                 .filter(|kind| kind.is_calibrated())
                 .map(|kind| kind.as_str())
                 .collect();
-            return Err(Error::new(
-                ErrorCode::InvalidMechanism,
-                format!(
-                    "there is no calibration {calibration} for {kind}; it belongs to {}",
-                    calibrated.join(" and ")
-                ),
+            return Err(error!(
+                InvalidMechanism,
+                "there is no calibration {calibration} for {kind}; it belongs to {}",
+                calibrated.join(" and ")
             ));
         }
         Ok(
@@ -329,11 +325,9 @@ impl Mechanism {
     /// As [`perturb`](Self::perturb).
     pub fn perturb_measured(&self, row: &BoundedRow) -> Result<(Vec<u8>, SamplingCost)> {
         let mut generator = ChaCha20Rng::try_from_rng(&mut SysRng).map_err(|error| {
-            Error::new(
-                ErrorCode::RandomnessUnavailable,
-                format!(
-                    "the operating system's random generator failed ({error}); nothing was released"
-                ),
+            error!(
+                RandomnessUnavailable,
+                "the operating system's random generator failed ({error}); nothing was released"
             )
         })?;
         Ok(self.perturb_with_measured(row, &mut generator))

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     dot::dot,
-    error::{Error, ErrorCode, Result},
+    error::{Error, ErrorCode, Result, error},
 };
 
 /// What is smaller than this, relative to the row's largest value, is dropped: nothing in f64 notices.
@@ -150,12 +150,10 @@ impl<'a> Preprocessor<'a> {
         if row.values().len() == p {
             return Ok(());
         }
-        Err(Error::new(
-            ErrorCode::WrongDimension,
-            format!(
-                "the row has {} values but the study has {p} features; send the features the study names, in its order",
-                row.values().len()
-            ),
+        Err(error!(
+            WrongDimension,
+            "the row has {} values but the study has {p} features; send the features the study names, in its order",
+            row.values().len()
         ))
     }
 }
@@ -240,22 +238,18 @@ enum Unusable {
 impl Unusable {
     fn reason(self) -> Error {
         match self {
-            Unusable::NotFinite => Error::new(
-                ErrorCode::RowNotFinite,
-                format!(
-                    "the row has a value that is missing, infinite or beyond {:.0e} in magnitude; impute it, or leave it as it is: a device sends such a row as the zero row",
-                    VALUE_RANGE.end()
-                ),
+            Unusable::NotFinite => error!(
+                RowNotFinite,
+                "the row has a value that is missing, infinite or beyond {:.0e} in magnitude; impute it, or leave it as it is: a device sends such a row as the zero row",
+                VALUE_RANGE.end()
             ),
             Unusable::Weight => Error::new(
                 ErrorCode::RowNotFinite,
                 "the weight is not a number above 0; the row is sent as the zero row",
             ),
-            Unusable::OutsideBall { radius } => Error::new(
-                ErrorCode::RowOutsideBall,
-                format!(
-                    "the row's length exceeds the required radius {radius}; use a study with --bound-rows clip, or scale the features by public constants"
-                ),
+            Unusable::OutsideBall { radius } => error!(
+                RowOutsideBall,
+                "the row's length exceeds the required radius {radius}; use a study with --bound-rows clip, or scale the features by public constants"
             ),
         }
     }

@@ -1,6 +1,6 @@
 //! From δ(ε) to ε(δ), and numbers that are refused.
 
-use crate::error::{Error, ErrorCode, Result};
+use crate::error::{Result, error};
 
 /// ε beyond which no guarantee is worth a number.
 const MAX_EPSILON_TRIED: f64 = 1e12;
@@ -42,8 +42,8 @@ pub(crate) fn positive(name: &str, value: f64) -> Result<f64> {
     if value.is_normal() && value > 0.0 {
         return Ok(value);
     }
-    Err(Error::new(
-        ErrorCode::InvalidBudget,
-        format!("{name} is {value}; it must be a positive finite number"),
+    Err(error!(
+        InvalidBudget,
+        "{name} is {value}; it must be a positive finite number"
     ))
 }

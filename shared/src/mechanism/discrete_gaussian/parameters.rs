@@ -5,7 +5,7 @@ use std::f64::consts::{PI, SQRT_2};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    error::{Error, ErrorCode, Result},
+    error::{Error, Result, error},
     mechanism::payload::MAX_DENSE_DIMENSION,
     packed::packed_len,
     privacy::{
@@ -83,19 +83,15 @@ impl DiscreteGaussianParameters {
     /// `invalid-mechanism` when the grid is finer than 2⁻²⁴ or σ is not 2¹⁰ to 2²⁶ grid steps.
     pub fn new(grid_bits: u8, sigma_grid: u64) -> Result<Self> {
         if grid_bits > MAX_GRID_BITS {
-            return Err(Error::new(
-                ErrorCode::InvalidMechanism,
-                format!(
-                    "the grid has {grid_bits} bits; discrete-gaussian takes at most {MAX_GRID_BITS}"
-                ),
+            return Err(error!(
+                InvalidMechanism,
+                "the grid has {grid_bits} bits; discrete-gaussian takes at most {MAX_GRID_BITS}"
             ));
         }
         if !(MIN_SIGMA_GRID..=MAX_SIGMA_GRID).contains(&sigma_grid) {
-            return Err(Error::new(
-                ErrorCode::InvalidMechanism,
-                format!(
-                    "the noise has standard deviation {sigma_grid} grid steps; discrete-gaussian takes {MIN_SIGMA_GRID} to {MAX_SIGMA_GRID}, choose another grid"
-                ),
+            return Err(error!(
+                InvalidMechanism,
+                "the noise has standard deviation {sigma_grid} grid steps; discrete-gaussian takes {MIN_SIGMA_GRID} to {MAX_SIGMA_GRID}, choose another grid"
             ));
         }
         Ok(Self {
@@ -121,13 +117,11 @@ impl DiscreteGaussianParameters {
                 return Self::new(grid_bits, sigma_grid);
             }
         }
-        Err(Error::new(
-            ErrorCode::InvalidBudget,
-            format!(
-                "({}, {}) needs a grid finer than {MAX_GRID_BITS} bits; choose a smaller epsilon or delta",
-                budget.epsilon(),
-                budget.delta()
-            ),
+        Err(error!(
+            InvalidBudget,
+            "({}, {}) needs a grid finer than {MAX_GRID_BITS} bits; choose a smaller epsilon or delta",
+            budget.epsilon(),
+            budget.delta()
         ))
     }
 
@@ -142,12 +136,10 @@ impl DiscreteGaussianParameters {
         budget.check_study_limit()?;
         let coarsest = min_grid_bits(report_dimension);
         if self.grid_bits < coarsest {
-            return Err(Error::new(
-                ErrorCode::InvalidMechanism,
-                format!(
-                    "the study's grid has {} bits but dimension {report_dimension} needs {coarsest}; do not take part",
-                    self.grid_bits
-                ),
+            return Err(error!(
+                InvalidMechanism,
+                "the study's grid has {} bits but dimension {report_dimension} needs {coarsest}; do not take part",
+                self.grid_bits
             ));
         }
         let needed = needed_sigma(report_dimension, self.grid_bits, budget)?;
@@ -155,15 +147,13 @@ impl DiscreteGaussianParameters {
         if enough && 100 * self.sigma_grid <= 101 * needed {
             return Ok(());
         }
-        Err(Error::new(
-            ErrorCode::InvalidMechanism,
-            format!(
-                "the study's noise has standard deviation {} grid steps but ({}, {}) with {} bits needs {needed}; do not take part",
-                self.sigma_grid,
-                budget.epsilon(),
-                budget.delta(),
-                self.grid_bits
-            ),
+        Err(error!(
+            InvalidMechanism,
+            "the study's noise has standard deviation {} grid steps but ({}, {}) with {} bits needs {needed}; do not take part",
+            self.sigma_grid,
+            budget.epsilon(),
+            budget.delta(),
+            self.grid_bits
         ))
     }
 
@@ -240,11 +230,9 @@ fn check_dimension(report_dimension: usize) -> Result<()> {
     if (2..=MAX_DENSE_DIMENSION).contains(&report_dimension) {
         return Ok(());
     }
-    Err(Error::new(
-        ErrorCode::InvalidDimension,
-        format!(
-            "the dimension is {report_dimension}; discrete-gaussian takes 2 to {MAX_DENSE_DIMENSION}"
-        ),
+    Err(error!(
+        InvalidDimension,
+        "the dimension is {report_dimension}; discrete-gaussian takes 2 to {MAX_DENSE_DIMENSION}"
     ))
 }
 
@@ -259,13 +247,11 @@ fn needed_sigma(report_dimension: usize, grid_bits: u8, budget: Budget) -> Resul
         gaussian::analytic_sigma(share, sensitivity)?
     };
     let too_large = || {
-        Error::new(
-            ErrorCode::InvalidBudget,
-            format!(
-                "({}, {}) at dimension {report_dimension} needs noise of {analytic:e} grid steps, above {MAX_SIGMA_GRID}; choose a larger epsilon or delta, or isotropic-gaussian",
-                budget.epsilon(),
-                budget.delta()
-            ),
+        error!(
+            InvalidBudget,
+            "({}, {}) at dimension {report_dimension} needs noise of {analytic:e} grid steps, above {MAX_SIGMA_GRID}; choose a larger epsilon or delta, or isotropic-gaussian",
+            budget.epsilon(),
+            budget.delta()
         )
     };
     if analytic > MAX_SIGMA_GRID as f64 {
@@ -353,6 +339,7 @@ fn profile_bound(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorCode;
 
     fn budget(epsilon: f64, delta: f64) -> Budget {
         Budget::approximate(epsilon, delta).unwrap()

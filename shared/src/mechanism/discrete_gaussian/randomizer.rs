@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{DiscreteGaussianParameters, grid_sensitivity, sampler::DiscreteGaussianSampler};
 use crate::{
-    error::{Error, ErrorCode, Result},
+    error::{Result, error},
     mechanism::{
         AuditStatistic, Calibration, Decoding, NoiseModel, NormBound, PayloadKind,
         payload::check_dense_dimension, randomizer::LocalRandomizer,
@@ -139,12 +139,10 @@ impl LocalRandomizer for DiscreteGaussian {
     fn check(&self, dimension: usize, budget: Budget) -> Result<()> {
         check_dense_dimension(dimension)?;
         if self.dimension != dimension {
-            return Err(Error::new(
-                ErrorCode::InvalidMechanism,
-                format!(
-                    "the mechanism's dimension is {} but the study's reports have {dimension}; do not take part",
-                    self.dimension
-                ),
+            return Err(error!(
+                InvalidMechanism,
+                "the mechanism's dimension is {} but the study's reports have {dimension}; do not take part",
+                self.dimension
             ));
         }
         self.parameters.check(dimension, budget)

@@ -2,7 +2,7 @@
 
 use super::beta_tail::upper_tails;
 use crate::{
-    error::{Error, ErrorCode, Result},
+    error::{Result, error},
     privacy::MAX_EPSILON,
 };
 
@@ -61,17 +61,15 @@ impl DoubleCapParameters {
     /// `invalid-dimension` unless 2 ≤ p ≤ 65,536; `invalid-budget` unless 0 < ε ≤ 16.
     pub fn derive(dimension: usize, epsilon: f64) -> Result<Self> {
         if !(2..=MAX_DIMENSION).contains(&dimension) {
-            return Err(Error::new(
-                ErrorCode::InvalidDimension,
-                format!("the dimension is {dimension}; double-cap takes 2 to {MAX_DIMENSION}"),
+            return Err(error!(
+                InvalidDimension,
+                "the dimension is {dimension}; double-cap takes 2 to {MAX_DIMENSION}"
             ));
         }
         if !(epsilon.is_normal() && epsilon > 0.0 && epsilon <= MAX_EPSILON) {
-            return Err(Error::new(
-                ErrorCode::InvalidBudget,
-                format!(
-                    "epsilon is {epsilon}; for double-cap it must be positive and at most {MAX_EPSILON}"
-                ),
+            return Err(error!(
+                InvalidBudget,
+                "epsilon is {epsilon}; for double-cap it must be positive and at most {MAX_EPSILON}"
             ));
         }
         let p = dimension as f64;
@@ -145,6 +143,7 @@ impl DoubleCapParameters {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorCode;
 
     /// `docs/derivations/double-cap.md`, "Independent values": p, ε, τ*, α, μ₄, a₀, a₁, a₂.
     #[rustfmt::skip]

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     dot::dot,
-    error::{Error, ErrorCode, Result},
+    error::{Result, error},
     mechanism::{
         AuditStatistic, Calibration, Decoding, NoiseModel, NormBound, PayloadKind,
         randomizer::LocalRandomizer,
@@ -140,12 +140,10 @@ impl LocalRandomizer for DoubleCap {
 
     fn derive(_calibration: Calibration, dimension: usize, budget: Budget) -> Result<Self> {
         if !budget.is_pure() {
-            return Err(Error::new(
-                ErrorCode::InvalidBudget,
-                format!(
-                    "delta is {:e}, but the delta of double-cap is always 0; leave delta out",
-                    budget.delta()
-                ),
+            return Err(error!(
+                InvalidBudget,
+                "delta is {:e}, but the delta of double-cap is always 0; leave delta out",
+                budget.delta()
             ));
         }
         let parameters = DoubleCapParameters::derive(dimension, budget.epsilon())?;
@@ -191,18 +189,16 @@ impl LocalRandomizer for DoubleCap {
         {
             return Ok(());
         }
-        Err(Error::new(
-            ErrorCode::InvalidMechanism,
-            format!(
-                "the study's double-cap has threshold {}, cap probability {} and scale {} but p = {dimension}, epsilon = {} needs {}, {} and {}; do not take part",
-                self.threshold,
-                self.cap_probability,
-                self.scale,
-                budget.epsilon(),
-                wanted.threshold,
-                wanted.cap_probability,
-                wanted.scale
-            ),
+        Err(error!(
+            InvalidMechanism,
+            "the study's double-cap has threshold {}, cap probability {} and scale {} but p = {dimension}, epsilon = {} needs {}, {} and {}; do not take part",
+            self.threshold,
+            self.cap_probability,
+            self.scale,
+            budget.epsilon(),
+            wanted.threshold,
+            wanted.cap_probability,
+            wanted.scale
         ))
     }
 
@@ -300,7 +296,10 @@ mod tests {
     use rand::{SeedableRng, rngs::ChaCha20Rng};
 
     use super::*;
-    use crate::preprocess::{Norm, bounded};
+    use crate::{
+        error::ErrorCode,
+        preprocess::{Norm, bounded},
+    };
 
     fn pure(epsilon: f64) -> Budget {
         Budget::pure(epsilon).unwrap()

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    error::{Error, ErrorCode, Result},
+    error::{Result, error},
     mechanism::{Calibration, payload::check_dense_dimension},
     privacy::{Budget, gaussian},
 };
@@ -32,13 +32,11 @@ impl GaussianNoise {
             Calibration::AsPublished => gaussian::as_published_sigma(budget)?,
         };
         if sigma.is_nan() || sigma > MAX_SIGMA {
-            return Err(Error::new(
-                ErrorCode::InvalidBudget,
-                format!(
-                    "({}, {}) needs noise of {sigma:e}, above {MAX_SIGMA:e}, which a report cannot hold; choose a larger epsilon or delta",
-                    budget.epsilon(),
-                    budget.delta()
-                ),
+            return Err(error!(
+                InvalidBudget,
+                "({}, {}) needs noise of {sigma:e}, above {MAX_SIGMA:e}, which a report cannot hold; choose a larger epsilon or delta",
+                budget.epsilon(),
+                budget.delta()
             ));
         }
         Ok(Self { calibration, sigma })
@@ -67,15 +65,13 @@ impl GaussianNoise {
         if enough && self.sigma <= wanted * 1.01 {
             return Ok(());
         }
-        Err(Error::new(
-            ErrorCode::InvalidMechanism,
-            format!(
-                "the study's noise has standard deviation {} but ({}, {}) under calibration {} needs {wanted}; do not take part",
-                self.sigma,
-                budget.epsilon(),
-                budget.delta(),
-                self.calibration
-            ),
+        Err(error!(
+            InvalidMechanism,
+            "the study's noise has standard deviation {} but ({}, {}) under calibration {} needs {wanted}; do not take part",
+            self.sigma,
+            budget.epsilon(),
+            budget.delta(),
+            self.calibration
         ))
     }
 
@@ -93,6 +89,7 @@ impl GaussianNoise {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorCode;
 
     /// A budget whose noise no report can hold is refused when the study is made, not when a device takes part.
     #[test]
