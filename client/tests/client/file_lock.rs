@@ -8,9 +8,9 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use eigenveil_client::{Ledger, Participation};
+use eigenveil_client::{Ledger, Participation, RowLedger};
 
-use crate::common::{row, study};
+use crate::common::{self, Folder, assert_says, row, study};
 
 const LEDGER: &str = "EIGENVEIL_TEST_LOCKED_LEDGER";
 
@@ -41,13 +41,7 @@ fn give(ledger: &mut Ledger, name: &str) {
 }
 
 fn start(ledger: &Path) -> Child {
-    Command::new(env::current_exe().unwrap())
-        .args([
-            "--exact",
-            "file_lock::child",
-            "--nocapture",
-            "--test-threads=1",
-        ])
+    common::child("file_lock::child")
         .env(LEDGER, ledger)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -76,13 +70,16 @@ fn recorded(ledger: &Ledger) -> BTreeSet<(String, String)> {
         .collect()
 }
 
-/// To copy a file is to close a descriptor of it, and with that the process loses SQLite's lock.
+/// To copy a file is to close a descriptor of it, and with that the process loses SQLite's lock; so is a second opener,
+/// and a look at what kind of file it is.
 #[test]
 fn copying_an_open_ledger_keeps_its_lock() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("ledger");
+    let folder = Folder::new();
+    let path = folder.at("ledger");
     let ledger = Ledger::open(&path).unwrap();
-    fs::copy(&path, folder.path().join("copy")).unwrap();
+    fs::copy(&path, folder.at("copy")).unwrap();
+    assert!(Ledger::open(&path).unwrap_err().is_locked());
+    assert!(!RowLedger::is_at(&path));
     assert!(given(start(&path)).is_empty());
     drop(ledger);
     assert_eq!(given(start(&path)).len(), 2);
@@ -91,17 +88,16 @@ fn copying_an_open_ledger_keeps_its_lock() {
 /// Should both locks be lost, what the other process charged is not overwritten.
 #[test]
 fn charges_of_another_process_are_not_overwritten() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("ledger");
+    let folder = Folder::new();
+    let path = folder.at("ledger");
     let mut ledger = Ledger::open(&path).unwrap();
-    fs::remove_file(folder.path().join("ledger.lock")).unwrap();
-    fs::copy(&path, folder.path().join("copy")).unwrap();
+    fs::remove_file(folder.at("ledger.lock")).unwrap();
+    fs::copy(&path, folder.at("copy")).unwrap();
     let elsewhere = given(start(&path));
     assert_eq!(elsewhere.len(), 2);
     let (reporter, study_ref) = study("common", 0.125);
-    let error = ledger.participate(&reporter, &study_ref, &row(1.0));
-    let error = error.unwrap_err().to_string();
-    assert!(error.contains("changed by another process"), "{error}");
+    let taken = ledger.participate(&reporter, &study_ref, &row(1.0));
+    assert_says(taken.unwrap_err(), &["changed by another process"]);
     drop(ledger);
     assert_eq!(recorded(&Ledger::open(&path).unwrap()), elsewhere);
 }
@@ -109,9 +105,9 @@ fn charges_of_another_process_are_not_overwritten() {
 #[test]
 fn first_runs_at_the_same_time_make_one_ledger() {
     let runs = env::var("EIGENVEIL_TEST_FIRST_RUNS").map_or(40, |runs| runs.parse().unwrap());
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     for run in 0..runs {
-        let path = folder.path().join(format!("ledger-{run}"));
+        let path = folder.at(&format!("ledger-{run}"));
         let both = [start(&path), start(&path)].map(given);
         let given: BTreeSet<_> = both.into_iter().flatten().collect();
         assert!(!given.is_empty());
@@ -123,15 +119,14 @@ fn first_runs_at_the_same_time_make_one_ledger() {
 #[cfg(unix)]
 #[test]
 fn a_link_in_place_of_the_lock_is_not_followed() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = |name: &str| folder.path().join(name);
-    let (path, lock) = (at("ledger"), at("ledger.lock"));
-    fs::write(at("there"), "").unwrap();
+    let folder = Folder::new();
+    let (path, lock) = (folder.at("ledger"), folder.at("ledger.lock"));
+    fs::write(folder.at("there"), "").unwrap();
     for target in ["there", "not there"] {
         std::os::unix::fs::symlink(target, &lock).unwrap();
-        let error = Ledger::open(&path).unwrap_err().to_string();
-        assert!(error.contains("ledger.lock is a symbolic link"), "{error}");
-        assert!(!at("not there").exists());
+        let error = Ledger::open(&path).unwrap_err();
+        assert_says(error, &["ledger.lock is a symbolic link"]);
+        assert!(!folder.at("not there").exists());
         fs::remove_file(&lock).unwrap();
     }
     drop(Ledger::open(&path).unwrap());
@@ -147,9 +142,8 @@ fn a_lock_made_by_root_does_not_shut_the_owner_out() {
     };
     /// Any user but root.
     const OWNER: u32 = 65_534;
-    let folder = tempfile::tempdir().unwrap();
-    let at = |name: &str| folder.path().join(name);
-    let (path, lock) = (at("ledger"), at("ledger.lock"));
+    let folder = Folder::new();
+    let (path, lock) = (folder.at("ledger"), folder.at("ledger.lock"));
     drop(Ledger::open(&path).unwrap());
     if chown(&path, Some(OWNER), Some(OWNER)).is_err() {
         println!("SKIPPED: only root can make a lock for somebody else");
@@ -168,12 +162,12 @@ fn a_lock_made_by_root_does_not_shut_the_owner_out() {
     fs::set_permissions(&lock, fs::Permissions::from_mode(0o600)).unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
     // The owner needs a test program in a folder that everybody may enter.
-    let program = at("program");
+    let program = folder.at("program");
     fs::copy(env::current_exe().unwrap(), &program).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     let said = || {
         let output = Command::new(&program)
-            .args(["--exact", "file_lock::child", "--nocapture"])
+            .args(common::child_arguments("file_lock::child"))
             .env(LEDGER, &path)
             .current_dir("/")
             .uid(OWNER)
@@ -184,10 +178,10 @@ fn a_lock_made_by_root_does_not_shut_the_owner_out() {
     };
     let (ledger, beside) = (path.display(), lock.display());
     let command = format!("sudo chown --reference={ledger} {beside}");
-    assert!(said().contains(&command), "{}", said());
+    assert_says(said(), &[&command]);
     // Root made the ledger too.
     chown(&path, Some(0), Some(0)).unwrap();
     let of = folder.path().display();
     let command = format!("sudo chown --reference={of} {ledger} {beside}");
-    assert!(said().contains(&command), "{}", said());
+    assert_says(said(), &[&command]);
 }

@@ -13,10 +13,10 @@ use std::{
 use eigenveil_client::{EntryState, Ledger, LedgerReport, Limits, Reporter, StudyRef};
 use eigenveil_shared::{ErrorCode, preprocess::Row, study::to_hex};
 
-use crate::common::{SERVER, params};
+use crate::common::{self, Folder, SERVER, assert_says, params};
 
+const CHILD: &str = "ledger_crash::child";
 const FOLDER: &str = "EIGENVEIL_TEST_LEDGER_FOLDER";
-const HOLD: &str = "EIGENVEIL_TEST_LEDGER_HOLD";
 const STUDIES: usize = 12;
 const EPSILON: f64 = 0.125;
 
@@ -93,26 +93,9 @@ fn child() {
     out.write_all(b"finished\n").unwrap();
 }
 
-/// Holds the ledger until it is killed.
-#[test]
-fn holder() {
-    let Some(folder) = env::var_os(HOLD).map(PathBuf::from) else {
-        return;
-    };
-    let ledger = Ledger::open(ledger_path(&folder)).unwrap();
-    std::io::stdout().write_all(b"begins\n").unwrap();
-    thread::sleep(Duration::from_secs(600));
-    drop(ledger);
-}
-
-fn start(
-    test: &str,
-    variable: &str,
-    folder: &Path,
-) -> (Child, impl Iterator<Item = String> + use<>) {
-    let mut child = Command::new(env::current_exe().unwrap())
-        .args(["--exact", test, "--nocapture", "--test-threads=1"])
-        .env(variable, folder)
+fn start(folder: &Path) -> (Child, impl Iterator<Item = String> + use<>) {
+    let mut child = common::child(CHILD)
+        .env(FOLDER, folder)
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
@@ -126,7 +109,7 @@ fn start(
 
 /// Runs the device and kills it after this time; whether it had finished before.
 fn run_and_kill(folder: &Path, after: Duration) -> bool {
-    let (mut child, mut lines) = start("ledger_crash::child", FOLDER, folder);
+    let (mut child, mut lines) = start(folder);
     spin(after);
     child.kill().unwrap();
     let finished = lines.any(|line| line == "finished");
@@ -175,7 +158,7 @@ impl Device {
     }
 
     fn runs_to_the_end(&mut self, folder: &Path) {
-        let (mut child, mut lines) = start("ledger_crash::child", FOLDER, folder);
+        let (mut child, mut lines) = start(folder);
         assert!(lines.any(|line| line == "finished"));
         assert!(child.wait().unwrap().success());
         self.check(folder);
@@ -253,7 +236,7 @@ impl KillTimes {
 
 /// How long a device takes that is not killed.
 fn whole_run() -> Duration {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let begun = Instant::now();
     Device::default().runs_to_the_end(folder.path());
     begun.elapsed()
@@ -326,15 +309,8 @@ fn killed_at_every_system_call_that_changes_a_file() {
     // A new device; one that has owed and refused reports from a run before.
     for runs_before in 0..2 {
         let mut kills = Vec::new();
-        for call in [
-            "write",
-            "pwrite64",
-            "fsync",
-            "fdatasync",
-            "ftruncate",
-            "unlink",
-            "renameat2",
-        ] {
+        let calls = "write pwrite64 fsync fdatasync ftruncate unlink renameat2";
+        for call in calls.split(' ') {
             // Each call is counted by itself.
             let mut number = 1;
             while !killed_at(call, number, runs_before) {
@@ -360,12 +336,7 @@ fn killed_at(call: &str, number: usize, runs_before: usize) -> bool {
         .arg("-e")
         .arg(format!("inject={call}:signal=KILL:when={number}"))
         .arg(env::current_exe().unwrap())
-        .args([
-            "--exact",
-            "ledger_crash::child",
-            "--nocapture",
-            "--test-threads=1",
-        ])
+        .args(common::child_arguments(CHILD))
         .env(FOLDER, folder.path())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -379,41 +350,6 @@ fn killed_at(call: &str, number: usize, runs_before: usize) -> bool {
     (0..3).for_each(|_| device.runs_to_the_end(folder.path()));
     assert_eq!(device.fixed.len(), STUDIES);
     status.success()
-}
-
-#[test]
-fn another_process_has_it_open() {
-    let folder = tempfile::tempdir().unwrap();
-    let (mut child, _lines) = start("ledger_crash::holder", HOLD, folder.path());
-    let error = Ledger::open(ledger_path(folder.path())).unwrap_err();
-    assert!(error.is_locked(), "{error}");
-    assert!(error.to_string().contains("another process"), "{error}");
-    child.kill().unwrap();
-    child.wait().unwrap();
-    drop(Ledger::open(ledger_path(folder.path())).unwrap());
-}
-
-/// POSIX gives up a process's locks on a file when the process closes any handle of it: a second opener here, or a
-/// look at what kind of file it is, must not let another process in.
-#[test]
-fn a_second_opener_in_this_process_does_not_give_up_the_lock() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = ledger_path(folder.path());
-    let ledger = Ledger::open(&path).unwrap();
-    assert!(Ledger::open(&path).unwrap_err().is_locked());
-    assert!(!eigenveil_client::RowLedger::is_at(&path));
-    let other = Command::new(env::current_exe().unwrap())
-        .args([
-            "--exact",
-            "ledger_crash::holder",
-            "--nocapture",
-            "--test-threads=1",
-        ])
-        .env(HOLD, folder.path())
-        .output()
-        .unwrap();
-    assert!(!other.status.success(), "another process opened it");
-    drop(ledger);
 }
 
 /// What may become of a ledger between a kill and the next start.
@@ -474,8 +410,7 @@ fn survives_damage(folder: &Path, device: &Device) -> usize {
         }
         let name = if matches!(damage, Damage::Linked) {
             // By the other name: refused, and still when it is asked again.
-            let error = Ledger::open(&elsewhere).unwrap_err().to_string();
-            assert!(error.contains("2 names"), "{error}");
+            assert_says(Ledger::open(&elsewhere).unwrap_err(), &["2 names"]);
             &elsewhere
         } else {
             &path

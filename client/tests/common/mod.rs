@@ -2,6 +2,13 @@
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
+use std::{
+    env,
+    fmt::Display,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
 use eigenveil_client::{Ledger, Limits, Participation, PreparedReport, Reporter, StudyRef};
 use eigenveil_shared::{
     mechanism::MechanismKind,
@@ -77,6 +84,43 @@ pub(crate) fn participate(
 /// Limits for one study and in total, and of δ.
 pub(crate) fn limits(per_study: f64, total: f64, delta: f64) -> Limits {
     Limits::new(per_study, total, delta).unwrap()
+}
+
+/// An error, or what an owner is shown, has these words.
+#[track_caller]
+pub(crate) fn assert_says(said: impl Display, words: &[&str]) {
+    let said = said.to_string();
+    for word in words {
+        assert!(said.contains(word), "{word:?} is not in: {said}");
+    }
+}
+
+/// A folder that goes with the test.
+pub(crate) struct Folder(tempfile::TempDir);
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    pub(crate) fn at(&self, name: &str) -> PathBuf {
+        self.path().join(name)
+    }
+}
+
+/// This test program as another process, which runs one test.
+pub(crate) fn child(test: &str) -> Command {
+    let mut command = Command::new(env::current_exe().unwrap());
+    command.args(child_arguments(test));
+    command
+}
+
+pub(crate) fn child_arguments(test: &str) -> [&str; 4] {
+    ["--exact", test, "--nocapture", "--test-threads=1"]
 }
 
 /// Exact numbers, and nothing that is lost.

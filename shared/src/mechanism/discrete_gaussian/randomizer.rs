@@ -36,55 +36,16 @@ use crate::{
 /// [`DiscreteGaussianParameters::off_diagonal_step`]); the noise of one decoded report has standard deviation
 /// [`sigma`](DiscreteGaussianParameters::sigma) on the diagonal and `sigma/√2` off it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "Constants", into = "Constants")]
-pub struct DiscreteGaussian {
-    dimension: usize,
-    parameters: DiscreteGaussianParameters,
-    sampler: DiscreteGaussianSampler,
-}
-
-/// What is frozen in a study.
-#[derive(Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(
+    feature = "openapi",
+    schema(description = "What is frozen in a study.")
+)]
 #[serde(deny_unknown_fields)]
-struct Constants {
+pub struct DiscreteGaussian {
     dimension: usize,
     #[serde(flatten)]
     parameters: DiscreteGaussianParameters,
-}
-
-impl From<Constants> for DiscreteGaussian {
-    fn from(constants: Constants) -> Self {
-        Self::new(constants.dimension, constants.parameters)
-    }
-}
-
-#[cfg(feature = "openapi")]
-impl utoipa::PartialSchema for DiscreteGaussian {
-    fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
-        Constants::schema()
-    }
-}
-
-#[cfg(feature = "openapi")]
-impl utoipa::ToSchema for DiscreteGaussian {
-    fn schemas(
-        schemas: &mut Vec<(
-            String,
-            utoipa::openapi::RefOr<utoipa::openapi::schema::Schema>,
-        )>,
-    ) {
-        Constants::schemas(schemas);
-    }
-}
-
-impl From<DiscreteGaussian> for Constants {
-    fn from(mechanism: DiscreteGaussian) -> Self {
-        Self {
-            dimension: mechanism.dimension,
-            parameters: mechanism.parameters,
-        }
-    }
 }
 
 impl DiscreteGaussian {
@@ -94,7 +55,6 @@ impl DiscreteGaussian {
         Self {
             dimension,
             parameters,
-            sampler: DiscreteGaussianSampler::new(parameters.sigma_word()),
         }
     }
 
@@ -179,9 +139,10 @@ impl LocalRandomizer for DiscreteGaussian {
 
     fn perturb<R: Rng + ?Sized>(&self, row: &BoundedRow, rng: &mut R) -> (Vec<u8>, u64) {
         let bound = i64::from(self.parameters.payload_bound());
+        let sampler = DiscreteGaussianSampler::new(self.parameters.sigma_word());
         let mut payload = Vec::with_capacity(4 * packed_len(row.dimension()));
         for entry in on_grid(row, self.parameters.grid_bits()) {
-            let noisy = (entry + self.sampler.sample(rng)).clamp(-bound, bound);
+            let noisy = (entry + sampler.sample(rng)).clamp(-bound, bound);
             #[allow(clippy::cast_possible_truncation, reason = "the bound is below 2^31")]
             payload.extend_from_slice(&(noisy as i32).to_le_bytes());
         }

@@ -12,7 +12,6 @@ const EIGHT_FACTORIAL: u32 = 40_320;
 const HALF_WORD_RANGE: u32 = 1 << 31;
 
 /// The discrete Gaussian `N_Z(0, σ²)`, P(y) ∝ exp(−y²/2σ²) on the integers, for an integer σ.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DiscreteGaussianSampler {
     /// σ ≤ 2²⁶, also the scale t of the discrete Laplace proposal.
     sigma: u32,
