@@ -6,7 +6,7 @@ use std::{fmt::Debug, fs, path::Path};
 use eigenveil_client::{Ledger, Limits, Outbox, Result, RowLedger};
 use eigenveil_shared::{enrolment::ParticipantToken, preprocess::Row};
 
-use crate::common::{SERVER, participate, reporter, row, study, study_ref};
+use crate::common::{Folder, SERVER, assert_says, participate, reporter, row, study, study_ref};
 
 /// A file of reports: of one device to studies with these numbers, or of participants with these numbers.
 trait Reports: Debug {
@@ -111,8 +111,7 @@ const KINDS: [Kind; 2] = [
 /// Each kind, in a folder of its own.
 fn each(test: impl Fn(&Kind, &Path)) {
     for kind in &KINDS {
-        let folder = tempfile::tempdir().unwrap();
-        test(kind, folder.path());
+        test(kind, Folder::new().path());
     }
 }
 
@@ -132,8 +131,7 @@ fn a_second_opener_is_refused_until_the_first_is_gone() {
         for opened in [(kind.open)(&path), (kind.open_existing)(&path)] {
             let error = opened.unwrap_err();
             assert!(error.is_locked(), "{error}");
-            let said = error.to_string();
-            assert!(said.starts_with(kind.name) && said.contains("another process"));
+            assert_says(error, &[kind.name, "another process"]);
         }
         drop(first);
         drop((kind.open)(&path).unwrap());
@@ -154,19 +152,16 @@ fn other_files_are_refused_and_left_alone() {
         drop((others.next().unwrap().open)(&other).unwrap());
         for path in [text, database, other] {
             let before = fs::read(&path).unwrap();
-            let error = (kind.open)(&path).unwrap_err().to_string();
             let says = format!("not an Eigenveil {}", kind.name);
-            assert!(error.contains(&says), "{error}");
+            assert_says((kind.open)(&path).unwrap_err(), &[&says]);
             assert_eq!(fs::read(&path).unwrap(), before);
         }
         let nothing = folder.join("nothing");
-        let error = (kind.open_existing)(&nothing).unwrap_err().to_string();
-        assert!(
-            error.contains("no such file") && !nothing.exists(),
-            "{error}"
-        );
+        let error = (kind.open_existing)(&nothing).unwrap_err();
+        assert_says(error, &["no such file"]);
+        assert!(!nothing.exists());
         let error = (kind.open)(&folder.join("no/folder")).unwrap_err();
-        assert!(error.to_string().contains("cannot be created"), "{error}");
+        assert_says(error, &["cannot be created"]);
         drop((kind.open)(&nothing).unwrap());
         drop((kind.open_existing)(&nothing).unwrap());
     });
@@ -191,8 +186,7 @@ fn an_existing_file_that_holds_nothing_is_an_error() {
             make();
             let before = fs::read(&path).unwrap();
             for opened in [(kind.open)(&path), (kind.open_existing)(&path)] {
-                let error = opened.unwrap_err().to_string();
-                assert!(error.contains(says) && error.contains(kind.name), "{error}");
+                assert_says(opened.unwrap_err(), &[says, kind.name]);
             }
             assert_eq!(fs::read(&path).unwrap(), before);
         }
@@ -210,9 +204,8 @@ fn a_file_of_a_later_version_is_refused() {
         let connection = rusqlite::Connection::open(&path).unwrap();
         connection.pragma_update(None, "user_version", 2).unwrap();
         drop(connection);
-        let error = (kind.open)(&path).unwrap_err().to_string();
-        assert!(error.contains("schema version 2"), "{error}");
-        assert!(error.contains("update"), "{error}");
+        let error = (kind.open)(&path).unwrap_err();
+        assert_says(error, &["schema version 2", "update"]);
     });
 }
 
@@ -229,9 +222,9 @@ fn a_file_made_before_0_2_0_is_refused_by_name_and_left_as_it_is() {
     for kind in KINDS.iter().chain([&row_ledger]) {
         // The last version of each, and numbers that version 1 of today has too.
         for (version, killed) in [(1, false), (1, true), (2, true), (3, false), (4, false)] {
-            let folder = tempfile::tempdir().unwrap();
-            let path = folder.path().join("file");
-            let writer = rusqlite::Connection::open(folder.path().join("writer")).unwrap();
+            let folder = Folder::new();
+            let path = folder.at("file");
+            let writer = rusqlite::Connection::open(folder.at("writer")).unwrap();
             writer
                 .execute_batch(&format!(
                     "PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 0; BEGIN;
@@ -247,20 +240,16 @@ fn a_file_made_before_0_2_0_is_refused_by_name_and_left_as_it_is() {
                     .unwrap();
             }
             for ending in ["", "-wal"] {
-                let from = folder.path().join(format!("writer{ending}"));
-                fs::copy(from, folder.path().join(format!("file{ending}"))).unwrap();
+                let [from, to] =
+                    ["writer", "file"].map(|name| folder.at(&(name.to_owned() + ending)));
+                fs::copy(from, to).unwrap();
             }
-            let files = || ["file", "file-wal"].map(|name| fs::read(folder.path().join(name)).ok());
+            let files = || ["file", "file-wal"].map(|name| fs::read(folder.at(name)).ok());
             let before = files();
             for opened in [(kind.open)(&path), (kind.open_existing)(&path)] {
-                let error = opened.unwrap_err().to_string();
-                for says in [
-                    path.to_str().unwrap(),
-                    "before 0.2.0",
-                    "the program that made it",
-                ] {
-                    assert!(error.contains(says), "{version} {killed}: {error}");
-                }
+                let file = path.to_str().unwrap();
+                let says = [file, "before 0.2.0", "the program that made it"];
+                assert_says(opened.unwrap_err(), &says);
             }
             assert_eq!(files(), before);
             assert!(killed || RowLedger::is_at(&path) == std::ptr::eq(kind, &row_ledger));
@@ -275,14 +264,13 @@ fn only_the_owner_can_read_it() {
     each(|kind, folder| {
         let mut file = (kind.open)(&folder.join("file")).unwrap();
         file.keep(1, &row(1.0)).unwrap();
-        let modes = fs::read_dir(folder)
-            .unwrap()
-            .map(|entry| entry.unwrap().metadata().unwrap().permissions().mode() & 0o077);
-        assert_eq!(
-            modes.collect::<Vec<_>>(),
-            [0, 0, 0],
-            "the file, its log and its lock"
-        );
+        // The file, its log and its lock.
+        let files: Vec<_> = fs::read_dir(folder).unwrap().collect();
+        assert_eq!(files.len(), 3);
+        for file in files {
+            let mode = file.unwrap().metadata().unwrap().permissions().mode();
+            assert_eq!(mode & 0o077, 0);
+        }
     });
 }
 
@@ -360,12 +348,10 @@ fn a_file_with_two_names_is_refused_until_it_has_one() {
         let given = file.to_send();
         // Linked while it is open: nothing more is written.
         fs::hard_link(&path, &other).unwrap();
-        let error = file.keep(2, &row(1.0)).unwrap_err().to_string();
-        assert!(error.contains("linked to"), "{error}");
+        assert_says(file.keep(2, &row(1.0)).unwrap_err(), &["linked to"]);
         drop(file);
         for name in [&path, &other] {
-            let error = (kind.open)(name).unwrap_err().to_string();
-            assert!(error.contains("2 names"), "{error}");
+            assert_says((kind.open)(name).unwrap_err(), &["2 names"]);
         }
         fs::remove_file(&path).unwrap();
         assert_eq!((kind.open)(&other).unwrap().to_send(), given);
@@ -380,15 +366,14 @@ fn a_file_that_is_moved_keeps_what_it_has_and_is_not_written_at_its_old_name() {
         file.keep(1, &row(1.0)).unwrap();
         let given = file.to_send();
         fs::rename(&path, &other).unwrap();
-        let error = file.keep(2, &row(1.0)).unwrap_err().to_string();
-        assert!(error.contains("was moved"), "{error}");
+        assert_says(file.keep(2, &row(1.0)).unwrap_err(), &["was moved"]);
         // Nobody makes a new one while the moved one is in use, and it is open by the other name too.
         assert!((kind.open)(&path).unwrap_err().is_locked());
         assert!((kind.open)(&other).unwrap_err().is_locked());
         drop(file);
         // Nor afterwards, beside its log.
-        let error = (kind.open)(&path).unwrap_err().to_string();
-        assert!(error.contains("moved away or lost"), "{error}");
+        let error = (kind.open)(&path).unwrap_err();
+        assert_says(error, &["moved away or lost"]);
         let mut file = (kind.open)(&other).unwrap();
         file.keep(1, &row(2.0)).unwrap();
         assert_eq!(file.to_send(), given);
@@ -398,9 +383,8 @@ fn a_file_that_is_moved_keeps_what_it_has_and_is_not_written_at_its_old_name() {
 /// A change that nobody saw, in a log; the file goes on elsewhere without it and comes back.
 #[test]
 fn a_log_that_is_not_of_the_files_last_change_is_not_applied() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("ledger");
-    let log = folder.path().join("ledger-wal");
+    let folder = Folder::new();
+    let (path, log) = (folder.at("ledger"), folder.at("ledger-wal"));
     let mut ledger = Ledger::open(&path).unwrap();
     participate(&mut ledger, &study("a", 1.0));
     drop(ledger);
@@ -425,8 +409,8 @@ fn a_log_that_is_not_of_the_files_last_change_is_not_applied() {
     drop(ledger);
     let after = fs::read(&path).unwrap();
     fs::write(&log, &left).unwrap();
-    let error = Ledger::open(&path).unwrap_err().to_string();
-    assert!(error.contains("does not match its last change"), "{error}");
+    let error = Ledger::open(&path).unwrap_err();
+    assert_says(error, &["does not match its last change"]);
     assert_eq!(fs::read(&path).unwrap(), after);
     // The way out.
     fs::remove_file(&log).unwrap();

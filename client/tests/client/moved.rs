@@ -3,7 +3,7 @@
 use eigenveil_client::{Ledger, Outbox, Participation, Reporter, RowLedger, StudyRef};
 use eigenveil_shared::{ErrorCode, about::About};
 
-use crate::common::{SERVER, params, prepare, row};
+use crate::common::{Folder, SERVER, assert_says, params, prepare, row};
 
 const NEW: &str = "https://study.example";
 
@@ -20,8 +20,8 @@ fn study(server: &str, epsilon: f64, purpose: &str) -> (Reporter, StudyRef) {
 
 #[test]
 fn a_ledger_sends_the_same_report_to_the_new_address() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("ledger");
+    let folder = Folder::new();
+    let path = folder.at("ledger");
     let mut ledger = Ledger::open(&path).unwrap();
     let (old, new) = (study(SERVER, 0.5, "sleep"), study(NEW, 0.5, "sleep"));
     let unknown = ledger.accept_move(&new.0, &new.1).unwrap_err();
@@ -61,17 +61,16 @@ fn a_ledger_sends_the_same_report_to_the_new_address() {
     assert_eq!(receipt.spent.epsilon, 0.5);
     assert_eq!(receipt.studies[0].server, SERVER);
     assert_eq!(receipt.studies[0].moved_to, [NEW, "https://other.example"]);
-    let text = receipt.to_string();
-    assert!(
-        text.contains(&format!("at {SERVER}, moved to {NEW}, moved to")),
-        "{text}"
+    assert_says(
+        receipt,
+        &[&format!("at {SERVER}, moved to {NEW}, moved to")],
     );
 }
 
 #[test]
 fn rows_and_their_outbox_move_together() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = |name: &str| folder.path().join(name);
+    let folder = Folder::new();
+    let at = |name: &str| folder.at(name);
     let (old, new) = (study(SERVER, 0.5, "sleep"), study(NEW, 0.5, "sleep"));
     let mut rows = RowLedger::open(at("rows")).unwrap();
     let file = rows.row_file(3, b"three rows").unwrap();
@@ -84,19 +83,12 @@ fn rows_and_their_outbox_move_together() {
     let pending = outbox.pending(9).unwrap();
     drop(outbox);
 
-    assert!(
-        Outbox::open(at("outbox"), &new.1)
-            .unwrap_err()
-            .is_study_mismatch()
-    );
+    let error = Outbox::open(at("outbox"), &new.1).unwrap_err();
+    assert!(error.is_study_mismatch());
     let mut outbox = Outbox::open_existing(at("outbox")).unwrap();
     let other = study(NEW, 0.25, "sleep");
-    assert!(
-        outbox
-            .accept_move(&other.1)
-            .unwrap_err()
-            .is_study_mismatch()
-    );
+    let error = outbox.accept_move(&other.1).unwrap_err();
+    assert!(error.is_study_mismatch());
     let insurance = study(NEW, 0.5, "insurance");
     let error = rows.accept_move(&insurance.0, &insurance.1).unwrap_err();
     assert_eq!(error.code(), Some(ErrorCode::InvalidAbout));

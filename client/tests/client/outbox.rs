@@ -8,17 +8,23 @@ use std::{
 use eigenveil_client::{Outbox, OutboxCounts, Reporter, StudyRef};
 use eigenveil_shared::{ErrorCode, enrolment::ParticipantToken, preprocess::Row};
 
-use tempfile::TempDir;
-
-use crate::common::{SERVER, STUDY, borrowed, params, prepare, reporter, study_ref};
+use crate::common::{
+    Folder, SERVER, STUDY, assert_says, borrowed, params, prepare, reporter, study_ref,
+};
 
 fn open(path: &Path) -> Outbox {
     Outbox::open(path, &study_ref(SERVER)).unwrap()
 }
 
-fn new_outbox() -> (TempDir, PathBuf, Outbox) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("outbox");
+/// Perturbs rows of these participants and keeps what is new.
+fn fill(outbox: &mut Outbox, participants: &[u64]) -> Vec<u64> {
+    let prepared = prepare(&reporter(), participants);
+    outbox.enqueue_batch(borrowed(&prepared)).unwrap()
+}
+
+fn new_outbox() -> (Folder, PathBuf, Outbox) {
+    let folder = Folder::new();
+    let path = folder.at("outbox");
     let outbox = open(&path);
     (folder, path, outbox)
 }
@@ -33,11 +39,9 @@ fn bytes_stay_the_same_over_reads_and_restarts() {
     drop(outbox);
     assert!(first.iter().map(|p| p.participant).eq([3, 7, 100]));
     for pending in &first {
-        let (_, original) = prepared
-            .iter()
-            .find(|(i, _)| *i == pending.participant)
-            .unwrap();
-        assert_eq!(&pending.report, original.report());
+        let mut prepared = prepared.iter();
+        let original = prepared.find(|(i, _)| *i == pending.participant);
+        assert_eq!(&pending.report, original.unwrap().1.report());
     }
     let outbox = open(&path);
     assert_eq!(outbox.pending(10).unwrap(), first);
@@ -49,9 +53,7 @@ fn bytes_stay_the_same_over_reads_and_restarts() {
 fn a_participant_never_gets_a_second_report() {
     let (_folder, path, mut outbox) = new_outbox();
     let reporter = reporter();
-    outbox
-        .enqueue_batch(borrowed(&prepare(&reporter, &[1, 2])))
-        .unwrap();
+    fill(&mut outbox, &[1, 2]);
     let kept = outbox.pending(10).unwrap();
 
     // While it is pending, in one batch, after a restart.
@@ -80,26 +82,18 @@ fn a_participant_never_gets_a_second_report() {
 #[test]
 fn acknowledged_reports_are_gone_and_refused_ones_can_come_back() {
     let (_folder, path, mut outbox) = new_outbox();
-    outbox
-        .enqueue_batch(borrowed(&prepare(&reporter(), &[0, 1, 2, 3])))
-        .unwrap();
+    fill(&mut outbox, &[0, 1, 2, 3]);
     let all = outbox.pending(10).unwrap();
     assert_eq!(outbox.record_acknowledged(&[0, 2, 99]).unwrap(), 2);
-    let repeated = outbox.record_acknowledged(&[0, 2]).unwrap();
-    assert_eq!(repeated, 0, "repeating is harmless");
+    // Repeating is harmless.
+    assert_eq!(outbox.record_acknowledged(&[0, 2]).unwrap(), 0);
     let detail = "x".repeat(5_000);
-    assert!(
-        outbox
-            .record_refused(1, "payload-not-finite", &detail)
-            .unwrap()
-    );
-    assert!(
-        !outbox
-            .record_refused(0, "payload-not-finite", "too late")
-            .unwrap()
-    );
-    let refused = outbox.record_acknowledged(&[1]).unwrap();
-    assert_eq!(refused, 0, "refused is not pending");
+    for (participant, detail, new) in [(1, detail.as_str(), true), (0, "too late", false)] {
+        let refused = outbox.record_refused(participant, "payload-not-finite", detail);
+        assert_eq!(refused.unwrap(), new);
+    }
+    // Refused is not pending.
+    assert_eq!(outbox.record_acknowledged(&[1]).unwrap(), 0);
     let counts = OutboxCounts {
         pending: 1,
         acknowledged: 2,
@@ -126,26 +120,20 @@ fn acknowledged_reports_are_gone_and_refused_ones_can_come_back() {
 
 #[test]
 fn an_outbox_belongs_to_one_study() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("outbox");
-    drop(open(&path));
+    let (_folder, path, outbox) = new_outbox();
+    drop(outbox);
     // The slash does not count.
     drop(Outbox::open(&path, &study_ref("http://localhost:8080/")).unwrap());
-    let params_1 = params(1.0);
-    for (other, names) in [
-        (StudyRef::new(SERVER, "ffff", &params_1), "ffff"),
-        (
-            StudyRef::new("http://elsewhere", STUDY, &params_1),
-            "http://elsewhere",
-        ),
-        (
-            StudyRef::new(SERVER, STUDY, &params(2.0)),
-            &*params(2.0).fingerprint().to_string(),
-        ),
+    let (own, others) = (params(1.0), params(2.0));
+    for (server, study, params, names) in [
+        (SERVER, "ffff", &own, "ffff"),
+        ("http://elsewhere", STUDY, &own, "http://elsewhere"),
+        (SERVER, STUDY, &others, &others.fingerprint().to_string()),
     ] {
+        let other = StudyRef::new(server, study, params);
         let error = Outbox::open(&path, &other).unwrap_err();
         assert!(error.is_study_mismatch(), "{error}");
-        assert!(error.to_string().contains(names), "{error}");
+        assert_says(error, &[names]);
     }
     let mut outbox = Outbox::open_existing(&path).unwrap();
     assert_eq!(outbox.study_ref(), &study_ref(SERVER));
@@ -170,19 +158,15 @@ fn meta_values_stay() {
 
 #[test]
 fn the_space_of_acknowledged_reports_is_used_again() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("outbox");
-    let reporter = reporter();
-    let round = |outbox: &mut Outbox, round: u64| {
-        let indices: Vec<u64> = (round * 500..(round + 1) * 500).collect();
-        outbox
-            .enqueue_batch(borrowed(&prepare(&reporter, &indices)))
-            .unwrap();
-        outbox.record_acknowledged(&indices).unwrap();
-    };
+    let folder = Folder::new();
+    let path = folder.at("outbox");
     let size = |rounds: std::ops::Range<u64>| {
         let mut outbox = open(&path);
-        rounds.for_each(|r| round(&mut outbox, r));
+        for round in rounds {
+            let indices: Vec<u64> = (round * 500..(round + 1) * 500).collect();
+            fill(&mut outbox, &indices);
+            outbox.record_acknowledged(&indices).unwrap();
+        }
         drop(outbox);
         fs::metadata(&path).unwrap().len()
     };
@@ -201,7 +185,7 @@ fn impossible_participants_are_errors() {
         outbox.has_report(1 << 63).map(|_| ()),
         outbox.record_acknowledged(&[u64::MAX]).map(|_| ()),
     ] {
-        assert!(result.unwrap_err().to_string().contains("below 2^63"));
+        assert_says(result.unwrap_err(), &["below 2^63"]);
     }
     assert!(outbox.enqueue((1 << 63) - 1, &report).unwrap());
 }
@@ -211,11 +195,8 @@ fn token(byte: u8) -> ParticipantToken {
 }
 
 fn tokens_of(outbox: &Outbox) -> Vec<(u64, Option<ParticipantToken>)> {
-    let pending = outbox.pending(10).unwrap();
-    pending
-        .into_iter()
-        .map(|p| (p.participant, p.token))
-        .collect()
+    let pending = outbox.pending(10).unwrap().into_iter();
+    pending.map(|p| (p.participant, p.token)).collect()
 }
 
 #[test]
@@ -223,9 +204,7 @@ fn a_token_stays_with_its_report_until_it_is_acknowledged() {
     let (_folder, path, mut outbox) = new_outbox();
     // Before there is a report, too.
     assert_eq!(outbox.set_tokens([(2, &token(2))]).unwrap(), 1);
-    outbox
-        .enqueue_batch(borrowed(&prepare(&reporter(), &[1, 2, 3])))
-        .unwrap();
+    fill(&mut outbox, &[1, 2, 3]);
     assert_eq!(outbox.set_tokens([(1, &token(1))]).unwrap(), 1);
     drop(outbox);
     let mut outbox = open(&path);
@@ -233,15 +212,12 @@ fn a_token_stays_with_its_report_until_it_is_acknowledged() {
     assert_eq!(tokens_of(&outbox), expected);
     // Refused for its token: another one makes it good. Refused for another reason: it does not.
     outbox.record_refused(1, "token-spent", "spent").unwrap();
-    outbox
-        .record_refused(3, "payload-not-finite", "broken")
-        .unwrap();
+    let broken = outbox.record_refused(3, "payload-not-finite", "broken");
+    assert!(broken.unwrap());
     let again = [(1, &token(4)), (3, &token(5))];
     assert_eq!(outbox.set_tokens(again).unwrap(), 2);
-    assert_eq!(
-        tokens_of(&outbox),
-        [(1, Some(token(4))), (2, Some(token(2)))]
-    );
+    let expected = [(1, Some(token(4))), (2, Some(token(2)))];
+    assert_eq!(tokens_of(&outbox), expected);
     assert_eq!(outbox.counts().unwrap().refused, 1);
     outbox.record_acknowledged(&[1]).unwrap();
     assert_eq!(outbox.set_tokens([(1, &token(6))]).unwrap(), 0);

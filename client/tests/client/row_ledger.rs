@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use eigenveil_client::{Ledger, Outbox, Reporter, Result, RowFileDigest, RowLedger, StudyRef};
 use eigenveil_shared::ErrorCode;
 
-use crate::common::{SERVER, assert_survives_json, borrowed, limits, params, prepare};
+use crate::common::{self, Folder, assert_says, assert_survives_json, borrowed, limits, prepare};
 
 struct Study {
     reporter: Reporter,
@@ -13,10 +13,10 @@ struct Study {
 }
 
 fn study(name: &str, epsilon: f64) -> Study {
-    let params = params(epsilon);
+    let (reporter, study_ref) = common::study(name, epsilon);
     Study {
-        study_ref: StudyRef::new(SERVER, name, &params),
-        reporter: Reporter::new(params),
+        reporter,
+        study_ref,
     }
 }
 
@@ -49,8 +49,8 @@ impl Study {
 
 #[test]
 fn rows_that_took_part_in_different_studies_have_their_own_limits() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = |name: &str| folder.path().join(name);
+    let folder = Folder::new();
+    let at = |name: &str| folder.at(name);
     let mut ledger = RowLedger::open(at("ledger")).unwrap();
     ledger.set_limits(limits(4.0, 6.0, 1e-4)).unwrap();
     // Study a with rows 0..10, b with 0..4 and, later, 8..12.
@@ -60,18 +60,14 @@ fn rows_that_took_part_in_different_studies_have_their_own_limits() {
     a.fill(&mut outbox, 0..10);
     assert_eq!(a.charge(&mut ledger, &ten, &outbox).unwrap(), 10);
     assert_eq!(a.charge(&mut ledger, &ten, &outbox).unwrap(), 0);
-    let four = ledger
-        .row_file(4, b"four")
-        .unwrap()
-        .assume_same_participants();
+    let four = ledger.row_file(4, b"four").unwrap();
+    let four = four.assume_same_participants();
     let mut outbox = b.outbox(&at("b"));
     b.fill(&mut outbox, 0..4);
     assert_eq!(b.charge(&mut ledger, &four, &outbox).unwrap(), 4);
     b.fill(&mut outbox, 8..12);
-    let twelve = ledger
-        .row_file(12, b"twelve")
-        .unwrap()
-        .assume_same_participants();
+    let twelve = ledger.row_file(12, b"twelve").unwrap();
+    let twelve = twelve.assume_same_participants();
     assert_eq!(b.charge(&mut ledger, &twelve, &outbox).unwrap(), 4);
     let receipt = ledger.receipt().unwrap();
     assert_eq!(receipt.spent.epsilon, 5.0);
@@ -80,11 +76,10 @@ fn rows_that_took_part_in_different_studies_have_their_own_limits() {
     // Rows 1 to 4 and 9 to 10 have spent 5, 5 to 8 have spent 2, 11 and 12 have spent 3: for another 2 the first
     // are in the way, for all rows together.
     let outbox = c.outbox(&at("c"));
-    let refused = ledger
-        .admit(&c.reporter, &c.study_ref, &twelve, &outbox)
-        .unwrap_err();
+    let refused = ledger.admit(&c.reporter, &c.study_ref, &twelve, &outbox);
+    let refused = refused.unwrap_err();
     assert_eq!(refused.code(), Some(ErrorCode::BudgetExceeded));
-    assert!(refused.to_string().contains("rows 1 to 4:"), "{refused}");
+    assert_says(refused, &["rows 1 to 4:"]);
     ledger.set_limits(limits(4.0, 7.0, 1e-4)).unwrap();
     assert_eq!(c.admit(&ledger, &twelve, &outbox), None);
     // Durable, and no ledger of a device.
@@ -94,16 +89,16 @@ fn rows_that_took_part_in_different_studies_have_their_own_limits() {
     let ledger = RowLedger::open_existing(at("ledger")).unwrap();
     assert_eq!(ledger.receipt().unwrap(), receipt);
     drop(ledger);
-    let error = Ledger::open(at("ledger")).unwrap_err().to_string();
-    assert!(error.contains("not an Eigenveil ledger"), "{error}");
+    let error = Ledger::open(at("ledger")).unwrap_err();
+    assert_says(error, &["not an Eigenveil ledger"]);
     assert_survives_json(&receipt);
 }
 
 /// Killed between outbox and ledger; older copies of an outbox; a report that was drawn twice.
 #[test]
 fn only_charged_reports_may_be_sent() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = |name: &str| folder.path().join(name);
+    let folder = Folder::new();
+    let at = |name: &str| folder.at(name);
     let one = study("one", 1.0);
     let mut ledger = RowLedger::open(at("ledger")).unwrap();
     let file = ledger.row_file(20, b"rows").unwrap();
@@ -133,34 +128,26 @@ fn only_charged_reports_may_be_sent() {
     // The same study elsewhere, or with other parameters.
     let second = Outbox::open_existing(at("second")).unwrap();
     let elsewhere = StudyRef::new("http://elsewhere", "one", one.reporter.params());
-    let error = ledger
-        .admit(&one.reporter, &elsewhere, &file, &second)
-        .unwrap_err();
-    assert_eq!(error.code(), Some(ErrorCode::AlreadyParticipated));
-    let changed = study("one", 2.0);
-    assert_eq!(
-        changed.admit(&ledger, &file, &second),
-        Some(ErrorCode::WrongFingerprint)
-    );
+    let refused = ledger.admit(&one.reporter, &elsewhere, &file, &second);
+    let code = refused.unwrap_err().code();
+    assert_eq!(code, Some(ErrorCode::AlreadyParticipated));
+    let changed = study("one", 2.0).admit(&ledger, &file, &second);
+    assert_eq!(changed, Some(ErrorCode::WrongFingerprint));
     assert_eq!(ledger.receipt().unwrap().spent.epsilon, 1.0);
 }
 
 /// A report of no row of the file would be sent with the others, and nobody would have paid for it.
 #[test]
 fn a_report_beyond_the_rows_of_the_file_is_not_passed_over() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = |name: &str| folder.path().join(name);
+    let folder = Folder::new();
+    let at = |name: &str| folder.at(name);
     let one = study("one", 1.0);
     let mut ledger = RowLedger::open(at("ledger")).unwrap();
     let mut outbox = one.outbox(&at("outbox"));
     one.fill(&mut outbox, 0..12);
     let ten = ledger.row_file(10, b"ten").unwrap();
     let error = one.charge(&mut ledger, &ten, &outbox).unwrap_err();
-    let said = error.to_string();
-    assert!(
-        said.contains("a report of row 11") && said.contains("has 10 rows"),
-        "{said}"
-    );
+    assert_says(error, &["a report of row 11", "has 10 rows"]);
     assert_eq!(ledger.receipt().unwrap().studies, []);
     // With the file that has them; those that are charged may be of a longer file.
     let twelve = ledger.row_file(12, b"twelve").unwrap();
@@ -172,8 +159,8 @@ fn a_report_beyond_the_rows_of_the_file_is_not_passed_over() {
 /// The same bytes read with a header and without are other participants, one place further.
 #[test]
 fn the_same_bytes_with_another_number_of_rows_are_another_file() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = |name: &str| folder.path().join(name);
+    let folder = Folder::new();
+    let at = |name: &str| folder.at(name);
     let one = study("one", 1.0);
     let two = study("two", 1.0);
     let mut ledger = RowLedger::open(at("ledger")).unwrap();
@@ -191,8 +178,8 @@ fn the_same_bytes_with_another_number_of_rows_are_another_file() {
 
 #[test]
 fn the_file_itself_refuses_to_forget_and_holds_no_digest_that_is_the_same_elsewhere() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = |name: &str| folder.path().join(name);
+    let folder = Folder::new();
+    let at = |name: &str| folder.at(name);
     let one = study("one", 1.0);
     let mut digests = Vec::new();
     for name in ["a", "b"] {
@@ -223,12 +210,9 @@ fn the_file_itself_refuses_to_forget_and_holds_no_digest_that_is_the_same_elsewh
         .execute_batch("DROP TRIGGER charges_stay; DELETE FROM charge")
         .unwrap();
     drop(connection);
-    let error = RowLedger::open(at("a")).unwrap_err().to_string();
-    assert!(
-        error.contains("holds 0 entries and should hold 1"),
-        "{error}"
-    );
+    let error = RowLedger::open(at("a")).unwrap_err();
+    assert_says(error, &["holds 0 entries and should hold 1"]);
     fs::write(at("b"), "").unwrap();
-    let error = RowLedger::open(at("b")).unwrap_err().to_string();
-    assert!(error.contains("the file is empty"), "{error}");
+    let error = RowLedger::open(at("b")).unwrap_err();
+    assert_says(error, &["the file is empty"]);
 }

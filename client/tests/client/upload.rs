@@ -22,8 +22,8 @@ use eigenveil_shared::{
 };
 
 use crate::{
-    common::{self, STUDY, borrowed, params, prepare, reporter},
-    server::{Reply, Request, Server, Store, lock, study_server, truncated_json},
+    common::{self, Folder, STUDY, assert_says, borrowed, params, prepare, reporter},
+    server::{Reply, Request, Server, Store, http, lock, study_server},
     waiting::until,
 };
 
@@ -46,22 +46,6 @@ impl StoppedClock {
         tokio::task::spawn_blocking(move || released.recv());
         tokio::time::pause();
         Self { _held: held }
-    }
-}
-
-fn quick() -> RetryPolicy {
-    RetryPolicy {
-        max_attempts: 6,
-        first_delay: ms(5),
-        max_delay: ms(20),
-        max_elapsed: Duration::from_secs(600),
-    }
-}
-
-pub(crate) fn http() -> HttpSettings {
-    HttpSettings {
-        retry: quick(),
-        ..HttpSettings::default()
     }
 }
 
@@ -89,7 +73,7 @@ fn batches(reports: usize, connections: usize) -> UploadSettings {
         mode: UploadMode::Batch {
             reports: Some(reports),
         },
-        retry: quick(),
+        retry: http().retry,
         deadline: None,
     }
 }
@@ -118,12 +102,8 @@ fn fill(path: &Path, study: &Study, count: u64) -> (Outbox, Vec<Report>) {
     outbox
         .enqueue_batch(borrowed(&prepare(&reporter(), &indices)))
         .unwrap();
-    let reports = outbox
-        .pending(usize::MAX)
-        .unwrap()
-        .into_iter()
-        .map(|p| p.report)
-        .collect();
+    let pending = outbox.pending(usize::MAX).unwrap().into_iter();
+    let reports = pending.map(|pending| pending.report).collect();
     (outbox, reports)
 }
 
@@ -133,14 +113,14 @@ struct SetUp {
     study: Study,
     outbox: Outbox,
     reports: Vec<Report>,
-    _folder: tempfile::TempDir,
+    _folder: Folder,
 }
 
 impl SetUp {
     async fn new(server: &Server, count: u64) -> Self {
         let (client, study) = connect(server).await;
-        let folder = tempfile::tempdir().unwrap();
-        let (outbox, reports) = fill(&folder.path().join("outbox"), &study, count);
+        let folder = Folder::new();
+        let (outbox, reports) = fill(&folder.at("outbox"), &study, count);
         Self {
             client,
             study,
@@ -191,7 +171,7 @@ fn fault(number: usize, request: &Request, store: &mut Store) -> Reply {
         1 | 2 => Reply::Drop,
         3 => Reply::problem(429, ErrorCode::TooManyRequests, "slow down"),
         4 => Reply::Raw(b"\x00\x01\x02 this is not HTTP at all".to_vec()),
-        5 => truncated_json(),
+        5 => Reply::of(200, "application/json", br#"{"accepted": 1"#),
         6 => Reply::After(NEVER, Box::new(answer)),
         7 => Reply::Raw(
             b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{"
@@ -207,8 +187,8 @@ async fn every_report_is_counted_once_whatever_the_network_does() {
         let settings = never_giving_up(settings);
         let (server, store) = study_server(&params(1.0), every_fault()).await;
         let (client, study) = connect_with(&server, &impatient()).await;
-        let folder = tempfile::tempdir().unwrap();
-        let (mut outbox, reports) = fill(&folder.path().join("outbox"), &study, count);
+        let folder = Folder::new();
+        let (mut outbox, reports) = fill(&folder.at("outbox"), &study, count);
 
         let mut progress: Vec<UploadSummary> = Vec::new();
         let summary = Uploader::new(&client, &study, settings)
@@ -230,11 +210,8 @@ async fn every_report_is_counted_once_whatever_the_network_does() {
         assert!(summary.retries >= 40 && summary.refused == 0, "{summary:?}");
         // What was given up on may be read a moment later.
         until("all that was sent has come", async || {
-            let sent: usize = server
-                .uploads()
-                .iter()
-                .map(|upload| upload.body.len())
-                .sum();
+            let uploads = server.uploads();
+            let sent: usize = uploads.iter().map(|upload| upload.body.len()).sum();
             summary.bytes == sent as u64
         })
         .await;
@@ -252,14 +229,11 @@ async fn connections_are_kept_and_used_side_by_side() {
     let mut set_up = SetUp::new(&server, 200).await;
     let summary = set_up.upload(singles(3)).await.unwrap();
     assert_eq!((summary.accepted, summary.pending), (200, 0));
-    let connections: BTreeSet<_> = server.uploads().iter().map(|r| r.connection).collect();
+    let uploads = server.uploads();
+    let connections: BTreeSet<_> = uploads.iter().map(|r| r.connection).collect();
     assert!((2..=4).contains(&connections.len()), "{connections:?}");
-    assert!(
-        server
-            .uploads()
-            .iter()
-            .all(|r| !r.headers.contains_key("authorization"))
-    );
+    let authorized = |r: &Request| r.headers.contains_key("authorization");
+    assert!(!uploads.iter().any(authorized));
 }
 
 /// The server takes error bars from the differences between commits: not all of a small upload may be in one.
@@ -267,9 +241,9 @@ async fn connections_are_kept_and_used_side_by_side() {
 async fn a_small_upload_is_many_requests() {
     let (server, _) = study_server(&params(1.0), |_, _, _| None).await;
     let (client, study) = connect(&server).await;
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     for (count, requests) in [(5, 5), (300, 100)] {
-        let path = folder.path().join(format!("outbox-{count}"));
+        let path = folder.at(&format!("outbox-{count}"));
         let (mut outbox, _) = fill(&path, &study, count);
         let before = server.uploads().len();
         let summary = Uploader::new(&client, &study, UploadSettings::default())
@@ -305,14 +279,14 @@ async fn attempts_are_bounded_and_a_later_run_sends_the_same_bytes() {
     })
     .await;
     let (client, study) = connect(&server).await;
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("outbox");
+    let folder = Folder::new();
+    let path = folder.at("outbox");
     let (mut outbox, reports) = fill(&path, &study, 30);
     let uploader = Uploader::new(&client, &study, batches(30, 1));
     let failure = uploader.drain(&mut outbox, |_| {}).await.unwrap_err();
     assert!(failure.error.is_retryable());
     assert_eq!(failure.error.code(), Some(ErrorCode::ShuttingDown));
-    assert!(failure.to_string().contains("6 attempts"), "{failure}");
+    assert_says(&failure, &["6 attempts"]);
     assert_eq!((failure.summary.pending, failure.summary.retries), (30, 5));
     assert_eq!(server.uploads().len(), 6);
 
@@ -334,8 +308,8 @@ async fn attempts_are_bounded_and_a_later_run_sends_the_same_bytes() {
 async fn a_lost_local_acknowledgement_makes_a_duplicate_and_no_more() {
     let (server, store) = study_server(&params(1.0), |_, _, _| None).await;
     let (client, study) = connect(&server).await;
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("outbox");
+    let folder = Folder::new();
+    let path = folder.at("outbox");
     let (outbox, reports) = fill(&path, &study, 12);
     drop(outbox);
     let before = std::fs::read(&path).unwrap();
@@ -373,6 +347,14 @@ async fn a_refused_report_is_recorded_and_never_sent_again() {
     assert_eq!(server.uploads().len(), 8);
 }
 
+fn receipt(accepted: u64, duplicates: u64, refused: Vec<RefusedReport>) -> BatchResponse {
+    BatchResponse {
+        accepted,
+        duplicates,
+        refused,
+    }
+}
+
 #[tokio::test]
 async fn refusals_within_a_batch_are_told_apart() {
     let refused = |index, code| RefusedReport {
@@ -380,21 +362,14 @@ async fn refusals_within_a_batch_are_told_apart() {
         code,
         detail: format!("number {index}"),
     };
+    let refused = vec![
+        refused(2, ErrorCode::MalformedReport),
+        refused(5, ErrorCode::TooManyRequests),
+        refused(7, ErrorCode::PayloadNotFinite),
+    ];
+    let receipt = receipt(6, 1, refused);
     let (server, _) = study_server(&params(1.0), move |number, _, _| {
-        (number == 0).then(|| {
-            Reply::json(
-                200,
-                &BatchResponse {
-                    accepted: 6,
-                    duplicates: 1,
-                    refused: vec![
-                        refused(2, ErrorCode::MalformedReport),
-                        refused(5, ErrorCode::TooManyRequests),
-                        refused(7, ErrorCode::PayloadNotFinite),
-                    ],
-                },
-            )
-        })
+        (number == 0).then(|| Reply::json(200, &receipt))
     })
     .await;
     let mut set_up = SetUp::new(&server, 10).await;
@@ -412,20 +387,12 @@ async fn refusals_within_a_batch_are_told_apart() {
 
 #[tokio::test]
 async fn a_receipt_that_does_not_add_up_acknowledges_nothing() {
-    let (server, _) = study_server(&params(1.0), |_, _, _| {
-        Some(Reply::json(
-            200,
-            &BatchResponse {
-                accepted: 9,
-                duplicates: 0,
-                refused: Vec::new(),
-            },
-        ))
-    })
-    .await;
+    let receipt = receipt(9, 0, Vec::new());
+    let answer = move |_: usize, _: &Request, _: &mut Store| Some(Reply::json(200, &receipt));
+    let (server, _) = study_server(&params(1.0), answer).await;
     let mut set_up = SetUp::new(&server, 10).await;
     let failure = set_up.upload(batches(10, 1)).await.unwrap_err();
-    assert!(failure.to_string().contains("does not add up"), "{failure}");
+    assert_says(&failure, &["does not add up"]);
     assert_eq!(failure.summary.pending, 10);
 }
 
@@ -466,7 +433,7 @@ async fn a_refusal_that_concerns_the_study_stops_the_upload() {
             let mut set_up = SetUp::new(&server, 40).await;
             let failure = set_up.upload(settings).await.unwrap_err();
             assert_eq!(failure.error.code(), code);
-            assert!(failure.to_string().contains(says), "{failure}");
+            assert_says(&failure, &[says]);
             let counts = set_up.outbox.counts().unwrap();
             assert_eq!(counts.refused, 0);
             assert!(counts.acknowledged > 0 && counts.acknowledged == failure.summary.accepted);
@@ -509,8 +476,8 @@ async fn an_upload_keeps_its_deadline() {
 async fn an_outbox_of_another_server_is_not_sent() {
     let (server, _) = study_server(&params(1.0), |_, _, _| None).await;
     let (client, study) = connect(&server).await;
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("outbox");
+    let folder = Folder::new();
+    let path = folder.at("outbox");
     let mut outbox = Outbox::open(path, &common::study_ref("http://elsewhere")).unwrap();
     let failure = Uploader::new(&client, &study, UploadSettings::default())
         .drain(&mut outbox, |_| {})
@@ -527,10 +494,8 @@ async fn single_calls_retry_and_check() {
     })
     .await;
     let (client, study) = connect(&server).await;
-    let reports: Vec<Report> = prepare(&reporter(), &[1, 2])
-        .into_iter()
-        .map(|(_, prepared)| prepared.into_report())
-        .collect();
+    let prepared = prepare(&reporter(), &[1, 2]).into_iter();
+    let reports: Vec<Report> = prepared.map(|(_, own)| own.into_report()).collect();
     let receipt = client.upload_one(&study, &reports[0]).await.unwrap();
     assert_eq!(receipt.outcome, ReportOutcome::Accepted);
     let receipt = client.upload_batch(&study, &reports).await.unwrap();
@@ -540,7 +505,7 @@ async fn single_calls_retry_and_check() {
     let many = vec![reports[0].clone(); study.document().max_batch_reports + 1];
     for wrong in [&[][..], &many] {
         let error = client.upload_batch(&study, wrong).await.unwrap_err();
-        assert!(error.to_string().contains("cannot be sent"), "{error}");
+        assert_says(error, &["cannot be sent"]);
     }
     let mut other = reports[0].clone();
     other.fingerprint = Fingerprint([0; 32]);
@@ -557,8 +522,8 @@ fn blocking_client_does_the_same() {
     let study = client
         .fetch_study_pinned(STUDY, params(1.0).fingerprint())
         .unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let (mut outbox, reports) = fill(&folder.path().join("outbox"), &study, 50);
+    let folder = Folder::new();
+    let (mut outbox, reports) = fill(&folder.at("outbox"), &study, 50);
     let mut calls = 0;
     let summary = client
         .upload(&study, &mut outbox, never_giving_up(batches(6, 2)), |_| {
@@ -579,7 +544,7 @@ fn blocking_client_does_the_same() {
             client.fetch_study(STUDY).unwrap_err(),
             blocking::StudyClient::new(&server.address).unwrap_err(),
         ] {
-            assert!(error.to_string().contains("async runtime"), "{error}");
+            assert_says(error, &["async runtime"]);
         }
     });
 }

@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use eigenveil_client::http::{HttpSettings, RetryPolicy};
 use eigenveil_shared::{
     ErrorCode,
     api::{
@@ -17,14 +18,26 @@ use eigenveil_shared::{
     codec::{self, ReportFormat},
     estimate::ComponentCount,
     privacy::PrivacyStatement,
-    report::ReportId,
+    report::ValidatedReport,
     study::{StudyParams, to_hex},
 };
-use serde_json::json;
 use tokio::{
     io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader},
     net::TcpListener,
 };
+
+/// Retries within milliseconds.
+pub(crate) fn http() -> HttpSettings {
+    HttpSettings {
+        retry: RetryPolicy {
+            max_attempts: 6,
+            first_delay: Duration::from_millis(5),
+            max_delay: Duration::from_millis(20),
+            max_elapsed: Duration::from_secs(600),
+        },
+        ..HttpSettings::default()
+    }
+}
 
 /// One request as it arrived.
 #[derive(Clone, Debug)]
@@ -132,16 +145,14 @@ pub(crate) async fn serve(
         }
         match reply {
             Reply::Answer(status, kind, body, headers) => {
+                let length = body.len();
                 let mut head = format!(
-                    "HTTP/1.1 {status} Text\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n",
-                    body.len()
+                    "HTTP/1.1 {status} Text\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\n"
                 );
                 for (name, value) in headers {
                     head += &format!("{name}: {value}\r\n");
                 }
-                head += "\r\n";
-                let mut bytes = head.into_bytes();
-                bytes.extend(body);
+                let bytes = [(head + "\r\n").as_bytes(), &body].concat();
                 if stream.write_all(&bytes).await.is_err() || stream.flush().await.is_err() {
                     return;
                 }
@@ -222,16 +233,14 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    fn see(&mut self, id: ReportId, payload: &[u8]) {
-        let known = self.arrived.insert(id.0, payload.to_vec());
-        if let Some(before) = known {
+    /// Notes a report, and stores it if asked to; whether it is stored now and was not before.
+    fn see(&mut self, report: &ValidatedReport<'_>, store: bool) -> bool {
+        let (id, payload) = (report.id(), report.payload().as_bytes().to_vec());
+        if let Some(before) = self.arrived.insert(id.0, payload.clone()) {
             assert_eq!(before, payload, "report {id} changed between attempts");
             self.repeated += 1;
         }
-    }
-
-    fn keep(&mut self, id: ReportId, payload: &[u8]) -> bool {
-        self.stored.insert(id.0, payload.to_vec()).is_none()
+        store && self.stored.insert(id.0, payload).is_none()
     }
 
     /// Reads the reports of a request; stores them if asked to; gives the honest answer.
@@ -239,12 +248,10 @@ impl Store {
         let kind = request.headers["content-type"].as_str();
         if kind == REPORT_MEDIA_TYPE {
             let report = codec::decode_report(&request.body, format).unwrap();
-            self.see(report.id(), report.payload().as_bytes());
-            let (status, outcome) =
-                match store && self.keep(report.id(), report.payload().as_bytes()) {
-                    true => (201, ReportOutcome::Accepted),
-                    false => (200, ReportOutcome::Duplicate),
-                };
+            let (status, outcome) = match self.see(&report, store) {
+                true => (201, ReportOutcome::Accepted),
+                false => (200, ReportOutcome::Duplicate),
+            };
             return Reply::json(status, &ReportResponse { outcome });
         }
         assert_eq!(kind, REPORT_BATCH_MEDIA_TYPE);
@@ -254,9 +261,7 @@ impl Store {
             refused: Vec::new(),
         };
         for report in codec::decode_batch(&request.body, format).unwrap() {
-            let report = report.unwrap();
-            self.see(report.id(), report.payload().as_bytes());
-            match store && self.keep(report.id(), report.payload().as_bytes()) {
+            match self.see(&report.unwrap(), store) {
                 true => receipt.accepted += 1,
                 false => receipt.duplicates += 1,
             }
@@ -290,14 +295,4 @@ pub(crate) async fn study_server(
     })
     .await;
     (server, store)
-}
-
-/// A 2xx answer whose body is not what its head says.
-pub(crate) fn truncated_json() -> Reply {
-    Reply::of(200, "application/json", br#"{"accepted": 1"#)
-}
-
-/// JSON that is JSON, but no document of ours.
-pub(crate) fn other_json() -> Reply {
-    Reply::json(200, &json!({"hello": "world"}))
 }
