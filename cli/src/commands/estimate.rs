@@ -1,6 +1,6 @@
 //! `eigenveil estimate`: starts an estimate on the server and fetches it.
 
-use std::{path::PathBuf, time::Duration};
+use std::path::PathBuf;
 
 use clap::Args;
 use eigenveil_client::http::EstimateFormat;
@@ -13,7 +13,7 @@ use eigenveil_shared::{
 };
 use serde::Serialize;
 
-use super::{operator_client, study_name::resolve_study_id};
+use super::{operator_client, study_name::resolve_study_id, wait};
 use crate::{
     args::{ServerArgs, SparseArgs, TokenArgs, rank},
     error::Result,
@@ -95,13 +95,7 @@ pub(crate) async fn run(args: &EstimateArgs, json: bool) -> Result<()> {
         }
     };
     let document = if args.wait {
-        let spinner = output::bar(0, "estimating");
-        spinner.enable_steady_tick(Duration::from_millis(200));
-        let done = client
-            .wait_for_estimate(&study, number, Duration::from_secs(args.timeout))
-            .await;
-        spinner.finish_and_clear();
-        done?
+        wait(&client, &study, number, args.timeout).await?
     } else {
         client.fetch_estimate(&study, number).await?
     };
@@ -256,17 +250,10 @@ pub(crate) fn print_components(estimate: &Estimate) -> Result<()> {
 
 /// One line a component; after a group of components that cannot be told apart one line for the space they span.
 fn table(estimate: &Estimate) -> String {
-    let heads = [
-        "component",
-        "variance ± s.e.",
-        "explained",
-        "alignment ± s.e.",
-        "direction",
-        "could be made by",
-        "verdict",
-    ];
+    let heads =
+        "component|variance ± s.e.|explained|alignment ± s.e.|direction|could be made by|verdict";
     let rows = component_rows(estimate).map(|row| {
-        [
+        vec![
             row.component,
             row.variance,
             row.explained,
@@ -276,15 +263,14 @@ fn table(estimate: &Estimate) -> String {
             row.verdict,
         ]
     });
-    let lines: Vec<[String; 7]> = std::iter::once(heads.map(str::to_owned))
-        .chain(rows)
-        .collect();
+    let heads = heads.split('|').map(str::to_owned).collect();
+    let lines: Vec<Vec<String>> = std::iter::once(heads).chain(rows).collect();
     let width = |column: usize| {
         let lengths = lines.iter().map(|line| line[column].chars().count());
         lengths.max().unwrap_or(0)
     };
     let widths: Vec<usize> = (0..6).map(width).collect();
-    let line = |line: &[String; 7]| {
+    let line = |line: &Vec<String>| {
         let numbers = line.iter().zip(&widths);
         let numbers: String = numbers
             .map(|(cell, width)| format!("{cell:>width$}  "))

@@ -1,6 +1,6 @@
 //! `eigenveil moment`: the second moment of a study as the result, with covariances, correlations and a regression.
 
-use std::{path::PathBuf, time::Duration};
+use std::path::PathBuf;
 
 use clap::Args;
 use eigenveil_client::http::OperatorClient;
@@ -16,7 +16,9 @@ use eigenveil_shared::{
 use nalgebra::DMatrix;
 use serde::Serialize;
 
-use super::{operator_client, project::read_estimate, study_name::resolve_study_id};
+use super::{
+    estimate_of, operator_client, project::read_estimate, study_name::resolve_study_id, wait,
+};
 use crate::{
     args::{ServerArgs, TokenArgs},
     error::{CliError, Result},
@@ -153,11 +155,8 @@ pub(crate) async fn run(args: &MomentArgs, json: bool) -> Result<()> {
     let moment = MomentEstimate::of_document(&estimate)?;
     let names = estimate.feature_names();
     let correlations: Vec<CorrelationOf> = moment.correlations().collect();
-    let regression = plan.map(|(y, on)| {
-        let found = moment.regression(y, &on);
-        (y, on, found)
-    });
-    let regression = regression.map(|(y, on, found)| regression_answer(&names, y, &on, found));
+    let regression =
+        plan.map(|(y, on)| regression_answer(&names, y, &on, moment.regression(y, &on)));
     if let Some(out) = &args.out {
         let files = files(
             &estimate,
@@ -224,16 +223,8 @@ async fn fetched(
             client.request_estimate(study, &request).await?.number
         }
     };
-    let spinner = output::bar(0, "estimating");
-    spinner.enable_steady_tick(Duration::from_millis(200));
-    let done = client
-        .wait_for_estimate(study, number, Duration::from_secs(args.timeout))
-        .await;
-    spinner.finish_and_clear();
-    let estimate = done?.estimate.ok_or_else(|| {
-        CliError::failed("the server says the estimate is done but did not send it")
-    })?;
-    Ok((estimate, number))
+    let done = wait(client, study, number, args.timeout).await?;
+    Ok((estimate_of(done)?, number))
 }
 
 /// The features that `--regress` and `--on` name.

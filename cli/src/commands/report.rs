@@ -9,13 +9,14 @@ use std::{
 
 use clap::Args;
 use eigenveil_client::{
-    Limits, Outbox, PreparedReport, PrivacyCost, RowLedger, StudyTerms,
-    http::{Study, StudyClient, UploadMode, UploadSettings, UploadSummary, Uploader},
+    Limits, Outbox, PreparedReport, PrivacyCost, Reporter, RowLedger, StudyTerms,
+    http::{Study, StudyClient, UploadMode, UploadSettings, Uploader},
 };
 use eigenveil_shared::{
     ErrorCode, about::About, api::StudyDocument, enrolment::ParticipantToken,
     privacy::format_delta, study::StudyParams,
 };
+use indicatif::ProgressBar;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
@@ -29,7 +30,7 @@ use crate::{
     args::ServerArgs,
     error::{CliError, Result},
     files, output,
-    rows::{self, ExpectedColumns, Label, RowTable, TableArgs},
+    rows::{self, ExpectedColumns, Label, TableArgs},
 };
 
 /// Reports synced to the outbox together.
@@ -213,11 +214,10 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
     let bytes = files::read(&args.rows)?;
     let digest: [u8; 32] = Sha256::digest(&bytes).into();
     let params = study.params();
-    let (table, persons) = read_participants(args, &bytes, params)?;
-    output::print_notes(table.notes());
-    let checked = RowCheck::new(&table, &persons, params);
+    let persons = read_participants(args, &bytes, params)?;
+    output::print_notes(persons.table.notes());
     if args.check {
-        return print_check(&study, &table, &persons, &checked, json);
+        return print_check(&study, &persons, json);
     }
     let ledger_path = args.ledger.clone().unwrap_or_else(|| {
         // A symbolic link shares the ledger of the file it points to.
@@ -256,7 +256,7 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
         ),
         (
             READ_AS_KEY,
-            read_as(&table, &persons),
+            persons.read_as(),
             "was read with another header, other columns or other persons when its reports were prepared; each row's report is made only once: give the flags that were given then",
         ),
     ] {
@@ -279,6 +279,7 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
     // Nothing is asked about reports prepared before: they are sent unchanged, for the purpose shown then.
     if is_empty {
         outbox.set_meta(ABOUT_KEY, &about_bytes(study.document())?)?;
+        let checked = RowCheck::new(&persons, params);
         if !checked.confirmed(args.yes, params.feature_names().as_deref())? {
             return Err(CliError::failed(
                 "nothing was perturbed or sent; ask whoever runs the study for centers, scales or observed shares (eigenveil prepare), mend the file, or run it with --yes",
@@ -297,7 +298,7 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
         let tokens = read_tokens(path, persons.len())?;
         outbox.set_tokens((0..).zip(&tokens))?;
     }
-    let unusable = prepare(&table, &persons, &reporter, &mut outbox)?;
+    let unusable = prepare(&persons, &reporter, &mut outbox)?;
     // Charged before anything is sent; then the ledger is released for others.
     let rows = ledger
         .charge(&reporter, study.study_ref(), &file, &outbox)
@@ -342,37 +343,6 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
         let message = format!("{failure}; {more}");
         CliError::from(failure.error).with_message(message)
     })?;
-    finish(
-        &outbox_dir,
-        &outbox,
-        (
-            &table,
-            &persons,
-            params.preprocessing().allows_missing_cells(),
-        ),
-        summary,
-        unusable,
-        charged,
-        json,
-    )?;
-    if !json {
-        output::text(&format!(
-            "\nwhat one report reveals\n{}",
-            output::privacy_text(&study.document().privacy)
-        ))?;
-    }
-    Ok(())
-}
-
-fn finish(
-    outbox_dir: &Path,
-    outbox: &Outbox,
-    (table, persons, allows_missing): (&RowTable, &Persons, bool),
-    summary: UploadSummary,
-    unusable: u64,
-    charged: LedgerCharge,
-    json: bool,
-) -> Result<()> {
     let counts = outbox.counts()?;
     let reported = ReportAnswer {
         study: outbox.study_ref().study().to_owned(),
@@ -392,56 +362,69 @@ fn finish(
     if json {
         output::json(&reported)?;
     } else {
-        output::text(&format!(
-            "{} of {} {} acknowledged ({} accepted now, {} counted before), {} refused, {} bytes sent in {:.1} s\noutbox: {}",
-            reported.acknowledged,
-            reported.rows,
-            if persons.are_labelled() {
-                "persons"
-            } else {
-                "rows"
-            },
-            reported.accepted,
-            reported.duplicates,
-            reported.refused,
-            reported.bytes,
-            reported.seconds,
-            reported.outbox
-        ))?;
-        let charged = &reported.charged;
-        let (spent, limits) = (charged.spent, &charged.limits);
-        output::text(&format!(
-            "ledger: {}: {} rows charged epsilon {}, delta {}; the most that a row has spent in all studies: epsilon {} of {}, delta {} of {}",
-            charged.ledger,
-            charged.rows,
-            charged.epsilon,
-            format_delta(charged.delta),
-            spent.epsilon,
-            limits.epsilon_total(),
-            format_delta(spent.delta),
-            format_delta(limits.delta_total())
-        ))?;
-        if unusable > 0 {
-            output::text(&format!(
-                "{unusable} rows could not be used (not finite, too long or too wide for the study, or a weight that is not above 0) and were sent as zero rows; only you can see this"
-            ))?;
-            if let Err(why) = table.check_usable(allows_missing) {
-                output::text(&format!("what cannot be used: {why}"))?;
-            }
-        }
+        print(&reported, &persons, params)?;
     }
     if reported.refused > 0 {
-        let first = outbox.refused(1)?;
-        let why = first
-            .first()
-            .map(|r| format!("{} [{}]", r.detail, r.code))
-            .unwrap_or_default();
+        let first = outbox.refused(1)?.pop();
+        let why = first.map(|r| format!("{} [{}]", r.detail, r.code));
         return Err(CliError::failed(format!(
-            "{} reports were refused; the first: {why}",
-            reported.refused
+            "{} reports were refused; the first: {}",
+            reported.refused,
+            why.unwrap_or_default()
         )));
     }
+    if !json {
+        output::text(&format!(
+            "\nwhat one report reveals\n{}",
+            output::privacy_text(&study.document().privacy)
+        ))?;
+    }
     Ok(())
+}
+
+fn print(reported: &ReportAnswer, persons: &Persons, params: &StudyParams) -> Result<()> {
+    output::text(&format!(
+        "{} of {} {} acknowledged ({} accepted now, {} counted before), {} refused, {} bytes sent in {:.1} s\noutbox: {}",
+        reported.acknowledged,
+        reported.rows,
+        match persons.are_labelled() {
+            true => "persons",
+            false => "rows",
+        },
+        reported.accepted,
+        reported.duplicates,
+        reported.refused,
+        reported.bytes,
+        reported.seconds,
+        reported.outbox
+    ))?;
+    let charged = &reported.charged;
+    let (spent, limits) = (charged.spent, &charged.limits);
+    output::text(&format!(
+        "ledger: {}: {} rows charged epsilon {}, delta {}; the most that a row has spent in all studies: epsilon {} of {}, delta {} of {}",
+        charged.ledger,
+        charged.rows,
+        charged.epsilon,
+        format_delta(charged.delta),
+        spent.epsilon,
+        limits.epsilon_total(),
+        format_delta(spent.delta),
+        format_delta(limits.delta_total())
+    ))?;
+    if reported.unusable > 0 {
+        output::text(&format!(
+            "{} rows could not be used (not finite, too long or too wide for the study, or a weight that is not above 0) and were sent as zero rows; only you can see this",
+            reported.unusable
+        ))?;
+        what_cannot_be_used(persons, params).map_or(Ok(()), |line| output::text(&line))?;
+    }
+    Ok(())
+}
+
+fn what_cannot_be_used(persons: &Persons, params: &StudyParams) -> Option<String> {
+    let missing_cells = params.preprocessing().allows_missing_cells();
+    let why = persons.table.check_usable(missing_cells).err()?;
+    Some(format!("what cannot be used: {why}"))
 }
 
 /// Who asks for reports, and for what purpose.
@@ -461,22 +444,15 @@ fn describe_request(study: &StudyDocument) -> String {
 /// Refuses to send reports prepared for another purpose than the study states now.
 fn check_terms_unchanged(ledger: &RowLedger, study: &Study) -> eigenveil_client::Result<()> {
     let study_ref = study.study_ref();
-    let entries = ledger.receipt()?.studies;
-    let mut entries = entries
-        .iter()
-        .filter(|entry| entry.study == study_ref.study());
-    match entries.next() {
+    let mut entries = ledger.receipt()?.studies.into_iter();
+    match entries.find(|entry| entry.study == study_ref.study()) {
         Some(entry) => entry.terms.check_unchanged(&study.document().about),
         None => Ok(()),
     }
 }
 
 /// The rows, and whose they are and how much they count, by the columns that say so.
-fn read_participants(
-    args: &ReportArgs,
-    bytes: &[u8],
-    params: &StudyParams,
-) -> Result<(RowTable, Persons)> {
+fn read_participants(args: &ReportArgs, bytes: &[u8], params: &StudyParams) -> Result<Persons> {
     match (params.preprocessing().weights, &args.weight) {
         (Some(_), None) => {
             return Err(CliError::usage(
@@ -504,27 +480,11 @@ fn read_participants(
         ..args.table.clone()
     };
     let table = rows::parse(&args.rows, bytes, &how, Some(&expected))?;
-    let persons = match label {
-        None => Persons::rows(&table),
-        Some(("--person", _)) => Persons::labelled(&table)?,
-        Some(_) => {
-            let weights = table.labels().iter().map(|cell| rows::number_in(cell));
-            let weights = weights.collect();
-            Persons::rows(&table).weighted(weights)?
-        }
-    };
-    Ok((table, persons))
-}
-
-/// The number of rows, the selected columns, whose the rows are and what they count.
-fn read_as(table: &RowTable, persons: &Persons) -> Vec<u8> {
-    let mut hash = Sha256::new();
-    hash.update((table.len() as u64).to_le_bytes());
-    for &column in table.taken() {
-        hash.update((column as u64).to_le_bytes());
+    match label {
+        None => Ok(Persons::rows(table)),
+        Some(("--person", _)) => Persons::labelled(table),
+        Some(_) => Persons::weighted(table),
     }
-    persons.hash_into(&mut hash);
-    hash.finalize().to_vec()
 }
 
 /// One token for each row. Errors name lines, never their contents.
@@ -599,13 +559,9 @@ fn check_about(outbox: &Outbox, study: &Study) -> eigenveil_client::Result<()> {
     terms.check_unchanged(&study.document().about)
 }
 
-fn is_at_terminal() -> bool {
-    std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
-}
-
 /// Whether somebody at the terminal says yes; `None`, and not asked, without one.
 pub(super) fn ask(question: &str) -> Result<Option<bool>> {
-    if !is_at_terminal() {
+    if !(std::io::stdin().is_terminal() && std::io::stderr().is_terminal()) {
         return Ok(None);
     }
     output::print_error_line(question);
@@ -615,14 +571,9 @@ pub(super) fn ask(question: &str) -> Result<Option<bool>> {
 }
 
 /// Says what the rows would send and cost.
-fn print_check(
-    study: &Study,
-    table: &RowTable,
-    persons: &Persons,
-    checked: &RowCheck,
-    json: bool,
-) -> Result<()> {
+fn print_check(study: &Study, persons: &Persons, json: bool) -> Result<()> {
     let params = study.params();
+    let checked = RowCheck::new(persons, params);
     let counts = &checked.counts;
     if json {
         return output::json(&CheckAnswer {
@@ -641,9 +592,7 @@ fn print_check(
         ));
     }
     lines.extend(checked.describe(params));
-    if let Err(why) = table.check_usable(params.preprocessing().allows_missing_cells()) {
-        lines.push(format!("what cannot be used: {why}"));
-    }
+    lines.extend(what_cannot_be_used(persons, params));
     lines.push(
         "nothing was perturbed, charged, written or sent; without --check the reports are made and sent"
             .to_owned(),
@@ -656,21 +605,16 @@ fn print_check(
 }
 
 /// Perturbs the rows that have no report yet, on all cores; each batch is on disk before the next is made.
-fn prepare(
-    table: &RowTable,
-    persons: &Persons,
-    reporter: &eigenveil_client::Reporter,
-    outbox: &mut Outbox,
-) -> Result<u64> {
+fn prepare(persons: &Persons, reporter: &Reporter, outbox: &mut Outbox) -> Result<u64> {
     let missing = outbox.missing(0..persons.len() as u64)?;
     let bar = output::bar(missing.len() as u64, "perturbing");
     let mut unusable = 0;
     for chunk in missing.chunks(ROWS_PER_SYNC) {
-        let prepared = perturb(chunk, (table, persons), reporter, &bar)?;
-        unusable += prepared
+        let prepared = perturb(chunk, persons, reporter, &bar)?;
+        let warned = prepared
             .iter()
-            .filter(|(_, report)| report.local_warning().is_some())
-            .count() as u64;
+            .filter(|(_, own)| own.local_warning().is_some());
+        unusable += warned.count() as u64;
         outbox.enqueue_batch(prepared.iter().map(|(index, report)| (*index, report)))?;
     }
     bar.finish_and_clear();
@@ -680,35 +624,28 @@ fn prepare(
 /// The reports of these rows, in order, with a share of the rows on each core.
 fn perturb(
     indices: &[u64],
-    (table, persons): (&RowTable, &Persons),
-    reporter: &eigenveil_client::Reporter,
-    bar: &indicatif::ProgressBar,
+    persons: &Persons,
+    reporter: &Reporter,
+    bar: &ProgressBar,
 ) -> Result<Vec<(u64, PreparedReport)>> {
     let cores = thread::available_parallelism().map_or(1, usize::from);
+    let report = |&index: &u64| -> Result<(u64, PreparedReport)> {
+        let person = usize::try_from(index).unwrap_or(usize::MAX);
+        let report = persons.report(person, reporter)?;
+        bar.inc(1);
+        Ok((index, report))
+    };
+    let all = |part: &[u64]| part.iter().map(report).collect::<Result<Vec<_>>>();
+    let all = &all;
     thread::scope(|scope| {
-        let parts: Vec<_> = indices
-            .chunks(indices.len().div_ceil(cores).max(1))
-            .map(|part| {
-                scope.spawn(move || {
-                    part.iter()
-                        .map(|&index| {
-                            let person = usize::try_from(index).unwrap_or(usize::MAX);
-                            let report = persons.report(person, table, reporter)?;
-                            bar.inc(1);
-                            Ok((index, report))
-                        })
-                        .collect::<Result<Vec<_>>>()
-                })
-            })
-            .collect();
-        let mut all = Vec::with_capacity(indices.len());
+        let parts = indices.chunks(indices.len().div_ceil(cores).max(1));
+        let parts: Vec<_> = parts.map(|part| scope.spawn(move || all(part))).collect();
+        let stopped = |_| CliError::failed("a thread that perturbs rows has stopped");
+        let mut reports = Vec::with_capacity(indices.len());
         for part in parts {
-            all.extend(
-                part.join()
-                    .map_err(|_| CliError::failed("a thread that perturbs rows has stopped"))??,
-            );
+            reports.extend(part.join().map_err(stopped)??);
         }
-        Ok(all)
+        Ok(reports)
     })
 }
 

@@ -33,7 +33,7 @@ use tokio::task::JoinSet;
 use self::rows::DemoRows;
 use crate::{
     args::{MechanismArgs, SparseArgs},
-    commands::{estimate::print_components, serve::stop_signal},
+    commands::{estimate::print_components, estimate_of, serve::stop_signal},
     error::{CliError, Result},
     output, results, scores,
 };
@@ -178,9 +178,7 @@ async fn run_study(
     let done = analyst
         .wait_for_estimate(&document.id, job.number, Duration::from_secs(3_600))
         .await?;
-    let estimate = done.estimate.ok_or_else(|| {
-        CliError::failed("the server says the estimate is done but did not send it")
-    })?;
+    let estimate = estimate_of(done)?;
     let result = compare(args, &estimate, reference, rows, upload_seconds)?;
     write_results(&args.out, &result, &estimate, reference, rows)?;
     if json {
