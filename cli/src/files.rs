@@ -28,8 +28,6 @@ const MAX_LINKS: usize = 40;
 static INPUTS: Mutex<Vec<File>> = Mutex::new(Vec::new());
 
 /// All bytes of an input file.
-///
-/// # Errors
 /// Wrong usage if it cannot be read.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
     let cannot = |error| CliError::usage(format!("cannot read {}: {error}", path.display()));
@@ -42,8 +40,6 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
 }
 
 /// The text of an input file.
-///
-/// # Errors
 /// As [`read`]; wrong usage if it is not UTF-8.
 pub(crate) fn read_text(path: &Path) -> Result<String> {
     String::from_utf8(read(path)?)
@@ -152,8 +148,6 @@ pub(crate) fn check_different(
 }
 
 /// Writes a file whole, in place of one that is there.
-///
-/// # Errors
 /// Wrong usage for a directory and for an input of this command; otherwise it could not be written, and what was there
 /// stays.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<()> {
@@ -169,9 +163,6 @@ pub(crate) struct Written<'a> {
 
 impl<'a> Written<'a> {
     /// Writes the bytes.
-    ///
-    /// # Errors
-    /// As [`write`].
     pub(crate) fn begin(path: &'a Path, bytes: &'a [u8]) -> Result<Self> {
         let file = match target(path)? {
             Target::Stream => None,
@@ -184,9 +175,6 @@ impl<'a> Written<'a> {
     }
 
     /// Gives the file its name.
-    ///
-    /// # Errors
-    /// It could not be written.
     pub(crate) fn finish(self) -> Result<()> {
         let is_stdout = |at| STDOUT.iter().any(|own| at == Path::new(own));
         let written = match self.file {
@@ -256,8 +244,6 @@ pub(crate) struct NewFile {
 
 impl NewFile {
     /// Begins the file.
-    ///
-    /// # Errors
     /// Wrong usage if the name is taken, also by a link to nothing; the folder cannot be written to.
     pub(crate) fn create(path: &Path) -> Result<Self> {
         if fs::symlink_metadata(path).is_ok() {

@@ -46,9 +46,6 @@ fn earlier(out: &Path) -> Vec<String> {
 
 /// Writes the files of a result into a directory, which is created if necessary, and removes files that only an earlier
 /// run wrote there: a figure of one estimate beside the numbers of another would mislead. Other files stay.
-///
-/// # Errors
-/// If a file cannot be written or removed; the error names it.
 pub(crate) fn write(out: &Path, files: &[ResultFile]) -> Result<()> {
     // Nothing is begun that cannot be finished.
     check(out, files.iter().map(|(name, _)| *name))?;
@@ -109,9 +106,6 @@ fn is_plain_name(line: &str) -> bool {
 }
 
 /// `summary.csv`, `features.txt`, the figures of an estimate, and the table of a path of λ.
-///
-/// # Errors
-/// When a table cannot be written.
 pub(crate) fn files(estimate: &Estimate, figures: &[EstimateFigure]) -> Result<Vec<ResultFile>> {
     let mut names = estimate.feature_names().join("\n");
     names.push('\n');
@@ -248,6 +242,7 @@ pub(crate) fn table(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::assert_says;
 
     #[test]
     fn two_names_of_one_file_are_refused() {
@@ -255,10 +250,7 @@ mod tests {
         std::os::unix::fs::symlink("b.csv", folder.path().join("a.csv")).unwrap();
         let results = [("a.csv", b"1".to_vec()), ("b.csv", b"2".to_vec())];
         let error = write(folder.path(), &results).unwrap_err().to_string();
-        assert!(
-            error.contains("a.csv and b.csv are the same file"),
-            "{error}"
-        );
+        assert_says(&error, &["a.csv and b.csv are the same file"], &[]);
         assert!(!folder.path().join("b.csv").exists());
     }
 

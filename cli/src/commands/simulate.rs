@@ -380,8 +380,6 @@ fn run_setting(
 }
 
 /// The model of these flags.
-///
-/// # Errors
 /// Wrong usage if `--s` is missing or does not belong to the model.
 pub(super) fn model_of(
     model: ModelArg,

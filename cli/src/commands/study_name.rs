@@ -13,8 +13,6 @@ const MAX_STUDIES_SHOWN: usize = 5;
 
 /// The identifier of the one study with this identifier or name, or whose identifier begins with it. A whole identifier
 /// is returned without waiting for the server's list.
-///
-/// # Errors
 /// Wrong usage if there is none, or several; network failures.
 pub(crate) async fn resolve_study_id(
     list: impl Future<Output = eigenveil_client::Result<Vec<StudySummary>>>,

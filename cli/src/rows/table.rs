@@ -41,8 +41,6 @@ pub struct RowTable {
 
 impl RowTable {
     /// A table of `columns`-dimensional rows, one after the other in `values`.
-    ///
-    /// # Errors
     /// Wrong usage when there is no row or no column, or the values do not fill whole rows.
     pub fn new(columns: usize, values: Vec<f64>, names: Option<Vec<String>>) -> Result<Self> {
         if columns == 0 || values.is_empty() || !values.len().is_multiple_of(columns) {
@@ -99,16 +97,12 @@ impl RowTable {
     }
 
     /// Refuses a table with unreadable fields (which are NaN).
-    ///
-    /// # Errors
     /// Wrong usage that names the columns, how many fields, and the first line.
     pub fn check_readable(&self) -> Result<()> {
         self.refuse(&self.problems)
     }
 
     /// Refuses a table with a value that is not a finite number; cells may be missing where that is allowed.
-    ///
-    /// # Errors
     /// Wrong usage that names the columns.
     pub fn check_usable(&self, missing_cells: bool) -> Result<()> {
         if !missing_cells {
@@ -193,8 +187,6 @@ impl RowTable {
     }
 
     /// Refuses a table with a value that is NaN or infinite.
-    ///
-    /// # Errors
     /// Wrong usage that names the first such row and column.
     pub fn check_finite(&self) -> Result<()> {
         self.check_values(f64::is_finite)
@@ -318,8 +310,6 @@ pub(super) fn mapping_without_names(
 
 /// The bytes as text. What is not UTF-8 is read as Windows-1252, as old spreadsheets write it, because only values from
 /// 1000 have its no-break space; one cell in another encoding (`<5 µg`) does not decide whether the rows are sent.
-///
-/// # Errors
 /// Wrong usage for UTF-16 text with a byte-order mark.
 pub(super) fn text_of(bytes: &[u8]) -> Result<Cow<'_, str>> {
     if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
