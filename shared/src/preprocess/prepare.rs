@@ -45,9 +45,7 @@ impl<'a> Preprocessor<'a> {
     ///
     /// ```
     /// use eigenveil_shared::preprocess::{Norm, Preprocessing, Row};
-    /// let preprocessing = Preprocessing {
-    ///     ..Preprocessing::new(2, Norm::Clip { radius: 10.0 })
-    /// };
+    /// let preprocessing = Preprocessing::new(2, Norm::Clip { radius: 10.0 });
     /// let preprocessor = preprocessing.preprocessor()?;
     /// assert_eq!(preprocessor.prepare(&Row::new(vec![3.0, 4.0]))?.as_slice(), &[0.3, 0.4]);
     /// assert_eq!(preprocessor.prepare(&Row::new(vec![30.0, 40.0]))?.as_slice(), &[0.6, 0.8]);
