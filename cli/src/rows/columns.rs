@@ -148,13 +148,13 @@ pub(super) fn map_columns(
         (None, names) => {
             count(&chosen)?;
             chosen.check_names(&[], true)?;
-            notes.push(match names {
-                Some(names) if chosen.shown => format!(
-                    "the {of}'s columns have no names: the file's columns are taken in the file's order: {}",
-                    list_names(names)
-                ),
-                _ => format!("the {of}'s columns have no names: the file's columns are taken in the file's order"),
-            });
+            let listed = match names {
+                Some(names) if chosen.shown => format!(": {}", list_names(names)),
+                _ => String::new(),
+            };
+            notes.push(format!(
+                "the {of}'s columns have no names: the file's columns are taken in the file's order{listed}"
+            ));
             Ok(chosen.into_mapping(notes))
         }
         (Some(expected_names), _) if how.by_position => {
@@ -170,13 +170,7 @@ pub(super) fn map_columns(
                     )));
                 }
             }
-            notes.push(format!(
-                "--by-position: the file's columns are read as {}",
-                list_names(expected_names)
-            ));
-            chosen.names = Some(expected_names.clone());
-            chosen.shown = true;
-            Ok(chosen.into_mapping(notes))
+            Ok(chosen.named("--by-position", expected_names, notes))
         }
         (Some(expected_names), None) => {
             count(&chosen)?;
@@ -186,13 +180,7 @@ pub(super) fn map_columns(
                     list_names(expected_names)
                 )));
             }
-            notes.push(format!(
-                "--header no: the file's columns are read as {}",
-                list_names(expected_names)
-            ));
-            chosen.names = Some(expected_names.clone());
-            chosen.shown = true;
-            Ok(chosen.into_mapping(notes))
+            Ok(chosen.named("--header no", expected_names, notes))
         }
         (Some(expected_names), Some(_)) => match_by_name(chosen, expected_names, of, notes),
     }
@@ -211,18 +199,13 @@ struct SelectedColumns {
 
 fn select(found: FileColumns, how: &TableArgs) -> Result<SelectedColumns> {
     // A column without a name gets the name that pandas would give it.
-    let names: Option<Vec<String>> = found.names.map(|names| {
-        (0..)
-            .zip(names)
-            .map(|(at, name)| {
-                if name.is_empty() {
-                    format!("Unnamed: {at}")
-                } else {
-                    name
-                }
-            })
-            .collect()
-    });
+    let named = |(at, name): (usize, String)| match name.is_empty() {
+        true => format!("Unnamed: {at}"),
+        false => name,
+    };
+    let names: Option<Vec<String>> = found
+        .names
+        .map(|names| names.into_iter().enumerate().map(named).collect());
     let mut shown = found.shown;
     let mut find = |name: &str, by: &str| -> Result<usize> {
         let at = match &names {
@@ -296,19 +279,14 @@ impl SelectedColumns {
         let mut seen = BTreeMap::new();
         for (&at, name) in self.take.iter().zip(names) {
             if let Some(before) = seen.insert(name, at) {
-                return Err(CliError::usage(if self.shown {
-                    format!(
-                        "columns {} and {} are both named {:?}; rename one of them",
-                        before + 1,
-                        at + 1,
-                        shortened(name)
-                    )
-                } else {
-                    format!(
-                        "columns {} and {} have the same name; rename one of them, or give --header no if line 1 is a row",
-                        before + 1,
-                        at + 1
-                    )
+                let (first, second, name) = (before + 1, at + 1, shortened(name));
+                return Err(CliError::usage(match self.shown {
+                    true => format!(
+                        "columns {first} and {second} are both named {name:?}; rename one of them"
+                    ),
+                    false => format!(
+                        "columns {first} and {second} have the same name; rename one of them, or give --header no if line 1 is a row"
+                    ),
                 }));
             }
         }
@@ -330,6 +308,14 @@ impl SelectedColumns {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Named as expected, because of a flag.
+    fn named(mut self, flag: &str, names: &[String], mut notes: Vec<String>) -> ColumnMapping {
+        let listed = list_names(names);
+        notes.push(format!("{flag}: the file's columns are read as {listed}"));
+        (self.names, self.shown) = (Some(names.to_vec()), true);
+        self.into_mapping(notes)
     }
 
     fn into_mapping(self, notes: Vec<String>) -> ColumnMapping {
@@ -354,36 +340,23 @@ fn match_by_name(
     let names = chosen.names.clone().unwrap_or_default();
     let own: BTreeSet<&str> = names.iter().map(String::as_str).collect();
     // If most expected names are there the line is a header; otherwise it may be a row, which is never shown.
-    let known = expected
-        .iter()
-        .filter(|name| source_of(name, &own).is_some())
-        .count();
+    let sources: Vec<_> = expected.iter().map(|name| source_of(name, &own)).collect();
+    let known = sources.iter().flatten().count();
     chosen.shown |= 2 * known > expected.len();
     chosen.check_names(expected, chosen.shown || known > 0)?;
-    let sources: Vec<_> = expected.iter().map(|name| source_of(name, &own)).collect();
-    let missing: Vec<&String> = expected
-        .iter()
-        .zip(&sources)
-        .filter(|(_, source)| source.is_none())
-        .map(|(name, _)| name)
-        .collect();
+    let lacking = |name: &&String| source_of(name, &own).is_none();
+    let missing: Vec<&String> = expected.iter().filter(lacking).collect();
     let used: BTreeSet<&str> = sources.iter().flatten().map(|(name, _)| *name).collect();
-    let more: Vec<&String> = names
-        .iter()
-        .filter(|name| !used.contains(name.as_str()))
-        .collect();
+    let unused = |name: &&String| !used.contains(name.as_str());
+    let more: Vec<&String> = names.iter().filter(unused).collect();
     if missing.is_empty() && more.is_empty() {
         if own.len() == expected.len() && names != expected {
             notes.push(format!(
                 "the file's columns are in another order than the {of}'s; they were matched by name"
             ));
         }
-        let encoded: BTreeSet<&str> = sources
-            .iter()
-            .flatten()
-            .filter(|(_, category)| category.is_some())
-            .map(|(name, _)| *name)
-            .collect();
+        let encoded = sources.iter().flatten().filter(|own| own.1.is_some());
+        let encoded: BTreeSet<&str> = encoded.map(|(name, _)| *name).collect();
         if !encoded.is_empty() {
             notes.push(format!(
                 "read as 0 and 1 for the categories of the {of}: {}",
@@ -452,10 +425,8 @@ fn match_by_name(
 
 /// Whether these are 0, 1, 2, …, in this order.
 pub(super) fn is_numbering(names: &[impl AsRef<str>]) -> bool {
-    names
-        .iter()
-        .enumerate()
-        .all(|(at, name)| name.as_ref() == at.to_string())
+    let mut names = names.iter().enumerate();
+    names.all(|(at, name)| name.as_ref() == at.to_string())
 }
 
 /// Names that pandas gives to an index column, in CSV and in Parquet.
@@ -471,25 +442,14 @@ fn wrong_dimension(message: String) -> CliError {
 
 /// `--drop` with these names, as a shell takes it.
 fn drop_flag(names: &[impl AsRef<str>]) -> String {
-    let cells: Vec<String> = names
-        .iter()
-        .map(|name| {
-            let name = name.as_ref();
-            if name.contains([',', '"']) {
-                format!("\"{}\"", name.replace('"', "\"\""))
-            } else {
-                name.to_owned()
-            }
-        })
-        .collect();
-    let list = cells.join(",");
+    let cells = names.iter().map(|name| match name.as_ref() {
+        name if name.contains([',', '"']) => format!("\"{}\"", name.replace('"', "\"\"")),
+        name => name.to_owned(),
+    });
+    let list = cells.collect::<Vec<_>>().join(",");
     // A name such as -x would be read as a flag.
-    let flag = if list.starts_with('-') {
-        "--drop="
-    } else {
-        "--drop "
-    };
-    format!("{flag}{}", crate::output::shell_quoted(&list))
+    let between = if list.starts_with('-') { '=' } else { ' ' };
+    format!("--drop{between}{}", crate::output::shell_quoted(&list))
 }
 
 /// A column of the file, from 0, and its name where it has one, for a message.
@@ -503,24 +463,20 @@ pub(super) fn column_called(column: usize, name: Option<&str>) -> String {
 
 /// Names for a message: not more than a line or two.
 fn list_names(names: &[impl AsRef<str>]) -> String {
-    let shown: Vec<String> = names
-        .iter()
-        .take(MAX_NAMES_SHOWN)
-        .map(|name| format!("{:?}", shortened(name.as_ref())))
-        .collect();
-    let mut text = shown.join(", ");
-    if names.len() > MAX_NAMES_SHOWN {
-        text.push_str(&format!(" and {} more", names.len() - MAX_NAMES_SHOWN));
+    let shown = names.iter().take(MAX_NAMES_SHOWN);
+    let shown = shown.map(|name| format!("{:?}", shortened(name.as_ref())));
+    let shown = shown.collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(MAX_NAMES_SHOWN) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
     }
-    text
 }
 
 fn shortened(name: &str) -> String {
-    if name.chars().count() <= MAX_NAME_CHARACTERS_SHOWN {
-        return name.to_owned();
+    match name.char_indices().nth(MAX_NAME_CHARACTERS_SHOWN) {
+        None => name.to_owned(),
+        Some((end, _)) => format!("{}…", &name[..end]),
     }
-    let begun: String = name.chars().take(MAX_NAME_CHARACTERS_SHOWN).collect();
-    format!("{begun}…")
 }
 
 #[cfg(test)]

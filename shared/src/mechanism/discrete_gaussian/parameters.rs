@@ -240,12 +240,8 @@ fn check_dimension(report_dimension: usize) -> Result<()> {
 /// smallest above it that the bound accepts.
 fn needed_sigma(report_dimension: usize, grid_bits: u8, budget: Budget) -> Result<u64> {
     let sensitivity = grid_sensitivity(report_dimension, grid_bits);
-    let analytic = if budget.is_pure() {
-        gaussian::analytic_sigma(budget, sensitivity)?
-    } else {
-        let share = Budget::approximate(budget.epsilon(), ANALYTIC_SHARE * budget.delta())?;
-        gaussian::analytic_sigma(share, sensitivity)?
-    };
+    let share = Budget::new(budget.epsilon(), ANALYTIC_SHARE * budget.delta())?;
+    let analytic = gaussian::analytic_sigma(share, sensitivity)?;
     let too_large = || {
         error!(
             InvalidBudget,
@@ -280,10 +276,9 @@ fn needed_sigma(report_dimension: usize, grid_bits: u8, budget: Budget) -> Resul
     let mut high = low + step;
     while high - low > 1 {
         let middle = low + (high - low) / 2;
-        if enough(middle) {
-            high = middle;
-        } else {
-            low = middle;
+        match enough(middle) {
+            true => high = middle,
+            false => low = middle,
         }
     }
     Ok(high)

@@ -237,10 +237,8 @@ mod tests {
     };
 
     fn decode(payload: &[u8]) -> Vec<i32> {
-        payload
-            .chunks_exact(4)
-            .map(|b| i32::from_le_bytes(b.try_into().unwrap()))
-            .collect()
+        let (numbers, _) = payload.as_chunks();
+        numbers.iter().map(|b| i32::from_le_bytes(*b)).collect()
     }
 
     fn mechanism(p: usize, epsilon: f64) -> DiscreteGaussian {
@@ -287,32 +285,26 @@ mod tests {
             .map(|_| decode(&mechanism.perturb(&row, &mut rng).0))
             .collect();
         assert!(i64::from(mechanism.parameters().payload_bound()) * 100_000 < 1 << 53);
-        let integers = |reports: &[Vec<i32>]| {
-            reports.iter().fold([0_i64; 6], |mut sum, report| {
+        fn sum<T: From<i32> + Copy + Default + std::ops::AddAssign>(
+            reports: &[Vec<i32>],
+        ) -> [T; 6] {
+            let mut sum = [T::default(); 6];
+            for report in reports {
                 sum.iter_mut()
                     .zip(report)
-                    .for_each(|(s, &k)| *s += i64::from(k));
-                sum
-            })
-        };
-        let floats = |reports: &[Vec<i32>]| {
-            reports.iter().fold([0_f64; 6], |mut sum, report| {
-                sum.iter_mut()
-                    .zip(report)
-                    .for_each(|(s, &k)| *s += f64::from(k));
-                sum
-            })
-        };
-        let expected = integers(&reports);
+                    .for_each(|(s, &k)| *s += k.into());
+            }
+            sum
+        }
+        let expected: [i64; 6] = sum(&reports);
         for _ in 0..5 {
             reports.shuffle(&mut rng);
             let cut = rng.random_range(0..reports.len());
             let (left, right) = reports.split_at(cut);
-            let (a, b) = (integers(left), integers(right));
-            let (c, d) = (floats(left), floats(right));
+            let [a, b]: [[i64; 6]; 2] = [left, right].map(sum);
+            let [c, d]: [[f64; 6]; 2] = [left, right].map(sum);
             for at in 0..6 {
                 assert_eq!(a[at] + b[at], expected[at]);
-                #[allow(clippy::cast_precision_loss)]
                 let as_float = expected[at] as f64;
                 assert_eq!((c[at] + d[at]).to_bits(), as_float.to_bits());
             }

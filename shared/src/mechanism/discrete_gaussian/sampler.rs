@@ -176,11 +176,10 @@ mod tests {
     //! (4e-8). There are fewer than 60 of them: a correct sampler fails for one choice of seeds in
     //! about 15,000.
 
-    use std::convert::Infallible;
-
-    use rand::{SeedableRng, TryRng, rngs::ChaCha20Rng};
+    use rand::{SeedableRng, rngs::ChaCha20Rng};
 
     use super::*;
+    use crate::mechanism::script::Script;
 
     const FALSE_ALARM: f64 = 1e-6;
     const Z_LIMIT: f64 = 5.5;
@@ -361,29 +360,15 @@ mod tests {
         assert!(z.abs() < Z_LIMIT, "exp(-1): {z}");
     }
 
-    /// A source that gives the words it was given and no more.
-    struct Words<'a>(std::iter::Copied<std::slice::Iter<'a, u32>>);
-
-    impl<'a> Words<'a> {
-        fn new(words: &'a [u32]) -> Self {
-            Self(words.iter().copied())
-        }
-    }
-
-    impl TryRng for Words<'_> {
-        type Error = Infallible;
-
-        fn try_next_u32(&mut self) -> Result<u32, Infallible> {
-            Ok(self.0.next().unwrap())
-        }
-
-        fn try_next_u64(&mut self) -> Result<u64, Infallible> {
-            panic!("words only")
-        }
-
-        fn try_fill_bytes(&mut self, _: &mut [u8]) -> Result<(), Infallible> {
-            panic!("words only")
-        }
+    /// What is drawn from these words, and whether all of them were read.
+    fn from_words(
+        words: &[u32],
+        draw: impl FnOnce(&mut Script<&mut dyn FnMut() -> u64>) -> bool,
+    ) -> (bool, bool) {
+        let mut words = words.iter();
+        let next: &mut dyn FnMut() -> u64 = &mut || u64::from(*words.next().unwrap());
+        let drawn = draw(&mut Script(next));
+        (drawn, words.next().is_none())
     }
 
     #[test]
@@ -396,16 +381,19 @@ mod tests {
             (vec![third, third, third, third - 1], true),
             (vec![third, third, third, third + 1], false),
         ] {
-            let mut source = Words::new(&words);
-            assert_eq!(bernoulli(1, 3, &mut source), expected);
-            assert!(source.0.next().is_none(), "{words:?}");
+            let drawn = from_words(&words, |rng| bernoulli(1, 3, rng));
+            assert_eq!(drawn, (expected, true), "{words:?}");
         }
         // Dyadic probabilities never need a second word; 0 and 1 are certain.
-        assert!(bernoulli(1, 2, &mut Words::new(&[0x7fff_ffff])));
-        assert!(!bernoulli(1, 2, &mut Words::new(&[0x8000_0000])));
-        assert!(!bernoulli(0, 7, &mut Words::new(&[0])));
-        assert!(bernoulli(7, 7, &mut Words::new(&[u32::MAX])));
-        assert!(bernoulli(u64::MAX, u64::MAX, &mut Words::new(&[u32::MAX])));
+        for (n, d, word, expected) in [
+            (1, 2, 0x7fff_ffff, true),
+            (1, 2, 0x8000_0000, false),
+            (0, 7, 0, false),
+            (7, 7, u32::MAX, true),
+            (u64::MAX, u64::MAX, u32::MAX, true),
+        ] {
+            assert_eq!(from_words(&[word], |rng| bernoulli(n, d, rng)).0, expected);
+        }
     }
 
     /// Every number below 8! once: exactly the share of Algorithm 1 with its first eight trials.
@@ -418,9 +406,8 @@ mod tests {
             // The middle of the words that Lemire's multiplication maps to this number.
             let word = ((uniform << 32) + (1 << 31)) / FACTOR;
             let words = [u32::try_from(word).unwrap(), u32::MAX];
-            let mut source = Words::new(&words);
-            let head = bernoulli_exp_one(&mut source);
-            if source.0.next().is_some() {
+            let (head, all_read) = from_words(&words, |rng| bernoulli_exp_one(rng));
+            if !all_read {
                 heads += u64::from(head);
             } else {
                 open += 1;

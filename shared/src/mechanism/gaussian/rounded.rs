@@ -139,13 +139,13 @@ fn open_uniform<R: Rng + ?Sized>(rng: &mut R) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::BTreeSet, convert::Infallible};
+    use std::collections::BTreeSet;
 
-    use rand::{SeedableRng, TryRng, rngs::ChaCha20Rng};
+    use rand::{SeedableRng, rngs::ChaCha20Rng};
 
     use super::*;
     use crate::{
-        mechanism::{Calibration, Mechanism, MechanismKind},
+        mechanism::{Calibration, Mechanism, MechanismKind, script::Script},
         preprocess::{BoundedRow, Norm, bounded},
     };
 
@@ -168,40 +168,21 @@ mod tests {
         numbers.iter().map(|b| f32::from_le_bytes(*b)).collect()
     }
 
-    /// A generator given that the ziggurat draws from layer 200 a point within 2⁻³⁰ of a target: rare events of
-    /// the real one, with their own relative probabilities.
-    struct Near {
-        inner: ChaCha20Rng,
-        /// Units of 2⁻⁵¹ of the layer's width.
-        target: i64,
-    }
-
-    impl TryRng for Near {
-        type Error = Infallible;
-
-        fn try_next_u32(&mut self) -> Result<u32, Infallible> {
-            self.inner.try_next_u32()
-        }
-
-        fn try_next_u64(&mut self) -> Result<u64, Infallible> {
-            let near = self.inner.next_u64() >> 43;
+    /// A generator given that the ziggurat draws from layer 200 a point within 2⁻³⁰ of a target, in units of 2⁻⁵¹ of the
+    /// layer's width: rare events of the real one, with their own relative probabilities.
+    fn near(target: i64, seed: u64) -> Script<impl FnMut() -> u64> {
+        let mut inner = ChaCha20Rng::seed_from_u64(seed);
+        Script(move || {
+            let near = inner.next_u64() >> 43;
             // u = k·2⁻⁵¹ − 1 for the upper 52 bits k.
-            let k = (1_i64 << 51) + self.target + near.cast_signed() - (1 << 20);
-            Ok(k.cast_unsigned() << 12 | 200)
-        }
-
-        fn try_fill_bytes(&mut self, _: &mut [u8]) -> Result<(), Infallible> {
-            panic!("words only")
-        }
+            let k = (1_i64 << 51) + target + near.cast_signed() - (1 << 20);
+            k.cast_unsigned() << 12 | 200
+        })
     }
 
     /// x₂₀₀ of the ziggurat: what u = ½ gives there, doubled.
     fn layer_width() -> f64 {
-        let mut rng = Near {
-            inner: ChaCha20Rng::seed_from_u64(0),
-            target: 1 << 50,
-        };
-        let z: f64 = StandardNormal.sample(&mut rng);
+        let z: f64 = StandardNormal.sample(&mut near(1 << 50, 0));
         2.0 * z
     }
 
@@ -215,20 +196,12 @@ mod tests {
                 [prepared(vec![0.5, 0.5]), prepared(vec![0.5, 0.0])],
                 [0.25, 0.0],
             );
-            let sd = match mechanism.noise_model() {
-                crate::mechanism::NoiseModel::Gaussian {
-                    off_diagonal_sd, ..
-                } => off_diagonal_sd,
-                other => panic!("{other:?}"),
-            };
+            let sd = mechanism.noise_model().off_diagonal_sd();
             let width = layer_width();
             let seen = [0, 1].map(|side| {
                 // The noise that brings the off-diagonal sum to zero, within 2⁻³⁰.
                 let target = (-products[side] / (sd * width) * (1_u64 << 51) as f64).round();
-                let mut rng = Near {
-                    inner: ChaCha20Rng::seed_from_u64(9),
-                    target: target as i64,
-                };
+                let mut rng = near(target as i64, 9);
                 let mut fine = 0;
                 let mut values = BTreeSet::new();
                 for _ in 0..1_000 {
@@ -343,26 +316,10 @@ mod tests {
 
     #[test]
     fn small_uniform_numbers_keep_their_bits() {
-        /// 130 zero bits, then a word that is odd.
-        struct Zeros(u32);
-        impl TryRng for Zeros {
-            type Error = Infallible;
-            fn try_next_u32(&mut self) -> Result<u32, Infallible> {
-                panic!("words of 64 bits only")
-            }
-            fn try_next_u64(&mut self) -> Result<u64, Infallible> {
-                self.0 += 1;
-                Ok(match self.0 {
-                    1 | 2 => 0,
-                    3 => 1 << 61,
-                    _ => u64::MAX,
-                })
-            }
-            fn try_fill_bytes(&mut self, _: &mut [u8]) -> Result<(), Infallible> {
-                panic!("words of 64 bits only")
-            }
-        }
+        // 130 zero bits, then a word that is odd.
+        let mut words = [0, 0, 1 << 61].into_iter();
+        let mut rng = Script(|| words.next().unwrap_or(u64::MAX));
         let expected = (2.0 - f64::EPSILON) * (-131.0_f64).exp2();
-        assert_eq!(open_uniform(&mut Zeros(0)), expected);
+        assert_eq!(open_uniform(&mut rng), expected);
     }
 }
