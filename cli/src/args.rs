@@ -156,7 +156,6 @@ pub(crate) struct SparseArgs {
 }
 
 impl SparseArgs {
-    /// The settings, if `--sparse` was given.
     pub(crate) fn settings(&self) -> Option<SparseSettings> {
         self.sparse.then_some(SparseSettings {
             lambda: self.lambda,

@@ -162,7 +162,6 @@ pub(crate) struct Written<'a> {
 }
 
 impl<'a> Written<'a> {
-    /// Writes the bytes.
     pub(crate) fn begin(path: &'a Path, bytes: &'a [u8]) -> Result<Self> {
         let file = match target(path)? {
             Target::Stream => None,
@@ -174,7 +173,6 @@ impl<'a> Written<'a> {
         Ok(Self { path, bytes, file })
     }
 
-    /// Gives the file its name.
     pub(crate) fn finish(self) -> Result<()> {
         let is_stdout = |at| STDOUT.iter().any(|own| at == Path::new(own));
         let written = match self.file {
@@ -206,7 +204,6 @@ fn unfinished(at: &Path, bytes: &[u8], found: Option<&fs::Metadata>) -> io::Resu
     Ok(unfinished)
 }
 
-/// Creates a directory for results.
 pub(crate) fn create_dir(path: &Path) -> Result<()> {
     create(path, 0o777)
 }
@@ -257,18 +254,15 @@ impl NewFile {
         })
     }
 
-    /// Where to write.
     pub(crate) fn writer(&mut self) -> &mut File {
         self.file.file()
     }
 
-    /// Writes to it.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<()> {
         let written = self.file.file().write_all(bytes);
         written.map_err(|error| cannot_write(&self.path, &error))
     }
 
-    /// Syncs it and gives it its name.
     pub(crate) fn persist(mut self) -> Result<()> {
         let synced = self.file.file().sync_all();
         synced.map_err(|error| cannot_write(&self.path, &error))?;

@@ -27,7 +27,6 @@ pub(crate) fn json(value: &impl Serialize) -> Result<()> {
     bytes(format!("{line}\n").as_bytes())
 }
 
-/// Prints JSON for programs or text for people.
 pub(crate) fn json_or_text(as_json: bool, value: &impl Serialize, line: &str) -> Result<()> {
     match as_json {
         true => json(value),
@@ -76,7 +75,6 @@ fn printable(text: &str) -> String {
         .collect()
 }
 
-/// Prints a warning on standard error.
 pub(crate) fn print_warning(warning: &str) {
     print_error_line(&format!("warning: {warning}"));
 }
@@ -90,7 +88,6 @@ pub(crate) fn print_budget_warnings(epsilon: f64, delta: f64, n: u64) {
         .for_each(|text| print_warning(text));
 }
 
-/// Prints notes on standard error.
 pub(crate) fn print_notes(notes: &[String]) {
     for note in notes {
         print_error_line(&format!("note: {note}"));
@@ -143,7 +140,6 @@ pub(crate) fn decimals(value: f64, places: usize) -> String {
     }
 }
 
-/// A mechanism's name, with the calibration if it has a choice.
 pub(crate) fn mechanism_text(kind: MechanismKind, calibration: Option<Calibration>) -> String {
     calibration.map_or_else(
         || kind.to_string(),
@@ -170,7 +166,6 @@ pub(crate) fn range_text((low, high): (f64, f64)) -> String {
     format!(", range {low:.2} to {high:.2}")
 }
 
-/// Largest number of selected features listed on the terminal.
 const MAX_LISTED: usize = 40;
 
 /// What a sparse estimate selected: λ, the number of features, and their names.
@@ -206,7 +201,6 @@ pub(crate) fn centring_text(estimate: &Estimate) -> Option<String> {
     ))
 }
 
-/// The privacy statement, for people.
 pub(crate) fn privacy_text(privacy: &PrivacyStatement) -> String {
     let holds = match privacy.true_epsilon {
         Some(epsilon) => {
@@ -253,7 +247,6 @@ pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// Writes a figure as SVG.
 pub(crate) fn write_figure(path: &Path, figure: &impl Figure) -> Result<()> {
     files::write(path, figure.to_svg().as_bytes())
 }

@@ -46,7 +46,6 @@ impl LengthShares {
         all
     }
 
-    /// A warning if a column or the mean has more than half.
     pub(crate) fn warning(&self, name: impl Fn(usize) -> String) -> Option<String> {
         let (column, share) = self.largest(1).first().copied()?;
         if share > DOMINANT_SHARE {
@@ -79,7 +78,6 @@ impl LengthShares {
     }
 }
 
-/// A share as a percentage.
 pub(crate) fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
 }

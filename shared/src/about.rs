@@ -15,7 +15,6 @@ pub const MAX_PURPOSE: usize = 1_000;
 pub const MAX_RESPONSIBLE: usize = 200;
 /// Longest contact in bytes: an e-mail address has 254 at most.
 pub const MAX_CONTACT: usize = 254;
-/// Milliseconds of a day.
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 
 /// What the study tells the people it invites. A field that is `None` is shown as "not stated".

@@ -224,7 +224,6 @@ impl<'de> Deserialize<'de> for StudyParams {
     }
 }
 
-/// Version of the layout that these constants need.
 pub(crate) fn version_of(preprocessing: &Preprocessing) -> u16 {
     match preprocessing.allows_missing_cells() || preprocessing.weights.is_some() {
         false => PARAMS_VERSION,
@@ -263,7 +262,6 @@ fn check_weights(preprocessing: &Preprocessing, mechanism: MechanismKind) -> Res
     ))
 }
 
-/// The error for parameters of another layout version.
 pub(crate) fn unsupported_version(version: u16) -> Error {
     error!(
         UnsupportedVersion,

@@ -175,7 +175,6 @@ struct CentralAnswer<'a> {
     trace: Option<Vec<Point>>,
 }
 
-/// One iteration of the first run.
 #[derive(Serialize)]
 struct Point {
     iteration: usize,
@@ -184,7 +183,6 @@ struct Point {
     objective: Option<f64>,
 }
 
-/// One diagnostic of the first run.
 #[derive(Serialize)]
 struct Diagnostic {
     name: &'static str,

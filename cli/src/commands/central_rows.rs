@@ -83,7 +83,6 @@ pub(super) struct Comparison {
 }
 
 impl RowsArgs {
-    /// Reads and prepares a file, or draws the model.
     pub(super) fn source(&self, info: &AlgorithmInfo, k: usize) -> Result<Source> {
         if self.n == Some(0) {
             return Err(CliError::usage("--n is 0; at least one row is needed"));
@@ -215,7 +214,6 @@ impl Source {
     }
 }
 
-/// Refuses more columns than the algorithm can hold.
 fn check_dimension(info: &AlgorithmInfo, dimension: usize) -> Result<()> {
     let (most, because) = if info.quadratic_memory {
         (MAX_QUADRATIC, "holds matrices of p × p")

@@ -76,7 +76,6 @@ async fn wait(client: &OperatorClient, study: &str, job: u64, seconds: u64) -> R
     Ok(done?)
 }
 
-/// The estimate of a job that is done.
 pub(crate) fn estimate_of(job: EstimateJob) -> Result<Estimate> {
     let missing = "the server says the estimate is done but did not send it";
     job.estimate.ok_or_else(|| CliError::failed(missing))

@@ -267,7 +267,6 @@ fn regression_plan(args: &MomentArgs, params: &StudyParams) -> Result<Option<Reg
     Ok(Some((y_place, places)))
 }
 
-/// Most names in a message.
 const MAX_NAMES_SHOWN: usize = 12;
 
 fn listed(names: &[String]) -> String {

@@ -208,7 +208,6 @@ fn same_reports(one: &StudyParams, other: &StudyParams) -> bool {
     one.mechanism() == other.mechanism() && one.preprocessing() == other.preprocessing()
 }
 
-/// A mechanism and an ε to plan for.
 pub(super) struct Setting {
     pub(super) mechanism: MechanismKind,
     pub(super) epsilon: f64,
@@ -248,7 +247,6 @@ pub(super) fn settings(
     Ok(all)
 }
 
-/// The population that is planned for.
 struct Population {
     spectrum: SpectrumRange,
     /// How the rows are prepared. Their dimension is larger than that of the spectrum for a sparse pilot.

@@ -11,7 +11,6 @@ use crate::{
     output,
 };
 
-/// Components wanted, where nobody says.
 const DEFAULT_COMPONENTS: usize = 3;
 
 #[derive(Serialize)]

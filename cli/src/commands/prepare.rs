@@ -182,7 +182,6 @@ fn choose(choices: &[Choice], args: &PrepareArgs, warnings: &mut Vec<String>) ->
     Some(best.clone())
 }
 
-/// Why choices with a smaller error than the chosen one were not taken.
 fn passed_over(choices: &[Choice], chosen: Option<&Choice>) -> Option<String> {
     let chosen = chosen?;
     let smaller: Vec<String> = choices
@@ -306,7 +305,6 @@ fn print(args: &PrepareArgs, prepared: &PrepareAnswer) -> Result<()> {
     }
 }
 
-/// The flags of `study create` for a norm.
 pub(super) fn norm_flags(norm: Norm) -> String {
     match norm {
         Norm::Normalize => " --bound-rows normalize".to_owned(),

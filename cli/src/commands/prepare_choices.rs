@@ -31,7 +31,6 @@ use crate::{
 /// Quantiles of the rows' lengths that are tried as radius of `clip`.
 const QUANTILES: [f64; 3] = [0.5, 0.9, 1.0];
 
-/// The study that is planned.
 pub(super) struct Setting {
     pub(super) k: usize,
     pub(super) n: u64,
@@ -64,7 +63,6 @@ impl Choice {
         self.uses_centers_and_scales && self.warning.is_none()
     }
 
-    /// The expected error, with its spread over few rows.
     pub(super) fn error_text(&self) -> String {
         match self.error_se {
             Some(se) => format!("{:.3} ± {se:.3}", self.error),
@@ -72,7 +70,6 @@ impl Choice {
         }
     }
 
-    /// The flags of `study create`.
     pub(super) fn flags(&self) -> String {
         let centring = if self.centring.is_some() {
             " --centring"

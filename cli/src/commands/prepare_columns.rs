@@ -27,7 +27,6 @@ pub(super) struct Column {
     pub(super) share_of_squared_mean: f64,
 }
 
-/// What is known about one column.
 pub(super) struct ColumnStatistics {
     pub(super) name: String,
     pub(super) mean: f64,
@@ -86,7 +85,6 @@ struct DescriptionLine {
     max: Option<f64>,
 }
 
-/// Means and standard deviations as published.
 pub(super) fn from_description(path: &Path) -> Result<Vec<ColumnStatistics>> {
     let refused = |why: String| {
         CliError::usage(format!(
@@ -185,7 +183,6 @@ pub(super) fn columns(
     )))
 }
 
-/// The center, the scale and why.
 fn constants(column: &ColumnStatistics, all: &[ColumnStatistics]) -> (f64, f64, String) {
     let (mean, from) = (column.mean, &column.source);
     if column.deviation <= MAX_ROUNDING * mean.abs() {

@@ -35,7 +35,6 @@ use crate::{
 
 /// Reports synced to the outbox together.
 const ROWS_PER_SYNC: usize = 1_024;
-/// Name of the outbox in its directory.
 const OUTBOX_FILE: &str = "outbox.db";
 /// Key under which the outbox stores what the study said when its reports were begun.
 const ABOUT_KEY: &str = "about";
@@ -120,7 +119,6 @@ struct LimitArgs {
 }
 
 impl LimitArgs {
-    /// Stores the given limits in the ledger.
     fn save(&self, ledger: &mut RowLedger) -> Result<()> {
         let current = ledger.limits()?;
         let expected = Limits::new(
@@ -150,7 +148,6 @@ struct LedgerCharge {
     ledger: String,
 }
 
-/// What `--check` says.
 #[derive(Serialize)]
 struct CheckAnswer<'a> {
     study: String,
@@ -570,7 +567,6 @@ pub(super) fn ask(question: &str) -> Result<Option<bool>> {
     Ok(Some(matches!(answer.trim(), "y" | "Y" | "yes")))
 }
 
-/// Says what the rows would send and cost.
 fn print_check(study: &Study, persons: &Persons, json: bool) -> Result<()> {
     let params = study.params();
     let checked = RowCheck::new(persons, params);

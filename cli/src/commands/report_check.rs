@@ -17,7 +17,6 @@ const MAX_UNUSABLE_SHARE: f64 = 0.01;
 const MIN_ROWS_FOR_SHARES: usize = 100;
 /// A share of observed cells that differs by more from the study's biases the estimate noticeably.
 const MAX_DIFFERENCE_OF_OBSERVED: f64 = 0.05;
-/// Columns named at most in one list.
 const MAX_LISTED: usize = 8;
 
 /// Rows that would be sent as they are, in part or as zeros.

@@ -28,7 +28,6 @@ pub(super) struct Persons {
 }
 
 impl Persons {
-    /// Each row is a participant.
     pub(super) fn rows(table: RowTable) -> Self {
         Self {
             rows: (0..table.len()).map(|row| vec![row]).collect(),
@@ -111,7 +110,6 @@ impl Persons {
         hash.finalize().to_vec()
     }
 
-    /// The report of a participant.
     pub(super) fn report(
         &self,
         person: usize,
@@ -132,7 +130,6 @@ impl Persons {
         self.rows.len()
     }
 
-    /// Whether a participant may have several rows.
     pub(super) fn are_labelled(&self) -> bool {
         self.labelled
     }

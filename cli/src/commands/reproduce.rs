@@ -63,7 +63,6 @@ enum ReproduceCommand {
     },
 }
 
-/// The outcome of one exhibit.
 #[derive(Default, Serialize)]
 struct Outcome {
     id: &'static str,

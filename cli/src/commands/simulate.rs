@@ -150,7 +150,6 @@ pub(crate) struct SimulateArgs {
 /// The rows of a file, with the public constants of a features file.
 type RawTable = (Vec<Row>, Option<Vec<Feature>>);
 
-/// One setting of a sweep.
 #[derive(Clone, Copy)]
 struct Setting {
     n: u64,
@@ -478,7 +477,6 @@ fn print(args: &SimulateArgs, simulated: &SimulateAnswer) -> Result<()> {
     Ok(())
 }
 
-/// A sweep as a table for people.
 fn print_table(rows: &[SimulateAnswer], sparse: bool) -> Result<()> {
     output::text(&format!(
         "{:>9} {:>6} {:>4} {:>4} {:>7}  {:>8} {:>7} {:>9} {:>11} {:>10}{}",

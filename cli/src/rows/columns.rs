@@ -72,7 +72,6 @@ pub(super) struct ColumnMapping {
 }
 
 impl ColumnMapping {
-    /// How messages call a column of the result.
     pub(super) fn column(&self, at: usize) -> String {
         let names = self.names.as_ref().filter(|_| self.shown);
         column_called(self.take[at], names.map(|names| names[at].as_str()))

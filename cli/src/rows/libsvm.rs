@@ -99,7 +99,6 @@ pub(super) fn parse(
         .with_columns_selected(mapping))
 }
 
-/// Why a line is not LIBSVM text.
 enum LineError {
     NoLabel,
     IndexZero,
@@ -130,7 +129,6 @@ struct ParsedLine {
     reason: Option<(Option<usize>, UnreadableReason)>,
 }
 
-/// Parses the entries of a line.
 fn row(
     line: &str,
     first: usize,

@@ -27,10 +27,8 @@ use crate::error::{CliError, Result};
 
 /// Largest number of values read (1 GiB of memory, and as much again temporarily): a small file can expand to many.
 const MAX_VALUES: usize = 1 << 27;
-/// Rows of a column read at a time.
 const BATCH_ROWS: usize = 1 << 16;
 
-/// Parses a Parquet file.
 pub(super) fn parse(
     bytes: &[u8],
     how: &TableArgs,

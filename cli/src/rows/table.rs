@@ -172,7 +172,6 @@ impl RowTable {
         self.names.as_deref()
     }
 
-    /// How messages call a column.
     fn column(&self, at: usize) -> String {
         let names = self.names.as_ref().filter(|_| self.shown);
         columns::column_called(self.taken[at], names.map(|names| names[at].as_str()))

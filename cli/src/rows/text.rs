@@ -23,11 +23,9 @@ use super::{
 };
 use crate::error::{CliError, Result};
 
-/// Possible column separators.
 const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
 /// Largest number of different texts of a column that is encoded or taken for a label.
 const MAX_CATEGORIES: usize = 50;
-/// Longest line that is parsed.
 const MAX_LINE_BYTES: usize = 1 << 24;
 
 /// Parses a text table. `tabs`: by its extension the file is tab-separated.

@@ -1,16 +1,8 @@
 //! How long, as a vector, an honest report ever is: what a server may refuse, and what one report can do.
 //!
-//! A dense report is `s + e`, on a grid, with ‖s‖₂ ≤ 1, `s` being `tri(xxᵀ)` or `svec(xxᵀ)`
-//! (‖svec(xxᵀ)‖₂ = ‖x‖₂² ≤ 1, and `tri` is shorter), and d = p(p+1)/2 independent noises of variance proxy σ² in the same coordinates. So
-//! ‖s + e‖₂ ≤ 1 + ‖e‖₂, and
-//!
-//! ```text
-//! P(‖e‖₂² ≥ σ²(d + 2√(dt) + 2t)) ≤ e^(−t)          (Laurent & Massart 2000, Lemma 1)
-//! ```
-//!
-//! That lemma uses of the noise only `E exp(λe²) ≤ (1 − 2λσ²)^(−1/2)`, which the discrete Gaussian has too: it is
-//! sub-Gaussian with its own σ² (Canonne, Kamath & Steinke 2020), and
-//! `E exp(λe²) = E_z E exp(√(2λ) z e) ≤ E_z exp(λσ²z²)` for a standard normal z.
+//! A dense report is `s + e`, on a grid, with ‖s‖₂ ≤ 1 and d = p(p+1)/2 independent noises e of variance proxy σ², and
+//! `P(‖e‖₂² ≥ σ²(d + 2√(dt) + 2t)) ≤ e^(−t)` (Laurent & Massart 2000, Lemma 1; for the discrete Gaussian too:
+//! `docs/derivations/gaussian.md`, "How long a report is").
 
 use super::payload::{PackedValues, Payload};
 use crate::{

@@ -11,7 +11,6 @@ use crate::{
 /// Largest dimension of a mechanism whose payload is a whole matrix: 33.6 MB a report.
 pub const MAX_DENSE_DIMENSION: usize = 4_096;
 
-/// Refuses a dimension that the dense mechanisms cannot serve.
 pub(super) fn check_dense_dimension(dimension: usize) -> Result<()> {
     if (2..=MAX_DENSE_DIMENSION).contains(&dimension) {
         return Ok(());
@@ -75,7 +74,6 @@ impl PayloadKind {
     }
 }
 
-/// Refuses a payload of another length than the study's.
 pub(crate) fn check_len(len: usize, wanted: usize) -> Result<()> {
     if len == wanted {
         return Ok(());

@@ -117,7 +117,6 @@ impl MechanismKind {
         dispatch_type!(self, R => <R as LocalRandomizer>::NUMBER)
     }
 
-    /// The mechanism with this number.
     pub(crate) fn from_number(number: u8) -> Option<Self> {
         let mut all = Self::ALL.iter().copied();
         all.find(|kind| kind.number() == number)

@@ -37,7 +37,6 @@ pub(crate) fn is_open_unit(delta: f64) -> bool {
     delta > 0.0 && delta < 1.0
 }
 
-/// Refuses what is not a positive finite number.
 pub(crate) fn positive(name: &str, value: f64) -> Result<f64> {
     if value.is_normal() && value > 0.0 {
         return Ok(value);

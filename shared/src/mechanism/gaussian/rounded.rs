@@ -5,21 +5,10 @@
 //! sum P + s·z is rounded to a grid of h = 2ᵉ, at most s/64, e from the standard deviations alone. That is
 //! post-processing of a sum, and raises the noise by less than 1.1e-5 of s.
 //!
-//! **What is left.** A grid number stands for a cell of length h: z lies in an interval of length L = h/s.
-//! Let A be the law of what is computed and I that of real numbers. For |z| ≤ 20 + 1/s, whatever the row,
-//! A/I of a cell is within 1 ± κ, κ = 2⁻⁴⁴(1 + 1/16s)/L, which adds up
-//! * the generator's lattice. Each layer of the ziggurat has equally likely points, 2⁻⁵¹x_i ≤ 2⁻⁴⁹ apart, accepted with
-//!   a probability that falls with |z|: a sum over an interval is off by 2 points at most, of 2⁻⁶⁰ each. At most
-//!   m + 1 layers reach z, where (m − 1)V ≤ f(z)(z + M(z)), V = 0.00493 the area of one, f = exp(−z²/2) and M Mills'
-//!   ratio; together 2⁻⁴⁶·⁴/L at most (z = 3.65). Rounding in the tables and in f: 2⁻⁴⁹;
-//! * in the tail, drawn here with 53 significant bits however small the uniform number is, three roundings of z;
-//! * two roundings of the sum, of z and of the sum itself, which move the interval's ends by 2⁻⁵³(2|z| + 1/s).
-//!   Together with the tail 2⁻⁵²(100 + 6/s)·1.8/L at most. (Rounding of the product P is in the sensitivity's slack.)
-//!
-//! d independent entries multiply: e^(−K) ≤ A/I ≤ e^K, K = dκ, but where some |z| > 20: less than 1e-80. An (ε, δ)
-//! for I is then (ε + 2K, e^K·δ + 1e-80) for A. No event separates two rows any more; before, released
-//! values that no sum with a given product reaches had probability 2.2 δ at p = 4,096, ε = 8, δ = 1e-6 and 104 δ
-//! at p = 400, ε = 4, δ = 1e-9 (the test below has the count).
+//! What is left (`docs/derivations/gaussian.md`, "Floating point"): for |z| ≤ 20 + 1/s, whatever the row, the ratio of what
+//! is computed to the law of real numbers is, for each cell of the grid, within 1 ± κ, κ = 2⁻⁴⁴(1 + 1/16s)/L, L = h/s. d
+//! independent entries multiply: with K = dκ an (ε, δ) of real numbers is (ε + 2K, e^K·δ + 1e-80) here. No event
+//! separates two rows any more.
 
 use rand::Rng;
 use rand_distr::{Distribution, StandardNormal};
