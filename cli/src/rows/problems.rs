@@ -108,20 +108,17 @@ impl Problems {
         self.counted.entry(key).or_insert((0, found)).0 += 1;
     }
 
-    pub(super) fn without_missing(&self) -> Self {
-        let other = |cell: &Unreadable| cell.reason != UnreadableReason::Missing;
-        let counted = self.counted.iter().filter(|(_, (_, cell))| other(cell));
-        Self {
-            counted: counted.map(|(key, found)| (*key, *found)).collect(),
-        }
+    pub(super) fn without_missing(mut self) -> Self {
+        self.counted
+            .retain(|_, (_, cell)| cell.reason != UnreadableReason::Missing);
+        self
     }
 
-    pub(super) fn without_columns(&self, columns: &[usize]) -> Self {
+    /// Those of other columns of the table.
+    pub(super) fn without_columns(mut self, columns: &[usize]) -> Self {
         let other = |cell: &Unreadable| cell.named.is_none_or(|at| !columns.contains(&at));
-        let counted = self.counted.iter().filter(|(_, (_, cell))| other(cell));
-        Self {
-            counted: counted.map(|(key, found)| (*key, *found)).collect(),
-        }
+        self.counted.retain(|_, (_, cell)| other(cell));
+        self
     }
 
     pub(super) fn first_line(&self) -> Option<usize> {

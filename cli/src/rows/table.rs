@@ -21,6 +21,9 @@ pub(super) const MIN_ROWS_OF_IDENTIFIER: usize = 20;
 /// Largest number of columns of a table: twice the largest dimension of a study.
 pub(super) const MAX_COLUMNS: usize = 2 * MAX_DIMENSION;
 
+const READ_AS_A_ROW: &str =
+    "\nline 1 was read as a row; if it names the columns, give --header yes";
+
 /// The rows of a file, with the selected columns.
 pub struct RowTable {
     rows: usize,
@@ -108,7 +111,7 @@ impl RowTable {
         if !missing_cells {
             return self.check_readable().and_then(|()| self.check_finite());
         }
-        self.refuse(&self.problems.without_missing())?;
+        self.refuse(&self.problems.clone().without_missing())?;
         self.check_values(|value| !value.is_infinite())
     }
 
@@ -117,7 +120,7 @@ impl RowTable {
             return Ok(());
         };
         if self.guessed_header && problems.first_line() == Some(1) {
-            text.push_str("\nline 1 was read as a row; if it names the columns, give --header yes");
+            text.push_str(READ_AS_A_ROW);
         }
         Err(CliError::usage(text))
     }
@@ -208,18 +211,15 @@ impl RowTable {
             .take(MAX_COLUMNS_NAMED)
             .map(|&at| self.column(at))
             .collect();
+        let columns = columns.join(", ");
         let more = match (others.len(), others.len().saturating_sub(MAX_COLUMNS_NAMED)) {
             (0, _) => String::new(),
-            (_, 0) => format!(" (there are more in {})", columns.join(", ")),
-            (_, more) => format!(
-                " (there are more in {} and {more} columns more)",
-                columns.join(", ")
-            ),
+            (_, 0) => format!(" (there are more in {columns})"),
+            (_, more) => format!(" (there are more in {columns} and {more} columns more)"),
         };
-        let hint = if self.guessed_header && row == 1 {
-            "\nline 1 was read as a row; if it names the columns, give --header yes"
-        } else {
-            ""
+        let hint = match self.guessed_header && row == 1 {
+            true => READ_AS_A_ROW,
+            false => "",
         };
         Err(CliError::usage(format!(
             "row {row}, {}: the value is {what}{more}; give a finite number, or leave the row or the column out{hint}",
@@ -229,13 +229,8 @@ impl RowTable {
 
     /// Notes columns that only count or number the rows, which are nobody's principal components.
     pub(super) fn note_identifiers(&mut self) {
-        let own = |column: usize| {
-            self.values
-                .iter()
-                .skip(column)
-                .step_by(self.columns)
-                .copied()
-        };
+        let values = || self.values.iter().copied();
+        let own = |column: usize| values().skip(column).step_by(self.columns);
         let counts = |column: usize| {
             let first = own(column).next().unwrap_or(f64::NAN);
             (first == 0.0 || first == 1.0)
@@ -249,18 +244,14 @@ impl RowTable {
         if self.rows < 3 || self.columns < 2 {
             return;
         }
-        let numbered: Vec<usize> = (0..self.columns).filter(|&at| counts(at)).collect();
-        let differing: Vec<usize> = (0..self.columns)
-            .filter(|at| !numbered.contains(at) && differs(*at))
-            .collect();
+        let (numbered, others): (Vec<usize>, Vec<usize>) =
+            (0..self.columns).partition(|&at| counts(at));
+        let differing: Vec<usize> = others.into_iter().filter(|&at| differs(at)).collect();
+        let whole = "has whole numbers that all differ";
         let mut notes = Vec::new();
         for (columns, what, of) in [
             (numbered, "counts the rows", "an index"),
-            (
-                differing,
-                "has whole numbers that all differ",
-                "an identifier",
-            ),
+            (differing, whole, "an identifier"),
         ] {
             let named = columns.iter().take(MAX_COLUMNS_NAMED);
             notes.extend(named.map(|&at| {

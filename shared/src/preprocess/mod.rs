@@ -368,32 +368,17 @@ mod tests {
         for good in [least, 1.0, most] {
             radius(good).check().unwrap();
             let centres = [0.0, MAX_CENTER * good, -MAX_CENTER * good];
+            let beside = |center| with(vec![feature("a", 0.0, 1.0), feature("b", center, good)]);
             for center in centres {
-                with(vec![feature("a", center, good), feature("b", 0.0, 1.0)])
-                    .check()
-                    .unwrap();
+                beside(center).check().unwrap();
             }
-            for center in [
-                (MAX_CENTER * good).next_up(),
-                (-MAX_CENTER * good).next_down(),
-                f64::NAN,
-                f64::INFINITY,
-            ] {
-                refused(with(vec![
-                    feature("a", 0.0, 1.0),
-                    feature("b", center, good),
-                ]));
+            let far = (MAX_CENTER * good).next_up();
+            for center in [far, -far, f64::NAN, f64::INFINITY] {
+                refused(beside(center));
             }
         }
-        for bad in [
-            least.next_down(),
-            most.next_up(),
-            0.0,
-            -1.0,
-            2.3e-308,
-            f64::NAN,
-            f64::INFINITY,
-        ] {
+        let beyond = [least.next_down(), most.next_up(), f64::NAN, f64::INFINITY];
+        for bad in beyond.into_iter().chain([0.0, -1.0, 2.3e-308]) {
             refused(radius(bad));
             refused(Preprocessing {
                 norm: Norm::Require { radius: bad },
@@ -405,25 +390,15 @@ mod tests {
 
     #[test]
     fn features_that_do_not_fit_are_refused() {
-        for (features, code) in [
-            (
-                vec![feature("a", 0.0, 1.0)],
-                ErrorCode::InvalidPreprocessing,
-            ),
-            (
-                vec![feature("a", 0.0, 1.0), feature("a", 0.0, 1.0)],
-                ErrorCode::InvalidName,
-            ),
-            (
-                vec![feature("a", 0.0, 1.0), feature("", 0.0, 1.0)],
-                ErrorCode::InvalidName,
-            ),
-            (
-                vec![feature("a", 0.0, 1.0), feature("b\n", 0.0, 1.0)],
-                ErrorCode::InvalidName,
-            ),
+        for (names, code) in [
+            (&["a"][..], ErrorCode::InvalidPreprocessing),
+            (&["a", "a"], ErrorCode::InvalidName),
+            (&["a", ""], ErrorCode::InvalidName),
+            (&["a", "b\n"], ErrorCode::InvalidName),
         ] {
-            assert_eq!(with(features).check().unwrap_err().code(), code);
+            let features = names.iter().map(|name| feature(name, 0.0, 1.0));
+            let refused = with(features.collect()).check().unwrap_err();
+            assert_eq!(refused.code(), code);
         }
     }
 }
