@@ -7,7 +7,7 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, ErrorCode, Result, error};
+use crate::error::{Error, Result, error};
 
 /// Longest purpose in bytes.
 pub const MAX_PURPOSE: usize = 1_000;
@@ -302,6 +302,7 @@ impl<'de> Deserialize<'de> for UtcDate {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorCode;
 
     #[test]
     fn unprintable_text_is_rejected() {

@@ -136,13 +136,10 @@ pub(crate) fn run(args: &PlanArgs, json: bool) -> Result<()> {
         Some(pilot) => from_pilot(args, pilot)?,
         None => from_spectrum(args)?,
     };
+    let participants = args.n.iter().map(|n| PlanTarget::Participants(n.get()));
     let targets: Vec<PlanTarget> = match args.target_error {
         Some(target) => vec![PlanTarget::Error(target)],
-        None => args
-            .n
-            .iter()
-            .map(|n| PlanTarget::Participants(n.get()))
-            .collect(),
+        None => participants.collect(),
     };
     let mut rows = Vec::new();
     for setting in settings(args, &population.preprocessing, &mut population.notes)? {
@@ -343,10 +340,9 @@ fn mechanisms(
     notes: &mut Vec<String>,
 ) -> Result<Vec<(MechanismKind, Calibration)>> {
     let named = !args.mechanism.is_empty();
-    let mut kinds: Vec<MechanismKind> = if named {
-        args.mechanism.clone()
-    } else {
-        MechanismKind::ALL.to_vec()
+    let mut kinds = match named {
+        true => args.mechanism.clone(),
+        false => MechanismKind::ALL.to_vec(),
     };
     let largest = eigenveil_shared::mechanism::MAX_DENSE_DIMENSION;
     if !named && p > largest {
@@ -403,15 +399,14 @@ fn print(plan: &PlanAnswer) -> Result<()> {
         let calibration = row.calibration.filter(|c| *c != Calibration::Analytic);
         output::text(&format!(
             "{:<34} {:>7} {:>8} {:>12} {:>18} {:>18} {:>7} {:>14}",
-            calibration.map_or(row.mechanism.to_string(), |c| format!(
-                "{}, {c}",
-                row.mechanism
-            )),
+            match calibration {
+                None => row.mechanism.to_string(),
+                Some(calibration) => format!("{}, {calibration}", row.mechanism),
+            },
             row.epsilon,
-            if row.delta == 0.0 {
-                "pure".to_owned()
-            } else {
-                format!("{:e}", row.delta)
+            match row.delta {
+                0.0 => "pure".to_owned(),
+                delta => format!("{delta:e}"),
             },
             row.true_epsilon
                 .map_or("none".to_owned(), |e| format_epsilon(e, 6)),
@@ -485,20 +480,16 @@ fn summary(plan: &PlanAnswer) -> String {
             parts.join("; ")
         );
     }
-    let best = honest().filter(|row| row.error.is_some()).min_by(|a, b| {
-        a.error
-            .unwrap_or(f64::MAX)
-            .total_cmp(&b.error.unwrap_or(f64::MAX))
-    });
-    best.and_then(|row| Some((row, row.n?, row.error?)))
-        .map_or(String::new(), |(row, n, error)| {
-            format!(
-                "The best of these: {} users with {} at epsilon {} can expect an error of about {}{}.",
-                with_thousands(n),
-                row.mechanism,
-                row.epsilon,
-                output::error_text(error, plan.p, plan.k),
-                row.error_range.map_or(String::new(), output::range_text)
-            )
-        })
+    let known = honest().filter_map(|row| Some((row, row.n?, row.error?)));
+    let Some((row, n, error)) = known.min_by(|a, b| a.2.total_cmp(&b.2)) else {
+        return String::new();
+    };
+    format!(
+        "The best of these: {} users with {} at epsilon {} can expect an error of about {}{}.",
+        with_thousands(n),
+        row.mechanism,
+        row.epsilon,
+        output::error_text(error, plan.p, plan.k),
+        row.error_range.map_or(String::new(), output::range_text)
+    )
 }
