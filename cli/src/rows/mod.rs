@@ -52,12 +52,7 @@ pub fn read_with_constants(
     let expected = features.as_ref().map(|features| ExpectedColumns {
         of: "features file",
         dimension: features.len(),
-        names: Some(
-            features
-                .iter()
-                .map(|feature| feature.name.clone())
-                .collect(),
-        ),
+        names: Some(features.iter().map(|own| own.name.clone()).collect()),
         reports: false,
         missing_cells: features.iter().any(|feature| feature.observed.is_some()),
     });
@@ -165,6 +160,13 @@ mod tests {
     use super::*;
     use crate::error::assert_says;
 
+    fn with(header: Header) -> TableArgs {
+        TableArgs {
+            header,
+            ..TableArgs::default()
+        }
+    }
+
     #[test]
     fn the_extension_decides_and_the_dimension_is_checked() {
         let dir = tempfile::tempdir().unwrap();
@@ -182,10 +184,8 @@ mod tests {
         assert_eq!(error.code(), Some(ErrorCode::WrongDimension));
         let text = dir.path().join("rows.libsvm");
         std::fs::write(&text, "+1 1:0.5 3:2\n").unwrap();
-        assert_eq!(
-            read(&text, &how, Some(&study(4))).unwrap().row(0).values(),
-            &[0.5, 0.0, 2.0, 0.0]
-        );
+        let table = read(&text, &how, Some(&study(4))).unwrap();
+        assert_eq!(table.row(0).values(), &[0.5, 0.0, 2.0, 0.0]);
         let missing = read(&dir.path().join("none.npy"), &how, None).unwrap_err();
         assert!(missing.to_string().contains("none.npy"));
         // A header can use any separator, whatever the extension.
@@ -202,12 +202,8 @@ mod tests {
             let error = parse(Path::new(name), b"x", &how, None).unwrap_err();
             assert!(error.to_string().contains(words), "{error}");
         }
-        let yes = TableArgs {
-            header: Header::Yes,
-            ..TableArgs::default()
-        };
-        let error = read(&text, &yes, None).unwrap_err().to_string();
-        assert!(error.contains("--header"), "{error}");
+        let error = read(&text, &with(Header::Yes), None).unwrap_err();
+        assert_says(&error, &["--header"], &[]);
     }
 
     /// Read as LIBSVM text, a table of another format would be rows of zeros.
@@ -230,11 +226,8 @@ mod tests {
     #[test]
     fn a_column_of_row_numbers_is_noted() {
         let of = |text: &str, header| {
-            let how = TableArgs {
-                header,
-                ..TableArgs::default()
-            };
-            let table = parse(Path::new("rows.csv"), text.as_bytes(), &how, None).unwrap();
+            let rows = Path::new("rows.csv");
+            let table = parse(rows, text.as_bytes(), &with(header), None).unwrap();
             table.notes().join("; ")
         };
         let ids = "id,a\n0,5\n1,7\n2,6\n";
@@ -251,9 +244,8 @@ mod tests {
         let study = ExpectedColumns::study(2, Some(vec!["a".into(), "b".into()]));
         let read = |name: &str, line: &str, header| {
             let how = TableArgs {
-                header,
                 drop: Some(Names(vec!["1".into()])),
-                ..TableArgs::default()
+                ..with(header)
             };
             parse(Path::new(name), line.as_bytes(), &how, Some(&study))
         };
