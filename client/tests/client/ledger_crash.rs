@@ -5,7 +5,7 @@ use std::{
     env, fs,
     io::{BufRead, BufReader, Write},
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Child, Stdio},
     thread,
     time::{Duration, Instant},
 };
@@ -287,7 +287,7 @@ fn killed_thousands_of_times() {
 #[test]
 #[ignore = "minutes; needs strace"]
 fn killed_at_every_system_call_that_changes_a_file() {
-    let mut strace = Command::new("strace");
+    let mut strace = std::process::Command::new("strace");
     let works = strace.args(["-f", "-o", "/dev/null", "true"]).status();
     if !works.is_ok_and(|status| status.success()) {
         println!("SKIPPED: strace does not run here");
@@ -317,7 +317,7 @@ fn killed_at(call: &str, number: usize, runs_before: usize) -> bool {
     let folder = tempfile::tempdir().unwrap();
     let mut device = Device::default();
     (0..runs_before).for_each(|_| device.runs_to_the_end(folder.path()));
-    let status = Command::new("strace")
+    let status = std::process::Command::new("strace")
         .args(["-f", "-qq", "-o", "/dev/null", "-e"])
         .arg(format!("trace={call}"))
         .arg("-e")
