@@ -628,7 +628,7 @@ mod tests {
                 let line = found(&["a", name], shown);
                 let error = map_columns(line, &TableArgs::default(), None).unwrap_err();
                 assert_says(&error, &["column 2", drop], &[]);
-                assert_eq!(error.contains("8641"), shown, "{error}");
+                assert_eq!(error.to_string().contains("8641"), shown, "{error}");
             }
         }
     }

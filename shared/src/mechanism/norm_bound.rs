@@ -91,10 +91,9 @@ impl NormBound {
         if self.off_diagonal == 1.0 {
             return all.sqrt();
         }
-        let diagonal = (0..self.dimension)
-            .filter_map(|i| numbers.get(packed_index(self.dimension, i, i)))
-            .map(square)
-            .sum::<f64>();
+        let p = self.dimension;
+        let diagonal = (0..p).filter_map(|i| numbers.get(packed_index(p, i, i)));
+        let diagonal = diagonal.map(square).sum::<f64>();
         let squared = self.off_diagonal * all - (self.off_diagonal - 1.0) * diagonal;
         squared.max(0.0).sqrt()
     }
@@ -106,10 +105,9 @@ impl NormBound {
     /// `implausible-report`, also for a sum that is not finite.
     pub fn check_sum(&self, sum: &[f64], count: u64) -> Result<()> {
         let all: f64 = sum.iter().map(|x| x * x).sum();
-        let diagonal = (0..self.dimension)
-            .filter_map(|i| sum.get(packed_index(self.dimension, i, i)))
-            .map(|x| x * x)
-            .sum::<f64>();
+        let p = self.dimension;
+        let diagonal = (0..p).filter_map(|i| sum.get(packed_index(p, i, i)));
+        let diagonal = diagonal.map(|x| x * x).sum::<f64>();
         let norm = (self.off_diagonal * (all - diagonal) + diagonal).sqrt();
         let limit = count as f64 * self.limit;
         if norm <= limit {
@@ -166,10 +164,8 @@ mod tests {
                     checked(&payload, &mechanism, p).unwrap();
                     longest = longest.max(norm(&payload, &mechanism, p) / bound.limit);
                 }
-                assert!(
-                    longest < 1.0 && (p < 60 || longest > 0.9),
-                    "{kind} {p}: {longest}"
-                );
+                let near = p < 60 || longest > 0.9;
+                assert!(longest < 1.0 && near, "{kind} {p}: {longest}");
             }
         }
     }
@@ -186,14 +182,12 @@ mod tests {
         for i in 0..p {
             for j in i..p {
                 let bytes = numbers.next().unwrap().try_into().unwrap();
-                let (value, twice) = match mechanism {
-                    Mechanism::DiscreteGaussian(_) => (f64::from(i32::from_le_bytes(bytes)), false),
-                    Mechanism::IsotropicGaussian(_) => {
-                        (f64::from(f32::from_le_bytes(bytes)), i != j)
-                    }
-                    _ => (f64::from(f32::from_le_bytes(bytes)), false),
+                let value = match mechanism {
+                    Mechanism::DiscreteGaussian(_) => f64::from(i32::from_le_bytes(bytes)),
+                    _ => f64::from(f32::from_le_bytes(bytes)),
                 };
-                squared += value * value * if twice { 2.0 } else { 1.0 };
+                let isotropic = matches!(mechanism, Mechanism::IsotropicGaussian(_));
+                squared += value * value * if isotropic && i != j { 2.0 } else { 1.0 };
             }
         }
         squared.sqrt()
@@ -207,17 +201,13 @@ mod tests {
             let bound = mechanism.norm_bound(p).unwrap();
             for at in 0..packed_len(p) {
                 let diagonal = [0, 4, 7, 9].contains(&at);
-                let weight = if kind == MechanismKind::IsotropicGaussian && !diagonal {
-                    2.0_f64
-                } else {
-                    1.0
-                };
+                let twice = kind == MechanismKind::IsotropicGaussian && !diagonal;
+                let weight = if twice { 2.0_f64 } else { 1.0 };
                 for (factor, passes) in [(0.999, true), (1.001, false)] {
                     let value = factor * bound.limit / weight.sqrt();
-                    let bytes = if kind == MechanismKind::DiscreteGaussian {
-                        (value as i32).to_le_bytes()
-                    } else {
-                        (value as f32).to_le_bytes()
+                    let bytes = match kind {
+                        MechanismKind::DiscreteGaussian => (value as i32).to_le_bytes(),
+                        _ => (value as f32).to_le_bytes(),
                     };
                     let mut payload = vec![0; 4 * packed_len(p)];
                     payload[4 * at..4 * at + 4].copy_from_slice(&bytes);

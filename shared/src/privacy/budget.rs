@@ -55,10 +55,9 @@ impl Budget {
 
     /// Pure when `delta` is zero, approximate otherwise.
     pub fn new(epsilon: f64, delta: f64) -> Result<Self> {
-        if delta == 0.0 {
-            Self::pure(epsilon)
-        } else {
-            Self::approximate(epsilon, delta)
+        match delta {
+            0.0 => Self::pure(epsilon),
+            delta => Self::approximate(epsilon, delta),
         }
     }
 
@@ -100,10 +99,9 @@ impl Budget {
 /// assert_eq!((format_delta(0.0), format_delta(1e-6)), ("0".to_owned(), "1e-6".to_owned()));
 /// ```
 pub fn format_delta(delta: f64) -> String {
-    if delta == 0.0 {
-        "0".to_owned()
-    } else {
-        format!("{delta:e}")
+    match delta {
+        0.0 => "0".to_owned(),
+        delta => format!("{delta:e}"),
     }
 }
 
@@ -138,20 +136,11 @@ mod tests {
 
     #[test]
     fn out_of_range_is_refused_also_by_serde() {
-        for (epsilon, delta) in [
-            (0.0, 1e-6),
-            (-1.0, 1e-6),
-            (f64::NAN, 1e-6),
-            (f64::INFINITY, 1e-6),
-            (1e-310, 1e-6),
-            (1.0, -1e-6),
-            (1.0, 1.0),
-            (1.0, f64::NAN),
-        ] {
-            assert_eq!(
-                Budget::new(epsilon, delta).unwrap_err().code(),
-                ErrorCode::InvalidBudget
-            );
+        let epsilons = [0.0, -1.0, f64::NAN, f64::INFINITY, 1e-310].map(|bad| (bad, 1e-6));
+        let deltas = [-1e-6, 1.0, f64::NAN].map(|bad| (1.0, bad));
+        for (epsilon, delta) in epsilons.into_iter().chain(deltas) {
+            let error = Budget::new(epsilon, delta).unwrap_err();
+            assert_eq!(error.code(), ErrorCode::InvalidBudget);
         }
         for bad in [
             r#"{"epsilon":0.0,"delta":0.1}"#,

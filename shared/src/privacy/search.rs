@@ -23,10 +23,9 @@ pub fn smallest_epsilon(delta_at: impl Fn(f64) -> f64, delta: f64, precision: f6
     // The second condition ends the search for an ε that no number can tell from zero.
     while high - low > precision * high && high > 1e-15 {
         let middle = 0.5 * (low + high);
-        if enough(middle) {
-            high = middle;
-        } else {
-            low = middle;
+        match enough(middle) {
+            true => high = middle,
+            false => low = middle,
         }
     }
     Some(high)

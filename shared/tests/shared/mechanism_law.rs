@@ -95,8 +95,8 @@ fn entries_are_unbiased_with_the_stated_variances_and_uncorrelated() {
         let isotropic = kind != MechanismKind::SymmetricGaussian;
         let ratio = if isotropic { 0.5_f64.sqrt() } else { 1.0 };
         assert!((off_diagonal / diagonal / ratio - 1.0).abs() < 1e-15);
-        let noise = mechanism.gaussian_noise();
-        assert!(noise.is_none_or(|noise| noise.sigma() == diagonal));
+        let gaussian = mechanism.gaussian_noise();
+        assert!(gaussian.is_none_or(|noise| noise.sigma() == diagonal));
         let mut rng = ChaCha20Rng::seed_from_u64(100 + seed as u64);
         let mut sum = [0.0; LEN];
         let mut products = [0.0; LEN * LEN];

@@ -206,39 +206,30 @@ mod tests {
         }
         let n = counts.iter().sum::<u64>() as f64;
         assert!((cells.iter().sum::<f64>() - 1.0).abs() < 1e-9, "{name}");
-        let statistic: f64 = counts
-            .iter()
-            .zip(&cells)
-            .map(|(&count, &cell)| {
-                assert!(n * cell > 20.0, "{name}: a cell of {}", n * cell);
-                (count as f64 - n * cell).powi(2) / (n * cell)
-            })
-            .sum();
-        let tail = chi_square_tail(statistic, cells.len() - 1);
+        let of_cell = counts.iter().zip(&cells).map(|(&count, &cell)| {
+            let expected = n * cell;
+            assert!(expected > 20.0, "{name}: a cell of {expected}");
+            (count as f64 - expected).powi(2) / expected
+        });
+        let (statistic, freedom): (f64, _) = (of_cell.sum(), cells.len() - 1);
+        let tail = chi_square_tail(statistic, freedom);
         assert!(
             tail > FALSE_ALARM,
-            "{name}: {statistic} with {} degrees of freedom has probability {tail:e}",
-            cells.len() - 1
+            "{name}: {statistic}, {freedom}: {tail:e}"
         );
     }
 
     /// Probabilities of the integers `-reach..=reach` under weight `weight(|y|)`, the ends taking the
     /// tails, each above `least`; returns reach too.
     fn cells(weight: impl Fn(f64) -> f64, least: f64) -> (i64, Vec<f64>) {
-        let weights: Vec<f64> = (0..100_000)
-            .map(|y| weight(f64::from(y)))
-            .take_while(|&w| w > 1e-18)
-            .collect();
+        let weights = (0..100_000).map(|y| weight(f64::from(y)));
+        let weights: Vec<f64> = weights.take_while(|&w| w > 1e-18).collect();
         let total = weights[0] + 2.0 * weights[1..].iter().sum::<f64>();
         let tail = |from: usize| weights[from..].iter().sum::<f64>() / total;
-        let reach = (1..weights.len())
-            .take_while(|&y| weights[y] / total > least)
-            .last()
-            .unwrap();
-        let one_side: Vec<f64> = (0..reach)
-            .map(|y| weights[y] / total)
-            .chain([tail(reach)])
-            .collect();
+        let likely = (1..weights.len()).take_while(|&y| weights[y] / total > least);
+        let reach = likely.last().unwrap();
+        let one_side = (0..reach).map(|y| weights[y] / total);
+        let one_side: Vec<f64> = one_side.chain([tail(reach)]).collect();
         let both = one_side[1..].iter().rev().chain(&one_side).copied();
         (i64::try_from(reach).unwrap(), both.collect())
     }
@@ -280,12 +271,8 @@ mod tests {
     #[test]
     fn large_sigmas_have_the_exact_law() {
         const SAMPLES: u32 = 1_000_000;
-        for (seed, sigma) in [
-            (11, (1_u32 << 10) + 3),
-            (12, 1 << 12),
-            (13, 1 << 18),
-            (14, (1 << 26) - 5),
-        ] {
+        let sigmas = [(1_u32 << 10) + 3, 1 << 12, 1 << 18, (1 << 26) - 5];
+        for (seed, sigma) in (11..).zip(sigmas) {
             let s = f64::from(sigma);
             let mut rng = ChaCha20Rng::seed_from_u64(seed);
             let sampler = DiscreteGaussianSampler::new(sigma);
@@ -347,9 +334,8 @@ mod tests {
             (u128::from(u64::MAX / 2), u64::MAX),
         ] {
             let p = (-(n as f64) / d as f64).exp();
-            let hits = (0..TRIALS)
-                .filter(|_| bernoulli_exp(n, d, &mut rng))
-                .count();
+            let drawn = (0..TRIALS).filter(|_| bernoulli_exp(n, d, &mut rng));
+            let hits = drawn.count();
             let (mean, trials) = (p * f64::from(TRIALS), f64::from(TRIALS));
             let z = (hits as f64 - mean) / (trials * p * (1.0 - p)).sqrt().max(1e-9);
             assert!(z.abs() < Z_LIMIT, "exp(-{n}/{d}): {z}");

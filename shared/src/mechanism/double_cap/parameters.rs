@@ -83,16 +83,14 @@ impl DoubleCapParameters {
             let tails = upper_tails(tau, b);
             let slope = 1.0 + tails.half * odds;
             let excess = (tau - 1.0 / p) * slope - odds * (tails.three_halves - tails.half) / p;
-            if excess > 0.0 {
-                high = tau;
-            } else {
-                low = tau;
+            match excess > 0.0 {
+                true => high = tau,
+                false => low = tau,
             }
             let newton = tau - excess / slope;
-            let next = if newton > low && newton < high {
-                newton
-            } else {
-                0.5 * (low + high)
+            let next = match newton > low && newton < high {
+                true => newton,
+                false => 0.5 * (low + high),
             };
             if (next - tau).abs() <= f64::EPSILON * tau {
                 break;
@@ -188,10 +186,8 @@ mod tests {
                 ("a1", moments.a1, a1),
                 ("a2", moments.a2, a2),
             ] {
-                assert!(
-                    (ours / theirs - 1.0).abs() < 1e-8,
-                    "p={p} ε={epsilon} {name}: {ours} {theirs}"
-                );
+                let off = (ours / theirs - 1.0).abs();
+                assert!(off < 1e-8, "p={p} ε={epsilon} {name}: {ours} {theirs}");
             }
             // At the optimum E B = τ, and the variance averaged over directions is (c² − 1)/(p(p+2)).
             assert!((moments.alpha / parameters.threshold - 1.0).abs() < 1e-12);
@@ -200,13 +196,14 @@ mod tests {
 
     #[test]
     fn the_threshold_is_the_best_one() {
+        let large = 65_536;
         for (p, epsilon) in [
             (2, 0.1),
             (3, 8.0),
             (40, 1.0),
             (400, 4.0),
-            (65_536, 8.0),
-            (65_536, 0.01),
+            (large, 8.0),
+            (large, 0.01),
         ] {
             let best = DoubleCapParameters::derive(p, epsilon).unwrap();
             let signal = |tau: f64| {
@@ -214,11 +211,11 @@ mod tests {
                 let odds = epsilon.exp_m1();
                 odds * (tails.three_halves - tails.half) / (p as f64 * (1.0 + tails.half * odds))
             };
-            assert!(
-                signal(best.threshold * 0.99) < best.signal
-                    && signal(best.threshold + 0.01 * (1.0 - best.threshold)) < best.signal
-            );
-            assert!(best.expected_attempts() >= 1.0 && best.expected_attempts() <= epsilon.exp());
+            let tau = best.threshold;
+            for other in [tau * 0.99, tau + 0.01 * (1.0 - tau)] {
+                assert!(signal(other) < best.signal);
+            }
+            assert!((1.0..=epsilon.exp()).contains(&best.expected_attempts()));
         }
     }
 

@@ -57,8 +57,8 @@ impl GaussianNoise {
         let enough = match self.calibration {
             // Another implementation may end its search elsewhere: what counts is that the claim holds.
             Calibration::Analytic => {
-                gaussian::true_delta(self.sigma, gaussian::SENSITIVITY, budget.epsilon())
-                    <= budget.delta()
+                let epsilon = budget.epsilon();
+                gaussian::true_delta(self.sigma, gaussian::SENSITIVITY, epsilon) <= budget.delta()
             }
             Calibration::AsPublished => self.sigma >= wanted * (1.0 - 1e-12),
         };
@@ -98,10 +98,8 @@ mod tests {
             let hopeless = Budget::approximate(1e-300, 1e-300).unwrap();
             let error = GaussianNoise::derive(calibration, hopeless).unwrap_err();
             assert_eq!(error.code(), ErrorCode::InvalidBudget);
-            assert!(
-                error.detail().contains("choose a larger epsilon"),
-                "{error}"
-            );
+            let says = "choose a larger epsilon";
+            assert!(error.detail().contains(says), "{error}");
             let tiny = Budget::approximate(1e-9, 1e-9).unwrap();
             assert!(GaussianNoise::derive(calibration, tiny).is_ok());
         }

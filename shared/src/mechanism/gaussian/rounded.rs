@@ -136,6 +136,7 @@ mod tests {
     use crate::{
         mechanism::{Calibration, Mechanism, MechanismKind, script::Script},
         preprocess::{BoundedRow, Norm, bounded},
+        privacy::gaussian,
     };
 
     const GAUSSIAN: [MechanismKind; 2] = [
@@ -212,10 +213,9 @@ mod tests {
             for (epsilon, delta) in [(0.01, 1e-12), (1.0, 1e-6), (16.0, 0.9)] {
                 let mechanism = mechanism(kind, 20, epsilon, delta);
                 let sigma = mechanism.gaussian_noise().unwrap().sigma();
-                let smaller = if kind == MechanismKind::IsotropicGaussian {
-                    sigma * std::f64::consts::FRAC_1_SQRT_2
-                } else {
-                    sigma
+                let smaller = match kind {
+                    MechanismKind::IsotropicGaussian => sigma * std::f64::consts::FRAC_1_SQRT_2,
+                    _ => sigma,
                 };
                 let grid = smaller.log2().floor().exp2() / 64.0;
                 let mut rng = ChaCha20Rng::seed_from_u64(4);
@@ -256,10 +256,8 @@ mod tests {
         let above = |x: f64| 0.5 * libm::erfc(x * std::f64::consts::FRAC_1_SQRT_2);
         let share = above(5.0) / above(TAIL_START);
         let expected = f64::from(draws) * share;
-        assert!(
-            (count as f64 - expected).abs() < 5.5 * expected.sqrt(),
-            "{count}, not {expected}"
-        );
+        let off = (count as f64 - expected).abs();
+        assert!(off < 5.5 * expected.sqrt(), "{count}, not {expected}");
     }
 
     /// The odds that a released number moves, summed over the grid: rows that differ in one entry off the diagonal, by the
@@ -268,12 +266,9 @@ mod tests {
     fn the_stated_probability_covers_the_grid() {
         let upper = |x: f64| 0.5 * libm::erfc(x * std::f64::consts::FRAC_1_SQRT_2);
         // Of a cell, from the side where nothing cancels.
-        let cell = |low: f64, high: f64| {
-            if low + high > 0.0 {
-                upper(low) - upper(high)
-            } else {
-                upper(-high) - upper(-low)
-            }
+        let cell = |low: f64, high: f64| match low + high > 0.0 {
+            true => upper(low) - upper(high),
+            false => upper(-high) - upper(-low),
         };
         for (epsilon, delta) in [(1.0, 1e-6), (8.4, 1e-6), (2.0, 1e-7), (5.0, 1e-7)] {
             let mechanism = mechanism(MechanismKind::IsotropicGaussian, 2, epsilon, delta);
@@ -293,11 +288,7 @@ mod tests {
                 }
             }
             let stated = mechanism.privacy_loss_tail(epsilon);
-            let continuous = crate::privacy::gaussian::privacy_loss_tail(
-                sigma,
-                crate::privacy::gaussian::SENSITIVITY,
-                epsilon,
-            );
+            let continuous = gaussian::privacy_loss_tail(sigma, gaussian::SENSITIVITY, epsilon);
             assert!(found <= stated, "{epsilon} {delta}: {found:e}, {stated:e}");
             assert!(found > continuous && stated < 1.05 * continuous);
         }
