@@ -64,15 +64,7 @@ pub(crate) fn shell_quoted(word: &str) -> String {
 
 fn printable(text: &str) -> String {
     let shown = |c: char| !c.is_control() || matches!(c, '\n' | '\t');
-    text.chars()
-        .map(|c| {
-            if shown(c) {
-                c
-            } else {
-                char::REPLACEMENT_CHARACTER
-            }
-        })
-        .collect()
+    text.replace(|c: char| !shown(c), "\u{fffd}")
 }
 
 pub(crate) fn print_warning(warning: &str) {
@@ -113,46 +105,42 @@ pub(crate) fn bar(total: u64, what: &str) -> ProgressBar {
 
 /// A rate without meaningless decimals: two digits below 10, whole numbers above.
 fn rounded_rate(rate: f64) -> String {
-    if rate < 10.0 {
-        format!("{rate:.1}")
-    } else {
-        with_thousands(rate.round() as u64)
+    match rate < 10.0 {
+        true => format!("{rate:.1}"),
+        false => with_thousands(rate.round() as u64),
     }
 }
 
 /// Mean and standard deviation over runs; a single run has no deviation.
 pub(crate) fn mean_and_sd(mean: f64, deviation: f64, runs: u64) -> String {
     let mean = decimals(mean, 4);
-    if runs == 1 {
-        mean
-    } else {
-        format!("{mean} ± {}", decimals(deviation, 4))
+    match runs {
+        1 => mean,
+        _ => format!("{mean} ± {}", decimals(deviation, 4)),
     }
 }
 
 /// A number with this many decimals, or with two digits if those would all be zero ("3.2e-6").
 pub(crate) fn decimals(value: f64, places: usize) -> String {
     let text = format!("{value:.places$}");
-    if value != 0.0 && text.chars().all(|c| matches!(c, '-' | '0' | '.')) {
-        format!("{value:.1e}")
-    } else {
-        text
+    match value != 0.0 && text.chars().all(|c| matches!(c, '-' | '0' | '.')) {
+        true => format!("{value:.1e}"),
+        false => text,
     }
 }
 
 pub(crate) fn mechanism_text(kind: MechanismKind, calibration: Option<Calibration>) -> String {
-    calibration.map_or_else(
-        || kind.to_string(),
-        |calibration| format!("{kind}, calibration {calibration}"),
-    )
+    match calibration {
+        None => kind.to_string(),
+        Some(calibration) => format!("{kind}, calibration {calibration}"),
+    }
 }
 
 /// A budget in words; δ is omitted if it is 0.
 pub(crate) fn budget_text(epsilon: f64, delta: f64) -> String {
-    if delta == 0.0 {
-        format!("epsilon {epsilon}, pure (delta 0)")
-    } else {
-        format!("epsilon {epsilon}, delta {}", format_delta(delta))
+    match delta {
+        0.0 => format!("epsilon {epsilon}, pure (delta 0)"),
+        delta => format!("epsilon {epsilon}, delta {}", format_delta(delta)),
     }
 }
 
@@ -182,10 +170,9 @@ pub(crate) fn selection_text(estimate: &Estimate, sparse: &SparseOutcome) -> Str
         sparse.lambda,
         sparse.support.len(),
         estimate.p,
-        if named.is_empty() {
-            "none".to_owned()
-        } else {
-            named.join(", ")
+        match named.is_empty() {
+            true => "none".to_owned(),
+            false => named.join(", "),
         }
     )
 }

@@ -102,10 +102,8 @@ impl RowsArgs {
                 let (table, features) = rows::read_with_constants(path, &self.table)?;
                 let preprocessing = preprocessing(table.dimension(), features, self.norm)?;
                 let preprocessor = preprocessing.preprocessor()?;
-                let rows = Rows::collect(
-                    (0..table.len())
-                        .map(|index| preprocessor.prepare_features_nth(index, &table.row(index))),
-                )?;
+                let row = |at| preprocessor.prepare_features_nth(at, &table.row(at));
+                let rows = Rows::collect((0..table.len()).map(row))?;
                 let truth = Threads::available().run(|| principal_components(&rows, k))?;
                 let truth = truth.vectors;
                 (Kind::Table { rows, truth }, preprocessing)
@@ -158,9 +156,8 @@ impl Source {
                     None => rows,
                     Some(n) => {
                         let all: Vec<&FeatureRow> = rows.iter().collect();
-                        drawn = Rows::collect(
-                            (0..n).map(|_| Ok(all[rng.random_range(0..all.len())].clone())),
-                        )?;
+                        let draw = |_| Ok(all[rng.random_range(0..all.len())].clone());
+                        drawn = Rows::collect((0..n).map(draw))?;
                         &drawn
                     }
                 };
@@ -195,9 +192,8 @@ impl Source {
                         (fit, started.elapsed().saturating_sub(making))
                     }
                     None => {
-                        let rows = Rows::collect(
-                            (0..n).map(|_| model_row(&population, preprocessor, rng)),
-                        )?;
+                        let rows = (0..n).map(|_| model_row(&population, preprocessor, rng));
+                        let rows = Rows::collect(rows)?;
                         let started = Instant::now();
                         let fit = baseline.fit(&rows, &request, rng)?;
                         (fit, started.elapsed())

@@ -169,22 +169,18 @@ pub(crate) fn print_components(estimate: &Estimate) -> Result<()> {
             .map_or(String::new(), output::range_text)
     ))?;
     let privacy = &estimate.privacy;
+    let calibration = privacy
+        .calibration
+        .map(|own| format!(" (calibration {own})"));
+    let holds = match privacy.true_epsilon.map(|real| format_epsilon(real, 6)) {
+        _ if privacy.claim_holds => "which holds".to_owned(),
+        Some(real) => format!("which does NOT hold: it is epsilon {real} at this delta"),
+        None => "which does NOT hold: no epsilon does".to_owned(),
+    };
     output::text(&format!(
-        "privacy: claimed {}{}, {}",
+        "privacy: claimed {}{}, {holds}",
         output::budget_text(privacy.epsilon, privacy.delta),
-        privacy
-            .calibration
-            .map_or_else(String::new, |calibration| format!(
-                " (calibration {calibration})"
-            )),
-        match privacy.true_epsilon {
-            _ if privacy.claim_holds => "which holds".to_owned(),
-            Some(real) => format!(
-                "which does NOT hold: it is epsilon {} at this delta",
-                format_epsilon(real, 6)
-            ),
-            None => "which does NOT hold: no epsilon does".to_owned(),
-        }
+        calibration.unwrap_or_default()
     ))?;
     output::text(&format!("         {}", privacy.sentence))?;
     if let Some(centring) = output::centring_text(estimate) {
@@ -218,28 +214,28 @@ pub(crate) fn print_components(estimate: &Estimate) -> Result<()> {
         ))?;
     }
     if let Some(check) = &estimate.feasibility {
+        let infeasible = check.verdict == Feasibility::Infeasible;
+        let seeds = check.seeds.as_ref().filter(|_| infeasible).map(|seeds| {
+            format!(
+                "; {} seed{} lie as near to what was found as 1 of {} random ones does, and devices alone reach fewer than {}",
+                with_thousands(seeds.found),
+                plural(seeds.found),
+                with_thousands(seeds.null_probability.recip().round() as u64),
+                with_thousands(seeds.limit)
+            )
+        });
         output::text(&format!(
             "rows {} these {} reports: squared length {:.3} along {} direction{}, limit {:.3}{}",
-            match check.verdict {
-                Feasibility::Feasible => "can have made",
-                Feasibility::Infeasible => "CANNOT have made",
+            match infeasible {
+                false => "can have made",
+                true => "CANNOT have made",
             },
             check.reports,
             check.length.found,
             check.length.directions,
             plural(check.length.directions as u64),
             check.length.limit,
-            check
-                .seeds
-                .as_ref()
-                .filter(|_| check.verdict == Feasibility::Infeasible)
-                .map_or_else(String::new, |seeds| format!(
-                    "; {} seed{} lie as near to what was found as 1 of {} random ones does, and devices alone reach fewer than {}",
-                    with_thousands(seeds.found),
-                    plural(seeds.found),
-                    with_thousands(seeds.null_probability.recip().round() as u64),
-                    with_thousands(seeds.limit)
-                ))
+            seeds.unwrap_or_default()
         ))?;
     }
     for warning in &estimate.warnings {
@@ -272,10 +268,8 @@ fn table(estimate: &Estimate) -> String {
     let widths: Vec<usize> = (0..6).map(width).collect();
     let line = |line: &Vec<String>| {
         let numbers = line.iter().zip(&widths);
-        let numbers: String = numbers
-            .map(|(cell, width)| format!("{cell:>width$}  "))
-            .collect();
-        numbers + &line[6]
+        let numbers = numbers.map(|(cell, width)| format!("{cell:>width$}  "));
+        numbers.collect::<String>() + &line[6]
     };
     lines.iter().map(line).collect::<Vec<_>>().join("\n")
 }

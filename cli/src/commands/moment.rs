@@ -158,29 +158,22 @@ pub(crate) async fn run(args: &MomentArgs, json: bool) -> Result<()> {
     let regression =
         plan.map(|(y, on)| regression_answer(&names, y, &on, moment.regression(y, &on)));
     if let Some(out) = &args.out {
-        let files = files(
-            &estimate,
-            &moment,
-            &names,
-            &correlations,
-            regression.as_ref(),
-        )?;
+        let regression = regression.as_ref();
+        let files = files(&estimate, &moment, &names, &correlations, regression)?;
         results::write(out, &files)?;
     }
-    let mut largest: Vec<Pair> = correlations
-        .iter()
-        .filter_map(|(i, j, found)| {
-            let found = found.ok()?;
-            Some(Pair {
-                feature: names[*i].clone(),
-                with: names[*j].clone(),
-                value: found.value,
-                standard_error: found.standard_error,
-                low: found.low,
-                high: found.high,
-            })
+    let known = correlations.iter().filter_map(|(i, j, found)| {
+        let found = found.ok()?;
+        Some(Pair {
+            feature: names[*i].clone(),
+            with: names[*j].clone(),
+            value: found.value,
+            standard_error: found.standard_error,
+            low: found.low,
+            high: found.high,
         })
-        .collect();
+    });
+    let mut largest: Vec<Pair> = known.collect();
     let refused = correlations.len() - largest.len();
     largest.sort_by(|a, b| b.value.abs().total_cmp(&a.value.abs()));
     largest.truncate(args.top);
@@ -336,19 +329,14 @@ fn files(
         let found = found.map_err(|refusal| refusal.in_words(names));
         line(&[&names[*i], &names[*j]], found)
     });
+    let pair = || header(&["feature", "with"]);
     let mut files = vec![
         ("estimate.json", document),
         ("features.txt", (names.join("\n") + "\n").into_bytes()),
         ("moment.npy", square(moment.raw())),
         ("standard-errors.npy", square(&errors)),
-        (
-            "covariance.csv",
-            results::table(header(&["feature", "with"]), covariances)?,
-        ),
-        (
-            "correlation.csv",
-            results::table(header(&["feature", "with"]), correlations)?,
-        ),
+        ("covariance.csv", results::table(pair(), covariances)?),
+        ("correlation.csv", results::table(pair(), correlations)?),
     ];
     if let Some(projected) = moment.projected() {
         files.push(("moment-projected.npy", square(projected)));
@@ -422,11 +410,10 @@ fn print(answer: &MomentAnswer, estimate: &Estimate, refusal: Option<String>) ->
             "\nlargest correlations, {shown} of {} (with 95 % intervals)",
             with_thousands(answer.pairs as u64)
         ))?;
-        let pairs = answer.correlations.iter();
-        let rows = pairs.map(|pair| {
+        let rows = answer.correlations.iter().map(|pair| {
             let label = format!("{} ~ {}", pair.feature, pair.with);
-            let [value, low, high] = [pair.value, pair.low, pair.high].map(|x| format!("{x:.3}"));
-            [label, value, format!("{low} to {high}")]
+            let interval = format!("{:.3} to {:.3}", pair.low, pair.high);
+            [label, format!("{:.3}", pair.value), interval]
         });
         output::text(&aligned(&rows.collect::<Vec<_>>()))?;
     }

@@ -66,12 +66,8 @@ pub(super) fn from_rows(table: &RowTable) -> Result<Vec<ColumnStatistics>> {
         source: source.clone(),
         text_column: table.is_category(at).then(|| table.taken()[at]),
     };
-    Ok(means
-        .into_iter()
-        .zip(squares)
-        .enumerate()
-        .map(column)
-        .collect())
+    let columns = means.into_iter().zip(squares).enumerate();
+    Ok(columns.map(column).collect())
 }
 
 /// A line of a description.
@@ -99,11 +95,9 @@ pub(super) fn from_description(path: &Path) -> Result<Vec<ColumnStatistics>> {
     };
     let text = files::read_text(path)?;
     let mut statistics = Vec::new();
-    for line in csv::ReaderBuilder::new()
-        .trim(csv::Trim::All)
-        .from_reader(text.as_bytes())
-        .deserialize()
-    {
+    let mut reader = csv::ReaderBuilder::new();
+    let mut reader = reader.trim(csv::Trim::All).from_reader(text.as_bytes());
+    for line in reader.deserialize() {
         let line: DescriptionLine = line.map_err(unlike)?;
         let (mean, deviation, source) = match (line.mean, line.sd, line.min, line.max) {
             (Some(mean), Some(sd), _, _) => (mean, sd, "as described".to_owned()),
@@ -157,23 +151,24 @@ pub(super) fn columns(
                 feature: Feature::new(&column.name, center, scale),
                 reason,
                 share_of_squared_length: share,
-                share_of_squared_mean: if squared > 0.0 {
-                    column.mean * column.mean / squared
-                } else {
-                    0.0
+                share_of_squared_mean: match squared > 0.0 {
+                    true => column.mean * column.mean / squared,
+                    false => 0.0,
                 },
             }
         })
         .collect();
-    let flat: Vec<String> = columns
-        .iter()
-        .map(|column| &column.feature)
-        .filter(|feature| feature.center.abs() > MAX_CENTER * feature.scale)
-        .map(|feature| {
-            let (name, center, scale) = (&feature.name, feature.center, feature.scale);
-            format!("{name:?} varies by {scale} around {center}")
-        })
-        .collect();
+    let flat = columns.iter().filter_map(|column| {
+        let (center, scale) = (column.feature.center, column.feature.scale);
+        let says = || {
+            format!(
+                "{:?} varies by {scale} around {center}",
+                column.feature.name
+            )
+        };
+        (center.abs() > MAX_CENTER * scale).then(says)
+    });
+    let flat: Vec<String> = flat.collect();
     if flat.is_empty() {
         return Ok(columns);
     }
@@ -260,18 +255,16 @@ mod tests {
             let path = folder.path().join("columns.csv");
             std::fs::write(&path, text).unwrap();
             let statistics = from_description(&path).unwrap();
-            let shares = LengthShares::from_moments(
-                &vec![0.0; statistics.len()],
-                &vec![0.0; statistics.len()],
-            );
-            columns(&statistics, &shares)
+            let zeros = vec![0.0; statistics.len()];
+            columns(&statistics, &LengthShares::from_moments(&zeros, &zeros))
         };
         let columns = of("name,mean,sd\ntime,1.7e12,1500\nconstant,1.7e12,0\nseven,7,0\n").unwrap();
-        let features: Vec<(f64, f64)> = columns
-            .iter()
-            .map(|c| (c.feature.center, c.feature.scale))
-            .collect();
-        assert_eq!(features, [(1.7e12, 1500.0), (1.7e12, 1000.0), (7.0, 1.0)]);
+        let features = columns.iter();
+        let features = features.map(|c| (c.feature.center, c.feature.scale));
+        assert_eq!(
+            features.collect::<Vec<_>>(),
+            [(1.7e12, 1500.0), (1.7e12, 1000.0), (7.0, 1.0)]
+        );
         let error = of("name,mean,sd\ntime,1.7e12,300\nheight,1,1\nday,-5e13,2\n");
         let error = error.err().unwrap().to_string();
         assert_says(
