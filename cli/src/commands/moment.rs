@@ -277,30 +277,23 @@ fn regression_answer(
     on: &[usize],
     found: std::result::Result<Regression, Refusal>,
 ) -> RegressionAnswer {
-    let mut answer = RegressionAnswer {
+    let coefficients = found.iter().flat_map(|found| &found.coefficients);
+    let coefficients = coefficients.map(|c| CoefficientAnswer {
+        feature: names[c.feature].clone(),
+        value: c.value,
+        standard_error: c.standard_error,
+        low: c.low,
+        high: c.high,
+    });
+    RegressionAnswer {
         feature: names[y].clone(),
         on: on.iter().map(|&x| names[x].clone()).collect(),
-        coefficients: Vec::new(),
-        least_eigenvalue: None,
-        least_eigenvalue_standard_error: None,
-        refused: None,
-    };
-    match found {
-        Err(refusal) => answer.refused = Some(refusal.in_words(names)),
-        Ok(found) => {
-            answer.least_eigenvalue = Some(found.least_eigenvalue);
-            answer.least_eigenvalue_standard_error = Some(found.least_eigenvalue_standard_error);
-            let coefficients = found.coefficients.iter().map(|c| CoefficientAnswer {
-                feature: names[c.feature].clone(),
-                value: c.value,
-                standard_error: c.standard_error,
-                low: c.low,
-                high: c.high,
-            });
-            answer.coefficients = coefficients.collect();
-        }
+        coefficients: coefficients.collect(),
+        least_eigenvalue: found.as_ref().ok().map(|found| found.least_eigenvalue),
+        least_eigenvalue_standard_error: (found.as_ref().ok())
+            .map(|found| found.least_eigenvalue_standard_error),
+        refused: found.err().map(|refusal| refusal.in_words(names)),
     }
-    answer
 }
 
 fn files(

@@ -175,18 +175,15 @@ impl std::str::FromStr for MechanismKind {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        Self::ALL
-            .iter()
-            .copied()
-            .find(|kind| kind.as_str() == text)
-            .ok_or_else(|| {
-                let names: Vec<_> = Self::ALL.iter().map(|kind| kind.as_str()).collect();
-                error!(
-                    InvalidMechanism,
-                    "there is no mechanism {text:?}; the mechanisms are {}",
-                    names.join(", ")
-                )
-            })
+        let mut all = Self::ALL.iter().copied();
+        all.find(|kind| kind.as_str() == text).ok_or_else(|| {
+            let names: Vec<_> = Self::ALL.iter().map(|kind| kind.as_str()).collect();
+            error!(
+                InvalidMechanism,
+                "there is no mechanism {text:?}; the mechanisms are {}",
+                names.join(", ")
+            )
+        })
     }
 }
 
@@ -271,11 +268,10 @@ impl Mechanism {
     ) -> Result<Self> {
         budget.check_study_limit()?;
         if calibration != Calibration::Analytic && !kind.is_calibrated() {
-            let calibrated: Vec<_> = MechanismKind::ALL
+            let calibrated = MechanismKind::ALL
                 .iter()
-                .filter(|kind| kind.is_calibrated())
-                .map(|kind| kind.as_str())
-                .collect();
+                .filter(|kind| kind.is_calibrated());
+            let calibrated: Vec<_> = calibrated.map(|kind| kind.as_str()).collect();
             return Err(error!(
                 InvalidMechanism,
                 "there is no calibration {calibration} for {kind}; it belongs to {}",
@@ -332,9 +328,6 @@ impl Mechanism {
 
     /// Like [`perturb`](Self::perturb), and also returns what someone timing the device could see. **For the audit
     /// only**: it must never leave a device.
-    ///
-    /// # Errors
-    /// As [`perturb`](Self::perturb).
     pub fn perturb_measured(&self, row: &BoundedRow) -> Result<(Vec<u8>, SamplingCost)> {
         let mut generator = ChaCha20Rng::try_from_rng(&mut SysRng).map_err(|error| {
             error!(

@@ -61,9 +61,6 @@ impl<'a> Preprocessor<'a> {
 
     /// As [`prepare`](Self::prepare), with the reason beside a row that became the zero row: `row-not-finite`,
     /// `row-outside-ball`. The reason holds no value, and is **for the participant only**.
-    ///
-    /// # Errors
-    /// As [`prepare`](Self::prepare).
     pub fn prepare_with_warning(&self, row: &Row) -> Result<(BoundedRow, Option<Error>)> {
         let (x, unusable) = self.bound_to_unit_ball(row)?;
         Ok((self.append_constant(x), unusable.map(Unusable::reason)))
@@ -105,9 +102,6 @@ impl<'a> Preprocessor<'a> {
 
     /// As [`prepare_features`](Self::prepare_features) for row `index` (from 0) of a table: an error names
     /// the row, counted from 1.
-    ///
-    /// # Errors
-    /// As [`prepare_features`](Self::prepare_features).
     pub fn prepare_features_nth(&self, index: usize, row: &Row) -> Result<FeatureRow> {
         self.prepare_features(row).map_err(|error| {
             Error::new(
