@@ -178,10 +178,8 @@ mod tests {
         for &code in ErrorCode::ALL {
             let text = code.as_str();
             assert!(seen.insert(text), "{text} twice");
-            assert!(
-                text.bytes().all(|b| b.is_ascii_lowercase() || b == b'-'),
-                "{text}"
-            );
+            let kebab = |b: u8| b.is_ascii_lowercase() || b == b'-';
+            assert!(text.bytes().all(kebab), "{text}");
             assert_eq!(ErrorCode::parse(text), Some(code));
         }
         assert_eq!(ErrorCode::parse("no-such-code"), None);

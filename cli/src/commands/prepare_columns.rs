@@ -241,10 +241,9 @@ mod tests {
         assert_eq!(round_to_scale(14.127_291, 3.52), 14.13);
         assert_eq!(round_to_scale(880.583, 569.0), 881.0);
         assert_eq!(round_to_scale(123_456.0, 56_900.0), 123_500.0);
-        assert!(
-            round_to_scale(-0.000_1, 1.0).is_sign_positive()
-                && round_to_scale(-3.0, 5e4).is_sign_positive()
-        );
+        for (small, scale) in [(-0.000_1, 1.0), (-3.0, 5e4)] {
+            assert!(round_to_scale(small, scale).is_sign_positive());
+        }
     }
 
     /// What a study may have is used: milliseconds since 1970 with a spread of 1500, and no more than that.
@@ -259,12 +258,8 @@ mod tests {
             columns(&statistics, &LengthShares::from_moments(&zeros, &zeros))
         };
         let columns = of("name,mean,sd\ntime,1.7e12,1500\nconstant,1.7e12,0\nseven,7,0\n").unwrap();
-        let features = columns.iter();
-        let features = features.map(|c| (c.feature.center, c.feature.scale));
-        assert_eq!(
-            features.collect::<Vec<_>>(),
-            [(1.7e12, 1500.0), (1.7e12, 1000.0), (7.0, 1.0)]
-        );
+        let features = columns.iter().map(|c| (c.feature.center, c.feature.scale));
+        assert!(features.eq([(1.7e12, 1500.0), (1.7e12, 1000.0), (7.0, 1.0)]));
         let error = of("name,mean,sd\ntime,1.7e12,300\nheight,1,1\nday,-5e13,2\n");
         let error = error.err().unwrap().to_string();
         assert_says(

@@ -67,11 +67,9 @@ fn assert_stored(stores: &Stores, reports: &BTreeMap<String, Report>) {
     for (name, report) in reports {
         let store = &stores[name.as_str()];
         let expected = BTreeMap::from([(report.id.0, report.payload.clone())]);
-        assert_eq!(
-            (&store.stored, &store.arrived),
-            (&expected, &expected),
-            "{name}"
-        );
+        for reports in [&store.stored, &store.arrived] {
+            assert_eq!(reports, &expected, "{name}");
+        }
     }
 }
 

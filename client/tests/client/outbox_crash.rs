@@ -91,10 +91,7 @@ fn run_and_kill(path: &Path, lines: usize, seen: &mut Seen) {
         }
     }
     let status = child.wait().unwrap();
-    assert!(
-        status.success() || read >= lines,
-        "the child failed by itself"
-    );
+    assert!(status.success() || read >= lines, "it failed by itself");
 }
 
 fn note(fixed: &mut BTreeMap<u64, String>, index: u64, bytes: &str) {
@@ -121,10 +118,8 @@ fn check(path: &Path, seen: &mut Seen) {
     let counts = outbox.counts().unwrap();
     assert_eq!(counts.pending, pending.len() as u64);
     assert_eq!(counts.refused, 0);
-    assert_eq!(
-        counts.total(),
-        PARTICIPANTS - outbox.missing(0..PARTICIPANTS).unwrap().len() as u64
-    );
+    let missing = outbox.missing(0..PARTICIPANTS).unwrap();
+    assert_eq!(counts.total(), PARTICIPANTS - missing.len() as u64);
 }
 
 #[test]
@@ -149,10 +144,8 @@ fn killed_anywhere_a_participant_has_no_report_or_one_for_ever() {
         check(&path, &mut seen);
         sizes.push(seen.fixed.len());
     }
-    assert!(
-        !seen.finished,
-        "the kills must come in the middle: {sizes:?}"
-    );
+    // The kills must come in the middle.
+    assert!(!seen.finished, "{sizes:?}");
     assert!(sizes[7] > 500, "{sizes:?}");
     run_and_kill(&path, usize::MAX, &mut seen);
     assert!(seen.finished);

@@ -90,10 +90,8 @@ fn both_receipts_show_all_terms() {
     assert_says(&receipt, &words);
     assert_says(&of_rows, &words);
     for terms in [&receipt.studies[0].terms, &of_rows.studies[0].terms] {
-        assert_eq!(
-            (terms.name.as_deref(), &terms.about),
-            (Some("wines"), &about())
-        );
+        assert_eq!(terms.name.as_deref(), Some("wines"));
+        assert_eq!(terms.about, about());
         assert_eq!(terms.parameters.as_ref(), Some(&params()));
     }
     assert_survives_json(&receipt);
