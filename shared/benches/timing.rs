@@ -167,11 +167,8 @@ fn median(times: &[f64]) -> f64 {
 /// The standard deviation of the ratio of medians, over ten parts of the null, brought to the whole.
 fn spread(a: &[f64], b: &[f64]) -> f64 {
     let size = (a.len() / 10).max(1);
-    let ratios: Vec<f64> = a
-        .chunks(size)
-        .zip(b.chunks(size))
-        .map(|(a, b)| median(b) / median(a))
-        .collect();
+    let parts = a.chunks(size).zip(b.chunks(size));
+    let ratios: Vec<f64> = parts.map(|(a, b)| median(b) / median(a)).collect();
     let mean = ratios.iter().sum::<f64>() / ratios.len() as f64;
     let variance = ratios.iter().map(|r| (r - mean).powi(2)).sum::<f64>() / ratios.len() as f64;
     (variance / ratios.len() as f64).sqrt()

@@ -347,9 +347,7 @@ pub(crate) fn decode_params(bytes: &[u8]) -> Result<StudyParams> {
             .collect()
     });
     let weights = extension.as_ref().and_then(|extension| extension.weights);
-    let observed = extension
-        .into_iter()
-        .flat_map(|extension| extension.observed);
+    let observed = extension.map_or_else(Vec::new, |extension| extension.observed);
     // A number of shares that does not fit is refused with what is not canonical.
     for (feature, observed) in features.iter_mut().flatten().zip(observed) {
         (feature.observed, feature.section) = (Some(observed.0), observed.1);

@@ -310,10 +310,10 @@ impl fmt::Debug for Fingerprint {
 /// Lower-case hexadecimal.
 pub fn to_hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digit = |value: u8| char::from(DIGITS[usize::from(value)]);
     bytes
         .iter()
-        .flat_map(|b| [DIGITS[usize::from(b >> 4)], DIGITS[usize::from(b & 15)]])
-        .map(char::from)
+        .flat_map(|b| [digit(b >> 4), digit(b & 15)])
         .collect()
 }
 

@@ -104,16 +104,14 @@ impl RowCheck {
             columns.retain(|(_, count)| *count > 0);
             columns.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
             let listed = columns.iter().take(MAX_LISTED);
-            let listed: Vec<String> = listed
-                .map(|(column, count)| format!("{} {count}", name(*column)))
-                .collect();
+            let listed = listed.map(|(column, count)| format!("{} {count}", name(*column)));
             let others = match columns.len().saturating_sub(MAX_LISTED) {
                 0 => String::new(),
                 others => format!(", and in {others} other columns"),
             };
             lines.push(format!(
                 "missing cells: {total}, which count as their centers: {}{others}",
-                listed.join(", ")
+                listed.collect::<Vec<_>>().join(", ")
             ));
         }
         lines.extend(self.unlike_the_study(params));

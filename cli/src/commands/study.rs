@@ -305,11 +305,8 @@ async fn tokens(
 }
 
 fn request(create: &CreateArgs) -> Result<CreateStudy> {
-    let features = create
-        .features
-        .as_deref()
-        .map(rows::features::read_constants)
-        .transpose()?;
+    let path = create.features.as_deref();
+    let features = path.map(rows::features::read_constants).transpose()?;
     let dimension = match (create.p, &features) {
         (Some(p), _) => p,
         (None, Some(features)) => features.len(),

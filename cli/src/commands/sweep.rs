@@ -42,10 +42,9 @@ pub(super) fn chart(rows: &[SimulateAnswer], title: Option<&str>, sparse: bool) 
         .rev()
         .max_by_key(|(_, of)| values(*of).len())
         .unwrap_or(QUANTITIES[0]);
-    let others: Vec<Quantity> = QUANTITIES
-        .into_iter()
-        .filter(|(name, of)| *name != x_name && values(*of).len() > 1)
-        .collect();
+    let several = |of: fn(&SimulateAnswer) -> f64| values(of).len() > 1;
+    let mut others = QUANTITIES.to_vec();
+    others.retain(|(name, of)| *name != x_name && several(*of));
     let name_of = |row: &SimulateAnswer| {
         let parts = others.iter().map(|(name, of)| equals(name, of(row)));
         parts.collect::<Vec<_>>().join(", ")

@@ -164,9 +164,8 @@ async fn run_study(
     let analyst = OperatorClient::new(url, &BearerToken::from_file(token_path)?)?;
     let document = analyst.create_study(&study_request(args, rows)?).await?;
     let devices = StudyClient::new(url)?;
-    let study = devices
-        .fetch_study_pinned(&document.id, fingerprint)
-        .await?;
+    let id = &document.id;
+    let study = devices.fetch_study_pinned(id, fingerprint).await?;
     let upload_seconds = upload_all(&devices, &study, rows, args.n).await?;
     analyst.close(&document.id).await?;
     let request = EstimateRequest {
@@ -175,9 +174,8 @@ async fn run_study(
         moment: false,
     };
     let job = analyst.request_estimate(&document.id, &request).await?;
-    let done = analyst
-        .wait_for_estimate(&document.id, job.number, Duration::from_secs(3_600))
-        .await?;
+    let an_hour = Duration::from_secs(3_600);
+    let done = analyst.wait_for_estimate(id, job.number, an_hour).await?;
     let estimate = estimate_of(done)?;
     let result = compare(args, &estimate, reference, rows, upload_seconds)?;
     write_results(&args.out, &result, &estimate, reference, rows)?;

@@ -206,11 +206,8 @@ impl RowTable {
             "infinite"
         };
         let others: BTreeSet<usize> = not_finite.map(|at| at % self.columns).collect();
-        let columns: Vec<String> = others
-            .iter()
-            .take(MAX_COLUMNS_NAMED)
-            .map(|&at| self.column(at))
-            .collect();
+        let columns = others.iter().take(MAX_COLUMNS_NAMED);
+        let columns = columns.map(|&at| self.column(at)).collect::<Vec<_>>();
         let columns = columns.join(", ");
         let more = match (others.len(), others.len().saturating_sub(MAX_COLUMNS_NAMED)) {
             (0, _) => String::new(),

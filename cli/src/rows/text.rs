@@ -479,11 +479,9 @@ fn has_header(
             let names = expected.and_then(|expected| expected.names.as_deref());
             // Split by each delimiter that occurs; a line without any is one column.
             let some = |delimiter: &&u8| first.as_bytes().contains(*delimiter);
-            let mut read: Vec<Vec<String>> = delimiters
-                .iter()
-                .filter(some)
-                .map(|&delimiter| names_of(Splitter::new(delimiter).cells(first)))
-                .collect();
+            let read = delimiters.iter().filter(some);
+            let read = read.map(|&delimiter| names_of(Splitter::new(delimiter).cells(first)));
+            let mut read: Vec<Vec<String>> = read.collect();
             if read.is_empty() {
                 read.push(vec![first.trim().to_owned()]);
             }

@@ -63,11 +63,8 @@ fn given(child: Child) -> BTreeSet<(String, String)> {
 }
 
 fn recorded(ledger: &Ledger) -> BTreeSet<(String, String)> {
-    let studies = ledger.receipt().unwrap().studies;
-    studies
-        .into_iter()
-        .map(|entry| (entry.study, entry.report))
-        .collect()
+    let studies = ledger.receipt().unwrap().studies.into_iter();
+    studies.map(|entry| (entry.study, entry.report)).collect()
 }
 
 /// To copy a file is to close a descriptor of it, and with that the process loses SQLite's lock; so is a second opener,

@@ -13,6 +13,7 @@ use eigenveil_shared::{
     mechanism::{Calibration, MechanismKind},
     preprocess::Row,
     privacy::Budget,
+    report::ReportId,
     study::{StudyDesign, StudyParams},
 };
 
@@ -26,6 +27,10 @@ fn new_ledger() -> (Folder, PathBuf, Ledger) {
     let path = folder.at("ledger");
     let ledger = Ledger::open(&path).unwrap();
     (folder, path, ledger)
+}
+
+fn refuse(ledger: &mut Ledger, id: ReportId, code: &str, detail: &str) -> bool {
+    ledger.record_refused(id, code, detail).unwrap()
 }
 
 fn code_of(ledger: &mut Ledger, study: &(Reporter, StudyRef)) -> Option<ErrorCode> {
@@ -63,8 +68,7 @@ fn a_second_participation_gives_the_very_same_report() {
     assert!(ledger.record_acknowledged(id).unwrap());
     // Harmless when repeated.
     assert!(!ledger.record_acknowledged(id).unwrap());
-    let late = ledger.record_refused(id, "malformed-report", "too late");
-    assert!(!late.unwrap());
+    assert!(!refuse(&mut ledger, id, "malformed-report", "too late"));
     for _ in 0..2 {
         let after = participate(&mut ledger, &one);
         assert_eq!(after, Participation::Acknowledged(id));
@@ -177,8 +181,7 @@ fn a_charge_survives_refusal() {
     let id = report.report.id;
     let detail = "é".repeat(5_000);
     for (detail, new) in [(detail.as_str(), true), ("again", false)] {
-        let refused = ledger.record_refused(id, "payload-not-finite", detail);
-        assert_eq!(refused.unwrap(), new);
+        assert_eq!(refuse(&mut ledger, id, "payload-not-finite", detail), new);
     }
     // Refused is not owed.
     assert!(!ledger.record_acknowledged(id).unwrap());
@@ -349,9 +352,7 @@ fn the_receipt_is_a_text_a_person_can_read_and_survives_json() {
     });
     ledger.record_acknowledged(ids[0]).unwrap();
     let detail = "entry 3 is\nnot a \u{1b}[31mnumber";
-    ledger
-        .record_refused(ids[1], "payload-not-finite", detail)
-        .unwrap();
+    refuse(&mut ledger, ids[1], "payload-not-finite", detail);
     let receipt = ledger.receipt().unwrap();
     let mut text = receipt.to_string();
     for (number, id) in (1..).zip(ids) {
@@ -393,15 +394,16 @@ fn a_token_stays_with_its_report_until_it_is_acknowledged() {
     assert!(!format!("{owed:?}").contains("0101"));
     // Refused for its token, another one makes it good.
     let id = owed.report.id;
-    ledger
-        .record_refused(id, "participant-token-unknown", "no such token")
-        .unwrap();
+    refuse(
+        &mut ledger,
+        id,
+        "participant-token-unknown",
+        "no such token",
+    );
     assert!(ledger.owed().unwrap().is_empty());
     assert!(ledger.set_token(&name, &token(2)).unwrap());
     assert_eq!(ledger.owed().unwrap()[0].token, Some(token(2)));
-    ledger
-        .record_refused(id, "implausible-report", "too large")
-        .unwrap();
+    refuse(&mut ledger, id, "implausible-report", "too large");
     assert!(ledger.set_token(&name, &token(3)).unwrap());
     assert!(ledger.owed().unwrap().is_empty());
     ledger.requeue_refused().unwrap();

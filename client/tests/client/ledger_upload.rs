@@ -126,10 +126,10 @@ async fn unreachable_server_does_not_block_others() {
     let (sent, failures) = send_owed(&mut ledger, &http()).await.unwrap();
     assert_eq!((sent.accepted, sent.pending), (2, 2));
     assert_stored(&stores, &reports);
-    let failures: BTreeMap<_, _> = failures
+    let failures = failures
         .iter()
-        .map(|failure| (failure.study_ref.study(), &failure.error))
-        .collect();
+        .map(|own| (own.study_ref.study(), &own.error));
+    let failures: BTreeMap<_, _> = failures.collect();
     assert_eq!(failures.len(), 2);
     assert!(failures["aa"].is_retryable(), "{failures:?}");
     assert_says(failures["aa"], &["6 attempts"]);

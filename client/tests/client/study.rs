@@ -43,10 +43,8 @@ async fn a_study_is_checked_before_it_is_believed() {
 
     let mut canonical = honest.canonical_bytes();
     let sigma = honest.mechanism().gaussian_noise().unwrap().sigma();
-    let at = canonical
-        .windows(8)
-        .position(|bytes| bytes == sigma.to_le_bytes())
-        .unwrap();
+    let mut windows = canonical.windows(8);
+    let at = windows.position(|own| own == sigma.to_le_bytes()).unwrap();
     canonical[at..at + 8].copy_from_slice(&(sigma * 0.9).to_le_bytes());
     type Change = Box<dyn FnOnce(&mut eigenveil_shared::api::StudyDocument)>;
     let weaker = to_hex(&canonical);

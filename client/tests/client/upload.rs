@@ -93,10 +93,8 @@ async fn connect_with(server: &Server, settings: &HttpSettings) -> (StudyClient,
 /// An outbox with `count` new reports, and what they are.
 fn fill(path: &Path, study: &Study, count: u64) -> (Outbox, Vec<Report>) {
     let mut outbox = Outbox::open(path, study.study_ref()).unwrap();
-    let indices: Vec<u64> = (0..count).collect();
-    outbox
-        .enqueue_batch(borrowed(&prepare(&reporter(), &indices)))
-        .unwrap();
+    let prepared = prepare(&reporter(), &Vec::from_iter(0..count));
+    outbox.enqueue_batch(borrowed(&prepared)).unwrap();
     let pending = outbox.pending(usize::MAX).unwrap().into_iter();
     let reports = pending.map(|pending| pending.report).collect();
     (outbox, reports)
@@ -510,9 +508,8 @@ fn blocking_client_does_the_same() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let (server, store) = runtime.block_on(study_server(&params(1.0), every_fault()));
     let client = blocking::StudyClient::with_settings(&server.address, &impatient()).unwrap();
-    let study = client
-        .fetch_study_pinned(STUDY, params(1.0).fingerprint())
-        .unwrap();
+    let pinned = params(1.0).fingerprint();
+    let study = client.fetch_study_pinned(STUDY, pinned).unwrap();
     let folder = Folder::new();
     let (mut outbox, reports) = fill(&folder.at("outbox"), &study, 50);
     let mut calls = 0;
