@@ -149,35 +149,28 @@ async fn a_study_is_never_created_twice_by_a_retry() {
 async fn errors_keep_code_status_and_detail() {
     let unknown =
         br#"{"type":"urn:x","title":"t","status":418,"code":"brand-new","detail":"Tea.\u001b[2J"}"#;
+    let own = |status, code, detail, text| {
+        let reply = Reply::problem(status, code, detail);
+        let says = format!("{detail} [{text}]");
+        (reply, Some(code), Some(text), status, says)
+    };
     for (reply, code, text, status, says) in [
-        (
-            Reply::problem(401, ErrorCode::Unauthorized, "the token is not known"),
-            Some(ErrorCode::Unauthorized),
-            Some("unauthorized"),
-            401,
-            "the token is not known [unauthorized]",
-        ),
-        (
-            Reply::problem(422, ErrorCode::InvalidBudget, "epsilon is -1"),
-            Some(ErrorCode::InvalidBudget),
-            Some("invalid-budget"),
-            422,
-            "epsilon is -1 [invalid-budget]",
-        ),
+        own(401, ErrorCode::Unauthorized, "unknown", "unauthorized"),
+        own(422, ErrorCode::InvalidBudget, "it is -1", "invalid-budget"),
         (
             // A newer server's code.
             Reply::of(418, "application/problem+json; charset=utf-8", unknown),
             None,
             Some("brand-new"),
             418,
-            "Tea. [2J [brand-new]",
+            "Tea. [2J [brand-new]".to_owned(),
         ),
         (
             Reply::of(403, "application/problem+json", b"{"),
             None,
             None,
             403,
-            "instead of a problem document",
+            "instead of a problem document".to_owned(),
         ),
     ] {
         let mut reply = Some(reply);
@@ -185,7 +178,7 @@ async fn errors_keep_code_status_and_detail() {
         let error = client(&server).create_study(&create()).await.unwrap_err();
         assert_eq!((error.code(), error.code_text()), (code, text));
         assert_eq!(error.status(), Some(status));
-        assert_says(&error, &[says]);
+        assert_says(&error, &[&says]);
         assert!(!error.is_retryable());
         assert!(!format!("{error:?}").contains("s3cret"));
     }

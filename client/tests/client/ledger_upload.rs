@@ -10,7 +10,7 @@ use eigenveil_shared::{ErrorCode, codec::ReportFormat, report::Report};
 
 use crate::{
     common::{Folder, assert_says, params, row},
-    server::{Reply, Request, Server, Store, http, lock},
+    server::{Reply, Request, Server, Store, closed_address, http, lock},
 };
 
 /// Studies of this name have this ε; every server has them all.
@@ -113,10 +113,7 @@ async fn a_lost_acknowledgement_sends_the_same_bytes_again() {
 #[tokio::test]
 async fn unreachable_server_does_not_block_others() {
     let (here, stores) = server(|_, _, _, _| None).await;
-    let gone = {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        format!("http://{}", listener.local_addr().unwrap())
-    };
+    let gone = closed_address();
     let folder = Folder::new();
     let path = folder.at("ledger");
     let mut ledger = Ledger::open(&path).unwrap();

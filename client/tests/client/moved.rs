@@ -61,10 +61,8 @@ fn a_ledger_sends_the_same_report_to_the_new_address() {
     assert_eq!(receipt.spent.epsilon, 0.5);
     assert_eq!(receipt.studies[0].server, SERVER);
     assert_eq!(receipt.studies[0].moved_to, [NEW, "https://other.example"]);
-    assert_says(
-        receipt,
-        &[&format!("at {SERVER}, moved to {NEW}, moved to")],
-    );
+    let moves = format!("at {SERVER}, moved to {NEW}, moved to");
+    assert_says(receipt, &[&moves]);
 }
 
 #[test]

@@ -75,12 +75,11 @@ fn run_and_kill(path: &Path, lines: usize, seen: &mut Seen) {
                     note(&mut seen.fixed, index, bytes);
                 }
             }
-        } else if let ["acknowledged", index] = words[..] {
-            if let Ok(index) = index.parse::<u64>()
-                && seen.fixed.contains_key(&index)
-            {
-                seen.acknowledged.push(index);
-            }
+        } else if let ["acknowledged", index] = words[..]
+            && let Ok(index) = index.parse::<u64>()
+            && seen.fixed.contains_key(&index)
+        {
+            seen.acknowledged.push(index);
         } else if line.ends_with("finished") {
             seen.finished = true;
         }

@@ -7,12 +7,16 @@ use eigenveil_client::{
     http::{HttpSettings, RetryPolicy, StudyClient},
 };
 use eigenveil_shared::{
-    ErrorCode, api::StudyState, mechanism::MechanismKind, preprocess::Row, study::to_hex,
+    ErrorCode,
+    api::{StudyDocument, StudyState},
+    mechanism::MechanismKind,
+    preprocess::Row,
+    study::to_hex,
 };
 
 use crate::{
     common::{self, Folder, STUDY, assert_says, borrowed, params, params_of, prepare},
-    server::{Reply, Server, document, http, study_server},
+    server::{Reply, Server, closed_address, document, http, study_server},
     upload::{NEVER, ms},
 };
 
@@ -23,7 +27,7 @@ fn client(address: &str) -> StudyClient {
 #[tokio::test]
 async fn a_study_is_checked_before_it_is_believed() {
     let honest = params_of(MechanismKind::IsotropicGaussian, 1.0);
-    let fetch = |document: eigenveil_shared::api::StudyDocument| async move {
+    let fetch = |document: StudyDocument| async move {
         let server = Server::start(move |_| Reply::json(200, &document)).await;
         client(&server.address).fetch_study(STUDY).await
     };
@@ -46,29 +50,18 @@ async fn a_study_is_checked_before_it_is_believed() {
     let mut windows = canonical.windows(8);
     let at = windows.position(|own| own == sigma.to_le_bytes()).unwrap();
     canonical[at..at + 8].copy_from_slice(&(sigma * 0.9).to_le_bytes());
-    type Change = Box<dyn FnOnce(&mut eigenveil_shared::api::StudyDocument)>;
     let weaker = to_hex(&canonical);
     let other = params(2.0).fingerprint().to_string();
-    let changes: [(&str, Change); 7] = [
-        ("another study", Box::new(|d| d.id = "ffff".into())),
-        (
-            "not hexadecimal",
-            Box::new(|d| d.canonical_params = "zz".into()),
-        ),
-        (
-            "cannot be read",
-            Box::new(|d| d.canonical_params.truncate(8)),
-        ),
-        (
-            "do not take part",
-            Box::new(|d| d.canonical_params = weaker),
-        ),
-        (
-            "not that of its parameters",
-            Box::new(|d| d.fingerprint = other),
-        ),
-        ("a batch", Box::new(|d| d.max_batch_reports = 0)),
-        ("3 bytes", Box::new(|d| d.report_bytes = 3)),
+    let changes: [(&str, &dyn Fn(&mut StudyDocument)); 7] = [
+        ("another study", &|d| d.id = "ffff".into()),
+        ("not hexadecimal", &|d| d.canonical_params = "zz".into()),
+        ("cannot be read", &|d| d.canonical_params.truncate(8)),
+        ("do not take part", &|d| d.canonical_params = weaker.clone()),
+        ("not that of its parameters", &|d| {
+            d.fingerprint = other.clone();
+        }),
+        ("a batch", &|d| d.max_batch_reports = 0),
+        ("3 bytes", &|d| d.report_bytes = 3),
     ];
     for (says, change) in changes {
         let mut changed = document(&honest);
@@ -190,10 +183,7 @@ async fn answers_of_other_programs_give_a_clear_sentence() {
         assert_eq!(error.is_retryable(), retryable, "{error}");
     }
     // A port where nobody listens.
-    let closed = {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        format!("http://{}", listener.local_addr().unwrap())
-    };
+    let closed = closed_address();
     let error = client(&closed).fetch_study(STUDY).await.unwrap_err();
     let cannot = format!("cannot connect to {closed}");
     assert_says(error, &[&cannot, "after 6 attempts"]);

@@ -231,16 +231,10 @@ async fn connections_are_kept_and_used_side_by_side() {
 #[tokio::test]
 async fn a_small_upload_is_many_requests() {
     let (server, _) = study_server(&params(1.0), |_, _, _| None).await;
-    let (client, study) = connect(&server).await;
-    let folder = Folder::new();
     for (count, requests) in [(5, 5), (300, 100)] {
-        let path = folder.at(&format!("outbox-{count}"));
-        let (mut outbox, _) = fill(&path, &study, count);
+        let mut set_up = SetUp::new(&server, count).await;
         let before = server.uploads().len();
-        let summary = Uploader::new(&client, &study, UploadSettings::default())
-            .drain(&mut outbox, |_| {})
-            .await
-            .unwrap();
+        let summary = set_up.upload(UploadSettings::default()).await.unwrap();
         assert_eq!(summary.accepted + summary.duplicates, count);
         assert_eq!(server.uploads().len() - before, requests);
     }

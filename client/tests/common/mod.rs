@@ -26,12 +26,8 @@ pub(crate) fn params(epsilon: f64) -> StudyParams {
 }
 
 pub(crate) fn params_of(mechanism: MechanismKind, epsilon: f64) -> StudyParams {
-    StudyParams::freeze(StudyDesign::new(
-        mechanism,
-        5,
-        Budget::approximate(epsilon, 1e-6).unwrap(),
-    ))
-    .unwrap()
+    let budget = Budget::approximate(epsilon, 1e-6).unwrap();
+    StudyParams::freeze(StudyDesign::new(mechanism, 5, budget)).unwrap()
 }
 
 pub(crate) fn reporter() -> Reporter {

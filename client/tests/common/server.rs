@@ -39,6 +39,12 @@ pub(crate) fn http() -> HttpSettings {
     }
 }
 
+/// A port where nobody listens.
+pub(crate) fn closed_address() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    format!("http://{}", listener.local_addr().unwrap())
+}
+
 /// One request as it arrived.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
@@ -77,14 +83,11 @@ impl Reply {
         Self::of(status, "application/problem+json", &bytes)
     }
 
-    pub(crate) fn with_header(self, name: &'static str, value: &str) -> Self {
-        match self {
-            Self::Answer(status, kind, body, mut headers) => {
-                headers.push((name, value.to_owned()));
-                Self::Answer(status, kind, body, headers)
-            }
-            other => other,
+    pub(crate) fn with_header(mut self, name: &'static str, value: &str) -> Self {
+        if let Self::Answer(.., headers) = &mut self {
+            headers.push((name, value.to_owned()));
         }
+        self
     }
 }
 
