@@ -13,6 +13,8 @@ use eigenveil_shared::{
     study::{StudyDesign, StudyParams},
 };
 
+use crate::error::{CliError, Result};
+
 /// How rows are brought into the unit ball.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum NormArg {
@@ -22,6 +24,17 @@ pub(crate) enum NormArg {
     Clip,
     /// Divide by --radius; a row longer than that is sent as the zero row
     Require,
+}
+
+impl NormArg {
+    /// With this radius, where it has one.
+    pub(crate) fn with_radius(self, radius: f64) -> Norm {
+        match self {
+            NormArg::Normalize => Norm::Normalize,
+            NormArg::Clip => Norm::Clip { radius },
+            NormArg::Require => Norm::Require { radius },
+        }
+    }
 }
 
 /// How rows are brought into the unit ball, with the radius.
@@ -36,21 +49,13 @@ pub(crate) struct NormArgs {
 }
 
 impl NormArgs {
-    /// The norm with its radius.
-    ///
-    /// # Errors
-    /// Wrong usage for a radius that the norm does not use.
-    pub(crate) fn norm(&self) -> crate::error::Result<Norm> {
-        let radius = self.radius.unwrap_or(1.0);
-        match self.norm.unwrap_or(NormArg::Normalize) {
-            NormArg::Normalize if self.radius.is_some() => {
-                Err(crate::error::CliError::usage(format!(
-                    "--radius {radius} is not used with --bound-rows normalize, which divides each row by its own length; leave it out, or give --bound-rows clip"
-                )))
-            }
-            NormArg::Normalize => Ok(Norm::Normalize),
-            NormArg::Clip => Ok(Norm::Clip { radius }),
-            NormArg::Require => Ok(Norm::Require { radius }),
+    /// The norm with its radius; wrong usage for a radius that the norm does not use.
+    pub(crate) fn norm(&self) -> Result<Norm> {
+        match (self.norm.unwrap_or(NormArg::Normalize), self.radius) {
+            (NormArg::Normalize, Some(radius)) => Err(CliError::usage(format!(
+                "--radius {radius} is not used with --bound-rows normalize, which divides each row by its own length; leave it out, or give --bound-rows clip"
+            ))),
+            (norm, radius) => Ok(norm.with_radius(radius.unwrap_or(1.0))),
         }
     }
 }
@@ -85,7 +90,7 @@ impl MechanismArgs {
         dimension: usize,
         epsilon: f64,
         features: Option<Vec<Feature>>,
-    ) -> crate::error::Result<StudyParams> {
+    ) -> Result<StudyParams> {
         Ok(StudyParams::freeze(StudyDesign {
             features,
             norm: self.norm.norm()?,
@@ -106,7 +111,7 @@ impl MechanismArgs {
         dimension: usize,
         epsilon: f64,
         features: Option<Vec<Feature>>,
-    ) -> crate::error::Result<CreateStudy> {
+    ) -> Result<CreateStudy> {
         Ok(CreateStudy {
             name: name.to_owned(),
             dimension,
@@ -151,7 +156,6 @@ pub(crate) struct SparseArgs {
 }
 
 impl SparseArgs {
-    /// The settings, if `--sparse` was given.
     pub(crate) fn settings(&self) -> Option<SparseSettings> {
         self.sparse.then_some(SparseSettings {
             lambda: self.lambda,
@@ -195,15 +199,12 @@ pub(crate) struct TokenArgs {
 }
 
 impl TokenArgs {
-    /// The token's text.
-    ///
-    /// # Errors
-    /// Wrong usage when neither the file nor the variable gives one.
-    pub(crate) fn token(&self) -> crate::error::Result<String> {
+    /// The token's text; wrong usage when neither the file nor the variable gives one.
+    pub(crate) fn token(&self) -> Result<String> {
         let text = match &self.token_file {
             Some(path) => crate::files::read_text(path).map_err(|error| error.context("the token file"))?,
             None => std::env::var("EIGENVEIL_TOKEN").map_err(|_| {
-                crate::error::CliError::usage(
+                CliError::usage(
                     "the operator's token is needed: set EIGENVEIL_TOKEN or give --token-file DATA/operator.token",
                 )
             })?,

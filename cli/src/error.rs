@@ -107,3 +107,16 @@ impl From<eigenveil_client::Error> for CliError {
         }
     }
 }
+
+/// A message has all of these words, and none of those, such as values of a row.
+#[cfg(test)]
+#[track_caller]
+pub(crate) fn assert_says(said: &impl fmt::Display, words: &[&str], hidden: &[&str]) {
+    let said = said.to_string();
+    for word in words {
+        assert!(said.contains(word), "{word:?} is not in: {said}");
+    }
+    for word in hidden {
+        assert!(!said.contains(word), "{word:?} is in: {said}");
+    }
+}

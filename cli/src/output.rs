@@ -27,7 +27,6 @@ pub(crate) fn json(value: &impl Serialize) -> Result<()> {
     bytes(format!("{line}\n").as_bytes())
 }
 
-/// Prints JSON for programs or text for people.
 pub(crate) fn json_or_text(as_json: bool, value: &impl Serialize, line: &str) -> Result<()> {
     match as_json {
         true => json(value),
@@ -65,18 +64,9 @@ pub(crate) fn shell_quoted(word: &str) -> String {
 
 fn printable(text: &str) -> String {
     let shown = |c: char| !c.is_control() || matches!(c, '\n' | '\t');
-    text.chars()
-        .map(|c| {
-            if shown(c) {
-                c
-            } else {
-                char::REPLACEMENT_CHARACTER
-            }
-        })
-        .collect()
+    text.replace(|c: char| !shown(c), "\u{fffd}")
 }
 
-/// Prints a warning on standard error.
 pub(crate) fn print_warning(warning: &str) {
     print_error_line(&format!("warning: {warning}"));
 }
@@ -90,7 +80,6 @@ pub(crate) fn print_budget_warnings(epsilon: f64, delta: f64, n: u64) {
         .for_each(|text| print_warning(text));
 }
 
-/// Prints notes on standard error.
 pub(crate) fn print_notes(notes: &[String]) {
     for note in notes {
         print_error_line(&format!("note: {note}"));
@@ -116,47 +105,42 @@ pub(crate) fn bar(total: u64, what: &str) -> ProgressBar {
 
 /// A rate without meaningless decimals: two digits below 10, whole numbers above.
 fn rounded_rate(rate: f64) -> String {
-    if rate < 10.0 {
-        format!("{rate:.1}")
-    } else {
-        with_thousands(rate.round() as u64)
+    match rate < 10.0 {
+        true => format!("{rate:.1}"),
+        false => with_thousands(rate.round() as u64),
     }
 }
 
 /// Mean and standard deviation over runs; a single run has no deviation.
 pub(crate) fn mean_and_sd(mean: f64, deviation: f64, runs: u64) -> String {
     let mean = decimals(mean, 4);
-    if runs == 1 {
-        mean
-    } else {
-        format!("{mean} ± {}", decimals(deviation, 4))
+    match runs {
+        1 => mean,
+        _ => format!("{mean} ± {}", decimals(deviation, 4)),
     }
 }
 
 /// A number with this many decimals, or with two digits if those would all be zero ("3.2e-6").
 pub(crate) fn decimals(value: f64, places: usize) -> String {
     let text = format!("{value:.places$}");
-    if value != 0.0 && text.chars().all(|c| matches!(c, '-' | '0' | '.')) {
-        format!("{value:.1e}")
-    } else {
-        text
+    match value != 0.0 && text.chars().all(|c| matches!(c, '-' | '0' | '.')) {
+        true => format!("{value:.1e}"),
+        false => text,
     }
 }
 
-/// A mechanism's name, with the calibration if it has a choice.
 pub(crate) fn mechanism_text(kind: MechanismKind, calibration: Option<Calibration>) -> String {
-    calibration.map_or_else(
-        || kind.to_string(),
-        |calibration| format!("{kind}, calibration {calibration}"),
-    )
+    match calibration {
+        None => kind.to_string(),
+        Some(calibration) => format!("{kind}, calibration {calibration}"),
+    }
 }
 
 /// A budget in words; δ is omitted if it is 0.
 pub(crate) fn budget_text(epsilon: f64, delta: f64) -> String {
-    if delta == 0.0 {
-        format!("epsilon {epsilon}, pure (delta 0)")
-    } else {
-        format!("epsilon {epsilon}, delta {}", format_delta(delta))
+    match delta {
+        0.0 => format!("epsilon {epsilon}, pure (delta 0)"),
+        delta => format!("epsilon {epsilon}, delta {}", format_delta(delta)),
     }
 }
 
@@ -170,7 +154,6 @@ pub(crate) fn range_text((low, high): (f64, f64)) -> String {
     format!(", range {low:.2} to {high:.2}")
 }
 
-/// Largest number of selected features listed on the terminal.
 const MAX_LISTED: usize = 40;
 
 /// What a sparse estimate selected: λ, the number of features, and their names.
@@ -187,10 +170,9 @@ pub(crate) fn selection_text(estimate: &Estimate, sparse: &SparseOutcome) -> Str
         sparse.lambda,
         sparse.support.len(),
         estimate.p,
-        if named.is_empty() {
-            "none".to_owned()
-        } else {
-            named.join(", ")
+        match named.is_empty() {
+            true => "none".to_owned(),
+            false => named.join(", "),
         }
     )
 }
@@ -206,7 +188,6 @@ pub(crate) fn centring_text(estimate: &Estimate) -> Option<String> {
     ))
 }
 
-/// The privacy statement, for people.
 pub(crate) fn privacy_text(privacy: &PrivacyStatement) -> String {
     let holds = match privacy.true_epsilon {
         Some(epsilon) => {
@@ -253,7 +234,6 @@ pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// Writes a figure as SVG.
 pub(crate) fn write_figure(path: &Path, figure: &impl Figure) -> Result<()> {
     files::write(path, figure.to_svg().as_bytes())
 }

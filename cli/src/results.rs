@@ -46,9 +46,6 @@ fn earlier(out: &Path) -> Vec<String> {
 
 /// Writes the files of a result into a directory, which is created if necessary, and removes files that only an earlier
 /// run wrote there: a figure of one estimate beside the numbers of another would mislead. Other files stay.
-///
-/// # Errors
-/// If a file cannot be written or removed; the error names it.
 pub(crate) fn write(out: &Path, files: &[ResultFile]) -> Result<()> {
     // Nothing is begun that cannot be finished.
     check(out, files.iter().map(|(name, _)| *name))?;
@@ -109,9 +106,6 @@ fn is_plain_name(line: &str) -> bool {
 }
 
 /// `summary.csv`, `features.txt`, the figures of an estimate, and the table of a path of λ.
-///
-/// # Errors
-/// When a table cannot be written.
 pub(crate) fn files(estimate: &Estimate, figures: &[EstimateFigure]) -> Result<Vec<ResultFile>> {
     let mut names = estimate.feature_names().join("\n");
     names.push('\n');
@@ -123,83 +117,52 @@ pub(crate) fn files(estimate: &Estimate, figures: &[EstimateFigure]) -> Result<V
     if let Some(path) = sparse.and_then(|sparse| sparse.path.as_ref()) {
         files.push(("lambda_path.csv", path_table(estimate, path)?));
     }
-    files.extend(
-        figures
-            .iter()
-            .map(|shown| (shown.file, shown.figure.to_svg().into_bytes())),
-    );
+    let figures = figures.iter();
+    files.extend(figures.map(|shown| (shown.file, shown.figure.to_svg().into_bytes())));
     Ok(files)
 }
 
 /// One line for each component; unknown values are empty cells.
 fn summary(estimate: &Estimate) -> Result<Vec<u8>> {
     let number = |value: Option<f64>| value.map_or(String::new(), |x| x.to_string());
-    let header = [
-        "component",
-        "verdict",
-        "group",
-        "variance",
-        "variance_se",
-        "explained_variance_ratio",
-        "alignment",
-        "alignment_se",
-        "direction_se",
-    ];
+    let header = "component,verdict,group,variance,variance_se,explained_variance_ratio,alignment,alignment_se,direction_se";
     let rows = estimate
         .components
         .iter()
         .enumerate()
         .map(|(j, component)| {
             let group = estimate.group_of(j);
-            let mut row = vec![
-                (j + 1).to_string(),
-                component.verdict.as_str().to_owned(),
-                group.map_or_else(String::new, |group| {
-                    format!("{} to {}", group.first, group.last)
-                }),
+            let range = group.map(|group| format!("{} to {}", group.first, group.last));
+            let verdict = component.verdict.as_str().to_owned();
+            let mut row = vec![(j + 1).to_string(), verdict, range.unwrap_or_default()];
+            let numbers = [
+                estimate.variance(component),
+                component.variance_se,
+                component.explained_variance_ratio,
+                Some(component.alignment()),
+                component.alignment_se(),
+                // Of a component that cannot be told from others, that of their space.
+                match group {
+                    Some(group) => group.subspace_se,
+                    None => component.direction_se,
+                },
             ];
-            row.extend(
-                [
-                    estimate.variance(component),
-                    component.variance_se,
-                    component.explained_variance_ratio,
-                    Some(component.alignment()),
-                    component.alignment_se(),
-                    // Of a component that cannot be told from others, that of their space.
-                    match group {
-                        Some(group) => group.subspace_se,
-                        None => component.direction_se,
-                    },
-                ]
-                .map(number),
-            );
+            row.extend(numbers.map(number));
             row
         });
-    table(header.map(str::to_owned).to_vec(), rows)
+    table(header.split(',').map(str::to_owned).collect(), rows)
 }
 
 /// One line for each λ of a path; features by their names, joined by "; ".
 fn path_table(estimate: &Estimate, path: &LambdaPath) -> Result<Vec<u8>> {
     let names = estimate.feature_names();
     let joined = |rows: &[usize]| {
-        let names: Vec<&str> = rows
-            .iter()
-            .filter_map(|&row| names.get(row).map(String::as_str))
-            .collect();
-        names.join("; ")
+        let names = rows.iter().filter_map(|&row| names.get(row));
+        names.map(String::as_str).collect::<Vec<_>>().join("; ")
     };
-    let mut header: Vec<String> = [
-        "lambda",
-        "chosen",
-        "support_size",
-        "captured_variance",
-        "relative_gap",
-        "converged",
-        "entering",
-        "leaving",
-    ]
-    .map(str::to_owned)
-    .to_vec();
+    let header =
+        "lambda,chosen,support_size,captured_variance,relative_gap,converged,entering,leaving";
+    let mut header: Vec<String> = header.split(',').map(str::to_owned).collect();
     if path.points.iter().all(|point| point.row_norms.is_some()) {
         header.extend(names.iter().map(|name| format!("norm of {name}")));
     }
@@ -248,6 +211,7 @@ pub(crate) fn table(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::assert_says;
 
     #[test]
     fn two_names_of_one_file_are_refused() {
@@ -255,10 +219,7 @@ mod tests {
         std::os::unix::fs::symlink("b.csv", folder.path().join("a.csv")).unwrap();
         let results = [("a.csv", b"1".to_vec()), ("b.csv", b"2".to_vec())];
         let error = write(folder.path(), &results).unwrap_err().to_string();
-        assert!(
-            error.contains("a.csv and b.csv are the same file"),
-            "{error}"
-        );
+        assert_says(&error, &["a.csv and b.csv are the same file"], &[]);
         assert!(!folder.path().join("b.csv").exists());
     }
 

@@ -5,8 +5,6 @@ use eigenveil_shared::estimate::Estimate;
 use crate::{error::Result, rows::RowTable};
 
 /// Scores of every row on every component, around the estimated mean if there is one.
-///
-/// # Errors
 /// Errors of preparing a row: they name the row, never a value.
 pub(crate) fn from_rows(estimate: &Estimate, table: &RowTable) -> Result<Vec<Vec<f64>>> {
     let preprocessor = estimate.params.preprocessor();

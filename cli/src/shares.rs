@@ -46,7 +46,6 @@ impl LengthShares {
         all
     }
 
-    /// A warning if a column or the mean has more than half.
     pub(crate) fn warning(&self, name: impl Fn(usize) -> String) -> Option<String> {
         let (column, share) = self.largest(1).first().copied()?;
         if share > DOMINANT_SHARE {
@@ -66,20 +65,13 @@ impl LengthShares {
 
     /// One line: the largest columns and the mean.
     pub(crate) fn summary(&self, name: impl Fn(usize) -> String) -> String {
-        let columns: Vec<String> = self
-            .largest(3)
-            .into_iter()
-            .map(|(column, share)| format!("{} {}", name(column), percent(share)))
-            .collect();
-        format!(
-            "shares of the squared length: {}; the mean's {}",
-            columns.join(", "),
-            percent(self.mean)
-        )
+        let columns = self.largest(3).into_iter();
+        let columns = columns.map(|(column, share)| format!("{} {}", name(column), percent(share)));
+        let (columns, mean) = (columns.collect::<Vec<_>>().join(", "), percent(self.mean));
+        format!("shares of the squared length: {columns}; the mean's {mean}")
     }
 }
 
-/// A share as a percentage.
 pub(crate) fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
 }
@@ -94,12 +86,8 @@ mod tests {
         assert_eq!(shares.columns, [0.9, 0.1]);
         assert_eq!(shares.mean, 0.9);
         let name = |column: usize| ["a", "b"][column].to_owned();
-        assert!(
-            shares
-                .warning(name)
-                .unwrap()
-                .contains("column a has 90.0 %")
-        );
+        let warning = shares.warning(name).unwrap();
+        assert!(warning.contains("column a has 90.0 %"));
         assert_eq!(shares.largest(1), [(0, 0.9)]);
         let even = LengthShares::new(2, [[1.0, -1.0], [-1.0, 1.0]]);
         assert_eq!((even.mean, even.warning(name)), (0.0, None));

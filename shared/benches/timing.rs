@@ -36,54 +36,48 @@ fn pairs(p: usize) -> Vec<Pair> {
     let mut beside_half = halves(1e-160, 1e-318);
     beside_half[0] = 1.0;
     let flat = |value: f64| vec![value; p];
-    [
-        ("axis / flat", None, [axis.clone(), flat(1.0)]),
-        ("axis / zero row", None, [axis.clone(), flat(0.0)]),
-        (
-            "axis / axis with 1e-155 beside it",
-            None,
-            [axis.clone(), axis_beside(1e-155)],
-        ),
-        (
-            "axis / axis with 1e-310 beside it",
-            None,
-            [axis, axis_beside(1e-310)],
-        ),
-        (
-            "scale 1e-160: flat / half at 1",
-            Some((0.0, 1e-160)),
-            [flat(1e-160), beside_half],
-        ),
-        (
-            "center 1e150: at it / half off",
-            Some((1e150, 1.0)),
-            [flat(1e150), halves(1e150, 0.0)],
-        ),
-        (
-            "center 3: at it / off it",
-            Some((3.0, 1.0)),
-            [flat(3.0), flat(4.0)],
-        ),
-        ("unusable (NaN) / usable", None, [flat(f64::NAN), flat(1.0)]),
-    ]
-    .map(|(name, features, rows)| Pair {
+    let pair = |name, features, first, second| Pair {
         name,
         features,
-        rows,
-    })
-    .into()
+        rows: [first, second],
+    };
+    let own = || axis.clone();
+    let (small, far, near) = (Some((0.0, 1e-160)), Some((1e150, 1.0)), Some((3.0, 1.0)));
+    let off = halves(1e150, 0.0);
+    vec![
+        pair("axis / flat", None, own(), flat(1.0)),
+        pair("axis / zero row", None, own(), flat(0.0)),
+        pair(
+            "axis / axis with 1e-155 beside it",
+            None,
+            own(),
+            axis_beside(1e-155),
+        ),
+        pair(
+            "axis / axis with 1e-310 beside it",
+            None,
+            own(),
+            axis_beside(1e-310),
+        ),
+        pair(
+            "scale 1e-160: flat / half at 1",
+            small,
+            flat(1e-160),
+            beside_half,
+        ),
+        pair("center 1e150: at it / half off", far, flat(1e150), off),
+        pair("center 3: at it / off it", near, flat(3.0), flat(4.0)),
+        pair("unusable (NaN) / usable", None, flat(f64::NAN), flat(1.0)),
+    ]
 }
 
 fn main() {
-    let numbers: Vec<usize> = std::env::args()
-        .skip(1)
-        .filter_map(|a| a.parse().ok())
-        .collect();
+    let numbers = std::env::args().skip(1).filter_map(|a| a.parse().ok());
+    let numbers: Vec<usize> = numbers.collect();
     let rounds = numbers.first().copied().unwrap_or(200);
-    let dimensions = if numbers.len() > 1 {
-        &numbers[1..]
-    } else {
-        &DIMENSIONS
+    let dimensions = match &numbers[..] {
+        [_, dimensions @ ..] if !dimensions.is_empty() => dimensions,
+        _ => &DIMENSIONS[..],
     };
     println!(
         "| mechanism | p | rows | median, μs | ratio | ratio of the null | guessed right | null |"
@@ -131,18 +125,15 @@ fn measure(kind: MechanismKind, epsilon: f64, p: usize, pair: &Pair, rounds: usi
     };
     let rows = pair.rows.clone().map(Row::new);
     let once = |row: &Row| {
-        let bounded = params
-            .preprocessor()
-            .prepare(black_box(row))
-            .expect("p values");
+        let bounded = params.preprocessor().prepare(black_box(row));
+        let bounded = bounded.expect("p values");
         black_box(params.mechanism().perturb(&bounded).expect("randomness"));
     };
     // A batch lasts some 50 μs at least.
     let origin = Instant::now();
     once(&rows[0]);
-    let batch = (5e-5 / origin.elapsed().as_secs_f64())
-        .ceil()
-        .clamp(1.0, 50.0) as usize;
+    let batch = (5e-5 / origin.elapsed().as_secs_f64()).ceil();
+    let batch = batch.clamp(1.0, 50.0) as usize;
     let mut times = [Vec::new(), Vec::new(), Vec::new()];
     for round in 0..3 * rounds {
         // In turns, beginning with another one each round: first row, second row, first row again.
@@ -176,11 +167,8 @@ fn median(times: &[f64]) -> f64 {
 /// The standard deviation of the ratio of medians, over ten parts of the null, brought to the whole.
 fn spread(a: &[f64], b: &[f64]) -> f64 {
     let size = (a.len() / 10).max(1);
-    let ratios: Vec<f64> = a
-        .chunks(size)
-        .zip(b.chunks(size))
-        .map(|(a, b)| median(b) / median(a))
-        .collect();
+    let parts = a.chunks(size).zip(b.chunks(size));
+    let ratios: Vec<f64> = parts.map(|(a, b)| median(b) / median(a)).collect();
     let mean = ratios.iter().sum::<f64>() / ratios.len() as f64;
     let variance = ratios.iter().map(|r| (r - mean).powi(2)).sum::<f64>() / ratios.len() as f64;
     (variance / ratios.len() as f64).sqrt()
@@ -197,20 +185,16 @@ fn guessed(a: &[f64], b: &[f64]) -> f64 {
         (below(a) + 1.0 - below(b)) / 2.0
     };
     let best = |score: &dyn Fn(f64) -> f64| {
-        a_first
-            .iter()
-            .chain(b_first)
-            .copied()
-            .max_by(|x, y| score(*x).total_cmp(&score(*y)))
-            .unwrap_or(0.0)
+        let all = a_first.iter().chain(b_first).copied();
+        let best = all.max_by(|x, y| score(*x).total_cmp(&score(*y)));
+        best.unwrap_or(0.0)
     };
     let up = best(&|threshold| right(a_first, b_first, threshold));
     let down = best(&|threshold| 1.0 - right(a_first, b_first, threshold));
     let flip = 1.0 - right(a_first, b_first, down) > right(a_first, b_first, up);
     100.0
-        * if flip {
-            1.0 - right(a_second, b_second, down)
-        } else {
-            right(a_second, b_second, up)
+        * match flip {
+            true => 1.0 - right(a_second, b_second, down),
+            false => right(a_second, b_second, up),
         }
 }

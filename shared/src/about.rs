@@ -7,7 +7,7 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, ErrorCode, Result};
+use crate::error::{Error, Result, error};
 
 /// Longest purpose in bytes.
 pub const MAX_PURPOSE: usize = 1_000;
@@ -15,7 +15,6 @@ pub const MAX_PURPOSE: usize = 1_000;
 pub const MAX_RESPONSIBLE: usize = 200;
 /// Longest contact in bytes: an e-mail address has 254 at most.
 pub const MAX_CONTACT: usize = 254;
-/// Milliseconds of a day.
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 
 /// What the study tells the people it invites. A field that is `None` is shown as "not stated".
@@ -88,16 +87,18 @@ impl About {
         ] {
             let Some(text) = text else { continue };
             if text.len() > most || !is_readable(text) {
-                return Err(refused(format!(
+                return Err(error!(
+                    InvalidAbout,
                     "{what} has {} bytes; it must be one line of 1 to {most} bytes of printable text. Leave it out if you have nothing to say",
                     text.len()
-                )));
+                ));
             }
         }
         match &self.contact {
-            Some(contact) if !is_address(contact) && !is_link(contact) => Err(refused(format!(
+            Some(contact) if !is_address(contact) && !is_link(contact) => Err(error!(
+                InvalidAbout,
                 "the contact is {contact:?}; give an e-mail address such as study@example.org, or a page such as https://example.org/study"
-            ))),
+            )),
             _ => Ok(()),
         }
     }
@@ -108,15 +109,13 @@ impl About {
         &'a self,
         other: &'a Self,
     ) -> Option<(&'static str, Option<&'a str>, Option<&'a str>)> {
-        let terms = [
+        let (own, others) = (&self.responsible_party, &other.responsible_party);
+        let mut terms = [
             ("purpose", &self.purpose, &other.purpose),
-            (
-                "responsible party",
-                &self.responsible_party,
-                &other.responsible_party,
-            ),
-        ];
-        let differing = terms.into_iter().find(|(_, here, there)| here != there);
+            ("responsible party", own, others),
+        ]
+        .into_iter();
+        let differing = terms.find(|(_, here, there)| here != there);
         differing.map(|(what, here, there)| (what, here.as_deref(), there.as_deref()))
     }
 
@@ -138,14 +137,10 @@ impl About {
 
 /// The error for a study whose last day is over: on the server when a report comes, on a device before it makes one.
 pub fn study_ended_error(study: &str, day: UtcDate, and: &str) -> Error {
-    Error::new(
-        ErrorCode::StudyEnded,
-        format!("study {study} took reports until the end of {day} (UTC), which is over; {and}"),
+    error!(
+        StudyEnded,
+        "study {study} took reports until the end of {day} (UTC), which is over; {and}"
     )
-}
-
-fn refused(detail: String) -> Error {
-    Error::new(ErrorCode::InvalidAbout, detail)
 }
 
 /// Whether people can read a text, and read what is there: one line, something to see in it, and nothing that controls
@@ -247,11 +242,7 @@ impl fmt::Display for UtcDate {
         let of_year = of_era - (365 * year + year / 4 - year / 100);
         let from_march = (5 * of_year + 2) / 153;
         let day_of_month = of_year - (153 * from_march + 2) / 5 + 1;
-        let month = if from_march < 10 {
-            from_march + 3
-        } else {
-            from_march - 9
-        };
+        let month = (from_march + 2) % 12 + 1;
         let year = year + 400 * era + u64::from(month <= 2);
         write!(f, "{year:04}-{month:02}-{day_of_month:02}")
     }
@@ -263,9 +254,10 @@ impl FromStr for UtcDate {
     /// Reads `2027-03-31`: a day from 1970 to 9999 that the calendar has.
     fn from_str(text: &str) -> Result<Self> {
         let wrong = || {
-            refused(format!(
+            error!(
+                InvalidAbout,
                 "the last day is {text:?}; it is a date such as 2027-03-31 (year-month-day, UTC)"
-            ))
+            )
         };
         let digits = text.bytes().enumerate().all(|(i, b)| match i {
             4 | 7 => b == b'-',
@@ -280,18 +272,16 @@ impl FromStr for UtcDate {
             return Err(wrong());
         }
         // The inverse of `Display`, by the same source.
-        let of_march = if month > 2 { month - 3 } else { month + 9 };
-        let year = if month > 2 { year } else { year - 1 };
+        let of_march = (month + 9) % 12;
+        let year = year - u64::from(month <= 2);
         let (era, of_era) = (year / 400, year % 400);
         let of_year = (153 * of_march + 2) / 5 + day.saturating_sub(1);
         let days = era * 146_097 + 365 * of_era + of_era / 4 - of_era / 100 + of_year;
         let found = days.checked_sub(719_468).map(Self).ok_or_else(wrong)?;
         // A 30 February is a day of March.
-        if found.to_string() == text {
-            Ok(found)
-        } else {
-            Err(wrong())
-        }
+        (found.to_string() == text)
+            .then_some(found)
+            .ok_or_else(wrong)
     }
 }
 
@@ -312,38 +302,21 @@ impl<'de> Deserialize<'de> for UtcDate {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorCode;
 
     #[test]
     fn unprintable_text_is_rejected() {
-        for good in [
-            "a",
-            " a ",
-            "नमस्ते",
-            "می\u{200c}خواهم",
-            "👩\u{200d}🔬",
-            "❤\u{fe0f}",
-            "\u{200f}שלום",
-        ] {
+        let good = "a| a |नमस्ते|می\u{200c}خواهم|👩\u{200d}🔬|❤\u{fe0f}|\u{200f}שלום";
+        for good in good.split('|') {
             assert!(is_readable(good), "{good:?}");
         }
-        for bad in [
-            "",
-            " ",
-            "\u{a0}",
-            "\u{200b}",
-            "\u{ad}\u{34f}",
-            "\u{2800}",
-            "\u{3164}",
-            "\u{fe0f}",
-            "a\u{202e}b",
-            "a\u{2066}b",
-            "a\u{2028}b",
-            "a\u{1b}[2J",
-            "a\u{7f}",
-            "a\u{9b}",
-            "a\u{fff9}b",
-            "a\u{e0041}",
-        ] {
+        let blank = "| |\u{a0}|\u{200b}|\u{ad}\u{34f}|\u{2800}|\u{3164}|\u{fe0f}";
+        let turned = "a\u{202e}b|a\u{2066}b|a\u{2028}b|a\u{fff9}b|a\u{e0041}";
+        let controls = "a\u{1b}[2J|a\u{7f}|a\u{9b}|a\nb|a\u{0}";
+        for bad in [blank, turned, controls]
+            .iter()
+            .flat_map(|all| all.split('|'))
+        {
             assert!(!is_readable(bad), "{bad:?}");
         }
     }
@@ -367,11 +340,8 @@ mod tests {
             assert_eq!(UtcDate(day).to_string(), text);
             assert_eq!(text.parse::<UtcDate>(), Ok(UtcDate(day)));
         }
-        for day in 0..60_000 {
-            assert_eq!(
-                UtcDate(day).to_string().parse::<UtcDate>(),
-                Ok(UtcDate(day))
-            );
+        for day in (0..60_000).map(UtcDate) {
+            assert_eq!(day.to_string().parse(), Ok(day));
         }
         let wrong = "2027 2027-3-31 2027-02-29 2100-02-29 2027-04-31 2027-00-10 2027-13-01 2027-01-00
             2027-01-32 1969-12-31 31.03.2027 2027-03-31T00:00:00Z +027-03-31 2027/03/31 ２０２７-03-31";
@@ -389,20 +359,15 @@ mod tests {
             contact: Some(contact.to_owned()),
             ..About::default()
         };
-        for (contact, link) in [
-            ("a@b.org", "mailto:a@b.org"),
-            (
-                "first.last+study@mail.example-1.co.uk",
-                "mailto:first.last+study@mail.example-1.co.uk",
-            ),
-            ("https://example.org", "https://example.org"),
-            (
-                "https://example.org:8443/study?id=7#contact",
-                "https://example.org:8443/study?id=7#contact",
-            ),
+        for (scheme, contact) in [
+            ("mailto:", "a@b.org"),
+            ("mailto:", "first.last+study@mail.example-1.co.uk"),
+            ("", "https://example.org"),
+            ("", "https://example.org:8443/study?id=7#contact"),
         ] {
             assert_eq!(about(contact).check(), Ok(()), "{contact}");
-            assert_eq!(about(contact).contact_link().as_deref(), Some(link));
+            let link = about(contact).contact_link();
+            assert_eq!(link, Some(format!("{scheme}{contact}")));
         }
         let long = format!("{}@example.org", "a".repeat(65));
         let longer = format!("https://example.org/{}", "a".repeat(MAX_CONTACT));
@@ -411,18 +376,9 @@ mod tests {
             http://example.org HTTPS://example.org https:// https://localhost https://example.org:0
             https://example.org:x https://bank.example@evil.example https://example.org/"onclick=x
             https://example.org/<b>"#;
-        let spaced = [
-            "",
-            " ",
-            "+44 20 7946 0000",
-            "a b@c.org",
-            "https://exa mple.org",
-            "https://example.org/\u{202e}gro",
-            "a@b.org\nBcc: c@d.org",
-            &long,
-            &longer,
-        ];
-        for contact in contacts.split_whitespace().chain(spaced) {
+        let spaced = "| |+44 20 7946 0000|a b@c.org|https://exa mple.org|https://example.org/\u{202e}gro|a@b.org\nBcc: c@d.org";
+        let contacts = contacts.split_whitespace().chain(spaced.split('|'));
+        for contact in contacts.chain([long.as_str(), &longer]) {
             let error = about(contact).check().unwrap_err();
             assert_eq!(error.code(), ErrorCode::InvalidAbout, "{contact}");
             assert!(error.detail().starts_with("the contact"), "{error}");
@@ -433,39 +389,16 @@ mod tests {
     #[test]
     fn texts_are_short_and_can_be_printed() {
         let with = |text: &str| {
-            [
-                About {
-                    purpose: Some(text.to_owned()),
-                    ..About::default()
-                },
-                About {
-                    responsible_party: Some(text.to_owned()),
-                    ..About::default()
-                },
-            ]
+            let text = || Some(text.to_owned());
+            let (mut purpose, mut party) = (About::default(), About::default());
+            (purpose.purpose, party.responsible_party) = (text(), text());
+            [purpose, party]
         };
-        let long = "é".repeat(MAX_RESPONSIBLE / 2);
-        for text in [
-            "x",
-            "Was Leute wach hält: <b>\"Schlaf\" & 'Traum'</b>",
-            &long,
-        ] {
-            assert!(
-                with(text).iter().all(|about| about.check().is_ok()),
-                "{text}"
-            );
+        let quoted = "Was Leute wach hält: <b>\"Schlaf\" & 'Traum'</b>";
+        for text in ["x", quoted, &"é".repeat(MAX_RESPONSIBLE / 2)] {
+            assert!(with(text).iter().all(|own| own.check().is_ok()), "{text}");
         }
-        let long = "x".repeat(MAX_PURPOSE + 1);
-        for text in [
-            "",
-            "  ",
-            "a\nb",
-            "a\u{1b}[2Jb",
-            "a\u{0}",
-            "a\u{202e}b",
-            "a\u{2028}b",
-            &long,
-        ] {
+        for text in ["", "a\u{1b}[2Jb", &"x".repeat(MAX_PURPOSE + 1)] {
             for about in with(text) {
                 assert_eq!(about.check().unwrap_err().code(), ErrorCode::InvalidAbout);
             }

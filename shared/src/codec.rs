@@ -9,7 +9,7 @@ use bincode::Options;
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::{
-    error::{Error, ErrorCode, Result},
+    error::{Error, ErrorCode, Result, error},
     mechanism::{
         Calibration, Mechanism, MechanismKind, NormBound, Payload, PayloadKind, check_len,
     },
@@ -78,7 +78,8 @@ struct WireParams {
     dimension: u32,
     norm: u8,
     radius: f64,
-    features: Option<Vec<WireFeature>>,
+    /// Name, center and scale of each.
+    features: Option<Vec<(String, f64, f64)>>,
     centring: Option<f64>,
     epsilon: f64,
     delta: f64,
@@ -90,23 +91,10 @@ struct WireParams {
 /// What follows [`WireParams`] in version 2.
 #[derive(Serialize, Deserialize)]
 struct WireExtension {
-    /// Of each feature; empty where cells may not be missing.
-    observed: Vec<WireObserved>,
+    /// Share and section of each feature; empty where cells may not be missing.
+    observed: Vec<(f64, Option<String>)>,
     /// The mean weight, if it is known, in a study with weights.
     weights: Option<Option<f64>>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct WireObserved {
-    share: f64,
-    section: Option<String>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct WireFeature {
-    name: String,
-    center: f64,
-    scale: f64,
 }
 
 /// Bytes of one encoded report with a payload of this length.
@@ -127,15 +115,13 @@ pub fn max_batch(payload_len: usize) -> usize {
 /// Encodes one report.
 pub fn encode_report(report: &Report) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(report_len(report.payload.len()));
-    write(
-        &mut bytes,
-        &WireReport {
-            version: WIRE_VERSION,
-            fingerprint: report.fingerprint.0,
-            id: report.id.0,
-            payload: ByteRun(&report.payload),
-        },
-    );
+    let wire = WireReport {
+        version: WIRE_VERSION,
+        fingerprint: report.fingerprint.0,
+        id: report.id.0,
+        payload: ByteRun(&report.payload),
+    };
+    write(&mut bytes, &wire);
     bytes
 }
 
@@ -166,15 +152,13 @@ pub fn encode_batch<'a>(
         run.extend_from_slice(payload);
     }
     let mut bytes = Vec::with_capacity(BATCH_ENVELOPE + run.len());
-    write(
-        &mut bytes,
-        &WireBatch {
-            version: WIRE_VERSION,
-            fingerprint: study.fingerprint.0,
-            payload_len: study.payload_len as u64,
-            run: ByteRun(&run),
-        },
-    );
+    let wire = WireBatch {
+        version: WIRE_VERSION,
+        fingerprint: study.fingerprint.0,
+        payload_len: study.payload_len as u64,
+        run: ByteRun(&run),
+    };
+    write(&mut bytes, &wire);
     Ok(bytes)
 }
 
@@ -188,15 +172,11 @@ pub fn decode_batch<'a>(
     study: &ReportFormat,
 ) -> Result<Vec<Result<ValidatedReport<'a>>>> {
     check_wire_version(bytes)?;
-    let wire: WireBatch<'a> = read(
-        bytes,
-        batch_len(study.payload_len, max_batch(study.payload_len)),
-    )?;
+    let longest = batch_len(study.payload_len, max_batch(study.payload_len));
+    let wire: WireBatch<'a> = read(bytes, longest)?;
     check_fingerprint(&wire.fingerprint, study)?;
-    check_len(
-        usize::try_from(wire.payload_len).unwrap_or(usize::MAX),
-        study.payload_len,
-    )?;
+    let len = usize::try_from(wire.payload_len).unwrap_or(usize::MAX);
+    check_len(len, study.payload_len)?;
     let stride = 16 + study.payload_len;
     if wire.run.0.is_empty() || !wire.run.0.len().is_multiple_of(stride) {
         return Err(malformed(format!(
@@ -204,18 +184,11 @@ pub fn decode_batch<'a>(
             wire.run.0.len()
         )));
     }
-    Ok(wire
-        .run
-        .0
-        .chunks_exact(stride)
-        .map(|chunk| {
-            let (id, payload) = chunk.split_at(16);
-            let id = id
-                .try_into()
-                .map_err(|_| malformed("a report has no identifier".to_owned()))?;
-            validate(ReportId(id), payload, study)
-        })
-        .collect())
+    let report = |chunk: &'a [u8]| match chunk.split_first_chunk() {
+        Some((id, payload)) => validate(ReportId(*id), payload, study),
+        None => Err(malformed("a report has no identifier".to_owned())),
+    };
+    Ok(wire.run.0.chunks_exact(stride).map(report).collect())
 }
 
 /// What a report must fit: the fingerprint and payload of a study, computed once.
@@ -303,13 +276,9 @@ pub(crate) fn encode_params(params: &StudyParams) -> Vec<u8> {
             norm,
             radius,
             features: preprocessing.features.as_ref().map(|features| {
+                let features = features.iter();
                 features
-                    .iter()
-                    .map(|f| WireFeature {
-                        name: f.name.clone(),
-                        center: f.center,
-                        scale: f.scale,
-                    })
+                    .map(|f| (f.name.clone(), f.center, f.scale))
                     .collect()
             }),
             centring: preprocessing.centring,
@@ -325,19 +294,12 @@ pub(crate) fn encode_params(params: &StudyParams) -> Vec<u8> {
     );
     if version_of(preprocessing) == PARAMS_VERSION_EXTENDED {
         let features = preprocessing.features.iter().flatten();
-        let observed = features.filter_map(|feature| {
-            Some(WireObserved {
-                share: feature.observed?,
-                section: feature.section.clone(),
-            })
-        });
-        write(
-            &mut bytes,
-            &WireExtension {
-                observed: observed.collect(),
-                weights: preprocessing.weights.map(|weights| weights.mean),
-            },
-        );
+        let observed = features.filter_map(|f| Some((f.observed?, f.section.clone())));
+        let extension = WireExtension {
+            observed: observed.collect(),
+            weights: preprocessing.weights.map(|weights| weights.mean),
+        };
+        write(&mut bytes, &extension);
     }
     bytes
 }
@@ -367,12 +329,10 @@ pub(crate) fn decode_params(bytes: &[u8]) -> Result<StudyParams> {
         }
     };
     let kind = MechanismKind::from_number(wire.mechanism).ok_or_else(|| {
-        Error::new(
-            ErrorCode::InvalidMechanism,
-            format!(
-                "the study uses mechanism number {}, which this program does not know: update it",
-                wire.mechanism
-            ),
+        error!(
+            InvalidMechanism,
+            "the study uses mechanism number {}, which this program does not know: update it",
+            wire.mechanism
         )
     })?;
     let calibration = match wire.calibration {
@@ -382,17 +342,15 @@ pub(crate) fn decode_params(bytes: &[u8]) -> Result<StudyParams> {
     };
     let mut features: Option<Vec<Feature>> = wire.features.map(|features| {
         let features = features.into_iter();
-        let features = features.map(|f| Feature::new(f.name, f.center, f.scale));
-        features.collect()
+        features
+            .map(|(name, center, scale)| Feature::new(name, center, scale))
+            .collect()
     });
-    let (observed, weights) = match extension {
-        Some(extension) => (extension.observed, extension.weights),
-        None => (Vec::new(), None),
-    };
+    let weights = extension.as_ref().and_then(|extension| extension.weights);
+    let observed = extension.map_or_else(Vec::new, |extension| extension.observed);
     // A number of shares that does not fit is refused with what is not canonical.
     for (feature, observed) in features.iter_mut().flatten().zip(observed) {
-        feature.observed = Some(observed.share);
-        feature.section = observed.section;
+        (feature.observed, feature.section) = (Some(observed.0), observed.1);
     }
     let preprocessing = Preprocessing {
         dimension: wire.dimension as usize,
@@ -445,24 +403,20 @@ fn check_fingerprint(fingerprint: &[u8; 32], study: &ReportFormat) -> Result<()>
     if *fingerprint == study.fingerprint.0 {
         return Ok(());
     }
-    Err(Error::new(
-        ErrorCode::WrongFingerprint,
-        format!(
-            "the report was made for study parameters {} but this study's are {}; fetch the study again",
-            Fingerprint(*fingerprint),
-            study.fingerprint
-        ),
+    Err(error!(
+        WrongFingerprint,
+        "the report was made for study parameters {} but this study's are {}; fetch the study again",
+        Fingerprint(*fingerprint),
+        study.fingerprint
     ))
 }
 
 fn check_wire_version(bytes: &[u8]) -> Result<()> {
     match first_version(bytes, malformed)? {
         WIRE_VERSION => Ok(()),
-        version => Err(Error::new(
-            ErrorCode::UnsupportedVersion,
-            format!(
-                "the report has wire version {version}, but this program knows version {WIRE_VERSION}: update the older of the two"
-            ),
+        version => Err(error!(
+            UnsupportedVersion,
+            "the report has wire version {version}, but this program knows version {WIRE_VERSION}: update the older of the two"
         )),
     }
 }

@@ -55,10 +55,8 @@ impl PackedSymmetric {
     /// # Panics
     /// If `i` or `j` is not below the dimension.
     pub fn get(&self, i: usize, j: usize) -> f64 {
-        assert!(
-            i < self.dimension && j < self.dimension,
-            "entry outside the matrix"
-        );
+        let inside = i < self.dimension && j < self.dimension;
+        assert!(inside, "entry outside the matrix");
         self.entries[packed_index(self.dimension, i, j)]
     }
 
@@ -89,10 +87,8 @@ impl PackedSymmetric {
     /// # Panics
     /// If the dimensions differ.
     pub fn add(&mut self, other: &Self) {
-        assert_eq!(
-            self.dimension, other.dimension,
-            "matrices of different dimensions"
-        );
+        let p = other.dimension;
+        assert_eq!(self.dimension, p, "matrices of different dimensions");
         for (a, b) in self.entries.iter_mut().zip(&other.entries) {
             *a += b;
         }

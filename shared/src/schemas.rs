@@ -1,7 +1,5 @@
 //! Schemas of what writes its JSON by hand.
 
-use std::borrow::Cow;
-
 use utoipa::{
     PartialSchema, ToSchema,
     openapi::{
@@ -27,11 +25,7 @@ impl PartialSchema for ErrorCode {
     }
 }
 
-impl ToSchema for ErrorCode {
-    fn name() -> Cow<'static, str> {
-        "ErrorCode".into()
-    }
-}
+impl ToSchema for ErrorCode {}
 
 impl PartialSchema for UtcDate {
     fn schema() -> RefOr<Schema> {
@@ -42,11 +36,7 @@ impl PartialSchema for UtcDate {
     }
 }
 
-impl ToSchema for UtcDate {
-    fn name() -> Cow<'static, str> {
-        "UtcDate".into()
-    }
-}
+impl ToSchema for UtcDate {}
 
 impl PartialSchema for ComponentCount {
     fn schema() -> RefOr<Schema> {
@@ -58,11 +48,7 @@ impl PartialSchema for ComponentCount {
     }
 }
 
-impl ToSchema for ComponentCount {
-    fn name() -> Cow<'static, str> {
-        "ComponentCount".into()
-    }
-}
+impl ToSchema for ComponentCount {}
 
 impl PartialSchema for Lambda {
     fn schema() -> RefOr<Schema> {
@@ -74,8 +60,4 @@ impl PartialSchema for Lambda {
     }
 }
 
-impl ToSchema for Lambda {
-    fn name() -> Cow<'static, str> {
-        "Lambda".into()
-    }
-}
+impl ToSchema for Lambda {}

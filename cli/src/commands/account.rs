@@ -101,10 +101,9 @@ pub(crate) fn run(args: &AccountArgs, json: bool) -> Result<()> {
         composed_pure_epsilon: composed.filter(|_| pure),
         filter_epsilon: composed,
         sum_epsilon: true_epsilon.map(|each| (each * studies).next_up()),
-        sum_delta: if pure {
-            0.0
-        } else {
-            (delta * studies).next_up().min(1.0)
+        sum_delta: match pure {
+            true => 0.0,
+            false => (delta * studies).next_up().min(1.0),
         },
     };
     if json {
@@ -144,13 +143,9 @@ fn print(account: &AccountAnswer) -> Result<()> {
         output::text(&format!(
             "true epsilon       {}{}",
             number(account.true_epsilon),
-            if pure {
-                ", delta 0".to_owned()
-            } else {
-                format!(
-                    " at delta {delta}; delta {} at epsilon {epsilon}",
-                    format_rounded_up(account.true_delta.unwrap_or(1.0), 3)
-                )
+            match format_rounded_up(account.true_delta.unwrap_or(1.0), 3) {
+                _ if pure => ", delta 0".to_owned(),
+                shown => format!(" at delta {delta}; delta {shown} at epsilon {epsilon}"),
             }
         ))?;
     } else {

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::operator_client;
+use super::{operator_client, print_written};
 use crate::{
     args::{ServerArgs, TokenArgs},
     error::Result,
-    files, output,
+    files,
 };
 
 /// Fetch a backup of a running server's store
@@ -31,7 +31,5 @@ pub(crate) async fn run(args: &BackupArgs, json: bool) -> Result<()> {
     let mut file = files::NewFile::create(&args.out)?;
     let bytes = client.backup(file.writer()).await?;
     file.persist()?;
-    let out = args.out.display().to_string();
-    let written = serde_json::json!({ "bytes": bytes, "out": out });
-    output::json_or_text(json, &written, &format!("{bytes} bytes written to {out}"))
+    print_written(json, bytes, &args.out)
 }

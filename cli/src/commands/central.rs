@@ -100,13 +100,10 @@ impl FromArgMatches for OptionArgs {
             Kind::Number => matches.get_one(parameter.name).copied().map(Value::Number),
             Kind::Switch => matches.get_flag(parameter.name).then_some(Value::Set),
         };
-        let options = parameter::ALL
-            .iter()
-            .filter_map(|parameter| Some((*parameter, set(parameter)?)))
-            .fold(Options::default(), |options, (parameter, value)| {
-                options.with(parameter, value)
-            });
-        Ok(Self(options))
+        let given = parameter::ALL.iter();
+        let given = given.filter_map(|parameter| Some((*parameter, set(parameter)?)));
+        let with = |options: Options, (parameter, value)| options.with(parameter, value);
+        Ok(Self(given.fold(Options::default(), with)))
     }
 
     fn update_from_arg_matches(
@@ -138,11 +135,9 @@ fn flag(parameter: &Parameter) -> Arg {
 
 /// The default of a parameter, if all algorithms that have it agree.
 fn common_default(parameter: &Parameter) -> Option<f64> {
-    let mut defaults = ALGORITHMS
-        .iter()
-        .flat_map(|info| info.parameters)
-        .filter(|own| own.name == parameter.name)
-        .map(|own| own.default);
+    let all = ALGORITHMS.iter().flat_map(|info| info.parameters);
+    let own = all.filter(|own| own.name == parameter.name);
+    let mut defaults = own.map(|own| own.default);
     let first = defaults.next()?;
     first.filter(|_| defaults.all(|default| default == first))
 }
@@ -175,7 +170,6 @@ struct CentralAnswer<'a> {
     trace: Option<Vec<Point>>,
 }
 
-/// One iteration of the first run.
 #[derive(Serialize)]
 struct Point {
     iteration: usize,
@@ -184,7 +178,6 @@ struct Point {
     objective: Option<f64>,
 }
 
-/// One diagnostic of the first run.
 #[derive(Serialize)]
 struct Diagnostic {
     name: &'static str,
@@ -248,6 +241,9 @@ pub(crate) fn run(args: &CentralArgs, json: bool) -> Result<()> {
     let count = errors.len() as f64;
     let error = errors.iter().sum::<f64>() / count;
     let spread = errors.iter().map(|e| (e - error).powi(2)).sum::<f64>();
+    let diagnostics = fit.diagnostics.iter();
+    let diagnostics = diagnostics.map(|&(name, value)| Diagnostic { name, value });
+    let trace = fit.trace.iter().map(trace_point);
     let answer = CentralAnswer {
         algorithm: info.name,
         epsilon: guarantee.map(|g| g.budget.epsilon()),
@@ -267,14 +263,8 @@ pub(crate) fn run(args: &CentralArgs, json: bool) -> Result<()> {
         seed: args.seed,
         claim_holds: guarantee.map(RunGuarantee::holds),
         note: guarantee.and_then(|g| g.note.as_deref()),
-        diagnostics: fit
-            .diagnostics
-            .iter()
-            .map(|&(name, value)| Diagnostic { name, value })
-            .collect(),
-        trace: args
-            .trace
-            .then(|| fit.trace.iter().map(trace_point).collect()),
+        diagnostics: diagnostics.collect(),
+        trace: args.trace.then(|| trace.collect()),
     };
     if json {
         output::json(&answer)
@@ -324,10 +314,8 @@ fn table(subspace: &DMatrix<f64>) -> Result<Vec<u8>> {
     let names = (1..=subspace.ncols()).map(|component| format!("component{component}"));
     let header = std::iter::once("feature".to_owned()).chain(names).collect();
     let lines = subspace.row_iter().enumerate().map(|(feature, row)| {
-        let loadings = row.iter().map(f64::to_string);
-        std::iter::once(feature.to_string())
-            .chain(loadings)
-            .collect()
+        let feature = std::iter::once(feature.to_string());
+        feature.chain(row.iter().map(f64::to_string)).collect()
     });
     results::table(header, lines)
 }
@@ -352,14 +340,10 @@ fn print(answer: &CentralAnswer<'_>, guarantee: Option<&RunGuarantee>) -> Result
                 guarantee.neighbours,
                 guarantee.calibration
             ))?;
+            let delta = guarantee.budget.delta();
             let holds = match guarantee.true_epsilon {
-                Some(epsilon) => {
-                    output::budget_text((1e6 * epsilon).ceil() / 1e6, guarantee.budget.delta())
-                }
-                None => format!(
-                    "nothing at delta {}",
-                    format_delta(guarantee.budget.delta())
-                ),
+                Some(epsilon) => output::budget_text((1e6 * epsilon).ceil() / 1e6, delta),
+                None => format!("nothing at delta {}", format_delta(delta)),
             };
             output::text(&format!("true epsilon       {holds}"))?;
             if let Some(note) = answer.note {
@@ -385,15 +369,12 @@ fn print(answer: &CentralAnswer<'_>, guarantee: Option<&RunGuarantee>) -> Result
     };
     output::text("\niteration     passes      error  objective   (first run; not private)")?;
     for point in trace {
-        let objective = point
-            .objective
-            .map_or("-".to_owned(), |objective| output::decimals(objective, 6));
+        let six = |value| output::decimals(value, 6);
+        let (iteration, passes) = (point.iteration, output::decimals(point.passes, 3));
+        let (error, objective) = (six(point.error), point.objective.map(six));
+        let objective = objective.as_deref().unwrap_or("-");
         output::text(&format!(
-            "{:>9} {:>10} {:>10} {:>10}",
-            point.iteration,
-            output::decimals(point.passes, 3),
-            output::decimals(point.error, 6),
-            objective
+            "{iteration:>9} {passes:>10} {error:>10} {objective:>10}"
         ))?;
     }
     Ok(())

@@ -83,7 +83,6 @@ pub(super) struct Comparison {
 }
 
 impl RowsArgs {
-    /// Reads and prepares a file, or draws the model.
     pub(super) fn source(&self, info: &AlgorithmInfo, k: usize) -> Result<Source> {
         if self.n == Some(0) {
             return Err(CliError::usage("--n is 0; at least one row is needed"));
@@ -103,10 +102,8 @@ impl RowsArgs {
                 let (table, features) = rows::read_with_constants(path, &self.table)?;
                 let preprocessing = preprocessing(table.dimension(), features, self.norm)?;
                 let preprocessor = preprocessing.preprocessor()?;
-                let rows = Rows::collect(
-                    (0..table.len())
-                        .map(|index| preprocessor.prepare_features_nth(index, &table.row(index))),
-                )?;
+                let row = |at| preprocessor.prepare_features_nth(at, &table.row(at));
+                let rows = Rows::collect((0..table.len()).map(row))?;
                 let truth = Threads::available().run(|| principal_components(&rows, k))?;
                 let truth = truth.vectors;
                 (Kind::Table { rows, truth }, preprocessing)
@@ -159,9 +156,8 @@ impl Source {
                     None => rows,
                     Some(n) => {
                         let all: Vec<&FeatureRow> = rows.iter().collect();
-                        drawn = Rows::collect(
-                            (0..n).map(|_| Ok(all[rng.random_range(0..all.len())].clone())),
-                        )?;
+                        let draw = |_| Ok(all[rng.random_range(0..all.len())].clone());
+                        drawn = Rows::collect((0..n).map(draw))?;
                         &drawn
                     }
                 };
@@ -196,9 +192,8 @@ impl Source {
                         (fit, started.elapsed().saturating_sub(making))
                     }
                     None => {
-                        let rows = Rows::collect(
-                            (0..n).map(|_| model_row(&population, preprocessor, rng)),
-                        )?;
+                        let rows = (0..n).map(|_| model_row(&population, preprocessor, rng));
+                        let rows = Rows::collect(rows)?;
                         let started = Instant::now();
                         let fit = baseline.fit(&rows, &request, rng)?;
                         (fit, started.elapsed())
@@ -215,7 +210,6 @@ impl Source {
     }
 }
 
-/// Refuses more columns than the algorithm can hold.
 fn check_dimension(info: &AlgorithmInfo, dimension: usize) -> Result<()> {
     let (most, because) = if info.quadratic_memory {
         (MAX_QUADRATIC, "holds matrices of p × p")

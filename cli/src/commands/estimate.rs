@@ -1,6 +1,6 @@
 //! `eigenveil estimate`: starts an estimate on the server and fetches it.
 
-use std::{path::PathBuf, time::Duration};
+use std::path::PathBuf;
 
 use clap::Args;
 use eigenveil_client::http::EstimateFormat;
@@ -13,7 +13,7 @@ use eigenveil_shared::{
 };
 use serde::Serialize;
 
-use super::{operator_client, study_name::resolve_study_id};
+use super::{operator_client, study_name::resolve_study_id, wait};
 use crate::{
     args::{ServerArgs, SparseArgs, TokenArgs, rank},
     error::Result,
@@ -95,13 +95,7 @@ pub(crate) async fn run(args: &EstimateArgs, json: bool) -> Result<()> {
         }
     };
     let document = if args.wait {
-        let spinner = output::bar(0, "estimating");
-        spinner.enable_steady_tick(Duration::from_millis(200));
-        let done = client
-            .wait_for_estimate(&study, number, Duration::from_secs(args.timeout))
-            .await;
-        spinner.finish_and_clear();
-        done?
+        wait(&client, &study, number, args.timeout).await?
     } else {
         client.fetch_estimate(&study, number).await?
     };
@@ -175,22 +169,18 @@ pub(crate) fn print_components(estimate: &Estimate) -> Result<()> {
             .map_or(String::new(), output::range_text)
     ))?;
     let privacy = &estimate.privacy;
+    let calibration = privacy
+        .calibration
+        .map(|own| format!(" (calibration {own})"));
+    let holds = match privacy.true_epsilon.map(|real| format_epsilon(real, 6)) {
+        _ if privacy.claim_holds => "which holds".to_owned(),
+        Some(real) => format!("which does NOT hold: it is epsilon {real} at this delta"),
+        None => "which does NOT hold: no epsilon does".to_owned(),
+    };
     output::text(&format!(
-        "privacy: claimed {}{}, {}",
+        "privacy: claimed {}{}, {holds}",
         output::budget_text(privacy.epsilon, privacy.delta),
-        privacy
-            .calibration
-            .map_or_else(String::new, |calibration| format!(
-                " (calibration {calibration})"
-            )),
-        match privacy.true_epsilon {
-            _ if privacy.claim_holds => "which holds".to_owned(),
-            Some(real) => format!(
-                "which does NOT hold: it is epsilon {} at this delta",
-                format_epsilon(real, 6)
-            ),
-            None => "which does NOT hold: no epsilon does".to_owned(),
-        }
+        calibration.unwrap_or_default()
     ))?;
     output::text(&format!("         {}", privacy.sentence))?;
     if let Some(centring) = output::centring_text(estimate) {
@@ -224,28 +214,28 @@ pub(crate) fn print_components(estimate: &Estimate) -> Result<()> {
         ))?;
     }
     if let Some(check) = &estimate.feasibility {
+        let infeasible = check.verdict == Feasibility::Infeasible;
+        let seeds = check.seeds.as_ref().filter(|_| infeasible).map(|seeds| {
+            format!(
+                "; {} seed{} lie as near to what was found as 1 of {} random ones does, and devices alone reach fewer than {}",
+                with_thousands(seeds.found),
+                plural(seeds.found),
+                with_thousands(seeds.null_probability.recip().round() as u64),
+                with_thousands(seeds.limit)
+            )
+        });
         output::text(&format!(
             "rows {} these {} reports: squared length {:.3} along {} direction{}, limit {:.3}{}",
-            match check.verdict {
-                Feasibility::Feasible => "can have made",
-                Feasibility::Infeasible => "CANNOT have made",
+            match infeasible {
+                false => "can have made",
+                true => "CANNOT have made",
             },
             check.reports,
             check.length.found,
             check.length.directions,
             plural(check.length.directions as u64),
             check.length.limit,
-            check
-                .seeds
-                .as_ref()
-                .filter(|_| check.verdict == Feasibility::Infeasible)
-                .map_or_else(String::new, |seeds| format!(
-                    "; {} seed{} lie as near to what was found as 1 of {} random ones does, and devices alone reach fewer than {}",
-                    with_thousands(seeds.found),
-                    plural(seeds.found),
-                    with_thousands(seeds.null_probability.recip().round() as u64),
-                    with_thousands(seeds.limit)
-                ))
+            seeds.unwrap_or_default()
         ))?;
     }
     for warning in &estimate.warnings {
@@ -256,17 +246,10 @@ pub(crate) fn print_components(estimate: &Estimate) -> Result<()> {
 
 /// One line a component; after a group of components that cannot be told apart one line for the space they span.
 fn table(estimate: &Estimate) -> String {
-    let heads = [
-        "component",
-        "variance ± s.e.",
-        "explained",
-        "alignment ± s.e.",
-        "direction",
-        "could be made by",
-        "verdict",
-    ];
+    let heads =
+        "component|variance ± s.e.|explained|alignment ± s.e.|direction|could be made by|verdict";
     let rows = component_rows(estimate).map(|row| {
-        [
+        vec![
             row.component,
             row.variance,
             row.explained,
@@ -276,20 +259,17 @@ fn table(estimate: &Estimate) -> String {
             row.verdict,
         ]
     });
-    let lines: Vec<[String; 7]> = std::iter::once(heads.map(str::to_owned))
-        .chain(rows)
-        .collect();
+    let heads = heads.split('|').map(str::to_owned).collect();
+    let lines: Vec<Vec<String>> = std::iter::once(heads).chain(rows).collect();
     let width = |column: usize| {
         let lengths = lines.iter().map(|line| line[column].chars().count());
         lengths.max().unwrap_or(0)
     };
     let widths: Vec<usize> = (0..6).map(width).collect();
-    let line = |line: &[String; 7]| {
+    let line = |line: &Vec<String>| {
         let numbers = line.iter().zip(&widths);
-        let numbers: String = numbers
-            .map(|(cell, width)| format!("{cell:>width$}  "))
-            .collect();
-        numbers + &line[6]
+        let numbers = numbers.map(|(cell, width)| format!("{cell:>width$}  "));
+        numbers.collect::<String>() + &line[6]
     };
     lines.iter().map(line).collect::<Vec<_>>().join("\n")
 }

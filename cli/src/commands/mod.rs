@@ -26,11 +26,15 @@ mod study_name;
 mod sweep;
 pub(crate) mod token;
 
+use std::{path::Path, time::Duration};
+
 use eigenveil_client::http::{BearerToken, HttpSettings, OperatorClient, ProxySetting};
+use eigenveil_shared::{api::EstimateJob, estimate::Estimate};
 
 use crate::{
     args::{ServerArgs, TokenArgs},
-    error::Result,
+    error::{CliError, Result},
+    output,
 };
 
 /// Connection settings with the extra root certificate, if one was given.
@@ -60,4 +64,26 @@ pub(crate) fn operator_client(server: &ServerArgs, token: &TokenArgs) -> Result<
         &BearerToken::new(&token.token()?)?,
         &settings,
     )?)
+}
+
+/// Waits for an estimate, at most so many seconds.
+async fn wait(client: &OperatorClient, study: &str, job: u64, seconds: u64) -> Result<EstimateJob> {
+    let spinner = output::bar(0, "estimating");
+    spinner.enable_steady_tick(Duration::from_millis(200));
+    let timeout = Duration::from_secs(seconds);
+    let done = client.wait_for_estimate(study, job, timeout).await;
+    spinner.finish_and_clear();
+    Ok(done?)
+}
+
+pub(crate) fn estimate_of(job: EstimateJob) -> Result<Estimate> {
+    let missing = "the server says the estimate is done but did not send it";
+    job.estimate.ok_or_else(|| CliError::failed(missing))
+}
+
+/// Says what a file has got.
+fn print_written(json: bool, bytes: u64, out: &Path) -> Result<()> {
+    let out = out.display().to_string();
+    let written = serde_json::json!({ "bytes": bytes, "out": out });
+    output::json_or_text(json, &written, &format!("{bytes} bytes written to {out}"))
 }

@@ -1,6 +1,6 @@
 //! `eigenveil moment`: the second moment of a study as the result, with covariances, correlations and a regression.
 
-use std::{path::PathBuf, time::Duration};
+use std::path::PathBuf;
 
 use clap::Args;
 use eigenveil_client::http::OperatorClient;
@@ -16,7 +16,9 @@ use eigenveil_shared::{
 use nalgebra::DMatrix;
 use serde::Serialize;
 
-use super::{operator_client, project::read_estimate, study_name::resolve_study_id};
+use super::{
+    estimate_of, operator_client, project::read_estimate, study_name::resolve_study_id, wait,
+};
 use crate::{
     args::{ServerArgs, TokenArgs},
     error::{CliError, Result},
@@ -153,35 +155,25 @@ pub(crate) async fn run(args: &MomentArgs, json: bool) -> Result<()> {
     let moment = MomentEstimate::of_document(&estimate)?;
     let names = estimate.feature_names();
     let correlations: Vec<CorrelationOf> = moment.correlations().collect();
-    let regression = plan.map(|(y, on)| {
-        let found = moment.regression(y, &on);
-        (y, on, found)
-    });
-    let regression = regression.map(|(y, on, found)| regression_answer(&names, y, &on, found));
+    let regression =
+        plan.map(|(y, on)| regression_answer(&names, y, &on, moment.regression(y, &on)));
     if let Some(out) = &args.out {
-        let files = files(
-            &estimate,
-            &moment,
-            &names,
-            &correlations,
-            regression.as_ref(),
-        )?;
+        let regression = regression.as_ref();
+        let files = files(&estimate, &moment, &names, &correlations, regression)?;
         results::write(out, &files)?;
     }
-    let mut largest: Vec<Pair> = correlations
-        .iter()
-        .filter_map(|(i, j, found)| {
-            let found = found.ok()?;
-            Some(Pair {
-                feature: names[*i].clone(),
-                with: names[*j].clone(),
-                value: found.value,
-                standard_error: found.standard_error,
-                low: found.low,
-                high: found.high,
-            })
+    let known = correlations.iter().filter_map(|(i, j, found)| {
+        let found = found.ok()?;
+        Some(Pair {
+            feature: names[*i].clone(),
+            with: names[*j].clone(),
+            value: found.value,
+            standard_error: found.standard_error,
+            low: found.low,
+            high: found.high,
         })
-        .collect();
+    });
+    let mut largest: Vec<Pair> = known.collect();
     let refused = correlations.len() - largest.len();
     largest.sort_by(|a, b| b.value.abs().total_cmp(&a.value.abs()));
     largest.truncate(args.top);
@@ -224,16 +216,8 @@ async fn fetched(
             client.request_estimate(study, &request).await?.number
         }
     };
-    let spinner = output::bar(0, "estimating");
-    spinner.enable_steady_tick(Duration::from_millis(200));
-    let done = client
-        .wait_for_estimate(study, number, Duration::from_secs(args.timeout))
-        .await;
-    spinner.finish_and_clear();
-    let estimate = done?.estimate.ok_or_else(|| {
-        CliError::failed("the server says the estimate is done but did not send it")
-    })?;
-    Ok((estimate, number))
+    let done = wait(client, study, number, args.timeout).await?;
+    Ok((estimate_of(done)?, number))
 }
 
 /// The features that `--regress` and `--on` name.
@@ -276,7 +260,6 @@ fn regression_plan(args: &MomentArgs, params: &StudyParams) -> Result<Option<Reg
     Ok(Some((y_place, places)))
 }
 
-/// Most names in a message.
 const MAX_NAMES_SHOWN: usize = 12;
 
 fn listed(names: &[String]) -> String {
@@ -294,30 +277,23 @@ fn regression_answer(
     on: &[usize],
     found: std::result::Result<Regression, Refusal>,
 ) -> RegressionAnswer {
-    let mut answer = RegressionAnswer {
+    let coefficients = found.iter().flat_map(|found| &found.coefficients);
+    let coefficients = coefficients.map(|c| CoefficientAnswer {
+        feature: names[c.feature].clone(),
+        value: c.value,
+        standard_error: c.standard_error,
+        low: c.low,
+        high: c.high,
+    });
+    RegressionAnswer {
         feature: names[y].clone(),
         on: on.iter().map(|&x| names[x].clone()).collect(),
-        coefficients: Vec::new(),
-        least_eigenvalue: None,
-        least_eigenvalue_standard_error: None,
-        refused: None,
-    };
-    match found {
-        Err(refusal) => answer.refused = Some(refusal.in_words(names)),
-        Ok(found) => {
-            answer.least_eigenvalue = Some(found.least_eigenvalue);
-            answer.least_eigenvalue_standard_error = Some(found.least_eigenvalue_standard_error);
-            let coefficients = found.coefficients.iter().map(|c| CoefficientAnswer {
-                feature: names[c.feature].clone(),
-                value: c.value,
-                standard_error: c.standard_error,
-                low: c.low,
-                high: c.high,
-            });
-            answer.coefficients = coefficients.collect();
-        }
+        coefficients: coefficients.collect(),
+        least_eigenvalue: found.as_ref().ok().map(|found| found.least_eigenvalue),
+        least_eigenvalue_standard_error: (found.as_ref().ok())
+            .map(|found| found.least_eigenvalue_standard_error),
+        refused: found.err().map(|refusal| refusal.in_words(names)),
     }
-    answer
 }
 
 fn files(
@@ -346,19 +322,14 @@ fn files(
         let found = found.map_err(|refusal| refusal.in_words(names));
         line(&[&names[*i], &names[*j]], found)
     });
+    let pair = || header(&["feature", "with"]);
     let mut files = vec![
         ("estimate.json", document),
         ("features.txt", (names.join("\n") + "\n").into_bytes()),
         ("moment.npy", square(moment.raw())),
         ("standard-errors.npy", square(&errors)),
-        (
-            "covariance.csv",
-            results::table(header(&["feature", "with"]), covariances)?,
-        ),
-        (
-            "correlation.csv",
-            results::table(header(&["feature", "with"]), correlations)?,
-        ),
+        ("covariance.csv", results::table(pair(), covariances)?),
+        ("correlation.csv", results::table(pair(), correlations)?),
     ];
     if let Some(projected) = moment.projected() {
         files.push(("moment-projected.npy", square(projected)));
@@ -432,11 +403,10 @@ fn print(answer: &MomentAnswer, estimate: &Estimate, refusal: Option<String>) ->
             "\nlargest correlations, {shown} of {} (with 95 % intervals)",
             with_thousands(answer.pairs as u64)
         ))?;
-        let pairs = answer.correlations.iter();
-        let rows = pairs.map(|pair| {
+        let rows = answer.correlations.iter().map(|pair| {
             let label = format!("{} ~ {}", pair.feature, pair.with);
-            let [value, low, high] = [pair.value, pair.low, pair.high].map(|x| format!("{x:.3}"));
-            [label, value, format!("{low} to {high}")]
+            let interval = format!("{:.3} to {:.3}", pair.low, pair.high);
+            [label, format!("{:.3}", pair.value), interval]
         });
         output::text(&aligned(&rows.collect::<Vec<_>>()))?;
     }

@@ -15,7 +15,7 @@ use eigenveil_estimation::{
 use eigenveil_shared::{
     estimate::Estimate,
     mechanism::{Calibration, MechanismKind, NoiseModel},
-    preprocess::{Norm, Preprocessing},
+    preprocess::Preprocessing,
     privacy::{PrivacyStatement, format_epsilon},
     study::{StudyDesign, StudyParams},
 };
@@ -58,8 +58,7 @@ pub(crate) struct PlanArgs {
         long,
         value_name = "A,B,…",
         value_delimiter = ',',
-        conflicts_with = "pilot",
-        allow_negative_numbers = true
+        conflicts_with = "pilot"
     )]
     spectrum: Vec<f64>,
     /// An estimate.json of this program: its spectrum with its uncertainty, its p and its preprocessing
@@ -70,8 +69,7 @@ pub(crate) struct PlanArgs {
         long,
         value_name = "X",
         required_unless_present = "n",
-        conflicts_with = "n",
-        allow_negative_numbers = true
+        conflicts_with = "n"
     )]
     pub(super) target_error: Option<f64>,
     /// Participants expected; several values with commas
@@ -81,19 +79,14 @@ pub(crate) struct PlanArgs {
     #[arg(long = "bound-rows", value_enum, conflicts_with = "pilot")]
     pub(super) norm: Option<NormArg>,
     /// Mean squared length of the prepared rows, at most 1 (for --bound-rows clip and require; normalize makes it 1)
-    #[arg(long, value_name = "T", allow_negative_numbers = true)]
+    #[arg(long, value_name = "T")]
     mean_squared_length: Option<f64>,
     /// Plan for private centring with the constant A [default A: 1/√2]: the spectrum is then that of the covariance; components are assumed to be orthogonal to the mean
     #[arg(long, value_name = "A", num_args = 0..=1, require_equals = true, default_missing_value = DEFAULT_CENTRING_TEXT, requires = "mean_length", conflicts_with = "pilot")]
     pub(super) centring: Option<f64>,
     /// Length of the mean E x of the prepared rows, 0 to 1, for --centring; typically 0.7 to 0.9 if every feature is
     /// positive
-    #[arg(
-        long,
-        value_name = "L",
-        requires = "centring",
-        allow_negative_numbers = true
-    )]
+    #[arg(long, value_name = "L", requires = "centring")]
     pub(super) mean_length: Option<f64>,
     /// Draw the expected error against n as SVG
     #[arg(long, value_name = "FILE")]
@@ -143,21 +136,14 @@ pub(crate) fn run(args: &PlanArgs, json: bool) -> Result<()> {
         Some(pilot) => from_pilot(args, pilot)?,
         None => from_spectrum(args)?,
     };
+    let participants = args.n.iter().map(|n| PlanTarget::Participants(n.get()));
     let targets: Vec<PlanTarget> = match args.target_error {
         Some(target) => vec![PlanTarget::Error(target)],
-        None => args
-            .n
-            .iter()
-            .map(|n| PlanTarget::Participants(n.get()))
-            .collect(),
+        None => participants.collect(),
     };
     let mut rows = Vec::new();
     for setting in settings(args, &population.preprocessing, &mut population.notes)? {
-        let Setting {
-            mechanism,
-            epsilon,
-            params,
-        } = setting;
+        let params = setting.params;
         let spectrum = &population.spectrum;
         let noise = match &pilot {
             // Measured, and so the estimate's own.
@@ -174,8 +160,8 @@ pub(crate) fn run(args: &PlanArgs, json: bool) -> Result<()> {
             let ranged = pilot.is_some();
             let range = |error: ExpectedError| (error.low, error.high);
             rows.push(PlanRow {
-                mechanism,
-                epsilon,
+                mechanism: setting.mechanism,
+                epsilon: setting.epsilon,
                 delta: privacy.delta,
                 n: planned.n,
                 n_at_least: planned.participants.filter(|_| ranged).and_then(|n| n.low),
@@ -219,7 +205,6 @@ fn same_reports(one: &StudyParams, other: &StudyParams) -> bool {
     one.mechanism() == other.mechanism() && one.preprocessing() == other.preprocessing()
 }
 
-/// A mechanism and an ε to plan for.
 pub(super) struct Setting {
     pub(super) mechanism: MechanismKind,
     pub(super) epsilon: f64,
@@ -259,7 +244,6 @@ pub(super) fn settings(
     Ok(all)
 }
 
-/// The population that is planned for.
 struct Population {
     spectrum: SpectrumRange,
     /// How the rows are prepared. Their dimension is larger than that of the spectrum for a sparse pilot.
@@ -286,29 +270,26 @@ fn from_spectrum(args: &PlanArgs) -> Result<Population> {
         return Err(CliError::usage("--spectrum needs --p and --k"));
     };
     // Eigenvalues and total are those of prepared rows, after division by the radius.
-    let (norm, total) = match (
-        args.norm.unwrap_or(NormArg::Normalize),
-        args.mean_squared_length,
-    ) {
-        (NormArg::Normalize, None) => (Norm::Normalize, MeanSquaredLength::UnitRows),
+    let norm = args.norm.unwrap_or(NormArg::Normalize);
+    let total = match (norm, args.mean_squared_length) {
+        (NormArg::Normalize, None) => MeanSquaredLength::UnitRows,
         (NormArg::Normalize, Some(total)) => {
             return Err(CliError::usage(format!(
                 "--mean-squared-length is {total}, but under --bound-rows normalize every row has length 1; leave it out, or give --bound-rows clip or require"
             )));
         }
-        (NormArg::Clip, total) => (Norm::Clip { radius: 1.0 }, mean_squared_length(total)),
-        (NormArg::Require, total) => (Norm::Require { radius: 1.0 }, mean_squared_length(total)),
+        (NormArg::Clip | NormArg::Require, total) => mean_squared_length(total),
     };
     let mean_length = args.mean_length.unwrap_or(0.0);
     let mut notes = Vec::new();
-    let total = match (args.centring, total) {
-        (None, total) | (Some(_), total @ MeanSquaredLength::Unknown) => total,
-        (Some(_), MeanSquaredLength::UnitRows) => {
-            MeanSquaredLength::Known(without_mean(1.0, mean_length)?)
-        }
-        (Some(_), MeanSquaredLength::Known(total)) => {
-            MeanSquaredLength::Known(without_mean(total, mean_length)?)
-        }
+    let known = match total {
+        MeanSquaredLength::UnitRows => Some(1.0),
+        MeanSquaredLength::Known(total) => Some(total),
+        MeanSquaredLength::Unknown => None,
+    };
+    let total = match known.filter(|_| args.centring.is_some()) {
+        Some(known) => MeanSquaredLength::Known(without_mean(known, mean_length)?),
+        None => total,
     };
     if args.centring.is_some() {
         notes.push("Private centring: the spectrum is that of the covariance, and the components are assumed to be orthogonal to the mean; a component along the mean has more noise.".to_owned());
@@ -317,7 +298,7 @@ fn from_spectrum(args: &PlanArgs) -> Result<Population> {
         spectrum: spectrum_from_eigenvalues(p, k, &args.spectrum, total)?,
         preprocessing: Preprocessing {
             centring: args.centring,
-            ..Preprocessing::new(p, norm)
+            ..Preprocessing::new(p, norm.with_radius(1.0))
         },
         mean_length,
         notes,
@@ -359,10 +340,9 @@ fn mechanisms(
     notes: &mut Vec<String>,
 ) -> Result<Vec<(MechanismKind, Calibration)>> {
     let named = !args.mechanism.is_empty();
-    let mut kinds: Vec<MechanismKind> = if named {
-        args.mechanism.clone()
-    } else {
-        MechanismKind::ALL.to_vec()
+    let mut kinds = match named {
+        true => args.mechanism.clone(),
+        false => MechanismKind::ALL.to_vec(),
     };
     let largest = eigenveil_shared::mechanism::MAX_DENSE_DIMENSION;
     if !named && p > largest {
@@ -377,9 +357,9 @@ fn mechanisms(
         ));
     }
     let mut all = Vec::new();
-    for kind in kinds {
-        if !all.contains(&(kind, Calibration::Analytic)) {
-            all.push((kind, Calibration::Analytic));
+    for own in kinds.into_iter().map(|kind| (kind, Calibration::Analytic)) {
+        if !all.contains(&own) {
+            all.push(own);
         }
     }
     if args.calibration == Calibration::AsPublished {
@@ -419,15 +399,14 @@ fn print(plan: &PlanAnswer) -> Result<()> {
         let calibration = row.calibration.filter(|c| *c != Calibration::Analytic);
         output::text(&format!(
             "{:<34} {:>7} {:>8} {:>12} {:>18} {:>18} {:>7} {:>14}",
-            calibration.map_or(row.mechanism.to_string(), |c| format!(
-                "{}, {c}",
-                row.mechanism
-            )),
+            match calibration {
+                None => row.mechanism.to_string(),
+                Some(calibration) => format!("{}, {calibration}", row.mechanism),
+            },
             row.epsilon,
-            if row.delta == 0.0 {
-                "pure".to_owned()
-            } else {
-                format!("{:e}", row.delta)
+            match row.delta {
+                0.0 => "pure".to_owned(),
+                delta => format!("{delta:e}"),
             },
             row.true_epsilon
                 .map_or("none".to_owned(), |e| format_epsilon(e, 6)),
@@ -501,20 +480,16 @@ fn summary(plan: &PlanAnswer) -> String {
             parts.join("; ")
         );
     }
-    let best = honest().filter(|row| row.error.is_some()).min_by(|a, b| {
-        a.error
-            .unwrap_or(f64::MAX)
-            .total_cmp(&b.error.unwrap_or(f64::MAX))
-    });
-    best.and_then(|row| Some((row, row.n?, row.error?)))
-        .map_or(String::new(), |(row, n, error)| {
-            format!(
-                "The best of these: {} users with {} at epsilon {} can expect an error of about {}{}.",
-                with_thousands(n),
-                row.mechanism,
-                row.epsilon,
-                output::error_text(error, plan.p, plan.k),
-                row.error_range.map_or(String::new(), output::range_text)
-            )
-        })
+    let known = honest().filter_map(|row| Some((row, row.n?, row.error?)));
+    let Some((row, n, error)) = known.min_by(|a, b| a.2.total_cmp(&b.2)) else {
+        return String::new();
+    };
+    format!(
+        "The best of these: {} users with {} at epsilon {} can expect an error of about {}{}.",
+        with_thousands(n),
+        row.mechanism,
+        row.epsilon,
+        output::error_text(error, plan.p, plan.k),
+        row.error_range.map_or(String::new(), output::range_text)
+    )
 }

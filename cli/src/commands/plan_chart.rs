@@ -7,7 +7,6 @@ use eigenveil_shared::mechanism::{Calibration, MechanismKind};
 use super::plan::PlanRow;
 use crate::error::Result;
 
-/// Points of one line.
 const POINTS: usize = 49;
 
 /// Lines over the decades around the planned n.

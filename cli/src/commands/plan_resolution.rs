@@ -1,10 +1,7 @@
 //! `eigenveil plan` without a spectrum: what n participants can show, for no error is known.
 
 use eigenveil_estimation::{centring::planned_noise, floor::resolution, format::with_thousands};
-use eigenveil_shared::{
-    mechanism::MechanismKind,
-    preprocess::{Norm, Preprocessing},
-};
+use eigenveil_shared::{mechanism::MechanismKind, preprocess::Preprocessing};
 use serde::Serialize;
 
 use super::plan::{PlanArgs, settings};
@@ -14,7 +11,6 @@ use crate::{
     output,
 };
 
-/// Components wanted, where nobody says.
 const DEFAULT_COMPONENTS: usize = 3;
 
 #[derive(Serialize)]
@@ -53,11 +49,7 @@ pub(super) fn run(args: &PlanArgs, json: bool) -> Result<()> {
     let k = args
         .k
         .unwrap_or(DEFAULT_COMPONENTS.min(p.saturating_sub(1)));
-    let norm = match args.norm.unwrap_or(NormArg::Normalize) {
-        NormArg::Normalize => Norm::Normalize,
-        NormArg::Clip => Norm::Clip { radius: 1.0 },
-        NormArg::Require => Norm::Require { radius: 1.0 },
-    };
+    let norm = args.norm.unwrap_or(NormArg::Normalize).with_radius(1.0);
     let mut notes = Vec::new();
     let mut rows = Vec::new();
     let preprocessing = Preprocessing {

@@ -74,42 +74,31 @@ struct PrepareAnswer {
 }
 
 pub(crate) fn run(args: &PrepareArgs, json: bool) -> Result<()> {
-    let table = match &args.rows {
-        Some(path) => {
+    let (table, statistics) = match (&args.rows, &args.description) {
+        (Some(path), _) => {
             let how = TableArgs {
                 one_hot: args.one_hot.clone(),
                 ..args.table.clone()
             };
             let table = rows::read_with_constants(path, &how)?.0;
             // Names read as a row would spoil every center and scale.
-            table
-                .check_header_is_known()
-                .map_err(|error| error.context(path.display()))?;
-            Some(table)
+            let known = table.check_header_is_known();
+            let statistics = known.and_then(|()| from_rows(&table));
+            let statistics = statistics.map_err(|error| error.context(path.display()))?;
+            (Some(table), statistics)
         }
-        None => None,
-    };
-    let statistics = match (&table, &args.description) {
-        (Some(table), _) => from_rows(table).map_err(|error| match &args.rows {
-            Some(path) => error.context(path.display()),
-            None => error,
-        })?,
-        (None, Some(path)) => from_description(path)?,
+        (None, Some(path)) => (None, from_description(path)?),
         (None, None) => return Err(CliError::usage("give --rows or --description")),
     };
     let squared_means: Vec<f64> = statistics.iter().map(|c| c.mean * c.mean).collect();
-    let mean_squares: Vec<f64> = statistics
-        .iter()
-        .map(|c| c.mean * c.mean + c.deviation * c.deviation)
-        .collect();
+    let squares = statistics.iter();
+    let squares = squares.map(|c| c.mean * c.mean + c.deviation * c.deviation);
+    let mean_squares: Vec<f64> = squares.collect();
     let shares = LengthShares::from_moments(&squared_means, &mean_squares);
     let columns = columns(&statistics, &shares)?;
     let features: Vec<Feature> = columns.iter().map(|c| c.feature.clone()).collect();
-    let mut warnings: Vec<String> = shares
-        .warning(|column| format!("{:?}", statistics[column].name))
-        .map(|warning| format!("as the columns are, {warning}"))
-        .into_iter()
-        .collect();
+    let warning = shares.warning(|column| format!("{:?}", statistics[column].name));
+    let mut warnings = Vec::from_iter(warning.map(|text| format!("as the columns are, {text}")));
     // The same checks as study create.
     Preprocessing {
         features: Some(features.clone()),
@@ -151,10 +140,8 @@ pub(crate) fn run(args: &PrepareArgs, json: bool) -> Result<()> {
 /// The choice of smallest error that uses the written file and whose first component is neither the mean nor one column.
 /// None, and a warning, if it could not show anything.
 fn choose(choices: &[Choice], args: &PrepareArgs, warnings: &mut Vec<String>) -> Option<Choice> {
-    let best = choices
-        .iter()
-        .filter(|choice| choice.is_candidate())
-        .min_by(|a, b| a.error.total_cmp(&b.error));
+    let candidates = choices.iter().filter(|choice| choice.is_candidate());
+    let best = candidates.min_by(|a, b| a.error.total_cmp(&b.error));
     let Some(best) = best else {
         if !choices.is_empty() {
             warnings.push(
@@ -182,20 +169,17 @@ fn choose(choices: &[Choice], args: &PrepareArgs, warnings: &mut Vec<String>) ->
     Some(best.clone())
 }
 
-/// Why choices with a smaller error than the chosen one were not taken.
 fn passed_over(choices: &[Choice], chosen: Option<&Choice>) -> Option<String> {
     let chosen = chosen?;
-    let smaller: Vec<String> = choices
-        .iter()
-        .filter(|choice| choice.error < chosen.error)
-        .map(|choice| {
-            let why = match &choice.warning {
-                Some(warning) => format!("first component: {warning}"),
-                None => "other components, those of the columns in their own units".to_owned(),
-            };
-            format!("{choice}, {:.3} ({why})", choice.error)
-        })
-        .collect();
+    let smaller = choices.iter().filter(|choice| choice.error < chosen.error);
+    let smaller = smaller.map(|choice| {
+        let why = match &choice.warning {
+            Some(warning) => format!("first component: {warning}"),
+            None => "other components, those of the columns in their own units".to_owned(),
+        };
+        format!("{choice}, {:.3} ({why})", choice.error)
+    });
+    let smaller: Vec<String> = smaller.collect();
     (!smaller.is_empty()).then(|| format!("smaller, but not taken: {}", smaller.join("; ")))
 }
 
@@ -213,14 +197,10 @@ fn few_rows_warning(table: &RowTable) -> Option<String> {
 
 fn features_csv(features: &[Feature]) -> Result<Vec<u8>> {
     let mut writer = csv::Writer::from_writer(Vec::new());
-    for feature in features {
-        writer
-            .serialize(feature)
-            .map_err(|error| CliError::failed(error.to_string()))?;
-    }
-    writer
-        .into_inner()
-        .map_err(|error| CliError::failed(error.to_string()))
+    let written = features.iter().try_for_each(|own| writer.serialize(own));
+    written.map_err(|error| CliError::failed(error.to_string()))?;
+    let bytes = writer.into_inner();
+    bytes.map_err(|error| CliError::failed(error.to_string()))
 }
 
 /// Up to this many public rows are called few: a center is then known to a fifth of its scale, or worse.
@@ -244,11 +224,9 @@ fn print(args: &PrepareArgs, prepared: &PrepareAnswer) -> Result<()> {
             column.reason
         ))?;
     }
-    if prepared.columns.len() > MAX_COLUMNS_SHOWN {
-        output::text(&format!(
-            "… and {} columns more",
-            prepared.columns.len() - MAX_COLUMNS_SHOWN
-        ))?;
+    match prepared.columns.len().saturating_sub(MAX_COLUMNS_SHOWN) {
+        0 => {}
+        more => output::text(&format!("… and {more} columns more"))?,
     }
     output::text(&format!(
         "\nlength: the column's share of the raw rows' squared length; mean: its share of their mean's squared length, which is {} of the rows'",
@@ -291,10 +269,8 @@ fn print(args: &PrepareArgs, prepared: &PrepareAnswer) -> Result<()> {
                 args.mechanism,
                 chosen.flags()
             ))?;
-            prepared
-                .passed_over
-                .iter()
-                .try_for_each(|text| output::text(text))
+            let passed_over = prepared.passed_over.as_deref();
+            passed_over.map_or(Ok(()), output::text)
         }
         (None, Some(_)) => {
             output::text("no such study is worth creating: the warnings above say why")
@@ -306,7 +282,6 @@ fn print(args: &PrepareArgs, prepared: &PrepareAnswer) -> Result<()> {
     }
 }
 
-/// The flags of `study create` for a norm.
 pub(super) fn norm_flags(norm: Norm) -> String {
     match norm {
         Norm::Normalize => " --bound-rows normalize".to_owned(),

@@ -31,7 +31,6 @@ use crate::{
 /// Quantiles of the rows' lengths that are tried as radius of `clip`.
 const QUANTILES: [f64; 3] = [0.5, 0.9, 1.0];
 
-/// The study that is planned.
 pub(super) struct Setting {
     pub(super) k: usize,
     pub(super) n: u64,
@@ -64,7 +63,6 @@ impl Choice {
         self.uses_centers_and_scales && self.warning.is_none()
     }
 
-    /// The expected error, with its spread over few rows.
     pub(super) fn error_text(&self) -> String {
         match self.error_se {
             Some(se) => format!("{:.3} ± {se:.3}", self.error),
@@ -72,26 +70,19 @@ impl Choice {
         }
     }
 
-    /// The flags of `study create`.
     pub(super) fn flags(&self) -> String {
-        let centring = if self.centring.is_some() {
-            " --centring"
-        } else {
-            ""
-        };
+        let centring = self.centring.map_or("", |_| " --centring");
         norm_flags(self.norm) + centring
     }
 }
 
 impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let before = if self.uses_centers_and_scales {
-            "prepared"
-        } else {
-            "as they are"
+        let before = match self.uses_centers_and_scales {
+            true => "prepared",
+            false => "as they are",
         };
-        let text = format!("{before}{}", self.flags());
-        f.pad(&text)
+        f.pad(&format!("{before}{}", self.flags()))
     }
 }
 
@@ -108,14 +99,12 @@ pub(super) fn choices(
             p.saturating_sub(1)
         )));
     }
-    let named: Vec<Feature> = features
-        .iter()
-        .map(|feature| Feature {
-            center: 0.0,
-            scale: 1.0,
-            ..feature.clone()
-        })
-        .collect();
+    let named = features.iter().map(|feature| Feature {
+        center: 0.0,
+        scale: 1.0,
+        ..feature.clone()
+    });
+    let named: Vec<Feature> = named.collect();
     let mut ways = Vec::new();
     for (prepared, features) in [(false, named.as_slice()), (true, features)] {
         let radii = radii(table, features).into_iter();
@@ -170,22 +159,17 @@ fn jackknife(rows: &[Vec<f64>], statistic: impl Fn(&[Vec<f64>]) -> Result<f64>) 
 
 /// Distinct quantiles of the lengths of rows prepared with these constants.
 fn radii(table: &RowTable, features: &[Feature]) -> Vec<f64> {
-    let mut lengths: Vec<f64> = (0..table.len())
-        .map(|index| {
-            let row = table.row(index);
-            let entries = row.values().iter().zip(features);
-            entries
-                .map(|(x, f)| ((x - f.center) / f.scale).powi(2))
-                .sum::<f64>()
-                .sqrt()
-        })
-        .collect();
+    let lengths = (0..table.len()).map(|index| {
+        let row = table.row(index);
+        let entries = row.values().iter().zip(features);
+        let squares = entries.map(|(x, f)| ((x - f.center) / f.scale).powi(2));
+        squares.sum::<f64>().sqrt()
+    });
+    let mut lengths: Vec<f64> = lengths.collect();
     lengths.sort_by(f64::total_cmp);
-    let mut radii: Vec<f64> = QUANTILES
-        .iter()
-        .map(|q| rounded(lengths[((lengths.len() - 1) as f64 * q).round() as usize]))
-        .filter(|radius| *radius > 0.0)
-        .collect();
+    let place = |q: f64| ((lengths.len() - 1) as f64 * q).round() as usize;
+    let radii = QUANTILES.iter().map(|&q| rounded(lengths[place(q)]));
+    let mut radii: Vec<f64> = radii.filter(|radius| *radius > 0.0).collect();
     radii.dedup();
     radii
 }
@@ -196,12 +180,11 @@ fn prepared_rows(table: &RowTable, features: &[Feature], norm: Norm) -> Result<V
         ..Preprocessing::new(table.dimension(), norm)
     };
     let preprocessor = preprocessing.preprocessor()?;
-    (0..table.len())
-        .map(|index| {
-            let row = preprocessor.prepare_features_nth(index, &table.row(index))?;
-            Ok(row.as_slice().to_vec())
-        })
-        .collect()
+    let prepared = (0..table.len()).map(|index| {
+        let row = preprocessor.prepare_features_nth(index, &table.row(index))?;
+        Ok(row.as_slice().to_vec())
+    });
+    prepared.collect()
 }
 
 fn choice(
@@ -225,10 +208,9 @@ fn choice(
     }
     let mut moment = packed_to_dense(&sum.finish());
     let total = moment.trace() + mean.norm_squared();
-    let mean_share = if total > 0.0 {
-        mean.norm_squared() / total
-    } else {
-        0.0
+    let mean_share = match total > 0.0 {
+        true => mean.norm_squared() / total,
+        false => 0.0,
     };
     let centring = params.preprocessing().centring;
     if centring.is_none() {
@@ -240,15 +222,12 @@ fn choice(
     let mut spectrum = Spectrum::from_eigenvalues(&values, setting.k)?;
     if let Some(a) = centring {
         let along = eigen.vectors.tr_mul(&mean);
-        spectrum =
-            spectrum.with_excess_along_mean(along.iter().map(|m| (m / a).powi(2)).collect())?;
+        let excess = along.iter().map(|m| (m / a).powi(2));
+        spectrum = spectrum.with_excess_along_mean(excess.collect())?;
     }
     let noise = planned_noise(params, spectrum.total(), mean.norm())?;
-    let planned = plan(
-        &SpectrumRange::known(spectrum),
-        &noise,
-        PlanTarget::Participants(setting.n),
-    )?;
+    let target = PlanTarget::Participants(setting.n);
+    let planned = plan(&SpectrumRange::known(spectrum), &noise, target)?;
     let first = eigen.vectors.column(0);
     let weights = first.iter().map(|x| x * x).enumerate();
     let (column, weight) = weights
@@ -256,16 +235,11 @@ fn choice(
         .unwrap_or_default();
     let along = first.dot(&mean).powi(2);
     let warning = if weight > DOMINANT_SHARE {
-        Some(format!(
-            "{} of it is {:?}",
-            percent(weight),
-            features[column].name
-        ))
+        let name = &features[column].name;
+        Some(format!("{} of it is {name:?}", percent(weight)))
     } else if centring.is_none() && along > DOMINANT_SHARE * values[0] {
-        Some(format!(
-            "the mean ({} of its variance)",
-            percent(along / values[0])
-        ))
+        let share = percent(along / values[0]);
+        Some(format!("the mean ({share} of its variance)"))
     } else {
         None
     };

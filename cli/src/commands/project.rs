@@ -104,10 +104,8 @@ pub(crate) fn run(args: &ProjectArgs, json: bool) -> Result<()> {
     let header = own.chain((1..=estimate.k).map(|j| format!("component_{j}")));
     let lines = (0..).zip(&scores).map(|(at, scores): (usize, _)| {
         let own = std::iter::once((at + 1).to_string());
-        let label = labels.and_then(|labels| labels.get(at)).cloned();
-        own.chain(label)
-            .chain(scores.iter().map(f64::to_string))
-            .collect()
+        let own = own.chain(labels.and_then(|labels| labels.get(at)).cloned());
+        own.chain(scores.iter().map(f64::to_string)).collect()
     });
     let bytes = results::table(header.collect(), lines)?;
     let Some(out) = &args.out else {
@@ -158,16 +156,14 @@ pub(super) fn read_estimate(path: &std::path::Path) -> Result<Estimate> {
         let (line, column) = (error.line(), error.column());
         CliError::usage(format!("{} is not an estimate (line {line}, column {column}); give an estimate.json of eigenveil estimate or eigenveil demo", path.display()))
     })?;
+    let mut vectors = estimate
+        .components
+        .iter()
+        .map(|own| &own.loadings)
+        .chain(&estimate.mean);
     let fits = estimate.p == estimate.params.dimension()
         && estimate.k == estimate.components.len()
-        && estimate
-            .mean
-            .as_ref()
-            .is_none_or(|mean| mean.len() == estimate.p)
-        && estimate
-            .components
-            .iter()
-            .all(|c| c.loadings.len() == estimate.p);
+        && vectors.all(|vector| vector.len() == estimate.p);
     if !fits {
         return Err(CliError::usage(format!(
             "{} contradicts itself: it has {} components of dimension {} for a study of dimension {}; fetch the estimate again",

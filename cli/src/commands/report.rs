@@ -31,7 +31,7 @@ use crate::{
     args::ServerArgs,
     error::{CliError, Result},
     files, output,
-    rows::{self, ExpectedColumns, Label, RowTable, TableArgs},
+    rows::{self, ExpectedColumns, Label, TableArgs},
 };
 
 /// Perturb the rows of a file, one participant each, and upload them
@@ -192,10 +192,9 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
     // Read once, so that the digest is that of the perturbed bytes.
     let bytes = files::read(&args.rows)?;
     let participants = read_participants(args, &bytes, study.params())?;
-    output::print_notes(participants.table.notes());
+    output::print_notes(participants.persons.table.notes());
     if args.check {
-        let checked = RowCheck::new(&participants.table, &participants.persons, study.params());
-        return print_check(&study, &participants, &checked, json);
+        return print_check(&study, &participants.persons, json);
     }
     let mut ledger = RowLedger::open(&ledger_path)?;
     let file = participants.identify(&ledger, &bytes, args.same_participants)?;
@@ -206,7 +205,7 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
         ..http
     };
     let summary = upload(args, &study, &mut ledger, &patient).await?;
-    finish(&study, &ledger, &participants, &summary, charged, json)
+    finish(&study, &ledger, &participants.persons, &summary, charged, json)
 }
 
 /// The study, with the fingerprint that was given.
@@ -249,7 +248,7 @@ fn take_part(
     if counts.total() == 0 {
         study.check_open(SystemClock.unix_ms())?;
         let names = study.params().feature_names();
-        let checked = RowCheck::new(&participants.table, &participants.persons, study.params());
+        let checked = RowCheck::new(&participants.persons, study.params());
         if !checked.confirmed(args.yes, names.as_deref())? {
             return Err(CliError::failed(
                 "nothing was perturbed or sent; ask whoever runs the study for centers, scales or observed shares (eigenveil prepare), mend the file, or run it with --yes",
@@ -294,7 +293,7 @@ fn adopt(
     if args.adopt.is_none() && !path.exists() {
         return Ok(());
     }
-    let reading = read_as(&participants.table, &participants.persons);
+    let reading = participants.persons.read_as();
     let adopted = ledger.adopt(&path, study, file, &participants.sha256, &reading);
     match adopted.map_err(with_flags)? {
         Some(reports) => {
@@ -351,7 +350,7 @@ fn prepare(
     let prepared = ledger.prepare(
         study,
         file,
-        |row, now| persons.report(row, &participants.table, study, now),
+        |row, now| persons.report(row, study, now),
         |rows| {
             bar.set_position(done + rows);
             ControlFlow::Continue(())
@@ -412,7 +411,7 @@ async fn upload(
 fn finish(
     study: &Study,
     ledger: &RowLedger,
-    Participants { table, persons, .. }: &Participants,
+    persons: &Persons,
     summary: &SendSummary,
     (charged, prepared): (LedgerCharge, Prepared),
     json: bool,
@@ -468,10 +467,7 @@ fn finish(
                 "{} rows could not be used (not finite, too long or too wide for the study, or a weight that is not above 0) and were sent as zero rows; only you can see this",
                 prepared.unusable
             ))?;
-            let allows_missing = study.params().preprocessing().allows_missing_cells();
-            if let Err(why) = table.check_usable(allows_missing) {
-                output::text(&format!("what cannot be used: {why}"))?;
-            }
+            what_cannot_be_used(persons, study.params()).map_or(Ok(()), |line| output::text(&line))?;
         }
     }
     if reported.refused > 0 {
@@ -494,6 +490,12 @@ fn finish(
     ))
 }
 
+fn what_cannot_be_used(persons: &Persons, params: &StudyParams) -> Option<String> {
+    let missing_cells = params.preprocessing().allows_missing_cells();
+    let why = persons.table.check_usable(missing_cells).err()?;
+    Some(format!("what cannot be used: {why}"))
+}
+
 /// Who asks for reports, and for what purpose.
 fn describe_request(study: &Study) -> String {
     let stated = |text: &Option<String>| text.clone().unwrap_or_else(|| "not stated".to_owned());
@@ -510,7 +512,6 @@ fn describe_request(study: &Study) -> String {
 
 /// The rows of a file, and whose they are.
 struct Participants {
-    table: RowTable,
     persons: Persons,
     /// Of the file's bytes.
     sha256: [u8; 32],
@@ -521,7 +522,7 @@ impl Participants {
     fn identify(&self, ledger: &RowLedger, bytes: &[u8], same: bool) -> Result<RowFile> {
         let persons = self.persons.len() as u64;
         let who = self.persons.identify(bytes);
-        let file = ledger.row_file(persons, &who, &read_as(&self.table, &self.persons))?;
+        let file = ledger.row_file(persons, &who, &self.persons.read_as())?;
         Ok(match same {
             true => file.assume_same_participants(),
             false => file,
@@ -563,30 +564,14 @@ fn read_participants(
     };
     let table = rows::parse(&args.rows, bytes, &how, Some(&expected))?;
     let persons = match label {
-        None => Persons::rows(&table),
-        Some(("--person", _)) => Persons::labelled(&table)?,
-        Some(_) => {
-            let weights = table.labels().iter().map(|cell| rows::number_in(cell));
-            let weights = weights.collect();
-            Persons::rows(&table).weighted(weights)?
-        }
+        None => Persons::rows(table),
+        Some(("--person", _)) => Persons::labelled(table)?,
+        Some(_) => Persons::weighted(table)?,
     };
     Ok(Participants {
-        table,
         persons,
         sha256: Sha256::digest(bytes).into(),
     })
-}
-
-/// The number of rows, the selected columns, whose the rows are and what they count.
-fn read_as(table: &RowTable, persons: &Persons) -> Vec<u8> {
-    let mut hash = Sha256::new();
-    hash.update((table.len() as u64).to_le_bytes());
-    for &column in table.taken() {
-        hash.update((column as u64).to_le_bytes());
-    }
-    persons.hash_into(&mut hash);
-    hash.finalize().to_vec()
 }
 
 /// One token for each row. Errors name lines, never their contents.
@@ -626,13 +611,9 @@ pub(super) fn ask(question: &str) -> Result<Option<bool>> {
 }
 
 /// Says what the rows would send and cost.
-fn print_check(
-    study: &Study,
-    Participants { table, persons, .. }: &Participants,
-    checked: &RowCheck,
-    json: bool,
-) -> Result<()> {
+fn print_check(study: &Study, persons: &Persons, json: bool) -> Result<()> {
     let params = study.params();
+    let checked = RowCheck::new(persons, params);
     let counts = &checked.counts;
     if json {
         return output::json(&CheckAnswer {
@@ -651,9 +632,7 @@ fn print_check(
         ));
     }
     lines.extend(checked.describe(params));
-    if let Err(why) = table.check_usable(params.preprocessing().allows_missing_cells()) {
-        lines.push(format!("what cannot be used: {why}"));
-    }
+    lines.extend(what_cannot_be_used(persons, params));
     lines.push(
         "nothing was perturbed, charged, written or sent; without --check the reports are made and sent"
             .to_owned(),

@@ -8,7 +8,6 @@ use super::{report::ask, report_persons::Persons};
 use crate::{
     error::Result,
     output,
-    rows::RowTable,
     shares::{LengthShares, percent},
 };
 
@@ -18,7 +17,6 @@ const MAX_UNUSABLE_SHARE: f64 = 0.01;
 const MIN_ROWS_FOR_SHARES: usize = 100;
 /// A share of observed cells that differs by more from the study's biases the estimate noticeably.
 const MAX_DIFFERENCE_OF_OBSERVED: f64 = 0.05;
-/// Columns named at most in one list.
 const MAX_LISTED: usize = 8;
 
 /// Rows that would be sent as they are, in part or as zeros.
@@ -47,7 +45,8 @@ pub(super) struct RowCounts {
 
 impl RowCheck {
     /// Prepares every row, and perturbs none.
-    pub(super) fn new(table: &RowTable, persons: &Persons, params: &StudyParams) -> Self {
+    pub(super) fn new(persons: &Persons, params: &StudyParams) -> Self {
+        let table = &persons.table;
         let preprocessor = params.preprocessor();
         let (weights_above_one, weights_unusable) = persons.wrong_weights();
         let mut counts = RowCounts {
@@ -82,18 +81,12 @@ impl RowCheck {
     pub(super) fn describe(&self, params: &StudyParams) -> Vec<String> {
         let names = params.feature_names();
         let name = |column: usize| name_of(names.as_deref(), column);
-        let RowCounts {
-            rows,
-            unusable,
-            empty,
-            missing,
-            weights_above_one,
-            weights_unusable,
-        } = &self.counts;
-        let mut lines = vec![format!("rows: {rows}")];
-        if weights_above_one + weights_unusable > 0 {
+        let counts = &self.counts;
+        let mut lines = vec![format!("rows: {}", counts.rows)];
+        let (above, unusable) = (counts.weights_above_one, counts.weights_unusable);
+        if above + unusable > 0 {
             lines.push(format!(
-                "weights: {weights_above_one} above 1, which count as 1; {weights_unusable} not above 0, whose rows are sent as zero rows"
+                "weights: {above} above 1, which count as 1; {unusable} not above 0, whose rows are sent as zero rows"
             ));
         }
         let zero = match params.preprocessing().allows_missing_cells() {
@@ -101,25 +94,24 @@ impl RowCheck {
             false => "a missing cell, infinite, not a number, too long or too wide",
         };
         lines.push(format!(
-            "sent as zero rows: {unusable} that cannot be used ({zero}), {empty} without any value"
+            "sent as zero rows: {} that cannot be used ({zero}), {} without any value",
+            counts.unusable, counts.empty
         ));
-        let total: usize = missing.iter().sum();
+        let total: usize = counts.missing.iter().sum();
         if total > 0 {
-            let mut columns: Vec<(usize, usize)> = missing.iter().copied().enumerate().collect();
+            let missing = counts.missing.iter().copied();
+            let mut columns: Vec<(usize, usize)> = missing.enumerate().collect();
             columns.retain(|(_, count)| *count > 0);
             columns.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
             let listed = columns.iter().take(MAX_LISTED);
-            let listed: Vec<String> = listed
-                .map(|(column, count)| format!("{} {count}", name(*column)))
-                .collect();
-            let others = columns.len().saturating_sub(MAX_LISTED);
-            let others = match others {
+            let listed = listed.map(|(column, count)| format!("{} {count}", name(*column)));
+            let others = match columns.len().saturating_sub(MAX_LISTED) {
                 0 => String::new(),
-                _ => format!(", and in {others} other columns"),
+                others => format!(", and in {others} other columns"),
             };
             lines.push(format!(
                 "missing cells: {total}, which count as their centers: {}{others}",
-                listed.join(", ")
+                listed.collect::<Vec<_>>().join(", ")
             ));
         }
         lines.extend(self.unlike_the_study(params));
@@ -142,14 +134,9 @@ impl RowCheck {
                 let (here, study) = (1.0 - *missing as f64 / rows, feature.observed?);
                 // Four standard errors of a share in a sample of this size.
                 let chance = 4.0 * (study * (1.0 - study) / rows).sqrt();
-                ((here - study).abs() > MAX_DIFFERENCE_OF_OBSERVED.max(chance)).then(|| {
-                    format!(
-                        "{:?} {} here, {} in the study",
-                        feature.name,
-                        percent(here),
-                        percent(study)
-                    )
-                })
+                let (own, theirs) = (percent(here), percent(study));
+                ((here - study).abs() > MAX_DIFFERENCE_OF_OBSERVED.max(chance))
+                    .then(|| format!("{:?} {own} here, {theirs} in the study", feature.name))
             })
             .take(MAX_LISTED)
             .collect();
@@ -170,13 +157,8 @@ impl RowCheck {
             output::print_error_line(&format!("shown only to you: {}", shares.summary(name)));
             warnings.extend(shares.warning(name));
         }
-        let RowCounts {
-            rows,
-            unusable,
-            weights_unusable,
-            ..
-        } = self.counts;
-        let unusable = unusable + weights_unusable;
+        let rows = self.counts.rows;
+        let unusable = self.counts.unusable + self.counts.weights_unusable;
         let share = unusable as f64 / rows as f64;
         if rows >= MIN_ROWS_FOR_SHARES && share > MAX_UNUSABLE_SHARE {
             warnings.push(format!(

@@ -1,13 +1,13 @@
 //! The participants of a file: its rows, or its persons, each with several rows.
 
-use std::collections::HashMap;
+use std::{borrow::Cow, collections::HashMap};
 
 use eigenveil_client::{PreparedReport, Study};
 use sha2::{Digest, Sha256};
 
 use crate::{
     error::{CliError, Result},
-    rows::RowTable,
+    rows::{RowTable, number_in},
 };
 
 /// Number of rows from which most of them can decide.
@@ -17,8 +17,10 @@ fn is_weight(weight: f64) -> bool {
     weight > 0.0 && weight <= 1.0
 }
 
-/// The rows of each participant, from 0.
+/// A file's rows, by participant.
 pub(super) struct Persons {
+    pub(super) table: RowTable,
+    /// The rows of each, from 0.
     rows: Vec<Vec<usize>>,
     labelled: bool,
     /// Of each row, in a study with weights.
@@ -26,24 +28,21 @@ pub(super) struct Persons {
 }
 
 impl Persons {
-    /// Each row is a participant.
-    pub(super) fn rows(table: &RowTable) -> Self {
+    pub(super) fn rows(table: RowTable) -> Self {
         Self {
             rows: (0..table.len()).map(|row| vec![row]).collect(),
+            table,
             labelled: false,
             weights: None,
         }
     }
 
     /// Rows with the same label are one person's. Persons are numbered by their first row.
-    ///
-    /// # Errors
     /// Wrong usage for a row without a label.
-    pub(super) fn labelled(table: &RowTable) -> Result<Self> {
-        let labels = table.labels();
+    pub(super) fn labelled(table: RowTable) -> Result<Self> {
         let mut persons: Vec<Vec<usize>> = Vec::new();
         let mut numbers: HashMap<&str, usize> = HashMap::new();
-        for (row, label) in labels.iter().enumerate() {
+        for (row, label) in table.labels().iter().enumerate() {
             if label.is_empty() {
                 return Err(CliError::usage(format!(
                     "row {} does not say whose it is; fill in its cell of the --person column, or leave the row out",
@@ -57,18 +56,17 @@ impl Persons {
             persons[number].push(row);
         }
         Ok(Self {
+            table,
             rows: persons,
             labelled: true,
             weights: None,
         })
     }
 
-    /// The same, each of whose rows counts by a weight.
-    ///
-    /// # Errors
-    /// Wrong usage if most of three or more are not above 0 and at most 1: one row must not decide whether the others
-    /// are sent.
-    pub(super) fn weighted(self, weights: Vec<f64>) -> Result<Self> {
+    /// Each row is a participant and counts by the weight in its label. Wrong usage if most of three or more are not
+    /// above 0 and at most 1: one row must not decide whether the others are sent.
+    pub(super) fn weighted(table: RowTable) -> Result<Self> {
+        let weights: Vec<f64> = table.labels().iter().map(|cell| number_in(cell)).collect();
         let wrong = weights.iter().filter(|weight| !is_weight(**weight)).count();
         if weights.len() >= MIN_ROWS_FOR_MAJORITY && 2 * wrong > weights.len() {
             return Err(CliError::usage(
@@ -77,7 +75,7 @@ impl Persons {
         }
         Ok(Self {
             weights: Some(weights),
-            ..self
+            ..Self::rows(table)
         })
     }
 
@@ -92,23 +90,33 @@ impl Persons {
     }
 
     /// What identifies the participants of these bytes: another column of persons is another file.
-    pub(super) fn identify(&self, bytes: &[u8]) -> Vec<u8> {
+    pub(super) fn identify<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
         if !self.labelled {
-            return bytes.to_vec();
+            return Cow::Borrowed(bytes);
         }
         let mut hash = Sha256::new();
         self.hash_into(&mut hash);
-        [&Sha256::digest(bytes)[..], &hash.finalize()[..]].concat()
+        Cow::Owned([&Sha256::digest(bytes)[..], &hash.finalize()[..]].concat())
     }
 
-    /// The report of a participant.
+    /// The digest of the number of rows, the selected columns, whose the rows are and what they count.
+    pub(super) fn read_as(&self) -> Vec<u8> {
+        let mut hash = Sha256::new();
+        hash.update((self.table.len() as u64).to_le_bytes());
+        for &column in self.table.taken() {
+            hash.update((column as u64).to_le_bytes());
+        }
+        self.hash_into(&mut hash);
+        hash.finalize().to_vec()
+    }
+
     pub(super) fn report(
         &self,
         person: u64,
-        table: &RowTable,
         study: &Study,
         now: u64,
     ) -> eigenveil_client::Result<PreparedReport> {
+        let table = &self.table;
         let own = usize::try_from(person).ok();
         let own = own.and_then(|person| self.rows.get(person));
         match (own.map_or(&[][..], Vec::as_slice), &self.weights) {
@@ -125,13 +133,12 @@ impl Persons {
         self.rows.len()
     }
 
-    /// Whether a participant may have several rows.
     pub(super) fn are_labelled(&self) -> bool {
         self.labelled
     }
 
     /// What identifies this grouping and weighting of the rows.
-    pub(super) fn hash_into(&self, hash: &mut Sha256) {
+    fn hash_into(&self, hash: &mut Sha256) {
         for own in self.rows.iter().filter(|_| self.labelled) {
             hash.update((own.len() as u64).to_le_bytes());
             for row in own {

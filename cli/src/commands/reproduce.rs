@@ -63,7 +63,6 @@ enum ReproduceCommand {
     },
 }
 
-/// The outcome of one exhibit.
 #[derive(Default, Serialize)]
 struct Outcome {
     id: &'static str,
@@ -85,15 +84,14 @@ pub(crate) fn run(args: &ReproduceArgs, json: bool) -> Result<()> {
     }
     let exhibits: Vec<&'static Exhibit> = match &args.exhibits[..] {
         [all] if all == "all" => ALL.iter().collect(),
-        names => names
-            .iter()
-            .map(|name| find(name))
-            .collect::<std::result::Result<_, _>>()?,
+        names => {
+            let found = names.iter().map(|name| find(name));
+            found.collect::<std::result::Result<_, _>>()?
+        }
     };
-    let size = if args.full {
-        RunSize::Full
-    } else {
-        RunSize::Quick
+    let size = match args.full {
+        true => RunSize::Full,
+        false => RunSize::Quick,
     };
     let mut outcomes = Vec::new();
     for (place, exhibit) in exhibits.iter().enumerate() {
@@ -121,11 +119,8 @@ pub(crate) fn run(args: &ReproduceArgs, json: bool) -> Result<()> {
         // An exhibit that was not run has none.
         let _ = std::fs::remove_file(journal_path(&args.out, exhibit));
     }
-    let missing: Vec<&str> = outcomes
-        .iter()
-        .filter(|outcome| outcome.not_run.is_some())
-        .map(|outcome| outcome.id)
-        .collect();
+    let missing = outcomes.iter().filter(|outcome| outcome.not_run.is_some());
+    let missing: Vec<&str> = missing.map(|outcome| outcome.id).collect();
     if json {
         output::json(&serde_json::json!({ "run_size": size.as_str(), "exhibits": outcomes }))?;
     }

@@ -156,7 +156,6 @@ pub(crate) async fn run(args: &ServeArgs, json: bool) -> Result<()> {
     Ok(ended?)
 }
 
-/// Checks the settings only.
 fn check(config: &ServerConfig, json: bool) -> Result<()> {
     let warnings = eigenveil_server::check(config)?;
     let public_url = config.public_url.as_ref();
@@ -237,7 +236,6 @@ fn start_logging(as_json: bool) {
     };
 }
 
-/// Resolves when the process is asked to stop.
 pub(crate) fn stop_signal() -> Result<impl Future<Output = ()>> {
     let catch = |kind| signal(kind).map_err(|error| uncatchable(&error));
     let mut terminate = catch(SignalKind::terminate())?;

@@ -24,7 +24,7 @@ use crate::{
     args::{MechanismArgs, NormArg, NormArgs, SparseArgs},
     error::{CliError, Result},
     files, output,
-    rows::{self, TableArgs},
+    rows::{self, RowTable, TableArgs},
 };
 
 /// A synthetic population with a known principal subspace.
@@ -150,7 +150,6 @@ pub(crate) struct SimulateArgs {
 /// The rows of a file, with the public constants of a features file.
 type RawTable = (Vec<Row>, Option<Vec<Feature>>);
 
-/// One setting of a sweep.
 #[derive(Clone, Copy)]
 struct Setting {
     n: u64,
@@ -193,22 +192,16 @@ pub(super) struct SimulateAnswer {
 }
 
 pub(crate) fn run(args: &SimulateArgs, json: bool) -> Result<()> {
-    let read = args
-        .rows
-        .as_deref()
-        .map(|path| rows::read_with_constants(path, &args.table))
-        .transpose()?;
-    let raw: Option<RawTable> = read.map(|(table, features)| {
-        let rows = (0..table.len()).map(|index| table.row(index));
-        (rows.collect(), features)
-    });
+    let path = args.rows.as_deref();
+    let read = path.map(|path| rows::read_with_constants(path, &args.table));
+    let read = read.transpose()?;
+    let rows = |table: RowTable| (0..table.len()).map(|index| table.row(index)).collect();
+    let raw: Option<RawTable> = read.map(|(table, features)| (rows(table), features));
     files::check_writable(args.plot.as_ref())?;
     let settings = settings(args);
     let participants = settings.iter().map(|setting| setting.n).sum::<u64>();
-    let bar = output::bar(
-        participants.saturating_mul(args.repeats as u64),
-        "participants",
-    );
+    let all = participants.saturating_mul(args.repeats as u64);
+    let bar = output::bar(all, "participants");
     let mut references = References::default();
     let simulated = settings
         .iter()
@@ -257,10 +250,9 @@ impl References {
             Entry::Vacant(entry) => entry,
         };
         let preprocessor = preprocessing.preprocessor()?;
-        let prepared = rows.iter().enumerate();
-        let rows = Rows::collect(
-            prepared.map(|(index, row)| preprocessor.prepare_features_nth(index, row)),
-        )?;
+        let rows = rows.iter().enumerate();
+        let rows = rows.map(|(index, row)| preprocessor.prepare_features_nth(index, row));
+        let rows = Rows::collect(rows)?;
         let method = SparsePca {
             support: Some(s),
             starts: REFERENCE_STARTS,
@@ -275,10 +267,9 @@ impl References {
 /// Every combination of the given values.
 fn settings(args: &SimulateArgs) -> Vec<Setting> {
     fn optional<T: Copy>(values: &[T]) -> Vec<Option<T>> {
-        if values.is_empty() {
-            vec![None]
-        } else {
-            values.iter().copied().map(Some).collect()
+        match values {
+            [] => vec![None],
+            values => values.iter().copied().map(Some).collect(),
         }
     }
     let mut settings = Vec::new();
@@ -307,33 +298,26 @@ fn run_setting(
     references: &mut References,
     bar: &indicatif::ProgressBar,
 ) -> Result<SimulateAnswer> {
-    let p = match raw {
-        Some((rows, _)) => rows.first().map_or(0, |row| row.values().len()),
-        None => setting
-            .p
-            .ok_or_else(|| CliError::usage("--model needs --p"))?,
+    let p = match (raw, setting.p) {
+        (Some((rows, _)), _) => rows.first().map_or(0, |row| row.values().len()),
+        (None, Some(p)) => p,
+        (None, None) => return Err(CliError::usage("--model needs --p")),
     };
     let mut mechanism = args.mechanism.clone();
     if let Some(model) = args.model {
         mechanism.norm = model.default_norm(mechanism.norm);
     }
-    let params = mechanism.freeze(
-        p,
-        setting.epsilon,
-        raw.and_then(|(_, features)| features.clone()),
-    )?;
-    let source = match (raw, args.model) {
-        (Some((rows, _)), _) => match setting.s {
-            None => RowSource::Rows(rows),
-            Some(s) => RowSource::Referenced(
-                rows,
-                references.find(rows, params.preprocessing(), setting.k, s)?,
-            ),
-        },
-        (None, Some(model)) => {
-            RowSource::Model(model_of(model, p, setting.k, setting.s, args.of_model)?)
+    let features = raw.and_then(|(_, features)| features.clone());
+    let params = mechanism.freeze(p, setting.epsilon, features)?;
+    let k = setting.k;
+    let source = match (raw, args.model, setting.s) {
+        (Some((rows, _)), _, None) => RowSource::Rows(rows),
+        (Some((rows, _)), _, Some(s)) => {
+            let preprocessing = params.preprocessing();
+            RowSource::Referenced(rows, references.find(rows, preprocessing, k, s)?)
         }
-        (None, None) => return Err(CliError::usage("give --model or --rows")),
+        (None, Some(model), s) => RowSource::Model(model_of(model, p, k, s, args.of_model)?),
+        (None, None, _) => return Err(CliError::usage("give --model or --rows")),
     };
     let sparse = args.sparse.settings();
     let experiment = Experiment {
@@ -380,8 +364,6 @@ fn run_setting(
 }
 
 /// The model of these flags.
-///
-/// # Errors
 /// Wrong usage if `--s` is missing or does not belong to the model.
 pub(super) fn model_of(
     model: ModelArg,
@@ -480,7 +462,6 @@ fn print(args: &SimulateArgs, simulated: &SimulateAnswer) -> Result<()> {
     Ok(())
 }
 
-/// A sweep as a table for people.
 fn print_table(rows: &[SimulateAnswer], sparse: bool) -> Result<()> {
     output::text(&format!(
         "{:>9} {:>6} {:>4} {:>4} {:>7}  {:>8} {:>7} {:>9} {:>11} {:>10}{}",

@@ -12,7 +12,7 @@ use eigenveil_shared::{
     preprocess::{MEAN_WEIGHT_RANGE, Weights},
 };
 
-use super::{operator_client, study_name::resolve_study_id};
+use super::{operator_client, print_written, study_name::resolve_study_id};
 use crate::{
     args::{MechanismArgs, ServerArgs, TokenArgs, parse, rank},
     error::{CliError, Result},
@@ -45,29 +45,20 @@ enum StudyCommand {
     List,
     /// Show one study
     #[command(after_help = "Example:\n  eigenveil study show 0193c0ffee0193c0ffee0193c0ffee01")]
-    Show {
-        /// Identifier of the study, the beginning of it, or the study's name
-        id: String,
-    },
+    Show(StudyId),
     /// Open a draft: it accepts reports from now on
     #[command(after_help = "Example:\n  eigenveil study open 0193c0ffee0193c0ffee0193c0ffee01")]
-    Open {
-        /// Identifier of the study, the beginning of it, or the study's name
-        id: String,
-    },
+    Open(StudyId),
     /// Close a study: it accepts no more reports
     #[command(after_help = "Example:\n  eigenveil study close 0193c0ffee0193c0ffee0193c0ffee01")]
-    Close {
-        /// Identifier of the study, the beginning of it, or the study's name
-        id: String,
-    },
+    Close(StudyId),
     /// Make one-time participant tokens for a study created with --enrolment token
     #[command(
         after_help = "Example:\n  eigenveil study tokens 0193c0ffee0193c0ffee0193c0ffee01 --count 500 --out tokens.txt\n\nThe file has one token a line and is readable by its owner only; the server stores hashes.\nEach token is valid for one report. Without --count the command shows how many were made and spent."
     )]
     Tokens {
-        /// Identifier of the study, the beginning of it, or the study's name
-        id: String,
+        #[command(flatten)]
+        study: StudyId,
         /// How many tokens to make
         #[arg(long, value_name = "N", requires = "out", value_parser = clap::value_parser!(u64).range(1..))]
         count: Option<u64>,
@@ -80,8 +71,8 @@ enum StudyCommand {
         after_help = "Example:\n  eigenveil study export 0193c0ffee0193c0ffee0193c0ffee01 --out study.evstudy"
     )]
     Export {
-        /// Identifier of the study, the beginning of it, or the study's name
-        id: String,
+        #[command(flatten)]
+        study: StudyId,
         /// File to write; an existing one is refused
         #[arg(long, value_name = "FILE")]
         out: PathBuf,
@@ -108,6 +99,18 @@ enum StudyCommand {
         #[arg(long, required = true)]
         yes: bool,
     },
+}
+
+#[derive(Debug, Args)]
+struct StudyId {
+    /// Identifier of the study, the beginning of it, or the study's name
+    id: String,
+}
+
+impl StudyId {
+    async fn find(&self, client: &OperatorClient) -> Result<String> {
+        resolve_study_id(client.list(), &self.id).await
+    }
 }
 
 #[derive(Debug, Args)]
@@ -190,37 +193,19 @@ pub(crate) async fn run(args: &StudyArgs, json: bool) -> Result<()> {
             output::print_notes(&creation_notes(create, &request)?);
             client.create_study(&request).await?
         }
-        StudyCommand::Show { id } => {
-            client
-                .study(&resolve_study_id(client.list(), id).await?)
-                .await?
-        }
-        StudyCommand::Open { id } => {
-            client
-                .open(&resolve_study_id(client.list(), id).await?)
-                .await?
-        }
-        StudyCommand::Close { id } => {
-            client
-                .close(&resolve_study_id(client.list(), id).await?)
-                .await?
-        }
-        StudyCommand::Tokens { id, count, out } => {
-            let id = resolve_study_id(client.list(), id).await?;
+        StudyCommand::Show(study) => client.study(&study.find(&client).await?).await?,
+        StudyCommand::Open(study) => client.open(&study.find(&client).await?).await?,
+        StudyCommand::Close(study) => client.close(&study.find(&client).await?).await?,
+        StudyCommand::Tokens { study, count, out } => {
+            let id = study.find(&client).await?;
             return tokens(&client, &id, count.zip(out.as_deref()), json).await;
         }
-        StudyCommand::Export { id, out } => {
-            let id = &resolve_study_id(client.list(), id).await?;
+        StudyCommand::Export { study, out } => {
+            let id = study.find(&client).await?;
             let mut file = files::NewFile::create(out)?;
-            let bytes = client.export(id, file.writer()).await?;
+            let bytes = client.export(&id, file.writer()).await?;
             file.persist()?;
-            let out = out.display().to_string();
-            let written = serde_json::json!({ "bytes": bytes, "out": out });
-            return output::json_or_text(
-                json,
-                &written,
-                &format!("{bytes} bytes written to {out}"),
-            );
+            return print_written(json, bytes, out);
         }
         StudyCommand::Import { file, into } => {
             let bytes = files::read(file)?;
@@ -281,10 +266,8 @@ fn mean_weight(text: &str) -> std::result::Result<f64, String> {
 
 /// Refuses the name of another study: participants and `--study NAME` find studies by it.
 fn check_name_is_free(studies: &[StudySummary], name: &str) -> Result<()> {
-    match studies
-        .iter()
-        .find(|study| study.name.trim() == name.trim())
-    {
+    let mut studies = studies.iter();
+    match studies.find(|study| study.name.trim() == name.trim()) {
         None => Ok(()),
         Some(study) => Err(CliError::usage(format!(
             "there is a study named {name:?} already ({}, {}); choose another name, or give --same-name",
@@ -310,11 +293,8 @@ async fn tokens(
     let mut left = usize::try_from(count).unwrap_or(usize::MAX);
     while left > 0 {
         let now = left.min(MAX_TOKENS_PER_REQUEST);
-        let mut lines = String::new();
-        for token in client.issue_tokens(id, now).await? {
-            lines.push_str(&token.reveal());
-            lines.push('\n');
-        }
+        let made = client.issue_tokens(id, now).await?;
+        let lines: String = made.iter().map(|token| token.reveal() + "\n").collect();
         file.write(lines.as_bytes())?;
         left -= now;
     }
@@ -325,11 +305,8 @@ async fn tokens(
 }
 
 fn request(create: &CreateArgs) -> Result<CreateStudy> {
-    let features = create
-        .features
-        .as_deref()
-        .map(rows::features::read_constants)
-        .transpose()?;
+    let path = create.features.as_deref();
+    let features = path.map(rows::features::read_constants).transpose()?;
     let dimension = match (create.p, &features) {
         (Some(p), _) => p,
         (None, Some(features)) => features.len(),
@@ -352,10 +329,8 @@ fn request(create: &CreateArgs) -> Result<CreateStudy> {
 
 /// Notes for whoever creates a study, before anybody spends a report.
 fn creation_notes(create: &CreateArgs, request: &CreateStudy) -> Result<Vec<String>> {
-    let params =
-        create
-            .mechanism
-            .freeze(request.dimension, request.epsilon, request.features.clone())?;
+    let (mechanism, features) = (&create.mechanism, request.features.clone());
+    let params = mechanism.freeze(request.dimension, request.epsilon, features)?;
     let mut notes = Vec::new();
     let missing = request.about.missing();
     if !missing.is_empty() {

@@ -4,17 +4,13 @@ use eigenveil_shared::api::StudySummary;
 
 use crate::error::{CliError, Result};
 
-/// Digits of an identifier.
 const ID_DIGITS: usize = 32;
 /// Fewest digits accepted as the beginning of an identifier.
 const MIN_DIGITS: usize = 4;
-/// Largest number of studies listed in a message.
 const MAX_STUDIES_SHOWN: usize = 5;
 
 /// The identifier of the one study with this identifier or name, or whose identifier begins with it. A whole identifier
 /// is returned without waiting for the server's list.
-///
-/// # Errors
 /// Wrong usage if there is none, or several; network failures.
 pub(crate) async fn resolve_study_id(
     list: impl Future<Output = eigenveil_client::Result<Vec<StudySummary>>>,

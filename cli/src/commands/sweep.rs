@@ -42,16 +42,12 @@ pub(super) fn chart(rows: &[SimulateAnswer], title: Option<&str>, sparse: bool) 
         .rev()
         .max_by_key(|(_, of)| values(*of).len())
         .unwrap_or(QUANTITIES[0]);
-    let others: Vec<Quantity> = QUANTITIES
-        .into_iter()
-        .filter(|(name, of)| *name != x_name && values(*of).len() > 1)
-        .collect();
+    let several = |of: fn(&SimulateAnswer) -> f64| values(of).len() > 1;
+    let mut others = QUANTITIES.to_vec();
+    others.retain(|(name, of)| *name != x_name && several(*of));
     let name_of = |row: &SimulateAnswer| {
-        let parts: Vec<String> = others
-            .iter()
-            .map(|(name, of)| equals(name, of(row)))
-            .collect();
-        parts.join(", ")
+        let parts = others.iter().map(|(name, of)| equals(name, of(row)));
+        parts.collect::<Vec<_>>().join(", ")
     };
     let mut names: Vec<String> = Vec::new();
     for row in rows {
@@ -64,9 +60,8 @@ pub(super) fn chart(rows: &[SimulateAnswer], title: Option<&str>, sparse: bool) 
     for name in &names {
         let of: Vec<&SimulateAnswer> = rows.iter().filter(|row| name_of(row) == *name).collect();
         let points = |y: fn(&SimulateAnswer) -> Option<f64>| -> Vec<(f64, f64)> {
-            of.iter()
-                .filter_map(|row| Some((x(row), y(row)?)))
-                .collect()
+            let points = of.iter().filter_map(|row| Some((x(row), y(row)?)));
+            points.collect()
         };
         let labelled = |what: &str| match name.as_str() {
             "" => what.to_owned(),
@@ -108,33 +103,26 @@ pub(super) fn chart(rows: &[SimulateAnswer], title: Option<&str>, sparse: bool) 
         false => Axis::linear(x_name).ticks(x_values),
     };
     let subtitle = rows.first().map(|row| {
-        let fixed: Vec<String> = QUANTITIES
+        let fixed = QUANTITIES
             .iter()
-            .filter(|(name, of)| values(*of).len() == 1 && (*name != "rows s" || row.s.is_some()))
-            .map(|(name, of)| equals(name, of(row)))
-            .collect();
+            .filter(|(name, of)| values(*of).len() == 1 && (*name != "rows s" || row.s.is_some()));
+        let fixed: Vec<String> = fixed.map(|(name, of)| equals(name, of(row))).collect();
         format!(
             "{}, {}, {}; mean ± s.d. of {} runs",
             output::mechanism_text(row.mechanism, row.calibration),
             fixed.join(", "),
-            if row.delta == 0.0 {
-                "pure".to_owned()
-            } else {
-                format!("δ\u{a0}=\u{a0}{:e}", row.delta)
+            match row.delta {
+                0.0 => "pure".to_owned(),
+                delta => format!("δ\u{a0}=\u{a0}{delta:e}"),
             },
             row.repeats
         )
     });
-    let highest = rows
-        .iter()
-        .flat_map(|row| {
-            [
-                row.error_mean + row.error_sd,
-                row.pca_error,
-                row.error_predicted_from_truth.unwrap_or(0.0),
-            ]
-        })
-        .fold(0.0, f64::max);
+    let highest = rows.iter().flat_map(|row| {
+        let predicted = row.error_predicted_from_truth.unwrap_or(0.0);
+        [row.error_mean + row.error_sd, row.pca_error, predicted]
+    });
+    let highest = highest.fold(0.0, f64::max);
     // The error of an orthogonal subspace, if every setting has the same k; far above all errors it would only squeeze
     // the chart.
     let nothing_in_common = match values(|row| row.k as f64)[..] {

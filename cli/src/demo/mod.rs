@@ -37,7 +37,7 @@ use tokio::task::JoinSet;
 use self::rows::DemoRows;
 use crate::{
     args::{MechanismArgs, SparseArgs},
-    commands::{estimate::print_components, serve::stop_signal},
+    commands::{estimate::print_components, estimate_of, serve::stop_signal},
     error::{CliError, Result},
     output, results, scores,
 };
@@ -168,9 +168,8 @@ async fn run_study(
     let analyst = OperatorClient::new(url, &BearerToken::from_file(token_path)?)?;
     let document = analyst.create_study(&study_request(args, rows)?).await?;
     let devices = StudyClient::new(url)?;
-    let study = devices
-        .fetch_study_pinned(&document.id, fingerprint)
-        .await?;
+    let id = &document.id;
+    let study = devices.fetch_study_pinned(id, fingerprint).await?;
     let upload_seconds = upload_all(&devices, &study, rows, args.n).await?;
     analyst.close(&document.id).await?;
     let request = EstimateRequest {
@@ -179,12 +178,9 @@ async fn run_study(
         moment: false,
     };
     let job = analyst.request_estimate(&document.id, &request).await?;
-    let done = analyst
-        .wait_for_estimate(&document.id, job.number, Duration::from_secs(3_600))
-        .await?;
-    let estimate = done.estimate.ok_or_else(|| {
-        CliError::failed("the server says the estimate is done but did not send it")
-    })?;
+    let an_hour = Duration::from_secs(3_600);
+    let done = analyst.wait_for_estimate(id, job.number, an_hour).await?;
+    let estimate = estimate_of(done)?;
     let result = compare(args, &estimate, reference, rows, upload_seconds)?;
     write_results(&args.out, &result, &estimate, reference, rows)?;
     if json {

@@ -19,10 +19,8 @@ const STYLE: &str = include_str!("page.css");
 
 /// Width of the figures on a narrow screen, in pixels, as in the style sheet.
 const NARROW: f64 = 342.0;
-/// Largest number of components drawn individually.
 const MAX_CHARTS: usize = 8;
 
-/// Everything the page shows.
 pub(super) struct Page<'a> {
     /// The numbers of the run.
     pub result: &'a DemoResult,

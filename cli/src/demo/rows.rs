@@ -73,10 +73,8 @@ mod tests {
         assert_eq!((rows.table.len(), rows.table.dimension()), (1_797, 64));
         let first = rows.table.row(0);
         // The first image of the set: a zero whose first line of pixels is 0 0 5 13 9 1 0 0.
-        assert_eq!(
-            &first.values()[..8],
-            &[0.0, 0.0, 5.0, 13.0, 9.0, 1.0, 0.0, 0.0]
-        );
+        let line = [0.0, 0.0, 5.0, 13.0, 9.0, 1.0, 0.0, 0.0];
+        assert_eq!(first.values()[..8], line);
         assert_eq!(rows.features().unwrap()[9].name, "pixel_1_1");
     }
 }

@@ -72,7 +72,6 @@ pub(super) struct ColumnMapping {
 }
 
 impl ColumnMapping {
-    /// How messages call a column of the result.
     pub(super) fn column(&self, at: usize) -> String {
         let names = self.names.as_ref().filter(|_| self.shown);
         column_called(self.take[at], names.map(|names| names[at].as_str()))
@@ -90,8 +89,6 @@ impl ColumnMapping {
 }
 
 /// Maps the columns of the file to the expected ones.
-///
-/// # Errors
 /// Wrong usage that names the columns and what to do.
 pub(super) fn map_columns(
     found: FileColumns,
@@ -150,13 +147,13 @@ pub(super) fn map_columns(
         (None, names) => {
             count(&chosen)?;
             chosen.check_names(&[], true)?;
-            notes.push(match names {
-                Some(names) if chosen.shown => format!(
-                    "the {of}'s columns have no names: the file's columns are taken in the file's order: {}",
-                    list_names(names)
-                ),
-                _ => format!("the {of}'s columns have no names: the file's columns are taken in the file's order"),
-            });
+            let listed = match names {
+                Some(names) if chosen.shown => format!(": {}", list_names(names)),
+                _ => String::new(),
+            };
+            notes.push(format!(
+                "the {of}'s columns have no names: the file's columns are taken in the file's order{listed}"
+            ));
             Ok(chosen.into_mapping(notes))
         }
         (Some(expected_names), _) if how.by_position => {
@@ -172,13 +169,7 @@ pub(super) fn map_columns(
                     )));
                 }
             }
-            notes.push(format!(
-                "--by-position: the file's columns are read as {}",
-                list_names(expected_names)
-            ));
-            chosen.names = Some(expected_names.clone());
-            chosen.shown = true;
-            Ok(chosen.into_mapping(notes))
+            Ok(chosen.named("--by-position", expected_names, notes))
         }
         (Some(expected_names), None) => {
             count(&chosen)?;
@@ -188,13 +179,7 @@ pub(super) fn map_columns(
                     list_names(expected_names)
                 )));
             }
-            notes.push(format!(
-                "--header no: the file's columns are read as {}",
-                list_names(expected_names)
-            ));
-            chosen.names = Some(expected_names.clone());
-            chosen.shown = true;
-            Ok(chosen.into_mapping(notes))
+            Ok(chosen.named("--header no", expected_names, notes))
         }
         (Some(expected_names), Some(_)) => match_by_name(chosen, expected_names, of, notes),
     }
@@ -213,18 +198,13 @@ struct SelectedColumns {
 
 fn select(found: FileColumns, how: &TableArgs) -> Result<SelectedColumns> {
     // A column without a name gets the name that pandas would give it.
-    let names: Option<Vec<String>> = found.names.map(|names| {
-        (0..)
-            .zip(names)
-            .map(|(at, name)| {
-                if name.is_empty() {
-                    format!("Unnamed: {at}")
-                } else {
-                    name
-                }
-            })
-            .collect()
-    });
+    let named = |(at, name): (usize, String)| match name.is_empty() {
+        true => format!("Unnamed: {at}"),
+        false => name,
+    };
+    let names: Option<Vec<String>> = found
+        .names
+        .map(|names| names.into_iter().enumerate().map(named).collect());
     let mut shown = found.shown;
     let mut find = |name: &str, by: &str| -> Result<usize> {
         let at = match &names {
@@ -298,19 +278,14 @@ impl SelectedColumns {
         let mut seen = BTreeMap::new();
         for (&at, name) in self.take.iter().zip(names) {
             if let Some(before) = seen.insert(name, at) {
-                return Err(CliError::usage(if self.shown {
-                    format!(
-                        "columns {} and {} are both named {:?}; rename one of them",
-                        before + 1,
-                        at + 1,
-                        shortened(name)
-                    )
-                } else {
-                    format!(
-                        "columns {} and {} have the same name; rename one of them, or give --header no if line 1 is a row",
-                        before + 1,
-                        at + 1
-                    )
+                let (first, second, name) = (before + 1, at + 1, shortened(name));
+                return Err(CliError::usage(match self.shown {
+                    true => format!(
+                        "columns {first} and {second} are both named {name:?}; rename one of them"
+                    ),
+                    false => format!(
+                        "columns {first} and {second} have the same name; rename one of them, or give --header no if line 1 is a row"
+                    ),
                 }));
             }
         }
@@ -332,6 +307,14 @@ impl SelectedColumns {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Named as expected, because of a flag.
+    fn named(mut self, flag: &str, names: &[String], mut notes: Vec<String>) -> ColumnMapping {
+        let listed = list_names(names);
+        notes.push(format!("{flag}: the file's columns are read as {listed}"));
+        (self.names, self.shown) = (Some(names.to_vec()), true);
+        self.into_mapping(notes)
     }
 
     fn into_mapping(self, notes: Vec<String>) -> ColumnMapping {
@@ -356,36 +339,23 @@ fn match_by_name(
     let names = chosen.names.clone().unwrap_or_default();
     let own: BTreeSet<&str> = names.iter().map(String::as_str).collect();
     // If most expected names are there the line is a header; otherwise it may be a row, which is never shown.
-    let known = expected
-        .iter()
-        .filter(|name| source_of(name, &own).is_some())
-        .count();
+    let sources: Vec<_> = expected.iter().map(|name| source_of(name, &own)).collect();
+    let known = sources.iter().flatten().count();
     chosen.shown |= 2 * known > expected.len();
     chosen.check_names(expected, chosen.shown || known > 0)?;
-    let sources: Vec<_> = expected.iter().map(|name| source_of(name, &own)).collect();
-    let missing: Vec<&String> = expected
-        .iter()
-        .zip(&sources)
-        .filter(|(_, source)| source.is_none())
-        .map(|(name, _)| name)
-        .collect();
+    let lacking = |name: &&String| source_of(name, &own).is_none();
+    let missing: Vec<&String> = expected.iter().filter(lacking).collect();
     let used: BTreeSet<&str> = sources.iter().flatten().map(|(name, _)| *name).collect();
-    let more: Vec<&String> = names
-        .iter()
-        .filter(|name| !used.contains(name.as_str()))
-        .collect();
+    let unused = |name: &&String| !used.contains(name.as_str());
+    let more: Vec<&String> = names.iter().filter(unused).collect();
     if missing.is_empty() && more.is_empty() {
         if own.len() == expected.len() && names != expected {
             notes.push(format!(
                 "the file's columns are in another order than the {of}'s; they were matched by name"
             ));
         }
-        let encoded: BTreeSet<&str> = sources
-            .iter()
-            .flatten()
-            .filter(|(_, category)| category.is_some())
-            .map(|(name, _)| *name)
-            .collect();
+        let encoded = sources.iter().flatten().filter(|own| own.1.is_some());
+        let encoded: BTreeSet<&str> = encoded.map(|(name, _)| *name).collect();
         if !encoded.is_empty() {
             notes.push(format!(
                 "read as 0 and 1 for the categories of the {of}: {}",
@@ -454,10 +424,8 @@ fn match_by_name(
 
 /// Whether these are 0, 1, 2, …, in this order.
 pub(super) fn is_numbering(names: &[impl AsRef<str>]) -> bool {
-    names
-        .iter()
-        .enumerate()
-        .all(|(at, name)| name.as_ref() == at.to_string())
+    let mut names = names.iter().enumerate();
+    names.all(|(at, name)| name.as_ref() == at.to_string())
 }
 
 /// Names that pandas gives to an index column, in CSV and in Parquet.
@@ -473,25 +441,14 @@ fn wrong_dimension(message: String) -> CliError {
 
 /// `--drop` with these names, as a shell takes it.
 fn drop_flag(names: &[impl AsRef<str>]) -> String {
-    let cells: Vec<String> = names
-        .iter()
-        .map(|name| {
-            let name = name.as_ref();
-            if name.contains([',', '"']) {
-                format!("\"{}\"", name.replace('"', "\"\""))
-            } else {
-                name.to_owned()
-            }
-        })
-        .collect();
-    let list = cells.join(",");
+    let cells = names.iter().map(|name| match name.as_ref() {
+        name if name.contains([',', '"']) => format!("\"{}\"", name.replace('"', "\"\"")),
+        name => name.to_owned(),
+    });
+    let list = cells.collect::<Vec<_>>().join(",");
     // A name such as -x would be read as a flag.
-    let flag = if list.starts_with('-') {
-        "--drop="
-    } else {
-        "--drop "
-    };
-    format!("{flag}{}", crate::output::shell_quoted(&list))
+    let between = if list.starts_with('-') { '=' } else { ' ' };
+    format!("--drop{between}{}", crate::output::shell_quoted(&list))
 }
 
 /// A column of the file, from 0, and its name where it has one, for a message.
@@ -505,29 +462,26 @@ pub(super) fn column_called(column: usize, name: Option<&str>) -> String {
 
 /// Names for a message: not more than a line or two.
 fn list_names(names: &[impl AsRef<str>]) -> String {
-    let shown: Vec<String> = names
-        .iter()
-        .take(MAX_NAMES_SHOWN)
-        .map(|name| format!("{:?}", shortened(name.as_ref())))
-        .collect();
-    let mut text = shown.join(", ");
-    if names.len() > MAX_NAMES_SHOWN {
-        text.push_str(&format!(" and {} more", names.len() - MAX_NAMES_SHOWN));
+    let shown = names.iter().take(MAX_NAMES_SHOWN);
+    let shown = shown.map(|name| format!("{:?}", shortened(name.as_ref())));
+    let shown = shown.collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(MAX_NAMES_SHOWN) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
     }
-    text
 }
 
 fn shortened(name: &str) -> String {
-    if name.chars().count() <= MAX_NAME_CHARACTERS_SHOWN {
-        return name.to_owned();
+    match name.char_indices().nth(MAX_NAME_CHARACTERS_SHOWN) {
+        None => name.to_owned(),
+        Some((end, _)) => format!("{}…", &name[..end]),
     }
-    let begun: String = name.chars().take(MAX_NAME_CHARACTERS_SHOWN).collect();
-    format!("{begun}…")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::assert_says;
     use crate::rows::flags::Names;
 
     fn strings(names: &[&str]) -> Vec<String> {
@@ -576,11 +530,7 @@ mod tests {
     fn names_with_control_characters_are_refused() {
         let names = found(&["a\u{1b}[2J", "b"], true);
         let error = map_columns(names, &TableArgs::default(), None).unwrap_err();
-        let error = error.to_string();
-        assert!(
-            error.contains("column 1 has a control character"),
-            "{error}"
-        );
+        assert_says(&error, &["column 1 has a control character"], &[]);
     }
 
     #[test]
@@ -590,13 +540,12 @@ mod tests {
             ..by_position()
         };
         let expected = study(Some(&["a", "b"]), 2);
-        let error = map_columns(found(&["a", "b"], true), &twice, Some(&expected)).unwrap_err();
-        assert!(error.to_string().contains("twice"), "{error}");
+        let mapped = |names: &[&str], how| map_columns(found(names, true), how, Some(&expected));
+        assert_says(&mapped(&["a", "b"], &twice).unwrap_err(), &["twice"], &[]);
         let by_position = by_position();
-        let error =
-            map_columns(found(&["b", "a"], true), &by_position, Some(&expected)).unwrap_err();
-        assert!(error.to_string().contains("another order"), "{error}");
-        assert!(map_columns(found(&["x", "y"], true), &by_position, Some(&expected)).is_ok());
+        let error = mapped(&["b", "a"], &by_position).unwrap_err();
+        assert_says(&error, &["another order"], &[]);
+        assert!(mapped(&["x", "y"], &by_position).is_ok());
     }
 
     /// One expected name in a line does not make its other cells names.
@@ -604,11 +553,8 @@ mod tests {
     fn a_first_line_that_may_be_a_row_is_not_shown() {
         let expected = study(Some(&["a", "b", "c"]), 3);
         let error = default_mapping(found(&["a", "17.25", "99.5"], false), &expected);
-        let error = error.unwrap_err().to_string();
-        assert!(
-            !error.contains("17.25") && error.contains("lacks \"b\""),
-            "{error}"
-        );
+        let error = error.unwrap_err();
+        assert_says(&error, &["lacks \"b\""], &["17.25"]);
     }
 
     #[test]
@@ -628,6 +574,7 @@ mod tests {
     #[test]
     fn errors_name_the_difference_and_the_remedy() {
         let expected = study(Some(&["a", "b", "c"]), 3);
+        let level = "__index_level_0__";
         for (names, words) in [
             (&["a", "b"][..], &["lacks \"c\"", "name the columns"][..]),
             (
@@ -639,18 +586,14 @@ mod tests {
             (&["a", "b", "b", "c"], &["columns 2 and 3", "\"b\""]),
             (&["", "a", "b", "c"], &["index", "--drop 'Unnamed: 0'"]),
             (
-                &["a", "b", "c", "__index_level_0__"],
+                &["a", "b", "c", level],
                 &["index", "--drop __index_level_0__"],
             ),
             (&["", "0", "1", "2"], &["index", "--drop 'Unnamed: 0'"]),
             (&["0", "1", "2"], &["pandas", "--features", "--by-position"]),
         ] {
-            let error = default_mapping(found(names, false), &expected)
-                .unwrap_err()
-                .to_string();
-            for word in words {
-                assert!(error.contains(word), "{names:?}: {error}");
-            }
+            let error = default_mapping(found(names, false), &expected).unwrap_err();
+            assert_says(&error, words, &[]);
         }
     }
 
@@ -664,14 +607,8 @@ mod tests {
             &["secret", "secret"],
             &["secret"],
         ] {
-            let error = default_mapping(found(line, false), &expected)
-                .unwrap_err()
-                .to_string();
-            assert!(
-                !error.contains("secret") && !error.contains("17.25"),
-                "{error}"
-            );
-            assert!(error.contains("--header no"), "{error}");
+            let error = default_mapping(found(line, false), &expected).unwrap_err();
+            assert_says(&error, &["--header no"], &["secret", "17.25"]);
         }
         let mapping = default_mapping(found(&["secret", "x"], false), &study(None, 2)).unwrap();
         assert!(!mapping.notes[0].contains("secret"));
@@ -683,12 +620,8 @@ mod tests {
             for (shown, drop) in [(false, "--drop and its name"), (true, "8641")] {
                 let line = found(&["a", name], shown);
                 let error = map_columns(line, &TableArgs::default(), None).unwrap_err();
-                let error = error.to_string();
-                assert!(
-                    error.contains("column 2") && error.contains(drop),
-                    "{error}"
-                );
-                assert_eq!(error.contains("8641"), shown, "{error}");
+                assert_says(&error, &["column 2", drop], &[]);
+                assert_eq!(error.to_string().contains("8641"), shown, "{error}");
             }
         }
     }
@@ -700,11 +633,8 @@ mod tests {
         for (flag, cell) in [("1", "1"), ("NA", "NA"), ("<5", "<5"), ("Unnamed: 0", "")] {
             let line = found(&[cell, "SECRETNAME", "8641.25"], false);
             let error = map_columns(line, &drop(&[flag]), Some(&expected));
-            let error = error.unwrap_err().to_string();
-            assert!(
-                !error.contains("SECRET") && !error.contains("8641"),
-                "{error}"
-            );
+            let error = error.unwrap_err();
+            assert_says(&error, &[], &["SECRET", "8641"]);
         }
         let line = found(&["id", "x", "b"], false);
         let error = map_columns(line, &drop(&["id"]), Some(&expected)).unwrap_err();
@@ -714,11 +644,8 @@ mod tests {
     #[test]
     fn tables_and_studies_without_names() {
         let (named, plain) = (study(Some(&["a", "b"]), 2), study(None, 2));
-        let error = default_mapping(unnamed(2), &named).unwrap_err().to_string();
-        assert!(
-            error.contains("--features") && error.contains("--by-position"),
-            "{error}"
-        );
+        let error = default_mapping(unnamed(2), &named).unwrap_err();
+        assert_says(&error, &["--features", "--by-position"], &[]);
         let by_position = by_position();
         let taken = map_columns(unnamed(2), &by_position, Some(&named)).unwrap();
         assert_eq!(taken.names.unwrap(), ["a", "b"]);
@@ -735,10 +662,8 @@ mod tests {
             assert_eq!(error.code(), Some(ErrorCode::WrongDimension));
         }
         // Numbers from 1 where there are no names.
-        assert_eq!(
-            map_columns(unnamed(3), &drop(&["1"]), None).unwrap().take,
-            [1, 2]
-        );
+        let left = map_columns(unnamed(3), &drop(&["1"]), None).unwrap();
+        assert_eq!(left.take, [1, 2]);
         for bad in ["0", "4", "a"] {
             assert!(map_columns(unnamed(3), &drop(&[bad]), None).is_err());
         }
@@ -755,10 +680,8 @@ mod tests {
         };
         let expected = study(Some(&["a", "b"]), 2);
         for found in [unnamed(2), found(&["0", "1"], true)] {
-            assert_eq!(
-                map_columns(found, &how, Some(&expected)).unwrap().take,
-                [1, 0]
-            );
+            let named = map_columns(found, &how, Some(&expected)).unwrap();
+            assert_eq!(named.take, [1, 0]);
         }
         // Names that are there stay.
         let own = map_columns(found(&["a", "b"], true), &how, Some(&expected)).unwrap();

@@ -140,10 +140,8 @@ mod tests {
     #[test]
     fn names_and_delimiters() {
         assert_eq!(names("a, b").unwrap().0, ["a", "b"]);
-        assert_eq!(
-            names("\"size, cm\",Unnamed: 0").unwrap().0,
-            ["size, cm", "Unnamed: 0"]
-        );
+        let quoted = names("\"size, cm\",Unnamed: 0").unwrap();
+        assert_eq!(quoted.0, ["size, cm", "Unnamed: 0"]);
         assert!(names("").is_err());
         assert_eq!(delimiter("tab"), Ok(b'\t'));
         assert_eq!(delimiter(";"), Ok(b';'));

@@ -32,8 +32,6 @@ use crate::{
 };
 
 /// Reads a row file in which every value must be a number, or may be missing where `expected` says so; the extension decides the format, as in [`parse`].
-///
-/// # Errors
 /// Wrong usage that names the file, the row and the column; errors of [`parse`].
 pub fn read(path: &Path, how: &TableArgs, expected: Option<&ExpectedColumns>) -> Result<RowTable> {
     let table = parse(path, &files::read(path)?, how, expected)?;
@@ -54,12 +52,7 @@ pub fn read_with_constants(
     let expected = features.as_ref().map(|features| ExpectedColumns {
         of: "features file",
         dimension: features.len(),
-        names: Some(
-            features
-                .iter()
-                .map(|feature| feature.name.clone())
-                .collect(),
-        ),
+        names: Some(features.iter().map(|own| own.name.clone()).collect()),
         reports: false,
         missing_cells: features.iter().any(|feature| feature.observed.is_some()),
     });
@@ -75,8 +68,6 @@ pub fn read_with_constants(
 /// sent must not depend on its data (`<0.5` in a laboratory's file says a lot). The same holds for a row of LIBSVM text
 /// with an index beyond the dimension, and for a line with another number of fields than the header. Only the form can
 /// be an error: names and number of columns, their types, LIBSVM text without labels, bytes of another format.
-///
-/// # Errors
 /// Wrong usage that names the file and the columns; `wrong-dimension` if their number is not that of `expected`.
 pub fn parse(
     path: &Path,
@@ -167,6 +158,14 @@ mod tests {
     use eigenveil_shared::ErrorCode;
 
     use super::*;
+    use crate::error::assert_says;
+
+    fn with(header: Header) -> TableArgs {
+        TableArgs {
+            header,
+            ..TableArgs::default()
+        }
+    }
 
     #[test]
     fn the_extension_decides_and_the_dimension_is_checked() {
@@ -185,10 +184,8 @@ mod tests {
         assert_eq!(error.code(), Some(ErrorCode::WrongDimension));
         let text = dir.path().join("rows.libsvm");
         std::fs::write(&text, "+1 1:0.5 3:2\n").unwrap();
-        assert_eq!(
-            read(&text, &how, Some(&study(4))).unwrap().row(0).values(),
-            &[0.5, 0.0, 2.0, 0.0]
-        );
+        let table = read(&text, &how, Some(&study(4))).unwrap();
+        assert_eq!(table.row(0).values(), &[0.5, 0.0, 2.0, 0.0]);
         let missing = read(&dir.path().join("none.npy"), &how, None).unwrap_err();
         assert!(missing.to_string().contains("none.npy"));
         // A header can use any separator, whatever the extension.
@@ -205,12 +202,8 @@ mod tests {
             let error = parse(Path::new(name), b"x", &how, None).unwrap_err();
             assert!(error.to_string().contains(words), "{error}");
         }
-        let yes = TableArgs {
-            header: Header::Yes,
-            ..TableArgs::default()
-        };
-        let error = read(&text, &yes, None).unwrap_err().to_string();
-        assert!(error.contains("--header"), "{error}");
+        let error = read(&text, &with(Header::Yes), None).unwrap_err();
+        assert_says(&error, &["--header"], &[]);
     }
 
     /// Read as LIBSVM text, a table of another format would be rows of zeros.
@@ -233,11 +226,8 @@ mod tests {
     #[test]
     fn a_column_of_row_numbers_is_noted() {
         let of = |text: &str, header| {
-            let how = TableArgs {
-                header,
-                ..TableArgs::default()
-            };
-            let table = parse(Path::new("rows.csv"), text.as_bytes(), &how, None).unwrap();
+            let rows = Path::new("rows.csv");
+            let table = parse(rows, text.as_bytes(), &with(header), None).unwrap();
             table.notes().join("; ")
         };
         let ids = "id,a\n0,5\n1,7\n2,6\n";
@@ -254,9 +244,8 @@ mod tests {
         let study = ExpectedColumns::study(2, Some(vec!["a".into(), "b".into()]));
         let read = |name: &str, line: &str, header| {
             let how = TableArgs {
-                header,
                 drop: Some(Names(vec!["1".into()])),
-                ..TableArgs::default()
+                ..with(header)
             };
             parse(Path::new(name), line.as_bytes(), &how, Some(&study))
         };
@@ -266,11 +255,10 @@ mod tests {
             ("rows.tsv", "1\tSECRETNAME\t8641.25\n2\t3\t4\n"),
         ] {
             let error = read(name, text, Header::Auto).unwrap_err().to_string();
-            assert!(
-                error.contains("--header yes or --header no")
-                    && !error.contains("SECRET")
-                    && !error.contains("8641"),
-                "{error}"
+            assert_says(
+                &error,
+                &["--header yes or --header no"],
+                &["SECRET", "8641"],
             );
             assert_eq!(read(name, text, Header::No).unwrap().len(), 2);
         }
@@ -281,18 +269,12 @@ mod tests {
     #[test]
     fn debug_shows_no_values_and_infinite_values_are_located() {
         let table = RowTable::new(2, vec![1.0, 2.0, 3.0, f64::NAN], None).unwrap();
-        let error = table.check_finite().unwrap_err().to_string();
-        assert!(
-            error.contains("row 2, column 2: the value is not a number"),
-            "{error}"
-        );
+        let error = table.check_finite().unwrap_err();
+        assert_says(&error, &["row 2, column 2: the value is not a number"], &[]);
         let named = Some(vec!["a".to_owned(), "b".to_owned()]);
         let table = RowTable::new(2, vec![1.0, 2.0, f64::INFINITY, 3.0], named).unwrap();
         let error = table.check_finite().unwrap_err().to_string();
-        assert!(
-            error.contains("row 2, column 1 (a): the value is infinite"),
-            "{error}"
-        );
+        assert_says(&error, &["row 2, column 1 (a): the value is infinite"], &[]);
         assert_eq!(format!("{table:?}"), "RowTable(2 rows of 2)");
         assert!(RowTable::new(2, vec![1.0], None).is_err());
         assert!(RowTable::new(0, vec![], None).is_err());

@@ -27,28 +27,21 @@ use crate::error::{CliError, Result};
 
 /// Largest number of values read (1 GiB of memory, and as much again temporarily): a small file can expand to many.
 const MAX_VALUES: usize = 1 << 27;
-/// Rows of a column read at a time.
 const BATCH_ROWS: usize = 1 << 16;
 
-/// Parses a Parquet file.
 pub(super) fn parse(
     bytes: &[u8],
     how: &TableArgs,
     expected: Option<&ExpectedColumns>,
 ) -> Result<RowTable> {
-    let file = SerializedFileReader::new(Bytes::copy_from_slice(bytes))
-        .map_err(|error| parquet_error(&error))?;
+    let bytes = Bytes::copy_from_slice(bytes);
+    let file = SerializedFileReader::new(bytes).map_err(parquet_error)?;
     let metadata = file.metadata();
     let schema = metadata.file_metadata().schema_descr();
+    let names = schema.columns().iter();
     let found = FileColumns {
         count: schema.num_columns(),
-        names: Some(
-            schema
-                .columns()
-                .iter()
-                .map(|column| column.path().string())
-                .collect(),
-        ),
+        names: Some(names.map(|column| column.path().string()).collect()),
         shown: true,
         headerless: false,
     };
@@ -61,11 +54,9 @@ pub(super) fn parse(
         )));
     }
     let durations = durations(metadata.file_metadata().key_value_metadata());
-    let unsigned = mapping
-        .take
-        .iter()
-        .map(|&at| is_unsigned(&schema.column(at), &durations))
-        .collect::<Result<Vec<_>>>()?;
+    let unsigned = mapping.take.iter();
+    let unsigned = unsigned.map(|&at| is_unsigned(&schema.column(at), &durations));
+    let unsigned = unsigned.collect::<Result<Vec<_>>>()?;
     let rows = usize::try_from(metadata.file_metadata().num_rows()).unwrap_or_default();
     let wide = mapping.take.len();
     if rows.saturating_mul(wide) > MAX_VALUES {
@@ -82,39 +73,33 @@ pub(super) fn parse(
     }
     let mut columns: Vec<Vec<f64>> = vec![Vec::new(); wide];
     for group in 0..file.num_row_groups() {
-        let group = file
-            .get_row_group(group)
-            .map_err(|error| parquet_error(&error))?;
+        let group = file.get_row_group(group).map_err(parquet_error)?;
         for ((&at, &unsigned), column) in mapping.take.iter().zip(&unsigned).zip(&mut columns) {
             let chunk = group.metadata().column(at);
             check_compression(chunk.compression())?;
             // The crate panics if one is negative.
             let start = chunk.dictionary_page_offset().unwrap_or(0);
-            if start
-                .min(chunk.data_page_offset())
-                .min(chunk.compressed_size())
-                < 0
+            if [start, chunk.data_page_offset(), chunk.compressed_size()]
+                .iter()
+                .any(|x| *x < 0)
             {
                 return Err(CliError::usage("its footer is damaged; write it again"));
             }
-            let reader = group
-                .get_column_reader(at)
-                .map_err(|error| parquet_error(&error))?;
+            let reader = group.get_column_reader(at).map_err(parquet_error)?;
             let optional = group.metadata().schema_descr().column(at).max_def_level() > 0;
             let wants = usize::try_from(group.metadata().num_rows()).unwrap_or_default();
-            read(reader, unsigned, optional, wants, column)
-                .map_err(|error| parquet_error(&error))?;
+            read(reader, unsigned, optional, wants, column).map_err(parquet_error)?;
         }
     }
     let mut values = Vec::with_capacity(rows.min(columns[0].len()) * wide);
     let mut problems = Problems::default();
     for row in 0..rows {
         for (named, column) in columns.iter().enumerate() {
-            let value = column.get(row).copied().ok_or_else(|| {
-                CliError::usage(format!(
+            let Some(&value) = column.get(row) else {
+                return Err(CliError::usage(format!(
                     "its footer says {rows} rows but it has fewer; write it again"
-                ))
-            })?;
+                )));
+            };
             if value.is_nan() {
                 problems.record(Unreadable {
                     line: row + 1,
@@ -158,8 +143,6 @@ fn durations(metadata: Option<&Vec<KeyValue>>) -> Vec<String> {
 }
 
 /// Whether the integers of a column are unsigned.
-///
-/// # Errors
 /// Wrong usage that names a column that does not hold numbers.
 fn is_unsigned(column: &ColumnDescriptor, durations: &[String]) -> Result<bool> {
     let refused = |what: &str| {
@@ -260,7 +243,8 @@ fn check_compression(compression: Compression) -> Result<()> {
 }
 
 /// The crate's messages are about bytes and pages; none contains a value.
-fn parquet_error(error: &ParquetError) -> CliError {
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
+fn parquet_error(error: ParquetError) -> CliError {
     CliError::usage(format!("it cannot be read as Parquet ({error})"))
 }
 
@@ -271,13 +255,14 @@ mod tests {
     use parquet::{
         data_type::{BoolType, FloatType, Int32Type, Int64Type},
         file::{
-            properties::WriterProperties,
+            properties::{WriterProperties, WriterPropertiesBuilder},
             writer::{SerializedFileWriter, SerializedRowGroupWriter},
         },
         schema::parser::parse_message_type,
     };
 
     use super::*;
+    use crate::error::assert_says;
     use crate::rows::flags::Names;
 
     fn add<T: DataType>(
@@ -291,34 +276,43 @@ mod tests {
         column.close().unwrap();
     }
 
+    /// A file of so many row groups alike.
+    fn file(
+        schema: &str,
+        properties: WriterPropertiesBuilder,
+        groups: usize,
+        fill: impl Fn(&mut SerializedRowGroupWriter<'_, Vec<u8>>),
+    ) -> Vec<u8> {
+        let schema = Arc::new(parse_message_type(schema).unwrap());
+        let properties = Arc::new(properties.build());
+        let mut writer = SerializedFileWriter::new(Vec::new(), schema, properties).unwrap();
+        for _ in 0..groups {
+            let mut group = writer.next_row_group().unwrap();
+            fill(&mut group);
+            group.close().unwrap();
+        }
+        writer.into_inner().unwrap()
+    }
+
     /// A footer whose number of rows differs from that of its groups: memory would be reserved for either.
     #[test]
     fn the_footer_must_agree_with_the_row_groups() {
-        let schema = Arc::new(parse_message_type("message schema { required float a; }").unwrap());
-        let mut writer = SerializedFileWriter::new(Vec::new(), schema, Arc::default()).unwrap();
-        let mut group = writer.next_row_group().unwrap();
-        add::<FloatType>(&mut group, &[1.0; 77], None);
-        group.close().unwrap();
-        let good = writer.into_inner().unwrap();
+        let schema = "message schema { required float a; }";
+        let good = file(schema, WriterProperties::builder(), 1, |group| {
+            add::<FloatType>(group, &[1.0; 77], None);
+        });
         let table = |bytes: &[u8]| parse(bytes, &TableArgs::default(), None);
         assert_eq!(table(&good).unwrap().len(), 77);
         // 77 is written as 154 in the footer: of the page, the group and the file.
         let footer = good.len() - 8 - usize::from(good[good.len() - 8]);
-        let places: Vec<usize> = (footer..good.len() - 8)
-            .filter(|&at| good[at] == 154)
-            .collect();
-        let messages: Vec<String> = places
-            .iter()
-            .filter_map(|&at| {
-                let mut bad = good.clone();
-                bad.splice(at..=at + 1, [130, 1]);
-                table(&bad).err().map(|error| error.to_string())
-            })
-            .collect();
-        let parts = messages
-            .iter()
-            .filter(|error| error.contains("rows but its row groups have"));
-        assert_eq!(parts.count(), 2, "{messages:?}");
+        let places = (footer..good.len() - 8).filter(|&at| good[at] == 154);
+        let refused = places.filter_map(|at| {
+            let mut bad = good.clone();
+            bad.splice(at..=at + 1, [130, 1]);
+            table(&bad).err().map(|error| error.to_string())
+        });
+        let unlike = refused.filter(|error| error.contains("rows but its row groups have"));
+        assert_eq!(unlike.count(), 2);
     }
 
     /// The metadata pandas 2.2 writes for `pandas.to_timedelta([1, 2], "s")`.
@@ -328,40 +322,27 @@ mod tests {
             {"name": "a", "field_name": "a", "pandas_type": "timedelta", "numpy_type": "timedelta64[ns]"},
             {"name": null, "field_name": null, "pandas_type": "int64", "numpy_type": "int64"}]}"#;
         let schema = "message schema { optional int64 a; required float b; }";
-        let properties =
-            WriterProperties::builder().set_key_value_metadata(Some(vec![KeyValue::new(
-                "pandas".to_owned(),
-                pandas.to_owned(),
-            )]));
-        let schema = Arc::new(parse_message_type(schema).unwrap());
-        let properties = Arc::new(properties.build());
-        let mut writer = SerializedFileWriter::new(Vec::new(), schema, properties).unwrap();
-        let mut group = writer.next_row_group().unwrap();
-        add::<Int64Type>(&mut group, &[1_000_000_000, 2_000_000_000], Some(&[1, 1]));
-        add::<FloatType>(&mut group, &[2.0, 3.0], None);
-        group.close().unwrap();
-        let bytes = writer.into_inner().unwrap();
-        let error = parse(&bytes, &TableArgs::default(), None)
-            .unwrap_err()
-            .to_string();
-        assert!(error.contains("\"a\" holds durations"), "{error}");
-        assert_eq!(
-            parse(&bytes, &without(&["a"]), None).unwrap().dimension(),
-            1
-        );
+        let pandas = vec![KeyValue::new("pandas".to_owned(), pandas.to_owned())];
+        let properties = WriterProperties::builder().set_key_value_metadata(Some(pandas));
+        let bytes = file(schema, properties, 1, |group| {
+            add::<Int64Type>(group, &[1_000_000_000, 2_000_000_000], Some(&[1, 1]));
+            add::<FloatType>(group, &[2.0, 3.0], None);
+        });
+        let error = parse(&bytes, &TableArgs::default(), None).unwrap_err();
+        assert_says(&error, &["\"a\" holds durations"], &[]);
+        let others = parse(&bytes, &without(&["a"]), None).unwrap();
+        assert_eq!(others.dimension(), 1);
     }
 
     /// pandas gives a column of only missing values no type.
     #[test]
     fn a_column_without_values_is_read_as_missing() {
         let schema = "message schema { optional int32 a (unknown); required float b; }";
-        let schema = Arc::new(parse_message_type(schema).unwrap());
-        let mut writer = SerializedFileWriter::new(Vec::new(), schema, Arc::default()).unwrap();
-        let mut group = writer.next_row_group().unwrap();
-        add::<Int32Type>(&mut group, &[], Some(&[0]));
-        add::<FloatType>(&mut group, &[2.0], None);
-        group.close().unwrap();
-        let table = parse(&writer.into_inner().unwrap(), &TableArgs::default(), None).unwrap();
+        let bytes = file(schema, WriterProperties::builder(), 1, |group| {
+            add::<Int32Type>(group, &[], Some(&[0]));
+            add::<FloatType>(group, &[2.0], None);
+        });
+        let table = parse(&bytes, &TableArgs::default(), None).unwrap();
         assert!(table.row(0).values()[0].is_nan());
         assert_eq!(table.row(0).values()[1], 2.0);
     }
@@ -376,19 +357,13 @@ mod tests {
             required int32 day (date);
         }";
         let properties = WriterProperties::builder().set_compression(compression);
-        let schema = Arc::new(parse_message_type(schema).unwrap());
-        let properties = Arc::new(properties.build());
-        let mut writer = SerializedFileWriter::new(Vec::new(), schema, properties).unwrap();
-        for _ in 0..2 {
-            let mut group = writer.next_row_group().unwrap();
-            add::<BoolType>(&mut group, &[true, false], None);
-            add::<Int32Type>(&mut group, &[-7], Some(&[0, 1]));
-            add::<Int64Type>(&mut group, &[-1, 5], None);
-            add::<FloatType>(&mut group, &[0.5, 1.5], None);
-            add::<Int32Type>(&mut group, &[20_000, 20_001], None);
-            group.close().unwrap();
-        }
-        writer.into_inner().unwrap()
+        file(schema, properties, 2, |group| {
+            add::<BoolType>(group, &[true, false], None);
+            add::<Int32Type>(group, &[-7], Some(&[0, 1]));
+            add::<Int64Type>(group, &[-1, 5], None);
+            add::<FloatType>(group, &[0.5, 1.5], None);
+            add::<Int32Type>(group, &[20_000, 20_001], None);
+        })
     }
 
     fn without(names: &[&str]) -> TableArgs {
@@ -409,23 +384,15 @@ mod tests {
         let first = table.row(2);
         assert!(first.values()[1].is_nan());
         assert_eq!(first.values()[2], 2.0_f64.powi(64));
-        let error = table.check_readable().unwrap_err().to_string();
-        assert!(
-            error.contains("column 2 (small): 2 values are missing"),
-            "{error}"
-        );
+        let error = table.check_readable().unwrap_err();
+        assert_says(&error, &["column 2 (small): 2 values are missing"], &[]);
     }
 
     #[test]
     fn unusable_columns_and_damaged_files_are_errors() {
         let good = written(Compression::UNCOMPRESSED);
-        let error = parse(&good, &TableArgs::default(), None)
-            .unwrap_err()
-            .to_string();
-        assert!(
-            error.contains("\"day\" holds dates") && error.contains("--drop"),
-            "{error}"
-        );
+        let error = parse(&good, &TableArgs::default(), None).unwrap_err();
+        assert_says(&error, &["\"day\" holds dates", "--drop"], &[]);
         let how = without(&["day"]);
         for cut in 0..good.len() {
             assert!(parse(&good[..cut], &how, None).is_err(), "cut to {cut}");

@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// Largest number of columns named in a message.
 pub(super) const MAX_COLUMNS_NAMED: usize = 8;
-/// Error message for a LIBSVM index 0.
 pub(super) const INDEX_ZERO: &str = "index 0, but indices are taken from 1; if the file counts from 0 (as scikit-learn's dump_svmlight_file does), give --first-index 0";
 
 /// Position of a value that is not a number, counted from 1.
@@ -18,7 +16,6 @@ pub(super) struct Unreadable {
     pub(super) reason: UnreadableReason,
 }
 
-/// Why a value is unreadable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UnreadableReason {
     Missing,
@@ -99,7 +96,6 @@ impl UnreadableReason {
     }
 }
 
-/// All unreadable cells and lines of a table.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Problems {
     /// By reason and column of the file: how many, and the first.
@@ -112,25 +108,19 @@ impl Problems {
         self.counted.entry(key).or_insert((0, found)).0 += 1;
     }
 
-    /// Those other than missing cells.
-    pub(super) fn without_missing(&self) -> Self {
-        let other = |cell: &Unreadable| cell.reason != UnreadableReason::Missing;
-        let counted = self.counted.iter().filter(|(_, (_, cell))| other(cell));
-        Self {
-            counted: counted.map(|(key, found)| (*key, *found)).collect(),
-        }
+    pub(super) fn without_missing(mut self) -> Self {
+        self.counted
+            .retain(|_, (_, cell)| cell.reason != UnreadableReason::Missing);
+        self
     }
 
     /// Those of other columns of the table.
-    pub(super) fn without_columns(&self, columns: &[usize]) -> Self {
+    pub(super) fn without_columns(mut self, columns: &[usize]) -> Self {
         let other = |cell: &Unreadable| cell.named.is_none_or(|at| !columns.contains(&at));
-        let counted = self.counted.iter().filter(|(_, (_, cell))| other(cell));
-        Self {
-            counted: counted.map(|(key, found)| (*key, *found)).collect(),
-        }
+        self.counted.retain(|_, (_, cell)| other(cell));
+        self
     }
 
-    /// The line of the first.
     pub(super) fn first_line(&self) -> Option<usize> {
         self.counted.values().map(|(_, first)| first.line).min()
     }

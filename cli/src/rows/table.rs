@@ -21,6 +21,9 @@ pub(super) const MIN_ROWS_OF_IDENTIFIER: usize = 20;
 /// Largest number of columns of a table: twice the largest dimension of a study.
 pub(super) const MAX_COLUMNS: usize = 2 * MAX_DIMENSION;
 
+const READ_AS_A_ROW: &str =
+    "\nline 1 was read as a row; if it names the columns, give --header yes";
+
 /// The rows of a file, with the selected columns.
 pub struct RowTable {
     rows: usize,
@@ -41,8 +44,6 @@ pub struct RowTable {
 
 impl RowTable {
     /// A table of `columns`-dimensional rows, one after the other in `values`.
-    ///
-    /// # Errors
     /// Wrong usage when there is no row or no column, or the values do not fill whole rows.
     pub fn new(columns: usize, values: Vec<f64>, names: Option<Vec<String>>) -> Result<Self> {
         if columns == 0 || values.is_empty() || !values.len().is_multiple_of(columns) {
@@ -99,22 +100,18 @@ impl RowTable {
     }
 
     /// Refuses a table with unreadable fields (which are NaN).
-    ///
-    /// # Errors
     /// Wrong usage that names the columns, how many fields, and the first line.
     pub fn check_readable(&self) -> Result<()> {
         self.refuse(&self.problems)
     }
 
     /// Refuses a table with a value that is not a finite number; cells may be missing where that is allowed.
-    ///
-    /// # Errors
     /// Wrong usage that names the columns.
     pub fn check_usable(&self, missing_cells: bool) -> Result<()> {
         if !missing_cells {
             return self.check_readable().and_then(|()| self.check_finite());
         }
-        self.refuse(&self.problems.without_missing())?;
+        self.refuse(&self.problems.clone().without_missing())?;
         self.check_values(|value| !value.is_infinite())
     }
 
@@ -123,7 +120,7 @@ impl RowTable {
             return Ok(());
         };
         if self.guessed_header && problems.first_line() == Some(1) {
-            text.push_str("\nline 1 was read as a row; if it names the columns, give --header yes");
+            text.push_str(READ_AS_A_ROW);
         }
         Err(CliError::usage(text))
     }
@@ -178,7 +175,6 @@ impl RowTable {
         self.names.as_deref()
     }
 
-    /// How messages call a column.
     fn column(&self, at: usize) -> String {
         let names = self.names.as_ref().filter(|_| self.shown);
         columns::column_called(self.taken[at], names.map(|names| names[at].as_str()))
@@ -193,8 +189,6 @@ impl RowTable {
     }
 
     /// Refuses a table with a value that is NaN or infinite.
-    ///
-    /// # Errors
     /// Wrong usage that names the first such row and column.
     pub fn check_finite(&self) -> Result<()> {
         self.check_values(f64::is_finite)
@@ -212,23 +206,17 @@ impl RowTable {
             "infinite"
         };
         let others: BTreeSet<usize> = not_finite.map(|at| at % self.columns).collect();
-        let columns: Vec<String> = others
-            .iter()
-            .take(MAX_COLUMNS_NAMED)
-            .map(|&at| self.column(at))
-            .collect();
+        let columns = others.iter().take(MAX_COLUMNS_NAMED);
+        let columns = columns.map(|&at| self.column(at)).collect::<Vec<_>>();
+        let columns = columns.join(", ");
         let more = match (others.len(), others.len().saturating_sub(MAX_COLUMNS_NAMED)) {
             (0, _) => String::new(),
-            (_, 0) => format!(" (there are more in {})", columns.join(", ")),
-            (_, more) => format!(
-                " (there are more in {} and {more} columns more)",
-                columns.join(", ")
-            ),
+            (_, 0) => format!(" (there are more in {columns})"),
+            (_, more) => format!(" (there are more in {columns} and {more} columns more)"),
         };
-        let hint = if self.guessed_header && row == 1 {
-            "\nline 1 was read as a row; if it names the columns, give --header yes"
-        } else {
-            ""
+        let hint = match self.guessed_header && row == 1 {
+            true => READ_AS_A_ROW,
+            false => "",
         };
         Err(CliError::usage(format!(
             "row {row}, {}: the value is {what}{more}; give a finite number, or leave the row or the column out{hint}",
@@ -238,13 +226,8 @@ impl RowTable {
 
     /// Notes columns that only count or number the rows, which are nobody's principal components.
     pub(super) fn note_identifiers(&mut self) {
-        let own = |column: usize| {
-            self.values
-                .iter()
-                .skip(column)
-                .step_by(self.columns)
-                .copied()
-        };
+        let values = || self.values.iter().copied();
+        let own = |column: usize| values().skip(column).step_by(self.columns);
         let counts = |column: usize| {
             let first = own(column).next().unwrap_or(f64::NAN);
             (first == 0.0 || first == 1.0)
@@ -258,18 +241,14 @@ impl RowTable {
         if self.rows < 3 || self.columns < 2 {
             return;
         }
-        let numbered: Vec<usize> = (0..self.columns).filter(|&at| counts(at)).collect();
-        let differing: Vec<usize> = (0..self.columns)
-            .filter(|at| !numbered.contains(at) && differs(*at))
-            .collect();
+        let (numbered, others): (Vec<usize>, Vec<usize>) =
+            (0..self.columns).partition(|&at| counts(at));
+        let differing: Vec<usize> = others.into_iter().filter(|&at| differs(at)).collect();
+        let whole = "has whole numbers that all differ";
         let mut notes = Vec::new();
         for (columns, what, of) in [
             (numbered, "counts the rows", "an index"),
-            (
-                differing,
-                "has whole numbers that all differ",
-                "an identifier",
-            ),
+            (differing, whole, "an identifier"),
         ] {
             let named = columns.iter().take(MAX_COLUMNS_NAMED);
             notes.extend(named.map(|&at| {
@@ -318,8 +297,6 @@ pub(super) fn mapping_without_names(
 
 /// The bytes as text. What is not UTF-8 is read as Windows-1252, as old spreadsheets write it, because only values from
 /// 1000 have its no-break space; one cell in another encoding (`<5 µg`) does not decide whether the rows are sent.
-///
-/// # Errors
 /// Wrong usage for UTF-16 text with a byte-order mark.
 pub(super) fn text_of(bytes: &[u8]) -> Result<Cow<'_, str>> {
     if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {

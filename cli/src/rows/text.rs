@@ -23,11 +23,9 @@ use super::{
 };
 use crate::error::{CliError, Result};
 
-/// Possible column separators.
 const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
 /// Largest number of different texts of a column that is encoded or taken for a label.
 const MAX_CATEGORIES: usize = 50;
-/// Longest line that is parsed.
 const MAX_LINE_BYTES: usize = 1 << 24;
 
 /// Parses a text table. `tabs`: by its extension the file is tab-separated.
@@ -87,12 +85,10 @@ pub(super) fn parse(
         headerless: how.header == Header::No,
     };
     lines.drain(..usize::from(header));
-    let bad_lines = lines
-        .iter()
-        .filter(|(_, line)| {
-            !is_blank(line, count, delimiter) && splitter.split_into(line, count) != count
-        })
-        .count();
+    let mut is_bad = |(_, line): &&(usize, &str)| {
+        !is_blank(line, count, delimiter) && splitter.split_into(line, count) != count
+    };
+    let bad_lines = lines.iter().filter(|line| is_bad(line)).count();
     if 2 * bad_lines > lines.len() && (!header || lines.len() >= MIN_LINES_FOR_MAJORITY) {
         return Err(field_count_error(
             &lines, count, header, delimiter, expected,
@@ -107,8 +103,8 @@ pub(super) fn parse(
     let reports = expected.is_some_and(|expected| expected.reports);
     let blank = lines
         .iter()
-        .filter(|(_, line)| is_blank(line, count, delimiter))
-        .count();
+        .map(|(_, line)| is_blank(line, count, delimiter));
+    let blank = blank.filter(|blank| *blank).count();
     if reports && blank > 0 {
         mapping.notes.push(format!(
             "{blank} blank lines count as rows without values, because one line is one participant; if they are nobody's, remove them before anything is sent"
@@ -175,10 +171,8 @@ fn by_lines(
     });
     let scored: Vec<(usize, usize, u8)> = scored.collect();
     // The last of equally good ones: in 1,5;2,5 the semicolon. The first, the comma, if none suits.
-    let best = scored.iter().max_by_key(|&&(suited, _, _)| suited);
-    let best = best
-        .filter(|&&(suited, _, _)| suited > 0)
-        .or(scored.first());
+    let suited = scored.iter().filter(|scored| scored.0 > 0);
+    let best = suited.max_by_key(|scored| scored.0).or(scored.first());
     best.map_or((b',', 0), |&(_, count, delimiter)| (delimiter, count))
 }
 
@@ -327,14 +321,10 @@ fn kind_of_text(
     let (mut dates, mut cells) = (0, 0);
     let mut different = BTreeSet::new();
     for (_, line) in lines {
-        if splitter.split_into(line, count) != count {
-            continue;
-        }
-        let cell = splitter.cell(column);
-        if !is_missing(cell) {
+        if splitter.split_into(line, count) == count && !is_missing(splitter.cell(column)) {
             cells += 1;
-            dates += usize::from(is_date(cell));
-            different.insert(cell.to_owned());
+            dates += usize::from(is_date(splitter.cell(column)));
+            different.insert(splitter.cell(column).to_owned());
         }
     }
     if 2 * dates > cells {
@@ -382,15 +372,12 @@ fn refused_columns(
         let columns = kinds.iter().filter(|(_, kind)| *kind == wanted);
         refuse(columns.map(|(at, _)| *at).collect(), wanted.advice());
     }
+    let comma = "numbers with a decimal comma, or one between thousands; write them as 1234.5, or separate the columns by ';'";
+    let percent =
+        "numbers with a percent sign; write 12.5 or 0.125 for 12.5 %, the same in every row";
     for (wanted, why) in [
-        (
-            UnreadableReason::DecimalComma,
-            "numbers with a decimal comma, or one between thousands; write them as 1234.5, or separate the columns by ';'",
-        ),
-        (
-            UnreadableReason::Percent,
-            "numbers with a percent sign; write 12.5 or 0.125 for 12.5 %, the same in every row",
-        ),
+        (UnreadableReason::DecimalComma, comma),
+        (UnreadableReason::Percent, percent),
     ] {
         let columns = (0..texts.len()).filter(|&at| {
             let (found, count) = notations[at];
@@ -492,11 +479,9 @@ fn has_header(
             let names = expected.and_then(|expected| expected.names.as_deref());
             // Split by each delimiter that occurs; a line without any is one column.
             let some = |delimiter: &&u8| first.as_bytes().contains(*delimiter);
-            let mut read: Vec<Vec<String>> = delimiters
-                .iter()
-                .filter(some)
-                .map(|&delimiter| names_of(Splitter::new(delimiter).cells(first)))
-                .collect();
+            let read = delimiters.iter().filter(some);
+            let read = read.map(|&delimiter| names_of(Splitter::new(delimiter).cells(first)));
+            let mut read: Vec<Vec<String>> = read.collect();
             if read.is_empty() {
                 read.push(vec![first.trim().to_owned()]);
             }
@@ -526,12 +511,12 @@ pub(super) const SPACES: &str = "its columns are separated by spaces; separate t
 
 /// Whether most of these lines, of one column, are several values with spaces between them.
 fn separated_by_spaces(lines: &[(usize, &str)]) -> bool {
-    let spaced = |(_, line): &&(usize, &str)| {
+    let values = |line: &str| {
         line.split_whitespace()
             .filter(|word| is_value(word))
             .count()
-            > 1
     };
+    let spaced = |(_, line): &&(usize, &str)| values(line) > 1;
     2 * lines.iter().filter(spaced).count() > lines.len()
 }
 
@@ -574,15 +559,13 @@ fn field_count_error(
         b'\t' => "tabs".to_owned(),
         other => format!("'{}'", char::from(other)),
     };
-    let hint = if has > count && delimiter == b',' {
-        "; if numbers have decimal commas, separate the columns by ';'"
-    } else {
-        "; if something else separates the columns, name it with --delimiter"
+    let hint = match has > count && delimiter == b',' {
+        true => "; if numbers have decimal commas, separate the columns by ';'",
+        false => "; if something else separates the columns, name it with --delimiter",
     };
-    let more = if header && has == count + 1 {
-        ", or a name for the first column is missing (as when R writes row names)"
-    } else {
-        ""
+    let more = match header && has == count + 1 {
+        true => ", or a name for the first column is missing (as when R writes row names)",
+        false => "",
     };
     match (header, expected) {
         (false, Some(expected)) => eigenveil_shared::Error::new(

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, ErrorCode, Result};
+use crate::error::{Error, Result, error};
 
 /// How the noise of a Gaussian mechanism is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, Default)]
@@ -40,9 +40,9 @@ impl std::str::FromStr for Calibration {
         match text {
             "analytic" => Ok(Calibration::Analytic),
             "as-published" => Ok(Calibration::AsPublished),
-            _ => Err(Error::new(
-                ErrorCode::InvalidMechanism,
-                format!("there is no calibration {text:?}; use analytic or as-published"),
+            _ => Err(error!(
+                InvalidMechanism,
+                "there is no calibration {text:?}; use analytic or as-published"
             )),
         }
     }

@@ -15,6 +15,9 @@ mod randomizer;
 mod sampling_cost;
 mod spec;
 
+#[cfg(test)]
+mod script;
+
 pub use calibration::Calibration;
 pub use decoding::{AuditStatistic, Decoding};
 pub use gaussian::{GaussianNoise, IsotropicGaussian, SymmetricGaussian};

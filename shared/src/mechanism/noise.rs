@@ -104,14 +104,15 @@ impl NoiseModel {
     /// Noise of reports that show w·xxᵀ, after dividing by the mean w̄ of the weights, where `E‖x‖²` (by weight) is 1.
     #[must_use]
     pub fn divided_by_mean_weight(&self, mean: f64) -> Self {
-        match *self {
+        let mut own = *self;
+        match &mut own {
             NoiseModel::Gaussian {
                 off_diagonal_sd,
                 diagonal_sd,
-            } => NoiseModel::Gaussian {
-                off_diagonal_sd: off_diagonal_sd / mean,
-                diagonal_sd: diagonal_sd / mean,
-            },
+            } => {
+                *off_diagonal_sd /= mean;
+                *diagonal_sd /= mean;
+            }
             NoiseModel::DoubleCap {
                 dimension,
                 scale,
@@ -120,18 +121,16 @@ impl NoiseModel {
                 a2,
                 mean_squared_norm,
             } => {
-                let p = dimension as f64;
-                NoiseModel::DoubleCap {
-                    dimension,
-                    scale: scale / mean,
-                    a0: mean * a0 + (1.0 - mean) / (p * (p + 2.0)),
-                    a1: mean * a1,
-                    a2: mean * a2,
-                    mean_squared_norm: mean_squared_norm.map(|_| 1.0),
-                }
+                let p = *dimension as f64;
+                *scale /= mean;
+                *a0 = mean * *a0 + (1.0 - mean) / (p * (p + 2.0));
+                *a1 *= mean;
+                *a2 *= mean;
+                *mean_squared_norm = mean_squared_norm.map(|_| 1.0);
             }
-            NoiseModel::Transformed { .. } => *self,
+            NoiseModel::Transformed { .. } => {}
         }
+        own
     }
 
     /// Standard deviation `s` of an off-diagonal entry of one report, outside the signal.

@@ -1,20 +1,12 @@
 //! How long, as a vector, an honest report ever is: what a server may refuse, and what one report can do.
 //!
-//! A dense report is `s + e`, on a grid, with ‖s‖₂ ≤ 1, `s` being `tri(xxᵀ)` or `svec(xxᵀ)`
-//! (‖svec(xxᵀ)‖₂ = ‖x‖₂² ≤ 1, and `tri` is shorter), and d = p(p+1)/2 independent noises of variance proxy σ² in the same coordinates. So
-//! ‖s + e‖₂ ≤ 1 + ‖e‖₂, and
-//!
-//! ```text
-//! P(‖e‖₂² ≥ σ²(d + 2√(dt) + 2t)) ≤ e^(−t)          (Laurent & Massart 2000, Lemma 1)
-//! ```
-//!
-//! That lemma uses of the noise only `E exp(λe²) ≤ (1 − 2λσ²)^(−1/2)`, which the discrete Gaussian has too: it is
-//! sub-Gaussian with its own σ² (Canonne, Kamath & Steinke 2020), and
-//! `E exp(λe²) = E_z E exp(√(2λ) z e) ≤ E_z exp(λσ²z²)` for a standard normal z.
+//! A dense report is `s + e`, on a grid, with ‖s‖₂ ≤ 1 and d = p(p+1)/2 independent noises e of variance proxy σ², and
+//! `P(‖e‖₂² ≥ σ²(d + 2√(dt) + 2t)) ≤ e^(−t)` (Laurent & Massart 2000, Lemma 1; for the discrete Gaussian too:
+//! `docs/derivations/gaussian.md`, "How long a report is").
 
 use super::payload::{PackedValues, Payload};
 use crate::{
-    error::{Error, ErrorCode, Result},
+    error::{Result, error},
     packed::{packed_index, packed_len},
 };
 
@@ -74,14 +66,12 @@ impl NormBound {
         if norm <= self.limit {
             return Ok(());
         }
-        Err(Error::new(
-            ErrorCode::ImplausibleReport,
-            format!(
-                "the report is {:.3e} times as long as the limit of {:.6e}, which an honest device's report exceeds once in {:.0e} times; it was not counted",
-                norm / self.limit,
-                self.limit,
-                NORM_TAIL.recip()
-            ),
+        Err(error!(
+            ImplausibleReport,
+            "the report is {:.3e} times as long as the limit of {:.6e}, which an honest device's report exceeds once in {:.0e} times; it was not counted",
+            norm / self.limit,
+            self.limit,
+            NORM_TAIL.recip()
         ))
     }
 
@@ -101,10 +91,9 @@ impl NormBound {
         if self.off_diagonal == 1.0 {
             return all.sqrt();
         }
-        let diagonal = (0..self.dimension)
-            .filter_map(|i| numbers.get(packed_index(self.dimension, i, i)))
-            .map(square)
-            .sum::<f64>();
+        let p = self.dimension;
+        let diagonal = (0..p).filter_map(|i| numbers.get(packed_index(p, i, i)));
+        let diagonal = diagonal.map(square).sum::<f64>();
         let squared = self.off_diagonal * all - (self.off_diagonal - 1.0) * diagonal;
         squared.max(0.0).sqrt()
     }
@@ -116,20 +105,17 @@ impl NormBound {
     /// `implausible-report`, also for a sum that is not finite.
     pub fn check_sum(&self, sum: &[f64], count: u64) -> Result<()> {
         let all: f64 = sum.iter().map(|x| x * x).sum();
-        let diagonal = (0..self.dimension)
-            .filter_map(|i| sum.get(packed_index(self.dimension, i, i)))
-            .map(|x| x * x)
-            .sum::<f64>();
+        let p = self.dimension;
+        let diagonal = (0..p).filter_map(|i| sum.get(packed_index(p, i, i)));
+        let diagonal = diagonal.map(|x| x * x).sum::<f64>();
         let norm = (self.off_diagonal * (all - diagonal) + diagonal).sqrt();
         let limit = count as f64 * self.limit;
         if norm <= limit {
             return Ok(());
         }
-        Err(Error::new(
-            ErrorCode::ImplausibleReport,
-            format!(
-                "the sum of {count} reports has length {norm:.3e}, and the sum of so many valid reports has at most {limit:.3e}; none of them was counted"
-            ),
+        Err(error!(
+            ImplausibleReport,
+            "the sum of {count} reports has length {norm:.3e}, and the sum of so many valid reports has at most {limit:.3e}; none of them was counted"
         ))
     }
 
@@ -145,6 +131,7 @@ mod tests {
 
     use super::*;
     use crate::{
+        error::ErrorCode,
         mechanism::{Calibration, Mechanism, MechanismKind},
         preprocess::{Norm, bounded},
     };
@@ -177,10 +164,8 @@ mod tests {
                     checked(&payload, &mechanism, p).unwrap();
                     longest = longest.max(norm(&payload, &mechanism, p) / bound.limit);
                 }
-                assert!(
-                    longest < 1.0 && (p < 60 || longest > 0.9),
-                    "{kind} {p}: {longest}"
-                );
+                let near = p < 60 || longest > 0.9;
+                assert!(longest < 1.0 && near, "{kind} {p}: {longest}");
             }
         }
     }
@@ -197,14 +182,12 @@ mod tests {
         for i in 0..p {
             for j in i..p {
                 let bytes = numbers.next().unwrap().try_into().unwrap();
-                let (value, twice) = match mechanism {
-                    Mechanism::DiscreteGaussian(_) => (f64::from(i32::from_le_bytes(bytes)), false),
-                    Mechanism::IsotropicGaussian(_) => {
-                        (f64::from(f32::from_le_bytes(bytes)), i != j)
-                    }
-                    _ => (f64::from(f32::from_le_bytes(bytes)), false),
+                let value = match mechanism {
+                    Mechanism::DiscreteGaussian(_) => f64::from(i32::from_le_bytes(bytes)),
+                    _ => f64::from(f32::from_le_bytes(bytes)),
                 };
-                squared += value * value * if twice { 2.0 } else { 1.0 };
+                let isotropic = matches!(mechanism, Mechanism::IsotropicGaussian(_));
+                squared += value * value * if isotropic && i != j { 2.0 } else { 1.0 };
             }
         }
         squared.sqrt()
@@ -218,17 +201,13 @@ mod tests {
             let bound = mechanism.norm_bound(p).unwrap();
             for at in 0..packed_len(p) {
                 let diagonal = [0, 4, 7, 9].contains(&at);
-                let weight = if kind == MechanismKind::IsotropicGaussian && !diagonal {
-                    2.0_f64
-                } else {
-                    1.0
-                };
+                let twice = kind == MechanismKind::IsotropicGaussian && !diagonal;
+                let weight = if twice { 2.0_f64 } else { 1.0 };
                 for (factor, passes) in [(0.999, true), (1.001, false)] {
                     let value = factor * bound.limit / weight.sqrt();
-                    let bytes = if kind == MechanismKind::DiscreteGaussian {
-                        (value as i32).to_le_bytes()
-                    } else {
-                        (value as f32).to_le_bytes()
+                    let bytes = match kind {
+                        MechanismKind::DiscreteGaussian => (value as i32).to_le_bytes(),
+                        _ => (value as f32).to_le_bytes(),
                     };
                     let mut payload = vec![0; 4 * packed_len(p)];
                     payload[4 * at..4 * at + 4].copy_from_slice(&bytes);

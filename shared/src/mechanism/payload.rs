@@ -4,23 +4,20 @@ use std::fmt;
 
 use super::double_cap::{SEED_LEN, Seed};
 use crate::{
-    error::{Error, ErrorCode, Result},
+    error::{Error, ErrorCode, Result, error},
     packed::packed_len,
 };
 
 /// Largest dimension of a mechanism whose payload is a whole matrix: 33.6 MB a report.
 pub const MAX_DENSE_DIMENSION: usize = 4_096;
 
-/// Refuses a dimension that the dense mechanisms cannot serve.
 pub(super) fn check_dense_dimension(dimension: usize) -> Result<()> {
     if (2..=MAX_DENSE_DIMENSION).contains(&dimension) {
         return Ok(());
     }
-    Err(Error::new(
-        ErrorCode::InvalidDimension,
-        format!(
-            "the dimension of a report is {dimension}; this mechanism takes 2 to {MAX_DENSE_DIMENSION} (double-cap takes more)"
-        ),
+    Err(error!(
+        InvalidDimension,
+        "the dimension of a report is {dimension}; this mechanism takes 2 to {MAX_DENSE_DIMENSION} (double-cap takes more)"
     ))
 }
 
@@ -77,16 +74,13 @@ impl PayloadKind {
     }
 }
 
-/// Refuses a payload of another length than the study's.
 pub(crate) fn check_len(len: usize, wanted: usize) -> Result<()> {
     if len == wanted {
         return Ok(());
     }
-    Err(Error::new(
-        ErrorCode::WrongPayloadLength,
-        format!(
-            "the payload has {len} bytes but this study's have {wanted}; fetch the study again"
-        ),
+    Err(error!(
+        WrongPayloadLength,
+        "the payload has {len} bytes but this study's have {wanted}; fetch the study again"
     ))
 }
 
@@ -115,11 +109,9 @@ fn check_within(numbers: &[[u8; 4]], bound: i32) -> Result<()> {
     if signs >> 31 == 0 {
         return Ok(());
     }
-    Err(Error::new(
-        ErrorCode::PayloadOutOfRange,
-        format!(
-            "the payload has an entry beyond {bound} in magnitude, which no device of this study sends"
-        ),
+    Err(error!(
+        PayloadOutOfRange,
+        "the payload has an entry beyond {bound} in magnitude, which no device of this study sends"
     ))
 }
 

@@ -40,58 +40,33 @@ pub(crate) trait LocalRandomizer: Sized {
         constants: &[f64],
     ) -> Option<Self>;
 
-    /// The constants in the order of `docs/protocol.md`.
     fn constants(&self) -> Vec<f64>;
 
     /// Refuses constants that do not give what the study claims.
     fn check(&self, dimension: usize, budget: Budget) -> Result<()>;
 
-    /// The noise, where it is a continuous Gaussian by construction.
     fn gaussian_noise(&self) -> Option<GaussianNoise> {
         None
     }
 
-    /// What one report satisfies.
     fn guarantee(&self) -> Result<Guarantee>;
-
-    /// The smallest ε that holds at this δ, rounded up.
     fn true_epsilon(&self, delta: f64) -> Option<f64>;
-
-    /// The smallest δ that holds at this ε, rounded up.
     fn true_delta(&self, epsilon: f64) -> f64;
-
-    /// Probability that a report changes the odds by more than e^`epsilon`.
     fn privacy_loss_tail(&self, epsilon: f64) -> f64;
-
-    /// What floating point adds to ε at most.
     fn arithmetic_slack(&self, dimension: usize) -> f64;
 
-    /// The ε that holds at this δ with what floating point adds to both.
     fn epsilon_with_rounding(&self, _dimension: usize, delta: f64) -> Option<f64> {
         self.true_epsilon(delta)
     }
 
-    /// What the proof takes for granted, in a sentence or two for participants.
     fn assumption(&self, dimension: usize) -> String;
 
     /// The payload of one row, and how many attempts it took.
     fn perturb<R: Rng + ?Sized>(&self, row: &BoundedRow, rng: &mut R) -> (Vec<u8>, u64);
-
-    /// What a payload is made of.
     fn payload_kind(&self) -> PayloadKind;
-
-    /// How long an honest payload is; `None` where every payload is a report.
     fn norm_bound(&self, dimension: usize) -> Option<NormBound>;
-
-    /// The most that one report changes n times the moment, in spectral norm.
     fn report_influence(&self, dimension: usize) -> f64;
-
-    /// How a payload becomes an estimate of `xxᵀ`.
     fn decoding(&self) -> Decoding;
-
-    /// The noise of one decoded report.
     fn noise_model(&self) -> NoiseModel;
-
-    /// What the audit makes of a report.
     fn audit_statistic(&self) -> AuditStatistic;
 }

@@ -15,7 +15,7 @@ use super::{
     sampling_cost::{CountingRng, SamplingCost},
 };
 use crate::{
-    error::{Error, ErrorCode, Result},
+    error::{Error, Result, error},
     preprocess::BoundedRow,
     privacy::{Budget, accountant::Guarantee},
 };
@@ -117,7 +117,6 @@ impl MechanismKind {
         dispatch_type!(self, R => <R as LocalRandomizer>::NUMBER)
     }
 
-    /// The mechanism with this number.
     pub(crate) fn from_number(number: u8) -> Option<Self> {
         let mut all = Self::ALL.iter().copied();
         all.find(|kind| kind.number() == number)
@@ -153,9 +152,9 @@ impl MechanismKind {
     pub fn budget(self, epsilon: f64, delta: Option<f64>) -> Result<Budget> {
         match delta {
             // 0 is what a pure mechanism has: saying so is no mistake.
-            Some(delta) if self.is_pure() && delta != 0.0 => Err(Error::new(
-                ErrorCode::InvalidBudget,
-                format!("delta is {delta:e}, but the delta of {self} is always 0; leave delta out"),
+            Some(delta) if self.is_pure() && delta != 0.0 => Err(error!(
+                InvalidBudget,
+                "delta is {delta:e}, but the delta of {self} is always 0; leave delta out"
             )),
             _ if self.is_pure() => Budget::pure(epsilon),
             delta => Budget::approximate(epsilon, delta.unwrap_or(DEFAULT_DELTA)),
@@ -176,24 +175,86 @@ impl std::str::FromStr for MechanismKind {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        Self::ALL
-            .iter()
-            .copied()
-            .find(|kind| kind.as_str() == text)
-            .ok_or_else(|| {
-                let names: Vec<_> = Self::ALL.iter().map(|kind| kind.as_str()).collect();
-                Error::new(
-                    ErrorCode::InvalidMechanism,
-                    format!(
-                        "there is no mechanism {text:?}; the mechanisms are {}",
-                        names.join(", ")
-                    ),
-                )
-            })
+        let mut all = Self::ALL.iter().copied();
+        all.find(|kind| kind.as_str() == text).ok_or_else(|| {
+            let names: Vec<_> = Self::ALL.iter().map(|kind| kind.as_str()).collect();
+            error!(
+                InvalidMechanism,
+                "there is no mechanism {text:?}; the mechanisms are {}",
+                names.join(", ")
+            )
+        })
     }
 }
 
+/// Methods that are those of the randomizer.
+macro_rules! delegate {
+    ($($(#[$doc:meta])* $visibility:vis fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {$(
+        $(#[$doc])*
+        $visibility fn $name(&self, $($argument: $type),*) -> $result {
+            dispatch_value!(self, randomizer => LocalRandomizer::$name(randomizer, $($argument),*))
+        }
+    )*};
+}
+
 impl Mechanism {
+    delegate! {
+        /// The frozen constants in the order of `docs/protocol.md`.
+        pub(crate) fn constants() -> Vec<f64>;
+
+        /// What computing in floating point adds at most to ε of one report of this dimension, beside the guarantee
+        /// of the real-number mechanism: 2⁻²⁰ for `double-cap`, d·2⁻³⁵ or a little more for the
+        /// Gaussian mechanisms (whose δ also grows by half that share), 0 for the discrete one.
+        pub fn arithmetic_slack(dimension: usize) -> f64;
+
+        /// The noise of a mechanism whose noise is a continuous Gaussian by construction.
+        pub fn gaussian_noise() -> Option<GaussianNoise>;
+
+        /// What one report satisfies, for composing it with others: what holds, not what is claimed.
+        ///
+        /// # Errors
+        /// `invalid-mechanism` for constants that were never checked.
+        pub fn guarantee() -> Result<Guarantee>;
+
+        /// The smallest ε that really holds at this δ, rounded up; `None` when none does.
+        pub fn true_epsilon(delta: f64) -> Option<f64>;
+
+        /// The smallest δ that really holds at the claimed ε, rounded up. For `double-cap` the claim is
+        /// understood as ε + 2⁻²⁰, and δ is 0.
+        pub fn true_delta(epsilon: f64) -> f64;
+
+        /// Probability that one report changes the odds between the worst pair of rows by more than e^`epsilon`, one
+        /// way or the other ([`privacy_loss_tail`](crate::privacy::gaussian::privacy_loss_tail)); 0 for a pure mechanism at its ε.
+        /// It is larger than δ.
+        pub fn privacy_loss_tail(epsilon: f64) -> f64;
+
+        /// The ε that holds at this δ for reports of this dimension, with what floating point adds to both; `None` when none
+        /// does.
+        pub fn epsilon_with_rounding(dimension: usize, delta: f64) -> Option<f64>;
+
+        /// What the proof takes for granted, and what floating point adds to ε: a sentence or two for participants.
+        pub fn assumption(dimension: usize) -> String;
+
+        /// What a payload is made of.
+        pub fn payload_kind() -> PayloadKind;
+
+        /// The norm test for reports of this dimension; `None` for `double-cap`, whose every payload is a report.
+        pub fn norm_bound(dimension: usize) -> Option<NormBound>;
+
+        /// The most that exchanging one report for another can change `n` times the moment, in spectral norm; for dense
+        /// reports, that of the longest ones that pass the norm test.
+        pub fn report_influence(dimension: usize) -> f64;
+
+        /// How a payload becomes an estimate of `xxᵀ`.
+        pub fn decoding() -> Decoding;
+
+        /// The noise of one decoded report.
+        pub fn noise_model() -> NoiseModel;
+
+        /// What the audit reduces a report to.
+        pub fn audit_statistic() -> AuditStatistic;
+    }
+
     /// Derives the constants for reports of this dimension and this budget.
     ///
     /// # Errors
@@ -207,17 +268,14 @@ impl Mechanism {
     ) -> Result<Self> {
         budget.check_study_limit()?;
         if calibration != Calibration::Analytic && !kind.is_calibrated() {
-            let calibrated: Vec<_> = MechanismKind::ALL
+            let calibrated = MechanismKind::ALL
                 .iter()
-                .filter(|kind| kind.is_calibrated())
-                .map(|kind| kind.as_str())
-                .collect();
-            return Err(Error::new(
-                ErrorCode::InvalidMechanism,
-                format!(
-                    "there is no calibration {calibration} for {kind}; it belongs to {}",
-                    calibrated.join(" and ")
-                ),
+                .filter(|kind| kind.is_calibrated());
+            let calibrated: Vec<_> = calibrated.map(|kind| kind.as_str()).collect();
+            return Err(error!(
+                InvalidMechanism,
+                "there is no calibration {calibration} for {kind}; it belongs to {}",
+                calibrated.join(" and ")
             ));
         }
         Ok(
@@ -240,11 +298,6 @@ impl Mechanism {
         })
     }
 
-    /// The frozen constants in the order of `docs/protocol.md`.
-    pub(crate) fn constants(&self) -> Vec<f64> {
-        dispatch_value!(self, randomizer => LocalRandomizer::constants(randomizer))
-    }
-
     /// Checks, on the device too, that the constants give what the study claims: a server cannot
     /// hand out less noise than the budget needs.
     ///
@@ -257,58 +310,9 @@ impl Mechanism {
         dispatch_value!(self, randomizer => LocalRandomizer::check(randomizer, dimension, budget))
     }
 
-    /// What computing in floating point adds at most to ε of one report of this dimension, beside the guarantee
-    /// of the real-number mechanism: 2⁻²⁰ for `double-cap`, d·2⁻³⁵ or a little more for the
-    /// Gaussian mechanisms (whose δ also grows by half that share), 0 for the discrete one.
-    pub fn arithmetic_slack(&self, dimension: usize) -> f64 {
-        dispatch_value!(self, randomizer => LocalRandomizer::arithmetic_slack(randomizer, dimension))
-    }
-
     /// How the noise was chosen, where there is a choice.
     pub fn calibration(&self) -> Option<Calibration> {
         Some(self.gaussian_noise()?.calibration())
-    }
-
-    /// The noise of a mechanism whose noise is a continuous Gaussian by construction.
-    pub fn gaussian_noise(&self) -> Option<GaussianNoise> {
-        dispatch_value!(self, randomizer => LocalRandomizer::gaussian_noise(randomizer))
-    }
-
-    /// What one report satisfies, for composing it with others: what holds, not what is claimed.
-    ///
-    /// # Errors
-    /// `invalid-mechanism` for constants that were never checked.
-    pub fn guarantee(&self) -> Result<Guarantee> {
-        dispatch_value!(self, randomizer => LocalRandomizer::guarantee(randomizer))
-    }
-
-    /// The smallest ε that really holds at this δ, rounded up; `None` when none does.
-    pub fn true_epsilon(&self, delta: f64) -> Option<f64> {
-        dispatch_value!(self, randomizer => LocalRandomizer::true_epsilon(randomizer, delta))
-    }
-
-    /// The smallest δ that really holds at the claimed ε, rounded up. For `double-cap` the claim is
-    /// understood as ε + 2⁻²⁰, and δ is 0.
-    pub fn true_delta(&self, epsilon: f64) -> f64 {
-        dispatch_value!(self, randomizer => LocalRandomizer::true_delta(randomizer, epsilon))
-    }
-
-    /// Probability that one report changes the odds between the worst pair of rows by more than e^`epsilon`, one
-    /// way or the other ([`privacy_loss_tail`](crate::privacy::gaussian::privacy_loss_tail)); 0 for a pure mechanism at its ε.
-    /// It is larger than δ.
-    pub fn privacy_loss_tail(&self, epsilon: f64) -> f64 {
-        dispatch_value!(self, randomizer => LocalRandomizer::privacy_loss_tail(randomizer, epsilon))
-    }
-
-    /// The ε that holds at this δ for reports of this dimension, with what floating point adds to both; `None` when none
-    /// does.
-    pub fn epsilon_with_rounding(&self, dimension: usize, delta: f64) -> Option<f64> {
-        dispatch_value!(self, randomizer => LocalRandomizer::epsilon_with_rounding(randomizer, dimension, delta))
-    }
-
-    /// What the proof takes for granted, and what floating point adds to ε: a sentence or two for participants.
-    pub fn assumption(&self, dimension: usize) -> String {
-        dispatch_value!(self, randomizer => LocalRandomizer::assumption(randomizer, dimension))
     }
 
     /// Perturbs one row for release; the guarantee is the mechanism's own, under replacement of the row.
@@ -324,16 +328,11 @@ impl Mechanism {
 
     /// Like [`perturb`](Self::perturb), and also returns what someone timing the device could see. **For the audit
     /// only**: it must never leave a device.
-    ///
-    /// # Errors
-    /// As [`perturb`](Self::perturb).
     pub fn perturb_measured(&self, row: &BoundedRow) -> Result<(Vec<u8>, SamplingCost)> {
         let mut generator = ChaCha20Rng::try_from_rng(&mut SysRng).map_err(|error| {
-            Error::new(
-                ErrorCode::RandomnessUnavailable,
-                format!(
-                    "the operating system's random generator failed ({error}); nothing was released"
-                ),
+            error!(
+                RandomnessUnavailable,
+                "the operating system's random generator failed ({error}); nothing was released"
             )
         })?;
         Ok(self.perturb_with_measured(row, &mut generator))
@@ -370,22 +369,6 @@ impl Mechanism {
         self.payload_kind().len(dimension)
     }
 
-    /// What a payload is made of.
-    pub fn payload_kind(&self) -> PayloadKind {
-        dispatch_value!(self, randomizer => LocalRandomizer::payload_kind(randomizer))
-    }
-
-    /// The norm test for reports of this dimension; `None` for `double-cap`, whose every payload is a report.
-    pub fn norm_bound(&self, dimension: usize) -> Option<NormBound> {
-        dispatch_value!(self, randomizer => LocalRandomizer::norm_bound(randomizer, dimension))
-    }
-
-    /// The most that exchanging one report for another can change `n` times the moment, in spectral norm; for dense
-    /// reports, that of the longest ones that pass the norm test.
-    pub fn report_influence(&self, dimension: usize) -> f64 {
-        dispatch_value!(self, randomizer => LocalRandomizer::report_influence(randomizer, dimension))
-    }
-
     /// The largest eigenvalue that a made-up report can have: that of the longest one that passes the norm test, or of a
     /// freely chosen seed.
     pub fn report_reach(&self, dimension: usize) -> f64 {
@@ -395,20 +378,5 @@ impl Mechanism {
             Some(_) => 0.5 * exchange,
             None => exchange,
         }
-    }
-
-    /// How a payload becomes an estimate of `xxᵀ`.
-    pub fn decoding(&self) -> Decoding {
-        dispatch_value!(self, randomizer => LocalRandomizer::decoding(randomizer))
-    }
-
-    /// The noise of one decoded report.
-    pub fn noise_model(&self) -> NoiseModel {
-        dispatch_value!(self, randomizer => LocalRandomizer::noise_model(randomizer))
-    }
-
-    /// What the audit reduces a report to.
-    pub fn audit_statistic(&self) -> AuditStatistic {
-        dispatch_value!(self, randomizer => LocalRandomizer::audit_statistic(randomizer))
     }
 }

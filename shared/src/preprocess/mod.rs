@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     about::is_readable,
-    error::{Error, ErrorCode, Result},
+    error::{Error, ErrorCode, Result, error},
 };
 
 /// How a row is brought into the unit ball. `R` is a public constant of the study.
@@ -46,13 +46,11 @@ impl Norm {
                 if SCALE_RANGE.contains(&radius) {
                     return Ok(());
                 }
-                Err(Error::new(
-                    ErrorCode::InvalidPreprocessing,
-                    format!(
-                        "the radius is {radius:e}; it must be from {:.1e} to {:.1e}, such as 1: measure the features in other units",
-                        SCALE_RANGE.start(),
-                        SCALE_RANGE.end()
-                    ),
+                Err(error!(
+                    InvalidPreprocessing,
+                    "the radius is {radius:e}; it must be from {:.1e} to {:.1e}, such as 1: measure the features in other units",
+                    SCALE_RANGE.start(),
+                    SCALE_RANGE.end()
                 ))
             }
         }
@@ -155,12 +153,10 @@ impl Feature {
             return Ok(());
         };
         if section.is_empty() || section.len() > MAX_FEATURE_NAME || !is_readable(section) {
-            return Err(Error::new(
-                ErrorCode::InvalidName,
-                format!(
-                    "the section of feature {name:?} has {} bytes; it must be one line of 1 to {MAX_FEATURE_NAME} bytes of printable text",
-                    section.len()
-                ),
+            return Err(error!(
+                InvalidName,
+                "the section of feature {name:?} has {} bytes; it must be one line of 1 to {MAX_FEATURE_NAME} bytes of printable text",
+                section.len()
             ));
         }
         let first = *sections.entry(section).or_insert(observed);
@@ -258,38 +254,32 @@ impl Preprocessing {
         if let Some(a) = self.centring
             && !CENTRING_RANGE.contains(&a)
         {
-            return Err(Error::new(
-                ErrorCode::InvalidPreprocessing,
-                format!(
-                    "the constant of private centring is {a}; it must be from {} to {} (1/sqrt 2 unless the length of the mean is known)",
-                    CENTRING_RANGE.start(),
-                    CENTRING_RANGE.end()
-                ),
+            return Err(error!(
+                InvalidPreprocessing,
+                "the constant of private centring is {a}; it must be from {} to {} (1/sqrt 2 unless the length of the mean is known)",
+                CENTRING_RANGE.start(),
+                CENTRING_RANGE.end()
             ));
         }
         if let Some(Weights { mean: Some(mean) }) = self.weights
             && !MEAN_WEIGHT_RANGE.contains(&mean)
         {
-            return Err(Error::new(
-                ErrorCode::InvalidPreprocessing,
-                format!(
-                    "the mean weight is {mean}; it must be from {} to {}: scale the largest weight to 1",
-                    MEAN_WEIGHT_RANGE.start(),
-                    MEAN_WEIGHT_RANGE.end()
-                ),
+            return Err(error!(
+                InvalidPreprocessing,
+                "the mean weight is {mean}; it must be from {} to {}: scale the largest weight to 1",
+                MEAN_WEIGHT_RANGE.start(),
+                MEAN_WEIGHT_RANGE.end()
             ));
         }
         let Some(features) = &self.features else {
             return Ok(());
         };
         if features.len() != self.dimension {
-            return Err(Error::new(
-                ErrorCode::InvalidPreprocessing,
-                format!(
-                    "{} features are described but the dimension is {}; give one line per feature",
-                    features.len(),
-                    self.dimension
-                ),
+            return Err(error!(
+                InvalidPreprocessing,
+                "{} features are described but the dimension is {}; give one line per feature",
+                features.len(),
+                self.dimension
             ));
         }
         let mut names = std::collections::BTreeSet::new();
@@ -297,40 +287,35 @@ impl Preprocessing {
         for (number, feature) in (1..).zip(features) {
             let name = feature.name.as_str();
             if name.is_empty() || name.len() > MAX_FEATURE_NAME || !is_readable(name) {
-                return Err(Error::new(
-                    ErrorCode::InvalidName,
-                    format!(
-                        "the name of feature {number} has {} bytes; it must be one line of 1 to {MAX_FEATURE_NAME} bytes of printable text, not only spaces",
-                        name.len()
-                    ),
+                return Err(error!(
+                    InvalidName,
+                    "the name of feature {number} has {} bytes; it must be one line of 1 to {MAX_FEATURE_NAME} bytes of printable text, not only spaces",
+                    name.len()
                 ));
             }
             if !names.insert(name) {
-                return Err(Error::new(
-                    ErrorCode::InvalidName,
-                    format!("two features are named {name:?}; names must differ"),
+                return Err(error!(
+                    InvalidName,
+                    "two features are named {name:?}; names must differ"
                 ));
             }
             if !SCALE_RANGE.contains(&feature.scale) {
-                return Err(Error::new(
-                    ErrorCode::InvalidPreprocessing,
-                    format!(
-                        "feature {name:?} has scale {:e}; it must be from {:.1e} to {:.1e}: measure the feature in another unit",
-                        feature.scale,
-                        SCALE_RANGE.start(),
-                        SCALE_RANGE.end()
-                    ),
+                return Err(error!(
+                    InvalidPreprocessing,
+                    "feature {name:?} has scale {:e}; it must be from {:.1e} to {:.1e}: measure the feature in another unit",
+                    feature.scale,
+                    SCALE_RANGE.start(),
+                    SCALE_RANGE.end()
                 ));
             }
             // Both sides are exact or far from the edge; a NaN is refused too.
             let near = feature.center.abs() <= MAX_CENTER * feature.scale;
             if !near {
-                return Err(Error::new(
-                    ErrorCode::InvalidPreprocessing,
-                    format!(
-                        "feature {name:?} has center {:e} and scale {:e}; the center must be at most {MAX_CENTER:.1e} scales from 0: use a larger scale, or count from another origin",
-                        feature.center, feature.scale
-                    ),
+                return Err(error!(
+                    InvalidPreprocessing,
+                    "feature {name:?} has center {:e} and scale {:e}; the center must be at most {MAX_CENTER:.1e} scales from 0: use a larger scale, or count from another origin",
+                    feature.center,
+                    feature.scale
                 ));
             }
             feature.check_observed(self.allows_missing_cells(), &mut sections)?;
@@ -383,32 +368,17 @@ mod tests {
         for good in [least, 1.0, most] {
             radius(good).check().unwrap();
             let centres = [0.0, MAX_CENTER * good, -MAX_CENTER * good];
+            let beside = |center| with(vec![feature("a", 0.0, 1.0), feature("b", center, good)]);
             for center in centres {
-                with(vec![feature("a", center, good), feature("b", 0.0, 1.0)])
-                    .check()
-                    .unwrap();
+                beside(center).check().unwrap();
             }
-            for center in [
-                (MAX_CENTER * good).next_up(),
-                (-MAX_CENTER * good).next_down(),
-                f64::NAN,
-                f64::INFINITY,
-            ] {
-                refused(with(vec![
-                    feature("a", 0.0, 1.0),
-                    feature("b", center, good),
-                ]));
+            let far = (MAX_CENTER * good).next_up();
+            for center in [far, -far, f64::NAN, f64::INFINITY] {
+                refused(beside(center));
             }
         }
-        for bad in [
-            least.next_down(),
-            most.next_up(),
-            0.0,
-            -1.0,
-            2.3e-308,
-            f64::NAN,
-            f64::INFINITY,
-        ] {
+        let beyond = [least.next_down(), most.next_up(), f64::NAN, f64::INFINITY];
+        for bad in beyond.into_iter().chain([0.0, -1.0, 2.3e-308]) {
             refused(radius(bad));
             refused(Preprocessing {
                 norm: Norm::Require { radius: bad },
@@ -420,25 +390,15 @@ mod tests {
 
     #[test]
     fn features_that_do_not_fit_are_refused() {
-        for (features, code) in [
-            (
-                vec![feature("a", 0.0, 1.0)],
-                ErrorCode::InvalidPreprocessing,
-            ),
-            (
-                vec![feature("a", 0.0, 1.0), feature("a", 0.0, 1.0)],
-                ErrorCode::InvalidName,
-            ),
-            (
-                vec![feature("a", 0.0, 1.0), feature("", 0.0, 1.0)],
-                ErrorCode::InvalidName,
-            ),
-            (
-                vec![feature("a", 0.0, 1.0), feature("b\n", 0.0, 1.0)],
-                ErrorCode::InvalidName,
-            ),
+        for (names, code) in [
+            (&["a"][..], ErrorCode::InvalidPreprocessing),
+            (&["a", "a"], ErrorCode::InvalidName),
+            (&["a", ""], ErrorCode::InvalidName),
+            (&["a", "b\n"], ErrorCode::InvalidName),
         ] {
-            assert_eq!(with(features).check().unwrap_err().code(), code);
+            let features = names.iter().map(|name| feature(name, 0.0, 1.0));
+            let refused = with(features.collect()).check().unwrap_err();
+            assert_eq!(refused.code(), code);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, ErrorCode, Result};
+use crate::error::{Result, error};
 
 /// Largest ε a study may have: beyond it the word "private" means nothing.
 pub const MAX_EPSILON: f64 = 16.0;
@@ -31,11 +31,9 @@ impl Budget {
     /// `invalid-budget` unless 0 < ε < ∞ and 0 < δ < 1.
     pub fn approximate(epsilon: f64, delta: f64) -> Result<Self> {
         if !(delta > 0.0 && delta < 1.0) {
-            return Err(Error::new(
-                ErrorCode::InvalidBudget,
-                format!(
-                    "delta is {delta}; it must lie strictly between 0 and 1, such as 1e-6 (well below 1/n)"
-                ),
+            return Err(error!(
+                InvalidBudget,
+                "delta is {delta}; it must lie strictly between 0 and 1, such as 1e-6 (well below 1/n)"
             ));
         }
         Ok(Self {
@@ -57,10 +55,9 @@ impl Budget {
 
     /// Pure when `delta` is zero, approximate otherwise.
     pub fn new(epsilon: f64, delta: f64) -> Result<Self> {
-        if delta == 0.0 {
-            Self::pure(epsilon)
-        } else {
-            Self::approximate(epsilon, delta)
+        match delta {
+            0.0 => Self::pure(epsilon),
+            delta => Self::approximate(epsilon, delta),
         }
     }
 
@@ -85,12 +82,10 @@ impl Budget {
     /// `invalid-budget` when ε > 16.
     pub fn check_study_limit(self) -> Result<Self> {
         if self.epsilon > MAX_EPSILON {
-            return Err(Error::new(
-                ErrorCode::InvalidBudget,
-                format!(
-                    "epsilon is {}; a study may have at most {MAX_EPSILON} (above {WARN_EPSILON} the protection is already weak)",
-                    self.epsilon
-                ),
+            return Err(error!(
+                InvalidBudget,
+                "epsilon is {}; a study may have at most {MAX_EPSILON} (above {WARN_EPSILON} the protection is already weak)",
+                self.epsilon
             ));
         }
         Ok(self)
@@ -104,10 +99,9 @@ impl Budget {
 /// assert_eq!((format_delta(0.0), format_delta(1e-6)), ("0".to_owned(), "1e-6".to_owned()));
 /// ```
 pub fn format_delta(delta: f64) -> String {
-    if delta == 0.0 {
-        "0".to_owned()
-    } else {
-        format!("{delta:e}")
+    match delta {
+        0.0 => "0".to_owned(),
+        delta => format!("{delta:e}"),
     }
 }
 
@@ -115,9 +109,9 @@ fn check_epsilon(epsilon: f64) -> Result<f64> {
     if epsilon.is_normal() && epsilon > 0.0 {
         Ok(epsilon)
     } else {
-        Err(Error::new(
-            ErrorCode::InvalidBudget,
-            format!("epsilon is {epsilon}; it must be a positive finite number, such as 1"),
+        Err(error!(
+            InvalidBudget,
+            "epsilon is {epsilon}; it must be a positive finite number, such as 1"
         ))
     }
 }
@@ -138,23 +132,15 @@ impl<'de> Deserialize<'de> for Budget {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorCode;
 
     #[test]
     fn out_of_range_is_refused_also_by_serde() {
-        for (epsilon, delta) in [
-            (0.0, 1e-6),
-            (-1.0, 1e-6),
-            (f64::NAN, 1e-6),
-            (f64::INFINITY, 1e-6),
-            (1e-310, 1e-6),
-            (1.0, -1e-6),
-            (1.0, 1.0),
-            (1.0, f64::NAN),
-        ] {
-            assert_eq!(
-                Budget::new(epsilon, delta).unwrap_err().code(),
-                ErrorCode::InvalidBudget
-            );
+        let epsilons = [0.0, -1.0, f64::NAN, f64::INFINITY, 1e-310].map(|bad| (bad, 1e-6));
+        let deltas = [-1e-6, 1.0, f64::NAN].map(|bad| (1.0, bad));
+        for (epsilon, delta) in epsilons.into_iter().chain(deltas) {
+            let error = Budget::new(epsilon, delta).unwrap_err();
+            assert_eq!(error.code(), ErrorCode::InvalidBudget);
         }
         for bad in [
             r#"{"epsilon":0.0,"delta":0.1}"#,

@@ -1,6 +1,6 @@
 //! From δ(ε) to ε(δ), and numbers that are refused.
 
-use crate::error::{Error, ErrorCode, Result};
+use crate::error::{Result, error};
 
 /// ε beyond which no guarantee is worth a number.
 const MAX_EPSILON_TRIED: f64 = 1e12;
@@ -23,10 +23,9 @@ pub fn smallest_epsilon(delta_at: impl Fn(f64) -> f64, delta: f64, precision: f6
     // The second condition ends the search for an ε that no number can tell from zero.
     while high - low > precision * high && high > 1e-15 {
         let middle = 0.5 * (low + high);
-        if enough(middle) {
-            high = middle;
-        } else {
-            low = middle;
+        match enough(middle) {
+            true => high = middle,
+            false => low = middle,
         }
     }
     Some(high)
@@ -37,13 +36,12 @@ pub(crate) fn is_open_unit(delta: f64) -> bool {
     delta > 0.0 && delta < 1.0
 }
 
-/// Refuses what is not a positive finite number.
 pub(crate) fn positive(name: &str, value: f64) -> Result<f64> {
     if value.is_normal() && value > 0.0 {
         return Ok(value);
     }
-    Err(Error::new(
-        ErrorCode::InvalidBudget,
-        format!("{name} is {value}; it must be a positive finite number"),
+    Err(error!(
+        InvalidBudget,
+        "{name} is {value}; it must be a positive finite number"
     ))
 }

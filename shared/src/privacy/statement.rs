@@ -125,13 +125,12 @@ fn sentence(epsilon: f64, exceeded: f64) -> String {
     } else {
         "any factor".to_owned()
     };
-    let exception = if exceeded > 0.0 && factor.is_finite() {
-        format!(
+    let exception = match exceeded > 0.0 && factor.is_finite() {
+        true => format!(
             ", except with probability {}",
             format_rounded_up(exceeded, 2)
-        )
-    } else {
-        String::new()
+        ),
+        false => String::new(),
     };
     format!(
         "Whatever the server believed about two possible rows of a participant, one report changes the odds between them by {change}{exception}."
@@ -147,16 +146,12 @@ mod tests {
     };
 
     fn statement(calibration: Calibration, epsilon: f64, delta: f64) -> PrivacyStatement {
-        let params = StudyParams::freeze(StudyDesign {
+        let budget = Budget::approximate(epsilon, delta).unwrap();
+        let design = StudyDesign {
             calibration,
-            ..StudyDesign::new(
-                MechanismKind::SymmetricGaussian,
-                40,
-                Budget::approximate(epsilon, delta).unwrap(),
-            )
-        })
-        .unwrap();
-        PrivacyStatement::new(&params)
+            ..StudyDesign::new(MechanismKind::SymmetricGaussian, 40, budget)
+        };
+        PrivacyStatement::new(&StudyParams::freeze(design).unwrap())
     }
 
     fn says(text: &str, words: &str) {

@@ -136,22 +136,12 @@ fn study_parameters_with_missing_cells_and_weights() {
     assert_eq!(StudyParams::from_canonical(&golden).unwrap(), extended);
     let version_1 = params().canonical_bytes();
     let nothing_more = [&with(&version_1, 0, &[2, 0])[..], &[0; 9]].concat();
+    let as_long = with(&version_1, 0, &[2, 0]);
     let mut twins = broken_frames(&golden, MalformedParams);
     for (name, bytes) in [
-        (
-            "version 2 as long as version 1",
-            with(&version_1, 0, &[2, 0]),
-        ),
+        ("version 2 as long as version 1", as_long),
         ("version 2 with nothing more", nothing_more),
-        (
-            "one share of two",
-            [
-                &golden[..version_1.len()],
-                &[1][..],
-                &golden[version_1.len() + 1..],
-            ]
-            .concat(),
-        ),
+        ("one share of two", with(&golden, version_1.len(), &[1])),
     ] {
         twins.push((name.to_owned(), bytes, MalformedParams));
     }
@@ -176,10 +166,8 @@ fn study_parameters_of_double_cap() {
     let read = StudyParams::from_canonical(&golden).unwrap();
     assert_eq!(read.canonical_bytes(), golden);
     assert_eq!(golden.len(), ours.len());
-    assert_eq!(
-        to_hex(&ours[..ours.len() - 24]),
-        to_hex(&golden[..golden.len() - 24])
-    );
+    let before = ours.len() - 24;
+    assert_eq!(to_hex(&ours[..before]), to_hex(&golden[..before]));
     assert_broken_frames_are_refused(&golden);
     assert_altered_are_refused(
         &golden,
@@ -194,14 +182,14 @@ fn study_parameters_of_double_cap() {
         ],
     );
     let end = golden.len();
-    for (name, at, byte, code) in [
+    let twins = [
         ("a calibration", end - 33, 1, MalformedParams),
         ("mechanism 9", end - 34, 9, InvalidMechanism),
         ("another dimension", 2, 3, InvalidMechanism),
-    ] {
-        let error = StudyParams::from_canonical(&with(&golden, at, &[byte])).expect_err(name);
-        assert_eq!(error.code(), code, "{name}: {error}");
-    }
+    ];
+    let twins =
+        twins.map(|(name, at, byte, code)| (name.to_owned(), with(&golden, at, &[byte]), code));
+    assert_refused(twins.into(), StudyParams::from_canonical);
 }
 
 fn assert_broken_frames_are_refused(params: &[u8]) {
@@ -213,11 +201,15 @@ fn assert_broken_frames_are_refused(params: &[u8]) {
 
 /// Parameters with another number so many bytes before their end.
 fn assert_altered_are_refused(golden: &[u8], cases: &[(&str, usize, f64, ErrorCode)]) {
-    for &(name, before_end, number, code) in cases {
-        let bad = with(golden, golden.len() - before_end, &number.to_le_bytes());
-        let error = StudyParams::from_canonical(&bad).expect_err(name);
-        assert_eq!(error.code(), code, "{name}: {error}");
-    }
+    let twins = cases.iter().map(|&(name, before_end, number, code)| {
+        let at = golden.len() - before_end;
+        (
+            name.to_owned(),
+            with(golden, at, &number.to_le_bytes()),
+            code,
+        )
+    });
+    assert_refused(twins.collect(), StudyParams::from_canonical);
 }
 
 fn discrete_gaussian_params() -> StudyParams {
@@ -296,13 +288,8 @@ fn one_report_of_double_cap() {
     let ours = codec::encode_report(&report);
     let golden = golden_as_ours("report_double_cap.hex", &ours);
     assert_eq!(golden.len(), 74);
-    assert_eq!(
-        codec::decode_report(&golden, &format)
-            .unwrap()
-            .payload()
-            .as_bytes(),
-        seed
-    );
+    let read = codec::decode_report(&golden, &format).unwrap();
+    assert_eq!(read.payload().as_bytes(), seed);
     assert_refused(broken_frames(&golden, MalformedReport), |bytes| {
         codec::decode_report(bytes, &format).map(drop)
     });
@@ -324,20 +311,14 @@ fn seeds_expand_to_the_published_directions() {
     let vectors: Vec<serde_json::Value> = serde_json::from_str(&text).unwrap();
     assert_eq!(vectors.len(), 4);
     for vector in vectors {
-        let seed: double_cap::Seed = from_hex(vector["seed"].as_str().unwrap())
-            .unwrap()
-            .try_into()
-            .unwrap();
+        let seed = from_hex(vector["seed"].as_str().unwrap()).unwrap();
+        let seed: double_cap::Seed = seed.try_into().unwrap();
         let direction = vector["direction"].as_array().unwrap();
         let mut z = vec![0.0; direction.len()];
         let length = double_cap::expand(&seed, &mut z).sqrt();
         for (z, wanted) in z.iter().zip(direction) {
-            let wanted = wanted.as_f64().unwrap();
-            assert!(
-                (z / length - wanted).abs() < 1e-14,
-                "{} {wanted}",
-                z / length
-            );
+            let (found, wanted) = (z / length, wanted.as_f64().unwrap());
+            assert!((found - wanted).abs() < 1e-14, "{found} {wanted}");
         }
     }
 }
@@ -348,10 +329,8 @@ fn one_report() {
     let golden = golden_as_ours("report.hex", &ours);
     assert_eq!(golden.len(), codec::report_len(12));
     let decoded = codec::decode_report(&golden, &format()).unwrap();
-    assert_eq!(
-        (decoded.id(), decoded.payload().as_bytes()),
-        (id(1), payload().as_slice())
-    );
+    assert_eq!(decoded.id(), id(1));
+    assert_eq!(decoded.payload().as_bytes(), payload());
 }
 
 #[test]
@@ -409,10 +388,8 @@ fn a_batch_with_its_tokens() {
     }
     // A token more or less moves the batch away from where it begins.
     for count in [0_u64, 1, 3, 5, 1 << 58, 1 << 59, u64::MAX] {
-        assert!(
-            read(&with(&golden, 0, &count.to_le_bytes())).is_err(),
-            "{count}"
-        );
+        let other = with(&golden, 0, &count.to_le_bytes());
+        assert!(read(&other).is_err(), "{count}");
     }
 }
 
@@ -451,13 +428,8 @@ fn malformed_reports_are_refused_with_the_right_code() {
     add("another study".into(), 2, &[0xac], WrongFingerprint);
     add("not UUIDv7".into(), 34 + 6, &[0x40], MalformedReport);
     let signalling = f32::from_bits(0x7f80_0001);
-    for bad in [
-        f32::NAN,
-        -f32::NAN,
-        f32::INFINITY,
-        f32::NEG_INFINITY,
-        signalling,
-    ] {
+    let infinite = f32::INFINITY;
+    for bad in [f32::NAN, -f32::NAN, infinite, -infinite, signalling] {
         for entry in 0..3 {
             let name = format!("{bad} at {entry}");
             add(name, 58 + 4 * entry, &bad.to_le_bytes(), PayloadNotFinite);
@@ -522,12 +494,10 @@ fn malformed_parameters_are_refused() {
     }
     // A device refuses a study whose noise is less than its budget needs.
     let sigma = params().mechanism().gaussian_noise().unwrap().sigma();
-    let at = good
-        .windows(8)
-        .position(|w| w == sigma.to_le_bytes())
-        .unwrap();
-    let error =
-        StudyParams::from_canonical(&with(&good, at, &(sigma * 0.999).to_le_bytes())).unwrap_err();
+    let mut windows = good.windows(8);
+    let at = windows.position(|w| w == sigma.to_le_bytes()).unwrap();
+    let weaker = with(&good, at, &(sigma * 0.999).to_le_bytes());
+    let error = StudyParams::from_canonical(&weaker).unwrap_err();
     assert_eq!(error.code(), InvalidMechanism);
 }
 

@@ -5,7 +5,7 @@ use std::f64::consts::{PI, SQRT_2};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    error::{Error, ErrorCode, Result},
+    error::{Error, Result, error},
     mechanism::payload::MAX_DENSE_DIMENSION,
     packed::packed_len,
     privacy::{
@@ -83,19 +83,15 @@ impl DiscreteGaussianParameters {
     /// `invalid-mechanism` when the grid is finer than 2⁻²⁴ or σ is not 2¹⁰ to 2²⁶ grid steps.
     pub fn new(grid_bits: u8, sigma_grid: u64) -> Result<Self> {
         if grid_bits > MAX_GRID_BITS {
-            return Err(Error::new(
-                ErrorCode::InvalidMechanism,
-                format!(
-                    "the grid has {grid_bits} bits; discrete-gaussian takes at most {MAX_GRID_BITS}"
-                ),
+            return Err(error!(
+                InvalidMechanism,
+                "the grid has {grid_bits} bits; discrete-gaussian takes at most {MAX_GRID_BITS}"
             ));
         }
         if !(MIN_SIGMA_GRID..=MAX_SIGMA_GRID).contains(&sigma_grid) {
-            return Err(Error::new(
-                ErrorCode::InvalidMechanism,
-                format!(
-                    "the noise has standard deviation {sigma_grid} grid steps; discrete-gaussian takes {MIN_SIGMA_GRID} to {MAX_SIGMA_GRID}, choose another grid"
-                ),
+            return Err(error!(
+                InvalidMechanism,
+                "the noise has standard deviation {sigma_grid} grid steps; discrete-gaussian takes {MIN_SIGMA_GRID} to {MAX_SIGMA_GRID}, choose another grid"
             ));
         }
         Ok(Self {
@@ -121,13 +117,11 @@ impl DiscreteGaussianParameters {
                 return Self::new(grid_bits, sigma_grid);
             }
         }
-        Err(Error::new(
-            ErrorCode::InvalidBudget,
-            format!(
-                "({}, {}) needs a grid finer than {MAX_GRID_BITS} bits; choose a smaller epsilon or delta",
-                budget.epsilon(),
-                budget.delta()
-            ),
+        Err(error!(
+            InvalidBudget,
+            "({}, {}) needs a grid finer than {MAX_GRID_BITS} bits; choose a smaller epsilon or delta",
+            budget.epsilon(),
+            budget.delta()
         ))
     }
 
@@ -142,12 +136,10 @@ impl DiscreteGaussianParameters {
         budget.check_study_limit()?;
         let coarsest = min_grid_bits(report_dimension);
         if self.grid_bits < coarsest {
-            return Err(Error::new(
-                ErrorCode::InvalidMechanism,
-                format!(
-                    "the study's grid has {} bits but dimension {report_dimension} needs {coarsest}; do not take part",
-                    self.grid_bits
-                ),
+            return Err(error!(
+                InvalidMechanism,
+                "the study's grid has {} bits but dimension {report_dimension} needs {coarsest}; do not take part",
+                self.grid_bits
             ));
         }
         let needed = needed_sigma(report_dimension, self.grid_bits, budget)?;
@@ -155,15 +147,13 @@ impl DiscreteGaussianParameters {
         if enough && 100 * self.sigma_grid <= 101 * needed {
             return Ok(());
         }
-        Err(Error::new(
-            ErrorCode::InvalidMechanism,
-            format!(
-                "the study's noise has standard deviation {} grid steps but ({}, {}) with {} bits needs {needed}; do not take part",
-                self.sigma_grid,
-                budget.epsilon(),
-                budget.delta(),
-                self.grid_bits
-            ),
+        Err(error!(
+            InvalidMechanism,
+            "the study's noise has standard deviation {} grid steps but ({}, {}) with {} bits needs {needed}; do not take part",
+            self.sigma_grid,
+            budget.epsilon(),
+            budget.delta(),
+            self.grid_bits
         ))
     }
 
@@ -240,11 +230,9 @@ fn check_dimension(report_dimension: usize) -> Result<()> {
     if (2..=MAX_DENSE_DIMENSION).contains(&report_dimension) {
         return Ok(());
     }
-    Err(Error::new(
-        ErrorCode::InvalidDimension,
-        format!(
-            "the dimension is {report_dimension}; discrete-gaussian takes 2 to {MAX_DENSE_DIMENSION}"
-        ),
+    Err(error!(
+        InvalidDimension,
+        "the dimension is {report_dimension}; discrete-gaussian takes 2 to {MAX_DENSE_DIMENSION}"
     ))
 }
 
@@ -252,20 +240,14 @@ fn check_dimension(report_dimension: usize) -> Result<()> {
 /// smallest above it that the bound accepts.
 fn needed_sigma(report_dimension: usize, grid_bits: u8, budget: Budget) -> Result<u64> {
     let sensitivity = grid_sensitivity(report_dimension, grid_bits);
-    let analytic = if budget.is_pure() {
-        gaussian::analytic_sigma(budget, sensitivity)?
-    } else {
-        let share = Budget::approximate(budget.epsilon(), ANALYTIC_SHARE * budget.delta())?;
-        gaussian::analytic_sigma(share, sensitivity)?
-    };
+    let share = Budget::new(budget.epsilon(), ANALYTIC_SHARE * budget.delta())?;
+    let analytic = gaussian::analytic_sigma(share, sensitivity)?;
     let too_large = || {
-        Error::new(
-            ErrorCode::InvalidBudget,
-            format!(
-                "({}, {}) at dimension {report_dimension} needs noise of {analytic:e} grid steps, above {MAX_SIGMA_GRID}; choose a larger epsilon or delta, or isotropic-gaussian",
-                budget.epsilon(),
-                budget.delta()
-            ),
+        error!(
+            InvalidBudget,
+            "({}, {}) at dimension {report_dimension} needs noise of {analytic:e} grid steps, above {MAX_SIGMA_GRID}; choose a larger epsilon or delta, or isotropic-gaussian",
+            budget.epsilon(),
+            budget.delta()
         )
     };
     if analytic > MAX_SIGMA_GRID as f64 {
@@ -294,10 +276,9 @@ fn needed_sigma(report_dimension: usize, grid_bits: u8, budget: Budget) -> Resul
     let mut high = low + step;
     while high - low > 1 {
         let middle = low + (high - low) / 2;
-        if enough(middle) {
-            high = middle;
-        } else {
-            low = middle;
+        match enough(middle) {
+            true => high = middle,
+            false => low = middle,
         }
     }
     Ok(high)
@@ -353,6 +334,7 @@ fn profile_bound(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorCode;
 
     fn budget(epsilon: f64, delta: f64) -> Budget {
         Budget::approximate(epsilon, delta).unwrap()
@@ -459,9 +441,8 @@ mod tests {
                     let back = parameters.true_epsilon(p, delta).unwrap();
                     assert!(back <= epsilon && back > epsilon * 0.998, "{back}");
                     // At most 2 % above the continuous mechanism, plus one step.
-                    let continuous =
-                        gaussian::analytic_sigma(budget, gaussian::SENSITIVITY).unwrap();
-                    let price = parameters.sigma() / continuous;
+                    let continuous = gaussian::analytic_sigma(budget, gaussian::SENSITIVITY);
+                    let price = parameters.sigma() / continuous.unwrap();
                     assert!(price > 1.0 && price < 1.02, "p={p} ε={epsilon}: {price}");
                     let bound = u64::from(parameters.payload_bound().unsigned_abs());
                     assert!(bound > 16 * parameters.sigma_grid());
@@ -543,23 +524,14 @@ mod tests {
             let error = DiscreteGaussianParameters::derive(p, fine).unwrap_err();
             assert_eq!(error.code(), ErrorCode::InvalidDimension);
         }
-        for bad in [
-            Budget::pure(1.0).unwrap(),
-            budget(16.1, 1e-6),
-            budget(1e-3, 1e-6),
-            budget(1e-300, 1e-6),
-        ] {
+        let pure = Budget::pure(1.0).unwrap();
+        let others = [16.1, 1e-3, 1e-300].map(|epsilon| budget(epsilon, 1e-6));
+        for bad in others.into_iter().chain([pure]) {
             let error = DiscreteGaussianParameters::derive(4_096, bad).unwrap_err();
             assert_eq!(error.code(), ErrorCode::InvalidBudget, "{error}");
         }
-        for (bits, sigma) in [
-            (25, 4_096),
-            (255, 4_096),
-            (15, 1_023),
-            (15, 0),
-            (15, (1 << 26) + 1),
-            (15, u64::MAX),
-        ] {
+        let sigmas = [1_023, 0, (1 << 26) + 1, u64::MAX].map(|sigma| (15, sigma));
+        for (bits, sigma) in sigmas.into_iter().chain([(25, 4_096), (255, 4_096)]) {
             let error = DiscreteGaussianParameters::new(bits, sigma).unwrap_err();
             assert_eq!(error.code(), ErrorCode::InvalidMechanism);
             let json = format!(r#"{{"grid_bits":{bits},"sigma_grid":{sigma}}}"#);
@@ -568,11 +540,9 @@ mod tests {
         let largest = DiscreteGaussianParameters::new(MAX_GRID_BITS, MAX_SIGMA_GRID).unwrap();
         assert_eq!(largest.payload_bound(), (1 << 25) + (1 << 30));
         assert!((1 << 53) / i64::from(largest.payload_bound()) > 8_000_000);
-        let json = serde_json::to_string(&largest).unwrap();
-        assert_eq!(
-            serde_json::from_str::<DiscreteGaussianParameters>(&json).unwrap(),
-            largest
-        );
+        let json = serde_json::to_value(largest).unwrap();
+        let read: DiscreteGaussianParameters = serde_json::from_value(json).unwrap();
+        assert_eq!(read, largest);
         assert_eq!(largest.true_epsilon(40, 0.0), None);
         assert_eq!(largest.true_delta(40, f64::NAN), 1.0);
     }

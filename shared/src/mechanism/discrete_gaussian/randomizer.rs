@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{DiscreteGaussianParameters, grid_sensitivity, sampler::DiscreteGaussianSampler};
 use crate::{
-    error::{Error, ErrorCode, Result},
+    error::{Result, error},
     mechanism::{
         AuditStatistic, Calibration, Decoding, NoiseModel, NormBound, PayloadKind,
         payload::check_dense_dimension, randomizer::LocalRandomizer,
@@ -36,55 +36,16 @@ use crate::{
 /// [`DiscreteGaussianParameters::off_diagonal_step`]); the noise of one decoded report has standard deviation
 /// [`sigma`](DiscreteGaussianParameters::sigma) on the diagonal and `sigma/√2` off it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "Constants", into = "Constants")]
-pub struct DiscreteGaussian {
-    dimension: usize,
-    parameters: DiscreteGaussianParameters,
-    sampler: DiscreteGaussianSampler,
-}
-
-/// What is frozen in a study.
-#[derive(Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(
+    feature = "openapi",
+    schema(description = "What is frozen in a study.")
+)]
 #[serde(deny_unknown_fields)]
-struct Constants {
+pub struct DiscreteGaussian {
     dimension: usize,
     #[serde(flatten)]
     parameters: DiscreteGaussianParameters,
-}
-
-impl From<Constants> for DiscreteGaussian {
-    fn from(constants: Constants) -> Self {
-        Self::new(constants.dimension, constants.parameters)
-    }
-}
-
-#[cfg(feature = "openapi")]
-impl utoipa::PartialSchema for DiscreteGaussian {
-    fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
-        Constants::schema()
-    }
-}
-
-#[cfg(feature = "openapi")]
-impl utoipa::ToSchema for DiscreteGaussian {
-    fn schemas(
-        schemas: &mut Vec<(
-            String,
-            utoipa::openapi::RefOr<utoipa::openapi::schema::Schema>,
-        )>,
-    ) {
-        Constants::schemas(schemas);
-    }
-}
-
-impl From<DiscreteGaussian> for Constants {
-    fn from(mechanism: DiscreteGaussian) -> Self {
-        Self {
-            dimension: mechanism.dimension,
-            parameters: mechanism.parameters,
-        }
-    }
 }
 
 impl DiscreteGaussian {
@@ -94,7 +55,6 @@ impl DiscreteGaussian {
         Self {
             dimension,
             parameters,
-            sampler: DiscreteGaussianSampler::new(parameters.sigma_word()),
         }
     }
 
@@ -139,12 +99,10 @@ impl LocalRandomizer for DiscreteGaussian {
     fn check(&self, dimension: usize, budget: Budget) -> Result<()> {
         check_dense_dimension(dimension)?;
         if self.dimension != dimension {
-            return Err(Error::new(
-                ErrorCode::InvalidMechanism,
-                format!(
-                    "the mechanism's dimension is {} but the study's reports have {dimension}; do not take part",
-                    self.dimension
-                ),
+            return Err(error!(
+                InvalidMechanism,
+                "the mechanism's dimension is {} but the study's reports have {dimension}; do not take part",
+                self.dimension
             ));
         }
         self.parameters.check(dimension, budget)
@@ -181,9 +139,10 @@ impl LocalRandomizer for DiscreteGaussian {
 
     fn perturb<R: Rng + ?Sized>(&self, row: &BoundedRow, rng: &mut R) -> (Vec<u8>, u64) {
         let bound = i64::from(self.parameters.payload_bound());
+        let sampler = DiscreteGaussianSampler::new(self.parameters.sigma_word());
         let mut payload = Vec::with_capacity(4 * packed_len(row.dimension()));
         for entry in on_grid(row, self.parameters.grid_bits()) {
-            let noisy = (entry + self.sampler.sample(rng)).clamp(-bound, bound);
+            let noisy = (entry + sampler.sample(rng)).clamp(-bound, bound);
             #[allow(clippy::cast_possible_truncation, reason = "the bound is below 2^31")]
             payload.extend_from_slice(&(noisy as i32).to_le_bytes());
         }
@@ -278,10 +237,8 @@ mod tests {
     };
 
     fn decode(payload: &[u8]) -> Vec<i32> {
-        payload
-            .chunks_exact(4)
-            .map(|b| i32::from_le_bytes(b.try_into().unwrap()))
-            .collect()
+        let (numbers, _) = payload.as_chunks();
+        numbers.iter().map(|b| i32::from_le_bytes(*b)).collect()
     }
 
     fn mechanism(p: usize, epsilon: f64) -> DiscreteGaussian {
@@ -293,10 +250,7 @@ mod tests {
     fn svec_is_rounded_in_packed_order() {
         let row = bounded(vec![0.6, 0.0, -0.8], Norm::Require { radius: 1.0 });
         // 1024·(0.36, 0, −0.48√2, 0, 0, 0.64), rounded.
-        assert_eq!(
-            on_grid(&row, 10).collect::<Vec<_>>(),
-            [369, 0, -695, 0, 0, 655]
-        );
+        assert!(on_grid(&row, 10).eq([369, 0, -695, 0, 0, 655]));
         assert_eq!(packed_index(3, 0, 2), 2);
     }
 
@@ -328,32 +282,26 @@ mod tests {
             .map(|_| decode(&mechanism.perturb(&row, &mut rng).0))
             .collect();
         assert!(i64::from(mechanism.parameters().payload_bound()) * 100_000 < 1 << 53);
-        let integers = |reports: &[Vec<i32>]| {
-            reports.iter().fold([0_i64; 6], |mut sum, report| {
+        fn sum<T: From<i32> + Copy + Default + std::ops::AddAssign>(
+            reports: &[Vec<i32>],
+        ) -> [T; 6] {
+            let mut sum = [T::default(); 6];
+            for report in reports {
                 sum.iter_mut()
                     .zip(report)
-                    .for_each(|(s, &k)| *s += i64::from(k));
-                sum
-            })
-        };
-        let floats = |reports: &[Vec<i32>]| {
-            reports.iter().fold([0_f64; 6], |mut sum, report| {
-                sum.iter_mut()
-                    .zip(report)
-                    .for_each(|(s, &k)| *s += f64::from(k));
-                sum
-            })
-        };
-        let expected = integers(&reports);
+                    .for_each(|(s, &k)| *s += k.into());
+            }
+            sum
+        }
+        let expected: [i64; 6] = sum(&reports);
         for _ in 0..5 {
             reports.shuffle(&mut rng);
             let cut = rng.random_range(0..reports.len());
             let (left, right) = reports.split_at(cut);
-            let (a, b) = (integers(left), integers(right));
-            let (c, d) = (floats(left), floats(right));
+            let [a, b]: [[i64; 6]; 2] = [left, right].map(sum);
+            let [c, d]: [[f64; 6]; 2] = [left, right].map(sum);
             for at in 0..6 {
                 assert_eq!(a[at] + b[at], expected[at]);
-                #[allow(clippy::cast_precision_loss)]
                 let as_float = expected[at] as f64;
                 assert_eq!((c[at] + d[at]).to_bits(), as_float.to_bits());
             }

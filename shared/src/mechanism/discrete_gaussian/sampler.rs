@@ -12,7 +12,6 @@ const EIGHT_FACTORIAL: u32 = 40_320;
 const HALF_WORD_RANGE: u32 = 1 << 31;
 
 /// The discrete Gaussian `N_Z(0, σ²)`, P(y) ∝ exp(−y²/2σ²) on the integers, for an integer σ.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DiscreteGaussianSampler {
     /// σ ≤ 2²⁶, also the scale t of the discrete Laplace proposal.
     sigma: u32,
@@ -177,11 +176,10 @@ mod tests {
     //! (4e-8). There are fewer than 60 of them: a correct sampler fails for one choice of seeds in
     //! about 15,000.
 
-    use std::convert::Infallible;
-
-    use rand::{SeedableRng, TryRng, rngs::ChaCha20Rng};
+    use rand::{SeedableRng, rngs::ChaCha20Rng};
 
     use super::*;
+    use crate::mechanism::script::Script;
 
     const FALSE_ALARM: f64 = 1e-6;
     const Z_LIMIT: f64 = 5.5;
@@ -208,39 +206,30 @@ mod tests {
         }
         let n = counts.iter().sum::<u64>() as f64;
         assert!((cells.iter().sum::<f64>() - 1.0).abs() < 1e-9, "{name}");
-        let statistic: f64 = counts
-            .iter()
-            .zip(&cells)
-            .map(|(&count, &cell)| {
-                assert!(n * cell > 20.0, "{name}: a cell of {}", n * cell);
-                (count as f64 - n * cell).powi(2) / (n * cell)
-            })
-            .sum();
-        let tail = chi_square_tail(statistic, cells.len() - 1);
+        let of_cell = counts.iter().zip(&cells).map(|(&count, &cell)| {
+            let expected = n * cell;
+            assert!(expected > 20.0, "{name}: a cell of {expected}");
+            (count as f64 - expected).powi(2) / expected
+        });
+        let (statistic, freedom): (f64, _) = (of_cell.sum(), cells.len() - 1);
+        let tail = chi_square_tail(statistic, freedom);
         assert!(
             tail > FALSE_ALARM,
-            "{name}: {statistic} with {} degrees of freedom has probability {tail:e}",
-            cells.len() - 1
+            "{name}: {statistic}, {freedom}: {tail:e}"
         );
     }
 
     /// Probabilities of the integers `-reach..=reach` under weight `weight(|y|)`, the ends taking the
     /// tails, each above `least`; returns reach too.
     fn cells(weight: impl Fn(f64) -> f64, least: f64) -> (i64, Vec<f64>) {
-        let weights: Vec<f64> = (0..100_000)
-            .map(|y| weight(f64::from(y)))
-            .take_while(|&w| w > 1e-18)
-            .collect();
+        let weights = (0..100_000).map(|y| weight(f64::from(y)));
+        let weights: Vec<f64> = weights.take_while(|&w| w > 1e-18).collect();
         let total = weights[0] + 2.0 * weights[1..].iter().sum::<f64>();
         let tail = |from: usize| weights[from..].iter().sum::<f64>() / total;
-        let reach = (1..weights.len())
-            .take_while(|&y| weights[y] / total > least)
-            .last()
-            .unwrap();
-        let one_side: Vec<f64> = (0..reach)
-            .map(|y| weights[y] / total)
-            .chain([tail(reach)])
-            .collect();
+        let likely = (1..weights.len()).take_while(|&y| weights[y] / total > least);
+        let reach = likely.last().unwrap();
+        let one_side = (0..reach).map(|y| weights[y] / total);
+        let one_side: Vec<f64> = one_side.chain([tail(reach)]).collect();
         let both = one_side[1..].iter().rev().chain(&one_side).copied();
         (i64::try_from(reach).unwrap(), both.collect())
     }
@@ -282,12 +271,8 @@ mod tests {
     #[test]
     fn large_sigmas_have_the_exact_law() {
         const SAMPLES: u32 = 1_000_000;
-        for (seed, sigma) in [
-            (11, (1_u32 << 10) + 3),
-            (12, 1 << 12),
-            (13, 1 << 18),
-            (14, (1 << 26) - 5),
-        ] {
+        let sigmas = [(1_u32 << 10) + 3, 1 << 12, 1 << 18, (1 << 26) - 5];
+        for (seed, sigma) in (11..).zip(sigmas) {
             let s = f64::from(sigma);
             let mut rng = ChaCha20Rng::seed_from_u64(seed);
             let sampler = DiscreteGaussianSampler::new(sigma);
@@ -349,9 +334,8 @@ mod tests {
             (u128::from(u64::MAX / 2), u64::MAX),
         ] {
             let p = (-(n as f64) / d as f64).exp();
-            let hits = (0..TRIALS)
-                .filter(|_| bernoulli_exp(n, d, &mut rng))
-                .count();
+            let drawn = (0..TRIALS).filter(|_| bernoulli_exp(n, d, &mut rng));
+            let hits = drawn.count();
             let (mean, trials) = (p * f64::from(TRIALS), f64::from(TRIALS));
             let z = (hits as f64 - mean) / (trials * p * (1.0 - p)).sqrt().max(1e-9);
             assert!(z.abs() < Z_LIMIT, "exp(-{n}/{d}): {z}");
@@ -362,29 +346,15 @@ mod tests {
         assert!(z.abs() < Z_LIMIT, "exp(-1): {z}");
     }
 
-    /// A source that gives the words it was given and no more.
-    struct Words<'a>(std::iter::Copied<std::slice::Iter<'a, u32>>);
-
-    impl<'a> Words<'a> {
-        fn new(words: &'a [u32]) -> Self {
-            Self(words.iter().copied())
-        }
-    }
-
-    impl TryRng for Words<'_> {
-        type Error = Infallible;
-
-        fn try_next_u32(&mut self) -> Result<u32, Infallible> {
-            Ok(self.0.next().unwrap())
-        }
-
-        fn try_next_u64(&mut self) -> Result<u64, Infallible> {
-            panic!("words only")
-        }
-
-        fn try_fill_bytes(&mut self, _: &mut [u8]) -> Result<(), Infallible> {
-            panic!("words only")
-        }
+    /// What is drawn from these words, and whether all of them were read.
+    fn from_words(
+        words: &[u32],
+        draw: impl FnOnce(&mut Script<&mut dyn FnMut() -> u64>) -> bool,
+    ) -> (bool, bool) {
+        let mut words = words.iter();
+        let next: &mut dyn FnMut() -> u64 = &mut || u64::from(*words.next().unwrap());
+        let drawn = draw(&mut Script(next));
+        (drawn, words.next().is_none())
     }
 
     #[test]
@@ -397,16 +367,19 @@ mod tests {
             (vec![third, third, third, third - 1], true),
             (vec![third, third, third, third + 1], false),
         ] {
-            let mut source = Words::new(&words);
-            assert_eq!(bernoulli(1, 3, &mut source), expected);
-            assert!(source.0.next().is_none(), "{words:?}");
+            let drawn = from_words(&words, |rng| bernoulli(1, 3, rng));
+            assert_eq!(drawn, (expected, true), "{words:?}");
         }
         // Dyadic probabilities never need a second word; 0 and 1 are certain.
-        assert!(bernoulli(1, 2, &mut Words::new(&[0x7fff_ffff])));
-        assert!(!bernoulli(1, 2, &mut Words::new(&[0x8000_0000])));
-        assert!(!bernoulli(0, 7, &mut Words::new(&[0])));
-        assert!(bernoulli(7, 7, &mut Words::new(&[u32::MAX])));
-        assert!(bernoulli(u64::MAX, u64::MAX, &mut Words::new(&[u32::MAX])));
+        for (n, d, word, expected) in [
+            (1, 2, 0x7fff_ffff, true),
+            (1, 2, 0x8000_0000, false),
+            (0, 7, 0, false),
+            (7, 7, u32::MAX, true),
+            (u64::MAX, u64::MAX, u32::MAX, true),
+        ] {
+            assert_eq!(from_words(&[word], |rng| bernoulli(n, d, rng)).0, expected);
+        }
     }
 
     /// Every number below 8! once: exactly the share of Algorithm 1 with its first eight trials.
@@ -419,9 +392,8 @@ mod tests {
             // The middle of the words that Lemire's multiplication maps to this number.
             let word = ((uniform << 32) + (1 << 31)) / FACTOR;
             let words = [u32::try_from(word).unwrap(), u32::MAX];
-            let mut source = Words::new(&words);
-            let head = bernoulli_exp_one(&mut source);
-            if source.0.next().is_some() {
+            let (head, all_read) = from_words(&words, |rng| bernoulli_exp_one(rng));
+            if !all_read {
                 heads += u64::from(head);
             } else {
                 open += 1;

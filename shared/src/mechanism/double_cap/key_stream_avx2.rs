@@ -9,7 +9,6 @@ use pulp::{u32x4, u32x8, x86::V3};
 
 use super::key_stream::BLOCK_WORDS;
 
-/// Blocks made at a time.
 pub(super) const BLOCKS: usize = 6;
 
 /// Rows a, b, c and d of three pairs of blocks.

@@ -2,7 +2,7 @@
 
 use super::beta_tail::upper_tails;
 use crate::{
-    error::{Error, ErrorCode, Result},
+    error::{Result, error},
     privacy::MAX_EPSILON,
 };
 
@@ -61,17 +61,15 @@ impl DoubleCapParameters {
     /// `invalid-dimension` unless 2 ≤ p ≤ 65,536; `invalid-budget` unless 0 < ε ≤ 16.
     pub fn derive(dimension: usize, epsilon: f64) -> Result<Self> {
         if !(2..=MAX_DIMENSION).contains(&dimension) {
-            return Err(Error::new(
-                ErrorCode::InvalidDimension,
-                format!("the dimension is {dimension}; double-cap takes 2 to {MAX_DIMENSION}"),
+            return Err(error!(
+                InvalidDimension,
+                "the dimension is {dimension}; double-cap takes 2 to {MAX_DIMENSION}"
             ));
         }
         if !(epsilon.is_normal() && epsilon > 0.0 && epsilon <= MAX_EPSILON) {
-            return Err(Error::new(
-                ErrorCode::InvalidBudget,
-                format!(
-                    "epsilon is {epsilon}; for double-cap it must be positive and at most {MAX_EPSILON}"
-                ),
+            return Err(error!(
+                InvalidBudget,
+                "epsilon is {epsilon}; for double-cap it must be positive and at most {MAX_EPSILON}"
             ));
         }
         let p = dimension as f64;
@@ -85,16 +83,14 @@ impl DoubleCapParameters {
             let tails = upper_tails(tau, b);
             let slope = 1.0 + tails.half * odds;
             let excess = (tau - 1.0 / p) * slope - odds * (tails.three_halves - tails.half) / p;
-            if excess > 0.0 {
-                high = tau;
-            } else {
-                low = tau;
+            match excess > 0.0 {
+                true => high = tau,
+                false => low = tau,
             }
             let newton = tau - excess / slope;
-            let next = if newton > low && newton < high {
-                newton
-            } else {
-                0.5 * (low + high)
+            let next = match newton > low && newton < high {
+                true => newton,
+                false => 0.5 * (low + high),
             };
             if (next - tau).abs() <= f64::EPSILON * tau {
                 break;
@@ -145,6 +141,7 @@ impl DoubleCapParameters {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorCode;
 
     /// `docs/derivations/double-cap.md`, "Independent values": p, ε, τ*, α, μ₄, a₀, a₁, a₂.
     #[rustfmt::skip]
@@ -189,10 +186,8 @@ mod tests {
                 ("a1", moments.a1, a1),
                 ("a2", moments.a2, a2),
             ] {
-                assert!(
-                    (ours / theirs - 1.0).abs() < 1e-8,
-                    "p={p} ε={epsilon} {name}: {ours} {theirs}"
-                );
+                let off = (ours / theirs - 1.0).abs();
+                assert!(off < 1e-8, "p={p} ε={epsilon} {name}: {ours} {theirs}");
             }
             // At the optimum E B = τ, and the variance averaged over directions is (c² − 1)/(p(p+2)).
             assert!((moments.alpha / parameters.threshold - 1.0).abs() < 1e-12);
@@ -201,13 +196,14 @@ mod tests {
 
     #[test]
     fn the_threshold_is_the_best_one() {
+        let large = 65_536;
         for (p, epsilon) in [
             (2, 0.1),
             (3, 8.0),
             (40, 1.0),
             (400, 4.0),
-            (65_536, 8.0),
-            (65_536, 0.01),
+            (large, 8.0),
+            (large, 0.01),
         ] {
             let best = DoubleCapParameters::derive(p, epsilon).unwrap();
             let signal = |tau: f64| {
@@ -215,11 +211,11 @@ mod tests {
                 let odds = epsilon.exp_m1();
                 odds * (tails.three_halves - tails.half) / (p as f64 * (1.0 + tails.half * odds))
             };
-            assert!(
-                signal(best.threshold * 0.99) < best.signal
-                    && signal(best.threshold + 0.01 * (1.0 - best.threshold)) < best.signal
-            );
-            assert!(best.expected_attempts() >= 1.0 && best.expected_attempts() <= epsilon.exp());
+            let tau = best.threshold;
+            for other in [tau * 0.99, tau + 0.01 * (1.0 - tau)] {
+                assert!(signal(other) < best.signal);
+            }
+            assert!((1.0..=epsilon.exp()).contains(&best.expected_attempts()));
         }
     }
 

@@ -276,10 +276,8 @@ mod tests {
             (2251799813685247, -2.78291642467176692e-16),
         ] {
             let found = normal(cell << 12);
-            assert!(
-                (found / wanted - 1.0_f64).abs() < 5e-15,
-                "{cell}: {found:e} {wanted:e}"
-            );
+            let off: f64 = found / wanted - 1.0;
+            assert!(off.abs() < 5e-15, "{cell}: {found:e} {wanted:e}");
             assert_eq!(normal(!(cell << 12)), -found);
         }
     }

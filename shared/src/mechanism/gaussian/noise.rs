@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    error::{Error, ErrorCode, Result},
+    error::{Result, error},
     mechanism::{Calibration, payload::check_dense_dimension},
     privacy::{Budget, gaussian},
 };
@@ -32,13 +32,11 @@ impl GaussianNoise {
             Calibration::AsPublished => gaussian::as_published_sigma(budget)?,
         };
         if sigma.is_nan() || sigma > MAX_SIGMA {
-            return Err(Error::new(
-                ErrorCode::InvalidBudget,
-                format!(
-                    "({}, {}) needs noise of {sigma:e}, above {MAX_SIGMA:e}, which a report cannot hold; choose a larger epsilon or delta",
-                    budget.epsilon(),
-                    budget.delta()
-                ),
+            return Err(error!(
+                InvalidBudget,
+                "({}, {}) needs noise of {sigma:e}, above {MAX_SIGMA:e}, which a report cannot hold; choose a larger epsilon or delta",
+                budget.epsilon(),
+                budget.delta()
             ));
         }
         Ok(Self { calibration, sigma })
@@ -59,23 +57,21 @@ impl GaussianNoise {
         let enough = match self.calibration {
             // Another implementation may end its search elsewhere: what counts is that the claim holds.
             Calibration::Analytic => {
-                gaussian::true_delta(self.sigma, gaussian::SENSITIVITY, budget.epsilon())
-                    <= budget.delta()
+                let epsilon = budget.epsilon();
+                gaussian::true_delta(self.sigma, gaussian::SENSITIVITY, epsilon) <= budget.delta()
             }
             Calibration::AsPublished => self.sigma >= wanted * (1.0 - 1e-12),
         };
         if enough && self.sigma <= wanted * 1.01 {
             return Ok(());
         }
-        Err(Error::new(
-            ErrorCode::InvalidMechanism,
-            format!(
-                "the study's noise has standard deviation {} but ({}, {}) under calibration {} needs {wanted}; do not take part",
-                self.sigma,
-                budget.epsilon(),
-                budget.delta(),
-                self.calibration
-            ),
+        Err(error!(
+            InvalidMechanism,
+            "the study's noise has standard deviation {} but ({}, {}) under calibration {} needs {wanted}; do not take part",
+            self.sigma,
+            budget.epsilon(),
+            budget.delta(),
+            self.calibration
         ))
     }
 
@@ -93,6 +89,7 @@ impl GaussianNoise {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorCode;
 
     /// A budget whose noise no report can hold is refused when the study is made, not when a device takes part.
     #[test]
@@ -101,10 +98,8 @@ mod tests {
             let hopeless = Budget::approximate(1e-300, 1e-300).unwrap();
             let error = GaussianNoise::derive(calibration, hopeless).unwrap_err();
             assert_eq!(error.code(), ErrorCode::InvalidBudget);
-            assert!(
-                error.detail().contains("choose a larger epsilon"),
-                "{error}"
-            );
+            let says = "choose a larger epsilon";
+            assert!(error.detail().contains(says), "{error}");
             let tiny = Budget::approximate(1e-9, 1e-9).unwrap();
             assert!(GaussianNoise::derive(calibration, tiny).is_ok());
         }

@@ -5,21 +5,10 @@
 //! sum P + s·z is rounded to a grid of h = 2ᵉ, at most s/64, e from the standard deviations alone. That is
 //! post-processing of a sum, and raises the noise by less than 1.1e-5 of s.
 //!
-//! **What is left.** A grid number stands for a cell of length h: z lies in an interval of length L = h/s.
-//! Let A be the law of what is computed and I that of real numbers. For |z| ≤ 20 + 1/s, whatever the row,
-//! A/I of a cell is within 1 ± κ, κ = 2⁻⁴⁴(1 + 1/16s)/L, which adds up
-//! * the generator's lattice. Each layer of the ziggurat has equally likely points, 2⁻⁵¹x_i ≤ 2⁻⁴⁹ apart, accepted with
-//!   a probability that falls with |z|: a sum over an interval is off by 2 points at most, of 2⁻⁶⁰ each. At most
-//!   m + 1 layers reach z, where (m − 1)V ≤ f(z)(z + M(z)), V = 0.00493 the area of one, f = exp(−z²/2) and M Mills'
-//!   ratio; together 2⁻⁴⁶·⁴/L at most (z = 3.65). Rounding in the tables and in f: 2⁻⁴⁹;
-//! * in the tail, drawn here with 53 significant bits however small the uniform number is, three roundings of z;
-//! * two roundings of the sum, of z and of the sum itself, which move the interval's ends by 2⁻⁵³(2|z| + 1/s).
-//!   Together with the tail 2⁻⁵²(100 + 6/s)·1.8/L at most. (Rounding of the product P is in the sensitivity's slack.)
-//!
-//! d independent entries multiply: e^(−K) ≤ A/I ≤ e^K, K = dκ, but where some |z| > 20: less than 1e-80. An (ε, δ)
-//! for I is then (ε + 2K, e^K·δ + 1e-80) for A. No event separates two rows any more; before, released
-//! values that no sum with a given product reaches had probability 2.2 δ at p = 4,096, ε = 8, δ = 1e-6 and 104 δ
-//! at p = 400, ε = 4, δ = 1e-9 (the test below has the count).
+//! What is left (`docs/derivations/gaussian.md`, "Floating point"): for |z| ≤ 20 + 1/s, whatever the row, the ratio of what
+//! is computed to the law of real numbers is, for each cell of the grid, within 1 ± κ, κ = 2⁻⁴⁴(1 + 1/16s)/L, L = h/s. d
+//! independent entries multiply: with K = dκ an (ε, δ) of real numbers is (ε + 2K, e^K·δ + 1e-80) here. No event
+//! separates two rows any more.
 
 use rand::Rng;
 use rand_distr::{Distribution, StandardNormal};
@@ -139,14 +128,15 @@ fn open_uniform<R: Rng + ?Sized>(rng: &mut R) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::BTreeSet, convert::Infallible};
+    use std::collections::BTreeSet;
 
-    use rand::{SeedableRng, TryRng, rngs::ChaCha20Rng};
+    use rand::{SeedableRng, rngs::ChaCha20Rng};
 
     use super::*;
     use crate::{
-        mechanism::{Calibration, Mechanism, MechanismKind},
+        mechanism::{Calibration, Mechanism, MechanismKind, script::Script},
         preprocess::{BoundedRow, Norm, bounded},
+        privacy::gaussian,
     };
 
     const GAUSSIAN: [MechanismKind; 2] = [
@@ -168,40 +158,21 @@ mod tests {
         numbers.iter().map(|b| f32::from_le_bytes(*b)).collect()
     }
 
-    /// A generator given that the ziggurat draws from layer 200 a point within 2⁻³⁰ of a target: rare events of
-    /// the real one, with their own relative probabilities.
-    struct Near {
-        inner: ChaCha20Rng,
-        /// Units of 2⁻⁵¹ of the layer's width.
-        target: i64,
-    }
-
-    impl TryRng for Near {
-        type Error = Infallible;
-
-        fn try_next_u32(&mut self) -> Result<u32, Infallible> {
-            self.inner.try_next_u32()
-        }
-
-        fn try_next_u64(&mut self) -> Result<u64, Infallible> {
-            let near = self.inner.next_u64() >> 43;
+    /// A generator given that the ziggurat draws from layer 200 a point within 2⁻³⁰ of a target, in units of 2⁻⁵¹ of the
+    /// layer's width: rare events of the real one, with their own relative probabilities.
+    fn near(target: i64, seed: u64) -> Script<impl FnMut() -> u64> {
+        let mut inner = ChaCha20Rng::seed_from_u64(seed);
+        Script(move || {
+            let near = inner.next_u64() >> 43;
             // u = k·2⁻⁵¹ − 1 for the upper 52 bits k.
-            let k = (1_i64 << 51) + self.target + near.cast_signed() - (1 << 20);
-            Ok(k.cast_unsigned() << 12 | 200)
-        }
-
-        fn try_fill_bytes(&mut self, _: &mut [u8]) -> Result<(), Infallible> {
-            panic!("words only")
-        }
+            let k = (1_i64 << 51) + target + near.cast_signed() - (1 << 20);
+            k.cast_unsigned() << 12 | 200
+        })
     }
 
     /// x₂₀₀ of the ziggurat: what u = ½ gives there, doubled.
     fn layer_width() -> f64 {
-        let mut rng = Near {
-            inner: ChaCha20Rng::seed_from_u64(0),
-            target: 1 << 50,
-        };
-        let z: f64 = StandardNormal.sample(&mut rng);
+        let z: f64 = StandardNormal.sample(&mut near(1 << 50, 0));
         2.0 * z
     }
 
@@ -215,20 +186,12 @@ mod tests {
                 [prepared(vec![0.5, 0.5]), prepared(vec![0.5, 0.0])],
                 [0.25, 0.0],
             );
-            let sd = match mechanism.noise_model() {
-                crate::mechanism::NoiseModel::Gaussian {
-                    off_diagonal_sd, ..
-                } => off_diagonal_sd,
-                other => panic!("{other:?}"),
-            };
+            let sd = mechanism.noise_model().off_diagonal_sd();
             let width = layer_width();
             let seen = [0, 1].map(|side| {
                 // The noise that brings the off-diagonal sum to zero, within 2⁻³⁰.
                 let target = (-products[side] / (sd * width) * (1_u64 << 51) as f64).round();
-                let mut rng = Near {
-                    inner: ChaCha20Rng::seed_from_u64(9),
-                    target: target as i64,
-                };
+                let mut rng = near(target as i64, 9);
                 let mut fine = 0;
                 let mut values = BTreeSet::new();
                 for _ in 0..1_000 {
@@ -250,10 +213,9 @@ mod tests {
             for (epsilon, delta) in [(0.01, 1e-12), (1.0, 1e-6), (16.0, 0.9)] {
                 let mechanism = mechanism(kind, 20, epsilon, delta);
                 let sigma = mechanism.gaussian_noise().unwrap().sigma();
-                let smaller = if kind == MechanismKind::IsotropicGaussian {
-                    sigma * std::f64::consts::FRAC_1_SQRT_2
-                } else {
-                    sigma
+                let smaller = match kind {
+                    MechanismKind::IsotropicGaussian => sigma * std::f64::consts::FRAC_1_SQRT_2,
+                    _ => sigma,
                 };
                 let grid = smaller.log2().floor().exp2() / 64.0;
                 let mut rng = ChaCha20Rng::seed_from_u64(4);
@@ -294,10 +256,8 @@ mod tests {
         let above = |x: f64| 0.5 * libm::erfc(x * std::f64::consts::FRAC_1_SQRT_2);
         let share = above(5.0) / above(TAIL_START);
         let expected = f64::from(draws) * share;
-        assert!(
-            (count as f64 - expected).abs() < 5.5 * expected.sqrt(),
-            "{count}, not {expected}"
-        );
+        let off = (count as f64 - expected).abs();
+        assert!(off < 5.5 * expected.sqrt(), "{count}, not {expected}");
     }
 
     /// The odds that a released number moves, summed over the grid: rows that differ in one entry off the diagonal, by the
@@ -306,12 +266,9 @@ mod tests {
     fn the_stated_probability_covers_the_grid() {
         let upper = |x: f64| 0.5 * libm::erfc(x * std::f64::consts::FRAC_1_SQRT_2);
         // Of a cell, from the side where nothing cancels.
-        let cell = |low: f64, high: f64| {
-            if low + high > 0.0 {
-                upper(low) - upper(high)
-            } else {
-                upper(-high) - upper(-low)
-            }
+        let cell = |low: f64, high: f64| match low + high > 0.0 {
+            true => upper(low) - upper(high),
+            false => upper(-high) - upper(-low),
         };
         for (epsilon, delta) in [(1.0, 1e-6), (8.4, 1e-6), (2.0, 1e-7), (5.0, 1e-7)] {
             let mechanism = mechanism(MechanismKind::IsotropicGaussian, 2, epsilon, delta);
@@ -331,11 +288,7 @@ mod tests {
                 }
             }
             let stated = mechanism.privacy_loss_tail(epsilon);
-            let continuous = crate::privacy::gaussian::privacy_loss_tail(
-                sigma,
-                crate::privacy::gaussian::SENSITIVITY,
-                epsilon,
-            );
+            let continuous = gaussian::privacy_loss_tail(sigma, gaussian::SENSITIVITY, epsilon);
             assert!(found <= stated, "{epsilon} {delta}: {found:e}, {stated:e}");
             assert!(found > continuous && stated < 1.05 * continuous);
         }
@@ -343,26 +296,10 @@ mod tests {
 
     #[test]
     fn small_uniform_numbers_keep_their_bits() {
-        /// 130 zero bits, then a word that is odd.
-        struct Zeros(u32);
-        impl TryRng for Zeros {
-            type Error = Infallible;
-            fn try_next_u32(&mut self) -> Result<u32, Infallible> {
-                panic!("words of 64 bits only")
-            }
-            fn try_next_u64(&mut self) -> Result<u64, Infallible> {
-                self.0 += 1;
-                Ok(match self.0 {
-                    1 | 2 => 0,
-                    3 => 1 << 61,
-                    _ => u64::MAX,
-                })
-            }
-            fn try_fill_bytes(&mut self, _: &mut [u8]) -> Result<(), Infallible> {
-                panic!("words of 64 bits only")
-            }
-        }
+        // 130 zero bits, then a word that is odd.
+        let mut words = [0, 0, 1 << 61].into_iter();
+        let mut rng = Script(|| words.next().unwrap_or(u64::MAX));
         let expected = (2.0 - f64::EPSILON) * (-131.0_f64).exp2();
-        assert_eq!(open_uniform(&mut Zeros(0)), expected);
+        assert_eq!(open_uniform(&mut rng), expected);
     }
 }

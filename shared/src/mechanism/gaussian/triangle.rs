@@ -4,7 +4,7 @@ use rand::Rng;
 
 use super::{GaussianNoise, rounded::RoundedGaussian};
 use crate::{
-    error::{Error, ErrorCode, Result},
+    error::{Result, error},
     mechanism::{
         AuditStatistic, Calibration, Decoding, NoiseModel, NormBound, PayloadKind,
         payload::check_dense_dimension, randomizer::LocalRandomizer,
@@ -72,13 +72,11 @@ impl<T: PackedGaussian> LocalRandomizer for T {
         if slack <= MAX_ARITHMETIC_SHARE * budget.epsilon() {
             return Ok(());
         }
-        Err(Error::new(
-            ErrorCode::InvalidBudget,
-            format!(
-                "epsilon is {:e} and floating point could add {slack:.1e} to it at dimension {dimension}; take epsilon = {:.1e} or more, or discrete-gaussian",
-                budget.epsilon(),
-                1.05 * slack / MAX_ARITHMETIC_SHARE
-            ),
+        Err(error!(
+            InvalidBudget,
+            "epsilon is {:e} and floating point could add {slack:.1e} to it at dimension {dimension}; take epsilon = {:.1e} or more, or discrete-gaussian",
+            budget.epsilon(),
+            1.05 * slack / MAX_ARITHMETIC_SHARE
         ))
     }
 

@@ -82,12 +82,9 @@ impl Guarantee {
     /// `invalid-budget` if the total is not finite.
     pub fn times(self, reports: u32) -> Result<Self> {
         let many = f64::from(reports);
-        let total = |each: f64| {
-            if reports == 1 {
-                each
-            } else {
-                each * many * ROUNDED_UP
-            }
+        let total = |each: f64| match reports {
+            1 => each,
+            _ => each * many * ROUNDED_UP,
         };
         match self {
             Self::Pure(pure) => Pure::new(total(pure.epsilon)).map(Self::Pure),
@@ -140,19 +137,16 @@ mod tests {
         let pure = Guarantee::Pure(Pure::new(1.1).unwrap());
         let gaussian = Guarantee::gaussian(1.0, 0.236_704_380_663_436).unwrap();
         let zcdp = Guarantee::zcdp(0.028_014_481_906_929).unwrap();
+        let rho = 0.140_072_409_534_645;
+        let of_zcdp = rho + 2.0 * (rho * 1e6_f64.ln()).sqrt();
         for (one, sum) in [
             (pure, 5.5),
             (gaussian, 2.399_712_349_177_9),
-            (
-                zcdp,
-                0.140_072_409_534_645 + 2.0 * (0.140_072_409_534_645 * 1e6_f64.ln()).sqrt(),
-            ),
+            (zcdp, of_zcdp),
         ] {
             let five = one.times(5).unwrap().epsilon(1e-6).unwrap();
-            assert!(
-                (1.0 - 1e-13..1.0 + 1e-10).contains(&(five / sum)),
-                "{five} {sum}"
-            );
+            let allowed = 1.0 - 1e-13..1.0 + 1e-10;
+            assert!(allowed.contains(&(five / sum)), "{five} {sum}");
         }
         assert_eq!(pure.times(1).unwrap(), pure);
         assert_eq!(pure.epsilon(0.0), Some(1.1));
