@@ -1,7 +1,8 @@
 //! The leading principal components of rows, without forming a large `p × p` sum.
 
 use eigenveil_estimation::linalg::{
-    HouseholderQr, MIN_SHARE_OF_SUM, RowFactor, Symmetric, SymmetricEigen, fix_signs, top_k,
+    HouseholderQr, MIN_SHARE_OF_SUM, RowFactor, Symmetric, SymmetricEigen, fix_signs, require_rank,
+    top_k,
 };
 use eigenveil_shared::{Error, Result};
 use nalgebra::DMatrix;
@@ -26,19 +27,6 @@ const RESIDUAL: f64 = 1e-11;
 ///
 /// # Errors
 /// `invalid-request` unless `1 ≤ k ≤ p`, and for such a pair of more than 2,000 rows and columns.
-///
-/// ```
-/// use eigenveil_central::{Rows, principal_components};
-/// use eigenveil_shared::preprocess::{Norm, Preprocessing, Row};
-/// let preprocessing = Preprocessing::new(2, Norm::Normalize);
-/// let preprocessor = preprocessing.preprocessor()?;
-/// let raw = [[3.0, 0.0], [0.0, 1.0], [2.0, 0.0], [5.0, 0.0]];
-/// let rows = Rows::collect(raw.map(|row| preprocessor.prepare_features(&Row::new(row.to_vec()))))?;
-/// let found = principal_components(&rows, 1)?;
-/// assert_eq!(found.values.as_slice(), &[0.75]);
-/// assert_eq!(found.vectors.as_slice(), &[1.0, 0.0]);
-/// # Ok::<(), eigenveil_shared::Error>(())
-/// ```
 pub fn principal_components(rows: &Rows, k: usize) -> Result<SymmetricEigen> {
     let mut found = leading_of_sum(rows, rows.n(), k, || rows.sum_of_outer_products())?;
     if found.values[k - 1] < MIN_SHARE_OF_SUM * found.values[0] {
@@ -94,11 +82,7 @@ pub(crate) fn leading_of_sum(
     if p <= MAX_CHEAP_DIMENSION || (p <= MAX_SUM_DIMENSION && p <= n) {
         return top_k(&sum(), k);
     }
-    if k == 0 || k > p {
-        return Err(Error::invalid_request(format!(
-            "k is {k}; it must be between 1 and p = {p}, the length of a row"
-        )));
-    }
+    require_rank(k, p)?;
     // The Krylov space may grow to p dimensions: a spectrum without gaps needs thousands, which is still less work than
     // the sum.
     leading_pairs(products, k, RESIDUAL, p)?.ok_or_else(|| {

@@ -44,9 +44,6 @@ pub struct ExcessNoise {
 impl ExcessNoise {
     /// e_v of the unit vector `v`: what a removed mean adds along it, and what seldom observed cells add or the others
     /// take off.
-    ///
-    /// # Panics
-    /// If the length of `v` is not the dimension.
     pub fn along(&self, v: DVectorView<'_, f64>) -> f64 {
         let features = self.by_feature.iter().flatten();
         let missing: f64 = v
@@ -58,17 +55,10 @@ impl ExcessNoise {
     }
 
     /// The part along the mean, `m_v²/a²`.
-    ///
-    /// # Panics
-    /// As [`along`](Self::along).
     pub fn along_mean(&self, v: DVectorView<'_, f64>) -> f64 {
         self.mean.as_ref().map_or(0.0, |mean| mean.excess_along(v))
     }
 
-    /// The same on these rows.
-    ///
-    /// # Panics
-    /// If a row is not below the dimension.
     pub(crate) fn on_rows(&self, rows: &[usize]) -> Self {
         let features = self.by_feature.as_ref();
         Self {
@@ -116,8 +106,7 @@ impl NoisyMoment {
         // Centring adds it itself; without, the trace stays restored.
         let lacking = moment.missing_identity(preprocessing);
         let remaining = preprocessing.centring.map_or(0.0, |_| lacking);
-        let divide = |sum: &Accumulator| shares.divide(sum, lacking, remaining);
-        let buckets = moment.buckets.iter().map(divide).collect::<Result<_>>()?;
+        let buckets = shares.divide(&moment.buckets, lacking, remaining)?;
         let mut divided = Self::from_buckets(buckets, noise)?;
         if let Some(a) = preprocessing.centring {
             divided = divided.centred(a, norm)?;
@@ -196,10 +185,6 @@ impl NoisyMoment {
     }
 
     /// The mean of all decoded reports in `buckets` (empty buckets are fine), each with noise of distribution `noise`.
-    ///
-    /// # Errors
-    /// `estimate-failed` when there is no report at all (or no bucket), `wrong-dimension` when buckets differ in
-    /// dimension, `invalid-mechanism` when the noise model holds a negative or non-finite standard deviation.
     pub fn from_buckets(buckets: Vec<Accumulator>, noise: NoiseModel) -> Result<Self> {
         let sd = noise.off_diagonal_sd();
         if !(sd.is_finite() && sd >= 0.0) {

@@ -20,17 +20,6 @@ pub struct Pca {
 }
 
 /// Top-`k` eigenvectors of the symmetric `moment` (`p × p`).
-///
-/// # Errors
-/// `invalid-request` unless `1 ≤ k ≤ p`, `estimate-failed` when an entry is not finite.
-///
-/// ```
-/// use nalgebra::dmatrix;
-/// let pca = eigenveil_estimation::pca::pca(&dmatrix![1.0, 0.0; 0.0, 3.0], 1)?;
-/// assert_eq!(pca.vectors.as_slice(), &[0.0, 1.0]);
-/// assert_eq!(pca.values.as_slice(), &[3.0]);
-/// # Ok::<(), eigenveil_shared::Error>(())
-/// ```
 pub fn pca(moment: &DMatrix<f64>, k: usize) -> Result<Pca> {
     let leading = top_k(moment, k)?;
     let spectrum = symmetric_eigenvalues(moment)?;
@@ -44,9 +33,6 @@ pub fn pca(moment: &DMatrix<f64>, k: usize) -> Result<Pca> {
 /// The `k` leading eigenpairs of `(1/n)Σxxᵀ` of rows of dimension `p`, or of their covariance if they are `centred`: the
 /// mean is then removed before anything is multiplied. Where the sum has lost the k-th pair beside the first, the pairs
 /// come from the rows themselves ([`RowFactor`]).
-///
-/// # Errors
-/// Those of [`top_k`]; `invalid-request` without a row.
 pub fn pca_of_rows<'a>(
     rows: &(impl Iterator<Item = &'a [f64]> + Clone),
     p: usize,
@@ -107,10 +93,7 @@ pub(crate) fn rayleigh_quotients(matrix: &DMatrix<f64>, vectors: &DMatrix<f64>) 
 
 #[cfg(test)]
 mod tests {
-    use eigenveil_shared::{mechanism::NoiseModel, packed::PackedSymmetric};
-
     use super::*;
-    use crate::{accumulate::Accumulator, metrics::projector_distance, moment::NoisyMoment};
 
     /// Rows around 10⁸: the covariance's direction, and the same one behind the mean's.
     #[test]
@@ -130,41 +113,6 @@ mod tests {
         let raw = pca_of_rows(&rows, 4, false, 2).unwrap();
         assert!((raw.vectors[(3, 0)] - 0.5).abs() < 1e-12);
         assert!((raw.vectors[(0, 1)] - half).abs() < 1e-6, "{raw:?}");
-    }
-
-    /// With the noise switched off the whole path equals plain PCA of the rows' second moment.
-    #[test]
-    fn noise_off_oracle() {
-        let rows: Vec<Vec<f64>> = (0..50)
-            .map(|i| {
-                (0..6)
-                    .map(|j| (f64::from(i * (j + 2)) * 0.7).sin() / (1.0 + f64::from(j)))
-                    .collect()
-            })
-            .collect();
-        let mut buckets = vec![Accumulator::new(6).unwrap(); 4];
-        let mut direct = DMatrix::zeros(6, 6);
-        for (i, row) in rows.iter().enumerate() {
-            let mut one = PackedSymmetric::zeros(6);
-            one.add_outer(row, 1.0);
-            buckets[i % 4]
-                .merge(&Accumulator::from_parts(one, 1).unwrap())
-                .unwrap();
-            let x = DVector::from_column_slice(row);
-            direct += &x * x.transpose() / 50.0;
-        }
-        let noise = NoiseModel::gaussian(0.0);
-        let moment = NoisyMoment::from_buckets(buckets, noise).unwrap();
-        let ours = pca(&moment.dense(), 3).unwrap();
-        // nalgebra's own eigen-solver shares no code with ours.
-        let plain = direct.symmetric_eigen();
-        let mut order: Vec<usize> = (0..6).collect();
-        order.sort_by(|&a, &b| plain.eigenvalues[b].total_cmp(&plain.eigenvalues[a]));
-        let reference = plain.eigenvectors.select_columns(&order[..3]);
-        assert!(projector_distance(&ours.vectors, &reference).unwrap() < 1e-12);
-        for (j, &place) in order[..3].iter().enumerate() {
-            assert!((ours.values[j] - plain.eigenvalues[place]).abs() < 1e-14);
-        }
     }
 
     #[test]

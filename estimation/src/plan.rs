@@ -29,7 +29,7 @@ use eigenveil_shared::{
 };
 
 use crate::{
-    floor::{ExpectedError, Participants, Spectrum, SpectrumRange, predict},
+    floor::{ExpectedError, Participants, Spectrum, SpectrumRange, predict, require_gap_after},
     format::{round_down, with_thousands},
 };
 
@@ -48,7 +48,6 @@ pub enum MeanSquaredLength {
 }
 
 impl MeanSquaredLength {
-    /// The value, if known.
     fn value(self) -> Result<Option<f64>> {
         match self {
             UnitRows => Ok(Some(1.0)),
@@ -108,12 +107,7 @@ pub fn spectrum_from_eigenvalues(
     eigenvalues: &[f64],
     total: MeanSquaredLength,
 ) -> Result<SpectrumRange> {
-    if k == 0 || k >= p {
-        return reject(format!(
-            "k is {k}; it must be between 1 and p − 1 = {}",
-            p.saturating_sub(1)
-        ));
-    }
+    require_gap_after(k, p)?;
     if eigenvalues.len() < k || eigenvalues.len() > p {
         return reject(format!(
             "the eigenvalues given are {}; k = {k} needs {k} of them, and p = {p} has no more than {p}",
@@ -183,12 +177,7 @@ pub fn spectrum_from_pilot(
         });
     };
     let (seen, p) = (spectrum.standing.len(), pilot.p);
-    if k == 0 || k >= p {
-        return reject(format!(
-            "k is {k}; it must be between 1 and p − 1 = {}",
-            p.saturating_sub(1)
-        ));
-    }
+    require_gap_after(k, p)?;
     if k > seen {
         return reject(match seen {
             0 => "no component of the pilot stands above its noise floor: its eigenvalues are noise and say nothing about the population; run a larger pilot or give --spectrum".to_owned(),
@@ -235,10 +224,6 @@ pub fn pilot_mean_length(pilot: &Estimate) -> f64 {
 }
 
 /// Plans for a target in a population of this spectrum and the noise of one report.
-///
-/// # Errors
-/// `invalid-request` for a target error that is not positive or that any subspace meets, and for n = 0;
-/// `invalid-mechanism` as [`crate::floor::SpectralNoise::new`].
 pub fn plan(
     spectrum: &SpectrumRange,
     noise: &NoiseModel,
@@ -289,9 +274,6 @@ pub fn plan(
 }
 
 /// Expected errors at up to `points` numbers of participants, evenly spaced in their logarithm.
-///
-/// # Errors
-/// Those of [`predict`](crate::floor::predict()); `invalid-request` unless `1 ≤ from ≤ to`.
 pub fn error_curve(
     spectrum: &SpectrumRange,
     noise: &NoiseModel,

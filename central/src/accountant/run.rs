@@ -50,9 +50,6 @@ impl RunAccountant {
     }
 
     /// `times` releases of all rows with multiplier z = σ/Δ, Δ the sensitivity between these neighbours.
-    ///
-    /// # Errors
-    /// `invalid-request` unless z is positive and finite.
     pub fn full_batch(&mut self, multiplier: f64, times: u64) -> Result<&mut Self> {
         positive("the noise multiplier", multiplier)?;
         self.mu_squared += (times as f64 / (multiplier * multiplier)).next_up();
@@ -124,9 +121,6 @@ impl RunAccountant {
     }
 
     /// Like [`RunAccountant::epsilon`], by Rényi differential privacy: faster and looser.
-    ///
-    /// # Errors
-    /// `invalid-budget` unless 0 < δ < 1.
     pub fn renyi_epsilon(&self, delta: f64) -> Result<f64> {
         check_delta(delta)?;
         self.worst(|steps| Ok(renyi::epsilon(steps, delta)))
@@ -190,9 +184,6 @@ impl RunAccountant {
 /// assert!(z > 1.0 && z < 4.0);
 /// # Ok::<(), eigenveil_shared::Error>(())
 /// ```
-///
-/// # Errors
-/// Those of `build`; `invalid-budget` for a pure budget.
 pub fn noise_multiplier(
     budget: Budget,
     build: impl Fn(f64) -> Result<RunAccountant>,

@@ -20,7 +20,6 @@ use crate::{
     trace::Tracer,
 };
 
-/// Maximum iterations of one pursuit.
 const MAX_PURSUIT_ITERATIONS: usize = 1_000;
 
 /// Default number of starts: only the relaxed one.
@@ -70,7 +69,6 @@ impl Default for SparsePca {
     }
 }
 
-/// PCA on some features.
 struct Candidate {
     vectors: DMatrix<f64>,
     support: Vec<usize>,
@@ -206,7 +204,6 @@ mod tests {
             assert!((captured(50) - best).abs() < 1e-12 * best, "seed {seed}");
             missed += u32::from(captured(1) < best * (1.0 - 1e-9));
         }
-        println!("the relaxed start alone misses {missed} of 12");
         assert!((1..12).contains(&missed), "{missed}");
     }
 

@@ -3,7 +3,7 @@
 use eigenveil_shared::{Error, Result};
 use nalgebra::DMatrix;
 
-use crate::linalg::symmetric_eigen;
+use crate::linalg::{require_rank, symmetric_eigen};
 
 /// Eigenvalues after projection, and the shift that did it.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,23 +19,8 @@ pub struct ProjectedSpectrum {
 /// `Σ min(max(γᵢ−θ, 0), 1)` is a decreasing, piecewise linear function of θ with breakpoints `γᵢ` and
 /// `γᵢ − 1`. A binary search over the sorted breakpoints finds the piece that crosses k; on it θ solves
 /// one linear equation, so nothing is iterated to a tolerance.
-///
-/// # Errors
-/// `invalid-request` unless `1 ≤ k ≤ p`; `estimate-failed` when a value is not finite.
-///
-/// ```
-/// let projected = eigenveil_estimation::fantope::project_eigenvalues(&[0.9, 0.8, 0.7, 0.1], 2)?;
-/// assert!((projected.theta - 2.0 / 15.0).abs() < 1e-15);
-/// assert!((projected.values.iter().sum::<f64>() - 2.0).abs() < 1e-15);
-/// # Ok::<(), eigenveil_shared::Error>(())
-/// ```
 pub fn project_eigenvalues(values: &[f64], k: usize) -> Result<ProjectedSpectrum> {
-    let p = values.len();
-    if k == 0 || k > p {
-        return Err(Error::invalid_request(format!(
-            "k is {k}; a Fantope in dimension {p} has 1 ≤ k ≤ {p}"
-        )));
-    }
+    require_rank(k, values.len())?;
     if values.iter().any(|value| !value.is_finite()) {
         return Err(Error::estimate_failed(
             "an eigenvalue is not a finite number",

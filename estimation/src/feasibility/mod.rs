@@ -38,9 +38,7 @@ use crate::{
 pub const FALSE_ALARM_RATE: f64 = 1e-3;
 /// The share of it that each of the two limits may use.
 const SHARE: f64 = 0.5 * FALSE_ALARM_RATE;
-/// Maximum number of directions tested.
 const MAX_DIRECTIONS: usize = 8;
-/// Minimum number of reports in a half.
 const MIN_REPORTS: u64 = 64;
 
 /// The leading directions of one half of the reports, and the sum of the other half.
@@ -59,9 +57,6 @@ fn gives_directions(bucket: u32) -> bool {
 impl SampleSplit {
     /// Splits the sums of a study's payloads by the parity of their bucket numbers; `None` if a half has fewer than 64
     /// reports.
-    ///
-    /// # Errors
-    /// `wrong-dimension` when buckets differ in dimension; `estimate-failed` when a sum is not finite.
     pub fn new(buckets: &[(u32, Accumulator)], params: &StudyParams) -> Result<Option<Self>> {
         let p = params.report_dimension();
         let mut split = [Accumulator::new(p)?, Accumulator::new(p)?];
@@ -85,9 +80,6 @@ impl SampleSplit {
 /// reports, with bucket numbers of the same parity.
 ///
 /// `None` with fewer than 64 reports in a half. `cancel` is checked for every chunk of seeds.
-///
-/// # Errors
-/// As [`SampleSplit::new`]; those of reading the seeds; when it was cancelled.
 pub fn check_feasibility(
     buckets: &[(u32, Accumulator)],
     params: &StudyParams,

@@ -58,7 +58,6 @@ pub struct EigenvalueVerdict {
 }
 
 impl EigenvalueVerdict {
-    /// Whether the eigenvalue is above the floor.
     pub(super) fn is_above(&self) -> bool {
         self.verdict == Verdict::Above
     }
@@ -80,10 +79,6 @@ impl Floor {
     /// iteration starts with none and only ever adds, so it ends after at most p rounds. At least
     /// one eigenvalue always stays with the noise: without any there is no centre. Within a round centre,
     /// noise and the components' sizes are computed together (`resolve`).
-    ///
-    /// # Errors
-    /// `invalid-request` when there is no eigenvalue, they are not descending, or n = 0;
-    /// `estimate-failed` when one is not finite; `invalid-mechanism` as [`SpectralNoise::new`].
     pub fn from_eigenvalues(eigenvalues: &[f64], noise: &NoiseModel, n: u64) -> Result<Self> {
         Self::from_leading(&Eigenvalues::all(eigenvalues), noise, n)
     }
@@ -297,7 +292,6 @@ mod tests {
         }
     }
 
-    /// If the rows' length is unknown the noise is never underestimated.
     #[test]
     fn an_unknown_length_does_not_lower_the_floor() {
         for p in [2, 5, 40] {

@@ -40,9 +40,6 @@ pub struct PredictedComponent {
 }
 
 /// What the mean of `n` reports with this noise would show of `spectrum`.
-///
-/// # Errors
-/// `invalid-request` for n = 0; `invalid-mechanism` as [`super::SpectralNoise::new`].
 pub fn predict(spectrum: &Spectrum, noise: &NoiseModel, n: u64) -> Result<Prediction> {
     if n == 0 {
         return Err(Error::invalid_request("n is 0; a mean needs n ≥ 1 reports"));
@@ -98,20 +95,6 @@ fn prediction(spectrum: &Spectrum, profile: &NoiseProfile) -> Prediction {
 
 /// Minimum number of participants for which every leading component of `spectrum` is expected above the threshold;
 /// `None` when no number up to 10¹⁸ is enough (a component equal to the bulk).
-///
-/// # Errors
-/// `invalid-mechanism` as [`super::SpectralNoise::new`].
-///
-/// ```
-/// use eigenveil_estimation::floor::{Spectrum, participants_for_visibility, predict};
-/// use eigenveil_shared::mechanism::NoiseModel;
-/// let spectrum = Spectrum::new(40, vec![0.5, 0.25], 0.25 / 38.0)?;
-/// let noise = NoiseModel::Gaussian { off_diagonal_sd: 4.2, diagonal_sd: 5.9 };
-/// let n = participants_for_visibility(&spectrum, &noise)?.expect("both stand out of the bulk");
-/// assert!(predict(&spectrum, &noise, n)?.components.iter().all(|c| c.above_threshold));
-/// assert!(!predict(&spectrum, &noise, n - 1)?.components.iter().all(|c| c.above_threshold));
-/// # Ok::<(), eigenveil_shared::Error>(())
-/// ```
 pub fn participants_for_visibility(spectrum: &Spectrum, noise: &NoiseModel) -> Result<Option<u64>> {
     fewest(spectrum, noise, |prediction| {
         prediction.components.iter().all(|c| c.above_threshold)
@@ -120,9 +103,6 @@ pub fn participants_for_visibility(spectrum: &Spectrum, noise: &NoiseModel) -> R
 
 /// Minimum number of participants for which the expected ‖V̂V̂ᵀ − VVᵀ‖_F is at most `target`; `None` when no number up
 /// to 10¹⁸ is enough.
-///
-/// # Errors
-/// `invalid-request` unless `target > 0`; `invalid-mechanism` as [`super::SpectralNoise::new`].
 pub fn participants_for_error(
     spectrum: &Spectrum,
     noise: &NoiseModel,

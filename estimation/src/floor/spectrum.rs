@@ -3,6 +3,7 @@
 use eigenveil_shared::{Error, Result, mechanism::NoiseModel};
 
 use super::{SpectralNoise, Spike, eigengap::mean_squared_sine, spiked_model::NoiseProfile};
+use crate::search::bisect;
 
 /// Spectrum of the noiseless second moment `E[xxᵀ]` of the prepared rows, of which the first k components are wanted.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,18 +61,12 @@ impl Spectrum {
     /// The `k` leading of all `eigenvalues` (descending), with the others unchanged as the bulk: real data has a
     /// spread bulk, and components near its upper end are tilted into it (`docs/derivations/floor.md`, "A spread
     /// bulk").
-    ///
-    /// # Errors
-    /// `invalid-request` unless `1 ≤ k < p` and the eigenvalues are finite and descending.
     pub fn from_eigenvalues(eigenvalues: &[f64], k: usize) -> Result<Self> {
         Self::with_distinct(eigenvalues, k, k)
     }
 
     /// As [`from_eigenvalues`](Self::from_eigenvalues), where the bulk begins after the first `distinct` ≥ k
     /// eigenvalues: the components between mix with the wanted ones, each by its own gap.
-    ///
-    /// # Errors
-    /// As [`from_eigenvalues`](Self::from_eigenvalues); `invalid-request` unless `k ≤ distinct ≤ p`.
     pub fn with_distinct(eigenvalues: &[f64], distinct: usize, k: usize) -> Result<Self> {
         let (leading, rest) = eigenvalues.split_at(distinct.min(eigenvalues.len()));
         Self::checked(leading.to_vec(), k, rest.to_vec())
@@ -109,10 +104,6 @@ impl Spectrum {
 
     /// The same spectrum as private centring sees it: `excess` is `m_v²/a²` of all p eigenvectors, m the mean
     /// of the rows. Without it the cost of centring is computed for components orthogonal to the mean.
-    ///
-    /// # Errors
-    /// `invalid-request` unless there is one finite number of at least −1 for each eigenvalue (negative where noise is
-    /// less than on average, beside seldom observed cells).
     pub fn with_excess_along_mean(mut self, excess: Vec<f64>) -> Result<Self> {
         let usable = excess.iter().all(|x| x.is_finite() && *x >= -1.0);
         if excess.len() != self.dimension() || !usable {
@@ -147,7 +138,6 @@ impl Spectrum {
         self.rank
     }
 
-    /// Eigenvalues of the wanted components, descending.
     pub(super) fn leading(&self) -> &[f64] {
         &self.distinct[..self.rank]
     }
@@ -248,7 +238,6 @@ impl Spectrum {
         })
     }
 
-    /// The largest eigenvalue of the bulk.
     fn top_of_rest(&self) -> f64 {
         self.rest.first().copied().unwrap_or(f64::NEG_INFINITY)
     }
@@ -291,18 +280,7 @@ impl Spectrum {
                 return f64::INFINITY;
             }
         }
-        let (mut low, mut high) = (top, top + step);
-        for _ in 0..200 {
-            let middle = 0.5 * (low + high);
-            if middle <= low || middle >= high {
-                break;
-            }
-            if rises(middle) {
-                high = middle;
-            } else {
-                low = middle;
-            }
-        }
+        let (_, high) = bisect(top, top + step, 200, |y| !rises(y));
         self.emergence(high, 0.0, profile)
             .map_or(f64::INFINITY, |e| e.place - self.bulk)
     }
@@ -313,9 +291,7 @@ impl Spectrum {
     }
 }
 
-/// Where an eigenvalue shows in noise.
 struct OutlierPosition {
-    /// The noisy eigenvalue.
     place: f64,
     /// Its derivative by the noiseless one: positive where it shows at all.
     slope: f64,

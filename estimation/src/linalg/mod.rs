@@ -57,7 +57,16 @@ pub(crate) fn view_mut<T: nalgebra::Scalar>(matrix: &mut DMatrix<T>) -> faer::Ma
     faer::MatMut::from_column_major_slice_mut(matrix.as_mut_slice(), rows, columns)
 }
 
-/// An error unless `matrix` is square and every entry is finite.
+/// `invalid-request` unless `1 ≤ k ≤ p`.
+pub fn require_rank(k: usize, p: usize) -> Result<()> {
+    if k == 0 || k > p {
+        return Err(Error::invalid_request(format!(
+            "k is {k}; it must be between 1 and p = {p}"
+        )));
+    }
+    Ok(())
+}
+
 pub(crate) fn require_square_and_finite(matrix: &DMatrix<f64>) -> Result<()> {
     let (rows, columns) = matrix.shape();
     if rows != columns {
@@ -96,12 +105,10 @@ pub fn fix_signs(vectors: &mut DMatrix<f64>) {
     }
 }
 
-/// The first `k` columns.
 pub(crate) fn leading_columns(vectors: &DMatrix<f64>, k: usize) -> DMatrix<f64> {
     vectors.columns(0, k).into_owned()
 }
 
-/// The first `k` values.
 pub(crate) fn leading_values(values: &DVector<f64>, k: usize) -> DVector<f64> {
     values.rows(0, k).into_owned()
 }

@@ -12,7 +12,7 @@ use crate::{
     cancel::Cancel,
     components::{ComponentsReport, principal, sparse_components},
     floor::{Prediction, Spectrum, predict},
-    linalg::{submatrix, symmetric_eigen},
+    linalg::{require_rank, submatrix, symmetric_eigen},
     metrics::{SupportScore, projector_distance, support_score},
     moment::NoisyMoment,
     pca::pca,
@@ -109,9 +109,6 @@ pub struct Summary {
 }
 
 /// Runs the experiment. `tick` receives the number of participants processed, out of `n · repeats`.
-///
-/// # Errors
-/// `invalid-request` for a k, n, model or solver setting out of range; those of preparing rows.
 pub fn run(
     experiment: &Experiment<'_>,
     tick: &mut dyn FnMut(u64),
@@ -122,12 +119,7 @@ pub fn run(
         ));
     }
     let p = experiment.params.dimension();
-    if experiment.k == 0 || experiment.k > p {
-        return Err(Error::invalid_request(format!(
-            "k is {}; it must be between 1 and p = {p}",
-            experiment.k
-        )));
-    }
+    require_rank(experiment.k, p)?;
     let started = Instant::now();
     let draw = |rng: &mut ChaCha20Rng| {
         Participants::draw(&experiment.source, experiment.k, experiment.params, rng)

@@ -68,10 +68,6 @@ struct Population {
 impl MomentEstimate {
     /// From the mean decoded report ([`NoisyMoment::mean_report`](crate::moment::NoisyMoment::mean_report)) of `n`
     /// reports of a study.
-    ///
-    /// # Errors
-    /// `wrong-dimension` if the report has another dimension than the study's, `estimate-failed` for n = 0 or an entry
-    /// that is not finite; as [`check_study`](Self::check_study).
     pub fn new(mean_report: &PackedSymmetric, n: u64, params: &StudyParams) -> Result<Self> {
         let dimension = params.report_dimension();
         if mean_report.dimension() != dimension {
@@ -116,10 +112,6 @@ impl MomentEstimate {
     }
 
     /// From the document of an estimate that was requested with the moment.
-    ///
-    /// # Errors
-    /// `invalid-request` if it has no mean report, `wrong-dimension` if that has another dimension than the study's; as
-    /// [`new`](Self::new).
     pub fn of_document(estimate: &Estimate) -> Result<Self> {
         let report = estimate.mean_report.clone().ok_or_else(|| {
             Error::invalid_request(
@@ -241,9 +233,6 @@ impl MomentEstimate {
     }
 
     /// Standard error of entry i of the mean, sampling included; `None` without private centring.
-    ///
-    /// # Panics
-    /// If `i` is not below p.
     pub fn mean_standard_error(&self, i: usize) -> Option<f64> {
         let centring = self.centring.as_ref()?;
         let a = centring.constant;
@@ -259,9 +248,6 @@ impl MomentEstimate {
 
     /// Standard error of entry (i, j) of the [raw](Self::raw) moment, sampling included; NaN on the diagonal where
     /// the reports show no variances.
-    ///
-    /// # Panics
-    /// If an index is not below p.
     pub fn standard_error(&self, i: usize, j: usize) -> f64 {
         if i == j {
             if !self.has_variances {
@@ -379,7 +365,6 @@ impl Plane<'_> {
         gradient
     }
 
-    /// Covariance of two statistics.
     pub(super) fn covariance(&self, first: [f64; 3], second: [f64; 3]) -> f64 {
         let (first, second) = (self.gradient(first), self.gradient(second));
         self.of_populations(&first, &second)
