@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::enrolment::{REPORT_BATCH_MEDIA_TYPE, REPORT_MEDIA_TYPE};
 use crate::{
     about::About,
     enrolment::Enrolment,
@@ -15,10 +16,6 @@ use crate::{
     study::StudyParams,
 };
 
-/// Media type of one report.
-pub const REPORT_MEDIA_TYPE: &str = "application/vnd.eigenveil.report";
-/// Media type of a framed batch of reports.
-pub const REPORT_BATCH_MEDIA_TYPE: &str = "application/vnd.eigenveil.report-batch";
 /// Media type of the export of a study.
 pub const STUDY_EXPORT_MEDIA_TYPE: &str = "application/vnd.eigenveil.study-export";
 /// Media type of a backup: a SQLite database.

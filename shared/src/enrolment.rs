@@ -9,12 +9,15 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    api::{REPORT_BATCH_MEDIA_TYPE, REPORT_MEDIA_TYPE},
     codec,
     error::{Error, ErrorCode, Result},
     study::{from_hex, to_hex},
 };
 
+/// Media type of one report.
+pub const REPORT_MEDIA_TYPE: &str = "application/vnd.eigenveil.report";
+/// Media type of a framed batch of reports.
+pub const REPORT_BATCH_MEDIA_TYPE: &str = "application/vnd.eigenveil.report-batch";
 /// Media type of one report with its token.
 pub const ENROLLED_REPORT_MEDIA_TYPE: &str = "application/vnd.eigenveil.enrolled-report";
 /// Media type of a framed batch of reports with a token for each.

@@ -205,7 +205,14 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
         ..http
     };
     let summary = upload(args, &study, &mut ledger, &patient).await?;
-    finish(&study, &ledger, &participants.persons, &summary, charged, json)
+    finish(
+        &study,
+        &ledger,
+        &participants.persons,
+        &summary,
+        charged,
+        json,
+    )
 }
 
 /// The study, with the fingerprint that was given.
@@ -467,7 +474,8 @@ fn finish(
                 "{} rows could not be used (not finite, too long or too wide for the study, or a weight that is not above 0) and were sent as zero rows; only you can see this",
                 prepared.unusable
             ))?;
-            what_cannot_be_used(persons, study.params()).map_or(Ok(()), |line| output::text(&line))?;
+            what_cannot_be_used(persons, study.params())
+                .map_or(Ok(()), |line| output::text(&line))?;
         }
     }
     if reported.refused > 0 {

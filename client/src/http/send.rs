@@ -163,8 +163,8 @@ pub async fn send_rows(
 
 /// What the loop sends from.
 trait Outbox {
-    /// The next request that was not given yet, of those that are not stopped.
-    fn next(&mut self, stopped: &Stopped) -> Result<Option<Request>>;
+    /// The next request that was not given yet, of those that are not stopped; or why there is none.
+    fn next(&mut self, stopped: &Stopped) -> Result<Option<Result<Request, SendFailure>>>;
     /// Takes in what has become of its reports.
     fn record(&mut self, request: &Request, results: Vec<ReportResult>) -> Result<()>;
     /// Writes what was taken in.
@@ -222,7 +222,11 @@ async fn send<O: Outbox>(
     loop {
         while until.is_none() && flying.len() < sending.connections.max(1) {
             let request = match outbox.next(&state.stopped) {
-                Ok(Some(request)) => request,
+                Ok(Some(Ok(request))) => request,
+                Ok(Some(Err(failure))) => {
+                    state.failed((failure.server, failure.study), failure.error);
+                    continue;
+                }
                 Ok(None) => break,
                 Err(error) => {
                     broken = Some(error);
@@ -361,10 +365,10 @@ struct OwedReports<'a> {
 }
 
 impl Outbox for OwedReports<'_> {
-    fn next(&mut self, stopped: &Stopped) -> Result<Option<Request>> {
+    fn next(&mut self, stopped: &Stopped) -> Result<Option<Result<Request, SendFailure>>> {
         while let Some(entry) = self.waiting.pop_front() {
             if !stopped.has(entry.server(), entry.study()) {
-                return self.ledger.request(&entry).map(Some);
+                return Ok(Some(Ok(self.ledger.request(&entry)?)));
             }
         }
         Ok(None)
@@ -398,8 +402,26 @@ struct PendingRows<'a> {
     recorded: Instant,
 }
 
+impl PendingRows<'_> {
+    fn without_token(&self, row: u64) -> SendFailure {
+        let study = self.study.id();
+        SendFailure {
+            server: self.study.server().clone(),
+            study: study.to_owned(),
+            error: SharedError::new(
+                ErrorCode::TokenRequired,
+                format!(
+                    "study {study} takes reports with a one-time token, and row {} has none; give it one first",
+                    row + 1
+                ),
+            )
+            .into(),
+        }
+    }
+}
+
 impl Outbox for PendingRows<'_> {
-    fn next(&mut self, stopped: &Stopped) -> Result<Option<Request>> {
+    fn next(&mut self, stopped: &Stopped) -> Result<Option<Result<Request, SendFailure>>> {
         let Some(from) = self.next else {
             return Ok(None);
         };
@@ -414,18 +436,10 @@ impl Outbox for PendingRows<'_> {
         let mut reports = Vec::with_capacity(pending.len());
         for pending in pending {
             self.rows.insert(pending.report.id, pending.row);
-            let admission = match self.study.enrolment() {
-                Enrolment::Open => Admission::Open,
-                Enrolment::Token => Admission::Token(pending.token.ok_or_else(|| {
-                    SharedError::new(
-                        ErrorCode::TokenRequired,
-                        format!(
-                            "study {} takes reports with a one-time token, and row {} has none; give it one first",
-                            self.study.id(),
-                            pending.row + 1
-                        ),
-                    )
-                })?),
+            let admission = match (self.study.enrolment(), pending.token) {
+                (Enrolment::Open, _) => Admission::Open,
+                (Enrolment::Token, Some(token)) => Admission::Token(token),
+                (Enrolment::Token, None) => return Ok(Some(Err(self.without_token(pending.row)))),
             };
             reports.push((pending.report, admission));
         }
@@ -439,7 +453,7 @@ impl Outbox for PendingRows<'_> {
                 self.study.upload_batch(&reports)?
             }
         };
-        Ok(Some(request))
+        Ok(Some(Ok(request)))
     }
 
     fn record(&mut self, request: &Request, results: Vec<ReportResult>) -> Result<()> {

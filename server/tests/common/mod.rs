@@ -30,6 +30,7 @@ use eigenveil_shared::{
         STUDY_EXPORT_MEDIA_TYPE, StudyDocument,
     },
     codec::{self, ReportFormat},
+    enrolment::{Admission, Enrolment, Frame, ParticipantToken},
     packed::packed_len,
     report::{Report, ReportId},
 };
@@ -68,6 +69,25 @@ pub struct Harness {
     pub app: AppState,
     pub routes: Router,
     pub token: String,
+}
+
+/// A report with its participant token.
+pub fn with_token(token: &ParticipantToken, report: Vec<u8>) -> Vec<u8> {
+    let token = Admission::Token(token.clone());
+    let frame = Frame::new(Enrolment::Token, false);
+    frame.write(&[&token], report).unwrap()
+}
+
+/// A batch with the participant tokens of its reports.
+pub fn with_tokens(tokens: &[&ParticipantToken], batch: Vec<u8>) -> Vec<u8> {
+    let tokens = tokens
+        .iter()
+        .map(|token| Admission::Token((*token).clone()));
+    let tokens: Vec<_> = tokens.collect();
+    let frame = Frame::new(Enrolment::Token, true);
+    frame
+        .write(&tokens.iter().collect::<Vec<_>>(), batch)
+        .unwrap()
 }
 
 /// A response, read to its end.

@@ -10,13 +10,13 @@ use eigenveil_server::ServerConfig;
 use eigenveil_shared::{
     ErrorCode as E,
     api::{IssueTokensResponse, REPORT_MEDIA_TYPE, StudyDocument, StudyList},
-    enrolment::{ENROLLED_REPORT_MEDIA_TYPE, ParticipantToken, encode_enrolled_report},
+    enrolment::{ENROLLED_REPORT_MEDIA_TYPE, ParticipantToken},
 };
 use futures_util::{StreamExt as _, stream};
 use serde_json::json;
 use tower::ServiceExt as _;
 
-use crate::common::{self, Harness, at, new_id, report, report_with, waiting::until};
+use crate::common::{self, Harness, at, new_id, report, report_with, waiting::until, with_token};
 
 /// A body that begins with this many bytes and never ends.
 fn held(bytes: usize) -> Body {
@@ -111,7 +111,7 @@ async fn bodies_without_a_token_do_not_keep_one_with_a_token_out() {
         refused.count() >= holders.len() - 1
     })
     .await;
-    let body = encode_enrolled_report(&token, &report(&study, new_id(), 0.0));
+    let body = with_token(&token, report(&study, new_id(), 0.0));
     let response = server.post(&path, ENROLLED_REPORT_MEDIA_TYPE, body).await;
     assert_eq!(response.status, StatusCode::CREATED, "{response:?}");
     holders.iter().for_each(tokio::task::JoinHandle::abort);

@@ -8,14 +8,15 @@ use eigenveil_shared::{
     api::{BatchResponse, IssueTokensResponse, StudyDocument, TokenCounts},
     enrolment::{
         ENROLLED_BATCH_MEDIA_TYPE, ENROLLED_REPORT_MEDIA_TYPE, Enrolment, ParticipantToken,
-        encode_enrolled_batch, encode_enrolled_report,
     },
     report::ReportId,
 };
 use rand::{SeedableRng, rngs::ChaCha8Rng, seq::SliceRandom};
 use serde_json::json;
 
-use crate::common::{Harness, Reply, at, batch, new_id, refused, report, waiting::until};
+use crate::common::{
+    Harness, Reply, at, batch, new_id, refused, report, waiting::until, with_token, with_tokens,
+};
 
 async fn token_study(server: &Harness) -> StudyDocument {
     let study = server.study_with(json!({ "enrolment": "token" })).await;
@@ -50,7 +51,7 @@ async fn send(
     token: &ParticipantToken,
 ) -> Reply {
     let path = at(study, "/reports");
-    let body = encode_enrolled_report(token, &report(study, id, 1.0));
+    let body = with_token(token, report(study, id, 1.0));
     server.post(&path, ENROLLED_REPORT_MEDIA_TYPE, body).await
 }
 
@@ -109,7 +110,7 @@ async fn a_rejected_report_spends_no_token() {
     refused(send(&server, &study, id, &tokens[0]), 404, E::StudyNotFound).await;
     server.order(&at(&study, "/open")).await;
     let path = at(&study, "/reports");
-    let bad = encode_enrolled_report(&tokens[0], &report(&study, id, f32::NAN));
+    let bad = with_token(&tokens[0], report(&study, id, f32::NAN));
     let response = server.post(&path, ENROLLED_REPORT_MEDIA_TYPE, bad).await;
     response.is_problem(422, E::PayloadNotFinite);
     assert_eq!(counts(&server, &study).await, (2, 0));
@@ -141,7 +142,7 @@ async fn a_batch_needs_a_token_for_each_report() {
     let with = [
         &tokens[0], &tokens[1], &tokens[0], &unknown, &tokens[0], &tokens[2],
     ];
-    let body = encode_enrolled_batch(&with, &batch(&study, &reports));
+    let body = with_tokens(&with, batch(&study, &reports));
     let response = server.post(&path, ENROLLED_BATCH_MEDIA_TYPE, body).await;
     let receipt: BatchResponse = response.json();
     assert_eq!((receipt.accepted, receipt.duplicates), (2, 1));
@@ -167,7 +168,7 @@ async fn a_batch_needs_a_token_for_each_report() {
             .post(
                 &path,
                 ENROLLED_BATCH_MEDIA_TYPE,
-                encode_enrolled_batch(tokens, &one),
+                with_tokens(tokens, one.clone()),
             )
             .await;
         response.is_problem(400, E::MalformedReport);

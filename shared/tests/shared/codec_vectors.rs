@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use eigenveil_shared::{
     ErrorCode::{
         self, InvalidBudget, InvalidMechanism, InvalidPreprocessing, MalformedParams,
-        MalformedReport, PayloadNotFinite, UnsupportedVersion, WrongFingerprint,
+        MalformedReport, PayloadNotFinite, TokenRequired, UnsupportedVersion, WrongFingerprint,
         WrongPayloadLength,
     },
     codec::{self, ReportFormat},
-    enrolment::{self, ParticipantToken},
+    enrolment::{Admission, Enrolment, Frame, ParticipantToken, TOKEN_LEN},
     mechanism::{Calibration, MechanismKind, PayloadKind, double_cap},
     preprocess::{Feature, Norm, Weights},
     privacy::Budget,
@@ -351,19 +351,25 @@ fn token(first: u8) -> ParticipantToken {
 
 #[test]
 fn one_report_with_its_token() {
-    let ours = enrolment::encode_enrolled_report(&token(0xc0), &codec::encode_report(&report()));
+    let one = Frame::new(Enrolment::Token, false);
+    let with = Admission::Token(token(0xc0));
+    let ours = one
+        .write(&[&with], codec::encode_report(&report()))
+        .unwrap();
     let golden = golden_as_ours("enrolled_report.hex", &ours);
     let read = |bytes: &[u8]| {
-        let (token, report) = enrolment::decode_enrolled_report(bytes)?;
-        codec::decode_report(report, &format()).map(|report| (token, report.id()))
+        let (admissions, report) = one.split(bytes)?;
+        codec::decode_report(report, &format()).map(|report| (admissions.get(0), report.id()))
     };
-    assert_eq!(read(&golden).unwrap(), (token(0xc0), id(1)));
+    assert_eq!(read(&golden).unwrap(), (with, id(1)));
+    let error = one.write(&[&Admission::Open], vec![1]).unwrap_err();
+    assert_eq!(error.code(), TokenRequired);
     // Every token is one; what follows must be a report.
-    let (before, after) = golden.split_at(enrolment::TOKEN_LEN);
+    let (before, after) = golden.split_at(TOKEN_LEN);
     assert_refused(broken_frames(after, MalformedReport), |twin| {
         read(&[before, twin].concat())
     });
-    for length in 0..enrolment::TOKEN_LEN {
+    for length in 0..TOKEN_LEN {
         let error = read(&golden[..length]).unwrap_err();
         assert_eq!(error.code(), MalformedReport);
     }
@@ -372,14 +378,16 @@ fn one_report_with_its_token() {
 #[test]
 fn a_batch_with_its_tokens() {
     let batch = batch_of(&payload(), &[0; 12]);
-    let tokens = [token(0xc0), token(0xe0)];
-    let ours = enrolment::encode_enrolled_batch(&tokens.each_ref(), &batch);
+    let tokens = [token(0xc0), token(0xe0)].map(Admission::Token);
+    let many = Frame::new(Enrolment::Token, true);
+    let ours = many.write(&tokens.each_ref(), batch.clone()).unwrap();
     let golden = golden_as_ours("enrolled_batch.hex", &ours);
-    assert_eq!(golden.len(), enrolment::tokens_len(2) + batch.len());
+    assert_eq!(golden.len(), 8 + 2 * TOKEN_LEN + batch.len());
     let read = |bytes: &[u8]| {
-        let (tokens, batch) = enrolment::decode_enrolled_batch(bytes)?;
+        let (admissions, batch) = many.split(bytes)?;
         let reports = codec::decode_batch(batch, &format())?;
-        Ok::<_, eigenveil_shared::Error>((tokens.collect::<Vec<_>>(), reports.len()))
+        let read: Vec<_> = (0..admissions.len()).map(|at| admissions.get(at)).collect();
+        Ok::<_, eigenveil_shared::Error>((read, reports.len()))
     };
     assert_eq!(read(&golden).unwrap(), (tokens.to_vec(), 2));
     for length in 0..golden.len() {

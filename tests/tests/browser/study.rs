@@ -39,9 +39,7 @@ impl World {
     }
 
     pub(crate) fn report_rows(&self, study: &str, file: &str) {
-        let state = self.folder.at(&format!("{study}-{file}.state"));
-        let rows = format!("{} --outbox {state}", self.folder.at(file));
-        self.server.report(study, &rows);
+        self.server.report(study, &self.folder.at(file));
     }
 
     /// A study with all reports and an estimate.

@@ -9,9 +9,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use eigenveil_client::http::{Study, StudyClient};
+use eigenveil_client::{Study, http::StudyClient};
 use eigenveil_server::store::database_path;
 use eigenveil_shared::{
+    enrolment::Admission,
     packed::packed_len,
     report::{Report, ReportId},
 };
@@ -59,14 +60,18 @@ impl Devices {
             return false;
         };
         while !stop.load(Ordering::Relaxed) {
-            let done = if let [report] = reports {
-                client.upload_one(&self.study, report).await.map(drop)
-            } else {
-                let receipt = client.upload_batch(&self.study, reports).await;
-                receipt.map(|receipt| assert!(receipt.refused.is_empty(), "{receipt:?}"))
+            let request = match reports {
+                [report] => self.study.upload_one(report, &Admission::Open),
+                reports => {
+                    let reports: Vec<_> = reports
+                        .iter()
+                        .map(|report| (report, &Admission::Open))
+                        .collect();
+                    self.study.upload_batch(&reports)
+                }
             };
-            match done {
-                Ok(()) => {
+            match client.call(&request.unwrap()).await.into_result() {
+                Ok(_) => {
                     for flag in &self.acknowledged[first..first + count] {
                         flag.store(true, Ordering::Relaxed);
                     }

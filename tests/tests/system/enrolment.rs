@@ -2,13 +2,19 @@
 
 use std::time::Duration;
 
+use std::ops::ControlFlow;
+
 use eigenveil_client::{
-    Ledger, Outbox,
+    Ledger, RowLedger,
     http::{
-        HttpSettings, RetryPolicy, StudyClient, UploadMode, UploadSettings, Uploader, send_owed,
+        HttpSettings, RetryPolicy, StudyClient, UploadMode, UploadSettings, send_owed, send_rows,
     },
 };
-use eigenveil_shared::{ErrorCode, enrolment::ParticipantToken, preprocess::Row};
+use eigenveil_shared::{
+    ErrorCode,
+    enrolment::{Enrolment, ParticipantToken},
+    preprocess::Row,
+};
 
 use crate::{
     harness::{Folder, ServerProcess, mode_of, refused, run_json, stderr, stored_sum, succeeded},
@@ -56,51 +62,53 @@ async fn tokens_are_spent_once_although_responses_are_lost() {
     let proxy = Proxy::losing(&server.url, 7).await;
     let client = StudyClient::new(&proxy.url).unwrap();
     let study = client.fetch_study(&id).await.unwrap();
-    assert!(study.needs_tokens());
-    let reporter = study.reporter();
-    let mut outbox = Outbox::open(folder.path().join("outbox"), study.study_ref()).unwrap();
-    let reports: Vec<_> = (0..PARTICIPANTS)
-        .map(|number| {
-            let row = (0..8).map(|j| ((number * 7 + j * 3) % 11) as f64).collect();
-            (number, reporter.report(&Row::new(row)).unwrap())
-        })
-        .collect();
-    outbox
-        .enqueue_batch(reports.iter().map(|(number, report)| (*number, report)))
+    assert_eq!(study.enrolment(), Enrolment::Token);
+    let mut ledger = RowLedger::open(folder.path().join("rows.ledger")).unwrap();
+    let file = ledger.row_file(PARTICIPANTS, b"", b"").unwrap();
+    let report = |row: u64, now| {
+        let row = (0..8).map(|j| ((row * 7 + j * 3) % 11) as f64).collect();
+        study.report(&Row::new(row), now)
+    };
+    ledger
+        .prepare(&study, &file, report, |_| ControlFlow::Continue(()))
         .unwrap();
 
     // Half of them one by one, the others in batches. Without tokens nothing is accepted.
-    let settings = |mode| UploadSettings {
-        connections: 8,
-        mode,
+    let http = HttpSettings {
         retry: RetryPolicy {
             max_attempts: 30,
             first_delay: Duration::from_millis(1),
             max_delay: Duration::from_millis(20),
             ..RetryPolicy::patient()
         },
-        ..UploadSettings::default()
+        ..HttpSettings::default()
     };
-    let single = Uploader::new(&client, &study, settings(UploadMode::Single));
-    let failure = single.drain(&mut outbox, |_| {}).await.unwrap_err();
-    assert_eq!(failure.error.code(), Some(ErrorCode::TokenRequired));
+    let send = async |ledger: &mut RowLedger, mode| {
+        let sending = UploadSettings {
+            connections: 8,
+            mode,
+            ..UploadSettings::default()
+        };
+        let sent = send_rows(ledger, &study, &http, &sending, |_| {
+            ControlFlow::Continue(())
+        });
+        sent.await.unwrap()
+    };
     let half = (0..PARTICIPANTS / 2).zip(&tokens);
-    assert_eq!(outbox.set_tokens(half).unwrap(), tokens.len() / 2);
-    let failure = single.drain(&mut outbox, |_| {}).await.unwrap_err();
-    assert_eq!(failure.error.code(), Some(ErrorCode::TokenRequired));
-    assert_eq!(failure.summary.pending, PARTICIPANTS / 2);
-    assert_eq!(
-        failure.summary.accepted + failure.summary.duplicates,
-        PARTICIPANTS / 2
-    );
-    // After a lost response the next attempt is a duplicate.
-    assert!(failure.summary.duplicates > 200, "{failure:?}");
-    outbox.set_tokens((0..).zip(&tokens)).unwrap();
+    for kept in [0, PARTICIPANTS / 2] {
+        let tokens = half.clone().take(kept as usize);
+        assert_eq!(ledger.set_tokens(&study, tokens).unwrap() as u64, kept);
+        let sent = send(&mut ledger, UploadMode::Single).await;
+        let error = &sent.failures[0].error;
+        assert_eq!(error.code(), Some(ErrorCode::TokenRequired));
+        assert_eq!(sent.pending, PARTICIPANTS - kept);
+        assert_eq!(sent.accepted + sent.duplicates, kept);
+        // After a lost response the next attempt is a duplicate.
+        assert!(kept == 0 || sent.duplicates > 200, "{sent:?}");
+    }
+    ledger.set_tokens(&study, (0..).zip(&tokens)).unwrap();
     let batches = UploadMode::Batch { reports: Some(37) };
-    let summary = Uploader::new(&client, &study, settings(batches))
-        .drain(&mut outbox, |_| {})
-        .await
-        .unwrap();
+    let summary = send(&mut ledger, batches).await;
     assert_eq!(
         summary.accepted + summary.duplicates,
         PARTICIPANTS / 2,
@@ -170,27 +178,24 @@ async fn a_retry_uses_the_same_token_and_is_a_duplicate() {
     let row = Row::new(vec![1.0, 2.0]);
     let path = folder.path().join("device.ledger");
     let mut ledger = Ledger::open(&path).unwrap();
-    ledger
-        .participate(&study.reporter(), study.study_ref(), &row)
-        .unwrap();
+    ledger.participate(&study, &row).unwrap();
     // Without a token the report stays pending; an unknown token is refused; the right one is accepted.
     let settings = HttpSettings::default();
-    let (sent, failures) = send_owed(&mut ledger, &settings).await.unwrap();
+    let sent = send_owed(&mut ledger, &settings).await.unwrap();
     assert_eq!((sent.pending, sent.refused), (1, 0));
-    assert_eq!(failures[0].error.code(), Some(ErrorCode::TokenRequired));
+    assert_eq!(
+        sent.failures[0].error.code(),
+        Some(ErrorCode::TokenRequired)
+    );
     let nobodys = ParticipantToken::from_bytes([3; 32]);
     assert!(ledger.set_token(&id, &nobodys).unwrap());
-    let (sent, _) = send_owed(&mut ledger, &settings).await.unwrap();
+    let sent = send_owed(&mut ledger, &settings).await.unwrap();
     assert_eq!((sent.pending, sent.refused), (0, 1));
     assert!(ledger.set_token(&id, &tokens[0]).unwrap());
     // The device's state before the response arrived.
-    let owed = ledger.owed().unwrap().remove(0);
-    server
-        .client()
-        .upload_one_with_token(&study, &owed.report, owed.token.as_ref().unwrap())
-        .await
-        .unwrap();
-    let (sent, _) = send_owed(&mut ledger, &settings).await.unwrap();
+    let request = ledger.request(&ledger.owed().unwrap()[0]).unwrap();
+    server.client().call(&request).await.into_result().unwrap();
+    let sent = send_owed(&mut ledger, &settings).await.unwrap();
     assert_eq!((sent.accepted, sent.duplicates, sent.pending), (0, 1, 0));
     counted(&server, &id, 2, 1);
 }

@@ -43,18 +43,18 @@ async fn after_sigkill_every_row_is_counted_once_with_the_same_bytes() {
             .stderr(Stdio::piped());
         command
     };
-    // Each run resumes from the outbox. None can finish before it is killed: the proxy lets a number of requests
+    // Each run resumes from the ledger. None can finish before it is killed: the proxy lets a number of requests
     // through and then holds one, before or after the server has received it. The first run is killed as soon as a
     // report is on disk.
-    let outbox = folder.path().join("rows.csv.eigenveil/outbox.db");
+    let ledger = folder.path().join("rows.csv.ledger");
     for passed in [0, 0, 1, 2, 4, 7, 11] {
-        let first = !outbox.exists();
+        let first = !ledger.exists();
         proxy.let_through(passed);
         let mut child = report().spawn().unwrap();
         until("a run to be killed", async || {
             assert!(child.try_wait().unwrap().is_none(), "it ended");
             match first {
-                true => std::fs::metadata(&outbox).is_ok_and(|file| file.len() > 100_000),
+                true => std::fs::metadata(&ledger).is_ok_and(|file| file.len() > 200_000),
                 false => proxy.is_holding(),
             }
         })

@@ -75,7 +75,7 @@ fn closed_pipes_are_not_errors() {
 }
 
 #[test]
-fn an_outbox_of_another_study_is_refused_with_both_names_and_a_remedy() {
+fn one_ledger_holds_the_reports_of_several_studies() {
     let folder = Folder::new();
     let server = folder.server();
     let rows = folder.write("rows.csv", "a,b,c\n1,2,3\n2,1,0\n");
@@ -91,11 +91,11 @@ fn an_outbox_of_another_study_is_refused_with_both_names_and_a_remedy() {
         "{message}"
     );
     assert!(!message.contains("0e0"), "{message}");
-    let other = format!("{rows}.{second}");
-    let refusal = report(&second, "");
-    refused(&refusal, 1, &[&first, &second, "--outbox", &other]);
-    // The suggested command works.
-    succeeded(&report(&second, &format!("--outbox {other}")));
+    succeeded(&report(&second, ""));
+    for flag in ["--outbox", "--state"] {
+        let gone = report(&first, &format!("{flag} {rows}.box"));
+        refused(&gone, 2, &[flag, "is gone", "--ledger"]);
+    }
 }
 
 #[test]

@@ -17,8 +17,8 @@ use eigenveil_shared::{
     api::{CreateAnalystRequest, REPORT_BATCH_MEDIA_TYPE, REPORT_MEDIA_TYPE},
     codec,
     enrolment::{
-        ENROLLED_BATCH_MEDIA_TYPE, ENROLLED_REPORT_MEDIA_TYPE, ParticipantToken,
-        encode_enrolled_batch, encode_enrolled_report,
+        Admission, ENROLLED_BATCH_MEDIA_TYPE, ENROLLED_REPORT_MEDIA_TYPE, Enrolment, Frame,
+        ParticipantToken,
     },
     preprocess::Row,
     study::{from_hex, to_hex},
@@ -213,10 +213,10 @@ fn reported_rows(folder: &Folder, server: &ServerProcess, ca: &str) -> Vec<u8> {
         let state = folder.at(mechanism);
         let report = format!("report --header no --study {study}");
         for line in [
-            &format!("{report} --rows {rows} --outbox {state}"),
+            &format!("{report} --rows {rows}"),
             &format!("estimate --study {study} --k 1 --wait --out {state}"),
             &format!("study show {study}"),
-            &format!("{report} --rows {broken} --outbox {state}-broken"),
+            &format!("{report} --rows {broken}"),
         ] {
             let output = server.cli(&format!("{line} {ca}"));
             collected += &succeeded(&output);
@@ -310,7 +310,9 @@ async fn used_tokens(
     let study = devices.fetch_study(&id).await.unwrap();
     let stranger = ParticipantToken::from_bytes([0x5a; 32]);
     let report = || {
-        let report = study.reporter().report(&Row::new(vec![1.0; 4])).unwrap();
+        let report = study
+            .report(&Row::new(vec![1.0; 4]), 1_800_000_000_000)
+            .unwrap();
         report.into_report()
     };
     let wire = || codec::encode_report(&report());
@@ -326,14 +328,23 @@ async fn used_tokens(
             .body(body)
     };
     let one = |token: &ParticipantToken, report: &[u8]| {
-        let body = encode_enrolled_report(token, report);
+        let frame = Frame::new(Enrolment::Token, false);
+        let token = Admission::Token(token.clone());
+        let body = frame.write(&[&token], report.to_vec()).unwrap();
         post(ENROLLED_REPORT_MEDIA_TYPE, body)
     };
     let many = |tokens: &[&ParticipantToken]| {
-        let body = encode_enrolled_batch(tokens, &batch);
+        let tokens = tokens
+            .iter()
+            .map(|token| Admission::Token((*token).clone()));
+        let tokens: Vec<_> = tokens.collect();
+        let frame = Frame::new(Enrolment::Token, true);
+        let body = frame
+            .write(&tokens.iter().collect::<Vec<_>>(), batch.clone())
+            .unwrap();
         post(ENROLLED_BATCH_MEDIA_TYPE, body)
     };
-    let a_token = encode_enrolled_report(&tokens[4], &[]);
+    let a_token = tokens[4].as_bytes().to_vec();
     let get = |path: &str, bearer: &str| http.get(format!("{url}{path}")).bearer_auth(bearer);
     let open = |path: &str| http.get(format!("{url}{path}"));
     let (results, alices) = (format!("/v1/studies/{id}/estimates"), &analyst.token);

@@ -83,7 +83,7 @@ fn outputs_follow_links_keep_modes_and_spare_inputs() {
 }
 
 #[test]
-fn reports_from_a_pipe_need_a_ledger_and_an_outbox_of_their_own() {
+fn reports_from_a_pipe_need_a_ledger_of_their_own() {
     let folder = Folder::new();
     let server = folder.server();
     let study = server.create_study("--p 2 --epsilon 1");
@@ -95,14 +95,8 @@ fn reports_from_a_pipe_need_a_ledger_and_an_outbox_of_their_own() {
         command.stdin(fs::File::open(&rows).unwrap());
         command.output().unwrap()
     };
-    let (ledger, outbox) = (folder.at("ledger"), folder.at("outbox"));
-    for flags in [
-        "",
-        &format!("--ledger {ledger}"),
-        &format!("--outbox {outbox}"),
-    ] {
-        refused(&piped(flags), 2, &["--ledger", "--outbox", "/dev/stdin"]);
-    }
+    let ledger = folder.at("ledger");
+    refused(&piped(""), 2, &["--ledger", "/dev/stdin"]);
     // Nor may a link to it lie beside the ledger, whatever it is called.
     symlink("/dev/stdin", folder.at("first.csv")).unwrap();
     symlink("first.csv", folder.at("link.csv")).unwrap();
@@ -111,11 +105,7 @@ fn reports_from_a_pipe_need_a_ledger_and_an_outbox_of_their_own() {
         folder.at("link.csv")
     ));
     linked.stdin(fs::File::open(&rows).unwrap());
-    refused(
-        &linked.output().unwrap(),
-        2,
-        &["--ledger", "--outbox", "link.csv"],
-    );
+    refused(&linked.output().unwrap(), 2, &["--ledger", "link.csv"]);
     assert!(
         !folder
             .names("")
@@ -123,10 +113,10 @@ fn reports_from_a_pipe_need_a_ledger_and_an_outbox_of_their_own() {
             .any(|name| name.contains("ledger") || name.contains("eigenveil"))
     );
     // One line is one participant, also a blank one.
-    let flags = format!("--ledger {ledger} --outbox {outbox}");
+    let flags = format!("--ledger {ledger}");
     let sent: serde_json::Value = serde_json::from_str(&succeeded(&piped(&flags))).unwrap();
     assert_eq!(sent["accepted"], 3);
-    assert_eq!(mode_of(&outbox), 0o700);
+    assert_eq!(mode_of(&ledger), 0o600);
 }
 
 /// A signal in the middle of a download leaves no part of the file.
@@ -211,17 +201,6 @@ fn two_outputs_have_two_names() {
         let line = format!("project --estimate no.json --rows no.csv --out {out} --plot {plot}");
         refused(&run(&line), 2, &["no.json"]);
     }
-    let server = folder.server();
-    let study = server.create_study("--p 2 --epsilon 1");
-    let rows = folder.write("rows.csv", "1,2\n3,4\n");
-    fs::create_dir(folder.at("box")).unwrap();
-    let report = server.cli(&format!(
-        "report --study {study} --header no --rows {rows} --outbox {} --ledger {}",
-        folder.at("box"),
-        folder.at("box/outbox.db")
-    ));
-    refused(&report, 2, &["--ledger and --outbox are the same file"]);
-    assert_eq!(fs::read_dir(folder.at("box")).unwrap().count(), 0);
     assert_eq!(folder.read("there"), "old");
 }
 
@@ -265,25 +244,4 @@ fn a_refused_result_leaves_nothing() {
     ));
     assert_eq!(none.status.code(), Some(1));
     assert!(!fs::exists(&results).unwrap());
-}
-
-/// A directory that was there keeps its mode, which is said if others may enter it.
-#[test]
-fn an_outbox_that_others_may_enter_is_a_warning() {
-    let folder = Folder::new();
-    let server = folder.server();
-    let study = server.create_study("--p 2 --epsilon 1");
-    let rows = folder.write("rows.csv", "1,2\n3,4\n");
-    for (mode, warned) in [(0o755, true), (0o710, true), (0o700, false)] {
-        let outbox = folder.at(&format!("outbox {mode:o}"));
-        fs::create_dir(&outbox).unwrap();
-        fs::set_permissions(&outbox, fs::Permissions::from_mode(mode)).unwrap();
-        let output = server.cli(&format!(
-            "report --study {study} --header no --rows {rows} --outbox '{outbox}' --ledger '{outbox}.ledger'"
-        ));
-        succeeded(&output);
-        let says = stderr(&output).contains(&format!("(mode {mode:o}); chmod 700 {outbox}"));
-        assert_eq!(says, warned, "{}", stderr(&output));
-        assert_eq!(mode_of(&outbox), mode);
-    }
 }

@@ -98,7 +98,7 @@ fn create_and_report_warn_of_dominant_columns() {
 
     let report = |id: &str, rows: &str, count: usize| {
         let output = server.cli(&format!(
-            "report --study {id} --rows {rows} --outbox {rows}.{id} --ledger {rows}.{id}.ledger --json"
+            "report --study {id} --rows {rows} --ledger {rows}.{id}.ledger --json"
         ));
         // Without a terminal only the messages depend on the rows.
         assert_eq!(json_of(&output)["acknowledged"], count);

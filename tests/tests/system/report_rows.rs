@@ -90,7 +90,7 @@ fn a_check_says_what_would_be_sent_and_leaves_nothing_behind() {
     assert_eq!(server.accepted(&whole), 400);
 
     let sent = server.cli_json(&format!(
-        "report --study {id} --rows {rows} --drop person --outbox {}",
+        "report --study {id} --rows {rows} --drop person --ledger {}",
         folder.at("other")
     ));
     has(&sent, "accepted=400 unusable=0");

@@ -1,8 +1,7 @@
-//! What each row of a file has spent, whatever the outbox, the study and the time of a crash.
+//! What each row of a file has spent and reported, whatever the study and the time of a crash.
 
 use std::{
     fs,
-    path::{Path, PathBuf},
     process::{Command, Output, Stdio},
     time::Duration,
 };
@@ -15,7 +14,7 @@ use crate::{
 
 const ROWS: u64 = 300;
 
-/// A server, a file of rows of three numbers, and a folder for outboxes.
+/// A server, and a file of rows of three numbers.
 struct Bench {
     folder: Folder,
     server: ServerProcess,
@@ -38,32 +37,20 @@ impl Bench {
             .create_study(&format!("--p 3 --epsilon {epsilon}"))
     }
 
-    fn at(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    /// `report` with this outbox, and more flags.
-    fn command(&self, study: &str, state: &str, more: &str) -> Command {
-        let (rows, state) = (&self.rows, self.folder.at(state));
+    /// `report` with more flags.
+    fn command(&self, study: &str, more: &str) -> Command {
+        let rows = &self.rows;
         self.server.command(&format!(
-            "report --header no --json --study {study} --rows {rows} --outbox {state} {more}"
+            "report --header no --json --study {study} --rows {rows} {more}"
         ))
     }
 
-    fn report(&self, study: &str, state: &str, more: &str) -> Output {
-        self.command(study, state, more).output().unwrap()
+    fn report(&self, study: &str, more: &str) -> Output {
+        self.command(study, more).output().unwrap()
     }
 
     fn receipt(&self) -> serde_json::Value {
         run_json(&format!("receipt {}.ledger", self.rows))
-    }
-}
-
-fn copy_folder(from: &Path, to: &Path) {
-    fs::create_dir(to).unwrap();
-    for file in fs::read_dir(from).unwrap() {
-        let file = file.unwrap();
-        fs::copy(file.path(), to.join(file.file_name())).unwrap();
     }
 }
 
@@ -72,30 +59,30 @@ fn copy_folder(from: &Path, to: &Path) {
 fn closed_studies_are_refused_before_anything_is_charged() {
     let bench = Bench::new(ROWS);
     let [closed, reported] = [(); 2].map(|()| bench.study("4"));
-    json_of(&bench.report(&reported, "reported", ""));
+    json_of(&bench.report(&reported, ""));
     let before = bench.receipt();
     for study in [&closed, &reported] {
         bench.server.cli_json(&format!("study close {study}"));
     }
-    let output = bench.report(&closed, "state", "");
+    let output = bench.report(&closed, "");
     let nothing = "nothing was perturbed or charged";
     refused(
         &output,
         1,
         &["[study-not-open]", &closed, "is closed", nothing],
     );
-    assert!(!bench.at("state").exists());
+    assert_eq!(bench.receipt(), before);
     // An interrupted upload can be finished, but no further row is perturbed.
-    let again = json_of(&bench.report(&reported, "reported", ""));
+    let again = json_of(&bench.report(&reported, ""));
     assert_eq!(again["acknowledged"], ROWS);
     assert_eq!(bench.receipt()["spent"], before["spent"]);
 }
 
 #[test]
-fn several_outboxes_give_one_report_a_row() {
+fn a_second_run_gives_no_second_report() {
     let bench = Bench::new(ROWS);
     let study = bench.study("4");
-    let first = json_of(&bench.report(&study, "state-1", ""));
+    let first = json_of(&bench.report(&study, ""));
     let charged = &first["charged"];
     assert_eq!(
         (&first["accepted"], &charged["rows"]),
@@ -106,25 +93,24 @@ fn several_outboxes_give_one_report_a_row() {
     assert_eq!(charged["epsilon"], shown["privacy"]["true_epsilon"]);
     assert_eq!(charged["spent"]["epsilon"], charged["epsilon"]);
     assert_eq!(charged["limits"]["epsilon_total"], 16.01);
-    for state in ["state-2", "state-3"] {
-        let output = bench.report(&study, state, "");
-        let words = ["[already-participated]", "rows 1 to 300", "--outbox"];
-        refused(&output, 1, &words);
-    }
-    // The outbox with the reports, and a copy of it, send nothing new.
-    copy_folder(&bench.at("state-1"), &bench.at("copy"));
-    for state in ["state-1", "copy"] {
-        let again = json_of(&bench.report(&study, state, ""));
+    // A symbolic link to the rows shares their ledger, and an older copy of the ledger has the same reports.
+    let link = bench.folder.at("link.csv");
+    std::os::unix::fs::symlink(&bench.rows, &link).unwrap();
+    let copy = bench.folder.at("copy.ledger");
+    fs::copy(format!("{}.ledger", bench.rows), &copy).unwrap();
+    for more in [
+        format!("--rows {}", bench.rows),
+        format!("--rows {link}"),
+        format!("--rows {} --ledger {copy}", bench.rows),
+    ] {
+        let line = format!("report --header no --json --study {study} {more}");
+        let again = json_of(&bench.server.cli(&line));
         has(&again, &format!("acknowledged={ROWS} charged.rows=0"));
     }
     assert_eq!(bench.server.accepted(&study), ROWS);
-    // A symbolic link to the rows shares their ledger.
-    let link = bench.folder.at("link.csv");
-    std::os::unix::fs::symlink(&bench.rows, &link).unwrap();
-    let output = bench
-        .server
-        .cli(&format!("report --header no --study {study} --rows {link}"));
-    refused(&output, 1, &["[already-participated]"]);
+    // Read otherwise, its rows would be others.
+    let other = bench.report(&study, "--drop 1");
+    assert_ne!(other.status.code(), Some(0));
 
     let receipt = bench.receipt();
     assert_eq!(
@@ -138,13 +124,13 @@ fn several_outboxes_give_one_report_a_row() {
 #[test]
 fn studies_add_up_and_limits_are_enforced_before_perturbing() {
     let bench = Bench::new(ROWS);
-    for state in ["state-1", "state-2"] {
-        let sent = json_of(&bench.report(&bench.study("8"), state, ""));
+    for _ in 0..2 {
+        let sent = json_of(&bench.report(&bench.study("8"), ""));
         assert_eq!(sent["accepted"], ROWS);
     }
     let third = bench.study("4");
     refused(
-        &bench.report(&third, "state-3", ""),
+        &bench.report(&third, ""),
         1,
         &[
             "[budget-exceeded]",
@@ -154,19 +140,19 @@ fn studies_add_up_and_limits_are_enforced_before_perturbing() {
             "--limit-epsilon",
         ],
     );
-    let made = rusqlite::Connection::open(bench.at("state-3/outbox.db"))
+    let made = rusqlite::Connection::open(format!("{}.ledger", bench.rows))
         .unwrap()
         .query_row("SELECT count(*) FROM report", [], |row| {
-            row.get::<_, i64>(0)
+            row.get::<_, u64>(0)
         });
-    assert_eq!(made.unwrap(), 0, "something was perturbed");
+    assert_eq!(made.unwrap(), 2 * ROWS, "something was perturbed");
     // Whoever is responsible for the rows can change the limit, and it is stored.
-    let sent = json_of(&bench.report(&third, "state-3", "--limit-epsilon 20.01"));
+    let sent = json_of(&bench.report(&third, "--limit-epsilon 20.01"));
     assert_eq!(sent["charged"]["limits"]["epsilon_total"], 20.01);
     let fourth = bench.study("1");
-    let output = bench.report(&fourth, "state-4", "");
+    let output = bench.report(&fourth, "");
     refused(&output, 1, &["[budget-exceeded]", "20.01 in total"]);
-    let output = bench.report(&fourth, "state-4", "--limit-epsilon many");
+    let output = bench.report(&fourth, "--limit-epsilon many");
     refused(&output, 2, &["--limit-epsilon"]);
     assert_eq!(bench.server.accepted(&fourth), 0);
 }
@@ -174,19 +160,19 @@ fn studies_add_up_and_limits_are_enforced_before_perturbing() {
 #[test]
 fn a_changed_file_needs_confirmation() {
     let bench = Bench::new(ROWS);
-    json_of(&bench.report(&bench.study("4"), "state-1", ""));
+    json_of(&bench.report(&bench.study("4"), ""));
     let text = fs::read_to_string(&bench.rows).unwrap();
     // The same rows in another order, plus one.
     let mut lines: Vec<&str> = text.lines().rev().collect();
     lines.push("9,9,9");
     fs::write(&bench.rows, lines.join("\n") + "\n").unwrap();
     let second = bench.study("8");
-    let output = bench.report(&second, "state-2", "");
+    let output = bench.report(&second, "");
     refused(&output, 1, &["row number", "--same-participants"]);
-    let sent = json_of(&bench.report(&second, "state-2", "--same-participants"));
+    let sent = json_of(&bench.report(&second, "--same-participants"));
     assert_eq!(sent["accepted"], ROWS + 1);
     // Row 301 has spent less than the others, whose limits refuse the whole file.
-    let output = bench.report(&bench.study("5"), "state-3", "--same-participants");
+    let output = bench.report(&bench.study("5"), "--same-participants");
     refused(&output, 1, &["[budget-exceeded]", "rows 1 to 300"]);
 }
 
@@ -195,84 +181,66 @@ fn concurrent_commands_give_one_report_a_row() {
     let rows = 5_000;
     let bench = Bench::new(rows);
     let study = bench.study("4");
-    for round in 0..2 {
-        let start = |number| {
-            bench
-                .command(&study, &format!("state-{round}-{number}"), "")
-                .stdout(Stdio::null())
-                .stderr(Stdio::piped())
-                .spawn()
-                .unwrap()
-        };
-        let mut succeeded = 0;
-        for child in [0, 1, 2].map(start) {
-            let output = child.wait_with_output().unwrap();
-            if output.status.success() {
-                succeeded += 1;
-            } else {
-                let message = stderr(&output);
-                let known = ["another process has it open", "already-participated"];
-                assert!(
-                    known.iter().any(|known| message.contains(known)),
-                    "{message}"
-                );
-            }
+    let start = |_| {
+        bench
+            .command(&study, "")
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    };
+    let mut succeeded = 0;
+    for child in [0, 1, 2].map(start) {
+        let output = child.wait_with_output().unwrap();
+        if output.status.success() {
+            succeeded += 1;
+        } else {
+            let message = stderr(&output);
+            assert!(message.contains("another process has it open"), "{message}");
         }
-        assert_eq!(succeeded, usize::from(round == 0), "round {round}");
     }
+    assert!(succeeded > 0);
     assert_eq!(bench.server.accepted(&study), rows);
 }
 
-/// Killed at any time, then retried with other outboxes and older copies of the first: one report for each row.
+/// Killed at any time, an older copy of the ledger kept each time: one report for each row.
 #[tokio::test(flavor = "multi_thread")]
-async fn one_report_a_row_after_kills_and_other_outboxes() {
+async fn one_report_a_row_after_kills() {
     let rows = 5_000;
     let bench = Bench::new(rows);
     let study = bench.study("4");
     // Nothing arrives, so no command succeeds before the kill.
     let proxy = Proxy::gated(&bench.server.url, None).await;
-    let report = |state: &str| {
-        let mut command = bench.command(&study, state, "");
+    let report = |more: &str| {
+        let mut command = bench.command(&study, more);
         command.env("EIGENVEIL_SERVER", &proxy.url);
         command
     };
+    let ledger = format!("{}.ledger", bench.rows);
     let mut killed = 0;
-    for (number, pause) in [0_u64, 20, 60, 150].into_iter().enumerate() {
-        let state = format!("state-{number}");
-        let mut child = report(&state)
+    for pause in [0_u64, 20, 60, 150] {
+        let before = fs::metadata(&ledger).map_or(0, |file| file.len());
+        let mut child = report("")
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let outbox = bench.at(&state).join("outbox.db");
-        // Refused if another outbox was charged before it was killed; otherwise runs until its first reports are on
-        // disk.
+        // Until its first reports are on disk, or all are.
         until("a run to be killed", async || {
-            child.try_wait().unwrap().is_some()
-                || fs::metadata(&outbox).is_ok_and(|file| file.len() >= 100_000)
+            proxy.is_holding()
+                || fs::metadata(&ledger).is_ok_and(|file| file.len() >= before + 100_000)
         })
         .await;
         tokio::time::sleep(Duration::from_millis(pause)).await;
         killed += usize::from(child.try_wait().unwrap().is_none());
         let _ = child.kill();
         child.wait().unwrap();
-        copy_folder(&bench.at(&state), &bench.at(&format!("copy-{number}")));
+        until("the connections to be gone", async || !proxy.is_holding()).await;
     }
     assert!(killed > 0, "no command was killed");
-    // All are retried, the copies first: only the charged outbox, or its copy, may send.
     proxy.let_through(1_000_000);
-    let mut finished = 0;
-    for number in 0..4 {
-        for state in [format!("copy-{number}"), format!("state-{number}")] {
-            let output = tokio::task::block_in_place(|| report(&state).output().unwrap());
-            if output.status.success() {
-                finished += 1;
-            } else {
-                refused(&output, 1, &["[already-participated]"]);
-            }
-        }
-    }
-    assert!((1..=2).contains(&finished), "{finished}");
+    let output = tokio::task::block_in_place(|| report("").output().unwrap());
+    assert_eq!(json_of(&output)["acknowledged"], rows);
     assert_eq!(bench.server.accepted(&study), rows);
 }
 
@@ -294,8 +262,6 @@ fn a_study_that_moved_gets_the_same_reports() {
         2,
         &["--moved", "localhost", "127.0.0.1"],
     );
-    let elsewhere = format!("{moved} --moved --outbox {}", folder.at("second"));
-    refused(&server.cli(&elsewhere), 1, &["already-participated"]);
     // What is refused moves nothing.
     let receipt = run(&format!("receipt {rows}.ledger"));
     assert!(

@@ -17,9 +17,8 @@ async fn assert_still_serving(mut server: ServerProcess) {
     let id = server.create_study("--p 4 --epsilon 4");
     let study = server.client().fetch_study(&id).await.unwrap();
     let row = eigenveil_shared::preprocess::Row::new(vec![0.5; 4]);
-    let reporter = study.reporter();
     let upload = async || {
-        let report = reporter.report(&row).unwrap().into_report();
+        let report = study.report(&row, 1_800_000_000_000).unwrap().into_report();
         reqwest::Client::new()
             .post(format!("{}/v1/studies/{id}/reports", server.url))
             .header("content-type", REPORT_MEDIA_TYPE)
