@@ -10,6 +10,7 @@ mod buckets;
 mod checksum;
 mod credentials;
 mod database_files;
+mod decide;
 mod directory;
 mod duplicates;
 mod enrolment;
@@ -70,11 +71,12 @@ pub(crate) use self::{
     transfer::VerifiedExport,
 };
 pub use self::{
+    decide::SubmitOutcome,
     seeds::StoredSeeds,
     study::{MAX_BUCKETS, Study, StudyId},
     token::rotate_operator_token,
     transfer::Imported,
-    writer::{NewReport, SubmitOutcome},
+    writer::NewReport,
 };
 
 use self::{

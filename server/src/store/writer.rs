@@ -9,10 +9,10 @@ use std::{
 use bytes::Bytes;
 use eigenveil_estimation::accumulate::Accumulator;
 use eigenveil_shared::{
-    ErrorCode, Result,
+    Result,
     api::StudyState,
     codec,
-    enrolment::{Admission, Enrolment},
+    enrolment::{Admission, AdmissionKey},
     mechanism::{Payload, double_cap::Seed},
     report::{ReportId, ValidatedReport},
     study::Fingerprint,
@@ -24,12 +24,13 @@ use tokio::sync::oneshot;
 use super::{
     arrivals,
     buckets::BucketCache,
+    decide::{Door, Facts, Spent, SubmitOutcome, admit},
     enrolment,
     failure::{FILES_REPLACED, Failure},
     health::Health,
     lease::WriterLease,
     notice,
-    recent::RecentIds,
+    recent::{CommitIds, RecentIds},
     reserve::ReserveFile,
     seeds,
     study::{Study, StudyIndex, state_from},
@@ -114,23 +115,6 @@ impl std::fmt::Debug for NewReport {
             self.payload.as_bytes().len()
         )
     }
-}
-
-/// The outcome of a report, after the commit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SubmitOutcome {
-    /// Stored durably and counted now.
-    Accepted,
-    /// Stored before; counted once.
-    Duplicate,
-    /// Not stored before, and the study does not accept reports.
-    NotOpen,
-    /// Not stored before, and the study's last day is over.
-    Ended,
-    /// Not stored before, and rejected: `token-required`, `participant-token-unknown` or `token-spent`.
-    NotAdmitted(ErrorCode),
-    /// The study was deleted.
-    StudyDeleted,
 }
 
 /// The reports of one request: all in one commit, or in none.
@@ -388,6 +372,30 @@ impl Writer {
     }
 }
 
+/// What this transaction knows of a study.
+struct StoredFacts<'a> {
+    transaction: &'a Transaction<'a>,
+    study_pk: i64,
+    ids: CommitIds<'a>,
+    skip_dedup: bool,
+}
+
+impl Facts for StoredFacts<'_> {
+    type Failure = Failure;
+
+    fn is_known(&mut self, id: &[u8; 16]) -> Result<bool, Failure> {
+        self.ids.contains(id)
+    }
+
+    fn take(&mut self, id: &[u8; 16]) -> Result<bool, Failure> {
+        Ok(self.ids.insert(id)? || self.skip_dedup)
+    }
+
+    fn spend(&mut self, key: &AdmissionKey) -> Result<Spent, Failure> {
+        enrolment::spend(self.transaction, self.study_pk, key)
+    }
+}
+
 /// Adds the reports of one study in a group to the transaction.
 fn add_reports<'a>(
     transaction: &Transaction<'_>,
@@ -418,50 +426,38 @@ fn add_reports<'a>(
             sums: None,
         });
     };
-    // So is the time: the last day ends for all reports of a commit at once.
-    let over = study.about().is_over(now_ms);
-    let open = state_from(&state) == Some(StudyState::Open) && !over;
+    let door = Door {
+        is_open: state_from(&state) == Some(StudyState::Open),
+        // So is the time: the last day ends for all reports of a commit at once.
+        is_over: study.about().is_over(now_ms),
+        enrolment: study.enrolment(),
+    };
     let Caches {
         sums: cache,
         recent,
     } = caches;
-    let mut ids = recent.begin(transaction, study.pk, reports)?;
+    let mut facts = StoredFacts {
+        transaction,
+        study_pk: study.pk,
+        ids: recent.begin(transaction, study.pk, reports)?,
+        skip_dedup,
+    };
     let bucket = cache.bucket_of(study, commit_seq);
     let mut delta = BucketDelta::default();
     let mut accepted = 0_u64;
-    let needs_token = study.enrolment() == Enrolment::Token;
     for (submission, outcomes) in submissions {
         outcomes.reserve_exact(submission.reports.len());
         for report in &submission.reports {
-            // A report that is already stored has spent its token.
-            if open
-                && needs_token
-                && !ids.contains(&report.id.0)?
-                && let Some(code) =
-                    enrolment::redeem(transaction, study.pk, report.token.as_deref().copied())?
-            {
-                outcomes.push(SubmitOutcome::NotAdmitted(code));
-                continue;
+            let outcome = admit(door, &mut facts, &report.id.0, report.token.as_deref())?;
+            if outcome == SubmitOutcome::Accepted {
+                let sums = || cache.take_sum(transaction, study, bucket);
+                delta.add(&report.payload, sums)?;
+                accepted += 1;
             }
-            outcomes.push(if open {
-                if ids.insert(&report.id.0)? || skip_dedup {
-                    let sums = || cache.take_sum(transaction, study, bucket);
-                    delta.add(&report.payload, sums)?;
-                    accepted += 1;
-                    SubmitOutcome::Accepted
-                } else {
-                    SubmitOutcome::Duplicate
-                }
-            } else if ids.contains(&report.id.0)? {
-                SubmitOutcome::Duplicate
-            } else if over {
-                SubmitOutcome::Ended
-            } else {
-                SubmitOutcome::NotOpen
-            });
+            outcomes.push(outcome);
         }
     }
-    let fresh = ids.into_fresh();
+    let fresh = facts.ids.into_fresh();
     if accepted > 0 {
         recent.end(transaction, study.pk, fresh)?;
         if let Some(sums) = &mut delta.sums {

@@ -1,0 +1,217 @@
+//! What becomes of a report, decided in one place, in the order of arrival, over what the engine knows of it.
+//!
+//! A decision is called inside the engine's transaction: what it reads and takes there is committed with the report, or
+//! not at all.
+
+use eigenveil_shared::{
+    ErrorCode,
+    enrolment::{AdmissionKey, Enrolment},
+};
+
+/// The outcome of a report, after the commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SubmitOutcome {
+    /// Stored durably and counted now.
+    Accepted,
+    /// Stored before; counted once.
+    Duplicate,
+    /// Not stored before, and the study does not accept reports.
+    NotOpen,
+    /// Not stored before, and the study's last day is over.
+    Ended,
+    /// Not stored before, and rejected: `token-required`, `participant-token-unknown` or `token-spent`.
+    NotAdmitted(ErrorCode),
+    /// The study was deleted.
+    StudyDeleted,
+}
+
+/// What a study lets in, as the transaction reads it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Door {
+    pub(super) is_open: bool,
+    /// Its last day is over.
+    pub(super) is_over: bool,
+    pub(super) enrolment: Enrolment,
+}
+
+/// What became of the key of an admission.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Spent {
+    Now,
+    Before,
+    Unknown,
+}
+
+/// What a transaction knows of a study's reports and keys, and takes in.
+pub(super) trait Facts {
+    type Failure;
+
+    /// Whether a report with this identifier was counted.
+    fn is_known(&mut self, id: &[u8; 16]) -> Result<bool, Self::Failure>;
+
+    /// Counts it; false if it was counted before.
+    fn take(&mut self, id: &[u8; 16]) -> Result<bool, Self::Failure>;
+
+    /// Spends a key.
+    fn spend(&mut self, key: &AdmissionKey) -> Result<Spent, Self::Failure>;
+}
+
+/// Decides about one report.
+///
+/// A report that was counted before is a duplicate, whatever the study's state and whatever it comes with: it has spent
+/// its key. One that is refused takes nothing, so that it may come again with another key in the same commit.
+pub(super) fn admit<F: Facts>(
+    door: Door,
+    facts: &mut F,
+    id: &[u8; 16],
+    key: Option<&AdmissionKey>,
+) -> Result<SubmitOutcome, F::Failure> {
+    if !door.is_open || door.is_over {
+        return Ok(match (facts.is_known(id)?, door.is_over) {
+            (true, _) => SubmitOutcome::Duplicate,
+            (false, true) => SubmitOutcome::Ended,
+            (false, false) => SubmitOutcome::NotOpen,
+        });
+    }
+    if door.enrolment == Enrolment::Token && !facts.is_known(id)? {
+        let refused = match key.map(|key| facts.spend(key)).transpose()? {
+            Some(Spent::Now) => None,
+            Some(Spent::Before) => Some(ErrorCode::TokenSpent),
+            Some(Spent::Unknown) => Some(ErrorCode::ParticipantTokenUnknown),
+            None => Some(ErrorCode::TokenRequired),
+        };
+        if let Some(code) = refused {
+            return Ok(SubmitOutcome::NotAdmitted(code));
+        }
+    }
+    Ok(match facts.take(id)? {
+        true => SubmitOutcome::Accepted,
+        false => SubmitOutcome::Duplicate,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        collections::{BTreeMap, BTreeSet},
+        convert::Infallible,
+    };
+
+    use rand::{RngExt as _, SeedableRng as _, rngs::ChaCha20Rng};
+
+    use super::*;
+
+    /// The store as maps.
+    #[derive(Default)]
+    struct Maps {
+        ids: BTreeSet<[u8; 16]>,
+        /// Whether each key was spent.
+        keys: BTreeMap<AdmissionKey, bool>,
+    }
+
+    impl Facts for Maps {
+        type Failure = Infallible;
+
+        fn is_known(&mut self, id: &[u8; 16]) -> Result<bool, Infallible> {
+            Ok(self.ids.contains(id))
+        }
+
+        fn take(&mut self, id: &[u8; 16]) -> Result<bool, Infallible> {
+            Ok(self.ids.insert(*id))
+        }
+
+        fn spend(&mut self, key: &AdmissionKey) -> Result<Spent, Infallible> {
+            Ok(match self.keys.get_mut(key) {
+                None => Spent::Unknown,
+                Some(true) => Spent::Before,
+                Some(spent) => {
+                    *spent = true;
+                    Spent::Now
+                }
+            })
+        }
+    }
+
+    fn door(is_open: bool, is_over: bool, enrolment: Enrolment) -> Door {
+        Door {
+            is_open,
+            is_over,
+            enrolment,
+        }
+    }
+
+    /// In one group: refused for its key, and accepted with a good one; a copy beside its original; two with one key.
+    #[test]
+    fn a_group_is_decided_in_the_order_of_arrival() {
+        let open = door(true, false, Enrolment::Token);
+        let mut maps = Maps {
+            keys: BTreeMap::from([([1; 32], false), ([2; 32], false)]),
+            ..Maps::default()
+        };
+        let unknown = SubmitOutcome::NotAdmitted(ErrorCode::ParticipantTokenUnknown);
+        for (id, key, expected) in [
+            (7, Some(9), unknown),
+            (
+                7,
+                None,
+                SubmitOutcome::NotAdmitted(ErrorCode::TokenRequired),
+            ),
+            (7, Some(1), SubmitOutcome::Accepted),
+            (7, Some(9), SubmitOutcome::Duplicate),
+            (7, None, SubmitOutcome::Duplicate),
+            (
+                8,
+                Some(1),
+                SubmitOutcome::NotAdmitted(ErrorCode::TokenSpent),
+            ),
+            (8, Some(2), SubmitOutcome::Accepted),
+        ] {
+            let key = key.map(|byte: u8| [byte; 32]);
+            let Ok(found) = admit(open, &mut maps, &[id; 16], key.as_ref());
+            assert_eq!(found, expected, "{id} {key:?}");
+        }
+        // Closed, or over: what was counted is still told.
+        for (door, refused) in [
+            (door(false, false, Enrolment::Open), SubmitOutcome::NotOpen),
+            (door(true, true, Enrolment::Open), SubmitOutcome::Ended),
+            (door(false, true, Enrolment::Token), SubmitOutcome::Ended),
+        ] {
+            assert_eq!(
+                admit(door, &mut maps, &[7; 16], None),
+                Ok(SubmitOutcome::Duplicate)
+            );
+            assert_eq!(admit(door, &mut maps, &[9; 16], None), Ok(refused));
+        }
+    }
+
+    /// As many identifiers as were accepted, each of them once, and as many keys spent where there are any.
+    #[test]
+    fn what_is_accepted_is_taken_and_spent() {
+        let mut rng = ChaCha20Rng::seed_from_u64(1);
+        for round in 0..400 {
+            let tokens = round % 2 == 0;
+            let enrolment = if tokens {
+                Enrolment::Token
+            } else {
+                Enrolment::Open
+            };
+            let mut maps = Maps {
+                keys: (0..3).map(|byte| ([byte; 32], false)).collect(),
+                ..Maps::default()
+            };
+            let mut accepted = 0;
+            for _ in 0..rng.random_range(0..40) {
+                let id = [rng.random_range(0..6); 16];
+                let key = rng.random_bool(0.8).then(|| [rng.random_range(0..5); 32]);
+                let known = maps.ids.contains(&id);
+                let open = door(true, false, enrolment);
+                let Ok(outcome) = admit(open, &mut maps, &id, key.as_ref());
+                assert_eq!(known, outcome == SubmitOutcome::Duplicate);
+                accepted += usize::from(outcome == SubmitOutcome::Accepted);
+            }
+            let spent = maps.keys.values().filter(|spent| **spent).count();
+            assert_eq!(accepted, maps.ids.len());
+            assert_eq!(spent, if tokens { accepted } else { 0 });
+        }
+    }
+}
