@@ -127,9 +127,6 @@ impl Device for SeededDevice {
 }
 
 /// The row as this study's devices prepare it: the zero row if it is unusable.
-///
-/// # Errors
-/// `wrong-dimension`.
 pub fn prepare(params: &StudyParams, row: &Row) -> Result<BoundedRow> {
     params.preprocessor().prepare(row)
 }

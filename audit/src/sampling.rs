@@ -112,9 +112,6 @@ pub struct Samples {
 }
 
 /// Runs the trials of one pair. Every pair of an audit needs its own `number` (below 2²²).
-///
-/// # Errors
-/// The first error of any trial.
 pub fn observe(subject: &dyn Subject, number: u64, sampling: &Sampling<'_>) -> Result<Samples> {
     let side = |side, offset| {
         sampling.draw(2 * number + offset, sampling.trials, &|rng| {

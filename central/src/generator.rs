@@ -8,9 +8,6 @@ pub type Generator = rand::rngs::ChaCha20Rng;
 
 /// A generator with this seed, for simulations and reproductions, which protect nobody; without a seed, a generator
 /// seeded by the operating system, as a released result requires.
-///
-/// # Errors
-/// `randomness-unavailable` if the operating system provides no seed.
 pub fn generator(seed: Option<u64>) -> Result<Generator> {
     match seed {
         Some(seed) => Ok(Generator::seed_from_u64(seed)),

@@ -40,9 +40,6 @@ impl GradientSum {
     }
 
     /// Adds one row's summand.
-    ///
-    /// # Panics
-    /// If `row` has another length than d.
     pub fn add(&mut self, row: &[f64]) {
         self.block
             .column_mut(self.filled)

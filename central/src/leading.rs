@@ -26,19 +26,6 @@ const RESIDUAL: f64 = 1e-11;
 ///
 /// # Errors
 /// `invalid-request` unless `1 ≤ k ≤ p`, and for such a pair of more than 2,000 rows and columns.
-///
-/// ```
-/// use eigenveil_central::{Rows, principal_components};
-/// use eigenveil_shared::preprocess::{Norm, Preprocessing, Row};
-/// let preprocessing = Preprocessing::new(2, Norm::Normalize);
-/// let preprocessor = preprocessing.preprocessor()?;
-/// let raw = [[3.0, 0.0], [0.0, 1.0], [2.0, 0.0], [5.0, 0.0]];
-/// let rows = Rows::collect(raw.map(|row| preprocessor.prepare_features(&Row::new(row.to_vec()))))?;
-/// let found = principal_components(&rows, 1)?;
-/// assert_eq!(found.values.as_slice(), &[0.75]);
-/// assert_eq!(found.vectors.as_slice(), &[1.0, 0.0]);
-/// # Ok::<(), eigenveil_shared::Error>(())
-/// ```
 pub fn principal_components(rows: &Rows, k: usize) -> Result<SymmetricEigen> {
     let mut found = leading_of_sum(rows, rows.n(), k, || rows.sum_of_outer_products())?;
     if found.values[k - 1] < MIN_SHARE_OF_SUM * found.values[0] {

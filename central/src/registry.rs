@@ -38,9 +38,6 @@ pub static ALGORITHMS: &[&AlgorithmInfo] = &[
 ];
 
 /// The algorithm of this name.
-///
-/// # Errors
-/// `invalid-request`, which lists the names.
 pub fn find(name: &str) -> Result<&'static AlgorithmInfo> {
     let found = ALGORITHMS.iter().find(|info| info.name == name);
     found.copied().ok_or_else(|| {

@@ -43,9 +43,6 @@ impl Rows {
     }
 
     /// Row `index`, p values.
-    ///
-    /// # Panics
-    /// If `index ≥ n`.
     pub fn row(&self, index: usize) -> &[f64] {
         self.rows[index].as_slice()
     }
@@ -70,9 +67,6 @@ impl Rows {
     }
 
     /// `(Σxxᵀ)·X` for `X` of `p × k`, without forming the `p × p` sum.
-    ///
-    /// # Panics
-    /// If `X` does not have p rows.
     pub fn multiply(&self, x: &DMatrix<f64>) -> DMatrix<f64> {
         assert_eq!(x.nrows(), self.dimension, "matrix of another dimension");
         let mut sum = DMatrix::zeros(self.dimension, x.ncols());

@@ -42,9 +42,6 @@ pub struct Accumulator {
 
 impl Accumulator {
     /// An empty sum of `p × p` matrices.
-    ///
-    /// # Errors
-    /// `invalid-dimension` for p = 0.
     pub fn new(p: usize) -> Result<Self> {
         Self::from_parts(PackedSymmetric::zeros(p), 0)
     }
@@ -133,9 +130,6 @@ impl Accumulator {
     }
 
     /// Adds the sum and the count of another accumulator.
-    ///
-    /// # Errors
-    /// `wrong-dimension` when the dimensions differ.
     pub fn merge(&mut self, other: &Self) -> Result<()> {
         if other.dimension() != self.dimension() {
             return Err(Error::new(
@@ -155,17 +149,6 @@ impl Accumulator {
 
 /// `Σ ggᵀ` over the directions of `double-cap` seeds, gathered in blocks: p normals and p(p+1) flops per report, the
 /// flops in single precision. Its rounding errors have either sign and are about 1e-5 of the directions' own noise.
-///
-/// ```
-/// use eigenveil_estimation::accumulate::SeedSum;
-/// let mut sum = SeedSum::new(3)?;
-/// sum.add(&[1; 16]);
-/// sum.add(&[2; 16]);
-/// let sum = sum.finish()?;
-/// assert_eq!(sum.count(), 2);
-/// assert!((sum.sum().trace() - 2.0).abs() < 1e-6); // directions have length one
-/// # Ok::<(), eigenveil_shared::Error>(())
-/// ```
 pub struct SeedSum {
     gram: GramSum<f32>,
     normals: Vec<f64>,
@@ -174,9 +157,6 @@ pub struct SeedSum {
 
 impl SeedSum {
     /// An empty sum in dimension p.
-    ///
-    /// # Errors
-    /// `invalid-dimension` for p = 0.
     pub fn new(p: usize) -> Result<Self> {
         if p == 0 {
             return Err(no_dimension());
@@ -196,18 +176,12 @@ impl SeedSum {
     }
 
     /// Adds a direction of length one that needs no expansion from a seed, as in a simulation.
-    ///
-    /// # Panics
-    /// If its length is not p.
     pub fn add_direction(&mut self, direction: &[f64]) {
         self.gram.add(direction, 1.0);
         self.count += 1;
     }
 
     /// The sum.
-    ///
-    /// # Errors
-    /// None in practice: directions are finite.
     pub fn finish(self) -> Result<Accumulator> {
         Accumulator::from_parts(self.gram.finish(), self.count)
     }
@@ -225,9 +199,6 @@ pub enum ReportSum {
 
 impl ReportSum {
     /// An empty sum of reports of dimension p.
-    ///
-    /// # Errors
-    /// `invalid-dimension` for p = 0.
     pub fn new(mechanism: &Mechanism, p: usize) -> Result<Self> {
         Ok(match mechanism.payload_kind() {
             PayloadKind::Seed => ReportSum::Seeds(SeedSum::new(p)?),

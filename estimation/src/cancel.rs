@@ -5,12 +5,6 @@ use std::fmt;
 use eigenveil_shared::{Error, Result};
 
 /// A cancellation token, checked between the steps of a long computation.
-///
-/// ```
-/// use eigenveil_estimation::Cancel;
-/// assert!(Cancel::NEVER.check().is_ok());
-/// assert!(Cancel::when(&|| true).check().is_err());
-/// ```
 #[derive(Clone, Copy)]
 pub struct Cancel<'a>(&'a dyn Fn() -> bool);
 

@@ -59,9 +59,6 @@ impl EstimatedMean {
     }
 
     /// `m_v²/a²` of the unit vector `v`, without the noise's part: by how much noise is larger along it.
-    ///
-    /// # Panics
-    /// If the length of `v` is not p.
     pub fn excess_along(&self, v: DVectorView<'_, f64>) -> f64 {
         let along = v.dot(&DVectorView::from_slice(&self.values, self.values.len()));
         let squared = along * along - self.standard_error * self.standard_error;
@@ -77,9 +74,6 @@ impl EstimatedMean {
     }
 
     /// The mean restricted to these rows.
-    ///
-    /// # Panics
-    /// If a row is not below p.
     pub(crate) fn on_rows(&self, rows: &[usize]) -> Self {
         Self {
             values: rows.iter().map(|&row| self.values[row]).collect(),

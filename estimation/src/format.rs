@@ -1,10 +1,6 @@
 //! Whole numbers written for people.
 
 /// A whole number with thousands separators.
-///
-/// ```
-/// assert_eq!(eigenveil_estimation::format::with_thousands(1_234_567), "1,234,567");
-/// ```
 pub fn with_thousands(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
@@ -18,10 +14,6 @@ pub fn with_thousands(n: u64) -> String {
 }
 
 /// A whole number of few significant digits: "340,000", "2.1 million", "1.2 billion".
-///
-/// ```
-/// assert_eq!(eigenveil_estimation::format::in_words(2_100_000), "2.1 million");
-/// ```
 pub fn in_words(n: u64) -> String {
     const NAMES: [(u64, &str); 4] = [
         (1_000_000_000_000_000, "quadrillion"),
@@ -37,10 +29,6 @@ pub fn in_words(n: u64) -> String {
 }
 
 /// `n` to this many significant digits, rounded up.
-///
-/// ```
-/// assert_eq!(eigenveil_estimation::format::round_up(123_456, 3), 124_000);
-/// ```
 pub fn round_up(n: u64, digits: u32) -> u64 {
     let unit = unit_in_last_place(n, digits);
     n.div_ceil(unit).saturating_mul(unit)

@@ -16,15 +16,6 @@ const ORTHONORMAL_TOLERANCE: f64 = 1e-6;
 /// # Errors
 /// `invalid-request` unless both are orthonormal bases (`p × k`, to 1e-6) of the same shape: a
 /// collapsed estimate would otherwise score `√k`, *better* than an orthogonal one.
-///
-/// ```
-/// use eigenveil_estimation::metrics::projector_distance;
-/// use nalgebra::dmatrix;
-/// let (x, y) = (dmatrix![1.0; 0.0], dmatrix![0.0; 1.0]);
-/// assert!((projector_distance(&x, &y)? - 2.0_f64.sqrt()).abs() < 1e-15);
-/// assert!(projector_distance(&dmatrix![0.0; 0.0], &y).is_err());
-/// # Ok::<(), eigenveil_shared::Error>(())
-/// ```
 pub fn projector_distance(estimated: &DMatrix<f64>, truth: &DMatrix<f64>) -> Result<f64> {
     require_comparable(estimated, truth)?;
     let squared =
@@ -70,14 +61,6 @@ pub fn captured_variance(estimated: &DMatrix<f64>, covariance: &DMatrix<f64>) ->
 ///
 /// # Errors
 /// `invalid-request` unless V̂ is an orthonormal basis, the image of its shape and `total` positive and finite.
-///
-/// ```
-/// use eigenveil_estimation::metrics::captured_share;
-/// use nalgebra::dmatrix;
-/// // C = diag(3, 1).
-/// assert_eq!(captured_share(&dmatrix![1.0; 0.0], &dmatrix![3.0; 0.0], 4.0)?, 0.75);
-/// # Ok::<(), eigenveil_shared::Error>(())
-/// ```
 pub fn captured_share(estimated: &DMatrix<f64>, image: &DMatrix<f64>, total: f64) -> Result<f64> {
     require_basis(estimated, "the estimate")?;
     if image.shape() != estimated.shape() {

@@ -113,9 +113,6 @@ impl ObservedShares {
 
     /// Divides a sum of decoded reports, of dimension p or p + 1, each of which lacks `lacking`·I of the rows' moment;
     /// afterwards it lacks `remaining`·I.
-    ///
-    /// # Errors
-    /// `estimate-failed` for an entry that is not finite.
     pub(crate) fn divide(
         &self,
         sum: &Accumulator,

@@ -220,9 +220,6 @@ impl Population {
 
     /// The share of the raw rows' variance that V̂ (`p × k`, orthonormal) holds, without the covariance as a matrix:
     /// `(w·k + d·‖VᵀV̂‖²)/(w·p + d·k)`.
-    ///
-    /// # Errors
-    /// `invalid-request` unless V̂ is an orthonormal basis of dimension p.
     pub fn captured_variance(&self, estimated: &DMatrix<f64>) -> Result<f64> {
         let (p, k) = self.subspace.shape();
         if estimated.nrows() != p {
@@ -238,9 +235,6 @@ impl Population {
     }
 
     /// Writes one row.
-    ///
-    /// # Panics
-    /// If the length of `row` is not p.
     pub fn fill_row<R: Rng + ?Sized>(&self, rng: &mut R, row: &mut [f64]) {
         assert_eq!(row.len(), self.dimension(), "row of another dimension");
         let outlier = self.inlier_share < 1.0 && !rng.random_bool(self.inlier_share);
@@ -283,9 +277,6 @@ impl Population {
 }
 
 /// A uniformly distributed (Haar) `p × k` orthonormal frame.
-///
-/// # Errors
-/// `invalid-request` unless `1 ≤ k ≤ p`.
 pub fn uniform_frame<R: Rng + ?Sized>(rng: &mut R, p: usize, k: usize) -> Result<DMatrix<f64>> {
     if k == 0 || k > p {
         return Err(Error::invalid_request(format!(

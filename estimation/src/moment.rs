@@ -44,9 +44,6 @@ pub struct ExcessNoise {
 impl ExcessNoise {
     /// e_v of the unit vector `v`: what a removed mean adds along it, and what seldom observed cells add or the others
     /// take off.
-    ///
-    /// # Panics
-    /// If the length of `v` is not the dimension.
     pub fn along(&self, v: DVectorView<'_, f64>) -> f64 {
         let features = self.by_feature.iter().flatten();
         let missing: f64 = v
@@ -58,17 +55,11 @@ impl ExcessNoise {
     }
 
     /// The part along the mean, `m_v²/a²`.
-    ///
-    /// # Panics
-    /// As [`along`](Self::along).
     pub fn along_mean(&self, v: DVectorView<'_, f64>) -> f64 {
         self.mean.as_ref().map_or(0.0, |mean| mean.excess_along(v))
     }
 
     /// The same on these rows.
-    ///
-    /// # Panics
-    /// If a row is not below the dimension.
     pub(crate) fn on_rows(&self, rows: &[usize]) -> Self {
         let features = self.by_feature.as_ref();
         Self {

@@ -20,17 +20,6 @@ pub struct Pca {
 }
 
 /// Top-`k` eigenvectors of the symmetric `moment` (`p × p`).
-///
-/// # Errors
-/// `invalid-request` unless `1 ≤ k ≤ p`, `estimate-failed` when an entry is not finite.
-///
-/// ```
-/// use nalgebra::dmatrix;
-/// let pca = eigenveil_estimation::pca::pca(&dmatrix![1.0, 0.0; 0.0, 3.0], 1)?;
-/// assert_eq!(pca.vectors.as_slice(), &[0.0, 1.0]);
-/// assert_eq!(pca.values.as_slice(), &[3.0]);
-/// # Ok::<(), eigenveil_shared::Error>(())
-/// ```
 pub fn pca(moment: &DMatrix<f64>, k: usize) -> Result<Pca> {
     let leading = top_k(moment, k)?;
     let spectrum = symmetric_eigenvalues(moment)?;
@@ -44,9 +33,6 @@ pub fn pca(moment: &DMatrix<f64>, k: usize) -> Result<Pca> {
 /// The `k` leading eigenpairs of `(1/n)Σxxᵀ` of rows of dimension `p`, or of their covariance if they are `centred`: the
 /// mean is then removed before anything is multiplied. Where the sum has lost the k-th pair beside the first, the pairs
 /// come from the rows themselves ([`RowFactor`]).
-///
-/// # Errors
-/// Those of [`top_k`]; `invalid-request` without a row.
 pub fn pca_of_rows<'a>(
     rows: &(impl Iterator<Item = &'a [f64]> + Clone),
     p: usize,

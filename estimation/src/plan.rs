@@ -289,9 +289,6 @@ pub fn plan(
 }
 
 /// Expected errors at up to `points` numbers of participants, evenly spaced in their logarithm.
-///
-/// # Errors
-/// Those of [`predict`](crate::floor::predict()); `invalid-request` unless `1 ≤ from ≤ to`.
 pub fn error_curve(
     spectrum: &SpectrumRange,
     noise: &NoiseModel,

@@ -241,9 +241,6 @@ impl Biplot {
 
 /// The biplot of rows with these `scores` on all components over two components `(x, y)` (from 0), with one label per
 /// row or none.
-///
-/// # Errors
-/// For components that do not exist and for unusable labels.
 pub fn biplot(
     estimate: &Estimate,
     (first, second): (usize, usize),

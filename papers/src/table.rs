@@ -81,9 +81,6 @@ impl Table {
     }
 
     /// Reads the CSV of an exhibit.
-    ///
-    /// # Errors
-    /// `invalid-request` if its columns are not the exhibit's.
     pub fn parse(exhibit: &Exhibit, text: &str) -> Result<Self> {
         let header = exhibit.header();
         let mut lines = text.lines();

@@ -11,16 +11,6 @@ use eigenveil_shared::{
 /// The smallest multiplier z for which `releases` releases together keep the budget, if neighbours may move each of
 /// them by Δ.
 ///
-/// ```
-/// use eigenveil_central::accountant::full_batch;
-/// use eigenveil_shared::privacy::Budget;
-/// let budget = Budget::approximate(1.0, 1e-6)?;
-/// let one = full_batch::noise_multiplier(budget, 1)?;
-/// let hundred = full_batch::noise_multiplier(budget, 100)?;
-/// assert!((hundred / one - 10.0).abs() < 1e-9);
-/// # Ok::<(), eigenveil_shared::Error>(())
-/// ```
-///
 /// # Errors
 /// `invalid-budget` for a pure budget; `invalid-request` for no release.
 pub fn noise_multiplier(budget: Budget, releases: u64) -> Result<f64> {
@@ -34,12 +24,6 @@ pub fn noise_multiplier(budget: Budget, releases: u64) -> Result<f64> {
 
 /// The ε that `releases` releases with multiplier `multiplier` give together at `delta`, rounded up; `None`
 /// where none does (a multiplier that is not positive).
-///
-/// ```
-/// use eigenveil_central::accountant::full_batch;
-/// let epsilon = full_batch::true_epsilon(5.0, 100, 1e-6);
-/// assert!(epsilon.is_some_and(|epsilon| (epsilon - 10.99715).abs() < 1e-4));
-/// ```
 pub fn true_epsilon(multiplier: f64, releases: u64, delta: f64) -> Option<f64> {
     if releases == 0 {
         return Some(0.0);

@@ -50,9 +50,6 @@ impl RunAccountant {
     }
 
     /// `times` releases of all rows with multiplier z = σ/Δ, Δ the sensitivity between these neighbours.
-    ///
-    /// # Errors
-    /// `invalid-request` unless z is positive and finite.
     pub fn full_batch(&mut self, multiplier: f64, times: u64) -> Result<&mut Self> {
         positive("the noise multiplier", multiplier)?;
         self.mu_squared += (times as f64 / (multiplier * multiplier)).next_up();
@@ -190,9 +187,6 @@ impl RunAccountant {
 /// assert!(z > 1.0 && z < 4.0);
 /// # Ok::<(), eigenveil_shared::Error>(())
 /// ```
-///
-/// # Errors
-/// Those of `build`; `invalid-budget` for a pure budget.
 pub fn noise_multiplier(
     budget: Budget,
     build: impl Fn(f64) -> Result<RunAccountant>,

@@ -23,9 +23,6 @@ pub const KAPPA_REFIT: f64 = 0.35;
 
 /// `λ = κ·s·√(2 ln(p(p−1)/2)/n)`, in units of the moment's entries: the noise level is *known*, because
 /// the mechanism is. 0 for p ≤ 2, where there is at most one off-diagonal entry.
-///
-/// # Errors
-/// `invalid-request` for n = 0.
 pub fn automatic_lambda(noise: &NoiseModel, p: usize, n: u64, refit: bool) -> Result<f64> {
     if n == 0 {
         return Err(Error::invalid_request("n is 0; λ needs n ≥ 1 reports"));

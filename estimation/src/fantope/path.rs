@@ -115,9 +115,6 @@ pub fn lambda_path(
 /// The dual point Z = clip(S̃, ±λ) proves that solution optimal if soft(S̃, λ) joins no row of J with another one
 /// (which is necessary) and its eigenvalues on J are not below those on the others. Bisection finds the smallest such λ
 /// to 0.1 %; if the second condition decides, another Z might allow a slightly smaller λ.
-///
-/// # Errors
-/// `estimate-failed` when an entry is not finite.
 pub fn diagonal_lambda(moment: &DMatrix<f64>, k: usize) -> Result<f64> {
     let p = moment.nrows();
     if k >= p {

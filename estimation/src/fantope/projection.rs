@@ -22,13 +22,6 @@ pub struct ProjectedSpectrum {
 ///
 /// # Errors
 /// `invalid-request` unless `1 ≤ k ≤ p`; `estimate-failed` when a value is not finite.
-///
-/// ```
-/// let projected = eigenveil_estimation::fantope::project_eigenvalues(&[0.9, 0.8, 0.7, 0.1], 2)?;
-/// assert!((projected.theta - 2.0 / 15.0).abs() < 1e-15);
-/// assert!((projected.values.iter().sum::<f64>() - 2.0).abs() < 1e-15);
-/// # Ok::<(), eigenveil_shared::Error>(())
-/// ```
 pub fn project_eigenvalues(values: &[f64], k: usize) -> Result<ProjectedSpectrum> {
     let p = values.len();
     if k == 0 || k > p {

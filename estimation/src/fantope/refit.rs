@@ -66,9 +66,6 @@ pub fn refit_within_blocks(moment: &DMatrix<f64>, solution: &Solution) -> Result
 }
 
 /// Rows of `vectors` placed at `support` in `p` rows of zeros.
-///
-/// # Panics
-/// If a row is not below p, or there are fewer rows of `vectors` than of these.
 pub fn embed(vectors: &DMatrix<f64>, support: &[usize], p: usize) -> DMatrix<f64> {
     let mut embedded = DMatrix::zeros(p, vectors.ncols());
     for (a, &row) in support.iter().enumerate() {

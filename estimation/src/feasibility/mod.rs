@@ -85,9 +85,6 @@ impl SampleSplit {
 /// reports, with bucket numbers of the same parity.
 ///
 /// `None` with fewer than 64 reports in a half. `cancel` is checked for every chunk of seeds.
-///
-/// # Errors
-/// As [`SampleSplit::new`]; those of reading the seeds; when it was cancelled.
 pub fn check_feasibility(
     buckets: &[(u32, Accumulator)],
     params: &StudyParams,

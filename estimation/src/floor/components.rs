@@ -48,9 +48,6 @@ pub struct FloorReport {
 /// between two directions of the bulk: a bound, so "above" is on the safe side.
 ///
 /// Rows are taken to lie in the unit ball, as every prepared row does.
-///
-/// # Errors
-/// `invalid-request` when the shapes do not fit; otherwise as [`Floor::from_eigenvalues`].
 pub fn assess(measured: &Measured<'_>) -> Result<FloorReport> {
     let Measured {
         vectors,

@@ -38,9 +38,6 @@ pub(super) struct NoisySpectrum<'a> {
 
 impl NoisySpectrum<'_> {
     /// The spectrum behind it.
-    ///
-    /// # Errors
-    /// `invalid-mechanism` as [`super::SpectralNoise::new`].
     pub(super) fn estimate(&self) -> Result<SpectrumEstimate> {
         let Eigenvalues {
             leading: values,
@@ -155,9 +152,6 @@ impl NoisySpectrum<'_> {
 
 /// The gap after component `i` (from 1) in units of 2√V, as n reports show it: below 2.45 equal eigenvalues could be
 /// behind it.
-///
-/// # Errors
-/// `invalid-mechanism` as [`super::SpectralNoise::new`].
 pub fn gap_after(spectrum: &SpectrumEstimate, n: u64, i: usize) -> Result<f64> {
     let own = spectrum.standing[i - 1];
     let next = spectrum.standing.get(i).copied();
@@ -167,9 +161,6 @@ pub fn gap_after(spectrum: &SpectrumEstimate, n: u64, i: usize) -> Result<f64> {
 }
 
 /// The gap between two eigenvalues in units of 2√V, at the noise of n such reports.
-///
-/// # Errors
-/// `invalid-mechanism` as [`super::SpectralNoise::new`].
 pub fn gap_between(spectrum: &SpectrumEstimate, n: u64, (one, other): (f64, f64)) -> Result<f64> {
     Ok(profile(spectrum, n)?.gap(one, other, 0.0))
 }
@@ -240,9 +231,6 @@ impl SpectrumRange {
     }
 
     /// What a study of `n` reports says of its first `k` components and the gap after them.
-    ///
-    /// # Errors
-    /// `invalid-request` unless `1 ≤ k < p`; `invalid-mechanism` as [`super::SpectralNoise::new`].
     pub fn of(spectrum: &SpectrumEstimate, n: u64, k: usize) -> Result<Self> {
         let count = spectrum.standing.len();
         let whole = |standing: &[f64], half_width: f64, distinct: usize| {
@@ -325,9 +313,6 @@ impl SpectrumRange {
 
     /// The error of `n` reports with this noise. If component k does not stand, its upper end is the largest error there
     /// is.
-    ///
-    /// # Errors
-    /// As [`predict`](predict()).
     pub fn error(&self, noise: &NoiseModel, n: u64) -> Result<ExpectedError> {
         let most = max_error(self.central.dimension(), self.central.rank());
         let at = |spectrum: &Spectrum| Ok::<_, Error>(predict(spectrum, noise, n)?.expected_error);
@@ -354,9 +339,6 @@ impl SpectrumRange {
 
     /// The participants that an expected error of `target` needs: those for which an end of [`error`](Self::error) is
     /// at most `target`.
-    ///
-    /// # Errors
-    /// As [`participants_for_error`].
     pub fn participants(&self, noise: &NoiseModel, target: f64) -> Result<Participants> {
         let of = |spectrum: &Spectrum, target: f64| participants_for_error(spectrum, noise, target);
         let central = of(&self.central, target)?;
@@ -417,9 +399,6 @@ pub struct ChosenCount {
 }
 
 /// Where the components end (`k = auto`): at the last gap that is sure, before the background, or else at the largest.
-///
-/// # Errors
-/// `invalid-mechanism` as [`super::SpectralNoise::new`].
 pub fn choose_count(spectrum: &SpectrumEstimate, n: u64) -> Result<ChosenCount> {
     let count = spectrum.standing.len();
     let p = count + spectrum.rest_count;
@@ -453,9 +432,6 @@ pub fn choose_count(spectrum: &SpectrumEstimate, n: u64) -> Result<ChosenCount> 
 }
 
 /// [`choose_count`] for a noisy moment with these eigenvalues.
-///
-/// # Errors
-/// As [`Floor::from_leading`].
 pub fn count_components(
     eigenvalues: &Eigenvalues<'_>,
     noise: &NoiseModel,

@@ -40,9 +40,6 @@ pub struct PredictedComponent {
 }
 
 /// What the mean of `n` reports with this noise would show of `spectrum`.
-///
-/// # Errors
-/// `invalid-request` for n = 0; `invalid-mechanism` as [`super::SpectralNoise::new`].
 pub fn predict(spectrum: &Spectrum, noise: &NoiseModel, n: u64) -> Result<Prediction> {
     if n == 0 {
         return Err(Error::invalid_request("n is 0; a mean needs n ≥ 1 reports"));
@@ -99,9 +96,6 @@ fn prediction(spectrum: &Spectrum, profile: &NoiseProfile) -> Prediction {
 /// Minimum number of participants for which every leading component of `spectrum` is expected above the threshold;
 /// `None` when no number up to 10¹⁸ is enough (a component equal to the bulk).
 ///
-/// # Errors
-/// `invalid-mechanism` as [`super::SpectralNoise::new`].
-///
 /// ```
 /// use eigenveil_estimation::floor::{Spectrum, participants_for_visibility, predict};
 /// use eigenveil_shared::mechanism::NoiseModel;
@@ -120,9 +114,6 @@ pub fn participants_for_visibility(spectrum: &Spectrum, noise: &NoiseModel) -> R
 
 /// Minimum number of participants for which the expected ‖V̂V̂ᵀ − VVᵀ‖_F is at most `target`; `None` when no number up
 /// to 10¹⁸ is enough.
-///
-/// # Errors
-/// `invalid-request` unless `target > 0`; `invalid-mechanism` as [`super::SpectralNoise::new`].
 pub fn participants_for_error(
     spectrum: &Spectrum,
     noise: &NoiseModel,

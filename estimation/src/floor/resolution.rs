@@ -18,9 +18,6 @@ pub struct Resolution {
 
 /// What `n` reports of rows of dimension `p` with this noise can show, of a flat spectrum with one component in it and
 /// of k + 1 that hold equal shares.
-///
-/// # Errors
-/// `invalid-request` unless `p ≥ 2`, `1 ≤ k < p` and `n ≥ 1`; `invalid-mechanism` as [`SpectralNoise::new`].
 pub fn resolution(noise: &NoiseModel, p: usize, n: u64, k: usize) -> Result<Resolution> {
     if k == 0 || k >= p {
         return Err(Error::invalid_request(format!(

@@ -60,18 +60,12 @@ impl Spectrum {
     /// The `k` leading of all `eigenvalues` (descending), with the others unchanged as the bulk: real data has a
     /// spread bulk, and components near its upper end are tilted into it (`docs/derivations/floor.md`, "A spread
     /// bulk").
-    ///
-    /// # Errors
-    /// `invalid-request` unless `1 ≤ k < p` and the eigenvalues are finite and descending.
     pub fn from_eigenvalues(eigenvalues: &[f64], k: usize) -> Result<Self> {
         Self::with_distinct(eigenvalues, k, k)
     }
 
     /// As [`from_eigenvalues`](Self::from_eigenvalues), where the bulk begins after the first `distinct` ≥ k
     /// eigenvalues: the components between mix with the wanted ones, each by its own gap.
-    ///
-    /// # Errors
-    /// As [`from_eigenvalues`](Self::from_eigenvalues); `invalid-request` unless `k ≤ distinct ≤ p`.
     pub fn with_distinct(eigenvalues: &[f64], distinct: usize, k: usize) -> Result<Self> {
         let (leading, rest) = eigenvalues.split_at(distinct.min(eigenvalues.len()));
         Self::checked(leading.to_vec(), k, rest.to_vec())

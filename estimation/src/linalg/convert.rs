@@ -2,15 +2,6 @@ use eigenveil_shared::packed::PackedSymmetric;
 use nalgebra::DMatrix;
 
 /// The full `p × p` matrix of a packed symmetric one.
-///
-/// ```
-/// use eigenveil_shared::packed::PackedSymmetric;
-/// let mut packed = PackedSymmetric::zeros(2);
-/// packed.add_outer(&[1.0, 2.0], 1.0);
-/// let dense = eigenveil_estimation::linalg::packed_to_dense(&packed);
-/// assert_eq!(dense[(1, 0)], 2.0);
-/// assert_eq!(dense[(0, 1)], 2.0);
-/// ```
 pub fn packed_to_dense(packed: &PackedSymmetric) -> DMatrix<f64> {
     let p = packed.dimension();
     let mut dense = DMatrix::zeros(p, p);
@@ -26,9 +17,6 @@ pub fn packed_to_dense(packed: &PackedSymmetric) -> DMatrix<f64> {
 }
 
 /// Rows and columns `indices` of a square matrix.
-///
-/// # Panics
-/// If an index is not below the dimension.
 pub fn submatrix(matrix: &DMatrix<f64>, indices: &[usize]) -> DMatrix<f64> {
     DMatrix::from_fn(indices.len(), indices.len(), |a, b| {
         matrix[(indices[a], indices[b])]

@@ -26,14 +26,6 @@ pub struct SymmetricEigen {
 /// # Errors
 /// `estimate-failed` when an entry is not finite or the iteration does not converge,
 /// `invalid-request` / `invalid-dimension` when the matrix is not square or is empty.
-///
-/// ```
-/// use nalgebra::dmatrix;
-/// let eigen = eigenveil_estimation::linalg::symmetric_eigen(&dmatrix![2.0, 1.0; 1.0, 2.0])?;
-/// assert!((eigen.values[0] - 3.0).abs() < 1e-14);
-/// assert!((eigen.values[1] - 1.0).abs() < 1e-14);
-/// # Ok::<(), eigenveil_shared::Error>(())
-/// ```
 pub fn symmetric_eigen(matrix: &DMatrix<f64>) -> Result<SymmetricEigen> {
     let mut vectors = DMatrix::zeros(matrix.nrows(), matrix.ncols());
     let ascending = decompose(matrix, Some(&mut vectors))?;

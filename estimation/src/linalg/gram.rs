@@ -42,14 +42,6 @@ impl Precision for f32 {
 
 /// `Σ w·xxᵀ` over rows of dimension p, accumulated in blocks of some hundred rows: the work of one row
 /// is p(p+1) flops at matrix-product speed, and memory is `1.5·p² + 256·p` numbers of f64, or less.
-///
-/// ```
-/// use eigenveil_estimation::linalg::GramSum;
-/// let mut sum = GramSum::<f64>::new(2);
-/// sum.add(&[1.0, 2.0], 1.0);
-/// sum.add(&[0.0, 1.0], 3.0);
-/// assert_eq!(sum.finish().as_slice(), &[1.0, 2.0, 7.0]);
-/// ```
 pub struct GramSum<T: Precision> {
     sum: PackedSymmetric,
     /// The products not yet added to the sum (lower triangle).
@@ -74,9 +66,6 @@ impl<T: Precision> GramSum<T> {
     }
 
     /// Adds `weight · x xᵀ`, `weight ≥ 0`.
-    ///
-    /// # Panics
-    /// If the length of `x` is not p.
     pub fn add(&mut self, x: &[f64], weight: f64) {
         let root = weight.sqrt();
         let mut column = self.block.column_mut(self.filled);

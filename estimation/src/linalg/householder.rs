@@ -25,9 +25,6 @@ pub struct HouseholderQr {
 
 impl HouseholderQr {
     /// Of this matrix; on the calling thread.
-    ///
-    /// # Panics
-    /// If it has more columns than rows.
     pub fn new(matrix: &DMatrix<f64>) -> Self {
         let (m, n) = matrix.shape();
         assert!(n <= m, "R is n × n");
@@ -68,9 +65,6 @@ impl HouseholderQr {
     }
 
     /// `Q·block`, on [`Threads::current`](super::Threads::current) threads.
-    ///
-    /// # Panics
-    /// If the block has not m rows.
     pub fn times(&self, block: DMatrix<f64>) -> DMatrix<f64> {
         self.applied(
             block,
@@ -79,9 +73,6 @@ impl HouseholderQr {
     }
 
     /// `Qᵀ·block`, likewise.
-    ///
-    /// # Panics
-    /// If the block has not m rows.
     pub fn transpose_times(&self, block: DMatrix<f64>) -> DMatrix<f64> {
         self.applied(
             block,

@@ -23,9 +23,6 @@ const RESIDUAL_TOLERANCE: f64 = 1e-11;
 /// every residual is below 1e-11 of the spectral norm *and* a Cholesky factorisation proves that no eigenvalue above
 /// the last one was missed (a Krylov space cannot see a second copy of a repeated eigenvalue); otherwise the full
 /// decomposition is made.
-///
-/// # Errors
-/// `invalid-request` unless `1 ≤ k ≤ p`; otherwise as [`symmetric_eigen`].
 pub fn top_k(matrix: &DMatrix<f64>, k: usize) -> Result<SymmetricEigen> {
     require_square_and_finite(matrix)?;
     let p = matrix.nrows();

@@ -7,9 +7,6 @@ use faer::MatMut;
 use super::Threads;
 
 /// Calls `work` once for every item, on [`Threads::current`] threads; the next item goes to the next free thread.
-///
-/// # Panics
-/// If `work` does, after the other threads have ended.
 pub(crate) fn parallel_for_each<T: Send>(
     items: impl Iterator<Item = T> + Send,
     work: impl Fn(T) + Sync,

@@ -10,9 +10,6 @@ use nalgebra::DMatrix;
 use super::{parallel::chunks_of_rows, parallel_for_each, view, view_mut};
 
 /// `A·B`.
-///
-/// # Panics
-/// If the inner dimensions differ.
 pub fn product(a: &DMatrix<f64>, b: &DMatrix<f64>) -> DMatrix<f64> {
     let mut out = DMatrix::zeros(a.nrows(), b.ncols());
     matmul(
@@ -27,9 +24,6 @@ pub fn product(a: &DMatrix<f64>, b: &DMatrix<f64>) -> DMatrix<f64> {
 }
 
 /// `Aᵀ·B`.
-///
-/// # Panics
-/// If the numbers of rows differ.
 pub fn cross_product(a: &DMatrix<f64>, b: &DMatrix<f64>) -> DMatrix<f64> {
     let mut out = DMatrix::zeros(a.ncols(), b.ncols());
     matmul(
@@ -44,9 +38,6 @@ pub fn cross_product(a: &DMatrix<f64>, b: &DMatrix<f64>) -> DMatrix<f64> {
 }
 
 /// `V·diag(weights)·Vᵀ` for `V` of shape `p × r`: exactly symmetric.
-///
-/// # Panics
-/// If there are not as many weights as columns.
 pub fn outer_scaled(vectors: &DMatrix<f64>, weights: &[f64]) -> DMatrix<f64> {
     assert_eq!(vectors.ncols(), weights.len(), "one weight a column");
     let p = vectors.nrows();
@@ -66,9 +57,6 @@ const HEIGHT: usize = 1024;
 
 /// Adds `V·diag(weights)·Vᵀ` to the lower triangle of `out`; the upper one is left alone. On
 /// [`Threads::current`](super::Threads::current) threads.
-///
-/// # Panics
-/// If `out` is not `p × p` for `V` of p rows with one weight a column.
 pub fn add_outer_lower(out: &mut DMatrix<f64>, vectors: &DMatrix<f64>, weights: &[f64]) {
     assert_eq!(vectors.ncols(), weights.len(), "one weight a column");
     let mut scaled = vectors.clone();
@@ -80,9 +68,6 @@ pub fn add_outer_lower(out: &mut DMatrix<f64>, vectors: &DMatrix<f64>, weights: 
 
 /// Adds `factor·(ABᵀ + BAᵀ)` to the lower triangle of `out`; the upper one is left alone. On
 /// [`Threads::current`](super::Threads::current) threads.
-///
-/// # Panics
-/// If A and B are not both `p × r` for `out` of dimension p.
 pub fn add_symmetrised_outer_lower(
     out: &mut DMatrix<f64>,
     a: &DMatrix<f64>,
@@ -94,9 +79,6 @@ pub fn add_symmetrised_outer_lower(
 }
 
 /// `A·B` for symmetric matrices whose product is symmetric, since they commute: half the work, exactly symmetric.
-///
-/// # Panics
-/// If they are not square and of one dimension.
 pub fn commuting_product(a: &DMatrix<f64>, b: &DMatrix<f64>) -> DMatrix<f64> {
     let mut out = DMatrix::zeros(a.nrows(), a.nrows());
     // The transposed left matrix is packed before it is multiplied; untransposed, every column of a strip would lie on

@@ -34,9 +34,6 @@ impl RowFactor {
     }
 
     /// Adds a row.
-    ///
-    /// # Panics
-    /// If it has not p values.
     pub fn add(&mut self, row: &[f64]) {
         let p = self.stack.ncols();
         assert_eq!(row.len(), p, "row of another dimension");
@@ -58,9 +55,6 @@ impl RowFactor {
 
     /// The `k` largest eigenvalues of `Σxxᵀ`, descending, and their eigenvectors, `p × k`, signs as [`fix_signs`] fixes
     /// them.
-    ///
-    /// # Errors
-    /// `invalid-request` unless `1 ≤ k ≤ p`; `estimate-failed` when an entry is not finite.
     pub fn top_k(mut self, k: usize) -> Result<SymmetricEigen> {
         let p = self.stack.ncols();
         if k == 0 || k > p {

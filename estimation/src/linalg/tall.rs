@@ -14,9 +14,6 @@ const CHUNK: usize = 256;
 const MAX_SEQUENTIAL_WORK: usize = 1 << 22;
 
 /// `A·B` for A with many rows, on [`Threads::current`](super::Threads::current) threads.
-///
-/// # Panics
-/// If the inner dimensions differ.
 pub fn tall_product(a: &DMatrix<f64>, b: &DMatrix<f64>) -> DMatrix<f64> {
     let mut out = DMatrix::zeros(a.nrows(), b.ncols());
     add_tall_product(view_mut(&mut out), view(a), view(b), 1.0);
@@ -24,9 +21,6 @@ pub fn tall_product(a: &DMatrix<f64>, b: &DMatrix<f64>) -> DMatrix<f64> {
 }
 
 /// `Aᵀ·B` for A with many columns, on [`Threads::current`](super::Threads::current) threads.
-///
-/// # Panics
-/// If the numbers of rows differ.
 pub fn tall_cross_product(a: &DMatrix<f64>, b: &DMatrix<f64>) -> DMatrix<f64> {
     let mut out = DMatrix::zeros(a.ncols(), b.ncols());
     tall_cross(view_mut(&mut out), view(a), view(b));
@@ -53,9 +47,6 @@ impl RowBlock<'_> {
 }
 
 /// `out += factor·A·B` for a part A with many rows; otherwise as [`tall_product`].
-///
-/// # Panics
-/// If the dimensions do not fit, or the part is outside its matrix.
 pub fn add_row_block_product(
     out: &mut DMatrix<f64>,
     a: &RowBlock<'_>,
@@ -66,9 +57,6 @@ pub fn add_row_block_product(
 }
 
 /// `Aᵀ·B` for a part A with many columns; otherwise as [`tall_cross_product`].
-///
-/// # Panics
-/// If the numbers of rows differ, or the part is outside its matrix.
 pub fn row_block_cross_product(a: &RowBlock<'_>, b: &DMatrix<f64>) -> DMatrix<f64> {
     let mut out = DMatrix::zeros(a.columns.len(), b.ncols());
     tall_cross(view_mut(&mut out), a.view(), view(b));

@@ -10,13 +10,6 @@ thread_local! {
 ///
 /// One is the default everywhere: on a busy machine two threads of linear algebra wait for each other
 /// (p = 2,000 went from 1.2 s to 11 s). What is computed never depends on the number.
-///
-/// ```
-/// use eigenveil_estimation::linalg::Threads;
-/// let two = Threads::new(2).unwrap();
-/// assert_eq!(two.run(|| Threads::current().count()), 2);
-/// assert_eq!(Threads::current().count(), 1);
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Threads(NonZeroUsize);
 

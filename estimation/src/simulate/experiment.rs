@@ -109,9 +109,6 @@ pub struct Summary {
 }
 
 /// Runs the experiment. `tick` receives the number of participants processed, out of `n · repeats`.
-///
-/// # Errors
-/// `invalid-request` for a k, n, model or solver setting out of range; those of preparing rows.
 pub fn run(
     experiment: &Experiment<'_>,
     tick: &mut dyn FnMut(u64),

@@ -26,9 +26,6 @@ pub trait SeedSource {
     }
 
     /// Passes all seeds to `take` in chunks, each with the number of its bucket.
-    ///
-    /// # Errors
-    /// When they cannot be read; those of `take`, which end it.
     fn pass(&self, take: &mut dyn FnMut(u32, &[Seed]) -> Result<()>) -> Result<()>;
 }
 

@@ -28,22 +28,12 @@ impl MomentEstimate {
     ///
     /// # Errors
     /// A [`Refusal`] other than [`Refusal::Dependent`].
-    ///
-    /// # Panics
-    /// If an index is not below p.
     pub fn correlation(&self, i: usize, j: usize) -> Result<Correlation, Refusal> {
         let projected = self.projected().ok_or(Refusal::NoVariances)?;
         self.correlation_in(projected, i, j)
     }
 
     /// As [`correlation`](Self::correlation), from the unprojected moment: its value may lie outside −1 to 1.
-    ///
-    /// # Errors
-    /// As [`correlation`](Self::correlation).
-    ///
-    /// # Panics
-    /// If an index is not below p.
-    pub fn raw_correlation(&self, i: usize, j: usize) -> Result<Correlation, Refusal> {
         self.correlation_in(self.raw(), i, j)
     }
 

@@ -241,9 +241,6 @@ impl MomentEstimate {
     }
 
     /// Standard error of entry i of the mean, sampling included; `None` without private centring.
-    ///
-    /// # Panics
-    /// If `i` is not below p.
     pub fn mean_standard_error(&self, i: usize) -> Option<f64> {
         let centring = self.centring.as_ref()?;
         let a = centring.constant;
@@ -259,9 +256,6 @@ impl MomentEstimate {
 
     /// Standard error of entry (i, j) of the [raw](Self::raw) moment, sampling included; NaN on the diagonal where
     /// the reports show no variances.
-    ///
-    /// # Panics
-    /// If an index is not below p.
     pub fn standard_error(&self, i: usize, j: usize) -> f64 {
         if i == j {
             if !self.has_variances {

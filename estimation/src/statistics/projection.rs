@@ -7,16 +7,6 @@ use crate::linalg::{outer_scaled, symmetric_eigen};
 
 /// The positive semidefinite matrix of this trace (at least 0) that is nearest to a symmetric `p × p` one in the
 /// Frobenius norm: its eigenvalues are projected to the simplex.
-///
-/// # Errors
-/// `estimate-failed` when an entry is not finite or the eigenvalues cannot be computed.
-///
-/// ```
-/// use nalgebra::dmatrix;
-/// let found = eigenveil_estimation::statistics::nearest_with_trace(&dmatrix![0.9, 0.0; 0.0, -0.3], 1.0)?;
-/// assert!((found - dmatrix![1.0, 0.0; 0.0, 0.0]).norm() < 1e-12);
-/// # Ok::<(), eigenveil_shared::Error>(())
-/// ```
 pub fn nearest_with_trace(matrix: &DMatrix<f64>, trace: f64) -> Result<DMatrix<f64>> {
     let eigen = symmetric_eigen(matrix)?;
     let shift = simplex_shift(eigen.values.as_slice(), trace);

@@ -49,13 +49,6 @@ impl MomentEstimate {
     }
 
     /// As [`regression`](Self::regression), from the unprojected moment.
-    ///
-    /// # Errors
-    /// As [`regression`](Self::regression).
-    ///
-    /// # Panics
-    /// As [`regression`](Self::regression).
-    pub fn raw_regression(&self, y: usize, on: &[usize]) -> Result<Regression, Refusal> {
         self.regression_in(self.raw(), y, on)
     }
 

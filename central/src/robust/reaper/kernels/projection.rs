@@ -33,9 +33,6 @@ pub(crate) struct FantopeFactor {
 
 impl FantopeFactor {
     /// `diag(w)·Vᵀ·block`, `r × b` for a `p × b` block.
-    ///
-    /// # Panics
-    /// If the block has not p rows.
     pub(crate) fn scores(&self, block: &DMatrix<f64>) -> DMatrix<f64> {
         let mut scores = tall_cross_product(&self.vectors, block);
         for (mut row, &weight) in scores.row_iter_mut().zip(&self.weights) {
@@ -45,9 +42,6 @@ impl FantopeFactor {
     }
 
     /// `V·diag(w)·Vᵀ·block`.
-    ///
-    /// # Panics
-    /// As [`FantopeFactor::scores`].
     pub(crate) fn times(&self, block: &DMatrix<f64>) -> DMatrix<f64> {
         tall_product(&self.vectors, &self.scores(block))
     }
