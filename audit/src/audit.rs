@@ -394,7 +394,6 @@ pub fn audit_devices(
     Ok(report)
 }
 
-/// The observations of one pair.
 struct PairResult {
     pair: PairKind,
     /// From the report, by the audit's method.
@@ -403,7 +402,6 @@ struct PairResult {
     event: Bound,
     /// From the transcript, black box.
     transcript: Bound,
-    /// Attempts under row A and row B.
     attempts: [Vec<u64>; 2],
 }
 

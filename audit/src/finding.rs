@@ -4,7 +4,6 @@ use eigenveil_shared::privacy::{format_delta, format_epsilon};
 
 use crate::{AttemptsTest, AttemptsVerdict, AuditReport, AuditVerdict, Observed};
 
-/// Describes the report's verdict on this claim.
 pub(crate) fn finding(report: &AuditReport, claim: f64) -> String {
     let AuditReport {
         epsilon,

@@ -13,7 +13,6 @@ use eigenveil_shared::mechanism::SamplingCost;
 const SIGNIFICANT: f64 = 4.5;
 /// Bytes of a report that are tested bit by bit: the envelope and the first hundred numbers.
 const MAX_BYTES: usize = 458;
-/// Maximum classes of reports.
 const CLASSES: usize = 4;
 /// Maximum distinct values of a count; larger ones share a bin.
 const BINS: usize = 32;
@@ -32,7 +31,6 @@ pub(crate) struct Observation {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// The trained statistic.
 pub(crate) struct TranscriptStatistic {
     /// Quartiles of the statistic, for reports without classes.
     cuts: Vec<f64>,
@@ -57,7 +55,6 @@ enum By {
 }
 
 impl Count {
-    /// All features of both counts.
     fn all(trials: &[&[Observation]; 2]) -> Vec<Self> {
         let counts: [fn(&SamplingCost) -> u64; 2] = [|work| work.attempts, |work| work.words];
         counts
@@ -151,7 +148,6 @@ impl TranscriptStatistic {
         statistic
     }
 
-    /// The statistic of one trial.
     pub(crate) fn score(&self, observation: &Observation) -> f64 {
         let class = self.class(observation);
         let counts = self

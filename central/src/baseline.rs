@@ -33,7 +33,6 @@ pub struct AlgorithmInfo {
     pub has_trace: bool,
     /// Its parameters.
     pub parameters: &'static [Parameter],
-    /// Creates the algorithm.
     pub(crate) constructor: Constructor,
 }
 
@@ -41,7 +40,6 @@ pub struct AlgorithmInfo {
 type Constructor = fn(&Options) -> Result<Box<dyn Baseline>>;
 
 impl AlgorithmInfo {
-    /// Defaults for algorithms without a private form.
     pub(crate) const fn nonprivate(constructor: Constructor) -> Self {
         Self {
             name: "",
@@ -58,7 +56,6 @@ impl AlgorithmInfo {
         }
     }
 
-    /// Defaults for algorithms that protect rows by Gaussian noise.
     pub(crate) const fn private(constructor: Constructor) -> Self {
         Self {
             neighbours: &Neighbours::ALL,

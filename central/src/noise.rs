@@ -5,12 +5,10 @@ use rand_distr::{Distribution, Exp1, StandardNormal};
 
 use crate::{CentralCalibration, Generator};
 
-/// Distribution of one entry's noise.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum EntryNoise {
     /// `N(0, sd²)`.
     Gaussian {
-        /// Standard deviation.
         sd: f64,
     },
     /// Laplace of this scale, standard deviation √2 times it.
@@ -21,7 +19,6 @@ pub(crate) enum EntryNoise {
 }
 
 impl EntryNoise {
-    /// Standard deviation of an entry.
     pub(crate) fn sd(self) -> f64 {
         match self {
             Self::Gaussian { sd } => sd,
@@ -29,7 +26,6 @@ impl EntryNoise {
         }
     }
 
-    /// One draw.
     pub(crate) fn draw(self, rng: &mut Generator) -> f64 {
         match self {
             Self::Gaussian { sd } => {
@@ -44,7 +40,6 @@ impl EntryNoise {
         }
     }
 
-    /// Adds it to every entry.
     pub(crate) fn add_to(self, matrix: &mut DMatrix<f64>, rng: &mut Generator) {
         for entry in matrix.iter_mut() {
             *entry += self.draw(rng);
@@ -93,7 +88,6 @@ impl SymmetricNoise {
         }
     }
 
-    /// Adds the noise to a symmetric matrix.
     pub(crate) fn add_to(self, matrix: &mut DMatrix<f64>, rng: &mut Generator) {
         self.add_to_lower(matrix, 1.0, rng);
         matrix.fill_upper_triangle_with_lower_triangle();

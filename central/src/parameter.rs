@@ -127,7 +127,6 @@ parameters! {
 }
 
 impl Parameter {
-    /// The same parameter with this default.
     pub(crate) const fn with_default(self, default: f64) -> Self {
         Self {
             default: Some(default),
@@ -197,7 +196,6 @@ impl Options {
         set.map(|(_, value)| *value)
     }
 
-    /// The value of a [`Kind::Count`].
     pub(crate) fn count(&self, parameter: Parameter) -> Option<usize> {
         match self.value(parameter) {
             Some(Value::Count(count)) => Some(count),
@@ -205,7 +203,6 @@ impl Options {
         }
     }
 
-    /// The value of a [`Kind::Number`].
     pub(crate) fn number(&self, parameter: Parameter) -> Option<f64> {
         match self.value(parameter) {
             Some(Value::Number(number)) => Some(number),
@@ -213,7 +210,6 @@ impl Options {
         }
     }
 
-    /// Whether a [`Kind::Switch`] is set.
     pub(crate) fn is_set(&self, parameter: Parameter) -> bool {
         self.value(parameter).is_some()
     }

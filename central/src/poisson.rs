@@ -5,7 +5,6 @@ use rand::RngExt as _;
 
 use crate::Generator;
 
-/// The sampling rate of an expected batch of `batch` rows.
 pub(crate) fn sampling_rate(batch: usize, n: usize) -> Result<f64> {
     if batch == 0 || batch > n {
         return Err(Error::invalid_request(format!(

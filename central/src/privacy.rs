@@ -125,7 +125,6 @@ impl Privacy {
         })
     }
 
-    /// The calibration, if the run is private.
     pub(crate) fn calibration(&self) -> Option<CentralCalibration> {
         match self {
             Self::None => None,
@@ -146,7 +145,6 @@ pub struct PrivacyTarget {
 }
 
 impl PrivacyTarget {
-    /// The guarantee of a run with this ε at the budget's δ.
     pub(crate) fn guarantee(self, true_epsilon: Option<f64>, note: Option<String>) -> RunGuarantee {
         RunGuarantee {
             budget: self.budget,

@@ -15,9 +15,7 @@ use crate::{
     rows::Rows,
 };
 
-/// Maximum steps of a run without noise that does not converge.
 const MAX_STEPS: usize = 200_000;
-/// Maximum change of a converged vector in one step.
 const CONVERGENCE_TOLERANCE: f64 = 1e-14;
 
 /// Private power iteration (Hardt & Roth 2013; the PPI of Shang et al.): for each component T steps

@@ -111,7 +111,6 @@ impl Symmetric for Rows {
     }
 }
 
-/// The error of an empty table.
 pub(crate) fn no_rows_error() -> Error {
     Error::invalid_request("there are no rows; give at least one")
 }

@@ -15,7 +15,6 @@ pub(crate) struct Feed<'a, 'b> {
 }
 
 impl<'a, 'b> Feed<'a, 'b> {
-    /// The stream of `announced` rows of dimension `dimension`.
     pub(crate) fn new(rows: &'a mut RowStream<'b>, dimension: usize, announced: u64) -> Self {
         Self {
             rows,
@@ -25,7 +24,6 @@ impl<'a, 'b> Feed<'a, 'b> {
         }
     }
 
-    /// The next row.
     pub(crate) fn next_row(&mut self) -> Result<FeatureRow> {
         let Some(row) = self.rows.next() else {
             return Err(Error::invalid_request(format!(
@@ -50,7 +48,6 @@ pub(crate) fn shuffled<'a>(
     order.into_iter().cloned().map(Ok)
 }
 
-/// The error for setting both the steps and the rows per step.
 pub(crate) fn conflicting_steps_error() -> Error {
     Error::invalid_request(
         "iterations and batch are both set; each follows from n and the other: leave one out",

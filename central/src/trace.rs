@@ -18,7 +18,6 @@ pub(crate) struct Tracer<'a> {
 }
 
 impl<'a> Tracer<'a> {
-    /// Compares with `truth` (`p × k`).
     pub(crate) fn new(truth: Option<&'a DMatrix<f64>>) -> Self {
         Self {
             truth,
@@ -26,7 +25,6 @@ impl<'a> Tracer<'a> {
         }
     }
 
-    /// Whether anything is recorded.
     pub(crate) fn is_on(&self) -> bool {
         self.truth.is_some()
     }
@@ -51,7 +49,6 @@ impl<'a> Tracer<'a> {
         Ok(())
     }
 
-    /// The points.
     pub(crate) fn finish(self) -> Vec<TracePoint> {
         self.points
     }

@@ -36,7 +36,6 @@ pub const FALSE_ALARM_RATE: f64 = 1e-3;
 /// Maximum dimension: two products with every bucket in each of 8 rounds, 5 s at 2,000 (measured on a loaded machine),
 /// as long as the error bars.
 pub const MAX_DIMENSION: usize = 2_000;
-/// Minimum number of buckets that can be compared.
 const MIN_BUCKETS: usize = 4;
 /// A bucket with fewer reports is left out: its sum is not Gaussian enough.
 const MIN_REPORTS: u64 = 64;
@@ -44,7 +43,6 @@ const MIN_REPORTS: u64 = 64;
 const FALSE_ALARM_SLACK: f64 = 1.35;
 /// Maximum number of components compared: each raises the threshold a little.
 const MAX_COMPONENTS: usize = 8;
-/// Directions of the scatter.
 const SCATTER_DIRECTIONS: usize = 2;
 /// Rounds of the block iteration. A visible batch is so far above the others that this is enough, and under the null
 /// hypothesis any direction is valid.
@@ -128,7 +126,6 @@ pub fn bucket_agreement(moment: &NoisyMoment, vectors: &DMatrix<f64>) -> Option<
     })
 }
 
-/// The warning for buckets that disagree.
 pub(crate) fn warning(agreement: &BucketAgreement) -> Option<String> {
     (agreement.verdict == BucketVerdict::Disagree).then(|| {
         let (buckets, disagree) = match agreement.suspicious_buckets {

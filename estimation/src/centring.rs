@@ -73,7 +73,6 @@ impl EstimatedMean {
         }
     }
 
-    /// The mean restricted to these rows.
     pub(crate) fn on_rows(&self, rows: &[usize]) -> Self {
         Self {
             values: rows.iter().map(|&row| self.values[row]).collect(),

@@ -35,7 +35,6 @@ pub struct ComponentsReport {
     pub bucket_agreement: Option<BucketAgreement>,
 }
 
-/// Compares the buckets and adds a warning where they disagree.
 fn compare_buckets(
     moment: &NoisyMoment,
     vectors: &DMatrix<f64>,
@@ -138,7 +137,6 @@ pub(crate) fn principal(
     })
 }
 
-/// The first k eigenvectors, `p × k`; k may be 0.
 fn leading_vectors(decomposed: &LazySpectrum<'_>, p: usize, k: usize) -> Result<DMatrix<f64>> {
     match k {
         0 => Ok(DMatrix::zeros(p, 0)),
@@ -245,7 +243,6 @@ pub fn sparse_components(
     Ok(findings)
 }
 
-/// The warning where the solver did not reach its tolerance.
 fn convergence_warning(solution: &Solution) -> Option<String> {
     let (iterations, gap) = (solution.iterations, solution.relative_gap);
     match solution.stop {

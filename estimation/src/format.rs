@@ -34,7 +34,6 @@ pub fn round_up(n: u64, digits: u32) -> u64 {
     n.div_ceil(unit).saturating_mul(unit)
 }
 
-/// `n` to this many significant digits, rounded down.
 pub(crate) fn round_down(n: u64, digits: u32) -> u64 {
     let unit = unit_in_last_place(n, digits);
     n / unit * unit

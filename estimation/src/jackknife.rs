@@ -170,7 +170,6 @@ pub fn error_bars(
     }))
 }
 
-/// The components without one bucket.
 struct LeaveOneOut {
     values: DVector<f64>,
     /// `k × k`, of the angles between the whole's directions (rows) and these; empty where they were held fixed.
@@ -195,7 +194,6 @@ fn groups(moment: &NoisyMoment) -> Option<Vec<&Accumulator>> {
     (groups.len() >= MIN_BUCKETS && largest <= moment.n() / 2).then_some(groups)
 }
 
-/// The moment without one bucket.
 fn moment_without_bucket(moment: &NoisyMoment, group: &Accumulator) -> PackedSymmetric {
     let n = moment.n() as f64;
     let rest = n - group.count() as f64;

@@ -59,7 +59,6 @@ impl ExcessNoise {
         self.mean.as_ref().map_or(0.0, |mean| mean.excess_along(v))
     }
 
-    /// The same on these rows.
     pub(crate) fn on_rows(&self, rows: &[usize]) -> Self {
         let features = self.by_feature.as_ref();
         Self {

@@ -143,7 +143,6 @@ fn split(bytes: &[u8]) -> Option<(&str, &[u8])> {
     Some((str::from_utf8(header).ok()?, data))
 }
 
-/// The contents of a header.
 struct Header<'a> {
     dtype: &'a str,
     fortran_order: bool,

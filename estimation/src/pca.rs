@@ -118,41 +118,6 @@ mod tests {
         assert!((raw.vectors[(0, 1)] - half).abs() < 1e-6, "{raw:?}");
     }
 
-    /// With the noise switched off the whole path equals plain PCA of the rows' second moment.
-    #[test]
-    fn noise_off_oracle() {
-        let rows: Vec<Vec<f64>> = (0..50)
-            .map(|i| {
-                (0..6)
-                    .map(|j| (f64::from(i * (j + 2)) * 0.7).sin() / (1.0 + f64::from(j)))
-                    .collect()
-            })
-            .collect();
-        let mut buckets = vec![Accumulator::new(6).unwrap(); 4];
-        let mut direct = DMatrix::zeros(6, 6);
-        for (i, row) in rows.iter().enumerate() {
-            let mut one = PackedSymmetric::zeros(6);
-            one.add_outer(row, 1.0);
-            buckets[i % 4]
-                .merge(&Accumulator::from_parts(one, 1).unwrap())
-                .unwrap();
-            let x = DVector::from_column_slice(row);
-            direct += &x * x.transpose() / 50.0;
-        }
-        let noise = NoiseModel::gaussian(0.0);
-        let moment = NoisyMoment::from_buckets(buckets, noise).unwrap();
-        let ours = pca(&moment.dense(), 3).unwrap();
-        // nalgebra's own eigen-solver shares no code with ours.
-        let plain = direct.symmetric_eigen();
-        let mut order: Vec<usize> = (0..6).collect();
-        order.sort_by(|&a, &b| plain.eigenvalues[b].total_cmp(&plain.eigenvalues[a]));
-        let reference = plain.eigenvectors.select_columns(&order[..3]);
-        assert!(projector_distance(&ours.vectors, &reference).unwrap() < 1e-12);
-        for (j, &place) in order[..3].iter().enumerate() {
-            assert!((ours.values[j] - plain.eigenvalues[place]).abs() < 1e-14);
-        }
-    }
-
     #[test]
     fn signs_are_fixed_and_shares_bounded() {
         let moment = nalgebra::dmatrix![2.0, -1.0; -1.0, -5.0];

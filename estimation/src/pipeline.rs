@@ -26,7 +26,6 @@ use crate::{
     sparse_from_seeds::{self, SeedSource},
 };
 
-/// Version of the [`Estimate`] document.
 const VERSION: u32 = 2;
 
 /// Where the reports of a study are.
@@ -161,7 +160,6 @@ fn zero_rows_warning(moment: &NoisyMoment, params: &StudyParams) -> Option<Strin
     })
 }
 
-/// Adds the feasibility check to the document, with its warnings first.
 fn note_feasibility(estimate: &mut Estimate, check: FeasibilityCheck) {
     // JSON has no infinity; sums of enormous reports are refused elsewhere.
     if check.length.found.is_finite() {
@@ -172,7 +170,6 @@ fn note_feasibility(estimate: &mut Estimate, check: FeasibilityCheck) {
     }
 }
 
-/// Warns of reports that were left out because their seed was already counted.
 fn note_repeated(estimate: &mut Estimate, repeated: u64) {
     estimate.duplicate_seeds = repeated;
     if repeated > 0 {

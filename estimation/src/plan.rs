@@ -48,7 +48,6 @@ pub enum MeanSquaredLength {
 }
 
 impl MeanSquaredLength {
-    /// The value, if known.
     fn value(self) -> Result<Option<f64>> {
         match self {
             UnitRows => Ok(Some(1.0)),

@@ -34,7 +34,6 @@ fn sums_within(sum_cache_bytes: u64, p: usize) -> u32 {
     u32::try_from(fit).unwrap_or(u32::MAX).max(1)
 }
 
-/// Whether `sum_cache_bytes` allows `what`.
 pub(crate) fn check_memory(what: &str, needed: u64, limit: u64) -> Result<()> {
     if needed <= limit {
         return Ok(());

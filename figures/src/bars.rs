@@ -127,7 +127,6 @@ impl Figure for BarChart {
         svg.finish(width, height, &self.title, &description)
     }
 
-    /// The numbers of all bars as a table.
     fn to_table(&self) -> DataTable {
         let rows = self.sorted().into_iter();
         let rows = rows.map(|(name, value)| vec![name.to_owned(), compact(value)]);

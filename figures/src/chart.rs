@@ -288,7 +288,6 @@ fn non_empty_or<'a>(text: &'a str, otherwise: &'a str) -> &'a str {
     if text.is_empty() { otherwise } else { text }
 }
 
-/// CSS class of the colour of the series at this index.
 pub(crate) fn colour(index: usize) -> String {
     format!("c{}", index % SERIES_COLOURS)
 }

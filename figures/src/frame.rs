@@ -7,10 +7,8 @@ use crate::{
     text::Role,
 };
 
-/// Margin around a figure.
 pub(crate) const MARGIN: f64 = 22.0;
 
-/// The width of a figure, within limits.
 pub(crate) fn usable_width(width: f64) -> f64 {
     usable(width, 320.0, 720.0)
 }
@@ -55,7 +53,6 @@ pub(crate) fn heading_and_legend(
     (svg, top + rows.height + 10.0)
 }
 
-/// Writes that there is nothing to draw.
 pub(crate) fn no_data(svg: &mut Svg, area: Area) {
     let at = area.centre();
     svg.text(Role::Subtitle, "mut", at, Anchor::Middle, "no data");
@@ -103,7 +100,6 @@ impl RowNames {
         }
     }
 
-    /// Total height of all rows.
     pub(crate) fn height(&self) -> f64 {
         self.heights.iter().sum()
     }
@@ -187,7 +183,6 @@ pub(crate) fn fit_y(axis: &Axis, values: &[f64], area: Area) -> AxisScale {
     scale
 }
 
-/// Draws gridlines, both axes and their tick labels.
 pub(crate) fn axes(svg: &mut Svg, area: Area, x: &AxisScale, y: &AxisScale) {
     for tick in &y.ticks {
         let at = y.at(tick.value);

@@ -154,7 +154,6 @@ impl ImageGrid {
         self.rows.iter().flat_map(|(_, images)| images)
     }
 
-    /// The labels at the ends of the colour key.
     fn key_ends(&self) -> (String, String) {
         if self.own_scales() {
             ("−max".to_owned(), "+max".to_owned())
@@ -172,7 +171,6 @@ impl ImageGrid {
         self.images().map(LoadingImage::largest).fold(0.0, f64::max)
     }
 
-    /// Width of the colour key with cells of this width.
     fn key_width(&self, step: f64) -> f64 {
         let (low, high) = self.key_ends();
         Role::Small.width(&low) + Role::Small.width(&high) + 14.0 + KEY_CELLS * step

@@ -11,14 +11,10 @@ const KEY: f64 = 31.0;
 const KEY_GAP: f64 = 7.0;
 const GAP: f64 = 5.0;
 
-/// A label with a swatch.
 #[derive(Clone, Debug)]
 pub(crate) struct Label {
-    /// The name.
     pub(crate) text: String,
-    /// Colour class.
     pub(crate) colour: String,
-    /// The swatch.
     pub(crate) swatch: Swatch,
     /// Where the labelled line ends; `None` if it crosses the whole plot.
     pub(crate) x: Option<f64>,
@@ -29,7 +25,6 @@ pub(crate) struct Label {
 }
 
 impl Label {
-    /// A label in a legend above a plot.
     pub(crate) fn above(text: &str, colour: &str, swatch: Swatch) -> Self {
         Self {
             text: text.to_owned(),
@@ -127,7 +122,6 @@ impl LabelColumn {
         Role::Label.line_height() * lines.len() as f64 + GAP
     }
 
-    /// Whether the column fits into this height.
     pub(crate) fn fits(&self, height: f64) -> bool {
         self.height <= height
     }
@@ -200,7 +194,6 @@ fn spread(wanted: &[f64], heights: &[f64], top: f64, bottom: f64) -> Vec<f64> {
 #[derive(Debug)]
 pub(crate) struct LegendRows {
     placed: Vec<(Label, Vec<String>, f64, f64)>,
-    /// Height of the legend.
     pub(crate) height: f64,
 }
 

@@ -28,7 +28,6 @@ pub struct LoadingTable {
     pub width: f64,
 }
 
-/// Maximum features shown.
 const MAX_ROWS: usize = 40;
 const STEP: f64 = 22.0;
 const BAR: f64 = 12.0;

@@ -5,7 +5,6 @@ pub(crate) const MAX_DRAWABLE: f64 = 1e300;
 /// Values closer to zero than this are treated as zero.
 pub(crate) const MIN_DRAWABLE: f64 = 1e-300;
 
-/// Whether a value can be drawn.
 pub(crate) fn drawable(value: f64) -> bool {
     value.is_finite() && value.abs() <= MAX_DRAWABLE
 }

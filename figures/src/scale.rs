@@ -62,7 +62,6 @@ impl Axis {
         self
     }
 
-    /// Whether a value can be shown on this axis.
     pub(crate) fn can_show(&self, value: f64) -> bool {
         can_show(self.scale, value)
     }
@@ -75,9 +74,7 @@ fn can_show(kind: ScaleKind, value: f64) -> bool {
 /// A tick; its label is empty if it does not fit.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Tick {
-    /// Its value.
     pub(crate) value: f64,
-    /// Its label.
     pub(crate) label: String,
 }
 
@@ -185,7 +182,6 @@ impl AxisScale {
         self.range.0 + share * (self.range.1 - self.range.0)
     }
 
-    /// Whether a value lies within the axis.
     pub(crate) fn shows(&self, value: f64) -> bool {
         let at = self.at(value);
         let (a, b) = (self.range.0, self.range.1);
@@ -223,7 +219,6 @@ impl AxisScale {
         }
     }
 
-    /// Width of the widest label.
     pub(crate) fn label_width(&self) -> f64 {
         Role::Small.widest(self.ticks.iter().map(|tick| &tick.label))
     }

@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 
 use crate::{style::STYLESHEET, text::Role};
 
-/// The horizontal anchor of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Anchor {
     Start,
@@ -12,14 +11,12 @@ pub(crate) enum Anchor {
     End,
 }
 
-/// An SVG document being written.
 #[derive(Debug, Default)]
 pub(crate) struct Svg {
     body: String,
 }
 
 impl Svg {
-    /// A line from one point to another.
     pub(crate) fn line(&mut self, class: &str, from: (f64, f64), to: (f64, f64)) {
         let _ = write!(
             self.body,
@@ -31,7 +28,6 @@ impl Svg {
         );
     }
 
-    /// A rectangle.
     pub(crate) fn rect(&mut self, class: &str, area: Area) {
         self.rect_with(class, area, "");
     }
@@ -57,7 +53,6 @@ impl Svg {
         );
     }
 
-    /// A circle.
     pub(crate) fn circle(&mut self, class: &str, centre: (f64, f64), radius: f64) {
         let _ = write!(
             self.body,
@@ -68,7 +63,6 @@ impl Svg {
         );
     }
 
-    /// A path.
     pub(crate) fn path(&mut self, class: &str, path: &Path) {
         let _ = write!(self.body, "<path class=\"{class}\" d=\"{}\"/>", path.0);
     }
@@ -107,7 +101,6 @@ impl Svg {
         }
     }
 
-    /// Opens a group with a tooltip.
     pub(crate) fn open_group(&mut self, class: &str, tooltip: &str) {
         let _ = write!(self.body, "<g class=\"{class}\">");
         if !tooltip.is_empty() {
@@ -115,7 +108,6 @@ impl Svg {
         }
     }
 
-    /// Closes the group.
     pub(crate) fn close_group(&mut self) {
         self.body.push_str("</g>");
     }
@@ -130,12 +122,10 @@ impl Svg {
         );
     }
 
-    /// Closes the clipped part.
     pub(crate) fn close_clip(&mut self) {
         self.body.push_str("</svg>");
     }
 
-    /// The finished document.
     pub(crate) fn finish(self, width: f64, height: f64, title: &str, description: &str) -> String {
         let (w, h) = (num(width), num(height));
         let title = escape(title);
@@ -160,22 +150,18 @@ pub(crate) struct Area {
 }
 
 impl Area {
-    /// From the upper left corner.
     pub(crate) fn new(x: f64, y: f64, w: f64, h: f64) -> Self {
         Self { x, y, w, h }
     }
 
-    /// Its middle.
     pub(crate) fn centre(self) -> (f64, f64) {
         (self.x + self.w / 2.0, self.y + self.h / 2.0)
     }
 
-    /// Right edge.
     pub(crate) fn right(self) -> f64 {
         self.x + self.w
     }
 
-    /// Lower edge.
     pub(crate) fn bottom(self) -> f64 {
         self.y + self.h
     }
@@ -196,7 +182,6 @@ impl Path {
         path
     }
 
-    /// Adds a stroke through points.
     pub(crate) fn add(&mut self, points: &[(f64, f64)]) {
         for (i, &(x, y)) in points.iter().enumerate() {
             let command = if i == 0 { 'M' } else { 'L' };

@@ -14,7 +14,6 @@ pub struct DataTable {
 }
 
 impl DataTable {
-    /// A table with this caption.
     pub(crate) fn new<H: Into<String>>(
         caption: &str,
         headers: impl IntoIterator<Item = H>,

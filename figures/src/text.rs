@@ -14,7 +14,6 @@ pub(crate) enum Role {
 }
 
 impl Role {
-    /// Class in the stylesheet.
     pub(crate) fn class(self) -> &'static str {
         match self {
             Role::Title => "t1",
@@ -24,7 +23,6 @@ impl Role {
         }
     }
 
-    /// Size in pixels.
     pub(crate) fn size(self) -> f64 {
         match self {
             Role::Title => 16.0,
@@ -34,7 +32,6 @@ impl Role {
         }
     }
 
-    /// Distance between baselines.
     pub(crate) fn line_height(self) -> f64 {
         (self.size() * 1.3).round()
     }
@@ -44,7 +41,6 @@ impl Role {
         text.chars().map(|c| self.advance(c)).sum()
     }
 
-    /// Width of the widest text.
     pub(crate) fn widest<T: AsRef<str>>(self, texts: impl IntoIterator<Item = T>) -> f64 {
         let widths = texts.into_iter().map(|text| self.width(text.as_ref()));
         widths.fold(0.0, f64::max)
@@ -107,7 +103,6 @@ impl Role {
         format!("{}…", kept.trim_end())
     }
 
-    /// Number of characters that fit.
     fn prefix(self, text: &str, max_width: f64) -> usize {
         let mut used = 0.0;
         text.chars()

@@ -25,10 +25,8 @@ pub struct ScreeComponent {
     pub standard_error: Option<f64>,
 }
 
-/// All verdicts, best first.
 pub(crate) const ALL: [Verdict; 3] = [Verdict::Above, Verdict::At, Verdict::Below];
 
-/// CSS class of a verdict's colour.
 pub(crate) fn class(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Above => "va",
@@ -37,7 +35,6 @@ pub(crate) fn class(verdict: Verdict) -> &'static str {
     }
 }
 
-/// Marker of a verdict.
 pub(crate) fn marker(verdict: Verdict) -> Marker {
     match verdict {
         Verdict::Above => Marker::Circle,
@@ -46,7 +43,6 @@ pub(crate) fn marker(verdict: Verdict) -> Marker {
     }
 }
 
-/// The legend of the verdicts present.
 pub(crate) fn legend(present: &[Option<Verdict>]) -> Vec<Label> {
     ALL.into_iter()
         .filter(|verdict| present.contains(&Some(*verdict)))

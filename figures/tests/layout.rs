@@ -87,7 +87,6 @@ fn check(svg: &str) {
     }
 }
 
-/// Checks the figure and its table.
 fn check_both(figure: &dyn Figure) {
     check(&figure.to_svg());
     let html = figure.to_table().to_html();

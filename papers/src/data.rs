@@ -35,7 +35,6 @@ popres_pcs.npy: GitHub NovembreLab/Novembre_etal_2008_misc, the 20 smartpca coor
 popres_eigenvalues.npy: GitHub NovembreLab/Novembre_etal_2008_misc, smartpca's eigenvalues, n x 1
 popres_labels.csv: GitHub NovembreLab/Novembre_etal_2008_misc, files/PCA.txt, with longitude and latitude";
 
-/// The rows of a file as stored.
 pub(crate) type RawRows = Arc<Vec<Row>>;
 
 /// The data directory; each file is read once.
@@ -96,12 +95,10 @@ impl Data {
             .map(|directory| directory.join(file))
     }
 
-    /// Whether a file is there.
     pub(crate) fn has(&self, file: &str) -> bool {
         self.path(file).is_some_and(|path| path.is_file())
     }
 
-    /// The bytes of a file.
     pub(crate) fn bytes(&self, file: &str) -> Result<Vec<u8>> {
         let unreadable =
             |why: String| Error::new(ErrorCode::NotFound, format!("cannot read {file}: {why}"));
@@ -111,7 +108,6 @@ impl Data {
         std::fs::read(path).map_err(|error| unreadable(error.to_string()))
     }
 
-    /// The rows of an `.npy` file.
     pub(crate) fn raw(&self, file: &str) -> Result<RawRows> {
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(rows) = read.get(file) {

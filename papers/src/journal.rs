@@ -32,7 +32,6 @@ struct Line {
 /// The finished runs, by cell and repeat.
 pub(crate) type CompletedRuns = BTreeMap<(Vec<String>, u64), Vec<Point>>;
 
-/// The file they are appended to.
 pub(crate) struct Journal {
     file: File,
 }

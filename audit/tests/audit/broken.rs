@@ -30,7 +30,6 @@ fn study(mechanism: MechanismKind, epsilon: f64) -> StudyParams {
     .unwrap()
 }
 
-/// The pair's rows, prepared.
 fn rows(params: &StudyParams, pair: PairKind) -> (BoundedRow, BoundedRow) {
     let (a, b) = pair.rows(P, SEED);
     (prepare(params, &a).unwrap(), prepare(params, &b).unwrap())

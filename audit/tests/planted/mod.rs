@@ -12,7 +12,6 @@ use eigenveil_shared::{
 };
 use rand::{Rng, rngs::ChaCha20Rng};
 
-/// A leak, by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leak {
     /// No leak: `double-cap` implemented again.
@@ -69,7 +68,6 @@ impl Leak {
         !matches!(self, Self::None | Self::ConstantBeforeNormalising)
     }
 
-    /// The mechanism with this leak.
     pub(crate) fn mechanism(self) -> MechanismKind {
         match self {
             Self::None
@@ -208,7 +206,6 @@ fn is_short(row: &BoundedRow) -> bool {
     0.0 < squared && squared < 0.99
 }
 
-/// The mechanism with its noise multiplied.
 pub(crate) fn with_noise_times(mechanism: &Mechanism, factor: f64) -> Mechanism {
     let mut json = serde_json::to_value(mechanism).unwrap();
     match json["sigma"].as_f64() {

@@ -10,11 +10,9 @@ use realfft::{RealFftPlanner, num_complex::Complex64};
 
 use super::privacy_loss::{DiscretePld, Step};
 
-/// Points of the window.
 const POINTS: usize = 1 << 17;
 /// Maximum grid points of one step.
 const MAX_CELLS: f64 = 4.0 * POINTS as f64;
-/// Smallest λ tried.
 const MIN_EXPONENT: f64 = 1e-6;
 /// Tilted mass that may fall outside the window on each side.
 const LN_OUTSIDE: f64 = -25.0;
@@ -31,16 +29,13 @@ pub(super) enum Target {
 /// The composed privacy loss distribution (PLD) of several steps, on a window around the losses that decide the
 /// requested δ.
 pub(super) struct ComposedPld {
-    /// Grid width.
     width: f64,
     /// Grid index of the first point of the window.
     first: i64,
-    /// Tilted masses of the window.
     tilted: Vec<f64>,
     lambda: f64,
     /// `ln E e^{λL}` of the discrete PLD.
     ln_moment: f64,
-    /// Mass of infinite loss.
     infinite_mass: f64,
     /// Tilted mass above the window.
     above: f64,

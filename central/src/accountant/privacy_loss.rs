@@ -54,7 +54,6 @@ pub(super) struct Step {
 pub(super) struct DiscretePld {
     pub(super) first: i64,
     pub(super) masses: Vec<f64>,
-    /// Mass of infinite loss.
     pub(super) infinite_mass: f64,
 }
 
@@ -91,7 +90,6 @@ impl Step {
         }
     }
 
-    /// Density of P at x.
     fn density(&self, x: f64) -> f64 {
         let z = self.multiplier;
         let normal = |x: f64| (-0.5 * (x / z).powi(2)).exp() / (z * SQRT_TWO_PI);
@@ -133,7 +131,6 @@ impl Step {
         (self.loss(low), self.loss(high))
     }
 
-    /// Masses and losses of a quadrature of P, for moments.
     pub(super) fn nodes(&self) -> Vec<(f64, f64)> {
         let (low, high) = self.range();
         let mut nodes = Vec::new();

@@ -9,7 +9,6 @@ const ORDERS: [f64; 36] = [
     256.0, 512.0, 1024.0,
 ];
 
-/// Points of the quadrature per standard deviation of the noise.
 const POINTS_PER_DEVIATION: f64 = 16.0;
 
 /// `(α−1)·D_α(P‖Q) = ln E_Q (dP/dQ)^α` of one step, α > 1, by the trapezoidal rule: the integrand is analytic in a

@@ -136,32 +136,6 @@ mod tests {
         }
     }
 
-    #[test]
-    fn three_dimensions_against_integration_over_the_sphere() {
-        for (seed, a) in [(4, [0.0, 2.0, 5.0]), (5, [0.0, 0.3, 20.0])] {
-            let (mut mass, mut moments) = (0.0, [0.0; 3]);
-            // The height is uniform on the sphere; midpoints in it, a full turn in the angle.
-            for step in 0..2000 {
-                let height = -1.0 + (f64::from(step) + 0.5) / 1000.0;
-                for turn in 0..200 {
-                    let angle = PI * f64::from(turn) / 100.0;
-                    let flat = 1.0 - height * height;
-                    let squared = [
-                        height * height,
-                        flat * angle.cos().powi(2),
-                        flat * angle.sin().powi(2),
-                    ];
-                    let weight = (-(0..3).map(|i| a[i] * squared[i]).sum::<f64>()).exp();
-                    mass += weight;
-                    for i in 0..3 {
-                        moments[i] += weight * squared[i];
-                    }
-                }
-            }
-            compare(&a, &moments.map(|moment| moment / mass), seed);
-        }
-    }
-
     /// The normalising constant up to a factor: with yᵢ ~ N(0, 1/2(aᵢ+s)) it is `Π(aᵢ+s)^{−1/2}·e^s` times the density
     /// of Σyᵢ² at 1, by inversion of its characteristic function (the trapezoidal rule; s shifts all aᵢ above 0).
     fn ln_constant(a: &[f64]) -> f64 {

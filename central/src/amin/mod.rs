@@ -38,14 +38,12 @@ pub(crate) static INFO: AlgorithmInfo = AlgorithmInfo {
     ..AlgorithmInfo::private(|_| Ok(Box::new(Amin)))
 };
 
-/// Constants of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Noise {
     /// c of each draw.
     concentration: f64,
     /// Scale of the Laplace noise on an eigenvalue.
     scale: f64,
-    /// ε of the whole run.
     true_epsilon: f64,
 }
 

@@ -28,7 +28,6 @@ pub(crate) struct Band {
     entries: Vec<f64>,
 }
 
-/// Eigenvalues, and the vectors of the leading ones.
 pub(crate) struct Leading {
     /// All, descending.
     pub(crate) values: Vec<f64>,
@@ -37,7 +36,6 @@ pub(crate) struct Leading {
 }
 
 impl Band {
-    /// Zero, of this dimension and bandwidth.
     pub(crate) fn zeros(dimension: usize, width: usize) -> Self {
         Self {
             dimension,

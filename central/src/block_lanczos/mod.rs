@@ -166,7 +166,6 @@ pub(crate) struct BlockLanczos<'a, 'n> {
     scale: f64,
 }
 
-/// Ritz pairs in the coordinates of the basis.
 pub(crate) struct Ritz {
     /// All Ritz values, descending, and the coordinates in Q of the requested vectors.
     pub(crate) pairs: Leading,
@@ -197,7 +196,6 @@ impl<'a, 'n> BlockLanczos<'a, 'n> {
         lanczos
     }
 
-    /// Dimension of the Krylov space.
     pub(crate) fn krylov_dimension(&self) -> usize {
         self.open
     }

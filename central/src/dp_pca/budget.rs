@@ -5,12 +5,10 @@ use eigenveil_shared::{Result, privacy::Budget};
 use super::{constants::Constants, histogram::StableHistogram};
 use crate::{CentralCalibration, accountant::full_batch};
 
-/// Bins per power of two of the eigenvalue's histogram.
 pub(super) const BINS_PER_DOUBLING: f64 = 4.0;
 /// Rows for the mean, as a multiple of its histograms' threshold: the rows of a coordinate lie in a bin or two.
 const ROWS_PER_THRESHOLD: f64 = 3.0;
 
-/// The parts of one step.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StepBudget {
     /// The eigenvalue's histogram, over the first part of the rows.
@@ -19,14 +17,11 @@ pub(super) struct StepBudget {
     pub(super) coordinate: StableHistogram,
     /// Multiplier of the Gaussian on the truncated mean, over the second part.
     pub(super) multiplier: f64,
-    /// ε of the whole step at the budget's δ.
     pub(super) epsilon: f64,
     /// How far one row can move the sum of the gradients before truncation, which is non-expansive; the noise need not
     /// exceed this. Infinite for the paper's noise.
     pub(super) cap: f64,
-    /// Groups of the first part.
     pub(super) groups: usize,
-    /// Constants that the paper leaves open.
     pub(super) constants: Constants,
 }
 
@@ -72,12 +67,10 @@ impl StepBudget {
         })
     }
 
-    /// Rows of the first part.
     pub(super) fn eigenvalue_rows(&self) -> usize {
         self.constants.group_rows * self.groups
     }
 
-    /// Minimum rows of a whole step.
     pub(super) fn min_rows(&self) -> usize {
         let mean = (ROWS_PER_THRESHOLD * self.coordinate.threshold()).ceil() as usize;
         self.eigenvalue_rows() + mean

@@ -28,7 +28,6 @@ impl Default for Constants {
 }
 
 impl Constants {
-    /// The defaults.
     pub(super) const DEFAULT: Self = Self {
         zeta: 0.01,
         tail_scale: 1.0,
@@ -37,7 +36,6 @@ impl Constants {
         group_rows: 20,
     };
 
-    /// The constants set in `options`, the others at their defaults.
     pub(super) fn with(options: &Options) -> Self {
         let default = Self::DEFAULT;
         Self {

@@ -17,7 +17,6 @@ use nalgebra::DMatrix;
 
 use crate::{fit::Fit, privacy::RunGuarantee, rows::Rows};
 
-/// The top-k eigenvectors of the (noisy) sum.
 fn fit_from_sum(
     rows: &Rows,
     sum: &DMatrix<f64>,

@@ -11,18 +11,15 @@ use crate::{Generator, GradientSum, noise::EntryNoise, stream::Feed, trace::is_r
 /// multiply), at less cost.
 const STEPS_PER_QR: usize = 8;
 
-/// Settings of the ascent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ascent {
     /// Rows B of a step.
     pub(super) batch: usize,
-    /// Batching.
     pub(super) steps: usize,
     /// Threshold β on the Frobenius norm of one row's `x(xᵀW)`.
     pub(super) clip: Option<f64>,
     /// Standard deviation of the noise on every entry of the batch's sum; 0: none.
     pub(super) noise_sd: f64,
-    /// Step sizes.
     pub(super) schedule: StepSize,
 }
 

@@ -22,7 +22,6 @@ impl Baseline for Oja {
         self.variant.info()
     }
 
-    /// One pass over the table in random order.
     fn fit(&self, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit> {
         let mut stream = shuffled(rows, rng);
         let (d, n) = (rows.dimension(), rows.n() as u64);

@@ -147,7 +147,6 @@ impl OjaVariant {
         }
     }
 
-    /// β, where gradients are clipped.
     pub(super) fn clip(&self) -> Result<Option<f64>> {
         match *self {
             Self::Plain => Ok(None),
@@ -158,7 +157,6 @@ impl OjaVariant {
         }
     }
 
-    /// Steps, and rows of a step.
     pub(super) fn steps(&self, n: u64) -> Result<(usize, usize)> {
         let Self::Minibatch { batching, .. } = *self else {
             return Ok((whole_steps(n, 1)?, 1));

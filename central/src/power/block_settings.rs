@@ -13,11 +13,9 @@ pub struct BlockSettings {
     pub block_size: Option<usize>,
 }
 
-/// Maximum steps of a run without noise that has not converged.
 pub(super) const MAX_SETTLING_STEPS: usize = 5_000;
 
 impl BlockSettings {
-    /// The settings in `options`.
     pub(super) fn from_options(options: &Options) -> Self {
         Self {
             iterations: options.count(ITERATIONS),

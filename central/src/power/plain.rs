@@ -53,7 +53,6 @@ impl Baseline for NoisyPower {
     }
 }
 
-/// The power method on the rows, without noise.
 pub(super) fn run_without_noise(
     settings: BlockSettings,
     rows: &Rows,
@@ -112,7 +111,6 @@ pub(super) fn multiplier(
     }
 }
 
-/// Records a step of a run over the whole table.
 pub(super) fn record(
     tracer: &mut Tracer<'_>,
     run: &PowerRun,

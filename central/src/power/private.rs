@@ -114,7 +114,6 @@ fn iterate_coherence(iterate: &DMatrix<f64>) -> f64 {
     iterate.nrows() as f64 * iterate.amax().powi(2)
 }
 
-/// Noise scale as a function of the iterate.
 #[derive(Clone, Copy, Debug)]
 enum NoiseScale {
     /// Gaussian: this many times the L2 sensitivity of the step.
@@ -130,7 +129,6 @@ enum NoiseScale {
 }
 
 impl NoiseScale {
-    /// The noise of a step from `x`.
     fn noise(self, x: &DMatrix<f64>) -> EntryNoise {
         match self {
             Self::PerSensitivity(neighbours, multiplier) => EntryNoise::Gaussian {

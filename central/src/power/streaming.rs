@@ -43,7 +43,6 @@ impl Baseline for StreamingPower {
         &INFO
     }
 
-    /// One pass over the table in random order.
     fn fit(&self, rows: &Rows, request: &Request<'_>, rng: &mut Generator) -> Result<Fit> {
         let n = rows.n() as u64;
         let mut stream = shuffled(rows, rng);

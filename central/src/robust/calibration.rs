@@ -14,7 +14,6 @@ use crate::{
 /// Share of μ² for the start under `accounted`.
 const START_SHARE: f64 = 0.2;
 
-/// The releases of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Releases {
     /// Steps, each the sum of gradients of norm ≤ 1.
@@ -42,7 +41,6 @@ pub struct Calibrated {
 }
 
 impl Releases {
-    /// The accountant of these releases.
     fn run(&self, neighbours: Neighbours, start_sd: f64, step_sd: f64) -> Result<RunAccountant> {
         let mut run = RunAccountant::new(neighbours);
         if self.start > 0 {

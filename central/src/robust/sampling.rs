@@ -11,7 +11,6 @@ use crate::{Generator, Privacy, poisson::sampling_rate};
 /// Default steps of the private variants; each step needs noise.
 const DEFAULT_FULL_BATCH_STEPS: usize = 100;
 const DEFAULT_SAMPLED_STEPS: usize = 500;
-/// Rows of a batch without privacy.
 const DEFAULT_NONPRIVATE_BATCH: usize = 20;
 
 /// Number of steps, and the sampling of their rows.
@@ -52,7 +51,6 @@ impl Schedule {
         Ok(Self { count, rate })
     }
 
-    /// The rows of one step, as columns.
     pub(super) fn rows<'a>(&self, table: &'a Table, rng: &mut Generator) -> Cow<'a, DMatrix<f64>> {
         match self.rate {
             Some(rate) => Cow::Owned(table.poisson_sample(rate, rng)),

@@ -17,10 +17,8 @@ use crate::{
     power::noisy_power,
 };
 
-/// Maximum dimension whose `p × p` sum is formed.
 const MAX_SUM_DIMENSION: usize = 2_000;
 
-/// Steps of the noisy power start.
 const POWER_STEPS: u64 = 4;
 
 /// How the initial subspace is found.
@@ -39,7 +37,6 @@ pub enum Start {
 }
 
 impl Start {
-    /// The start to use in dimension p.
     pub(super) fn resolve(self, p: usize) -> Self {
         match self {
             Self::ByDimension if p <= MAX_SUM_DIMENSION => Self::AnalyzeGauss,

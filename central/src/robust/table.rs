@@ -13,7 +13,6 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// Every row divided by its length.
     pub(super) fn spherised(rows: &Rows) -> Self {
         let (p, n) = (rows.dimension(), rows.n());
         let values = rows.iter().flat_map(|row| row.as_slice().iter().copied());
@@ -30,12 +29,10 @@ impl Table {
         }
     }
 
-    /// Dimension p.
     pub(super) fn dimension(&self) -> usize {
         self.columns.nrows()
     }
 
-    /// Number of coordinates after which the rows are known to be zero, if any.
     pub(super) fn support(&self) -> Option<usize> {
         self.support
     }
@@ -49,12 +46,10 @@ impl Table {
         (rotation, Self { columns, support })
     }
 
-    /// Rows n.
     pub(super) fn n(&self) -> usize {
         self.columns.ncols()
     }
 
-    /// All columns, `p × n`.
     pub(super) fn columns(&self) -> &DMatrix<f64> {
         &self.columns
     }

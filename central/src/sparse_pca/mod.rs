@@ -20,7 +20,6 @@ use crate::{
     trace::Tracer,
 };
 
-/// Maximum iterations of one pursuit.
 const MAX_PURSUIT_ITERATIONS: usize = 1_000;
 
 /// Default number of starts: only the relaxed one.
@@ -70,7 +69,6 @@ impl Default for SparsePca {
     }
 }
 
-/// PCA on some features.
 struct Candidate {
     vectors: DMatrix<f64>,
     support: Vec<usize>,

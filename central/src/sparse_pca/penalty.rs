@@ -15,7 +15,6 @@ const COARSE_SOLVE: (f64, usize) = (1e-3, 300);
 /// Features that the default λ leaves for each one requested.
 const CANDIDATES_PER_FEATURE: usize = 4;
 
-/// A penalty, and the features that matter under it.
 pub(super) struct Penalty {
     pub(super) lambda: f64,
     /// Ascending: those with an off-diagonal entry above λ, and of the others the k with the largest diagonal. The

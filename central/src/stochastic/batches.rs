@@ -52,19 +52,3 @@ impl<'a> Batches<'a> {
         sum.finish()
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{generator, testing::gaussian_rows};
-
-    #[test]
-    fn rate_one_and_tiny_rates() {
-        let rows = gaussian_rows(20, &[0.5, 0.3], 1);
-        let mut rng = generator(Some(2)).unwrap();
-        let all = Batches::new(&rows, 20).unwrap();
-        let factor = DMatrix::identity(2, 2);
-        let (_, sum) = all.sum(factor, 1.0, &mut rng);
-        assert!((sum - rows.sum_of_outer_products()).amax() < 1e-12);
-    }
-}

@@ -16,7 +16,6 @@ const FULL_SHARE: f64 = 0.75;
 /// Shares of the published noise tried for the full gradient in [`VrNoise::published_epsilon`].
 const SPLITS: [f64; 4] = [0.02, 0.1, 0.3, 0.6];
 
-/// Sizes of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct StepPlan {
     /// Rows n.
@@ -94,7 +93,6 @@ pub(super) struct VrNoise {
 }
 
 impl VrNoise {
-    /// The noise of this calibration, and its guarantee.
     pub(super) fn new(
         target: PrivacyTarget,
         plan: StepPlan,

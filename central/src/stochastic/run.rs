@@ -20,7 +20,6 @@ const MAX_STEP_SIZE: f64 = 1_000.0;
 /// Share of the steps of an averaged run that the average omits.
 const BURN_IN_SHARE: f64 = 1.0 / 3.0;
 
-/// η by step.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum StepSizes {
     /// Constant, as in the paper.

@@ -28,7 +28,6 @@ pub(crate) static INFO: AlgorithmInfo = AlgorithmInfo {
     })
 };
 
-/// Steps over all rows, unless published.
 const DEFAULT_STEPS: usize = 60;
 
 /// `dp-spca`: `V ← polar(V + η/B·(Σ x(xᵀV) + N(0, sd²)))` over Poisson samples of B rows on average.

@@ -53,7 +53,6 @@ fn example_4_1_separates_it_from_private_oja() {
     assert!(clipped[3] > 0.5 * clipped[0] && clipped[3] > 0.05);
 }
 
-/// Both methods for k = 2 return orthonormal directions.
 #[test]
 fn block_and_deflation_find_two_components() {
     let mut rng = seeded(4);

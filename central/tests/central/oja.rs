@@ -96,7 +96,6 @@ fn a_batch_shares_its_noise() {
     assert!(batch < 0.5 * one_row && batch < 0.1, "{one_row} {batch}");
 }
 
-/// A known eigengap gives the step 1/eigengap.
 #[test]
 fn eigengap_sets_the_step_size() {
     let three = [[0.9, 0.1, 0.0], [0.8, -0.2, 0.1], [0.1, 0.5, 0.2]];

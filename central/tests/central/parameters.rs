@@ -95,7 +95,6 @@ fn unlisted_parameters_and_bad_values_are_rejected() {
     }
 }
 
-/// Every flag belongs to an algorithm, and names are unique.
 #[test]
 fn every_parameter_belongs_to_an_algorithm() {
     for (at, parameter) in ALL.iter().enumerate() {

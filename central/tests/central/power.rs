@@ -211,7 +211,6 @@ fn the_trace_follows_the_error_and_the_variance() {
     assert!((last.objective.unwrap() - best / 200.0).abs() < 1e-9);
 }
 
-/// A stream shorter than announced, and one with a row of another length.
 #[test]
 fn stream_unlike_its_announcement_is_rejected() {
     let announced = |rows: &Rows, block, dimension, n| {

@@ -19,7 +19,6 @@ use nalgebra::{DMatrix, DVector};
 
 use crate::tables::{accounted, drawn, fitted, prepared, private, seeded, table_of_zeros};
 
-/// Haystack rows on the sphere, and their subspace.
 fn haystack(
     n: usize,
     p: usize,
@@ -221,7 +220,6 @@ fn noise_matches_the_budget() {
     }
 }
 
-/// Noise calibrated for another run is rejected.
 #[test]
 fn noise_of_another_run_is_rejected() {
     let (rows, _) = haystack(50, 4, 1, 0.6, 0.1, 3);

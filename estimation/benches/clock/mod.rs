@@ -24,7 +24,6 @@ pub(crate) fn timed<T>(repeats: usize, run: impl Fn() -> T) -> (Vec<f64>, T) {
     (times, result)
 }
 
-/// The median.
 pub(crate) fn median(times: &[f64]) -> f64 {
     let mut sorted = times.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -169,7 +169,6 @@ pub(super) struct Start {
 }
 
 impl Solution {
-    /// A warm start for a nearby problem of the same size.
     pub(super) fn into_start(self) -> Start {
         Start {
             dual: self.dual,

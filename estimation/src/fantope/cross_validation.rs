@@ -24,7 +24,6 @@ const FOLDS: usize = 5;
 /// error: smaller values give even denser and slower solutions.
 const WORSE_IN_A_ROW: usize = 3;
 
-/// One fold: its training moment, its held-out moment and the solver's state.
 struct Fold {
     training: DMatrix<f64>,
     held_out: DMatrix<f64>,

@@ -21,7 +21,6 @@ use crate::{
     pca::rayleigh_quotients,
 };
 
-/// Values of λ on a path.
 pub(super) const STEPS: usize = 16;
 /// Relative duality gap on a path: neighbours differ by far more.
 const TOLERANCE: f64 = 1e-3;

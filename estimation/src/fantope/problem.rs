@@ -81,7 +81,6 @@ impl ScaledProblem {
         }
     }
 
-    /// The solution if it needs no iteration.
     pub(super) fn closed_form(&self) -> Option<ScaledSolution> {
         let m = self.s.nrows();
         let chosen: Vec<usize> = if self.k == m {

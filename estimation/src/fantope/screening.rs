@@ -12,7 +12,6 @@ use nalgebra::DMatrix;
 
 /// The rows that matter and the blocks they fall into.
 pub(super) struct Screen {
-    /// Remaining rows, ascending.
     pub(super) rows: Vec<usize>,
     /// Block of each remaining row; equal numbers mean one block.
     pub(super) blocks: Vec<usize>,
@@ -21,7 +20,6 @@ pub(super) struct Screen {
 }
 
 impl Screen {
-    /// All rows, as one block.
     pub(super) fn keep_every_row(p: usize) -> Self {
         Self {
             rows: (0..p).collect(),
@@ -35,7 +33,6 @@ impl Screen {
         self.rows.len() == p && self.blocks.iter().all(|&block| block == self.blocks[0])
     }
 
-    /// The screen of the symmetric `moment` (lower triangle) at `lambda`.
     pub(super) fn new(moment: &DMatrix<f64>, k: usize, lambda: f64) -> Self {
         let p = moment.nrows();
         let mut forest = Forest::new(p);
@@ -104,7 +101,6 @@ impl Screen {
     }
 }
 
-/// Entries looked at together.
 const CHUNK: usize = 64;
 
 /// Union–find with path halving.

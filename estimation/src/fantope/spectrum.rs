@@ -9,7 +9,6 @@ use crate::linalg::{
     leading_columns, leading_values, spectrum_is_below, symmetric_eigen, symmetric_eigenvalues,
 };
 
-/// Additional vectors in the block.
 const GUARD: usize = 6;
 /// The rank may be 1/6 of p, k a tenth; beyond that, or below this dimension, full decompositions win.
 const MIN_PARTIAL_DIMENSION: usize = 80;
@@ -31,7 +30,6 @@ pub(super) struct Factor {
     pub(super) weights: Vec<f64>,
 }
 
-/// An upper bound on the sum of the k largest eigenvalues.
 pub(super) enum Bound {
     /// Proved, up to rounding.
     Proved(f64),
@@ -52,7 +50,6 @@ pub(super) trait SpectralSolver {
     fn request_certificate(&mut self) {}
 }
 
-/// Full decomposition each time.
 pub(super) struct FullSpectrum;
 
 impl SpectralSolver for FullSpectrum {
@@ -103,7 +100,6 @@ impl WarmSpectrum {
         }
     }
 
-    /// Whether a block is faster than a full decomposition.
     pub(super) fn is_worthwhile(p: usize, k: usize) -> bool {
         p >= MIN_PARTIAL_DIMENSION && k <= p / 10
     }
@@ -279,7 +275,6 @@ pub(crate) fn start_block(
     start
 }
 
-/// The accuracy of the bound.
 #[derive(Clone, Copy)]
 pub(crate) struct Accuracy {
     /// Maximum overstatement of each of the k eigenvalues.
@@ -304,7 +299,6 @@ pub(crate) struct LeadingSum {
 }
 
 impl LeadingSum {
-    /// Ritz pairs from `start` (more than k columns, if p allows).
     pub(crate) fn find(
         matrix: &dyn Symmetric,
         start: &DMatrix<f64>,

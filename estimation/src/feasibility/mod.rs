@@ -38,9 +38,7 @@ use crate::{
 pub const FALSE_ALARM_RATE: f64 = 1e-3;
 /// The share of it that each of the two limits may use.
 const SHARE: f64 = 0.5 * FALSE_ALARM_RATE;
-/// Maximum number of directions tested.
 const MAX_DIRECTIONS: usize = 8;
-/// Minimum number of reports in a half.
 const MIN_REPORTS: u64 = 64;
 
 /// The leading directions of one half of the reports, and the sum of the other half.

@@ -37,7 +37,6 @@ pub(super) struct NoisySpectrum<'a> {
 }
 
 impl NoisySpectrum<'_> {
-    /// The spectrum behind it.
     pub(super) fn estimate(&self) -> Result<SpectrumEstimate> {
         let Eigenvalues {
             leading: values,

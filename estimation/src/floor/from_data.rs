@@ -58,7 +58,6 @@ pub struct EigenvalueVerdict {
 }
 
 impl EigenvalueVerdict {
-    /// Whether the eigenvalue is above the floor.
     pub(super) fn is_above(&self) -> bool {
         self.verdict == Verdict::Above
     }
@@ -297,7 +296,6 @@ mod tests {
         }
     }
 
-    /// If the rows' length is unknown the noise is never underestimated.
     #[test]
     fn an_unknown_length_does_not_lower_the_floor() {
         for p in [2, 5, 40] {

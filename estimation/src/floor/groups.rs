@@ -110,7 +110,6 @@ fn next_link(
     runs.iter().enumerate().find_map(link)
 }
 
-/// The groups of these runs as a document; `total` is the total variance.
 pub(super) fn documents(
     runs: &[(usize, usize)],
     components: &[Component],

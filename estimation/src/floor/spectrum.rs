@@ -141,7 +141,6 @@ impl Spectrum {
         self.rank
     }
 
-    /// Eigenvalues of the wanted components, descending.
     pub(super) fn leading(&self) -> &[f64] {
         &self.distinct[..self.rank]
     }
@@ -242,7 +241,6 @@ impl Spectrum {
         })
     }
 
-    /// The largest eigenvalue of the bulk.
     fn top_of_rest(&self) -> f64 {
         self.rest.first().copied().unwrap_or(f64::NEG_INFINITY)
     }
@@ -307,9 +305,7 @@ impl Spectrum {
     }
 }
 
-/// Where an eigenvalue shows in noise.
 struct OutlierPosition {
-    /// The noisy eigenvalue.
     place: f64,
     /// Its derivative by the noiseless one: positive where it shows at all.
     slope: f64,

@@ -106,7 +106,6 @@ impl NoiseProfile {
         ))
     }
 
-    /// Whether there is no noise at all.
     pub(super) fn is_noiseless(&self) -> bool {
         self.constant == 0.0 && self.linear == 0.0 && self.bilinear == 0.0 && self.shift == 0.0
     }

@@ -17,7 +17,6 @@ pub(crate) struct RitzPairs {
     pub(crate) values: Vec<f64>,
     /// Orthonormal, one column a value.
     pub(crate) vectors: DMatrix<f64>,
-    /// Whether the pairs requested met their tolerance.
     pub(crate) converged: bool,
 }
 
@@ -29,7 +28,6 @@ pub(crate) struct RitzTarget {
     pub(crate) accuracy: f64,
 }
 
-/// How much work is allowed.
 pub(crate) struct WorkLimit {
     /// Products of the matrix with a block.
     pub(crate) products: usize,

@@ -57,7 +57,6 @@ pub(crate) fn view_mut<T: nalgebra::Scalar>(matrix: &mut DMatrix<T>) -> faer::Ma
     faer::MatMut::from_column_major_slice_mut(matrix.as_mut_slice(), rows, columns)
 }
 
-/// An error unless `matrix` is square and every entry is finite.
 pub(crate) fn require_square_and_finite(matrix: &DMatrix<f64>) -> Result<()> {
     let (rows, columns) = matrix.shape();
     if rows != columns {
@@ -96,12 +95,10 @@ pub fn fix_signs(vectors: &mut DMatrix<f64>) {
     }
 }
 
-/// The first `k` columns.
 pub(crate) fn leading_columns(vectors: &DMatrix<f64>, k: usize) -> DMatrix<f64> {
     vectors.columns(0, k).into_owned()
 }
 
-/// The first `k` values.
 pub(crate) fn leading_values(values: &DVector<f64>, k: usize) -> DVector<f64> {
     values.rows(0, k).into_owned()
 }

@@ -19,7 +19,6 @@ pub(crate) struct Panels<T> {
 }
 
 impl<T: nalgebra::Scalar + Default> Panels<T> {
-    /// A `p × p` matrix of zeros.
     pub(crate) fn zeros(p: usize, width: usize) -> Self {
         let panels = (0..p)
             .step_by(width)
@@ -52,7 +51,6 @@ impl<T: nalgebra::Scalar + Default> Panels<T> {
             .map(move |(j, panel)| (j * width, panel))
     }
 
-    /// As [`iter`](Self::iter), to be changed.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (usize, &mut DMatrix<T>)> + Send
     where
         T: Send,

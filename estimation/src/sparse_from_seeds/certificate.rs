@@ -25,7 +25,6 @@ pub(super) struct LeadingSumBound {
     slack: f64,
 }
 
-/// The outcome of a proof.
 pub(super) enum Proof {
     /// The sum is at most this.
     Proved(f64),
@@ -72,7 +71,6 @@ impl LeadingSumBound {
         self.sum.at_least
     }
 
-    /// The k leading Ritz vectors.
     pub(super) fn leading(&self) -> DMatrix<f64> {
         self.sum.vectors.columns(0, self.k).into_owned()
     }

@@ -221,7 +221,6 @@ fn leading_spectrum(
     }
 }
 
-/// The moment of the selected rows, with its buckets.
 fn moment_of_rows(mut buckets: Vec<Accumulator>, params: &StudyParams) -> Result<NoisyMoment> {
     for bucket in &mut buckets {
         bucket.decode_rows(params.mechanism(), params.report_dimension());

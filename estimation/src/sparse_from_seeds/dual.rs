@@ -82,7 +82,6 @@ impl<'a> DualMatrix<'a> {
         matrix
     }
 
-    /// Whether row `i` is a candidate.
     pub(super) fn has(&self, i: usize) -> bool {
         self.place[i] != NOT_A_CANDIDATE
     }

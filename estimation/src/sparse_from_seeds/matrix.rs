@@ -103,7 +103,6 @@ impl LargeMatrix {
         }
     }
 
-    /// p.
     pub(super) fn dimension(&self) -> usize {
         self.lower.dimension()
     }
@@ -118,7 +117,6 @@ impl LargeMatrix {
         self.diagonal.iter().sum()
     }
 
-    /// Sᵢᵢ.
     pub(super) fn diagonal(&self) -> &[f64] {
         &self.diagonal
     }
@@ -137,7 +135,6 @@ impl LargeMatrix {
         }
     }
 
-    /// Rows and columns `rows`.
     pub(super) fn submatrix(&self, rows: &[usize]) -> DMatrix<f64> {
         DMatrix::from_fn(rows.len(), rows.len(), |a, b| self.get(rows[a], rows[b]))
     }

@@ -32,7 +32,6 @@ const MAX_STEP: f64 = 1e6;
 /// A row with less of the leading vectors than this share of an even spread is not worth adding.
 const MIN_WORTHWHILE_GAIN: f64 = 1e-3;
 
-/// The whole problem.
 pub(super) struct Problem<'a> {
     pub(super) moment: &'a LargeMatrix,
     pub(super) k: usize,
@@ -42,11 +41,9 @@ pub(super) struct Problem<'a> {
     pub(super) settings: AdmmSettings,
 }
 
-/// A solution of the whole problem.
 pub(super) struct SolveResult {
     /// `p × k` orthonormal.
     pub(super) vectors: DMatrix<f64>,
-    /// Rows selected, ascending.
     pub(super) support: Vec<usize>,
     /// Proved bound on the optimum of the whole problem minus the objective reached.
     pub(super) gap: f64,

@@ -373,7 +373,6 @@ impl Plane<'_> {
         gradient
     }
 
-    /// Covariance of two statistics.
     pub(super) fn covariance(&self, first: [f64; 3], second: [f64; 3]) -> f64 {
         let (first, second) = (self.gradient(first), self.gradient(second));
         self.of_populations(&first, &second)

@@ -174,7 +174,6 @@ fn uncentrable_noise_is_an_error() {
     assert!(serde_json::from_str::<StudyParams>(&wrong).is_err());
 }
 
-/// Every report by the real mechanism.
 fn device_moment(
     params: &StudyParams,
     rows: impl Iterator<Item = Row>,

@@ -34,7 +34,6 @@ fn solved(moment: &DMatrix<f64>, k: usize, lambda: f64, settings: &AdmmSettings)
     solve(moment, k, lambda, settings, Cancel::NEVER).unwrap()
 }
 
-/// The invariants of every solution.
 fn assert_sound(moment: &DMatrix<f64>, k: usize, solution: &Solution) {
     let p = moment.nrows();
     let eigen = symmetric_eigen(&solution.x).unwrap();

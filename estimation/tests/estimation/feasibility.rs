@@ -28,7 +28,6 @@ fn rows(p: usize, kind: usize) -> Vec<Vec<f64>> {
     (0..[1, 2, p][kind]).map(|i| axis(p, i)).collect()
 }
 
-/// A `double-cap` study of honest reports.
 fn honest_study(params: &StudyParams, kind: usize, n: usize, rng: &mut ChaCha20Rng) -> Directions {
     let rows = rows(params.dimension(), kind);
     let mut study = Directions::new();

@@ -19,7 +19,6 @@ mod missing_cells;
 mod noise_floor;
 mod plan;
 mod poison;
-mod real_path;
 mod simulate;
 mod statistics;
 mod warnings;

@@ -6,7 +6,6 @@ use eigenveil_figures::{
 };
 use eigenveil_shared::estimate::Estimate;
 
-/// All samples, by name.
 pub(crate) fn all() -> Vec<(String, String)> {
     let estimate = estimate();
     let without_noise = [0.55, 0.21, 0.19, 0.03, 0.01, 0.01];

@@ -26,7 +26,6 @@ const NEXT_VALUE: f64 = 0.5;
 /// τ of the corollary, in the number of steps.
 const TAU: f64 = 10.0;
 
-/// The perturbation G.
 #[derive(Clone, Copy)]
 enum Noise {
     Gaussian,
@@ -54,7 +53,6 @@ impl Noise {
     }
 }
 
-/// Largest singular value.
 fn norm(matrix: &DMatrix<f64>) -> Result<f64> {
     let squares = symmetric_eigenvalues(&cross_product(matrix, matrix))?;
     Ok(squares.max().max(0.0).sqrt())

@@ -25,7 +25,6 @@ use crate::{
     sweep,
 };
 
-/// Components of the map.
 const K: usize = 2;
 /// The paper states neither ε nor δ of this experiment: ε as in its first one, and a meaningful δ.
 const EPSILON: f64 = 0.8;
@@ -42,7 +41,6 @@ const DP_PCA: &str = "dp-pca";
 const PEOPLE_ALONE: &str = "people-alone";
 const RANDOM: &str = "random";
 
-/// How a map is computed.
 enum MapMethod {
     /// PCA of the people without the outliers.
     PeopleAlone,
@@ -94,7 +92,6 @@ fn paper_seconds(variant: Variant) -> f64 {
     }
 }
 
-/// A plan of maps.
 struct MapPlanBuilder {
     plan: RunPlan,
     n: usize,

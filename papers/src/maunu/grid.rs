@@ -23,14 +23,12 @@ impl<'a> Grid<'a> {
         }
     }
 
-    /// The lines of an algorithm.
     pub(super) fn lines(self, variant: Variant) -> Vec<&'a Record> {
         let wanted = variant.lines(self.rule);
         let records = self.table.records().iter();
         records.filter(|line| line.matches(&wanted)).collect()
     }
 
-    /// The numbers of an algorithm.
     pub(super) fn numbers(self, variant: Variant) -> Vec<f64> {
         let lines = self.lines(variant);
         lines.iter().map(|line| line.number(self.column)).collect()

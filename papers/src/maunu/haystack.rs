@@ -44,15 +44,12 @@ pub(super) const CALIBRATIONS: [CentralCalibration; 2] = [
     CentralCalibration::Accounted,
 ];
 
-/// Data and budget of a cell.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Setting {
     pub(super) n: usize,
     pub(super) p: usize,
     pub(super) k: usize,
-    /// Share of inliers.
     pub(super) inliers: f64,
-    /// Noise of the inliers, ν.
     pub(super) inlier_noise: f64,
     pub(super) epsilon: f64,
     pub(super) delta: f64,
@@ -90,7 +87,6 @@ impl Setting {
     }
 }
 
-/// The outcome of a run.
 struct Outcome {
     true_epsilon: f64,
     /// ‖V̂V̂ᵀ − VVᵀ‖_F.
@@ -168,14 +164,12 @@ impl Outcome {
     }
 }
 
-/// What a cell records of its runs.
 #[derive(Clone, Copy)]
 pub(super) enum Recorded {
     End,
     Trace,
 }
 
-/// A plan of runs on haystacks.
 #[derive(Default)]
 pub(super) struct PlanBuilder {
     pub(super) plan: RunPlan,
@@ -183,7 +177,6 @@ pub(super) struct PlanBuilder {
 }
 
 impl PlanBuilder {
-    /// Adds a cell.
     pub(super) fn add(
         &mut self,
         setting: Setting,

@@ -8,7 +8,6 @@ use eigenveil_central::{
 };
 use eigenveil_shared::Result;
 
-/// Which algorithm.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Variant {
     Glad(GladVariant),
@@ -34,7 +33,6 @@ impl Variant {
         }
     }
 
-    /// Whether a step uses a batch.
     pub(super) fn is_sampled(self) -> bool {
         match self {
             Self::Glad(variant) => variant.is_sampled(),
@@ -48,7 +46,6 @@ impl Variant {
     }
 }
 
-/// An algorithm with its settings.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Method {
     pub(super) variant: Variant,

@@ -36,13 +36,11 @@ pub(super) struct Popres {
     rows: OnceLock<Result<Rows>>,
 }
 
-/// Number of rows of the stylised data.
 pub(super) fn row_count(data: &Data) -> Result<usize> {
     Ok(data.raw(FILES[0])?.len() + OUTLIERS)
 }
 
 impl Popres {
-    /// Reads the files.
     pub(super) fn new(data: &Data, d: usize) -> Result<Arc<Self>> {
         let wrong = |what: String| Error::invalid_request(what);
         let (scores, eigenvalues) = (data.raw(FILES[0])?, data.raw(FILES[1])?);
@@ -108,7 +106,6 @@ impl Popres {
         prepared(&raw, Norm::Normalize)
     }
 
-    /// The people as columns.
     fn people(&self) -> Result<DMatrix<f64>> {
         let people = self.rows()?.iter().take(self.places.nrows());
         let values = people.flat_map(|row| row.as_slice().iter().copied());
@@ -129,7 +126,6 @@ impl Popres {
         Ok(fitted.norm_squared() / wanted.norm_squared())
     }
 
-    /// PCA of the people without the outliers.
     pub(super) fn people_alone(&self) -> Result<DMatrix<f64>> {
         let people = self.people()?;
         let leading = top_k(&cross_product(&people, &people), 2)?.vectors;

@@ -24,7 +24,6 @@ const K: usize = 5;
 const DELTA: f64 = 1e-7;
 const MODEL: Model = Model::spiked(P, K, 20.0);
 
-/// Who adds the noise.
 #[derive(Clone, Copy, PartialEq)]
 enum PrivacyModel {
     Curator,

@@ -91,7 +91,6 @@ fn true_moment(rows: &[Row], params: &StudyParams) -> Result<MomentEstimate> {
 /// A correlation of two features.
 type Statistic = fn(&MomentEstimate, usize, usize) -> std::result::Result<Correlation, Refusal>;
 
-/// Intervals by what they hold.
 #[derive(Default)]
 struct Count {
     given: f64,

@@ -26,14 +26,12 @@ const CONSTANTS: &[&str] = &[
     "random_error",
 ];
 
-/// Where participants come from.
 #[derive(Clone)]
 enum Source {
     Published,
     Rows(Arc<Vec<Row>>),
 }
 
-/// One setting.
 #[derive(Clone, Copy)]
 struct Setting {
     kind: ReportKind,

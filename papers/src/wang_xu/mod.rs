@@ -20,7 +20,6 @@ use eigenveil_shared::{
 /// δ of the low-dimensional experiments; the paper states none for the others, which use the same here.
 const DELTA: f64 = 1e-4;
 
-/// Which reports are summed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ReportKind {
     /// `σ² = 2 ln(1.25/δ)/ε²`, as Algorithms 1 and 2 print it.
@@ -40,7 +39,6 @@ impl ReportKind {
         (Self::DoubleCap, LineStyle::Solid),
     ];
 
-    /// As in the CSV.
     fn as_str(self) -> &'static str {
         match self {
             Self::AsPublished => "as-published",

@@ -105,7 +105,6 @@ pub(super) struct Descent {
     pub(super) steps: Schedule,
     /// Initial η.
     pub(super) step: f64,
-    /// Iterations between halvings of η.
     pub(super) halve_step_every: usize,
     /// Standard deviation of the noise on every entry of the *sum* of gradients.
     pub(super) noise_sd: f64,

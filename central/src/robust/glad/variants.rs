@@ -24,7 +24,6 @@ const DEFAULT_NONPRIVATE_STEPS: usize = 1000;
 const HALVINGS: usize = 8;
 /// Initial η of the paper.
 const DEFAULT_STEP_SIZE: f64 = 1.0;
-/// Default of the explicit noise.
 const DEFAULT_GRADIENT_NOISE: f64 = 0.01;
 /// Iterations between halvings in the paper's experiments.
 const PAPER_STAGE: usize = 50;

@@ -26,7 +26,6 @@ pub struct AverageIterate {
 }
 
 impl AverageIterate {
-    /// An empty average.
     pub(super) fn new(dimension: usize, rotation: Option<HouseholderQr>) -> Self {
         Self {
             dimension,
@@ -37,7 +36,6 @@ impl AverageIterate {
         }
     }
 
-    /// Adds a point.
     pub(super) fn add(&mut self, point: &FantopeFactor) {
         self.count += 1;
         let columns: usize = self.factors.iter().map(|f| f.weights.len()).sum();
@@ -48,13 +46,11 @@ impl AverageIterate {
         }
     }
 
-    /// Adds a point given as a matrix.
     pub(super) fn add_matrix(&mut self, point: &DMatrix<f64>) {
         self.count += 1;
         *self.as_matrix() += point;
     }
 
-    /// Converts the sum to a matrix.
     fn as_matrix(&mut self) -> &mut DMatrix<f64> {
         let factors = std::mem::take(&mut self.factors);
         self.lower

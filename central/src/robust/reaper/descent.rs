@@ -32,7 +32,6 @@ const NOISY_EXPONENTIAL: f64 = 1e-7;
 const NOISY_LEADING: f64 = 1e-6;
 const PLAIN_LEADING: f64 = 1e-9;
 
-/// The geometry of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Geometry {
     /// `P ← P_F(P − ηG)`, the Euclidean projection onto the Fantope.
@@ -149,7 +148,6 @@ impl Descent {
         Ok(average)
     }
 
-    /// A step with a full decomposition.
     fn full_step(
         &self,
         p: &Iterate,

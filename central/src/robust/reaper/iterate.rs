@@ -44,7 +44,6 @@ impl Iterate {
         image
     }
 
-    /// A point of the Fantope.
     pub(super) fn from_factor(vectors: DMatrix<f64>, weights: Vec<f64>) -> Self {
         let factor = FantopeFactor {
             vectors,
@@ -126,7 +125,6 @@ impl<'a> Step<'a> {
         made
     }
 
-    /// Returns the noise.
     pub(super) fn into_noise(self) -> Option<DMatrix<f64>> {
         self.noise
     }

@@ -52,7 +52,6 @@ impl Mirror {
         }
     }
 
-    /// Adds P to the average.
     pub(super) fn add_to(&self, average: &mut AverageIterate) {
         match &self.point {
             Point::Factor(iterate) => average.add(&iterate.factor),

@@ -14,7 +14,6 @@ pub use variants::{Reaper, ReaperVariant};
 
 pub(crate) use variants::{GD, MD, SGD, SMD};
 
-/// From this dimension on partial decompositions are used.
 const MIN_PARTIAL_DIMENSION: usize = 500;
 /// A Krylov space larger than p over this costs as much as a full decomposition.
 const MAX_SPACE_DIVISOR: usize = 2;

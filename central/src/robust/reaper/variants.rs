@@ -17,7 +17,6 @@ use crate::{
 };
 use eigenveil_shared::{Result, privacy::Budget};
 
-/// Steps without privacy.
 const DEFAULT_NONPRIVATE_STEPS: usize = 300;
 /// c of the paper's step sizes `c/√t`.
 const DEFAULT_STEP_SIZE: f64 = 8.0;
