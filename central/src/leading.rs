@@ -1,7 +1,8 @@
 //! The leading principal components of rows, without forming a large `p × p` sum.
 
 use eigenveil_estimation::linalg::{
-    HouseholderQr, MIN_SHARE_OF_SUM, RowFactor, Symmetric, SymmetricEigen, fix_signs, top_k,
+    HouseholderQr, MIN_SHARE_OF_SUM, RowFactor, Symmetric, SymmetricEigen, fix_signs, require_rank,
+    top_k,
 };
 use eigenveil_shared::{Error, Result};
 use nalgebra::DMatrix;
@@ -81,11 +82,7 @@ pub(crate) fn leading_of_sum(
     if p <= MAX_CHEAP_DIMENSION || (p <= MAX_SUM_DIMENSION && p <= n) {
         return top_k(&sum(), k);
     }
-    if k == 0 || k > p {
-        return Err(Error::invalid_request(format!(
-            "k is {k}; it must be between 1 and p = {p}, the length of a row"
-        )));
-    }
+    require_rank(k, p)?;
     // The Krylov space may grow to p dimensions: a spectrum without gaps needs thousands, which is still less work than
     // the sum.
     leading_pairs(products, k, RESIDUAL, p)?.ok_or_else(|| {

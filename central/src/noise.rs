@@ -8,9 +8,7 @@ use crate::{CentralCalibration, Generator};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum EntryNoise {
     /// `N(0, sd²)`.
-    Gaussian {
-        sd: f64,
-    },
+    Gaussian { sd: f64 },
     /// Laplace of this scale, standard deviation √2 times it.
     Laplace {
         /// Scale λ: density `exp(−|x|/λ)/2λ`.

@@ -13,11 +13,10 @@
 use eigenveil_shared::{
     Result,
     mechanism::NoiseModel,
-    packed::PackedSymmetric,
     preprocess::{Norm, Preprocessing},
 };
 
-use crate::accumulate::Accumulator;
+use crate::{accumulate::Accumulator, search::bisect};
 
 /// Squared coefficient of variation of a row's share of observed cells from which the correction is rough.
 const MAX_VARIATION: f64 = 0.02;
@@ -111,28 +110,28 @@ impl ObservedShares {
         mean.powf(exponent) * (1.0 + curvature * variance.max(0.0) / (mean * mean))
     }
 
-    /// Divides a sum of decoded reports, of dimension p or p + 1, each of which lacks `lacking`·I of the rows' moment;
+    /// Divides sums of decoded reports, of dimension p or p + 1, each of which lacks `lacking`·I of the rows' moment;
     /// afterwards it lacks `remaining`·I.
     pub(crate) fn divide(
         &self,
-        sum: &Accumulator,
+        sums: &[Accumulator],
         lacking: f64,
         remaining: f64,
-    ) -> Result<Accumulator> {
-        let p = sum.dimension();
-        let [lacking, remaining] = [lacking, remaining].map(|each| sum.count() as f64 * each);
-        let mut divided = PackedSymmetric::zeros(p);
-        let mut entries = divided.as_mut_slice().iter_mut().zip(sum.sum().as_slice());
-        for i in 0..p {
-            for j in i..p {
-                if let Some((entry, value)) = entries.next() {
-                    let on_diagonal = f64::from(u8::from(i == j));
-                    *entry = self.factor(i, j) * (value + on_diagonal * lacking)
-                        - on_diagonal * remaining;
-                }
+    ) -> Result<Vec<Accumulator>> {
+        let p = sums.first().map_or(0, Accumulator::dimension);
+        let entries = (0..p).flat_map(|i| (i..p).map(move |j| (i, j)));
+        let factors: Vec<(f64, f64)> = entries
+            .map(|(i, j)| (self.factor(i, j), f64::from(u8::from(i == j))))
+            .collect();
+        let divide = |sum: &Accumulator| {
+            let [lacking, remaining] = [lacking, remaining].map(|each| sum.count() as f64 * each);
+            let mut divided = sum.sum().clone();
+            for (entry, (factor, on_diagonal)) in divided.as_mut_slice().iter_mut().zip(&factors) {
+                *entry = factor * (*entry + on_diagonal * lacking) - on_diagonal * remaining;
             }
-        }
-        Accumulator::from_parts(divided, sum.count())
+            Accumulator::from_parts(divided, sum.count())
+        };
+        sums.iter().map(divide).collect()
     }
 
     /// By what the variance of an entry of the estimated mean is multiplied, averaged over the entries.
@@ -189,19 +188,9 @@ fn edge_of_unequal_noise(factors: &[f64]) -> f64 {
     // The z that belongs to m lies above `largest`·m, and falls as the sum does.
     let at = |m: f64| {
         let excess = |z: f64| factors.iter().map(|a| a / (z - a * m)).sum::<f64>() - m;
-        let (mut low, mut high) = (
-            largest * m,
-            largest * m + factors.len() as f64 * largest / m,
-        );
-        for _ in 0..60 {
-            let middle = 0.5 * (low + high);
-            if excess(middle) > 0.0 {
-                low = middle;
-            } else {
-                high = middle;
-            }
-        }
-        high
+        let low = largest * m;
+        let high = low + factors.len() as f64 * largest / m;
+        bisect(low, high, 60, |z| excess(z) > 0.0).1
     };
     // z is convex in m: a search by the golden section, in the logarithm of m.
     let ratio = 0.5 * (5.0_f64.sqrt() - 1.0);

@@ -106,8 +106,7 @@ impl NoisyMoment {
         // Centring adds it itself; without, the trace stays restored.
         let lacking = moment.missing_identity(preprocessing);
         let remaining = preprocessing.centring.map_or(0.0, |_| lacking);
-        let divide = |sum: &Accumulator| shares.divide(sum, lacking, remaining);
-        let buckets = moment.buckets.iter().map(divide).collect::<Result<_>>()?;
+        let buckets = shares.divide(&moment.buckets, lacking, remaining)?;
         let mut divided = Self::from_buckets(buckets, noise)?;
         if let Some(a) = preprocessing.centring {
             divided = divided.centred(a, norm)?;

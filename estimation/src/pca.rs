@@ -93,10 +93,7 @@ pub(crate) fn rayleigh_quotients(matrix: &DMatrix<f64>, vectors: &DMatrix<f64>) 
 
 #[cfg(test)]
 mod tests {
-    use eigenveil_shared::{mechanism::NoiseModel, packed::PackedSymmetric};
-
     use super::*;
-    use crate::{accumulate::Accumulator, metrics::projector_distance, moment::NoisyMoment};
 
     /// Rows around 10⁸: the covariance's direction, and the same one behind the mean's.
     #[test]

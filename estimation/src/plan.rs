@@ -29,7 +29,7 @@ use eigenveil_shared::{
 };
 
 use crate::{
-    floor::{ExpectedError, Participants, Spectrum, SpectrumRange, predict},
+    floor::{ExpectedError, Participants, Spectrum, SpectrumRange, predict, require_gap_after},
     format::{round_down, with_thousands},
 };
 
@@ -107,12 +107,7 @@ pub fn spectrum_from_eigenvalues(
     eigenvalues: &[f64],
     total: MeanSquaredLength,
 ) -> Result<SpectrumRange> {
-    if k == 0 || k >= p {
-        return reject(format!(
-            "k is {k}; it must be between 1 and p − 1 = {}",
-            p.saturating_sub(1)
-        ));
-    }
+    require_gap_after(k, p)?;
     if eigenvalues.len() < k || eigenvalues.len() > p {
         return reject(format!(
             "the eigenvalues given are {}; k = {k} needs {k} of them, and p = {p} has no more than {p}",
@@ -182,12 +177,7 @@ pub fn spectrum_from_pilot(
         });
     };
     let (seen, p) = (spectrum.standing.len(), pilot.p);
-    if k == 0 || k >= p {
-        return reject(format!(
-            "k is {k}; it must be between 1 and p − 1 = {}",
-            p.saturating_sub(1)
-        ));
-    }
+    require_gap_after(k, p)?;
     if k > seen {
         return reject(match seen {
             0 => "no component of the pilot stands above its noise floor: its eigenvalues are noise and say nothing about the population; run a larger pilot or give --spectrum".to_owned(),

@@ -82,7 +82,7 @@ fn envelope(a: &[f64]) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use std::f64::consts::{PI, TAU};
+    use std::f64::consts::TAU;
 
     use nalgebra::Complex;
 

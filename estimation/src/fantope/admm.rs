@@ -24,7 +24,7 @@ use super::{
     spectrum::{Bound, Factor, FullSpectrum, SpectralSolver, WarmSpectrum},
 };
 use crate::cancel::Cancel;
-use crate::linalg::{add_outer_lower, outer_scaled, require_square_and_finite};
+use crate::linalg::{add_outer_lower, outer_scaled, require_rank, require_square_and_finite};
 
 /// Boyd et al. §3.4.1: ρ changes when one relative residual is this many times the other. Their 10
 /// took 1.5 times the iterations on eight sparse problems (p = 40–200).
@@ -256,11 +256,7 @@ fn solve_by(
     require_square_and_finite(moment)?;
     settings.validate()?;
     let p = moment.nrows();
-    if k == 0 || k > p {
-        return Err(Error::invalid_request(format!(
-            "k is {k}; it must be between 1 and p = {p}"
-        )));
-    }
+    require_rank(k, p)?;
     if !(lambda.is_finite() && lambda >= 0.0) {
         return Err(Error::invalid_request(format!(
             "lambda is {lambda}; it must be a finite number ≥ 0"

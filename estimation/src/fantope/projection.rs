@@ -3,7 +3,7 @@
 use eigenveil_shared::{Error, Result};
 use nalgebra::DMatrix;
 
-use crate::linalg::symmetric_eigen;
+use crate::linalg::{require_rank, symmetric_eigen};
 
 /// Eigenvalues after projection, and the shift that did it.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,12 +23,7 @@ pub struct ProjectedSpectrum {
 /// # Errors
 /// `invalid-request` unless `1 ≤ k ≤ p`; `estimate-failed` when a value is not finite.
 pub fn project_eigenvalues(values: &[f64], k: usize) -> Result<ProjectedSpectrum> {
-    let p = values.len();
-    if k == 0 || k > p {
-        return Err(Error::invalid_request(format!(
-            "k is {k}; a Fantope in dimension {p} has 1 ≤ k ≤ {p}"
-        )));
-    }
+    require_rank(k, values.len())?;
     if values.iter().any(|value| !value.is_finite()) {
         return Err(Error::estimate_failed(
             "an eigenvalue is not a finite number",

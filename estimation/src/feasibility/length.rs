@@ -7,7 +7,7 @@ use eigenveil_shared::{
 };
 
 use super::{SHARE, SampleSplit};
-use crate::{linalg::packed_to_dense, pca::rayleigh_quotients};
+use crate::{linalg::packed_to_dense, pca::rayleigh_quotients, search::bisect};
 
 /// The leading directions whose sum exceeds its limit most, or comes nearest to it.
 pub(super) fn check(split: &SampleSplit, params: &StudyParams) -> SquaredNormCheck {
@@ -79,14 +79,7 @@ fn deviation(parameters: &DoubleCapParameters, j: f64, n: f64, ln_alarms: f64) -
     let variance = (parameters.expected_attempts() * j * (j + 2.0) / (p * (p + 2.0))).min(0.25);
     let wanted = ln_alarms / (n * variance);
     // h(u) = (1+u)ln(1+u) − u rises, and is at least u²/(2 + 2u/3).
-    let (mut low, mut high) = (0.0, (2.0 * wanted).sqrt() + wanted);
-    for _ in 0..100 {
-        let u = 0.5 * (low + high);
-        if (1.0 + u) * f64::ln_1p(u) - u > wanted {
-            high = u;
-        } else {
-            low = u;
-        }
-    }
+    let short = |u: f64| (1.0 + u) * f64::ln_1p(u) - u <= wanted;
+    let (_, high) = bisect(0.0, (2.0 * wanted).sqrt() + wanted, 100, short);
     variance * high
 }

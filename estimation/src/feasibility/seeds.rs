@@ -9,7 +9,7 @@ use eigenveil_shared::{
 use nalgebra::DMatrix;
 
 use super::SHARE;
-use crate::linalg::parallel_for_each;
+use crate::{linalg::parallel_for_each, search::bisect};
 
 /// Sets looked at around each direction and space: caps that a random seed hits with probability 4⁻¹ to 4⁻²⁰.
 const LEVELS: usize = 20;
@@ -175,16 +175,10 @@ fn count(
 
 /// The squared length that a random direction's part in a space of this dimension exceeds with this probability.
 fn threshold(dimension: usize, p: usize, probability: f64) -> f64 {
-    let (mut low, mut high) = (0.0, 1.0);
-    for _ in 0..60 {
-        let middle = 0.5 * (low + high);
-        if uniform_tail(dimension, p, middle) > probability {
-            low = middle;
-        } else {
-            high = middle;
-        }
-    }
-    high
+    bisect(0.0, 1.0, 60, |x| {
+        uniform_tail(dimension, p, x) > probability
+    })
+    .1
 }
 
 /// KL divergence between coins of these probabilities; 0 where the first is not above the second.

@@ -7,6 +7,8 @@
 
 use std::f64::consts::PI;
 
+use crate::search::bisect;
+
 /// Below this, equal eigenvalues show a gap as large in one study of twenty: √(2 ln 20), in units of 2√V.
 pub(super) const EQUAL_EIGENVALUES_GAP: f64 = 2.447_746_830_680_816;
 
@@ -40,18 +42,11 @@ pub(super) fn range_of_gap(seen: f64) -> (f64, f64) {
 
 /// The ν with P(R ≤ seen | ν) = `probability`; 0 where even ν = 0 leaves less.
 fn gap_at(seen: f64, probability: f64) -> f64 {
-    let (mut low, mut high) = (0.0, seen + 4.0);
-    if rice_cdf(seen, low) <= probability {
+    let exceeds = |nu: f64| rice_cdf(seen, nu) > probability;
+    if !exceeds(0.0) {
         return 0.0;
     }
-    for _ in 0..60 {
-        let middle = 0.5 * (low + high);
-        if rice_cdf(seen, middle) > probability {
-            low = middle;
-        } else {
-            high = middle;
-        }
-    }
+    let (low, high) = bisect(0.0, seen + 4.0, 60, exceeds);
     0.5 * (low + high)
 }
 

@@ -44,6 +44,7 @@ pub use measured::{Measured, Support};
 pub use predict::{
     PredictedComponent, Prediction, participants_for_error, participants_for_visibility, predict,
 };
+pub(crate) use resolution::require_gap_after;
 pub use resolution::{Resolution, resolution};
 pub use spectrum::Spectrum;
 pub use spiked_model::{SpectralNoise, Spike};

@@ -16,15 +16,21 @@ pub struct Resolution {
     pub separable: f64,
 }
 
-/// What `n` reports of rows of dimension `p` with this noise can show, of a flat spectrum with one component in it and
-/// of k + 1 that hold equal shares.
-pub fn resolution(noise: &NoiseModel, p: usize, n: u64, k: usize) -> Result<Resolution> {
+/// `invalid-request` unless `1 ≤ k < p`.
+pub(crate) fn require_gap_after(k: usize, p: usize) -> Result<()> {
     if k == 0 || k >= p {
         return Err(Error::invalid_request(format!(
             "k is {k}; it must be between 1 and p − 1 = {}",
             p.saturating_sub(1)
         )));
     }
+    Ok(())
+}
+
+/// What `n` reports of rows of dimension `p` with this noise can show, of a flat spectrum with one component in it and
+/// of k + 1 that hold equal shares.
+pub fn resolution(noise: &NoiseModel, p: usize, n: u64, k: usize) -> Result<Resolution> {
+    require_gap_after(k, p)?;
     let mut visible = 0.0;
     // The noise depends on the signal only a little: this settles in a few rounds.
     for _ in 0..30 {

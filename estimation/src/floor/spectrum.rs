@@ -3,6 +3,7 @@
 use eigenveil_shared::{Error, Result, mechanism::NoiseModel};
 
 use super::{SpectralNoise, Spike, eigengap::mean_squared_sine, spiked_model::NoiseProfile};
+use crate::search::bisect;
 
 /// Spectrum of the noiseless second moment `E[xxᵀ]` of the prepared rows, of which the first k components are wanted.
 #[derive(Clone, Debug, PartialEq)]
@@ -283,18 +284,7 @@ impl Spectrum {
                 return f64::INFINITY;
             }
         }
-        let (mut low, mut high) = (top, top + step);
-        for _ in 0..200 {
-            let middle = 0.5 * (low + high);
-            if middle <= low || middle >= high {
-                break;
-            }
-            if rises(middle) {
-                high = middle;
-            } else {
-                low = middle;
-            }
-        }
+        let (_, high) = bisect(top, top + step, 200, |y| !rises(y));
         self.emergence(high, 0.0, profile)
             .map_or(f64::INFINITY, |e| e.place - self.bulk)
     }

@@ -127,8 +127,6 @@ impl<T: Precision> GramSum<T> {
 
 #[cfg(test)]
 mod tests {
-    use eigenveil_shared::mechanism::double_cap::expand;
-
     use super::*;
 
     #[test]

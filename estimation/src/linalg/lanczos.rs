@@ -6,7 +6,8 @@ use nalgebra::{DMatrix, DVector};
 
 use super::{
     SymmetricEigen, cholesky::factorises, fix_signs, leading_columns, leading_values, outer_scaled,
-    product, require_square_and_finite, symmetric_eigen, symmetric_eigenvalues, view, view_mut,
+    product, require_rank, require_square_and_finite, symmetric_eigen, symmetric_eigenvalues, view,
+    view_mut,
 };
 
 /// Below this dimension a full decomposition costs a few milliseconds at most.
@@ -26,7 +27,7 @@ const RESIDUAL_TOLERANCE: f64 = 1e-11;
 pub fn top_k(matrix: &DMatrix<f64>, k: usize) -> Result<SymmetricEigen> {
     require_square_and_finite(matrix)?;
     let p = matrix.nrows();
-    check_rank(k, p)?;
+    require_rank(k, p)?;
     let partial = if p >= MIN_PARTIAL_DIMENSION && k <= p / 10 {
         lanczos(matrix, k)?
     } else {
@@ -49,15 +50,6 @@ fn leading_of(all: &SymmetricEigen, k: usize) -> SymmetricEigen {
         values: leading_values(&all.values, k),
         vectors,
     }
-}
-
-fn check_rank(k: usize, p: usize) -> Result<()> {
-    if k == 0 || k > p {
-        return Err(Error::invalid_request(format!(
-            "k is {k}; a {p} × {p} matrix has between 1 and {p} components"
-        )));
-    }
-    Ok(())
 }
 
 /// All eigenvalues of a symmetric matrix, and its leading pairs when they are requested later: below p = 300 from
@@ -97,7 +89,7 @@ impl<'a> LazySpectrum<'a> {
     pub fn top_k(&self, k: usize) -> Result<SymmetricEigen> {
         match &self.found {
             CachedSpectrum::All(all) => {
-                check_rank(k, self.matrix.nrows())?;
+                require_rank(k, self.matrix.nrows())?;
                 Ok(leading_of(all, k))
             }
             CachedSpectrum::Values(_) => top_k(self.matrix, k),

@@ -57,6 +57,16 @@ pub(crate) fn view_mut<T: nalgebra::Scalar>(matrix: &mut DMatrix<T>) -> faer::Ma
     faer::MatMut::from_column_major_slice_mut(matrix.as_mut_slice(), rows, columns)
 }
 
+/// `invalid-request` unless `1 ≤ k ≤ p`.
+pub fn require_rank(k: usize, p: usize) -> Result<()> {
+    if k == 0 || k > p {
+        return Err(Error::invalid_request(format!(
+            "k is {k}; it must be between 1 and p = {p}"
+        )));
+    }
+    Ok(())
+}
+
 pub(crate) fn require_square_and_finite(matrix: &DMatrix<f64>) -> Result<()> {
     let (rows, columns) = matrix.shape();
     if rows != columns {

@@ -3,7 +3,7 @@
 use eigenveil_shared::{Error, Result};
 use nalgebra::{DMatrix, DVector};
 
-use super::{HouseholderQr, SymmetricEigen, fix_signs, leading_columns, view};
+use super::{HouseholderQr, SymmetricEigen, fix_signs, leading_columns, require_rank, view};
 
 /// Eigenvalues of a second moment below this share of the largest are lost in its rounding, or nearly: a direction is
 /// known to about 2⁻⁵³ times the ratio. [`RowFactor`] keeps them down to the square of that.
@@ -57,11 +57,7 @@ impl RowFactor {
     /// them.
     pub fn top_k(mut self, k: usize) -> Result<SymmetricEigen> {
         let p = self.stack.ncols();
-        if k == 0 || k > p {
-            return Err(Error::invalid_request(format!(
-                "k is {k}; it must be between 1 and p = {p}"
-            )));
-        }
+        require_rank(k, p)?;
         self.reduce();
         let r = self.stack.rows(0, p).into_owned();
         let svd = view(&r)

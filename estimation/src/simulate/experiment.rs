@@ -12,7 +12,7 @@ use crate::{
     cancel::Cancel,
     components::{ComponentsReport, principal, sparse_components},
     floor::{Prediction, Spectrum, predict},
-    linalg::{submatrix, symmetric_eigen},
+    linalg::{require_rank, submatrix, symmetric_eigen},
     metrics::{SupportScore, projector_distance, support_score},
     moment::NoisyMoment,
     pca::pca,
@@ -119,12 +119,7 @@ pub fn run(
         ));
     }
     let p = experiment.params.dimension();
-    if experiment.k == 0 || experiment.k > p {
-        return Err(Error::invalid_request(format!(
-            "k is {}; it must be between 1 and p = {p}",
-            experiment.k
-        )));
-    }
+    require_rank(experiment.k, p)?;
     let started = Instant::now();
     let draw = |rng: &mut ChaCha20Rng| {
         Participants::draw(&experiment.source, experiment.k, experiment.params, rng)

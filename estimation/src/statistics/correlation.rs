@@ -34,6 +34,7 @@ impl MomentEstimate {
     }
 
     /// As [`correlation`](Self::correlation), from the unprojected moment: its value may lie outside −1 to 1.
+    pub fn raw_correlation(&self, i: usize, j: usize) -> Result<Correlation, Refusal> {
         self.correlation_in(self.raw(), i, j)
     }
 

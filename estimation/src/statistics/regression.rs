@@ -49,6 +49,7 @@ impl MomentEstimate {
     }
 
     /// As [`regression`](Self::regression), from the unprojected moment.
+    pub fn raw_regression(&self, y: usize, on: &[usize]) -> Result<Regression, Refusal> {
         self.regression_in(self.raw(), y, on)
     }
 

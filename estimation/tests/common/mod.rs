@@ -12,6 +12,7 @@ pub mod poison;
 use std::path::Path;
 
 use eigenveil_estimation::{
+    accumulate::{Accumulator, ReportSum},
     moment::NoisyMoment,
     npy,
     simulate::{
@@ -19,8 +20,9 @@ use eigenveil_estimation::{
     },
 };
 use eigenveil_shared::{
+    codec::ReportFormat,
     mechanism::MechanismKind,
-    preprocess::{Norm, Row},
+    preprocess::{BoundedRow, Norm, Row},
     study::{StudyDesign, StudyParams},
 };
 use rand::Rng;
@@ -44,6 +46,45 @@ pub fn params_with(
         ..StudyDesign::new(mechanism, p, mechanism.budget(epsilon, None).unwrap())
     })
     .unwrap()
+}
+
+/// The sums of a study's payloads, bucket by bucket.
+pub struct Buckets<'a> {
+    params: &'a StudyParams,
+    format: ReportFormat,
+    sums: Vec<ReportSum>,
+}
+
+impl<'a> Buckets<'a> {
+    pub fn new(params: &'a StudyParams, count: usize) -> Self {
+        let empty = || ReportSum::new(params.mechanism(), params.report_dimension()).unwrap();
+        Self {
+            params,
+            format: ReportFormat::new(params),
+            sums: (0..count).map(|_| empty()).collect(),
+        }
+    }
+
+    pub fn add(&mut self, bucket: usize, payload: impl AsRef<[u8]>) {
+        let payload = self.format.payload(payload).unwrap();
+        self.sums[bucket].add(&payload).unwrap();
+    }
+
+    /// Adds what a device sends for this row.
+    pub fn add_report(&mut self, bucket: usize, row: &BoundedRow, rng: &mut impl Rng) {
+        let payload = self.params.mechanism().perturb_with(row, rng);
+        self.add(bucket, payload);
+    }
+
+    pub fn finish(self) -> Vec<Accumulator> {
+        let sums = self.sums.into_iter();
+        sums.map(|sum| sum.finish().unwrap()).collect()
+    }
+}
+
+/// The unit vector of this coordinate.
+pub fn axis(p: usize, i: usize) -> Vec<f64> {
+    (0..p).map(|j| f64::from(u8::from(i == j))).collect()
 }
 
 /// Studies of n reports, by the distribution of their sum.

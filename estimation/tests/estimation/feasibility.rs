@@ -2,11 +2,10 @@
 
 use eigenveil_estimation::{
     Cancel,
-    accumulate::{Accumulator, ReportSum},
+    accumulate::Accumulator,
     feasibility::{self, FALSE_ALARM_RATE, check_feasibility},
 };
 use eigenveil_shared::{
-    codec::ReportFormat,
     estimate::Feasibility,
     mechanism::{MechanismKind, double_cap::Seed},
     preprocess::Row,
@@ -15,13 +14,9 @@ use eigenveil_shared::{
 use rand::{RngExt, SeedableRng, rngs::ChaCha20Rng};
 
 use crate::common::{
-    params,
+    Buckets, axis, params,
     poison::{BUCKETS, Directions, best_of, cap, dense, honest, share_at, with_share},
 };
-
-fn axis(p: usize, i: usize) -> Vec<f64> {
-    (0..p).map(|j| f64::from(u8::from(i == j))).collect()
-}
 
 /// Unit rows, one after the other: all the same (no others are as close to the limits), two orthogonal ones, all axes.
 fn rows(p: usize, kind: usize) -> Vec<Vec<f64>> {
@@ -92,30 +87,19 @@ fn dense_mechanisms_keep_the_length_of_rows() {
     for mechanism in [SymmetricGaussian, IsotropicGaussian, DiscreteGaussian] {
         let params = params(4, mechanism, 8.0);
         let poison = dense(&params, &axis(4, 0));
-        let format = ReportFormat::new(&params);
+        let row = Row::new(axis(4, 0));
+        let row = params.preprocessor().prepare(&row).unwrap();
         for run in 0..20 {
             let mut study = |poisoned: usize| {
-                let mut sums: Vec<ReportSum> = (0..BUCKETS)
-                    .map(|_| ReportSum::new(params.mechanism(), 4).unwrap())
-                    .collect();
+                let mut sums = Buckets::new(&params, BUCKETS);
                 for i in 0..6_400 {
                     // A forged report near the limit of the norm test: 3 times as long as a row at ε = 8.
-                    let payload = match i % 100 < poisoned {
-                        true => poison.clone(),
-                        false => {
-                            let row = params
-                                .preprocessor()
-                                .prepare(&Row::new(axis(4, 0)))
-                                .unwrap();
-                            params.mechanism().perturb_with(&row, &mut rng)
-                        }
-                    };
-                    let payload = format.payload(payload).unwrap();
-                    sums[i % BUCKETS].add(&payload).unwrap();
+                    match i % 100 < poisoned {
+                        true => sums.add(i % BUCKETS, &poison),
+                        false => sums.add_report(i % BUCKETS, &row, &mut rng),
+                    }
                 }
-                let sums: Vec<Accumulator> =
-                    sums.into_iter().map(|sum| sum.finish().unwrap()).collect();
-                let sums: Vec<(u32, Accumulator)> = (0..).zip(sums).collect();
+                let sums: Vec<(u32, Accumulator)> = (0..).zip(sums.finish()).collect();
                 check_feasibility(&sums, &params, None, Cancel::NEVER)
                     .unwrap()
                     .unwrap()

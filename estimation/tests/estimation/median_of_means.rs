@@ -1,14 +1,13 @@
 //! Whether the buckets agree: false alarms over mechanisms, and poisoned reports. Fixed seeds.
 
 use eigenveil_estimation::{
-    accumulate::{Accumulator, ReportSum},
+    accumulate::Accumulator,
     components::{ComponentsReport, principal_components},
     models::Model,
     moment::NoisyMoment,
     simulate::{Participants, RowSource},
 };
 use eigenveil_shared::{
-    codec::ReportFormat,
     estimate::{BucketVerdict, ComponentCount},
     mechanism::MechanismKind,
     preprocess::Norm,
@@ -16,7 +15,7 @@ use eigenveil_shared::{
 };
 use rand::{RngExt, SeedableRng, rngs::ChaCha20Rng};
 
-use crate::common::{noisy_study, params_with};
+use crate::common::{Buckets, noisy_study, params_with};
 
 fn params(mechanism: MechanismKind, epsilon: f64, centring: Option<f64>, p: usize) -> StudyParams {
     params_with(p, mechanism, epsilon, Norm::Normalize, centring)
@@ -82,29 +81,22 @@ fn with_repeated_seeds(params: &StudyParams, bad: u64) -> ComponentsReport {
     let model = RowSource::Model(Model::spiked(params.dimension(), 2, 20.0));
     let mut rng = ChaCha20Rng::seed_from_u64(5);
     let people = Participants::draw(&model, 2, params, &mut rng).unwrap();
-    let format = ReportFormat::new(params);
-    let mut buckets: Vec<ReportSum> = (0..32)
-        .map(|_| ReportSum::new(params.mechanism(), params.report_dimension()).unwrap())
-        .collect();
+    let mut buckets = Buckets::new(params, 32);
     for commit in 0..64_u64 {
         // Hashed like the server does, nearly: buckets have unequal sizes.
         let bucket = (commit.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 59) as usize;
         if commit < bad {
-            for _ in 0..200 {
-                let repeated = format.payload([1; 16]).unwrap();
-                buckets[bucket].add(&repeated).unwrap();
-            }
+            (0..200).for_each(|_| buckets.add(bucket, [1; 16]));
             continue;
         }
         people
             .visit(200, &mut rng, |row, _, rng| {
-                let payload = format.payload(params.mechanism().perturb_with(row, rng))?;
-                buckets[bucket].add(&payload)
+                buckets.add_report(bucket, row, rng);
+                Ok(())
             })
             .unwrap();
     }
-    let sums: Vec<Accumulator> = buckets.into_iter().map(|b| b.finish().unwrap()).collect();
-    let moment = NoisyMoment::decode(sums, params).unwrap();
+    let moment = NoisyMoment::decode(buckets.finish(), params).unwrap();
     principal_components(&moment, ComponentCount::Fixed(2), "ε = 4").unwrap()
 }
 

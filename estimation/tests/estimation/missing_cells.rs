@@ -1,15 +1,13 @@
 //! Missing cells: what dividing by the observed shares restores, without noise and with it. Weights.
 
 use eigenveil_estimation::{
-    accumulate::ReportSum,
     metrics::projector_distance,
     models::Model,
     moment::NoisyMoment,
-    simulate::{Experiment, Participants, RowSource, run},
+    simulate::{Participants, RowSource},
 };
 use eigenveil_shared::{
     ErrorCode,
-    codec::ReportFormat,
     mechanism::MechanismKind,
     preprocess::{DEFAULT_CENTRING, Feature, Norm, Row, Weights},
     privacy::Budget,
@@ -18,6 +16,8 @@ use eigenveil_shared::{
 use nalgebra::{DMatrix, DVector};
 use rand::{RngExt, SeedableRng, rngs::ChaCha20Rng};
 use rand_distr::{Distribution, StandardNormal};
+
+use crate::common::{Buckets, simulated};
 
 const P: usize = 40;
 const K: usize = 3;
@@ -111,7 +111,6 @@ fn dividing_restores_the_directions_of_whole_rows() {
             let undivided = components(&masked, design(norm, centring, Some(features(|_| 1.0))));
             let divided = projector_distance(&divided, &truth).unwrap();
             let undivided = projector_distance(&undivided, &truth).unwrap();
-            println!("{norm:?} {centring:?}: {divided:.3}, undivided {undivided:.3}");
             assert!(
                 divided < 0.06 && undivided > 0.15,
                 "{norm:?} {centring:?}: {divided} {undivided}"
@@ -158,7 +157,6 @@ fn sections_are_divided_once() {
         error(in_sections.collect()),
         error(features(|i| share[section(i)])),
     );
-    println!("by section {by_section:.3}, one by one {by_cell:.3}");
     assert!(
         by_section < 0.1 && by_cell > 1.5 * by_section,
         "{by_section} {by_cell}"
@@ -178,26 +176,16 @@ fn the_expected_error_knows_the_noise_that_dividing_adds() {
     ] {
         let measure = |rows: &[Row], features: Option<Vec<Feature>>| {
             let params = StudyParams::freeze(design(norm, centring, features)).unwrap();
-            let experiment = Experiment {
-                repeats: 20,
-                seed: 33,
-                ..Experiment::new(&params, RowSource::Rows(rows), 100_000, K)
-            };
-            let (repeats, summary) = run(&experiment, &mut |_| {}).unwrap();
+            let (repeats, summary) =
+                simulated(&params, RowSource::Rows(rows), (100_000, K), (20, 33));
             let squares = repeats
                 .iter()
                 .map(|repeat| repeat.error.powi(2))
                 .sum::<f64>();
-            (
-                (squares / repeats.len() as f64).sqrt(),
-                summary.expected_error,
-            )
+            ((squares / 20.0).sqrt(), summary.expected_error)
         };
-        let (complete, said_of_complete) = measure(&rows, None);
+        let (complete, _) = measure(&rows, None);
         let (error, said) = measure(&masked, Some(features(|i| shares()[i])));
-        println!(
-            "{norm:?} {centring:?}: complete {complete:.3}, said {said_of_complete:.3}, divided {error:.3}, said {said:.3}"
-        );
         assert!(
             (said / error).ln().abs() < 0.16,
             "{norm:?} {centring:?}: {error} {said}"
@@ -274,8 +262,7 @@ fn weights_estimate_the_weighted_population() {
         let mut moment = DMatrix::<f64>::zeros(p, p);
         let mut average = DVector::<f64>::zeros(p);
         let mut rng = ChaCha20Rng::seed_from_u64(35);
-        let format = ReportFormat::new(&params);
-        let mut sum = ReportSum::new(params.mechanism(), params.report_dimension()).unwrap();
+        let mut sum = Buckets::new(&params, 1);
         for (row, weight) in &rows {
             let x = params.preprocessor().prepare_features(row).unwrap();
             let x = DVector::from_column_slice(x.as_slice());
@@ -285,10 +272,7 @@ fn weights_estimate_the_weighted_population() {
                 .preprocessor()
                 .prepare_weighted(row, *weight)
                 .unwrap();
-            for _ in 0..20 {
-                let payload = params.mechanism().perturb_with(&bounded, &mut rng);
-                sum.add(&format.payload(payload).unwrap()).unwrap();
-            }
+            (0..20).for_each(|_| sum.add_report(0, &bounded, &mut rng));
         }
         let weights = w * rows.len() as f64;
         moment /= weights;
@@ -296,7 +280,7 @@ fn weights_estimate_the_weighted_population() {
         if centring.is_some() {
             moment -= &average * average.transpose();
         }
-        let estimated = NoisyMoment::decode(vec![sum.finish().unwrap()], &params).unwrap();
+        let estimated = NoisyMoment::decode(sum.finish(), &params).unwrap();
         let known = mean.is_some() || centring.is_some();
         let scale = if known { 1.0 } else { w };
         // Reports of double-cap have no trace without centring.
@@ -307,10 +291,6 @@ fn weights_estimate_the_weighted_population() {
         let noise = params.noise_model().divided_by_mean_weight(w);
         let deviation = scale * noise.off_diagonal_sd() / (estimated.n() as f64).sqrt();
         let off = estimated.dense() + DMatrix::identity(p, p) * missing - scale * moment;
-        println!(
-            "{kind} {centring:?} {mean:?}: off by {:.4}, noise {deviation:.4}",
-            off.amax()
-        );
         // 36 entries, those of the diagonal with √2 to √3 of the deviation.
         assert!(
             off.amax() < 7.0 * deviation,

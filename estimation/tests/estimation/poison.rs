@@ -1,27 +1,18 @@
 //! What made-up reports can do is what the document says of each component.
 
-use eigenveil_estimation::{
-    Cancel, Request, Source,
-    accumulate::{Accumulator, ReportSum},
-    estimate,
-};
+use eigenveil_estimation::{Cancel, Request, Source, accumulate::Accumulator, estimate};
 use eigenveil_shared::{
-    codec::ReportFormat, estimate::ComponentCount, mechanism::MechanismKind, preprocess::Row,
-    study::StudyParams,
+    estimate::ComponentCount, mechanism::MechanismKind, preprocess::Row, study::StudyParams,
 };
 use rand::{SeedableRng, rngs::ChaCha20Rng};
 
 use crate::common::{
-    params,
+    Buckets, axis, params,
     poison::{BUCKETS, Directions, cap, dense, honest, with_share},
 };
 
 const P: usize = 20;
 const HONEST: usize = 20_000;
-
-fn axis(i: usize) -> Vec<f64> {
-    (0..P).map(|j| f64::from(u8::from(i == j))).collect()
-}
 
 /// The share that the first component's line names.
 fn named_share(params: &StudyParams, sums: Vec<(u32, Accumulator)>) -> f64 {
@@ -48,11 +39,11 @@ fn the_share_beside_a_component_is_the_share_that_made_it() {
     for liars in [HONEST / 100, HONEST / 25] {
         let mut study = Directions::new();
         for i in 0..HONEST {
-            let row = axis((i / BUCKETS) % P);
+            let row = axis(P, (i / BUCKETS) % P);
             study.buckets[i % BUCKETS].push(honest(cap(&cap_params), &row, &mut rng));
         }
         for i in 0..liars {
-            study.buckets[i % BUCKETS].push(with_share(&axis(7), 1.0, &mut rng));
+            study.buckets[i % BUCKETS].push(with_share(&axis(P, 7), 1.0, &mut rng));
         }
         let named = named_share(&cap_params, study.sums(P));
         let used = liars as f64 / (HONEST + liars) as f64;
@@ -60,26 +51,16 @@ fn the_share_beside_a_component_is_the_share_that_made_it() {
         assert!((named / used - 1.0).abs() < 0.15, "{named} {used}");
     }
     let format_params = params(P, MechanismKind::IsotropicGaussian, 4.0);
-    let format = ReportFormat::new(&format_params);
-    let poison = dense(&format_params, &axis(7));
+    let poison = dense(&format_params, &axis(P, 7));
     let liars = HONEST / 50;
-    let mut sums: Vec<ReportSum> = (0..BUCKETS)
-        .map(|_| ReportSum::new(format_params.mechanism(), P).unwrap())
-        .collect();
-    for i in 0..HONEST + liars {
-        let payload = if i < HONEST {
-            let row = Row::new(axis((i / BUCKETS) % P));
-            let row = format_params.preprocessor().prepare(&row).unwrap();
-            format_params.mechanism().perturb_with(&row, &mut rng)
-        } else {
-            poison.clone()
-        };
-        sums[i % BUCKETS]
-            .add(&format.payload(payload).unwrap())
-            .unwrap();
+    let mut sums = Buckets::new(&format_params, BUCKETS);
+    for i in 0..HONEST {
+        let row = Row::new(axis(P, (i / BUCKETS) % P));
+        let row = format_params.preprocessor().prepare(&row).unwrap();
+        sums.add_report(i % BUCKETS, &row, &mut rng);
     }
-    let sums = (0..).zip(sums.into_iter().map(|sum| sum.finish().unwrap()));
-    let named = named_share(&format_params, sums.collect());
+    (HONEST..HONEST + liars).for_each(|i| sums.add(i % BUCKETS, &poison));
+    let named = named_share(&format_params, (0..).zip(sums.finish()).collect());
     let used = liars as f64 / (HONEST + liars) as f64;
     println!("isotropic-gaussian: {used:.4} made it, {named:.4} is said");
     assert!((named / used - 1.0).abs() < 0.15, "{named} {used}");

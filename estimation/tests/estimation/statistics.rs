@@ -1,16 +1,17 @@
 //! Intervals of entries, correlations and regressions over repeated studies.
 
 use eigenveil_estimation::{
-    simulate::{NoisePath, Participants, RowSource, noisy_sum},
+    simulate::{Participants, RowSource},
     statistics::{MomentEstimate, Z_95},
 };
 use eigenveil_shared::{
     mechanism::MechanismKind,
     preprocess::{Norm, Row},
-    study::{StudyDesign, StudyParams},
 };
 use nalgebra::DMatrix;
 use rand::{RngExt, SeedableRng, rngs::ChaCha20Rng};
+
+use crate::common::{noisy_study, params_with};
 
 const P: usize = 6;
 const STUDIES: usize = 200;
@@ -39,12 +40,7 @@ fn rows() -> Vec<Row> {
 
 /// Studies of `n` participants: how many of their 95 % intervals hold the truth, for each of the statistics.
 fn covered(kind: MechanismKind, norm: Norm, centring: Option<f64>, n: u64) -> Vec<(String, usize)> {
-    let params = StudyParams::freeze(StudyDesign {
-        norm,
-        centring,
-        ..StudyDesign::new(kind, P, kind.budget(4.0, None).unwrap())
-    })
-    .unwrap();
+    let params = params_with(P, kind, 4.0, norm, centring);
     let rows = rows();
     let prepared: Vec<Vec<f64>> = rows
         .iter()
@@ -58,11 +54,8 @@ fn covered(kind: MechanismKind, norm: Norm, centring: Option<f64>, n: u64) -> Ve
     };
     let mean: Vec<f64> = (0..P)
         .map(|i| {
-            if centring.is_some() {
-                mean_of(&|row| row[i])
-            } else {
-                0.0
-            }
+            let mean = mean_of(&|row| row[i]);
+            centring.map_or(0.0, |_| mean)
         })
         .collect();
     let truth = DMatrix::from_fn(P, P, |i, j| {
@@ -78,15 +71,7 @@ fn covered(kind: MechanismKind, norm: Norm, centring: Option<f64>, n: u64) -> Ve
     for study in 0..STUDIES {
         let mut rng = ChaCha20Rng::seed_from_u64(study as u64);
         let people = Participants::draw(&RowSource::Rows(&rows), 2, &params, &mut rng).unwrap();
-        let (noisy, _) = noisy_sum(
-            &params,
-            &people,
-            n,
-            NoisePath::FromSum,
-            &mut rng,
-            &mut |_| {},
-        )
-        .unwrap();
+        let noisy = noisy_study(&params, &people, n, &mut rng);
         let moment = MomentEstimate::new(noisy.mean_report(), n, &params).unwrap();
         let mut checks = Vec::new();
         let around = |value: f64, error: f64, truth: f64| (value - truth).abs() <= Z_95 * error;

@@ -1,5 +1,6 @@
 //! The Bregman projection of mirror descent.
 
+use eigenveil_estimation::linalg::require_rank;
 use eigenveil_shared::{Error, Result};
 
 /// log c of the projection of positive eigenvalues, given as logarithms in any order, onto `{0 ≤ g ≤ 1, Σg = k}` in the
@@ -7,12 +8,7 @@ use eigenveil_shared::{Error, Result};
 ///
 /// The paper divides by the trace instead, which leaves eigenvalues above 1, outside the constraint set.
 pub(super) fn log_scale(logarithms: &[f64], k: usize) -> Result<f64> {
-    let p = logarithms.len();
-    if k == 0 || k > p {
-        return Err(Error::invalid_request(format!(
-            "k is {k}; it must be between 1 and p = {p}"
-        )));
-    }
+    require_rank(k, logarithms.len())?;
     if logarithms.iter().any(|value| !value.is_finite()) {
         return Err(Error::estimate_failed(
             "an eigenvalue is not a finite number; use a smaller step",

@@ -2,7 +2,9 @@
 
 use eigenveil_estimation::{
     fantope::project_eigenvalues,
-    linalg::{StartVectors, Symmetric, cross_product, tall_cross_product, tall_product},
+    linalg::{
+        StartVectors, Symmetric, cross_product, require_rank, tall_cross_product, tall_product,
+    },
 };
 use eigenveil_shared::{Error, Result};
 use nalgebra::DMatrix;
@@ -93,11 +95,7 @@ pub(crate) fn project_onto_fantope_partially(
 ) -> Result<Option<FantopeFactor>> {
     let own = matrix.dimension();
     let p = own + noise.as_ref().map_or(0, |noise| noise.beyond);
-    if k == 0 || k > p {
-        return Err(Error::invalid_request(format!(
-            "k is {k}; a Fantope in dimension {p} has 1 ≤ k ≤ {p}"
-        )));
-    }
+    require_rank(k, p)?;
     let is_noisy = noise.is_some();
     let largest = if is_noisy { p } else { p / MAX_SPACE_DIVISOR };
     let width = (p / DIMENSIONS_PER_COLUMN)
@@ -205,7 +203,7 @@ fn completed_with_random(known: Option<&DMatrix<f64>>, p: usize, width: usize) -
 mod tests {
     use eigenveil_estimation::{
         fantope::project_onto_fantope,
-        linalg::{add_outer_lower, orthonormality_defect, outer_scaled, symmetric_eigen},
+        linalg::{add_outer_lower, orthonormality_defect, outer_scaled},
         models::uniform_frame,
     };
     use rand::{SeedableRng, rngs::ChaCha20Rng};
