@@ -2,18 +2,17 @@
 
 use eigenveil_central::{
     CentralCalibration::{self, Accounted, AsPublished},
-    Neighbours, Request, Rows, SparsePca, StreamingBaseline,
+    Neighbours, Request, Rows, StreamingBaseline,
     power::{BlockSettings, NoisyPower, PrivatePower, StreamingPower, entry_sensitivity_factor},
 };
-use eigenveil_estimation::{metrics::projector_distance, models::Model};
+use eigenveil_estimation::metrics::projector_distance;
 use eigenveil_shared::{
     ErrorCode,
     privacy::{Budget, gaussian},
 };
 
 use crate::tables::{
-    accounted, clipped, diagnostic, drawn, exact, fitted, private, real_tables, seeded,
-    table_of_zeros,
+    clipped, diagnostic, exact, fitted, private, real_tables, seeded, table_of_zeros,
 };
 
 /// A stream whose blocks each repeat the whole table equals the power method on the table, up to rounding.
@@ -39,23 +38,6 @@ fn stream_of_whole_tables_equals_the_power_method() {
         let distance = projector_distance(&streamed.subspace, &power.subspace).unwrap();
         assert!(distance < 1e-9, "{name}: {distance}");
     }
-}
-
-#[test]
-fn sparse_pca_finds_a_planted_support() {
-    let (raw, truth) = drawn(Model::sparse(60, 2, 8, 4.0), 4_000, &mut seeded(4));
-    let rows = clipped(&raw, 30.0);
-    let method = SparsePca {
-        support: Some(8),
-        ..SparsePca::default()
-    };
-    let fit = fitted(&method, &rows, &Request::nonprivate(2), 4);
-    for (found, planted) in fit.subspace.row_iter().zip(truth.row_iter()) {
-        assert_eq!(found.amax() > 0.0, planted.amax() > 0.0);
-    }
-    let dense = projector_distance(&exact(&rows, 2), &truth).unwrap();
-    let sparse = projector_distance(&fit.subspace, &truth).unwrap();
-    assert!(sparse < 0.6 * dense, "{sparse} against {dense}");
 }
 
 /// Rows along the first four axes, so many that the iterate stays in their span: the result outside that span is the
@@ -164,23 +146,6 @@ fn both_noise_scales_are_reported() {
     let sigma = (4.0 * 1e3_f64.ln()).sqrt() / 8.0; // m = L = 1
     let delta = gaussian::true_delta(sigma * entry_sensitivity_factor(1) / 2.0, 1.0, 8.0);
     assert!((delta / 1e-3 - 1.7).abs() < 0.05, "{delta}");
-}
-
-/// More rows, less error: the noise does not grow with n.
-#[test]
-fn private_power_converges_as_n_grows() {
-    let (raw, truth) = drawn(Model::spiked(20, 2, 8.0), 32_000, &mut seeded(21));
-    let error = |n: usize| {
-        let rows = clipped(&raw[..n], 20.0);
-        let request = Request::new(2, accounted(1.0));
-        let errors = (0..8).map(|seed| {
-            let fit = fitted(&PrivatePower::default(), &rows, &request, seed);
-            projector_distance(&fit.subspace, &truth).unwrap()
-        });
-        errors.sum::<f64>() / 8.0
-    };
-    let (few, many) = (error(2_000), error(32_000));
-    assert!(many < 0.25 * few && many < 0.5, "{few} {many}");
 }
 
 /// The trace ends at the result.

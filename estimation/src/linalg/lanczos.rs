@@ -1,6 +1,6 @@
 //! The leading eigenpairs by Lanczos with full reorthogonalisation, and the proof that none was missed.
 
-use eigenveil_shared::{Error, Result};
+use eigenveil_shared::Result;
 use faer::{Accum, Par, linalg::matmul::matmul};
 use nalgebra::{DMatrix, DVector};
 

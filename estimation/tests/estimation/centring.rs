@@ -5,13 +5,11 @@ use eigenveil_estimation::{
     accumulate::Accumulator,
     centring::planned_noise,
     components::{ComponentsReport, principal_components},
-    linalg::{packed_to_dense, symmetric_eigenvalues},
+    linalg::packed_to_dense,
     metrics::projector_distance,
-    models::Model,
     moment::NoisyMoment,
     pca::pca,
-    plan::{MeanSquaredLength::Unknown, PlanTarget, plan, spectrum_from_eigenvalues},
-    simulate::RowSource,
+    simulate::{Participants, RowSource},
 };
 use eigenveil_shared::{
     ErrorCode,
@@ -23,10 +21,10 @@ use eigenveil_shared::{
     study::{StudyDesign, StudyParams},
 };
 use nalgebra::{DMatrix, DVector};
-use rand::{Rng, RngExt, SeedableRng, rngs::ChaCha20Rng};
+use rand::{Rng, SeedableRng, rngs::ChaCha20Rng};
 use rand_distr::{Distribution, StandardNormal};
 
-use crate::common::{Buckets, axis, params_with, shared_rows, simulated};
+use crate::common::{axis, noisy_study, params_with, shared_rows, simulated};
 
 /// Rows around a mean that is not zero, of different lengths.
 fn rows(p: usize, n: usize) -> Vec<Row> {
@@ -169,53 +167,6 @@ fn uncentrable_noise_is_an_error() {
     let wrong = json.replace("\"centring\":0.5", "\"centring\":1.5");
     assert_ne!(json, wrong);
     assert!(serde_json::from_str::<StudyParams>(&wrong).is_err());
-}
-
-fn device_moment(
-    params: &StudyParams,
-    rows: impl Iterator<Item = Row>,
-    rng: &mut ChaCha20Rng,
-) -> NoisyMoment {
-    let mut sums = Buckets::new(params, 1);
-    for row in rows {
-        sums.add_report(0, &params.preprocessor().prepare(&row).unwrap(), rng);
-    }
-    NoisyMoment::decode(sums.finish(), params).unwrap()
-}
-
-/// `docs/derivations/centring.md`, "Independent values": p = 20, n = 1e5, ε = 4, real devices: mean error 0.010–0.015
-/// (euclidean), the identity fixed, a remaining spectral error of 0.009–0.02 or a little more for small a. Seeds are
-/// fixed; the bounds are those with a factor for another population, and the measured numbers are printed.
-#[test]
-fn the_independent_simulation() {
-    let p = 20;
-    let n = 100_000;
-    for norm in [Norm::Normalize, Norm::Clip { radius: 1.2 }] {
-        for a in [0.35, 0.5, DEFAULT_CENTRING, 1.0] {
-            let mut rng = ChaCha20Rng::seed_from_u64(11);
-            let params = params_with(p, MechanismKind::DoubleCap, 4.0, norm, Some(a));
-            let mut value = |j: usize| {
-                let z: f64 = StandardNormal.sample(&mut rng);
-                z * if j < 2 { 0.4 } else { 0.12 } + 0.15
-            };
-            let rows = (0..n).map(|_| Row::new((0..p).map(&mut value).collect()));
-            let rows: Vec<Row> = rows.collect();
-            let (mean, covariance) = plain(&params, &rows);
-            let moment = device_moment(&params, rows.iter().cloned(), &mut rng);
-            let estimated = moment.estimated_mean().unwrap();
-            let error = (DVector::from_column_slice(estimated.values()) - &mean).norm();
-            let expected = estimated.standard_error() * (p as f64).sqrt();
-            let difference = moment.dense() - &covariance;
-            let offset = difference.trace() / p as f64;
-            let spectral = symmetric_eigenvalues(&difference).unwrap().amax();
-            println!("{norm:?} {a}: {error} (expected {expected}), {offset}, {spectral}");
-            // χ² with 20 degrees of freedom: the length is within 45 % of its expectation but for 1 in 10⁴.
-            assert!((error / expected - 1.0).abs() < 0.45);
-            assert!(error < 0.03);
-            assert!(offset.abs() < 0.004);
-            assert!(spectral < 0.05);
-        }
-    }
 }
 
 /// A symmetric matrix of independent noise, variance 1 off the diagonal and 2 on it.
@@ -418,22 +369,6 @@ fn prediction_and_expectation_hold_with_centring() {
     }
 }
 
-/// A model's rows have mean zero: centring finds V, and costs (1+a²) in the noise.
-#[test]
-fn a_model_around_zero_is_found_with_centring_too() {
-    let source = RowSource::Model(Model::spiked(20, 2, 20.0));
-    let error = |centring| {
-        let kind = MechanismKind::IsotropicGaussian;
-        let params = params_with(20, kind, 4.0, Norm::Normalize, centring);
-        simulated(&params, source, (60_000, 2), (10, 1)).1
-    };
-    let (plain, centred) = (error(None), error(Some(0.5)));
-    let ratio = centred.error_mean / plain.error_mean;
-    // a = 0.5 has 1 + a² = 1.25.
-    assert!((ratio / 1.25 - 1.0).abs() < 0.15, "{ratio}");
-    assert!(centred.nonprivate_error < 0.05);
-}
-
 /// Real rows whose first uncentred component is their mean: with centring the centred components come out.
 #[test]
 fn real_data_gives_centred_components_instead_of_the_mean() {
@@ -461,11 +396,10 @@ fn real_data_gives_centred_components_instead_of_the_mean() {
         let truth = pca(&covariance, k).unwrap();
         let direction = mean.normalize();
         let mut rng = ChaCha20Rng::seed_from_u64(31);
-        let sample: Vec<Row> = (0..200_000)
-            .map(|_| rows[rng.random_range(0..rows.len())].clone())
-            .collect();
-        let plainly = device_moment(&uncentred, sample.iter().cloned(), &mut rng);
-        let around = device_moment(&centred, sample.into_iter(), &mut rng);
+        let [plainly, around] = [&uncentred, &centred].map(|params| {
+            let people = Participants::draw(&RowSource::Rows(&rows), k, params, &mut rng).unwrap();
+            noisy_study(params, &people, 200_000, &mut rng)
+        });
         let first = |moment: &NoisyMoment| {
             principal_components(moment, ComponentCount::Fixed(k), "ε = 4").unwrap()
         };
@@ -477,39 +411,6 @@ fn real_data_gives_centred_components_instead_of_the_mean() {
         assert!(cosine(&with) < 0.3, "{name}: {}", cosine(&with));
         assert!(error < 0.6 * error_without, "{error} {error_without}");
     }
-}
-
-/// A study planned with the covariance's eigenvalues and the mean's length reaches the planned error: the mean of 4
-/// runs, each within some 10 %, and a formula good to a few per cent; 15 % is three deviations.
-#[test]
-fn a_centred_study_of_the_planned_size_reaches_the_target() {
-    let (p, k) = (20, 1);
-    let rows = rows(p, 3_000);
-    for (mechanism, norm, target) in [
-        (MechanismKind::DoubleCap, Norm::Normalize, 0.4),
-        (MechanismKind::DoubleCap, Norm::Clip { radius: 3.0 }, 0.4),
-        (MechanismKind::SymmetricGaussian, Norm::Normalize, 0.4),
-    ] {
-        let params = params_with(p, mechanism, 4.0, norm, Some(DEFAULT_CENTRING));
-        let (mean, covariance) = plain(&params, &rows);
-        let eigenvalues = symmetric_eigenvalues(&covariance).unwrap();
-        let spectrum = spectrum_from_eigenvalues(p, k, eigenvalues.as_slice(), Unknown).unwrap();
-        let noise = planned_noise(&params, spectrum.central.total(), mean.norm()).unwrap();
-        let planned = plan(&spectrum, &noise, PlanTarget::Error(target)).unwrap();
-        let n = planned.n.unwrap();
-        let (_, summary) = simulated(&params, RowSource::Rows(&rows), (n, k), (4, 3));
-        let ratio = summary.error_mean / target;
-        assert!((ratio - 1.0).abs() < 0.15, "{mechanism} {norm:?}: {ratio}");
-    }
-    // Impossible rows, and a study without centring.
-    let centred = params_with(p, MechanismKind::DoubleCap, 4.0, Norm::Normalize, Some(0.7));
-    for (total, length) in [(0.5, 0.9), (-0.1, 0.1), (0.5, f64::NAN)] {
-        let error = planned_noise(&centred, total, length).unwrap_err();
-        assert_eq!(error.code(), ErrorCode::InvalidRequest);
-    }
-    let plain = params_with(p, MechanismKind::DoubleCap, 4.0, Norm::Normalize, None);
-    let unchanged = planned_noise(&plain, 1.0, 0.0).unwrap();
-    assert_eq!(unchanged, plain.noise_model());
 }
 
 /// The planner's noise is the noise that the estimate computes.
@@ -540,4 +441,13 @@ fn planned_noise_equals_the_estimates_noise() {
             }
         }
     }
+    // Impossible rows, and a study without centring.
+    let centred = params_with(6, MechanismKind::DoubleCap, 4.0, Norm::Normalize, Some(0.7));
+    for (total, length) in [(0.5, 0.9), (-0.1, 0.1), (0.5, f64::NAN)] {
+        let error = planned_noise(&centred, total, length).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::InvalidRequest);
+    }
+    let plain = params_with(6, MechanismKind::DoubleCap, 4.0, Norm::Normalize, None);
+    let unchanged = planned_noise(&plain, 1.0, 0.0).unwrap();
+    assert_eq!(unchanged, plain.noise_model());
 }

@@ -8,16 +8,11 @@ use eigenveil_estimation::{
         Participants, RowSource, noisy_sum, run,
     },
 };
-use eigenveil_shared::{
-    ErrorCode,
-    api::SparseSettings,
-    mechanism::MechanismKind,
-    preprocess::{Norm, Row},
-};
+use eigenveil_shared::{ErrorCode, api::SparseSettings, mechanism::MechanismKind, preprocess::Row};
 use nalgebra::DMatrix;
 use rand::{SeedableRng, rngs::ChaCha20Rng};
 
-use crate::common::{digits, params, params_with, simulated};
+use crate::common::{digits, params, simulated};
 
 /// Two-sample Kolmogorov–Smirnov statistic times √(mn/(m+n)).
 fn kolmogorov_smirnov(a: &mut [f64], b: &mut [f64]) -> f64 {
@@ -91,40 +86,6 @@ fn both_noise_paths_have_one_distribution() {
     }
 }
 
-fn spiked(n: u64, p: usize, k: usize, epsilon: f64) -> f64 {
-    let params = params(p, MechanismKind::IsotropicGaussian, epsilon);
-    let source = RowSource::Model(Model::spiked(p, k, 20.0));
-    simulated(&params, source, (n, k), (3, 1)).1.error_mean
-}
-
-/// The trends of the paper's Figures 1 to 3, at a size a test can afford.
-#[test]
-fn error_falls_with_n_and_epsilon_and_grows_with_p_and_k() {
-    let base = spiked(30_000, 20, 2, 4.0);
-    for (what, better) in [
-        ("more participants", spiked(120_000, 20, 2, 4.0)),
-        ("a larger epsilon", spiked(30_000, 20, 2, 8.0)),
-        ("fewer features", spiked(30_000, 10, 2, 4.0)),
-        ("fewer components", spiked(30_000, 20, 1, 4.0)),
-    ] {
-        assert!(better < 0.9 * base, "{what}: {better} against {base}");
-    }
-}
-
-#[test]
-fn the_wang_xu_model_is_far_below_the_floor_with_a_warning() {
-    let (kind, ball) = (MechanismKind::SymmetricGaussian, Norm::Clip { radius: 1.0 });
-    let params = params_with(40, kind, 0.5, ball, None);
-    let source = RowSource::Model(Model::wang_xu(40, 5, None, 1.0));
-    let (repeats, summary) = simulated(&params, source, (100_000, 5), (2, 2));
-    println!("{summary:?}");
-    // A random subspace has √(2k(1 − k/p)) = 2.96 of at most √10.
-    assert!(summary.error_mean > 2.7);
-    assert!(summary.nonprivate_error < 0.2);
-    assert!(repeats.iter().all(|r| r.components_above == 0));
-    assert!(summary.predicted_error.unwrap() > 2.7);
-}
-
 #[test]
 fn the_sparse_estimator_beats_pca_on_the_same_reports() {
     let params = params(60, MechanismKind::IsotropicGaussian, 4.0);
@@ -163,17 +124,6 @@ fn a_seed_gives_the_same_numbers_and_more_repeats_keep_them() {
     assert_eq!(two, three[..2]);
     assert_ne!(two[0], two[1]);
     assert_ne!(run(&experiment(8, 1), &mut |_| {}).unwrap().0[0], two[0]);
-}
-
-#[test]
-fn rows_are_resampled_and_their_own_subspace_is_the_truth() {
-    let rows: Vec<Row> = (0..30)
-        .map(|i| Row::new(vec![1.0 + f64::from(i % 3), f64::from(i % 2), 0.1]))
-        .collect();
-    let params = params(3, MechanismKind::IsotropicGaussian, 8.0);
-    let (_, summary) = simulated(&params, RowSource::Rows(&rows), (20_000, 1), (2, 4));
-    println!("{summary:?}");
-    assert!(summary.error_mean < 0.1 && summary.nonprivate_error < 0.02);
 }
 
 #[test]

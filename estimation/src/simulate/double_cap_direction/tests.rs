@@ -168,22 +168,6 @@ fn exact(
     }
 }
 
-/// `Var(vᵀDw)` as `docs/derivations/double-cap.md`, "Variance", has it.
-fn derived(parameters: &DoubleCapParameters, r: f64, (v, w): ([f64; 3], [f64; 3])) -> f64 {
-    let moments = parameters.moments();
-    let p = parameters.dimension as f64;
-    let square = parameters.scale * parameters.scale;
-    let a0 = r * r * moments.a0 + (1.0 - r * r) / (p * (p + 2.0));
-    let (xv, xw) = ((r * v[0]).powi(2), (r * w[0]).powi(2));
-    let both = if r > 0.0 { xv * xw / (r * r) } else { 0.0 };
-    if v == w {
-        square * (3.0 * a0 + 6.0 * moments.a1 * xv + moments.a2 * both)
-            - (xv - r * r / p + parameters.scale / p).powi(2)
-    } else {
-        square * (a0 + moments.a1 * (xv + xw) + moments.a2 * both) - xv * xw
-    }
-}
-
 fn double_cap(p: usize, epsilon: f64) -> DoubleCap {
     let (kind, budget) = (MechanismKind::DoubleCap, Budget::pure(epsilon).unwrap());
     match Mechanism::derive(kind, Calibration::Analytic, p, budget).unwrap() {
@@ -197,34 +181,6 @@ fn parameters(p: usize, epsilon: f64) -> (DoubleCap, [ReleasedDirection; 2]) {
     let constants = cap.parameters();
     let released = [epsilon.exp_m1(), 0.0].map(|lean| ReleasedDirection::new(&constants, lean));
     (cap, released)
-}
-
-/// Quadrature over the density, which shares nothing with the closed forms, gives the derived means and variances.
-#[test]
-fn exact_variances_agree_with_the_density() {
-    for p in DIMENSIONS {
-        for epsilon in EPSILONS {
-            let (cap, released) = parameters(p, epsilon);
-            let constants = cap.parameters();
-            for r in LENGTHS {
-                for pair in pairs(p) {
-                    let (v, w) = pair;
-                    let exact_moments = exact(&constants, &released, r, pair);
-                    let trace = if v == w { r * r / p as f64 } else { 0.0 };
-                    let mean = r * r * v[0] * w[0] - trace;
-                    let scale = constants.scale;
-                    assert!(
-                        (exact_moments.mean - mean).abs() < 1e-9 * scale,
-                        "p={p} ε={epsilon}"
-                    );
-                    let stated = derived(&constants, r, pair);
-                    let apart =
-                        (exact_moments.variance - stated).abs() / (scale / p as f64).powi(2);
-                    assert!(apart < 1e-7, "p={p} ε={epsilon} r={r} {pair:?}: {apart}");
-                }
-            }
-        }
-    }
 }
 
 /// u, q₁ and q₂ as vectors, none of them along an axis; q₂ is zero for p = 2.
@@ -348,72 +304,6 @@ fn device_reports_have_the_exact_means_and_variances() {
                     let length = expand(&seed, g).sqrt();
                     g.iter_mut().for_each(|g| *g /= length);
                 });
-            }
-        }
-    }
-}
-
-/// The number of attempts does not depend on the row: counts of unit, short and zero rows have one distribution, the
-/// geometric one with mean e^ε/Z.
-///
-/// False alarms: a χ² variable with d degrees of freedom exceeds d + 2√(dx) + 2x with probability at most
-/// e^(−x) (Laurent & Massart 2000); with x = 17 for 18 comparisons that is 7e-7, if counts are taken for
-/// normal (each cell expects 500 and more).
-#[test]
-fn number_of_attempts_has_one_distribution_for_all_rows() {
-    const DRAWS: usize = 10_000;
-    const CELLS: usize = 10;
-    let x = 17.0_f64;
-    for (p, epsilon) in [(2, 4.0), (10, 2.0), (40, 4.0)] {
-        let (cap, _) = parameters(p, epsilon);
-        let mean = cap.parameters().expected_attempts();
-        let stop = 1.0 / mean;
-        // Cells between deciles of the geometric distribution, none of them empty.
-        let mut ends: Vec<u64> = (1..CELLS)
-            .map(|i| {
-                let survival = 1.0 - i as f64 / CELLS as f64;
-                (survival.ln() / (-stop).ln_1p()).ceil() as u64
-            })
-            .collect();
-        ends.dedup();
-        let cells = ends.len() + 1;
-        let limit = |degrees: f64| degrees + 2.0 * (degrees * x).sqrt() + 2.0 * x;
-        let survival = |tries: u64| (1.0 - stop).powf(tries as f64);
-        let expected: Vec<f64> = (0..cells)
-            .map(|cell| {
-                let from = cell.checked_sub(1).map_or(1.0, |at| survival(ends[at]));
-                let to = ends.get(cell).map_or(0.0, |&end| survival(end));
-                DRAWS as f64 * (from - to)
-            })
-            .collect();
-        assert!(expected.iter().all(|&count| count > 500.0), "{expected:?}");
-        let mut seed = 300;
-        let counts = LENGTHS.map(|r| {
-            let mut rng = ChaCha20Rng::seed_from_u64(seed);
-            seed += 1;
-            let row = bounded(frame(p)[0].iter().map(|u| r * u).collect());
-            let mut counts = vec![0.0; cells];
-            for _ in 0..DRAWS {
-                let (_, attempts) = cap.draw_with(&row, &mut rng);
-                counts[ends.partition_point(|&end| end < attempts)] += 1.0;
-            }
-            counts
-        });
-        let degrees = (cells - 1) as f64;
-        for (a, r) in LENGTHS.iter().enumerate() {
-            let fit: f64 = counts[a]
-                .iter()
-                .zip(&expected)
-                .map(|(count, expected)| (count - expected).powi(2) / expected)
-                .sum();
-            assert!(fit < limit(degrees), "{p} {epsilon} {r}: {fit}");
-            for b in a + 1..LENGTHS.len() {
-                let two_sample: f64 = counts[a]
-                    .iter()
-                    .zip(&counts[b])
-                    .map(|(m, n)| (m - n).powi(2) / (m + n))
-                    .sum();
-                assert!(two_sample < limit(degrees), "{two_sample}");
             }
         }
     }

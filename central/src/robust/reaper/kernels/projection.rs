@@ -6,7 +6,7 @@ use eigenveil_estimation::{
         StartVectors, Symmetric, cross_product, require_rank, tall_cross_product, tall_product,
     },
 };
-use eigenveil_shared::{Error, Result};
+use eigenveil_shared::Result;
 use nalgebra::DMatrix;
 
 use crate::block_lanczos::{BlockLanczos, LazyGoe, Ritz};
