@@ -1,13 +1,8 @@
 //! Trusted-curator baselines: PCA by somebody who may see every row.
 //!
-//! * [`pca`], [`centred_pca`] and, without a `p × p` matrix, [`principal_components`]: the non-private reference of
-//!   every comparison.
-//! * [`Baseline`]: the trait that every algorithm of the source papers implements; [`ALGORITHMS`] lists them.
-//! * [`parameter`]: the parameters of the algorithms, as data.
-//! * [`Privacy`], [`Neighbours`], [`CentralCalibration`], [`RunGuarantee`]: the privacy requested, and the guarantee
-//!   that actually holds.
-//! * [`power`], [`oja`], [`dp_pca`], [`robust`]: algorithms with parts that are useful separately.
-//! * [`accountant`]: how much noise a whole run needs.
+//! Every algorithm of the source papers implements [`Baseline`]; [`ALGORITHMS`] lists them, [`accountant`] says how much
+//! noise a run needs. [`pca`], [`centred_pca`] and, without a `p × p` matrix, [`principal_components`] are the
+//! non-private reference of every comparison.
 //!
 //! ```
 //! use eigenveil_central::pca;

@@ -6,15 +6,8 @@
 //! m̂ = (f/a)·D̄₁₂        Ĉ = f·D̄₁₁ − m̂m̂ᵀ + (a multiple of I for `double-cap`)
 //! ```
 //!
-//! With `U = [I; −m̂ᵀ/a]` and the known corner `E y_P² = a²/f`, Ĉ is `f·UᵀD̄U`. So its noise is linear in that
-//! of the reports, and between directions v, w it has `UᵀU = I + m̂m̂ᵀ/a²` instead of I:
-//!
-//! * Gaussian noise: variance `f²s²(1 + m_v²/a² + m_w²/a²)` per report;
-//! * `double-cap`: only its constant part grows. The part that follows the signal sees `v − (m_v/a)e_P`, along
-//!   which y is `(x_v − m_v)/√f`: `f²c²[a₀(1 + m_v²/a² + m_w²/a²) + a₁(λ_v + λ_w)/f + a₂λ_vλ_w/f²]`, λ the
-//!   *centred* variances.
-//!
-//! Derived in `docs/derivations/centring.md`; "Noise" there has the small part along the mean that is left out here.
+//! Derived, with the noise, in `docs/derivations/centring.md`; "Noise" there has the small part along the mean that is
+//! left out here.
 
 use eigenveil_shared::{
     Error, ErrorCode, Result,

@@ -6,9 +6,7 @@
 //! q of observed cells, and `normalize` by about as much. So entry (i, j) of the moment is divided by
 //! `πᵢⱼ·E[1/q | i and j observed]`, under `require` by πᵢⱼ; the mean of private centring by `πᵢ·E[1/√q | i observed]`.
 //!
-//! The noise grows with it: the entries' variances are multiplied by the squared factors, on average κ², and between
-//! directions v and w by about κ²(1 + e_v + e_w), `e_v = Σ vᵢ²/πᵢ² / mean(1/πᵢ²) − 1`; shares that differ also widen the
-//! spectrum of pure noise. Derived in `docs/derivations/missing-cells-and-weights.md`.
+//! The noise that this adds is derived in `docs/derivations/missing-cells-and-weights.md`.
 
 use eigenveil_shared::{
     Result,

@@ -1,15 +1,6 @@
 //! Figures and tables of estimates, plans and experiments: the table of an estimate's components ([`component_rows`]),
 //! its figures ([`estimate_figures`]), that of a plan ([`expected_error`]), [numbers](number), and the underlying
-//! charts. Every chart is a plain struct that is filled in and rendered to a string (most implement [`Figure`]):
-//!
-//! * [`LineChart`]: one or more series over a linear or logarithmic axis, with error bars;
-//! * [`Scree`]: the variances of an estimate's components against its noise floor;
-//! * [`AlignmentChart`]: the expected alignment of each component with the true one;
-//! * [`LoadingTable`]: features by components, for sparse subspaces;
-//! * [`ImageGrid`] of [`LoadingImage`]s: components of image data, drawn as images;
-//! * [`BarChart`]: the largest loadings of a component, by name;
-//! * [`Biplot`]: rows in the plane of two components, with the loadings as arrows;
-//! * [`DataTable`]: the same numbers as an HTML table.
+//! charts. Every chart is a plain struct that is filled in and rendered to a string (most implement [`Figure`]).
 //!
 //! The strings contain no script, font or link, so they can be written to a file, served as an image or embedded in an
 //! HTML page, also several per page: they use no `id`, and all contain the same [`STYLESHEET`], which affects nothing

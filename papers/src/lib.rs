@@ -1,16 +1,4 @@
 //! Every figure and table of the five papers, each as an [`Exhibit`] that can be run again.
-//!
-//! * [`ALL`]: the exhibits; [`find`] by name.
-//! * [`run()`]: runs one on all cores, resuming an interrupted run, and returns a [`Table`].
-//! * [`Exhibit::check_claims`]: checks the paper's claims against the table.
-//! * [`page()`]: makes `docs/papers.md` from the tables in `docs/papers`.
-//!
-//! ```
-//! let table_1 = eigenveil_papers::find("wang-xu-table-1")?;
-//! assert_eq!(table_1.item, "Table 1");
-//! assert!(table_1.data.contains(&"isolet.npy"));
-//! # Ok::<(), eigenveil_shared::Error>(())
-//! ```
 
 mod data;
 mod exhibit;

@@ -3,12 +3,8 @@
 //! Noise is measured as **multipliers** z = σ/Δ: σ is the standard deviation of the noise on each coordinate, Δ the L2
 //! sensitivity of the released value (see [`Neighbours`](crate::Neighbours)).
 //!
-//! * [`full_batch`]: T releases computed from all rows, composed exactly.
-//! * [`RunAccountant`]: any mixture of full-batch and Poisson-subsampled releases, by Rényi divergences (quick) or by
-//!   composing the privacy losses numerically (tight). Releases of **disjoint** sets of rows that are fixed before
-//!   looking at the data compose in parallel: the worst set decides.
-//! * [`laplace`]: pure ε.
-//! * [`noise_multiplier`]: the noise of a whole run.
+//! Releases of **disjoint** sets of rows that are fixed before looking at the data compose in parallel: the worst set
+//! decides.
 
 mod convolution;
 pub mod full_batch;

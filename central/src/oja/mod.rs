@@ -1,10 +1,5 @@
 //! Oja's algorithm and its private variants (Liu, Kong, Jain & Oh 2022).
 //!
-//! * [`Oja`]: the three variants, by [`OjaVariant`]: `oja` (Algorithm 1), `private-oja` (Algorithm 2), `minibatch-oja`
-//!   (equation 7).
-//! * [`StepSize`]: the schedule `c/(o + t)`.
-//! * [`gradient_sensitivity`]: how far one row can move one step.
-//!
 //! All make one pass, so each row is used in only one step: the steps compose in parallel, and the whole run is as
 //! private as one step. The paper composes them sequentially, or shuffles.
 

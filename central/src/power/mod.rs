@@ -1,9 +1,4 @@
 //! The noisy power method of Hardt & Price (2014) and their algorithms based on it.
-//!
-//! * [`noisy_power`]: the meta-algorithm, with any perturbation as a closure; [`NoisyPower`] runs it without one.
-//! * [`StreamingPower`]: one pass, O(pk) memory, no privacy.
-//! * [`PrivatePower`]: Gaussian or Laplace noise on every product, rows or entries protected.
-//! * [`product_sensitivity`]: the sensitivity that scales the noise.
 
 mod block_settings;
 mod noisy;

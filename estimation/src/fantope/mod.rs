@@ -4,14 +4,6 @@
 //! max ⟨S̃,X⟩ − λ‖X‖₁,₁   over   F^k = {0 ≼ X ≼ I, tr X = k}
 //! ```
 //!
-//! * [`projection`]: the exact Euclidean projection onto F^k.
-//! * [`admm`]: the solver, which stops on a duality gap and reports it.
-//! * [`lambda`]: λ from the known noise of the mechanism.
-//! * [`cross_validation`]: λ from the buckets.
-//! * [`path`]: the solutions over a grid of λ.
-//! * [`refit`](refit()): PCA on the selected rows, which removes the shrinkage.
-//! * [`pursue`]: sparse orthogonal iteration on exactly s rows, for example from the relaxed solution.
-//!
 //! Since `X ≽ 0` has a fixed trace, `λΣ|Xᵢᵢ| = λk` is a constant: the diagonal is in effect not
 //! penalised, and a multiple of the identity added to S̃ changes nothing but the objective's offset.
 

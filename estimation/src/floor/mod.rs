@@ -14,10 +14,6 @@
 //! mechanisms χ = 0 and `r_b = Rⱼ = s√((p−k)/n)`, `s` the off-diagonal standard deviation of one report.
 //! For `double-cap` χ = c/n, and with `V(λ,λ')` the noise between directions of mean squares λ and λ'
 //! (`spiked_model.rs`) `r_b² = (p−k)V(λ_w,λ_w)`, `Rⱼ² = (p−k)V(θⱼ+λ_w,λ_w)`.
-//!
-//! Directions: [`Floor::from_eigenvalues`] judges a measured spectrum, [`predict`](predict()) goes from
-//! a known spectrum to what will be measured, [`participants_for_visibility`] and
-//! [`participants_for_error`] invert that.
 
 mod centring;
 mod components;
