@@ -8,9 +8,7 @@
 use std::hint::black_box;
 
 use eigenveil_estimation::{
-    Cancel,
     accumulate::{Accumulator, SeedSum},
-    fantope::{AdmmSettings, solve},
     linalg::{product, symmetric_eigen, symmetric_eigenvalues, top_k},
     models::Model,
 };
@@ -134,34 +132,8 @@ fn decompose() {
     }
 }
 
-fn fantope() {
-    for (p, k, lambda) in [(100, 3, 0.08), (400, 10, 0.05)] {
-        let matrix = moment(p, k);
-        let run = || {
-            let settings = AdmmSettings::default();
-            let solution = solve(&matrix, k, lambda, &settings, Cancel::NEVER);
-            let Ok(solution) = solution else {
-                unreachable!("the problem is valid")
-            };
-            solution
-        };
-        let solution = run();
-        println!(
-            "p = {p}: {} iterations, {:?}, relative gap {:.1e}, {} rows; floor one full decomposition an iteration",
-            solution.iterations,
-            solution.stop,
-            solution.relative_gap,
-            solution.support.len()
-        );
-        measure(&format!("fantope/solve/{p}"), 11, None, || {
-            drop(black_box(run()));
-        });
-    }
-}
-
 fn main() {
     accumulate();
     double_cap_decode();
     decompose();
-    fantope();
 }

@@ -36,17 +36,6 @@ pub fn refit(moment: &DMatrix<f64>, support: &[usize], k: usize) -> Result<DMatr
 ///
 /// # Errors
 /// As [`refit`]; `invalid-request` when the solution is of another size than the moment.
-///
-/// ```
-/// use eigenveil_estimation::Cancel;
-/// use eigenveil_estimation::fantope::{AdmmSettings, refit_within_blocks, solve};
-/// use nalgebra::dmatrix;
-/// let moment = dmatrix![3.0, 1.0, 0.1, 0.0; 1.0, 3.0, 0.0, 0.1; 0.1, 0.0, 2.0, 1.0; 0.0, 0.1, 1.0, 2.0];
-/// let solution = solve(&moment, 2, 0.2, &AdmmSettings::default(), Cancel::NEVER)?;
-/// let vectors = refit_within_blocks(&moment, &solution)?;
-/// assert!((vectors[(0, 0)] - 0.5_f64.sqrt()).abs() < 1e-12 && vectors[(2, 0)] == 0.0);
-/// # Ok::<(), eigenveil_shared::Error>(())
-/// ```
 pub fn refit_within_blocks(moment: &DMatrix<f64>, solution: &Solution) -> Result<DMatrix<f64>> {
     let (p, k) = solution.vectors.shape();
     if moment.nrows() != p {

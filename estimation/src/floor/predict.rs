@@ -95,17 +95,6 @@ fn prediction(spectrum: &Spectrum, profile: &NoiseProfile) -> Prediction {
 
 /// Minimum number of participants for which every leading component of `spectrum` is expected above the threshold;
 /// `None` when no number up to 10¹⁸ is enough (a component equal to the bulk).
-///
-/// ```
-/// use eigenveil_estimation::floor::{Spectrum, participants_for_visibility, predict};
-/// use eigenveil_shared::mechanism::NoiseModel;
-/// let spectrum = Spectrum::new(40, vec![0.5, 0.25], 0.25 / 38.0)?;
-/// let noise = NoiseModel::Gaussian { off_diagonal_sd: 4.2, diagonal_sd: 5.9 };
-/// let n = participants_for_visibility(&spectrum, &noise)?.expect("both stand out of the bulk");
-/// assert!(predict(&spectrum, &noise, n)?.components.iter().all(|c| c.above_threshold));
-/// assert!(!predict(&spectrum, &noise, n - 1)?.components.iter().all(|c| c.above_threshold));
-/// # Ok::<(), eigenveil_shared::Error>(())
-/// ```
 pub fn participants_for_visibility(spectrum: &Spectrum, noise: &NoiseModel) -> Result<Option<u64>> {
     fewest(spectrum, noise, |prediction| {
         prediction.components.iter().all(|c| c.above_threshold)

@@ -87,28 +87,6 @@ fn both_noise_paths_have_one_distribution() {
 }
 
 #[test]
-fn the_sparse_estimator_beats_pca_on_the_same_reports() {
-    let params = params(60, MechanismKind::IsotropicGaussian, 4.0);
-    let settings = SparseSettings {
-        refit: true,
-        ..SparseSettings::default()
-    };
-    let source = RowSource::Model(Model::sparse(60, 2, 8, 40.0));
-    let experiment = Experiment {
-        sparse: Some(&settings),
-        repeats: 3,
-        seed: 3,
-        ..Experiment::new(&params, source, 20_000, 2)
-    };
-    let (_, summary) = run(&experiment, &mut |_| {}).unwrap();
-    assert!(summary.error_mean < 0.6 * summary.pca_error, "{summary:?}");
-    let support = summary.support.unwrap();
-    println!("{support:?}");
-    assert!(support.precision > 0.5 && support.recall > 0.8);
-    assert_eq!(summary.converged, 3);
-}
-
-#[test]
 fn a_seed_gives_the_same_numbers_and_more_repeats_keep_them() {
     let params = params(6, MechanismKind::SymmetricGaussian, 2.0);
     let experiment = |seed, repeats| Experiment {
