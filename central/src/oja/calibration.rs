@@ -11,13 +11,6 @@ use crate::{Neighbours, accountant::full_batch};
 ///   `xxᵀ−yyᵀ`, √2, and for one column its spectral norm, 1; clipping projects onto a ball, which is non-expansive. The
 ///   textbook bound is 2.
 /// * Entry: no bound, because a row's gradient is not a function of single entries of A.
-///
-/// ```
-/// use eigenveil_central::{Neighbours, oja::gradient_sensitivity};
-/// assert_eq!(gradient_sensitivity(Neighbours::ZeroOut, 1.0, 3), 1.0);
-/// assert_eq!(gradient_sensitivity(Neighbours::Replace, 1.0, 1), 1.0);
-/// assert_eq!(gradient_sensitivity(Neighbours::Replace, 0.25, 3), 0.5);
-/// ```
 pub fn gradient_sensitivity(neighbours: Neighbours, clip: f64, k: usize) -> f64 {
     match neighbours {
         Neighbours::ZeroOut => clip.min(1.0),
