@@ -20,9 +20,6 @@ pub enum Statistic {
 
 impl Statistic {
     /// The statistic of this mechanism for these rows.
-    ///
-    /// # Errors
-    /// `wrong-dimension` if the rows differ in length.
     pub fn new(mechanism: &Mechanism, rows: &(BoundedRow, BoundedRow)) -> Result<Self> {
         let (a, b) = (rows.0.as_slice(), rows.1.as_slice());
         if a.len() != b.len() {

@@ -65,10 +65,6 @@ impl AlgorithmInfo {
     }
 
     /// The algorithm with these parameters, the others at their defaults.
-    ///
-    /// # Errors
-    /// `invalid-request` for an unknown parameter, a value out of its limits, and two parameters that exclude each
-    /// other.
     pub fn build(&self, options: &Options) -> Result<Box<dyn Baseline>> {
         for (parameter, value) in options.iter() {
             let names: Vec<&str> = self.parameters.iter().map(|own| own.name).collect();
@@ -139,9 +135,6 @@ pub trait StreamingBaseline: Baseline {
 
 /// Rejects requests that this algorithm cannot fulfil: k outside `1..=p`, no rows, and neighbours, a calibration or δ =
 /// 0 that it does not support. Every [`Baseline::fit`] begins with it.
-///
-/// # Errors
-/// `invalid-request`, `invalid-budget`; the message names the value, the limit and the remedy.
 pub fn check(info: &AlgorithmInfo, dimension: usize, n: u64, request: &Request<'_>) -> Result<()> {
     let refuse = |detail: String| Err(Error::invalid_request(detail));
     let k = request.k;

@@ -134,8 +134,6 @@ impl Parameter {
         }
     }
 
-    /// # Errors
-    /// `invalid-request`, which names the value and its limits.
     pub fn check(&self, value: impl Into<Value>) -> Result<()> {
         let value = value.into();
         let number = match value {

@@ -22,10 +22,6 @@ pub struct Reference {
 /// Top-`k` eigenvectors of the second-moment matrix of the rows. **No privacy whatsoever.**
 ///
 /// Rows are consumed one at a time; memory is O(p²).
-///
-/// # Errors
-/// The first error of the rows; `wrong-dimension` for a row of another dimension;
-/// `invalid-request` unless `1 ≤ k ≤ p` and there is a row.
 pub fn pca(
     rows: impl IntoIterator<Item = Result<FeatureRow>>,
     dimension: usize,

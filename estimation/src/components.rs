@@ -50,9 +50,6 @@ fn compare_buckets(
 
 /// Plain PCA of the moment (Algorithm 1). `setting` names the privacy setting for the warnings: "ε = 1".
 ///
-/// # Errors
-/// `invalid-request` unless `1 ≤ k ≤ p`; `estimate-failed` when the moment holds a number that is not finite.
-///
 /// ```
 /// use eigenveil_estimation::{accumulate::Accumulator, components::principal_components, moment::NoisyMoment};
 /// use eigenveil_shared::{estimate::ComponentCount, mechanism::NoiseModel, packed::PackedSymmetric};

@@ -38,9 +38,6 @@ pub fn largest_principal_angle(estimated: &DMatrix<f64>, truth: &DMatrix<f64>) -
 }
 
 /// `tr(V̂ᵀCV̂) / tr C`: the share of the variance `C` (`p × p`) that the estimated subspace holds.
-///
-/// # Errors
-/// `invalid-request` unless V̂ is an orthonormal basis of C's dimension and `tr C > 0`.
 pub fn captured_variance(estimated: &DMatrix<f64>, covariance: &DMatrix<f64>) -> Result<f64> {
     require_basis(estimated, "the estimate")?;
     if covariance.shape() != (estimated.nrows(), estimated.nrows()) {
@@ -58,9 +55,6 @@ pub fn captured_variance(estimated: &DMatrix<f64>, covariance: &DMatrix<f64>) ->
 }
 
 /// [`captured_variance`] where C itself is not at hand: from `image` = CV̂ (`p × k`) and `total` = tr C.
-///
-/// # Errors
-/// `invalid-request` unless V̂ is an orthonormal basis, the image of its shape and `total` positive and finite.
 pub fn captured_share(estimated: &DMatrix<f64>, image: &DMatrix<f64>, total: f64) -> Result<f64> {
     require_basis(estimated, "the estimate")?;
     if image.shape() != estimated.shape() {

@@ -185,10 +185,6 @@ impl NoisyMoment {
     }
 
     /// The mean of all decoded reports in `buckets` (empty buckets are fine), each with noise of distribution `noise`.
-    ///
-    /// # Errors
-    /// `estimate-failed` when there is no report at all (or no bucket), `wrong-dimension` when buckets differ in
-    /// dimension, `invalid-mechanism` when the noise model holds a negative or non-finite standard deviation.
     pub fn from_buckets(buckets: Vec<Accumulator>, noise: NoiseModel) -> Result<Self> {
         let sd = noise.off_diagonal_sd();
         if !(sd.is_finite() && sd >= 0.0) {

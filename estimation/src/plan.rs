@@ -224,10 +224,6 @@ pub fn pilot_mean_length(pilot: &Estimate) -> f64 {
 }
 
 /// Plans for a target in a population of this spectrum and the noise of one report.
-///
-/// # Errors
-/// `invalid-request` for a target error that is not positive or that any subspace meets, and for n = 0;
-/// `invalid-mechanism` as [`crate::floor::SpectralNoise::new`].
 pub fn plan(
     spectrum: &SpectrumRange,
     noise: &NoiseModel,

@@ -10,9 +10,6 @@ use eigenveil_shared::{
 
 /// The smallest multiplier z for which `releases` releases together keep the budget, if neighbours may move each of
 /// them by Δ.
-///
-/// # Errors
-/// `invalid-budget` for a pure budget; `invalid-request` for no release.
 pub fn noise_multiplier(budget: Budget, releases: u64) -> Result<f64> {
     if releases == 0 {
         return Err(Error::invalid_request(

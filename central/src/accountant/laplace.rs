@@ -5,9 +5,6 @@ use eigenveil_shared::{Error, ErrorCode, Result};
 /// The scale b of Laplace noise on every coordinate, density `e^{−|x|/b}/2b`, so that `releases` releases of L1
 /// sensitivity `sensitivity` are together (ε, 0)-private: `b = T·Δ₁/ε` (basic composition, which for a pure ε at
 /// δ = 0 is exact).
-///
-/// # Errors
-/// `invalid-budget` unless ε and Δ₁ are positive and finite and there is a release.
 pub fn scale(epsilon: f64, sensitivity: f64, releases: u64) -> Result<f64> {
     let scale = (releases as f64 * sensitivity / epsilon).next_up();
     let positive = |value: f64| value.is_normal() && value > 0.0;

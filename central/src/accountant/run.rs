@@ -121,9 +121,6 @@ impl RunAccountant {
     }
 
     /// Like [`RunAccountant::epsilon`], by Rényi differential privacy: faster and looser.
-    ///
-    /// # Errors
-    /// `invalid-budget` unless 0 < δ < 1.
     pub fn renyi_epsilon(&self, delta: f64) -> Result<f64> {
         check_delta(delta)?;
         self.worst(|steps| Ok(renyi::epsilon(steps, delta)))

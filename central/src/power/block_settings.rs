@@ -32,9 +32,6 @@ impl BlockSettings {
 
     /// Block size: the setting, or `min(2k, d)`, the paper's `k + Ω(k)`; 1 for k = 1, because a second column would
     /// raise the sensitivity for replace neighbours.
-    ///
-    /// # Errors
-    /// `invalid-request` for a block size outside `k..=d`.
     pub fn block_size(&self, k: usize, dimension: usize) -> Result<usize> {
         let default = if k == 1 { 1 } else { (2 * k).min(dimension) };
         let block_size = self.block_size.unwrap_or(default);

@@ -64,9 +64,6 @@ pub fn max_useful_lambda(moment: &DMatrix<f64>) -> f64 {
 
 /// The value of a λ setting that needs no solver; `None` for `cv` and `path`, which
 /// [`cross_validate`](super::cross_validate) and [`lambda_path`](super::lambda_path) choose.
-///
-/// # Errors
-/// `invalid-request` for a negative or non-finite number, and for n = 0.
 pub fn resolve_lambda(
     settings: &SparseSettings,
     noise: &NoiseModel,

@@ -19,9 +19,6 @@ pub struct ProjectedSpectrum {
 /// `Σ min(max(γᵢ−θ, 0), 1)` is a decreasing, piecewise linear function of θ with breakpoints `γᵢ` and
 /// `γᵢ − 1`. A binary search over the sorted breakpoints finds the piece that crosses k; on it θ solves
 /// one linear equation, so nothing is iterated to a tolerance.
-///
-/// # Errors
-/// `invalid-request` unless `1 ≤ k ≤ p`; `estimate-failed` when a value is not finite.
 pub fn project_eigenvalues(values: &[f64], k: usize) -> Result<ProjectedSpectrum> {
     require_rank(k, values.len())?;
     if values.iter().any(|value| !value.is_finite()) {

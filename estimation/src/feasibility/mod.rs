@@ -57,9 +57,6 @@ fn gives_directions(bucket: u32) -> bool {
 impl SampleSplit {
     /// Splits the sums of a study's payloads by the parity of their bucket numbers; `None` if a half has fewer than 64
     /// reports.
-    ///
-    /// # Errors
-    /// `wrong-dimension` when buckets differ in dimension; `estimate-failed` when a sum is not finite.
     pub fn new(buckets: &[(u32, Accumulator)], params: &StudyParams) -> Result<Option<Self>> {
         let p = params.report_dimension();
         let mut split = [Accumulator::new(p)?, Accumulator::new(p)?];

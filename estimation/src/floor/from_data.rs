@@ -79,10 +79,6 @@ impl Floor {
     /// iteration starts with none and only ever adds, so it ends after at most p rounds. At least
     /// one eigenvalue always stays with the noise: without any there is no centre. Within a round centre,
     /// noise and the components' sizes are computed together (`resolve`).
-    ///
-    /// # Errors
-    /// `invalid-request` when there is no eigenvalue, they are not descending, or n = 0;
-    /// `estimate-failed` when one is not finite; `invalid-mechanism` as [`SpectralNoise::new`].
     pub fn from_eigenvalues(eigenvalues: &[f64], noise: &NoiseModel, n: u64) -> Result<Self> {
         Self::from_leading(&Eigenvalues::all(eigenvalues), noise, n)
     }

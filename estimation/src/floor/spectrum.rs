@@ -104,10 +104,6 @@ impl Spectrum {
 
     /// The same spectrum as private centring sees it: `excess` is `m_v²/a²` of all p eigenvectors, m the mean
     /// of the rows. Without it the cost of centring is computed for components orthogonal to the mean.
-    ///
-    /// # Errors
-    /// `invalid-request` unless there is one finite number of at least −1 for each eigenvalue (negative where noise is
-    /// less than on average, beside seldom observed cells).
     pub fn with_excess_along_mean(mut self, excess: Vec<f64>) -> Result<Self> {
         let usable = excess.iter().all(|x| x.is_finite() && *x >= -1.0);
         if excess.len() != self.dimension() || !usable {

@@ -22,10 +22,6 @@ pub struct SymmetricEigen {
 }
 
 /// All eigenvalues and eigenvectors of a symmetric `p × p` matrix (only its lower triangle is read).
-///
-/// # Errors
-/// `estimate-failed` when an entry is not finite or the iteration does not converge,
-/// `invalid-request` / `invalid-dimension` when the matrix is not square or is empty.
 pub fn symmetric_eigen(matrix: &DMatrix<f64>) -> Result<SymmetricEigen> {
     let mut vectors = DMatrix::zeros(matrix.nrows(), matrix.ncols());
     let ascending = decompose(matrix, Some(&mut vectors))?;

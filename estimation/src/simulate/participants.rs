@@ -42,10 +42,6 @@ enum Kind<'a> {
 impl<'a> Participants<'a> {
     /// Draws the population of a model (its V is the truth: its rows have mean zero), or prepares the rows
     /// (their non-private top-k is, around their mean if the study centres).
-    ///
-    /// # Errors
-    /// Those of [`Model::draw`] and of [`Preprocessor::prepare_features_nth`];
-    /// `invalid-request` without rows or with k out of range.
     pub fn draw<R: Rng + ?Sized>(
         source: &RowSource<'_>,
         k: usize,

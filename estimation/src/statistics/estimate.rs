@@ -68,10 +68,6 @@ struct Population {
 impl MomentEstimate {
     /// From the mean decoded report ([`NoisyMoment::mean_report`](crate::moment::NoisyMoment::mean_report)) of `n`
     /// reports of a study.
-    ///
-    /// # Errors
-    /// `wrong-dimension` if the report has another dimension than the study's, `estimate-failed` for n = 0 or an entry
-    /// that is not finite; as [`check_study`](Self::check_study).
     pub fn new(mean_report: &PackedSymmetric, n: u64, params: &StudyParams) -> Result<Self> {
         let dimension = params.report_dimension();
         if mean_report.dimension() != dimension {
@@ -116,10 +112,6 @@ impl MomentEstimate {
     }
 
     /// From the document of an estimate that was requested with the moment.
-    ///
-    /// # Errors
-    /// `invalid-request` if it has no mean report, `wrong-dimension` if that has another dimension than the study's; as
-    /// [`new`](Self::new).
     pub fn of_document(estimate: &Estimate) -> Result<Self> {
         let report = estimate.mean_report.clone().ok_or_else(|| {
             Error::invalid_request(
