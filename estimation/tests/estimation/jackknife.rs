@@ -32,7 +32,6 @@ fn spread(values: &[f64]) -> f64 {
 fn standard_errors_are_the_spread_over_repeats() {
     for (mechanism, centring) in [
         (MechanismKind::SymmetricGaussian, None),
-        (MechanismKind::DoubleCap, None),
         (MechanismKind::DoubleCap, Some(0.7)),
     ] {
         let (p, n, k) = (30, 20_000, 1);

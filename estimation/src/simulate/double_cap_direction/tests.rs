@@ -289,14 +289,14 @@ fn direct_sampling_has_the_exact_means_and_variances() {
 fn device_reports_have_the_exact_means_and_variances() {
     for (i, p) in DIMENSIONS.into_iter().enumerate() {
         for (j, epsilon) in EPSILONS.into_iter().enumerate() {
-            // Skipped: it would take minutes.
-            if (p, epsilon) == (400, 8.0) {
+            // Skipped: they take long.
+            if p == 400 && epsilon > 2.0 {
                 continue;
             }
             let (cap, released) = parameters(p, epsilon);
             // Numbers drawn for one report.
             let cost = cap.parameters().expected_attempts() * p as f64;
-            let draws = (1e7 / cost).clamp(5_000.0, 20_000.0) as usize;
+            let draws = (1e7 / cost).clamp(5_000.0, 10_000.0) as usize;
             let mut rng = ChaCha20Rng::seed_from_u64((100 + 10 * i + j) as u64);
             for r in LENGTHS {
                 check_against_exact_moments("device", &cap, &released, r, draws, |row, g| {
