@@ -17,6 +17,7 @@ pub(super) const BLOCK: usize = 256;
 
 /// The stored seeds of a study. Every pass gives the same seeds, bucket after bucket.
 pub trait SeedSource {
+    /// Number of buckets.
     fn buckets(&self) -> u32;
 
     /// Stored reports that are left out because another report with the same seed is included.
