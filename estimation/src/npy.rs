@@ -239,6 +239,10 @@ mod tests {
     fn file(descr: &str, fortran_order: &str, shape: &str, data: &[u8]) -> Vec<u8> {
         let header =
             format!("{{'descr': {descr}, 'fortran_order': {fortran_order}, 'shape': {shape}, }}\n");
+        with_header(&header, data)
+    }
+
+    fn with_header(header: &str, data: &[u8]) -> Vec<u8> {
         let length = u16::try_from(header.len()).unwrap().to_le_bytes();
         [b"\x93NUMPY\x01\x00", &length[..], header.as_bytes(), data].concat()
     }
@@ -266,19 +270,8 @@ mod tests {
             assert_eq!((array.rows, array.columns), (1, 1), "{descr}");
             assert_eq!(array.values, [value], "{descr}");
         }
-        let c = read(&file(
-            "'|u1'",
-            "False",
-            "(2, 3)",
-            b"\x01\x02\x03\x04\x05\x06",
-        ))
-        .unwrap();
-        let fortran = read(&file(
-            "'|u1'",
-            "True",
-            "(2L, 3L)",
-            b"\x01\x04\x02\x05\x03\x06",
-        ));
+        let c = read(&file("'|u1'", "False", "(2, 3)", &[1, 2, 3, 4, 5, 6])).unwrap();
+        let fortran = read(&file("'|u1'", "True", "(2L, 3L)", &[1, 4, 2, 5, 3, 6]));
         assert_eq!(c.values, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
         assert_eq!(fortran.unwrap(), c);
         let mut newer = file("'|u1'", "False", "(1, 1)", &[7]);
@@ -333,15 +326,7 @@ mod tests {
         ] {
             let header =
                 "{'descr': '<f8', 'fortran_order': False, 'shape': (2, 2), }\n".replace(from, to);
-            let length = u16::try_from(header.len()).unwrap().to_le_bytes();
-            let bytes = [
-                b"\x93NUMPY\x01\x00",
-                &length[..],
-                header.as_bytes(),
-                &[0; 32],
-            ]
-            .concat();
-            assert!(read(&bytes).is_err(), "{header}");
+            assert!(read(&with_header(&header, &[0; 32])).is_err(), "{header}");
         }
         for version in [[9, 0], [1, 1], [0, 0]] {
             let mut other = good.clone();
