@@ -134,6 +134,7 @@ impl Parameter {
         }
     }
 
+    /// `invalid-request`, which names the value and its limits, outside of them.
     pub fn check(&self, value: impl Into<Value>) -> Result<()> {
         let value = value.into();
         let number = match value {

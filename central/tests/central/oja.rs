@@ -60,8 +60,10 @@ fn noise_matches_the_budget() {
                 }
             };
             let ratio = square.sqrt() / expected;
-            println!("{clip} {neighbours} {calibration}: {ratio}");
-            assert!((ratio - 1.0).abs() < 0.08);
+            assert!(
+                (ratio - 1.0).abs() < 0.08,
+                "{clip} {neighbours} {calibration}: {ratio}"
+            );
         }
     }
 }

@@ -47,7 +47,6 @@ fn the_share_beside_a_component_is_the_share_that_made_it() {
         }
         let named = named_share(&cap_params, study.sums(P));
         let used = liars as f64 / (HONEST + liars) as f64;
-        println!("double-cap: {used:.4} made it, {named:.4} is said");
         assert!((named / used - 1.0).abs() < 0.15, "{named} {used}");
     }
     let format_params = params(P, MechanismKind::IsotropicGaussian, 4.0);
@@ -62,6 +61,5 @@ fn the_share_beside_a_component_is_the_share_that_made_it() {
     (HONEST..HONEST + liars).for_each(|i| sums.add(i % BUCKETS, &poison));
     let named = named_share(&format_params, (0..).zip(sums.finish()).collect());
     let used = liars as f64 / (HONEST + liars) as f64;
-    println!("isotropic-gaussian: {used:.4} made it, {named:.4} is said");
     assert!((named / used - 1.0).abs() < 0.15, "{named} {used}");
 }
