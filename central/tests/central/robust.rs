@@ -160,10 +160,8 @@ fn published_noise_has_the_independent_true_epsilon() {
     };
     let [accounted, published] =
         CentralCalibration::ALL.map(|rule| of(GladVariant::DpSggd, Neighbours::ZeroOut, rule));
-    assert!(
-        (published.step_sd - 0.0109).abs() < 1e-4,
-        "{published:?} {accounted:?}"
-    );
+    println!("{published:?} {accounted:?}");
+    assert!((published.step_sd - 0.0109).abs() < 1e-4);
     let holds = published.guarantee.true_epsilon;
     assert!(holds.is_none_or(|epsilon| epsilon > 1000.0));
     assert!(accounted.guarantee.holds());
@@ -198,10 +196,8 @@ fn noise_matches_the_budget() {
         let fit = fitted(&method, &table_of_zeros(p, n), &request, 4);
         let across = &fit.subspace - product(&start, &(start.transpose() * &fit.subspace));
         let sd = (across.norm_squared() / ((p - k) * k) as f64).sqrt();
-        assert!(
-            (sd / expected - 1.0).abs() < 0.13,
-            "{neighbours}: {sd} for {expected}"
-        );
+        println!("{neighbours}: {sd} for {expected}");
+        assert!((sd / expected - 1.0).abs() < 0.13);
 
         let p = 200;
         let method = Reaper {
@@ -219,7 +215,8 @@ fn noise_matches_the_budget() {
             .sum();
         let sd = (squares / (p * (p - 1) / 2) as f64).sqrt();
         let expected = expected * std::f64::consts::FRAC_1_SQRT_2;
-        assert!((sd / expected - 1.0).abs() < 0.03, "{sd} for {expected}");
+        println!("{sd} for {expected}");
+        assert!((sd / expected - 1.0).abs() < 0.03);
     }
 }
 

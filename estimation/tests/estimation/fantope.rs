@@ -129,11 +129,8 @@ fn screening_is_exact() {
         assert!(ours.dual.amax() <= lambda * (1.0 + 1e-12));
         let bound = symmetric_eigenvalues(&residual).unwrap();
         let own = bound.iter().take(k).sum::<f64>() - ours.objective;
-        assert!(
-            own > -1e-9 && own <= ours.gap.max(1e-6) + 1e-9,
-            "bound {own}, gap {}",
-            ours.gap
-        );
+        println!("bound {own}, gap {}", ours.gap);
+        assert!(own > -1e-9 && own <= ours.gap.max(1e-6) + 1e-9);
     }
 }
 
@@ -213,10 +210,8 @@ fn sparse_signal_is_found_exactly() {
     let plain = error(&top_k(&moment, 3).unwrap().vectors);
     let relaxed = error(&solution.vectors);
     let refitted = error(&refit(&moment, &solution.support, 3).unwrap());
-    assert!(
-        relaxed < plain && refitted < 0.5 * plain,
-        "{plain} {relaxed} {refitted}"
-    );
+    println!("{plain} {relaxed} {refitted}");
+    assert!(relaxed < plain && refitted < 0.5 * plain);
     // The support does not depend on how far past the default tolerance one goes; with little penalty
     // some rows of noise are selected, but not those that only an unfinished iterate carries.
     for share in [1.0, 0.4] {

@@ -130,11 +130,8 @@ fn predicted_error_equals_the_measured_one() {
             for (j, size) in sizes.iter().enumerate() {
                 let debiased = runs.iter().map(|run| run.debiased[j]);
                 let debiased = mean(debiased.filter(|x| x.is_finite()));
-                assert!(
-                    (debiased / size - 1.0).abs() < 0.12,
-                    "   θ{} {debiased} of {size}",
-                    j + 1
-                );
+                println!("   θ{} {debiased} of {size}", j + 1);
+                assert!((debiased / size - 1.0).abs() < 0.12);
             }
         }
     }
