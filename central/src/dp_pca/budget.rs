@@ -84,7 +84,7 @@ fn composed_epsilon(each: f64, parts: usize, delta: f64) -> f64 {
     (2.0 * parts * (4.0 / delta).ln()).sqrt() * each + parts * each * each.exp_m1()
 }
 
-/// The largest ε₀ for which [`composed`] is at most `epsilon`.
+/// The largest ε₀ for which [`composed_epsilon`] is at most `epsilon`.
 fn max_part_epsilon(epsilon: f64, parts: usize, delta: f64) -> f64 {
     let (mut low, mut high) = (0.0, epsilon);
     for _ in 0..100 {
