@@ -168,6 +168,31 @@ fn nothing_is_perturbed_or_charged_after_the_last_day() {
     assert_eq!(rows.pending(&study, 0, 9).unwrap(), pending);
 }
 
+/// A device that has lost its time would take part after the last day.
+#[test]
+fn nothing_is_perturbed_or_charged_by_a_clock_that_was_lost() {
+    let clock = Arc::new(AtomicU64::new(NOW));
+    let folder = Folder::new();
+    let (mut ledger, mut rows) = open(folder.path(), &clock);
+    clock.store(86_400_000, Ordering::Relaxed);
+    for error in [
+        ledger.participate(&study(), &row()).unwrap_err(),
+        prepare(&mut rows).unwrap_err(),
+    ] {
+        assert_eq!(error.name(), "clock-unavailable");
+        assert_says(error, &["nothing was perturbed or charged", "set it"]);
+    }
+    assert_eq!(ledger.spent().unwrap().epsilon, 0.0);
+    assert_eq!(rows.receipt().unwrap().studies, []);
+    // What there is is given whatever the clock says.
+    clock.store(NOW, Ordering::Relaxed);
+    ledger.participate(&study(), &row()).unwrap();
+    prepare(&mut rows).unwrap();
+    clock.store(0, Ordering::Relaxed);
+    assert!(!ledger.participate(&study(), &row()).unwrap().is_new());
+    assert_eq!(prepare(&mut rows).unwrap(), Prepared::default());
+}
+
 /// A device that was told that a study is closed neither draws noise for it nor pays.
 #[tokio::test]
 async fn nothing_is_perturbed_or_charged_for_a_study_that_is_not_open() {

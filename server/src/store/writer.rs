@@ -373,14 +373,14 @@ impl Writer {
 }
 
 /// What this transaction knows of a study.
-struct StoredFacts<'a> {
+struct StoredFacts<'a, 'ids> {
     transaction: &'a Transaction<'a>,
     study_pk: i64,
-    ids: CommitIds<'a>,
+    ids: CommitIds<'ids>,
     skip_dedup: bool,
 }
 
-impl Facts for StoredFacts<'_> {
+impl Facts for StoredFacts<'_, '_> {
     type Failure = Failure;
 
     fn is_known(&mut self, id: &[u8; 16]) -> Result<bool, Failure> {
