@@ -52,7 +52,8 @@ async fn a_study_is_checked_before_it_is_believed() {
     canonical[at..at + 8].copy_from_slice(&(sigma * 0.9).to_le_bytes());
     let weaker = to_hex(&canonical);
     let other = params(2.0).fingerprint().to_string();
-    let changes: [(&str, &dyn Fn(&mut StudyDocument)); 7] = [
+    type Change<'a> = &'a dyn Fn(&mut StudyDocument);
+    let changes: [(&str, Change<'_>); 7] = [
         ("another study", &|d| d.id = "ffff".into()),
         ("not hexadecimal", &|d| d.canonical_params = "zz".into()),
         ("cannot be read", &|d| d.canonical_params.truncate(8)),
