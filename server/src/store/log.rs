@@ -165,29 +165,30 @@ impl Log {
 }
 
 fn sum(from: Checksum, bytes: &[u8], is_big_endian: bool) -> Checksum {
+    let word = if is_big_endian {
+        u32::from_be_bytes
+    } else {
+        u32::from_le_bytes
+    };
     let [mut even, mut odd] = from;
-    for pair in bytes.chunks_exact(8) {
-        let [mut first, mut second] = words(pair);
-        if !is_big_endian {
-            (first, second) = (first.swap_bytes(), second.swap_bytes());
-        }
-        even = even.wrapping_add(first).wrapping_add(odd);
-        odd = odd.wrapping_add(second).wrapping_add(even);
+    for &[a, b, c, d, e, f, g, h] in bytes.as_chunks().0 {
+        even = even.wrapping_add(word([a, b, c, d])).wrapping_add(odd);
+        odd = odd.wrapping_add(word([e, f, g, h])).wrapping_add(even);
     }
     [even, odd]
 }
 
-/// Whether a log with the second header is the one that SQLite writes after that with the first: number and salt count up.
+/// Whether a log with the second header is the one that SQLite writes after that with the first: the salt counts up. (The
+/// number before it counts up too, but each connection has a count of its own.)
 fn is_next(before: &[u8], after: &[u8]) -> bool {
-    let (before, after) = (words(&before[12..20]), words(&after[12..20]));
-    after == before.map(|word| word.wrapping_add(1))
+    let salt = |header: &[u8]| words(&header[16..24])[0];
+    salt(after) == salt(before).wrapping_add(1)
 }
 
 /// The first two big-endian words.
 fn words(bytes: &[u8]) -> [u32; 2] {
-    let word = |at: usize| {
-        let bytes = bytes[at..at + 4].try_into();
-        u32::from_be_bytes(bytes.unwrap_or_default())
+    let &[a, b, c, d, e, f, g, h, ..] = bytes else {
+        return [0; 2];
     };
-    [word(0), word(4)]
+    [[a, b, c, d], [e, f, g, h]].map(u32::from_be_bytes)
 }
