@@ -104,7 +104,6 @@ impl AppState {
         &self.inner.rate_limits
     }
 
-    /// The sessions of browsers.
     pub(crate) fn sessions(&self) -> &Sessions {
         &self.inner.sessions
     }

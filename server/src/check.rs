@@ -75,7 +75,6 @@ pub fn check(config: &ServerConfig) -> Result<Vec<String>> {
     Ok(warnings)
 }
 
-/// The error if the address cannot be bound.
 pub(crate) fn cannot_listen(config: &ServerConfig, error: &io::Error) -> Error {
     Error::new(
         ErrorCode::CannotListen,
@@ -86,7 +85,6 @@ pub(crate) fn cannot_listen(config: &ServerConfig, error: &io::Error) -> Error {
     )
 }
 
-/// A warning if others than its owner can read the key.
 fn readable_by_others(key: &Path) -> Option<String> {
     let mode = std::fs::metadata(key).ok()?.mode();
     (mode & 0o004 != 0).then(|| {

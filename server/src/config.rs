@@ -173,9 +173,6 @@ impl ServerConfig {
     }
 
     /// Rejects settings with which the server cannot work.
-    ///
-    /// # Errors
-    /// `invalid-config`, naming the setting.
     pub fn check(&self) -> Result<()> {
         let reject = |setting: &str, value: String, limit: &str| {
             Err(invalid_config(format!(
@@ -248,7 +245,6 @@ impl ServerConfig {
         Ok(())
     }
 
-    /// The certificate and key files, if the server speaks TLS.
     pub(crate) fn tls_files(&self) -> Option<(&Path, &Path)> {
         Some((self.tls_cert.as_deref()?, self.tls_key.as_deref()?))
     }
@@ -281,12 +277,10 @@ impl ServerConfig {
     }
 }
 
-/// The error for settings or a certificate that cannot be used.
 pub(crate) fn invalid_config(detail: impl Into<String>) -> Error {
     Error::new(ErrorCode::InvalidConfig, detail)
 }
 
-/// Whether only this machine can reach an address.
 fn is_loopback(address: SocketAddr) -> bool {
     address.ip().to_canonical().is_loopback()
 }

@@ -9,9 +9,6 @@ use rand::{TryRng, rngs::SysRng};
 /// Source of identifiers and tokens.
 pub trait Entropy: Send + Sync {
     /// Fills the buffer with unpredictable bytes.
-    ///
-    /// # Errors
-    /// `randomness-unavailable`.
     fn fill(&self, buffer: &mut [u8]) -> Result<()>;
 }
 
@@ -37,7 +34,6 @@ pub struct Environment {
     pub clock: Arc<dyn Clock>,
     /// Source of identifiers and tokens.
     pub entropy: Arc<dyn Entropy>,
-    /// Faults injected into the store.
     #[cfg(test)]
     pub(crate) faults: crate::faults::Faults,
 }

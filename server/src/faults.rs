@@ -1,6 +1,5 @@
 //! Fault injection into the writer. Empty outside tests.
 
-/// Injects nothing.
 #[cfg(not(test))]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Faults;
@@ -39,7 +38,6 @@ mod in_tests {
     /// What happens to the next commit of reports or of an operator request.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(crate) enum Fault {
-        /// The disk is full.
         CommitFails,
         /// The process dies with everything written and nothing committed.
         DiesBeforeCommit,
@@ -47,10 +45,8 @@ mod in_tests {
         DiesAfterCommit,
     }
 
-    /// A planted bug that the scenarios must detect.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(crate) enum Mutation {
-        /// Identifiers are not deduplicated.
         NoDedupe,
         /// Replies are sent before the commit.
         EarlyAcknowledgement,
@@ -64,14 +60,12 @@ mod in_tests {
         dies_after_replies: bool,
     }
 
-    /// Lets a test inject faults into the writer. Clones share it.
     #[derive(Clone, Debug, Default)]
     pub(crate) struct Faults {
         shared: Arc<(Mutex<Plan>, Condvar)>,
     }
 
     impl Faults {
-        /// A server with this planted bug.
         pub(crate) fn mutated(mutation: Mutation) -> Self {
             let faults = Self::default();
             faults.plan().mutation = Some(mutation);
@@ -88,7 +82,6 @@ mod in_tests {
             self.shared.1.notify_all();
         }
 
-        /// Sets or clears the fault of the next commit.
         pub(crate) fn set_next(&self, fault: Option<Fault>) {
             self.plan().next = fault;
         }

@@ -28,14 +28,12 @@ use crate::{
 
 /// Runs of a job during which the process may crash before the job fails: it must not crash the server at every start.
 const MAX_CRASHED_RUNS: u32 = 3;
-/// Pause after a store error.
 const RETRY_DELAY: Duration = Duration::from_millis(if cfg!(test) { 5 } else { 5_000 });
 /// Attempts after store errors, which are not the job's fault: an hour's worth, then the job fails.
 const MAX_STORE_RETRIES: u32 = 720;
 /// Longest sleep when there is nothing to do; a new job ends it at once.
 const MAX_IDLE: Duration = Duration::from_secs(3_600);
 
-/// The queue of estimates and the thread that computes them.
 pub(crate) struct EstimateQueue {
     store: Store,
     control: Arc<WorkerControl>,
@@ -51,9 +49,7 @@ struct WorkerControl {
 
 #[derive(Default)]
 struct Signals {
-    /// There may be work to do.
     wake: bool,
-    /// Jobs that were cancelled.
     cancelled: HashSet<i64>,
 }
 

@@ -31,10 +31,8 @@ struct RequestLabels {
     status: u16,
 }
 
-/// The single label of a family: its name and value.
 type Label = [(&'static str, &'static str); 1];
 
-/// How an estimate ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EstimateEnd {
     Done,
@@ -55,7 +53,6 @@ impl EstimateEnd {
     }
 }
 
-/// The metrics of one server.
 pub(crate) struct Metrics {
     registry: Registry,
     requests: Family<RequestLabels, Counter>,
@@ -67,7 +64,6 @@ pub(crate) struct Metrics {
     pub(crate) body_bytes: Counter,
     /// Commands waiting for the writer.
     pub(crate) queue_depth: Gauge,
-    /// Connections being served.
     pub(crate) connections: Gauge,
     pub(crate) connections_evicted: Counter,
     pub(crate) connections_refused: Counter,
@@ -251,7 +247,6 @@ impl Metrics {
             .set(signed(studies as u64));
     }
 
-    /// All metrics in the OpenMetrics text format.
     pub(crate) fn render(&self) -> Result<String, fmt::Error> {
         self.resident_bytes.set(resident_memory());
         let mut text = String::new();

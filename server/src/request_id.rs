@@ -6,7 +6,6 @@ tokio::task_local! {
     static CURRENT: u64;
 }
 
-/// Runs `work` as part of the request with this number.
 pub(crate) async fn scope<F: Future>(id: u64, work: F) -> F::Output {
     CURRENT.scope(id, work).await
 }

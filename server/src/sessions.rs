@@ -30,14 +30,12 @@ struct Session {
     last_used: Instant,
 }
 
-/// All sessions of the server.
 #[derive(Default)]
 pub(crate) struct Sessions {
     by_key: Mutex<HashMap<Key, Session>>,
 }
 
 impl Sessions {
-    /// Begins a session under a new identifier.
     pub(crate) fn begin(&self, id: &str, token: TokenHash, now: Instant) {
         let mut by_key = self.by_key();
         by_key.retain(|_, session| session.is_valid(now));
@@ -78,7 +76,6 @@ impl Sessions {
         ids.find_map(|id| self.token(&id, Instant::now()))
     }
 
-    /// Ends a session.
     pub(crate) fn end(&self, id: &str) {
         self.by_key().remove(&key(id));
     }

@@ -14,11 +14,9 @@ use tokio::{
     net::TcpStream,
 };
 
-/// The requests of one connection: the same buffer, changed before each request.
 #[derive(Clone)]
 struct Template {
     request: Vec<u8>,
-    /// Offsets of the identifiers.
     ids: Vec<usize>,
     /// Distance from an identifier to its seed, for seed payloads.
     seed_behind: Option<usize>,

@@ -81,7 +81,6 @@ fn mechanism(argument: Option<&String>) -> &'static str {
     })
 }
 
-/// The load on a server.
 #[derive(Clone, Copy, Debug)]
 struct Load {
     p: u64,
@@ -93,11 +92,9 @@ struct Load {
     reports: u64,
 }
 
-/// The result of a run.
 #[derive(Clone, Copy, Debug)]
 struct Outcome {
     reports: u64,
-    /// Reports per second.
     rate: f64,
     /// Microseconds of server CPU per report.
     cpu: f64,

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-/// A process of this machine.
 #[derive(Clone, Debug)]
 pub(crate) struct Process(PathBuf);
 
@@ -15,7 +14,6 @@ impl Process {
         Self(format!("/proc/{pid}").into())
     }
 
-    /// User and system time in seconds.
     pub(crate) fn cpu_seconds(&self) -> f64 {
         let stat = std::fs::read_to_string(self.0.join("stat")).unwrap();
         let fields: Vec<&str> = stat.rsplit(") ").next().unwrap().split(' ').collect();
@@ -26,7 +24,6 @@ impl Process {
         ticks / 100.0
     }
 
-    /// Peak resident memory in MiB.
     pub(crate) fn peak_mib(&self) -> f64 {
         let status = std::fs::read_to_string(self.0.join("status")).unwrap();
         let line = status

@@ -34,7 +34,6 @@ impl PublicUrl {
         &self.text[self.path_begins..]
     }
 
-    /// Its name or address, without a port and brackets.
     pub(crate) fn host(&self) -> &str {
         let (_, rest) = self.text.split_once("://").unwrap_or_default();
         let (host, _) = rest.split_once('/').unwrap_or((rest, ""));

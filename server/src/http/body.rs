@@ -44,7 +44,6 @@ pub(crate) async fn read(
     read_into(app, &parts.headers, body, limit, reservation).await
 }
 
-/// As [`read`], with a reservation of the caller's.
 pub(crate) async fn read_into(
     app: &AppState,
     headers: &HeaderMap,
@@ -135,10 +134,8 @@ async fn collect(
     Ok((bytes, reservation))
 }
 
-/// The minimum transfer rate of a body.
 struct MinRate {
     since: tokio::time::Instant,
-    /// Bytes received by then.
     before: usize,
 }
 
@@ -151,9 +148,6 @@ impl MinRate {
     }
 
     /// The next frame of a body of which `length` bytes were received.
-    ///
-    /// # Errors
-    /// `request-timeout` if memory is short and the body arrives too slowly.
     async fn next(
         &mut self,
         body: &mut Body,
@@ -183,7 +177,6 @@ impl MinRate {
     }
 }
 
-/// Reads and parses a JSON body.
 pub(crate) async fn read_json<T: DeserializeOwned>(app: &AppState, request: Request) -> Result<T> {
     let (parts, body) = request.into_parts();
     let media_type = media_type(&parts.headers);

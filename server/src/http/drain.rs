@@ -23,7 +23,6 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::app::AppState;
 
-/// Maximum number of bytes read and discarded.
 const MAX_DRAINED_BYTES: u64 = 16 << 20;
 
 /// Sends the response after the whole body was read, within [`MAX_DRAINED_BYTES`] and the time a client may take to
@@ -59,7 +58,6 @@ pub(crate) async fn drain_after(
     response
 }
 
-/// Whether the body ended within the limit.
 async fn drain(mut body: Body) -> bool {
     if body.size_hint().lower() > MAX_DRAINED_BYTES {
         return false;

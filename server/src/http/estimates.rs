@@ -30,7 +30,6 @@ use crate::{
     store::{StoredEstimate, Study, check_rank},
 };
 
-/// Maximum number of iterations that may be requested.
 const MAX_ITERATIONS: usize = 1_000_000;
 
 /// `GET /v1/studies/{id}/estimates`.
@@ -177,7 +176,6 @@ pub(crate) async fn cancel(
     Ok(Json(app.jobs().cancel(&study, number).await?))
 }
 
-/// The result of a finished job.
 pub(crate) fn finished_result(mut document: EstimateJob) -> Result<Estimate, Error> {
     let estimate = document.estimate.take();
     require_done(&document, estimate)

@@ -17,7 +17,6 @@ use crate::{
     store::{Identity, Study, StudyId, TokenHash, invalid_study_id, study_not_found},
 };
 
-/// Proof that the request carries the operator token.
 pub(crate) struct Operator;
 
 impl FromRequestParts<AppState> for Operator {
@@ -107,7 +106,6 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Option<Option<&str>> {
     }))
 }
 
-/// Whose token the request carries, if any.
 fn identity(parts: &Parts, app: &AppState) -> Result<Option<Identity>, ApiError> {
     let Some(token) = bearer(&parts.headers) else {
         return Ok(None);
@@ -152,7 +150,6 @@ where
     }
 }
 
-/// Drafts are visible to the operator only; to others they do not exist.
 pub(crate) fn hide_draft(study: &Study, operator: bool) -> Result<(), Error> {
     if study.state() == StudyState::Draft && !operator {
         return Err(study_not_found(study.id()));
@@ -182,7 +179,6 @@ impl<S: Send + Sync> FromRequestParts<S> for NumberInPath {
     }
 }
 
-/// The identifier of the analyst token in the path.
 pub(crate) struct TokenInPath(pub(crate) String);
 
 impl<S: Send + Sync> FromRequestParts<S> for TokenInPath {

@@ -13,7 +13,6 @@ use utoipa::{
     },
 };
 
-/// A body that is bytes.
 pub(crate) struct Binary;
 
 impl PartialSchema for Binary {
@@ -27,7 +26,6 @@ impl PartialSchema for Binary {
 
 impl ToSchema for Binary {}
 
-/// Every error response: a problem document.
 pub(crate) struct ErrorResponses;
 
 impl IntoResponses for ErrorResponses {
@@ -80,7 +78,6 @@ impl Modify for TokenSchemes {
 )]
 struct BaseDocument;
 
-/// The document without paths, which the routes add.
 pub(crate) fn base_document() -> utoipa::openapi::OpenApi {
     BaseDocument::openapi()
 }

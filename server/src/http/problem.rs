@@ -21,7 +21,6 @@ use eigenveil_shared::{
 use super::public_path;
 use crate::{app::AppState, request_id, status::status_of};
 
-/// An error on its way to the client.
 #[derive(Debug)]
 pub(crate) struct ApiError {
     pub(crate) error: Error,
@@ -82,7 +81,6 @@ impl IntoResponse for ApiError {
     }
 }
 
-/// The fallback for unknown paths.
 pub(crate) async fn not_found(State(app): State<AppState>, request: Request) -> ApiError {
     let prefix = public_path::prefix(&app, request.uri(), request.extensions());
     let path = request.uri().path();
@@ -97,7 +95,6 @@ pub(crate) async fn not_found(State(app): State<AppState>, request: Request) -> 
     Error::new(ErrorCode::NotFound, detail).into()
 }
 
-/// The fallback for known paths with another method.
 pub(crate) async fn method_not_allowed() -> ApiError {
     Error::new(
         ErrorCode::MethodNotAllowed,

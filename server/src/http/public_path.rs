@@ -25,7 +25,6 @@ pub(crate) fn prefix(app: &AppState, uri: &Uri, extensions: &Extensions) -> Stri
     prefix.trim_end_matches('/').to_owned()
 }
 
-/// The path of a request, with the prefix.
 pub(crate) struct PublicPath(pub(crate) String);
 
 impl FromRequestParts<AppState> for PublicPath {

@@ -54,7 +54,6 @@ fn valid_token(app: &AppState, headers: &HeaderMap) -> Option<TokenHash> {
     app.store().identify_hash(&token).map(|_| token)
 }
 
-/// Counts a request with a valid token.
 pub(crate) fn check_token_limit(app: &AppState, token: &TokenHash) -> Result<(), ApiError> {
     let Some(limit) = &app.rate_limits().token else {
         return Ok(());
@@ -121,7 +120,6 @@ fn client_address(peer: IpAddr, headers: &HeaderMap, config: &ServerConfig) -> I
     address
 }
 
-/// An address, with or without a port.
 fn parse_address(text: &str) -> Option<IpAddr> {
     let bare = text
         .strip_prefix('[')

@@ -192,7 +192,6 @@ fn decode_batch(
         .collect())
 }
 
-/// The outcome of an upload.
 #[derive(serde::Serialize, utoipa::ToSchema)]
 #[serde(untagged)]
 enum UploadResponse {
@@ -265,7 +264,6 @@ fn rejected(index: u32, error: &Error) -> RefusedReport {
     }
 }
 
-/// Why a report was not counted, if it was not.
 fn refusal(study: &Study, outcome: SubmitOutcome) -> Option<Error> {
     Some(match outcome {
         SubmitOutcome::Accepted | SubmitOutcome::Duplicate => return None,
@@ -294,7 +292,6 @@ fn token_error(code: ErrorCode) -> Error {
     Error::new(code, why)
 }
 
-/// Why a study accepts no reports: its last day is over, or it is not open.
 fn not_accepting_error(study: &Study, over: bool) -> Error {
     if let (true, Some(day)) = (over, study.about().last_day) {
         return about::study_ended_error(&study.id().to_string(), day, "this one was not counted");

@@ -56,7 +56,6 @@ pub(crate) fn charge_to_budget(
 /// A body sent in chunks, so that unsent bytes stay here, where they are counted.
 struct BudgetedBody {
     body: Body,
-    /// Bytes read from `body` and not sent yet.
     rest: Bytes,
     sent: u64,
     since: Instant,

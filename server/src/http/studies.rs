@@ -92,7 +92,6 @@ pub(crate) async fn list(
     Ok((link, json_in_parts([parts.concat().into()])).into_response())
 }
 
-/// Position and size of the requested page.
 fn page(query: &str) -> Result<(i64, usize), Error> {
     let (mut after, mut limit) = (0, DEFAULT_PAGE_SIZE);
     for (key, value) in form_urlencoded::parse(query.as_bytes()) {

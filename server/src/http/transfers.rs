@@ -33,7 +33,6 @@ use crate::{
     store::{Study, VerifiedExport, unavailable},
 };
 
-/// Bytes read from a file at a time.
 const CHUNK_BYTES: usize = 1 << 16;
 
 /// Export a study

@@ -37,12 +37,10 @@ const READ_BYTES_PER_SECOND: u64 = 8 << 10;
 const MAX_BYTES_ON_THEIR_WAY: u64 = 128 << 10;
 /// How often a new connection looks for one that may end while all are busy.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
-/// Minimum time between two warnings.
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 /// Value of [`Slot::waiting_since`] while a request is being served.
 const BUSY: u64 = u64::MAX;
 
-/// The connections of a server.
 pub(super) struct Connections {
     capacity: usize,
     per_address: usize,
@@ -67,7 +65,6 @@ struct Table {
 struct Slot {
     /// Microseconds since the server started, or [`BUSY`]. After a long response it is in the future.
     waiting_since: AtomicU64,
-    /// It has had a request.
     is_served: AtomicBool,
     evicted: Notify,
 }
@@ -240,7 +237,6 @@ pub(super) struct Admitted {
 }
 
 impl Admitted {
-    /// Salted hash of the client's address.
     pub(super) fn address(&self) -> u64 {
         self.address
     }
@@ -292,7 +288,6 @@ impl Requests {
     }
 }
 
-/// A request is being served.
 pub(super) struct Busy {
     requests: Requests,
     /// Bytes of the response's body so far.
@@ -316,7 +311,6 @@ impl Drop for Busy {
     }
 }
 
-/// The body of a response.
 pub(super) struct ResponseBody {
     body: Body,
     busy: Busy,

@@ -38,7 +38,6 @@ use crate::config::invalid_config;
 /// First byte of every TLS handshake record.
 const HANDSHAKE_RECORD: u8 = 0x16;
 
-/// The response to plain HTTP on the TLS port.
 const PLAIN_HTTP: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\n\
 content-length: 57\r\nconnection: close\r\n\r\nThis port speaks HTTPS only; use https:// in the address\n";
 
@@ -51,7 +50,6 @@ const NICE: i32 = 10;
 /// Addresses counted at once, so that memory is bounded.
 const MAX_ADDRESSES: usize = 65_536;
 
-/// Performs TLS handshakes.
 pub(super) struct Handshakes {
     config: Arc<rustls::ServerConfig>,
     timeout: Duration,
@@ -134,7 +132,6 @@ impl Handshakes {
         timeout(self.timeout, handshake).await.ok().flatten()
     }
 
-    /// Forgets half of what is known of each address.
     pub(super) fn forget_old(&self) {
         let mut state = self.turns.lock();
         state.unused.retain(|_, count| {
@@ -185,13 +182,11 @@ fn lower_priority() {
     }
 }
 
-/// Turns at signing.
 struct Turns {
     state: Mutex<State>,
 }
 
 struct State {
-    /// Turns that nobody has.
     free: usize,
     /// Lines by address, with numbers in order of arrival.
     waiting: HashMap<u64, VecDeque<(u64, oneshot::Sender<Turn>)>>,
@@ -212,7 +207,6 @@ impl Turns {
         })
     }
 
-    /// Waits for a turn.
     async fn next(self: &Arc<Self>, address: u64) -> Turn {
         let waiting = {
             let mut state = self.lock();
@@ -239,7 +233,6 @@ impl Turns {
         }
     }
 
-    /// Gives a turn to the next one.
     fn pass_on(self: &Arc<Self>) {
         loop {
             let next = {
@@ -312,7 +305,6 @@ impl Unused {
         }
     }
 
-    /// A request has come.
     pub(super) fn used(self) {
         let mut state = self.turns.lock();
         if let Some(count) = state.unused.get_mut(&self.address) {

@@ -46,7 +46,6 @@ impl MemoryBudget {
         })
     }
 
-    /// Bytes in use.
     pub(crate) fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }
@@ -98,7 +97,6 @@ impl MemoryBudget {
 #[derive(Debug)]
 pub(crate) struct Reservation {
     budget: Arc<MemoryBudget>,
-    /// The client, if it is known.
     client: Option<u64>,
     bytes: usize,
     /// Those of them that count towards the client's share.
@@ -107,12 +105,10 @@ pub(crate) struct Reservation {
 }
 
 impl Reservation {
-    /// For no particular client.
     pub(crate) fn empty(budget: &Arc<MemoryBudget>) -> Self {
         Self::for_client(budget, None)
     }
 
-    /// For the client with this address key.
     pub(crate) fn for_client(budget: &Arc<MemoryBudget>, client: Option<[u8; 16]>) -> Self {
         Self {
             client: client.map(|key| budget.salt.hash_one(key)),
@@ -129,7 +125,6 @@ impl Reservation {
         self
     }
 
-    /// The budget it was taken from.
     pub(crate) fn budget(&self) -> &MemoryBudget {
         &self.budget
     }

@@ -22,20 +22,16 @@ pub(crate) const FORGET_AFTER: Duration = Duration::from_secs(300);
 /// 2 MiB).
 const MAX_CLIENTS: usize = 65_536;
 
-/// The period of every limit.
 const MINUTE: Duration = Duration::from_secs(60);
 
 pub(crate) struct RateLimits {
-    /// Requests from one address.
     pub(crate) address: Option<RateLimiter>,
     /// Requests with one bearer token.
     pub(crate) token: Option<RateLimiter>,
-    /// Failed authentications from one address.
     pub(crate) failed_auth: RateLimiter,
 }
 
 impl RateLimits {
-    /// The limits in this configuration.
     pub(crate) fn new(config: &ServerConfig, entropy: &Arc<dyn Entropy>) -> Result<Self> {
         let limit = |per_minute: u32| RateLimiter::new(per_minute, Arc::clone(entropy));
         Ok(Self {

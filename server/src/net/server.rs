@@ -62,16 +62,11 @@ pub struct Server {
     address: SocketAddr,
     app: AppState,
     tls: Option<(Arc<Certificates>, Arc<Handshakes>)>,
-    /// Connections served at once.
     max_connections: usize,
 }
 
 impl Server {
     /// Reads the certificate, if one is configured, opens the store and binds the address.
-    ///
-    /// # Errors
-    /// As [`Store::open`](crate::Store::open) and [`Certificates::load`]; `cannot-listen` if the address cannot be
-    /// bound.
     pub async fn bind(config: ServerConfig, environment: Environment) -> Result<Self> {
         let tls = match config.tls_files() {
             None => None,
@@ -242,7 +237,6 @@ impl Server {
     }
 }
 
-/// One accepted connection.
 struct Connection {
     http: http1::Builder,
     routes: Router,

@@ -63,7 +63,6 @@ impl Pair {
         )
     }
 
-    /// Whether the certificate is for this name or address.
     pub(crate) fn is_for(&self, host: &str) -> bool {
         let own = self.key.cert.first();
         let own = own.and_then(|own| webpki::EndEntityCert::try_from(own).ok());
@@ -76,9 +75,6 @@ impl Pair {
 
 impl Certificates {
     /// Reads a PEM file with the server's certificate (followed by its issuers') and one with its key.
-    ///
-    /// # Errors
-    /// `invalid-config`, naming the file, if one cannot be read or the two do not belong together.
     pub fn load(certificate: &Path, key: &Path) -> Result<Self> {
         let files = Files::read(certificate, key)?;
         let pair = files.pair(certificate, key)?;
@@ -162,12 +158,10 @@ fn log_warning(certificate: &Path, pair: &Pair) {
     }
 }
 
-/// Checks whether a server could use these files.
 pub(crate) fn check(certificate: &Path, key: &Path) -> Result<Pair> {
     Files::read(certificate, key)?.pair(certificate, key)
 }
 
-/// The contents of the two files.
 struct Files {
     certificate: Vec<u8>,
     key: Vec<u8>,

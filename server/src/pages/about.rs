@@ -43,7 +43,6 @@ pub(super) fn people(study: &Study) -> Markup {
     }
 }
 
-/// The frozen parameters.
 pub(super) fn parameters(study: &Study) -> Markup {
     let (params, privacy) = (study.params(), study.privacy());
     let norm = match params.preprocessing().norm {

@@ -27,7 +27,6 @@ use crate::{
     store::{Study, check_rank},
 };
 
-/// Files of an estimate besides its figures.
 pub(super) const FILES: [&str; 3] = ["estimate.json", "components.csv", "components.npy"];
 
 pub(super) async fn open(

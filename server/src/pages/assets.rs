@@ -13,7 +13,6 @@ const STYLE: &str = include_str!("assets/style.css");
 const SCRIPT: &str = include_str!("assets/live.js");
 const SYMBOL: &str = include_str!("assets/icon.svg");
 
-/// Path of the icon.
 pub(super) const ICON: &str = "/assets/icon.svg";
 
 /// Changes with the stylesheet and the script.

@@ -30,7 +30,6 @@ pub(super) async fn show(visitor: Visitor) -> Result<Response, ApiError> {
     form(visitor, fields, StatusCode::OK, FieldErrors::default()).await
 }
 
-/// Initial values of the form.
 const DEFAULTS: &str = "dimension=64&k=auto&norm=normalize&radius=1&mechanism=double-cap&epsilon=4&delta=0.000001&enrolment=open&users=50000";
 
 /// Creates the study, or shows the form again with the planner if `step=plan` or something is wrong.
@@ -254,7 +253,6 @@ fn planner(visitor: &Visitor, fields: &Fields) -> Markup {
     }
 }
 
-/// The privacy promise to a participant.
 fn privacy_section(design: &Design) -> Markup {
     let privacy = design.privacy();
     html! {

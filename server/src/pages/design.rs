@@ -15,13 +15,11 @@ use eigenveil_shared::{
 use super::{planner::Outlook, visitor::Fields};
 use crate::store::{check_name, check_rank, frozen};
 
-/// Ways to bring a row into the unit ball.
 pub(super) const NORMS: &[(&str, &str)] = &[
     ("normalize", "dividing by their length"),
     ("clip", "clipping to length R"),
     ("require", "requiring length R at most"),
 ];
-/// Mechanisms and their labels.
 pub(super) const MECHANISMS: &[(&str, &str)] = &[
     ("double-cap", "double-cap (pure ε)"),
     ("symmetric-gaussian", "symmetric-gaussian (ε, δ)"),
@@ -40,7 +38,6 @@ pub(super) const PLANNED: &[&str] = &[
     "delta",
     "users",
 ];
-/// Errors by field.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FieldErrors(Vec<(&'static str, String)>);
 
@@ -221,7 +218,6 @@ impl Design {
         Outlook::of(params, self.request.default_k)
     }
 
-    /// The privacy promise to a participant.
     pub(super) fn privacy(&self) -> PrivacyStatement {
         PrivacyStatement::new(&self.params)
     }
@@ -246,7 +242,6 @@ fn whole(fields: &Fields, name: &str) -> Result<u64, String> {
         .map_err(|_| format!("{name} is {text:?}; it must be a whole number such as 100"))
 }
 
-/// What participants are told.
 fn about(fields: &Fields, errors: &mut FieldErrors) -> About {
     let about = About {
         purpose: stated(fields, "purpose"),

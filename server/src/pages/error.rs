@@ -9,7 +9,6 @@ use maud::html;
 
 use super::{layout, visitor::Visitor};
 
-/// Whether the client prefers a page to a problem document.
 pub(crate) fn wants_page(headers: &HeaderMap) -> bool {
     headers
         .get_all(header::ACCEPT)

@@ -30,14 +30,12 @@ use crate::{
     store::Study,
 };
 
-/// Time between two polls of the study.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Polls of the study for each poll of its estimates, which reads the database.
 const ESTIMATE_POLL_EVERY: u32 = 2;
 /// After this time the browser has to reconnect, so that an expired session is noticed.
 const MAX_STREAM_TIME: Duration = Duration::from_secs(600);
 
-/// One open event stream.
 struct Watch {
     app: Pages,
     visitor: Visitor,

@@ -23,7 +23,6 @@ pub(super) const WIDE: f64 = 560.0;
 /// Width in pixels for phones, where the figure is not scaled down, so that its numbers are readable.
 pub(super) const NARROW: f64 = 350.0;
 
-/// The width that a query requests.
 pub(super) fn width(fields: &Fields) -> f64 {
     if fields.has("narrow") { NARROW } else { WIDE }
 }
@@ -66,7 +65,6 @@ pub(super) async fn cached_chart(
         .await?))
 }
 
-/// The charts of a study.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ChartKind {
     Arrivals,

@@ -13,7 +13,6 @@ use super::{assets, visitor::Visitor};
 /// Only our own scripts and styles, none of them inline; no framing.
 pub(super) const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
 
-/// A page rendered for one request.
 pub(super) fn page(
     visitor: &Visitor,
     status: StatusCode,
@@ -67,7 +66,6 @@ pub(super) fn document(visitor: &Visitor, title: &str, content: &Markup) -> Byte
     markup.into_string().into()
 }
 
-/// The response for a page.
 pub(super) fn html_response(status: StatusCode, document: Bytes) -> Response {
     let headers = [
         (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
@@ -78,7 +76,6 @@ pub(super) fn html_response(status: StatusCode, document: Bytes) -> Response {
     (status, headers, Html(document)).into_response()
 }
 
-/// The hidden field with the CSRF token, which every form needs.
 pub(super) fn csrf_token(visitor: &Visitor) -> Markup {
     html! { input type="hidden" name="csrf_token" value=(visitor.csrf_token()); }
 }

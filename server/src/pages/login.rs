@@ -58,7 +58,6 @@ pub(super) async fn submit(
     Ok(response)
 }
 
-/// Ends the session.
 pub(super) async fn logout(
     State(app): State<AppState>,
     CheckedForm { visitor, .. }: CheckedForm,

@@ -34,7 +34,6 @@ use eigenveil_shared::Error;
 use self::{state::Pages, visitor::Visitor};
 use crate::app::AppState;
 
-/// The routes of the pages.
 pub(crate) fn routes(app: AppState) -> Router<AppState> {
     Router::new()
         .route("/", get(studies::show))

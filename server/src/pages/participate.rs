@@ -32,7 +32,6 @@ use crate::{
 const TITLE: &str = "What one report reveals";
 /// Prior probabilities in the table, in percent.
 const PRIORS: [f64; 5] = [1.0, 10.0, 50.0, 90.0, 99.0];
-/// Points of each line of the figure.
 const POINTS: u32 = 100;
 
 /// The largest posterior for this prior: the odds grow by a factor of at most e^ε.
@@ -186,7 +185,6 @@ fn content(visitor: &Visitor, study: &Study, state: StudyState) -> Markup {
     }
 }
 
-/// What participants of a study with tokens should know about them.
 fn tokens() -> Markup {
     html! {
         section #tokens aria-labelledby="h-tokens" {
@@ -202,7 +200,6 @@ fn tokens() -> Markup {
     }
 }
 
-/// The commands for taking part, which work as printed except for the file names.
 fn commands(visitor: &Visitor, study: &Study) -> Markup {
     let address = visitor.address();
     let server = address.unwrap_or("SERVER");
@@ -242,7 +239,6 @@ fn commands(visitor: &Visitor, study: &Study) -> Markup {
     }
 }
 
-/// The figure of prior and posterior beliefs.
 pub(super) async fn belief(
     StudyInPath(study): StudyInPath,
     State(app): State<Pages>,

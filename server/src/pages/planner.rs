@@ -18,12 +18,10 @@ use super::layout::format_number;
 
 /// Number of components assumed if the estimate chooses it.
 const DEFAULT_COMPONENTS: usize = 3;
-/// Points of a line.
 const POINTS: usize = 41;
 
 /// The expected error by the newest estimate: its own, and that of other numbers of participants.
 pub(super) struct Forecast {
-    /// Number of the estimate.
     number: u64,
     n: u64,
     p: usize,
@@ -100,7 +98,6 @@ impl Forecast {
         self.others.is_some()
     }
 
-    /// The error of other numbers of participants.
     pub(super) fn with_participants(&self, n: u64) -> Option<ExpectedError> {
         let (spectrum, noise) = self.others.as_ref()?;
         spectrum.error(noise, n.max(1)).ok()
@@ -198,7 +195,6 @@ pub(super) fn three_digits(error: f64) -> String {
     format!("{error:.*}", decimals.clamp(0, 12) as usize)
 }
 
-/// Whether rows can have a direction of this size.
 fn possible(size: f64, of: &Resolution) -> bool {
     size + of.average < 1.0
 }

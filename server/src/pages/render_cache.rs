@@ -17,7 +17,6 @@ use crate::{
     store::StudyId,
 };
 
-/// Size of the cache in bytes; the oldest entries are evicted.
 const MAX_CACHED_BYTES: usize = 8 << 20;
 /// Requests that may wait; further ones get 429.
 const MAX_WAITING: usize = 1_024;
@@ -37,7 +36,6 @@ pub(super) struct RenderCache<K> {
     waiting: Mutex<Waiting>,
 }
 
-/// How many requests wait, in all and of each client that has some.
 #[derive(Default)]
 struct Waiting {
     all: usize,
@@ -59,7 +57,6 @@ pub(super) struct Page {
     what: PageKind,
 }
 
-/// Which page it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PageKind {
     /// A page of the list of studies, and the search text.
@@ -233,10 +230,8 @@ mod tests {
     /// On a single-threaded runtime, so this thread is the serving one.
     #[tokio::test]
     async fn a_rendering_is_made_once_and_not_on_a_serving_thread() {
-        let (cache, made) = (
-            Arc::new(RenderCache::default()),
-            Arc::new(AtomicU64::new(0)),
-        );
+        let cache = Arc::new(RenderCache::default());
+        let made = Arc::new(AtomicU64::new(0));
         let mut requests = tokio::task::JoinSet::new();
         for _ in 0..64 {
             let (cache, made) = (Arc::clone(&cache), Arc::clone(&made));
@@ -254,24 +249,12 @@ mod tests {
             assert_eq!(rendered.unwrap(), "<svg/>");
         }
         assert_eq!(made.load(Ordering::Relaxed), 1);
-        let other = |text: &'static str| move || Ok(Bytes::from(text));
-        assert_eq!(
-            cache
-                .get_or_render(None, 7, || 6, other("six"))
-                .await
-                .unwrap(),
-            "six"
-        );
         // Another key has its own entry.
-        let others = cache.get_or_render(None, 8, || 6, other("others")).await;
-        assert_eq!(others.unwrap(), "others");
-        assert_eq!(
-            cache
-                .get_or_render(None, 7, || 6, other("no"))
-                .await
-                .unwrap(),
-            "six"
-        );
+        for (key, text, wanted) in [(7, "six", "six"), (8, "other", "other"), (7, "no", "six")] {
+            let render = move || Ok(Bytes::from(text));
+            let shown = cache.get_or_render(None, key, || 6, render).await;
+            assert_eq!(shown.unwrap(), wanted);
+        }
     }
 
     /// Every call finds another number of reports.
@@ -319,10 +302,8 @@ mod tests {
         let entries = cache.entries().len();
         for reports in 2..5 {
             let render = || Ok(Bytes::from(vec![0; 1 << 20]));
-            cache
-                .get_or_render(None, 19, || reports, render)
-                .await
-                .unwrap();
+            let shown = cache.get_or_render(None, 19, || reports, render).await;
+            shown.unwrap();
         }
         assert_eq!(cache.entries().len(), entries);
         let fail = || Err(Error::invalid_request("no"));
@@ -400,13 +381,11 @@ mod tests {
                     at_once.fetch_sub(1, Ordering::SeqCst);
                     Ok(Bytes::new())
                 };
-                match number % 2 {
-                    0 => cache
-                        .get_or_render(None, number, || 1, render)
-                        .await
-                        .unwrap(),
-                    _ => cache.render_uncached(render).await.unwrap(),
-                }
+                let rendered = match number % 2 {
+                    0 => cache.get_or_render(None, number, || 1, render).await,
+                    _ => cache.render_uncached(render).await,
+                };
+                rendered.unwrap();
             });
         }
         while let Some(rendered) = requests.join_next().await {

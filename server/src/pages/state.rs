@@ -15,14 +15,12 @@ use crate::app::AppState;
 /// Maximum numbers of event streams: for visitors, analysts and the operator. Each group has its own slots.
 const MAX_WATCHERS: [usize; 3] = [192, 48, 16];
 
-/// The server and the state of its pages. Clones share it.
 #[derive(Clone)]
 pub(super) struct Pages {
     app: AppState,
     pub(super) state: Arc<PageState>,
 }
 
-/// State kept between requests.
 pub(super) struct PageState {
     pub(super) views: Views,
     pub(super) pages: RenderCache<Page>,

@@ -22,7 +22,6 @@ use super::{
 };
 use crate::{http::ApiError, store::Study};
 
-/// Studies on a page.
 const PAGE_SIZE: usize = 50;
 /// The search field is shown above this number of studies.
 const SEARCH_MIN_STUDIES: usize = 10;
@@ -51,7 +50,6 @@ pub(super) async fn show(
     Ok(layout::html_response(StatusCode::OK, list.await?))
 }
 
-/// The studies on one page, and the total numbers.
 struct StudyPage {
     studies: Vec<Arc<Study>>,
     found: usize,

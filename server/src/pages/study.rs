@@ -34,7 +34,6 @@ use crate::{
     store::{ArrivalCount, Study},
 };
 
-/// Header and cell of a column.
 type Column = (&'static str, fn(&ComponentRow) -> &str);
 const COMPONENTS: [Column; 7] = [
     ("Component", |row| &row.component),
@@ -48,7 +47,6 @@ const COMPONENTS: [Column; 7] = [
 /// Number of estimates in the list, newest first.
 const MAX_LISTED_ESTIMATES: usize = 20;
 
-/// Everything a visitor may see of a study now.
 pub(super) struct VisibleStudy {
     pub(super) study: Arc<Study>,
     /// Newest first; empty for visitors who may not read estimates.
@@ -141,7 +139,6 @@ pub(super) async fn estimate(
     Ok(response.await?)
 }
 
-/// Drafts are visible to the operator only.
 pub(super) fn hide_drafts(visitor: &Visitor, study: &Study) -> Result<(), Error> {
     hide_draft(study, visitor.is_operator())
 }
@@ -371,7 +368,6 @@ fn numbers(id: impl Into<Option<&'static str>>, table: &str) -> Markup {
     }
 }
 
-/// Actions that change the state of the study.
 fn state_section(visitor: &Visitor, study: &Study, path: &str) -> Markup {
     let button = |to: &str, label: &str, help: &str| {
         html! {

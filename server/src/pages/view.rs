@@ -38,27 +38,20 @@ const MAX_CORRELATIONS: usize = 10;
 /// Largest number of features whose correlations a page computes: a tenth of a second.
 const MAX_CORRELATED_FEATURES: usize = 200;
 
-/// One figure of an estimate.
 pub(super) struct ViewFigure {
-    /// Name of the file.
     pub(super) file: String,
-    /// Alternative text.
     pub(super) what: String,
     pub(super) wide: Bytes,
     pub(super) narrow: Bytes,
-    /// Its numbers as an HTML table.
     pub(super) table: String,
 }
 
-/// An estimate as pages show it.
 pub(super) struct View {
     pub(super) number: u64,
     pub(super) n: u64,
     pub(super) created_at_ms: u64,
-    /// How far to trust it, in sentences.
     pub(super) verdict: Vec<String>,
     pub(super) warnings: Vec<String>,
-    /// The first ones.
     pub(super) components: Vec<ComponentRow>,
     pub(super) figures: Vec<ViewFigure>,
     /// Largest correlations as an HTML table, if it has the mean report.
@@ -75,7 +68,6 @@ pub(super) struct Views {
 }
 
 impl Views {
-    /// The view of a finished estimate. Blocks while it is made.
     pub(super) fn get(&self, store: &Store, study: &Study, number: u64) -> Result<Arc<View>> {
         let cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
         let found = cached
@@ -121,7 +113,6 @@ impl View {
     }
 }
 
-/// How far to trust an estimate, in words.
 fn verdict(estimate: &Estimate) -> Vec<String> {
     let count = |wanted| {
         estimate
@@ -199,7 +190,6 @@ fn verdict(estimate: &Estimate) -> Vec<String> {
 /// Maximum number of selected features named in a sentence; a table has all of them.
 const MAX_NAMED_FEATURES: usize = 20;
 
-/// The features that a sparse estimate selected.
 fn selection(estimate: &Estimate, sparse: &SparseOutcome) -> String {
     let names = estimate.feature_names();
     let named: Vec<&str> = sparse

@@ -20,17 +20,14 @@ use crate::{
 /// Largest form in bytes: 4,096 features with names fit.
 const MAX_FORM_BYTES: usize = 1 << 20;
 
-/// The client that requests a page.
 #[derive(Clone, Default)]
 pub(super) struct Visitor {
     /// The prefix of all links: empty, or `/path` without a slash at the end.
     base: String,
-    /// The session identifier in the cookie, if it is well-formed.
     session_id: Option<String>,
     identity: Option<Identity>,
     /// Whether the connection is encrypted, as far as the server can tell.
     secure: bool,
-    /// The address by which the visitor reaches the server.
     address: Option<String>,
     /// Whose share of the queue for pages it takes.
     client: Option<ClientKey>,
@@ -80,7 +77,6 @@ impl Visitor {
         format!("{}{path}", self.base)
     }
 
-    /// The prefix of all links.
     pub(super) fn base(&self) -> &str {
         &self.base
     }
@@ -103,7 +99,6 @@ impl Visitor {
         self.identity == Some(Identity::Operator)
     }
 
-    /// Whether the visitor may read the estimates of this study.
     pub(super) fn may_read(&self, study: &Study) -> bool {
         match self.identity {
             Some(Identity::Operator | Identity::Analyst(None)) => true,
@@ -136,7 +131,6 @@ impl Visitor {
         }
     }
 
-    /// The CSRF token for the forms on this visitor's pages.
     pub(super) fn csrf_token(&self) -> String {
         self.session_id
             .as_deref()
@@ -144,7 +138,6 @@ impl Visitor {
             .unwrap_or_default()
     }
 
-    /// The same visitor with a new session identifier.
     pub(super) fn with_session_id(mut self, id: String) -> Self {
         self.session_id = Some(id);
         self
@@ -154,12 +147,10 @@ impl Visitor {
         self.session_id.as_deref()
     }
 
-    /// The header that sets the session cookie.
     pub(super) fn set_cookie(&self, id: &str) -> String {
         self.cookie().set(&self.base, Some(id))
     }
 
-    /// The header that deletes the session cookie.
     pub(super) fn forget_cookie(&self) -> String {
         self.cookie().set(&self.base, None)
     }
@@ -191,12 +182,10 @@ fn host(headers: &HeaderMap) -> Option<&str> {
     is_host(host).then_some(host)
 }
 
-/// The fields of a form.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fields(Vec<(String, String)>);
 
 impl Fields {
-    /// Parses the body of a form, or a query.
     pub(super) fn parse(text: &[u8]) -> Self {
         Self(form_urlencoded::parse(text).into_owned().collect())
     }

@@ -79,7 +79,6 @@ fn allow_extra_properties(document: &mut Value, mut names: BTreeSet<String>) {
     }
 }
 
-/// The name of the schema that is referred to.
 fn reference(schema: &serde_json::Map<String, Value>) -> Option<String> {
     let name = schema.get("$ref")?.as_str()?;
     name.strip_prefix("#/components/schemas/")

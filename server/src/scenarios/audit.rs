@@ -15,7 +15,6 @@ use crate::{
 };
 
 impl World {
-    /// How often each report of a study is counted on the disk.
     pub(super) fn on_disk(&self, at: usize) -> Vec<u32> {
         let study = &self.studies[at];
         let parameters = &self.parameter_sets[study.parameters];
@@ -64,7 +63,6 @@ impl World {
         rows.map(Result::unwrap).collect()
     }
 
-    /// Checks everything that must hold between two operations.
     pub(super) async fn audit(&mut self) {
         for at in 0..self.studies.len() {
             let counted = self.on_disk(at);

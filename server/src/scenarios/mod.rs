@@ -40,7 +40,6 @@ use self::{
 };
 use crate::faults::{Faults, Mutation};
 
-/// Number of scenarios in the default suite.
 const DEFAULT_SCENARIOS: u64 = 300;
 
 /// Runs a list of operations; the error is the violated invariant.
@@ -71,7 +70,6 @@ fn play(seed: u64, operations: &[Operation], faults: Faults) -> Result<(), Strin
     })
 }
 
-/// Runs the scenarios of these seeds on two threads.
 fn explore(seeds: std::ops::Range<u64>) {
     let next = AtomicU64::new(seeds.start);
     let count = seeds.end - seeds.start;

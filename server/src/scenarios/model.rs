@@ -14,21 +14,16 @@ use rand::{Rng, RngExt};
 
 use super::{identifiable, operations::REPORTS};
 
-/// Dimension of every study.
 pub(super) const P: usize = 3;
 
 /// Studies with the same parameters, and the reports made for them.
 pub(super) struct ParameterSet {
-    /// The request that creates such a study.
     pub(super) design: serde_json::Value,
-    /// The frozen parameters.
     pub(super) params: StudyParams,
-    /// The reports of its devices.
     pub(super) reports: Vec<Report>,
 }
 
 impl ParameterSet {
-    /// Reports for this study.
     pub(super) fn new(
         design: serde_json::Value,
         document: &StudyDocument,
@@ -65,7 +60,6 @@ impl ParameterSet {
         self.report_format().payload_kind() == PayloadKind::Seed
     }
 
-    /// The body that uploads one report.
     pub(super) fn single(&self, report: usize) -> Vec<u8> {
         codec::encode_report(&self.reports[report])
     }
@@ -84,7 +78,6 @@ impl ParameterSet {
     }
 }
 
-/// What is known of one report in one study.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ReportStatus {
     /// It reached the server while the study may have been open.
@@ -95,7 +88,6 @@ pub(super) struct ReportStatus {
     pub(super) counted: bool,
 }
 
-/// An export of a study.
 #[derive(Clone)]
 pub(super) struct Exported {
     pub(super) study: String,
@@ -104,7 +96,6 @@ pub(super) struct Exported {
     pub(super) bytes: Vec<u8>,
 }
 
-/// A requested estimate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RequestedEstimate {
     pub(super) number: u64,
@@ -113,7 +104,6 @@ pub(super) struct RequestedEstimate {
     pub(super) cancelled: bool,
 }
 
-/// What is known of one study.
 pub(super) struct StudyModel {
     pub(super) id: String,
     pub(super) parameters: usize,
@@ -123,7 +113,6 @@ pub(super) struct StudyModel {
     /// Sum of the squared eigenvalues of an estimate at this n.
     pub(super) spectra: HashMap<u64, f64>,
     pub(super) requested: Vec<RequestedEstimate>,
-    /// Exports that were merged into it.
     pub(super) imported: HashSet<usize>,
 }
 

@@ -11,13 +11,9 @@ pub(super) const REPORTS: usize = 24;
 /// What the network does to one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Network {
-    /// It gets a response.
     Answered,
-    /// It arrives and the response is lost.
     ResponseLost,
-    /// It never arrives.
     RequestLost,
-    /// Its last bytes never arrive.
     CutShort,
 }
 
@@ -45,7 +41,6 @@ pub(super) enum Operation {
         close_at: Option<usize>,
         fault: Option<Fault>,
     },
-    /// The operator opens or closes a study.
     SetState {
         study: usize,
         wanted: StudyState,
@@ -57,25 +52,31 @@ pub(super) enum Operation {
         draft: bool,
         fault: Option<Fault>,
     },
-    /// The operator requests an estimate.
-    Estimate { study: usize },
+    Estimate {
+        study: usize,
+    },
     /// The operator checks all requested estimates, and may cancel the last one.
-    CheckEstimates { study: usize, cancel: bool },
-    /// The operator exports a study and keeps the file.
-    Export { study: usize },
+    CheckEstimates {
+        study: usize,
+        cancel: bool,
+    },
+    Export {
+        study: usize,
+    },
     /// The operator imports an export, into this study or the exported one.
     Import {
         export: usize,
         into: Option<usize>,
         fault: Option<Fault>,
     },
-    /// The operator deletes a study.
-    Delete { study: usize, fault: Option<Fault> },
-    /// The server's clock changes.
-    Clock { now_ms: u64 },
-    /// The server shuts down gracefully and starts again.
+    Delete {
+        study: usize,
+        fault: Option<Fault>,
+    },
+    Clock {
+        now_ms: u64,
+    },
     Restart,
-    /// The server dies and starts again.
     Crash,
 }
 

@@ -27,7 +27,6 @@ use crate::{
     store::fixtures::SetClock,
 };
 
-/// Status and body of a response.
 pub(super) type Reply = (u16, Vec<u8>);
 
 pub(super) struct World {
@@ -132,7 +131,6 @@ impl World {
         self.app.as_ref().unwrap()
     }
 
-    /// Performs one operation and checks all invariants.
     pub(super) async fn perform(&mut self, operation: Operation) {
         let studies = self.studies.len();
         match operation {
@@ -227,7 +225,6 @@ impl World {
         self.start();
     }
 
-    /// Restarts the server after a fault that killed the writer.
     pub(super) fn restart_if_killed(&mut self, fault: Option<Fault>) {
         self.faults.set_next(None);
         if let Some(Fault::DiesBeforeCommit | Fault::DiesAfterCommit) = fault {

@@ -29,25 +29,21 @@ const MAGIC: &[u8; 8] = b"EVSTUDY1";
 /// Largest header: canonical parameters of 65,536 named features, in hexadecimal.
 const MAX_HEADER: u64 = 65 << 20;
 
-/// Everything about a study but its reports.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Header {
     pub(super) id: String,
     pub(super) name: String,
     pub(super) state: StudyState,
-    /// Canonical bytes of the parameters, hexadecimal.
     pub(super) canonical: String,
     pub(super) default_k: ComponentCount,
     pub(super) buckets: u32,
     pub(super) created_at_ms: u64,
     pub(super) reports: u64,
-    /// Buckets with reports.
     pub(super) sections: u32,
     /// Who may take part. Participant tokens are not exported: one known to two servers could be spent on both.
     #[serde(default, skip_serializing_if = "is_open")]
     pub(super) enrolment: Enrolment,
-    /// What the study tells the people it invites.
     #[serde(default, skip_serializing_if = "About::is_empty")]
     pub(super) about: About,
 }
@@ -57,7 +53,6 @@ fn is_open(enrolment: &Enrolment) -> bool {
 }
 
 impl Header {
-    /// The study described here, checked like one from an operator's request.
     pub(super) fn study(&self) -> Result<(StudyId, NewStudy), Failure> {
         let id = StudyId::parse(&self.id).ok_or_else(|| malformed("the study's identifier"))?;
         let canonical =
@@ -86,7 +81,6 @@ impl Header {
     }
 }
 
-/// Writes an export.
 pub(super) struct ArchiveWriter<W: Write> {
     out: BufWriter<W>,
     hash: Sha256,
@@ -118,7 +112,6 @@ impl<W: Write> ArchiveWriter<W> {
         self.out.write_all(bytes).map_err(Failure::file)
     }
 
-    /// Ends the export.
     pub(super) fn finish(mut self) -> Result<(), Failure> {
         let hash = self.hash.finalize();
         self.out.write_all(&hash).map_err(Failure::file)?;
@@ -126,12 +119,14 @@ impl<W: Write> ArchiveWriter<W> {
     }
 }
 
-/// A part of an export.
 pub(super) enum ArchiveItem {
-    /// Identifier of a report.
     Identifier([u8; 16]),
     /// The sum or the seeds of one bucket.
-    Section { bucket: u32, n: u64, bytes: Vec<u8> },
+    Section {
+        bucket: u32,
+        n: u64,
+        bytes: Vec<u8>,
+    },
 }
 
 /// Reads the header; the returned reader continues after it.
@@ -152,7 +147,6 @@ pub(super) fn read_header<R: Read>(file: R) -> Result<(Header, ArchiveReader<R>)
     Ok((header, reader))
 }
 
-/// Reads an export.
 pub(super) struct ArchiveReader<R: Read> {
     input: BufReader<R>,
     hash: Sha256,

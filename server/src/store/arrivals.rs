@@ -11,14 +11,11 @@ const DAY: u64 = 86_400;
 /// Minutes are rolled up into hours at the first age, hours into days at the second.
 const ROLLUPS: [(u64, u64, u64); 2] = [(MINUTE, HOUR, 2 * HOUR), (HOUR, DAY, 14 * DAY)];
 
-/// Reports accepted by upload in one interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ArrivalCount {
     /// Length of the interval in seconds.
     pub(crate) seconds: u64,
-    /// Its start, in seconds since 1970-01-01 UTC.
     pub(crate) start: u64,
-    /// Reports.
     pub(crate) n: u64,
 }
 
@@ -62,7 +59,6 @@ pub(super) fn count(
     Ok(())
 }
 
-/// All counts of a study, oldest first.
 fn read(connection: &Connection, study_pk: i64) -> Result<Vec<ArrivalCount>, Failure> {
     let mut statement = connection.prepare_cached(
         "SELECT seconds, start, n FROM arrivals WHERE study_pk = ? ORDER BY start",

@@ -68,12 +68,10 @@ impl BucketCache {
         }
     }
 
-    /// The bucket of a study's commit with this sequence number.
     pub(super) fn bucket_of(&self, study: &Study, commit_seq: u64) -> u32 {
         self.key.bucket_of(study.pk, commit_seq, study.buckets())
     }
 
-    /// Takes the sum of a bucket out of the cache, or reads it.
     pub(super) fn take_sum(
         &mut self,
         connection: &Connection,
@@ -87,7 +85,6 @@ impl BucketCache {
         read_sum(connection, study, bucket)
     }
 
-    /// Writes the sum of a bucket within a transaction.
     pub(super) fn write(
         &mut self,
         connection: &Connection,
@@ -177,7 +174,6 @@ pub(super) fn write_sum(
     Ok(())
 }
 
-/// The sums of a study's buckets, by bucket number.
 pub(super) fn read_sums(
     connection: &Connection,
     study: &Study,

@@ -21,7 +21,6 @@ pub(super) fn checksum(study_pk: i64, bucket: u32, number: u64, bytes: &[u8]) ->
     [a, b, c, d, e, f, g, h]
 }
 
-/// Fails unless these are the bytes that were stored.
 pub(super) fn verify(
     study_pk: i64,
     bucket: u32,
@@ -37,7 +36,6 @@ pub(super) fn verify(
     }
 }
 
-/// Verifies the seeds and sums of all studies.
 pub(super) fn verify_all(connection: &Connection) -> Result<(), Failure> {
     let mut statement = connection.prepare(
         "SELECT study_pk, bucket, commit_seq, seeds, checksum FROM seeds

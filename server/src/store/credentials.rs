@@ -20,16 +20,13 @@ use super::{
 /// Maximum number of analyst tokens: each presented token is compared with all of them.
 const MAX_ANALYST_TOKENS: usize = 1_000;
 
-/// What a token allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Identity {
-    /// Everything.
     Operator,
     /// To read estimates, of one study or of all.
     Analyst(Option<StudyId>),
 }
 
-/// One analyst token.
 #[derive(Clone)]
 struct Analyst {
     id: [u8; 8],
@@ -224,9 +221,6 @@ impl Store {
     }
 
     /// Revokes the analyst token with this identifier.
-    ///
-    /// # Errors
-    /// `analyst-token-not-found`; those of the store.
     pub async fn revoke_analyst_token(&self, id: &str) -> Result<()> {
         let missing = || {
             Error::new(

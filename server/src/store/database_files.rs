@@ -23,14 +23,12 @@ use super::{
     schema,
 };
 
-/// The files of an open database, as they were left.
 pub(super) struct DatabaseFiles {
     main: PathBuf,
     wal: PathBuf,
     left: Arc<Mutex<Left>>,
 }
 
-/// What the writer left.
 struct Left {
     main: FileState,
     /// Of the log only the file itself is known while a transaction writes to it, or after one has failed.

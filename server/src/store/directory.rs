@@ -12,7 +12,6 @@ use rustix::fs::Access;
 
 use super::{schema, unavailable};
 
-/// The database file.
 pub(super) const DATABASE: &str = "eigenveil.db";
 /// Locked while a server uses the directory.
 const LOCK: &str = "eigenveil.lock";
@@ -63,7 +62,6 @@ fn reject_emptied(path: &Path, database: &Path) -> Result<()> {
     )))
 }
 
-/// The write-ahead log of a database.
 fn wal_of(database: &Path) -> PathBuf {
     let mut wal = database.to_owned().into_os_string();
     wal.push("-wal");
@@ -182,7 +180,6 @@ impl DataDirectory {
         self.database.clone()
     }
 
-    /// The database's write-ahead log.
     pub(super) fn wal_path(&self) -> PathBuf {
         wal_of(&self.database)
     }
@@ -201,7 +198,6 @@ pub(super) struct TokenFiles {
 }
 
 impl TokenFiles {
-    /// The file of the token in force.
     pub(super) fn path(&self) -> PathBuf {
         self.directory.join(TOKEN)
     }
@@ -246,7 +242,6 @@ impl TokenFiles {
             .map_err(|error| self.failed(&error))
     }
 
-    /// Deletes the staged token.
     pub(super) fn discard(&self) -> Result<()> {
         fs::remove_file(self.next()).map_err(|error| self.failed(&error))
     }

@@ -11,10 +11,8 @@ use eigenveil_shared::mechanism::double_cap::{SEED_LEN, Seed};
 
 use super::failure::Failure;
 
-/// Reads all seeds, chunk by chunk.
 type SeedReader<'a> = dyn Fn(&mut dyn FnMut(&[Seed])) -> Result<(), Failure> + 'a;
 
-/// The duplicate seeds of a study.
 #[derive(Debug, Default)]
 pub(super) struct DuplicateSeeds {
     /// Ascending, each once.

@@ -99,9 +99,6 @@ impl Store {
     }
 
     /// How many participant tokens a study has. Blocks.
-    ///
-    /// # Errors
-    /// `study-not-found`; those of the store.
     pub fn token_counts(&self, study: &Study) -> Result<TokenCounts> {
         let count = || -> Result<TokenCounts, Failure> {
             // A separate connection: counting a million rows must not block other readers.

@@ -9,14 +9,11 @@ use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
 use super::{failure::Failure, study::StudyId};
 
-/// A job to be computed.
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
     /// Its position in the queue.
     pub(crate) id: i64,
-    /// The study's primary key.
     pub(crate) study_pk: i64,
-    /// What was asked for.
     pub(crate) request: EstimateRequest,
     /// How often it was started before.
     pub(crate) attempts: u32,
@@ -24,9 +21,7 @@ pub(crate) struct Job {
 
 /// A job whose result is still JSON text.
 pub(crate) struct StoredEstimate {
-    /// Everything but the result.
     pub(crate) document: EstimateJob,
-    /// The result as JSON.
     pub(crate) text: Option<String>,
 }
 
@@ -42,7 +37,6 @@ impl StoredEstimate {
 
 const COLUMNS: &str = "number, state, request, problem, created_at_ms";
 
-/// Appends a job to the queue.
 pub(super) fn insert(
     transaction: &Transaction<'_>,
     study_pk: i64,
@@ -114,7 +108,6 @@ pub(super) fn delete_old(
     Ok(())
 }
 
-/// One job of a study.
 pub(super) fn get(
     connection: &Connection,
     study_pk: i64,
@@ -182,7 +175,6 @@ pub(super) fn cancel(
     Ok((current, job))
 }
 
-/// The next job, marked as started.
 pub(super) fn start_next(transaction: &Transaction<'_>) -> Result<Option<Job>, Failure> {
     let next: Option<(i64, i64, String, u32)> = transaction
         .query_row(
@@ -217,7 +209,6 @@ pub(super) fn requeue(transaction: &Transaction<'_>, job: i64) -> Result<(), Fai
     Ok(())
 }
 
-/// Stores the outcome of a job, unless it was cancelled meanwhile.
 pub(super) fn finish(
     transaction: &Transaction<'_>,
     job: i64,

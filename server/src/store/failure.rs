@@ -8,7 +8,6 @@ use eigenveil_shared::{Error, ErrorCode};
 #[derive(Debug)]
 pub(super) enum Failure {
     Sqlite(rusqlite::Error),
-    /// Stored bytes are not what was written; the text says how.
     Damaged(String),
     /// This server must not write any more; the text says why.
     LeaseLost(&'static str),
@@ -17,7 +16,6 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    /// Stored bytes are not what was written.
     pub(super) fn damaged(what: impl fmt::Display) -> Self {
         Self::Damaged(what.to_string())
     }
@@ -41,7 +39,6 @@ impl Failure {
         ))
     }
 
-    /// Whether the disk or the store was full.
     pub(super) fn is_full(&self) -> bool {
         matches!(self, Failure::Sqlite(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull))
     }

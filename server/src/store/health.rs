@@ -22,7 +22,6 @@ const PROBE_WRITE_BYTES: usize = 65_536;
 /// Minimum time between probes, which take time of the writer and, after a failure, of the disk.
 const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The outcome of the last writes.
 #[derive(Debug, Default)]
 pub(super) struct Health {
     failed: AtomicBool,
@@ -34,7 +33,6 @@ pub(super) struct Health {
     last_probe: tokio::sync::Mutex<Option<Probe>>,
 }
 
-/// The outcome of a probe of the writer.
 #[derive(Debug)]
 struct Probe {
     at: Instant,
@@ -63,12 +61,10 @@ impl Health {
         }
     }
 
-    /// Why the writer has ended, if it ended for a reason.
     pub(super) fn lease_lost(&self) -> Option<&'static str> {
         self.lease_lost.get().copied()
     }
 
-    /// Whether damage was found.
     pub(super) fn is_damaged(&self) -> bool {
         self.damage.get().is_some()
     }
@@ -83,9 +79,6 @@ impl Store {
     /// Whether reports can be stored now: the writer responds, no damage was found, and after a failed commit a probe
     /// write succeeds. Probes at most once a second; in between the last result is returned, unless a commit has failed
     /// or succeeded again since.
-    ///
-    /// # Errors
-    /// `store-unavailable`, `store-full`, `shutting-down`, `too-many-requests`.
     pub async fn check_writable(&self) -> Result<()> {
         let health = &self.shared.health;
         self.check_writer()?;

@@ -57,10 +57,6 @@ impl WalFile {
 impl WriterLease {
     /// Takes over the database. It is checked for damage if it is not at the place where the last server left it, or was
     /// changed after its log, or was overwritten while the last server ran.
-    ///
-    /// # Errors
-    /// `store-unavailable` for a database without its write-ahead log, without acknowledged reports, or an inconsistent copy;
-    /// those of the store.
     pub(super) fn acquire(
         connection: &mut Connection,
         directory: &DataDirectory,

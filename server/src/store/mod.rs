@@ -260,13 +260,11 @@ impl Store {
         self.shared.close();
     }
 
-    /// Completes when the writer thread has ended, by itself or by [`close`](Self::close).
     pub(crate) async fn writer_ended(&self) {
         let mut running = self.shared.running.clone();
         while running.changed().await.is_ok() {}
     }
 
-    /// Fails if the writer thread has ended.
     pub(crate) fn check_writer(&self) -> Result<()> {
         // The thread ends shortly after it has lost the lease.
         match self.shared.running.has_changed() {
@@ -297,9 +295,6 @@ impl Store {
     }
 
     /// The study with this identifier.
-    ///
-    /// # Errors
-    /// `study-not-found`.
     pub fn study(&self, id: StudyId) -> Result<Arc<Study>> {
         self.shared
             .study_index
@@ -308,10 +303,6 @@ impl Store {
     }
 
     /// Checks, freezes and stores a study.
-    ///
-    /// # Errors
-    /// As [`StudyParams::freeze`](eigenveil_shared::study::StudyParams::freeze); `invalid-name`,
-    /// `invalid-about`, `invalid-request`; those of the store.
     pub async fn create_study(&self, request: CreateStudy) -> Result<Arc<Study>> {
         let design =
             NewStudy::from_request(request, self.shared.config.sum_cache_bytes, self.unix_ms())?;
@@ -331,9 +322,6 @@ impl Store {
 
     /// Moves a study to another state; does nothing if it has this state already. Reports committed before the change
     /// are counted, later ones are not.
-    ///
-    /// # Errors
-    /// `invalid-transition` unless draft → open → closed; those of the store.
     pub async fn set_state(&self, study: &Arc<Study>, wanted: StudyState) -> Result<()> {
         let (pk, id, now) = (study.pk, study.id(), self.unix_ms());
         if wanted == StudyState::Open && study.state() == StudyState::Draft {
@@ -571,7 +559,6 @@ impl Store {
         })
     }
 
-    /// Whether damage was found in the store.
     pub(crate) fn is_damaged(&self) -> bool {
         self.shared.health.is_damaged()
     }
@@ -708,14 +695,11 @@ impl Drop for Shared {
     }
 }
 
-/// What a write task is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TaskKind {
-    /// A request.
     Request,
     /// A request that frees space, or must come before one that does: a full disk must not reject it.
     FreesSpace,
-    /// Work of the background thread.
     Background,
     /// Work of the background thread that frees space.
     BackgroundCleanup,

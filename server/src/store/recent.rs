@@ -19,7 +19,6 @@ use super::failure::Failure;
 const LOG_MIN_REPORTS: usize = if cfg!(test) { 3 } else { 8 };
 /// Identifiers in a full id log. The set in memory has up to three times as many (about 6 MiB).
 const LOG_CAPACITY: usize = if cfg!(test) { 12 } else { 65_536 };
-/// Identifiers in a chunk.
 const CHUNK_IDS: usize = if cfg!(test) { 4 } else { 256 };
 
 /// Identifier of a report, as it is stored.
@@ -36,7 +35,6 @@ pub(super) struct RecentIds {
 }
 
 impl RecentIds {
-    /// Loads the set from the database.
     pub(super) fn load(connection: &Connection) -> Result<Self, Failure> {
         let mut recent = Self::default();
         let mut statement = connection.prepare("SELECT study_pk, sorted, ids FROM recent_ids")?;
@@ -177,7 +175,6 @@ pub(super) struct CommitIds<'a> {
 }
 
 impl CommitIds<'_> {
-    /// Inserts an identifier; returns whether it is new.
     pub(super) fn insert(&mut self, id: &Id) -> Result<bool, Failure> {
         let Some(fresh) = &mut self.fresh else {
             return Ok(
@@ -192,12 +189,10 @@ impl CommitIds<'_> {
         Ok(true)
     }
 
-    /// Whether a report was stored before.
     pub(super) fn contains(&mut self, id: &Id) -> Result<bool, Failure> {
         Ok(self.known.contains(id) || self.find.exists(params![self.study_pk, id])?)
     }
 
-    /// The identifiers to pass to [`RecentIds::end`].
     pub(super) fn into_fresh(self) -> Vec<Id> {
         self.fresh.unwrap_or_default()
     }

@@ -10,19 +10,13 @@ use rusqlite::{OptionalExtension, Params, Transaction, params};
 
 use super::{Store, TaskKind, failure::Failure, recent, rows, study::Study};
 
-/// Identifiers deleted in one transaction.
 const IDS_PER_TRANSACTION: u64 = 50_000;
-/// Commits of seeds deleted in one transaction.
 const COMMITS_PER_TRANSACTION: u64 = 1_000;
-/// Milliseconds in a day.
 const DAY_MS: u64 = 86_400_000;
 
 impl Store {
     /// Deletes a study with its reports, identifiers and estimates. Its identifier is unknown at once; disk space is
     /// freed in the background.
-    ///
-    /// # Errors
-    /// `invalid-transition` for an open study; `study-not-found`; those of the store.
     pub async fn delete_study(&self, study: &Arc<Study>) -> Result<()> {
         let (pk, id, now) = (study.pk, study.id(), self.unix_ms());
         let study_index = Arc::clone(&self.shared.study_index);
@@ -154,7 +148,6 @@ fn index_closed_study(transaction: &Transaction<'_>) -> Result<bool, Failure> {
     Ok(true)
 }
 
-/// The key of the first study that a query finds.
 fn first_study(
     transaction: &Transaction<'_>,
     query: &str,

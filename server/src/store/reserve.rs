@@ -9,7 +9,6 @@ use std::{
 use eigenveil_shared::{Error, ErrorCode};
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
 
-/// Name of the file, beside the database.
 const FILE_NAME: &str = "eigenveil.reserve";
 /// Its size on a disk of 64 MiB or more: the pages that a few deletions change.
 const MAX_BYTES: u64 = 8 << 20;

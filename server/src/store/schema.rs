@@ -11,7 +11,6 @@ use super::{reserve::disk_bytes, unavailable};
 const APPLICATION_ID: i32 = 0x4569_5653;
 /// `application_id` of stores made before 0.2.0, in other layouts: "EiVe".
 const BEFORE_0_2_0: i32 = 0x4569_5665;
-/// Version of the schema below.
 const VERSION: usize = MIGRATIONS.len();
 
 /// Step `i` brings a database of version `i` to version `i + 1`. Steps are only ever added.

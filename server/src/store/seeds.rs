@@ -21,7 +21,6 @@ use super::{
     study::Study,
 };
 
-/// Receives seeds of the bucket with this number.
 type BucketSeedsSink<'a> = dyn FnMut(u32, &[Seed]) -> Result<(), Failure> + 'a;
 
 /// Seeds in memory at once (1 MiB), or those of one larger commit.
@@ -111,7 +110,6 @@ pub struct StoredSeeds<'a> {
     end: u64,
     stored: u64,
     duplicates: DuplicateSeeds,
-    /// Where damage is recorded.
     health: Arc<Health>,
 }
 
@@ -151,7 +149,6 @@ impl<'a> StoredSeeds<'a> {
         self.stored.saturating_sub(self.duplicates.excluded())
     }
 
-    /// Reports stored.
     pub(super) fn stored(&self) -> u64 {
         self.stored
     }

@@ -26,7 +26,6 @@ use super::study_json::StudyJson;
 
 /// Maximum number of buckets of a study.
 pub const MAX_BUCKETS: u32 = 32;
-/// Maximum length of a study's name in bytes.
 const MAX_NAME_BYTES: usize = 200;
 
 /// Identifier of a study: 16 random bytes, shown as 32 hexadecimal digits.
@@ -185,7 +184,6 @@ impl Study {
             .with(self.state(), self.reports_accepted())
     }
 
-    /// The public document as JSON, in parts.
     pub(crate) fn document_json(&self) -> [Bytes; 5] {
         self.document_json
             .get_or_init(|| {
@@ -231,7 +229,6 @@ pub(super) struct NewStudy {
 }
 
 impl NewStudy {
-    /// Checks and freezes an operator's request.
     pub(super) fn from_request(
         request: CreateStudy,
         sum_cache_bytes: u64,

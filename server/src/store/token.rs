@@ -83,7 +83,6 @@ pub(super) fn ensure(
     }
 }
 
-/// Generates a new token, writes it to its file and saves its hash.
 fn rotate(connection: &Connection, files: &TokenFiles, entropy: &dyn Entropy) -> Result<TokenHash> {
     let token = generate(entropy)?;
     files.stage(&token)?;
@@ -104,9 +103,6 @@ pub(super) fn save_hash(connection: &Connection, hash: &TokenHash) -> Result<(),
 
 /// Rotates the operator token of a store that no server uses, and returns the path of its file. The old token stops
 /// working.
-///
-/// # Errors
-/// `store-unavailable` if there is no store, a server uses it, or it cannot be written; `randomness-unavailable`.
 pub fn rotate_operator_token(data_dir: &Path, environment: &Environment) -> Result<PathBuf> {
     if !super::database_path(data_dir).is_file() {
         return Err(unavailable(format!(

@@ -57,7 +57,6 @@ pub struct NewReport {
 
 /// The reports of a request. Usually one, which needs no allocation.
 pub(super) type Reports = SmallVec<[NewReport; 1]>;
-/// The outcome of each of them.
 pub(crate) type Outcomes = SmallVec<[SubmitOutcome; 16]>;
 
 impl NewReport {
@@ -141,7 +140,6 @@ pub(super) struct Submission {
     pub(super) reply: oneshot::Sender<Result<Outcomes>>,
     /// Holds the memory of the bodies until the commit.
     pub(super) reservation: Reservation,
-    /// Number of the request, for log lines.
     pub(super) request: Option<u64>,
 }
 
@@ -152,7 +150,6 @@ pub(super) enum Command {
     Stop,
 }
 
-/// The writer's caches of committed data.
 pub(super) struct Caches {
     pub(super) sums: BucketCache,
     pub(super) recent: RecentIds,
@@ -176,7 +173,6 @@ pub(super) struct Writer {
     pub(super) faults: Faults,
 }
 
-/// What a commit adds to its bucket.
 #[derive(Default)]
 struct BucketDelta {
     /// Numbers are added to the bucket's sum, which is fetched with the first of them.
@@ -205,7 +201,6 @@ impl BucketDelta {
     }
 }
 
-/// The changes of a transaction to one study.
 struct StudyUpdate {
     study: Arc<Study>,
     reports_accepted: u64,
@@ -340,7 +335,6 @@ impl Writer {
         self.lease_lost = true;
     }
 
-    /// Makes room for a task that frees space.
     pub(super) fn make_room(&mut self) {
         if self.health.is_good() && !self.reserve.is_needed() {
             return;
@@ -491,7 +485,6 @@ fn add_reports<'a>(
     })
 }
 
-/// The submissions grouped by study, in order of arrival.
 fn by_study(group: Vec<Submission>) -> Vec<Vec<Submission>> {
     let mut studies: Vec<Vec<Submission>> = Vec::new();
     for submission in group {
