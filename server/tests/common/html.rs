@@ -8,7 +8,6 @@
 
 use roxmltree::{Document, Node};
 
-/// Elements without an end tag.
 const VOID: [&str; 6] = ["br", "img", "input", "link", "meta", "source"];
 /// Elements that may not be in a paragraph: a browser would end it there.
 const BLOCKS: [&str; 13] = [

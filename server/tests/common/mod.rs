@@ -40,16 +40,14 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tower::ServiceExt;
 
-/// A clock that stands still.
-pub struct FixedClock;
+/// A clock that stands still unless it is set.
+pub struct SetClock(pub AtomicU64);
 
-impl Clock for FixedClock {
-    fn unix_ms(&self) -> u64 {
-        1_700_000_000_000
+impl Default for SetClock {
+    fn default() -> Self {
+        Self(AtomicU64::new(1_700_000_000_000))
     }
 }
-
-pub struct SetClock(pub AtomicU64);
 
 impl Clock for SetClock {
     fn unix_ms(&self) -> u64 {
@@ -59,7 +57,7 @@ impl Clock for SetClock {
 
 pub fn environment() -> Environment {
     Environment {
-        clock: Arc::new(FixedClock),
+        clock: Arc::new(SetClock::default()),
         ..Environment::system()
     }
 }

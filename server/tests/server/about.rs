@@ -1,9 +1,6 @@
 //! What a study tells the people it invites, and its last day.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
-};
+use std::sync::{Arc, atomic::Ordering};
 
 use axum::http::{Request, StatusCode, header};
 use eigenveil_server::store::database_path;
@@ -28,7 +25,7 @@ const TOMORROW: u64 = 1_700_006_400_000;
 /// A server whose clock the test sets.
 fn timed() -> (Harness, Arc<SetClock>) {
     let (directory, config) = data();
-    let clock = Arc::new(SetClock(AtomicU64::new(1_700_000_000_000)));
+    let clock = Arc::new(SetClock::default());
     (Harness::at(directory, config, &clock), clock)
 }
 
@@ -161,8 +158,14 @@ async fn the_last_day_ends_with_its_last_millisecond() {
     let (first, second) = (new_id(), new_id());
     server.counts(&study, report(&study, first, 1.0)).await;
     assert_eq!(shown(&server, &study).await.state, StudyState::Open);
+    let page = participate(&server, &study, None).await;
+    assert!(page.has("#report-command"));
 
     clock.0.store(TOMORROW, Ordering::Relaxed);
+    // Even before the server has closed it, its page shows no command.
+    let page = participate(&server, &study, None).await;
+    assert!(!page.has("#report-command"));
+    page.says("main", "which is closed");
     for late in [&study, &empty] {
         let response = server.post_report(late, report(late, new_id(), 1.0)).await;
         let problem = response.is_problem(409, E::StudyEnded);
@@ -325,19 +328,6 @@ async fn the_participate_page_shows_what_is_not_stated_and_explains_tokens() {
         missing.contains("purpose, responsible party, contact, last day"),
         "{missing}"
     );
-}
-
-/// The page of a study past its last day shows no command, even before the server has closed it.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_participate_page_has_no_commands_after_the_last_day() {
-    let (server, clock) = timed();
-    let study = ending(&server, TODAY).await;
-    let page = participate(&server, &study, None).await;
-    assert!(page.has("#report-command"));
-    clock.0.store(TOMORROW, Ordering::Relaxed);
-    let page = participate(&server, &study, None).await;
-    assert!(!page.has("#report-command"));
-    page.says("main", "which is closed");
 }
 
 #[tokio::test]

@@ -31,7 +31,6 @@ fn upload(study: &StudyDocument, body: Body) -> Request<Body> {
         .unwrap()
 }
 
-/// Waits until `/readyz` has this status.
 async fn readiness(server: &Harness, wanted: StatusCode) -> common::Reply {
     let mut last = None;
     until("/readyz as wanted", async || {

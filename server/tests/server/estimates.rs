@@ -119,10 +119,16 @@ async fn an_estimate_can_be_fetched_in_every_format() {
     let response = server.remove(&location).await;
     response.is_problem(409, E::InvalidTransition);
     let server = server.restart();
-    assert_eq!(
-        server.wait_for_estimate(&location).await.estimate.unwrap(),
-        estimate
-    );
+    let again = server.wait_for_estimate(&location).await;
+    assert_eq!(again.estimate.unwrap(), estimate);
+    // However large it is, as JSON it is sent as it is stored, without parsing.
+    let stored = "{\"not\":   \"parsed\"}";
+    let update = "UPDATE estimates SET estimate = ?";
+    server.database().execute(update, [stored]).unwrap();
+    let response = server.read(&format!("{location}?format=json")).await;
+    assert_eq!(response.status, StatusCode::OK);
+    assert_eq!(response.headers[header::CONTENT_TYPE], "application/json");
+    assert_eq!(response.body, stored.as_bytes());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -154,25 +160,6 @@ async fn sparse_and_automatic_estimates() {
         [(1, EstimateState::Done), (2, EstimateState::Done)]
     );
     assert!(list.estimates.iter().all(|e| e.estimate.is_none()));
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_study_without_reports_has_no_estimate() {
-    let server = Harness::new();
-    let study = server.study(3).await;
-    let location = server.ask_estimate(&study, json!({})).await;
-    let failed = server.wait_for_estimate(&location).await;
-    assert_eq!(
-        (failed.state, failed.estimate),
-        (EstimateState::Failed, None)
-    );
-    let problem = failed.problem.unwrap();
-    assert_eq!((problem.code, problem.status), (E::EstimateFailed, 422));
-    assert!(problem.detail.contains("n = 0"), "{}", problem.detail);
-    for format in ["json", "csv", "npy"] {
-        let response = server.read(&format!("{location}?format={format}")).await;
-        response.is_problem(409, E::EstimateNotReady);
-    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -217,7 +204,8 @@ async fn the_mean_report_and_its_correlations_are_there_if_asked_for() {
     }
 }
 
-#[tokio::test]
+/// A request of a study without reports is queued, and fails.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn invalid_requests_are_rejected_before_they_are_queued() {
     let server = Harness::new();
     let study = server.study(3).await;
@@ -250,6 +238,19 @@ async fn invalid_requests_are_rejected_before_they_are_queued() {
         let estimate = format!("{path}/{number}");
         refused(server.read(&estimate), 404, E::EstimateNotFound).await;
         refused(server.remove(&estimate), 404, E::EstimateNotFound).await;
+    }
+    let location = server.ask_estimate(&study, json!({})).await;
+    let failed = server.wait_for_estimate(&location).await;
+    assert_eq!(
+        (failed.state, failed.estimate),
+        (EstimateState::Failed, None)
+    );
+    let problem = failed.problem.unwrap();
+    assert_eq!((problem.code, problem.status), (E::EstimateFailed, 422));
+    assert!(problem.detail.contains("n = 0"), "{}", problem.detail);
+    for format in ["json", "csv", "npy"] {
+        let response = server.read(&format!("{location}?format={format}")).await;
+        response.is_problem(409, E::EstimateNotReady);
     }
 }
 
@@ -321,22 +322,4 @@ async fn a_crashing_job_is_abandoned() {
     let failed = server.wait_for_estimate(&at(&study, "/estimates/1")).await;
     assert_eq!(failed.state, EstimateState::Failed);
     assert!(failed.problem.unwrap().detail.contains("stopped 3 times"));
-}
-
-/// However large it is, a result requested as JSON is sent as it is stored, without parsing.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn json_results_are_sent_as_they_are_stored() {
-    let server = Harness::new();
-    let study = study_with_reports(&server, 3).await;
-    let location = server.ask_estimate(&study, json!({})).await;
-    server.wait_for_estimate(&location).await;
-    let stored = "{\"not\":   \"parsed\"}";
-    server
-        .database()
-        .execute("UPDATE estimates SET estimate = ?", [stored])
-        .unwrap();
-    let response = server.read(&format!("{location}?format=json")).await;
-    assert_eq!(response.status, StatusCode::OK);
-    assert_eq!(response.headers[header::CONTENT_TYPE], "application/json");
-    assert_eq!(response.body, stored.as_bytes());
 }

@@ -23,7 +23,6 @@ use crate::common::{
     study_in, waiting::until,
 };
 
-/// Number of reports in a batch.
 const BATCH: u64 = 500;
 
 /// A batch of new reports with random seeds, or with payloads that are all ones.

@@ -121,7 +121,6 @@ async fn a_token_has_one_limit() {
     assert_eq!(without.status, 200);
 }
 
-/// The shipped configuration trusts the shipped proxy, which forwards the client's address and the scheme.
 #[tokio::test]
 async fn the_shipped_configuration_trusts_the_shipped_proxy() {
     let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/../packaging/");

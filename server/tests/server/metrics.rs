@@ -109,7 +109,7 @@ async fn every_documented_metric_is_counted() {
 
 /// The metrics are those of the whole server: an analyst of one study may not read them.
 #[tokio::test]
-async fn metrics_are_not_for_the_analysts_of_one_study() {
+async fn metrics_are_for_those_of_the_whole_server_or_for_all_if_configured() {
     let server = Harness::new();
     let study = server.study(3).await;
     for (wanted, status) in [(json!(study.id), 403), (json!(null), 200)] {
@@ -120,19 +120,11 @@ async fn metrics_are_not_for_the_analysts_of_one_study() {
         let reply = server.send(request.body(Body::empty()).unwrap()).await;
         assert_eq!(reply.status.as_u16(), status);
         if status == 403 {
-            let problem = reply.is_problem(403, ErrorCode::Forbidden);
-            assert!(
-                problem.detail.contains("whole server"),
-                "{}",
-                problem.detail
-            );
+            let said = reply.is_problem(403, ErrorCode::Forbidden).detail;
+            assert!(said.contains("whole server"), "{said}");
         }
     }
-}
-
-/// (By default: `openapi::without_the_right_token_nothing_is_shown_or_changed`.)
-#[tokio::test]
-async fn metrics_need_no_token_if_configured() {
+    // (By default: `openapi::without_the_right_token_nothing_is_shown_or_changed`.)
     let open = Harness::with(|config| config.metrics_without_token = true);
     assert_eq!(open.get("/metrics").await.status, StatusCode::OK);
 }

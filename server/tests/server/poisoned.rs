@@ -14,7 +14,6 @@ use crate::common::{Harness, batch_with, format_of, new_id};
 const P: usize = 8;
 const BATCHES: usize = 60;
 const REPORTS: usize = 100;
-/// The warning about disagreeing buckets.
 const BATCH: &str = "a poisoned or broken batch may be in the sums";
 
 async fn send(server: &Harness, study: &StudyDocument, payloads: &[Vec<u8>]) {
@@ -38,7 +37,6 @@ fn poison(study: &StudyDocument, share: f64, rng: &mut ChaCha20Rng) -> Vec<u8> {
     }
 }
 
-/// The first random seed whose direction has a larger squared cosine with axis 5.
 fn seed_beyond(study: &StudyDocument, share: f64, rng: &mut ChaCha20Rng) -> Vec<u8> {
     let mut z = vec![0.0; study.params.report_dimension()];
     loop {
@@ -50,7 +48,6 @@ fn seed_beyond(study: &StudyDocument, share: f64, rng: &mut ChaCha20Rng) -> Vec<
     }
 }
 
-/// The payload of an honest device.
 fn honest(study: &StudyDocument, rng: &mut ChaCha20Rng) -> Vec<u8> {
     let mut row: Vec<f64> = (0..P).map(|_| rng.random_range(-1.0..1.0)).collect();
     row[0] *= 4.0;

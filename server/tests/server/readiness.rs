@@ -15,7 +15,6 @@ use serde_json::json;
 
 use crate::common::{Harness, new_id, refused, report, report_with, waiting::until};
 
-/// Waits until `/readyz` returns 200.
 async fn ready_again(server: &Harness) {
     until("ready again", async || {
         server.get("/readyz").await.status == StatusCode::OK

@@ -66,7 +66,6 @@ impl Running {
         }
     }
 
-    /// The header line with the operator token.
     pub(crate) fn operator(&self) -> String {
         let token = std::fs::read_to_string(self.store.token_path()).unwrap();
         format!("authorization: Bearer {}\r\n", token.trim())

@@ -20,7 +20,6 @@ fn new_seed() -> Seed {
     new_id().0
 }
 
-/// Sends this many new seeds and returns them.
 async fn send(server: &Harness, study: &StudyDocument, count: usize) -> Vec<Seed> {
     let reports: Vec<_> = (0..count).map(|_| (new_id(), new_seed())).collect();
     for some in reports.chunks(study.max_batch_reports) {

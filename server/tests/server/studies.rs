@@ -11,7 +11,10 @@ use eigenveil_shared::{
 };
 use serde_json::{Value, json};
 
-use crate::common::{Harness, Reply, at, design, refused};
+use crate::{
+    browser::Browser,
+    common::{Harness, Reply, at, design, refused},
+};
 
 #[tokio::test]
 async fn a_study_goes_from_draft_to_open_to_closed() {
@@ -78,7 +81,6 @@ async fn drafts_are_visible_to_the_operator_only() {
     assert_eq!(server.read(&path).await.status, 200);
 }
 
-/// Requests a study with this body.
 async fn ask_for(server: &Harness, media_type: &str, body: String) -> Reply {
     let request = Request::post("/v1/studies")
         .header(header::AUTHORIZATION, format!("Bearer {}", server.token))
@@ -189,15 +191,22 @@ async fn health_checks_distinguish_process_and_store() {
     assert!(create.headers.contains_key(header::RETRY_AFTER));
 }
 
-/// Mounted under a path of another application, locations still lead back.
+/// Mounted under a path of another application, locations and links still lead back.
 #[tokio::test]
 async fn the_routes_can_be_mounted_anywhere() {
     let mut server = Harness::new();
-    server.routes = axum::Router::new().nest("/pca", server.routes);
-    let response = server.tell("/pca/v1/studies", design(&json!({}))).await;
+    server.routes = axum::Router::new().nest("/deep/er", server.routes);
+    let response = server.tell("/deep/er/v1/studies", design(&json!({}))).await;
     let location = response.headers[header::LOCATION].to_str().unwrap();
-    assert!(location.starts_with("/pca/v1/studies/"), "{location}");
+    assert!(location.starts_with("/deep/er/v1/studies/"), "{location}");
     assert_eq!(server.get(location).await.status, StatusCode::OK);
+    for path in ["/deep/er/login", "/deep/er"] {
+        let page = Browser::new(&server).page(path).await;
+        for to in page.links("[href], [src], [action]") {
+            let ours = to.starts_with("/deep/er/") || to.starts_with('#');
+            assert!(ours, "{path}: {to}");
+        }
+    }
 }
 
 /// The JSON of studies is put together from parts; it is what serde writes, whatever a name looks like.

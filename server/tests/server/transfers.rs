@@ -272,7 +272,6 @@ fn with_sum(export: &[u8], reports: u64, entry: f64) -> Vec<u8> {
     sealed(changed)
 }
 
-/// With a matching checksum.
 fn sealed(mut export: Vec<u8>) -> Vec<u8> {
     let sha256 = Sha256::digest(&export);
     export.extend_from_slice(&sha256);
