@@ -138,7 +138,6 @@ impl Disk {
         format!("exec nsenter --preserve-credentials -U -m -t {holder}")
     }
 
-    /// The path of the disk from outside the namespace.
     fn outside_path(&self) -> PathBuf {
         PathBuf::from(format!(
             "/proc/{}/root{}",
@@ -147,7 +146,6 @@ impl Disk {
         ))
     }
 
-    /// Fills the disk to the last byte.
     fn fill(&self, name: &str) {
         let mut ballast = std::fs::File::create(self.outside_path().join(name)).unwrap();
         while ballast.write(&[1; 4_096]).is_ok_and(|written| written > 0) {}
@@ -214,54 +212,4 @@ async fn send_thousand(server: SocketAddr, study: &StudyDocument, number: u64) -
     let head = format!("content-type: {REPORT_BATCH_MEDIA_TYPE}\r\n");
     let mut wire = Wire::connect(server, HONEST_ADDRESS).await.unwrap();
     wire.send("POST", &path, &head, &body).await.unwrap().status
-}
-
-/// The server's file system of 40 MiB is filled to the last byte: a study can still be closed and deleted, thanks to
-/// the ballast file, and the other study accepts reports again.
-#[test]
-#[ignore = "needs user namespaces (unshare -rm)"]
-fn deleting_frees_a_full_disk() {
-    let folder = Folder::new();
-    let disk = Disk::new(folder.path().join("disk"));
-    let log = folder.path().join("log");
-    let data = disk.path.join("data");
-    let mut server = ServerProcess::start_limited(&data, &disk.enter_command(), &log, "");
-    server.data = disk.outside_path().join("data");
-    let runtime = crate::runtime();
-    let address = server.listen().parse().unwrap();
-    let [large, small] = [(); 2].map(|()| {
-        let id = server.create_study("--p 16 --epsilon 4");
-        runtime.block_on(crate::study(address, &id))
-    });
-    let mut number = 0_u64;
-    let mut send = |study: &StudyDocument| {
-        number += 1;
-        runtime.block_on(send_thousand(address, study, number))
-    };
-    let mut acknowledged = 0;
-    for _ in 0..20 {
-        assert_eq!(send(&large), 200);
-        acknowledged += 1_000;
-    }
-    disk.fill("ballast");
-    let mut refused = 0;
-    for _ in 0..200 {
-        match send(&large) {
-            200 => acknowledged += 1_000,
-            _ => refused += 1,
-        }
-        if refused == 3 {
-            break;
-        }
-    }
-    assert_eq!(refused, 3, "the limit was never felt");
-    assert_eq!(server.accepted(&large.id), acknowledged);
-    server.cli_json(&format!("study close {}", large.id));
-    server.cli_json(&format!("study delete {} --yes", large.id));
-    let taken = (0..600).any(|_| {
-        std::thread::sleep(Duration::from_millis(100));
-        send(&small) == 200
-    });
-    assert!(taken, "{}", crate::tail(&log));
-    assert!(server.stop());
 }

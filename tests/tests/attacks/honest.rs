@@ -29,10 +29,8 @@ const DEVICES: u64 = 8;
 /// A device without a response for this long retries on a new connection.
 const RETRY_AFTER: Duration = Duration::from_secs(20);
 
-/// Honest devices reporting to one study.
 pub(crate) struct Honest {
     study: StudyDocument,
-    /// Between two reports of a device.
     pause: Duration,
     /// Each report comes over a new connection.
     reconnects: bool,
@@ -61,7 +59,6 @@ impl Honest {
         })
     }
 
-    /// Reports acknowledged so far.
     pub(crate) fn count(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
     }
@@ -153,7 +150,6 @@ impl Honest {
     }
 }
 
-/// An identifier of this device's report.
 fn report_id(device: u64, number: u64) -> ReportId {
     let mut random = [0; 16];
     random[7] = u8::try_from(device).unwrap();

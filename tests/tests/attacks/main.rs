@@ -45,12 +45,9 @@ const LIMITS: &str = "ulimit -v 1048576; ulimit -n 256; exec";
 const MIN_SHARE: f64 = 0.9;
 /// How long throughput is measured, before and during the attack.
 const MEASURED_FOR: Duration = Duration::from_secs(8);
-/// Warm-up time of devices and attackers.
 const WARM_UP: Duration = Duration::from_secs(2);
-/// The address of the health check.
 const PROBE_ADDRESS: [u8; 4] = [127, 0, 9, 9];
 
-/// What an attack knows about the server.
 #[derive(Clone)]
 pub(crate) struct Target {
     pub(crate) address: SocketAddr,
@@ -62,7 +59,6 @@ pub(crate) struct Target {
     pub(crate) token: String,
 }
 
-/// What honest devices measured.
 struct Measurement {
     /// Acknowledged reports per second, of each kind of devices.
     rates: [f64; 3],
@@ -236,7 +232,6 @@ async fn measure(
     }
 }
 
-/// Peak physical memory of the process.
 fn peak_mib(process: u32) -> f64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -244,7 +239,6 @@ fn peak_mib(process: u32) -> f64 {
     kib.map_or(f64::NAN, |kib| kib / 1024.0)
 }
 
-/// The last lines of the server's log.
 fn tail(log: &Path) -> String {
     let text = std::fs::read_to_string(log).unwrap_or_default();
     let lines: Vec<&str> = text.lines().collect();

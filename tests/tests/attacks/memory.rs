@@ -58,7 +58,6 @@ fn bodies_held_by_many_addresses_are_bounded() {
     });
 }
 
-/// Creates a study as the operator.
 pub(crate) async fn make(target: &Target, design: serde_json::Value) -> StudyDocument {
     let head = format!(
         "authorization: Bearer {}\r\ncontent-type: application/json\r\n",

@@ -15,7 +15,6 @@ use tokio_rustls::{
 
 use crate::{Target, run_attack_over};
 
-/// A certificate for `localhost`, with its key.
 pub(crate) struct Certificate {
     certificate: rcgen::Certificate,
     key: KeyPair,
@@ -56,7 +55,6 @@ fn client(certificate: &CertificateDer<'static>) -> ClientConfig {
     config
 }
 
-/// A client hello as it is on the wire.
 fn hello(certificate: &CertificateDer<'static>) -> Vec<u8> {
     let name = "localhost".try_into().unwrap();
     let mut client = ClientConnection::new(Arc::new(client(certificate)), name).unwrap();

@@ -12,13 +12,11 @@ trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 
-/// A connection from an address in 127.0.0.0/8.
 pub(crate) struct Wire {
     stream: Box<dyn Stream>,
     buffer: Vec<u8>,
 }
 
-/// Status and body of a response.
 #[derive(Debug)]
 pub(crate) struct Response {
     pub(crate) status: u16,

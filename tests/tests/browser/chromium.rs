@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 
 use crate::waiting::MAX_WAIT;
 
-/// Settings of a browser.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
     pub(crate) width: u32,
@@ -111,7 +110,6 @@ impl Browser {
         self.settings
     }
 
-    /// A WebDriver command: the response's value, or the name of the error.
     async fn command(&self, method: Method, path: &str, body: Value) -> Result<Value, String> {
         let mut request = self
             .http
@@ -142,14 +140,12 @@ impl Browser {
         self.post("/url", json!({ "url": url })).await;
     }
 
-    /// The path of the current page.
     pub(crate) async fn path(&self) -> String {
         let url = self.get("/url").await;
         let rest = url.as_str().unwrap().strip_prefix(&self.origin).unwrap();
         rest.split(['?', '#']).next().unwrap().to_owned()
     }
 
-    /// The page's current source.
     pub(crate) async fn source(&self) -> String {
         self.get("/source").await.as_str().unwrap().to_owned()
     }
@@ -172,7 +168,6 @@ impl Browser {
         }
     }
 
-    /// Waits for an element.
     pub(crate) async fn find(&self, css: &str) {
         self.element(css).await;
     }
@@ -194,7 +189,6 @@ impl Browser {
         self.post(&format!("{element}/click"), json!({})).await;
     }
 
-    /// Replaces the text of a field.
     pub(crate) async fn fill(&self, css: &str, text: &str) {
         let element = self.element(css).await;
         self.post(&format!("{element}/clear"), json!({})).await;
@@ -214,7 +208,6 @@ impl Browser {
             .await
     }
 
-    /// Calls a method of the developer tools.
     pub(crate) async fn devtools(&self, method: &str, parameters: Value) -> Value {
         let body = json!({"cmd": method, "params": parameters});
         self.post("/goog/cdp/execute", body).await
@@ -252,7 +245,6 @@ impl Browser {
         self.post("/se/log", json!({ "type": kind })).await
     }
 
-    /// Closes the browser cleanly.
     pub(crate) async fn close(self) {
         self.command(Method::DELETE, "", Value::Null).await.unwrap();
     }

@@ -65,7 +65,6 @@ async fn picture(browser: &Browser, file: &Path) {
         .await;
 }
 
-/// Clicks a download link and reads the file.
 async fn download(browser: &Browser, css: &str, folder: &Path, file: &str) -> Vec<u8> {
     let behaviour = serde_json::json!({"behavior": "allow", "downloadPath": folder});
     browser

@@ -7,11 +7,9 @@ use crate::{
     harness::{Folder, ServerProcess},
 };
 
-/// Features of a row.
 pub(crate) const FEATURES: usize = 12;
 /// Number of rows and of reports.
 pub(crate) const ROWS: usize = 5_000;
-/// Number of rows reported first.
 pub(crate) const FIRST: usize = 100;
 /// `ROWS` as formatted on pages.
 pub(crate) const ROWS_SHOWN: &str = "5,000";

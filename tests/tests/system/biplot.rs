@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::harness::{Folder, refuses, run_json};
+use crate::harness::{Folder, has, refuses, run_json, says};
 
 /// Rows of three groups, with and without the column of labels.
 fn tables() -> (String, String) {
@@ -36,34 +36,25 @@ fn biplot_shows_rows_labels_and_loadings() {
     let project =
         format!("project --estimate {out}/estimate.json --out {scores} --plot {plot} --rows");
     let done = run_json(&format!("{project} {labelled} --label kind"));
-    assert_eq!((&done["n"], &done["plot"]), (&300.into(), &plot.into()));
+    has(&done, &format!("n=300 plot={plot}"));
     let svg = folder.read("scatter.svg");
     // Each label has a group with its own marker, each row is one marker.
-    for (kind, mark) in [
-        ("red", "<path class=\"mk\""),
-        ("green", "<path class=\"mk\""),
-        ("dark blue", "<circle"),
-    ] {
+    let path = "<path class=\"mk\"";
+    for (kind, mark) in [("red", path), ("green", path), ("dark blue", "<circle")] {
         let (_, group) = svg.split_once(&format!("<title>{kind}</title>")).unwrap();
         let (group, _) = group.split_once("</g>").unwrap();
         assert_eq!(group.matches(mark).count(), 100, "{kind}");
     }
-    for words in [
-        "300 rows",
-        "Component 1 (",
-        "Component 2 (",
-        "Arrows: loadings",
-    ] {
-        assert!(svg.contains(words), "{words}");
-    }
+    let axes = ["Component 1 (", "Component 2 ("];
+    says(&svg, &axes);
+    says(&svg, &["300 rows", "Arrows: loadings"]);
     let labelled_scores = folder.read("scores.csv");
     // The label is not a feature: the scores equal those of the table without it.
     run_json(&format!("{project} {rows} --axes 2,1"));
-    let without: String = labelled_scores
-        .replace(",kind,", ",")
-        .replace(",red,", ",")
-        .replace(",green,", ",")
-        .replace(",dark blue,", ",");
+    let labels = [",kind,", ",red,", ",green,", ",dark blue,"];
+    let without = labels.iter().fold(labelled_scores.clone(), |text, label| {
+        text.replace(label, ",")
+    });
     assert_eq!(folder.read("scores.csv"), without);
     assert!(labelled_scores.starts_with("row,kind,component_1,component_2\n1,red,"));
     assert!(!folder.read("scatter.svg").contains("<title>red</title>"));

@@ -4,9 +4,8 @@ use std::fmt::Write as _;
 
 use eigenveil_central::ALGORITHMS;
 
-use crate::harness::{Folder, has_keys, refused, refuses, run, run_json, succeeded};
+use crate::harness::{Folder, has, has_keys, refused, refuses, run, run_json, says, succeeded};
 
-/// The keys that every algorithm prints.
 const KEYS: &str = "algorithm epsilon delta true_epsilon neighbours calibration error_mean captured_variance seconds \
     algorithm_seconds";
 
@@ -24,20 +23,22 @@ fn every_listed_algorithm_runs_and_prints_the_agreed_keys() {
         let result = run_json(&plain);
         has_keys(&result, KEYS);
         assert_eq!(result["algorithm"], name);
-        for key in ["epsilon", "true_epsilon", "neighbours", "calibration"] {
-            assert!(result[key].is_null(), "{name}: {result}");
-        }
+        has(&result, "epsilon=null true_epsilon=null");
+        has(&result, "neighbours=null calibration=null");
         let error = result["error_mean"].as_f64().unwrap();
         assert!(error < 0.5, "{name}: {error}");
         for calibration in entry["calibrations"].as_array().unwrap() {
             for neighbours in entry["neighbours"].as_array().unwrap() {
                 let [given, of] = [calibration, neighbours].map(|text| text.as_str().unwrap());
+                // Accounting takes seconds, and twice as many so, which is tested in `central/tests`.
+                if given == "accounted" && of == "zero-out" {
+                    continue;
+                }
                 let result = run_json(&format!(
                     "{plain} --epsilon 8 --calibration {given} --neighbours {of}"
                 ));
                 has_keys(&result, KEYS);
-                assert_eq!(result["calibration"], given);
-                assert_eq!(result["neighbours"], of);
+                has(&result, &format!("calibration={given} neighbours={of}"));
                 if given == "accounted" {
                     let real = result["true_epsilon"].as_f64().unwrap();
                     assert!(real <= 8.0 && result["claim_holds"] == true, "{result}");
@@ -47,13 +48,10 @@ fn every_listed_algorithm_runs_and_prints_the_agreed_keys() {
     }
     let message = succeeded(&run("central list"));
     for info in ALGORITHMS {
-        assert!(message.contains(info.name) && message.contains(info.source));
-        for parameter in info.parameters {
-            assert!(
-                message.contains(&format!("--{}", parameter.name)),
-                "{message}"
-            );
-        }
+        says(&message, &[info.name, info.source]);
+        let flags = info.parameters.iter();
+        let flags: Vec<_> = flags.map(|flag| format!("--{}", flag.name)).collect();
+        says(&message, &flags);
     }
 }
 
@@ -102,7 +100,7 @@ fn central_reads_rows_writes_loadings_and_repeats_with_a_seed() {
     assert_eq!(of(seeded), of(seeded));
     let result = of(&format!("--out {out}"));
     assert_ne!(of(""), result);
-    assert_eq!((&result["n"], &result["p"]), (&400.into(), &3.into()));
+    has(&result, "n=400 p=3");
     let written = folder.read("components.csv");
     assert_eq!(written.lines().count(), 4);
     assert!(written.starts_with("feature,component1\n0,"), "{written}");
@@ -111,10 +109,7 @@ fn central_reads_rows_writes_loadings_and_repeats_with_a_seed() {
     let message = succeeded(&run(&format!(
         "central wishart --rows {rows} --k 1 --epsilon 1 --calibration as-published"
     )));
-    assert!(
-        message.contains("nothing at delta") && message.contains("0.283"),
-        "{message}"
-    );
+    says(&message, &["nothing at delta", "0.283"]);
     // Fewer rows than one batch.
     let few = run(&format!(
         "central minibatch-oja --rows {rows} --k 1 --batch 1000"
@@ -176,12 +171,9 @@ fn pca_finds_the_spread_of_rows_far_from_0() {
     let answer = run_json(&format!("central pca --k 2 --rows {rows} --out {out}"));
     assert!(answer["error_mean"].as_f64().unwrap() < 1e-6, "{answer}");
     let half = 0.5_f64.sqrt();
-    for (line, expected) in folder
-        .read("loadings.csv")
-        .lines()
-        .skip(1)
-        .zip([half, -half, 0.0, 0.0])
-    {
+    let loadings = folder.read("loadings.csv");
+    let lines = loadings.lines().skip(1);
+    for (line, expected) in lines.zip([half, -half, 0.0, 0.0]) {
         let loading: f64 = line.rsplit(',').next().unwrap().parse().unwrap();
         assert!((loading - expected).abs() < 1e-6, "{line}");
     }

@@ -1,9 +1,10 @@
 //! The interface for scripts: keys, exit codes, one line on standard output.
 
-use std::{fmt::Write as _, process::Command};
+use std::fmt::Write as _;
 
 use crate::harness::{
-    Folder, PROGRAM, ServerProcess, has_keys, refused, refuses, run, run_json, stderr, succeeded,
+    Folder, ServerProcess, has, has_keys, refused, refuses, run, run_json, says, shell, stderr,
+    succeeded,
 };
 
 const DEMO_KEYS: &str = "n p k mechanism epsilon delta error nonprivate_captured captured payload_bytes \
@@ -21,10 +22,7 @@ fn demo_prints_the_agreed_keys_and_writes_its_files() {
     has_keys(&result, DEMO_KEYS);
     assert_eq!(result["n"], 8000);
     assert_eq!(result["mechanism"], "double-cap");
-    assert_eq!(
-        (&result["epsilon"], &result["delta"]),
-        (&4.0.into(), &0.0.into())
-    );
+    has(&result, "epsilon=4.0 delta=0.0");
     assert_eq!(result["payload_bytes"], 16);
     assert_eq!(result["report_bytes"], 58 + 16);
     let [captured, best] =
@@ -100,23 +98,16 @@ fn create_report_estimate_project_by_hand() {
     // Running it again sends nothing, because every row has its report.
     for (line, accepted) in [(&report, 4000), (&format!("{report} --no-batch"), 0)] {
         let sent = server.cli_json(line);
-        assert_eq!(
-            (
-                &sent["accepted"],
-                &sent["duplicates"],
-                &sent["acknowledged"]
-            ),
-            (&accepted.into(), &0.into(), &4000.into())
+        has(
+            &sent,
+            &format!("accepted={accepted} duplicates=0 acknowledged=4000"),
         );
     }
 
     let estimate = format!("estimate --study {id} --out {}", folder.at("result"));
     let number = server.cli_json(&estimate)["job"].clone();
     let done = server.cli_json(&format!("{estimate} --job {number} --wait"));
-    assert_eq!(
-        (&done["state"], &done["n"], &done["k"]),
-        (&"done".into(), &4000.into(), &1.into())
-    );
+    has(&done, "state=done n=4000 k=1");
     let csv = folder.read("result/components.csv");
     assert!(
         csv.starts_with("feature,component_1 (above)\nheight,"),
@@ -143,10 +134,7 @@ fn create_report_estimate_project_by_hand() {
     let projected = run_json(&format!(
         "project --estimate {document} --rows {rows} --out {scores}"
     ));
-    assert_eq!(
-        (&projected["n"], &projected["k"]),
-        (&4000.into(), &1.into())
-    );
+    has(&projected, "n=4000 k=1");
     let scores = folder.read("scores.csv");
     let lines: Vec<&str> = scores.lines().collect();
     assert_eq!((lines.len(), lines[0]), (4001, "row,component_1"));
@@ -178,11 +166,7 @@ fn simulate_prints_the_agreed_keys_for_every_source_and_noise() {
         for noise in ["from-sum", "per-report"] {
             let result = run_json(&format!("{simulate} --repeats 2 --noise {noise} {source}"));
             has_keys(&result, SIMULATE_KEYS);
-            assert_eq!(
-                (&result["noise"], &result["repeats"]),
-                (&noise.into(), &2.into()),
-                "{source}"
-            );
+            has(&result, &format!("noise={noise} repeats=2"));
             assert_eq!(
                 result["support_f1"].is_null(),
                 !source.contains("--sparse"),
@@ -247,14 +231,7 @@ fn a_sparse_estimate_over_http_carries_its_settings() {
     let estimate = folder.read_json("result/estimate.json");
     let sparse = &estimate["sparse"];
     assert_eq!(sparse["settings"]["max_iterations"], 777);
-    assert_eq!(
-        (
-            &sparse["lambda"],
-            &sparse["settings"]["rho"],
-            &sparse["refit"]
-        ),
-        (&0.12.into(), &0.5.into(), &true.into())
-    );
+    has(sparse, "lambda=0.12 settings.rho=0.5 refit=true");
     assert_eq!(sparse["converged"], true);
     assert!(sparse["duality_gap"].as_f64().unwrap() >= -1e-12);
     assert_eq!(sparse["support"], serde_json::json!([0, 1]), "{sparse}");
@@ -381,17 +358,17 @@ fn usage_errors_exit_with_two_and_help_with_zero() {
 fn too_few_descriptors_are_reported() {
     let folder = Folder::new();
     let log = folder.path().join("log");
-    let checked = Command::new("sh")
-        .args(["-c", "ulimit -n 256; exec \"$0\" \"$@\"", PROGRAM])
+    let checked = shell("ulimit -n 256; exec")
         .args(["serve", "--check-config", "--listen", "127.0.0.1:0"])
         .args(["--data", &folder.at("data")])
         .output()
         .unwrap();
     succeeded(&checked);
     let message = stderr(&checked);
-    for word in ["max_connections is 4096", "256 files", "LimitNOFILE"] {
-        assert!(message.contains(word), "{word:?} is not in {message}");
-    }
+    says(
+        &message,
+        &["max_connections is 4096", "256 files", "LimitNOFILE"],
+    );
     let start = |data: &str, limit: &str| {
         let before = format!("ulimit {limit} 256; exec");
         ServerProcess::start_limited(&folder.path().join(data), &before, &log, "")

@@ -99,7 +99,6 @@ impl Devices {
     }
 }
 
-/// How often each of these seeds is stored.
 fn seeds_on_disk(data: &Path, devices: &Devices) -> Vec<u32> {
     let connection = rusqlite::Connection::open(database_path(data)).unwrap();
     let mut statement = connection.prepare("SELECT seeds FROM seeds").unwrap();

@@ -36,11 +36,12 @@ pub(crate) fn as_typed(folder: &Folder, line: &str) -> Command {
 /// Files that the pages about studies produce.
 const STUDY_FILES: [&str; 2] = ["scores.csv", "result/estimate.json"];
 
-/// README's commands that `readme_numbers.rs` runs instead.
-const READ_ELSEWHERE: [&str; 3] = [
+/// README's commands that `readme_numbers.rs` runs, and the one that `reproduce.rs` starts and kills.
+const RUN_ELSEWHERE: [&str; 4] = [
     "eigenveil simulate ",
     "eigenveil plan ",
     "eigenveil central analyze-gauss ",
+    "eigenveil reproduce wang-xu-figure-3",
 ];
 
 /// Runs the printed commands of a page against a server of the test, with `eigenveil` replaced by the program under
@@ -62,11 +63,12 @@ fn follow(page: &str, made: &[&str]) {
         // The server already runs, on its own port and directory.
         let line = line
             .replace("http://127.0.0.1:8080", &server.url)
+            // How many there are decides how long it takes.
+            .replace("--trials 100000", "--trials 1000")
             .replace(" ID", &format!(" {id}"));
         let is = |beginning: &&str| line.starts_with(*beginning);
         let runs = ["eigenveil ", "awk "].iter().any(is);
-        // `readme_numbers.rs` runs three of README's commands and reads their output.
-        let elsewhere = page == "README.md" && READ_ELSEWHERE.iter().any(is);
+        let elsewhere = page == "README.md" && RUN_ELSEWHERE.iter().any(is);
         if !runs || elsewhere || is(&"eigenveil serve") {
             continue;
         }
@@ -106,10 +108,8 @@ fn readme_commands_work() {
 #[test]
 fn server_and_study_guide_commands_work() {
     follow("docs/run-a-study.md", &STUDY_FILES);
-    follow(
-        "docs/run-a-server.md",
-        &["eigenveil-backup.db", "alice.token"],
-    );
+    let made = ["eigenveil-backup.db", "alice.token"];
+    follow("docs/run-a-server.md", &made);
 }
 
 #[test]
@@ -120,10 +120,8 @@ fn tutorial_commands_work() {
 
 #[test]
 fn moment_page_commands_work() {
-    follow(
-        "docs/moment.md",
-        &["moment/correlation.csv", "moment/mean.csv"],
-    );
+    let made = ["moment/correlation.csv", "moment/mean.csv"];
+    follow("docs/moment.md", &made);
 }
 
 #[test]

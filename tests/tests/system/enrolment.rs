@@ -37,7 +37,6 @@ fn make_tokens(
     tokens
 }
 
-/// Checks how many tokens of a study were issued and how many were spent.
 #[track_caller]
 fn counted(server: &ServerProcess, id: &str, issued: u64, spent: u64) {
     let counts = server.cli_json(&format!("study tokens {id}"));

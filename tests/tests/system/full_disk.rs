@@ -1,14 +1,18 @@
 //! The disk of a running server fills up; a second server tries to use the same directory.
 
-use std::{fs, path::PathBuf, process::Command};
+use std::{
+    fs,
+    path::PathBuf,
+    process::Command,
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 use eigenveil_client::http::{Study, StudyClient};
 use eigenveil_estimation::accumulate::ReportSum;
 use eigenveil_shared::{
     api::REPORT_BATCH_MEDIA_TYPE,
     codec::{self, ReportFormat},
-    preprocess::Row,
-    report::Report,
+    report::{Report, ReportId},
 };
 
 use crate::{
@@ -19,13 +23,18 @@ use crate::{
 /// Files may not grow beyond 1 MiB: the database's write-ahead log hits the limit first.
 const LIMIT: &str = "trap '' XFSZ; ulimit -f 2048; exec";
 
-/// Reports of one device each; their sum identifies them.
+/// Reports of one device each, with seeds of their own: their sum identifies them.
 fn reports(study: &Study, count: usize) -> Vec<Report> {
-    let reporter = study.reporter();
-    let row = Row::new(vec![0.5; study.params().dimension()]);
-    (0..count)
-        .map(|_| reporter.report(&row).unwrap().into_report())
-        .collect()
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let report = |_| {
+        let number = u128::from(NEXT.fetch_add(1, Ordering::Relaxed)).to_be_bytes();
+        Report {
+            id: ReportId::from_parts(1_700_000_000_000, number),
+            fingerprint: study.fingerprint(),
+            payload: number.to_vec(),
+        }
+    };
+    (0..count).map(report).collect()
 }
 
 /// Sends a batch, whose reports may have been counted before, until the store has room for it.
@@ -175,18 +184,15 @@ async fn deleting_a_study_frees_a_full_disk() {
     let client = server.client();
     let [large, small] = [(); 2].map(|()| server.create_study("--p 16 --epsilon 4"));
     let study = client.fetch_study(&large).await.unwrap();
-    let mut full = false;
-    for _ in 0..400 {
-        if client
-            .upload_batch(&study, &reports(&study, 200))
-            .await
-            .is_err()
-        {
-            full = true;
-            break;
-        }
+    let mut sent = 0;
+    while client
+        .upload_batch(&study, &reports(&study, 200))
+        .await
+        .is_ok()
+    {
+        sent += 1;
+        assert!(sent < 400, "the limit was never felt");
     }
-    assert!(full, "the limit was never felt");
     server.cli_json(&format!("study close {large}"));
     server.cli_json(&format!("study delete {large} --yes"));
     // Deleted step by step: the other study accepts reports again, without a restart.
@@ -197,16 +203,21 @@ async fn deleting_a_study_frees_a_full_disk() {
     assert_stored(&data, &small, 200, &sum(&batch, 16, &study));
 }
 
+/// A script that may mount file systems, which only it sees.
+fn unshared(script: &str) -> Command {
+    let mut command = without_settings(Command::new("unshare"));
+    command.args(["--user", "--map-root-user", "--mount", "sh", "-c", script]);
+    command
+}
+
 /// A server on a disk of 12 MB of its own; `None` where no disk can be made.
 fn on_a_small_disk(folder: &Folder) -> Option<ServerProcess> {
     let disk = folder.path().join("disk");
     fs::create_dir(&disk).unwrap();
     let mounted = || {
-        let mut command = without_settings(Command::new("unshare"));
-        command
-            .args(["--user", "--map-root-user", "--mount", "sh", "-c"])
-            .arg("mount -t tmpfs -o size=12m none \"$DISK\" && exec \"$0\" \"$@\"")
-            .env("DISK", &disk);
+        let mut command =
+            unshared("mount -t tmpfs -o size=12m none \"$DISK\" && exec \"$0\" \"$@\"");
+        command.env("DISK", &disk);
         command
     };
     if !mounted()
@@ -248,7 +259,7 @@ async fn a_small_disk_serves_again_once_it_is_freed() {
         let study = client.fetch_study(&large).await.unwrap();
         let mut acknowledged = 0;
         let refused = loop {
-            match client.upload_batch(&study, &reports(&study, 200)).await {
+            match client.upload_batch(&study, &reports(&study, 1_000)).await {
                 Ok(receipt) => acknowledged += receipt.accepted,
                 Err(error) => break error,
             }
@@ -280,19 +291,15 @@ async fn a_small_disk_serves_again_once_it_is_freed() {
 #[test]
 fn a_full_disk_leaves_the_result_that_was_there() {
     let folder = Folder::new();
-    let mut shell = without_settings(Command::new("unshare"));
-    shell
-        .args(["--user", "--map-root-user", "--mount", "sh", "-c"])
-        .arg(
-            "mount -t tmpfs -o size=4m none \"$DISK\" || { echo SKIPPED; exit; }
-             cd \"$DISK\" && $PROGRAM demo --n 200 --out out >/dev/null && cksum out/* > before || exit 3
-             truncate -s 0 ballast; cat out/estimate.json out/estimate.json > room; cat /dev/zero > ballast; rm room
-             for out in out new/folder; do $PROGRAM demo --n 300 --out $out && exit 4; done
-             cksum out/* | cmp - before && ls",
-        )
-        .env("DISK", folder.path())
-        .env("PROGRAM", PROGRAM);
-    let output = shell.output().unwrap();
+    let mut script = unshared(
+        "mount -t tmpfs -o size=4m none \"$DISK\" || { echo SKIPPED; exit; }
+         cd \"$DISK\" && $PROGRAM demo --n 200 --out out >/dev/null && cksum out/* > before || exit 3
+         truncate -s 0 ballast; cat out/estimate.json out/estimate.json > room; cat /dev/zero > ballast; rm room
+         for out in out new/folder; do $PROGRAM demo --n 300 --out $out && exit 4; done
+         cksum out/* | cmp - before && ls",
+    );
+    script.env("DISK", folder.path()).env("PROGRAM", PROGRAM);
+    let output = script.output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     if !output.status.success() && said.is_empty() || said.contains("SKIPPED") {
         println!("SKIPPED: no file system can be mounted here");

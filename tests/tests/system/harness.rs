@@ -29,13 +29,16 @@ pub(crate) fn without_settings(mut command: Command) -> Command {
     command
 }
 
-/// A shell that runs `before` and then becomes the program; its standard error goes to `log`.
-fn shell(before: &str, log: &Path) -> Command {
-    let script = format!("{before} \"$0\" \"$@\" 2>\"$EIGENVEIL_LOG\"");
+/// A shell that runs `before`, such as `ulimit -n 256; exec`, and then becomes the program.
+pub(crate) fn shell(before: &str) -> Command {
     let mut shell = without_settings(Command::new("sh"));
+    shell.args(["-c", &format!("{before} \"$0\" \"$@\""), PROGRAM]);
     shell
-        .args(["-c", &script, PROGRAM])
-        .env("EIGENVEIL_LOG", log);
+}
+
+fn logged_shell(before: &str, log: &Path) -> Command {
+    let mut shell = shell(&format!("exec 2>\"$EIGENVEIL_LOG\"; {before}"));
+    shell.env("EIGENVEIL_LOG", log);
     shell
 }
 
@@ -112,6 +115,14 @@ impl Folder {
         serde_json::from_str(&self.read(name)).unwrap()
     }
 
+    pub(crate) fn names(&self, below: &str) -> Vec<String> {
+        let entries = std::fs::read_dir(self.path().join(below)).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<String> = names.collect();
+        names.sort();
+        names
+    }
+
     /// Starts a server with a data directory in it.
     pub(crate) fn server(&self) -> ServerProcess {
         ServerProcess::start(&self.path().join("data"))
@@ -139,17 +150,17 @@ impl ServerProcess {
     /// Starts with these flags besides `--data` and `--json`, logging at this level to `log`.
     pub(crate) fn start_logged(level: &str, data: &Path, flags: &str, log: &Path) -> Self {
         let logged = || {
-            let mut shell = shell("exec", log);
+            let mut shell = logged_shell("exec", log);
             shell.env("RUST_LOG", level);
             shell
         };
         Self::start_as(logged, data, flags)
     }
 
-    /// Starts from a shell after `before`, such as `ulimit -n 256; exec`, logging JSON to `log`.
+    /// Starts from a shell after `before`, logging JSON to `log`.
     pub(crate) fn start_limited(data: &Path, before: &str, log: &Path, flags: &str) -> Self {
         let flags = format!("--listen 127.0.0.1:0 --log-json {flags}");
-        Self::start_as(|| shell(before, log), data, &flags)
+        Self::start_as(|| logged_shell(before, log), data, &flags)
     }
 
     /// Starts with these flags besides `--data` and `--json`; panics with its standard error if it does not start.
@@ -208,7 +219,6 @@ impl ServerProcess {
         self.child.as_mut().unwrap().stderr.take();
     }
 
-    /// SIGKILL: nothing is flushed.
     pub(crate) fn kill(&mut self) {
         let mut child = self.child.take().unwrap();
         child.kill().unwrap();
@@ -226,9 +236,7 @@ impl ServerProcess {
     }
 
     pub(crate) fn signal(&self, signal: &str) {
-        let id = self.id().to_string();
-        let sent = Command::new("kill").args([signal, &id]).status();
-        assert!(sent.unwrap().success());
+        send_signal(self.id(), signal);
     }
 
     pub(crate) fn listen(&self) -> &str {
@@ -241,7 +249,6 @@ impl ServerProcess {
         self.data.join("operator.token")
     }
 
-    /// The operator's token.
     pub(crate) fn token(&self) -> String {
         let text = std::fs::read_to_string(self.token_file()).unwrap();
         text.trim().to_owned()
@@ -268,7 +275,6 @@ impl ServerProcess {
         json_of(&self.cli(&format!("{line} --json")))
     }
 
-    /// Creates an open study with these flags and returns its identifier.
     #[track_caller]
     pub(crate) fn create_study(&self, flags: &str) -> String {
         let made = self.cli_json(&format!(
@@ -283,7 +289,6 @@ impl ServerProcess {
         self.cli_json(&format!("report --header no --study {study} --rows {rows}"))
     }
 
-    /// A client that does not retry by itself.
     pub(crate) fn client(&self) -> StudyClient {
         let settings = HttpSettings {
             retry: RetryPolicy::never(),
@@ -292,7 +297,6 @@ impl ServerProcess {
         StudyClient::with_settings(&self.url, &settings).unwrap()
     }
 
-    /// How many reports a study has accepted.
     #[track_caller]
     pub(crate) fn accepted(&self, study: &str) -> Value {
         self.cli_json(&format!("study show {study}"))["reports_accepted"].clone()
@@ -309,7 +313,13 @@ impl Drop for ServerProcess {
     }
 }
 
-/// The permissions of a file.
+/// Sends a signal, such as `-TERM`.
+pub(crate) fn send_signal(process: u32, signal: &str) {
+    let mut kill = Command::new("kill");
+    kill.args([signal, &process.to_string()]);
+    assert!(kill.status().unwrap().success());
+}
+
 pub(crate) fn mode_of(path: impl AsRef<Path>) -> u32 {
     use std::os::unix::fs::PermissionsExt as _;
     std::fs::metadata(path).unwrap().permissions().mode() & 0o777
@@ -365,9 +375,7 @@ pub(crate) fn refused(output: &Output, exit: i32, words: &[&str]) {
     assert_eq!(output.status.code(), Some(exit), "{stderr}");
     let stdout = String::from_utf8_lossy(&output.stdout);
     assert!(stdout.is_empty(), "{stdout}");
-    for word in words {
-        assert!(stderr.contains(word), "{word:?} is not in: {stderr}");
-    }
+    says(&stderr, words);
 }
 
 /// Asserts that the command line with each of these additions is refused as wrong usage with these words. Returns all
@@ -382,6 +390,24 @@ pub(crate) fn refuses(line: &str, wrong: &[(&str, &str)]) -> String {
         message += &stderr(&output);
     }
     message
+}
+
+#[track_caller]
+pub(crate) fn says(text: &str, words: &[impl AsRef<str>]) {
+    for word in words.iter().map(AsRef::as_ref) {
+        assert!(text.contains(word), "{word:?} is not in: {text}");
+    }
+}
+
+/// Asserts that a JSON object has these values: `accepted=4 charged.rows=4 state=done`.
+#[track_caller]
+pub(crate) fn has(value: &Value, wanted: &str) {
+    for pair in wanted.split_whitespace() {
+        let (key, wanted) = pair.split_once('=').unwrap();
+        let place = format!("/{}", key.replace('.', "/"));
+        let found = value.pointer(&place).unwrap_or(&Value::Null).to_string();
+        assert_eq!(found.trim_matches('"'), wanted, "{key} of {value}");
+    }
 }
 
 /// Asserts that these keys, separated by blanks, are present.

@@ -77,23 +77,12 @@ fn a_proxy_in_the_environment_gets_nothing_meant_for_this_machine() {
     ] {
         succeeded(&proxy.with_proxy(server.command(&line)).output().unwrap());
     }
-    // Whatever this machine is called; nothing speaks TLS there.
+    // Nothing speaks TLS there. (All names of this machine: `client/src/http/transport.rs`.)
     let port = server.listen().rsplit_once(':').unwrap().1;
-    for host in [
-        "0.0.0.0",
-        "[::]",
-        "[::ffff:127.0.0.1]",
-        "127.1",
-        "localhost.",
-        "a.localhost",
-    ] {
-        let line = format!("study list --server https://{host}:{port}");
-        refused(
-            &proxy.with_proxy(server.command(&line)).output().unwrap(),
-            1,
-            &[],
-        );
-    }
+    let line = format!("study list --server https://127.1:{port}");
+    let output = proxy.with_proxy(server.command(&line)).output();
+    let address = format!("https://127.0.0.1:{port}");
+    refused(&output.unwrap(), 1, &[&address]);
     assert_eq!(proxy.take_requests(), Vec::<String>::new());
     // NO_PROXY is obeyed.
     let far = "study list --server https://far.invalid";

@@ -2,7 +2,9 @@
 
 use std::process::Stdio;
 
-use crate::harness::{Folder, ServerProcess, program, refused, refuses, run, succeeded, words};
+use crate::harness::{
+    Folder, ServerProcess, program, refused, refuses, run, says, succeeded, words,
+};
 
 fn create(server: &ServerProcess, name: &str) -> String {
     let made = server.cli_json(&format!("study create --name {name} --p 3 --epsilon 1"));
@@ -106,10 +108,7 @@ fn printed_numbers_are_labelled() {
     let above = lines
         .find(|line| line.starts_with("above the floor"))
         .unwrap();
-    assert!(
-        above.contains("of all 12 eigenvalues") && above.contains("k = 6"),
-        "{above}"
-    );
+    says(above, &["of all 12 eigenvalues", "k = 6"]);
     let plan = "plan --p 40 --k 4 --spectrum 0.2,0.15,0.1,0.08 --epsilon 2";
     for (more, says) in [
         ("--n 100000", " of at most 2.83."),

@@ -3,9 +3,8 @@
 use std::fmt::Write as _;
 
 use eigenveil_estimation::npy;
-use serde_json::Value;
 
-use crate::harness::{Folder, has_keys, refused, refuses, run, run_json, succeeded};
+use crate::harness::{Folder, has, has_keys, refused, refuses, run, run_json, says, succeeded};
 
 const KEYS: &str = "study job n p directions_only around_the_mean pairs refused correlations regression \
     further_epsilon warnings out";
@@ -70,17 +69,8 @@ fn the_moment_comes_with_files_that_hold_the_truth() {
     let regress = "--regress weight --on height,age";
     let made = server.cli_json(&format!("moment --study {study} --out {out} {regress}"));
     has_keys(&made, KEYS);
-    for (key, value) in [
-        ("n", Value::from(REPORTS)),
-        ("job", 1.into()),
-        ("pairs", 3.into()),
-        ("refused", 0.into()),
-        ("directions_only", true.into()),
-        ("around_the_mean", true.into()),
-        ("further_epsilon", 0.0.into()),
-    ] {
-        assert_eq!(made[key], value, "{key}");
-    }
+    has(&made, "n=4000 job=1 pairs=3 refused=0 further_epsilon=0.0");
+    has(&made, "directions_only=true around_the_mean=true");
 
     let (mean, covariance) = truth();
     let near = |value: f64, error: f64, of: f64| {
@@ -110,10 +100,7 @@ fn the_moment_comes_with_files_that_hold_the_truth() {
     let correlations = cells(&text);
     let largest = &made["correlations"][0];
     assert_eq!(correlations[0][..2], ["height", "weight"]);
-    assert_eq!(
-        (&largest["feature"], &largest["with"]),
-        (&"height".into(), &"weight".into())
-    );
+    has(largest, "feature=height with=weight");
     assert_eq!(largest["value"].as_f64(), Some(number(correlations[0][2])));
     let of = covariance[0][1] / (covariance[0][0] * covariance[1][1]).sqrt();
     near(number(correlations[0][2]), number(correlations[0][3]), of);
@@ -130,13 +117,14 @@ fn the_moment_comes_with_files_that_hold_the_truth() {
         message.starts_with("normalize: all of this is about directions of rows"),
         "{message}"
     );
-    for words in [
-        "no further epsilon is spent",
-        "height ~ weight",
-        "regression of age",
-    ] {
-        assert!(message.contains(words), "{message}");
-    }
+    says(
+        &message,
+        &[
+            "no further epsilon is spent",
+            "height ~ weight",
+            "regression of age",
+        ],
+    );
     refuses(
         &offline,
         &[
@@ -176,7 +164,7 @@ fn what_the_reports_do_not_show_is_refused_by_name() {
     let made = server.cli_json(&format!(
         "moment --study {study} --out {out} --regress age --on height"
     ));
-    assert_eq!((&made["refused"], &made["pairs"]), (&3.into(), &3.into()));
+    has(&made, "refused=3 pairs=3");
     assert_eq!(made["directions_only"], false);
     let why = "the reports of double-cap show no variances under clip";
     assert!(

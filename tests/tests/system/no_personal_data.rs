@@ -31,37 +31,16 @@ use crate::{
 };
 
 /// Values that nothing else looks like.
-const ROWS: [[f64; 4]; 3] = [
-    [
-        271_828.182_84,
-        -314_159.265_35,
-        141_421.356_23,
-        57_721.566_49,
-    ],
-    [
-        -161_803.398_87,
-        69_314.718_05,
-        230_258.509_29,
-        -173_205.080_75,
-    ],
-    [
-        223_606.797_74,
-        91_596.559_41,
-        -120_205.690_31,
-        258_498.175_79,
-    ],
-];
+const ROWS: &str = "271828.18284,-314159.26535,141421.35623,57721.56649\n\
+    -161803.39887,69314.71805,230258.50929,-173205.08075\n\
+    223606.79774,91596.55941,-120205.69031,258498.17579\n";
 /// Addresses of clients, and the address that a proxy forwards.
-const PEERS: [Ipv4Addr; 2] = [
-    Ipv4Addr::new(127, 83, 97, 113),
-    Ipv4Addr::new(127, 89, 101, 107),
-];
+const PEERS: [[u8; 4]; 2] = [[127, 83, 97, 113], [127, 89, 101, 107]];
 const FORWARDED: Ipv4Addr = Ipv4Addr::new(198, 51, 101, 119);
 const AGENT: &str = "marker-agent-zebra/7.7";
 /// Input files, and the file that stores the token.
 const OWN_FILES: [&str; 3] = ["rows.csv", "broken.csv", "operator.token"];
 
-/// Something to look for, with its name.
 struct Needle(String, Vec<u8>);
 
 fn needles() -> Vec<Needle> {
@@ -69,8 +48,8 @@ fn needles() -> Vec<Needle> {
         "the user agent".into(),
         b"marker-agent-zebra".into(),
     )];
-    for address in [PEERS[0], PEERS[1], FORWARDED] {
-        let bytes = address.octets();
+    for bytes in [PEERS[0], PEERS[1], FORWARDED.octets()] {
+        let address = Ipv4Addr::from(bytes);
         let backwards: Vec<u8> = bytes.iter().rev().copied().collect();
         for form in [
             address.to_string().into_bytes(),
@@ -81,9 +60,9 @@ fn needles() -> Vec<Needle> {
             needles.push(Needle(address.to_string(), form));
         }
     }
-    for row in ROWS {
+    for row in rows() {
         let length = row.iter().map(|x| x * x).sum::<f64>().sqrt();
-        for value in row {
+        for &value in &row {
             let text = value.abs().to_string();
             // With a dot, which times and identifiers do not have there.
             needles.push(Needle(text.clone(), text.as_bytes()[..8].to_vec()));
@@ -122,7 +101,6 @@ fn holds(hay: &[u8], needle: &[u8]) -> bool {
     hay.windows(needle.len()).any(|window| window == needle)
 }
 
-/// The needles that occur.
 fn found<'a>(hay: &[u8], needles: &'a [Needle]) -> Vec<&'a str> {
     // Their common beginnings must not occur either.
     let beginnings: HashSet<&[u8]> = hay.windows(4).collect();
@@ -143,22 +121,21 @@ fn the_search_finds_planted_needles() {
         assert!(found(&hay, &needles).contains(&name.as_str()), "{name}");
     }
     assert!(found(&[0; 99], &needles).is_empty());
-    assert_eq!(found(csv().as_bytes(), &needles).len(), 12);
+    assert_eq!(found(ROWS.as_bytes(), &needles).len(), 12);
     assert_eq!(found(&raw(), &needles).len(), 12);
-    let line = format!("peer {}:40000", PEERS[0]);
+    let line = format!("peer {}:40000", Ipv4Addr::from(PEERS[0]));
     assert_eq!(found(line.as_bytes(), &needles).len(), 1);
 }
 
-fn csv() -> String {
-    ROWS.iter()
-        .map(|row| row.map(|x| x.to_string()).join(",") + "\n")
-        .collect()
+fn rows() -> Vec<Vec<f64>> {
+    let row = |line: &str| line.split(',').map(|x| x.parse().unwrap()).collect();
+    ROWS.lines().map(row).collect()
 }
 
 /// The unperturbed rows, as a device might send them by mistake.
 fn raw() -> Vec<u8> {
-    let numbers = ROWS.as_flattened().iter();
-    numbers.flat_map(|x| x.to_le_bytes()).collect()
+    let numbers = rows().concat().into_iter();
+    numbers.flat_map(f64::to_le_bytes).collect()
 }
 
 /// Every file below this directory except the inputs.
@@ -227,9 +204,9 @@ async fn no_rows_addresses_or_tokens_are_left_behind() {
 
 /// Studies of three mechanisms with reports and an estimate each. Returns all output.
 fn reported_rows(folder: &Folder, server: &ServerProcess, ca: &str) -> Vec<u8> {
-    let rows = folder.write("rows.csv", csv());
+    let rows = folder.write("rows.csv", ROWS);
     // An unusable row is sent as the zero row, and not shown.
-    let broken = folder.write("broken.csv", csv() + "223606.79774,inf,1,2\n");
+    let broken = folder.write("broken.csv", format!("{ROWS}223606.79774,inf,1,2\n"));
     let mut collected = String::new();
     for mechanism in ["double-cap", "isotropic-gaussian", "discrete-gaussian"] {
         let study = server.create_study(&format!("--p 4 --epsilon 4 --mechanism {mechanism} {ca}"));
@@ -281,28 +258,27 @@ async fn wrong_requests(url: &str, root: &str, study: &str) -> Vec<u8> {
     let client = client(0, root);
     let studies = format!("{url}/v1/studies");
     let reports = format!("{studies}/{study}/reports");
-    let text = csv();
     let post = |to: &String, media_type: &str, body: &[u8]| {
         let request = client.post(to).header("content-type", media_type);
         request.body(body.to_vec())
     };
     let get = |to: &str| client.get(format!("{url}{to}"));
     let guess = || client.post(&studies).bearer_auth("wrong");
-    let json = format!("[{}]", text.replace('\n', ","));
+    let json = format!("[{}]", ROWS.replace('\n', ","));
     let requests = [
         (get("/v1/studies"), 200),
         // A device that sends unperturbed rows.
         (post(&reports, REPORT_MEDIA_TYPE, &raw()), 0),
         (post(&reports, REPORT_BATCH_MEDIA_TYPE, &raw()), 0),
-        (post(&reports, "text/csv", text.as_bytes()), 415),
-        (get(&format!("/rows/{}", text.lines().next().unwrap())), 404),
+        (post(&reports, "text/csv", ROWS.as_bytes()), 415),
+        (get(&format!("/rows/{}", ROWS.lines().next().unwrap())), 404),
         (get("/v1/studies/271828.18284"), 404),
         (post(&studies, "application/json", json.as_bytes()), 401),
         (guess(), 0),
         (guess(), 0),
         (guess(), 0),
         (guess(), 429),
-        (client.put(&reports).body(text), 405),
+        (client.put(&reports).body(ROWS), 405),
         (get("/metrics"), 0),
     ];
     let address = FORWARDED.to_string();
@@ -343,61 +319,50 @@ async fn used_tokens(
         let pairs = [&one, &two].map(|report| (report.id, report.payload.as_slice()));
         codec::encode_batch(&codec::ReportFormat::new(study.params()), pairs).unwrap()
     };
-    let (one, many) = (ENROLLED_REPORT_MEDIA_TYPE, ENROLLED_BATCH_MEDIA_TYPE);
     let http = client(1, root);
     let post = |media_type: &str, body: Vec<u8>| {
         http.post(format!("{url}/v1/studies/{id}/reports"))
             .header("content-type", media_type)
             .body(body)
     };
-    let get = |path: &str| http.get(format!("{url}{path}"));
+    let one = |token: &ParticipantToken, report: &[u8]| {
+        let body = encode_enrolled_report(token, report);
+        post(ENROLLED_REPORT_MEDIA_TYPE, body)
+    };
+    let many = |tokens: &[&ParticipantToken]| {
+        let body = encode_enrolled_batch(tokens, &batch);
+        post(ENROLLED_BATCH_MEDIA_TYPE, body)
+    };
+    let a_token = encode_enrolled_report(&tokens[4], &[]);
+    let get = |path: &str, bearer: &str| http.get(format!("{url}{path}")).bearer_auth(bearer);
+    let open = |path: &str| http.get(format!("{url}{path}"));
+    let (results, alices) = (format!("/v1/studies/{id}/estimates"), &analyst.token);
     let participant = tokens[0].reveal();
     let delete = http.delete(format!("{url}/v1/tokens/{}", analyst.token));
     let mut collected = responses([
-        (post(one, encode_enrolled_report(&tokens[0], &wire())), 201),
-        (post(one, encode_enrolled_report(&tokens[0], &wire())), 409),
-        (post(one, encode_enrolled_report(&stranger, &wire())), 403),
-        (
-            post(one, encode_enrolled_report(&tokens[1], &[1, 2, 3])),
-            400,
-        ),
-        (
-            post(
-                many,
-                encode_enrolled_batch(&[&tokens[2], &stranger], &batch),
-            ),
-            200,
-        ),
-        (
-            post(many, encode_enrolled_batch(&[&tokens[3]], &batch)),
-            400,
-        ),
+        (one(&tokens[0], &wire()), 201),
+        (one(&tokens[0], &wire()), 409),
+        (one(&stranger, &wire()), 403),
+        (one(&tokens[1], &[1, 2, 3]), 400),
+        (many(&[&tokens[2], &stranger]), 200),
+        (many(&[&tokens[3]]), 400),
         // A token where a report should be.
-        (
-            post(REPORT_MEDIA_TYPE, encode_enrolled_report(&tokens[4], &[])),
-            400,
-        ),
+        (post(REPORT_MEDIA_TYPE, a_token), 400),
         (post("text/plain", tokens[5].reveal().into_bytes()), 415),
         // Tokens in the wrong place: as bearer tokens, in the path.
-        (get("/v1/tokens").bearer_auth(&participant), 403),
-        (get("/v1/tokens").bearer_auth(&analyst.token), 403),
+        (get("/v1/tokens", &participant), 403),
+        (get("/v1/tokens", alices), 403),
+        (get(&results, alices), 200),
+        (get(&format!("/v1/studies/{participant}"), "x"), 403),
         (
-            get(&format!("/v1/studies/{id}/estimates")).bearer_auth(&analyst.token),
-            200,
-        ),
-        (
-            get(&format!("/v1/studies/{participant}")).bearer_auth("x"),
-            403,
-        ),
-        (
-            get(&format!("/v1/{participant}?token={participant}")).bearer_auth("x"),
+            get(&format!("/v1/{participant}?token={participant}"), "x"),
             404,
         ),
-        (get("/metrics"), 0),
-        (get("/openapi.json"), 200),
-        (get("/readyz"), 200),
-        (get("/v1/studies"), 200),
-        (get("/v1/tokens").bearer_auth(first.reveal()), 200),
+        (open("/metrics"), 0),
+        (open("/openapi.json"), 200),
+        (open("/readyz"), 200),
+        (open("/v1/studies"), 200),
+        (get("/v1/tokens", first.reveal()), 200),
         (delete.bearer_auth(first.reveal()), 404),
     ])
     .await;

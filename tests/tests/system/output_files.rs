@@ -8,16 +8,9 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::harness::{Folder, mode_of, program, refused, run, stderr, succeeded, words};
-
-fn names(folder: &Folder) -> Vec<String> {
-    let entries = fs::read_dir(folder.path()).unwrap();
-    let mut names: Vec<_> = entries
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
-    names.sort();
-    names
-}
+use crate::harness::{
+    Folder, mode_of, program, refused, run, send_signal, stderr, succeeded, words,
+};
 
 #[test]
 fn outputs_follow_links_keep_modes_and_spare_inputs() {
@@ -84,7 +77,7 @@ fn outputs_follow_links_keep_modes_and_spare_inputs() {
     );
     // No partial file is left.
     assert_eq!(
-        names(&folder),
+        folder.names(""),
         ["alias", "link.csv", "pipe", "rows.csv", "target.csv"]
     );
 }
@@ -124,7 +117,8 @@ fn reports_from_a_pipe_need_a_ledger_and_an_outbox_of_their_own() {
         &["--ledger", "--outbox", "link.csv"],
     );
     assert!(
-        !names(&folder)
+        !folder
+            .names("")
             .iter()
             .any(|name| name.contains("ledger") || name.contains("eigenveil"))
     );
@@ -155,16 +149,9 @@ fn a_signal_leaves_no_partial_file() {
         stream
             .write_all(b"HTTP/1.1 200 OK\r\ncontent-type: application/vnd.sqlite3\r\ncontent-length: 900000\r\n\r\nSQL")
             .unwrap();
-        let id = child.id().to_string();
-        assert!(
-            Command::new("kill")
-                .args([signal, &id])
-                .status()
-                .unwrap()
-                .success()
-        );
+        send_signal(child.id(), signal);
         assert!(!child.wait().unwrap().success());
-        assert_eq!(names(&folder), [""; 0], "{signal}");
+        assert_eq!(folder.names(""), [""; 0], "{signal}");
     }
 }
 
@@ -188,9 +175,7 @@ fn a_signal_leaves_no_store_of_a_demo() {
             assert!(child.try_wait().unwrap().is_none());
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
-        let id = child.id().to_string();
-        let sent = Command::new("kill").args([signal, &id]).status();
-        assert!(sent.unwrap().success());
+        send_signal(child.id(), signal);
         assert!(!child.wait().unwrap().success());
         assert_eq!(left(), 0, "{signal}");
         assert!(!folder.path().join("out").exists());

@@ -4,7 +4,7 @@ use roxmltree::Document;
 
 use crate::{
     documentation::as_typed,
-    harness::{Folder, ServerProcess, refused, stderr, succeeded},
+    harness::{Folder, ServerProcess, refused, says, stderr, succeeded},
     html,
 };
 
@@ -20,7 +20,6 @@ const TERMS: [(&str, &str); 4] = [
     ("--last-day", "2099-12-31"),
 ];
 
-/// The participants' page of a study, over HTTP.
 async fn page(server: &ServerProcess, id: &str) -> Document<'static> {
     let url = format!("{}/studies/{id}/participate", server.url);
     let answer = reqwest::get(url).await.unwrap().error_for_status().unwrap();
@@ -74,16 +73,17 @@ async fn printed_commands_work_and_the_receipt_is_complete() {
             assert!(place.contains(constant), "{constant:?} is not in {place}");
         }
     }
-    for word in [
-        "under test",
-        "double-cap",
-        "normalize",
-        "epsilon 4",
-        &id,
-        &text(&page, "#parameters code"),
-    ] {
-        assert!(receipt.contains(word), "{word:?} is not in {receipt}");
-    }
+    says(
+        &receipt,
+        &[
+            "under test",
+            "double-cap",
+            "normalize",
+            "epsilon 4",
+            &id,
+            &text(&page, "#parameters code"),
+        ],
+    );
 }
 
 #[test]
@@ -98,9 +98,9 @@ fn missing_terms_are_noted_and_bad_contacts_refused() {
     let silent = create("--purpose 'To see'");
     succeeded(&silent);
     let message = stderr(&silent);
-    assert!(
-        message.contains("not stated") && message.contains("responsible party, contact, last day"),
-        "{message}"
+    says(
+        &message,
+        &["not stated", "responsible party, contact, last day"],
     );
     let (mail, none) = ("--contact javascript:alert(1)", "--purpose ''");
     for (flags, words) in [

@@ -1,6 +1,6 @@
 //! `eigenveil plan` as a process.
 
-use crate::harness::{Folder, has_keys, refused, refuses, run, run_json, succeeded};
+use crate::harness::{Folder, has, has_keys, refused, refuses, run, run_json, says, succeeded};
 
 const BASE: &str = "plan --p 40 --k 2 --spectrum 0.3,0.2";
 const KEYS: &str = "mechanism epsilon delta n n_at_least error error_range report_bytes calibration true_epsilon \
@@ -26,10 +26,7 @@ fn plan_prints_the_agreed_keys() {
             .unwrap()
     };
     let cap = find("double-cap", None);
-    assert_eq!(
-        (&cap["delta"], &cap["report_bytes"]),
-        (&0.0.into(), &74.into())
-    );
+    has(cap, "delta=0.0 report_bytes=74");
     let published = find("symmetric-gaussian", Some("as-published"));
     assert_eq!(published["claim_holds"], false);
     let analytic = find("symmetric-gaussian", Some("analytic"));
@@ -111,7 +108,7 @@ fn a_plan_from_a_pilot_is_the_pilots_own_error_with_a_range() {
     let estimate = folder.read_json("pilot/estimate.json");
     let plan = format!("plan --pilot {out}/estimate.json --epsilon 4 --mechanism double-cap");
     let planned = run_json(&format!("{plan} --n 3000"));
-    assert_eq!((&planned["p"], &planned["k"]), (&64.into(), &1.into()));
+    has(&planned, "p=64 k=1");
     // To the bit.
     let row = &planned["rows"][0];
     assert_eq!(row["error"], estimate["expected_error"]);
@@ -142,10 +139,7 @@ fn a_plan_without_a_spectrum_says_what_shows_and_no_error() {
     assert!((visible - 0.013).abs() < 0.001, "{shown}");
     assert!(rows[1]["visible"].is_null() && rows[0].get("error").is_none());
     let message = succeeded(&run(&format!("{plan} --n 20000")));
-    assert!(
-        message.contains("1.3 points") && message.contains("run a pilot"),
-        "{message}"
-    );
+    says(&message, &["1.3 points", "run a pilot"]);
 }
 
 #[test]

@@ -10,7 +10,9 @@ use std::{
 
 use serde_json::Value;
 
-use crate::harness::{Folder, PROGRAM, json_of, refused, run, run_json, stderr, succeeded};
+use crate::harness::{
+    Folder, PROGRAM, has, json_of, refused, run, run_json, says, shell, stderr, succeeded,
+};
 
 /// 200 public rows of four columns: two correlated ones, a small one, and a large one far from 0.
 fn public_rows() -> String {
@@ -38,21 +40,15 @@ fn prepare_warns_of_a_dominant_column_and_rescales_it() {
     let out = folder.at("features.csv");
     let answer = prepare(&rows, &out, "--k 1 --n 20000");
     let warnings = answer["warnings"].to_string();
-    assert!(
-        warnings.contains("salary") && warnings.contains("100.0 %"),
-        "{warnings}"
-    );
+    says(&warnings, &["salary", "100.0 %"]);
     let as_they_are = &answer["choices"][0];
     assert_eq!(as_they_are["uses_centers_and_scales"], false);
     let warning = as_they_are["warning"].as_str().unwrap();
     assert!(warning.contains("salary"), "{as_they_are}");
     let chosen = &answer["chosen"];
-    assert_eq!(
-        (
-            &chosen["uses_centers_and_scales"],
-            &chosen["components_above_floor"]
-        ),
-        (&true.into(), &1.into())
+    has(
+        chosen,
+        "uses_centers_and_scales=true components_above_floor=1",
     );
     assert!(
         chosen["warning"].is_null()
@@ -154,10 +150,7 @@ fn report_asks_at_a_terminal() {
     for answer in ["n\n", "\n", "what?\n"] {
         let (done, message) = report(answer);
         assert!(!done && message.contains("Go on? [y/N]"), "{message}");
-        assert!(
-            message.contains("nothing was perturbed or sent"),
-            "{message}"
-        );
+        says(&message, &["nothing was perturbed or sent"]);
         assert_eq!(server.accepted(&study), 0);
         let spent = run(&format!("receipt --ledger {rows}.ledger"));
         let message = String::from_utf8_lossy(&spent.stdout);
@@ -243,13 +236,9 @@ fn prepare_names_the_file_that_it_cannot_write() {
     let text = folder.write("columns.csv", "name,mean,sd\nage,40,12\n");
     let out = folder.at("features.csv");
     // No file may grow, as on a full disk.
-    let limited = "trap '' XFSZ; ulimit -f 0; exec \"$0\" \"$@\"";
-    let output = Command::new("sh")
-        .args(["-c", limited, PROGRAM, "prepare", "--description", &text])
-        .args(["--out", &out])
-        .output()
-        .unwrap();
-    refused(&output, 1, &["cannot write", &out]);
+    let mut limited = shell("trap '' XFSZ; ulimit -f 0; exec");
+    limited.args(["prepare", "--description", &text, "--out", &out]);
+    refused(&limited.output().unwrap(), 1, &["cannot write", &out]);
     assert!(!Path::new(&out).exists());
 }
 
@@ -281,10 +270,7 @@ fn categories_are_encoded_alike_by_every_command() {
     // One scale for the group: √(3·(1/3)(2/3)).
     let written = folder.read("features.csv");
     for category in ["blue", "green", "red"] {
-        assert!(
-            written.contains(&format!("\ncolour={category},0.333,0.816\n")),
-            "{written}"
-        );
+        says(&written, &[&format!("\ncolour={category},0.333,0.816\n")]);
     }
     // Participants: other order, a category that nobody knows, a missing one.
     let people = "colour;size;age\nred;1,5;30\npurple;2;40\n;3;50\n";
@@ -293,14 +279,11 @@ fn categories_are_encoded_alike_by_every_command() {
     let study = server.create_study(&format!("--epsilon 8 --features {out}"));
     let output = server.cli(&format!("report --json --study {study} --rows {people}"));
     let reported = json_of(&output);
-    assert_eq!(
-        (&reported["accepted"], &reported["unusable"]),
-        (&3.into(), &1.into())
-    );
+    has(&reported, "accepted=3 unusable=1");
     let message = stderr(&output);
-    assert!(
-        message.contains("0 and 1 for the categories of the study: \"colour\""),
-        "{message}"
+    says(
+        &message,
+        &["0 and 1 for the categories of the study: \"colour\""],
     );
     assert!(!message.contains("purple"), "{message}");
     // The same numbers as a table that somebody encoded by hand.

@@ -12,20 +12,17 @@ use axum::{
     Router,
     body::Bytes,
     extract::State,
-    http::{HeaderMap, Method, StatusCode, Uri},
+    http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header},
     response::{IntoResponse, Response},
 };
 use eigenveil_shared::codec::{self, ReportFormat};
 use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 use tokio::sync::Semaphore;
 
-/// The proxy's state and the reports it has recorded.
 pub(crate) struct ProxyState {
     server: String,
     client: reqwest::Client,
-    /// Format of the reports to record.
     report_format: Option<ReportFormat>,
-    /// All bodies seen for each identifier.
     pub(crate) seen: Mutex<HashMap<[u8; 16], Vec<Vec<u8>>>>,
     pub(crate) losses: Option<Mutex<RandomLosses>>,
     gate: Option<Gate>,
@@ -168,32 +165,36 @@ async fn pass(
     {
         gate.wait().await;
     }
-    let mut request = state
-        .client
-        .request(method, format!("{}{}", state.server, uri))
-        .body(body);
-    for name in ["content-type", "authorization"] {
-        if let Some(value) = headers.get(name) {
-            request = request.header(name, value);
-        }
-    }
-    let response = request.send().await;
+    let url = format!("{}{uri}", state.server);
+    let response = forward(&state.client, url, method, headers, body).await;
     if let Some(gate) = gate
         && !before
     {
         gate.wait().await;
     }
     match response {
-        Ok(_) if response_is_lost => StatusCode::BAD_GATEWAY.into_response(),
-        Ok(response) => {
-            let status = response.status();
-            let kind = response.headers().get("content-type").cloned();
-            let mut response = (status, response.bytes().await.unwrap_or_default()).into_response();
-            if let Some(kind) = kind {
-                response.headers_mut().insert("content-type", kind);
-            }
-            response
-        }
-        Err(_) => StatusCode::BAD_GATEWAY.into_response(),
+        Ok(response) if !response_is_lost => response,
+        _ => StatusCode::BAD_GATEWAY.into_response(),
     }
+}
+
+/// Passes a request on to this address, and its response back.
+pub(crate) async fn forward(
+    client: &reqwest::Client,
+    url: String,
+    method: Method,
+    headers: HeaderMap,
+    body: Bytes,
+) -> reqwest::Result<Response> {
+    let request = client.request(method, url).headers(headers);
+    let mut response = request.body(body).send().await?;
+    let (status, mut headers) = (response.status(), response.headers().clone());
+    headers.remove(header::TRANSFER_ENCODING);
+    let is_events = |kind: &HeaderValue| kind == "text/event-stream";
+    let body = match headers.get(header::CONTENT_TYPE).is_some_and(is_events) {
+        // A stream of events does not end.
+        true => response.chunk().await?.unwrap_or_default(),
+        false => response.bytes().await?,
+    };
+    Ok((status, headers, body).into_response())
 }

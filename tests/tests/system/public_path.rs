@@ -17,6 +17,7 @@ use crate::{
     documentation::as_typed,
     harness::{Folder, ServerProcess, json_of, program, refused, run, succeeded},
     html,
+    proxy::forward,
     waiting::until,
 };
 
@@ -50,22 +51,9 @@ impl PathProxy {
             return (StatusCode::NOT_FOUND, "another program").into_response();
         };
         let url = format!("{}/{path}", proxy.server);
-        let request = proxy.client.request(method, url).headers(headers);
-        let mut response = request.body(body).send().await.unwrap();
-        let (status, mut headers) = (response.status(), response.headers().clone());
-        headers.remove(header::TRANSFER_ENCODING);
-        let events = headers.get(header::CONTENT_TYPE).is_some_and(is_events);
-        let body = match events {
-            // A stream of events does not end.
-            true => response.chunk().await.unwrap().unwrap(),
-            false => response.bytes().await.unwrap(),
-        };
-        (status, headers, body).into_response()
+        let response = forward(&proxy.client, url, method, headers, body).await;
+        response.unwrap()
     }
-}
-
-fn is_events(kind: &header::HeaderValue) -> bool {
-    kind == "text/event-stream"
 }
 
 /// A server process with `public_url`, whose commands go through the proxy.
