@@ -47,7 +47,7 @@ fn prepare_warns_of_a_dominant_column_and_rescales_it() {
     assert!(warning.contains("salary"), "{as_they_are}");
     let chosen = &answer["chosen"];
     has(
-        &chosen,
+        chosen,
         "uses_centers_and_scales=true components_above_floor=1",
     );
     assert!(
