@@ -90,9 +90,8 @@ pub enum Step {
     Join(Change),
 }
 
-/// A change that is not stored yet: nothing of it leaves before [`Book::stored`].
+/// A change that is not stored yet: nothing of it leaves before [`Book::stored`]. `Debug` shows no bytes of a report.
 #[must_use]
-#[derive(Debug)]
 pub struct Change {
     expects: Option<Revision>,
     becomes: Revision,
@@ -104,6 +103,13 @@ pub struct Change {
     /// The bytes of a new report.
     pub(crate) payload: Option<Vec<u8>>,
     local_warning: Option<SharedError>,
+}
+
+impl std::fmt::Debug for Change {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let studies: Vec<&str> = self.entries.iter().map(Entry::study).collect();
+        write!(f, "Change({studies:?})")
+    }
 }
 
 impl Change {

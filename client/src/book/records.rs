@@ -28,7 +28,6 @@ pub type Revision = [u8; 16];
 
 /// What a store has to do: all of it or nothing, durable, and only if its revision is `expects`; it is `becomes`
 /// then, which the record `head` has too.
-#[derive(Debug)]
 pub struct Write {
     /// `None`: only if there is no record yet.
     pub expects: Option<Revision>,
@@ -67,6 +66,14 @@ struct Record {
     name: Option<String>,
     about: About,
     canonical_params: String,
+}
+
+/// The keys alone: records hold reports and tokens.
+impl std::fmt::Debug for Write {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let put: Vec<&str> = self.put.iter().map(|(key, _)| key.as_str()).collect();
+        write!(f, "Write(put {put:?}, delete {:?})", self.delete)
+    }
 }
 
 impl Write {

@@ -23,7 +23,7 @@ impl FromStr for Server {
 
     fn from_str(text: &str) -> Result<Self> {
         let refuse = |why: &str| Err(Error::usage(format!("the server address {why}")));
-        let Ok(url) = Url::parse(text) else {
+        let Ok(mut url) = Url::parse(text) else {
             return refuse(&format!(
                 "{:?} is not an address; write it like https://study.example",
                 printable(text)
@@ -39,6 +39,9 @@ impl FromStr for Server {
         if url.query().is_some() || url.fragment().is_some() {
             return refuse(&format!("{url} must not have a ? or a #"));
         }
+        // With and without a slash at the end it is one address.
+        let path = url.path().trim_end_matches('/').to_owned();
+        url.set_path(&path);
         Ok(Self(url))
     }
 }

@@ -155,6 +155,13 @@ impl Transport {
 
     /// Sends a device's request, as often as the retry policy says, and reads the response.
     pub(crate) async fn call(&self, request: &exchange::Request, counters: &Counters) -> Answer {
+        // Whether plain HTTP and which proxy are right was decided for this server.
+        if request.server != self.server {
+            return request.failed(Error::usage(format!(
+                "a request for {} was given to the client of {}",
+                request.server, self.server
+            )));
+        }
         let done = self
             .respond(request, counters, |response| {
                 let answer = request.answer(response);

@@ -136,7 +136,8 @@ fn what_is_read_is_the_book_after_every_change() {
 
     let token = ParticipantToken::from_bytes([7; 32]);
     assert!(book.set_token("a", &token).unwrap().is_none());
-    let changes: [fn(&Book) -> Result<Option<Change>>; 5] = [
+    type Changing = fn(&Book) -> Result<Option<Change>>;
+    let changes: [Changing; 5] = [
         // Owed again, for it was refused for its token.
         |book| book.set_token("b", &ParticipantToken::from_bytes([7; 32])),
         |book| book.settle(book.find("c").unwrap().report(), &too_large()),
@@ -201,7 +202,7 @@ fn nothing_shows_the_bytes_of_a_report_or_a_token() {
         .unwrap();
     let list = format!("{payload:?}");
     let shown = format!("{change:?} {write:?}");
-    assert!(!shown.contains(&list[1..30]), "{shown}");
+    assert!(!shown.contains(&list[1..30]));
     book.stored(change).unwrap();
     let token = ParticipantToken::from_bytes([7; 32]);
     let change = book.set_token("d", &token).unwrap().unwrap();
@@ -214,7 +215,7 @@ fn nothing_shows_the_bytes_of_a_report_or_a_token() {
 #[test]
 fn a_store_that_lost_something_is_an_error_and_no_new_book() {
     let (store, _) = filled();
-    for (key, _) in store.records.iter() {
+    for key in store.records.keys() {
         let mut lost = store.clone();
         lost.records.remove(key);
         let read = lost.load();

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
-use eigenveil_client::{ReportResult, Request, Response, Study};
+use eigenveil_client::{Error, ReportResult, Request, Response, Study};
 use eigenveil_shared::{
     api::{BatchResponse, ReportResponse},
     enrolment::Admission,
@@ -76,7 +76,7 @@ fn answers_are_read_as_the_table_says() {
         let error = answer.error.as_ref();
         let found = error.map(|error| error.name().to_owned());
         assert_eq!(found, case.error, "{name}");
-        let wait = error.and_then(|error| error.retry_after());
+        let wait = error.and_then(Error::retry_after);
         assert_eq!(wait.map(|wait| wait.as_secs()), case.retry_after, "{name}");
         // What is not counted is never taken for a success.
         let counted = case

@@ -436,28 +436,30 @@ fn add_reports<'a>(
         sums: cache,
         recent,
     } = caches;
-    let mut facts = StoredFacts {
-        transaction,
-        study_pk: study.pk,
-        ids: recent.begin(transaction, study.pk, reports)?,
-        skip_dedup,
-    };
     let bucket = cache.bucket_of(study, commit_seq);
     let mut delta = BucketDelta::default();
     let mut accepted = 0_u64;
-    for (submission, outcomes) in submissions {
-        outcomes.reserve_exact(submission.reports.len());
-        for report in &submission.reports {
-            let outcome = admit(door, &mut facts, &report.id.0, report.token.as_deref())?;
-            if outcome == SubmitOutcome::Accepted {
-                let sums = || cache.take_sum(transaction, study, bucket);
-                delta.add(&report.payload, sums)?;
-                accepted += 1;
+    let fresh = {
+        let mut facts = StoredFacts {
+            transaction,
+            study_pk: study.pk,
+            ids: recent.begin(transaction, study.pk, reports)?,
+            skip_dedup,
+        };
+        for (submission, outcomes) in submissions {
+            outcomes.reserve_exact(submission.reports.len());
+            for report in &submission.reports {
+                let outcome = admit(door, &mut facts, &report.id.0, report.token.as_deref())?;
+                if outcome == SubmitOutcome::Accepted {
+                    let sums = || cache.take_sum(transaction, study, bucket);
+                    delta.add(&report.payload, sums)?;
+                    accepted += 1;
+                }
+                outcomes.push(outcome);
             }
-            outcomes.push(outcome);
         }
-    }
-    let fresh = facts.ids.into_fresh();
+        facts.ids.into_fresh()
+    };
     if accepted > 0 {
         recent.end(transaction, study.pk, fresh)?;
         if let Some(sums) = &mut delta.sums {

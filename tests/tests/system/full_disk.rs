@@ -151,6 +151,7 @@ async fn full_disk_loses_no_acknowledged_report() {
     // With free space again everything is there, and new reports are accepted.
     let mut server = ServerProcess::start(&data);
     let client = server.client();
+    let study = client.fetch_study(&id).await.unwrap();
     let again = upload(&client, &study, &acknowledged[..200]).await;
     assert_eq!(again.unwrap(), (0, 200));
     let more = reports(&study, 200);

@@ -61,8 +61,7 @@ impl RowLedger {
         )?;
         let cost = self.check_study(study, file)?;
         let known = self.known(study.id())?.map(|known| known.number);
-        let charged = self.charges_with_digests(known)?;
-        for (rows, digest) in &charged {
+        for (rows, digest) in &self.charges_with_digests(known)? {
             if ids_digest(&outbox, rows)? != Some(*digest) {
                 return Err(SharedError::new(
                     ErrorCode::AlreadyParticipated,
@@ -77,7 +76,7 @@ impl RowLedger {
                 .into());
             }
         }
-        let new = uncharged(&outbox, &charged, file.rows)?;
+        let new = uncharged(&outbox, &self.missing(study.id(), u64::MAX)?, file.rows)?;
         self.check_limits(study, file, cost)?;
         let now = Error::check_clock(self.clock.unix_ms())?;
         let mut adopted = 0;
@@ -92,8 +91,10 @@ impl RowLedger {
             for rows in &new {
                 charge.execute(params![number, rows.start, rows.end - rows.start])?;
             }
-            let mut report =
-                ledger.prepare("INSERT INTO report (key, id, state) VALUES (?1, ?2, ?3)")?;
+            // What a run that was killed before it renamed the outbox has taken over is here already.
+            let mut report = ledger.prepare(
+                "INSERT INTO report (key, id, state) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
+            )?;
             let mut payload = ledger.prepare("INSERT INTO payload (key, bytes) VALUES (?1, ?2)")?;
             let mut token = ledger.prepare("INSERT INTO token (key, bytes) VALUES (?1, ?2)")?;
             let mut refusal =
@@ -107,7 +108,9 @@ impl RowLedger {
                 from = last.row + 1;
                 for kept in chunk {
                     let key = key(number, kept.row.cast_unsigned());
-                    report.execute(params![key, kept.id.0, kept.state])?;
+                    if report.execute(params![key, kept.id.0, kept.state])? == 0 {
+                        continue;
+                    }
                     if let Some(bytes) = kept.payload {
                         payload.execute(params![key, bytes])?;
                     }
@@ -210,24 +213,20 @@ fn ids_digest(outbox: &LockedFile, rows: &Range<u64>) -> Result<Option<[u8; 32]>
     Ok((next == rows.end).then(|| digest.finalize().into()))
 }
 
-/// Runs of reports that were not charged.
-fn uncharged(
-    outbox: &LockedFile,
-    charged: &[(Range<u64>, [u8; 32])],
-    rows: u64,
-) -> Result<Vec<Range<u64>>> {
+/// Runs of reports of rows in these ranges, which were not charged.
+fn uncharged(outbox: &LockedFile, missing: &[Range<u64>], rows: u64) -> Result<Vec<Range<u64>>> {
     let all: Vec<u64> = outbox.all(
         "SELECT participant FROM report ORDER BY participant",
         [],
         |row| row.get(0),
     )?;
     let mut runs: Vec<Range<u64>> = Vec::new();
-    let mut charges = charged.iter().map(|(rows, _)| rows).peekable();
+    let mut missing = missing.iter().peekable();
     for row in all {
-        while charges.peek().is_some_and(|charge| charge.end <= row) {
-            charges.next();
+        while missing.peek().is_some_and(|range| range.end <= row) {
+            missing.next();
         }
-        if charges.peek().is_some_and(|charge| charge.start <= row) {
+        if missing.peek().is_none_or(|range| row < range.start) {
             continue;
         }
         if row >= rows {

@@ -89,7 +89,15 @@ impl std::fmt::Debug for RowLedger {
 pub(super) struct RecordedStudy {
     pub(super) number: i64,
     servers: Vec<Server>,
-    pub(super) fingerprint: Fingerprint,
+    fingerprint: Fingerprint,
+}
+
+impl RecordedStudy {
+    /// Refuses a study at another address or with other parameters.
+    pub(super) fn check(&self, study: &Study) -> Result<()> {
+        let server = self.servers.last().unwrap_or(study.server());
+        check_known(study, "rows", server, self.fingerprint)
+    }
 }
 
 /// Consecutive rows of one study that were charged.
@@ -232,11 +240,12 @@ impl RowLedger {
     /// [`Error::is_row_file_mismatch`] for a file that the ledger does not know
     /// ([`RowFile::assume_same_participants`]); a file that is not read as it was when the study's reports were begun.
     pub fn admit(&self, study: &Study, file: &RowFile) -> Result<Budget> {
-        let cost = self.check_study(study, file)?;
         if let Some(known) = self.known(study.id())? {
+            known.check(study)?;
             self.check_reports_here(&known, study)?;
             self.check_reading(&known, file)?;
         }
+        let cost = self.check_study(study, file)?;
         self.check_limits(study, file, cost)?;
         Ok(cost)
     }
@@ -245,8 +254,7 @@ impl RowLedger {
     pub(super) fn check_study(&self, study: &Study, file: &RowFile) -> Result<Budget> {
         self.check_file(file)?;
         if let Some(known) = self.known(study.id())? {
-            let server = known.servers.last().unwrap_or(study.server());
-            check_known(study, "rows", server, known.fingerprint)?;
+            known.check(study)?;
         }
         charge(study.id(), study.params(), &study.privacy())
     }

@@ -15,7 +15,7 @@ use crate::{
     book::{MAX_DETAIL, TOKEN_ERRORS},
     error::Result,
     exchange::ReportResult,
-    study::{Study, check_fingerprint},
+    study::Study,
 };
 
 pub(super) const PENDING: i64 = 0;
@@ -73,12 +73,13 @@ impl RowLedger {
     /// The first reports of a study, from this row on, that are not yet acknowledged, at most `limit`.
     ///
     /// # Errors
-    /// `wrong-fingerprint` when the study's parameters are not those of the reports.
+    /// `wrong-fingerprint` when the study's parameters are not those of the reports, `already-participated` when they were
+    /// made for another address ([`accept_move`](Self::accept_move)).
     pub fn pending(&self, study: &Study, from: u64, limit: usize) -> Result<Vec<PendingReport>> {
         let Some(known) = self.known(study.id())? else {
             return Ok(Vec::new());
         };
-        check_fingerprint(study.fingerprint(), known.fingerprint)?;
+        known.check(study)?;
         self.store.settle()?;
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let found = self.store.all(
@@ -242,17 +243,17 @@ impl RowLedger {
         let Some(number) = self.number(study)? else {
             return Ok(RowCounts::default());
         };
-        let (total, kept, refused): (u64, u64, u64) = self.store.one(
-            "SELECT (SELECT count(*) FROM report WHERE key >= ?1 AND key < ?2),
-                (SELECT count(*) FROM payload WHERE key >= ?1 AND key < ?2),
-                (SELECT count(*) FROM refusal WHERE key >= ?1 AND key < ?2)",
-            [key(number, 0), key(number + 1, 0)],
-            |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
-        )?;
+        let count = |state| {
+            self.store.one(
+                "SELECT count(*) FROM report WHERE key >= ?1 AND key < ?2 AND state = ?3",
+                [key(number, 0), key(number + 1, 0), state],
+                |row| row.get(0),
+            )
+        };
         Ok(RowCounts {
-            pending: kept - refused,
-            acknowledged: total - kept,
-            refused,
+            pending: count(PENDING)?,
+            acknowledged: count(ACKNOWLEDGED)?,
+            refused: count(REFUSED)?,
         })
     }
 }
