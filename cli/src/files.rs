@@ -14,8 +14,7 @@ use std::{
 
 use crate::{
     error::{CliError, Result},
-    output,
-    unfinished::Unfinished,
+    unfinished::{Unfinished, parent},
 };
 
 /// Names of this process's standard output.
@@ -65,13 +64,6 @@ fn links(path: &Path) -> impl Iterator<Item = PathBuf> {
         Some(at.parent().unwrap_or(Path::new("")).join(link))
     };
     std::iter::successors(Some(path.to_owned()), next).take(MAX_LINKS + 1)
-}
-
-pub(crate) fn parent(path: &Path) -> &Path {
-    match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    }
 }
 
 /// Where a write to a path goes.

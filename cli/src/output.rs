@@ -1,7 +1,7 @@
 //! Results on standard output, progress on standard error.
 
 use std::{
-    io::{ErrorKind, Write as _},
+    io::{BufRead as _, ErrorKind, IsTerminal as _, Write as _},
     path::{Path, PathBuf},
 };
 
@@ -238,6 +238,18 @@ pub(crate) fn write_figure(path: &Path, figure: &impl Figure) -> Result<()> {
     files::write(path, figure.to_svg().as_bytes())
 }
 
+/// Whether somebody at the terminal says yes; `None`, and not asked, without one.
+pub(crate) fn ask(question: &str) -> Result<Option<bool>> {
+    if !(std::io::stdin().is_terminal() && std::io::stderr().is_terminal()) {
+        return Ok(None);
+    }
+    print_error_line(question);
+    let mut answer = String::new();
+    std::io::stdin().lock().read_line(&mut answer)?;
+    Ok(Some(matches!(answer.trim(), "y" | "Y" | "yes")))
+}
+
+/// Says what the rows would send and cost.
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,8 +10,6 @@ use std::{
 use rustix::fs::{AtFlags, CWD};
 use tempfile::{Builder, TempPath};
 
-use crate::files::parent;
-
 /// A file without a name: if the command is killed, nothing of it is left. On file systems that have no such files it
 /// has a name of its own, which a signal leaves behind.
 pub(crate) struct Unfinished {
@@ -87,4 +85,12 @@ fn descriptor(file: &File) -> PathBuf {
 fn link(file: &File, name: &Path) -> io::Result<()> {
     rustix::fs::linkat(CWD, descriptor(file), CWD, name, AtFlags::SYMLINK_FOLLOW)?;
     Ok(())
+}
+
+/// The folder of a file.
+pub(crate) fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
 }

@@ -146,6 +146,11 @@ fn require_basis(basis: &DMatrix<f64>, name: &str) -> Result<()> {
     Ok(())
 }
 
+/// The largest ‖V̂V̂ᵀ−VVᵀ‖_F there is: √(2·min(k, p−k)).
+pub fn max_error(p: usize, k: usize) -> f64 {
+    (2.0 * k.min(p.saturating_sub(k)) as f64).sqrt()
+}
+
 #[cfg(test)]
 mod tests {
     use nalgebra::dmatrix;

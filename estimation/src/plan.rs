@@ -28,6 +28,7 @@ use eigenveil_shared::{
     mechanism::NoiseModel,
 };
 
+pub use crate::metrics::max_error;
 use crate::{
     floor::{ExpectedError, Participants, Spectrum, SpectrumRange, predict, require_gap_after},
     format::{round_down, with_thousands},
@@ -87,11 +88,6 @@ pub struct PlanResult {
 
 fn reject<T>(detail: String) -> Result<T> {
     Err(Error::invalid_request(detail))
-}
-
-/// The largest ‖V̂V̂ᵀ−VVᵀ‖_F there is: √(2·min(k, p−k)).
-pub fn max_error(p: usize, k: usize) -> f64 {
-    (2.0 * k.min(p.saturating_sub(k)) as f64).sqrt()
 }
 
 /// The known spectrum of `E[xxᵀ]` with these leading `eigenvalues` (k or more, descending); the rest of the total is spread

@@ -14,8 +14,6 @@ use eigenveil_shared::{
 };
 use nalgebra::DMatrix;
 
-use crate::exhibit::Exhibit;
-
 /// Where to get each file.
 const SOURCES: &str = "\
 allaml.npy: GitHub jundongl/scikit-feature, skfeature/data/ALLAML.mat, as float32
@@ -53,13 +51,12 @@ impl Data {
         }
     }
 
-    /// Fails unless all files of the exhibit are there.
+    /// Fails unless all files of the exhibit with this identifier are there.
     ///
     /// # Errors
     /// `not-found`, naming the missing files and where to get them.
-    pub fn require(&self, exhibit: &Exhibit) -> Result<()> {
-        let missing: Vec<&str> = exhibit
-            .data
+    pub fn require(&self, exhibit: &str, files: &[&'static str]) -> Result<()> {
+        let missing: Vec<&str> = files
             .iter()
             .copied()
             .filter(|file| !self.has(file))
@@ -81,8 +78,7 @@ impl Data {
         Err(Error::new(
             ErrorCode::NotFound,
             format!(
-                "{} needs {} ({location}); a .npy file is n x p:{}",
-                exhibit.id,
+                "{exhibit} needs {} ({location}); a .npy file is n x p:{}",
                 missing.join(", "),
                 sources.concat()
             ),

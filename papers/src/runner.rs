@@ -51,7 +51,7 @@ pub fn run(
     options: &RunOptions,
     on_progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<Table> {
-    data.require(exhibit)?;
+    data.require(exhibit.id, exhibit.data)?;
     let plan = (exhibit.plan)(data, options.size)?;
     if options.restart {
         // It may not exist.

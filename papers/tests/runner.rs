@@ -148,7 +148,7 @@ fn missing_data_is_named_with_its_source() {
     let directory = tempfile::tempdir().unwrap();
     let table_1 = eigenveil_papers::find("wang-xu-table-1").unwrap();
     let error = Data::new(Some(directory.path()))
-        .require(table_1)
+        .require(table_1.id, table_1.data)
         .unwrap_err();
     for part in [
         "wang-xu-table-1 needs",
@@ -158,7 +158,7 @@ fn missing_data_is_named_with_its_source() {
     ] {
         assert!(error.detail().contains(part), "{part}: {error}");
     }
-    let error = Data::new(None).require(table_1).unwrap_err();
+    let error = Data::new(None).require(table_1.id, table_1.data).unwrap_err();
     assert!(error.detail().contains("--data"), "{error}");
     let mut all = eigenveil_papers::ALL.iter();
     assert!(all.any(|exhibit| exhibit.data.is_empty()));

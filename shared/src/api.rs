@@ -4,7 +4,6 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-pub use crate::enrolment::{REPORT_BATCH_MEDIA_TYPE, REPORT_MEDIA_TYPE};
 use crate::{
     about::About,
     enrolment::Enrolment,
@@ -14,6 +13,10 @@ use crate::{
     preprocess::{Feature, Norm, Weights},
     privacy::PrivacyStatement,
     study::StudyParams,
+};
+pub use crate::{
+    enrolment::{REPORT_BATCH_MEDIA_TYPE, REPORT_MEDIA_TYPE},
+    sparse::{Lambda, SparseSettings},
 };
 
 /// Media type of the export of a study.
@@ -388,93 +391,6 @@ pub struct RefusedReport {
     pub code: ErrorCode,
     /// One sentence.
     pub detail: String,
-}
-
-/// The penalty of the Fantope problem.
-#[derive(Clone, Copy, Debug, PartialEq, Default)]
-pub enum Lambda {
-    /// Calibrated from the known noise of the mechanism.
-    #[default]
-    Auto,
-    /// Cross-validated over the buckets.
-    CrossValidated,
-    /// The value nearest to `Auto` on a path of solutions, all of which are reported.
-    Path,
-    /// This number, in units of the moment's entries.
-    Fixed(f64),
-}
-
-impl Serialize for Lambda {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Lambda::Auto => serializer.serialize_str("auto"),
-            Lambda::CrossValidated => serializer.serialize_str("cv"),
-            Lambda::Path => serializer.serialize_str("path"),
-            Lambda::Fixed(value) => serializer.serialize_f64(*value),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Lambda {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Either {
-            Number(f64),
-            Text(String),
-        }
-        match Either::deserialize(deserializer)? {
-            Either::Number(value) => Ok(Lambda::Fixed(value)),
-            Either::Text(text) => text.parse().map_err(serde::de::Error::custom),
-        }
-    }
-}
-
-impl std::str::FromStr for Lambda {
-    type Err = crate::Error;
-
-    fn from_str(text: &str) -> crate::Result<Self> {
-        match text {
-            "auto" => Ok(Lambda::Auto),
-            "cv" => Ok(Lambda::CrossValidated),
-            "path" => Ok(Lambda::Path),
-            _ => match text.parse::<f64>() {
-                Ok(value) if value.is_finite() && value >= 0.0 => Ok(Lambda::Fixed(value)),
-                _ => Err(crate::Error::invalid_request(format!(
-                    "lambda is {text:?}; it must be a number ≥ 0, auto, cv or path"
-                ))),
-            },
-        }
-    }
-}
-
-/// Settings of the Fantope ADMM (Algorithm 2 of Wang & Xu; Vu, Cho, Lei & Rohe 2013).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields, default)]
-pub struct SparseSettings {
-    /// Penalty λ.
-    pub lambda: Lambda,
-    /// Initial ADMM step ρ (> 0), adapted while running; `null` chooses it from the spectrum.
-    pub rho: Option<f64>,
-    /// Keep the selected rows and run PCA on them, which removes the shrinkage.
-    pub refit: bool,
-    /// Maximum number of iterations; if it is reached, the result has `converged: false`.
-    pub max_iterations: usize,
-    /// Relative duality gap at which to stop.
-    pub tolerance: f64,
-}
-
-impl Default for SparseSettings {
-    fn default() -> Self {
-        Self {
-            lambda: Lambda::Auto,
-            rho: None,
-            refit: false,
-            max_iterations: 2_000,
-            tolerance: 1e-6,
-        }
-    }
 }
 
 /// `POST /v1/studies/{id}/estimates`.

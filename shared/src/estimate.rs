@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    api::SparseSettings, mechanism::NoiseModel, privacy::PrivacyStatement, study::StudyParams,
+    mechanism::NoiseModel, privacy::PrivacyStatement, sparse::SparseSettings, study::StudyParams,
 };
 
 /// Rank of the wanted subspace: a number, or as many components as end at a sure gap.

@@ -49,6 +49,7 @@ mod dot;
 pub mod enrolment;
 pub mod error;
 pub mod estimate;
+mod fingerprint;
 pub mod mechanism;
 pub mod packed;
 pub mod preprocess;
@@ -56,6 +57,7 @@ pub mod privacy;
 pub mod report;
 #[cfg(feature = "openapi")]
 mod schemas;
+pub mod sparse;
 pub mod study;
 
 pub use error::{Error, ErrorCode, Result};

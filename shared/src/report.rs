@@ -3,8 +3,8 @@
 use std::fmt;
 
 use crate::{
+    fingerprint::{Fingerprint, to_hex},
     mechanism::Payload,
-    study::{Fingerprint, to_hex},
 };
 
 /// Identifier of a report: 16 bytes in UUIDv7 layout, fixed once and durable before the first send.

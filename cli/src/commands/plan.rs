@@ -14,14 +14,18 @@ use eigenveil_estimation::{
 };
 use eigenveil_shared::{
     estimate::Estimate,
-    mechanism::{Calibration, MechanismKind, NoiseModel},
+    mechanism::MechanismKind,
     preprocess::Preprocessing,
     privacy::{PrivacyStatement, format_epsilon},
     study::{StudyDesign, StudyParams},
 };
 use serde::Serialize;
 
-use super::{plan_chart, plan_resolution, project::read_estimate};
+use super::{
+    plan_chart::{self, PlanRow},
+    plan_resolution,
+    project::read_estimate,
+};
 use crate::{
     args::{DEFAULT_CENTRING_TEXT, NormArg},
     error::{CliError, Result},
@@ -91,31 +95,6 @@ pub(crate) struct PlanArgs {
     /// Draw the expected error against n as SVG
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
-}
-
-/// One row of the plan; scripts rely on its keys.
-#[derive(Serialize)]
-pub(super) struct PlanRow {
-    pub(super) mechanism: MechanismKind,
-    pub(super) epsilon: f64,
-    pub(super) delta: f64,
-    /// Enough participants, by the cautious end of a pilot's range; `null` where perhaps no number is.
-    pub(super) n: Option<u64>,
-    /// Fewer cannot be enough; with a pilot and a target error only.
-    n_at_least: Option<u64>,
-    /// Expected error with `n` participants, and its range with a pilot.
-    pub(super) error: Option<f64>,
-    error_range: Option<(f64, f64)>,
-    report_bytes: usize,
-    pub(super) calibration: Option<Calibration>,
-    true_epsilon: Option<f64>,
-    claim_holds: bool,
-    components_above_floor: Option<usize>,
-    reason: Option<String>,
-    /// Expected attempts of one report on its device; double-cap only.
-    expected_attempts: Option<f64>,
-    #[serde(skip)]
-    pub(super) noise: NoiseModel,
 }
 
 #[derive(Serialize)]

@@ -2,9 +2,9 @@
 
 use eigenveil_estimation::{floor::SpectrumRange, format::with_thousands, plan::error_curve};
 use eigenveil_figures::{LineChart, LineStyle, Marker, Series, expected_error};
-use eigenveil_shared::mechanism::{Calibration, MechanismKind};
+use eigenveil_shared::mechanism::{Calibration, MechanismKind, NoiseModel};
+use serde::Serialize;
 
-use super::plan::PlanRow;
 use crate::error::Result;
 
 const POINTS: usize = 49;
@@ -72,4 +72,29 @@ pub(super) fn chart(
     let target = target.map(|y| ("target".to_owned(), y));
     chart.reference_lines.extend(target);
     Ok(chart)
+}
+
+/// One row of the plan; scripts rely on its keys.
+#[derive(Serialize)]
+pub(super) struct PlanRow {
+    pub(super) mechanism: MechanismKind,
+    pub(super) epsilon: f64,
+    pub(super) delta: f64,
+    /// Enough participants, by the cautious end of a pilot's range; `null` where perhaps no number is.
+    pub(super) n: Option<u64>,
+    /// Fewer cannot be enough; with a pilot and a target error only.
+    pub(super) n_at_least: Option<u64>,
+    /// Expected error with `n` participants, and its range with a pilot.
+    pub(super) error: Option<f64>,
+    pub(super) error_range: Option<(f64, f64)>,
+    pub(super) report_bytes: usize,
+    pub(super) calibration: Option<Calibration>,
+    pub(super) true_epsilon: Option<f64>,
+    pub(super) claim_holds: bool,
+    pub(super) components_above_floor: Option<usize>,
+    pub(super) reason: Option<String>,
+    /// Expected attempts of one report on its device; double-cap only.
+    pub(super) expected_attempts: Option<f64>,
+    #[serde(skip)]
+    pub(super) noise: NoiseModel,
 }

@@ -11,7 +11,7 @@ use eigenveil_shared::{
 use serde::Serialize;
 
 use super::{
-    prepare_choices::{Choice, Setting, choices},
+    prepare_choices::{Choice, MAX_FEW_ROWS, Setting, choices, norm_flags},
     prepare_columns::{Column, columns, from_description, from_rows, rounded},
 };
 use crate::{
@@ -203,8 +203,6 @@ fn features_csv(features: &[Feature]) -> Result<Vec<u8>> {
     bytes.map_err(|error| CliError::failed(error.to_string()))
 }
 
-/// Up to this many public rows are called few: a center is then known to a fifth of its scale, or worse.
-pub(super) const MAX_FEW_ROWS: usize = 25;
 /// Largest number of columns shown on a terminal; the file and the JSON have all.
 const MAX_COLUMNS_SHOWN: usize = 40;
 
@@ -279,13 +277,5 @@ fn print(args: &PrepareArgs, prepared: &PrepareAnswer) -> Result<()> {
             "  eigenveil study create --name NAME --features {path} --epsilon 4\n--bound-rows normalize needs no radius; for --bound-rows clip, --radius {} (√p) is about the length of rows scaled this way",
             rounded((prepared.columns.len() as f64).sqrt())
         )),
-    }
-}
-
-pub(super) fn norm_flags(norm: Norm) -> String {
-    match norm {
-        Norm::Normalize => " --bound-rows normalize".to_owned(),
-        Norm::Clip { radius } => format!(" --bound-rows clip --radius {radius}"),
-        Norm::Require { radius } => format!(" --bound-rows require --radius {radius}"),
     }
 }

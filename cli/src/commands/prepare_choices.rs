@@ -17,10 +17,7 @@ use eigenveil_shared::{
 use nalgebra::DVector;
 use serde::Serialize;
 
-use super::{
-    prepare::{MAX_FEW_ROWS, norm_flags},
-    prepare_columns::rounded,
-};
+use super::prepare_columns::rounded;
 use crate::{
     error::{CliError, Result},
     output,
@@ -254,4 +251,15 @@ fn choice(
         squared_mean_over_squared_length: mean_share,
         warning,
     })
+}
+
+/// Up to this many public rows are called few: a center is then known to a fifth of its scale, or worse.
+pub(super) const MAX_FEW_ROWS: usize = 25;
+
+pub(super) fn norm_flags(norm: Norm) -> String {
+    match norm {
+        Norm::Normalize => " --bound-rows normalize".to_owned(),
+        Norm::Clip { radius } => format!(" --bound-rows clip --radius {radius}"),
+        Norm::Require { radius } => format!(" --bound-rows require --radius {radius}"),
+    }
 }

@@ -2,7 +2,6 @@
 
 use std::{
     fs,
-    io::{BufRead as _, IsTerminal as _},
     ops::ControlFlow,
     path::{Path, PathBuf},
 };
@@ -329,7 +328,7 @@ fn accept_move(args: &ReportArgs, study: &Study, ledger: &mut RowLedger) -> Resu
         return Ok(());
     }
     let question = || {
-        ask(&format!(
+        output::ask(&format!(
             "The reports were made for this study at {from}, and this is {to}. Has the study moved here? The same reports are then sent here, and counted once. [y/N]"
         ))
     };
@@ -603,22 +602,6 @@ fn read_tokens(path: &Path, rows: usize) -> Result<Vec<ParticipantToken>> {
     Ok(tokens)
 }
 
-fn is_at_terminal() -> bool {
-    std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
-}
-
-/// Whether somebody at the terminal says yes; `None`, and not asked, without one.
-pub(super) fn ask(question: &str) -> Result<Option<bool>> {
-    if !is_at_terminal() {
-        return Ok(None);
-    }
-    output::print_error_line(question);
-    let mut answer = String::new();
-    std::io::stdin().lock().read_line(&mut answer)?;
-    Ok(Some(matches!(answer.trim(), "y" | "Y" | "yes")))
-}
-
-/// Says what the rows would send and cost.
 fn print_check(study: &Study, persons: &Persons, json: bool) -> Result<()> {
     let params = study.params();
     let checked = RowCheck::new(persons, params);

@@ -4,7 +4,7 @@
 use eigenveil_shared::{preprocess::Row, study::StudyParams};
 use serde::Serialize;
 
-use super::{report::ask, report_persons::Persons};
+use super::report_persons::Persons;
 use crate::{
     error::Result,
     output,
@@ -172,7 +172,7 @@ impl RowCheck {
         if warnings.is_empty() || yes {
             return Ok(true);
         }
-        let answer = ask(
+        let answer = output::ask(
             "Nothing has been perturbed or sent. Whoever runs the study can see whether you take part. Go on? [y/N]",
         )?;
         Ok(answer.unwrap_or(true))

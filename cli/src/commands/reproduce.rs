@@ -96,7 +96,7 @@ pub(crate) fn run(args: &ReproduceArgs, json: bool) -> Result<()> {
     let mut outcomes = Vec::new();
     for (place, exhibit) in exhibits.iter().enumerate() {
         let data = Data::new(args.data.as_deref());
-        let outcome = match data.require(exhibit) {
+        let outcome = match data.require(exhibit.id, exhibit.data) {
             // The others run anyway, and the command fails.
             Err(error) => {
                 output::print_warning(error.detail());

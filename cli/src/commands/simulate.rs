@@ -19,7 +19,7 @@ use eigenveil_shared::{
 use nalgebra::DMatrix;
 use serde::Serialize;
 
-use super::sweep;
+use super::sweep::{self, SimulateAnswer};
 use crate::{
     args::{MechanismArgs, NormArg, NormArgs, SparseArgs},
     error::{CliError, Result},
@@ -157,38 +157,6 @@ struct Setting {
     k: usize,
     s: Option<usize>,
     epsilon: f64,
-}
-
-/// The JSON answer; scripts rely on its keys.
-#[derive(Serialize)]
-pub(super) struct SimulateAnswer {
-    pub(super) mechanism: MechanismKind,
-    pub(super) calibration: Option<Calibration>,
-    pub(super) epsilon: f64,
-    pub(super) delta: f64,
-    pub(super) true_epsilon: Option<f64>,
-    #[serde(skip)]
-    pub(super) claim_holds: bool,
-    pub(super) n: u64,
-    pub(super) p: usize,
-    pub(super) k: usize,
-    pub(super) s: Option<usize>,
-    pub(super) centring: Option<f64>,
-    pub(super) noise: &'static str,
-    pub(super) error_mean: f64,
-    pub(super) error_sd: f64,
-    pub(super) error_predicted_from_truth: Option<f64>,
-    pub(super) nonprivate_error: f64,
-    pub(super) support_f1: Option<f64>,
-    pub(super) seconds: f64,
-    pub(super) repeats: usize,
-    pub(super) error_predicted_from_data: f64,
-    pub(super) pca_error: f64,
-    pub(super) support_precision: Option<f64>,
-    pub(super) support_recall: Option<f64>,
-    pub(super) components_above_floor: f64,
-    pub(super) converged: usize,
-    pub(super) seed: u64,
 }
 
 pub(crate) fn run(args: &SimulateArgs, json: bool) -> Result<()> {

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use eigenveil_shared::ErrorCode;
 
-use super::{categories::source_of, cells::is_value, flags::TableArgs};
+use super::{cells::is_value, flags::TableArgs};
 use crate::error::{CliError, Result};
 
 /// Largest number of names listed in a message.
@@ -476,6 +476,17 @@ fn shortened(name: &str) -> String {
         None => name.to_owned(),
         Some((end, _)) => format!("{}…", &name[..end]),
     }
+}
+
+/// The column that a feature is read from, and its category if the column is text: `sex` and `f` for `sex=f`.
+fn source_of<'a>(name: &'a str, own: &BTreeSet<&str>) -> Option<(&'a str, Option<&'a str>)> {
+    if own.contains(name) {
+        return Some((name, None));
+    }
+    name.match_indices('=')
+        .map(|(at, _)| (&name[..at], &name[at + 1..]))
+        .find(|(column, _)| own.contains(*column))
+        .map(|(column, category)| (column, Some(category)))
 }
 
 #[cfg(test)]

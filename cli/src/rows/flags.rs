@@ -8,6 +8,8 @@ use eigenveil_shared::preprocess::Feature;
 use super::{cells::is_value, features};
 use crate::error::Result;
 
+pub(super) const SPACES: &str = "its columns are separated by spaces; separate them by commas, semicolons or tabs, for example with: tr -s ' ' , < FILE";
+
 /// Whether the first line of a text table names its columns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Header {
@@ -123,7 +125,7 @@ fn first_index(text: &str) -> Result<usize, String> {
 fn delimiter(text: &str) -> Result<u8, String> {
     match text {
         "tab" | "\\t" | "\t" => Ok(b'\t'),
-        " " | "space" => Err(super::text::SPACES.to_owned()),
+        " " | "space" => Err(SPACES.to_owned()),
         _ => match text.as_bytes() {
             [one] if one.is_ascii_punctuation() && !b"\"'.-+_".contains(one) => Ok(*one),
             _ => {

@@ -507,8 +507,6 @@ fn has_header(
     }
 }
 
-pub(super) const SPACES: &str = "its columns are separated by spaces; separate them by commas, semicolons or tabs, for example with: tr -s ' ' , < FILE";
-
 /// Whether most of these lines, of one column, are several values with spaces between them.
 fn separated_by_spaces(lines: &[(usize, &str)]) -> bool {
     let values = |line: &str| {

@@ -24,8 +24,9 @@ pub use admm::{AdmmSettings, Solution, Stop, solve, solve_by_full_projections};
 pub use cross_validation::cross_validate;
 pub use lambda::{KAPPA, automatic_lambda, max_useful_lambda, negligible_gap, resolve_lambda};
 pub use path::{diagonal_lambda, lambda_path};
+pub use problem::embed;
 pub use projection::{project_eigenvalues, project_onto_fantope};
 pub use pursuit::{PursuitResult, pursue};
-pub use refit::{embed, refit, refit_within_blocks};
+pub use refit::{refit, refit_within_blocks};
 
 pub(crate) use spectrum::{Accuracy, LeadingSum, start_block};

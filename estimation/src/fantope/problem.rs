@@ -5,7 +5,6 @@ use nalgebra::DMatrix;
 
 use super::{
     admm::{Solution, Stop},
-    refit::embed,
     screening::Screen,
 };
 use crate::linalg::{cross_product, fix_signs, product, submatrix, symmetric_eigen, top_k};
@@ -219,6 +218,15 @@ impl ScaledProblem {
         }
         (0..m).filter(|&row| active[row]).collect()
     }
+}
+
+/// Rows of `vectors` placed at `support` in `p` rows of zeros.
+pub fn embed(vectors: &DMatrix<f64>, support: &[usize], p: usize) -> DMatrix<f64> {
+    let mut embedded = DMatrix::zeros(p, vectors.ncols());
+    for (a, &row) in support.iter().enumerate() {
+        embedded.set_row(row, &vectors.row(a));
+    }
+    embedded
 }
 
 #[cfg(test)]

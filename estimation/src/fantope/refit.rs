@@ -1,7 +1,7 @@
 use eigenveil_shared::{Error, Result};
 use nalgebra::DMatrix;
 
-use super::{Solution, screening::Screen};
+use super::{admm::Solution, problem::embed, screening::Screen};
 use crate::linalg::{submatrix, top_k};
 
 /// PCA of the moment restricted to the selected rows, embedded back into all p: keeps the support
@@ -52,15 +52,6 @@ pub fn refit_within_blocks(moment: &DMatrix<f64>, solution: &Solution) -> Result
     blocks.pinch(&mut within);
     let leading = top_k(&within, k)?;
     Ok(embed(&leading.vectors, support, p))
-}
-
-/// Rows of `vectors` placed at `support` in `p` rows of zeros.
-pub fn embed(vectors: &DMatrix<f64>, support: &[usize], p: usize) -> DMatrix<f64> {
-    let mut embedded = DMatrix::zeros(p, vectors.ncols());
-    for (a, &row) in support.iter().enumerate() {
-        embedded.set_row(row, &vectors.row(a));
-    }
-    embedded
 }
 
 #[cfg(test)]

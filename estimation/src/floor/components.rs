@@ -13,7 +13,7 @@ use super::{
     EigenvalueVerdict, Eigenvalues, ExpectedError, Floor, Measured, SpectralNoise, SpectrumRange,
     Spike, Support, centring, estimated::NoisySpectrum, from_data::resolve, groups, warnings,
 };
-use crate::{pca::share_of, plan::max_error};
+use crate::{metrics::max_error, pca::share_of};
 
 /// The noise floor's findings on an estimate.
 #[derive(Clone, Debug, PartialEq)]

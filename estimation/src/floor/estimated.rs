@@ -7,7 +7,7 @@ use super::{
     Eigenvalues, Floor, Spectrum, eigengap::range_of_gap, participants_for_error, predict,
     spiked_model::NoiseProfile,
 };
-use crate::plan::max_error;
+use crate::metrics::max_error;
 
 /// What the closed forms leave out, either way.
 const MODEL_ERROR: f64 = 1.1;

@@ -3,7 +3,7 @@
 use eigenveil_shared::{Error, Result, mechanism::NoiseModel};
 
 use super::{Spectrum, Spike, spiked_model::NoiseProfile};
-use crate::plan::max_error;
+use crate::metrics::max_error;
 
 /// More participants than this are reported as "never".
 const MAX_PARTICIPANTS: f64 = 1e18;

@@ -13,7 +13,10 @@ use eigenveil_shared::{
 use rand::{Rng, RngExt};
 use rand_distr::{Distribution, StandardNormal};
 
-use super::{Participants, double_cap_direction::DirectionDistribution};
+use super::{
+    double_cap_direction::DirectionDistribution,
+    participants::{Participants, without_noise},
+};
 use crate::{
     accumulate::{Accumulator, ReportSum, SeedSum},
     linalg::GramSum,
@@ -129,17 +132,6 @@ pub fn noisy_sum<R: Rng + ?Sized>(
         NoisyMoment::decode(buckets, params)?,
         without_noise(params, clean, n)?,
     ))
-}
-
-/// The moment behind the sum of the outer products of `n` prepared rows: centred if the study is.
-pub(super) fn without_noise(
-    params: &StudyParams,
-    sum: PackedSymmetric,
-    n: u64,
-) -> Result<NoisyMoment> {
-    let silence = NoiseModel::gaussian(0.0);
-    let sum = Accumulator::from_parts(sum, n)?;
-    NoisyMoment::from_decoded(vec![sum], silence, params.preprocessing())
 }
 
 /// A sum of payloads drawn from its distribution.

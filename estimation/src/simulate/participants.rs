@@ -2,16 +2,19 @@
 
 use eigenveil_shared::{
     Error, Result,
+    mechanism::NoiseModel,
+    packed::PackedSymmetric,
     preprocess::{BoundedRow, Preprocessor, Row},
     study::StudyParams,
 };
 use nalgebra::DMatrix;
 use rand::{Rng, RngExt};
 
-use super::noisy_sum::without_noise;
 use crate::{
+    accumulate::Accumulator,
     linalg::GramSum,
     models::{Model, Population},
+    moment::NoisyMoment,
     pca::{pca, pca_of_rows},
 };
 
@@ -160,4 +163,15 @@ impl<'a> Participants<'a> {
         }
         Ok(())
     }
+}
+
+/// The moment behind the sum of the outer products of `n` prepared rows: centred if the study is.
+pub(super) fn without_noise(
+    params: &StudyParams,
+    sum: PackedSymmetric,
+    n: u64,
+) -> Result<NoisyMoment> {
+    let silence = NoiseModel::gaussian(0.0);
+    let sum = Accumulator::from_parts(sum, n)?;
+    NoisyMoment::from_decoded(vec![sum], silence, params.preprocessing())
 }

@@ -2,7 +2,7 @@
 
 use nalgebra::DMatrix;
 
-use super::{MIN_VARIANCE_IN_STANDARD_ERRORS, MomentEstimate, Refusal, Z_95};
+use super::{MIN_VARIANCE_IN_STANDARD_ERRORS, MomentEstimate, Refusal, Z_95, estimate::BETWEEN};
 
 /// A correlation of two features.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -16,11 +16,6 @@ pub struct Correlation {
     /// Upper end, at most 1.
     pub high: f64,
 }
-
-/// `w₁₁·qqᵀ + w₁₂·(qwᵀ + wqᵀ) + w₂₂·wwᵀ`, as weight on the covariance: that of an entry between q and w.
-pub(super) const BETWEEN: [f64; 3] = [0.0, 0.5, 0.0];
-/// That of the variance along q.
-pub(super) const ALONG: [f64; 3] = [1.0, 0.0, 0.0];
 
 impl MomentEstimate {
     /// The correlation of two different features: from the projected moment, with the unprojected one's standard

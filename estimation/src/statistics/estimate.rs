@@ -7,11 +7,15 @@ use eigenveil_shared::{
 use nalgebra::{DMatrix, Matrix3, Vector3};
 
 use super::{
-    correlation::{ALONG, BETWEEN},
     law::{Frame, ReportLaw},
     nearest_with_trace,
 };
 use crate::{floor::Floor, linalg::packed_to_dense, linalg::symmetric_eigenvalues};
+
+/// `w₁₁·qqᵀ + w₁₂·(qwᵀ + wqᵀ) + w₂₂·wwᵀ`, as weight on the covariance: that of an entry between q and w.
+pub(super) const BETWEEN: [f64; 3] = [0.0, 0.5, 0.0];
+/// That of the variance along q.
+pub(super) const ALONG: [f64; 3] = [1.0, 0.0, 0.0];
 
 /// What second moments are taken around.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

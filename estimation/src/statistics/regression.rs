@@ -4,7 +4,7 @@ use nalgebra::{Cholesky, DMatrix, DVector};
 
 use super::{
     MIN_EIGENVALUE_IN_STANDARD_ERRORS, MomentEstimate, Refusal, Z_95,
-    correlation::{ALONG, BETWEEN},
+    estimate::{ALONG, BETWEEN},
 };
 use crate::linalg::{submatrix, symmetric_eigen};
 

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use axum::{
     extract::{FromRef, FromRequestParts, RawPathParams},
-    http::{HeaderMap, header, request::Parts},
+    http::request::Parts,
 };
 use eigenveil_shared::{Error, ErrorCode, api::StudyState};
 
 use super::{
     problem::ApiError,
-    rate_limit_layer::{authenticate, client_key},
+    rate_limit_layer::{authenticate, bearer, client_key},
 };
 use crate::{
     app::AppState,
@@ -92,18 +92,6 @@ impl FromRequestParts<AppState> for MaybeOperator {
     async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, ApiError> {
         Ok(Self(identity(parts, app)? == Some(Identity::Operator)))
     }
-}
-
-/// The bearer token of a request: `None` without an Authorization header, `Some(None)` if the header has another form.
-/// However the header is written, the same token is the same text.
-pub(crate) fn bearer(headers: &HeaderMap) -> Option<Option<&str>> {
-    let value = headers.get(header::AUTHORIZATION)?;
-    Some(value.to_str().ok().and_then(|text| {
-        let (scheme, token) = text.split_once(' ')?;
-        scheme
-            .eq_ignore_ascii_case("bearer")
-            .then_some(token.trim())
-    }))
 }
 
 fn identity(parts: &Parts, app: &AppState) -> Result<Option<Identity>, ApiError> {

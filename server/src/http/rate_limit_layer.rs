@@ -7,7 +7,7 @@ use std::{
 
 use axum::{
     extract::{ConnectInfo, Request},
-    http::{Extensions, HeaderMap},
+    http::{Extensions, HeaderMap, header},
     response::{IntoResponse, Response},
 };
 
@@ -47,7 +47,7 @@ pub(crate) async fn enforce_rate_limits(
 /// The valid token of a request, from its Authorization header or its session. Unknown tokens are not tracked, so that
 /// trying many cannot reset other clients' limits.
 fn valid_token(app: &AppState, headers: &HeaderMap) -> Option<TokenHash> {
-    let token = match super::extract::bearer(headers) {
+    let token = match bearer(headers) {
         Some(bearer) => TokenHash::new(bearer?),
         None => app.sessions().token_of(headers)?,
     };
@@ -128,6 +128,18 @@ fn parse_address(text: &str) -> Option<IpAddr> {
         .parse()
         .ok()
         .or_else(|| Some(text.parse::<SocketAddr>().ok()?.ip()))
+}
+
+/// The bearer token of a request: `None` without an Authorization header, `Some(None)` if the header has another form.
+/// However the header is written, the same token is the same text.
+pub(crate) fn bearer(headers: &HeaderMap) -> Option<Option<&str>> {
+    let value = headers.get(header::AUTHORIZATION)?;
+    Some(value.to_str().ok().and_then(|text| {
+        let (scheme, token) = text.split_once(' ')?;
+        scheme
+            .eq_ignore_ascii_case("bearer")
+            .then_some(token.trim())
+    }))
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use eigenveil_shared::{
 use super::{
     images, layout,
     state::Pages,
-    study::hide_drafts,
+    study::{FILES, hide_drafts},
     visitor::{Fields, OperatorForm, Visitor},
 };
 use crate::{
@@ -26,8 +26,6 @@ use crate::{
     },
     store::{Study, check_rank},
 };
-
-pub(super) const FILES: [&str; 3] = ["estimate.json", "components.csv", "components.npy"];
 
 pub(super) async fn open(
     StudyInPath(study): StudyInPath,

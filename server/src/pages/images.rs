@@ -5,18 +5,10 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use bytes::Bytes;
-use eigenveil_figures::{Figure, LineChart};
-use eigenveil_shared::Error;
+use eigenveil_figures::Figure;
 use maud::{Markup, html};
 
-use super::{
-    state::Pages,
-    visitor::{Fields, Visitor},
-};
-use crate::{
-    http::{ApiError, ClientKey},
-    store::StudyId,
-};
+use super::visitor::{Fields, Visitor};
 
 /// Width in pixels; two of them fit side by side on a desktop.
 pub(super) const WIDE: f64 = 560.0;
@@ -25,51 +17,6 @@ pub(super) const NARROW: f64 = 350.0;
 
 pub(super) fn width(fields: &Fields) -> f64 {
     if fields.has("narrow") { NARROW } else { WIDE }
-}
-
-/// Identifies a chart: apart from this, only the number of reports decides what it shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ChartKey {
-    pub(super) study: StudyId,
-    pub(super) kind: ChartKind,
-    /// The estimate it is made from.
-    pub(super) estimate: Option<u64>,
-    pub(super) narrow: bool,
-}
-
-/// The chart of a study that a query requests, rendered again if `version` has changed.
-pub(super) async fn cached_chart(
-    app: &Pages,
-    client: Option<ClientKey>,
-    (study, kind, estimate): (StudyId, ChartKind, Option<u64>),
-    query: Option<String>,
-    version: impl Fn() -> u64,
-    chart: impl FnOnce() -> Result<LineChart, Error> + Send + 'static,
-) -> Result<Response, ApiError> {
-    let fields = Fields::parse(query.unwrap_or_default().as_bytes());
-    let key = ChartKey {
-        study,
-        kind,
-        estimate,
-        narrow: fields.has("narrow"),
-    };
-    let draw = move || {
-        let mut chart = chart()?;
-        chart.width = width(&fields);
-        Ok(chart.to_svg().into())
-    };
-    Ok(svg(app
-        .state
-        .charts
-        .get_or_render(client, key, version, draw)
-        .await?))
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ChartKind {
-    Arrivals,
-    ExpectedError,
-    Belief,
 }
 
 /// A figure in a page. `path` may have a query.

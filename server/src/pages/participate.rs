@@ -16,11 +16,9 @@ use eigenveil_shared::{
 use maud::{Markup, html};
 
 use super::{
-    about,
-    images::{self, ChartKind},
-    layout,
+    about, images, layout,
     render_cache::PageKind,
-    state::Pages,
+    state::{self, ChartKind, Pages},
     study::hide_drafts,
     visitor::Visitor,
 };
@@ -248,7 +246,7 @@ pub(super) async fn belief(
     hide_drafts(&visitor, &study)?;
     let what = (study.id(), ChartKind::Belief, None);
     let chart = move || Ok(belief_chart(&study));
-    images::cached_chart(&app, visitor.client(), what, query, || 0, chart).await
+    state::cached_chart(&app, visitor.client(), what, query, || 0, chart).await
 }
 
 fn belief_chart(study: &Study) -> LineChart {

@@ -2,15 +2,22 @@
 
 use std::sync::Arc;
 
-use axum::extract::FromRef;
+use axum::{extract::FromRef, response::Response};
+use eigenveil_figures::{Figure as _, LineChart};
+use eigenveil_shared::Error;
 use tokio::sync::Semaphore;
 
 use super::{
-    images::ChartKey,
+    images::{svg, width},
     render_cache::{Page, RenderCache},
     view::Views,
+    visitor::Fields,
 };
-use crate::app::AppState;
+use crate::{
+    app::AppState,
+    http::{ApiError, ClientKey},
+    store::StudyId,
+};
 
 /// Maximum numbers of event streams: for visitors, analysts and the operator. Each group has its own slots.
 const MAX_WATCHERS: [usize; 3] = [192, 48, 16];
@@ -54,4 +61,49 @@ impl std::ops::Deref for Pages {
     fn deref(&self) -> &AppState {
         &self.app
     }
+}
+
+/// Identifies a chart: apart from this, only the number of reports decides what it shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ChartKey {
+    pub(super) study: StudyId,
+    pub(super) kind: ChartKind,
+    /// The estimate it is made from.
+    pub(super) estimate: Option<u64>,
+    pub(super) narrow: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ChartKind {
+    Arrivals,
+    ExpectedError,
+    Belief,
+}
+
+/// The chart of a study that a query requests, rendered again if `version` has changed.
+pub(super) async fn cached_chart(
+    app: &Pages,
+    client: Option<ClientKey>,
+    (study, kind, estimate): (StudyId, ChartKind, Option<u64>),
+    query: Option<String>,
+    version: impl Fn() -> u64,
+    chart: impl FnOnce() -> Result<LineChart, Error> + Send + 'static,
+) -> Result<Response, ApiError> {
+    let fields = Fields::parse(query.unwrap_or_default().as_bytes());
+    let key = ChartKey {
+        study,
+        kind,
+        estimate,
+        narrow: fields.has("narrow"),
+    };
+    let draw = move || {
+        let mut chart = chart()?;
+        chart.width = width(&fields);
+        Ok(chart.to_svg().into())
+    };
+    Ok(svg(app
+        .state
+        .charts
+        .get_or_render(client, key, version, draw)
+        .await?))
 }

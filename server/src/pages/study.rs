@@ -16,12 +16,10 @@ use eigenveil_shared::{
 use maud::{Markup, PreEscaped, html};
 
 use super::{
-    about,
-    images::{self, ChartKind},
-    layout,
+    about, images, layout,
     planner::{Forecast, Outlook, three_digits},
     render_cache::PageKind,
-    state::Pages,
+    state::{self, ChartKind, Pages},
     view::View,
     visitor::Visitor,
 };
@@ -116,6 +114,8 @@ pub(super) async fn show(
     Ok(layout::html_response(StatusCode::OK, page.await?))
 }
 
+pub(super) const FILES: [&str; 3] = ["estimate.json", "components.csv", "components.npy"];
+
 /// The page of an older estimate.
 pub(super) async fn estimate(
     StudyInPath(study): StudyInPath,
@@ -161,7 +161,7 @@ pub(super) async fn arrivals(
         chart.height = 320.0;
         Ok(chart)
     };
-    images::cached_chart(&pages, visitor.client(), what, query, reports, chart).await
+    state::cached_chart(&pages, visitor.client(), what, query, reports, chart).await
 }
 
 pub(super) async fn expected_error(
@@ -188,7 +188,7 @@ pub(super) async fn expected_error(
         chart.title.clear();
         Ok(chart)
     };
-    images::cached_chart(&pages, client, what, query, reports, chart).await
+    state::cached_chart(&pages, client, what, query, reports, chart).await
 }
 
 fn no_forecast() -> Error {
@@ -467,7 +467,7 @@ fn estimate_section(visitor: &Visitor, study: &Study, view: &View) -> Markup {
             ul #warnings .cautions { @for warning in &view.warnings { li { (warning) } } }
         }
         p #downloads { "Download: "
-            @for (i, file) in super::actions::FILES.iter().enumerate() {
+            @for (i, file) in FILES.iter().enumerate() {
                 @if i > 0 { " · " }
                 a href=(visitor.link(&format!("{path}/{file}"))) download { (file) }
             }

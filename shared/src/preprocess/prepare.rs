@@ -12,6 +12,7 @@ use pulp::{Arch, Simd, WithSimd};
 
 use super::{
     BoundedRow, FeatureRow, MIN_ENTRY, Norm, Preprocessing, Row, VALUE_RANGE, power_of_two,
+    row::{flush, masked},
 };
 use crate::{
     dot::dot,
@@ -283,18 +284,6 @@ fn mask(keep: bool) -> u64 {
 fn number_mask(value: f64) -> u64 {
     let beyond = f64::INFINITY.to_bits().wrapping_sub(value.abs().to_bits()) >> 63;
     beyond.wrapping_sub(1)
-}
-
-#[inline(always)]
-fn masked(value: f64, mask: u64) -> f64 {
-    f64::from_bits(value.to_bits() & mask)
-}
-
-/// The value, or 0 if its magnitude is below `limit`: bits of positive numbers are ordered as the numbers are.
-#[inline(always)]
-pub(super) fn flush(value: f64, limit: f64) -> f64 {
-    let below = value.abs().to_bits().wrapping_sub(limit.to_bits()) >> 63;
-    masked(value, below.wrapping_sub(1))
 }
 
 #[cfg(test)]

@@ -4,8 +4,6 @@ use std::fmt;
 
 use zeroize::Zeroize;
 
-use super::prepare::flush;
-
 /// A participant's raw row: p values as they come. Never leaves the device.
 #[derive(Clone, PartialEq)]
 pub struct Row(Vec<f64>);
@@ -103,3 +101,15 @@ macro_rules! secret {
 }
 
 secret!(Row BoundedRow FeatureRow);
+
+#[inline(always)]
+pub(super) fn masked(value: f64, mask: u64) -> f64 {
+    f64::from_bits(value.to_bits() & mask)
+}
+
+/// The value, or 0 if its magnitude is below `limit`: bits of positive numbers are ordered as the numbers are.
+#[inline(always)]
+pub(super) fn flush(value: f64, limit: f64) -> f64 {
+    let below = value.abs().to_bits().wrapping_sub(limit.to_bits()) >> 63;
+    masked(value, below.wrapping_sub(1))
+}
