@@ -158,7 +158,9 @@ fn missing_data_is_named_with_its_source() {
     ] {
         assert!(error.detail().contains(part), "{part}: {error}");
     }
-    let error = Data::new(None).require(table_1.id, table_1.data).unwrap_err();
+    let error = Data::new(None)
+        .require(table_1.id, table_1.data)
+        .unwrap_err();
     assert!(error.detail().contains("--data"), "{error}");
     let mut all = eigenveil_papers::ALL.iter();
     assert!(all.any(|exhibit| exhibit.data.is_empty()));

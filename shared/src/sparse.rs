@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// The penalty of the Fantope problem.
 #[derive(Clone, Copy, Debug, PartialEq, Default)]

@@ -1,7 +1,5 @@
 //! The frozen, fingerprinted parameters of a study: all a device needs, nothing of the server's.
 
-use std::{fmt, str::FromStr};
-
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 

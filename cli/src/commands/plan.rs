@@ -14,7 +14,7 @@ use eigenveil_estimation::{
 };
 use eigenveil_shared::{
     estimate::Estimate,
-    mechanism::MechanismKind,
+    mechanism::{Calibration, MechanismKind},
     preprocess::Preprocessing,
     privacy::{PrivacyStatement, format_epsilon},
     study::{StudyDesign, StudyParams},

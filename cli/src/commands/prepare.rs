@@ -11,7 +11,7 @@ use eigenveil_shared::{
 use serde::Serialize;
 
 use super::{
-    prepare_choices::{Choice, MAX_FEW_ROWS, Setting, choices, norm_flags},
+    prepare_choices::{Choice, MAX_FEW_ROWS, Setting, choices},
     prepare_columns::{Column, columns, from_description, from_rows, rounded},
 };
 use crate::{

@@ -12,12 +12,10 @@ use eigenveil_estimation::{
     simulate::{Experiment, NoisePath, RowSource, run as simulate},
 };
 use eigenveil_shared::{
-    mechanism::{Calibration, MechanismKind},
     preprocess::{Feature, Preprocessing, Row},
     privacy::{PrivacyStatement, format_delta, format_epsilon},
 };
 use nalgebra::DMatrix;
-use serde::Serialize;
 
 use super::sweep::{self, SimulateAnswer};
 use crate::{

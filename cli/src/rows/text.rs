@@ -15,7 +15,7 @@ use super::{
     categories::is_category,
     cells::{Marks, is_date, is_missing, is_value, is_word, number},
     columns::{self, ColumnMapping, ExpectedColumns, FileColumns},
-    flags::{Header, Names, TableArgs},
+    flags::{Header, Names, SPACES, TableArgs},
     problems::{MAX_COLUMNS_NAMED, Problems, Unreadable, UnreadableReason},
     table::{
         MIN_LINES_FOR_MAJORITY, MIN_ROWS_OF_IDENTIFIER, RowTable, check_columns, no_rows, text_of,

@@ -82,6 +82,7 @@ pub struct Book {
 }
 
 /// What [`Book::take_part`] found or proposes.
+#[expect(clippy::large_enum_variant, reason = "there is one at a time")]
 #[derive(Debug)]
 pub enum Step {
     /// The device took part before. The row was not looked at.

@@ -14,7 +14,7 @@ use eigenveil_shared::{
 use super::{
     images, layout,
     state::Pages,
-    study::{FILES, hide_drafts},
+    study::hide_drafts,
     visitor::{Fields, OperatorForm, Visitor},
 };
 use crate::{

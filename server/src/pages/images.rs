@@ -5,7 +5,6 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use bytes::Bytes;
-use eigenveil_figures::Figure;
 use maud::{Markup, html};
 
 use super::visitor::{Fields, Visitor};

@@ -72,12 +72,12 @@ impl Device {
             self.records.extend(write.put);
             self.records.retain(|key, _| !write.delete.contains(key));
         }
-        if expected && matches!(fate, Fate::Stored) {
-            if let Some(book) = &mut self.windows[window]
-                && book.stored(change).is_ok()
-            {
-                return;
-            }
+        if expected
+            && matches!(fate, Fate::Stored)
+            && let Some(book) = &mut self.windows[window]
+            && book.stored(change).is_ok()
+        {
+            return;
         }
         self.windows[window] = None;
     }

@@ -8,9 +8,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::harness::{
-    Folder, mode_of, program, refused, run, send_signal, stderr, succeeded, words,
-};
+use crate::harness::{Folder, mode_of, program, refused, run, send_signal, succeeded, words};
 
 #[test]
 fn outputs_follow_links_keep_modes_and_spare_inputs() {

@@ -445,7 +445,7 @@ impl RowLedger {
                 let end = first.saturating_add(row.get(2)?);
                 match charges.last_mut() {
                     Some(last) if (last.study, last.rows.end) == (study, first) => {
-                        last.rows.end = end
+                        last.rows.end = end;
                     }
                     _ => charges.push(Charge {
                         study,
