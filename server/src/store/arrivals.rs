@@ -3,7 +3,7 @@
 use eigenveil_shared::Result;
 use rusqlite::{Connection, Transaction, params};
 
-use super::{Store, failure::Failure, study::Study};
+use super::failure::Failure;
 
 const MINUTE: u64 = 60;
 const HOUR: u64 = 3_600;
@@ -59,7 +59,7 @@ pub(super) fn count(
     Ok(())
 }
 
-fn read(connection: &Connection, study_pk: i64) -> Result<Vec<ArrivalCount>, Failure> {
+pub(super) fn read(connection: &Connection, study_pk: i64) -> Result<Vec<ArrivalCount>, Failure> {
     let mut statement = connection.prepare_cached(
         "SELECT seconds, start, n FROM arrivals WHERE study_pk = ? ORDER BY start",
     )?;
@@ -71,13 +71,6 @@ fn read(connection: &Connection, study_pk: i64) -> Result<Vec<ArrivalCount>, Fai
         })
     })?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)
-}
-
-impl Store {
-    /// When the study's reports were uploaded, oldest first; imported reports are not included. Blocks while reading.
-    pub(crate) fn arrivals(&self, study: &Study) -> Result<Vec<ArrivalCount>> {
-        read(&self.reader(), study.pk).map_err(Failure::into_error)
-    }
 }
 
 #[cfg(test)]

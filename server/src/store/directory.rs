@@ -257,3 +257,8 @@ impl TokenFiles {
         ))
     }
 }
+
+/// The path of the database in a data directory, for backups and inspection.
+pub fn database_path(data_dir: &Path) -> PathBuf {
+    data_dir.join(DATABASE)
+}

@@ -6,35 +6,11 @@
 use eigenveil_shared::{
     Error, ErrorCode, Result,
     api::{IssueTokensResponse, StudyState, TokenCounts},
-    enrolment::{AdmissionKey, Enrolment, MAX_TOKENS_PER_REQUEST, ParticipantToken},
+    enrolment::{Enrolment, MAX_TOKENS_PER_REQUEST, ParticipantToken},
 };
-use rusqlite::{OptionalExtension, Transaction, params};
+use rusqlite::params;
 
-use super::{Store, decide::Spent, failure::Failure, rows, schema, study::Study};
-
-/// Spends the token with this hash.
-///
-/// The time of a lookup depends on the stored hashes. That does not help to find a token: a sender who cannot choose
-/// the hash learns nothing about its neighbours.
-pub(super) fn spend(
-    transaction: &Transaction<'_>,
-    pk: i64,
-    hash: &AdmissionKey,
-) -> Result<Spent, Failure> {
-    let spent = transaction
-        .prepare_cached(
-            "UPDATE participant_tokens SET spent = 1 WHERE study_pk = ? AND hash = ? AND spent = 0",
-        )?
-        .execute(params![pk, hash])?;
-    if spent == 1 {
-        return Ok(Spent::Now);
-    }
-    let known = transaction
-        .prepare_cached("SELECT 1 FROM participant_tokens WHERE study_pk = ? AND hash = ?")?
-        .query_row(params![pk, hash], |_| Ok(()))
-        .optional()?;
-    Ok(known.map_or(Spent::Unknown, |()| Spent::Before))
-}
+use super::{Store, failure::Failure, rows, schema, study::Study};
 
 impl Store {
     /// Creates one-time tokens for the participants of a study. Their text is only in the response.

@@ -5,22 +5,12 @@ use std::{
         OnceLock,
         atomic::{AtomicBool, Ordering},
     },
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use eigenveil_shared::Result;
-use rusqlite::Transaction;
 
-use super::{
-    Store,
-    failure::{Failure, unavailable},
-};
-
-/// Size of a probe write: several pages, like a commit of reports. A small one might fit into a full store.
-const PROBE_WRITE_BYTES: usize = 65_536;
-
-/// Minimum time between probes, which take time of the writer and, after a failure, of the disk.
-const PROBE_INTERVAL: Duration = Duration::from_secs(1);
+use super::failure::Failure;
 
 #[derive(Debug, Default)]
 pub(super) struct Health {
@@ -30,14 +20,15 @@ pub(super) struct Health {
     /// Why the writer has stopped for good.
     lease_lost: OnceLock<&'static str>,
     /// The last probe, with whether a commit had failed by then.
-    last_probe: tokio::sync::Mutex<Option<Probe>>,
+    pub(super) last_probe: tokio::sync::Mutex<Option<Probe>>,
 }
 
+/// The outcome of a probe of the writer.
 #[derive(Debug)]
-struct Probe {
-    at: Instant,
-    failed: bool,
-    result: Result<()>,
+pub(super) struct Probe {
+    pub(super) at: Instant,
+    pub(super) failed: bool,
+    pub(super) result: Result<()>,
 }
 
 impl Health {
@@ -65,6 +56,16 @@ impl Health {
         self.lease_lost.get().copied()
     }
 
+    /// Whether the last commit failed.
+    pub(super) fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Acquire)
+    }
+
+    /// The damage that was found.
+    pub(super) fn damage(&self) -> Option<&String> {
+        self.damage.get()
+    }
+
     pub(super) fn is_damaged(&self) -> bool {
         self.damage.get().is_some()
     }
@@ -72,92 +73,5 @@ impl Health {
     /// Whether the last commit succeeded and no damage was found.
     pub(super) fn is_good(&self) -> bool {
         !self.failed.load(Ordering::Acquire) && self.damage.get().is_none()
-    }
-}
-
-impl Store {
-    /// Whether reports can be stored now: the writer responds, no damage was found, and after a failed commit a probe
-    /// write succeeds. Probes at most once a second; in between the last result is returned, unless a commit has failed
-    /// or succeeded again since.
-    pub async fn check_writable(&self) -> Result<()> {
-        let health = &self.shared.health;
-        self.check_writer()?;
-        if let Some(damage) = health.damage.get() {
-            return Err(unavailable(damage.clone()));
-        }
-        // Concurrent callers wait for the same probe.
-        let mut last = health.last_probe.lock().await;
-        let failed = health.failed.load(Ordering::Acquire);
-        if let Some(probe) = &*last
-            && probe.failed == failed
-            && probe.at.elapsed() < PROBE_INTERVAL
-        {
-            return probe.result.clone();
-        }
-        let result = self.probe().await;
-        *last = Some(Probe {
-            at: Instant::now(),
-            failed: health.failed.load(Ordering::Acquire),
-            result: result.clone(),
-        });
-        result
-    }
-
-    async fn probe(&self) -> Result<()> {
-        let health = &self.shared.health;
-        if !health.failed.load(Ordering::Acquire) {
-            return self.write(|_| Ok(()), |(), _| ()).await;
-        }
-        // Two commits: pages freed in the commit that filled them would never be written.
-        self.write(write_probe, |(), _| ()).await?;
-        self.write(remove_probe, |(), _| ()).await?;
-        health.succeeded();
-        Ok(())
-    }
-}
-
-fn write_probe(transaction: &Transaction<'_>) -> Result<(), Failure> {
-    transaction.execute(
-        "INSERT INTO settings (key, value) VALUES ('probe', zeroblob(?))
-         ON CONFLICT (key) DO UPDATE SET value = excluded.value",
-        [PROBE_WRITE_BYTES],
-    )?;
-    Ok(())
-}
-
-fn remove_probe(transaction: &Transaction<'_>) -> Result<(), Failure> {
-    transaction.execute("DELETE FROM settings WHERE key = 'probe'", [])?;
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{config::ServerConfig, environment::Environment};
-
-    /// However many callers there are, the writer is probed once.
-    #[tokio::test]
-    async fn the_writer_is_probed_once_a_second() {
-        let directory = tempfile::tempdir().unwrap();
-        let environment = Environment::system();
-        let faults = environment.faults.clone();
-        let config = ServerConfig::new(directory.path().join("data"));
-        let store = Store::open(&config, environment).unwrap();
-        faults.hold();
-        let mut callers = tokio::task::JoinSet::new();
-        for _ in 0..50 {
-            let store = store.clone();
-            callers.spawn(async move { store.check_writable().await });
-        }
-        // Each has begun to wait.
-        for _ in 0..10 {
-            tokio::task::yield_now().await;
-        }
-        let waiting = store.metrics().queue_depth.get();
-        faults.release();
-        while let Some(result) = callers.join_next().await {
-            result.unwrap().unwrap();
-        }
-        assert!(waiting <= 1, "{waiting} commands for one probe");
     }
 }

@@ -4,6 +4,7 @@
 //! report is new, its payload is added to a sum (or its seed appended) in the same transaction, and the reply is sent
 //! after the commit.
 
+mod analysts;
 mod archive;
 mod arrivals;
 mod buckets;
@@ -20,6 +21,7 @@ mod failure;
 #[cfg(test)]
 pub(crate) mod fixtures;
 mod health;
+mod probe;
 mod recent;
 mod removal;
 
@@ -59,6 +61,7 @@ use eigenveil_shared::{
 use rusqlite::{Connection, Transaction, params};
 use tokio::sync::{oneshot, watch};
 
+pub use self::directory::database_path;
 pub(crate) use self::directory::{check as check_directory, exposed};
 pub(crate) use self::{
     arrivals::ArrivalCount,
@@ -761,9 +764,4 @@ fn accepted(connection: &Connection, study: &Study) -> Result<(u64, u64), Failur
         [study.pk],
         |row| Ok((row.get(0)?, row.get(1)?)),
     )?)
-}
-
-/// The path of the database in a data directory, for backups and inspection.
-pub fn database_path(data_dir: &Path) -> PathBuf {
-    data_dir.join(directory::DATABASE)
 }

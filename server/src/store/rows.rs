@@ -6,12 +6,14 @@ use eigenveil_shared::{
     Error, ErrorCode,
     about::{About, UtcDate},
     api::StudyState,
+    enrolment::AdmissionKey,
     estimate::ComponentCount,
     study::StudyParams,
 };
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
 use super::{
+    decide::Spent,
     failure::Failure,
     study::{NewStudy, Study, StudyId, StudyIndex, state_from},
 };
@@ -134,4 +136,28 @@ pub(super) fn load(connection: &Connection) -> Result<StudyIndex, Failure> {
         study_index.add(Arc::new(study));
     }
     Ok(study_index)
+}
+
+/// Spends the token with this hash.
+///
+/// The time of a lookup depends on the stored hashes. That does not help to find a token: a sender who cannot choose
+/// the hash learns nothing about its neighbours.
+pub(super) fn spend_token(
+    transaction: &Transaction<'_>,
+    pk: i64,
+    hash: &AdmissionKey,
+) -> Result<Spent, Failure> {
+    let spent = transaction
+        .prepare_cached(
+            "UPDATE participant_tokens SET spent = 1 WHERE study_pk = ? AND hash = ? AND spent = 0",
+        )?
+        .execute(params![pk, hash])?;
+    if spent == 1 {
+        return Ok(Spent::Now);
+    }
+    let known = transaction
+        .prepare_cached("SELECT 1 FROM participant_tokens WHERE study_pk = ? AND hash = ?")?
+        .query_row(params![pk, hash], |_| Ok(()))
+        .optional()?;
+    Ok(known.map_or(Spent::Unknown, |()| Spent::Before))
 }

@@ -1,11 +1,22 @@
-//! Metrics of the store that are measured when they are read.
+//! What is measured when it is read: sizes and states for the metrics, arrivals for a page.
 
 use eigenveil_shared::{Result, api::StudyState};
 
-use super::{Store, estimates, failure::Failure};
+use super::{
+    Store,
+    arrivals::{self, ArrivalCount},
+    estimates,
+    failure::Failure,
+    study::Study,
+};
 use crate::metrics::signed;
 
 impl Store {
+    /// When the study's reports were uploaded, oldest first; imported reports are not included. Blocks while reading.
+    pub(crate) fn arrivals(&self, study: &Study) -> Result<Vec<ArrivalCount>> {
+        arrivals::read(&self.reader(), study.pk).map_err(Failure::into_error)
+    }
+
     /// Measures what is not counted continuously. Blocks while reading.
     pub(crate) fn measure(&self) -> Result<()> {
         let (shared, metrics) = (&self.shared, self.metrics());

@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use super::{
-    directory::{DataDirectory, TokenFiles},
+    directory::{DataDirectory, TokenFiles, database_path},
     failure::{Failure, unavailable},
     lease::{WalFile, WriterLease},
     schema,
@@ -104,7 +104,7 @@ pub(super) fn save_hash(connection: &Connection, hash: &TokenHash) -> Result<(),
 /// Rotates the operator token of a store that no server uses, and returns the path of its file. The old token stops
 /// working.
 pub fn rotate_operator_token(data_dir: &Path, environment: &Environment) -> Result<PathBuf> {
-    if !super::database_path(data_dir).is_file() {
+    if !database_path(data_dir).is_file() {
         return Err(unavailable(format!(
             "{} is not a server's data directory: it has no database; give the directory of serve --data",
             data_dir.display()

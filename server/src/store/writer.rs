@@ -25,14 +25,13 @@ use super::{
     arrivals,
     buckets::BucketCache,
     decide::{Door, Facts, Spent, SubmitOutcome, admit},
-    enrolment,
     failure::{FILES_REPLACED, Failure},
     health::Health,
     lease::WriterLease,
     notice,
     recent::{CommitIds, RecentIds},
     reserve::ReserveFile,
-    seeds,
+    rows, seeds,
     study::{Study, StudyIndex, state_from},
 };
 use crate::{environment::Clock, faults::Faults, metrics::Metrics, net::memory::Reservation};
@@ -392,7 +391,7 @@ impl Facts for StoredFacts<'_, '_> {
     }
 
     fn spend(&mut self, key: &AdmissionKey) -> Result<Spent, Failure> {
-        enrolment::spend(self.transaction, self.study_pk, key)
+        rows::spend_token(self.transaction, self.study_pk, key)
     }
 }
 
