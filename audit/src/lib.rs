@@ -25,7 +25,6 @@ mod audit;
 mod bounds;
 mod clopper_pearson;
 mod device;
-mod finding;
 mod pairs;
 mod sampling;
 mod statistic;

@@ -9,7 +9,6 @@ pub(crate) mod estimate;
 pub(crate) mod moment;
 pub(crate) mod plan;
 mod plan_chart;
-mod plan_resolution;
 pub(crate) mod prepare;
 mod prepare_choices;
 mod prepare_columns;

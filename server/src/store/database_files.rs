@@ -100,7 +100,7 @@ impl DatabaseFiles {
 
     /// Copies the log into the main file, as far as no reader needs it; the next write restarts the log.
     pub(super) fn checkpoint(&self, connection: &Connection, how: &str) -> Result<(), Failure> {
-        self.checkpoint_with(|| super::lease::checkpoint(connection, how))
+        self.checkpoint_with(|| schema::checkpoint(connection, how))
     }
 
     fn checkpoint_with(
@@ -304,7 +304,7 @@ mod tests {
                     if how == "copied over before" {
                         fs::copy(&old, &main).unwrap();
                     }
-                    let frames = crate::store::lease::checkpoint(&store.connection, full)?;
+                    let frames = schema::checkpoint(&store.connection, full)?;
                     match how {
                         "copied over" => drop(fs::copy(&copy, &main).unwrap()),
                         "truncated" => {

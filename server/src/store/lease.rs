@@ -156,12 +156,6 @@ impl WriterLease {
     }
 }
 
-/// A checkpoint of a database that no lease watches: the frames in the log, and how many of them are in the main file.
-pub(super) fn checkpoint(connection: &Connection, how: &str) -> Result<(i32, i32), Failure> {
-    let pragma = format!("PRAGMA wal_checkpoint({how})");
-    Ok(connection.query_row(&pragma, [], |row| Ok((row.get(1)?, row.get(2)?)))?)
-}
-
 /// Makes a complete copy, such as a backup, usable anywhere.
 pub(super) fn detach_copy(copy: &Path) -> Result<(), Failure> {
     let connection = Connection::open(copy)?;

@@ -88,7 +88,7 @@ use self::{
     directory::DataDirectory,
     failure::Failure,
     health::Health,
-    lease::{WalFile, WriterLease, checkpoint},
+    lease::{WalFile, WriterLease},
     recent::RecentIds,
     reserve::ReserveFile,
     study::{NewStudy, StudyIndex},
@@ -171,7 +171,7 @@ impl Store {
             Err(failure) if failure.is_full() => {
                 reserve.release();
                 // A checkpoint needs no space for pages that the main file already has, and restarts the log.
-                if let Err(failure) = checkpoint(&connection, "PASSIVE") {
+                if let Err(failure) = schema::checkpoint(&connection, "PASSIVE") {
                     tracing::debug!(%failure, "checkpoint failed; the write-ahead log was not reset");
                 }
                 WriterLease::acquire(&mut connection, &directory, wal)
