@@ -643,6 +643,7 @@ fn with_flags(error: eigenveil_client::Error) -> CliError {
         }
         Some(ErrorCode::InvalidAbout) => "; or give --accept-new-purpose",
         _ if error.is_row_file_mismatch() => "; the flags are --same-participants and --ledger",
+        _ if error.name() == "usage" => return CliError::usage(error.detail()),
         _ => return error.into(),
     };
     let message = format!("{}{flags}", error.detail());
