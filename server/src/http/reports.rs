@@ -166,6 +166,7 @@ fn decode_batch(
         .collect())
 }
 
+/// The outcome of an upload.
 #[derive(serde::Serialize, utoipa::ToSchema)]
 #[serde(untagged)]
 enum UploadResponse {
