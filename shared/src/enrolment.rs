@@ -151,7 +151,7 @@ impl From<Option<ParticipantToken>> for Admission {
 pub type AdmissionKey = [u8; 32];
 
 /// How the body of an upload is laid out: the admissions of its reports, then the reports as encoded by
-/// [`codec`](crate::codec).
+/// [`codec`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame {
     /// The kind of admission.

@@ -98,7 +98,7 @@ impl WriterLease {
         transaction.commit()?;
         if !was_in_use {
             // Checkpointed before anything is acknowledged that only the log contains.
-            checkpoint(connection, "TRUNCATE")?;
+            super::schema::checkpoint(connection, "TRUNCATE")?;
         }
         let files = DatabaseFiles::watch(connection, directory)?;
         Ok(Self { id, files })

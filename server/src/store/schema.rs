@@ -5,7 +5,7 @@ use std::{fs::File, io::Read as _, path::Path};
 use eigenveil_shared::{Error, Result};
 use rusqlite::{Connection, ErrorCode as SqliteCode, OpenFlags, config::DbConfig};
 
-use super::{reserve::disk_bytes, unavailable};
+use super::{failure::Failure, reserve::disk_bytes, unavailable};
 
 /// `application_id` of an Eigenveil store: "EiVS".
 const APPLICATION_ID: i32 = 0x4569_5653;
