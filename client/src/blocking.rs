@@ -39,7 +39,7 @@ struct BlockingRuntime(Arc<Runtime>);
 impl BlockingRuntime {
     fn new() -> Result<Self> {
         refuse_inside_a_runtime()?;
-        // One thread for the network beside the caller's, which writes the outbox.
+        // One thread for the network beside the caller's, which writes the ledger.
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
             .thread_name("eigenveil-client")

@@ -26,6 +26,8 @@ use crate::{
 
 /// Size a batch aims at: large enough for few requests, small enough to repeat.
 const BATCH_BYTES: usize = 1 << 20;
+/// Longest name of a study, in characters.
+const MAX_NAME: usize = 1_000;
 /// A small upload is split into up to this many requests. All reports of one commit go to one of 32 buckets, and
 /// estimates get their error bars from the differences between buckets; four connections may share a commit.
 const TARGET_BATCHES: u64 = 128;
@@ -156,7 +158,7 @@ impl Study {
         }
         // These texts are shown to people and stored for the receipt, so they must be valid.
         document.about.check()?;
-        if !is_readable(&document.name) {
+        if !is_readable(&document.name) || document.name.chars().count() > MAX_NAME {
             return wrong(format!(
                 "the server gives study {id} a name that cannot be shown; do not take part"
             ));

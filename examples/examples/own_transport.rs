@@ -8,7 +8,11 @@ use std::{
     fs,
     io::{ErrorKind, Read as _, Write as _},
     net::TcpStream,
+    path::Path,
 };
+
+#[cfg(unix)]
+use std::os::unix::fs::OpenOptionsExt as _;
 
 use eigenveil_client::{
     Clock as _, Limits, Request, Response, Server, Study, SystemClock,
@@ -26,6 +30,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         );
     };
     let (server, pinned): (Server, _) = (server.parse()?, pinned.parse()?);
+    // Of two processes one waits: each would make a report of its own.
+    let lock = fs::File::create(format!("{path}.lock"))?;
+    lock.lock()?;
     let study = send(&Study::request(&server, id), |response| {
         Study::read(&server, id, response, Some(pinned))
     })??;
@@ -47,8 +54,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let owed: Vec<_> = book.owed().cloned().collect();
     for entry in owed {
-        let request = entry.request(records[&entry.payload_key()].clone())?;
-        let answer = send(&request, |response| request.answer(response))?;
+        let payload = records.get(&entry.payload_key());
+        let request = entry.request(payload.ok_or("a report is not in the file")?.clone())?;
+        let answer = match send(&request, |response| request.answer(response)) {
+            Ok(answer) => answer,
+            Err(error) => request.no_response(error),
+        };
+        if let Some(error) = &answer.error {
+            eprintln!("{error}");
+        }
         for (report, result) in request.reports().iter().zip(&answer.results) {
             if let Some(change) = book.settle(*report, result)? {
                 store(path, &mut records, &mut book, change)?;
@@ -59,8 +73,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// All of the change or nothing, on the disk: a new file in the place of the old one. (One process at a time; where there
-/// may be two, compare `write.expects` with the store's revision, in the same transaction.)
+/// All of the change or nothing, on the disk: a new file in the place of the old one. (One process at a time, by the lock.
+/// A store that several may write compares `write.expects` with its revision, in the same transaction.)
 fn store(
     path: &str,
     records: &mut Records,
@@ -71,10 +85,20 @@ fn store(
     records.extend(write.put);
     records.retain(|key, _| !write.delete.contains(key));
     let new = format!("{path}.new");
-    let mut file = fs::File::create(&new)?;
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    // It holds tokens, and reports that nobody has seen.
+    #[cfg(unix)]
+    options.mode(0o600);
+    let mut file = options.open(&new)?;
     file.write_all(&serde_json::to_vec(&records)?)?;
     file.sync_all()?;
     fs::rename(new, path)?;
+    // The name, too.
+    let folder = Path::new(path)
+        .parent()
+        .filter(|folder| *folder != Path::new(""));
+    fs::File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
     Ok(book.stored(change)?)
 }
 

@@ -18,7 +18,6 @@ use eigenveil_shared::{
     study::StudyParams,
 };
 use serde::Serialize;
-use sha2::{Digest, Sha256};
 
 use super::{
     http_settings,
@@ -73,10 +72,6 @@ pub(crate) struct ReportArgs {
     /// The study is at another address than before: send the same reports to --server from now on
     #[arg(long)]
     moved: bool,
-    /// Directory of an outbox that an earlier version made for these rows: its reports are taken over, once [default:
-    /// FILE.eigenveil beside the rows, if it is there]
-    #[arg(long, value_name = "DIR")]
-    adopt: Option<PathBuf>,
     /// Do not ask for confirmation, on a terminal, if one column or the mean has most of the rows' squared length, or if
     /// more than 1 % of 100 or more rows cannot be used
     #[arg(long)]
@@ -184,34 +179,34 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
             ".ledger",
         )
     });
+    let earlier = output::with_suffix(&args.rows, ".eigenveil").join("outbox.db");
+    if earlier.exists() {
+        return Err(CliError::usage(format!(
+            "{} holds reports of these rows that an Eigenveil before 0.2.0 made, which this program does not read: send them with the program that made them, then move the folder away. What they spent is not in a new ledger: keep that in mind in its limits",
+            earlier.display()
+        )));
+    }
     // Checked before anything is created.
     if !ledger_path.exists() {
         study.check_open(SystemClock.unix_ms())?;
     }
     // Read once, so that the digest is that of the perturbed bytes.
     let bytes = files::read(&args.rows)?;
-    let participants = read_participants(args, &bytes, study.params())?;
-    output::print_notes(participants.persons.table.notes());
+    let persons = read_persons(args, &bytes, study.params())?;
+    output::print_notes(persons.table.notes());
     if args.check {
-        return print_check(&study, &participants.persons, json);
+        return print_check(&study, &persons, json);
     }
     let mut ledger = RowLedger::open(&ledger_path)?;
-    let file = participants.identify(&ledger, &bytes, args.same_participants)?;
+    let file = identify(&persons, &ledger, &bytes, args.same_participants)?;
     drop(bytes);
-    let charged = take_part(args, &study, &mut ledger, &file, &participants, json)?;
+    let charged = take_part(args, &study, &mut ledger, &file, &persons, json)?;
     let patient = HttpSettings {
         retry: RetryPolicy::patient(),
         ..http
     };
     let summary = upload(args, &study, &mut ledger, &patient).await?;
-    finish(
-        &study,
-        &ledger,
-        &participants.persons,
-        &summary,
-        charged,
-        json,
-    )
+    finish(&study, &ledger, &persons, &summary, charged, json)
 }
 
 /// The study, with the fingerprint that was given.
@@ -240,11 +235,10 @@ fn take_part(
     study: &Study,
     ledger: &mut RowLedger,
     file: &RowFile,
-    participants: &Participants,
+    persons: &Persons,
     json: bool,
 ) -> Result<(LedgerCharge, Prepared)> {
     accept_move(args, study, ledger)?;
-    adopt(args, study, ledger, file, participants)?;
     // Shown before anybody agrees. The ledger stores the same for the receipt.
     if !json {
         output::print_error_line(&describe_request(study));
@@ -254,7 +248,7 @@ fn take_part(
     if counts.total() == 0 {
         study.check_open(SystemClock.unix_ms())?;
         let names = study.params().feature_names();
-        let checked = RowCheck::new(&participants.persons, study.params());
+        let checked = RowCheck::new(persons, study.params());
         if !checked.confirmed(args.yes, names.as_deref())? {
             return Err(CliError::failed(
                 "nothing was perturbed or sent; ask whoever runs the study for centers, scales or observed shares (eigenveil prepare), mend the file, or run it with --yes",
@@ -269,10 +263,10 @@ fn take_part(
     args.limits.save(ledger)?;
     let cost = ledger.admit(study, file).map_err(with_flags)?;
     let tokens = match &args.tokens {
-        Some(path) => read_tokens(path, participants.persons.len())?,
+        Some(path) => read_tokens(path, persons.len())?,
         None => Vec::new(),
     };
-    let prepared = prepare(study, ledger, file, participants)?;
+    let prepared = prepare(study, ledger, file, persons)?;
     ledger.set_tokens(study, (0..).zip(&tokens))?;
     let receipt = ledger.receipt()?;
     let charge = LedgerCharge {
@@ -284,38 +278,6 @@ fn take_part(
         ledger: ledger.path().display().to_string(),
     };
     Ok((charge, prepared))
-}
-
-/// Takes over the reports of an outbox that an earlier version made for this study.
-fn adopt(
-    args: &ReportArgs,
-    study: &Study,
-    ledger: &mut RowLedger,
-    file: &RowFile,
-    participants: &Participants,
-) -> Result<()> {
-    let beside = output::with_suffix(&args.rows, ".eigenveil");
-    let path = args.adopt.as_ref().unwrap_or(&beside).join("outbox.db");
-    if args.adopt.is_none() && !path.exists() {
-        return Ok(());
-    }
-    let reading = participants.persons.read_as();
-    let adopted = ledger.adopt(&path, study, file, &participants.sha256, &reading);
-    match adopted.map_err(with_flags)? {
-        Some(reports) => {
-            output::print_notes(&[format!(
-                "{reports} reports of {} are in the ledger now",
-                path.display()
-            )]);
-            Ok(())
-        }
-        None if args.adopt.is_none() => Ok(()),
-        None => Err(CliError::usage(format!(
-            "{} holds reports for another study than {}; give that one's",
-            path.display(),
-            study.id()
-        ))),
-    }
 }
 
 /// Where rows took part at another address: whether the study has moved here.
@@ -347,9 +309,8 @@ fn prepare(
     study: &Study,
     ledger: &mut RowLedger,
     file: &RowFile,
-    participants: &Participants,
+    persons: &Persons,
 ) -> Result<Prepared> {
-    let persons = &participants.persons;
     let bar = output::bar(persons.len() as u64, "perturbing");
     bar.set_position(ledger.counts(study)?.total());
     let done = bar.position();
@@ -397,9 +358,12 @@ async fn upload(
             Some(ErrorCode::StudyEnded) => {
                 "reports not counted by then never will be, and stay charged: a perturbed report cannot be taken back"
             }
+            Some(ErrorCode::StudyNotOpen) => {
+                "once it is open, run the same command again to finish"
+            }
             _ => "run the same command again to finish",
         };
-        let message = format!("{error}{done}; {more}");
+        let message = format!("{}{done}; {more}", error.detail());
         CliError::from(error).with_message(message)
     };
     let mut summary = sent.map_err(|error| explain(error, ""))?;
@@ -488,6 +452,12 @@ fn finish(
             reported.refused
         )));
     }
+    if reported.pending > 0 {
+        return Err(CliError::failed(format!(
+            "{} reports are still to be sent; run the same command again to finish",
+            reported.pending
+        )));
+    }
     if json {
         return Ok(());
     }
@@ -517,32 +487,18 @@ fn describe_request(study: &Study) -> String {
     )
 }
 
-/// The rows of a file, and whose they are.
-struct Participants {
-    persons: Persons,
-    /// Of the file's bytes.
-    sha256: [u8; 32],
-}
-
-impl Participants {
-    /// The file as the ledger knows it.
-    fn identify(&self, ledger: &RowLedger, bytes: &[u8], same: bool) -> Result<RowFile> {
-        let persons = self.persons.len() as u64;
-        let who = self.persons.identify(bytes);
-        let file = ledger.row_file(persons, &who, &self.persons.read_as())?;
-        Ok(match same {
-            true => file.assume_same_participants(),
-            false => file,
-        })
-    }
+/// The file as the ledger knows it.
+fn identify(persons: &Persons, ledger: &RowLedger, bytes: &[u8], same: bool) -> Result<RowFile> {
+    let who = persons.identify(bytes);
+    let file = ledger.row_file(persons.len() as u64, &who, &persons.read_as())?;
+    Ok(match same {
+        true => file.assume_same_participants(),
+        false => file,
+    })
 }
 
 /// The rows, and whose they are and how much they count, by the columns that say so.
-fn read_participants(
-    args: &ReportArgs,
-    bytes: &[u8],
-    params: &StudyParams,
-) -> Result<Participants> {
+fn read_persons(args: &ReportArgs, bytes: &[u8], params: &StudyParams) -> Result<Persons> {
     match (params.preprocessing().weights, &args.weight) {
         (Some(_), None) => {
             return Err(CliError::usage(
@@ -570,15 +526,11 @@ fn read_participants(
         ..args.table.clone()
     };
     let table = rows::parse(&args.rows, bytes, &how, Some(&expected))?;
-    let persons = match label {
-        None => Persons::rows(table),
-        Some(("--person", _)) => Persons::labelled(table)?,
-        Some(_) => Persons::weighted(table)?,
-    };
-    Ok(Participants {
-        persons,
-        sha256: Sha256::digest(bytes).into(),
-    })
+    match label {
+        None => Ok(Persons::rows(table)),
+        Some(("--person", _)) => Persons::labelled(table),
+        Some(_) => Persons::weighted(table),
+    }
 }
 
 /// One token for each row. Errors name lines, never their contents.

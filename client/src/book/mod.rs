@@ -4,7 +4,7 @@
 //!
 //! A [`Book`] decides and gives a [`Change`]. Whoever owns the store writes it ([`Change::write`]): all of it or
 //! nothing, durable, and only if nobody else wrote since the book was read. Only then is the change told to the book
-//! ([`Book::stored`]), and only then is there a [`Request`]: nothing leaves a device before it is kept.
+//! ([`Book::stored`]), and only then is there a [`Request`](crate::Request): nothing leaves a device before it is kept.
 //!
 //! ```
 //! use std::collections::BTreeMap;

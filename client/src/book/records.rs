@@ -1,5 +1,7 @@
 //! A book as records for any store of keys and values.
 
+use std::collections::BTreeSet;
+
 use eigenveil_shared::{
     about::{About, UtcDate},
     enrolment::ParticipantToken,
@@ -145,6 +147,10 @@ pub(super) fn read(
         .all(|(number, entry)| entry.number == number);
     if !numbered || entries.len() != head.entries {
         return Err(damaged("an entry is missing"));
+    }
+    let studies: BTreeSet<&str> = entries.iter().map(|entry| entry.study.as_str()).collect();
+    if studies.len() != entries.len() {
+        return Err(damaged("two entries are of one study"));
     }
     let revision = array(&head.revision).ok_or_else(|| damaged("its head"))?;
     Ok((revision, head.limits, entries))

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use eigenveil_shared::{
     ErrorCode,
-    api::{BatchResponse, PROBLEM_MEDIA_TYPE, ReportOutcome, ReportResponse},
+    api::{PROBLEM_MEDIA_TYPE, ReportOutcome, ReportResponse},
 };
 use serde::{Deserialize, de::DeserializeOwned};
 
@@ -35,7 +35,7 @@ pub struct Response<'a> {
 pub struct Answer {
     /// What has become of each report, in the order of the request.
     pub results: Vec<ReportResult>,
-    /// Why some are [`ReportResult::Pending`], where one reason holds for all.
+    /// Why some are [`ReportResult::Pending`]: the first reason, where there are several.
     pub error: Option<Error>,
 }
 
@@ -61,6 +61,22 @@ impl Answer {
             (None, None) => Ok(self.results),
         }
     }
+}
+
+/// The receipt of a batch ([`BatchResponse`](eigenveil_shared::api::BatchResponse)), with codes that later versions of a
+/// server may have.
+#[derive(Deserialize)]
+struct BatchReceipt {
+    accepted: u64,
+    duplicates: u64,
+    refused: Vec<RefusedReport>,
+}
+
+#[derive(Deserialize)]
+struct RefusedReport {
+    index: u32,
+    code: String,
+    detail: String,
 }
 
 /// What has become of one report.
@@ -120,7 +136,7 @@ impl Request {
     fn read(&self, response: &Response<'_>) -> Result<Answer> {
         let server = self.server.as_str();
         if self.batched {
-            let receipt: BatchResponse = response.json(server)?;
+            let receipt: BatchReceipt = response.json(server)?;
             check_receipt(&receipt, self.reports.len())?;
             return Ok(self.of_batch(receipt));
         }
@@ -144,23 +160,29 @@ impl Request {
     }
 
     /// The receipt of a batch says which reports were refused, and how many of the others are duplicates.
-    fn of_batch(&self, receipt: BatchResponse) -> Answer {
+    fn of_batch(&self, receipt: BatchReceipt) -> Answer {
         let mut results = vec![ReportResult::Accepted; self.reports.len()];
-        let mut error = None;
+        let (mut of_study, mut for_now) = (None, None);
         for refused in receipt.refused {
-            results[refused.index as usize] = if is_study_level(refused.code) {
-                error.get_or_insert_with(|| {
-                    eigenveil_shared::Error::new(refused.code, refused.detail).into()
-                });
-                ReportResult::Pending
-            } else if is_transient(refused.code) {
-                ReportResult::Pending
+            let (code, detail) = (shown(&refused.code), shown(&refused.detail));
+            let known = ErrorCode::parse(&code);
+            let retryable = known.is_some_and(is_transient);
+            let why = if known.is_some_and(is_study_level) {
+                &mut of_study
+            } else if retryable {
+                &mut for_now
             } else {
-                ReportResult::Refused {
-                    code: refused.code.as_str().to_owned(),
-                    detail: refused.detail,
-                }
+                results[refused.index as usize] = ReportResult::Refused { code, detail };
+                continue;
             };
+            results[refused.index as usize] = ReportResult::Pending;
+            let failure = HttpFailure {
+                code: Some(code),
+                retryable,
+                not_processed: retryable,
+                ..HttpFailure::default()
+            };
+            why.get_or_insert_with(|| Error::http(failure, detail));
         }
         // The receipt does not say which: all are counted.
         let mut duplicates = receipt.duplicates;
@@ -170,7 +192,10 @@ impl Request {
                 duplicates -= 1;
             }
         }
-        Answer { results, error }
+        Answer {
+            results,
+            error: of_study.or(for_now),
+        }
     }
 }
 
@@ -249,6 +274,7 @@ impl Response<'_> {
             .then(|| serde_json::from_slice::<ProblemBody>(self.body).ok())
             .flatten();
         if let Some(said) = said {
+            failure.retryable |= ErrorCode::parse(&said.code).is_some_and(is_transient);
             failure.code = Some(shown(&said.code));
             return Error::http(failure, shown(&said.detail));
         }
@@ -272,7 +298,7 @@ impl Response<'_> {
 }
 
 /// A response that does not account for every report acknowledges none of them.
-fn check_receipt(receipt: &BatchResponse, count: usize) -> Result<()> {
+fn check_receipt(receipt: &BatchReceipt, count: usize) -> Result<()> {
     let mut indices: Vec<u32> = receipt
         .refused
         .iter()
@@ -318,11 +344,14 @@ fn is_study_level(code: ErrorCode) -> bool {
     )
 }
 
-/// Whether a refusal of one report of a batch may pass.
+/// Whether a refusal may pass.
 fn is_transient(code: ErrorCode) -> bool {
     matches!(
         code,
-        ErrorCode::TooManyRequests | ErrorCode::StoreUnavailable | ErrorCode::ShuttingDown
+        ErrorCode::TooManyRequests
+            | ErrorCode::StoreUnavailable
+            | ErrorCode::ShuttingDown
+            | ErrorCode::IncompleteBody
     )
 }
 

@@ -261,7 +261,13 @@ async fn send<O: Outbox>(
         let mut ended = match timeout_at(wake, flight.join_next()).await {
             Ok(None) => break,
             Ok(ended) => ended,
-            Err(_) => None,
+            Err(_) => {
+                if let Err(error) = outbox.flush() {
+                    broken.get_or_insert(error);
+                    until.get_or_insert(Instant::now() + GRACE);
+                }
+                None
+            }
         };
         while let Some(done) = ended {
             let recorded = match done {
@@ -368,7 +374,14 @@ impl Outbox for OwedReports<'_> {
     fn next(&mut self, stopped: &Stopped) -> Result<Option<Result<Request, SendFailure>>> {
         while let Some(entry) = self.waiting.pop_front() {
             if !stopped.has(entry.server(), entry.study()) {
-                return Ok(Some(Ok(self.ledger.request(&entry)?)));
+                // One that is damaged does not hold up the others.
+                return Ok(Some(self.ledger.request(&entry).map_err(|error| {
+                    SendFailure {
+                        server: entry.server().clone(),
+                        study: entry.study().to_owned(),
+                        error,
+                    }
+                })));
             }
         }
         Ok(None)

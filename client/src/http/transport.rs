@@ -22,8 +22,11 @@ use super::{
 };
 use crate::{
     error::{Error, HttpFailure, Result},
-    exchange::{self, Answer, JSON, Response, Server},
+    exchange::{self, Answer, JSON, ReportResult, Response, Server},
 };
+
+/// Most studies that a server may list.
+const MAX_STUDIES: usize = 100_000;
 
 /// The HTTP connection to one server, with its token and `Retry-After` gate.
 pub(crate) struct Transport {
@@ -118,6 +121,15 @@ impl Transport {
             if ended || page.next.is_none() {
                 return Ok(studies);
             }
+            if studies.len() >= MAX_STUDIES {
+                return Err(Error::http(
+                    HttpFailure::default(),
+                    format!(
+                        "{} lists more than {MAX_STUDIES} studies; name one by its identifier",
+                        self.server
+                    ),
+                ));
+            }
             after = page.next;
         }
     }
@@ -165,10 +177,10 @@ impl Transport {
         let done = self
             .respond(request, counters, |response| {
                 let answer = request.answer(response);
+                // A receipt is kept: what it leaves pending is for the next request.
+                let nothing = answer.results.iter().all(|r| *r == ReportResult::Pending);
                 match answer.error {
-                    Some(error) if request.reports().is_empty() || error.is_retryable() => {
-                        Err(error)
-                    }
+                    Some(error) if nothing && error.is_retryable() => Err(error),
                     error => Ok(Answer { error, ..answer }),
                 }
             })

@@ -23,6 +23,9 @@ use rusqlite::{
 use super::file_lock::FileLock;
 use crate::error::{Error, Result};
 
+/// Version of the tables of every kind of file.
+const VERSION: i32 = 1;
+
 /// How a kind of file is recognised.
 #[derive(Debug)]
 pub(crate) struct FileSchema {
@@ -30,12 +33,10 @@ pub(crate) struct FileSchema {
     pub(crate) name: &'static str,
     /// Tells it from any other SQLite file.
     pub(crate) application_id: i32,
-    /// The same in files made before 0.2.0, which had versions of their own.
-    pub(crate) earlier_application_id: i32,
+    /// The same in files made before 0.2.0.
+    pub(crate) earlier_application_ids: &'static [i32],
     /// SQL that creates its tables, in addition to `file_state`, which every file has.
     pub(crate) tables: &'static [&'static str],
-    /// SQL that raises a file of version 1, 2, … to the next one.
-    pub(crate) upgrades: &'static [&'static str],
     /// The append-only table. Its row count is stored separately, so that lost rows are noticed.
     pub(crate) append_only_table: &'static str,
 }
@@ -62,14 +63,9 @@ impl From<Error> for Failure {
 type Revisions = ([u8; 16], [u8; 16]);
 
 impl FileSchema {
-    /// Version of its tables.
-    fn version(&self) -> i32 {
-        1 + self.upgrades.len() as i32
-    }
-
     /// SQL that creates all tables; `file_state` has the revision of the last change, and how many rows must be there.
     fn schema(&self) -> String {
-        let (tables, counted) = (self.tables.concat(), self.counting());
+        let (tables, counted) = (self.tables.concat(), self.append_only_table);
         format!(
             "{tables}
              CREATE TABLE file_state (
@@ -79,15 +75,7 @@ impl FileSchema {
                  row_count INTEGER NOT NULL
              ) STRICT;
              INSERT INTO file_state VALUES (1, randomblob(16), randomblob(16), 0);
-             {counted}"
-        )
-    }
-
-    /// SQL that has the rows of the append-only table counted.
-    fn counting(&self) -> String {
-        let counted = self.append_only_table;
-        format!(
-            "CREATE TRIGGER {counted}_is_counted AFTER INSERT ON {counted}
+             CREATE TRIGGER {counted}_is_counted AFTER INSERT ON {counted}
                  BEGIN UPDATE file_state SET row_count = row_count + 1; END;"
         )
     }
@@ -116,7 +104,7 @@ impl FileSchema {
     fn check_kind(&self, path: &Path, application_id: i32) -> Result<()> {
         match application_id {
             id if id == self.application_id => Ok(()),
-            id if id == self.earlier_application_id => Err(Error::file(
+            id if self.earlier_application_ids.contains(&id) => Err(Error::file(
                 self.name,
                 path,
                 format_args!(
@@ -206,7 +194,7 @@ impl FileSchema {
             connection.execute_batch(&self.schema())?;
             fill(&connection)?;
             connection.pragma_update(None, "application_id", self.application_id)?;
-            connection.pragma_update(None, "user_version", self.version())?;
+            connection.pragma_update(None, "user_version", VERSION)?;
             connection.execute_batch("COMMIT")?;
             set_wal(&connection)?;
             connection.close().map_err(|(_, error)| error)
@@ -223,9 +211,8 @@ impl FileSchema {
 
     /// Whether the file at this path is one of this kind, of whatever version, as far as can be seen.
     pub(crate) fn is_at(&self, path: &Path) -> bool {
-        let ids = [self.application_id, self.earlier_application_id];
-        std::path::absolute(path)
-            .is_ok_and(|at| application_of(&at).is_ok_and(|id| ids.contains(&id)))
+        let ours = |id| id == self.application_id || self.earlier_application_ids.contains(&id);
+        std::path::absolute(path).is_ok_and(|at| application_of(&at).is_ok_and(ours))
     }
 
     /// Opens a file that is there, and locks it for as long as the value lives.
@@ -297,7 +284,7 @@ impl FileSchema {
             self.check_kind(path, id)?;
         }
         let connection = self.connect(path, &at);
-        let mut store = LockedFile {
+        let store = LockedFile {
             schema: self,
             path: path.to_owned(),
             at,
@@ -307,8 +294,7 @@ impl FileSchema {
             revisions: Cell::default(),
             lock,
         };
-        let version = store.check()?;
-        store.upgrade(version)?;
+        store.check()?;
         Ok(store)
     }
 
@@ -463,21 +449,20 @@ impl LockedFile {
         self.schema.failed(&self.path, error)
     }
 
-    /// Looks at log and file, and leaves the log empty; the version of the tables.
-    fn check(&self) -> Result<i32> {
+    /// Looks at log and file, and leaves the log empty.
+    fn check(&self) -> Result<()> {
         let sqlite = |error| self.failed(&error);
         let schema = self.schema;
         let version: i32 = self
             .connection
             .pragma_query_value(None, "user_version", |r| r.get(0))
             .map_err(sqlite)?;
-        let known = schema.version();
-        if version > known {
+        if version > VERSION {
             return Err(Error::file(
                 schema.name,
                 &self.path,
                 format_args!(
-                    "the file was made by a later Eigenveil: it has schema version {version} but this program knows {known}; update it"
+                    "the file was made by a later Eigenveil: it has layout {version} but this program knows {VERSION}; update it"
                 ),
             ));
         }
@@ -523,22 +508,7 @@ impl LockedFile {
         self.connection
             .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)
             .map_err(sqlite)?;
-        Ok(version)
-    }
-
-    /// Raises the tables of an earlier version, in one change.
-    fn upgrade(&mut self, version: i32) -> Result<()> {
-        let schema = self.schema;
-        let done = usize::try_from(version - 1).unwrap_or_default();
-        let upgrades = schema.upgrades.get(done..).unwrap_or_default();
-        if upgrades.is_empty() {
-            return Ok(());
-        }
-        self.write(|file| {
-            file.execute_batch(&upgrades.concat())?;
-            file.execute_batch(&schema.counting())?;
-            Ok(file.pragma_update(None, "user_version", schema.version())?)
-        })
+        Ok(())
     }
 
     /// The revisions in the file alone, whatever a log says.

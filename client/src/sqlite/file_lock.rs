@@ -1,4 +1,4 @@
-//! The lock of a ledger or outbox: a file beside it, named with `.lock` at the end, that stays when it is released.
+//! The lock of a ledger: a file beside it, named with `.lock` at the end, that stays when it is released.
 //!
 //! SQLite has a lock of its own, but a POSIX one: a process loses it as soon as *any* descriptor of the database is
 //! closed in it (a copy of the file is enough), without being told. This one belongs to an open file that nobody

@@ -63,9 +63,8 @@ const SCHEMA: FileSchema = FileSchema {
     name: "ledger",
     // "EvDL"; before "EvLg"
     application_id: 0x4576_444c,
-    earlier_application_id: 0x4576_4c67,
+    earlier_application_ids: &[0x4576_4c67],
     tables: &[LIMITS, TABLES, STUDY_TERMS, MOVED],
-    upgrades: &[],
     append_only_table: "entry",
 };
 
@@ -143,8 +142,7 @@ impl Participation {
     }
 }
 
-/// The durable file of one device with one participant and many studies; see the [module](self), and the
-/// [crate] for an example.
+/// The durable file of one device with one participant and many studies; see the [crate] for an example.
 pub struct Ledger {
     store: LockedFile,
     clock: Box<dyn Clock>,

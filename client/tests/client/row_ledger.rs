@@ -5,8 +5,8 @@ use std::{
     collections::BTreeMap,
     fs::{self, OpenOptions},
     io::{Seek, SeekFrom, Write},
-    ops::{ControlFlow, Range},
-    path::{Path, PathBuf},
+    ops::ControlFlow,
+    path::PathBuf,
     sync::Mutex,
 };
 
@@ -14,14 +14,13 @@ use eigenveil_client::{
     Error, Ledger, PendingReport, Prepared, ReportResult, RowCounts, RowLedger, Study,
 };
 use eigenveil_shared::{ErrorCode, enrolment::ParticipantToken, report::Report};
-use rusqlite::{Connection, params};
-use sha2::{Digest, Sha256};
+use rusqlite::Connection;
 
 use crate::{
     common::{
         self, NOW, SERVER, STUDY, assert_says, assert_survives_json, limits, row, study, study_at,
     },
-    files::{self, Folder, prepare, prepared, rows},
+    files::{Folder, prepare, prepared, rows},
 };
 
 /// A ledger with reports of this many rows of the study.
@@ -445,169 +444,4 @@ fn a_token_stays_with_its_report_until_it_is_acknowledged() {
     assert_eq!(ledger.set_tokens(&one, [(1, &token(6))]).unwrap(), 0);
     let debug = format!("{:?}", pending(&ledger, &one));
     assert!(debug.contains("ParticipantToken(…)"), "{debug}");
-}
-
-/// A ledger of version 1, in which these rows took part in study one, with reports that have these identifiers.
-fn ledger_of_version_1(path: &Path, charged: &[Range<u64>]) -> Study {
-    let one = study("one", 1.0);
-    let connection = Connection::open(path).unwrap();
-    connection
-        .execute_batch(include_str!("row_ledger_version_1.sql"))
-        .unwrap();
-    connection
-        .execute(
-            "INSERT INTO study VALUES (1, ?1, 'one', ?2, 'discrete-gaussian', 5, 'replacement', 'It says little.', 1,
-                1e-6, 20526)",
-            params![SERVER, one.fingerprint().0],
-        )
-        .unwrap();
-    connection
-        .execute(
-            "INSERT INTO study_terms (number, name, canonical_params) VALUES (1, 'One', ?1)",
-            [one.params().canonical_bytes()],
-        )
-        .unwrap();
-    for rows in charged {
-        let ids: Vec<u8> = rows.clone().flat_map(id_of_version_1).collect();
-        let digest: [u8; 32] = Sha256::digest(ids).into();
-        connection
-            .execute(
-                "INSERT INTO charge (study, first, rows, reports_digest) VALUES (1, ?1, ?2, ?3)",
-                params![rows.start, rows.end - rows.start, digest],
-            )
-            .unwrap();
-    }
-    one
-}
-
-fn id_of_version_1(row: u64) -> [u8; 16] {
-    [row as u8 + 1; 16]
-}
-
-/// An outbox of version 1 with reports of this many rows: the first acknowledged, the second refused, the third with a
-/// token.
-fn outbox_of_version_1(path: &Path, study: &Study, rows: u64) {
-    let connection = Connection::open(path).unwrap();
-    connection
-        .execute_batch(include_str!("outbox_version_1.sql"))
-        .unwrap();
-    connection
-        .execute(
-            "INSERT INTO binding VALUES (1, ?1, 'one', ?2, 60)",
-            params![SERVER, study.fingerprint().0],
-        )
-        .unwrap();
-    for row in 0..rows {
-        let state = [1, 2].get(row as usize).unwrap_or(&0);
-        connection
-            .execute(
-                "INSERT INTO report VALUES (?1, ?2, ?3)",
-                params![row, id_of_version_1(row), state],
-            )
-            .unwrap();
-        if row > 0 {
-            connection
-                .execute(
-                    "INSERT INTO payload VALUES (?1, ?2)",
-                    params![row, [row as u8; 60]],
-                )
-                .unwrap();
-        }
-    }
-    connection
-        .execute_batch(
-            "INSERT INTO refusal VALUES (1, 'malformed-report', 'no');
-             INSERT INTO token VALUES (2, zeroblob(32))",
-        )
-        .unwrap();
-}
-
-/// Whose reports were in a file of their own, which is not here.
-#[test]
-fn a_ledger_of_version_1_is_raised_and_its_rows_get_no_second_report() {
-    let folder = Folder::new();
-    let path = folder.at("rows");
-    let one = ledger_of_version_1(&path, &[0..3, 3..5]);
-    let two = study("two", 1.0);
-    for made in [5, 0] {
-        let mut ledger = RowLedger::open(&path).unwrap();
-        // Its digest is the one that version 1 made.
-        let file = ledger.row_file(5, b"five rows", b"all of it").unwrap();
-        let error = prepare(&mut ledger, &one, &file).unwrap_err();
-        assert_eq!(error.code(), Some(ErrorCode::AlreadyParticipated));
-        assert_says(error, &["rows 1 to 3 ", "an earlier Eigenveil"]);
-        assert_eq!(ledger.counts(&one).unwrap().total(), 0);
-        assert_eq!(prepare(&mut ledger, &two, &file).unwrap().rows, made);
-        let receipt = ledger.receipt().unwrap();
-        let studies = receipt.studies.iter();
-        let rows: Vec<_> = studies.map(|own| (own.study.as_str(), own.rows)).collect();
-        assert_eq!(rows, [("one", 5), ("two", 5)]);
-        assert_eq!(receipt.studies[0].terms.name.as_deref(), Some("One"));
-        assert_eq!(receipt.spent.epsilon, 2.0);
-    }
-    let connection = Connection::open(&path).unwrap();
-    for statement in [
-        "DELETE FROM charge",
-        "UPDATE charge SET rows = 1",
-        "INSERT INTO report VALUES ((1 << 40) + 5, zeroblob(16), 0)",
-    ] {
-        connection.execute(statement, []).unwrap_err();
-    }
-}
-
-#[test]
-fn the_reports_of_an_outbox_of_version_1_are_taken_over_once() {
-    let folder = Folder::new();
-    let (path, outbox) = (folder.at("rows"), folder.at("outbox"));
-    let one = ledger_of_version_1(&path, &[0..3, 3..5]);
-    outbox_of_version_1(&outbox, &one, 7);
-    let mut ledger = RowLedger::open(&path).unwrap();
-    let file = rows(&ledger, 8);
-    let adopt = |ledger: &mut RowLedger, outbox: &Path, study: &Study, rows: &[u8]| {
-        let file = files::rows(ledger, 8);
-        ledger.adopt(outbox, study, &file, rows, &[3])
-    };
-    // Another study's, another file's, other reports than those that were charged.
-    let two = study("two", 1.0);
-    let none = adopt(&mut ledger, &outbox, &two, &[1, 2]).unwrap();
-    assert_eq!(none, None);
-    let error = adopt(&mut ledger, &outbox, &one, &[9]).unwrap_err();
-    assert_says(error, &["is not, or is not read as"]);
-    let other = folder.at("other");
-    outbox_of_version_1(&other, &one, 4);
-    let error = adopt(&mut ledger, &other, &one, &[1, 2]).unwrap_err();
-    assert_eq!(error.code(), Some(ErrorCode::AlreadyParticipated));
-    assert_eq!(ledger.counts(&one).unwrap().total(), 0);
-
-    let adopted = adopt(&mut ledger, &outbox, &one, &[1, 2]).unwrap();
-    assert_eq!(adopted, Some(7));
-    assert!(!outbox.exists());
-    let check = |ledger: &RowLedger| {
-        let counts = RowCounts {
-            pending: 5,
-            acknowledged: 1,
-            refused: 1,
-        };
-        assert_eq!(ledger.counts(&one).unwrap(), counts);
-        // What was not charged is charged now.
-        let receipt = ledger.receipt().unwrap();
-        assert_eq!((receipt.studies[0].rows, receipt.spent.epsilon), (7, 1.0));
-        for (row, pending) in (2..7).zip(pending(ledger, &one)) {
-            assert_eq!(
-                (pending.row, pending.report.id.0),
-                (row, id_of_version_1(row))
-            );
-            assert_eq!(pending.report.payload, [row as u8; 60]);
-            assert_eq!(pending.token.is_some(), row == 2);
-        }
-        assert_eq!(ledger.refused(&one, 9).unwrap()[0].code, "malformed-report");
-    };
-    check(&ledger);
-    // As a kill before it was renamed leaves it: nothing is charged again.
-    fs::rename(folder.at("outbox.adopted"), &outbox).unwrap();
-    let again = adopt(&mut ledger, &outbox, &one, &[1, 2]);
-    assert!(again.is_ok(), "{again:?}");
-    check(&ledger);
-    // The row that had no report gets one.
-    assert_eq!(prepare(&mut ledger, &one, &file).unwrap().rows, 1);
 }

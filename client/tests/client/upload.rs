@@ -355,8 +355,9 @@ async fn refusals_within_a_batch_are_told_apart() {
     );
     let refused = set_up.ledger.refused(&set_up.study, 9).unwrap();
     assert!(refused.iter().map(|refused| refused.row).eq([2, 7]));
-    // What was busy is for the next run.
-    assert_eq!(summary.pending, 1);
+    // What was busy is for the next run, and it is said.
+    assert_eq!((summary.pending, summary.failures.len()), (1, 1));
+    assert!(summary.failures[0].error.is_retryable());
     let pending = set_up.ledger.pending(&set_up.study, 0, 9).unwrap();
     assert!(pending.iter().map(|pending| pending.row).eq([5]));
 }

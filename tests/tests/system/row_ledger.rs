@@ -54,6 +54,22 @@ impl Bench {
     }
 }
 
+/// Another ledger would charge its rows, and report them, a second time.
+#[test]
+fn reports_of_an_earlier_version_are_not_forgotten() {
+    let bench = Bench::new(3);
+    let study = bench.study("4");
+    let folder = format!("{}.eigenveil", bench.rows);
+    fs::create_dir(&folder).unwrap();
+    fs::write(format!("{folder}/outbox.db"), "").unwrap();
+    let ledger = bench.folder.at("new.ledger");
+    let output = bench.report(&study, &format!("--ledger {ledger}"));
+    refused(&output, 2, &["outbox.db", "the program that made them"]);
+    assert!(!fs::exists(ledger).unwrap());
+    fs::remove_dir_all(folder).unwrap();
+    json_of(&bench.report(&study, ""));
+}
+
 /// A closed study costs nothing: it is refused before a row is perturbed or a file is created.
 #[test]
 fn closed_studies_are_refused_before_anything_is_charged() {

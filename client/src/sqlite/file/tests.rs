@@ -5,9 +5,8 @@ use super::{FileSchema, beside};
 const SCHEMA: FileSchema = FileSchema {
     name: "file",
     application_id: 1,
-    earlier_application_id: 2,
+    earlier_application_ids: &[2],
     tables: &["CREATE TABLE thing (number INTEGER PRIMARY KEY) STRICT;"],
-    upgrades: &[],
     append_only_table: "thing",
 };
 

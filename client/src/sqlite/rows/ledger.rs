@@ -3,7 +3,6 @@
 use std::{collections::BTreeMap, ops::Range, path::Path};
 
 use eigenveil_shared::{
-    Error as SharedError, ErrorCode,
     about::UtcDate,
     clock::{Clock, SystemClock},
     privacy::Budget,
@@ -37,7 +36,8 @@ pub struct RowFile {
 
 impl RowFile {
     /// Says that row `i` of this file is the participant that row `i` of earlier files was, though the
-    /// files differ: with new measurements, other features, or new participants at the end.
+    /// files differ: with new measurements, other features, or new participants at the end. For new studies only: where
+    /// a study's reports were begun, the file must be the same.
     #[must_use]
     pub fn assume_same_participants(mut self) -> Self {
         self.same_participants = true;
@@ -235,14 +235,13 @@ impl RowLedger {
     /// Whether all rows of the file that have not yet taken part in the study may. Gives what it costs each of them.
     ///
     /// # Errors
-    /// `already-participated` when rows took part in this study at another address, or with reports that are not here;
+    /// `already-participated` when rows took part in this study at another address;
     /// `budget-exceeded` when it would pass a row's limit; `wrong-fingerprint`;
     /// [`Error::is_row_file_mismatch`] for a file that the ledger does not know
     /// ([`RowFile::assume_same_participants`]); a file that is not read as it was when the study's reports were begun.
     pub fn admit(&self, study: &Study, file: &RowFile) -> Result<Budget> {
         if let Some(known) = self.known(study.id())? {
             known.check(study)?;
-            self.check_reports_here(&known, study)?;
             self.check_reading(&known, file)?;
         }
         let cost = self.check_study(study, file)?;
@@ -278,28 +277,6 @@ impl RowLedger {
             })?;
         }
         Ok(())
-    }
-
-    /// Refuses charges whose reports are not here: they were made with an outbox of an earlier version.
-    fn check_reports_here(&self, known: &RecordedStudy, study: &Study) -> Result<()> {
-        let elsewhere: Option<(u64, u64)> = self.store.first(
-            "SELECT first, first + rows FROM charge WHERE study = ?1 AND reports_digest IS NOT NULL AND rows >
-                (SELECT count(*) FROM report WHERE key >= (?1 << 40) + first AND key < (?1 << 40) + first + rows)",
-            [known.number],
-            |row| Ok((row.get(0)?, row.get(1)?)),
-        )?;
-        let Some((start, end)) = elsewhere else {
-            return Ok(());
-        };
-        Err(SharedError::new(
-            ErrorCode::AlreadyParticipated,
-            format!(
-                "rows {} to {end} have taken part in study {}, and their reports are in an outbox that an earlier Eigenveil made; name it (--adopt DIR): a second report would spend the budget of these rows again",
-                start + 1,
-                study.id(),
-            ),
-        )
-        .into())
     }
 
     /// Refuses a file that is read otherwise than when the first reports of the study were made from it.

@@ -11,7 +11,6 @@
 //! drawn for a study. A report is then acknowledged (its bytes are dropped, the space is used again) or refused (the
 //! bytes stay, so that a server's mistake can be made good with [`RowLedger::requeue_refused`]).
 
-mod adopt;
 mod ledger;
 mod prepare;
 mod queue;

@@ -11,11 +11,10 @@ pub(super) const ROW_BITS: u32 = 40;
 /// How a ledger of rows is recognised.
 pub(super) const SCHEMA: FileSchema = FileSchema {
     name: "ledger",
-    // "EvRL"; before "EvRl"
-    application_id: 0x4576_524c,
-    earlier_application_id: 0x4576_526c,
+    // "EvRW"; before "EvRL" and "EvRl", without the reports
+    application_id: 0x4576_5257,
+    earlier_application_ids: &[0x4576_524c, 0x4576_526c],
     tables: &[LIMITS, STUDIES, CHARGES, REPORTS, STUDY_TERMS, MOVED],
-    upgrades: &[CHARGES_OF_VERSION_1, CHARGES, KEEP_THEM, REPORTS],
     append_only_table: "charge",
 };
 
@@ -44,33 +43,19 @@ const STUDIES: &str = "
         BEGIN SELECT RAISE(ABORT, 'what a ledger says of a study is never changed'); END;
 ";
 
-/// Charges of consecutive rows. Those of version 1 have a digest of the identifiers of their reports, which were in a
-/// file of their own.
+/// Charges of consecutive rows.
 const CHARGES: &str = "
     CREATE TABLE charge (
         number INTEGER PRIMARY KEY,
         study INTEGER NOT NULL REFERENCES study,
         first INTEGER NOT NULL CHECK (first >= 0),
-        rows INTEGER NOT NULL CHECK (rows > 0),
-        reports_digest BLOB CHECK (length(reports_digest) = 32)
+        rows INTEGER NOT NULL CHECK (rows > 0)
     ) STRICT;
     CREATE INDEX charge_of_row ON charge (study, first, rows);
     CREATE TRIGGER charges_stay BEFORE DELETE ON charge
         BEGIN SELECT RAISE(ABORT, 'a charge of a ledger is never deleted'); END;
     CREATE TRIGGER charges_are_fixed BEFORE UPDATE ON charge
         BEGIN SELECT RAISE(ABORT, 'a charge of a ledger is never changed'); END;
-";
-
-const CHARGES_OF_VERSION_1: &str = "
-    DROP TRIGGER charges_stay;
-    DROP TRIGGER charges_are_fixed;
-    DROP TRIGGER charge_is_counted;
-    ALTER TABLE charge RENAME TO charge_of_version_1;
-";
-
-const KEEP_THEM: &str = "
-    INSERT INTO charge SELECT number, study, first, rows, reports_digest FROM charge_of_version_1;
-    DROP TABLE charge_of_version_1;
 ";
 
 // Keys are `study << 40 | row`. Payloads have a table of their own: deleting one frees whole pages, which the next one
