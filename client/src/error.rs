@@ -176,7 +176,8 @@ impl Error {
         self.failure().and_then(|failure| failure.status)
     }
 
-    /// Whether the same request may succeed later: network failures, 408, 429 and 5xx.
+    /// Whether the same request may succeed later: network failures, 408, 429, 5xx, `incomplete-body`, and a response
+    /// whose JSON cannot be read.
     pub fn is_retryable(&self) -> bool {
         self.failure().is_some_and(|failure| failure.retryable)
     }

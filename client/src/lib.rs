@@ -20,7 +20,7 @@
 #![cfg_attr(
     feature = "http",
     doc = "* [`http::StudyClient`] fetches a study and checks it against its fingerprint; [`http`] also sends what ledgers
-  owe; [`http::OperatorClient`] creates studies and asks for estimates."
+  owe (with the feature `sqlite`); [`http::OperatorClient`] creates studies and asks for estimates."
 )]
 #![cfg_attr(
     feature = "sqlite",
@@ -66,7 +66,8 @@ assert!(ledger.receipt()?.to_string().contains("charged epsilon 1, delta 1e-6"))
 //! | feature | default | gives |
 //! |---|---|---|
 //! | `sqlite` | yes | `Ledger` and `RowLedger` |
-//! | `http` | yes | `http` and `blocking`: reqwest with rustls, tokio |
+//! | `http` | yes | `http`: reqwest with rustls, tokio |
+//! | both | yes | `blocking`, `http::send_owed`, `http::send_rows` |
 //!
 //! Without both, nothing here does I/O but the operating system's random generator: a browser or a phone keeps a
 //! [`Book`](book::Book) in its own store and sends a [`Request`] by its own HTTP client.
@@ -79,8 +80,8 @@ assert!(ledger.receipt()?.to_string().contains("charged epsilon 1, delta 1e-6"))
 //!
 //! # What is not here
 //!
-//! No encryption of ledgers: they hold perturbed reports only, and are readable by their owner only. No memory that
-//! survives the deletion of the file.
+//! No encryption of ledgers: they hold charges, perturbed reports and one-time tokens, never a row, and are readable by
+//! their owner only. No memory that survives the deletion of the file.
 
 pub mod book;
 pub mod error;

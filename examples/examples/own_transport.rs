@@ -1,6 +1,7 @@
 //! A device with its own HTTP client and its own store: the crate without its features `http` and `sqlite`.
 //!
-//! `cargo run -p eigenveil-examples --example own_transport -- http://127.0.0.1:8080 STUDY_ID FINGERPRINT STORE`
+//! `cargo run -p eigenveil-examples --no-default-features --example own_transport -- \
+//! http://127.0.0.1:8080 STUDY_ID FINGERPRINT STORE`
 
 use std::{
     collections::BTreeMap,

@@ -2,7 +2,8 @@
 //!
 //! | program | shows |
 //! |---|---|
-//! | `examples/embed_sdk.rs` | a device: one row, perturbed, durable, uploaded, in 20 lines |
+//! | `examples/embed_sdk.rs` | a device: one row, perturbed, durable, uploaded, in 50 lines |
+//! | `examples/own_transport.rs` | a device with its own HTTP client and its own store |
 //! | `examples/own_axum_app.rs` | the aggregation server inside your own axum application |
 //! | `examples/custom_preprocessing.rs` | domain rules before the study's own preprocessing |
 //!

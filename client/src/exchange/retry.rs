@@ -19,7 +19,7 @@ pub struct RetryPolicy {
 }
 
 impl Default for RetryPolicy {
-    /// Five attempts over some ten seconds: somebody is waiting.
+    /// Five attempts, with four to eight seconds of waiting in all: somebody is waiting.
     fn default() -> Self {
         Self {
             max_attempts: 5,

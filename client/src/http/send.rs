@@ -119,9 +119,9 @@ impl fmt::Display for SendFailure {
 /// [`SendSummary::failures`].
 pub async fn send_owed(ledger: &mut Ledger, settings: &HttpSettings) -> Result<SendSummary> {
     let waiting = ledger.owed()?.into();
-    let outbox = OwedReports { ledger, waiting };
+    let source = OwedReports { ledger, waiting };
     let sending = UploadSettings::default();
-    send(outbox, settings, &sending, |_| ControlFlow::Continue(())).await
+    send(source, settings, &sending, |_| ControlFlow::Continue(())).await
 }
 
 /// Sends the reports of a file of rows that are pending, once, to their study; `progress` is called after each request,
@@ -148,7 +148,7 @@ pub async fn send_rows(
             .unwrap_or(study.usual_batch(ledger.counts(study)?.pending))
             .clamp(1, study.max_batch()),
     };
-    let outbox = PendingRows {
+    let source = PendingRows {
         ledger,
         study,
         single: sending.mode == UploadMode::Single,
@@ -158,11 +158,11 @@ pub async fn send_rows(
         results: Vec::new(),
         recorded: Instant::now(),
     };
-    send(outbox, settings, sending, progress).await
+    send(source, settings, sending, progress).await
 }
 
 /// What the loop sends from.
-trait Outbox {
+trait Source {
     /// The next request that was not given yet, of those that are not stopped; or why there is none.
     fn next(&mut self, stopped: &Stopped) -> Result<Option<Result<Request, SendFailure>>>;
     /// Takes in what has become of its reports.
@@ -198,8 +198,8 @@ struct Sending<'a> {
     total: u64,
 }
 
-async fn send<O: Outbox>(
-    mut outbox: O,
+async fn send<S: Source>(
+    mut source: S,
     settings: &HttpSettings,
     sending: &UploadSettings,
     mut progress: impl FnMut(&SendSummary) -> ControlFlow<()>,
@@ -211,7 +211,7 @@ async fn send<O: Outbox>(
         stopped: Stopped::default(),
         summary: SendSummary::default(),
         started: Instant::now(),
-        total: outbox.pending()?,
+        total: source.pending()?,
     };
     let deadline = sending.deadline.map(|limit| state.started + limit);
     let mut flight = JoinSet::new();
@@ -221,7 +221,7 @@ async fn send<O: Outbox>(
     let mut broken = None;
     loop {
         while until.is_none() && flying.len() < sending.connections.max(1) {
-            let request = match outbox.next(&state.stopped) {
+            let request = match source.next(&state.stopped) {
                 Ok(Some(Ok(request))) => request,
                 Ok(Some(Err(failure))) => {
                     state.failed((failure.server, failure.study), failure.error);
@@ -262,7 +262,7 @@ async fn send<O: Outbox>(
             Ok(None) => break,
             Ok(ended) => ended,
             Err(_) => {
-                if let Err(error) = outbox.flush() {
+                if let Err(error) = source.flush() {
                     broken.get_or_insert(error);
                     until.get_or_insert(Instant::now() + GRACE);
                 }
@@ -276,7 +276,7 @@ async fn send<O: Outbox>(
                     if let Some(at) = flying.iter().position(|flying| *flying == place) {
                         flying.swap_remove(at);
                     }
-                    outbox.record(&request, state.answered(place, answer))
+                    source.record(&request, state.answered(place, answer))
                 }
                 Err(error) => Err(Error::usage(format!("a request was cut off: {error}"))),
             };
@@ -305,11 +305,11 @@ async fn send<O: Outbox>(
         }
     }
     // Whatever happened: what is known to be stored is recorded.
-    let flushed = outbox.flush();
+    let flushed = source.flush();
     if let Some(error) = broken.or(flushed.err()) {
         return Err(error);
     }
-    let pending = outbox.pending()?;
+    let pending = source.pending()?;
     state.now();
     Ok(SendSummary {
         pending,
@@ -370,7 +370,7 @@ struct OwedReports<'a> {
     waiting: VecDeque<Entry>,
 }
 
-impl Outbox for OwedReports<'_> {
+impl Source for OwedReports<'_> {
     fn next(&mut self, stopped: &Stopped) -> Result<Option<Result<Request, SendFailure>>> {
         while let Some(entry) = self.waiting.pop_front() {
             if !stopped.has(entry.server(), entry.study()) {
@@ -433,7 +433,7 @@ impl PendingRows<'_> {
     }
 }
 
-impl Outbox for PendingRows<'_> {
+impl Source for PendingRows<'_> {
     fn next(&mut self, stopped: &Stopped) -> Result<Option<Result<Request, SendFailure>>> {
         let Some(from) = self.next else {
             return Ok(None);

@@ -60,7 +60,7 @@ use crate::{
 
 /// How a ledger is recognised.
 const SCHEMA: FileSchema = FileSchema {
-    name: "ledger",
+    name: "ledger of a device",
     // "EvDL"; before "EvLg"
     application_id: 0x4576_444c,
     earlier_application_ids: &[0x4576_4c67],

@@ -240,28 +240,26 @@ impl RowLedger {
     /// [`Error::is_row_file_mismatch`] for a file that the ledger does not know
     /// ([`RowFile::assume_same_participants`]); a file that is not read as it was when the study's reports were begun.
     pub fn admit(&self, study: &Study, file: &RowFile) -> Result<Budget> {
-        if let Some(known) = self.known(study.id())? {
+        let known = self.known(study.id())?;
+        if let Some(known) = &known {
             known.check(study)?;
-            self.check_reading(&known, file)?;
+            self.check_reading(known, file)?;
         }
-        let cost = self.check_study(study, file)?;
-        self.check_limits(study, file, cost)?;
+        self.check_file(file)?;
+        let cost = charge(study.id(), study.params(), &study.privacy())?;
+        self.check_limits(study, known.map(|known| known.number), file, cost)?;
         Ok(cost)
     }
 
-    /// Refuses a file or a study that is not the one it was. Gives what a report of the study costs.
-    pub(super) fn check_study(&self, study: &Study, file: &RowFile) -> Result<Budget> {
-        self.check_file(file)?;
-        if let Some(known) = self.known(study.id())? {
-            known.check(study)?;
-        }
-        charge(study.id(), study.params(), &study.privacy())
-    }
-
     /// Refuses a study that would pass a limit of a row that has not taken part in it.
-    pub(super) fn check_limits(&self, study: &Study, file: &RowFile, cost: Budget) -> Result<()> {
+    fn check_limits(
+        &self,
+        study: &Study,
+        here: Option<i64>,
+        file: &RowFile,
+        cost: Budget,
+    ) -> Result<()> {
         let limits = self.limits()?;
-        let here = self.known(study.id())?.map(|known| known.number);
         for (rows, spent) in self.row_ranges(&self.charges()?, 0..file.rows)? {
             if here.is_some_and(|here| spent.contains_key(&here)) {
                 continue;

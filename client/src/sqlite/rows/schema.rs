@@ -10,7 +10,7 @@ pub(super) const ROW_BITS: u32 = 40;
 
 /// How a ledger of rows is recognised.
 pub(super) const SCHEMA: FileSchema = FileSchema {
-    name: "ledger",
+    name: "ledger of rows",
     // "EvRW"; before "EvRL" and "EvRl", without the reports
     application_id: 0x4576_5257,
     earlier_application_ids: &[0x4576_524c, 0x4576_526c],
