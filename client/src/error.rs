@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::{fmt, time::Duration};
 
-use eigenveil_shared::ErrorCode;
+use eigenveil_shared::{ErrorCode, about::is_shown};
 
 /// Result of a fallible operation of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -270,9 +270,9 @@ impl fmt::Debug for Error {
 
 impl std::error::Error for Error {}
 
-/// Others' text without control characters, which a terminal obeys.
+/// Others' text without characters that a terminal obeys or that turn its direction.
 pub(crate) fn printable(text: &str) -> String {
     text.chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
+        .map(|c| if is_shown(c) { c } else { ' ' })
         .collect()
 }

@@ -151,7 +151,7 @@ pub fn is_readable(text: &str) -> bool {
 
 /// Neither a control character nor one that turns the direction of what follows, annotates it or tags it, which would
 /// show another text than there is.
-fn is_shown(c: char) -> bool {
+pub fn is_shown(c: char) -> bool {
     !(c.is_control()
         || matches!(c,
             '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{206f}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}'))

@@ -72,6 +72,9 @@ pub(crate) struct ReportArgs {
     /// The study is at another address than before: send the same reports to --server from now on
     #[arg(long)]
     moved: bool,
+    /// Send the reports again that the server refused, unchanged
+    #[arg(long)]
+    resend_refused: bool,
     /// Do not ask for confirmation, on a terminal, if one column or the mean has most of the rows' squared length, or if
     /// more than 1 % of 100 or more rows cannot be used
     #[arg(long)]
@@ -172,15 +175,14 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
             args.rows.display()
         )));
     }
-    let ledger_path = args.ledger.clone().unwrap_or_else(|| {
-        // A symbolic link shares the ledger of the file it points to.
-        output::with_suffix(
-            &fs::canonicalize(&args.rows).unwrap_or_else(|_| args.rows.clone()),
-            ".ledger",
-        )
-    });
-    let earlier = output::with_suffix(&args.rows, ".eigenveil").join("outbox.db");
-    if earlier.exists() {
+    // A symbolic link shares the ledger of the file it points to.
+    let real = fs::canonicalize(&args.rows).unwrap_or_else(|_| args.rows.clone());
+    let beside = || output::with_suffix(&real, ".ledger");
+    let ledger_path = args.ledger.clone().unwrap_or_else(beside);
+    let mut outboxes = [&args.rows, &real]
+        .map(|rows| output::with_suffix(rows, ".eigenveil").join("outbox.db"))
+        .into_iter();
+    if let Some(earlier) = outboxes.find(|path| fs::symlink_metadata(path).is_ok()) {
         return Err(CliError::usage(format!(
             "{} holds reports of these rows that an Eigenveil before 0.2.0 made, which this program does not read: send them with the program that made them, then move the folder away. What they spent is not in a new ledger: keep that in mind in its limits",
             earlier.display()
@@ -266,6 +268,9 @@ fn take_part(
         Some(path) => read_tokens(path, persons.len())?,
         None => Vec::new(),
     };
+    if args.resend_refused {
+        ledger.requeue_refused(study)?;
+    }
     let prepared = prepare(study, ledger, file, persons)?;
     ledger.set_tokens(study, (0..).zip(&tokens))?;
     let receipt = ledger.receipt()?;
@@ -363,7 +368,12 @@ async fn upload(
             }
             _ => "run the same command again to finish",
         };
-        let message = format!("{}{done}; {more}", error.detail());
+        // The code that a later server may have is not known here.
+        let said = match error.code() {
+            Some(_) => error.detail().to_owned(),
+            None => error.to_string(),
+        };
+        let message = format!("{said}{done}; {more}");
         CliError::from(error).with_message(message)
     };
     let mut summary = sent.map_err(|error| explain(error, ""))?;
@@ -448,7 +458,7 @@ fn finish(
             .map(|r| format!("{} [{}]", r.detail, r.code))
             .unwrap_or_default();
         return Err(CliError::failed(format!(
-            "{} reports were refused; the first: {why}",
+            "{} reports were refused; the first: {why}. They are kept: once the cause is gone, send the same reports again with --resend-refused",
             reported.refused
         )));
     }

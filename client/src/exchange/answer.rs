@@ -352,6 +352,7 @@ fn is_transient(code: ErrorCode) -> bool {
             | ErrorCode::StoreUnavailable
             | ErrorCode::ShuttingDown
             | ErrorCode::IncompleteBody
+            | ErrorCode::Internal
     )
 }
 
@@ -409,7 +410,7 @@ mod tests {
 
     #[test]
     fn a_servers_text_cannot_steer_the_terminal() {
-        assert_eq!(shown("a\u{1b}[2J\nb"), "a [2J b");
+        assert_eq!(shown("a\u{1b}[2J\n\u{202e}b"), "a [2J  b");
         assert_eq!(shown(&"é".repeat(5_000)).chars().count(), MAX_SHOWN);
     }
 }

@@ -336,18 +336,31 @@ impl Sending<'_> {
                 ReportResult::Pending => {}
             }
         }
-        if let Some(error) = answer.error {
-            self.failed(place, error);
+        let partly = answer.results.iter().any(|r| *r != ReportResult::Pending);
+        match answer.error {
+            // The server goes on: what it left out is for another run.
+            Some(error) if partly && error.is_retryable() => self.explain(place, error),
+            Some(error) => self.failed(place, error),
+            None => {}
         }
         answer.results
     }
 
-    fn failed(&mut self, (server, study): (Server, String), error: Error) {
-        self.stopped.studies.insert((server.clone(), study.clone()));
+    fn failed(&mut self, place: (Server, String), error: Error) {
         if error.is_retryable() {
-            self.stopped.servers.insert(server.clone());
+            self.stopped.servers.insert(place.0.clone());
         }
-        self.summary.failures.push(SendFailure {
+        self.stopped.studies.insert(place.clone());
+        self.explain(place, error);
+    }
+
+    /// Says why reports of a study are still to be sent: in the place of what may pass.
+    fn explain(&mut self, (server, study): (Server, String), error: Error) {
+        let failures = &mut self.summary.failures;
+        failures.retain(|known| {
+            !(known.server == server && known.study == study && known.error.is_retryable())
+        });
+        failures.push(SendFailure {
             server,
             study,
             error,

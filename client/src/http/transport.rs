@@ -25,8 +25,9 @@ use crate::{
     exchange::{self, Answer, JSON, ReportResult, Response, Server},
 };
 
-/// Most studies that a server may list.
+/// Most studies that a server may list, and on how many pages (ours has 100 on one).
 const MAX_STUDIES: usize = 100_000;
+const MAX_PAGES: usize = 1_000;
 
 /// The HTTP connection to one server, with its token and `Retry-After` gate.
 pub(crate) struct Transport {
@@ -110,7 +111,7 @@ impl Transport {
     /// All studies that this client may see, oldest first, page by page.
     pub(super) async fn studies(&self) -> Result<Vec<StudySummary>> {
         let (mut studies, mut after) = (Vec::new(), None::<String>);
-        loop {
+        for _ in 0..MAX_PAGES {
             let request = ApiRequest {
                 query: after.as_deref().map(|after| ("after", after)),
                 ..ApiRequest::get(&["v1", "studies"])
@@ -122,16 +123,17 @@ impl Transport {
                 return Ok(studies);
             }
             if studies.len() >= MAX_STUDIES {
-                return Err(Error::http(
-                    HttpFailure::default(),
-                    format!(
-                        "{} lists more than {MAX_STUDIES} studies; name one by its identifier",
-                        self.server
-                    ),
-                ));
+                break;
             }
             after = page.next;
         }
+        Err(Error::http(
+            HttpFailure::default(),
+            format!(
+                "{} lists more than {MAX_STUDIES} studies, or more than {MAX_PAGES} pages of them; give a study's whole identifier",
+                self.server
+            ),
+        ))
     }
 
     pub(crate) fn new(

@@ -62,9 +62,14 @@ fn reports_of_an_earlier_version_are_not_forgotten() {
     let folder = format!("{}.eigenveil", bench.rows);
     fs::create_dir(&folder).unwrap();
     fs::write(format!("{folder}/outbox.db"), "").unwrap();
-    let ledger = bench.folder.at("new.ledger");
-    let output = bench.report(&study, &format!("--ledger {ledger}"));
-    refused(&output, 2, &["outbox.db", "the program that made them"]);
+    let (ledger, link) = (bench.folder.at("new.ledger"), bench.folder.at("link.csv"));
+    std::os::unix::fs::symlink(&bench.rows, &link).unwrap();
+    for rows in [&bench.rows, &link] {
+        let output = bench.server.cli(&format!(
+            "report --header no --study {study} --rows {rows} --ledger {ledger}"
+        ));
+        refused(&output, 2, &["outbox.db", "the program that made them"]);
+    }
     assert!(!fs::exists(ledger).unwrap());
     fs::remove_dir_all(folder).unwrap();
     json_of(&bench.report(&study, ""));

@@ -173,7 +173,7 @@ fn rereading_a_table_differently_is_refused() {
     let rows = bench.folder.write("rows.csv", bench.csv(&numbers));
     json_of(&bench.report(&rows, "--header yes --by-position"));
     let words = [
-        "another header, other columns or other persons",
+        "another header, other columns, other persons",
         "the flags that were given then",
     ];
     refused(&bench.report(&rows, "--header no"), 2, &words);
