@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// Results of rows are written this many at a time, or this often.
-const RECORD_EVERY: usize = 16_384;
+const RECORD_EVERY: usize = 256;
 const RECORD_INTERVAL: Duration = Duration::from_millis(250);
 /// How long to wait for responses to requests in flight once nothing more is sent.
 const GRACE: Duration = Duration::from_secs(2);
