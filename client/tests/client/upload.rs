@@ -347,11 +347,11 @@ async fn refusals_within_a_batch_are_told_apart() {
         (number == 0).then(|| Reply::json(200, &receipt))
     })
     .await;
-    let mut set_up = SetUp::new(&server, 10).await;
+    let mut set_up = SetUp::new(&server, 20).await;
     let summary = set_up.send(batches(10, 1)).await;
     assert_eq!(
         (summary.accepted, summary.duplicates, summary.refused),
-        (6, 1, 2)
+        (16, 1, 2)
     );
     let refused = set_up.ledger.refused(&set_up.study, 9).unwrap();
     assert!(refused.iter().map(|refused| refused.row).eq([2, 7]));
