@@ -165,19 +165,6 @@ pub struct Frame {
 pub struct Admissions<'a>(&'a [[u8; TOKEN_LEN]]);
 
 impl Frame {
-    const ALL: [(Frame, &'static str); 4] = [
-        (Frame::new(Enrolment::Open, false), REPORT_MEDIA_TYPE),
-        (Frame::new(Enrolment::Open, true), REPORT_BATCH_MEDIA_TYPE),
-        (
-            Frame::new(Enrolment::Token, false),
-            ENROLLED_REPORT_MEDIA_TYPE,
-        ),
-        (
-            Frame::new(Enrolment::Token, true),
-            ENROLLED_BATCH_MEDIA_TYPE,
-        ),
-    ];
-
     /// The frame of reports with admissions of this kind.
     pub const fn new(enrolment: Enrolment, batched: bool) -> Self {
         Self { enrolment, batched }
@@ -185,30 +172,32 @@ impl Frame {
 
     /// Its media type.
     pub fn media_type(self) -> &'static str {
-        let mut all = Self::ALL.into_iter();
-        all.find(|(frame, _)| *frame == self)
-            .map_or("", |(_, media_type)| media_type)
+        match (self.enrolment, self.batched) {
+            (Enrolment::Open, false) => REPORT_MEDIA_TYPE,
+            (Enrolment::Open, true) => REPORT_BATCH_MEDIA_TYPE,
+            (Enrolment::Token, false) => ENROLLED_REPORT_MEDIA_TYPE,
+            (Enrolment::Token, true) => ENROLLED_BATCH_MEDIA_TYPE,
+        }
     }
 
     /// The frame with this media type, in whatever case.
     pub fn parse(media_type: &str) -> Option<Self> {
-        let mut all = Self::ALL.into_iter();
-        all.find(|(_, known)| media_type.eq_ignore_ascii_case(known))
-            .map(|(frame, _)| frame)
+        let of = |enrolment| [false, true].map(|batched| Self::new(enrolment, batched));
+        [Enrolment::Open, Enrolment::Token]
+            .into_iter()
+            .flat_map(of)
+            .find(|frame| media_type.eq_ignore_ascii_case(frame.media_type()))
     }
 
     /// Most bytes of a body whose reports have payloads of this length.
     pub fn body_limit(self, payload_len: usize) -> usize {
-        let count = if self.batched {
-            codec::max_batch(payload_len)
-        } else {
-            1
-        };
-        let reports = match self.batched {
-            true => codec::batch_len(payload_len, count),
-            false => codec::report_len(payload_len),
-        };
-        self.admissions_len(count) + reports
+        match self.batched {
+            false => self.admissions_len(1) + codec::report_len(payload_len),
+            true => {
+                let count = codec::max_batch(payload_len);
+                self.admissions_len(count) + codec::batch_len(payload_len, count)
+            }
+        }
     }
 
     /// Bytes before the reports.

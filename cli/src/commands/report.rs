@@ -271,7 +271,7 @@ fn take_part(
     if args.resend_refused {
         ledger.requeue_refused(study)?;
     }
-    let prepared = prepare(study, ledger, file, persons)?;
+    let prepared = prepare(study, ledger, file, persons, counts.total())?;
     ledger.set_tokens(study, (0..).zip(&tokens))?;
     let receipt = ledger.receipt()?;
     let charge = LedgerCharge {
@@ -309,16 +309,16 @@ fn accept_move(args: &ReportArgs, study: &Study, ledger: &mut RowLedger) -> Resu
     Ok(ledger.accept_move(study)?)
 }
 
-/// Perturbs the rows that have no report yet.
+/// Perturbs the rows that have no report yet; `done` have one.
 fn prepare(
     study: &Study,
     ledger: &mut RowLedger,
     file: &RowFile,
     persons: &Persons,
+    done: u64,
 ) -> Result<Prepared> {
     let bar = output::bar(persons.len() as u64, "perturbing");
-    bar.set_position(ledger.counts(study)?.total());
-    let done = bar.position();
+    bar.set_position(done);
     let prepared = ledger.prepare(
         study,
         file,

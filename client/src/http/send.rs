@@ -118,10 +118,13 @@ impl fmt::Display for SendFailure {
 /// The ledger could not be read or written. Whatever a server responds is not an error, but in
 /// [`SendSummary::failures`].
 pub async fn send_owed(ledger: &mut Ledger, settings: &HttpSettings) -> Result<SendSummary> {
-    let waiting = ledger.owed()?.into();
+    let waiting = VecDeque::from(ledger.owed()?);
+    let (total, sending) = (waiting.len() as u64, UploadSettings::default());
     let source = OwedReports { ledger, waiting };
-    let sending = UploadSettings::default();
-    send(source, settings, &sending, |_| ControlFlow::Continue(())).await
+    send(source, total, settings, &sending, |_| {
+        ControlFlow::Continue(())
+    })
+    .await
 }
 
 /// Sends the reports of a file of rows that are pending, once, to their study; `progress` is called after each request,
@@ -142,10 +145,11 @@ pub async fn send_rows(
     sending: &UploadSettings,
     progress: impl FnMut(&SendSummary) -> ControlFlow<()>,
 ) -> Result<SendSummary> {
+    let total = ledger.counts(study)?.pending;
     let per_request = match sending.mode {
         UploadMode::Single => 1,
         UploadMode::Batch { reports } => reports
-            .unwrap_or(study.usual_batch(ledger.counts(study)?.pending))
+            .unwrap_or_else(|| study.usual_batch(total))
             .clamp(1, study.max_batch()),
     };
     let source = PendingRows {
@@ -158,7 +162,7 @@ pub async fn send_rows(
         results: Vec::new(),
         recorded: Instant::now(),
     };
-    send(source, settings, sending, progress).await
+    send(source, total, settings, sending, progress).await
 }
 
 /// What the loop sends from.
@@ -200,6 +204,7 @@ struct Sending<'a> {
 
 async fn send<S: Source>(
     mut source: S,
+    total: u64,
     settings: &HttpSettings,
     sending: &UploadSettings,
     mut progress: impl FnMut(&SendSummary) -> ControlFlow<()>,
@@ -211,7 +216,7 @@ async fn send<S: Source>(
         stopped: Stopped::default(),
         summary: SendSummary::default(),
         started: Instant::now(),
-        total: source.pending()?,
+        total,
     };
     let deadline = sending.deadline.map(|limit| state.started + limit);
     let mut flight = JoinSet::new();

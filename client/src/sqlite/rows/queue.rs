@@ -1,5 +1,7 @@
 //! Reports that are still to be sent, and what has become of the others.
 
+use std::ops::Range;
+
 use eigenveil_shared::{
     ErrorCode,
     enrolment::ParticipantToken,
@@ -63,6 +65,9 @@ pub struct RefusedRow {
     /// The server's sentence.
     pub detail: String,
 }
+
+/// Keys that follow one another and are acknowledged; or one, and code and sentence of its refusal.
+type Run = (Range<i64>, Option<(String, String)>);
 
 impl RowLedger {
     /// The number of a study; none where no row took part in it.
@@ -128,32 +133,54 @@ impl RowLedger {
         let Some(number) = self.number(study)? else {
             return Ok(0);
         };
+        // Rows that follow one another are acknowledged together: a statement for each, with its triggers, takes several
+        // times as long.
+        let mut runs: Vec<Run> = Vec::new();
+        for (row, result) in results {
+            let key = key(number, row);
+            match result {
+                ReportResult::Pending => {}
+                ReportResult::Accepted | ReportResult::Duplicate => match runs.last_mut() {
+                    Some((run, None)) if run.end == key => run.end += 1,
+                    _ => runs.push((key..key + 1, None)),
+                },
+                ReportResult::Refused { code, detail } => {
+                    runs.push((key..key + 1, Some((code, detail))));
+                }
+            }
+        }
         self.store.write(|file| {
             let mut settled = 0;
-            let mut update =
-                file.prepare_cached("UPDATE report SET state = ?2 WHERE key = ?1 AND state = ?3")?;
-            let mut forget = file.prepare_cached("DELETE FROM payload WHERE key = ?1")?;
-            let mut forget_token = file.prepare_cached("DELETE FROM token WHERE key = ?1")?;
+            let mut update = file.prepare_cached(
+                "UPDATE report SET state = ?3 WHERE key >= ?1 AND key < ?2 AND state = ?4",
+            )?;
+            let mut forget = file.prepare_cached(
+                "DELETE FROM payload WHERE key >= ?1 AND key < ?2
+                 AND (SELECT state FROM report WHERE report.key = payload.key) = ?3",
+            )?;
+            let mut forget_token = file.prepare_cached(
+                "DELETE FROM token WHERE key >= ?1 AND key < ?2
+                 AND (SELECT state FROM report WHERE report.key = token.key) = ?3",
+            )?;
             let mut explain =
                 file.prepare_cached("INSERT INTO refusal (key, code, detail) VALUES (?1, ?2, ?3)")?;
-            for (row, result) in results {
-                let key = key(number, row);
-                match result {
-                    ReportResult::Pending => {}
-                    ReportResult::Accepted | ReportResult::Duplicate => {
-                        if update.execute(params![key, ACKNOWLEDGED, PENDING])? == 1 {
-                            forget.execute([key])?;
-                            forget_token.execute([key])?;
-                            settled += 1;
-                        }
+            for (run, refusal) in runs {
+                let state = match refusal {
+                    None => ACKNOWLEDGED,
+                    Some(_) => REFUSED,
+                };
+                let count = update.execute([run.start, run.end, state, PENDING])?;
+                settled += count;
+                match refusal {
+                    None => {
+                        forget.execute([run.start, run.end, ACKNOWLEDGED])?;
+                        forget_token.execute([run.start, run.end, ACKNOWLEDGED])?;
                     }
-                    ReportResult::Refused { code, detail } => {
-                        if update.execute(params![key, REFUSED, PENDING])? == 1 {
-                            let detail: String = detail.chars().take(MAX_DETAIL).collect();
-                            explain.execute(params![key, code, detail])?;
-                            settled += 1;
-                        }
+                    Some((code, detail)) if count == 1 => {
+                        let detail: String = detail.chars().take(MAX_DETAIL).collect();
+                        explain.execute(params![run.start, code, detail])?;
                     }
+                    Some(_) => {}
                 }
             }
             Ok(settled)
@@ -243,17 +270,23 @@ impl RowLedger {
         let Some(number) = self.number(study)? else {
             return Ok(RowCounts::default());
         };
-        let count = |state| {
-            self.store.one(
-                "SELECT count(*) FROM report WHERE key >= ?1 AND key < ?2 AND state = ?3",
-                [key(number, 0), key(number + 1, 0), state],
-                |row| row.get(0),
-            )
-        };
-        Ok(RowCounts {
-            pending: count(PENDING)?,
-            acknowledged: count(ACKNOWLEDGED)?,
-            refused: count(REFUSED)?,
-        })
+        self.store.one(
+            "SELECT count(*) FILTER (WHERE state = ?3), count(*) FILTER (WHERE state = ?4),
+                count(*) FILTER (WHERE state = ?5) FROM report WHERE key >= ?1 AND key < ?2",
+            [
+                key(number, 0),
+                key(number + 1, 0),
+                PENDING,
+                ACKNOWLEDGED,
+                REFUSED,
+            ],
+            |row| {
+                Ok(RowCounts {
+                    pending: row.get(0)?,
+                    acknowledged: row.get(1)?,
+                    refused: row.get(2)?,
+                })
+            },
+        )
     }
 }
