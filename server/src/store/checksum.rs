@@ -3,22 +3,18 @@
 //! SQLite has none of its own, and any 16 bytes are a seed, any 8 a number of a sum.
 
 use rusqlite::Connection;
-use sha2::{Digest as _, Sha256};
+use twox_hash::xxhash3_64::Hasher;
 
 use super::failure::Failure;
 
 /// The checksum of a row of seeds or of a bucket sum: of its key, its bytes, and its `number` (of the commit, or of the
 /// sum's reports).
 pub(super) fn checksum(study_pk: i64, bucket: u32, number: u64, bytes: &[u8]) -> [u8; 8] {
-    let hash: [u8; 32] = Sha256::new()
-        .chain_update(study_pk.to_le_bytes())
-        .chain_update(bucket.to_le_bytes())
-        .chain_update(number.to_le_bytes())
-        .chain_update(bytes)
-        .finalize()
-        .into();
-    let [a, b, c, d, e, f, g, h, ..] = hash;
-    [a, b, c, d, e, f, g, h]
+    let mut key = [0; 20];
+    key[..8].copy_from_slice(&study_pk.to_le_bytes());
+    key[8..12].copy_from_slice(&bucket.to_le_bytes());
+    key[12..].copy_from_slice(&number.to_le_bytes());
+    Hasher::oneshot_with_seed(Hasher::oneshot(&key), bytes).to_le_bytes()
 }
 
 pub(super) fn verify(

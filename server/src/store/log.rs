@@ -4,7 +4,7 @@
 //! The format is SQLite's (sqlite.org/fileformat2.html): a header, then frames of a header and a page. The checksum in a
 //! frame is of all frames before it, too, so that neither a hole nor a frame of an older copy fits.
 
-use std::{collections::HashMap, fs::File, io, os::unix::fs::FileExt as _, path::Path};
+use std::{array, collections::HashMap, fs::File, io, mem, os::unix::fs::FileExt as _, path::Path};
 
 use super::schema::PAGE_BYTES;
 
@@ -12,8 +12,13 @@ const HEADER_BYTES: u64 = 32;
 const FRAME_HEADER_BYTES: usize = 24;
 const FRAME_BYTES: usize = FRAME_HEADER_BYTES + PAGE_BYTES as usize;
 
+/// Frames in memory at once.
+const CHUNK_FRAMES: u64 = 16;
+
 /// Pages outside the log that are compared after a checkpoint.
 const SAMPLE_PAGES: usize = 64;
+
+const IS_BIG_ENDIAN: bool = cfg!(target_endian = "big");
 
 type Checksum = [u32; 2];
 
@@ -27,6 +32,7 @@ pub(super) struct Log {
     frames: u64,
     /// Of the last frame.
     checksum: Checksum,
+    buffer: Vec<u8>,
     /// The last frame of each page in this log, and the page's checksum.
     pages: HashMap<u32, (u64, Checksum)>,
     /// Pages in the database after the last commit.
@@ -46,14 +52,16 @@ impl Log {
             header: [0; HEADER_BYTES as usize],
             frames: 0,
             checksum: [0; 2],
+            buffer: Vec::new(),
             pages: HashMap::new(),
             database_pages: 0,
             copied: 0,
             earlier: Vec::new(),
         };
         log.start_over()?;
-        // Ends with false, or an error at the end of the file.
-        let _ = log.read_to(u64::MAX);
+        let bytes = log.file.metadata()?.len().saturating_sub(HEADER_BYTES);
+        // Ends with false, or an error where there is no header yet.
+        let _ = log.read_to(bytes / FRAME_BYTES as u64);
         Ok(log)
     }
 
@@ -89,24 +97,44 @@ impl Log {
         } else {
             return Ok(false);
         }
-        let mut frame = vec![0; FRAME_BYTES];
         while self.frames < frames {
-            self.file.read_exact_at(&mut frame, self.position())?;
-            let (head, page) = frame.split_at(FRAME_HEADER_BYTES);
-            let checksum = self.sum(self.sum(self.checksum, &head[..8]), page);
-            if head[8..16] != self.header[16..24] || words(&head[16..]) != checksum {
+            let mut buffer = mem::take(&mut self.buffer);
+            let chunk = CHUNK_FRAMES.min(frames - self.frames) as usize;
+            buffer.resize(chunk * FRAME_BYTES, 0);
+            self.file.read_exact_at(&mut buffer, self.position())?;
+            let is_valid = buffer.chunks(FRAME_BYTES).all(|frame| self.add(frame));
+            self.buffer = buffer;
+            if !is_valid {
                 return Ok(false);
-            }
-            self.checksum = checksum;
-            self.frames += 1;
-            let [number, database_pages] = words(head);
-            let content = (self.frames, sum([0; 2], page, true));
-            self.pages.insert(number, content);
-            if database_pages > 0 {
-                self.database_pages = database_pages;
             }
         }
         Ok(true)
+    }
+
+    /// Takes the next frame, if it is one.
+    fn add(&mut self, frame: &[u8]) -> bool {
+        let (head, page) = frame.split_at(FRAME_HEADER_BYTES);
+        let before = self.sum(self.checksum, &head[..8]);
+        let checksum = self.sum(before, page);
+        if head[8..16] != self.header[16..24] || words(&head[16..]) != checksum {
+            return false;
+        }
+        let page = match self.is_big_endian() == IS_BIG_ENDIAN {
+            // The sum is linear: the page's own is what the frames before did not add.
+            true => array::from_fn(|i| {
+                let of_before = row_times(OF_PAGE[i], before);
+                checksum[i].wrapping_sub(of_before)
+            }),
+            false => page_sum(page),
+        };
+        self.checksum = checksum;
+        self.frames += 1;
+        let [number, database_pages] = words(head);
+        self.pages.insert(number, (self.frames, page));
+        if database_pages > 0 {
+            self.database_pages = database_pages;
+        }
+        true
     }
 
     /// Begins a log without frames.
@@ -143,10 +171,10 @@ impl Log {
 
     /// The checksum of a page of the main file.
     fn read_page(&self, number: u32) -> io::Result<Checksum> {
-        let mut page = vec![0; PAGE_BYTES as usize];
+        let mut page = [0; PAGE_BYTES as usize];
         let offset = (u64::from(number) - 1) * PAGE_BYTES;
         self.main.read_exact_at(&mut page, offset)?;
-        Ok(sum([0; 2], &page, true))
+        Ok(page_sum(&page))
     }
 
     pub(super) fn frames(&self) -> u64 {
@@ -160,22 +188,48 @@ impl Log {
 
     /// SQLite's checksum, continued; the header tells the order of the bytes.
     fn sum(&self, from: Checksum, bytes: &[u8]) -> Checksum {
-        sum(from, bytes, self.header[3] & 1 == 1)
+        match self.is_big_endian() {
+            true => sum(from, bytes, u32::from_be_bytes),
+            false => sum(from, bytes, u32::from_le_bytes),
+        }
+    }
+
+    /// Whether the machine that began the log is.
+    fn is_big_endian(&self) -> bool {
+        self.header[3] & 1 == 1
     }
 }
 
-fn sum(from: Checksum, bytes: &[u8], is_big_endian: bool) -> Checksum {
-    let word = if is_big_endian {
-        u32::from_be_bytes
-    } else {
-        u32::from_le_bytes
-    };
+/// The checksum of a page by itself, in this machine's order.
+fn page_sum(page: &[u8]) -> Checksum {
+    sum([0; 2], page, u32::from_ne_bytes)
+}
+
+fn sum(from: Checksum, bytes: &[u8], word: impl Fn([u8; 4]) -> u32) -> Checksum {
     let [mut even, mut odd] = from;
     for &[a, b, c, d, e, f, g, h] in bytes.as_chunks().0 {
         even = even.wrapping_add(word([a, b, c, d])).wrapping_add(odd);
         odd = odd.wrapping_add(word([e, f, g, h])).wrapping_add(even);
     }
     [even, odd]
+}
+
+/// What a page makes of the checksum before it, as the rows of a matrix: that of zeros, eight bytes at a time.
+const OF_PAGE: [[u32; 2]; 2] = {
+    let [mut even, mut odd] = [[1_u32, 0], [0, 1_u32]];
+    let mut bytes = 0;
+    while bytes < PAGE_BYTES {
+        even = [even[0].wrapping_add(odd[0]), even[1].wrapping_add(odd[1])];
+        odd = [odd[0].wrapping_add(even[0]), odd[1].wrapping_add(even[1])];
+        bytes += 8;
+    }
+    [even, odd]
+};
+
+fn row_times(row: [u32; 2], [even, odd]: Checksum) -> u32 {
+    row[0]
+        .wrapping_mul(even)
+        .wrapping_add(row[1].wrapping_mul(odd))
 }
 
 /// Whether a log with the second header is the one that SQLite writes after that with the first: the salt counts up. (So
