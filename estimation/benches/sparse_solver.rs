@@ -54,7 +54,7 @@ fn drowned(p: usize, k: usize, kappa: f64) {
     }
     let noise = NoiseModel::gaussian(1.0);
     let lambda = kappa * (2.0 * ((p * (p - 1) / 2) as f64).ln()).sqrt();
-    for noise_gap in [Some(negligible_gap(&noise, k, 1)), None] {
+    for noise_gap in [Some(negligible_gap(&noise, k, 1.0)), None] {
         let settings = AdmmSettings {
             noise_gap,
             ..AdmmSettings::default()

@@ -112,7 +112,7 @@ impl NoisyMoment {
             .map(|bucket| centred_sum(bucket, &mean, a, factor * report.identity))
             .collect::<Result<Vec<_>>>()?;
         let estimated = EstimatedMean {
-            standard_error: factor / a * (report.column / self.n() as f64).sqrt(),
+            standard_error: factor / a * (report.column / self.n_eff()).sqrt(),
             values: mean,
             constant: a,
         };
@@ -121,7 +121,7 @@ impl NoisyMoment {
         let mut centred = NoisyMoment::from_buckets(buckets, noise(None))?;
         // The corner's noise comes in once for every dimension of the report.
         let deviation =
-            factor * report_dimension as f64 * (report.identity_variance / self.n() as f64).sqrt();
+            factor * report_dimension as f64 * (report.identity_variance / self.n_eff()).sqrt();
         let total_variance = centred.mean().trace().max(0.0);
         let known = deviation <= MAX_DEVIATION_OF_TOTAL;
         let noise = noise(known.then_some(total_variance));

@@ -80,13 +80,13 @@ pub(crate) fn principal(
     let decomposed = LazySpectrum::new(&dense)?;
     let spectrum = decomposed.values().to_vec();
     let eigenvalues = Eigenvalues::all(&spectrum);
-    let (noise, n) = (moment.noise(), moment.n());
+    let (noise, n_eff) = (moment.noise(), moment.n_eff());
     let p = spectrum.len();
     let excess_noise = moment.excess_noise();
     let excess = match &excess_noise {
         None => Vec::new(),
         Some(noise_along) => {
-            let floor = Floor::from_eigenvalues(&spectrum, noise, n)?;
+            let floor = Floor::from_eigenvalues(&spectrum, noise, n_eff)?;
             let visible = spectrum.iter().take_while(|&&value| value > floor.edge);
             let leading = leading_vectors(&decomposed, p, visible.count())?;
             leading
@@ -98,7 +98,7 @@ pub(crate) fn principal(
     let (k, k_is_open) = match rank {
         ComponentCount::Fixed(k) => (checked_rank(k, p)?, false),
         ComponentCount::Auto => {
-            let chosen = count_components(&eigenvalues, noise, n, &excess)?;
+            let chosen = count_components(&eigenvalues, noise, n_eff, &excess)?;
             (chosen.k, chosen.is_open)
         }
     };
@@ -113,7 +113,7 @@ pub(crate) fn principal(
         values,
         spectrum: eigenvalues,
         noise,
-        n,
+        n_eff,
         excess_noise: excess_noise.as_ref(),
         excess: &excess,
         support: None,
@@ -159,13 +159,13 @@ pub fn sparse_components(
 ) -> Result<ComponentsReport> {
     let dense = moment.dense();
     let p = moment.dimension();
-    let resolved = resolve_lambda(settings, moment.noise(), p, moment.n())?;
+    let resolved = resolve_lambda(settings, moment.noise(), p, moment.n_eff())?;
     let spectrum: Vec<f64> = symmetric_eigenvalues(&dense)?.iter().copied().collect();
     let (k, k_is_open) = match rank {
         ComponentCount::Fixed(k) => (checked_rank(k, p)?, false),
         ComponentCount::Auto => {
             let eigenvalues = Eigenvalues::all(&spectrum);
-            let chosen = count_components(&eigenvalues, moment.noise(), moment.n(), &[])?;
+            let chosen = count_components(&eigenvalues, moment.noise(), moment.n_eff(), &[])?;
             (chosen.k.max(1), chosen.is_open)
         }
     };
@@ -183,7 +183,7 @@ pub fn sparse_components(
         }
     };
     let admm = AdmmSettings {
-        noise_gap: Some(fantope::negligible_gap(moment.noise(), k, moment.n())),
+        noise_gap: Some(fantope::negligible_gap(moment.noise(), k, moment.n_eff())),
         ..AdmmSettings::from(settings)
     };
     let solution = fantope::solve(&dense, k, lambda, &admm, cancel)?;
@@ -218,7 +218,7 @@ pub fn sparse_components(
         values: &values,
         spectrum: Eigenvalues::all(&spectrum),
         noise: moment.noise(),
-        n: moment.n(),
+        n_eff: moment.n_eff(),
         excess_noise: excess_noise.as_ref(),
         excess: &excess,
         support: Some(Support {
@@ -404,7 +404,7 @@ mod tests {
             &SparseSettings::default(),
         );
         let outcome = drowned.sparse.unwrap();
-        let negligible = fantope::negligible_gap(moment.noise(), 2, N);
+        let negligible = fantope::negligible_gap(moment.noise(), 2, N as f64);
         assert!(!outcome.converged && outcome.iterations < 1_000);
         assert!(outcome.duality_gap > 0.0 && outcome.duality_gap <= negligible);
         let warnings = drowned.floor_report.warnings.join(" ");

@@ -169,7 +169,7 @@ impl NoisyMoment {
             } => scale * (3.0 * a0 + 6.0 * a1 * constant + a2 * constant * constant).sqrt(),
             NoiseModel::Transformed { .. } => f64::INFINITY,
         };
-        of_one / (self.n as f64).sqrt()
+        of_one / self.n_eff().sqrt()
     }
 
     /// By which multiple of I the mean decoded report falls short of E yyᵀ: reports of `double-cap` have no trace.
@@ -235,6 +235,17 @@ impl NoisyMoment {
     /// Reports summed.
     pub fn n(&self) -> u64 {
         self.n
+    }
+
+    /// Reports with as much noise in their mean. Weights are in the noise model: n reports of mean weight w̄ have that of
+    /// n·w̄² reports of weight 1.
+    pub fn n_eff(&self) -> f64 {
+        self.n as f64
+    }
+
+    /// Rows that the mean runs over: what sampling and the jackknife count.
+    pub fn rows(&self) -> f64 {
+        self.n as f64
     }
 
     /// Noise of one decoded report.

@@ -149,7 +149,7 @@ fn zero_rows_warning(moment: &NoisyMoment, params: &StudyParams) -> Option<Strin
     // A zero row leaves only the constant of private centring.
     let lost = 1.0 / (1.0 + preprocessing.centring.map_or(0.0, |a| a * a));
     let report = moment.mean_report();
-    let deviation = diagonal_sd * (report.dimension() as f64 / moment.n() as f64).sqrt() / lost;
+    let deviation = diagonal_sd * (report.dimension() as f64 / moment.n_eff()).sqrt() / lost;
     let share = (1.0 - report.trace()) / lost;
     (share > MIN_ZERO_ROWS && share > 3.0 * deviation && share <= 1.0).then(|| {
         format!(

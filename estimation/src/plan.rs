@@ -206,7 +206,7 @@ pub fn spectrum_from_pilot(
         unseen_limit: spectrum.unseen_limit + step,
         ..spectrum.clone()
     };
-    SpectrumRange::of(&lifted, pilot.n, k)
+    SpectrumRange::of(&lifted, pilot.n_eff(), k)
 }
 
 /// ‖E x‖ of a pilot with private centring, without the noise's part; 0 without centring.
@@ -227,12 +227,12 @@ pub fn plan(
 ) -> Result<PlanResult> {
     let (p, k) = (spectrum.central.dimension(), spectrum.central.rank());
     let at = |n: u64, participants: Option<Participants>| {
-        let prediction = predict(&spectrum.central, noise, n)?;
+        let prediction = predict(&spectrum.central, noise, n as f64)?;
         let above = prediction.components.iter().filter(|c| c.above_threshold);
         Ok(PlanResult {
             n: Some(n),
             participants,
-            error: Some(spectrum.error(noise, n)?),
+            error: Some(spectrum.error(noise, n as f64)?),
             components_above: Some(above.count()),
             reason: None,
         })
@@ -287,7 +287,7 @@ pub fn error_curve(
     places.dedup();
     places
         .into_iter()
-        .map(|n| Ok((n, spectrum.error(noise, n)?)))
+        .map(|n| Ok((n, spectrum.error(noise, n as f64)?)))
         .collect()
 }
 

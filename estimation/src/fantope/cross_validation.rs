@@ -56,7 +56,7 @@ pub fn cross_validate(
     let automatic = automatic_lambda(
         moment.noise(),
         moment.dimension(),
-        moment.n(),
+        moment.n_eff(),
         settings.refit,
     )?;
     let mut folds = folds(moment)?;
@@ -125,7 +125,7 @@ fn folds(moment: &NoisyMoment) -> Result<Vec<Fold>> {
             lightest.merge(bucket)?;
         }
     }
-    let n = moment.n() as f64;
+    let n = moment.rows();
     Ok(sums
         .iter()
         .map(|sum| {

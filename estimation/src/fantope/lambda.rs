@@ -7,6 +7,8 @@ use eigenveil_shared::{
 };
 use nalgebra::DMatrix;
 
+use crate::floor::check_reports;
+
 /// κ of the automatic λ without a refit. The largest of p(p−1)/2 noise entries is about `s√(2 ln(p(p−1)/2)/n)`;
 /// penalising that much (κ = 1) shrinks the signal too.
 ///
@@ -23,13 +25,11 @@ pub const KAPPA_REFIT: f64 = 0.35;
 
 /// `λ = κ·s·√(2 ln(p(p−1)/2)/n)`, in units of the moment's entries: the noise level is *known*, because
 /// the mechanism is. 0 for p ≤ 2, where there is at most one off-diagonal entry.
-pub fn automatic_lambda(noise: &NoiseModel, p: usize, n: u64, refit: bool) -> Result<f64> {
-    if n == 0 {
-        return Err(Error::invalid_request("n is 0; λ needs n ≥ 1 reports"));
-    }
+pub fn automatic_lambda(noise: &NoiseModel, p: usize, n_eff: f64, refit: bool) -> Result<f64> {
+    check_reports(n_eff)?;
     let kappa = if refit { KAPPA_REFIT } else { KAPPA };
     let pairs = (p * p.saturating_sub(1) / 2).max(1) as f64;
-    Ok(kappa * noise.off_diagonal_sd() * (2.0 * pairs.ln() / n as f64).sqrt())
+    Ok(kappa * noise.off_diagonal_sd() * (2.0 * pairs.ln() / n_eff).sqrt())
 }
 
 /// Share of the noise's own effect on the objective that is not worth iterating for.
@@ -43,10 +43,10 @@ const NEGLIGIBLE: f64 = 0.01;
 /// use eigenveil_estimation::fantope::negligible_gap;
 /// use eigenveil_shared::mechanism::NoiseModel;
 /// let noise = NoiseModel::gaussian(5.0);
-/// assert!((negligible_gap(&noise, 2, 10_000) - 0.001).abs() < 1e-15);
+/// assert!((negligible_gap(&noise, 2, 1e4) - 0.001).abs() < 1e-15);
 /// ```
-pub fn negligible_gap(noise: &NoiseModel, k: usize, n: u64) -> f64 {
-    NEGLIGIBLE * noise.off_diagonal_sd() * (2.0 * k as f64 / n.max(1) as f64).sqrt()
+pub fn negligible_gap(noise: &NoiseModel, k: usize, n_eff: f64) -> f64 {
+    NEGLIGIBLE * noise.off_diagonal_sd() * (2.0 * k as f64 / n_eff).sqrt()
 }
 
 /// `max_{i≠j} |S̃ᵢⱼ|`: at or above it a diagonal solution is optimal (it may be so earlier).
@@ -68,10 +68,10 @@ pub fn resolve_lambda(
     settings: &SparseSettings,
     noise: &NoiseModel,
     p: usize,
-    n: u64,
+    n_eff: f64,
 ) -> Result<Option<f64>> {
     match settings.lambda {
-        Lambda::Auto => automatic_lambda(noise, p, n, settings.refit).map(Some),
+        Lambda::Auto => automatic_lambda(noise, p, n_eff, settings.refit).map(Some),
         Lambda::Fixed(value) if value.is_finite() && value >= 0.0 => Ok(Some(value)),
         Lambda::Fixed(value) => Err(Error::invalid_request(format!(
             "lambda is {value}; it must be a finite number ≥ 0, auto, cv or path"
@@ -95,23 +95,23 @@ mod tests {
             ..SparseSettings::default()
         };
         for (refit, kappa) in [(false, 0.25), (true, 0.35)] {
-            let auto = resolve_lambda(&of(Lambda::Auto, refit), &noise, 200, 100_000)
+            let auto = resolve_lambda(&of(Lambda::Auto, refit), &noise, 200, 1e5)
                 .unwrap()
                 .unwrap();
             let exact = kappa * 2.0 * (2.0 * 19_900.0_f64.ln() / 100_000.0).sqrt();
             assert!((auto - exact).abs() < 1e-15);
         }
-        assert_eq!(automatic_lambda(&noise, 1, 10, false).unwrap(), 0.0);
-        assert_eq!(automatic_lambda(&noise, 2, 10, true).unwrap(), 0.0);
-        assert!(automatic_lambda(&noise, 2, 0, false).is_err());
+        assert_eq!(automatic_lambda(&noise, 1, 10.0, false).unwrap(), 0.0);
+        assert_eq!(automatic_lambda(&noise, 2, 10.0, true).unwrap(), 0.0);
+        assert!(automatic_lambda(&noise, 2, 0.0, false).is_err());
         let fixed = of(Lambda::Fixed(0.5), true);
-        assert_eq!(resolve_lambda(&fixed, &noise, 3, 1).unwrap(), Some(0.5));
+        assert_eq!(resolve_lambda(&fixed, &noise, 3, 1.0).unwrap(), Some(0.5));
         for searched in [Lambda::CrossValidated, Lambda::Path] {
             let settings = of(searched, true);
-            assert_eq!(resolve_lambda(&settings, &noise, 3, 1).unwrap(), None);
+            assert_eq!(resolve_lambda(&settings, &noise, 3, 1.0).unwrap(), None);
         }
         for bad in [Lambda::Fixed(-1.0), Lambda::Fixed(f64::NAN)] {
-            let error = resolve_lambda(&of(bad, false), &noise, 3, 1).unwrap_err();
+            let error = resolve_lambda(&of(bad, false), &noise, 3, 1.0).unwrap_err();
             assert_eq!(error.code(), ErrorCode::InvalidRequest);
         }
         let moment = nalgebra::dmatrix![9.0, -3.0; -3.0, 1.0];

@@ -68,7 +68,7 @@ pub fn lambda_path(
     let dense = moment.dense();
     let p = moment.dimension();
     let admm = coarse(settings);
-    let automatic = automatic_lambda(moment.noise(), p, moment.n(), settings.refit)?;
+    let automatic = automatic_lambda(moment.noise(), p, moment.n_eff(), settings.refit)?;
     let lambda_max = diagonal_lambda(&dense, k)?;
     let mut points: Vec<PathPoint> = Vec::with_capacity(STEPS);
     let mut before = BTreeSet::new();

@@ -54,7 +54,7 @@ pub fn assess(measured: &Measured<'_>) -> Result<FloorReport> {
         values,
         spectrum,
         noise,
-        n,
+        n_eff,
         support,
         error_bars,
         ..
@@ -66,12 +66,14 @@ pub fn assess(measured: &Measured<'_>) -> Result<FloorReport> {
             vectors.shape()
         )));
     }
-    let floor = Floor::from_leading(&spectrum, noise, n)?;
+    let floor = Floor::from_leading(&spectrum, noise, n_eff)?;
     let trace = spectrum.trace;
     let total_variance = noise.mean_squared_norm(trace);
     let judge_floor = match support {
         None => floor,
-        Some(Support { rows, .. }) => on_support(&floor, trace, values, rows.len(), noise, p, n)?,
+        Some(Support { rows, .. }) => {
+            on_support(&floor, trace, values, rows.len(), noise, p, n_eff)?
+        }
     };
     let verdicts: Vec<EigenvalueVerdict> = values
         .iter()
@@ -145,7 +147,7 @@ pub fn assess(measured: &Measured<'_>) -> Result<FloorReport> {
                 eigenvalues: support.map_or(spectrum, |on| Eigenvalues::all(on.eigenvalues)),
                 missing,
                 noise,
-                n,
+                n_eff,
                 excess: measured.excess,
             }
             .estimate()?,
@@ -154,7 +156,7 @@ pub fn assess(measured: &Measured<'_>) -> Result<FloorReport> {
     let most = max_error(p, k);
     let error = match &spectrum_estimate {
         Some(spectrum) if k > 0 && most > 0.0 => {
-            Some(SpectrumRange::of(spectrum, n, k)?.error(noise, n)?)
+            Some(SpectrumRange::of(spectrum, n_eff, k)?.error(noise, n_eff)?)
         }
         Some(_) => Some(ExpectedError::default()),
         None => None,
@@ -221,7 +223,7 @@ fn on_support(
     rows: usize,
     noise: &NoiseModel,
     p: usize,
-    n: u64,
+    n_eff: f64,
 ) -> Result<Floor> {
     let k = values.len();
     let (centre, spectral_noise) = if rows <= k || k >= p {
@@ -236,7 +238,7 @@ fn on_support(
         (whole.centre, still)
     } else {
         resolve(values, trace, p, |signal| {
-            SpectralNoise::new(noise, rows, k, n, signal)
+            SpectralNoise::new(noise, rows, k, n_eff, signal)
         })?
     };
     let edge = centre + spectral_noise.edge();
@@ -266,10 +268,10 @@ mod tests {
 
     use super::{super::measured, *};
 
-    fn assess_plain(spectrum: &[f64], k: usize, sd: f64, n: u64) -> FloorReport {
+    fn assess_plain(spectrum: &[f64], k: usize, sd: f64, n_eff: f64) -> FloorReport {
         let vectors = DMatrix::identity(spectrum.len(), k);
         let noise = NoiseModel::gaussian(sd);
-        assess(&measured(&vectors, &spectrum[..k], spectrum, &noise, n)).unwrap()
+        assess(&measured(&vectors, &spectrum[..k], spectrum, &noise, n_eff)).unwrap()
     }
 
     /// λ ≥ λ_max picks the row with the largest diagonal entry: with one report that is noise, and the noise within one
@@ -284,7 +286,7 @@ mod tests {
                     rows: &[0],
                     eigenvalues: &[value],
                 }),
-                ..measured(&vectors, &[value], &spectrum, &noise, 1)
+                ..measured(&vectors, &[value], &spectrum, &noise, 1.0)
             })
             .unwrap()
         };
@@ -302,7 +304,7 @@ mod tests {
     fn a_visible_component_is_debiased_and_an_invisible_one_is_not() {
         let mut spectrum = vec![0.6];
         spectrum.extend((0..39).map(|i| 0.19 - 0.38 * f64::from(i) / 38.0));
-        let result = assess_plain(&spectrum, 2, 2.0, 16_000);
+        let result = assess_plain(&spectrum, 2, 2.0, 16e3);
         // r = 2√(39/16000) = 0.0987…; the component shows at θ + r²/θ.
         let [first, second] = &result.components[..] else {
             unreachable!()
@@ -327,8 +329,8 @@ mod tests {
     #[test]
     fn components_left_out_count_against_the_subspace() {
         let spectrum: Vec<f64> = [0.50, 0.49].into_iter().chain(vec![0.0; 38]).collect();
-        let both = assess_plain(&spectrum, 2, 0.5, 1000);
-        let one = assess_plain(&spectrum, 1, 0.5, 1000);
+        let both = assess_plain(&spectrum, 2, 0.5, 1e3);
+        let one = assess_plain(&spectrum, 1, 0.5, 1e3);
         // Two nearly equal components: their span is sure, either alone is not.
         assert!(both.expected_error < 0.45, "{}", both.expected_error);
         // Either of two equal directions has a mean squared sine of ½: an error of 1.
@@ -351,7 +353,7 @@ mod tests {
             (vec![1.0, 1.0], 2),
             (vec![3.0, -3.0], 1),
         ] {
-            for (sd, n) in [(0.0, 1), (1.0, 1), (4.0, 1797)] {
+            for (sd, n) in [(0.0, 1.0), (1.0, 1.0), (4.0, 1797.0)] {
                 let result = assess_plain(&spectrum, k, sd, n);
                 assert!(result.expected_error.is_finite());
                 let p = spectrum.len();
@@ -369,7 +371,7 @@ mod tests {
     #[test]
     fn a_sparse_component_is_judged_on_its_rows() {
         // p = 400: the whole moment's noise hides 0.5, four rows' noise does not.
-        let (p, n, sd) = (400, 10_000, 2.0);
+        let (p, n, sd) = (400, 1e4, 2.0);
         let mut spectrum = vec![0.9];
         spectrum.extend((0..p - 1).map(|i| 0.8 - 1.6 * i as f64 / (p - 2) as f64));
         let vectors = DMatrix::from_fn(p, 1, |i, _| if i < 4 { 0.5 } else { 0.0 });
@@ -397,7 +399,7 @@ mod tests {
     #[test]
     fn shapes_must_fit() {
         let (vectors, noise) = (DMatrix::identity(3, 2), NoiseModel::gaussian(1.0));
-        let error = assess(&measured(&vectors, &[1.0], &[1.0, 0.0, 0.0], &noise, 1)).unwrap_err();
+        let error = assess(&measured(&vectors, &[1.0], &[1.0, 0.0, 0.0], &noise, 1.0)).unwrap_err();
         assert_eq!(error.code(), eigenveil_shared::ErrorCode::InvalidRequest);
     }
 }

@@ -31,7 +31,7 @@ pub(super) struct NoisySpectrum<'a> {
     /// What each lacks of an eigenvalue of `E[xxᵀ]`; `None` if `E‖x‖²` is not known.
     pub(super) missing: Option<f64>,
     pub(super) noise: &'a NoiseModel,
-    pub(super) n: u64,
+    pub(super) n_eff: f64,
     /// `m_v²/a²` of the leading eigenvectors; shorter, or empty, where it is not known or 0.
     pub(super) excess: &'a [f64],
 }
@@ -89,7 +89,7 @@ impl NoisySpectrum<'_> {
         let unseen = variance(next, excess(count));
         let total = total.unwrap_or(sum);
         let norm = self.noise.mean_squared_norm(total).unwrap_or(total);
-        let profile = NoiseProfile::new(self.noise, p, self.n as f64, norm)?;
+        let profile = NoiseProfile::new(self.noise, p, self.n_eff, norm)?;
         let deviation = |value: f64, excess: f64| {
             (2.0 * (profile.variance(value, value) + 2.0 * profile.along_mean * excess)).sqrt()
         };
@@ -149,27 +149,31 @@ impl NoisySpectrum<'_> {
     }
 }
 
-/// The gap after component `i` (from 1) in units of 2√V, as n reports show it: below 2.45 equal eigenvalues could be
+/// The gap after component `i` (from 1) in units of 2√V, as `n_eff` reports show it: below 2.45 equal eigenvalues could be
 /// behind it.
-pub fn gap_after(spectrum: &SpectrumEstimate, n: u64, i: usize) -> Result<f64> {
+pub fn gap_after(spectrum: &SpectrumEstimate, n_eff: f64, i: usize) -> Result<f64> {
     let own = spectrum.standing[i - 1];
     let next = spectrum.standing.get(i).copied();
     let next = next.unwrap_or_else(|| own.min(spectrum.unseen.max(top_of_rest(spectrum))));
     let excess = |j: usize| spectrum.excess_along_mean.get(j).copied().unwrap_or(0.0);
-    Ok(profile(spectrum, n)?.gap(own, next, excess(i - 1) + excess(i)))
+    Ok(profile(spectrum, n_eff)?.gap(own, next, excess(i - 1) + excess(i)))
 }
 
-/// The gap between two eigenvalues in units of 2√V, at the noise of n such reports.
-pub fn gap_between(spectrum: &SpectrumEstimate, n: u64, (one, other): (f64, f64)) -> Result<f64> {
-    Ok(profile(spectrum, n)?.gap(one, other, 0.0))
+/// The gap between two eigenvalues in units of 2√V, at the noise of `n_eff` such reports.
+pub fn gap_between(
+    spectrum: &SpectrumEstimate,
+    n_eff: f64,
+    (one, other): (f64, f64),
+) -> Result<f64> {
+    Ok(profile(spectrum, n_eff)?.gap(one, other, 0.0))
 }
 
-fn profile(spectrum: &SpectrumEstimate, n: u64) -> Result<NoiseProfile> {
+fn profile(spectrum: &SpectrumEstimate, n_eff: f64) -> Result<NoiseProfile> {
     let p = spectrum.standing.len() + spectrum.rest_count;
     let sum =
         spectrum.standing.iter().sum::<f64>() + spectrum.rest_count as f64 * spectrum.rest_mean;
     let norm = spectrum.noise.mean_squared_norm(sum).unwrap_or(sum);
-    NoiseProfile::new(&spectrum.noise, p, n as f64, norm)
+    NoiseProfile::new(&spectrum.noise, p, n_eff, norm)
 }
 
 fn top_of_rest(spectrum: &SpectrumEstimate) -> f64 {
@@ -229,8 +233,8 @@ impl SpectrumRange {
         }
     }
 
-    /// What a study of `n` reports says of its first `k` components and the gap after them.
-    pub fn of(spectrum: &SpectrumEstimate, n: u64, k: usize) -> Result<Self> {
+    /// What a study with the noise of `n_eff` reports says of its first `k` components and the gap after them.
+    pub fn of(spectrum: &SpectrumEstimate, n_eff: f64, k: usize) -> Result<Self> {
         let count = spectrum.standing.len();
         let whole = |standing: &[f64], half_width: f64, distinct: usize| {
             assemble(spectrum, standing, half_width, distinct.max(k), k)
@@ -252,7 +256,7 @@ impl SpectrumRange {
             });
         }
         let central = whole(&spectrum.standing, spectrum.rest_half_width, count)?;
-        let profile = profile(spectrum, n)?;
+        let profile = profile(spectrum, n_eff)?;
         let excess = |j: usize| spectrum.excess_along_mean.get(j).copied().unwrap_or(0.0);
         let variance = |a: f64, b: f64, i: usize, j: usize| {
             profile.variance(a, b) + profile.along_mean * (excess(i) + excess(j))
@@ -310,11 +314,12 @@ impl SpectrumRange {
         })
     }
 
-    /// The error of `n` reports with this noise. If component k does not stand, its upper end is the largest error there
+    /// The error of `n_eff` reports with this noise. If component k does not stand, its upper end is the largest error there
     /// is.
-    pub fn error(&self, noise: &NoiseModel, n: u64) -> Result<ExpectedError> {
+    pub fn error(&self, noise: &NoiseModel, n_eff: f64) -> Result<ExpectedError> {
         let most = max_error(self.central.dimension(), self.central.rank());
-        let at = |spectrum: &Spectrum| Ok::<_, Error>(predict(spectrum, noise, n)?.expected_error);
+        let at =
+            |spectrum: &Spectrum| Ok::<_, Error>(predict(spectrum, noise, n_eff)?.expected_error);
         let central = at(&self.central)?;
         let (low, high) = match &self.ends {
             Ends::Known => {
@@ -398,11 +403,11 @@ pub struct ChosenCount {
 }
 
 /// Where the components end (`k = auto`): at the last gap that is sure, before the background, or else at the largest.
-pub fn choose_count(spectrum: &SpectrumEstimate, n: u64) -> Result<ChosenCount> {
+pub fn choose_count(spectrum: &SpectrumEstimate, n_eff: f64) -> Result<ChosenCount> {
     let count = spectrum.standing.len();
     let p = count + spectrum.rest_count;
     let gaps: Vec<f64> = (1..=count)
-        .map(|i| gap_after(spectrum, n, i))
+        .map(|i| gap_after(spectrum, n_eff, i))
         .collect::<Result<_>>()?;
     let beyond =
         |least: f64| -> Vec<usize> { (1..=count).filter(|&i| gaps[i - 1] >= least).collect() };
@@ -434,10 +439,10 @@ pub fn choose_count(spectrum: &SpectrumEstimate, n: u64) -> Result<ChosenCount> 
 pub fn count_components(
     eigenvalues: &Eigenvalues<'_>,
     noise: &NoiseModel,
-    n: u64,
+    n_eff: f64,
     excess_along_mean: &[f64],
 ) -> Result<ChosenCount> {
-    let floor = Floor::from_leading(eigenvalues, noise, n)?;
+    let floor = Floor::from_leading(eigenvalues, noise, n_eff)?;
     let (trace, p) = (eigenvalues.trace, eigenvalues.dimension as f64);
     let total = noise.mean_squared_norm(trace);
     let spectrum = NoisySpectrum {
@@ -446,10 +451,10 @@ pub fn count_components(
         eigenvalues: *eigenvalues,
         missing: total.map(|total| (total - trace) / p),
         noise,
-        n,
+        n_eff,
         excess: excess_along_mean,
     };
-    choose_count(&spectrum.estimate()?, n)
+    choose_count(&spectrum.estimate()?, n_eff)
 }
 
 #[cfg(test)]
@@ -472,7 +477,7 @@ mod tests {
     }
 
     fn chosen(standing: &[f64], rest: (usize, f64)) -> (usize, bool) {
-        let found = choose_count(&estimate(standing, rest), 1).unwrap();
+        let found = choose_count(&estimate(standing, rest), 1.0).unwrap();
         (found.k, found.is_open)
     }
 
@@ -497,41 +502,41 @@ mod tests {
     fn a_range_is_as_wide_as_its_gap_is_uncertain() {
         let noise = NoiseModel::gaussian(1e-3);
         let error = |standing: &[f64], k, n| {
-            let range = SpectrumRange::of(&estimate(standing, (8, 0.02)), 1, k).unwrap();
+            let range = SpectrumRange::of(&estimate(standing, (8, 0.02)), 1.0, k).unwrap();
             range.error(&noise, n).unwrap()
         };
         // A clear gap: nothing but the closed forms' own 10 %.
-        let clear = error(&[0.4, 0.1], 1, 1);
+        let clear = error(&[0.4, 0.1], 1, 1.0);
         assert!((clear.high / clear.central - 1.1).abs() < 0.01, "{clear:?}");
         assert!((clear.central / clear.low - 1.1).abs() < 0.01, "{clear:?}");
         // A gap of 3: between 1 and 5.
-        let near = error(&[0.106, 0.1], 1, 16);
+        let near = error(&[0.106, 0.1], 1, 16.0);
         assert!(
             near.high > 2.0 * near.central && near.low < 0.9 * near.central,
             "{near:?}"
         );
         // A gap of 1 may be none: no number of participants is enough for certain, but some are needed.
-        let range = SpectrumRange::of(&estimate(&[0.102, 0.1], (8, 0.02)), 1, 1).unwrap();
+        let range = SpectrumRange::of(&estimate(&[0.102, 0.1], (8, 0.02)), 1.0, 1).unwrap();
         let people = range.participants(&noise, 0.3).unwrap();
         assert!(
             people.high.is_none() && people.central > people.low,
             "{people:?}"
         );
         // What does not stand may have any error.
-        let unseen = error(&[0.1], 2, 1);
+        let unseen = error(&[0.1], 2, 1.0);
         assert_eq!(unseen.high, 2.0);
-        assert!(SpectrumRange::of(&estimate(&[0.1], (8, 0.02)), 1, 9).is_err());
+        assert!(SpectrumRange::of(&estimate(&[0.1], (8, 0.02)), 1.0, 9).is_err());
     }
 
     /// The spread of the unseen eigenvalues is found from the energy of the noisy matrix, here the expected one.
     #[test]
     fn the_unseen_spread_comes_from_the_energy() {
-        let (p, n, sd) = (40_usize, 1_000_u64, 0.5);
+        let (p, n_eff, sd) = (40_usize, 1e3, 0.5);
         let ramp: Vec<f64> = (0..39)
             .map(|i| 0.02 * (1.0 - f64::from(i) / 38.0))
             .collect();
         let trace = 0.5 + ramp.iter().sum::<f64>();
-        let variance = sd * sd / n as f64;
+        let variance = sd * sd / n_eff;
         let squares =
             0.25 + ramp.iter().map(|x| x * x).sum::<f64>() + variance * (p * (p + 1)) as f64;
         let noise = NoiseModel::gaussian(sd);
@@ -543,14 +548,14 @@ mod tests {
             squares: Some(squares),
             dimension: p,
         };
-        let floor = Floor::from_leading(&eigenvalues, &noise, n).unwrap();
+        let floor = Floor::from_leading(&eigenvalues, &noise, n_eff).unwrap();
         let spectrum = NoisySpectrum {
             floor: &floor,
             threshold: floor.threshold,
             eigenvalues,
             missing: Some(0.0),
             noise: &noise,
-            n,
+            n_eff,
             excess: &[],
         };
         let found = spectrum.estimate().unwrap();

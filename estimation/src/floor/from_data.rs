@@ -79,8 +79,8 @@ impl Floor {
     /// iteration starts with none and only ever adds, so it ends after at most p rounds. At least
     /// one eigenvalue always stays with the noise: without any there is no centre. Within a round centre,
     /// noise and the components' sizes are computed together (`resolve`).
-    pub fn from_eigenvalues(eigenvalues: &[f64], noise: &NoiseModel, n: u64) -> Result<Self> {
-        Self::from_leading(&Eigenvalues::all(eigenvalues), noise, n)
+    pub fn from_eigenvalues(eigenvalues: &[f64], noise: &NoiseModel, n_eff: f64) -> Result<Self> {
+        Self::from_leading(&Eigenvalues::all(eigenvalues), noise, n_eff)
     }
 
     /// As [`from_eigenvalues`](Self::from_eigenvalues) where only the leading part of the spectrum is known.
@@ -88,8 +88,12 @@ impl Floor {
     /// # Errors
     /// Those of [`from_eigenvalues`](Self::from_eigenvalues); `invalid-request` when all of the leading ones, and
     /// so perhaps others, stand above the noise.
-    pub fn from_leading(spectrum: &Eigenvalues<'_>, noise: &NoiseModel, n: u64) -> Result<Self> {
-        Self::try_from_leading(spectrum, noise, n)?.ok_or_else(|| {
+    pub fn from_leading(
+        spectrum: &Eigenvalues<'_>,
+        noise: &NoiseModel,
+        n_eff: f64,
+    ) -> Result<Self> {
+        Self::try_from_leading(spectrum, noise, n_eff)?.ok_or_else(|| {
             Error::invalid_request(format!(
                     "all {} leading eigenvalues stand above the noise; the floor in dimension {} needs one that does not",
                     spectrum.leading.len(),
@@ -102,7 +106,7 @@ impl Floor {
     pub fn try_from_leading(
         spectrum: &Eigenvalues<'_>,
         noise: &NoiseModel,
-        n: u64,
+        n_eff: f64,
     ) -> Result<Option<Self>> {
         let Eigenvalues {
             leading: eigenvalues,
@@ -129,7 +133,7 @@ impl Floor {
         loop {
             let counted = &eigenvalues[..count];
             let (centre, spectral_noise) = resolve(counted, trace, p, |signal| {
-                SpectralNoise::new(noise, p, count, n, signal)
+                SpectralNoise::new(noise, p, count, n_eff, signal)
             })?;
             let edge = centre + spectral_noise.edge();
             let threshold = centre + spectral_noise.threshold(p).max(rounding);
@@ -269,7 +273,7 @@ mod tests {
             (double_cap(p, 4.0), 0.0),
             (double_cap(p, 8.0), 0.0),
         ] {
-            let n = 1_000_000;
+            let n = 1e6;
             let prediction = predict(&spectrum, &noise, n).unwrap();
             let centre = (trace - thetas.iter().sum::<f64>()) / p as f64;
             let mut shown: Vec<f64> = prediction
@@ -300,7 +304,7 @@ mod tests {
                 for signal in [0.0, 0.3, 0.7, 1.0] {
                     let of = |norm| {
                         let noise = known.with_mean_squared_norm(norm);
-                        SpectralNoise::new(&noise, p, 1, 1_000, signal).unwrap()
+                        SpectralNoise::new(&noise, p, 1, 1_000.0, signal).unwrap()
                     };
                     let unknown = of(None);
                     for norm in [1.0, 0.5 * (1.0 + signal), signal] {
@@ -325,7 +329,8 @@ mod tests {
         let mut eigenvalues = vec![9.0, 5.0];
         eigenvalues.extend((0..38).map(|i| 1.0 - f64::from(i) * 2.0 / 37.0));
         // r = 0.5·√(40/40) = 0.5: the bulk ends near 1.
-        let floor = Floor::from_eigenvalues(&eigenvalues, &NoiseModel::gaussian(0.5), 40).unwrap();
+        let floor =
+            Floor::from_eigenvalues(&eigenvalues, &NoiseModel::gaussian(0.5), 40.0).unwrap();
         assert_eq!(floor.components_above, 2);
         // The two components are lifted by about r²/9 + r²/5, and the other 38 are pushed down by as much.
         let lift = floor.noise.signal_variance * (1.0 / 9.0 + 1.0 / 5.0) / 38.0;
@@ -348,9 +353,10 @@ mod tests {
         let mut eigenvalues = vec![40.0, 12.0];
         eigenvalues.extend(std::iter::repeat_n(0.0, 3));
         let first_centre = 52.0 / 5.0;
-        let spectral_noise = SpectralNoise::new(&NoiseModel::gaussian(1.0), 5, 0, 5, 0.0).unwrap();
+        let spectral_noise =
+            SpectralNoise::new(&NoiseModel::gaussian(1.0), 5, 0, 5.0, 0.0).unwrap();
         assert!(12.0 < first_centre + spectral_noise.threshold(5));
-        let floor = Floor::from_eigenvalues(&eigenvalues, &NoiseModel::gaussian(1.0), 5).unwrap();
+        let floor = Floor::from_eigenvalues(&eigenvalues, &NoiseModel::gaussian(1.0), 5.0).unwrap();
         assert_eq!(floor.components_above, 2);
     }
 
@@ -369,7 +375,7 @@ mod tests {
             ] {
                 let p = eigenvalues.len();
                 let floor =
-                    Floor::from_eigenvalues(&eigenvalues, &NoiseModel::gaussian(sd), 1).unwrap();
+                    Floor::from_eigenvalues(&eigenvalues, &NoiseModel::gaussian(sd), 1.0).unwrap();
                 assert!(floor.centre.is_finite() && floor.threshold.is_finite());
                 assert!(floor.components_above < p);
                 if eigenvalues
@@ -391,9 +397,9 @@ mod tests {
     #[test]
     fn bad_spectra_are_rejected() {
         let noise = NoiseModel::gaussian(1.0);
-        assert!(Floor::from_eigenvalues(&[], &noise, 1).is_err());
-        assert!(Floor::from_eigenvalues(&[1.0, f64::NAN], &noise, 1).is_err());
-        assert!(Floor::from_eigenvalues(&[1.0, 2.0], &noise, 1).is_err());
-        assert!(Floor::from_eigenvalues(&[1.0], &noise, 0).is_err());
+        assert!(Floor::from_eigenvalues(&[], &noise, 1.0).is_err());
+        assert!(Floor::from_eigenvalues(&[1.0, f64::NAN], &noise, 1.0).is_err());
+        assert!(Floor::from_eigenvalues(&[1.0, 2.0], &noise, 1.0).is_err());
+        assert!(Floor::from_eigenvalues(&[1.0], &noise, 0.0).is_err());
     }
 }

@@ -17,8 +17,8 @@ pub struct Measured<'a> {
     pub spectrum: Eigenvalues<'a>,
     /// Noise of one report.
     pub noise: &'a NoiseModel,
-    /// Reports averaged.
-    pub n: u64,
+    /// Reports that have as much noise: the draws of noise behind the mean.
+    pub n_eff: f64,
     /// Where the noise differs between directions; `None` where it does not.
     pub excess_noise: Option<&'a ExcessNoise>,
     /// Its excess along the leading eigenvectors of S̃ (of a sparse estimate, of its part on the selected rows), requested

@@ -43,6 +43,7 @@ pub use predict::{
 pub(crate) use resolution::require_gap_after;
 pub use resolution::{Resolution, resolution};
 pub use spectrum::Spectrum;
+pub(crate) use spiked_model::check_reports;
 pub use spiked_model::{SpectralNoise, Spike};
 
 /// An estimate without mean, support or error bars, for the tests of this folder.
@@ -52,14 +53,14 @@ fn measured<'a>(
     values: &'a [f64],
     spectrum: &'a [f64],
     noise: &'a eigenveil_shared::mechanism::NoiseModel,
-    n: u64,
+    n_eff: f64,
 ) -> Measured<'a> {
     Measured {
         vectors,
         values,
         spectrum: Eigenvalues::all(spectrum),
         noise,
-        n,
+        n_eff,
         excess_noise: None,
         excess: &[],
         support: None,

@@ -2,7 +2,10 @@
 
 use eigenveil_shared::{Error, Result, mechanism::NoiseModel};
 
-use super::{Spectrum, Spike, spiked_model::NoiseProfile};
+use super::{
+    Spectrum, Spike,
+    spiked_model::{NoiseProfile, check_reports},
+};
 use crate::metrics::max_error;
 
 /// More participants than this are reported as "never".
@@ -39,12 +42,10 @@ pub struct PredictedComponent {
     pub above_threshold: bool,
 }
 
-/// What the mean of `n` reports with this noise would show of `spectrum`.
-pub fn predict(spectrum: &Spectrum, noise: &NoiseModel, n: u64) -> Result<Prediction> {
-    if n == 0 {
-        return Err(Error::invalid_request("n is 0; a mean needs n ≥ 1 reports"));
-    }
-    Ok(prediction(spectrum, &spectrum.noise_of(noise, n as f64)?))
+/// What the mean of `n_eff` reports with this noise would show of `spectrum`.
+pub fn predict(spectrum: &Spectrum, noise: &NoiseModel, n_eff: f64) -> Result<Prediction> {
+    check_reports(n_eff)?;
+    Ok(prediction(spectrum, &spectrum.noise_of(noise, n_eff)?))
 }
 
 fn prediction(spectrum: &Spectrum, profile: &NoiseProfile) -> Prediction {
@@ -157,13 +158,13 @@ mod tests {
     #[test]
     fn invisible_components_count_fully_and_the_error_stays_finite() {
         let spectrum = Spectrum::new(40, vec![0.3, 0.2, 0.1], 0.4 / 37.0).unwrap();
-        let drowned = predict(&spectrum, &NoiseModel::gaussian(5.0), 1).unwrap();
+        let drowned = predict(&spectrum, &NoiseModel::gaussian(5.0), 1.0).unwrap();
         assert!((drowned.expected_error - 6.0_f64.sqrt()).abs() < 1e-15);
         let mut components = drowned.components.iter();
         assert!(components.all(|c| c.spike.is_none() && !c.above_threshold));
-        let clear = predict(&spectrum, &NoiseModel::gaussian(5.0), 1_000_000_000).unwrap();
+        let clear = predict(&spectrum, &NoiseModel::gaussian(5.0), 1e9).unwrap();
         assert!(clear.expected_error < 0.02);
-        let noiseless = predict(&spectrum, &NoiseModel::gaussian(0.0), 1).unwrap();
+        let noiseless = predict(&spectrum, &NoiseModel::gaussian(0.0), 1.0).unwrap();
         assert_eq!(noiseless.expected_error, 0.0);
     }
 
@@ -186,11 +187,11 @@ mod tests {
         let p = 30;
         let caps = [1.0, 4.0, 8.0].map(|epsilon| double_cap(p, epsilon));
         for noise in [NoiseModel::gaussian(1.0)].into_iter().chain(caps) {
-            for n in [20, 100, 1_000, 100_000] {
+            for n in [20.0, 100.0, 1e3, 1e5] {
                 for theta in [0.001, 0.01, 0.1, 0.2, 0.3, 0.9] {
                     let bulk = (1.0 - theta) / p as f64;
                     let spectrum = Spectrum::new(p, vec![bulk + theta], bulk).unwrap();
-                    let profile = spectrum.noise_of(&noise, n as f64).unwrap();
+                    let profile = spectrum.noise_of(&noise, n).unwrap();
                     let spectral_noise = SpectralNoise::new(&noise, p, 1, n, theta).unwrap();
                     let spread = spectrum.spike(bulk + theta, 0.0, &profile);
                     let flat = spectral_noise.spike_from_signal(theta);
@@ -258,7 +259,8 @@ mod tests {
             let seen = participants_for_visibility(&spectrum, &noise);
             let seen = seen.unwrap().unwrap();
             assert!(seen < n);
-            let shown = |n| predict(&spectrum, &noise, n).unwrap().components[2].above_threshold;
+            let shown =
+                |n| predict(&spectrum, &noise, n as f64).unwrap().components[2].above_threshold;
             assert!(shown(seen) && !shown(seen - 1));
         }
     }

@@ -34,7 +34,7 @@ pub fn resolution(noise: &NoiseModel, p: usize, n: u64, k: usize) -> Result<Reso
     let mut visible = 0.0;
     // The noise depends on the signal only a little: this settles in a few rounds.
     for _ in 0..30 {
-        let spectral = SpectralNoise::new(noise, p, 1, n, visible)?;
+        let spectral = SpectralNoise::new(noise, p, 1, n as f64, visible)?;
         let spike = spectral.spike_from_eigenvalue(spectral.threshold(p));
         visible = spike.map_or(0.0, |spike| spike.theta).clamp(0.0, 1.0);
     }

@@ -165,10 +165,10 @@ impl Spectrum {
     ///
     /// Where the study does not fix `E‖x‖²` the sum of the spectrum is used (that of a part of the dimensions is less,
     /// which makes the noise larger, never smaller).
-    pub(super) fn noise_of(&self, noise: &NoiseModel, n: f64) -> Result<NoiseProfile> {
+    pub(super) fn noise_of(&self, noise: &NoiseModel, n_eff: f64) -> Result<NoiseProfile> {
         let sum = self.total();
         let norm = noise.mean_squared_norm(sum).unwrap_or(sum);
-        NoiseProfile::new(noise, self.dimension(), n, norm)
+        NoiseProfile::new(noise, self.dimension(), n_eff, norm)
     }
 
     /// Where an eigenvalue `y` above the bulk would show, whether or not it is visible.

@@ -28,7 +28,12 @@ pub(super) struct NoiseProfile {
 impl NoiseProfile {
     /// The noise within `rows` of the dimensions, of rows with `E‖x‖² = squared_norm` (which Gaussian
     /// noise does not depend on).
-    pub(super) fn new(noise: &NoiseModel, rows: usize, n: f64, squared_norm: f64) -> Result<Self> {
+    pub(super) fn new(
+        noise: &NoiseModel,
+        rows: usize,
+        n_eff: f64,
+        squared_norm: f64,
+    ) -> Result<Self> {
         let sd = noise.off_diagonal_sd();
         if !(sd.is_finite() && sd >= 0.0) {
             return Err(Error::new(
@@ -38,7 +43,7 @@ impl NoiseProfile {
         }
         match *noise {
             NoiseModel::Gaussian { .. } => Ok(Self {
-                constant: sd * sd / n,
+                constant: sd * sd / n_eff,
                 ..Self::default()
             }),
             NoiseModel::Transformed {
@@ -51,11 +56,11 @@ impl NoiseProfile {
                 edge_widening,
                 ..
             } => Self {
-                shift: shift * rows as f64 / (dimension as f64 * n),
-                constant: constant / n,
-                linear: linear / n,
-                bilinear: bilinear / n,
-                along_mean: constant / n,
+                shift: shift * rows as f64 / (dimension as f64 * n_eff),
+                constant: constant / n_eff,
+                linear: linear / n_eff,
+                bilinear: bilinear / n_eff,
+                along_mean: constant / n_eff,
                 mean_ratio,
                 edge_widening,
             }
@@ -70,14 +75,14 @@ impl NoiseProfile {
             } => {
                 let p = dimension as f64;
                 let norm = squared_norm.clamp(0.0, 1.0);
-                let unit = scale * scale / n;
+                let unit = scale * scale / n_eff;
                 let bilinear = if norm > 0.0 {
                     unit * a2 * p / ((p + 2.0) * norm)
                 } else {
                     0.0
                 };
                 let profile = Self {
-                    shift: scale * rows as f64 / (p * n),
+                    shift: scale * rows as f64 / (p * n_eff),
                     constant: unit * (norm * a0 + (1.0 - norm) / (p * (p + 2.0))),
                     linear: unit * a1,
                     bilinear,
@@ -128,6 +133,18 @@ impl NoiseProfile {
     }
 }
 
+/// # Errors
+/// `invalid-request` for no reports.
+pub(crate) fn check_reports(n_eff: f64) -> Result<()> {
+    // Written so that NaN fails.
+    if n_eff > 0.0 {
+        return Ok(());
+    }
+    Err(Error::invalid_request(format!(
+        "n is {n_eff}; a mean needs n ≥ 1 reports"
+    )))
+}
+
 /// Noise of the mean of n reports as its spectrum shows it, with a given number of components removed,
 /// over a flat bulk.
 ///
@@ -167,7 +184,7 @@ pub struct Spike {
 }
 
 impl SpectralNoise {
-    /// The noise of the mean of `n` reports within `rows` dimensions (all p, or those a sparse estimate
+    /// The noise of the mean of `n_eff` reports within `rows` dimensions (all p, or those a sparse estimate
     /// selects), outside `components` directions whose sizes θ add up to `signal`.
     ///
     /// Gaussian noise does not depend on the signal. That of `double-cap` does, through the bulk's level
@@ -176,18 +193,16 @@ impl SpectralNoise {
     /// noise is never understated (the two differ by less than 1 % for p ≥ 40, ε ≤ 8).
     ///
     /// # Errors
-    /// `invalid-request` unless `components < rows` and `n ≥ 1`; `invalid-mechanism` for a noise family
+    /// `invalid-request` unless `components < rows` and `n_eff > 0`; `invalid-mechanism` for a noise family
     /// whose floor is not known here, or constants that are not finite numbers (a standard deviation ≥ 0).
     pub fn new(
         noise: &NoiseModel,
         rows: usize,
         components: usize,
-        n: u64,
+        n_eff: f64,
         signal: f64,
     ) -> Result<Self> {
-        if n == 0 {
-            return Err(Error::invalid_request("n is 0; a mean needs n ≥ 1 reports"));
-        }
+        check_reports(n_eff)?;
         if components >= rows {
             return Err(Error::invalid_request(format!(
                 "{components} components leave no noise directions in dimension {rows}"
@@ -205,13 +220,13 @@ impl SpectralNoise {
                 ..
             } => (dimension, total_variance),
             NoiseModel::Gaussian { .. } => {
-                let profile = NoiseProfile::new(noise, rows, n as f64, 1.0)?;
+                let profile = NoiseProfile::new(noise, rows, n_eff, 1.0)?;
                 return Ok(Self::over_flat_bulk(&profile, rows - components, 0.0));
             }
         };
         let at = |norm: f64| {
             let level = (norm - signal).max(0.0) / dimension as f64;
-            let profile = NoiseProfile::new(noise, rows, n as f64, norm)?;
+            let profile = NoiseProfile::new(noise, rows, n_eff, norm)?;
             Ok(Self::over_flat_bulk(&profile, rows - components, level))
         };
         match mean_squared_norm {
@@ -365,7 +380,7 @@ mod tests {
     #[test]
     fn gaussian_noise_is_the_textbook_formula() {
         let noise = NoiseModel::gaussian(3.0);
-        let spectral_noise = SpectralNoise::new(&noise, 45, 5, 1000, 0.0).unwrap();
+        let spectral_noise = SpectralNoise::new(&noise, 45, 5, 1000.0, 0.0).unwrap();
         let r = 3.0 * (40.0_f64 / 1000.0).sqrt();
         assert!((spectral_noise.bulk_radius - r).abs() < 1e-15);
         let theta = 2.5 * r;
@@ -380,13 +395,13 @@ mod tests {
     #[test]
     fn out_of_range_is_an_error() {
         let noise = NoiseModel::gaussian(1.0);
-        assert!(SpectralNoise::new(&noise, 3, 3, 10, 0.0).is_err());
-        assert!(SpectralNoise::new(&noise, 3, 1, 0, 0.0).is_err());
+        assert!(SpectralNoise::new(&noise, 3, 3, 10.0, 0.0).is_err());
+        assert!(SpectralNoise::new(&noise, 3, 1, 0.0, 0.0).is_err());
         let noise = NoiseModel::Gaussian {
             off_diagonal_sd: f64::NAN,
             diagonal_sd: 1.0,
         };
-        assert!(SpectralNoise::new(&noise, 3, 1, 10, 0.0).is_err());
+        assert!(SpectralNoise::new(&noise, 3, 1, 10.0, 0.0).is_err());
     }
 
     #[test]

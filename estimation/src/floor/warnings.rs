@@ -18,7 +18,7 @@ pub(super) fn plain_words(
     let standing = verdicts.iter().filter(|judged| judged.is_above()).count();
     let place = format!(
         "At n = {} and {}",
-        format::with_thousands(measured.n),
+        format::with_thousands(measured.n_eff as u64),
         measured.setting
     );
     if standing == 0 {
@@ -83,7 +83,7 @@ fn outlook(measured: &Measured<'_>, verdicts: &[EigenvalueVerdict], k: usize) ->
         leading.sort_by(|a, b| b.total_cmp(a));
         let spectrum = Spectrum::new(p, leading, rest).ok()?;
         let n = participants_for_visibility(&spectrum, measured.noise).ok()??;
-        (n > measured.n).then_some(n)
+        (n as f64 > measured.n_eff).then_some(n)
     };
     let mut text = String::new();
     if let Some(n) = needed(share).filter(|_| share > 0.0) {
@@ -152,7 +152,7 @@ mod tests {
         let noise = NoiseModel::gaussian(1.0);
         let spectrum: Vec<f64> = [0.5, 0.3].into_iter().chain(vec![0.0; 18]).collect();
         let vectors = DMatrix::identity(20, 2);
-        let clear = measured(&vectors, &spectrum[..2], &spectrum, &noise, 1_000_000);
+        let clear = measured(&vectors, &spectrum[..2], &spectrum, &noise, 1e6);
         let result = assess(&clear).unwrap();
         assert!(result.warnings.is_empty(), "{:?}", result.warnings);
     }

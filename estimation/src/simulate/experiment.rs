@@ -231,7 +231,7 @@ fn predicted(
         };
         spectrum = spectrum.with_excess_along_mean(excess)?;
     }
-    predict(&spectrum, noisy.noise(), noisy.n()).map(Some)
+    predict(&spectrum, noisy.noise(), noisy.n_eff()).map(Some)
 }
 
 /// Mean and spread of these repeats.

@@ -73,7 +73,7 @@ pub fn sparse_components(
     let p = parameters.dimension;
     let moment = LargeMatrix::gather(source, &parameters, cancel)?;
     let n = moment.n();
-    let lambda = resolve_lambda(settings, &noise, p, n)?
+    let lambda = resolve_lambda(settings, &noise, p, n as f64)?
         .ok_or_else(|| Error::estimate_failed("this lambda needs the sums of every bucket"))?;
     let (k, k_is_open, spectrum) = leading_spectrum(&moment, rank, &noise)?;
     let centre = moment.trace() / p as f64;
@@ -82,7 +82,7 @@ pub fn sparse_components(
         moment: &moment,
         k,
         lambda,
-        largest_noise_entry: automatic_lambda(&noise, p, n, false)? / KAPPA,
+        largest_noise_entry: automatic_lambda(&noise, p, n as f64, false)? / KAPPA,
         settings: AdmmSettings::from(settings),
     };
     let unit = unit.max(f64::MIN_POSITIVE);
@@ -117,7 +117,7 @@ pub fn sparse_components(
             dimension: p,
         },
         noise: &noise,
-        n,
+        n_eff: n as f64,
         excess_noise: None,
         excess: &[],
         support: Some(Support {
@@ -200,11 +200,11 @@ fn leading_spectrum(
             squares: None,
             dimension: p,
         };
-        if Floor::try_from_leading(&spectrum, noise, moment.n())?.is_some() {
+        if Floor::try_from_leading(&spectrum, noise, moment.n() as f64)?.is_some() {
             let (k, is_open) = match rank {
                 ComponentCount::Fixed(k) => (k, false),
                 ComponentCount::Auto => {
-                    let chosen = count_components(&spectrum, noise, moment.n(), &[])?;
+                    let chosen = count_components(&spectrum, noise, moment.n() as f64, &[])?;
                     (chosen.k.max(1), chosen.is_open)
                 }
             };

@@ -140,7 +140,7 @@ impl MomentEstimate {
         let populations = if without_trace && !known {
             // E‖x‖² lies between what stands above the noise and 1.
             let eigenvalues = symmetric_eigenvalues(&report)?;
-            let floor = Floor::from_eigenvalues(eigenvalues.as_slice(), &law.noise, law.n as u64)?;
+            let floor = Floor::from_eigenvalues(eigenvalues.as_slice(), &law.noise, law.n)?;
             let least = (-law.dimension * floor.centre).clamp(0.0, 1.0);
             let of = |rho| Population::new(&report, rho, rho);
             let populations = vec![of(1.0)?, of(least)?];

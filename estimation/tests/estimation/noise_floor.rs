@@ -73,7 +73,7 @@ fn measure(rng: &mut ChaCha8Rng, sizes: &[f64], diagonal_factor: f64) -> Measure
         values: leading.values.as_slice(),
         spectrum: Eigenvalues::all(spectrum.as_slice()),
         noise: &noise_model(diagonal_factor),
-        n: N,
+        n_eff: N as f64,
         excess_noise: None,
         excess: &[],
         support: None,
@@ -119,7 +119,7 @@ fn predicted_error_equals_the_measured_one() {
             let measured = mean(runs.iter().map(|run| run.measured_error.powi(2))).sqrt();
             let leading = sizes.iter().map(|size| size + 0.01).collect();
             let spectrum = Spectrum::new(P, leading, 0.01).unwrap();
-            let planned = predict(&spectrum, &noise_model(diagonal_factor), N)
+            let planned = predict(&spectrum, &noise_model(diagonal_factor), N as f64)
                 .unwrap()
                 .expected_error;
             let from_data = mean(runs.iter().map(|run| run.error_from_data));
@@ -248,12 +248,14 @@ fn a_spread_bulk_is_planned_as_spread() {
     }
     let measured = (squares / f64::from(runs)).sqrt();
     let spread = Spectrum::from_eigenvalues(&eigenvalues, k).unwrap();
-    let planned = predict(&spread, &noise_model(1.0), N)
+    let planned = predict(&spread, &noise_model(1.0), N as f64)
         .unwrap()
         .expected_error;
     let mean_bulk = mean(eigenvalues[k..].iter().copied());
     let flat = Spectrum::new(P, eigenvalues[..k].to_vec(), mean_bulk).unwrap();
-    let as_flat = predict(&flat, &noise_model(1.0), N).unwrap().expected_error;
+    let as_flat = predict(&flat, &noise_model(1.0), N as f64)
+        .unwrap()
+        .expected_error;
     println!("measured {measured}, spread {planned}, flat {as_flat}");
     assert!((planned / measured - 1.0).abs() < 0.08);
     assert!(as_flat / measured < 0.92, "the flat formula would do");
@@ -283,7 +285,8 @@ fn kept_of_double_cap(p: usize, epsilon: f64, n: u64, runs: usize, seed: u64) ->
         for (study, kept) in studies.iter().zip(&mut kept) {
             let moment = NoisyMoment::decode(vec![bucket.clone()], study).unwrap();
             let spectrum = symmetric_eigenvalues(&moment.dense()).unwrap();
-            let floor = Floor::from_eigenvalues(spectrum.as_slice(), moment.noise(), n).unwrap();
+            let floor =
+                Floor::from_eigenvalues(spectrum.as_slice(), moment.noise(), n as f64).unwrap();
             *kept += usize::from(floor.components_above > 0);
         }
     }
@@ -305,7 +308,7 @@ fn pure_noise_rarely_counts() {
         let runs = 200;
         let counts = |spectrum: nalgebra::DVector<f64>| {
             let model = noise_model(diagonal_factor);
-            let floor = Floor::from_eigenvalues(spectrum.as_slice(), &model, N).unwrap();
+            let floor = Floor::from_eigenvalues(spectrum.as_slice(), &model, N as f64).unwrap();
             floor.components_above > 0
         };
         let mut drawn = || symmetric_eigenvalues(&noise(&mut rng, p, diagonal_factor)).unwrap();

@@ -107,12 +107,12 @@ fn pilot(setting: &Setting, n: u64, repeat: u64) -> Result<Vec<Point>> {
     let mut classes = [[0.0; 6]; GAPS.len()];
     if let Some(spectrum) = &found.floor_report.spectrum {
         for k in 1..=setting.k().min(spectrum.standing.len()) {
-            let range = SpectrumRange::of(spectrum, n, k)?;
-            let gap = gap_after(spectrum, n, k)?;
+            let range = SpectrumRange::of(spectrum, n as f64, k)?;
+            let gap = gap_after(spectrum, n as f64, k)?;
             let class = GAPS.iter().rposition(|&least| gap >= least).unwrap_or(0);
             classes[class][0] += 1.0;
             for (i, factor) in FACTORS.iter().enumerate() {
-                let said = range.error(moment.noise(), factor * n)?;
+                let said = range.error(moment.noise(), (factor * n) as f64)?;
                 let truth = setting.truth(factor * n)?[k - 1];
                 classes[class][1 + i] +=
                     f64::from(u8::from(said.low <= truth && truth <= said.high));
@@ -158,8 +158,8 @@ fn automatic(setting: &Setting, n: u64, repeat: u64) -> Result<Vec<Point>> {
         && (1..=spectrum.standing.len()).contains(&k)
     {
         let eigen = symmetric_eigenvalues(&clean.dense())?;
-        sure = gap_after(spectrum, n, k)? >= SURE_GAP;
-        cut = sure && gap_between(spectrum, n, (eigen[k - 1], eigen[k]))? < 1.0;
+        sure = gap_after(spectrum, n as f64, k)? >= SURE_GAP;
+        cut = sure && gap_between(spectrum, n as f64, (eigen[k - 1], eigen[k]))? < 1.0;
     }
     let number = |yes: bool| f64::from(u8::from(yes));
     let said = found.floor_report.expected_error;

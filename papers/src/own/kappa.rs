@@ -75,7 +75,7 @@ fn errors(setting: Setting, repeat: u64) -> Result<Vec<Point>> {
     let moment = noisy.dense();
     let distance = |v: &DMatrix<f64>| projector_distance(v, people.truth());
     let plain = distance(&pca(&moment, k)?.vectors)?;
-    let unit = automatic_lambda(noisy.noise(), p, n, false)? / KAPPA;
+    let unit = automatic_lambda(noisy.noise(), p, n as f64, false)? / KAPPA;
     let settings = AdmmSettings {
         tolerance: 1e-4,
         max_iterations: 400,

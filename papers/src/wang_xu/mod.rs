@@ -76,5 +76,5 @@ fn noise_edge(params: &StudyParams, p: usize, n: u64) -> f64 {
 /// λ of the order that Theorem 4 asks for, `σ·√(log p/n)`: the size of the largest entry of the noise, whose constant the
 /// paper leaves open.
 fn theorem_4_lambda(noise: &NoiseModel, p: usize, n: u64) -> Result<f64> {
-    Ok(automatic_lambda(noise, p, n, false)? / KAPPA)
+    Ok(automatic_lambda(noise, p, n as f64, false)? / KAPPA)
 }

@@ -100,7 +100,7 @@ impl Forecast {
 
     pub(super) fn with_participants(&self, n: u64) -> Option<ExpectedError> {
         let (spectrum, noise) = self.others.as_ref()?;
-        spectrum.error(noise, n.max(1)).ok()
+        spectrum.error(noise, n.max(1) as f64).ok()
     }
 
     /// What the curve is computed from, as a sentence.
