@@ -95,7 +95,7 @@ pub mod study;
 #[cfg(all(feature = "http", feature = "sqlite"))]
 pub mod blocking;
 
-pub use book::{EntryState, Limits, PrivacyCost, Receipt, ReceiptEntry, StudyTerms};
+pub use book::{EntryState, Limits, PrivacyCost, Receipt, ReceiptEntry, StudyRecord, StudyTerms};
 pub use eigenveil_shared::clock::{Clock, SystemClock};
 pub use error::{Error, Result};
 pub use exchange::{Answer, ReportResult, Request, Response, Server};

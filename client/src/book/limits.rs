@@ -162,18 +162,18 @@ pub(crate) struct LimitExceeded {
 }
 
 impl LimitExceeded {
-    /// The error; `spends` says who spends at most the limit, `remedy` how to raise it.
+    /// The error; `spends` says who spends at most the limit, `owner` who may raise it.
     pub(crate) fn to_error(
         &self,
         what: &str,
         study: &str,
         spends: &str,
-        remedy: &str,
+        owner: &str,
     ) -> crate::Error {
         SharedError::new(
             ErrorCode::BudgetExceeded,
             format!(
-                "{what} study {study} would cost {}, and {spends} at most {}; do not take part, or let {remedy}",
+                "{what} study {study} would cost {}, and {spends} at most {}; do not take part, or let {owner} raise the limit",
                 self.cost, self.limit
             ),
         )
@@ -360,14 +360,14 @@ mod tests {
                     "taking part in",
                     "0123",
                     "this device spends",
-                    "the device's owner raise the limit (Ledger::set_limits)",
+                    "the device's owner",
                 )
                 .to_string();
             assert!(
                 error.contains(says) && error.contains("study 0123"),
                 "{error}"
             );
-            assert!(error.contains("set_limits"), "{error}");
+            assert!(error.contains("raise the limit"), "{error}");
         }
     }
 

@@ -52,16 +52,12 @@ use crate::{
 
 pub use entry::{Entry, EntryState};
 pub use limits::{Limits, PrivacyCost};
-pub use receipt::{Receipt, ReceiptEntry};
+pub use receipt::{Receipt, ReceiptEntry, StudyRecord};
 pub use records::{Revision, Write};
 pub use terms::StudyTerms;
 
 #[cfg(feature = "sqlite")]
-pub(crate) use {
-    limits::charge,
-    limits::compose,
-    receipt::{heading, write_cost, write_terms, write_totals},
-};
+pub(crate) use limits::{charge, compose};
 
 /// Error codes that another token may fix.
 pub(crate) const TOKEN_ERRORS: [ErrorCode; 3] = [
@@ -69,9 +65,6 @@ pub(crate) const TOKEN_ERRORS: [ErrorCode; 3] = [
     ErrorCode::ParticipantTokenUnknown,
     ErrorCode::TokenSpent,
 ];
-
-/// Longest explanation of a refusal that is kept, in characters.
-pub(crate) const MAX_DETAIL: usize = 1_000;
 
 /// What a device has told, as of one write of its store; see the [module](self).
 #[derive(Clone, Debug)]
@@ -213,7 +206,7 @@ impl Book {
                 "taking part in",
                 study.id(),
                 "this device spends",
-                "the device's owner raise the limit (Ledger::set_limits)",
+                "the device's owner",
             )
         })?;
         let prepared = study.report(row, now)?;
@@ -263,14 +256,10 @@ impl Book {
         report: eigenveil_shared::report::ReportId,
         result: &ReportResult,
     ) -> Result<Option<Change>> {
-        let cut = |text: &str| text.chars().take(MAX_DETAIL).collect();
-        let state = match result {
-            ReportResult::Accepted | ReportResult::Duplicate => EntryState::Acknowledged,
-            ReportResult::Refused { code, detail } => EntryState::Refused {
-                code: cut(code),
-                detail: cut(detail),
-            },
-            ReportResult::Pending => return Ok(None),
+        let state = match result.clone().outcome() {
+            Some(None) => EntryState::Acknowledged,
+            Some(Some((code, detail))) => EntryState::Refused { code, detail },
+            None => return Ok(None),
         };
         let Some(entry) = self.owed().find(|entry| entry.report == report) else {
             return Ok(None);
@@ -443,7 +432,7 @@ pub(crate) fn check_known(
         (
             ErrorCode::AlreadyParticipated,
             format!(
-                "{who} took part in study {id} at {server}, and not again at {here}, where a second report could reach the same study: use that address, or say that the study has moved here (Ledger::accept_move, report --moved), so that the same report is sent here"
+                "{who} took part in study {id} at {server}, and not again at {here}, where a second report could reach the same study: use that address, or say that the study has moved here, so that the same report is sent here"
             ),
         )
     } else if fingerprint != study.fingerprint() {

@@ -1,6 +1,6 @@
 //! What a person can keep: which studies the device took part in, what they were told, and what remains.
 
-use std::fmt;
+use std::{fmt, ops::Deref};
 
 use eigenveil_shared::privacy::{Budget, format_delta};
 use serde::{Deserialize, Serialize};
@@ -10,87 +10,103 @@ use super::{
     limits::{Limits, PrivacyCost},
     terms::StudyTerms,
 };
-use crate::error::printable;
+use crate::{error::printable, exchange::Server};
 
-/// Which studies a device took part in, and what it cost. `Display` is a short text for a person; serde gives JSON with exact
-/// numbers. It holds no report and nothing of any row.
+/// Which studies a device, or the rows of a file, took part in, and what it cost. `Display` is a short text for a person;
+/// serde gives JSON with exact numbers. It holds no report and nothing of any row.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Receipt {
-    /// The device's limits.
+pub struct Receipt<S = ReceiptEntry> {
+    /// The device's limits, or those of each row.
     pub limits: Limits,
-    /// What all reports come to together, rounded up.
+    /// What all reports of the device, or of the row that spent most, come to together, rounded up.
     pub spent: PrivacyCost,
     /// What remains of the totals, rounded down.
     pub remaining: PrivacyCost,
-    /// The studies, in the order in which the device took part.
-    pub studies: Vec<ReceiptEntry>,
+    /// The studies, in the order of the first reports.
+    pub studies: Vec<S>,
 }
 
-/// One study of a [`Receipt`], as it was when the device took part, and what became of the report.
+/// One study of a [`Receipt`], as it was at the first report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ReceiptEntry {
+pub struct StudyRecord {
     /// Address of the server.
     pub server: String,
-    /// Addresses that the study moved to since, the latest last: the report is sent there.
+    /// Addresses that the study moved to since, the latest last: reports are sent there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub moved_to: Vec<String>,
     /// Identifier of the study.
     pub study: String,
     /// Fingerprint of the study's parameters, in hexadecimal.
     pub fingerprint: String,
-    /// The day the report was prepared on, UTC, such as `2026-03-14`.
+    /// The day of the first charge, UTC, such as `2026-03-14`.
     pub day: String,
     /// The local randomizer.
     pub mechanism: String,
-    /// Dimension p of the row.
+    /// Dimension p of a row.
     pub dimension: u64,
-    /// Which two inputs the report must not tell apart.
+    /// Which two inputs a report must not tell apart.
     pub neighbours: String,
-    /// What was charged: the ε that holds, at least the one that was claimed.
-    pub charged: Budget,
-    /// What the report could tell the server, in a sentence.
+    /// What a report could tell the server, in a sentence.
     pub sentence: String,
+    /// What a report was charged: the ε that holds, at least the one that was claimed.
+    pub charged: Budget,
+    /// What was said of the study.
+    pub terms: StudyTerms,
+}
+
+/// A study that a device took part in, and what became of its report.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReceiptEntry {
+    /// The study.
+    #[serde(flatten)]
+    pub record: StudyRecord,
     /// Identifier of the report, in hexadecimal.
     pub report: String,
     /// What became of it.
     pub state: EntryState,
-    /// What the device was told of the study.
-    pub terms: StudyTerms,
+}
+
+impl Deref for ReceiptEntry {
+    type Target = StudyRecord;
+
+    fn deref(&self) -> &StudyRecord {
+        &self.record
+    }
 }
 
 impl ReceiptEntry {
     pub(super) fn new(entry: &Entry) -> Self {
-        let mut servers = entry.servers.iter().map(ToString::to_string);
         Self {
-            server: servers.next().unwrap_or_default(),
-            moved_to: servers.collect(),
-            study: entry.study.clone(),
-            fingerprint: entry.fingerprint.to_string(),
-            day: entry.day.to_string(),
-            mechanism: entry.mechanism.clone(),
-            dimension: entry.dimension,
-            neighbours: entry.neighbours.clone(),
-            charged: entry.charge,
-            sentence: entry.sentence.clone(),
+            record: StudyRecord {
+                server: String::new(),
+                moved_to: Vec::new(),
+                study: entry.study.clone(),
+                fingerprint: entry.fingerprint.to_string(),
+                day: entry.day.to_string(),
+                mechanism: entry.mechanism.clone(),
+                dimension: entry.dimension,
+                neighbours: entry.neighbours.clone(),
+                sentence: entry.sentence.clone(),
+                charged: entry.charge,
+                terms: entry.terms.clone(),
+            }
+            .at(&entry.servers),
             report: entry.report.to_string(),
             state: entry.state.clone(),
-            terms: entry.terms.clone(),
         }
     }
 }
 
 impl fmt::Display for Receipt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (limits, spent) = (&self.limits, self.spent);
         match self.studies.len() {
             0 => writeln!(f, "This device took part in no study.")?,
             1 => writeln!(f, "This device took part in 1 study.")?,
             count => writeln!(f, "This device took part in {count} studies.")?,
         }
         writeln!(f)?;
-        write_totals(f, limits, spent, self.remaining)?;
+        self.write_totals(f)?;
         for (number, study) in (1..).zip(&self.studies) {
             write!(f, "\n{number}. {study}")?;
         }
@@ -100,112 +116,108 @@ impl fmt::Display for Receipt {
 
 impl fmt::Display for ReceiptEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "{}",
-            heading(&self.day, &self.study, &self.server, &self.moved_to)
-        )?;
-        writeln!(
-            f,
-            "   one row of {} numbers, perturbed by {}",
-            self.dimension,
-            printable(&self.mechanism)
-        )?;
-        write_cost(f, self.charged, &self.neighbours, &self.sentence)?;
-        write!(f, "   report {}: ", printable(&self.report))?;
-        match &self.state {
-            EntryState::Owed => writeln!(f, "not yet known to have arrived"),
-            EntryState::Acknowledged => writeln!(f, "the server has it"),
-            EntryState::Refused { code, detail } => writeln!(
-                f,
+        let state = match &self.state {
+            EntryState::Owed => "not yet known to have arrived".to_owned(),
+            EntryState::Acknowledged => "the server has it".to_owned(),
+            EntryState::Refused { code, detail } => format!(
                 "refused by the server ({}: {}); charged all the same, since it may have been seen",
                 printable(code),
                 printable(detail)
             ),
-        }?;
-        write_terms(f, &self.terms, &self.fingerprint)
+        };
+        let report = format!("   report {}: {state}\n", printable(&self.report));
+        self.record.write(f, "one row", &report)
     }
 }
 
-/// Which study it was, and when.
-pub(crate) fn heading(day: &str, study: &str, server: &str, moved_to: &[String]) -> String {
-    let moved: String = moved_to
-        .iter()
-        .map(|to| format!(", moved to {to}"))
-        .collect();
-    printable(&format!("{day}  study {study} at {server}{moved}"))
-}
-
-/// What the study said when this side took part.
-pub(crate) fn write_terms(
-    f: &mut fmt::Formatter<'_>,
-    terms: &StudyTerms,
-    fingerprint: &str,
-) -> fmt::Result {
-    for line in terms.to_string().lines() {
-        writeln!(f, "   {line}")?;
+impl StudyRecord {
+    /// With the addresses of the server, the first one first.
+    pub(crate) fn at(mut self, servers: &[Server]) -> Self {
+        let mut servers = servers.iter().map(ToString::to_string);
+        self.server = servers.next().unwrap_or_default();
+        self.moved_to = servers.collect();
+        self
     }
-    if let Some(parameters) = &terms.parameters {
-        let claimed = parameters.budget();
-        let delta = format_delta(claimed.delta());
+
+    /// `who` took part, and what became of it in lines of its own.
+    pub(crate) fn write(&self, f: &mut fmt::Formatter<'_>, who: &str, became: &str) -> fmt::Result {
+        let moved = self.moved_to.iter().map(|to| format!(", moved to {to}"));
+        let moved: String = moved.collect();
+        let Self {
+            day, study, server, ..
+        } = self;
+        let heading = format!("{day}  study {study} at {server}{moved}");
+        writeln!(f, "{}", printable(&heading))?;
         writeln!(
             f,
-            "   claimed      epsilon {}, delta {delta}",
-            claimed.epsilon()
+            "   {who} of {} numbers, perturbed by {}",
+            self.dimension,
+            printable(&self.mechanism)
         )?;
+        writeln!(
+            f,
+            "   charged epsilon {}, delta {} ({})",
+            up(self.charged.epsilon()),
+            format_delta(up(self.charged.delta())),
+            printable(&self.neighbours)
+        )?;
+        write!(f, "   {}\n{became}", printable(&self.sentence))?;
+        for line in self.terms.to_string().lines() {
+            writeln!(f, "   {line}")?;
+        }
+        if let Some(parameters) = &self.terms.parameters {
+            let claimed = parameters.budget();
+            let delta = format_delta(claimed.delta());
+            writeln!(
+                f,
+                "   claimed      epsilon {}, delta {delta}",
+                claimed.epsilon()
+            )?;
+        }
+        writeln!(
+            f,
+            "   {:<13}{}",
+            "fingerprint",
+            printable(&self.fingerprint)
+        )
     }
-    writeln!(f, "   {:<13}{}", "fingerprint", printable(fingerprint))
 }
 
-/// What is spent and what remains under the limits.
-pub(crate) fn write_totals(
-    f: &mut fmt::Formatter<'_>,
-    limits: &Limits,
-    spent: PrivacyCost,
-    remaining: PrivacyCost,
-) -> fmt::Result {
-    writeln!(
-        f,
-        "            {:>12} {:>12} {:>12}",
-        "spent", "remaining", "limit"
-    )?;
-    writeln!(
-        f,
-        "  epsilon   {:>12} {:>12} {:>12}",
-        up(spent.epsilon),
-        down(remaining.epsilon),
-        limits.epsilon_total()
-    )?;
-    writeln!(
-        f,
-        "  delta     {:>12} {:>12} {:>12}",
-        format_delta(up(spent.delta)),
-        format_delta(down(remaining.delta)),
-        format_delta(limits.delta_total())
-    )?;
-    writeln!(f)?;
-    writeln!(
-        f,
-        "One study may cost epsilon {} at most. Costs add up, whoever runs the studies.",
-        limits.epsilon_per_study()
-    )
-}
-
-/// What one report of a study cost, and what it could tell.
-pub(crate) fn write_cost(
-    f: &mut fmt::Formatter<'_>,
-    charged: Budget,
-    neighbours: &str,
-    sentence: &str,
-) -> fmt::Result {
-    writeln!(
-        f,
-        "   charged epsilon {}, delta {} ({})",
-        up(charged.epsilon()),
-        format_delta(up(charged.delta())),
-        printable(neighbours)
-    )?;
-    writeln!(f, "   {}", printable(sentence))
+impl<S> Receipt<S> {
+    /// What is spent and what remains under the limits.
+    pub(crate) fn write_totals(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            limits,
+            spent,
+            remaining,
+            ..
+        } = self;
+        writeln!(
+            f,
+            "            {:>12} {:>12} {:>12}",
+            "spent", "remaining", "limit"
+        )?;
+        writeln!(
+            f,
+            "  epsilon   {:>12} {:>12} {:>12}",
+            up(spent.epsilon),
+            down(remaining.epsilon),
+            limits.epsilon_total()
+        )?;
+        writeln!(
+            f,
+            "  delta     {:>12} {:>12} {:>12}",
+            format_delta(up(spent.delta)),
+            format_delta(down(remaining.delta)),
+            format_delta(limits.delta_total())
+        )?;
+        writeln!(f)?;
+        writeln!(
+            f,
+            "One study may cost epsilon {} at most. Costs add up, whoever runs the studies.",
+            limits.epsilon_per_study()
+        )
+    }
 }
 
 /// Rounds up to seven digits, which show what floating point adds to an ε (4.000001), apart from the rounding error of a sum of decimals.

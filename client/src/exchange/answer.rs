@@ -14,7 +14,7 @@ use super::{
 };
 use crate::error::{Error, HttpFailure, Result, printable};
 
-/// Longest text of a server that is repeated in a message, in characters.
+/// Longest text of a server that is repeated in a message or kept, in characters.
 const MAX_SHOWN: usize = 1_000;
 
 /// What came back, as the HTTP client gives it.
@@ -95,6 +95,19 @@ pub enum ReportResult {
     },
     /// Nothing is known: it is still to be sent.
     Pending,
+}
+
+impl ReportResult {
+    /// What a ledger keeps: `None` where nothing is known, otherwise whether the report was refused, with what code and
+    /// sentence.
+    pub(crate) fn outcome(self) -> Option<Option<(String, String)>> {
+        let cut = |text: String| text.chars().take(MAX_SHOWN).collect();
+        match self {
+            Self::Accepted | Self::Duplicate => Some(None),
+            Self::Refused { code, detail } => Some(Some((cut(code), cut(detail)))),
+            Self::Pending => None,
+        }
+    }
 }
 
 impl Request {

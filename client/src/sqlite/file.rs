@@ -37,8 +37,13 @@ pub(crate) struct FileSchema {
     pub(crate) earlier_application_ids: &'static [i32],
     /// SQL that creates its tables, in addition to `file_state`, which every file has.
     pub(crate) tables: &'static [&'static str],
-    /// The append-only table. Its row count is stored separately, so that lost rows are noticed.
+    /// The append-only table, whose new rows `file_state` counts, so that lost ones are noticed.
     pub(crate) append_only_table: &'static str,
+    /// SQL for how many there must be: its rows, and what else a change adds to `file_state.row_count`.
+    pub(crate) counted: &'static str,
+    /// SQL for whether the tables go together. They do after each change; where a checkpoint was cut off and its log is
+    /// gone, some pages are of before the change and others of after it.
+    pub(crate) consistent: &'static str,
 }
 
 /// Why a change failed.
@@ -492,12 +497,14 @@ impl LockedFile {
         if found != "ok" {
             return Err(schema.damaged(&self.path, found));
         }
-        let count = format!(
-            "SELECT row_count, (SELECT count(*) FROM {}) FROM file_state",
-            schema.append_only_table
-        );
-        let (recorded, found): (i64, i64) =
-            self.one(&count, [], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let (counted, consistent) = (schema.counted, schema.consistent);
+        let whole = format!("SELECT row_count, {counted}, {consistent} FROM file_state");
+        let (recorded, found, consistent): (i64, i64, bool) = self.one(&whole, [], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+        })?;
+        if !consistent {
+            return Err(schema.damaged(&self.path, "its last change is there in part"));
+        }
         if recorded != found {
             return Err(schema.damaged(
                 &self.path,

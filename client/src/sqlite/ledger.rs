@@ -31,16 +31,11 @@
 //! open it with [`Ledger::open_existing`] once it has been made, and let a device that has lost its ledger
 //! take part in nothing it may have taken part in before.
 
-use std::{fmt::Display, path::Path};
+use std::fmt::Display;
 
 use eigenveil_shared::{
-    Error as SharedError,
-    about::UtcDate,
-    clock::{Clock, SystemClock},
-    enrolment::ParticipantToken,
-    preprocess::Row,
-    report::ReportId,
-    study::Fingerprint,
+    Error as SharedError, about::UtcDate, clock::Clock, enrolment::ParticipantToken,
+    preprocess::Row, report::ReportId, study::Fingerprint,
 };
 use rusqlite::{Connection, Row as SqlRow, params};
 
@@ -66,6 +61,9 @@ const SCHEMA: FileSchema = FileSchema {
     earlier_application_ids: &[0x4576_4c67],
     tables: &[LIMITS, TABLES, STUDY_TERMS, MOVED],
     append_only_table: "entry",
+    counted: "(SELECT count(*) FROM entry)",
+    consistent: "(SELECT count(*) FROM entry WHERE state <> 1) = (SELECT count(*) FROM payload)
+        AND NOT EXISTS (SELECT 1 FROM payload JOIN entry USING (number) WHERE state = 1)",
 };
 
 const OWED: i64 = 0;
@@ -148,55 +146,9 @@ pub struct Ledger {
     clock: Box<dyn Clock>,
 }
 
-impl std::fmt::Debug for Ledger {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Ledger({:?})", self.store)
-    }
-}
+ledger_file!(Ledger, SCHEMA, |_| Ok(()));
 
 impl Ledger {
-    /// Opens the device's ledger, creating the file (readable by its owner only, with the default
-    /// [`Limits`]) if there is none. A ledger that was lost looks like one that never was: see
-    /// [`Ledger::open_existing`].
-    ///
-    /// # Errors
-    /// [`Error::is_locked`](crate::Error::is_locked) when another process (or another `Ledger`) has it open; otherwise the file
-    /// could not be created, read or written, is empty or damaged, has two names, or is no ledger; or the
-    /// log beside it is not its own.
-    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        Self::checked(
-            SCHEMA.open_or_create(path.as_ref(), |file| write_limits(file, &Limits::default()))?,
-        )
-    }
-
-    /// Opens a ledger that is there, and makes no new one by mistake: to look at it, and on a device that
-    /// knows that it has one.
-    pub fn open_existing(path: impl AsRef<Path>) -> Result<Self> {
-        Self::checked(SCHEMA.open(path.as_ref())?)
-    }
-
-    fn checked(store: LockedFile) -> Result<Self> {
-        let ledger = Self {
-            store,
-            clock: Box::new(SystemClock),
-        };
-        // A ledger that cannot be counted must not be used.
-        ledger.book()?;
-        Ok(ledger)
-    }
-
-    /// The same ledger with another clock.
-    #[must_use]
-    pub fn with_clock(mut self, clock: impl Clock + 'static) -> Self {
-        self.clock = Box::new(clock);
-        self
-    }
-
-    /// Where the file is.
-    pub fn path(&self) -> &Path {
-        self.store.path()
-    }
-
     /// What it holds.
     pub fn book(&self) -> Result<Book> {
         // A change may be there after a write that failed half-way: it is in the file before it is told.

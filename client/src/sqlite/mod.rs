@@ -1,5 +1,60 @@
 //! Files: a device's [`Ledger`] and the [`RowLedger`] of a file of rows, each an SQLite database.
 
+/// How both kinds of ledger are opened; `fill` adds to a new file what it has beside the limits.
+macro_rules! ledger_file {
+    ($ledger:ident, $schema:expr, $fill:expr) => {
+        impl std::fmt::Debug for $ledger {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                write!(f, concat!(stringify!($ledger), "({:?})"), self.store)
+            }
+        }
+
+        impl $ledger {
+            /// Opens the ledger, creating the file (readable by its owner only, with the default
+            /// [`Limits`](crate::Limits)) if there is none. A ledger that was lost looks like one that never was: see
+            /// [`open_existing`](Self::open_existing).
+            ///
+            /// # Errors
+            /// [`Error::is_locked`](crate::Error::is_locked) when another process (or another value) has it open;
+            /// otherwise the file could not be created, read or written, is empty or damaged, has two names, or is no
+            /// such ledger; or the log beside it is not its own.
+            pub fn open(path: impl AsRef<std::path::Path>) -> crate::Result<Self> {
+                let fill: fn(&rusqlite::Connection) -> rusqlite::Result<()> = $fill;
+                Self::checked($schema.open_or_create(path.as_ref(), |file| {
+                    crate::sqlite::tables::write_limits(file, &crate::Limits::default())?;
+                    fill(file)
+                })?)
+            }
+
+            /// Opens a ledger that is there, and makes no new one by mistake: to look at it, and for whoever knows that
+            /// there is one.
+            pub fn open_existing(path: impl AsRef<std::path::Path>) -> crate::Result<Self> {
+                Self::checked($schema.open(path.as_ref())?)
+            }
+
+            fn checked(store: crate::sqlite::file::LockedFile) -> crate::Result<Self> {
+                let clock = Box::new(eigenveil_shared::clock::SystemClock);
+                let ledger = Self { store, clock };
+                // A ledger that cannot be counted must not be used.
+                ledger.receipt()?;
+                Ok(ledger)
+            }
+
+            /// The same ledger with another clock.
+            #[must_use]
+            pub fn with_clock(mut self, clock: impl crate::Clock + 'static) -> Self {
+                self.clock = Box::new(clock);
+                self
+            }
+
+            /// Where the file is.
+            pub fn path(&self) -> &std::path::Path {
+                self.store.path()
+            }
+        }
+    };
+}
+
 mod file;
 mod file_lock;
 mod ledger;

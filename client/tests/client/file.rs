@@ -117,7 +117,7 @@ const LEDGER: Kind = Kind {
 };
 
 const ROW_LEDGER: Kind = Kind {
-    earlier_application_ids: &[0x4576_524c, 0x4576_526c],
+    earlier_application_ids: &[0x4576_5257, 0x4576_524c, 0x4576_526c],
     open: |path| boxed(RowLedger::open(path)),
     open_existing: |path| boxed(RowLedger::open_existing(path)),
 };

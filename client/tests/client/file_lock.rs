@@ -37,7 +37,9 @@ impl OneRow for Ledger {
 
     fn recorded(&self) -> Given {
         let studies = self.receipt().unwrap().studies.into_iter();
-        studies.map(|entry| (entry.study, entry.report)).collect()
+        studies
+            .map(|entry| (entry.record.study, entry.report))
+            .collect()
     }
 }
 
@@ -56,7 +58,7 @@ impl OneRow for RowLedger {
             let pending = self.pending(&study(&name, 0.125), 0, 2).unwrap();
             (name, pending[0].report.id.to_string())
         };
-        studies.map(|own| of_study(own.study)).collect()
+        studies.map(|own| of_study(own.record.study)).collect()
     }
 }
 

@@ -119,5 +119,8 @@ fn rows_keep_their_reports_at_the_new_address() {
     assert_eq!(rest.rows, 1_500 - made);
     assert_eq!(ledger.pending(&new, 0, pending.len()).unwrap(), pending);
     let study = ledger.receipt().unwrap().studies.remove(0);
-    assert_eq!((study.rows, study.moved_to), (1_500, vec![NEW.to_owned()]));
+    assert_eq!(
+        (study.rows, study.record.moved_to),
+        (1_500, vec![NEW.to_owned()])
+    );
 }

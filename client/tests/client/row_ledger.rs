@@ -337,7 +337,7 @@ fn the_file_itself_refuses_to_forget_and_holds_no_digest_that_is_the_same_elsewh
         .unwrap();
     drop(connection);
     let error = RowLedger::open(folder.at("a")).unwrap_err();
-    assert_says(error, &["holds 0 entries and should hold 1"]);
+    assert_says(error, &["damaged"]);
 }
 
 #[test]
@@ -379,6 +379,58 @@ fn a_damaged_file_is_an_error_and_no_new_ledger() {
         fs::write(&path, &whole).unwrap();
     }
     assert_eq!(read().unwrap().len(), 200);
+}
+
+/// Checkpoints write pages in ascending order. Without the log that one was cut off from, a file is as before the change,
+/// as after it, or refused.
+#[test]
+fn a_checkpoint_that_was_cut_off_is_noticed_without_its_log() {
+    let (_folder, path, ledger, one) = ledger_of(400);
+    drop(ledger);
+    let two = study("two", 1.0);
+    let seen = || {
+        let ledger = RowLedger::open(&path)?;
+        let of_studies = [&one, &two].map(|study| {
+            let refused = ledger.refused(study, 400);
+            (ledger.counts(study), pending(&ledger, study), refused)
+        });
+        Ok::<_, Error>(format!("{:?} {of_studies:?}", ledger.receipt()))
+    };
+    let thirds: Vec<u64> = (0..400).step_by(3).collect();
+    let changes: [&dyn Fn(&mut RowLedger); 4] = [
+        &|ledger| {
+            let file = rows(ledger, 400);
+            prepare(ledger, &two, &file).unwrap();
+        },
+        &|ledger| assert_eq!(accept(ledger, &two, &thirds), thirds.len()),
+        &|ledger| {
+            let refused = |row| {
+                let (code, detail) = ("token-spent".to_owned(), "no".to_owned());
+                (row, ReportResult::Refused { code, detail })
+            };
+            ledger.record(&one, (0..400).map(refused)).unwrap();
+        },
+        &|ledger| assert_eq!(ledger.requeue_refused(&one).unwrap(), 400),
+    ];
+    let (mut refused, page) = (0, 4_096);
+    for change in changes {
+        let (before, was) = (fs::read(&path).unwrap(), seen().unwrap());
+        change(&mut RowLedger::open(&path).unwrap());
+        let (after, is) = (fs::read(&path).unwrap(), seen().unwrap());
+        for cut in (page..after.len()).step_by(page) {
+            let torn = [&after[..cut], before.get(cut..).unwrap_or_default()].concat();
+            fs::write(&path, torn).unwrap();
+            match seen() {
+                Ok(found) => assert!(found == was || found == is, "{cut}: {found}"),
+                Err(error) => {
+                    assert_says(error, &["damaged"]);
+                    refused += 1;
+                }
+            }
+        }
+        fs::write(&path, &after).unwrap();
+    }
+    assert!(refused > 20, "{refused}");
 }
 
 #[test]

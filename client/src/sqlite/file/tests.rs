@@ -8,6 +8,8 @@ const SCHEMA: FileSchema = FileSchema {
     earlier_application_ids: &[2],
     tables: &["CREATE TABLE thing (number INTEGER PRIMARY KEY) STRICT;"],
     append_only_table: "thing",
+    counted: "(SELECT count(*) FROM thing)",
+    consistent: "1",
 };
 
 /// A forked child has the parent's value, connection and lock: it must write nothing, and leave the log alone.

@@ -2,12 +2,7 @@
 
 use std::{collections::BTreeMap, ops::Range, path::Path};
 
-use eigenveil_shared::{
-    about::UtcDate,
-    clock::{Clock, SystemClock},
-    privacy::Budget,
-    study::Fingerprint,
-};
+use eigenveil_shared::{about::UtcDate, clock::Clock, privacy::Budget, study::Fingerprint};
 use sha2::{Digest, Sha256};
 
 use super::{
@@ -15,7 +10,7 @@ use super::{
     schema::{ROW_BITS, SCHEMA},
 };
 use crate::{
-    book::{Limits, PrivacyCost, StudyTerms, charge, check_known, compose},
+    book::{Limits, PrivacyCost, StudyRecord, StudyTerms, charge, check_known, compose},
     error::{Error, Result},
     exchange::Server,
     sqlite::{
@@ -79,11 +74,10 @@ pub struct RowLedger {
     pub(super) clock: Box<dyn Clock>,
 }
 
-impl std::fmt::Debug for RowLedger {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "RowLedger({:?})", self.store)
-    }
-}
+ledger_file!(RowLedger, SCHEMA, |file| {
+    file.execute("INSERT INTO salt VALUES (1, randomblob(32))", [])
+        .map(drop)
+});
 
 /// One study of a ledger of rows.
 pub(super) struct RecordedStudy {
@@ -110,49 +104,9 @@ struct Charge {
 type RowRangeCosts = (Range<u64>, BTreeMap<i64, Budget>);
 
 impl RowLedger {
-    /// Opens the ledger, creating the file (readable by its owner only, with the default [`Limits`]) if
-    /// there is none. A ledger that was lost looks like one that never was.
-    ///
-    /// # Errors
-    /// As [`Ledger::open`](crate::Ledger::open).
-    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        Self::checked(SCHEMA.open_or_create(path.as_ref(), |file| {
-            write_limits(file, &Limits::default())?;
-            file.execute("INSERT INTO salt VALUES (1, randomblob(32))", [])
-                .map(drop)
-        })?)
-    }
-
-    /// Opens a ledger that is there: to look at it, without making a new one by mistake.
-    pub fn open_existing(path: impl AsRef<Path>) -> Result<Self> {
-        Self::checked(SCHEMA.open(path.as_ref())?)
-    }
-
-    fn checked(store: LockedFile) -> Result<Self> {
-        let ledger = Self {
-            store,
-            clock: Box::new(SystemClock),
-        };
-        // A ledger that cannot be counted must not be used.
-        ledger.receipt()?;
-        Ok(ledger)
-    }
-
-    /// The same ledger with another clock.
-    #[must_use]
-    pub fn with_clock(mut self, clock: impl Clock + 'static) -> Self {
-        self.clock = Box::new(clock);
-        self
-    }
-
     /// Whether the file at this path is a ledger of rows, and not one of a device or something else.
     pub fn is_at(path: impl AsRef<Path>) -> bool {
         SCHEMA.is_at(path.as_ref())
-    }
-
-    /// Where the file is.
-    pub fn path(&self) -> &Path {
-        self.store.path()
     }
 
     /// What each row may spend.
@@ -270,7 +224,7 @@ impl RowLedger {
                     &format!("rows {} to {}: taking part in", rows.start + 1, rows.end),
                     study.id(),
                     "this ledger lets a row spend",
-                    "whoever is responsible for the rows raise the limit (RowLedger::set_limits)",
+                    "whoever is responsible for the rows",
                 )
             })?;
         }
@@ -383,12 +337,12 @@ impl RowLedger {
     /// A study, without its number of rows.
     fn study(&self, number: i64, charged: Budget) -> Result<RowStudy> {
         let (terms, _) = read_terms(&self.store, number)?;
-        let mut study = self.store.one(
+        let record = self.store.one(
             "SELECT server, study, fingerprint, day, mechanism, dimension, neighbours, sentence
              FROM study WHERE number = ?1",
             [number],
             |row| {
-                Ok(RowStudy {
+                Ok(StudyRecord {
                     server: row.get(0)?,
                     moved_to: Vec::new(),
                     study: row.get(1)?,
@@ -399,14 +353,15 @@ impl RowLedger {
                     neighbours: row.get(6)?,
                     sentence: row.get(7)?,
                     charged,
-                    rows: 0,
                     terms,
                 })
             },
         )?;
-        let servers = read_servers(&SCHEMA, &self.store, number, &study.server)?;
-        study.moved_to = servers[1..].iter().map(ToString::to_string).collect();
-        Ok(study)
+        let servers = read_servers(&SCHEMA, &self.store, number, &record.server)?;
+        Ok(RowStudy {
+            record: record.at(&servers),
+            rows: 0,
+        })
     }
 
     /// All charges, by study and row, neighbours as one.

@@ -13,12 +13,7 @@ use super::{
     ledger::RowLedger,
     schema::{SCHEMA, key, row_of},
 };
-use crate::{
-    book::{MAX_DETAIL, TOKEN_ERRORS},
-    error::Result,
-    exchange::ReportResult,
-    study::Study,
-};
+use crate::{book::TOKEN_ERRORS, error::Result, exchange::ReportResult, study::Study};
 
 pub(super) const PENDING: i64 = 0;
 const ACKNOWLEDGED: i64 = 1;
@@ -138,19 +133,14 @@ impl RowLedger {
         let mut runs: Vec<Run> = Vec::new();
         for (row, result) in results {
             let key = key(number, row);
-            match result {
-                ReportResult::Pending => {}
-                ReportResult::Accepted | ReportResult::Duplicate => match runs.last_mut() {
-                    Some((run, None)) if run.end == key => run.end += 1,
-                    _ => runs.push((key..key + 1, None)),
-                },
-                ReportResult::Refused { code, detail } => {
-                    runs.push((key..key + 1, Some((code, detail))));
-                }
+            match (result.outcome(), runs.last_mut()) {
+                (None, _) => {}
+                (Some(None), Some((run, None))) if run.end == key => run.end += 1,
+                (Some(refusal), _) => runs.push((key..key + 1, refusal)),
             }
         }
         self.store.write(|file| {
-            let mut settled = 0;
+            let (mut settled, mut acknowledged) = (0, 0);
             let mut update = file.prepare_cached(
                 "UPDATE report SET state = ?3 WHERE key >= ?1 AND key < ?2 AND state = ?4",
             )?;
@@ -173,16 +163,20 @@ impl RowLedger {
                 settled += count;
                 match refusal {
                     None => {
+                        acknowledged += count;
                         forget.execute([run.start, run.end, ACKNOWLEDGED])?;
                         forget_token.execute([run.start, run.end, ACKNOWLEDGED])?;
                     }
                     Some((code, detail)) if count == 1 => {
-                        let detail: String = detail.chars().take(MAX_DETAIL).collect();
                         explain.execute(params![run.start, code, detail])?;
                     }
                     Some(_) => {}
                 }
             }
+            file.execute(
+                "UPDATE file_state SET row_count = row_count + ?1",
+                [acknowledged],
+            )?;
             Ok(settled)
         })
     }

@@ -11,11 +11,16 @@ pub(super) const ROW_BITS: u32 = 40;
 /// How a ledger of rows is recognised.
 pub(super) const SCHEMA: FileSchema = FileSchema {
     name: "ledger of rows",
-    // "EvRW"; before "EvRL" and "EvRl", without the reports
-    application_id: 0x4576_5257,
-    earlier_application_ids: &[0x4576_524c, 0x4576_526c],
+    // "EvRX"; before "EvRW", without the number of acknowledgements, "EvRL" and "EvRl", without the reports
+    application_id: 0x4576_5258,
+    earlier_application_ids: &[0x4576_5257, 0x4576_524c, 0x4576_526c],
     tables: &[LIMITS, STUDIES, CHARGES, REPORTS, STUDY_TERMS, MOVED],
     append_only_table: "charge",
+    counted: "(SELECT count(*) FROM charge) + (SELECT count(*) FROM report WHERE state = 1)",
+    consistent: "(SELECT total(rows) FROM charge) = (SELECT count(*) FROM report)
+        AND (SELECT count(*) FROM report WHERE state <> 1) = (SELECT count(*) FROM payload)
+        AND (SELECT count(*) FROM report WHERE state = 2) = (SELECT count(*) FROM refusal)
+        AND NOT EXISTS (SELECT 1 FROM payload LEFT JOIN report USING (key) WHERE coalesce(state, 1) = 1)",
 };
 
 const STUDIES: &str = "
