@@ -63,8 +63,7 @@ impl NormArgs {
 /// The mechanism of a study or a simulation.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct MechanismArgs {
-    /// Local randomizer: double-cap (pure ε, 16 bytes), symmetric-gaussian (Algorithms 1 and 2 of Wang & Xu), isotropic-gaussian (half the off-diagonal variance) or discrete-gaussian (exact noise in integers)
-    #[arg(long, default_value = "double-cap", value_parser = parse::<MechanismKind>)]
+    #[arg(long, help = mechanism_help(), default_value = "double-cap", value_parser = parse::<MechanismKind>)]
     pub(crate) mechanism: MechanismKind,
     /// How Gaussian noise is chosen: analytic (the claim holds) or as-published (the paper's formula; its true ε is
     /// shown)
@@ -78,6 +77,15 @@ pub(crate) struct MechanismArgs {
     /// Private centring: append the constant A to each row, so that the mean is estimated and removed [default A: 1/√2]
     #[arg(long, value_name = "A", num_args = 0..=1, require_equals = true, default_missing_value = DEFAULT_CENTRING_TEXT)]
     pub(crate) centring: Option<f64>,
+}
+
+/// The help of `--mechanism`: every mechanism with what it promises.
+pub(crate) fn mechanism_help() -> String {
+    let each = MechanismKind::ALL.iter();
+    let each: Vec<_> = each
+        .map(|kind| format!("{kind}: {}", kind.summary()))
+        .collect();
+    format!("Local randomizer. {}", each.join("; "))
 }
 
 /// 1/√2, for clap.

@@ -74,31 +74,31 @@ impl About {
     /// Refuses text that cannot be displayed, and invalid contacts.
     ///
     /// # Errors
-    /// `invalid-about`; its sentence begins with "the purpose", "the responsible party" or "the contact".
+    /// `invalid-about`, of the field `purpose`, `responsible_party` or `contact`.
     pub fn check(&self) -> Result<()> {
-        for (what, text, most) in [
-            ("the purpose", &self.purpose, MAX_PURPOSE),
-            (
-                "the responsible party",
-                &self.responsible_party,
-                MAX_RESPONSIBLE,
-            ),
-            ("the contact", &self.contact, MAX_CONTACT),
+        let responsible = &self.responsible_party;
+        for (field, text, most) in [
+            ("purpose", &self.purpose, MAX_PURPOSE),
+            ("responsible_party", responsible, MAX_RESPONSIBLE),
+            ("contact", &self.contact, MAX_CONTACT),
         ] {
             let Some(text) = text else { continue };
             if text.len() > most || !is_readable(text) {
                 return Err(error!(
                     InvalidAbout,
-                    "{what} has {} bytes; it must be one line of 1 to {most} bytes of printable text. Leave it out if you have nothing to say",
+                    "the {} has {} bytes; it must be one line of 1 to {most} bytes of printable text. Leave it out if you have nothing to say",
+                    field.replace('_', " "),
                     text.len()
-                ));
+                )
+                .of_field(field));
             }
         }
         match &self.contact {
             Some(contact) if !is_address(contact) && !is_link(contact) => Err(error!(
                 InvalidAbout,
                 "the contact is {contact:?}; give an e-mail address such as study@example.org, or a page such as https://example.org/study"
-            )),
+            )
+            .of_field("contact")),
             _ => Ok(()),
         }
     }
@@ -381,7 +381,7 @@ mod tests {
         for contact in contacts.chain([long.as_str(), &longer]) {
             let error = about(contact).check().unwrap_err();
             assert_eq!(error.code(), ErrorCode::InvalidAbout, "{contact}");
-            assert!(error.detail().starts_with("the contact"), "{error}");
+            assert_eq!(error.field(), Some("contact"));
             assert_eq!(about(contact).contact_link(), None, "{contact}");
         }
     }

@@ -128,6 +128,7 @@ impl<'de> Deserialize<'de> for ErrorCode {
 pub struct Error {
     code: ErrorCode,
     detail: String,
+    field: Option<&'static str>,
 }
 
 impl Error {
@@ -136,7 +137,14 @@ impl Error {
         Self {
             code,
             detail: detail.into(),
+            field: None,
         }
+    }
+
+    /// The same, about this member of a [`CreateStudy`](crate::api::CreateStudy), or of what is inside it.
+    pub fn of_field(self, field: &'static str) -> Self {
+        let field = Some(field);
+        Self { field, ..self }
     }
 
     /// `invalid-request`.
@@ -152,6 +160,20 @@ impl Error {
     /// The stable code.
     pub fn code(&self) -> ErrorCode {
         self.code
+    }
+
+    /// What member of a request it is about, for a form to show it there.
+    pub fn field(&self) -> Option<&'static str> {
+        let of_code = match self.code {
+            ErrorCode::InvalidName => Some("name"),
+            ErrorCode::InvalidAbout => Some("last_day"),
+            ErrorCode::InvalidDimension => Some("dimension"),
+            ErrorCode::InvalidBudget => Some("epsilon"),
+            ErrorCode::InvalidMechanism => Some("mechanism"),
+            ErrorCode::InvalidPreprocessing => Some("features"),
+            _ => None,
+        };
+        self.field.or(of_code)
     }
 
     /// The sentence.

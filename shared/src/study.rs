@@ -237,8 +237,7 @@ fn check_missing_cells(preprocessing: &Preprocessing, mechanism: MechanismKind) 
         .weights
         .map_or(Some(1.0), |weights| weights.mean);
     let fixes_trace = preprocessing.norm == Norm::Normalize && mean_weight.is_some();
-    let shows_trace =
-        mechanism != MechanismKind::DoubleCap || fixes_trace || preprocessing.centring.is_some();
+    let shows_trace = mechanism.shows_trace() || fixes_trace || preprocessing.centring.is_some();
     if shows_trace || !preprocessing.allows_missing_cells() {
         return Ok(());
     }
@@ -251,7 +250,7 @@ fn check_missing_cells(preprocessing: &Preprocessing, mechanism: MechanismKind) 
 /// Private centring divides by the mean weight. Where rows have different lengths, reports of `double-cap` do not tell it
 /// from the mean squared length.
 fn check_weights(preprocessing: &Preprocessing, mechanism: MechanismKind) -> Result<()> {
-    let measured = mechanism != MechanismKind::DoubleCap || preprocessing.norm == Norm::Normalize;
+    let measured = mechanism.shows_trace() || preprocessing.norm == Norm::Normalize;
     if measured || preprocessing.centring.is_none() || preprocessing.weights.is_none() {
         return Ok(());
     }

@@ -20,8 +20,7 @@ use crate::{
     after_help = "Examples:\n  eigenveil account --epsilon 4 --studies 5\n  eigenveil account --mechanism isotropic-gaussian --epsilon 1 --delta 1e-6 --studies 5\n  eigenveil account --sigma 5.3 --sensitivity 1.4142135623730951 --delta 1e-6\n\nNeighbours are any two rows of one participant. All numbers are rounded up (conservatively); what floating point adds to Gaussian reports (below 1e-6 up to p = 200) is in a study's privacy statement, not here.\nThe total of several studies also holds for adaptive choices, if number and parameters are chosen from earlier outcomes within a limit that was set beforehand."
 )]
 pub(crate) struct AccountArgs {
-    /// Local randomizer of the reports
-    #[arg(long, default_value = "double-cap", value_parser = crate::args::parse::<MechanismKind>)]
+    #[arg(long, help = crate::args::mechanism_help(), default_value = "double-cap", value_parser = crate::args::parse::<MechanismKind>)]
     mechanism: MechanismKind,
     /// How Gaussian noise is chosen: analytic or as-published
     #[arg(long, default_value = "analytic", value_parser = crate::args::parse::<Calibration>)]

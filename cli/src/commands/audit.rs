@@ -10,7 +10,11 @@ use eigenveil_shared::{
     privacy::{epsilon_warning, format_epsilon},
 };
 
-use crate::{args::parse, error::Result, output};
+use crate::{
+    args::{mechanism_help, parse},
+    error::Result,
+    output,
+};
 
 /// Try to refute a mechanism's ε: a lower bound from many reports of chosen rows
 #[derive(Debug, Args)]
@@ -18,8 +22,7 @@ use crate::{args::parse, error::Result, output};
     after_help = "Examples:\n  eigenveil audit --mechanism double-cap --p 8 --epsilon 1 --trials 1000000\n  eigenveil audit --mechanism symmetric-gaussian --calibration as-published --p 40 --epsilon 4\n\nReports are made as on a device, from the raw row to the wire; the audit sees the report, its envelope and the attempts it took.\nA refuted mechanism is a result, not a failure: the exit code is 0 and the verdict says so.\nAn audit can refute a claim and never prove one; docs/audit.md says how to read it."
 )]
 pub(crate) struct AuditArgs {
-    /// Local randomizer: double-cap, symmetric-gaussian, isotropic-gaussian or discrete-gaussian
-    #[arg(long, default_value = "double-cap", value_parser = parse::<MechanismKind>)]
+    #[arg(long, help = mechanism_help(), default_value = "double-cap", value_parser = parse::<MechanismKind>)]
     mechanism: MechanismKind,
     /// How Gaussian noise is chosen: analytic (the claim holds) or as-published (the paper's formula)
     #[arg(long, default_value = "analytic", value_parser = parse::<Calibration>)]

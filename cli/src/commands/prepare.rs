@@ -42,8 +42,7 @@ pub(crate) struct PrepareArgs {
     /// Privacy-loss bound ε of one report, at most 16
     #[arg(long, value_name = "E", required_unless_present = "description")]
     epsilon: Option<f64>,
-    /// Local randomizer of the study
-    #[arg(long, default_value = "double-cap", value_parser = crate::args::parse::<MechanismKind>)]
+    #[arg(long, help = crate::args::mechanism_help(), default_value = "double-cap", value_parser = crate::args::parse::<MechanismKind>)]
     mechanism: MechanismKind,
     /// Failure probability δ of the (ε, δ) mechanisms [default: 1e-6]
     #[arg(long, value_name = "D")]

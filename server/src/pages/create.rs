@@ -7,11 +7,11 @@ use axum::{
 };
 use eigenveil_estimation::format::with_thousands;
 use eigenveil_figures::Figure;
-use eigenveil_shared::{Error, ErrorCode};
+use eigenveil_shared::{Error, ErrorCode, mechanism::MechanismKind};
 use maud::{Markup, html};
 
 use super::{
-    design::{Design, FieldErrors, MECHANISMS, NORMS, PLANNED},
+    design::{Design, FieldErrors, NORMS, PLANNED},
     images, layout,
     planner::{self, Outlook},
     visitor::{Fields, OperatorForm, Visitor},
@@ -41,12 +41,10 @@ pub(super) async fn submit(
     let errors = match design {
         Err(errors) => errors,
         Ok(_) if fields.get("step") != "create" => FieldErrors::default(),
-        Ok(design) if is_name_taken(&app, &design.request.name) => {
-            FieldErrors::from_error(&Error::new(
-                ErrorCode::InvalidName,
-                "there is a study of this name already, and people find studies by their names: choose another one",
-            ))
-        }
+        Ok(design) if is_name_taken(&app, &design.request.name) => FieldErrors::from(Error::new(
+            ErrorCode::InvalidName,
+            "there is a study of this name already, and people find studies by their names: choose another one",
+        )),
         Ok(design) => match app.store().create_study(design.request).await {
             Ok(study) => {
                 tracing::info!(study = %study.id(), "study created");
@@ -56,7 +54,7 @@ pub(super) async fn submit(
                     &format!("/studies/{}", study.id()),
                 ));
             }
-            Err(error) if is_form_error(&error) => FieldErrors::from_error(&error),
+            Err(error) if error.field().is_some() => error.into(),
             Err(error) => return Err(error.into()),
         },
     };
@@ -90,7 +88,7 @@ pub(super) async fn curve(
     visitor.require_operator()?;
     let fields = Fields::parse(query.unwrap_or_default().as_bytes());
     let svg = run_blocking(move || {
-        let design = Design::read_for_planner(&fields).map_err(|errors| errors.first())?;
+        let design = Design::read_for_planner(&fields).map_err(FieldErrors::first)?;
         let outlooks: Vec<Outlook> = design
             .epsilons()
             .into_iter()
@@ -107,20 +105,6 @@ pub(super) async fn curve(
 
 fn no_chart_error() -> Error {
     Error::invalid_request("no direction can show with this design; the form says why")
-}
-
-fn is_form_error(error: &Error) -> bool {
-    use ErrorCode as E;
-    matches!(
-        error.code(),
-        E::InvalidName
-            | E::InvalidAbout
-            | E::InvalidDimension
-            | E::InvalidBudget
-            | E::InvalidMechanism
-            | E::InvalidPreprocessing
-            | E::InvalidRequest
-    )
 }
 
 async fn form(
@@ -143,6 +127,13 @@ fn content(visitor: &Visitor, fields: &Fields, errors: &FieldErrors) -> Markup {
     let choice = |name: &str, label: &str, help: &str, options: &[(&str, &str)]| {
         choice(fields, errors, name, label, help, options)
     };
+    let kinds = MechanismKind::ALL.iter();
+    let labels: Vec<_> = kinds
+        .clone()
+        .map(|kind| format!("{kind}: {}", kind.summary()))
+        .collect();
+    let labels = labels.iter().map(String::as_str);
+    let mechanisms: Vec<_> = kinds.map(|kind| kind.as_str()).zip(labels).collect();
     html! {
         h1 { "Create a study" }
         p { "Parameters are frozen once the study exists. The planner shows what so many participants can show while you choose them." }
@@ -177,7 +168,7 @@ fn content(visitor: &Visitor, fields: &Fields, errors: &FieldErrors) -> Markup {
                     }
                     fieldset {
                         legend { "Privacy and people" }
-                        (choice("mechanism", "Mechanism", "double-cap sends 74 bytes, whatever p is; the others send a matrix. discrete-gaussian has exact noise, in integers.", MECHANISMS))
+                        (choice("mechanism", "Mechanism", "What each device does to its row before anything leaves it.", &mechanisms))
                         (text("epsilon", "ε of one report", "Smaller is more private. Above 8 one report may give a row away; 16 is the maximum.", "decimal"))
                         (text("delta", "δ of one report", "For the Gaussian mechanisms; double-cap has none.", "decimal"))
                         (choice("enrolment", "Who may take part", "With tokens each participant can report only once: you make one token for each and hand it out.", &[

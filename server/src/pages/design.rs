@@ -1,7 +1,7 @@
 //! Parsing the form of a new study.
 
 use eigenveil_shared::{
-    Error, ErrorCode,
+    Error, Result,
     about::{About, UtcDate},
     api::CreateStudy,
     enrolment::Enrolment,
@@ -20,12 +20,6 @@ pub(super) const NORMS: &[(&str, &str)] = &[
     ("clip", "clipping to length R"),
     ("require", "requiring length R at most"),
 ];
-pub(super) const MECHANISMS: &[(&str, &str)] = &[
-    ("double-cap", "double-cap (pure ε)"),
-    ("symmetric-gaussian", "symmetric-gaussian (ε, δ)"),
-    ("isotropic-gaussian", "isotropic-gaussian (ε, δ)"),
-    ("discrete-gaussian", "discrete-gaussian (ε, δ)"),
-];
 /// The fields that determine the planner's figure.
 pub(super) const PLANNED: &[&str] = &[
     "dimension",
@@ -38,67 +32,48 @@ pub(super) const PLANNED: &[&str] = &[
     "delta",
     "users",
 ];
+
+/// What is wrong with a form, one error a field; what is of no field stands beside the name, at the top.
 #[derive(Clone, Debug, Default)]
-pub(super) struct FieldErrors(Vec<(&'static str, String)>);
+pub(super) struct FieldErrors(Vec<Error>);
+
+impl From<Error> for FieldErrors {
+    fn from(error: Error) -> Self {
+        Self(vec![error])
+    }
+}
 
 impl FieldErrors {
-    /// Assigns an error to the field it is about.
-    pub(super) fn from_error(error: &Error) -> Self {
-        let detail = error.detail();
-        let field = match error.code() {
-            ErrorCode::InvalidName if detail.contains("feature") => "features",
-            ErrorCode::InvalidName => "name",
-            ErrorCode::InvalidAbout if detail.starts_with("the purpose") => "purpose",
-            ErrorCode::InvalidAbout if detail.starts_with("the responsible") => "responsible_party",
-            ErrorCode::InvalidAbout if detail.starts_with("the contact") => "contact",
-            ErrorCode::InvalidAbout => "last_day",
-            ErrorCode::InvalidDimension => "dimension",
-            ErrorCode::InvalidBudget if detail.starts_with("delta") => "delta",
-            ErrorCode::InvalidBudget => "epsilon",
-            ErrorCode::InvalidMechanism => "mechanism",
-            ErrorCode::InvalidPreprocessing if detail.contains("radius") => "radius",
-            ErrorCode::InvalidPreprocessing => "features",
-            _ => "k",
-        };
-        Self(vec![(field, detail.to_owned())])
-    }
-
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&'static str, &str)> {
-        self.0.iter().map(|(name, text)| (*name, text.as_str()))
+        let errors = self.0.iter();
+        errors.map(|error| (error.field().unwrap_or("name"), error.detail()))
     }
 
     pub(super) fn of_field(&self, name: &str) -> Option<&str> {
-        self.iter()
-            .find(|(field, _)| *field == name)
-            .map(|(_, text)| text)
+        let mut all = self.iter();
+        all.find(|(field, _)| *field == name).map(|(_, text)| text)
     }
 
     /// The first one, where there is room for only one.
-    pub(super) fn first(&self) -> Error {
-        let (_, text) = self.iter().next().unwrap_or_default();
-        Error::invalid_request(text)
+    pub(super) fn first(self) -> Error {
+        let mut errors = self.0.into_iter();
+        errors.next().unwrap_or_else(|| Error::invalid_request(""))
     }
 
-    fn add(&mut self, field: &'static str, text: impl Into<String>) {
-        if self.of_field(field).is_none() {
-            self.0.push((field, text.into()));
-        }
-    }
-
-    fn merge(&mut self, others: &Self) {
-        for (field, text) in others.iter() {
-            self.add(field, text);
+    fn add(&mut self, error: Error) {
+        if self.of_field(error.field().unwrap_or("name")).is_none() {
+            self.0.push(error);
         }
     }
 
     /// The value, or its default and an error.
-    fn value_or<T>(&mut self, field: &'static str, read: Result<T, String>, default: T) -> T {
-        read.unwrap_or_else(|text| {
-            self.add(field, text);
+    fn value_or<T>(&mut self, read: Result<T>, default: T) -> T {
+        read.unwrap_or_else(|error| {
+            self.add(error);
             default
         })
     }
@@ -113,10 +88,8 @@ pub(super) struct Design {
 
 impl Design {
     pub(super) fn read(fields: &Fields) -> Result<Self, FieldErrors> {
-        let mut errors = match check_name("the name of the study", fields.get("name")) {
-            Ok(()) => FieldErrors::default(),
-            Err(error) => FieldErrors::from_error(&error),
-        };
+        let mut errors = FieldErrors::default();
+        errors.value_or(check_name("the name of the study", fields.get("name")), ());
         let about = about(fields, &mut errors);
         match Self::read_for_planner(fields) {
             Ok(mut design) if errors.is_empty() => {
@@ -124,7 +97,8 @@ impl Design {
                 Ok(design)
             }
             design => {
-                errors.merge(&design.err().unwrap_or_default());
+                let others = design.err().unwrap_or_default();
+                others.0.into_iter().for_each(|error| errors.add(error));
                 Err(errors)
             }
         }
@@ -133,28 +107,24 @@ impl Design {
     /// As [`read`](Self::read), without the name and what participants are told.
     pub(super) fn read_for_planner(fields: &Fields) -> Result<Self, FieldErrors> {
         let mut errors = FieldErrors::default();
-        let mechanism = fields
-            .get("mechanism")
-            .parse()
-            .map_err(|e: Error| e.detail().to_owned());
-        let mechanism: MechanismKind =
-            errors.value_or("mechanism", mechanism, MechanismKind::default());
+        let mechanism = fields.get("mechanism").parse();
+        let mechanism = errors.value_or(mechanism, MechanismKind::default());
         let delta = match mechanism.is_pure() || fields.get("delta").is_empty() {
             true => None,
-            false => Some(errors.value_or("delta", number(fields, "delta"), 1e-6)),
+            false => Some(errors.value_or(number(fields, "delta"), 1e-6)),
         };
         let k = match fields.get("k") {
             "" | "auto" => Ok(ComponentCount::Auto),
-            text => text.parse().map(ComponentCount::Fixed).map_err(|_| {
-                format!("k is {text:?}; it must be a whole number such as 5, or auto")
-            }),
+            text => text
+                .parse()
+                .map(ComponentCount::Fixed)
+                .map_err(|_| wrong("k", text, "a whole number such as 5, or auto")),
         };
-        let radius =
-            |errors: &mut FieldErrors| errors.value_or("radius", number(fields, "radius"), 1.0);
+        let radius = |errors: &mut FieldErrors| errors.value_or(number(fields, "radius"), 1.0);
         let request = CreateStudy {
             name: fields.get("name").to_owned(),
-            dimension: errors.value_or("dimension", whole(fields, "dimension"), 2) as usize,
-            features: errors.value_or("features", features(fields.get("features")), None),
+            dimension: errors.value_or(whole(fields, "dimension"), 2) as usize,
+            features: errors.value_or(features(fields.get("features")), None),
             norm: match fields.get("norm") {
                 "clip" => Norm::Clip {
                     radius: radius(&mut errors),
@@ -168,9 +138,9 @@ impl Design {
             weights: None,
             mechanism,
             calibration: Calibration::default(),
-            epsilon: errors.value_or("epsilon", number(fields, "epsilon"), 1.0),
+            epsilon: errors.value_or(number(fields, "epsilon"), 1.0),
             delta,
-            default_k: errors.value_or("k", k, ComponentCount::Auto),
+            default_k: errors.value_or(k, ComponentCount::Auto),
             draft: fields.has("draft"),
             enrolment: match fields.get("enrolment") {
                 "token" => Enrolment::Token,
@@ -178,14 +148,12 @@ impl Design {
             },
             about: About::default(),
         };
-        let users = errors.value_or("users", whole(fields, "users"), 1).max(1);
+        let users = errors.value_or(whole(fields, "users"), 1).max(1);
         if !errors.is_empty() {
             return Err(errors);
         }
-        let params = frozen(&request)
-            .and_then(|params| params.budget().check_study_limit().map(|_| params))
-            .and_then(|params| check_rank(request.default_k, params.dimension()).map(|()| params))
-            .map_err(|error| FieldErrors::from_error(&error))?;
+        let params = frozen(&request)?;
+        check_rank(request.default_k, params.dimension())?;
         Ok(Self {
             request,
             users,
@@ -223,23 +191,21 @@ impl Design {
     }
 }
 
-fn number(fields: &Fields, name: &str) -> Result<f64, String> {
-    let text = fields.get(name);
-    match text.parse::<f64>() {
-        Ok(value) if value.is_finite() => Ok(value),
-        _ => Err(format!(
-            "{name} is {text:?}; it must be a number such as 1.5"
-        )),
-    }
+fn wrong(field: &'static str, text: &str, what: &str) -> Error {
+    Error::invalid_request(format!("{field} is {text:?}; it must be {what}")).of_field(field)
 }
 
-fn whole(fields: &Fields, name: &str) -> Result<u64, String> {
+fn number(fields: &Fields, name: &'static str) -> Result<f64> {
+    let text = fields.get(name);
+    let value = text.parse::<f64>().ok().filter(|value| value.is_finite());
+    value.ok_or_else(|| wrong(name, text, "a number such as 1.5"))
+}
+
+fn whole(fields: &Fields, name: &'static str) -> Result<u64> {
     let text = fields.get(name);
     let digits = text.replace([',', ' ', '_'], "");
-    digits
-        .parse::<u32>()
-        .map(u64::from)
-        .map_err(|_| format!("{name} is {text:?}; it must be a whole number such as 100"))
+    let value = digits.parse::<u32>().map(u64::from);
+    value.map_err(|_| wrong(name, text, "a whole number such as 100"))
 }
 
 fn about(fields: &Fields, errors: &mut FieldErrors) -> About {
@@ -247,11 +213,9 @@ fn about(fields: &Fields, errors: &mut FieldErrors) -> About {
         purpose: stated(fields, "purpose"),
         responsible_party: stated(fields, "responsible_party"),
         contact: stated(fields, "contact"),
-        last_day: errors.value_or("last_day", last_day(fields.get("last_day")), None),
+        last_day: errors.value_or(last_day(fields.get("last_day")), None),
     };
-    if let Err(error) = about.check() {
-        errors.merge(&FieldErrors::from_error(&error));
-    }
+    errors.value_or(about.check(), ());
     about
 }
 
@@ -262,17 +226,15 @@ fn stated(fields: &Fields, name: &str) -> Option<String> {
         .map(str::to_owned)
 }
 
-fn last_day(text: &str) -> Result<Option<UtcDate>, String> {
-    if text.is_empty() {
-        return Ok(None);
-    }
-    text.parse()
-        .map(Some)
-        .map_err(|error: Error| error.detail().to_owned())
+fn last_day(text: &str) -> Result<Option<UtcDate>> {
+    Some(text)
+        .filter(|text| !text.is_empty())
+        .map(str::parse)
+        .transpose()
 }
 
 /// One feature a line: a name, or a name with its public center and scale.
-fn features(text: &str) -> Result<Option<Vec<Feature>>, String> {
+fn features(text: &str) -> Result<Option<Vec<Feature>>> {
     if text.is_empty() {
         return Ok(None);
     }
@@ -314,8 +276,9 @@ fn features(text: &str) -> Result<Option<Vec<Feature>>, String> {
         .enumerate()
         .filter(|(i, line)| *i > 0 || !is_header(line))
         .map(feature)
-        .collect::<Result<_, _>>()
+        .collect::<Result<_, String>>()
         .map(Some)
+        .map_err(|wrong| Error::invalid_request(wrong).of_field("features"))
 }
 
 #[cfg(test)]

@@ -288,7 +288,8 @@ pub(crate) fn check_rank(rank: ComponentCount, dimension: usize) -> Result<()> {
     match rank {
         ComponentCount::Fixed(k) if !(1..=dimension).contains(&k) => Err(Error::invalid_request(
             format!("k is {k}; rows of dimension {dimension} have 1 to {dimension} components"),
-        )),
+        )
+        .of_field("k")),
         _ => Ok(()),
     }
 }

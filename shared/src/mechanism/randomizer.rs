@@ -19,12 +19,16 @@ use crate::{
 pub(crate) trait LocalRandomizer: Sized {
     /// As written in JSON and on the command line.
     const NAME: &'static str;
+    /// For whoever chooses one: half a line, in forms and help.
+    const SUMMARY: &'static str;
     /// As written in a study's canonical bytes (`docs/protocol.md`).
     const NUMBER: u8;
     /// Whether it promises δ = 0.
     const PURE: bool = false;
     /// Whether there is a choice of calibration.
     const CALIBRATED: bool = false;
+    /// Whether reports show the trace of `xxᵀ`.
+    const SHOWS_TRACE: bool = true;
     /// Largest dimension of a report.
     const MAX_DIMENSION: usize = MAX_DENSE_DIMENSION;
 

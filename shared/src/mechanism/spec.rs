@@ -112,6 +112,11 @@ impl MechanismKind {
         dispatch_type!(self, R => <R as LocalRandomizer>::NAME)
     }
 
+    /// What it promises and sends, in half a line, for whoever chooses.
+    pub const fn summary(self) -> &'static str {
+        dispatch_type!(self, R => <R as LocalRandomizer>::SUMMARY)
+    }
+
     /// Its number in canonical study parameters (`docs/protocol.md`).
     pub(crate) const fn number(self) -> u8 {
         dispatch_type!(self, R => <R as LocalRandomizer>::NUMBER)
@@ -125,6 +130,11 @@ impl MechanismKind {
     /// Whether it promises δ = 0.
     pub const fn is_pure(self) -> bool {
         dispatch_type!(self, R => <R as LocalRandomizer>::PURE)
+    }
+
+    /// Whether its reports show the trace of `xxᵀ`.
+    pub(crate) const fn shows_trace(self) -> bool {
+        dispatch_type!(self, R => <R as LocalRandomizer>::SHOWS_TRACE)
     }
 
     /// Whether its noise is a continuous Gaussian with a choice of calibration.
@@ -155,7 +165,8 @@ impl MechanismKind {
             Some(delta) if self.is_pure() && delta != 0.0 => Err(error!(
                 InvalidBudget,
                 "delta is {delta:e}, but the delta of {self} is always 0; leave delta out"
-            )),
+            )
+            .of_field("delta")),
             _ if self.is_pure() => Budget::pure(epsilon),
             delta => Budget::approximate(epsilon, delta.unwrap_or(DEFAULT_DELTA)),
         }

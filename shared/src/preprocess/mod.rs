@@ -51,7 +51,8 @@ impl Norm {
                     "the radius is {radius:e}; it must be from {:.1e} to {:.1e}, such as 1: measure the features in other units",
                     SCALE_RANGE.start(),
                     SCALE_RANGE.end()
-                ))
+                )
+                .of_field("radius"))
             }
         }
     }
@@ -157,7 +158,8 @@ impl Feature {
                 InvalidName,
                 "the section of feature {name:?} has {} bytes; it must be one line of 1 to {MAX_FEATURE_NAME} bytes of printable text",
                 section.len()
-            ));
+            )
+            .of_field("features"));
         }
         let first = *sections.entry(section).or_insert(observed);
         if first != observed {
@@ -291,13 +293,15 @@ impl Preprocessing {
                     InvalidName,
                     "the name of feature {number} has {} bytes; it must be one line of 1 to {MAX_FEATURE_NAME} bytes of printable text, not only spaces",
                     name.len()
-                ));
+                )
+                .of_field("features"));
             }
             if !names.insert(name) {
                 return Err(error!(
                     InvalidName,
                     "two features are named {name:?}; names must differ"
-                ));
+                )
+                .of_field("features"));
             }
             if !SCALE_RANGE.contains(&feature.scale) {
                 return Err(error!(

@@ -199,7 +199,8 @@ fn require_delta(budget: Budget) -> Result<()> {
         return Err(Error::new(
             ErrorCode::InvalidBudget,
             "delta is 0 but Gaussian noise never gives pure differential privacy; set delta, such as 1e-6",
-        ));
+        )
+        .of_field("delta"));
     }
     Ok(())
 }

@@ -66,6 +66,7 @@ impl DiscreteGaussian {
 
 impl LocalRandomizer for DiscreteGaussian {
     const NAME: &'static str = "discrete-gaussian";
+    const SUMMARY: &'static str = "(ε, δ), exact noise in integers";
     const NUMBER: u8 = 4;
 
     fn derive(_calibration: Calibration, dimension: usize, budget: Budget) -> Result<Self> {

@@ -134,8 +134,10 @@ impl DoubleCap {
 
 impl LocalRandomizer for DoubleCap {
     const NAME: &'static str = "double-cap";
+    const SUMMARY: &'static str = "pure ε, 16 bytes whatever p is";
     const NUMBER: u8 = 3;
     const PURE: bool = true;
+    const SHOWS_TRACE: bool = false;
     const MAX_DIMENSION: usize = MAX_DIMENSION;
 
     fn derive(_calibration: Calibration, dimension: usize, budget: Budget) -> Result<Self> {
@@ -144,7 +146,8 @@ impl LocalRandomizer for DoubleCap {
                 InvalidBudget,
                 "delta is {:e}, but the delta of double-cap is always 0; leave delta out",
                 budget.delta()
-            ));
+            )
+            .of_field("delta"));
         }
         let parameters = DoubleCapParameters::derive(dimension, budget.epsilon())?;
         Ok(Self {

@@ -20,6 +20,7 @@ pub struct IsotropicGaussian(GaussianNoise);
 
 impl PackedGaussian for IsotropicGaussian {
     const NAME: &'static str = "isotropic-gaussian";
+    const SUMMARY: &'static str = "(ε, δ), half the variance off the diagonal";
     const NUMBER: u8 = 2;
 
     fn new(noise: GaussianNoise) -> Self {

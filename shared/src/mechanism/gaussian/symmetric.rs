@@ -16,6 +16,7 @@ pub struct SymmetricGaussian(GaussianNoise);
 
 impl PackedGaussian for SymmetricGaussian {
     const NAME: &'static str = "symmetric-gaussian";
+    const SUMMARY: &'static str = "(ε, δ), Algorithms 1 and 2 of Wang & Xu";
     const NUMBER: u8 = 1;
 
     fn new(noise: GaussianNoise) -> Self {

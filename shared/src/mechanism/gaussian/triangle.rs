@@ -25,6 +25,7 @@ const MAX_ARITHMETIC_SHARE: f64 = 0.01;
 /// `tri(xxᵀ)` plus independent Gaussians; the two mechanisms differ in their standard deviation off the diagonal.
 pub(super) trait PackedGaussian: Sized {
     const NAME: &'static str;
+    const SUMMARY: &'static str;
     const NUMBER: u8;
 
     fn new(noise: GaussianNoise) -> Self;
@@ -43,6 +44,7 @@ pub(super) trait PackedGaussian: Sized {
 
 impl<T: PackedGaussian> LocalRandomizer for T {
     const NAME: &'static str = T::NAME;
+    const SUMMARY: &'static str = T::SUMMARY;
     const NUMBER: u8 = T::NUMBER;
     const CALIBRATED: bool = true;
 
