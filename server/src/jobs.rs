@@ -12,7 +12,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use eigenveil_estimation::{self as estimation, Cancel, Source, linalg::Threads};
+use eigenveil_estimation::{
+    self as estimation, Cancel, Source, fantope::check_settings, linalg::Threads,
+};
 use eigenveil_shared::{
     Error, ErrorCode, Result,
     api::{EstimateJob, EstimateRequest, Problem},
@@ -23,7 +25,7 @@ use eigenveil_shared::{
 use crate::{
     metrics::EstimateEnd,
     status::status_of,
-    store::{Job, Store, Study},
+    store::{Job, Store, Study, check_rank},
 };
 
 /// Runs of a job during which the process may crash before the job fails: it must not crash the server at every start.
@@ -116,7 +118,15 @@ impl EstimateQueue {
         })
     }
 
+    /// # Errors
+    /// `invalid-request` for what cannot be computed, before it is queued.
     pub(crate) async fn add(&self, study: &Study, request: EstimateRequest) -> Result<EstimateJob> {
+        if let Some(k) = request.k {
+            check_rank(k, study.params().dimension())?;
+        }
+        if let Some(sparse) = &request.sparse {
+            check_settings(sparse)?;
+        }
         let control = Arc::clone(&self.control);
         self.store
             .add_estimate(study, request, move || control.wake())

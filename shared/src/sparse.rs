@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// The penalty of the Fantope problem.
 #[derive(Clone, Copy, Debug, PartialEq, Default)]
@@ -16,6 +16,24 @@ pub enum Lambda {
     Path,
     /// This number, in units of the moment's entries.
     Fixed(f64),
+}
+
+impl Lambda {
+    /// # Errors
+    /// `invalid-request` for a number that is not finite or below 0.
+    pub fn check(self) -> Result<Self> {
+        match self {
+            Lambda::Fixed(value) if !(value.is_finite() && value >= 0.0) => Err(wrong(value)),
+            _ => Ok(self),
+        }
+    }
+}
+
+fn wrong(value: impl std::fmt::Display) -> Error {
+    Error::invalid_request(format!(
+        "lambda is {value}; it must be a number ≥ 0, auto, cv or path"
+    ))
+    .of_field("lambda")
 }
 
 impl Serialize for Lambda {
@@ -45,18 +63,16 @@ impl<'de> Deserialize<'de> for Lambda {
 }
 
 impl std::str::FromStr for Lambda {
-    type Err = crate::Error;
+    type Err = Error;
 
-    fn from_str(text: &str) -> crate::Result<Self> {
+    fn from_str(text: &str) -> Result<Self> {
         match text {
             "auto" => Ok(Lambda::Auto),
             "cv" => Ok(Lambda::CrossValidated),
             "path" => Ok(Lambda::Path),
-            _ => match text.parse::<f64>() {
-                Ok(value) if value.is_finite() && value >= 0.0 => Ok(Lambda::Fixed(value)),
-                _ => Err(crate::Error::invalid_request(format!(
-                    "lambda is {text:?}; it must be a number ≥ 0, auto, cv or path"
-                ))),
+            _ => match text.parse() {
+                Ok(value) => Lambda::Fixed(value).check(),
+                Err(_) => Err(wrong(format_args!("{text:?}"))),
             },
         }
     }

@@ -12,7 +12,10 @@
 //! `|Zᵢⱼ| ≤ λ` by construction, with over-relaxation and after a change of ρ too: it is dual feasible at
 //! every iteration, so the gap at the feasible X is a proof of optimality at every iteration.
 
-use eigenveil_shared::{Error, Result, api::SparseSettings};
+use eigenveil_shared::{
+    Error, Result,
+    api::{Lambda, SparseSettings},
+};
 use nalgebra::DMatrix;
 
 use super::{
@@ -81,33 +84,41 @@ impl From<&SparseSettings> for AdmmSettings {
     }
 }
 
+const MAX_ITERATIONS: usize = 1_000_000;
+
+/// What a row-sparse estimate is asked for, before anything is computed.
+///
+/// # Errors
+/// `invalid-request` naming the setting that is out of range.
+pub fn check_settings(settings: &SparseSettings) -> Result<()> {
+    settings.lambda.check()?;
+    AdmmSettings::from(settings).check()
+}
+
 impl AdmmSettings {
     /// # Errors
     /// `invalid-request` naming the setting that is out of range.
-    pub fn validate(&self) -> Result<()> {
-        let reject = |detail: String| Err(Error::invalid_request(detail));
-        if let Some(rho) = self.rho
-            && !(rho.is_finite() && rho > 0.0)
-        {
-            return reject(format!("rho is {rho}; it must be a positive finite number"));
-        }
-        if self.max_iterations == 0 {
-            return reject("max_iterations is 0; at least 1 is needed".to_owned());
-        }
-        if !(self.tolerance.is_finite() && self.tolerance > 0.0) {
-            return reject(format!(
-                "tolerance is {}; it must be a positive number",
-                self.tolerance
-            ));
-        }
-        if let Some(gap) = self.noise_gap
-            && !(gap.is_finite() && gap >= 0.0)
-        {
-            return reject(format!(
-                "noise_gap is {gap}; it must be a finite number ≥ 0"
-            ));
-        }
-        Ok(())
+    pub fn check(&self) -> Result<()> {
+        let (rho, gap) = (self.rho.unwrap_or(1.0), self.noise_gap.unwrap_or(0.0));
+        let (field, wrong) = if !(rho.is_finite() && rho > 0.0) {
+            ("rho", format!("{rho}; it must be a number > 0, or null"))
+        } else if !(1..=MAX_ITERATIONS).contains(&self.max_iterations) {
+            let n = self.max_iterations;
+            let wrong = format!("{n}; it must be 1 to {MAX_ITERATIONS}");
+            ("max_iterations", wrong)
+        } else if !(self.tolerance > 0.0 && self.tolerance < 1.0) {
+            let tolerance = self.tolerance;
+            let wrong = format!("{tolerance}; it must be between 0 and 1, such as 1e-6");
+            ("tolerance", wrong)
+        } else if !(gap.is_finite() && gap >= 0.0) {
+            (
+                "noise_gap",
+                format!("{gap}; it must be a finite number ≥ 0"),
+            )
+        } else {
+            return Ok(());
+        };
+        Err(Error::invalid_request(format!("{field} is {wrong}")).of_field(field))
     }
 }
 
@@ -254,14 +265,10 @@ fn solve_by(
     method: Method,
 ) -> Result<Solution> {
     require_square_and_finite(moment)?;
-    settings.validate()?;
+    settings.check()?;
     let p = moment.nrows();
     require_rank(k, p)?;
-    if !(lambda.is_finite() && lambda >= 0.0) {
-        return Err(Error::invalid_request(format!(
-            "lambda is {lambda}; it must be a finite number ≥ 0"
-        )));
-    }
+    Lambda::Fixed(lambda).check()?;
     let screen = match method {
         Method::Fast => Screen::new(moment, k, lambda),
         Method::Plain => Screen {

@@ -1,7 +1,7 @@
 //! The penalty λ.
 
 use eigenveil_shared::{
-    Error, Result,
+    Result,
     api::{Lambda, SparseSettings},
     mechanism::NoiseModel,
 };
@@ -70,12 +70,9 @@ pub fn resolve_lambda(
     p: usize,
     n_eff: f64,
 ) -> Result<Option<f64>> {
-    match settings.lambda {
+    match settings.lambda.check()? {
         Lambda::Auto => automatic_lambda(noise, p, n_eff, settings.refit).map(Some),
-        Lambda::Fixed(value) if value.is_finite() && value >= 0.0 => Ok(Some(value)),
-        Lambda::Fixed(value) => Err(Error::invalid_request(format!(
-            "lambda is {value}; it must be a finite number ≥ 0, auto, cv or path"
-        ))),
+        Lambda::Fixed(value) => Ok(Some(value)),
         Lambda::CrossValidated | Lambda::Path => Ok(None),
     }
 }

@@ -20,7 +20,7 @@ mod refit;
 mod screening;
 mod spectrum;
 
-pub use admm::{AdmmSettings, Solution, Stop, solve, solve_by_full_projections};
+pub use admm::{AdmmSettings, Solution, Stop, check_settings, solve, solve_by_full_projections};
 pub use cross_validation::cross_validate;
 pub use lambda::{KAPPA, automatic_lambda, max_useful_lambda, negligible_gap, resolve_lambda};
 pub use path::{diagonal_lambda, lambda_path};

@@ -9,9 +9,7 @@ use axum::{
 use eigenveil_estimation::statistics::MomentEstimate;
 use eigenveil_shared::{
     Error, ErrorCode,
-    api::{
-        EstimateJob, EstimateRequest, EstimateState, Lambda, MAX_MOMENT_DIMENSION, SparseSettings,
-    },
+    api::{EstimateJob, EstimateRequest, EstimateState, MAX_MOMENT_DIMENSION},
     estimate::Estimate,
 };
 use serde::{Deserialize, Serialize};
@@ -27,10 +25,8 @@ use super::{
 };
 use crate::{
     app::AppState,
-    store::{StoredEstimate, Study, check_rank},
+    store::{StoredEstimate, Study},
 };
-
-const MAX_ITERATIONS: usize = 1_000_000;
 
 /// `GET /v1/studies/{id}/estimates`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -69,12 +65,6 @@ pub(crate) async fn create(
     request: Request,
 ) -> Result<Response, ApiError> {
     let body: EstimateRequest = body::read_json(&app, request).await?;
-    if let Some(k) = body.k {
-        check_rank(k, study.params().dimension())?;
-    }
-    if let Some(sparse) = &body.sparse {
-        check_sparse(sparse)?;
-    }
     if body.moment {
         MomentEstimate::check_study(study.params())?;
     }
@@ -132,10 +122,21 @@ pub(crate) async fn show(
     })?;
     run_blocking(move || match format {
         Some(format) => estimate_file(&app, &study, number, format),
-        None => Ok(Json(app.store().estimate(&study, number)?).into_response()),
+        None => Ok(file(
+            "application/json",
+            job_json(app.store().stored_estimate(&study, number)?).into_bytes(),
+        )),
     })
     .await
     .map_err(ApiError::from)
+}
+
+/// A job with its result as it is stored: a large one is neither parsed nor written again.
+fn job_json(StoredEstimate { document, text }: StoredEstimate) -> String {
+    let job = serde_json::to_string(&document).unwrap_or_default();
+    let result = format!(r#""estimate":{}"#, text.as_deref().unwrap_or("null"));
+    // Within a string these quotes would be escaped.
+    job.replacen(r#""estimate":null"#, &result, 1)
 }
 
 /// The result of a finished job as a file; JSON is sent as it is stored.
@@ -198,44 +199,6 @@ fn require_done<T>(document: &EstimateJob, result: Option<T>) -> Result<T, Error
         }
         _ => not_ready("failed and has no result; its document says why"),
     }
-}
-
-/// Rejects settings that the solver cannot work with, before the job is queued.
-pub(crate) fn check_sparse(settings: &SparseSettings) -> Result<(), Error> {
-    let reject = |what: &str, value: String, limit: &str| {
-        Err(Error::invalid_request(format!(
-            "{what} is {value}; it must be {limit}"
-        )))
-    };
-    if let Lambda::Fixed(lambda) = settings.lambda
-        && !(lambda.is_finite() && lambda >= 0.0)
-    {
-        return reject(
-            "lambda",
-            lambda.to_string(),
-            "a number ≥ 0, auto, cv or path",
-        );
-    }
-    if let Some(rho) = settings.rho
-        && !(rho.is_finite() && rho > 0.0)
-    {
-        return reject("rho", rho.to_string(), "a number > 0, or null");
-    }
-    if !(1..=MAX_ITERATIONS).contains(&settings.max_iterations) {
-        return reject(
-            "max_iterations",
-            settings.max_iterations.to_string(),
-            "1 to 1000000",
-        );
-    }
-    if !(settings.tolerance > 0.0 && settings.tolerance < 1.0) {
-        return reject(
-            "tolerance",
-            settings.tolerance.to_string(),
-            "between 0 and 1, such as 1e-6",
-        );
-    }
-    Ok(())
 }
 
 fn file(media_type: &'static str, bytes: Vec<u8>) -> Response {

@@ -20,11 +20,11 @@ use super::{
 use crate::{
     http::{
         ApiError,
-        estimates::{Format, check_sparse, estimate_file},
+        estimates::{Format, estimate_file},
         extract::{NumberInPath, StudyInPath},
         run_blocking,
     },
-    store::{Study, check_rank},
+    store::Study,
 };
 
 pub(super) async fn open(
@@ -59,9 +59,6 @@ pub(super) async fn request_estimate(
             ))
         })?)),
     };
-    if let Some(k) = k {
-        check_rank(k, study.params().dimension())?;
-    }
     let sparse = match fields.has("sparse") {
         true => Some(SparseSettings {
             lambda: fields.get("lambda").parse()?,
@@ -70,9 +67,6 @@ pub(super) async fn request_estimate(
         }),
         false => None,
     };
-    if let Some(sparse) = &sparse {
-        check_sparse(sparse)?;
-    }
     app.jobs()
         .add(
             &study,
