@@ -197,7 +197,10 @@ pub(crate) async fn run(args: &ReportArgs, json: bool) -> Result<()> {
     let persons = read_persons(args, &bytes, study.params())?;
     output::print_notes(persons.table.notes());
     if args.check {
-        return print_check(&study, &persons, json);
+        let known = ledger_path.exists();
+        let ledger = known.then(|| RowLedger::open_existing(&ledger_path));
+        let done = ledger.transpose()?.map(|ledger| ledger.counts(&study));
+        return print_check(&study, &persons, done.transpose()?, json);
     }
     let mut ledger = RowLedger::open(&ledger_path)?;
     let file = identify(&persons, &ledger, &bytes, args.same_participants)?;
@@ -564,7 +567,13 @@ fn read_tokens(path: &Path, rows: usize) -> Result<Vec<ParticipantToken>> {
     Ok(tokens)
 }
 
-fn print_check(study: &Study, persons: &Persons, json: bool) -> Result<()> {
+/// `done` are the reports in the ledger, if there is one.
+fn print_check(
+    study: &Study,
+    persons: &Persons,
+    done: Option<eigenveil_client::RowCounts>,
+    json: bool,
+) -> Result<()> {
     let params = study.params();
     let checked = RowCheck::new(persons, params);
     let counts = &checked.counts;
@@ -584,6 +593,12 @@ fn print_check(study: &Study, persons: &Persons, json: bool) -> Result<()> {
             persons.len()
         ));
     }
+    lines.extend(done.map(|done| {
+        format!(
+            "in the ledger: {} reports for this study, made before: they are not made again",
+            done.total()
+        )
+    }));
     lines.extend(checked.describe(params));
     lines.extend(what_cannot_be_used(persons, params));
     lines.push(

@@ -140,6 +140,15 @@ fn a_second_run_gives_no_second_report() {
     );
     let text = succeeded(&run(&format!("receipt {}.ledger", bench.rows)));
     assert!(text.contains("300 rows of 3 numbers"), "{text}");
+    let check = format!(
+        "report --header no --study {study} --rows {} --check",
+        bench.rows
+    );
+    let said = succeeded(&bench.server.cli(&check));
+    assert!(said.contains(&format!("in the ledger: {ROWS} reports")));
+    // A ledger that cannot be used is noticed before the first report.
+    fs::write(format!("{}.ledger", bench.rows), "").unwrap();
+    refused(&bench.server.cli(&check), 1, &["the file is empty"]);
 }
 
 #[test]
