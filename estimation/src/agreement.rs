@@ -126,19 +126,6 @@ pub fn bucket_agreement(moment: &NoisyMoment, vectors: &DMatrix<f64>) -> Option<
     })
 }
 
-pub(crate) fn warning(agreement: &BucketAgreement) -> Option<String> {
-    (agreement.verdict == BucketVerdict::Disagree).then(|| {
-        let (buckets, disagree) = match agreement.suspicious_buckets {
-            1 => ("1".to_owned(), "disagrees"),
-            many => (many.to_string(), "disagree"),
-        };
-        format!(
-            "{buckets} of the {} buckets of reports {disagree} with the others more than noise and sampling explain ({:.1} standard deviations; reports of one kind reach {:.1} in one study of 1,000): a poisoned or broken batch may be in the sums, and it moves the estimate along one direction by {:.2e}. Look at where the reports came from before you rely on the components.",
-            agreement.buckets, agreement.statistic, agreement.threshold, agreement.shift
-        )
-    })
-}
-
 /// Skewness of vᵀDv for one report, at most: that of χ² with one degree of freedom for reports of rank one.
 fn skewness_of_one_report(noise: &NoiseModel) -> f64 {
     match *noise {
@@ -368,7 +355,6 @@ mod tests {
         let honest = bucket_agreement(&moment(32, 0, 0.0), &none).unwrap();
         assert_eq!(honest.verdict, BucketVerdict::Agree);
         assert_eq!((honest.buckets, honest.suspicious_buckets), (32, 0));
-        assert_eq!(warning(&honest), None);
         for poisoned in [1, 3, 8] {
             let found = bucket_agreement(&moment(32, poisoned, 3.0), &none).unwrap();
             assert_eq!(found.verdict, BucketVerdict::Disagree, "{found:?}");
@@ -376,8 +362,6 @@ mod tests {
             // The poison's contribution to the mean, minus the shift of the median.
             let moved = 3.0 * poisoned as f64 / 32.0;
             assert!((found.shift / moved - 1.0).abs() < 0.2, "{found:?}");
-            let words = warning(&found).unwrap();
-            assert!(words.starts_with(&format!("{poisoned} of the 32 buckets")));
         }
         // Too few buckets, reports or noise to say anything.
         assert_eq!(bucket_agreement(&moment(3, 1, 3.0), &none), None);

@@ -3,7 +3,7 @@
 use eigenveil_shared::{
     Error, Result,
     api::{Lambda, SparseSettings},
-    estimate::{BucketAgreement, ComponentCount, SparseOutcome, Verdict},
+    estimate::{BucketAgreement, BucketVerdict, ComponentCount, SparseOutcome, Verdict},
 };
 use nalgebra::DMatrix;
 
@@ -16,6 +16,7 @@ use crate::{
     linalg::{LazySpectrum, submatrix, symmetric_eigen, symmetric_eigenvalues},
     moment::NoisyMoment,
     pca::rayleigh_quotients,
+    warning::Warning,
 };
 
 /// Judged components of a noisy second-moment matrix.
@@ -38,12 +39,12 @@ pub struct ComponentsReport {
 fn compare_buckets(
     moment: &NoisyMoment,
     vectors: &DMatrix<f64>,
-    warnings: &mut Vec<String>,
+    warnings: &mut Vec<Warning>,
 ) -> Option<BucketAgreement> {
     let agreement = agreement::bucket_agreement(moment, vectors)?;
     // The first warning, because it puts all others in doubt.
-    if let Some(warning) = agreement::warning(&agreement) {
-        warnings.insert(0, warning);
+    if agreement.verdict == BucketVerdict::Disagree {
+        warnings.insert(0, Warning::BucketsDisagree(agreement.clone()));
     }
     Some(agreement)
 }
@@ -240,15 +241,11 @@ pub fn sparse_components(
     Ok(findings)
 }
 
-fn convergence_warning(solution: &Solution) -> Option<String> {
+fn convergence_warning(solution: &Solution) -> Option<Warning> {
     let (iterations, gap) = (solution.iterations, solution.relative_gap);
     match solution.stop {
-        Stop::WithinNoise => Some(format!(
-            "The sparse solver stopped after {iterations} iterations at a relative duality gap of {gap:.1e}: the rest is less than 1 % of the noise's own effect on the objective. Such slow convergence is common where noise hides the signal."
-        )),
-        Stop::IterationCap => Some(format!(
-            "The sparse solver stopped at its limit of {iterations} iterations with a relative duality gap of {gap:.1e}; raise max_iterations or the tolerance."
-        )),
+        Stop::WithinNoise => Some(Warning::SolverWithinNoise { iterations, gap }),
+        Stop::IterationCap => Some(Warning::SolverLimit { iterations, gap }),
         Stop::Converged => None,
     }
 }
@@ -274,7 +271,7 @@ pub(crate) fn sparse_outcome(solution: &Solution, settings: &SparseSettings) -> 
 pub(crate) fn sparse_report(
     measured: &Measured<'_>,
     outcome: SparseOutcome,
-    convergence_warning: Option<String>,
+    convergence_warning: Option<Warning>,
 ) -> Result<ComponentsReport> {
     let mut floor_report = assess(measured)?;
     if floor_report
@@ -282,11 +279,10 @@ pub(crate) fn sparse_report(
         .iter()
         .any(|component| component.verdict == Verdict::At && component.expected_alignment > 0.0)
     {
-        floor_report.warnings.push(format!(
-            "Selecting {} of {} features could by itself lift noise as high as the components marked \"at\" the floor; the expected error assumes that the right features were selected.",
-            outcome.support.len(),
-            measured.spectrum.dimension
-        ));
+        floor_report.warnings.push(Warning::Selection {
+            selected: outcome.support.len(),
+            of: measured.spectrum.dimension,
+        });
     }
     floor_report.warnings.extend(convergence_warning);
     Ok(ComponentsReport {
@@ -376,9 +372,9 @@ mod tests {
         assert!(sparse.floor_report.expected_error < plain.floor_report.expected_error);
         assert!((sparse.floor_report.expected_error / sparse_error - 1.0).abs() < 0.5);
         // The assumptions of the expected error are stated.
-        let warnings = sparse.floor_report.warnings.join(" ");
-        let assumed = "assumes that the right features were selected";
-        assert!(warnings.contains(assumed), "{warnings}");
+        let (selected, of) = (outcome.support.len(), 120);
+        let assumed = Warning::Selection { selected, of };
+        assert!(sparse.floor_report.warnings.contains(&assumed));
     }
 
     #[test]
@@ -388,7 +384,7 @@ mod tests {
         assert_eq!(plain.vectors.ncols(), 0);
         assert_eq!(plain.floor_report.expected_error, 0.0);
         let warning = &plain.floor_report.warnings[0];
-        assert!(warning.starts_with("At n = 100,000 and ε = 0.01 no component"));
+        assert!(matches!(warning, Warning::NothingStands { n: N, .. }));
         let sparse = sparse(&moment, ComponentCount::Auto, &SparseSettings::default());
         assert_eq!(sparse.vectors.ncols(), 1);
         assert!(!sparse.floor_report.warnings.is_empty());
@@ -407,8 +403,8 @@ mod tests {
         let negligible = fantope::negligible_gap(moment.noise(), 2, N as f64);
         assert!(!outcome.converged && outcome.iterations < 1_000);
         assert!(outcome.duality_gap > 0.0 && outcome.duality_gap <= negligible);
-        let warnings = drowned.floor_report.warnings.join(" ");
-        assert!(warnings.contains("noise hides the signal"), "{warnings}");
+        let mut warnings = drowned.floor_report.warnings.iter();
+        assert!(warnings.any(|warning| warning.code() == "solver-within-noise"));
     }
 
     #[test]
@@ -421,8 +417,10 @@ mod tests {
         };
         let capped = sparse(&moment, ComponentCount::Fixed(2), &short);
         assert!(!capped.sparse.unwrap().converged);
-        let said = capped.floor_report.warnings.join(" ");
-        assert!(said.contains("limit of 2 iterations"), "{said}");
+        let mut warnings = capped.floor_report.warnings.iter();
+        let limit =
+            |warning: &Warning| matches!(warning, Warning::SolverLimit { iterations: 2, .. });
+        assert!(warnings.any(limit));
         for k in [0, 61] {
             let error = principal_components(&moment, ComponentCount::Fixed(k), "").unwrap_err();
             assert_eq!(error.code(), ErrorCode::InvalidRequest);

@@ -33,7 +33,9 @@ mod seed_sums;
 pub mod simulate;
 pub mod sparse_from_seeds;
 pub mod statistics;
+mod warning;
 
 pub use cancel::Cancel;
 pub use pipeline::{Request, Source, estimate};
 pub use seed_sums::sums_of_seeds;
+pub use warning::{Outlook, Warning};

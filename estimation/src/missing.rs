@@ -14,7 +14,7 @@ use eigenveil_shared::{
     preprocess::{Norm, Preprocessing},
 };
 
-use crate::{accumulate::Accumulator, search::bisect};
+use crate::{accumulate::Accumulator, search::bisect, warning::Warning};
 
 /// Squared coefficient of variation of a row's share of observed cells from which the correction is rough.
 const MAX_VARIATION: f64 = 0.02;
@@ -72,11 +72,9 @@ impl ObservedShares {
     }
 
     /// A warning where rows differ much in how much of them is observed: then lengths are given back only roughly.
-    pub(crate) fn warning(&self) -> Option<String> {
+    pub(crate) fn warning(&self) -> Option<Warning> {
         let variation = self.variance / (self.mean * self.mean);
-        (self.lengthened && variation > MAX_VARIATION).then(|| {
-            "Missing cells are corrected only roughly here: participants differ much in how many of their few features, or of their large sections, they have, and a row is brought to its length by those it has. Variances and directions may be off by more than the error bars and the expected error say; with --bound-rows require the correction is exact.".to_owned()
-        })
+        (self.lengthened && variation > MAX_VARIATION).then_some(Warning::RoughMissingCells)
     }
 
     /// By what entry (i, j) of the moment is multiplied; index p is the constant of private centring.

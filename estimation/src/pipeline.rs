@@ -5,7 +5,7 @@ use std::time::Instant;
 use eigenveil_shared::{
     Error, Result,
     api::SparseSettings,
-    estimate::{ComponentCount, Estimate, FeasibilityCheck},
+    estimate::{ComponentCount, Estimate},
     mechanism::NoiseModel,
     preprocess::Norm,
     privacy::{PrivacyStatement, delta_warning},
@@ -18,12 +18,12 @@ use crate::{
     components::{ComponentsReport, principal_components, sparse_components},
     feasibility,
     floor::probably_the_mean,
-    format,
     linalg::Threads,
     missing::ObservedShares,
     moment::NoisyMoment,
     seed_sums::{check_memory, sums_of_seeds},
     sparse_from_seeds::{self, SeedSource},
+    warning::Warning,
 };
 
 const VERSION: u32 = 2;
@@ -87,7 +87,7 @@ pub fn estimate(
             check_memory(&what, needed, request.memory_bytes)?;
             let (findings, n) =
                 sparse_from_seeds::sparse_components(seeds, params, k, settings, &setting, cancel)?;
-            document(params, request.name, n, k, findings)
+            document(params, request, n, findings, repeated, Vec::new())
         }
         (source, sparse) => {
             let (buckets, seeds) = match source {
@@ -105,27 +105,25 @@ pub fn estimate(
                 Some(settings) => sparse_components(&moment, k, settings, &setting, cancel)?,
             };
             cancel.check()?;
-            let mut estimate = document(params, request.name, moment.n(), k, findings);
+            // JSON has no infinity; sums of enormous reports are refused elsewhere.
+            let feasibility = rows.filter(|check| check.length.found.is_finite());
+            let infeasible = feasibility.iter().flat_map(feasibility::warnings);
+            let shares = ObservedShares::new(params.preprocessing());
+            let first = infeasible
+                .chain(shares.and_then(|shares| shares.warning()))
+                .chain(zero_rows_warning(&moment, params))
+                .collect();
+            let mut estimate = document(params, request, moment.n(), findings, repeated, first);
+            estimate.feasibility = feasibility;
             if let Some(mean) = moment.estimated_mean() {
                 estimate.mean = Some(mean.values().to_vec());
                 estimate.mean_standard_error = Some(mean.standard_error());
             }
-            if let Some(zero_rows) = zero_rows_warning(&moment, params) {
-                estimate.warnings.insert(0, zero_rows);
-            }
             let report = request.moment.then(|| moment.mean_report());
             estimate.mean_report = report.map(|report| report.as_slice().to_vec());
-            let shares = ObservedShares::new(params.preprocessing());
-            if let Some(rough) = shares.and_then(|shares| shares.warning()) {
-                estimate.warnings.insert(0, rough);
-            }
-            if let Some(rows) = rows {
-                note_feasibility(&mut estimate, rows);
-            }
             estimate
         }
     };
-    note_repeated(&mut estimate, repeated);
     estimate.seconds = started.elapsed().as_secs_f64();
     check_readable(&estimate)?;
     Ok(estimate)
@@ -135,7 +133,7 @@ pub fn estimate(
 const MIN_ZERO_ROWS: f64 = 0.01;
 
 /// A warning of reports that hold no row, where the trace shows it: Gaussian reports of rows of length 1.
-fn zero_rows_warning(moment: &NoisyMoment, params: &StudyParams) -> Option<String> {
+fn zero_rows_warning(moment: &NoisyMoment, params: &StudyParams) -> Option<Warning> {
     let preprocessing = params.preprocessing();
     let NoiseModel::Gaussian { diagonal_sd, .. } = params.noise_model() else {
         return None;
@@ -151,77 +149,51 @@ fn zero_rows_warning(moment: &NoisyMoment, params: &StudyParams) -> Option<Strin
     let report = moment.mean_report();
     let deviation = diagonal_sd * (report.dimension() as f64 / moment.n_eff()).sqrt() / lost;
     let share = (1.0 - report.trace()) / lost;
-    (share > MIN_ZERO_ROWS && share > 3.0 * deviation && share <= 1.0).then(|| {
-        format!(
-            "About {:.1} % ± {:.1} % of the reports hold no row: devices sent zero rows, as for a missing or infinite value. Variances are too small by as much; ask those who hold the rows to look at report --check.",
-            100.0 * share,
-            100.0 * deviation
-        )
-    })
+    let seen = share > MIN_ZERO_ROWS && share > 3.0 * deviation && share <= 1.0;
+    seen.then_some(Warning::ZeroRows { share, deviation })
 }
 
-fn note_feasibility(estimate: &mut Estimate, check: FeasibilityCheck) {
-    // JSON has no infinity; sums of enormous reports are refused elsewhere.
-    if check.length.found.is_finite() {
-        estimate
-            .warnings
-            .splice(0..0, feasibility::warnings(&check));
-        estimate.feasibility = Some(check);
-    }
-}
-
-fn note_repeated(estimate: &mut Estimate, repeated: u64) {
-    estimate.duplicate_seeds = repeated;
-    if repeated > 0 {
-        let (reports, repeat) = match repeated {
-            1 => ("report", "repeats"),
-            _ => ("reports", "repeat"),
-        };
-        estimate.warnings.insert(
-            0,
-            format!(
-                "{} {reports} {repeat} the seed of another report, which honest devices do not do (two seeds are equal once in 10³⁸): each seed is counted once, and they are not among the {} reports of this estimate. Somebody sends made-up reports, or a device sends one report again under new identifiers.",
-                format::with_thousands(repeated),
-                format::with_thousands(estimate.n)
-            ),
-        );
-    }
-}
-
-/// The document for these components from `n` reports, without the mean, the feasibility check and the time.
+/// The document for these components from `n` reports, without the mean, the feasibility check and the time; `first` are
+/// the warnings that put the others in doubt.
 fn document(
     params: &StudyParams,
-    name: &str,
+    request: &Request<'_>,
     n: u64,
-    k: ComponentCount,
     findings: ComponentsReport,
+    repeated: u64,
+    first: Vec<Warning>,
 ) -> Estimate {
     let ComponentsReport {
         vectors,
         spectrum,
-        mut floor_report,
+        floor_report,
         sparse,
         k_is_open,
         bucket_agreement,
     } = findings;
-    match probably_the_mean(params, &floor_report) {
-        // Then the others are small compared with it, and advice to ask for more people would be wrong.
-        Some(mean) => floor_report.warnings.insert(0, mean),
-        None => floor_report.warnings.extend(floor_report.outlook.take()),
-    }
-    floor_report
-        .warnings
-        .extend(delta_warning(params.budget().delta(), n));
+    let mean = probably_the_mean(params, &floor_report);
+    // Beside the mean the others are small, and advice to ask for more people would be wrong.
+    let outlook = floor_report.outlook.filter(|_| mean.is_none());
+    let delta = params.budget().delta();
+    let warnings: Vec<Warning> = (repeated > 0)
+        .then_some(Warning::RepeatedSeeds { repeated, n })
+        .into_iter()
+        .chain(first)
+        .chain(mean)
+        .chain(floor_report.warnings)
+        .chain(outlook.map(Warning::MoreParticipants))
+        .chain(delta_warning(delta, n).map(|_| Warning::LargeDelta { delta, n }))
+        .collect();
     Estimate {
         version: VERSION,
-        name: name.to_owned(),
+        name: request.name.to_owned(),
         params: params.clone(),
         fingerprint: params.fingerprint().to_string(),
         n,
-        duplicate_seeds: 0,
+        duplicate_seeds: repeated,
         p: vectors.nrows(),
         k: floor_report.components.len(),
-        requested_k: k,
+        requested_k: request.k,
         components: floor_report.components,
         groups: floor_report.groups,
         mean: None,
@@ -245,7 +217,11 @@ fn document(
         bucket_agreement,
         feasibility: None,
         privacy: PrivacyStatement::new(params),
-        warnings: floor_report.warnings,
+        warning_codes: warnings
+            .iter()
+            .map(|warning| warning.code().to_owned())
+            .collect(),
+        warnings: warnings.iter().map(ToString::to_string).collect(),
         seconds: 0.0,
     }
 }
@@ -303,9 +279,8 @@ mod tests {
             let moment = NoisyMoment::decode(vec![sum.finish().unwrap()], &params).unwrap();
             let warning = zero_rows_warning(&moment, &params);
             assert_eq!(warning.is_some(), zeros, "{warning:?}");
-            if let Some(warning) = warning {
-                let percent: f64 = warning.split(' ').nth(1).unwrap().parse().unwrap();
-                assert!((20.0..47.0).contains(&percent), "{warning}");
+            if let Some(Warning::ZeroRows { share, .. }) = warning {
+                assert!((0.2..0.47).contains(&share), "{share}");
             }
         }
     }

@@ -520,6 +520,9 @@ pub struct Estimate {
     pub privacy: PrivacyStatement,
     /// Plain-words warnings; empty when there is nothing to warn of.
     pub warnings: Vec<String>,
+    /// Their stable codes, in the same order; empty in documents of older programs.
+    #[serde(default)]
+    pub warning_codes: Vec<String>,
     /// Seconds of computation.
     pub seconds: f64,
 }

@@ -20,7 +20,7 @@ mod seeds;
 
 use eigenveil_shared::{
     Result,
-    estimate::{Feasibility, FeasibilityCheck, SeedCheck, SquaredNormCheck},
+    estimate::{Feasibility, FeasibilityCheck, SeedCheck},
     mechanism::Decoding,
     study::StudyParams,
 };
@@ -32,6 +32,7 @@ use crate::{
     cancel::Cancel,
     linalg::{packed_to_dense, top_k},
     sparse_from_seeds::SeedSource,
+    warning::Warning,
 };
 
 /// Probability of `impossible` where a device made every report, at most.
@@ -130,41 +131,12 @@ pub fn judge(
 }
 
 /// The warnings for reports that no rows can produce.
-pub fn warnings(check: &FeasibilityCheck) -> Vec<String> {
-    let mut warnings = Vec::new();
-    let SquaredNormCheck {
-        directions,
-        found,
-        limit,
-    } = check.length;
-    if found > limit {
-        let which = match directions {
-            1 => "an eigenvalue".to_owned(),
-            many => format!("{many} eigenvalues that add up to"),
-        };
-        warnings.push(format!(
-            "The reports have {which} {found:.3}, which no rows can have: the eigenvalues of rows in the unit ball add up to 1 at most, and with noise to {limit:.3} at most in all but one study of 2,000. Reports that no device made are in the sums: do not rely on the components."
-        ));
-    }
-    if let Some(seeds) = check
-        .seeds
-        .as_ref()
-        .filter(|seeds| seeds.found >= seeds.limit)
-    {
-        let place = match (seeds.is_subspace, seeds.direction) {
-            (true, many) => format!("the space of the {many} leading directions"),
-            (false, which) => format!("direction {which} of the reports"),
-        };
-        let excess = (seeds.found as f64 - seeds.expected) / check.reports as f64;
-        warnings.push(format!(
-            "{} of {} seeds lie closer to {place} than one in {:.0} random seeds; devices send at most {:.1} such seeds on average, whatever the rows, and {} or more in one study of 2,000. Seeds were chosen to turn the components, at least {:.2} % of them: do not rely on the components.",
-            seeds.found,
-            check.reports,
-            seeds.null_probability.recip(),
-            seeds.expected,
-            seeds.limit,
-            100.0 * excess
-        ));
-    }
-    warnings
+pub fn warnings(check: &FeasibilityCheck) -> Vec<Warning> {
+    let length = &check.length;
+    let too_long = (length.found > length.limit).then(|| Warning::TooLong(length.clone()));
+    let seeds = check.seeds.clone();
+    let chosen = seeds.filter(|seeds| seeds.found >= seeds.limit);
+    let reports = check.reports;
+    let chosen = chosen.map(|check| Warning::ChosenSeeds { check, reports });
+    too_long.into_iter().chain(chosen).collect()
 }

@@ -6,6 +6,7 @@
 //! `(x² − 1)/(2x²)` to m̂, which looks like a component but is not one.
 
 use super::{EigenvalueVerdict, Floor, Measured};
+use crate::warning::Warning;
 
 /// Excess noise along a component, `m_v²/a²`, that triggers a warning.
 const EXCESS_TO_WARN_OF: f64 = 0.25;
@@ -26,28 +27,20 @@ fn excess_along_mean(measured: &Measured<'_>, j: usize) -> f64 {
 }
 
 /// A warning for components that lie along m̂ and barely above the noise.
-pub(super) fn spurious_component_warning(
+pub(super) fn towards_mean(
     measured: &Measured<'_>,
     floor: &Floor,
     verdicts: &[EigenvalueVerdict],
-) -> Option<String> {
+) -> Option<Warning> {
     let limit = floor.threshold + (floor.threshold - floor.edge);
-    let doubtful: Vec<String> = (0..verdicts.len())
+    let doubtful: Vec<usize> = (0..verdicts.len())
         .filter(|&j| {
             let value = measured.values[j];
             value > floor.edge
                 && value <= limit
                 && excess_along_mean(measured, j) >= EXCESS_TO_WARN_OF
         })
-        .map(|j| (j + 1).to_string())
+        .map(|j| j + 1)
         .collect();
-    let (which, is) = match doubtful.len() {
-        0 => return None,
-        1 => ("Component", "lies"),
-        _ => ("Components", "lie"),
-    };
-    Some(format!(
-        "{which} {} {is} towards the estimated mean and only just above the noise: removing an estimated mean adds noise in that direction, so this is not evidence of a component.",
-        doubtful.join(", ")
-    ))
+    (!doubtful.is_empty()).then_some(Warning::TowardsMean(doubtful))
 }

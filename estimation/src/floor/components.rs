@@ -13,7 +13,11 @@ use super::{
     EigenvalueVerdict, Eigenvalues, ExpectedError, Floor, Measured, SpectralNoise, SpectrumRange,
     Spike, Support, centring, estimated::NoisySpectrum, from_data::resolve, groups, warnings,
 };
-use crate::{metrics::max_error, pca::share_of};
+use crate::{
+    metrics::max_error,
+    pca::share_of,
+    warning::{Outlook, Warning},
+};
 
 /// The noise floor's findings on an estimate.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,10 +38,10 @@ pub struct FloorReport {
     pub expected_error_range: Option<(f64, f64)>,
     /// Mean squared norm of the prepared rows: `tr S̃`, or with `double-cap` what the study fixes.
     pub total_variance: Option<f64>,
-    /// Warnings in plain words; empty if there are none.
-    pub warnings: Vec<String>,
-    /// Where only some components are visible: the number of participants needed for the others, in words.
-    pub outlook: Option<String>,
+    /// Most important first; empty if there are none.
+    pub warnings: Vec<Warning>,
+    /// Where only some components are visible: the number of participants needed for the others.
+    pub outlook: Option<Outlook>,
 }
 
 /// Judges every component against the noise floor.
@@ -171,7 +175,7 @@ pub fn assess(measured: &Measured<'_>) -> Result<FloorReport> {
             (2.0 * lost.sum::<f64>()).sqrt()
         }
     };
-    let (mut warnings, outlook) = warnings::plain_words(measured, &floor, &verdicts);
+    let (mut warnings, outlook) = warnings::of_floor(measured, &floor, &verdicts);
     let visible = floor.components_above;
     warnings.extend(groups::warnings(&groups, &lowered, k, visible));
     let level = level_of(&floor);
@@ -319,11 +323,8 @@ mod tests {
         // The bulk is measured, and a little narrower than the noise's here.
         let lost = 1.0 - first.expected_alignment + 1.0;
         assert!((result.expected_error / (2.0 * lost).sqrt() - 1.0).abs() < 0.01);
-        let said = &result.warnings;
-        assert!(
-            said.iter().any(|w| w.starts_with("Only 1 of the 2")),
-            "{said:?}"
-        );
+        let few = Warning::FewStand { standing: 1, k: 2 };
+        assert!(result.warnings.contains(&few), "{:?}", result.warnings);
     }
 
     #[test]
@@ -339,8 +340,10 @@ mod tests {
             "{}",
             one.expected_error
         );
-        let said = both.warnings.join(" ");
-        assert!(said.contains("told apart"), "{said}");
+        let [group] = &both.groups[..] else {
+            panic!("{both:?}");
+        };
+        assert_eq!(both.warnings, [Warning::Inseparable(group.clone())]);
     }
 
     #[test]

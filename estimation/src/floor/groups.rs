@@ -12,6 +12,7 @@ use super::{EigenvalueVerdict, Floor, eigengap::EQUAL_EIGENVALUES_GAP};
 use crate::{
     jackknife::{DirectionErrors, ErrorBars},
     pca::share_of,
+    warning::Warning,
 };
 
 /// Mean squared sine beyond which a direction, or a space, is undetermined: 45°.
@@ -169,41 +170,18 @@ pub(super) fn warnings(
     lowered: &[usize],
     k: usize,
     visible: usize,
-) -> Vec<String> {
-    let mut warnings = Vec::new();
-    for group in groups {
-        let open = match group.subspace_se {
-            Some(sine) => format!(" (known to ±{:.0}°)", sine.asin().to_degrees()),
-            None => String::new(),
-        };
-        let range = group.range();
-        warnings.push(match group.verdict {
-            Verdict::Above => format!(
-                "Components {range} cannot be told apart at this noise: the space that they span together is meaningful{open}, their single directions are much less certain."
-            ),
-            _ => format!(
-                "Components {range} stand above the noise, but neither their directions nor the space they span are stable across the parts of the reports{open}."
-            ),
-        });
-    }
-    if let [number] = lowered
-        && *number == k
-        && visible > k
-    {
-        warnings.push(format!(
-            "Component {k} changes places with components that were not asked for: {visible} stand above the noise. Ask for more than {k}, or for fewer."
-        ));
-    } else if !lowered.is_empty() {
-        let numbers: Vec<String> = lowered.iter().map(usize::to_string).collect();
-        let (s, their) = match lowered.len() {
-            1 => ("", "its direction is"),
-            _ => ("s", "their directions are"),
-        };
-        let verb = if s.is_empty() { "exceeds" } else { "exceed" };
-        warnings.push(format!(
-            "Component{s} {} {verb} what noise alone reaches, but {their} not stable across the parts of the reports (error bar above 45°), so the verdict is \"at the noise floor\".",
-            numbers.join(", ")
-        ));
+) -> Vec<Warning> {
+    let each = groups.iter().cloned().map(|group| match group.verdict {
+        Verdict::Above => Warning::Inseparable(group),
+        _ => Warning::Unstable(group),
+    });
+    let mut warnings: Vec<Warning> = each.collect();
+    match lowered {
+        [] => {}
+        [number] if *number == k && visible > k => {
+            warnings.push(Warning::ChangesPlaces { k, visible });
+        }
+        _ => warnings.push(Warning::NoDirection(lowered.to_vec())),
     }
     warnings
 }

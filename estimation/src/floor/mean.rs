@@ -13,15 +13,16 @@
 use eigenveil_shared::{estimate::Verdict, study::StudyParams};
 
 use super::components::FloorReport;
+use crate::warning::Warning;
 
 /// Minimum number of loadings with the same sign: this happens by chance once in 32.
 const MIN_OF_ONE_SIGN: usize = 6;
 /// Share of the squared length that one direction of centred rows rarely reaches.
 const LARGE_SHARE: f64 = 0.8;
 
-/// A note where the leading component is probably the mean of the rows; `None` without evidence for it, if the
+/// A warning where the leading component is probably the mean of the rows; `None` without evidence for it, if the
 /// component is not above the noise, or if the study centres.
-pub fn probably_the_mean(params: &StudyParams, floor_report: &FloorReport) -> Option<String> {
+pub fn probably_the_mean(params: &StudyParams, floor_report: &FloorReport) -> Option<Warning> {
     let preprocessing = params.preprocessing();
     let centres = preprocessing.features.iter().flatten();
     if preprocessing.centring.is_some() || centres.clone().any(|feature| feature.center != 0.0) {
@@ -36,21 +37,10 @@ pub fn probably_the_mean(params: &StudyParams, floor_report: &FloorReport) -> Op
     let large = share.filter(|share| *share >= LARGE_SHARE);
     let of_one_sign = clear_loadings_of_one_sign(&leading.loadings, leading.alignment());
     let of_one_sign = of_one_sign.filter(|count| *count >= MIN_OF_ONE_SIGN);
-    let reason = match (of_one_sign, large) {
-        (None, None) => return None,
-        (Some(count), _) => format!("its {count} clear loadings all have one sign"),
-        (None, Some(share)) => format!(
-            "it holds {:.0} % of the rows' squared length",
-            100.0 * share.min(1.0)
-        ),
-    };
-    let or_column = match of_one_sign {
-        Some(_) => "",
-        None => " (or one column in much smaller units than the others)",
-    };
-    Some(format!(
-        "Component 1 is probably the mean of the rows{or_column}, not a direction in which they differ: this study subtracts no center, and {reason}. Unless they were centred before, more participants will not change that: create a study with centers (--features) or with private centring (--centring)."
-    ))
+    (of_one_sign.is_some() || large.is_some()).then_some(Warning::ProbablyTheMean {
+        of_one_sign,
+        share: large,
+    })
 }
 
 /// Number of loadings above the noise, if they all have one sign.

@@ -23,6 +23,7 @@ use crate::{
     linalg::{PANEL_WIDTH, symmetric_eigenvalues, top_k},
     moment::NoisyMoment,
     pca::rayleigh_quotients,
+    warning::Warning,
 };
 
 /// Dimension from which this method is worthwhile: below it the whole moment fits in memory and has all its
@@ -150,34 +151,41 @@ fn supported(
     rank: ComponentCount,
     settings: &SparseSettings,
 ) -> Result<DoubleCapParameters> {
-    let reject = |detail: &str| Err(Error::invalid_request(detail));
+    let reject = |field, detail: &str| Err(Error::invalid_request(detail).of_field(field));
     if let ComponentCount::Fixed(k) = rank
         && k > MAX_COMPONENTS
     {
-        return reject(&format!(
-            "k is {k}; of a row-sparse estimate from seeds it is at most {MAX_COMPONENTS}"
-        ));
+        return reject(
+            "k",
+            &format!(
+                "k is {k}; of a row-sparse estimate from seeds it is at most {MAX_COMPONENTS}"
+            ),
+        );
     }
     if matches!(settings.lambda, Lambda::CrossValidated | Lambda::Path) {
         return reject(
+            "lambda",
             "lambda is cv or path, which need the sums of every bucket; without them it is a number or auto",
         );
     }
     if params.preprocessing().allows_missing_cells() || params.preprocessing().weights.is_some() {
         return reject(
+            "features",
             "the study allows missing cells or weights, which needs the whole second-moment matrix; request the estimate without streaming",
         );
     }
     if params.preprocessing().centring.is_some() {
         return reject(
+            "centring",
             "the study has private centring, which needs the whole second-moment matrix; request the estimate without streaming",
         );
     }
     match params.mechanism().decoding() {
         Decoding::Direction(parameters) => Ok(parameters),
-        Decoding::Entries | Decoding::Grid { .. } => {
-            reject("only the seeds of double-cap can be read twice; this study stores sums")
-        }
+        Decoding::Entries | Decoding::Grid { .. } => reject(
+            "mechanism",
+            "only the seeds of double-cap can be read twice; this study stores sums",
+        ),
     }
 }
 
@@ -228,15 +236,10 @@ fn moment_of_rows(mut buckets: Vec<Accumulator>, params: &StudyParams) -> Result
     NoisyMoment::from_buckets(buckets, params.noise_model())
 }
 
-fn convergence_warning(solved: &SolveResult) -> Option<String> {
-    (!solved.converged).then(|| {
-        let SolveResult {
-            candidates,
-            relative_gap,
-            ..
-        } = solved;
-        format!(
-            "The sparse solver reached a relative duality gap of {relative_gap:.1e} with {candidates} candidate rows (at most {MAX_CANDIDATES}) and not its tolerance: lambda may be too small for the noise; raise it, max_iterations or the tolerance."
-        )
+fn convergence_warning(solved: &SolveResult) -> Option<Warning> {
+    (!solved.converged).then_some(Warning::SolverTolerance {
+        gap: solved.relative_gap,
+        candidates: solved.candidates,
+        limit: MAX_CANDIDATES,
     })
 }

@@ -33,6 +33,7 @@ use crate::{
     metrics::projector_distance,
     models::Model,
     moment::NoisyMoment,
+    warning::Warning,
 };
 
 /// A row-sparse projector of rank k, times 1, in noise of standard deviation `sd`, and its rows.
@@ -257,7 +258,8 @@ fn seeds_give_the_same_components_as_bucket_sums() {
         }
         let (a, b) = (&small.floor_report, &large.floor_report);
         if all_proved {
-            assert_eq!(a.warnings, b.warnings);
+            let codes = |of: &[Warning]| of.iter().map(Warning::code).collect::<Vec<_>>();
+            assert_eq!(codes(&a.warnings), codes(&b.warnings));
         }
         assert_eq!(a.components.len(), b.components.len());
         for (a, b) in a.components.iter().zip(&b.components) {
@@ -292,12 +294,12 @@ fn unsupported_studies_are_rejected_and_cancelling_works() {
         };
         let error = run(&params, &settings, Cancel::NEVER).unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidRequest);
-        assert!(error.detail().contains("a number or auto"), "{error}");
+        assert_eq!(error.field(), Some("lambda"));
         assert!(!can_stream(&params, ComponentCount::Fixed(1), &settings));
     }
     assert!(can_stream(&params, ComponentCount::Fixed(1), &plain));
     let error = run(&study(39, Some(0.7)), &plain, Cancel::NEVER).unwrap_err();
-    assert!(error.detail().contains("private centring"), "{error}");
+    assert_eq!(error.field(), Some("centring"));
     let error = run(&params, &plain, Cancel::when(&|| true)).unwrap_err();
     assert!(error.detail().contains("cancelled"), "{error}");
     let empty: Vec<Vec<Seed>> = vec![vec![], vec![]];

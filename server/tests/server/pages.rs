@@ -11,6 +11,7 @@ use eigenveil_shared::{
     ErrorCode as E,
     api::{CreateAnalystResponse, StudyDocument},
     estimate::Estimate,
+    mechanism::MechanismKind,
 };
 use futures_util::StreamExt as _;
 use http_body_util::BodyExt;
@@ -90,6 +91,13 @@ async fn everything_works_without_a_script() {
         .act("/login", &[("token", &token), ("next", &next)])
         .await;
     assert!(create.has("form#create") && create.has("table#plan"));
+    assert_eq!(
+        create.all("#mechanism option").len(),
+        MechanismKind::ALL.len()
+    );
+    for kind in MechanismKind::ALL {
+        create.says(&format!("option[value='{kind}']"), kind.summary());
+    }
     // The session identifier from before the login is worthless now.
     assert_ne!(browser.cookie, before);
     assert!(!create.body().contains(&server.token));
@@ -161,6 +169,10 @@ async fn everything_works_without_a_script() {
     }
     let estimate: Estimate = browser.get(&downloads[0]).await.json();
     assert_eq!((estimate.n, estimate.k), (40, 2));
+    assert_eq!(page.has("#warnings"), !estimate.warnings.is_empty());
+    for warning in &estimate.warnings {
+        page.says("#warnings", warning);
+    }
     for source in page.links("#estimate img, #estimate source") {
         browser.figure(&source).await;
         assert_eq!(Browser::new(&server).get(&source).await.status, 401);

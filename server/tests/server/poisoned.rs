@@ -14,7 +14,7 @@ use crate::common::{Harness, batch_with, format_of, new_id};
 const P: usize = 8;
 const BATCHES: usize = 60;
 const REPORTS: usize = 100;
-const BATCH: &str = "a poisoned or broken batch may be in the sums";
+const BATCH: &str = "buckets-disagree";
 
 async fn send(server: &Harness, study: &StudyDocument, payloads: &[Vec<u8>]) {
     let with_id = |payload| (new_id(), payload);
@@ -81,8 +81,9 @@ async fn estimate_of(
     estimate(&server, &study).await
 }
 
-fn has(estimate: &Estimate, words: &str) -> bool {
-    estimate.warnings.iter().any(|said| said.contains(words))
+fn has(estimate: &Estimate, warning: &str) -> bool {
+    assert_eq!(estimate.warnings.len(), estimate.warning_codes.len());
+    estimate.warning_codes.iter().any(|code| code == warning)
 }
 
 fn cap() -> Value {
@@ -115,12 +116,8 @@ async fn a_duplicate_seed_is_counted_once() {
             (found.duplicate_seeds, wanted.duplicate_seeds),
             (left_out, 0)
         );
-        assert!(
-            has(&found, "repeat the seed of another report"),
-            "{:?}",
-            found.warnings
-        );
-        assert!(!has(&wanted, "seed of another"), "{:?}", wanted.warnings);
+        assert!(has(&found, "repeated-seeds"), "{:?}", found.warnings);
+        assert!(!has(&wanted, "repeated-seeds"), "{:?}", wanted.warnings);
         for (found, wanted) in found.eigenvalues.iter().zip(&wanted.eigenvalues) {
             // Sums of directions are single precision, in another order.
             assert!((found - wanted).abs() < 1e-6, "{found} {wanted}");
@@ -144,21 +141,19 @@ async fn a_duplicate_seed_is_counted_once() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn evenly_spread_poison_is_reported() {
     let gaussian = json!({"dimension": P, "epsilon": 8.0});
-    for (study, poisoned, words) in [
-        (cap(), 6, "Seeds were chosen to turn the components"),
-        (gaussian, 15, "which no rows can"),
-    ] {
+    for (study, poisoned, warning) in [(cap(), 6, "chosen-seeds"), (gaussian, 15, "rows-too-long")]
+    {
         let clean = estimate_of(study.clone(), (22, 0.9), |_, _| false).await;
         let check = clean.feasibility.as_ref().unwrap();
         assert_eq!(check.verdict, Feasibility::Feasible, "{check:?}");
-        assert!(!has(&clean, words), "{:?}", clean.warnings);
+        assert!(!has(&clean, warning), "{:?}", clean.warnings);
         // One random seed in 10,000 is this close.
         let found = estimate_of(study, (22, 0.9), |_, place| place < poisoned).await;
         let agreement = found.bucket_agreement.as_ref().unwrap();
         assert_eq!(agreement.verdict, BucketVerdict::Agree, "{agreement:?}");
         let check = found.feasibility.as_ref().unwrap();
         assert_eq!(check.verdict, Feasibility::Infeasible, "{check:?}");
-        assert!(has(&found, words), "{:?}", found.warnings);
+        assert!(has(&found, warning), "{:?}", found.warnings);
         assert!(check.false_alarm_rate <= 1e-3 && check.reports > 1_000);
     }
 }
