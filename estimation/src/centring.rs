@@ -72,6 +72,15 @@ impl EstimatedMean {
             ..*self
         }
     }
+
+    /// The mean of y + `by`, of rows that keep their constant.
+    pub(crate) fn moved(mut self, by: &[f64]) -> Self {
+        let length = (1.0 + self.constant * self.constant).sqrt();
+        for (value, by) in self.values.iter_mut().zip(by) {
+            *value += length * by;
+        }
+        self
+    }
 }
 
 impl NoisyMoment {
@@ -309,6 +318,22 @@ fn centred_sum(bucket: &Accumulator, mean: &[f64], a: f64, identity: f64) -> Res
         }
     }
     Accumulator::from_parts(centred, count)
+}
+
+/// Σ(y + by)(y + by)ᵀ from Σyyᵀ of rows with the constant `a`, which `by` leaves as it is: its last entry is 0.
+pub(crate) fn move_rows(sum: &mut PackedSymmetric, by: &[f64], a: f64) {
+    let last = sum.dimension() - 1;
+    let constant = a / (1.0 + a * a).sqrt();
+    let rows: Vec<f64> = (0..=last).map(|i| sum.get(i, last) / constant).collect();
+    let count = rows[last] / constant;
+    let mut entries = sum.as_mut_slice().iter_mut();
+    for i in 0..=last {
+        for j in i..=last {
+            if let Some(entry) = entries.next() {
+                *entry += by[i] * rows[j] + rows[i] * by[j] + count * by[i] * by[j];
+            }
+        }
+    }
 }
 
 fn squared(values: &[f64]) -> f64 {

@@ -11,7 +11,7 @@ use nalgebra::{DMatrix, DVectorView};
 
 use crate::{
     accumulate::Accumulator,
-    centring::{EstimatedMean, identity_from_corner},
+    centring::{EstimatedMean, identity_from_corner, move_rows},
     linalg::packed_to_dense,
     missing::ObservedShares,
 };
@@ -225,6 +225,18 @@ impl NoisyMoment {
     ) {
         self.noise = noise;
         self.centring = Some(Centring { mean, report });
+    }
+
+    /// The same covariance, of rows y + `by` that keep their constant `a`.
+    pub(crate) fn moved(mut self, by: &[f64], a: f64) -> Self {
+        self.centring = self.centring.map(|mut centring| {
+            move_rows(&mut centring.report, by, a);
+            Centring {
+                mean: centring.mean.moved(by),
+                ..centring
+            }
+        });
+        self
     }
 
     /// The dimension p.

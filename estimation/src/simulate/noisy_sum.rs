@@ -19,6 +19,7 @@ use super::{
 };
 use crate::{
     accumulate::{Accumulator, ReportSum, SeedSum},
+    centring::move_rows,
     linalg::GramSum,
     moment::NoisyMoment,
 };
@@ -83,6 +84,17 @@ pub fn noisy_sum<R: Rng + ?Sized>(
     }
     let p = params.report_dimension();
     let mut clean = PackedSymmetric::zeros(p);
+    let centre = participants.centre(params);
+    let mut difference = vec![0.0; p];
+    let mut add = |gram: &mut GramSum<f64>, row: &[f64], times: u64| match &centre {
+        None => gram.add(row, times as f64),
+        Some((_, centre)) => {
+            for ((entry, x), centre) in difference.iter_mut().zip(row).zip(centre) {
+                *entry = x - centre;
+            }
+            gram.add(&difference, times as f64);
+        }
+    };
     let mut buckets = Vec::new();
     for bucket in 0..BUCKETS.min(n) {
         let count = n / BUCKETS.min(n) + u64::from(bucket < n % BUCKETS.min(n));
@@ -92,7 +104,7 @@ pub fn noisy_sum<R: Rng + ?Sized>(
                 let mut distribution = ExactSum::new(params)?;
                 let mut pending = 0;
                 participants.visit(count, rng, |row, times, rng| {
-                    gram.add(row.as_slice(), times as f64);
+                    add(&mut gram, row.as_slice(), times);
                     distribution.add(row.as_slice(), times, rng);
                     pending += times;
                     if pending >= 1_024 {
@@ -101,15 +113,18 @@ pub fn noisy_sum<R: Rng + ?Sized>(
                     Ok(())
                 })?;
                 tick(pending);
-                let exact = gram.finish();
+                let mut exact = gram.finish();
                 clean.add(&exact);
+                if let Some((a, centre)) = &centre {
+                    move_rows(&mut exact, centre, *a);
+                }
                 distribution.finish(exact, count, rng)?
             }
             NoisePath::PerReport => {
                 let format = ReportFormat::new(params);
                 let mut received = ReportSum::new(params.mechanism(), p)?;
                 participants.visit(count, rng, |row, times, rng| {
-                    gram.add(row.as_slice(), times as f64);
+                    add(&mut gram, row.as_slice(), times);
                     for _ in 0..times {
                         let report = Report {
                             id: ReportId::from_parts(0, rng.random()),
@@ -128,10 +143,11 @@ pub fn noisy_sum<R: Rng + ?Sized>(
         };
         buckets.push(accumulator);
     }
-    Ok((
-        NoisyMoment::decode(buckets, params)?,
-        without_noise(params, clean, n)?,
-    ))
+    let mut clean = without_noise(params, clean, n)?;
+    if let Some((a, centre)) = &centre {
+        clean = clean.moved(centre, *a);
+    }
+    Ok((NoisyMoment::decode(buckets, params)?, clean))
 }
 
 /// A sum of payloads drawn from its distribution.

@@ -134,6 +134,27 @@ impl<'a> Participants<'a> {
         self.support.as_deref()
     }
 
+    /// With private centring the constant a, and the mean of given rows (0 for the constant), from which the covariance is
+    /// computed: in the squares of rows far from 0 it would be lost to rounding. `None` where what is divided by, shares
+    /// of observed cells or a mean weight, does not leave a covariance as it is.
+    pub(super) fn centre(&self, params: &StudyParams) -> Option<(f64, Vec<f64>)> {
+        let preprocessing = params.preprocessing();
+        let (Some(a), Kind::Prepared(rows)) = (preprocessing.centring, &self.kind) else {
+            return None;
+        };
+        if preprocessing.weights.is_some() || preprocessing.allows_missing_cells() {
+            return None;
+        }
+        let mut centre = vec![0.0; params.report_dimension()];
+        for row in rows {
+            for (entry, x) in centre.iter_mut().zip(row.as_slice()) {
+                *entry += x / rows.len() as f64;
+            }
+        }
+        centre[params.dimension()] = 0.0;
+        Some((a, centre))
+    }
+
     /// Calls `each` with `count` participants' prepared rows and how many participants share each:
     /// a model's are all different, resampled rows are counted first.
     pub fn visit<R: Rng + ?Sized>(

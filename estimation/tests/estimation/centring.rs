@@ -10,7 +10,7 @@ use eigenveil_estimation::{
     metrics::projector_distance,
     moment::NoisyMoment,
     pca::pca,
-    simulate::{Participants, RowSource},
+    simulate::{NoisePath, Participants, RowSource, noisy_sum},
 };
 use eigenveil_shared::{
     ErrorCode,
@@ -365,6 +365,35 @@ fn prediction_and_expectation_hold_with_centring() {
             }
         }
     }
+}
+
+/// Rows around 10⁸: what is said of no noise is their covariance, not the rounding of their squares.
+#[test]
+fn an_offset_does_not_hide_the_spread_without_noise() {
+    let rows = rows(6, 2_000);
+    let around = |offset: f64| {
+        let far = rows
+            .iter()
+            .map(|row| Row::new(row.values().iter().map(|x| offset + x).collect()));
+        let norm = Norm::Clip {
+            radius: 10.0 + 4.0 * offset,
+        };
+        // Its noise draws as many random numbers whatever the rows are.
+        let params = params_with(6, MechanismKind::IsotropicGaussian, 4.0, norm, Some(0.5));
+        let far: Vec<Row> = far.collect();
+        let mut rng = ChaCha20Rng::seed_from_u64(3);
+        let people = Participants::draw(&RowSource::Rows(&far), 2, &params, &mut rng).unwrap();
+        let path = NoisePath::FromSum;
+        let (_, clean) = noisy_sum(&params, &people, 5_000, path, &mut rng, &mut |_| {}).unwrap();
+        let (_, summary) = simulated(&params, RowSource::Rows(&far), (5_000, 2), (1, 7));
+        let (mean, _) = plain(&params, &far);
+        let found = clean.estimated_mean().unwrap().values();
+        let off = found.iter().zip(mean.iter()).map(|(a, b)| (a - b).abs());
+        assert!(off.fold(0.0, f64::max) < 2e-3);
+        summary.nonprivate_error
+    };
+    let (near, far) = (around(0.0), around(1e8));
+    assert!((far - near).abs() < 1e-4, "{far} {near}");
 }
 
 /// Real rows whose first uncentred component is their mean: with centring the centred components come out.
