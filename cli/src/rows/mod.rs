@@ -15,6 +15,7 @@ mod parquet;
 mod problems;
 mod table;
 mod text;
+mod text_columns;
 
 use std::path::Path;
 
@@ -91,9 +92,10 @@ pub fn parse(
         }
         let label = how.label.as_ref().map(|label| label.flag);
         let text_flag = how.one_hot.as_ref().map(|_| "--one-hot").or(label);
-        if let Some(flag) = text_flag.filter(|_| !is_text) {
+        let has_text = is_text || format == Format::Parquet;
+        if let Some(flag) = text_flag.filter(|_| !has_text) {
             return Err(CliError::usage(format!(
-                "{flag} is for text tables: write the table as CSV first"
+                "{flag} is for tables that can have text: write the table as CSV or Parquet first"
             )));
         }
         match format {

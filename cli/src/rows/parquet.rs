@@ -1,4 +1,4 @@
-//! Parquet tables: columns of numbers, by name.
+//! Parquet tables: columns of numbers, by name; columns of text are read as those of a text table.
 //!
 //! Types and names come from the file's footer; only the selected columns are read. A null is a missing value.
 
@@ -22,6 +22,7 @@ use super::{
     flags::TableArgs,
     problems::{Problems, Unreadable, UnreadableReason},
     table::{RowTable, check_columns},
+    text_columns::{DATES, RefusedColumns, TextCells, TextColumn, check_text, encode},
 };
 use crate::error::{CliError, Result};
 
@@ -46,24 +47,8 @@ pub(super) fn parse(
         headerless: false,
     };
     check_columns(found.count)?;
-    let mapping = columns::map_columns(found, how, expected)?;
-    if let Some(at) = (0..mapping.take.len()).find(|&at| mapping.category(at).is_some()) {
-        return Err(CliError::usage(format!(
-            "{} is text that stands for a category; write the table as CSV, where it is read as 0 and 1",
-            mapping.column(at)
-        )));
-    }
-    let durations = durations(metadata.file_metadata().key_value_metadata());
-    let unsigned = mapping.take.iter();
-    let unsigned = unsigned.map(|&at| is_unsigned(&schema.column(at), &durations));
-    let unsigned = unsigned.collect::<Result<Vec<_>>>()?;
+    let mut mapping = columns::map_columns(found, how, expected)?;
     let rows = usize::try_from(metadata.file_metadata().num_rows()).unwrap_or_default();
-    let wide = mapping.take.len();
-    if rows.saturating_mul(wide) > MAX_VALUES {
-        return Err(CliError::usage(format!(
-            "{rows} rows of {wide} values need too much memory; give fewer rows or columns"
-        )));
-    }
     let of_groups = metadata.row_groups().iter().map(RowGroupMetaData::num_rows);
     let of_groups = of_groups.fold(0_i64, i64::saturating_add);
     if usize::try_from(of_groups) != Ok(rows) {
@@ -71,11 +56,101 @@ pub(super) fn parse(
             "its footer says {rows} rows but its row groups have {of_groups}; write it again"
         )));
     }
-    let mut columns: Vec<Vec<f64>> = vec![Vec::new(); wide];
-    for group in 0..file.num_row_groups() {
-        let group = file.get_row_group(group).map_err(parquet_error)?;
-        for ((&at, &unsigned), column) in mapping.take.iter().zip(&unsigned).zip(&mut columns) {
-            let chunk = group.metadata().column(at);
+    let durations = durations(metadata.file_metadata().key_value_metadata());
+    let kinds = schema.columns().iter();
+    let kinds = kinds.map(|column| kind_of(column, &durations)).collect();
+    let mut columns = Columns {
+        file: &file,
+        kinds,
+        rows,
+    };
+    if let Some(wanted) = &how.one_hot {
+        encode(wanted, &mut columns, &mut mapping)?;
+    }
+    let wide = mapping.take.len();
+    if rows.saturating_mul(wide) > MAX_VALUES {
+        return Err(CliError::usage(format!(
+            "{rows} rows of {wide} values need too much memory; give fewer rows or columns"
+        )));
+    }
+    let mut refused = RefusedColumns::default();
+    for why in [DATES, LISTS, DURATIONS, TIMES, DECIMALS, BYTES, OTHERS] {
+        let of_kind = |at: &usize| columns.kinds[mapping.take[*at]] == Kind::Refused(why);
+        let found: Vec<usize> = (0..wide).filter(of_kind).collect();
+        refused.add(&found, why, &mapping);
+    }
+    let mut problems = Problems::default();
+    let mut texts = vec![TextColumn::default(); wide];
+    let mut values: Vec<Vec<f64>> = vec![Vec::new(); wide];
+    for (named, into) in values.iter_mut().enumerate() {
+        let (at, category) = (mapping.take[named], mapping.category(named));
+        let mut push = |read: Result<f64, UnreadableReason>| {
+            let line = into.len() + 1;
+            into.push(read.unwrap_or_else(|reason| {
+                problems.record(Unreadable {
+                    line,
+                    column: Some(at + 1),
+                    named: Some(named),
+                    reason,
+                });
+                f64::NAN
+            }));
+        };
+        match (columns.kinds[at], category) {
+            (Kind::Refused(_), _) => continue,
+            (Kind::Numbers { unsigned }, None) => columns.each_chunk(at, |chunk| {
+                chunk.each_number(unsigned, |number| {
+                    push(number.ok_or(UnreadableReason::Missing));
+                })
+            })?,
+            // In text a comma may separate thousands, as between commas.
+            _ => columns.each_cell(at, &mut |cell| {
+                push(texts[named].read(cell, category, b','));
+            })?,
+        }
+        columns.check_rows(into.len())?;
+    }
+    let mut labels = Vec::new();
+    if let Some(label) = mapping.label {
+        columns.each_cell(label, &mut |cell| labels.push(cell.to_owned()))?;
+        columns.check_rows(labels.len())?;
+    }
+    let reports = expected.is_some_and(|expected| expected.reports);
+    check_text(
+        &texts,
+        rows,
+        (b',', reports),
+        &mut mapping,
+        &problems,
+        refused,
+        &mut columns,
+    )?;
+    let row = |row: usize| values.iter().map(move |column| column[row]);
+    Ok(
+        RowTable::new(wide, (0..rows).flat_map(row).collect(), None)?
+            .with_problems(problems)
+            .with_labels(labels)
+            .with_mapping(mapping),
+    )
+}
+
+/// The columns of a file, read when they are asked for.
+struct Columns<'a> {
+    file: &'a SerializedFileReader<Bytes>,
+    kinds: Vec<Kind>,
+    rows: usize,
+}
+
+impl Columns<'_> {
+    /// Calls `each` with the column's part of each row group.
+    fn each_chunk(
+        &self,
+        column: usize,
+        mut each: impl FnMut(Chunk) -> std::result::Result<(), ParquetError>,
+    ) -> Result<()> {
+        for group in 0..self.file.num_row_groups() {
+            let group = self.file.get_row_group(group).map_err(parquet_error)?;
+            let chunk = group.metadata().column(column);
             check_compression(chunk.compression())?;
             // The crate panics if one is negative.
             let start = chunk.dictionary_page_offset().unwrap_or(0);
@@ -85,35 +160,38 @@ pub(super) fn parse(
             {
                 return Err(CliError::usage("its footer is damaged; write it again"));
             }
-            let reader = group.get_column_reader(at).map_err(parquet_error)?;
-            let optional = group.metadata().schema_descr().column(at).max_def_level() > 0;
-            let wants = usize::try_from(group.metadata().num_rows()).unwrap_or_default();
-            read(reader, unsigned, optional, wants, column).map_err(parquet_error)?;
+            let schema = group.metadata().schema_descr();
+            each(Chunk {
+                reader: group.get_column_reader(column).map_err(parquet_error)?,
+                optional: schema.column(column).max_def_level() > 0,
+                rows: usize::try_from(group.metadata().num_rows()).unwrap_or_default(),
+            })
+            .map_err(parquet_error)?;
         }
+        Ok(())
     }
-    let mut values = Vec::with_capacity(rows.min(columns[0].len()) * wide);
-    let mut problems = Problems::default();
-    for row in 0..rows {
-        for (named, column) in columns.iter().enumerate() {
-            let Some(&value) = column.get(row) else {
-                return Err(CliError::usage(format!(
-                    "its footer says {rows} rows but it has fewer; write it again"
-                )));
-            };
-            if value.is_nan() {
-                problems.record(Unreadable {
-                    line: row + 1,
-                    column: Some(mapping.take[named] + 1),
-                    named: Some(named),
-                    reason: UnreadableReason::Missing,
-                });
+
+    fn check_rows(&self, found: usize) -> Result<()> {
+        if found >= self.rows {
+            return Ok(());
+        }
+        Err(CliError::usage(format!(
+            "its footer says {} rows but it has fewer; write it again",
+            self.rows
+        )))
+    }
+}
+
+impl TextCells for Columns<'_> {
+    fn each_cell(&mut self, column: usize, each: &mut dyn FnMut(&str)) -> Result<()> {
+        match self.kinds[column] {
+            Kind::Refused(why) => Err(CliError::usage(format!("column {}: {why}", column + 1))),
+            Kind::Numbers { unsigned } => {
+                self.each_chunk(column, |chunk| chunk.each_text(unsigned, each))
             }
-            values.push(value);
+            Kind::Text => self.each_chunk(column, |chunk| chunk.each_text(false, each)),
         }
     }
-    Ok(RowTable::new(wide, values, None)?
-        .with_problems(problems)
-        .with_mapping(mapping))
 }
 
 /// Names of the columns that pandas marks as durations. Parquet has no such type and stores them as integers of
@@ -142,73 +220,142 @@ fn durations(metadata: Option<&Vec<KeyValue>>) -> Vec<String> {
         .collect()
 }
 
-/// Whether the integers of a column are unsigned.
-/// Wrong usage that names a column that does not hold numbers.
-fn is_unsigned(column: &ColumnDescriptor, durations: &[String]) -> Result<bool> {
-    let refused = |what: &str| {
-        Err(CliError::usage(format!(
-            "column {:?} holds {what}, not numbers; leave it out with --drop, or write it as floats, integers or booleans",
-            column.path().string()
-        )))
-    };
+/// How the values of a column are read.
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Numbers {
+        unsigned: bool,
+    },
+    /// As the cells of a text table: strings, categories and enumerations.
+    Text,
+    /// Not at all, for this reason.
+    Refused(&'static str),
+}
+
+const LISTS: &str = "lists or structures, not numbers; leave it out with --drop, or write it as floats, integers or booleans";
+const DURATIONS: &str =
+    "durations, not numbers; leave it out with --drop, or write it as floats, integers or booleans";
+const TIMES: &str = "times of day, not numbers; leave it out with --drop, or write it as floats, integers or booleans";
+const DECIMALS: &str = "fixed-point decimals, not numbers; leave it out with --drop, or write it as floats, integers or booleans";
+const BYTES: &str =
+    "bytes, not numbers; leave it out with --drop, or write it as floats, integers or booleans";
+const OTHERS: &str = "values of another type, not numbers; leave it out with --drop, or write it as floats, integers or booleans";
+
+fn kind_of(column: &ColumnDescriptor, durations: &[String]) -> Kind {
     if column.max_rep_level() > 0 || column.path().parts().len() > 1 {
-        return refused("lists or structures");
+        return Kind::Refused(LISTS);
     }
     if durations.contains(&column.path().string()) {
-        return refused("durations");
+        return Kind::Refused(DURATIONS);
     }
     let unsigned = match column.logical_type_ref() {
         // pandas gives a column of missing values no type.
         None | Some(LogicalType::Unknown) => false,
         Some(LogicalType::Integer(integer)) => !integer.is_signed,
-        Some(LogicalType::String | LogicalType::Enum | LogicalType::Json) => {
-            return refused("text");
-        }
-        Some(LogicalType::Date | LogicalType::Time(_) | LogicalType::Timestamp(_)) => {
-            return refused("dates or times");
-        }
-        Some(LogicalType::Decimal(_)) => return refused("fixed-point decimals"),
-        Some(_) => return refused("values of another type"),
+        Some(LogicalType::String | LogicalType::Enum | LogicalType::Json) => return Kind::Text,
+        Some(LogicalType::Date | LogicalType::Timestamp(_)) => return Kind::Refused(DATES),
+        Some(LogicalType::Time(_)) => return Kind::Refused(TIMES),
+        Some(LogicalType::Decimal(_)) => return Kind::Refused(DECIMALS),
+        Some(_) => return Kind::Refused(OTHERS),
     };
     match column.physical_type() {
-        Type::BOOLEAN | Type::INT32 | Type::INT64 | Type::FLOAT | Type::DOUBLE => Ok(unsigned),
-        Type::BYTE_ARRAY => refused("text"),
-        Type::INT96 => refused("dates or times"),
-        Type::FIXED_LEN_BYTE_ARRAY => refused("bytes"),
+        Type::BOOLEAN | Type::INT32 | Type::INT64 | Type::FLOAT | Type::DOUBLE => {
+            Kind::Numbers { unsigned }
+        }
+        Type::BYTE_ARRAY => Kind::Text,
+        Type::INT96 => Kind::Refused(DATES),
+        Type::FIXED_LEN_BYTE_ARRAY => Kind::Refused(BYTES),
     }
 }
 
-/// Appends the values of one row group; a null becomes NaN.
-fn read(
+/// The part of a column in one row group.
+struct Chunk {
     reader: ColumnReader,
-    unsigned: bool,
     optional: bool,
     rows: usize,
-    into: &mut Vec<f64>,
-) -> std::result::Result<(), ParquetError> {
-    match reader {
-        ColumnReader::BoolColumnReader(r) => append_all(r, optional, rows, f64::from, into),
-        ColumnReader::Int32ColumnReader(r) if unsigned => {
-            append_all(r, optional, rows, |x| f64::from(x.cast_unsigned()), into)
+}
+
+impl Chunk {
+    /// Calls `each` with the numbers; `None` for a null or a NaN.
+    fn each_number(
+        self,
+        unsigned: bool,
+        mut each: impl FnMut(Option<f64>),
+    ) -> std::result::Result<(), ParquetError> {
+        let (optional, rows) = (self.optional, self.rows);
+        let mut each = |number: Option<f64>| each(number.filter(|number| !number.is_nan()));
+        macro_rules! read {
+            ($reader:expr, $number:expr) => {
+                each_value($reader, optional, rows, |value| each(value.map($number)))
+            };
         }
-        ColumnReader::Int32ColumnReader(r) => append_all(r, optional, rows, f64::from, into),
-        // Beyond 2⁵³ rounded to the nearest f64.
-        ColumnReader::Int64ColumnReader(r) if unsigned => {
-            append_all(r, optional, rows, |x| x.cast_unsigned() as f64, into)
+        match self.reader {
+            ColumnReader::BoolColumnReader(r) => read!(r, |x| f64::from(*x)),
+            ColumnReader::Int32ColumnReader(r) if unsigned => {
+                read!(r, |x| f64::from(x.cast_unsigned()))
+            }
+            ColumnReader::Int32ColumnReader(r) => read!(r, |x| f64::from(*x)),
+            // Beyond 2⁵³ rounded to the nearest f64.
+            ColumnReader::Int64ColumnReader(r) if unsigned => {
+                read!(r, |x| x.cast_unsigned() as f64)
+            }
+            ColumnReader::Int64ColumnReader(r) => read!(r, |x| *x as f64),
+            ColumnReader::FloatColumnReader(r) => read!(r, |x| f64::from(*x)),
+            ColumnReader::DoubleColumnReader(r) => read!(r, |x| *x),
+            _ => Err(another_type()),
         }
-        ColumnReader::Int64ColumnReader(r) => append_all(r, optional, rows, |x| x as f64, into),
-        ColumnReader::FloatColumnReader(r) => append_all(r, optional, rows, f64::from, into),
-        ColumnReader::DoubleColumnReader(r) => append_all(r, optional, rows, |x| x, into),
-        _ => Err(ParquetError::General("a column of another type".to_owned())),
+    }
+
+    /// Calls `each` with the values as a text table would have them; a null is empty.
+    fn each_text(
+        self,
+        unsigned: bool,
+        each: &mut dyn FnMut(&str),
+    ) -> std::result::Result<(), ParquetError> {
+        let (optional, rows) = (self.optional, self.rows);
+        macro_rules! read {
+            ($reader:expr, $text:expr) => {
+                each_value($reader, optional, rows, |value| match value {
+                    None => each(""),
+                    Some(value) => each($text(value).trim()),
+                })
+            };
+        }
+        match self.reader {
+            ColumnReader::BoolColumnReader(r) => {
+                read!(r, |x: &bool| if *x { "True" } else { "False" })
+            }
+            ColumnReader::Int32ColumnReader(r) if unsigned => {
+                read!(r, |x: &i32| x.cast_unsigned().to_string())
+            }
+            ColumnReader::Int32ColumnReader(r) => read!(r, i32::to_string),
+            ColumnReader::Int64ColumnReader(r) if unsigned => {
+                read!(r, |x: &i64| x.cast_unsigned().to_string())
+            }
+            ColumnReader::Int64ColumnReader(r) => read!(r, i64::to_string),
+            ColumnReader::FloatColumnReader(r) => read!(r, f32::to_string),
+            ColumnReader::DoubleColumnReader(r) => read!(r, f64::to_string),
+            ColumnReader::ByteArrayColumnReader(r) => {
+                each_value(r, optional, rows, |value| match value {
+                    None => each(""),
+                    Some(value) => each(String::from_utf8_lossy(value.data()).trim()),
+                })
+            }
+            _ => Err(another_type()),
+        }
     }
 }
 
-fn append_all<T: DataType>(
+fn another_type() -> ParquetError {
+    ParquetError::General("a column of another type".to_owned())
+}
+
+/// Calls `each` with the values of one row group; `None` for a null.
+fn each_value<T: DataType>(
     mut reader: ColumnReaderImpl<T>,
     optional: bool,
     rows: usize,
-    number: impl Fn(T::T) -> f64,
-    into: &mut Vec<f64>,
+    mut each: impl FnMut(Option<&T::T>),
 ) -> std::result::Result<(), ParquetError> {
     let mut left = rows;
     while left > 0 {
@@ -219,14 +366,13 @@ fn append_all<T: DataType>(
             break;
         }
         left = left.saturating_sub(read);
-        let mut values = values.into_iter().map(&number);
         if optional {
-            into.extend(present.iter().map(|&level| match level {
-                0 => f64::NAN,
-                _ => values.next().unwrap_or(f64::NAN),
-            }));
+            let mut values = values.iter();
+            for level in present {
+                each(if level == 0 { None } else { values.next() });
+            }
         } else {
-            into.extend(values);
+            values.iter().for_each(|value| each(Some(value)));
         }
     }
     Ok(())
@@ -253,7 +399,7 @@ mod tests {
     use std::sync::Arc;
 
     use parquet::{
-        data_type::{BoolType, FloatType, Int32Type, Int64Type},
+        data_type::{BoolType, ByteArray, ByteArrayType, FloatType, Int32Type, Int64Type},
         file::{
             properties::{WriterProperties, WriterPropertiesBuilder},
             writer::{SerializedFileWriter, SerializedRowGroupWriter},
@@ -263,7 +409,7 @@ mod tests {
 
     use super::*;
     use crate::error::assert_says;
-    use crate::rows::flags::Names;
+    use crate::rows::flags::{Label, Names};
 
     fn add<T: DataType>(
         group: &mut SerializedRowGroupWriter<'_, Vec<u8>>,
@@ -329,7 +475,7 @@ mod tests {
             add::<FloatType>(group, &[2.0, 3.0], None);
         });
         let error = parse(&bytes, &TableArgs::default(), None).unwrap_err();
-        assert_says(&error, &["\"a\" holds durations"], &[]);
+        assert_says(&error, &["column 1 (a): durations"], &[]);
         let others = parse(&bytes, &without(&["a"]), None).unwrap();
         assert_eq!(others.dimension(), 1);
     }
@@ -388,11 +534,63 @@ mod tests {
         assert_says(&error, &["column 2 (small): 2 values are missing"], &[]);
     }
 
+    /// Strings, which categories are too: numbers in them are read, as in CSV, and columns of text refused in its words,
+    /// together with those of other types.
+    #[test]
+    fn text_is_read_as_in_a_text_table() {
+        let schema = "message schema {
+            required int32 day (date);
+            required binary kind (string);
+            optional binary dose (string);
+            required binary note;
+            required boolean flag;
+        }";
+        let bytes = file(schema, WriterProperties::builder(), 2, |group| {
+            let text = |values: [&str; 4]| values.map(ByteArray::from);
+            add::<Int32Type>(group, &[1, 2, 3, 4], None);
+            add::<ByteArrayType>(group, &text(["low", "high", "low", "low"]), None);
+            add::<ByteArrayType>(
+                group,
+                &text(["1.5", "\u{2212}2", "<0.5", ""])[..3],
+                Some(&[1, 1, 1, 0]),
+            );
+            add::<ByteArrayType>(group, &text(["a b", "c d", "e f", "g h"]), None);
+            add::<BoolType>(group, &[true, false, true, true], None);
+        });
+        let error = parse(&bytes, &TableArgs::default(), None).unwrap_err();
+        let said = [
+            "column 1 (day): dates, not numbers",
+            "column 2 (kind), column 4 (note): text in most rows, few values",
+            "column 3 (dose): 2 values are not numbers",
+            "column 3 (dose): 2 values are missing",
+        ];
+        assert_says(&error, &said, &["low", "0.5"]);
+        let table = parse(&bytes, &without(&["day", "kind", "note"]), None).unwrap();
+        assert_eq!(table.row(5).values(), &[-2.0, 0.0]);
+        assert!(table.row(2).values()[0].is_nan() && table.row(7).values()[0].is_nan());
+
+        let how = TableArgs {
+            one_hot: Some(Names(vec!["kind".to_owned(), "flag".to_owned()])),
+            label: Some(Label {
+                flag: "--label",
+                column: "note".to_owned(),
+            }),
+            ..without(&["day", "dose"])
+        };
+        let table = parse(&bytes, &how, None).unwrap();
+        assert_eq!(
+            table.names().unwrap(),
+            ["kind=high", "kind=low", "flag=False", "flag=True"]
+        );
+        assert_eq!(table.row(1).values(), &[1.0, 0.0, 1.0, 0.0]);
+        assert_eq!(table.labels()[3..5], ["g h", "a b"]);
+    }
+
     #[test]
     fn unusable_columns_and_damaged_files_are_errors() {
         let good = written(Compression::UNCOMPRESSED);
         let error = parse(&good, &TableArgs::default(), None).unwrap_err();
-        assert_says(&error, &["\"day\" holds dates", "--drop"], &[]);
+        assert_says(&error, &["column 5 (day): dates", "--drop"], &[]);
         let how = without(&["day"]);
         for cut in 0..good.len() {
             assert!(parse(&good[..cut], &how, None).is_err(), "cut to {cut}");

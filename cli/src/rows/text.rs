@@ -4,28 +4,21 @@
 //! that is not a number, makes only its own row unusable. Lines are split before quotes are interpreted, so that no
 //! field can swallow the rows after it.
 
-use std::{
-    borrow::Cow,
-    collections::{BTreeMap, BTreeSet},
-};
+use std::{borrow::Cow, collections::BTreeMap};
 
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder, Terminator};
 
 use super::{
-    categories::is_category,
-    cells::{Marks, is_date, is_missing, is_value, is_word, number},
+    cells::{is_value, is_word},
     columns::{self, ColumnMapping, ExpectedColumns, FileColumns},
-    flags::{Header, Names, SPACES, TableArgs},
-    problems::{MAX_COLUMNS_NAMED, Problems, Unreadable, UnreadableReason},
-    table::{
-        MIN_LINES_FOR_MAJORITY, MIN_ROWS_OF_IDENTIFIER, RowTable, check_columns, no_rows, text_of,
-    },
+    flags::{Header, SPACES, TableArgs},
+    problems::{Problems, Unreadable, UnreadableReason},
+    table::{MIN_LINES_FOR_MAJORITY, RowTable, check_columns, no_rows, text_of},
+    text_columns::{RefusedColumns, TextCells, TextColumn, check_text, encode},
 };
 use crate::error::{CliError, Result};
 
 const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
-/// Largest number of different texts of a column that is encoded or taken for a label.
-const MAX_CATEGORIES: usize = 50;
 const MAX_LINE_BYTES: usize = 1 << 24;
 
 /// Parses a text table. `tabs`: by its extension the file is tab-separated.
@@ -112,10 +105,15 @@ pub(super) fn parse(
     } else {
         lines.retain(|(_, line)| !is_blank(line, count, delimiter));
     }
+    let mut lines = Lines {
+        lines: &lines,
+        count,
+        splitter,
+    };
     if let Some(columns) = &how.one_hot {
-        encode(columns, &lines, count, &mut splitter, &mut mapping)?;
+        encode(columns, &mut lines, &mut mapping)?;
     }
-    let mut table = values(&lines, count, splitter, delimiter, mapping, reports)?;
+    let mut table = values(lines, delimiter, mapping, reports)?;
     table.guessed_header = guess.is_some();
     Ok(table)
 }
@@ -176,21 +174,37 @@ fn by_lines(
     best.map_or((b',', 0), |&(_, count, delimiter)| (delimiter, count))
 }
 
-fn values(
-    lines: &[(usize, &str)],
+/// The lines of a table and how they are split.
+struct Lines<'a> {
+    lines: &'a [(usize, &'a str)],
+    /// Number of fields.
     count: usize,
-    mut splitter: Splitter,
+    splitter: Splitter,
+}
+
+impl TextCells for Lines<'_> {
+    fn each_cell(&mut self, column: usize, each: &mut dyn FnMut(&str)) -> Result<()> {
+        for (_, line) in self.lines {
+            if self.splitter.split_into(line, self.count) == self.count {
+                each(self.splitter.cell(column));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn values(
+    mut lines: Lines<'_>,
     delimiter: u8,
     mut mapping: ColumnMapping,
     reports: bool,
 ) -> Result<RowTable> {
-    let mut values = Vec::with_capacity(lines.len() * mapping.take.len());
+    let rows = lines.lines.len();
+    let mut values = Vec::with_capacity(rows * mapping.take.len());
     let (mut problems, mut labels) = (Problems::default(), Vec::new());
-    let mut texts = vec![0_usize; mapping.take.len()];
-    // Numbers in a notation that could mean two things: not a matter of single rows.
-    let mut notations = vec![(None, 0_usize); mapping.take.len()];
-    let mut marks = vec![Marks::default(); mapping.take.len()];
-    for &(line, text) in lines {
+    let mut texts = vec![TextColumn::default(); mapping.take.len()];
+    let (count, splitter) = (lines.count, &mut lines.splitter);
+    for &(line, text) in lines.lines {
         let has = splitter.split_into(text, count);
         let label = mapping.label.map(|label| match has == count {
             true => splitter.cell(label).to_owned(),
@@ -213,18 +227,8 @@ fn values(
         }
         for (named, &column) in mapping.take.iter().enumerate() {
             let cell = splitter.cell(column);
-            let read = match mapping.category(named) {
-                Some(_) if is_missing(cell) => Err(UnreadableReason::Missing),
-                Some(category) => Ok(f64::from(u8::from(is_category(cell, category)))),
-                None => number(cell, delimiter).inspect(|_| marks[named].record(cell)),
-            };
+            let read = texts[named].read(cell, mapping.category(named), delimiter);
             values.push(read.unwrap_or_else(|reason| {
-                match reason {
-                    UnreadableReason::DecimalComma | UnreadableReason::Percent => {
-                        notations[named] = (Some(reason), notations[named].1 + 1);
-                    }
-                    _ => texts[named] += usize::from(!is_value(cell)),
-                }
                 problems.record(Unreadable {
                     line,
                     column: Some(column + 1),
@@ -235,190 +239,19 @@ fn values(
             }));
         }
     }
-    let kind = |at: usize| match reports {
-        true => TextKind::Other,
-        false => kind_of_text(mapping.take[at], lines, count, &mut splitter),
-    };
-    let (mut refused, mut sentences) =
-        refused_columns(&texts, &notations, lines.len(), &mapping, reports, kind);
-    for (at, _) in (0..).zip(&marks).filter(|(_, marks)| marks.are_mixed()) {
-        let mixed = format!(
-            "{}: numbers with a decimal comma beside numbers with a decimal point; write all of them as 1234.5",
-            mapping.column(at)
-        );
-        // Of reports no row decides whether the others are read.
-        match reports {
-            true => mapping.notes.push(mixed),
-            false => {
-                refused.push(at);
-                sentences.push(mixed);
-            }
-        }
-    }
-    if !refused.is_empty() {
-        // Where nothing is sent, one message has all that must be mended.
-        if !reports {
-            let others = problems.without_columns(&refused);
-            sentences.extend(others.describe(|at| mapping.column(at)));
-        }
-        return Err(CliError::usage(sentences.join("\n")));
-    }
-    // Between commas such a number is refused.
-    let ambiguous = |marks: &Marks| delimiter != b',' && marks.are_ambiguous();
-    for (at, _) in (0..).zip(&marks).filter(|(_, marks)| ambiguous(marks)) {
-        mapping.notes.push(format!(
-            "{}: every comma is followed by three digits; they were read as decimal commas: if they separate thousands, write 1234 for 1,234",
-            mapping.column(at)
-        ));
-    }
+    check_text(
+        &texts,
+        rows,
+        (delimiter, reports),
+        &mut mapping,
+        &problems,
+        RefusedColumns::default(),
+        &mut lines,
+    )?;
     Ok(RowTable::new(mapping.take.len(), values, None)?
         .with_problems(problems)
         .with_labels(labels)
         .with_mapping(mapping))
-}
-
-/// What a column of text probably is.
-#[derive(Clone, Copy, PartialEq)]
-enum TextKind {
-    Dates,
-    Identifier,
-    Categories,
-    Other,
-}
-
-impl TextKind {
-    const ALL: [Self; 4] = [
-        TextKind::Dates,
-        TextKind::Identifier,
-        TextKind::Categories,
-        TextKind::Other,
-    ];
-
-    fn advice(self) -> &'static str {
-        match self {
-            TextKind::Dates => {
-                "dates, not numbers: write days since a fixed day, such as 1970-01-01, in this file and on every device, or leave it out with --drop"
-            }
-            TextKind::Identifier => {
-                "text in most rows that differs in all of them, as identifiers do; leave it out with --drop"
-            }
-            TextKind::Categories => {
-                "text in most rows, few values in all, as labels and categories have; leave it out with --drop, or let prepare --one-hot make 0 and 1 of each value"
-            }
-            TextKind::Other => {
-                "text in most rows, not numbers; leave it out with --drop, or turn it into numbers"
-            }
-        }
-    }
-}
-
-fn kind_of_text(
-    column: usize,
-    lines: &[(usize, &str)],
-    count: usize,
-    splitter: &mut Splitter,
-) -> TextKind {
-    let (mut dates, mut cells) = (0, 0);
-    let mut different = BTreeSet::new();
-    for (_, line) in lines {
-        if splitter.split_into(line, count) == count && !is_missing(splitter.cell(column)) {
-            cells += 1;
-            dates += usize::from(is_date(splitter.cell(column)));
-            different.insert(splitter.cell(column).to_owned());
-        }
-    }
-    if 2 * dates > cells {
-        TextKind::Dates
-    } else if cells >= MIN_ROWS_OF_IDENTIFIER && different.len() == cells {
-        TextKind::Identifier
-    } else if different.len() <= MAX_CATEGORIES && 2 * different.len() <= cells {
-        TextKind::Categories
-    } else {
-        TextKind::Other
-    }
-}
-
-/// Columns that are mostly text, as the type of a Parquet column would say: all rows would be unusable. A single row
-/// cannot decide it unless the others are evenly split. So are columns of numbers whose notation could mean two
-/// things; where nothing is sent a single such number is enough, because which rows have one may depend on their values.
-/// With them a sentence for each kind.
-fn refused_columns(
-    texts: &[usize],
-    notations: &[(Option<UnreadableReason>, usize)],
-    rows: usize,
-    mapping: &ColumnMapping,
-    reports: bool,
-    mut kind: impl FnMut(usize) -> TextKind,
-) -> (Vec<usize>, Vec<String>) {
-    let several = rows >= MIN_LINES_FOR_MAJORITY;
-    let most = |count: usize| several && 2 * count > rows;
-    let (mut refused, mut sentences) = (Vec::new(), Vec::new());
-    let mut refuse = |columns: Vec<usize>, why: &str| {
-        if columns.is_empty() {
-            return;
-        }
-        let named = columns.iter().take(MAX_COLUMNS_NAMED);
-        let names: Vec<String> = named.map(|&at| mapping.column(at)).collect();
-        let more = match columns.len().saturating_sub(MAX_COLUMNS_NAMED) {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        sentences.push(format!("{}{more}: {why}", names.join(", ")));
-        refused.extend(columns);
-    };
-    let of_text = (0..texts.len()).filter(|&at| most(texts[at]));
-    let kinds: Vec<(usize, TextKind)> = of_text.map(|at| (at, kind(at))).collect();
-    for wanted in TextKind::ALL {
-        let columns = kinds.iter().filter(|(_, kind)| *kind == wanted);
-        refuse(columns.map(|(at, _)| *at).collect(), wanted.advice());
-    }
-    let comma = "numbers with a decimal comma, or one between thousands; write them as 1234.5, or separate the columns by ';'";
-    let percent =
-        "numbers with a percent sign; write 12.5 or 0.125 for 12.5 %, the same in every row";
-    for (wanted, why) in [
-        (UnreadableReason::DecimalComma, comma),
-        (UnreadableReason::Percent, percent),
-    ] {
-        let columns = (0..texts.len()).filter(|&at| {
-            let (found, count) = notations[at];
-            found == Some(wanted) && several && (!reports || most(count))
-        });
-        refuse(columns.collect(), why);
-    }
-    (refused, sentences)
-}
-
-/// Encodes columns of text: one column of 0 and 1 for each value that is there, in alphabetic order.
-fn encode(
-    columns: &Names,
-    lines: &[(usize, &str)],
-    count: usize,
-    splitter: &mut Splitter,
-    mapping: &mut ColumnMapping,
-) -> Result<()> {
-    for wanted in &columns.0 {
-        let names = mapping.names.as_deref().unwrap_or_default();
-        let at = names.iter().position(|name| name == wanted);
-        let Some(column) = at.map(|at| mapping.take[at]) else {
-            return Err(CliError::usage(format!(
-                "it has no column {wanted:?}, which --one-hot names; give --header yes if line 1 names the columns"
-            )));
-        };
-        let mut categories = BTreeSet::new();
-        for (_, line) in lines {
-            if splitter.split_into(line, count) == count && !is_missing(splitter.cell(column)) {
-                categories.insert(splitter.cell(column).to_owned());
-            }
-        }
-        if !(2..=MAX_CATEGORIES).contains(&categories.len()) {
-            return Err(CliError::usage(format!(
-                "column {wanted:?} has {} different values; --one-hot takes a column of 2 to {MAX_CATEGORIES}",
-                categories.len()
-            )));
-        }
-        mapping.encode(column, categories.into_iter().collect());
-    }
-    Ok(())
 }
 
 /// The cells of a header without empty ones at its end, which come from delimiters at the lines' ends.

@@ -1,0 +1,240 @@
+//! Columns whose cells are text, in text tables and in Parquet: read as numbers or as categories, or refused by name in
+//! the same words.
+
+use std::collections::BTreeSet;
+
+use super::{
+    categories::is_category,
+    cells::{Marks, is_date, is_missing, is_value, number},
+    columns::ColumnMapping,
+    flags::Names,
+    problems::{MAX_COLUMNS_NAMED, Problems, UnreadableReason},
+    table::{MIN_LINES_FOR_MAJORITY, MIN_ROWS_OF_IDENTIFIER},
+};
+use crate::error::{CliError, Result};
+
+/// Largest number of different texts of a column that is encoded or taken for a label.
+const MAX_CATEGORIES: usize = 50;
+
+/// A table whose cells can be read as text.
+pub(super) trait TextCells {
+    /// Calls `each` with the trimmed cells of a column of the file, one after the other; a missing one is empty.
+    fn each_cell(&mut self, column: usize, each: &mut dyn FnMut(&str)) -> Result<()>;
+}
+
+/// What the cells of one column were.
+#[derive(Clone, Default)]
+pub(super) struct TextColumn {
+    texts: usize,
+    /// Numbers in a notation that could mean two things: not a matter of single rows.
+    notations: (Option<UnreadableReason>, usize),
+    marks: Marks,
+}
+
+impl TextColumn {
+    /// The number in a cell, or whether it is of this category.
+    pub(super) fn read(
+        &mut self,
+        cell: &str,
+        category: Option<&str>,
+        delimiter: u8,
+    ) -> Result<f64, UnreadableReason> {
+        let read = match category {
+            Some(_) if is_missing(cell) => Err(UnreadableReason::Missing),
+            Some(category) => Ok(f64::from(u8::from(is_category(cell, category)))),
+            None => number(cell, delimiter).inspect(|_| self.marks.record(cell)),
+        };
+        match read {
+            Err(reason @ (UnreadableReason::DecimalComma | UnreadableReason::Percent)) => {
+                self.notations = (Some(reason), self.notations.1 + 1);
+            }
+            Err(_) => self.texts += usize::from(!is_value(cell)),
+            Ok(_) => {}
+        }
+        read
+    }
+}
+
+/// What a column of text probably is.
+#[derive(Clone, Copy, PartialEq)]
+enum TextKind {
+    Dates,
+    Identifier,
+    Categories,
+    Other,
+}
+
+pub(super) const DATES: &str = "dates, not numbers: write days since a fixed day, such as 1970-01-01, in this file and on every device, or leave it out with --drop";
+
+impl TextKind {
+    const ALL: [Self; 4] = [
+        TextKind::Dates,
+        TextKind::Identifier,
+        TextKind::Categories,
+        TextKind::Other,
+    ];
+
+    fn advice(self) -> &'static str {
+        match self {
+            TextKind::Dates => DATES,
+            TextKind::Identifier => {
+                "text in most rows that differs in all of them, as identifiers do; leave it out with --drop"
+            }
+            TextKind::Categories => {
+                "text in most rows, few values in all, as labels and categories have; leave it out with --drop, or let prepare --one-hot make 0 and 1 of each value"
+            }
+            TextKind::Other => {
+                "text in most rows, not numbers; leave it out with --drop, or turn it into numbers"
+            }
+        }
+    }
+
+    fn of(column: usize, cells: &mut dyn TextCells) -> Result<Self> {
+        let (mut dates, mut filled) = (0, 0);
+        let mut different = BTreeSet::new();
+        cells.each_cell(column, &mut |cell| {
+            if !is_missing(cell) {
+                filled += 1;
+                dates += usize::from(is_date(cell));
+                different.insert(cell.to_owned());
+            }
+        })?;
+        Ok(if 2 * dates > filled {
+            TextKind::Dates
+        } else if filled >= MIN_ROWS_OF_IDENTIFIER && different.len() == filled {
+            TextKind::Identifier
+        } else if different.len() <= MAX_CATEGORIES && 2 * different.len() <= filled {
+            TextKind::Categories
+        } else {
+            TextKind::Other
+        })
+    }
+}
+
+/// Columns of a table that no command can use, with a sentence for each reason.
+#[derive(Default)]
+pub(super) struct RefusedColumns {
+    columns: Vec<usize>,
+    sentences: Vec<String>,
+}
+
+impl RefusedColumns {
+    pub(super) fn add(&mut self, columns: &[usize], why: &str, mapping: &ColumnMapping) {
+        if columns.is_empty() {
+            return;
+        }
+        let named = columns.iter().take(MAX_COLUMNS_NAMED);
+        let names: Vec<String> = named.map(|&at| mapping.column(at)).collect();
+        let more = match columns.len().saturating_sub(MAX_COLUMNS_NAMED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let names = names.join(", ");
+        self.sentences.push(format!("{names}{more}: {why}"));
+        self.columns.extend(columns);
+    }
+}
+
+/// Refuses columns that are mostly text, because all rows would be unusable, together with those `refused` already. A
+/// single row cannot decide it unless the others are evenly split. So are columns of numbers whose notation could mean
+/// two things; where nothing is sent a single such number is enough, because which rows have one may depend on their
+/// values, and one message names all that must be mended.
+/// Wrong usage that names the columns.
+pub(super) fn check_text(
+    texts: &[TextColumn],
+    rows: usize,
+    (delimiter, reports): (u8, bool),
+    mapping: &mut ColumnMapping,
+    problems: &Problems,
+    mut refused: RefusedColumns,
+    cells: &mut dyn TextCells,
+) -> Result<()> {
+    let several = rows >= MIN_LINES_FOR_MAJORITY;
+    let most = |count: usize| several && 2 * count > rows;
+    let mut kinds = Vec::new();
+    for at in (0..texts.len()).filter(|&at| most(texts[at].texts)) {
+        kinds.push((
+            at,
+            match reports {
+                true => TextKind::Other,
+                false => TextKind::of(mapping.take[at], cells)?,
+            },
+        ));
+    }
+    for wanted in TextKind::ALL {
+        let columns = kinds.iter().filter(|(_, kind)| *kind == wanted);
+        let columns: Vec<usize> = columns.map(|(at, _)| *at).collect();
+        refused.add(&columns, wanted.advice(), mapping);
+    }
+    let comma = "numbers with a decimal comma, or one between thousands; write them as 1234.5, or separate the columns by ';'";
+    let percent =
+        "numbers with a percent sign; write 12.5 or 0.125 for 12.5 %, the same in every row";
+    for (wanted, why) in [
+        (UnreadableReason::DecimalComma, comma),
+        (UnreadableReason::Percent, percent),
+    ] {
+        let columns = (0..texts.len()).filter(|&at| {
+            let (found, count) = texts[at].notations;
+            found == Some(wanted) && several && (!reports || most(count))
+        });
+        refused.add(&columns.collect::<Vec<_>>(), why, mapping);
+    }
+    for (at, _) in (0..).zip(texts).filter(|(_, text)| text.marks.are_mixed()) {
+        let mixed = "numbers with a decimal comma beside numbers with a decimal point; write all of them as 1234.5";
+        // Of reports no row decides whether the others are read.
+        match reports {
+            true => mapping
+                .notes
+                .push(format!("{}: {mixed}", mapping.column(at))),
+            false => refused.add(&[at], mixed, mapping),
+        }
+    }
+    if !refused.columns.is_empty() {
+        let mut sentences = refused.sentences;
+        if !reports {
+            let others = problems.clone().without_columns(&refused.columns);
+            sentences.extend(others.describe(|at| mapping.column(at)));
+        }
+        return Err(CliError::usage(sentences.join("\n")));
+    }
+    // Between commas such a number is refused.
+    let ambiguous = |text: &TextColumn| delimiter != b',' && text.marks.are_ambiguous();
+    for (at, _) in (0..).zip(texts).filter(|(_, text)| ambiguous(text)) {
+        mapping.notes.push(format!(
+            "{}: every comma is followed by three digits; they were read as decimal commas: if they separate thousands, write 1234 for 1,234",
+            mapping.column(at)
+        ));
+    }
+    Ok(())
+}
+
+/// Encodes columns of text: one column of 0 and 1 for each value that is there, in alphabetic order.
+pub(super) fn encode(
+    columns: &Names,
+    cells: &mut dyn TextCells,
+    mapping: &mut ColumnMapping,
+) -> Result<()> {
+    for wanted in &columns.0 {
+        let names = mapping.names.as_deref().unwrap_or_default();
+        let at = names.iter().position(|name| name == wanted);
+        let Some(column) = at.map(|at| mapping.take[at]) else {
+            return Err(CliError::usage(format!(
+                "it has no column {wanted:?}, which --one-hot names; give --header yes if line 1 names the columns"
+            )));
+        };
+        let mut categories = BTreeSet::new();
+        cells.each_cell(column, &mut |cell| {
+            if !is_missing(cell) {
+                categories.insert(cell.to_owned());
+            }
+        })?;
+        if !(2..=MAX_CATEGORIES).contains(&categories.len()) {
+            return Err(CliError::usage(format!(
+                "column {wanted:?} has {} different values; --one-hot takes a column of 2 to {MAX_CATEGORIES}",
+                categories.len()
+            )));
+        }
+        mapping.encode(column, categories.into_iter().collect());
+    }
+    Ok(())
+}
