@@ -6,7 +6,7 @@ use eigenveil_shared::{
     Error, Result,
     codec::{ReportFormat, decode_report},
     mechanism::{Calibration, Mechanism, MechanismKind},
-    preprocess::Row,
+    preprocess::Weights,
     privacy::{Budget, format_delta, format_epsilon},
     study::{StudyDesign, StudyParams},
 };
@@ -14,8 +14,8 @@ use rand::rngs::ChaCha20Rng;
 use serde::Serialize;
 
 use crate::{
-    AttemptsTest, AttemptsVerdict, Bound, Device, PairKind, Randomness, Samples, Sampling,
-    Statistic, attempts_test,
+    AttemptsTest, AttemptsVerdict, Bound, Device, PairKind, Participant, Randomness, Samples,
+    Sampling, Statistic, attempts_test,
     bounds::check_gaussian,
     device::prepare,
     event_bound, mu_bound,
@@ -162,6 +162,7 @@ impl AuditSettings {
             norm: pair.norm(),
             features: pair.features(self.dimension),
             centring: pair.centring(),
+            weights: pair.weights().map(|_| Weights::default()),
             calibration: self.calibration,
             ..StudyDesign::new(self.mechanism, self.dimension, self.budget)
         })
@@ -415,12 +416,12 @@ fn try_pair(
 ) -> Result<PairResult> {
     let params = settings.study(pair)?;
     let device = device(&params)?;
-    let rows = pair.rows(settings.dimension, settings.seed);
+    let (a, b) = pair.participants(settings.dimension, settings.seed);
     let observer = Observer {
         format: ReportFormat::new(&params),
         statistic: Statistic::new(
             params.mechanism(),
-            &(prepare(&params, &rows.0)?, prepare(&params, &rows.1)?),
+            &(prepare(&params, &a)?, prepare(&params, &b)?),
         )?,
         device: &*device,
     };
@@ -430,22 +431,21 @@ fn try_pair(
     };
     // The numbers of a pair do not depend on the other pairs.
     let stream = 2 * pair as u64;
-    let train = |row, stream| {
+    let train = |of, stream| {
         sampling.draw(
             stream + TRAINING_STREAM,
             settings.training_trials(),
-            &|rng| observer.observe(row, rng),
+            &|rng| observer.observe(of, rng),
         )
     };
-    let transcript =
-        TranscriptStatistic::train(&train(&rows.0, stream)?, &train(&rows.1, stream + 1)?);
-    let judge = |row, stream| -> Result<Vec<Trial>> {
+    let transcript = TranscriptStatistic::train(&train(&a, stream)?, &train(&b, stream + 1)?);
+    let judge = |of, stream| -> Result<Vec<Trial>> {
         sampling.draw(stream, settings.trials, &|rng| {
-            let seen = observer.observe(row, rng)?;
+            let seen = observer.observe(of, rng)?;
             Ok((seen.value, transcript.score(&seen), seen.work.attempts))
         })
     };
-    let (a, b) = (judge(&rows.0, stream)?, judge(&rows.1, stream + 1)?);
+    let (a, b) = (judge(&a, stream)?, judge(&b, stream + 1)?);
     let samples = |value: fn(&Trial) -> f64| Samples {
         a: a.iter().map(value).collect(),
         b: b.iter().map(value).collect(),
@@ -485,8 +485,8 @@ struct Observer<'a> {
 }
 
 impl Observer<'_> {
-    fn observe(&self, row: &Row, rng: &mut ChaCha20Rng) -> Result<Observation> {
-        let sent = self.device.report(row, rng)?;
+    fn observe(&self, of: &Participant, rng: &mut ChaCha20Rng) -> Result<Observation> {
+        let sent = self.device.report(of, rng)?;
         let report = decode_report(&sent.bytes, &self.format)?;
         let (value, class) = self.statistic.read(&report.payload())?;
         Ok(Observation {

@@ -271,7 +271,7 @@ mod tests {
             let budget = Budget::pure(epsilon).unwrap();
             let settings = AuditSettings::new(MechanismKind::DoubleCap, 40, budget, 20_000);
             let params = settings.study(PairKind::UnitZero).unwrap();
-            let (a, b) = PairKind::UnitZero.rows(40, 1);
+            let (a, b) = PairKind::UnitZero.participants(40, 1);
             let pair = (prepare(&params, &a).unwrap(), prepare(&params, &b).unwrap());
             let statistic = Statistic::new(params.mechanism(), &pair).unwrap();
             let format = ReportFormat::new(&params);

@@ -23,13 +23,22 @@ pub struct DeviceOutput {
     pub work: SamplingCost,
 }
 
+/// What a participant holds.
+#[derive(Debug)]
+pub struct Participant {
+    /// The raw row.
+    pub row: Row,
+    /// Its weight, in a study with weights.
+    pub weight: Option<f64>,
+}
+
 /// A device under audit, correct or not.
 pub trait Device: Sync {
-    /// One report of this raw row. A device with its own randomness ignores `rng`.
+    /// One report of this participant. A device with its own randomness ignores `rng`.
     ///
     /// # Errors
     /// Any error stops the audit.
-    fn report(&self, row: &Row, rng: &mut ChaCha20Rng) -> Result<DeviceOutput>;
+    fn report(&self, of: &Participant, rng: &mut ChaCha20Rng) -> Result<DeviceOutput>;
 }
 
 /// Source of the trials' randomness.
@@ -98,8 +107,9 @@ impl SdkDevice {
 }
 
 impl Device for SdkDevice {
-    fn report(&self, row: &Row, _: &mut ChaCha20Rng) -> Result<DeviceOutput> {
-        let (prepared, work) = self.0.report_measured(row, 0).map_err(|error| {
+    fn report(&self, of: &Participant, _: &mut ChaCha20Rng) -> Result<DeviceOutput> {
+        let made = self.0.report_measured(&of.row, of.weight, 0);
+        let (prepared, work) = made.map_err(|error| {
             let code = error.code().unwrap_or(ErrorCode::RandomnessUnavailable);
             Error::new(code, error.to_string())
         })?;
@@ -125,8 +135,8 @@ impl SeededDevice {
 }
 
 impl Device for SeededDevice {
-    fn report(&self, row: &Row, rng: &mut ChaCha20Rng) -> Result<DeviceOutput> {
-        let bounded = prepare(&self.params, row)?;
+    fn report(&self, of: &Participant, rng: &mut ChaCha20Rng) -> Result<DeviceOutput> {
+        let bounded = prepare(&self.params, of)?;
         let (payload, work) = self.params.mechanism().perturb_with_measured(&bounded, rng);
         Ok(DeviceOutput {
             bytes: wire(self.fingerprint, payload, rng),
@@ -136,8 +146,12 @@ impl Device for SeededDevice {
 }
 
 /// The row as this study's devices prepare it: the zero row if it is unusable.
-pub fn prepare(params: &StudyParams, row: &Row) -> Result<BoundedRow> {
-    params.preprocessor().prepare(row)
+pub fn prepare(params: &StudyParams, of: &Participant) -> Result<BoundedRow> {
+    let preprocessor = params.preprocessor();
+    match of.weight {
+        None => preprocessor.prepare(&of.row),
+        Some(weight) => Ok(preprocessor.prepare_weighted(&of.row, weight)?.0),
+    }
 }
 
 /// This payload encoded as a report with a random identifier.

@@ -37,7 +37,9 @@ pub use audit::{
 };
 pub use bounds::{Bound, event_bound, mu_bound};
 pub use clopper_pearson::{lower_limit, upper_limit};
-pub use device::{Device, DeviceOutput, Randomness, SdkDevice, SeededDevice, prepare, wire};
+pub use device::{
+    Device, DeviceOutput, Participant, Randomness, SdkDevice, SeededDevice, prepare, wire,
+};
 pub use pairs::PairKind;
 pub use sampling::{Samples, Sampling, Side, Subject, observe};
 pub use statistic::{CapStatistic, Statistic};

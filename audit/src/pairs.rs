@@ -9,6 +9,8 @@ use eigenveil_shared::{
 };
 use serde::Serialize;
 
+use crate::Participant;
+
 /// A pair of raw rows, and how their study prepares them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -42,11 +44,13 @@ pub enum PairKind {
     CentredUnusable,
     /// The rows of [`Centred`](Self::Centred) with all other cells missing, in a study that allows that.
     MissingCells,
+    /// (10 e₁ of weight 4, 10 e₂ of weight ¼) under `clip`, in a study with weights: the first counts 1.
+    Weighted,
 }
 
 impl PairKind {
     /// All pairs, in the order of the audit.
-    pub const ALL: [PairKind; 14] = [
+    pub const ALL: [PairKind; 15] = [
         Self::Axes,
         Self::Orthogonal,
         Self::UnitZero,
@@ -61,6 +65,7 @@ impl PairKind {
         Self::Centred,
         Self::CentredUnusable,
         Self::MissingCells,
+        Self::Weighted,
     ];
 
     /// The name as written on the command line.
@@ -80,6 +85,7 @@ impl PairKind {
             Self::Centred => "centred",
             Self::CentredUnusable => "centred-unusable",
             Self::MissingCells => "missing-cells",
+            Self::Weighted => "weighted",
         }
     }
 
@@ -102,6 +108,11 @@ impl PairKind {
         }
     }
 
+    /// The weights of the two rows, if the pair's study has weights.
+    pub(crate) fn weights(self) -> Option<(f64, f64)> {
+        (self == Self::Weighted).then_some((4.0, 0.25))
+    }
+
     /// The features of the pair's study, if cells may be missing in it.
     pub(crate) fn features(self, p: usize) -> Option<Vec<Feature>> {
         let feature = |i: usize| Feature::new(format!("x{i}"), 0.0, 1.0).observed(0.5);
@@ -113,8 +124,15 @@ impl PairKind {
         self.centring().is_none() || dimension < mechanism.max_dimension()
     }
 
-    /// The raw rows of length `p` ≥ 2.
-    pub fn rows(self, p: usize, seed: u64) -> (Row, Row) {
+    /// The raw rows of length `p` ≥ 2, with their weights.
+    pub fn participants(self, p: usize, seed: u64) -> (Participant, Participant) {
+        let ((a, b), weights) = (self.rows(p, seed), self.weights());
+        let of = |row, weight| Participant { row, weight };
+        let (of_a, of_b) = weights.unzip();
+        (of(a, of_a), of(b, of_b))
+    }
+
+    fn rows(self, p: usize, seed: u64) -> (Row, Row) {
         let axis = |length: f64, at: usize| {
             let mut row = vec![0.0; p];
             row[at] = length;
@@ -153,6 +171,7 @@ impl PairKind {
                 (axis(10.0, 0), b)
             }
             Self::CentredUnusable => (axis(5.0, 0), axis(f64::NAN, 1)),
+            Self::Weighted => (axis(10.0, 0), axis(10.0, 1)),
         };
         (Row::new(a), Row::new(b))
     }

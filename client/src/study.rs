@@ -9,7 +9,7 @@ use eigenveil_shared::{
     codec::{self, ReportFormat},
     enrolment::{Admission, Enrolment, Frame},
     mechanism::SamplingCost,
-    preprocess::{BoundedRow, Row},
+    preprocess::Row,
     privacy::PrivacyStatement,
     report::{Report, ReportId},
     study::{Fingerprint, StudyParams, from_hex},
@@ -265,7 +265,7 @@ impl Study {
     /// `wrong-dimension` (the program's mistake, not the data's), `randomness-unavailable`, `study-not-open`,
     /// `study-ended`.
     pub fn report(&self, row: &Row, now: u64) -> Result<PreparedReport> {
-        Ok(self.report_measured(row, now)?.0)
+        Ok(self.report_measured(row, None, now)?.0)
     }
 
     /// As [`report`](Self::report) in a study with weights: the row counts `weight`, above 0 and at most 1, which is
@@ -275,10 +275,7 @@ impl Study {
     /// # Errors
     /// As [`report`](Self::report); `invalid-preprocessing` in a study without weights.
     pub fn report_weighted(&self, row: &Row, weight: f64, now: u64) -> Result<PreparedReport> {
-        self.check_open(now)?;
-        let preprocessor = self.params().preprocessor();
-        let (bounded, local_warning) = preprocessor.prepare_weighted(row, weight)?;
-        Ok(self.perturb(&bounded, local_warning, now)?.0)
+        Ok(self.report_measured(row, Some(weight), now)?.0)
     }
 
     /// Reports one of the rows of a person who has several, drawn uniformly from the operating system's randomness: as
@@ -299,25 +296,26 @@ impl Study {
         }
     }
 
-    /// The report and the cost of sampling its noise, **for the audit**: [`report`](Self::report) returns only the
-    /// first. The cost must never leave a device.
+    /// The report, of a row with a weight if there is one, and the cost of sampling its noise, **for the audit**:
+    /// [`report`](Self::report) and [`report_weighted`](Self::report_weighted) return only the first. The cost must never
+    /// leave a device.
     ///
     /// # Errors
-    /// As [`report`](Self::report).
+    /// As theirs.
     #[doc(hidden)]
-    pub fn report_measured(&self, row: &Row, now: u64) -> Result<(PreparedReport, SamplingCost)> {
-        self.check_open(now)?;
-        let (bounded, local_warning) = self.params().preprocessor().prepare_with_warning(row)?;
-        self.perturb(&bounded, local_warning, now)
-    }
-
-    fn perturb(
+    pub fn report_measured(
         &self,
-        row: &BoundedRow,
-        local_warning: Option<SharedError>,
+        row: &Row,
+        weight: Option<f64>,
         now: u64,
     ) -> Result<(PreparedReport, SamplingCost)> {
-        let (payload, work) = self.params().mechanism().perturb_measured(row)?;
+        self.check_open(now)?;
+        let preprocessor = self.params().preprocessor();
+        let (bounded, local_warning) = match weight {
+            None => preprocessor.prepare_with_warning(row)?,
+            Some(weight) => preprocessor.prepare_weighted(row, weight)?,
+        };
+        let (payload, work) = self.params().mechanism().perturb_measured(&bounded)?;
         let prepared = PreparedReport {
             report: Report {
                 id: ReportId::from_parts(now, random_bytes()?),

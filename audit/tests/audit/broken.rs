@@ -9,7 +9,7 @@ use eigenveil_audit::{
 use eigenveil_shared::{
     codec::ReportFormat,
     mechanism::{MechanismKind, SamplingCost},
-    preprocess::{BoundedRow, Norm},
+    preprocess::{BoundedRow, Norm, Weights},
     study::{StudyDesign, StudyParams},
 };
 use rand::{SeedableRng, rngs::ChaCha20Rng};
@@ -25,13 +25,15 @@ const SEED: u64 = 5;
 fn study(mechanism: MechanismKind, epsilon: f64) -> StudyParams {
     StudyParams::freeze(StudyDesign {
         norm: Norm::Clip { radius: 1.0 },
+        // It takes rows without one too.
+        weights: Some(Weights::default()),
         ..StudyDesign::new(mechanism, P, mechanism.budget(epsilon, None).unwrap())
     })
     .unwrap()
 }
 
 fn rows(params: &StudyParams, pair: PairKind) -> (BoundedRow, BoundedRow) {
-    let (a, b) = pair.rows(P, SEED);
+    let (a, b) = pair.participants(P, SEED);
     (prepare(params, &a).unwrap(), prepare(params, &b).unwrap())
 }
 
@@ -79,6 +81,8 @@ fn every_leak_is_refuted(trials: usize) {
         Leak::ConstantBeforeNormalising,
         Leak::UnusableRowsMarked,
         Leak::ShortRowsInTheClear,
+        Leak::WeightAboveOne,
+        Leak::WeightOfTheReport,
     ];
     for leak in Leak::ALL {
         let report = audit_of(leak, trials);

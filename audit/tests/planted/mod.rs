@@ -1,6 +1,6 @@
 //! Devices with a deliberately planted leak.
 
-use eigenveil_audit::{Device, DeviceOutput, prepare, wire};
+use eigenveil_audit::{Device, DeviceOutput, Participant, prepare, wire};
 use eigenveil_shared::{
     Result,
     mechanism::{
@@ -43,10 +43,14 @@ pub(crate) enum Leak {
     UnusableRowsMarked,
     /// A row inside the ball is sent almost unperturbed.
     ShortRowsInTheClear,
+    /// A weight above 1 lengthens the bounded row.
+    WeightAboveOne,
+    /// The report is multiplied by the weight, not the bounded row by its root: the noise shows it.
+    WeightOfTheReport,
 }
 
 impl Leak {
-    pub(crate) const ALL: [Leak; 14] = [
+    pub(crate) const ALL: [Leak; 16] = [
         Self::None,
         Self::ParityOfAttempts,
         Self::OneAttemptForShortRows,
@@ -61,6 +65,8 @@ impl Leak {
         Self::ConstantBeforeNormalising,
         Self::UnusableRowsMarked,
         Self::ShortRowsInTheClear,
+        Self::WeightAboveOne,
+        Self::WeightOfTheReport,
     ];
 
     /// Whether it violates privacy, so that the audit must refute it.
@@ -98,10 +104,10 @@ struct Leaky {
 }
 
 impl Device for Leaky {
-    fn report(&self, row: &Row, rng: &mut ChaCha20Rng) -> Result<DeviceOutput> {
+    fn report(&self, of: &Participant, rng: &mut ChaCha20Rng) -> Result<DeviceOutput> {
         match self.params.mechanism() {
-            Mechanism::DoubleCap(cap) => self.cap_report(cap, row, rng),
-            _ => self.matrix_report(row, rng),
+            Mechanism::DoubleCap(cap) => self.cap_report(cap, of, rng),
+            _ => self.matrix_report(of, rng),
         }
     }
 }
@@ -110,10 +116,10 @@ impl Leaky {
     fn cap_report(
         &self,
         cap: &DoubleCap,
-        row: &Row,
+        of: &Participant,
         rng: &mut ChaCha20Rng,
     ) -> Result<DeviceOutput> {
-        let bounded = prepare(&self.params, row)?;
+        let bounded = prepare(&self.params, of)?;
         let mut drawn = draw(cap, self.leak, bounded.as_slice(), rng);
         if self.leak == Leak::LastBitOfTheSeed {
             // Repeats until the bit is right: a search that an optimisation might introduce.
@@ -139,11 +145,14 @@ impl Leaky {
         })
     }
 
-    fn matrix_report(&self, row: &Row, rng: &mut ChaCha20Rng) -> Result<DeviceOutput> {
+    fn matrix_report(&self, of: &Participant, rng: &mut ChaCha20Rng) -> Result<DeviceOutput> {
         let mechanism = self.params.mechanism();
-        let bounded = self.prepare(row)?;
         // A row of the unit ball represents a longer one: noise of 1/length² times the size, and the sum scaled back.
-        let (bounded, length) = bounded;
+        let (bounded, length) = self.prepare(of)?;
+        let factor = match (self.leak, of.weight) {
+            (Leak::WeightOfTheReport, Some(weight)) => weight.min(1.0),
+            _ => length.powi(2),
+        };
         let quieter = match self.leak {
             Leak::HalfTheNoise => 0.5,
             Leak::ShortRowsInTheClear if is_short(&bounded) => 1e-3,
@@ -154,11 +163,11 @@ impl Leaky {
         let (numbers, _) = payload.as_chunks::<4>();
         let mut payload: Vec<u8> = numbers
             .iter()
-            .flat_map(|n| (f32::from_le_bytes(*n) * length.powi(2) as f32).to_le_bytes())
+            .flat_map(|n| (f32::from_le_bytes(*n) * factor as f32).to_le_bytes())
             .collect();
         if self.leak == Leak::LowestBitOfANumber {
             let at = payload.len() - 4;
-            let positive = row.values()[0] > 0.0;
+            let positive = of.row.values()[0] > 0.0;
             payload[at] = payload[at] & !1 | u8::from(positive);
         }
         Ok(DeviceOutput {
@@ -168,8 +177,8 @@ impl Leaky {
     }
 
     /// The row to perturb, as a row of the unit ball and its actual length.
-    fn prepare(&self, row: &Row) -> Result<(BoundedRow, f64)> {
-        let values = row.values();
+    fn prepare(&self, of: &Participant) -> Result<(BoundedRow, f64)> {
+        let values = of.row.values();
         let constant = self.params.preprocessing().centring;
         let raw: Vec<f64> = match (self.leak, constant) {
             (Leak::NoPreprocessing, None) if values.iter().all(|v| v.is_finite()) => {
@@ -180,13 +189,21 @@ impl Leaky {
             }
             (Leak::ConstantOutsideTheBall, Some(a)) => {
                 let a_factor = a.hypot(1.0);
-                let bounded = prepare(&self.params, row)?;
+                let bounded = prepare(&self.params, of)?;
                 bounded.as_slice().iter().map(|y| y * a_factor).collect()
+            }
+            (Leak::WeightAboveOne | Leak::WeightOfTheReport, None) if of.weight.is_some() => {
+                let bounded = self.params.preprocessor().prepare(&of.row)?;
+                let root = match (self.leak, of.weight) {
+                    (Leak::WeightAboveOne, Some(weight)) => weight.sqrt(),
+                    _ => 1.0,
+                };
+                bounded.as_slice().iter().map(|y| y * root).collect()
             }
             (Leak::ConstantBeforeNormalising, Some(a)) if values.iter().all(|v| v.is_finite()) => {
                 values.iter().copied().chain([a]).collect()
             }
-            _ => return Ok((prepare(&self.params, row)?, 1.0)),
+            _ => return Ok((prepare(&self.params, of)?, 1.0)),
         };
         let length = raw.iter().map(|v| v * v).sum::<f64>().sqrt();
         let unit = Preprocessing::new(raw.len(), Norm::Normalize);
