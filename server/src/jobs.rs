@@ -24,7 +24,6 @@ use eigenveil_shared::{
 
 use crate::{
     metrics::EstimateEnd,
-    status::status_of,
     store::{Job, Store, Study, check_rank},
 };
 
@@ -232,7 +231,7 @@ fn run(store: &Store, control: &WorkerControl, study: &Study, job: &Job) {
         Err(_) if cancelled() => Ok(()),
         Err(error) => {
             tracing::info!(study = %study.id(), code = %error.code(), "estimate failed");
-            let problem = Problem::new(status_of(error.code()).as_u16(), &error);
+            let problem = Problem::new(&error);
             retry_store_errors(store, control, job, || {
                 store.finish_job(job.id, Err(problem.clone()))
             })

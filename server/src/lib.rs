@@ -32,7 +32,6 @@ mod routes;
 #[cfg(test)]
 mod scenarios;
 mod sessions;
-mod status;
 pub mod store;
 
 pub use app::AppState;
@@ -42,5 +41,4 @@ pub use environment::{Clock, Entropy, Environment, SystemClock, SystemEntropy};
 pub use http::EstimateList;
 pub use net::{Certificates, Reload, Server};
 pub use routes::{openapi, router};
-pub use status::status_of;
 pub use store::{Store, Study, StudyId};

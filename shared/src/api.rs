@@ -65,13 +65,13 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// The document for an error answered with this HTTP status.
-    pub fn new(status: u16, error: &crate::Error) -> Self {
+    /// The document for an error.
+    pub fn new(error: &crate::Error) -> Self {
         let code = error.code();
         Self {
             problem_type: format!("{PROBLEM_TYPE_PREFIX}{code}"),
             title: code.title().to_owned(),
-            status,
+            status: code.status(),
             code,
             detail: error.detail().to_owned(),
         }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 macro_rules! error_codes {
-    ($($(#[$doc:meta])* $variant:ident = $code:literal, $title:literal;)*) => {
+    ($($(#[$doc:meta])* $variant:ident = $code:literal, $status:literal, $title:literal;)*) => {
         /// Stable code of an error: the `code` and the end of the `type` URI of a problem document
         /// (RFC 9457), a metric label, and what scripts may rely on.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -22,6 +22,11 @@ macro_rules! error_codes {
             /// The code as written on the wire, in kebab case.
             pub const fn as_str(self) -> &'static str {
                 match self { $(ErrorCode::$variant => $code,)* }
+            }
+
+            /// The HTTP status it is answered with.
+            pub const fn status(self) -> u16 {
+                match self { $(ErrorCode::$variant => $status,)* }
             }
 
             /// Short title, the same for every occurrence of the code.
@@ -38,61 +43,61 @@ macro_rules! error_codes {
 }
 
 error_codes! {
-    InvalidDimension = "invalid-dimension", "The dimension is out of range";
-    InvalidBudget = "invalid-budget", "The privacy budget is out of range";
-    InvalidMechanism = "invalid-mechanism", "The mechanism's parameters are not valid";
-    InvalidPreprocessing = "invalid-preprocessing", "The preprocessing is not usable";
-    InvalidName = "invalid-name", "The name is not usable";
-    InvalidAbout = "invalid-about", "The description for participants is not usable";
-    WrongDimension = "wrong-dimension", "The row does not have the study's dimension";
-    RowNotFinite = "row-not-finite", "The row has a value that is not a finite number";
-    RowOutsideBall = "row-outside-ball", "The row lies outside the ball the study requires";
-    MalformedReport = "malformed-report", "The bytes are not a report";
-    MalformedParams = "malformed-params", "The bytes are not the parameters of a study";
+    InvalidDimension = "invalid-dimension", 422, "The dimension is out of range";
+    InvalidBudget = "invalid-budget", 422, "The privacy budget is out of range";
+    InvalidMechanism = "invalid-mechanism", 422, "The mechanism's parameters are not valid";
+    InvalidPreprocessing = "invalid-preprocessing", 422, "The preprocessing is not usable";
+    InvalidName = "invalid-name", 422, "The name is not usable";
+    InvalidAbout = "invalid-about", 422, "The description for participants is not usable";
+    WrongDimension = "wrong-dimension", 422, "The row does not have the study's dimension";
+    RowNotFinite = "row-not-finite", 422, "The row has a value that is not a finite number";
+    RowOutsideBall = "row-outside-ball", 422, "The row lies outside the ball the study requires";
+    MalformedReport = "malformed-report", 400, "The bytes are not a report";
+    MalformedParams = "malformed-params", 400, "The bytes are not the parameters of a study";
     /// A request whose head names no host, or several.
-    MalformedRequest = "malformed-request", "The head of the request is malformed";
-    IncompleteBody = "incomplete-body", "The body is incomplete";
-    UnsupportedVersion = "unsupported-version", "The wire version is not supported";
-    WrongFingerprint = "wrong-fingerprint", "The report was made for other study parameters";
-    WrongPayloadLength = "wrong-payload-length", "The payload does not have the mechanism's length";
-    PayloadNotFinite = "payload-not-finite", "The payload has a value that is not a finite number";
-    PayloadOutOfRange = "payload-out-of-range", "The payload has a number that no device of this study sends";
-    ImplausibleReport = "implausible-report", "The report is larger than any honest device's";
-    BodyTooLarge = "body-too-large", "The body is larger than the study allows";
-    UnsupportedMediaType = "unsupported-media-type", "The media type is not accepted here";
-    MalformedJson = "malformed-json", "The JSON body is not what this endpoint takes";
-    StudyNotFound = "study-not-found", "There is no such study";
-    StudyNotOpen = "study-not-open", "The study does not take reports now";
-    StudyEnded = "study-ended", "The study's last day is over";
-    InvalidTransition = "invalid-transition", "The study's state does not allow this";
-    EstimateNotFound = "estimate-not-found", "There is no such estimate";
-    EstimateNotReady = "estimate-not-ready", "The estimate is not finished";
-    EstimateFailed = "estimate-failed", "The estimate could not be made";
+    MalformedRequest = "malformed-request", 400, "The head of the request is malformed";
+    IncompleteBody = "incomplete-body", 400, "The body is incomplete";
+    UnsupportedVersion = "unsupported-version", 400, "The wire version is not supported";
+    WrongFingerprint = "wrong-fingerprint", 422, "The report was made for other study parameters";
+    WrongPayloadLength = "wrong-payload-length", 422, "The payload does not have the mechanism's length";
+    PayloadNotFinite = "payload-not-finite", 422, "The payload has a value that is not a finite number";
+    PayloadOutOfRange = "payload-out-of-range", 422, "The payload has a number that no device of this study sends";
+    ImplausibleReport = "implausible-report", 422, "The report is larger than any honest device's";
+    BodyTooLarge = "body-too-large", 413, "The body is larger than the study allows";
+    UnsupportedMediaType = "unsupported-media-type", 415, "The media type is not accepted here";
+    MalformedJson = "malformed-json", 400, "The JSON body is not what this endpoint takes";
+    StudyNotFound = "study-not-found", 404, "There is no such study";
+    StudyNotOpen = "study-not-open", 409, "The study does not take reports now";
+    StudyEnded = "study-ended", 409, "The study's last day is over";
+    InvalidTransition = "invalid-transition", 409, "The study's state does not allow this";
+    EstimateNotFound = "estimate-not-found", 404, "There is no such estimate";
+    EstimateNotReady = "estimate-not-ready", 409, "The estimate is not finished";
+    EstimateFailed = "estimate-failed", 422, "The estimate could not be made";
     /// An estimate request with a k, λ, ρ … out of range.
-    InvalidRequest = "invalid-request", "The request is out of range";
-    InvalidConfig = "invalid-config", "The configuration is not usable";
-    CannotListen = "cannot-listen", "The server cannot listen on the address";
-    Unauthorized = "unauthorized", "Credentials are needed";
-    Forbidden = "forbidden", "The credentials do not allow this";
-    TokenRequired = "token-required", "The study requires a one-time token";
-    ParticipantTokenUnknown = "participant-token-unknown", "The study has no such token";
-    TokenSpent = "token-spent", "The token was used for another report";
-    AnalystTokenNotFound = "analyst-token-not-found", "There is no such token";
+    InvalidRequest = "invalid-request", 422, "The request is out of range";
+    InvalidConfig = "invalid-config", 422, "The configuration is not usable";
+    CannotListen = "cannot-listen", 503, "The server cannot listen on the address";
+    Unauthorized = "unauthorized", 401, "Credentials are needed";
+    Forbidden = "forbidden", 403, "The credentials do not allow this";
+    TokenRequired = "token-required", 403, "The study requires a one-time token";
+    ParticipantTokenUnknown = "participant-token-unknown", 403, "The study has no such token";
+    TokenSpent = "token-spent", 409, "The token was used for another report";
+    AnalystTokenNotFound = "analyst-token-not-found", 404, "There is no such token";
     /// A queue is full; try again after `Retry-After`.
-    TooManyRequests = "too-many-requests", "Too many requests";
-    RequestTimeout = "request-timeout", "The request took too long to arrive";
-    NotFound = "not-found", "There is nothing at this address";
-    MethodNotAllowed = "method-not-allowed", "The method is not allowed here";
-    StoreUnavailable = "store-unavailable", "The store is not available";
-    StoreFull = "store-full", "The store is full";
-    MalformedExport = "malformed-export", "The file is not a complete export of a study";
-    AlreadyCounted = "already-counted", "Some of the reports have been counted already";
+    TooManyRequests = "too-many-requests", 429, "Too many requests";
+    RequestTimeout = "request-timeout", 408, "The request took too long to arrive";
+    NotFound = "not-found", 404, "There is nothing at this address";
+    MethodNotAllowed = "method-not-allowed", 405, "The method is not allowed here";
+    StoreUnavailable = "store-unavailable", 503, "The store is not available";
+    StoreFull = "store-full", 507, "The store is full";
+    MalformedExport = "malformed-export", 400, "The file is not a complete export of a study";
+    AlreadyCounted = "already-counted", 409, "Some of the reports have been counted already";
     /// A fault of the server itself; what was not acknowledged was not counted.
-    Internal = "internal", "Internal server error";
-    ShuttingDown = "shutting-down", "The server is stopping";
-    RandomnessUnavailable = "randomness-unavailable", "The operating system's random generator failed";
-    BudgetExceeded = "budget-exceeded", "The device's own privacy limit would be exceeded";
-    AlreadyParticipated = "already-participated", "The device has taken part in this study before";
+    Internal = "internal", 500, "Internal server error";
+    ShuttingDown = "shutting-down", 503, "The server is stopping";
+    RandomnessUnavailable = "randomness-unavailable", 503, "The operating system's random generator failed";
+    BudgetExceeded = "budget-exceeded", 422, "The device's own privacy limit would be exceeded";
+    AlreadyParticipated = "already-participated", 409, "The device has taken part in this study before";
 }
 
 /// An [`Error`] of this code, with a formatted sentence.
@@ -203,6 +208,7 @@ mod tests {
             let kebab = |b: u8| b.is_ascii_lowercase() || b == b'-';
             assert!(text.bytes().all(kebab), "{text}");
             assert_eq!(ErrorCode::parse(text), Some(code));
+            assert!((400..600).contains(&code.status()), "{text}");
         }
         assert_eq!(ErrorCode::parse("no-such-code"), None);
     }

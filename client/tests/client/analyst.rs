@@ -221,7 +221,7 @@ async fn waiting_ends_with_the_estimate() {
     // Less and less often: 50, 75, 112 ms.
     assert!(polls[3].at - polls[2].at > Duration::from_millis(110));
 
-    let problem = Problem::new(422, &SharedError::estimate_failed("there are no reports"));
+    let problem = Problem::new(&SharedError::estimate_failed("there are no reports"));
     let server = ending(1, estimate(EstimateState::Failed, Some(problem))).await;
     let error = waited(&server).await.unwrap_err();
     assert_eq!(error.code(), Some(ErrorCode::EstimateFailed));

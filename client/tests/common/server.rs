@@ -79,7 +79,11 @@ impl Reply {
     }
 
     pub(crate) fn problem(status: u16, code: ErrorCode, detail: &str) -> Self {
-        let problem = Problem::new(status, &eigenveil_shared::Error::new(code, detail));
+        let error = eigenveil_shared::Error::new(code, detail);
+        let problem = Problem {
+            status,
+            ..Problem::new(&error)
+        };
         let bytes = serde_json::to_vec(&problem).unwrap();
         Self::of(status, "application/problem+json", &bytes)
     }

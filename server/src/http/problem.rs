@@ -10,7 +10,7 @@ use std::{
 
 use axum::{
     extract::{Request, State},
-    http::{HeaderValue, header},
+    http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use eigenveil_shared::{
@@ -19,7 +19,7 @@ use eigenveil_shared::{
 };
 
 use super::public_path;
-use crate::{app::AppState, request_id, status::status_of};
+use crate::{app::AppState, request_id};
 
 #[derive(Debug)]
 pub(crate) struct ApiError {
@@ -56,8 +56,9 @@ impl ApiError {
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let Self { error, retry_after } = self;
-        let status = status_of(error.code());
-        let problem = Problem::new(status.as_u16(), &error);
+        let problem = Problem::new(&error);
+        let status = StatusCode::from_u16(problem.status);
+        let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         // A problem is strings and a number, so writing it cannot fail.
         let body = serde_json::to_vec(&problem).unwrap_or_default();
         let mut response = (status, body).into_response();
@@ -125,8 +126,6 @@ fn panicked() -> Response {
 
 #[cfg(test)]
 mod tests {
-    use axum::http::StatusCode;
-
     use http_body_util::BodyExt;
 
     use super::*;

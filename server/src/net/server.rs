@@ -316,7 +316,7 @@ fn refusal(refused: &Refused) -> String {
             refused.per_address
         ),
     );
-    let problem = Problem::new(429, &error);
+    let problem = Problem::new(&error);
     // Strings and a number, so writing it cannot fail.
     let body = serde_json::to_string(&problem).unwrap_or_default();
     format!(
