@@ -1,6 +1,6 @@
 //! Exact one-sided confidence limits of a binomial probability (Clopper & Pearson 1934).
 
-use statrs::function::gamma::ln_gamma;
+use statrs::function::{erf::erfc_inv, gamma::ln_gamma};
 
 /// Lower limit at one-sided level `confidence` for the probability after `hits` of `trials`.
 pub fn lower_limit(hits: u64, trials: u64, confidence: f64) -> f64 {
@@ -32,7 +32,7 @@ pub fn upper_limit(hits: u64, trials: u64, confidence: f64) -> f64 {
 fn beta_quantile(a: f64, b: f64, probability: f64) -> f64 {
     let ln_beta = ln_gamma(a) + ln_gamma(b) - ln_gamma(a + b);
     let (mut low, mut high) = (0.0, 1.0);
-    let mut x = a / (a + b);
+    let mut x = approximate_quantile(a, b, probability);
     for _ in 0..200 {
         let excess = beta_cdf(a, b, x, ln_beta) - probability;
         if excess > 0.0 {
@@ -47,12 +47,24 @@ fn beta_quantile(a: f64, b: f64, probability: f64) -> f64 {
         } else {
             0.5 * (low + high)
         };
-        if (next - x).abs() <= 1e-13 * x {
+        // Newton's steps are squared each time: the next would be below the rounding.
+        if (next - x).abs() <= 1e-9 * x {
             return next;
         }
         x = next;
     }
     x
+}
+
+/// Two digits or more (Abramowitz & Stegun 26.5.22).
+fn approximate_quantile(a: f64, b: f64, probability: f64) -> f64 {
+    let normal = std::f64::consts::SQRT_2 * erfc_inv(2.0 * probability);
+    let [u, v] = [a, b].map(|c| 1.0 / (2.0 * c - 1.0));
+    let h = 2.0 / (u + v);
+    let lambda = (normal * normal - 3.0) / 6.0;
+    let w = normal * (h + lambda).max(0.0).sqrt() / h
+        - (v - u) * (lambda + 5.0 / 6.0 - 2.0 / (3.0 * h));
+    a / (a + b * (2.0 * w).exp())
 }
 
 /// I_x(a, b) by Lentz's continued fraction, run until it has converged: O(√(a+b)) terms.
