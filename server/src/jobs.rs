@@ -24,7 +24,7 @@ use eigenveil_shared::{
 
 use crate::{
     metrics::EstimateEnd,
-    store::{Job, Store, Study, check_rank},
+    store::{Job, Notice, Store, Study, check_rank},
 };
 
 /// Runs of a job during which the process may crash before the job fails: it must not crash the server at every start.
@@ -57,6 +57,16 @@ struct Signals {
 impl WorkerControl {
     fn signals(&self) -> MutexGuard<'_, Signals> {
         self.signals.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell(&self, notice: Notice) {
+        match notice {
+            Notice::JobAdded => self.wake(),
+            Notice::JobCancelled(job) => {
+                self.signals().cancelled.insert(job);
+                self.woken.notify_all();
+            }
+        }
     }
 
     fn wake(&self) {
@@ -98,6 +108,8 @@ impl EstimateQueue {
     /// Starts the thread, whose estimates may use `threads`; jobs that an earlier process did not finish come first.
     pub(crate) fn start(store: Store, threads: Threads) -> Result<Self> {
         let control = Arc::new(WorkerControl::default());
+        let told = Arc::clone(&control);
+        store.listen(move |notice| told.tell(notice));
         let thread = std::thread::Builder::new()
             .name("eigenveil-estimates".into())
             .spawn({
@@ -126,10 +138,7 @@ impl EstimateQueue {
         if let Some(sparse) = &request.sparse {
             check_settings(sparse)?;
         }
-        let control = Arc::clone(&self.control);
-        self.store
-            .add_estimate(study, request, move || control.wake())
-            .await
+        self.store.add_job(study, request).await
     }
 
     /// There may be something to remove, or a study to close.
@@ -138,13 +147,7 @@ impl EstimateQueue {
     }
 
     pub(crate) async fn cancel(&self, study: &Study, number: u64) -> Result<EstimateJob> {
-        let control = Arc::clone(&self.control);
-        self.store
-            .cancel_estimate(study, number, move |job| {
-                control.signals().cancelled.insert(job);
-                control.woken.notify_all();
-            })
-            .await
+        self.store.cancel_job(study, number).await
     }
 
     /// Stops the job being computed, which runs again after the next start. A decomposition in progress cannot be
@@ -172,7 +175,7 @@ impl EstimateQueue {
 
 fn work(store: &Store, control: &WorkerControl) {
     while !control.stopping() {
-        match store.start_next_job() {
+        match store.claim_job() {
             Ok(Some((study, job))) => run(store, control, &study, &job),
             Ok(None) => {
                 control.signals().cancelled.clear();
@@ -226,7 +229,7 @@ fn run(store: &Store, control: &WorkerControl, study: &Study, job: &Job) {
     };
     store.metrics().estimate_ended(end, started.elapsed());
     let stored = match result {
-        Err(_) if control.stopping() => store.requeue_job(job.id),
+        Err(_) if control.stopping() => store.put_back_job(job.id),
         // The row already says so.
         Err(_) if cancelled() => Ok(()),
         Err(error) => {
@@ -304,7 +307,10 @@ fn compute(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Environment, ServerConfig, store::unavailable};
+    use crate::{
+        Environment, ServerConfig,
+        store::{StudyKey, unavailable},
+    };
 
     /// An estimate is retried while the store may recover and nobody has cancelled it.
     #[test]
@@ -315,7 +321,7 @@ mod tests {
         let control = WorkerControl::default();
         let job = Job {
             id: 1,
-            study_pk: 1,
+            study: StudyKey(1),
             request: EstimateRequest::default(),
             attempts: 0,
         };

@@ -20,7 +20,7 @@ const WRITER_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) async fn live(State(app): State<AppState>) -> Result<Json<Value>, ApiError> {
     // During a graceful shutdown the process is alive until it exits.
     if !app.is_stopping() {
-        app.store().check_writer()?;
+        app.store().check_running()?;
     }
     Ok(Json(json!({"status": "up"})))
 }

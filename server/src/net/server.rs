@@ -147,7 +147,7 @@ impl Server {
         let mut maintenance =
             std::pin::pin!(maintenance(app.clone(), certificates, handshakes.clone()));
         let store = app.store().clone();
-        let mut writer_ended = std::pin::pin!(store.writer_ended());
+        let mut ended = std::pin::pin!(store.ended());
         let ended = loop {
             let accepted = async {
                 let (stream, peer) = listener.accept().await?;
@@ -157,7 +157,7 @@ impl Server {
             let accepted = tokio::select! {
                 accepted = accepted => accepted,
                 () = &mut stop => break Ok(()),
-                () = &mut writer_ended => break store.check_writer(),
+                () = &mut ended => break store.check_running(),
                 () = &mut maintenance => continue,
             };
             let (stream, peer, admitted) = match accepted {
@@ -365,7 +365,7 @@ mod tests {
         // Not `/readyz`, which would write and so trigger the fault.
         assert_eq!(status(app, "/healthz").await, 200);
         app.store().create_study(study()).await.unwrap_err();
-        app.store().writer_ended().await;
+        app.store().ended().await;
         for path in ["/healthz", "/readyz"] {
             assert_eq!(status(app, path).await, 503, "{path}");
         }

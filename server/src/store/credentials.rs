@@ -3,9 +3,8 @@
 use std::sync::{PoisonError, RwLock};
 
 use eigenveil_shared::{api::AnalystTokenInfo, study::to_hex};
-use rusqlite::Connection;
 
-use super::{failure::Failure, study::StudyId, token::TokenHash};
+use super::{study::StudyId, token::TokenHash};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Identity {
@@ -34,7 +33,7 @@ impl Analyst {
     }
 }
 
-/// The hashes of the valid tokens. Only the writer changes them, after the commit.
+/// The hashes of the valid tokens. Only the engine changes them, after a commit.
 pub(super) struct Credentials {
     table: RwLock<TokenTable>,
 }
@@ -46,26 +45,10 @@ pub(super) struct TokenTable {
 }
 
 impl Credentials {
-    pub(super) fn load(connection: &Connection, operator: TokenHash) -> Result<Self, Failure> {
-        let mut statement = connection.prepare(
-            "SELECT a.id, a.name, s.id, a.created_at_ms, a.hash
-             FROM analyst_tokens AS a LEFT JOIN studies AS s USING (study_pk)
-             ORDER BY a.created_at_ms, a.name, a.id",
-        )?;
-        let analysts = statement
-            .query_map([], |row| {
-                Ok(Analyst {
-                    id: row.get(0)?,
-                    name: row.get(1)?,
-                    study: row.get::<_, Option<[u8; 16]>>(2)?.map(StudyId),
-                    created_at_ms: row.get(3)?,
-                    hash: TokenHash::stored(row.get(4)?),
-                })
-            })?
-            .collect::<rusqlite::Result<_>>()?;
-        Ok(Self {
+    pub(super) fn new(operator: TokenHash, analysts: Vec<Analyst>) -> Self {
+        Self {
             table: RwLock::new(TokenTable { operator, analysts }),
-        })
+        }
     }
 
     /// Whose token this is, in time that does not depend on how much of it is right.

@@ -1,12 +1,16 @@
-//! What becomes of a report, decided in one place, in the order of arrival, over what the engine knows of it.
+//! What may be done, decided in one place for every engine; and what becomes of a report, in the order of arrival, over
+//! what the engine knows of it.
 //!
 //! A decision is called inside the engine's transaction: what it reads and takes there is committed with the report, or
 //! not at all.
 
 use eigenveil_shared::{
-    ErrorCode,
+    Error, ErrorCode, Result,
+    api::{EstimateState, StudyState},
     enrolment::{AdmissionKey, Enrolment},
 };
+
+use super::study::{NewStudy, Study, StudyId};
 
 /// The outcome of a report, after the commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +92,138 @@ pub(super) fn admit<F: Facts>(
         true => SubmitOutcome::Accepted,
         false => SubmitOutcome::Duplicate,
     })
+}
+
+/// Whether a study of this state moves to the wanted one; false if it has it already.
+///
+/// # Errors
+/// `invalid-transition` for any step but draft to open to closed.
+pub(super) fn changes_state(id: StudyId, from: StudyState, wanted: StudyState) -> Result<bool> {
+    match (from, wanted) {
+        (from, to) if from == to => Ok(false),
+        (StudyState::Draft, StudyState::Open) | (StudyState::Open, StudyState::Closed) => Ok(true),
+        (from, to) => Err(Error::new(
+            ErrorCode::InvalidTransition,
+            format!(
+                "study {id} is {} and cannot become {}; a study goes from draft to open to closed",
+                from.as_str(),
+                to.as_str()
+            ),
+        )),
+    }
+}
+
+pub(super) fn may_delete(id: StudyId, state: StudyState) -> Result<()> {
+    match state {
+        StudyState::Open => Err(Error::new(
+            ErrorCode::InvalidTransition,
+            format!("study {id} is open; close it before you delete it"),
+        )),
+        StudyState::Draft | StudyState::Closed => Ok(()),
+    }
+}
+
+/// Whether participant tokens can be made for a study.
+pub(super) fn may_issue(id: StudyId, state: StudyState, enrolment: Enrolment) -> Result<()> {
+    let why = match (enrolment, state) {
+        (Enrolment::Open, _) => {
+            "has open enrolment and uses no tokens; create a study with enrolment token"
+        }
+        (Enrolment::Token, StudyState::Closed) => {
+            "is closed and accepts no reports, so tokens for it would be useless"
+        }
+        (Enrolment::Token, StudyState::Draft | StudyState::Open) => return Ok(()),
+    };
+    Err(Error::new(
+        ErrorCode::InvalidTransition,
+        format!("study {id} {why}"),
+    ))
+}
+
+/// Whether one more estimate may wait, of all studies.
+pub(super) fn is_room_for_job(waiting: u32, limit: u32) -> Result<()> {
+    match waiting < limit {
+        true => Ok(()),
+        false => Err(Error::new(
+            ErrorCode::TooManyRequests,
+            format!(
+                "{waiting} estimates are waiting already and the limit is {limit}; retry when one is done"
+            ),
+        )),
+    }
+}
+
+/// Whether an estimate can be cancelled; one that is cancelled can.
+pub(super) fn may_cancel(number: u64, state: EstimateState) -> Result<()> {
+    match state {
+        EstimateState::Running | EstimateState::Cancelled => Ok(()),
+        EstimateState::Done | EstimateState::Failed => Err(Error::new(
+            ErrorCode::InvalidTransition,
+            format!(
+                "estimate {number} is {}; only a running one can be cancelled",
+                state.as_str()
+            ),
+        )),
+    }
+}
+
+/// Maximum number of analyst tokens: each presented token is compared with all of them.
+const MAX_ANALYST_TOKENS: usize = 1_000;
+
+pub(super) fn is_room_for_analyst(existing: usize) -> Result<()> {
+    match existing < MAX_ANALYST_TOKENS {
+        true => Ok(()),
+        false => Err(Error::invalid_request(format!(
+            "there are {existing} analyst tokens and the limit is {MAX_ANALYST_TOKENS}; revoke some first"
+        ))),
+    }
+}
+
+/// Whether the reports of an exported study may be added to this one: people gave them to somebody, for a stated
+/// purpose.
+pub(super) fn may_merge(into: &Study, exported: &NewStudy) -> Result<()> {
+    let (own, other) = (into.params().fingerprint(), exported.params.fingerprint());
+    if own != other {
+        return Err(Error::new(
+            ErrorCode::WrongFingerprint,
+            format!(
+                "the export has the parameters {other} but study {} has {own}; only studies with the same parameters can be merged",
+                into.id()
+            ),
+        ));
+    }
+    let Some((term, ..)) = exported.about.first_changed_term(into.about()) else {
+        return Ok(());
+    };
+    Err(Error::new(
+        ErrorCode::InvalidAbout,
+        format!(
+            "the {term} of study {} differs from the one that the exported reports were given for; nothing was imported: import without naming a study, or into one that states the same",
+            into.id()
+        ),
+    ))
+}
+
+/// Whether an export of so many reports can be added, `overlap` of which were counted before.
+pub(super) fn none_is_counted(study: StudyId, overlap: u64, reports: u64) -> Result<()> {
+    match overlap {
+        0 => Ok(()),
+        _ => Err(Error::new(
+            ErrorCode::AlreadyCounted,
+            format!(
+                "study {study} has already counted {overlap} of the {reports} exported reports, and they cannot be taken out of its sums; nothing was imported"
+            ),
+        )),
+    }
+}
+
+pub(super) fn no_estimate(study: StudyId, number: u64) -> Error {
+    Error::new(
+        ErrorCode::EstimateNotFound,
+        format!(
+            "study {study} has no estimate {number}; list them with GET /v1/studies/{study}/estimates"
+        ),
+    )
 }
 
 #[cfg(test)]

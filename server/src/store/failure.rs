@@ -7,10 +7,13 @@ use eigenveil_shared::{Error, ErrorCode};
 /// A failed read or transaction. In every case nothing was counted.
 #[derive(Debug)]
 pub(super) enum Failure {
-    Sqlite(rusqlite::Error),
+    /// There is no room for this.
+    Full,
     Damaged(String),
     /// This server must not write any more; the text says why.
     LeaseLost(&'static str),
+    /// The engine failed for another reason.
+    Unavailable(String),
     /// The request is not possible in the current state.
     Rejected(Error),
 }
@@ -22,25 +25,16 @@ impl Failure {
 
     /// The message about the damage, if this is damage.
     pub(super) fn damage(&self) -> Option<String> {
-        let what: &dyn fmt::Display = match self {
-            Failure::Damaged(what) => what,
-            Failure::Sqlite(error)
-                if matches!(
-                    error.sqlite_error_code(),
-                    Some(rusqlite::ErrorCode::DatabaseCorrupt | rusqlite::ErrorCode::NotADatabase)
-                ) =>
-            {
-                error
-            }
-            _ => return None,
-        };
-        Some(format!(
-            "the store is damaged ({what}); restore it from a backup"
-        ))
+        match self {
+            Failure::Damaged(what) => Some(format!(
+                "the store is damaged ({what}); restore it from a backup"
+            )),
+            _ => None,
+        }
     }
 
     pub(super) fn is_full(&self) -> bool {
-        matches!(self, Failure::Sqlite(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull))
+        matches!(self, Failure::Full)
     }
 
     /// A temporary file in the data directory could not be written or read.
@@ -54,17 +48,15 @@ impl Failure {
         if let Some(damage) = self.damage() {
             return unavailable(damage);
         }
-        if self.is_full() {
-            return Error::new(
+        match self {
+            Failure::Full => Error::new(
                 ErrorCode::StoreFull,
                 "the store is full and nothing was changed; the operator has to free disk space, delete studies, or raise max_store_bytes: retry after that",
-            );
-        }
-        match self {
+            ),
             Failure::LeaseLost(why) => unavailable(why),
             Failure::Damaged(what) => unavailable(what),
-            Failure::Sqlite(error) => unavailable(format!(
-                "the store failed ({error}); nothing was changed: retry, and tell the operator if it keeps failing"
+            Failure::Unavailable(why) => unavailable(format!(
+                "the store failed ({why}); nothing was changed: retry, and tell the operator if it keeps failing"
             )),
             Failure::Rejected(error) => error,
         }
@@ -74,17 +66,11 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::Sqlite(error) => error.fmt(f),
-            Failure::Damaged(what) => what.fmt(f),
+            Failure::Full => f.write_str("the store is full"),
+            Failure::Damaged(what) | Failure::Unavailable(what) => what.fmt(f),
             Failure::LeaseLost(why) => why.fmt(f),
             Failure::Rejected(error) => error.fmt(f),
         }
-    }
-}
-
-impl From<rusqlite::Error> for Failure {
-    fn from(error: rusqlite::Error) -> Self {
-        Failure::Sqlite(error)
     }
 }
 

@@ -51,10 +51,14 @@ impl fmt::Debug for StudyId {
     }
 }
 
+/// An engine's key of a study, which no other study ever has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct StudyKey(pub(crate) i64);
+
 /// A study: its frozen parameters, and state and count as of its last commit.
 #[derive(Debug)]
 pub struct Study {
-    pub(super) pk: i64,
+    pub(super) key: StudyKey,
     id: StudyId,
     report_format: ReportFormat,
     buckets: u32,
@@ -67,7 +71,7 @@ pub struct Study {
 }
 
 impl Study {
-    pub(super) fn new(pk: i64, id: StudyId, design: NewStudy, created_at_ms: u64) -> Self {
+    pub(super) fn new(key: StudyKey, id: StudyId, design: NewStudy, created_at_ms: u64) -> Self {
         let NewStudy {
             name,
             params,
@@ -80,7 +84,7 @@ impl Study {
         let report_format = ReportFormat::new(&params);
         let payload_len = report_format.payload_len();
         Self {
-            pk,
+            key,
             id,
             report_format,
             buckets,
@@ -205,12 +209,12 @@ impl Study {
         }
     }
 
-    /// Called by the writer after a commit, with what was committed.
+    /// Called by the engine after a commit, with what was committed.
     pub(super) fn publish_state(&self, state: StudyState) {
         self.state.store(state as u8, Ordering::Release);
     }
 
-    /// Called by the writer after a commit, with what was committed.
+    /// Called by the engine after a commit, with what was committed.
     pub(super) fn publish_count(&self, reports_accepted: u64) {
         self.reports_accepted
             .store(reports_accepted, Ordering::Release);
@@ -252,6 +256,21 @@ impl NewStudy {
             about: request.about,
         })
     }
+}
+
+pub(crate) fn study_not_found(id: StudyId) -> Error {
+    Error::new(
+        ErrorCode::StudyNotFound,
+        format!("there is no study {id}; list them with `eigenveil study list` or GET /v1/studies"),
+    )
+}
+
+/// The error for text that is not a study identifier.
+pub(crate) fn invalid_study_id() -> Error {
+    Error::new(
+        ErrorCode::StudyNotFound,
+        "this is not a study identifier, which has 32 hexadecimal digits; list the studies with `eigenveil study list` or GET /v1/studies",
+    )
 }
 
 /// Rejects text that cannot be shown to participants, and a last day in the past.
@@ -327,7 +346,7 @@ pub(super) fn state_from(text: &str) -> Option<StudyState> {
         .find(|state| state.as_str() == text)
 }
 
-/// All studies, oldest first. Only the writer changes it, after the commit.
+/// All studies, oldest first. Only the engine changes it, after a commit.
 #[derive(Debug, Default)]
 pub(super) struct StudyIndex {
     studies: RwLock<Studies>,
@@ -357,9 +376,9 @@ impl StudyIndex {
         studies.by_id.get(&id).cloned()
     }
 
-    pub(super) fn by_pk(&self, pk: i64) -> Option<Arc<Study>> {
+    pub(super) fn by_key(&self, key: StudyKey) -> Option<Arc<Study>> {
         let studies = self.studies.read().unwrap_or_else(PoisonError::into_inner);
-        studies.ordered.iter().find(|s| s.pk == pk).cloned()
+        studies.ordered.iter().find(|s| s.key == key).cloned()
     }
 
     /// The studies after this key that `wanted` accepts, oldest first: at most `limit`, and the key to continue from.
@@ -371,10 +390,12 @@ impl StudyIndex {
     ) -> (Vec<Arc<Study>>, Option<i64>) {
         let studies = self.studies.read().unwrap_or_else(PoisonError::into_inner);
         // Keys increase, and so does this list.
-        let from = studies.ordered.partition_point(|study| study.pk <= after);
+        let from = studies
+            .ordered
+            .partition_point(|study| study.key.0 <= after);
         let mut later = studies.ordered[from..].iter().filter(|study| wanted(study));
         let page: Vec<_> = later.by_ref().take(limit).cloned().collect();
-        let next = later.next().and(page.last()).map(|last| last.pk);
+        let next = later.next().and(page.last()).map(|last| last.key.0);
         (page, next)
     }
 

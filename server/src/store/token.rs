@@ -1,24 +1,12 @@
-//! The operator token: in a file for its owner, and as a hash in the database.
+//! Bearer tokens, of which only a hash is stored.
 //!
-//! All tokens have 256 random bits, so they cannot be guessed and a plain SHA-256 is safe; no slow hash is needed.
-//!
-//! A new token is staged in a second file, its hash is committed, and then the file is renamed. After a crash in
-//! between, the hash tells the next start which of the two tokens is valid.
-
-use std::path::{Path, PathBuf};
+//! All have 256 random bits, so they cannot be guessed and a plain SHA-256 is safe; no slow hash is needed.
 
 use eigenveil_shared::{Result, study::to_hex};
-use rusqlite::{Connection, OptionalExtension};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use super::{
-    directory::{DataDirectory, TokenFiles, database_path},
-    failure::{Failure, unavailable},
-    lease::{WalFile, WriterLease},
-    schema,
-};
-use crate::environment::{Entropy, Environment};
+use crate::environment::Entropy;
 
 /// SHA-256 of a token. Reveals nothing about the token.
 #[derive(Clone, Copy)]
@@ -47,79 +35,4 @@ pub(super) fn generate(entropy: &dyn Entropy) -> Result<String> {
     let mut random = [0; 32];
     entropy.fill(&mut random)?;
     Ok(to_hex(&random))
-}
-
-/// The hash of the operator token. The first start generates the token and writes it to its file.
-pub(super) fn ensure(
-    connection: &Connection,
-    files: &TokenFiles,
-    entropy: &dyn Entropy,
-) -> Result<TokenHash> {
-    let stored: Option<Vec<u8>> = connection
-        .query_row(
-            "SELECT value FROM settings WHERE key = 'operator-token-sha256'",
-            [],
-            |row| row.get(0),
-        )
-        .optional()
-        .map_err(|error| Failure::from(error).into_error())?;
-    match stored.map(TryInto::try_into) {
-        Some(Ok(hash)) => {
-            let hash = TokenHash(hash);
-            // A rotation was interrupted: before its commit, or after it.
-            if let Some(staged) = files.staged()? {
-                if TokenHash::new(&staged).is(&hash) {
-                    files.adopt()?;
-                } else {
-                    files.discard()?;
-                }
-            }
-            Ok(hash)
-        }
-        Some(Err(_)) => {
-            Err(Failure::damaged("the operator token's hash is not 32 bytes").into_error())
-        }
-        None => rotate(connection, files, entropy),
-    }
-}
-
-fn rotate(connection: &Connection, files: &TokenFiles, entropy: &dyn Entropy) -> Result<TokenHash> {
-    let token = generate(entropy)?;
-    files.stage(&token)?;
-    let hash = TokenHash::new(&token);
-    save_hash(connection, &hash).map_err(Failure::into_error)?;
-    files.adopt()?;
-    Ok(hash)
-}
-
-pub(super) fn save_hash(connection: &Connection, hash: &TokenHash) -> Result<(), Failure> {
-    connection.execute(
-        "INSERT INTO settings (key, value) VALUES ('operator-token-sha256', ?)
-         ON CONFLICT (key) DO UPDATE SET value = excluded.value",
-        [hash.0.as_slice()],
-    )?;
-    Ok(())
-}
-
-/// Rotates the operator token of a store that no server uses, and returns the path of its file. The old token stops
-/// working.
-pub fn rotate_operator_token(data_dir: &Path, environment: &Environment) -> Result<PathBuf> {
-    if !database_path(data_dir).is_file() {
-        return Err(unavailable(format!(
-            "{} is not a server's data directory: it has no database; give the directory of serve --data",
-            data_dir.display()
-        )));
-    }
-    let directory = DataDirectory::open(data_dir)?;
-    let (wal, entropy) = (WalFile::in_directory(&directory), &*environment.entropy);
-    let mut connection = schema::open_for_writing(&directory.database(), None)?;
-    let lease =
-        WriterLease::acquire(&mut connection, &directory, wal).map_err(Failure::into_error)?;
-    let files = directory.token_files();
-    ensure(&connection, &files, entropy)?;
-    rotate(&connection, &files, entropy)?;
-    lease
-        .checkpoint_and_release(&mut connection)
-        .map_err(Failure::into_error)?;
-    Ok(files.path())
 }

@@ -1,4 +1,4 @@
-//! Studies and whole stores as files: export, import, merge, backup.
+//! An export as it is handed to an engine.
 
 use std::{
     fs::File,
@@ -6,32 +6,22 @@ use std::{
     sync::Arc,
 };
 
-use eigenveil_shared::{
-    Error, ErrorCode, Result,
-    about::About,
-    api::{ImportOutcome, StudyState},
-    mechanism::PayloadKind,
-    study::to_hex,
-};
-use rusqlite::{Connection, OptionalExtension, Transaction, params};
+use eigenveil_shared::{Result, api::ImportOutcome, mechanism::PayloadKind};
 
 use super::{
-    Store,
-    archive::{self, ArchiveItem, ArchiveWriter, Header},
-    buckets,
-    checksum::verify,
+    archive::{self, ArchiveItem, Header},
     failure::Failure,
-    lease, recent, rows, schema, seeds,
-    study::{NewStudy, Study, StudyId, state_from},
+    study::{NewStudy, Study, StudyId},
+    sums::decode_sum,
 };
 
 /// An export that was read to its end and verified.
 pub(crate) struct VerifiedExport {
-    file: File,
-    header: Header,
-    id: StudyId,
-    design: NewStudy,
-    sha256: [u8; 32],
+    pub(super) file: File,
+    pub(super) header: Header,
+    pub(super) id: StudyId,
+    pub(super) design: NewStudy,
+    pub(super) sha256: [u8; 32],
 }
 
 impl VerifiedExport {
@@ -49,8 +39,7 @@ impl VerifiedExport {
         let bound = design.params.mechanism().norm_bound(p);
         let sha256 = reader.read_items(&header, &design.params, |item| match item {
             ArchiveItem::Section { n, bytes, .. } if form != PayloadKind::Seed => {
-                let sums =
-                    buckets::decode_sum(p, n, &bytes).map_err(|_| archive::malformed("a sum"))?;
+                let sums = decode_sum(p, n, &bytes).map_err(|_| archive::malformed("a sum"))?;
                 // The check that every uploaded report gets.
                 if let Some(bound) = &bound {
                     bound.check_sum(sums.sum().as_slice(), n)?;
@@ -80,326 +69,7 @@ pub struct Imported {
     pub reports: u64,
 }
 
-impl Store {
-    /// A snapshot of a study as an unnamed file: parameters, identifiers, and sums or seeds. Estimates are not
-    /// included. Blocks.
-    ///
-    /// # Errors
-    /// `study-not-found`; `invalid-transition` if its identifiers were deleted, since a server that imported it could
-    /// count a report twice; those of the store.
-    pub fn export(&self, study: &Study) -> Result<File> {
-        let write = || -> Result<File, Failure> {
-            let file = self.unnamed_file()?;
-            let mut connection = schema::open_for_reading(&self.database())?;
-            let transaction = connection.transaction()?;
-            rows::require(&transaction, study.pk, study.id())?;
-            export_to(&transaction, study, &file)?;
-            Ok(file)
-        };
-        self.note_damage(write().and_then(rewind))
-    }
-
-    /// A snapshot of the whole store as an unnamed file: a database that a server opens as `eigenveil.db` in an
-    /// otherwise empty data directory. Blocks.
-    pub fn backup(&self) -> Result<File> {
-        let write = || -> Result<File, Failure> {
-            let named = tempfile::Builder::new()
-                .prefix(super::directory::TEMPORARY)
-                .tempfile_in(self.shared.directory.path())
-                .map_err(Failure::file)?;
-            let connection = schema::open_for_reading(&self.database())?;
-            let path = named
-                .path()
-                .to_str()
-                .ok_or_else(|| Failure::file("the path of the data directory is not UTF-8"))?;
-            connection.execute("VACUUM INTO ?", [path])?;
-            // Complete without a write-ahead log, and usable anywhere.
-            lease::detach_copy(named.path())?;
-            // Still open, but without a name from here on.
-            named.reopen().map_err(Failure::file)
-        };
-        write().and_then(rewind).map_err(Failure::into_error)
-    }
-
-    /// An unnamed file in the data directory, deleted when it is closed.
-    pub(crate) fn temporary_file(&self) -> Result<File> {
-        self.unnamed_file().map_err(Failure::into_error)
-    }
-
-    fn unnamed_file(&self) -> Result<File, Failure> {
-        tempfile::tempfile_in(self.shared.directory.path()).map_err(Failure::file)
-    }
-
-    fn database(&self) -> std::path::PathBuf {
-        self.shared.directory.database()
-    }
-
-    /// Adds the reports of an export to the study `into`, or to the exported study, which is created if it is missing.
-    /// One transaction, all or nothing: uploads wait meanwhile (about a second for a million reports). Idempotent: the
-    /// same export again changes nothing.
-    ///
-    /// # Errors
-    /// `wrong-fingerprint` if the parameters differ; `invalid-about` if the reports were given for a purpose that the
-    /// study does not state; `already-counted` if the study has already counted a report of the export, since it cannot
-    /// be taken out of a sum; `study-not-found`; those of the store.
-    pub(crate) async fn import(
-        &self,
-        export: VerifiedExport,
-        into: Option<Arc<Study>>,
-    ) -> Result<Imported> {
-        let now = self.unix_ms();
-        let study_index = Arc::clone(&self.shared.study_index);
-        let known = Arc::clone(&study_index);
-        let (imported, _) = self
-            .write(
-                move |transaction| {
-                    // Looked up on the writer thread: another import may create the study meanwhile.
-                    let (target, known) = match into {
-                        Some(study) => (study.id(), Some(study)),
-                        None => (export.id, known.get(export.id)),
-                    };
-                    import_into(transaction, export, target, known, now)
-                },
-                move |(imported, total): &(Imported, u64), caches| {
-                    caches.sums.evict(imported.study.pk);
-                    caches.recent.mark_stale();
-                    imported.study.publish_count(*total);
-                    if imported.outcome == ImportOutcome::Created {
-                        study_index.add(Arc::clone(&imported.study));
-                    }
-                },
-            )
-            .await?;
-        Ok(imported)
-    }
-}
-
-fn rewind(mut file: File) -> Result<File, Failure> {
+pub(super) fn rewind(mut file: File) -> Result<File, Failure> {
     file.seek(SeekFrom::Start(0)).map_err(Failure::file)?;
     Ok(file)
-}
-
-fn export_to(connection: &Connection, study: &Study, file: &File) -> Result<(), Failure> {
-    let (state, reports, has_identifiers): (String, u64, bool) = connection.query_row(
-        "SELECT state, reports_accepted, identifiers_kept FROM studies WHERE study_pk = ?",
-        [study.pk],
-        |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
-    )?;
-    let indexed: u64 = connection.query_row(
-        "SELECT count(*) FROM report_ids WHERE study_pk = ?",
-        [study.pk],
-        |row| row.get(0),
-    )?;
-    let recent = recent::of_study(connection, study.pk)?;
-    if !has_identifiers || indexed + recent.len() as u64 != reports {
-        return Err(Error::new(
-            ErrorCode::InvalidTransition,
-            format!(
-                "the identifiers of study {} were deleted (retain_ids_days), so an import could count a report twice; use a backup instead",
-                study.id()
-            ),
-        )
-        .into());
-    }
-    let seeds = study.report_format().payload_kind() == PayloadKind::Seed;
-    let sizes = if seeds {
-        "SELECT bucket, sum(n) FROM seeds WHERE study_pk = ? GROUP BY bucket ORDER BY bucket"
-    } else {
-        "SELECT bucket, n FROM buckets WHERE study_pk = ? ORDER BY bucket"
-    };
-    let sizes: Vec<(u32, u64)> = connection
-        .prepare(sizes)?
-        .query_map([study.pk], |row| Ok((row.get(0)?, row.get(1)?)))?
-        .collect::<rusqlite::Result<_>>()?;
-    let document = study.document();
-    let header = Header {
-        id: document.id,
-        name: document.name,
-        state: state_from(&state)
-            .ok_or_else(|| Failure::damaged("a study has an unknown state"))?,
-        canonical: to_hex(&study.params().canonical_bytes()),
-        default_k: study.default_k(),
-        buckets: study.buckets(),
-        created_at_ms: document.created_at_ms,
-        reports,
-        sections: sizes.len() as u32,
-        enrolment: study.enrolment(),
-        about: document.about,
-    };
-    let mut archive = ArchiveWriter::new(file, &header)?;
-    let mut statement =
-        connection.prepare("SELECT id FROM report_ids WHERE study_pk = ? ORDER BY id")?;
-    let mut rows = statement.query([study.pk])?;
-    let mut recent = recent.iter().peekable();
-    while let Some(row) = rows.next()? {
-        let id = row.get(0)?;
-        while let Some(earlier) = recent.next_if(|earlier| **earlier < id) {
-            archive.put(earlier)?;
-        }
-        archive.put(&id)?;
-    }
-    for id in recent {
-        archive.put(id)?;
-    }
-    let mut statement = connection.prepare(if seeds {
-        "SELECT commit_seq, seeds, checksum FROM seeds WHERE study_pk = ? AND bucket = ? ORDER BY commit_seq"
-    } else {
-        "SELECT n, sum, checksum FROM buckets WHERE study_pk = ? AND bucket = ?"
-    })?;
-    let per_sum =
-        8 * eigenveil_shared::packed::packed_len(study.params().report_dimension()) as u64;
-    for (bucket, n) in sizes {
-        archive.section(bucket, n, if seeds { 16 * n } else { per_sum })?;
-        let mut rows = statement.query(params![study.pk, bucket])?;
-        while let Some(row) = rows.next()? {
-            let bytes = row.get_ref(1)?.as_blob().map_err(Failure::damaged)?;
-            verify(study.pk, bucket, row.get(0)?, bytes, row.get(2)?)?;
-            archive.put(bytes)?;
-        }
-    }
-    archive.finish()
-}
-
-/// People gave their reports to somebody for a stated purpose: the reports may be added up only there.
-fn check_purpose(given: &About, into: &Study) -> Result<()> {
-    let Some((other, ..)) = given.first_changed_term(into.about()) else {
-        return Ok(());
-    };
-    Err(Error::new(
-        ErrorCode::InvalidAbout,
-        format!(
-            "the {other} of study {} differs from the one that the exported reports were given for; nothing was imported: import without naming a study, or into one that states the same",
-            into.id()
-        ),
-    ))
-}
-
-fn import_into(
-    transaction: &Transaction<'_>,
-    export: VerifiedExport,
-    target: StudyId,
-    known: Option<Arc<Study>>,
-    now: u64,
-) -> Result<(Imported, u64), Failure> {
-    let VerifiedExport {
-        file,
-        header,
-        design,
-        sha256,
-        ..
-    } = export;
-    let created = known.is_none();
-    let study = match known {
-        Some(study) => {
-            rows::require(transaction, study.pk, target)?;
-            if study.params().fingerprint() != design.params.fingerprint() {
-                return Err(Error::new(
-                    ErrorCode::WrongFingerprint,
-                    format!(
-                        "the export has the parameters {} but study {target} has {}; only studies with the same parameters can be merged",
-                        design.params.fingerprint(),
-                        study.params().fingerprint()
-                    ),
-                )
-                .into());
-            }
-            check_purpose(&design.about, &study)?;
-            study
-        }
-        None => {
-            let pk = rows::insert(transaction, target, &design, header.created_at_ms)?;
-            Arc::new(Study::new(pk, target, design, header.created_at_ms))
-        }
-    };
-    let pk = study.pk;
-    let (before, commit_seq): (u64, u64) = transaction.query_row(
-        "SELECT reports_accepted, commit_seq FROM studies WHERE study_pk = ?",
-        [pk],
-        |row| Ok((row.get(0)?, row.get(1)?)),
-    )?;
-    let seen: Option<()> = transaction
-        .query_row(
-            "SELECT 1 FROM imports WHERE study_pk = ? AND sha256 = ?",
-            params![pk, sha256],
-            |_| Ok(()),
-        )
-        .optional()?;
-    let imported = |study, outcome, reports| Imported {
-        study,
-        outcome,
-        reports,
-    };
-    if seen.is_some() {
-        return Ok((imported(study, ImportOutcome::AlreadyImported, 0), before));
-    }
-    let file = rewind(file)?;
-    let (_, reader) = archive::read_header(&file)?;
-    recent::move_all(transaction, pk)?;
-    let mut insert = transaction.prepare_cached(
-        "INSERT INTO report_ids (study_pk, id) VALUES (?, ?) ON CONFLICT DO NOTHING",
-    )?;
-    let mut next_commit = commit_seq;
-    let mut overlap = 0_u64;
-    let read_again = reader.read_items(&header, study.params(), |item| match item {
-        ArchiveItem::Identifier(id) => {
-            overlap += u64::from(insert.execute(params![pk, id])? == 0);
-            Ok(())
-        }
-        // The transaction will be rolled back.
-        ArchiveItem::Section { .. } if overlap > 0 => Ok(()),
-        ArchiveItem::Section { bucket, n, bytes } => {
-            // Buckets are exchangeable, so those of a finer division can be mapped to a coarser one.
-            let bucket = bucket % study.buckets();
-            if study.report_format().payload_kind() == PayloadKind::Seed {
-                next_commit += seeds::append_chunks(transaction, pk, bucket, next_commit, &bytes)?;
-            } else {
-                let p = study.params().report_dimension();
-                let mut sums = buckets::read_sum(transaction, &study, bucket)?;
-                sums.merge(&buckets::decode_sum(p, n, &bytes)?)?;
-                if !sums.sum().as_slice().iter().all(|entry| entry.is_finite()) {
-                    return Err(Error::new(
-                        ErrorCode::ImplausibleReport,
-                        format!("with this export a sum of study {target} would not be finite; nothing was imported"),
-                    )
-                    .into());
-                }
-                buckets::write_sum(transaction, &study, bucket, &sums, &mut Vec::new())?;
-            }
-            Ok(())
-        }
-    })?;
-    if overlap > 0 {
-        return Err(Error::new(
-            ErrorCode::AlreadyCounted,
-            format!(
-                "study {target} has already counted {overlap} of the {} exported reports, and they cannot be taken out of its sums; nothing was imported",
-                header.reports
-            ),
-        )
-        .into());
-    }
-    if read_again != sha256 {
-        return Err(archive::malformed("its content, which changed while it was read").into());
-    }
-    let total = before + header.reports;
-    transaction.execute(
-        "UPDATE studies SET reports_accepted = ?, commit_seq = ? WHERE study_pk = ?",
-        params![total, next_commit.max(commit_seq + 1), pk],
-    )?;
-    if created && header.state == StudyState::Closed {
-        transaction.execute(
-            "UPDATE studies SET closed_at_ms = ? WHERE study_pk = ?",
-            params![now, pk],
-        )?;
-    }
-    transaction.execute(
-        "INSERT INTO imports (study_pk, sha256, reports, imported_at_ms) VALUES (?, ?, ?, ?)",
-        params![pk, sha256, header.reports, now],
-    )?;
-    let outcome = if created {
-        ImportOutcome::Created
-    } else {
-        ImportOutcome::Merged
-    };
-    Ok((imported(study, outcome, header.reports), total))
 }

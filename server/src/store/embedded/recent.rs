@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use rusqlite::{CachedStatement, Connection, Transaction, params};
 
-use super::failure::Failure;
+use crate::store::{failure::Failure, study::StudyKey};
 
 /// Commits with fewer reports of a study insert their identifiers into the index at once: at low traffic the id log
 /// would show for a while which identifiers came in one commit.
@@ -27,7 +27,7 @@ pub(super) type Id = [u8; 16];
 /// The set in memory, and how many of its identifiers are in the id log and in sorted chunks.
 #[derive(Default)]
 pub(super) struct RecentIds {
-    ids: HashMap<i64, HashSet<Id>>,
+    ids: HashMap<StudyKey, HashSet<Id>>,
     logged: usize,
     sorted: usize,
     /// The set may differ from what is committed.
@@ -69,7 +69,7 @@ impl RecentIds {
     pub(super) fn begin<'a>(
         &'a mut self,
         transaction: &'a Transaction<'_>,
-        study_pk: i64,
+        study_pk: StudyKey,
         reports: usize,
     ) -> Result<CommitIds<'a>, Failure> {
         Ok(CommitIds {
@@ -86,7 +86,7 @@ impl RecentIds {
     pub(super) fn end(
         &mut self,
         transaction: &Transaction<'_>,
-        study_pk: i64,
+        study_pk: StudyKey,
         mut fresh: Vec<Id>,
     ) -> Result<(), Failure> {
         if !fresh.is_empty() {
@@ -104,7 +104,7 @@ impl RecentIds {
     }
 
     fn sort_log(&mut self, transaction: &Transaction<'_>) -> Result<(), Failure> {
-        let mut by_study: BTreeMap<i64, Vec<Id>> = BTreeMap::new();
+        let mut by_study: BTreeMap<StudyKey, Vec<Id>> = BTreeMap::new();
         {
             let mut statement =
                 transaction.prepare_cached("SELECT study_pk, ids FROM recent_ids")?;
@@ -138,7 +138,7 @@ impl RecentIds {
         )?;
         let mut moved = 0;
         while self.sorted > 0 {
-            let (part, study_pk, ids): (i64, i64, Vec<Id>) = first.query_row([], |row| {
+            let (part, study_pk, ids): (i64, StudyKey, Vec<Id>) = first.query_row([], |row| {
                 let ids = row.get_ref(2)?.as_blob()?.as_chunks().0.to_vec();
                 Ok((row.get(0)?, row.get(1)?, ids))
             })?;
@@ -169,7 +169,7 @@ pub(super) struct CommitIds<'a> {
     known: &'a mut HashSet<Id>,
     /// New ones for the id log; `None` if they are inserted into the index at once.
     fresh: Option<Vec<Id>>,
-    study_pk: i64,
+    study_pk: StudyKey,
     find: CachedStatement<'a>,
     insert: CachedStatement<'a>,
 }
@@ -201,7 +201,11 @@ impl CommitIds<'_> {
 const INTO_INDEX: &str =
     "INSERT INTO report_ids (study_pk, id) VALUES (?, ?) ON CONFLICT DO NOTHING";
 
-fn into_index(transaction: &Transaction<'_>, study_pk: i64, ids: &[Id]) -> Result<(), Failure> {
+fn into_index(
+    transaction: &Transaction<'_>,
+    study_pk: StudyKey,
+    ids: &[Id],
+) -> Result<(), Failure> {
     let mut insert = transaction.prepare_cached(INTO_INDEX)?;
     for id in ids {
         if insert.execute(params![study_pk, id])? != 1 {
@@ -213,7 +217,7 @@ fn into_index(transaction: &Transaction<'_>, study_pk: i64, ids: &[Id]) -> Resul
 
 fn append(
     transaction: &Transaction<'_>,
-    study_pk: i64,
+    study_pk: StudyKey,
     sorted: bool,
     ids: &[Id],
 ) -> Result<(), Failure> {
@@ -233,7 +237,7 @@ fn identifiers(blob: rusqlite::types::ValueRef<'_>) -> Result<&[Id], Failure> {
 }
 
 /// The identifiers of a study that are not in the index yet, in ascending order.
-pub(super) fn of_study(connection: &Connection, study_pk: i64) -> Result<Vec<Id>, Failure> {
+pub(super) fn of_study(connection: &Connection, study_pk: StudyKey) -> Result<Vec<Id>, Failure> {
     let mut all = Vec::new();
     let mut statement =
         connection.prepare_cached("SELECT ids FROM recent_ids WHERE study_pk = ?")?;
@@ -246,13 +250,13 @@ pub(super) fn of_study(connection: &Connection, study_pk: i64) -> Result<Vec<Id>
 }
 
 /// Moves all identifiers of a study into the index. Call [`RecentIds::mark_stale`] after the commit.
-pub(super) fn move_all(transaction: &Transaction<'_>, study_pk: i64) -> Result<(), Failure> {
+pub(super) fn move_all(transaction: &Transaction<'_>, study_pk: StudyKey) -> Result<(), Failure> {
     into_index(transaction, study_pk, &of_study(transaction, study_pk)?)?;
     remove(transaction, study_pk)
 }
 
 /// Deletes the identifiers of a study that are not in the index yet. Call [`RecentIds::mark_stale`] after the commit.
-pub(super) fn remove(transaction: &Transaction<'_>, study_pk: i64) -> Result<(), Failure> {
+pub(super) fn remove(transaction: &Transaction<'_>, study_pk: StudyKey) -> Result<(), Failure> {
     transaction.execute("DELETE FROM recent_ids WHERE study_pk = ?", [study_pk])?;
     Ok(())
 }
@@ -263,7 +267,7 @@ mod tests {
     use rusqlite::TransactionBehavior;
 
     use super::*;
-    use crate::store::schema;
+    use crate::store::embedded::schema;
 
     fn id(number: u16) -> Id {
         // Consecutive numbers are far apart in the index.
@@ -295,11 +299,11 @@ mod tests {
         }
         let mut rng = ChaCha12Rng::seed_from_u64(6);
         let mut recent = RecentIds::load(&connection).unwrap();
-        let mut model: HashMap<i64, HashSet<u16>> =
-            HashMap::from([(1, HashSet::new()), (2, HashSet::new())]);
+        let mut model: HashMap<StudyKey, HashSet<u16>> =
+            [1, 2].map(|pk| (StudyKey(pk), HashSet::new())).into();
         let (mut chunks, mut logs) = (0, 0);
         for _ in 0..3_000 {
-            let study_pk = rng.random_range(1..=2);
+            let study_pk = StudyKey(rng.random_range(1..=2));
             let numbers: Vec<u16> = (0..rng.random_range(1..=9))
                 .map(|_| rng.random_range(0..4_000))
                 .collect();
@@ -341,7 +345,10 @@ mod tests {
             for (study_pk, known) in &model {
                 let indexed = count(
                     &connection,
-                    &format!("SELECT count(*) FROM report_ids WHERE study_pk = {study_pk}"),
+                    &format!(
+                        "SELECT count(*) FROM report_ids WHERE study_pk = {}",
+                        study_pk.0
+                    ),
                 );
                 assert_eq!(
                     indexed + of_study(&connection, *study_pk).unwrap().len(),

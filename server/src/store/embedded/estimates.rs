@@ -1,45 +1,95 @@
 //! Estimate jobs as rows: requested, computed in order, finished or cancelled.
 
 use eigenveil_shared::{
-    Error, ErrorCode, Result,
+    Result,
     api::{EstimateJob, EstimateRequest, EstimateState, Problem},
     estimate::Estimate,
 };
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
-use super::{failure::Failure, study::StudyId};
+use std::sync::Arc;
 
-#[derive(Clone, Debug)]
-pub(crate) struct Job {
-    /// Its position in the queue.
-    pub(crate) id: i64,
-    pub(crate) study_pk: i64,
-    pub(crate) request: EstimateRequest,
-    /// How often it was started before.
-    pub(crate) attempts: u32,
-}
-
-/// A job whose result is still JSON text.
-pub(crate) struct StoredEstimate {
-    pub(crate) document: EstimateJob,
-    pub(crate) text: Option<String>,
-}
-
-impl StoredEstimate {
-    pub(super) fn parse(self) -> Result<EstimateJob, Failure> {
-        let estimate = self.text.map(|text| serde_json::from_str(&text));
-        Ok(EstimateJob {
-            estimate: estimate.transpose().map_err(Failure::damaged)?,
-            ..self.document
-        })
-    }
-}
+use super::{Embedded, rows};
+use crate::store::{
+    decide,
+    failure::Failure,
+    job::{Job, StoredEstimate},
+    listener::Notice,
+    study::{Study, StudyId, StudyKey},
+};
 
 const COLUMNS: &str = "number, state, request, problem, created_at_ms";
 
-pub(super) fn insert(
+impl Embedded {
+    pub(crate) async fn add_job(
+        &self,
+        study: &Study,
+        request: EstimateRequest,
+    ) -> Result<EstimateJob> {
+        let (key, id, now) = (study.key, study.id(), self.unix_ms());
+        let limit = self.config.tuning.max_waiting_estimates;
+        let listener = self.listener.clone();
+        self.write(
+            move |transaction| {
+                rows::require(transaction, key, id)?;
+                decide::is_room_for_job(waiting(transaction)?, limit)?;
+                insert(transaction, key, id, request, now)
+            },
+            move |_, _| listener.tell(Notice::JobAdded),
+        )
+        .await
+    }
+
+    pub(crate) async fn cancel_job(&self, study: &Study, number: u64) -> Result<EstimateJob> {
+        let (key, id, now) = (study.key, study.id(), self.unix_ms());
+        let listener = self.listener.clone();
+        let (document, _) = self
+            .write(
+                move |transaction| cancel(transaction, key, id, number, now),
+                move |(_, job), _| listener.tell(Notice::JobCancelled(*job)),
+            )
+            .await?;
+        Ok(document)
+    }
+
+    pub(crate) fn job(&self, study: &Study, number: u64) -> Result<StoredEstimate> {
+        // Others wait for the reader, so nothing is parsed here: that takes seconds for a large result.
+        get(&self.reader(), study.key, study.id(), number).map_err(Failure::into_error)
+    }
+
+    pub(crate) fn jobs(&self, study: &Study) -> Result<Vec<EstimateJob>> {
+        list(&self.reader(), study.key, study.id()).map_err(Failure::into_error)
+    }
+
+    pub(crate) fn claim_job(&self) -> Result<Option<(Arc<Study>, Job)>> {
+        // A study deleted between the two steps took its jobs with it.
+        for _ in 0..8 {
+            let Some(job) = self.write_blocking(start_next)? else {
+                return Ok(None);
+            };
+            if let Some(study) = self.studies.by_key(job.study) {
+                return Ok(Some((study, job)));
+            }
+        }
+        Err(Failure::damaged("an estimate belongs to no study").into_error())
+    }
+
+    pub(crate) fn finish_job(&self, job: i64, result: Result<Estimate, Problem>) -> Result<()> {
+        let (now, keep) = (self.unix_ms(), self.config.retain_estimates);
+        self.write_blocking(move |transaction| {
+            finish(transaction, job, &result, now)?;
+            delete_old(transaction, job, keep)
+        })
+    }
+
+    pub(crate) fn put_back_job(&self, job: i64) -> Result<()> {
+        self.write_blocking(move |transaction| requeue(transaction, job))
+    }
+}
+
+fn insert(
     transaction: &Transaction<'_>,
-    study_pk: i64,
+    study_pk: StudyKey,
     study: StudyId,
     request: EstimateRequest,
     created_at_ms: u64,
@@ -75,28 +125,9 @@ pub(super) fn waiting(connection: &Connection) -> Result<u32, Failure> {
     )?)
 }
 
-/// Rejects a job if this many are waiting already.
-pub(super) fn check_room(transaction: &Transaction<'_>, limit: u32) -> Result<(), Failure> {
-    let waiting = waiting(transaction)?;
-    if waiting < limit {
-        return Ok(());
-    }
-    Err(Error::new(
-        ErrorCode::TooManyRequests,
-        format!(
-            "{waiting} estimates are waiting already and the limit is {limit}; retry when one is done"
-        ),
-    )
-    .into())
-}
-
 /// Deletes all but the newest `keep` finished jobs of this job's study. Numbers are not reused, because the newest
 /// stays.
-pub(super) fn delete_old(
-    transaction: &Transaction<'_>,
-    job: i64,
-    keep: u32,
-) -> Result<(), Failure> {
+fn delete_old(transaction: &Transaction<'_>, job: i64, keep: u32) -> Result<(), Failure> {
     transaction.execute(
         "DELETE FROM estimates WHERE state != 'running'
          AND study_pk = (SELECT study_pk FROM estimates WHERE job = ?1)
@@ -108,9 +139,9 @@ pub(super) fn delete_old(
     Ok(())
 }
 
-pub(super) fn get(
+fn get(
     connection: &Connection,
-    study_pk: i64,
+    study_pk: StudyKey,
     study: StudyId,
     number: u64,
 ) -> Result<StoredEstimate, Failure> {
@@ -123,13 +154,13 @@ pub(super) fn get(
             Ok(document(row, study).map(|document| StoredEstimate { document, text }))
         })
         .optional()?
-        .unwrap_or_else(|| Err(not_found(study, number).into()))
+        .unwrap_or_else(|| Err(decide::no_estimate(study, number).into()))
 }
 
 /// All jobs of a study, oldest first, without their results.
-pub(super) fn list(
+fn list(
     connection: &Connection,
-    study_pk: i64,
+    study_pk: StudyKey,
     study: StudyId,
 ) -> Result<Vec<EstimateJob>, Failure> {
     let mut statement = connection.prepare_cached(&format!(
@@ -140,27 +171,15 @@ pub(super) fn list(
 }
 
 /// Cancels a job that is not finished. Returns its document and its position in the queue.
-pub(super) fn cancel(
+fn cancel(
     transaction: &Transaction<'_>,
-    study_pk: i64,
+    study_pk: StudyKey,
     study: StudyId,
     number: u64,
     now_ms: u64,
 ) -> Result<(EstimateJob, i64), Failure> {
     let mut current = get(transaction, study_pk, study, number)?.document;
-    match current.state {
-        EstimateState::Running | EstimateState::Cancelled => {}
-        finished @ (EstimateState::Done | EstimateState::Failed) => {
-            return Err(Error::new(
-                ErrorCode::InvalidTransition,
-                format!(
-                    "estimate {number} is {}; only a running one can be cancelled",
-                    finished.as_str()
-                ),
-            )
-            .into());
-        }
-    }
+    decide::may_cancel(number, current.state)?;
     transaction.execute(
         "UPDATE estimates SET state = 'cancelled', finished_at_ms = ?
          WHERE study_pk = ? AND number = ? AND state = 'running'",
@@ -175,8 +194,8 @@ pub(super) fn cancel(
     Ok((current, job))
 }
 
-pub(super) fn start_next(transaction: &Transaction<'_>) -> Result<Option<Job>, Failure> {
-    let next: Option<(i64, i64, String, u32)> = transaction
+fn start_next(transaction: &Transaction<'_>) -> Result<Option<Job>, Failure> {
+    let next: Option<(i64, StudyKey, String, u32)> = transaction
         .query_row(
             "SELECT job, study_pk, request, attempts FROM estimates
              WHERE state = 'running' ORDER BY job LIMIT 1",
@@ -193,14 +212,14 @@ pub(super) fn start_next(transaction: &Transaction<'_>) -> Result<Option<Job>, F
     )?;
     Ok(Some(Job {
         id: job,
-        study_pk,
+        study: study_pk,
         request: serde_json::from_str(&request).map_err(Failure::damaged)?,
         attempts,
     }))
 }
 
 /// Undoes [`start_next`]: after a graceful shutdown the job runs again.
-pub(super) fn requeue(transaction: &Transaction<'_>, job: i64) -> Result<(), Failure> {
+fn requeue(transaction: &Transaction<'_>, job: i64) -> Result<(), Failure> {
     transaction.execute(
         "UPDATE estimates SET attempts = attempts - 1
          WHERE job = ? AND state = 'running' AND attempts > 0",
@@ -209,7 +228,7 @@ pub(super) fn requeue(transaction: &Transaction<'_>, job: i64) -> Result<(), Fai
     Ok(())
 }
 
-pub(super) fn finish(
+fn finish(
     transaction: &Transaction<'_>,
     job: i64,
     result: &Result<Estimate, Problem>,
@@ -259,13 +278,4 @@ fn document(row: &Row<'_>, study: StudyId) -> Result<EstimateJob, Failure> {
             .map_err(Failure::damaged)?,
         created_at_ms: row.get(4)?,
     })
-}
-
-fn not_found(study: StudyId, number: u64) -> Error {
-    Error::new(
-        ErrorCode::EstimateNotFound,
-        format!(
-            "study {study} has no estimate {number}; list them with GET /v1/studies/{study}/estimates"
-        ),
-    )
 }

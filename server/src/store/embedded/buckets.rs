@@ -3,19 +3,17 @@
 use std::collections::HashMap;
 
 use eigenveil_estimation::accumulate::Accumulator;
-use eigenveil_shared::{
-    Result,
-    packed::{PackedSymmetric, packed_len},
-};
+use eigenveil_shared::{Result, packed::packed_len};
 use rusqlite::{Connection, OptionalExtension, params};
 use sha2::{Digest as _, Sha256};
 
-use super::{
-    checksum::{checksum, verify},
-    failure::Failure,
-    study::Study,
-};
+use super::checksum::{checksum, verify};
 use crate::environment::Entropy;
+use crate::store::{
+    failure::Failure,
+    study::{Study, StudyKey},
+    sums::decode_sum,
+};
 
 /// Decides which bucket a commit goes to: a hash under a key of this process, so that buckets are exchangeable and
 /// nobody who counts commits can predict, let alone choose, the next bucket. The key is not stored; the bucket is, with
@@ -30,10 +28,10 @@ impl BucketKey {
     }
 
     /// The bucket of the commit with this sequence number.
-    fn bucket_of(&self, study_pk: i64, commit_seq: u64, buckets: u32) -> u32 {
+    fn bucket_of(&self, study_pk: StudyKey, commit_seq: u64, buckets: u32) -> u32 {
         let hash: [u8; 32] = Sha256::new()
             .chain_update(self.0)
-            .chain_update(study_pk.to_le_bytes())
+            .chain_update(study_pk.0.to_le_bytes())
             .chain_update(commit_seq.to_le_bytes())
             .finalize()
             .into();
@@ -52,7 +50,7 @@ pub(super) struct BucketCache {
     limit: u64,
     used: u64,
     turn: u64,
-    sums: HashMap<(i64, u32), (Accumulator, u64)>,
+    sums: HashMap<(StudyKey, u32), (Accumulator, u64)>,
     bytes: Vec<u8>,
 }
 
@@ -69,7 +67,7 @@ impl BucketCache {
     }
 
     pub(super) fn bucket_of(&self, study: &Study, commit_seq: u64) -> u32 {
-        self.key.bucket_of(study.pk, commit_seq, study.buckets())
+        self.key.bucket_of(study.key, commit_seq, study.buckets())
     }
 
     pub(super) fn take_sum(
@@ -78,7 +76,7 @@ impl BucketCache {
         study: &Study,
         bucket: u32,
     ) -> Result<Accumulator, Failure> {
-        if let Some((sums, _)) = self.sums.remove(&(study.pk, bucket)) {
+        if let Some((sums, _)) = self.sums.remove(&(study.key, bucket)) {
             self.used -= size_of_sum(&sums);
             return Ok(sums);
         }
@@ -96,7 +94,7 @@ impl BucketCache {
     }
 
     /// Evicts a study whose stored sums were changed by an import, or deleted.
-    pub(super) fn evict(&mut self, study_pk: i64) {
+    pub(super) fn evict(&mut self, study_pk: StudyKey) {
         self.sums.retain(|(row, _), _| *row != study_pk);
         self.used = self.sums.values().map(|(sums, _)| size_of_sum(sums)).sum();
     }
@@ -119,7 +117,7 @@ impl BucketCache {
         }
         self.turn += 1;
         self.used += size;
-        self.sums.insert((study.pk, bucket), (sums, self.turn));
+        self.sums.insert((study.key, bucket), (sums, self.turn));
     }
 }
 
@@ -136,14 +134,14 @@ pub(super) fn read_sum(
     let p = study.params().report_dimension();
     let stored: Option<(u64, Vec<u8>, [u8; 8])> = connection
         .prepare_cached("SELECT n, sum, checksum FROM buckets WHERE study_pk = ? AND bucket = ?")?
-        .query_row(params![study.pk, bucket], |row| {
+        .query_row(params![study.key, bucket], |row| {
             Ok((row.get(0)?, row.get(1)?, row.get(2)?))
         })
         .optional()?;
     let Some((n, sum, stored)) = stored else {
         return Ok(Accumulator::new(p)?);
     };
-    verify(study.pk, bucket, n, &sum, stored)?;
+    verify(study.key, bucket, n, &sum, stored)?;
     decode_sum(p, n, &sum)
 }
 
@@ -165,11 +163,11 @@ pub(super) fn write_sum(
              DO UPDATE SET n = excluded.n, sum = excluded.sum, checksum = excluded.checksum",
         )?
         .execute(params![
-            study.pk,
+            study.key,
             bucket,
             sums.count(),
             *bytes,
-            checksum(study.pk, bucket, sums.count(), bytes)
+            checksum(study.key, bucket, sums.count(), bytes)
         ])?;
     Ok(())
 }
@@ -182,31 +180,15 @@ pub(super) fn read_sums(
     let mut statement = connection.prepare(
         "SELECT bucket, n, sum, checksum FROM buckets WHERE study_pk = ? ORDER BY bucket",
     )?;
-    let mut rows = statement.query([study.pk])?;
+    let mut rows = statement.query([study.key])?;
     let mut sums = Vec::new();
     while let Some(row) = rows.next()? {
         let sum = row.get_ref(2)?.as_blob().map_err(Failure::damaged)?;
         let (bucket, n) = (row.get(0)?, row.get(1)?);
-        verify(study.pk, bucket, n, sum, row.get(3)?)?;
+        verify(study.key, bucket, n, sum, row.get(3)?)?;
         sums.push((bucket, decode_sum(p, n, sum)?));
     }
     Ok(sums)
-}
-
-/// The sum of `n` reports from its stored bytes.
-pub(super) fn decode_sum(p: usize, n: u64, bytes: &[u8]) -> Result<Accumulator, Failure> {
-    let (numbers, rest) = bytes.as_chunks::<8>();
-    let entries: Vec<f64> = numbers.iter().map(|b| f64::from_le_bytes(*b)).collect();
-    match PackedSymmetric::from_entries(p, entries) {
-        Some(sum) if rest.is_empty() => {
-            Accumulator::from_parts(sum, n).map_err(|error| Failure::damaged(error.detail()))
-        }
-        _ => Err(Failure::damaged(format!(
-            "a stored sum has {} bytes but dimension {p} needs {}",
-            bytes.len(),
-            8 * packed_len(p)
-        ))),
-    }
 }
 
 #[cfg(test)]
@@ -228,16 +210,21 @@ mod tests {
         let key = BucketKey([7; 32]);
         let mut counts = [0_u32; 32];
         for commit in 0..32_000 {
-            counts[key.bucket_of(1, commit, 32) as usize] += 1;
+            counts[key.bucket_of(StudyKey(1), commit, 32) as usize] += 1;
         }
         // Expected 1,000 each; six standard deviations are 187.
         assert!(
             counts.iter().all(|&c| (813..1_187).contains(&c)),
             "{counts:?}"
         );
-        assert!((0..100).all(|commit| key.bucket_of(1, commit, 1) == 0));
+        assert!((0..100).all(|commit| key.bucket_of(StudyKey(1), commit, 1) == 0));
         let same = |other: &BucketKey, row| {
-            let pairs = (0..32_000).map(|n| (key.bucket_of(1, n, 32), other.bucket_of(row, n, 32)));
+            let pairs = (0..32_000).map(|n| {
+                (
+                    key.bucket_of(StudyKey(1), n, 32),
+                    other.bucket_of(StudyKey(row), n, 32),
+                )
+            });
             pairs.filter(|(a, b)| a == b).count()
         };
         // As many as expected by chance.
@@ -264,18 +251,5 @@ mod tests {
         }
         // By chance less than once in 10¹⁰ runs.
         assert_ne!(filled[0], filled[1]);
-    }
-
-    #[test]
-    fn sums_round_trip_through_bytes() {
-        let entries = vec![1.5, -0.0, f64::MIN_POSITIVE / 4.0, 3.0, f64::MAX, -7.25];
-        let bytes: Vec<u8> = entries.iter().flat_map(|x| x.to_le_bytes()).collect();
-        let sums = decode_sum(3, 9, &bytes).unwrap();
-        assert_eq!(sums.count(), 9);
-        for (a, b) in sums.sum().as_slice().iter().zip(&entries) {
-            assert_eq!(a.to_bits(), b.to_bits());
-        }
-        assert!(decode_sum(3, 9, &bytes[1..]).is_err());
-        assert!(decode_sum(2, 9, &bytes).is_err());
     }
 }

@@ -3,7 +3,7 @@
 use eigenveil_shared::Result;
 use rusqlite::{Connection, Transaction, params};
 
-use super::failure::Failure;
+use crate::store::{failure::Failure, study::StudyKey};
 
 const MINUTE: u64 = 60;
 const HOUR: u64 = 3_600;
@@ -22,7 +22,7 @@ pub(crate) struct ArrivalCount {
 /// Counts the reports of a commit. The first commit of a minute rolls up old counts.
 pub(super) fn count(
     transaction: &Transaction<'_>,
-    study_pk: i64,
+    study_pk: StudyKey,
     now_s: u64,
     reports: u64,
 ) -> Result<(), Failure> {
@@ -59,7 +59,10 @@ pub(super) fn count(
     Ok(())
 }
 
-pub(super) fn read(connection: &Connection, study_pk: i64) -> Result<Vec<ArrivalCount>, Failure> {
+pub(super) fn read(
+    connection: &Connection,
+    study_pk: StudyKey,
+) -> Result<Vec<ArrivalCount>, Failure> {
     let mut statement = connection.prepare_cached(
         "SELECT seconds, start, n FROM arrivals WHERE study_pk = ? ORDER BY start",
     )?;
@@ -87,14 +90,15 @@ mod tests {
             )
             .unwrap();
         let transaction = connection.transaction().unwrap();
+        let [first, second] = [1, 2].map(StudyKey);
         // Ninety days, a report every seven minutes, starting at an odd second.
         let begin = 1_700_000_123;
         let times: Vec<u64> = (0..90 * DAY / 420).map(|i| begin + i * 420).collect();
         for &now in &times {
-            count(&transaction, 1, now, 1).unwrap();
+            count(&transaction, first, now, 1).unwrap();
         }
-        count(&transaction, 2, begin, 5).unwrap();
-        let counts = read(&transaction, 1).unwrap();
+        count(&transaction, second, begin, 5).unwrap();
+        let counts = read(&transaction, first).unwrap();
         let total: u64 = counts.iter().map(|arrivals| arrivals.n).sum();
         assert_eq!(total, times.len() as u64);
         // Minutes, hours and days: at most 3 h, 15 d and the rest.
@@ -104,6 +108,6 @@ mod tests {
         }
         assert_eq!(counts[0].seconds, DAY);
         assert_eq!(counts[counts.len() - 1].seconds, MINUTE);
-        assert_eq!(read(&transaction, 2).unwrap()[0].n, 5);
+        assert_eq!(read(&transaction, second).unwrap()[0].n, 5);
     }
 }

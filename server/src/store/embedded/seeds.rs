@@ -16,9 +16,11 @@ use rusqlite::{Connection, Transaction, params};
 use super::{
     checksum::{checksum, verify},
     duplicates::DuplicateSeeds,
-    failure::Failure,
     health::Health,
-    study::Study,
+};
+use crate::store::{
+    failure::Failure,
+    study::{Study, StudyKey},
 };
 
 type BucketSeedsSink<'a> = dyn FnMut(u32, &[Seed]) -> Result<(), Failure> + 'a;
@@ -39,7 +41,7 @@ pub(super) fn append(
     seeds.sort_unstable();
     insert(
         transaction,
-        study.pk,
+        study.key,
         bucket,
         commit_seq,
         seeds.as_flattened(),
@@ -49,7 +51,7 @@ pub(super) fn append(
 /// Appends the seeds of an import as several commits; returns their number.
 pub(super) fn append_chunks(
     transaction: &Transaction<'_>,
-    study_pk: i64,
+    study_pk: StudyKey,
     bucket: u32,
     first_commit: u64,
     seeds: &[u8],
@@ -64,7 +66,7 @@ pub(super) fn append_chunks(
 
 fn insert(
     transaction: &Transaction<'_>,
-    study_pk: i64,
+    study_pk: StudyKey,
     bucket: u32,
     commit_seq: u64,
     seeds: &[u8],
@@ -102,8 +104,8 @@ fn read_bucket(
     Ok(())
 }
 
-/// A snapshot of a study's seeds, which can be read repeatedly; duplicate seeds are included once.
-pub struct StoredSeeds<'a> {
+/// The seeds of a study's commits before one, duplicate seeds included once.
+pub(super) struct Seeds<'a> {
     /// A separate connection: reading must not block others.
     connection: RefCell<Connection>,
     study: &'a Study,
@@ -113,7 +115,7 @@ pub struct StoredSeeds<'a> {
     health: Arc<Health>,
 }
 
-impl<'a> StoredSeeds<'a> {
+impl<'a> Seeds<'a> {
     /// The seeds of every commit before `end`, `stored` in all. Uses up to `sum_cache_bytes` to find duplicates.
     pub(super) fn new(
         connection: Connection,
@@ -145,12 +147,8 @@ impl<'a> StoredSeeds<'a> {
     }
 
     /// Number of seeds without duplicates.
-    pub fn count(&self) -> u64 {
+    fn count(&self) -> u64 {
         self.stored.saturating_sub(self.duplicates.excluded())
-    }
-
-    pub(super) fn stored(&self) -> u64 {
-        self.stored
     }
 
     /// Reads all counted seeds, bucket by bucket.
@@ -178,7 +176,7 @@ impl<'a> StoredSeeds<'a> {
     }
 }
 
-impl SeedSource for StoredSeeds<'_> {
+impl SeedSource for Seeds<'_> {
     fn buckets(&self) -> u32 {
         self.study.buckets()
     }
@@ -211,7 +209,7 @@ fn read_chunk(
         "SELECT commit_seq, n, seeds, checksum FROM seeds
          WHERE study_pk = ? AND bucket = ? AND commit_seq >= ? AND commit_seq < ? ORDER BY commit_seq",
     )?;
-    let mut rows = statement.query(params![study.pk, bucket, commits.start, commits.end])?;
+    let mut rows = statement.query(params![study.key, bucket, commits.start, commits.end])?;
     seeds.clear();
     let mut next = None;
     while seeds.len() < CHUNK_SEEDS
@@ -226,7 +224,7 @@ fn read_chunk(
                 bytes.len()
             )));
         }
-        verify(study.pk, bucket, commit_seq, bytes, row.get(3)?)?;
+        verify(study.key, bucket, commit_seq, bytes, row.get(3)?)?;
         seeds.extend_from_slice(whole);
         next = Some(commit_seq + 1);
     }

@@ -3,20 +3,34 @@
 use std::sync::Arc;
 
 use eigenveil_shared::{
-    Error, ErrorCode,
     about::{About, UtcDate},
     api::StudyState,
     enrolment::AdmissionKey,
     estimate::ComponentCount,
     study::StudyParams,
 };
-use rusqlite::{Connection, OptionalExtension, Transaction, params};
+use rusqlite::{
+    Connection, OptionalExtension, ToSql, Transaction, params,
+    types::{FromSql, FromSqlResult, ToSqlOutput, ValueRef},
+};
 
-use super::{
+use crate::store::{
     decide::Spent,
     failure::Failure,
-    study::{NewStudy, Study, StudyId, StudyIndex, state_from},
+    study::{NewStudy, Study, StudyId, StudyIndex, StudyKey, state_from, study_not_found},
 };
+
+impl ToSql for StudyKey {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        self.0.to_sql()
+    }
+}
+
+impl FromSql for StudyKey {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        i64::column_result(value).map(Self)
+    }
+}
 
 /// Inserts a study without reports and returns its primary key, which no study ever had.
 pub(super) fn insert(
@@ -24,7 +38,7 @@ pub(super) fn insert(
     id: StudyId,
     design: &NewStudy,
     created_at_ms: u64,
-) -> Result<i64, Failure> {
+) -> Result<StudyKey, Failure> {
     let default_k = match design.default_k {
         ComponentCount::Auto => None,
         ComponentCount::Fixed(k) => Some(k as u64),
@@ -53,11 +67,11 @@ pub(super) fn insert(
             design.about.last_day.map(|day| day.0)
         ],
     )?;
-    Ok(transaction.last_insert_rowid())
+    Ok(StudyKey(transaction.last_insert_rowid()))
 }
 
 /// Fails if the study was deleted meanwhile.
-pub(super) fn require(connection: &Connection, pk: i64, id: StudyId) -> Result<(), Failure> {
+pub(super) fn require(connection: &Connection, pk: StudyKey, id: StudyId) -> Result<(), Failure> {
     let found = connection
         .prepare_cached("SELECT 1 FROM studies WHERE study_pk = ? AND id = ?")?
         .query_row(params![pk, id.0], |_| Ok(()))
@@ -66,26 +80,15 @@ pub(super) fn require(connection: &Connection, pk: i64, id: StudyId) -> Result<(
 }
 
 /// The state of a study, unless it was deleted meanwhile.
-pub(super) fn state(connection: &Connection, pk: i64, id: StudyId) -> Result<StudyState, Failure> {
+pub(super) fn state(
+    connection: &Connection,
+    pk: StudyKey,
+    id: StudyId,
+) -> Result<StudyState, Failure> {
     require(connection, pk, id)?;
     let query = "SELECT state FROM studies WHERE study_pk = ?";
     let state: String = connection.query_row(query, [pk], |row| row.get(0))?;
     state_from(&state).ok_or_else(|| Failure::damaged("a study has an unknown state"))
-}
-
-pub(crate) fn study_not_found(id: StudyId) -> Error {
-    Error::new(
-        ErrorCode::StudyNotFound,
-        format!("there is no study {id}; list them with `eigenveil study list` or GET /v1/studies"),
-    )
-}
-
-/// The error for text that is not a study identifier.
-pub(crate) fn invalid_study_id() -> Error {
-    Error::new(
-        ErrorCode::StudyNotFound,
-        "this is not a study identifier, which has 32 hexadecimal digits; list the studies with `eigenveil study list` or GET /v1/studies",
-    )
 }
 
 /// All studies, without deleted ones that are still being removed.
@@ -144,7 +147,7 @@ pub(super) fn load(connection: &Connection) -> Result<StudyIndex, Failure> {
 /// the hash learns nothing about its neighbours.
 pub(super) fn spend_token(
     transaction: &Transaction<'_>,
-    pk: i64,
+    pk: StudyKey,
     hash: &AdmissionKey,
 ) -> Result<Spent, Failure> {
     let spent = transaction

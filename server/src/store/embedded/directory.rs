@@ -10,7 +10,8 @@ use std::{
 use eigenveil_shared::{Error, Result};
 use rustix::fs::Access;
 
-use super::{schema, unavailable};
+use super::schema;
+use crate::store::failure::unavailable;
 
 pub(super) const DATABASE: &str = "eigenveil.db";
 /// Locked while a server uses the directory.

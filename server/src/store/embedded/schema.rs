@@ -5,7 +5,8 @@ use std::{fs::File, io::Read as _, path::Path};
 use eigenveil_shared::{Error, Result};
 use rusqlite::{Connection, ErrorCode as SqliteCode, OpenFlags, config::DbConfig};
 
-use super::{failure::Failure, reserve::disk_bytes, unavailable};
+use super::reserve::disk_bytes;
+use crate::store::{failure::Failure, failure::unavailable};
 
 /// `application_id` of an Eigenveil store: "EiVS".
 const APPLICATION_ID: i32 = 0x4569_5653;

@@ -15,13 +15,8 @@ use std::{
 
 use rusqlite::{Connection, hooks::Wal, wal::CheckpointMode};
 
-use super::{
-    directory::DataDirectory,
-    failure::{FILES_REPLACED, Failure},
-    log::Log,
-    reserve::disk_bytes,
-    schema,
-};
+use super::{directory::DataDirectory, log::Log, reserve::disk_bytes, schema};
+use crate::store::failure::{FILES_REPLACED, Failure};
 
 pub(super) struct DatabaseFiles {
     main: PathBuf,
@@ -199,9 +194,11 @@ mod tests {
 
     use super::{DataDirectory, Path, fs};
     use crate::store::{
+        embedded::{
+            lease::{WalFile, WriterLease},
+            schema,
+        },
         failure::Failure,
-        lease::{WalFile, WriterLease},
-        schema,
     };
 
     /// A store with a table of pages.

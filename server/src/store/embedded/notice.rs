@@ -12,8 +12,8 @@ use std::{
 
 use rusqlite::Connection;
 
-use super::{
-    directory::TEMPORARY,
+use super::directory::TEMPORARY;
+use crate::store::{
     failure::{Failure, unavailable},
     study::StudyIndex,
 };

@@ -5,20 +5,20 @@
 use rusqlite::Connection;
 use twox_hash::xxhash3_64::Hasher;
 
-use super::failure::Failure;
+use crate::store::{failure::Failure, study::StudyKey};
 
 /// The checksum of a row of seeds or of a bucket sum: of its key, its bytes, and its `number` (of the commit, or of the
 /// sum's reports).
-pub(super) fn checksum(study_pk: i64, bucket: u32, number: u64, bytes: &[u8]) -> [u8; 8] {
+pub(super) fn checksum(study_pk: StudyKey, bucket: u32, number: u64, bytes: &[u8]) -> [u8; 8] {
     let mut key = [0; 20];
-    key[..8].copy_from_slice(&study_pk.to_le_bytes());
+    key[..8].copy_from_slice(&study_pk.0.to_le_bytes());
     key[8..12].copy_from_slice(&bucket.to_le_bytes());
     key[12..].copy_from_slice(&number.to_le_bytes());
     Hasher::oneshot_with_seed(Hasher::oneshot(&key), bytes).to_le_bytes()
 }
 
 pub(super) fn verify(
-    study_pk: i64,
+    study_pk: StudyKey,
     bucket: u32,
     number: u64,
     bytes: &[u8],

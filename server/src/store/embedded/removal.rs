@@ -5,32 +5,29 @@
 
 use std::sync::Arc;
 
-use eigenveil_shared::{Error, ErrorCode, Result, api::StudyState};
+use eigenveil_shared::Result;
 use rusqlite::{OptionalExtension, Params, Transaction, params};
 
-use super::{Store, TaskKind, failure::Failure, recent, rows, study::Study};
+use super::{Embedded, TaskKind, recent, rows};
+use crate::store::{
+    decide,
+    failure::Failure,
+    study::{Study, StudyKey},
+};
 
 const IDS_PER_TRANSACTION: u64 = 50_000;
 const COMMITS_PER_TRANSACTION: u64 = 1_000;
 const DAY_MS: u64 = 86_400_000;
 
-impl Store {
-    /// Deletes a study with its reports, identifiers and estimates. Its identifier is unknown at once; disk space is
-    /// freed in the background.
-    pub async fn delete_study(&self, study: &Arc<Study>) -> Result<()> {
-        let (pk, id, now) = (study.pk, study.id(), self.unix_ms());
-        let study_index = Arc::clone(&self.shared.study_index);
-        let credentials = Arc::clone(&self.shared.credentials);
+impl Embedded {
+    pub(crate) async fn delete(&self, study: &Arc<Study>) -> Result<()> {
+        let (pk, id, now) = (study.key, study.id(), self.unix_ms());
+        let studies = Arc::clone(&self.studies);
+        let credentials = Arc::clone(&self.credentials);
         self.write_as(
             TaskKind::FreesSpace,
             move |transaction| {
-                if rows::state(transaction, pk, id)? == StudyState::Open {
-                    return Err(Error::new(
-                        ErrorCode::InvalidTransition,
-                        format!("study {id} is open; close it before you delete it"),
-                    )
-                    .into());
-                }
+                decide::may_delete(id, rows::state(transaction, pk, id)?)?;
                 transaction.execute(
                     "INSERT INTO deleted_studies (study_pk, id, deleted_at_ms) VALUES (?, ?, ?)",
                     params![pk, id.0, now],
@@ -48,7 +45,7 @@ impl Store {
                 Ok(())
             },
             move |(), caches| {
-                study_index.remove(id);
+                studies.remove(id);
                 credentials.forget_study(id);
                 caches.sums.evict(pk);
                 caches.recent.mark_stale();
@@ -57,14 +54,12 @@ impl Store {
         .await
     }
 
-    /// Removes the remains of deleted studies and the identifiers of studies closed for longer than the retention time,
-    /// and moves the latest identifiers of closed studies into the index. Blocks; uses many small transactions; ends
-    /// early if `stopping` returns true.
+    /// Also moves the latest identifiers of closed studies into the index; uses many small transactions.
     pub(crate) fn sweep(&self, stopping: &dyn Fn() -> bool) -> Result<()> {
         let now = self.unix_ms();
-        let keep = self.shared.config.retain_ids_days;
+        let keep = self.config.retain_ids_days;
         while !stopping() {
-            let may_grow = self.shared.reserve.allows_growth();
+            let may_grow = self.reserve.allows_growth();
             let more = self.write_blocking_then(
                 TaskKind::BackgroundCleanup,
                 move |transaction| {
@@ -83,7 +78,7 @@ impl Store {
                 break;
             }
         }
-        self.shared.reserve.ensure();
+        self.reserve.ensure();
         Ok(())
     }
 }
@@ -152,12 +147,12 @@ fn first_study(
     transaction: &Transaction<'_>,
     query: &str,
     params: impl Params,
-) -> Result<Option<i64>, Failure> {
+) -> Result<Option<StudyKey>, Failure> {
     let found = transaction.query_row(query, params, |row| row.get(0));
     Ok(found.optional()?)
 }
 
-fn remove_identifiers(transaction: &Transaction<'_>, pk: i64) -> Result<usize, Failure> {
+fn remove_identifiers(transaction: &Transaction<'_>, pk: StudyKey) -> Result<usize, Failure> {
     Ok(transaction.execute(
         "DELETE FROM report_ids WHERE study_pk = ?1 AND id <= (SELECT max(id) FROM
          (SELECT id FROM report_ids WHERE study_pk = ?1 ORDER BY id LIMIT ?2))",
@@ -171,11 +166,14 @@ mod tests {
     use serde_json::json;
     use tokio::runtime::Runtime;
 
+    use eigenveil_shared::{ErrorCode, api::StudyState};
+    use rusqlite::Connection;
+
     use super::*;
     use crate::{
         Environment, ServerConfig,
         store::{
-            SubmitOutcome,
+            Store, SubmitOutcome, database_path,
             fixtures::{START_MS, SetClock, create, report},
         },
     };
@@ -207,14 +205,14 @@ mod tests {
         runtime
             .block_on(store.set_state(&closed, StudyState::Closed))
             .unwrap();
+        let database = Connection::open(database_path(&config.data_dir)).unwrap();
         let swept_at = |now: u64| -> [u64; 2] {
             clock.set(now);
             store.sweep(&|| false).unwrap();
             [&open, &closed].map(|study| {
                 let count = "SELECT count(*) FROM report_ids WHERE study_pk = ?";
-                let reader = store.reader();
-                reader
-                    .query_row(count, [study.pk], |row| row.get(0))
+                database
+                    .query_row(count, [study.key], |row| row.get(0))
                     .unwrap()
             })
         };

@@ -10,13 +10,8 @@ use std::{fs, os::unix::fs::MetadataExt as _, path::Path, time::SystemTime};
 use eigenveil_shared::Result;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
-use super::{
-    checksum,
-    database_files::DatabaseFiles,
-    directory::DataDirectory,
-    failure::{Failure, TAKEN_OVER, unavailable},
-    notice, schema,
-};
+use super::{checksum, database_files::DatabaseFiles, directory::DataDirectory, notice, schema};
+use crate::store::failure::{Failure, TAKEN_OVER, unavailable};
 
 /// Id of the last server that opened the database: 16 random bytes.
 const LEASE_HOLDER: &str = "server";

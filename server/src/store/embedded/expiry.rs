@@ -9,15 +9,14 @@ use std::{sync::Arc, time::Duration};
 use eigenveil_shared::{Result, api::StudyState};
 use rusqlite::{OptionalExtension, Transaction, params};
 
-use super::{Failure, Store, Study, TaskKind};
+use super::{Embedded, TaskKind};
+use crate::store::{failure::Failure, study::Study};
 
-impl Store {
-    /// Closes open studies whose last day is over, and reopens those whose closing time lies in the future because the
-    /// clock was wrong. Returns the time until the next study ends. Blocks.
+impl Embedded {
     pub(crate) fn close_ended(&self) -> Result<Option<Duration>> {
         let now = self.unix_ms();
         let mut next: Option<u64> = None;
-        for study in self.studies() {
+        for study in self.studies.list() {
             let Some(day) = study.about().last_day else {
                 continue;
             };
@@ -36,7 +35,7 @@ impl Store {
     }
 
     fn close_at(&self, study: &Arc<Study>, now: u64) -> Result<()> {
-        let pk = study.pk;
+        let pk = study.key;
         let closed = self.change_state(study, StudyState::Closed, move |transaction| {
             Ok(transaction.execute(
                 "UPDATE studies SET state = 'closed', closed_at_ms = ?
@@ -53,7 +52,7 @@ impl Store {
     /// A study closed by the operator was closed before its last day was over, and stays closed. A study without
     /// identifiers cannot be reopened: it could count a report twice.
     fn reopen(&self, study: &Arc<Study>, over_at: u64) -> Result<()> {
-        let pk = study.pk;
+        let pk = study.key;
         // Read first: usually there is nothing to write.
         let closed_early = self.reader().query_row(
             "SELECT closed_at_ms >= ? FROM studies WHERE study_pk = ? AND closed_at_ms IS NOT NULL",

@@ -11,110 +11,32 @@ use eigenveil_estimation::accumulate::Accumulator;
 use eigenveil_shared::{
     Result,
     api::StudyState,
-    codec,
-    enrolment::{Admission, AdmissionKey},
+    enrolment::AdmissionKey,
     mechanism::{Payload, double_cap::Seed},
-    report::{ReportId, ValidatedReport},
-    study::Fingerprint,
 };
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
-use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
 use super::{
     arrivals,
     buckets::BucketCache,
-    decide::{Door, Facts, Spent, SubmitOutcome, admit},
-    failure::{FILES_REPLACED, Failure},
     health::Health,
     lease::WriterLease,
     notice,
     recent::{CommitIds, RecentIds},
     reserve::ReserveFile,
     rows, seeds,
-    study::{Study, StudyIndex, state_from},
+};
+use crate::store::{
+    decide::{Door, Facts, Spent, SubmitOutcome, admit},
+    failure::{FILES_REPLACED, Failure},
+    report::{Outcomes, Reports},
+    study::{Study, StudyIndex, StudyKey, state_from},
 };
 use crate::{environment::Clock, faults::Faults, metrics::Metrics, net::memory::Reservation};
 
 /// Payload bytes after which no further request joins a commit.
 const MAX_COMMIT_BYTES: usize = 64 << 20;
-
-/// Payloads up to this size are copied out of the body, so that its buffer, at least 8 KiB, is free for the
-/// connection's next request at once instead of after the commit.
-const MAX_COPIED_PAYLOAD: usize = 256;
-
-/// A validated report waiting for its commit.
-#[derive(Clone)]
-pub struct NewReport {
-    id: ReportId,
-    /// Of the study it was validated for.
-    fingerprint: Fingerprint,
-    /// A long payload stays in the body it came in.
-    payload: Payload<Bytes>,
-    /// Hash of the participant token it came with.
-    token: Option<Box<[u8; 32]>>,
-}
-
-/// The reports of a request. Usually one, which needs no allocation.
-pub(super) type Reports = SmallVec<[NewReport; 1]>;
-pub(crate) type Outcomes = SmallVec<[SubmitOutcome; 16]>;
-
-impl NewReport {
-    /// Decodes and validates the body of one report.
-    pub fn decode(body: &Bytes, study: &Study) -> Result<Self> {
-        let report = codec::decode_report(body, study.report_format())?;
-        Ok(Self::new(body, study, report, MAX_COPIED_PAYLOAD))
-    }
-
-    /// Decodes a batch: an outer error if the envelope is wrong, an inner one for each malformed report.
-    pub fn decode_batch(body: &Bytes, study: &Study) -> Result<Vec<Result<Self>>> {
-        let reports = codec::decode_batch(body, study.report_format())?;
-        Ok(reports
-            .into_iter()
-            .map(|report| report.map(|report| Self::new(body, study, report, 0)))
-            .collect())
-    }
-
-    /// The codec borrows from the body, so the payload always lies inside it.
-    fn new(body: &Bytes, study: &Study, report: ValidatedReport<'_>, copied: usize) -> Self {
-        let store = |bytes: &[u8]| {
-            if bytes.len() <= copied {
-                Bytes::copy_from_slice(bytes)
-            } else {
-                body.slice_ref(bytes)
-            }
-        };
-        Self {
-            id: report.id(),
-            fingerprint: study.report_format().fingerprint(),
-            payload: report.payload().map_bytes(store),
-            token: None,
-        }
-    }
-
-    /// Whether it was validated for this study, or for one with the same parameters.
-    pub(super) fn is_for(&self, study: &Study) -> bool {
-        self.fingerprint == study.report_format().fingerprint()
-    }
-
-    /// The same report with what it came with.
-    #[must_use]
-    pub fn admitted_by(mut self, admission: &Admission) -> Self {
-        self.token = admission.key().map(Box::new);
-        self
-    }
-}
-
-impl std::fmt::Debug for NewReport {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "NewReport({}, {} payload bytes)",
-            self.id,
-            self.payload.as_bytes().len()
-        )
-    }
-}
 
 /// The reports of one request: all in one commit, or in none.
 pub(super) struct Submission {
@@ -340,16 +262,16 @@ impl Writer {
         let now_ms = self.clock.unix_ms();
         for submission in group {
             let study = &submission.study;
-            if updates.iter().any(|update| update.study.pk == study.pk) {
+            if updates.iter().any(|update| update.study.key == study.key) {
                 continue;
             }
             let of_study = group
                 .iter()
                 .zip(&mut outcomes)
-                .filter(|(other, _)| other.study.pk == study.pk);
+                .filter(|(other, _)| other.study.key == study.key);
             let reports = group
                 .iter()
-                .filter(|other| other.study.pk == study.pk)
+                .filter(|other| other.study.key == study.key)
                 .map(|other| other.reports.len())
                 .sum();
             let skip_dedup = self.faults.skips_dedup();
@@ -374,7 +296,7 @@ impl Writer {
 /// What this transaction knows of a study.
 struct StoredFacts<'a, 'ids> {
     transaction: &'a Transaction<'a>,
-    study_pk: i64,
+    study_pk: StudyKey,
     ids: CommitIds<'ids>,
     skip_dedup: bool,
 }
@@ -411,7 +333,7 @@ fn add_reports<'a>(
         .prepare_cached(
             "SELECT state, reports_accepted, commit_seq FROM studies WHERE study_pk = ? AND id = ?",
         )?
-        .query_row(params![study.pk, study.id().0], |row| {
+        .query_row(params![study.key, study.id().0], |row| {
             Ok((row.get(0)?, row.get(1)?, row.get(2)?))
         })
         .optional()?;
@@ -441,8 +363,8 @@ fn add_reports<'a>(
     let fresh = {
         let mut facts = StoredFacts {
             transaction,
-            study_pk: study.pk,
-            ids: recent.begin(transaction, study.pk, reports)?,
+            study_pk: study.key,
+            ids: recent.begin(transaction, study.key, reports)?,
             skip_dedup,
         };
         for (submission, outcomes) in submissions {
@@ -460,7 +382,7 @@ fn add_reports<'a>(
         facts.ids.into_fresh()
     };
     if accepted > 0 {
-        recent.end(transaction, study.pk, fresh)?;
+        recent.end(transaction, study.key, fresh)?;
         if let Some(sums) = &mut delta.sums {
             cache.write(transaction, study, bucket, sums)?;
         }
@@ -472,8 +394,8 @@ fn add_reports<'a>(
                 "UPDATE studies SET reports_accepted = reports_accepted + ?, commit_seq = commit_seq + 1
                  WHERE study_pk = ?",
             )?
-            .execute(params![accepted, study.pk])?;
-        arrivals::count(transaction, study.pk, now_ms / 1_000, accepted)?;
+            .execute(params![accepted, study.key])?;
+        arrivals::count(transaction, study.key, now_ms / 1_000, accepted)?;
     }
     Ok(StudyUpdate {
         study: Arc::clone(study),
@@ -485,9 +407,9 @@ fn add_reports<'a>(
 fn by_study(group: Vec<Submission>) -> Vec<Vec<Submission>> {
     let mut studies: Vec<Vec<Submission>> = Vec::new();
     for submission in group {
-        let pk = submission.study.pk;
+        let pk = submission.study.key;
         let same =
-            |share: &&mut Vec<Submission>| share.first().is_some_and(|first| first.study.pk == pk);
+            |share: &&mut Vec<Submission>| share.first().is_some_and(|first| first.study.key == pk);
         match studies.iter_mut().find(same) {
             Some(share) => share.push(submission),
             None => studies.push(vec![submission]),

@@ -10,7 +10,7 @@ use std::{
 
 use eigenveil_shared::Result;
 
-use super::failure::Failure;
+use crate::store::failure::Failure;
 
 #[derive(Debug, Default)]
 pub(super) struct Health {

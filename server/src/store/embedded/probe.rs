@@ -5,11 +5,8 @@ use std::time::{Duration, Instant};
 use eigenveil_shared::Result;
 use rusqlite::Transaction;
 
-use super::{
-    Store,
-    failure::{Failure, unavailable},
-    health::Probe,
-};
+use super::{Embedded, health::Probe};
+use crate::store::failure::{Failure, unavailable};
 
 /// Size of a probe write: several pages, like a commit of reports. A small one might fit into a full store.
 const PROBE_WRITE_BYTES: usize = 65_536;
@@ -17,13 +14,13 @@ const PROBE_WRITE_BYTES: usize = 65_536;
 /// Minimum time between probes, which take time of the writer and, after a failure, of the disk.
 const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 
-impl Store {
+impl Embedded {
     /// Whether reports can be stored now: the writer responds, no damage was found, and after a failed commit a probe
     /// write succeeds. Probes at most once a second; in between the last result is returned, unless a commit has failed
     /// or succeeded again since.
-    pub async fn check_writable(&self) -> Result<()> {
-        let health = &self.shared.health;
-        self.check_writer()?;
+    pub(crate) async fn check_writable(&self) -> Result<()> {
+        let health = &self.health;
+        self.check_running()?;
         if let Some(damage) = health.damage() {
             return Err(unavailable(damage.clone()));
         }
@@ -46,7 +43,7 @@ impl Store {
     }
 
     async fn probe(&self) -> Result<()> {
-        let health = &self.shared.health;
+        let health = &self.health;
         if !health.has_failed() {
             return self.write(|_| Ok(()), |(), _| ()).await;
         }
@@ -74,8 +71,7 @@ fn remove_probe(transaction: &Transaction<'_>) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::{config::ServerConfig, environment::Environment};
+    use crate::{Environment, ServerConfig, Store};
 
     /// However many callers there are, the writer is probed once.
     #[tokio::test]

@@ -1,0 +1,446 @@
+//! What every engine has to do, as checks of a [`Store`] over it; and mistakes that they notice.
+
+use std::{
+    future::Future,
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use eigenveil_estimation::Cancel;
+use eigenveil_shared::{
+    ErrorCode,
+    api::{EstimateRequest, EstimateState, ImportOutcome, StudyState},
+    enrolment::{Admission, ParticipantToken},
+};
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::{runtime::Runtime, task::block_in_place, time::timeout};
+
+use super::{
+    Notice, Store, Study, SubmitOutcome, VerifiedExport,
+    engine::Engine,
+    fixtures::{SetClock, create, report},
+    report::NewReport,
+    toy::{Mutation, Toy},
+};
+use crate::{Environment, ServerConfig, faults::Faults};
+
+struct Fixture {
+    store: Store,
+    clock: Arc<SetClock>,
+    faults: Faults,
+    _directory: TempDir,
+}
+
+impl Fixture {
+    fn new(toy: Option<Option<Mutation>>) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let config = ServerConfig::new(directory.path().join("data"));
+        let clock = SetClock::new();
+        let environment = Environment {
+            clock: Arc::<SetClock>::clone(&clock),
+            ..Environment::system()
+        };
+        let faults = environment.faults.clone();
+        let store = match toy {
+            None => Store::open(&config, environment),
+            Some(mutation) => Store::over(&config, environment, |environment, _, listener| {
+                Ok(Engine::Toy(Box::new(Toy::new(
+                    environment,
+                    listener,
+                    mutation,
+                ))))
+            }),
+        };
+        Self {
+            store: store.unwrap(),
+            clock,
+            faults,
+            _directory: directory,
+        }
+    }
+
+    async fn send(&self, study: &Arc<Study>, reports: Vec<NewReport>) -> Vec<SubmitOutcome> {
+        self.store.submit(study, reports).await.unwrap()
+    }
+
+    fn counted(&self, study: &Study) -> u64 {
+        let moment = self.store.bucket_sums(study, Cancel::NEVER).unwrap();
+        let summed: u64 = moment.buckets.iter().map(|(_, sums)| sums.count()).sum();
+        assert_eq!(
+            moment.n,
+            summed + moment.duplicates,
+            "a snapshot of two moments"
+        );
+        moment.n
+    }
+
+    fn spent(&self, study: &Study) -> u64 {
+        self.store.token_counts(study).unwrap().spent
+    }
+
+    async fn tokens(&self, study: &Study, count: usize) -> Vec<Admission> {
+        let issued = self.store.issue_tokens(study, count).await.unwrap();
+        let parse = |text: &String| Some(ParticipantToken::parse(text).unwrap()).into();
+        issued.tokens.iter().map(parse).collect()
+    }
+}
+
+/// Requests of one group get what they would get one after the other.
+async fn outcomes_are_in_order_of_arrival(of: &Fixture) {
+    use SubmitOutcome::{Accepted, Duplicate, NotAdmitted};
+    let study = create(&of.store, &json!({"enrolment": "token"})).await;
+    let good = of.tokens(&study, 2).await;
+    let unknown = Some(ParticipantToken::from_bytes([9; 32])).into();
+    let group = [
+        (1, &unknown, NotAdmitted(ErrorCode::ParticipantTokenUnknown)),
+        (1, &good[0], Accepted),
+        (2, &good[0], NotAdmitted(ErrorCode::TokenSpent)),
+        (1, &good[1], Duplicate),
+        (2, &Admission::Open, NotAdmitted(ErrorCode::TokenRequired)),
+        (2, &good[1], Accepted),
+    ];
+    of.faults.hold();
+    let begun: Vec<_> = group
+        .iter()
+        .map(|(number, admission, _)| {
+            let report = report(&study, *number).admitted_by(admission);
+            begin(of.store.submit(&study, vec![report]))
+        })
+        .collect();
+    of.faults.release();
+    for (answer, (number, _, wanted)) in begun.into_iter().zip(group) {
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(pending) => pending.await,
+        };
+        assert_eq!(answer.unwrap(), [wanted], "report {number}");
+    }
+    assert_eq!((of.counted(&study), of.spent(&study)), (2, 2));
+}
+
+async fn a_report_is_counted_once(of: &Fixture) {
+    use SubmitOutcome::{Accepted, Duplicate};
+    for mechanism in ["symmetric-gaussian", "double-cap"] {
+        let delta = (mechanism == "symmetric-gaussian").then_some(1e-6);
+        let study = create(&of.store, &json!({"mechanism": mechanism, "delta": delta})).await;
+        let reports = |numbers: &[u8]| numbers.iter().map(|n| report(&study, *n)).collect();
+        let answers = of.send(&study, reports(&[1, 2, 1])).await;
+        assert_eq!(answers, [Accepted, Accepted, Duplicate]);
+        assert_eq!(
+            of.send(&study, reports(&[3, 2])).await,
+            [Accepted, Duplicate]
+        );
+        assert_eq!(of.counted(&study), 3);
+        assert_eq!(study.reports_accepted(), 3);
+    }
+}
+
+/// What was answered is stored when it is answered.
+async fn answers_come_after_the_commit(of: &Fixture) {
+    let study = create(&of.store, &json!({})).await;
+    for number in 1..=5 {
+        of.send(&study, vec![report(&study, number)]).await;
+        assert_eq!(of.counted(&study), u64::from(number));
+    }
+}
+
+/// Also for those who hold what they saw of the study before.
+async fn nothing_is_counted_after_a_close(of: &Fixture) {
+    use SubmitOutcome::{Accepted, Duplicate, NotOpen};
+    let study = create(&of.store, &json!({"draft": true})).await;
+    assert_eq!(of.send(&study, vec![report(&study, 1)]).await, [NotOpen]);
+    of.store.set_state(&study, StudyState::Open).await.unwrap();
+    assert_eq!(of.send(&study, vec![report(&study, 1)]).await, [Accepted]);
+    of.store
+        .set_state(&study, StudyState::Closed)
+        .await
+        .unwrap();
+    let reports = vec![report(&study, 1), report(&study, 2)];
+    assert_eq!(of.send(&study, reports).await, [Duplicate, NotOpen]);
+    assert_eq!(of.counted(&study), 1);
+    let reopened = of.store.set_state(&study, StudyState::Open).await;
+    assert_eq!(reopened.unwrap_err().code(), ErrorCode::InvalidTransition);
+}
+
+async fn a_refused_report_spends_nothing(of: &Fixture) {
+    use SubmitOutcome::{Accepted, Duplicate, NotOpen};
+    let study = create(&of.store, &json!({"enrolment": "token"})).await;
+    let tokens = of.tokens(&study, 3).await;
+    let send = |number, token: &Admission| {
+        let report = report(&study, number).admitted_by(token);
+        of.send(&study, vec![report])
+    };
+    assert_eq!(send(1, &tokens[0]).await, [Accepted]);
+    assert_eq!(send(1, &tokens[1]).await, [Duplicate]);
+    of.store
+        .set_state(&study, StudyState::Closed)
+        .await
+        .unwrap();
+    assert_eq!(send(2, &tokens[2]).await, [NotOpen]);
+    assert_eq!((of.counted(&study), of.spent(&study)), (1, 1));
+    let issued = of.store.issue_tokens(&study, 1).await.unwrap_err();
+    assert_eq!(issued.code(), ErrorCode::InvalidTransition);
+}
+
+/// Who holds a deleted study never reaches a later one, not even one of the same identifier.
+async fn keys_are_never_used_again(of: &Fixture) {
+    let first = create(&of.store, &json!({})).await;
+    of.send(&first, vec![report(&first, 1)]).await;
+    let open = of.store.delete_study(&first).await.unwrap_err();
+    assert_eq!(open.code(), ErrorCode::InvalidTransition);
+    of.store
+        .set_state(&first, StudyState::Closed)
+        .await
+        .unwrap();
+    let export = of.store.export(&first).unwrap();
+    of.store.delete_study(&first).await.unwrap();
+    block_in_place(|| of.store.sweep(&|| false)).unwrap();
+    let export = VerifiedExport::read(export).unwrap();
+    let again = of.store.import(export, None).await.unwrap().study;
+    assert_eq!(again.id(), first.id());
+    let answer = of.send(&first, vec![report(&first, 2)]).await;
+    assert_eq!(answer, [SubmitOutcome::StudyDeleted]);
+    assert!(of.store.bucket_sums(&first, Cancel::NEVER).is_err());
+    assert_eq!(of.counted(&again), 1);
+}
+
+async fn an_import_adds_all_or_nothing_and_once(of: &Fixture) {
+    let from = create(&of.store, &json!({})).await;
+    of.send(&from, vec![report(&from, 1), report(&from, 2)])
+        .await;
+    let export = || VerifiedExport::read(of.store.export(&from).unwrap()).unwrap();
+    let into = create(&of.store, &json!({})).await;
+    for (wanted, reports) in [
+        (ImportOutcome::Merged, 2),
+        (ImportOutcome::AlreadyImported, 0),
+    ] {
+        let imported = of
+            .store
+            .import(export(), Some(Arc::clone(&into)))
+            .await
+            .unwrap();
+        assert_eq!((imported.outcome, imported.reports), (wanted, reports));
+        assert_eq!((of.counted(&into), into.reports_accepted()), (2, 2));
+    }
+    let answer = of.send(&into, vec![report(&into, 2)]).await;
+    assert_eq!(answer, [SubmitOutcome::Duplicate]);
+    // Another export with one report more has two that were counted.
+    of.send(&from, vec![report(&from, 3)]).await;
+    let error = of
+        .store
+        .import(export(), Some(Arc::clone(&into)))
+        .await
+        .unwrap_err();
+    assert_eq!(error.code(), ErrorCode::AlreadyCounted);
+    let answer = of.send(&into, vec![report(&into, 3)]).await;
+    assert_eq!(answer, [SubmitOutcome::Accepted]);
+    assert_eq!(of.counted(&into), 3);
+}
+
+async fn the_last_day_ends_to_the_millisecond(of: &Fixture) {
+    use SubmitOutcome::{Accepted, Duplicate, Ended};
+    let study = create(&of.store, &json!({"about": {"last_day": "2023-11-20"}})).await;
+    let over = study.about().last_day.unwrap().end_ms();
+    of.clock.set(over - 1);
+    assert_eq!(of.send(&study, vec![report(&study, 1)]).await, [Accepted]);
+    let left = block_in_place(|| of.store.close_ended()).unwrap().unwrap();
+    assert_eq!((left.as_millis(), study.state()), (1, StudyState::Open));
+    of.clock.set(over);
+    let reports = vec![report(&study, 1), report(&study, 2)];
+    assert_eq!(of.send(&study, reports).await, [Duplicate, Ended]);
+    assert_eq!(block_in_place(|| of.store.close_ended()).unwrap(), None);
+    assert_eq!(study.state(), StudyState::Closed);
+    // The clock was wrong.
+    of.clock.set(over - 5);
+    block_in_place(|| of.store.close_ended()).unwrap();
+    assert_eq!(study.state(), StudyState::Open);
+    assert_eq!(of.send(&study, vec![report(&study, 3)]).await, [Accepted]);
+}
+
+async fn a_cancelled_job_stays_cancelled(of: &Fixture) {
+    let study = create(&of.store, &json!({})).await;
+    let add = || of.store.add_job(&study, EstimateRequest::default());
+    let state = |number| of.store.estimate(&study, number).unwrap().state;
+    let [first, second] = [add().await.unwrap(), add().await.unwrap()];
+    assert_eq!([first.number, second.number], [1, 2]);
+    let (of_study, job) = block_in_place(|| of.store.claim_job()).unwrap().unwrap();
+    assert_eq!((of_study.id(), job.attempts), (study.id(), 0));
+    block_in_place(|| of.store.put_back_job(job.id)).unwrap();
+    let (_, again) = block_in_place(|| of.store.claim_job()).unwrap().unwrap();
+    assert_eq!((again.id, again.attempts), (job.id, 0));
+    of.store.cancel_job(&study, 1).await.unwrap();
+    let failed = || {
+        let error = eigenveil_shared::Error::estimate_failed("for the test");
+        eigenveil_shared::api::Problem::new(&error)
+    };
+    block_in_place(|| of.store.finish_job(job.id, Err(failed()))).unwrap();
+    assert_eq!(state(1), EstimateState::Cancelled);
+    let (_, job) = block_in_place(|| of.store.claim_job()).unwrap().unwrap();
+    block_in_place(|| of.store.finish_job(job.id, Err(failed()))).unwrap();
+    assert_eq!(state(2), EstimateState::Failed);
+    let late = of.store.cancel_job(&study, 2).await.unwrap_err();
+    assert_eq!(late.code(), ErrorCode::InvalidTransition);
+    assert!(block_in_place(|| of.store.claim_job()).unwrap().is_none());
+}
+
+/// A request is carried out, and told, though nobody waits for its answer.
+async fn effects_do_not_depend_on_the_asker(of: &Fixture) {
+    let study = create(&of.store, &json!({})).await;
+    let told = Arc::new(AtomicU32::new(0));
+    let listened = Arc::clone(&told);
+    of.store.listen(move |notice| {
+        let weight = match notice {
+            Notice::JobAdded => 1,
+            Notice::JobCancelled(_) => 100,
+        };
+        listened.fetch_add(weight, Ordering::SeqCst);
+    });
+    poll_once(of.store.add_job(&study, EstimateRequest::default()));
+    while of.store.estimates(&study).unwrap().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    poll_once(of.store.cancel_job(&study, 1));
+    // Later writes are made after what a commit has told.
+    poll_once(of.store.submit(&study, vec![report(&study, 1)]));
+    of.send(&study, vec![report(&study, 2)]).await;
+    assert_eq!(told.load(Ordering::SeqCst), 101);
+    assert_eq!(of.counted(&study), 2);
+}
+
+/// Polls a future once and drops it.
+fn poll_once(future: impl Future) {
+    let _ = begin(future);
+}
+
+/// Polls a future once: its request is in the queue. An engine without one has answered.
+fn begin<F: Future>(future: F) -> Result<F::Output, Pin<Box<F>>> {
+    let mut future = Box::pin(future);
+    let mut context = Context::from_waker(Waker::noop());
+    match future.as_mut().poll(&mut context) {
+        Poll::Ready(output) => Ok(output),
+        Poll::Pending => Err(future),
+    }
+}
+
+/// Reads while others write: each time all of some commits, and never fewer than before.
+async fn a_snapshot_is_of_one_moment(of: &Fixture) {
+    let study = create(&of.store, &json!({})).await;
+    let (store, to) = (of.store.clone(), Arc::clone(&study));
+    let writer = tokio::spawn(async move {
+        for number in 0..60 {
+            let pair = [2 * number, 2 * number + 1].map(|number| report(&to, number));
+            store.submit(&to, pair.to_vec()).await.unwrap();
+        }
+    });
+    let mut before = 0;
+    while !writer.is_finished() {
+        let counted = of.counted(&study);
+        assert!(counted >= before && counted.is_multiple_of(2), "{counted}");
+        before = counted;
+        tokio::task::yield_now().await;
+    }
+    writer.await.unwrap();
+    assert_eq!(of.counted(&study), 120);
+}
+
+async fn arrivals_count_what_was_uploaded(of: &Fixture) {
+    let study = create(&of.store, &json!({})).await;
+    for minute in 0..3 {
+        of.clock.set(super::fixtures::START_MS + minute * 60_000);
+        of.send(
+            &study,
+            vec![report(&study, 1), report(&study, 10 + minute as u8)],
+        )
+        .await;
+    }
+    let counts = of.store.arrivals(&study).unwrap();
+    let counts: Vec<_> = counts
+        .iter()
+        .map(|count| (count.seconds, count.n))
+        .collect();
+    assert_eq!(counts, [(60, 2), (60, 1), (60, 1)]);
+}
+
+type Check = for<'a> fn(&'a Fixture) -> Pin<Box<dyn Future<Output = ()> + 'a>>;
+
+macro_rules! checks {
+    ($($name:ident),* $(,)?) => {
+        const CHECKS: &[(&str, Check)] = &[$((stringify!($name), |of| Box::pin($name(of)))),*];
+    };
+}
+
+checks![
+    outcomes_are_in_order_of_arrival,
+    a_report_is_counted_once,
+    answers_come_after_the_commit,
+    nothing_is_counted_after_a_close,
+    a_refused_report_spends_nothing,
+    keys_are_never_used_again,
+    an_import_adds_all_or_nothing_and_once,
+    the_last_day_ends_to_the_millisecond,
+    a_cancelled_job_stays_cancelled,
+    effects_do_not_depend_on_the_asker,
+    a_snapshot_is_of_one_moment,
+    arrivals_count_what_was_uploaded,
+];
+
+/// The checks that fail.
+fn failing(engine: Option<Option<Mutation>>) -> Vec<&'static str> {
+    let runtime = Runtime::new().unwrap();
+    let fails = |check: Check| {
+        let of = Fixture::new(engine);
+        catch_unwind(AssertUnwindSafe(|| {
+            let ended = async { timeout(Duration::from_secs(60), check(&of)).await };
+            runtime.block_on(ended).unwrap();
+        }))
+        .is_err()
+    };
+    let failing = CHECKS.iter().filter(|(_, check)| fails(*check));
+    failing.map(|(name, _)| *name).collect()
+}
+
+#[test]
+fn the_embedded_engine_conforms() {
+    assert_eq!(failing(None), Vec::<&str>::new());
+}
+
+#[test]
+fn the_toy_conforms() {
+    assert_eq!(failing(Some(None)), Vec::<&str>::new());
+}
+
+#[test]
+fn mistakes_of_an_engine_are_noticed() {
+    for (mutation, by) in [
+        (Mutation::NoDedupe, "a_report_is_counted_once"),
+        (Mutation::EarlyAnswer, "answers_come_after_the_commit"),
+        (
+            Mutation::SecondCopyIsDuplicate,
+            "outcomes_are_in_order_of_arrival",
+        ),
+        (
+            Mutation::TokenSpentForARefusedReport,
+            "a_refused_report_spends_nothing",
+        ),
+        (
+            Mutation::CloseTouchesTheRegistryOnly,
+            "nothing_is_counted_after_a_close",
+        ),
+        (Mutation::KeyUsedAgain, "keys_are_never_used_again"),
+        (
+            Mutation::CountOfAnotherMoment,
+            "a_snapshot_is_of_one_moment",
+        ),
+        (Mutation::LeaseIgnored, "a_cancelled_job_stays_cancelled"),
+    ] {
+        let failing = failing(Some(Some(mutation)));
+        assert!(failing.contains(&by), "{mutation:?} fails only {failing:?}");
+    }
+}

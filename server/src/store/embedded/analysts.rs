@@ -1,0 +1,104 @@
+//! Bearer tokens as rows: the operator's and those of analysts.
+
+use std::sync::Arc;
+
+use eigenveil_shared::Result;
+use rusqlite::{Connection, params};
+
+use super::{Embedded, operator_token, rows};
+use crate::store::{
+    credentials::{Analyst, Credentials},
+    decide,
+    failure::Failure,
+    study::{Study, StudyId},
+    token::TokenHash,
+};
+
+pub(super) fn load(connection: &Connection, operator: TokenHash) -> Result<Credentials, Failure> {
+    let mut statement = connection.prepare(
+        "SELECT a.id, a.name, s.id, a.created_at_ms, a.hash
+         FROM analyst_tokens AS a LEFT JOIN studies AS s USING (study_pk)
+         ORDER BY a.created_at_ms, a.name, a.id",
+    )?;
+    let analysts = statement
+        .query_map([], |row| {
+            Ok(Analyst {
+                id: row.get(0)?,
+                name: row.get(1)?,
+                study: row.get::<_, Option<[u8; 16]>>(2)?.map(StudyId),
+                created_at_ms: row.get(3)?,
+                hash: TokenHash::stored(row.get(4)?),
+            })
+        })?
+        .collect::<rusqlite::Result<_>>()?;
+    Ok(Credentials::new(operator, analysts))
+}
+
+impl Embedded {
+    pub(crate) async fn rotate_operator(&self, token: String) -> Result<()> {
+        let hash = TokenHash::new(&token);
+        let files = self.directory.token_files();
+        let credentials = Arc::clone(&self.credentials);
+        let staged = files.clone();
+        self.write(
+            move |transaction| {
+                staged.stage(&token)?;
+                operator_token::save_hash(transaction, &hash)
+            },
+            move |(), _| {
+                credentials.change(|table| table.operator = hash);
+                // The next start repeats this; the response has the token in any case.
+                if let Err(error) = files.adopt() {
+                    tracing::error!(%error, "the new operator token could not be written to its file");
+                }
+            },
+        )
+        .await
+    }
+
+    pub(crate) async fn add_analyst(
+        &self,
+        analyst: Analyst,
+        study: Option<Arc<Study>>,
+    ) -> Result<()> {
+        let credentials = Arc::clone(&self.credentials);
+        self.write(
+            move |transaction| {
+                if let Some(study) = &study {
+                    rows::require(transaction, study.key, study.id())?;
+                }
+                let count = "SELECT count(*) FROM analyst_tokens";
+                decide::is_room_for_analyst(transaction.query_row(count, [], |row| row.get(0))?)?;
+                transaction.execute(
+                    "INSERT INTO analyst_tokens (id, name, study_pk, created_at_ms, hash)
+                     VALUES (?, ?, ?, ?, ?)",
+                    params![
+                        analyst.id,
+                        analyst.name,
+                        study.map(|study| study.key),
+                        analyst.created_at_ms,
+                        analyst.hash.bytes()
+                    ],
+                )?;
+                Ok(analyst)
+            },
+            move |analyst, _| credentials.change(|table| table.analysts.push(analyst.clone())),
+        )
+        .await
+        .map(drop)
+    }
+
+    /// Whether there was one.
+    pub(crate) async fn remove_analyst(&self, id: [u8; 8]) -> Result<bool> {
+        let credentials = Arc::clone(&self.credentials);
+        self.write(
+            move |transaction| {
+                let removed =
+                    transaction.execute("DELETE FROM analyst_tokens WHERE id = ?", params![id])?;
+                Ok(removed > 0)
+            },
+            move |_, _| credentials.change(|table| table.analysts.retain(|other| other.id != id)),
+        )
+        .await
+    }
+}

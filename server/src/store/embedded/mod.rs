@@ -1,0 +1,409 @@
+//! The embedded engine: one SQLite file with a single writer thread.
+
+mod analysts;
+mod arrivals;
+mod buckets;
+mod checksum;
+mod database_files;
+mod directory;
+mod duplicates;
+mod estimates;
+mod expiry;
+mod health;
+mod lease;
+mod log;
+mod notice;
+mod operator_token;
+mod probe;
+mod recent;
+mod removal;
+mod reserve;
+mod rows;
+mod schema;
+mod seeds;
+mod snapshot;
+mod studies;
+mod tokens;
+mod transfer;
+mod writer;
+
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{SyncSender, TrySendError, sync_channel},
+    },
+    thread::JoinHandle,
+};
+
+use eigenveil_shared::{Error, ErrorCode, Result};
+use rusqlite::{Connection, Transaction};
+use tokio::sync::{oneshot, watch};
+
+pub(crate) use self::{
+    arrivals::ArrivalCount,
+    directory::{check as check_directory, exposed},
+};
+pub use self::{directory::database_path, operator_token::rotate_operator_token};
+
+use self::{
+    buckets::{BucketCache, BucketKey},
+    directory::DataDirectory,
+    health::Health,
+    lease::{WalFile, WriterLease},
+    recent::RecentIds,
+    reserve::ReserveFile,
+    writer::{Caches, Command, Submission, Writer},
+};
+use super::{
+    credentials::Credentials,
+    failure::{Failure, unavailable},
+    listener::Listener,
+    report::{Outcomes, Reports},
+    study::{Study, StudyIndex},
+};
+use crate::{
+    config::ServerConfig, environment::Environment, metrics::Metrics, net::memory::Reservation,
+    request_id,
+};
+
+pub(super) struct Embedded {
+    commands: SyncSender<Command>,
+    writer: Mutex<Option<JoinHandle<()>>>,
+    /// Closed when the writer thread has ended.
+    running: watch::Receiver<()>,
+    reader: Mutex<Connection>,
+    pub(super) studies: Arc<StudyIndex>,
+    pub(super) credentials: Arc<Credentials>,
+    listener: Listener,
+    environment: Environment,
+    config: ServerConfig,
+    metrics: Arc<Metrics>,
+    stopping: AtomicBool,
+    health: Arc<Health>,
+    reserve: ReserveFile,
+    // Last: the directory is unlocked only after the writer has ended.
+    directory: DataDirectory,
+}
+
+impl Embedded {
+    pub(super) fn open(
+        config: &ServerConfig,
+        environment: Environment,
+        metrics: Arc<Metrics>,
+        listener: Listener,
+    ) -> Result<Self> {
+        let directory = DataDirectory::open(&config.data_dir)?;
+        for warning in exposed(directory.path()) {
+            tracing::warn!("{warning}");
+        }
+        let wal = WalFile::in_directory(&directory);
+        let mut connection =
+            schema::open_for_writing(&directory.database(), config.max_store_bytes)?;
+        let reserve = ReserveFile::beside(&directory.database());
+        // Before anything is read that the writer caches: from here on, no other server writes.
+        let lease = match WriterLease::acquire(&mut connection, &directory, wal) {
+            Err(failure) if failure.is_full() => {
+                reserve.release();
+                // A checkpoint needs no space for pages that the main file already has, and restarts the log.
+                if let Err(failure) = schema::checkpoint(&connection, "PASSIVE") {
+                    tracing::debug!(%failure, "checkpoint failed; the write-ahead log was not reset");
+                }
+                WriterLease::acquire(&mut connection, &directory, wal)
+            }
+            acquired => acquired,
+        };
+        let lease = lease.map_err(|failure| match failure.is_full() {
+            true => reserve.no_room_to_start(),
+            false => failure.into_error(),
+        })?;
+        reserve.ensure();
+        let operator =
+            operator_token::ensure(&connection, &directory.token_files(), &*environment.entropy)?;
+        let credentials = analysts::load(&connection, operator).map_err(Failure::into_error)?;
+        let studies = Arc::new(rows::load(&connection).map_err(Failure::into_error)?);
+        let recent = RecentIds::load(&connection).map_err(Failure::into_error)?;
+        let reader = schema::open_for_reading(&directory.database())
+            .map_err(|error| Failure::from(error).into_error())?;
+        let key = BucketKey::draw(&*environment.entropy)?;
+        let (commands, received) = sync_channel(config.tuning.max_queued_requests);
+        let health = Arc::new(Health::default());
+        let writer = Writer {
+            connection,
+            commands: received,
+            caches: Caches {
+                sums: BucketCache::new(config.sum_cache_bytes, key),
+                recent,
+            },
+            max_commit_reports: config.tuning.max_commit_reports,
+            health: Arc::clone(&health),
+            metrics: Arc::clone(&metrics),
+            clock: Arc::clone(&environment.clock),
+            lease,
+            reserve: reserve.clone(),
+            lease_lost: false,
+            studies: Arc::clone(&studies),
+            data_dir: directory.path().to_owned(),
+            #[cfg(test)]
+            faults: environment.faults.clone(),
+            #[cfg(not(test))]
+            faults: crate::faults::Faults,
+        };
+        let (running, ended) = watch::channel(());
+        let writer = std::thread::Builder::new()
+            .name("eigenveil-writer".into())
+            .spawn(move || {
+                // Dropped when the thread ends, also by a panic.
+                let _running = running;
+                writer.run();
+            })
+            .map_err(|error| {
+                unavailable(format!(
+                    "the writer thread cannot start ({error}); restart the server"
+                ))
+            })?;
+        Ok(Self {
+            commands,
+            writer: Mutex::new(Some(writer)),
+            running: ended,
+            reader: Mutex::new(reader),
+            studies,
+            credentials: Arc::new(credentials),
+            listener,
+            environment,
+            config: config.clone(),
+            metrics,
+            stopping: AtomicBool::new(false),
+            health,
+            reserve,
+            directory,
+        })
+    }
+
+    pub(super) async fn ended(&self) {
+        let mut running = self.running.clone();
+        while running.changed().await.is_ok() {}
+    }
+
+    pub(super) fn check_running(&self) -> Result<()> {
+        // The thread ends shortly after it has lost the lease.
+        match self.running.has_changed() {
+            Ok(_) if self.health.lease_lost().is_none() => Ok(()),
+            _ => Err(self.writer_stopped()),
+        }
+    }
+
+    pub(super) fn token_path(&self) -> PathBuf {
+        self.directory.token_files().path()
+    }
+
+    pub(super) fn is_damaged(&self) -> bool {
+        self.health.is_damaged()
+    }
+
+    /// By the injected clock.
+    pub(super) fn unix_ms(&self) -> u64 {
+        // SQLite's integers are signed.
+        self.environment.clock.unix_ms().min(i64::MAX as u64)
+    }
+
+    pub(super) async fn append(
+        &self,
+        study: &Arc<Study>,
+        reports: Reports,
+        reservation: Reservation,
+    ) -> Result<Outcomes> {
+        let (reply, outcome) = oneshot::channel();
+        self.send(Command::Submit(Submission {
+            study: Arc::clone(study),
+            reports,
+            reply,
+            reservation,
+            request: request_id::current(),
+        }))?;
+        outcome.await.unwrap_or_else(|_| Err(self.writer_stopped()))
+    }
+
+    /// Converts a failed read, recording it if it is damage.
+    fn note_damage<T>(&self, read: Result<T, Failure>) -> Result<T> {
+        read.map_err(|failure| {
+            self.health.record_damage(&failure);
+            failure.into_error()
+        })
+    }
+
+    fn reader(&self) -> MutexGuard<'_, Connection> {
+        self.reader.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs `work` in its own transaction on the writer thread, in order; `publish` runs there too, after the commit
+    /// and before the next write.
+    async fn write<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Transaction<'_>) -> Result<T, Failure> + Send + 'static,
+        publish: impl FnOnce(&T, &mut Caches) + Send + 'static,
+    ) -> Result<T> {
+        self.write_as(TaskKind::Request, work, publish).await
+    }
+
+    async fn write_as<T: Send + 'static>(
+        &self,
+        kind: TaskKind,
+        work: impl FnOnce(&Transaction<'_>) -> Result<T, Failure> + Send + 'static,
+        publish: impl FnOnce(&T, &mut Caches) + Send + 'static,
+    ) -> Result<T> {
+        let (task, outcome) = task(work, publish, kind);
+        self.send(task)?;
+        outcome.await.unwrap_or_else(|_| Err(self.writer_stopped()))
+    }
+
+    /// As `write`, for a thread that may block: waits for room in the queue.
+    fn write_blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Transaction<'_>) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T> {
+        self.write_blocking_then(TaskKind::Background, work, |_, _| ())
+    }
+
+    fn write_blocking_then<T: Send + 'static>(
+        &self,
+        kind: TaskKind,
+        work: impl FnOnce(&Transaction<'_>) -> Result<T, Failure> + Send + 'static,
+        publish: impl FnOnce(&T, &mut Caches) + Send + 'static,
+    ) -> Result<T> {
+        let (task, outcome) = task(work, publish, kind);
+        self.metrics.queue_depth.inc();
+        self.commands
+            .send(task)
+            .map_err(|_| self.writer_stopped())?;
+        outcome
+            .blocking_recv()
+            .unwrap_or_else(|_| Err(self.writer_stopped()))
+    }
+
+    fn send(&self, command: Command) -> Result<()> {
+        let depth = &self.metrics.queue_depth;
+        depth.inc();
+        self.commands.try_send(command).map_err(|error| {
+            depth.dec();
+            match error {
+                TrySendError::Full(_) => Error::new(
+                    ErrorCode::TooManyRequests,
+                    "the write queue is full; retry after a second",
+                ),
+                TrySendError::Disconnected(_) => self.writer_stopped(),
+            }
+        })
+    }
+
+    /// Why the writer does not reply.
+    fn writer_stopped(&self) -> Error {
+        if self.stopping.load(Ordering::Acquire) {
+            Error::new(
+                ErrorCode::ShuttingDown,
+                "the server is stopping and did not write this; retry when it is back",
+            )
+        } else {
+            let why = self.health.lease_lost();
+            unavailable(
+                why.unwrap_or(
+                    "the writer thread has ended; nothing was written: restart the server",
+                ),
+            )
+        }
+    }
+
+    /// Commits queued writes, then ends the writer. Later requests get `shutting-down`.
+    pub(super) fn close(&self) {
+        self.stopping.store(true, Ordering::Release);
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(thread) = writer.take() {
+            // Fails only if the writer has ended already.
+            self.metrics.queue_depth.inc();
+            let _ = self.commands.send(Command::Stop);
+            if thread.join().is_err() {
+                tracing::error!("the writer thread had panicked");
+            }
+        }
+    }
+}
+
+impl Drop for Embedded {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl std::fmt::Debug for Embedded {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}", self.directory)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TaskKind {
+    Request,
+    /// A request that frees space, or must come before one that does: a full disk must not reject it.
+    FreesSpace,
+    Background,
+    /// Work of the background thread that frees space.
+    BackgroundCleanup,
+}
+
+/// A command for the writer, and the receiver of its outcome.
+fn task<T: Send + 'static>(
+    work: impl FnOnce(&Transaction<'_>) -> Result<T, Failure> + Send + 'static,
+    publish: impl FnOnce(&T, &mut Caches) + Send + 'static,
+    kind: TaskKind,
+) -> (Command, oneshot::Receiver<Result<T>>) {
+    let (reply, outcome) = oneshot::channel();
+    let request = request_id::current();
+    // Injected faults affect requests, not the background thread.
+    let has_faults = matches!(kind, TaskKind::Request | TaskKind::FreesSpace);
+    let task = move |writer: &mut Writer| {
+        if matches!(kind, TaskKind::FreesSpace | TaskKind::BackgroundCleanup) {
+            writer.make_room();
+        }
+        let run = || -> Result<T, Failure> {
+            let transaction = writer.lease.transaction(&mut writer.connection)?;
+            let value = work(&transaction)?;
+            if !has_faults || writer.faults.permit_commit()? {
+                writer.lease.commit(transaction)?;
+            }
+            if has_faults {
+                writer.faults.after_commit();
+            }
+            Ok(value)
+        };
+        let result = run().map_err(|failure| {
+            writer.note(&failure);
+            match failure.is_full() {
+                true => writer.health.commit_failed(&failure),
+                false => writer.health.record_damage(&failure),
+            }
+            if let Failure::Unavailable(error) = &failure {
+                tracing::error!(request_id = request, %error, "transaction failed; nothing was changed");
+            }
+            failure.into_error()
+        });
+        if let Ok(value) = &result {
+            publish(value, &mut writer.caches);
+        }
+        // The caller may have gone; the work is done anyway.
+        let _ = reply.send(result);
+        writer.faults.after_replies();
+    };
+    (Command::Task(Box::new(task)), outcome)
+}
+
+impl From<rusqlite::Error> for Failure {
+    fn from(error: rusqlite::Error) -> Self {
+        use rusqlite::ErrorCode::{DatabaseCorrupt, DiskFull, NotADatabase};
+        match error.sqlite_error_code() {
+            Some(DiskFull) => Self::Full,
+            Some(DatabaseCorrupt | NotADatabase) => Self::damaged(error),
+            _ => Self::Unavailable(error.to_string()),
+        }
+    }
+}

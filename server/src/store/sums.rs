@@ -1,0 +1,83 @@
+//! What a study has counted, as of one moment.
+
+use eigenveil_estimation::{accumulate::Accumulator, sparse_from_seeds::SeedSource};
+use eigenveil_shared::{
+    Result,
+    mechanism::double_cap::Seed,
+    packed::{PackedSymmetric, packed_len},
+};
+
+use super::failure::Failure;
+
+/// A snapshot of a study's bucket sums. Their total, decoded, is the second-moment matrix.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BucketSums {
+    /// Reports stored.
+    pub n: u64,
+    /// Reports excluded from the sums because they are duplicate seeds.
+    pub duplicates: u64,
+    /// The sums of the buckets with reports, by bucket number.
+    pub buckets: Vec<(u32, Accumulator)>,
+}
+
+/// A snapshot of a study's seeds, which can be read repeatedly; duplicate seeds are included once.
+pub struct StoredSeeds<'a> {
+    pub(super) source: Box<dyn SeedSource + 'a>,
+    /// Reports stored.
+    pub(super) stored: u64,
+}
+
+impl StoredSeeds<'_> {
+    /// Number of seeds without duplicates.
+    pub fn count(&self) -> u64 {
+        self.stored.saturating_sub(self.source.repeated())
+    }
+}
+
+impl SeedSource for StoredSeeds<'_> {
+    fn buckets(&self) -> u32 {
+        self.source.buckets()
+    }
+
+    fn repeated(&self) -> u64 {
+        self.source.repeated()
+    }
+
+    fn pass(&self, take: &mut dyn FnMut(u32, &[Seed]) -> Result<()>) -> Result<()> {
+        self.source.pass(take)
+    }
+}
+
+/// The sum of `n` reports from its stored bytes.
+pub(super) fn decode_sum(p: usize, n: u64, bytes: &[u8]) -> Result<Accumulator, Failure> {
+    let (numbers, rest) = bytes.as_chunks::<8>();
+    let entries: Vec<f64> = numbers.iter().map(|b| f64::from_le_bytes(*b)).collect();
+    match PackedSymmetric::from_entries(p, entries) {
+        Some(sum) if rest.is_empty() => {
+            Accumulator::from_parts(sum, n).map_err(|error| Failure::damaged(error.detail()))
+        }
+        _ => Err(Failure::damaged(format!(
+            "a stored sum has {} bytes but dimension {p} needs {}",
+            bytes.len(),
+            8 * packed_len(p)
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_round_trip_through_bytes() {
+        let entries = vec![1.5, -0.0, f64::MIN_POSITIVE / 4.0, 3.0, f64::MAX, -7.25];
+        let bytes: Vec<u8> = entries.iter().flat_map(|x| x.to_le_bytes()).collect();
+        let sums = decode_sum(3, 9, &bytes).unwrap();
+        assert_eq!(sums.count(), 9);
+        for (a, b) in sums.sum().as_slice().iter().zip(&entries) {
+            assert_eq!(a.to_bits(), b.to_bits());
+        }
+        assert!(decode_sum(3, 9, &bytes[1..]).is_err());
+        assert!(decode_sum(2, 9, &bytes).is_err());
+    }
+}
