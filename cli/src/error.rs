@@ -1,6 +1,6 @@
 //! Error messages of commands, and their exit codes.
 
-use std::{fmt, process::ExitCode};
+use std::fmt;
 
 use eigenveil_shared::ErrorCode;
 
@@ -47,14 +47,19 @@ impl CliError {
         self
     }
 
+    /// The sentence, without the code.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
     /// The stable code, if the error has one.
     pub fn code(&self) -> Option<ErrorCode> {
         self.code
     }
 
     /// 2 for wrong usage, 1 for everything else.
-    pub fn exit_code(&self) -> ExitCode {
-        ExitCode::from(if self.usage { 2 } else { 1 })
+    pub fn exit_code(&self) -> u8 {
+        if self.usage { 2 } else { 1 }
     }
 }
 

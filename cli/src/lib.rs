@@ -13,11 +13,12 @@ mod scores;
 mod shares;
 mod unfinished;
 
-use std::{io::ErrorKind, process::ExitCode};
+use std::{ffi::OsString, io::ErrorKind, process::ExitCode};
 
 use clap::{CommandFactory, FromArgMatches as _, Parser, Subcommand};
 
 pub use crate::error::{CliError, Result};
+pub use crate::output::Answer;
 
 /// Principal components of data that never leaves its owners
 #[derive(Debug, Parser)]
@@ -67,30 +68,53 @@ enum Command {
 
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
-    let matches = with_negative_numbers(Cli::command()).try_get_matches();
-    let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
+    ExitCode::from(run_line(std::env::args_os().collect()))
+}
+
+/// Runs a command line, of which the first word is the program's name. Its exit code: 0 done, 1 failed, 2 wrong usage.
+pub fn run_line(words: Vec<OsString>) -> u8 {
+    let cli = match parse(&words) {
         Ok(cli) => cli,
         Err(error) => {
-            let command = std::env::args().skip(1).find(|word| !word.starts_with('-'));
-            let error = match renamed::hint(&error, command.as_deref().unwrap_or_default()) {
-                Some(hint) => Cli::command().error(error.kind(), hint),
-                None => error,
-            };
             // clap's own codes are 2 for wrong usage and 0 for help and version.
             let code = u8::try_from(error.exit_code()).unwrap_or(2);
             return match error.print() {
-                Err(error) if error.kind() != ErrorKind::BrokenPipe => ExitCode::from(1),
-                _ => ExitCode::from(code),
+                Err(error) if error.kind() != ErrorKind::BrokenPipe => 1,
+                _ => code,
             };
         }
     };
     match run(cli) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => 0,
         Err(error) => {
             output::print_error_line(&format!("error: {error}"));
             error.exit_code()
         }
     }
+}
+
+/// Runs a command line as [`run_line`] does, with `--json`, and gives what it would have printed.
+///
+/// # Errors
+/// Those of the command, whose sentence names its flags.
+pub fn answer(words: Vec<OsString>) -> Result<Answer> {
+    let cli =
+        parse(&words).map_err(|error| CliError::usage(error.to_string().trim().to_owned()))?;
+    output::captured(|| run(Cli { json: true, ..cli }))
+}
+
+fn parse(words: &[OsString]) -> std::result::Result<Cli, clap::Error> {
+    let matches = with_negative_numbers(Cli::command()).try_get_matches_from(words);
+    matches
+        .and_then(|matches| Cli::from_arg_matches(&matches))
+        .map_err(|error| {
+            let mut words = words.iter().skip(1).filter_map(|word| word.to_str());
+            let command = words.find(|word| !word.starts_with('-'));
+            match renamed::hint(&error, command.unwrap_or_default()) {
+                Some(hint) => Cli::command().error(error.kind(), hint),
+                None => error,
+            }
+        })
 }
 
 /// Accepts "-1" as a value everywhere: the flag's own parser says what is wrong with it.

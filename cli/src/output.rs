@@ -1,6 +1,7 @@
 //! Results on standard output, progress on standard error.
 
 use std::{
+    cell::RefCell,
     io::{BufRead as _, ErrorKind, IsTerminal as _, Write as _},
     path::{Path, PathBuf},
 };
@@ -20,6 +21,33 @@ use crate::{
     error::{CliError, Result},
     files,
 };
+
+/// What a command printed, for a program that runs it as a function.
+#[derive(Clone, Debug, Default)]
+pub struct Answer {
+    /// Standard output: one JSON object.
+    pub json: String,
+    /// Notes and warnings, a line each, in the order in which they came.
+    pub notes: Vec<String>,
+}
+
+thread_local! {
+    /// Where output of this thread goes instead of to the process's own streams.
+    static CAPTURED: RefCell<Option<Answer>> = const { RefCell::new(None) };
+}
+
+/// Runs `command` and gives what it prints on this thread.
+pub(crate) fn captured(command: impl FnOnce() -> Result<()>) -> Result<Answer> {
+    let before = CAPTURED.replace(Some(Answer::default()));
+    let done = command();
+    let answer = CAPTURED.replace(before).unwrap_or_default();
+    done.map(|()| answer)
+}
+
+/// Gives what was printed to whoever captures it; false if nobody does.
+fn capture(add: impl FnOnce(&mut Answer)) -> bool {
+    CAPTURED.with_borrow_mut(|captured| captured.as_mut().map(add).is_some())
+}
 
 /// Prints one JSON object on one line and nothing else; numbers that are not finite become `null`.
 pub(crate) fn json(value: &impl Serialize) -> Result<()> {
@@ -41,6 +69,9 @@ pub(crate) fn text(line: &str) -> Result<()> {
 
 /// Prints these bytes. A closed pipe (`… | head`) is not an error.
 pub(crate) fn bytes(bytes: &[u8]) -> Result<()> {
+    if capture(|answer| answer.json.push_str(&String::from_utf8_lossy(bytes))) {
+        return Ok(());
+    }
     let mut out = std::io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
@@ -51,6 +82,9 @@ pub(crate) fn bytes(bytes: &[u8]) -> Result<()> {
 /// Prints a line on standard error; failing to write it is not a reason to stop. Control characters (an escape in a
 /// file's column name) are replaced by a visible sign.
 pub(crate) fn print_error_line(line: &str) {
+    if capture(|answer| answer.notes.push(printable(line))) {
+        return;
+    }
     let _ = writeln!(std::io::stderr(), "{}", printable(line));
 }
 
@@ -88,6 +122,9 @@ pub(crate) fn print_notes(notes: &[String]) {
 
 /// A progress bar on standard error, hidden if that is not a terminal.
 pub(crate) fn bar(total: u64, what: &str) -> ProgressBar {
+    if capture(|_| ()) {
+        return ProgressBar::hidden();
+    }
     let bar = ProgressBar::new(total);
     // The template is a constant; if it ever fails to parse the default style will do.
     if let Ok(style) =
@@ -240,7 +277,7 @@ pub(crate) fn write_figure(path: &Path, figure: &impl Figure) -> Result<()> {
 
 /// Whether somebody at the terminal says yes; `None`, and not asked, without one.
 pub(crate) fn ask(question: &str) -> Result<Option<bool>> {
-    if !(std::io::stdin().is_terminal() && std::io::stderr().is_terminal()) {
+    if capture(|_| ()) || !(std::io::stdin().is_terminal() && std::io::stderr().is_terminal()) {
         return Ok(None);
     }
     print_error_line(question);
