@@ -10,9 +10,9 @@ use crate::{
 };
 
 /// 1,797 × 64 bytes; origin and licence in `examples/data/README.md`.
-const DIGITS: &[u8] = include_bytes!("../../../examples/data/digits.npy");
+const DIGITS: &[u8] = include_bytes!("digits.npy");
 /// Public constants of the 64 pixels, from other people's digits.
-const DIGITS_FEATURES: &str = include_str!("../../../examples/data/digits_features.csv");
+const DIGITS_FEATURES: &str = include_str!("digits_features.csv");
 
 /// Rows with a description.
 pub(super) struct DemoRows {
