@@ -5,14 +5,16 @@ use std::{collections::BTreeMap, sync::LazyLock};
 use eigenveil_client::{Error, ReportResult, Request, Response, Study};
 use eigenveil_shared::{
     api::{BatchResponse, ReportResponse},
+    clock::{Clock as _, SystemClock},
     enrolment::Admission,
+    preprocess::Row,
 };
 use proptest::prelude::*;
 use serde::Deserialize;
 
 use crate::common::{STUDY, report, study};
 
-/// A case of `answers.json`.
+/// A case of `bindings/conformance/answers.json`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Case {
@@ -56,7 +58,8 @@ fn shown(result: &ReportResult) -> String {
 
 #[test]
 fn answers_are_read_as_the_table_says() {
-    let cases: Vec<Case> = serde_json::from_str(include_str!("answers.json")).unwrap();
+    let cases: Vec<Case> =
+        serde_json::from_str(include_str!("../../../bindings/conformance/answers.json")).unwrap();
     assert!(cases.len() > 30);
     for case in cases {
         let name = &case.name;
@@ -84,6 +87,48 @@ fn answers_are_read_as_the_table_says() {
             .iter()
             .all(|result| result == "accepted" || result == "duplicate");
         assert_eq!(answer.into_result().is_ok(), counted, "{name}");
+    }
+}
+
+/// A case of `bindings/conformance/studies.json`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StudyCase {
+    name: String,
+    document: serde_json::Value,
+    pinned: Option<String>,
+    /// The name of the error of reading it.
+    code: Option<String>,
+    /// The name of the error of taking part.
+    take_part: Option<String>,
+}
+
+#[test]
+fn studies_are_read_as_the_table_says() {
+    let text = include_str!("../../../bindings/conformance/studies.json");
+    let cases: Vec<StudyCase> = serde_json::from_str(text).unwrap();
+    assert!(cases.len() > 30);
+    let server = "http://localhost".parse().unwrap();
+    for case in cases {
+        let name = &case.name;
+        let id = case.document.get("id").and_then(|id| id.as_str());
+        let pinned = case.pinned.map(|pinned| pinned.parse().unwrap());
+        let body = serde_json::to_vec(&case.document).unwrap();
+        let response = Response {
+            status: 200,
+            headers: &[("content-type", "application/json")],
+            body: &body,
+            now: None,
+        };
+        let read = Study::read(&server, id.unwrap_or_default(), &response, pinned);
+        let code = read.as_ref().err().map(|error| error.name().to_owned());
+        assert_eq!(code, case.code, "{name}");
+        if let Ok(study) = read {
+            let row = Row::new(vec![1.0; study.params().dimension()]);
+            let refused = study.report(&row, SystemClock.unix_ms()).err();
+            let refused = refused.map(|error| error.name().to_owned());
+            assert_eq!(refused, case.take_part, "{name}");
+        }
     }
 }
 
