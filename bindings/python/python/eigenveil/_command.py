@@ -1,0 +1,319 @@
+"""Commands of the command line as functions: their flags are keyword arguments, their JSON is what they return."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import _core, _rows
+from .errors import EigenveilError, InputError
+
+if TYPE_CHECKING:
+    from ._estimate import Estimate
+
+Numbers = float | Sequence[float]
+Words = str | Sequence[str]
+
+
+class EigenveilWarning(UserWarning):
+    """What a command would print as a note or a warning on standard error."""
+
+
+def run(command: str, **flags: Any) -> dict[str, Any]:
+    """Runs ``eigenveil COMMAND --json`` in this process. ``some_flag=x`` is ``--some-flag x``."""
+    words = ["eigenveil", command]
+    for name, value in flags.items():
+        if value is None or value is False:
+            continue
+        flag = "--" + name.replace("_", "-")
+        if value is True:
+            words.append(flag)
+        elif name == "centring":
+            words.append(f"{flag}={value!r}")
+        else:
+            many = isinstance(value, (list, tuple, np.ndarray, range))
+            words += [flag, ",".join(map(_word, value)) if many else _word(value)]
+    try:
+        answer, notes = _core.answer(words)
+    except EigenveilError as error:
+        raise type(error)(_in_python(str(error)), error.code, error.values) from None
+    for note in notes:
+        warnings.warn(_in_python(note.removeprefix("warning: ").removeprefix("note: ")), EigenveilWarning, stacklevel=3)
+    found: dict[str, Any] = json.loads(answer)
+    return found
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, (float, np.floating)):
+        return repr(float(value))
+    return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
+
+
+def _in_python(sentence: str) -> str:
+    """``--some-flag`` as ``some_flag``."""
+    sentence = re.sub(r"^error: ", "", sentence)
+    return re.sub(r"--([a-z][a-z-]*)", lambda flag: flag[1].replace("-", "_"), sentence)
+
+
+def account(
+    *,
+    epsilon: float | None = None,
+    mechanism: str = "double-cap",
+    delta: float | None = None,
+    studies: int = 1,
+    p: int = 40,
+    sigma: float | None = None,
+    sensitivity: float | None = None,
+    calibration: str = "analytic",
+) -> dict[str, Any]:
+    """The privacy cost of one report, or of one in each of several studies.
+
+    Parameters
+    ----------
+    epsilon : float
+        What is claimed for one report; or ``sigma`` and ``sensitivity`` of any Gaussian release.
+    studies : int
+        Studies that one participant takes part in.
+    delta : float, optional
+        At which ε is computed; 1e-6 by default.
+
+    Returns
+    -------
+    dict
+        ``true_epsilon``, ``composed_epsilon``, ``sum_epsilon``, … All are rounded up.
+
+    Examples
+    --------
+    >>> import eigenveil
+    >>> round(eigenveil.account(epsilon=4, studies=5)["composed_pure_epsilon"], 4)
+    20.0
+    """
+    return run(
+        "account",
+        epsilon=epsilon,
+        mechanism=mechanism,
+        delta=delta,
+        studies=studies,
+        p=p,
+        sigma=sigma,
+        sensitivity=sensitivity,
+        calibration=calibration,
+    )
+
+
+def plan(
+    *,
+    epsilon: Numbers,
+    p: int | None = None,
+    k: int | None = None,
+    spectrum: Sequence[float] | None = None,
+    pilot: Estimate | str | os.PathLike[str] | None = None,
+    n: int | Sequence[int] | None = None,
+    target_error: float | None = None,
+    mechanism: Words | None = None,
+    delta: float | None = None,
+    **flags: Any,
+) -> dict[str, Any]:
+    """How many participants an error needs, or the error to expect with so many, for every mechanism.
+
+    Parameters
+    ----------
+    epsilon : float or sequence
+        Of one report.
+    p, k : int
+        Dimension and components.
+    spectrum : sequence of float
+        The leading eigenvalues of E[xxᵀ] of the prepared rows, from public data or a guess.
+    pilot : Estimate or path
+        Instead of ``p`` and ``spectrum``: the estimate of a pilot study.
+    n, target_error
+        One of them: participants expected, or the error ‖V̂V̂ᵀ − VVᵀ‖ that is wanted.
+    **flags
+        Others of ``eigenveil plan --help``, such as ``bound_rows="clip"``.
+
+    Returns
+    -------
+    dict
+        ``rows``: one for each mechanism and ε, with ``n``, ``error``, ``true_epsilon``, ``report_bytes``.
+
+    Examples
+    --------
+    >>> import eigenveil
+    >>> planned = eigenveil.plan(p=40, k=2, spectrum=[0.3, 0.2], epsilon=4, target_error=0.3, mechanism="double-cap")
+    >>> planned["rows"][0]["n"] < 20_000
+    True
+    """
+    own = {"p": p, "k": k, "spectrum": spectrum, "n": n, "target_error": target_error, "delta": delta}
+    with tempfile.TemporaryDirectory() as folder:
+        if pilot is not None and not isinstance(pilot, (str, os.PathLike)):
+            path = os.path.join(folder, "estimate.json")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(pilot.to_json())
+            pilot = path
+        return run("plan", epsilon=epsilon, mechanism=mechanism, pilot=pilot, **own, **flags)
+
+
+def simulate(
+    *,
+    n: int | Sequence[int],
+    k: int | Sequence[int],
+    epsilon: Numbers,
+    model: str = "spiked",
+    p: int | Sequence[int] | None = None,
+    rows: str | os.PathLike[str] | None = None,
+    mechanism: str = "double-cap",
+    repeats: int = 1,
+    seed: int = 1,
+    sparse: bool = False,
+    **flags: Any,
+) -> dict[str, Any]:
+    """Runs studies on a population whose true subspace is known; a simulation protects nobody.
+
+    Parameters
+    ----------
+    n, k, epsilon, p : number or sequence
+        Participants, components, ε of a report, dimension. Several values make a sweep.
+    model : str
+        ``"spiked"``, ``"sparse"`` (with ``s``), ``"wang-xu"``, ``"haystack"`` or ``"plus-minus"``.
+    rows : path, optional
+        A table to draw participants from instead of a model. For an array that you hold see :class:`LocalDPPCA`.
+    **flags
+        Others of ``eigenveil simulate --help``, such as ``spike=20``, ``s=15``, ``noise="per-report"``.
+
+    Returns
+    -------
+    dict
+        ``error_mean``, ``error_predicted_from_truth``, ``nonprivate_error``, …; with several settings ``rows`` of them.
+
+    Examples
+    --------
+    >>> import eigenveil
+    >>> found = eigenveil.simulate(p=10, k=2, n=20_000, epsilon=4, spike=20)
+    >>> 0 < found["error_mean"] < 0.5
+    True
+    """
+    return run(
+        "simulate",
+        model=None if rows is not None else model,
+        rows=rows,
+        p=p,
+        n=n,
+        k=k,
+        epsilon=epsilon,
+        mechanism=mechanism,
+        repeats=repeats,
+        seed=seed,
+        sparse=sparse,
+        **flags,
+    )
+
+
+def audit(
+    *, p: int, epsilon: float, mechanism: str = "double-cap", trials: int = 100_000, **flags: Any
+) -> dict[str, Any]:
+    """Tries to tell pairs of rows apart by their reports, and gives the ε that this proves.
+
+    Examples
+    --------
+    >>> import eigenveil
+    >>> found = eigenveil.audit(p=4, epsilon=1, trials=2_000, pair="axes", randomness="seeded")
+    >>> found["epsilon"]
+    1.0
+    """
+    return run("audit", p=p, epsilon=epsilon, mechanism=mechanism, trials=trials, **flags)
+
+
+def prepare(
+    rows: Any,
+    *,
+    k: int,
+    n: int,
+    epsilon: float,
+    mechanism: str = "double-cap",
+    delta: float | None = None,
+    one_hot: Words | None = None,
+) -> dict[str, Any]:
+    """Makes the public constants of a study from **public** rows, and says what a study would get with them.
+
+    Parameters
+    ----------
+    rows : data frame
+        Public rows of the same kind, never the participants'. They are written to a temporary file.
+    k, n : int
+        Components wanted, participants expected.
+    epsilon : float
+        Of one report.
+    one_hot : str or sequence of str, optional
+        Columns of text that become one column of 0 and 1 for each value.
+
+    Returns
+    -------
+    dict
+        ``columns`` (each a feature with ``name``, ``center``, ``scale`` and the reason), ``features`` (for
+        :meth:`Analyst.create_study`), ``choices``, ``chosen`` and ``warnings``.
+    """
+    columns = getattr(rows, "column_names", None)
+    names = list(columns if columns is not None else getattr(rows, "columns", []))
+    if not names or not all(isinstance(name, str) for name in names):
+        raise InputError("the public rows need names of columns, which become those of the features; give a data frame")
+    texts = [one_hot] if isinstance(one_hot, str) else list(one_hot or [])
+    with tempfile.TemporaryDirectory() as folder:
+        path, out = os.path.join(folder, "public.csv"), os.path.join(folder, "features.csv")
+        _write_csv(path, rows, names, texts)
+        found = run(
+            "prepare", rows=path, out=out, k=k, n=n, epsilon=epsilon, mechanism=mechanism, delta=delta,
+            header="yes", one_hot=texts or None,
+        )  # fmt: skip
+    del found["out"]
+    keys = ("name", "center", "scale", "observed", "section")
+    found["features"] = [{key: own[key] for key in keys if key in own} for own in found["columns"]]
+    return found
+
+
+def _write_csv(path: str, rows: Any, names: Sequence[str], texts: Sequence[str]) -> None:
+    import csv
+
+    read = _rows.table(rows, aside=[name for name in names if name in texts], what="the table of public rows")
+    numbers = dict(zip(read.names or [], read.values.T, strict=True))
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(names)
+        columns: list[Any] = [read.labels[name] if name in texts else numbers[name] for name in names]
+        for row in zip(*columns, strict=True):
+            writer.writerow("" if isinstance(cell, float) and np.isnan(cell) else cell for cell in row)
+
+
+def features_of(features: Any) -> list[dict[str, Any]] | None:
+    """The features of a study, from whatever says them."""
+    if features is None:
+        return None
+    if isinstance(features, Mapping):
+        own = features.get("features")
+        if own is None:
+            raise InputError("a mapping of features is what eigenveil.prepare returns; give that, or a list")
+        features = own
+    if hasattr(features, "columns") and hasattr(features, "to_dict"):
+        frame = features
+        known = [name for name in ("name", "center", "scale", "observed", "section") if name in list(frame.columns)]
+        if "name" not in known:
+            raise InputError("a frame of features has the columns name, center and scale, one line a feature")
+        cells = {name: list(frame[name]) for name in known}
+        features = [{name: cells[name][line] for name in known} for line in range(len(frame))]
+    return [{"name": own} if isinstance(own, str) else _plain(own) for own in features]
+
+
+def _plain(feature: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what is missing, and with Python's own numbers."""
+    out: dict[str, Any] = {}
+    for key, value in feature.items():
+        if value is None or (isinstance(value, float) and np.isnan(value)):
+            continue
+        out[key] = value if isinstance(value, str) else float(value)
+    return out

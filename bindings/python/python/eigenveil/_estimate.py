@@ -1,0 +1,389 @@
+"""An estimate: components with verdicts, and what follows from them."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from . import _core, _rows
+from ._rows import Floats
+from .errors import InputError
+
+
+class Intervals(NamedTuple):
+    """Values with their standard errors and 95 % intervals; NaN where a value is refused, and why it is."""
+
+    value: Floats
+    standard_error: Floats
+    low: Floats
+    high: Floats
+    refused: list[tuple[str, str, str]]
+
+
+class Estimate:
+    """The principal subspace of a study, with what is known of how good it is.
+
+    Made by :meth:`Analyst.estimate`, by the ``fit`` of :class:`LocalDPPCA`, or by :meth:`load`.
+
+    Attributes
+    ----------
+    components_ : array of k × p
+        Unit vectors; the loading of largest magnitude is positive.
+    explained_variance_, explained_variance_ratio_ : array of k
+        With the noise removed, in squared units of the prepared rows; NaN where unknown.
+    mean_ : array of p, or None
+        Of the prepared rows, in a study with private centring.
+    feature_names_in_ : array of p str
+    n_features_in_, n_components_, n_reports_ : int
+    verdicts_ : list of str
+        ``"above"``, ``"at"`` or ``"below"`` the noise floor.
+    groups_ : list of dict
+        Components that cannot be told apart: ``first`` and ``last`` (from 1), ``verdict``, ``alignment``, …
+    alignments_, alignment_errors_ : array of k
+        Squared cosine with the true component, and its standard error (NaN where there is none).
+    expected_error_ : float
+        Of ‖V̂V̂ᵀ − VVᵀ‖; ``expected_error_range_`` holds it in nine of ten cases, or is None.
+    warnings_, warning_codes_ : list of str
+        Sentences, and their stable codes.
+    privacy_ : dict
+        What one report promises; ``privacy_["sentence"]`` in words.
+    """
+
+    def __init__(self, core: _core.Estimate) -> None:
+        if not isinstance(core, _core.Estimate):
+            raise TypeError("an estimate is made by Analyst.estimate, LocalDPPCA.fit or Estimate.load")
+        self._core = core
+        self._document: dict[str, Any] = json.loads(core.to_json())
+        self._derived: dict[str, Any] = json.loads(core.derived())
+
+    @classmethod
+    def from_json(cls, text: str) -> Estimate:
+        """From the text of an ``estimate.json``."""
+        return cls(_core.Estimate.from_json(text))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Estimate:
+        """From an ``estimate.json``, as the command line and the server's pages write it."""
+        with open(path, encoding="utf-8") as file:
+            return cls.from_json(file.read())
+
+    def to_json(self) -> str:
+        """The document."""
+        return self._core.to_json()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the document."""
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(self.to_json())
+
+    def to_dict(self) -> dict[str, Any]:
+        """The document, as Python reads its JSON."""
+        found: dict[str, Any] = json.loads(self.to_json())
+        return found
+
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        return (Estimate.from_json, (self.to_json(),))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Estimate) and self._document == other._document
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def _of_components(self, key: str) -> Floats:
+        return np.array([_number(own[key]) for own in self._document["components"]], dtype=np.float64)
+
+    @property
+    def components_(self) -> Floats:
+        return np.array([own["loadings"] for own in self._document["components"]], dtype=np.float64).reshape(
+            self.n_components_, self.n_features_in_
+        )
+
+    @property
+    def explained_variance_(self) -> Floats:
+        return np.array([_number(value) for value in self._derived["variance"]], dtype=np.float64)
+
+    @property
+    def explained_variance_errors_(self) -> Floats:
+        return self._of_components("variance_se")
+
+    @property
+    def explained_variance_ratio_(self) -> Floats:
+        return self._of_components("explained_variance_ratio")
+
+    @property
+    def mean_(self) -> Floats | None:
+        mean = self._document["mean"]
+        return None if mean is None else np.array(mean, dtype=np.float64)
+
+    @property
+    def feature_names_in_(self) -> np.ndarray[Any, np.dtype[np.object_]]:
+        return np.array(self._derived["names"], dtype=object)
+
+    @property
+    def n_features_in_(self) -> int:
+        return int(self._document["p"])
+
+    @property
+    def n_components_(self) -> int:
+        return int(self._document["k"])
+
+    @property
+    def n_reports_(self) -> int:
+        return int(self._document["n"])
+
+    @property
+    def verdicts_(self) -> list[str]:
+        return [own["verdict"] for own in self._document["components"]]
+
+    @property
+    def groups_(self) -> list[dict[str, Any]]:
+        return list(self._document["groups"])
+
+    @property
+    def alignments_(self) -> Floats:
+        return np.array([_number(value) for value in self._derived["alignment"]], dtype=np.float64)
+
+    @property
+    def alignment_errors_(self) -> Floats:
+        return np.array([_number(value) for value in self._derived["alignment_se"]], dtype=np.float64)
+
+    @property
+    def expected_error_(self) -> float:
+        return float(self._document["expected_error"])
+
+    @property
+    def expected_error_range_(self) -> tuple[float, float] | None:
+        found = self._document["expected_error_range"]
+        return None if found is None else (float(found[0]), float(found[1]))
+
+    @property
+    def eigenvalues_(self) -> Floats:
+        """The noisy spectrum, noise included: what the scree plot shows."""
+        return np.array(self._document["eigenvalues"], dtype=np.float64)
+
+    @property
+    def floor_(self) -> dict[str, Any]:
+        return dict(self._document["floor"])
+
+    @property
+    def support_(self) -> list[str] | None:
+        """The features that a sparse estimate selected."""
+        sparse = self._document["sparse"]
+        return None if sparse is None else [str(self._derived["names"][row]) for row in sparse["support"]]
+
+    @property
+    def warnings_(self) -> list[str]:
+        return list(self._document["warnings"])
+
+    @property
+    def warning_codes_(self) -> list[str]:
+        return list(self._document["warning_codes"])
+
+    @property
+    def privacy_(self) -> dict[str, Any]:
+        return dict(self._document["privacy"])
+
+    def _table(self, rows: Any) -> Floats:
+        read = _rows.table(rows)
+        expected = [str(name) for name in self._derived["names"]] if self._derived["named"] else None
+        values = _rows.ordered(read, expected, "the estimate")
+        if values.shape[1] != self.n_features_in_:
+            raise InputError(
+                f"the table has {values.shape[1]} columns; the estimate has {self.n_features_in_} features",
+                "wrong-dimension",
+            )
+        return values
+
+    def transform(self, rows: Any) -> Floats:
+        """Scores of rows, as the study prepares them, on the components, around the mean if it is known: n × k.
+
+        Columns are matched by name. Nothing is sent anywhere.
+        """
+        return self._core.transform(self._table(rows))
+
+    def inverse_transform(self, scores: Any) -> Floats:
+        """The prepared rows nearest to these scores, n × p."""
+        found = _rows.floats(scores, "the scores")
+        if found.ndim != 2 or found.shape[1] != self.n_components_:
+            sentence = f"the scores have shape {found.shape}; they must be n × {self.n_components_}"
+            raise InputError(sentence, "wrong-dimension")
+        mean = self.mean_
+        back: Floats = found @ self.components_
+        return back if mean is None else back + mean
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray[Any, np.dtype[np.object_]]:
+        """``component1``, …"""
+        return np.array([f"component{j + 1}" for j in range(self.n_components_)], dtype=object)
+
+    def to_frame(self) -> Any:
+        """A pandas frame: one line a component, with variance, alignment, verdict, group and loadings."""
+        pandas = _package("pandas")
+        groups = [None if own is None else f"{own[0]}–{own[1]}" for own in self._derived["group"]]
+        frame = pandas.DataFrame(
+            {
+                "verdict": self.verdicts_,
+                "group": groups,
+                "variance": self.explained_variance_,
+                "variance_se": self.explained_variance_errors_,
+                "explained": self.explained_variance_ratio_,
+                "alignment": self.alignments_,
+                "alignment_se": self.alignment_errors_,
+            },
+            index=self.get_feature_names_out(),
+        )
+        loadings = pandas.DataFrame(self.components_, index=frame.index, columns=list(self.feature_names_in_))
+        return pandas.concat([frame, loadings], axis=1)
+
+    def to_sklearn(self) -> Any:
+        """A scikit-learn pipeline that transforms as this does: the study's preparation, then a fitted ``PCA``."""
+        decomposition, pipeline = _package("sklearn.decomposition"), _package("sklearn.pipeline")
+        preprocessing = _package("sklearn.preprocessing")
+        pca = decomposition.PCA(n_components=self.n_components_)
+        mean = self.mean_
+        pca.components_ = self.components_
+        pca.mean_ = np.zeros(self.n_features_in_) if mean is None else mean
+        pca.explained_variance_ = self.explained_variance_
+        pca.explained_variance_ratio_ = self.explained_variance_ratio_
+        pca.n_components_, pca.n_features_in_, pca.n_samples_ = self.n_components_, self.n_features_in_, self.n_reports_
+        pca.noise_variance_ = 0.0
+        prepared = preprocessing.FunctionTransformer(self.prepare)
+        return pipeline.Pipeline([("prepare", prepared), ("pca", pca)])
+
+    def prepare(self, rows: Any) -> Floats:
+        """The rows as the study prepares them: less its centers, over its scales, brought into the unit ball. n × p."""
+        return self._core.prepare(self._table(rows))
+
+    @property
+    def covariance_(self) -> Floats:
+        """Covariance (with private centring) or second moment E[xxᵀ] of the prepared rows, p × p.
+
+        The nearest one that a population can have; see :meth:`covariance` for the unbiased one with standard errors.
+        """
+        return self._core.covariance()[0][0]
+
+    def covariance(self) -> Intervals:
+        """The unbiased covariance or second moment, with standard errors and 95 % intervals."""
+        (_, raw, errors), _ = self._core.covariance()
+        half = 1.959963984540054 * errors
+        return Intervals(raw, errors, raw - half, raw + half, [])
+
+    def correlation(self) -> Intervals:
+        """Correlations of all pairs of features, p × p, with 95 % intervals; ``refused`` says why there is none."""
+        (value, error, low, high), refused = self._core.correlations()
+        names = self._derived["names"]
+        return Intervals(value, error, low, high, [(names[i], names[j], why) for i, j, why in refused])
+
+    def regress(self, y: str, x: str | Sequence[str]) -> dict[str, tuple[float, float, float, float]]:
+        """The best linear prediction of one feature by others, in units of the prepared rows.
+
+        Returns
+        -------
+        dict
+            For each predictor: value, standard error, lower and upper end of the 95 % interval.
+
+        Raises
+        ------
+        EstimateError
+            The predictors' covariance is not known well enough.
+        """
+        predictors = [x] if isinstance(x, str) else list(x)
+        if len(set(predictors)) != len(predictors):
+            raise InputError("a predictor is named twice; name it once", "wrong-names")
+        names = list(self._derived["names"])
+        for name in [y, *predictors]:
+            if name not in names:
+                raise InputError(f"the estimate has no feature {name!r}", "wrong-names")
+        found = self._core.regress(names.index(y), [names.index(name) for name in predictors])
+        return dict(zip(predictors, found, strict=True))
+
+    def figures(self) -> dict[str, str]:
+        """The pictures of the server's pages as SVG, by file name: ``scree.svg``, ``alignment.svg``, …"""
+        return {file: svg for file, _, svg in self._core.figures()}
+
+    def plot_scree(self, ax: Any = None) -> Any:
+        """The noisy spectrum with the noise floor, by matplotlib; returns the axes."""
+        ax = _axes(ax)
+        values, floor = self.eigenvalues_, self.floor_
+        counted = np.arange(1, len(values) + 1)
+        ax.plot(counted, values, "o-", markersize=4, label="eigenvalue of the noisy moment")
+        ax.axhline(floor["threshold"], linestyle="--", color="0.4", label="threshold of the noise floor")
+        ax.axhline(floor["edge"], linestyle=":", color="0.6", label="edge of the noise")
+        ax.set(xlabel="component", ylabel="eigenvalue, noise included")
+        ax.legend()
+        return ax
+
+    def plot_loadings(self, component: int = 1, top: int = 20, ax: Any = None) -> Any:
+        """The loadings of one component (from 1), the largest first, by matplotlib; returns the axes."""
+        loadings = self.components_[self._place(component)]
+        order = np.argsort(-np.abs(loadings))[:top][::-1]
+        ax = _axes(ax)
+        ax.barh([str(self.feature_names_in_[row]) for row in order], loadings[order])
+        ax.axvline(0, color="0.4", linewidth=0.8)
+        ax.set(xlabel=f"loading on component {component} ({self.verdicts_[component - 1]} the noise floor)")
+        return ax
+
+    def plot_biplot(self, rows: Any, axes: tuple[int, int] = (1, 2), top: int = 12, ax: Any = None) -> Any:
+        """Rows and the largest loadings over two components (from 1), by matplotlib; shows rows. Returns the axes."""
+        first, second = (self._place(component) for component in axes)
+        scores = self.transform(rows)[:, [first, second]]
+        arrows = self.components_[[first, second]].T
+        ax = _axes(ax)
+        ax.scatter(scores[:, 0], scores[:, 1], s=6, alpha=0.5)
+        length = np.hypot(*arrows.T)
+        reach = np.abs(scores).max() / max(float(length.max()), 1e-300)
+        for row in np.argsort(-length)[:top]:
+            x, y = arrows[row] * reach
+            ax.annotate("", (x, y), (0, 0), arrowprops={"arrowstyle": "->", "color": "0.3"})
+            ax.text(x, y, str(self.feature_names_in_[row]), fontsize=8)
+        ax.set(xlabel=f"component {axes[0]}", ylabel=f"component {axes[1]}")
+        return ax
+
+    def _place(self, component: int) -> int:
+        if not 1 <= component <= self.n_components_:
+            raise InputError(f"there is no component {component}; there are 1 to {self.n_components_}")
+        return component - 1
+
+    def __repr__(self) -> str:
+        above = self.verdicts_.count("above")
+        return (
+            f"Estimate({self.n_reports_} reports, p = {self.n_features_in_}, {above} of {self.n_components_} components "
+            f"above the noise floor, expected error {self.expected_error_:.3f})"
+        )
+
+    def _repr_html_(self) -> str:
+        heads = ["component", "variance", "explained", "alignment", "direction", "verdict"]
+        head = "".join(f"<th>{name}</th>" for name in heads)
+        body = "".join(
+            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in self._derived["table"]
+        )
+        notes = "".join(f"<li>{html.escape(warning)}</li>" for warning in self.warnings_)
+        pictures = self.figures()
+        return (
+            f"<p>{html.escape(repr(self))}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+            f"<ul>{notes}</ul>{pictures.get('scree.svg', '')}"
+        )
+
+
+def _number(value: float | None) -> float:
+    return np.nan if value is None else float(value)
+
+
+def _package(name: str) -> Any:
+    import importlib
+
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        package = {"sklearn": "scikit-learn"}.get(name.split(".")[0], name.split(".")[0])
+        raise ImportError(f"this needs {package}: pip install {package}") from error
+
+
+def _axes(ax: Any) -> Any:
+    if ax is not None:
+        return ax
+    return _package("matplotlib.pyplot").subplots()[1]

@@ -1,0 +1,295 @@
+"""Scikit-learn estimators whose ``fit`` simulates a study."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from . import _core, _rows
+from ._analyst import estimate_request, norm, to_json
+from ._estimate import Estimate
+from ._rows import Floats
+from .errors import InputError
+
+
+class LocalDPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """PCA under local differential privacy: its ``fit`` is a simulation on rows that you hold, and protects nobody.
+
+    Each row is one participant: it is perturbed, encoded, decoded and added up as devices and servers do it, with noise
+    from a seeded generator. For people who keep their rows see :class:`Study` and :class:`Analyst`.
+
+    Parameters
+    ----------
+    n_components : int or "auto"
+        Components; ``"auto"`` are those before the last gap that noise does not explain.
+    epsilon, delta : float
+        Of one report.
+    mechanism : str
+        ``"double-cap"``, ``"isotropic-gaussian"``, ``"symmetric-gaussian"`` or ``"discrete-gaussian"``.
+    calibration : str
+        ``"analytic"``, or ``"as-published"``, whose claim does not hold.
+    bound_rows, radius
+        How a row is brought into the unit ball: ``"normalize"``, ``"clip"`` or ``"require"`` at the radius.
+    centring : float, optional
+        Constant of private centring, 0.01 to 1: the mean is estimated and removed.
+    center, scale : array of p, optional
+        Public constants, subtracted from each row and dividing it.
+    observed : array of p or float, optional
+        Public share of the participants who have each value; then NaN is a missing cell.
+    mean_weight : float, optional
+        Public mean of the weights that ``fit`` is given, if it is known.
+    random_state : int, RandomState, Generator or None
+        Seed of the noise.
+
+    Attributes
+    ----------
+    estimate_ : Estimate
+        All that a study's estimate has.
+    components_, explained_variance_, explained_variance_ratio_, mean_, verdicts_, expected_error_, privacy_
+        As in :class:`Estimate`.
+    n_features_in_, n_components_, n_samples_ : int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from eigenveil import LocalDPPCA
+    >>> rows = np.random.default_rng(1).normal(size=(20_000, 6)) * [4, 3, 1, 1, 1, 1]
+    >>> pca = LocalDPPCA(n_components=2, epsilon=4, random_state=1).fit(rows)
+    >>> pca.verdicts_
+    ['above', 'above']
+    >>> pca.transform(rows).shape
+    (20000, 2)
+    """
+
+    def __init__(
+        self,
+        n_components: int | str = 2,
+        epsilon: float = 4.0,
+        *,
+        mechanism: str = "double-cap",
+        calibration: str = "analytic",
+        delta: float | None = None,
+        bound_rows: str = "normalize",
+        radius: float | None = None,
+        centring: float | None = None,
+        center: Any = None,
+        scale: Any = None,
+        observed: Any = None,
+        mean_weight: float | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.n_components = n_components
+        self.epsilon = epsilon
+        self.mechanism = mechanism
+        self.calibration = calibration
+        self.delta = delta
+        self.bound_rows = bound_rows
+        self.radius = radius
+        self.centring = centring
+        self.center = center
+        self.scale = scale
+        self.observed = observed
+        self.mean_weight = mean_weight
+        self.random_state = random_state
+
+    def _sparse(self) -> bool | dict[str, Any]:
+        return False
+
+    def fit(self, X: Any, y: Any = None, *, weights: Any = None, persons: Any = None) -> LocalDPPCA:
+        """Simulates a study of these rows.
+
+        Parameters
+        ----------
+        X : array or data frame of n × p
+            The rows; they go nowhere.
+        y : ignored
+        weights : array of n, optional
+            What each row counts, above 0 and at most 1.
+        persons : array of n, optional
+            Whose each row is: one row of each person, drawn at random, is reported.
+        """
+        values = self._validated(X, reset=True)
+        if values.shape[1] < 2:
+            raise InputError("n_features = 1 is not enough; PCA needs at least 2 features", "invalid-dimension")
+        if weights is not None and persons is not None:
+            raise InputError("weights and persons cannot be combined; give one of them")
+        n = len(values)
+        for name, given in (("weights", weights), ("persons", persons)):
+            if given is not None and np.shape(given) != (n,):
+                sentence = f"{name} has shape {np.shape(given)} for {n} rows; give one for each"
+                raise InputError(sentence, "wrong-dimension")
+        design = {
+            "name": "",
+            "dimension": values.shape[1],
+            "features": self._features(values.shape[1]),
+            "norm": norm(self.bound_rows, self.radius),
+            "centring": self.centring,
+            "mechanism": self.mechanism,
+            "calibration": self.calibration,
+            "epsilon": float(self.epsilon),
+            "delta": self.delta,
+        }
+        if weights is not None:
+            design["weights"] = {"mean": self.mean_weight}
+        plain = weights is None and self.observed is None
+        request = estimate_request(self.n_components, self._sparse(), plain and values.shape[1] <= 1000)
+        core = _core.simulated(
+            values,
+            None if persons is None else _rows.numbered(persons),
+            None if weights is None else _rows.floats(weights, "weights"),
+            to_json(design),
+            request,
+            _seed(self.random_state),
+            None,
+        )
+        self.estimate_ = Estimate(core)
+        self.components_ = self.estimate_.components_
+        self.explained_variance_ = self.estimate_.explained_variance_
+        self.explained_variance_ratio_ = self.estimate_.explained_variance_ratio_
+        self.mean_ = self.estimate_.mean_
+        self.verdicts_ = self.estimate_.verdicts_
+        self.expected_error_ = self.estimate_.expected_error_
+        self.privacy_ = self.estimate_.privacy_
+        self.n_components_ = self.estimate_.n_components_
+        self.n_samples_ = n
+        return self
+
+    def _features(self, p: int) -> list[dict[str, Any]] | None:
+        if self.center is None and self.scale is None and self.observed is None:
+            return None
+        names = getattr(self, "feature_names_in_", [f"x{i}" for i in range(p)])
+        features = []
+        columns = {"center": self.center, "scale": self.scale, "observed": self.observed}
+        given = {key: _broadcast(value, p, key) for key, value in columns.items() if value is not None}
+        for i, name in enumerate(names):
+            features.append({"name": str(name), **{key: float(value[i]) for key, value in given.items()}})
+        return features
+
+    def _validated(self, X: Any, *, reset: bool) -> Floats:
+        finite: bool | str = True if self.observed is None else "allow-nan"
+        values: Floats = validate_data(self, X, reset=reset, dtype=np.float64, order="C", ensure_all_finite=finite)
+        return values
+
+    def transform(self, X: Any) -> Any:
+        """Scores of rows on the components, n × k: of the rows as the study prepares them."""
+        check_is_fitted(self)
+        return self.estimate_._core.transform(self._validated(X, reset=False))
+
+    def inverse_transform(self, X: Any) -> Floats:
+        """The prepared rows nearest to these scores, n × p."""
+        check_is_fitted(self)
+        return self.estimate_.inverse_transform(X)
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.n_components_)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self.observed is not None
+        return tags
+
+
+class LocalDPSparsePCA(LocalDPPCA):
+    """Row-sparse PCA under local differential privacy: its ``fit`` is a simulation on rows that you hold.
+
+    The components share one small set of features: Fantope projection by ADMM, with its optimality gap reported.
+
+    Parameters
+    ----------
+    penalty : "auto", "cv", "path" or float
+        λ: from the known noise, by cross-validation over buckets of reports, or in units of the second moment.
+    refit : bool
+        Run PCA on the selected features, which removes the shrinkage.
+    max_iterations, tolerance
+        When the solver stops.
+    n_components, epsilon, …
+        As in :class:`LocalDPPCA`.
+
+    Attributes
+    ----------
+    support_ : array of int
+        The selected features.
+    converged_ : bool
+    """
+
+    def __init__(
+        self,
+        n_components: int | str = 2,
+        epsilon: float = 4.0,
+        *,
+        penalty: str | float = "auto",
+        refit: bool = False,
+        max_iterations: int = 2000,
+        tolerance: float = 1e-6,
+        mechanism: str = "double-cap",
+        calibration: str = "analytic",
+        delta: float | None = None,
+        bound_rows: str = "normalize",
+        radius: float | None = None,
+        centring: float | None = None,
+        center: Any = None,
+        scale: Any = None,
+        observed: Any = None,
+        mean_weight: float | None = None,
+        random_state: Any = None,
+    ) -> None:
+        super().__init__(
+            n_components,
+            epsilon,
+            mechanism=mechanism,
+            calibration=calibration,
+            delta=delta,
+            bound_rows=bound_rows,
+            radius=radius,
+            centring=centring,
+            center=center,
+            scale=scale,
+            observed=observed,
+            mean_weight=mean_weight,
+            random_state=random_state,
+        )
+        self.penalty = penalty
+        self.refit = refit
+        self.max_iterations = max_iterations
+        self.tolerance = tolerance
+
+    def _sparse(self) -> bool | dict[str, Any]:
+        return {
+            "lambda": self.penalty,
+            "refit": self.refit,
+            "max_iterations": self.max_iterations,
+            "tolerance": self.tolerance,
+        }
+
+    def fit(self, X: Any, y: Any = None, *, weights: Any = None, persons: Any = None) -> LocalDPSparsePCA:
+        """As :meth:`LocalDPPCA.fit`."""
+        super().fit(X, y, weights=weights, persons=persons)
+        sparse = self.estimate_._document["sparse"]
+        self.support_ = np.array(sparse["support"], dtype=np.intp)
+        self.converged_ = bool(sparse["converged"])
+        return self
+
+
+def _broadcast(value: Any, p: int, name: str) -> Floats:
+    array = _rows.floats(value, name)
+    if array.shape not in ((), (1,), (p,)):
+        raise InputError(f"{name} has shape {array.shape}; give one number, or one for each of {p} features")
+    found: Floats = np.broadcast_to(array, (p,))
+    return found
+
+
+def _seed(random_state: Any) -> int:
+    if random_state is None:
+        return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
+    if isinstance(random_state, (int, np.integer)):
+        if random_state < 0:
+            raise InputError(f"random_state is {random_state}; a seed is not negative")
+        return int(random_state)
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**63))
+    return int(check_random_state(random_state).randint(2**31))

@@ -1,0 +1,139 @@
+"""A server for notebooks and tests: the real one, as a process of its own."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from types import TracebackType
+from typing import IO
+
+from ._analyst import Analyst
+from .errors import ServerError
+
+_STOP_WITHIN = 15.0
+
+
+class Server:
+    """A server that this process started. Made by :func:`serve`.
+
+    Attributes
+    ----------
+    url : str
+        Where it listens.
+    token : str
+        The operator's.
+    data : str
+        Its folder.
+    """
+
+    def __init__(
+        self,
+        process: subprocess.Popen[str],
+        url: str,
+        token: str,
+        data: str,
+        folder: tempfile.TemporaryDirectory[str] | None,
+    ) -> None:
+        self._process = process
+        self._folder = folder
+        self.url = url
+        self.token = token
+        self.data = data
+        atexit.register(self.stop)
+
+    def analyst(self) -> Analyst:
+        """Its operator."""
+        return Analyst(self.url, self.token)
+
+    @property
+    def pid(self) -> int:
+        """Of the process."""
+        return self._process.pid
+
+    def stop(self) -> None:
+        """Stops it, as SIGTERM does: what was acknowledged is on the disk."""
+        atexit.unregister(self.stop)
+        _end(self._process)
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        return f"Server({self.url!r}, data={self.data!r})"
+
+
+def serve(data: str | os.PathLike[str] | None = None, *, listen: str = "127.0.0.1:0") -> Server:
+    """Starts a server as a process of its own; use it in ``with``, or call :meth:`Server.stop`.
+
+    Parameters
+    ----------
+    data : path, optional
+        Its folder, made if it is not there. By default a temporary one, which is removed at the end.
+    listen : str
+        Address and port; by default a free port, for this machine only.
+
+    Raises
+    ------
+    ServerError
+        It could not start; the sentence says why.
+
+    Examples
+    --------
+    >>> import eigenveil
+    >>> with eigenveil.serve() as server:
+    ...     server.analyst().studies()
+    []
+    """
+    folder = tempfile.TemporaryDirectory(prefix="eigenveil-") if data is None else None
+    where = os.fspath(data) if folder is None and data is not None else folder.name if folder else ""
+    words = [sys.executable, "-m", "eigenveil", "serve", "--data", where, "--listen", listen, "--json"]
+    log = tempfile.TemporaryFile("w+")
+    # A group of its own: Ctrl-C in a notebook is not for the server.
+    process = subprocess.Popen(
+        words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True
+    )
+    try:
+        line = process.stdout.readline() if process.stdout else ""
+        if not line:
+            process.wait(_STOP_WITHIN)
+            raise ServerError(_said(log) or "the server ended without a word", "cannot-start")
+        said = json.loads(line)
+        with open(said["token_file"], encoding="utf-8") as file:
+            token = file.read().strip()
+        return Server(process, said["listening"], token, where, folder)
+    except BaseException:
+        _end(process)
+        if folder is not None:
+            folder.cleanup()
+        raise
+    finally:
+        log.close()
+
+
+def _said(log: IO[str]) -> str:
+    log.seek(0)
+    return log.read().strip().removeprefix("error: ")
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(_STOP_WITHIN)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    if process.stdout is not None:
+        process.stdout.close()

@@ -1,0 +1,146 @@
+//! The operator's and the analyst's side of the HTTP interface: documents in and out are JSON.
+
+use std::{future::Future, time::Duration};
+
+use eigenveil_client::http::{BearerToken, OperatorClient};
+use pyo3::prelude::*;
+use serde::Serialize;
+
+use crate::{
+    connection::Connection,
+    error::{Failure, Result},
+    estimate::PyEstimate,
+    wait::{Control, patiently},
+};
+
+#[pyclass(frozen, module = "eigenveil._core", name = "Analyst")]
+pub(crate) struct PyAnalyst {
+    url: String,
+    token: BearerToken,
+    settings: eigenveil_client::http::HttpSettings,
+}
+
+impl PyAnalyst {
+    /// Calls the server, with a client for this call: after a fork there is none to share.
+    fn call<T, F, W>(&self, py: Python<'_>, work: W) -> PyResult<T>
+    where
+        T: Send + 'static,
+        W: FnOnce(OperatorClient) -> F + Send + 'static,
+        F: Future<Output = Result<T>>,
+    {
+        let (url, token, settings) = (self.url.clone(), self.token.clone(), self.settings.clone());
+        patiently(py, None, move |control: &Control| {
+            let client = OperatorClient::with_settings(&url, &token, &settings)?;
+            control.requests(work(client))?
+        })
+    }
+}
+
+fn json(document: &impl Serialize) -> Result<String> {
+    Ok(serde_json::to_string(document)?)
+}
+
+#[pymethods]
+impl PyAnalyst {
+    #[new]
+    #[pyo3(signature = (url, token, connection=None))]
+    fn new(
+        py: Python<'_>,
+        url: String,
+        token: &str,
+        connection: Option<Connection>,
+    ) -> PyResult<Self> {
+        let made = || {
+            let own = Self {
+                token: BearerToken::new(token)?,
+                settings: Connection::settings(connection.as_ref())?,
+                url,
+            };
+            OperatorClient::with_settings(&own.url, &own.token, &own.settings)?;
+            Ok(own)
+        };
+        made().map_err(|failure: Failure| failure.raise(py))
+    }
+
+    fn create_study(&self, py: Python<'_>, design: String) -> PyResult<String> {
+        self.call(py, async move |client| {
+            let design = serde_json::from_str(&design)?;
+            json(&client.create_study(&design).await?)
+        })
+    }
+
+    fn study(&self, py: Python<'_>, study: String) -> PyResult<String> {
+        self.call(py, async move |client| json(&client.study(&study).await?))
+    }
+
+    fn studies(&self, py: Python<'_>) -> PyResult<String> {
+        self.call(py, async move |client| json(&client.list().await?))
+    }
+
+    fn open(&self, py: Python<'_>, study: String) -> PyResult<String> {
+        self.call(py, async move |client| json(&client.open(&study).await?))
+    }
+
+    fn close(&self, py: Python<'_>, study: String) -> PyResult<String> {
+        self.call(py, async move |client| json(&client.close(&study).await?))
+    }
+
+    fn delete(&self, py: Python<'_>, study: String) -> PyResult<()> {
+        self.call(py, async move |client| Ok(client.delete(&study).await?))
+    }
+
+    fn tokens(&self, py: Python<'_>, study: String, count: usize) -> PyResult<Vec<String>> {
+        self.call(py, async move |client| {
+            let mut tokens = Vec::new();
+            while tokens.len() < count {
+                let now =
+                    (count - tokens.len()).min(eigenveil_shared::enrolment::MAX_TOKENS_PER_REQUEST);
+                let made = client.issue_tokens(&study, now).await?;
+                tokens.extend(made.iter().map(|token| token.reveal()));
+            }
+            Ok(tokens)
+        })
+    }
+
+    fn token_counts(&self, py: Python<'_>, study: String) -> PyResult<String> {
+        self.call(py, async move |client| {
+            json(&client.token_counts(&study).await?)
+        })
+    }
+
+    /// The number of the job.
+    fn request_estimate(&self, py: Python<'_>, study: String, request: String) -> PyResult<u64> {
+        self.call(py, async move |client| {
+            let request = serde_json::from_str(&request)?;
+            Ok(client.request_estimate(&study, &request).await?.number)
+        })
+    }
+
+    fn wait_for_estimate(
+        &self,
+        py: Python<'_>,
+        study: String,
+        number: u64,
+        seconds: f64,
+    ) -> PyResult<PyEstimate> {
+        self.call(py, async move |client| {
+            let longest = Duration::try_from_secs_f64(seconds).map_err(|_| {
+                Failure::input(format!("timeout is {seconds} s; it must be at least 0"))
+            })?;
+            let done = client.wait_for_estimate(&study, number, longest).await?;
+            let estimate = done.estimate.ok_or_else(|| {
+                eigenveil_shared::Error::estimate_failed(format!(
+                    "the server gives no estimate {number}"
+                ))
+            })?;
+            Ok(PyEstimate::new(estimate))
+        })
+    }
+
+    fn cancel_estimate(&self, py: Python<'_>, study: String, number: u64) -> PyResult<()> {
+        self.call(py, async move |client| {
+            client.cancel_estimate(&study, number).await?;
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,44 @@
+//! `eigenveil._core`: what the Python package `eigenveil` calls. Documents cross as JSON, tables as numpy arrays of
+//! float64; nothing here is a mechanism, an estimator or a rule of a ledger: those are the crates'.
+
+mod analyst;
+mod command;
+mod connection;
+mod error;
+mod estimate;
+mod ledger;
+mod research;
+mod rows;
+mod study;
+mod wait;
+
+/// The compiled part of Eigenveil.
+#[pyo3::pymodule(gil_used = false)]
+mod _core {
+    #[pymodule_export]
+    use crate::{
+        analyst::PyAnalyst,
+        command::{answer, run_line},
+        error::exception,
+        estimate::PyEstimate,
+        ledger::PyLedger,
+        research::{algorithms, central, fantope, simulated},
+        rows::PyRowLedger,
+        study::PyStudy,
+    };
+    use pyo3::prelude::*;
+
+    #[pymodule_export]
+    #[allow(non_upper_case_globals)]
+    const __version__: &str = env!("CARGO_PKG_VERSION");
+
+    /// Panics: for the test that no panic crosses the border.
+    #[pyfunction]
+    #[expect(clippy::panic, reason = "what the test is about")]
+    fn _panic(py: Python<'_>, on_thread: bool) -> PyResult<()> {
+        match on_thread {
+            true => crate::wait::patiently(py, None, |_| panic!("planted")),
+            false => crate::wait::briefly(py, || panic!("planted")),
+        }
+    }
+}

@@ -1,0 +1,363 @@
+//! Studies simulated on rows that the caller holds, and the baselines of a trusted curator.
+
+use std::{
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
+};
+
+use eigenveil_central::{
+    ALGORITHMS, CentralCalibration, DeltaSupport, Neighbours, Options, Privacy, Rows, find,
+    generator,
+    parameter::{Kind, Parameter, Value},
+};
+use eigenveil_estimation::{
+    Cancel, Request, Source,
+    accumulate::{Accumulator, ReportSum},
+    estimate,
+    fantope::{AdmmSettings, solve},
+    linalg::Threads,
+};
+use eigenveil_shared::{
+    api::{CreateStudy, SparseSettings},
+    codec::ReportFormat,
+    estimate::{ComponentCount, Estimate},
+    preprocess::{Preprocessing, Row},
+    privacy::Budget,
+    study::{StudyDesign, StudyParams},
+};
+use nalgebra::DMatrix;
+use numpy::{PyArray2, PyReadonlyArray1, PyReadonlyArray2};
+use pyo3::{prelude::*, types::PyDict};
+use rand::{RngExt, SeedableRng, rngs::ChaCha20Rng};
+use serde_json::json;
+
+use crate::{
+    error::{Failure, Result},
+    estimate::{PyEstimate, array},
+    rows::{grouped, transposed},
+    wait::{Control, patiently},
+};
+
+/// Number of buckets of a study, as on the server.
+const BUCKETS: usize = 32;
+
+/// The parameters that a server would freeze for this design.
+pub(crate) fn frozen(design: &CreateStudy) -> Result<StudyParams> {
+    Ok(StudyParams::freeze(StudyDesign {
+        features: design.features.clone(),
+        norm: design.norm,
+        centring: design.centring,
+        weights: design.weights,
+        calibration: design.calibration,
+        ..StudyDesign::new(
+            design.mechanism,
+            design.dimension,
+            design.mechanism.budget(design.epsilon, design.delta)?,
+        )
+    })?)
+}
+
+struct Simulation {
+    params: StudyParams,
+    /// A row in each column.
+    table: DMatrix<f64>,
+    persons: Option<Vec<Vec<usize>>>,
+    weights: Option<Vec<f64>>,
+    seed: u64,
+}
+
+impl Simulation {
+    fn participants(&self) -> usize {
+        self.persons.as_ref().map_or(self.table.ncols(), Vec::len)
+    }
+
+    /// One report of each participant, added up in buckets. A bucket has a generator of its own, so that the result
+    /// does not depend on the number of threads.
+    fn sums(&self, control: &Control) -> Result<Vec<(u32, Accumulator)>> {
+        let n = self.participants();
+        let mut rng = ChaCha20Rng::seed_from_u64(self.seed);
+        let mut buckets = vec![Vec::new(); BUCKETS];
+        for participant in 0..n {
+            buckets[rng.random_range(0..BUCKETS)].push(participant);
+        }
+        control.progress(0, n as u64);
+        let next = AtomicUsize::new(0);
+        let work = || -> Result<Vec<(u32, Accumulator)>> {
+            let mut sums = Vec::new();
+            loop {
+                let bucket = next.fetch_add(1, Ordering::Relaxed);
+                match buckets.get(bucket).map(Vec::as_slice) {
+                    None => return Ok(sums),
+                    Some([]) => {}
+                    Some(own) => sums.push((bucket as u32, self.bucket(bucket, own, control)?)),
+                }
+            }
+        };
+        let mut sums = thread::scope(|scope| {
+            let threads = Threads::available().count();
+            let all: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+            let each = all
+                .into_iter()
+                .map(|own| own.join().unwrap_or_else(|_| Err(Failure::internal())));
+            each.collect::<Result<Vec<_>>>()
+        })?
+        .concat();
+        sums.sort_by_key(|(bucket, _)| *bucket);
+        Ok(sums)
+    }
+
+    fn bucket(
+        &self,
+        bucket: usize,
+        participants: &[usize],
+        control: &Control,
+    ) -> Result<Accumulator> {
+        let mut rng = ChaCha20Rng::seed_from_u64(self.seed);
+        rng.set_stream(1 + bucket as u64);
+        let (mechanism, format) = (self.params.mechanism(), ReportFormat::new(&self.params));
+        let preprocessor = self.params.preprocessor();
+        let mut sum = ReportSum::new(mechanism, self.params.report_dimension())?;
+        for &participant in participants {
+            if control.is_stopped() {
+                return Err(Failure::input("interrupted"));
+            }
+            let row = match &self.persons {
+                None => participant,
+                Some(rows) => rows[participant][rng.random_range(0..rows[participant].len())],
+            };
+            let numbers = Row::new(self.table.column(row).iter().copied().collect());
+            // What cannot be used becomes the zero row, as on a device.
+            let (bounded, _) = match &self.weights {
+                None => preprocessor.prepare_with_warning(&numbers)?,
+                Some(weights) => preprocessor.prepare_weighted(&numbers, weights[row])?,
+            };
+            let payload = mechanism.perturb_with(&bounded, &mut rng);
+            sum.add(&format.payload(&payload[..])?)?;
+            control.advance(1);
+        }
+        Ok(sum.finish()?)
+    }
+
+    fn run(
+        &self,
+        k: ComponentCount,
+        sparse: Option<&SparseSettings>,
+        moment: bool,
+        control: &Control,
+    ) -> Result<Estimate> {
+        let request = Request {
+            name: "",
+            k,
+            sparse,
+            moment,
+            memory_bytes: u64::MAX,
+            stream_from: usize::MAX,
+        };
+        let sums = self.sums(control)?;
+        let is_stopped = || control.is_stopped();
+        Ok(Threads::available().run(|| {
+            estimate(
+                Source::Sums(sums),
+                &self.params,
+                &request,
+                Cancel::when(&is_stopped),
+            )
+        })?)
+    }
+}
+
+/// A study on these rows, in this process: every report is perturbed, encoded, decoded and added up. `request` is the
+/// JSON of an `EstimateRequest`, `design` that of a `CreateStudy`.
+#[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "one call, from Python")]
+pub(crate) fn simulated(
+    py: Python<'_>,
+    table: PyReadonlyArray2<'_, f64>,
+    persons: Option<PyReadonlyArray1<'_, i64>>,
+    weights: Option<PyReadonlyArray1<'_, f64>>,
+    design: String,
+    request: String,
+    seed: u64,
+    progress: Option<&Bound<'_, PyAny>>,
+) -> PyResult<PyEstimate> {
+    let table = transposed(&table);
+    let persons = persons.map(|numbers| grouped(numbers.as_array().iter().copied()));
+    let weights = weights.map(|weights| weights.as_array().to_vec());
+    patiently(py, progress, move |control| {
+        let params = frozen(&serde_json::from_str(&design)?)?;
+        let request: eigenveil_shared::api::EstimateRequest = serde_json::from_str(&request)?;
+        let k = request.k.unwrap_or_default();
+        if let ComponentCount::Fixed(k) = k {
+            eigenveil_estimation::linalg::require_rank(k, params.dimension())?;
+        }
+        let simulation = Simulation {
+            params,
+            table,
+            persons: persons.transpose()?,
+            weights,
+            seed,
+        };
+        let found = simulation.run(k, request.sparse.as_ref(), request.moment, control)?;
+        Ok(PyEstimate::new(found))
+    })
+}
+
+/// A baseline of a trusted curator on these rows. The loadings (k × p), and JSON of what else there is.
+#[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "one call, from Python")]
+pub(crate) fn central<'py>(
+    py: Python<'py>,
+    algorithm: String,
+    table: PyReadonlyArray2<'py, f64>,
+    k: usize,
+    preprocessing: String,
+    budget: Option<(f64, Option<f64>)>,
+    neighbours: String,
+    calibration: String,
+    options: &Bound<'py, PyDict>,
+    seed: Option<u64>,
+) -> PyResult<(Bound<'py, PyArray2<f64>>, String)> {
+    let info = find(&algorithm).map_err(|error| Failure::from(error).raise(py))?;
+    let mut set = Options::default();
+    for (name, value) in options {
+        let name: String = name.extract()?;
+        let known = info
+            .parameters
+            .iter()
+            .find(|own| own.name == name.replace('_', "-"));
+        let Some(parameter) = known else {
+            let names: Vec<String> = info
+                .parameters
+                .iter()
+                .map(|own| own.name.replace('-', "_"))
+                .collect();
+            return Err(Failure::input(format!(
+                "{algorithm} has no parameter {name}; it has {}",
+                if names.is_empty() {
+                    "none".to_owned()
+                } else {
+                    names.join(", ")
+                }
+            ))
+            .raise(py));
+        };
+        set = match parameter.kind {
+            Kind::Count => set.with(*parameter, value.extract::<usize>()?),
+            Kind::Number => set.with(*parameter, value.extract::<f64>()?),
+            Kind::Switch if value.extract::<bool>()? => set.with(*parameter, Value::Set),
+            Kind::Switch => set,
+        };
+    }
+    let table = transposed(&table);
+    let (subspace, rest) = patiently(py, None, move |_| {
+        let preprocessing: Preprocessing = serde_json::from_str(&preprocessing)?;
+        let preprocessor = preprocessing.preprocessor()?;
+        let rows = table.column_iter().enumerate().map(|(index, row)| {
+            let row = Row::new(row.iter().copied().collect());
+            preprocessor.prepare_features_nth(index, &row)
+        });
+        let rows = Rows::collect(rows)?;
+        let privacy = match budget {
+            None => Privacy::None,
+            Some((epsilon, delta)) => {
+                let delta = delta.unwrap_or(match info.delta {
+                    DeltaSupport::Zero => 0.0,
+                    DeltaSupport::Any | DeltaSupport::Positive => 1e-6,
+                });
+                let budget = Budget::new(epsilon, delta)?.check_study_limit()?;
+                let neighbours: Neighbours = neighbours.parse()?;
+                let calibration: CentralCalibration = calibration.parse()?;
+                Privacy::with_budget(budget, neighbours, calibration)
+            }
+        };
+        let baseline = info.build(&set)?;
+        let request = eigenveil_central::Request::new(k, privacy);
+        let fit =
+            Threads::available().run(|| baseline.fit(&rows, &request, &mut generator(seed)?))?;
+        let privacy = fit.privacy.as_ref().map(|guarantee| {
+            json!({
+                "epsilon": guarantee.budget.epsilon(),
+                "delta": guarantee.budget.delta(),
+                "neighbours": guarantee.neighbours.as_str(),
+                "calibration": guarantee.calibration.as_str(),
+                "true_epsilon": guarantee.true_epsilon,
+                "claim_holds": guarantee.holds(),
+                "note": guarantee.note,
+                "guarantee": info.guarantee,
+            })
+        });
+        let diagnostics: serde_json::Map<_, _> = fit
+            .diagnostics
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), json!(value)))
+            .collect();
+        let captured = rows.captured_variance(&fit.subspace)?;
+        let rest = json!({
+            "n": fit.n,
+            "privacy": privacy,
+            "diagnostics": diagnostics,
+            "captured_variance": captured,
+        });
+        Ok((fit.subspace.transpose(), rest.to_string()))
+    })?;
+    Ok((array(py, &subspace), rest))
+}
+
+/// JSON of all baselines.
+#[pyfunction]
+pub(crate) fn algorithms() -> String {
+    let parameter = |own: &Parameter| json!({ "name": own.name.replace('-', "_"), "help": own.help, "default": own.default });
+    let each = ALGORITHMS.iter().map(|info| {
+        json!({
+            "name": info.name,
+            "source": info.source,
+            "description": info.description,
+            "guarantee": info.guarantee,
+            "neighbours": info.neighbours.iter().map(|kind| kind.as_str()).collect::<Vec<_>>(),
+            "calibrations": info.calibrations.iter().map(|kind| kind.as_str()).collect::<Vec<_>>(),
+            "parameters": info.parameters.iter().map(parameter).collect::<Vec<_>>(),
+        })
+    });
+    serde_json::Value::Array(each.collect()).to_string()
+}
+
+/// The Fantope problem of a symmetric matrix (p × p). The components (k × p), and JSON of how it ended.
+#[pyfunction]
+pub(crate) fn fantope<'py>(
+    py: Python<'py>,
+    moment: PyReadonlyArray2<'py, f64>,
+    k: usize,
+    penalty: f64,
+    max_iterations: usize,
+    tolerance: f64,
+    threads: usize,
+) -> PyResult<(Bound<'py, PyArray2<f64>>, String)> {
+    let moment = transposed(&moment);
+    let (components, rest) = patiently(py, None, move |control| {
+        let (rows, columns) = moment.shape();
+        if rows != columns || moment != moment.transpose() {
+            return Err(Failure::input(format!(
+                "the matrix has {columns} rows and {rows} columns, or is not symmetric; give a symmetric one, as (A + A.T) / 2"
+            )));
+        }
+        let settings = AdmmSettings {
+            max_iterations,
+            tolerance,
+            ..AdmmSettings::default()
+        };
+        let threads = Threads::new(threads).ok_or_else(|| Failure::input("threads is 0"))?;
+        let is_stopped = || control.is_stopped();
+        let cancel = Cancel::when(&is_stopped);
+        let found = threads.run(|| solve(&moment, k, penalty, &settings, cancel))?;
+        let rest = json!({
+            "support": found.support,
+            "objective": found.objective,
+            "gap": found.gap,
+            "relative_gap": found.relative_gap,
+            "iterations": found.iterations,
+            "converged": found.converged(),
+        });
+        Ok((found.vectors.transpose(), rest.to_string()))
+    })?;
+    Ok((array(py, &components), rest))
+}

@@ -1,0 +1,177 @@
+"""Studies of the wines on a real server, and their estimates."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+import urllib.request
+
+import numpy as np
+import pytest
+
+import eigenveil
+from eigenveil import errors
+
+N = 20_000
+
+
+@pytest.fixture(scope="session")
+def wine_estimate(analyst, wines, wine_features, tmp_path_factory) -> eigenveil.Estimate:
+    """Of 20,000 participants, each with a wine drawn with replacement."""
+    names, rows = wines
+    study = analyst.create_study("wines", features=wine_features, epsilon=4, centring=0.7, bound_rows="clip", radius=5)
+    drawn = rows[np.random.default_rng(3).integers(len(rows), size=N)]
+    done = eigenveil.report(study, drawn, ledger=tmp_path_factory.mktemp("wines") / "rows.ledger")
+    assert done.accepted == N
+    return analyst.estimate(study, 2)
+
+
+def test_an_estimate_agrees_with_the_wines(wine_estimate, wines):
+    estimate, (names, rows) = wine_estimate, wines
+    assert list(estimate.feature_names_in_) == names and estimate.n_reports_ == N
+    assert len(estimate.warning_codes_) == len(estimate.warnings_)
+    assert estimate.verdicts_[0] == "above" and estimate.mean_.shape == (13,)
+    assert estimate.components_.shape == (2, 13)
+    np.testing.assert_allclose(np.linalg.norm(estimate.components_, axis=1), 1, atol=1e-9)
+    prepared = estimate.prepare(rows)
+    centred = prepared - prepared.mean(axis=0)
+    truth = np.linalg.svd(centred, full_matrices=False)[2][:2]
+    error = np.linalg.norm(truth.T @ truth - estimate.components_.T @ estimate.components_)
+    # Its square is near that of the expected error, a root mean square; five times as large is not.
+    assert error < 2.3 * estimate.expected_error_, (error, estimate.expected_error_)
+    np.testing.assert_allclose(
+        estimate.transform(rows), (prepared - estimate.mean_) @ estimate.components_.T, atol=1e-12
+    )
+    # Within four standard errors, and not far below: 78 pairs.
+    covariance, known = estimate.covariance(), np.cov(prepared.T, bias=True)
+    above = np.triu_indices(13, 1)
+    standardised = ((covariance.value - known) / covariance.standard_error)[above]
+    assert np.abs(standardised).max() < 5 and 0.5 < standardised.std() < 1.6
+
+
+def test_correlations_and_regressions_have_intervals_or_reasons(wine_estimate, wines):
+    correlation = wine_estimate.correlation()
+    assert correlation.value.shape == (13, 13) and (np.diag(correlation.value) == 1).all()
+    refused = {(one, other) for one, other, why in correlation.refused if why}
+    names = list(wine_estimate.feature_names_in_)
+    for i in range(13):
+        for j in range(i + 1, 13):
+            assert np.isnan(correlation.value[i, j]) == ((names[i], names[j]) in refused)
+    assert len(refused) < 78
+    try:
+        value, error, low, high = wine_estimate.regress("flavanoids", "total_phenols")["total_phenols"]
+        assert low < value < high and error > 0
+    except errors.EstimateError as refusal:
+        assert "flavanoids" in str(refusal) or "total_phenols" in str(refusal)
+    for y, x in [("flavanoids", "no such"), ("flavanoids", ["hue", "hue"]), ("hue", "hue")]:
+        with pytest.raises(errors.InputError):
+            wine_estimate.regress(y, x)
+
+
+def test_names_decide_the_order(wine_estimate, wines):
+    pandas = pytest.importorskip("pandas")
+    names, rows = wines
+    frame = pandas.DataFrame(rows, columns=names)
+    turned = frame[names[::-1]]
+    np.testing.assert_array_equal(wine_estimate.transform(turned), wine_estimate.transform(rows))
+    with pytest.raises(errors.InputError, match="lacks 'alcohol'"):
+        wine_estimate.transform(frame.drop(columns="alcohol"))
+    with pytest.raises(errors.InputError, match="cultivar"):
+        wine_estimate.transform(frame.assign(cultivar=1))
+    with pytest.raises(errors.InputError) as refused:
+        wine_estimate.transform(np.full((1, 13), np.nan))
+    assert refused.value.code == "row-not-finite"
+
+
+def test_an_estimate_survives_pickling_files_and_scikit_learn(wine_estimate, wines, tmp_path):
+    _, rows = wines
+    assert pickle.loads(pickle.dumps(wine_estimate)) == wine_estimate
+    wine_estimate.save(tmp_path / "estimate.json")
+    loaded = eigenveil.Estimate.load(tmp_path / "estimate.json")
+    assert loaded == wine_estimate and "above the noise floor" in repr(loaded)
+    pytest.importorskip("sklearn")
+    pipeline = pickle.loads(pickle.dumps(loaded.to_sklearn()))
+    np.testing.assert_allclose(pipeline.transform(rows), loaded.transform(rows), atol=1e-12)
+    back = loaded.inverse_transform(loaded.transform(rows))
+    assert back.shape == (178, 13)
+    with pytest.raises(errors.EigenveilError):
+        eigenveil.Estimate.from_json("{}")
+    broken = loaded.to_json().replace('"p":13', '"p":12', 1)
+    with pytest.raises(errors.InputError, match="contradicts itself"):
+        eigenveil.Estimate.from_json(broken)
+
+
+def test_pictures_and_tables(wine_estimate, wines):
+    html = wine_estimate._repr_html_()
+    assert "<svg" in html and "above" in html
+    assert {"scree.svg", "alignment.svg"} <= set(wine_estimate.figures())
+    pytest.importorskip("pandas")
+    frame = wine_estimate.to_frame()
+    assert list(frame.index) == ["component1", "component2"] and frame.loc["component1", "verdict"] == "above"
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    axes = wine_estimate.plot_scree()
+    np.testing.assert_array_equal(axes.lines[0].get_ydata(), wine_estimate.eigenvalues_)
+    assert len(wine_estimate.plot_loadings(1).patches) == 13
+    assert len(wine_estimate.plot_biplot(wines[1]).collections[0].get_offsets()) == 178
+    with pytest.raises(errors.InputError):
+        wine_estimate.plot_loadings(3)
+    matplotlib.pyplot.close("all")
+
+
+def test_the_life_of_a_study(analyst):
+    study = analyst.create_study("draft", dimension=3, epsilon=1, draft=True)
+    assert not study.is_open and study.feature_names is None
+    assert analyst.open(study).is_open
+    assert not analyst.close(study.id).is_open
+    with pytest.raises(errors.EstimateError):
+        analyst.estimate(study, 1)
+    analyst.delete(study)
+    with pytest.raises(errors.StudyError):
+        analyst.study(study.id)
+    with pytest.raises(errors.InputError) as refused:
+        eigenveil.LocalDPPCA(2, 17.0).fit(np.ones((5, 3)))
+    assert refused.value.values["field"] == "epsilon"
+    for settings in [
+        {"dimension": 3, "epsilon": 17},
+        {"dimension": 3, "epsilon": float("nan")},
+        {"epsilon": 1},
+        {"dimension": 3, "epsilon": 1, "bound_rows": "other"},
+        {"dimension": 2, "features": ["a", "b", "c"], "epsilon": 1},
+        {"features": ["a", "a"], "epsilon": 1},
+    ]:
+        with pytest.raises(errors.EigenveilError):
+            analyst.create_study("refused", **settings)
+    assert all(known["name"] != "refused" for known in analyst.studies())
+
+
+def test_a_wrong_token_is_refused_and_not_shown(server):
+    with pytest.raises(errors.TokenError) as refused:
+        eigenveil.Analyst(server.url, "s3cret").create_study("x", dimension=3, epsilon=1)
+    assert refused.value.code == "forbidden" and "s3cret" not in str(refused.value)
+    with pytest.raises(errors.InputError) as refused:
+        eigenveil.Analyst(server.url, "two words s3cret")
+    assert "s3cret" not in str(refused.value)
+
+
+def test_a_server_keeps_its_data_and_says_why_it_cannot_start(tmp_path):
+    with eigenveil.serve(tmp_path / "data") as server:
+        server.analyst().create_study("kept", dimension=3, epsilon=1)
+        with pytest.raises(errors.ServerError) as refused:
+            eigenveil.serve(tmp_path / "data")
+        assert "data" in str(refused.value)
+        url = server.url
+    with pytest.raises(OSError):
+        urllib.request.urlopen(f"{url}/v1/studies", timeout=2)
+    with eigenveil.serve(tmp_path / "data") as server:
+        assert [known["name"] for known in server.analyst().studies()] == ["kept"]
+
+
+def test_the_command_line():
+    run = [sys.executable, "-m", "eigenveil"]
+    said = subprocess.run([*run, "--version"], capture_output=True, text=True)
+    assert said.stdout == f"eigenveil {eigenveil.__version__}\n"
+    assert subprocess.run([*run, "account"], capture_output=True).returncode == 2
+    account = subprocess.run([*run, "account", "--epsilon", "4", "--json"], capture_output=True, text=True)
+    assert account.returncode == 0 and '"epsilon":4.0' in account.stdout

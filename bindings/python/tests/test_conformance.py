@@ -1,0 +1,82 @@
+"""The tables that every binding reads."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import eigenveil
+from eigenveil import errors
+
+TABLES = Path(__file__).parents[2] / "conformance"
+STUDIES = json.loads((TABLES / "studies.json").read_text())
+ANSWERS = [case for case in json.loads((TABLES / "answers.json").read_text()) if not case["batch"]]
+
+
+@pytest.mark.parametrize("case", STUDIES, ids=lambda case: case["name"])
+def test_studies(case, tmp_path):
+    try:
+        study = eigenveil.Study.from_document(json.dumps(case["document"]), "http://localhost", case.get("pinned"))
+    except errors.EigenveilError as error:
+        assert error.code == case["code"]
+        return
+    assert case["code"] is None
+    with eigenveil.Ledger(tmp_path / "device.ledger") as ledger:
+        try:
+            assert ledger.take_part(study, np.ones(study.dimension)).new
+            refused = None
+        except errors.EigenveilError as error:
+            refused = error.code
+        assert refused == case["take_part"]
+
+
+class _Answering(http.server.BaseHTTPRequestHandler):
+    """Answers every report as `case` says."""
+
+    case: dict = {}
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["content-length"]))
+        self.send_response_only(self.case["status"])
+        for name, value in self.case["headers"].items():
+            self.send_header(name, value)
+        body = self.case["body"].encode()
+        if self.case["status"] != 204:
+            self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture(scope="module")
+def answering():
+    with http.server.HTTPServer(("127.0.0.1", 0), _Answering) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize("case", ANSWERS, ids=lambda case: case["name"])
+def test_answers(case, answering, tmp_path):
+    _Answering.case = case
+    study = eigenveil.Study.from_document(STUDIES[0]["document"], answering)
+    once = eigenveil.Connection(retry_for=0)
+    with eigenveil.Ledger(tmp_path / "device.ledger") as ledger:
+        ledger.take_part(study, np.ones(study.dimension))
+        sent = ledger.send(connection=once)
+        (expected,) = case["expect"]
+        found = {"accepted": sent.accepted, "duplicate": sent.duplicates, "pending": sent.pending, "refused": sent.refused}
+        assert [name for name, count in found.items() if count] == [expected.split(":")[0]]
+        assert [failure["code"] for failure in sent.failures] == ([case["error"]] if case["error"] else [])
+        state = ledger.receipt().studies[0]["state"]
+        if expected.startswith("refused:"):
+            assert state["refused"]["code"] == expected.split(":")[1]

@@ -1,0 +1,157 @@
+"""Simulations, plans, baselines; scikit-learn's own checks."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from conftest import EXAMPLES
+
+import eigenveil
+from eigenveil import central, errors
+
+def test_import_needs_numpy_only_and_starts_nothing():
+    code = """
+import sys
+for name in ("sklearn", "pandas", "matplotlib", "pyarrow", "polars", "tqdm"):
+    sys.modules[name] = None
+import threading, eigenveil
+assert threading.active_count() == 1, threading.enumerate()
+eigenveil.account(epsilon=1)
+try:
+    eigenveil.LocalDPPCA
+except ImportError as error:
+    assert "pip install scikit-learn" in str(error)
+else:
+    raise AssertionError("an estimator without scikit-learn")
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_check_estimator():
+    sklearn_checks = pytest.importorskip("sklearn.utils.estimator_checks")
+    for estimator in (eigenveil.LocalDPPCA(), eigenveil.LocalDPSparsePCA(max_iterations=50)):
+        results = sklearn_checks.check_estimator(estimator, on_fail=None, on_skip=None)
+        failed = {result["check_name"]: result["exception"] for result in results if result["status"] != "passed"}
+        # It asks for an environment variable of SciPy.
+        failed.pop("check_array_api_input", None)
+        assert not failed and len(results) > 40, failed
+
+
+def _digits() -> np.ndarray:
+    return np.load(EXAMPLES / "digits.npy").astype(float)
+
+
+def test_a_fit_on_digits_is_as_good_as_simulate_says(tmp_path):
+    """50,000 participants, ε = 4; three repeats of each. One of them has a standard deviation of 2.3 %."""
+    pytest.importorskip("sklearn")
+    digits, n = _digits(), 50_000
+    expected = eigenveil.simulate(rows=EXAMPLES / "digits.npy", n=n, k=5, epsilon=4, repeats=3)["error_mean"]
+    unit = digits / np.linalg.norm(digits, axis=1, keepdims=True)
+    truth = np.linalg.svd(unit, full_matrices=False)[2][:5]
+    found = []
+    for seed in range(3):
+        drawn = digits[np.random.default_rng(seed).integers(len(digits), size=n)]
+        fit = eigenveil.LocalDPPCA(5, 4.0, random_state=seed).fit(drawn)
+        found.append(np.linalg.norm(truth.T @ truth - fit.components_.T @ fit.components_))
+    assert abs(np.mean(found) / expected - 1) < 0.1, (found, expected)
+
+
+def test_a_seed_repeats_and_threads_do_not_matter():
+    pytest.importorskip("sklearn")
+    rows = np.random.default_rng(1).normal(size=(3_000, 5)) * [3, 2, 1, 1, 1]
+    once, again = (eigenveil.LocalDPPCA(2, 4, random_state=7).fit(rows) for _ in range(2))
+    np.testing.assert_array_equal(once.components_, again.components_)
+    other = eigenveil.LocalDPPCA(2, 4).fit(rows)
+    assert (other.components_ != once.components_).any()
+    assert pickle.loads(pickle.dumps(once)).estimate_ == once.estimate_
+
+
+def test_missing_cells_persons_weights_names_and_output():
+    pytest.importorskip("sklearn")
+    pandas = pytest.importorskip("pandas")
+    random = np.random.default_rng(1)
+    rows = random.normal(size=(20_000, 4)) * [3, 2, 1, 1]
+    frame = pandas.DataFrame(rows, columns=list("abcd"))
+    fit = eigenveil.LocalDPPCA(2, 8, random_state=1).set_output(transform="pandas").fit(frame)
+    assert list(fit.estimate_.feature_names_in_) != [] and list(fit.feature_names_in_) == list("abcd")
+    assert list(fit.transform(frame).columns) == ["localdppca0", "localdppca1"]
+    holes = np.where(random.random(rows.shape) < 0.1, np.nan, rows)
+    with pytest.raises(ValueError, match="NaN"):
+        eigenveil.LocalDPPCA(2, 8).fit(holes)
+    assert eigenveil.LocalDPPCA(2, 8, observed=0.9, random_state=1).fit(holes).verdicts_[0] == "above"
+    weighted = eigenveil.LocalDPPCA(2, 8, mean_weight=0.5, random_state=1).fit(rows, weights=np.full(len(rows), 0.5))
+    assert weighted.verdicts_[0] == "above"
+    persons = eigenveil.LocalDPPCA(2, 8, random_state=1).fit(rows, persons=np.arange(len(rows)) // 2)
+    assert persons.estimate_.n_reports_ == len(rows) // 2
+    for wrong in [{"weights": np.ones(3)}, {"persons": np.ones(3)}, {"persons": [None] * len(rows)}]:
+        with pytest.raises(errors.InputError):
+            eigenveil.LocalDPPCA(2, 8).fit(rows, **wrong)
+    for settings in [{"epsilon": -1}, {"epsilon": 17}, {"n_components": 9}, {"mechanism": "none"}, {"center": [1, 2]}]:
+        with pytest.raises(ValueError):
+            eigenveil.LocalDPPCA(**settings).fit(rows)
+
+
+def test_sparse_finds_the_features():
+    pytest.importorskip("sklearn")
+    random = np.random.default_rng(1)
+    rows = random.normal(size=(20_000, 20))
+    rows[:, :4] += 5 * random.normal(size=(20_000, 1))
+    fit = eigenveil.LocalDPSparsePCA(1, 4, penalty=0.05, random_state=1, refit=True).fit(rows)
+    assert list(fit.support_) == [0, 1, 2, 3] and fit.converged_
+    assert fit.estimate_.support_ == ["x1", "x2", "x3", "x4"]
+
+
+def test_every_baseline_runs_and_states_its_privacy():
+    rows = np.random.default_rng(1).normal(size=(5_000, 6)) * [4, 3, 1, 1, 1, 1]
+    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    truth = np.linalg.svd(unit, full_matrices=False)[2][:2]
+    for algorithm in central.algorithms():
+        name = algorithm["name"]
+        if not algorithm["neighbours"]:
+            fit = central.fit(name, rows, k=2, seed=1)
+            assert fit.privacy_ is None
+        else:
+            own = {"neighbours": algorithm["neighbours"][-1], "calibration": algorithm["calibrations"][0]}
+            fit = central.fit(name, rows, k=2, epsilon=2.0, seed=1, **own)
+            assert fit.privacy_["claim_holds"] == (own["calibration"] == "accounted"), name
+            assert fit.privacy_["guarantee"]
+        assert fit.components_.shape == (2, 6) and fit.n == 5_000
+    pca = central.fit("pca", rows, k=2)
+    np.testing.assert_allclose(pca.components_.T @ pca.components_, truth.T @ truth, atol=1e-9)
+    for wrong in [{"k": 7}, {"k": 2, "epsilon": -1.0}, {"k": 2, "no_such": 1}, {"k": 2, "neighbours": "x", "epsilon": 1.0}]:
+        with pytest.raises(errors.InputError):
+            central.fit("analyze-gauss", rows, **wrong)
+    with pytest.raises(errors.InputError, match="analyze-gauss"):
+        central.fit("no such", rows, k=2)
+
+
+def test_prepare_plans_with_public_rows(wines, analyst):
+    pandas = pytest.importorskip("pandas")
+    names, rows = wines
+    prepared = eigenveil.prepare(pandas.DataFrame(rows, columns=names), k=2, n=20_000, epsilon=4)
+    assert [feature["name"] for feature in prepared["features"]] == names
+    assert prepared["chosen"]["error"] < 1
+    study = analyst.create_study("prepared", features=prepared, epsilon=4)
+    assert study.feature_names == names
+
+
+def test_errors_of_commands_name_arguments_and_not_flags():
+    with pytest.raises(errors.InputError) as refused:
+        eigenveil.plan(p=10, k=2, spectrum=[0.3, 0.2], epsilon=4, target_error=0.3, delta=1e-6, mechanism="double-cap")
+    assert "delta" in str(refused.value) and "--" not in str(refused.value)
+    with pytest.raises(errors.InputError):
+        eigenveil.plan(epsilon=4, no_such_flag=1)
+    with pytest.warns(eigenveil.EigenveilWarning):
+        eigenveil.simulate(p=5, k=1, n=2_000, epsilon=12)
+
+
+def test_a_plan_from_a_pilot(analyst):
+    pytest.importorskip("sklearn")
+    rows = np.random.default_rng(1).normal(size=(20_000, 6)) * [4, 3, 1, 1, 1, 1]
+    pilot = eigenveil.LocalDPPCA(2, 4, random_state=1).fit(rows).estimate_
+    planned = eigenveil.plan(pilot=pilot, epsilon=4, n=100_000)
+    assert planned["p"] == 6 and 0 < planned["rows"][0]["error"] < pilot.expected_error_
