@@ -68,12 +68,12 @@ enum Command {
 
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
-    ExitCode::from(run_line(std::env::args_os().collect()))
+    ExitCode::from(run_line(&std::env::args_os().collect::<Vec<_>>()))
 }
 
 /// Runs a command line, of which the first word is the program's name. Its exit code: 0 done, 1 failed, 2 wrong usage.
-pub fn run_line(words: Vec<OsString>) -> u8 {
-    let cli = match parse(&words) {
+pub fn run_line(words: &[OsString]) -> u8 {
+    let cli = match parse(words) {
         Ok(cli) => cli,
         Err(error) => {
             // clap's own codes are 2 for wrong usage and 0 for help and version.
@@ -97,9 +97,8 @@ pub fn run_line(words: Vec<OsString>) -> u8 {
 ///
 /// # Errors
 /// Those of the command, whose sentence names its flags.
-pub fn answer(words: Vec<OsString>) -> Result<Answer> {
-    let cli =
-        parse(&words).map_err(|error| CliError::usage(error.to_string().trim().to_owned()))?;
+pub fn answer(words: &[OsString]) -> Result<Answer> {
+    let cli = parse(words).map_err(|error| CliError::usage(error.to_string().trim().to_owned()))?;
     output::captured(|| run(Cli { json: true, ..cli }))
 }
 

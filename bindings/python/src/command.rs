@@ -9,14 +9,14 @@ use crate::wait::patiently;
 /// Runs the command line and gives its exit code. The first word is the program's name.
 #[pyfunction]
 pub(crate) fn run_line(py: Python<'_>, words: Vec<OsString>) -> u8 {
-    py.detach(|| eigenveil::run_line(words))
+    py.detach(|| eigenveil::run_line(&words))
 }
 
 /// What a command says with `--json`, and the notes it would print on standard error.
 #[pyfunction]
 pub(crate) fn answer(py: Python<'_>, words: Vec<OsString>) -> PyResult<(String, Vec<String>)> {
     patiently(py, None, move |_| {
-        let answer = eigenveil::answer(words)?;
+        let answer = eigenveil::answer(&words)?;
         Ok((answer.json, answer.notes))
     })
 }
