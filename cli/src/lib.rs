@@ -9,7 +9,6 @@ mod output;
 mod renamed;
 mod results;
 pub mod rows;
-mod scores;
 mod shares;
 mod unfinished;
 

@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 use crate::{
     about::About,
     enrolment::Enrolment,
-    error::ErrorCode,
+    error::{ErrorCode, Result},
     estimate::{ComponentCount, Estimate},
     mechanism::{Calibration, MechanismKind},
     preprocess::{Feature, Norm, Weights},
     privacy::PrivacyStatement,
-    study::StudyParams,
+    study::{StudyDesign, StudyParams},
 };
 pub use crate::{
     enrolment::{REPORT_BATCH_MEDIA_TYPE, REPORT_MEDIA_TYPE},
@@ -157,6 +157,27 @@ pub struct CreateStudy {
     /// What the study tells the people it invites; fixed like everything else.
     #[serde(default, skip_serializing_if = "About::is_empty")]
     pub about: About,
+}
+
+impl CreateStudy {
+    /// The parameters that a server freezes for this request.
+    ///
+    /// # Errors
+    /// Those of [`StudyParams::freeze`], and of the budget.
+    pub fn params(&self) -> Result<StudyParams> {
+        StudyParams::freeze(StudyDesign {
+            features: self.features.clone(),
+            norm: self.norm,
+            centring: self.centring,
+            weights: self.weights,
+            calibration: self.calibration,
+            ..StudyDesign::new(
+                self.mechanism,
+                self.dimension,
+                self.mechanism.budget(self.epsilon, self.delta)?,
+            )
+        })
+    }
 }
 
 /// One study, as anybody may see it.

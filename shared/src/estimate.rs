@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    mechanism::NoiseModel, privacy::PrivacyStatement, sparse::SparseSettings, study::StudyParams,
+    error::Result, mechanism::NoiseModel, preprocess::Row, privacy::PrivacyStatement,
+    sparse::SparseSettings, study::StudyParams,
 };
 
 /// Rank of the wanted subspace: a number, or as many components as end at a sure gap.
@@ -528,6 +529,36 @@ pub struct Estimate {
 }
 
 impl Estimate {
+    /// Whether its parts have the sizes that it says: a document may come from anywhere.
+    pub fn is_consistent(&self) -> bool {
+        let loadings = self.components.iter().map(|own| &own.loadings);
+        self.p == self.params.dimension()
+            && self.k == self.components.len()
+            && loadings
+                .chain(&self.mean)
+                .all(|vector| vector.len() == self.p)
+    }
+
+    /// The scores of rows of p values, as the study prepares them, on each of the k components: around the estimated mean
+    /// if there is one.
+    ///
+    /// # Errors
+    /// Those of preparing a row, which name its number from 0 and no value.
+    pub fn scores(&self, rows: impl IntoIterator<Item = Row>) -> Result<Vec<Vec<f64>>> {
+        let preprocessor = self.params.preprocessor();
+        let of_row = |(index, row)| {
+            let row = preprocessor.prepare_features_nth(index, &row)?;
+            let mut centred = row.as_slice().to_vec();
+            for (x, mean) in centred.iter_mut().zip(self.mean.iter().flatten()) {
+                *x -= mean;
+            }
+            let score =
+                |own: &Component| own.loadings.iter().zip(&centred).map(|(v, x)| v * x).sum();
+            Ok(self.components.iter().map(score).collect())
+        };
+        rows.into_iter().enumerate().map(of_row).collect()
+    }
+
     /// Reports with as much noise as the estimate's.
     pub fn n_eff(&self) -> f64 {
         self.n as f64

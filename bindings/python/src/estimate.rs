@@ -41,30 +41,19 @@ pub(crate) fn array<'py>(py: Python<'py>, matrix: &DMatrix<f64>) -> Bound<'py, P
     PyArray2::from_vec2(py, &flat).unwrap_or_else(|_| PyArray2::zeros(py, [rows, columns], false))
 }
 
+/// The rows, which are the columns of `table`.
+fn rows(table: &DMatrix<f64>) -> impl Iterator<Item = Row> {
+    let columns = table.column_iter();
+    columns.map(|row| Row::new(row.iter().copied().collect()))
+}
+
 /// The rows (columns of `table`) as the study prepares them: p × n.
 fn prepared(estimate: &Estimate, table: &DMatrix<f64>) -> Result<DMatrix<f64>> {
     let preprocessor = estimate.params.preprocessor();
     let mut out = DMatrix::zeros(estimate.p, table.ncols());
-    for (index, row) in table.column_iter().enumerate() {
-        let row = Row::new(row.iter().copied().collect());
+    for (index, row) in rows(table).enumerate() {
         let row = preprocessor.prepare_features_nth(index, &row)?;
         out.column_mut(index).copy_from_slice(row.as_slice());
-    }
-    Ok(out)
-}
-
-/// The scores of rows (columns of `table`) on the components, around the estimated mean if there is one: k × n.
-fn scores(estimate: &Estimate, table: &DMatrix<f64>) -> Result<DMatrix<f64>> {
-    let rows = prepared(estimate, table)?;
-    let mut out = DMatrix::zeros(estimate.k, table.ncols());
-    for (index, row) in rows.column_iter().enumerate() {
-        let means = estimate.mean.iter().flatten().copied();
-        let means = means.chain(std::iter::repeat(0.0));
-        let centred: Vec<f64> = row.iter().zip(means).map(|(x, mean)| x - mean).collect();
-        for (j, component) in estimate.components.iter().enumerate() {
-            let products = component.loadings.iter().zip(&centred);
-            out[(j, index)] = products.map(|(v, x)| v * x).sum();
-        }
     }
     Ok(out)
 }
@@ -75,15 +64,7 @@ impl PyEstimate {
     fn from_json(py: Python<'_>, text: &str) -> PyResult<Self> {
         briefly(py, || {
             let estimate: Estimate = serde_json::from_str(text)?;
-            let mut vectors = estimate
-                .components
-                .iter()
-                .map(|own| &own.loadings)
-                .chain(&estimate.mean);
-            let fits = estimate.p == estimate.params.dimension()
-                && estimate.k == estimate.components.len()
-                && vectors.all(|vector| vector.len() == estimate.p);
-            match fits {
+            match estimate.is_consistent() {
                 true => Ok(Self::new(estimate)),
                 false => Err(Failure::input(format!(
                     "the estimate contradicts itself: it says p = {} and k = {}, and its parts have other sizes; fetch it again",
@@ -136,8 +117,10 @@ impl PyEstimate {
     ) -> PyResult<Bound<'py, PyArray2<f64>>> {
         let table = transposed(&table);
         let estimate = Arc::clone(&self.0);
-        let scores = patiently(py, None, move |_| scores(&estimate, &table))?;
-        Ok(array(py, &scores.transpose()))
+        let k = estimate.k;
+        let scores = patiently(py, None, move |_| Ok(estimate.scores(rows(&table))?))?;
+        let scores = DMatrix::from_fn(scores.len(), k, |i, j| scores[i][j]);
+        Ok(array(py, &scores))
     }
 
     /// n × p.

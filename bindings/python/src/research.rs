@@ -23,7 +23,7 @@ use eigenveil_shared::{
     estimate::{ComponentCount, Estimate},
     preprocess::{Preprocessing, Row},
     privacy::Budget,
-    study::{StudyDesign, StudyParams},
+    study::StudyParams,
 };
 use nalgebra::DMatrix;
 use numpy::{PyArray2, PyReadonlyArray1, PyReadonlyArray2};
@@ -40,22 +40,6 @@ use crate::{
 
 /// Number of buckets of a study, as on the server.
 const BUCKETS: usize = 32;
-
-/// The parameters that a server would freeze for this design.
-pub(crate) fn frozen(design: &CreateStudy) -> Result<StudyParams> {
-    Ok(StudyParams::freeze(StudyDesign {
-        features: design.features.clone(),
-        norm: design.norm,
-        centring: design.centring,
-        weights: design.weights,
-        calibration: design.calibration,
-        ..StudyDesign::new(
-            design.mechanism,
-            design.dimension,
-            design.mechanism.budget(design.epsilon, design.delta)?,
-        )
-    })?)
-}
 
 struct Simulation {
     params: StudyParams,
@@ -184,7 +168,8 @@ pub(crate) fn simulated(
     let persons = persons.map(|numbers| grouped(numbers.as_array().iter().copied()));
     let weights = weights.map(|weights| weights.as_array().to_vec());
     patiently(py, progress, move |control| {
-        let params = frozen(&serde_json::from_str(&design)?)?;
+        let design: CreateStudy = serde_json::from_str(&design)?;
+        let params = design.params()?;
         let request: eigenveil_shared::api::EstimateRequest = serde_json::from_str(&request)?;
         let k = request.k.unwrap_or_default();
         if let ComponentCount::Fixed(k) = k {

@@ -11,7 +11,6 @@ use crate::{
     error::{CliError, Result},
     files, output, results,
     rows::{self, ExpectedColumns, Label, TableArgs},
-    scores,
 };
 
 /// Scores of rows in the estimated subspace, around the estimated mean if there is one; nothing is sent anywhere
@@ -93,7 +92,7 @@ pub(crate) fn run(args: &ProjectArgs, json: bool) -> Result<()> {
     output::print_notes(table.notes());
     files::check_writable(args.out.as_ref())?;
     files::check_writable(args.plot.as_ref())?;
-    let scores = scores::from_rows(&estimate, &table)?;
+    let scores = estimate.scores((0..table.len()).map(|index| table.row(index)))?;
     if let Some(plot) = &args.plot {
         let picture = biplot(&estimate, args.axes, &scores, labels);
         let picture = picture.map_err(CliError::usage)?;
@@ -156,15 +155,7 @@ pub(super) fn read_estimate(path: &std::path::Path) -> Result<Estimate> {
         let (line, column) = (error.line(), error.column());
         CliError::usage(format!("{} is not an estimate (line {line}, column {column}); give an estimate.json of eigenveil estimate or eigenveil demo", path.display()))
     })?;
-    let mut vectors = estimate
-        .components
-        .iter()
-        .map(|own| &own.loadings)
-        .chain(&estimate.mean);
-    let fits = estimate.p == estimate.params.dimension()
-        && estimate.k == estimate.components.len()
-        && vectors.all(|vector| vector.len() == estimate.p);
-    if !fits {
+    if !estimate.is_consistent() {
         return Err(CliError::usage(format!(
             "{} contradicts itself: it has {} components of dimension {} for a study of dimension {}; fetch the estimate again",
             path.display(),

@@ -39,7 +39,7 @@ use crate::{
     args::{MechanismArgs, SparseArgs},
     commands::{estimate::print_components, estimate_of, serve::stop_signal},
     error::{CliError, Result},
-    output, results, scores,
+    output, results,
 };
 
 /// Connections the simulated participants share: enough that each commit, whose cost is one disk sync,
@@ -297,7 +297,8 @@ fn write_results(
     let scatter = match estimate.k {
         0 | 1 => None,
         _ => {
-            let scores = scores::from_rows(estimate, &rows.table)?;
+            let scores =
+                estimate.scores((0..rows.table.len()).map(|index| rows.table.row(index)))?;
             let picture = biplot(estimate, (0, 1), &scores, None);
             Some(picture.map_err(CliError::failed)?)
         }

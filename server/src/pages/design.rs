@@ -13,7 +13,7 @@ use eigenveil_shared::{
 };
 
 use super::{planner::Outlook, visitor::Fields};
-use crate::store::{check_name, check_rank, frozen};
+use crate::store::{check_name, check_rank};
 
 pub(super) const NORMS: &[(&str, &str)] = &[
     ("normalize", "dividing by their length"),
@@ -152,7 +152,7 @@ impl Design {
         if !errors.is_empty() {
             return Err(errors);
         }
-        let params = frozen(&request)?;
+        let params = request.params()?;
         check_rank(request.default_k, params.dimension())?;
         Ok(Self {
             request,
@@ -176,11 +176,11 @@ impl Design {
         let params = if epsilon == self.request.epsilon {
             &self.params
         } else {
-            other = frozen(&CreateStudy {
+            let request = CreateStudy {
                 epsilon,
                 ..self.request.clone()
-            })
-            .ok()?;
+            };
+            other = request.params().ok()?;
             &other
         };
         Outlook::of(params, self.request.default_k)

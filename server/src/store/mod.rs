@@ -47,7 +47,7 @@ pub(crate) use self::{
     job::{Job, StoredEstimate},
     listener::Notice,
     report::{Outcomes, Reports},
-    study::{check_about, check_name, check_rank, frozen, invalid_study_id, study_not_found},
+    study::{check_about, check_name, check_rank, invalid_study_id, study_not_found},
     token::TokenHash,
     transfer::VerifiedExport,
 };

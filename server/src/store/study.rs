@@ -19,7 +19,7 @@ use eigenveil_shared::{
     mechanism::PayloadKind,
     packed::packed_len,
     privacy::PrivacyStatement,
-    study::{StudyDesign, StudyParams, from_hex, to_hex},
+    study::{StudyParams, from_hex, to_hex},
 };
 
 use super::study_json::StudyJson;
@@ -240,7 +240,7 @@ impl NewStudy {
     ) -> Result<Self> {
         check_name("the name of the study", &request.name)?;
         check_about(&request.about, now_ms)?;
-        let params = frozen(&request)?;
+        let params = request.params()?;
         check_rank(request.default_k, params.dimension())?;
         Ok(Self {
             name: request.name,
@@ -285,21 +285,6 @@ pub(crate) fn check_about(about: &About, now_ms: u64) -> Result<()> {
         )),
         _ => Ok(()),
     }
-}
-
-pub(crate) fn frozen(request: &CreateStudy) -> Result<StudyParams> {
-    StudyParams::freeze(StudyDesign {
-        features: request.features.clone(),
-        norm: request.norm,
-        centring: request.centring,
-        weights: request.weights,
-        calibration: request.calibration,
-        ..StudyDesign::new(
-            request.mechanism,
-            request.dimension,
-            request.mechanism.budget(request.epsilon, request.delta)?,
-        )
-    })
 }
 
 /// Rejects a number of components that rows of this dimension cannot have.
@@ -407,7 +392,7 @@ impl StudyIndex {
 
 #[cfg(test)]
 mod tests {
-    use eigenveil_shared::mechanism::MechanismKind;
+    use eigenveil_shared::{mechanism::MechanismKind, study::StudyDesign};
 
     use super::*;
 
