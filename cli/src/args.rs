@@ -81,11 +81,7 @@ pub(crate) struct MechanismArgs {
 
 /// The help of `--mechanism`: every mechanism with what it promises.
 pub(crate) fn mechanism_help() -> String {
-    let each = MechanismKind::ALL.iter();
-    let each: Vec<_> = each
-        .map(|kind| format!("{kind}: {}", kind.summary()))
-        .collect();
-    format!("Local randomizer. {}", each.join("; "))
+    format!("Local randomizer. {}", MechanismKind::summaries())
 }
 
 /// 1/√2, for clap.

@@ -127,13 +127,14 @@ fn content(visitor: &Visitor, fields: &Fields, errors: &FieldErrors) -> Markup {
     let choice = |name: &str, label: &str, help: &str, options: &[(&str, &str)]| {
         choice(fields, errors, name, label, help, options)
     };
-    let kinds = MechanismKind::ALL.iter();
-    let labels: Vec<_> = kinds
-        .clone()
-        .map(|kind| format!("{kind}: {}", kind.summary()))
+    let mechanisms: Vec<_> = MechanismKind::ALL
+        .iter()
+        .map(|kind| (kind.as_str(), kind.as_str()))
         .collect();
-    let labels = labels.iter().map(String::as_str);
-    let mechanisms: Vec<_> = kinds.map(|kind| kind.as_str()).zip(labels).collect();
+    let mechanism_help = format!(
+        "What each device does to its row before anything leaves it. {}.",
+        MechanismKind::summaries()
+    );
     html! {
         h1 { "Create a study" }
         p { "Parameters are frozen once the study exists. The planner shows what so many participants can show while you choose them." }
@@ -168,7 +169,7 @@ fn content(visitor: &Visitor, fields: &Fields, errors: &FieldErrors) -> Markup {
                     }
                     fieldset {
                         legend { "Privacy and people" }
-                        (choice("mechanism", "Mechanism", "What each device does to its row before anything leaves it.", &mechanisms))
+                        (choice("mechanism", "Mechanism", &mechanism_help, &mechanisms))
                         (text("epsilon", "ε of one report", "Smaller is more private. Above 8 one report may give a row away; 16 is the maximum.", "decimal"))
                         (text("delta", "δ of one report", "For the Gaussian mechanisms; double-cap has none.", "decimal"))
                         (choice("enrolment", "Who may take part", "With tokens each participant can report only once: you make one token for each and hand it out.", &[

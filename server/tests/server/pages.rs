@@ -96,7 +96,8 @@ async fn everything_works_without_a_script() {
         MechanismKind::ALL.len()
     );
     for kind in MechanismKind::ALL {
-        create.says(&format!("option[value='{kind}']"), kind.summary());
+        create.says(&format!("option[value='{kind}']"), kind.as_str());
+        create.says("#mechanism-help", kind.summary());
     }
     // The session identifier from before the login is worthless now.
     assert_ne!(browser.cookie, before);

@@ -117,6 +117,15 @@ impl MechanismKind {
         dispatch_type!(self, R => <R as LocalRandomizer>::SUMMARY)
     }
 
+    /// Every mechanism with its summary, for the help of a form or a flag.
+    pub fn summaries() -> String {
+        let each = Self::ALL.iter();
+        let each: Vec<_> = each
+            .map(|kind| format!("{kind}: {}", kind.summary()))
+            .collect();
+        each.join("; ")
+    }
+
     /// Its number in canonical study parameters (`docs/protocol.md`).
     pub(crate) const fn number(self) -> u8 {
         dispatch_type!(self, R => <R as LocalRandomizer>::NUMBER)
