@@ -46,6 +46,10 @@ enum Kind {
     #[cfg(feature = "sqlite")]
     RowFileMismatch,
     #[cfg(feature = "sqlite")]
+    RowsChanged,
+    /// What a server gave is no study that can be taken part in.
+    MalformedStudy,
+    #[cfg(feature = "sqlite")]
     ClockUnavailable,
     /// The caller asked for something that cannot be.
     Usage,
@@ -122,6 +126,22 @@ impl Error {
         )
     }
 
+    /// The digests are not shown: guesses at a short file could be compared with them.
+    #[cfg(feature = "sqlite")]
+    pub(crate) fn rows_changed(path: &Path) -> Self {
+        Self::new(
+            Kind::RowsChanged,
+            format!(
+                "ledger {}: the rows have changed since their reports for this study were made, or other columns, persons or weights are read; each report is made only once: give the rows as they were, read as they were, or use another ledger for other participants",
+                path.display()
+            ),
+        )
+    }
+
+    pub(crate) fn malformed_study(sentence: impl Into<String>) -> Self {
+        Self::new(Kind::MalformedStudy, sentence)
+    }
+
     pub(crate) fn http(failure: HttpFailure, sentence: impl Into<String>) -> Self {
         Self::new(Kind::Http(failure), sentence)
     }
@@ -193,7 +213,7 @@ impl Error {
     }
 
     /// A name that stays, for programs to tell errors apart: the code, or one of `file`, `locked`, `changed`,
-    /// `other-rows`, `clock-unavailable`, `no-answer` and `usage`.
+    /// `other-rows`, `rows-changed`, `clock-unavailable`, `malformed-study`, `no-answer` and `usage`.
     pub fn name(&self) -> &str {
         match &self.0.kind {
             Kind::Check(code) => code.as_str(),
@@ -205,6 +225,9 @@ impl Error {
             Kind::Changed => "changed",
             #[cfg(feature = "sqlite")]
             Kind::RowFileMismatch => "other-rows",
+            #[cfg(feature = "sqlite")]
+            Kind::RowsChanged => "rows-changed",
+            Kind::MalformedStudy => "malformed-study",
             #[cfg(feature = "sqlite")]
             Kind::ClockUnavailable => "clock-unavailable",
             Kind::Usage => "usage",

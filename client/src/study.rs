@@ -20,7 +20,7 @@ use rand::{
 };
 
 use crate::{
-    error::{Error, HttpFailure, Result},
+    error::{Error, Result, printable},
     exchange::{Request, Response, Server},
 };
 
@@ -121,30 +121,42 @@ impl Study {
     /// device its own constants and recognise its report by them.
     ///
     /// # Errors
-    /// The server's refusal; `wrong-fingerprint`; everything that does not check.
+    /// The server's refusal; `wrong-fingerprint`, `malformed-study` ([`Error::name`]); those of the parameters.
     pub fn read(
         server: &Server,
         id: &str,
         response: &Response<'_>,
         pinned: Option<Fingerprint>,
     ) -> Result<Self> {
-        let document: StudyDocument = response.json(server.as_str())?;
-        let wrong = |what: String| Err(Error::http(HttpFailure::default(), what));
+        let document: serde_json::Value = response.json(server.as_str())?;
+        let document: StudyDocument = serde_json::from_value(document).map_err(|error| {
+            Error::malformed_study(format!(
+                "what {server} answered is not the document of a study: {}",
+                printable(&error.to_string())
+            ))
+        })?;
+        let wrong = |what: String| Err(Error::malformed_study(what));
         if document.id != id {
             return wrong(format!("the server answered with another study than {id}"));
         }
         let Some(canonical) = from_hex(&document.canonical_params) else {
-            return wrong(format!(
-                "the canonical parameters of study {id} are not hexadecimal"
-            ));
+            return Err(SharedError::new(
+                ErrorCode::MalformedParams,
+                format!("the canonical parameters of study {id} are not hexadecimal"),
+            )
+            .into());
         };
         let params = StudyParams::from_canonical(&canonical)?;
         let format = ReportFormat::new(&params);
         if document.fingerprint != format.fingerprint().to_string() {
-            return wrong(format!(
-                "the server gives study {id} a fingerprint that is not that of its parameters ({}); do not take part",
-                format.fingerprint()
-            ));
+            return Err(SharedError::new(
+                ErrorCode::WrongFingerprint,
+                format!(
+                    "the server gives study {id} a fingerprint that is not that of its parameters ({}); do not take part",
+                    format.fingerprint()
+                ),
+            )
+            .into());
         }
         let report_len = codec::report_len(format.payload_len());
         let max_batch = codec::max_batch(format.payload_len());
@@ -217,6 +229,11 @@ impl Study {
     /// What one report promises, worked out on this side.
     pub fn privacy(&self) -> PrivacyStatement {
         PrivacyStatement::new(&self.0.params)
+    }
+
+    /// Whether it was open when it was read.
+    pub fn state(&self) -> StudyState {
+        self.0.state
     }
 
     /// Who may take part.

@@ -120,9 +120,11 @@ impl From<eigenveil_client::Error> for Failure {
     fn from(error: eigenveil_client::Error) -> Self {
         let kind = match (error.code(), error.name()) {
             (Some(code), _) => kind(code),
-            (None, "file" | "locked" | "changed" | "other-rows" | "clock-unavailable") => {
-                "LedgerError"
-            }
+            (
+                None,
+                "file" | "locked" | "changed" | "other-rows" | "rows-changed" | "clock-unavailable",
+            ) => "LedgerError",
+            (None, "malformed-study") => "StudyError",
             (None, "usage") => "InputError",
             (None, _) => "ServerError",
         };

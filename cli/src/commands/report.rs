@@ -620,6 +620,10 @@ fn with_flags(error: eigenveil_client::Error) -> CliError {
         }
         Some(ErrorCode::InvalidAbout) => "; or give --accept-new-purpose",
         _ if error.is_row_file_mismatch() => "; the flags are --same-participants and --ledger",
+        _ if error.name() == "rows-changed" => {
+            let sentence = error.detail();
+            return CliError::usage(format!("{sentence}; another ledger is --ledger FILE"));
+        }
         _ if error.name() == "usage" => return CliError::usage(error.detail()),
         _ => return error.into(),
     };

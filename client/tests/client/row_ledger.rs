@@ -279,7 +279,8 @@ fn another_file_or_another_reading_of_it_is_told() {
     let first_column = ledger.row_file(3, bytes, b"first column").unwrap();
     for other in [&same_people, &first_column] {
         let error = prepare(&mut ledger, &one, other).unwrap_err();
-        assert_says(error, &["changed since its reports", "other columns"]);
+        assert_eq!(error.name(), "rows-changed");
+        assert_says(error, &["changed since their reports", "other columns"]);
     }
     assert_eq!(ledger.receipt().unwrap().spent.epsilon, 1.0);
     // Another study may have another.

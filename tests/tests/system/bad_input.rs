@@ -57,7 +57,7 @@ fn unusable_rows_and_files_are_refused_or_sent_as_zeros() {
     assert!(!said.contains("secretvalue"), "a value was shown");
     // A file that changed after its reports were made is not sent as other participants.
     folder.write("nan.csv", "1,2,3\n4,5,6\n");
-    refused(&report(&nan), 2, &["has changed", "--ledger"]);
+    refused(&report(&nan), 2, &["have changed", "--ledger"]);
     assert_eq!(server.accepted(&id), 6);
 }
 

@@ -241,10 +241,7 @@ impl RowLedger {
         if digest.is_none_or(|digest| digest == file.reading) {
             return Ok(());
         }
-        // The digests are not shown: guesses at a short file could be compared with them.
-        Err(Error::usage(
-            "the file has changed since its reports for this study were made, or is read with another header, other columns, other persons or other weights; each row's report is made only once: restore the file and give the flags that were given then, or use another --ledger for other participants",
-        ))
+        Err(Error::rows_changed(self.path()))
     }
 
     /// The rows of the file that have not taken part in the study yet, ascending.
