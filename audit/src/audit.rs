@@ -278,7 +278,7 @@ pub struct AuditReport {
 /// use eigenveil_audit::{AuditSettings, AuditVerdict, audit};
 /// use eigenveil_shared::{mechanism::MechanismKind, privacy::Budget};
 /// let settings = AuditSettings::new(MechanismKind::DoubleCap, 8, Budget::pure(1.0)?, 2_000);
-/// let report = audit(&settings, &|_| ())?;
+/// let report = audit(&settings, &|_| Ok(()))?;
 /// assert_eq!(report.verdict, AuditVerdict::Consistent);
 /// assert!(report.epsilon_lower_bound > 0.3);
 /// # Ok::<(), eigenveil_shared::Error>(())
@@ -287,7 +287,10 @@ pub struct AuditReport {
 /// # Errors
 /// `invalid-dimension`, `invalid-budget`, `invalid-mechanism` for an impossible study or a method that does not fit the
 /// mechanism; `invalid-request` for trials or a confidence out of range.
-pub fn audit(settings: &AuditSettings, progress: &(dyn Fn(u64) + Sync)) -> Result<AuditReport> {
+pub fn audit(
+    settings: &AuditSettings,
+    progress: &(dyn Fn(u64) -> Result<()> + Sync),
+) -> Result<AuditReport> {
     let device = |params: &StudyParams| settings.randomness.device(params);
     audit_devices(settings, &device, progress)
 }
@@ -296,7 +299,7 @@ pub fn audit(settings: &AuditSettings, progress: &(dyn Fn(u64) + Sync)) -> Resul
 pub fn audit_devices(
     settings: &AuditSettings,
     device: &dyn Fn(&StudyParams) -> Result<Box<dyn Device>>,
-    progress: &(dyn Fn(u64) + Sync),
+    progress: &(dyn Fn(u64) -> Result<()> + Sync),
 ) -> Result<AuditReport> {
     settings.check()?;
     // The claim is the budget for every pair: the studies differ only in the dimension of a report.
@@ -412,7 +415,7 @@ fn try_pair(
     pair: PairKind,
     method: Method,
     device: &dyn Fn(&StudyParams) -> Result<Box<dyn Device>>,
-    progress: &(dyn Fn(u64) + Sync),
+    progress: &(dyn Fn(u64) -> Result<()> + Sync),
 ) -> Result<PairResult> {
     let params = settings.study(pair)?;
     let device = device(&params)?;

@@ -42,8 +42,8 @@ pub struct Sampling<'a> {
     pub seed: u64,
     /// Number of threads, which only affects the time.
     pub threads: usize,
-    /// Called with the number of trials done since the last call.
-    pub progress: &'a (dyn Fn(u64) + Sync),
+    /// Called with the number of trials done since the last call; its error ends the audit.
+    pub progress: &'a (dyn Fn(u64) -> Result<()> + Sync),
 }
 
 impl Sampling<'_> {
@@ -53,7 +53,7 @@ impl Sampling<'_> {
             trials,
             seed,
             threads: 2,
-            progress: &|_| (),
+            progress: &|_| Ok(()),
         }
     }
 
@@ -75,16 +75,14 @@ impl Sampling<'_> {
                 let Some((index, chunk)) = next else { return };
                 let mut rng = ChaCha20Rng::seed_from_u64(self.seed);
                 rng.set_stream(test << 40 | index as u64);
-                for slot in chunk.iter_mut() {
-                    match draw(&mut rng) {
-                        Ok(value) => *slot = value,
-                        Err(error) => {
-                            locked(&failure).get_or_insert(error);
-                            return;
-                        }
-                    }
+                let done = chunk.iter_mut().try_for_each(|slot| {
+                    *slot = draw(&mut rng)?;
+                    Ok(())
+                });
+                if let Err(error) = done.and_then(|()| (self.progress)(chunk.len() as u64)) {
+                    locked(&failure).get_or_insert(error);
+                    return;
                 }
-                (self.progress)(chunk.len() as u64);
             }
         };
         std::thread::scope(|scope| {
@@ -138,6 +136,7 @@ mod tests {
         let done = AtomicU64::new(0);
         let progress = |n| {
             done.fetch_add(n, Ordering::Relaxed);
+            Ok(())
         };
         let subject = |_: Side, rng: &mut ChaCha20Rng| Ok(rng.next_u64() as f64);
         let with = |threads| {

@@ -95,6 +95,16 @@ pub enum DeltaSupport {
     Zero,
 }
 
+impl DeltaSupport {
+    /// δ of a budget that names none.
+    pub fn default_delta(self) -> f64 {
+        match self {
+            Self::Zero => 0.0,
+            Self::Any | Self::Positive => 1e-6,
+        }
+    }
+}
+
 /// A trusted-curator algorithm with its parameters.
 pub trait Baseline {
     /// Its static description.

@@ -29,7 +29,7 @@ impl Baseline for Pca {
         let n = rows.n() as u64;
         check(&INFO, rows.dimension(), n, request)?;
         let exact = principal_components(rows, request.k)?;
-        let mut tracer = Tracer::new(request.truth);
+        let mut tracer = Tracer::new(request);
         tracer.record(1, 1.0, &exact.vectors, |_| Some(exact.values.sum()))?;
         Ok(Fit {
             subspace: exact.vectors,

@@ -1,5 +1,6 @@
 //! The request to a baseline and its result.
 
+use eigenveil_estimation::Cancel;
 use nalgebra::DMatrix;
 
 use crate::privacy::{Privacy, RunGuarantee};
@@ -14,16 +15,14 @@ pub struct Request<'a> {
     /// If given (`p × k`), [`Fit::trace`] is filled with errors against this subspace. The trace is computed from the
     /// rows and this truth: it is for experiments and is **never private**.
     pub truth: Option<&'a DMatrix<f64>>,
+    /// When to give up, looked at between the steps.
+    pub cancel: Cancel<'a>,
 }
 
 impl Request<'_> {
     /// `k` components without privacy and without a trace.
     pub fn nonprivate(k: usize) -> Self {
-        Self {
-            k,
-            privacy: Privacy::None,
-            truth: None,
-        }
+        Self::new(k, Privacy::None)
     }
 
     /// `k` components with this privacy, without a trace.
@@ -32,6 +31,7 @@ impl Request<'_> {
             k,
             privacy,
             truth: None,
+            cancel: Cancel::NEVER,
         }
     }
 }

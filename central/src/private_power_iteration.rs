@@ -75,7 +75,7 @@ impl Baseline for PrivatePowerIteration {
         check(&INFO, p, n, request)?;
         let Privacy::Private(target) = request.privacy else {
             let steps = self.iterations.unwrap_or(MAX_STEPS);
-            let subspace = deflate(rows, k, steps, StepNoise::None, rng)?;
+            let subspace = deflate(rows, request, steps, StepNoise::None, rng)?;
             return Ok(Fit {
                 subspace,
                 n,
@@ -99,7 +99,7 @@ impl Baseline for PrivatePowerIteration {
                 (StepNoise::WithCoherence(rho), rho / (p as f64).sqrt())
             }
         };
-        let subspace = deflate(rows, k, steps, noise, rng)?;
+        let subspace = deflate(rows, request, steps, noise, rng)?;
         let note = (target.calibration == CentralCalibration::AsPublished).then(|| {
             "the noise is calibrated for one entry of the matrix; true_epsilon is for a row"
                 .to_owned()
@@ -124,12 +124,12 @@ fn default_steps(p: usize) -> usize {
 
 fn deflate(
     rows: &Rows,
-    k: usize,
+    request: &Request<'_>,
     steps: usize,
     noise: StepNoise,
     rng: &mut Generator,
 ) -> Result<DMatrix<f64>> {
-    let p = rows.dimension();
+    let (p, k) = (rows.dimension(), request.k);
     let sum = rows.sum_of_outer_products();
     let mut found = DMatrix::zeros(p, k);
     for component in 0..k {
@@ -143,6 +143,7 @@ fn deflate(
         };
         let mut v = away(normal(p, 1.0, rng));
         for _ in 0..steps {
+            request.cancel.check()?;
             let deviation = noise.deviation(&v);
             let mut next = &sum * &v;
             if deviation > 0.0 {

@@ -83,7 +83,7 @@ pub fn run_line(words: &[OsString]) -> u8 {
             };
         }
     };
-    match run(cli) {
+    match run(cli, &|| false) {
         Ok(()) => 0,
         Err(error) => {
             output::print_error_line(&format!("error: {error}"));
@@ -92,13 +92,17 @@ pub fn run_line(words: &[OsString]) -> u8 {
     }
 }
 
-/// Runs a command line as [`run_line`] does, with `--json`, and gives what it would have printed.
+/// Says whether a command is wanted no more; long computations ask it.
+pub type IsStopped<'a> = &'a (dyn Fn() -> bool + Sync);
+
+/// Runs a command line as [`run_line`] does, with `--json`, and gives what it would have printed. `simulate` and `audit`
+/// fail soon after they are stopped; other commands finish.
 ///
 /// # Errors
 /// Those of the command, whose sentence names its flags.
-pub fn answer(words: &[OsString]) -> Result<Answer> {
+pub fn answer(words: &[OsString], is_stopped: IsStopped<'_>) -> Result<Answer> {
     let cli = parse(words).map_err(|error| CliError::usage(error.to_string().trim().to_owned()))?;
-    output::captured(|| run(Cli { json: true, ..cli }))
+    output::captured(|| run(Cli { json: true, ..cli }, is_stopped))
 }
 
 fn parse(words: &[OsString]) -> std::result::Result<Cli, clap::Error> {
@@ -122,7 +126,7 @@ fn with_negative_numbers(command: clap::Command) -> clap::Command {
         .mut_subcommands(with_negative_numbers)
 }
 
-fn run(cli: Cli) -> Result<()> {
+fn run(cli: Cli, is_stopped: IsStopped<'_>) -> Result<()> {
     let json = cli.json;
     match cli.command {
         Command::Demo(args) => runtime()?.block_on(demo::run(&args, json)),
@@ -134,12 +138,12 @@ fn run(cli: Cli) -> Result<()> {
         Command::Estimate(args) => runtime()?.block_on(commands::estimate::run(&args, json)),
         Command::Moment(args) => runtime()?.block_on(commands::moment::run(&args, json)),
         Command::Project(args) => commands::project::run(&args, json),
-        Command::Simulate(args) => commands::simulate::run(&args, json),
+        Command::Simulate(args) => commands::simulate::run(&args, json, is_stopped),
         Command::Prepare(args) => commands::prepare::run(&args, json),
         Command::Plan(args) => commands::plan::run(&args, json),
         Command::Account(args) => commands::account::run(&args, json),
         Command::Receipt(args) => commands::receipt::run(&args, json),
-        Command::Audit(args) => commands::audit::run(&args, json),
+        Command::Audit(args) => commands::audit::run(&args, json, is_stopped),
         Command::Central(args) => commands::central::run(&args, json),
         Command::Reproduce(args) => commands::reproduce::run(&args, json),
         Command::Completions { shell } => {

@@ -52,7 +52,7 @@ fn audit_of(leak: Leak, trials: usize) -> AuditReport {
         seed: SEED,
         ..AuditSettings::new(mechanism, P, budget, trials)
     };
-    audit_devices(&settings, &|params| Ok(leak.device(params)), &|_| ()).unwrap()
+    audit_devices(&settings, &|params| Ok(leak.device(params)), &|_| Ok(())).unwrap()
 }
 
 /// Whether an audit of payloads alone would accept, on pairs in the unit ball without centring and without the attempts

@@ -23,7 +23,7 @@ fn run(
         calibration,
         ..settings(mechanism, epsilon, trials)
     };
-    let report = audit(&settings, &|_| ()).unwrap();
+    let report = audit(&settings, &|_| Ok(())).unwrap();
     let pairs: Vec<String> = report
         .pairs
         .iter()
@@ -107,7 +107,7 @@ fn sdk_devices_stay_below_their_claim() {
             confidence: 1.0 - 1e-9,
             ..settings(mechanism, 4.0, 10_000)
         };
-        let report = audit(&settings, &|_| ()).unwrap();
+        let report = audit(&settings, &|_| Ok(())).unwrap();
         assert_eq!(report.verdict, AuditVerdict::Consistent, "{report:?}");
         assert!(report.epsilon_lower_bound > 0.1, "{report:?}");
     }
@@ -124,7 +124,7 @@ fn correct_mechanisms_are_refuted_as_rarely_as_stated() {
                     dimension: 2,
                     ..settings(mechanism, 0.5, 1_000)
                 };
-                let report = audit(&settings, &|_| ()).unwrap();
+                let report = audit(&settings, &|_| Ok(())).unwrap();
                 report.verdict == AuditVerdict::Refuted
             })
             .count();

@@ -15,8 +15,8 @@ pub(crate) fn run_line(py: Python<'_>, words: Vec<OsString>) -> u8 {
 /// What a command says with `--json`, and the notes it would print on standard error.
 #[pyfunction]
 pub(crate) fn answer(py: Python<'_>, words: Vec<OsString>) -> PyResult<(String, Vec<String>)> {
-    patiently(py, None, move |_| {
-        let answer = eigenveil::answer(&words)?;
+    patiently(py, None, move |control| {
+        let answer = eigenveil::answer(&words, &|| control.is_stopped())?;
         Ok((answer.json, answer.notes))
     })
 }

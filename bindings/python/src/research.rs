@@ -6,8 +6,7 @@ use std::{
 };
 
 use eigenveil_central::{
-    ALGORITHMS, CentralCalibration, DeltaSupport, Neighbours, Options, Privacy, Rows, find,
-    generator,
+    ALGORITHMS, CentralCalibration, Neighbours, Options, Privacy, Rows, find, generator,
     parameter::{Kind, Parameter, Value},
 };
 use eigenveil_estimation::{
@@ -234,10 +233,13 @@ pub(crate) fn central<'py>(
         };
     }
     let table = transposed(&table);
-    let (subspace, rest) = patiently(py, None, move |_| {
+    let (subspace, rest) = patiently(py, None, move |control| {
+        let is_stopped = || control.is_stopped();
+        let cancel = Cancel::when(&is_stopped);
         let preprocessing: Preprocessing = serde_json::from_str(&preprocessing)?;
         let preprocessor = preprocessing.preprocessor()?;
         let rows = table.column_iter().enumerate().map(|(index, row)| {
+            cancel.check()?;
             let row = Row::new(row.iter().copied().collect());
             preprocessor.prepare_features_nth(index, &row)
         });
@@ -245,10 +247,7 @@ pub(crate) fn central<'py>(
         let privacy = match budget {
             None => Privacy::None,
             Some((epsilon, delta)) => {
-                let delta = delta.unwrap_or(match info.delta {
-                    DeltaSupport::Zero => 0.0,
-                    DeltaSupport::Any | DeltaSupport::Positive => 1e-6,
-                });
+                let delta = delta.unwrap_or_else(|| info.delta.default_delta());
                 let budget = Budget::new(epsilon, delta)?.check_study_limit()?;
                 let neighbours: Neighbours = neighbours.parse()?;
                 let calibration: CentralCalibration = calibration.parse()?;
@@ -256,7 +255,10 @@ pub(crate) fn central<'py>(
             }
         };
         let baseline = info.build(&set)?;
-        let request = eigenveil_central::Request::new(k, privacy);
+        let request = eigenveil_central::Request {
+            cancel,
+            ..eigenveil_central::Request::new(k, privacy)
+        };
         let fit =
             Threads::available().run(|| baseline.fit(&rows, &request, &mut generator(seed)?))?;
         let privacy = fit.privacy.as_ref().map(|guarantee| {

@@ -105,7 +105,7 @@ impl Baseline for Amin {
                 .map(|&value| ("noisy_eigenvalue_of_sum", value)),
         );
         Ok(Fit {
-            subspace: draw_vectors(&sum, k, noise.concentration, rng)?,
+            subspace: draw_vectors(&sum, request, noise.concentration, rng)?,
             n,
             privacy: Some(target.guarantee(Some(noise.true_epsilon), None)),
             trace: Vec::new(),
@@ -115,12 +115,18 @@ impl Baseline for Amin {
 }
 
 /// k orthonormal vectors, each drawn from `∝ exp(c·uᵀCu)` orthogonally to the earlier ones.
-fn draw_vectors(sum: &DMatrix<f64>, k: usize, c: f64, rng: &mut Generator) -> Result<DMatrix<f64>> {
-    let p = sum.nrows();
+fn draw_vectors(
+    sum: &DMatrix<f64>,
+    request: &Request<'_>,
+    c: f64,
+    rng: &mut Generator,
+) -> Result<DMatrix<f64>> {
+    let (p, k) = (sum.nrows(), request.k);
     let mut found = DMatrix::zeros(p, k);
     // The sum in an orthonormal basis of the remaining space, and that basis.
     let (mut rest, mut basis) = (sum * c, DMatrix::identity(p, p));
     for component in 0..k {
+        request.cancel.check()?;
         let u = bingham::draw(&rest, rng)?;
         found.set_column(component, &(&basis * &u));
         if component + 1 < k {
@@ -193,7 +199,7 @@ mod tests {
         let rows = gaussian_rows(2000, &[0.5, 0.4, 0.05, 0.05, 0.05, 0.05], 4);
         let sum = rows.sum_of_outer_products();
         let mut rng = generator(Some(1)).unwrap();
-        let found = draw_vectors(&sum, 3, 1.0, &mut rng).unwrap();
+        let found = draw_vectors(&sum, &Request::nonprivate(3), 1.0, &mut rng).unwrap();
         assert!(orthonormality_defect(&found) < 1e-12);
         // The gap c(λ₂ − λ₃) is some 300: the plane is nearly exact.
         let plane = found.view((0, 0), (2, 2)).norm_squared();
@@ -211,7 +217,7 @@ mod tests {
                     Side::B => bounded(&[0.0, 0.0]),
                 };
                 let sum = Rows::collect([row])?.sum_of_outer_products();
-                Ok(draw_vectors(&sum, 1, c, rng)?[(0, 0)].powi(2))
+                Ok(draw_vectors(&sum, &Request::nonprivate(1), c, rng)?[(0, 0)].powi(2))
             };
             let samples = observe(&subject, 0, &Sampling::quiet(40_000, 9)).unwrap();
             event_bound(&samples, 0.0, 0.95)

@@ -128,6 +128,7 @@ impl DpPca {
             let gradient = self.gradient(part, &w, budget, rng)?;
             let moved = &w + gradient * schedule.at(step + 1);
             w = orthonormalize(across(moved))?;
+            tracer.check_cancelled()?;
             if found.ncols() == 0 {
                 let passes = ((step + 1) * batch) as f64 / rows.len() as f64;
                 tracer.record(step + 1, passes, &w, |_| None)?;
@@ -211,7 +212,10 @@ impl Baseline for DpPca {
         let table: Vec<DVector<f64>> = shuffled(rows, rng)
             .map(|row| Ok(DVector::from_column_slice(row?.as_slice())))
             .collect::<Result<_>>()?;
-        let mut tracer = Tracer::new(request.truth.filter(|_| runs == 1));
+        let mut tracer = Tracer::new(&Request {
+            truth: request.truth.filter(|_| runs == 1),
+            ..*request
+        });
         let mut found = DMatrix::zeros(d, 0);
         for run in 0..runs {
             let (part, budget) = (&table[run * each..(run + 1) * each], budget.as_ref());

@@ -93,7 +93,7 @@ impl Oja {
             noise_sd,
             schedule: StepSize::for_variance(numerator, variance)?,
         };
-        let mut tracer = Tracer::new(request.truth);
+        let mut tracer = Tracer::new(request);
         let start = uniform_frame(rng, dimension, k)?;
         let mut feed = Feed::new(rows, dimension, n);
         let mut subspace = ascent.run(start, &mut feed, rng, |step, w| {

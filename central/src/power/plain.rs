@@ -62,7 +62,7 @@ pub(super) fn run_without_noise(
     let (d, k) = (rows.dimension(), request.k);
     let columns = settings.block_size(k, d)?;
     let multiply = multiplier(rows, columns, settings.iterations.unwrap_or(EXPECTED_STEPS));
-    let mut tracer = Tracer::new(request.truth);
+    let mut tracer = Tracer::new(request);
     let mut before: Option<DMatrix<f64>> = None;
     let run = noisy_power(
         uniform_frame(rng, d, columns)?,

@@ -73,7 +73,7 @@ impl Baseline for PrivatePower {
             CentralCalibration::AsPublished => published,
         };
         let multiply = multiplier(rows, columns, steps);
-        let mut tracer = Tracer::new(request.truth);
+        let mut tracer = Tracer::new(request);
         let mut before = uniform_frame(rng, d, columns)?;
         let mut largest = 0.0_f64;
         let run = noisy_power(

@@ -67,7 +67,7 @@ impl StreamingBaseline for StreamingPower {
         let columns = self.settings.block_size(request.k, dimension)?;
         let (steps, block) = blocks(self, dimension, columns, n)?;
         let mut feed = Feed::new(rows, dimension, n);
-        let mut tracer = Tracer::new(request.truth);
+        let mut tracer = Tracer::new(request);
         let run = noisy_power(
             uniform_frame(rng, dimension, columns)?,
             steps,

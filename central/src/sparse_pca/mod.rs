@@ -4,7 +4,6 @@ mod penalty;
 mod second_moment;
 
 use eigenveil_estimation::{
-    Cancel,
     fantope::{embed, pursue, solve},
     linalg::top_k,
     models::uniform_frame,
@@ -126,20 +125,21 @@ impl Baseline for SparsePca {
             k,
             penalty.lambda,
             &penalty.settings,
-            Cancel::NEVER,
+            request.cancel,
         )?;
         let s = self.support.unwrap_or(relaxed.support.len());
         let pursue_from = |start: &DMatrix<f64>| Candidate::pursued(&moment, start, s);
         let mut best = pursue_from(&embed(&relaxed.vectors, &penalty.candidates, p))?;
         let mut best_start = 1;
         for start in 2..=self.starts {
+            request.cancel.check()?;
             let candidate = pursue_from(&random_start(p, s, k, rng)?)?;
             if candidate.captured > best.captured {
                 best = candidate;
                 best_start = start;
             }
         }
-        let mut tracer = Tracer::new(request.truth);
+        let mut tracer = Tracer::new(request);
         tracer.record(1, 1.0, &best.vectors, |_| Some(best.captured))?;
         Ok(Fit {
             subspace: best.vectors,

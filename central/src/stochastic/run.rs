@@ -106,7 +106,7 @@ impl<'a> StochasticRun<'a> {
             steps_done: 0,
             // Every step of a short run, a hundred of a long one.
             trace_every: steps.div_ceil(100),
-            tracer: Tracer::new(request.truth),
+            tracer: Tracer::new(request),
         })
     }
 
@@ -117,6 +117,7 @@ impl<'a> StochasticRun<'a> {
 
     /// `V ← polar(V + η·gradient)`; `passes` is the number of passes over the rows so far, for the trace.
     pub(super) fn step(&mut self, gradient: &DMatrix<f64>, size: f64, passes: f64) -> Result<()> {
+        self.tracer.check_cancelled()?;
         self.steps_done += 1;
         let projected = cross_product(&self.frame, gradient);
         self.scatter += (projected - &self.scatter) * (2.0 / (self.steps_done + 1) as f64);

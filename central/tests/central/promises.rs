@@ -13,7 +13,7 @@ use eigenveil_central::{
         LAMBDA, STEP_SIZE, SUPPORT, Value,
     },
 };
-use eigenveil_estimation::{linalg::orthonormality_defect, metrics::projector_distance};
+use eigenveil_estimation::{Cancel, linalg::orthonormality_defect, metrics::projector_distance};
 use eigenveil_shared::{ErrorCode, Result};
 
 use crate::tables::{
@@ -248,6 +248,29 @@ fn unsupported_requests_are_rejected() {
 }
 
 /// For 20 rows with 6 columns, k = 2. (Limits of single parameters are tested with their table.)
+/// Whatever iterates asks; the three others have one decomposition.
+#[test]
+fn a_cancelled_run_ends() {
+    let rows = few_rows(400);
+    let request = Request {
+        cancel: Cancel::when(&|| true),
+        ..Request::nonprivate(1)
+    };
+    for info in ALGORITHMS {
+        let baseline = info.build(&Options::default()).unwrap();
+        let done = baseline.fit(&rows, &request, &mut generator(Some(3)).unwrap());
+        let at_once = ["analyze-gauss", "mod-sulq", "wishart", "amin"].contains(&info.name);
+        match done {
+            Ok(_) => assert!(at_once, "{}", info.name),
+            Err(error) => assert!(
+                error.detail().contains("cancelled"),
+                "{}: {error}",
+                info.name
+            ),
+        }
+    }
+}
+
 #[test]
 fn parameters_that_do_not_fit_are_rejected() {
     let with = |set: &[(_, usize)]| {

@@ -5,12 +5,14 @@ use eigenveil_audit::{
     AttemptsVerdict, AuditReport, AuditSettings, CONFIDENCE, Method, Observed, PairKind,
     Randomness, audit as run_audit,
 };
+use eigenveil_estimation::Cancel;
 use eigenveil_shared::{
     mechanism::{Calibration, MechanismKind},
     privacy::{epsilon_warning, format_epsilon},
 };
 
 use crate::{
+    IsStopped,
     args::{mechanism_help, parse},
     error::Result,
     output,
@@ -58,7 +60,7 @@ pub(crate) struct AuditArgs {
     method: Option<Method>,
 }
 
-pub(crate) fn run(args: &AuditArgs, json: bool) -> Result<()> {
+pub(crate) fn run(args: &AuditArgs, json: bool, is_stopped: IsStopped<'_>) -> Result<()> {
     let settings = AuditSettings {
         mechanism: args.mechanism,
         calibration: args.calibration,
@@ -72,7 +74,10 @@ pub(crate) fn run(args: &AuditArgs, json: bool) -> Result<()> {
         confidence: args.confidence,
     };
     let bar = output::bar(settings.draws(), "reports");
-    let report = run_audit(&settings, &|done| bar.inc(done))?;
+    let report = run_audit(&settings, &|done| {
+        bar.inc(done);
+        Cancel::when(is_stopped).check()
+    })?;
     bar.finish_and_clear();
     if let Some(warning) = epsilon_warning(args.epsilon) {
         crate::output::print_warning(&warning);

@@ -23,8 +23,6 @@ use crate::{
     files, output, results,
 };
 
-const DEFAULT_DELTA: f64 = 1e-6;
-
 /// Run a baseline that sees every row, as a trusted curator would
 #[derive(Debug, Args)]
 #[command(
@@ -297,10 +295,7 @@ fn privacy_of(args: &CentralArgs, made_for: DeltaSupport) -> Result<Privacy> {
         }
         return Ok(Privacy::None);
     }
-    let delta = args.delta.unwrap_or(match made_for {
-        DeltaSupport::Zero => 0.0,
-        DeltaSupport::Any | DeltaSupport::Positive => DEFAULT_DELTA,
-    });
+    let delta = args.delta.unwrap_or_else(|| made_for.default_delta());
     let budget = Budget::new(args.epsilon, delta)?.check_study_limit()?;
     Ok(Privacy::with_budget(
         budget,

@@ -8,6 +8,7 @@ use std::{
 use clap::{Args, ValueEnum};
 use eigenveil_central::{Baseline as _, Request, Rows, SparsePca, generator};
 use eigenveil_estimation::{
+    Cancel,
     models::Model,
     simulate::{Experiment, NoisePath, RowSource, run as simulate},
 };
@@ -19,6 +20,7 @@ use nalgebra::DMatrix;
 
 use super::sweep::{self, SimulateAnswer};
 use crate::{
+    IsStopped,
     args::{MechanismArgs, NormArg, NormArgs, SparseArgs},
     error::{CliError, Result},
     files, output,
@@ -157,7 +159,7 @@ struct Setting {
     epsilon: f64,
 }
 
-pub(crate) fn run(args: &SimulateArgs, json: bool) -> Result<()> {
+pub(crate) fn run(args: &SimulateArgs, json: bool, is_stopped: IsStopped<'_>) -> Result<()> {
     let path = args.rows.as_deref();
     let read = path.map(|path| rows::read_with_constants(path, &args.table));
     let read = read.transpose()?;
@@ -168,7 +170,10 @@ pub(crate) fn run(args: &SimulateArgs, json: bool) -> Result<()> {
     let participants = settings.iter().map(|setting| setting.n).sum::<u64>();
     let all = participants.saturating_mul(args.repeats as u64);
     let bar = output::bar(all, "participants");
-    let mut references = References::default();
+    let mut references = References {
+        found: BTreeMap::new(),
+        cancel: Cancel::when(is_stopped),
+    };
     let simulated = settings
         .iter()
         .map(|setting| run_setting(args, setting, raw.as_ref(), &mut references, &bar))
@@ -194,10 +199,12 @@ pub(crate) fn run(args: &SimulateArgs, json: bool) -> Result<()> {
 const REFERENCE_STARTS: usize = 50;
 
 /// The file's own components on s features, by (k, s), each computed once in a sweep.
-#[derive(Default)]
-struct References(BTreeMap<(usize, usize), DMatrix<f64>>);
+struct References<'a> {
+    found: BTreeMap<(usize, usize), DMatrix<f64>>,
+    cancel: Cancel<'a>,
+}
 
-impl References {
+impl References<'_> {
     /// The components of these prepared rows on `s` features, `p × k`.
     fn find(
         &mut self,
@@ -211,7 +218,7 @@ impl References {
                 "--s with --rows compares uncentred components; leave --s or --centring out",
             ));
         }
-        let entry = match self.0.entry((k, s)) {
+        let entry = match self.found.entry((k, s)) {
             Entry::Occupied(found) => return Ok(found.into_mut()),
             Entry::Vacant(entry) => entry,
         };
@@ -225,7 +232,11 @@ impl References {
             ..SparsePca::default()
         };
         // Seeded, because it is a reference.
-        let fit = method.fit(&rows, &Request::nonprivate(k), &mut generator(Some(1))?)?;
+        let request = Request {
+            cancel: self.cancel,
+            ..Request::nonprivate(k)
+        };
+        let fit = method.fit(&rows, &request, &mut generator(Some(1))?)?;
         Ok(entry.insert(fit.subspace))
     }
 }
@@ -261,7 +272,7 @@ fn run_setting(
     args: &SimulateArgs,
     setting: &Setting,
     raw: Option<&RawTable>,
-    references: &mut References,
+    references: &mut References<'_>,
     bar: &indicatif::ProgressBar,
 ) -> Result<SimulateAnswer> {
     let p = match (raw, setting.p) {
@@ -275,7 +286,7 @@ fn run_setting(
     }
     let features = raw.and_then(|(_, features)| features.clone());
     let params = mechanism.freeze(p, setting.epsilon, features)?;
-    let k = setting.k;
+    let (k, cancel) = (setting.k, references.cancel);
     let source = match (raw, args.model, setting.s) {
         (Some((rows, _)), _, None) => RowSource::Rows(rows),
         (Some((rows, _)), _, Some(s)) => {
@@ -295,6 +306,7 @@ fn run_setting(
         noise_path: args.noise,
         repeats: args.repeats,
         seed: args.seed,
+        cancel,
     };
     let (_, summary) = simulate(&experiment, &mut |done| bar.inc(done))?;
     let privacy = PrivacyStatement::new(&params);

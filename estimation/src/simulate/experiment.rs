@@ -37,6 +37,8 @@ pub struct Experiment<'a> {
     pub repeats: usize,
     /// Seed; the same seed gives the same numbers.
     pub seed: u64,
+    /// When to give up.
+    pub cancel: Cancel<'a>,
 }
 
 impl<'a> Experiment<'a> {
@@ -51,6 +53,7 @@ impl<'a> Experiment<'a> {
             noise_path: NoisePath::FromSum,
             repeats: 1,
             seed: 1,
+            cancel: Cancel::NEVER,
         }
     }
 }
@@ -152,14 +155,19 @@ fn repeat(
     rng: &mut ChaCha20Rng,
     tick: &mut dyn FnMut(u64),
 ) -> Result<Repeat> {
-    let Experiment { params, k, .. } = *experiment;
+    let Experiment {
+        params, k, cancel, ..
+    } = *experiment;
     let (noisy, clean) = noisy_sum(
         params,
         participants,
         experiment.n,
         experiment.noise_path,
         rng,
-        tick,
+        &mut |done| {
+            tick(done);
+            cancel.check()
+        },
     )?;
     let truth = participants.truth();
     let setting = format!("ε = {}", params.budget().epsilon());
@@ -169,13 +177,8 @@ fn repeat(
     let (found, support, converged) = match experiment.sparse {
         None => (plain, None, true),
         Some(settings) => {
-            let found = sparse_components(
-                &noisy,
-                ComponentCount::Fixed(k),
-                settings,
-                &setting,
-                Cancel::NEVER,
-            )?;
+            let found =
+                sparse_components(&noisy, ComponentCount::Fixed(k), settings, &setting, cancel)?;
             let outcome = found.sparse.as_ref();
             let support = outcome
                 .zip(participants.support())

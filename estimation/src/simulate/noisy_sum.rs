@@ -64,7 +64,7 @@ impl FromStr for NoisePath {
 /// The sum of n participants' reports: the noisy moment, and the one without noise, which only a simulation knows (with
 /// private centring both are covariances around their own mean).
 ///
-/// `tick` receives the number of participants processed since the last call.
+/// `tick` receives the number of participants processed since the last call; its error ends the simulation.
 ///
 /// # Errors
 /// `invalid-request` for n = 0; those of preparing rows; `invalid-mechanism` where the mechanism has no
@@ -75,7 +75,7 @@ pub fn noisy_sum<R: Rng + ?Sized>(
     n: u64,
     noise_path: NoisePath,
     rng: &mut R,
-    tick: &mut dyn FnMut(u64),
+    tick: &mut dyn FnMut(u64) -> Result<()>,
 ) -> Result<(NoisyMoment, NoisyMoment)> {
     if n == 0 {
         return Err(Error::invalid_request(
@@ -108,11 +108,11 @@ pub fn noisy_sum<R: Rng + ?Sized>(
                     distribution.add(row.as_slice(), times, rng);
                     pending += times;
                     if pending >= 1_024 {
-                        tick(std::mem::take(&mut pending));
+                        tick(std::mem::take(&mut pending))?;
                     }
                     Ok(())
                 })?;
-                tick(pending);
+                tick(pending)?;
                 let mut exact = gram.finish();
                 clean.add(&exact);
                 if let Some((a, centre)) = &centre {
@@ -134,8 +134,7 @@ pub fn noisy_sum<R: Rng + ?Sized>(
                         let bytes = codec::encode_report(&report);
                         received.add(&codec::decode_report(&bytes, &format)?.payload())?;
                     }
-                    tick(times);
-                    Ok(())
+                    tick(times)
                 })?;
                 clean.add(&gram.finish());
                 received.finish()?

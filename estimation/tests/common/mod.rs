@@ -109,7 +109,7 @@ pub fn noisy_study(
     n: u64,
     rng: &mut impl Rng,
 ) -> NoisyMoment {
-    let (noisy, _) = noisy_sum(params, people, n, FromSum, rng, &mut |_| {}).unwrap();
+    let (noisy, _) = noisy_sum(params, people, n, FromSum, rng, &mut |_| Ok(())).unwrap();
     noisy
 }
 

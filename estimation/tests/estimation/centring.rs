@@ -384,7 +384,8 @@ fn an_offset_does_not_hide_the_spread_without_noise() {
         let mut rng = ChaCha20Rng::seed_from_u64(3);
         let people = Participants::draw(&RowSource::Rows(&far), 2, &params, &mut rng).unwrap();
         let path = NoisePath::FromSum;
-        let (_, clean) = noisy_sum(&params, &people, 5_000, path, &mut rng, &mut |_| {}).unwrap();
+        let (_, clean) =
+            noisy_sum(&params, &people, 5_000, path, &mut rng, &mut |_| Ok(())).unwrap();
         let (_, summary) = simulated(&params, RowSource::Rows(&far), (5_000, 2), (1, 7));
         let (mean, _) = plain(&params, &far);
         let found = clean.estimated_mean().unwrap().values();

@@ -56,7 +56,7 @@ fn both_noise_paths_have_one_distribution() {
                         40,
                         noise_path,
                         &mut rng,
-                        &mut |_| {},
+                        &mut |_| Ok(()),
                     )
                     .unwrap();
                     let mut values = moment.mean().as_slice().to_vec();

@@ -82,7 +82,7 @@ impl Setting {
             let mut rng = ChaCha20Rng::seed_from_u64(1_000_000 + run);
             let people = self.participants(&mut rng)?;
             let path = NoisePath::FromSum;
-            let (moment, _) = noisy_sum(&self.params, &people, n, path, &mut rng, &mut |_| {})?;
+            let (moment, _) = noisy_sum(&self.params, &people, n, path, &mut rng, &mut |_| Ok(()))?;
             let found = eigenveil_estimation::pca::pca(&moment.dense(), self.k())?;
             for k in 1..=self.k() {
                 let (ours, true_ones) = (found.vectors.columns(0, k), people.truth().columns(0, k));
@@ -102,7 +102,7 @@ fn pilot(setting: &Setting, n: u64, repeat: u64) -> Result<Vec<Point>> {
     let mut rng = ChaCha20Rng::seed_from_u64(repeat);
     let people = setting.participants(&mut rng)?;
     let path = NoisePath::FromSum;
-    let (moment, _) = noisy_sum(&setting.params, &people, n, path, &mut rng, &mut |_| {})?;
+    let (moment, _) = noisy_sum(&setting.params, &people, n, path, &mut rng, &mut |_| Ok(()))?;
     let found = principal_components(&moment, ComponentCount::Fixed(setting.k()), "")?;
     let mut classes = [[0.0; 6]; GAPS.len()];
     if let Some(spectrum) = &found.floor_report.spectrum {
@@ -137,7 +137,7 @@ fn automatic(setting: &Setting, n: u64, repeat: u64) -> Result<Vec<Point>> {
     let mut rng = ChaCha20Rng::seed_from_u64(repeat);
     let people = setting.participants(&mut rng)?;
     let path = NoisePath::FromSum;
-    let (moment, clean) = noisy_sum(&setting.params, &people, n, path, &mut rng, &mut |_| {})?;
+    let (moment, clean) = noisy_sum(&setting.params, &people, n, path, &mut rng, &mut |_| Ok(()))?;
     let found = principal_components(&moment, ComponentCount::Auto, "")?;
     let k = found.vectors.ncols();
     let error = match k {

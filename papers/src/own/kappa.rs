@@ -70,7 +70,7 @@ fn errors(setting: Setting, repeat: u64) -> Result<Vec<Point>> {
         n,
         NoisePath::FromSum,
         &mut rng,
-        &mut |_| {},
+        &mut |_| Ok(()),
     )?;
     let moment = noisy.dense();
     let distance = |v: &DMatrix<f64>| projector_distance(v, people.truth());

@@ -120,7 +120,7 @@ fn study(setting: &Setting, n: u64, repeat: u64) -> Result<Vec<Point>> {
         &mut rng,
     )?;
     let (path, params) = (NoisePath::FromSum, &setting.params);
-    let (moment, _) = noisy_sum(params, &people, n, path, &mut rng, &mut |_| {})?;
+    let (moment, _) = noisy_sum(params, &people, n, path, &mut rng, &mut |_| Ok(()))?;
     let found = MomentEstimate::new(moment.mean_report(), n, params)?;
     let (p, truth) = (found.dimension(), setting.truth.raw());
     let errors = found.standard_errors();

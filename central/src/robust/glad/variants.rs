@@ -273,7 +273,7 @@ impl Glad {
         diagnostics.push(("noise_sd", noise_sd));
         let table = Table::spherised(rows);
         let frame = self.start.frame(&table, request.k, start_noise, rng)?;
-        let mut tracer = Tracer::new(request.truth);
+        let mut tracer = Tracer::new(request);
         let look = |v: &nalgebra::DMatrix<f64>| Some(objective(&table, v));
         tracer.record(0, 0.0, &frame, look)?;
         let descent = Descent {
@@ -283,11 +283,10 @@ impl Glad {
             noise_sd,
         };
         let mut subspace = descent.run(&table, frame, rng, |t, v| {
-            if is_recorded(t, steps.count) {
-                let passes = t as f64 * denominator / n as f64;
-                tracer.record(t, passes, v, look)?;
+            match is_recorded(t, steps.count) {
+                true => tracer.record(t, t as f64 * denominator / n as f64, v, look),
+                false => tracer.check_cancelled(),
             }
-            Ok(())
         })?;
         fix_signs(&mut subspace);
         Ok(Fit {

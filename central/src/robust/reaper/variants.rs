@@ -185,7 +185,7 @@ impl Reaper {
             ]);
         }
         let table = Table::spherised(rows);
-        let mut tracer = Tracer::new(request.truth);
+        let mut tracer = Tracer::new(request);
         let descent = Descent {
             geometry: self.variant.geometry(),
             steps,
@@ -194,6 +194,7 @@ impl Reaper {
         };
         let accuracy = descent.leading_accuracy();
         let average = descent.run(&table, k, rng, |t, average| {
+            tracer.check_cancelled()?;
             if request.truth.is_some() && is_recorded(t, steps.count) {
                 let passes = t as f64 * denominator / n as f64;
                 let leading = average.leading(k, accuracy)?;
