@@ -80,7 +80,10 @@ pub(super) async fn request_estimate(
     Ok(redirect_to_study(&visitor, &study))
 }
 
-/// A file of an estimate: its document, its components or a figure.
+/// Continues from the `estimate.json` beside it, in Python.
+const NOTEBOOK: &str = include_str!("assets/estimate.ipynb");
+
+/// A file of an estimate: its document, its components, the notebook or a figure.
 pub(super) async fn file(
     StudyInPath(study): StudyInPath,
     NumberInPath(number): NumberInPath,
@@ -94,9 +97,10 @@ pub(super) async fn file(
     let narrow = Fields::parse(query.unwrap_or_default().as_bytes()).has("narrow");
     let response = run_blocking(move || {
         let format = match name.as_str() {
-            "estimate.json" => Format::Json,
-            "components.csv" => Format::Csv,
-            "components.npy" => Format::Npy,
+            "estimate.json" => Some(Format::Json),
+            "components.csv" => Some(Format::Csv),
+            "components.npy" => Some(Format::Npy),
+            "estimate.ipynb" => None,
             _ => {
                 let view = app.state.views.get(app.store(), &study, number)?;
                 let figure = view.figure(&name).ok_or_else(|| no_such_file(number))?;
@@ -106,13 +110,19 @@ pub(super) async fn file(
         };
         let headers = [
             (header::CACHE_CONTROL, "no-store".to_owned()),
-            // The name is one of the three fixed ones.
+            // The name is one of the four fixed ones.
             (
                 header::CONTENT_DISPOSITION,
                 format!("attachment; filename=\"{name}\""),
             ),
         ];
-        Ok((headers, estimate_file(&app, &study, number, format)?).into_response())
+        Ok(match format {
+            Some(format) => (headers, estimate_file(&app, &study, number, format)?).into_response(),
+            None => {
+                let media_type = [(header::CONTENT_TYPE, "application/x-ipynb+json")];
+                (headers, media_type, NOTEBOOK).into_response()
+            }
+        })
     });
     Ok(response.await?)
 }

@@ -114,7 +114,12 @@ pub(super) async fn show(
     Ok(layout::html_response(StatusCode::OK, page.await?))
 }
 
-pub(super) const FILES: [&str; 3] = ["estimate.json", "components.csv", "components.npy"];
+pub(super) const FILES: [&str; 4] = [
+    "estimate.json",
+    "components.csv",
+    "components.npy",
+    "estimate.ipynb",
+];
 
 /// The page of an older estimate.
 pub(super) async fn estimate(
@@ -471,6 +476,7 @@ fn estimate_section(visitor: &Visitor, study: &Study, view: &View) -> Markup {
                 @if i > 0 { " · " }
                 a href=(visitor.link(&format!("{path}/{file}"))) download { (file) }
             }
+            " (a Python notebook that continues from estimate.json)"
         }
         @if !view.components.is_empty() {
             div .scroll tabindex="0" role="region" aria-label="Components" {

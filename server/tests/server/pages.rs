@@ -156,7 +156,7 @@ async fn everything_works_without_a_script() {
     assert!(!page.has("#outlook p"));
     assert_eq!(page.all("#components tbody tr").len(), 2);
     let downloads = page.links("#downloads a");
-    assert_eq!(downloads.len(), 3);
+    assert_eq!(downloads.len(), 4);
     for (link, format) in downloads.iter().zip(["json", "csv", "npy"]) {
         let file = browser.get(link).await;
         assert_eq!(file.status, StatusCode::OK);
@@ -168,6 +168,8 @@ async fn everything_works_without_a_script() {
         let api = server.read(&format!("{location}?format={format}")).await;
         assert_eq!(file.body, api.body);
     }
+    let notebook: serde_json::Value = browser.get(&downloads[3]).await.json();
+    assert!(notebook.to_string().contains("estimate.json"));
     let estimate: Estimate = browser.get(&downloads[0]).await.json();
     assert_eq!((estimate.n, estimate.k), (40, 2));
     assert_eq!(page.has("#warnings"), !estimate.warnings.is_empty());
@@ -293,6 +295,7 @@ async fn without_the_right_session_nothing_is_shown_or_changed() {
         format!("/studies/{}/estimates/1", open.id),
         format!("/studies/{}/estimates/1/estimate.json", open.id),
         format!("/studies/{}/estimates/1/components.csv", open.id),
+        format!("/studies/{}/estimates/1/estimate.ipynb", open.id),
         format!("/studies/{}/estimates/1/scree.svg", open.id),
     ];
     let drafts = [
