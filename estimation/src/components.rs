@@ -193,6 +193,7 @@ pub fn sparse_components(
     } else {
         solution.vectors.clone()
     };
+    let images = &dense * &vectors;
     let values: Vec<f64> = rayleigh_quotients(&dense, &vectors)
         .iter()
         .copied()
@@ -225,6 +226,7 @@ pub fn sparse_components(
         support: Some(Support {
             rows: &solution.support,
             eigenvalues: eigenvalues.as_slice(),
+            images: &images,
         }),
         k_is_open,
         error_bars: bars.as_ref(),

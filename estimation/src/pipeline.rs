@@ -206,7 +206,7 @@ fn document(
         spectrum: floor_report.spectrum,
         k_is_open,
         expected_error: floor_report.expected_error,
-        expected_error_range: floor_report.expected_error_range,
+        expected_error_range: Some(floor_report.expected_error_range),
         influence: Some(
             params
                 .mechanism()

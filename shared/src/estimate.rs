@@ -330,6 +330,23 @@ pub struct SpectrumEstimate {
     pub unseen_limit: f64,
     /// Noise of one report.
     pub noise: NoiseModel,
+    /// What choosing the features adds to the error of a sparse estimate; absent for plain PCA.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selection: Option<SelectionLoss>,
+}
+
+/// What choosing the features adds to half the squared error of a sparse estimate: mean squared sines of all components,
+/// times n over the variance of one report's noise off the diagonal (`docs/derivations/selection.md`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct SelectionLoss {
+    /// As it shows.
+    pub central: f64,
+    /// If every feature was chosen rightly, and no more is missing than shows.
+    pub low: f64,
+    /// If noise alone chose the features, or as much is missing as noise may hide.
+    pub high: f64,
 }
 
 /// How the Fantope solver ended.
@@ -502,7 +519,7 @@ pub struct Estimate {
     pub k_is_open: bool,
     /// Root mean square of ‖V̂V̂ᵀ−VVᵀ‖_F over repetitions of the study; an invisible component counts as fully wrong.
     pub expected_error: f64,
-    /// A range that holds that root mean square in nine studies of ten; `null` where `spectrum` is.
+    /// A range that holds that root mean square in nine studies of ten; `null` in documents of older programs.
     #[serde(default)]
     pub expected_error_range: Option<(f64, f64)>,
     /// The most that exchanging one report for another can move the moment, in spectral norm: c/n with `double-cap`,

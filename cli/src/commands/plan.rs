@@ -295,7 +295,7 @@ fn from_pilot(args: &PlanArgs, pilot: &Estimate) -> Result<Population> {
     let mut notes = Vec::new();
     if let Some(sparse) = &pilot.sparse {
         notes.push(format!(
-            "The pilot is sparse: the plan is for the {} features that it selected, as if they were known to be the right ones.",
+            "The pilot is sparse: the plan is for a sparse estimate of as many features ({}).",
             sparse.support.len()
         ));
     }

@@ -11,7 +11,8 @@ use eigenveil_shared::{
 
 use super::{
     EigenvalueVerdict, Eigenvalues, ExpectedError, Floor, Measured, SpectralNoise, SpectrumRange,
-    Spike, Support, centring, estimated::NoisySpectrum, from_data::resolve, groups, warnings,
+    Spike, Support, centring, estimated::NoisySpectrum, from_data::resolve, groups, selection,
+    warnings,
 };
 use crate::{
     metrics::max_error,
@@ -34,8 +35,8 @@ pub struct FloorReport {
     pub spectrum: Option<SpectrumEstimate>,
     /// Root mean square of ‖V̂V̂ᵀ−VVᵀ‖_F; an invisible component counts as fully wrong.
     pub expected_error: f64,
-    /// Its range; `None` where `spectrum` is.
-    pub expected_error_range: Option<(f64, f64)>,
+    /// Its range.
+    pub expected_error_range: (f64, f64),
     /// Mean squared norm of the prepared rows: `tr S̃`, or with `double-cap` what the study fixes.
     pub total_variance: Option<f64>,
     /// Most important first; empty if there are none.
@@ -139,10 +140,14 @@ pub fn assess(measured: &Measured<'_>) -> Result<FloorReport> {
         }
     }
     let missing = total_variance.map(|total| (total - trace) / p as f64);
+    let selection = support.map(|on| {
+        let spikes: Vec<Option<Spike>> = verdicts.iter().map(|judged| judged.spike).collect();
+        selection::loss(measured, &on, &floor, &spikes)
+    });
     let spectrum_estimate = match support {
         Some(Support { rows, .. }) if rows.len() <= k => None,
-        _ => Some(
-            NoisySpectrum {
+        _ => {
+            let noisy = NoisySpectrum {
                 floor: &judge_floor,
                 threshold: match support {
                     None => judge_floor.threshold,
@@ -153,27 +158,31 @@ pub fn assess(measured: &Measured<'_>) -> Result<FloorReport> {
                 noise,
                 n_eff,
                 excess: measured.excess,
-            }
-            .estimate()?,
-        ),
+            };
+            Some(SpectrumEstimate {
+                selection,
+                ..noisy.estimate()?
+            })
+        }
     };
     let most = max_error(p, k);
     let error = match &spectrum_estimate {
         Some(spectrum) if k > 0 && most > 0.0 => {
-            Some(SpectrumRange::of(spectrum, n_eff, k)?.error(noise, n_eff)?)
+            SpectrumRange::of(spectrum, n_eff, k)?.error(noise, n_eff)?
         }
-        Some(_) => Some(ExpectedError::default()),
-        None => None,
-    };
-    let expected_error = match error {
-        Some(error) if measured.k_is_open => error.high,
-        Some(error) => error.central,
+        Some(_) => ExpectedError::default(),
         None => {
             let lost = verdicts
                 .iter()
                 .map(|judged| judged.spike.map_or(1.0, |spike| 1.0 - spike.squared_cosine));
-            (2.0 * lost.sum::<f64>()).sqrt()
+            let unit = noise.off_diagonal_sd().powi(2) / n_eff;
+            let within = (2.0 * lost.sum::<f64>()).sqrt();
+            ExpectedError::around(within, &selection.unwrap_or_default(), unit)
         }
+    };
+    let expected_error = match measured.k_is_open {
+        true => error.high,
+        false => error.central,
     };
     let (mut warnings, outlook) = warnings::of_floor(measured, &floor, &verdicts);
     let visible = floor.components_above;
@@ -191,7 +200,7 @@ pub fn assess(measured: &Measured<'_>) -> Result<FloorReport> {
         },
         spectrum: spectrum_estimate,
         expected_error: expected_error.min(most),
-        expected_error_range: error.map(|error| (error.low, error.high)),
+        expected_error_range: (error.low.min(most), error.high.min(most)),
         total_variance,
         warnings,
         outlook,
@@ -289,6 +298,7 @@ mod tests {
                 support: Some(Support {
                     rows: &[0],
                     eigenvalues: &[value],
+                    images: &(&vectors * value),
                 }),
                 ..measured(&vectors, &[value], &spectrum, &noise, 1.0)
             })
@@ -381,9 +391,11 @@ mod tests {
         let noise = NoiseModel::gaussian(sd);
         let verdict = |value: f64, rows: Option<&[usize]>| {
             let eigenvalues = [value, 0.0, 0.0, 0.0];
+            let images = &vectors * value;
             let support = rows.map(|rows| Support {
                 rows,
                 eigenvalues: &eigenvalues,
+                images: &images,
             });
             let floor_report = assess(&Measured {
                 support,

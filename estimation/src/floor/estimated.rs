@@ -1,7 +1,11 @@
 //! The population's spectrum as the noisy one shows it, and what follows: the expected error, its range, and where the
 //! components end (`docs/derivations/eigengap.md`). Estimates, plans, pages and curves all compute from here.
 
-use eigenveil_shared::{Error, Result, estimate::SpectrumEstimate, mechanism::NoiseModel};
+use eigenveil_shared::{
+    Error, Result,
+    estimate::{SelectionLoss, SpectrumEstimate},
+    mechanism::NoiseModel,
+};
 
 use super::{
     Eigenvalues, Floor, Spectrum, eigengap::range_of_gap, participants_for_error, predict,
@@ -13,7 +17,7 @@ use crate::metrics::max_error;
 const MODEL_ERROR: f64 = 1.1;
 
 /// Quantile of the normal distribution with 5 % beyond it.
-const NORMAL_95: f64 = 1.645;
+pub(super) const NORMAL_95: f64 = 1.645;
 
 /// Where the next component is unseen the gap has two uncertain ends; each moves by √½ of the quantile.
 const EACH_OF_TWO: f64 = 1.163;
@@ -24,8 +28,7 @@ pub const SURE_GAP: f64 = 4.0;
 /// A noisy moment, or its part on the rows of a sparse estimate, with the floor it was judged by.
 pub(super) struct NoisySpectrum<'a> {
     pub(super) floor: &'a Floor,
-    /// What an eigenvalue must exceed to stand; the expected error of a sparse estimate takes its rows as given, and
-    /// leaves out what selecting them adds.
+    /// What an eigenvalue must exceed to stand, also within the rows of a sparse estimate.
     pub(super) threshold: f64,
     pub(super) eigenvalues: Eigenvalues<'a>,
     /// What each lacks of an eigenvalue of `E[xxᵀ]`; `None` if `E‖x‖²` is not known.
@@ -113,6 +116,7 @@ impl NoisySpectrum<'_> {
                 excess(count),
             ),
             noise: *self.noise,
+            selection: None,
         };
         spectrum.rest_half_width = self.half_width(&spectrum, &profile, level);
         Ok(spectrum)
@@ -187,6 +191,8 @@ pub struct SpectrumRange {
     /// Known, or as it shows.
     pub central: Spectrum,
     ends: Ends,
+    /// Of a sparse estimate.
+    selection: Option<SelectionLoss>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -213,6 +219,21 @@ pub struct ExpectedError {
     pub high: f64,
 }
 
+impl ExpectedError {
+    /// An error of which only what the closed forms leave out, and what choosing the features adds, is uncertain.
+    pub(super) fn around(central: f64, selection: &SelectionLoss, unit: f64) -> Self {
+        Self {
+            central: with_selection(central, selection.central, unit),
+            low: with_selection(central, selection.low, unit) / MODEL_ERROR,
+            high: with_selection(central, selection.high, unit) * MODEL_ERROR,
+        }
+    }
+}
+
+fn with_selection(error: f64, lost: f64, unit: f64) -> f64 {
+    (error * error + 2.0 * lost * unit).sqrt()
+}
+
 /// Participants that an expected error needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Participants {
@@ -230,6 +251,7 @@ impl SpectrumRange {
         Self {
             central: spectrum,
             ends: Ends::Known,
+            selection: None,
         }
     }
 
@@ -253,6 +275,7 @@ impl SpectrumRange {
                 ends: Ends::Unseen {
                     largest: with(vec![limit; wanted], 0.0)?,
                 },
+                selection: spectrum.selection,
             });
         }
         let central = whole(&spectrum.standing, spectrum.rest_half_width, count)?;
@@ -311,16 +334,25 @@ impl SpectrumRange {
         Ok(Self {
             central,
             ends: Ends::Gap { smallest, largest },
+            selection: spectrum.selection,
         })
     }
 
     /// The error of `n_eff` reports with this noise. If component k does not stand, its upper end is the largest error there
     /// is.
     pub fn error(&self, noise: &NoiseModel, n_eff: f64) -> Result<ExpectedError> {
-        let most = max_error(self.central.dimension(), self.central.rank());
-        let at =
-            |spectrum: &Spectrum| Ok::<_, Error>(predict(spectrum, noise, n_eff)?.expected_error);
-        let central = at(&self.central)?;
+        // What was not selected may have all of the components.
+        let most = match self.selection {
+            None => max_error(self.central.dimension(), self.central.rank()),
+            Some(_) => (2.0 * self.central.rank() as f64).sqrt(),
+        };
+        let selection = self.selection.unwrap_or_default();
+        let unit = noise.off_diagonal_sd().powi(2) / n_eff;
+        let at = |spectrum: &Spectrum, lost: f64| {
+            let within = predict(spectrum, noise, n_eff)?.expected_error;
+            Ok::<_, Error>(with_selection(within, lost, unit).min(most))
+        };
+        let central = at(&self.central, selection.central)?;
         let (low, high) = match &self.ends {
             Ends::Known => {
                 return Ok(ExpectedError {
@@ -329,10 +361,11 @@ impl SpectrumRange {
                     high: central,
                 });
             }
-            Ends::Unseen { largest } => (at(largest)?.min(central), most),
-            Ends::Gap { smallest, largest } => {
-                (at(largest)?.min(central), at(smallest)?.max(central))
-            }
+            Ends::Unseen { largest } => (at(largest, selection.low)?.min(central), most),
+            Ends::Gap { smallest, largest } => (
+                at(largest, selection.low)?.min(central),
+                at(smallest, selection.high)?.max(central),
+            ),
         };
         Ok(ExpectedError {
             central,
@@ -344,14 +377,17 @@ impl SpectrumRange {
     /// The participants that an expected error of `target` needs: those for which an end of [`error`](Self::error) is
     /// at most `target`.
     pub fn participants(&self, noise: &NoiseModel, target: f64) -> Result<Participants> {
-        let of = |spectrum: &Spectrum, target: f64| participants_for_error(spectrum, noise, target);
-        let central = of(&self.central, target)?;
+        let selection = self.selection.unwrap_or_default();
+        let of = |spectrum: &Spectrum, target: f64, lost: f64| {
+            participants_for_error(spectrum, noise, target, lost)
+        };
+        let central = of(&self.central, target, selection.central)?;
         let (low, high) = match &self.ends {
             Ends::Known => (central, central),
-            Ends::Unseen { largest } => (of(largest, target * MODEL_ERROR)?, None),
+            Ends::Unseen { largest } => (of(largest, target * MODEL_ERROR, selection.low)?, None),
             Ends::Gap { smallest, largest } => (
-                of(largest, target * MODEL_ERROR)?,
-                of(smallest, target / MODEL_ERROR)?,
+                of(largest, target * MODEL_ERROR, selection.low)?,
+                of(smallest, target / MODEL_ERROR, selection.high)?,
             ),
         };
         // `None` is more than any number.
@@ -473,6 +509,7 @@ mod tests {
             unseen: rest.1,
             unseen_limit: rest.1 + 0.002,
             noise: NoiseModel::gaussian(1e-3),
+            selection: None,
         }
     }
 

@@ -41,4 +41,6 @@ pub struct Support<'a> {
     pub rows: &'a [usize],
     /// Eigenvalues of S̃ on them, descending.
     pub eigenvalues: &'a [f64],
+    /// `S̃v̂` of each component, `p × k`: what the other rows show of it.
+    pub images: &'a DMatrix<f64>,
 }

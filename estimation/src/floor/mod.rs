@@ -25,6 +25,7 @@ mod mean;
 mod measured;
 mod predict;
 mod resolution;
+mod selection;
 mod spectrum;
 mod spiked_model;
 mod warnings;

@@ -97,25 +97,28 @@ fn prediction(spectrum: &Spectrum, profile: &NoiseProfile) -> Prediction {
 /// Minimum number of participants for which every leading component of `spectrum` is expected above the threshold;
 /// `None` when no number up to 10¹⁸ is enough (a component equal to the bulk).
 pub fn participants_for_visibility(spectrum: &Spectrum, noise: &NoiseModel) -> Result<Option<u64>> {
-    fewest(spectrum, noise, |prediction| {
+    fewest(spectrum, noise, |prediction, _| {
         prediction.components.iter().all(|c| c.above_threshold)
     })
 }
 
-/// Minimum number of participants for which the expected ‖V̂V̂ᵀ − VVᵀ‖_F is at most `target`; `None` when no number up
-/// to 10¹⁸ is enough.
+/// Minimum number of participants for which the expected ‖V̂V̂ᵀ − VVᵀ‖_F is at most `target`, with `lost` as in
+/// [`SelectionLoss`](eigenveil_shared::estimate::SelectionLoss) (0 for plain PCA); `None` when no number up to 10¹⁸ is
+/// enough.
 pub fn participants_for_error(
     spectrum: &Spectrum,
     noise: &NoiseModel,
     target: f64,
+    lost: f64,
 ) -> Result<Option<u64>> {
     if !(target.is_finite() && target > 0.0) {
         return Err(Error::invalid_request(format!(
             "the target error is {target}; it must be positive"
         )));
     }
-    fewest(spectrum, noise, |prediction| {
-        prediction.expected_error <= target
+    let added = 2.0 * lost * noise.off_diagonal_sd().powi(2);
+    fewest(spectrum, noise, |prediction, n| {
+        (prediction.expected_error.powi(2) + added / n).sqrt() <= target
     })
 }
 
@@ -123,11 +126,11 @@ pub fn participants_for_error(
 fn fewest(
     spectrum: &Spectrum,
     noise: &NoiseModel,
-    enough: impl Fn(&Prediction) -> bool,
+    enough: impl Fn(&Prediction, f64) -> bool,
 ) -> Result<Option<u64>> {
     let holds = |n: u64| -> Result<bool> {
         let profile = spectrum.noise_of(noise, n as f64)?;
-        Ok(enough(&prediction(spectrum, &profile)))
+        Ok(enough(&prediction(spectrum, &profile), n as f64))
     };
     let (mut low, mut high) = (0_u64, 1_u64);
     while !holds(high)? {
@@ -172,7 +175,8 @@ mod tests {
     fn participants_invert_the_prediction() {
         let spectrum = Spectrum::new(100, vec![0.2, 0.15], 0.65 / 98.0).unwrap();
         let noise = NoiseModel::gaussian(4.0);
-        let needed = |noise: &NoiseModel, target| participants_for_error(&spectrum, noise, target);
+        let needed =
+            |noise: &NoiseModel, target| participants_for_error(&spectrum, noise, target, 0.0);
         let at = |target| needed(&noise, target).unwrap().unwrap();
         // Far above the floor the error is √(2Σ r²/θ²): four times the participants halve it.
         assert!((at(0.01) as f64 / at(0.02) as f64 - 4.0).abs() < 1e-3);
@@ -254,7 +258,7 @@ mod tests {
         let spectrum = Spectrum::new(p, leading, bulk).unwrap();
         for epsilon in [1.0, 2.0, 4.0, 8.0] {
             let noise = double_cap(p, epsilon);
-            let n = participants_for_error(&spectrum, &noise, 0.3);
+            let n = participants_for_error(&spectrum, &noise, 0.3, 0.0);
             let n = n.unwrap().unwrap();
             let seen = participants_for_visibility(&spectrum, &noise);
             let seen = seen.unwrap().unwrap();

@@ -9,6 +9,7 @@ use eigenveil_shared::{
 };
 
 use super::{
+    dual::DualMatrix,
     matrix::LargeMatrix,
     solve::{MAX_CANDIDATES, Problem, SolveResult, leading_of_moment},
     source::{SeedSource, check_same_reports, sums_of_rows},
@@ -20,7 +21,7 @@ use crate::{
     fantope::{AdmmSettings, KAPPA, automatic_lambda, embed, resolve_lambda},
     floor::{Eigenvalues, Floor, Measured, Support, count_components},
     jackknife::{Reestimate, error_bars},
-    linalg::{PANEL_WIDTH, symmetric_eigenvalues, top_k},
+    linalg::{PANEL_WIDTH, Symmetric, symmetric_eigenvalues, top_k},
     moment::NoisyMoment,
     pca::rayleigh_quotients,
     warning::Warning,
@@ -89,6 +90,7 @@ pub fn sparse_components(
     let unit = unit.max(f64::MIN_POSITIVE);
     let solved = problem.solve(unit, cancel)?;
     let trace = moment.trace();
+    let images = DualMatrix::soft(&moment, 0.0, 0.0).times(&solved.vectors);
     // The triangle is not needed any more: the second pass has the rows in double precision.
     drop(moment);
     let buckets = sums_of_rows(source, p, &solved.support, cancel)?;
@@ -108,8 +110,11 @@ pub fn sparse_components(
         .collect();
     let bars = error_bars(&on_rows, &within, again)?;
     let eigenvalues = symmetric_eigenvalues(&dense)?;
+    let vectors = embed(&within, &solved.support, p);
+    // The triangle was multiplied before the vectors were fitted again.
+    let rotation = solved.vectors.transpose() * &vectors;
     let measured = Measured {
-        vectors: &embed(&within, &solved.support, p),
+        vectors: &vectors,
         values: &values,
         spectrum: Eigenvalues {
             leading: &spectrum,
@@ -124,6 +129,7 @@ pub fn sparse_components(
         support: Some(Support {
             rows: &solved.support,
             eigenvalues: eigenvalues.as_slice(),
+            images: &(images * rotation),
         }),
         k_is_open,
         error_bars: bars.as_ref(),

@@ -19,6 +19,7 @@ mod missing_cells;
 mod noise_floor;
 mod plan;
 mod poison;
+mod selection;
 mod simulate;
 mod statistics;
 mod warnings;
