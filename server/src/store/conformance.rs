@@ -41,7 +41,10 @@ struct Fixture {
 impl Fixture {
     fn new(toy: Option<Option<Mutation>>) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let config = ServerConfig::new(directory.path().join("data"));
+        let config = ServerConfig {
+            retain_ids_days: Some(30),
+            ..ServerConfig::new(directory.path().join("data"))
+        };
         let clock = SetClock::new();
         let environment = Environment {
             clock: Arc::<SetClock>::clone(&clock),
@@ -244,6 +247,33 @@ async fn an_import_adds_all_or_nothing_and_once(of: &Fixture) {
     assert_eq!(of.counted(&into), 3);
 }
 
+/// Nothing tells then which reports were counted.
+async fn a_study_without_identifiers_takes_no_import(of: &Fixture) {
+    let study = create(&of.store, &json!({})).await;
+    of.send(&study, vec![report(&study, 1), report(&study, 2)])
+        .await;
+    let export = of.store.export(&study).unwrap();
+    let own = || VerifiedExport::read(export.try_clone().unwrap()).unwrap();
+    of.store
+        .set_state(&study, StudyState::Closed)
+        .await
+        .unwrap();
+    of.clock.set(super::fixtures::START_MS + 31 * 86_400_000);
+    block_in_place(|| of.store.sweep(&|| false)).unwrap();
+    let error = of.store.import(own(), None).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::InvalidTransition);
+    assert_eq!((of.counted(&study), study.reports_accepted()), (2, 2));
+    let again = of.store.export(&study).unwrap_err();
+    assert_eq!(again.code(), ErrorCode::InvalidTransition);
+    // The way out.
+    let into = create(&of.store, &json!({})).await;
+    of.store
+        .import(own(), Some(Arc::clone(&into)))
+        .await
+        .unwrap();
+    assert_eq!(of.counted(&into), 2);
+}
+
 async fn the_last_day_ends_to_the_millisecond(of: &Fixture) {
     use SubmitOutcome::{Accepted, Duplicate, Ended};
     let study = create(&of.store, &json!({"about": {"last_day": "2023-11-20"}})).await;
@@ -384,6 +414,7 @@ checks![
     a_refused_report_spends_nothing,
     keys_are_never_used_again,
     an_import_adds_all_or_nothing_and_once,
+    a_study_without_identifiers_takes_no_import,
     the_last_day_ends_to_the_millisecond,
     a_cancelled_job_stays_cancelled,
     effects_do_not_depend_on_the_asker,

@@ -204,6 +204,24 @@ pub(super) fn may_merge(into: &Study, exported: &NewStudy) -> Result<()> {
     ))
 }
 
+/// Whether a study still has its identifiers: without them an export could count a report twice when it is imported, and
+/// so could an import into it. `instead` is what can be done then.
+pub(super) fn has_identifiers(study: StudyId, kept: bool, instead: &str) -> Result<()> {
+    match kept {
+        true => Ok(()),
+        false => Err(Error::new(
+            ErrorCode::InvalidTransition,
+            format!(
+                "the identifiers of study {study} were deleted (retain_ids_days), so an import could count a report twice; {instead}"
+            ),
+        )),
+    }
+}
+
+pub(super) const EXPORT_INSTEAD: &str = "use a backup instead";
+pub(super) const IMPORT_INSTEAD: &str =
+    "nothing was imported: import into another study of the same parameters (study import --into)";
+
 /// Whether an export of so many reports can be added, `overlap` of which were counted before.
 pub(super) fn none_is_counted(study: StudyId, overlap: u64, reports: u64) -> Result<()> {
     match overlap {

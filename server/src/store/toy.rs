@@ -38,6 +38,9 @@ use super::{
 };
 use crate::{environment::Environment, net::memory::Reservation};
 
+/// As of a server with `retain_ids_days` = 30.
+const RETAIN_IDS_MS: u64 = 30 * 86_400_000;
+
 /// A mistake that [`conformance`](super::conformance) has to notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mutation {
@@ -74,6 +77,8 @@ struct Kept {
     state: StudyState,
     closed_at_ms: Option<u64>,
     ids: BTreeSet<[u8; 16]>,
+    /// Whether the identifiers are those of all reports.
+    has_identifiers: bool,
     keys: BTreeMap<AdmissionKey, bool>,
     imports: BTreeSet<[u8; 32]>,
     arrivals: BTreeMap<u64, u64>,
@@ -94,6 +99,7 @@ impl Kept {
             state,
             closed_at_ms: None,
             ids: BTreeSet::new(),
+            has_identifiers: true,
             keys: BTreeMap::new(),
             imports: BTreeSet::new(),
             arrivals: BTreeMap::new(),
@@ -455,11 +461,19 @@ impl Toy {
     }
 
     pub(crate) fn sweep(&self, _stopping: &dyn Fn() -> bool) -> Result<()> {
+        let before = self.unix_ms() - RETAIN_IDS_MS;
+        for kept in self.maps().studies.values_mut() {
+            if kept.state == StudyState::Closed && kept.closed_at_ms < Some(before) {
+                kept.ids.clear();
+                kept.has_identifiers = false;
+            }
+        }
         Ok(())
     }
 
     pub(crate) fn export(&self, study: &Study) -> Result<File> {
         self.with(study, |kept| {
+            decide::has_identifiers(study.id(), kept.has_identifiers, decide::EXPORT_INSTEAD)?;
             let document = study.document();
             let header = Header {
                 id: document.id,
@@ -529,6 +543,7 @@ impl Toy {
                 outcome = ImportOutcome::AlreadyImported;
                 return Ok(0);
             }
+            decide::has_identifiers(study.id(), kept.has_identifiers, decide::IMPORT_INSTEAD)?;
             let read = || -> Result<u64, Failure> {
                 let (_, reader) = archive::read_header(rewind(file)?)?;
                 let mut overlap = 0;

@@ -118,18 +118,18 @@ fn remove_old_identifiers(
         return Ok(false);
     };
     let before = now_ms.saturating_sub(u64::from(days).saturating_mul(DAY_MS));
-    let over = "SELECT study_pk FROM studies
-                WHERE state = 'closed' AND closed_at_ms < ? AND identifiers_kept = 1 LIMIT 1";
+    let over = "SELECT study_pk FROM studies AS s WHERE state = 'closed' AND closed_at_ms < ?
+                AND (identifiers_kept = 1 OR EXISTS (SELECT 1 FROM report_ids AS r WHERE r.study_pk = s.study_pk)) LIMIT 1";
     let Some(pk) = first_study(transaction, over, [before])? else {
         return Ok(false);
     };
+    // With the first of them: nobody may take the rest for all.
+    transaction.execute(
+        "UPDATE studies SET identifiers_kept = 0 WHERE study_pk = ?",
+        [pk],
+    )?;
     recent::remove(transaction, pk)?;
-    if remove_identifiers(transaction, pk)? == 0 {
-        transaction.execute(
-            "UPDATE studies SET identifiers_kept = 0 WHERE study_pk = ?",
-            [pk],
-        )?;
-    }
+    remove_identifiers(transaction, pk)?;
     Ok(true)
 }
 
@@ -162,6 +162,8 @@ fn remove_identifiers(transaction: &Transaction<'_>, pk: StudyKey) -> Result<usi
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use eigenveil_estimation::Cancel;
     use serde_json::json;
     use tokio::runtime::Runtime;
@@ -221,6 +223,19 @@ mod tests {
         assert_eq!(swept_at(START_MS + 29 * DAY_MS), [0, 3]);
         assert_eq!(swept_at(0), [0, 3]);
         assert_eq!(submit(&closed, &[1]), [SubmitOutcome::Duplicate]);
+        // The first step ends with a crash: what is left is not taken for all.
+        clock.set(START_MS + 31 * DAY_MS);
+        let steps = Cell::new(0);
+        store.sweep(&|| steps.replace(steps.get() + 1) > 0).unwrap();
+        let kept = "SELECT identifiers_kept FROM studies WHERE study_pk = ?";
+        let kept: bool = database
+            .query_row(kept, [closed.key], |row| row.get(0))
+            .unwrap();
+        assert!(!kept);
+        // As a study of more identifiers than one step deletes has them.
+        database
+            .execute("INSERT INTO report_ids VALUES (?, x'01')", [closed.key])
+            .unwrap();
         assert_eq!(swept_at(START_MS + 31 * DAY_MS), [0, 0]);
         assert_eq!(submit(&open, &[1]), [SubmitOutcome::Duplicate]);
         // The sums stay; a late retry is rejected and changes nothing; an export would lose what was counted.

@@ -109,16 +109,8 @@ fn export_to(connection: &Connection, study: &Study, file: &File) -> Result<(), 
         |row| row.get(0),
     )?;
     let recent = recent::of_study(connection, study.key)?;
-    if !has_identifiers || indexed + recent.len() as u64 != reports {
-        return Err(Error::new(
-            ErrorCode::InvalidTransition,
-            format!(
-                "the identifiers of study {} were deleted (retain_ids_days), so an import could count a report twice; use a backup instead",
-                study.id()
-            ),
-        )
-        .into());
-    }
+    let has_all = has_identifiers && indexed + recent.len() as u64 == reports;
+    decide::has_identifiers(study.id(), has_all, decide::EXPORT_INSTEAD)?;
     let seeds = study.report_format().payload_kind() == PayloadKind::Seed;
     let sizes = if seeds {
         "SELECT bucket, sum(n) FROM seeds WHERE study_pk = ? GROUP BY bucket ORDER BY bucket"
@@ -205,10 +197,10 @@ fn import_into(
         }
     };
     let pk = study.key;
-    let (before, commit_seq): (u64, u64) = transaction.query_row(
-        "SELECT reports_accepted, commit_seq FROM studies WHERE study_pk = ?",
+    let (before, commit_seq, has_identifiers): (u64, u64, bool) = transaction.query_row(
+        "SELECT reports_accepted, commit_seq, identifiers_kept FROM studies WHERE study_pk = ?",
         [pk],
-        |row| Ok((row.get(0)?, row.get(1)?)),
+        |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
     )?;
     let seen: Option<()> = transaction
         .query_row(
@@ -225,6 +217,7 @@ fn import_into(
     if seen.is_some() {
         return Ok((imported(study, ImportOutcome::AlreadyImported, 0), before));
     }
+    decide::has_identifiers(target, has_identifiers, decide::IMPORT_INSTEAD)?;
     let file = rewind(file)?;
     let (_, reader) = archive::read_header(&file)?;
     recent::move_all(transaction, pk)?;
