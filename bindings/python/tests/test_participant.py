@@ -160,11 +160,10 @@ def test_columns_that_cannot_be_matched_are_refused_by_name(study, tmp_path):
     assert "987654" not in str(refused.value)
 
 
-def _use(ledger, study, queue):
+def _use(use, queue):
     try:
-        ledger.take_part(study, ROW)
-        queue.put("took part")
-    except eigenveil.errors.EigenveilError as error:
+        queue.put(repr(use()))
+    except eigenveil.errors.LedgerError as error:
         queue.put(error.code)
 
 
@@ -173,12 +172,17 @@ def test_a_ledger_is_of_no_use_in_a_forked_process(study, tmp_path):
     fork = multiprocessing.get_context("fork")
     made, queue = study(), fork.Queue()
     with eigenveil.Ledger(tmp_path / "device.ledger") as ledger:
-        child = fork.Process(target=_use, args=(ledger, made, queue))
-        child.start()
-        said = queue.get(timeout=20)
-        child.join(20)
-        assert said != "took part", said
+
+        def child_uses(use):
+            child = fork.Process(target=_use, args=(use, queue))
+            child.start()
+            said = queue.get(timeout=20)
+            child.join(20)
+            return said
+
+        assert child_uses(lambda: ledger.take_part(made, ROW)) == "file"
         assert ledger.take_part(made, ROW).new
+        assert child_uses(ledger.send) == "file"
         assert ledger.send().accepted == 1
 
 

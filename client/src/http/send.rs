@@ -392,6 +392,7 @@ impl Source for OwedReports<'_> {
     fn next(&mut self, stopped: &Stopped) -> Result<Option<Result<Request, SendFailure>>> {
         while let Some(entry) = self.waiting.pop_front() {
             if !stopped.has(entry.server(), entry.study()) {
+                self.ledger.check_current()?;
                 // One that is damaged does not hold up the others.
                 return Ok(Some(self.ledger.request(&entry).map_err(|error| {
                     SendFailure {

@@ -535,7 +535,7 @@ impl LockedFile {
         &mut self,
         change: impl FnOnce(&Transaction<'_>) -> Result<T, Failure>,
     ) -> Result<T> {
-        self.check_before_write()?;
+        self.check_current()?;
         let done = self
             .try_write(change)
             .map_err(|failure| self.schema.error_of(&self.path, failure))?;
@@ -577,15 +577,17 @@ impl LockedFile {
         Ok(())
     }
 
-    /// Makes sure that nothing of another process is overwritten, however the locks were lost.
-    fn check_before_write(&self) -> Result<()> {
+    /// Makes sure that the file is this value's and still says what it knows: before a write, so that nothing of
+    /// another process is overwritten, however the locks were lost; and before anything is given out to be sent, which
+    /// the file would not know of. Looks at the disk: once for many reports, not for each.
+    pub(crate) fn check_current(&self) -> Result<()> {
         self.check_ours()?;
         self.check_not_moved()?;
         if !self.is_unchanged() {
             return Err(Error::file(
                 self.schema.name,
                 &self.path,
-                "the file was changed by another process while it was open here; nothing was written: end that one, and open it again",
+                "the file was changed by another process, or overwritten, while it was open here; nothing more was written or sent: end that one, and open it again",
             ));
         }
         self.settle()
@@ -610,7 +612,7 @@ impl LockedFile {
         Err(Error::file(
             self.schema.name,
             &self.path,
-            "it was opened before this process was forked, by the process that forked it; nothing was written: open it after forking, in one process",
+            "it was opened before this process was forked, by the process that forked it; nothing was written or sent: open it after forking, in one process",
         ))
     }
 
@@ -621,7 +623,7 @@ impl LockedFile {
             _ => Err(Error::file(
                 self.schema.name,
                 &self.path,
-                "the file was moved, replaced or linked to while it was open; nothing was written: open it again under its current name",
+                "the file was moved, replaced or linked to while it was open; nothing more was written or sent: open it again under its current name",
             )),
         }
     }

@@ -242,8 +242,9 @@ impl Ledger {
     /// The request that sends the report of this entry, which has not been acknowledged; the same bytes each time.
     ///
     /// # Errors
-    /// The report is not in the file, or damaged.
+    /// The report is not in the file, or damaged; the file was moved, replaced or overwritten while it was open.
     pub fn request(&self, entry: &Entry) -> Result<Request> {
+        self.check_current()?;
         let damaged = |what: &dyn Display| SCHEMA.damaged(self.store.path(), what);
         let payload: Option<Vec<u8>> = self.store.first(
             "SELECT bytes FROM payload WHERE number = ?1",
@@ -259,6 +260,11 @@ impl Ledger {
         entry
             .request(payload)
             .map_err(|error| damaged(&error.detail()))
+    }
+
+    /// Whether what this value knows is still what the file says.
+    pub(crate) fn check_current(&self) -> Result<()> {
+        self.store.check_current()
     }
 
     /// Records what the response to a request says of its report.

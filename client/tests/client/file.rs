@@ -17,7 +17,10 @@ trait Reports: Debug {
     fn set_token(&mut self, number: u64, token: &ParticipantToken);
     fn acknowledge(&mut self, number: u64);
     /// Payloads of what is to be sent, by number.
-    fn to_send(&self) -> Vec<Vec<u8>>;
+    fn try_to_send(&self) -> Result<Vec<Vec<u8>>>;
+    fn to_send(&self) -> Vec<Vec<u8>> {
+        self.try_to_send().unwrap()
+    }
     /// What it shows of itself.
     fn shown(&self) -> String;
 }
@@ -47,11 +50,11 @@ impl Reports for Ledger {
         acknowledge(self, &entry);
     }
 
-    fn to_send(&self) -> Vec<Vec<u8>> {
+    fn try_to_send(&self) -> Result<Vec<Vec<u8>>> {
         let owed = self.owed().unwrap().into_iter();
-        let bodies = owed.map(|owed| self.request(&owed).unwrap().body);
+        let bodies = owed.map(|owed| Ok(self.request(&owed)?.body));
         bodies
-            .map(|body| body[body.len() - PAYLOAD_LEN..].to_vec())
+            .map(|body| body.map(|body| body[body.len() - PAYLOAD_LEN..].to_vec()))
             .collect()
     }
 
@@ -80,13 +83,13 @@ impl Reports for RowLedger {
         assert_eq!(settled.unwrap(), 1);
     }
 
-    fn to_send(&self) -> Vec<Vec<u8>> {
-        let studies = self.receipt().unwrap().studies.into_iter();
-        let pending = studies.flat_map(|own| {
-            let pending = self.pending(&study(&own.study, 0.125), 0, 9);
-            pending.unwrap()
-        });
-        pending.map(|pending| pending.report.payload).collect()
+    fn try_to_send(&self) -> Result<Vec<Vec<u8>>> {
+        let mut payloads = Vec::new();
+        for own in self.receipt().unwrap().studies {
+            let pending = self.pending(&study(&own.study, 0.125), 0, 9)?;
+            payloads.extend(pending.into_iter().map(|pending| pending.report.payload));
+        }
+        Ok(payloads)
     }
 
     fn shown(&self) -> String {
@@ -392,6 +395,28 @@ fn a_file_that_is_moved_keeps_what_it_has_and_is_not_written_at_its_old_name() {
         let mut file = (kind.open)(&other).unwrap();
         file.keep(1, &row(2.0)).unwrap();
         assert_eq!(file.to_send(), given);
+    });
+}
+
+/// Whoever opens the older copy prepares the same rows again: what was given out would be there twice.
+#[test]
+fn a_file_with_an_older_copy_in_its_place_gives_nothing_out() {
+    each(|kind, folder| {
+        for how in ["renamed", "written over"] {
+            let (path, copy) = (folder.join(how), folder.join("copy"));
+            let mut file = (kind.open)(&path).unwrap();
+            file.keep(1, &row(1.0)).unwrap();
+            fs::copy(&path, &copy).unwrap();
+            file.keep(2, &row(1.0)).unwrap();
+            match how {
+                "renamed" => fs::rename(&copy, &path).unwrap(),
+                _ => fs::write(&path, fs::read(&copy).unwrap()).unwrap(),
+            }
+            assert_says(
+                file.try_to_send().unwrap_err(),
+                &["nothing more was written or sent"],
+            );
+        }
     });
 }
 

@@ -74,13 +74,14 @@ impl RowLedger {
     ///
     /// # Errors
     /// `wrong-fingerprint` when the study's parameters are not those of the reports, `already-participated` when they were
-    /// made for another address ([`accept_move`](Self::accept_move)).
+    /// made for another address ([`accept_move`](Self::accept_move)); the file was moved, replaced or overwritten while it
+    /// was open.
     pub fn pending(&self, study: &Study, from: u64, limit: usize) -> Result<Vec<PendingReport>> {
+        self.store.check_current()?;
         let Some(known) = self.known(study.id())? else {
             return Ok(Vec::new());
         };
         known.check(study)?;
-        self.store.settle()?;
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let found = self.store.all(
             "SELECT p.key, r.id, p.bytes, t.bytes FROM payload AS p
