@@ -10,7 +10,9 @@ use std::{fs, os::unix::fs::MetadataExt as _, path::Path, time::SystemTime};
 use eigenveil_shared::Result;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
-use super::{checksum, database_files::DatabaseFiles, directory::DataDirectory, notice, schema};
+use super::{
+    checksum, database_files::DatabaseFiles, directory::DataDirectory, log, notice, schema,
+};
 use crate::store::failure::{Failure, TAKEN_OVER, unavailable};
 
 /// Id of the last server that opened the database: 16 random bytes.
@@ -31,21 +33,36 @@ pub(super) struct WriterLease {
 pub(super) struct WalFile {
     exists: bool,
     /// The main file was changed after it: usually a last checkpoint, but perhaps another file was copied over it. Or it is
-    /// known that a file was.
+    /// known that a file was, or that the log was damaged.
     is_suspect: bool,
 }
 
 impl WalFile {
-    pub(super) fn in_directory(directory: &DataDirectory) -> Self {
+    /// # Errors
+    /// The log is damaged in front of commits that were acknowledged. The next start then checks the database.
+    pub(super) fn in_directory(directory: &DataDirectory) -> Result<Self> {
+        let path = directory.wal_path();
+        let damaged = log::damaged_at(&path).map_err(|error| {
+            unavailable(format!(
+                "the write-ahead log {} cannot be read ({error}); check the disk and the permissions",
+                path.display()
+            ))
+        });
+        if let Some(at) = damaged? {
+            if let Err(error) = notice::suspect(directory.path()) {
+                tracing::warn!(%error, "the next start cannot be told to check the database");
+            }
+            return Err(wal_damaged_error(&path, at));
+        }
         let modified = |path| fs::metadata(path).and_then(|file| file.modified());
         let wal: Option<SystemTime> = modified(directory.wal_path()).ok();
         let is_older =
             wal.is_some_and(|wal| modified(directory.database()).is_ok_and(|main| main > wal));
         let is_suspect = is_older || notice::path(directory.path()).exists();
-        Self {
+        Ok(Self {
             exists: wal.is_some(),
             is_suspect,
-        }
+        })
     }
 }
 
@@ -186,6 +203,15 @@ fn wal_missing_error(directory: &DataDirectory) -> eigenveil_shared::Error {
     ))
 }
 
+fn wal_damaged_error(wal: &Path, at: u64) -> eigenveil_shared::Error {
+    unavailable(format!(
+        "the write-ahead log {0} is damaged at byte {at}, and acknowledged reports that follow there would be lost; nothing was changed. \
+         Put an undamaged copy of the log in its place, or restore a backup (eigenveil backup) into an empty directory. If you have neither, keep a copy of the log and \
+         cut it off there (truncate -s {at} {0}) to go on without what follows; devices do not send acknowledged reports again",
+        wal.display()
+    ))
+}
+
 /// Checks for what an inconsistent copy would lack: pages, reports that are counted but missing, and their bytes.
 fn check(connection: &Connection) -> Result<(), Failure> {
     let result: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
@@ -211,5 +237,70 @@ fn check(connection: &Connection) -> Result<(), Failure> {
             "the study {name:?} has accepted {reports} reports, but its sums or identifiers are those of a different number"
         ))),
         None => checksum::verify_all(connection),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use serde_json::json;
+    use tempfile::TempDir;
+    use tokio::runtime::Runtime;
+
+    use crate::{
+        Environment, ServerConfig,
+        store::{
+            Store, database_path,
+            fixtures::{create, report},
+        },
+    };
+
+    /// As after a kill, with a bit of the log flipped: SQLite would take the commits after it for unfinished ones.
+    #[test]
+    fn a_log_that_is_damaged_before_acknowledged_reports_is_refused() {
+        const REPORTS: u8 = 20;
+        let running = tempfile::tempdir().unwrap();
+        let config = ServerConfig::new(running.path().join("data"));
+        let store = Store::open(&config, Environment::system()).unwrap();
+        let runtime = Runtime::new().unwrap();
+        let study = runtime.block_on(create(&store, &json!({})));
+        for number in 0..REPORTS {
+            let submitted = store.submit(&study, vec![report(&study, number)]);
+            runtime.block_on(submitted).unwrap();
+        }
+        let main = fs::read(database_path(&config.data_dir)).unwrap();
+        let wal = fs::read(config.data_dir.join("eigenveil.db-wal")).unwrap();
+        drop(store);
+        let with_log = |log: &[u8]| {
+            let killed = tempfile::tempdir().unwrap();
+            fs::write(database_path(killed.path()), &main).unwrap();
+            fs::write(killed.path().join("eigenveil.db-wal"), log).unwrap();
+            killed
+        };
+        let open = |killed: &TempDir| {
+            Store::open(&ServerConfig::new(killed.path()), Environment::system())
+        };
+        let counted = |store: Store| store.study(study.id()).unwrap().reports_accepted();
+        assert_eq!(counted(open(&with_log(&wal)).unwrap()), u64::from(REPORTS));
+
+        let mut flipped = wal.clone();
+        flipped[wal.len() / 2] ^= 4;
+        let killed = with_log(&flipped);
+        let path = killed.path().join("eigenveil.db-wal");
+        let error = open(&killed).unwrap_err().to_string();
+        for part in [path.to_str().unwrap(), "acknowledged reports", "backup"] {
+            assert!(error.contains(part), "{error}");
+        }
+        assert_eq!(fs::read(&path).unwrap(), flipped);
+        // The way out.
+        let (_, cut) = error.split_once("truncate -s ").unwrap();
+        let (bytes, _) = cut.split_once(' ').unwrap();
+        let log = fs::File::options().write(true).open(&path).unwrap();
+        log.set_len(bytes.parse().unwrap()).unwrap();
+        let left = counted(open(&killed).unwrap());
+        assert!((1..u64::from(REPORTS)).contains(&left), "{left}");
+        // The database was checked, once.
+        assert!(!killed.path().join("eigenveil.overwritten").exists());
     }
 }

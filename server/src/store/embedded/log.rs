@@ -4,11 +4,21 @@
 //! The format is SQLite's (sqlite.org/fileformat2.html): a header, then frames of a header and a page. The checksum in a
 //! frame is of all frames before it, too, so that neither a hole nor a frame of an older copy fits.
 
-use std::{array, collections::HashMap, fs::File, io, mem, os::unix::fs::FileExt as _, path::Path};
+use std::{
+    array,
+    collections::HashMap,
+    fs::File,
+    io::{self, BufReader},
+    mem,
+    os::unix::fs::FileExt as _,
+    path::Path,
+};
 
 use super::schema::PAGE_BYTES;
 
 const HEADER_BYTES: u64 = 32;
+/// What a header begins with, but for its last bit, which tells the order of the bytes in checksums.
+const MAGIC: u32 = 0x377f_0682;
 const FRAME_HEADER_BYTES: usize = 24;
 const FRAME_BYTES: usize = FRAME_HEADER_BYTES + PAGE_BYTES as usize;
 
@@ -188,10 +198,7 @@ impl Log {
 
     /// SQLite's checksum, continued; the header tells the order of the bytes.
     fn sum(&self, from: Checksum, bytes: &[u8]) -> Checksum {
-        match self.is_big_endian() {
-            true => sum(from, bytes, u32::from_be_bytes),
-            false => sum(from, bytes, u32::from_le_bytes),
-        }
+        sum_in_order(self.is_big_endian(), from, bytes)
     }
 
     /// Whether the machine that began the log is.
@@ -200,9 +207,83 @@ impl Log {
     }
 }
 
+/// Where a log is damaged, if commits that had been synced follow: SQLite would end it there, as after a crash, and
+/// overwrite them.
+///
+/// A crash leaves at most one commit behind the first frame that does not fit, since the next is begun only once it is
+/// synced. So two frames tell: a commit's, and one of this log that continues its checksum. Neither frames of an older
+/// log are such, which have another salt, nor those of a commit that failed or was rolled back, whose checksums end where
+/// the next commit was written over them.
+pub(super) fn damaged_at(log: &Path) -> io::Result<Option<u64>> {
+    let mut file = match File::open(log) {
+        Ok(file) => BufReader::with_capacity(CHUNK_FRAMES as usize * FRAME_BYTES, file),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let mut header = [0; HEADER_BYTES as usize];
+    if !read_all(&mut file, &mut header)? {
+        return Ok(None);
+    }
+    let is_big_endian = header[3] & 1 == 1;
+    let mut before = sum_in_order(is_big_endian, [0; 2], &header[..24]);
+    // SQLite takes a log whose header does not fit for an empty one.
+    let header_fits = words(&header)[0] & !1 == MAGIC && words(&header[24..]) == before;
+    let is_big_endian = if header_fits {
+        is_big_endian
+    } else {
+        IS_BIG_ENDIAN
+    };
+    let mut damaged = (!header_fits).then_some(0);
+    let mut salt: [u8; 8] = array::from_fn(|i| header[16 + i]);
+    // Of the frame before: what its checksum should be, which differs from `before` if that is damaged itself.
+    let mut computed = before;
+    let mut after_commit = false;
+    let mut frame = vec![0; FRAME_BYTES];
+    let mut position = HEADER_BYTES;
+    while read_all(&mut file, &mut frame)? {
+        let (head, page) = frame.split_at(FRAME_HEADER_BYTES);
+        let stored = words(&head[16..]);
+        let of = |from| {
+            let of_head = sum_in_order(is_big_endian, from, &head[..8]);
+            sum_in_order(is_big_endian, of_head, page)
+        };
+        let from_stored = of(before);
+        let continues = head[8..16] == salt
+            && (from_stored == stored || computed != before && of(computed) == stored);
+        match damaged {
+            Some(at) if after_commit && continues => return Ok(Some(at)),
+            None if !continues => damaged = Some(position),
+            _ => {}
+        }
+        if !header_fits {
+            salt.copy_from_slice(&head[8..16]);
+        }
+        (before, computed) = (stored, from_stored);
+        after_commit = words(head)[1] > 0;
+        position += FRAME_BYTES as u64;
+    }
+    Ok(None)
+}
+
+/// Fills the buffer; false at the end of the file.
+fn read_all(file: &mut impl io::Read, buffer: &mut [u8]) -> io::Result<bool> {
+    match file.read_exact(buffer) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 /// The checksum of a page by itself, in this machine's order.
 fn page_sum(page: &[u8]) -> Checksum {
     sum([0; 2], page, u32::from_ne_bytes)
+}
+
+fn sum_in_order(is_big_endian: bool, from: Checksum, bytes: &[u8]) -> Checksum {
+    match is_big_endian {
+        true => sum(from, bytes, u32::from_be_bytes),
+        false => sum(from, bytes, u32::from_le_bytes),
+    }
 }
 
 fn sum(from: Checksum, bytes: &[u8], word: impl Fn([u8; 4]) -> u32) -> Checksum {
@@ -244,4 +325,118 @@ fn words(bytes: &[u8]) -> [u32; 2] {
         return [0; 2];
     };
     [[a, b, c, d], [e, f, g, h]].map(u32::from_be_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::PathBuf};
+
+    use rusqlite::Connection;
+
+    use super::*;
+    use crate::store::embedded::schema;
+
+    /// A database whose log is never copied into it by itself.
+    fn open(database: &Path) -> Connection {
+        let connection = schema::open_for_writing(database, None).unwrap();
+        connection
+            .pragma_update(None, "wal_autocheckpoint", 0)
+            .unwrap();
+        connection
+    }
+
+    fn insert(connection: &Connection, pages: usize) {
+        let insert = "INSERT INTO settings VALUES (hex(randomblob(8)), randomblob(7000))";
+        for _ in 0..pages {
+            connection.execute(insert, []).unwrap();
+        }
+    }
+
+    fn commit(connection: &mut Connection, pages: usize) {
+        let transaction = connection.transaction().unwrap();
+        insert(&transaction, pages);
+        transaction.commit().unwrap();
+    }
+
+    fn log_of(database: &Path) -> PathBuf {
+        database.with_extension("db-wal")
+    }
+
+    fn found(folder: &Path, log: &[u8]) -> Option<u64> {
+        let path = folder.join("log");
+        fs::write(&path, log).unwrap();
+        damaged_at(&path).unwrap()
+    }
+
+    #[test]
+    fn a_flipped_bit_before_the_last_commit_is_found_wherever_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = folder.path().join("a.db");
+        let mut connection = open(&database);
+        let frames =
+            || (fs::metadata(log_of(&database)).unwrap().len() / FRAME_BYTES as u64) as usize;
+        commit(&mut connection, 3);
+        commit(&mut connection, 1);
+        commit(&mut connection, 3);
+        let before_last = frames();
+        commit(&mut connection, 3);
+        let log = fs::read(log_of(&database)).unwrap();
+        let flipped = |at: usize, bit: u8| {
+            let mut log = log.clone();
+            log[at] ^= bit;
+            found(folder.path(), &log)
+        };
+        assert_eq!(found(folder.path(), &log), None);
+        for at in [0, 3, 11, 12, 17, 21, 26, 31] {
+            assert_eq!(flipped(at, 1), Some(0), "byte {at} of the header");
+        }
+        for frame in 0..frames() {
+            let start = HEADER_BYTES as usize + frame * FRAME_BYTES;
+            for at in [2, 9, 14, 18, 22, 24, 4_000, FRAME_BYTES - 1] {
+                let wanted = (frame < before_last).then_some(start as u64);
+                assert_eq!(flipped(start + at, 1), wanted, "byte {at} of {frame}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_crash_leaves_is_no_damage() {
+        let folder = tempfile::tempdir().unwrap();
+        let [database, copy] = ["a.db", "b.db"].map(|name| folder.path().join(name));
+        let mut connection = open(&database);
+        for pages in [2, 5, 1] {
+            commit(&mut connection, pages);
+        }
+        let before = [&database, &log_of(&database)].map(|file| fs::read(file).unwrap());
+        // Cut off anywhere.
+        for end in (0..before[1].len()).step_by(1_001) {
+            assert_eq!(found(folder.path(), &before[1][..end]), None, "{end}");
+        }
+        // Commits that failed once they were written, each under the next; and the one that did not.
+        let mut log = Vec::new();
+        for pages in [9, 5, 2] {
+            fs::write(&copy, &before[0]).unwrap();
+            fs::write(log_of(&copy), &before[1]).unwrap();
+            commit(&mut open(&copy), pages);
+            let next = fs::read(log_of(&copy)).unwrap();
+            assert!(log.is_empty() || log.len() > next.len());
+            log.splice(..next.len().min(log.len()), next);
+        }
+        assert_eq!(found(folder.path(), &log), None);
+        // One that was rolled back when it was in the log in part.
+        connection.pragma_update(None, "cache_size", 1).unwrap();
+        let transaction = connection.transaction().unwrap();
+        insert(&transaction, 60);
+        transaction.rollback().unwrap();
+        commit(&mut connection, 1);
+        let spilled = fs::read(log_of(&database)).unwrap();
+        assert!(spilled.len() > before[1].len() + 30 * FRAME_BYTES);
+        assert_eq!(found(folder.path(), &spilled), None);
+        // A new log over the frames of the one before.
+        schema::checkpoint(&connection, "PASSIVE").unwrap();
+        commit(&mut connection, 1);
+        let over = fs::read(log_of(&database)).unwrap();
+        assert!(over.len() == spilled.len() && over[..32] != spilled[..32]);
+        assert_eq!(found(folder.path(), &over), None);
+    }
 }

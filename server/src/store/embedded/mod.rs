@@ -98,7 +98,7 @@ impl Embedded {
         for warning in exposed(directory.path()) {
             tracing::warn!("{warning}");
         }
-        let wal = WalFile::in_directory(&directory);
+        let wal = WalFile::in_directory(&directory)?;
         let mut connection =
             schema::open_for_writing(&directory.database(), config.max_store_bytes)?;
         let reserve = ReserveFile::beside(&directory.database());

@@ -1,4 +1,5 @@
-//! What a server whose files were overwritten leaves for the next start: how many reports it had acknowledged.
+//! What a server whose files were overwritten, or whose log is damaged, leaves for the next start: how many reports it
+//! had acknowledged, as far as that is known.
 //!
 //! An older copy of the files may be consistent in itself, so that nothing else tells that reports are missing.
 
@@ -40,6 +41,17 @@ pub(super) fn leave(directory: &Path, studies: &StudyIndex) -> io::Result<()> {
     file.sync_all()?;
     fs::rename(temporary, path(directory))?;
     File::open(directory)?.sync_all()
+}
+
+/// Has the next start check the database for damage, unless a notice is there, which does too.
+pub(super) fn suspect(directory: &Path) -> io::Result<()> {
+    let text = "# The write-ahead log was damaged: the next start checks the database, and removes this file.\n";
+    let mut file = match File::create_new(path(directory)) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    file.write_all(text.as_bytes())
 }
 
 /// Fails if the last server acknowledged reports that are missing; without a notice nothing is known to be.
