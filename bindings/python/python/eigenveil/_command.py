@@ -285,9 +285,15 @@ def _write_csv(path: str, rows: Any, names: Sequence[str], texts: Sequence[str])
     with open(path, "w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(names)
-        columns: list[Any] = [read.labels[name] if name in texts else numbers[name] for name in names]
-        for row in zip(*columns, strict=True):
-            writer.writerow("" if isinstance(cell, float) and np.isnan(cell) else cell for cell in row)
+        columns: list[Any] = [_rows.cells(read.aside[name]) if name in texts else numbers[name] for name in names]
+        for place, row in enumerate(zip(*columns, strict=True)):
+            line = ["" if _rows.is_missing(cell) else cell for cell in row]
+            for name, cell in zip(names, line, strict=True):
+                if name in texts and len(str(cell).splitlines()) > 1:
+                    raise InputError(
+                        f"column {name!r} has a line break in row {place + 1}; replace it, as its texts become names"
+                    )
+            writer.writerow(line)
 
 
 def features_of(features: Any) -> list[dict[str, Any]] | None:
@@ -313,7 +319,7 @@ def _plain(feature: Mapping[str, Any]) -> dict[str, Any]:
     """Without what is missing, and with Python's own numbers."""
     out: dict[str, Any] = {}
     for key, value in feature.items():
-        if value is None or (isinstance(value, float) and np.isnan(value)):
+        if _rows.is_missing(value):
             continue
         out[key] = value if isinstance(value, str) else float(value)
     return out

@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Literal
 
-import numpy as np
-
 from . import _core, _rows
 from .errors import EigenveilError, InputError
 
@@ -38,7 +36,8 @@ class Connection:
 
     ca_certificate: Path | None = None
     insecure_http: bool = False
-    proxy: str | None = None
+    # Not shown: it may hold a password.
+    proxy: str | None = field(default=None, repr=False)
     timeout: float = 60.0
     retry_for: float = 60.0
 
@@ -295,8 +294,8 @@ class Ledger:
         Parameters
         ----------
         study : Study
-        row : array of p numbers, or mapping by feature name
-            In a mapping ``None`` is a missing cell. A row that cannot be used (a NaN where the study allows no missing
+        row : array of p numbers, or mapping, named tuple or pandas Series by feature name
+            ``None``, NaN, ``pandas.NA`` and masked cells are missing cells. A row that cannot be used (a NaN where the study allows no missing
             cells) is sent as the zero row, so that taking part says nothing of the data; ``local_warning`` says so.
         token : str, optional
             The one-time token of a study that needs one.
@@ -404,11 +403,13 @@ def report(
     ----------
     study : Study
     rows : array, or data frame (pandas, Polars, pyarrow, Arrow stream)
-        n × p. Columns are matched with the study's features by name, in any order.
+        n × p. Columns are matched with the study's features by name, in any order; an array is in the study's order.
+        Cells that are null, NaN or masked are missing.
     ledger : path
         File of what these participants have spent, made if it is not there. Keep it with the rows.
     persons : str or array, optional
-        Column (or one label a row) that says whose the row is: one row of each person, drawn at random, is reported.
+        Column (or one label a row) that says whose the row is, as one text or number: one row of each person, drawn at
+        random, is reported.
     weights : str or array, optional
         Column (or one number a row), above 0 and at most 1, in a study with weights.
     tokens : iterable of str, optional
@@ -441,12 +442,9 @@ def report(
     n = len(values)
     if n == 0:
         raise InputError("the table has no rows; give at least one")
-    labels = read.labels.get(persons) if isinstance(persons, str) else persons
-    weight = read.labels.get(weights) if isinstance(weights, str) else weights
-    for name, given in (("persons", labels), ("weights", weight)):
-        if given is not None and np.shape(given) != (n,):
-            raise InputError(f"{name} has shape {np.shape(given)} for {n} rows; give one for each", "wrong-dimension")
-    numbers = None if labels is None else _rows.numbered(labels)
+    labels = read.aside.get(persons) if isinstance(persons, str) else persons
+    weight = read.aside.get(weights) if isinstance(weights, str) else weights
+    numbers = None if labels is None else _rows.numbered(labels, n)
     participants = n if numbers is None else int(numbers.max()) + 1
     own = None if tokens is None else list(tokens)
     if own is not None and len(own) < participants:
@@ -460,7 +458,7 @@ def report(
                 study._core,
                 values,
                 numbers,
-                None if weight is None else _rows.floats(weight, "weights"),
+                None if weight is None else _rows.weights(weight, n),
                 own,
                 {
                     "same_participants": same_participants,

@@ -118,10 +118,6 @@ class LocalDPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         if weights is not None and persons is not None:
             raise InputError("weights and persons cannot be combined; give one of them")
         n = len(values)
-        for name, given in (("weights", weights), ("persons", persons)):
-            if given is not None and np.shape(given) != (n,):
-                sentence = f"{name} has shape {np.shape(given)} for {n} rows; give one for each"
-                raise InputError(sentence, "wrong-dimension")
         design = {
             "name": "",
             "dimension": values.shape[1],
@@ -139,8 +135,8 @@ class LocalDPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         request = estimate_request(self.n_components, self._sparse(), plain and values.shape[1] <= 1000)
         core = _core.simulated(
             values,
-            None if persons is None else _rows.numbered(persons),
-            None if weights is None else _rows.floats(weights, "weights"),
+            None if persons is None else _rows.numbered(persons, n),
+            None if weights is None else _rows.weights(weights, n),
             to_json(design),
             request,
             _seed(self.random_state),
@@ -171,8 +167,15 @@ class LocalDPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     def _validated(self, X: Any, *, reset: bool) -> Floats:
         finite: bool | str = True if self.observed is None else "allow-nan"
-        values: Floats = validate_data(self, X, reset=reset, dtype=np.float64, order="C", ensure_all_finite=finite)
-        return values
+        X = _rows.unmasked(X)
+        try:
+            values = validate_data(self, X, reset=reset, dtype=np.float64, order="C", ensure_all_finite=finite)
+        except ValueError as error:
+            # It has the cell.
+            if "could not convert string" in str(error):
+                raise InputError("the rows have text, not numbers; convert or drop it", "invalid-dtype") from None
+            raise
+        return np.require(values, np.float64, ["C", "A"])
 
     def transform(self, X: Any) -> Any:
         """Scores of rows on the components, n × k: of the rows as the study prepares them."""

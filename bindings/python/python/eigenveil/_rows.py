@@ -1,46 +1,177 @@
 """Tables and rows of any library as float64 arrays in C order, with their names checked and brought into order.
 
-A table that is a float64 array in C order already is used as it is. The messages name features and kinds, never values.
+A table that is a float64 array in C order already is used as it is. The messages name features and kinds, never values:
+nor do they pass on what a library said, nor names that could be the cells of a first row.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from .errors import InputError
+from .errors import EigenveilError, InputError
 
 Floats = npt.NDArray[np.float64]
 
 _SHOWN = 8
+# Series, named tuples, xarray: one row or an array, with names that an array does not have.
+_WITH_NAMES = ("to_frame", "_fields", "coords")
+_KINDS = {"O": "objects", "U": "text", "T": "text", "S": "bytes", "V": "records", "c": "complex values", "M": "dates"}
 
 
 class Table(NamedTuple):
-    """A table: its numbers (rows × columns), the names of its columns, and labels of rows that were set aside."""
+    """A table: its numbers (rows × columns), the names of its columns, and columns that were set aside, as they are.
+
+    ``unmatched`` says why columns cannot be matched by the names that the table carries.
+    """
 
     values: Floats
     names: list[str] | None
-    labels: dict[str, npt.NDArray[Any]]
+    aside: dict[str, Any]
+    unmatched: str | None = None
+
+
+def unmasked(values: Any) -> Any:
+    """With NaN for what is masked, also in a list: numpy reads what is behind the masks of arrays in a list."""
+    if isinstance(values, np.ndarray):
+        mask = getattr(values, "mask", None)
+        if mask is None or values.dtype.kind not in "buif":
+            return values
+        array = np.array(values, dtype=np.float64, subok=False)
+        array[np.asarray(mask)] = np.nan
+        return array
+    if isinstance(values, (list, tuple)) and any(
+        issubclass(kind, (list, tuple, np.ndarray)) for kind in set(map(type, values))
+    ):
+        return [unmasked(own) for own in values]
+    return values
 
 
 def floats(values: Any, what: str) -> Floats:
-    """A float64 array in C order of what is an array of numbers (or of booleans)."""
-    if isinstance(values, np.ma.MaskedArray) and values.dtype.kind in "buif":
-        values = np.ma.filled(values.astype(np.float64), np.nan)
-    array: npt.NDArray[Any] = np.asarray(values)
+    """A float64 array in C order of what is an array of numbers (or of booleans), NaN where it is masked."""
+    try:
+        array: npt.NDArray[Any] = np.asarray(unmasked(values))
+    except Exception:
+        raise InputError(
+            f"{what} cannot be read as an array of numbers; give all rows the same length, or a data frame",
+            "invalid-dtype",
+        ) from None
     if array.dtype.kind not in "buif":
-        kind = "objects" if array.dtype.kind == "O" else f"{array.dtype}"
+        kind = _KINDS.get(array.dtype.kind, "durations")
         raise InputError(
             f"{what} has {kind}, not numbers; convert it first, for example with .astype(float)", "invalid-dtype"
         )
-    return np.ascontiguousarray(array, dtype=np.float64)
+    return np.require(array, np.float64, ["C", "A"])
+
+
+def _column(values: Any, called: str) -> npt.NDArray[Any]:
+    """One column of a data frame, missing cells as NaN where it has numbers or booleans."""
+    try:
+        if hasattr(values, "to_numpy"):
+            if hasattr(values, "isna") and _is_extension(values):
+                # pandas: its nullable kinds become objects otherwise.
+                return np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))
+            arrow = hasattr(values, "to_pylist")
+            values = values.to_numpy(zero_copy_only=False) if arrow else values.to_numpy()
+        array = np.asarray(unmasked(values))
+    except Exception:
+        raise InputError(f"{called} cannot be read as numbers; convert or drop it", "invalid-dtype") from None
+    if array.dtype.kind == "O" and set(map(type, array.flat)) <= {bool, type(None)}:
+        return array.astype(np.float64)
+    return array
+
+
+def _is_extension(values: Any) -> bool:
+    dtype = getattr(values, "dtype", None)
+    return dtype is not None and not isinstance(dtype, np.dtype) and getattr(dtype, "kind", "O") in "buif"
+
+
+def table(rows: Any, *, aside: Sequence[str] = (), what: str = "the table") -> Table:
+    """Reads an array, a pandas or Polars frame, a pyarrow table, or what has Arrow's stream, and sets columns aside."""
+    try:
+        return _table(rows, aside, what)
+    except (EigenveilError, MemoryError):
+        raise
+    except Exception:
+        kind = type(rows).__name__
+        raise InputError(
+            f"{what} is a {kind} that cannot be read; give an array of numbers, or a pandas, Polars or pyarrow table",
+            "invalid-dtype",
+        ) from None
+
+
+def _table(rows: Any, aside: Sequence[str], what: str) -> Table:
+    kind = type(rows)
+    if isinstance(rows, (np.ndarray, list, tuple)) or any(hasattr(kind, word) for word in _WITH_NAMES):
+        return _array(rows, aside, what)
+    if hasattr(kind, "__arrow_c_stream__") and not hasattr(kind, "to_numpy"):
+        return _frame(_from_arrow(rows), aside, what)
+    if hasattr(kind, "columns") and not hasattr(kind, "__len__"):
+        raise InputError(f"{what} is a {kind.__name__}, which has no rows yet; collect it first", "invalid-dtype")
+    if hasattr(rows, "columns") and hasattr(rows, "__getitem__"):
+        return _frame(rows, aside, what)
+    return _array(rows, aside, what)
+
+
+def _array(rows: Any, aside: Sequence[str], what: str) -> Table:
+    if aside:
+        raise InputError(f"{what} has no column {aside[0]!r}: it is an array without names", "wrong-names")
+    kinds = {type(rows), *(map(type, rows) if isinstance(rows, (list, tuple)) else ())}
+    unmatched = None
+    if any(hasattr(kind, word) for kind in kinds for word in _WITH_NAMES):
+        unmatched = f"{what} is no data frame, but made of objects that carry names; give pandas.DataFrame(rows)"
+    array = floats(rows, what)
+    if array.ndim != 2:
+        raise InputError(
+            f"{what} has {array.ndim} dimensions; it must have two, rows × columns. One row is array.reshape(1, -1) "
+            "or series.to_frame().T",
+            "wrong-dimension",
+        )
+    return Table(array, None, {}, unmatched)
+
+
+def _frame(rows: Any, aside: Sequence[str], what: str) -> Table:
+    columns: list[Any] = list(rows.columns)
+    if columns and not isinstance(columns[0], str) and hasattr(rows, "column_names"):
+        columns = list(rows.column_names)  # pyarrow
+    for name in aside:
+        if name not in columns:
+            raise InputError(f"{what} has no column {name!r}; it has {_own(columns)}", "wrong-names")
+    double = next((name for name in columns if columns.count(name) > 1), None)
+    if double is not None:
+        named = "of the same name" if _could_be_a_cell(double) else f"named {double!r}"
+        raise InputError(f"{what} has two columns {named}; give each its own name", "wrong-names")
+    set_aside = {name: rows[name] for name in aside}
+    taken = [column for column in columns if column not in aside]
+    names = _names(taken)
+    unmatched = None
+    if names is None:
+        unmatched = (
+            f"the columns of {what} have labels that are not text; label them so, or, if they are in the order of the "
+            "features, give an array, as frame.to_numpy()"
+        )
+    whole = None if aside else _whole(rows)
+    if whole is not None:
+        return Table(whole, names, set_aside, unmatched)
+    values = np.empty((len(rows), len(taken)), dtype=np.float64)
+    for place, name in enumerate(taken):
+        called = f"column {columns.index(name) + 1}" if _could_be_a_cell(name) else f"column {name!r}"
+        column = floats(_column(rows[name], called), called)
+        if column.shape != (len(values),):
+            raise InputError(
+                f"{called} has shape {column.shape} in a table of {len(values)} rows; give one number for each",
+                "wrong-dimension",
+            )
+        values[:, place] = column
+    return Table(values, names, set_aside, unmatched)
 
 
 def _names(columns: Iterable[Any]) -> list[str] | None:
-    """The names, if all of them are text; as in scikit-learn, other columns have none."""
+    """The names, if all of them are text."""
     names = list(columns)
     texts = [isinstance(name, str) for name in names]
     if not any(texts):
@@ -54,57 +185,6 @@ def _names(columns: Iterable[Any]) -> list[str] | None:
     return names
 
 
-def _column(values: Any, name: str) -> npt.NDArray[Any]:
-    """One column of a data frame, missing cells as NaN where it has numbers."""
-    if hasattr(values, "to_numpy"):
-        try:
-            # pandas: its nullable kinds become objects otherwise.
-            if getattr(values, "dtype", None) is not None and hasattr(values, "isna") and _is_extension(values):
-                return np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))
-            array = np.asarray(values.to_numpy())
-        except (TypeError, ValueError) as error:
-            raise InputError(
-                f"column {name!r} has {getattr(values, 'dtype', 'values')}, not numbers; convert or drop it",
-                "invalid-dtype",
-            ) from error
-        return array
-    return np.asarray(values)
-
-
-def _is_extension(values: Any) -> bool:
-    dtype = values.dtype
-    return not isinstance(dtype, np.dtype) and getattr(dtype, "kind", "O") in "buif"
-
-
-def table(rows: Any, *, aside: Sequence[str] = (), what: str = "the table") -> Table:
-    """Reads an array, a pandas or Polars frame, a pyarrow table, or what has Arrow's stream, and sets columns aside."""
-    if hasattr(rows, "columns") and hasattr(rows, "__getitem__") and not isinstance(rows, np.ndarray):
-        columns: list[Any] = list(rows.columns)
-        if columns and not isinstance(columns[0], str) and hasattr(rows, "column_names"):
-            columns = list(rows.column_names)  # pyarrow
-    elif hasattr(rows, "__arrow_c_stream__"):
-        return table(_from_arrow(rows), aside=aside, what=what)
-    else:
-        if aside:
-            raise InputError(f"{what} has no column {aside[0]!r}: it is an array without names", "wrong-names")
-        return Table(_two_dimensional(floats(rows, what), what), None, {})
-    for name in aside:
-        if name not in columns:
-            raise InputError(f"{what} has no column {name!r}; it has {_listed(columns)}", "wrong-names")
-    labels = {name: _column(rows[name], name) for name in aside}
-    taken = [column for column in columns if column not in aside]
-    doubles = sorted({str(name) for name in taken if taken.count(name) > 1})
-    if doubles:
-        raise InputError(f"{what} has two columns named {doubles[0]!r}; give each its own name", "wrong-names")
-    whole = _whole(rows) if not aside else None
-    if whole is not None:
-        return Table(whole, _names(taken), labels)
-    values = np.empty((len(rows), len(taken)), dtype=np.float64)
-    for place, name in enumerate(taken):
-        values[:, place] = floats(_column(rows[name], str(name)), f"column {name!r}")
-    return Table(values, _names(taken), labels)
-
-
 def _whole(rows: Any) -> Floats | None:
     """A frame whose numbers lie together as float64 in C order, without a copy."""
     if not hasattr(rows, "to_numpy"):
@@ -113,7 +193,7 @@ def _whole(rows: Any) -> Floats | None:
     if dtypes is None or any(str(dtype) != "float64" for dtype in dtypes):
         return None
     array = rows.to_numpy()
-    return array if array.ndim == 2 and array.flags.c_contiguous else None
+    return array if array.ndim == 2 and array.flags.c_contiguous and array.flags.aligned else None
 
 
 def _from_arrow(stream: Any) -> Any:
@@ -127,20 +207,13 @@ def _from_arrow(stream: Any) -> Any:
     return pyarrow.table(stream)
 
 
-def _two_dimensional(array: Floats, what: str) -> Floats:
-    if array.ndim != 2:
-        raise InputError(
-            f"{what} has {array.ndim} dimensions; it must have two, rows × columns. One row is array.reshape(1, -1)",
-            "wrong-dimension",
-        )
-    return array
-
-
 def ordered(values: Table, expected: Sequence[str] | None, of: str) -> Floats:
-    """The columns in the order of these names; refused if names are missing, or not expected."""
-    if expected is None or values.names is None:
+    """The columns in the order of these names; refused if names are missing, not expected, or cannot be matched."""
+    if expected is None:
         return values.values
-    if list(values.names) == list(expected):
+    if values.unmatched is not None:
+        raise InputError(f"{of} has names, and {values.unmatched}", "wrong-names")
+    if values.names is None or list(values.names) == list(expected):
         return values.values
     refuse_other_names(values.names, expected, of)
     places = {name: place for place, name in enumerate(values.names)}
@@ -157,25 +230,36 @@ def refuse_other_names(found: Sequence[str], expected: Sequence[str], of: str) -
         if missing:
             parts.append(f"lacks {_listed(missing)}")
         if unknown:
-            parts.append(f"has {_listed(unknown)}, which {of} does not have")
+            parts.append(f"has {_own(unknown)}, which {of} does not have")
         raise InputError(
             f"the names differ from those of {of}: this {' and '.join(parts)}. Rename or drop columns", "wrong-names"
         )
 
 
 def row(values: Any, expected: Sequence[str] | None, of: str) -> Floats:
-    """One row: an array, or a mapping (or a pandas Series) from the features' names, in any order."""
+    """One row: an array, or by the features' names, in any order, a mapping, a named tuple or a pandas Series."""
+    if hasattr(values, "columns"):
+        raise InputError("the row is a table; for tables see eigenveil.report", "wrong-dimension")
+    if hasattr(values, "_asdict"):
+        values = values._asdict()
     if isinstance(values, Mapping) or (hasattr(values, "index") and hasattr(values, "to_dict")):
         named = values if isinstance(values, Mapping) else values.to_dict()
         if expected is None:
             raise InputError(
                 f"{of} has no names of features, so a mapping has no order; give an array", "wrong-names"
             )
-        refuse_other_names([str(name) for name in named], expected, of)
-        numbers = np.empty(len(expected))
-        for place, name in enumerate(expected):
-            numbers[place] = _cell(named[name], name)
-        return numbers
+        if not all(isinstance(name, str) for name in named):
+            raise InputError(
+                f"the row has names that are not text; give each number the name of its feature, or, if they are in "
+                f"the order of {of}, an array",
+                "wrong-names",
+            )
+        if len(named) != len(values):
+            raise InputError("the row has a name twice; give each number a name of its own", "wrong-names")
+        refuse_other_names(list(named), expected, of)
+        return np.array([_cell(named[name], name) for name in expected], dtype=np.float64)
+    if expected is not None and hasattr(values, "coords"):
+        raise InputError(f"the row carries names, but not as a mapping; give one, or an array in the order of {of}")
     array = floats(values, "the row")
     if array.ndim != 1:
         raise InputError(
@@ -185,25 +269,92 @@ def row(values: Any, expected: Sequence[str] | None, of: str) -> Floats:
 
 
 def _cell(value: Any, name: str) -> float:
-    if value is None:
+    if is_missing(value):
         return np.nan
-    array = np.asarray(value)
+    array = np.asarray(unmasked(value))
     if array.ndim != 0 or array.dtype.kind not in "buif":
         raise InputError(f"feature {name!r} is no number; give a number, or None where it is missing", "invalid-dtype")
     return float(array)
 
 
-def numbered(labels: Any) -> npt.NDArray[np.int64]:
-    """Whose each row is, as numbers from 0 in the order of their first rows."""
+def is_missing(cell: Any) -> bool:
+    """Whether it is None, NaN, NaT, pandas' NA, a null of Arrow, or masked."""
+    if hasattr(cell, "as_py"):
+        cell = cell.as_py()
+    try:
+        return cell is None or not cell == cell
+    except ValueError:  # an array
+        return False
+    except Exception:  # NA is neither equal to itself nor not
+        return True
+
+
+def cells(column: Any) -> Iterable[Any]:
+    """The cells of a column as they are: integers are not rounded, and what is missing is still not a number."""
+    found: Iterable[Any] = column.to_pylist() if hasattr(column, "to_pylist") else column
+    return found
+
+
+def numbered(labels: Any, n: int) -> npt.NDArray[np.int64]:
+    """Whose each of n rows is, as numbers from 0 in the order of their first rows."""
+    in_order = hasattr(labels, "__getitem__") and not isinstance(labels, (str, bytes, Mapping))
+    if not in_order or getattr(labels, "shape", (n,)) != (n,) or len(labels) != n:
+        raise InputError(f"persons must have one label for each of {n} rows", "wrong-dimension")
     numbers: dict[Any, int] = {}
-    out = np.empty(len(labels), dtype=np.int64)
-    for place, label in enumerate(labels):
-        if label is None or (isinstance(label, (float, np.floating)) and np.isnan(label)) or label == "":
+    out = np.empty(n, dtype=np.int64)
+    for place, label in enumerate(cells(labels)):
+        if not _says_whose(label):
             raise InputError(
-                f"row {place + 1} does not say whose it is; fill in its cell, or leave the row out", "wrong-persons"
+                f"row {place + 1} does not say whose it is, by one text or number; fill in its cell, or leave it out",
+                "wrong-persons",
+            )
+        if isinstance(label, (float, np.floating)) and label + 1 == label:
+            raise InputError(
+                f"the label of row {place + 1} is so large that a float is rounded; read identifiers as text",
+                "wrong-persons",
             )
         out[place] = numbers.setdefault(label, len(numbers))
     return out
+
+
+def _says_whose(label: Any) -> bool:
+    try:
+        hash(label)
+    except TypeError:
+        return False
+    if isinstance(label, (str, bytes)):
+        return bool(label.strip())
+    # Of several values one could be missing.
+    return not isinstance(label, (tuple, frozenset)) and not is_missing(label)
+
+
+def weights(values: Any, n: int) -> Floats:
+    """What each of n rows counts."""
+    found = floats(_column(values, "weights"), "weights")
+    if found.shape != (n,):
+        raise InputError(f"weights has shape {found.shape} for {n} rows; give one for each", "wrong-dimension")
+    return found
+
+
+def _own(names: Sequence[Any]) -> str:
+    """The names that rows have, unless one could be a cell."""
+    if any(map(_could_be_a_cell, names)):
+        return (
+            f"{len(names)} names, numbers among them (was the first row read as a header? then use header=None)"
+        )
+    return _listed(names)
+
+
+def _could_be_a_cell(name: Any) -> bool:
+    """Whether it is a number, or made of numbers: a file without names gives its first row as names."""
+    if isinstance(name, tuple):
+        return any(map(_could_be_a_cell, name))
+    text = name.decode(errors="replace") if isinstance(name, bytes) else str(name)
+    # Exponents, and what Polars appends to a name that it has already.
+    bare = re.sub(r"(?<=[\d.])[eE](?=[+-]?\d)|_duplicated_\d+$", "", text)
+    return bare.strip().lower().lstrip("+-") in ("nan", "inf", "infinity") or (
+        any(map(str.isdigit, bare)) and not any(map(str.isalpha, bare))
+    )
 
 
 def _listed(names: Sequence[Any]) -> str:

@@ -1,0 +1,256 @@
+"""What is read of arrays and data frames: masks, names, whose rows they are, and what a message may say."""
+
+from __future__ import annotations
+
+import collections
+import csv
+import decimal
+import io
+
+import numpy as np
+import pytest
+
+import eigenveil
+from eigenveil import _rows, errors
+
+NAMES = ["a", "b", "c"]
+MASKED = np.ma.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], mask=[[0, 1, 0], [0, 0, 1]])
+HOLES = [[1, np.nan, 3], [4, 5, np.nan]]
+Row = collections.namedtuple("Row", ["c", "b", "a"])
+
+
+def read(rows, expected=NAMES):
+    return _rows.ordered(_rows.table(rows), expected, "study X")
+
+
+class Frame:
+    """As astropy's tables, whose columns are masked arrays."""
+
+    def __init__(self, columns):
+        self._columns = columns
+
+    @property
+    def columns(self):
+        return list(self._columns)
+
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, name):
+        return self._columns[name]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        MASKED,
+        list(MASKED),
+        tuple(MASKED),
+        [list(row) for row in MASKED],
+        Frame(dict(zip(NAMES, MASKED.T, strict=True))),
+    ],
+    ids=["array", "list", "tuple", "lists", "frame"],
+)
+def test_a_masked_cell_of_a_table_is_missing(rows):
+    np.testing.assert_array_equal(read(rows), HOLES)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        MASKED[0],
+        list(MASKED[0]),
+        dict(zip(NAMES, MASKED[0], strict=True)),
+        {"c": 3, "b": np.ma.array(5.0, mask=True), "a": 1},
+    ],
+    ids=["array", "list", "mapping", "array of one"],
+)
+def test_a_masked_cell_of_a_row_is_missing(row):
+    np.testing.assert_array_equal(_rows.row(row, NAMES, "study X"), HOLES[0])
+
+
+def test_a_missing_cell_of_pandas_or_arrow_in_a_row_is_missing():
+    pandas, pyarrow = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
+    for missing in (pandas.NA, pyarrow.scalar(None, pyarrow.float64())):
+        np.testing.assert_array_equal(_rows.row({"a": 1, "b": missing, "c": 3}, NAMES, "study X"), HOLES[0])
+
+
+def test_an_estimator_does_not_see_behind_a_mask():
+    pytest.importorskip("sklearn")
+    rows = np.random.default_rng(1).normal(size=(2_000, 3))
+    mask = np.zeros(rows.shape, dtype=bool)
+    mask[::7, 0] = True
+    hidden = np.ma.array(np.where(mask, 1e6, rows), mask=mask)
+    fit = eigenveil.LocalDPPCA(1, 4, observed=0.9, random_state=1)
+    expected = fit.fit(np.where(mask, np.nan, rows)).components_
+    for masked in (hidden, list(hidden)):
+        np.testing.assert_array_equal(fit.fit(masked).components_, expected)
+        with pytest.raises(ValueError, match="NaN"):
+            eigenveil.LocalDPPCA(1, 4).fit(masked)
+    plain = eigenveil.LocalDPPCA(1, 4).fit(rows)
+    with pytest.raises(ValueError, match="NaN"):
+        plain.transform(hidden)
+
+
+def test_labels_that_are_not_text_do_not_match_names_of_features():
+    pandas = pytest.importorskip("pandas")
+    cells = np.arange(6.0).reshape(2, 3)
+    for columns in (
+        [2, 1, 0],
+        [b"c", b"b", b"a"],
+        [np.nan, 1, 2],
+        pandas.MultiIndex.from_tuples([("v", "c"), ("v", "b"), ("v", "a")]),
+    ):
+        frame = pandas.DataFrame(cells, columns=columns)
+        with pytest.raises(errors.InputError, match="to_numpy") as refused:
+            read(frame)
+        assert refused.value.code == "wrong-names"
+        np.testing.assert_array_equal(read(frame, expected=None), cells)
+        np.testing.assert_array_equal(read(frame.to_numpy()), cells)
+
+
+def test_a_list_of_rows_with_names_is_not_an_array():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"c": [3.0, 6.0], "b": [2.0, 5.0], "a": [1.0, 4.0]})
+    for rows in ([row for _, row in frame.iterrows()], list(frame.itertuples(index=False)), [Row(3.0, 2.0, 1.0)]):
+        with pytest.raises(errors.InputError, match="DataFrame") as refused:
+            read(rows)
+        assert refused.value.code == "wrong-names"
+        np.testing.assert_array_equal(read(pandas.DataFrame(rows)), frame[NAMES].to_numpy()[: len(rows)])
+        assert read(rows, expected=None).shape == (len(rows), 3)
+
+
+def test_a_row_is_matched_by_its_names_or_refused():
+    pandas = pytest.importorskip("pandas")
+    np.testing.assert_array_equal(_rows.row(Row(3.0, 2.0, 1.0), NAMES, "study X"), [1, 2, 3])
+    for row in (
+        pandas.Series([1.0, 2.0, 3.0, 4.0], index=list("abca")),
+        pandas.Series([1.0, 2.0, 3.0]),
+        {1: 1.0, 2: 2.0, 3: 3.0},
+    ):
+        with pytest.raises(errors.InputError) as refused:
+            _rows.row(row, ["1", "2", "3"] if isinstance(row, dict) else NAMES, "study X")
+        assert refused.value.code == "wrong-names"
+
+
+@pytest.mark.parametrize(
+    ("first", "hidden"),
+    [
+        ("1.7312,61.25,777", ["1.7312", "61.25", "777"]),
+        ("1.7312,female,-1e-5", ["1.7312", "female", "1e-5"]),
+        ("1.7312;61.25;777", ["1.7312", "61.25", "777"]),
+        ("777,777,nan", ["777"]),
+    ],
+)
+def test_the_first_row_of_a_file_without_names_is_not_in_a_message(first, hidden):
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    text = first + "\nx,y,3\n".replace(",", ";" if ";" in first else ",")
+    frames = [pandas.read_csv(io.StringIO(text)), polars.read_csv(io.StringIO(text), infer_schema=False)]
+    calls = [lambda frame=frame, **own: read(frame, **own) for frame in frames]
+    calls += [lambda frame=frame: _rows.table(frame, aside=["who"]) for frame in frames]
+    # A study without names: the kind of a column is refused.
+    calls += [lambda frame=frame: read(frame, expected=None) for frame in frames]
+    calls.append(lambda: _rows.row(next(csv.DictReader(io.StringIO(text))), NAMES, "study X"))
+    calls.append(lambda: read(pandas.DataFrame(np.ones((1, 2)), columns=[first.split(",")[0]] * 2)))
+    for call in calls:
+        with pytest.raises(errors.InputError) as refused:
+            call()
+        assert not any(cell in str(refused.value) for cell in hidden), refused.value
+    # Where the cells are numbers the names are what is wrong.
+    numbers = pandas.DataFrame(np.ones((1, len(frames[0].columns))), columns=frames[0].columns)
+    with pytest.raises(errors.InputError, match="header=None") as refused:
+        read(numbers)
+    assert refused.value.code == "wrong-names" and not any(cell in str(refused.value) for cell in hidden)
+
+
+BIG = [2**53, 2**53 + 1, 2**53 + 2]
+
+
+def test_large_identifiers_are_as_many_persons(study, tmp_path):
+    pandas, polars, pyarrow = (pytest.importorskip(name) for name in ("pandas", "polars", "pyarrow"))
+    plain = pandas.DataFrame(np.ones((3, 3)), columns=NAMES)
+    frames = [plain.assign(who=pandas.array(BIG, dtype=kind)) for kind in ("Int64", "int64[pyarrow]", "int64")]
+    frames += [polars.from_pandas(frames[0]), pyarrow.Table.from_pandas(frames[0])]
+    for number, frame in enumerate(frames):
+        done = eigenveil.report(study(), frame, persons="who", ledger=tmp_path / f"{number}.ledger")
+        assert done.participants == 3
+
+
+def test_a_row_that_does_not_say_whose_it_is_is_refused():
+    pandas, pyarrow = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
+    for labels in (
+        np.ma.array([1, 2], mask=[0, 1]),
+        np.array(["2020", "NaT"], dtype="M8[D]"),
+        pandas.Series(pandas.to_datetime(["2020-01-01", None])),
+        ["x", pandas.NA],
+        pandas.Series([1, None], dtype="Int64"),
+        pyarrow.array([1, None]),
+        list(pyarrow.array([1, None])),
+        ["x", None],
+        ["x", " "],
+        [b"x", b""],
+        [1, decimal.Decimal("nan")],
+        [1, decimal.Decimal("sNaN")],
+        [1, complex("nan")],
+        ["x", ["x"]],
+        ["x", ("x", float("nan"))],
+        # A float has not kept it.
+        [1.0, 2.0**53],
+        np.array([1, 2**24], dtype=np.float32),
+    ):
+        with pytest.raises(errors.InputError, match="row 2") as refused:
+            _rows.numbered(labels, 2)
+        assert refused.value.code == "wrong-persons"
+    for labels in ([1], "xy", {0: "x", 1: "y"}, {"x", "y"}, pandas.DataFrame({"who": [1, 2]}), [[1, 2]], np.array(1)):
+        with pytest.raises(errors.InputError) as refused:
+            _rows.numbered(labels, 2)
+        assert refused.value.code == "wrong-dimension"
+
+
+def test_missing_booleans_and_integers_of_arrow_and_polars_are_missing():
+    polars, pyarrow = pytest.importorskip("polars"), pytest.importorskip("pyarrow")
+    columns = {"c": [3, None], "b": [None, True], "a": [1.0, 4.0]}
+    for rows in (pyarrow.record_batch(columns), pyarrow.table(columns), polars.DataFrame(columns)):
+        np.testing.assert_array_equal(read(rows), [[1, np.nan, 3], [4, 1, np.nan]])
+
+
+def test_what_cannot_be_read_is_refused_without_its_values():
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    column = np.ones(2)
+    for rows, code in (
+        (pandas.Series([987654.0] * 3, index=NAMES), "wrong-dimension"),
+        (polars.Series([987654.0] * 3), "wrong-dimension"),
+        ([[987654.0, 1.0, 2.0], [1.0]], "invalid-dtype"),
+        (polars.LazyFrame({name: [987654.0] for name in NAMES}), "invalid-dtype"),
+        (polars.DataFrame({"a": [2**100], "b": [1], "c": [1]}, schema_overrides={"a": polars.Int128}), "invalid-dtype"),
+        (np.array([["1", "2", "987654"]]), "invalid-dtype"),
+        (Frame({"a": column, "b": np.array([987654.0]), "c": column}), "wrong-dimension"),
+        (Frame({"a": column, "b": np.float64(987654.0), "c": column}), "wrong-dimension"),
+    ):
+        with pytest.raises(errors.InputError) as refused:
+            read(rows)
+        assert refused.value.code == code
+        # The length of the longest cell is one, too.
+        assert not any(word in str(refused.value) for word in ("987654", "U6", "<U"))
+
+
+def test_a_cell_of_text_is_not_in_what_an_estimator_says():
+    pytest.importorskip("sklearn")
+    with pytest.raises(errors.InputError) as refused:
+        eigenveil.LocalDPPCA(1, 4).fit(np.array([["1", "secret"]] * 5, dtype=object))
+    assert "secret" not in str(refused.value)
+
+
+def test_memory_that_is_not_aligned_is_copied():
+    pytest.importorskip("sklearn")
+    unaligned = np.frombuffer(bytearray(6 * 8 + 1), dtype=np.float64, count=6, offset=1).reshape(2, 3)
+    assert not unaligned.flags.aligned
+    assert _rows.floats(unaligned, "it").flags.aligned
+    assert eigenveil.LocalDPPCA()._validated(unaligned, reset=True).flags.aligned
+
+
+def test_a_line_break_in_a_public_text_is_refused_by_its_place():
+    pandas = pytest.importorskip("pandas")
+    rows = pandas.DataFrame({"a": [1.0, 2.0], "b": [1.0, 3.0], "s": ["x", "sec\nret"]})
+    with pytest.raises(errors.InputError, match="'s' has a line break in row 2"):
+        eigenveil.prepare(rows, k=1, n=1_000, epsilon=4, one_hot="s")
