@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import signal
 import subprocess
 import sys
+import threading
+import time
 import urllib.request
 
 import numpy as np
@@ -166,6 +170,62 @@ def test_a_server_keeps_its_data_and_says_why_it_cannot_start(tmp_path):
         urllib.request.urlopen(f"{url}/v1/studies", timeout=2)
     with eigenveil.serve(tmp_path / "data") as server:
         assert [known["name"] for known in server.analyst().studies()] == ["kept"]
+
+
+FORKS = """
+import eigenveil, os, sys
+with eigenveil.serve() as server:
+    if os.fork() == 0:
+        sys.exit(0)
+    os.wait()
+    print(os.path.exists(server.data), server.analyst().create_study("after", dimension=3, epsilon=1).is_open)
+print(os.path.exists(server.data))
+"""
+
+
+def test_a_child_that_ends_leaves_the_server_of_its_parent():
+    said = subprocess.run([sys.executable, "-c", FORKS], capture_output=True, text=True, timeout=60)
+    assert said.stdout.split() == ["True", "True", "False"], said
+
+
+class _FreezesTheServer:
+    """Stops the server as soon as it has taken the request for an estimate."""
+
+    def __init__(self, core, pid):
+        self._core, self._pid = core, pid
+
+    def __getattr__(self, name):
+        return getattr(self._core, name)
+
+    def request_estimate(self, *request):
+        number = self._core.request_estimate(*request)
+        os.kill(self._pid, signal.SIGSTOP)
+        return number
+
+
+def test_ctrl_c_does_not_wait_for_a_server_that_does_not_answer():
+    with eigenveil.serve() as server:
+        analyst = server.analyst()
+        study = analyst.create_study("frozen", dimension=3, epsilon=4)
+        analyst._core = _FreezesTheServer(analyst._core, server.pid)
+        pressed = []
+
+        def press():
+            pressed.append(time.monotonic())
+            os.kill(os.getpid(), signal.SIGINT)
+
+        timer = threading.Timer(0.5, press)
+        timer.start()
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                analyst.estimate(study, 1)
+            assert time.monotonic() - pressed[0] < 1
+        finally:
+            os.kill(server.pid, signal.SIGCONT)
+
+
+def test_a_connection_does_not_show_its_proxy():
+    assert "s3cret" not in repr(eigenveil.Connection(proxy="http://user:s3cret@proxy.example:3128"))
 
 
 def test_the_command_line():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import json
 from typing import Any
 
@@ -9,9 +11,11 @@ from . import _core
 from ._command import features_of
 from ._estimate import Estimate
 from ._participant import Connection, Study
-from .errors import InputError
+from .errors import EigenveilError, InputError
 
 _MOST_WITH_MOMENT = 1000
+# Of Ctrl-C, which does not wait for a server that does not answer.
+_CANCEL_WITHIN = 0.3
 
 
 class Analyst:
@@ -38,6 +42,8 @@ class Analyst:
     def __init__(self, url: str, token: str, *, connection: Connection | None = None) -> None:
         self.url = url
         self._core = _core.Analyst(url, token, connection)
+        brief = dataclasses.replace(connection or Connection(), timeout=_CANCEL_WITHIN, retry_for=0.0)
+        self._canceller = _core.Analyst(url, token, brief)
 
     def create_study(
         self,
@@ -178,7 +184,7 @@ class Analyst:
             Whether the estimate has covariances and correlations; by default where the server can give them (at most
             1,000 features, and neither missing cells nor weights).
         timeout : float
-            Longest wait in seconds. Ctrl-C cancels the estimate on the server.
+            Longest wait in seconds. Ctrl-C cancels the estimate on the server, if it answers within 0.3 s.
         """
         id = _id(study)
         if moment is None:
@@ -189,7 +195,8 @@ class Analyst:
         try:
             return Estimate(self._core.wait_for_estimate(id, number, timeout))
         except KeyboardInterrupt:
-            self._core.cancel_estimate(id, number)
+            with contextlib.suppress(EigenveilError):
+                self._canceller.cancel_estimate(id, number)
             raise
 
     def __repr__(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -36,10 +37,11 @@ class Server:
         url: str,
         token: str,
         data: str,
-        folder: tempfile.TemporaryDirectory[str] | None,
+        temporary: bool,
     ) -> None:
         self._process = process
-        self._folder = folder
+        self._temporary = temporary
+        self._owner = os.getpid()
         self.url = url
         self.token = token
         self.data = data
@@ -55,12 +57,13 @@ class Server:
         return self._process.pid
 
     def stop(self) -> None:
-        """Stops it, as SIGTERM does: what was acknowledged is on the disk."""
+        """Stops it, as SIGTERM does: what was acknowledged is on the disk. In a forked process it does nothing."""
+        if os.getpid() != self._owner:
+            return
         atexit.unregister(self.stop)
         _end(self._process)
-        if self._folder is not None:
-            self._folder.cleanup()
-            self._folder = None
+        if self._temporary:
+            shutil.rmtree(self.data, ignore_errors=True)
 
     def __enter__(self) -> Server:
         return self
@@ -96,8 +99,7 @@ def serve(data: str | os.PathLike[str] | None = None, *, listen: str = "127.0.0.
     ...     server.analyst().studies()
     []
     """
-    folder = tempfile.TemporaryDirectory(prefix="eigenveil-") if data is None else None
-    where = os.fspath(data) if folder is None and data is not None else folder.name if folder else ""
+    where = tempfile.mkdtemp(prefix="eigenveil-") if data is None else os.fspath(data)
     words = [sys.executable, "-m", "eigenveil", "serve", "--data", where, "--listen", listen, "--json"]
     log = tempfile.TemporaryFile("w+")
     # A group of its own: Ctrl-C in a notebook is not for the server.
@@ -112,11 +114,11 @@ def serve(data: str | os.PathLike[str] | None = None, *, listen: str = "127.0.0.
         said = json.loads(line)
         with open(said["token_file"], encoding="utf-8") as file:
             token = file.read().strip()
-        return Server(process, said["listening"], token, where, folder)
+        return Server(process, said["listening"], token, where, data is None)
     except BaseException:
         _end(process)
-        if folder is not None:
-            folder.cleanup()
+        if data is None:
+            shutil.rmtree(where, ignore_errors=True)
         raise
     finally:
         log.close()
