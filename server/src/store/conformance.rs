@@ -234,6 +234,11 @@ async fn an_import_adds_all_or_nothing_and_once(of: &Fixture) {
     }
     let answer = of.send(&into, vec![report(&into, 2)]).await;
     assert_eq!(answer, [SubmitOutcome::Duplicate]);
+    // Whoever sent them may have sent several.
+    let admits = create(&of.store, &json!({"enrolment": "token"})).await;
+    let error = of.store.import(export(), Some(Arc::clone(&admits))).await;
+    assert_eq!(error.unwrap_err().code(), ErrorCode::InvalidTransition);
+    assert_eq!(of.counted(&admits), 0);
     // Another export with one report more has two that were counted.
     of.send(&from, vec![report(&from, 3)]).await;
     let error = of

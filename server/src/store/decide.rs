@@ -192,6 +192,15 @@ pub(super) fn may_merge(into: &Study, exported: &NewStudy) -> Result<()> {
             ),
         ));
     }
+    if (into.enrolment(), exported.enrolment) == (Enrolment::Token, Enrolment::Open) {
+        return Err(Error::new(
+            ErrorCode::InvalidTransition,
+            format!(
+                "study {0} counts one report a token, but the exported study let anybody in; nothing was imported: import without naming a study, or into one with open enrolment",
+                into.id()
+            ),
+        ));
+    }
     let Some((term, ..)) = exported.about.first_changed_term(into.about()) else {
         return Ok(());
     };
