@@ -28,6 +28,20 @@ impl Failure {
         Self::new("InputError", "usage", sentence)
     }
 
+    /// Whoever waited has raised KeyboardInterrupt, and does not see this.
+    pub(crate) fn interrupted() -> Self {
+        Self::input("interrupted")
+    }
+
+    /// A forked process has the ledger of its parent.
+    pub(crate) fn forked() -> Self {
+        Self::new(
+            "LedgerError",
+            "file",
+            "the ledger was opened before this process was forked, by the process that forked it; nothing was written: open it after forking, in one process",
+        )
+    }
+
     /// A fault of this package.
     pub(crate) fn internal() -> Self {
         Self::new(

@@ -1,6 +1,11 @@
 //! The ledger of a device, and what it sends.
 
-use std::{path::PathBuf, sync::Arc, sync::Mutex};
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, TryLockError},
+    thread,
+    time::Duration,
+};
 
 use eigenveil_client::{
     EntryState, Limits,
@@ -15,43 +20,115 @@ use crate::{
     connection::Connection,
     error::{Failure, Result},
     study::{PyStudy, check_len},
-    wait::{briefly, patiently},
+    wait::{Control, briefly, patiently},
 };
 
+/// How often a call looks whether another one has left a ledger.
+const POLL: Duration = Duration::from_millis(10);
+
 /// What may be closed, and is used by one call at a time.
-pub(crate) struct Closable<T>(Arc<Mutex<Option<T>>>);
+pub(crate) struct Closable<T> {
+    open: Arc<Mutex<Option<T>>>,
+    process: u32,
+}
 
 impl<T> Clone for Closable<T> {
     fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
+        Self {
+            open: Arc::clone(&self.open),
+            ..*self
+        }
     }
 }
 
-impl<T> Closable<T> {
+impl<T: Send> Closable<T> {
     pub(crate) fn new(open: T) -> Self {
-        Self(Arc::new(Mutex::new(Some(open))))
-    }
-
-    pub(crate) fn with<R>(&self, work: impl FnOnce(&mut T) -> Result<R>) -> Result<R> {
-        // What panicked has left the file as it was: a write is all or nothing.
-        let mut guard = self
-            .0
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner());
-        match guard.as_mut() {
-            Some(open) => work(open),
-            None => Err(Failure::input("the ledger is closed; open it again")),
+        Self {
+            open: Arc::new(Mutex::new(Some(open))),
+            process: std::process::id(),
         }
     }
 
-    pub(crate) fn close(&self) {
-        drop(
-            self.0
-                .lock()
-                .unwrap_or_else(|poisoned| poisoned.into_inner())
-                .take(),
-        );
+    /// Short work; Ctrl-C ends its wait for another call.
+    pub(crate) fn briefly<R: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut T) -> Result<R> + Send,
+    ) -> PyResult<R> {
+        self.taken(py, |open| match open {
+            Some(open) => work(open),
+            None => Err(closed()),
+        })
     }
+
+    /// In a forked process it does nothing: a thread of its parent may have had the file in use.
+    pub(crate) fn close(&self, py: Python<'_>) -> PyResult<()> {
+        match self.is_own() {
+            true => self.taken(py, |open| {
+                open.take();
+                Ok(())
+            }),
+            false => Ok(()),
+        }
+    }
+
+    fn taken<R: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut Option<T>) -> Result<R> + Send,
+    ) -> PyResult<R> {
+        let mut work = Some(work);
+        loop {
+            let done = briefly(py, || {
+                let Some(mut guard) = self.try_lock()? else {
+                    thread::sleep(POLL);
+                    return Ok(None);
+                };
+                work.take().map(|work| work(&mut guard)).transpose()
+            })?;
+            match done {
+                Some(done) => return Ok(done),
+                None => py.check_signals()?,
+            }
+        }
+    }
+
+    /// Long work, as part of [`patiently`].
+    pub(crate) fn with<R>(
+        &self,
+        control: &Control,
+        work: impl FnOnce(&mut T) -> Result<R>,
+    ) -> Result<R> {
+        loop {
+            match self.try_lock()? {
+                Some(mut guard) => return work(guard.as_mut().ok_or_else(closed)?),
+                None if control.is_stopped() => return Err(Failure::interrupted()),
+                None => thread::sleep(POLL),
+            }
+        }
+    }
+
+    /// `None` while another call has it.
+    fn try_lock(&self) -> Result<Option<MutexGuard<'_, Option<T>>>> {
+        if !self.is_own() {
+            // Its lock may be held by a thread that this process does not have.
+            return Err(Failure::forked());
+        }
+        match self.open.try_lock() {
+            Ok(guard) => Ok(Some(guard)),
+            // What panicked has left the file as it was: a write is all or nothing.
+            Err(TryLockError::Poisoned(poisoned)) => Ok(Some(poisoned.into_inner())),
+            Err(TryLockError::WouldBlock) => Ok(None),
+        }
+    }
+
+    fn is_own(&self) -> bool {
+        self.process == std::process::id()
+    }
+}
+
+fn closed() -> Failure {
+    Failure::input("the ledger is closed; open it again")
 }
 
 pub(crate) fn limits(now: Limits, changed: [Option<f64>; 3]) -> Result<Limits> {
@@ -103,10 +180,7 @@ impl PyLedger {
     }
 
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        briefly(py, || {
-            self.0.close();
-            Ok(())
-        })
+        self.0.close(py)
     }
 
     /// JSON of what the device keeps of its report. `row` has the study's order.
@@ -117,51 +191,47 @@ impl PyLedger {
         row: PyReadonlyArray1<'_, f64>,
     ) -> PyResult<String> {
         let row = Row::new(row.as_array().to_vec());
-        briefly(py, || {
+        self.0.briefly(py, |ledger| {
             check_len(&study.0, row.values().len())?;
-            self.0.with(|ledger| {
-                let done = ledger.participate(&study.0, &row)?;
-                let entry = done.entry();
-                let warning = match &done {
-                    eigenveil_client::Participation::New { local_warning, .. } => {
-                        local_warning.as_ref()
-                    }
-                    eigenveil_client::Participation::Known(_) => None,
-                };
-                let state = match entry.state() {
-                    EntryState::Owed => "owed",
-                    EntryState::Acknowledged => "acknowledged",
-                    EntryState::Refused { .. } => "refused",
-                };
-                Ok(json!({
-                    "new": done.is_new(),
-                    "study": entry.study(),
-                    "report": entry.report().to_string(),
-                    "state": state,
-                    "epsilon": entry.charge().epsilon(),
-                    "delta": entry.charge().delta(),
-                    "local_warning": warning.map(ToString::to_string),
-                })
-                .to_string())
+            let done = ledger.participate(&study.0, &row)?;
+            let entry = done.entry();
+            let warning = match &done {
+                eigenveil_client::Participation::New { local_warning, .. } => {
+                    local_warning.as_ref()
+                }
+                eigenveil_client::Participation::Known(_) => None,
+            };
+            let state = match entry.state() {
+                EntryState::Owed => "owed",
+                EntryState::Acknowledged => "acknowledged",
+                EntryState::Refused { .. } => "refused",
+            };
+            Ok(json!({
+                "new": done.is_new(),
+                "study": entry.study(),
+                "report": entry.report().to_string(),
+                "state": state,
+                "epsilon": entry.charge().epsilon(),
+                "delta": entry.charge().delta(),
+                "local_warning": warning.map(ToString::to_string),
             })
+            .to_string())
         })
     }
 
     fn set_token(&self, py: Python<'_>, study: &str, token: &str) -> PyResult<bool> {
-        briefly(py, || {
-            let token = ParticipantToken::parse(token)?;
-            self.0.with(|ledger| Ok(ledger.set_token(study, &token)?))
+        self.0.briefly(py, |ledger| {
+            Ok(ledger.set_token(study, &ParticipantToken::parse(token)?)?)
         })
     }
 
     fn accept_move(&self, py: Python<'_>, study: &PyStudy) -> PyResult<()> {
-        briefly(py, || {
-            self.0.with(|ledger| Ok(ledger.accept_move(&study.0)?))
-        })
+        self.0
+            .briefly(py, |ledger| Ok(ledger.accept_move(&study.0)?))
     }
 
     fn requeue_refused(&self, py: Python<'_>) -> PyResult<usize> {
-        briefly(py, || self.0.with(|ledger| Ok(ledger.requeue_refused()?)))
+        self.0.briefly(py, |ledger| Ok(ledger.requeue_refused()?))
     }
 
     fn set_limits(
@@ -171,12 +241,10 @@ impl PyLedger {
         epsilon_total: Option<f64>,
         delta_total: Option<f64>,
     ) -> PyResult<()> {
-        briefly(py, || {
-            self.0.with(|ledger| {
-                let changed = [epsilon_per_study, epsilon_total, delta_total];
-                let limits = limits(ledger.limits()?, changed)?;
-                Ok(ledger.set_limits(limits)?)
-            })
+        self.0.briefly(py, |ledger| {
+            let changed = [epsilon_per_study, epsilon_total, delta_total];
+            let limits = limits(ledger.limits()?, changed)?;
+            Ok(ledger.set_limits(limits)?)
         })
     }
 
@@ -185,7 +253,7 @@ impl PyLedger {
         let ledger = self.0.clone();
         patiently(py, None, move |control| {
             let settings = Connection::settings(connection.as_ref())?;
-            ledger.with(|ledger| {
+            ledger.with(control, |ledger| {
                 let sent = control.requests(send_owed(ledger, &settings))??;
                 Ok(summary(&sent).to_string())
             })
@@ -194,11 +262,9 @@ impl PyLedger {
 
     /// The receipt, as text and as JSON.
     fn receipt(&self, py: Python<'_>) -> PyResult<(String, String)> {
-        briefly(py, || {
-            self.0.with(|ledger| {
-                let receipt = ledger.receipt()?;
-                Ok((receipt.to_string(), serde_json::to_string(&receipt)?))
-            })
+        self.0.briefly(py, |ledger| {
+            let receipt = ledger.receipt()?;
+            Ok((receipt.to_string(), serde_json::to_string(&receipt)?))
         })
     }
 }

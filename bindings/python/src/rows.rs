@@ -116,10 +116,7 @@ impl PyRowLedger {
     }
 
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        briefly(py, || {
-            self.0.close();
-            Ok(())
-        })
+        self.0.close(py)
     }
 
     /// Reports a table. JSON of what became of it. `persons` has a number from 0 for each row.
@@ -160,16 +157,14 @@ impl PyRowLedger {
                 options,
                 settings,
             };
-            ledger.with(|ledger| report.run(ledger, control))
+            ledger.with(control, |ledger| report.run(ledger, control))
         })
     }
 
     fn receipt(&self, py: Python<'_>) -> PyResult<(String, String)> {
-        briefly(py, || {
-            self.0.with(|ledger| {
-                let receipt = ledger.receipt()?;
-                Ok((receipt.to_string(), serde_json::to_string(&receipt)?))
-            })
+        self.0.briefly(py, |ledger| {
+            let receipt = ledger.receipt()?;
+            Ok((receipt.to_string(), serde_json::to_string(&receipt)?))
         })
     }
 }

@@ -71,8 +71,7 @@ impl Control {
         });
         // A name that is being resolved is not waited for.
         runtime.shutdown_background();
-        // Nobody sees this: whoever waited has raised KeyboardInterrupt.
-        done.ok_or_else(|| Failure::input("interrupted"))
+        done.ok_or_else(Failure::interrupted)
     }
 }
 

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import csv
 import itertools
+import os
+import signal
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -40,6 +44,25 @@ def study(analyst: eigenveil.Analyst) -> Callable[..., eigenveil.Study]:
         return analyst.create_study(f"study {next(_numbers)}", **settings)  # type: ignore[arg-type]
 
     return create
+
+
+@pytest.fixture
+def press_ctrl_c() -> Iterator[Callable[[float], list[float]]]:
+    """Presses Ctrl-C after so many seconds; when it did is in the list. SIGINT is ignored in a shell's background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def press_after(seconds: float) -> list[float]:
+        pressed: list[float] = []
+
+        def press() -> None:
+            pressed.append(time.monotonic())
+            os.kill(os.getpid(), signal.SIGINT)
+
+        threading.Timer(seconds, press).start()
+        return pressed
+
+    yield press_after
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,6 @@ import pickle
 import signal
 import subprocess
 import sys
-import threading
 import time
 import urllib.request
 
@@ -203,19 +202,12 @@ class _FreezesTheServer:
         return number
 
 
-def test_ctrl_c_does_not_wait_for_a_server_that_does_not_answer():
+def test_ctrl_c_does_not_wait_for_a_server_that_does_not_answer(press_ctrl_c):
     with eigenveil.serve() as server:
         analyst = server.analyst()
         study = analyst.create_study("frozen", dimension=3, epsilon=4)
         analyst._core = _FreezesTheServer(analyst._core, server.pid)
-        pressed = []
-
-        def press():
-            pressed.append(time.monotonic())
-            os.kill(os.getpid(), signal.SIGINT)
-
-        timer = threading.Timer(0.5, press)
-        timer.start()
+        pressed = press_ctrl_c(0.5)
         try:
             with pytest.raises(KeyboardInterrupt):
                 analyst.estimate(study, 1)

@@ -265,7 +265,7 @@ def test_a_table_is_reported_once_whatever_holds_it(study, analyst, tmp_path):
     assert done.prepared == 0 and analyst.reports_accepted(made) == 200
     assert seen[-1] == (400, 400)
     assert eigenveil.receipt(tmp_path / "rows.ledger").studies[0]["rows"] == 200
-    with pytest.raises(errors.EigenveilError, match="has changed"):
+    with pytest.raises(errors.EigenveilError, match="have changed"):
         eigenveil.report(made, numbers + 1, ledger=tmp_path / "rows.ledger")
     with pytest.raises(errors.LedgerError) as refused:
         eigenveil.report(study(), numbers + 1, ledger=tmp_path / "rows.ledger")
@@ -366,6 +366,36 @@ def test_ctrl_c_ends_a_call_within_half_a_second(study, tmp_path, call):
         child.kill()
         child.wait()
         child.stdout.close()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_call_that_waits_for_another_ends_with_ctrl_c_and_in_a_fork(study, tmp_path, press_ctrl_c):
+    made = study()
+    document = json.load(urllib.request.urlopen(f"{made.url}/v1/studies/{made.id}"))
+    with socket.create_server(("127.0.0.1", 0)) as silent, eigenveil.Ledger(tmp_path / "device.ledger") as ledger:
+        ledger.take_part(eigenveil.Study.from_document(document, f"http://127.0.0.1:{silent.getsockname()[1]}"), ROW)
+        once = eigenveil.Connection(timeout=20, retry_for=0)
+        sending = threading.Thread(target=ledger.send, kwargs={"connection": once})
+        sending.start()
+        client, _ = silent.accept()
+        started = time.monotonic()
+        child = os.fork()
+        if child == 0:
+            try:
+                ledger.close()
+                ledger.receipt()
+            except errors.LedgerError:
+                os._exit(0)
+            finally:
+                os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0 and time.monotonic() - started < 5
+        pressed = press_ctrl_c(0.2)
+        with pytest.raises(KeyboardInterrupt):
+            ledger.receipt()
+        assert time.monotonic() - pressed[0] < 0.5
+        client.close()
+        sending.join()
+        assert ledger.receipt().studies[0]["state"] == "owed"
 
 
 @pytest.mark.parametrize("on_thread", [False, True])
