@@ -7,7 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use eigenveil_shared::ErrorCode;
 
-use super::{cells::is_value, flags::TableArgs};
+use super::{
+    cells::{is_date, is_value, is_word},
+    flags::TableArgs,
+};
 use crate::error::{CliError, Result};
 
 /// Largest number of names listed in a message.
@@ -205,7 +208,9 @@ fn select(found: FileColumns, how: &TableArgs) -> Result<SelectedColumns> {
     let names: Option<Vec<String>> = found
         .names
         .map(|names| names.into_iter().enumerate().map(named).collect());
-    let mut shown = found.shown;
+    // Whatever a flag or a Parquet file says: the first row of a file without names is easily taken for them.
+    let row = |name: &String| is_date(name) || (is_value(name) && !is_word(name));
+    let mut shown = found.shown && !names.iter().flatten().any(row);
     let mut find = |name: &str, by: &str| -> Result<usize> {
         let at = match &names {
             Some(names) => names.iter().position(|own| own == name),
@@ -387,7 +392,7 @@ fn match_by_name(
     }
     if !chosen.shown && known == 0 {
         return Err(CliError::usage(format!(
-            "line 1 names none of the {of}'s columns, which are {}; give --header no if it is the first row and the columns are in this order, or write the names there",
+            "its header names none of the {of}'s columns, which are {}; give --header no if line 1 is the first row and the columns are in this order, or write the names there",
             list_names(expected)
         )));
     }
@@ -620,6 +625,13 @@ mod tests {
         ] {
             let error = default_mapping(found(line, false), &expected).unwrap_err();
             assert_says(&error, &["--header no"], &["secret", "17.25"]);
+        }
+        // Nor one with a number or a day, even if --header yes says that it has names.
+        for cell in ["17.25", "-1e5", "<0.5", "1,5", "2024-03-01"] {
+            for line in [&[cell, "secret"][..], &["a", "secret", cell]] {
+                let error = default_mapping(found(line, true), &expected).unwrap_err();
+                assert_says(&error, &["\"a\""], &["secret", cell]);
+            }
         }
         let mapping = default_mapping(found(&["secret", "x"], false), &study(None, 2)).unwrap();
         assert!(!mapping.notes[0].contains("secret"));
