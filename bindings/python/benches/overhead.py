@@ -1,9 +1,10 @@
-"""What Python adds to the Rust it calls: a table of reports against the command line, and the sparse solver.
+"""What Python adds to the Rust it calls: reports alone, a table of reports against the command line, the sparse solver.
 
     python bindings/python/benches/overhead.py --cli target/dist/eigenveil [--rows 100000] [--solver PROGRAM]
 
-Both sides take turns in one run, three times; medians. Reports are of p = 40 at ε = 4, perturbed and sent to a server
-of this package on this machine, which takes processor time from both alike. PROGRAM is the bench program `rivals` of
+Both sides take turns in one run, three times; medians. Reports are of p = 40 at ε = 4. "perturb" is the processor time
+of perturbing, encoding, decoding and adding each (`LocalDPPCA.fit`, `simulate --noise per-report`); "reports" the time of
+keeping and sending them to a server of this package on this machine, which takes processor time from both alike. PROGRAM is the bench program `rivals` of
 `eigenveil-estimation`; without it the solver is left out.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import resource
 import statistics
 import subprocess
 import sys
@@ -24,6 +26,25 @@ import eigenveil
 import eigenveil.central
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "benches"))
+
+
+def perturb(cli: str, n: int) -> dict[str, float]:
+    rows = np.random.default_rng(1).normal(size=(n, 40))
+    times: dict[str, list[float]] = {"python": [], "rust": []}
+    with tempfile.TemporaryDirectory() as folder:
+        np.save(f"{folder}/rows.npy", rows)
+        words = [cli, "simulate", "--rows", f"{folder}/rows.npy", "--n", str(n), "--k", "2", "--epsilon", "4",
+                 "--noise", "per-report", "--json"]  # fmt: skip
+        for _ in range(3):
+            started = time.process_time()
+            eigenveil.LocalDPPCA(2, 4.0, random_state=1).fit(rows)
+            times["python"].append(time.process_time() - started)
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            subprocess.run(words, check=True, capture_output=True)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            times["rust"].append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    medians = {f"{side}_us": 1e6 * statistics.median(own) / n for side, own in times.items()}
+    return {"rows": n, **medians, "ratio": medians["python_us"] / medians["rust_us"]}
 
 
 def reports(cli: str, n: int) -> dict[str, float]:
@@ -73,6 +94,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--solver")
     given = parser.parse_args()
+    print(json.dumps({"perturb": perturb(given.cli, given.rows)}))
     print(json.dumps({"reports": reports(given.cli, given.rows)}))
     if given.solver:
         print(json.dumps({"solver": solver(given.solver)}))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-from typing import Any
+import logging
+from typing import Any, NoReturn
 
 from . import _core
 from ._command import features_of
@@ -13,6 +14,7 @@ from ._estimate import Estimate
 from ._participant import Connection, Study
 from .errors import EigenveilError, InputError
 
+_log = logging.getLogger("eigenveil")
 _MOST_WITH_MOMENT = 1000
 # Of Ctrl-C, which does not wait for a server that does not answer.
 _CANCEL_WITHIN = 0.3
@@ -123,7 +125,9 @@ class Analyst:
         }
         if design["weights"] is None:
             del design["weights"]
-        return self._study(self._core.create_study(to_json(design)))
+        study = self._study(self._core.create_study(to_json(design)))
+        _log.info("created %r", study)
+        return study
 
     def _study(self, document: str) -> Study:
         return Study.from_document(document, self.url)
@@ -192,12 +196,16 @@ class Analyst:
             plain = not (own._core.allows_missing_cells or own._core.has_weights)
             moment = plain and own.dimension <= _MOST_WITH_MOMENT and not sparse
         number = self._core.request_estimate(id, estimate_request(k, sparse, moment))
+        _log.info("requested estimate %d of study %s", number, id)
         try:
             return Estimate(self._core.wait_for_estimate(id, number, timeout))
         except KeyboardInterrupt:
             with contextlib.suppress(EigenveilError):
                 self._canceller.cancel_estimate(id, number)
             raise
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("an Analyst holds a token, which a pickle would show: make it where it is used, Analyst(url, token)")
 
     def __repr__(self) -> str:
         return f"Analyst({self.url!r})"

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn, TypeVar
 
 from . import _core, _rows
 from .errors import EigenveilError, InputError
+
+# Never a value of a row, nor what depends on one, nor a token.
+_log = logging.getLogger("eigenveil")
 
 Path = str | os.PathLike[str]
 Progress = bool | Callable[[int, int], object] | None
@@ -87,7 +91,9 @@ class Study:
         ServerError
             The server could not be reached.
         """
-        return cls(_core.Study.fetch(url, id, fingerprint, connection))
+        study = cls(_core.Study.fetch(url, id, fingerprint, connection))
+        _log.info("fetched %r", study)
+        return study
 
     @classmethod
     def from_document(cls, document: str | bytes | Mapping[str, Any], url: str, fingerprint: str | None = None) -> Study:
@@ -209,6 +215,9 @@ class Sent:
     seconds: float = 0.0
 
 
+_AnySent = TypeVar("_AnySent", bound=Sent)
+
+
 class Receipt:
     """Which studies a ledger took part in, and what remains under its limits. ``str`` is for people."""
 
@@ -284,6 +293,9 @@ class Ledger:
     ) -> None:
         self.close()
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a ledger is a file that one process has open, and is not pickled: open its path where it is used")
+
     def close(self) -> None:
         """Closes the file, so that another process can open it."""
         self._core.close()
@@ -313,6 +325,7 @@ class Ledger:
         kept = _object(self._core.take_part(study._core, numbers))
         if token is not None:
             self._core.set_token(study.id, token)
+        _log.info("%s in study %s", "took part" if kept["new"] else "had taken part", study.id)
         return Participation(**kept)
 
     def set_token(self, study: Study | str, token: str) -> bool:
@@ -324,7 +337,7 @@ class Ledger:
 
         An unreachable server is no exception: see ``failures``.
         """
-        return Sent(**_object(self._core.send(connection)))
+        return _logged(Sent(**_object(self._core.send(connection))))
 
     def receipt(self) -> Receipt:
         """Which studies the device took part in, and what remains."""
@@ -348,6 +361,16 @@ class Ledger:
     def accept_move(self, study: Study) -> None:
         """Records that a study is at another address now. Ask the participant first."""
         self._core.accept_move(study._core)
+
+
+def _logged(sent: _AnySent) -> _AnySent:
+    _log.info(
+        "%d reports accepted, %d duplicates, %d refused, %d still to be sent",
+        sent.accepted, sent.duplicates, sent.refused, sent.pending,
+    )  # fmt: skip
+    for failure in sent.failures:
+        _log.warning("study %s: %s [%s]", failure["study"], failure["detail"], failure["code"])
+    return sent
 
 
 @dataclass(frozen=True)
@@ -475,7 +498,7 @@ def report(
             )
     finally:
         core.close()
-    reported = Reported(**_object(answer))
+    reported = _logged(Reported(**_object(answer)))
     if reported.failures:
         raise _failure(reported)
     return reported

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import atexit
 import json
+import logging
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 from types import TracebackType
-from typing import IO
+from typing import IO, NoReturn
 
 from ._analyst import Analyst
 from .errors import ServerError
 
+_log = logging.getLogger("eigenveil")
 _STOP_WITHIN = 15.0
 
 
@@ -62,6 +64,7 @@ class Server:
             return
         atexit.unregister(self.stop)
         _end(self._process)
+        _log.info("stopped the server at %s", self.url)
         if self._temporary:
             shutil.rmtree(self.data, ignore_errors=True)
 
@@ -72,6 +75,9 @@ class Server:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Server is a process that this one started, and is not pickled: pass its url")
 
     def __repr__(self) -> str:
         return f"Server({self.url!r}, data={self.data!r})"
@@ -114,6 +120,7 @@ def serve(data: str | os.PathLike[str] | None = None, *, listen: str = "127.0.0.
         said = json.loads(line)
         with open(said["token_file"], encoding="utf-8") as file:
             token = file.read().strip()
+        _log.info("started a server at %s with its data in %s", said["listening"], where)
         return Server(process, said["listening"], token, where, data is None)
     except BaseException:
         _end(process)
