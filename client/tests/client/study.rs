@@ -121,8 +121,8 @@ async fn answers_of_other_programs_give_a_clear_sentence() {
         ),
         (
             || Reply::json(200, &serde_json::json!({"a": 1})),
-            true,
-            "JSON of an unexpected form",
+            false,
+            "is not the document of a study",
         ),
         (
             || Reply::json(200, &"x".repeat(3_000)),
