@@ -268,7 +268,7 @@ fn weights_estimate_the_weighted_population() {
                 .preprocessor()
                 .prepare_weighted(row, *weight)
                 .unwrap();
-            (0..8).for_each(|_| sum.add_report(0, &bounded, &mut rng));
+            (0..20).for_each(|_| sum.add_report(0, &bounded, &mut rng));
         }
         let weights = w * rows.len() as f64;
         moment /= weights;
