@@ -132,7 +132,7 @@ impl Error {
         Self::new(
             Kind::RowsChanged,
             format!(
-                "ledger {}: the rows have changed since their reports for this study were made, or other columns, persons or weights are read; each report is made only once: give the rows as they were, read as they were, or use another ledger for other participants",
+                "ledger {}: the rows have changed since their reports for this study were made, or are read with another header, other columns, other persons or other weights; each report is made only once: give the rows as they were, read as they were, or use another ledger for other participants",
                 path.display()
             ),
         )

@@ -622,7 +622,9 @@ fn with_flags(error: eigenveil_client::Error) -> CliError {
         _ if error.is_row_file_mismatch() => "; the flags are --same-participants and --ledger",
         _ if error.name() == "rows-changed" => {
             let sentence = error.detail();
-            return CliError::usage(format!("{sentence}; another ledger is --ledger FILE"));
+            return CliError::usage(format!(
+                "{sentence}; give the flags that were given then, or another --ledger"
+            ));
         }
         _ if error.name() == "usage" => return CliError::usage(error.detail()),
         _ => return error.into(),
