@@ -38,7 +38,7 @@ def test_first_hour(tmp_path):
 def test_the_notebook_of_an_estimates_page(tmp_path):
     """It stands beside the estimate's document, with its moment or without."""
     rows = np.random.default_rng(1).normal(size=(20_000, 4)) * [3, 2, 1, 1]
-    for settings, word in [({}, "[[1."), ({"observed": 0.9}, "moment")]:
+    for settings, word in [({}, "[["), ({"observed": 0.9}, "moment")]:
         fit = eigenveil.LocalDPPCA(2, 8, random_state=1, **settings).fit(rows)
         fit.estimate_.save(tmp_path / "estimate.json")
         assert word in _said(_cells(ROOT / "server/src/pages/assets/estimate.ipynb", tmp_path))
