@@ -160,8 +160,9 @@ fn best_event(
     let (threshold, selection) = if turned { backward } else { forward };
     let (a, b) = halves(1, turned);
     let judged = a.len().min(b.len()) as u64;
+    let test_hits = [hits(&a, threshold), hits(&b, threshold)];
     Ok(Bound {
-        epsilon_lower_bound: score_at(&a, &b, threshold, each, score),
+        epsilon_lower_bound: score_of(test_hits, [&a, &b], each, score),
         selection,
         provable: score(
             lower_limit(judged, judged, each),
@@ -193,10 +194,12 @@ fn best_threshold(a: &[f64], b: &[f64], each: f64, score: &dyn Fn(f64, f64) -> f
     });
     candidates.fold((0.0, 0.0), |best, t| {
         // Limits lie beyond the shares themselves, and take most of an audit's time.
-        if score(share_above(a, t), share_above(b, t)) < best.1 {
+        let hits = [hits(a, t), hits(b, t)];
+        let share = |hits: u64, of: &[f64]| hits as f64 / of.len() as f64;
+        if score(share(hits[0], a), share(hits[1], b)) < best.1 {
             return best;
         }
-        let found = score_at(a, b, t, each, score);
+        let found = score_of(hits, [a, b], each, score);
         if found >= best.1 { (t, found) } else { best }
     })
 }
@@ -205,20 +208,15 @@ fn hits(sorted: &[f64], threshold: f64) -> u64 {
     (sorted.len() - sorted.partition_point(|&v| v < threshold)) as u64
 }
 
-fn share_above(sorted: &[f64], threshold: f64) -> f64 {
-    hits(sorted, threshold) as f64 / sorted.len() as f64
-}
-
-fn score_at(
-    a: &[f64],
-    b: &[f64],
-    threshold: f64,
+fn score_of(
+    hits: [u64; 2],
+    [a, b]: [&[f64]; 2],
     each: f64,
     score: &dyn Fn(f64, f64) -> f64,
 ) -> f64 {
     score(
-        lower_limit(hits(a, threshold), a.len() as u64, each),
-        upper_limit(hits(b, threshold), b.len() as u64, each),
+        lower_limit(hits[0], a.len() as u64, each),
+        upper_limit(hits[1], b.len() as u64, each),
     )
 }
 

@@ -175,7 +175,7 @@ pub fn assess(measured: &Measured<'_>) -> Result<FloorReport> {
             let lost = verdicts
                 .iter()
                 .map(|judged| judged.spike.map_or(1.0, |spike| 1.0 - spike.squared_cosine));
-            let unit = noise.off_diagonal_sd().powi(2) / n_eff;
+            let unit = selection::unit_of_loss(noise, n_eff);
             let within = (2.0 * lost.sum::<f64>()).sqrt();
             ExpectedError::around(within, &selection.unwrap_or_default(), unit)
         }

@@ -9,7 +9,7 @@ use eigenveil_shared::{
 
 use super::{
     Eigenvalues, Floor, Spectrum, eigengap::range_of_gap, participants_for_error, predict,
-    spiked_model::NoiseProfile,
+    selection::unit_of_loss, spiked_model::NoiseProfile,
 };
 use crate::metrics::max_error;
 
@@ -347,7 +347,7 @@ impl SpectrumRange {
             Some(_) => (2.0 * self.central.rank() as f64).sqrt(),
         };
         let selection = self.selection.unwrap_or_default();
-        let unit = noise.off_diagonal_sd().powi(2) / n_eff;
+        let unit = unit_of_loss(noise, n_eff);
         let at = |spectrum: &Spectrum, lost: f64| {
             let within = predict(spectrum, noise, n_eff)?.expected_error;
             Ok::<_, Error>(with_selection(within, lost, unit).min(most))

@@ -4,6 +4,7 @@ use eigenveil_shared::{Error, Result, mechanism::NoiseModel};
 
 use super::{
     Spectrum, Spike,
+    selection::unit_of_loss,
     spiked_model::{NoiseProfile, check_reports},
 };
 use crate::metrics::max_error;
@@ -116,7 +117,7 @@ pub fn participants_for_error(
             "the target error is {target}; it must be positive"
         )));
     }
-    let added = 2.0 * lost * noise.off_diagonal_sd().powi(2);
+    let added = 2.0 * lost * unit_of_loss(noise, 1.0);
     fewest(spectrum, noise, |prediction, n| {
         (prediction.expected_error.powi(2) + added / n).sqrt() <= target
     })

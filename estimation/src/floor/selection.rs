@@ -1,12 +1,17 @@
 //! What choosing features adds to the expected error of a sparse estimate (`docs/derivations/selection.md`).
 
-use eigenveil_shared::estimate::SelectionLoss;
+use eigenveil_shared::{estimate::SelectionLoss, mechanism::NoiseModel};
 use nalgebra::DVector;
 
 use super::{Floor, Measured, Spike, Support, centring, estimated::NORMAL_95};
 
 /// 2t² over the width of the interval of W from t²/2 to 2t².
 const JUMP: f64 = 2.0 / 1.5;
+
+/// What a [`SelectionLoss`] of 1 is in mean squared sines, with the noise of `n_eff` reports.
+pub(super) fn unit_of_loss(noise: &NoiseModel, n_eff: f64) -> f64 {
+    noise.off_diagonal_sd().powi(2) / n_eff
+}
 
 /// From the images `S̃v̂` of the components that stand out, in units of the noise: pure noise makes their squares χ²
 /// distributed in each row, one degree of freedom a component.
@@ -44,7 +49,7 @@ pub(super) fn loss(
         return SelectionLoss::default();
     }
     let k = freedom as f64;
-    unit *= measured.n_eff / (k * measured.noise.off_diagonal_sd().powi(2));
+    unit /= k * unit_of_loss(measured.noise, measured.n_eff);
     let rejected = (p - selected) as f64;
     let chosen: f64 = on.rows.iter().map(|&row| squares[row]).sum();
     let outside = squares.iter().sum::<f64>() - chosen;
