@@ -40,6 +40,8 @@ struct Cli {
 enum Command {
     Demo(demo::DemoArgs),
     Serve(commands::serve::ServeArgs),
+    Store(commands::store::StoreArgs),
+    Work(commands::work::WorkArgs),
     Study(commands::study::StudyArgs),
     Token(commands::token::TokenCommandArgs),
     Backup(commands::backup::BackupArgs),
@@ -131,6 +133,8 @@ fn run(cli: Cli, is_stopped: IsStopped<'_>) -> Result<()> {
     match cli.command {
         Command::Demo(args) => runtime()?.block_on(demo::run(&args, json)),
         Command::Serve(args) => runtime()?.block_on(commands::serve::run(&args, json)),
+        Command::Store(args) => commands::store::run(&args, json),
+        Command::Work(args) => runtime()?.block_on(commands::work::run(&args, json)),
         Command::Study(args) => runtime()?.block_on(commands::study::run(&args, json)),
         Command::Token(args) => runtime()?.block_on(commands::token::run(&args, json)),
         Command::Backup(args) => runtime()?.block_on(commands::backup::run(&args, json)),

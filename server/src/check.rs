@@ -61,8 +61,7 @@ pub fn check(config: &ServerConfig) -> Result<Vec<String>> {
         ));
     }
     warnings.extend(descriptors::check(config).1);
-    store::check_directory(&config.data_dir)?;
-    warnings.extend(store::exposed(&config.data_dir));
+    warnings.extend(store::check(config)?);
     // Port 0 is always free, but the address may belong to another machine.
     match TcpListener::bind(config.listen) {
         Ok(_) => {}

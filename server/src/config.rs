@@ -3,6 +3,7 @@
 mod file;
 mod network;
 mod public_url;
+mod store_url;
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -15,7 +16,11 @@ use eigenveil_shared::{Error, ErrorCode, Result};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::public_url::is_host;
-pub use self::{network::Network, public_url::PublicUrl};
+pub use self::{
+    network::Network,
+    public_url::PublicUrl,
+    store_url::{Durability, StoreUrl},
+};
 
 /// Minimum transfer rate of request bodies and of responses: a body may take `body_timeout_ms` plus its limit at this
 /// rate, and a client that reads a response more slowly is cut off.
@@ -34,6 +39,11 @@ pub(crate) const MIN_TRANSFER_BYTES_PER_SECOND: u64 = 65_536;
 pub struct ServerConfig {
     /// Directory of the store; created if missing. Must not contain anything else. Has no default.
     pub data_dir: PathBuf,
+    /// Database that several servers share, instead of a file in `data_dir`, which then has temporary files and the
+    /// operator token. Needs the feature `postgres`. Absent: the file.
+    pub store: Option<StoreUrl>,
+    /// What keeps the commits of that database if its machine is lost. Default: a standby.
+    pub durability: Durability,
     /// Address to listen on; port 0 lets the system choose. Default `127.0.0.1:8080`.
     pub listen: SocketAddr,
     /// Address by which browsers and participants reach the server, perhaps with a path: links, cookies and printed
@@ -60,7 +70,8 @@ pub struct ServerConfig {
     pub body_timeout_ms: u64,
     /// Milliseconds that requests in progress have to finish when the server stops. Default 10,000.
     pub shutdown_timeout_ms: u64,
-    /// Threads that one estimate may use. Results do not depend on it. Default 1: the other cores are for reports.
+    /// Threads that one estimate may use. Results do not depend on it. 0, with `store`: estimates are left to the other
+    /// servers and workers of the database. Default 1: the other cores are for reports.
     pub estimate_threads: usize,
     /// Whether everybody who reaches the server may read `/metrics`, without a token. Default `false`.
     pub metrics_without_token: bool,
@@ -114,6 +125,8 @@ pub struct Tuning {
     /// `path`) are computed in two passes over the seeds, with half a triangle of p² in memory instead of a sum for each
     /// bucket: about 6p² bytes of `sum_cache_bytes`. They then have the leading eigenvalues only. Default 1,500.
     pub sparse_streaming_min_dimension: usize,
+    /// Connections that commit reports to a shared database. Default 4.
+    pub store_connections: usize,
     /// Time a client may take for the TLS handshake. Default 10 s.
     pub handshake_timeout: Duration,
 }
@@ -126,6 +139,7 @@ impl Default for Tuning {
             max_response_bytes: 64 << 20,
             max_waiting_estimates: 100,
             sparse_streaming_min_dimension: MIN_STREAMED_DIMENSION,
+            store_connections: 4,
             handshake_timeout: Duration::from_secs(10),
         }
     }
@@ -136,6 +150,8 @@ impl Default for ServerConfig {
     fn default() -> Self {
         Self {
             data_dir: PathBuf::new(),
+            store: None,
+            durability: Durability::Standby,
             listen: (Ipv4Addr::LOCALHOST, 8080).into(),
             public_url: None,
             sum_cache_bytes: 1 << 30,
@@ -186,6 +202,11 @@ impl ServerConfig {
                 "a directory (data_dir or --data)",
             );
         }
+        if self.store.is_some() && !cfg!(feature = "postgres") {
+            return Err(invalid_config(
+                "store names a database, which this program was built without; build it with the feature postgres, or remove store",
+            ));
+        }
         let at_least_one = [
             ("max_ingest_bytes", self.max_ingest_bytes as u64),
             ("retain_estimates", self.retain_estimates.into()),
@@ -208,7 +229,12 @@ impl ServerConfig {
         let max_store_bytes = self.max_store_bytes.unwrap_or(u64::MAX);
         let between = [
             ("max_connections", self.max_connections as u64, 1, 1 << 20),
-            ("estimate_threads", self.estimate_threads as u64, 1, 1_024),
+            (
+                "estimate_threads",
+                self.estimate_threads as u64,
+                u64::from(self.store.is_none()),
+                1_024,
+            ),
             ("tls_reload_seconds", self.tls_reload_seconds, 0, 31_536_000),
             ("max_store_bytes", max_store_bytes, 1 << 20, u64::MAX),
         ];

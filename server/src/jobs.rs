@@ -174,8 +174,14 @@ impl EstimateQueue {
 }
 
 fn work(store: &Store, control: &WorkerControl) {
+    let computes = store.config().estimate_threads > 0;
     while !control.stopping() {
-        match store.claim_job() {
+        let claimed = if computes {
+            store.claim_job()
+        } else {
+            Ok(None)
+        };
+        match claimed {
             Ok(Some((study, job))) => run(store, control, &study, &job),
             Ok(None) => {
                 control.signals().cancelled.clear();

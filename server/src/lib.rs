@@ -36,7 +36,7 @@ pub mod store;
 
 pub use app::AppState;
 pub use check::check;
-pub use config::{Network, PublicUrl, ServerConfig, Tuning};
+pub use config::{Durability, Network, PublicUrl, ServerConfig, StoreUrl, Tuning};
 pub use environment::{Clock, Entropy, Environment, SystemClock, SystemEntropy};
 pub use http::EstimateList;
 pub use net::{Certificates, Reload, Server};

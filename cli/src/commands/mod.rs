@@ -20,10 +20,12 @@ mod report_persons;
 pub(crate) mod reproduce;
 pub(crate) mod serve;
 pub(crate) mod simulate;
+pub(crate) mod store;
 pub(crate) mod study;
 mod study_name;
 mod sweep;
 pub(crate) mod token;
+pub(crate) mod work;
 
 use std::{path::Path, time::Duration};
 

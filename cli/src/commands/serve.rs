@@ -32,9 +32,12 @@ pub(crate) struct ServeArgs {
     /// Check settings, certificate, data directory and address, report what is wrong, and exit; changes nothing
     #[arg(long)]
     check_config: bool,
-    /// Directory of the store; created if missing
+    /// Directory of the store, or of temporary files with --store; created if missing
     #[arg(long, value_name = "DIR", required_unless_present = "config")]
     data: Option<PathBuf>,
+    /// PostgreSQL database that several servers share, without a password: postgres://user@host/database [env: EIGENVEIL_STORE]
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
     /// Address to listen on, such as 0.0.0.0:8080 or localhost:8080; port 0 lets the system choose [default: 127.0.0.1:8080]
     #[arg(long, value_name = "ADDR", value_parser = address)]
     listen: Option<SocketAddr>,
@@ -50,7 +53,7 @@ pub(crate) struct ServeArgs {
     /// Bytes of memory for sums of reports: one takes 4p² bytes, or 12p² while it is computed from double-cap seeds [default: 1073741824]
     #[arg(long, value_name = "BYTES")]
     sum_cache_bytes: Option<u64>,
-    /// Threads that one estimate may take [default: 1]
+    /// Threads that one estimate may take; 0, with --store: estimates are left to others [default: 1]
     #[arg(long, value_name = "N")]
     estimate_threads: Option<usize>,
     /// Largest size of the database in bytes; beyond it reports are refused until studies are deleted
@@ -98,6 +101,7 @@ impl ServeArgs {
             None => ServerConfig::new(""),
         };
         set(&mut config.data_dir, self.data.clone());
+        super::store::override_store(&mut config, self.store.as_deref())?;
         set(&mut config.listen, self.listen);
         set(&mut config.sum_cache_bytes, self.sum_cache_bytes);
         set(&mut config.estimate_threads, self.estimate_threads);
@@ -111,7 +115,7 @@ impl ServeArgs {
     }
 }
 
-fn set<T>(setting: &mut T, flag: Option<T>) {
+pub(super) fn set<T>(setting: &mut T, flag: Option<T>) {
     if let Some(value) = flag {
         *setting = value;
     }
@@ -129,7 +133,10 @@ pub(crate) async fn run(args: &ServeArgs, json: bool) -> Result<()> {
     let server = Server::bind(config, Environment::system()).await?;
     let scheme = if plain { "http" } else { "https" };
     let listening = format!("{scheme}://{}", server.local_addr());
-    let token_file = server.app().store().token_path().display().to_string();
+    let token_path = server.app().store().token_path();
+    // That of a shared database lies where it was made.
+    let is_here = token_path.exists();
+    let token_file = is_here.then(|| token_path.display().to_string());
     if plain && reachable {
         output::print_warning(&format!(
             "{} is reachable from other machines and this server speaks plain HTTP; only a TLS proxy should reach it",
@@ -143,8 +150,11 @@ pub(crate) async fn run(args: &ServeArgs, json: bool) -> Result<()> {
         json,
         &serde_json::json!({ "listening": listening, "public_url": public_url, "token_file": token_file }),
         &format!(
-            "listening on {listening}\n{}operator token: {token_file}",
-            public_line(public_url)
+            "listening on {listening}\n{}operator token: {}",
+            public_line(public_url),
+            token_file
+                .as_deref()
+                .unwrap_or("where store migrate has written it")
         ),
     );
     // If log and store share a full disk, only a running server can delete studies.
@@ -213,7 +223,7 @@ fn log_filter(setting: &str) -> std::result::Result<Targets, String> {
 }
 
 /// Logs to standard error: `RUST_LOG` decides how much, warnings by default.
-fn start_logging(as_json: bool) {
+pub(super) fn start_logging(as_json: bool) {
     let setting = std::env::var("RUST_LOG").unwrap_or_default();
     let filter = log_filter(&setting).unwrap_or_else(|error| {
         output::print_warning(&format!(

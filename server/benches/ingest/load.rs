@@ -96,7 +96,7 @@ impl Template {
     }
 }
 
-/// `ADDRESS PATH raw:P|CANONICAL CONNECTIONS SECONDS BATCH REPORTS`: runs until the time is up or, if REPORTS is not 0,
+/// `ADDRESS[,ADDRESS…] PATH raw:P|CANONICAL CONNECTIONS SECONDS BATCH REPORTS`: runs until the time is up or, if REPORTS is not 0,
 /// until that many were sent. Prints how many were acknowledged.
 pub(crate) fn run(arguments: &[String]) {
     let [address, path, what, connections, seconds, batch, reports] = arguments else {
@@ -108,6 +108,7 @@ pub(crate) fn run(arguments: &[String]) {
         None => Template::reports(path, what, batch),
     };
     let connections: u64 = connections.parse().unwrap();
+    let addresses: Vec<&str> = address.split(',').collect();
     let most = match reports.parse::<u64>().unwrap() {
         0 => u64::MAX,
         reports => reports.div_ceil(connections * batch as u64),
@@ -120,7 +121,8 @@ pub(crate) fn run(arguments: &[String]) {
     let acknowledged = runtime.block_on(async {
         let mut tasks = tokio::task::JoinSet::new();
         for connection in 0..connections {
-            let (mut template, address) = (template.clone(), address.clone());
+            let address = addresses[connection as usize % addresses.len()].to_owned();
+            let mut template = template.clone();
             tasks.spawn(async move {
                 let mut stream = TcpStream::connect(address).await.unwrap();
                 stream.set_nodelay(true).unwrap();

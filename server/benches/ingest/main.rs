@@ -4,6 +4,7 @@
 //! cargo bench --workspace --bench ingest                                        a few settings
 //! cargo bench --workspace --bench ingest -- P CONNECTIONS SECONDS BATCH MECHANISM
 //! cargo bench --workspace --bench ingest -- rival                               beside benches/rivals/aiohttp_server.py
+//! cargo bench --workspace --bench ingest -- postgres                            servers on one PostgreSQL, beside its COPY
 //! cargo bench --workspace --bench ingest -- memory [REPORTS]                    peak memory over 10⁷ reports
 //! ```
 //!
@@ -15,6 +16,8 @@
     reason = "a benchmark fails by panicking"
 )]
 
+#[cfg(feature = "postgres")]
+mod fleet;
 mod load;
 mod process;
 
@@ -53,6 +56,10 @@ fn main() {
     match arguments.first().map(String::as_str) {
         Some("load") => load::run(&arguments[1..]),
         Some("rival") => beside_the_rival(),
+        #[cfg(feature = "postgres")]
+        Some("postgres") => fleet::beside_copy(),
+        #[cfg(feature = "postgres")]
+        Some("serve") => fleet::serve(&arguments[1..]),
         Some("memory") => memory(number(1, 10_000_000)),
         None => {
             for p in [40, 100, 400] {

@@ -24,6 +24,28 @@ impl Process {
         ticks / 100.0
     }
 
+    /// Of a process and its children, ended ones too.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn family_seconds(pid: u32) -> f64 {
+        let mut ticks = 0.0;
+        for entry in std::fs::read_dir("/proc").unwrap() {
+            // Some end meanwhile.
+            let Ok(stat) = std::fs::read_to_string(entry.unwrap().path().join("stat")) else {
+                continue;
+            };
+            let fields: Vec<&str> = stat.rsplit(") ").next().unwrap().split(' ').collect();
+            let times = |of: std::ops::RangeInclusive<usize>| -> f64 {
+                fields[of].iter().map(|t| t.parse::<f64>().unwrap()).sum()
+            };
+            if stat.starts_with(&format!("{pid} ")) {
+                ticks += times(11..=14);
+            } else if fields[1] == pid.to_string() {
+                ticks += times(11..=12);
+            }
+        }
+        ticks / 100.0
+    }
+
     pub(crate) fn peak_mib(&self) -> f64 {
         let status = std::fs::read_to_string(self.0.join("status")).unwrap();
         let line = status

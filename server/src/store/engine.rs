@@ -4,11 +4,15 @@
 //! Decisions that do not depend on the engine are in [`decide`](super::decide), and called inside its transactions.
 
 use super::embedded::Embedded;
+#[cfg(feature = "postgres")]
+use super::fleet::Fleet;
 #[cfg(test)]
 use super::toy::Toy;
 
 pub(super) enum Engine {
     Embedded(Box<Embedded>),
+    #[cfg(feature = "postgres")]
+    Fleet(Box<Fleet>),
     /// Maps in memory, for tests: what an engine has to do, without a database.
     #[cfg(test)]
     Toy(Box<Toy>),
@@ -19,6 +23,8 @@ macro_rules! each {
     ($store:expr, $engine:ident => $call:expr) => {
         match &$store.shared.engine {
             $crate::store::engine::Engine::Embedded($engine) => $call,
+            #[cfg(feature = "postgres")]
+            $crate::store::engine::Engine::Fleet($engine) => $call,
             #[cfg(test)]
             $crate::store::engine::Engine::Toy($engine) => $call,
         }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use eigenveil_shared::{Error, ErrorCode};
 
-/// A failed read or transaction. In every case nothing was counted.
+/// A failed read or transaction. Nothing was counted, unless it is in doubt.
 #[derive(Debug)]
 pub(super) enum Failure {
     /// There is no room for this.
@@ -14,6 +14,12 @@ pub(super) enum Failure {
     LeaseLost(&'static str),
     /// The engine failed for another reason.
     Unavailable(String),
+    /// A commit was not confirmed: it may have been carried out.
+    #[cfg_attr(
+        not(feature = "postgres"),
+        expect(dead_code, reason = "the embedded engine always knows")
+    )]
+    InDoubt(String),
     /// The request is not possible in the current state.
     Rejected(Error),
 }
@@ -58,6 +64,9 @@ impl Failure {
             Failure::Unavailable(why) => unavailable(format!(
                 "the store failed ({why}); nothing was changed: retry, and tell the operator if it keeps failing"
             )),
+            Failure::InDoubt(why) => unavailable(format!(
+                "the store did not confirm the write ({why}), which may have been done or not: send the same again; no report is counted twice"
+            )),
             Failure::Rejected(error) => error,
         }
     }
@@ -67,7 +76,9 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Full => f.write_str("the store is full"),
-            Failure::Damaged(what) | Failure::Unavailable(what) => what.fmt(f),
+            Failure::Damaged(what) | Failure::Unavailable(what) | Failure::InDoubt(what) => {
+                what.fmt(f)
+            }
             Failure::LeaseLost(why) => why.fmt(f),
             Failure::Rejected(error) => error.fmt(f),
         }

@@ -10,12 +10,15 @@ mod archive;
 mod conformance;
 mod credentials;
 mod decide;
+mod duplicates;
 mod embedded;
 mod engine;
 mod enrolment;
 mod failure;
 #[cfg(test)]
 pub(crate) mod fixtures;
+#[cfg(feature = "postgres")]
+mod fleet;
 mod job;
 mod listener;
 mod report;
@@ -38,11 +41,13 @@ use eigenveil_shared::{
 };
 
 pub use self::embedded::{database_path, rotate_operator_token};
+#[cfg(feature = "postgres")]
+pub use self::fleet::{Migrated, migrate_store};
 #[cfg(test)]
 pub(crate) use self::study::StudyKey;
 pub(crate) use self::{
     credentials::Identity,
-    embedded::{ArrivalCount, check_directory, exposed},
+    embedded::ArrivalCount,
     failure::unavailable,
     job::{Job, StoredEstimate},
     listener::Notice,
@@ -101,7 +106,7 @@ struct Shared {
 }
 
 impl Store {
-    /// Opens the data directory of this configuration, creating it if it is missing.
+    /// Opens the data directory of this configuration, creating it if it is missing, or the database that it names.
     ///
     /// # Errors
     /// `store-unavailable` if the directory contains something else or is in use by another server, or if the database
@@ -110,6 +115,11 @@ impl Store {
     pub fn open(config: &ServerConfig, environment: Environment) -> Result<Self> {
         config.check()?;
         Self::over(config, environment, |environment, metrics, listener| {
+            #[cfg(feature = "postgres")]
+            if let Some(url) = &config.store {
+                let engine = fleet::Fleet::open(config, url, environment, metrics, listener)?;
+                return Ok(Engine::Fleet(Box::new(engine)));
+            }
             let engine = Embedded::open(config, environment, metrics, listener)?;
             Ok(Engine::Embedded(Box::new(engine)))
         })
@@ -425,6 +435,16 @@ impl Store {
     pub(crate) fn unix_ms(&self) -> u64 {
         each!(self, engine => engine.unix_ms())
     }
+}
+
+/// Whether a server could use the store of this configuration, without changing or locking anything. Returns warnings.
+pub(crate) fn check(config: &ServerConfig) -> Result<Vec<String>> {
+    #[cfg(feature = "postgres")]
+    if let Some(url) = &config.store {
+        return fleet::check_store(config, url);
+    }
+    embedded::check_directory(&config.data_dir)?;
+    Ok(embedded::exposed(&config.data_dir))
 }
 
 impl std::fmt::Debug for Store {

@@ -219,6 +219,13 @@ impl Study {
         self.reports_accepted
             .store(reports_accepted, Ordering::Release);
     }
+
+    /// As of one of several commits whose order is unknown: it never goes back.
+    #[cfg(feature = "postgres")]
+    pub(super) fn publish_count_of_any(&self, reports_accepted: u64) {
+        self.reports_accepted
+            .fetch_max(reports_accepted, Ordering::AcqRel);
+    }
 }
 
 /// A study that was checked but not stored.
@@ -347,7 +354,10 @@ impl StudyIndex {
     pub(super) fn add(&self, study: Arc<Study>) {
         let mut studies = self.studies.write().unwrap_or_else(PoisonError::into_inner);
         studies.by_id.insert(study.id, Arc::clone(&study));
-        studies.ordered.push(study);
+        let at = studies
+            .ordered
+            .partition_point(|other| other.key < study.key);
+        studies.ordered.insert(at, study);
     }
 
     pub(super) fn remove(&self, id: StudyId) {

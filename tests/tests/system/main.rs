@@ -20,6 +20,7 @@ mod data_directory;
 mod documentation;
 mod enrolment;
 mod export_backup;
+mod fleet;
 mod full_disk;
 mod harness;
 #[path = "../../../server/tests/common/html.rs"]
@@ -35,6 +36,8 @@ mod noiseless_oracle;
 mod output_files;
 mod participants;
 mod plan;
+#[path = "../../../server/tests/common/postgres.rs"]
+mod postgres;
 mod prepare;
 mod proxy;
 mod public_path;

@@ -194,12 +194,19 @@ impl DataDirectory {
 
 /// The file of the operator token, and of the staged one.
 #[derive(Clone, Debug)]
-pub(super) struct TokenFiles {
+pub(in crate::store) struct TokenFiles {
     directory: PathBuf,
 }
 
 impl TokenFiles {
-    pub(super) fn path(&self) -> PathBuf {
+    #[cfg(feature = "postgres")]
+    pub(in crate::store) fn in_directory(path: &Path) -> Self {
+        Self {
+            directory: path.to_owned(),
+        }
+    }
+
+    pub(in crate::store) fn path(&self) -> PathBuf {
         self.directory.join(TOKEN)
     }
 
@@ -208,7 +215,7 @@ impl TokenFiles {
     }
 
     /// The token that was staged and neither adopted nor discarded.
-    pub(super) fn staged(&self) -> Result<Option<String>> {
+    pub(in crate::store) fn staged(&self) -> Result<Option<String>> {
         match fs::read_to_string(self.next()) {
             Ok(text) => Ok(Some(text.trim().to_owned())),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -217,7 +224,7 @@ impl TokenFiles {
     }
 
     /// Writes a token durably to the staging file, readable by its owner only. It is not valid yet.
-    pub(super) fn stage(&self, token: &str) -> Result<()> {
+    pub(in crate::store) fn stage(&self, token: &str) -> Result<()> {
         let write = || -> io::Result<()> {
             // Created anew: others might be able to read an existing file.
             match fs::remove_file(self.next()) {
@@ -237,13 +244,13 @@ impl TokenFiles {
     }
 
     /// The staged token replaces the one in force.
-    pub(super) fn adopt(&self) -> Result<()> {
+    pub(in crate::store) fn adopt(&self) -> Result<()> {
         fs::rename(self.next(), self.path())
             .and_then(|()| self.sync())
             .map_err(|error| self.failed(&error))
     }
 
-    pub(super) fn discard(&self) -> Result<()> {
+    pub(in crate::store) fn discard(&self) -> Result<()> {
         fs::remove_file(self.next()).map_err(|error| self.failed(&error))
     }
 

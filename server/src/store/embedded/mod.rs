@@ -6,7 +6,6 @@ mod buckets;
 mod checksum;
 mod database_files;
 mod directory;
-mod duplicates;
 mod estimates;
 mod expiry;
 mod health;
@@ -41,6 +40,8 @@ use eigenveil_shared::{Error, ErrorCode, Result};
 use rusqlite::{Connection, Transaction};
 use tokio::sync::{oneshot, watch};
 
+#[cfg(feature = "postgres")]
+pub(super) use self::directory::TokenFiles;
 pub(crate) use self::{
     arrivals::ArrivalCount,
     directory::{check as check_directory, exposed},

@@ -15,10 +15,10 @@ use rusqlite::{Connection, Transaction, params};
 
 use super::{
     checksum::{checksum, verify},
-    duplicates::DuplicateSeeds,
     health::Health,
 };
 use crate::store::{
+    duplicates::DuplicateSeeds,
     failure::Failure,
     study::{Study, StudyKey},
 };

@@ -1,0 +1,189 @@
+//! Servers on one PostgreSQL, each a process of its own, beside the embedded store; PostgreSQL's own COPY of the same bytes
+//! is the floor.
+
+#[path = "../../tests/common/postgres.rs"]
+mod postgres;
+
+use std::{
+    fs::File,
+    io::{BufRead as _, BufReader, Write as _},
+    process::{Child, Command, Stdio},
+    time::Instant,
+};
+
+use eigenveil_server::{Environment, Server, ServerConfig, Store, store::migrate_store};
+use eigenveil_shared::api::CreateStudy;
+use serde_json::json;
+use tempfile::TempDir;
+
+use self::postgres::Cluster;
+use super::{Load, SEEDS, process::Process};
+
+const ROWS: u32 = 1_000_000;
+
+/// Another process of this program: `URL DIRECTORY`. Prints its address.
+pub(crate) fn serve(arguments: &[String]) {
+    let [url, directory] = arguments else {
+        panic!("two arguments");
+    };
+    let config = ServerConfig {
+        listen: ([127, 0, 0, 1], 0).into(),
+        store: Some(url.parse().unwrap()),
+        ..ServerConfig::new(directory)
+    };
+    tokio::runtime::Runtime::new().unwrap().block_on(async {
+        let server = Server::bind(config, Environment::system()).await.unwrap();
+        println!("{}", server.local_addr());
+        server.run(std::future::pending()).await.unwrap();
+    });
+}
+
+struct Serving {
+    process: Child,
+    address: String,
+}
+
+impl Serving {
+    fn start(url: &str, directory: &TempDir, number: usize) -> Self {
+        let mut process = Command::new(std::env::current_exe().unwrap())
+            .args(["serve", url])
+            .arg(directory.path().join(number.to_string()))
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut address = String::new();
+        let mut output = BufReader::new(process.stdout.take().unwrap());
+        output.read_line(&mut address).unwrap();
+        Self {
+            process,
+            address: address.trim().to_owned(),
+        }
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+}
+
+/// Middle of 101 writes of a page with fdatasync, in milliseconds.
+fn sync_ms(directory: &TempDir) -> f64 {
+    let mut file = File::create(directory.path().join("sync")).unwrap();
+    let mut times: Vec<f64> = (0..101)
+        .map(|_| {
+            let begun = Instant::now();
+            file.write_all(&[0; 8_192]).unwrap();
+            file.sync_data().unwrap();
+            begun.elapsed().as_secs_f64() * 1e3
+        })
+        .collect();
+    times.sort_by(f64::total_cmp);
+    times[50]
+}
+
+fn copy(cluster: &Cluster, directory: &TempDir) {
+    cluster.sql(
+        "bench",
+        "CREATE TABLE floor (id bytea, seed bytea) WITH (autovacuum_enabled = off)",
+    );
+    let mut text = String::new();
+    for row in 0..ROWS {
+        let mixed = u64::from(row).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        text += &format!("\\\\x{row:032x}\t\\\\x{mixed:016x}{row:016x}\n");
+    }
+    let file = directory.path().join("rows");
+    std::fs::write(&file, text).unwrap();
+    let begun = Instant::now();
+    cluster.sql("bench", &format!("\\copy floor FROM '{}'", file.display()));
+    let rate = f64::from(ROWS) / begun.elapsed().as_secs_f64();
+    println!("COPY of {ROWS} identifiers and seeds, no index, one commit: {rate:.0} rows/s");
+}
+
+pub(crate) fn beside_copy() {
+    let directory =
+        tempfile::tempdir_in(std::env::var("BENCH_DIR").unwrap_or("/tmp".into())).unwrap();
+    for (name, settings, has_standby) in [
+        ("PostgreSQL", &[][..], false),
+        (
+            "PostgreSQL, synchronous standby",
+            &["synchronous_standby_names=standby"][..],
+            true,
+        ),
+    ] {
+        let Some(cluster) = Cluster::start_with(settings) else {
+            return;
+        };
+        let _standby = has_standby.then(|| cluster.standby("standby"));
+        cluster.sql("postgres", "CREATE DATABASE bench");
+        println!("{name}, {:.2} ms a sync", sync_ms(&directory));
+        if !has_standby {
+            copy(&cluster, &directory);
+        }
+        for load in [
+            Load {
+                batch: 1_000,
+                ..Load::singles(40, SEEDS, 12)
+            },
+            Load::singles(40, SEEDS, 256),
+        ] {
+            if !has_standby {
+                print!("embedded: ");
+                load.print();
+            }
+            for servers in 1..=3 {
+                on(&cluster, &directory, load, servers);
+            }
+        }
+    }
+}
+
+fn on(cluster: &Cluster, directory: &TempDir, load: Load, number: usize) {
+    let url = cluster.url("bench");
+    let config = ServerConfig {
+        store: Some(url.parse().unwrap()),
+        ..ServerConfig::new(directory.path().join("own"))
+    };
+    migrate_store(&config, &Environment::system()).unwrap();
+    let store = Store::open(&config, Environment::system()).unwrap();
+    let wanted: CreateStudy = serde_json::from_value(json!({
+        "name": "bench", "dimension": load.p, "mechanism": load.mechanism, "epsilon": 1.0,
+    }))
+    .unwrap();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let study = runtime.block_on(store.create_study(wanted)).unwrap();
+    drop(store);
+    let path = format!("/v1/studies/{}/reports", study.id());
+    // After the study: they know it from the start.
+    let servers: Vec<Serving> = (0..number)
+        .map(|n| Serving::start(&url, directory, n))
+        .collect();
+    let addresses: Vec<&str> = servers
+        .iter()
+        .map(|server| server.address.as_str())
+        .collect();
+    let cpu = || -> Vec<f64> {
+        let of_servers = servers
+            .iter()
+            .map(|s| Process::child(s.process.id()).cpu_seconds());
+        of_servers
+            .chain([Process::family_seconds(cluster.pid())])
+            .collect()
+    };
+    let before = cpu();
+    let canonical = &study.document().canonical_params;
+    let outcome = load.send(&Process::this(), &addresses.join(","), &path, canonical);
+    let spent: Vec<String> = before
+        .iter()
+        .zip(cpu())
+        .map(|(before, after)| format!("{:.1}", (after - before) * 1e6 / outcome.reports as f64))
+        .collect();
+    println!(
+        "{number} server(s), connections={} batch={}: {:.0} reports/s, µs of CPU a report of each and of PostgreSQL: {}",
+        load.connections,
+        load.batch,
+        outcome.rate,
+        spent.join(" ")
+    );
+}

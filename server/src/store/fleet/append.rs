@@ -1,0 +1,741 @@
+//! Reports are counted: a group of requests in one transaction, on a connection that belongs to the task that commits.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use eigenveil_estimation::accumulate::Accumulator;
+use eigenveil_shared::{
+    Error, ErrorCode, Result,
+    enrolment::{AdmissionKey, Enrolment},
+    mechanism::{Payload, PayloadKind, double_cap::Seed},
+};
+use tokio::sync::{Mutex, mpsc, oneshot};
+use tokio_postgres::Statement;
+
+use super::{Inner, connection::Connection, lock, snapshot::sum_bytes, unsigned};
+use crate::{
+    net::memory::Reservation,
+    store::{
+        decide::{Door, Facts, Spent, SubmitOutcome, admit},
+        failure::Failure,
+        report::{Outcomes, Reports},
+        study::{Study, StudyKey},
+        sums::decode_sum,
+    },
+};
+
+/// Time after which a request is told that nobody knows.
+pub(super) const ANSWER: Duration = Duration::from_secs(30);
+/// Payload bytes after which no further request joins a commit.
+const MAX_COMMIT_BYTES: usize = 64 << 20;
+/// Runs of a group: doors close under way, connections break.
+const MAX_RUNS: u32 = 5;
+
+// Arrays are sorted by their key, without repetition, so that locks are taken in one order.
+const DOORS: &str = "SELECT study, bool_and(open), bool_or(moment() >= until) FROM buckets
+    WHERE study = ANY ($1) GROUP BY study";
+const TOKENS: &str = "SELECT t.study, t.key, t.spent FROM tokens t
+    JOIN unnest($1::bigint[], $2::bytea[]) u(s, k) ON t.study = u.s AND t.key = u.k
+    ORDER BY t.study, t.key FOR NO KEY UPDATE OF t";
+const TAKE: &str =
+    "INSERT INTO identifiers (study, id) SELECT * FROM unnest($1::bigint[], $2::bytea[])
+    ON CONFLICT DO NOTHING RETURNING study, id";
+// A statement after the tokens were locked, never joined with it: what was waited for is seen.
+const KNOWN: &str = "SELECT i.study, i.id FROM identifiers i
+    JOIN unnest($1::bigint[], $2::bytea[]) u(s, k) ON i.study = u.s AND i.id = u.k";
+const TAKE_BACK: &str = "DELETE FROM identifiers i USING unnest($1::bigint[], $2::bytea[]) u(s, k)
+    WHERE i.study = u.s AND i.id = u.k";
+const SPEND: &str = "UPDATE tokens t SET spent = 1 FROM unnest($1::bigint[], $2::bytea[]) u(s, k)
+    WHERE t.study = u.s AND t.key = u.k AND t.spent = 0";
+// Whatever `open` says: a row that is passed over here and found open by the next statement would be locked out of order.
+const LOCK_BUCKETS: &str = "SELECT b.study FROM buckets b
+    JOIN unnest($1::bigint[], $2::int[]) u(s, k) ON b.study = u.s AND b.bucket = u.k
+    ORDER BY b.study, b.bucket FOR NO KEY UPDATE OF b";
+const SUM: &str = "SELECT n, body FROM sums WHERE study = $1 AND bucket = $2";
+const KEEP_SUM: &str = "UPDATE sums SET n = $3, body = $4 WHERE study = $1 AND bucket = $2";
+// The clock is asked again, with the locks held: a last day may have passed while they were waited for.
+const COUNT: &str = "WITH c AS MATERIALIZED (
+        SELECT * FROM unnest($1::bigint[], $2::int[], $3::bigint[], $4::bytea[]) c(study, bucket, n, body)),
+    w AS (UPDATE buckets b SET seq = b.seq + 1, n = b.n + c.n FROM c
+        WHERE b.study = c.study AND b.bucket = c.bucket AND b.open AND moment() < b.until
+        RETURNING b.study, b.bucket, b.seq),
+    k AS (INSERT INTO chunks (study, bucket, last, first, n, body)
+        SELECT w.study, w.bucket, w.seq, w.seq, c.n, c.body FROM w JOIN c USING (study, bucket)
+        WHERE c.body IS NOT NULL RETURNING 1),
+    a AS (INSERT INTO arrivals AS a (study, bucket, seconds, start, n)
+        SELECT w.study, w.bucket, 60, moment_ms() / 60000 * 60, c.n FROM w JOIN c USING (study, bucket)
+        ON CONFLICT (study, bucket, seconds, start) DO UPDATE SET n = a.n + excluded.n RETURNING 1)
+    SELECT (SELECT count(*) FROM w), (SELECT count(*) FROM k), (SELECT count(*) FROM a)";
+const COUNTED: &str =
+    "SELECT study, sum(n)::bigint FROM buckets WHERE study = ANY ($1) GROUP BY study";
+pub(super) const PULSE: &str =
+    "INSERT INTO pulse AS p (server, connection, v, at) VALUES ($1, $2, 1, moment())
+    ON CONFLICT (server, connection) DO UPDATE SET v = p.v + 1, at = moment()";
+
+/// The reports of one request: all in one commit, or in none.
+pub(super) struct Submission {
+    pub(super) study: Arc<Study>,
+    pub(super) reports: Reports,
+    pub(super) reply: oneshot::Sender<Result<Outcomes>>,
+    /// Holds the memory of the bodies until the commit.
+    pub(super) _reservation: Reservation,
+}
+
+impl Submission {
+    fn bytes(&self) -> usize {
+        self.reports
+            .iter()
+            .map(|report| report.payload.as_bytes().len())
+            .sum()
+    }
+}
+
+/// Takes groups from the queue and commits them, on a connection of its own.
+pub(super) struct Committer {
+    inner: Arc<Inner>,
+    number: i32,
+    queue: Arc<Mutex<mpsc::Receiver<Submission>>>,
+    prepared: Option<Prepared>,
+}
+
+struct Prepared {
+    connection: Connection,
+    doors: Statement,
+    tokens: Statement,
+    take: Statement,
+    known: Statement,
+    take_back: Statement,
+    spend: Statement,
+    lock_buckets: Statement,
+    sum: Statement,
+    keep_sum: Statement,
+    count: Statement,
+    counted: Statement,
+    pulse: Statement,
+}
+
+impl Prepared {
+    async fn new(connection: Connection) -> Result<Self, Failure> {
+        Ok(Self {
+            doors: connection.prepare(DOORS).await?,
+            tokens: connection.prepare(TOKENS).await?,
+            take: connection.prepare(TAKE).await?,
+            known: connection.prepare(KNOWN).await?,
+            take_back: connection.prepare(TAKE_BACK).await?,
+            spend: connection.prepare(SPEND).await?,
+            lock_buckets: connection.prepare(LOCK_BUCKETS).await?,
+            sum: connection.prepare(SUM).await?,
+            keep_sum: connection.prepare(KEEP_SUM).await?,
+            count: connection.prepare(COUNT).await?,
+            counted: connection.prepare(COUNTED).await?,
+            pulse: connection.prepare(PULSE).await?,
+            connection,
+        })
+    }
+}
+
+/// How a run of a group ended without an answer.
+enum Ended {
+    /// A study closed under way; nothing was written.
+    DoorClosed,
+    Failed(Failure),
+}
+
+impl From<Failure> for Ended {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+impl From<tokio_postgres::Error> for Ended {
+    fn from(error: tokio_postgres::Error) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+impl Committer {
+    pub(super) fn new(
+        inner: Arc<Inner>,
+        number: i32,
+        queue: Arc<Mutex<mpsc::Receiver<Submission>>>,
+    ) -> Self {
+        Self {
+            inner,
+            number,
+            queue,
+            prepared: None,
+        }
+    }
+
+    /// Until the queue is closed and empty.
+    pub(super) async fn run(mut self) {
+        while let Some(group) = self.next_group().await {
+            self.inner.metrics.queue_depth.dec_by(group.len() as i64);
+            self.commit(group).await;
+        }
+    }
+
+    /// Takes what is queued without waiting for more: the next group gathers while this one is committed.
+    async fn next_group(&self) -> Option<Vec<Submission>> {
+        let mut queue = self.queue.lock().await;
+        let first = queue.recv().await?;
+        #[cfg(test)]
+        tokio::task::block_in_place(|| self.inner.environment.faults.wait_while_held());
+        let (mut reports, mut bytes) = (first.reports.len(), first.bytes());
+        let mut group = vec![first];
+        while reports < self.inner.config.tuning.max_commit_reports
+            && bytes < MAX_COMMIT_BYTES
+            && let Ok(submission) = queue.try_recv()
+        {
+            reports += submission.reports.len();
+            bytes += submission.bytes();
+            group.push(submission);
+        }
+        Some(group)
+    }
+
+    /// Commits a group, then replies to all of it. If it fails, its studies are committed one by one, so that a failure
+    /// of one does not reject the reports of another.
+    async fn commit(&mut self, group: Vec<Submission>) {
+        let mut studies: BTreeMap<StudyKey, Vec<Submission>> = BTreeMap::new();
+        match self.outcomes(&group).await {
+            Ok(outcomes) => return reply(group, outcomes),
+            Err(failure) => {
+                let is_one = group
+                    .iter()
+                    .all(|other| other.study.key == group[0].study.key);
+                if is_one
+                    || failure.is_full()
+                    || self.prepared.is_none() && self.connect().await.is_err()
+                {
+                    return self.refuse(group, failure);
+                }
+            }
+        }
+        for submission in group {
+            studies
+                .entry(submission.study.key)
+                .or_default()
+                .push(submission);
+        }
+        for group in studies.into_values() {
+            match self.outcomes(&group).await {
+                Ok(outcomes) => reply(group, outcomes),
+                Err(failure) => self.refuse(group, failure),
+            }
+        }
+    }
+
+    fn refuse(&self, group: Vec<Submission>, failure: Failure) {
+        self.inner.metrics.commit_failures.inc();
+        // Reports that cannot be added say nothing of the store.
+        if !matches!(failure, Failure::Rejected(_)) {
+            lock(&self.inner.health).commit_failed = true;
+        }
+        tracing::error!(%failure, requests = group.len(), "commit failed");
+        let error = self.inner.note(failure);
+        for submission in group {
+            let _ = submission.reply.send(Err(error.clone()));
+        }
+    }
+
+    /// Runs a group until it is committed, or certainly cannot be.
+    async fn outcomes(&mut self, group: &[Submission]) -> Result<Vec<Outcomes>, Failure> {
+        let started = Instant::now();
+        let mut in_doubt = None;
+        let mut last =
+            Failure::Unavailable("studies of these reports keep opening and closing".into());
+        for _ in 0..MAX_RUNS {
+            match self.attempt(group).await {
+                Ok(outcomes) => {
+                    let reports = group
+                        .iter()
+                        .map(|submission| submission.reports.len())
+                        .sum();
+                    self.inner.metrics.committed(reports, started.elapsed());
+                    lock(&self.inner.health).commit_failed = false;
+                    return Ok(outcomes);
+                }
+                Err(Ended::DoorClosed) => {}
+                Err(Ended::Failed(failure)) => {
+                    // Whatever its transaction has done is rolled back, or told by the next run.
+                    let broke = self
+                        .prepared
+                        .take()
+                        .is_some_and(|prepared| prepared.connection.is_closed());
+                    let is_over = match &failure {
+                        Failure::InDoubt(why) => {
+                            in_doubt = Some(why.clone());
+                            false
+                        }
+                        // While it was idle, say.
+                        Failure::Unavailable(_) => !broke,
+                        _ => true,
+                    };
+                    last = failure;
+                    if is_over {
+                        break;
+                    }
+                }
+            }
+        }
+        Err(match in_doubt {
+            Some(why) => Failure::InDoubt(why),
+            None => last,
+        })
+    }
+
+    async fn connect(&mut self) -> Result<(), Failure> {
+        let connection = self.inner.pool.target.connect().await?;
+        self.prepared = Some(Prepared::new(connection).await?);
+        Ok(())
+    }
+
+    async fn attempt(&mut self, group: &[Submission]) -> Result<Vec<Outcomes>, Ended> {
+        if self
+            .prepared
+            .as_ref()
+            .is_none_or(|prepared| prepared.connection.is_closed())
+        {
+            self.prepared = None;
+            self.connect().await?;
+        }
+        let Some(of) = &self.prepared else {
+            return Err(Failure::Unavailable("there is no connection".into()).into());
+        };
+        let client = &of.connection;
+        let studies: BTreeMap<StudyKey, &Arc<Study>> = group
+            .iter()
+            .map(|submission| (submission.study.key, &submission.study))
+            .collect();
+        let keys: Vec<i64> = studies.keys().map(|key| key.0).collect();
+
+        // What is known, in order: doors, tokens, identifiers.
+        let presented = presented_tokens(group);
+        let (token_studies, token_keys) = columns(&presented);
+        let begin = async {
+            client
+                .batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED")
+                .await
+        };
+        let doors = async { client.query(&of.doors, &[&keys]).await };
+        let tokens = async {
+            match presented.is_empty() {
+                true => Ok(Vec::new()),
+                false => {
+                    client
+                        .query(&of.tokens, &[&token_studies, &token_keys])
+                        .await
+                }
+            }
+        };
+        // Sent at once, in this order.
+        let ((), doors, tokens) = tokio::try_join!(biased; begin, doors, tokens)?;
+        let mut known = Knowledge::default();
+        for row in doors {
+            let key = StudyKey(row.try_get(0)?);
+            let Some(study) = studies.get(&key) else {
+                continue;
+            };
+            let door = Door {
+                is_open: row.try_get(1)?,
+                is_over: row.try_get(2)?,
+                enrolment: study.enrolment(),
+            };
+            known.doors.insert(key, door);
+        }
+        for row in tokens {
+            let (study, key): (i64, &[u8]) = (row.try_get(0)?, row.try_get(1)?);
+            let key = key
+                .try_into()
+                .map_err(|_| Failure::damaged("a token does not have 32 bytes"))?;
+            known
+                .tokens
+                .insert((StudyKey(study), key), row.try_get::<_, i16>(2)? != 0);
+        }
+        let (wanted, others) = known.identifiers_of(group);
+        #[cfg(test)]
+        let wanted_order = if self
+            .inner
+            .has(super::mutations::Mutation::UnsortedIdentifiers)
+        {
+            super::mutations::shuffled(&wanted)
+        } else {
+            wanted.iter().copied().collect()
+        };
+        #[cfg(not(test))]
+        let wanted_order: Vec<(StudyKey, [u8; 16])> = wanted.iter().copied().collect();
+        let (wanted_studies, wanted_ids) = columns(&wanted_order);
+        let (other_studies, other_ids) = columns(&others);
+        let take = async {
+            match wanted.is_empty() {
+                true => Ok(Vec::new()),
+                false => {
+                    client
+                        .query(&of.take, &[&wanted_studies, &wanted_ids])
+                        .await
+                }
+            }
+        };
+        let look_up = async {
+            match others.is_empty() {
+                true => Ok(Vec::new()),
+                false => client.query(&of.known, &[&other_studies, &other_ids]).await,
+            }
+        };
+        let (new, found) = tokio::try_join!(biased; take, look_up)?;
+        for row in &new {
+            known.inserted.insert(identifier(row)?);
+        }
+        for row in &found {
+            known.counted.insert(identifier(row)?);
+        }
+        known.counted.extend(wanted.difference(&known.inserted));
+
+        let (outcomes, deltas) = known.decide(group)?;
+        let taken_back: Vec<_> = known.inserted.difference(&known.taken).copied().collect();
+        if deltas.is_empty() {
+            let has_duplicate = outcomes
+                .iter()
+                .flatten()
+                .any(|outcome| *outcome == SubmitOutcome::Duplicate);
+            #[cfg(test)]
+            let has_duplicate =
+                has_duplicate && !self.inner.has(super::mutations::Mutation::SilentDuplicate);
+            if !has_duplicate {
+                // Nothing is acknowledged, and nothing was written.
+                client.batch_execute("ROLLBACK").await?;
+                return Ok(outcomes);
+            }
+            remove(of, &taken_back).await?;
+            let beaten = client
+                .execute(&of.pulse, &[&self.inner.server, &self.number])
+                .await?;
+            require("pulse", beaten, 1)?;
+            client.commit().await?;
+            return Ok(outcomes);
+        }
+        let spent: Vec<_> = known.spending.iter().copied().collect();
+        remove(of, &taken_back).await?;
+        if !spent.is_empty() {
+            let (studies, keys) = columns(&spent);
+            let rows = client.execute(&of.spend, &[&studies, &keys]).await?;
+            require("tokens", rows, spent.len())?;
+        }
+        self.count(of, &studies, deltas).await?;
+        let counted = client.query(&of.counted, &[&keys]).await?;
+        client.commit().await?;
+        for row in counted {
+            if let Some(study) = studies.get(&StudyKey(row.try_get(0)?)) {
+                study.publish_count_of_any(unsigned(row.try_get(1)?));
+            }
+        }
+        Ok(outcomes)
+    }
+
+    /// Adds what was accepted to a bucket of each study.
+    async fn count(
+        &self,
+        of: &Prepared,
+        studies: &BTreeMap<StudyKey, &Arc<Study>>,
+        deltas: BTreeMap<StudyKey, Delta>,
+    ) -> Result<(), Ended> {
+        let client = &of.connection;
+        let accepted = deltas.len();
+        let (mut keys, mut buckets, mut sizes) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut bodies, mut sums) = (Vec::new(), Vec::new());
+        for (key, mut delta) in deltas {
+            let of_study = studies.get(&key).map_or(1, |study| study.buckets());
+            let bucket = self.draw_bucket(of_study)?;
+            // Sorted, so that within a commit nothing shows which seed came with which report.
+            delta.seeds.sort_unstable();
+            keys.push(key.0);
+            buckets.push(bucket);
+            sizes.push(delta.n);
+            bodies.push((!delta.seeds.is_empty()).then(|| delta.seeds.concat()));
+            sums.extend(delta.sum.map(|sum| (key.0, bucket, sum)));
+        }
+        #[cfg(test)]
+        let locks = !self.inner.has(super::mutations::Mutation::UnlockedBuckets);
+        #[cfg(not(test))]
+        let locks = true;
+        if locks {
+            let locked = client.query(&of.lock_buckets, &[&keys, &buckets]).await?;
+            if locked.len() != accepted {
+                return self.door_closed(of).await;
+            }
+        }
+        for (key, bucket, delta) in sums {
+            let row = client.query_opt(&of.sum, &[&key, &bucket]).await?;
+            let Some(row) = row else {
+                return self.door_closed(of).await;
+            };
+            let total = merged(unsigned(row.try_get(0)?), row.try_get(1)?, &delta)?;
+            let (n, bytes) = (total.count() as i64, sum_bytes(&total));
+            let kept = client
+                .execute(&of.keep_sum, &[&key, &bucket, &n, &bytes])
+                .await?;
+            require("sums", kept, 1)?;
+        }
+        let chunks = bodies.iter().flatten().count();
+        let row = client
+            .query_one(&of.count, &[&keys, &buckets, &sizes, &bodies])
+            .await?;
+        let [counted, kept, arrived] =
+            [0, 1, 2].map(|column| row.try_get::<_, i64>(column).map(unsigned));
+        if counted? != accepted as u64 {
+            return self.door_closed(of).await;
+        }
+        require("chunks", kept?, chunks)?;
+        require("arrivals", arrived?, accepted)?;
+        Ok(())
+    }
+
+    /// A bucket that nobody can predict, so that buckets are exchangeable.
+    fn draw_bucket(&self, buckets: u32) -> Result<i32, Failure> {
+        let mut random = [0; 8];
+        self.inner.environment.entropy.fill(&mut random)?;
+        // 2⁶⁴ values modulo at most 32 buckets.
+        Ok((u64::from_le_bytes(random) % u64::from(buckets.max(1))) as i32)
+    }
+
+    async fn door_closed<T>(&self, of: &Prepared) -> Result<T, Ended> {
+        of.connection.batch_execute("ROLLBACK").await?;
+        Err(Ended::DoorClosed)
+    }
+}
+
+fn reply(group: Vec<Submission>, outcomes: Vec<Outcomes>) {
+    for (submission, outcomes) in group.into_iter().zip(outcomes) {
+        // A client that has gone will retry and get "duplicate".
+        let _ = submission.reply.send(Ok(outcomes));
+    }
+}
+
+async fn remove(of: &Prepared, identifiers: &[(StudyKey, [u8; 16])]) -> Result<(), Ended> {
+    if identifiers.is_empty() {
+        return Ok(());
+    }
+    let (studies, ids) = columns(identifiers);
+    let rows = of
+        .connection
+        .execute(&of.take_back, &[&studies, &ids])
+        .await?;
+    Ok(require("identifiers", rows, identifiers.len())?)
+}
+
+/// Each statement says how many rows it has changed; before a commit that is what was asked for.
+pub(super) fn require(table: &str, changed: u64, wanted: usize) -> Result<(), Failure> {
+    match changed == wanted as u64 {
+        true => Ok(()),
+        false => Err(Failure::Unavailable(format!(
+            "{changed} rows of {table} were changed where {wanted} should have been; the transaction was rolled back"
+        ))),
+    }
+}
+
+/// Two columns for `unnest`.
+fn columns<'a, const N: usize>(
+    pairs: impl IntoIterator<Item = &'a (StudyKey, [u8; N])>,
+) -> (Vec<i64>, Vec<&'a [u8]>) {
+    pairs
+        .into_iter()
+        .map(|(study, bytes)| (study.0, bytes.as_slice()))
+        .unzip()
+}
+
+fn identifier(row: &tokio_postgres::Row) -> Result<(StudyKey, [u8; 16]), Failure> {
+    let (study, id): (i64, &[u8]) = (row.try_get(0)?, row.try_get(1)?);
+    let id = id
+        .try_into()
+        .map_err(|_| Failure::damaged("an identifier does not have 16 bytes"))?;
+    Ok((StudyKey(study), id))
+}
+
+fn presented_tokens(group: &[Submission]) -> BTreeSet<(StudyKey, AdmissionKey)> {
+    let of_tokens = group
+        .iter()
+        .filter(|submission| submission.study.enrolment() == Enrolment::Token);
+    of_tokens
+        .flat_map(|submission| {
+            let keys = submission
+                .reports
+                .iter()
+                .filter_map(|report| report.token.as_deref());
+            keys.map(|key| (submission.study.key, *key))
+        })
+        .collect()
+}
+
+/// A stored sum and what is added to it.
+pub(super) fn merged(
+    n: u64,
+    body: Option<&[u8]>,
+    delta: &Accumulator,
+) -> Result<Accumulator, Failure> {
+    let Some(body) = body else {
+        return Ok(delta.clone());
+    };
+    let mut sum = decode_sum(delta.dimension(), n, body)?;
+    sum.merge(delta)?;
+    match sum.sum().as_slice().iter().all(|entry| entry.is_finite()) {
+        true => Ok(sum),
+        false => Err(Error::new(
+            ErrorCode::ImplausibleReport,
+            "with these reports a sum would not be finite; none of them was counted",
+        )
+        .into()),
+    }
+}
+
+/// What is added to a bucket.
+#[derive(Default)]
+struct Delta {
+    n: i64,
+    seeds: Vec<Seed>,
+    sum: Option<Accumulator>,
+}
+
+impl Delta {
+    fn add(&mut self, study: &Study, payload: &Payload<bytes::Bytes>) -> Result<(), Failure> {
+        self.n += 1;
+        if let Payload::Seed(seed) = payload {
+            self.seeds.push(*seed);
+            return Ok(());
+        }
+        let sum = match &mut self.sum {
+            Some(sum) => sum,
+            empty => empty.insert(Accumulator::new(study.params().report_dimension())?),
+        };
+        match payload {
+            Payload::Floats(numbers) => sum.add(numbers)?,
+            Payload::Integers(numbers) => sum.add(numbers)?,
+            Payload::Seed(_) => {}
+        }
+        Ok(())
+    }
+}
+
+/// What a transaction has read and locked before it decides, and what it takes.
+#[derive(Default)]
+struct Knowledge {
+    doors: BTreeMap<StudyKey, Door>,
+    /// Whether each was spent before.
+    tokens: HashMap<(StudyKey, AdmissionKey), bool>,
+    /// New ones, which this transaction has inserted.
+    inserted: BTreeSet<(StudyKey, [u8; 16])>,
+    counted: HashSet<(StudyKey, [u8; 16])>,
+    taken: BTreeSet<(StudyKey, [u8; 16])>,
+    spending: BTreeSet<(StudyKey, AdmissionKey)>,
+}
+
+type Identifiers = BTreeSet<(StudyKey, [u8; 16])>;
+
+impl Knowledge {
+    /// Identifiers with a copy that could be accepted, and the others, which are only looked up: what is refused shall
+    /// write nothing.
+    fn identifiers_of(&self, group: &[Submission]) -> (Identifiers, Identifiers) {
+        let (mut wanted, mut others) = (Identifiers::new(), Identifiers::new());
+        for submission in group {
+            let study = submission.study.key;
+            let Some(door) = self.doors.get(&study) else {
+                continue;
+            };
+            for report in &submission.reports {
+                let is_unspent =
+                    |key: &AdmissionKey| self.tokens.get(&(study, *key)) == Some(&false);
+                let could_be_accepted = door.is_open
+                    && !door.is_over
+                    && match door.enrolment {
+                        Enrolment::Open => true,
+                        Enrolment::Token => report.token.as_deref().is_some_and(is_unspent),
+                    };
+                match could_be_accepted {
+                    true => wanted.insert((study, report.id.0)),
+                    false => others.insert((study, report.id.0)),
+                };
+            }
+        }
+        others.retain(|id| !wanted.contains(id));
+        (wanted, others)
+    }
+
+    /// Report by report, in order of arrival.
+    fn decide(
+        &mut self,
+        group: &[Submission],
+    ) -> Result<(Vec<Outcomes>, BTreeMap<StudyKey, Delta>), Failure> {
+        let mut deltas: BTreeMap<StudyKey, Delta> = BTreeMap::new();
+        let mut all = Vec::with_capacity(group.len());
+        for submission in group {
+            let study = &submission.study;
+            let mut outcomes = Outcomes::new();
+            let Some(&door) = self.doors.get(&study.key) else {
+                outcomes.resize(submission.reports.len(), SubmitOutcome::StudyDeleted);
+                all.push(outcomes);
+                continue;
+            };
+            let mut facts = View {
+                known: self,
+                study: study.key,
+            };
+            for report in &submission.reports {
+                let outcome = admit(door, &mut facts, &report.id.0, report.token.as_deref())?;
+                if outcome == SubmitOutcome::Accepted {
+                    deltas
+                        .entry(study.key)
+                        .or_default()
+                        .add(study, &report.payload)?;
+                }
+                outcomes.push(outcome);
+            }
+            all.push(outcomes);
+        }
+        Ok((all, deltas))
+    }
+}
+
+struct View<'a> {
+    known: &'a mut Knowledge,
+    study: StudyKey,
+}
+
+impl Facts for View<'_> {
+    type Failure = Failure;
+
+    fn is_known(&mut self, id: &[u8; 16]) -> Result<bool, Failure> {
+        let id = (self.study, *id);
+        Ok(self.known.counted.contains(&id) || self.known.taken.contains(&id))
+    }
+
+    fn take(&mut self, id: &[u8; 16]) -> Result<bool, Failure> {
+        if self.is_known(id)? {
+            return Ok(false);
+        }
+        let id = (self.study, *id);
+        match self.known.inserted.contains(&id) {
+            true => Ok(self.known.taken.insert(id)),
+            // It could not have been accepted.
+            false => Err(Failure::Unavailable(
+                "an identifier was not looked up".into(),
+            )),
+        }
+    }
+
+    fn spend(&mut self, key: &AdmissionKey) -> Result<Spent, Failure> {
+        let key = (self.study, *key);
+        Ok(match self.known.tokens.get(&key) {
+            None => Spent::Unknown,
+            Some(false) if self.known.spending.insert(key) => Spent::Now,
+            Some(_) => Spent::Before,
+        })
+    }
+}
+
+/// Whether its reports are seeds, which are kept as they are.
+pub(super) fn has_seeds(study: &Study) -> bool {
+    study.report_format().payload_kind() == PayloadKind::Seed
+}

@@ -1,0 +1,342 @@
+//! Connections to the database, each polled by a task of its own, and transactions on them.
+
+use std::{
+    error::Error as _,
+    future::poll_fn,
+    net::IpAddr,
+    ops::Deref,
+    path::PathBuf,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use eigenveil_shared::Result;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_postgres::{
+    AsyncMessage, Client, Config,
+    config::{Host, SslMode, TargetSessionAttrs},
+    error::{Severity, SqlState},
+};
+
+use super::tls::Tls;
+use crate::{
+    config::{StoreUrl, invalid_config},
+    store::failure::Failure,
+};
+
+/// All objects are in this schema of the database.
+pub(super) const SCHEMA: &str = "eigenveil";
+/// Told to the database at the start of a session, whatever the role's and the database's own settings are. A pooler in
+/// transaction mode loses or refuses them. Plans are not remembered, since they might be those of an empty table. No
+/// statement timeout: a cancelled wait for the standby would leave a commit that nobody else has.
+const SESSION: &str = "-c search_path=eigenveil -c synchronous_commit=on -c plan_cache_mode=force_custom_plan \
+    -c default_transaction_isolation=read\\ committed -c lock_timeout=5s -c statement_timeout=0 \
+    -c client_min_messages=warning -c eigenveil.session=kept";
+/// A transaction whose client has stopped frees what it has locked.
+const COMMITTING: &str = " -c idle_in_transaction_session_timeout=5s";
+const POOL: &str = " -c idle_in_transaction_session_timeout=60s";
+/// To each host: of one that is lost no answer comes.
+const CONNECT: Duration = Duration::from_secs(3);
+/// Connections for everything but reports.
+const POOLED: usize = 8;
+
+/// Which database, and how it is reached.
+pub(super) struct Target {
+    config: Config,
+    tls: Tls,
+    /// Without credentials.
+    pub(super) name: String,
+}
+
+impl Target {
+    pub(super) fn new(url: &StoreUrl) -> Result<Self> {
+        let (text, authorities) = without_authorities(url.secret());
+        let mut config: Config = text.parse().map_err(|error: tokio_postgres::Error| {
+            let why = error.source().map_or_else(|| error.to_string(), ToString::to_string);
+            invalid_config(format!(
+                "store cannot be read as an address of a database ({why}); write it like postgres://user@host/database?sslmode=require, with %40 for an @ in a name or password"
+            ))
+        })?;
+        let is_near = |host: &Host| match host {
+            Host::Tcp(name) => {
+                name == "localhost"
+                    || name
+                        .parse()
+                        .is_ok_and(|address: IpAddr| address.is_loopback())
+            }
+            Host::Unix(_) => true,
+        };
+        if !text.contains("sslmode=") && !config.get_hosts().iter().all(is_near) {
+            config.ssl_mode(SslMode::Require);
+        }
+        if config.get_connect_timeout().is_none() {
+            config.connect_timeout(CONNECT);
+        }
+        if config.get_application_name().is_none() {
+            config.application_name("eigenveil");
+        }
+        config
+            .keepalives_idle(Duration::from_secs(10))
+            .keepalives_interval(Duration::from_secs(5))
+            .keepalives_retries(2)
+            .tcp_user_timeout(Duration::from_secs(10))
+            // After a failover the old primary may still answer, read-only.
+            .target_session_attrs(TargetSessionAttrs::ReadWrite);
+        Ok(Self {
+            config,
+            tls: Tls::new(authorities.as_deref())?,
+            name: url.to_string(),
+        })
+    }
+
+    pub(super) async fn connect(&self) -> Result<Connection, Failure> {
+        self.connect_with(COMMITTING).await
+    }
+
+    async fn connect_with(&self, more: &str) -> Result<Connection, Failure> {
+        let mut config = self.config.clone();
+        let own = config.get_options().unwrap_or_default();
+        config.options(format!("{own} {SESSION}{more}"));
+        let hosts = config.get_hosts().len() as u32;
+        let limit = CONNECT * (hosts + 1);
+        let connecting = tokio::time::timeout(limit, config.connect(self.tls.clone()));
+        let (client, mut connection) = connecting
+            .await
+            .map_err(|_| self.unreachable("it does not answer"))?
+            .map_err(|error| self.unreachable(&explain(&error)))?;
+        let warned = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&warned);
+        // Ends with the connection.
+        tokio::spawn(async move {
+            while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await
+            {
+                if let AsyncMessage::Notice(notice) = message
+                    && notice.parsed_severity() == Some(Severity::Warning)
+                {
+                    flag.store(true, Ordering::SeqCst);
+                    tracing::warn!(
+                        code = notice.code().code(),
+                        "the database warns: {}",
+                        notice.message()
+                    );
+                }
+            }
+        });
+        Ok(Connection { client, warned })
+    }
+
+    fn unreachable(&self, why: &str) -> Failure {
+        Failure::Unavailable(format!("the database {} cannot be used: {why}", self.name))
+    }
+}
+
+/// The address without `sslrootcert`, which tokio-postgres does not know, and its value.
+fn without_authorities(url: &str) -> (String, Option<PathBuf>) {
+    let Some((address, parameters)) = url.split_once('?') else {
+        return (url.to_owned(), None);
+    };
+    let (own, rest): (Vec<_>, Vec<_>) = parameters
+        .split('&')
+        .partition(|parameter| parameter.starts_with("sslrootcert="));
+    let file = own
+        .iter()
+        .flat_map(|parameter| form_urlencoded::parse(parameter.as_bytes()))
+        .map(|(_, file)| PathBuf::from(file.into_owned()))
+        .next();
+    (format!("{address}?{}", rest.join("&")), file)
+}
+
+pub(super) struct Connection {
+    client: Client,
+    /// The database has warned since the flag was last cleared.
+    warned: Arc<AtomicBool>,
+}
+
+impl Deref for Connection {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        &self.client
+    }
+}
+
+impl Connection {
+    /// Commits a transaction all of whose statements have been answered without an error: of another, `COMMIT` would be
+    /// a rollback that looks like a success.
+    ///
+    /// Whatever is not a plain success leaves it in doubt. A warning may say that the wait for the standby was
+    /// cancelled, in the server's language: then the commit is visible and may still be lost.
+    pub(super) async fn commit(&self) -> Result<(), Failure> {
+        self.warned.store(false, Ordering::SeqCst);
+        let committed = self.client.simple_query("COMMIT").await;
+        match committed {
+            Err(error) => Err(Failure::InDoubt(explain(&error))),
+            Ok(_) if self.warned.load(Ordering::SeqCst) => Err(Failure::InDoubt(
+                "the database warned about a commit".into(),
+            )),
+            Ok(_) => Ok(()),
+        }
+    }
+}
+
+/// Connections that were used before and are in no transaction.
+pub(super) struct Pool {
+    pub(super) target: Target,
+    idle: Mutex<Vec<Connection>>,
+    permits: Arc<Semaphore>,
+}
+
+impl Pool {
+    pub(super) fn new(target: Target) -> Arc<Self> {
+        Arc::new(Self {
+            target,
+            idle: Mutex::default(),
+            permits: Arc::new(Semaphore::new(POOLED)),
+        })
+    }
+
+    /// A connection, outside of any transaction.
+    pub(super) async fn take(self: &Arc<Self>) -> Result<Session, Failure> {
+        let permit = Arc::clone(&self.permits).acquire_owned().await;
+        let permit = permit.map_err(|_| Failure::Unavailable("the server is stopping".into()))?;
+        let used = self
+            .idle
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop();
+        let connection = match used {
+            Some(connection) if !connection.is_closed() => connection,
+            // After a failover all of them are closed.
+            _ => self.target.connect_with(POOL).await?,
+        };
+        Ok(Session {
+            connection: Some(connection),
+            pool: Arc::clone(self),
+            _permit: permit,
+        })
+    }
+
+    /// A transaction that changes something.
+    pub(super) async fn begin(self: &Arc<Self>) -> Result<Session, Failure> {
+        self.begin_as("READ COMMITTED").await
+    }
+
+    /// A snapshot of one moment.
+    pub(super) async fn snapshot(self: &Arc<Self>) -> Result<Session, Failure> {
+        self.begin_as("REPEATABLE READ, READ ONLY").await
+    }
+
+    async fn begin_as(self: &Arc<Self>, how: &str) -> Result<Session, Failure> {
+        let session = self.take().await?;
+        session
+            .batch_execute(&format!("BEGIN ISOLATION LEVEL {how}"))
+            .await?;
+        Ok(session)
+    }
+}
+
+/// A connection of the pool. Dropped without an end it is closed, and its transaction rolled back.
+pub(super) struct Session {
+    connection: Option<Connection>,
+    pool: Arc<Pool>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Deref for Session {
+    type Target = Client;
+
+    #[expect(
+        clippy::panic,
+        reason = "only the methods that consume it take the connection"
+    )]
+    fn deref(&self) -> &Client {
+        match &self.connection {
+            Some(connection) => connection,
+            None => panic!("a session was used after its end"),
+        }
+    }
+}
+
+impl Session {
+    pub(super) async fn commit(mut self) -> Result<(), Failure> {
+        if let Some(connection) = self.connection.take() {
+            connection.commit().await?;
+            self.give_back(connection);
+        }
+        Ok(())
+    }
+
+    /// Ends a transaction that has changed nothing.
+    pub(super) async fn end(mut self) -> Result<(), Failure> {
+        if let Some(connection) = self.connection.take() {
+            connection.batch_execute("ROLLBACK").await?;
+            self.give_back(connection);
+        }
+        Ok(())
+    }
+
+    /// Ends a use without a transaction.
+    pub(super) fn done(mut self) {
+        if let Some(connection) = self.connection.take() {
+            self.give_back(connection);
+        }
+    }
+
+    fn give_back(&self, connection: Connection) {
+        let mut idle = self
+            .pool
+            .idle
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        idle.push(connection);
+    }
+}
+
+impl From<tokio_postgres::Error> for Failure {
+    fn from(error: tokio_postgres::Error) -> Self {
+        match error.code() {
+            Some(&SqlState::DISK_FULL) => Self::Full,
+            Some(&SqlState::DATA_CORRUPTED | &SqlState::INDEX_CORRUPTED) => {
+                Self::damaged(explain(&error))
+            }
+            _ => Self::Unavailable(explain(&error)),
+        }
+    }
+}
+
+const STANDBY: &str =
+    "; it is a standby: give the primary's address, or all addresses of the cluster";
+
+/// The error and, where it is a known one, the way out. Never the detail of the database's error, which may quote a
+/// row, nor a password, which no error has.
+fn explain(error: &tokio_postgres::Error) -> String {
+    let Some(of_database) = error.as_db_error() else {
+        let mut text = error.to_string();
+        let mut source = error.source();
+        while let Some(error) = source {
+            text = format!("{text}: {error}");
+            source = error.source();
+        }
+        if text.contains("does not allow writes") {
+            text += STANDBY;
+        }
+        return text;
+    };
+    let code = of_database.code();
+    let way_out = match code.code() {
+        "28P01" | "28000" => "; check user and password of the store's address, and pg_hba.conf",
+        "3D000" => "; create it (createdb), or give another name",
+        "53300" => "; raise max_connections, or run fewer servers",
+        "25006" => STANDBY,
+        "42P01" | "3F000" | "42883" => "; run eigenveil store migrate",
+        "42501" => "; the role needs the rights of the one that ran eigenveil store migrate",
+        "08P01" if of_database.message().contains("startup parameter") => {
+            "; a pooler stands in between: give the address of PostgreSQL itself"
+        }
+        _ => "",
+    };
+    format!("{} ({}){way_out}", of_database.message(), code.code())
+}

@@ -1,0 +1,139 @@
+//! Bearer tokens as rows: the operator's and those of analysts.
+
+use std::sync::Arc;
+
+use eigenveil_shared::Result;
+use tokio_postgres::Client;
+
+use super::{Fleet, append::require, studies::require_study, unsigned};
+use crate::store::{
+    credentials::{Analyst, TokenTable},
+    decide,
+    embedded::TokenFiles,
+    failure::{Failure, unavailable},
+    study::{Study, StudyId},
+    token::TokenHash,
+};
+
+pub(super) const OPERATOR: &str = "operator-token-sha256";
+
+pub(super) async fn load(client: &Client) -> Result<TokenTable, Failure> {
+    let operator = client
+        .query_opt("SELECT value FROM settings WHERE key = $1", &[&OPERATOR])
+        .await?;
+    let operator = operator.ok_or_else(|| {
+        unavailable(
+            "the database has no operator token; run eigenveil store migrate, which makes it",
+        )
+    })?;
+    let rows = client
+        .query(
+            "SELECT a.id, a.name, s.id, a.created_at_ms, a.hash FROM analysts a LEFT JOIN studies s USING (study)
+             ORDER BY a.created_at_ms, a.name, a.id",
+            &[],
+        )
+        .await?;
+    let mut analysts = Vec::with_capacity(rows.len());
+    for row in rows {
+        let study: Option<&[u8]> = row.try_get(2)?;
+        analysts.push(Analyst {
+            id: bytes(row.try_get(0)?)?,
+            name: row.try_get(1)?,
+            study: study.map(bytes).transpose()?.map(StudyId),
+            created_at_ms: unsigned(row.try_get(3)?),
+            hash: TokenHash::stored(bytes(row.try_get(4)?)?),
+        });
+    }
+    Ok(TokenTable {
+        operator: TokenHash::stored(bytes(operator.try_get(0)?)?),
+        analysts,
+    })
+}
+
+fn bytes<const N: usize>(stored: &[u8]) -> Result<[u8; N], Failure> {
+    let wrong = |_| {
+        Failure::damaged(format!(
+            "a stored value has {} bytes instead of {N}",
+            stored.len()
+        ))
+    };
+    stored.try_into().map_err(wrong)
+}
+
+impl Fleet {
+    /// In the file of this server's directory; other servers learn of it within a second.
+    pub(crate) async fn rotate_operator(&self, token: String) -> Result<()> {
+        let inner = Arc::clone(&self.inner);
+        self.run(async move {
+            let _shown = inner.registry.lock().await;
+            let files = TokenFiles::in_directory(&inner.config.data_dir);
+            files.stage(&token)?;
+            let hash = TokenHash::new(&token);
+            let session = inner.pool.begin().await?;
+            let update = "UPDATE settings SET value = $2 WHERE key = $1";
+            let rows = session
+                .execute(update, &[&OPERATOR, &hash.bytes().as_slice()])
+                .await?;
+            require("settings", rows, 1)?;
+            session.commit().await?;
+            inner.credentials.change(|table| table.operator = hash);
+            if let Err(error) = files.adopt() {
+                tracing::error!(%error, "the new operator token could not be written to its file");
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    pub(crate) async fn add_analyst(
+        &self,
+        analyst: Analyst,
+        study: Option<Arc<Study>>,
+    ) -> Result<()> {
+        let inner = Arc::clone(&self.inner);
+        self.run(async move {
+            let _shown = inner.registry.lock().await;
+            let session = inner.pool.begin().await?;
+            if let Some(study) = &study {
+                require_study(&session, study).await?;
+            }
+            let count: i64 = session.query_one("SELECT count(*) FROM analysts", &[]).await?.try_get(0)?;
+            decide::is_room_for_analyst(unsigned(count) as usize)?;
+            let (key, created) = (study.map(|study| study.key.0), analyst.created_at_ms as i64);
+            session
+                .execute(
+                    "INSERT INTO analysts (id, name, study, created_at_ms, hash) VALUES ($1, $2, $3, $4, $5)",
+                    &[
+                        &analyst.id.as_slice(),
+                        &analyst.name,
+                        &key,
+                        &created,
+                        &analyst.hash.bytes().as_slice(),
+                    ],
+                )
+                .await?;
+            session.commit().await?;
+            inner.credentials.change(|table| table.analysts.push(analyst));
+            Ok(())
+        })
+        .await
+    }
+
+    /// Whether there was one.
+    pub(crate) async fn remove_analyst(&self, id: [u8; 8]) -> Result<bool> {
+        let inner = Arc::clone(&self.inner);
+        self.run(async move {
+            let _shown = inner.registry.lock().await;
+            let session = inner.pool.begin().await?;
+            let removed = session
+                .execute("DELETE FROM analysts WHERE id = $1", &[&id.as_slice()])
+                .await?;
+            session.commit().await?;
+            inner
+                .credentials
+                .change(|table| table.analysts.retain(|other| other.id != id));
+            Ok(removed > 0)
+        })
+        .await
+    }
+}

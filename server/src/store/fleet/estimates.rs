@@ -1,0 +1,295 @@
+//! Estimate jobs as rows. Whoever computes one holds a lease on it, by the database's clock: of a server that has gone
+//! another takes the job over, and its result counts no more.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use eigenveil_shared::{
+    Result,
+    api::{EstimateJob, EstimateRequest, EstimateState, Problem},
+    estimate::Estimate,
+};
+use tokio_postgres::{Client, Row};
+
+use super::{Fleet, Inner, lock, unsigned};
+use crate::store::{
+    decide,
+    failure::Failure,
+    job::{Job, StoredEstimate},
+    listener::Notice,
+    study::{Study, StudyId, StudyKey, study_not_found},
+};
+
+/// Of a lease, in seconds.
+const LEASE: f64 = 60.0;
+const RENEWAL: Duration = Duration::from_secs(10);
+/// Held to the commit by whoever adds a job: the limit is one of all studies and servers.
+const QUEUE_LOCK: i64 = 0x0045_6956_5300_0002;
+const COLUMNS: &str = "number, state, request, problem, created_at_ms";
+const CLAIMABLE: &str = "state = 'running' AND (lease IS NULL OR lease < moment())";
+
+impl Fleet {
+    pub(crate) async fn add_job(
+        &self,
+        study: &Study,
+        request: EstimateRequest,
+    ) -> Result<EstimateJob> {
+        let inner = Arc::clone(&self.inner);
+        let (key, id) = (study.key, study.id());
+        self.run(async move {
+            let session = inner.pool.begin().await?;
+            let locked = session.query_opt("SELECT 1 FROM studies WHERE study = $1 FOR SHARE", &[&key.0]).await?;
+            locked.ok_or_else(|| study_not_found(id))?;
+            session.execute("SELECT pg_advisory_xact_lock($1)", &[&QUEUE_LOCK]).await?;
+            let waiting = u32::try_from(waiting(&session).await?).unwrap_or(u32::MAX);
+            decide::is_room_for_job(waiting, inner.config.tuning.max_waiting_estimates)?;
+            let text = serde_json::to_string(&request).map_err(Failure::damaged)?;
+            let row = session
+                .query_one(
+                    "INSERT INTO estimates (study, number, state, request, created_at_ms)
+                     SELECT $1::bigint, coalesce(max(number), 0) + 1, 'running', $2::text, moment_ms()
+                     FROM estimates WHERE study = $1 RETURNING number, created_at_ms",
+                    &[&key.0, &text],
+                )
+                .await?;
+            session.commit().await?;
+            inner.listener.tell(Notice::JobAdded);
+            Ok(EstimateJob {
+                number: unsigned(row.try_get(0)?),
+                study: id.to_string(),
+                state: EstimateState::Running,
+                request,
+                estimate: None,
+                problem: None,
+                created_at_ms: unsigned(row.try_get(1)?),
+            })
+        })
+        .await
+    }
+
+    pub(crate) async fn cancel_job(&self, study: &Study, number: u64) -> Result<EstimateJob> {
+        let inner = Arc::clone(&self.inner);
+        let (key, id) = (study.key, study.id());
+        self.run(async move {
+            let session = inner.pool.begin().await?;
+            let select = format!("SELECT {COLUMNS}, job FROM estimates WHERE study = $1 AND number = $2 FOR NO KEY UPDATE");
+            let row = session.query_opt(select.as_str(), &[&key.0, &(number as i64)]).await?;
+            let row = row.ok_or_else(|| decide::no_estimate(id, number))?;
+            let mut document = document(&row, id)?;
+            decide::may_cancel(number, document.state)?;
+            let job: i64 = row.try_get(5)?;
+            session
+                .execute(
+                    "UPDATE estimates SET state = 'cancelled', finished_at_ms = moment_ms()
+                     WHERE job = $1 AND state = 'running'",
+                    &[&job],
+                )
+                .await?;
+            session.commit().await?;
+            inner.listener.tell(Notice::JobCancelled(job));
+            document.state = EstimateState::Cancelled;
+            Ok(document)
+        })
+        .await
+    }
+
+    pub(crate) fn job(&self, study: &Study, number: u64) -> Result<StoredEstimate> {
+        self.wait(async {
+            let session = self.inner.pool.take().await?;
+            let select = format!(
+                "SELECT {COLUMNS}, estimate FROM estimates WHERE study = $1 AND number = $2"
+            );
+            let row = session
+                .query_opt(select.as_str(), &[&study.key.0, &(number as i64)])
+                .await?;
+            session.done();
+            let row = row.ok_or_else(|| decide::no_estimate(study.id(), number))?;
+            Ok(StoredEstimate {
+                document: document(&row, study.id())?,
+                text: row.try_get(5)?,
+            })
+        })
+    }
+
+    pub(crate) fn jobs(&self, study: &Study) -> Result<Vec<EstimateJob>> {
+        self.wait(async {
+            let session = self.inner.pool.take().await?;
+            let select =
+                format!("SELECT {COLUMNS} FROM estimates WHERE study = $1 ORDER BY number");
+            let rows = session.query(select.as_str(), &[&study.key.0]).await?;
+            session.done();
+            rows.iter().map(|row| document(row, study.id())).collect()
+        })
+    }
+
+    pub(crate) fn claim_job(&self) -> Result<Option<(Arc<Study>, Job)>> {
+        let job = self.wait(self.inner.claim())?;
+        let Some(job) = job else {
+            return Ok(None);
+        };
+        if self.studies.by_key(job.study).is_none() {
+            // Another server has just created it.
+            self.wait(self.inner.refresh())?;
+        }
+        match self.studies.by_key(job.study) {
+            Some(study) => Ok(Some((study, job))),
+            // Deleted with its jobs.
+            None => Ok(None),
+        }
+    }
+
+    pub(crate) fn finish_job(&self, job: i64, result: Result<Estimate, Problem>) -> Result<()> {
+        let (state, estimate, problem) = match result {
+            Ok(estimate) => (EstimateState::Done, Some(estimate), None),
+            Err(problem) => (EstimateState::Failed, None, Some(problem)),
+        };
+        self.wait(async {
+            let estimate = estimate.map(|estimate| serde_json::to_string(&estimate));
+            let problem = problem.map(|problem| serde_json::to_string(&problem));
+            let estimate = estimate.transpose().map_err(Failure::damaged)?;
+            let problem = problem.transpose().map_err(Failure::damaged)?;
+            let session = self.inner.pool.begin().await?;
+            session
+                .execute(
+                    "UPDATE estimates SET state = $3, estimate = $4, problem = $5, finished_at_ms = moment_ms()
+                     WHERE job = $1 AND state = 'running' AND holder = $2",
+                    &[&job, &self.inner.server, &state.as_str(), &estimate, &problem],
+                )
+                .await?;
+            delete_old(&session, job, self.inner.config.retain_estimates).await?;
+            session.commit().await
+        })?;
+        lock(&self.inner.held).take();
+        Ok(())
+    }
+
+    pub(crate) fn put_back_job(&self, job: i64) -> Result<()> {
+        self.wait(async {
+            let session = self.inner.pool.begin().await?;
+            session
+                .execute(
+                    "UPDATE estimates SET attempts = attempts - 1, holder = NULL, lease = NULL
+                     WHERE job = $1 AND state = 'running' AND holder = $2",
+                    &[&job, &self.inner.server],
+                )
+                .await?;
+            session.commit().await
+        })?;
+        lock(&self.inner.held).take();
+        Ok(())
+    }
+}
+
+impl Inner {
+    /// The oldest job that nobody holds, or that the one who held it has left.
+    async fn claim(&self) -> Result<Option<Job>, Failure> {
+        let session = self.pool.begin().await?;
+        // Materialized: another plan might look for more than one.
+        let claim = format!(
+            "WITH next AS MATERIALIZED (SELECT job FROM estimates WHERE {CLAIMABLE} ORDER BY job LIMIT 1
+                FOR NO KEY UPDATE SKIP LOCKED)
+             UPDATE estimates e SET attempts = e.attempts + 1, holder = $1, lease = moment() + make_interval(secs => $2)
+             FROM next WHERE e.job = next.job RETURNING e.job, e.study, e.request, e.attempts - 1"
+        );
+        let Some(row) = session
+            .query_opt(claim.as_str(), &[&self.server, &LEASE])
+            .await?
+        else {
+            session.end().await?;
+            return Ok(None);
+        };
+        let attempts: i64 = row.try_get(3)?;
+        let job = Job {
+            id: row.try_get(0)?,
+            study: StudyKey(row.try_get(1)?),
+            request: serde_json::from_str(row.try_get(2)?).map_err(Failure::damaged)?,
+            attempts: u32::try_from(attempts).unwrap_or(u32::MAX),
+        };
+        session.commit().await?;
+        *lock(&self.held) = Some(job.id);
+        Ok(Some(job))
+    }
+
+    /// Tells of jobs that other servers have added, left or cancelled, and renews the lease of its own.
+    pub(super) async fn look_for_jobs(&self, renewed: &mut Instant) -> Result<(), Failure> {
+        let session = self.pool.take().await?;
+        let held = *lock(&self.held);
+        if let Some(job) = held {
+            let mine = "job = $1 AND state = 'running' AND holder = $2";
+            let is_mine = if renewed.elapsed() > RENEWAL {
+                *renewed = Instant::now();
+                let renew = format!(
+                    "UPDATE estimates SET lease = moment() + make_interval(secs => $3) WHERE {mine}"
+                );
+                session
+                    .execute(renew.as_str(), &[&job, &self.server, &LEASE])
+                    .await?
+                    > 0
+            } else {
+                let select = format!("SELECT 1 FROM estimates WHERE {mine}");
+                session
+                    .query_opt(select.as_str(), &[&job, &self.server])
+                    .await?
+                    .is_some()
+            };
+            if !is_mine && *lock(&self.held) == held {
+                self.listener.tell(Notice::JobCancelled(job));
+            }
+        }
+        let exists = format!("SELECT EXISTS (SELECT 1 FROM estimates WHERE {CLAIMABLE})");
+        let is_waiting: bool = session.query_one(exists.as_str(), &[]).await?.try_get(0)?;
+        session.done();
+        if is_waiting && self.config.estimate_threads > 0 {
+            self.listener.tell(Notice::JobAdded);
+        }
+        Ok(())
+    }
+}
+
+/// Estimates waiting or being computed, over all studies.
+pub(super) async fn waiting(client: &Client) -> Result<u64, Failure> {
+    let count = "SELECT count(*) FROM estimates WHERE state = 'running'";
+    Ok(unsigned(client.query_one(count, &[]).await?.try_get(0)?))
+}
+
+/// Deletes all but the newest `keep` finished jobs of this job's study. Numbers are not reused, because the newest
+/// stays.
+async fn delete_old(client: &Client, job: i64, keep: u32) -> Result<(), Failure> {
+    client
+        .execute(
+            "WITH of AS (SELECT study FROM estimates WHERE job = $1)
+             DELETE FROM estimates WHERE state != 'running' AND study = (SELECT study FROM of)
+             AND number <= (SELECT number FROM estimates WHERE state != 'running' AND study = (SELECT study FROM of)
+                            ORDER BY number DESC LIMIT 1 OFFSET $2)",
+            &[&job, &i64::from(keep.max(1))],
+        )
+        .await?;
+    Ok(())
+}
+
+fn document(row: &Row, study: StudyId) -> Result<EstimateJob, Failure> {
+    let state: &str = row.try_get(1)?;
+    let problem: Option<&str> = row.try_get(3)?;
+    Ok(EstimateJob {
+        number: unsigned(row.try_get(0)?),
+        study: study.to_string(),
+        state: [
+            EstimateState::Running,
+            EstimateState::Done,
+            EstimateState::Failed,
+            EstimateState::Cancelled,
+        ]
+        .into_iter()
+        .find(|known| known.as_str() == state)
+        .ok_or_else(|| Failure::damaged("an estimate has an unknown state"))?,
+        request: serde_json::from_str(row.try_get(2)?).map_err(Failure::damaged)?,
+        estimate: None,
+        problem: problem
+            .map(serde_json::from_str)
+            .transpose()
+            .map_err(Failure::damaged)?,
+        created_at_ms: unsigned(row.try_get(4)?),
+    })
+}

@@ -1,0 +1,159 @@
+//! The primary is killed under load and its standby promoted.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use eigenveil_estimation::Cancel;
+use eigenveil_shared::ErrorCode;
+use tokio::{runtime::Runtime, task::JoinSet};
+
+use super::tests::{Servers, eventually, numbered, of_seeds, postgres::Cluster};
+use crate::store::{SubmitOutcome, fixtures::create};
+
+const DEVICES: u32 = 24;
+const REPORTS_OF_EACH: u32 = 400;
+const SYNCHRONOUS: &[&str] = &["synchronous_standby_names=standby"];
+
+/// What came of it.
+#[derive(Debug)]
+struct Round {
+    acknowledged: u64,
+    counted: u64,
+    /// Seeds with a copy that was counted, too.
+    twice: u64,
+    /// From a device's first attempt to its acknowledgement.
+    longest: Duration,
+}
+
+/// Three servers; devices send to them in turn, until each report is acknowledged. `lag`: the standby receives nothing
+/// for the last 3,000 reports before the end of the primary.
+fn round(settings: &'static [&'static str], lag: bool) -> Option<Round> {
+    let primary = Arc::new(Cluster::start_with(settings)?);
+    let standby = Arc::new(primary.standby("standby"));
+    let servers = Servers::start_behind(&primary, &[&standby], 3);
+    let runtime = Runtime::new().unwrap();
+    Some(runtime.block_on(async {
+        let study = create(&servers.stores[0], &of_seeds()).await;
+        let everywhere = servers.everywhere(&study).await;
+        let acknowledged = Arc::new(AtomicU64::new(0));
+        let mut devices = JoinSet::new();
+        for device in 0..DEVICES {
+            let pairs: Vec<_> = servers
+                .stores
+                .iter()
+                .cloned()
+                .zip(everywhere.clone())
+                .collect();
+            let acknowledged = Arc::clone(&acknowledged);
+            devices.spawn(async move {
+                let mut longest = Duration::ZERO;
+                let mut turn = device as usize;
+                for number in 0..REPORTS_OF_EACH {
+                    let begun = Instant::now();
+                    loop {
+                        let (store, study) = &pairs[turn % pairs.len()];
+                        turn += 1;
+                        let report = numbered(study, 1_000 * device + number);
+                        match store.submit(study, vec![report]).await {
+                            Ok(outcomes) => {
+                                use SubmitOutcome::{Accepted, Duplicate};
+                                assert!(
+                                    matches!(outcomes[..], [Accepted | Duplicate]),
+                                    "{outcomes:?}"
+                                );
+                                break;
+                            }
+                            Err(error) => {
+                                assert_eq!(error.code(), ErrorCode::StoreUnavailable, "{error}");
+                                tokio::time::sleep(Duration::from_millis(50)).await;
+                            }
+                        }
+                    }
+                    longest = longest.max(begun.elapsed());
+                    acknowledged.fetch_add(1, Ordering::SeqCst);
+                }
+                longest
+            });
+        }
+        let reached = async |wanted| {
+            eventually(async || (acknowledged.load(Ordering::SeqCst) >= wanted).then_some(()))
+                .await;
+        };
+        reached(2_000).await;
+        let receiver = standby.sql("postgres", "SELECT pid FROM pg_stat_wal_receiver");
+        let signal = |name: &str| {
+            let sent = std::process::Command::new("kill")
+                .args([name, &receiver])
+                .status();
+            assert!(sent.unwrap().success());
+        };
+        if lag {
+            signal("-STOP");
+        }
+        reached(5_000).await;
+        let (killed, promoted) = (Arc::clone(&primary), Arc::clone(&standby));
+        tokio::task::spawn_blocking(move || killed.kill())
+            .await
+            .unwrap();
+        if lag {
+            signal("-CONT");
+        }
+        tokio::task::spawn_blocking(move || promoted.promote())
+            .await
+            .unwrap();
+        let longest = devices.join_all().await.into_iter().max().unwrap();
+        let sums = servers.stores[0]
+            .bucket_sums(&study, Cancel::NEVER)
+            .unwrap();
+        Round {
+            acknowledged: acknowledged.load(Ordering::SeqCst),
+            counted: sums.n,
+            twice: sums.duplicates,
+            longest,
+        }
+    }))
+}
+
+fn nothing_is_lost(round: &Round) {
+    assert_eq!(
+        (round.counted, round.twice),
+        (round.acknowledged, 0),
+        "{round:?}"
+    );
+    assert!(round.longest < Duration::from_secs(30), "{round:?}");
+    println!("{round:?}");
+}
+
+#[test]
+fn nothing_is_lost_when_the_standby_is_promoted() {
+    let Some(round) = round(SYNCHRONOUS, false) else {
+        return;
+    };
+    nothing_is_lost(&round);
+}
+
+/// The control: what is acknowledged before the standby has it is lost with the primary.
+#[test]
+fn without_a_synchronous_standby_reports_are_lost() {
+    let Some(round) = round(&[], true) else {
+        return;
+    };
+    assert!(round.counted < round.acknowledged, "{round:?}");
+    println!("{round:?}");
+}
+
+#[test]
+#[ignore = "a minute"]
+fn nothing_is_lost_in_ten_rounds() {
+    for _ in 0..10 {
+        let Some(round) = round(SYNCHRONOUS, false) else {
+            return;
+        };
+        nothing_is_lost(&round);
+    }
+}

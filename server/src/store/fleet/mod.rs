@@ -1,0 +1,402 @@
+//! The engine of several servers: their one store is a PostgreSQL database (feature `postgres`).
+//!
+//! Nothing is decided by what a server remembers. A commit locks what it decides by, counts the rows of each of its
+//! statements, and is answered after `COMMIT`; whatever else comes back leaves it in doubt, and it runs again. What is
+//! shown, the registry of studies and the credentials, is read anew each second.
+//!
+//! Locks are taken in one order: studies, tokens, identifiers, buckets, sums; within each by key.
+
+mod append;
+mod connection;
+mod credentials;
+mod estimates;
+#[cfg(test)]
+mod failover;
+#[cfg(test)]
+pub(super) mod mutations;
+mod operators;
+mod registry;
+mod schema;
+mod snapshot;
+mod studies;
+#[cfg(test)]
+pub(super) mod tests;
+mod tidy;
+mod tls;
+mod transfer;
+
+use std::{
+    fs::{DirBuilder, File},
+    future::Future,
+    os::unix::fs::DirBuilderExt as _,
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use eigenveil_shared::{Error, ErrorCode, Result};
+use tokio::{
+    runtime::{Builder, Handle, Runtime},
+    sync::{mpsc, oneshot},
+    task::JoinHandle,
+};
+
+pub(crate) use self::operators::check as check_store;
+pub use self::operators::{Migrated, migrate_store};
+
+use self::{
+    append::{Committer, Submission},
+    connection::{Pool, Target},
+};
+use super::{
+    credentials::Credentials,
+    embedded::TokenFiles,
+    failure::{Failure, unavailable},
+    listener::Listener,
+    report::{Outcomes, Reports},
+    study::{Study, StudyIndex},
+    token::TokenHash,
+};
+use crate::{
+    config::{ServerConfig, StoreUrl},
+    environment::Environment,
+    metrics::Metrics,
+    net::memory::Reservation,
+};
+
+pub(super) struct Fleet {
+    inner: Arc<Inner>,
+    pub(super) studies: Arc<StudyIndex>,
+    pub(super) credentials: Arc<Credentials>,
+    queue: Mutex<Option<mpsc::Sender<Submission>>>,
+    committers: Mutex<Vec<JoinHandle<()>>>,
+    watcher: JoinHandle<()>,
+    /// Ends after what runs on it.
+    _background: Background,
+}
+
+/// What tasks share with the engine.
+struct Inner {
+    pool: Arc<Pool>,
+    handle: Handle,
+    studies: Arc<StudyIndex>,
+    credentials: Arc<Credentials>,
+    /// Held while the registry and the credentials are changed, from before the read or the commit that says what they
+    /// are: what is shown never goes back.
+    registry: tokio::sync::Mutex<()>,
+    listener: Listener,
+    environment: Environment,
+    config: ServerConfig,
+    metrics: Arc<Metrics>,
+    health: Mutex<Health>,
+    /// Of this process: whose leases and pulses are its own.
+    server: i64,
+    /// The job that this server computes.
+    held: Mutex<Option<i64>>,
+    #[cfg(test)]
+    mutation: Mutex<Option<mutations::Mutation>>,
+}
+
+#[derive(Default)]
+struct Health {
+    /// Why the database did not answer the last time.
+    unreachable: Option<String>,
+    /// Since then no commit has succeeded.
+    commit_failed: bool,
+    damage: Option<String>,
+}
+
+impl Fleet {
+    pub(super) fn open(
+        config: &ServerConfig,
+        url: &StoreUrl,
+        environment: Environment,
+        metrics: Arc<Metrics>,
+        listener: Listener,
+    ) -> Result<Self> {
+        let target = Target::new(url)?;
+        create_directory(config)?;
+        let mut server = [0; 8];
+        environment.entropy.fill(&mut server)?;
+        let background = Background::start()?;
+        let handle = &background.handle;
+        let studies = Arc::<StudyIndex>::default();
+        let credentials = Arc::new(Credentials::new(TokenHash::stored([0; 32]), Vec::new()));
+        let inner = Arc::new(Inner {
+            pool: Pool::new(target),
+            handle: handle.clone(),
+            studies: Arc::clone(&studies),
+            credentials: Arc::clone(&credentials),
+            registry: tokio::sync::Mutex::default(),
+            listener,
+            environment,
+            config: config.clone(),
+            metrics,
+            health: Mutex::default(),
+            server: i64::from_le_bytes(server),
+            held: Mutex::default(),
+            #[cfg(test)]
+            mutation: Mutex::default(),
+        });
+        let warnings = inner.wait(async {
+            let session = inner.pool.take().await?;
+            let target = &inner.pool.target;
+            let warnings = schema::check(target, &session, inner.config.durability).await?;
+            session.done();
+            inner.refresh().await?;
+            Ok(warnings)
+        });
+        for warning in warnings.map_err(Failure::into_error)? {
+            tracing::warn!("{warning}");
+        }
+        let (queue, received) = mpsc::channel(inner.config.tuning.max_queued_requests);
+        let received = Arc::new(tokio::sync::Mutex::new(received));
+        let committers = (0..inner.config.tuning.store_connections)
+            .map(|number| {
+                let committer =
+                    Committer::new(Arc::clone(&inner), number as i32, Arc::clone(&received));
+                handle.spawn(committer.run())
+            })
+            .collect();
+        let watcher = handle.spawn(registry::watch(Arc::clone(&inner)));
+        Ok(Self {
+            inner,
+            studies,
+            credentials,
+            queue: Mutex::new(Some(queue)),
+            committers: Mutex::new(committers),
+            watcher,
+            _background: background,
+        })
+    }
+
+    pub(super) async fn append(
+        &self,
+        study: &Arc<Study>,
+        reports: Reports,
+        reservation: Reservation,
+    ) -> Result<Outcomes> {
+        let queue = lock(&self.queue).clone().ok_or_else(stopping)?;
+        let (reply, outcome) = oneshot::channel();
+        let submission = Submission {
+            study: Arc::clone(study),
+            reports,
+            reply,
+            _reservation: reservation,
+        };
+        let depth = &self.inner.metrics.queue_depth;
+        depth.inc();
+        queue.try_send(submission).map_err(|error| {
+            depth.dec();
+            match error {
+                mpsc::error::TrySendError::Full(_) => Error::new(
+                    ErrorCode::TooManyRequests,
+                    "the write queue is full; retry after a second",
+                ),
+                mpsc::error::TrySendError::Closed(_) => stopping(),
+            }
+        })?;
+        drop(queue);
+        match tokio::time::timeout(append::ANSWER, outcome).await {
+            Ok(answer) => answer.unwrap_or_else(|_| Err(stopping())),
+            // The committer goes on: a connection that waits for the standby is not multiplied by retries.
+            Err(_) => Err(Failure::InDoubt("the database does not answer".into()).into_error()),
+        }
+    }
+
+    /// Runs to its end on the engine's own runtime, whether or not the asker waits.
+    async fn run<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, Failure>> + Send + 'static,
+    ) -> Result<T> {
+        self.check_running()?;
+        let done = self.inner.handle.spawn(work).await;
+        let done = done
+            .unwrap_or_else(|_| Err(Failure::Unavailable("a task of the store has ended".into())));
+        done.map_err(|failure| self.inner.note(failure))
+    }
+
+    /// For a thread that may block.
+    fn wait<T: Send>(&self, work: impl Future<Output = Result<T, Failure>> + Send) -> Result<T> {
+        self.check_running()?;
+        self.inner
+            .wait(work)
+            .map_err(|failure| self.inner.note(failure))
+    }
+
+    pub(super) fn check_running(&self) -> Result<()> {
+        match lock(&self.queue).is_some() {
+            true => Ok(()),
+            false => Err(stopping()),
+        }
+    }
+
+    pub(super) async fn check_writable(&self) -> Result<()> {
+        self.check_running()?;
+        let health = lock(&self.inner.health);
+        if let Some(damage) = &health.damage {
+            return Err(unavailable(damage.clone()));
+        }
+        if let Some(why) = &health.unreachable {
+            return Err(Failure::Unavailable(why.clone()).into_error());
+        }
+        match health.commit_failed {
+            true => Err(unavailable(
+                "the last commit failed; the store is tried again each second",
+            )),
+            false => Ok(()),
+        }
+    }
+
+    pub(super) fn is_damaged(&self) -> bool {
+        lock(&self.inner.health).damage.is_some()
+    }
+
+    /// Never: as long as it runs, the database may come back.
+    pub(super) async fn ended(&self) {
+        std::future::pending::<()>().await;
+    }
+
+    pub(super) fn token_path(&self) -> PathBuf {
+        TokenFiles::in_directory(&self.inner.config.data_dir).path()
+    }
+
+    /// By this server's clock, for what is shown; what is decided is decided by the database's.
+    pub(super) fn unix_ms(&self) -> u64 {
+        self.inner.environment.clock.unix_ms().min(i64::MAX as u64)
+    }
+
+    pub(super) fn backup(&self) -> Result<File> {
+        Err(Error::invalid_request(
+            "this server's store is a PostgreSQL database: back it up by pg_basebackup with archived logs, or by the snapshots of whoever provides it",
+        ))
+    }
+
+    pub(super) fn temporary_file(&self) -> Result<File> {
+        self.inner.temporary_file().map_err(Failure::into_error)
+    }
+
+    pub(super) fn close(&self) {
+        if lock(&self.queue).take().is_none() {
+            return;
+        }
+        let committers = std::mem::take(&mut *lock(&self.committers));
+        let limit = self.inner.config.shutdown_timeout();
+        self.inner.wait(async {
+            for mut committer in committers {
+                // One may wait for a standby that does not come; what it has is answered by nobody.
+                match tokio::time::timeout(limit, &mut committer).await {
+                    Ok(ended) if ended.is_err() => {
+                        tracing::error!("a task that commits reports had panicked");
+                    }
+                    Ok(_) => {}
+                    Err(_) => committer.abort(),
+                }
+            }
+        });
+        self.watcher.abort();
+    }
+}
+
+impl Inner {
+    fn wait<T: Send>(&self, work: impl Future<Output = T> + Send) -> T {
+        // A thread of its own: the caller's may belong to a runtime, which may not block.
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| self.handle.block_on(work));
+            waiting
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+
+    fn temporary_file(&self) -> Result<File, Failure> {
+        tempfile::tempfile_in(&self.config.data_dir).map_err(Failure::file)
+    }
+
+    /// Records damage.
+    fn note(&self, failure: Failure) -> Error {
+        if let Some(damage) = failure.damage() {
+            lock(&self.health).damage.get_or_insert(damage);
+        }
+        failure.into_error()
+    }
+
+    #[cfg(test)]
+    fn has(&self, mutation: mutations::Mutation) -> bool {
+        *lock(&self.mutation) == Some(mutation)
+    }
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl std::fmt::Debug for Fleet {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.inner.pool.target.name)
+    }
+}
+
+/// Threads of the store's own, which do not depend on whoever asks.
+struct Background {
+    handle: Handle,
+    runtime: Option<Runtime>,
+}
+
+impl Background {
+    fn start() -> Result<Self> {
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(2)
+            .thread_name("eigenveil-store")
+            .enable_all()
+            .build()
+            .map_err(|error| {
+                unavailable(format!(
+                    "the threads of the store cannot start ({error}); restart the server"
+                ))
+            })?;
+        Ok(Self {
+            handle: runtime.handle().clone(),
+            runtime: Some(runtime),
+        })
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            // Perhaps on a thread that may not wait for it.
+            runtime.shutdown_background();
+        }
+    }
+}
+
+fn create_directory(config: &ServerConfig) -> Result<()> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&config.data_dir)
+        .map_err(|error| {
+            unavailable(format!(
+                "the data directory {} cannot be created ({error}); check the path and its permissions",
+                config.data_dir.display()
+            ))
+        })
+}
+
+fn stopping() -> Error {
+    Error::new(
+        ErrorCode::ShuttingDown,
+        "the server is stopping and did not write this; retry when it is back",
+    )
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A count, which the database has as a signed number.
+fn unsigned(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or(0)
+}

@@ -1,0 +1,235 @@
+//! Mistakes of the fleet that a test has to notice.
+
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use eigenveil_shared::ErrorCode;
+use rand::{SeedableRng as _, rngs::ChaCha20Rng, seq::SliceRandom as _};
+use tokio::runtime::Runtime;
+
+use super::{
+    lock,
+    tests::{Servers, counted, eventually, numbered, of_seeds, postgres::Cluster},
+};
+use crate::store::{
+    Store, SubmitOutcome,
+    conformance::{Kind, fails},
+    engine::Engine,
+    fixtures::{create, report},
+    study::StudyKey,
+};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::store) enum Mutation {
+    /// A commit that writes nothing, which no standby is waited for.
+    SilentDuplicate,
+    CloseTouchesStudiesOnly,
+    UnsortedIdentifiers,
+    /// Rows of buckets are changed without having been locked in order.
+    UnlockedBuckets,
+}
+
+pub(in crate::store) fn mutate(store: &Store, mutation: Option<Mutation>) {
+    if let Engine::Fleet(fleet) = &store.shared.engine {
+        *lock(&fleet.inner.mutation) = mutation;
+    }
+}
+
+pub(super) fn shuffled(ids: &BTreeSet<(StudyKey, [u8; 16])>) -> Vec<(StudyKey, [u8; 16])> {
+    static SEED: AtomicU64 = AtomicU64::new(1);
+    let mut ids: Vec<_> = ids.iter().copied().collect();
+    ids.shuffle(&mut ChaCha20Rng::seed_from_u64(
+        SEED.fetch_add(1, Ordering::Relaxed),
+    ));
+    ids
+}
+
+/// A close that leaves the buckets as they are is noticed.
+#[test]
+fn a_close_that_touches_studies_only_is_noticed() {
+    let Some(_cluster) = Cluster::shared() else {
+        return;
+    };
+    let mutated = Kind::Fleet(Some(Mutation::CloseTouchesStudiesOnly));
+    assert!(fails(mutated, "nothing_is_counted_after_a_close"));
+}
+
+/// Deadlocks that PostgreSQL has found while two servers insert the same identifiers of these studies at once.
+fn deadlocks(cluster: &Arc<Cluster>, mutation: Option<Mutation>, studies: usize) -> u64 {
+    let servers = Servers::start(cluster, 2);
+    for store in &servers.stores {
+        mutate(store, mutation);
+    }
+    let runtime = Runtime::new().unwrap();
+    runtime.block_on(async {
+        let mut everywhere = Vec::new();
+        for _ in 0..studies {
+            let study = create(&servers.stores[0], &of_seeds()).await;
+            everywhere.push(servers.everywhere(&study).await);
+        }
+        for round in 0..15 {
+            let mut tasks = tokio::task::JoinSet::new();
+            for (number, store) in servers.stores.iter().enumerate() {
+                for study in everywhere.iter().flat_map(|study| [&study[number]; 4]) {
+                    let reports = (0..300).map(|n| numbered(study, 1_000 * round + n));
+                    let (reports, store) = (reports.collect(), store.clone());
+                    let study = Arc::clone(study);
+                    tasks.spawn(async move { store.submit(&study, reports).await.is_ok() });
+                }
+            }
+            tasks.join_all().await;
+        }
+        if mutation.is_none() {
+            for study in &everywhere {
+                assert_eq!(counted(&servers.stores[0], &study[0]), 4_500);
+            }
+        }
+    });
+    let select = "SELECT pg_stat_force_next_flush(); SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()";
+    servers.found(select)
+}
+
+#[test]
+fn locks_are_taken_in_order() {
+    let Some(cluster) = Cluster::shared() else {
+        return;
+    };
+    assert_eq!(deadlocks(&cluster, None, 1), 0);
+    assert!(deadlocks(&cluster, Some(Mutation::UnsortedIdentifiers), 1) > 0);
+}
+
+#[test]
+#[ignore = "minutes"]
+fn buckets_are_locked_in_order() {
+    let Some(cluster) = Cluster::shared() else {
+        return;
+    };
+    let mut noticed = 0;
+    for _ in 0..10 {
+        assert_eq!(deadlocks(&cluster, None, 6), 0);
+        noticed += deadlocks(&cluster, Some(Mutation::UnlockedBuckets), 6);
+    }
+    assert!(noticed > 0);
+}
+
+/// What becomes of a report whose commit gets its lock after the study's last moment.
+fn after_the_last_moment(clock: &str) -> Option<SubmitOutcome> {
+    let servers = Servers::start(&Cluster::shared()?, 1);
+    servers.sql(&format!(
+        "CREATE OR REPLACE FUNCTION eigenveil.moment() RETURNS timestamptz LANGUAGE sql VOLATILE AS 'SELECT {clock}'"
+    ));
+    let store = &servers.stores[0];
+    let runtime = Runtime::new().unwrap();
+    let outcomes = runtime.block_on(async {
+        let study = create(store, &of_seeds()).await;
+        let ending = servers.begin_sql(
+            "BEGIN; UPDATE eigenveil.buckets SET until = clock_timestamp() + interval '1.5 s'; SELECT pg_sleep(2); COMMIT",
+        );
+        let sleeps = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()";
+        eventually(async || (servers.sql(sleeps) == "1").then_some(())).await;
+        let outcomes = store.submit(&study, vec![report(&study, 1)]).await.unwrap();
+        ending.await.unwrap();
+        outcomes
+    });
+    Some(outcomes[0])
+}
+
+#[test]
+fn a_lock_got_after_the_last_moment_counts_nothing() {
+    let Some(outcome) = after_the_last_moment("clock_timestamp()") else {
+        return;
+    };
+    assert_eq!(outcome, SubmitOutcome::Ended);
+    // The time at which the transaction began.
+    assert_eq!(
+        after_the_last_moment("now()"),
+        Some(SubmitOutcome::Accepted)
+    );
+}
+
+#[test]
+fn a_statement_that_fails_counts_nothing() {
+    let Some(cluster) = Cluster::shared() else {
+        return;
+    };
+    let servers = Servers::start(&cluster, 1);
+    let store = &servers.stores[0];
+    servers.sql(
+        "CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE disk_full; END';
+         CREATE TRIGGER fail BEFORE INSERT ON eigenveil.arrivals EXECUTE FUNCTION fail()",
+    );
+    let runtime = Runtime::new().unwrap();
+    runtime.block_on(async {
+        let study = create(store, &of_seeds()).await;
+        let send = || store.submit(&study, vec![report(&study, 1)]);
+        assert_eq!(send().await.unwrap_err().code(), ErrorCode::StoreFull);
+        assert_eq!(counted(store, &study), 0);
+        servers.sql("DROP TRIGGER fail ON eigenveil.arrivals");
+        assert_eq!(send().await.unwrap(), [SubmitOutcome::Accepted]);
+        assert_eq!(counted(store, &study), 1);
+    });
+}
+
+/// Whether a copy of a counted report is acknowledged while no standby has what is committed.
+fn acknowledges_without_standby(mutation: Option<Mutation>) -> Option<bool> {
+    let cluster = Arc::new(Cluster::start()?);
+    let servers = Servers::start(&cluster, 1);
+    let store = &servers.stores[0];
+    mutate(store, mutation);
+    let runtime = Runtime::new().unwrap();
+    let acknowledged = runtime.block_on(async {
+        let study = create(store, &of_seeds()).await;
+        let set = |value: &str| {
+            cluster.sql("postgres", &format!("ALTER SYSTEM SET synchronous_standby_names = '{value}'"));
+            cluster.sql("postgres", "SELECT pg_reload_conf()");
+        };
+        set("nobody");
+        eventually(async || (cluster.sql("postgres", "SHOW synchronous_standby_names") == "nobody").then_some(())).await;
+        let send = || {
+            let (store, study) = (store.clone(), Arc::clone(&study));
+            tokio::spawn(async move { store.submit(&study, vec![report(&study, 1)]).await })
+        };
+        let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+        let original = send();
+        eventually(async || (cluster.sql("postgres", waiting) == "1").then_some(())).await;
+        // The wait is cancelled: the row is visible from now on, and no standby has it.
+        let cancel = "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+        cluster.sql("postgres", cancel);
+        eventually(async || {
+            let visible = servers.sql("SELECT count(*) FROM eigenveil.identifiers");
+            (visible == "1").then_some(())
+        })
+        .await;
+        let mut copies = vec![original, send()];
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_secs(2) && !copies.iter().any(tokio::task::JoinHandle::is_finished) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let acknowledged = copies.iter().any(tokio::task::JoinHandle::is_finished);
+        set("");
+        for copy in copies.drain(..) {
+            assert!(copy.await.unwrap().is_ok());
+        }
+        assert_eq!(counted(store, &study), 1);
+        acknowledged
+    });
+    Some(acknowledged)
+}
+
+#[test]
+fn a_duplicate_waits_for_the_standby_like_its_original() {
+    let Some(acknowledged) = acknowledges_without_standby(None) else {
+        return;
+    };
+    assert!(!acknowledged);
+    assert_eq!(
+        acknowledges_without_standby(Some(Mutation::SilentDuplicate)),
+        Some(true)
+    );
+}

@@ -1,0 +1,125 @@
+//! What an operator does without a server: `eigenveil store migrate`, and the check of settings.
+
+use std::path::PathBuf;
+
+use eigenveil_shared::Result;
+
+use super::{
+    Background,
+    connection::{Connection, Target},
+    create_directory,
+    credentials::OPERATOR,
+    schema,
+};
+use crate::{
+    config::{ServerConfig, StoreUrl, invalid_config},
+    environment::Environment,
+    store::{
+        embedded::TokenFiles,
+        failure::Failure,
+        token::{TokenHash, generate},
+    },
+};
+
+/// What a migration has done.
+#[derive(Clone, Debug)]
+pub struct Migrated {
+    /// The schema's version before; 0 where there was none.
+    pub from: usize,
+    /// This program's.
+    pub to: usize,
+    /// The file with the operator token, if this made it.
+    pub operator_token: Option<PathBuf>,
+}
+
+/// Brings the database of this configuration to this program's schema, and makes the operator token if there is none.
+///
+/// # Errors
+/// `invalid-config` without the address of a database, or with one that cannot be read; `store-unavailable` if it cannot
+/// be reached, is too old, could lose a commit, or has a newer schema.
+pub fn migrate_store(config: &ServerConfig, environment: &Environment) -> Result<Migrated> {
+    let Some(url) = &config.store else {
+        return Err(invalid_config(
+            "no database is given: set EIGENVEIL_STORE or store = \"postgres://…\", or give --store",
+        ));
+    };
+    alone(url, async |target| {
+        create_directory(config)?;
+        let connection = target.connect().await?;
+        schema::check_server(target, &connection).await?;
+        let from = schema::migrate(&connection).await?;
+        let operator_token = make_token(&connection, config, environment).await?;
+        Ok(Migrated {
+            from,
+            to: schema::VERSION,
+            operator_token,
+        })
+    })
+}
+
+/// As a start would check it; changes nothing. Returns warnings.
+pub(crate) fn check(config: &ServerConfig, url: &StoreUrl) -> Result<Vec<String>> {
+    alone(url, async |target| {
+        let connection = target.connect().await?;
+        schema::check(target, &connection, config.durability).await
+    })
+}
+
+/// On a runtime of its own.
+fn alone<T: Send>(
+    url: &StoreUrl,
+    work: impl AsyncFnOnce(&Target) -> Result<T, Failure> + Send,
+) -> Result<T> {
+    let target = Target::new(url)?;
+    let background = Background::start()?;
+    let done = std::thread::scope(|scope| {
+        // The caller's thread may belong to a runtime, which may not block.
+        let working = scope.spawn(|| background.handle.block_on(work(&target)));
+        working
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    });
+    done.map_err(Failure::into_error)
+}
+
+/// Staged in a second file, its hash committed, then renamed: after a crash the hash tells which of the two is valid.
+async fn make_token(
+    connection: &Connection,
+    config: &ServerConfig,
+    environment: &Environment,
+) -> Result<Option<PathBuf>, Failure> {
+    let files = TokenFiles::in_directory(&config.data_dir);
+    let stored = connection
+        .query_opt("SELECT value FROM settings WHERE key = $1", &[&OPERATOR])
+        .await?;
+    if let Some(row) = stored {
+        let is_it = |staged: &String| {
+            row.try_get::<_, &[u8]>(0)
+                .is_ok_and(|hash| hash == TokenHash::new(staged).bytes())
+        };
+        return match files.staged()? {
+            Some(staged) if is_it(&staged) => {
+                files.adopt()?;
+                Ok(Some(files.path()))
+            }
+            Some(_) => {
+                files.discard()?;
+                Ok(None)
+            }
+            None => Ok(None),
+        };
+    }
+    let token = generate(&*environment.entropy)?;
+    files.stage(&token)?;
+    let hash = TokenHash::new(&token);
+    let insert = "INSERT INTO settings (key, value) VALUES ($1, $2) ON CONFLICT DO NOTHING";
+    let inserted = connection
+        .execute(insert, &[&OPERATOR, &hash.bytes().as_slice()])
+        .await?;
+    if inserted == 0 {
+        files.discard()?;
+        return Ok(None);
+    }
+    files.adopt()?;
+    Ok(Some(files.path()))
+}

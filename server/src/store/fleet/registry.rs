@@ -1,0 +1,178 @@
+//! What every server shows of the store: read anew each second, since others change it, too.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use eigenveil_shared::{
+    about::{About, UtcDate},
+    estimate::ComponentCount,
+    study::StudyParams,
+};
+use tokio::{sync::MutexGuard, time::MissedTickBehavior};
+use tokio_postgres::{Client, Row};
+
+use super::{Inner, append::PULSE, append::require, credentials, lock, unsigned};
+use crate::store::{
+    failure::Failure,
+    study::{NewStudy, Study, StudyId, StudyKey, state_from},
+};
+
+const EVERY: Duration = Duration::from_secs(1);
+/// A database that is silent for so long is away.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The pulse of whoever is no committer.
+const WATCHER: i32 = -1;
+
+/// Until it is aborted.
+pub(super) async fn watch(inner: Arc<Inner>) {
+    let mut ticks = tokio::time::interval(EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut renewed = Instant::now();
+    loop {
+        ticks.tick().await;
+        let look = async {
+            // While something is being changed, what is shown is about to be.
+            if let Ok(shown) = inner.registry.try_lock() {
+                inner.show(&shown).await?;
+            }
+            inner.probe().await?;
+            inner.look_for_jobs(&mut renewed).await
+        };
+        let looked = tokio::time::timeout(PATIENCE, look).await;
+        let looked = looked
+            .unwrap_or_else(|_| Err(Failure::Unavailable("the database does not answer".into())));
+        let why = looked.err().map(|failure| failure.to_string());
+        let mut health = lock(&inner.health);
+        if health.unreachable.is_none()
+            && let Some(why) = &why
+        {
+            tracing::error!(why, "the database is away");
+        }
+        health.unreachable = why;
+    }
+}
+
+impl Inner {
+    /// Reads studies and credentials, and shows them.
+    pub(super) async fn refresh(&self) -> Result<(), Failure> {
+        let shown = self.registry.lock().await;
+        self.show(&shown).await
+    }
+
+    async fn show(&self, _shown: &MutexGuard<'_, ()>) -> Result<(), Failure> {
+        let session = self.pool.take().await?;
+        let rows = session
+            .query(
+                "SELECT s.study, s.state, (SELECT coalesce(sum(n), 0)::bigint FROM buckets b WHERE b.study = s.study)
+                 FROM studies s ORDER BY s.study",
+                &[],
+            )
+            .await?;
+        let mut found = BTreeMap::new();
+        for row in rows {
+            let (key, state): (i64, &str) = (row.try_get(0)?, row.try_get(1)?);
+            let state = state_from(state)
+                .ok_or_else(|| Failure::damaged("a study has an unknown state"))?;
+            found.insert(StudyKey(key), (state, unsigned(row.try_get(2)?)));
+        }
+        let mut shown = BTreeSet::new();
+        for study in self.studies.list() {
+            match found.get(&study.key) {
+                Some((state, n)) => {
+                    study.publish_state(*state);
+                    study.publish_count_of_any(*n);
+                    shown.insert(study.key);
+                }
+                None => self.studies.remove(study.id()),
+            }
+        }
+        let new: Vec<i64> = found
+            .keys()
+            .filter(|key| !shown.contains(key))
+            .map(|key| key.0)
+            .collect();
+        for study in load(&session, &new).await? {
+            if let Some((_, n)) = found.get(&study.key) {
+                study.publish_count_of_any(*n);
+            }
+            self.studies.add(Arc::new(study));
+        }
+        let table = credentials::load(&session).await?;
+        self.credentials.change(|credentials| *credentials = table);
+        session.done();
+        Ok(())
+    }
+
+    /// After a failed commit: whether another one succeeds.
+    async fn probe(&self) -> Result<(), Failure> {
+        if !lock(&self.health).commit_failed {
+            return Ok(());
+        }
+        let session = self.pool.begin().await?;
+        let beaten = session.execute(PULSE, &[&self.server, &WATCHER]).await?;
+        require("pulse", beaten, 1)?;
+        session.commit().await?;
+        lock(&self.health).commit_failed = false;
+        Ok(())
+    }
+}
+
+/// These studies, by key.
+async fn load(client: &Client, keys: &[i64]) -> Result<Vec<Study>, Failure> {
+    if keys.is_empty() {
+        return Ok(Vec::new());
+    }
+    let rows = client
+        .query(
+            "SELECT study, id, name, state, canonical, fingerprint, default_k, buckets, created_at_ms, enrolment,
+                    purpose, responsible_party, contact, last_day
+             FROM studies WHERE study = ANY ($1) ORDER BY study",
+            &[&keys],
+        )
+        .await?;
+    rows.iter().map(study).collect()
+}
+
+fn study(row: &Row) -> Result<Study, Failure> {
+    let id = row.try_get::<_, &[u8]>(1)?.try_into();
+    let id = StudyId(
+        id.map_err(|_| Failure::damaged("an identifier of a study does not have 16 bytes"))?,
+    );
+    let damaged = |what: &str| Failure::damaged(format!("study {id} has {what}"));
+    let params = StudyParams::from_canonical(row.try_get(4)?)
+        .map_err(|error| Failure::damaged(format!("study {id}: {error}")))?;
+    if params.fingerprint().0 != *row.try_get::<_, &[u8]>(5)? {
+        return Err(damaged("parameters that do not have its fingerprint"));
+    }
+    let default_k: Option<i64> = row.try_get(6)?;
+    let design = NewStudy {
+        name: row.try_get(2)?,
+        params,
+        default_k: default_k.map_or(ComponentCount::Auto, |k| {
+            ComponentCount::Fixed(usize::try_from(k).unwrap_or(usize::MAX))
+        }),
+        state: state_from(row.try_get(3)?).ok_or_else(|| damaged("an unknown state"))?,
+        buckets: row.try_get::<_, i32>(7)?.unsigned_abs(),
+        enrolment: row
+            .try_get::<_, &str>(9)?
+            .parse()
+            .map_err(|_| damaged("an unknown enrolment"))?,
+        about: About {
+            purpose: row.try_get(10)?,
+            responsible_party: row.try_get(11)?,
+            contact: row.try_get(12)?,
+            last_day: row
+                .try_get::<_, Option<i64>>(13)?
+                .map(|day| UtcDate(unsigned(day))),
+        },
+    };
+    Ok(Study::new(
+        StudyKey(row.try_get(0)?),
+        id,
+        design,
+        unsigned(row.try_get(8)?),
+    ))
+}

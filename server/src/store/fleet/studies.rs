@@ -1,0 +1,300 @@
+//! Studies: created, opened, closed, deleted; their tokens, and the end of their last day.
+//!
+//! The row of a study is locked before its buckets, and these in order.
+
+use std::{sync::Arc, time::Duration};
+
+use eigenveil_shared::{
+    Result,
+    api::{StudyState, TokenCounts},
+    enrolment::AdmissionKey,
+    estimate::ComponentCount,
+};
+use tokio_postgres::Client;
+
+use super::{Fleet, append::require, unsigned};
+use crate::store::{
+    decide,
+    failure::Failure,
+    study::{NewStudy, Study, StudyId, StudyKey, state_from, study_not_found},
+};
+
+/// Keys in one statement.
+const KEYS: usize = 10_000;
+
+impl Fleet {
+    pub(crate) async fn create(&self, id: StudyId, design: NewStudy) -> Result<Arc<Study>> {
+        let inner = Arc::clone(&self.inner);
+        self.run(async move {
+            let _shown = inner.registry.lock().await;
+            let session = inner.pool.begin().await?;
+            let study = insert(&session, id, design, None).await?;
+            session.commit().await?;
+            inner.studies.add(Arc::clone(&study));
+            Ok(study)
+        })
+        .await
+    }
+
+    pub(crate) async fn set_state(&self, study: &Arc<Study>, wanted: StudyState) -> Result<()> {
+        let (inner, study) = (Arc::clone(&self.inner), Arc::clone(study));
+        self.run(async move {
+            let _shown = inner.registry.lock().await;
+            let session = inner.pool.begin().await?;
+            let state = locked_state(&session, &study).await?;
+            if decide::changes_state(study.id(), state, wanted)? {
+                #[cfg(test)]
+                let skip = inner.has(super::mutations::Mutation::CloseTouchesStudiesOnly);
+                #[cfg(not(test))]
+                let skip = false;
+                change_state(&session, study.key, wanted, skip).await?;
+            }
+            session.commit().await?;
+            study.publish_state(wanted);
+            Ok(())
+        })
+        .await
+    }
+
+    /// The identifier is free at once; the rest is removed in the background.
+    pub(crate) async fn delete(&self, study: &Arc<Study>) -> Result<()> {
+        let (inner, study) = (Arc::clone(&self.inner), Arc::clone(study));
+        self.run(async move {
+            let _shown = inner.registry.lock().await;
+            let session = inner.pool.begin().await?;
+            decide::may_delete(study.id(), locked_state(&session, &study).await?)?;
+            lock_buckets(&session, study.key).await?;
+            for table in ["buckets", "estimates", "analysts", "studies"] {
+                let delete = format!("DELETE FROM {table} WHERE study = $1");
+                session.execute(delete.as_str(), &[&study.key.0]).await?;
+            }
+            session
+                .execute("INSERT INTO deleted VALUES ($1)", &[&study.key.0])
+                .await?;
+            session.commit().await?;
+            inner.studies.remove(study.id());
+            inner.credentials.forget_study(study.id());
+            Ok(())
+        })
+        .await
+    }
+
+    pub(crate) async fn issue(&self, study: &Study, keys: Vec<AdmissionKey>) -> Result<()> {
+        let inner = Arc::clone(&self.inner);
+        let (key, id, enrolment) = (study.key, study.id(), study.enrolment());
+        self.run(async move {
+            let session = inner.pool.begin().await?;
+            decide::may_issue(
+                id,
+                state_of(&session, key, id, "FOR SHARE").await?,
+                enrolment,
+            )?;
+            for keys in keys.chunks(KEYS) {
+                let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+                let insert =
+                    "INSERT INTO tokens (study, key) SELECT $1::bigint, * FROM unnest($2::bytea[])";
+                let rows = session.execute(insert, &[&key.0, &keys]).await?;
+                require("tokens", rows, keys.len())?;
+            }
+            session.commit().await
+        })
+        .await
+    }
+
+    pub(crate) fn token_counts(&self, study: &Study) -> Result<TokenCounts> {
+        self.wait(async {
+            let session = self.inner.pool.snapshot().await?;
+            require_study(&session, study).await?;
+            let count =
+                "SELECT count(*), count(*) FILTER (WHERE spent > 0) FROM tokens WHERE study = $1";
+            let row = session.query_one(count, &[&study.key.0]).await?;
+            session.end().await?;
+            Ok(TokenCounts {
+                issued: unsigned(row.try_get(0)?),
+                spent: unsigned(row.try_get(1)?),
+            })
+        })
+    }
+
+    /// By the database's clock.
+    pub(crate) fn close_ended(&self) -> Result<Option<Duration>> {
+        self.wait(async {
+            let inner = &self.inner;
+            let _shown = inner.registry.lock().await;
+            let session = inner.pool.take().await?;
+            let now: i64 = session.query_one("SELECT moment_ms()", &[]).await?.try_get(0)?;
+            session.done();
+            let now = unsigned(now);
+            let mut next: Option<u64> = None;
+            for study in self.studies.list() {
+                let Some(day) = study.about().last_day else {
+                    continue;
+                };
+                let (over_at, over) = (day.end_ms(), day.is_over(now));
+                let wanted = match study.state() {
+                    StudyState::Open if over => Some(StudyState::Closed),
+                    StudyState::Closed if !over => Some(StudyState::Open),
+                    _ => None,
+                };
+                if let Some(wanted) = wanted {
+                    let session = inner.pool.begin().await?;
+                    if may_end(&session, &study, wanted, over_at).await? {
+                        change_state(&session, study.key, wanted, false).await?;
+                        session.commit().await?;
+                        study.publish_state(wanted);
+                        tracing::info!(study = %study.id(), state = wanted.as_str(), "the last day of a study has changed its state");
+                    } else {
+                        session.end().await?;
+                    }
+                }
+                if study.state() == StudyState::Open {
+                    let left = over_at.saturating_sub(now);
+                    next = Some(next.map_or(left, |next| next.min(left)));
+                }
+            }
+            Ok(next.map(Duration::from_millis))
+        })
+    }
+}
+
+/// Whether the end of its last day, or a clock that was wrong about it, moves the study to this state. One that the
+/// operator closed was closed before its last day was over; one without identifiers could count a report twice.
+async fn may_end(
+    client: &Client,
+    study: &Study,
+    wanted: StudyState,
+    over_at: u64,
+) -> Result<bool, Failure> {
+    let found = match wanted {
+        StudyState::Closed => {
+            let open =
+                "SELECT 1 FROM studies WHERE study = $1 AND state = 'open' FOR NO KEY UPDATE";
+            client.query_opt(open, &[&study.key.0]).await?
+        }
+        _ => {
+            let closed =
+                "SELECT 1 FROM studies WHERE study = $1 AND state = 'closed' AND closed_at_ms >= $2
+                          AND identifiers_kept FOR NO KEY UPDATE";
+            client
+                .query_opt(closed, &[&study.key.0, &(over_at as i64)])
+                .await?
+        }
+    };
+    Ok(found.is_some())
+}
+
+/// Inserts a study without reports, with its buckets, under a key that no study ever had.
+pub(super) async fn insert(
+    client: &Client,
+    id: StudyId,
+    design: NewStudy,
+    created_at_ms: Option<u64>,
+) -> Result<Arc<Study>, Failure> {
+    let default_k = match design.default_k {
+        ComponentCount::Auto => None,
+        ComponentCount::Fixed(k) => Some(k as i64),
+    };
+    let (buckets, last_day) = (design.buckets as i32, design.about.last_day);
+    let row = client
+        .query_one(
+            "INSERT INTO studies (id, name, state, canonical, fingerprint, default_k, buckets, created_at_ms, enrolment,
+                                  purpose, responsible_party, contact, last_day, closed_at_ms)
+             VALUES ($1, $2, $3::text, $4, $5, $6, $7, coalesce($8::bigint, moment_ms()), $9, $10, $11, $12, $13,
+                     CASE WHEN $3::text = 'closed' THEN moment_ms() END)
+             RETURNING study, created_at_ms",
+            &[
+                &id.0.as_slice(),
+                &design.name,
+                &design.state.as_str(),
+                &design.params.canonical_bytes(),
+                &design.params.fingerprint().0.as_slice(),
+                &default_k,
+                &buckets,
+                &created_at_ms.map(|at| at as i64),
+                &design.enrolment.as_str(),
+                &design.about.purpose,
+                &design.about.responsible_party,
+                &design.about.contact,
+                &last_day.map(|day| day.0 as i64),
+            ],
+        )
+        .await?;
+    let (key, created): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
+    let is_open = design.state == StudyState::Open;
+    // As the clock counts, without a day's leap.
+    let until = last_day.map(|day| day.end_ms() as i64);
+    client
+        .execute(
+            "INSERT INTO buckets (study, bucket, open, until)
+             SELECT $1::bigint, bucket, $2::boolean, coalesce(to_timestamp($3::bigint / 1000.0), 'infinity')
+             FROM generate_series(0, $4::int - 1) bucket",
+            &[&key, &is_open, &until, &buckets],
+        )
+        .await?;
+    client
+        .execute(
+            "INSERT INTO sums (study, bucket) SELECT $1::bigint, bucket FROM generate_series(0, $2::int - 1) bucket",
+            &[&key, &buckets],
+        )
+        .await?;
+    Ok(Arc::new(Study::new(
+        StudyKey(key),
+        id,
+        design,
+        unsigned(created),
+    )))
+}
+
+async fn change_state(
+    client: &Client,
+    study: StudyKey,
+    wanted: StudyState,
+    studies_only: bool,
+) -> Result<(), Failure> {
+    let update = "UPDATE studies SET state = $2::text, closed_at_ms = CASE WHEN $2::text = 'closed' THEN moment_ms() END
+                  WHERE study = $1";
+    let rows = client
+        .execute(update, &[&study.0, &wanted.as_str()])
+        .await?;
+    require("studies", rows, 1)?;
+    if studies_only {
+        return Ok(());
+    }
+    let buckets = lock_buckets(client, study).await?;
+    let is_open = wanted == StudyState::Open;
+    let update = "UPDATE buckets SET open = $2 WHERE study = $1";
+    let rows = client.execute(update, &[&study.0, &is_open]).await?;
+    require("buckets", rows, buckets)
+}
+
+/// In order: an UPDATE alone would lock them as they lie, and wait for appends that wait for it.
+pub(super) async fn lock_buckets(client: &Client, study: StudyKey) -> Result<usize, Failure> {
+    let select = "SELECT 1 FROM buckets WHERE study = $1 ORDER BY study, bucket FOR NO KEY UPDATE";
+    Ok(client.query(select, &[&study.0]).await?.len())
+}
+
+async fn locked_state(client: &Client, study: &Study) -> Result<StudyState, Failure> {
+    state_of(client, study.key, study.id(), "FOR NO KEY UPDATE").await
+}
+
+async fn state_of(
+    client: &Client,
+    key: StudyKey,
+    id: StudyId,
+    lock: &str,
+) -> Result<StudyState, Failure> {
+    let select = format!("SELECT state FROM studies WHERE study = $1 {lock}");
+    let row = client.query_opt(select.as_str(), &[&key.0]).await?;
+    let row = row.ok_or_else(|| study_not_found(id))?;
+    state_from(row.try_get(0)?).ok_or_else(|| Failure::damaged("a study has an unknown state"))
+}
+
+/// Fails if the study was deleted meanwhile.
+pub(super) async fn require_study(client: &Client, study: &Study) -> Result<(), Failure> {
+    let found = client
+        .query_opt("SELECT 1 FROM studies WHERE study = $1", &[&study.key.0])
+        .await?;
+    found
+        .map(drop)
+        .ok_or_else(|| study_not_found(study.id()).into())
+}

@@ -1,0 +1,542 @@
+//! The fleet over a real PostgreSQL: a cluster made for the test, as another user where this one is root. Where there is
+//! no PostgreSQL the tests say SKIPPED.
+
+#[path = "../../../tests/common/postgres.rs"]
+pub(super) mod postgres;
+
+use std::{
+    fmt::Write as _,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use eigenveil_estimation::Cancel;
+use eigenveil_shared::{
+    ErrorCode,
+    api::{EstimateRequest, StudyState},
+    codec,
+    enrolment::ParticipantToken,
+    report::{Report, ReportId},
+};
+use rand::{RngExt as _, SeedableRng as _, rngs::ChaCha20Rng};
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+use self::postgres::Cluster;
+use super::migrate_store;
+use crate::{
+    Environment, ServerConfig,
+    store::{
+        NewReport, Store, Study, SubmitOutcome,
+        conformance::{Kind, failing},
+        fixtures::{START_MS, create, report},
+    },
+};
+
+/// An empty database.
+pub(in crate::store) struct Database {
+    cluster: Arc<Cluster>,
+    name: String,
+}
+
+impl Database {
+    pub(in crate::store) fn create() -> Self {
+        Self::in_cluster(Cluster::shared().expect("looked for before"))
+    }
+
+    pub(super) fn in_cluster(cluster: Arc<Cluster>) -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let name = format!("test{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+        cluster.sql("postgres", &format!("CREATE DATABASE {name}"));
+        Self { cluster, name }
+    }
+
+    fn url(&self) -> String {
+        self.cluster.url(&self.name)
+    }
+
+    /// Makes the tables, and a configuration that uses them.
+    pub(in crate::store) fn migrate(&self, config: &mut ServerConfig) {
+        self.migrate_at(config, &self.url());
+    }
+
+    fn migrate_at(&self, config: &mut ServerConfig, url: &str) {
+        config.store = Some(url.parse().unwrap());
+        let migrated = migrate_store(config, &Environment::system()).unwrap();
+        assert!(migrated.operator_token.unwrap().is_file());
+    }
+
+    /// From now on the database's time stands still.
+    pub(in crate::store) fn set_clock(&self, unix_ms: u64) {
+        self.sql(&format!(
+            "CREATE OR REPLACE FUNCTION eigenveil.moment() RETURNS timestamptz LANGUAGE sql VOLATILE
+             AS 'SELECT to_timestamp({unix_ms}::bigint / 1000.0)'"
+        ));
+    }
+
+    fn sql(&self, sql: &str) -> String {
+        self.cluster.sql(&self.name, sql)
+    }
+}
+
+/// Servers over one database.
+pub(super) struct Servers {
+    pub(super) stores: Vec<Store>,
+    config: ServerConfig,
+    database: Database,
+    _directory: TempDir,
+}
+
+impl Servers {
+    pub(super) fn start(cluster: &Arc<Cluster>, number: usize) -> Self {
+        Self::start_behind(cluster, &[], number)
+    }
+
+    /// Servers that use the standby where it has become the primary.
+    pub(super) fn start_behind(
+        cluster: &Arc<Cluster>,
+        standbys: &[&Cluster],
+        number: usize,
+    ) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let mut config = ServerConfig::new(directory.path().join("data"));
+        let database = Database::in_cluster(Arc::clone(cluster));
+        let all: Vec<&Cluster> = [&**cluster]
+            .into_iter()
+            .chain(standbys.iter().copied())
+            .collect();
+        database.migrate_at(&mut config, &Cluster::url_of(&all, &database.name));
+        let open = || Store::open(&config, Environment::system()).unwrap();
+        Self {
+            stores: (0..number).map(|_| open()).collect(),
+            config,
+            database,
+            _directory: directory,
+        }
+    }
+
+    pub(super) fn sql(&self, sql: &str) -> String {
+        self.database.sql(sql)
+    }
+
+    /// As [`sql`](Self::sql), on a thread of its own.
+    pub(super) fn begin_sql(&self, sql: &'static str) -> tokio::task::JoinHandle<()> {
+        let (cluster, name) = (
+            Arc::clone(&self.database.cluster),
+            self.database.name.clone(),
+        );
+        tokio::task::spawn_blocking(move || {
+            cluster.sql(&name, sql);
+        })
+    }
+
+    /// A number, once the servers have ended and told the database what they know.
+    pub(super) fn found(self, sql: &str) -> u64 {
+        drop(self.stores);
+        std::thread::sleep(Duration::from_millis(500));
+        self.database.sql(sql).trim().parse().unwrap()
+    }
+
+    /// What a start with this address says, as a check does. It has no password.
+    fn refusal(&self, url: &str) -> String {
+        let config = ServerConfig {
+            store: Some(url.parse().unwrap()),
+            ..self.config.clone()
+        };
+        let opened = Store::open(&config, Environment::system()).map(drop);
+        let checked = crate::store::check(&config).map(drop);
+        assert_eq!(checked, opened);
+        let text = opened.unwrap_err().to_string();
+        assert!(!text.contains("secret"), "{text}");
+        text
+    }
+
+    /// The study as each server has it, once all of them do.
+    pub(super) async fn everywhere(&self, study: &Study) -> Vec<Arc<Study>> {
+        let mut found = Vec::new();
+        for store in &self.stores {
+            found.push(eventually(async || store.study(study.id()).ok()).await);
+        }
+        found
+    }
+}
+
+pub(super) async fn eventually<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = look().await {
+            return found;
+        }
+        assert!(
+            begun.elapsed() < Duration::from_secs(60),
+            "what is waited for does not come"
+        );
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// As [`report`], for more than 256.
+pub(super) fn numbered(study: &Study, number: u32) -> NewReport {
+    let mut random = [0; 16];
+    // The first bytes of an identifier are its time.
+    random[12..].copy_from_slice(&number.to_le_bytes());
+    let mut payload = vec![0; study.report_format().payload_len()];
+    payload[..4].copy_from_slice(&number.to_le_bytes());
+    let body = codec::encode_report(&Report {
+        id: ReportId::from_parts(START_MS, random),
+        fingerprint: study.report_format().fingerprint(),
+        payload,
+    });
+    NewReport::decode(&body.into(), study).unwrap()
+}
+
+pub(super) fn counted(store: &Store, study: &Study) -> u64 {
+    store.bucket_sums(study, Cancel::NEVER).unwrap().n
+}
+
+const SEEDS: &str = "double-cap";
+
+pub(super) fn of_seeds() -> serde_json::Value {
+    json!({"mechanism": SEEDS, "delta": null})
+}
+
+#[test]
+fn the_fleet_conforms() {
+    let Some(_cluster) = Cluster::shared() else {
+        return;
+    };
+    assert_eq!(failing(Kind::Fleet(None)), Vec::<&str>::new());
+}
+
+/// Three servers get the same reports at once, with tokens and without: each is counted once. What one closes is closed
+/// for all, before they know it.
+#[test]
+fn servers_share_what_is_counted() {
+    let Some(cluster) = Cluster::shared() else {
+        return;
+    };
+    let servers = Servers::start(&cluster, 3);
+    let runtime = Runtime::new().unwrap();
+    runtime.block_on(async {
+        let first = &servers.stores[0];
+        let open = create(first, &of_seeds()).await;
+        let enrolled = create(first, &json!({"enrolment": "token"})).await;
+        let issued = first.issue_tokens(&enrolled, 200).await.unwrap().tokens;
+        let admissions: Vec<_> = issued
+            .iter()
+            .map(|text| Some(ParticipantToken::parse(text).unwrap()).into())
+            .collect();
+        let (all_open, all_enrolled) = (
+            servers.everywhere(&open).await,
+            servers.everywhere(&enrolled).await,
+        );
+        let mut tasks = tokio::task::JoinSet::new();
+        for (number, store) in servers.stores.iter().enumerate() {
+            for (study, is_enrolled) in [(&all_open[number], false), (&all_enrolled[number], true)]
+            {
+                for part in 0..20 {
+                    let reports: Vec<_> = (10 * part..10 * part + 10)
+                        .map(|n| match is_enrolled {
+                            true => numbered(study, n).admitted_by(&admissions[n as usize]),
+                            false => numbered(study, n),
+                        })
+                        .collect();
+                    let (store, study) = (store.clone(), Arc::clone(study));
+                    tasks.spawn(async move { store.submit(&study, reports).await.unwrap() });
+                }
+            }
+        }
+        let outcomes: Vec<_> = tasks.join_all().await.into_iter().flatten().collect();
+        let of = |wanted| {
+            outcomes
+                .iter()
+                .filter(|outcome| **outcome == wanted)
+                .count()
+        };
+        assert_eq!(
+            (of(SubmitOutcome::Accepted), of(SubmitOutcome::Duplicate)),
+            (400, 800)
+        );
+        for store in &servers.stores {
+            assert_eq!(
+                (counted(store, &open), counted(store, &enrolled)),
+                (200, 200)
+            );
+            assert_eq!(store.token_counts(&enrolled).unwrap().spent, 200);
+        }
+        servers.stores[1]
+            .set_state(&all_open[1], StudyState::Closed)
+            .await
+            .unwrap();
+        let late = servers.stores[2]
+            .submit(&all_open[2], vec![numbered(&open, 7), numbered(&open, 999)])
+            .await;
+        assert_eq!(
+            late.unwrap(),
+            [SubmitOutcome::Duplicate, SubmitOutcome::NotOpen]
+        );
+        eventually(async || (all_open[0].state() == StudyState::Closed).then_some(())).await;
+    });
+}
+
+/// A server that has gone leaves its job to another, and its result counts no more; a job cancelled by one server ends on
+/// the other that computes it.
+#[test]
+fn a_job_passes_to_another_server_when_its_lease_is_over() {
+    let Some(cluster) = Cluster::shared() else {
+        return;
+    };
+    let servers = Servers::start(&cluster, 2);
+    let runtime = Runtime::new().unwrap();
+    runtime.block_on(async {
+        let [first, second] = [&servers.stores[0], &servers.stores[1]];
+        let study = create(first, &json!({})).await;
+        first
+            .add_job(&study, EstimateRequest::default())
+            .await
+            .unwrap();
+        let (_, job) = first.claim_job().unwrap().unwrap();
+        assert!(second.claim_job().unwrap().is_none());
+        servers.sql("UPDATE eigenveil.estimates SET lease = clock_timestamp() - interval '1 s'");
+        let (_, again) = second.claim_job().unwrap().unwrap();
+        assert_eq!((again.id, again.attempts), (job.id, 1));
+        let failed = || {
+            let error = eigenveil_shared::Error::estimate_failed("for the test");
+            eigenveil_shared::api::Problem::new(&error)
+        };
+        first.finish_job(job.id, Err(failed())).unwrap();
+        let state = || first.estimate(&study, 1).unwrap().state;
+        assert_eq!(state(), eigenveil_shared::api::EstimateState::Running);
+        let cancelled = Arc::new(AtomicU64::new(0));
+        let heard = Arc::clone(&cancelled);
+        second.listen(move |notice| {
+            if let crate::store::Notice::JobCancelled(job) = notice {
+                heard.store(job as u64, Ordering::SeqCst);
+            }
+        });
+        first.cancel_job(&study, 1).await.unwrap();
+        eventually(async || (cancelled.load(Ordering::SeqCst) == again.id as u64).then_some(()))
+            .await;
+    });
+}
+
+/// The primary is killed while three servers take reports; devices send again what was not acknowledged. Nothing that
+/// was acknowledged is lost, and nothing is counted twice.
+#[test]
+fn nothing_is_lost_when_the_database_is_killed() {
+    let Some(cluster) = Cluster::start() else {
+        return;
+    };
+    let cluster = Arc::new(cluster);
+    let servers = Servers::start(&cluster, 3);
+    let runtime = Runtime::new().unwrap();
+    runtime.block_on(async {
+        let study = create(&servers.stores[0], &of_seeds()).await;
+        let everywhere = servers.everywhere(&study).await;
+        let acknowledged = Arc::new(AtomicU64::new(0));
+        let mut devices = tokio::task::JoinSet::new();
+        for device in 0..24_u32 {
+            let pairs: Vec<_> = servers
+                .stores
+                .iter()
+                .cloned()
+                .zip(everywhere.clone())
+                .collect();
+            let acknowledged = Arc::clone(&acknowledged);
+            devices.spawn(async move {
+                let mut rng = ChaCha20Rng::seed_from_u64(device.into());
+                let mut failures = 0_u32;
+                for number in 0..150 {
+                    let number = 1_000 * device + number;
+                    loop {
+                        let (store, study) = &pairs[rng.random_range(0..pairs.len())];
+                        match store.submit(study, vec![numbered(study, number)]).await {
+                            Ok(outcomes) => {
+                                use SubmitOutcome::{Accepted, Duplicate};
+                                assert!(
+                                    matches!(outcomes[..], [Accepted | Duplicate]),
+                                    "{outcomes:?}"
+                                );
+                                break;
+                            }
+                            Err(error) => {
+                                assert_eq!(error.code(), ErrorCode::StoreUnavailable, "{error}");
+                                failures += 1;
+                                tokio::time::sleep(Duration::from_millis(50)).await;
+                            }
+                        }
+                    }
+                    acknowledged.fetch_add(1, Ordering::SeqCst);
+                }
+                failures
+            });
+        }
+        // Demoted without closing a socket: what every server has open is read-only.
+        let set = |value: &str| {
+            cluster.sql(
+                "postgres",
+                &format!("ALTER SYSTEM SET default_transaction_read_only = {value}"),
+            );
+            cluster.sql("postgres", "SELECT pg_reload_conf()");
+        };
+        eventually(async || (acknowledged.load(Ordering::SeqCst) >= 100).then_some(())).await;
+        set("on");
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        set("off");
+        for kills in 1..=3 {
+            let wanted = kills * 700;
+            eventually(async || (acknowledged.load(Ordering::SeqCst) >= wanted).then_some(()))
+                .await;
+            let killing = Arc::clone(&cluster);
+            tokio::task::spawn_blocking(move || {
+                killing.kill();
+                killing.start_again();
+            })
+            .await
+            .unwrap();
+        }
+        let failures: u32 = devices.join_all().await.into_iter().sum();
+        assert!(
+            failures > 0,
+            "no request met the database while it was away"
+        );
+        // Every seed is another one: of each there is one.
+        let sums = servers.stores[0]
+            .bucket_sums(&study, Cancel::NEVER)
+            .unwrap();
+        assert_eq!((sums.n, sums.duplicates), (24 * 150, 0));
+        eventually(async || servers.stores[0].check_writable().await.ok()).await;
+    });
+}
+
+/// Small chunks are merged and spent tokens rewritten, while nothing of what is counted changes.
+#[test]
+fn what_is_merged_and_rewritten_counts_as_before() {
+    let Some(cluster) = Cluster::shared() else {
+        return;
+    };
+    let servers = Servers::start(&cluster, 1);
+    let (store, runtime) = (&servers.stores[0], Runtime::new().unwrap());
+    runtime.block_on(async {
+        let mut design = of_seeds();
+        design["enrolment"] = "token".into();
+        let study = create(store, &design).await;
+        let issued = store.issue_tokens(&study, 150).await.unwrap().tokens;
+        for (number, token) in (0..).zip(&issued[..100]) {
+            let token = Some(ParticipantToken::parse(token).unwrap()).into();
+            store
+                .submit(&study, vec![numbered(&study, number).admitted_by(&token)])
+                .await
+                .unwrap();
+        }
+        let before = store.bucket_sums(&study, Cancel::NEVER).unwrap();
+        let export = |store: &Store| {
+            let mut bytes = Vec::new();
+            std::io::Read::read_to_end(&mut store.export(&study).unwrap(), &mut bytes).unwrap();
+            bytes.len()
+        };
+        store.sweep(&|| false).unwrap();
+        let chunks = || {
+            servers
+                .sql("SELECT count(*) FROM eigenveil.chunks")
+                .parse::<u64>()
+                .unwrap()
+        };
+        assert_eq!(chunks(), 100, "an open study with few seeds was touched");
+        store.set_state(&study, StudyState::Closed).await.unwrap();
+        let exported = export(store);
+        store.sweep(&|| false).unwrap();
+        assert_eq!(chunks(), before.buckets.len() as u64);
+        assert_eq!(store.bucket_sums(&study, Cancel::NEVER).unwrap(), before);
+        assert_eq!(export(store), exported);
+        let states =
+            servers.sql("SELECT string_agg(DISTINCT spent::text, ' ') FROM eigenveil.tokens");
+        assert_eq!(states, "0 2");
+        assert_eq!(store.token_counts(&study).unwrap().spent, 100);
+        // Rows of a deleted study go, and those of another stay.
+        let other = create(store, &of_seeds()).await;
+        store.submit(&other, vec![report(&other, 1)]).await.unwrap();
+        store.delete_study(&study).await.unwrap();
+        store.sweep(&|| false).unwrap();
+        let mut left = String::new();
+        for table in ["identifiers", "tokens", "chunks", "deleted"] {
+            write!(
+                left,
+                "{} ",
+                servers.sql(&format!("SELECT count(*) FROM eigenveil.{table}"))
+            )
+            .unwrap();
+        }
+        assert_eq!(left, "1 0 1 0 ");
+    });
+}
+
+/// What cannot keep the promise is refused with its way out, and no message has the password.
+#[test]
+fn a_database_that_cannot_be_used_is_refused() {
+    let Some(cluster) = Cluster::shared() else {
+        return;
+    };
+    let servers = Servers::start(&cluster, 0);
+    let refused = |url: &str| servers.refusal(url);
+    let url = servers.database.url();
+    let with_password = url.replace("postgres@", "postgres:secret@");
+    for (url, says) in [
+        (
+            with_password.replace("postgres:secret@", "nobody:secret@"),
+            "role \"nobody\" does not exist",
+        ),
+        (format!("{with_password}x"), "createdb"),
+        (
+            "postgres://postgres:secret@127.0.0.1:1/x".to_owned(),
+            "Connection refused",
+        ),
+        (format!("{with_password}?nonsense=1"), "nonsense"),
+        (format!("{with_password}?sslrootcert=/nowhere"), "/nowhere"),
+    ] {
+        let text = refused(&url);
+        assert!(text.contains(says), "{url}: {text}");
+    }
+    servers.sql("UPDATE eigenveil.schema_version SET version = 99");
+    assert!(refused(&url).contains("schema version 99"));
+    servers.sql("UPDATE eigenveil.schema_version SET version = 0");
+    assert!(refused(&url).contains("store migrate"));
+    let empty = Database::in_cluster(cluster);
+    assert!(refused(&empty.url()).contains("store migrate"));
+}
+
+#[test]
+fn a_cluster_that_cannot_keep_reports_is_refused() {
+    let Some(cluster) = Cluster::start_with(&["fsync=off"]) else {
+        return;
+    };
+    let standby = cluster.standby("standby");
+    let cluster = Arc::new(cluster);
+    let directory = tempfile::tempdir().unwrap();
+    let database = Database::in_cluster(Arc::clone(&cluster));
+    let servers = Servers {
+        stores: Vec::new(),
+        config: ServerConfig::new(directory.path().join("data")),
+        database,
+        _directory: directory,
+    };
+    let url = servers.database.url();
+    assert!(servers.refusal(&url).contains("set fsync = on"));
+    let text = servers.refusal(&standby.url("postgres"));
+    assert!(text.contains("it is a standby"), "{text}");
+    cluster.sql("postgres", "CREATE ROLE locked LOGIN PASSWORD 'right'");
+    cluster.ask_for_password("locked");
+    let text = servers.refusal(&url.replace("postgres@", "locked:secret@"));
+    assert!(text.contains("authentication failed"), "{text}");
+    assert!(text.contains("pg_hba.conf"), "{text}");
+    cluster.sql("postgres", "ALTER ROLE locked CONNECTION LIMIT 0");
+    let text = servers.refusal(&url.replace("postgres@", "locked:right@"));
+    assert!(
+        text.contains("max_connections") && !text.contains("right"),
+        "{text}"
+    );
+}

@@ -1,0 +1,227 @@
+//! In the background, in small transactions: what deleted studies leave, identifiers past their retention time, counts
+//! that get coarser, and rows rewritten among many others, so that no transaction number pairs a token, an identifier
+//! and a seed.
+
+use eigenveil_shared::{
+    Result,
+    mechanism::double_cap::{SEED_LEN, Seed},
+};
+use tokio_postgres::Client;
+
+use super::{Fleet, Inner, append::require, unsigned};
+use crate::store::{failure::Failure, study::StudyKey};
+
+const ROWS: i64 = 50_000;
+/// Seeds or tokens that are rewritten together.
+const TOGETHER: i64 = 4_096;
+/// Seeds in a chunk that is left alone.
+const WHOLE: i64 = 4_096;
+/// Seeds after which no further chunk is merged into one.
+const MOST_SEEDS: usize = 1 << 16;
+
+impl Fleet {
+    pub(crate) fn sweep(&self, stopping: &dyn Fn() -> bool) -> Result<()> {
+        loop {
+            if stopping() {
+                return Ok(());
+            }
+            let more = self.wait(async {
+                Ok(self.inner.remove_deleted().await?
+                    || self.inner.remove_old_identifiers().await?
+                    || self.inner.rewrite_tokens().await?
+                    || self.inner.merge_chunks().await?)
+            })?;
+            if !more {
+                break;
+            }
+        }
+        self.wait(self.inner.roll_up())
+    }
+}
+
+impl Inner {
+    /// Removes some rows of a deleted study; returns whether there may be more.
+    async fn remove_deleted(&self) -> Result<bool, Failure> {
+        let session = self.pool.begin().await?;
+        let next = "SELECT study FROM deleted LIMIT 1 FOR UPDATE SKIP LOCKED";
+        let Some(row) = session.query_opt(next, &[]).await? else {
+            session.end().await?;
+            return Ok(false);
+        };
+        let study: i64 = row.try_get(0)?;
+        let mut removed = 0;
+        for (table, key, most) in [
+            ("identifiers", "id", ROWS),
+            ("tokens", "key", ROWS),
+            ("chunks", "(bucket, last)", 1_000),
+        ] {
+            let delete = format!(
+                "DELETE FROM {table} WHERE study = $1 AND {key} IN (SELECT {} FROM {table} WHERE study = $1 LIMIT $2)",
+                key.trim_matches(['(', ')'])
+            );
+            removed += session.execute(delete.as_str(), &[&study, &most]).await?;
+        }
+        if removed == 0 {
+            for table in ["sums", "imports", "arrivals", "deleted"] {
+                let delete = format!("DELETE FROM {table} WHERE study = $1");
+                session.execute(delete.as_str(), &[&study]).await?;
+            }
+        }
+        session.commit().await?;
+        Ok(true)
+    }
+
+    /// Removes some identifiers of a study past its retention time; returns whether there may be more.
+    async fn remove_old_identifiers(&self) -> Result<bool, Failure> {
+        let Some(days) = self.config.retain_ids_days else {
+            return Ok(false);
+        };
+        let session = self.pool.begin().await?;
+        let next = "SELECT study FROM studies s WHERE state = 'closed' AND closed_at_ms < moment_ms() - $1
+                    AND (identifiers_kept OR EXISTS (SELECT 1 FROM identifiers i WHERE i.study = s.study))
+                    LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED";
+        let Some(row) = session
+            .query_opt(next, &[&(i64::from(days) * 86_400_000)])
+            .await?
+        else {
+            session.end().await?;
+            return Ok(false);
+        };
+        let study: i64 = row.try_get(0)?;
+        // With the first of them: nobody may take the rest for all.
+        let update = "UPDATE studies SET identifiers_kept = false WHERE study = $1";
+        session.execute(update, &[&study]).await?;
+        let delete = "DELETE FROM identifiers WHERE study = $1
+                      AND id IN (SELECT id FROM identifiers WHERE study = $1 LIMIT $2)";
+        session.execute(delete, &[&study, &ROWS]).await?;
+        session.commit().await?;
+        Ok(true)
+    }
+
+    /// Rewrites spent tokens where they lie, many at once: moved elsewhere they could be issued and spent again.
+    async fn rewrite_tokens(&self) -> Result<bool, Failure> {
+        let session = self.pool.begin().await?;
+        let next = "SELECT study FROM tokens WHERE spent = 1 GROUP BY study
+                    HAVING count(*) >= $1 OR (SELECT state FROM studies s WHERE s.study = tokens.study) = 'closed' LIMIT 1";
+        let Some(row) = session.query_opt(next, &[&TOGETHER]).await? else {
+            session.end().await?;
+            return Ok(false);
+        };
+        let study: i64 = row.try_get(0)?;
+        let lock = "SELECT key FROM tokens WHERE study = $1 AND spent = 1 ORDER BY study, key LIMIT $2 FOR NO KEY UPDATE";
+        let rows = session.query(lock, &[&study, &ROWS]).await?;
+        let mut keys: Vec<&[u8]> = Vec::with_capacity(rows.len());
+        for row in &rows {
+            keys.push(row.try_get(0)?);
+        }
+        let update =
+            "UPDATE tokens SET spent = 2 WHERE study = $1 AND key = ANY ($2) AND spent = 1";
+        let rewritten = session.execute(update, &[&study, &keys]).await?;
+        require("tokens", rewritten, keys.len())?;
+        session.commit().await?;
+        // Another server may have taken them meanwhile.
+        Ok(!keys.is_empty())
+    }
+
+    /// Merges the small chunks of a bucket that have many seeds together, or belong to a closed study.
+    async fn merge_chunks(&self) -> Result<bool, Failure> {
+        let session = self.pool.begin().await?;
+        let next =
+            "SELECT c.study, c.bucket FROM chunks c JOIN studies s USING (study) WHERE c.n < $1
+                    GROUP BY c.study, c.bucket, s.state
+                    HAVING count(*) > 1 AND (sum(c.n) >= $2 OR s.state = 'closed') LIMIT 1";
+        let Some(row) = session
+            .query_opt(next, &[&(WHOLE as i32), &TOGETHER])
+            .await?
+        else {
+            session.end().await?;
+            return Ok(false);
+        };
+        let (study, bucket): (i64, i32) = (row.try_get(0)?, row.try_get(1)?);
+        let merged = merge(&session, StudyKey(study), bucket).await?;
+        session.commit().await?;
+        Ok(merged)
+    }
+
+    /// Minutes become hours, and hours days, as their age demands.
+    async fn roll_up(&self) -> Result<(), Failure> {
+        let session = self.pool.begin().await?;
+        for (fine, coarse, age) in [(60_i32, 3_600_i64, 7_200_i64), (3_600, 86_400, 1_209_600)] {
+            session
+                .execute(
+                    "WITH old AS (DELETE FROM arrivals WHERE seconds = $1
+                         AND start < (moment_ms() / 1000 - $3) / $2 * $2 RETURNING study, bucket, start, n)
+                     INSERT INTO arrivals AS a (study, bucket, seconds, start, n)
+                     SELECT study, bucket, $2::bigint::int, start / $2 * $2, sum(n)::bigint FROM old
+                     GROUP BY study, bucket, start / $2
+                     ON CONFLICT (study, bucket, seconds, start) DO UPDATE SET n = a.n + excluded.n",
+                    &[&fine, &coarse, &age],
+                )
+                .await?;
+        }
+        let unused = "DELETE FROM pulse WHERE at < moment() - interval '1 day'";
+        session.execute(unused, &[]).await?;
+        session.commit().await
+    }
+}
+
+/// Into one chunk, sorted. The row of sums is held, so that nobody else merges or
+/// folds the bucket meanwhile.
+async fn merge(client: &Client, study: StudyKey, bucket: i32) -> Result<bool, Failure> {
+    let held =
+        "SELECT upto FROM sums WHERE study = $1 AND bucket = $2 FOR NO KEY UPDATE SKIP LOCKED";
+    if client
+        .query_opt(held, &[&study.0, &bucket])
+        .await?
+        .is_none()
+    {
+        return Ok(false);
+    }
+    // From the first small one on. Commits never end in between: they hold the bucket's row, and get higher numbers.
+    let select =
+        "SELECT last, first, n, body FROM chunks WHERE study = $1 AND bucket = $2 AND last >=
+                      (SELECT min(last) FROM chunks WHERE study = $1 AND bucket = $2 AND n < $3)
+                  ORDER BY last LIMIT 1024";
+    let rows = client
+        .query(select, &[&study.0, &bucket, &(WHOLE as i32)])
+        .await?;
+    let (mut seeds, mut lasts): (Vec<Seed>, Vec<i64>) = (Vec::new(), Vec::new());
+    let mut from = 0_i64;
+    for row in &rows {
+        if seeds.len() >= MOST_SEEDS && lasts.len() > 1 {
+            break;
+        }
+        let (last, first): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
+        match lasts.last() {
+            None => from = first,
+            Some(before) if before + 1 == first => {}
+            Some(_) => return Err(Failure::damaged("a chunk of seeds is missing")),
+        }
+        lasts.push(last);
+        let (whole, rest) = row.try_get::<_, &[u8]>(3)?.as_chunks::<SEED_LEN>();
+        if !rest.is_empty() || whole.len() as u64 != unsigned(row.try_get::<_, i32>(2)?.into()) {
+            return Err(Failure::damaged(
+                "a chunk of seeds has another length than it says",
+            ));
+        }
+        seeds.extend_from_slice(whole);
+    }
+    let (Some(to), true) = (lasts.last().copied(), lasts.len() > 1) else {
+        return Ok(false);
+    };
+    seeds.sort_unstable();
+    let delete = "DELETE FROM chunks WHERE study = $1 AND bucket = $2 AND last = ANY ($3)";
+    let removed = client.execute(delete, &[&study.0, &bucket, &lasts]).await?;
+    require("chunks", removed, lasts.len())?;
+    let insert =
+        "INSERT INTO chunks (study, bucket, last, first, n, body) VALUES ($1, $2, $3, $4, $5, $6)";
+    let n = seeds.len() as i32;
+    let rows = client
+        .execute(
+            insert,
+            &[&study.0, &bucket, &to, &from, &n, &seeds.as_flattened()],
+        )
+        .await?;
+    require("chunks", rows, 1)?;
+    Ok(true)
+}

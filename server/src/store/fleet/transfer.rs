@@ -1,0 +1,304 @@
+//! Studies as files: exported from one snapshot, imported in one transaction.
+
+use std::{fs::File, sync::Arc};
+
+use eigenveil_shared::{
+    Result, api::ImportOutcome, mechanism::double_cap::SEED_LEN, packed::packed_len, study::to_hex,
+};
+
+use super::{
+    Fleet, Inner,
+    append::{has_seeds, merged, require},
+    connection::Session,
+    snapshot::sum_bytes,
+    studies::{insert, lock_buckets, require_study},
+    unsigned,
+};
+use crate::store::{
+    archive::{self, ArchiveItem, ArchiveWriter, Header},
+    decide,
+    failure::Failure,
+    study::{Study, state_from},
+    sums::decode_sum,
+    transfer::{Imported, VerifiedExport, rewind},
+};
+
+/// Identifiers in one statement.
+const IDS: usize = 20_000;
+/// Seeds in one chunk of an import.
+const CHUNK_SEEDS: usize = 1 << 16;
+
+impl Fleet {
+    pub(crate) fn export(&self, study: &Study) -> Result<File> {
+        self.check_running()?;
+        let exported = self.inner.export(study).and_then(rewind);
+        exported.map_err(|failure| self.inner.note(failure))
+    }
+
+    pub(crate) async fn import(
+        &self,
+        export: VerifiedExport,
+        into: Option<Arc<Study>>,
+    ) -> Result<Imported> {
+        let inner = Arc::clone(&self.inner);
+        self.run(async move {
+            let handle = inner.handle.clone();
+            // Reads a file, and waits for the database in between.
+            let imported = handle
+                .spawn_blocking(move || inner.import(export, into))
+                .await;
+            imported.unwrap_or_else(|_| {
+                Err(Failure::Unavailable("a task of the store has ended".into()))
+            })
+        })
+        .await
+    }
+}
+
+impl Inner {
+    fn export(&self, study: &Study) -> Result<File, Failure> {
+        let file = self.temporary_file()?;
+        let seeds = has_seeds(study);
+        let per_sum = 8 * packed_len(study.params().report_dimension()) as u64;
+        let (session, header, sizes) = self.wait(async {
+            let session = self.pool.snapshot().await?;
+            require_study(&session, study).await?;
+            let row = session
+                .query_one(
+                    "SELECT state, identifiers_kept,
+                            (SELECT coalesce(sum(n), 0)::bigint FROM buckets WHERE study = $1),
+                            (SELECT count(*) FROM identifiers WHERE study = $1)
+                     FROM studies WHERE study = $1",
+                    &[&study.key.0],
+                )
+                .await?;
+            let (reports, identifiers): (i64, i64) = (row.try_get(2)?, row.try_get(3)?);
+            let has_all = row.try_get::<_, bool>(1)? && identifiers == reports;
+            decide::has_identifiers(study.id(), has_all, decide::EXPORT_INSTEAD)?;
+            let select = "SELECT bucket, n FROM buckets WHERE study = $1 AND n > 0 ORDER BY bucket";
+            let mut sizes: Vec<(u32, u64)> = Vec::new();
+            for row in session.query(select, &[&study.key.0]).await? {
+                sizes.push((
+                    row.try_get::<_, i32>(0)?.unsigned_abs(),
+                    unsigned(row.try_get(1)?),
+                ));
+            }
+            let document = study.document();
+            let header = Header {
+                id: document.id,
+                name: document.name,
+                state: state_from(row.try_get(0)?)
+                    .ok_or_else(|| Failure::damaged("a study has an unknown state"))?,
+                canonical: to_hex(&study.params().canonical_bytes()),
+                default_k: study.default_k(),
+                buckets: study.buckets(),
+                created_at_ms: document.created_at_ms,
+                reports: unsigned(reports),
+                sections: sizes.len() as u32,
+                enrolment: study.enrolment(),
+                about: document.about,
+            };
+            Ok::<_, Failure>((session, header, sizes))
+        })?;
+        let mut archive = ArchiveWriter::new(&file, &header)?;
+        let mut last: Vec<u8> = Vec::new();
+        loop {
+            let select =
+                "SELECT id FROM identifiers WHERE study = $1 AND id > $2 ORDER BY id LIMIT $3";
+            let rows = self.wait(session.query(select, &[&study.key.0, &last, &(IDS as i64)]))?;
+            let Some(end) = rows.last() else { break };
+            last = end.try_get(0)?;
+            for row in &rows {
+                archive.put(row.try_get(0)?)?;
+            }
+        }
+        for (bucket, n) in sizes {
+            archive.section(bucket, n, if seeds { SEED_LEN as u64 * n } else { per_sum })?;
+            if seeds {
+                self.read_chunks(&session, study, bucket, &mut |body| archive.put(body))?;
+            } else {
+                let select = "SELECT body FROM sums WHERE study = $1 AND bucket = $2";
+                let row =
+                    self.wait(session.query_one(select, &[&study.key.0, &(bucket as i32)]))?;
+                archive.put(row.try_get(0)?)?;
+            }
+        }
+        archive.finish()?;
+        self.wait(session.end())?;
+        Ok(file)
+    }
+
+    /// All or nothing: identifiers in ascending order, then the buckets, so that no upload waits for it that it waits
+    /// for. Blocks.
+    fn import(
+        &self,
+        export: VerifiedExport,
+        into: Option<Arc<Study>>,
+    ) -> Result<Imported, Failure> {
+        let VerifiedExport {
+            file,
+            header,
+            id,
+            design,
+            sha256,
+        } = export;
+        let known = into.or_else(|| self.studies.get(id));
+        let created = known.is_none();
+        let session = self.wait(self.pool.begin())?;
+        let study = match known {
+            Some(study) => {
+                decide::may_merge(&study, &design)?;
+                let lock = "SELECT 1 FROM studies WHERE study = $1 FOR NO KEY UPDATE";
+                self.wait(session.query(lock, &[&study.key.0]))?;
+                self.wait(require_study(&session, &study))?;
+                study
+            }
+            None => self.wait(insert(&session, id, design, Some(header.created_at_ms)))?,
+        };
+        let insert = "INSERT INTO imports (study, sha256, reports, imported_at_ms) VALUES ($1, $2, $3, moment_ms())
+                      ON CONFLICT DO NOTHING";
+        let reports = header.reports as i64;
+        let is_new =
+            self.wait(session.execute(insert, &[&study.key.0, &sha256.as_slice(), &reports]))?;
+        if is_new == 0 {
+            self.wait(session.end())?;
+            return Ok(Imported {
+                study,
+                outcome: ImportOutcome::AlreadyImported,
+                reports: 0,
+            });
+        }
+        let kept = "SELECT identifiers_kept FROM studies WHERE study = $1";
+        let kept = self.wait(session.query_one(kept, &[&study.key.0]))?;
+        decide::has_identifiers(study.id(), kept.try_get(0)?, decide::IMPORT_INSTEAD)?;
+        let mut merge = Merge {
+            inner: self,
+            session: &session,
+            study: &study,
+            ids: Vec::new(),
+            overlap: 0,
+            are_locked: false,
+        };
+        let (_, reader) = archive::read_header(rewind(file)?)?;
+        let read_again = reader.read_items(&header, study.params(), |item| match item {
+            ArchiveItem::Identifier(id) => merge.identifier(id),
+            ArchiveItem::Section { bucket, n, bytes } => merge.section(bucket, n, &bytes),
+        })?;
+        merge.flush()?;
+        decide::none_is_counted(study.id(), merge.overlap, header.reports)?;
+        if read_again != sha256 {
+            return Err(archive::malformed("its content, which changed while it was read").into());
+        }
+        let count = "SELECT sum(n)::bigint FROM buckets WHERE study = $1";
+        let total = self.wait(session.query_one(count, &[&study.key.0]))?;
+        let _shown = self.registry.blocking_lock();
+        self.wait(session.commit())?;
+        study.publish_count_of_any(unsigned(total.try_get(0)?));
+        if created {
+            self.studies.add(Arc::clone(&study));
+        }
+        Ok(Imported {
+            study,
+            outcome: match created {
+                true => ImportOutcome::Created,
+                false => ImportOutcome::Merged,
+            },
+            reports: header.reports,
+        })
+    }
+}
+
+/// The content of an export on its way into a study.
+struct Merge<'a> {
+    inner: &'a Inner,
+    session: &'a Session,
+    study: &'a Study,
+    ids: Vec<[u8; 16]>,
+    /// Reports that were counted before: then nothing is kept.
+    overlap: u64,
+    are_locked: bool,
+}
+
+impl Merge<'_> {
+    fn identifier(&mut self, id: [u8; 16]) -> Result<(), Failure> {
+        self.ids.push(id);
+        match self.ids.len() < IDS {
+            true => Ok(()),
+            false => self.flush(),
+        }
+    }
+
+    fn flush(&mut self) -> Result<(), Failure> {
+        if self.ids.is_empty() {
+            return Ok(());
+        }
+        let ids: Vec<&[u8]> = self.ids.iter().map(|id| &id[..]).collect();
+        let insert = "INSERT INTO identifiers (study, id) SELECT $1::bigint, * FROM unnest($2::bytea[]) ON CONFLICT DO NOTHING";
+        let new = self
+            .inner
+            .wait(self.session.execute(insert, &[&self.study.key.0, &ids]))?;
+        self.overlap += ids.len() as u64 - new;
+        self.ids.clear();
+        Ok(())
+    }
+
+    fn section(&mut self, bucket: u32, n: u64, bytes: &[u8]) -> Result<(), Failure> {
+        self.flush()?;
+        if self.overlap > 0 {
+            // The transaction will be rolled back.
+            return Ok(());
+        }
+        let (inner, key) = (self.inner, self.study.key);
+        if !self.are_locked {
+            inner.wait(lock_buckets(self.session, key))?;
+            self.are_locked = true;
+        }
+        // Buckets are exchangeable, so those of a finer division can be mapped to a coarser one.
+        let bucket = (bucket % self.study.buckets()) as i32;
+        let commits = if has_seeds(self.study) {
+            self.chunks(bucket, bytes)?
+        } else {
+            self.sum(bucket, n, bytes)?;
+            1
+        };
+        let update =
+            "UPDATE buckets SET seq = seq + $3, n = n + $4 WHERE study = $1 AND bucket = $2";
+        let params: [&(dyn tokio_postgres::types::ToSql + Sync); 4] =
+            [&key.0, &bucket, &commits, &(n as i64)];
+        let rows = inner.wait(self.session.execute(update, &params))?;
+        require("buckets", rows, 1)
+    }
+
+    /// Returns their number.
+    fn chunks(&self, bucket: i32, bytes: &[u8]) -> Result<i64, Failure> {
+        let insert = "INSERT INTO chunks (study, bucket, last, first, n, body)
+                      SELECT study, bucket, seq + $3, seq + $3, $4, $5 FROM buckets WHERE study = $1 AND bucket = $2";
+        let mut number = 0_i64;
+        for chunk in bytes.chunks(CHUNK_SEEDS * SEED_LEN) {
+            number += 1;
+            let n = (chunk.len() / SEED_LEN) as i32;
+            let params: [&(dyn tokio_postgres::types::ToSql + Sync); 5] =
+                [&self.study.key.0, &bucket, &number, &n, &chunk];
+            let rows = self.inner.wait(self.session.execute(insert, &params))?;
+            require("chunks", rows, 1)?;
+        }
+        Ok(number)
+    }
+
+    fn sum(&self, bucket: i32, n: u64, bytes: &[u8]) -> Result<(), Failure> {
+        let delta = decode_sum(self.study.params().report_dimension(), n, bytes)?;
+        let select = "SELECT n, body FROM sums WHERE study = $1 AND bucket = $2";
+        let row = self.inner.wait(
+            self.session
+                .query_one(select, &[&self.study.key.0, &bucket]),
+        )?;
+        let total = merged(unsigned(row.try_get(0)?), row.try_get(1)?, &delta)?;
+        let (n, body) = (total.count() as i64, sum_bytes(&total));
+        let update = "UPDATE sums SET n = $3, body = $4 WHERE study = $1 AND bucket = $2";
+        let rows = self.inner.wait(
+            self.session
+                .execute(update, &[&self.study.key.0, &bucket, &n, &body]),
+        )?;
+        require("sums", rows, 1)
+    }
+}

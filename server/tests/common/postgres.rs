@@ -1,0 +1,304 @@
+//! PostgreSQL for tests: clusters of their own, as another user where this one is root. Where none is installed they say
+//! SKIPPED.
+#![allow(dead_code, reason = "whoever includes it uses a part")]
+
+use std::{
+    os::unix::{
+        fs::{MetadataExt as _, chown},
+        process::CommandExt as _,
+    },
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    time::{Duration, Instant},
+};
+
+use tempfile::TempDir;
+
+/// A PostgreSQL of the test's own, stopped when the last database of it is dropped.
+pub(crate) struct Cluster {
+    directory: TempDir,
+    binaries: PathBuf,
+    /// `name=value`.
+    settings: &'static [&'static str],
+    postgres: Mutex<Child>,
+}
+
+/// Whom PostgreSQL runs as, which refuses root.
+fn other_user() -> Option<(u32, u32)> {
+    if std::fs::metadata("/proc/self").unwrap().uid() != 0 {
+        return None;
+    }
+    let users = std::fs::read_to_string("/etc/passwd").unwrap();
+    let line = users
+        .lines()
+        .find(|line| line.starts_with("postgres:"))
+        .expect("a user postgres");
+    let mut numbers = line
+        .split(':')
+        .skip(2)
+        .map(|number| number.parse().unwrap());
+    Some((numbers.next().unwrap(), numbers.next().unwrap()))
+}
+
+fn binaries() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let on_path = std::env::split_paths(&path).map(|folder| folder.join("initdb"));
+    let of_debian = std::fs::read_dir("/usr/lib/postgresql")
+        .into_iter()
+        .flatten();
+    let of_debian = of_debian.filter_map(|entry| Some(entry.ok()?.path().join("bin/initdb")));
+    // Debian's own folder first: it has all of them.
+    let found = of_debian
+        .chain(on_path)
+        .find_map(|initdb| initdb.canonicalize().ok())?;
+    Some(found.parent()?.to_owned())
+}
+
+fn as_other_user(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    if let Some((user, group)) = other_user() {
+        command.uid(user).gid(group);
+    }
+    command
+}
+
+fn own_directory() -> TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    if let Some((user, group)) = other_user() {
+        chown(directory.path(), Some(user), Some(group)).unwrap();
+    }
+    directory
+}
+
+/// Runs what makes a data directory.
+fn make_data(command: &mut Command, directory: &Path) {
+    command
+        .current_dir(directory)
+        .arg("-D")
+        .arg(directory.join("data"));
+    let made = command.output().unwrap();
+    let said = String::from_utf8_lossy(&made.stderr);
+    assert!(made.status.success(), "{said}");
+}
+
+impl Cluster {
+    /// The one that other tests use at this moment, too; `None` where there is no PostgreSQL.
+    pub(crate) fn shared() -> Option<Arc<Self>> {
+        static SHARED: Mutex<Weak<Cluster>> = Mutex::new(Weak::new());
+        let mut shared = lock(&SHARED);
+        if let Some(cluster) = shared.upgrade() {
+            return Some(cluster);
+        }
+        let cluster = Arc::new(Self::start()?);
+        *shared = Arc::downgrade(&cluster);
+        Some(cluster)
+    }
+
+    /// A new one.
+    pub(crate) fn start() -> Option<Self> {
+        Self::start_with(&[])
+    }
+
+    pub(crate) fn start_with(settings: &'static [&'static str]) -> Option<Self> {
+        let Some(binaries) = binaries() else {
+            println!("SKIPPED: no PostgreSQL is installed (initdb; apt-get install postgresql)");
+            return None;
+        };
+        let directory = own_directory();
+        let mut initdb = as_other_user(&binaries.join("initdb"));
+        initdb.args(["--username=postgres", "--auth=trust", "--encoding=UTF8"]);
+        initdb.args(["--no-locale", "--no-sync"]);
+        make_data(&mut initdb, directory.path());
+        Some(Self::begin(binaries, directory, settings))
+    }
+
+    /// A standby of this cluster, named like this in `synchronous_standby_names`.
+    pub(crate) fn standby(&self, name: &str) -> Self {
+        let directory = own_directory();
+        let primary = self.directory.path().display();
+        let mut copy = as_other_user(&self.binaries.join("pg_basebackup"));
+        copy.args([
+            "--checkpoint=fast",
+            "--no-sync",
+            "--write-recovery-conf",
+            "-d",
+        ]);
+        copy.arg(format!(
+            "host={primary} user=postgres application_name={name}"
+        ));
+        make_data(&mut copy, directory.path());
+        Self::begin(self.binaries.clone(), directory, &[])
+    }
+
+    /// Of this user, whom it trusts otherwise.
+    pub(crate) fn ask_for_password(&self, user: &str) {
+        let file = self.directory.path().join("data/pg_hba.conf");
+        let rules = std::fs::read_to_string(&file).unwrap();
+        std::fs::write(&file, format!("local all {user} scram-sha-256\n{rules}")).unwrap();
+        let loaded = || self.sql("postgres", "SELECT pg_conf_load_time()");
+        let before = loaded();
+        self.sql("postgres", "SELECT pg_reload_conf()");
+        while loaded() == before {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Makes a standby the primary.
+    pub(crate) fn promote(&self) {
+        assert_eq!(self.sql("postgres", "SELECT pg_promote()"), "t");
+    }
+
+    fn begin(binaries: PathBuf, directory: TempDir, settings: &'static [&'static str]) -> Self {
+        let cluster = Self {
+            postgres: Mutex::new(Self::run(&binaries, directory.path(), settings)),
+            directory,
+            binaries,
+            settings,
+        };
+        cluster.wait_until_it_answers();
+        cluster
+    }
+
+    fn run(binaries: &Path, directory: &Path, settings: &[&str]) -> Child {
+        let log = std::fs::File::options()
+            .create(true)
+            .append(true)
+            .open(directory.join("log"))
+            .unwrap();
+        as_other_user(&binaries.join("postgres"))
+            .current_dir(directory)
+            .arg("-D")
+            .arg(directory.join("data"))
+            .arg("-k")
+            .arg(directory)
+            .args([
+                "-c",
+                "listen_addresses=",
+                "-c",
+                "max_connections=150",
+                "-c",
+                "deadlock_timeout=100ms",
+            ])
+            .args(settings.iter().flat_map(|setting| ["-c", setting]))
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .unwrap()
+    }
+
+    fn wait_until_it_answers(&self) {
+        let begun = Instant::now();
+        while self.try_sql("postgres", "SELECT 1").is_err() {
+            let log =
+                std::fs::read_to_string(self.directory.path().join("log")).unwrap_or_default();
+            assert!(
+                begun.elapsed() < Duration::from_secs(60),
+                "PostgreSQL does not start: {log}"
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Of its first process.
+    pub(crate) fn pid(&self) -> u32 {
+        lock(&self.postgres).id()
+    }
+
+    /// As a crash of its machine would end it, except for the disk.
+    pub(crate) fn kill(&self) {
+        let mut postgres = lock(&self.postgres);
+        postgres.kill().unwrap();
+        postgres.wait().unwrap();
+    }
+
+    pub(crate) fn start_again(&self) {
+        // Its children notice within moments, and hold the files till then.
+        let begun = Instant::now();
+        loop {
+            *lock(&self.postgres) = Self::run(&self.binaries, self.directory.path(), self.settings);
+            std::thread::sleep(Duration::from_millis(200));
+            if lock(&self.postgres).try_wait().unwrap().is_none() {
+                break;
+            }
+            assert!(
+                begun.elapsed() < Duration::from_secs(60),
+                "PostgreSQL does not start again"
+            );
+        }
+        self.wait_until_it_answers();
+    }
+
+    fn try_sql(&self, database: &str, sql: &str) -> Result<String, String> {
+        let done = Command::new(self.binaries.join("psql"))
+            .arg("-h")
+            .arg(self.directory.path())
+            .args([
+                "-U",
+                "postgres",
+                "-X",
+                "-A",
+                "-t",
+                "-q",
+                "-v",
+                "ON_ERROR_STOP=1",
+                "-d",
+                database,
+                "-c",
+                sql,
+            ])
+            .output()
+            .unwrap();
+        match done.status.success() {
+            true => Ok(String::from_utf8_lossy(&done.stdout).trim().to_owned()),
+            false => Err(String::from_utf8_lossy(&done.stderr).into_owned()),
+        }
+    }
+
+    /// The address of one of its databases.
+    pub(crate) fn url(&self, database: &str) -> String {
+        Self::url_of(&[self], database)
+    }
+
+    /// The address of a database of whichever of these is the primary.
+    pub(crate) fn url_of(clusters: &[&Self], database: &str) -> String {
+        let hosts: Vec<String> = clusters.iter().map(|cluster| cluster.host()).collect();
+        format!("postgres://postgres@{}/{database}", hosts.join(","))
+    }
+
+    /// In an address.
+    pub(crate) fn host(&self) -> String {
+        self.directory().to_str().unwrap().replace('/', "%2F")
+    }
+
+    /// Of its socket, among others.
+    pub(crate) fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Where its programs are.
+    pub(crate) fn binaries(&self) -> &Path {
+        &self.binaries
+    }
+
+    pub(crate) fn sql(&self, database: &str, sql: &str) -> String {
+        self.try_sql(database, sql).unwrap()
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        let mut postgres = lock(&self.postgres);
+        if !matches!(postgres.try_wait(), Ok(None)) {
+            return;
+        }
+        // At once, and without leaving shared memory behind.
+        let pid = postgres.id().to_string();
+        let _ = Command::new("kill").args(["-QUIT", &pid]).status();
+        let _ = postgres.wait();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
