@@ -36,6 +36,6 @@ pub mod statistics;
 mod warning;
 
 pub use cancel::Cancel;
-pub use pipeline::{Request, Source, estimate};
+pub use pipeline::{Request, Source, estimate, to_json};
 pub use seed_sums::sums_of_seeds;
 pub use warning::{Outlook, Warning};

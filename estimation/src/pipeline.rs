@@ -125,7 +125,6 @@ pub fn estimate(
         }
     };
     estimate.seconds = started.elapsed().as_secs_f64();
-    check_readable(&estimate)?;
     Ok(estimate)
 }
 
@@ -226,15 +225,19 @@ fn document(
     }
 }
 
-/// Rejects a document that would not survive a round trip: JSON has neither NaN nor infinity.
-fn check_readable(estimate: &Estimate) -> Result<()> {
-    let read = serde_json::to_vec(estimate).and_then(|json| serde_json::from_slice(&json));
-    if read.is_ok_and(|read: Estimate| read == *estimate) {
-        return Ok(());
-    }
-    Err(Error::estimate_failed(
-        "the estimate holds a number that is not finite; a report with enormous numbers may be in the sums",
-    ))
+/// The document as JSON that reads back as it is.
+///
+/// # Errors
+/// `estimate-failed` where a number is not finite: JSON has neither NaN nor infinity.
+pub fn to_json(estimate: &Estimate) -> Result<String> {
+    let is_whole =
+        |json: &String| serde_json::from_str(json).is_ok_and(|read: Estimate| read == *estimate);
+    let json = serde_json::to_string(estimate).ok().filter(is_whole);
+    json.ok_or_else(|| {
+        Error::estimate_failed(
+            "the estimate holds a number that is not finite; a report with enormous numbers may be in the sums",
+        )
+    })
 }
 
 #[cfg(test)]
@@ -328,10 +331,10 @@ mod tests {
             for spoil in spoil {
                 let mut bad = good.clone();
                 spoil(&mut bad, number);
-                let error = check_readable(&bad).unwrap_err();
+                let error = to_json(&bad).unwrap_err();
                 assert_eq!(error.code(), ErrorCode::EstimateFailed);
             }
         }
-        check_readable(&good).unwrap();
+        to_json(&good).unwrap();
     }
 }

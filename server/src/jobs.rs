@@ -245,11 +245,11 @@ fn run(store: &Store, control: &WorkerControl, study: &Study, job: &Job) {
                 store.finish_job(job.id, Err(problem.clone()))
             })
         }
-        Ok(estimate) => {
+        Ok((estimate, json)) => {
             tracing::info!(study = %study.id(), n = estimate.n, k = estimate.k, seconds = estimate.seconds, "estimate done");
             // A result that took long is not computed again because the disk is full.
             retry_store_errors(store, control, job, || {
-                store.finish_job(job.id, Ok(estimate.clone()))
+                store.finish_job(job.id, Ok(json.clone()))
             })
         }
     };
@@ -291,7 +291,7 @@ fn compute(
     study: &Study,
     request: &EstimateRequest,
     cancel: Cancel<'_>,
-) -> Result<Estimate> {
+) -> Result<(Estimate, String)> {
     let config = store.config();
     let settings = estimation::Request {
         name: study.name(),
@@ -301,13 +301,15 @@ fn compute(
         memory_bytes: config.sum_cache_bytes,
         stream_from: config.tuning.sparse_streaming_min_dimension,
     };
-    if study.report_format().payload_kind() == PayloadKind::Seed {
+    let estimate = if study.report_format().payload_kind() == PayloadKind::Seed {
         let seeds = store.seeds(study, cancel)?;
         estimation::estimate(Source::Seeds(&seeds), study.params(), &settings, cancel)
     } else {
         let sums = Source::Sums(store.bucket_sums(study, cancel)?.buckets);
         estimation::estimate(sums, study.params(), &settings, cancel)
-    }
+    }?;
+    let json = estimation::to_json(&estimate)?;
+    Ok((estimate, json))
 }
 
 #[cfg(test)]

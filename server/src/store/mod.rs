@@ -36,7 +36,6 @@ use eigenveil_estimation::{Cancel, sparse_from_seeds::SeedSource as _, sums_of_s
 use eigenveil_shared::{
     Error, ErrorCode, Result,
     api::{CreateStudy, EstimateJob, EstimateRequest, Problem, StudyState},
-    estimate::Estimate,
     mechanism::PayloadKind,
 };
 
@@ -348,8 +347,8 @@ impl Store {
         each!(self, engine => engine.claim_job())
     }
 
-    /// Stores the result of a job, unless it was cancelled. Blocks.
-    pub(crate) fn finish_job(&self, job: i64, result: Result<Estimate, Problem>) -> Result<()> {
+    /// Stores the result of a job, an estimate as JSON, unless it was cancelled. Blocks.
+    pub(crate) fn finish_job(&self, job: i64, result: Result<String, Problem>) -> Result<()> {
         each!(self, engine => engine.finish_job(job, result))
     }
 

@@ -17,7 +17,6 @@ use eigenveil_shared::{
         TokenCounts,
     },
     enrolment::AdmissionKey,
-    estimate::Estimate,
     mechanism::{Payload, double_cap::Seed},
     study::to_hex,
 };
@@ -408,7 +407,7 @@ impl Toy {
         Ok(self.studies.by_key(job.study).map(|study| (study, claimed)))
     }
 
-    pub(crate) fn finish_job(&self, job: i64, result: Result<Estimate, Problem>) -> Result<()> {
+    pub(crate) fn finish_job(&self, job: i64, result: Result<String, Problem>) -> Result<()> {
         let mut maps = self.maps();
         let job = &mut maps.jobs[job as usize];
         if !job.is_running() && !self.has(Mutation::LeaseIgnored) {
@@ -417,7 +416,7 @@ impl Toy {
         match result {
             Ok(estimate) => {
                 job.document.state = EstimateState::Done;
-                job.text = serde_json::to_string(&estimate).ok();
+                job.text = Some(estimate);
             }
             Err(problem) => {
                 job.document.state = EstimateState::Failed;

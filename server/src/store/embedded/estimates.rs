@@ -3,7 +3,6 @@
 use eigenveil_shared::{
     Result,
     api::{EstimateJob, EstimateRequest, EstimateState, Problem},
-    estimate::Estimate,
 };
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
@@ -74,7 +73,7 @@ impl Embedded {
         Err(Failure::damaged("an estimate belongs to no study").into_error())
     }
 
-    pub(crate) fn finish_job(&self, job: i64, result: Result<Estimate, Problem>) -> Result<()> {
+    pub(crate) fn finish_job(&self, job: i64, result: Result<String, Problem>) -> Result<()> {
         let (now, keep) = (self.unix_ms(), self.config.retain_estimates);
         self.write_blocking(move |transaction| {
             finish(transaction, job, &result, now)?;
@@ -231,15 +230,11 @@ fn requeue(transaction: &Transaction<'_>, job: i64) -> Result<(), Failure> {
 fn finish(
     transaction: &Transaction<'_>,
     job: i64,
-    result: &Result<Estimate, Problem>,
+    result: &Result<String, Problem>,
     now_ms: u64,
 ) -> Result<(), Failure> {
     let (state, estimate, problem) = match result {
-        Ok(estimate) => (
-            EstimateState::Done,
-            Some(serde_json::to_string(estimate).map_err(Failure::damaged)?),
-            None,
-        ),
+        Ok(estimate) => (EstimateState::Done, Some(estimate), None),
         Err(problem) => (
             EstimateState::Failed,
             None,

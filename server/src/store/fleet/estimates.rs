@@ -9,7 +9,6 @@ use std::{
 use eigenveil_shared::{
     Result,
     api::{EstimateJob, EstimateRequest, EstimateState, Problem},
-    estimate::Estimate,
 };
 use tokio_postgres::{Client, Row};
 
@@ -140,15 +139,13 @@ impl Fleet {
         }
     }
 
-    pub(crate) fn finish_job(&self, job: i64, result: Result<Estimate, Problem>) -> Result<()> {
+    pub(crate) fn finish_job(&self, job: i64, result: Result<String, Problem>) -> Result<()> {
         let (state, estimate, problem) = match result {
             Ok(estimate) => (EstimateState::Done, Some(estimate), None),
             Err(problem) => (EstimateState::Failed, None, Some(problem)),
         };
         self.wait(async {
-            let estimate = estimate.map(|estimate| serde_json::to_string(&estimate));
             let problem = problem.map(|problem| serde_json::to_string(&problem));
-            let estimate = estimate.transpose().map_err(Failure::damaged)?;
             let problem = problem.transpose().map_err(Failure::damaged)?;
             let session = self.inner.pool.begin().await?;
             session
