@@ -1,6 +1,9 @@
 //! Failures of the store.
 
-use std::fmt;
+use std::{
+    fmt,
+    io::{self, ErrorKind},
+};
 
 use eigenveil_shared::{Error, ErrorCode};
 
@@ -44,7 +47,14 @@ impl Failure {
     }
 
     /// A temporary file in the data directory could not be written or read.
-    pub(super) fn file(why: impl fmt::Display) -> Self {
+    pub(super) fn file(why: impl Into<io::Error>) -> Self {
+        let why = why.into();
+        if matches!(
+            why.kind(),
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded
+        ) {
+            return Self::Full;
+        }
         Self::Rejected(unavailable(format!(
             "a temporary file in the data directory cannot be used ({why}); nothing was changed: check the disk and try again"
         )))

@@ -260,7 +260,7 @@ async fn a_small_disk_serves_again_once_it_is_freed() {
             fs::write(&ballast, vec![0; 6 << 20]).unwrap();
         }
         let client = server.client();
-        let [large, small] = [(); 2].map(|()| server.create_study("--p 16 --epsilon 4"));
+        let [large, small, spare] = [(); 3].map(|()| server.create_study("--p 16 --epsilon 4"));
         let study = client.fetch_study(&large).await.unwrap();
         let mut acknowledged = 0;
         let refused = loop {
@@ -278,6 +278,18 @@ async fn a_small_disk_serves_again_once_it_is_freed() {
             "{acknowledged} reports"
         );
         assert_eq!(server.accepted(&large), acknowledged);
+        let token = fs::read_to_string(server.data.join("operator.token")).unwrap();
+        let export = reqwest::Client::new()
+            .get(format!("{}/v1/studies/{large}/export", server.url))
+            .bearer_auth(token.trim());
+        assert_eq!(export.send().await.unwrap().status(), 507);
+        // Reports leave to later deletions what the first one released.
+        server.cli_json(&format!("study close {spare}"));
+        server.cli_json(&format!("study delete {spare} --yes"));
+        while upload(&client, &study, &reports(&study, 1_000))
+            .await
+            .is_ok()
+        {}
         if by_deleting {
             server.cli_json(&format!("study close {large}"));
             server.cli_json(&format!("study delete {large} --yes"));

@@ -43,12 +43,17 @@ impl Embedded {
     }
 
     async fn probe(&self) -> Result<()> {
-        let health = &self.health;
+        let (health, reserve) = (&self.health, self.reserve.clone());
         if !health.has_failed() {
-            return self.write(|_| Ok(()), |(), _| ()).await;
+            let check = move |transaction: &Transaction<'_>| reserve.check_room(transaction);
+            return self.write(check, |(), _| ()).await;
         }
         // Two commits: pages freed in the commit that filled them would never be written.
-        self.write(write_probe, |(), _| ()).await?;
+        let write = move |transaction: &Transaction<'_>| {
+            reserve.check_room(transaction)?;
+            write_probe(transaction)
+        };
+        self.write(write, |(), _| ()).await?;
         self.write(remove_probe, |(), _| ()).await?;
         health.succeeded();
         Ok(())

@@ -7,7 +7,11 @@ use std::{
 };
 
 use eigenveil_shared::{Error, ErrorCode};
+use rusqlite::Connection;
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
+
+use super::schema::PAGE_BYTES;
+use crate::store::failure::Failure;
 
 const FILE_NAME: &str = "eigenveil.reserve";
 /// Its size on a disk of 64 MiB or more: the pages that a few deletions change.
@@ -49,6 +53,20 @@ impl ReserveFile {
             tracing::warn!(%error, "reserving disk space for deletions failed");
             // A partial file would only waste space.
             let _ = fs::remove_file(&path);
+        }
+    }
+
+    /// Refuses reports that would be written into the space that was released for deletions. Pages that are free in the
+    /// database count: the file does not grow for them.
+    pub(super) fn check_room(&self, connection: &Connection) -> Result<(), Failure> {
+        if self.is_there() {
+            return Ok(());
+        }
+        let free_pages: u64 =
+            connection.pragma_query_value(None, "freelist_count", |row| row.get(0))?;
+        match self.free().saturating_add(free_pages * PAGE_BYTES) < self.bytes {
+            true => Err(Failure::Full),
+            false => Ok(()),
         }
     }
 

@@ -14,7 +14,7 @@ use super::{Embedded, buckets, checksum::verify, lease, recent, rows, schema, se
 use crate::store::{
     archive::{self, ArchiveItem, ArchiveWriter, Header},
     decide,
-    failure::Failure,
+    failure::{Failure, unavailable},
     study::{Study, StudyId, state_from},
     sums::decode_sum,
     transfer::{Imported, VerifiedExport, rewind},
@@ -43,7 +43,7 @@ impl Embedded {
             let path = named
                 .path()
                 .to_str()
-                .ok_or_else(|| Failure::file("the path of the data directory is not UTF-8"))?;
+                .ok_or_else(|| unavailable("the path of the data directory is not UTF-8"))?;
             connection.execute("VACUUM INTO ?", [path])?;
             // Complete without a write-ahead log, and usable anywhere.
             lease::detach_copy(named.path())?;

@@ -256,6 +256,7 @@ impl Writer {
         group: &[Submission],
     ) -> Result<(Vec<Outcomes>, Vec<StudyUpdate>), Failure> {
         let transaction = self.lease.transaction(&mut self.connection)?;
+        self.reserve.check_room(&transaction)?;
         self.caches.recent.refresh(&transaction)?;
         let mut outcomes = vec![Outcomes::new(); group.len()];
         let mut updates: Vec<StudyUpdate> = Vec::new();

@@ -129,7 +129,7 @@ impl Fleet {
         }
         let file = file
             .into_inner()
-            .map_err(|error| Failure::file(error.error()))?;
+            .map_err(|error| Failure::file(error.into_error()))?;
         Ok(Copy { file, buckets })
     }
 
