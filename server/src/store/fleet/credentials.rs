@@ -5,7 +5,7 @@ use std::sync::Arc;
 use eigenveil_shared::Result;
 use tokio_postgres::Client;
 
-use super::{Fleet, append::require, studies::require_study, unsigned};
+use super::{Fleet, append::require, studies::state_of, unsigned};
 use crate::store::{
     credentials::{Analyst, TokenTable},
     decide,
@@ -26,10 +26,11 @@ pub(super) async fn load(client: &Client) -> Result<TokenTable, Failure> {
             "the database has no operator token; run eigenveil store migrate, which makes it",
         )
     })?;
+    // One for a study that is no longer there is for nothing, least of all for all studies.
     let rows = client
         .query(
             "SELECT a.id, a.name, s.id, a.created_at_ms, a.hash FROM analysts a LEFT JOIN studies s USING (study)
-             ORDER BY a.created_at_ms, a.name, a.id",
+             WHERE a.study IS NULL OR s.id IS NOT NULL ORDER BY a.created_at_ms, a.name, a.id",
             &[],
         )
         .await?;
@@ -95,7 +96,8 @@ impl Fleet {
             let _shown = inner.registry.lock().await;
             let session = inner.pool.begin().await?;
             if let Some(study) = &study {
-                require_study(&session, study).await?;
+                // Held to the commit: a deletion comes before, or removes this token, too.
+                state_of(&session, study.key, study.id(), "FOR SHARE").await?;
             }
             let count: i64 = session.query_one("SELECT count(*) FROM analysts", &[]).await?.try_get(0)?;
             decide::is_room_for_analyst(unsigned(count) as usize)?;

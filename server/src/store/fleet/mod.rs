@@ -15,6 +15,8 @@ mod failover;
 #[cfg(test)]
 pub(super) mod mutations;
 mod operators;
+#[cfg(test)]
+mod races;
 mod registry;
 mod schema;
 mod snapshot;

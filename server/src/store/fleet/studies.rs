@@ -277,7 +277,7 @@ async fn locked_state(client: &Client, study: &Study) -> Result<StudyState, Fail
     state_of(client, study.key, study.id(), "FOR NO KEY UPDATE").await
 }
 
-async fn state_of(
+pub(super) async fn state_of(
     client: &Client,
     key: StudyKey,
     id: StudyId,

@@ -86,7 +86,7 @@ impl Database {
 /// Servers over one database.
 pub(super) struct Servers {
     pub(super) stores: Vec<Store>,
-    config: ServerConfig,
+    pub(super) config: ServerConfig,
     database: Database,
     _directory: TempDir,
 }
@@ -117,6 +117,10 @@ impl Servers {
             database,
             _directory: directory,
         }
+    }
+
+    pub(super) fn url(&self) -> String {
+        self.database.url()
     }
 
     pub(super) fn sql(&self, sql: &str) -> String {
