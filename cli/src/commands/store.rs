@@ -24,9 +24,14 @@ pub(super) fn override_store(config: &mut ServerConfig, flag: Option<&str>) -> R
             )));
         }
         config.store = Some(url);
-    } else if let Ok(text) = std::env::var(VARIABLE)
+    } else if let Some(text) = std::env::var_os(VARIABLE)
         && !text.is_empty()
     {
+        let text = text.to_str().ok_or_else(|| {
+            CliError::usage(format!(
+                "{VARIABLE} is not UTF-8; write other bytes of a password as %XX"
+            ))
+        })?;
         config.store = Some(text.parse()?);
     }
     Ok(())

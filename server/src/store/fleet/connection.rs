@@ -53,25 +53,32 @@ pub(super) struct Target {
 
 impl Target {
     pub(super) fn new(url: &StoreUrl) -> Result<Self> {
-        let (text, authorities) = without_authorities(url.secret());
+        let Address {
+            text,
+            ssl_mode,
+            authorities,
+        } = Address::of(url.secret());
         let mut config: Config = text.parse().map_err(|error: tokio_postgres::Error| {
             let why = error.source().map_or_else(|| error.to_string(), ToString::to_string);
             invalid_config(format!(
                 "store cannot be read as an address of a database ({why}); write it like postgres://user@host/database?sslmode=require, with %40 for an @ in a name or password"
             ))
         })?;
-        let is_near = |host: &Host| match host {
-            Host::Tcp(name) => {
-                name == "localhost"
-                    || name
-                        .parse()
-                        .is_ok_and(|address: IpAddr| address.is_loopback())
+        config.ssl_mode(match ssl_mode.as_deref() {
+            Some("disable") => SslMode::Disable,
+            Some("require" | "verify-ca" | "verify-full") => SslMode::Require,
+            // Never as a preference: whoever stands in between could talk a client out of it. PostgreSQL of this machine
+            // may well have a certificate that nobody has signed.
+            None | Some("prefer" | "allow") => match is_near(&config) && authorities.is_none() {
+                true => SslMode::Disable,
+                false => SslMode::Require,
+            },
+            Some(_) => {
+                return Err(invalid_config(
+                    "sslmode of the store's address is unknown; give require, or disable where nobody can listen",
+                ));
             }
-            Host::Unix(_) => true,
-        };
-        if !text.contains("sslmode=") && !config.get_hosts().iter().all(is_near) {
-            config.ssl_mode(SslMode::Require);
-        }
+        });
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(CONNECT);
         }
@@ -133,20 +140,48 @@ impl Target {
     }
 }
 
-/// The address without `sslrootcert`, which tokio-postgres does not know, and its value.
-fn without_authorities(url: &str) -> (String, Option<PathBuf>) {
-    let Some((address, parameters)) = url.split_once('?') else {
-        return (url.to_owned(), None);
+/// Whether what is sent stays on this machine.
+fn is_near(config: &Config) -> bool {
+    let is_local = |host: &Host| match host {
+        Host::Tcp(name) => {
+            name == "localhost"
+                || name
+                    .parse()
+                    .is_ok_and(|address: IpAddr| address.is_loopback())
+        }
+        Host::Unix(_) => true,
     };
-    let (own, rest): (Vec<_>, Vec<_>) = parameters
-        .split('&')
-        .partition(|parameter| parameter.starts_with("sslrootcert="));
-    let file = own
-        .iter()
-        .flat_map(|parameter| form_urlencoded::parse(parameter.as_bytes()))
-        .map(|(_, file)| PathBuf::from(file.into_owned()))
-        .next();
-    (format!("{address}?{}", rest.join("&")), file)
+    config.get_hosts().iter().all(is_local)
+        && config.get_hostaddrs().iter().all(IpAddr::is_loopback)
+}
+
+/// An address, and what is said in it about TLS, where tokio-postgres knows less.
+#[derive(Default)]
+struct Address {
+    text: String,
+    ssl_mode: Option<String>,
+    authorities: Option<PathBuf>,
+}
+
+impl Address {
+    fn of(url: &str) -> Self {
+        let mut address = Self::default();
+        let (text, parameters) = url.split_once('?').unwrap_or((url, ""));
+        let mut rest = Vec::new();
+        for parameter in parameters.split('&') {
+            match form_urlencoded::parse(parameter.as_bytes()).next() {
+                Some((name, mode)) if name == "sslmode" => {
+                    address.ssl_mode = Some(mode.into_owned());
+                }
+                Some((name, file)) if name == "sslrootcert" => {
+                    address.authorities = Some(PathBuf::from(file.into_owned()));
+                }
+                _ => rest.push(parameter),
+            }
+        }
+        address.text = format!("{text}?{}", rest.join("&"));
+        address
+    }
 }
 
 pub(super) struct Connection {
@@ -320,10 +355,19 @@ fn explain(error: &tokio_postgres::Error) -> String {
             text = format!("{text}: {error}");
             source = error.source();
         }
-        if text.contains("does not allow writes") {
-            text += STANDBY;
-        }
-        return text;
+        let ways_out = [
+            ("does not allow writes", STANDBY),
+            (
+                "invalid peer certificate",
+                "; give the file of its authority (?sslrootcert=FILE), and the host by a name that its certificate has",
+            ),
+            (
+                "does not support TLS",
+                "; switch TLS on there, or say ?sslmode=disable where nobody can listen",
+            ),
+        ];
+        let way_out = ways_out.iter().find(|(known, _)| text.contains(known));
+        return text + way_out.map_or("", |(_, way_out)| way_out);
     };
     let code = of_database.code();
     let way_out = match code.code() {
@@ -339,4 +383,39 @@ fn explain(error: &tokio_postgres::Error) -> String {
         _ => "",
     };
     format!("{} ({}){way_out}", of_database.message(), code.code())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What leaves the machine is encrypted unless the address says otherwise; what stays on it needs no certificate.
+    #[test]
+    fn tls_is_left_out_only_where_it_is_said_or_near() {
+        use SslMode::{Disable, Require};
+        for (address, mode) in [
+            ("u:p@db.example/d", Require),
+            ("u:p@db.example/d?sslmode=prefer", Require),
+            ("u:p@db.example/d?ssl%6Dode=allow", Require),
+            (
+                "u:sslmode=disable@db.example/d?application_name=sslmode=disable",
+                Require,
+            ),
+            ("u@localhost/d?hostaddr=192.0.2.1", Require),
+            ("u@/d?hostaddr=192.0.2.1", Require),
+            ("u@localhost,db.example/d", Require),
+            ("u@db.example/d?sslmode=verify-full", Require),
+            ("u@localhost/d?sslmode=require", Require),
+            ("u@db.example/d?sslmode=disable", Disable),
+            ("u@localhost/d", Disable),
+            ("u@127.0.0.1,[::1]/d?sslmode=prefer", Disable),
+            ("u@%2Frun%2Fpostgresql/d", Disable),
+        ] {
+            let url = format!("postgres://{address}").parse().unwrap();
+            let target = Target::new(&url).unwrap();
+            assert_eq!(target.config.get_ssl_mode(), mode, "{address}");
+        }
+        let url = "postgres://u@localhost/d?sslmode=required".parse().unwrap();
+        assert!(Target::new(&url).is_err());
+    }
 }
