@@ -250,7 +250,7 @@ impl Pool {
         Ok(Session {
             connection: Some(connection),
             pool: Arc::clone(self),
-            _permit: permit,
+            place: Some(permit),
         })
     }
 
@@ -277,7 +277,7 @@ impl Pool {
 pub(super) struct Session {
     connection: Option<Connection>,
     pool: Arc<Pool>,
-    _permit: OwnedSemaphorePermit,
+    place: Option<OwnedSemaphorePermit>,
 }
 
 impl Deref for Session {
@@ -296,6 +296,11 @@ impl Deref for Session {
 }
 
 impl Session {
+    /// Lets another one begin before this one ends.
+    pub(super) fn leave_place(&mut self) {
+        self.place = None;
+    }
+
     pub(super) async fn commit(mut self) -> Result<(), Failure> {
         if let Some(connection) = self.connection.take() {
             connection.commit().await?;
@@ -326,7 +331,9 @@ impl Session {
             .idle
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        idle.push(connection);
+        if idle.len() < POOLED {
+            idle.push(connection);
+        }
     }
 }
 

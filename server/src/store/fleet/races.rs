@@ -78,3 +78,35 @@ fn a_token_of_a_study_that_is_deleted_meanwhile_is_for_nothing() {
         eventually(async || second.identify_hash(&of_all).is_none().then_some(())).await;
     });
 }
+
+/// As many imports as the pool has places wait for the registry; whoever holds it gets a connection.
+#[test]
+fn imports_do_not_lock_out_whoever_they_wait_for() {
+    let Some(cluster) = Cluster::shared() else {
+        return;
+    };
+    let servers = Servers::start(&cluster, 1);
+    let store = &servers.stores[0];
+    Runtime::new().unwrap().block_on(async {
+        let from = create(store, &json!({})).await;
+        store.submit(&from, vec![report(&from, 1)]).await.unwrap();
+        let mut into = Vec::new();
+        for _ in 0..8 {
+            into.push(create(store, &json!({})).await);
+        }
+        let shown = fleet(store).inner.registry.lock().await;
+        let mut imports = JoinSet::new();
+        for study in into {
+            let export = VerifiedExport::read(store.export(&from).unwrap()).unwrap();
+            let store = store.clone();
+            imports.spawn(async move { store.import(export, Some(study)).await.unwrap().reports });
+        }
+        let waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+                       AND state = 'idle in transaction' AND query LIKE 'SELECT sum(n)%'";
+        eventually(async || (servers.sql(waiting) == "8").then_some(())).await;
+        let place = timeout(Duration::from_secs(5), fleet(store).inner.pool.begin()).await;
+        assert!(place.is_ok(), "it waits for those who wait for it");
+        drop((place, shown));
+        assert_eq!(imports.join_all().await, [1; 8]);
+    });
+}

@@ -144,7 +144,7 @@ impl Inner {
         } = export;
         let known = into.or_else(|| self.studies.get(id));
         let created = known.is_none();
-        let session = self.wait(self.pool.begin())?;
+        let mut session = self.wait(self.pool.begin())?;
         let study = match known {
             Some(study) => {
                 decide::may_merge(&study, &design)?;
@@ -191,6 +191,8 @@ impl Inner {
         }
         let count = "SELECT sum(n)::bigint FROM buckets WHERE study = $1";
         let total = self.wait(session.query_one(count, &[&study.key.0]))?;
+        // Whoever holds the registry may wait for a place in the pool.
+        session.leave_place();
         let _shown = self.registry.blocking_lock();
         self.wait(session.commit())?;
         study.publish_count_of_any(unsigned(total.try_get(0)?));
