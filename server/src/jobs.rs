@@ -176,6 +176,8 @@ impl EstimateQueue {
 fn work(store: &Store, control: &WorkerControl) {
     let computes = store.config().estimate_threads > 0;
     while !control.stopping() {
+        // No job is being computed, and one that another server had taken over may come back.
+        control.signals().cancelled.clear();
         let claimed = if computes {
             store.claim_job()
         } else {
@@ -184,7 +186,6 @@ fn work(store: &Store, control: &WorkerControl) {
         match claimed {
             Ok(Some((study, job))) => run(store, control, &study, &job),
             Ok(None) => {
-                control.signals().cancelled.clear();
                 if let Err(error) = store.sweep(&|| control.stopping()) {
                     tracing::warn!(%error, "removing deleted data failed; it will be retried");
                 }

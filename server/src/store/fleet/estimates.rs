@@ -15,7 +15,7 @@ use tokio_postgres::{Client, Row};
 use super::{Fleet, Inner, lock, unsigned};
 use crate::store::{
     decide,
-    failure::Failure,
+    failure::{Failure, unavailable},
     job::{Job, StoredEstimate},
     listener::Notice,
     study::{Study, StudyId, StudyKey, study_not_found},
@@ -124,6 +124,8 @@ impl Fleet {
     }
 
     pub(crate) fn claim_job(&self) -> Result<Option<(Arc<Study>, Job)>> {
+        // However the one before has ended: its lease may run out.
+        lock(&self.inner.held).take();
         let job = self.wait(self.inner.claim())?;
         let Some(job) = job else {
             return Ok(None);
@@ -180,33 +182,42 @@ impl Fleet {
 }
 
 impl Inner {
-    /// The oldest job that nobody holds, or that the one who held it has left.
+    /// The oldest job that nobody holds, or that the one who held it has left. One that this program does not understand
+    /// is left to a newer one.
     async fn claim(&self) -> Result<Option<Job>, Failure> {
-        let session = self.pool.begin().await?;
         // Materialized: another plan might look for more than one.
         let claim = format!(
-            "WITH next AS MATERIALIZED (SELECT job FROM estimates WHERE {CLAIMABLE} ORDER BY job LIMIT 1
+            "WITH next AS MATERIALIZED (SELECT job FROM estimates WHERE {CLAIMABLE} AND job > $3 ORDER BY job LIMIT 1
                 FOR NO KEY UPDATE SKIP LOCKED)
              UPDATE estimates e SET attempts = e.attempts + 1, holder = $1, lease = moment() + make_interval(secs => $2)
              FROM next WHERE e.job = next.job RETURNING e.job, e.study, e.request, e.attempts - 1"
         );
-        let Some(row) = session
-            .query_opt(claim.as_str(), &[&self.server, &LEASE])
-            .await?
-        else {
-            session.end().await?;
-            return Ok(None);
-        };
-        let attempts: i64 = row.try_get(3)?;
-        let job = Job {
-            id: row.try_get(0)?,
-            study: StudyKey(row.try_get(1)?),
-            request: serde_json::from_str(row.try_get(2)?).map_err(Failure::damaged)?,
-            attempts: u32::try_from(attempts).unwrap_or(u32::MAX),
-        };
-        session.commit().await?;
-        *lock(&self.held) = Some(job.id);
-        Ok(Some(job))
+        let mut after = 0_i64;
+        loop {
+            let session = self.pool.begin().await?;
+            let Some(row) = session
+                .query_opt(claim.as_str(), &[&self.server, &LEASE, &after])
+                .await?
+            else {
+                session.end().await?;
+                return Ok(None);
+            };
+            let (id, attempts): (i64, i64) = (row.try_get(0)?, row.try_get(3)?);
+            let Ok(request) = serde_json::from_str(row.try_get(2)?) else {
+                session.end().await?;
+                after = id;
+                continue;
+            };
+            let job = Job {
+                id,
+                study: StudyKey(row.try_get(1)?),
+                request,
+                attempts: u32::try_from(attempts).unwrap_or(u32::MAX),
+            };
+            session.commit().await?;
+            *lock(&self.held) = Some(job.id);
+            return Ok(Some(job));
+        }
     }
 
     /// Tells of jobs that other servers have added, left or cancelled, and renews the lease of its own.
@@ -266,6 +277,14 @@ async fn delete_old(client: &Client, job: i64, keep: u32) -> Result<(), Failure>
     Ok(())
 }
 
+/// While servers are exchanged one at a time there are newer ones.
+fn newer() -> Failure {
+    unavailable(
+        "a newer program has asked for an estimate that this one does not understand; update this server",
+    )
+    .into()
+}
+
 fn document(row: &Row, study: StudyId) -> Result<EstimateJob, Failure> {
     let state: &str = row.try_get(1)?;
     let problem: Option<&str> = row.try_get(3)?;
@@ -281,12 +300,12 @@ fn document(row: &Row, study: StudyId) -> Result<EstimateJob, Failure> {
         .into_iter()
         .find(|known| known.as_str() == state)
         .ok_or_else(|| Failure::damaged("an estimate has an unknown state"))?,
-        request: serde_json::from_str(row.try_get(2)?).map_err(Failure::damaged)?,
+        request: serde_json::from_str(row.try_get(2)?).map_err(|_| newer())?,
         estimate: None,
         problem: problem
             .map(serde_json::from_str)
             .transpose()
-            .map_err(Failure::damaged)?,
+            .map_err(|_| newer())?,
         created_at_ms: unsigned(row.try_get(4)?),
     })
 }

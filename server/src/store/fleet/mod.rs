@@ -32,7 +32,10 @@ use std::{
     future::Future,
     os::unix::fs::DirBuilderExt as _,
     path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicI64, Ordering},
+    },
 };
 
 use eigenveil_shared::{Error, ErrorCode, Result};
@@ -90,6 +93,8 @@ struct Inner {
     config: ServerConfig,
     metrics: Arc<Metrics>,
     health: Mutex<Health>,
+    /// Of the database's clock before this server's.
+    ahead_ms: AtomicI64,
     /// Of this process: whose leases and pulses are its own.
     server: i64,
     /// The job that this server computes.
@@ -134,6 +139,7 @@ impl Fleet {
             config: config.clone(),
             metrics,
             health: Mutex::default(),
+            ahead_ms: AtomicI64::new(0),
             server: i64::from_le_bytes(server),
             held: Mutex::default(),
             #[cfg(test)]
@@ -199,9 +205,15 @@ impl Fleet {
         })?;
         drop(queue);
         match tokio::time::timeout(append::ANSWER, outcome).await {
-            Ok(answer) => answer.unwrap_or_else(|_| Err(stopping())),
+            // Whoever committed it was stopped.
+            Ok(answer) => answer.unwrap_or_else(|_| {
+                Err(Failure::InDoubt("the server is stopping".into()).into_error())
+            }),
             // The committer goes on: a connection that waits for the standby is not multiplied by retries.
-            Err(_) => Err(Failure::InDoubt("the database does not answer".into()).into_error()),
+            Err(_) => {
+                lock(&self.inner.health).commit_failed = true;
+                Err(Failure::InDoubt("the database does not answer".into()).into_error())
+            }
         }
     }
 
@@ -238,8 +250,8 @@ impl Fleet {
         if let Some(damage) = &health.damage {
             return Err(unavailable(damage.clone()));
         }
-        if let Some(why) = &health.unreachable {
-            return Err(Failure::Unavailable(why.clone()).into_error());
+        if health.unreachable.is_some() {
+            return Err(away());
         }
         match health.commit_failed {
             true => Err(unavailable(
@@ -262,9 +274,11 @@ impl Fleet {
         TokenFiles::in_directory(&self.inner.config.data_dir).path()
     }
 
-    /// By this server's clock, for what is shown; what is decided is decided by the database's.
+    /// By the database's clock, as this server's went beside it a second ago.
     pub(super) fn unix_ms(&self) -> u64 {
-        self.inner.environment.clock.unix_ms().min(i64::MAX as u64)
+        let ahead = self.inner.ahead_ms.load(Ordering::Relaxed);
+        let own = self.inner.environment.clock.unix_ms();
+        own.saturating_add_signed(ahead).min(i64::MAX as u64)
     }
 
     pub(super) fn backup(&self) -> Result<File> {
@@ -314,12 +328,18 @@ impl Inner {
         tempfile::tempfile_in(&self.config.data_dir).map_err(Failure::file)
     }
 
-    /// Records damage.
+    /// Records damage. Where the database is and what it says is for the log alone.
     fn note(&self, failure: Failure) -> Error {
         if let Some(damage) = failure.damage() {
             lock(&self.health).damage.get_or_insert(damage);
         }
-        failure.into_error()
+        match failure {
+            Failure::Unavailable(why) => {
+                tracing::warn!(why, "the database has failed");
+                away()
+            }
+            failure => failure.into_error(),
+        }
     }
 
     #[cfg(test)]
@@ -385,6 +405,12 @@ fn create_directory(config: &ServerConfig) -> Result<()> {
                 config.data_dir.display()
             ))
         })
+}
+
+fn away() -> Error {
+    unavailable(
+        "the database is away or refuses, and nothing was changed: retry, and tell the operator if it keeps failing; the server's log says why",
+    )
 }
 
 fn stopping() -> Error {

@@ -110,3 +110,138 @@ fn imports_do_not_lock_out_whoever_they_wait_for() {
         assert_eq!(imports.join_all().await, [1; 8]);
     });
 }
+
+/// Another server takes a job over and ends at once: the first one computes it after all.
+#[test]
+fn a_job_that_comes_back_is_computed() {
+    let Some(cluster) = Cluster::shared() else {
+        return;
+    };
+    let servers = Servers::start(&cluster, 1);
+    let store = &servers.stores[0];
+    let queue = EstimateQueue::start(store.clone(), store.config().estimate_threads()).unwrap();
+    Runtime::new().unwrap().block_on(async {
+        let study = create(store, &of_seeds()).await;
+        let reports = (0..20).map(|number| numbered(&study, number)).collect();
+        store.submit(&study, reports).await.unwrap();
+        let held = servers.begin_sql("BEGIN; LOCK TABLE eigenveil.chunks; SELECT pg_sleep(4); COMMIT");
+        let locks = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()";
+        eventually(async || (servers.sql(locks) == "1").then_some(())).await;
+        queue.add(&study, EstimateRequest::default()).await.unwrap();
+        let computing = "SELECT count(*) FROM eigenveil.estimates WHERE holder IS NOT NULL";
+        eventually(async || (servers.sql(computing) == "1").then_some(())).await;
+        servers.sql("UPDATE eigenveil.estimates SET holder = 7, lease = clock_timestamp() + interval '2 s'");
+        held.await.unwrap();
+        eventually(async || {
+            (store.estimate(&study, 1).unwrap().state != EstimateState::Running).then_some(())
+        })
+        .await;
+    });
+    queue.stop(Duration::from_secs(5));
+}
+
+/// Beside a newer program: its jobs are left to it, and while one of its studies cannot be read, revoked tokens are
+/// refused all the same.
+#[test]
+fn what_a_newer_program_stores_holds_nothing_up() {
+    let Some(cluster) = Cluster::shared() else {
+        return;
+    };
+    let servers = Servers::start(&cluster, 2);
+    let [first, second] = [&servers.stores[0], &servers.stores[1]];
+    Runtime::new().unwrap().block_on(async {
+        let study = create(first, &json!({})).await;
+        for _ in 0..2 {
+            first.add_job(&study, EstimateRequest::default()).await.unwrap();
+        }
+        servers.sql("UPDATE eigenveil.estimates SET request = '{\"unheard_of\": 1}' WHERE number = 1");
+        let (_, job) = first.claim_job().unwrap().unwrap();
+        let number = servers.sql(&format!("SELECT number FROM eigenveil.estimates WHERE job = {}", job.id));
+        assert_eq!(number, "2");
+        assert!(first.claim_job().unwrap().is_none());
+        assert!(first.estimates(&study).is_err() && !first.is_damaged());
+
+        let (id, hash) = analyst(first, None).await.unwrap();
+        eventually(async || second.identify_hash(&hash)).await;
+        servers.sql(
+            "INSERT INTO eigenveil.studies (id, name, state, canonical, fingerprint, buckets, enrolment, created_at_ms)
+             VALUES (decode(repeat('ab', 16), 'hex'), 'newer', 'open', '\x0102', decode(repeat('00', 32), 'hex'), 1, 'open', 0)",
+        );
+        eventually(async || second.check_writable().await.err()).await;
+        first.revoke_analyst_token(&id).await.unwrap();
+        eventually(async || second.identify_hash(&hash).is_none().then_some(())).await;
+    });
+}
+
+/// The database's clock decides, also before a report reaches it.
+#[test]
+fn a_server_whose_clock_is_wrong_asks_the_databases() {
+    let Some(cluster) = Cluster::shared() else {
+        return;
+    };
+    let servers = Servers::start(&cluster, 0);
+    let environment = Environment {
+        clock: SetClock::new(),
+        ..Environment::system()
+    };
+    let store = Store::open(&servers.config, environment).unwrap();
+    let design = json!({
+        "name": "test", "dimension": 3, "epsilon": 1.0, "about": {"last_day": "2023-12-31"},
+    });
+    let created = Runtime::new()
+        .unwrap()
+        .block_on(store.create_study(serde_json::from_value(design).unwrap()));
+    assert_eq!(created.unwrap_err().code(), ErrorCode::InvalidAbout);
+}
+
+/// A server that gets no connection for reports is not ready, though it has one for all else.
+#[test]
+fn without_connections_for_reports_it_is_not_ready() {
+    let Some(cluster) = Cluster::shared() else {
+        return;
+    };
+    let servers = Servers::start(&cluster, 0);
+    servers.sql(
+        "CREATE ROLE few LOGIN; GRANT USAGE ON SCHEMA eigenveil TO few; GRANT ALL ON ALL TABLES IN SCHEMA eigenveil TO few",
+    );
+    let url = servers.url().replace("postgres@", "few@");
+    let config = ServerConfig {
+        store: Some(url.parse().unwrap()),
+        ..servers.config.clone()
+    };
+    let store = Store::open(&config, Environment::system()).unwrap();
+    Runtime::new().unwrap().block_on(async {
+        let study = create(&store, &of_seeds()).await;
+        servers.sql("ALTER ROLE few CONNECTION LIMIT 1");
+        let send = || store.submit(&study, vec![report(&study, 1)]);
+        assert_eq!(
+            send().await.unwrap_err().code(),
+            ErrorCode::StoreUnavailable
+        );
+        for _ in 0..30 {
+            assert!(store.check_writable().await.is_err());
+            sleep(Duration::from_millis(100)).await;
+        }
+        servers.sql("ALTER ROLE few CONNECTION LIMIT -1");
+        eventually(async || store.check_writable().await.ok()).await;
+        assert_eq!(send().await.unwrap(), [SubmitOutcome::Accepted]);
+    });
+    drop(store);
+    servers.sql("DROP OWNED BY few; DROP ROLE few");
+}
+
+/// An alert about a database that is away needs metrics that say so.
+#[test]
+fn metrics_are_read_while_the_database_is_away() {
+    let Some(cluster) = Cluster::start() else {
+        return;
+    };
+    let cluster = Arc::new(cluster);
+    let servers = Servers::start(&cluster, 1);
+    let store = &servers.stores[0];
+    store.measure().unwrap();
+    assert_eq!(store.metrics().store_healthy.get(), 1);
+    cluster.kill();
+    store.measure().unwrap();
+    assert_eq!(store.metrics().store_healthy.get(), 0);
+}

@@ -2,7 +2,8 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    pin::pin,
+    sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
 
@@ -33,19 +34,36 @@ pub(super) async fn watch(inner: Arc<Inner>) {
     let mut renewed = Instant::now();
     loop {
         ticks.tick().await;
-        let look = async {
-            // While something is being changed, what is shown is about to be.
-            if let Ok(shown) = inner.registry.try_lock() {
-                inner.show(&shown).await?;
+        let mut look = pin!(inner.look(&mut renewed));
+        let looked = match tokio::time::timeout(PATIENCE, &mut look).await {
+            Ok(looked) => looked,
+            Err(_) => {
+                inner.found(Err(Failure::Unavailable(
+                    "the database does not answer".into(),
+                )));
+                // Not dropped: what it has sent would go on waiting there, and the next one's, too.
+                look.await
             }
-            inner.probe().await?;
-            inner.look_for_jobs(&mut renewed).await
         };
-        let looked = tokio::time::timeout(PATIENCE, look).await;
-        let looked = looked
-            .unwrap_or_else(|_| Err(Failure::Unavailable("the database does not answer".into())));
+        inner.found(looked);
+    }
+}
+
+impl Inner {
+    /// Each of this is tried, whatever became of the one before: a lease is renewed also by who cannot read a new study.
+    async fn look(&self, renewed: &mut Instant) -> Result<(), Failure> {
+        // While something is being changed, what is shown is about to be.
+        let shown = match self.registry.try_lock() {
+            Ok(shown) => self.show(&shown).await,
+            Err(_) => Ok(()),
+        };
+        let jobs = self.look_for_jobs(renewed).await;
+        shown.and(jobs).and(self.probe().await)
+    }
+
+    fn found(&self, looked: Result<(), Failure>) {
         let why = looked.err().map(|failure| failure.to_string());
-        let mut health = lock(&inner.health);
+        let mut health = lock(&self.health);
         if health.unreachable.is_none()
             && let Some(why) = &why
         {
@@ -53,9 +71,7 @@ pub(super) async fn watch(inner: Arc<Inner>) {
         }
         health.unreachable = why;
     }
-}
 
-impl Inner {
     /// Reads studies and credentials, and shows them.
     pub(super) async fn refresh(&self) -> Result<(), Failure> {
         let shown = self.registry.lock().await;
@@ -64,6 +80,16 @@ impl Inner {
 
     async fn show(&self, _shown: &MutexGuard<'_, ()>) -> Result<(), Failure> {
         let session = self.pool.take().await?;
+        // First, so that a token that was revoked is refused whatever becomes of the rest.
+        let table = credentials::load(&session).await?;
+        self.credentials.change(|credentials| *credentials = table);
+        let moment: i64 = session
+            .query_one("SELECT moment_ms()", &[])
+            .await?
+            .try_get(0)?;
+        let own = self.environment.clock.unix_ms().min(i64::MAX as u64) as i64;
+        self.ahead_ms
+            .store(moment.saturating_sub(own), Ordering::Relaxed);
         let rows = session
             .query(
                 "SELECT s.study, s.state, (SELECT coalesce(sum(n), 0)::bigint FROM buckets b WHERE b.study = s.study)
@@ -100,8 +126,6 @@ impl Inner {
             }
             self.studies.add(Arc::new(study));
         }
-        let table = credentials::load(&session).await?;
-        self.credentials.change(|credentials| *credentials = table);
         session.done();
         Ok(())
     }
@@ -111,10 +135,12 @@ impl Inner {
         if !lock(&self.health).commit_failed {
             return Ok(());
         }
-        let session = self.pool.begin().await?;
-        let beaten = session.execute(PULSE, &[&self.server, &WATCHER]).await?;
+        // A new connection: those who commit may have failed to get one.
+        let connection = self.pool.target.connect().await?;
+        connection.batch_execute("BEGIN").await?;
+        let beaten = connection.execute(PULSE, &[&self.server, &WATCHER]).await?;
         require("pulse", beaten, 1)?;
-        session.commit().await?;
+        connection.commit().await?;
         lock(&self.health).commit_failed = false;
         Ok(())
     }

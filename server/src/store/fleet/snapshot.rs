@@ -24,8 +24,9 @@ use crate::{
     },
 };
 
-/// Rows of chunks fetched at once.
+/// Rows of chunks fetched at once, and seeds after which no further one is.
 const FETCH: i64 = 64;
+const FETCHED_SEEDS: i64 = 1 << 16;
 /// Seeds in memory at once (1 MiB).
 const CHUNK_SEEDS: usize = 1 << 16;
 
@@ -157,19 +158,31 @@ impl Fleet {
             let of_it = studies.iter().filter(|study| study.state() == state);
             metrics.studies_are(state, of_it.count());
         }
-        let is_healthy = {
+        let (is_away, is_healthy) = {
             let health = lock(&self.inner.health);
-            health.damage.is_none() && health.unreachable.is_none() && !health.commit_failed
+            let is_away = health.unreachable.is_some();
+            (
+                is_away,
+                !is_away && health.damage.is_none() && !health.commit_failed,
+            )
         };
         metrics.store_healthy.set(i64::from(is_healthy));
-        let (waiting, bytes) = self.wait(async {
+        // That the database is away is what an alert waits for.
+        if is_away {
+            return Ok(());
+        }
+        let measured = self.wait(async {
             let session = self.inner.pool.take().await?;
             let waiting = estimates::waiting(&session).await?;
             let size = "SELECT pg_database_size(current_database())";
             let bytes: i64 = session.query_one(size, &[]).await?.try_get(0)?;
             session.done();
             Ok((waiting, bytes))
-        })?;
+        });
+        let Ok((waiting, bytes)) = measured else {
+            metrics.store_healthy.set(0);
+            return Ok(());
+        };
         metrics.estimates_waiting.set(signed(waiting));
         metrics.store_bytes.set(bytes);
         Ok(())
@@ -185,11 +198,15 @@ impl Inner {
         bucket: u32,
         take: &mut dyn FnMut(&[u8]) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        let select = "SELECT last, body FROM chunks WHERE study = $1 AND bucket = $2 AND last > $3
-                      ORDER BY last LIMIT $4";
+        let select = "SELECT last, body FROM (
+                SELECT last, body, sum(n) OVER (ORDER BY last ROWS UNBOUNDED PRECEDING) - n AS before FROM (
+                    SELECT last, n, body FROM chunks WHERE study = $1 AND bucket = $2 AND last > $3
+                    ORDER BY last LIMIT $4) c) c
+            WHERE before < $5 ORDER BY last";
         let (key, bucket, mut last) = (study.key.0, bucket as i32, 0_i64);
         loop {
-            let rows = self.wait(session.query(select, &[&key, &bucket, &last, &FETCH]))?;
+            let rows =
+                self.wait(session.query(select, &[&key, &bucket, &last, &FETCH, &FETCHED_SEEDS]))?;
             let Some(end) = rows.last() else {
                 return Ok(());
             };
