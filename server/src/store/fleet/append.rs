@@ -40,9 +40,14 @@ const DOORS: &str = "SELECT study, bool_and(open), bool_or(moment() >= until) FR
 const TOKENS: &str = "SELECT t.study, t.key, t.spent FROM tokens t
     JOIN unnest($1::bigint[], $2::bytea[]) u(s, k) ON t.study = u.s AND t.key = u.k
     ORDER BY t.study, t.key FOR NO KEY UPDATE OF t";
-const TAKE: &str =
-    "INSERT INTO identifiers (study, id) SELECT * FROM unnest($1::bigint[], $2::bytea[])
-    ON CONFLICT DO NOTHING RETURNING study, id";
+// Returns those that were there already, which mostly are few: PostgreSQL waits without end for a client that has
+// stopped to read what it is sent, and holds the locks.
+pub(super) const TAKE: &str = "WITH u AS MATERIALIZED (SELECT * FROM unnest($1::bigint[], $2::bytea[]) u(study, id)),
+    new AS (INSERT INTO identifiers (study, id) SELECT * FROM u ON CONFLICT DO NOTHING RETURNING study, id)
+    SELECT u.study, u.id FROM u LEFT JOIN new USING (study, id) WHERE new.id IS NULL";
+// Of studies whose last day has just passed: reports in flight, which came in time, are waited for before they are looked up.
+const IN_FLIGHT: &str =
+    "SELECT 1 FROM buckets WHERE study = ANY ($1) ORDER BY study, bucket FOR SHARE";
 // A statement after the tokens were locked, never joined with it: what was waited for is seen.
 const KNOWN: &str = "SELECT i.study, i.id FROM identifiers i
     JOIN unnest($1::bigint[], $2::bytea[]) u(s, k) ON i.study = u.s AND i.id = u.k";
@@ -106,6 +111,7 @@ struct Prepared {
     doors: Statement,
     tokens: Statement,
     take: Statement,
+    in_flight: Statement,
     known: Statement,
     take_back: Statement,
     spend: Statement,
@@ -123,6 +129,7 @@ impl Prepared {
             doors: connection.prepare(DOORS).await?,
             tokens: connection.prepare(TOKENS).await?,
             take: connection.prepare(TAKE).await?,
+            in_flight: connection.prepare(IN_FLIGHT).await?,
             known: connection.prepare(KNOWN).await?,
             take_back: connection.prepare(TAKE_BACK).await?,
             spend: connection.prepare(SPEND).await?,
@@ -386,14 +393,19 @@ impl Committer {
                 false => client.query(&of.known, &[&other_studies, &other_ids]).await,
             }
         };
-        let (new, found) = tokio::try_join!(biased; take, look_up)?;
-        for row in &new {
-            known.inserted.insert(identifier(row)?);
-        }
-        for row in &found {
+        let ending = known.ending();
+        let wait = async {
+            match ending.is_empty() {
+                true => Ok(Vec::new()),
+                false => client.query(&of.in_flight, &[&ending]).await,
+            }
+        };
+        let (old, _, found) = tokio::try_join!(biased; take, wait, look_up)?;
+        for row in old.iter().chain(&found) {
             known.counted.insert(identifier(row)?);
         }
-        known.counted.extend(wanted.difference(&known.inserted));
+        known.inserted = wanted;
+        known.inserted.retain(|id| !known.counted.contains(id));
 
         let (outcomes, deltas) = known.decide(group)?;
         let taken_back: Vec<_> = known.inserted.difference(&known.taken).copied().collect();
@@ -635,6 +647,15 @@ struct Knowledge {
 type Identifiers = BTreeSet<(StudyKey, [u8; 16])>;
 
 impl Knowledge {
+    /// Studies that are over and not closed yet, which would wait for reports in flight.
+    fn ending(&self) -> Vec<i64> {
+        let ending = self
+            .doors
+            .iter()
+            .filter(|(_, door)| door.is_open && door.is_over);
+        ending.map(|(study, _)| study.0).collect()
+    }
+
     /// Identifiers with a copy that could be accepted, and the others, which are only looked up: what is refused shall
     /// write nothing.
     fn identifiers_of(&self, group: &[Submission]) -> (Identifiers, Identifiers) {

@@ -33,7 +33,7 @@ pub(super) const SCHEMA: &str = "eigenveil";
 /// transaction mode loses or refuses them. Plans are not remembered, since they might be those of an empty table. No
 /// statement timeout: a cancelled wait for the standby would leave a commit that nobody else has.
 const SESSION: &str = "-c search_path=eigenveil -c synchronous_commit=on -c plan_cache_mode=force_custom_plan \
-    -c default_transaction_isolation=read\\ committed -c lock_timeout=5s -c statement_timeout=0 \
+    -c default_transaction_isolation=read\\ committed -c lock_timeout=5s -c statement_timeout=0 -c tcp_user_timeout=10s \
     -c client_min_messages=warning -c eigenveil.session=kept";
 /// A transaction whose client has stopped frees what it has locked.
 const COMMITTING: &str = " -c idle_in_transaction_session_timeout=5s";

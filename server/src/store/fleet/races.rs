@@ -230,6 +230,85 @@ fn without_connections_for_reports_it_is_not_ready() {
     servers.sql("DROP OWNED BY few; DROP ROLE few");
 }
 
+/// A client that has stopped reads no answer; its transaction ends all the same.
+#[test]
+fn a_stopped_client_holds_no_identifiers() {
+    let Some(cluster) = Cluster::shared() else {
+        return;
+    };
+    let servers = Servers::start(&cluster, 0);
+    let target = Target::new(&servers.url().parse().unwrap()).unwrap();
+    // Of one thread: what it does not wait for stands still.
+    let stopped = Builder::new_current_thread().enable_all().build().unwrap();
+    let ids: Vec<Vec<u8>> = (0..50_000_u128)
+        .map(|id| id.to_be_bytes().to_vec())
+        .collect();
+    let mut unread = None;
+    stopped.block_on(async {
+        let client = target.connect().await.unwrap();
+        let take = client.prepare(append::TAKE).await.unwrap();
+        client.batch_execute("BEGIN").await.unwrap();
+        let studies = vec![1_i64; ids.len()];
+        let mut query = Box::pin(async move { client.query(&take, &[&studies, &ids]).await.map(drop) });
+        // Until all of it is sent.
+        let inserts = "SELECT count(*) FROM pg_locks JOIN pg_class c ON relation = c.oid JOIN pg_database d ON database = d.oid
+                       WHERE relname = 'identifiers' AND mode = 'RowExclusiveLock' AND datname = current_database()";
+        while servers.sql(inserts) == "0" {
+            let _ = timeout(Duration::from_millis(5), &mut query).await;
+        }
+        unread = Some(query);
+    });
+    Runtime::new().unwrap().block_on(eventually(async || {
+        let held = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND xact_start IS NOT NULL
+                    AND pid != pg_backend_pid()";
+        (servers.sql(held) == "0").then_some(())
+    }));
+    drop(unread);
+}
+
+/// A copy that comes after the last day, while its original waits for the standby, is not told that it came too late.
+#[test]
+fn a_copy_after_the_last_day_waits_for_its_original() {
+    let Some(cluster) = Cluster::start() else {
+        return;
+    };
+    let cluster = Arc::new(cluster);
+    let servers = Servers::start(&cluster, 1);
+    let store = &servers.stores[0];
+    let set = |standbys: &str| {
+        let name = "synchronous_standby_names";
+        cluster.sql(
+            "postgres",
+            &format!("ALTER SYSTEM SET {name} = '{standbys}'"),
+        );
+        cluster.sql("postgres", "SELECT pg_reload_conf()");
+    };
+    Runtime::new().unwrap().block_on(async {
+        let study = create(store, &of_seeds()).await;
+        servers.sql("UPDATE eigenveil.buckets SET until = '2100-01-01'");
+        set("nobody");
+        let names = || cluster.sql("postgres", "SHOW synchronous_standby_names");
+        eventually(async || (names() == "nobody").then_some(())).await;
+        let send = || {
+            let (store, study) = (store.clone(), Arc::clone(&study));
+            tokio::spawn(async move { store.submit(&study, vec![report(&study, 1)]).await })
+        };
+        let original = send();
+        let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+        eventually(async || (cluster.sql("postgres", waiting) == "1").then_some(())).await;
+        servers.sql(
+            "SET synchronous_commit = local; CREATE OR REPLACE FUNCTION eigenveil.moment() RETURNS timestamptz
+             LANGUAGE sql VOLATILE AS 'SELECT timestamptz ''2100-01-02'''",
+        );
+        let copy = send();
+        sleep(Duration::from_secs(1)).await;
+        assert!(!copy.is_finished());
+        set("");
+        assert_eq!(original.await.unwrap().unwrap(), [SubmitOutcome::Accepted]);
+        assert_eq!(copy.await.unwrap().unwrap(), [SubmitOutcome::Duplicate]);
+    });
+}
+
 /// An alert about a database that is away needs metrics that say so.
 #[test]
 fn metrics_are_read_while_the_database_is_away() {

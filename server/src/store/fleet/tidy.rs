@@ -17,7 +17,7 @@ const TOGETHER: i64 = 4_096;
 /// Seeds in a chunk that is left alone.
 const WHOLE: i64 = 4_096;
 /// Seeds after which no further chunk is merged into one.
-const MOST_SEEDS: usize = 1 << 16;
+const MOST_SEEDS: i64 = 1 << 16;
 
 impl Fleet {
     pub(crate) fn sweep(&self, stopping: &dyn Fn() -> bool) -> Result<()> {
@@ -177,20 +177,21 @@ async fn merge(client: &Client, study: StudyKey, bucket: i32) -> Result<bool, Fa
     {
         return Ok(false);
     }
-    // From the first small one on. Commits never end in between: they hold the bucket's row, and get higher numbers.
+    // From the first small one on, as many as are merged. Commits never end in between: they hold the bucket's row, and
+    // get higher numbers.
     let select =
-        "SELECT last, first, n, body FROM chunks WHERE study = $1 AND bucket = $2 AND last >=
-                      (SELECT min(last) FROM chunks WHERE study = $1 AND bucket = $2 AND n < $3)
-                  ORDER BY last LIMIT 1024";
+        "SELECT last, first, n, body FROM (
+             SELECT *, sum(n) OVER (ORDER BY last ROWS UNBOUNDED PRECEDING) - n AS before FROM chunks
+             WHERE study = $1 AND bucket = $2 AND last >=
+                 (SELECT min(last) FROM chunks WHERE study = $1 AND bucket = $2 AND n < $3)
+             ORDER BY last LIMIT 1024) c
+         WHERE before < $4 ORDER BY last";
     let rows = client
-        .query(select, &[&study.0, &bucket, &(WHOLE as i32)])
+        .query(select, &[&study.0, &bucket, &(WHOLE as i32), &MOST_SEEDS])
         .await?;
     let (mut seeds, mut lasts): (Vec<Seed>, Vec<i64>) = (Vec::new(), Vec::new());
     let mut from = 0_i64;
     for row in &rows {
-        if seeds.len() >= MOST_SEEDS && lasts.len() > 1 {
-            break;
-        }
         let (last, first): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
         match lasts.last() {
             None => from = first,
