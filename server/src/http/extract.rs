@@ -23,7 +23,7 @@ impl FromRequestParts<AppState> for Operator {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, ApiError> {
-        match identity(parts, app)? {
+        match identity(parts, app).await? {
             Some(Identity::Operator) => Ok(Operator),
             Some(Identity::Analyst(_)) => Err(Error::new(
                 ErrorCode::Forbidden,
@@ -43,7 +43,7 @@ impl FromRequestParts<AppState> for Reader {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, ApiError> {
-        match identity(parts, app)? {
+        match identity(parts, app).await? {
             Some(Identity::Operator | Identity::Analyst(None)) => Ok(Reader),
             Some(Identity::Analyst(Some(study))) => {
                 let params = path_params(parts, app).await?;
@@ -71,7 +71,7 @@ impl FromRequestParts<AppState> for MetricsReader {
         if app.config().metrics_without_token {
             return Ok(Self);
         }
-        match identity(parts, app)? {
+        match identity(parts, app).await? {
             Some(Identity::Operator | Identity::Analyst(None)) => Ok(Self),
             Some(Identity::Analyst(Some(_))) => Err(Error::new(
                 ErrorCode::Forbidden,
@@ -90,11 +90,13 @@ impl FromRequestParts<AppState> for MaybeOperator {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, ApiError> {
-        Ok(Self(identity(parts, app)? == Some(Identity::Operator)))
+        Ok(Self(
+            identity(parts, app).await? == Some(Identity::Operator),
+        ))
     }
 }
 
-fn identity(parts: &Parts, app: &AppState) -> Result<Option<Identity>, ApiError> {
+async fn identity(parts: &Parts, app: &AppState) -> Result<Option<Identity>, ApiError> {
     let Some(token) = bearer(&parts.headers) else {
         return Ok(None);
     };
@@ -106,7 +108,7 @@ fn identity(parts: &Parts, app: &AppState) -> Result<Option<Identity>, ApiError>
         .into());
     };
     let client = client_key(app, &parts.headers, &parts.extensions);
-    match authenticate(app, &TokenHash::new(token), client)? {
+    match authenticate(app, &TokenHash::new(token), client).await? {
         Some(identity) => Ok(Some(identity)),
         None => Err(Error::new(
             ErrorCode::Forbidden,
@@ -134,7 +136,13 @@ where
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         let params = path_params(parts, state).await?;
         let id = StudyId::parse(param(&params, "id")).ok_or_else(invalid_study_id)?;
-        Ok(Self(AppState::from_ref(state).store().study(id)?))
+        let app = AppState::from_ref(state);
+        match app.store().study(id) {
+            Ok(study) if study.state() != StudyState::Draft => return Ok(Self(study)),
+            // Perhaps another server has just created or opened it.
+            _ => app.store().look_again().await?,
+        }
+        Ok(Self(app.store().study(id)?))
     }
 }
 

@@ -64,21 +64,23 @@ pub(crate) fn check_token_limit(app: &AppState, token: &TokenHash) -> Result<(),
 
 /// Whose token this is. A valid token is accepted first, so that wrong ones from the same address, which anybody behind
 /// the same proxy may have tried, do not delay it; a wrong one counts against the address.
-pub(crate) fn authenticate(
+pub(crate) async fn authenticate(
     app: &AppState,
     token: &TokenHash,
     client: Option<ClientKey>,
 ) -> Result<Option<Identity>, ApiError> {
     let identity = app.store().identify_hash(token);
-    if identity.is_none()
-        && let Some(client) = client
-    {
+    if identity.is_some() {
+        return Ok(identity);
+    }
+    if let Some(client) = client {
         let checked = app.rate_limits().failed_auth.check(&client, Instant::now());
         checked.map_err(|wait| {
             ApiError::rate_limited("failed authentications from this address", wait)
         })?;
     }
-    Ok(identity)
+    app.store().look_again().await?;
+    Ok(app.store().identify_hash(token))
 }
 
 /// The rate limit key of a client's address.

@@ -42,7 +42,7 @@ pub(super) async fn submit(
 ) -> Result<Response, ApiError> {
     let token = TokenHash::new(fields.get("token"));
     let next = next(&fields);
-    if authenticate(&app, &token, client)?.is_none() {
+    if authenticate(&app, &token, client).await?.is_none() {
         let message = "This token is unknown or was revoked. The operator token is in operator.token in the data directory; analysts get one from the operator.";
         let status = StatusCode::FORBIDDEN;
         return Ok(form(&app, visitor, status, next, Some(message))?);

@@ -216,6 +216,11 @@ impl Store {
         self.index().get(id).ok_or_else(|| study_not_found(id))
     }
 
+    /// Reads anew what another server may have changed within the last second: before something is said to be unknown.
+    pub(crate) async fn look_again(&self) -> Result<()> {
+        each!(self, engine => engine.look_again().await)
+    }
+
     /// Checks, freezes and stores a study.
     pub async fn create_study(&self, request: CreateStudy) -> Result<Arc<Study>> {
         let design =

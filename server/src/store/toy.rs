@@ -648,6 +648,10 @@ impl Toy {
     pub(crate) fn unix_ms(&self) -> u64 {
         self.environment.clock.unix_ms()
     }
+
+    pub(crate) async fn look_again(&self) -> Result<()> {
+        Ok(())
+    }
 }
 
 impl KeptJob {

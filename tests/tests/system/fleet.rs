@@ -166,10 +166,6 @@ fn the_guide_makes_a_fleet() {
         if line.starts_with("eigenveil study create") {
             line += " --json | grep -o '[0-9a-f]\\{32\\}' | head -1 > id";
         }
-        if line.starts_with("eigenveil report") {
-            // Who types is slower than the second that the other server takes to know the study.
-            line = format!("for n in $(seq 50); do {line} && break || sleep 0.2; done");
-        }
         script += &format!("{line}\n");
         if line.ends_with(" &") && line.contains("serve") {
             let port = line.rsplit([':', ' ']).nth(1).unwrap();

@@ -62,7 +62,7 @@ fn bytes<const N: usize>(stored: &[u8]) -> Result<[u8; N], Failure> {
 }
 
 impl Fleet {
-    /// In the file of this server's directory; other servers learn of it within a second.
+    /// In the file of this server's directory; other servers refuse the old token within a second.
     pub(crate) async fn rotate_operator(&self, token: String) -> Result<()> {
         let inner = Arc::clone(&self.inner);
         self.run(async move {

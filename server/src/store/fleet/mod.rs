@@ -36,6 +36,7 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicI64, Ordering},
     },
+    time::Instant,
 };
 
 use eigenveil_shared::{Error, ErrorCode, Result};
@@ -86,8 +87,8 @@ struct Inner {
     studies: Arc<StudyIndex>,
     credentials: Arc<Credentials>,
     /// Held while the registry and the credentials are changed, from before the read or the commit that says what they
-    /// are: what is shown never goes back.
-    registry: tokio::sync::Mutex<()>,
+    /// are: what is shown never goes back. When the last read of all began.
+    registry: tokio::sync::Mutex<Instant>,
     listener: Listener,
     environment: Environment,
     config: ServerConfig,
@@ -133,7 +134,7 @@ impl Fleet {
             handle: handle.clone(),
             studies: Arc::clone(&studies),
             credentials: Arc::clone(&credentials),
-            registry: tokio::sync::Mutex::default(),
+            registry: tokio::sync::Mutex::new(Instant::now()),
             listener,
             environment,
             config: config.clone(),
@@ -235,6 +236,11 @@ impl Fleet {
         self.inner
             .wait(work)
             .map_err(|failure| self.inner.note(failure))
+    }
+
+    pub(crate) async fn look_again(&self) -> Result<()> {
+        let inner = Arc::clone(&self.inner);
+        self.run(async move { inner.look_again().await }).await
     }
 
     pub(super) fn check_running(&self) -> Result<()> {

@@ -22,6 +22,8 @@ use crate::store::{
 };
 
 const EVERY: Duration = Duration::from_secs(1);
+/// Whoever asks: a look is answered by one that began this long after the one before.
+const LEAST: Duration = Duration::from_millis(250);
 /// A database that is silent for so long is away.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The pulse of whoever is no committer.
@@ -54,7 +56,7 @@ impl Inner {
     async fn look(&self, renewed: &mut Instant) -> Result<(), Failure> {
         // While something is being changed, what is shown is about to be.
         let shown = match self.registry.try_lock() {
-            Ok(shown) => self.show(&shown).await,
+            Ok(mut shown) => self.show(&mut shown).await,
             Err(_) => Ok(()),
         };
         let jobs = self.look_for_jobs(renewed).await;
@@ -74,11 +76,31 @@ impl Inner {
 
     /// Reads studies and credentials, and shows them.
     pub(super) async fn refresh(&self) -> Result<(), Failure> {
-        let shown = self.registry.lock().await;
-        self.show(&shown).await
+        let mut shown = self.registry.lock().await;
+        self.show(&mut shown).await
     }
 
-    async fn show(&self, _shown: &MutexGuard<'_, ()>) -> Result<(), Failure> {
+    /// As [`refresh`](Self::refresh), once for all who ask meanwhile.
+    pub(super) async fn look_again(&self) -> Result<(), Failure> {
+        // Nobody waits for a database that is away.
+        let reachable = || match &lock(&self.health).unreachable {
+            Some(why) => Err(Failure::Unavailable(why.clone())),
+            None => Ok(()),
+        };
+        let asked = Instant::now();
+        reachable()?;
+        let next = *self.registry.lock().await + LEAST;
+        tokio::time::sleep_until(next.into()).await;
+        let mut shown = self.registry.lock().await;
+        if *shown > asked {
+            return Ok(());
+        }
+        reachable()?;
+        self.show(&mut shown).await
+    }
+
+    async fn show(&self, shown: &mut MutexGuard<'_, Instant>) -> Result<(), Failure> {
+        let began = Instant::now();
         let session = self.pool.take().await?;
         // First, so that a token that was revoked is refused whatever becomes of the rest.
         let table = credentials::load(&session).await?;
@@ -104,20 +126,20 @@ impl Inner {
                 .ok_or_else(|| Failure::damaged("a study has an unknown state"))?;
             found.insert(StudyKey(key), (state, unsigned(row.try_get(2)?)));
         }
-        let mut shown = BTreeSet::new();
+        let mut known = BTreeSet::new();
         for study in self.studies.list() {
             match found.get(&study.key) {
                 Some((state, n)) => {
                     study.publish_state(*state);
                     study.publish_count_of_any(*n);
-                    shown.insert(study.key);
+                    known.insert(study.key);
                 }
                 None => self.studies.remove(study.id()),
             }
         }
         let new: Vec<i64> = found
             .keys()
-            .filter(|key| !shown.contains(key))
+            .filter(|key| !known.contains(key))
             .map(|key| key.0)
             .collect();
         for study in load(&session, &new).await? {
@@ -127,6 +149,7 @@ impl Inner {
             self.studies.add(Arc::new(study));
         }
         session.done();
+        **shown = began;
         Ok(())
     }
 
