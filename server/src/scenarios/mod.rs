@@ -41,7 +41,7 @@ use self::{
 use crate::faults::{Faults, Mutation};
 
 /// `.ci/full` plays 1,500 more.
-const DEFAULT_SCENARIOS: u64 = 100;
+const DEFAULT_SCENARIOS: u64 = 60;
 
 /// Runs a list of operations; the error is the violated invariant.
 fn play(seed: u64, operations: &[Operation], faults: Faults) -> Result<(), String> {
