@@ -1,6 +1,10 @@
 //! Where the noise comes from.
 
-use eigenveil_shared::{Error, ErrorCode, Result};
+use eigenveil_estimation::models::Population;
+use eigenveil_shared::{
+    Error, ErrorCode, Result,
+    preprocess::{FeatureRow, Preprocessor, Row},
+};
 use rand::{SeedableRng, rngs::SysRng};
 
 /// The generator of every baseline: cryptographic, so that results may be released.
@@ -18,6 +22,18 @@ pub fn generator(seed: Option<u64>) -> Result<Generator> {
             )
         }),
     }
+}
+
+/// A row of this population, of length p, prepared for a baseline.
+///
+/// # Errors
+/// Those of [`Preprocessor::prepare_features`].
+pub fn model_row(
+    population: &Population,
+    preprocessor: Preprocessor<'_>,
+    rng: &mut Generator,
+) -> Result<FeatureRow> {
+    preprocessor.prepare_features(&Row::new(population.row(rng)))
 }
 
 #[cfg(test)]

@@ -55,7 +55,7 @@ pub use amin::Amin;
 pub use baseline::{AlgorithmInfo, Baseline, DeltaSupport, RowStream, StreamingBaseline, check};
 pub use exact_pca::Pca;
 pub use fit::{Fit, Request, TracePoint};
-pub use generator::{Generator, generator};
+pub use generator::{Generator, generator, model_row};
 pub use gradient_sum::GradientSum;
 pub use input_perturbation::{AnalyzeGauss, ModSulq, Wishart};
 pub use leading::principal_components;

@@ -7,17 +7,11 @@ use std::{
 
 use clap::Args;
 use eigenveil_central::{
-    AlgorithmInfo, Baseline, Fit, Generator, Privacy, Request, Rows, principal_components,
+    AlgorithmInfo, Baseline, Fit, Generator, Privacy, Request, Rows, model_row,
+    principal_components,
 };
-use eigenveil_estimation::{
-    linalg::Threads,
-    metrics::projector_distance,
-    models::{Model, Population},
-};
-use eigenveil_shared::{
-    Result as SharedResult,
-    preprocess::{FeatureRow, Preprocessing, Preprocessor, Row},
-};
+use eigenveil_estimation::{linalg::Threads, metrics::projector_distance, models::Model};
+use eigenveil_shared::preprocess::{FeatureRow, Preprocessing};
 use nalgebra::DMatrix;
 use rand::{RngExt, SeedableRng};
 
@@ -223,12 +217,4 @@ fn check_dimension(info: &AlgorithmInfo, dimension: usize) -> Result<()> {
         "the rows have {dimension} columns; {} {because}, for at most {most} columns: take some of them with --keep",
         info.name
     )))
-}
-
-fn model_row(
-    population: &Population,
-    preprocessor: Preprocessor<'_>,
-    rng: &mut Generator,
-) -> SharedResult<FeatureRow> {
-    preprocessor.prepare_features(&Row::new(population.row(rng)))
 }
