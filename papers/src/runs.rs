@@ -2,6 +2,7 @@
 
 use eigenveil_central::{
     CentralCalibration, Fit, Generator, Neighbours, Options, Privacy, Request, Rows, find,
+    model_row,
 };
 use eigenveil_estimation::{
     metrics::projector_distance,
@@ -12,7 +13,7 @@ use eigenveil_shared::{
     Result,
     api::SparseSettings,
     mechanism::{Calibration, MechanismKind},
-    preprocess::{Norm, Preprocessing, Row},
+    preprocess::{Norm, Preprocessing},
     privacy::Budget,
     study::{StudyDesign, StudyParams},
 };
@@ -29,9 +30,7 @@ pub(crate) fn model_rows(
     let population = model.draw(rng)?;
     let preprocessing = Preprocessing::new(population.subspace().nrows(), Norm::Normalize);
     let preprocessor = preprocessing.preprocessor()?;
-    let rows = Rows::collect(
-        (0..n).map(|_| preprocessor.prepare_features(&Row::new(population.row(rng)))),
-    )?;
+    let rows = Rows::collect((0..n).map(|_| model_row(&population, preprocessor, rng)))?;
     Ok((rows, population.subspace().clone()))
 }
 

@@ -15,6 +15,7 @@ use tracing_subscriber::{
     util::SubscriberInitExt as _,
 };
 
+use super::store::settings;
 use crate::{
     error::{CliError, Result},
     output,
@@ -96,12 +97,8 @@ fn address(text: &str) -> std::result::Result<SocketAddr, String> {
 impl ServeArgs {
     /// The file's settings, or the defaults, overridden by the flags.
     fn settings(&self) -> Result<ServerConfig> {
-        let mut config = match &self.config {
-            Some(path) => ServerConfig::from_file(path)?,
-            None => ServerConfig::new(""),
-        };
-        set(&mut config.data_dir, self.data.clone());
-        super::store::override_store(&mut config, self.store.as_deref())?;
+        let (file, data, store) = (&self.config, &self.data, &self.store);
+        let mut config = settings(file.as_deref(), data.as_deref(), store.as_deref())?;
         set(&mut config.listen, self.listen);
         set(&mut config.sum_cache_bytes, self.sum_cache_bytes);
         set(&mut config.estimate_threads, self.estimate_threads);

@@ -1,6 +1,6 @@
 //! `eigenveil store`: the database that several servers share.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 #[cfg(feature = "postgres")]
@@ -14,8 +14,25 @@ use crate::output;
 /// The address with its password, in the environment.
 const VARIABLE: &str = "EIGENVEIL_STORE";
 
+/// The file's settings, or the defaults, with the data directory and the database that are named on the command line.
+pub(super) fn settings(
+    file: Option<&Path>,
+    data: Option<&Path>,
+    store: Option<&str>,
+) -> Result<ServerConfig> {
+    let mut config = match file {
+        Some(path) => ServerConfig::from_file(path)?,
+        None => ServerConfig::new(""),
+    };
+    if let Some(data) = data {
+        config.data_dir = data.to_owned();
+    }
+    override_store(&mut config, store)?;
+    Ok(config)
+}
+
 /// The database that is named on the command line or in the environment, before that of the configuration file.
-pub(super) fn override_store(config: &mut ServerConfig, flag: Option<&str>) -> Result<()> {
+fn override_store(config: &mut ServerConfig, flag: Option<&str>) -> Result<()> {
     if let Some(text) = flag {
         let url: StoreUrl = text.parse()?;
         if url.has_password() {
@@ -73,14 +90,7 @@ pub(crate) fn run(args: &StoreArgs, json: bool) -> Result<()> {
         store,
         data,
     } = &args.command;
-    let mut config = match file {
-        Some(path) => ServerConfig::from_file(path)?,
-        None => ServerConfig::new(""),
-    };
-    if let Some(data) = data {
-        config.data_dir.clone_from(data);
-    }
-    override_store(&mut config, store.as_deref())?;
+    let config = settings(file.as_deref(), data.as_deref(), store.as_deref())?;
     config.check()?;
     let migrated = migrate_store(&config, &Environment::system())?;
     let token = migrated

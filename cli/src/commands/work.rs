@@ -4,9 +4,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 use eigenveil_estimation::linalg::Threads;
-use eigenveil_server::{AppState, Environment, ServerConfig};
+use eigenveil_server::{AppState, Environment};
 
-use super::serve::{set, start_logging, stop_signal};
+use super::{
+    serve::{set, start_logging, stop_signal},
+    store::settings,
+};
 use crate::{
     error::{CliError, Result},
     output,
@@ -40,12 +43,8 @@ pub(crate) struct WorkArgs {
 
 pub(crate) async fn run(args: &WorkArgs, json: bool) -> Result<()> {
     start_logging(args.log_json);
-    let mut config = match &args.config {
-        Some(path) => ServerConfig::from_file(path)?,
-        None => ServerConfig::new(""),
-    };
-    set(&mut config.data_dir, args.data.clone());
-    super::store::override_store(&mut config, args.store.as_deref())?;
+    let (file, data, store) = (&args.config, &args.data, &args.store);
+    let mut config = settings(file.as_deref(), data.as_deref(), store.as_deref())?;
     set(&mut config.sum_cache_bytes, args.sum_cache_bytes);
     let all = Threads::available().count();
     config.estimate_threads = args.estimate_threads.map_or(all, usize::from);

@@ -14,14 +14,14 @@ use eigenveil_shared::{
     mechanism::{PayloadKind, double_cap::SEED_LEN},
     packed::packed_len,
     report::ReportId,
-    study::{StudyParams, from_hex},
+    study::{StudyParams, from_hex, to_hex},
 };
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::{
     failure::Failure,
-    study::{MAX_BUCKETS, NewStudy, StudyId, check_name, check_rank},
+    study::{MAX_BUCKETS, NewStudy, Study, StudyId, check_name, check_rank},
 };
 
 /// First bytes of an export; the last digit is the version of the format.
@@ -53,6 +53,24 @@ fn is_open(enrolment: &Enrolment) -> bool {
 }
 
 impl Header {
+    /// Of an export of this study in this state, with so many reports in so many buckets.
+    pub(super) fn of(study: &Study, state: StudyState, reports: u64, sections: usize) -> Self {
+        let document = study.document();
+        Self {
+            id: document.id,
+            name: document.name,
+            state,
+            canonical: to_hex(&study.params().canonical_bytes()),
+            default_k: study.default_k(),
+            buckets: study.buckets(),
+            created_at_ms: document.created_at_ms,
+            reports,
+            sections: sections as u32,
+            enrolment: study.enrolment(),
+            about: document.about,
+        }
+    }
+
     pub(super) fn study(&self) -> Result<(StudyId, NewStudy), Failure> {
         let id = StudyId::parse(&self.id).ok_or_else(|| malformed("the study's identifier"))?;
         let canonical =

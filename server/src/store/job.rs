@@ -1,6 +1,6 @@
 //! Estimate jobs as an engine hands them out.
 
-use eigenveil_shared::api::{EstimateJob, EstimateRequest};
+use eigenveil_shared::api::{EstimateJob, EstimateRequest, EstimateState};
 
 use super::{failure::Failure, study::StudyKey};
 
@@ -18,6 +18,19 @@ pub(crate) struct Job {
 pub(crate) struct StoredEstimate {
     pub(crate) document: EstimateJob,
     pub(crate) text: Option<String>,
+}
+
+/// The state with this name in the database.
+pub(super) fn state_from(text: &str) -> Result<EstimateState, Failure> {
+    [
+        EstimateState::Running,
+        EstimateState::Done,
+        EstimateState::Failed,
+        EstimateState::Cancelled,
+    ]
+    .into_iter()
+    .find(|state| state.as_str() == text)
+    .ok_or_else(|| Failure::damaged("an estimate has an unknown state"))
 }
 
 impl StoredEstimate {

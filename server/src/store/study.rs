@@ -22,7 +22,7 @@ use eigenveil_shared::{
     study::{StudyParams, from_hex, to_hex},
 };
 
-use super::study_json::StudyJson;
+use super::{failure::Failure, study_json::StudyJson};
 
 /// Maximum number of buckets of a study.
 pub const MAX_BUCKETS: u32 = 32;
@@ -332,10 +332,11 @@ fn buckets_within(sum_cache_bytes: u64, params: &StudyParams) -> u32 {
 }
 
 /// The state with this name in the database.
-pub(super) fn state_from(text: &str) -> Option<StudyState> {
+pub(super) fn state_from(text: &str) -> Result<StudyState, Failure> {
     [StudyState::Draft, StudyState::Open, StudyState::Closed]
         .into_iter()
         .find(|state| state.as_str() == text)
+        .ok_or_else(|| Failure::damaged("a study has an unknown state"))
 }
 
 /// All studies, oldest first. Only the engine changes it, after a commit.

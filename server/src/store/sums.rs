@@ -20,6 +20,23 @@ pub struct BucketSums {
     pub buckets: Vec<(u32, Accumulator)>,
 }
 
+impl BucketSums {
+    /// Of a study that has accepted `n` reports.
+    pub(super) fn of(n: u64, buckets: Vec<(u32, Accumulator)>) -> Result<Self, Failure> {
+        let summed: u64 = buckets.iter().map(|(_, sums)| sums.count()).sum();
+        if summed != n {
+            return Err(Failure::damaged(format!(
+                "{n} reports were accepted but the sums contain {summed}"
+            )));
+        }
+        Ok(Self {
+            n,
+            duplicates: 0,
+            buckets,
+        })
+    }
+}
+
 /// A snapshot of a study's seeds, which can be read repeatedly; duplicate seeds are included once.
 pub struct StoredSeeds<'a> {
     pub(super) source: Box<dyn SeedSource + 'a>,

@@ -18,7 +18,6 @@ use eigenveil_shared::{
     },
     enrolment::AdmissionKey,
     mechanism::{Payload, double_cap::Seed},
-    study::to_hex,
 };
 
 use super::{
@@ -473,20 +472,8 @@ impl Toy {
     pub(crate) fn export(&self, study: &Study) -> Result<File> {
         self.with(study, |kept| {
             decide::has_identifiers(study.id(), kept.has_identifiers, decide::EXPORT_INSTEAD)?;
-            let document = study.document();
-            let header = Header {
-                id: document.id,
-                name: document.name,
-                state: kept.state,
-                canonical: to_hex(&study.params().canonical_bytes()),
-                default_k: study.default_k(),
-                buckets: study.buckets(),
-                created_at_ms: document.created_at_ms,
-                reports: kept.counted(),
-                sections: u32::from(kept.counted() > 0),
-                enrolment: study.enrolment(),
-                about: document.about,
-            };
+            let sections = usize::from(kept.counted() > 0);
+            let header = Header::of(study, kept.state, kept.counted(), sections);
             let bytes = match kept.seeds.is_empty() {
                 true => kept
                     .sum

@@ -12,7 +12,7 @@ use super::{Embedded, rows};
 use crate::store::{
     decide,
     failure::Failure,
-    job::{Job, StoredEstimate},
+    job::{Job, StoredEstimate, state_from},
     listener::Notice,
     study::{Study, StudyId, StudyKey},
 };
@@ -256,15 +256,7 @@ fn document(row: &Row<'_>, study: StudyId) -> Result<EstimateJob, Failure> {
     Ok(EstimateJob {
         number: row.get(0)?,
         study: study.to_string(),
-        state: [
-            EstimateState::Running,
-            EstimateState::Done,
-            EstimateState::Failed,
-            EstimateState::Cancelled,
-        ]
-        .into_iter()
-        .find(|s| s.as_str() == state)
-        .ok_or_else(|| Failure::damaged("an estimate has an unknown state"))?,
+        state: state_from(&state)?,
         request: serde_json::from_str(&request).map_err(Failure::damaged)?,
         estimate: None,
         problem: problem

@@ -88,7 +88,7 @@ pub(super) fn state(
     require(connection, pk, id)?;
     let query = "SELECT state FROM studies WHERE study_pk = ?";
     let state: String = connection.query_row(query, [pk], |row| row.get(0))?;
-    state_from(&state).ok_or_else(|| Failure::damaged("a study has an unknown state"))
+    state_from(&state)
 }
 
 /// All studies, without deleted ones that are still being removed.
@@ -122,7 +122,7 @@ pub(super) fn load(connection: &Connection) -> Result<StudyIndex, Failure> {
                 Some(k) => ComponentCount::Fixed(usize::try_from(k).unwrap_or(usize::MAX)),
             },
             state: state_from(&state)
-                .ok_or_else(|| Failure::damaged(format!("study {id} has an unknown state")))?,
+                .map_err(|_| Failure::damaged(format!("study {id} has an unknown state")))?,
             buckets: row.get(7)?,
             enrolment: enrolment
                 .parse()

@@ -31,17 +31,7 @@ impl Embedded {
             let transaction = connection.transaction()?;
             let (n, _) = accepted(&transaction, study)?;
             let buckets = read_sums(&transaction, study)?;
-            let summed: u64 = buckets.iter().map(|(_, sums)| sums.count()).sum();
-            if summed != n {
-                return Err(Failure::damaged(format!(
-                    "{n} reports were accepted but the sums contain {summed}"
-                )));
-            }
-            Ok(BucketSums {
-                n,
-                duplicates: 0,
-                buckets,
-            })
+            BucketSums::of(n, buckets)
         };
         self.note_damage(read())
     }

@@ -6,7 +6,6 @@ use eigenveil_shared::{
     Error, ErrorCode, Result,
     api::{ImportOutcome, StudyState},
     mechanism::PayloadKind,
-    study::to_hex,
 };
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
@@ -121,21 +120,7 @@ fn export_to(connection: &Connection, study: &Study, file: &File) -> Result<(), 
         .prepare(sizes)?
         .query_map([study.key], |row| Ok((row.get(0)?, row.get(1)?)))?
         .collect::<rusqlite::Result<_>>()?;
-    let document = study.document();
-    let header = Header {
-        id: document.id,
-        name: document.name,
-        state: state_from(&state)
-            .ok_or_else(|| Failure::damaged("a study has an unknown state"))?,
-        canonical: to_hex(&study.params().canonical_bytes()),
-        default_k: study.default_k(),
-        buckets: study.buckets(),
-        created_at_ms: document.created_at_ms,
-        reports,
-        sections: sizes.len() as u32,
-        enrolment: study.enrolment(),
-        about: document.about,
-    };
+    let header = Header::of(study, state_from(&state)?, reports, sizes.len());
     let mut archive = ArchiveWriter::new(file, &header)?;
     let mut statement =
         connection.prepare("SELECT id FROM report_ids WHERE study_pk = ? ORDER BY id")?;

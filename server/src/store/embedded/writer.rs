@@ -349,7 +349,7 @@ fn add_reports<'a>(
         });
     };
     let door = Door {
-        is_open: state_from(&state) == Some(StudyState::Open),
+        is_open: state_from(&state).is_ok_and(|state| state == StudyState::Open),
         // So is the time: the last day ends for all reports of a commit at once.
         is_over: study.about().is_over(now_ms),
         enrolment: study.enrolment(),

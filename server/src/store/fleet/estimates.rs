@@ -16,7 +16,7 @@ use super::{Fleet, Inner, lock, unsigned};
 use crate::store::{
     decide,
     failure::{Failure, unavailable},
-    job::{Job, StoredEstimate},
+    job::{Job, StoredEstimate, state_from},
     listener::Notice,
     study::{Study, StudyId, StudyKey, study_not_found},
 };
@@ -291,15 +291,7 @@ fn document(row: &Row, study: StudyId) -> Result<EstimateJob, Failure> {
     Ok(EstimateJob {
         number: unsigned(row.try_get(0)?),
         study: study.to_string(),
-        state: [
-            EstimateState::Running,
-            EstimateState::Done,
-            EstimateState::Failed,
-            EstimateState::Cancelled,
-        ]
-        .into_iter()
-        .find(|known| known.as_str() == state)
-        .ok_or_else(|| Failure::damaged("an estimate has an unknown state"))?,
+        state: state_from(state)?,
         request: serde_json::from_str(row.try_get(2)?).map_err(|_| newer())?,
         estimate: None,
         problem: problem

@@ -9,11 +9,10 @@ use std::{
 };
 
 use eigenveil_estimation::Cancel;
-use eigenveil_shared::ErrorCode;
 use tokio::{runtime::Runtime, task::JoinSet};
 
-use super::tests::{Servers, eventually, numbered, of_seeds, postgres::Cluster};
-use crate::store::{SubmitOutcome, fixtures::create};
+use super::tests::{Servers, eventually, of_seeds, postgres::Cluster, until_acknowledged};
+use crate::store::fixtures::create;
 
 const DEVICES: u32 = 24;
 const REPORTS_OF_EACH: u32 = 400;
@@ -55,25 +54,11 @@ fn round(settings: &'static [&'static str], lag: bool) -> Option<Round> {
                 let mut turn = device as usize;
                 for number in 0..REPORTS_OF_EACH {
                     let begun = Instant::now();
-                    loop {
-                        let (store, study) = &pairs[turn % pairs.len()];
+                    let next = || {
                         turn += 1;
-                        let report = numbered(study, 1_000 * device + number);
-                        match store.submit(study, vec![report]).await {
-                            Ok(outcomes) => {
-                                use SubmitOutcome::{Accepted, Duplicate};
-                                assert!(
-                                    matches!(outcomes[..], [Accepted | Duplicate]),
-                                    "{outcomes:?}"
-                                );
-                                break;
-                            }
-                            Err(error) => {
-                                assert_eq!(error.code(), ErrorCode::StoreUnavailable, "{error}");
-                                tokio::time::sleep(Duration::from_millis(50)).await;
-                            }
-                        }
-                    }
+                        &pairs[(turn - 1) % pairs.len()]
+                    };
+                    until_acknowledged(next, 1_000 * device + number).await;
                     longest = longest.max(begun.elapsed());
                     acknowledged.fetch_add(1, Ordering::SeqCst);
                 }

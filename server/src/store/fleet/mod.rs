@@ -321,13 +321,7 @@ impl Fleet {
 
 impl Inner {
     fn wait<T: Send>(&self, work: impl Future<Output = T> + Send) -> T {
-        // A thread of its own: the caller's may belong to a runtime, which may not block.
-        std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| self.handle.block_on(work));
-            waiting
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })
+        wait(&self.handle, || work)
     }
 
     fn temporary_file(&self) -> Result<File, Failure> {
@@ -398,6 +392,16 @@ impl Drop for Background {
             runtime.shutdown_background();
         }
     }
+}
+
+/// On a thread of its own: the caller's may belong to a runtime, which may not block.
+fn wait<F: Future<Output: Send>>(handle: &Handle, work: impl FnOnce() -> F + Send) -> F::Output {
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| handle.block_on(work()));
+        waiting
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
 }
 
 fn create_directory(config: &ServerConfig) -> Result<()> {

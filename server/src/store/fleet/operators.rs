@@ -9,7 +9,7 @@ use super::{
     connection::{Connection, Target},
     create_directory,
     credentials::OPERATOR,
-    schema,
+    schema, wait,
 };
 use crate::{
     config::{ServerConfig, StoreUrl, invalid_config},
@@ -72,14 +72,7 @@ fn alone<T: Send>(
 ) -> Result<T> {
     let target = Target::new(url)?;
     let background = Background::start()?;
-    let done = std::thread::scope(|scope| {
-        // The caller's thread may belong to a runtime, which may not block.
-        let working = scope.spawn(|| background.handle.block_on(work(&target)));
-        working
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    });
-    done.map_err(Failure::into_error)
+    wait(&background.handle, || work(&target)).map_err(Failure::into_error)
 }
 
 /// Staged in a second file, its hash committed, then renamed: after a crash the hash tells which of the two is valid.

@@ -12,7 +12,7 @@ use eigenveil_shared::{
     estimate::ComponentCount,
     study::StudyParams,
 };
-use tokio::{sync::MutexGuard, time::MissedTickBehavior};
+use tokio::time::MissedTickBehavior;
 use tokio_postgres::{Client, Row};
 
 use super::{Inner, append::PULSE, append::require, credentials, lock, unsigned};
@@ -99,7 +99,7 @@ impl Inner {
         self.show(&mut shown).await
     }
 
-    async fn show(&self, shown: &mut MutexGuard<'_, Instant>) -> Result<(), Failure> {
+    async fn show(&self, shown: &mut Instant) -> Result<(), Failure> {
         let began = Instant::now();
         let session = self.pool.take().await?;
         // First, so that a token that was revoked is refused whatever becomes of the rest.
@@ -122,9 +122,10 @@ impl Inner {
         let mut found = BTreeMap::new();
         for row in rows {
             let (key, state): (i64, &str) = (row.try_get(0)?, row.try_get(1)?);
-            let state = state_from(state)
-                .ok_or_else(|| Failure::damaged("a study has an unknown state"))?;
-            found.insert(StudyKey(key), (state, unsigned(row.try_get(2)?)));
+            found.insert(
+                StudyKey(key),
+                (state_from(state)?, unsigned(row.try_get(2)?)),
+            );
         }
         let mut known = BTreeSet::new();
         for study in self.studies.list() {
@@ -149,7 +150,7 @@ impl Inner {
             self.studies.add(Arc::new(study));
         }
         session.done();
-        **shown = began;
+        *shown = began;
         Ok(())
     }
 
@@ -203,7 +204,7 @@ fn study(row: &Row) -> Result<Study, Failure> {
         default_k: default_k.map_or(ComponentCount::Auto, |k| {
             ComponentCount::Fixed(usize::try_from(k).unwrap_or(usize::MAX))
         }),
-        state: state_from(row.try_get(3)?).ok_or_else(|| damaged("an unknown state"))?,
+        state: state_from(row.try_get(3)?).map_err(|_| damaged("an unknown state"))?,
         buckets: row.try_get::<_, i32>(7)?.unsigned_abs(),
         enrolment: row
             .try_get::<_, &str>(9)?

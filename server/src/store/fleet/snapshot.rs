@@ -34,15 +34,7 @@ impl Fleet {
     /// The sums of a study whose payloads are numbers.
     pub(crate) fn sums(&self, study: &Study) -> Result<BucketSums> {
         self.wait(async {
-            let session = self.inner.pool.snapshot().await?;
-            require_study(&session, study).await?;
-            let count = "SELECT coalesce(sum(n), 0)::bigint FROM buckets WHERE study = $1";
-            let n = unsigned(
-                session
-                    .query_one(count, &[&study.key.0])
-                    .await?
-                    .try_get(0)?,
-            );
+            let (session, n) = self.inner.snapshot_of(study).await?;
             let mut buckets = Vec::new();
             // One at a time: a sum may have 128 MB.
             for bucket in 0..study.buckets() {
@@ -57,17 +49,7 @@ impl Fleet {
                 }
             }
             session.end().await?;
-            let summed: u64 = buckets.iter().map(|(_, sums)| sums.count()).sum();
-            if summed != n {
-                return Err(Failure::damaged(format!(
-                    "{n} reports were accepted but the sums contain {summed}"
-                )));
-            }
-            Ok(BucketSums {
-                n,
-                duplicates: 0,
-                buckets,
-            })
+            BucketSums::of(n, buckets)
         })
     }
 
@@ -98,18 +80,7 @@ impl Fleet {
 
     fn copy_seeds(&self, study: &Study, cancel: Cancel<'_>) -> Result<Copy, Failure> {
         let mut file = BufWriter::new(self.inner.temporary_file()?);
-        let (session, stored) = self.inner.wait(async {
-            let session = self.inner.pool.snapshot().await?;
-            require_study(&session, study).await?;
-            let count = "SELECT coalesce(sum(n), 0)::bigint FROM buckets WHERE study = $1";
-            let stored = unsigned(
-                session
-                    .query_one(count, &[&study.key.0])
-                    .await?
-                    .try_get(0)?,
-            );
-            Ok::<_, Failure>((session, stored))
-        })?;
+        let (session, stored) = self.inner.wait(self.inner.snapshot_of(study))?;
         let mut buckets = Vec::new();
         for bucket in 0..study.buckets() {
             let mut seeds = 0;
@@ -190,6 +161,15 @@ impl Fleet {
 }
 
 impl Inner {
+    /// A snapshot, and the number of reports that the study has accepted in it.
+    async fn snapshot_of(&self, study: &Study) -> Result<(Session, u64), Failure> {
+        let session = self.pool.snapshot().await?;
+        require_study(&session, study).await?;
+        let count = "SELECT coalesce(sum(n), 0)::bigint FROM buckets WHERE study = $1";
+        let row = session.query_one(count, &[&study.key.0]).await?;
+        Ok((session, unsigned(row.try_get(0)?)))
+    }
+
     /// The chunks of a bucket in a snapshot, in order. Blocks.
     pub(super) fn read_chunks(
         &self,

@@ -273,7 +273,7 @@ pub(super) async fn lock_buckets(client: &Client, study: StudyKey) -> Result<usi
     Ok(client.query(select, &[&study.0]).await?.len())
 }
 
-async fn locked_state(client: &Client, study: &Study) -> Result<StudyState, Failure> {
+pub(super) async fn locked_state(client: &Client, study: &Study) -> Result<StudyState, Failure> {
     state_of(client, study.key, study.id(), "FOR NO KEY UPDATE").await
 }
 
@@ -286,7 +286,7 @@ pub(super) async fn state_of(
     let select = format!("SELECT state FROM studies WHERE study = $1 {lock}");
     let row = client.query_opt(select.as_str(), &[&key.0]).await?;
     let row = row.ok_or_else(|| study_not_found(id))?;
-    state_from(row.try_get(0)?).ok_or_else(|| Failure::damaged("a study has an unknown state"))
+    state_from(row.try_get(0)?)
 }
 
 /// Fails if the study was deleted meanwhile.

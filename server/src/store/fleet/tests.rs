@@ -169,6 +169,33 @@ impl Servers {
     }
 }
 
+/// Sends this report to one store after another until it is acknowledged; returns how often it was not.
+pub(super) async fn until_acknowledged<'a>(
+    mut next: impl FnMut() -> &'a (Store, Arc<Study>),
+    number: u32,
+) -> u32 {
+    for failures in 0.. {
+        let (store, study) = next();
+        match store.submit(study, vec![numbered(study, number)]).await {
+            Ok(outcomes) => {
+                use SubmitOutcome::{Accepted, Duplicate};
+                assert!(
+                    matches!(outcomes[..], [Accepted | Duplicate]),
+                    "{outcomes:?}"
+                );
+                return failures;
+            }
+            Err(error) => {
+                assert_eq!(error.code(), ErrorCode::StoreUnavailable, "{error}");
+                // Where the database is concerns no device.
+                assert!(!error.detail().contains("postgres://"), "{error}");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+    unreachable!("more failures than numbers")
+}
+
 pub(super) async fn eventually<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
     let begun = Instant::now();
     loop {
@@ -355,27 +382,8 @@ fn nothing_is_lost_when_the_database_is_killed() {
                 let mut rng = ChaCha20Rng::seed_from_u64(device.into());
                 let mut failures = 0_u32;
                 for number in 0..150 {
-                    let number = 1_000 * device + number;
-                    loop {
-                        let (store, study) = &pairs[rng.random_range(0..pairs.len())];
-                        match store.submit(study, vec![numbered(study, number)]).await {
-                            Ok(outcomes) => {
-                                use SubmitOutcome::{Accepted, Duplicate};
-                                assert!(
-                                    matches!(outcomes[..], [Accepted | Duplicate]),
-                                    "{outcomes:?}"
-                                );
-                                break;
-                            }
-                            Err(error) => {
-                                assert_eq!(error.code(), ErrorCode::StoreUnavailable, "{error}");
-                                // Where the database is concerns no device.
-                                assert!(!error.detail().contains("postgres://"), "{error}");
-                                failures += 1;
-                                tokio::time::sleep(Duration::from_millis(50)).await;
-                            }
-                        }
-                    }
+                    let next = || &pairs[rng.random_range(0..pairs.len())];
+                    failures += until_acknowledged(next, 1_000 * device + number).await;
                     acknowledged.fetch_add(1, Ordering::SeqCst);
                 }
                 failures

@@ -165,8 +165,7 @@ impl Inner {
     }
 }
 
-/// Into one chunk, sorted. The row of sums is held, so that nobody else merges or
-/// folds the bucket meanwhile.
+/// Into one chunk, sorted. The row of sums is held, so that nobody else merges or folds the bucket meanwhile.
 async fn merge(client: &Client, study: StudyKey, bucket: i32) -> Result<bool, Failure> {
     let held =
         "SELECT upto FROM sums WHERE study = $1 AND bucket = $2 FOR NO KEY UPDATE SKIP LOCKED";

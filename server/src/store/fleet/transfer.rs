@@ -3,7 +3,7 @@
 use std::{fs::File, sync::Arc};
 
 use eigenveil_shared::{
-    Result, api::ImportOutcome, mechanism::double_cap::SEED_LEN, packed::packed_len, study::to_hex,
+    Result, api::ImportOutcome, mechanism::double_cap::SEED_LEN, packed::packed_len,
 };
 
 use super::{
@@ -11,7 +11,7 @@ use super::{
     append::{has_seeds, merged, require},
     connection::Session,
     snapshot::sum_bytes,
-    studies::{insert, lock_buckets, require_study},
+    studies::{insert, lock_buckets, locked_state, require_study},
     unsigned,
 };
 use crate::store::{
@@ -83,21 +83,8 @@ impl Inner {
                     unsigned(row.try_get(1)?),
                 ));
             }
-            let document = study.document();
-            let header = Header {
-                id: document.id,
-                name: document.name,
-                state: state_from(row.try_get(0)?)
-                    .ok_or_else(|| Failure::damaged("a study has an unknown state"))?,
-                canonical: to_hex(&study.params().canonical_bytes()),
-                default_k: study.default_k(),
-                buckets: study.buckets(),
-                created_at_ms: document.created_at_ms,
-                reports: unsigned(reports),
-                sections: sizes.len() as u32,
-                enrolment: study.enrolment(),
-                about: document.about,
-            };
+            let state = state_from(row.try_get(0)?)?;
+            let header = Header::of(study, state, unsigned(reports), sizes.len());
             Ok::<_, Failure>((session, header, sizes))
         })?;
         let mut archive = ArchiveWriter::new(&file, &header)?;
@@ -148,9 +135,7 @@ impl Inner {
         let study = match known {
             Some(study) => {
                 decide::may_merge(&study, &design)?;
-                let lock = "SELECT 1 FROM studies WHERE study = $1 FOR NO KEY UPDATE";
-                self.wait(session.query(lock, &[&study.key.0]))?;
-                self.wait(require_study(&session, &study))?;
+                self.wait(locked_state(&session, &study))?;
                 study
             }
             None => self.wait(insert(&session, id, design, Some(header.created_at_ms)))?,
