@@ -181,10 +181,13 @@ impl CommitIds<'_> {
                 !self.known.contains(id) && self.insert.execute(params![self.study_pk, id])? == 1
             );
         };
-        if self.known.contains(id) || self.find.exists(params![self.study_pk, id])? {
+        if !self.known.insert(*id) {
             return Ok(false);
         }
-        self.known.insert(*id);
+        if self.find.exists(params![self.study_pk, id])? {
+            self.known.remove(id);
+            return Ok(false);
+        }
         fresh.push(*id);
         Ok(true)
     }
