@@ -2,11 +2,13 @@
 
 use eigenveil_client::{Response, Server, http::StudyClient};
 use eigenveil_shared::{
+    api::StudyDocument,
     clock::{Clock as _, SystemClock},
-    study::Fingerprint,
+    codec::report_len,
+    estimate::ComponentCount,
+    study::{Fingerprint, to_hex},
 };
 use pyo3::prelude::*;
-use serde::Deserialize;
 
 use crate::{
     connection::Connection,
@@ -16,12 +18,6 @@ use crate::{
 
 #[pyclass(frozen, module = "eigenveil._core", name = "Study")]
 pub(crate) struct PyStudy(pub(crate) eigenveil_client::Study);
-
-/// Of a study's document.
-#[derive(Deserialize)]
-struct Id {
-    id: String,
-}
 
 fn pinned(fingerprint: Option<&str>) -> Result<Option<Fingerprint>> {
     Ok(fingerprint
@@ -64,9 +60,9 @@ impl PyStudy {
     ) -> PyResult<Self> {
         briefly(py, || {
             let server: Server = url.parse()?;
-            // Whatever is wrong with it, the client says so.
-            let read: Option<Id> = serde_json::from_str(document).ok();
-            let id = read.map_or(String::new(), |read| read.id);
+            let read: serde_json::Value = serde_json::from_str(document)?;
+            // Whatever else is wrong with it, the client says so.
+            let id = read["id"].as_str().unwrap_or_default();
             let response = Response {
                 status: 200,
                 headers: &[("content-type", "application/json")],
@@ -74,8 +70,32 @@ impl PyStudy {
                 now: None,
             };
             let study =
-                eigenveil_client::Study::read(&server, &id, &response, pinned(fingerprint)?)?;
+                eigenveil_client::Study::read(&server, id, &response, pinned(fingerprint)?)?;
             Ok(Self(study))
+        })
+    }
+
+    /// The document again: what pickling keeps. What a device does not look at is left at its default.
+    fn to_document(&self, py: Python<'_>) -> PyResult<String> {
+        briefly(py, || {
+            let study = &self.0;
+            let params = study.params();
+            Ok(serde_json::to_string(&StudyDocument {
+                id: study.id().to_owned(),
+                name: study.name().unwrap_or_default().to_owned(),
+                state: study.state(),
+                fingerprint: study.fingerprint().to_string(),
+                canonical_params: to_hex(&params.canonical_bytes()),
+                params: params.clone(),
+                reports_accepted: 0,
+                default_k: ComponentCount::default(),
+                report_bytes: report_len(study.payload_len()),
+                max_batch_reports: study.max_batch(),
+                created_at_ms: 0,
+                privacy: study.privacy(),
+                enrolment: study.enrolment(),
+                about: study.about().clone(),
+            })?)
         })
     }
 

@@ -415,8 +415,13 @@ def test_a_panic_is_an_exception(on_thread, capfd):
     assert panicked.value.code == "internal" and isinstance(panicked.value, Exception)
 
 
-def test_what_a_process_holds_is_not_pickled(server, analyst, tmp_path):
+def test_a_study_is_pickled_and_what_a_process_holds_is_not(study, server, analyst, tmp_path):
+    made = study(purpose="To see", enrolment="token", centring=0.7)
+    again = pickle.loads(pickle.dumps(made))
+    assert repr(again) == repr(made) and again.privacy == made.privacy and again.about == made.about
+    assert (again.is_open, again.enrolment, again.name) == (True, "token", made.name)
     with eigenveil.Ledger(tmp_path / "device.ledger") as ledger:
+        assert ledger.take_part(again, ROW).new and not ledger.take_part(made, ROW).new
         for held in (ledger, analyst, server):
             with pytest.raises(TypeError, match="where it is used|its url"):
                 pickle.dumps(held)

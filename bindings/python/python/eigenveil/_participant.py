@@ -160,6 +160,9 @@ class Study:
         """What one report promises, worked out on this side; ``sentence`` says it in words."""
         return _object(self._core.privacy())
 
+    def __reduce__(self) -> tuple[Any, tuple[str, str]]:
+        return (Study.from_document, (self._core.to_document(), self.url))
+
     def __repr__(self) -> str:
         return f"Study({self.id} at {self.url}, parameters {self.fingerprint})"
 
