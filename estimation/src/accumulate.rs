@@ -145,6 +145,23 @@ impl Accumulator {
         self.count += other.count;
         Ok(())
     }
+
+    /// Takes away the sum and the count of another accumulator, whose reports are in this one.
+    ///
+    /// # Errors
+    /// `wrong-dimension`; `estimate-failed` if the other one has more reports. The sum is then unchanged.
+    pub fn subtract(&mut self, mut other: Self) -> Result<()> {
+        let Some(count) = self.count.checked_sub(other.count) else {
+            return Err(Error::estimate_failed(format!(
+                "{} reports cannot be taken out of a sum of {}",
+                other.count, self.count
+            )));
+        };
+        other.sum.scale(-1.0);
+        self.merge(&other)?;
+        self.count = count;
+        Ok(())
+    }
 }
 
 /// `Σ ggᵀ` over the directions of `double-cap` seeds, gathered in blocks: p normals and p(p+1) flops per report, the

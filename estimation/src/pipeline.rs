@@ -54,6 +54,17 @@ pub struct Request<'a> {
     pub stream_from: usize,
 }
 
+impl Request<'_> {
+    /// Whether seeds of such a study are read twice, and never added up bucket by bucket.
+    pub fn streams(&self, params: &StudyParams) -> bool {
+        self.sparse.is_some_and(|settings| {
+            params.report_dimension() >= self.stream_from
+                && !self.moment
+                && sparse_from_seeds::can_stream(params, self.k, settings)
+        })
+    }
+}
+
 /// Estimates the principal subspace of a study: the document that an analyst gets. Works on
 /// [`Threads::current`] threads, and for seeds that are added up on this one.
 ///
@@ -77,11 +88,7 @@ pub fn estimate(
         Source::Seeds(seeds) => seeds.repeated(),
     };
     let mut estimate = match (source, request.sparse) {
-        (Source::Seeds(seeds), Some(settings))
-            if p >= request.stream_from
-                && !request.moment
-                && sparse_from_seeds::can_stream(params, k, settings) =>
-        {
+        (Source::Seeds(seeds), Some(settings)) if request.streams(params) => {
             let needed = sparse_from_seeds::bytes_needed(p, Threads::current().count());
             let what = format!("estimating row-sparse components of dimension {p} from seeds");
             check_memory(&what, needed, request.memory_bytes)?;

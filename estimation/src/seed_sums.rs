@@ -44,8 +44,8 @@ pub(crate) fn check_memory(what: &str, needed: u64, limit: u64) -> Result<()> {
 }
 
 /// The sums of these seeds in dimension p: one per bucket, or as many sums of several buckets as fit into
-/// `sum_cache_bytes`, each with the number of its first bucket. Works on this thread; `cancel` is checked once every
-/// 256 seeds.
+/// `sum_cache_bytes`, each with the number of its first bucket. What the source has added up is not added up again. Works
+/// on this thread; `cancel` is checked once every 256 seeds.
 ///
 /// # Errors
 /// Those of the source; `estimate-failed` when a single sum needs more than `sum_cache_bytes`, or when it was cancelled.
@@ -62,7 +62,7 @@ pub fn sums_of_seeds(
     let passes = if groups == buckets { 1 } else { groups };
     for pass in 0..passes {
         let mut sum: Option<(u32, SeedSum)> = None;
-        source.pass(&mut |bucket, seeds| {
+        source.pass_unfolded(&mut |bucket, seeds| {
             let group = bucket % groups;
             if group % passes != pass || seeds.is_empty() {
                 return Ok(());
@@ -90,6 +90,20 @@ pub fn sums_of_seeds(
             sums.push((group, sum.finish()?));
         }
     }
+    // Now that no full square is in memory.
+    source.folded(cancel, &mut |bucket, kept| {
+        let group = bucket % groups;
+        match sums.iter_mut().find(|(begun, _)| *begun == group) {
+            Some((_, sum)) => sum.merge(&kept),
+            None => {
+                sums.push((group, kept));
+                Ok(())
+            }
+        }
+    })?;
+    // All of a bucket may be repeated in others.
+    sums.retain(|(_, sum)| sum.count() > 0);
+    sums.sort_unstable_by_key(|(group, _)| *group);
     Ok(sums)
 }
 

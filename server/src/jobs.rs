@@ -24,7 +24,7 @@ use eigenveil_shared::{
 
 use crate::{
     metrics::EstimateEnd,
-    store::{Job, Notice, Store, Study, check_rank},
+    store::{Job, Notice, Store, Study, check_rank, settings},
 };
 
 /// Runs of a job during which the process may crash before the job fails: it must not crash the server at every start.
@@ -186,8 +186,9 @@ fn work(store: &Store, control: &WorkerControl) {
         match claimed {
             Ok(Some((study, job))) => run(store, control, &study, &job),
             Ok(None) => {
-                if let Err(error) = store.sweep(&|| control.stopping()) {
-                    tracing::warn!(%error, "removing deleted data failed; it will be retried");
+                let stopping = || control.stopping() || control.signals().wake;
+                if let Err(error) = store.sweep(&stopping) {
+                    tracing::warn!(%error, "tidying the store failed; it will be retried");
                 }
                 control.wait(close_ended_studies(store));
             }
@@ -293,16 +294,14 @@ fn compute(
     request: &EstimateRequest,
     cancel: Cancel<'_>,
 ) -> Result<(Estimate, String)> {
-    let config = store.config();
-    let settings = estimation::Request {
-        name: study.name(),
-        k: request.k.unwrap_or(study.default_k()),
-        sparse: request.sparse.as_ref(),
-        moment: request.moment,
-        memory_bytes: config.sum_cache_bytes,
-        stream_from: config.tuning.sparse_streaming_min_dimension,
-    };
+    let settings = settings(study, request, store.config());
     let estimate = if study.report_format().payload_kind() == PayloadKind::Seed {
+        if !settings.streams(study.params())
+            && let Err(error) = store.fold(study, cancel)
+        {
+            cancel.check()?;
+            tracing::warn!(study = %study.id(), %error, "sums of seeds could not be kept; the estimate adds them up itself");
+        }
         let seeds = store.seeds(study, cancel)?;
         estimation::estimate(Source::Seeds(&seeds), study.params(), &settings, cancel)
     } else {

@@ -27,6 +27,21 @@ pub trait SeedSource {
 
     /// Passes all seeds to `take` in chunks, each with the number of its bucket.
     fn pass(&self, take: &mut dyn FnMut(u32, &[Seed]) -> Result<()>) -> Result<()>;
+
+    /// Passes the sums that were kept to `take`, at most one a bucket, with its number: of seeds of [`pass`](Self::pass),
+    /// each once. `cancel` is checked for every chunk that is read.
+    fn folded(
+        &self,
+        _cancel: Cancel<'_>,
+        _take: &mut dyn FnMut(u32, Accumulator) -> Result<()>,
+    ) -> Result<()> {
+        Ok(())
+    }
+
+    /// As [`pass`](Self::pass), without the seeds that are in [`folded`](Self::folded) sums.
+    fn pass_unfolded(&self, take: &mut dyn FnMut(u32, &[Seed]) -> Result<()>) -> Result<()> {
+        self.pass(take)
+    }
 }
 
 /// Seeds in memory, bucket after bucket.

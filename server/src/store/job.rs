@@ -1,8 +1,13 @@
 //! Estimate jobs as an engine hands them out.
 
+use eigenveil_estimation as estimation;
 use eigenveil_shared::api::{EstimateJob, EstimateRequest, EstimateState};
 
-use super::{failure::Failure, study::StudyKey};
+use super::{
+    failure::Failure,
+    study::{Study, StudyKey},
+};
+use crate::config::ServerConfig;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
@@ -12,6 +17,22 @@ pub(crate) struct Job {
     pub(crate) request: EstimateRequest,
     /// How often it was started before.
     pub(crate) attempts: u32,
+}
+
+/// What is computed for a request, and within which limits.
+pub(crate) fn settings<'a>(
+    study: &'a Study,
+    request: &'a EstimateRequest,
+    config: &ServerConfig,
+) -> estimation::Request<'a> {
+    estimation::Request {
+        name: study.name(),
+        k: request.k.unwrap_or(study.default_k()),
+        sparse: request.sparse.as_ref(),
+        moment: request.moment,
+        memory_bytes: config.sum_cache_bytes,
+        stream_from: config.tuning.sparse_streaming_min_dimension,
+    }
 }
 
 /// A job whose result is still JSON text.

@@ -48,7 +48,7 @@ pub(crate) use self::{
     credentials::Identity,
     embedded::ArrivalCount,
     failure::unavailable,
-    job::{Job, StoredEstimate},
+    job::{Job, StoredEstimate, settings},
     listener::Notice,
     report::{Outcomes, Reports},
     study::{check_about, check_name, check_rank, invalid_study_id, study_not_found},
@@ -315,6 +315,14 @@ impl Store {
         each!(self, engine => engine.seeds(study, cancel))
     }
 
+    /// Adds up seeds and keeps their sums, where the engine does so: [`seeds`](Self::seeds) has them then. Blocks.
+    ///
+    /// # Errors
+    /// `estimate-failed` if it was cancelled; those of the store. Whatever was kept before stays.
+    pub(crate) fn fold(&self, study: &Study, cancel: Cancel<'_>) -> Result<()> {
+        each!(self, engine => engine.fold(study, cancel))
+    }
+
     pub(crate) fn config(&self) -> &ServerConfig {
         &self.shared.config
     }
@@ -372,8 +380,8 @@ impl Store {
         each!(self, engine => engine.close_ended())
     }
 
-    /// Removes what is left of deleted studies, and identifiers past their retention time; ends early if `stopping`
-    /// returns true. Blocks.
+    /// What is to do while there is no job: removes what is left of deleted studies, and identifiers past their retention
+    /// time, and helps other servers with theirs; ends early if `stopping` returns true. Blocks.
     pub(crate) fn sweep(&self, stopping: &dyn Fn() -> bool) -> Result<()> {
         each!(self, engine => engine.sweep(stopping))
     }

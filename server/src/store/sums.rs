@@ -1,6 +1,6 @@
 //! What a study has counted, as of one moment.
 
-use eigenveil_estimation::{accumulate::Accumulator, sparse_from_seeds::SeedSource};
+use eigenveil_estimation::{Cancel, accumulate::Accumulator, sparse_from_seeds::SeedSource};
 use eigenveil_shared::{
     Result,
     mechanism::double_cap::Seed,
@@ -62,6 +62,18 @@ impl SeedSource for StoredSeeds<'_> {
 
     fn pass(&self, take: &mut dyn FnMut(u32, &[Seed]) -> Result<()>) -> Result<()> {
         self.source.pass(take)
+    }
+
+    fn folded(
+        &self,
+        cancel: Cancel<'_>,
+        take: &mut dyn FnMut(u32, Accumulator) -> Result<()>,
+    ) -> Result<()> {
+        self.source.folded(cancel, take)
+    }
+
+    fn pass_unfolded(&self, take: &mut dyn FnMut(u32, &[Seed]) -> Result<()>) -> Result<()> {
+        self.source.pass_unfolded(take)
     }
 }
 

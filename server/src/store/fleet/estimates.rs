@@ -220,8 +220,13 @@ impl Inner {
         }
     }
 
-    /// Tells of jobs that other servers have added, left or cancelled, and renews the lease of its own.
-    pub(super) async fn look_for_jobs(&self, renewed: &mut Instant) -> Result<(), Failure> {
+    /// Tells of jobs that other servers have added, left or cancelled, and renews the lease of its own. `newest`: of those
+    /// that were told.
+    pub(super) async fn look_for_jobs(
+        &self,
+        renewed: &mut Instant,
+        newest: &mut i64,
+    ) -> Result<(), Failure> {
         let session = self.pool.take().await?;
         let held = *lock(&self.held);
         if let Some(job) = held {
@@ -246,10 +251,16 @@ impl Inner {
                 self.listener.tell(Notice::JobCancelled(job));
             }
         }
-        let exists = format!("SELECT EXISTS (SELECT 1 FROM estimates WHERE {CLAIMABLE})");
-        let is_waiting: bool = session.query_one(exists.as_str(), &[]).await?.try_get(0)?;
+        let select = format!(
+            "SELECT coalesce(bool_or({CLAIMABLE}), false), coalesce(max(job), 0) FROM estimates WHERE state = 'running'"
+        );
+        let row = session.query_one(select.as_str(), &[]).await?;
+        let (is_waiting, job): (bool, i64) = (row.try_get(0)?, row.try_get(1)?);
         session.done();
-        if is_waiting && self.config.estimate_threads > 0 {
+        // Whoever has none of its own helps with one that another server computes.
+        let is_new = job > *newest;
+        *newest = job.max(*newest);
+        if (is_waiting || is_new) && self.config.estimate_threads > 0 {
             self.listener.tell(Notice::JobAdded);
         }
         Ok(())

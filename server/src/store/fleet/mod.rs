@@ -12,6 +12,7 @@ mod credentials;
 mod estimates;
 #[cfg(test)]
 mod failover;
+mod fold;
 #[cfg(test)]
 pub(super) mod mutations;
 mod operators;

@@ -33,6 +33,7 @@ pub(in crate::store) enum Mutation {
     UnsortedIdentifiers,
     /// Rows of buckets are changed without having been locked in order.
     UnlockedBuckets,
+    FoldWithoutSwap,
 }
 
 pub(in crate::store) fn mutate(store: &Store, mutation: Option<Mutation>) {

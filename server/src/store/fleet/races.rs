@@ -28,7 +28,7 @@ use crate::{
     },
 };
 
-fn fleet(store: &Store) -> &Fleet {
+pub(super) fn fleet(store: &Store) -> &Fleet {
     let Engine::Fleet(fleet) = &store.shared.engine else {
         panic!("another engine");
     };

@@ -33,10 +33,10 @@ const WATCHER: i32 = -1;
 pub(super) async fn watch(inner: Arc<Inner>) {
     let mut ticks = tokio::time::interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut renewed = Instant::now();
+    let (mut renewed, mut newest) = (Instant::now(), 0);
     loop {
         ticks.tick().await;
-        let mut look = pin!(inner.look(&mut renewed));
+        let mut look = pin!(inner.look(&mut renewed, &mut newest));
         let looked = match tokio::time::timeout(PATIENCE, &mut look).await {
             Ok(looked) => looked,
             Err(_) => {
@@ -53,13 +53,13 @@ pub(super) async fn watch(inner: Arc<Inner>) {
 
 impl Inner {
     /// Each of this is tried, whatever became of the one before: a lease is renewed also by who cannot read a new study.
-    async fn look(&self, renewed: &mut Instant) -> Result<(), Failure> {
+    async fn look(&self, renewed: &mut Instant, newest: &mut i64) -> Result<(), Failure> {
         // While something is being changed, what is shown is about to be.
         let shown = match self.registry.try_lock() {
             Ok(mut shown) => self.show(&mut shown).await,
             Err(_) => Ok(()),
         };
-        let jobs = self.look_for_jobs(renewed).await;
+        let jobs = self.look_for_jobs(renewed, newest).await;
         shown.and(jobs).and(self.probe().await)
     }
 

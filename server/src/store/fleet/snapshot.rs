@@ -2,24 +2,34 @@
 
 use std::{
     fs::File,
-    io::{BufReader, BufWriter, Read as _, Seek as _, SeekFrom, Write as _},
+    io::{BufWriter, Write as _},
+    os::unix::fs::FileExt as _,
 };
 
-use eigenveil_estimation::{Cancel, accumulate::Accumulator, sparse_from_seeds::SeedSource};
+use eigenveil_estimation::{
+    Cancel,
+    accumulate::{Accumulator, SeedSum},
+    sparse_from_seeds::SeedSource,
+};
 use eigenveil_shared::{
     Result,
     api::StudyState,
     mechanism::double_cap::{SEED_LEN, Seed},
+    packed::packed_len,
 };
+use tokio_postgres::{Client, Row};
 
-use super::{Fleet, Inner, connection::Session, estimates, lock, studies::require_study, unsigned};
+use super::{
+    Fleet, Inner, connection::Session, estimates, fold::folded, lock, studies::require_study,
+    unsigned,
+};
 use crate::{
     metrics::signed,
     store::{
         ArrivalCount,
         duplicates::DuplicateSeeds,
         failure::Failure,
-        study::Study,
+        study::{Study, StudyKey},
         sums::{BucketSums, StoredSeeds, decode_sum},
     },
 };
@@ -53,8 +63,9 @@ impl Fleet {
         })
     }
 
-    /// The seeds of a study whose payloads are seeds: copied into an unnamed file, 16 bytes each, so that an estimate
-    /// reads them as often as it likes while the database's snapshot lasts as long as the copying.
+    /// The seeds of a study whose payloads are seeds, and the sums kept of them: copied into an unnamed file, 16 bytes a
+    /// seed, so that an estimate reads them as often as it likes while the database's snapshot lasts as long as the
+    /// copying.
     pub(crate) fn seeds<'a>(
         &self,
         study: &'a Study,
@@ -63,11 +74,13 @@ impl Fleet {
         let copy = self
             .copy_seeds(study, cancel)
             .map_err(|failure| self.inner.note(failure))?;
-        let stored = copy.buckets.iter().sum();
+        let stored = copy.buckets.iter().map(|bucket| bucket.seeds).sum();
         let read = |take: &mut dyn FnMut(&[Seed])| {
-            copy.read(&mut |_, seeds| {
-                take(seeds);
-                Ok(cancel.check()?)
+            copy.buckets.iter().try_for_each(|bucket| {
+                copy.read(bucket, &mut |_, seeds| {
+                    take(seeds);
+                    Ok(cancel.check()?)
+                })
             })
         };
         let duplicates = DuplicateSeeds::find(stored, self.inner.config.sum_cache_bytes, &read);
@@ -79,21 +92,36 @@ impl Fleet {
     }
 
     fn copy_seeds(&self, study: &Study, cancel: Cancel<'_>) -> Result<Copy, Failure> {
+        let p = study.params().report_dimension();
         let mut file = BufWriter::new(self.inner.temporary_file()?);
         let (session, stored) = self.inner.wait(self.inner.snapshot_of(study))?;
         let mut buckets = Vec::new();
+        let (mut copied, mut at) = (0, 0);
         for bucket in 0..study.buckets() {
-            let mut seeds = 0;
+            cancel.check()?;
+            let folded = folded(&session, study.key, bucket as i32);
+            let folded = self.inner.wait(folded)?;
+            if folded.n > 0 {
+                decode_sum(p, folded.n, &folded.body)?;
+            }
+            file.write_all(&folded.body).map_err(Failure::file)?;
+            let mut of = CopiedBucket {
+                sum_at: at,
+                at: at + folded.body.len() as u64,
+                seeds: 0,
+                folded: folded.n,
+            };
             self.inner
                 .read_chunks(&session, study, bucket, &mut |body| {
                     cancel.check()?;
-                    seeds += (body.len() / SEED_LEN) as u64;
+                    of.seeds += (body.len() / SEED_LEN) as u64;
                     file.write_all(body).map_err(Failure::file)
                 })?;
-            buckets.push(seeds);
+            copied += of.seeds;
+            at = of.at + SEED_LEN as u64 * of.seeds;
+            buckets.push(of);
         }
         self.inner.wait(session.end())?;
-        let copied: u64 = buckets.iter().sum();
         if copied != stored {
             return Err(Failure::damaged(format!(
                 "{stored} reports were accepted but there are {copied} seeds"
@@ -102,7 +130,7 @@ impl Fleet {
         let file = file
             .into_inner()
             .map_err(|error| Failure::file(error.into_error()))?;
-        Ok(Copy { file, buckets })
+        Ok(Copy { p, file, buckets })
     }
 
     pub(crate) fn arrivals(&self, study: &Study) -> Result<Vec<ArrivalCount>> {
@@ -178,15 +206,9 @@ impl Inner {
         bucket: u32,
         take: &mut dyn FnMut(&[u8]) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        let select = "SELECT last, body FROM (
-                SELECT last, body, sum(n) OVER (ORDER BY last ROWS UNBOUNDED PRECEDING) - n AS before FROM (
-                    SELECT last, n, body FROM chunks WHERE study = $1 AND bucket = $2 AND last > $3
-                    ORDER BY last LIMIT $4) c) c
-            WHERE before < $5 ORDER BY last";
-        let (key, bucket, mut last) = (study.key.0, bucket as i32, 0_i64);
+        let mut last = 0;
         loop {
-            let rows =
-                self.wait(session.query(select, &[&key, &bucket, &last, &FETCH, &FETCHED_SEEDS]))?;
+            let rows = self.wait(next_chunks(session, study.key, bucket as i32, last))?;
             let Some(end) = rows.last() else {
                 return Ok(());
             };
@@ -196,6 +218,23 @@ impl Inner {
             }
         }
     }
+}
+
+/// The next chunks of a bucket after this commit, in order: `last` and `body` of some; none at the end.
+pub(super) async fn next_chunks(
+    client: &Client,
+    study: StudyKey,
+    bucket: i32,
+    after: i64,
+) -> Result<Vec<Row>, Failure> {
+    let select = "SELECT last, body FROM (
+            SELECT last, body, sum(n) OVER (ORDER BY last ROWS UNBOUNDED PRECEDING) - n AS before FROM (
+                SELECT last, n, body FROM chunks WHERE study = $1 AND bucket = $2 AND last > $3
+                ORDER BY last LIMIT $4) c) c
+        WHERE before < $5 ORDER BY last";
+    let params: [&(dyn tokio_postgres::types::ToSql + Sync); 5] =
+        [&study.0, &bucket, &after, &FETCH, &FETCHED_SEEDS];
+    Ok(client.query(select, &params).await?)
 }
 
 /// As coarse as their age allows, whether or not they have been rolled up.
@@ -216,38 +255,119 @@ pub(super) fn sum_bytes(sum: &Accumulator) -> Vec<u8> {
         .collect()
 }
 
-/// Takes some seeds of a bucket.
-type TakeSeeds<'a> = dyn FnMut(u32, &[Seed]) -> Result<(), Failure> + 'a;
+/// Takes some seeds of a bucket, and whether they are in the sum kept of it.
+type TakeSeeds<'a> = dyn FnMut(bool, &[Seed]) -> Result<(), Failure> + 'a;
 
-/// Seeds in a file, by bucket.
+/// Sums and seeds in a file, by bucket.
 struct Copy {
+    p: usize,
     file: File,
-    /// Seeds of each.
-    buckets: Vec<u64>,
+    buckets: Vec<CopiedBucket>,
+}
+
+struct CopiedBucket {
+    /// First byte of the sum kept of it.
+    sum_at: u64,
+    /// First byte of its seeds.
+    at: u64,
+    seeds: u64,
+    /// The first ones, which are in the sum.
+    folded: u64,
 }
 
 impl Copy {
-    fn read(&self, take: &mut TakeSeeds<'_>) -> Result<(), Failure> {
-        let mut file = BufReader::with_capacity(1 << 20, &self.file);
-        file.seek(SeekFrom::Start(0)).map_err(Failure::file)?;
+    fn read(&self, bucket: &CopiedBucket, take: &mut TakeSeeds<'_>) -> Result<(), Failure> {
         let mut seeds = vec![[0; SEED_LEN]; CHUNK_SEEDS];
-        for (bucket, of_bucket) in (0..).zip(&self.buckets) {
-            let mut left = *of_bucket;
-            while left > 0 {
-                let now = left.min(CHUNK_SEEDS as u64) as usize;
-                file.read_exact(seeds[..now].as_flattened_mut())
-                    .map_err(Failure::file)?;
-                take(bucket, &seeds[..now])?;
-                left -= now as u64;
-            }
+        let mut read = 0;
+        while read < bucket.seeds {
+            let is_folded = read < bucket.folded;
+            let end = [bucket.seeds, bucket.folded][usize::from(is_folded)];
+            let now = (end - read).min(CHUNK_SEEDS as u64) as usize;
+            self.file
+                .read_exact_at(
+                    seeds[..now].as_flattened_mut(),
+                    bucket.at + SEED_LEN as u64 * read,
+                )
+                .map_err(Failure::file)?;
+            take(is_folded, &seeds[..now])?;
+            read += now as u64;
         }
         Ok(())
+    }
+
+    /// The sum kept of a bucket, copies included.
+    fn sum(&self, bucket: &CopiedBucket) -> Result<Accumulator, Failure> {
+        let mut body = vec![0; 8 * packed_len(self.p)];
+        self.file
+            .read_exact_at(&mut body, bucket.sum_at)
+            .map_err(Failure::file)?;
+        decode_sum(self.p, bucket.folded, &body)
     }
 }
 
 struct CopiedSeeds {
     copy: Copy,
     duplicates: DuplicateSeeds,
+}
+
+impl CopiedSeeds {
+    /// All seeds, or those in no sum; each once, the first of equal ones.
+    fn pass_some(
+        &self,
+        unfolded: bool,
+        take: &mut dyn FnMut(u32, &[Seed]) -> Result<()>,
+    ) -> Result<(), Failure> {
+        let mut dedup = self.duplicates.dedup();
+        (0..)
+            .zip(&self.copy.buckets)
+            .try_for_each(|(number, bucket)| {
+                self.copy.read(
+                    bucket,
+                    &mut |is_folded, seeds| match dedup.retain_new(seeds) {
+                        [] => Ok(()),
+                        _ if is_folded && unfolded => Ok(()),
+                        seeds => Ok(take(number, seeds)?),
+                    },
+                )
+            })
+    }
+
+    /// Copies that [`pass_some`](Self::pass_some) leaves out are taken out of the sums that have them.
+    fn pass_sums(
+        &self,
+        cancel: Cancel<'_>,
+        take: &mut dyn FnMut(u32, Accumulator) -> Result<()>,
+    ) -> Result<(), Failure> {
+        let mut dedup = self.duplicates.dedup();
+        for (number, bucket) in (0..).zip(&self.copy.buckets) {
+            let mut left_out: Option<SeedSum> = None;
+            if self.repeated() > 0 {
+                self.copy.read(bucket, &mut |is_folded, seeds| {
+                    cancel.check()?;
+                    for seed in seeds {
+                        let is_new = !dedup.retain_new(std::slice::from_ref(seed)).is_empty();
+                        if is_folded && !is_new {
+                            let sum = match &mut left_out {
+                                Some(sum) => sum,
+                                empty => empty.insert(SeedSum::new(self.copy.p)?),
+                            };
+                            sum.add(seed);
+                        }
+                    }
+                    Ok(())
+                })?;
+            }
+            if bucket.folded == 0 {
+                continue;
+            }
+            let mut sum = self.copy.sum(bucket)?;
+            if let Some(left_out) = left_out {
+                sum.subtract(left_out.finish()?)?;
+            }
+            take(number, sum)?;
+        }
+        Ok(())
+    }
 }
 
 impl SeedSource for CopiedSeeds {
@@ -260,13 +380,18 @@ impl SeedSource for CopiedSeeds {
     }
 
     fn pass(&self, take: &mut dyn FnMut(u32, &[Seed]) -> Result<()>) -> Result<()> {
-        let mut dedup = self.duplicates.dedup();
-        let read = self
-            .copy
-            .read(&mut |bucket, seeds| match dedup.retain_new(seeds) {
-                [] => Ok(()),
-                seeds => Ok(take(bucket, seeds)?),
-            });
-        read.map_err(Failure::into_error)
+        self.pass_some(false, take).map_err(Failure::into_error)
+    }
+
+    fn folded(
+        &self,
+        cancel: Cancel<'_>,
+        take: &mut dyn FnMut(u32, Accumulator) -> Result<()>,
+    ) -> Result<()> {
+        self.pass_sums(cancel, take).map_err(Failure::into_error)
+    }
+
+    fn pass_unfolded(&self, take: &mut dyn FnMut(u32, &[Seed]) -> Result<()>) -> Result<()> {
+        self.pass_some(true, take).map_err(Failure::into_error)
     }
 }

@@ -6,7 +6,7 @@ use eigenveil_shared::{
     Result,
     mechanism::double_cap::{SEED_LEN, Seed},
 };
-use tokio_postgres::Client;
+use tokio_postgres::{Client, types::ToSql};
 
 use super::{Fleet, Inner, append::require, unsigned};
 use crate::store::{failure::Failure, study::StudyKey};
@@ -35,7 +35,8 @@ impl Fleet {
                 break;
             }
         }
-        self.wait(self.inner.roll_up())
+        self.wait(self.inner.roll_up())?;
+        self.help(stopping)
     }
 }
 
@@ -123,12 +124,14 @@ impl Inner {
         Ok(!keys.is_empty())
     }
 
-    /// Merges the small chunks of a bucket that have many seeds together, or belong to a closed study.
+    /// Merges the small chunks of a bucket that have many seeds together, or belong to a closed study; those whose sum is
+    /// kept, or the others.
     async fn merge_chunks(&self) -> Result<bool, Failure> {
         let session = self.pool.begin().await?;
         let next =
-            "SELECT c.study, c.bucket FROM chunks c JOIN studies s USING (study) WHERE c.n < $1
-                    GROUP BY c.study, c.bucket, s.state
+            "SELECT c.study, c.bucket, c.last <= f.upto FROM chunks c JOIN studies s USING (study)
+                    JOIN sums f USING (study, bucket) WHERE c.n < $1
+                    GROUP BY c.study, c.bucket, s.state, c.last <= f.upto
                     HAVING count(*) > 1 AND (sum(c.n) >= $2 OR s.state = 'closed') LIMIT 1";
         let Some(row) = session
             .query_opt(next, &[&(WHOLE as i32), &TOGETHER])
@@ -138,7 +141,7 @@ impl Inner {
             return Ok(false);
         };
         let (study, bucket): (i64, i32) = (row.try_get(0)?, row.try_get(1)?);
-        let merged = merge(&session, StudyKey(study), bucket).await?;
+        let merged = merge(&session, StudyKey(study), bucket, row.try_get(2)?).await?;
         session.commit().await?;
         Ok(merged)
     }
@@ -165,29 +168,33 @@ impl Inner {
     }
 }
 
-/// Into one chunk, sorted. The row of sums is held, so that nobody else merges or folds the bucket meanwhile.
-async fn merge(client: &Client, study: StudyKey, bucket: i32) -> Result<bool, Failure> {
+/// Into one chunk, sorted. The row of sums is held, so that nobody else merges or folds the bucket meanwhile; a chunk
+/// whose sum is kept is merged with such chunks only.
+async fn merge(
+    client: &Client,
+    study: StudyKey,
+    bucket: i32,
+    are_folded: bool,
+) -> Result<bool, Failure> {
     let held =
         "SELECT upto FROM sums WHERE study = $1 AND bucket = $2 FOR NO KEY UPDATE SKIP LOCKED";
-    if client
-        .query_opt(held, &[&study.0, &bucket])
-        .await?
-        .is_none()
-    {
+    let Some(row) = client.query_opt(held, &[&study.0, &bucket]).await? else {
         return Ok(false);
-    }
+    };
+    let upto: i64 = row.try_get(0)?;
     // From the first small one on, as many as are merged. Commits never end in between: they hold the bucket's row, and
     // get higher numbers.
     let select =
         "SELECT last, first, n, body FROM (
              SELECT *, sum(n) OVER (ORDER BY last ROWS UNBOUNDED PRECEDING) - n AS before FROM chunks
-             WHERE study = $1 AND bucket = $2 AND last >=
-                 (SELECT min(last) FROM chunks WHERE study = $1 AND bucket = $2 AND n < $3)
+             WHERE study = $1 AND bucket = $2 AND (last <= $5) = $6 AND last >=
+                 (SELECT min(last) FROM chunks WHERE study = $1 AND bucket = $2 AND (last <= $5) = $6 AND n < $3)
              ORDER BY last LIMIT 1024) c
          WHERE before < $4 ORDER BY last";
-    let rows = client
-        .query(select, &[&study.0, &bucket, &(WHOLE as i32), &MOST_SEEDS])
-        .await?;
+    let whole = WHOLE as i32;
+    let params: [&(dyn ToSql + Sync); 6] =
+        [&study.0, &bucket, &whole, &MOST_SEEDS, &upto, &are_folded];
+    let rows = client.query(select, &params).await?;
     let (mut seeds, mut lasts): (Vec<Seed>, Vec<i64>) = (Vec::new(), Vec::new());
     let mut from = 0_i64;
     for row in &rows {

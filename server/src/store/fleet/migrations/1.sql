@@ -63,8 +63,8 @@ CREATE TABLE chunks (
 );
 ALTER TABLE chunks ALTER body SET STORAGE EXTERNAL;
 
--- Sums of what is no seed: packed upper triangle, f64 little-endian. A bucket without reports has n = 0 and no body.
--- Of seeds the row is held by whoever merges chunks.
+-- Packed upper triangle, f64 little-endian; n = 0 and no body before the first. Of seeds the sum of n, those of the
+-- commits up to upto: whoever moves it on, or merges chunks, holds the row.
 CREATE TABLE sums (
   study  bigint,
   bucket int,

@@ -1,0 +1,631 @@
+//! Sums of seeds, kept beside the seeds: an estimate decodes what has come since.
+//!
+//! Of a bucket, the row of `sums` says that the seeds of its commits up to `upto` are `n`, copies included, and their sum
+//! `body`. It is used while the chunks up to there hold `n` seeds. A fold moves it on by compare-and-swap on `upto`, with
+//! the row held; whoever merges chunks holds it, too, and merges none across `upto`. (A program of the version before
+//! does: then the sum is not used, and made anew.) That two do not add up the same seeds is left to a lock of the
+//! session, which ends with it, and saves nothing but work.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{ScopedJoinHandle, sleep},
+    time::{Duration, Instant},
+};
+
+use eigenveil_estimation::{
+    Cancel,
+    accumulate::{Accumulator, SeedSum},
+    linalg::Threads,
+};
+use eigenveil_shared::{
+    Result,
+    mechanism::double_cap::{SEED_LEN, Seed},
+    packed::packed_len,
+};
+use tokio_postgres::Client;
+
+use super::{
+    Fleet, Inner,
+    append::has_seeds,
+    connection::Session,
+    lock,
+    snapshot::{next_chunks, sum_bytes},
+    studies::require_study,
+    unsigned,
+};
+use crate::store::{
+    failure::Failure,
+    job::settings,
+    study::{Study, StudyKey},
+    sums::decode_sum,
+};
+
+/// Seeds that are added up before their sum is kept: four megabytes.
+const STEP: usize = 1 << 18;
+/// Beyond it a sum has more than 134 MB.
+const MAX_DIMENSION: usize = 4_096;
+/// Half of the connections.
+const MAX_THREADS: usize = 4;
+/// Seeds between two checks for cancellation.
+const BLOCK: usize = 256;
+const PAUSE: Duration = Duration::from_millis(50);
+/// For another one that adds up the same seeds.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const FOLDED: &str = "SELECT s.upto, s.n, s.body, s.n = (SELECT coalesce(sum(c.n), 0) FROM chunks c
+        WHERE c.study = $1 AND c.bucket = $2 AND c.last <= s.upto)
+    FROM sums s WHERE s.study = $1 AND s.bucket = $2";
+const HOLD: &str = "SELECT upto FROM sums WHERE study = $1 AND bucket = $2 FOR NO KEY UPDATE";
+// A statement after the row is held: whatever was merged meanwhile is seen.
+const SWAP: &str = "UPDATE sums SET upto = $4, n = $5, body = $6 WHERE study = $1 AND bucket = $2 AND upto = $3
+    AND $5 = (SELECT coalesce(sum(c.n), 0) FROM chunks c WHERE c.study = $1 AND c.bucket = $2 AND c.last <= $4)";
+
+/// Unread seeds of a bucket from which on their sum is worth a write: fewer take less time than the 4p² bytes.
+fn worth(p: usize) -> i64 {
+    (8 * p as i64).max(4_096)
+}
+
+/// What is kept of a bucket.
+pub(super) struct Folded {
+    /// Up to which commit the row says that it counts.
+    stored: i64,
+    /// Up to which it does.
+    upto: i64,
+    pub(super) n: u64,
+    /// Packed upper triangle, f64 little-endian; empty where `n` is 0.
+    pub(super) body: Vec<u8>,
+}
+
+/// In a snapshot.
+pub(super) async fn folded(
+    client: &Client,
+    study: StudyKey,
+    bucket: i32,
+) -> Result<Folded, Failure> {
+    let row = client.query_one(FOLDED, &[&study.0, &bucket]).await?;
+    let (stored, n) = (row.try_get(0)?, unsigned(row.try_get(1)?));
+    let (upto, n, body) = match row.try_get::<_, Option<&[u8]>>(2)? {
+        Some(body) if row.try_get(3)? => (stored, n, body.to_vec()),
+        _ => (0, 0, Vec::new()),
+    };
+    Ok(Folded {
+        stored,
+        upto,
+        n,
+        body,
+    })
+}
+
+/// What is kept of a bucket, and the next seeds.
+struct Unread {
+    before: Folded,
+    /// Their last commit.
+    to: i64,
+    seeds: Vec<Seed>,
+}
+
+impl Unread {
+    /// All of it.
+    fn sum(&self, p: usize, cancel: Cancel<'_>) -> Result<Accumulator, Failure> {
+        let mut sum = SeedSum::new(p)?;
+        for block in self.seeds.chunks(BLOCK) {
+            cancel.check()?;
+            block.iter().for_each(|seed| sum.add(seed));
+        }
+        let mut sum = sum.finish()?;
+        if self.before.n > 0 {
+            sum.merge(&decode_sum(p, self.before.n, &self.before.body)?)?;
+        }
+        Ok(sum)
+    }
+}
+
+enum Step {
+    Done,
+    /// There is more, or another one was faster.
+    Again,
+    /// Another one is at it.
+    Busy,
+}
+
+/// A bucket, its last commit, and when somebody was last seen to get on with it.
+type Waiting = Mutex<VecDeque<(i32, i64, Instant)>>;
+
+impl Fleet {
+    pub(crate) fn fold(&self, study: &Study, cancel: Cancel<'_>) -> Result<()> {
+        self.check_running()?;
+        let folded = self.inner.fold(study, cancel);
+        folded.map_err(|failure| self.inner.note(failure))
+    }
+
+    /// Adds up seeds for estimates that other servers compute.
+    pub(super) fn help(&self, stopping: &dyn Fn() -> bool) -> Result<()> {
+        let config = &self.inner.config;
+        if config.estimate_threads == 0 {
+            return Ok(());
+        }
+        let jobs = self.wait(async {
+            let session = self.inner.pool.take().await?;
+            let select =
+                "SELECT study, request FROM estimates WHERE state = 'running' ORDER BY job";
+            let rows = session.query(select, &[]).await?;
+            session.done();
+            rows.iter()
+                .map(|row| Ok((StudyKey(row.try_get(0)?), row.try_get::<_, String>(1)?)))
+                .collect::<Result<Vec<_>, Failure>>()
+        })?;
+        for (study, request) in jobs {
+            let Some(study) = self.studies.by_key(study) else {
+                continue;
+            };
+            // Of a newer program, perhaps.
+            let Ok(request) = serde_json::from_str(&request) else {
+                continue;
+            };
+            if !settings(&study, &request, config).streams(study.params()) {
+                let folded = self.fold(&study, Cancel::when(stopping));
+                if stopping() {
+                    return Ok(());
+                }
+                folded?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Inner {
+    /// Blocks.
+    fn fold(&self, study: &Study, cancel: Cancel<'_>) -> Result<(), Failure> {
+        let p = study.params().report_dimension();
+        // A square in single precision, and four packed sums.
+        let fit = self.config.sum_cache_bytes / (40 * packed_len(p) as u64).max(1);
+        let threads = Threads::current()
+            .count()
+            .min(MAX_THREADS)
+            .min(fit as usize);
+        if !has_seeds(study) || p > MAX_DIMENSION || threads == 0 {
+            return Ok(());
+        }
+        let waiting = self.wait(async {
+            let session = self.pool.take().await?;
+            // At random: servers that begin at once go different ways.
+            let select = "SELECT b.bucket, b.seq FROM buckets b JOIN sums s USING (study, bucket)
+                          WHERE b.study = $1 AND b.n - s.n >= $2 ORDER BY random()";
+            let rows = session.query(select, &[&study.key.0, &worth(p)]).await?;
+            session.done();
+            let mut waiting = VecDeque::new();
+            for row in &rows {
+                waiting.push_back((row.try_get(0)?, row.try_get(1)?, Instant::now()));
+            }
+            Ok::<_, Failure>(waiting)
+        })?;
+        if waiting.is_empty() {
+            return Ok(());
+        }
+        let (waiting, stop) = (Mutex::new(waiting), AtomicBool::new(false));
+        let stopping = || stop.load(Ordering::Relaxed);
+        let work = || self.fold_all(study, &waiting, Cancel::when(&stopping));
+        std::thread::scope(|scope| {
+            let threads: Vec<ScopedJoinHandle<'_, _>> =
+                (0..threads).map(|_| scope.spawn(work)).collect();
+            while !threads.iter().all(ScopedJoinHandle::is_finished) {
+                stop.fetch_or(cancel.check().is_err(), Ordering::Relaxed);
+                sleep(Duration::from_millis(5));
+            }
+            let ended = threads.into_iter().map(|thread| {
+                thread
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            });
+            ended.collect()
+        })
+    }
+
+    fn fold_all(
+        &self,
+        study: &Study,
+        waiting: &Waiting,
+        cancel: Cancel<'_>,
+    ) -> Result<(), Failure> {
+        loop {
+            cancel.check()?;
+            let Some((bucket, end, since)) = lock(waiting).pop_front() else {
+                return Ok(());
+            };
+            match self.fold_some(study, bucket, end, cancel)? {
+                Step::Again => lock(waiting).push_front((bucket, end, Instant::now())),
+                Step::Busy if since.elapsed() < PATIENCE => {
+                    lock(waiting).push_back((bucket, end, since));
+                    sleep(PAUSE);
+                }
+                // Whoever waits no longer adds it up for itself.
+                Step::Done | Step::Busy => {}
+            }
+        }
+    }
+
+    /// A step of a bucket towards this commit.
+    fn fold_some(
+        &self,
+        study: &Study,
+        bucket: i32,
+        end: i64,
+        cancel: Cancel<'_>,
+    ) -> Result<Step, Failure> {
+        let p = study.params().report_dimension();
+        let session = self.wait(self.pool.take())?;
+        // Of two studies it may be the same.
+        let key = study.key.0 as i32;
+        let is_free: bool = self.wait(async {
+            let lock = "SELECT pg_try_advisory_lock($1, $2)";
+            let row = session.query_one(lock, &[&key, &bucket]).await?;
+            Ok::<_, Failure>(row.try_get(0)?)
+        })?;
+        let step = match is_free {
+            false => Step::Busy,
+            true => {
+                let unread = self.wait(unread(&session, study, bucket))?;
+                if unread.seeds.len() as i64 >= worth(p) {
+                    let sum = unread.sum(p, cancel)?;
+                    let swap = self.swap(&session, study.key, bucket, &unread, &sum);
+                    match self.wait(swap)? && unread.to >= end {
+                        true => Step::Done,
+                        false => Step::Again,
+                    }
+                } else {
+                    Step::Done
+                }
+            }
+        };
+        self.wait(async {
+            let unlock = "SELECT pg_advisory_unlock($1, $2)";
+            if is_free {
+                session.query_one(unlock, &[&key, &bucket]).await?;
+            }
+            session.done();
+            Ok::<_, Failure>(step)
+        })
+    }
+
+    /// Keeps a sum unless another one was kept meanwhile, or its last chunk was merged. Whether the answer comes is of no
+    /// interest: what is kept is right, and what is not is made again.
+    async fn swap(
+        &self,
+        client: &Client,
+        study: StudyKey,
+        bucket: i32,
+        unread: &Unread,
+        sum: &Accumulator,
+    ) -> Result<bool, Failure> {
+        client
+            .batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED")
+            .await?;
+        let held = client.query_opt(HOLD, &[&study.0, &bucket]).await?;
+        let from = unread.before.stored;
+        #[cfg(test)]
+        let from = match (self.has(super::mutations::Mutation::FoldWithoutSwap), &held) {
+            (true, Some(row)) => row.try_get(0)?,
+            _ => from,
+        };
+        drop(held);
+        let (n, body) = (sum.count() as i64, sum_bytes(sum));
+        let swapped = client
+            .execute(SWAP, &[&study.0, &bucket, &from, &unread.to, &n, &body])
+            .await?;
+        client.batch_execute("COMMIT").await?;
+        Ok(swapped == 1)
+    }
+}
+
+/// In a snapshot that ends before they are decoded.
+async fn unread(session: &Session, study: &Study, bucket: i32) -> Result<Unread, Failure> {
+    session
+        .batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        .await?;
+    require_study(session, study).await?;
+    let before = folded(session, study.key, bucket).await?;
+    let (mut to, mut seeds) = (before.upto, Vec::new());
+    while seeds.len() < STEP {
+        let rows = next_chunks(session, study.key, bucket, to).await?;
+        let Some(end) = rows.last() else { break };
+        to = end.try_get(0)?;
+        for row in &rows {
+            let (whole, _) = row.try_get::<_, &[u8]>(1)?.as_chunks::<SEED_LEN>();
+            seeds.extend_from_slice(whole);
+        }
+    }
+    session.batch_execute("COMMIT").await?;
+    Ok(Unread { before, to, seeds })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use eigenveil_shared::api::{EstimateRequest, EstimateState, StudyState};
+    use tokio::{runtime::Runtime, task::spawn_blocking};
+
+    use super::{
+        super::{
+            mutations::{Mutation, mutate},
+            races::fleet,
+            tests::{Servers, eventually, of_seeds, postgres::Cluster, with_payload},
+        },
+        *,
+    };
+    use crate::{
+        Environment, ServerConfig,
+        jobs::EstimateQueue,
+        store::{BucketSums, Store, SubmitOutcome, VerifiedExport, fixtures::create},
+    };
+
+    /// Servers, and a study of seeds with one bucket as each of them has it.
+    async fn of_one_bucket(cluster: &Arc<Cluster>, number: usize) -> (Servers, Vec<Arc<Study>>) {
+        let mut servers = Servers::start(cluster, 1);
+        let id = create(&servers.stores[0], &of_seeds()).await.id();
+        servers.sql(
+            "UPDATE eigenveil.studies SET buckets = 1; DELETE FROM eigenveil.buckets WHERE bucket > 0;
+             DELETE FROM eigenveil.sums WHERE bucket > 0",
+        );
+        let open = || Store::open(&servers.config, Environment::system()).unwrap();
+        servers.stores = (0..number).map(|_| open()).collect();
+        let studies = servers.stores.iter().map(|store| store.study(id).unwrap());
+        let studies = studies.collect();
+        (servers, studies)
+    }
+
+    /// These commits: 512 reports each, as many as are multiplied at once, so that sums do not depend on where others
+    /// end. `seed`: of a report with this number.
+    async fn commit(
+        store: &Store,
+        study: &Arc<Study>,
+        commits: std::ops::Range<u32>,
+        seed: fn(u32) -> u32,
+    ) {
+        for commit in commits {
+            let reports = (512 * commit..512 * commit + 512)
+                .map(|number| with_payload(study, number, seed(number)))
+                .collect();
+            let outcomes = store.submit(study, reports).await.unwrap();
+            assert!(
+                outcomes
+                    .iter()
+                    .all(|outcome| *outcome == SubmitOutcome::Accepted)
+            );
+        }
+    }
+
+    fn sums(store: &Store, study: &Study) -> BucketSums {
+        store.bucket_sums(study, Cancel::NEVER).unwrap()
+    }
+
+    /// Those of an embedded store that imports the study.
+    async fn embedded_sums(store: &Store, study: &Study) -> BucketSums {
+        let directory = tempfile::tempdir().unwrap();
+        let config = ServerConfig::new(directory.path().join("data"));
+        let embedded = Store::open(&config, Environment::system()).unwrap();
+        let export = VerifiedExport::read(store.export(study).unwrap()).unwrap();
+        let imported = embedded.import(export, None).await.unwrap();
+        sums(&embedded, &imported.study)
+    }
+
+    fn assert_close(found: &BucketSums, wanted: &BucketSums, tolerance: f64) {
+        assert_eq!((found.n, found.duplicates), (wanted.n, wanted.duplicates));
+        assert_eq!(found.buckets.len(), wanted.buckets.len());
+        for ((_, found), (_, wanted)) in found.buckets.iter().zip(&wanted.buckets) {
+            assert_eq!(found.count(), wanted.count());
+            for (a, b) in found.sum().as_slice().iter().zip(wanted.sum().as_slice()) {
+                assert!(
+                    (a - b).abs() <= tolerance * wanted.count() as f64,
+                    "{a} {b}"
+                );
+            }
+        }
+    }
+
+    /// Seeds that an estimate decodes.
+    fn unfolded(store: &Store, study: &Study) -> u64 {
+        let mut n = 0;
+        let seeds = store.seeds(study, Cancel::NEVER).unwrap();
+        let count = &mut |_, seeds: &[Seed]| {
+            n += seeds.len() as u64;
+            Ok(())
+        };
+        eigenveil_estimation::sparse_from_seeds::SeedSource::pass_unfolded(&seeds, count).unwrap();
+        n
+    }
+
+    fn kept(servers: &Servers) -> String {
+        servers.sql("SELECT upto || ' ' || n FROM eigenveil.sums")
+    }
+
+    /// The second one takes over; what is kept is what the embedded engine adds up.
+    #[test]
+    fn two_add_up_one_bucket_and_one_is_killed() {
+        let Some(cluster) = Cluster::shared() else {
+            return;
+        };
+        Runtime::new().unwrap().block_on(async {
+            let (servers, studies) = of_one_bucket(&cluster, 2).await;
+            let (store, study) = (&servers.stores[0], &studies[0]);
+            commit(store, study, 0..16, |number| number).await;
+            let fold = |number: usize| {
+                let (store, study) = (servers.stores[number].clone(), Arc::clone(&studies[number]));
+                spawn_blocking(move || store.fold(&study, Cancel::NEVER))
+            };
+            let waiting =
+                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND ";
+            let held = servers.begin_sql(
+                "BEGIN; SELECT 1 FROM eigenveil.sums FOR UPDATE; SELECT pg_sleep(3); COMMIT",
+            );
+            let sleeps = format!("{waiting} wait_event = 'PgSleep'");
+            eventually(async || (servers.sql(&sleeps) == "1").then_some(())).await;
+            let first = fold(0);
+            let locks = format!("{waiting} wait_event_type = 'Lock'");
+            eventually(async || (servers.sql(&locks) == "1").then_some(())).await;
+            let second = fold(1);
+            servers.sql(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+                 WHERE datname = current_database() AND wait_event_type = 'Lock'",
+            );
+            assert!(first.await.unwrap().is_err());
+            held.await.unwrap();
+            second.await.unwrap().unwrap();
+            assert_eq!(kept(&servers), "16 8192");
+            assert_eq!(unfolded(store, study), 0);
+            assert_close(
+                &sums(store, study),
+                &embedded_sums(store, study).await,
+                1e-12,
+            );
+            // The next estimate decodes what is new.
+            commit(store, study, 16..19, |number| number).await;
+            assert_eq!(unfolded(store, study), 3 * 512);
+            assert_close(
+                &sums(store, study),
+                &embedded_sums(store, study).await,
+                1e-12,
+            );
+        });
+    }
+
+    /// Whether what is kept goes back when one comes last that has begun before another one.
+    fn goes_back(mutation: Option<Mutation>) -> Option<bool> {
+        let cluster = Cluster::shared()?;
+        Some(Runtime::new().unwrap().block_on(async {
+            let (servers, studies) = of_one_bucket(&cluster, 1).await;
+            let (store, study) = (&servers.stores[0], &studies[0]);
+            mutate(store, mutation);
+            commit(store, study, 0..8, |number| number).await;
+            let inner = &fleet(store).inner;
+            let session = inner.pool.take().await.unwrap();
+            let old = unread(&session, study, 0).await.unwrap();
+            commit(store, study, 8..10, |number| number).await;
+            store.fold(study, Cancel::NEVER).unwrap();
+            assert_eq!(kept(&servers), "10 5120");
+            let sum = old.sum(3, Cancel::NEVER).unwrap();
+            let swapped = inner
+                .swap(&session, study.key, 0, &old, &sum)
+                .await
+                .unwrap();
+            let goes_back = kept(&servers) != "10 5120";
+            assert_eq!(swapped, goes_back);
+            goes_back
+        }))
+    }
+
+    #[test]
+    fn a_fold_without_compare_and_swap_is_noticed() {
+        let Some(back) = goes_back(None) else {
+            return;
+        };
+        assert!(!back);
+        assert_eq!(goes_back(Some(Mutation::FoldWithoutSwap)), Some(true));
+    }
+
+    /// Copies within a sum, between sum and rest, and within the rest, while chunks are merged: also as programs of the
+    /// version before merged them.
+    #[test]
+    fn copies_and_merged_chunks_are_counted_once() {
+        let Some(cluster) = Cluster::shared() else {
+            return;
+        };
+        Runtime::new().unwrap().block_on(async {
+            let (servers, studies) = of_one_bucket(&cluster, 1).await;
+            let (store, study) = (&servers.stores[0], &studies[0]);
+            let seed = |number: u32| if number % 9 == 8 { number % 100 } else { number };
+            let commit = async |commits| commit(store, study, commits, seed).await;
+            let fold = || store.fold(study, Cancel::NEVER).unwrap();
+            // Blocks of other seeds are rounded otherwise.
+            let check = async || {
+                let wanted = embedded_sums(store, study).await;
+                assert!(wanted.duplicates > 400);
+                assert_close(&sums(store, study), &wanted, 1e-6);
+            };
+            commit(0..9).await;
+            fold();
+            commit(9..12).await;
+            assert_eq!(kept(&servers), "9 4608");
+            check().await;
+            // What a fold has read may be merged before it ends.
+            let inner = &fleet(store).inner;
+            let session = inner.pool.take().await.unwrap();
+            let before = unread(&session, study, 0).await.unwrap();
+            commit(12..13).await;
+            servers.sql(
+                "WITH old AS (DELETE FROM eigenveil.chunks WHERE last BETWEEN 12 AND 13 RETURNING *)
+                 INSERT INTO eigenveil.chunks SELECT study, bucket, max(last), min(first), sum(n)::int, string_agg(body, '')
+                 FROM old GROUP BY study, bucket",
+            );
+            let sum = before.sum(3, Cancel::NEVER).unwrap();
+            assert!(!inner.swap(&session, study.key, 0, &before, &sum).await.unwrap());
+            // Across what is kept: nothing of it is used until it is made anew.
+            let across = "WITH old AS (DELETE FROM eigenveil.chunks WHERE last BETWEEN 9 AND 10 RETURNING *)
+                 INSERT INTO eigenveil.chunks SELECT study, bucket, max(last), min(first), sum(n)::int, string_agg(body, '')
+                 FROM old GROUP BY study, bucket";
+            servers.sql(across);
+            assert_eq!(unfolded(store, study) + sums(store, study).duplicates, 13 * 512);
+            check().await;
+            commit(13..18).await;
+            fold();
+            assert_eq!(kept(&servers), "18 9216");
+            check().await;
+            commit(18..21).await;
+            store.set_state(study, StudyState::Closed).await.unwrap();
+            let decoded = unfolded(store, study);
+            store.sweep(&|| false).unwrap();
+            let chunks = servers.sql("SELECT string_agg(last::text, ' ' ORDER BY last) FROM eigenveil.chunks");
+            assert_eq!(chunks, "18 21");
+            assert_eq!(unfolded(store, study), decoded);
+            check().await;
+            // What is kept goes with the study.
+            store.delete_study(study).await.unwrap();
+            store.sweep(&|| false).unwrap();
+            assert_eq!(kept(&servers), "");
+        });
+    }
+
+    /// An estimate keeps what it has added up; so does a server without a job while another one computes one.
+    #[test]
+    fn servers_add_up_for_estimates_of_their_own_and_of_others() {
+        let Some(cluster) = Cluster::shared() else {
+            return;
+        };
+        Runtime::new().unwrap().block_on(async {
+            let (servers, studies) = of_one_bucket(&cluster, 2).await;
+            let [first, second] = [&servers.stores[0], &servers.stores[1]];
+            commit(first, &studies[0], 0..8, |number| number).await;
+            first
+                .add_job(&studies[0], EstimateRequest::default())
+                .await
+                .unwrap();
+            let (_, job) = first.claim_job().unwrap().unwrap();
+            let queue =
+                EstimateQueue::start(second.clone(), second.config().estimate_threads()).unwrap();
+            eventually(async || (kept(&servers) == "8 4096").then_some(())).await;
+            first.put_back_job(job.id).unwrap();
+            commit(first, &studies[0], 8..16, |number| number).await;
+            let ended = async || {
+                let state = first.estimate(&studies[0], 1).unwrap().state;
+                (state != EstimateState::Running).then_some(state)
+            };
+            assert_eq!(eventually(ended).await, EstimateState::Done);
+            queue
+                .add(&studies[1], EstimateRequest::default())
+                .await
+                .unwrap();
+            eventually(async || {
+                let state = first.estimate(&studies[0], 2).unwrap().state;
+                (state == EstimateState::Done).then_some(())
+            })
+            .await;
+            assert_eq!(kept(&servers), "16 8192");
+            queue.stop(Duration::from_secs(5));
+        });
+    }
+}
