@@ -8,7 +8,7 @@ use super::{
     Background,
     connection::{Connection, Target},
     create_directory,
-    credentials::OPERATOR,
+    credentials::{self, OPERATOR},
     schema, wait,
 };
 use crate::{
@@ -61,7 +61,9 @@ pub fn migrate_store(config: &ServerConfig, environment: &Environment) -> Result
 pub(crate) fn check(config: &ServerConfig, url: &StoreUrl) -> Result<Vec<String>> {
     alone(url, async |target| {
         let connection = target.connect().await?;
-        schema::check(target, &connection, config.durability).await
+        let warnings = schema::check(target, &connection, config.durability).await?;
+        credentials::load(&connection).await?;
+        Ok(warnings)
     })
 }
 
