@@ -339,6 +339,10 @@ impl Inner {
                 tracing::warn!(why, "the database has failed");
                 away()
             }
+            Failure::Full => Error::new(
+                ErrorCode::StoreFull,
+                "the disk of the database, or that of this server's data directory, is full, and nothing was changed; the operator has to free space there: retry after that",
+            ),
             failure => failure.into_error(),
         }
     }

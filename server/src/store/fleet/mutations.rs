@@ -169,7 +169,9 @@ fn a_statement_that_fails_counts_nothing() {
     runtime.block_on(async {
         let study = create(store, &of_seeds()).await;
         let send = || store.submit(&study, vec![report(&study, 1)]);
-        assert_eq!(send().await.unwrap_err().code(), ErrorCode::StoreFull);
+        let full = send().await.unwrap_err();
+        assert_eq!(full.code(), ErrorCode::StoreFull);
+        assert!(full.detail().contains("disk of the database"), "{full}");
         assert_eq!(counted(store, &study), 0);
         servers.sql("DROP TRIGGER fail ON eigenveil.arrivals");
         assert_eq!(send().await.unwrap(), [SubmitOutcome::Accepted]);

@@ -482,7 +482,7 @@ fn what_is_merged_and_rewritten_counts_as_before() {
         store.delete_study(&study).await.unwrap();
         store.sweep(&|| false).unwrap();
         let mut left = String::new();
-        for table in ["identifiers", "tokens", "chunks", "deleted"] {
+        for table in ["identifiers", "tokens", "chunks", "sums"] {
             write!(
                 left,
                 "{} ",
@@ -490,7 +490,7 @@ fn what_is_merged_and_rewritten_counts_as_before() {
             )
             .unwrap();
         }
-        assert_eq!(left, "1 0 1 0 ");
+        assert_eq!(left, "1 0 1 32 ");
     });
 }
 
@@ -520,6 +520,10 @@ fn a_database_that_cannot_be_used_is_refused() {
         let text = refused(&url);
         assert!(text.contains(says), "{url}: {text}");
     }
+    servers.sql("UPDATE eigenveil.settings SET value = 'short'");
+    assert!(refused(&url).contains("5 bytes instead of 32"));
+    servers.sql("DELETE FROM eigenveil.settings");
+    assert!(refused(&url).contains("store migrate, which makes it"));
     servers.sql("UPDATE eigenveil.schema_version SET version = 99");
     assert!(refused(&url).contains("schema version 99"));
     servers.sql("UPDATE eigenveil.schema_version SET version = 0");

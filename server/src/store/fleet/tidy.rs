@@ -44,7 +44,8 @@ impl Inner {
     /// Removes some rows of a deleted study; returns whether there may be more.
     async fn remove_deleted(&self) -> Result<bool, Failure> {
         let session = self.pool.begin().await?;
-        let next = "SELECT study FROM deleted LIMIT 1 FOR UPDATE SKIP LOCKED";
+        let next = "SELECT study FROM sums s WHERE bucket = 0 AND NOT EXISTS (SELECT 1 FROM studies t WHERE t.study = s.study)
+                    LIMIT 1 FOR UPDATE OF s SKIP LOCKED";
         let Some(row) = session.query_opt(next, &[]).await? else {
             session.end().await?;
             return Ok(false);
@@ -63,7 +64,7 @@ impl Inner {
             removed += session.execute(delete.as_str(), &[&study, &most]).await?;
         }
         if removed == 0 {
-            for table in ["sums", "imports", "arrivals", "deleted"] {
+            for table in ["sums", "imports", "arrivals"] {
                 let delete = format!("DELETE FROM {table} WHERE study = $1");
                 session.execute(delete.as_str(), &[&study]).await?;
             }

@@ -26,8 +26,6 @@ CREATE TABLE studies (
   contact           text,
   last_day          bigint CHECK (last_day >= 0) -- days since 1970-01-01 UTC
 );
--- What is left of these studies is being removed.
-CREATE TABLE deleted (study bigint PRIMARY KEY);
 
 -- Locked by every commit that accepts a report, and by whoever opens, closes or deletes.
 CREATE TABLE buckets (
