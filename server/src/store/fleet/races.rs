@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use eigenveil_shared::{
     ErrorCode,
-    api::{CreateAnalystRequest, EstimateRequest, EstimateState},
+    api::{CreateAnalystRequest, EstimateRequest, EstimateState, ImportOutcome},
 };
 use serde_json::json;
 use tokio::{
@@ -108,6 +108,42 @@ fn imports_do_not_lock_out_whoever_they_wait_for() {
         assert!(place.is_ok(), "it waits for those who wait for it");
         drop((place, shown));
         assert_eq!(imports.join_all().await, [1; 8]);
+    });
+}
+
+/// The same file comes twice at once: one import waits for the other, longer than anything else waits for a lock.
+#[test]
+fn an_import_waits_for_the_same_one() {
+    let Some(cluster) = Cluster::shared() else {
+        return;
+    };
+    let servers = Servers::start(&cluster, 2);
+    let directory = tempfile::tempdir().unwrap();
+    let config = ServerConfig::new(directory.path().join("data"));
+    let embedded = Store::open(&config, Environment::system()).unwrap();
+    Runtime::new().unwrap().block_on(async {
+        let from = create(&embedded, &json!({})).await;
+        embedded.submit(&from, vec![report(&from, 1)]).await.unwrap();
+        let into = create(&servers.stores[0], &json!({})).await;
+        let into = servers.everywhere(&into).await;
+        servers.sql(
+            "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(6); RETURN NULL; END';
+             CREATE TRIGGER slow BEFORE INSERT ON eigenveil.identifiers EXECUTE FUNCTION slow()",
+        );
+        let (mut new, mut merged) = (JoinSet::new(), JoinSet::new());
+        for (store, into) in servers.stores.iter().zip(into) {
+            for (imports, into) in [(&mut new, None), (&mut merged, Some(into))] {
+                let export = VerifiedExport::read(embedded.export(&from).unwrap()).unwrap();
+                let store = store.clone();
+                imports.spawn(async move { store.import(export, into).await.unwrap().outcome });
+            }
+        }
+        use ImportOutcome::{AlreadyImported, Created, Merged};
+        for (imports, one) in [(new, Created), (merged, Merged)] {
+            let mut outcomes = imports.join_all().await;
+            outcomes.sort_by_key(|outcome| *outcome == AlreadyImported);
+            assert_eq!(outcomes, [one, AlreadyImported]);
+        }
     });
 }
 

@@ -18,7 +18,7 @@ use crate::store::{
     archive::{self, ArchiveItem, ArchiveWriter, Header},
     decide,
     failure::Failure,
-    study::{Study, state_from},
+    study::{Study, StudyId, state_from},
     sums::decode_sum,
     transfer::{Imported, VerifiedExport, rewind},
 };
@@ -129,9 +129,14 @@ impl Inner {
             design,
             sha256,
         } = export;
-        let known = into.or_else(|| self.studies.get(id));
-        let created = known.is_none();
         let mut session = self.wait(self.pool.begin())?;
+        // Another import into the study is waited for, however long it takes.
+        self.wait(session.batch_execute("SET LOCAL lock_timeout = 0"))?;
+        let known = match into.or_else(|| self.studies.get(id)) {
+            None => self.created_meanwhile(&mut session, id)?,
+            known => known,
+        };
+        let created = known.is_none();
         let study = match known {
             Some(study) => {
                 decide::may_merge(&study, &design)?;
@@ -140,6 +145,7 @@ impl Inner {
             }
             None => self.wait(insert(&session, id, design, Some(header.created_at_ms)))?,
         };
+        self.wait(session.batch_execute("SET LOCAL lock_timeout TO DEFAULT"))?;
         let insert = "INSERT INTO imports (study, sha256, reports, imported_at_ms) VALUES ($1, $2, $3, moment_ms())
                       ON CONFLICT DO NOTHING";
         let reports = header.reports as i64;
@@ -192,6 +198,29 @@ impl Inner {
             },
             reports: header.reports,
         })
+    }
+}
+
+impl Inner {
+    /// The study with this identifier, which another import may be about to create. Blocks.
+    fn created_meanwhile(
+        &self,
+        session: &mut Session,
+        id: StudyId,
+    ) -> Result<Option<Arc<Study>>, Failure> {
+        let found = self.wait(async {
+            let lock = "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))";
+            session.execute(lock, &[&id.to_string()]).await?;
+            let select = "SELECT 1 FROM studies WHERE id = $1";
+            session.query_opt(select, &[&id.0.as_slice()]).await
+        })?;
+        if found.is_none() {
+            return Ok(None);
+        }
+        // Whoever holds the registry may wait for a place in the pool.
+        session.leave_place();
+        self.wait(self.refresh())?;
+        Ok(self.studies.get(id))
     }
 }
 
