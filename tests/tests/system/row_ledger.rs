@@ -1,16 +1,9 @@
-//! What each row of a file has spent and reported, whatever the study and the time of a crash.
+//! What each row of a file has spent and reported, whatever the study. (`killed_client.rs` kills the command, and
+//! `client/tests/client/row_ledger_crash.rs` and `file_lock.rs` kill it anywhere and run several at once.)
 
-use std::{
-    fs,
-    process::{Command, Output, Stdio},
-    time::Duration,
-};
+use std::{fs, process::Output};
 
-use crate::{
-    harness::{Folder, ServerProcess, has, json_of, refused, run, run_json, stderr, succeeded},
-    proxy::Proxy,
-    waiting::until,
-};
+use crate::harness::{Folder, ServerProcess, has, json_of, refused, run, run_json, succeeded};
 
 const ROWS: u64 = 300;
 
@@ -37,16 +30,11 @@ impl Bench {
             .create_study(&format!("--p 3 --epsilon {epsilon}"))
     }
 
-    /// `report` with more flags.
-    fn command(&self, study: &str, more: &str) -> Command {
+    fn report(&self, study: &str, more: &str) -> Output {
         let rows = &self.rows;
-        self.server.command(&format!(
+        self.server.cli(&format!(
             "report --header no --json --study {study} --rows {rows} {more}"
         ))
-    }
-
-    fn report(&self, study: &str, more: &str) -> Output {
-        self.command(study, more).output().unwrap()
     }
 
     fn receipt(&self) -> serde_json::Value {
@@ -204,74 +192,6 @@ fn a_changed_file_needs_confirmation() {
     // Row 301 has spent less than the others, whose limits refuse the whole file.
     let output = bench.report(&bench.study("5"), "--same-participants");
     refused(&output, 1, &["[budget-exceeded]", "rows 1 to 300"]);
-}
-
-#[test]
-fn concurrent_commands_give_one_report_a_row() {
-    let rows = 5_000;
-    let bench = Bench::new(rows);
-    let study = bench.study("4");
-    let start = |_| {
-        bench
-            .command(&study, "")
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap()
-    };
-    let mut succeeded = 0;
-    for child in [0, 1, 2].map(start) {
-        let output = child.wait_with_output().unwrap();
-        if output.status.success() {
-            succeeded += 1;
-        } else {
-            let message = stderr(&output);
-            assert!(message.contains("another process has it open"), "{message}");
-        }
-    }
-    assert!(succeeded > 0);
-    assert_eq!(bench.server.accepted(&study), rows);
-}
-
-/// Killed at any time, an older copy of the ledger kept each time: one report for each row.
-#[tokio::test(flavor = "multi_thread")]
-async fn one_report_a_row_after_kills() {
-    let rows = 5_000;
-    let bench = Bench::new(rows);
-    let study = bench.study("4");
-    // Nothing arrives, so no command succeeds before the kill.
-    let proxy = Proxy::gated(&bench.server.url, None).await;
-    let report = |more: &str| {
-        let mut command = bench.command(&study, more);
-        command.env("EIGENVEIL_SERVER", &proxy.url);
-        command
-    };
-    let ledger = format!("{}.ledger", bench.rows);
-    let mut killed = 0;
-    for pause in [0_u64, 20, 60, 150] {
-        let before = fs::metadata(&ledger).map_or(0, |file| file.len());
-        let mut child = report("")
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        // Until its first reports are on disk, or all are.
-        until("a run to be killed", async || {
-            proxy.is_holding()
-                || fs::metadata(&ledger).is_ok_and(|file| file.len() >= before + 100_000)
-        })
-        .await;
-        tokio::time::sleep(Duration::from_millis(pause)).await;
-        killed += usize::from(child.try_wait().unwrap().is_none());
-        let _ = child.kill();
-        child.wait().unwrap();
-        until("the connections to be gone", async || !proxy.is_holding()).await;
-    }
-    assert!(killed > 0, "no command was killed");
-    proxy.let_through(1_000_000);
-    let output = tokio::task::block_in_place(|| report("").output().unwrap());
-    assert_eq!(json_of(&output)["acknowledged"], rows);
-    assert_eq!(bench.server.accepted(&study), rows);
 }
 
 /// One server under two names, both alive: nobody is counted twice, and a new perturbation is refused.
