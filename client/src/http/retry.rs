@@ -140,38 +140,36 @@ mod tests {
         policy: RetryPolicy,
         retry_safety: RetrySafety,
         failures: impl IntoIterator<Item = Error>,
-    ) -> (Result<&'static str>, Vec<Duration>, u64) {
+    ) -> (Result<&'static str>, Vec<Duration>) {
         let started = Instant::now();
         let failures = RefCell::new(failures.into_iter());
         let times = RefCell::new(Vec::new());
-        let retries = AtomicU64::new(0);
-        let result = retry(&policy, &Gate::default(), retry_safety, &retries, || {
+        let (gate, retries) = (Gate::default(), AtomicU64::new(0));
+        let result = retry(&policy, &gate, retry_safety, &retries, || {
             times.borrow_mut().push(started.elapsed());
             let failure = failures.borrow_mut().next();
             async { failure.map_or(Ok("done"), Err) }
         })
         .await;
-        (result, times.into_inner(), retries.into_inner())
+        let times = times.into_inner();
+        assert_eq!(retries.into_inner() + 1, times.len() as u64);
+        (result, times)
     }
 
-    fn seconds(time: Duration) -> f64 {
-        time.as_secs_f64()
+    /// As [`run`], with the default policy for what may be repeated.
+    async fn run_safely(
+        failures: impl IntoIterator<Item = Error>,
+    ) -> (Result<&'static str>, Vec<Duration>) {
+        run(RetryPolicy::default(), RetrySafety::Always, failures).await
     }
 
     #[tokio::test(start_paused = true)]
     async fn attempts_and_time_are_bounded() {
-        let policy = RetryPolicy {
-            max_attempts: 4,
-            ..RetryPolicy::default()
-        };
-        let (result, times, _) =
-            run(policy, RetrySafety::Always, std::iter::repeat_with(passing)).await;
+        let (result, times) = run_safely(std::iter::repeat_with(passing)).await;
         let error = result.unwrap_err();
-        assert_eq!(times.len(), 4);
-        assert!(
-            error.is_retryable() && error.to_string().contains("after 4 attempts"),
-            "{error}"
-        );
+        assert_eq!(times.len(), 5);
+        assert!(error.is_retryable());
+        assert!(error.to_string().contains("after 5 attempts"), "{error}");
 
         let policy = RetryPolicy {
             max_attempts: usize::MAX,
@@ -179,87 +177,65 @@ mod tests {
             max_delay: Duration::from_secs(2),
             max_elapsed: Duration::from_secs(30),
         };
-        let (result, times, _) =
-            run(policy, RetrySafety::Always, std::iter::repeat_with(passing)).await;
+        let passing_always = std::iter::repeat_with(passing);
+        let (result, times) = run(policy, RetrySafety::Always, passing_always).await;
         assert!(result.is_err());
         assert!(*times.last().unwrap() <= policy.max_elapsed);
         assert!(times.len() >= 8, "{times:?}");
 
-        let (result, times, _) = run(RetryPolicy::never(), RetrySafety::Always, [passing()]).await;
+        let (result, times) = run(RetryPolicy::never(), RetrySafety::Always, [passing()]).await;
         assert!(!result.unwrap_err().to_string().contains("gave up"));
         assert_eq!(times.len(), 1);
     }
 
     #[tokio::test(start_paused = true)]
     async fn retry_after_is_kept_to_or_given_up_at_once() {
-        let (result, times, _) = run(
-            RetryPolicy::default(),
-            RetrySafety::Always,
-            [asking(17), passing()],
-        )
-        .await;
+        let (result, times) = run_safely([asking(17), passing()]).await;
         result.unwrap();
-        let gap = seconds(times[1]);
+        let gap = times[1].as_secs_f64();
         assert!((17.0..17.2).contains(&gap), "{gap}");
 
-        let (result, times, _) =
-            run(RetryPolicy::default(), RetrySafety::Always, [asking(3_600)]).await;
+        let (result, times) = run_safely([asking(3_600)]).await;
         let error = result.unwrap_err().to_string();
         assert_eq!(times.len(), 1);
         assert!(
             error.contains("3600 s") && error.contains("60 s"),
             "{error}"
         );
-        run(
-            RetryPolicy::default(),
-            RetrySafety::Always,
-            [asking(u64::MAX)],
-        )
-        .await
-        .0
-        .unwrap_err();
+        run_safely([asking(u64::MAX)]).await.0.unwrap_err();
     }
 
     #[tokio::test(start_paused = true)]
     async fn all_requests_wait_for_the_gate() {
-        let gate = Gate::default();
+        let (policy, gate, retries) = (RetryPolicy::default(), Gate::default(), AtomicU64::new(0));
         let started = Instant::now();
         gate.close_for(Duration::from_secs(9));
         gate.close_for(Duration::from_secs(5));
-        let passed = retry(
-            &RetryPolicy::default(),
-            &gate,
-            RetrySafety::Always,
-            &AtomicU64::new(0),
-            || async { Ok(started.elapsed()) },
-        )
-        .await
-        .unwrap();
-        assert!(seconds(passed) >= 9.0);
+        let passed = retry(&policy, &gate, RetrySafety::Always, &retries, || async {
+            Ok(started.elapsed())
+        });
+        assert!(passed.await.unwrap() >= Duration::from_secs(9));
     }
 
     #[tokio::test(start_paused = true)]
     async fn non_idempotent_requests_are_not_resent() {
-        let (result, times, _) = run(
-            RetryPolicy::default(),
-            RetrySafety::IfUnprocessed,
-            [passing()],
-        )
-        .await;
-        assert!(result.is_err());
-        assert_eq!(times.len(), 1);
+        let unprocessed = async |failure| {
+            let (result, times) = run(
+                RetryPolicy::default(),
+                RetrySafety::IfUnprocessed,
+                [failure],
+            )
+            .await;
+            (result.is_ok(), times.len())
+        };
+        assert_eq!(unprocessed(passing()).await, (false, 1));
         let unsent = failure(HttpFailure {
             retryable: true,
             not_processed: true,
             ..HttpFailure::default()
         });
-        let (result, times, _) =
-            run(RetryPolicy::default(), RetrySafety::IfUnprocessed, [unsent]).await;
-        assert!(result.is_ok());
-        assert_eq!(times.len(), 2);
-        let refused = failure(HttpFailure::default());
-        let (result, times, _) = run(RetryPolicy::default(), RetrySafety::Always, [refused]).await;
-        assert!(result.is_err());
-        assert_eq!(times.len(), 1);
+        assert_eq!(unprocessed(unsent).await, (true, 2));
+        let (result, times) = run_safely([failure(HttpFailure::default())]).await;
+        assert_eq!((result.is_ok(), times.len()), (false, 1));
     }
 }
