@@ -216,6 +216,29 @@ fn an_existing_file_that_holds_nothing_is_an_error() {
     });
 }
 
+/// A page of rubbish, or the file cut there, wherever the page is.
+#[test]
+fn a_damaged_file_is_an_error_and_no_new_ledger() {
+    each(|kind, folder| {
+        let path = folder.join("file");
+        let mut file = (kind.open)(&path).unwrap();
+        (0..REPORTS).for_each(|number| file.keep(number, &row(1.0)).unwrap());
+        drop(file);
+        let whole = fs::read(&path).unwrap();
+        let page = 4_096;
+        assert!(whole.len() > 9 * page, "{}", whole.len());
+        for at in (page..whole.len()).step_by(page) {
+            let mut rubbish = whole.clone();
+            rubbish[at..at + page].fill(0xa5);
+            for damaged in [&rubbish[..], &whole[..at]] {
+                fs::write(&path, damaged).unwrap();
+                let read = (kind.open)(&path).and_then(|file| file.try_to_send());
+                assert_says(read.unwrap_err(), &["damaged"]);
+            }
+        }
+    });
+}
+
 #[test]
 fn a_file_of_a_later_version_is_refused() {
     each(|kind, folder| {
