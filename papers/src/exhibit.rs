@@ -110,14 +110,14 @@ pub struct Exhibit {
     pub differs_from_paper: Option<&'static str>,
     /// How long it takes.
     pub minutes: Minutes,
-    /// Names of the parts of a cell's key, the first columns of the CSV.
-    pub key_columns: &'static [&'static str],
+    /// Names of the parts of a cell's key, separated by blanks: the first columns of the CSV.
+    pub key_columns: &'static str,
     /// Name of a point's coordinate if a run gives several points: `iteration`.
     pub coordinate: Option<&'static str>,
-    /// Numbers that are equal in all repeats of a cell: `true_epsilon`.
-    pub per_cell: &'static [&'static str],
-    /// Numbers that differ between repeats.
-    pub measures: &'static [&'static str],
+    /// Numbers that are equal in all repeats of a cell, separated by blanks: `true_epsilon`.
+    pub per_cell: &'static str,
+    /// Numbers that differ between repeats, separated by blanks.
+    pub measures: &'static str,
     /// The cells to run.
     pub plan: fn(&Data, RunSize) -> Result<RunPlan>,
     /// Checks the paper's claims against the results.
@@ -140,10 +140,10 @@ impl Exhibit {
             data: &[],
             differs_from_paper: None,
             minutes: Minutes::new(0.0, 0.0),
-            key_columns: &[],
+            key_columns: "",
             coordinate: None,
-            per_cell: &[],
-            measures: &["error"],
+            per_cell: "",
+            measures: "error",
             plan: |_, _| Ok(RunPlan::default()),
             check_claims: |_| Verdict { claims: Vec::new() },
             to_svg: |_| String::new(),
@@ -153,15 +153,20 @@ impl Exhibit {
 
     /// Header of its CSV.
     pub fn header(&self) -> Vec<String> {
-        let spread = self.measures.iter().flat_map(|measure| {
+        let spread = self.measures.split_whitespace().flat_map(|measure| {
             ["mean", "sd", "q1", "median", "q3"].map(|what| format!("{measure}_{what}"))
         });
-        let fixed = [self.key_columns, self.coordinate.as_slice(), self.per_cell].concat();
-        fixed
-            .into_iter()
+        let key = self.key_columns.split_whitespace().chain(self.coordinate);
+        key.chain(self.per_cell.split_whitespace())
             .map(str::to_owned)
             .chain(spread)
             .chain(["repeats", "run_size"].map(str::to_owned))
             .collect()
+    }
+
+    /// How many numbers a point has: those per cell, and the measures.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        let count = |names: &str| names.split_whitespace().count();
+        (count(self.per_cell), count(self.measures))
     }
 }

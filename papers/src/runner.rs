@@ -153,7 +153,8 @@ pub fn run(
 
 /// Checks that each point has one value for each name of the exhibit.
 fn checked(exhibit: &Exhibit, points: Vec<Point>) -> Result<Vec<Point>> {
-    let wanted = exhibit.per_cell.len() + exhibit.measures.len();
+    let (constants, measures) = exhibit.counts();
+    let wanted = constants + measures;
     match points.iter().all(|point| point.values.len() == wanted) {
         true => Ok(points),
         false => Err(Error::new(

@@ -127,11 +127,11 @@ impl Table {
                     let at = points.first().and_then(|point| point.at);
                     fields.push(short(at.unwrap_or(f64::NAN)));
                 }
-                let constants = exhibit.per_cell.len();
+                let (constants, measures) = exhibit.counts();
                 if let Some(first) = points.first() {
                     fields.extend(first.values[..constants].iter().map(|&v| short(v)));
                 }
-                for measure in constants..constants + exhibit.measures.len() {
+                for measure in constants..constants + measures {
                     let values: Vec<f64> = points.iter().map(|p| p.values[measure]).collect();
                     fields.extend(spread(&values).map(short));
                 }

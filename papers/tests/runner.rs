@@ -28,10 +28,10 @@ const SQUARES: Exhibit = Exhibit {
     id: "squares",
     item: "squares (a test)",
     caption: "squares",
-    key_columns: &["x"],
+    key_columns: "x",
     coordinate: Some("power"),
-    per_cell: &["double"],
-    measures: &["value"],
+    per_cell: "double",
+    measures: "value",
     plan: |_, size| {
         let mut plan = RunPlan::default();
         for x in 0..size.choose(4_u32, 6) {

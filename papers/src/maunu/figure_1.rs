@@ -206,7 +206,7 @@ pub(crate) const FIGURE_1: Exhibit = Exhibit {
     key_columns: COLUMNS,
     coordinate: Some("iteration"),
     per_cell: CONSTANTS,
-    measures: &["error", "seconds"],
+    measures: "error seconds",
     plan,
     check_claims,
     to_svg,

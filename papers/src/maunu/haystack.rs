@@ -11,28 +11,11 @@ use super::method::{DP_SGGD, Method, Noise, NoiseCache, private};
 use crate::{Cell, Point, RunPlan, number::short, runs::model_rows};
 
 /// Key columns of every exhibit on haystacks.
-pub(super) const COLUMNS: &[&str] = &[
-    "algorithm",
-    "calibration",
-    "n",
-    "p",
-    "k",
-    "inliers",
-    "inlier_noise",
-    "epsilon",
-    "delta",
-    "iterations",
-    "batch",
-];
-pub(super) const CONSTANTS: &[&str] = &["true_epsilon"];
+pub(super) const COLUMNS: &str =
+    "algorithm calibration n p k inliers inlier_noise epsilon delta iterations batch";
+pub(super) const CONSTANTS: &str = "true_epsilon";
 /// Measures of the final point of a run.
-pub(super) const MEASURES: &[&str] = &[
-    "error",
-    "log10_error",
-    "reached",
-    "seconds",
-    "seconds_to_tolerance",
-];
+pub(super) const MEASURES: &str = "error log10_error reached seconds seconds_to_tolerance";
 
 /// The paper's tolerance of 1e-2 is on `Σθ²` over the principal angles, which for small ones is half the square of our
 /// error: `√0.02`.

@@ -18,13 +18,8 @@ use crate::{
 };
 
 /// Key columns of the figures on real rows.
-const COLUMNS: &[&str] = &["data_set", "calibration", "n", "p", "k", "epsilon"];
-const CONSTANTS: &[&str] = &[
-    "true_epsilon",
-    "noise_edge",
-    "largest_eigenvalue",
-    "random_error",
-];
+const COLUMNS: &str = "data_set calibration n p k epsilon";
+const CONSTANTS: &str = "true_epsilon noise_edge largest_eigenvalue random_error";
 
 #[derive(Clone)]
 enum Source {
@@ -309,7 +304,7 @@ pub(crate) const FIGURE_1: Exhibit = Exhibit {
     minutes: Minutes::new(0.1, 1.5),
     key_columns: COLUMNS,
     per_cell: CONSTANTS,
-    measures: &["error", "nonprivate_error"],
+    measures: "error nonprivate_error",
     plan: figure_1,
     check_claims: |table| check_over(table, "n", "the error falls as n grows,"),
     to_svg: |table| {
@@ -340,7 +335,7 @@ pub(crate) const FIGURE_3: Exhibit = Exhibit {
     data: &[],
     differs_from_paper: None,
     minutes: Minutes::new(0.3, 8.0),
-    key_columns: &["panel", "calibration", "n", "p", "k", "epsilon"],
+    key_columns: "panel calibration n p k epsilon",
     plan: figure_3,
     check_claims: check_claims_3,
     to_svg: svg_3,
