@@ -28,7 +28,7 @@ pub mod npy;
 pub mod pca;
 mod pipeline;
 pub mod plan;
-mod search;
+pub mod search;
 mod seed_sums;
 pub mod simulate;
 pub mod sparse_from_seeds;

@@ -2,7 +2,7 @@
 
 /// The interval that `steps` halvings leave, or as many as floating point allows; `below` tells whether the point sought
 /// is above a number.
-pub(crate) fn bisect(
+pub fn bisect(
     mut low: f64,
     mut high: f64,
     steps: usize,

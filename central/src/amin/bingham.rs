@@ -1,6 +1,6 @@
 //! Exact draws from the Bingham distribution on the unit sphere.
 
-use eigenveil_estimation::linalg::symmetric_eigen;
+use eigenveil_estimation::{linalg::symmetric_eigen, search::bisect};
 use eigenveil_shared::{Error, Result};
 use nalgebra::{DMatrix, DVector};
 use rand::RngExt;
@@ -67,17 +67,8 @@ fn draw_diagonal(a: &[f64], rng: &mut Generator) -> Result<Vec<f64>> {
 
 /// The b in (0, d] with `Σ 1/(b + 2aᵢ) = 1`, which minimises the bound M.
 fn envelope(a: &[f64]) -> f64 {
-    let (mut low, mut high) = (0.0_f64, a.len() as f64);
-    for _ in 0..200 {
-        let middle = 0.5 * (low + high);
-        let sum: f64 = a.iter().map(|a| 1.0 / (middle + 2.0 * a)).sum();
-        if sum > 1.0 {
-            low = middle;
-        } else {
-            high = middle;
-        }
-    }
-    high
+    let sum = |b: f64| -> f64 { a.iter().map(|a| 1.0 / (b + 2.0 * a)).sum() };
+    bisect(0.0, a.len() as f64, 200, |b| sum(b) > 1.0).1
 }
 
 #[cfg(test)]

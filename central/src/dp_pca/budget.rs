@@ -1,5 +1,6 @@
 //! How a step splits its budget, and how many rows its parts need.
 
+use eigenveil_estimation::search::bisect;
 use eigenveil_shared::{Result, privacy::Budget};
 
 use super::{constants::Constants, histogram::StableHistogram};
@@ -86,16 +87,8 @@ fn composed_epsilon(each: f64, parts: usize, delta: f64) -> f64 {
 
 /// The largest ε₀ for which [`composed_epsilon`] is at most `epsilon`.
 fn max_part_epsilon(epsilon: f64, parts: usize, delta: f64) -> f64 {
-    let (mut low, mut high) = (0.0, epsilon);
-    for _ in 0..100 {
-        let middle = 0.5 * (low + high);
-        if composed_epsilon(middle, parts, delta) <= epsilon * (1.0 - 1e-12) {
-            low = middle;
-        } else {
-            high = middle;
-        }
-    }
-    low
+    let below = |each| composed_epsilon(each, parts, delta) <= epsilon * (1.0 - 1e-12);
+    bisect(0.0, epsilon, 100, below).0
 }
 
 #[cfg(test)]

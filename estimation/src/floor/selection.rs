@@ -4,6 +4,7 @@ use eigenveil_shared::{estimate::SelectionLoss, mechanism::NoiseModel};
 use nalgebra::DVector;
 
 use super::{Floor, Measured, Spike, Support, centring, estimated::NORMAL_95};
+use crate::search::bisect;
 
 /// 2t² over the width of the interval of W from t²/2 to 2t².
 const JUMP: f64 = 2.0 / 1.5;
@@ -121,18 +122,12 @@ fn tail(x: f64, freedom: usize) -> f64 {
 
 /// x with P(χ² > x) = `share`, by bisection.
 fn limit(share: f64, freedom: usize) -> f64 {
-    let (mut low, mut high) = (0.0, 1.0);
-    while tail(high, freedom) > share {
+    let below = |x: f64| tail(x, freedom) > share;
+    let mut high = 1.0;
+    while below(high) {
         high *= 2.0;
     }
-    for _ in 0..60 {
-        let middle = 0.5 * (low + high);
-        if tail(middle, freedom) > share {
-            low = middle;
-        } else {
-            high = middle;
-        }
-    }
+    let (low, high) = bisect(0.0, high, 60, below);
     0.5 * (low + high)
 }
 

@@ -115,7 +115,8 @@ fn lanczos(matrix: &DMatrix<f64>, k: usize) -> Result<Option<SymmetricEigen>> {
         orthogonalise(&basis, width, &mut w);
         orthogonalise(&basis, width, &mut w);
         let mut norm = w.norm();
-        let scale = spectral_scale(&alpha, &beta);
+        // Of the size of the spectral norm of the tridiagonal matrix so far.
+        let scale = alpha.iter().chain(&beta).fold(0.0_f64, |m, x| m.max(x.abs()));
         if norm <= 1e-14 * scale || scale == 0.0 {
             // The basis spans an invariant subspace: go on from a fresh direction, uncoupled.
             norm = 0.0;
@@ -213,14 +214,6 @@ fn orthogonalise(basis: &DMatrix<f64>, width: usize, w: &mut DVector<f64>) {
     );
     let target = faer::MatMut::from_column_major_slice_mut(w.as_mut_slice(), p, 1);
     matmul(target, Accum::Add, used, view(&overlaps), -1.0, Par::Seq);
-}
-
-/// A number of the size of the spectral norm of the tridiagonal matrix so far.
-fn spectral_scale(alpha: &[f64], beta: &[f64]) -> f64 {
-    alpha
-        .iter()
-        .chain(beta)
-        .fold(0.0_f64, |largest, x| largest.max(x.abs()))
 }
 
 fn tridiagonal_eigen(alpha: &[f64], beta: &[f64]) -> Result<SymmetricEigen> {

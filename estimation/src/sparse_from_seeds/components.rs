@@ -73,7 +73,7 @@ pub fn sparse_components(
     let parameters = supported(params, rank, settings)?;
     let noise = params.noise_model();
     let p = parameters.dimension;
-    let moment = LargeMatrix::gather(source, &parameters, cancel)?;
+    let moment = LargeMatrix::gather(source, &parameters, PANEL_WIDTH, cancel)?;
     let n = moment.n();
     let lambda = resolve_lambda(settings, &noise, p, n as f64)?
         .ok_or_else(|| Error::estimate_failed("this lambda needs the sums of every bucket"))?;

@@ -6,7 +6,7 @@ use nalgebra::DMatrix;
 use super::source::{BLOCK, Directions, SeedSource};
 use crate::{
     cancel::Cancel,
-    linalg::{PANEL_WIDTH, Panels, parallel_for_each},
+    linalg::{Panels, parallel_for_each},
 };
 
 /// The mean of n decoded `double-cap` reports `c(ggᵀ − I/p)`: the triangle in f32, the diagonal and the trace in f64.
@@ -22,16 +22,8 @@ pub(super) struct LargeMatrix {
 }
 
 impl LargeMatrix {
-    /// One pass over the seeds; `cancel` is checked once a block.
+    /// One pass over the seeds, into panels of this width; `cancel` is checked once a block.
     pub(super) fn gather(
-        source: &(impl SeedSource + ?Sized),
-        parameters: &DoubleCapParameters,
-        cancel: Cancel<'_>,
-    ) -> Result<Self> {
-        Self::gather_in(source, parameters, PANEL_WIDTH, cancel)
-    }
-
-    pub(super) fn gather_in(
         source: &(impl SeedSource + ?Sized),
         parameters: &DoubleCapParameters,
         width: usize,

@@ -220,7 +220,7 @@ fn seeds_give_the_same_components_as_bucket_sums() {
     let moment = NoisyMoment::decode(buckets, &params).unwrap();
     // Single precision is far below the noise of an entry: u·√n would be 5e-6 of it.
     let constants = cap(&params).parameters();
-    let single = LargeMatrix::gather_in(&seeds, &constants, 64, Cancel::NEVER).unwrap();
+    let single = LargeMatrix::gather(&seeds, &constants, 64, Cancel::NEVER).unwrap();
     let sd = params.noise_model().off_diagonal_sd() / (moment.n() as f64).sqrt();
     let off = (single.submatrix(&(0..p).collect::<Vec<_>>()) - moment.dense()).amax();
     assert!(off < 1e-4 * sd, "{off} {sd}");

@@ -3,6 +3,7 @@
 use eigenveil_estimation::{
     accumulate::{Accumulator, SeedSum},
     feasibility::{SampleSplit, SeedCounts, judge},
+    search::bisect,
 };
 use eigenveil_shared::{
     codec::ReportFormat,
@@ -63,15 +64,7 @@ pub fn best_of(along: &[f64], seeds: f64, rng: &mut impl Rng) -> Vec<f64> {
 
 /// The squared cosine that a random direction exceeds with this probability.
 pub fn share_at(p: usize, tail: f64) -> f64 {
-    let (mut low, mut high) = (0.0, 1.0);
-    for _ in 0..60 {
-        let middle = 0.5 * (low + high);
-        match uniform_tail(1, p, middle) > tail {
-            true => low = middle,
-            false => high = middle,
-        }
-    }
-    low
+    bisect(0.0, 1.0, 60, |squared| uniform_tail(1, p, squared) > tail).0
 }
 
 /// A study of directions, bucket by bucket, stored because the check reads them twice.
@@ -123,13 +116,6 @@ pub fn dense(params: &StudyParams, v: &[f64]) -> Vec<u8> {
             })
             .collect()
     };
-    let (mut low, mut high) = (0.0, 2e9);
-    for _ in 0..60 {
-        let middle = 0.5 * (low + high);
-        match format.payload(payload(middle)).is_ok() {
-            true => low = middle,
-            false => high = middle,
-        }
-    }
-    payload(low)
+    let passes = |length| format.payload(payload(length)).is_ok();
+    payload(bisect(0.0, 2e9, 60, passes).0)
 }

@@ -202,7 +202,7 @@ impl Descent {
                 factor,
             }),
             None => {
-                let mut next = step.into_noise().unwrap_or_else(|| DMatrix::zeros(d, d));
+                let mut next = step.noise.unwrap_or_else(|| DMatrix::zeros(d, d));
                 p.add_to_lower(&mut next);
                 add_descent_direction(&mut next, rows, &p.times(rows), eta);
                 projected(&next, rank)

@@ -84,7 +84,7 @@ pub(super) struct Step<'a> {
     near: DMatrix<f64>,
     directions: DMatrix<f64>,
     /// Lower triangle of the noise times η.
-    noise: Option<DMatrix<f64>>,
+    pub(super) noise: Option<DMatrix<f64>>,
 }
 
 impl<'a> Step<'a> {
@@ -123,10 +123,6 @@ impl<'a> Step<'a> {
         };
         made.image = made.weighted(&iterate.factor.vectors);
         made
-    }
-
-    pub(super) fn into_noise(self) -> Option<DMatrix<f64>> {
-        self.noise
     }
 
     /// `S·block`.
