@@ -116,7 +116,10 @@ fn lanczos(matrix: &DMatrix<f64>, k: usize) -> Result<Option<SymmetricEigen>> {
         orthogonalise(&basis, width, &mut w);
         let mut norm = w.norm();
         // Of the size of the spectral norm of the tridiagonal matrix so far.
-        let scale = alpha.iter().chain(&beta).fold(0.0_f64, |m, x| m.max(x.abs()));
+        let scale = alpha
+            .iter()
+            .chain(&beta)
+            .fold(0.0_f64, |m, x| m.max(x.abs()));
         if norm <= 1e-14 * scale || scale == 0.0 {
             // The basis spans an invariant subspace: go on from a fresh direction, uncoupled.
             norm = 0.0;
