@@ -60,6 +60,11 @@ async fn pca_over_http_equals_plain_pca() {
     let url = format!("{}/v1/studies/{id}/reports", server.url);
     let client = reqwest::Client::new();
     let payload_len = (4 * P * (P + 1) / 2) as u64;
+    let post = async |kind: &str, body: Vec<u8>| {
+        let kind = format!("application/vnd.eigenveil.{kind}");
+        let request = client.post(&url).header("content-type", kind);
+        request.body(body).send().await.unwrap()
+    };
 
     // Half of them one by one …
     for (number, row) in rows[..N / 2].iter().enumerate() {
@@ -68,14 +73,7 @@ async fn pca_over_http_equals_plain_pca() {
         body.extend_from_slice(&identifier(number));
         body.extend_from_slice(&payload_len.to_le_bytes());
         body.extend_from_slice(&triangle(row));
-        let answer = client
-            .post(&url)
-            .header("content-type", "application/vnd.eigenveil.report")
-            .body(body)
-            .send()
-            .await
-            .unwrap();
-        assert_eq!(answer.status(), 201);
+        assert_eq!(post("report", body).await.status(), 201);
     }
     // … and half of them in one batch.
     let mut body = vec![1, 0];
@@ -86,13 +84,7 @@ async fn pca_over_http_equals_plain_pca() {
         body.extend_from_slice(&identifier(number));
         body.extend_from_slice(&triangle(row));
     }
-    let answer = client
-        .post(&url)
-        .header("content-type", "application/vnd.eigenveil.report-batch")
-        .body(body)
-        .send()
-        .await
-        .unwrap();
+    let answer = post("report-batch", body).await;
     let receipt: serde_json::Value = answer.json().await.unwrap();
     assert_eq!(receipt["accepted"], (N / 2) as u64, "{receipt}");
 
