@@ -115,7 +115,6 @@ impl Data {
     }
 }
 
-/// Prepares raw rows under this norm.
 pub(crate) fn prepared(raw: &[Row], norm: Norm) -> Result<Rows> {
     let preprocessing = Preprocessing::new(raw.first().map_or(0, |row| row.values().len()), norm);
     let preprocessor = preprocessing.preprocessor()?;

@@ -6,7 +6,6 @@ use crate::{
     table::Table,
 };
 
-/// The beginning of the page.
 const PAGE_HEAD: &str = "\
 # The papers, run again
 

@@ -10,7 +10,6 @@ use utoipa::{
 
 use crate::{about::UtcDate, api::Lambda, error::ErrorCode, estimate::ComponentCount};
 
-/// One of these texts.
 fn string_enum(words: impl IntoIterator<Item = &'static str>) -> Object {
     ObjectBuilder::new()
         .schema_type(Type::String)

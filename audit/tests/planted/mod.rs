@@ -87,7 +87,6 @@ impl Leak {
         }
     }
 
-    /// The leaking device of this study.
     pub(crate) fn device(self, params: &StudyParams) -> Box<dyn Device> {
         Box::new(Leaky {
             leak: self,

@@ -56,7 +56,6 @@ impl SecondMoment {
         (diagonal, largest)
     }
 
-    /// The submatrix of these coordinates.
     pub(super) fn block(&self, coordinates: &[usize]) -> DMatrix<f64> {
         match self {
             Self::Matrix(matrix) => matrix.select_rows(coordinates).select_columns(coordinates),

@@ -70,7 +70,6 @@ pub(super) struct ColumnMapping {
     pub(super) names: Option<Vec<String>>,
     /// The names are certainly names, so messages may show them.
     pub(super) shown: bool,
-    /// Notes for the user.
     pub(super) notes: Vec<String>,
 }
 

@@ -22,7 +22,6 @@ use crate::error::{Error, Result};
 const HEAD: &str = "head";
 /// What the keys of entries begin with.
 const ENTRY: &str = "entry/";
-/// Version of the records.
 const VERSION: u32 = 1;
 
 /// A random number of one write of a store.

@@ -31,7 +31,6 @@ struct Case {
     retry_after: Option<u64>,
 }
 
-/// A request with this many reports.
 fn request(reports: usize, batch: bool) -> Request {
     static ONE: LazyLock<Study> = LazyLock::new(|| study(STUDY, 1.0));
     let study = &*ONE;

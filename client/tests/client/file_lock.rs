@@ -24,7 +24,6 @@ type Given = BTreeSet<(String, String)>;
 trait OneRow {
     /// Takes part in a study; what may be sent for it.
     fn give(&mut self, study: &str) -> Result<String>;
-    /// What is recorded.
     fn recorded(&self) -> Given;
 }
 

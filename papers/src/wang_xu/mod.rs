@@ -32,7 +32,6 @@ enum ReportKind {
 
 impl ReportKind {
     const ALL: [Self; 3] = [Self::AsPublished, Self::Accounted, Self::DoubleCap];
-    /// Line styles in the figures.
     const STYLES: [(Self, LineStyle); 3] = [
         (Self::AsPublished, LineStyle::Dotted),
         (Self::Accounted, LineStyle::Dashed),

@@ -34,7 +34,6 @@ impl Site {
         set_mode(self.at("key.pem"), 0o600);
     }
 
-    /// Writes a configuration with these lines.
     fn configure(&self, lines: &str) {
         let [data, certificate, key] = ["data", "cert.pem", "key.pem"].map(|name| self.at(name));
         let text = format!(

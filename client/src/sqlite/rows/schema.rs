@@ -108,7 +108,6 @@ pub(super) fn key(study: i64, row: u64) -> i64 {
     study << ROW_BITS | row.cast_signed()
 }
 
-/// The row of a key.
 pub(super) fn row_of(key: i64) -> u64 {
     key.cast_unsigned() & ((1 << ROW_BITS) - 1)
 }
