@@ -1,23 +1,18 @@
 //! Trusted-curator baselines: PCA by somebody who may see every row.
 //!
 //! Every algorithm of the source papers implements [`Baseline`]; [`ALGORITHMS`] lists them, [`accountant`] says how much
-//! noise a run needs. [`pca`], [`centred_pca`] and, without a `p × p` matrix, [`principal_components`] are the
-//! non-private reference of every comparison.
+//! noise a run needs. [`principal_components`] are the non-private reference of every comparison.
 //!
 //! ```
-//! use eigenveil_central::pca;
+//! use eigenveil_central::{Rows, principal_components};
 //! use eigenveil_shared::preprocess::{Norm, Preprocessing, Row};
 //!
 //! let preprocessing = Preprocessing::new(2, Norm::Normalize);
 //! let preprocessor = preprocessing.preprocessor()?;
 //! let rows = [[3.0, 0.0], [0.0, 1.0], [2.0, 0.0]];
-//! let fit = pca(
-//!     rows.iter().map(|row| preprocessor.prepare_features(&Row::new(row.to_vec()))),
-//!     2,
-//!     1,
-//! )?;
-//! assert_eq!(fit.subspace.as_slice(), &[1.0, 0.0]);
-//! assert_eq!(fit.n, 3);
+//! let rows = rows.map(|row| preprocessor.prepare_features(&Row::new(row.to_vec())));
+//! let found = principal_components(&Rows::collect(rows)?, 1)?;
+//! assert_eq!(found.vectors.as_slice(), &[1.0, 0.0]);
 //! # Ok::<(), eigenveil_shared::Error>(())
 //! ```
 
@@ -35,7 +30,6 @@ mod leading;
 mod noise;
 pub mod oja;
 pub mod parameter;
-mod pca;
 mod poisson;
 mod polar;
 pub mod power;
@@ -60,7 +54,6 @@ pub use gradient_sum::GradientSum;
 pub use input_perturbation::{AnalyzeGauss, ModSulq, Wishart};
 pub use leading::principal_components;
 pub use parameter::Options;
-pub use pca::{Reference, centred_pca, pca};
 pub use privacy::{CentralCalibration, Neighbours, Privacy, PrivacyTarget, RunGuarantee};
 pub use private_power_iteration::PrivatePowerIteration;
 pub use registry::{ALGORITHMS, find};

@@ -48,7 +48,7 @@ impl Rows {
     }
 
     /// The rows, one after another.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = &FeatureRow> {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &FeatureRow> + Clone {
         self.rows.iter()
     }
 

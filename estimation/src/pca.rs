@@ -30,8 +30,61 @@ pub fn pca(moment: &DMatrix<f64>, k: usize) -> Result<Pca> {
     })
 }
 
-/// The `k` leading eigenpairs of `(1/n)Σxxᵀ` of rows of dimension `p`, or of their covariance if they are `centred`: the
-/// mean is then removed before anything is multiplied. Where the sum has lost the k-th pair beside the first, the pairs
+/// Rows less their mean, if they are centred: it is removed before anything is multiplied.
+struct AroundMean<'r, I> {
+    rows: &'r I,
+    mean: Vec<f64>,
+    n: usize,
+}
+
+impl<'a, 'r, I: Iterator<Item = &'a [f64]> + Clone> AroundMean<'r, I> {
+    fn new(rows: &'r I, p: usize, centred: bool) -> Result<Self> {
+        let n = rows.clone().count();
+        if n == 0 {
+            return Err(Error::invalid_request(
+                "there are no rows; give at least one",
+            ));
+        }
+        let mut mean = vec![0.0; p];
+        if centred {
+            for row in rows.clone() {
+                for (mean, x) in mean.iter_mut().zip(row) {
+                    *mean += x / n as f64;
+                }
+            }
+        }
+        Ok(Self { rows, mean, n })
+    }
+
+    fn each(&self, mut add: impl FnMut(&[f64])) {
+        let mut difference = vec![0.0; self.mean.len()];
+        for row in self.rows.clone() {
+            for ((entry, x), mean) in difference.iter_mut().zip(row).zip(&self.mean) {
+                *entry = x - mean;
+            }
+            add(&difference);
+        }
+    }
+
+    /// `Σxxᵀ`.
+    fn sum(&self) -> DMatrix<f64> {
+        let mut sum = GramSum::<f64>::new(self.mean.len());
+        self.each(|row| sum.add(row, 1.0));
+        packed_to_dense(&sum.finish())
+    }
+}
+
+/// `(1/n)Σxxᵀ` of rows of dimension `p`, or their covariance if they are `centred`.
+pub fn moment_of_rows<'a>(
+    rows: &(impl Iterator<Item = &'a [f64]> + Clone),
+    p: usize,
+    centred: bool,
+) -> Result<DMatrix<f64>> {
+    let rows = AroundMean::new(rows, p, centred)?;
+    Ok(rows.sum() / rows.n as f64)
+}
+
+/// The `k` leading eigenpairs of [`moment_of_rows`]. Where the sum has lost the k-th pair beside the first, the pairs
 /// come from the rows themselves ([`RowFactor`]).
 pub fn pca_of_rows<'a>(
     rows: &(impl Iterator<Item = &'a [f64]> + Clone),
@@ -39,38 +92,14 @@ pub fn pca_of_rows<'a>(
     centred: bool,
     k: usize,
 ) -> Result<SymmetricEigen> {
-    let n = rows.clone().count();
-    if n == 0 {
-        return Err(Error::invalid_request(
-            "there are no rows; give at least one",
-        ));
-    }
-    let mut mean = vec![0.0; p];
-    if centred {
-        for row in rows.clone() {
-            for (mean, x) in mean.iter_mut().zip(row) {
-                *mean += x / n as f64;
-            }
-        }
-    }
-    let mut centred_row = vec![0.0; p];
-    let mut each = |add: &mut dyn FnMut(&[f64])| {
-        for row in rows.clone() {
-            for ((entry, x), mean) in centred_row.iter_mut().zip(row).zip(&mean) {
-                *entry = x - mean;
-            }
-            add(&centred_row);
-        }
-    };
-    let mut sum = GramSum::<f64>::new(p);
-    each(&mut |row| sum.add(row, 1.0));
-    let mut found = top_k(&packed_to_dense(&sum.finish()), k)?;
+    let rows = AroundMean::new(rows, p, centred)?;
+    let mut found = top_k(&rows.sum(), k)?;
     if found.values[k - 1] < MIN_SHARE_OF_SUM * found.values[0] {
         let mut factor = RowFactor::new(p);
-        each(&mut |row| factor.add(row));
+        rows.each(|row| factor.add(row));
         found = factor.top_k(k)?;
     }
-    found.values /= n as f64;
+    found.values /= rows.n as f64;
     Ok(found)
 }
 
@@ -106,6 +135,8 @@ mod tests {
             .collect();
         let rows = rows.iter().map(Vec::as_slice);
         let half = 0.5_f64.sqrt();
+        let covariance = moment_of_rows(&rows, 4, true).unwrap();
+        assert!((covariance[(0, 1)] + 4.0).abs() < 1e-12, "{covariance}");
         let around = pca_of_rows(&rows, 4, true, 2).unwrap();
         assert!((around.vectors[(0, 0)] - half).abs() < 1e-12, "{around:?}");
         assert!((around.values[0] - 8.0).abs() < 1e-12);

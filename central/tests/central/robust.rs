@@ -3,7 +3,7 @@
 use eigenveil_central::{
     Baseline,
     CentralCalibration::{self, Accounted, AsPublished},
-    Neighbours, Privacy, Request, Rows, pca,
+    Neighbours, Privacy, Request, Rows,
     robust::{Glad, GladVariant, Reaper, ReaperVariant, Start},
 };
 use eigenveil_estimation::{
@@ -17,7 +17,7 @@ use eigenveil_shared::{
 };
 use nalgebra::{DMatrix, DVector};
 
-use crate::tables::{accounted, drawn, fitted, prepared, private, seeded, table_of_zeros};
+use crate::tables::{accounted, drawn, exact, fitted, prepared, private, seeded, table_of_zeros};
 
 fn haystack(
     n: usize,
@@ -74,7 +74,7 @@ fn error_of(method: &dyn Baseline, rows: &Rows, truth: &DMatrix<f64>) -> f64 {
 fn a_noiseless_haystack_is_recovered_exactly() {
     for (n, p, k, inliers) in [(400, 20, 2, 0.5), (600, 10, 1, 0.4), (800, 50, 3, 0.6)] {
         let (rows, truth) = haystack(n, p, k, inliers, 0.0, 7);
-        let plain = pca(rows.stream(), p, k).unwrap().subspace;
+        let plain = exact(&rows, k);
         let rho = 1.0 - largest_principal_angle(&plain, &truth).unwrap().cos();
         assert!(stability(&rows, &truth, rho) > 0.0, "outside the condition");
         let of_pca = projector_distance(&plain, &truth).unwrap();

@@ -11,11 +11,10 @@ use eigenveil_central::{
     CentralCalibration::{self, Accounted},
     DeltaSupport, Fit, Generator, Neighbours, Privacy, Request, Rows, generator,
     parameter::ZETA,
-    pca,
 };
-use eigenveil_estimation::models::Model;
+use eigenveil_estimation::{models::Model, pca::pca_of_rows};
 use eigenveil_shared::{
-    preprocess::{Norm, Preprocessing, Row},
+    preprocess::{FeatureRow, Norm, Preprocessing, Row},
     privacy::Budget,
 };
 use nalgebra::DMatrix;
@@ -55,7 +54,9 @@ pub fn table_of_zeros(d: usize, n: usize) -> Rows {
 
 /// The exact top-k subspace.
 pub fn exact(rows: &Rows, k: usize) -> DMatrix<f64> {
-    pca(rows.stream(), rows.dimension(), k).unwrap().subspace
+    let slices = rows.iter().map(FeatureRow::as_slice);
+    let found = pca_of_rows(&slices, rows.dimension(), false, k);
+    found.unwrap().vectors
 }
 
 /// A generator with this seed.

@@ -13,12 +13,16 @@ use std::{
 };
 
 use clap::Args;
-use eigenveil_central::Reference;
+use eigenveil_central::Rows;
 use eigenveil_client::{
     Clock as _, Study, SystemClock,
     http::{BearerToken, OperatorClient, StudyClient},
 };
-use eigenveil_estimation::{format::with_thousands, metrics};
+use eigenveil_estimation::{
+    format::with_thousands,
+    metrics,
+    pca::{Pca, moment_of_rows, pca},
+};
 use eigenveil_figures::{biplot, estimate_figures};
 use eigenveil_server::{Environment, Server, ServerConfig};
 use eigenveil_shared::{
@@ -27,6 +31,7 @@ use eigenveil_shared::{
     enrolment::Admission,
     estimate::{ComponentCount, Estimate},
     mechanism::MechanismKind,
+    preprocess::FeatureRow,
     study::Fingerprint,
 };
 use nalgebra::DMatrix;
@@ -101,19 +106,33 @@ struct DemoResult {
     upload_seconds: f64,
 }
 
+/// What a curator who sees every row would compute.
+struct Reference {
+    pca: Pca,
+    /// The rows' second moment, or their covariance where the study centres them.
+    moment: DMatrix<f64>,
+}
+
 pub(crate) async fn run(args: &DemoArgs, json: bool) -> Result<()> {
     let rows = DemoRows::load(args.rows.as_deref(), &args.table)?;
     let params = args
         .mechanism
         .freeze(rows.table.dimension(), args.epsilon, rows.features())?;
     let k = usize::from(args.k);
-    // PCA as a curator who sees every row would compute it; also checks that every row can be prepared.
+    // Also checks that every row can be prepared.
     let preprocessor = params.preprocessor();
     let prepared = (0..rows.table.len())
         .map(|index| preprocessor.prepare_features_nth(index, &rows.table.row(index)));
-    let reference = match args.mechanism.centring {
-        Some(_) => eigenveil_central::centred_pca(prepared, params.dimension(), k)?,
-        None => eigenveil_central::pca(prepared, params.dimension(), k)?,
+    let prepared = Rows::collect(prepared)?;
+    let slices = prepared.iter().map(FeatureRow::as_slice);
+    let moment = moment_of_rows(
+        &slices,
+        params.dimension(),
+        params.preprocessing().centring.is_some(),
+    )?;
+    let reference = Reference {
+        pca: pca(&moment, k)?,
+        moment,
     };
     results::check(&args.out, ["estimate.json", "index.html"])?;
 
@@ -262,8 +281,8 @@ fn compare(
         mechanism: estimate.privacy.mechanism,
         epsilon: estimate.privacy.epsilon,
         delta: estimate.privacy.delta,
-        error: metrics::projector_distance(&ours, &reference.subspace)?,
-        nonprivate_captured: metrics::captured_variance(&reference.subspace, &reference.moment)?,
+        error: metrics::projector_distance(&ours, &reference.pca.vectors)?,
+        nonprivate_captured: metrics::captured_variance(&reference.pca.vectors, &reference.moment)?,
         captured: metrics::captured_variance(&ours, &reference.moment)?,
         payload_bytes: estimate.privacy.payload_bytes,
         report_bytes: estimate.privacy.report_bytes,
@@ -286,7 +305,7 @@ fn write_results(
 ) -> Result<()> {
     let json = serde_json::to_vec(estimate).map_err(|error| CliError::failed(error.to_string()))?;
     let mut files = vec![("estimate.json", json)];
-    let figures = estimate_figures(estimate, Some(&reference.eigenvalues));
+    let figures = estimate_figures(estimate, Some(reference.pca.spectrum.as_slice()));
     files.extend(results::files(estimate, &figures)?);
     let described = format!(
         "{}; {} participants hold rows drawn from these with replacement",
@@ -307,8 +326,8 @@ fn write_results(
         result,
         scatter: scatter.as_ref(),
         estimate,
-        nonprivate: &reference.subspace,
-        nonprivate_eigenvalues: &reference.eigenvalues,
+        nonprivate: &reference.pca.vectors,
+        nonprivate_eigenvalues: reference.pca.spectrum.as_slice(),
         rows_described: &described,
     });
     files.extend(scatter.map(|picture| ("biplot.svg", picture.to_svg().into_bytes())));

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use eigenveil_central::{
-    CentralCalibration, Neighbours, Options, Request, Rows, find, generator, pca,
+    CentralCalibration, Neighbours, Options, Request, Rows, find, generator, principal_components,
 };
 use eigenveil_estimation::metrics::projector_distance;
 use eigenveil_figures::{Axis, LineStyle};
@@ -38,7 +38,7 @@ impl LazyRows {
     fn rows(&self) -> Result<&(Rows, DMatrix<f64>)> {
         let prepared_rows = self.prepared_rows.get_or_init(|| {
             let rows = prepared(&self.raw, Norm::Normalize)?;
-            let truth = pca(rows.stream(), rows.dimension(), self.k)?.subspace;
+            let truth = principal_components(&rows, self.k)?.vectors;
             Ok((rows, truth))
         });
         prepared_rows.as_ref().map_err(Clone::clone)
