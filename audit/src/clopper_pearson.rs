@@ -1,5 +1,6 @@
 //! Exact one-sided confidence limits of a binomial probability (Clopper & Pearson 1934).
 
+use eigenveil_shared::mechanism::double_cap::beta_tails;
 use statrs::function::{erf::erfc_inv, gamma::ln_gamma};
 
 /// Lower limit at one-sided level `confidence` for the probability after `hits` of `trials`.
@@ -34,7 +35,7 @@ fn beta_quantile(a: f64, b: f64, probability: f64) -> f64 {
     let (mut low, mut high) = (0.0, 1.0);
     let mut x = approximate_quantile(a, b, probability);
     for _ in 0..200 {
-        let excess = beta_cdf(a, b, x, ln_beta) - probability;
+        let excess = beta_tails(x, a, b).0 - probability;
         if excess > 0.0 {
             high = x;
         } else {
@@ -65,48 +66,6 @@ fn approximate_quantile(a: f64, b: f64, probability: f64) -> f64 {
     let w = normal * (h + lambda).max(0.0).sqrt() / h
         - (v - u) * (lambda + 5.0 / 6.0 - 2.0 / (3.0 * h));
     a / (a + b * (2.0 * w).exp())
-}
-
-/// I_x(a, b) by Lentz's continued fraction, run until it has converged: O(√(a+b)) terms.
-fn beta_cdf(a: f64, b: f64, x: f64, ln_beta: f64) -> f64 {
-    if x <= 0.0 {
-        return 0.0;
-    }
-    if x >= 1.0 {
-        return 1.0;
-    }
-    let front = (a * x.ln() + b * (-x).ln_1p() - ln_beta).exp();
-    if x < (a + 1.0) / (a + b + 2.0) {
-        front * continued_fraction(a, b, x) / a
-    } else {
-        1.0 - front * continued_fraction(b, a, 1.0 - x) / b
-    }
-}
-
-fn continued_fraction(a: f64, b: f64, x: f64) -> f64 {
-    const TINY: f64 = 1e-300;
-    const MAX_TERMS: u32 = 10_000_000;
-    let away_from_zero = |v: f64| if v.abs() < TINY { TINY } else { v };
-    let mut c = 1.0;
-    let mut d = 1.0 / away_from_zero(1.0 - (a + b) * x / (a + 1.0));
-    let mut h = d;
-    for m in 1..MAX_TERMS {
-        let m = f64::from(m);
-        let mut factor = 1.0;
-        for numerator in [
-            m * (b - m) * x / ((a + 2.0 * m - 1.0) * (a + 2.0 * m)),
-            -(a + m) * (a + b + m) * x / ((a + 2.0 * m) * (a + 2.0 * m + 1.0)),
-        ] {
-            d = 1.0 / away_from_zero(1.0 + numerator * d);
-            c = away_from_zero(1.0 + numerator / c);
-            factor = c * d;
-            h *= factor;
-        }
-        if (factor - 1.0).abs() < 1e-15 {
-            break;
-        }
-    }
-    h
 }
 
 #[cfg(test)]

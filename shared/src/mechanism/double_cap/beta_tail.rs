@@ -47,14 +47,20 @@ pub fn uniform_tail(leading: usize, dimension: usize, t: f64) -> f64 {
     if leading == 0 || t >= 1.0 {
         return 0.0;
     }
-    let a = 0.5 * leading as f64;
-    let b = 0.5 * (dimension - leading) as f64;
+    beta_tails(t, 0.5 * leading as f64, 0.5 * (dimension - leading) as f64).1
+}
+
+/// `P(B ≤ t)` and `P(B > t)` of a Beta(a, b) variable, 0 < t < 1: the incomplete beta function and its complement, the
+/// smaller one to a relative accuracy near 1e-10.
+pub fn beta_tails(t: f64, a: f64, b: f64) -> (f64, f64) {
     let ln_beta = libm::lgamma(a) + libm::lgamma(b) - libm::lgamma(a + b);
     let density = (a * t.ln() + b * (-t).ln_1p() - ln_beta).exp();
     if t > (a + 1.0) / (a + b + 2.0) {
-        density / b * continued_fraction(1.0 - t, b, a)
+        let upper = density / b * continued_fraction(1.0 - t, b, a);
+        (1.0 - upper, upper)
     } else {
-        1.0 - density / a * continued_fraction(t, a, b)
+        let lower = density / a * continued_fraction(t, a, b);
+        (lower, 1.0 - lower)
     }
 }
 

@@ -15,7 +15,7 @@ mod parameters;
 mod quantile;
 mod randomizer;
 
-pub use beta_tail::uniform_tail;
+pub use beta_tail::{beta_tails, uniform_tail};
 pub use expansion::{SEED_LEN, Seed, expand};
 pub use parameters::{DoubleCapMoments, DoubleCapParameters, MAX_DIMENSION};
 pub use randomizer::{DoubleCap, GENERATOR_SLACK};
