@@ -26,6 +26,8 @@ CREATE TABLE studies (
   contact           text,
   last_day          bigint CHECK (last_day >= 0) -- days since 1970-01-01 UTC
 );
+-- Not used any more: a later step removes it.
+CREATE TABLE deleted (study bigint PRIMARY KEY);
 
 -- Locked by every commit that accepts a report, and by whoever opens, closes or deletes.
 CREATE TABLE buckets (
