@@ -42,7 +42,7 @@ impl KeyStream {
     #[inline(always)]
     pub(super) fn words<S: Simd>(
         &self,
-        simd: S,
+        #[cfg_attr(not(target_arch = "x86_64"), expect(unused_variables))] simd: S,
         first: usize,
         count: usize,
         rows: &mut Rows,
