@@ -187,10 +187,12 @@ fn work(store: &Store, control: &WorkerControl) {
             Ok(Some((study, job))) => run(store, control, &study, &job),
             Ok(None) => {
                 let stopping = || control.stopping() || control.signals().wake;
-                if let Err(error) = store.sweep(&stopping) {
+                let swept = store.sweep(&stopping);
+                if let Err(error) = &swept {
                     tracing::warn!(%error, "tidying the store failed; it will be retried");
                 }
-                control.wait(close_ended_studies(store));
+                let idle = close_ended_studies(store);
+                control.wait(swept.map_or(RETRY_DELAY.min(idle), |()| idle));
             }
             Err(error) if error.code() == ErrorCode::ShuttingDown => return,
             Err(error) => {

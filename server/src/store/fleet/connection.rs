@@ -250,7 +250,7 @@ impl Pool {
         Ok(Session {
             connection: Some(connection),
             pool: Arc::clone(self),
-            place: Some(permit),
+            _place: permit,
         })
     }
 
@@ -277,7 +277,7 @@ impl Pool {
 pub(super) struct Session {
     connection: Option<Connection>,
     pool: Arc<Pool>,
-    place: Option<OwnedSemaphorePermit>,
+    _place: OwnedSemaphorePermit,
 }
 
 impl Deref for Session {
@@ -296,11 +296,6 @@ impl Deref for Session {
 }
 
 impl Session {
-    /// Lets another one begin before this one ends.
-    pub(super) fn leave_place(&mut self) {
-        self.place = None;
-    }
-
     pub(super) async fn commit(mut self) -> Result<(), Failure> {
         if let Some(connection) = self.connection.take() {
             connection.commit().await?;

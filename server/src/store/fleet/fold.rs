@@ -1,10 +1,10 @@
 //! Sums of seeds, kept beside the seeds: an estimate decodes what has come since.
 //!
 //! Of a bucket, the row of `sums` says that the seeds of its commits up to `upto` are `n`, copies included, and their sum
-//! `body`. It is used while the chunks up to there hold `n` seeds. A fold moves it on by compare-and-swap on `upto`, with
-//! the row held; whoever merges chunks holds it, too, and merges none across `upto`. (A program of the version before
-//! does: then the sum is not used, and made anew.) That two do not add up the same seeds is left to a lock of the
-//! session, which ends with it, and saves nothing but work.
+//! `body`. It is used while the chunks up to there hold `n` seeds, and `n` directions can have this sum; otherwise it is
+//! made anew. A fold moves it on by compare-and-swap on `upto`, with the row held, and stops at a small chunk: those are
+//! merged first, so that a kept sum never keeps them small (`tidy.rs`). Whoever merges holds the row, too. That two do not
+//! add up the same seeds is left to a lock of the session, which ends with it, and saves nothing but work.
 
 use std::{
     collections::VecDeque,
@@ -35,6 +35,7 @@ use super::{
     lock,
     snapshot::{next_chunks, sum_bytes},
     studies::require_study,
+    tidy::{WHOLE, merge_chunks},
     unsigned,
 };
 use crate::store::{
@@ -73,31 +74,29 @@ fn worth(p: usize) -> i64 {
 pub(super) struct Folded {
     /// Up to which commit the row says that it counts.
     stored: i64,
-    /// Up to which it does.
-    upto: i64,
-    pub(super) n: u64,
-    /// Packed upper triangle, f64 little-endian; empty where `n` is 0.
-    pub(super) body: Vec<u8>,
+    /// If it can be used.
+    pub(super) sum: Option<Accumulator>,
 }
 
 /// In a snapshot.
-pub(super) async fn folded(
-    client: &Client,
-    study: StudyKey,
-    bucket: i32,
-) -> Result<Folded, Failure> {
-    let row = client.query_one(FOLDED, &[&study.0, &bucket]).await?;
+pub(super) async fn folded(client: &Client, study: &Study, bucket: i32) -> Result<Folded, Failure> {
+    let row = client.query_one(FOLDED, &[&study.key.0, &bucket]).await?;
     let (stored, n) = (row.try_get(0)?, unsigned(row.try_get(1)?));
-    let (upto, n, body) = match row.try_get::<_, Option<&[u8]>>(2)? {
-        Some(body) if row.try_get(3)? => (stored, n, body.to_vec()),
-        _ => (0, 0, Vec::new()),
-    };
-    Ok(Folded {
-        stored,
-        upto,
-        n,
-        body,
-    })
+    let mut sum = None;
+    if let (Some(body), true) = (row.try_get::<_, Option<&[u8]>>(2)?, row.try_get(3)?) {
+        let decoded = decode_sum(study.params().report_dimension(), n, body).ok();
+        sum = decoded.filter(is_of_directions);
+        if sum.is_none() {
+            tracing::warn!(study = %study.id(), bucket, "a kept sum of seeds is damaged; they are added up again");
+        }
+    }
+    Ok(Folded { stored, sum })
+}
+
+/// Directions have length one.
+fn is_of_directions(sum: &Accumulator) -> bool {
+    let n = sum.count() as f64;
+    (sum.sum().trace() - n).abs() <= 1e-5 * n
 }
 
 /// What is kept of a bucket, and the next seeds.
@@ -117,8 +116,8 @@ impl Unread {
             block.iter().for_each(|seed| sum.add(seed));
         }
         let mut sum = sum.finish()?;
-        if self.before.n > 0 {
-            sum.merge(&decode_sum(p, self.before.n, &self.before.body)?)?;
+        if let Some(before) = &self.before.sum {
+            sum.merge(before)?;
         }
         Ok(sum)
     }
@@ -128,12 +127,18 @@ enum Step {
     Done,
     /// There is more, or another one was faster.
     Again,
-    /// Another one is at it.
-    Busy,
+    /// Another one is at it, and has come up to this commit.
+    Busy(i64),
 }
 
-/// A bucket, its last commit, and when somebody was last seen to get on with it.
-type Waiting = Mutex<VecDeque<(i32, i64, Instant)>>;
+struct Bucket {
+    number: i32,
+    /// Its last commit.
+    end: i64,
+    /// Up to where its sum was kept when somebody was last seen to get on with it.
+    upto: i64,
+    seen: Instant,
+}
 
 impl Fleet {
     pub(crate) fn fold(&self, study: &Study, cancel: Cancel<'_>) -> Result<()> {
@@ -194,13 +199,22 @@ impl Inner {
         let waiting = self.wait(async {
             let session = self.pool.take().await?;
             // At random: servers that begin at once go different ways.
-            let select = "SELECT b.bucket, b.seq FROM buckets b JOIN sums s USING (study, bucket)
-                          WHERE b.study = $1 AND b.n - s.n >= $2 ORDER BY random()";
+            let select =
+                "SELECT b.bucket, b.seq, s.upto FROM buckets b JOIN sums s USING (study, bucket)
+                          WHERE b.study = $1 AND b.n >= $2 + CASE WHEN s.body IS NOT NULL AND s.n =
+                              (SELECT coalesce(sum(c.n), 0) FROM chunks c
+                               WHERE c.study = b.study AND c.bucket = b.bucket AND c.last <= s.upto)
+                          THEN s.n ELSE 0 END ORDER BY random()";
             let rows = session.query(select, &[&study.key.0, &worth(p)]).await?;
             session.done();
             let mut waiting = VecDeque::new();
             for row in &rows {
-                waiting.push_back((row.try_get(0)?, row.try_get(1)?, Instant::now()));
+                waiting.push_back(Bucket {
+                    number: row.try_get(0)?,
+                    end: row.try_get(1)?,
+                    upto: row.try_get(2)?,
+                    seen: Instant::now(),
+                });
             }
             Ok::<_, Failure>(waiting)
         })?;
@@ -229,63 +243,74 @@ impl Inner {
     fn fold_all(
         &self,
         study: &Study,
-        waiting: &Waiting,
+        waiting: &Mutex<VecDeque<Bucket>>,
         cancel: Cancel<'_>,
     ) -> Result<(), Failure> {
         loop {
             cancel.check()?;
-            let Some((bucket, end, since)) = lock(waiting).pop_front() else {
+            let Some(mut bucket) = lock(waiting).pop_front() else {
                 return Ok(());
             };
-            match self.fold_some(study, bucket, end, cancel)? {
-                Step::Again => lock(waiting).push_front((bucket, end, Instant::now())),
-                Step::Busy if since.elapsed() < PATIENCE => {
-                    lock(waiting).push_back((bucket, end, since));
-                    sleep(PAUSE);
+            match self.fold_some(study, &bucket, cancel)? {
+                Step::Done => {}
+                Step::Again => lock(waiting).push_front(bucket),
+                Step::Busy(upto) => {
+                    if upto != bucket.upto {
+                        (bucket.upto, bucket.seen) = (upto, Instant::now());
+                    }
+                    // Whoever waits no longer adds it up for itself.
+                    if bucket.seen.elapsed() < PATIENCE {
+                        lock(waiting).push_back(bucket);
+                        sleep(PAUSE);
+                    }
                 }
-                // Whoever waits no longer adds it up for itself.
-                Step::Done | Step::Busy => {}
             }
         }
     }
 
-    /// A step of a bucket towards this commit.
+    /// A step of a bucket towards its end.
     fn fold_some(
         &self,
         study: &Study,
-        bucket: i32,
-        end: i64,
+        bucket: &Bucket,
         cancel: Cancel<'_>,
     ) -> Result<Step, Failure> {
         let p = study.params().report_dimension();
         let session = self.wait(self.pool.take())?;
         // Of two studies it may be the same.
-        let key = study.key.0 as i32;
+        let (key, number) = (study.key.0 as i32, bucket.number);
         let is_free: bool = self.wait(async {
             let lock = "SELECT pg_try_advisory_lock($1, $2)";
-            let row = session.query_one(lock, &[&key, &bucket]).await?;
+            let row = session.query_one(lock, &[&key, &number]).await?;
             Ok::<_, Failure>(row.try_get(0)?)
         })?;
-        let step = match is_free {
-            false => Step::Busy,
-            true => {
-                let unread = self.wait(unread(&session, study, bucket))?;
-                if unread.seeds.len() as i64 >= worth(p) {
-                    let sum = unread.sum(p, cancel)?;
-                    let swap = self.swap(&session, study.key, bucket, &unread, &sum);
-                    match self.wait(swap)? && unread.to >= end {
-                        true => Step::Done,
-                        false => Step::Again,
-                    }
-                } else {
-                    Step::Done
-                }
+        let step = if is_free {
+            while self.wait(merge_small(&session, study.key, number))? {
+                cancel.check()?;
             }
+            let unread = self.wait(unread(&session, study, number))?;
+            if unread.seeds.len() as i64 >= worth(p) {
+                let sum = unread.sum(p, cancel)?;
+                let swap = self.swap(&session, study.key, number, &unread, &sum);
+                match self.wait(swap)? && unread.to >= bucket.end {
+                    true => Step::Done,
+                    false => Step::Again,
+                }
+            } else {
+                Step::Done
+            }
+        } else {
+            self.wait(async {
+                let select = "SELECT upto FROM sums WHERE study = $1 AND bucket = $2";
+                let row = session.query_opt(select, &[&study.key.0, &number]).await?;
+                let upto = row.map_or(Ok(bucket.upto), |row| row.try_get(0));
+                Ok::<_, Failure>(Step::Busy(upto?))
+            })?
         };
         self.wait(async {
             let unlock = "SELECT pg_advisory_unlock($1, $2)";
             if is_free {
-                session.query_one(unlock, &[&key, &bucket]).await?;
+                session.query_one(unlock, &[&key, &number]).await?;
             }
             session.done();
             Ok::<_, Failure>(step)
@@ -322,21 +347,35 @@ impl Inner {
     }
 }
 
+async fn merge_small(session: &Session, study: StudyKey, bucket: i32) -> Result<bool, Failure> {
+    session
+        .batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED")
+        .await?;
+    let merged = merge_chunks(session, Some((study, bucket))).await?;
+    session.batch_execute("COMMIT").await?;
+    Ok(merged)
+}
+
 /// In a snapshot that ends before they are decoded.
 async fn unread(session: &Session, study: &Study, bucket: i32) -> Result<Unread, Failure> {
     session
         .batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         .await?;
     require_study(session, study).await?;
-    let before = folded(session, study.key, bucket).await?;
-    let (mut to, mut seeds) = (before.upto, Vec::new());
-    while seeds.len() < STEP {
+    let before = folded(session, study, bucket).await?;
+    let (mut to, mut seeds) = (before.sum.as_ref().map_or(0, |_| before.stored), Vec::new());
+    'read: while seeds.len() < STEP {
         let rows = next_chunks(session, study.key, bucket, to).await?;
-        let Some(end) = rows.last() else { break };
-        to = end.try_get(0)?;
+        if rows.is_empty() {
+            break;
+        }
         for row in &rows {
-            let (whole, _) = row.try_get::<_, &[u8]>(1)?.as_chunks::<SEED_LEN>();
-            seeds.extend_from_slice(whole);
+            let (chunk, _) = row.try_get::<_, &[u8]>(1)?.as_chunks::<SEED_LEN>();
+            if (chunk.len() as i64) < WHOLE {
+                break 'read;
+            }
+            to = row.try_get(0)?;
+            seeds.extend_from_slice(chunk);
         }
     }
     session.batch_execute("COMMIT").await?;
@@ -454,6 +493,7 @@ mod tests {
             let (servers, studies) = of_one_bucket(&cluster, 2).await;
             let (store, study) = (&servers.stores[0], &studies[0]);
             commit(store, study, 0..16, |number| number).await;
+            store.sweep(&|| false).unwrap();
             let fold = |number: usize| {
                 let (store, study) = (servers.stores[number].clone(), Arc::clone(&studies[number]));
                 spawn_blocking(move || store.fold(&study, Cancel::NEVER))
@@ -502,18 +542,19 @@ mod tests {
             let (store, study) = (&servers.stores[0], &studies[0]);
             mutate(store, mutation);
             commit(store, study, 0..8, |number| number).await;
+            store.sweep(&|| false).unwrap();
             let inner = &fleet(store).inner;
             let session = inner.pool.take().await.unwrap();
             let old = unread(&session, study, 0).await.unwrap();
-            commit(store, study, 8..10, |number| number).await;
+            commit(store, study, 8..16, |number| number).await;
             store.fold(study, Cancel::NEVER).unwrap();
-            assert_eq!(kept(&servers), "10 5120");
+            assert_eq!(kept(&servers), "16 8192");
             let sum = old.sum(3, Cancel::NEVER).unwrap();
             let swapped = inner
                 .swap(&session, study.key, 0, &old, &sum)
                 .await
                 .unwrap();
-            let goes_back = kept(&servers) != "10 5120";
+            let goes_back = kept(&servers) != "16 8192";
             assert_eq!(swapped, goes_back);
             goes_back
         }))
@@ -553,25 +594,27 @@ mod tests {
             assert_eq!(kept(&servers), "9 4608");
             check().await;
             // What a fold has read may be merged before it ends.
+            commit(12..17).await;
+            store.sweep(&|| false).unwrap();
             let inner = &fleet(store).inner;
             let session = inner.pool.take().await.unwrap();
             let before = unread(&session, study, 0).await.unwrap();
-            commit(12..13).await;
+            assert_eq!(before.to, 17);
+            commit(17..18).await;
             servers.sql(
-                "WITH old AS (DELETE FROM eigenveil.chunks WHERE last BETWEEN 12 AND 13 RETURNING *)
+                "WITH old AS (DELETE FROM eigenveil.chunks WHERE last BETWEEN 17 AND 18 RETURNING *)
                  INSERT INTO eigenveil.chunks SELECT study, bucket, max(last), min(first), sum(n)::int, string_agg(body, '')
                  FROM old GROUP BY study, bucket",
             );
             let sum = before.sum(3, Cancel::NEVER).unwrap();
             assert!(!inner.swap(&session, study.key, 0, &before, &sum).await.unwrap());
             // Across what is kept: nothing of it is used until it is made anew.
-            let across = "WITH old AS (DELETE FROM eigenveil.chunks WHERE last BETWEEN 9 AND 10 RETURNING *)
+            let across = "WITH old AS (DELETE FROM eigenveil.chunks WHERE last BETWEEN 9 AND 18 RETURNING *)
                  INSERT INTO eigenveil.chunks SELECT study, bucket, max(last), min(first), sum(n)::int, string_agg(body, '')
                  FROM old GROUP BY study, bucket";
             servers.sql(across);
-            assert_eq!(unfolded(store, study) + sums(store, study).duplicates, 13 * 512);
+            assert_eq!(unfolded(store, study) + sums(store, study).duplicates, 18 * 512);
             check().await;
-            commit(13..18).await;
             fold();
             assert_eq!(kept(&servers), "18 9216");
             check().await;
@@ -587,6 +630,48 @@ mod tests {
             store.delete_study(study).await.unwrap();
             store.sweep(&|| false).unwrap();
             assert_eq!(kept(&servers), "");
+        });
+    }
+
+    /// Small chunks are merged as they would be without a kept sum, and the last one, alone, with what is in it; a damaged
+    /// sum is not used.
+    #[test]
+    fn a_kept_sum_keeps_no_chunk_small() {
+        let Some(cluster) = Cluster::shared() else {
+            return;
+        };
+        Runtime::new().unwrap().block_on(async {
+            let (servers, studies) = of_one_bucket(&cluster, 1).await;
+            let (store, study) = (&servers.stores[0], &studies[0]);
+            let commit = async |commits| commit(store, study, commits, |number| number).await;
+            let fold = || store.fold(study, Cancel::NEVER).unwrap();
+            let chunks = || {
+                servers
+                    .sql("SELECT string_agg(last::text, ' ' ORDER BY last) FROM eigenveil.chunks")
+            };
+            commit(0..9).await;
+            fold();
+            commit(9..12).await;
+            fold();
+            assert_eq!(kept(&servers), "9 4608");
+            commit(12..17).await;
+            store.sweep(&|| false).unwrap();
+            assert_eq!(chunks(), "9 17");
+            fold();
+            assert_eq!(
+                (kept(&servers), unfolded(store, study)),
+                ("17 8704".into(), 0)
+            );
+            let wanted = embedded_sums(store, study).await;
+            servers.sql("UPDATE eigenveil.sums SET body = set_byte(body, 7, 127)");
+            assert_eq!(unfolded(store, study), 17 * 512);
+            assert_close(&sums(store, study), &wanted, 1e-12);
+            commit(17..18).await;
+            store.set_state(study, StudyState::Closed).await.unwrap();
+            store.sweep(&|| false).unwrap();
+            assert_eq!((chunks(), kept(&servers)), ("9 18".into(), "0 0".into()));
+            fold();
+            assert_eq!(kept(&servers), "18 9216");
         });
     }
 

@@ -90,6 +90,8 @@ struct Inner {
     /// Held while the registry and the credentials are changed, from before the read or the commit that says what they
     /// are: what is shown never goes back. When the last read of all began.
     registry: tokio::sync::Mutex<Instant>,
+    /// Held by an import.
+    importing: Mutex<()>,
     listener: Listener,
     environment: Environment,
     config: ServerConfig,
@@ -136,6 +138,7 @@ impl Fleet {
             studies: Arc::clone(&studies),
             credentials: Arc::clone(&credentials),
             registry: tokio::sync::Mutex::new(Instant::now()),
+            importing: Mutex::default(),
             listener,
             environment,
             config: config.clone(),

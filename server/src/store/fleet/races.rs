@@ -103,7 +103,7 @@ fn imports_do_not_lock_out_whoever_they_wait_for() {
         }
         let waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
                        AND state = 'idle in transaction' AND query LIKE 'SELECT sum(n)%'";
-        eventually(async || (servers.sql(waiting) == "8").then_some(())).await;
+        eventually(async || (servers.sql(waiting) == "1").then_some(())).await;
         let place = timeout(Duration::from_secs(5), fleet(store).inner.pool.begin()).await;
         assert!(place.is_ok(), "it waits for those who wait for it");
         drop((place, shown));
@@ -111,7 +111,8 @@ fn imports_do_not_lock_out_whoever_they_wait_for() {
     });
 }
 
-/// The same file comes twice at once: one import waits for the other, longer than anything else waits for a lock.
+/// The same file comes many times at once, more often than a server has connections: one import waits for the other,
+/// longer than anything else waits for a lock.
 #[test]
 fn an_import_waits_for_the_same_one() {
     let Some(cluster) = Cluster::shared() else {
@@ -132,17 +133,19 @@ fn an_import_waits_for_the_same_one() {
         );
         let (mut new, mut merged) = (JoinSet::new(), JoinSet::new());
         for (store, into) in servers.stores.iter().zip(into) {
-            for (imports, into) in [(&mut new, None), (&mut merged, Some(into))] {
-                let export = VerifiedExport::read(embedded.export(&from).unwrap()).unwrap();
-                let store = store.clone();
-                imports.spawn(async move { store.import(export, into).await.unwrap().outcome });
+            for (imports, into, times) in [(&mut new, None, 9), (&mut merged, Some(into), 1)] {
+                for _ in 0..times {
+                    let export = VerifiedExport::read(embedded.export(&from).unwrap()).unwrap();
+                    let (store, into) = (store.clone(), into.clone());
+                    imports.spawn(async move { store.import(export, into).await.unwrap().outcome });
+                }
             }
         }
         use ImportOutcome::{AlreadyImported, Created, Merged};
         for (imports, one) in [(new, Created), (merged, Merged)] {
             let mut outcomes = imports.join_all().await;
-            outcomes.sort_by_key(|outcome| *outcome == AlreadyImported);
-            assert_eq!(outcomes, [one, AlreadyImported]);
+            outcomes.retain(|outcome| *outcome != AlreadyImported);
+            assert_eq!(outcomes, [one]);
         }
     });
 }

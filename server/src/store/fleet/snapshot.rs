@@ -99,17 +99,14 @@ impl Fleet {
         let (mut copied, mut at) = (0, 0);
         for bucket in 0..study.buckets() {
             cancel.check()?;
-            let folded = folded(&session, study.key, bucket as i32);
-            let folded = self.inner.wait(folded)?;
-            if folded.n > 0 {
-                decode_sum(p, folded.n, &folded.body)?;
-            }
-            file.write_all(&folded.body).map_err(Failure::file)?;
+            let folded = self.inner.wait(folded(&session, study, bucket as i32))?.sum;
+            let body = folded.as_ref().map_or_else(Vec::new, sum_bytes);
+            file.write_all(&body).map_err(Failure::file)?;
             let mut of = CopiedBucket {
                 sum_at: at,
-                at: at + folded.body.len() as u64,
+                at: at + body.len() as u64,
                 seeds: 0,
-                folded: folded.n,
+                folded: folded.map_or(0, |sum| sum.count()),
             };
             self.inner
                 .read_chunks(&session, study, bucket, &mut |body| {

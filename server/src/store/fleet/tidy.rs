@@ -12,10 +12,13 @@ use super::{Fleet, Inner, append::require, unsigned};
 use crate::store::{failure::Failure, study::StudyKey};
 
 const ROWS: i64 = 50_000;
+/// Rows of a study that are removed together: so few that the database needs no temporary file, which a full disk would
+/// refuse.
+const REMOVED: i64 = 4_096;
 /// Seeds or tokens that are rewritten together.
 const TOGETHER: i64 = 4_096;
 /// Seeds in a chunk that is left alone.
-const WHOLE: i64 = 4_096;
+pub(super) const WHOLE: i64 = 4_096;
 /// Seeds after which no further chunk is merged into one.
 const MOST_SEEDS: i64 = 1 << 16;
 
@@ -53,8 +56,8 @@ impl Inner {
         let study: i64 = row.try_get(0)?;
         let mut removed = 0;
         for (table, key, most) in [
-            ("identifiers", "id", ROWS),
-            ("tokens", "key", ROWS),
+            ("identifiers", "id", REMOVED),
+            ("tokens", "key", REMOVED),
             ("chunks", "(bucket, last)", 1_000),
         ] {
             let delete = format!(
@@ -95,7 +98,7 @@ impl Inner {
         session.execute(update, &[&study]).await?;
         let delete = "DELETE FROM identifiers WHERE study = $1
                       AND id IN (SELECT id FROM identifiers WHERE study = $1 LIMIT $2)";
-        session.execute(delete, &[&study, &ROWS]).await?;
+        session.execute(delete, &[&study, &REMOVED]).await?;
         session.commit().await?;
         Ok(true)
     }
@@ -125,24 +128,9 @@ impl Inner {
         Ok(!keys.is_empty())
     }
 
-    /// Merges the small chunks of a bucket that have many seeds together, or belong to a closed study; those whose sum is
-    /// kept, or the others.
     async fn merge_chunks(&self) -> Result<bool, Failure> {
         let session = self.pool.begin().await?;
-        let next =
-            "SELECT c.study, c.bucket, c.last <= f.upto FROM chunks c JOIN studies s USING (study)
-                    JOIN sums f USING (study, bucket) WHERE c.n < $1
-                    GROUP BY c.study, c.bucket, s.state, c.last <= f.upto
-                    HAVING count(*) > 1 AND (sum(c.n) >= $2 OR s.state = 'closed') LIMIT 1";
-        let Some(row) = session
-            .query_opt(next, &[&(WHOLE as i32), &TOGETHER])
-            .await?
-        else {
-            session.end().await?;
-            return Ok(false);
-        };
-        let (study, bucket): (i64, i32) = (row.try_get(0)?, row.try_get(1)?);
-        let merged = merge(&session, StudyKey(study), bucket, row.try_get(2)?).await?;
+        let merged = merge_chunks(&session, None).await?;
         session.commit().await?;
         Ok(merged)
     }
@@ -169,32 +157,46 @@ impl Inner {
     }
 }
 
-/// Into one chunk, sorted. The row of sums is held, so that nobody else merges or folds the bucket meanwhile; a chunk
-/// whose sum is kept is merged with such chunks only.
-async fn merge(
+/// Merges the chunks of a bucket, of this one or any, from its first small one on, where they have many seeds together or
+/// the study is closed; the last commit of a closed study, alone, goes to the chunk before. Returns whether there may be
+/// more.
+pub(super) async fn merge_chunks(
     client: &Client,
-    study: StudyKey,
-    bucket: i32,
-    are_folded: bool,
+    of: Option<(StudyKey, i32)>,
 ) -> Result<bool, Failure> {
+    let next = "WITH small AS (
+            SELECT study, bucket, min(last) AS first FROM chunks
+            WHERE n < $1 AND ($3::bigint IS NULL OR study = $3 AND bucket = $4) GROUP BY study, bucket)
+        SELECT study, bucket, start FROM small JOIN studies s USING (study), LATERAL (
+            SELECT sum(c.n) AS n, CASE WHEN count(*) > 1 THEN small.first WHEN max(c.first) = max(c.last) THEN
+                (SELECT max(b.last) FROM chunks b WHERE b.study = small.study AND b.bucket = small.bucket
+                 AND b.last < small.first AND s.state = 'closed') END AS start
+            FROM chunks c WHERE c.study = small.study AND c.bucket = small.bucket AND c.last >= small.first) later
+        WHERE start IS NOT NULL AND (later.n >= $2 OR s.state = 'closed') LIMIT 1";
+    let (study, bucket) = (of.map(|(study, _)| study.0), of.map(|(_, bucket)| bucket));
+    let params: [&(dyn ToSql + Sync); 4] = [&(WHOLE as i32), &TOGETHER, &study, &bucket];
+    match client.query_opt(next, &params).await? {
+        Some(row) => merge(client, row.try_get(0)?, row.try_get(1)?, row.try_get(2)?).await,
+        None => Ok(false),
+    }
+}
+
+/// The chunks from this commit on into one, sorted. The row of sums is held, so that nobody else merges or folds the
+/// bucket meanwhile.
+async fn merge(client: &Client, study: i64, bucket: i32, start: i64) -> Result<bool, Failure> {
     let held =
         "SELECT upto FROM sums WHERE study = $1 AND bucket = $2 FOR NO KEY UPDATE SKIP LOCKED";
-    let Some(row) = client.query_opt(held, &[&study.0, &bucket]).await? else {
+    let Some(row) = client.query_opt(held, &[&study, &bucket]).await? else {
         return Ok(false);
     };
     let upto: i64 = row.try_get(0)?;
-    // From the first small one on, as many as are merged. Commits never end in between: they hold the bucket's row, and
-    // get higher numbers.
-    let select =
-        "SELECT last, first, n, body FROM (
-             SELECT *, sum(n) OVER (ORDER BY last ROWS UNBOUNDED PRECEDING) - n AS before FROM chunks
-             WHERE study = $1 AND bucket = $2 AND (last <= $5) = $6 AND last >=
-                 (SELECT min(last) FROM chunks WHERE study = $1 AND bucket = $2 AND (last <= $5) = $6 AND n < $3)
-             ORDER BY last LIMIT 1024) c
-         WHERE before < $4 ORDER BY last";
-    let whole = WHOLE as i32;
-    let params: [&(dyn ToSql + Sync); 6] =
-        [&study.0, &bucket, &whole, &MOST_SEEDS, &upto, &are_folded];
+    // As many as are merged. Commits never end in between: they hold the bucket's row, and get higher numbers.
+    let select = "SELECT last, first, n, body FROM (
+             SELECT *, row_number() OVER w AS number, sum(n) OVER w - n AS before FROM (
+                 SELECT * FROM chunks WHERE study = $1 AND bucket = $2 AND last >= $3 ORDER BY last LIMIT 1024) c
+             WINDOW w AS (ORDER BY last ROWS UNBOUNDED PRECEDING)) c
+         WHERE before < $4 OR number <= 2 ORDER BY last";
+    let params: [&(dyn ToSql + Sync); 4] = [&study, &bucket, &start, &MOST_SEEDS];
     let rows = client.query(select, &params).await?;
     let (mut seeds, mut lasts): (Vec<Seed>, Vec<i64>) = (Vec::new(), Vec::new());
     let mut from = 0_i64;
@@ -218,8 +220,13 @@ async fn merge(
         return Ok(false);
     };
     seeds.sort_unstable();
+    if lasts[0] <= upto {
+        // It would end within the merged chunk.
+        let reset = "UPDATE sums SET upto = 0, n = 0, body = NULL WHERE study = $1 AND bucket = $2";
+        client.execute(reset, &[&study, &bucket]).await?;
+    }
     let delete = "DELETE FROM chunks WHERE study = $1 AND bucket = $2 AND last = ANY ($3)";
-    let removed = client.execute(delete, &[&study.0, &bucket, &lasts]).await?;
+    let removed = client.execute(delete, &[&study, &bucket, &lasts]).await?;
     require("chunks", removed, lasts.len())?;
     let insert =
         "INSERT INTO chunks (study, bucket, last, first, n, body) VALUES ($1, $2, $3, $4, $5, $6)";
@@ -227,7 +234,7 @@ async fn merge(
     let rows = client
         .execute(
             insert,
-            &[&study.0, &bucket, &to, &from, &n, &seeds.as_flattened()],
+            &[&study, &bucket, &to, &from, &n, &seeds.as_flattened()],
         )
         .await?;
     require("chunks", rows, 1)?;

@@ -10,6 +10,7 @@ use super::{
     Fleet, Inner,
     append::{has_seeds, merged, require},
     connection::Session,
+    lock,
     snapshot::sum_bytes,
     studies::{insert, lock_buckets, locked_state, require_study},
     unsigned,
@@ -129,11 +130,14 @@ impl Inner {
             design,
             sha256,
         } = export;
-        let mut session = self.wait(self.pool.begin())?;
+        // One at a time: each has a place in the pool while it waits for an import elsewhere, and for the registry, whose
+        // holder may wait for a place.
+        let _one = lock(&self.importing);
+        let session = self.wait(self.pool.begin())?;
         // Another import into the study is waited for, however long it takes.
         self.wait(session.batch_execute("SET LOCAL lock_timeout = 0"))?;
         let known = match into.or_else(|| self.studies.get(id)) {
-            None => self.created_meanwhile(&mut session, id)?,
+            None => self.created_meanwhile(&session, id)?,
             known => known,
         };
         let created = known.is_none();
@@ -182,8 +186,6 @@ impl Inner {
         }
         let count = "SELECT sum(n)::bigint FROM buckets WHERE study = $1";
         let total = self.wait(session.query_one(count, &[&study.key.0]))?;
-        // Whoever holds the registry may wait for a place in the pool.
-        session.leave_place();
         let _shown = self.registry.blocking_lock();
         self.wait(session.commit())?;
         study.publish_count_of_any(unsigned(total.try_get(0)?));
@@ -205,7 +207,7 @@ impl Inner {
     /// The study with this identifier, which another import may be about to create. Blocks.
     fn created_meanwhile(
         &self,
-        session: &mut Session,
+        session: &Session,
         id: StudyId,
     ) -> Result<Option<Arc<Study>>, Failure> {
         let found = self.wait(async {
@@ -217,8 +219,6 @@ impl Inner {
         if found.is_none() {
             return Ok(None);
         }
-        // Whoever holds the registry may wait for a place in the pool.
-        session.leave_place();
         self.wait(self.refresh())?;
         Ok(self.studies.get(id))
     }
