@@ -102,7 +102,9 @@ fn locks_are_taken_in_order() {
         return;
     };
     assert_eq!(deadlocks(&cluster, None, 1), 0);
-    assert!(deadlocks(&cluster, Some(Mutation::UnsortedIdentifiers), 1) > 0);
+    // On a busy machine two servers seldom insert at the same moment.
+    let mutation = Some(Mutation::UnsortedIdentifiers);
+    assert!((0..30).any(|_| deadlocks(&cluster, mutation, 1) > 0));
 }
 
 #[test]
