@@ -284,37 +284,30 @@ impl Inner {
             let row = session.query_one(lock, &[&key, &number]).await?;
             Ok::<_, Failure>(row.try_get(0)?)
         })?;
-        let step = if is_free {
-            while self.wait(merge_small(&session, study.key, number))? {
-                cancel.check()?;
-            }
-            let unread = self.wait(unread(&session, study, number))?;
-            if unread.seeds.len() as i64 >= worth(p) {
-                let sum = unread.sum(p, cancel)?;
-                let swap = self.swap(&session, study.key, number, &unread, &sum);
-                match self.wait(swap)? && unread.to >= bucket.end {
-                    true => Step::Done,
-                    false => Step::Again,
-                }
-            } else {
-                Step::Done
-            }
-        } else {
-            self.wait(async {
+        if !is_free {
+            let upto = self.wait(async {
                 let select = "SELECT upto FROM sums WHERE study = $1 AND bucket = $2";
                 let row = session.query_opt(select, &[&study.key.0, &number]).await?;
-                let upto = row.map_or(Ok(bucket.upto), |row| row.try_get(0));
-                Ok::<_, Failure>(Step::Busy(upto?))
-            })?
-        };
-        self.wait(async {
-            let unlock = "SELECT pg_advisory_unlock($1, $2)";
-            if is_free {
-                session.query_one(unlock, &[&key, &number]).await?;
-            }
+                row.map_or(Ok(bucket.upto), |row| row.try_get(0))
+            })?;
             session.done();
-            Ok::<_, Failure>(step)
-        })
+            return Ok(Step::Busy(upto));
+        }
+        while self.wait(merge_small(&session, study.key, number))? {
+            cancel.check()?;
+        }
+        let unread = self.wait(unread(&session, study, number))?;
+        let mut step = Step::Done;
+        if unread.seeds.len() as i64 >= worth(p) {
+            let sum = unread.sum(p, cancel)?;
+            let swapped = self.wait(self.swap(&session, study.key, number, &unread, &sum))?;
+            if !swapped || unread.to < bucket.end {
+                step = Step::Again;
+            }
+        }
+        self.wait(session.query_one("SELECT pg_advisory_unlock($1, $2)", &[&key, &number]))?;
+        session.done();
+        Ok(step)
     }
 
     /// Keeps a sum unless another one was kept meanwhile, or its last chunk was merged. Whether the answer comes is of no
@@ -483,6 +476,11 @@ mod tests {
         servers.sql("SELECT upto || ' ' || n FROM eigenveil.sums")
     }
 
+    /// The last commit of each.
+    fn chunks(servers: &Servers) -> String {
+        servers.sql("SELECT string_agg(last::text, ' ' ORDER BY last) FROM eigenveil.chunks")
+    }
+
     /// The second one takes over; what is kept is what the embedded engine adds up.
     #[test]
     fn two_add_up_one_bucket_and_one_is_killed() {
@@ -582,6 +580,13 @@ mod tests {
             let seed = |number: u32| if number % 9 == 8 { number % 100 } else { number };
             let commit = async |commits| commit(store, study, commits, seed).await;
             let fold = || store.fold(study, Cancel::NEVER).unwrap();
+            let merge_by_hand = |from: u32, to: u32| {
+                servers.sql(&format!(
+                    "WITH old AS (DELETE FROM eigenveil.chunks WHERE last BETWEEN {from} AND {to} RETURNING *)
+                     INSERT INTO eigenveil.chunks SELECT study, bucket, max(last), min(first), sum(n)::int, string_agg(body, '')
+                     FROM old GROUP BY study, bucket"
+                ));
+            };
             // Blocks of other seeds are rounded otherwise.
             let check = async || {
                 let wanted = embedded_sums(store, study).await;
@@ -601,18 +606,11 @@ mod tests {
             let before = unread(&session, study, 0).await.unwrap();
             assert_eq!(before.to, 17);
             commit(17..18).await;
-            servers.sql(
-                "WITH old AS (DELETE FROM eigenveil.chunks WHERE last BETWEEN 17 AND 18 RETURNING *)
-                 INSERT INTO eigenveil.chunks SELECT study, bucket, max(last), min(first), sum(n)::int, string_agg(body, '')
-                 FROM old GROUP BY study, bucket",
-            );
+            merge_by_hand(17, 18);
             let sum = before.sum(3, Cancel::NEVER).unwrap();
             assert!(!inner.swap(&session, study.key, 0, &before, &sum).await.unwrap());
             // Across what is kept: nothing of it is used until it is made anew.
-            let across = "WITH old AS (DELETE FROM eigenveil.chunks WHERE last BETWEEN 9 AND 18 RETURNING *)
-                 INSERT INTO eigenveil.chunks SELECT study, bucket, max(last), min(first), sum(n)::int, string_agg(body, '')
-                 FROM old GROUP BY study, bucket";
-            servers.sql(across);
+            merge_by_hand(9, 18);
             assert_eq!(unfolded(store, study) + sums(store, study).duplicates, 18 * 512);
             check().await;
             fold();
@@ -622,8 +620,7 @@ mod tests {
             store.set_state(study, StudyState::Closed).await.unwrap();
             let decoded = unfolded(store, study);
             store.sweep(&|| false).unwrap();
-            let chunks = servers.sql("SELECT string_agg(last::text, ' ' ORDER BY last) FROM eigenveil.chunks");
-            assert_eq!(chunks, "18 21");
+            assert_eq!(chunks(&servers), "18 21");
             assert_eq!(unfolded(store, study), decoded);
             check().await;
             // What is kept goes with the study.
@@ -645,10 +642,6 @@ mod tests {
             let (store, study) = (&servers.stores[0], &studies[0]);
             let commit = async |commits| commit(store, study, commits, |number| number).await;
             let fold = || store.fold(study, Cancel::NEVER).unwrap();
-            let chunks = || {
-                servers
-                    .sql("SELECT string_agg(last::text, ' ' ORDER BY last) FROM eigenveil.chunks")
-            };
             commit(0..9).await;
             fold();
             commit(9..12).await;
@@ -656,7 +649,7 @@ mod tests {
             assert_eq!(kept(&servers), "9 4608");
             commit(12..17).await;
             store.sweep(&|| false).unwrap();
-            assert_eq!(chunks(), "9 17");
+            assert_eq!(chunks(&servers), "9 17");
             fold();
             assert_eq!(
                 (kept(&servers), unfolded(store, study)),
@@ -669,7 +662,10 @@ mod tests {
             commit(17..18).await;
             store.set_state(study, StudyState::Closed).await.unwrap();
             store.sweep(&|| false).unwrap();
-            assert_eq!((chunks(), kept(&servers)), ("9 18".into(), "0 0".into()));
+            assert_eq!(
+                (chunks(&servers), kept(&servers)),
+                ("9 18".into(), "0 0".into())
+            );
             fold();
             assert_eq!(kept(&servers), "18 9216");
         });

@@ -79,7 +79,7 @@ fn a_token_of_a_study_that_is_deleted_meanwhile_is_for_nothing() {
     });
 }
 
-/// As many imports as the pool has places wait for the registry; whoever holds it gets a connection.
+/// As many imports as the pool has places, and the first waits for the registry: whoever holds it gets a connection.
 #[test]
 fn imports_do_not_lock_out_whoever_they_wait_for() {
     let Some(cluster) = Cluster::shared() else {

@@ -278,7 +278,10 @@ impl Copy {
         let mut read = 0;
         while read < bucket.seeds {
             let is_folded = read < bucket.folded;
-            let end = [bucket.seeds, bucket.folded][usize::from(is_folded)];
+            let end = match is_folded {
+                true => bucket.folded,
+                false => bucket.seeds,
+            };
             let now = (end - read).min(CHUNK_SEEDS as u64) as usize;
             self.file
                 .read_exact_at(

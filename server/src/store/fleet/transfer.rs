@@ -201,9 +201,7 @@ impl Inner {
             reports: header.reports,
         })
     }
-}
 
-impl Inner {
     /// The study with this identifier, which another import may be about to create. Blocks.
     fn created_meanwhile(
         &self,
