@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -46,6 +46,7 @@ struct Inner {
     config: ServerConfig,
     sessions: Sessions,
     responses: Arc<MemoryBudget>,
+    is_leaving: AtomicBool,
     stopping: watch::Sender<bool>,
     requests: AtomicU64,
 }
@@ -67,6 +68,7 @@ impl AppState {
                 ),
                 config,
                 sessions: Sessions::default(),
+                is_leaving: AtomicBool::new(false),
                 stopping: watch::Sender::new(false),
                 requests: AtomicU64::new(0),
             }),
@@ -83,8 +85,14 @@ impl AppState {
         &self.inner.config
     }
 
-    /// From now on `/readyz` returns 503, so that load balancers send no more requests, and event streams end.
+    /// From now on `/readyz` returns 503, so that load balancers send no more requests; those that come are answered.
+    pub fn leave(&self) {
+        self.inner.is_leaving.store(true, Ordering::Relaxed);
+    }
+
+    /// As [`leave`](Self::leave), and event streams end.
     pub fn announce_stop(&self) {
+        self.leave();
         self.inner.stopping.send_replace(true);
     }
 
@@ -116,6 +124,10 @@ impl AppState {
     /// Becomes true when the server begins to stop.
     pub(crate) fn stopping(&self) -> watch::Receiver<bool> {
         self.inner.stopping.subscribe()
+    }
+
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.inner.is_leaving.load(Ordering::Relaxed)
     }
 
     pub(crate) fn is_stopping(&self) -> bool {

@@ -68,6 +68,9 @@ pub struct ServerConfig {
     /// Milliseconds a client may take to send a body, and may pause while reading a response. Large bodies and responses
     /// get more time, at 64 KiB/s. Default 60,000.
     pub body_timeout_ms: u64,
+    /// Milliseconds for which a server that is told to stop still accepts connections and answers, while `/readyz` says 503:
+    /// until its balancer has noticed. Default 0.
+    pub shutdown_delay_ms: u64,
     /// Milliseconds that requests in progress have to finish when the server stops. Default 10,000.
     pub shutdown_timeout_ms: u64,
     /// Threads that one estimate may use. Results do not depend on it. 0, with `store`: estimates are left to the other
@@ -160,6 +163,7 @@ impl Default for ServerConfig {
             max_connections_per_address: None,
             header_timeout_ms: 30_000,
             body_timeout_ms: 60_000,
+            shutdown_delay_ms: 0,
             shutdown_timeout_ms: 10_000,
             estimate_threads: 1,
             max_store_bytes: None,
@@ -296,6 +300,10 @@ impl ServerConfig {
     pub(crate) fn body_timeout_for(&self, bytes: usize) -> Duration {
         let seconds = bytes as u64 / MIN_TRANSFER_BYTES_PER_SECOND;
         self.body_timeout() + Duration::from_secs(seconds)
+    }
+
+    pub(crate) fn shutdown_delay(&self) -> Duration {
+        Duration::from_millis(self.shutdown_delay_ms)
     }
 
     pub(crate) fn shutdown_timeout(&self) -> Duration {

@@ -31,7 +31,7 @@ pub(crate) async fn live(State(app): State<AppState>) -> Result<Json<Value>, Api
     responses((status = 200, description = "Ready", body = Object), ErrorResponses),
 )]
 pub(crate) async fn ready(State(app): State<AppState>) -> Result<Json<Value>, ApiError> {
-    if app.is_stopping() {
+    if app.is_leaving() {
         return Err(Error::new(
             ErrorCode::ShuttingDown,
             "the server is stopping; use another one, or retry when it is back",

@@ -112,8 +112,9 @@ impl Server {
         &self.app
     }
 
-    /// Serves until `stop` completes, then shuts down gracefully: no further connection is accepted, requests in progress
-    /// are finished (within the shutdown timeout), queued writes are committed, and an estimate being computed is requeued.
+    /// Serves until `stop` completes, then shuts down gracefully: `/readyz` says 503 for the shutdown delay, no further
+    /// connection is accepted after that, requests in progress are finished (within the shutdown timeout), queued writes are
+    /// committed, and an estimate being computed is requeued.
     ///
     /// # Errors
     /// `store-unavailable`, after a graceful shutdown, if the store's writer thread ended by itself: nothing could be stored
@@ -143,7 +144,12 @@ impl Server {
             .half_close(true)
             .writev(false)
             .max_buf_size(MAX_HEAD_BYTES);
-        let mut stop = std::pin::pin!(stop);
+        let (leaving, delay) = (app.clone(), config.shutdown_delay());
+        let mut stop = std::pin::pin!(async move {
+            stop.await;
+            leaving.leave();
+            tokio::time::sleep(delay).await;
+        });
         let mut maintenance =
             std::pin::pin!(maintenance(app.clone(), certificates, handshakes.clone()));
         let store = app.store().clone();
@@ -330,6 +336,10 @@ fn refusal(refused: &Refused) -> String {
 #[cfg(test)]
 mod tests {
     use eigenveil_shared::api::CreateStudy;
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        net::TcpStream,
+    };
 
     use super::*;
     use crate::faults::Fault;
@@ -350,6 +360,32 @@ mod tests {
         environment.faults.set_next(Some(Fault::DiesBeforeCommit));
         let server = Server::bind(config, environment).await.unwrap();
         (directory, server)
+    }
+
+    /// Whoever asks it before the balancer has noticed is answered.
+    #[tokio::test]
+    async fn a_server_that_leaves_answers_until_the_delay_is_over() {
+        let directory = tempfile::tempdir().unwrap();
+        let config = ServerConfig {
+            listen: ([127, 0, 0, 1], 0).into(),
+            shutdown_delay_ms: 2_000,
+            ..ServerConfig::new(directory.path().join("data"))
+        };
+        let server = Server::bind(config, Environment::system()).await.unwrap();
+        let (address, app) = (server.local_addr(), server.app().clone());
+        assert_eq!(status(&app, "/readyz").await, 200);
+        let running = tokio::spawn(server.run(std::future::ready(())));
+        while status(&app, "/readyz").await == 200 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let mut client = TcpStream::connect(address).await.unwrap();
+        let request = b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+        client.write_all(request).await.unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        running.await.unwrap().unwrap();
+        assert!(TcpStream::connect(address).await.is_err());
     }
 
     async fn status(app: &AppState, path: &str) -> u16 {
