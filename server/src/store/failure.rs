@@ -17,6 +17,15 @@ pub(super) enum Failure {
     LeaseLost(&'static str),
     /// The engine failed for another reason.
     Unavailable(String),
+    /// The database has answered with an error: what it `said` is for the operator, what is `told` for whoever asks.
+    #[cfg_attr(
+        not(feature = "postgres"),
+        expect(dead_code, reason = "the embedded engine has no database to answer")
+    )]
+    Refused {
+        told: Error,
+        said: String,
+    },
     /// A commit was not confirmed: it may have been carried out.
     #[cfg_attr(
         not(feature = "postgres"),
@@ -43,7 +52,11 @@ impl Failure {
     }
 
     pub(super) fn is_full(&self) -> bool {
-        matches!(self, Failure::Full)
+        match self {
+            Failure::Full => true,
+            Failure::Refused { told, .. } => told.code() == ErrorCode::StoreFull,
+            _ => false,
+        }
     }
 
     /// A temporary file in the data directory could not be written or read.
@@ -71,7 +84,7 @@ impl Failure {
             ),
             Failure::LeaseLost(why) => unavailable(why),
             Failure::Damaged(what) => unavailable(what),
-            Failure::Unavailable(why) => unavailable(format!(
+            Failure::Unavailable(why) | Failure::Refused { said: why, .. } => unavailable(format!(
                 "the store failed ({why}); nothing was changed: retry, and tell the operator if it keeps failing"
             )),
             Failure::InDoubt(why) => unavailable(format!(
@@ -86,9 +99,10 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Full => f.write_str("the store is full"),
-            Failure::Damaged(what) | Failure::Unavailable(what) | Failure::InDoubt(what) => {
-                what.fmt(f)
-            }
+            Failure::Damaged(what)
+            | Failure::Unavailable(what)
+            | Failure::Refused { said: what, .. }
+            | Failure::InDoubt(what) => what.fmt(f),
             Failure::LeaseLost(why) => why.fmt(f),
             Failure::Rejected(error) => error.fmt(f),
         }

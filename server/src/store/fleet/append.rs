@@ -279,7 +279,7 @@ impl Committer {
                             false
                         }
                         // While it was idle, say.
-                        Failure::Unavailable(_) => !broke,
+                        Failure::Unavailable(_) | Failure::Refused { .. } => !broke,
                         _ => true,
                     };
                     last = failure;

@@ -21,7 +21,7 @@ use tokio_postgres::{
     error::{Severity, SqlState},
 };
 
-use super::tls::Tls;
+use super::{full, tls::Tls, unusable};
 use crate::{
     config::{StoreUrl, invalid_config},
     store::failure::Failure,
@@ -112,8 +112,8 @@ impl Target {
         let connecting = tokio::time::timeout(limit, config.connect(self.tls.clone()));
         let (client, mut connection) = connecting
             .await
-            .map_err(|_| self.unreachable("it does not answer"))?
-            .map_err(|error| self.unreachable(&explain(&error)))?;
+            .map_err(|_| self.named(Failure::Unavailable("it does not answer".into())))?
+            .map_err(|error| self.named(error.into()))?;
         let warned = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&warned);
         // Ends with the connection.
@@ -135,8 +135,12 @@ impl Target {
         Ok(Connection { client, warned })
     }
 
-    fn unreachable(&self, why: &str) -> Failure {
-        Failure::Unavailable(format!("the database {} cannot be used: {why}", self.name))
+    /// With the name of the database.
+    fn named(&self, mut failure: Failure) -> Failure {
+        if let Failure::Unavailable(why) | Failure::Refused { said: why, .. } = &mut failure {
+            *why = format!("the database {} cannot be used: {why}", self.name);
+        }
+        failure
     }
 }
 
@@ -334,57 +338,114 @@ impl Session {
 
 impl From<tokio_postgres::Error> for Failure {
     fn from(error: tokio_postgres::Error) -> Self {
-        match error.code() {
-            Some(&SqlState::DISK_FULL) => Self::Full,
+        let said = explain(&error);
+        let Some((what, _)) = meaning(&error) else {
+            return Self::Unavailable(said);
+        };
+        let told = match error.code() {
             Some(&SqlState::DATA_CORRUPTED | &SqlState::INDEX_CORRUPTED) => {
-                Self::damaged(explain(&error))
+                return Self::damaged(said);
             }
-            _ => Self::Unavailable(explain(&error)),
-        }
+            Some(&SqlState::DISK_FULL) => full(what),
+            _ => unusable(what),
+        };
+        Self::Refused { told, said }
     }
 }
 
-const STANDBY: &str =
-    "; it is a standby: give the primary's address, or all addresses of the cluster";
+const READ_ONLY: (&str, &str) = (
+    "the database is read-only",
+    "; it is a standby: give the primary's address, or all addresses of the cluster",
+);
+const LOGIN: (&str, &str) = (
+    "the database refuses this server's login",
+    "; check user and password of the store's address, and pg_hba.conf",
+);
+
+/// What an error means to whoever asks, and the operator's way out; none where the database has not answered.
+fn meaning(error: &tokio_postgres::Error) -> Option<(&'static str, &'static str)> {
+    let Some(of_database) = error.as_db_error() else {
+        let text = with_causes(error);
+        let known = [
+            ("does not allow writes", READ_ONLY),
+            ("password missing", LOGIN),
+            (
+                "invalid peer certificate",
+                (
+                    "the database's certificate is refused",
+                    "; give the file of its authority (?sslrootcert=FILE), and the host by a name that its certificate has",
+                ),
+            ),
+            (
+                "does not support TLS",
+                (
+                    "the database has no TLS",
+                    "; switch TLS on there, or say ?sslmode=disable where nobody can listen",
+                ),
+            ),
+            (
+                "channel binding",
+                (
+                    "the database does not bind a login to its certificate",
+                    "; that takes TLS (?sslmode=require), a password by scram-sha-256, and a certificate signed with SHA-2 by RSA or ECDSA: see to it there, or leave channel_binding out",
+                ),
+            ),
+        ];
+        let found = known.into_iter().find(|(part, _)| text.contains(part));
+        return found.map(|(_, meaning)| meaning);
+    };
+    Some(match of_database.code().code() {
+        "25006" => READ_ONLY,
+        "28P01" | "28000" => LOGIN,
+        "3D000" => (
+            "the database does not exist",
+            "; create it (createdb), or give another name",
+        ),
+        "42P01" | "3F000" | "42883" => (
+            "the database lacks tables that this program needs",
+            "; run eigenveil store migrate",
+        ),
+        "42501" => (
+            "the database denies this server's role a right",
+            "; eigenveil store migrate is for the owner of the schema eigenveil, or of the database that has none yet; which GRANT another role lacks, serve --check-config says",
+        ),
+        "53100" => ("the disk of the database is full", "; free space there"),
+        "53200" => (
+            "the database is out of memory",
+            "; lower its max_connections or work_mem, or give its machine more",
+        ),
+        "53300" => (
+            "the database has no connection left",
+            "; raise max_connections, or run fewer servers",
+        ),
+        "57P01" | "57P02" | "57P03" => ("the database is stopping, starting or recovering", ""),
+        "08P01" if of_database.message().contains("startup parameter") => (
+            "a pooler stands before the database",
+            "; a pooler stands in between: give the address of PostgreSQL itself",
+        ),
+        _ => ("the database has answered with an error", ""),
+    })
+}
 
 /// The error and, where it is a known one, the way out. Never the detail of the database's error, which may quote a
 /// row, nor a password, which no error has.
 fn explain(error: &tokio_postgres::Error) -> String {
-    let Some(of_database) = error.as_db_error() else {
-        let mut text = error.to_string();
-        let mut source = error.source();
-        while let Some(error) = source {
-            text = format!("{text}: {error}");
-            source = error.source();
-        }
-        let ways_out = [
-            ("does not allow writes", STANDBY),
-            (
-                "invalid peer certificate",
-                "; give the file of its authority (?sslrootcert=FILE), and the host by a name that its certificate has",
-            ),
-            (
-                "does not support TLS",
-                "; switch TLS on there, or say ?sslmode=disable where nobody can listen",
-            ),
-        ];
-        let way_out = ways_out.iter().find(|(known, _)| text.contains(known));
-        return text + way_out.map_or("", |(_, way_out)| way_out);
+    let way_out = meaning(error).map_or("", |(_, way_out)| way_out);
+    let said = match error.as_db_error() {
+        Some(said) => format!("{} ({})", said.message(), said.code().code()),
+        None => with_causes(error),
     };
-    let code = of_database.code();
-    let way_out = match code.code() {
-        "28P01" | "28000" => "; check user and password of the store's address, and pg_hba.conf",
-        "3D000" => "; create it (createdb), or give another name",
-        "53300" => "; raise max_connections, or run fewer servers",
-        "25006" => STANDBY,
-        "42P01" | "3F000" | "42883" => "; run eigenveil store migrate",
-        "42501" => "; the role needs the rights of the one that ran eigenveil store migrate",
-        "08P01" if of_database.message().contains("startup parameter") => {
-            "; a pooler stands in between: give the address of PostgreSQL itself"
-        }
-        _ => "",
-    };
-    format!("{} ({}){way_out}", of_database.message(), code.code())
+    said + way_out
+}
+
+fn with_causes(error: &tokio_postgres::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text = format!("{text}: {error}");
+        source = error.source();
+    }
+    text
 }
 
 #[cfg(test)]

@@ -109,8 +109,8 @@ struct Inner {
 
 #[derive(Default)]
 struct Health {
-    /// Why the database did not answer the last time.
-    unreachable: Option<String>,
+    /// Why the database could not be used the last time, as it is told.
+    unusable: Option<Error>,
     /// Since then no commit has succeeded.
     commit_failed: bool,
     damage: Option<String>,
@@ -260,8 +260,8 @@ impl Fleet {
         if let Some(damage) = &health.damage {
             return Err(unavailable(damage.clone()));
         }
-        if health.unreachable.is_some() {
-            return Err(away());
+        if let Some(why) = &health.unusable {
+            return Err(why.clone());
         }
         match health.commit_failed {
             true => Err(unavailable(
@@ -332,22 +332,15 @@ impl Inner {
         tempfile::tempfile_in(&self.config.data_dir).map_err(Failure::file)
     }
 
-    /// Records damage. Where the database is and what it says is for the log alone.
+    /// Records damage, and logs what the database said.
     fn note(&self, failure: Failure) -> Error {
         if let Some(damage) = failure.damage() {
             lock(&self.health).damage.get_or_insert(damage);
         }
-        match failure {
-            Failure::Unavailable(why) => {
-                tracing::warn!(why, "the database has failed");
-                away()
-            }
-            Failure::Full => Error::new(
-                ErrorCode::StoreFull,
-                "the disk of the database, or that of this server's data directory, is full, and nothing was changed; the operator has to free space there: retry after that",
-            ),
-            failure => failure.into_error(),
+        if let Failure::Unavailable(why) | Failure::Refused { said: why, .. } = &failure {
+            tracing::warn!(why, "the database has failed");
         }
+        told(failure)
     }
 
     #[cfg(test)]
@@ -425,9 +418,28 @@ fn create_directory(config: &ServerConfig) -> Result<()> {
         })
 }
 
-fn away() -> Error {
-    unavailable(
-        "the database is away or refuses, and nothing was changed: retry, and tell the operator if it keeps failing; the server's log says why",
+/// For whoever asks: where the database is and what it said is for the log alone.
+fn told(failure: Failure) -> Error {
+    match failure {
+        Failure::Unavailable(_) => unusable("the database is away or has failed"),
+        Failure::Refused { told, .. } => told,
+        Failure::Full => full("the disk of this server's data directory is full"),
+        failure => failure.into_error(),
+    }
+}
+
+fn unusable(what: &str) -> Error {
+    unavailable(format!(
+        "{what}, and nothing was changed: retry, and tell the operator if it keeps failing; the server's log says why"
+    ))
+}
+
+fn full(what: &str) -> Error {
+    Error::new(
+        ErrorCode::StoreFull,
+        format!(
+            "{what}, and nothing was changed; the operator has to free space there: retry after that"
+        ),
     )
 }
 

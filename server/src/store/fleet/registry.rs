@@ -8,6 +8,7 @@ use std::{
 };
 
 use eigenveil_shared::{
+    ErrorCode,
     about::{About, UtcDate},
     estimate::ComponentCount,
     study::StudyParams,
@@ -15,7 +16,7 @@ use eigenveil_shared::{
 use tokio::time::MissedTickBehavior;
 use tokio_postgres::{Client, Row};
 
-use super::{Inner, append::PULSE, append::require, credentials, lock, unsigned};
+use super::{Inner, append::PULSE, append::require, credentials, lock, told, unsigned};
 use crate::store::{
     failure::Failure,
     study::{NewStudy, Study, StudyId, StudyKey, state_from},
@@ -64,14 +65,16 @@ impl Inner {
     }
 
     fn found(&self, looked: Result<(), Failure>) {
-        let why = looked.err().map(|failure| failure.to_string());
+        let why = looked.as_ref().err().map(ToString::to_string);
+        let unusable = looked.err().map(told);
         let mut health = lock(&self.health);
-        if health.unreachable.is_none()
-            && let Some(why) = &why
+        // Once for each cause.
+        if let Some(why) = why
+            && health.unusable != unusable
         {
-            tracing::error!(why, "the database is away");
+            tracing::error!(why, "the database cannot be used");
         }
-        health.unreachable = why;
+        health.unusable = unusable;
     }
 
     /// Reads studies and credentials, and shows them.
@@ -82,20 +85,20 @@ impl Inner {
 
     /// As [`refresh`](Self::refresh), once for all who ask meanwhile.
     pub(super) async fn look_again(&self) -> Result<(), Failure> {
-        // Nobody waits for a database that is away.
-        let reachable = || match &lock(&self.health).unreachable {
-            Some(why) => Err(Failure::Unavailable(why.clone())),
-            None => Ok(()),
+        // Nobody waits for a database that is away; a full one can be read.
+        let is_readable = || match &lock(&self.health).unusable {
+            Some(why) if why.code() != ErrorCode::StoreFull => Err(why.clone()),
+            _ => Ok(()),
         };
         let asked = Instant::now();
-        reachable()?;
+        is_readable()?;
         let next = *self.registry.lock().await + LEAST;
         tokio::time::sleep_until(next.into()).await;
         let mut shown = self.registry.lock().await;
         if *shown > asked {
             return Ok(());
         }
-        reachable()?;
+        is_readable()?;
         self.show(&mut shown).await
     }
 

@@ -17,6 +17,17 @@ const MIGRATIONS: &[&str] = &[include_str!("migrations/1.sql")];
 pub(super) const VERSION: usize = MIGRATIONS.len();
 /// The oldest that the tests have run with.
 const MIN_SERVER: i32 = 150_000;
+/// What the role of this session lacks to serve, as statements of SQL.
+const MISSING_GRANTS: &str =
+    "SELECT string_agg(format('GRANT %s TO %I', missing, current_user), '; ') FROM (
+        SELECT 'USAGE ON SCHEMA eigenveil' AS missing FROM pg_namespace
+        WHERE nspname = 'eigenveil' AND NOT has_schema_privilege(oid, 'USAGE')
+        UNION ALL
+        SELECT string_agg(DISTINCT needed, ', ') || ' ON ALL TABLES IN SCHEMA eigenveil'
+        FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace,
+            unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) needed
+        WHERE nspname = 'eigenveil' AND relkind = 'r' AND NOT has_table_privilege(c.oid, needed)
+        HAVING count(*) > 0) grants";
 const LOCK: i64 = 0x0045_6956_5300_0001;
 const LOCK_WAIT: Duration = Duration::from_secs(60);
 
@@ -40,11 +51,14 @@ pub(super) async fn migrate(connection: &Connection) -> Result<usize, Failure> {
     for (number, step) in MIGRATIONS.iter().enumerate().skip(before) {
         connection.batch_execute("BEGIN").await?;
         if number == 0 {
-            connection
-                .batch_execute(&format!(
-                    "CREATE SCHEMA IF NOT EXISTS {SCHEMA}; CREATE TABLE schema_version (version int NOT NULL); INSERT INTO schema_version VALUES (0)"
-                ))
-                .await?;
+            // Where it was made for this role, the role may lack the right to make one.
+            let exists = "SELECT to_regnamespace($1) IS NOT NULL";
+            if !flag(connection, exists, &[&SCHEMA]).await? {
+                let create = format!("CREATE SCHEMA {SCHEMA}");
+                connection.batch_execute(&create).await?;
+            }
+            let create = "CREATE TABLE schema_version (version int NOT NULL); INSERT INTO schema_version VALUES (0)";
+            connection.batch_execute(create).await?;
         }
         connection.batch_execute(step).await?;
         let reached = number as i32 + 1;
@@ -61,8 +75,9 @@ pub(super) async fn migrate(connection: &Connection) -> Result<usize, Failure> {
 
 /// The schema's version; `None` where there is none.
 async fn version(client: &Client) -> Result<Option<usize>, Failure> {
-    let exists = "SELECT to_regclass('schema_version') IS NOT NULL";
-    if !flag(client, exists, &[]).await? {
+    // By its full name: without a right to the schema that is an error, and not "none".
+    let exists = format!("SELECT to_regclass('{SCHEMA}.schema_version') IS NOT NULL");
+    if !flag(client, &exists, &[]).await? {
         return Ok(None);
     }
     let row = client
@@ -87,6 +102,14 @@ pub(super) async fn check(
     durability: Durability,
 ) -> Result<Vec<String>, Failure> {
     check_server(target, client).await?;
+    let missing: Option<String> = client.query_one(MISSING_GRANTS, &[]).await?.try_get(0)?;
+    if let Some(grants) = missing {
+        return Err(unavailable(format!(
+            "the database {} denies this role what a server needs; as the owner of its schema {SCHEMA} run: {grants}",
+            target.name
+        ))
+        .into());
+    }
     match version(client).await? {
         Some(VERSION) => {}
         Some(newer_one) if newer_one > VERSION => return Err(newer(newer_one).into()),

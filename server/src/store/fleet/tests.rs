@@ -532,6 +532,97 @@ fn a_database_that_cannot_be_used_is_refused() {
     assert!(refused(&empty.url()).contains("store migrate"));
 }
 
+/// A role that lacks a right is told the GRANT, which is all that a server needs; one that may not migrate, who may.
+#[test]
+fn a_role_without_a_right_is_told_which() {
+    let Some(cluster) = Cluster::shared() else {
+        return;
+    };
+    let servers = Servers::start(&cluster, 0);
+    servers.sql("CREATE ROLE lesser LOGIN");
+    let url = servers.url().replace("postgres@", "lesser@");
+    for wanted in [
+        "run: GRANT USAGE ON SCHEMA eigenveil TO lesser; GRANT DELETE, INSERT, SELECT, UPDATE ON ALL TABLES IN SCHEMA eigenveil TO lesser",
+        "run: GRANT DELETE ON ALL TABLES IN SCHEMA eigenveil TO lesser",
+    ] {
+        let text = servers.refusal(&url);
+        let (_, grants) = text.split_once("run: ").unwrap();
+        let (grants, _) = grants.split_once(" [").unwrap();
+        assert!(text.contains(wanted), "{text}");
+        servers.sql(&grants.replace("DELETE, ", ""));
+    }
+    let mut config = ServerConfig {
+        store: Some(url.parse().unwrap()),
+        ..servers.config.clone()
+    };
+    let store = Store::open(&config, Environment::system()).unwrap();
+    Runtime::new().unwrap().block_on(async {
+        let study = create(&store, &of_seeds()).await;
+        let reports = vec![numbered(&study, 1)];
+        let outcomes = store.submit(&study, reports).await.unwrap();
+        assert_eq!(outcomes, [SubmitOutcome::Accepted]);
+        let closed = store.set_state(&study, StudyState::Closed);
+        closed.await.unwrap();
+        store.delete_study(&study).await.unwrap();
+        store.sweep(&|| false).unwrap();
+    });
+    let empty = Database::in_cluster(cluster);
+    config.store = Some(empty.url().replace("postgres@", "lesser@").parse().unwrap());
+    let migrate = || migrate_store(&config, &Environment::system());
+    let text = migrate().unwrap_err().to_string();
+    assert!(text.contains("is for the owner of the schema"), "{text}");
+    // One that was made for it will do.
+    empty.sql("CREATE SCHEMA eigenveil AUTHORIZATION lesser");
+    migrate().unwrap();
+}
+
+/// Readiness names what the database has answered; only one that does not answer is away.
+#[test]
+fn readiness_says_what_the_database_said() {
+    let Some(cluster) = Cluster::shared() else {
+        return;
+    };
+    let servers = Servers::start(&cluster, 1);
+    let store = &servers.stores[0];
+    Runtime::new().unwrap().block_on(async {
+        let study = create(store, &of_seeds()).await;
+        for (number, (code, says)) in (0..).zip([
+            ("53100", "the disk of the database is full"),
+            ("53200", "the database is out of memory"),
+            ("53300", "the database has no connection left"),
+            ("57P03", "the database is stopping, starting or recovering"),
+            ("28P01", "the database refuses this server's login"),
+            ("25006", "the database is read-only"),
+            ("42501", "the database denies this server's role a right"),
+            ("P0001", "the database has answered with an error"),
+        ]) {
+            servers.sql(&format!(
+                "CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql
+                 AS 'BEGIN RAISE EXCEPTION ''for the operator'' USING ERRCODE = ''{code}''; END';
+                 CREATE TRIGGER fail BEFORE INSERT ON eigenveil.arrivals EXECUTE FUNCTION fail();
+                 CREATE TRIGGER fail BEFORE INSERT ON eigenveil.pulse EXECUTE FUNCTION fail()"
+            ));
+            let send = || store.submit(&study, vec![numbered(&study, number)]);
+            let refused = send().await.unwrap_err();
+            let is_told = |error: &eigenveil_shared::Error| {
+                assert!(!error.detail().contains("for the operator"), "{error}");
+                error.detail().starts_with(says)
+            };
+            assert!(is_told(&refused), "{refused}");
+            let why = || store.check_writable();
+            eventually(async || {
+                why()
+                    .await
+                    .is_err_and(|error| is_told(&error))
+                    .then_some(())
+            })
+            .await;
+            servers.sql("DROP FUNCTION fail() CASCADE");
+            assert_eq!(send().await.unwrap(), [SubmitOutcome::Accepted]);
+        }
+    });
+}
+
 #[test]
 fn a_cluster_that_cannot_keep_reports_is_refused() {
     let Some(cluster) = Cluster::start_with(&["fsync=off"]) else {
