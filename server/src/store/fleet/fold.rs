@@ -57,13 +57,35 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// For another one that adds up the same seeds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-const FOLDED: &str = "SELECT s.upto, s.n, s.body, s.n = (SELECT coalesce(sum(c.n), 0) FROM chunks c
-        WHERE c.study = $1 AND c.bucket = $2 AND c.last <= s.upto)
-    FROM sums s WHERE s.study = $1 AND s.bucket = $2";
+/// The seeds in chunks of the bucket of `sums s` up to a commit.
+macro_rules! seeds_up_to {
+    ($commit:literal) => {
+        concat!(
+            "(SELECT coalesce(sum(c.n), 0) FROM chunks c
+              WHERE c.study = s.study AND c.bucket = s.bucket AND c.last <= ",
+            $commit,
+            ")"
+        )
+    };
+}
+const FOLDED: &str = concat!(
+    "SELECT s.upto, s.n, s.body, s.n = ",
+    seeds_up_to!("s.upto"),
+    " FROM sums s WHERE s.study = $1 AND s.bucket = $2"
+);
+// At random: servers that begin at once go different ways.
+const WAITING: &str = concat!(
+    "SELECT b.bucket, b.seq, s.upto FROM buckets b JOIN sums s USING (study, bucket)
+     WHERE b.study = $1 AND b.n >= $2 + CASE WHEN s.body IS NOT NULL AND s.n = ",
+    seeds_up_to!("s.upto"),
+    " THEN s.n ELSE 0 END ORDER BY random()"
+);
 const HOLD: &str = "SELECT upto FROM sums WHERE study = $1 AND bucket = $2 FOR NO KEY UPDATE";
 // A statement after the row is held: whatever was merged meanwhile is seen.
-const SWAP: &str = "UPDATE sums SET upto = $4, n = $5, body = $6 WHERE study = $1 AND bucket = $2 AND upto = $3
-    AND $5 = (SELECT coalesce(sum(c.n), 0) FROM chunks c WHERE c.study = $1 AND c.bucket = $2 AND c.last <= $4)";
+const SWAP: &str = concat!(
+    "UPDATE sums s SET upto = $4, n = $5, body = $6 WHERE study = $1 AND bucket = $2 AND upto = $3 AND $5 = ",
+    seeds_up_to!("$4")
+);
 
 /// Unread seeds of a bucket from which on their sum is worth a write: fewer take less time than the 4p² bytes.
 fn worth(p: usize) -> i64 {
@@ -198,14 +220,7 @@ impl Inner {
         }
         let waiting = self.wait(async {
             let session = self.pool.take().await?;
-            // At random: servers that begin at once go different ways.
-            let select =
-                "SELECT b.bucket, b.seq, s.upto FROM buckets b JOIN sums s USING (study, bucket)
-                          WHERE b.study = $1 AND b.n >= $2 + CASE WHEN s.body IS NOT NULL AND s.n =
-                              (SELECT coalesce(sum(c.n), 0) FROM chunks c
-                               WHERE c.study = b.study AND c.bucket = b.bucket AND c.last <= s.upto)
-                          THEN s.n ELSE 0 END ORDER BY random()";
-            let rows = session.query(select, &[&study.key.0, &worth(p)]).await?;
+            let rows = session.query(WAITING, &[&study.key.0, &worth(p)]).await?;
             session.done();
             let mut waiting = VecDeque::new();
             for row in &rows {
