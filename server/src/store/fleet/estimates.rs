@@ -220,8 +220,8 @@ impl Inner {
         }
     }
 
-    /// Tells of jobs that other servers have added, left or cancelled, and renews the lease of its own. `newest`: of those
-    /// that were told.
+    /// Tells of jobs that other servers have added, left or cancelled, renews the lease of its own, and helps no more with
+    /// one that has ended. `newest`: of those that were told.
     pub(super) async fn look_for_jobs(
         &self,
         renewed: &mut Instant,
@@ -251,11 +251,16 @@ impl Inner {
                 self.listener.tell(Notice::JobCancelled(job));
             }
         }
+        let helped = *lock(&self.helped);
         let select = format!(
-            "SELECT coalesce(bool_or({CLAIMABLE}), false), coalesce(max(job), 0) FROM estimates WHERE state = 'running'"
+            "SELECT coalesce(bool_or({CLAIMABLE}), false), coalesce(max(job), 0), coalesce(bool_or(job = $1), false)
+             FROM estimates WHERE state = 'running'"
         );
-        let row = session.query_one(select.as_str(), &[]).await?;
+        let row = session.query_one(select.as_str(), &[&helped]).await?;
         let (is_waiting, job): (bool, i64) = (row.try_get(0)?, row.try_get(1)?);
+        if !row.try_get::<_, bool>(2)? {
+            lock(&self.helped).take_if(|job| Some(*job) == helped);
+        }
         session.done();
         // Whoever has none of its own helps with one that another server computes.
         let is_new = job > *newest;

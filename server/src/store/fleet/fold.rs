@@ -178,14 +178,17 @@ impl Fleet {
         let jobs = self.wait(async {
             let session = self.inner.pool.take().await?;
             let select =
-                "SELECT study, request FROM estimates WHERE state = 'running' ORDER BY job";
+                "SELECT job, study, request FROM estimates WHERE state = 'running' ORDER BY job";
             let rows = session.query(select, &[]).await?;
             session.done();
             rows.iter()
-                .map(|row| Ok((StudyKey(row.try_get(0)?), row.try_get::<_, String>(1)?)))
-                .collect::<Result<Vec<_>, Failure>>()
+                .map(|row| {
+                    let study = StudyKey(row.try_get(1)?);
+                    Ok((row.try_get(0)?, study, row.try_get::<_, String>(2)?))
+                })
+                .collect::<Result<Vec<(i64, _, _)>, Failure>>()
         })?;
-        for (study, request) in jobs {
+        for (job, study, request) in jobs {
             let Some(study) = self.studies.by_key(study) else {
                 continue;
             };
@@ -194,11 +197,15 @@ impl Fleet {
                 continue;
             };
             if !settings(&study, &request, config).streams(study.params()) {
-                let folded = self.fold(&study, Cancel::when(stopping));
+                *lock(&self.inner.helped) = Some(job);
+                let has_ended = || lock(&self.inner.helped).is_none();
+                let folded = self.fold(&study, Cancel::when(&|| stopping() || has_ended()));
                 if stopping() {
                     return Ok(());
                 }
-                folded?;
+                if !has_ended() {
+                    folded?;
+                }
             }
         }
         Ok(())
@@ -683,6 +690,37 @@ mod tests {
             );
             fold();
             assert_eq!(kept(&servers), "18 9216");
+        });
+    }
+
+    /// Whoever helps with an estimate stops when it is cancelled.
+    #[test]
+    fn nobody_adds_up_for_an_estimate_that_was_cancelled() {
+        let Some(cluster) = Cluster::shared() else {
+            return;
+        };
+        Runtime::new().unwrap().block_on(async {
+            let (servers, studies) = of_one_bucket(&cluster, 2).await;
+            let (store, study) = (&servers.stores[0], &studies[0]);
+            commit(store, study, 0..8, |number| number).await;
+            store
+                .add_job(study, EstimateRequest::default())
+                .await
+                .unwrap();
+            store.claim_job().unwrap().unwrap();
+            // Somebody who is at it for a minute.
+            let session = fleet(store).inner.pool.take().await.unwrap();
+            let hold = "SELECT pg_advisory_lock($1, 0)";
+            let key = study.key.0 as i32;
+            session.query(hold, &[&key]).await.unwrap();
+            let helper = servers.stores[1].clone();
+            let helping = spawn_blocking(move || fleet(&helper).help(&|| false));
+            let helped = &fleet(&servers.stores[1]).inner.helped;
+            eventually(async || lock(helped).is_some().then_some(())).await;
+            store.cancel_job(study, 1).await.unwrap();
+            let ended = tokio::time::timeout(PATIENCE / 2, helping).await;
+            ended.expect("it helps on").unwrap().unwrap();
+            assert_eq!(kept(&servers), "0 0");
         });
     }
 

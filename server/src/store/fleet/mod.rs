@@ -103,6 +103,8 @@ struct Inner {
     server: i64,
     /// The job that this server computes.
     held: Mutex<Option<i64>>,
+    /// The job for which this server adds up seeds, until it has ended.
+    helped: Mutex<Option<i64>>,
     #[cfg(test)]
     mutation: Mutex<Option<mutations::Mutation>>,
 }
@@ -147,6 +149,7 @@ impl Fleet {
             ahead_ms: AtomicI64::new(0),
             server: i64::from_le_bytes(server),
             held: Mutex::default(),
+            helped: Mutex::default(),
             #[cfg(test)]
             mutation: Mutex::default(),
         });
