@@ -230,7 +230,7 @@ fn rerandomised_retries_are_refuted() {
 }
 
 #[test]
-#[ignore = "10⁶ trials a row: some ten minutes in release"]
+#[ignore = "10⁶ trials a row: half an hour in release"]
 fn a_million_trials_of_everything_broken() {
     every_leak_is_refuted(MANY);
     the_parity_of_the_attempts_is_seen_with_the_report(MANY);
