@@ -37,7 +37,7 @@ const MAX_RUNS: u32 = 5;
 // Arrays are sorted by their key, without repetition, so that locks are taken in one order.
 const DOORS: &str = "SELECT study, bool_and(open), bool_or(moment() >= until) FROM buckets
     WHERE study = ANY ($1) GROUP BY study";
-const TOKENS: &str = "SELECT t.study, t.key, t.spent FROM tokens t
+pub(super) const TOKENS: &str = "SELECT t.study, t.key, t.spent FROM tokens t
     JOIN unnest($1::bigint[], $2::bytea[]) u(s, k) ON t.study = u.s AND t.key = u.k
     ORDER BY t.study, t.key FOR NO KEY UPDATE OF t";
 // Returns those that were there already, which mostly are few: PostgreSQL waits without end for a client that has
@@ -49,11 +49,13 @@ pub(super) const TAKE: &str = "WITH u AS MATERIALIZED (SELECT * FROM unnest($1::
 const IN_FLIGHT: &str =
     "SELECT 1 FROM buckets WHERE study = ANY ($1) ORDER BY study, bucket FOR SHARE";
 // A statement after the tokens were locked, never joined with it: what was waited for is seen.
-const KNOWN: &str = "SELECT i.study, i.id FROM identifiers i
+pub(super) const KNOWN: &str = "SELECT i.study, i.id FROM identifiers i
     JOIN unnest($1::bigint[], $2::bytea[]) u(s, k) ON i.study = u.s AND i.id = u.k";
-const TAKE_BACK: &str = "DELETE FROM identifiers i USING unnest($1::bigint[], $2::bytea[]) u(s, k)
+pub(super) const TAKE_BACK: &str =
+    "DELETE FROM identifiers i USING unnest($1::bigint[], $2::bytea[]) u(s, k)
     WHERE i.study = u.s AND i.id = u.k";
-const SPEND: &str = "UPDATE tokens t SET spent = 1 FROM unnest($1::bigint[], $2::bytea[]) u(s, k)
+pub(super) const SPEND: &str =
+    "UPDATE tokens t SET spent = 1 FROM unnest($1::bigint[], $2::bytea[]) u(s, k)
     WHERE t.study = u.s AND t.key = u.k AND t.spent = 0";
 // Whatever `open` says: a row that is passed over here and found open by the next statement would be locked out of order.
 const LOCK_BUCKETS: &str = "SELECT b.study FROM buckets b

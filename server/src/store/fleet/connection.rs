@@ -35,8 +35,9 @@ pub(super) const SCHEMA: &str = "eigenveil";
 const SESSION: &str = "-c search_path=eigenveil -c synchronous_commit=on -c plan_cache_mode=force_custom_plan \
     -c default_transaction_isolation=read\\ committed -c lock_timeout=5s -c statement_timeout=0 -c tcp_user_timeout=10s \
     -c client_min_messages=warning -c eigenveil.session=kept";
-/// A transaction whose client has stopped frees what it has locked.
-const COMMITTING: &str = " -c idle_in_transaction_session_timeout=5s";
+/// A transaction whose client has stopped frees what it has locked. Keys are looked up by their index: for a thousand of a
+/// table that has grown since PostgreSQL last counted it, it would read the whole table.
+const COMMITTING: &str = " -c idle_in_transaction_session_timeout=5s -c enable_seqscan=off";
 const POOL: &str = " -c idle_in_transaction_session_timeout=60s";
 /// To each host: of one that is lost no answer comes.
 const CONNECT: Duration = Duration::from_secs(3);
@@ -355,7 +356,7 @@ impl From<tokio_postgres::Error> for Failure {
 
 const READ_ONLY: (&str, &str) = (
     "the database is read-only",
-    "; it is a standby: give the primary's address, or all addresses of the cluster",
+    "; if it is a standby, give the primary's address, or all addresses of the cluster; otherwise see default_transaction_read_only there",
 );
 const LOGIN: (&str, &str) = (
     "the database refuses this server's login",

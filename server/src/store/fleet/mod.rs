@@ -340,7 +340,10 @@ impl Inner {
         if let Some(damage) = failure.damage() {
             lock(&self.health).damage.get_or_insert(damage);
         }
-        if let Failure::Unavailable(why) | Failure::Refused { said: why, .. } = &failure {
+        if let Failure::Unavailable(why)
+        | Failure::Refused { said: why, .. }
+        | Failure::InDoubt(why) = &failure
+        {
             tracing::warn!(why, "the database has failed");
         }
         told(failure)
@@ -426,6 +429,7 @@ fn told(failure: Failure) -> Error {
     match failure {
         Failure::Unavailable(_) => unusable("the database is away or has failed"),
         Failure::Refused { told, .. } => told,
+        Failure::InDoubt(_) => Failure::InDoubt("the server's log says why".into()).into_error(),
         Failure::Full => full("the disk of this server's data directory is full"),
         failure => failure.into_error(),
     }

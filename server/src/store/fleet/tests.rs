@@ -27,7 +27,11 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use self::postgres::Cluster;
-use super::migrate_store;
+use super::{
+    append::{KNOWN, SPEND, TAKE_BACK, TOKENS},
+    migrate_store,
+    races::fleet,
+};
 use crate::{
     Environment, ServerConfig,
     store::{
@@ -576,6 +580,46 @@ fn a_role_without_a_right_is_told_which() {
     migrate().unwrap();
 }
 
+/// However many keys were stored since PostgreSQL has last counted them, those of a commit are found by their index.
+#[test]
+fn keys_of_a_commit_are_found_by_their_index() {
+    let Some(cluster) = Cluster::shared() else {
+        return;
+    };
+    let servers = Servers::start(&cluster, 1);
+    Runtime::new().unwrap().block_on(async {
+        for (table, column) in [("tokens", "key"), ("identifiers", "id")] {
+            servers.sql(&format!(
+                "INSERT INTO eigenveil.{table} (study, {column})
+                 SELECT 1, sha256(number::text::bytea) FROM generate_series(1, 20000) number"
+            ));
+        }
+        let committing = fleet(&servers.stores[0])
+            .inner
+            .pool
+            .target
+            .connect()
+            .await
+            .unwrap();
+        let keys: Vec<Vec<u8>> = (0..1_000_u32)
+            .map(|key| key.to_be_bytes().to_vec())
+            .collect();
+        let studies = vec![1_i64; keys.len()];
+        for statement in [TOKENS, KNOWN, TAKE_BACK, SPEND] {
+            let explained = committing
+                .query(&format!("EXPLAIN {statement}"), &[&studies, &keys])
+                .await
+                .unwrap();
+            let plan: Vec<&str> = explained.iter().map(|line| line.get(0)).collect();
+            let plan = plan.join("\n");
+            assert!(
+                plan.contains("Index") && !plan.contains("Seq Scan"),
+                "{plan}"
+            );
+        }
+    });
+}
+
 /// Readiness names what the database has answered; only one that does not answer is away.
 #[test]
 fn readiness_says_what_the_database_said() {
@@ -641,7 +685,10 @@ fn a_cluster_that_cannot_keep_reports_is_refused() {
     let url = servers.database.url();
     assert!(servers.refusal(&url).contains("set fsync = on"));
     let text = servers.refusal(&standby.url("postgres"));
-    assert!(text.contains("it is a standby"), "{text}");
+    assert!(
+        text.contains("if it is a standby, give the primary's address"),
+        "{text}"
+    );
     cluster.sql("postgres", "CREATE ROLE locked LOGIN PASSWORD 'right'");
     cluster.ask_for_password("locked");
     let text = servers.refusal(&url.replace("postgres@", "locked:secret@"));
