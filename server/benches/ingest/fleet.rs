@@ -7,12 +7,16 @@ mod postgres;
 use std::{
     fs::File,
     io::{BufRead as _, BufReader, Write as _},
+    path::PathBuf,
     process::{Child, Command, Stdio},
     time::Instant,
 };
 
-use eigenveil_server::{Environment, Server, ServerConfig, Store, store::migrate_store};
-use eigenveil_shared::api::CreateStudy;
+use eigenveil_server::{Environment, Server, ServerConfig, Store, Study, store::migrate_store};
+use eigenveil_shared::{
+    api::{CreateStudy, IssueTokensResponse},
+    enrolment::{MAX_TOKENS_PER_REQUEST, ParticipantToken, TOKEN_LEN},
+};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -20,6 +24,16 @@ use self::postgres::Cluster;
 use super::{Load, SEEDS, process::Process};
 
 const ROWS: u32 = 1_000_000;
+const TOKENS: usize = 5 * MAX_TOKENS_PER_REQUEST;
+
+/// What reports come with.
+#[derive(Clone, Copy, PartialEq)]
+enum Admitted {
+    ByNothing,
+    ByTokens,
+    /// Tokens that the study does not know.
+    Refused,
+}
 
 /// Another process of this program: `URL DIRECTORY`. Prints its address.
 pub(crate) fn serve(arguments: &[String]) {
@@ -121,25 +135,43 @@ pub(crate) fn beside_copy() {
         if !has_standby {
             copy(&cluster, &directory);
         }
-        for load in [
-            Load {
-                batch: 1_000,
-                ..Load::singles(40, SEEDS, 12)
-            },
-            Load::singles(40, SEEDS, 256),
+        let batches = Load {
+            batch: 1_000,
+            ..Load::singles(40, SEEDS, 12)
+        };
+        for (load, admitted) in [
+            (batches, Admitted::ByNothing),
+            (batches, Admitted::ByTokens),
+            (batches, Admitted::Refused),
+            (Load::singles(40, SEEDS, 256), Admitted::ByNothing),
         ] {
-            if !has_standby {
+            if !has_standby && admitted == Admitted::ByNothing {
                 print!("embedded: ");
                 load.print();
             }
             for servers in 1..=3 {
-                on(&cluster, &directory, load, servers);
+                on(&cluster, &directory, load, admitted, servers);
             }
         }
     }
 }
 
-fn on(cluster: &Cluster, directory: &TempDir, load: Load, number: usize) {
+/// A file with the study's tokens, or with none that it knows.
+async fn tokens(store: &Store, study: &Study, admitted: Admitted, directory: &TempDir) -> PathBuf {
+    let mut bytes = Vec::with_capacity(TOKENS * TOKEN_LEN);
+    while admitted == Admitted::ByTokens && bytes.len() < TOKENS * TOKEN_LEN {
+        let issued = store.issue_tokens(study, MAX_TOKENS_PER_REQUEST).await;
+        let IssueTokensResponse { tokens } = issued.unwrap();
+        let issued = tokens.iter().map(|text| ParticipantToken::parse(text));
+        bytes.extend(issued.flat_map(|token| *token.unwrap().as_bytes()));
+    }
+    bytes.resize(TOKENS * TOKEN_LEN, 1);
+    let file = directory.path().join("tokens");
+    std::fs::write(&file, bytes).unwrap();
+    file
+}
+
+fn on(cluster: &Cluster, directory: &TempDir, load: Load, admitted: Admitted, number: usize) {
     let url = cluster.url("bench");
     let config = ServerConfig {
         store: Some(url.parse().unwrap()),
@@ -149,10 +181,13 @@ fn on(cluster: &Cluster, directory: &TempDir, load: Load, number: usize) {
     let store = Store::open(&config, Environment::system()).unwrap();
     let wanted: CreateStudy = serde_json::from_value(json!({
         "name": "bench", "dimension": load.p, "mechanism": load.mechanism, "epsilon": 1.0,
+        "enrolment": if admitted == Admitted::ByNothing { "open" } else { "token" },
     }))
     .unwrap();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let study = runtime.block_on(store.create_study(wanted)).unwrap();
+    let tokens = (admitted != Admitted::ByNothing)
+        .then(|| runtime.block_on(tokens(&store, &study, admitted, directory)));
     drop(store);
     let path = format!("/v1/studies/{}/reports", study.id());
     // After the study: they know it from the start.
@@ -173,14 +208,32 @@ fn on(cluster: &Cluster, directory: &TempDir, load: Load, number: usize) {
     };
     let before = cpu();
     let canonical = &study.document().canonical_params;
-    let outcome = load.send(&Process::this(), &addresses.join(","), &path, canonical);
+    let (this, addresses) = (Process::this(), addresses.join(","));
+    let outcome = load.send(&this, &addresses, &path, canonical, tokens.as_deref());
+    let counted = cluster.sql(
+        "bench",
+        &format!(
+            "SELECT sum(n) FROM eigenveil.buckets JOIN eigenveil.studies USING (study) WHERE id = '\\x{}'",
+            study.id()
+        ),
+    );
+    let wanted = match admitted {
+        Admitted::Refused => 0,
+        Admitted::ByNothing | Admitted::ByTokens => outcome.reports,
+    };
+    assert_eq!(counted, wanted.to_string());
     let spent: Vec<String> = before
         .iter()
         .zip(cpu())
         .map(|(before, after)| format!("{:.1}", (after - before) * 1e6 / outcome.reports as f64))
         .collect();
+    let how = match admitted {
+        Admitted::ByNothing => "",
+        Admitted::ByTokens => ", with tokens",
+        Admitted::Refused => ", refused for their tokens",
+    };
     println!(
-        "{number} server(s), connections={} batch={}: {:.0} reports/s, µs of CPU a report of each and of PostgreSQL: {}",
+        "{number} server(s), connections={} batch={}{how}: {:.0} reports/s, µs of CPU a report of each and of PostgreSQL: {}",
         load.connections,
         load.batch,
         outcome.rate,

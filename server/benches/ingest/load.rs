@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use eigenveil_shared::{
-    api::{REPORT_BATCH_MEDIA_TYPE, REPORT_MEDIA_TYPE},
     codec::{self, ReportFormat},
+    enrolment::{Admission, Enrolment, Frame, ParticipantToken, TOKEN_LEN},
     mechanism::PayloadKind,
     report::{Report, ReportId},
     study::{StudyParams, from_hex},
@@ -18,6 +18,8 @@ use tokio::{
 struct Template {
     request: Vec<u8>,
     ids: Vec<usize>,
+    /// Where its tokens begin, for a study that wants them.
+    tokens: Option<usize>,
     /// Distance from an identifier to its seed, for seed payloads.
     seed_behind: Option<usize>,
 }
@@ -33,6 +35,7 @@ impl Template {
         Self {
             request,
             ids: Vec::new(),
+            tokens: None,
             seed_behind: None,
         }
     }
@@ -44,39 +47,46 @@ impl Template {
     }
 
     /// One report of a study, or a batch.
-    fn reports(path: &str, canonical: &str, batch: usize) -> Self {
+    fn reports(path: &str, canonical: &str, batch: usize, enrolment: Enrolment) -> Self {
         let params = StudyParams::from_canonical(&from_hex(canonical).unwrap()).unwrap();
         let format = ReportFormat::new(&params);
         let payload = 0.5_f32.to_le_bytes().repeat(format.payload_len() / 4);
         let id = ReportId::from_parts(1 << 40, [0; 16]);
-        let (mut template, first, stride, behind) = if batch == 1 {
-            let body = codec::encode_report(&Report {
+        let (reports, first, stride, behind) = if batch == 1 {
+            let report = codec::encode_report(&Report {
                 id,
                 fingerprint: format.fingerprint(),
                 payload,
             });
-            (Self::new(path, REPORT_MEDIA_TYPE, &body), 34, 0, 24)
+            (report, 34, 0, 24)
         } else {
             let reports = (0..batch).map(|_| (id, payload.as_slice()));
-            let body = codec::encode_batch(&format, reports).unwrap();
+            let reports = codec::encode_batch(&format, reports).unwrap();
             let stride = 16 + payload.len();
-            let first = body.len() - batch * stride;
-            (
-                Self::new(path, REPORT_BATCH_MEDIA_TYPE, &body),
-                first,
-                stride,
-                16,
-            )
+            let first = reports.len() - batch * stride;
+            (reports, first, stride, 16)
         };
-        let head = template
-            .request
-            .windows(4)
-            .position(|w| w == b"\r\n\r\n")
-            .unwrap()
-            + 4;
-        template.ids = (0..batch).map(|i| head + first + i * stride).collect();
+        let frame = Frame::new(enrolment, batch > 1);
+        let unknown = Admission::Token(ParticipantToken::from_bytes([0; TOKEN_LEN]));
+        let length = reports.len();
+        let body = frame.write(&vec![&unknown; batch], reports).unwrap();
+        let mut template = Self::new(path, frame.media_type(), &body);
+        let begin = template.request.len() - length;
+        template.tokens = (enrolment == Enrolment::Token).then_some(begin - batch * TOKEN_LEN);
+        template.ids = (0..batch).map(|i| begin + first + i * stride).collect();
         template.seed_behind = (format.payload_kind() == PayloadKind::Seed).then_some(behind);
         template
+    }
+
+    /// The next tokens; false if there are not enough left.
+    fn admit(&mut self, tokens: &mut &[u8]) -> bool {
+        let Some(at) = self.tokens else { return true };
+        let length = self.ids.len() * TOKEN_LEN;
+        let Some(next) = tokens.split_off(..length) else {
+            return false;
+        };
+        self.request[at..at + length].copy_from_slice(next);
+        true
     }
 
     /// New identifiers, time-ordered like a device's: time first, then distinct random bytes.
@@ -96,16 +106,52 @@ impl Template {
     }
 }
 
-/// `ADDRESS[,ADDRESS…] PATH raw:P|CANONICAL CONNECTIONS SECONDS BATCH REPORTS`: runs until the time is up or, if REPORTS is not 0,
-/// until that many were sent. Prints how many were acknowledged.
+/// Reads one whole response, whose status must be 200 or so.
+async fn read_response(stream: &mut TcpStream, buffer: &mut Vec<u8>) {
+    buffer.clear();
+    let end = loop {
+        assert!(stream.read_buf(buffer).await.unwrap() > 0);
+        if let Some(at) = buffer.windows(4).position(|w| w == b"\r\n\r\n") {
+            break at + 4;
+        }
+    };
+    let head = String::from_utf8_lossy(&buffer[..end]).to_ascii_lowercase();
+    assert!(
+        head.starts_with("http/1.1 20"),
+        "{}",
+        String::from_utf8_lossy(buffer)
+    );
+    let length = head.split_once("content-length: ").unwrap().1;
+    let length: usize = length.lines().next().unwrap().parse().unwrap();
+    while buffer.len() < end + length {
+        assert!(stream.read_buf(buffer).await.unwrap() > 0);
+    }
+}
+
+/// `ADDRESS[,ADDRESS…] PATH raw:P|CANONICAL CONNECTIONS SECONDS BATCH REPORTS [TOKENS]`: runs until the time is up or, if
+/// REPORTS is not 0, until that many were sent, or until the tokens in the file are used up. Prints how many were answered.
 pub(crate) fn run(arguments: &[String]) {
-    let [address, path, what, connections, seconds, batch, reports] = arguments else {
+    let [
+        address,
+        path,
+        what,
+        connections,
+        seconds,
+        batch,
+        reports,
+        files @ ..,
+    ] = arguments
+    else {
         panic!("seven arguments");
     };
+    let tokens: Option<&[u8]> = files
+        .first()
+        .map(|file| std::fs::read(file).unwrap().leak() as _);
+    let enrolment = tokens.map_or(Enrolment::Open, |_| Enrolment::Token);
     let batch: usize = batch.parse().unwrap();
     let template = match what.strip_prefix("raw:") {
         Some(p) => Template::raw(path, p.parse().unwrap()),
-        None => Template::reports(path, what, batch),
+        None => Template::reports(path, what, batch, enrolment),
     };
     let connections: u64 = connections.parse().unwrap();
     let addresses: Vec<&str> = address.split(',').collect();
@@ -123,21 +169,18 @@ pub(crate) fn run(arguments: &[String]) {
         for connection in 0..connections {
             let address = addresses[connection as usize % addresses.len()].to_owned();
             let mut template = template.clone();
+            let tokens = tokens.unwrap_or_default();
+            let share = tokens.len() / TOKEN_LEN / connections as usize * TOKEN_LEN;
+            let mut own = &tokens[connection as usize * share..][..share];
             tasks.spawn(async move {
                 let mut stream = TcpStream::connect(address).await.unwrap();
                 stream.set_nodelay(true).unwrap();
-                let mut buffer = vec![0; 4_096];
+                let mut buffer = Vec::with_capacity(4_096);
                 let (mut count, mut requests) = (0, 0);
-                while requests < most && Instant::now() < deadline {
+                while requests < most && Instant::now() < deadline && template.admit(&mut own) {
                     template.renew(connection, &mut count);
                     stream.write_all(&template.request).await.unwrap();
-                    let length = stream.read(&mut buffer).await.unwrap();
-                    let response = &buffer[..length];
-                    assert!(
-                        response.starts_with(b"HTTP/1.1 20"),
-                        "{}",
-                        String::from_utf8_lossy(response)
-                    );
+                    read_response(&mut stream, &mut buffer).await;
                     requests += 1;
                 }
                 requests * batch as u64

@@ -128,11 +128,19 @@ impl Load {
     }
 
     /// Sends it to `what` at `address`, and prints what it cost `server`.
-    fn send(self, server: &Process, address: &str, path: &str, what: &str) -> Outcome {
+    fn send(
+        self,
+        server: &Process,
+        address: &str,
+        path: &str,
+        what: &str,
+        tokens: Option<&Path>,
+    ) -> Outcome {
         let (cpu, started) = (server.cpu_seconds(), Instant::now());
         let output = Command::new(std::env::current_exe().unwrap())
             .args(["load", address, path, what])
             .args([self.connections, self.seconds, self.batch, self.reports].map(|n| n.to_string()))
+            .args(tokens)
             .stderr(Stdio::inherit())
             .output()
             .unwrap();
@@ -175,7 +183,7 @@ impl Load {
                 stopped.await.ok();
             }));
             let outcome = tokio::task::spawn_blocking(move || {
-                self.send(&Process::this(), &address, &path, &canonical)
+                self.send(&Process::this(), &address, &path, &canonical, None)
             })
             .await
             .unwrap();
@@ -207,7 +215,13 @@ impl Load {
         );
         let address = format!("127.0.0.1:{}", port.trim());
         let process = Process::child(rival.id());
-        let outcome = self.send(&process, &address, "/reports", &format!("raw:{}", self.p));
+        let outcome = self.send(
+            &process,
+            &address,
+            "/reports",
+            &format!("raw:{}", self.p),
+            None,
+        );
         rival.kill().unwrap();
         rival.wait().unwrap();
         outcome
