@@ -438,7 +438,8 @@ pub struct ChosenCount {
     pub is_open: bool,
 }
 
-/// Where the components end (`k = auto`): at the last gap that is sure, before the background, or else at the largest.
+/// Where the components end (`k = auto`): at the last gap that is sure, before the background; where none is, at the last
+/// that is likely, or else at the largest.
 pub fn choose_count(spectrum: &SpectrumEstimate, n_eff: f64) -> Result<ChosenCount> {
     let count = spectrum.standing.len();
     let p = count + spectrum.rest_count;
@@ -448,7 +449,8 @@ pub fn choose_count(spectrum: &SpectrumEstimate, n_eff: f64) -> Result<ChosenCou
     let beyond =
         |least: f64| -> Vec<usize> { (1..=count).filter(|&i| gaps[i - 1] >= least).collect() };
     let mut ends = beyond(SURE_GAP);
-    if ends.is_empty() {
+    let is_sure = !ends.is_empty();
+    if !is_sure {
         // One of `count` gaps between equal eigenvalues exceeds this in one study of twenty.
         ends = beyond((2.0 * (count as f64 / 0.05).ln()).sqrt());
     }
@@ -462,7 +464,11 @@ pub fn choose_count(spectrum: &SpectrumEstimate, n_eff: f64) -> Result<ChosenCou
         k = end;
     }
     if k > 0 {
-        return Ok(ChosenCount { k, is_open: false });
+        // The largest of several gaps that are not sure looks larger than it is: so does what follows from it.
+        return Ok(ChosenCount {
+            k,
+            is_open: !is_sure,
+        });
     }
     let largest = (1..=count).max_by(|&a, &b| gaps[a - 1].total_cmp(&gaps[b - 1]));
     Ok(ChosenCount {
@@ -529,7 +535,7 @@ mod tests {
         // A pair that is told apart from the rest but not within is no background.
         assert_eq!(chosen(&[0.2, 0.2, 0.1], (7, 0.02)), (3, false));
         // No gap of 4, but one of 3 beside one of 1: √(2 ln(2/0.05)) is 2.72.
-        assert_eq!(chosen(&[0.058, 0.052], (8, 0.05)), (1, false));
+        assert_eq!(chosen(&[0.058, 0.052], (8, 0.05)), (1, true));
         // Gaps of 2 and 1: the larger one, and open.
         assert_eq!(chosen(&[0.056, 0.052], (8, 0.05)), (1, true));
         assert_eq!(chosen(&[], (8, 0.05)), (0, false));
