@@ -240,6 +240,7 @@ impl ServerConfig {
                 1_024,
             ),
             ("tls_reload_seconds", self.tls_reload_seconds, 0, 31_536_000),
+            ("shutdown_delay_ms", self.shutdown_delay_ms, 0, 3_600_000),
             ("max_store_bytes", max_store_bytes, 1 << 20, u64::MAX),
         ];
         let at_least_one = at_least_one.map(|(setting, value)| (setting, value, 1, u64::MAX));

@@ -44,7 +44,7 @@ pub(super) const TOKENS: &str = "SELECT t.study, t.key, t.spent FROM tokens t
 // stopped to read what it is sent, and holds the locks.
 pub(super) const TAKE: &str = "WITH u AS MATERIALIZED (SELECT * FROM unnest($1::bigint[], $2::bytea[]) u(study, id)),
     new AS (INSERT INTO identifiers (study, id) SELECT * FROM u ON CONFLICT DO NOTHING RETURNING study, id)
-    SELECT u.study, u.id FROM u LEFT JOIN new USING (study, id) WHERE new.id IS NULL";
+    SELECT study, id FROM u EXCEPT SELECT study, id FROM new";
 // Of studies whose last day has just passed: reports in flight, which came in time, are waited for before they are looked up.
 const IN_FLIGHT: &str =
     "SELECT 1 FROM buckets WHERE study = ANY ($1) ORDER BY study, bucket FOR SHARE";

@@ -35,9 +35,11 @@ pub(super) const SCHEMA: &str = "eigenveil";
 const SESSION: &str = "-c search_path=eigenveil -c synchronous_commit=on -c plan_cache_mode=force_custom_plan \
     -c default_transaction_isolation=read\\ committed -c lock_timeout=5s -c statement_timeout=0 -c tcp_user_timeout=10s \
     -c client_min_messages=warning -c eigenveil.session=kept";
-/// A transaction whose client has stopped frees what it has locked. Keys are looked up by their index: for a thousand of a
-/// table that has grown since PostgreSQL last counted it, it would read the whole table.
-const COMMITTING: &str = " -c idle_in_transaction_session_timeout=5s -c enable_seqscan=off";
+/// A transaction whose client has stopped frees what it has locked. Each key is looked up by its index: for thousands
+/// PostgreSQL would rather read the whole table, which is slower and, where the table has grown since it was last counted,
+/// endless.
+const COMMITTING: &str = " -c idle_in_transaction_session_timeout=5s -c enable_seqscan=off -c enable_hashjoin=off \
+    -c enable_mergejoin=off -c jit=off";
 const POOL: &str = " -c idle_in_transaction_session_timeout=60s";
 /// To each host: of one that is lost no answer comes.
 const CONNECT: Duration = Duration::from_secs(3);
@@ -345,7 +347,8 @@ impl From<tokio_postgres::Error> for Failure {
         };
         let told = match error.code() {
             Some(&SqlState::DATA_CORRUPTED | &SqlState::INDEX_CORRUPTED) => {
-                return Self::damaged(said);
+                tracing::error!(said, "the database is damaged");
+                return Self::damaged("the database says so; the server's log has its words");
             }
             Some(&SqlState::DISK_FULL) => full(what),
             _ => unusable(what),

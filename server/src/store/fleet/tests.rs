@@ -28,7 +28,7 @@ use tokio::runtime::Runtime;
 
 use self::postgres::Cluster;
 use super::{
-    append::{KNOWN, SPEND, TAKE_BACK, TOKENS},
+    append::{KNOWN, SPEND, TAKE, TAKE_BACK, TOKENS},
     migrate_store,
     races::fleet,
 };
@@ -555,6 +555,7 @@ fn a_role_without_a_right_is_told_which() {
         assert!(text.contains(wanted), "{text}");
         servers.sql(&grants.replace("DELETE, ", ""));
     }
+    servers.sql("CREATE TABLE eigenveil.of_somebody_else (n int)");
     let mut config = ServerConfig {
         store: Some(url.parse().unwrap()),
         ..servers.config.clone()
@@ -580,7 +581,8 @@ fn a_role_without_a_right_is_told_which() {
     migrate().unwrap();
 }
 
-/// However many keys were stored since PostgreSQL has last counted them, those of a commit are found by their index.
+/// However many keys a commit has, and however many were stored since PostgreSQL has last counted them, each is found by
+/// its index.
 #[test]
 fn keys_of_a_commit_are_found_by_their_index() {
     let Some(cluster) = Cluster::shared() else {
@@ -594,28 +596,32 @@ fn keys_of_a_commit_are_found_by_their_index() {
                  SELECT 1, sha256(number::text::bytea) FROM generate_series(1, 20000) number"
             ));
         }
-        let committing = fleet(&servers.stores[0])
-            .inner
-            .pool
-            .target
-            .connect()
-            .await
-            .unwrap();
-        let keys: Vec<Vec<u8>> = (0..1_000_u32)
-            .map(|key| key.to_be_bytes().to_vec())
-            .collect();
-        let studies = vec![1_i64; keys.len()];
-        for statement in [TOKENS, KNOWN, TAKE_BACK, SPEND] {
-            let explained = committing
-                .query(&format!("EXPLAIN {statement}"), &[&studies, &keys])
-                .await
-                .unwrap();
-            let plan: Vec<&str> = explained.iter().map(|line| line.get(0)).collect();
-            let plan = plan.join("\n");
-            assert!(
-                plan.contains("Index") && !plan.contains("Seq Scan"),
-                "{plan}"
-            );
+        let target = &fleet(&servers.stores[0]).inner.pool.target;
+        let committing = target.connect().await.unwrap();
+        for counted in [false, true] {
+            if counted {
+                servers.sql("ANALYZE eigenveil.tokens; ANALYZE eigenveil.identifiers");
+            }
+            for (statement, number) in [TOKENS, KNOWN, TAKE_BACK, SPEND, TAKE]
+                .into_iter()
+                .flat_map(|statement| [1_000, 65_536_u32].map(|number| (statement, number)))
+            {
+                let keys: Vec<Vec<u8>> =
+                    (0..number).map(|key| key.to_be_bytes().to_vec()).collect();
+                let studies = vec![1_i64; keys.len()];
+                let explained = committing
+                    .query(&format!("EXPLAIN {statement}"), &[&studies, &keys])
+                    .await
+                    .unwrap();
+                let plan: Vec<&str> = explained.iter().map(|line| line.get(0)).collect();
+                let plan = plan.join("\n");
+                let by_index = statement == TAKE || plan.contains("Index Cond");
+                let whole = ["Seq Scan", "Merge", "Hash Join", "Hash Left", "Hash Right"];
+                assert!(
+                    by_index && !whole.iter().any(|way| plan.contains(way)),
+                    "{plan}"
+                );
+            }
         }
     });
 }
