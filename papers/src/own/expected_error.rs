@@ -56,8 +56,8 @@ const MIN_COVERAGE: f64 = 0.9;
 const MAX_DEVIATION: f64 = 0.15;
 /// Further than this from 0 is not chance.
 const MAX_STANDARD_ERRORS: f64 = 3.0;
-/// Settled studies, at least, where that is claimed.
-const MIN_SETTLED: f64 = 20.0;
+/// Studies of a kind, at least, where something is claimed of them.
+const MIN_STUDIES: f64 = 20.0;
 /// What is asked for, where it is not a number of components.
 const AUTO_K: &str = "auto";
 /// Components that `classification`, of 12 directions in 31 features, has apart from each other: at most.
@@ -411,7 +411,7 @@ fn cut_share(record: &Record) -> f64 {
 fn check_auto(table: &Table) -> Verdict {
     let records: Vec<&Record> = table.matching(&[("asked", AUTO_K)]).collect();
     let studies = |r: &Record, column: &str| r.number(column) * r.number("repeats");
-    let settled = |r: &&&Record| r.number("repeats") - studies(r, "open_mean") >= MIN_SETTLED;
+    let settled = |r: &&&Record| r.number("repeats") - studies(r, "open_mean") >= MIN_STUDIES;
     let settled: Vec<&Record> = records.iter().filter(settled).copied().collect();
     let ratios = || settled.iter().map(|r| said_over_true(r));
     let (low, high) = (
@@ -429,7 +429,7 @@ fn check_auto(table: &Table) -> Verdict {
     let held: f64 = records.iter().map(|r| studies(r, "held_mean")).sum();
     let sure = records
         .iter()
-        .filter(|r| r.number("sure_mean") * r.number("repeats") >= 20.0);
+        .filter(|r| studies(r, "sure_mean") >= MIN_STUDIES);
     let cut = sure.map(|r| cut_share(r)).fold(0.0, f64::max);
     let of_classification = records
         .iter()
